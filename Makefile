@@ -1,0 +1,52 @@
+# Thin front of CMake, ctest, pytest and the hakmem command. `make help` lists the targets.
+
+.DEFAULT_GOAL := build
+.NOTPARALLEL:
+.PHONY: help setup build run test pytest bench lint clean
+
+# Builds besides the product whose unit tests `make test` runs; e.g. `make test CHECKED=debug`.
+CHECKED ?= debug asan ubsan tsan hostile
+JOBS ?= $(shell nproc)
+PYTEST_ARGS ?=
+
+# The stamp that tools/setup leaves when the Python environment is complete.
+READY := .venv/.ready
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s%s\n", $$1, $$2}' Makefile
+
+setup: ## install what is missing: Debian packages (as root) and the Python environment
+	@tools/setup
+
+build: ## build/libhakmem.so, build/libhakmem.a, the tests and the benchmarks
+	@tools/setup build
+	@$(MAKE) --no-print-directory build-release
+
+run: build $(READY) ## a real program on hakmem, with proof, and a quick comparison
+	.venv/bin/hakmem demo
+
+test: build $(addprefix test-,release $(CHECKED)) pytest ## everything, sanitizers included
+
+pytest: build $(READY) ## the tests of the laboratory, and real programs on hakmem
+	.venv/bin/pytest -c lab/pyproject.toml --rootdir . $(PYTEST_ARGS) lab/tests tests/programs
+
+bench: build $(READY) ## the benchmarks; results in out/
+	.venv/bin/hakmem bench
+
+lint: $(READY) ## formats, warnings, box order, Python
+	@tools/setup build lint
+	@tools/lint
+
+clean: ## remove build/; .venv and out/ stay
+	rm -rf build
+
+# One preset of CMakePresets.json: build-debug, test-asan ...
+build-%:
+	@cmake --log-level=WARNING --preset $* >/dev/null
+	@cmake --build --preset $* --parallel $(JOBS)
+
+test-%: build-%
+	ctest --preset $*
+
+$(READY): lab/pyproject.toml
+	@tools/setup lab venv

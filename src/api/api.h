@@ -1,0 +1,25 @@
+/* What the entry points share: visibility, and the arithmetic of sizes. */
+#ifndef HK_API_API_H
+#define HK_API_API_H
+
+#include <stddef.h>
+
+#define HK_EXPORT __attribute__((visibility("default")))
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* operator new after a failure (src/api/cxx.cc): runs the new-handler as long as there is one, then throws
+ * bad_alloc; the nothrow form returns NULL instead. */
+void *hk_new_failed(size_t n, size_t align);
+void *hk_new_failed_nothrow(size_t n, size_t align);
+
+/* n bytes aligned to `align`, a power of two; NULL and ENOMEM when out of memory. */
+void *hk_aligned(size_t align, size_t n);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

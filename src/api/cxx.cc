@@ -1,0 +1,44 @@
+// What operator new does when memory has run out. It needs the C++ runtime, which a C program does not have:
+// every reference to it is weak, so the library loads without it, and only a C++ program, which brings
+// the runtime along, ever comes here.
+#include "api/api.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace std {
+using new_handler = void (*)();
+[[gnu::weak]] new_handler get_new_handler() noexcept;
+[[gnu::weak, noreturn]] void __throw_bad_alloc();
+} // namespace std
+
+// What the compiler itself refers to in a function with a catch clause.
+__asm__(".weak __gxx_personality_v0\n"
+        ".weak __cxa_begin_catch\n"
+        ".weak __cxa_end_catch\n"
+        ".weak _Unwind_Resume\n");
+
+void *hk_new_failed(size_t n, size_t align) {
+    for (;;) {
+        std::new_handler handler =
+            std::get_new_handler != nullptr ? std::get_new_handler() : nullptr;
+        if (handler == nullptr)
+            break;
+        handler();
+        if (void *p = hk_aligned(align, n))
+            return p;
+    }
+    if (std::__throw_bad_alloc != nullptr)
+        std::__throw_bad_alloc();
+    fputs("hakmem: fatal: operator new: out of memory, and no C++ runtime to throw bad_alloc\n",
+          stderr);
+    abort();
+}
+
+void *hk_new_failed_nothrow(size_t n, size_t align) {
+    try {
+        return hk_new_failed(n, align);
+    } catch (...) {
+        return nullptr;
+    }
+}

@@ -1,0 +1,438 @@
+/* Heaps, and the remote-free protocol.
+ *
+ * A slab's owner, local bits and list links change only under the owning heap's lock. Its thread takes
+ * that lock at each visit; nobody else takes more than a try at it, except to fork.
+ *
+ *   FREE      (remote)  old = remote[w] |= mask; old & mask: double free. Then, unless pending is set
+ *                       already or somebody else sets it first: ANNOUNCE.
+ *   ANNOUNCE            push the slab on its owner's pending list. No owner: pending = 0; if an owner is
+ *                       there after all and nobody else has set pending, announce again.
+ *   COLLECT   (owner)   takes the whole list. For each slab: owned by another heap now: ANNOUNCE again,
+ *                       keeping pending. Else pending = 0 and *then* take the remote bits.
+ *   RETIRE    (owner)   all blocks are free in the local bits: owner = NULL, slices to the pool. Carving
+ *                       the descriptor anew does not touch pending.
+ *   ADOPT               with both heaps locked: unlink, set owner, *then* take the remote bits.
+ *
+ * Why this is safe. pending == 1 exactly while the slab is on one pending list or held by one announcer or
+ * collector, and only that holder clears it or writes pending_next: so a slab is never on two lists.
+ * A block whose bit is not set yet keeps its slab from retiring, so a freer touches the descriptor of a
+ * live slab until it has set the bit; what it does after that is correct on any descriptor, and
+ * descriptors are never unmapped. "Set bit, read pending" against "clear pending, take bits" is a Dekker
+ * pair, hence sequentially consistent: one of the two sees the other, and no bit is forgotten.
+ *
+ * That orphans keep their slabs (owner stays the orphaned heap) makes a thread's end and start
+ * independent of how many slabs it has, and lets remote frees go on as before: they queue up on the
+ * orphan's pending list and are collected by whoever takes it over or adopts from it. */
+#include "backend/heap.h"
+
+#include "backend/pagemap.h"
+#include "base/report.h"
+
+enum { ADOPT_TRIES = 4, COLLECT_TRIES = 64 };
+
+static _Atomic(hk_heap_t *) all; /* push only */
+
+void hk_heap_init(hk_heap_t *heap) {
+    heap->lock = (hk_lock_t)HK_LOCK_INIT(HK_RANK_HEAP);
+    hk_heap_t *first = hk_load_seq(&all);
+    do
+        hk_store_relaxed(&heap->all_next, first);
+    while (!hk_cas_seq(&all, &first, heap));
+}
+
+#if HK_DEBUG
+HK_INLINE void check(const hk_slab_t *slab) { hk_slab_is_valid(slab); }
+#else
+HK_INLINE void check(const hk_slab_t *slab) { (void)slab; }
+#endif
+
+/* ---- the list of a class ------------------------------------------------------------------------- */
+
+/* New free blocks make a slab last in line: until its turn comes it gathers more of them, so that a
+ * refill finds many blocks in few slabs. */
+static void link_tail(hk_heap_t *heap, hk_slab_t *slab) {
+    hk_slab_list_t *list = &heap->partial[slab->cls];
+    hk_assert(!slab->listed);
+    slab->listed = true;
+    slab->next = NULL;
+    slab->prev = list->tail;
+    *(list->tail != NULL ? &list->tail->next : &list->head) = slab;
+    list->tail = slab;
+}
+
+static void unlink_slab(hk_heap_t *heap, hk_slab_t *slab) {
+    hk_slab_list_t *list = &heap->partial[slab->cls];
+    hk_assert(slab->listed);
+    slab->listed = false;
+    *(slab->prev != NULL ? &slab->prev->next : &list->head) = slab->next;
+    *(slab->next != NULL ? &slab->next->prev : &list->tail) = slab->prev;
+}
+
+/* ---- retiring ------------------------------------------------------------------------------------ */
+
+/* Retired slabs are chained through `next` and handed to the pool after the heap is unlocked. */
+static void retire(hk_heap_t *heap, hk_slab_t *slab, hk_slab_t **retired) {
+    unlink_slab(heap, slab);
+    hk_store_seq(&slab->owner, NULL);
+    slab->next = *retired;
+    *retired = slab;
+}
+
+static void hand_to_pool(hk_slab_t *retired) {
+    while (retired != NULL) {
+        hk_slab_t *next = retired->next;
+        hk_pool_give(retired);
+        retired = next;
+    }
+}
+
+/* The slab has gained `n` free blocks. Empty slabs go back, all but a class's last with free blocks. */
+static void gained(hk_heap_t *heap, hk_slab_t *slab, unsigned n, hk_slab_t **retired) {
+    unsigned free = hk_load_relaxed(&slab->free) + n;
+    hk_store_relaxed(&slab->free, (uint16_t)free);
+    check(slab);
+    if (!slab->listed)
+        link_tail(heap, slab);
+    if (free == hk_classes[slab->cls].blocks && (slab->next != NULL || slab->prev != NULL))
+        retire(heap, slab, retired);
+}
+
+/* ---- remote frees: the other side ---------------------------------------------------------------- */
+
+static void announce(hk_slab_t *slab) {
+    for (;;) {
+        hk_heap_t *owner = hk_load_seq(&slab->owner);
+        if (owner != NULL) {
+            hk_slab_t *first = hk_load_seq(&owner->pending);
+            do
+                slab->pending_next = first;
+            while (!hk_cas_seq(&owner->pending, &first, slab));
+            return;
+        }
+        hk_store_seq(&slab->pending, 0u);
+        if (hk_load_seq(&slab->owner) == NULL || hk_exchange_seq(&slab->pending, 1u) != 0)
+            return;
+    }
+}
+
+static void remote_announce(hk_slab_t *slab) {
+    if (hk_load_seq(&slab->pending) == 0 && hk_exchange_seq(&slab->pending, 1u) == 0)
+        announce(slab);
+}
+
+/* Takes the remote bits into the local ones. Heap locked, slab owned. */
+static void drain(hk_heap_t *heap, hk_slab_t *slab, hk_slab_t **retired) {
+    const hk_class_t *c = &hk_classes[slab->cls];
+    unsigned words = (c->blocks + 63u) / 64, n = 0;
+    for (unsigned w = 0; w < words; w++) {
+        if (hk_load_seq(&slab->remote[w]) == 0)
+            continue;
+        uint64_t bits = hk_exchange_seq(&slab->remote[w], (uint64_t)0);
+        uint64_t twice = bits & slab->bits[w];
+        if (HK_UNLIKELY(twice != 0))
+            hk_fatal(HK_DOUBLE_FREE,
+                     slab->base + (w * 64 + (unsigned)__builtin_ctzll(twice)) * (size_t)c->size);
+        slab->bits[w] |= bits;
+        slab->summary |= (uint64_t)1 << w;
+        n += (unsigned)__builtin_popcountll(bits);
+    }
+    if (n != 0)
+        gained(heap, slab, n, retired);
+}
+
+static void collect_locked(hk_heap_t *heap, hk_slab_t **retired) {
+    if (HK_LIKELY(hk_load_relaxed(&heap->pending) == NULL))
+        return;
+    hk_slab_t *slab = hk_exchange_seq(&heap->pending, NULL);
+    while (slab != NULL) {
+        hk_slab_t *next = slab->pending_next; /* before pending is cleared: then it is not ours */
+        if (hk_load_seq(&slab->owner) != heap) {
+            announce(slab);
+        } else {
+            hk_store_seq(&slab->pending, 0u);
+            drain(heap, slab, retired);
+        }
+        slab = next;
+    }
+}
+
+/* ---- taking blocks ------------------------------------------------------------------------------- */
+
+/* Writes `n` of the slab's free blocks downwards from `end`, lowest address first. A whole word of them is
+ * written in one sweep. */
+static void take_from_slab(hk_slab_t *slab, void **end, unsigned n) {
+    const size_t size = hk_classes[slab->cls].size;
+    hk_store_relaxed(&slab->free, (uint16_t)(hk_load_relaxed(&slab->free) - n));
+    while (n != 0) {
+        unsigned w = (unsigned)__builtin_ctzll(slab->summary);
+        uint64_t bits = slab->bits[w];
+        char *first = slab->base + w * 64 * size;
+        if (bits == UINT64_MAX && n >= 64) {
+            for (unsigned i = 0; i < 64; i++)
+                end[-1 - (int)i] = first + i * size;
+            end -= 64;
+            n -= 64;
+            bits = 0;
+        } else {
+            do {
+                *--end = first + (unsigned)__builtin_ctzll(bits) * size;
+                bits &= bits - 1;
+            } while (--n != 0 && bits != 0);
+        }
+        slab->bits[w] = bits;
+        if (bits == 0)
+            slab->summary &= ~((uint64_t)1 << w);
+    }
+    check(slab);
+}
+
+/* Takes one slab of the class from an orphan, with both heaps locked. */
+static bool adopt_from(hk_heap_t *heap, hk_heap_t *orphan, unsigned cls, hk_slab_t **retired) {
+    collect_locked(orphan, retired);
+    hk_slab_t *slab = orphan->partial[cls].head;
+    if (slab == NULL)
+        return false;
+    unlink_slab(orphan, slab);
+    hk_store_seq(&slab->owner, heap);
+    link_tail(heap, slab);
+    drain(heap, slab, retired);
+    return true;
+}
+
+static bool adopt(hk_heap_t *heap, unsigned cls) {
+    static _Atomic(hk_heap_t *) cursor; /* where the next search starts */
+    hk_slab_t *retired = NULL;
+    bool found = false;
+    hk_lock(&heap->lock);
+    hk_heap_t *orphan = hk_load_relaxed(&cursor);
+    for (unsigned tries = 0; tries < ADOPT_TRIES && !found; tries++) {
+        if (orphan == NULL)
+            orphan = hk_load_acquire(&all);
+        if (orphan != heap && hk_load_acquire(&orphan->orphan) && hk_lock_try(&orphan->lock)) {
+            found = adopt_from(heap, orphan, cls, &retired);
+            hk_unlock(&orphan->lock);
+        }
+        if (!found)
+            orphan = hk_load_relaxed(&orphan->all_next);
+    }
+    hk_store_relaxed(&cursor, orphan);
+    hk_unlock(&heap->lock);
+    hand_to_pool(retired);
+    return found;
+}
+
+/* Sees to it that the heap has a slab with free blocks: an orphan's, free slices, what others have
+ * freed for a third, or new memory, in this order. */
+static bool obtain_slab(hk_heap_t *heap, unsigned cls) {
+    if (adopt(heap, cls))
+        return true;
+    unsigned slices = hk_classes[cls].slices;
+    hk_slab_t *slab = hk_pool_take_mapped(slices, cls);
+    if (slab == NULL) {
+        hk_heap_collect_others();
+        slab = hk_pool_take(slices, cls);
+    }
+    if (slab == NULL)
+        return false;
+    hk_lock(&heap->lock);
+    hk_store_seq(&slab->owner, heap);
+    link_tail(heap, slab);
+    hk_unlock(&heap->lock);
+    return true;
+}
+
+unsigned hk_heap_take(hk_heap_t *heap, unsigned cls, void **out, unsigned n) {
+    hk_slab_t *retired = NULL;
+    hk_slab_list_t *list = &heap->partial[cls];
+    void **end = out + n;
+    hk_lock(&heap->lock);
+    collect_locked(heap, &retired);
+    while (end != out) {
+        hk_slab_t *slab = list->head;
+        if (slab == NULL) {
+            if (end != out + n)
+                break;
+            hk_unlock(&heap->lock);
+            hand_to_pool(retired);
+            retired = NULL;
+            if (!obtain_slab(heap, cls))
+                return 0;
+            hk_lock(&heap->lock);
+            continue;
+        }
+        unsigned free = hk_load_relaxed(&slab->free);
+        unsigned take = (unsigned)hk_min(free, (size_t)(end - out));
+        if (take == free)
+            unlink_slab(heap, slab);
+        take_from_slab(slab, end, take);
+        end -= take;
+    }
+    hk_unlock(&heap->lock);
+    hand_to_pool(retired);
+    unsigned got = (unsigned)(out + n - end);
+    if (end != out)
+        for (unsigned i = 0; i < got; i++)
+            out[i] = end[i];
+    return got;
+}
+
+/* ---- giving blocks back -------------------------------------------------------------------------- */
+
+/* The blocks of one slab on their way back: bits gather in a mask and are set a word at a time. */
+typedef struct {
+    hk_slab_t *slab;
+    const hk_class_t *c;
+    bool own;
+    unsigned word;
+    uint64_t mask;
+    unsigned count;
+} giving_t;
+
+static void set_bits(giving_t *g) {
+    uint64_t before;
+    if (g->own) {
+        before = g->slab->bits[g->word];
+        g->slab->bits[g->word] = before | g->mask;
+        g->slab->summary |= (uint64_t)1 << g->word;
+    } else {
+        before = hk_or_seq(&g->slab->remote[g->word], g->mask);
+    }
+    uint64_t twice = before & g->mask;
+    if (HK_UNLIKELY(twice != 0))
+        hk_fatal(HK_DOUBLE_FREE, g->slab->base + (g->word * 64 + (unsigned)__builtin_ctzll(twice)) *
+                                                     (size_t)g->c->size);
+}
+
+HK_INLINE void give_bits(giving_t *g, unsigned word, uint64_t mask) {
+    if (word != g->word || (g->mask & mask) != 0) {
+        if (g->mask != 0)
+            set_bits(g);
+        g->word = word;
+        g->mask = 0;
+    }
+    g->mask |= mask;
+}
+
+/* Gives the blocks with index lo .. lo+n-1. */
+HK_INLINE void give_run(giving_t *g, unsigned lo, unsigned n) {
+    g->count += n;
+    while (n != 0) {
+        unsigned bit = lo % 64;
+        unsigned here = n < 64 - bit ? n : 64 - bit;
+        uint64_t mask = (here == 64 ? UINT64_MAX : ((uint64_t)1 << here) - 1) << bit;
+        give_bits(g, lo / 64, mask);
+        lo += here;
+        n -= here;
+    }
+}
+
+/* The slab of a block that is given back, checked as far as that costs nothing extra. */
+static hk_slab_t *slab_for(const char *p, unsigned cls) {
+    hk_slab_t *slab = hk_slab_of(p);
+    if (HK_UNLIKELY(slab == NULL || slab->cls != cls || hk_map_kind(p) != cls))
+        hk_fatal(HK_INVALID_FREE, p);
+    return slab;
+}
+
+HK_INLINE unsigned block_index(const giving_t *g, const char *p) {
+    size_t offset = (size_t)(p - g->slab->base);
+    unsigned index = hk_class_index(g->c, offset);
+    if (HK_UNLIKELY((size_t)index * g->c->size != offset || index >= g->c->blocks))
+        hk_fatal(HK_INVALID_FREE, p);
+    return index;
+}
+
+/* How many of blocks[0..n) lie `step` bytes apart one after the other. */
+HK_INLINE unsigned run_length(void *const *blocks, unsigned n, ptrdiff_t step) {
+    unsigned run = 2;
+    while (run < n && (char *)blocks[run] - (char *)blocks[run - 1] == step)
+        run++;
+    return run;
+}
+
+/* Gives back blocks[0..n) as long as they lie in one slab; returns how many did. Blocks freed in the
+ * order of their addresses, either way, go back as one run, at most to the end of the slab. */
+static unsigned give_to_slab(hk_heap_t *heap, unsigned cls, void *const *blocks, unsigned n,
+                             hk_slab_t **retired) {
+    giving_t g = {.slab = slab_for(blocks[0], cls), .c = &hk_classes[cls]};
+    g.own = hk_load_relaxed(&g.slab->owner) == heap;
+    const ptrdiff_t size = (ptrdiff_t)g.c->size;
+    const size_t slab_bytes = (size_t)g.c->slices * HK_SLICE;
+    unsigned i = 0;
+    do {
+        unsigned index = block_index(&g, blocks[i]);
+        ptrdiff_t step = i + 1 < n ? (char *)blocks[i + 1] - (char *)blocks[i] : 0;
+        if (step == size && index + 1 < g.c->blocks) {
+            unsigned most = (unsigned)hk_min(n - i, g.c->blocks - index);
+            unsigned run = run_length(blocks + i, most, step);
+            give_run(&g, index, run);
+            i += run;
+        } else if (step == -size && index != 0) {
+            unsigned most = (unsigned)hk_min(n - i, index + 1);
+            unsigned run = run_length(blocks + i, most, step);
+            give_run(&g, index + 1 - run, run);
+            i += run;
+        } else {
+            g.count++;
+            give_bits(&g, index / 64, (uint64_t)1 << index % 64);
+            i++;
+        }
+    } while (i < n && (size_t)((char *)blocks[i] - g.slab->base) < slab_bytes);
+    set_bits(&g);
+    if (g.own)
+        gained(heap, g.slab, g.count, retired);
+    else
+        remote_announce(g.slab);
+    return i;
+}
+
+void hk_heap_give(hk_heap_t *heap, unsigned cls, void *const *blocks, unsigned n) {
+    hk_slab_t *retired = NULL;
+    hk_lock(&heap->lock);
+    for (unsigned i = 0; i < n;)
+        i += give_to_slab(heap, cls, blocks + i, n - i, &retired);
+    hk_unlock(&heap->lock);
+    hand_to_pool(retired);
+}
+
+/* ---- collecting without taking ------------------------------------------------------------------- */
+
+void hk_heap_collect(hk_heap_t *heap) {
+    hk_slab_t *retired = NULL;
+    hk_lock(&heap->lock);
+    collect_locked(heap, &retired);
+    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
+        for (hk_slab_t *slab = heap->partial[cls].head, *next; slab != NULL; slab = next) {
+            next = slab->next;
+            if (hk_load_relaxed(&slab->free) == hk_classes[cls].blocks)
+                retire(heap, slab, &retired);
+        }
+    hk_unlock(&heap->lock);
+    hand_to_pool(retired);
+}
+
+void hk_heap_collect_others(void) {
+    unsigned tries = 0;
+    for (hk_heap_t *heap = hk_load_acquire(&all); heap != NULL && tries < COLLECT_TRIES;
+         heap = hk_load_relaxed(&heap->all_next)) {
+        if (hk_load_relaxed(&heap->pending) == NULL || !hk_lock_try(&heap->lock))
+            continue;
+        hk_slab_t *retired = NULL;
+        collect_locked(heap, &retired);
+        hk_unlock(&heap->lock);
+        hand_to_pool(retired);
+        tries++;
+    }
+}
+
+void hk_heap_lock_all(void) {
+    for (hk_heap_t *heap = hk_load_acquire(&all); heap != NULL;
+         heap = hk_load_relaxed(&heap->all_next))
+        hk_lock(&heap->lock);
+}
+
+void hk_heap_unlock_all(void) {
+    for (hk_heap_t *heap = hk_load_acquire(&all); heap != NULL;
+         heap = hk_load_relaxed(&heap->all_next))
+        hk_unlock(&heap->lock);
+}

@@ -1,0 +1,39 @@
+#include "backend/meta.h"
+
+#include "base/lock.h"
+#include "os/os.h"
+
+/* Address space is taken a chunk at a time; its pages cost nothing until they are touched. */
+#define CHUNK (512 * HK_KIB)
+
+static hk_lock_t lock = HK_LOCK_INIT(HK_RANK_META);
+static char *next;            /* lock: meta */
+static size_t left;           /* lock: meta; bytes from `next` to the end of the chunk */
+static _Atomic size_t mapped; /* atomic: any thread */
+
+void *hk_meta_alloc(size_t bytes) {
+    bytes = hk_align_up(bytes, HK_CACHE_LINE);
+    hk_lock(&lock);
+    if (bytes > left) {
+        size_t chunk = hk_align_up(hk_max(bytes, CHUNK), HK_SLICE);
+        char *fresh = hk_os_map(chunk, hk_os_page_size());
+        if (fresh == NULL) {
+            hk_unlock(&lock);
+            return NULL;
+        }
+        /* What is left of the old chunk is untouched address space: not worth keeping track of. */
+        next = fresh;
+        left = chunk;
+        hk_add_relaxed(&mapped, chunk);
+    }
+    void *p = next;
+    next += bytes;
+    left -= bytes;
+    hk_unlock(&lock);
+    return p;
+}
+
+size_t hk_meta_mapped(void) { return hk_load_relaxed(&mapped); }
+
+void hk_meta_lock(void) { hk_lock(&lock); }
+void hk_meta_unlock(void) { hk_unlock(&lock); }

@@ -1,0 +1,18 @@
+/* The allocator's own memory: descriptors and thread records. It is handed out, never taken back:
+ * what lives here is type-stable, which the remote-free protocol depends on. */
+#ifndef HK_BACKEND_META_H
+#define HK_BACKEND_META_H
+
+#include "base/base.h"
+
+/* Zeroed memory aligned to a cache line, for ever; NULL when the system refuses. Any thread. */
+void *hk_meta_alloc(size_t bytes);
+
+/* Bytes mapped for metadata so far. */
+size_t hk_meta_mapped(void);
+
+/* For fork: nobody is half-way through an allocation while the lock is held. */
+void hk_meta_lock(void);
+void hk_meta_unlock(void);
+
+#endif

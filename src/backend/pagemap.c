@@ -1,0 +1,113 @@
+#include "backend/pagemap.h"
+
+#include "os/os.h"
+
+/* A leaf covers 4 GiB of addresses; the root 47 bits (48 where user space is larger). */
+#define LEAF_SHIFT 32
+#if UINTPTR_MAX <= UINT32_MAX
+#error "hakmem needs a 64-bit address space"
+#endif
+#if defined(__x86_64__)
+#define ADDRESS_BITS 47
+#else
+#define ADDRESS_BITS 48
+#endif
+#define LEAF_SLICES ((size_t)1 << (LEAF_SHIFT - HK_SLICE_SHIFT))
+#define LEAF_GRANULES ((size_t)1 << (LEAF_SHIFT - HK_GRANULE_SHIFT))
+
+typedef struct {
+    _Atomic(void *) owner[LEAF_GRANULES];           /* atomic: any thread */
+    _Atomic uint8_t kind[LEAF_SLICES];              /* atomic: any thread */
+    atomic_uint committed; /* atomic: any thread; bit i: the flat map's i-th OS page here is writable */
+} leaf_t;
+
+static _Atomic(leaf_t *) root[(size_t)1 << (ADDRESS_BITS - LEAF_SHIFT)];
+static _Atomic uint8_t no_map[1]; /* the flat map where there is none */
+
+hk_flat_t hk_flat = {.bytes = no_map, .mask = 0};
+
+void hk_map_init(void) {
+    size_t bytes = (size_t)1 << (ADDRESS_BITS - HK_SLICE_SHIFT);
+    void *reserved = hk_os_reserve(bytes);
+    if (reserved != NULL)
+        hk_flat = (hk_flat_t){.bytes = reserved, .mask = bytes - 1};
+}
+
+HK_INLINE leaf_t *leaf_of(const void *p) {
+    uintptr_t a = (uintptr_t)p;
+    if (HK_UNLIKELY(a >> ADDRESS_BITS != 0))
+        return NULL;
+    return hk_load_acquire(&root[a >> LEAF_SHIFT]);
+}
+
+HK_INLINE size_t slice_in_leaf(uintptr_t a) { return (a >> HK_SLICE_SHIFT) & (LEAF_SLICES - 1); }
+
+static leaf_t *leaf_make(uintptr_t a) {
+    leaf_t *leaf = hk_os_map(hk_align_up(sizeof(leaf_t), hk_os_page_size()), hk_os_page_size());
+    if (leaf == NULL)
+        return NULL;
+    leaf_t *seen = NULL;
+    if (hk_cas_seq(&root[a >> LEAF_SHIFT], &seen, leaf))
+        return leaf;
+    hk_os_unmap(leaf, hk_align_up(sizeof(leaf_t), hk_os_page_size()));
+    return seen;
+}
+
+/* Makes the OS page of the flat map that holds slice number `slice` writable. Two threads may do so at
+ * once: it is idempotent. */
+static bool flat_commit(leaf_t *leaf, size_t slice) {
+    size_t page = hk_os_page_size();
+    unsigned bit = 1u << ((slice & (LEAF_SLICES - 1)) / page);
+    if (hk_load_acquire(&leaf->committed) & bit)
+        return true;
+    uint8_t *start = (uint8_t *)hk_flat.bytes + (slice & ~(page - 1));
+    if (!hk_os_commit(start, page))
+        return false;
+    hk_or_release(&leaf->committed, bit);
+    return true;
+}
+
+bool hk_map_commit(const void *p, size_t bytes) {
+    uintptr_t first = (uintptr_t)p, end = first + bytes;
+    hk_assert((end - 1) >> ADDRESS_BITS == 0);
+    for (uintptr_t a = first; a < end;) {
+        leaf_t *leaf = leaf_of((const void *)a);
+        if (leaf == NULL && (leaf = leaf_make(a)) == NULL)
+            return false;
+        if (hk_flat.mask != 0 && !flat_commit(leaf, a >> HK_SLICE_SHIFT))
+            return false;
+        /* on to the first address of the next OS page of the flat map */
+        uintptr_t step = (uintptr_t)hk_os_page_size() << HK_SLICE_SHIFT;
+        a = (a & ~(step - 1)) + step;
+    }
+    return true;
+}
+
+void hk_map_set(const void *p, size_t slices, unsigned kind) {
+    uintptr_t a = (uintptr_t)p;
+    for (size_t i = 0; i < slices; i++, a += HK_SLICE) {
+        leaf_t *leaf = leaf_of((const void *)a);
+        hk_store_relaxed(&leaf->kind[slice_in_leaf(a)], (uint8_t)kind);
+        if (hk_flat.mask != 0)
+            hk_store_relaxed(&hk_flat.bytes[a >> HK_SLICE_SHIFT], (uint8_t)kind);
+    }
+}
+
+unsigned hk_map_kind(const void *p) {
+    leaf_t *leaf = leaf_of(p);
+    return leaf == NULL ? HK_KIND_FOREIGN
+                        : hk_load_relaxed(&leaf->kind[slice_in_leaf((uintptr_t)p)]);
+}
+
+HK_INLINE size_t granule_in_leaf(const void *p) {
+    return ((uintptr_t)p >> HK_GRANULE_SHIFT) & (LEAF_GRANULES - 1);
+}
+
+void hk_map_set_owner(const void *p, void *descriptor) {
+    hk_store_release(&leaf_of(p)->owner[granule_in_leaf(p)], descriptor);
+}
+
+void *hk_map_owner(const void *p) {
+    leaf_t *leaf = leaf_of(p);
+    return leaf == NULL ? NULL : hk_load_acquire(&leaf->owner[granule_in_leaf(p)]);
+}

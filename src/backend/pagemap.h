@@ -1,0 +1,50 @@
+/* The page map: what lies at an address. One byte for each slice (64 KiB) says the kind; one pointer
+ * for each granule (2 MiB) names the descriptor of the superslab or huge block that starts there.
+ *
+ * The bytes exist twice. The flat map (one load, used by free's hit path) is a reserved read-only
+ * array made writable one OS page at a time; it may be refused (ulimit -v), then hk_flat stays a
+ * single zero byte with mask 0 and every free takes the slow path. The two-level map is always
+ * there and answers everything else. */
+#ifndef HK_BACKEND_PAGEMAP_H
+#define HK_BACKEND_PAGEMAP_H
+
+#include "backend/sizeclass.h"
+#include "base/base.h"
+
+/* Kinds above the size classes are "always full": free leaves the hit path on them. */
+enum {
+    HK_KIND_FOREIGN = 0,                                 /* not ours */
+    HK_KIND_LARGE = 48,                                  /* first slice of a large run */
+    HK_KIND_HUGE,                                        /* first slice of a huge block */
+    HK_KIND_INTERIOR,                                    /* a later slice of either */
+    HK_KIND_FREE,                                        /* ours, and nothing is live in it */
+    HK_KIND_EMERGENCY,                                   /* see front/emergency.h */
+    HK_KIND_COUNT = 64,
+};
+
+/* The flat map as the hit path sees it. Written once, at initialisation. */
+typedef struct {
+    _Atomic uint8_t *bytes; /* indexed by (address >> HK_SLICE_SHIFT) & mask */
+    uintptr_t mask;
+} hk_flat_t;
+
+extern hk_flat_t hk_flat;
+
+/* Tries to set up the flat map. Called once, before any other thread exists or under the init lock. */
+void hk_map_init(void);
+
+/* Prepares the map for [p, p+bytes); afterwards the setters cannot fail. False: out of memory. */
+bool hk_map_commit(const void *p, size_t bytes);
+
+/* Sets the kind of `slices` slices from p on. The caller owns that range. */
+void hk_map_set(const void *p, size_t slices, unsigned kind);
+
+/* The kind at any address whatever. */
+unsigned hk_map_kind(const void *p);
+
+/* The descriptor of the granule that holds p; NULL where none was set. Set before any kind byte in
+ * the granule becomes visible, cleared after. */
+void hk_map_set_owner(const void *p, void *descriptor);
+void *hk_map_owner(const void *p);
+
+#endif

@@ -1,0 +1,110 @@
+/* Size classes: which block size serves a request, and how a slab of each class is cut.
+ *
+ * Classes: 8, then 16 to 128 by 16, then four per doubling up to 32 KiB: at most 15 bytes are wasted
+ * up to 128 B, at most 20 % above. Class 0 means "none". A band (C0 ... C7) is the unit in which users
+ * tune and read reports; it covers one or more classes. */
+#ifndef HK_BACKEND_SIZECLASS_H
+#define HK_BACKEND_SIZECLASS_H
+
+#include "base/base.h"
+
+/* X(class, block bytes, bytes of the class before, slices of a slab) */
+#define HK_CLASSES_SMALL(X)                                                                        \
+    X(1, 8, 0, 1)                                                                                  \
+    X(2, 16, 8, 1)                                                                                 \
+    X(3, 32, 16, 1)                                                                                \
+    X(4, 48, 32, 1)                                                                                \
+    X(5, 64, 48, 1)                                                                                \
+    X(6, 80, 64, 1)                                                                                \
+    X(7, 96, 80, 1)                                                                                \
+    X(8, 112, 96, 1)                                                                               \
+    X(9, 128, 112, 1)                                                                              \
+    X(10, 160, 128, 1)                                                                             \
+    X(11, 192, 160, 1)                                                                             \
+    X(12, 224, 192, 1)                                                                             \
+    X(13, 256, 224, 1)                                                                             \
+    X(14, 320, 256, 1)                                                                             \
+    X(15, 384, 320, 1)                                                                             \
+    X(16, 448, 384, 1)                                                                             \
+    X(17, 512, 448, 1)                                                                             \
+    X(18, 640, 512, 1)                                                                             \
+    X(19, 768, 640, 1)                                                                             \
+    X(20, 896, 768, 1)                                                                             \
+    X(21, 1024, 896, 1)
+
+/* The classes above 1024 bytes: their sizes are multiples of 256. */
+#define HK_CLASSES_MID(X)                                                                          \
+    X(22, 1280, 1024, 1)                                                                           \
+    X(23, 1536, 1280, 1)                                                                           \
+    X(24, 1792, 1536, 1)                                                                           \
+    X(25, 2048, 1792, 1)                                                                           \
+    X(26, 2560, 2048, 1)                                                                           \
+    X(27, 3072, 2560, 1)                                                                           \
+    X(28, 3584, 3072, 1)                                                                           \
+    X(29, 4096, 3584, 1)                                                                           \
+    X(30, 5120, 4096, 1)                                                                           \
+    X(31, 6144, 5120, 1)                                                                           \
+    X(32, 7168, 6144, 1)                                                                           \
+    X(33, 8192, 7168, 1)                                                                           \
+    X(34, 10240, 8192, 2)                                                                          \
+    X(35, 12288, 10240, 2)                                                                         \
+    X(36, 14336, 12288, 2)                                                                         \
+    X(37, 16384, 14336, 2)                                                                         \
+    X(38, 20480, 16384, 4)                                                                         \
+    X(39, 24576, 20480, 4)                                                                         \
+    X(40, 28672, 24576, 4)                                                                         \
+    X(41, 32768, 28672, 4)
+
+#define HK_CLASSES(X) HK_CLASSES_SMALL(X) HK_CLASSES_MID(X)
+
+/* The most blocks of a class that a thread's magazine may hold: 256, at most 64 KiB of them up to 1 KiB and
+ * 128 KiB above, but never fewer than 8. All magazines of a thread together are bounded by its budget
+ * (front/thread.h). */
+#define HK_CLAMP(x, lo, hi) ((x) < (lo) ? (lo) : (x) > (hi) ? (hi) : (x))
+#define HK_MAGAZINE(size)                                                                          \
+    (HK_HOSTILE ? 2 : HK_CLAMP(((size) <= 1024 ? 65536 : 131072) / (size), 8, 256))
+
+enum {
+    HK_CLASS_COUNT = 42, /* class 0 included */
+    HK_SMALL_MAX = 1024,
+    HK_MID_MAX = 32768,
+    HK_SLAB_MAX_BLOCKS = 4096, /* 64 bitmap words: one summary word covers them */
+};
+
+/* Where each class's slots start in a thread's slot array: slot 0 of a class and one for each block. */
+#define HK_SLOTS(cls, size, before, slices)                                                        \
+    HK_SLOTS_OF_##cls, HK_SLOTS_END_##cls = HK_SLOTS_OF_##cls + HK_MAGAZINE(size),
+enum { HK_CLASSES(HK_SLOTS) HK_SLOT_COUNT };
+
+/* What is fixed for a class. Invariant: blocks * size <= slices * HK_SLICE, blocks <= HK_SLAB_MAX_BLOCKS. */
+typedef struct {
+    uint64_t reciprocal; /* ceil(2^40 / size): offset / size == offset * reciprocal >> 40, see below */
+    uint32_t size;       /* bytes of a block */
+    uint16_t blocks;     /* per slab */
+    uint16_t magazine;   /* the most blocks a thread's magazine of this class may hold */
+    uint16_t first_slot; /* of the magazine, in a thread's slot array */
+    uint8_t slices;      /* per slab */
+    uint8_t band;        /* C0 ... C7; 8 above 1024 bytes */
+} hk_class_t;
+
+extern const hk_class_t hk_classes[HK_CLASS_COUNT];
+extern const uint8_t hk_class_of_small[HK_SMALL_MAX / 8 + 1];
+extern const uint8_t hk_class_of_mid[HK_MID_MAX / 256 + 1];
+
+/* The class for n bytes, n <= HK_MID_MAX. */
+HK_INLINE unsigned hk_class_of(size_t n) {
+    return HK_LIKELY(n <= HK_SMALL_MAX) ? hk_class_of_small[(n + 7) >> 3]
+                                        : hk_class_of_mid[(n + 255) >> 8];
+}
+
+/* The first class that serves n bytes at `align` (a power of two): slabs start at a slice, so a block
+ * size that is a multiple of the alignment aligns every block. 0 where no class does. */
+unsigned hk_class_of_aligned(size_t n, size_t align);
+
+/* offset / size without a division. With r = 2^40/size + e, e < 1, the error is offset * e / 2^40, which
+ * stays below 1/size as long as offset * size < 2^40: offsets are < 2^18 and sizes <= 2^15. */
+HK_INLINE uint32_t hk_class_index(const hk_class_t *c, size_t offset) {
+    return (uint32_t)((offset * c->reciprocal) >> 40);
+}
+
+#endif

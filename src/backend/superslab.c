@@ -1,0 +1,371 @@
+#include "backend/superslab.h"
+
+#include "backend/meta.h"
+#include "backend/pagemap.h"
+#include "backend/region.h"
+#include "base/lock.h"
+#include "os/os.h"
+
+/* Superslabs are kept in lists by the length of their longest free run: list i holds runs of
+ * [2^i, 2^(i+1)) slices; list 5 holds the wholly free ones. Full superslabs are on none. */
+enum { LISTS = 6, NO_LIST = LISTS, ALL_SLICES_LIST = LISTS - 1 };
+static const uint32_t ALL = UINT32_MAX;
+
+/* Equation: free, claimed and the runs of the carved slabs partition the 32 slices; fresh is a
+ * subset of free.
+ * Lock: pool, for everything but slabs[]. */
+struct hk_superslab {
+    char *base;
+    uint32_t free;           /* 1: the slice is free */
+    uint32_t fresh;          /* 1: the slice reads as zero */
+    uint32_t claimed;        /* 1: the slice is being purged */
+    uint8_t list;            /* which list it is on, or NO_LIST */
+    uint8_t head[HK_SLICES]; /* slice -> first slice of its run; written before the blocks are seen */
+    hk_superslab_t *next, *prev;
+    hk_superslab_t *all_next; /* const once set: all that ever were, for statistics and reuse */
+    hk_slab_t slabs[HK_SLICES];
+};
+
+static hk_lock_t lock = HK_LOCK_INIT(HK_RANK_POOL);
+static hk_superslab_t *lists[LISTS]; /* lock: pool */
+static hk_superslab_t *all;          /* lock: pool */
+static hk_superslab_t *unmapped;     /* lock: pool; descriptors without memory, linked by next */
+static size_t superslab_count;       /* lock: pool; with memory */
+
+HK_INLINE uint32_t run_mask(unsigned first, unsigned n) {
+    return (n == HK_SLICES ? ALL : (1u << n) - 1) << first;
+}
+
+/* Bit i of the result: slices i .. i+n-1 are all free. */
+static uint32_t run_starts(uint32_t free, unsigned n) {
+    for (unsigned have = 1; have < n;) {
+        unsigned step = have < n - have ? have : n - have;
+        free &= free >> step;
+        have += step;
+    }
+    return free;
+}
+
+static unsigned list_for(uint32_t free) {
+    if (free == 0)
+        return NO_LIST;
+    unsigned i = 0;
+    while (i < ALL_SLICES_LIST && run_starts(free, 2u << i) != 0)
+        i++;
+    return i;
+}
+
+static void unlink_locked(hk_superslab_t *ss) {
+    if (ss->list == NO_LIST)
+        return;
+    if (ss->prev != NULL)
+        ss->prev->next = ss->next;
+    else
+        lists[ss->list] = ss->next;
+    if (ss->next != NULL)
+        ss->next->prev = ss->prev;
+    ss->list = NO_LIST;
+}
+
+static void link_locked(hk_superslab_t *ss, unsigned list) {
+    ss->list = (uint8_t)list;
+    if (list == NO_LIST)
+        return;
+    ss->prev = NULL;
+    ss->next = lists[list];
+    if (ss->next != NULL)
+        ss->next->prev = ss;
+    lists[list] = ss;
+}
+
+static void relist_locked(hk_superslab_t *ss) {
+    unsigned list = list_for(ss->free);
+    if (list == ss->list)
+        return;
+    unlink_locked(ss);
+    link_locked(ss, list);
+}
+
+/* Slices that were used before come first: their pages are there. */
+static hk_slab_t *take_from_locked(hk_superslab_t *ss, unsigned slices, unsigned cls) {
+    uint32_t starts = run_starts(ss->free & ~ss->fresh, slices);
+    if (starts == 0)
+        starts = run_starts(ss->free, slices);
+    if (starts == 0)
+        return NULL;
+    unsigned first = (unsigned)__builtin_ctz(starts);
+    uint32_t mask = run_mask(first, slices);
+    hk_slab_t *slab = &ss->slabs[first];
+    slab->zeroed = (ss->fresh & mask) == mask;
+    ss->free &= ~mask;
+    ss->fresh &= ~mask;
+    for (unsigned i = first; i < first + slices; i++)
+        ss->head[i] = (uint8_t)first;
+    slab->base = ss->base + first * HK_SLICE;
+    slab->first = (uint8_t)first;
+    slab->slices = (uint8_t)slices;
+    slab->cls = (uint8_t)cls;
+    hk_store_relaxed(&slab->free, hk_classes[cls].blocks);
+    relist_locked(ss);
+    return slab;
+}
+
+/* A run of n slices may or may not be in list floor(log2 n), and is in every later one. */
+static hk_slab_t *take_locked(unsigned slices, unsigned cls) {
+    unsigned list = 31u - (unsigned)__builtin_clz(slices);
+    for (; list < LISTS; list++)
+        for (hk_superslab_t *ss = lists[list]; ss != NULL; ss = ss->next) {
+            hk_slab_t *slab = take_from_locked(ss, slices, cls);
+            if (slab != NULL)
+                return slab;
+        }
+    return NULL;
+}
+
+/* Makes the slices just taken into an ownerless slab. `pending` and `remote` are left alone: a remote
+ * freer of the slab that was here before may still be between its two steps. */
+static hk_slab_t *carve(hk_slab_t *slab) {
+    slab->listed = false;
+    if (slab->cls == 0) {
+        hk_map_set(slab->base, 1, HK_KIND_LARGE);
+        hk_map_set(slab->base + HK_SLICE, slab->slices - 1u, HK_KIND_INTERIOR);
+        return slab;
+    }
+    unsigned blocks = hk_classes[slab->cls].blocks;
+    unsigned words = blocks / 64;
+    for (unsigned w = 0; w < words; w++)
+        slab->bits[w] = UINT64_MAX;
+    if (blocks % 64 != 0)
+        slab->bits[words++] = ((uint64_t)1 << (blocks % 64)) - 1;
+    slab->summary = words == 64 ? UINT64_MAX : ((uint64_t)1 << words) - 1;
+    hk_map_set(slab->base, slab->slices, slab->cls);
+    return slab;
+}
+
+hk_slab_t *hk_pool_take_mapped(unsigned slices, unsigned cls) {
+    hk_lock(&lock);
+    hk_slab_t *slab = take_locked(slices, cls);
+    hk_unlock(&lock);
+    return slab == NULL ? NULL : carve(slab);
+}
+
+/* A descriptor without memory: an old one, or a new one (zeroed). */
+static hk_superslab_t *descriptor(void) {
+    hk_lock(&lock);
+    hk_superslab_t *ss = unmapped;
+    if (ss != NULL)
+        unmapped = ss->next;
+    hk_unlock(&lock);
+    if (ss != NULL)
+        return ss;
+    ss = hk_meta_alloc(sizeof *ss);
+    if (ss == NULL)
+        return NULL;
+    hk_lock(&lock);
+    ss->all_next = all;
+    all = ss;
+    hk_unlock(&lock);
+    return ss;
+}
+
+static bool add_superslab(void) {
+    hk_superslab_t *ss = descriptor();
+    if (ss == NULL)
+        return false;
+    hk_range_t range;
+    if (!hk_region_take(HK_GRANULE, HK_GRANULE, 1, &range)) {
+        hk_lock(&lock);
+        ss->next = unmapped;
+        unmapped = ss;
+        hk_unlock(&lock);
+        return false;
+    }
+    hk_map_set_owner(range.start, ss);
+    hk_map_set(range.start, HK_SLICES, HK_KIND_FREE);
+    hk_lock(&lock);
+    ss->base = range.start;
+    ss->free = ALL;
+    ss->fresh = range.used == 0 ? ALL : 0;
+    link_locked(ss, ALL_SLICES_LIST);
+    superslab_count++;
+    hk_unlock(&lock);
+    return true;
+}
+
+hk_slab_t *hk_pool_take(unsigned slices, unsigned cls) {
+    for (;;) {
+        hk_slab_t *slab = hk_pool_take_mapped(slices, cls);
+        if (slab != NULL || !add_superslab())
+            return slab;
+        /* another thread may have emptied the new superslab already: then once more */
+    }
+}
+
+static hk_superslab_t *superslab_of(const hk_slab_t *slab) {
+    return (hk_superslab_t *)(uintptr_t)((const char *)(slab - slab->first) -
+                                         offsetof(hk_superslab_t, slabs));
+}
+
+hk_slab_t *hk_slab_of(const void *p) {
+    hk_superslab_t *ss = hk_map_owner(p);
+    if (ss == NULL)
+        return NULL;
+    return &ss->slabs[ss->head[((uintptr_t)p >> HK_SLICE_SHIFT) & (HK_SLICES - 1)]];
+}
+
+/* Called with a wholly free superslab that is off its list. */
+static void release(hk_superslab_t *ss) {
+    char *base = ss->base;
+    hk_map_set(base, HK_SLICES, HK_KIND_FOREIGN);
+    hk_map_set_owner(base, NULL);
+    hk_lock(&lock);
+    ss->base = NULL;
+    ss->free = 0;
+    ss->next = unmapped;
+    unmapped = ss;
+    superslab_count--;
+    hk_unlock(&lock);
+    hk_region_give(base, HK_GRANULE);
+}
+
+/* Puts slices back; returns the superslab if it is now wholly free and another one is too: one is kept
+ * so that a slab that comes and goes does not take the superslab with it. */
+static hk_superslab_t *put_back_locked(hk_superslab_t *ss, uint32_t mask) {
+    hk_assert((ss->free & mask) == 0);
+    ss->free |= mask;
+    if (ss->free == ALL && lists[ALL_SLICES_LIST] != NULL) {
+        unlink_locked(ss);
+        return ss;
+    }
+    relist_locked(ss);
+    return NULL;
+}
+
+void hk_pool_give(hk_slab_t *slab) {
+    hk_superslab_t *ss = superslab_of(slab);
+    hk_map_set(slab->base, slab->slices, HK_KIND_FREE);
+    hk_lock(&lock);
+    hk_superslab_t *empty = put_back_locked(ss, run_mask(slab->first, slab->slices));
+    hk_unlock(&lock);
+    if (empty != NULL)
+        release(empty);
+}
+
+bool hk_pool_resize(hk_slab_t *slab, unsigned slices) {
+    hk_superslab_t *ss = superslab_of(slab);
+    unsigned old = slab->slices, first = slab->first;
+    if (slices < old) {
+        hk_map_set(slab->base + slices * HK_SLICE, old - slices, HK_KIND_FREE);
+        hk_lock(&lock);
+        slab->slices = (uint8_t)slices;
+        put_back_locked(ss, run_mask(first + slices, old - slices));
+        hk_unlock(&lock);
+        return true;
+    }
+    if (slices == old)
+        return true;
+    if (first + slices > HK_SLICES)
+        return false;
+    uint32_t more = run_mask(first + old, slices - old);
+    hk_lock(&lock);
+    bool ok = (ss->free & more) == more;
+    if (ok) {
+        ss->free &= ~more;
+        ss->fresh &= ~more;
+        for (unsigned i = first + old; i < first + slices; i++)
+            ss->head[i] = (uint8_t)first;
+        slab->slices = (uint8_t)slices;
+        relist_locked(ss);
+    }
+    hk_unlock(&lock);
+    if (ok)
+        hk_map_set(slab->base + old * HK_SLICE, slices - old, HK_KIND_INTERIOR);
+    return ok;
+}
+
+/* The slices of one superslab at a time are claimed (made not free), purged without the lock, and put
+ * back as fresh. */
+size_t hk_pool_trim(void) {
+    size_t total = 0;
+    hk_lock(&lock);
+    for (hk_superslab_t *ss = all; ss != NULL; ss = ss->all_next) {
+        uint32_t claimed = ss->free & ~ss->fresh;
+        if (claimed == 0)
+            continue;
+        ss->free &= ~claimed;
+        ss->claimed = claimed;
+        relist_locked(ss);
+        hk_unlock(&lock);
+        uint32_t purged = 0;
+        for (uint32_t left = claimed; left != 0;) {
+            unsigned first = (unsigned)__builtin_ctz(left);
+            unsigned n = (unsigned)__builtin_ctzll(~((uint64_t)left >> first));
+            uint32_t mask = run_mask(first, n);
+            if (hk_os_purge(ss->base + first * HK_SLICE, n * HK_SLICE)) {
+                purged |= mask;
+                total += n * HK_SLICE;
+            }
+            left &= ~mask;
+        }
+        hk_lock(&lock);
+        ss->fresh |= purged;
+        ss->free |= claimed;
+        ss->claimed = 0;
+        relist_locked(ss);
+    }
+    /* a wholly free superslab beyond the one kept goes back as a whole */
+    while (lists[ALL_SLICES_LIST] != NULL) {
+        hk_superslab_t *ss = lists[ALL_SLICES_LIST];
+        unlink_locked(ss);
+        hk_unlock(&lock);
+        release(ss);
+        hk_lock(&lock);
+    }
+    hk_unlock(&lock);
+    return total;
+}
+
+hk_pool_stats_t hk_pool_stats(void) {
+    hk_pool_stats_t stats = {0};
+    hk_lock(&lock);
+    stats.superslabs = superslab_count;
+    stats.mapped = superslab_count * HK_GRANULE;
+    for (hk_superslab_t *ss = all; ss != NULL; ss = ss->all_next) {
+        if (ss->base == NULL)
+            continue;
+        stats.free_dirty += (size_t)__builtin_popcount(ss->free & ~ss->fresh) * HK_SLICE;
+        for (unsigned i = 0; i < HK_SLICES;) {
+            if ((ss->free | ss->claimed) >> i & 1) {
+                i++;
+                continue;
+            }
+            const hk_slab_t *slab = &ss->slabs[ss->head[i]];
+            const hk_class_t *c = &hk_classes[slab->cls];
+            size_t bytes = slab->slices * HK_SLICE;
+            stats.carved += bytes;
+            stats.active += slab->cls == 0
+                                ? bytes
+                                : (size_t)(c->blocks - hk_load_relaxed(&slab->free)) * c->size;
+            i += slab->slices;
+        }
+    }
+    hk_unlock(&lock);
+    return stats;
+}
+
+#if HK_DEBUG
+void hk_slab_is_valid(const hk_slab_t *slab) {
+    const hk_class_t *c = &hk_classes[slab->cls];
+    unsigned free = 0, words = (c->blocks + 63u) / 64;
+    for (unsigned w = 0; w < words; w++) {
+        free += (unsigned)__builtin_popcountll(slab->bits[w]);
+        hk_assert((slab->bits[w] != 0) == (slab->summary >> w & 1));
+    }
+    hk_assert(free == hk_load_relaxed(&slab->free));
+    hk_assert(free <= c->blocks);
+    hk_assert(c->blocks % 64 == 0 || slab->bits[words - 1] >> (c->blocks % 64) == 0);
+}
+#endif
+
+void hk_pool_lock(void) { hk_lock(&lock); }
+void hk_pool_unlock(void) { hk_unlock(&lock); }

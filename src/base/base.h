@@ -1,0 +1,63 @@
+/* Words that every box uses: attributes, alignment, assertions and atomics named by their order. */
+#ifndef HK_BASE_BASE_H
+#define HK_BASE_BASE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/build.h"
+
+#define HK_VERSION "0.1.0"
+
+#define HK_LIKELY(x) __builtin_expect(!!(x), 1)
+#define HK_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define HK_INLINE static inline __attribute__((always_inline))
+#define HK_COLD __attribute__((noinline, cold))
+#define HK_NOINLINE __attribute__((noinline))
+#define HK_CACHE_LINE 64u
+
+#define HK_KIB ((size_t)1024)
+#define HK_MIB (1024 * HK_KIB)
+
+/* A slice is the unit of the page map, a granule the unit of its owner table and of a superslab. */
+#define HK_SLICE_SHIFT 16
+#define HK_SLICE ((size_t)1 << HK_SLICE_SHIFT)
+#define HK_GRANULE_SHIFT 21
+#define HK_GRANULE ((size_t)1 << HK_GRANULE_SHIFT)
+
+/* Rounds n up to a multiple of the power of two `align`; the caller has excluded overflow. */
+HK_INLINE size_t hk_align_up(size_t n, size_t align) { return (n + align - 1) & ~(align - 1); }
+
+HK_INLINE bool hk_is_pow2(size_t n) { return n != 0 && (n & (n - 1)) == 0; }
+
+HK_INLINE size_t hk_min(size_t a, size_t b) { return a < b ? a : b; }
+HK_INLINE size_t hk_max(size_t a, size_t b) { return a > b ? a : b; }
+
+/* An assertion is about our own bug; the user's bugs go to hk_fatal() in base/report.h. */
+#if HK_DEBUG
+_Noreturn void hk_assert_failed(const char *what, const char *file, int line);
+#define hk_assert(c) ((c) ? (void)0 : hk_assert_failed(#c, __FILE__, __LINE__))
+#else
+#define hk_assert(c) ((void)sizeof((c) ? 1 : 0))
+#endif
+
+/* Atomics by order. The seq forms are the Dekker pair of the remote-free protocol (backend/heap.c). */
+#define hk_load_relaxed(p) atomic_load_explicit((p), memory_order_relaxed)
+#define hk_load_acquire(p) atomic_load_explicit((p), memory_order_acquire)
+#define hk_load_seq(p) atomic_load_explicit((p), memory_order_seq_cst)
+#define hk_store_relaxed(p, v) atomic_store_explicit((p), (v), memory_order_relaxed)
+#define hk_store_release(p, v) atomic_store_explicit((p), (v), memory_order_release)
+#define hk_store_seq(p, v) atomic_store_explicit((p), (v), memory_order_seq_cst)
+#define hk_exchange_acquire(p, v) atomic_exchange_explicit((p), (v), memory_order_acquire)
+#define hk_exchange_seq(p, v) atomic_exchange_explicit((p), (v), memory_order_seq_cst)
+#define hk_or_seq(p, v) atomic_fetch_or_explicit((p), (v), memory_order_seq_cst)
+#define hk_or_release(p, v) atomic_fetch_or_explicit((p), (v), memory_order_release)
+#define hk_add_relaxed(p, v) atomic_fetch_add_explicit((p), (v), memory_order_relaxed)
+#define hk_sub_relaxed(p, v) atomic_fetch_sub_explicit((p), (v), memory_order_relaxed)
+#define hk_cas_seq(p, expected, v)                                                                 \
+    atomic_compare_exchange_strong_explicit((p), (expected), (v), memory_order_seq_cst,            \
+                                            memory_order_seq_cst)
+
+#endif

@@ -1,0 +1,21 @@
+/* Every compile-time switch of the allocator, and nothing else. The default build sets none of them.
+ * At most ten may exist; the layer check counts them. */
+#ifndef HK_BASE_BUILD_H
+#define HK_BASE_BUILD_H
+
+/* 1: assertions and the walkers that check each struct's equation at every transition. */
+#ifndef HK_DEBUG
+#define HK_DEBUG 0
+#endif
+
+/* 1: tiny magazines and caches, so that every rare path runs all the time. */
+#ifndef HK_HOSTILE
+#define HK_HOSTILE 0
+#endif
+
+/* 1: export only the hak_* names and leave malloc and operator new to somebody else (the sanitizers). */
+#ifndef HK_NO_OVERRIDE
+#define HK_NO_OVERRIDE 0
+#endif
+
+#endif

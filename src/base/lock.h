@@ -1,0 +1,66 @@
+/* One kind of lock, and the order in which locks are taken.
+ *
+ * A lock is one exchange to take and one store to release when nobody waits. Waiters spin, then
+ * yield, then sleep: hold times are some hundred nanoseconds and a heap's lock is nearly always
+ * taken by its own thread only. No lock is ever taken on the hit path. */
+#ifndef HK_BASE_LOCK_H
+#define HK_BASE_LOCK_H
+
+#include "base/base.h"
+
+/* The order, outermost first. A thread that holds a lock takes only locks of a higher rank; a second
+ * lock of the same rank is only ever tried. Debug builds check it at run time. */
+typedef enum {
+    HK_RANK_SHARED,   /* front/thread.c: the record used by threads that are past their end */
+    HK_RANK_REGISTRY, /* front/thread.c: the list of thread records */
+    HK_RANK_HEAP,     /* backend/heap.c: one per heap */
+    HK_RANK_POOL,     /* backend/superslab.c: free slices */
+    HK_RANK_HUGE,     /* backend/large.c: unused descriptors of huge blocks */
+    HK_RANK_REGION,   /* backend/region.c: cached address ranges */
+    HK_RANK_META,     /* backend/meta.c: the allocator's own memory */
+} hk_rank_t;
+
+typedef struct {
+    atomic_uint taken; /* atomic: any thread */
+    hk_rank_t rank;    /* const */
+} hk_lock_t;
+
+#define HK_LOCK_INIT(r)                                                                            \
+    {                                                                                              \
+        .taken = 0, .rank = (r)                                                                    \
+    }
+
+#if HK_DEBUG
+void hk_lock_check(const hk_lock_t *lock, bool tried);
+void hk_lock_note(const hk_lock_t *lock, bool taken);
+/* Between the two halves of a fork one thread holds all heaps' locks: the order is then the list's. */
+void hk_lock_forking(bool on);
+#else
+HK_INLINE void hk_lock_check(const hk_lock_t *lock, bool tried) { (void)lock, (void)tried; }
+HK_INLINE void hk_lock_note(const hk_lock_t *lock, bool taken) { (void)lock, (void)taken; }
+HK_INLINE void hk_lock_forking(bool on) { (void)on; }
+#endif
+
+void hk_lock_wait(hk_lock_t *lock);
+
+HK_INLINE bool hk_lock_try(hk_lock_t *lock) {
+    hk_lock_check(lock, true);
+    if (hk_load_relaxed(&lock->taken) != 0 || hk_exchange_acquire(&lock->taken, 1u) != 0)
+        return false;
+    hk_lock_note(lock, true);
+    return true;
+}
+
+HK_INLINE void hk_lock(hk_lock_t *lock) {
+    hk_lock_check(lock, false);
+    if (HK_UNLIKELY(hk_exchange_acquire(&lock->taken, 1u) != 0))
+        hk_lock_wait(lock);
+    hk_lock_note(lock, true);
+}
+
+HK_INLINE void hk_unlock(hk_lock_t *lock) {
+    hk_lock_note(lock, false);
+    hk_store_release(&lock->taken, 0u);
+}
+
+#endif

@@ -1,0 +1,84 @@
+#include "base/report.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void put(hk_line_t *line, const char *s, size_t n) {
+    size_t room = sizeof line->text - 1 - line->len; /* one byte is kept for the newline */
+    n = hk_min(n, room);
+    memcpy(line->text + line->len, s, n);
+    line->len += n;
+}
+
+static void put_number(hk_line_t *line, uint64_t value, unsigned base) {
+    char digits[24];
+    size_t at = sizeof digits;
+    do {
+        digits[--at] = "0123456789abcdef"[value % base];
+        value /= base;
+    } while (value != 0);
+    put(line, digits + at, sizeof digits - at);
+}
+
+void hk_line_str(hk_line_t *line, const char *s) { put(line, s, strlen(s)); }
+
+void hk_line_u64(hk_line_t *line, uint64_t value) { put_number(line, value, 10); }
+
+void hk_line_hex(hk_line_t *line, uint64_t value) {
+    put(line, "0x", 2);
+    put_number(line, value, 16);
+}
+
+void hk_line_json(hk_line_t *line, const char *s) {
+    for (; *s != '\0'; s++) {
+        unsigned char c = (unsigned char)*s;
+        if (c == '"' || c == '\\') {
+            put(line, (char[]){'\\', *s}, 2);
+        } else if (c < 0x20) {
+            const char *hex = "0123456789abcdef";
+            put(line, (char[]){'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]}, 6);
+        } else {
+            put(line, s, 1);
+        }
+    }
+}
+
+void hk_line_write(hk_line_t *line, int fd) {
+    int saved = errno;
+    line->text[line->len] = '\n';
+    ssize_t ignored = write(fd, line->text, line->len + 1);
+    (void)ignored; /* there is nobody left to tell */
+    line->len = 0;
+    errno = saved;
+}
+
+_Noreturn HK_COLD void hk_fatal(hk_fatal_t kind, const void *p) {
+    static const char *const names[] = {
+        [HK_DOUBLE_FREE] = "double free",
+        [HK_INVALID_FREE] = "invalid free",
+        [HK_INVALID_POINTER] = "invalid pointer",
+    };
+    hk_line_t line = {0};
+    hk_line_str(&line, "hakmem: fatal: ");
+    hk_line_str(&line, names[kind]);
+    hk_line_str(&line, ": ");
+    hk_line_hex(&line, (uint64_t)(uintptr_t)p);
+    hk_line_write(&line, STDERR_FILENO);
+    abort();
+}
+
+#if HK_DEBUG
+_Noreturn HK_COLD void hk_assert_failed(const char *what, const char *file, int line_number) {
+    hk_line_t line = {0};
+    hk_line_str(&line, "hakmem: assertion failed: ");
+    hk_line_str(&line, what);
+    hk_line_str(&line, " at ");
+    hk_line_str(&line, file);
+    hk_line_str(&line, ":");
+    hk_line_u64(&line, (uint64_t)line_number);
+    hk_line_write(&line, STDERR_FILENO);
+    abort();
+}
+#endif

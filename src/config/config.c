@@ -1,0 +1,142 @@
+#include "config/config.h"
+
+#include <string.h>
+#include <sys/auxv.h>
+#include <unistd.h>
+
+#include "base/report.h"
+
+extern char **environ;
+
+hk_config_t hk_config = {
+#define HK_OPTION_UINT(field, env, value, least, most, unit, doc) .field = (value),
+#define HK_OPTION_PATH(field, env, doc)
+#include "config/options.def"
+#undef HK_OPTION_UINT
+#undef HK_OPTION_PATH
+};
+
+/* One row of the table. Exactly one of number and path is set. */
+typedef struct {
+    const char *env;
+    uint64_t *number;
+    const char **path;
+    uint64_t least, most;
+    const char *unit;
+} option_t;
+
+static const option_t options[] = {
+#define HK_OPTION_UINT(field, env, value, least, most, unit, doc)                                  \
+    {env, &hk_config.field, NULL, least, most, unit},
+#define HK_OPTION_PATH(field, env, doc) {env, NULL, &hk_config.field, 0, 0, NULL},
+#include "config/options.def"
+#undef HK_OPTION_UINT
+#undef HK_OPTION_PATH
+};
+enum { OPTIONS = sizeof options / sizeof options[0], LONGEST_NAME = 64 };
+
+void hk_config_warn(const char *name, const char *value, const char *problem,
+                    const char *consequence) {
+    hk_line_t line = {0};
+    const char *const parts[] = {"hakmem: warning: ", name, "=",        value,
+                                 ": ",                problem, "; ", consequence};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        hk_line_str(&line, parts[i]);
+    hk_line_write(&line, STDERR_FILENO);
+}
+
+/* Decimal digits only; false for anything else and for what does not fit. */
+static bool parse_uint(const char *s, uint64_t *value) {
+    uint64_t n = 0;
+    if (*s == '\0')
+        return false;
+    for (; *s != '\0'; s++) {
+        if (*s < '0' || *s > '9' || __builtin_mul_overflow(n, (uint64_t)10, &n) ||
+            __builtin_add_overflow(n, (uint64_t)(*s - '0'), &n))
+            return false;
+    }
+    *value = n;
+    return true;
+}
+
+static void set(const option_t *option, const char *value) {
+    if (option->path != NULL) {
+        *option->path = value;
+        return;
+    }
+    uint64_t n;
+    if (parse_uint(value, &n) && n >= option->least && n <= option->most) {
+        *option->number = n;
+        return;
+    }
+    hk_line_t allowed = {0};
+    hk_line_str(&allowed, "a whole number from ");
+    hk_line_u64(&allowed, option->least);
+    hk_line_str(&allowed, " to ");
+    hk_line_u64(&allowed, option->most);
+    hk_line_str(&allowed, " (");
+    hk_line_str(&allowed, option->unit);
+    hk_line_str(&allowed, ") is allowed");
+    allowed.text[allowed.len] = '\0';
+    hk_config_warn(option->env, value, allowed.text, "using the default");
+}
+
+/* Levenshtein's distance, for names up to LONGEST_NAME; longer ones are as far as can be. */
+static unsigned distance(const char *a, size_t a_len, const char *b) {
+    size_t b_len = strlen(b);
+    if (a_len > LONGEST_NAME || b_len > LONGEST_NAME)
+        return LONGEST_NAME;
+    unsigned row[LONGEST_NAME + 1];
+    for (unsigned j = 0; j <= b_len; j++)
+        row[j] = j;
+    for (unsigned i = 1; i <= a_len; i++) {
+        unsigned diagonal = row[0];
+        row[0] = i;
+        for (unsigned j = 1; j <= b_len; j++) {
+            unsigned replace = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            unsigned skip = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
+            row[j] = replace < skip ? replace : skip;
+        }
+    }
+    return row[b_len];
+}
+
+static void warn_unknown(const char *entry, size_t name_len) {
+    const option_t *nearest = &options[0];
+    for (size_t i = 1; i < OPTIONS; i++)
+        if (distance(entry, name_len, options[i].env) <
+            distance(entry, name_len, nearest->env))
+            nearest = &options[i];
+    char name[LONGEST_NAME + 1] = {0};
+    memcpy(name, entry, hk_min(name_len, LONGEST_NAME));
+    hk_line_t hint = {0};
+    hk_line_str(&hint, "ignored (the nearest known name is ");
+    hk_line_str(&hint, nearest->env);
+    hk_line_str(&hint, ")");
+    hint.text[hint.len] = '\0';
+    hk_config_warn(name, entry + name_len + 1, "no such option", hint.text);
+}
+
+static void read_entry(const char *entry) {
+    const char *equals = strchr(entry, '=');
+    if (equals == NULL)
+        return;
+    size_t name_len = (size_t)(equals - entry);
+    for (size_t i = 0; i < OPTIONS; i++)
+        if (strlen(options[i].env) == name_len && memcmp(entry, options[i].env, name_len) == 0) {
+            set(&options[i], equals + 1);
+            return;
+        }
+    /* HAKMEM_BENCH_* is the benchmarks', HAKMEM_TEST_* the tests' */
+    if (strncmp(entry, "HAKMEM_BENCH_", 13) != 0 && strncmp(entry, "HAKMEM_TEST_", 12) != 0)
+        warn_unknown(entry, name_len);
+}
+
+void hk_config_load(void) {
+    if (getauxval(AT_SECURE) != 0 || environ == NULL)
+        return;
+    for (char **entry = environ; *entry != NULL; entry++)
+        if (strncmp(*entry, "HAKMEM_", 7) == 0)
+            read_entry(*entry);
+}

@@ -1,0 +1,83 @@
+#include "front/emergency.h"
+
+#include "backend/pagemap.h"
+#include "base/report.h"
+#include "os/os.h"
+
+enum { WAITING = 64 };
+
+/* Lies at the start of the mapping, and so of the slice in which the block starts. */
+typedef struct {
+    char *block;
+    size_t bytes; /* of the mapping */
+} header_t;
+
+static _Atomic(void *) waiting[WAITING]; /* atomic: any thread */
+static atomic_uint waiting_count;        /* atomic: any thread */
+static atomic_ulong leaked;              /* atomic: any thread; blocks that found no place to wait */
+
+static header_t *header_of(const void *p) {
+    return (header_t *)((uintptr_t)p & ~(uintptr_t)(HK_SLICE - 1));
+}
+
+void *hk_emergency_alloc(size_t n, size_t align) {
+    align = hk_max(align, HK_CACHE_LINE);
+    if (n > (size_t)PTRDIFF_MAX / 2 || align > HK_SLICE / 2)
+        return NULL;
+    size_t bytes = hk_align_up(n + align, HK_SLICE);
+    char *start = hk_os_map(bytes, HK_SLICE);
+    if (start == NULL)
+        return NULL;
+    if (!hk_map_commit(start, bytes)) {
+        hk_os_unmap(start, bytes);
+        return NULL;
+    }
+    char *block = start + align; /* the header is smaller than a cache line */
+    *header_of(start) = (header_t){.block = block, .bytes = bytes};
+    hk_map_set(start, 1, HK_KIND_EMERGENCY);
+    hk_map_set(start + HK_SLICE, bytes / HK_SLICE - 1, HK_KIND_INTERIOR);
+    return block;
+}
+
+static header_t *checked(const void *p, hk_fatal_t if_not) {
+    header_t *header = header_of(p);
+    if (header->block != p)
+        hk_fatal(if_not, p);
+    return header;
+}
+
+void hk_emergency_free(void *p) {
+    header_t *header = checked(p, HK_INVALID_FREE);
+    size_t bytes = header->bytes;
+    hk_map_set(header, bytes / HK_SLICE, HK_KIND_FOREIGN);
+    hk_os_unmap(header, bytes);
+}
+
+size_t hk_emergency_usable(const void *p) {
+    header_t *header = checked(p, HK_INVALID_POINTER);
+    return header->bytes - (size_t)((const char *)p - (const char *)header);
+}
+
+void hk_emergency_defer(void *p) {
+    for (unsigned i = 0; i < WAITING; i++) {
+        void *none = NULL;
+        if (hk_load_relaxed(&waiting[i]) == NULL && hk_cas_seq(&waiting[i], &none, p)) {
+            hk_add_relaxed(&waiting_count, 1u);
+            return;
+        }
+    }
+    hk_add_relaxed(&leaked, 1ul);
+}
+
+void *hk_emergency_deferred(void) {
+    if (HK_LIKELY(hk_load_relaxed(&waiting_count) == 0))
+        return NULL;
+    for (unsigned i = 0; i < WAITING; i++) {
+        void *p = hk_load_relaxed(&waiting[i]);
+        if (p != NULL && hk_cas_seq(&waiting[i], &p, NULL)) {
+            hk_sub_relaxed(&waiting_count, 1u);
+            return p;
+        }
+    }
+    return NULL;
+}

@@ -1,0 +1,24 @@
+/* The emergency heap: what a signal handler gets that interrupts its own thread inside the boundary,
+ * where no lock may be taken. Each block is a mapping of its own and nothing is locked, so malloc in such
+ * a handler works, if slowly, instead of deadlocking. */
+#ifndef HK_FRONT_EMERGENCY_H
+#define HK_FRONT_EMERGENCY_H
+
+#include "base/base.h"
+
+/* n bytes aligned to `align`, a power of two; NULL: out of memory, or an alignment above 32 KiB. Reads as
+ * zero. */
+void *hk_emergency_alloc(size_t n, size_t align);
+
+/* Frees a block of kind HK_KIND_EMERGENCY. */
+void hk_emergency_free(void *p);
+
+size_t hk_emergency_usable(const void *p);
+
+/* Puts off the free of any block; a few at most can wait, more are leaked and counted. */
+void hk_emergency_defer(void *p);
+
+/* One block whose free was put off, or NULL. Cheap when there is none. */
+void *hk_emergency_deferred(void);
+
+#endif

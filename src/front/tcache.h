@@ -1,0 +1,71 @@
+/* The thread cache: what the hit path touches, and the hit path itself.
+ *
+ *   malloc(n) ── class by table ── *top != NULL ──► pop                       (hit)
+ *                                  *top == NULL ──► hk_malloc_slow            (the boundary)
+ *   free(p) ──── class by map ──── top != limit ──► push                      (hit)
+ *                                  top == limit ──► hk_free_slow              (the boundary)
+ *
+ * Each rare condition is folded into those two branches: a thread without a cache has bins that are both
+ * empty and full and a map mask of 0; pointers that are no small blocks of ours have a kind whose bin is
+ * always full. No option is read, nothing is counted, nothing is locked. */
+#ifndef HK_FRONT_TCACHE_H
+#define HK_FRONT_TCACHE_H
+
+#include "backend/pagemap.h"
+#include "backend/sizeclass.h"
+#include "base/base.h"
+
+typedef struct hk_thread hk_thread_t;
+
+/* A magazine: a stack of free blocks in slots outside of them. Slot 0 holds NULL, so that an empty bin
+ * needs no comparison. Invariant: slots <= top <= limit; *top == NULL <=> empty. */
+typedef struct {
+    void **top;   /* owner: the last block, or slot 0 */
+    void **limit; /* owner: where top is when the bin is full */
+} hk_bin_t;
+
+typedef struct {
+    _Atomic uint8_t *map;         /* const: the flat page map */
+    uintptr_t mask;               /* const */
+    hk_thread_t *thread;          /* const: whose cache this is; NULL: nobody's */
+    hk_bin_t bins[HK_KIND_COUNT]; /* owner; those that are no class stay empty and full */
+} hk_tcache_t;
+
+/* The calling thread's cache: the 8 bytes of static TLS that hakmem uses. Never NULL. */
+extern _Thread_local _Atomic(hk_tcache_t *) hk_tc;
+
+/* The caches of threads that have not begun, and of those that are past their end. Never written to. */
+extern const hk_tcache_t hk_tcache_none, hk_tcache_dead;
+
+/* The block on top of the bin for n bytes, or NULL: to the boundary. */
+HK_INLINE void *hk_hit_pop(size_t n) {
+    hk_tcache_t *tc = hk_load_relaxed(&hk_tc);
+    unsigned cls;
+    if (HK_LIKELY(n <= HK_SMALL_MAX))
+        cls = hk_class_of_small[(n + 7) >> 3];
+    else if (n <= HK_MID_MAX)
+        cls = hk_class_of_mid[(n + 255) >> 8];
+    else
+        return NULL;
+    hk_bin_t *bin = &tc->bins[cls];
+    void **top = bin->top;
+    void *p = *top;
+    if (HK_LIKELY(p != NULL))
+        bin->top = top - 1;
+    return p;
+}
+
+/* Puts p on its bin; false: to the boundary. */
+HK_INLINE bool hk_hit_push(void *p) {
+    hk_tcache_t *tc = hk_load_relaxed(&hk_tc);
+    unsigned kind = hk_load_relaxed(&tc->map[((uintptr_t)p >> HK_SLICE_SHIFT) & tc->mask]);
+    hk_bin_t *bin = &tc->bins[kind];
+    void **top = bin->top;
+    if (HK_UNLIKELY(top == bin->limit))
+        return false;
+    top[1] = p;
+    bin->top = top + 1;
+    return true;
+}
+
+#endif

@@ -1,0 +1,47 @@
+/* Threads: one record each, with its magazines and its heap, from the first allocation to the end.
+ *
+ * Records are type-stable. A thread's end empties the magazines and leaves the record, heap and slabs
+ * included, to the next thread that starts; meanwhile running threads adopt its slabs. */
+#ifndef HK_FRONT_THREAD_H
+#define HK_FRONT_THREAD_H
+
+#include "backend/heap.h"
+#include "front/tcache.h"
+
+/* What the boundary keeps about a bin, apart from what hits touch. */
+typedef struct {
+    uint16_t capacity; /* blocks; 0 until the bin is first used */
+    uint16_t refill;   /* blocks to ask for at the next miss */
+    bool was_flush;    /* the last visit was a flush */
+} hk_magazine_t;
+
+/* Invariant: budget + sum over classes of capacity * size == the budget at start. */
+struct hk_thread {
+    hk_tcache_t cache;                       /* owner */
+    atomic_bool busy;                        /* owner, and its signal handlers: inside the boundary */
+    bool shared;                             /* const: the record of threads that have none */
+    unsigned char exit_rounds;               /* owner: rounds of destructors seen */
+    size_t budget;                           /* owner: bytes that magazines may still grow by */
+    hk_magazine_t magazines[HK_CLASS_COUNT]; /* owner */
+    hk_thread_t *all_next;                   /* const once set; lock: registry */
+    hk_thread_t *orphan_next;                /* lock: registry */
+    hk_heap_t heap;
+    void *slots[HK_SLOT_COUNT]; /* owner: the bins' slots; pages are touched when a bin is used */
+};
+
+/* The record to work on, marked busy: the thread's own, made if there is none yet, or the shared one,
+ * locked, for a thread past its end. NULL: the thread is inside the boundary already, that is, a signal
+ * handler interrupted it there, and no lock may be taken. */
+hk_thread_t *hk_thread_enter(void);
+void hk_thread_leave(hk_thread_t *thread);
+
+/* Gives all blocks of the thread's magazines back to their slabs. The thread is entered. */
+void hk_thread_flush(hk_thread_t *thread);
+
+/* Called once by the library's constructor: what must not be done from inside the first malloc. */
+void hk_thread_start(void);
+
+/* How many bytes of blocks one thread's magazines may hold, for threads that start from now on. */
+void hk_thread_set_budget(size_t bytes);
+
+#endif
