@@ -5,12 +5,11 @@
 #include <unistd.h>
 
 #include "api/api.h"
+#include "backend/region.h"
 #include "base/report.h"
 #include "config/config.h"
 #include "front/thread.h"
 #include "hakmem/hakmem.h"
-
-#include "backend/region.h"
 
 /* malloc is referenced as any program refers to it: what it resolves to is what serves the process. */
 HK_EXPORT int hak_is_serving(void) {
@@ -46,6 +45,7 @@ __attribute__((constructor(101))) static void start(void) {
     hk_config_load();
     hk_thread_set_budget(hk_config.tcache_kb * HK_KIB);
     hk_region_set_cache_limit(hk_config.region_cache_mb * HK_MIB);
+    hk_region_set_huge_pages(hk_config.thp != 0);
     if (hk_config.proof != NULL)
         write_proof(hk_config.proof);
     errno = saved;

@@ -1,7 +1,5 @@
 #include "backend/large.h"
 
-#include <string.h>
-
 #include "backend/meta.h"
 #include "backend/pagemap.h"
 #include "backend/region.h"
@@ -9,12 +7,11 @@
 #include "base/lock.h"
 #include "base/report.h"
 
-enum { LARGE_MAX_SLICES = HK_SLICES / 2 };
+#define LARGE_MAX HK_UNIT
 
 /* A huge block's descriptor, found through the owner table. Type-stable. */
 typedef struct huge {
-    hk_range_t range;
-    size_t bytes; /* sum of the range's pieces */
+    hk_range_t range; /* range.start is the block */
     struct huge *next_unused;
 } huge_t;
 
@@ -41,33 +38,31 @@ static void publish(huge_t *huge) {
     char *start = huge->range.start;
     hk_map_set_owner(start, huge);
     hk_map_set(start, 1, HK_KIND_HUGE);
-    hk_map_set(start + HK_SLICE, huge->bytes / HK_SLICE - 1, HK_KIND_INTERIOR);
+    hk_map_set(start + HK_SLICE, huge->range.bytes / HK_SLICE - 1, HK_KIND_INTERIOR);
 }
 
-static void *huge_alloc(size_t bytes, size_t align, unsigned most_pieces, size_t *dirty) {
+static void *huge_alloc(size_t bytes, size_t align, size_t *dirty) {
     huge_t *huge = descriptor();
     if (huge == NULL)
         return NULL;
-    if (!hk_region_take(bytes, hk_max(align, HK_GRANULE), most_pieces, &huge->range)) {
+    if (!hk_region_take(bytes, align, &huge->range, dirty)) {
         drop_descriptor(huge);
         return NULL;
     }
-    huge->bytes = bytes;
     publish(huge);
-    *dirty = huge->range.used;
     return huge->range.start;
 }
 
 void *hk_large_alloc(size_t n, size_t align, size_t *dirty) {
-    if (n > (size_t)PTRDIFF_MAX - HK_SLICE || align > (size_t)PTRDIFF_MAX / 2)
+    if (n > (size_t)PTRDIFF_MAX / 2 || align > (size_t)PTRDIFF_MAX / 4)
         return NULL;
-    size_t bytes = hk_align_up(hk_max(n, 1), HK_SLICE);
-    if (bytes > LARGE_MAX_SLICES * HK_SLICE || align > HK_SLICE)
-        return huge_alloc(bytes, align, HK_REGION_PIECES, dirty);
-    hk_slab_t *run = hk_pool_take((unsigned)(bytes / HK_SLICE), 0);
+    if (n > LARGE_MAX || align > HK_SLICE)
+        return huge_alloc(hk_align_up(hk_max(n, 1), HK_UNIT), hk_max(align, HK_UNIT), dirty);
+    unsigned slices = (unsigned)((n + HK_SLICE - 1) / HK_SLICE);
+    hk_slab_t *run = hk_pool_take(slices, 0);
     if (run == NULL)
         return NULL;
-    *dirty = run->zeroed ? 0 : bytes;
+    *dirty = run->zeroed ? 0 : n;
     return run->base;
 }
 
@@ -86,20 +81,6 @@ static huge_t *huge_at(const void *p, hk_fatal_t if_not) {
     return huge;
 }
 
-/* Gives back what lies beyond the first `keep` bytes, piece by piece. */
-static void give_tail(huge_t *huge, size_t keep) {
-    hk_range_t *range = &huge->range;
-    while (huge->bytes > keep) {
-        size_t *last = &range->bytes[range->pieces - 1];
-        size_t cut = hk_min(*last, huge->bytes - keep);
-        huge->bytes -= cut;
-        *last -= cut;
-        if (*last == 0)
-            range->pieces--;
-        hk_region_give(range->start + huge->bytes, cut);
-    }
-}
-
 void hk_large_free(void *p, unsigned kind) {
     if (kind == HK_KIND_LARGE) {
         hk_pool_give(run_at(p, HK_INVALID_FREE));
@@ -107,56 +88,51 @@ void hk_large_free(void *p, unsigned kind) {
     }
     huge_t *huge = huge_at(p, HK_INVALID_FREE);
     hk_map_set_owner(p, NULL);
-    give_tail(huge, 0);
+    hk_region_give(huge->range);
     drop_descriptor(huge);
 }
 
 size_t hk_large_usable(const void *p, unsigned kind) {
     return kind == HK_KIND_LARGE ? run_at(p, HK_INVALID_POINTER)->slices * HK_SLICE
-                                 : huge_at(p, HK_INVALID_POINTER)->bytes;
+                                 : huge_at(p, HK_INVALID_POINTER)->range.bytes;
 }
 
 /* A block that has grown once will grow again: an eighth of untouched address space goes on top. */
-static size_t with_headroom(size_t bytes) { return hk_align_up(bytes + bytes / 8, HK_SLICE); }
+static size_t with_headroom(size_t bytes) { return hk_align_up(bytes + bytes / 8, HK_UNIT); }
 
-/* Moves pages where the block is one piece. A block of several is copied, once: the copy is one piece. */
 static void *huge_grow(huge_t *huge, size_t bytes) {
     char *old = huge->range.start;
-    size_t roomy = with_headroom(bytes);
-    if (huge->range.pieces == 1) {
-        hk_map_set_owner(old, NULL);
-        hk_map_set(old, huge->bytes / HK_SLICE, HK_KIND_FOREIGN);
-        bool moved = hk_region_move(&huge->range, roomy, HK_GRANULE);
-        if (moved)
-            huge->bytes = roomy;
+    if (hk_region_extend(&huge->range, bytes)) {
         publish(huge);
-        return moved ? huge->range.start : NULL;
+        return old;
     }
-    size_t dirty;
-    char *copy = huge_alloc(roomy, HK_GRANULE, 1, &dirty);
-    if (copy == NULL)
-        return NULL;
-    memcpy(copy, old, huge->bytes);
-    hk_large_free(old, HK_KIND_HUGE);
-    return copy;
+    hk_map_set_owner(old, NULL);
+    hk_map_set(old, huge->range.bytes / HK_SLICE, HK_KIND_FOREIGN);
+    bool moved = hk_region_move(&huge->range, with_headroom(bytes));
+    publish(huge);
+    return moved ? huge->range.start : NULL;
+}
+
+static void huge_shrink(huge_t *huge, size_t bytes) {
+    hk_range_t tail = {huge->range.start + bytes, huge->range.bytes - bytes};
+    huge->range.bytes = bytes;
+    hk_region_give(tail);
 }
 
 void *hk_large_resize(void *p, unsigned kind, size_t n) {
     if (n > (size_t)PTRDIFF_MAX / 2)
         return NULL;
-    size_t bytes = hk_align_up(n, HK_SLICE);
     if (kind == HK_KIND_LARGE) {
+        unsigned slices = (unsigned)((n + HK_SLICE - 1) / HK_SLICE);
         hk_slab_t *run = run_at(p, HK_INVALID_POINTER);
-        return bytes <= LARGE_MAX_SLICES * HK_SLICE &&
-                       hk_pool_resize(run, (unsigned)(bytes / HK_SLICE))
-                   ? p
-                   : NULL;
+        return n <= LARGE_MAX && hk_pool_resize(run, slices) ? p : NULL;
     }
     huge_t *huge = huge_at(p, HK_INVALID_POINTER);
-    if (bytes > huge->bytes)
+    size_t bytes = hk_align_up(n, HK_UNIT);
+    if (bytes > huge->range.bytes)
         return huge_grow(huge, bytes);
-    if (bytes < huge->bytes / 2)
-        give_tail(huge, bytes);
+    if (bytes < huge->range.bytes)
+        huge_shrink(huge, bytes);
     return p;
 }
 

@@ -13,10 +13,10 @@
 #define ADDRESS_BITS 48
 #endif
 #define LEAF_SLICES ((size_t)1 << (LEAF_SHIFT - HK_SLICE_SHIFT))
-#define LEAF_GRANULES ((size_t)1 << (LEAF_SHIFT - HK_GRANULE_SHIFT))
+#define LEAF_UNITS ((size_t)1 << (LEAF_SHIFT - HK_UNIT_SHIFT))
 
 typedef struct {
-    _Atomic(void *) owner[LEAF_GRANULES];           /* atomic: any thread */
+    _Atomic(void *) owner[LEAF_UNITS];           /* atomic: any thread */
     _Atomic uint8_t kind[LEAF_SLICES];              /* atomic: any thread */
     atomic_uint committed; /* atomic: any thread; bit i: the flat map's i-th OS page here is writable */
 } leaf_t;
@@ -99,15 +99,15 @@ unsigned hk_map_kind(const void *p) {
                         : hk_load_relaxed(&leaf->kind[slice_in_leaf((uintptr_t)p)]);
 }
 
-HK_INLINE size_t granule_in_leaf(const void *p) {
-    return ((uintptr_t)p >> HK_GRANULE_SHIFT) & (LEAF_GRANULES - 1);
+HK_INLINE size_t unit_in_leaf(const void *p) {
+    return ((uintptr_t)p >> HK_UNIT_SHIFT) & (LEAF_UNITS - 1);
 }
 
 void hk_map_set_owner(const void *p, void *descriptor) {
-    hk_store_release(&leaf_of(p)->owner[granule_in_leaf(p)], descriptor);
+    hk_store_release(&leaf_of(p)->owner[unit_in_leaf(p)], descriptor);
 }
 
 void *hk_map_owner(const void *p) {
     leaf_t *leaf = leaf_of(p);
-    return leaf == NULL ? NULL : hk_load_acquire(&leaf->owner[granule_in_leaf(p)]);
+    return leaf == NULL ? NULL : hk_load_acquire(&leaf->owner[unit_in_leaf(p)]);
 }

@@ -1,5 +1,5 @@
 /* The page map: what lies at an address. One byte for each slice (64 KiB) says the kind; one pointer
- * for each granule (2 MiB) names the descriptor of the superslab or huge block that starts there.
+ * for each unit (2 MiB) names the descriptor of the superslab or huge block that starts there.
  *
  * The bytes exist twice. The flat map (one load, used by free's hit path) is a reserved read-only
  * array made writable one OS page at a time; it may be refused (ulimit -v), then hk_flat stays a
@@ -42,8 +42,8 @@ void hk_map_set(const void *p, size_t slices, unsigned kind);
 /* The kind at any address whatever. */
 unsigned hk_map_kind(const void *p);
 
-/* The descriptor of the granule that holds p; NULL where none was set. Set before any kind byte in
- * the granule becomes visible, cleared after. */
+/* The descriptor of the unit that holds p; NULL where none was set. Set before any kind byte in the
+ * unit becomes visible. */
 void hk_map_set_owner(const void *p, void *descriptor);
 void *hk_map_owner(const void *p);
 

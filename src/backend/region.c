@@ -1,241 +1,279 @@
 #include "backend/region.h"
 
+#include <string.h>
+
 #include "backend/pagemap.h"
 #include "base/lock.h"
 #include "os/os.h"
 
-enum { CACHE_SLOTS = 64 };
+enum { FREE_SLOTS = 256, MOST_GATHERED = 32, NONE = FREE_SLOTS };
 
-typedef struct {
-    char *start;
-    size_t bytes;
-} piece_t;
+/* Huge pages are asked for from this size on, where the last one wastes at most a quarter. */
+#define HUGE_PAGES_FROM (4 * HK_MIB)
 
 static hk_lock_t lock = HK_LOCK_INIT(HK_RANK_REGION);
-/* lock: region, down to the counters. Invariant: cached == sum of cache[0..cache_count).bytes */
-static piece_t cache[CACHE_SLOTS];
-static unsigned cache_count;
+/* lock: region, down to the counters. Sorted by address, neighbours joined. Invariant: cached == sum of
+ * their bytes. */
+static hk_range_t free_ranges[FREE_SLOTS];
+static unsigned free_count;
 static size_t cached;
 static size_t live;
 static size_t limit = HK_HOSTILE ? 4 * HK_MIB : 64 * HK_MIB;
 static size_t maps, unmaps;
+static bool huge_pages = true;
 
-static bool is_aligned(const piece_t *piece, size_t align) {
-    return ((uintptr_t)piece->start & (align - 1)) == 0;
+HK_INLINE char *end_of(const hk_range_t *r) { return r->start + r->bytes; }
+
+/* ---- the free ranges ----------------------------------------------------------------------------- */
+
+static void delete_locked(unsigned i) {
+    cached -= free_ranges[i].bytes;
+    free_count--;
+    memmove(&free_ranges[i], &free_ranges[i + 1], (free_count - i) * sizeof free_ranges[0]);
 }
 
-static piece_t remove_locked(unsigned i) {
-    piece_t piece = cache[i];
-    cache[i] = cache[--cache_count];
-    cached -= piece.bytes;
-    return piece;
+/* False where there is no slot left. */
+static bool insert_locked(hk_range_t range) {
+    hk_assert(range.bytes % HK_UNIT == 0 && range.bytes != 0);
+    unsigned i = 0;
+    while (i < free_count && free_ranges[i].start < range.start)
+        i++;
+    if (i < free_count && end_of(&range) == free_ranges[i].start) {
+        range.bytes += free_ranges[i].bytes;
+        delete_locked(i);
+    }
+    if (i > 0 && end_of(&free_ranges[i - 1]) == range.start) {
+        range.start = free_ranges[i - 1].start;
+        range.bytes += free_ranges[i - 1].bytes;
+        delete_locked(--i);
+    }
+    if (free_count == FREE_SLOTS)
+        return false;
+    memmove(&free_ranges[i + 1], &free_ranges[i], (free_count - i) * sizeof free_ranges[0]);
+    free_ranges[i] = range;
+    free_count++;
+    cached += range.bytes;
+    return true;
 }
 
-/* The caller knows that there is a free slot. */
-static void add_locked(piece_t piece) {
-    hk_assert(cache_count < CACHE_SLOTS && piece.bytes % HK_SLICE == 0 && piece.bytes != 0);
-    cache[cache_count++] = piece;
-    cached += piece.bytes;
+HK_INLINE char *aligned_start(const hk_range_t *r, size_t align) {
+    return (char *)hk_align_up((uintptr_t)r->start, align);
 }
 
-/* Cuts `bytes` off the front of cached piece i and leaves the rest cached. */
-static piece_t cut_locked(unsigned i, size_t bytes) {
-    piece_t piece = remove_locked(i);
-    hk_assert(bytes <= piece.bytes);
-    if (bytes < piece.bytes)
-        add_locked((piece_t){piece.start + bytes, piece.bytes - bytes});
-    piece.bytes = bytes;
-    return piece;
-}
-
-/* The smallest cached piece that holds `bytes`, an aligned one before any other; CACHE_SLOTS: none. */
+/* The smallest free range in which an aligned range of `bytes` fits. */
 static unsigned best_fit_locked(size_t bytes, size_t align) {
-    unsigned best = CACHE_SLOTS;
-    for (unsigned i = 0; i < cache_count; i++) {
-        if (cache[i].bytes < bytes)
-            continue;
-        if (best == CACHE_SLOTS) {
-            best = i;
-            continue;
-        }
-        bool aligned = is_aligned(&cache[i], align), best_aligned = is_aligned(&cache[best], align);
-        if (aligned != best_aligned ? aligned : cache[i].bytes < cache[best].bytes)
+    unsigned best = NONE;
+    for (unsigned i = 0; i < free_count; i++) {
+        const hk_range_t *r = &free_ranges[i];
+        size_t skipped = (size_t)(aligned_start(r, align) - r->start);
+        if (r->bytes >= bytes && r->bytes - bytes >= skipped &&
+            (best == NONE || r->bytes < free_ranges[best].bytes))
             best = i;
     }
     return best;
 }
 
-static unsigned largest_locked(void) {
-    unsigned best = 0;
-    for (unsigned i = 1; i < cache_count; i++)
-        if (cache[i].bytes > cache[best].bytes)
-            best = i;
-    return best;
+/* Takes [start, start+bytes) out of free range i. A rest that finds no slot is returned, for unmapping. */
+static hk_range_t cut_locked(unsigned i, char *start, size_t bytes) {
+    hk_range_t r = free_ranges[i];
+    hk_range_t before = {r.start, (size_t)(start - r.start)};
+    hk_range_t behind = {start + bytes, r.bytes - bytes - before.bytes};
+    delete_locked(i);
+    if (before.bytes != 0)
+        insert_locked(before); /* has the slot just freed */
+    if (behind.bytes != 0 && !insert_locked(behind))
+        return behind;
+    return (hk_range_t){0};
 }
 
-/* Takes up to `most` pieces, the largest first, that together hold at most `bytes`. */
-static unsigned gather_locked(size_t bytes, unsigned most, piece_t *out) {
+/* Takes free ranges, the largest first, that together hold at most `bytes`. */
+static unsigned gather_locked(size_t bytes, hk_range_t *out) {
     unsigned n = 0;
-    while (n < most && bytes > 0 && cache_count > 0) {
-        unsigned i = largest_locked();
-        out[n] = cut_locked(i, hk_min(bytes, cache[i].bytes));
+    while (n < MOST_GATHERED && bytes > 0 && free_count > 0) {
+        unsigned largest = 0;
+        for (unsigned i = 1; i < free_count; i++)
+            if (free_ranges[i].bytes > free_ranges[largest].bytes)
+                largest = i;
+        hk_range_t *r = &free_ranges[largest];
+        out[n] = (hk_range_t){r->start, hk_min(bytes, r->bytes)};
+        cut_locked(largest, out[n].start, out[n].bytes); /* the rest has the slot just freed */
         bytes -= out[n++].bytes;
     }
     return n;
 }
 
-static void unmap(piece_t piece) {
-    hk_map_set(piece.start, piece.bytes / HK_SLICE, HK_KIND_FOREIGN);
-    if (hk_os_unmap(piece.start, piece.bytes)) {
+static void unmap(hk_range_t range) {
+    hk_map_set(range.start, range.bytes / HK_SLICE, HK_KIND_FOREIGN);
+    if (hk_os_unmap(range.start, range.bytes)) {
         hk_lock(&lock);
         unmaps++;
         hk_unlock(&lock);
     }
 }
 
-/* Moves pieces one behind the other to `to`, a fresh mapping. A piece that the kernel will not move is
- * dropped and its place mapped afresh. False: the range has a hole and is of no use. */
-static bool assemble(char *to, const piece_t *pieces, unsigned n) {
+/* Keeps as much of a range as fits under the bound and unmaps the rest. */
+static void keep_or_unmap(hk_range_t range) {
+    hk_lock(&lock);
+    size_t bound = hk_max(limit, live / 4);
+    size_t room = cached >= bound ? 0 : (bound - cached) & ~(HK_UNIT - 1);
+    hk_range_t kept = {range.start, hk_min(range.bytes, room)};
+    if (kept.bytes != 0) {
+        /* before it can be taken again; a second free of the block is then known for one */
+        hk_map_set(kept.start, kept.bytes / HK_SLICE, HK_KIND_FREE);
+        if (!insert_locked(kept))
+            kept.bytes = 0;
+    }
+    hk_unlock(&lock);
+    if (kept.bytes < range.bytes)
+        unmap((hk_range_t){range.start + kept.bytes, range.bytes - kept.bytes});
+}
+
+/* ---- fresh memory -------------------------------------------------------------------------------- */
+
+/* The cache is given up before the request is. */
+static bool map_fresh(size_t bytes, size_t align, hk_range_t *range) {
+    char *start = hk_os_map(bytes, align);
+    if (start == NULL && hk_region_trim() != 0)
+        start = hk_os_map(bytes, align);
+    if (start == NULL)
+        return false;
+    if (!hk_map_commit(start, bytes)) {
+        hk_os_unmap(start, bytes);
+        return false;
+    }
+    if (huge_pages && bytes >= HUGE_PAGES_FROM)
+        hk_os_want_huge_pages(start, bytes);
+    *range = (hk_range_t){start, bytes};
+    hk_lock(&lock);
+    maps++;
+    hk_unlock(&lock);
+    return true;
+}
+
+/* Moves a free range to `to`, at once or, where it is several kernel mappings, unit by unit. What will not
+ * move is unmapped and its place mapped afresh. False: there is a hole now. */
+static bool move_free(hk_range_t from, char *to) {
+    hk_map_set(from.start, from.bytes / HK_SLICE, HK_KIND_FOREIGN);
+    if (hk_os_move(from.start, from.bytes, to, from.bytes))
+        return true;
     bool whole = true;
-    for (unsigned i = 0; i < n; i++) {
-        hk_map_set(pieces[i].start, pieces[i].bytes / HK_SLICE, HK_KIND_FOREIGN);
-        if (!hk_os_move(pieces[i].start, pieces[i].bytes, to, pieces[i].bytes)) {
-            unmap(pieces[i]);
-            whole = whole && hk_os_map_at(to, pieces[i].bytes);
-        }
-        to += pieces[i].bytes;
+    for (size_t at = 0; at < from.bytes; at += HK_UNIT) {
+        if (hk_os_move(from.start + at, HK_UNIT, to + at, HK_UNIT))
+            continue;
+        hk_os_unmap(from.start + at, HK_UNIT);
+        whole = whole && hk_os_map_at(to + at, HK_UNIT);
     }
     return whole;
 }
 
-/* How much of a freed piece fits under the bound. */
-static size_t room_locked(void) {
-    size_t bound = hk_max(limit, live / 4);
-    return cached >= bound ? 0 : (bound - cached) & ~(HK_SLICE - 1);
-}
+/* ---- taking and giving --------------------------------------------------------------------------- */
 
-/* Makes room for a piece by evicting the smallest one, if that is smaller than `bytes`. */
-static piece_t evict_locked(size_t bytes) {
-    unsigned least = 0;
-    for (unsigned i = 1; i < cache_count; i++)
-        if (cache[i].bytes < cache[least].bytes)
-            least = i;
-    return cache[least].bytes < bytes ? remove_locked(least) : (piece_t){NULL, 0};
-}
-
-static void give(char *start, size_t bytes, bool was_live) {
-    piece_t evicted = {NULL, 0};
-    hk_lock(&lock);
-    if (was_live)
-        live -= bytes;
-    size_t keep = hk_min(bytes, room_locked());
-    hk_map_set(start, keep / HK_SLICE, HK_KIND_FREE); /* a second free is then seen as one */
-    if (keep != 0 && cache_count == CACHE_SLOTS) {
-        evicted = evict_locked(keep);
-        if (evicted.bytes == 0)
-            keep = 0;
-    }
-    if (keep != 0)
-        add_locked((piece_t){start, keep});
-    hk_unlock(&lock);
-    if (keep < bytes)
-        unmap((piece_t){start + keep, bytes - keep});
-    if (evicted.bytes != 0)
-        unmap(evicted);
-}
-
-/* Maps a fresh range and moves the gathered pieces to its front. */
-static bool take_fresh(size_t bytes, size_t align, const piece_t *pieces, unsigned n,
-                       hk_range_t *range) {
-    char *start = hk_os_map(bytes, align);
-    if (start == NULL || !hk_map_commit(start, bytes)) {
-        if (start != NULL)
-            hk_os_unmap(start, bytes);
+/* A fresh mapping with the n gathered ranges moved to its front. They are used up in any case. */
+static bool take_gathered(size_t bytes, size_t align, const hk_range_t *gathered, unsigned n,
+                          hk_range_t *range, size_t *used) {
+    if (!map_fresh(bytes, align, range)) {
         for (unsigned i = 0; i < n; i++)
-            give(pieces[i].start, pieces[i].bytes, false);
+            keep_or_unmap(gathered[i]);
         return false;
     }
-    if (!assemble(start, pieces, n)) {
-        hk_os_unmap(start, bytes);
-        return false;
-    }
-    *range = (hk_range_t){.start = start, .pieces = n};
+    *used = 0;
+    bool whole = true;
     for (unsigned i = 0; i < n; i++) {
-        range->bytes[i] = pieces[i].bytes;
-        range->used += pieces[i].bytes;
+        whole &= move_free(gathered[i], range->start + *used);
+        *used += gathered[i].bytes;
     }
-    if (range->used < bytes)
-        range->bytes[range->pieces++] = bytes - range->used;
-    return true;
+    if (!whole)
+        hk_os_unmap(range->start, bytes);
+    return whole;
 }
 
-static void count_taken(size_t bytes, bool mapped) {
-    hk_lock(&lock);
-    live += bytes;
-    maps += mapped;
-    hk_unlock(&lock);
-}
-
-bool hk_region_take(size_t bytes, size_t align, unsigned most_pieces, hk_range_t *range) {
-    hk_assert(bytes % HK_SLICE == 0 && bytes != 0 && align >= HK_GRANULE && most_pieces >= 1);
-    piece_t pieces[HK_REGION_PIECES];
+bool hk_region_take(size_t bytes, size_t align, hk_range_t *range, size_t *used) {
+    hk_assert(bytes % HK_UNIT == 0 && bytes != 0 && align % HK_UNIT == 0);
+    hk_range_t gathered[MOST_GATHERED], homeless = {0};
     unsigned n = 0;
     hk_lock(&lock);
     unsigned fit = best_fit_locked(bytes, align);
-    if (fit != CACHE_SLOTS) {
-        bool in_place = is_aligned(&cache[fit], align);
-        pieces[n++] = cut_locked(fit, bytes);
-        if (in_place) {
-            live += bytes;
-            hk_unlock(&lock);
-            *range = (hk_range_t){
-                .start = pieces[0].start, .used = bytes, .pieces = 1, .bytes = {bytes}};
-            return true;
-        }
-    } else if (most_pieces > 1) {
-        /* one piece is left for the fresh memory behind the gathered ones */
-        n = gather_locked(bytes, (unsigned)hk_min(most_pieces, HK_REGION_PIECES) - 1, pieces);
+    if (fit != NONE) {
+        *range = (hk_range_t){aligned_start(&free_ranges[fit], align), bytes};
+        *used = bytes;
+        homeless = cut_locked(fit, range->start, bytes);
+    } else {
+        n = gather_locked(bytes, gathered);
     }
     hk_unlock(&lock);
-    if (!take_fresh(bytes, align, pieces, n, range)) {
-        if (n == 0 || !take_fresh(bytes, align, NULL, 0, range))
-            return false;
-    }
-    count_taken(bytes, true);
+    if (homeless.bytes != 0)
+        unmap(homeless);
+    if (fit == NONE && !take_gathered(bytes, align, gathered, n, range, used) &&
+        (n == 0 || !take_gathered(bytes, align, NULL, 0, range, used)))
+        return false;
+    hk_lock(&lock);
+    live += bytes;
+    hk_unlock(&lock);
     return true;
 }
 
-void hk_region_give(char *start, size_t bytes) { give(start, bytes, true); }
+void hk_region_give(hk_range_t range) {
+    hk_lock(&lock);
+    live -= range.bytes;
+    hk_unlock(&lock);
+    keep_or_unmap(range);
+}
 
-bool hk_region_move(hk_range_t *range, size_t new_bytes, size_t align) {
-    if (range->pieces != 1)
-        return false;
-    size_t bytes = range->bytes[0];
-    hk_assert(new_bytes > bytes);
-    char *to = hk_os_map(new_bytes, align);
-    if (to == NULL)
-        return false;
-    /* moving may fail only before anything has moved, so the old place is then still whole */
-    if (!hk_map_commit(to, new_bytes) || !hk_os_move(range->start, bytes, to, new_bytes)) {
-        hk_os_unmap(to, new_bytes);
-        return false;
+bool hk_region_extend(hk_range_t *range, size_t new_bytes) {
+    size_t more = new_bytes - range->bytes;
+    hk_range_t homeless = {0};
+    bool found = false;
+    hk_lock(&lock);
+    for (unsigned i = 0; i < free_count && !found; i++) {
+        found = free_ranges[i].start == end_of(range) && free_ranges[i].bytes >= more;
+        if (found)
+            homeless = cut_locked(i, end_of(range), more);
     }
-    range->start = to;
-    range->bytes[0] = new_bytes;
-    count_taken(new_bytes - bytes, true);
+    if (found) {
+        range->bytes = new_bytes;
+        live += more;
+    }
+    hk_unlock(&lock);
+    if (homeless.bytes != 0)
+        unmap(homeless);
+    return found;
+}
+
+bool hk_region_move(hk_range_t *range, size_t new_bytes) {
+    hk_assert(new_bytes > range->bytes);
+    hk_range_t to;
+    if (!map_fresh(new_bytes, HK_UNIT, &to))
+        return false;
+    if (!hk_os_move(range->start, range->bytes, to.start, new_bytes)) {
+        /* several kernel mappings, on a kernel that moves only one at a time; `to` may be gone */
+        if (!hk_os_map_at(to.start, new_bytes)) {
+            hk_os_unmap(to.start, new_bytes);
+            return false;
+        }
+        memcpy(to.start, range->start, range->bytes);
+        keep_or_unmap(*range);
+    }
+    hk_lock(&lock);
+    live += new_bytes - range->bytes;
+    hk_unlock(&lock);
+    *range = to;
     return true;
 }
 
 size_t hk_region_trim(void) {
     size_t total = 0;
     for (;;) {
+        hk_range_t range = {0};
         hk_lock(&lock);
-        piece_t piece = cache_count == 0 ? (piece_t){NULL, 0} : remove_locked(0);
+        if (free_count != 0) {
+            range = free_ranges[free_count - 1];
+            delete_locked(free_count - 1);
+        }
         hk_unlock(&lock);
-        if (piece.bytes == 0)
+        if (range.bytes == 0)
             return total;
-        unmap(piece);
-        total += piece.bytes;
+        unmap(range);
+        total += range.bytes;
     }
 }
 
@@ -245,9 +283,11 @@ void hk_region_set_cache_limit(size_t bytes) {
     hk_unlock(&lock);
 }
 
+void hk_region_set_huge_pages(bool on) { huge_pages = on; }
+
 hk_region_stats_t hk_region_stats(void) {
     hk_lock(&lock);
-    hk_region_stats_t stats = {.live = live, .cached = cached, .maps = maps, .unmaps = unmaps};
+    hk_region_stats_t stats = {live, cached, maps, unmaps};
     hk_unlock(&lock);
     return stats;
 }

@@ -1,46 +1,49 @@
-/* Regions: address ranges for superslabs and huge blocks, and a bounded cache of freed ones.
+/* Regions: address ranges for superslabs and huge blocks, in units of 2 MiB, and a bounded cache of freed
+ * ones.
  *
- * The cache keeps the *pages* of freed ranges, whatever their sizes: a request that no cached range
- * fits is put together from smaller ones by moving their pages (mremap) behind one another, so memory
- * that was faulted in once is not faulted in again because the sizes differ.
+ * The cache keeps the *pages* of freed ranges, whatever their sizes: a request that no free range can hold
+ * is put together from several by moving their pages (mremap) behind one another. Memory that was faulted
+ * in once is not faulted in again because sizes differ, and the cache does not fragment.
  *
- * Bound: hk_region_cache_limit() bytes, or a quarter of what is handed out where that is more. What
- * does not fit is unmapped at once. hk_region_trim() empties it.
+ * All boundaries between kernel mappings lie on units, so each unit can be moved on its own, on every
+ * kernel; whole units also move by their page-table page, or as one huge page.
  *
- * A *piece* is a range that lies in one kernel mapping, so that mremap takes it on every kernel. */
+ * Bound: hk_region_set_cache_limit() bytes, or a quarter of what is handed out where that is more. What
+ * does not fit is unmapped at once. hk_region_trim() empties it. */
 #ifndef HK_BACKEND_REGION_H
 #define HK_BACKEND_REGION_H
 
 #include "base/base.h"
 
-enum { HK_REGION_PIECES = 8 };
-
-/* A range as taken. bytes[0..pieces) sum up to the size asked for; the first `used` bytes may hold old
- * data, the rest reads as zero. */
+/* A range of address space; both are multiples of a unit. */
 typedef struct {
     char *start;
-    size_t used;
-    unsigned pieces;
-    size_t bytes[HK_REGION_PIECES];
+    size_t bytes;
 } hk_range_t;
 
-/* Takes `bytes` (a multiple of a slice) aligned to `align` (at least a granule). `most_pieces` 1 asks
- * for a range that can be given back as one piece. Its page-map entries can be set. False: out of
- * memory, nothing taken. Takes no lock while calling the system. */
-bool hk_region_take(size_t bytes, size_t align, unsigned most_pieces, hk_range_t *range);
+/* Takes `bytes` aligned to `align`, both multiples of a unit. The first *used bytes may hold old data, the
+ * rest reads as zero. Page-map entries of the range can be set. False: out of memory, nothing taken. */
+bool hk_region_take(size_t bytes, size_t align, hk_range_t *range, size_t *used);
 
-/* Gives one piece back. Its kind bytes become FREE where it is kept and FOREIGN where it is unmapped. */
-void hk_region_give(char *start, size_t bytes);
+/* Gives a range back, or a part of one. Its kind bytes become FREE where it is kept and FOREIGN where it is
+ * unmapped. */
+void hk_region_give(hk_range_t range);
 
-/* Enlarges a range of one piece to `new_bytes` by moving its pages (not their contents) to a new place;
- * the rest reads as zero. The kind bytes of the old place are cleared before the call; page-map
- * entries of the new place can be set after it. False: nothing has changed. */
-bool hk_region_move(hk_range_t *range, size_t new_bytes, size_t align);
+/* Enlarges a range to new_bytes where it is, if what lies behind it is free. */
+bool hk_region_extend(hk_range_t *range, size_t new_bytes);
 
-/* Unmaps all that is cached; returns the bytes. */
+/* Enlarges a range to new_bytes elsewhere: moves its pages, or its contents where the kernel will not. The
+ * rest reads as zero. The kind bytes of the old place are cleared before the call; page-map entries of the
+ * new place can be set after it. False: nothing has changed. */
+bool hk_region_move(hk_range_t *range, size_t new_bytes);
+
+/* Unmaps all that is free; returns the bytes. */
 size_t hk_region_trim(void);
 
 void hk_region_set_cache_limit(size_t bytes);
+
+/* Whether huge pages are asked for. Set before there is a second thread. */
+void hk_region_set_huge_pages(bool on);
 
 typedef struct {
     size_t live;   /* bytes handed out */

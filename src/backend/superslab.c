@@ -173,7 +173,8 @@ static bool add_superslab(void) {
     if (ss == NULL)
         return false;
     hk_range_t range;
-    if (!hk_region_take(HK_GRANULE, HK_GRANULE, 1, &range)) {
+    size_t used;
+    if (!hk_region_take(HK_UNIT, HK_UNIT, &range, &used)) {
         hk_lock(&lock);
         ss->next = unmapped;
         unmapped = ss;
@@ -185,7 +186,7 @@ static bool add_superslab(void) {
     hk_lock(&lock);
     ss->base = range.start;
     ss->free = ALL;
-    ss->fresh = range.used == 0 ? ALL : 0;
+    ss->fresh = used == 0 ? ALL : 0;
     link_locked(ss, ALL_SLICES_LIST);
     superslab_count++;
     hk_unlock(&lock);
@@ -216,7 +217,6 @@ hk_slab_t *hk_slab_of(const void *p) {
 /* Called with a wholly free superslab that is off its list. */
 static void release(hk_superslab_t *ss) {
     char *base = ss->base;
-    hk_map_set(base, HK_SLICES, HK_KIND_FOREIGN);
     hk_map_set_owner(base, NULL);
     hk_lock(&lock);
     ss->base = NULL;
@@ -225,7 +225,7 @@ static void release(hk_superslab_t *ss) {
     unmapped = ss;
     superslab_count--;
     hk_unlock(&lock);
-    hk_region_give(base, HK_GRANULE);
+    hk_region_give((hk_range_t){base, HK_UNIT});
 }
 
 /* Puts slices back; returns the superslab if it is now wholly free and another one is too: one is kept
@@ -329,7 +329,7 @@ hk_pool_stats_t hk_pool_stats(void) {
     hk_pool_stats_t stats = {0};
     hk_lock(&lock);
     stats.superslabs = superslab_count;
-    stats.mapped = superslab_count * HK_GRANULE;
+    stats.mapped = superslab_count * HK_UNIT;
     for (hk_superslab_t *ss = all; ss != NULL; ss = ss->all_next) {
         if (ss->base == NULL)
             continue;

@@ -10,6 +10,7 @@
 #include "base/base.h"
 
 enum { HK_SLICES = 32, HK_BITMAP_WORDS = HK_SLAB_MAX_BLOCKS / 64 };
+_Static_assert(HK_SLICES * HK_SLICE == HK_UNIT, "a superslab is one unit");
 
 typedef struct hk_heap hk_heap_t;
 typedef struct hk_slab hk_slab_t;

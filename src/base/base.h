@@ -21,11 +21,11 @@
 #define HK_KIB ((size_t)1024)
 #define HK_MIB (1024 * HK_KIB)
 
-/* A slice is the unit of the page map, a granule the unit of its owner table and of a superslab. */
+/* Address space is handed out in units, of which a superslab is one; the page map knows slices. */
 #define HK_SLICE_SHIFT 16
 #define HK_SLICE ((size_t)1 << HK_SLICE_SHIFT)
-#define HK_GRANULE_SHIFT 21
-#define HK_GRANULE ((size_t)1 << HK_GRANULE_SHIFT)
+#define HK_UNIT_SHIFT 21
+#define HK_UNIT ((size_t)1 << HK_UNIT_SHIFT)
 
 /* Rounds n up to a multiple of the power of two `align`; the caller has excluded overflow. */
 HK_INLINE size_t hk_align_up(size_t n, size_t align) { return (n + align - 1) & ~(align - 1); }

@@ -29,15 +29,15 @@ bool hk_os_unmap(void *p, size_t bytes);
 bool hk_os_purge(void *p, size_t bytes);
 
 /* Moves the pages of [from, from+bytes) to [to, to+new_bytes), replacing the mapping there; what is
- * beyond `bytes` reads as zero, and `from` is unmapped. On refusal `from` is untouched but the target
- * may have been unmapped: the caller maps it again with hk_os_map_at() or gives it up. */
+ * beyond `bytes` reads as zero, and `from` is unmapped. On refusal `from` is untouched but the target may
+ * have been unmapped: the caller maps it again with hk_os_map_at() or gives it up. */
 bool hk_os_move(void *from, size_t bytes, void *to, size_t new_bytes);
 
 /* Maps zeroed read-write memory at exactly [p, p+bytes), replacing what is there. */
 bool hk_os_map_at(void *p, size_t bytes);
 
-/* Enlarges a mapping without moving it; fails where the address space behind it is taken. */
-bool hk_os_grow(void *p, size_t bytes, size_t new_bytes);
+/* Asks for huge pages in the range; a hint. */
+void hk_os_want_huge_pages(void *p, size_t bytes);
 
 #if HK_DEBUG
 /* The fault-injecting double: the Nth call from now on that asks for memory fails, and all after it,

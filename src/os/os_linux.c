@@ -100,11 +100,8 @@ bool hk_os_map_at(void *p, size_t bytes) {
     return map(p, bytes, PROT_READ | PROT_WRITE, MAP_FIXED) != NULL;
 }
 
-bool hk_os_grow(void *p, size_t bytes, size_t new_bytes) {
-    if (refused())
-        return false;
+void hk_os_want_huge_pages(void *p, size_t bytes) {
     int saved = errno;
-    bool ok = mremap(p, bytes, new_bytes, 0) != MAP_FAILED;
+    madvise(p, bytes, MADV_HUGEPAGE);
     errno = saved;
-    return ok;
 }

@@ -1,0 +1,130 @@
+"""The command `hakmem`: its subcommands, and how failures become messages."""
+
+import random
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from hakmem import bench, demo, document, peers, project, report, summary
+from hakmem import run as runner
+from hakmem.errors import LabError
+from hakmem.suite import SUITE
+
+app = typer.Typer(
+    help="hakmem's laboratory: run programs under the allocator, with proof; compare it honestly.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(peers.app, name="peers")
+
+Out = Annotated[Path, typer.Option(help="Folder for bench.json and report.html.")]
+Seed = Annotated[int | None, typer.Option(help="Of the order and padding; default: random.")]
+Libraries = Annotated[
+    list[str] | None,
+    typer.Option("--lib", help="NAME=PATH adds a library; a bare NAME keeps only the named ones."),
+]
+
+
+@app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+def run(
+    command: Annotated[
+        list[str] | None, typer.Argument(help="What to run; without it, a demonstration.")
+    ] = None,
+    lib: Annotated[
+        Path | None, typer.Option(help="Library to preload [default: build/libhakmem.so].")
+    ] = None,
+) -> None:
+    """Run a program under hakmem and say what was proven inside its processes."""
+    library = project.require_file(lib or project.default_library(), "hakmem's library")
+    outcome = runner.execute(command or runner.demonstration(), library)
+    print(outcome.sentence, file=sys.stderr)
+    raise typer.Exit(outcome.exit_status)
+
+
+@app.command("bench")
+def bench_command(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Benchmarks, families or patterns; default: all.")
+    ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", help="The same as naming a benchmark.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Short samples and fewer rounds.")] = False,
+    rounds: Annotated[
+        int | None, typer.Option(min=1, help="Rounds [default: 12, quick 6].")
+    ] = None,
+    pairs: Annotated[
+        int | None, typer.Option(min=1, help="ABBA/BAAB blocks per rival instead of rounds.")
+    ] = None,
+    lib: Libraries = None,
+    seed: Seed = None,
+    out: Out = Path("out"),
+) -> None:
+    """Compare hakmem with the system's allocator and every rival that is here."""
+    suite = SUITE.select([*(names or []), *(only or [])])
+    if pairs and rounds:
+        raise LabError("--pairs and --rounds are two ways to measure: choose one")
+    libraries = bench.choose_libraries(lib or [])
+    if len(libraries) < 2:
+        raise LabError("nothing to compare with: name a rival with --lib, or leave --lib out")
+    request = bench.Request(
+        suite=suite,
+        libraries=libraries,
+        out=out,
+        quick=quick,
+        rounds=rounds or (6 if quick else 12),
+        pairs=pairs,
+        seed=random.SystemRandom().randrange(2**31) if seed is None else seed,
+        argv=bench.own_argv(),
+    )
+    finish(bench.run(request, Console()))
+
+
+@app.command("report")
+def report_command(
+    record: Annotated[Path, typer.Argument(help="A recorded run.")] = Path("out/bench.json"),
+    out: Annotated[Path | None, typer.Option(help="Where [default: beside it].")] = None,
+) -> None:
+    """Make the HTML report again from a recorded run."""
+    target = out or record.parent / "report.html"
+    project.write_atomically(target, report.render(document.load(record)))
+    print(f"written: {target}")
+
+
+@app.command("demo")
+def demo_command(
+    budget: Annotated[float, typer.Option(min=5, help="Seconds for the benchmark.")] = 100,
+    lib: Libraries = None,
+    seed: Seed = None,
+    out: Out = Path("out"),
+) -> None:
+    """Show hakmem at work: real programs with proof, a short benchmark, the report."""
+    console = Console()
+    libraries = bench.choose_libraries(lib or [])
+    demo.programs(libraries[0].path, console)
+    seed = random.SystemRandom().randrange(2**31) if seed is None else seed
+    rows = demo.benchmark(libraries, budget, seed, out, console)
+    console.print(f"[bold]the report:[/] {(out / 'report.html').resolve()}")
+    finish(rows)
+
+
+def finish(rows: list[summary.Row]) -> None:
+    """A run in which any cell failed does not end as a success."""
+    cells = [cell for row in rows for cell in [*row.cells.values(), *row.references.values()]]
+    if any(cell.error for cell in cells) or any(row.verdict == "error" for row in rows):
+        raise typer.Exit(1)
+
+
+def main() -> None:
+    # A polite end is an interrupt: what was started is stopped, and no half is written.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        app(standalone_mode=True)
+    except LabError as error:
+        print(f"hakmem: {error}", file=sys.stderr)
+        sys.exit(error.status)

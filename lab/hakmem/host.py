@@ -1,0 +1,100 @@
+"""Facts about the machine and the source that a result needs to be understood later."""
+
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+from pathlib import Path
+
+UNSEEN = "not visible"
+
+
+def read(path: str) -> str | None:
+    """The stripped content of a kernel file, or None where it is absent or refused."""
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return None
+
+
+def _line(path: str, key: str) -> str | None:
+    for line in (read(path) or "").splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() == key:
+            return value.strip()
+    return None
+
+
+def _chosen(path: str) -> str:
+    """The bracketed word of a kernel choice such as `always [madvise] never`."""
+    text = read(path) or ""
+    return text[text.find("[") + 1 : text.find("]")] if "[" in text else text or UNSEEN
+
+
+def _virtualisation() -> str:
+    if shutil.which("systemd-detect-virt"):
+        names = []
+        for flag in ("--vm", "--container"):
+            done = subprocess.run(
+                ["systemd-detect-virt", flag], capture_output=True, text=True, check=False
+            )
+            names.append(done.stdout.strip())
+        known = [name for name in names if name and name != "none"]
+        return " + ".join(known) or "none seen"
+    flags = (_line("/proc/cpuinfo", "flags") or "").split()
+    return "a hypervisor" if "hypervisor" in flags else "none seen"
+
+
+def load() -> str:
+    return " ".join((read("/proc/loadavg") or UNSEEN).split()[:3])
+
+
+def facts() -> dict[str, str]:
+    """What decides a timing on this host, in words; what cannot be seen says so."""
+    memory = (_line("/proc/meminfo", "MemTotal") or UNSEEN).split()[0]
+    swap = (_line("/proc/meminfo", "SwapTotal") or UNSEEN).split()[0]
+    cpu = "/sys/devices/system/cpu"
+    huge = "/sys/kernel/mm/transparent_hugepage"
+    return {
+        "cpu": _line("/proc/cpuinfo", "model name") or platform.machine(),
+        "cpus": f"{len(os.sched_getaffinity(0))} usable of {os.cpu_count()}",
+        "architecture": platform.machine(),
+        "microcode": _line("/proc/cpuinfo", "microcode") or UNSEEN,
+        "virtualisation": _virtualisation(),
+        "kernel": platform.release(),
+        "libc": " ".join(platform.libc_ver()),
+        "governor": read(f"{cpu}/cpu0/cpufreq/scaling_governor") or UNSEEN,
+        "turbo off": read(f"{cpu}/intel_pstate/no_turbo") or UNSEEN,
+        "huge pages": f"{_chosen(f'{huge}/enabled')}, defrag {_chosen(f'{huge}/defrag')}",
+        "page size": f"{os.sysconf('SC_PAGE_SIZE')} bytes",
+        "ASLR": read("/proc/sys/kernel/randomize_va_space") or UNSEEN,
+        "memory": f"{int(memory) >> 10} MiB" if memory.isdigit() else memory,
+        "swap": f"{int(swap) >> 10} MiB" if swap.isdigit() else swap,
+        "cgroup limits": f"cpu {read('/sys/fs/cgroup/cpu.max') or UNSEEN}, "
+        f"memory {read('/sys/fs/cgroup/memory.max') or UNSEEN}",
+        "proactive reclaim": read("/sys/module/damon_reclaim/parameters/enabled") or UNSEEN,
+        "load before": load(),
+    }
+
+
+def source(root: Path) -> dict[str, object]:
+    """The commit measured and whether the tree differs from it."""
+
+    def git(*arguments: str) -> str | None:
+        if shutil.which("git") is None:
+            return None
+        done = subprocess.run(
+            ["git", "-C", str(root), *arguments], capture_output=True, text=True, check=False
+        )
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    status = git("status", "--porcelain")
+    return {
+        "commit": git("rev-parse", "HEAD") or "no commit",
+        "dirty": True if status is None else bool(status),
+    }
+
+
+def sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,0 +1,366 @@
+"""The rivals: which are here, how they are built, and the `hakmem peers` commands."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+import tomllib
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from hakmem import project
+from hakmem.errors import LabError
+from hakmem.library import Library, Proof, hakmem, system, verify
+
+__all__ = ["Built", "Library", "Proof", "app", "build", "found", "hakmem", "system", "verify"]
+
+# What a build may need, and the Debian package that brings it.
+TOOLS = {"cc": "gcc", "c++": "g++", "cmake": "cmake", "make": "make"}
+
+NO_CARGO = "cargo not found: install Rust with rustup (https://rustup.rs) and open a new shell"
+
+# cargo's own words for not reaching its registry, and what the user can do about each.
+DIAGNOSES = (
+    (
+        ("Could not resolve host", "failed to download", "network failure", "[6] Could not"),
+        "no network: cargo could not fetch the sources; go online once and repeat",
+    ),
+    (
+        ("requires rustc", "is not supported by the following package"),
+        "rustc is too old for it: `rustup update stable`",
+    ),
+    (("No space left on device",), "the disk is full: free some space and repeat"),
+    (
+        ("anonymous version tag cannot be combined",),
+        "its linker is GNU ld, which takes only one version script: `apt-get install lld`, then "
+        'repeat with RUSTFLAGS="-C link-arg=-fuse-ld=lld"',
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A peer that can be built: what its `Cargo.toml` under lab/peers says about it."""
+
+    name: str
+    version: str
+    tools: tuple[str, ...]
+    env: dict[str, str]
+    build_env: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Packaged:
+    """A peer that Debian has: the name the loader knows it by, and its package."""
+
+    soname: str
+    package: str
+
+
+@dataclass(frozen=True)
+class Built:
+    """How building one peer ended: either a verified library, or the reason why not."""
+
+    name: str
+    library: Library | None = None
+    error: str | None = None
+    seconds: float = 0.0
+
+
+DEBIAN = {
+    "gperftools": Packaged("libtcmalloc_minimal.so.4", "libtcmalloc-minimal4"),
+    "jemalloc-debian": Packaged("libjemalloc.so.2", "libjemalloc2"),
+    "mimalloc2-debian": Packaged("libmimalloc.so.2", "libmimalloc2.0"),
+}
+
+Tell = Callable[[str, str], None]
+
+
+# --- finding -------------------------------------------------------------------------------------
+
+
+def recipes(root: Path | None = None) -> dict[str, Recipe]:
+    """Every peer with a build recipe, by name."""
+    result = {}
+    for manifest in sorted(((root or project.root()) / "lab" / "peers").glob("*/Cargo.toml")):
+        package = tomllib.loads(manifest.read_text(encoding="utf-8"))["package"]
+        peer = package.get("metadata", {}).get("peer")
+        if peer is not None:
+            name = manifest.parent.name
+            result[name] = Recipe(
+                name=name,
+                version=peer["version"],
+                tools=tuple(peer["tools"]),
+                env=peer.get("env", {}),
+                build_env=peer.get("build_env", {}),
+            )
+    return result
+
+
+def found(root: Path | None = None) -> list[Library]:
+    """The system's allocator and, by name, every peer that is here right now."""
+    folder = (root or project.root()) / "build" / "peers"
+    peers = [
+        Library(recipe.name, file, _recorded_version(file), "cargo", recipe.env)
+        for recipe in recipes(root).values()
+        if (file := folder / f"{recipe.name}.so").is_file()
+    ]
+    peers += _installed()
+    return [system(), *sorted(peers, key=lambda library: library.name)]
+
+
+def _recorded_version(file: Path) -> str:
+    """What was built into this file, which the recipe may have left behind since."""
+    try:
+        return str(json.loads(file.with_suffix(".json").read_text(encoding="utf-8"))["version"])
+    except (OSError, ValueError, KeyError):
+        return "unknown"
+
+
+def _installed() -> list[Library]:
+    """The distribution's peers, by the loader's own cache."""
+    ldconfig = shutil.which("ldconfig", path=f"{os.environ.get('PATH', '')}:/sbin:/usr/sbin")
+    if ldconfig is None:
+        return []
+    done = subprocess.run([ldconfig, "-p"], capture_output=True, text=True, check=False)
+    known = [line.split(" => ") for line in done.stdout.splitlines() if " => " in line]
+    result = []
+    for name, packaged in DEBIAN.items():
+        for label, path in known:
+            if label.split()[0] == packaged.soname and _same_machine(Path(path)):
+                file = Path(path).resolve()
+                result.append(Library(name, file, _package_version(file), "debian"))
+                break
+    return result
+
+
+def _same_machine(file: Path) -> bool:
+    """True if an ELF file is for the machine that this interpreter is for."""
+
+    def machine(path: Path) -> bytes:
+        with path.open("rb") as opened:
+            header = opened.read(20)
+        return header[:6] + header[18:20]
+
+    try:
+        return machine(file) == machine(Path(sys.executable))
+    except OSError:
+        return False
+
+
+def _package_version(file: Path) -> str:
+    """The package's version; without dpkg, what the file's own name says."""
+    from_name = file.name.partition(".so.")[2] or "unknown"
+    if shutil.which("dpkg-query") is None:
+        return from_name
+    # By pattern: dpkg may know the file under / while the loader found it under /usr.
+    owner = _output(["dpkg-query", "-S", f"*/{file.name}"]).partition(": ")[0]
+    return (owner and _output(["dpkg-query", "-W", "-f", "${Version}", owner])) or from_name
+
+
+def _output(command: Sequence[str]) -> str:
+    done = subprocess.run(list(command), capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+# --- building ------------------------------------------------------------------------------------
+
+
+def build(
+    names: Sequence[str] = (), tell: Tell | None = None, root: Path | None = None
+) -> list[Built]:
+    """Builds and verifies the named peers, or all; one that fails does not stop the others.
+
+    `tell(name, what)` is called as each begins and ends.
+    """
+    known = recipes(root)
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise LabError(f"unknown peer: {', '.join(unknown)} (known: {', '.join(known)})")
+    tell = tell or (lambda name, what: None)
+    results = []
+    for name in names or known:
+        tell(name, "building")
+        start = time.monotonic()
+        try:
+            library = _build_one(known[name], root or project.root())
+            result = Built(name, library=library, seconds=time.monotonic() - start)
+            tell(name, f"built and verified in {result.seconds:.0f} s")
+        except LabError as error:
+            result = Built(name, error=str(error), seconds=time.monotonic() - start)
+            tell(name, "failed")
+        results.append(result)
+    return results
+
+
+def _build_one(recipe: Recipe, root: Path) -> Library:
+    cargo = shutil.which("cargo")
+    if cargo is None:
+        raise LabError(NO_CARGO)
+    for tool in recipe.tools:
+        if shutil.which(tool) is None:
+            raise LabError(f"{tool} not found: `apt-get install {TOOLS[tool]}`")
+    target = root / "build" / "peers-target"
+    target.mkdir(parents=True, exist_ok=True)
+    log = target / f"{recipe.name}.log"
+    # One package at a time: built together, the features of shared crates would unify.
+    command = [cargo, "build", "--release", "--locked", "-p", f"peer-{recipe.name}"]
+    environment = {**os.environ, **recipe.build_env, "CARGO_TARGET_DIR": str(target)}
+    with log.open("w", encoding="utf-8") as out:
+        done = subprocess.run(
+            command,
+            cwd=root / "lab" / "peers",
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+    if done.returncode != 0:
+        raise LabError(_diagnosis(log))
+    made = target / "release" / f"libpeer_{recipe.name.replace('-', '_')}.so"
+    return _install(made, recipe, root / "build" / "peers")
+
+
+def _diagnosis(log: Path) -> str:
+    """One line from cargo's output: the known trouble, or the first error and where the rest is."""
+    text = log.read_text(encoding="utf-8", errors="replace")
+    for words, advice in DIAGNOSES:
+        if any(word in text for word in words):
+            return advice
+    errors = (line for line in text.splitlines() if line.startswith("error"))
+    return f"{next(errors, 'cargo failed')} (all of it: {log})"
+
+
+def _install(made: Path, recipe: Recipe, folder: Path) -> Library:
+    """Puts a verified library in place by renaming: a process that has the old one keeps it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    fresh = folder / f".{recipe.name}.so"
+    shutil.copy2(made, fresh)
+    try:
+        verify(Library(recipe.name, fresh, recipe.version, "cargo", recipe.env))
+        file = fresh.rename(folder / f"{recipe.name}.so")
+    finally:
+        fresh.unlink(missing_ok=True)
+    record = json.dumps({"version": recipe.version})
+    project.write_atomically(file.with_suffix(".json"), record + "\n")
+    return Library(recipe.name, file, recipe.version, "cargo", recipe.env)
+
+
+def install_debian(tell: Tell | None = None) -> list[Built]:
+    """Installs Debian's peers with apt-get, each on its own, and verifies them."""
+    command = ["apt-get", "install", "-y", "--no-install-recommends"]
+    if shutil.which("apt-get") is None:
+        raise LabError("--debian needs apt-get, which this system does not have: leave it out")
+    if os.geteuid() != 0:
+        packages = [packaged.package for packaged in DEBIAN.values()]
+        raise LabError(f"--debian needs root: `sudo {' '.join(command[:3] + packages)}`")
+    tell = tell or (lambda name, what: None)
+    errors = {}
+    for name, packaged in DEBIAN.items():
+        tell(name, "installing")
+        done = subprocess.run(
+            [*command, packaged.package],
+            env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            lines = done.stderr.strip().splitlines() or ["it said nothing"]
+            errors[name] = f"apt-get failed (is `apt-get update` needed?): {lines[-1]}"
+    here = {library.name: library for library in _installed()}
+    results = [_checked(name, here.get(name), errors.get(name)) for name in DEBIAN]
+    for result in results:
+        tell(result.name, "failed" if result.error else "installed and verified")
+    return results
+
+
+def _checked(name: str, library: Library | None, error: str | None) -> Built:
+    if library is None:
+        return Built(name, error=error or "installed, but the loader does not list it: `ldconfig`")
+    try:
+        verify(library)
+    except LabError as failure:
+        return Built(name, error=str(failure))
+    return Built(name, library=library)
+
+
+# --- commands ------------------------------------------------------------------------------------
+
+app = typer.Typer(help="The rival allocators: build them, list them.", no_args_is_help=True)
+
+
+@app.command("build")
+def build_command(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Peers to build; all when none is named.")
+    ] = None,
+    debian: Annotated[
+        bool, typer.Option("--debian", help="Also install Debian's peers with apt-get (as root).")
+    ] = False,
+) -> None:
+    """Build the peers into build/peers/, one after the other, and verify each."""
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns) as progress:
+        tasks: dict[str, int] = {}
+
+        def tell(name: str, what: str) -> None:
+            if name not in tasks:
+                tasks[name] = progress.add_task(name, total=1)
+            over = what not in ("building", "installing")
+            progress.update(tasks[name], description=f"{name}: {what}", completed=int(over))
+
+        results = (install_debian(tell) if debian else []) + build(names or (), tell)
+    console = Console()
+    reasons = defaultdict(list)
+    for result in results:
+        if result.error:
+            reasons[result.error].append(result.name)
+    for reason, failed in reasons.items():
+        console.print(f"[red]{', '.join(failed)}[/]: {reason}", soft_wrap=True, highlight=False)
+    good = sum(result.library is not None for result in results)
+    console.print(f"{good} of {len(results)} peers ready; `hakmem peers list` shows all")
+    if reasons:
+        raise typer.Exit(1)
+
+
+@app.command("list")
+def list_command() -> None:
+    """List every allocator that is here, and prove for each that malloc binds to it."""
+    libraries = found()
+    if project.default_library().is_file():
+        libraries.append(hakmem())
+    table = Table("name", "version", "origin", "path", "verified")
+    failures = []
+    for library in libraries:
+        try:
+            verify(library)
+            verdict = "[green]yes[/]"
+        except LabError as error:
+            verdict = "[red]no[/]"
+            failures.append(str(error))
+        path = library.path or "the C library"
+        table.add_row(library.name, library.version, library.origin, str(path), verdict)
+    console = Console()
+    console.print(table)
+    here = {library.name for library in libraries}
+    if missing := [name for name in recipes() if name not in here]:
+        console.print(f"not built: {', '.join(missing)} (`hakmem peers build`)")
+    if missing := [name for name in DEBIAN if name not in here]:
+        console.print(f"not installed: {', '.join(missing)} (`hakmem peers build --debian`)")
+    for failure in failures:
+        console.print(f"[red]{failure}[/]", soft_wrap=True, highlight=False)
+    if failures:
+        raise typer.Exit(1)

@@ -1,0 +1,103 @@
+"""The statistics of comparisons: pure functions over numbers, no I/O.
+
+Ratios are handled as natural logarithms, where a gain and the equal loss have the same size.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate with its ends. `kind` says what the ends are: an interval or a plain range."""
+
+    estimate: float
+    low: float
+    high: float
+    kind: str
+
+    def exp(self) -> "Interval":
+        """From the log scale back to a ratio."""
+        return Interval(math.exp(self.estimate), math.exp(self.low), math.exp(self.high), self.kind)
+
+
+def median(values: Sequence[float]) -> float:
+    return float(np.median(values))
+
+
+def mad(values: Sequence[float]) -> float:
+    """Median absolute deviation from the median, unscaled, in the unit of the values."""
+    array = np.asarray(values, dtype=float)
+    return float(np.median(np.abs(array - np.median(array))))
+
+
+def walsh_averages(values: Sequence[float]) -> np.ndarray:
+    """All pairwise means (x_i + x_j) / 2 with i <= j, sorted."""
+    array = np.asarray(values, dtype=float)
+    i, j = np.triu_indices(len(array))
+    return np.sort((array[i] + array[j]) / 2)
+
+
+def hodges_lehmann(values: Sequence[float]) -> float:
+    """The median of the Walsh averages: the location estimate that belongs to Wilcoxon's test."""
+    return float(np.median(walsh_averages(values)))
+
+
+def signed_rank_cdf(n: int) -> np.ndarray:
+    """P(W <= w) for w = 0 … n(n+1)/2 under the null, exactly: each rank is in or out."""
+    counts = np.zeros(n * (n + 1) // 2 + 1)
+    counts[0] = 1.0
+    for rank in range(1, n + 1):
+        counts[rank:] = counts[rank:] / 2 + counts[: len(counts) - rank] / 2
+        counts[:rank] /= 2
+    return np.cumsum(counts)
+
+
+def wilcoxon_interval(values: Sequence[float], alpha: float = 0.05) -> Interval | None:
+    """Hodges–Lehmann estimate with the exact signed-rank interval at level 1 - alpha.
+
+    The interval inverts the two-sided Wilcoxon test: its ends are the k-th Walsh averages from
+    both sides, where k - 1 is the largest w with P(W <= w) <= alpha / 2. None where so few values
+    cannot reach the level (fewer than 6 at alpha = 0.05).
+    """
+    walsh = walsh_averages(values)
+    k = int(np.searchsorted(signed_rank_cdf(len(values)), alpha / 2, side="right"))
+    if k == 0:
+        return None
+    level = f"{100 * (1 - alpha):g} % CI"
+    return Interval(float(np.median(walsh)), float(walsh[k - 1]), float(walsh[-k]), level)
+
+
+def spread_interval(values: Sequence[float]) -> Interval:
+    """The best interval the data carries: signed-rank where possible, else the plain range."""
+    interval = wilcoxon_interval(values)
+    if interval is not None:
+        return interval
+    return Interval(hodges_lehmann(values), float(min(values)), float(max(values)), "range")
+
+
+def block_value(order: str, values: Sequence[float]) -> float:
+    """The value of a block such as ABBA: mean ln B - mean ln A."""
+    if len(order) != len(values) or set(order) != {"A", "B"}:
+        raise ValueError(f"a block needs A and B and one value for each: {order!r}, {len(values)}")
+    logs = {"A": [], "B": []}
+    for letter, value in zip(order, values, strict=True):
+        logs[letter].append(math.log(value))
+    return float(np.mean(logs["B"]) - np.mean(logs["A"]))
+
+
+def lag1_correlation(values: Sequence[float]) -> float:
+    """Correlation of each value with the next; 0 for a constant or very short series."""
+    array = np.asarray(values, dtype=float) - np.mean(values)
+    total = float(array @ array)
+    return float(array[:-1] @ array[1:]) / total if len(array) > 2 and total > 0 else 0.0
+
+
+def merge_neighbours(values: Sequence[float], limit: float = 0.2) -> list[float]:
+    """Means of adjacent pairs where neighbours are correlated above the limit; else unchanged."""
+    if len(values) < 4 or lag1_correlation(values) <= limit:
+        return list(values)
+    return [float(np.mean(values[i : i + 2])) for i in range(0, len(values) - 1, 2)]

@@ -1,0 +1,218 @@
+"""The suite: which programs are run (commands) and which numbers are read off them (figures)."""
+
+import fnmatch
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from hakmem.errors import LabError
+from hakmem.project import bench_dir
+
+NULL = "null floor"
+FAST = "BenchFast"
+EMPTY = "empty library"
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A process that is measured beside the libraries of a command, in the same rounds.
+
+    It runs without an allocator under test: with more arguments, or with an empty library.
+    """
+
+    name: Literal["null floor", "BenchFast", "empty library"]
+    arguments: tuple[str, ...] = ()
+    preload: str | None = None
+
+
+@dataclass(frozen=True)
+class Command:
+    """One program and its arguments; `{n}` is the amount of work: `full` or `quick`."""
+
+    name: str
+    executable: str
+    arguments: tuple[str, ...]
+    full: int
+    quick: int
+    threads: int = 1
+    references: tuple[Reference, ...] = ()
+    proof_apart: bool = False
+
+    def amount(self, quick: bool, factor: float = 1.0) -> int:
+        return max(1, round((self.quick if quick else self.full) * factor))
+
+    def argv(self, amount: int, reference: Reference | None = None) -> tuple[str, ...]:
+        own = tuple(argument.format(n=amount) for argument in self.arguments)
+        extra = reference.arguments if reference else ()
+        return (str(bench_dir() / self.executable), *own, *extra)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number of a command: the metric, and the reference whose median is subtracted first.
+
+    `counted` is the metric that takes over where the machine lets us count user cycles.
+    """
+
+    name: str
+    command: str
+    metric: str
+    what: str
+    floor: str | None = None
+    counted: str | None = None
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Commands with the figures read off them; every figure's command is in it."""
+
+    commands: tuple[Command, ...]
+    figures: tuple[Figure, ...] = field(default=())
+
+    def select(self, names: Sequence[str]) -> "Suite":
+        """The part named: a figure, a command, a family's first words, or a shell pattern."""
+        if not names:
+            return self
+        chosen: set[str] = set()
+        for name in names:
+            hits = {f.name for f in self.figures if _matches(name, f)}
+            if not hits:
+                known = ", ".join(sorted({f.name for f in self.figures}))
+                raise LabError(f"unknown benchmark: {name}; known: {known}")
+            chosen |= hits
+        figures = tuple(f for f in self.figures if f.name in chosen)
+        commands = {f.command for f in figures}
+        return Suite(tuple(c for c in self.commands if c.name in commands), figures)
+
+
+def _matches(name: str, figure: Figure) -> bool:
+    return (
+        name in (figure.name, figure.command)
+        or figure.name.startswith(f"{name}_")
+        or fnmatch.fnmatchcase(figure.name, name)
+    )
+
+
+_FLOORS = (
+    Reference(NULL, arguments=("--mode=null",)),
+    Reference(FAST, arguments=("--mode=fast",)),
+)
+
+
+def _random_mixed(slots: int, full: int, quick: int) -> Command:
+    return Command(
+        f"random_mixed_{slots}",
+        "bench_random_mixed",
+        ("{n}", str(slots), "1234567"),
+        full,
+        quick,
+        references=_FLOORS,
+    )
+
+
+def _above_floor(slots: int) -> Figure:
+    return Figure(
+        f"random_mixed_{slots}",
+        f"random_mixed_{slots}",
+        "user_ns",
+        f"16–1039 B at random over {slots} slots, user CPU above the null floor",
+        floor=NULL,
+        counted="user_cycles",
+    )
+
+
+_MIXES = (
+    (256, 80_000_000, 15_000_000),
+    (400, 80_000_000, 15_000_000),
+    (8192, 40_000_000, 8_000_000),
+    (100_000, 20_000_000, 5_000_000),
+)
+
+_WALL = (
+    Command(
+        "batch_lifo", "bench_batch", ("--order=lifo", "--size=mixed", "--rounds={n}"), 2000, 300
+    ),
+    Command(
+        "batch_fifo", "bench_batch", ("--order=fifo", "--size=mixed", "--rounds={n}"), 2000, 300
+    ),
+    Command("prodcons", "bench_prodcons", ("--items={n}",), 20_000_000, 3_000_000, threads=2),
+    Command("larson_1", "bench_larson", ("--threads=1", "--ops={n}"), 20_000_000, 4_000_000),
+    Command(
+        "larson_2", "bench_larson", ("--threads=2", "--ops={n}"), 40_000_000, 8_000_000, threads=2
+    ),
+    Command(
+        "larson_16",
+        "bench_larson",
+        ("--threads=16", "--slots=1000", "--ops={n}"),
+        40_000_000,
+        8_000_000,
+        threads=16,
+    ),
+    Command(
+        "larson_generations",
+        "bench_larson",
+        ("--threads=2", "--generations=50", "--ops={n}"),
+        20_000_000,
+        4_000_000,
+        threads=2,
+    ),
+    Command("burst", "bench_burst", ("--batches={n}",), 8000, 1500, threads=2),
+    Command("huge", "bench_huge", ("--ops={n}",), 500, 60),
+    Command("large", "bench_large", ("--ops={n}",), 200_000, 30_000),
+    Command("thread_churn", "bench_thread_churn", ("--total={n}",), 20_000, 3000),
+    Command("realloc", "bench_realloc", ("--rounds={n}",), 40, 6),
+    Command("aligned", "bench_aligned", ("--ops={n}",), 20_000_000, 3_000_000),
+)
+
+_WHAT = {
+    "batch_lifo": "20 000 mixed blocks allocated, then freed last first",
+    "batch_fifo": "20 000 mixed blocks allocated, then freed first first",
+    "prodcons": "one thread allocates, another frees",
+    "larson_1": "a server's blocks replaced at random",
+    "larson_2": "a server's blocks replaced at random",
+    "larson_16": "a server's blocks replaced at random, more threads than processors",
+    "larson_generations": "threads die and leave their blocks to their successors",
+    "burst": "bursts of equal blocks, freed by another thread",
+    "huge": "5–25 MiB blocks replaced at random and touched",
+    "large": "40 KiB–2 MiB blocks replaced at random",
+    "thread_churn": "short-lived threads that allocate a little",
+    "realloc": "blocks that grow and shrink",
+    "aligned": "aligned blocks of mixed alignment",
+}
+
+# Where one operation is long, its time is read in microseconds.
+_UNITS = dict.fromkeys(("huge", "large", "realloc", "thread_churn"), "wall_us")
+
+_STARTUP = Command(
+    "startup",
+    "bench_startup",
+    ("--count={n}",),
+    500,
+    100,
+    references=(Reference(EMPTY, preload="bench_empty.so"),),
+    proof_apart=True,
+)
+
+_IDLE = Command("idle_rss", "bench_idle_rss", (), 1, 1)
+
+SUITE = Suite(
+    commands=(*(_random_mixed(*mix) for mix in _MIXES), *_WALL, _STARTUP, _IDLE),
+    figures=(
+        *(_above_floor(slots) for slots, _, _ in _MIXES),
+        Figure(
+            "random_mixed_100000_process",
+            "random_mixed_100000",
+            "process_ns",
+            "the whole process, user and system CPU, nothing subtracted",
+        ),
+        *(Figure(c.name, c.name, _UNITS.get(c.name, "wall_ns"), _WHAT[c.name]) for c in _WALL),
+        Figure(
+            "startup",
+            "startup",
+            "wall_us",
+            "starting a program, above an empty preloaded library",
+            floor=EMPTY,
+        ),
+        Figure("idle_rss", "idle_rss", "idle_rss", "memory of a process that does nothing"),
+    ),
+)

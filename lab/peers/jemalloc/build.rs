@@ -1,0 +1,7 @@
+fn main() {
+    linking::Library::new()
+        .keep_c_entries()
+        .keep(["mallctl"])
+        .add_operators("malloc", "memalign", "free")
+        .emit();
+}

@@ -1,0 +1,4 @@
+#![no_std]
+
+extern crate no_panic;
+extern crate snmalloc_sys;

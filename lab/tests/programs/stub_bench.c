@@ -1,0 +1,23 @@
+/* Stands in for every benchmark; the one called bench_huge fails, as planted. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+int main(int argc, char **argv) {
+    (void)argc;
+    if (strstr(argv[0], "bench_huge") != NULL) {
+        fprintf(stderr, "planted failure\n");
+        return 9;
+    }
+    if (strstr(argv[0], "bench_large") != NULL) {
+        printf("no JSON here\n");
+        return 0;
+    }
+    if (strstr(argv[0], "bench_burst") != NULL) {
+        pause();
+    }
+    printf("Throughput = 1 operations per second, relative time: 1.000s.\n");
+    printf("{\"bench\":\"stub\",\"ops\":1000,\"seconds\":0.5,\"ops_per_s\":2000,\"user_s\":0.4,"
+           "\"sys_s\":0.1,\"minflt\":1,\"majflt\":0,\"max_rss_kb\":2048,\"rss_kb\":1024}\n");
+    return 0;
+}

@@ -1,0 +1,310 @@
+"""The peers module: nothing here needs a peer, cargo or a network."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from hakmem import library, peers
+from hakmem.errors import LabError
+from hakmem.library import Library
+
+BUMP_ALLOCATOR = r"""
+#include <errno.h>
+#include <stdint.h>
+#include <string.h>
+
+static _Alignas(4096) unsigned char heap[256u << 20];
+static size_t used;
+
+/* Each block is preceded by its size. */
+static void *take(size_t alignment, size_t size) {
+    size_t start = (used + sizeof(size_t) + alignment - 1) / alignment * alignment;
+    if (start > sizeof heap || size > sizeof heap - start)
+        return NULL;
+    used = start + size;
+    memcpy(heap + start - sizeof(size_t), &size, sizeof size);
+    return heap + start;
+}
+size_t malloc_usable_size(void *block) {
+    size_t size = 0;
+    if (block)
+        memcpy(&size, (unsigned char *)block - sizeof size, sizeof size);
+    return size;
+}
+void *malloc(size_t size) { return take(16, size); }
+void *calloc(size_t count, size_t size) { return take(16, count * size); }
+void *realloc(void *old, size_t size) {
+    void *fresh = malloc(size);
+    size_t before = malloc_usable_size(old);
+    if (fresh && old)
+        memcpy(fresh, old, before < size ? before : size);
+    return fresh;
+}
+void *aligned_alloc(size_t alignment, size_t size) { return take(alignment, size); }
+int posix_memalign(void **out, size_t alignment, size_t size) {
+    *out = take(alignment, size);
+    return *out ? 0 : ENOMEM;
+}
+void free(void *block) { (void)block; }
+"""
+
+
+def shared_library(folder: Path, source: str) -> Library:
+    file = folder / "planted.c"
+    file.write_text(source)
+    made = folder / "planted.so"
+    command = ["gcc", "-O1", "-fPIC", "-shared", "-fno-builtin", "-o", made, file]
+    subprocess.run(command, check=True)
+    return Library("planted", made, "1", "cargo")
+
+
+def workspace(root: Path, name: str = "tiny", tools: str = "[]") -> Path:
+    """A tree with one peer's recipe; returns the folder where built peers belong."""
+    manifest = root / "lab" / "peers" / name / "Cargo.toml"
+    manifest.parent.mkdir(parents=True)
+    manifest.write_text(
+        f'[package]\nname = "peer-{name}"\n'
+        f'[package.metadata.peer]\nversion = "7.1"\ntools = {tools}\n'
+        '[package.metadata.peer.env]\nTINY_MODE = "fast"\n'
+    )
+    return root / "build" / "peers"
+
+
+def program(folder: Path, name: str, script: str) -> None:
+    folder.mkdir(exist_ok=True)
+    file = folder / name
+    file.write_text(f"#!/bin/sh\n{script}\n")
+    file.chmod(0o755)
+
+
+@pytest.fixture
+def no_debian(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a machine where the distribution's peers are not installed."""
+    monkeypatch.setattr(peers, "DEBIAN", {})
+
+
+# --- verify --------------------------------------------------------------------------------------
+
+
+def test_the_system_allocator_is_proven() -> None:
+    proof = library.verify(library.system())
+    assert set(library.ENTRY_POINTS) <= set(proof.symbols)
+    assert len({proof.symbols[entry] for entry in library.ENTRY_POINTS}) == 1
+
+
+def test_a_complete_allocator_is_proven(tmp_path: Path) -> None:
+    planted = shared_library(tmp_path, BUMP_ALLOCATOR)
+    proof = library.verify(planted)
+    assert {proof.symbols[entry] for entry in library.ENTRY_POINTS} == {str(planted.path)}
+    assert not proof.has_operators
+
+
+def test_a_library_without_malloc_is_refused(tmp_path: Path) -> None:
+    planted = shared_library(tmp_path, "int unrelated(void) { return 1; }")
+    with pytest.raises(LabError, match=r"planted: malloc binds to .*libc.*planted\.so"):
+        library.verify(planted)
+
+
+def test_an_allocator_that_lacks_one_entry_is_refused(tmp_path: Path) -> None:
+    holed = BUMP_ALLOCATOR.replace("int posix_memalign", "int other_memalign")
+    with pytest.raises(LabError, match=r"posix_memalign binds to .*libc"):
+        library.verify(shared_library(tmp_path, holed))
+
+
+def test_an_allocator_that_returns_dirty_calloc_blocks_is_refused(tmp_path: Path) -> None:
+    dirty = BUMP_ALLOCATOR.replace(
+        "return take(16, count * size);",
+        "void *p = take(16, count * size); if (p && count == 10) memset(p, 1, size); return p;",
+    )
+    with pytest.raises(LabError, match="calloc's block is not zero"):
+        library.verify(shared_library(tmp_path, dirty))
+
+
+def test_a_file_that_is_no_library_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "text.so"
+    file.write_text("not an ELF file")
+    with pytest.raises(LabError, match="cannot be preloaded"):
+        library.verify(Library("text", file, "1", "cargo"))
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match=r"gone\.so does not exist"):
+        library.verify(Library("gone", tmp_path / "gone.so", "1", "cargo"))
+
+
+def test_hakmem_must_be_hakmem(tmp_path: Path) -> None:
+    planted = shared_library(tmp_path, "int unrelated(void) { return 1; }")
+    with pytest.raises(LabError, match="is not hakmem"):
+        library.hakmem(planted.path)
+    with pytest.raises(LabError, match=r"hakmem's library not found: .*gone\.so"):
+        library.hakmem(tmp_path / "gone.so")
+
+
+def test_hakmem_says_its_own_version(tmp_path: Path) -> None:
+    source = 'const char *hak_version(void) { return "9.8.7"; }'
+    ours = library.hakmem(shared_library(tmp_path, source).path)
+    assert (ours.version, ours.origin) == ("9.8.7", "hakmem")
+
+
+def test_the_environment_holds_this_library_alone() -> None:
+    base = {"LD_PRELOAD": "/other.so", "KEEP": "1"}
+    peer = Library("p", Path("/p.so"), "1", "cargo", {"MODE": "x"})
+    assert peer.environment(base) == {"LD_PRELOAD": "/p.so", "KEEP": "1", "MODE": "x"}
+    assert library.system().environment(base) == {"KEEP": "1"}
+    with pytest.raises(LabError, match="space or colon"):
+        Library("p", Path("/a b.so"), "1", "cargo").environment(base)
+
+
+# --- found ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("no_debian")
+def test_an_empty_tree_has_the_system_allocator_alone(tmp_path: Path) -> None:
+    assert peers.found(tmp_path) == [library.system()]
+
+
+@pytest.mark.usefixtures("no_debian")
+def test_found_tells_what_was_built_and_not_what_the_recipe_says_now(tmp_path: Path) -> None:
+    folder = workspace(tmp_path)
+    assert peers.found(tmp_path) == [library.system()]
+    folder.mkdir(parents=True)
+    (folder / "tiny.so").touch()
+    assert peers.found(tmp_path)[1].version == "unknown"
+    (folder / "tiny.json").write_text(json.dumps({"version": "7.0"}))
+    expected = Library("tiny", folder / "tiny.so", "7.0", "cargo", {"TINY_MODE": "fast"})
+    assert peers.found(tmp_path) == [library.system(), expected]
+
+
+def test_installed_peers_are_found_by_the_loaders_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted = shared_library(tmp_path, BUMP_ALLOCATOR)
+    real = tmp_path / "libplanted.so.4.5.6"
+    assert planted.path is not None
+    planted.path.rename(real)
+    foreign = tmp_path / "libforeign.so.4"
+    foreign.write_bytes(b"\x7fELF\x01\x01" + bytes(12) + b"\x03\x00")
+    lines = [
+        f"\tlibplanted.so.4 (libc6) => {foreign}",
+        f"\tlibplanted.so.4 (libc6,x86-64) => {real}",
+    ]
+    bin_folder = tmp_path / "bin"
+    program(bin_folder, "ldconfig", "printf '%s\\n' " + " ".join(f"'{line}'" for line in lines))
+    monkeypatch.setenv("PATH", f"{bin_folder}")
+    packaged = peers.Packaged("libplanted.so.4", "libplanted4")
+    monkeypatch.setattr(peers, "DEBIAN", {"planted": packaged})
+    assert peers.found(tmp_path)[1:] == [Library("planted", real, "4.5.6", "debian")]
+
+
+def test_the_real_workspace_is_read() -> None:
+    known = peers.recipes()
+    assert {"jemalloc", "mimalloc", "mimalloc2", "snmalloc", "tcmalloc"} <= set(known)
+    assert known["tcmalloc"].env == {"GLIBC_TUNABLES": "glibc.pthread.rseq=0"}
+    assert all(tool in peers.TOOLS for recipe in known.values() for tool in recipe.tools)
+
+
+# --- build ---------------------------------------------------------------------------------------
+
+
+def test_an_unknown_peer_is_answered_with_the_known_ones() -> None:
+    with pytest.raises(LabError, match=r"unknown peer: nosuch \(known: jemalloc, .*tcmalloc\)"):
+        peers.build(["nosuch"])
+
+
+def test_no_cargo_is_said_for_each_peer_and_stops_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace(tmp_path, "one")
+    workspace(tmp_path, "two")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    told: list[tuple[str, str]] = []
+    results = peers.build(tell=lambda name, what: told.append((name, what)), root=tmp_path)
+    assert [(result.name, result.library) for result in results] == [("one", None), ("two", None)]
+    assert all("cargo not found: install Rust" in str(result.error) for result in results)
+    assert told == [("one", "building"), ("one", "failed"), ("two", "building"), ("two", "failed")]
+
+
+def test_a_missing_tool_is_named_with_its_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace(tmp_path, tools='["cmake"]')
+    program(tmp_path / "bin", "cargo", "exit 0")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    (result,) = peers.build(root=tmp_path)
+    assert result.error == "cmake not found: `apt-get install cmake`"
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("warning: spurious network error: [6] Could not resolve hostname", "no network"),
+        ("error: package `x` cannot be built because it requires rustc 2.0", "rustup update"),
+        ("ld: anonymous version tag cannot be combined with other version tags", "GNU ld"),
+        ("noise\nerror: linking failed\nmore", r"^error: linking failed \(all of it: .*tiny\.log"),
+        ("nothing of use", "^cargo failed"),
+    ],
+)
+def test_cargos_failures_become_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, expected: str
+) -> None:
+    workspace(tmp_path)
+    program(tmp_path / "bin", "cargo", f"printf '%s\\n' '{said}' >&2\nexit 101")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    (result,) = peers.build(root=tmp_path)
+    assert result.error is not None
+    assert len(result.error.splitlines()) == 1
+    with pytest.raises(LabError, match=expected):
+        raise LabError(result.error)
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_only_a_verified_library_is_put_in_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, complete: bool
+) -> None:
+    folder = workspace(tmp_path)
+    source = BUMP_ALLOCATOR if complete else "int unrelated(void) { return 1; }"
+    made = shared_library(tmp_path, source).path
+    # Stands for cargo: puts the library where cargo would and keeps what it was asked.
+    target = '"$CARGO_TARGET_DIR/release"'
+    script = f'echo "$@" > {tmp_path}/asked; mkdir -p {target}; cp {made} {target}/libpeer_tiny.so'
+    program(tmp_path / "bin", "cargo", script)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    (result,) = peers.build(["tiny"], root=tmp_path)
+    assert (tmp_path / "asked").read_text() == "build --release --locked -p peer-tiny\n"
+    if complete:
+        assert result.error is None
+        assert result.library == peers.found(tmp_path)[-1]
+        assert sorted(file.name for file in folder.iterdir()) == ["tiny.json", "tiny.so"]
+    else:
+        assert "malloc binds to" in str(result.error)
+        assert list(folder.iterdir()) == []
+
+
+# --- commands ------------------------------------------------------------------------------------
+
+
+def test_build_says_a_shared_reason_once_and_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    done = CliRunner().invoke(peers.app, ["build", "mimalloc", "jemalloc"])
+    assert done.exit_code == 1
+    assert done.output.count("cargo not found") == 1
+    assert "mimalloc, jemalloc: cargo not found" in done.output
+    assert "0 of 2 peers ready" in done.output
+
+
+@pytest.mark.parametrize("good", [True, False])
+def test_list_shows_what_is_proven(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, good: bool
+) -> None:
+    source = BUMP_ALLOCATOR if good else "int unrelated(void) { return 1; }"
+    planted = shared_library(tmp_path, source)
+    monkeypatch.setattr(peers, "found", lambda: [library.system(), planted])
+    monkeypatch.setattr(peers.project, "default_library", lambda: tmp_path / "gone.so")
+    done = CliRunner().invoke(peers.app, ["list"])
+    assert done.exit_code == (0 if good else 1)
+    assert "planted" in done.output
+    assert ("malloc binds to" in done.output) is not good

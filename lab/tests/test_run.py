@@ -1,0 +1,82 @@
+"""`hakmem run`: proof where there is proof, and a plain no where there is none."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from conftest import PROGRAMS, Stand
+
+
+def test_says_what_was_proven_and_keeps_the_status(stand: Stand) -> None:
+    done = stand.run("run", "--", "sh", "-c", "/bin/true; /bin/true; exit 7")
+    assert done.returncode == 7
+    assert "hakmem 0.0-stub served malloc in" in done.stderr
+    assert done.stderr.rstrip().endswith("and in 2 child processes")
+
+
+def test_stdio_is_inherited(stand: Stand) -> None:
+    done = stand.run("run", "--", "echo", "--hello")
+    assert (done.returncode, done.stdout) == (0, "--hello\n")
+
+
+def test_without_a_command_a_demonstration_runs(stand: Stand) -> None:
+    done = stand.run("run")
+    assert done.returncode == 0
+    assert "through json and back: equal" in done.stdout
+    assert "served malloc in python" in done.stderr
+
+
+def test_missing_proof_is_said_and_exits_3(stand: Stand) -> None:
+    done = stand.run("run", "--lib", stand.silent, "--", "sh", "-c", "exit 5")
+    assert done.returncode == 3
+    assert "NOT proven" in done.stderr
+    assert "status 5" in done.stderr
+
+
+def test_a_static_program_is_named_as_such(stand: Stand, tmp_path: Path) -> None:
+    program = tmp_path / "static"
+    made = subprocess.run(
+        ["gcc", "-static", "-o", str(program), str(PROGRAMS / "stub_bench.c")],
+        capture_output=True,
+        check=False,
+    )
+    if made.returncode != 0:
+        pytest.skip("nothing can be linked statically here")
+    done = stand.run("run", "--", program)
+    assert done.returncode == 3
+    assert "statically linked" in done.stderr
+
+
+def test_what_was_preloaded_before_is_kept(stand: Stand) -> None:
+    done = stand.run("run", "--", "sh", "-c", 'echo "$LD_PRELOAD"', LD_PRELOAD=str(stand.silent))
+    assert done.stdout.strip() == f"{stand.library}:{stand.silent}"
+    assert done.returncode == 0
+
+
+def test_death_by_signal_is_the_shells_status(stand: Stand) -> None:
+    assert stand.run("run", "--", "sh", "-c", "kill -9 $$").returncode == 137
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (("--lib", "/no/such.so", "--", "true"), 2, "/no/such.so"),
+        (("--", "no-such-program"), 127, "command not found: no-such-program"),
+    ],
+)
+def test_wrong_paths_are_one_clear_line(
+    stand: Stand, arguments: tuple[str, ...], status: int, message: str
+) -> None:
+    done = stand.run("run", *arguments)
+    assert done.returncode == status
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_missing_build_says_make_build(stand: Stand, tmp_path: Path) -> None:
+    done = stand.run("run", "--", "true", LAB_BUILD_DIR=str(tmp_path))
+    assert done.returncode == 2
+    assert "make build" in done.stderr
+    shutil.copy(stand.library, tmp_path / "libhakmem.so")
+    assert stand.run("run", "--", "true", LAB_BUILD_DIR=str(tmp_path)).returncode == 0

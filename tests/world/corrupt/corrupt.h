@@ -1,0 +1,46 @@
+// Shared by the corruption programs. Each announces the pointer that the message must name and
+// then misuses it; whoever survives exits 0, which the runner counts as a failure.
+#ifndef WORLD_CORRUPT_H
+#define WORLD_CORRUPT_H
+
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+// The promise for a small block: misuse is found after at most this many further frees of its
+// size class by the same thread, or when the thread ends.
+enum { PROMISED_FREES = 1000 };
+
+static void *spares[PROMISED_FREES];
+
+static inline void make_spares(size_t n) {
+    for (size_t i = 0; i < PROMISED_FREES; i++)
+        spares[i] = malloc(n);
+}
+
+static inline void free_spares(size_t from, size_t to) {
+    for (size_t i = from; i < to; i++)
+        free(spares[i]);
+}
+
+// The address offset bytes behind p, in a way that hides the crime from the compiler.
+static inline void *at_offset(void *p, size_t offset) {
+    char *hidden = p;
+    __asm__ volatile("" : "+r"(hidden));
+    return hidden + offset;
+}
+
+static inline void *announce(void *p) {
+    dprintf(1, "%p\n", p);
+    return p;
+}
+
+// Runs misuse(p) in a thread and waits for the thread's end.
+static inline void in_thread(void *(*misuse)(void *), void *p) {
+    pthread_t id;
+    if (pthread_create(&id, NULL, misuse, p) != 0 || pthread_join(id, NULL) != 0)
+        exit(2);
+}
+
+#endif
