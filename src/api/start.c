@@ -1,20 +1,25 @@
-/* What happens once per process: the fork handlers, the options, and the proof that we are serving. */
+/* What happens once per process: the options are read, and it is written down whether we are serving. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "api/api.h"
-#include "backend/region.h"
+#include "backend/pagemap.h"
 #include "base/report.h"
 #include "config/config.h"
-#include "front/thread.h"
 #include "hakmem/hakmem.h"
 
-/* malloc is referenced as any program refers to it: what it resolves to is what serves the process. */
+/* malloc is referenced as any program refers to it. Its address alone cannot say no: in a program that is not
+ * position independent it is that of a stub. Then the page map says whose a block of it is. */
 HK_EXPORT int hak_is_serving(void) {
     void *(*volatile serving)(size_t) = malloc;
-    return serving == hak_malloc;
+    if (serving == hak_malloc)
+        return 1;
+    void *p = serving(1);
+    int ours = hk_map_kind(p) != HK_KIND_FOREIGN;
+    free(p);
+    return ours;
 }
 
 /* One line appended by one write, so that the processes of a tree can share the file. */
@@ -39,14 +44,12 @@ static void write_proof(const char *path) {
     close(fd);
 }
 
+/* Touches no page that a process does not need anyway, as long as no option is set. */
 __attribute__((constructor(101))) static void start(void) {
-    int saved = errno;
-    hk_thread_start();
     hk_config_load();
-    hk_thread_set_budget(hk_config.tcache_kb * HK_KIB);
-    hk_region_set_cache_limit(hk_config.region_cache_mb * HK_MIB);
-    hk_region_set_huge_pages(hk_config.thp != 0);
-    if (hk_config.proof != NULL)
+    if (hk_config.proof != NULL) {
+        int saved = errno;
         write_proof(hk_config.proof);
-    errno = saved;
+        errno = saved;
+    }
 }

@@ -56,8 +56,9 @@ static void *huge_alloc(size_t bytes, size_t align, size_t *dirty) {
 void *hk_large_alloc(size_t n, size_t align, size_t *dirty) {
     if (n > (size_t)PTRDIFF_MAX / 2 || align > (size_t)PTRDIFF_MAX / 4)
         return NULL;
+    n = hk_max(n, 1);
     if (n > LARGE_MAX || align > HK_SLICE)
-        return huge_alloc(hk_align_up(hk_max(n, 1), HK_UNIT), hk_max(align, HK_UNIT), dirty);
+        return huge_alloc(hk_align_up(n, HK_UNIT), hk_max(align, HK_UNIT), dirty);
     unsigned slices = (unsigned)((n + HK_SLICE - 1) / HK_SLICE);
     hk_slab_t *run = hk_pool_take(slices, 0);
     if (run == NULL)

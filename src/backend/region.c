@@ -4,6 +4,7 @@
 
 #include "backend/pagemap.h"
 #include "base/lock.h"
+#include "config/config.h"
 #include "os/os.h"
 
 enum { FREE_SLOTS = 256, MOST_GATHERED = 32, NONE = FREE_SLOTS };
@@ -18,9 +19,7 @@ static hk_range_t free_ranges[FREE_SLOTS];
 static unsigned free_count;
 static size_t cached;
 static size_t live;
-static size_t limit = HK_HOSTILE ? 4 * HK_MIB : 64 * HK_MIB;
 static size_t maps, unmaps;
-static bool huge_pages = true;
 
 HK_INLINE char *end_of(const hk_range_t *r) { return r->start + r->bytes; }
 
@@ -114,7 +113,7 @@ static void unmap(hk_range_t range) {
 /* Keeps as much of a range as fits under the bound and unmaps the rest. */
 static void keep_or_unmap(hk_range_t range) {
     hk_lock(&lock);
-    size_t bound = hk_max(limit, live / 4);
+    size_t bound = hk_max(hk_config.region_cache_mb * HK_MIB, live / 4);
     size_t room = cached >= bound ? 0 : (bound - cached) & ~(HK_UNIT - 1);
     hk_range_t kept = {range.start, hk_min(range.bytes, room)};
     if (kept.bytes != 0) {
@@ -141,7 +140,7 @@ static bool map_fresh(size_t bytes, size_t align, hk_range_t *range) {
         hk_os_unmap(start, bytes);
         return false;
     }
-    if (huge_pages && bytes >= HUGE_PAGES_FROM)
+    if (hk_config.thp != 0 && bytes >= HUGE_PAGES_FROM)
         hk_os_want_huge_pages(start, bytes);
     *range = (hk_range_t){start, bytes};
     hk_lock(&lock);
@@ -276,14 +275,6 @@ size_t hk_region_trim(void) {
         total += range.bytes;
     }
 }
-
-void hk_region_set_cache_limit(size_t bytes) {
-    hk_lock(&lock);
-    limit = bytes;
-    hk_unlock(&lock);
-}
-
-void hk_region_set_huge_pages(bool on) { huge_pages = on; }
 
 hk_region_stats_t hk_region_stats(void) {
     hk_lock(&lock);

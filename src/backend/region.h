@@ -8,7 +8,7 @@
  * All boundaries between kernel mappings lie on units, so each unit can be moved on its own, on every
  * kernel; whole units also move by their page-table page, or as one huge page.
  *
- * Bound: hk_region_set_cache_limit() bytes, or a quarter of what is handed out where that is more. What
+ * Bound: HAKMEM_REGION_CACHE_MB, or a quarter of what is handed out where that is more. What
  * does not fit is unmapped at once. hk_region_trim() empties it. */
 #ifndef HK_BACKEND_REGION_H
 #define HK_BACKEND_REGION_H
@@ -39,11 +39,6 @@ bool hk_region_move(hk_range_t *range, size_t new_bytes);
 
 /* Unmaps all that is free; returns the bytes. */
 size_t hk_region_trim(void);
-
-void hk_region_set_cache_limit(size_t bytes);
-
-/* Whether huge pages are asked for. Set before there is a second thread. */
-void hk_region_set_huge_pages(bool on);
 
 typedef struct {
     size_t live;   /* bytes handed out */

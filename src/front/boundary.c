@@ -133,6 +133,26 @@ void hk_free_slow(void *p) {
 
 /* ---- malloc -------------------------------------------------------------------------------------- */
 
+static void *take(hk_thread_t *thread, unsigned cls, size_t n, size_t align, size_t *dirty) {
+    if (cls == 0)
+        return hk_large_alloc(n, align, dirty);
+    hk_bin_t *bin = &thread->cache.bins[cls];
+    void *p = *bin->top;
+    if (p == NULL)
+        return refill(thread, cls);
+    bin->top--;
+    return p;
+}
+
+/* Gives all free memory back to the system, as far as this thread can get at it; returns the bytes. */
+static HK_COLD size_t reclaim(hk_thread_t *thread) {
+    hk_thread_flush(thread);
+    hk_heap_collect(&thread->heap);
+    hk_heap_collect_others();
+    size_t bytes = hk_pool_trim();
+    return bytes + hk_region_trim();
+}
+
 /* A block of n bytes, aligned to `align`, from the bin of class cls or, where that is 0, a large one. */
 static void *allocate(unsigned cls, size_t n, size_t align, size_t *dirty) {
     *dirty = n;
@@ -142,16 +162,9 @@ static void *allocate(unsigned cls, size_t n, size_t align, size_t *dirty) {
         *dirty = 0;
         p = hk_emergency_alloc(n, align);
     } else {
-        if (cls == 0) {
-            p = hk_large_alloc(n, align, dirty);
-        } else {
-            hk_bin_t *bin = &thread->cache.bins[cls];
-            p = *bin->top;
-            if (p != NULL)
-                bin->top--;
-            else
-                p = refill(thread, cls);
-        }
+        p = take(thread, cls, n, align, dirty);
+        if (HK_UNLIKELY(p == NULL) && reclaim(thread) != 0)
+            p = take(thread, cls, n, align, dirty);
         hk_thread_leave(thread);
     }
     if (HK_UNLIKELY(p == NULL))
@@ -246,11 +259,7 @@ bool hk_trim(void) {
     hk_thread_t *thread = hk_thread_enter();
     if (thread == NULL)
         return false;
-    hk_thread_flush(thread);
-    hk_heap_collect(&thread->heap);
-    hk_heap_collect_others();
-    size_t given = hk_pool_trim();
-    given += hk_region_trim();
+    size_t bytes = reclaim(thread);
     hk_thread_leave(thread);
-    return given != 0;
+    return bytes != 0;
 }

@@ -5,6 +5,7 @@
 #include "backend/large.h"
 #include "backend/meta.h"
 #include "backend/region.h"
+#include "config/config.h"
 
 /* Our destructor asks to be called again in each round but the last, so that the destructors of others
  * find a working cache. */
@@ -30,7 +31,6 @@ static bool initialised;         /* lock: registry */
 static pthread_key_t key;        /* const once initialised */
 static hk_thread_t *all;         /* lock: registry; every record but the shared one */
 static hk_thread_t *orphans;     /* lock: registry; last in, first out: its memory is the warmest */
-static _Atomic size_t budget = HK_HOSTILE ? 64 * HK_KIB : 2 * HK_MIB;
 
 static hk_lock_t shared_lock = HK_LOCK_INIT(HK_RANK_SHARED);
 static hk_thread_t shared_record; /* lock: shared; untouched pages until a thread needs it */
@@ -41,7 +41,7 @@ static void set_up(hk_thread_t *thread) {
     thread->cache.thread = thread;
     for (unsigned kind = 0; kind < HK_KIND_COUNT; kind++)
         thread->cache.bins[kind] = (hk_bin_t)UNUSED_BIN;
-    thread->budget = hk_load_relaxed(&budget);
+    thread->budget = hk_config.tcache_kb * HK_KIB;
     hk_heap_init(&thread->heap);
 }
 
@@ -80,6 +80,8 @@ static hk_thread_t *obtain_record(void) {
     return thread;
 }
 
+static void handle_forks(void);
+
 static HK_COLD hk_thread_t *attach(void) {
     if (hk_load_relaxed(&hk_tc) == &hk_tcache_dead)
         return &shared_record;
@@ -88,9 +90,10 @@ static HK_COLD hk_thread_t *attach(void) {
         return &shared_record;
     thread->exit_rounds = 0;
     hk_store_relaxed(&hk_tc, &thread->cache);
-    /* May allocate, which works by now. If it fails the record is never left to anybody: a leak of
-     * address space, not an error. */
+    /* Both may allocate, which works by now. If the first fails the record is never left to anybody: a
+     * leak of address space, not an error. */
     pthread_setspecific(key, thread);
+    handle_forks();
     return thread;
 }
 
@@ -148,9 +151,13 @@ static void thread_ends(void *record) {
 
 /* ---- fork ---------------------------------------------------------------------------------------- */
 
-/* With every lock taken, in order, no half-done change exists anywhere. Handlers registered after
- * ours run before this one, and after the two below: they may allocate. */
+/* With every lock taken, in order, no half-done change exists anywhere. Handlers of others that run between
+ * this one and the two below find the thread busy: what they allocate or free beyond the hit path goes to
+ * the emergency heap. */
 static void fork_prepare(void) {
+    hk_thread_t *own = hk_load_relaxed(&hk_tc)->thread;
+    if (own == NULL)
+        own = attach();
     hk_lock_forking(true);
     hk_lock(&shared_lock);
     hk_lock(&registry);
@@ -159,9 +166,12 @@ static void fork_prepare(void) {
     hk_large_lock();
     hk_region_lock();
     hk_meta_lock();
+    hk_store_relaxed(&own->busy, true);
 }
 
 static void fork_release(void) {
+    hk_thread_t *own = hk_load_relaxed(&hk_tc)->thread;
+    hk_store_relaxed(&(own != NULL ? own : &shared_record)->busy, false);
     hk_meta_unlock();
     hk_region_unlock();
     hk_large_unlock();
@@ -185,6 +195,9 @@ static void fork_child(void) {
     fork_release();
 }
 
-void hk_thread_start(void) { pthread_atfork(fork_prepare, fork_release, fork_child); }
-
-void hk_thread_set_budget(size_t bytes) { hk_store_relaxed(&budget, bytes); }
+/* Not from a constructor: most processes that only start never allocate beyond a page or fork. */
+static void handle_forks(void) {
+    static atomic_flag done = ATOMIC_FLAG_INIT;
+    if (!atomic_flag_test_and_set(&done))
+        pthread_atfork(fork_prepare, fork_release, fork_child);
+}

@@ -38,10 +38,4 @@ void hk_thread_leave(hk_thread_t *thread);
 /* Gives all blocks of the thread's magazines back to their slabs. The thread is entered. */
 void hk_thread_flush(hk_thread_t *thread);
 
-/* Called once by the library's constructor: what must not be done from inside the first malloc. */
-void hk_thread_start(void);
-
-/* How many bytes of blocks one thread's magazines may hold, for threads that start from now on. */
-void hk_thread_set_budget(size_t bytes);
-
 #endif
