@@ -9,6 +9,9 @@
 
 #define LARGE_MAX HK_UNIT
 
+/* Huge pages are asked for from this size on, where the last one wastes at most a quarter of the block. */
+#define HUGE_PAGES_FROM (4 * HK_MIB)
+
 /* A huge block's descriptor, found through the owner table. Type-stable. */
 typedef struct huge {
     hk_range_t range; /* range.start is the block */
@@ -45,7 +48,7 @@ static void *huge_alloc(size_t bytes, size_t align, size_t *dirty) {
     huge_t *huge = descriptor();
     if (huge == NULL)
         return NULL;
-    if (!hk_region_take(bytes, align, &huge->range, dirty)) {
+    if (!hk_region_take(bytes, align, bytes >= HUGE_PAGES_FROM, &huge->range, dirty)) {
         drop_descriptor(huge);
         return NULL;
     }

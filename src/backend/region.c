@@ -9,9 +9,6 @@
 
 enum { FREE_SLOTS = 256, MOST_GATHERED = 32, NONE = FREE_SLOTS };
 
-/* Huge pages are asked for from this size on, where the last one wastes at most a quarter. */
-#define HUGE_PAGES_FROM (4 * HK_MIB)
-
 static hk_lock_t lock = HK_LOCK_INIT(HK_RANK_REGION);
 /* lock: region, down to the counters. Sorted by address, neighbours joined. Invariant: cached == sum of
  * their bytes. */
@@ -130,7 +127,7 @@ static void keep_or_unmap(hk_range_t range) {
 /* ---- fresh memory -------------------------------------------------------------------------------- */
 
 /* The cache is given up before the request is. */
-static bool map_fresh(size_t bytes, size_t align, hk_range_t *range) {
+static bool map_fresh(size_t bytes, size_t align, bool dense, hk_range_t *range) {
     char *start = hk_os_map(bytes, align);
     if (start == NULL && hk_region_trim() != 0)
         start = hk_os_map(bytes, align);
@@ -140,7 +137,7 @@ static bool map_fresh(size_t bytes, size_t align, hk_range_t *range) {
         hk_os_unmap(start, bytes);
         return false;
     }
-    if (hk_config.thp != 0 && bytes >= HUGE_PAGES_FROM)
+    if (dense && hk_config.thp != 0)
         hk_os_want_huge_pages(start, bytes);
     *range = (hk_range_t){start, bytes};
     hk_lock(&lock);
@@ -168,9 +165,9 @@ static bool move_free(hk_range_t from, char *to) {
 /* ---- taking and giving --------------------------------------------------------------------------- */
 
 /* A fresh mapping with the n gathered ranges moved to its front. They are used up in any case. */
-static bool take_gathered(size_t bytes, size_t align, const hk_range_t *gathered, unsigned n,
+static bool take_gathered(size_t bytes, size_t align, bool dense, const hk_range_t *gathered, unsigned n,
                           hk_range_t *range, size_t *used) {
-    if (!map_fresh(bytes, align, range)) {
+    if (!map_fresh(bytes, align, dense, range)) {
         for (unsigned i = 0; i < n; i++)
             keep_or_unmap(gathered[i]);
         return false;
@@ -186,7 +183,7 @@ static bool take_gathered(size_t bytes, size_t align, const hk_range_t *gathered
     return whole;
 }
 
-bool hk_region_take(size_t bytes, size_t align, hk_range_t *range, size_t *used) {
+bool hk_region_take(size_t bytes, size_t align, bool dense, hk_range_t *range, size_t *used) {
     hk_assert(bytes % HK_UNIT == 0 && bytes != 0 && align % HK_UNIT == 0);
     hk_range_t gathered[MOST_GATHERED], homeless = {0};
     unsigned n = 0;
@@ -202,8 +199,8 @@ bool hk_region_take(size_t bytes, size_t align, hk_range_t *range, size_t *used)
     hk_unlock(&lock);
     if (homeless.bytes != 0)
         unmap(homeless);
-    if (fit == NONE && !take_gathered(bytes, align, gathered, n, range, used) &&
-        (n == 0 || !take_gathered(bytes, align, NULL, 0, range, used)))
+    if (fit == NONE && !take_gathered(bytes, align, dense, gathered, n, range, used) &&
+        (n == 0 || !take_gathered(bytes, align, dense, NULL, 0, range, used)))
         return false;
     hk_lock(&lock);
     live += bytes;
@@ -241,7 +238,7 @@ bool hk_region_extend(hk_range_t *range, size_t new_bytes) {
 bool hk_region_move(hk_range_t *range, size_t new_bytes) {
     hk_assert(new_bytes > range->bytes);
     hk_range_t to;
-    if (!map_fresh(new_bytes, HK_UNIT, &to))
+    if (!map_fresh(new_bytes, HK_UNIT, false, &to))
         return false;
     if (!hk_os_move(range->start, range->bytes, to.start, new_bytes)) {
         /* several kernel mappings, on a kernel that moves only one at a time; `to` may be gone */

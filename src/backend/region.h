@@ -21,9 +21,10 @@ typedef struct {
     size_t bytes;
 } hk_range_t;
 
-/* Takes `bytes` aligned to `align`, both multiples of a unit. The first *used bytes may hold old data, the
- * rest reads as zero. Page-map entries of the range can be set. False: out of memory, nothing taken. */
-bool hk_region_take(size_t bytes, size_t align, hk_range_t *range, size_t *used);
+/* Takes `bytes` aligned to `align`, both multiples of a unit; huge pages are asked for in what is fresh of it
+ * where `dense` says that it will be touched all over. The first *used bytes may hold old data, the rest
+ * reads as zero. Page-map entries of the range can be set. False: out of memory, nothing taken. */
+bool hk_region_take(size_t bytes, size_t align, bool dense, hk_range_t *range, size_t *used);
 
 /* Gives a range back, or a part of one. Its kind bytes become FREE where it is kept and FOREIGN where it is
  * unmapped. */

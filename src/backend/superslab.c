@@ -149,6 +149,31 @@ hk_slab_t *hk_pool_take_mapped(unsigned slices, unsigned cls) {
     return slab == NULL ? NULL : carve(slab);
 }
 
+/* Bytes: see hk_pool_stats_t. */
+typedef struct {
+    size_t carved, active, free_dirty;
+} usage_t;
+
+static void add_usage_locked(const hk_superslab_t *ss, usage_t *usage) {
+    if (ss->base == NULL)
+        return;
+    usage->free_dirty += (size_t)__builtin_popcount(ss->free & ~ss->fresh) * HK_SLICE;
+    for (unsigned i = 0; i < HK_SLICES;) {
+        if ((ss->free | ss->claimed) >> i & 1) {
+            i++;
+            continue;
+        }
+        const hk_slab_t *slab = &ss->slabs[ss->head[i]];
+        const hk_class_t *c = &hk_classes[slab->cls];
+        size_t bytes = slab->slices * HK_SLICE;
+        usage->carved += bytes;
+        usage->active += slab->cls == 0
+                             ? bytes
+                             : (size_t)(c->blocks - hk_load_relaxed(&slab->free)) * c->size;
+        i += slab->slices;
+    }
+}
+
 /* A descriptor without memory: an old one, or a new one (zeroed). */
 static hk_superslab_t *descriptor(void) {
     hk_lock(&lock);
@@ -168,13 +193,28 @@ static hk_superslab_t *descriptor(void) {
     return ss;
 }
 
+/* Whether a new superslab is likely to be touched all over, so that a huge page saves faults and TLB misses
+ * and wastes no memory: there are a few already, and what is carved of the newest of them is in use. Many
+ * threads with a few blocks in each class fail that. */
+static bool is_dense(void) {
+    enum { LEAST = 4, SAMPLE = 8 };
+    usage_t usage = {0};
+    hk_lock(&lock);
+    bool enough = superslab_count >= LEAST;
+    unsigned seen = 0;
+    for (hk_superslab_t *ss = all; enough && ss != NULL && seen < SAMPLE; ss = ss->all_next, seen++)
+        add_usage_locked(ss, &usage);
+    hk_unlock(&lock);
+    return enough && usage.active >= usage.carved / 8 * 7;
+}
+
 static bool add_superslab(void) {
     hk_superslab_t *ss = descriptor();
     if (ss == NULL)
         return false;
     hk_range_t range;
     size_t used;
-    if (!hk_region_take(HK_UNIT, HK_UNIT, &range, &used)) {
+    if (!hk_region_take(HK_UNIT, HK_UNIT, is_dense(), &range, &used)) {
         hk_lock(&lock);
         ss->next = unmapped;
         unmapped = ss;
@@ -326,29 +366,17 @@ size_t hk_pool_trim(void) {
 }
 
 hk_pool_stats_t hk_pool_stats(void) {
-    hk_pool_stats_t stats = {0};
+    usage_t usage = {0};
     hk_lock(&lock);
-    stats.superslabs = superslab_count;
-    stats.mapped = superslab_count * HK_UNIT;
-    for (hk_superslab_t *ss = all; ss != NULL; ss = ss->all_next) {
-        if (ss->base == NULL)
-            continue;
-        stats.free_dirty += (size_t)__builtin_popcount(ss->free & ~ss->fresh) * HK_SLICE;
-        for (unsigned i = 0; i < HK_SLICES;) {
-            if ((ss->free | ss->claimed) >> i & 1) {
-                i++;
-                continue;
-            }
-            const hk_slab_t *slab = &ss->slabs[ss->head[i]];
-            const hk_class_t *c = &hk_classes[slab->cls];
-            size_t bytes = slab->slices * HK_SLICE;
-            stats.carved += bytes;
-            stats.active += slab->cls == 0
-                                ? bytes
-                                : (size_t)(c->blocks - hk_load_relaxed(&slab->free)) * c->size;
-            i += slab->slices;
-        }
-    }
+    for (hk_superslab_t *ss = all; ss != NULL; ss = ss->all_next)
+        add_usage_locked(ss, &usage);
+    hk_pool_stats_t stats = {
+        .superslabs = superslab_count,
+        .mapped = superslab_count * HK_UNIT,
+        .carved = usage.carved,
+        .active = usage.active,
+        .free_dirty = usage.free_dirty,
+    };
     hk_unlock(&lock);
     return stats;
 }
