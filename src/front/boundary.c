@@ -27,7 +27,7 @@ static void enlarge(hk_thread_t *thread, unsigned cls) {
     unsigned more;
     if (HK_UNLIKELY(mag->capacity == 0)) {
         slots[0] = NULL;
-        thread->cache.bins[cls].top = slots;
+        thread->cache.top[cls] = slots;
         more = (unsigned)hk_min(FIRST_CAPACITY, c->magazine);
         mag->refill = 4;
     } else {
@@ -41,13 +41,12 @@ static void enlarge(hk_thread_t *thread, unsigned cls) {
     }
     thread->budget -= bytes;
     mag->capacity = (uint16_t)(mag->capacity + more);
-    thread->cache.bins[cls].limit = slots + mag->capacity;
+    thread->cache.limit[cls] = slots + mag->capacity;
 }
 
 /* Fills the empty bin and takes one block from it. Misses in a row ask for more each time. */
 static void *refill(hk_thread_t *thread, unsigned cls) {
     hk_magazine_t *mag = &thread->magazines[cls];
-    hk_bin_t *bin = &thread->cache.bins[cls];
     void **slots = slots_of(thread, cls);
     if (mag->capacity < hk_classes[cls].magazine)
         enlarge(thread, cls);
@@ -59,32 +58,32 @@ static void *refill(hk_thread_t *thread, unsigned cls) {
     if (HK_UNLIKELY(got == 0))
         return NULL;
     void *p = slots[got];
-    bin->top = slots + got - 1;
+    thread->cache.top[cls] = slots + got - 1;
     return p;
 }
 
 /* Makes room in the full bin: the older half goes back, or all of it where one flush follows another. */
 static void flush(hk_thread_t *thread, unsigned cls) {
     hk_magazine_t *mag = &thread->magazines[cls];
-    hk_bin_t *bin = &thread->cache.bins[cls];
+    void ***top = &thread->cache.top[cls];
     void **slots = slots_of(thread, cls);
     if (mag->capacity < hk_classes[cls].magazine)
         enlarge(thread, cls);
-    unsigned held = (unsigned)(bin->top - slots);
+    unsigned held = (unsigned)(*top - slots);
     if (held < mag->capacity)
         return; /* it was not full after all, only not yet set up or smaller than it may be */
     unsigned n = mag->was_flush ? held : (held + 1u) / 2;
     mag->was_flush = true;
     hk_heap_give(&thread->heap, cls, slots + 1, n);
     memmove(slots + 1, slots + 1 + n, (held - n) * sizeof *slots);
-    bin->top -= n;
+    *top -= n;
 }
 
 static void push(hk_thread_t *thread, unsigned cls, void *p) {
-    hk_bin_t *bin = &thread->cache.bins[cls];
-    if (bin->top == bin->limit)
+    void ***top = &thread->cache.top[cls];
+    if (*top == thread->cache.limit[cls])
         flush(thread, cls);
-    *++bin->top = p;
+    *++*top = p;
 }
 
 /* ---- free ---------------------------------------------------------------------------------------- */
@@ -136,11 +135,10 @@ void hk_free_slow(void *p) {
 static void *take(hk_thread_t *thread, unsigned cls, size_t n, size_t align, size_t *dirty) {
     if (cls == 0)
         return hk_large_alloc(n, align, dirty);
-    hk_bin_t *bin = &thread->cache.bins[cls];
-    void *p = *bin->top;
+    void *p = *thread->cache.top[cls];
     if (p == NULL)
         return refill(thread, cls);
-    bin->top--;
+    thread->cache.top[cls]--;
     return p;
 }
 

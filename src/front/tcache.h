@@ -17,18 +17,15 @@
 
 typedef struct hk_thread hk_thread_t;
 
-/* A magazine: a stack of free blocks in slots outside of them. Slot 0 holds NULL, so that an empty bin
- * needs no comparison. Invariant: slots <= top <= limit; *top == NULL <=> empty. */
+/* A magazine ("bin") of each kind: a stack of free blocks in slots outside of them. Slot 0 holds NULL, so that
+ * an empty bin needs no comparison. Invariant: slots <= top <= limit; *top == NULL <=> empty. Tops and
+ * limits are apart because malloc needs no limit, and because an array of pointers is indexed for free. */
 typedef struct {
-    void **top;   /* owner: the last block, or slot 0 */
-    void **limit; /* owner: where top is when the bin is full */
-} hk_bin_t;
-
-typedef struct {
-    _Atomic uint8_t *map;         /* const: the flat page map */
-    uintptr_t mask;               /* const */
-    hk_thread_t *thread;          /* const: whose cache this is; NULL: nobody's */
-    hk_bin_t bins[HK_KIND_COUNT]; /* owner; those that are no class stay empty and full */
+    void **top[HK_KIND_COUNT];   /* owner: the last block, or slot 0 */
+    _Atomic uint8_t *map;        /* const: the flat page map */
+    uintptr_t mask;              /* const */
+    hk_thread_t *thread;         /* const: whose cache this is; NULL: nobody's */
+    void **limit[HK_KIND_COUNT]; /* owner: where top is when full; always, for kinds that are no class */
 } hk_tcache_t;
 
 /* The calling thread's cache: the 8 bytes of static TLS that hakmem uses. Never NULL. */
@@ -47,11 +44,10 @@ HK_INLINE void *hk_hit_pop(size_t n) {
         cls = hk_class_of_mid[(n + 255) >> 8];
     else
         return NULL;
-    hk_bin_t *bin = &tc->bins[cls];
-    void **top = bin->top;
+    void **top = tc->top[cls];
     void *p = *top;
     if (HK_LIKELY(p != NULL))
-        bin->top = top - 1;
+        tc->top[cls] = top - 1;
     return p;
 }
 
@@ -59,12 +55,11 @@ HK_INLINE void *hk_hit_pop(size_t n) {
 HK_INLINE bool hk_hit_push(void *p) {
     hk_tcache_t *tc = hk_load_relaxed(&hk_tc);
     unsigned kind = hk_load_relaxed(&tc->map[((uintptr_t)p >> HK_SLICE_SHIFT) & tc->mask]);
-    hk_bin_t *bin = &tc->bins[kind];
-    void **top = bin->top;
-    if (HK_UNLIKELY(top == bin->limit))
+    void **top = tc->top[kind];
+    if (HK_UNLIKELY(top == tc->limit[kind]))
         return false;
     top[1] = p;
-    bin->top = top + 1;
+    tc->top[kind] = top + 1;
     return true;
 }
 

@@ -13,12 +13,8 @@ enum { DESTRUCTOR_ROUNDS = 4 };
 
 static void *null_slot[1]; /* what unused bins point at: empty, and with limit == top also full */
 
-#define UNUSED_BIN                                                                                 \
-    { null_slot, null_slot }
-#define UNUSED_CACHE                                                                               \
-    {                                                                                              \
-        .map = no_map, .mask = 0, .thread = NULL, .bins = {[0 ... HK_KIND_COUNT - 1] = UNUSED_BIN } \
-    }
+#define ALL_UNUSED {[0 ... HK_KIND_COUNT - 1] = null_slot}
+#define UNUSED_CACHE {.map = no_map, .top = ALL_UNUSED, .limit = ALL_UNUSED}
 static _Atomic uint8_t no_map[1];
 const hk_tcache_t hk_tcache_none = UNUSED_CACHE;
 const hk_tcache_t hk_tcache_dead = UNUSED_CACHE;
@@ -40,7 +36,7 @@ static void set_up(hk_thread_t *thread) {
     thread->cache.mask = hk_flat.mask;
     thread->cache.thread = thread;
     for (unsigned kind = 0; kind < HK_KIND_COUNT; kind++)
-        thread->cache.bins[kind] = (hk_bin_t)UNUSED_BIN;
+        thread->cache.top[kind] = thread->cache.limit[kind] = null_slot;
     thread->budget = hk_config.tcache_kb * HK_KIB;
     hk_heap_init(&thread->heap);
 }
@@ -120,12 +116,12 @@ void hk_thread_leave(hk_thread_t *thread) {
 
 void hk_thread_flush(hk_thread_t *thread) {
     for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++) {
-        hk_bin_t *bin = &thread->cache.bins[cls];
+        void ***top = &thread->cache.top[cls];
         void **slots = &thread->slots[hk_classes[cls].first_slot];
-        if (*bin->top == NULL)
+        if (**top == NULL)
             continue;
-        hk_heap_give(&thread->heap, cls, slots + 1, (unsigned)(bin->top - slots));
-        bin->top = slots;
+        hk_heap_give(&thread->heap, cls, slots + 1, (unsigned)(*top - slots));
+        *top = slots;
     }
 }
 

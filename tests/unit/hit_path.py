@@ -1,0 +1,166 @@
+"""Counts the instructions of the hit path in the built library, from its disassembly.
+
+A hit runs from the entry of malloc or free to `ret` without taking a conditional branch. The limits
+are part of the design: malloc 18 and free 16 instructions, no call. Exit code 0: within them; 1:
+not; 77: nothing to check here, and why.
+"""
+
+import argparse
+import platform
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+LIMITS = {"malloc": 18, "free": 16}
+SKIPPED = 77
+
+INSTRUCTION = re.compile(r"^\s*([0-9a-f]+):\t(\S+)\s*(.*)$")
+TARGET = re.compile(r"^([0-9a-f]+)\b")
+PREFIXES = {"bnd", "cs", "ds", "data16", "lock", "notrack", "rep", "repz", "repnz"}
+
+
+class NotAHitPathError(Exception):
+    """The listing breaks a rule of the hit path; the text says which and where."""
+
+
+@dataclass(frozen=True)
+class Instruction:
+    address: int
+    name: str
+    operands: str
+
+
+def parse(listing: str) -> dict[int, Instruction]:
+    """The instructions of `objdump -d --no-show-raw-insn`, by address."""
+    found = {}
+    for line in listing.splitlines():
+        if match := INSTRUCTION.match(line):
+            address, name, operands = int(match[1], 16), match[2], match[3]
+            while name in PREFIXES and operands:
+                name, _, operands = operands.partition(" ")
+                operands = operands.lstrip()
+            found[address] = Instruction(address, name, operands)
+    return found
+
+
+def straight_path(code: dict[int, Instruction], entry: int) -> list[Instruction]:
+    """What runs from `entry` to `ret` when no conditional branch is taken."""
+    following = dict(zip(sorted(code), sorted(code)[1:], strict=False))
+    path: list[Instruction] = []
+    at = entry
+    while True:
+        step = code.get(at)
+        if step is None:
+            raise NotAHitPathError(f"the path leaves the function at {at:#x} (a tail call?)")
+        if len(path) > 1000:
+            raise NotAHitPathError(f"the path does not end: it loops at {at:#x}")
+        path.append(step)
+        if step.name.startswith("ret"):
+            return path
+        if step.name.startswith(("call", "syscall", "int", "ud2", "hlt")):
+            raise NotAHitPathError(f"{step.name} {step.operands} at {at:#x} lies on the hit path")
+        if step.name.startswith("jmp"):
+            target = TARGET.match(step.operands)
+            if target is None:
+                raise NotAHitPathError(f"an indirect jump at {at:#x} lies on the hit path")
+            at = int(target[1], 16)
+        elif at in following:
+            at = following[at]
+        else:
+            raise NotAHitPathError(f"the listing ends at {at:#x} without ret")
+
+
+def check(name: str, listing: str, entry: int | None = None) -> int:
+    """The length of the hit path of `name`; NotAHitPathError where it breaks a rule."""
+    code = parse(listing)
+    if not code:
+        raise NotAHitPathError("the listing holds no instructions")
+    path = straight_path(code, min(code) if entry is None else entry)
+    if len(path) > LIMITS[name]:
+        raise NotAHitPathError(f"{len(path)} instructions, {LIMITS[name]} are allowed")
+    return len(path)
+
+
+def listing_of(library: Path, name: str) -> str:
+    """The disassembly of one exported function."""
+    symbols = run("objdump", "-T", library)
+    match = re.search(rf"^([0-9a-f]+) .*\.text\s+([0-9a-f]+)\s.*\b{name}$", symbols, re.MULTILINE)
+    if match is None:
+        raise NotAHitPathError(f"{library} does not export {name}: is it the product's build?")
+    start = int(match[1], 16)
+    end = start + int(match[2], 16)
+    return run("objdump", "-d", "--no-show-raw-insn", f"--start-address={start}",
+               f"--stop-address={end}", library)  # fmt: skip
+
+
+def run(*command: str | Path) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def planted(instructions: list[str]) -> str:
+    return "\n".join(f"    {0x1000 + 4 * i:x}:\t{text}" for i, text in enumerate(instructions))
+
+
+def self_test() -> None:
+    """The checker accepts what keeps the rules and refuses each planted violation."""
+    filler = ["mov    %rdi,%rax"]
+    good = {
+        "exactly the limit": [*filler * 17, "ret"],
+        "branches that are not taken": ["ja     9999 <hk_malloc_slow>", *filler * 16, "ret"],
+        "a jump inside": ["jmp    1008 <malloc+0x8>", "call   9999 <f>", "bnd ret"],
+    }
+    bad = {
+        "19 instructions": [*filler * 18, "ret"],
+        "a call": ["call   9999 <hk_malloc_slow>", "ret"],
+        "a prefixed call": ["notrack call *%rax", "ret"],
+        "a system call": ["syscall", "ret"],
+        "a tail call": ["jmp    9999 <hk_malloc_slow>"],
+        "an indirect jump": ["notrack jmp *%rax", "ret"],
+        "no end": [*filler * 3],
+        "a loop": ["jmp    1000 <malloc>"],
+        "nothing": [],
+    }
+    for name, instructions in good.items():
+        check("malloc", planted(instructions))
+        print(f"accepted: {name}")
+    for name, instructions in bad.items():
+        try:
+            check("malloc", planted(instructions))
+        except NotAHitPathError as refusal:
+            print(f"refused: {name}: {refusal}")
+        else:
+            raise SystemExit(f"hit_path: a planted violation passed: {name}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("library", nargs="?", type=Path, help="libhakmem.so of the release build")
+    parser.add_argument("--skip", metavar="REASON", help="say why nothing is checked; exit with 77")
+    parser.add_argument("--self-test", action="store_true", help="check planted violations instead")
+    arguments = parser.parse_args()
+    if arguments.self_test:
+        self_test()
+        return 0
+    reason = arguments.skip
+    if not reason and platform.machine() != "x86_64":
+        reason = f"the limits are those of x86-64, this machine is {platform.machine()}"
+    if reason:
+        print(f"hit_path: SKIPPED: {reason}")
+        return SKIPPED
+    if arguments.library is None:
+        parser.error("name the library to check, e.g. build/libhakmem.so")
+    failed = False
+    for name in LIMITS:
+        try:
+            length = check(name, listing_of(arguments.library, name))
+            print(f"hit_path: {name}: {length} instructions, {LIMITS[name]} are allowed")
+        except NotAHitPathError as refusal:
+            print(f"hit_path: {name}: FAILED: {refusal}; see objdump -d {arguments.library}")
+            failed = True
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

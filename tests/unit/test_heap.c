@@ -1,0 +1,330 @@
+/* Heaps: taking and giving, remote frees, retiring, adoption, and what ends the process. The tests work on
+ * heaps of their own, which no thread serves, and check each slab's equation at every step. */
+#include "backend/heap.h"
+
+#include "backend/pagemap.h"
+#include "check.h"
+#include "hakmem/hakmem.h"
+
+enum { BATCH = 64, MOST = 2 * HK_SLAB_MAX_BLOCKS };
+
+static hk_heap_t a, b, orphan;
+
+static unsigned bits_of(uint64_t word) { return (unsigned)__builtin_popcountll(word); }
+
+/* free + remote + held by the test (magazines and blocks in use) == blocks. */
+static void check_slab(const hk_slab_t *slab, unsigned held) {
+    const hk_class_t *c = &hk_classes[slab->cls];
+    unsigned free = 0, remote = 0;
+    for (unsigned w = 0; w < HK_BITMAP_WORDS && w < (c->blocks + 63u) / 64; w++) {
+        free += bits_of(slab->bits[w]);
+        remote += bits_of(hk_load_relaxed(&slab->remote[w]));
+        CHECK_EQ(slab->summary >> w & 1, slab->bits[w] != 0);
+    }
+    CHECK_EQ(hk_load_relaxed(&slab->free), free);
+    CHECK_EQ(free + remote + held, c->blocks);
+    /* listed exactly while it has free blocks; remote bits never without a pending entry */
+    CHECK_EQ(slab->listed, free != 0);
+    CHECK(remote == 0 || hk_load_relaxed(&slab->pending) == 1);
+}
+
+/* Takes exactly n blocks in batches; within a batch the lowest address comes last. */
+static void take(hk_heap_t *heap, unsigned cls, void **out, unsigned n) {
+    for (unsigned have = 0; have < n;) {
+        unsigned want = (unsigned)hk_min(BATCH, n - have);
+        unsigned got = hk_heap_take(heap, cls, out + have, want);
+        CHECK(got >= 1 && got <= want);
+        for (unsigned i = have + 1; i < have + got; i++)
+            CHECK(hk_slab_of(out[i]) != hk_slab_of(out[i - 1]) || out[i] < out[i - 1]);
+        have += got;
+    }
+}
+
+static void shuffle(void **blocks, unsigned n) {
+    static uint64_t state = 1;
+    for (unsigned i = n; i > 1; i--) {
+        unsigned j = chance_below(&state, i);
+        void *p = blocks[i - 1];
+        blocks[i - 1] = blocks[j];
+        blocks[j] = p;
+    }
+}
+
+/* How many of blocks[0..n) lie in the slab. */
+static unsigned held_in(const hk_slab_t *slab, void *const *blocks, unsigned n) {
+    unsigned held = 0;
+    for (unsigned i = 0; i < n; i++)
+        held += hk_slab_of(blocks[i]) == slab;
+    return held;
+}
+
+/* blocks[0..n) are all of the slab's blocks, each once. */
+static void check_all_once(const hk_slab_t *slab, void *const *blocks, unsigned n) {
+    static bool seen[HK_SLAB_MAX_BLOCKS];
+    const hk_class_t *c = &hk_classes[slab->cls];
+    CHECK_EQ(n, c->blocks);
+    memset(seen, 0, sizeof seen);
+    for (unsigned i = 0; i < n; i++) {
+        size_t offset = (size_t)((char *)blocks[i] - slab->base);
+        CHECK(offset % c->size == 0 && offset / c->size < c->blocks);
+        CHECK(!seen[offset / c->size]);
+        seen[offset / c->size] = true;
+    }
+}
+
+/* A heap that starts without slabs: the first slab's worth of blocks is one slab, whole. */
+static void take_and_give(void) {
+    static void *blocks[MOST];
+    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++) {
+        unsigned n = hk_classes[cls].blocks;
+        take(&a, cls, blocks, n);
+        hk_slab_t *slab = hk_slab_of(blocks[0]);
+        CHECK(hk_load_relaxed(&slab->owner) == &a);
+        check_all_once(slab, blocks, n);
+        check_slab(slab, n);
+        CHECK(a.partial[cls].head == NULL);
+
+        /* back in three ways: address order, reverse order, no order; and some of it out again */
+        for (unsigned way = 0; way < 3; way++) {
+            if (way == 1)
+                for (unsigned i = 0; i < n / 2; i++) {
+                    void *p = blocks[i];
+                    blocks[i] = blocks[n - 1 - i];
+                    blocks[n - 1 - i] = p;
+                }
+            if (way == 2)
+                shuffle(blocks, n);
+            unsigned first = n / 3;
+            hk_heap_give(&a, cls, blocks, first);
+            check_slab(slab, n - first);
+            hk_heap_give(&a, cls, blocks + first, n - first);
+            check_slab(slab, 0);
+            CHECK(a.partial[cls].head == slab); /* a class's last slab with free blocks stays */
+            take(&a, cls, blocks, n);
+            CHECK(hk_slab_of(blocks[n - 1]) == slab);
+            check_all_once(slab, blocks, n);
+        }
+        for (unsigned i = 0; i < n; i++)
+            hk_heap_give(&a, cls, &blocks[i], 1);
+        check_slab(slab, 0);
+        hk_heap_collect(&a);
+        CHECK(a.partial[cls].head == NULL && hk_load_relaxed(&slab->owner) == NULL);
+        CHECK(hk_map_kind(slab->base) != cls);
+    }
+}
+
+/* One batch may hold blocks of many slabs, in any order. */
+static void batches_across_slabs(void) {
+    static void *blocks[MOST];
+    const unsigned cls = hk_class_of(1024), per_slab = hk_classes[cls].blocks, n = 5 * per_slab;
+    take(&a, cls, blocks, n);
+    hk_slab_t *slabs[5];
+    for (unsigned s = 0; s < 5; s++)
+        slabs[s] = hk_slab_of(blocks[s * per_slab]);
+    shuffle(blocks, n);
+    hk_heap_give(&a, cls, blocks, n / 2);
+    for (unsigned s = 0; s < 5; s++)
+        check_slab(slabs[s], held_in(slabs[s], blocks + n / 2, n - n / 2));
+    hk_heap_give(&a, cls, blocks + n / 2, n - n / 2);
+    unsigned left = 0;
+    for (unsigned s = 0; s < 5; s++)
+        left += hk_load_relaxed(&slabs[s]->owner) == &a;
+    CHECK_EQ(left, 1); /* the empty ones went back but for the last */
+    hk_heap_collect(&a);
+}
+
+static void remote_frees(void) {
+    static void *blocks[MOST];
+    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls += 3) {
+        unsigned n = hk_classes[cls].blocks, half = n / 2;
+        take(&a, cls, blocks, n);
+        hk_slab_t *slab = hk_slab_of(blocks[0]);
+        shuffle(blocks, n);
+        hk_heap_give(&b, cls, blocks, half);
+        CHECK_EQ(hk_load_relaxed(&slab->free), 0); /* not the owner's yet */
+        CHECK(b.partial[cls].head == NULL);
+        if (half != 0)
+            CHECK(hk_load_relaxed(&a.pending) == slab);
+        check_slab(slab, n - half);
+        hk_heap_give(&b, cls, blocks + half, 1); /* is on the list once */
+        CHECK(half == 0 || slab->pending_next == NULL);
+        check_slab(slab, n - half - 1);
+        if (n > 1) {
+            unsigned got = hk_heap_take(&a, cls, blocks, 1); /* a visit collects */
+            CHECK(got == 1 && hk_slab_of(blocks[0]) == slab);
+            CHECK(hk_load_relaxed(&a.pending) == NULL && hk_load_relaxed(&slab->pending) == 0);
+            check_slab(slab, n - half);
+            hk_heap_give(&a, cls, blocks, 1);
+        }
+        hk_heap_give(&b, cls, blocks + half + 1, n - half - 1);
+        hk_heap_collect_others(); /* anybody may */
+        CHECK(hk_load_relaxed(&a.pending) == NULL);
+        check_slab(slab, 0);
+        hk_heap_collect(&a);
+        CHECK(hk_load_relaxed(&slab->owner) == NULL);
+    }
+}
+
+/* An emptied slab's memory serves any other class: the pool does not grow. */
+static void retired_slabs_serve_any_class(void) {
+    static void *blocks[4 * HK_SLAB_MAX_BLOCKS];
+    size_t most = 0;
+    for (unsigned round = 0; round < 3 * HK_CLASS_COUNT; round++) {
+        unsigned cls = 1 + round * 17 % (HK_CLASS_COUNT - 1);
+        hk_heap_t *heap = round % 2 ? &a : &b, *other = round % 3 ? &b : &a;
+        unsigned n = 4 * hk_classes[cls].blocks;
+        take(heap, cls, blocks, n);
+        hk_heap_give(other, cls, blocks, n);
+        hk_heap_collect(heap);
+        CHECK(heap->partial[cls].head == NULL);
+        if (round == 4)
+            most = hk_pool_stats().superslabs;
+        CHECK(round < 4 || hk_pool_stats().superslabs <= most);
+    }
+}
+
+/* A running heap takes over what an orphan has, before it carves new slabs; full slabs as well, once one of
+ * their blocks is freed. */
+static void orphans_are_adopted(void) {
+    static void *blocks[HK_CLASS_COUNT][MOST];
+    static void *mine[2];
+    unsigned adopted = 0;
+    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++) {
+        unsigned n = hk_classes[cls].blocks;
+        take(&orphan, cls, blocks[cls], n);
+        if (cls % 2 == 0) /* an even class's slab is partly free, an odd one's is full */
+            hk_heap_give(&orphan, cls, blocks[cls] + n - 1, 1);
+    }
+    hk_store_release(&orphan.orphan, true);
+    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++) {
+        unsigned n = hk_classes[cls].blocks;
+        hk_slab_t *slab = hk_slab_of(blocks[cls][0]);
+        if (cls % 2 != 0)
+            hk_heap_give(&b, cls, blocks[cls] + n - 1, 1);
+        CHECK_EQ(hk_heap_take(&b, cls, mine, 1), 1);
+        bool took_over = hk_load_relaxed(&slab->owner) == &b;
+        CHECK(took_over == (mine[0] == blocks[cls][n - 1]));
+        check_slab(slab, took_over ? n : n - 1);
+        adopted += took_over;
+        hk_heap_give(&b, cls, mine, 1);
+        hk_heap_give(&b, cls, blocks[cls], n - 1); /* own blocks now, or remote ones */
+        check_slab(slab, 0);
+    }
+    CHECK(adopted + 3 >= HK_CLASS_COUNT - 1); /* the search may begin elsewhere once or twice */
+    hk_store_release(&orphan.orphan, false);
+    hk_heap_collect(&orphan);
+    hk_heap_collect(&b);
+    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
+        CHECK(orphan.partial[cls].head == NULL && b.partial[cls].head == NULL);
+}
+
+/* Two heaps, any heap frees; the equation holds for all slabs all the time. */
+static void random_traffic(void) {
+    enum { LIVE = 3000, STEPS = 30000 };
+    static void *live[LIVE];
+    const unsigned cls = hk_class_of(600);
+    hk_heap_t *heaps[] = {&a, &b};
+    uint64_t state = 42;
+    unsigned n = 0;
+    size_t active = hk_pool_stats().active;
+    for (unsigned step = 0; step < STEPS; step++) {
+        hk_heap_t *heap = heaps[chance_below(&state, 2)];
+        unsigned count = 1 + chance_below(&state, 32);
+        if (chance_below(&state, 100) < (step / 4000 % 2 ? 35u : 65u)) {
+            count = (unsigned)hk_min(count, LIVE - n);
+            if (count == 0)
+                continue;
+            unsigned got = hk_heap_take(heap, cls, live + n, count);
+            CHECK(got >= 1);
+            for (unsigned i = n; i < n + got; i++)
+                *(void **)live[i] = live[i];
+            n += got;
+        } else {
+            count = (unsigned)hk_min(count, n);
+            for (unsigned i = 0; i < count; i++) {
+                unsigned j = chance_below(&state, n - i), last = n - 1 - i;
+                void *p = live[j];
+                live[j] = live[last];
+                live[last] = p;
+                CHECK(*(void **)p == p);
+            }
+            n -= count;
+            if (count != 0)
+                hk_heap_give(heap, cls, live + n, count);
+        }
+        if (step % 1000 == 0)
+            for (unsigned i = 0; i < n; i += 7)
+                check_slab(hk_slab_of(live[i]), held_in(hk_slab_of(live[i]), live, n));
+    }
+    hk_heap_give(&a, cls, live, n);
+    hk_heap_collect(&b);
+    hk_heap_collect(&a);
+    CHECK(a.partial[cls].head == NULL && b.partial[cls].head == NULL);
+    CHECK_EQ(hk_pool_stats().active, active);
+}
+
+/* ---- what ends the process ----------------------------------------------------------------------- */
+
+typedef struct {
+    hk_heap_t *first, *second; /* who gives p1 and p2 */
+    unsigned cls;
+    void *p1, *p2;
+} crime_t;
+
+static void commit_crime(void *argument) {
+    crime_t *crime = argument;
+    if (crime->p1 != NULL)
+        hk_heap_give(crime->first, crime->cls, &crime->p1, 1);
+    hk_heap_give(crime->second, crime->cls, &crime->p2, 1);
+    hk_heap_collect(&a);
+}
+
+/* Both in one batch, as a flush of a magazine would. */
+static void commit_in_one_batch(void *argument) {
+    crime_t *crime = argument;
+    hk_heap_give(&a, crime->cls, (void *[]){crime->p1, crime->p2}, 2);
+}
+
+static void double_and_invalid_frees_abort(void) {
+    static void *blocks[MOST];
+    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls += 8) {
+        unsigned n = hk_classes[cls].blocks;
+        char *p, *tail;
+        take(&a, cls, blocks, n);
+        p = blocks[n / 2];
+        tail = hk_slab_of(p)->base + (size_t)n * hk_classes[cls].size;
+        crime_t twice[] = {{&a, &a, cls, p, p}, {&b, &b, cls, p, p}, {&a, &b, cls, p, p},
+                           {&b, &a, cls, p, p}};
+        for (unsigned i = 0; i < 4; i++)
+            CHECK_FATAL(commit_crime, &twice[i], "double free", p);
+        CHECK_FATAL(commit_in_one_batch, &twice[0], "double free", p);
+        crime_t inside = {&a, &a, cls, NULL, p + 4}, other = {&a, &a, cls + 1, NULL, p};
+        CHECK_FATAL(commit_crime, &inside, "invalid free", p + 4);
+        CHECK_FATAL(commit_crime, &other, "invalid free", p);
+        if (tail < hk_slab_of(p)->base + hk_classes[cls].slices * HK_SLICE) {
+            crime_t behind = {&a, &a, cls, NULL, tail};
+            CHECK_FATAL(commit_crime, &behind, "invalid free", tail);
+        }
+        crime_t nobodys = {&a, &b, cls, NULL, (void *)&a};
+        CHECK_FATAL(commit_crime, &nobodys, "invalid free", &a);
+        hk_heap_give(&a, cls, blocks, n);
+        hk_heap_collect(&a);
+        crime_t late = {&a, &a, cls, NULL, p}; /* its slab is gone */
+        CHECK_FATAL(commit_crime, &late, "invalid free", p);
+    }
+}
+
+int main(void) {
+    hak_free(hak_malloc(1));
+    hk_heap_init(&a);
+    hk_heap_init(&b);
+    hk_heap_init(&orphan);
+    take_and_give();
+    batches_across_slabs();
+    remote_frees();
+    retired_slabs_serve_any_class();
+    orphans_are_adopted();
+    random_traffic();
+    double_and_invalid_frees_abort();
+    return 0;
+}

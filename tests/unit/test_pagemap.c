@@ -1,0 +1,162 @@
+/* The page map: kinds and owners at addresses that belong to nobody, boundaries of its leaves and of the
+ * flat map's OS pages, agreement of its two forms, and life without the flat one. */
+#include "backend/pagemap.h"
+
+#include <sys/mman.h>
+
+#include "check.h"
+#include "hakmem/hakmem.h"
+#include "os/os.h"
+
+#if defined(__x86_64__)
+enum { ADDRESS_BITS = 47 };
+#else
+enum { ADDRESS_BITS = 48 };
+#endif
+
+#define GIB (1024 * HK_MIB)
+
+/* The map needs no memory behind an address; nothing is mapped this low in a 64-bit process. */
+static char *at(uintptr_t address) { return (char *)address; }
+#define NOWHERE ((uintptr_t)0x30000000000)
+
+static unsigned flat_kind(const void *p) {
+    return hk_load_relaxed(&hk_flat.bytes[((uintptr_t)p >> HK_SLICE_SHIFT) & hk_flat.mask]);
+}
+
+static void check_kind(const void *p, unsigned kind) {
+    CHECK_EQ(hk_map_kind(p), kind);
+    if (hk_flat.mask != 0)
+        CHECK_EQ(flat_kind(p), kind);
+}
+
+/* Commits [start, start+bytes), gives every slice a kind of its own and reads all of them back, first and
+ * last byte; the neighbours stay foreign. */
+static void whole_range(uintptr_t start, size_t bytes) {
+    size_t slices = bytes / HK_SLICE;
+    CHECK(hk_map_commit(at(start), bytes));
+    for (size_t i = 0; i < slices; i++)
+        hk_map_set(at(start + i * HK_SLICE), 1, 1 + (unsigned)(i % 60));
+    for (size_t i = 0; i < slices; i++) {
+        check_kind(at(start + i * HK_SLICE), 1 + (unsigned)(i % 60));
+        check_kind(at(start + (i + 1) * HK_SLICE - 1), 1 + (unsigned)(i % 60));
+    }
+    check_kind(at(start - 1), HK_KIND_FOREIGN);
+    check_kind(at(start + bytes), HK_KIND_FOREIGN);
+    hk_map_set(at(start), slices, HK_KIND_FOREIGN);
+    for (size_t i = 0; i < slices; i++)
+        check_kind(at(start + i * HK_SLICE), HK_KIND_FOREIGN);
+}
+
+static void boundaries(void) {
+    const uintptr_t leaf = 4 * GIB, os_page = (uintptr_t)hk_os_page_size() << HK_SLICE_SHIFT;
+    whole_range(NOWHERE, HK_SLICE);
+    whole_range(NOWHERE + leaf - HK_UNIT, 2 * HK_UNIT);
+    whole_range(NOWHERE + 2 * leaf + os_page - HK_SLICE, 2 * HK_SLICE);
+    whole_range(NOWHERE + 4 * leaf - os_page - HK_SLICE, 3 * os_page);
+    whole_range(((uintptr_t)1 << ADDRESS_BITS) - 2 * HK_UNIT, HK_UNIT);
+}
+
+static void foreign_addresses(void) {
+    static const uintptr_t addresses[] = {
+        0,
+        1,
+        HK_SLICE,
+        NOWHERE + 64 * GIB,
+        ((uintptr_t)1 << ADDRESS_BITS) - 1,
+        (uintptr_t)1 << ADDRESS_BITS,
+        ((uintptr_t)1 << ADDRESS_BITS) + NOWHERE,
+        (uintptr_t)1 << 63,
+        0xffff800000000000,
+        UINTPTR_MAX,
+    };
+    CHECK(hk_map_commit(at(NOWHERE), HK_UNIT));
+    hk_map_set(at(NOWHERE), 1, 7); /* must not be found again through higher address bits */
+    for (size_t i = 0; i < sizeof addresses / sizeof addresses[0]; i++) {
+        CHECK_EQ(hk_map_kind(at(addresses[i])), HK_KIND_FOREIGN);
+        CHECK(hk_map_owner(at(addresses[i])) == NULL);
+    }
+    hk_map_set(at(NOWHERE), 1, HK_KIND_FOREIGN);
+}
+
+static void owners(void) {
+    static char one, two;
+    uintptr_t first = NOWHERE + 4 * GIB - HK_UNIT, second = NOWHERE + 4 * GIB;
+    CHECK(hk_map_commit(at(first), 2 * HK_UNIT));
+    CHECK(hk_map_owner(at(first)) == NULL);
+    hk_map_set_owner(at(first), &one);
+    hk_map_set_owner(at(second + 5), &two);
+    CHECK(hk_map_owner(at(first)) == &one && hk_map_owner(at(second - 1)) == &one);
+    CHECK(hk_map_owner(at(second)) == &two && hk_map_owner(at(second + HK_UNIT - 1)) == &two);
+    CHECK(hk_map_owner(at(first - 1)) == NULL && hk_map_owner(at(second + HK_UNIT)) == NULL);
+    hk_map_set_owner(at(first), NULL);
+    CHECK(hk_map_owner(at(first)) == NULL && hk_map_owner(at(second)) == &two);
+    hk_map_set_owner(at(second), NULL);
+}
+
+/* Live blocks of all kinds: both forms name the class or kind of the block's first slice. */
+static void blocks_of_ours(void) {
+    for (size_t n = 1; n <= 64 * HK_MIB; n *= 2) {
+        char *p = hak_malloc(n);
+        CHECK(p != NULL);
+        unsigned kind = n <= HK_MID_MAX  ? hk_class_of(n)
+                        : n <= 2 * HK_MIB ? (unsigned)HK_KIND_LARGE
+                                          : (unsigned)HK_KIND_HUGE;
+        check_kind(p, kind);
+        if (n > HK_SLICE)
+            check_kind(p + n - 1, HK_KIND_INTERIOR);
+        hak_free(p);
+        if (n > HK_SLICE)
+            CHECK(hk_map_kind(p) == HK_KIND_FREE || hk_map_kind(p) == HK_KIND_FOREIGN);
+    }
+}
+
+/* A program of its own: with 1 GiB of address space the flat map is refused, and all goes on. */
+static void without_flat_map(void) {
+    void *blocks[100];
+    hak_free(hak_malloc(1));
+    CHECK_EQ(hk_flat.mask, 0);
+    for (size_t i = 0; i < 100; i++) {
+        blocks[i] = hak_malloc(1 + i * i * i);
+        CHECK(blocks[i] != NULL);
+        memset(blocks[i], (int)i, 1 + i * i * i);
+    }
+    for (size_t i = 0; i < 100; i++) {
+        CHECK(hk_map_kind(blocks[i]) != HK_KIND_FOREIGN);
+        CHECK(((unsigned char *)blocks[i])[i * i * i] == i);
+        hak_free(blocks[i]);
+    }
+    boundaries();
+    foreign_addresses();
+    CHECK_EQ(hk_load_relaxed(&hk_flat.bytes[0]), 0);
+}
+
+static void exec_with_little_address_space(void *self) {
+    setrlimit(RLIMIT_AS, &(struct rlimit){GIB, GIB});
+    execl(self, self, "without-flat-map", (char *)NULL);
+    _exit(127);
+}
+
+int main(int argc, char **argv) {
+    if (argc == 2 && strcmp(argv[1], "without-flat-map") == 0) {
+        without_flat_map();
+        return 0;
+    }
+    hak_free(hak_malloc(1));
+    CHECK(hk_flat.mask != 0);
+    boundaries();
+    foreign_addresses();
+    owners();
+    blocks_of_ours();
+#if HK_NO_OVERRIDE
+    puts("skipped under a sanitizer, which needs terabytes of address space: without_flat_map");
+#else
+    static char self[] = "/proc/self/exe";
+    static child_t child;
+    child_run(&child, exec_with_little_address_space, self);
+    CHECK_TEXT(child.text, "");
+    CHECK(WIFEXITED(child.status) && WEXITSTATUS(child.status) == 0);
+#endif
+    (void)argv;
+    return 0;
+}

@@ -1,0 +1,97 @@
+/* Size classes: the two lookup tables, the reciprocals, aligned requests, bands and slots, each against
+ * the definition written out. */
+#include "backend/sizeclass.h"
+
+#include "check.h"
+
+/* The definition: the first class that holds n bytes. */
+static unsigned smallest_class(size_t n) {
+    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
+        if (hk_classes[cls].size >= n)
+            return cls;
+    return 0;
+}
+
+static void every_size_has_the_smallest_class(void) {
+    for (size_t n = 0; n <= HK_MID_MAX; n++)
+        CHECK_EQ(hk_class_of(n), smallest_class(n));
+}
+
+static void classes_increase_and_fit(void) {
+    CHECK_EQ(hk_classes[0].size, 0);
+    CHECK_EQ(hk_classes[0].magazine, 0);
+    CHECK_EQ(hk_classes[HK_CLASS_COUNT - 1].size, HK_MID_MAX);
+    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++) {
+        const hk_class_t *c = &hk_classes[cls];
+        size_t slab = c->slices * HK_SLICE;
+        CHECK(c->size > hk_classes[cls - 1].size);
+        CHECK(cls == 1 || c->size % 16 == 0);
+        CHECK(c->blocks >= 1 && c->blocks <= HK_SLAB_MAX_BLOCKS);
+        CHECK((size_t)c->blocks * c->size <= slab);
+        /* a slab holds as many as fit or as the bitmap can name */
+        CHECK(c->blocks == HK_SLAB_MAX_BLOCKS || (size_t)(c->blocks + 1) * c->size > slab);
+        CHECK(c->magazine >= 1);
+    }
+}
+
+static void waste_is_bounded(void) {
+    for (size_t n = 1; n <= HK_MID_MAX; n++) {
+        size_t size = hk_classes[hk_class_of(n)].size, waste = size - n;
+        CHECK(n <= 128 ? waste < 16 : 5 * waste <= size);
+    }
+}
+
+/* Up to the end of the slab: the tail behind the last block as well. */
+static void index_is_exact(void) {
+    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++) {
+        const hk_class_t *c = &hk_classes[cls];
+        size_t slab = c->slices * HK_SLICE;
+        for (size_t offset = 0; offset < slab; offset++)
+            if (HK_UNLIKELY(hk_class_index(c, offset) != offset / c->size))
+                CHECK_EQ(hk_class_index(c, offset), offset / c->size);
+    }
+}
+
+static void aligned_requests(void) {
+    for (size_t align = 1; align <= 2 * HK_MID_MAX; align *= 2)
+        for (size_t n = 0; n <= HK_MID_MAX + 1; n += n < 2048 ? 1 : 127) {
+            unsigned expected = 0;
+            for (unsigned cls = 1; cls < HK_CLASS_COUNT && expected == 0; cls++)
+                if (hk_classes[cls].size >= n && hk_classes[cls].size % align == 0)
+                    expected = cls;
+            CHECK_EQ(hk_class_of_aligned(n, align), expected);
+        }
+    CHECK_EQ(hk_class_of_aligned(SIZE_MAX, 16), 0);
+    CHECK_EQ(hk_class_of_aligned(1, (size_t)1 << 62), 0);
+}
+
+static void bands(void) {
+    static const size_t most[] = {8, 16, 32, 64, 128, 256, 512, 1024, HK_MID_MAX};
+    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++) {
+        unsigned band = hk_classes[cls].band;
+        CHECK(band < sizeof most / sizeof most[0]);
+        CHECK(hk_classes[cls].size <= most[band]);
+        CHECK(band == 0 || hk_classes[cls].size > most[band - 1]);
+    }
+}
+
+/* One slot for NULL and one for each block, class after class, none shared and none left over. */
+static void slots_partition_the_array(void) {
+    size_t next = 0;
+    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++) {
+        CHECK_EQ(hk_classes[cls].first_slot, next);
+        next += hk_classes[cls].magazine + 1u;
+    }
+    CHECK_EQ(HK_SLOT_COUNT, next);
+}
+
+int main(void) {
+    every_size_has_the_smallest_class();
+    classes_increase_and_fit();
+    waste_is_bounded();
+    index_is_exact();
+    aligned_requests();
+    bands();
+    slots_partition_the_array();
+    return 0;
+}

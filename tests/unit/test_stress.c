@@ -1,0 +1,130 @@
+/* Threads against each other: blocks change hands through a shared table, so that most are freed by a thread
+ * that did not allocate them, threads end with live blocks, and their heaps are taken over. The contents of
+ * every block tell whether it was given out twice or written to by the allocator. */
+#include <pthread.h>
+
+#include "backend/heap.h"
+#include "backend/region.h"
+#include "check.h"
+#include "front/boundary.h"
+#include "hakmem/hakmem.h"
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+enum { STEPS = 6000 };
+#else
+enum { STEPS = 100000 };
+#endif
+enum { THREADS = 4, GENERATIONS = 6, PLACES = 2000, OWN = 300 };
+
+/* At the start of every block; its last byte holds the low byte of the seed as well. */
+typedef struct {
+    size_t n;
+    uint64_t seed;
+} head_t;
+
+static _Atomic(head_t *) table[PLACES]; /* atomic: a block belongs to who takes it out */
+static atomic_ulong handed_over;
+
+static head_t *make(uint64_t *state) {
+    unsigned dice = chance_below(state, 1000);
+    size_t n = dice < 2     ? HK_UNIT + chance_below(state, 3 * HK_UNIT)
+               : dice < 20  ? HK_MID_MAX + chance_below(state, 600000)
+               : dice < 200 ? sizeof(head_t) + 1 + chance_below(state, HK_MID_MAX - 17)
+                            : sizeof(head_t) + 1 + chance_below(state, 600);
+    head_t *head = hak_malloc(n);
+    CHECK(head != NULL);
+    *head = (head_t){n, chance(state)};
+    ((unsigned char *)head)[n - 1] = (unsigned char)head->seed;
+    if (n <= 1024)
+        memset(head + 1, (int)(unsigned char)head->seed, n - sizeof *head);
+    return head;
+}
+
+static void check_block(const head_t *head) {
+    const unsigned char *bytes = (const unsigned char *)head;
+    CHECK(head->n > sizeof *head && head->n <= 4 * HK_UNIT);
+    for (size_t i = head->n <= 1024 ? sizeof *head : head->n - 1; i < head->n; i++)
+        CHECK_EQ(bytes[i], (unsigned char)head->seed);
+}
+
+static void drop(head_t *head) {
+    if (head == NULL)
+        return;
+    check_block(head);
+    hak_free(head);
+}
+
+static head_t *resize(head_t *head, uint64_t *state) {
+    check_block(head);
+    size_t n = sizeof *head + 1 + chance_below(state, 2000);
+    if (head->n > HK_UNIT)
+        n += head->n;
+    head_t old = *head;
+    head = hak_realloc(head, n);
+    CHECK(head != NULL && head->seed == old.seed && head->n == old.n);
+    head->n = n;
+    memset(head + 1, (int)(unsigned char)head->seed, hk_min(n, 1024) - sizeof *head);
+    ((unsigned char *)head)[n - 1] = (unsigned char)head->seed;
+    return head;
+}
+
+static void *work(void *argument) {
+    uint64_t state = (uint64_t)(uintptr_t)argument * 0x9e3779b97f4a7c15u + 1;
+    head_t *own[OWN] = {NULL};
+    unsigned long gifts = 0;
+    for (unsigned step = 0; step < STEPS; step++) {
+        unsigned i = chance_below(&state, OWN), dice = chance_below(&state, 100);
+        if (dice < 50) { /* a block of mine for one of somebody else's */
+            head_t *mine = own[i] != NULL ? own[i] : make(&state);
+            own[i] = atomic_exchange(&table[chance_below(&state, PLACES)], mine);
+            gifts += own[i] != NULL;
+        } else if (dice < 90) {
+            drop(own[i]);
+            own[i] = dice < 70 ? make(&state) : NULL;
+        } else if (own[i] != NULL) {
+            own[i] = resize(own[i], &state);
+        }
+        if (step % 5000 == 4999)
+            hk_trim();
+    }
+    for (unsigned i = 0; i < OWN; i++) /* half of them outlive their thread, in the table */
+        drop(i % 2 == 0 || own[i] == NULL
+                 ? own[i]
+                 : atomic_exchange(&table[chance_below(&state, PLACES)], own[i]));
+    atomic_fetch_add(&handed_over, gifts);
+    return NULL;
+}
+
+static void generation(uintptr_t number) {
+    pthread_t threads[THREADS];
+    for (uintptr_t i = 0; i < THREADS; i++)
+        CHECK(pthread_create(&threads[i], NULL, work, (void *)(number * THREADS + i)) == 0);
+    for (unsigned i = 0; i < THREADS; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+}
+
+static void empty_table(void) {
+    for (unsigned i = 0; i < PLACES; i++)
+        drop(atomic_exchange(&table[i], NULL));
+    hk_trim();
+}
+
+/* Bytes in use: small and large blocks, and huge ones. */
+static size_t active_now(void) {
+    hk_pool_stats_t pool = hk_pool_stats();
+    return pool.active + hk_region_stats().live - pool.mapped;
+}
+
+int main(void) {
+    generation(0); /* the C library keeps some memory for the threads it has seen */
+    empty_table();
+    size_t before = active_now();
+    for (uintptr_t g = 1; g <= GENERATIONS; g++)
+        generation(g);
+    CHECK(atomic_load(&handed_over) > STEPS);
+    empty_table();
+    /* all that was freed has come back, whoever owned it */
+    CHECK(active_now() <= before + (HK_NO_OVERRIDE ? 0 : 4096));
+    printf("%lu blocks changed hands\n", atomic_load(&handed_over));
+    return 0;
+}
