@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-
 from hakmem.suite import SUITE
 
 PROGRAMS = Path(__file__).parent / "programs"

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from conftest import Stand
-
 from hakmem import lock, project
 from hakmem.errors import LabError
 from hakmem.order import MAX_PADDING, pairs, rounds

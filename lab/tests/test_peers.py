@@ -6,11 +6,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
-
 from hakmem import library, peers
 from hakmem.errors import LabError
 from hakmem.library import Library
+from typer.testing import CliRunner
 
 BUMP_ALLOCATOR = r"""
 #include <errno.h>

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
 from hakmem import document, project, report, summary
 from hakmem.errors import LabError
 from hakmem.stats import Interval

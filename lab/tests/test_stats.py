@@ -4,9 +4,8 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import wilcoxon
-
 from hakmem import stats
+from scipy.stats import wilcoxon
 
 DATA = [0.031, -0.012, 0.044, 0.008, 0.027, -0.003, 0.019, 0.052, 0.011, 0.036]
 

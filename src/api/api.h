@@ -10,8 +10,8 @@
 extern "C" {
 #endif
 
-/* operator new after a failure (src/api/cxx.cc): runs the new-handler as long as there is one, then throws
- * bad_alloc; the nothrow form returns NULL instead. */
+/* operator new after a failure (src/api/cxx.cc): runs the new-handler as long as there is one, then
+ * throws bad_alloc; the nothrow form returns NULL instead. */
 void *hk_new_failed(size_t n, size_t align);
 void *hk_new_failed_nothrow(size_t n, size_t align);
 

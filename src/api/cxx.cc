@@ -1,6 +1,6 @@
-// What operator new does when memory has run out. It needs the C++ runtime, which a C program does not have:
-// every reference to it is weak, so the library loads without it, and only a C++ program, which brings
-// the runtime along, ever comes here.
+// What operator new does when memory has run out. It needs the C++ runtime, which a C program does
+// not have: every reference to it is weak, so the library loads without it, and only a C++ program,
+// which brings the runtime along, ever comes here.
 #include "api/api.h"
 
 #include <cstdio>

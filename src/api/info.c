@@ -29,8 +29,8 @@ static totals_t totals(void) {
     return t;
 }
 
-/* The fields as the C library documents them: arena what lies in superslabs, hblkhd huge blocks, uordblks in
- * use, fordblks free, keepcost what malloc_trim could give back at once. */
+/* The fields as the C library documents them: arena what lies in superslabs, hblkhd huge blocks,
+ * uordblks in use, fordblks free, keepcost what malloc_trim could give back at once. */
 HK_EXPORT struct mallinfo2 mallinfo2(void) {
     totals_t t = totals();
     return (struct mallinfo2){
@@ -99,8 +99,8 @@ HK_EXPORT int malloc_trim(size_t pad) {
     return hk_trim();
 }
 
-/* The C library's parameters describe its own heap. 1 says "accepted", which callers expect; none has an
- * effect here. */
+/* The C library's parameters describe its own heap. 1 says "accepted", which callers expect; none
+ * has an effect here. */
 HK_EXPORT int mallopt(int parameter, int value) {
     (void)parameter, (void)value;
     return 1;

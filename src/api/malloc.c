@@ -1,5 +1,5 @@
-/* The entry points: hak_*, the malloc family, and C++'s operators under their mangled names. What is not a
- * hit, an alias or an argument check lies beyond the boundary. */
+/* The entry points: hak_*, the malloc family, and C++'s operators under their mangled names. What
+ * is not a hit, an alias or an argument check lies beyond the boundary. */
 #include <errno.h>
 #include <string.h>
 
@@ -10,7 +10,8 @@
 #include "hakmem/hakmem.h"
 #include "os/os.h"
 
-/* ---- hak_* --------------------------------------------------------------------------------------- */
+/* ---- hak_*
+ * --------------------------------------------------------------------------------------- */
 
 HK_EXPORT void *hak_malloc(size_t n) {
     void *p = hk_hit_pop(n);
@@ -64,7 +65,8 @@ HK_EXPORT void *hak_aligned_alloc(size_t align, size_t n) {
     return hk_aligned(align, n);
 }
 
-/* ---- the malloc family --------------------------------------------------------------------------- */
+/* ---- the malloc family
+ * --------------------------------------------------------------------------- */
 
 #if !HK_NO_OVERRIDE
 
@@ -133,14 +135,17 @@ HK_EXPORT void free_aligned_sized(void *p, size_t align, size_t n) {
     hak_free(p);
 }
 
-/* ---- operator new and delete --------------------------------------------------------------------- */
+/* ---- operator new and delete
+ * --------------------------------------------------------------------- */
 
-/* The mangled names, here for a 64-bit size_t (m). Sized and nothrow forms of delete are plain frees. */
+/* The mangled names, here for a 64-bit size_t (m). Sized and nothrow forms of delete are plain
+ * frees. */
 #define DELETE(name, ...) void name(void *p, ##__VA_ARGS__) ALIAS(hak_free);
 typedef struct nothrow nothrow_t;
 
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wattribute-alias" /* the aliases ignore their further parameters */
+#pragma GCC diagnostic ignored "-Wattribute-alias" /* the aliases ignore their further parameters  \
+                                                    */
 DELETE(_ZdlPv)
 DELETE(_ZdaPv)
 DELETE(_ZdlPvm, size_t n)

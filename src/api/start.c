@@ -1,4 +1,5 @@
-/* What happens once per process: the options are read, and it is written down whether we are serving. */
+/* What happens once per process: the options are read, and it is written down whether we are
+ * serving. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -10,8 +11,9 @@
 #include "config/config.h"
 #include "hakmem/hakmem.h"
 
-/* malloc is referenced as any program refers to it. Its address alone cannot say no: in a program that is not
- * position independent it is that of a stub. Then the page map says whose a block of it is. */
+/* malloc is referenced as any program refers to it. Its address alone cannot say no: in a program
+ * that is not position independent it is that of a stub. Then the page map says whose a block of it
+ * is. */
 HK_EXPORT int hak_is_serving(void) {
     void *(*volatile serving)(size_t) = malloc;
     if (serving == hak_malloc)
@@ -26,7 +28,8 @@ HK_EXPORT int hak_is_serving(void) {
 static void write_proof(const char *path) {
     int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (fd < 0) {
-        hk_config_warn("HAKMEM_PROOF", path, "cannot be opened for appending", "no proof is written");
+        hk_config_warn("HAKMEM_PROOF", path, "cannot be opened for appending",
+                       "no proof is written");
         return;
     }
     char exe[512] = "";

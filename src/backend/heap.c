@@ -1,24 +1,24 @@
 /* Heaps, and the remote-free protocol.
  *
- * A slab's owner, local bits and list links change only under the owning heap's lock. Its thread takes
- * that lock at each visit; nobody else takes more than a try at it, except to fork.
+ * A slab's owner, local bits and list links change only under the owning heap's lock. Its thread
+ * takes that lock at each visit; nobody else takes more than a try at it, except to fork.
  *
- *   FREE      (remote)  old = remote[w] |= mask; old & mask: double free. Then, unless pending is set
- *                       already or somebody else sets it first: ANNOUNCE.
- *   ANNOUNCE            push the slab on its owner's pending list. No owner: pending = 0; if an owner is
- *                       there after all and nobody else has set pending, announce again.
- *   COLLECT   (owner)   takes the whole list. For each slab: owned by another heap now: ANNOUNCE again,
- *                       keeping pending. Else pending = 0 and *then* take the remote bits.
- *   RETIRE    (owner)   all blocks are free in the local bits: owner = NULL, slices to the pool. Carving
- *                       the descriptor anew does not touch pending.
- *   ADOPT               with both heaps locked: unlink, set owner, *then* take the remote bits.
+ *   FREE      (remote)  old = remote[w] |= mask; old & mask: double free. Then, unless pending is
+ * set already or somebody else sets it first: ANNOUNCE. ANNOUNCE            push the slab on its
+ * owner's pending list. No owner: pending = 0; if an owner is there after all and nobody else has
+ * set pending, announce again. COLLECT   (owner)   takes the whole list. For each slab: owned by
+ * another heap now: ANNOUNCE again, keeping pending. Else pending = 0 and *then* take the remote
+ * bits. RETIRE    (owner)   all blocks are free in the local bits: owner = NULL, slices to the
+ * pool. Carving the descriptor anew does not touch pending. ADOPT               with both heaps
+ * locked: unlink, set owner, *then* take the remote bits.
  *
- * Why this is safe. pending == 1 exactly while the slab is on one pending list or held by one announcer or
- * collector, and only that holder clears it or writes pending_next: so a slab is never on two lists.
- * A block whose bit is not set yet keeps its slab from retiring, so a freer touches the descriptor of a
- * live slab until it has set the bit; what it does after that is correct on any descriptor, and
- * descriptors are never unmapped. "Set bit, read pending" against "clear pending, take bits" is a Dekker
- * pair, hence sequentially consistent: one of the two sees the other, and no bit is forgotten.
+ * Why this is safe. pending == 1 exactly while the slab is on one pending list or held by one
+ * announcer or collector, and only that holder clears it or writes pending_next: so a slab is never
+ * on two lists. A block whose bit is not set yet keeps its slab from retiring, so a freer touches
+ * the descriptor of a live slab until it has set the bit; what it does after that is correct on any
+ * descriptor, and descriptors are never unmapped. "Set bit, read pending" against "clear pending,
+ * take bits" is a Dekker pair, hence sequentially consistent: one of the two sees the other, and no
+ * bit is forgotten.
  *
  * That orphans keep their slabs (owner stays the orphaned heap) makes a thread's end and start
  * independent of how many slabs it has, and lets remote frees go on as before: they queue up on the
@@ -46,7 +46,8 @@ HK_INLINE void check(const hk_slab_t *slab) { hk_slab_is_valid(slab); }
 HK_INLINE void check(const hk_slab_t *slab) { (void)slab; }
 #endif
 
-/* ---- the list of a class ------------------------------------------------------------------------- */
+/* ---- the list of a class
+ * ------------------------------------------------------------------------- */
 
 /* New free blocks make a slab last in line: until its turn comes it gathers more of them, so that a
  * refill finds many blocks in few slabs. */
@@ -68,7 +69,8 @@ static void unlink_slab(hk_heap_t *heap, hk_slab_t *slab) {
     *(slab->next != NULL ? &slab->next->prev : &list->tail) = slab->prev;
 }
 
-/* ---- retiring ------------------------------------------------------------------------------------ */
+/* ---- retiring
+ * ------------------------------------------------------------------------------------ */
 
 /* Retired slabs are chained through `next` and handed to the pool after the heap is unlocked. */
 static void retire(hk_heap_t *heap, hk_slab_t *slab, hk_slab_t **retired) {
@@ -86,7 +88,8 @@ static void hand_to_pool(hk_slab_t *retired) {
     }
 }
 
-/* The slab has gained `n` free blocks. Empty slabs go back, all but a class's last with free blocks. */
+/* The slab has gained `n` free blocks. Empty slabs go back, all but a class's last with free
+ * blocks. */
 static void gained(hk_heap_t *heap, hk_slab_t *slab, unsigned n, hk_slab_t **retired) {
     unsigned free = hk_load_relaxed(&slab->free) + n;
     hk_store_relaxed(&slab->free, (uint16_t)free);
@@ -97,7 +100,8 @@ static void gained(hk_heap_t *heap, hk_slab_t *slab, unsigned n, hk_slab_t **ret
         retire(heap, slab, retired);
 }
 
-/* ---- remote frees: the other side ---------------------------------------------------------------- */
+/* ---- remote frees: the other side
+ * ---------------------------------------------------------------- */
 
 static void announce(hk_slab_t *slab) {
     for (;;) {
@@ -156,10 +160,11 @@ static void collect_locked(hk_heap_t *heap, hk_slab_t **retired) {
     }
 }
 
-/* ---- taking blocks ------------------------------------------------------------------------------- */
+/* ---- taking blocks
+ * ------------------------------------------------------------------------------- */
 
-/* Writes `n` of the slab's free blocks downwards from `end`, lowest address first. A whole word of them is
- * written in one sweep. */
+/* Writes `n` of the slab's free blocks downwards from `end`, lowest address first. A whole word of
+ * them is written in one sweep. */
 static void take_from_slab(hk_slab_t *slab, void **end, unsigned n) {
     const size_t size = hk_classes[slab->cls].size;
     hk_store_relaxed(&slab->free, (uint16_t)(hk_load_relaxed(&slab->free) - n));
@@ -276,7 +281,8 @@ unsigned hk_heap_take(hk_heap_t *heap, unsigned cls, void **out, unsigned n) {
     return got;
 }
 
-/* ---- giving blocks back -------------------------------------------------------------------------- */
+/* ---- giving blocks back
+ * -------------------------------------------------------------------------- */
 
 /* The blocks of one slab on their way back: bits gather in a mask and are set a word at a time. */
 typedef struct {
@@ -342,8 +348,8 @@ HK_INLINE unsigned block_index(const giving_t *g, const char *p) {
     return index;
 }
 
-/* How many of blocks[0..n) lie `step` bytes apart one after the other; the first two do. Eight at a time, so
- * that the compiler can compare them at once. */
+/* How many of blocks[0..n) lie `step` bytes apart one after the other; the first two do. Eight at a
+ * time, so that the compiler can compare them at once. */
 HK_INLINE unsigned run_length(void *const *blocks, unsigned n, ptrdiff_t step) {
     const uintptr_t *at = (const uintptr_t *)blocks;
     unsigned run = 2;
@@ -359,8 +365,8 @@ HK_INLINE unsigned run_length(void *const *blocks, unsigned n, ptrdiff_t step) {
     return run;
 }
 
-/* Gives back blocks[0..n) as long as they lie in one slab; returns how many did. Blocks freed in the
- * order of their addresses, either way, go back as one run, at most to the end of the slab. */
+/* Gives back blocks[0..n) as long as they lie in one slab; returns how many did. Blocks freed in
+ * the order of their addresses, either way, go back as one run, at most to the end of the slab. */
 static unsigned give_to_slab(hk_heap_t *heap, unsigned cls, void *const *blocks, unsigned n,
                              hk_slab_t **retired) {
     giving_t g = {.slab = slab_for(blocks[0], cls), .c = &hk_classes[cls]};
@@ -404,7 +410,8 @@ void hk_heap_give(hk_heap_t *heap, unsigned cls, void *const *blocks, unsigned n
     hand_to_pool(retired);
 }
 
-/* ---- collecting without taking ------------------------------------------------------------------- */
+/* ---- collecting without taking
+ * ------------------------------------------------------------------- */
 
 void hk_heap_collect(hk_heap_t *heap) {
     hk_slab_t *retired = NULL;

@@ -1,8 +1,8 @@
-/* A heap owns slabs: one per thread, outliving it. It fills magazines from its slabs and takes blocks
- * back, whoever frees them; a block of another heap's slab becomes a remote free.
+/* A heap owns slabs: one per thread, outliving it. It fills magazines from its slabs and takes
+ * blocks back, whoever frees them; a block of another heap's slab becomes a remote free.
  *
- * Heaps are type-stable. When its thread ends, a heap keeps its slabs and becomes an orphan: the next
- * thread takes it over whole, or running threads adopt its slabs one by one. */
+ * Heaps are type-stable. When its thread ends, a heap keeps its slabs and becomes an orphan: the
+ * next thread takes it over whole, or running threads adopt its slabs one by one. */
 #ifndef HK_BACKEND_HEAP_H
 #define HK_BACKEND_HEAP_H
 
@@ -13,25 +13,27 @@ typedef struct {
     hk_slab_t *head, *tail;
 } hk_slab_list_t;
 
-/* Invariant: partial[c] lists exactly the slabs of class c owned by this heap with a free bit set. */
+/* Invariant: partial[c] lists exactly the slabs of class c owned by this heap with a free bit set.
+ */
 struct hk_heap {
     hk_lock_t lock;
     hk_slab_list_t partial[HK_CLASS_COUNT]; /* lock: heap */
-    _Alignas(HK_CACHE_LINE) _Atomic(hk_slab_t *) pending; /* atomic: slabs with remote frees to collect */
+    _Alignas(HK_CACHE_LINE) _Atomic(hk_slab_t *)
+        pending;                   /* atomic: slabs with remote frees to collect */
     _Atomic(hk_heap_t *) all_next; /* const once set: every heap there ever was */
-    _Atomic bool orphan;           /* atomic: no thread serves it; written under the registry lock */
+    _Atomic bool orphan; /* atomic: no thread serves it; written under the registry lock */
 };
 
 /* Makes zeroed memory a heap and adds it to the list of all heaps. */
 void hk_heap_init(hk_heap_t *heap);
 
-/* Takes up to `n` blocks of class `cls` and writes them to out[0..n) so that the lowest address comes
- * last (a stack pops it first). Returns how many; 0 only when out of memory. Called by the heap's
- * thread. */
+/* Takes up to `n` blocks of class `cls` and writes them to out[0..n) so that the lowest address
+ * comes last (a stack pops it first). Returns how many; 0 only when out of memory. Called by the
+ * heap's thread. */
 unsigned hk_heap_take(hk_heap_t *heap, unsigned cls, void **out, unsigned n);
 
-/* Gives n blocks of class `cls` back to the slabs they came from, whoever owns those. Aborts on a double
- * or invalid free. Called by the heap's thread. */
+/* Gives n blocks of class `cls` back to the slabs they came from, whoever owns those. Aborts on a
+ * double or invalid free. Called by the heap's thread. */
 void hk_heap_give(hk_heap_t *heap, unsigned cls, void *const *blocks, unsigned n);
 
 /* Collects what others have freed and retires empty slabs, keeping none. */

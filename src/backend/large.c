@@ -9,7 +9,8 @@
 
 #define LARGE_MAX HK_UNIT
 
-/* Huge pages are asked for from this size on, where the last one wastes at most a quarter of the block. */
+/* Huge pages are asked for from this size on, where the last one wastes at most a quarter of the
+ * block. */
 #define HUGE_PAGES_FROM (4 * HK_MIB)
 
 /* A huge block's descriptor, found through the owner table. Type-stable. */

@@ -1,12 +1,12 @@
-/* Blocks above 32 KiB: runs of slices in a superslab up to 1 MiB ("large"), address ranges of their own
- * above ("huge"). Any thread may free or resize any of them. */
+/* Blocks above 32 KiB: runs of slices in a superslab up to 1 MiB ("large"), address ranges of their
+ * own above ("huge"). Any thread may free or resize any of them. */
 #ifndef HK_BACKEND_LARGE_H
 #define HK_BACKEND_LARGE_H
 
 #include "base/base.h"
 
-/* Allocates n bytes (any n that is no class's) aligned to `align`, a power of two. *dirty receives how many
- * bytes from the start may hold old data; the rest reads as zero. NULL: out of memory. */
+/* Allocates n bytes (any n that is no class's) aligned to `align`, a power of two. *dirty receives
+ * how many bytes from the start may hold old data; the rest reads as zero. NULL: out of memory. */
 void *hk_large_alloc(size_t n, size_t align, size_t *dirty);
 
 /* Frees a block whose kind is LARGE or HUGE; aborts unless p is its start. */
@@ -15,8 +15,8 @@ void hk_large_free(void *p, unsigned kind);
 /* Bytes the caller may use. */
 size_t hk_large_usable(const void *p, unsigned kind);
 
-/* Changes the size to n > HK_MID_MAX: in place, or by moving pages. NULL when only a copy can do it;
- * nothing has changed then. */
+/* Changes the size to n > HK_MID_MAX: in place, or by moving pages. NULL when only a copy can do
+ * it; nothing has changed then. */
 void *hk_large_resize(void *p, unsigned kind, size_t n);
 
 /* For fork. */

@@ -16,9 +16,10 @@
 #define LEAF_UNITS ((size_t)1 << (LEAF_SHIFT - HK_UNIT_SHIFT))
 
 typedef struct {
-    _Atomic(void *) owner[LEAF_UNITS];           /* atomic: any thread */
-    _Atomic uint8_t kind[LEAF_SLICES];              /* atomic: any thread */
-    atomic_uint committed; /* atomic: any thread; bit i: the flat map's i-th OS page here is writable */
+    _Atomic(void *) owner[LEAF_UNITS]; /* atomic: any thread */
+    _Atomic uint8_t kind[LEAF_SLICES]; /* atomic: any thread */
+    atomic_uint
+        committed; /* atomic: any thread; bit i: the flat map's i-th OS page here is writable */
 } leaf_t;
 
 static _Atomic(leaf_t *) root[(size_t)1 << (ADDRESS_BITS - LEAF_SHIFT)];
@@ -53,8 +54,8 @@ static leaf_t *leaf_make(uintptr_t a) {
     return seen;
 }
 
-/* Makes the OS page of the flat map that holds slice number `slice` writable. Two threads may do so at
- * once: it is idempotent. */
+/* Makes the OS page of the flat map that holds slice number `slice` writable. Two threads may do so
+ * at once: it is idempotent. */
 static bool flat_commit(leaf_t *leaf, size_t slice) {
     size_t page = hk_os_page_size();
     unsigned bit = 1u << ((slice & (LEAF_SLICES - 1)) / page);

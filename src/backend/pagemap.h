@@ -1,5 +1,6 @@
-/* The page map: what lies at an address. One byte for each slice (64 KiB) says the kind; one pointer
- * for each unit (2 MiB) names the descriptor of the superslab or huge block that starts there.
+/* The page map: what lies at an address. One byte for each slice (64 KiB) says the kind; one
+ * pointer for each unit (2 MiB) names the descriptor of the superslab or huge block that starts
+ * there.
  *
  * The bytes exist twice. The flat map (one load, used by free's hit path) is a reserved read-only
  * array made writable one OS page at a time; it may be refused (ulimit -v), then hk_flat stays a
@@ -13,12 +14,12 @@
 
 /* Kinds above the size classes are "always full": free leaves the hit path on them. */
 enum {
-    HK_KIND_FOREIGN = 0,                                 /* not ours */
-    HK_KIND_LARGE = 48,                                  /* first slice of a large run */
-    HK_KIND_HUGE,                                        /* first slice of a huge block */
-    HK_KIND_INTERIOR,                                    /* a later slice of either */
-    HK_KIND_FREE,                                        /* ours, and nothing is live in it */
-    HK_KIND_EMERGENCY,                                   /* see front/emergency.h */
+    HK_KIND_FOREIGN = 0, /* not ours */
+    HK_KIND_LARGE = 48,  /* first slice of a large run */
+    HK_KIND_HUGE,        /* first slice of a huge block */
+    HK_KIND_INTERIOR,    /* a later slice of either */
+    HK_KIND_FREE,        /* ours, and nothing is live in it */
+    HK_KIND_EMERGENCY,   /* see front/emergency.h */
     HK_KIND_COUNT = 64,
 };
 
@@ -30,7 +31,8 @@ typedef struct {
 
 extern hk_flat_t hk_flat;
 
-/* Tries to set up the flat map. Called once, before any other thread exists or under the init lock. */
+/* Tries to set up the flat map. Called once, before any other thread exists or under the init lock.
+ */
 void hk_map_init(void);
 
 /* Prepares the map for [p, p+bytes); afterwards the setters cannot fail. False: out of memory. */

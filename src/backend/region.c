@@ -10,8 +10,8 @@
 enum { FREE_SLOTS = 256, MOST_GATHERED = 32, NONE = FREE_SLOTS };
 
 static hk_lock_t lock = HK_LOCK_INIT(HK_RANK_REGION);
-/* lock: region, down to the counters. Sorted by address, neighbours joined. Invariant: cached == sum of
- * their bytes. */
+/* lock: region, down to the counters. Sorted by address, neighbours joined. Invariant: cached ==
+ * sum of their bytes. */
 static hk_range_t free_ranges[FREE_SLOTS];
 static unsigned free_count;
 static size_t cached;
@@ -20,7 +20,8 @@ static size_t maps, unmaps;
 
 HK_INLINE char *end_of(const hk_range_t *r) { return r->start + r->bytes; }
 
-/* ---- the free ranges ----------------------------------------------------------------------------- */
+/* ---- the free ranges
+ * ----------------------------------------------------------------------------- */
 
 static void delete_locked(unsigned i) {
     cached -= free_ranges[i].bytes;
@@ -69,7 +70,8 @@ static unsigned best_fit_locked(size_t bytes, size_t align) {
     return best;
 }
 
-/* Takes [start, start+bytes) out of free range i. A rest that finds no slot is returned, for unmapping. */
+/* Takes [start, start+bytes) out of free range i. A rest that finds no slot is returned, for
+ * unmapping. */
 static hk_range_t cut_locked(unsigned i, char *start, size_t bytes) {
     hk_range_t r = free_ranges[i];
     hk_range_t before = {r.start, (size_t)(start - r.start)};
@@ -124,7 +126,8 @@ static void keep_or_unmap(hk_range_t range) {
         unmap((hk_range_t){range.start + kept.bytes, range.bytes - kept.bytes});
 }
 
-/* ---- fresh memory -------------------------------------------------------------------------------- */
+/* ---- fresh memory
+ * -------------------------------------------------------------------------------- */
 
 /* The cache is given up before the request is. */
 static bool map_fresh(size_t bytes, size_t align, bool dense, hk_range_t *range) {
@@ -146,8 +149,8 @@ static bool map_fresh(size_t bytes, size_t align, bool dense, hk_range_t *range)
     return true;
 }
 
-/* Moves a free range to `to`, at once or, where it is several kernel mappings, unit by unit. What will not
- * move is unmapped and its place mapped afresh. False: there is a hole now. */
+/* Moves a free range to `to`, at once or, where it is several kernel mappings, unit by unit. What
+ * will not move is unmapped and its place mapped afresh. False: there is a hole now. */
 static bool move_free(hk_range_t from, char *to) {
     hk_map_set(from.start, from.bytes / HK_SLICE, HK_KIND_FOREIGN);
     if (hk_os_move(from.start, from.bytes, to, from.bytes))
@@ -162,11 +165,12 @@ static bool move_free(hk_range_t from, char *to) {
     return whole;
 }
 
-/* ---- taking and giving --------------------------------------------------------------------------- */
+/* ---- taking and giving
+ * --------------------------------------------------------------------------- */
 
 /* A fresh mapping with the n gathered ranges moved to its front. They are used up in any case. */
-static bool take_gathered(size_t bytes, size_t align, bool dense, const hk_range_t *gathered, unsigned n,
-                          hk_range_t *range, size_t *used) {
+static bool take_gathered(size_t bytes, size_t align, bool dense, const hk_range_t *gathered,
+                          unsigned n, hk_range_t *range, size_t *used) {
     if (!map_fresh(bytes, align, dense, range)) {
         for (unsigned i = 0; i < n; i++)
             keep_or_unmap(gathered[i]);

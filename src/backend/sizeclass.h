@@ -1,8 +1,8 @@
 /* Size classes: which block size serves a request, and how a slab of each class is cut.
  *
- * Classes: 8, then 16 to 128 by 16, then four per doubling up to 32 KiB: at most 15 bytes are wasted
- * up to 128 B, at most 20 % above. Class 0 means "none". A band (C0 ... C7) is the unit in which users
- * tune and read reports; it covers one or more classes. */
+ * Classes: 8, then 16 to 128 by 16, then four per doubling up to 32 KiB: at most 15 bytes are
+ * wasted up to 128 B, at most 20 % above. Class 0 means "none". A band (C0 ... C7) is the unit in
+ * which users tune and read reports; it covers one or more classes. */
 #ifndef HK_BACKEND_SIZECLASS_H
 #define HK_BACKEND_SIZECLASS_H
 
@@ -57,9 +57,9 @@
 
 #define HK_CLASSES(X) HK_CLASSES_SMALL(X) HK_CLASSES_MID(X)
 
-/* The most blocks of a class that a thread's magazine may hold: 256, at most 64 KiB of them up to 1 KiB and
- * 128 KiB above, but never fewer than 8. All magazines of a thread together are bounded by its budget
- * (front/thread.h). */
+/* The most blocks of a class that a thread's magazine may hold: 256, at most 64 KiB of them up to 1
+ * KiB and 128 KiB above, but never fewer than 8. All magazines of a thread together are bounded by
+ * its budget (front/thread.h). */
 #define HK_CLAMP(x, lo, hi) ((x) < (lo) ? (lo) : (x) > (hi) ? (hi) : (x))
 #define HK_MAGAZINE(size)                                                                          \
     (HK_HOSTILE ? 2 : HK_CLAMP(((size) <= 1024 ? 65536 : 131072) / (size), 8, 256))
@@ -71,16 +71,19 @@ enum {
     HK_SLAB_MAX_BLOCKS = 4096, /* 64 bitmap words: one summary word covers them */
 };
 
-/* Where each class's slots start in a thread's slot array: slot 0 of a class and one for each block. */
+/* Where each class's slots start in a thread's slot array: slot 0 of a class and one for each
+ * block. */
 #define HK_SLOTS(cls, size, before, slices)                                                        \
     HK_SLOTS_OF_##cls, HK_SLOTS_END_##cls = HK_SLOTS_OF_##cls + HK_MAGAZINE(size),
 enum { HK_CLASSES(HK_SLOTS) HK_SLOT_COUNT };
 
-/* What is fixed for a class. Invariant: blocks * size <= slices * HK_SLICE, blocks <= HK_SLAB_MAX_BLOCKS. */
+/* What is fixed for a class. Invariant: blocks * size <= slices * HK_SLICE, blocks <=
+ * HK_SLAB_MAX_BLOCKS. */
 typedef struct {
-    uint64_t reciprocal; /* ceil(2^40 / size): offset / size == offset * reciprocal >> 40, see below */
-    uint32_t size;       /* bytes of a block */
-    uint16_t blocks;     /* per slab */
+    uint64_t
+        reciprocal;  /* ceil(2^40 / size): offset / size == offset * reciprocal >> 40, see below */
+    uint32_t size;   /* bytes of a block */
+    uint16_t blocks; /* per slab */
     uint16_t magazine;   /* the most blocks a thread's magazine of this class may hold */
     uint16_t first_slot; /* of the magazine, in a thread's slot array */
     uint8_t slices;      /* per slab */
@@ -97,12 +100,13 @@ HK_INLINE unsigned hk_class_of(size_t n) {
                                         : hk_class_of_mid[(n + 255) >> 8];
 }
 
-/* The first class that serves n bytes at `align` (a power of two): slabs start at a slice, so a block
- * size that is a multiple of the alignment aligns every block. 0 where no class does. */
+/* The first class that serves n bytes at `align` (a power of two): slabs start at a slice, so a
+ * block size that is a multiple of the alignment aligns every block. 0 where no class does. */
 unsigned hk_class_of_aligned(size_t n, size_t align);
 
-/* offset / size without a division. With r = 2^40/size + e, e < 1, the error is offset * e / 2^40, which
- * stays below 1/size as long as offset * size < 2^40: offsets are < 2^18 and sizes <= 2^15. */
+/* offset / size without a division. With r = 2^40/size + e, e < 1, the error is offset * e / 2^40,
+ * which stays below 1/size as long as offset * size < 2^40: offsets are < 2^18 and sizes <= 2^15.
+ */
 HK_INLINE uint32_t hk_class_index(const hk_class_t *c, size_t offset) {
     return (uint32_t)((offset * c->reciprocal) >> 40);
 }

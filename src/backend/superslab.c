@@ -16,11 +16,12 @@ static const uint32_t ALL = UINT32_MAX;
  * Lock: pool, for everything but slabs[]. */
 struct hk_superslab {
     char *base;
-    uint32_t free;           /* 1: the slice is free */
-    uint32_t fresh;          /* 1: the slice reads as zero */
-    uint32_t claimed;        /* 1: the slice is being purged */
-    uint8_t list;            /* which list it is on, or NO_LIST */
-    uint8_t head[HK_SLICES]; /* slice -> first slice of its run; written before the blocks are seen */
+    uint32_t free;    /* 1: the slice is free */
+    uint32_t fresh;   /* 1: the slice reads as zero */
+    uint32_t claimed; /* 1: the slice is being purged */
+    uint8_t list;     /* which list it is on, or NO_LIST */
+    uint8_t
+        head[HK_SLICES]; /* slice -> first slice of its run; written before the blocks are seen */
     hk_superslab_t *next, *prev;
     hk_superslab_t *all_next; /* const once set: all that ever were, for statistics and reuse */
     hk_slab_t slabs[HK_SLICES];
@@ -122,8 +123,8 @@ static hk_slab_t *take_locked(unsigned slices, unsigned cls) {
     return NULL;
 }
 
-/* Makes the slices just taken into an ownerless slab. `pending` and `remote` are left alone: a remote
- * freer of the slab that was here before may still be between its two steps. */
+/* Makes the slices just taken into an ownerless slab. `pending` and `remote` are left alone: a
+ * remote freer of the slab that was here before may still be between its two steps. */
 static hk_slab_t *carve(hk_slab_t *slab) {
     slab->listed = false;
     if (slab->cls == 0) {
@@ -167,9 +168,8 @@ static void add_usage_locked(const hk_superslab_t *ss, usage_t *usage) {
         const hk_class_t *c = &hk_classes[slab->cls];
         size_t bytes = slab->slices * HK_SLICE;
         usage->carved += bytes;
-        usage->active += slab->cls == 0
-                             ? bytes
-                             : (size_t)(c->blocks - hk_load_relaxed(&slab->free)) * c->size;
+        usage->active +=
+            slab->cls == 0 ? bytes : (size_t)(c->blocks - hk_load_relaxed(&slab->free)) * c->size;
         i += slab->slices;
     }
 }
@@ -193,9 +193,9 @@ static hk_superslab_t *descriptor(void) {
     return ss;
 }
 
-/* Whether a new superslab is likely to be touched all over, so that a huge page saves faults and TLB misses
- * and wastes no memory: there are a few already, and what is carved of the newest of them is in use. Many
- * threads with a few blocks in each class fail that. */
+/* Whether a new superslab is likely to be touched all over, so that a huge page saves faults and
+ * TLB misses and wastes no memory: there are a few already, and what is carved of the newest of
+ * them is in use. Many threads with a few blocks in each class fail that. */
 static bool is_dense(void) {
     enum { LEAST = 4, SAMPLE = 8 };
     usage_t usage = {0};
@@ -268,8 +268,8 @@ static void release(hk_superslab_t *ss) {
     hk_region_give((hk_range_t){base, HK_UNIT});
 }
 
-/* Puts slices back; returns the superslab if it is now wholly free and another one is too: one is kept
- * so that a slab that comes and goes does not take the superslab with it. */
+/* Puts slices back; returns the superslab if it is now wholly free and another one is too: one is
+ * kept so that a slab that comes and goes does not take the superslab with it. */
 static hk_superslab_t *put_back_locked(hk_superslab_t *ss, uint32_t mask) {
     hk_assert((ss->free & mask) == 0);
     ss->free |= mask;
@@ -323,8 +323,8 @@ bool hk_pool_resize(hk_slab_t *slab, unsigned slices) {
     return ok;
 }
 
-/* The slices of one superslab at a time are claimed (made not free), purged without the lock, and put
- * back as fresh. */
+/* The slices of one superslab at a time are claimed (made not free), purged without the lock, and
+ * put back as fresh. */
 size_t hk_pool_trim(void) {
     size_t total = 0;
     hk_lock(&lock);

@@ -1,8 +1,8 @@
 /* Superslabs: 2 MiB of address space cut into 32 slices, and the shared pool of their free slices.
  *
- * A run of slices becomes a slab (blocks of one class) or a large run (one block). The descriptors lie
- * apart from the memory they describe and are type-stable: never unmapped, never zeroed, because a late
- * remote free may still touch one after its slab was retired (backend/heap.c). */
+ * A run of slices becomes a slab (blocks of one class) or a large run (one block). The descriptors
+ * lie apart from the memory they describe and are type-stable: never unmapped, never zeroed,
+ * because a late remote free may still touch one after its slab was retired (backend/heap.c). */
 #ifndef HK_BACKEND_SUPERSLAB_H
 #define HK_BACKEND_SUPERSLAB_H
 
@@ -10,7 +10,7 @@
 #include "base/base.h"
 
 enum { HK_SLICES = 32, HK_BITMAP_WORDS = HK_SLAB_MAX_BLOCKS / 64 };
-_Static_assert(HK_SLICES * HK_SLICE == HK_UNIT, "a superslab is one unit");
+_Static_assert(HK_SLICES *HK_SLICE == HK_UNIT, "a superslab is one unit");
 
 typedef struct hk_heap hk_heap_t;
 typedef struct hk_slab hk_slab_t;
@@ -20,33 +20,37 @@ typedef struct hk_superslab hk_superslab_t;
  *
  * Equation: free bits + remote bits + blocks in magazines + blocks in use == blocks;
  * free == popcount(bits[0..words)); summary bit w set <=> bits[w] != 0.
- * Who writes: the fields above `pending` only under the lock of the heap that owns the slab, or, while
- * owner is NULL, by whoever holds the slices. What a flush touches lies in the first cache line (and
- * the first two bitmap words with it: all of a class above 512 bytes); what remote threads write starts
- * a line of its own. */
+ * Who writes: the fields above `pending` only under the lock of the heap that owns the slab, or,
+ * while owner is NULL, by whoever holds the slices. What a flush touches lies in the first cache
+ * line (and the first two bitmap words with it: all of a class above 512 bytes); what remote
+ * threads write starts a line of its own. */
 struct hk_slab {
-    _Alignas(HK_CACHE_LINE) _Atomic(hk_heap_t *) owner; /* atomic: written as above, read by any thread */
-    char *base;                                         /* first block, or the large block itself */
-    uint64_t summary;                                   /* owner */
-    hk_slab_t *next, *prev;                             /* owner: the heap's list of its class */
-    _Atomic uint16_t free;                              /* owner writes; statistics read */
-    uint8_t cls;                                        /* const while carved; 0 for a large run */
-    uint8_t slices;                                     /* const while carved */
-    uint8_t first;                                      /* const while carved: number of the first slice */
-    bool zeroed;                                        /* large run: its memory reads as zero */
-    bool listed;                                        /* owner: is on a list */
-    uint64_t bits[HK_BITMAP_WORDS];                     /* owner: 1 is a free block */
+    _Alignas(HK_CACHE_LINE) _Atomic(hk_heap_t *)
+        owner;                      /* atomic: written as above, read by any thread */
+    char *base;                     /* first block, or the large block itself */
+    uint64_t summary;               /* owner */
+    hk_slab_t *next, *prev;         /* owner: the heap's list of its class */
+    _Atomic uint16_t free;          /* owner writes; statistics read */
+    uint8_t cls;                    /* const while carved; 0 for a large run */
+    uint8_t slices;                 /* const while carved */
+    uint8_t first;                  /* const while carved: number of the first slice */
+    bool zeroed;                    /* large run: its memory reads as zero */
+    bool listed;                    /* owner: is on a list */
+    uint64_t bits[HK_BITMAP_WORDS]; /* owner: 1 is a free block */
 
-    _Alignas(HK_CACHE_LINE) atomic_uint pending;        /* atomic: 1 while on a pending list or being put there */
-    hk_slab_t *pending_next;                            /* whoever set `pending` */
-    _Atomic uint64_t remote[HK_BITMAP_WORDS];           /* atomic: freed by other threads, not yet collected */
+    _Alignas(HK_CACHE_LINE)
+        atomic_uint pending; /* atomic: 1 while on a pending list or being put there */
+    hk_slab_t *pending_next; /* whoever set `pending` */
+    _Atomic uint64_t
+        remote[HK_BITMAP_WORDS]; /* atomic: freed by other threads, not yet collected */
 };
 
-/* The slab or large run that p lies in; NULL if no superslab is there. Interior slices are resolved. */
+/* The slab or large run that p lies in; NULL if no superslab is there. Interior slices are
+ * resolved. */
 hk_slab_t *hk_slab_of(const void *p);
 
-/* Takes a run of `slices` slices for blocks of class `cls` (0: a large run). The bitmaps of a slab are all
- * free; its kind bytes are set; it has no owner and is on no list. NULL: out of memory. */
+/* Takes a run of `slices` slices for blocks of class `cls` (0: a large run). The bitmaps of a slab
+ * are all free; its kind bytes are set; it has no owner and is on no list. NULL: out of memory. */
 hk_slab_t *hk_pool_take(unsigned slices, unsigned cls);
 
 /* The same, from superslabs that are there already; never calls the system. */

@@ -1,5 +1,5 @@
-/* Every compile-time switch of the allocator, and nothing else. The default build sets none of them.
- * At most ten may exist; the layer check counts them. */
+/* Every compile-time switch of the allocator, and nothing else. The default build sets none of
+ * them. At most ten may exist; the layer check counts them. */
 #ifndef HK_BASE_BUILD_H
 #define HK_BASE_BUILD_H
 
@@ -13,7 +13,8 @@
 #define HK_HOSTILE 0
 #endif
 
-/* 1: export only the hak_* names and leave malloc and operator new to somebody else (the sanitizers). */
+/* 1: export only the hak_* names and leave malloc and operator new to somebody else (the
+ * sanitizers). */
 #ifndef HK_NO_OVERRIDE
 #define HK_NO_OVERRIDE 0
 #endif

@@ -13,7 +13,8 @@ HK_INLINE void relax(void) {
 #endif
 }
 
-/* Sleeping in the end, rather than only yielding, keeps a real-time thread from starving the holder. */
+/* Sleeping in the end, rather than only yielding, keeps a real-time thread from starving the
+ * holder. */
 HK_COLD void hk_lock_wait(hk_lock_t *lock) {
     for (unsigned tries = 0;; tries++) {
         if (hk_load_relaxed(&lock->taken) == 0 && hk_exchange_acquire(&lock->taken, 1u) == 0)

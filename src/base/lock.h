@@ -8,8 +8,8 @@
 
 #include "base/base.h"
 
-/* The order, outermost first. A thread that holds a lock takes only locks of a higher rank; a second
- * lock of the same rank is only ever tried. Debug builds check it at run time. */
+/* The order, outermost first. A thread that holds a lock takes only locks of a higher rank; a
+ * second lock of the same rank is only ever tried. Debug builds check it at run time. */
 typedef enum {
     HK_RANK_SHARED,   /* front/thread.c: the record used by threads that are past their end */
     HK_RANK_REGISTRY, /* front/thread.c: the list of thread records */
@@ -26,14 +26,13 @@ typedef struct {
 } hk_lock_t;
 
 #define HK_LOCK_INIT(r)                                                                            \
-    {                                                                                              \
-        .taken = 0, .rank = (r)                                                                    \
-    }
+    { .taken = 0, .rank = (r) }
 
 #if HK_DEBUG
 void hk_lock_check(const hk_lock_t *lock, bool tried);
 void hk_lock_note(const hk_lock_t *lock, bool taken);
-/* Between the two halves of a fork one thread holds all heaps' locks: the order is then the list's. */
+/* Between the two halves of a fork one thread holds all heaps' locks: the order is then the list's.
+ */
 void hk_lock_forking(bool on);
 #else
 HK_INLINE void hk_lock_check(const hk_lock_t *lock, bool tried) { (void)lock, (void)tried; }

@@ -1,4 +1,5 @@
-/* What the allocator says aloud: a formatter that never allocates, and the one line of a fatal error. */
+/* What the allocator says aloud: a formatter that never allocates, and the one line of a fatal
+ * error. */
 #ifndef HK_BASE_REPORT_H
 #define HK_BASE_REPORT_H
 

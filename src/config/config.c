@@ -38,8 +38,8 @@ enum { OPTIONS = sizeof options / sizeof options[0], LONGEST_NAME = 64 };
 void hk_config_warn(const char *name, const char *value, const char *problem,
                     const char *consequence) {
     hk_line_t line = {0};
-    const char *const parts[] = {"hakmem: warning: ", name, "=",        value,
-                                 ": ",                problem, "; ", consequence};
+    const char *const parts[] = {"hakmem: warning: ", name, "=", value, ": ", problem, "; ",
+                                 consequence};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         hk_line_str(&line, parts[i]);
     hk_line_write(&line, STDERR_FILENO);
@@ -105,8 +105,7 @@ static unsigned distance(const char *a, size_t a_len, const char *b) {
 static void warn_unknown(const char *entry, size_t name_len) {
     const option_t *nearest = &options[0];
     for (size_t i = 1; i < OPTIONS; i++)
-        if (distance(entry, name_len, options[i].env) <
-            distance(entry, name_len, nearest->env))
+        if (distance(entry, name_len, options[i].env) < distance(entry, name_len, nearest->env))
             nearest = &options[i];
     char name[LONGEST_NAME + 1] = {0};
     memcpy(name, entry, hk_min(name_len, LONGEST_NAME));

@@ -15,8 +15,9 @@ typedef struct {
 /* The effective values: defaults until hk_config_load() has run. Paths are NULL where not set. */
 extern hk_config_t hk_config;
 
-/* Reads the environment. A value that cannot be used gets one line on stderr and leaves the default; so does
- * an unknown HAKMEM_* name, with the nearest known one. Ignores the environment of a setuid program. */
+/* Reads the environment. A value that cannot be used gets one line on stderr and leaves the
+ * default; so does an unknown HAKMEM_* name, with the nearest known one. Ignores the environment of
+ * a setuid program. */
 void hk_config_load(void);
 
 /* "hakmem: warning: NAME=value: problem; consequence" on stderr. */

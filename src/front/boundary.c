@@ -12,7 +12,8 @@
 
 enum { FIRST_CAPACITY = 16 };
 
-/* ---- magazines ----------------------------------------------------------------------------------- */
+/* ---- magazines
+ * ----------------------------------------------------------------------------------- */
 
 static void **slots_of(hk_thread_t *thread, unsigned cls) {
     return &thread->slots[hk_classes[cls].first_slot];
@@ -62,7 +63,8 @@ static void *refill(hk_thread_t *thread, unsigned cls) {
     return p;
 }
 
-/* Makes room in the full bin: the older half goes back, or all of it where one flush follows another. */
+/* Makes room in the full bin: the older half goes back, or all of it where one flush follows
+ * another. */
 static void flush(hk_thread_t *thread, unsigned cls) {
     hk_magazine_t *mag = &thread->magazines[cls];
     void ***top = &thread->cache.top[cls];
@@ -86,9 +88,11 @@ static void push(hk_thread_t *thread, unsigned cls, void *p) {
     *++*top = p;
 }
 
-/* ---- free ---------------------------------------------------------------------------------------- */
+/* ---- free
+ * ---------------------------------------------------------------------------------------- */
 
-/* The C library's own entries, for pointers that are its own. Absent in a static or foreign libc. */
+/* The C library's own entries, for pointers that are its own. Absent in a static or foreign libc.
+ */
 void __libc_free(void *p) __attribute__((weak));
 void *__libc_realloc(void *p, size_t n) __attribute__((weak));
 
@@ -130,7 +134,8 @@ void hk_free_slow(void *p) {
     hk_thread_leave(thread);
 }
 
-/* ---- malloc -------------------------------------------------------------------------------------- */
+/* ---- malloc
+ * -------------------------------------------------------------------------------------- */
 
 static void *take(hk_thread_t *thread, unsigned cls, size_t n, size_t align, size_t *dirty) {
     if (cls == 0)
@@ -142,7 +147,8 @@ static void *take(hk_thread_t *thread, unsigned cls, size_t n, size_t align, siz
     return p;
 }
 
-/* Gives all free memory back to the system, as far as this thread can get at it; returns the bytes. */
+/* Gives all free memory back to the system, as far as this thread can get at it; returns the bytes.
+ */
 static HK_COLD size_t reclaim(hk_thread_t *thread) {
     hk_thread_flush(thread);
     hk_heap_collect(&thread->heap);
@@ -151,7 +157,8 @@ static HK_COLD size_t reclaim(hk_thread_t *thread) {
     return bytes + hk_region_trim();
 }
 
-/* A block of n bytes, aligned to `align`, from the bin of class cls or, where that is 0, a large one. */
+/* A block of n bytes, aligned to `align`, from the bin of class cls or, where that is 0, a large
+ * one. */
 static void *allocate(unsigned cls, size_t n, size_t align, size_t *dirty) {
     *dirty = n;
     hk_thread_t *thread = hk_thread_enter();
@@ -188,7 +195,8 @@ void *hk_aligned_large(size_t n, size_t align) {
     return allocate(0, n, align, &dirty);
 }
 
-/* ---- realloc and the like ------------------------------------------------------------------------ */
+/* ---- realloc and the like
+ * ------------------------------------------------------------------------ */
 
 /* dlsym may allocate; by now that works. */
 static HK_COLD size_t foreign_usable(const void *p) {
@@ -231,8 +239,8 @@ static void *resize_large(void *p, unsigned kind, size_t n) {
     return q;
 }
 
-/* A block stays where it is as long as at least half of it is used; a large one grows in place or by
- * moving pages where it can. */
+/* A block stays where it is as long as at least half of it is used; a large one grows in place or
+ * by moving pages where it can. */
 void *hk_realloc(void *p, size_t n) {
     unsigned kind = hk_map_kind(p);
     if (kind == HK_KIND_FOREIGN && __libc_realloc != NULL)

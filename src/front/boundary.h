@@ -1,4 +1,5 @@
-/* The boundary: where an operation goes that is no hit. The one place that decides what happens to it. */
+/* The boundary: where an operation goes that is no hit. The one place that decides what happens to
+ * it. */
 #ifndef HK_FRONT_BOUNDARY_H
 #define HK_FRONT_BOUNDARY_H
 

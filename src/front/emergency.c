@@ -14,7 +14,7 @@ typedef struct {
 
 static _Atomic(void *) waiting[WAITING]; /* atomic: any thread */
 static atomic_uint waiting_count;        /* atomic: any thread */
-static atomic_ulong leaked;              /* atomic: any thread; blocks that found no place to wait */
+static atomic_ulong leaked; /* atomic: any thread; blocks that found no place to wait */
 
 static header_t *header_of(const void *p) {
     return (header_t *)((uintptr_t)p & ~(uintptr_t)(HK_SLICE - 1));

@@ -1,13 +1,13 @@
-/* The emergency heap: what a signal handler gets that interrupts its own thread inside the boundary,
- * where no lock may be taken. Each block is a mapping of its own and nothing is locked, so malloc in such
- * a handler works, if slowly, instead of deadlocking. */
+/* The emergency heap: what a signal handler gets that interrupts its own thread inside the
+ * boundary, where no lock may be taken. Each block is a mapping of its own and nothing is locked,
+ * so malloc in such a handler works, if slowly, instead of deadlocking. */
 #ifndef HK_FRONT_EMERGENCY_H
 #define HK_FRONT_EMERGENCY_H
 
 #include "base/base.h"
 
-/* n bytes aligned to `align`, a power of two; NULL: out of memory, or an alignment above 32 KiB. Reads as
- * zero. */
+/* n bytes aligned to `align`, a power of two; NULL: out of memory, or an alignment above 32 KiB.
+ * Reads as zero. */
 void *hk_emergency_alloc(size_t n, size_t align);
 
 /* Frees a block of kind HK_KIND_EMERGENCY. */

@@ -5,9 +5,9 @@
  *   free(p) ──── class by map ──── top != limit ──► push                      (hit)
  *                                  top == limit ──► hk_free_slow              (the boundary)
  *
- * Each rare condition is folded into those two branches: a thread without a cache has bins that are both
- * empty and full and a map mask of 0; pointers that are no small blocks of ours have a kind whose bin is
- * always full. No option is read, nothing is counted, nothing is locked. */
+ * Each rare condition is folded into those two branches: a thread without a cache has bins that are
+ * both empty and full and a map mask of 0; pointers that are no small blocks of ours have a kind
+ * whose bin is always full. No option is read, nothing is counted, nothing is locked. */
 #ifndef HK_FRONT_TCACHE_H
 #define HK_FRONT_TCACHE_H
 
@@ -17,21 +17,24 @@
 
 typedef struct hk_thread hk_thread_t;
 
-/* A magazine ("bin") of each kind: a stack of free blocks in slots outside of them. Slot 0 holds NULL, so that
- * an empty bin needs no comparison. Invariant: slots <= top <= limit; *top == NULL <=> empty. Tops and
- * limits are apart because malloc needs no limit, and because an array of pointers is indexed for free. */
+/* A magazine ("bin") of each kind: a stack of free blocks in slots outside of them. Slot 0 holds
+ * NULL, so that an empty bin needs no comparison. Invariant: slots <= top <= limit; *top == NULL
+ * <=> empty. Tops and limits are apart because malloc needs no limit, and because an array of
+ * pointers is indexed for free. */
 typedef struct {
     void **top[HK_KIND_COUNT];   /* owner: the last block, or slot 0 */
     _Atomic uint8_t *map;        /* const: the flat page map */
     uintptr_t mask;              /* const */
     hk_thread_t *thread;         /* const: whose cache this is; NULL: nobody's */
-    void **limit[HK_KIND_COUNT]; /* owner: where top is when full; always, for kinds that are no class */
+    void **limit[HK_KIND_COUNT]; /* owner: where top is when full; always, for kinds that are no
+                                    class */
 } hk_tcache_t;
 
 /* The calling thread's cache: the 8 bytes of static TLS that hakmem uses. Never NULL. */
 extern _Thread_local _Atomic(hk_tcache_t *) hk_tc;
 
-/* The caches of threads that have not begun, and of those that are past their end. Never written to. */
+/* The caches of threads that have not begun, and of those that are past their end. Never written
+ * to. */
 extern const hk_tcache_t hk_tcache_none, hk_tcache_dead;
 
 /* The block on top of the bin for n bytes, or NULL: to the boundary. */

@@ -7,26 +7,28 @@
 #include "backend/region.h"
 #include "config/config.h"
 
-/* Our destructor asks to be called again in each round but the last, so that the destructors of others
- * find a working cache. */
+/* Our destructor asks to be called again in each round but the last, so that the destructors of
+ * others find a working cache. */
 enum { DESTRUCTOR_ROUNDS = 4 };
 
 static void *null_slot[1]; /* what unused bins point at: empty, and with limit == top also full */
 
-#define ALL_UNUSED {[0 ... HK_KIND_COUNT - 1] = null_slot}
-#define UNUSED_CACHE {.map = no_map, .top = ALL_UNUSED, .limit = ALL_UNUSED}
+#define ALL_UNUSED                                                                                 \
+    { [0 ... HK_KIND_COUNT - 1] = null_slot }
+#define UNUSED_CACHE                                                                               \
+    { .map = no_map, .top = ALL_UNUSED, .limit = ALL_UNUSED }
 static _Atomic uint8_t no_map[1];
 const hk_tcache_t hk_tcache_none = UNUSED_CACHE;
 const hk_tcache_t hk_tcache_dead = UNUSED_CACHE;
 
-_Thread_local _Atomic(hk_tcache_t *) hk_tc
-    __attribute__((tls_model("initial-exec"))) = (hk_tcache_t *)&hk_tcache_none;
+_Thread_local _Atomic(hk_tcache_t *) hk_tc __attribute__((tls_model("initial-exec"))) =
+    (hk_tcache_t *)&hk_tcache_none;
 
 static hk_lock_t registry = HK_LOCK_INIT(HK_RANK_REGISTRY);
-static bool initialised;         /* lock: registry */
-static pthread_key_t key;        /* const once initialised */
-static hk_thread_t *all;         /* lock: registry; every record but the shared one */
-static hk_thread_t *orphans;     /* lock: registry; last in, first out: its memory is the warmest */
+static bool initialised;     /* lock: registry */
+static pthread_key_t key;    /* const once initialised */
+static hk_thread_t *all;     /* lock: registry; every record but the shared one */
+static hk_thread_t *orphans; /* lock: registry; last in, first out: its memory is the warmest */
 
 static hk_lock_t shared_lock = HK_LOCK_INIT(HK_RANK_SHARED);
 static hk_thread_t shared_record; /* lock: shared; untouched pages until a thread needs it */
@@ -86,8 +88,8 @@ static HK_COLD hk_thread_t *attach(void) {
         return &shared_record;
     thread->exit_rounds = 0;
     hk_store_relaxed(&hk_tc, &thread->cache);
-    /* Both may allocate, which works by now. If the first fails the record is never left to anybody: a
-     * leak of address space, not an error. */
+    /* Both may allocate, which works by now. If the first fails the record is never left to
+     * anybody: a leak of address space, not an error. */
     pthread_setspecific(key, thread);
     handle_forks();
     return thread;
@@ -145,11 +147,12 @@ static void thread_ends(void *record) {
     hk_unlock(&registry);
 }
 
-/* ---- fork ---------------------------------------------------------------------------------------- */
+/* ---- fork
+ * ---------------------------------------------------------------------------------------- */
 
-/* With every lock taken, in order, no half-done change exists anywhere. Handlers of others that run between
- * this one and the two below find the thread busy: what they allocate or free beyond the hit path goes to
- * the emergency heap. */
+/* With every lock taken, in order, no half-done change exists anywhere. Handlers of others that run
+ * between this one and the two below find the thread busy: what they allocate or free beyond the
+ * hit path goes to the emergency heap. */
 static void fork_prepare(void) {
     hk_thread_t *own = hk_load_relaxed(&hk_tc)->thread;
     if (own == NULL)
@@ -178,9 +181,9 @@ static void fork_release(void) {
     hk_lock_forking(false);
 }
 
-/* The other threads do not exist in the child: their records become orphans. Their magazines stay as they
- * are until the next owner of the record uses them; a push or pop that the fork interrupted lost at most
- * the one block it was about. */
+/* The other threads do not exist in the child: their records become orphans. Their magazines stay
+ * as they are until the next owner of the record uses them; a push or pop that the fork interrupted
+ * lost at most the one block it was about. */
 static void fork_child(void) {
     hk_thread_t *own = hk_load_relaxed(&hk_tc)->thread;
     for (hk_thread_t *thread = all; thread != NULL; thread = thread->all_next)

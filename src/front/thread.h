@@ -1,7 +1,7 @@
 /* Threads: one record each, with its magazines and its heap, from the first allocation to the end.
  *
- * Records are type-stable. A thread's end empties the magazines and leaves the record, heap and slabs
- * included, to the next thread that starts; meanwhile running threads adopt its slabs. */
+ * Records are type-stable. A thread's end empties the magazines and leaves the record, heap and
+ * slabs included, to the next thread that starts; meanwhile running threads adopt its slabs. */
 #ifndef HK_FRONT_THREAD_H
 #define HK_FRONT_THREAD_H
 
@@ -17,11 +17,11 @@ typedef struct {
 
 /* Invariant: budget + sum over classes of capacity * size == the budget at start. */
 struct hk_thread {
-    hk_tcache_t cache;                       /* owner */
-    atomic_bool busy;                        /* owner, and its signal handlers: inside the boundary */
-    bool shared;                             /* const: the record of threads that have none */
-    unsigned char exit_rounds;               /* owner: rounds of destructors seen */
-    size_t budget;                           /* owner: bytes that magazines may still grow by */
+    hk_tcache_t cache;         /* owner */
+    atomic_bool busy;          /* owner, and its signal handlers: inside the boundary */
+    bool shared;               /* const: the record of threads that have none */
+    unsigned char exit_rounds; /* owner: rounds of destructors seen */
+    size_t budget;             /* owner: bytes that magazines may still grow by */
     hk_magazine_t magazines[HK_CLASS_COUNT]; /* owner */
     hk_thread_t *all_next;                   /* const once set; lock: registry */
     hk_thread_t *orphan_next;                /* lock: registry */
@@ -29,9 +29,9 @@ struct hk_thread {
     void *slots[HK_SLOT_COUNT]; /* owner: the bins' slots; pages are touched when a bin is used */
 };
 
-/* The record to work on, marked busy: the thread's own, made if there is none yet, or the shared one,
- * locked, for a thread past its end. NULL: the thread is inside the boundary already, that is, a signal
- * handler interrupted it there, and no lock may be taken. */
+/* The record to work on, marked busy: the thread's own, made if there is none yet, or the shared
+ * one, locked, for a thread past its end. NULL: the thread is inside the boundary already, that is,
+ * a signal handler interrupted it there, and no lock may be taken. */
 hk_thread_t *hk_thread_enter(void);
 void hk_thread_leave(hk_thread_t *thread);
 

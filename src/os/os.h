@@ -1,4 +1,5 @@
-/* The contract with the operating system: address space and pages. No policy, no counters, no locks.
+/* The contract with the operating system: address space and pages. No policy, no counters, no
+ * locks.
  *
  * Every function may be called by any thread, keeps errno, and never allocates. Sizes are multiples
  * of hk_os_page_size() unless said otherwise. A false or NULL result means the system refused and
@@ -29,8 +30,8 @@ bool hk_os_unmap(void *p, size_t bytes);
 bool hk_os_purge(void *p, size_t bytes);
 
 /* Moves the pages of [from, from+bytes) to [to, to+new_bytes), replacing the mapping there; what is
- * beyond `bytes` reads as zero, and `from` is unmapped. On refusal `from` is untouched but the target may
- * have been unmapped: the caller maps it again with hk_os_map_at() or gives it up. */
+ * beyond `bytes` reads as zero, and `from` is unmapped. On refusal `from` is untouched but the
+ * target may have been unmapped: the caller maps it again with hk_os_map_at() or gives it up. */
 bool hk_os_move(void *from, size_t bytes, void *to, size_t new_bytes);
 
 /* Maps zeroed read-write memory at exactly [p, p+bytes), replacing what is there. */
@@ -40,8 +41,8 @@ bool hk_os_map_at(void *p, size_t bytes);
 void hk_os_want_huge_pages(void *p, size_t bytes);
 
 #if HK_DEBUG
-/* The fault-injecting double: the Nth call from now on that asks for memory fails, and all after it,
- * until set to a negative number again. */
+/* The fault-injecting double: the Nth call from now on that asks for memory fails, and all after
+ * it, until set to a negative number again. */
 void hk_os_fail_after(long calls);
 #endif
 
