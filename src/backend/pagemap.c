@@ -18,8 +18,7 @@
 typedef struct {
     _Atomic(void *) owner[LEAF_UNITS]; /* atomic: any thread */
     _Atomic uint8_t kind[LEAF_SLICES]; /* atomic: any thread */
-    atomic_uint
-        committed; /* atomic: any thread; bit i: the flat map's i-th OS page here is writable */
+    atomic_uint committed; /* atomic: bit i: the flat map's i-th OS page here is writable */
 } leaf_t;
 
 static _Atomic(leaf_t *) root[(size_t)1 << (ADDRESS_BITS - LEAF_SHIFT)];

@@ -80,10 +80,9 @@ enum { HK_CLASSES(HK_SLOTS) HK_SLOT_COUNT };
 /* What is fixed for a class. Invariant: blocks * size <= slices * HK_SLICE, blocks <=
  * HK_SLAB_MAX_BLOCKS. */
 typedef struct {
-    uint64_t
-        reciprocal;  /* ceil(2^40 / size): offset / size == offset * reciprocal >> 40, see below */
-    uint32_t size;   /* bytes of a block */
-    uint16_t blocks; /* per slab */
+    uint64_t reciprocal; /* ceil(2^40 / size), see hk_class_index() */
+    uint32_t size;       /* bytes of a block */
+    uint16_t blocks;     /* per slab */
     uint16_t magazine;   /* the most blocks a thread's magazine of this class may hold */
     uint16_t first_slot; /* of the magazine, in a thread's slot array */
     uint8_t slices;      /* per slab */

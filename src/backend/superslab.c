@@ -16,12 +16,11 @@ static const uint32_t ALL = UINT32_MAX;
  * Lock: pool, for everything but slabs[]. */
 struct hk_superslab {
     char *base;
-    uint32_t free;    /* 1: the slice is free */
-    uint32_t fresh;   /* 1: the slice reads as zero */
-    uint32_t claimed; /* 1: the slice is being purged */
-    uint8_t list;     /* which list it is on, or NO_LIST */
-    uint8_t
-        head[HK_SLICES]; /* slice -> first slice of its run; written before the blocks are seen */
+    uint32_t free;           /* 1: the slice is free */
+    uint32_t fresh;          /* 1: the slice reads as zero */
+    uint32_t claimed;        /* 1: the slice is being purged */
+    uint8_t list;            /* which list it is on, or NO_LIST */
+    uint8_t head[HK_SLICES]; /* slice -> first slice of its run; set before its blocks are seen */
     hk_superslab_t *next, *prev;
     hk_superslab_t *all_next; /* const once set: all that ever were, for statistics and reuse */
     hk_slab_t slabs[HK_SLICES];

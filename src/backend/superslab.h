@@ -25,8 +25,8 @@ typedef struct hk_superslab hk_superslab_t;
  * line (and the first two bitmap words with it: all of a class above 512 bytes); what remote
  * threads write starts a line of its own. */
 struct hk_slab {
-    _Alignas(HK_CACHE_LINE) _Atomic(hk_heap_t *)
-        owner;                      /* atomic: written as above, read by any thread */
+    /* atomic: written as above, read by any thread */
+    _Alignas(HK_CACHE_LINE) _Atomic(hk_heap_t *) owner;
     char *base;                     /* first block, or the large block itself */
     uint64_t summary;               /* owner */
     hk_slab_t *next, *prev;         /* owner: the heap's list of its class */
@@ -38,12 +38,12 @@ struct hk_slab {
     bool listed;                    /* owner: is on a list */
     uint64_t bits[HK_BITMAP_WORDS]; /* owner: 1 is a free block */
 
-    _Alignas(HK_CACHE_LINE)
-        atomic_uint pending; /* atomic: 1 while on a pending list or being put there */
-    hk_slab_t *pending_next; /* whoever set `pending` */
-    _Atomic uint64_t
-        remote[HK_BITMAP_WORDS]; /* atomic: freed by other threads, not yet collected */
+    /* atomic: 1 while on a pending list or being put there */
+    _Alignas(HK_CACHE_LINE) atomic_uint pending;
+    hk_slab_t *pending_next;                  /* whoever set `pending` */
+    _Atomic uint64_t remote[HK_BITMAP_WORDS]; /* atomic: freed by others, not yet collected */
 };
+_Static_assert(offsetof(hk_slab_t, bits) == HK_CACHE_LINE - 16, "two words in the first line");
 
 /* The slab or large run that p lies in; NULL if no superslab is there. Interior slices are
  * resolved. */

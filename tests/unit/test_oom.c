@@ -52,7 +52,7 @@ static bool accept(block_t *block, void *p, size_t n) {
 /* All paths that need memory: classes, large, huge, aligned, zeroed, growing and moving. */
 static void allocate_all(void) {
     static const size_t sizes[] = {1,      24,     100,         1000,        3000,       20000, 40000,
-                                   200000, 900000, 2 * HK_MIB, 3 * HK_MIB, 9 * HK_MIB, 48};
+                                   200000, 900000, 2 * HK_MIB, 3 * HK_MIB, 5 * HK_MIB, 48};
     for (unsigned i = 0; i < BLOCKS; i++) {
         size_t n = sizes[i % (sizeof sizes / sizeof sizes[0])] + i / 13;
         block_t *block = &blocks[i];
@@ -151,7 +151,7 @@ int main(void) {
     static child_t child;
     static void (*const runs[])(void *) = {fail_after, fail_after_in_thread};
     for (unsigned r = 0; r < 2; r++)
-        for (long n = 0; n <= LAST_N; n += r == 0 ? 1 : 6) {
+        for (long n = 0; n <= LAST_N; n += r != 0 ? 6 : n < 16 || !HK_NO_OVERRIDE ? 1 : 4) {
             child_run(&child, runs[r], &n);
             if (child.text[0] != '\0' || child.status != 0)
                 dprintf(STDERR_FILENO, "with the system refusing from call %ld on:\n%s", n,

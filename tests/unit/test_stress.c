@@ -10,7 +10,7 @@
 #include "hakmem/hakmem.h"
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-enum { STEPS = 6000 };
+enum { STEPS = 20000 };
 #else
 enum { STEPS = 100000 };
 #endif
