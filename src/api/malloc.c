@@ -65,8 +65,7 @@ HK_EXPORT void *hak_aligned_alloc(size_t align, size_t n) {
     return hk_aligned(align, n);
 }
 
-/* ---- the malloc family
- * --------------------------------------------------------------------------- */
+/* ---- the malloc family ---- */
 
 #if !HK_NO_OVERRIDE
 
@@ -135,8 +134,7 @@ HK_EXPORT void free_aligned_sized(void *p, size_t align, size_t n) {
     hak_free(p);
 }
 
-/* ---- operator new and delete
- * --------------------------------------------------------------------- */
+/* ---- operator new and delete ---- */
 
 /* The mangled names, here for a 64-bit size_t (m). Sized and nothrow forms of delete are plain
  * frees. */

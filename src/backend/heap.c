@@ -28,9 +28,10 @@
 #include "backend/pagemap.h"
 #include "base/report.h"
 
-enum { ADOPT_TRIES = 4, COLLECT_TRIES = 64 };
+enum { ADOPT_TRIES = 4, ADOPT_SEEN = 256, COLLECT_TRIES = 64 };
 
 static _Atomic(hk_heap_t *) all; /* push only */
+static atomic_uint orphans;      /* how many of them are */
 
 void hk_heap_init(hk_heap_t *heap) {
     heap->lock = (hk_lock_t)HK_LOCK_INIT(HK_RANK_HEAP);
@@ -40,14 +41,18 @@ void hk_heap_init(hk_heap_t *heap) {
     while (!hk_cas_seq(&all, &first, heap));
 }
 
+void hk_heap_set_orphan(hk_heap_t *heap, bool orphan) {
+    hk_store_release(&heap->orphan, orphan);
+    hk_add_relaxed(&orphans, orphan ? 1u : -1u);
+}
+
 #if HK_DEBUG
 HK_INLINE void check(const hk_slab_t *slab) { hk_slab_is_valid(slab); }
 #else
 HK_INLINE void check(const hk_slab_t *slab) { (void)slab; }
 #endif
 
-/* ---- the list of a class
- * ------------------------------------------------------------------------- */
+/* ---- the list of a class ---- */
 
 /* New free blocks make a slab last in line: until its turn comes it gathers more of them, so that a
  * refill finds many blocks in few slabs. */
@@ -69,8 +74,7 @@ static void unlink_slab(hk_heap_t *heap, hk_slab_t *slab) {
     *(slab->next != NULL ? &slab->next->prev : &list->tail) = slab->prev;
 }
 
-/* ---- retiring
- * ------------------------------------------------------------------------------------ */
+/* ---- retiring ---- */
 
 /* Retired slabs are chained through `next` and handed to the pool after the heap is unlocked. */
 static void retire(hk_heap_t *heap, hk_slab_t *slab, hk_slab_t **retired) {
@@ -88,20 +92,21 @@ static void hand_to_pool(hk_slab_t *retired) {
     }
 }
 
-/* The slab has gained `n` free blocks. Empty slabs go back, all but a class's last with free
- * blocks. */
+/* The slab has gained `n` free blocks. Empty slabs go back: all of an orphan's, and all but a
+ * class's last with free blocks where a thread may want them again. */
 static void gained(hk_heap_t *heap, hk_slab_t *slab, unsigned n, hk_slab_t **retired) {
     unsigned free = hk_load_relaxed(&slab->free) + n;
     hk_store_relaxed(&slab->free, (uint16_t)free);
     check(slab);
     if (!slab->listed)
         link_tail(heap, slab);
-    if (free == hk_classes[slab->cls].blocks && (slab->next != NULL || slab->prev != NULL))
+    if (free != hk_classes[slab->cls].blocks)
+        return;
+    if (slab->next != NULL || slab->prev != NULL || hk_load_relaxed(&heap->orphan))
         retire(heap, slab, retired);
 }
 
-/* ---- remote frees: the other side
- * ---------------------------------------------------------------- */
+/* ---- remote frees: the other side ---- */
 
 static void announce(hk_slab_t *slab) {
     for (;;) {
@@ -160,8 +165,7 @@ static void collect_locked(hk_heap_t *heap, hk_slab_t **retired) {
     }
 }
 
-/* ---- taking blocks
- * ------------------------------------------------------------------------------- */
+/* ---- taking blocks ---- */
 
 /* Writes `n` of the slab's free blocks downwards from `end`, lowest address first. A whole word of
  * them is written in one sweep. */
@@ -204,23 +208,27 @@ static bool adopt_from(hk_heap_t *heap, hk_heap_t *orphan, unsigned cls, hk_slab
     return true;
 }
 
+/* Tries a few orphans; the next search goes on where this one ends. */
 static bool adopt(hk_heap_t *heap, unsigned cls) {
-    static _Atomic(hk_heap_t *) cursor; /* where the next search starts */
+    static _Atomic(hk_heap_t *) cursor;
+    if (hk_load_relaxed(&orphans) == 0)
+        return false;
     hk_slab_t *retired = NULL;
     bool found = false;
     hk_lock(&heap->lock);
-    hk_heap_t *orphan = hk_load_relaxed(&cursor);
-    for (unsigned tries = 0; tries < ADOPT_TRIES && !found; tries++) {
-        if (orphan == NULL)
-            orphan = hk_load_acquire(&all);
-        if (orphan != heap && hk_load_acquire(&orphan->orphan) && hk_lock_try(&orphan->lock)) {
-            found = adopt_from(heap, orphan, cls, &retired);
-            hk_unlock(&orphan->lock);
+    hk_heap_t *other = hk_load_relaxed(&cursor);
+    for (unsigned seen = 0, tries = 0; seen < ADOPT_SEEN && tries < ADOPT_TRIES && !found; seen++) {
+        if (other == NULL)
+            other = hk_load_acquire(&all);
+        if (other != heap && hk_load_acquire(&other->orphan) && hk_lock_try(&other->lock)) {
+            tries++;
+            found = adopt_from(heap, other, cls, &retired);
+            hk_unlock(&other->lock);
         }
         if (!found)
-            orphan = hk_load_relaxed(&orphan->all_next);
+            other = hk_load_relaxed(&other->all_next);
     }
-    hk_store_relaxed(&cursor, orphan);
+    hk_store_relaxed(&cursor, other);
     hk_unlock(&heap->lock);
     hand_to_pool(retired);
     return found;
@@ -234,7 +242,7 @@ static bool obtain_slab(hk_heap_t *heap, unsigned cls) {
     unsigned slices = hk_classes[cls].slices;
     hk_slab_t *slab = hk_pool_take_mapped(slices, cls);
     if (slab == NULL) {
-        hk_heap_collect_others();
+        hk_heap_collect_others(COLLECT_TRIES);
         slab = hk_pool_take(slices, cls);
     }
     if (slab == NULL)
@@ -281,8 +289,7 @@ unsigned hk_heap_take(hk_heap_t *heap, unsigned cls, void **out, unsigned n) {
     return got;
 }
 
-/* ---- giving blocks back
- * -------------------------------------------------------------------------- */
+/* ---- giving blocks back ---- */
 
 /* The blocks of one slab on their way back: bits gather in a mask and are set a word at a time. */
 typedef struct {
@@ -351,16 +358,15 @@ HK_INLINE unsigned block_index(const giving_t *g, const char *p) {
 /* How many of blocks[0..n) lie `step` bytes apart one after the other; the first two do. Eight at a
  * time, so that the compiler can compare them at once. */
 HK_INLINE unsigned run_length(void *const *blocks, unsigned n, ptrdiff_t step) {
-    const uintptr_t *at = (const uintptr_t *)blocks;
     unsigned run = 2;
     for (; run + 8 <= n; run += 8) {
-        uintptr_t off = 0;
+        ptrdiff_t off = 0;
         for (unsigned i = run; i < run + 8; i++)
-            off |= at[i] - at[i - 1] - (uintptr_t)step;
+            off |= ((char *)blocks[i] - (char *)blocks[i - 1]) ^ step;
         if (off != 0)
             break;
     }
-    while (run < n && at[run] - at[run - 1] == (uintptr_t)step)
+    while (run < n && (char *)blocks[run] - (char *)blocks[run - 1] == step)
         run++;
     return run;
 }
@@ -410,34 +416,36 @@ void hk_heap_give(hk_heap_t *heap, unsigned cls, void *const *blocks, unsigned n
     hand_to_pool(retired);
 }
 
-/* ---- collecting without taking
- * ------------------------------------------------------------------- */
+/* ---- collecting without taking ---- */
 
-void hk_heap_collect(hk_heap_t *heap) {
-    hk_slab_t *retired = NULL;
-    hk_lock(&heap->lock);
-    collect_locked(heap, &retired);
+static void collect_and_retire_locked(hk_heap_t *heap, hk_slab_t **retired) {
+    collect_locked(heap, retired);
     for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
         for (hk_slab_t *slab = heap->partial[cls].head, *next; slab != NULL; slab = next) {
             next = slab->next;
             if (hk_load_relaxed(&slab->free) == hk_classes[cls].blocks)
-                retire(heap, slab, &retired);
+                retire(heap, slab, retired);
         }
+}
+
+void hk_heap_collect(hk_heap_t *heap) {
+    hk_slab_t *retired = NULL;
+    hk_lock(&heap->lock);
+    collect_and_retire_locked(heap, &retired);
     hk_unlock(&heap->lock);
     hand_to_pool(retired);
 }
 
-void hk_heap_collect_others(void) {
-    unsigned tries = 0;
-    for (hk_heap_t *heap = hk_load_acquire(&all); heap != NULL && tries < COLLECT_TRIES;
+void hk_heap_collect_others(unsigned most) {
+    for (hk_heap_t *heap = hk_load_acquire(&all); heap != NULL && most != 0;
          heap = hk_load_relaxed(&heap->all_next)) {
         if (hk_load_relaxed(&heap->pending) == NULL || !hk_lock_try(&heap->lock))
             continue;
         hk_slab_t *retired = NULL;
-        collect_locked(heap, &retired);
+        collect_and_retire_locked(heap, &retired);
         hk_unlock(&heap->lock);
         hand_to_pool(retired);
-        tries++;
+        most--;
     }
 }
 

@@ -39,8 +39,11 @@ void hk_heap_give(hk_heap_t *heap, unsigned cls, void *const *blocks, unsigned n
 /* Collects what others have freed and retires empty slabs, keeping none. */
 void hk_heap_collect(hk_heap_t *heap);
 
-/* Collects every heap that has something pending and whose lock is free. */
-void hk_heap_collect_others(void);
+/* The same for at most `most` other heaps that have something pending and whose lock is free. */
+void hk_heap_collect_others(unsigned most);
+
+/* Whether a thread serves the heap. Called under the registry lock. */
+void hk_heap_set_orphan(hk_heap_t *heap, bool orphan);
 
 /* For fork: all heaps' locks, in list order. */
 void hk_heap_lock_all(void);

@@ -58,8 +58,7 @@ static void *huge_alloc(size_t bytes, size_t align, size_t *dirty) {
 }
 
 void *hk_large_alloc(size_t n, size_t align, size_t *dirty) {
-    if (n > (size_t)PTRDIFF_MAX / 2 || align > (size_t)PTRDIFF_MAX / 4)
-        return NULL;
+    hk_assert(n <= HK_MOST_BYTES && align <= HK_MOST_BYTES);
     n = hk_max(n, 1);
     if (n > LARGE_MAX || align > HK_SLICE)
         return huge_alloc(hk_align_up(n, HK_UNIT), hk_max(align, HK_UNIT), dirty);
@@ -92,7 +91,8 @@ void hk_large_free(void *p, unsigned kind) {
         return;
     }
     huge_t *huge = huge_at(p, HK_INVALID_FREE);
-    hk_map_set_owner(p, NULL);
+    if (hk_map_set_owner(p, NULL) != huge) /* two threads freed it at once */
+        hk_fatal(HK_DOUBLE_FREE, p);
     hk_region_give(huge->range);
     drop_descriptor(huge);
 }
@@ -119,13 +119,13 @@ static void *huge_grow(huge_t *huge, size_t bytes) {
 }
 
 static void huge_shrink(huge_t *huge, size_t bytes) {
-    hk_range_t tail = {huge->range.start + bytes, huge->range.bytes - bytes};
+    hk_range_t tail = {huge->range.start + bytes, huge->range.bytes - bytes, huge->range.mixed};
     huge->range.bytes = bytes;
     hk_region_give(tail);
 }
 
 void *hk_large_resize(void *p, unsigned kind, size_t n) {
-    if (n > (size_t)PTRDIFF_MAX / 2)
+    if (n > HK_MOST_BYTES)
         return NULL;
     if (kind == HK_KIND_LARGE) {
         unsigned slices = (unsigned)((n + HK_SLICE - 1) / HK_SLICE);

@@ -5,6 +5,9 @@
 
 #include "base/base.h"
 
+/* No block and no alignment is larger: no address space is. */
+#define HK_MOST_BYTES ((size_t)1 << 48)
+
 /* Allocates n bytes (any n that is no class's) aligned to `align`, a power of two. *dirty receives
  * how many bytes from the start may hold old data; the rest reads as zero. NULL: out of memory. */
 void *hk_large_alloc(size_t n, size_t align, size_t *dirty);

@@ -103,8 +103,8 @@ HK_INLINE size_t unit_in_leaf(const void *p) {
     return ((uintptr_t)p >> HK_UNIT_SHIFT) & (LEAF_UNITS - 1);
 }
 
-void hk_map_set_owner(const void *p, void *descriptor) {
-    hk_store_release(&leaf_of(p)->owner[unit_in_leaf(p)], descriptor);
+void *hk_map_set_owner(const void *p, void *descriptor) {
+    return hk_exchange_seq(&leaf_of(p)->owner[unit_in_leaf(p)], descriptor);
 }
 
 void *hk_map_owner(const void *p) {

@@ -45,8 +45,8 @@ void hk_map_set(const void *p, size_t slices, unsigned kind);
 unsigned hk_map_kind(const void *p);
 
 /* The descriptor of the unit that holds p; NULL where none was set. Set before any kind byte in the
- * unit becomes visible. */
-void hk_map_set_owner(const void *p, void *descriptor);
+ * unit becomes visible. Returns the one before. */
+void *hk_map_set_owner(const void *p, void *descriptor);
 void *hk_map_owner(const void *p);
 
 #endif

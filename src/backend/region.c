@@ -20,8 +20,7 @@ static size_t maps, unmaps;
 
 HK_INLINE char *end_of(const hk_range_t *r) { return r->start + r->bytes; }
 
-/* ---- the free ranges
- * ----------------------------------------------------------------------------- */
+/* ---- the free ranges ---- */
 
 static void delete_locked(unsigned i) {
     cached -= free_ranges[i].bytes;
@@ -37,11 +36,13 @@ static bool insert_locked(hk_range_t range) {
         i++;
     if (i < free_count && end_of(&range) == free_ranges[i].start) {
         range.bytes += free_ranges[i].bytes;
+        range.mixed = true;
         delete_locked(i);
     }
     if (i > 0 && end_of(&free_ranges[i - 1]) == range.start) {
         range.start = free_ranges[i - 1].start;
         range.bytes += free_ranges[i - 1].bytes;
+        range.mixed = true;
         delete_locked(--i);
     }
     if (free_count == FREE_SLOTS)
@@ -74,8 +75,8 @@ static unsigned best_fit_locked(size_t bytes, size_t align) {
  * unmapping. */
 static hk_range_t cut_locked(unsigned i, char *start, size_t bytes) {
     hk_range_t r = free_ranges[i];
-    hk_range_t before = {r.start, (size_t)(start - r.start)};
-    hk_range_t behind = {start + bytes, r.bytes - bytes - before.bytes};
+    hk_range_t before = {r.start, (size_t)(start - r.start), r.mixed};
+    hk_range_t behind = {start + bytes, r.bytes - bytes - before.bytes, r.mixed};
     delete_locked(i);
     if (before.bytes != 0)
         insert_locked(before); /* has the slot just freed */
@@ -93,7 +94,7 @@ static unsigned gather_locked(size_t bytes, hk_range_t *out) {
             if (free_ranges[i].bytes > free_ranges[largest].bytes)
                 largest = i;
         hk_range_t *r = &free_ranges[largest];
-        out[n] = (hk_range_t){r->start, hk_min(bytes, r->bytes)};
+        out[n] = (hk_range_t){r->start, hk_min(bytes, r->bytes), r->mixed};
         cut_locked(largest, out[n].start, out[n].bytes); /* the rest has the slot just freed */
         bytes -= out[n++].bytes;
     }
@@ -109,25 +110,37 @@ static void unmap(hk_range_t range) {
     }
 }
 
-/* Keeps as much of a range as fits under the bound and unmaps the rest. */
-static void keep_or_unmap(hk_range_t range) {
-    hk_lock(&lock);
-    size_t bound = hk_max(hk_config.region_cache_mb * HK_MIB, live / 4);
-    size_t room = cached >= bound ? 0 : (bound - cached) & ~(HK_UNIT - 1);
-    hk_range_t kept = {range.start, hk_min(range.bytes, room)};
-    if (kept.bytes != 0) {
-        /* before it can be taken again; a second free of the block is then known for one */
-        hk_map_set(kept.start, kept.bytes / HK_SLICE, HK_KIND_FREE);
-        if (!insert_locked(kept))
-            kept.bytes = 0;
-    }
-    hk_unlock(&lock);
-    if (kept.bytes < range.bytes)
-        unmap((hk_range_t){range.start + kept.bytes, range.bytes - kept.bytes});
+static size_t bound_locked(void) { return hk_max(hk_config.region_cache_mb * HK_MIB, live / 4); }
+
+/* Takes the end of a free range out of the cache, as far as the cache is over its bound. */
+static hk_range_t shed_locked(void) {
+    size_t bound = bound_locked();
+    if (cached <= bound)
+        return (hk_range_t){0};
+    hk_range_t last = free_ranges[free_count - 1];
+    size_t bytes = hk_min(last.bytes, hk_align_up(cached - bound, HK_UNIT));
+    char *start = end_of(&last) - bytes;
+    cut_locked(free_count - 1, start, bytes);
+    return (hk_range_t){start, bytes, last.mixed};
 }
 
-/* ---- fresh memory
- * -------------------------------------------------------------------------------- */
+/* Puts a range into the cache, and unmaps what is then over the bound. */
+static void keep_or_unmap(hk_range_t range) {
+    hk_lock(&lock);
+    /* before it can be taken again; a second free of the block is then known for one */
+    hk_map_set(range.start, range.bytes / HK_SLICE, HK_KIND_FREE);
+    bool kept = insert_locked(range);
+    hk_range_t shed = kept ? shed_locked() : range;
+    while (shed.bytes != 0) {
+        hk_unlock(&lock);
+        unmap(shed);
+        hk_lock(&lock);
+        shed = shed_locked();
+    }
+    hk_unlock(&lock);
+}
+
+/* ---- fresh memory ---- */
 
 /* The cache is given up before the request is. */
 static bool map_fresh(size_t bytes, size_t align, bool dense, hk_range_t *range) {
@@ -142,31 +155,28 @@ static bool map_fresh(size_t bytes, size_t align, bool dense, hk_range_t *range)
     }
     if (dense && hk_config.thp != 0)
         hk_os_want_huge_pages(start, bytes);
-    *range = (hk_range_t){start, bytes};
+    *range = (hk_range_t){start, bytes, false};
     hk_lock(&lock);
     maps++;
     hk_unlock(&lock);
     return true;
 }
 
-/* Moves a free range to `to`, at once or, where it is several kernel mappings, unit by unit. What
- * will not move is unmapped and its place mapped afresh. False: there is a hole now. */
-static bool move_free(hk_range_t from, char *to) {
+/* Moves a free range to `to`: at once or, where it is several kernel mappings, unit by unit. (Older
+ * kernels refuse several at once, having unmapped the target.) Returns the bytes moved; if they are
+ * not all, the next step's place may be a hole, which another thread's mapping may be in by now. */
+static size_t move_free(hk_range_t from, char *to) {
     hk_map_set(from.start, from.bytes / HK_SLICE, HK_KIND_FOREIGN);
-    if (hk_os_move(from.start, from.bytes, to, from.bytes))
-        return true;
-    bool whole = true;
-    for (size_t at = 0; at < from.bytes; at += HK_UNIT) {
-        if (hk_os_move(from.start + at, HK_UNIT, to + at, HK_UNIT))
-            continue;
-        hk_os_unmap(from.start + at, HK_UNIT);
-        whole = whole && hk_os_map_at(to + at, HK_UNIT);
-    }
-    return whole;
+    size_t step = from.mixed ? HK_UNIT : from.bytes;
+    for (size_t at = 0; at < from.bytes; at += step)
+        if (!hk_os_move(from.start + at, step, to + at, step)) {
+            hk_os_unmap(from.start + at, from.bytes - at);
+            return at;
+        }
+    return from.bytes;
 }
 
-/* ---- taking and giving
- * --------------------------------------------------------------------------- */
+/* ---- taking and giving ---- */
 
 /* A fresh mapping with the n gathered ranges moved to its front. They are used up in any case. */
 static bool take_gathered(size_t bytes, size_t align, bool dense, const hk_range_t *gathered,
@@ -177,14 +187,25 @@ static bool take_gathered(size_t bytes, size_t align, bool dense, const hk_range
         return false;
     }
     *used = 0;
-    bool whole = true;
+    range->mixed = n != 0;
     for (unsigned i = 0; i < n; i++) {
-        whole &= move_free(gathered[i], range->start + *used);
-        *used += gathered[i].bytes;
+        size_t moved = move_free(gathered[i], range->start + *used);
+        *used += moved;
+        if (moved == gathered[i].bytes)
+            continue;
+        /* what was moved, and the fresh rest behind the hole, go back; so do the ranges not come to
+         */
+        size_t hole = gathered[i].mixed ? HK_UNIT : gathered[i].bytes;
+        size_t rest = bytes - *used - hole;
+        if (*used != 0)
+            hk_os_unmap(range->start, *used);
+        if (rest != 0)
+            hk_os_unmap(range->start + *used + hole, rest);
+        while (++i < n)
+            keep_or_unmap(gathered[i]);
+        return false;
     }
-    if (!whole)
-        hk_os_unmap(range->start, bytes);
-    return whole;
+    return true;
 }
 
 bool hk_region_take(size_t bytes, size_t align, bool dense, hk_range_t *range, size_t *used) {
@@ -194,7 +215,8 @@ bool hk_region_take(size_t bytes, size_t align, bool dense, hk_range_t *range, s
     hk_lock(&lock);
     unsigned fit = best_fit_locked(bytes, align);
     if (fit != NONE) {
-        *range = (hk_range_t){aligned_start(&free_ranges[fit], align), bytes};
+        *range =
+            (hk_range_t){aligned_start(&free_ranges[fit], align), bytes, free_ranges[fit].mixed};
         *used = bytes;
         homeless = cut_locked(fit, range->start, bytes);
     } else {
@@ -231,6 +253,7 @@ bool hk_region_extend(hk_range_t *range, size_t new_bytes) {
     }
     if (found) {
         range->bytes = new_bytes;
+        range->mixed = true;
         live += more;
     }
     hk_unlock(&lock);
@@ -244,14 +267,11 @@ bool hk_region_move(hk_range_t *range, size_t new_bytes) {
     hk_range_t to;
     if (!map_fresh(new_bytes, HK_UNIT, false, &to))
         return false;
-    if (!hk_os_move(range->start, range->bytes, to.start, new_bytes)) {
-        /* several kernel mappings, on a kernel that moves only one at a time; `to` may be gone */
-        if (!hk_os_map_at(to.start, new_bytes)) {
-            hk_os_unmap(to.start, new_bytes);
-            return false;
-        }
-        memcpy(to.start, range->start, range->bytes);
+    if (range->mixed) {
+        memcpy(to.start, range->start, range->bytes); /* once: the copy is one mapping */
         keep_or_unmap(*range);
+    } else if (!hk_os_move(range->start, range->bytes, to.start, new_bytes)) {
+        return false; /* `to` may be gone, and be somebody else's by now: it is left alone */
     }
     hk_lock(&lock);
     live += new_bytes - range->bytes;

@@ -16,10 +16,11 @@
 
 #include "base/base.h"
 
-/* A range of address space; both are multiples of a unit. */
+/* A range of address space; start and bytes are multiples of a unit. */
 typedef struct {
     char *start;
     size_t bytes;
+    bool mixed; /* may be several kernel mappings, which older kernels move only one by one */
 } hk_range_t;
 
 /* Takes `bytes` aligned to `align`, both multiples of a unit; huge pages are asked for in what is

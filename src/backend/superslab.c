@@ -4,11 +4,12 @@
 #include "backend/pagemap.h"
 #include "backend/region.h"
 #include "base/lock.h"
+#include "base/report.h"
 #include "os/os.h"
 
-/* Superslabs are kept in lists by the length of their longest free run: list i holds runs of
- * [2^i, 2^(i+1)) slices; list 5 holds the wholly free ones. Full superslabs are on none. */
-enum { LISTS = 6, NO_LIST = LISTS, ALL_SLICES_LIST = LISTS - 1 };
+/* Superslabs with free slices are kept in lists by the length of their longest free run, so that
+ * the first list that is long enough serves a request without a search. */
+enum { NO_LIST = 0 };
 static const uint32_t ALL = UINT32_MAX;
 
 /* Equation: free, claimed and the runs of the carved slabs partition the 32 slices; fresh is a
@@ -27,10 +28,11 @@ struct hk_superslab {
 };
 
 static hk_lock_t lock = HK_LOCK_INIT(HK_RANK_POOL);
-static hk_superslab_t *lists[LISTS]; /* lock: pool */
-static hk_superslab_t *all;          /* lock: pool */
-static hk_superslab_t *unmapped;     /* lock: pool; descriptors without memory, linked by next */
-static size_t superslab_count;       /* lock: pool; with memory */
+static hk_superslab_t *lists[HK_SLICES + 1]; /* lock: pool; [n]: the longest free run is n slices */
+static uint64_t not_empty;                   /* lock: pool; bit n: lists[n] is not empty */
+static hk_superslab_t *all;                  /* lock: pool */
+static hk_superslab_t *unmapped; /* lock: pool; descriptors without memory, linked by next */
+static size_t superslab_count;   /* lock: pool; with memory */
 
 HK_INLINE uint32_t run_mask(unsigned first, unsigned n) {
     return (n == HK_SLICES ? ALL : (1u << n) - 1) << first;
@@ -46,13 +48,12 @@ static uint32_t run_starts(uint32_t free, unsigned n) {
     return free;
 }
 
-static unsigned list_for(uint32_t free) {
-    if (free == 0)
-        return NO_LIST;
-    unsigned i = 0;
-    while (i < ALL_SLICES_LIST && run_starts(free, 2u << i) != 0)
-        i++;
-    return i;
+static unsigned longest_run(uint32_t free) {
+    unsigned longest = 0;
+    for (unsigned step = HK_SLICES; step != 0; step /= 2)
+        if (longest + step <= HK_SLICES && run_starts(free, longest + step) != 0)
+            longest += step;
+    return longest;
 }
 
 static void unlink_locked(hk_superslab_t *ss) {
@@ -64,6 +65,8 @@ static void unlink_locked(hk_superslab_t *ss) {
         lists[ss->list] = ss->next;
     if (ss->next != NULL)
         ss->next->prev = ss->prev;
+    if (lists[ss->list] == NULL)
+        not_empty &= ~((uint64_t)1 << ss->list);
     ss->list = NO_LIST;
 }
 
@@ -76,10 +79,11 @@ static void link_locked(hk_superslab_t *ss, unsigned list) {
     if (ss->next != NULL)
         ss->next->prev = ss;
     lists[list] = ss;
+    not_empty |= (uint64_t)1 << list;
 }
 
 static void relist_locked(hk_superslab_t *ss) {
-    unsigned list = list_for(ss->free);
+    unsigned list = longest_run(ss->free);
     if (list == ss->list)
         return;
     unlink_locked(ss);
@@ -91,8 +95,7 @@ static hk_slab_t *take_from_locked(hk_superslab_t *ss, unsigned slices, unsigned
     uint32_t starts = run_starts(ss->free & ~ss->fresh, slices);
     if (starts == 0)
         starts = run_starts(ss->free, slices);
-    if (starts == 0)
-        return NULL;
+    hk_assert(starts != 0);
     unsigned first = (unsigned)__builtin_ctz(starts);
     uint32_t mask = run_mask(first, slices);
     hk_slab_t *slab = &ss->slabs[first];
@@ -110,16 +113,12 @@ static hk_slab_t *take_from_locked(hk_superslab_t *ss, unsigned slices, unsigned
     return slab;
 }
 
-/* A run of n slices may or may not be in list floor(log2 n), and is in every later one. */
+/* From the superslab whose longest run is the shortest that is long enough. */
 static hk_slab_t *take_locked(unsigned slices, unsigned cls) {
-    unsigned list = 31u - (unsigned)__builtin_clz(slices);
-    for (; list < LISTS; list++)
-        for (hk_superslab_t *ss = lists[list]; ss != NULL; ss = ss->next) {
-            hk_slab_t *slab = take_from_locked(ss, slices, cls);
-            if (slab != NULL)
-                return slab;
-        }
-    return NULL;
+    uint64_t candidates = not_empty >> slices << slices;
+    if (candidates == 0)
+        return NULL;
+    return take_from_locked(lists[__builtin_ctzll(candidates)], slices, cls);
 }
 
 /* Makes the slices just taken into an ownerless slab. `pending` and `remote` are left alone: a
@@ -226,7 +225,7 @@ static bool add_superslab(void) {
     ss->base = range.start;
     ss->free = ALL;
     ss->fresh = used == 0 ? ALL : 0;
-    link_locked(ss, ALL_SLICES_LIST);
+    link_locked(ss, HK_SLICES);
     superslab_count++;
     hk_unlock(&lock);
     return true;
@@ -253,29 +252,34 @@ hk_slab_t *hk_slab_of(const void *p) {
     return &ss->slabs[ss->head[((uintptr_t)p >> HK_SLICE_SHIFT) & (HK_SLICES - 1)]];
 }
 
-/* Called with a wholly free superslab that is off its list. */
-static void release(hk_superslab_t *ss) {
+/* Parts a wholly free superslab from its descriptor; the memory is the caller's to release(). */
+static char *detach_locked(hk_superslab_t *ss) {
+    hk_assert(ss->free == ALL);
     char *base = ss->base;
-    hk_map_set_owner(base, NULL);
-    hk_lock(&lock);
+    unlink_locked(ss);
     ss->base = NULL;
     ss->free = 0;
+    ss->fresh = 0;
     ss->next = unmapped;
     unmapped = ss;
     superslab_count--;
-    hk_unlock(&lock);
-    hk_region_give((hk_range_t){base, HK_UNIT});
+    return base;
 }
 
-/* Puts slices back; returns the superslab if it is now wholly free and another one is too: one is
- * kept so that a slab that comes and goes does not take the superslab with it. */
-static hk_superslab_t *put_back_locked(hk_superslab_t *ss, uint32_t mask) {
-    hk_assert((ss->free & mask) == 0);
+static void release(char *base) {
+    hk_map_set_owner(base, NULL);
+    hk_region_give((hk_range_t){base, HK_UNIT, false});
+}
+
+/* Puts slices back. If the superslab is now wholly free and another one is too, its memory is
+ * returned for release: one is kept so that a slab that comes and goes does not take the superslab
+ * with it. */
+static char *put_back_locked(hk_superslab_t *ss, uint32_t mask) {
+    if (HK_UNLIKELY((ss->free & mask) != 0)) /* two threads freed the same large block at once */
+        hk_fatal(HK_DOUBLE_FREE, ss->base + (unsigned)__builtin_ctz(mask) * HK_SLICE);
     ss->free |= mask;
-    if (ss->free == ALL && lists[ALL_SLICES_LIST] != NULL) {
-        unlink_locked(ss);
-        return ss;
-    }
+    if (ss->free == ALL && lists[HK_SLICES] != NULL)
+        return detach_locked(ss);
     relist_locked(ss);
     return NULL;
 }
@@ -284,7 +288,7 @@ void hk_pool_give(hk_slab_t *slab) {
     hk_superslab_t *ss = superslab_of(slab);
     hk_map_set(slab->base, slab->slices, HK_KIND_FREE);
     hk_lock(&lock);
-    hk_superslab_t *empty = put_back_locked(ss, run_mask(slab->first, slab->slices));
+    char *empty = put_back_locked(ss, run_mask(slab->first, slab->slices));
     hk_unlock(&lock);
     if (empty != NULL)
         release(empty);
@@ -332,7 +336,7 @@ size_t hk_pool_trim(void) {
         if (claimed == 0)
             continue;
         ss->free &= ~claimed;
-        ss->claimed = claimed;
+        ss->claimed |= claimed;
         relist_locked(ss);
         hk_unlock(&lock);
         uint32_t purged = 0;
@@ -349,15 +353,13 @@ size_t hk_pool_trim(void) {
         hk_lock(&lock);
         ss->fresh |= purged;
         ss->free |= claimed;
-        ss->claimed = 0;
+        ss->claimed &= ~claimed;
         relist_locked(ss);
     }
-    /* a wholly free superslab beyond the one kept goes back as a whole */
-    while (lists[ALL_SLICES_LIST] != NULL) {
-        hk_superslab_t *ss = lists[ALL_SLICES_LIST];
-        unlink_locked(ss);
+    while (lists[HK_SLICES] != NULL) {
+        char *base = detach_locked(lists[HK_SLICES]);
         hk_unlock(&lock);
-        release(ss);
+        release(base);
         hk_lock(&lock);
     }
     hk_unlock(&lock);

@@ -1,5 +1,6 @@
 #include "base/lock.h"
 
+#include <errno.h>
 #include <sched.h>
 #include <time.h>
 
@@ -16,9 +17,10 @@ HK_INLINE void relax(void) {
 /* Sleeping in the end, rather than only yielding, keeps a real-time thread from starving the
  * holder. */
 HK_COLD void hk_lock_wait(hk_lock_t *lock) {
+    int saved = errno; /* free must not change it */
     for (unsigned tries = 0;; tries++) {
         if (hk_load_relaxed(&lock->taken) == 0 && hk_exchange_acquire(&lock->taken, 1u) == 0)
-            return;
+            break;
         if (tries < SPINS_BEFORE_YIELD)
             relax();
         else if (tries < SPINS_BEFORE_YIELD + YIELDS_BEFORE_SLEEP)
@@ -26,6 +28,7 @@ HK_COLD void hk_lock_wait(hk_lock_t *lock) {
         else
             nanosleep(&(struct timespec){.tv_sec = 0, .tv_nsec = SLEEP_NS}, NULL);
     }
+    errno = saved;
 }
 
 #if HK_DEBUG

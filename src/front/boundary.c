@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
 
 #include "backend/large.h"
@@ -10,47 +11,88 @@
 #include "front/emergency.h"
 #include "front/thread.h"
 
-enum { FIRST_CAPACITY = 16 };
+enum { FIRST_CAPACITY = 16, IDLE_VISITS = 64 };
 
-/* ---- magazines
- * ----------------------------------------------------------------------------------- */
+/* ---- magazines ---- */
 
 static void **slots_of(hk_thread_t *thread, unsigned cls) {
     return &thread->slots[hk_classes[cls].first_slot];
 }
 
+static void give_oldest(hk_thread_t *thread, unsigned cls, unsigned n) {
+    void **slots = slots_of(thread, cls);
+    unsigned held = (unsigned)(thread->cache.top[cls] - slots);
+    hk_heap_give(&thread->heap, cls, slots + 1, n);
+    memmove(slots + 1, slots + 1 + n, (held - n) * sizeof *slots);
+    thread->cache.top[cls] -= n;
+}
+
+static void set_capacity(hk_thread_t *thread, unsigned cls, unsigned capacity) {
+    hk_magazine_t *mag = &thread->magazines[cls];
+    thread->budget += (size_t)mag->capacity * hk_classes[cls].size;
+    thread->budget -= (size_t)capacity * hk_classes[cls].size;
+    mag->capacity = (uint16_t)capacity;
+    thread->cache.limit[cls] = slots_of(thread, cls) + capacity;
+}
+
+/* Halves the magazine with the most bytes among those not visited lately or, if need be, among all
+ * the others; false where there is none. */
+static bool make_room(hk_thread_t *thread, unsigned cls, bool need) {
+    unsigned victim = 0;
+    size_t most = 0;
+    for (unsigned i = 1; i < HK_CLASS_COUNT; i++) {
+        const hk_magazine_t *mag = &thread->magazines[i];
+        size_t bytes = (size_t)mag->capacity * hk_classes[i].size;
+        bool idle = thread->visits - mag->visited > IDLE_VISITS;
+        if (i == cls || bytes <= most || !(idle || need))
+            continue;
+        victim = i;
+        most = bytes;
+    }
+    if (victim == 0)
+        return false;
+    unsigned capacity = thread->magazines[victim].capacity / 2u;
+    unsigned held = (unsigned)(thread->cache.top[victim] - slots_of(thread, victim));
+    if (held > capacity)
+        give_oldest(thread, victim, held - capacity);
+    set_capacity(thread, victim, capacity);
+    return true;
+}
+
 /* Each visit to the boundary doubles a magazine, up to the class's most and as far as the thread's
- * budget of bytes goes: so magazines are large only where there is traffic. */
+ * budget of bytes goes, to which idle magazines give way: so magazines are large only where there
+ * is traffic. A magazine that has nothing yet takes from any other. */
 static void enlarge(hk_thread_t *thread, unsigned cls) {
     const hk_class_t *c = &hk_classes[cls];
+    const unsigned now = thread->magazines[cls].capacity;
+    unsigned more = now == 0 ? FIRST_CAPACITY : now;
+    more = (unsigned)hk_min(more, (size_t)(c->magazine - now));
+    if (HK_UNLIKELY((size_t)more * c->size > thread->budget)) {
+        make_room(thread, cls, false);
+        while (now == 0 && thread->budget < c->size && make_room(thread, cls, true))
+            continue;
+        more = (unsigned)hk_min(more, thread->budget / c->size);
+    }
+    if (now == 0) {
+        slots_of(thread, cls)[0] = NULL;
+        thread->cache.top[cls] = slots_of(thread, cls);
+        thread->magazines[cls].refill = 4;
+    }
+    set_capacity(thread, cls, now + more);
+}
+
+static hk_magazine_t *visit(hk_thread_t *thread, unsigned cls) {
     hk_magazine_t *mag = &thread->magazines[cls];
-    void **slots = slots_of(thread, cls);
-    unsigned more;
-    if (HK_UNLIKELY(mag->capacity == 0)) {
-        slots[0] = NULL;
-        thread->cache.top[cls] = slots;
-        more = (unsigned)hk_min(FIRST_CAPACITY, c->magazine);
-        mag->refill = 4;
-    } else {
-        more = (unsigned)hk_min(mag->capacity, (size_t)(c->magazine - mag->capacity));
-    }
-    size_t bytes = (size_t)more * c->size;
-    if (bytes > thread->budget) {
-        /* two blocks are the least a magazine needs to make sense, budget or not */
-        more = mag->capacity == 0 ? 2 : 0;
-        bytes = hk_min((size_t)more * c->size, thread->budget);
-    }
-    thread->budget -= bytes;
-    mag->capacity = (uint16_t)(mag->capacity + more);
-    thread->cache.limit[cls] = slots + mag->capacity;
+    mag->visited = ++thread->visits;
+    if (mag->capacity < hk_classes[cls].magazine)
+        enlarge(thread, cls);
+    return mag;
 }
 
 /* Fills the empty bin and takes one block from it. Misses in a row ask for more each time. */
 static void *refill(hk_thread_t *thread, unsigned cls) {
-    hk_magazine_t *mag = &thread->magazines[cls];
+    hk_magazine_t *mag = visit(thread, cls);
     void **slots = slots_of(thread, cls);
-    if (mag->capacity < hk_classes[cls].magazine)
-        enlarge(thread, cls);
     unsigned half = (mag->capacity + 1u) / 2;
     unsigned want = mag->was_flush ? half : (unsigned)hk_min(mag->refill, mag->capacity);
     mag->refill = (uint16_t)hk_min(2 * want, hk_classes[cls].magazine);
@@ -58,27 +100,19 @@ static void *refill(hk_thread_t *thread, unsigned cls) {
     unsigned got = hk_heap_take(&thread->heap, cls, slots + 1, want);
     if (HK_UNLIKELY(got == 0))
         return NULL;
-    void *p = slots[got];
     thread->cache.top[cls] = slots + got - 1;
-    return p;
+    return slots[got];
 }
 
 /* Makes room in the full bin: the older half goes back, or all of it where one flush follows
- * another. */
+ * another. Where the visit has enlarged it there is room already. */
 static void flush(hk_thread_t *thread, unsigned cls) {
-    hk_magazine_t *mag = &thread->magazines[cls];
-    void ***top = &thread->cache.top[cls];
-    void **slots = slots_of(thread, cls);
-    if (mag->capacity < hk_classes[cls].magazine)
-        enlarge(thread, cls);
-    unsigned held = (unsigned)(*top - slots);
+    hk_magazine_t *mag = visit(thread, cls);
+    unsigned held = (unsigned)(thread->cache.top[cls] - slots_of(thread, cls));
     if (held < mag->capacity)
-        return; /* it was not full after all, only not yet set up or smaller than it may be */
-    unsigned n = mag->was_flush ? held : (held + 1u) / 2;
+        return;
+    give_oldest(thread, cls, mag->was_flush ? held : (held + 1u) / 2);
     mag->was_flush = true;
-    hk_heap_give(&thread->heap, cls, slots + 1, n);
-    memmove(slots + 1, slots + 1 + n, (held - n) * sizeof *slots);
-    *top -= n;
 }
 
 static void push(hk_thread_t *thread, unsigned cls, void *p) {
@@ -88,21 +122,27 @@ static void push(hk_thread_t *thread, unsigned cls, void *p) {
     *++*top = p;
 }
 
-/* ---- free
- * ---------------------------------------------------------------------------------------- */
+/* ---- free ---- */
 
 /* The C library's own entries, for pointers that are its own. Absent in a static or foreign libc.
  */
 void __libc_free(void *p) __attribute__((weak));
 void *__libc_realloc(void *p, size_t n) __attribute__((weak));
 
+/* A pointer of ours that is no live block: `kind` says why. */
+static HK_COLD _Noreturn void refuse(void *p, unsigned kind) {
+    hk_fatal(kind == HK_KIND_FREE ? HK_DOUBLE_FREE : HK_INVALID_FREE, p);
+}
+
 static void free_entered(hk_thread_t *thread, void *p, unsigned kind) {
     if (HK_LIKELY(kind < HK_CLASS_COUNT))
         push(thread, kind, p);
     else if (kind == HK_KIND_LARGE || kind == HK_KIND_HUGE)
         hk_large_free(p, kind);
-    else
+    else if (kind == HK_KIND_EMERGENCY)
         hk_emergency_free(p);
+    else
+        refuse(p, kind);
 }
 
 static HK_COLD void free_deferred(hk_thread_t *thread) {
@@ -120,22 +160,20 @@ void hk_free_slow(void *p) {
         __libc_free(p);
         return;
     }
-    if (kind == HK_KIND_FREE)
-        hk_fatal(HK_DOUBLE_FREE, p);
-    if (kind == HK_KIND_INTERIOR)
-        hk_fatal(HK_INVALID_FREE, p);
+    if (kind == HK_KIND_FREE || kind == HK_KIND_INTERIOR)
+        refuse(p, kind);
     hk_thread_t *thread = hk_thread_enter();
     if (HK_UNLIKELY(thread == NULL)) {
         hk_emergency_defer(p);
         return;
     }
     free_entered(thread, p, kind);
-    free_deferred(thread);
+    if (HK_UNLIKELY(hk_emergency_waiting()))
+        free_deferred(thread);
     hk_thread_leave(thread);
 }
 
-/* ---- malloc
- * -------------------------------------------------------------------------------------- */
+/* ---- malloc ---- */
 
 static void *take(hk_thread_t *thread, unsigned cls, size_t n, size_t align, size_t *dirty) {
     if (cls == 0)
@@ -152,7 +190,7 @@ static void *take(hk_thread_t *thread, unsigned cls, size_t n, size_t align, siz
 static HK_COLD size_t reclaim(hk_thread_t *thread) {
     hk_thread_flush(thread);
     hk_heap_collect(&thread->heap);
-    hk_heap_collect_others();
+    hk_heap_collect_others(UINT_MAX);
     size_t bytes = hk_pool_trim();
     return bytes + hk_region_trim();
 }
@@ -161,6 +199,10 @@ static HK_COLD size_t reclaim(hk_thread_t *thread) {
  * one. */
 static void *allocate(unsigned cls, size_t n, size_t align, size_t *dirty) {
     *dirty = n;
+    if (HK_UNLIKELY(n > HK_MOST_BYTES || align > HK_MOST_BYTES)) {
+        errno = ENOMEM;
+        return NULL;
+    }
     hk_thread_t *thread = hk_thread_enter();
     void *p;
     if (HK_UNLIKELY(thread == NULL)) {
@@ -195,8 +237,7 @@ void *hk_aligned_large(size_t n, size_t align) {
     return allocate(0, n, align, &dirty);
 }
 
-/* ---- realloc and the like
- * ------------------------------------------------------------------------ */
+/* ---- realloc and the like ---- */
 
 /* dlsym may allocate; by now that works. */
 static HK_COLD size_t foreign_usable(const void *p) {

@@ -69,9 +69,9 @@ void hk_emergency_defer(void *p) {
     hk_add_relaxed(&leaked, 1ul);
 }
 
+bool hk_emergency_waiting(void) { return hk_load_relaxed(&waiting_count) != 0; }
+
 void *hk_emergency_deferred(void) {
-    if (HK_LIKELY(hk_load_relaxed(&waiting_count) == 0))
-        return NULL;
     for (unsigned i = 0; i < WAITING; i++) {
         void *p = hk_load_relaxed(&waiting[i]);
         if (p != NULL && hk_cas_seq(&waiting[i], &p, NULL)) {

@@ -18,7 +18,8 @@ size_t hk_emergency_usable(const void *p);
 /* Puts off the free of any block; a few at most can wait, more are leaked and counted. */
 void hk_emergency_defer(void *p);
 
-/* One block whose free was put off, or NULL. Cheap when there is none. */
+/* Whether any block waits, cheaply; and one of them, or NULL. */
+bool hk_emergency_waiting(void);
 void *hk_emergency_deferred(void);
 
 #endif

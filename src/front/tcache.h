@@ -33,10 +33,6 @@ typedef struct {
 /* The calling thread's cache: the 8 bytes of static TLS that hakmem uses. Never NULL. */
 extern _Thread_local _Atomic(hk_tcache_t *) hk_tc;
 
-/* The caches of threads that have not begun, and of those that are past their end. Never written
- * to. */
-extern const hk_tcache_t hk_tcache_none, hk_tcache_dead;
-
 /* The block on top of the bin for n bytes, or NULL: to the boundary. */
 HK_INLINE void *hk_hit_pop(size_t n) {
     hk_tcache_t *tc = hk_load_relaxed(&hk_tc);

@@ -1,6 +1,7 @@
 #include "front/thread.h"
 
 #include <pthread.h>
+#include <string.h>
 
 #include "backend/large.h"
 #include "backend/meta.h"
@@ -8,8 +9,12 @@
 #include "config/config.h"
 
 /* Our destructor asks to be called again in each round but the last, so that the destructors of
- * others find a working cache. */
+ * others find a working cache. (The thread sanitizer's own state is gone in the last one.) */
+#ifdef __SANITIZE_THREAD__
+enum { DESTRUCTOR_ROUNDS = 2 };
+#else
 enum { DESTRUCTOR_ROUNDS = 4 };
+#endif
 
 static void *null_slot[1]; /* what unused bins point at: empty, and with limit == top also full */
 
@@ -18,11 +23,10 @@ static void *null_slot[1]; /* what unused bins point at: empty, and with limit =
 #define UNUSED_CACHE                                                                               \
     { .map = no_map, .top = ALL_UNUSED, .limit = ALL_UNUSED }
 static _Atomic uint8_t no_map[1];
-const hk_tcache_t hk_tcache_none = UNUSED_CACHE;
-const hk_tcache_t hk_tcache_dead = UNUSED_CACHE;
+static const hk_tcache_t no_cache = UNUSED_CACHE;
 
 _Thread_local _Atomic(hk_tcache_t *) hk_tc __attribute__((tls_model("initial-exec"))) =
-    (hk_tcache_t *)&hk_tcache_none;
+    (hk_tcache_t *)&no_cache;
 
 static hk_lock_t registry = HK_LOCK_INIT(HK_RANK_REGISTRY);
 static bool initialised;     /* lock: registry */
@@ -33,13 +37,26 @@ static hk_thread_t *orphans; /* lock: registry; last in, first out: its memory i
 static hk_lock_t shared_lock = HK_LOCK_INIT(HK_RANK_SHARED);
 static hk_thread_t shared_record; /* lock: shared; untouched pages until a thread needs it */
 
-static void set_up(hk_thread_t *thread) {
+/* A thread that has no record. */
+static _Thread_local struct {
+    bool ended;         /* and will have none any more */
+    atomic_bool inside; /* the boundary: attaching, or at work on the shared record */
+} outside;
+
+/* All bins unused, the whole budget to be had. */
+static void reset_bins(hk_thread_t *thread) {
+    for (unsigned kind = 0; kind < HK_KIND_COUNT; kind++)
+        thread->cache.top[kind] = thread->cache.limit[kind] = null_slot;
+    memset(thread->magazines, 0, sizeof thread->magazines);
+    thread->budget = hk_config.tcache_kb * HK_KIB;
+}
+
+/* Under the registry lock, so that no heap appears while a fork holds them all. */
+static void set_up_locked(hk_thread_t *thread) {
     thread->cache.map = hk_flat.bytes;
     thread->cache.mask = hk_flat.mask;
     thread->cache.thread = thread;
-    for (unsigned kind = 0; kind < HK_KIND_COUNT; kind++)
-        thread->cache.top[kind] = thread->cache.limit[kind] = null_slot;
-    thread->budget = hk_config.tcache_kb * HK_KIB;
+    reset_bins(thread);
     hk_heap_init(&thread->heap);
 }
 
@@ -51,7 +68,7 @@ static void initialise_locked(void) {
     initialised = true;
     hk_map_init();
     shared_record.shared = true;
-    set_up(&shared_record);
+    set_up_locked(&shared_record);
     pthread_key_create(&key, thread_ends);
 }
 
@@ -62,30 +79,23 @@ static hk_thread_t *obtain_record(void) {
     hk_thread_t *thread = orphans;
     if (thread != NULL) {
         orphans = thread->orphan_next;
-        hk_store_release(&thread->heap.orphan, false);
-        hk_unlock(&registry);
-        return thread;
+        hk_heap_set_orphan(&thread->heap, false);
+    } else if ((thread = hk_meta_alloc(sizeof *thread)) != NULL) {
+        set_up_locked(thread);
+        thread->all_next = all;
+        all = thread;
     }
-    hk_unlock(&registry);
-    thread = hk_meta_alloc(sizeof *thread);
-    if (thread == NULL)
-        return NULL;
-    set_up(thread);
-    hk_lock(&registry);
-    thread->all_next = all;
-    all = thread;
     hk_unlock(&registry);
     return thread;
 }
 
 static void handle_forks(void);
 
-static HK_COLD hk_thread_t *attach(void) {
-    if (hk_load_relaxed(&hk_tc) == &hk_tcache_dead)
-        return &shared_record;
+/* Gives the thread a record; NULL: out of memory. */
+static hk_thread_t *attach(void) {
     hk_thread_t *thread = obtain_record();
     if (thread == NULL)
-        return &shared_record;
+        return NULL;
     thread->exit_rounds = 0;
     hk_store_relaxed(&hk_tc, &thread->cache);
     /* Both may allocate, which works by now. If the first fails the record is never left to
@@ -95,12 +105,27 @@ static HK_COLD hk_thread_t *attach(void) {
     return thread;
 }
 
+static HK_COLD hk_thread_t *enter_outside(void) {
+    if (hk_load_relaxed(&outside.inside))
+        return NULL;
+    hk_store_relaxed(&outside.inside, true);
+    atomic_signal_fence(memory_order_seq_cst);
+    hk_thread_t *thread = outside.ended ? NULL : attach();
+    if (thread == NULL) {
+        hk_lock(&shared_lock);
+        return &shared_record;
+    }
+    atomic_signal_fence(memory_order_seq_cst);
+    hk_store_relaxed(&outside.inside, false);
+    return thread;
+}
+
 hk_thread_t *hk_thread_enter(void) {
     hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
     if (HK_UNLIKELY(thread == NULL)) {
-        thread = attach();
-        if (thread->shared)
-            hk_lock(&shared_lock);
+        thread = enter_outside();
+        if (thread == NULL || thread->shared)
+            return thread;
     }
     if (HK_UNLIKELY(hk_load_relaxed(&thread->busy)))
         return NULL;
@@ -111,9 +136,13 @@ hk_thread_t *hk_thread_enter(void) {
 
 void hk_thread_leave(hk_thread_t *thread) {
     atomic_signal_fence(memory_order_seq_cst);
-    hk_store_relaxed(&thread->busy, false);
-    if (HK_UNLIKELY(thread->shared))
+    if (HK_UNLIKELY(thread->shared)) {
         hk_unlock(&shared_lock);
+        hk_store_relaxed(&outside.inside, false);
+        return;
+    }
+    /* release: a fork's child that sees it false sees the magazines as they are then */
+    hk_store_release(&thread->busy, false);
 }
 
 void hk_thread_flush(hk_thread_t *thread) {
@@ -128,7 +157,7 @@ void hk_thread_flush(hk_thread_t *thread) {
 }
 
 static void make_orphan_locked(hk_thread_t *thread) {
-    hk_store_release(&thread->heap.orphan, true);
+    hk_heap_set_orphan(&thread->heap, true);
     thread->orphan_next = orphans;
     orphans = thread;
 }
@@ -140,23 +169,27 @@ static void thread_ends(void *record) {
     hk_store_relaxed(&thread->busy, true);
     hk_thread_flush(thread);
     hk_heap_collect(&thread->heap);
+    reset_bins(thread);
     hk_store_relaxed(&thread->busy, false);
-    hk_store_relaxed(&hk_tc, (hk_tcache_t *)&hk_tcache_dead);
+    outside.ended = true;
+    hk_store_relaxed(&hk_tc, (hk_tcache_t *)&no_cache);
     hk_lock(&registry);
     make_orphan_locked(thread);
     hk_unlock(&registry);
 }
 
-/* ---- fork
- * ---------------------------------------------------------------------------------------- */
+/* ---- fork ---- */
 
-/* With every lock taken, in order, no half-done change exists anywhere. Handlers of others that run
- * between this one and the two below find the thread busy: what they allocate or free beyond the
- * hit path goes to the emergency heap. */
-static void fork_prepare(void) {
+/* Between prepare and release the forking thread counts as inside the boundary: what handlers of
+ * others allocate or free there goes to the emergency heap. */
+static void set_inside(bool inside) {
     hk_thread_t *own = hk_load_relaxed(&hk_tc)->thread;
-    if (own == NULL)
-        own = attach();
+    hk_store_relaxed(own != NULL ? &own->busy : &outside.inside, inside);
+}
+
+/* With every lock taken, in order, no half-done change exists anywhere but in magazines. */
+static void fork_prepare(void) {
+    set_inside(true);
     hk_lock_forking(true);
     hk_lock(&shared_lock);
     hk_lock(&registry);
@@ -165,12 +198,9 @@ static void fork_prepare(void) {
     hk_large_lock();
     hk_region_lock();
     hk_meta_lock();
-    hk_store_relaxed(&own->busy, true);
 }
 
 static void fork_release(void) {
-    hk_thread_t *own = hk_load_relaxed(&hk_tc)->thread;
-    hk_store_relaxed(&(own != NULL ? own : &shared_record)->busy, false);
     hk_meta_unlock();
     hk_region_unlock();
     hk_large_unlock();
@@ -179,18 +209,23 @@ static void fork_release(void) {
     hk_unlock(&registry);
     hk_unlock(&shared_lock);
     hk_lock_forking(false);
+    set_inside(false);
 }
 
 /* The other threads do not exist in the child: their records become orphans. Their magazines stay
- * as they are until the next owner of the record uses them; a push or pop that the fork interrupted
- * lost at most the one block it was about. */
+ * as they are for the record's next thread; a push or pop that the fork interrupted loses at most
+ * the one block it was about. Those of a thread inside the boundary are dropped: they may list
+ * blocks that it had already given back. */
 static void fork_child(void) {
     hk_thread_t *own = hk_load_relaxed(&hk_tc)->thread;
-    for (hk_thread_t *thread = all; thread != NULL; thread = thread->all_next)
-        if (thread != own && !hk_load_relaxed(&thread->heap.orphan)) {
-            hk_store_relaxed(&thread->busy, false);
-            make_orphan_locked(thread);
-        }
+    for (hk_thread_t *thread = all; thread != NULL; thread = thread->all_next) {
+        if (thread == own || hk_load_relaxed(&thread->heap.orphan))
+            continue;
+        if (hk_load_acquire(&thread->busy))
+            reset_bins(thread);
+        hk_store_relaxed(&thread->busy, false);
+        make_orphan_locked(thread);
+    }
     fork_release();
 }
 

@@ -13,6 +13,7 @@ typedef struct {
     uint16_t capacity; /* blocks; 0 until the bin is first used */
     uint16_t refill;   /* blocks to ask for at the next miss */
     bool was_flush;    /* the last visit was a flush */
+    uint32_t visited;  /* the thread's count of visits at the last one */
 } hk_magazine_t;
 
 /* Invariant: budget + sum over classes of capacity * size == the budget at start. */
@@ -21,6 +22,7 @@ struct hk_thread {
     atomic_bool busy;          /* owner, and its signal handlers: inside the boundary */
     bool shared;               /* const: the record of threads that have none */
     unsigned char exit_rounds; /* owner: rounds of destructors seen */
+    uint32_t visits;           /* owner: to the boundary, modulo 2^32 */
     size_t budget;             /* owner: bytes that magazines may still grow by */
     hk_magazine_t magazines[HK_CLASS_COUNT]; /* owner */
     hk_thread_t *all_next;                   /* const once set; lock: registry */

@@ -31,11 +31,8 @@ bool hk_os_purge(void *p, size_t bytes);
 
 /* Moves the pages of [from, from+bytes) to [to, to+new_bytes), replacing the mapping there; what is
  * beyond `bytes` reads as zero, and `from` is unmapped. On refusal `from` is untouched but the
- * target may have been unmapped: the caller maps it again with hk_os_map_at() or gives it up. */
+ * target may have been unmapped: the caller gives it up. */
 bool hk_os_move(void *from, size_t bytes, void *to, size_t new_bytes);
-
-/* Maps zeroed read-write memory at exactly [p, p+bytes), replacing what is there. */
-bool hk_os_map_at(void *p, size_t bytes);
 
 /* Asks for huge pages in the range; a hint. */
 void hk_os_want_huge_pages(void *p, size_t bytes);

@@ -32,17 +32,17 @@ static bool refused(void) {
 HK_INLINE bool refused(void) { return false; }
 #endif
 
-static void *map(void *at, size_t bytes, int protection, int flags) {
+static void *map(size_t bytes, int protection, int flags) {
     if (refused())
         return NULL;
     int saved = errno;
-    void *p = mmap(at, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+    void *p = mmap(NULL, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
     errno = saved;
     return p == MAP_FAILED ? NULL : p;
 }
 
 void *hk_os_map(size_t bytes, size_t align) {
-    char *p = map(NULL, bytes, PROT_READ | PROT_WRITE, 0);
+    char *p = map(bytes, PROT_READ | PROT_WRITE, 0);
     if (p == NULL || ((uintptr_t)p & (align - 1)) == 0)
         return p;
     /* Unlucky: take enough to hold an aligned range and give the ends back. */
@@ -50,7 +50,7 @@ void *hk_os_map(size_t bytes, size_t align) {
     size_t slack = align - hk_os_page_size();
     if (bytes > SIZE_MAX - slack)
         return NULL;
-    p = map(NULL, bytes + slack, PROT_READ | PROT_WRITE, 0);
+    p = map(bytes + slack, PROT_READ | PROT_WRITE, 0);
     if (p == NULL)
         return NULL;
     char *aligned = (char *)hk_align_up((uintptr_t)p, align);
@@ -62,7 +62,7 @@ void *hk_os_map(size_t bytes, size_t align) {
     return aligned;
 }
 
-void *hk_os_reserve(size_t bytes) { return map(NULL, bytes, PROT_READ, MAP_NORESERVE); }
+void *hk_os_reserve(size_t bytes) { return map(bytes, PROT_READ, MAP_NORESERVE); }
 
 bool hk_os_commit(void *p, size_t bytes) {
     if (refused())
@@ -94,10 +94,6 @@ bool hk_os_move(void *from, size_t bytes, void *to, size_t new_bytes) {
     bool ok = mremap(from, bytes, new_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to) != MAP_FAILED;
     errno = saved;
     return ok;
-}
-
-bool hk_os_map_at(void *p, size_t bytes) {
-    return map(p, bytes, PROT_READ | PROT_WRITE, MAP_FIXED) != NULL;
 }
 
 void hk_os_want_huge_pages(void *p, size_t bytes) {
