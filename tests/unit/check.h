@@ -1,5 +1,5 @@
-/* What every unit test needs: CHECK, a child process whose end can be looked at, and chance that can be
- * repeated. Nothing here allocates: the heap under test may be the process's own. */
+/* What every unit test needs: CHECK, a child process whose end can be looked at, and chance that
+ * can be repeated. Nothing here allocates: the heap under test may be the process's own. */
 #ifndef UNIT_CHECK_H
 #define UNIT_CHECK_H
 
@@ -45,7 +45,8 @@ static inline void check_text(const char *file, int line, const char *is, const 
 
 #define CHECK_TEXT(is, expected) check_text(__FILE__, __LINE__, is, expected)
 
-/* ---- chance -------------------------------------------------------------------------------------- */
+/* ---- chance
+ * -------------------------------------------------------------------------------------- */
 
 /* xorshift64; the state is any number but 0. */
 static inline uint64_t chance(uint64_t *state) {
@@ -60,10 +61,11 @@ static inline unsigned chance_below(uint64_t *state, unsigned n) {
     return (unsigned)(chance(state) >> 32) % n;
 }
 
-/* ---- children ------------------------------------------------------------------------------------ */
+/* ---- children
+ * ------------------------------------------------------------------------------------ */
 
 typedef struct {
-    int status; /* of waitpid */
+    int status;      /* of waitpid */
     char text[8192]; /* what it wrote to stdout and stderr */
 } child_t;
 
@@ -104,7 +106,6 @@ static inline void check_fatal(const char *file, int line, void (*fn)(void *), v
         check_failed(file, line, "the child ended by SIGABRT");
 }
 
-#define CHECK_FATAL(fn, argument, kind, p)                                                         \
-    check_fatal(__FILE__, __LINE__, fn, argument, kind, p)
+#define CHECK_FATAL(fn, argument, kind, p) check_fatal(__FILE__, __LINE__, fn, argument, kind, p)
 
 #endif

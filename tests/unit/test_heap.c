@@ -1,6 +1,9 @@
-/* Heaps: taking and giving, remote frees, retiring, adoption, and what ends the process. The tests work on
- * heaps of their own, which no thread serves, and check each slab's equation at every step. */
+/* Heaps: taking and giving, remote frees, retiring, adoption, and what ends the process. The tests
+ * work on heaps of their own, which no thread serves, and check each slab's equation at every step.
+ */
 #include "backend/heap.h"
+
+#include <limits.h>
 
 #include "backend/pagemap.h"
 #include "check.h"
@@ -157,10 +160,8 @@ static void remote_frees(void) {
             hk_heap_give(&a, cls, blocks, 1);
         }
         hk_heap_give(&b, cls, blocks + half + 1, n - half - 1);
-        hk_heap_collect_others(); /* anybody may */
-        CHECK(hk_load_relaxed(&a.pending) == NULL);
-        check_slab(slab, 0);
-        hk_heap_collect(&a);
+        hk_heap_collect_others(UINT_MAX); /* anybody may; what is empty then goes back */
+        CHECK(hk_load_relaxed(&a.pending) == NULL && a.partial[cls].head == NULL);
         CHECK(hk_load_relaxed(&slab->owner) == NULL);
     }
 }
@@ -183,8 +184,8 @@ static void retired_slabs_serve_any_class(void) {
     }
 }
 
-/* A running heap takes over what an orphan has, before it carves new slabs; full slabs as well, once one of
- * their blocks is freed. */
+/* A running heap takes over what an orphan has, before it carves new slabs; full slabs as well,
+ * once one of their blocks is freed. */
 static void orphans_are_adopted(void) {
     static void *blocks[HK_CLASS_COUNT][MOST];
     static void *mine[2];
@@ -195,7 +196,7 @@ static void orphans_are_adopted(void) {
         if (cls % 2 == 0) /* an even class's slab is partly free, an odd one's is full */
             hk_heap_give(&orphan, cls, blocks[cls] + n - 1, 1);
     }
-    hk_store_release(&orphan.orphan, true);
+    hk_heap_set_orphan(&orphan, true);
     for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++) {
         unsigned n = hk_classes[cls].blocks;
         hk_slab_t *slab = hk_slab_of(blocks[cls][0]);
@@ -211,7 +212,7 @@ static void orphans_are_adopted(void) {
         check_slab(slab, 0);
     }
     CHECK(adopted + 3 >= HK_CLASS_COUNT - 1); /* the search may begin elsewhere once or twice */
-    hk_store_release(&orphan.orphan, false);
+    hk_heap_set_orphan(&orphan, false);
     hk_heap_collect(&orphan);
     hk_heap_collect(&b);
     for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
@@ -263,7 +264,8 @@ static void random_traffic(void) {
     CHECK_EQ(hk_pool_stats().active, active);
 }
 
-/* ---- what ends the process ----------------------------------------------------------------------- */
+/* ---- what ends the process
+ * ----------------------------------------------------------------------- */
 
 typedef struct {
     hk_heap_t *first, *second; /* who gives p1 and p2 */
@@ -293,8 +295,8 @@ static void double_and_invalid_frees_abort(void) {
         take(&a, cls, blocks, n);
         p = blocks[n / 2];
         tail = hk_slab_of(p)->base + (size_t)n * hk_classes[cls].size;
-        crime_t twice[] = {{&a, &a, cls, p, p}, {&b, &b, cls, p, p}, {&a, &b, cls, p, p},
-                           {&b, &a, cls, p, p}};
+        crime_t twice[] = {
+            {&a, &a, cls, p, p}, {&b, &b, cls, p, p}, {&a, &b, cls, p, p}, {&b, &a, cls, p, p}};
         for (unsigned i = 0; i < 4; i++)
             CHECK_FATAL(commit_crime, &twice[i], "double free", p);
         CHECK_FATAL(commit_in_one_batch, &twice[0], "double free", p);

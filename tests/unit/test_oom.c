@@ -1,6 +1,6 @@
-/* Out of memory at every point: the system refuses from its Nth call on, for each N in turn. A request
- * succeeds, or fails with NULL and ENOMEM; nothing is lost, and afterwards all is as before. Each N runs in a
- * child of its own, so that none finds what another has left. */
+/* Out of memory at every point: the system refuses from its Nth call on, for each N in turn. A
+ * request succeeds, or fails with NULL and ENOMEM; nothing is lost, and afterwards all is as
+ * before. Each N runs in a child of its own, so that none finds what another has left. */
 #include <errno.h>
 #include <pthread.h>
 
@@ -23,7 +23,8 @@ typedef struct {
 static block_t blocks[BLOCKS];
 static unsigned refusals;
 
-/* Every byte of a small block, few of a large one: enough to see a block that was given out twice. */
+/* Every byte of a small block, few of a large one: enough to see a block that was given out twice.
+ */
 static size_t stride(size_t n) { return n <= 4096 ? 1 : n <= HK_MID_MAX ? 509 : 65521; }
 
 static void fill(block_t *block) {
@@ -51,7 +52,7 @@ static bool accept(block_t *block, void *p, size_t n) {
 
 /* All paths that need memory: classes, large, huge, aligned, zeroed, growing and moving. */
 static void allocate_all(void) {
-    static const size_t sizes[] = {1,      24,     100,         1000,        3000,       20000, 40000,
+    static const size_t sizes[] = {1,      24,     100,        1000,       3000,       20000, 40000,
                                    200000, 900000, 2 * HK_MIB, 3 * HK_MIB, 5 * HK_MIB, 48};
     for (unsigned i = 0; i < BLOCKS; i++) {
         size_t n = sizes[i % (sizeof sizes / sizeof sizes[0])] + i / 13;
@@ -117,7 +118,8 @@ static void fail_after(void *argument) {
     refusals = 0;
     allocate_all(); /* as if nothing had been */
     CHECK_EQ(refusals, 0);
-    hk_os_fail_after(n); /* what is cached serves, what is freed can be freed without the system's help */
+    hk_os_fail_after(
+        n); /* what is cached serves, what is freed can be freed without the system's help */
     check_and_free_all();
     hk_os_fail_after(-1);
     CHECK(active_now() <= before);
@@ -151,7 +153,7 @@ int main(void) {
     static child_t child;
     static void (*const runs[])(void *) = {fail_after, fail_after_in_thread};
     for (unsigned r = 0; r < 2; r++)
-        for (long n = 0; n <= LAST_N; n += r != 0 ? 6 : n < 16 || !HK_NO_OVERRIDE ? 1 : 4) {
+        for (long n = 0; n <= LAST_N; n += r != 0 ? 6 : n < 8 || !HK_NO_OVERRIDE ? 1 : 4) {
             child_run(&child, runs[r], &n);
             if (child.text[0] != '\0' || child.status != 0)
                 dprintf(STDERR_FILENO, "with the system refusing from call %ld on:\n%s", n,

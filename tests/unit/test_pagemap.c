@@ -1,5 +1,5 @@
-/* The page map: kinds and owners at addresses that belong to nobody, boundaries of its leaves and of the
- * flat map's OS pages, agreement of its two forms, and life without the flat one. */
+/* The page map: kinds and owners at addresses that belong to nobody, boundaries of its leaves and
+ * of the flat map's OS pages, agreement of its two forms, and life without the flat one. */
 #include "backend/pagemap.h"
 
 #include <sys/mman.h>
@@ -30,8 +30,8 @@ static void check_kind(const void *p, unsigned kind) {
         CHECK_EQ(flat_kind(p), kind);
 }
 
-/* Commits [start, start+bytes), gives every slice a kind of its own and reads all of them back, first and
- * last byte; the neighbours stay foreign. */
+/* Commits [start, start+bytes), gives every slice a kind of its own and reads all of them back,
+ * first and last byte; the neighbours stay foreign. */
 static void whole_range(uintptr_t start, size_t bytes) {
     size_t slices = bytes / HK_SLICE;
     CHECK(hk_map_commit(at(start), bytes));
@@ -99,7 +99,7 @@ static void blocks_of_ours(void) {
     for (size_t n = 1; n <= 64 * HK_MIB; n *= 2) {
         char *p = hak_malloc(n);
         CHECK(p != NULL);
-        unsigned kind = n <= HK_MID_MAX  ? hk_class_of(n)
+        unsigned kind = n <= HK_MID_MAX   ? hk_class_of(n)
                         : n <= 2 * HK_MIB ? (unsigned)HK_KIND_LARGE
                                           : (unsigned)HK_KIND_HUGE;
         check_kind(p, kind);

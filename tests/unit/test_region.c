@@ -1,5 +1,6 @@
-/* Regions: which free range serves a request, joining, the bound, gathering, growing and moving, and a
- * system that refuses. Addresses are made predictable by giving back parts of one large range. */
+/* Regions: which free range serves a request, joining, the bound, gathering, growing and moving,
+ * and a system that refuses. Addresses are made predictable by giving back parts of one large
+ * range. */
 #include "backend/region.h"
 
 #include "backend/pagemap.h"
@@ -23,7 +24,7 @@ static hk_range_t take(size_t units, size_t *used) {
 }
 
 static void give(char *start, size_t units) {
-    hk_region_give((hk_range_t){start, units * HK_UNIT});
+    hk_region_give((hk_range_t){.start = start, .bytes = units * HK_UNIT, .mixed = true});
 }
 
 /* Fills and checks what lies at the start of each OS page: enough to tell whose page it is. */
@@ -173,8 +174,8 @@ static void gathering(void) {
 static void extending(void) {
     start_empty(64 * HK_MIB);
     size_t used;
-    hk_range_t all = take(8, &used), r = {all.start, 2 * HK_UNIT};
-    hk_range_t guard = {all.start + 6 * HK_UNIT, 2 * HK_UNIT};
+    hk_range_t all = take(8, &used), r = {.start = all.start, .bytes = 2 * HK_UNIT};
+    hk_range_t guard = {.start = all.start + 6 * HK_UNIT, .bytes = 2 * HK_UNIT};
     CHECK(!hk_region_extend(&r, 3 * HK_UNIT)); /* what lies behind is in use */
     give(all.start + 2 * HK_UNIT, 4);
     size_t live = hk_region_stats().live;
@@ -223,14 +224,15 @@ static void moving(void) {
         give(r.start + i * HK_UNIT, 1);
 }
 
-/* With the system refusing from the nth call on: what fails has changed nothing that can be seen. */
+/* With the system refusing from the nth call on: what fails has changed nothing that can be seen.
+ */
 static void system_refuses(void) {
 #if HK_DEBUG
     unsigned refused = 0, served = 0;
     for (long n = 0; n < 12; n++) {
         start_empty(64 * HK_MIB);
         size_t used;
-        hk_range_t all = take(UNITS, &used), big = {0};
+        hk_range_t all = take(UNITS, &used), big = {.start = NULL};
         for (size_t i = 1; i < UNITS; i += 2)
             give(all.start + i * HK_UNIT, 1);
         mark(all.start, HK_UNIT, 0xee);
@@ -249,7 +251,7 @@ static void system_refuses(void) {
             hk_region_give(big);
         }
 
-        hk_range_t r = {all.start, HK_UNIT};
+        hk_range_t r = {.start = all.start, .bytes = HK_UNIT};
         hk_map_set(r.start, r.bytes / HK_SLICE, HK_KIND_FOREIGN);
         before = hk_region_stats();
         hk_os_fail_after(n);

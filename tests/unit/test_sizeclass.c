@@ -1,5 +1,5 @@
-/* Size classes: the two lookup tables, the reciprocals, aligned requests, bands and slots, each against
- * the definition written out. */
+/* Size classes: the two lookup tables, the reciprocals, aligned requests, bands and slots, each
+ * against the definition written out. */
 #include "backend/sizeclass.h"
 
 #include "check.h"

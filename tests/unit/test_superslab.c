@@ -1,5 +1,5 @@
-/* Superslabs and the pool of slices. Where malloc is ours, the process's own blocks lie in the same pool, so
- * the tests work in superslabs that they took whole. */
+/* Superslabs and the pool of slices. Where malloc is ours, the process's own blocks lie in the same
+ * pool, so the tests work in superslabs that they took whole. */
 #include "backend/superslab.h"
 
 #include "backend/pagemap.h"
@@ -77,8 +77,8 @@ static void slabs_of_every_class(void) {
     }
 }
 
-/* All slices are handed out, lowest first, before another superslab is touched; freed ones are used again,
- * in the same order. */
+/* All slices are handed out, lowest first, before another superslab is touched; freed ones are used
+ * again, in the same order. */
 static void exhaustion_and_reuse(void) {
     hk_slab_t *runs[HK_SLICES], *other;
     runs[0] = dirty_superslab();
@@ -201,7 +201,8 @@ static void zeroed_is_truthful(void) {
     hk_pool_give(again);
 }
 
-/* A late remote freer may still have to clear `pending`: carving the slices anew leaves it alone. */
+/* A late remote freer may still have to clear `pending`: carving the slices anew leaves it alone.
+ */
 static void carving_keeps_the_protocol_words(void) {
     hk_slab_t *first = dirty_superslab();
     hk_slab_t *slab = hk_pool_take(1, 1);
