@@ -67,6 +67,27 @@ class Row:
     verdict: Verdict
 
 
+@dataclass(frozen=True)
+class Floor:
+    """What is subtracted from a sample: its own round's floor, for the machine's speed drifts."""
+
+    by_round: Mapping[int, float]
+    otherwise: float
+
+    @classmethod
+    def of(cls, samples: Sequence[Mapping[str, Any]], key: str, whole: Cell) -> "Floor | None":
+        """None where the floor itself failed."""
+        if whole.median is None:
+            return None
+        return cls({s["round"]: metrics.value(key, s) for s in samples}, whole.median)
+
+    def under(self, sample: Mapping[str, Any]) -> float:
+        return self.by_round.get(sample["round"], self.otherwise)
+
+
+NO_FLOOR = Floor({}, 0.0)
+
+
 def rows(document: Mapping[str, Any]) -> list[Row]:
     """All figures of the document, sorted by name, wins and losses alike."""
     names = [library["name"] for library in document["libraries"] if not library.get("refused")]
@@ -92,10 +113,11 @@ def _row(
     key, better = figure["metric"], metrics.METRICS[figure["metric"]].better
     by_library = {name: [s for s in samples if s["library"] == name] for name in names}
     floor = None
-    offset: float | None = 0.0
+    offset: Floor | None = NO_FLOOR
     if figure.get("floor"):
-        floor = cell(figure["floor"], [s for s in samples if s["library"] == figure["floor"]], key)
-        offset = floor.median
+        below = [s for s in samples if s["library"] == figure["floor"]]
+        floor = cell(figure["floor"], below, key)
+        offset = Floor.of(below, key, floor)
     cells = {name: cell(name, rows_, key, offset) for name, rows_ in by_library.items()}
     references = {
         name: cell(name, [s for s in samples if s["library"] == name], key, offset)
@@ -125,7 +147,10 @@ def _row(
 
 
 def cell(
-    library: str, samples: Sequence[Mapping[str, Any]], key: str, offset: float | None = 0.0
+    library: str,
+    samples: Sequence[Mapping[str, Any]],
+    key: str,
+    offset: Floor | None = NO_FLOOR,
 ) -> Cell:
     """The summary of one library's samples; one failed sample makes the whole cell an error."""
     failed = [s for s in samples if metrics.value(key, s) is None]
@@ -134,7 +159,7 @@ def cell(
         if failed:
             error = failed[0].get("error") or "the sample does not carry this metric"
         return Cell(library, len(samples), len(failed), error)
-    values = [metrics.value(key, s) - offset for s in samples]
+    values = [metrics.value(key, s) - offset.under(s) for s in samples]
     return Cell(
         library,
         len(values),
@@ -152,15 +177,18 @@ def compare(
     rival: Sequence[Mapping[str, Any]],
     name: str,
     key: str,
-    offset: float | None,
+    offset: Floor | None,
     better: str,
 ) -> Comparison:
     """The paired ratio subject ÷ rival: over blocks where there are blocks, else over rounds."""
     if offset is None or any(metrics.value(key, s) is None for s in subject):
         return Comparison(name, None, 0, "error", better)
+    blocks = any(s.get("block") for s in rival)
+    if offset is not NO_FLOOR and not blocks:
+        return _compare_above(subject, rival, name, key, offset, better)
     logs = stats.merge_neighbours(
         _block_logs(subject, rival, name, key, offset)
-        if any(s.get("block") for s in rival)
+        if blocks
         else _round_logs(subject, rival, key, offset)
     )
     if not logs or any(math.isnan(value) for value in logs):
@@ -168,6 +196,28 @@ def compare(
     ratio = stats.spread_interval(logs).exp()
     plain = Comparison(name, ratio, len(logs), "undecided", better)
     return Comparison(name, ratio, len(logs), judge(plain.cost, len(logs)), better)
+
+
+def _compare_above(
+    subject: Sequence[Mapping[str, Any]],
+    rival: Sequence[Mapping[str, Any]],
+    name: str,
+    key: str,
+    floor: Floor,
+    better: str,
+) -> Comparison:
+    mine = {s["round"]: metrics.value(key, s) for s in subject}
+    theirs = {s["round"]: metrics.value(key, s) for s in rival}
+    both = sorted(mine.keys() & theirs.keys() & floor.by_round.keys())
+    if not both:
+        return Comparison(name, None, 0, "undecided", better)
+    ratio = stats.net_ratio(
+        [mine[r] for r in both], [theirs[r] for r in both], [floor.by_round[r] for r in both]
+    )
+    if any(math.isnan(end) for end in (ratio.estimate, ratio.low, ratio.high)):
+        return Comparison(name, None, len(both), "undecided", better)
+    plain = Comparison(name, ratio, len(both), "undecided", better)
+    return Comparison(name, ratio, len(both), judge(plain.cost, len(both)), better)
 
 
 def judge(cost: stats.Interval, count: int) -> Verdict:
@@ -192,10 +242,10 @@ def _round_logs(
     subject: Sequence[Mapping[str, Any]],
     rival: Sequence[Mapping[str, Any]],
     key: str,
-    offset: float,
+    offset: Floor,
 ) -> list[float]:
-    mine = {s["round"]: metrics.value(key, s) - offset for s in subject}
-    theirs = {s["round"]: metrics.value(key, s) - offset for s in rival}
+    mine = {s["round"]: metrics.value(key, s) - offset.under(s) for s in subject}
+    theirs = {s["round"]: metrics.value(key, s) - offset.under(s) for s in rival}
     return [_log(mine[r]) - _log(theirs[r]) for r in sorted(mine.keys() & theirs.keys())]
 
 
@@ -204,7 +254,7 @@ def _block_logs(
     rival: Sequence[Mapping[str, Any]],
     name: str,
     key: str,
-    offset: float,
+    offset: Floor,
 ) -> list[float]:
     blocks: dict[str, list[Mapping[str, Any]]] = {}
     for sample in [*subject, *rival]:
@@ -212,7 +262,7 @@ def _block_logs(
             blocks.setdefault(sample["block"], []).append(sample)
     logs = []
     for samples in sorted(blocks.values(), key=lambda b: b[0]["round"]):
-        values = [metrics.value(key, s) - offset for s in samples]
+        values = [metrics.value(key, s) - offset.under(s) for s in samples]
         if len(values) != 4:
             continue
         letters = "".join(s["letter"] for s in samples)
