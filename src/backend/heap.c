@@ -339,10 +339,13 @@ HK_INLINE void give_run(giving_t *g, unsigned lo, unsigned n) {
     }
 }
 
-/* The slab of a block that is given back, checked as far as that costs nothing extra. */
+/* The slab of a block that is given back. The kind comes first: only it tells that what the owner
+ * table names is a superslab. */
 static hk_slab_t *slab_for(const char *p, unsigned cls) {
+    if (HK_UNLIKELY(hk_map_kind(p) != cls))
+        hk_fatal(HK_INVALID_FREE, p);
     hk_slab_t *slab = hk_slab_of(p);
-    if (HK_UNLIKELY(slab == NULL || slab->cls != cls || hk_map_kind(p) != cls))
+    if (HK_UNLIKELY(slab == NULL || slab->cls != cls))
         hk_fatal(HK_INVALID_FREE, p);
     return slab;
 }
