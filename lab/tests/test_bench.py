@@ -8,12 +8,12 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import Stand
 from hakmem import lock, project
 from hakmem.errors import LabError
 from hakmem.order import MAX_PADDING, pairs, rounds
 from hakmem.sample import last_json_line, parse_perf
 from hakmem.suite import SUITE
+from standing import Stand
 
 
 def bench(stand: Stand, out: Path, *arguments: object) -> subprocess.CompletedProcess[str]:

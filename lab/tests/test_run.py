@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import PROGRAMS, Stand
+from standing import PROGRAMS, Stand
 
 
 def test_says_what_was_proven_and_keeps_the_status(stand: Stand) -> None:

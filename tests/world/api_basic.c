@@ -10,7 +10,7 @@ static const size_t sizes[] = {
 enum { SIZES = sizeof sizes / sizeof *sizes, ERRNO_MARK = 12345 };
 
 static int by_address(const void *a, const void *b) {
-    uintptr_t x = (uintptr_t)*(void *const *)a, y = (uintptr_t)*(void *const *)b;
+    uintptr_t x = (uintptr_t) * (void *const *)a, y = (uintptr_t) * (void *const *)b;
     return x < y ? -1 : x > y;
 }
 

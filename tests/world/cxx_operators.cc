@@ -93,7 +93,7 @@ void new_handler_is_called(std::size_t n) {
     CHECK(handler_calls == 3, "new called the handler %d times", handler_calls);
     handler_calls = 0;
     std::set_new_handler(give_up_after_three);
-    CHECK(throws_bad_alloc([&] { return ::operator new(n, std::align_val_t{128}); }),
+    CHECK(throws_bad_alloc([&] { return ::operator new (n, std::align_val_t{128}); }),
           "aligned new");
     CHECK(handler_calls == 3, "aligned new called the handler %d times", handler_calls);
     handler_calls = 0;
@@ -115,7 +115,7 @@ void throwing_handler_propagates(std::size_t n) {
     CHECK(own_error && handler_calls == 1, "the handler's own exception must come out of new");
     CHECK(::operator new(n, std::nothrow) == nullptr, "nothrow new, throwing handler");
     CHECK(::operator new[](n, std::nothrow) == nullptr, "nothrow new[], throwing handler");
-    CHECK(::operator new(n, std::align_val_t{64}, std::nothrow) == nullptr, "aligned nothrow new");
+    CHECK(::operator new (n, std::align_val_t{64}, std::nothrow) == nullptr, "aligned nothrow new");
     CHECK(handler_calls == 4, "handler called %d times", handler_calls);
     std::set_new_handler(nullptr);
 }
