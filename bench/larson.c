@@ -30,9 +30,11 @@ static const hb_program_t program = {
     .count = sizeof options / sizeof *options,
 };
 
-/* What is handed from generation to generation. Owner: the thread that holds the lane. */
+/* What is handed from generation to generation. Owner: the thread that holds the lane. Aligned, so
+ * that threads do not write to each other's cache lines, nor to the pairs that processors prefetch.
+ */
 typedef struct {
-    hb_team_t *team;
+    _Alignas(128) hb_team_t *team;
     hb_block_t *block;
     uint64_t generation;
     uint64_t share; /* const: operations of one generation */

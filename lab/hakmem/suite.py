@@ -129,12 +129,8 @@ _MIXES = (
 )
 
 _WALL = (
-    Command(
-        "batch_lifo", "bench_batch", ("--order=lifo", "--size=mixed", "--rounds={n}"), 2000, 300
-    ),
-    Command(
-        "batch_fifo", "bench_batch", ("--order=fifo", "--size=mixed", "--rounds={n}"), 2000, 300
-    ),
+    Command("batch_lifo", "bench_batch", ("--order=lifo", "--rounds={n}"), 2000, 300),
+    Command("batch_fifo", "bench_batch", ("--order=fifo", "--rounds={n}"), 2000, 300),
     Command("prodcons", "bench_prodcons", ("--items={n}",), 20_000_000, 3_000_000, threads=2),
     Command("larson_1", "bench_larson", ("--threads=1", "--ops={n}"), 20_000_000, 4_000_000),
     Command(
@@ -165,8 +161,8 @@ _WALL = (
 )
 
 _WHAT = {
-    "batch_lifo": "20 000 mixed blocks allocated, then freed last first",
-    "batch_fifo": "20 000 mixed blocks allocated, then freed first first",
+    "batch_lifo": "20 000 blocks of 64 B allocated, then freed last first",
+    "batch_fifo": "20 000 blocks of 64 B allocated, then freed first first",
     "prodcons": "one thread allocates, another frees",
     "larson_1": "a server's blocks replaced at random",
     "larson_2": "a server's blocks replaced at random",

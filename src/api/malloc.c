@@ -53,8 +53,8 @@ HK_EXPORT size_t hak_usable_size(const void *p) { return hk_usable(p); }
 HK_EXPORT const char *hak_version(void) { return HK_VERSION; }
 
 void *hk_aligned(size_t align, size_t n) {
-    unsigned cls = hk_class_of_aligned(n, align);
-    return cls != 0 ? hak_malloc(hk_classes[cls].size) : hk_aligned_large(n, align);
+    size_t up = hk_size_for_alignment(n, align);
+    return HK_LIKELY(up <= HK_MID_MAX) ? hak_malloc(up) : hk_aligned_large(n, align);
 }
 
 HK_EXPORT void *hak_aligned_alloc(size_t align, size_t n) {

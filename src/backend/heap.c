@@ -46,6 +46,8 @@ void hk_heap_set_orphan(hk_heap_t *heap, bool orphan) {
     hk_add_relaxed(&orphans, orphan ? 1u : -1u);
 }
 
+unsigned hk_heap_orphans(void) { return hk_load_relaxed(&orphans); }
+
 #if HK_DEBUG
 HK_INLINE void check(const hk_slab_t *slab) { hk_slab_is_valid(slab); }
 #else
@@ -177,9 +179,10 @@ static void take_from_slab(hk_slab_t *slab, void **end, unsigned n) {
         uint64_t bits = slab->bits[w];
         char *first = slab->base + w * 64 * size;
         if (bits == UINT64_MAX && n >= 64) {
-            for (unsigned i = 0; i < 64; i++)
-                end[-1 - (int)i] = first + i * size;
             end -= 64;
+            char *last = first + 63 * size;
+            for (unsigned i = 0; i < 64; i++)
+                end[i] = last - i * size;
             n -= 64;
             bits = 0;
         } else {
@@ -442,7 +445,8 @@ void hk_heap_collect(hk_heap_t *heap) {
 void hk_heap_collect_others(unsigned most) {
     for (hk_heap_t *heap = hk_load_acquire(&all); heap != NULL && most != 0;
          heap = hk_load_relaxed(&heap->all_next)) {
-        if (hk_load_relaxed(&heap->pending) == NULL || !hk_lock_try(&heap->lock))
+        bool worth = hk_load_relaxed(&heap->pending) != NULL || hk_load_relaxed(&heap->orphan);
+        if (!worth || !hk_lock_try(&heap->lock))
             continue;
         hk_slab_t *retired = NULL;
         collect_and_retire_locked(heap, &retired);

@@ -39,11 +39,15 @@ void hk_heap_give(hk_heap_t *heap, unsigned cls, void *const *blocks, unsigned n
 /* Collects what others have freed and retires empty slabs, keeping none. */
 void hk_heap_collect(hk_heap_t *heap);
 
-/* The same for at most `most` other heaps that have something pending and whose lock is free. */
+/* The same for at most `most` heaps that are orphans or have something pending, and whose lock is
+ * free. */
 void hk_heap_collect_others(unsigned most);
 
 /* Whether a thread serves the heap. Called under the registry lock. */
 void hk_heap_set_orphan(hk_heap_t *heap, bool orphan);
+
+/* How many heaps no thread serves. */
+unsigned hk_heap_orphans(void);
 
 /* For fork: all heaps' locks, in list order. */
 void hk_heap_lock_all(void);

@@ -28,12 +28,3 @@ const uint8_t hk_class_of_small[HK_SMALL_MAX / 8 + 1] = {HK_CLASSES_SMALL(SMALL)
 /* Entry i serves the sizes above 256*(i-1) up to 256*i; the entries up to 1024 are never read. */
 #define MID(cls, bytes, before, n) [(before) / 256 + 1 ...(bytes) / 256] = (cls),
 const uint8_t hk_class_of_mid[HK_MID_MAX / 256 + 1] = {HK_CLASSES_MID(MID)};
-
-unsigned hk_class_of_aligned(size_t n, size_t align) {
-    if (n > HK_MID_MAX || align > HK_MID_MAX)
-        return 0;
-    for (unsigned cls = hk_class_of(hk_max(n, align)); cls < HK_CLASS_COUNT; cls++)
-        if ((hk_classes[cls].size & (align - 1)) == 0)
-            return cls;
-    return 0;
-}

@@ -99,9 +99,14 @@ HK_INLINE unsigned hk_class_of(size_t n) {
                                         : hk_class_of_mid[(n + 255) >> 8];
 }
 
-/* The first class that serves n bytes at `align` (a power of two): slabs start at a slice, so a
- * block size that is a multiple of the alignment aligns every block. 0 where no class does. */
-unsigned hk_class_of_aligned(size_t n, size_t align);
+/* The size to ask for so that n bytes come aligned to `align`, a power of two: the class of a
+ * multiple of the alignment is itself one, because the classes of a doubling are multiples of a
+ * quarter of its start; and slabs start at a slice, so each of their blocks is then aligned.
+ * SIZE_MAX where that overflows. */
+HK_INLINE size_t hk_size_for_alignment(size_t n, size_t align) {
+    size_t up = hk_align_up(hk_max(n, 1), align);
+    return up != 0 ? up : SIZE_MAX;
+}
 
 /* offset / size without a division. With r = 2^40/size + e, e < 1, the error is offset * e / 2^40,
  * which stays below 1/size as long as offset * size < 2^40: offsets are < 2^18 and sizes <= 2^15.

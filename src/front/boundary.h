@@ -14,7 +14,7 @@ void hk_free_slow(void *p);
 /* A block of n bytes that reads as zero, n > HK_MID_MAX: only what may be dirty is written. */
 void *hk_calloc_large(size_t n);
 
-/* A block of n bytes aligned to `align`, a power of two above 16 that no class serves. */
+/* A block of n bytes aligned to `align`, a power of two, that no class serves. */
 void *hk_aligned_large(size_t n, size_t align);
 
 /* Changes the size of p (not NULL) to n (not 0). On failure NULL and ENOMEM; p is untouched. */

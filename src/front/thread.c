@@ -16,6 +16,9 @@ enum { DESTRUCTOR_ROUNDS = 2 };
 enum { DESTRUCTOR_ROUNDS = 4 };
 #endif
 
+/* So many orphans may keep an empty slab for each class, for the next thread's sake. */
+enum { WARM_ORPHANS = 8 };
+
 static void *null_slot[1]; /* what unused bins point at: empty, and with limit == top also full */
 
 #define ALL_UNUSED                                                                                 \
@@ -168,7 +171,8 @@ static void thread_ends(void *record) {
         return;
     hk_store_relaxed(&thread->busy, true);
     hk_thread_flush(thread);
-    hk_heap_collect(&thread->heap);
+    if (hk_heap_orphans() >= WARM_ORPHANS)
+        hk_heap_collect(&thread->heap);
     reset_bins(thread);
     hk_store_relaxed(&thread->busy, false);
     outside.ended = true;
