@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from hakmem import bench, demo, document, peers, project, report, summary
+from hakmem import bench, demo, document, markdown, peers, project, report, summary
 from hakmem import run as runner
 from hakmem.errors import LabError
 from hakmem.suite import SUITE
@@ -89,8 +89,14 @@ def bench_command(
 def report_command(
     record: Annotated[Path, typer.Argument(help="A recorded run.")] = Path("out/bench.json"),
     out: Annotated[Path | None, typer.Option(help="Where [default: beside it].")] = None,
+    as_markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print the verdict table as Markdown instead.")
+    ] = False,
 ) -> None:
-    """Make the HTML report again from a recorded run."""
+    """Make the HTML report, or a table, again from a recorded run."""
+    if as_markdown:
+        print(markdown.table(document.load(record)), end="")
+        return
     target = out or record.parent / "report.html"
     project.write_atomically(target, report.render(document.load(record)))
     print(f"written: {target}")
@@ -114,9 +120,13 @@ def demo_command(
 
 
 def finish(rows: list[summary.Row]) -> None:
-    """A run in which any cell failed does not end as a success."""
-    cells = [cell for row in rows for cell in [*row.cells.values(), *row.references.values()]]
-    if any(cell.error for cell in cells) or any(row.verdict == "error" for row in rows):
+    """A run in which hakmem or a reference failed does not end as a success.
+
+    A rival that failed is named in the table; that is a result about the rival.
+    """
+    own = [row.cells[summary.SUBJECT] for row in rows]
+    references = [cell for row in rows for cell in [*row.references.values(), row.floor] if cell]
+    if any(cell.error for cell in [*own, *references]):
         raise typer.Exit(1)
 
 
