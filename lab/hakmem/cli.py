@@ -120,13 +120,9 @@ def demo_command(
 
 
 def finish(rows: list[summary.Row]) -> None:
-    """A run in which hakmem or a reference failed does not end as a success.
-
-    A rival that failed is named in the table; that is a result about the rival.
-    """
-    own = [row.cells[summary.SUBJECT] for row in rows]
-    references = [cell for row in rows for cell in [*row.references.values(), row.floor] if cell]
-    if any(cell.error for cell in [*own, *references]):
+    """A run in which any cell failed does not end as a success."""
+    cells = [cell for row in rows for cell in [*row.cells.values(), *row.references.values()]]
+    if any(cell.error for cell in cells) or any(row.verdict == "error" for row in rows):
         raise typer.Exit(1)
 
 
