@@ -14,7 +14,6 @@ typedef struct {
 
 static _Atomic(void *) waiting[WAITING]; /* atomic: any thread */
 static atomic_uint waiting_count;        /* atomic: any thread */
-static atomic_ulong leaked; /* atomic: any thread; blocks that found no place to wait */
 
 static header_t *header_of(const void *p) {
     return (header_t *)((uintptr_t)p & ~(uintptr_t)(HK_SLICE - 1));
@@ -66,7 +65,6 @@ void hk_emergency_defer(void *p) {
             return;
         }
     }
-    hk_add_relaxed(&leaked, 1ul);
 }
 
 bool hk_emergency_waiting(void) { return hk_load_relaxed(&waiting_count) != 0; }

@@ -15,7 +15,7 @@ void hk_emergency_free(void *p);
 
 size_t hk_emergency_usable(const void *p);
 
-/* Puts off the free of any block; a few at most can wait, more are leaked and counted. */
+/* Puts off the free of any block; 64 at most can wait, more are leaked. */
 void hk_emergency_defer(void *p);
 
 /* Whether any block waits, cheaply; and one of them, or NULL. */
