@@ -50,9 +50,9 @@ static void write_proof(const char *path) {
 /* Touches no page that a process does not need anyway, as long as no option is set. */
 __attribute__((constructor(101))) static void start(void) {
     hk_config_load();
-    if (hk_config.proof != NULL) {
+    if (hk_option(proof) != NULL) {
         int saved = errno;
-        write_proof(hk_config.proof);
+        write_proof(hk_option(proof));
         errno = saved;
     }
 }

@@ -110,7 +110,7 @@ static void unmap(hk_range_t range) {
     }
 }
 
-static size_t bound_locked(void) { return hk_max(hk_config.region_cache_mb * HK_MIB, live / 4); }
+static size_t bound_locked(void) { return hk_max(hk_option(region_cache_mb) * HK_MIB, live / 4); }
 
 /* Takes the end of a free range out of the cache, as far as the cache is over its bound. */
 static hk_range_t shed_locked(void) {
@@ -153,7 +153,7 @@ static bool map_fresh(size_t bytes, size_t align, bool dense, hk_range_t *range)
         hk_os_unmap(start, bytes);
         return false;
     }
-    if (dense && hk_config.thp != 0)
+    if (dense && hk_option(thp) != 0)
         hk_os_want_huge_pages(start, bytes);
     *range = (hk_range_t){start, bytes, false};
     hk_lock(&lock);

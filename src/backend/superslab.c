@@ -153,23 +153,31 @@ typedef struct {
     size_t carved, active, free_dirty;
 } usage_t;
 
-static void add_usage_locked(const hk_superslab_t *ss, usage_t *usage) {
-    if (ss->base == NULL)
-        return;
-    usage->free_dirty += (size_t)__builtin_popcount(ss->free & ~ss->fresh) * HK_SLICE;
-    for (unsigned i = 0; i < HK_SLICES;) {
+static void visit_locked(const hk_superslab_t *ss, hk_slab_visitor_t *visit, void *argument) {
+    for (unsigned i = 0; ss->base != NULL && i < HK_SLICES;) {
         if ((ss->free | ss->claimed) >> i & 1) {
             i++;
             continue;
         }
         const hk_slab_t *slab = &ss->slabs[ss->head[i]];
-        const hk_class_t *c = &hk_classes[slab->cls];
-        size_t bytes = slab->slices * HK_SLICE;
-        usage->carved += bytes;
-        usage->active +=
-            slab->cls == 0 ? bytes : (size_t)(c->blocks - hk_load_relaxed(&slab->free)) * c->size;
+        visit(slab, argument);
         i += slab->slices;
     }
+}
+
+static void add_slab(const hk_slab_t *slab, void *argument) {
+    usage_t *usage = argument;
+    const hk_class_t *c = &hk_classes[slab->cls];
+    size_t bytes = slab->slices * HK_SLICE;
+    usage->carved += bytes;
+    usage->active +=
+        slab->cls == 0 ? bytes : (size_t)(c->blocks - hk_load_relaxed(&slab->free)) * c->size;
+}
+
+static void add_usage_locked(const hk_superslab_t *ss, usage_t *usage) {
+    if (ss->base != NULL)
+        usage->free_dirty += (size_t)__builtin_popcount(ss->free & ~ss->fresh) * HK_SLICE;
+    visit_locked(ss, add_slab, usage);
 }
 
 /* A descriptor without memory: an old one, or a new one (zeroed). */
@@ -380,6 +388,17 @@ hk_pool_stats_t hk_pool_stats(void) {
     };
     hk_unlock(&lock);
     return stats;
+}
+
+void hk_pool_visit(hk_slab_visitor_t *visit, void *argument) {
+    hk_lock(&lock);
+    hk_superslab_t *ss = all;
+    hk_unlock(&lock);
+    for (; ss != NULL; ss = ss->all_next) {
+        hk_lock(&lock);
+        visit_locked(ss, visit, argument);
+        hk_unlock(&lock);
+    }
 }
 
 #if HK_DEBUG

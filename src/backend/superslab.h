@@ -74,6 +74,11 @@ typedef struct {
 } hk_pool_stats_t;
 hk_pool_stats_t hk_pool_stats(void);
 
+/* Calls `visit` for every carved slab and large run, with the pool locked for one superslab at a
+ * time. The fields that a heap's lock guards may be changing meanwhile. */
+typedef void hk_slab_visitor_t(const hk_slab_t *slab, void *argument);
+void hk_pool_visit(hk_slab_visitor_t *visit, void *argument);
+
 #if HK_DEBUG
 void hk_slab_is_valid(const hk_slab_t *slab);
 #endif

@@ -9,29 +9,35 @@
 extern char **environ;
 
 hk_config_t hk_config = {
-#define HK_OPTION_UINT(field, env, value, least, most, unit, doc) .field = (value),
-#define HK_OPTION_PATH(field, env, doc)
+#define HK_UINT(field, env, value, least, most, unit, level, when, doc) .field = (value),
+#define HK_WORD(field, env, value, words, level, when, doc) .field = (value),
+#define HK_TEXT(field, env, level, when, doc)
 #include "config/options.def"
-#undef HK_OPTION_UINT
-#undef HK_OPTION_PATH
+#undef HK_UINT
+#undef HK_WORD
+#undef HK_TEXT
 };
 
-/* One row of the table. Exactly one of number and path is set. */
+/* One row of the table. Exactly one of number and text is set; words only where the number is the
+ * index of one. */
 typedef struct {
     const char *env;
-    uint64_t *number;
-    const char **path;
+    _Atomic uint64_t *number;
+    _Atomic(const char *) *text;
     uint64_t least, most;
-    const char *unit;
+    const char *unit, *words;
 } option_t;
 
 static const option_t options[] = {
-#define HK_OPTION_UINT(field, env, value, least, most, unit, doc)                                  \
-    {env, &hk_config.field, NULL, least, most, unit},
-#define HK_OPTION_PATH(field, env, doc) {env, NULL, &hk_config.field, 0, 0, NULL},
+#define HK_UINT(field, env, value, least, most, unit, level, when, doc)                            \
+    {env, &hk_config.field, NULL, least, most, unit, NULL},
+#define HK_WORD(field, env, value, words, level, when, doc)                                        \
+    {env, &hk_config.field, NULL, 0, 0, NULL, words},
+#define HK_TEXT(field, env, level, when, doc) {env, NULL, &hk_config.field, 0, 0, NULL, NULL},
 #include "config/options.def"
-#undef HK_OPTION_UINT
-#undef HK_OPTION_PATH
+#undef HK_UINT
+#undef HK_WORD
+#undef HK_TEXT
 };
 enum { OPTIONS = sizeof options / sizeof options[0], LONGEST_NAME = 64 };
 
@@ -59,26 +65,55 @@ static bool parse_uint(const char *s, uint64_t *value) {
     return true;
 }
 
+/* The index of `value` among words separated by bars. */
+static bool parse_word(const char *value, const char *words, uint64_t *index) {
+    size_t len = strlen(value);
+    for (uint64_t i = 0;; i++) {
+        size_t word = strcspn(words, "|");
+        if (word == len && memcmp(value, words, len) == 0) {
+            *index = i;
+            return true;
+        }
+        if (words[word] == '\0')
+            return false;
+        words += word + 1;
+    }
+}
+
+static bool parse(const option_t *option, const char *value, uint64_t *n) {
+    if (option->words != NULL)
+        return parse_word(value, option->words, n);
+    return parse_uint(value, n) && *n >= option->least && *n <= option->most;
+}
+
+static void say_allowed(hk_line_t *line, const option_t *option) {
+    if (option->words != NULL) {
+        hk_line_str(line, "one of ");
+        hk_line_str(line, option->words);
+    } else {
+        hk_line_str(line, "a whole number from ");
+        hk_line_u64(line, option->least);
+        hk_line_str(line, " to ");
+        hk_line_u64(line, option->most);
+        hk_line_str(line, " (");
+        hk_line_str(line, option->unit);
+        hk_line_str(line, ")");
+    }
+    hk_line_str(line, " is allowed");
+    line->text[line->len] = '\0';
+}
+
 static void set(const option_t *option, const char *value) {
-    if (option->path != NULL) {
-        *option->path = value;
-        return;
-    }
     uint64_t n;
-    if (parse_uint(value, &n) && n >= option->least && n <= option->most) {
-        *option->number = n;
-        return;
+    if (option->text != NULL) {
+        hk_store_relaxed(option->text, value);
+    } else if (parse(option, value, &n)) {
+        hk_store_relaxed(option->number, n);
+    } else {
+        hk_line_t allowed = {0};
+        say_allowed(&allowed, option);
+        hk_config_warn(option->env, value, allowed.text, "using the default");
     }
-    hk_line_t allowed = {0};
-    hk_line_str(&allowed, "a whole number from ");
-    hk_line_u64(&allowed, option->least);
-    hk_line_str(&allowed, " to ");
-    hk_line_u64(&allowed, option->most);
-    hk_line_str(&allowed, " (");
-    hk_line_str(&allowed, option->unit);
-    hk_line_str(&allowed, ") is allowed");
-    allowed.text[allowed.len] = '\0';
-    hk_config_warn(option->env, value, allowed.text, "using the default");
 }
 
 /* Levenshtein's distance, for names up to LONGEST_NAME; longer ones are as far as can be. */

@@ -51,7 +51,7 @@ static void reset_bins(hk_thread_t *thread) {
     for (unsigned kind = 0; kind < HK_KIND_COUNT; kind++)
         thread->cache.top[kind] = thread->cache.limit[kind] = null_slot;
     memset(thread->magazines, 0, sizeof thread->magazines);
-    thread->budget = hk_config.tcache_kb * HK_KIB;
+    thread->budget = hk_option(tcache_kb) * HK_KIB;
 }
 
 /* Under the registry lock, so that no heap appears while a fork holds them all. */

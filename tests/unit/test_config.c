@@ -8,34 +8,37 @@
 #include "check.h"
 #include "hakmem/hakmem.h"
 
-/* The value of every numeric option, one "NAME=value" a line. */
+/* The value of every option, one "NAME=value" a line; a word is shown as its index. */
 static void print_values(void) {
-#define HK_OPTION_UINT(field, env, value, least, most, unit, doc)                                  \
-    dprintf(STDOUT_FILENO, "%s=%" PRIu64 "\n", env, hk_config.field);
-#define HK_OPTION_PATH(field, env, doc)                                                            \
-    dprintf(STDOUT_FILENO, "%s=%s\n", env, hk_config.field != NULL ? hk_config.field : "(none)");
+#define NUMBER(field, env) dprintf(STDOUT_FILENO, "%s=%" PRIu64 "\n", env, hk_option(field));
+#define HK_UINT(field, env, value, least, most, unit, level, when, doc) NUMBER(field, env)
+#define HK_WORD(field, env, value, words, level, when, doc) NUMBER(field, env)
+#define HK_TEXT(field, env, level, when, doc)                                                      \
+    dprintf(STDOUT_FILENO, "%s=%s\n", env, hk_option(field) != NULL ? hk_option(field) : "(none)");
 #include "config/options.def"
-#undef HK_OPTION_UINT
-#undef HK_OPTION_PATH
+#undef HK_UINT
+#undef HK_WORD
+#undef HK_TEXT
 }
 
 /* What print_values() prints where the option `name` has the value `text`, the others their
  * default. */
 static void expected_values(char *out, size_t room, const char *name, const char *text) {
     size_t len = 0;
+    char number[24];
 #define LINE(env, otherwise)                                                                       \
     len += (size_t)snprintf(out + len, room - len, "%s=%s\n", env,                                 \
                             strcmp(name, env) == 0 ? text : (otherwise));
-#define HK_OPTION_UINT(field, env, value, least, most, unit, doc)                                  \
-    {                                                                                              \
-        char number[24];                                                                           \
-        snprintf(number, sizeof number, "%" PRIu64, (uint64_t)(value));                            \
-        LINE(env, number)                                                                          \
-    }
-#define HK_OPTION_PATH(field, env, doc) LINE(env, "(none)")
+#define DEFAULT(env, value)                                                                        \
+    snprintf(number, sizeof number, "%" PRIu64, (uint64_t)(value));                                \
+    LINE(env, number)
+#define HK_UINT(field, env, value, least, most, unit, level, when, doc) DEFAULT(env, value)
+#define HK_WORD(field, env, value, words, level, when, doc) DEFAULT(env, value)
+#define HK_TEXT(field, env, level, when, doc) LINE(env, "(none)")
 #include "config/options.def"
-#undef HK_OPTION_UINT
-#undef HK_OPTION_PATH
+#undef HK_UINT
+#undef HK_WORD
+#undef HK_TEXT
     CHECK(len < room);
 }
 
@@ -84,13 +87,40 @@ static void check_number(const char *name, uint64_t otherwise, uint64_t least, u
     }
 }
 
+/* Every word is understood; anything else is refused with all of them named. */
+static void check_words(const char *name, uint64_t otherwise, const char *words) {
+    char entry[256], number[24], usual[24], warning[512];
+    snprintf(usual, sizeof usual, "%" PRIu64, otherwise);
+    uint64_t index = 0;
+    for (const char *word = words;; index++) {
+        size_t len = strcspn(word, "|");
+        snprintf(entry, sizeof entry, "%s=%.*s", name, (int)len, word);
+        snprintf(number, sizeof number, "%" PRIu64, index);
+        check_entry(entry, "", name, number);
+        if (word[len] == '\0')
+            break;
+        word += len + 1;
+    }
+    static const char *const wrong[] = {"", "no-such-word", "|", "0|1", " 0"};
+    for (unsigned i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        snprintf(entry, sizeof entry, "%s=%s", name, wrong[i]);
+        snprintf(warning, sizeof warning,
+                 "hakmem: warning: %s=%s: one of %s is allowed; using the default\n", name,
+                 wrong[i], words);
+        check_entry(entry, warning, name, usual);
+    }
+}
+
 static void every_row(void) {
-#define HK_OPTION_UINT(field, env, value, least, most, unit, doc)                                  \
+#define HK_UINT(field, env, value, least, most, unit, level, when, doc)                            \
     check_number(env, (uint64_t)(value), least, most, unit);
-#define HK_OPTION_PATH(field, env, doc)
+#define HK_WORD(field, env, value, words, level, when, doc)                                        \
+    check_words(env, (uint64_t)(value), words);
+#define HK_TEXT(field, env, level, when, doc)
 #include "config/options.def"
-#undef HK_OPTION_UINT
-#undef HK_OPTION_PATH
+#undef HK_UINT
+#undef HK_WORD
+#undef HK_TEXT
 }
 
 static void unknown_names(void) {
@@ -98,7 +128,7 @@ static void unknown_names(void) {
         {"HAKMEM_TCACH_KB", "HAKMEM_TCACHE_KB"},
         {"HAKMEM_REGION_CACHE", "HAKMEM_REGION_CACHE_MB"},
         {"HAKMEM_THPS", "HAKMEM_THP"},
-        {"HAKMEM_PROF", "HAKMEM_PROOF"},
+        {"HAKMEM_PROOFS", "HAKMEM_PROOF"},
         {"HAKMEM_tcache_kb", "HAKMEM_TCACHE_KB"},
     };
     char entry[512], warning[1024];

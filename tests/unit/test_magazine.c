@@ -53,7 +53,7 @@ static void drive(unsigned cls) {
 }
 
 static void check_budget(const char *order) {
-    size_t bytes = pinned(own_record()), allowed = hk_config.tcache_kb * HK_KIB;
+    size_t bytes = pinned(own_record()), allowed = hk_option(tcache_kb) * HK_KIB;
     dprintf(STDOUT_FILENO, "%s: magazines may hold %zu bytes, %zu are allowed\n", order, bytes,
             allowed);
     CHECK(bytes <= allowed);
@@ -118,13 +118,15 @@ static void check_passes(void (*fn)(void *), void *argument) {
 
 /* The smallest budget that the option allows, in KiB. */
 static uint64_t least_budget(void) {
-#define HK_OPTION_UINT(field, env, value, least, most, unit, doc)                                  \
+#define HK_UINT(field, env, value, least, most, unit, level, when, doc)                            \
     if (strcmp(env, "HAKMEM_TCACHE_KB") == 0)                                                      \
         return least;
-#define HK_OPTION_PATH(field, env, doc)
+#define HK_WORD(field, env, value, words, level, when, doc)
+#define HK_TEXT(field, env, level, when, doc)
 #include "config/options.def"
-#undef HK_OPTION_UINT
-#undef HK_OPTION_PATH
+#undef HK_UINT
+#undef HK_WORD
+#undef HK_TEXT
     return 0;
 }
 
@@ -138,7 +140,7 @@ static void exec_with_option(void *kib) {
 int main(int argc, char **argv) {
     void *(*orders[])(void *) = {small_first, large_first, one_class, flush_empties};
     if (argc == 2) { /* run by exec_with_option: the main thread's budget, and a later one's */
-        CHECK_EQ(hk_config.tcache_kb, strtoull(argv[1], NULL, 10));
+        CHECK_EQ(hk_option(tcache_kb), strtoull(argv[1], NULL, 10));
         small_first(NULL);
         in_new_thread(&orders[1]);
         return 0;

@@ -1,0 +1,3 @@
+#include "stats/counters.h"
+
+_Atomic uint64_t hk_counters[HK_COUNT_COUNT];

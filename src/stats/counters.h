@@ -1,0 +1,20 @@
+/* The process's counters. The list is counters.def. */
+#ifndef HK_STATS_COUNTERS_H
+#define HK_STATS_COUNTERS_H
+
+#include "base/base.h"
+
+typedef enum {
+#define HK_COUNTER(name, unit, doc) HK_COUNT_##name,
+#include "stats/counters.def"
+#undef HK_COUNTER
+    HK_COUNT_COUNT
+} hk_counter_t;
+
+extern _Atomic uint64_t hk_counters[HK_COUNT_COUNT]; /* atomic: any thread */
+
+/* Adds n to a counter: hk_count(madvise, 1). Any thread. */
+#define hk_count(name, n) ((void)hk_add_relaxed(&hk_counters[HK_COUNT_##name], (uint64_t)(n)))
+#define hk_counted(name) hk_load_relaxed(&hk_counters[HK_COUNT_##name])
+
+#endif
