@@ -10,6 +10,7 @@
 #include "base/report.h"
 #include "config/config.h"
 #include "hakmem/hakmem.h"
+#include "policy/purger.h"
 
 /* malloc is referenced as any program refers to it. Its address alone cannot say no: in a program
  * that is not position independent it is that of a stub. Then the page map says whose a block of it
@@ -50,6 +51,7 @@ static void write_proof(const char *path) {
 /* Touches no page that a process does not need anyway, as long as no option is set. */
 __attribute__((constructor(101))) static void start(void) {
     hk_config_load();
+    hk_policy_apply();
     if (hk_option(proof) != NULL) {
         int saved = errno;
         write_proof(hk_option(proof));

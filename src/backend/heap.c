@@ -26,6 +26,7 @@
 #include "backend/heap.h"
 
 #include "backend/pagemap.h"
+#include "backend/slab.h"
 #include "base/report.h"
 
 enum { ADOPT_TRIES = 4, ADOPT_SEEN = 256, COLLECT_TRIES = 64 };
@@ -47,12 +48,6 @@ void hk_heap_set_orphan(hk_heap_t *heap, bool orphan) {
 }
 
 unsigned hk_heap_orphans(void) { return hk_load_relaxed(&orphans); }
-
-#if HK_DEBUG
-HK_INLINE void check(const hk_slab_t *slab) { hk_slab_is_valid(slab); }
-#else
-HK_INLINE void check(const hk_slab_t *slab) { (void)slab; }
-#endif
 
 /* ---- the list of a class ---- */
 
@@ -99,7 +94,7 @@ static void hand_to_pool(hk_slab_t *retired) {
 static void gained(hk_heap_t *heap, hk_slab_t *slab, unsigned n, hk_slab_t **retired) {
     unsigned free = hk_load_relaxed(&slab->free) + n;
     hk_store_relaxed(&slab->free, (uint16_t)free);
-    check(slab);
+    hk_slab_is_valid(slab);
     if (!slab->listed)
         link_tail(heap, slab);
     if (free != hk_classes[slab->cls].blocks)
@@ -168,35 +163,6 @@ static void collect_locked(hk_heap_t *heap, hk_slab_t **retired) {
 }
 
 /* ---- taking blocks ---- */
-
-/* Writes `n` of the slab's free blocks downwards from `end`, lowest address first. A whole word of
- * them is written in one sweep. */
-static void take_from_slab(hk_slab_t *slab, void **end, unsigned n) {
-    const size_t size = hk_classes[slab->cls].size;
-    hk_store_relaxed(&slab->free, (uint16_t)(hk_load_relaxed(&slab->free) - n));
-    while (n != 0) {
-        unsigned w = (unsigned)__builtin_ctzll(slab->summary);
-        uint64_t bits = slab->bits[w];
-        char *first = slab->base + w * 64 * size;
-        if (bits == UINT64_MAX && n >= 64) {
-            end -= 64;
-            char *last = first + 63 * size;
-            for (unsigned i = 0; i < 64; i++)
-                end[i] = last - i * size;
-            n -= 64;
-            bits = 0;
-        } else {
-            do {
-                *--end = first + (unsigned)__builtin_ctzll(bits) * size;
-                bits &= bits - 1;
-            } while (--n != 0 && bits != 0);
-        }
-        slab->bits[w] = bits;
-        if (bits == 0)
-            slab->summary &= ~((uint64_t)1 << w);
-    }
-    check(slab);
-}
 
 /* Takes one slab of the class from an orphan, with both heaps locked. */
 static bool adopt_from(hk_heap_t *heap, hk_heap_t *orphan, unsigned cls, hk_slab_t **retired) {
@@ -280,7 +246,7 @@ unsigned hk_heap_take(hk_heap_t *heap, unsigned cls, void **out, unsigned n) {
         unsigned take = (unsigned)hk_min(free, (size_t)(end - out));
         if (take == free)
             unlink_slab(heap, slab);
-        take_from_slab(slab, end, take);
+        hk_slab_take(slab, end, take);
         end -= take;
     }
     hk_unlock(&heap->lock);
@@ -454,6 +420,43 @@ void hk_heap_collect_others(unsigned most) {
         hand_to_pool(retired);
         most--;
     }
+}
+
+/* ---- purging ---- */
+
+/* The heap that owns the slab, locked; NULL where none does. */
+static hk_heap_t *lock_owner(const hk_slab_t *slab) {
+    for (;;) {
+        hk_heap_t *owner = hk_load_seq(&slab->owner);
+        if (owner == NULL)
+            return NULL;
+        hk_lock(&owner->lock);
+        if (hk_load_seq(&slab->owner) == owner)
+            return owner;
+        hk_unlock(&owner->lock);
+    }
+}
+
+uint64_t hk_heap_claim(hk_slab_t *slab, bool aged, bool *seen) {
+    hk_heap_t *owner = lock_owner(slab);
+    if (owner == NULL)
+        return 0;
+    uint64_t pages = hk_slab_claim(slab, aged);
+    if (slab->listed && hk_load_relaxed(&slab->free) == 0)
+        unlink_slab(owner, slab);
+    *seen |= slab->seen != 0;
+    hk_unlock(&owner->lock);
+    return pages;
+}
+
+/* A slab with claimed blocks is not empty, so it has an owner, if not always the same. */
+void hk_heap_unclaim(hk_slab_t *slab, uint64_t pages, bool purged, bool lazily) {
+    hk_slab_t *retired = NULL;
+    hk_heap_t *owner = lock_owner(slab);
+    hk_assert(owner != NULL);
+    gained(owner, slab, hk_slab_unclaim(slab, pages, purged, lazily), &retired);
+    hk_unlock(&owner->lock);
+    hand_to_pool(retired);
 }
 
 void hk_heap_lock_all(void) {

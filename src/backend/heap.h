@@ -43,6 +43,12 @@ void hk_heap_collect(hk_heap_t *heap);
  * free. */
 void hk_heap_collect_others(unsigned most);
 
+/* For a purge: takes pages out of a slab's reach (hk_slab_claim) and puts them back, under the lock
+ * of whatever heap owns the slab then. The caller holds no heap's lock. *seen is set where more
+ * pages will be old enough next time. */
+uint64_t hk_heap_claim(hk_slab_t *slab, bool aged, bool *seen);
+void hk_heap_unclaim(hk_slab_t *slab, uint64_t pages, bool purged, bool lazily);
+
 /* Whether a thread serves the heap. Called under the registry lock. */
 void hk_heap_set_orphan(hk_heap_t *heap, bool orphan);
 

@@ -85,16 +85,21 @@ static huge_t *huge_at(const void *p, hk_fatal_t if_not) {
     return huge;
 }
 
-void hk_large_free(void *p, unsigned kind) {
+size_t hk_large_free(void *p, unsigned kind) {
+    size_t bytes;
     if (kind == HK_KIND_LARGE) {
-        hk_pool_give(run_at(p, HK_INVALID_FREE));
-        return;
+        hk_slab_t *run = run_at(p, HK_INVALID_FREE);
+        bytes = run->slices * HK_SLICE;
+        hk_pool_give(run);
+        return bytes;
     }
     huge_t *huge = huge_at(p, HK_INVALID_FREE);
     if (hk_map_set_owner(p, NULL) != huge) /* two threads freed it at once */
         hk_fatal(HK_DOUBLE_FREE, p);
+    bytes = huge->range.bytes;
     hk_region_give(huge->range);
     drop_descriptor(huge);
+    return bytes;
 }
 
 size_t hk_large_usable(const void *p, unsigned kind) {

@@ -12,8 +12,8 @@
  * how many bytes from the start may hold old data; the rest reads as zero. NULL: out of memory. */
 void *hk_large_alloc(size_t n, size_t align, size_t *dirty);
 
-/* Frees a block whose kind is LARGE or HUGE; aborts unless p is its start. */
-void hk_large_free(void *p, unsigned kind);
+/* Frees a block whose kind is LARGE or HUGE; aborts unless p is its start. Returns its bytes. */
+size_t hk_large_free(void *p, unsigned kind);
 
 /* Bytes the caller may use. */
 size_t hk_large_usable(const void *p, unsigned kind);

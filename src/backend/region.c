@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "backend/advise.h"
 #include "backend/pagemap.h"
 #include "base/lock.h"
 #include "config/config.h"
@@ -14,8 +15,8 @@ static hk_lock_t lock = HK_LOCK_INIT(HK_RANK_REGION);
  * sum of their bytes. */
 static hk_range_t free_ranges[FREE_SLOTS];
 static unsigned free_count;
-static size_t cached;
-static size_t live;
+static _Atomic size_t cached; /* atomic: also read without the lock, as is live */
+static _Atomic size_t live;
 static size_t maps, unmaps;
 
 HK_INLINE char *end_of(const hk_range_t *r) { return r->start + r->bytes; }
@@ -23,7 +24,7 @@ HK_INLINE char *end_of(const hk_range_t *r) { return r->start + r->bytes; }
 /* ---- the free ranges ---- */
 
 static void delete_locked(unsigned i) {
-    cached -= free_ranges[i].bytes;
+    hk_sub_relaxed(&cached, free_ranges[i].bytes);
     free_count--;
     memmove(&free_ranges[i], &free_ranges[i + 1], (free_count - i) * sizeof free_ranges[0]);
 }
@@ -50,7 +51,7 @@ static bool insert_locked(hk_range_t range) {
     memmove(&free_ranges[i + 1], &free_ranges[i], (free_count - i) * sizeof free_ranges[0]);
     free_ranges[i] = range;
     free_count++;
-    cached += range.bytes;
+    hk_add_relaxed(&cached, range.bytes);
     return true;
 }
 
@@ -110,18 +111,25 @@ static void unmap(hk_range_t range) {
     }
 }
 
-static size_t bound_locked(void) { return hk_max(hk_option(region_cache_mb) * HK_MIB, live / 4); }
+static size_t bound_locked(void) {
+    return hk_max(hk_option(region_cache_mb) * HK_MIB, hk_region_live() / 4);
+}
 
-/* Takes the end of a free range out of the cache, as far as the cache is over its bound. */
-static hk_range_t shed_locked(void) {
-    size_t bound = bound_locked();
-    if (cached <= bound)
-        return (hk_range_t){0};
+/* Takes up to `most` bytes, in whole units, off the end of the last free range. */
+static hk_range_t cut_end_locked(size_t most) {
     hk_range_t last = free_ranges[free_count - 1];
-    size_t bytes = hk_min(last.bytes, hk_align_up(cached - bound, HK_UNIT));
+    size_t bytes = hk_min(last.bytes, hk_align_up(most, HK_UNIT));
     char *start = end_of(&last) - bytes;
     cut_locked(free_count - 1, start, bytes);
     return (hk_range_t){start, bytes, last.mixed};
+}
+
+/* Takes the end of a free range out of the cache, as far as the cache is over its bound. */
+static hk_range_t shed_locked(void) {
+    size_t bound = bound_locked(), now = hk_region_cached();
+    if (now <= bound)
+        return (hk_range_t){0};
+    return cut_end_locked(now - bound);
 }
 
 /* Puts a range into the cache, and unmaps what is then over the bound. */
@@ -154,7 +162,7 @@ static bool map_fresh(size_t bytes, size_t align, bool dense, hk_range_t *range)
         return false;
     }
     if (dense && hk_option(thp) != 0)
-        hk_os_want_huge_pages(start, bytes);
+        hk_advise(&(hk_os_range_t){start, bytes}, 1, HK_HUGE_PAGES);
     *range = (hk_range_t){start, bytes, false};
     hk_lock(&lock);
     maps++;
@@ -229,14 +237,14 @@ bool hk_region_take(size_t bytes, size_t align, bool dense, hk_range_t *range, s
         (n == 0 || !take_gathered(bytes, align, dense, NULL, 0, range, used)))
         return false;
     hk_lock(&lock);
-    live += bytes;
+    hk_add_relaxed(&live, bytes);
     hk_unlock(&lock);
     return true;
 }
 
 void hk_region_give(hk_range_t range) {
     hk_lock(&lock);
-    live -= range.bytes;
+    hk_sub_relaxed(&live, range.bytes);
     hk_unlock(&lock);
     keep_or_unmap(range);
 }
@@ -254,7 +262,7 @@ bool hk_region_extend(hk_range_t *range, size_t new_bytes) {
     if (found) {
         range->bytes = new_bytes;
         range->mixed = true;
-        live += more;
+        hk_add_relaxed(&live, more);
     }
     hk_unlock(&lock);
     if (homeless.bytes != 0)
@@ -274,32 +282,40 @@ bool hk_region_move(hk_range_t *range, size_t new_bytes) {
         return false; /* `to` may be gone, and be somebody else's by now: it is left alone */
     }
     hk_lock(&lock);
-    live += new_bytes - range->bytes;
+    hk_add_relaxed(&live, new_bytes - range->bytes);
     hk_unlock(&lock);
     *range = to;
     return true;
 }
 
-size_t hk_region_trim(void) {
+size_t hk_region_purge(size_t most, unsigned *calls) {
     size_t total = 0;
-    for (;;) {
+    while (total < most) {
         hk_range_t range = {0};
         hk_lock(&lock);
-        if (free_count != 0) {
-            range = free_ranges[free_count - 1];
-            delete_locked(free_count - 1);
-        }
+        if (free_count != 0)
+            range = cut_end_locked(hk_min(most - total, free_ranges[free_count - 1].bytes));
         hk_unlock(&lock);
         if (range.bytes == 0)
-            return total;
+            break;
         unmap(range);
         total += range.bytes;
+        ++*calls;
     }
+    return total;
 }
+
+size_t hk_region_trim(void) {
+    unsigned calls = 0;
+    return hk_region_purge(SIZE_MAX, &calls);
+}
+
+size_t hk_region_live(void) { return hk_load_relaxed(&live); }
+size_t hk_region_cached(void) { return hk_load_relaxed(&cached); }
 
 hk_region_stats_t hk_region_stats(void) {
     hk_lock(&lock);
-    hk_region_stats_t stats = {live, cached, maps, unmaps};
+    hk_region_stats_t stats = {hk_region_live(), hk_region_cached(), maps, unmaps};
     hk_unlock(&lock);
     return stats;
 }

@@ -41,8 +41,16 @@ bool hk_region_extend(hk_range_t *range, size_t new_bytes);
  * page-map entries of the new place can be set after it. False: nothing has changed. */
 bool hk_region_move(hk_range_t *range, size_t new_bytes);
 
+/* Unmaps free ranges until `most` bytes have been or none is left; returns the bytes, and adds the
+ * calls made. */
+size_t hk_region_purge(size_t most, unsigned *calls);
+
 /* Unmaps all that is free; returns the bytes. */
 size_t hk_region_trim(void);
+
+/* Bytes handed out now, and bytes kept for reuse. Any thread, no lock. */
+size_t hk_region_live(void);
+size_t hk_region_cached(void);
 
 typedef struct {
     size_t live;   /* bytes handed out */

@@ -3,23 +3,25 @@
 #include "backend/meta.h"
 #include "backend/pagemap.h"
 #include "backend/region.h"
+#include "backend/slab.h"
 #include "base/lock.h"
 #include "base/report.h"
-#include "os/os.h"
 
 /* Superslabs with free slices are kept in lists by the length of their longest free run, so that
  * the first list that is long enough serves a request without a search. */
 enum { NO_LIST = 0 };
 static const uint32_t ALL = UINT32_MAX;
 
-/* Equation: free, claimed and the runs of the carved slabs partition the 32 slices; fresh is a
- * subset of free.
- * Lock: pool, for everything but slabs[]. */
+/* Equation: free, claimed and the runs of the carved slabs partition the 32 slices; fresh, lazy and
+ * seen are disjoint subsets of free. Lock: pool, for everything but slabs[]. */
 struct hk_superslab {
     char *base;
     uint32_t free;           /* 1: the slice is free */
     uint32_t fresh;          /* 1: the slice reads as zero */
+    uint32_t lazy;           /* 1: the system may take the slice's memory, or has */
+    uint32_t seen;           /* 1: the slice was free and had memory at the last look */
     uint32_t claimed;        /* 1: the slice is being purged */
+    bool no_huge_pages;      /* they have been ruled out for the superslab */
     uint8_t list;            /* which list it is on, or NO_LIST */
     uint8_t head[HK_SLICES]; /* slice -> first slice of its run; set before its blocks are seen */
     hk_superslab_t *next, *prev;
@@ -90,9 +92,18 @@ static void relist_locked(hk_superslab_t *ss) {
     link_locked(ss, list);
 }
 
+/* The slices are free no more. */
+static void use_locked(hk_superslab_t *ss, uint32_t mask) {
+    ss->free &= ~mask;
+    ss->fresh &= ~mask;
+    ss->lazy &= ~mask;
+    ss->seen &= ~mask;
+    relist_locked(ss);
+}
+
 /* Slices that were used before come first: their pages are there. */
 static hk_slab_t *take_from_locked(hk_superslab_t *ss, unsigned slices, unsigned cls) {
-    uint32_t starts = run_starts(ss->free & ~ss->fresh, slices);
+    uint32_t starts = run_starts(ss->free & ~(ss->fresh | ss->lazy), slices);
     if (starts == 0)
         starts = run_starts(ss->free, slices);
     hk_assert(starts != 0);
@@ -100,8 +111,6 @@ static hk_slab_t *take_from_locked(hk_superslab_t *ss, unsigned slices, unsigned
     uint32_t mask = run_mask(first, slices);
     hk_slab_t *slab = &ss->slabs[first];
     slab->zeroed = (ss->fresh & mask) == mask;
-    ss->free &= ~mask;
-    ss->fresh &= ~mask;
     for (unsigned i = first; i < first + slices; i++)
         ss->head[i] = (uint8_t)first;
     slab->base = ss->base + first * HK_SLICE;
@@ -109,7 +118,9 @@ static hk_slab_t *take_from_locked(hk_superslab_t *ss, unsigned slices, unsigned
     slab->slices = (uint8_t)slices;
     slab->cls = (uint8_t)cls;
     hk_store_relaxed(&slab->free, hk_classes[cls].blocks);
-    relist_locked(ss);
+    if (cls != 0)
+        hk_slab_mark_slices(slab, ss->fresh >> first, ss->lazy >> first);
+    use_locked(ss, mask);
     return slab;
 }
 
@@ -150,7 +161,7 @@ hk_slab_t *hk_pool_take_mapped(unsigned slices, unsigned cls) {
 
 /* Bytes: see hk_pool_stats_t. */
 typedef struct {
-    size_t carved, active, free_dirty;
+    size_t carved, active, free_dirty, free_lazy;
 } usage_t;
 
 static void visit_locked(const hk_superslab_t *ss, hk_slab_visitor_t *visit, void *argument) {
@@ -174,9 +185,13 @@ static void add_slab(const hk_slab_t *slab, void *argument) {
         slab->cls == 0 ? bytes : (size_t)(c->blocks - hk_load_relaxed(&slab->free)) * c->size;
 }
 
+static size_t dirty_locked(const hk_superslab_t *ss) {
+    return (size_t)__builtin_popcount(ss->free & ~(ss->fresh | ss->lazy)) * HK_SLICE;
+}
+
 static void add_usage_locked(const hk_superslab_t *ss, usage_t *usage) {
-    if (ss->base != NULL)
-        usage->free_dirty += (size_t)__builtin_popcount(ss->free & ~ss->fresh) * HK_SLICE;
+    usage->free_dirty += dirty_locked(ss);
+    usage->free_lazy += (size_t)__builtin_popcount(ss->lazy) * HK_SLICE;
     visit_locked(ss, add_slab, usage);
 }
 
@@ -233,6 +248,7 @@ static bool add_superslab(void) {
     ss->base = range.start;
     ss->free = ALL;
     ss->fresh = used == 0 ? ALL : 0;
+    ss->no_huge_pages = false;
     link_locked(ss, HK_SLICES);
     superslab_count++;
     hk_unlock(&lock);
@@ -266,8 +282,7 @@ static char *detach_locked(hk_superslab_t *ss) {
     char *base = ss->base;
     unlink_locked(ss);
     ss->base = NULL;
-    ss->free = 0;
-    ss->fresh = 0;
+    ss->free = ss->fresh = ss->lazy = ss->seen = 0;
     ss->next = unmapped;
     unmapped = ss;
     superslab_count--;
@@ -321,12 +336,10 @@ bool hk_pool_resize(hk_slab_t *slab, unsigned slices) {
     hk_lock(&lock);
     bool ok = (ss->free & more) == more;
     if (ok) {
-        ss->free &= ~more;
-        ss->fresh &= ~more;
         for (unsigned i = first + old; i < first + slices; i++)
             ss->head[i] = (uint8_t)first;
         slab->slices = (uint8_t)slices;
-        relist_locked(ss);
+        use_locked(ss, more);
     }
     hk_unlock(&lock);
     if (ok)
@@ -334,36 +347,68 @@ bool hk_pool_resize(hk_slab_t *slab, unsigned slices) {
     return ok;
 }
 
-/* The slices of one superslab at a time are claimed (made not free), purged without the lock, and
- * put back as fresh. */
-size_t hk_pool_trim(void) {
-    size_t total = 0;
+/* ---- purging ---- */
+
+static void collect_slab(const hk_slab_t *slab, void *argument) {
+    hk_pool_cursor_t *cursor = argument;
+    if (slab->cls != 0)
+        cursor->slabs[cursor->count++] = (hk_slab_t *)(uintptr_t)slab;
+}
+
+bool hk_pool_next(hk_pool_cursor_t *cursor) {
     hk_lock(&lock);
-    for (hk_superslab_t *ss = all; ss != NULL; ss = ss->all_next) {
-        uint32_t claimed = ss->free & ~ss->fresh;
-        if (claimed == 0)
-            continue;
-        ss->free &= ~claimed;
-        ss->claimed |= claimed;
-        relist_locked(ss);
-        hk_unlock(&lock);
-        uint32_t purged = 0;
-        for (uint32_t left = claimed; left != 0;) {
-            unsigned first = (unsigned)__builtin_ctz(left);
-            unsigned n = (unsigned)__builtin_ctzll(~((uint64_t)left >> first));
-            uint32_t mask = run_mask(first, n);
-            if (hk_os_purge(ss->base + first * HK_SLICE, n * HK_SLICE)) {
-                purged |= mask;
-                total += n * HK_SLICE;
-            }
-            left &= ~mask;
-        }
-        hk_lock(&lock);
-        ss->fresh |= purged;
-        ss->free |= claimed;
-        ss->claimed &= ~claimed;
-        relist_locked(ss);
+    hk_superslab_t *ss = cursor->superslab == NULL ? all : cursor->superslab->all_next;
+    while (ss != NULL && ss->base == NULL)
+        ss = ss->all_next;
+    cursor->superslab = ss;
+    cursor->count = 0;
+    if (ss != NULL)
+        visit_locked(ss, collect_slab, cursor);
+    hk_unlock(&lock);
+    return ss != NULL;
+}
+
+uint32_t hk_pool_claim(hk_superslab_t *ss, bool aged, hk_os_range_t *ranges, unsigned *count) {
+    hk_lock(&lock);
+    uint32_t dirty = ss->free & ~(ss->fresh | ss->lazy);
+    uint32_t claimed = aged ? dirty & ss->seen : dirty;
+    ss->seen = dirty & ~claimed;
+    ss->free &= ~claimed;
+    ss->claimed |= claimed;
+    relist_locked(ss);
+    hk_unlock(&lock);
+    *count = 0;
+    for (uint32_t left = claimed; left != 0;) {
+        unsigned first = (unsigned)__builtin_ctz(left);
+        unsigned n = (unsigned)__builtin_ctzll(~((uint64_t)left >> first));
+        ranges[(*count)++] = (hk_os_range_t){ss->base + first * HK_SLICE, n * HK_SLICE};
+        left &= ~run_mask(first, n);
     }
+    return claimed;
+}
+
+bool hk_pool_unclaim(hk_superslab_t *ss, uint32_t claimed, uint32_t purged, bool lazily) {
+    hk_lock(&lock);
+    *(lazily ? &ss->lazy : &ss->fresh) |= purged;
+    ss->free |= claimed;
+    ss->claimed &= ~claimed;
+    relist_locked(ss);
+    bool seen = ss->seen != 0;
+    hk_unlock(&lock);
+    return seen;
+}
+
+bool hk_pool_rule_out_huge_pages(hk_superslab_t *ss, hk_os_range_t *range) {
+    hk_lock(&lock);
+    bool first = !ss->no_huge_pages && ss->base != NULL;
+    ss->no_huge_pages = true;
+    *range = (hk_os_range_t){ss->base, HK_UNIT};
+    hk_unlock(&lock);
+    return first;
+}
+
+void hk_pool_release_empty(void) {
+    hk_lock(&lock);
     while (lists[HK_SLICES] != NULL) {
         char *base = detach_locked(lists[HK_SLICES]);
         hk_unlock(&lock);
@@ -371,7 +416,25 @@ size_t hk_pool_trim(void) {
         hk_lock(&lock);
     }
     hk_unlock(&lock);
-    return total;
+}
+
+static void add_dirty(const hk_slab_t *slab, void *argument) {
+    if (slab->cls != 0)
+        *(size_t *)argument += hk_slab_dirty_bytes(slab);
+}
+
+size_t hk_pool_dirty_bytes(void) {
+    size_t bytes = 0;
+    hk_lock(&lock);
+    hk_superslab_t *first = all;
+    hk_unlock(&lock);
+    for (hk_superslab_t *ss = first; ss != NULL; ss = ss->all_next) {
+        hk_lock(&lock);
+        bytes += dirty_locked(ss);
+        visit_locked(ss, add_dirty, &bytes);
+        hk_unlock(&lock);
+    }
+    return bytes;
 }
 
 hk_pool_stats_t hk_pool_stats(void) {
@@ -385,6 +448,7 @@ hk_pool_stats_t hk_pool_stats(void) {
         .carved = usage.carved,
         .active = usage.active,
         .free_dirty = usage.free_dirty,
+        .free_lazy = usage.free_lazy,
     };
     hk_unlock(&lock);
     return stats;
@@ -400,20 +464,6 @@ void hk_pool_visit(hk_slab_visitor_t *visit, void *argument) {
         hk_unlock(&lock);
     }
 }
-
-#if HK_DEBUG
-void hk_slab_is_valid(const hk_slab_t *slab) {
-    const hk_class_t *c = &hk_classes[slab->cls];
-    unsigned free = 0, words = (c->blocks + 63u) / 64;
-    for (unsigned w = 0; w < words; w++) {
-        free += (unsigned)__builtin_popcountll(slab->bits[w]);
-        hk_assert((slab->bits[w] != 0) == (slab->summary >> w & 1));
-    }
-    hk_assert(free == hk_load_relaxed(&slab->free));
-    hk_assert(free <= c->blocks);
-    hk_assert(c->blocks % 64 == 0 || slab->bits[words - 1] >> (c->blocks % 64) == 0);
-}
-#endif
 
 void hk_pool_lock(void) { hk_lock(&lock); }
 void hk_pool_unlock(void) { hk_unlock(&lock); }

@@ -8,6 +8,7 @@
 
 #include "backend/sizeclass.h"
 #include "base/base.h"
+#include "os/os.h"
 
 enum { HK_SLICES = 32, HK_BITMAP_WORDS = HK_SLAB_MAX_BLOCKS / 64 };
 _Static_assert(HK_SLICES *HK_SLICE == HK_UNIT, "a superslab is one unit");
@@ -18,12 +19,12 @@ typedef struct hk_superslab hk_superslab_t;
 
 /* A slab's descriptor, or a large run's (cls 0).
  *
- * Equation: free bits + remote bits + blocks in magazines + blocks in use == blocks;
- * free == popcount(bits[0..words)); summary bit w set <=> bits[w] != 0.
- * Who writes: the fields above `pending` only under the lock of the heap that owns the slab, or,
- * while owner is NULL, by whoever holds the slices. What a flush touches lies in the first cache
- * line (and the first two bitmap words with it: all of a class above 512 bytes); what remote
- * threads write starts a line of its own. */
+ * Equation: free bits + claimed for a purge + remote bits + blocks in magazines + blocks in use ==
+ * blocks; free == popcount(bits[0..words)); summary bit w set <=> bits[w] != 0. Who writes: the
+ * fields above `pending` only under the lock of the heap that owns the slab, or, while owner is
+ * NULL, by whoever holds the slices. What a flush touches lies in the first cache line (and the
+ * first two bitmap words with it: all of a class above 512 bytes); what remote threads write starts
+ * a line of its own. */
 struct hk_slab {
     /* atomic: written as above, read by any thread */
     _Alignas(HK_CACHE_LINE) _Atomic(hk_heap_t *) owner;
@@ -36,12 +37,17 @@ struct hk_slab {
     uint8_t first;                  /* const while carved: number of the first slice */
     bool zeroed;                    /* large run: its memory reads as zero */
     bool listed;                    /* owner: is on a list */
+    bool marked;                    /* owner: clean or seen is not 0 */
     uint64_t bits[HK_BITMAP_WORDS]; /* owner: 1 is a free block */
+    _Atomic uint64_t clean;         /* owner writes: OS pages without memory (backend/slab.h) */
+    uint64_t seen;                  /* owner: OS pages that were free at the last look */
 
     /* atomic: 1 while on a pending list or being put there */
     _Alignas(HK_CACHE_LINE) atomic_uint pending;
     hk_slab_t *pending_next;                  /* whoever set `pending` */
     _Atomic uint64_t remote[HK_BITMAP_WORDS]; /* atomic: freed by others, not yet collected */
+    _Atomic uint64_t
+        lazy; /* owner writes: of the clean pages, those the system may not have taken yet */
 };
 _Static_assert(offsetof(hk_slab_t, bits) == HK_CACHE_LINE - 16, "two words in the first line");
 
@@ -62,26 +68,54 @@ void hk_pool_give(hk_slab_t *slab);
 /* Large runs: changes the number of slices without moving. Growing needs free slices behind. */
 bool hk_pool_resize(hk_slab_t *slab, unsigned slices);
 
-/* Gives the memory of all free slices back to the system; returns the bytes purged. */
-size_t hk_pool_trim(void);
+/* ---- for purging, see backend/purge.h ---- */
+
+/* A superslab to purge, and the slabs carved of it (no large runs). They may change as soon as this
+ * is known. */
+typedef struct {
+    hk_superslab_t *superslab;
+    unsigned count;
+    hk_slab_t *slabs[HK_SLICES];
+} hk_pool_cursor_t;
+
+/* Goes on to the next superslab that has memory, from NULL to the first; false: there is none. */
+bool hk_pool_next(hk_pool_cursor_t *cursor);
+
+/* Takes the free slices that have memory out of reach while they are purged; returns them as a
+ * mask. With `aged`, only those that have been free since the last look. Their address ranges, at
+ * most 16, are written to `ranges`. */
+uint32_t hk_pool_claim(hk_superslab_t *superslab, bool aged, hk_os_range_t *ranges,
+                       unsigned *count);
+
+/* Puts them back. `purged`: those that have no memory now or, with `lazily`, that the system may
+ * take. Returns whether other free slices were seen that will be old enough at the next look. */
+bool hk_pool_unclaim(hk_superslab_t *superslab, uint32_t claimed, uint32_t purged, bool lazily);
+
+/* All of the superslab, where huge pages have not been ruled out for it yet; they are from now on.
+ */
+bool hk_pool_rule_out_huge_pages(hk_superslab_t *superslab, hk_os_range_t *range);
+
+/* Gives wholly free superslabs to the region cache, the one that is kept for reuse included. */
+void hk_pool_release_empty(void);
 
 typedef struct {
     size_t superslabs; /* mapped now */
     size_t mapped;     /* bytes of them */
     size_t carved;     /* bytes of slabs and large runs */
     size_t active;     /* bytes of blocks that are not free in their slab, and of large runs */
-    size_t free_dirty; /* bytes of free slices that have been used */
+    size_t free_dirty; /* bytes of free slices that have memory */
+    size_t free_lazy;  /* bytes of free slices that the system may take */
 } hk_pool_stats_t;
 hk_pool_stats_t hk_pool_stats(void);
+
+/* Bytes that are free and resident, at most: free slices that have memory, and free pages of slabs.
+ */
+size_t hk_pool_dirty_bytes(void);
 
 /* Calls `visit` for every carved slab and large run, with the pool locked for one superslab at a
  * time. The fields that a heap's lock guards may be changing meanwhile. */
 typedef void hk_slab_visitor_t(const hk_slab_t *slab, void *argument);
 void hk_pool_visit(hk_slab_visitor_t *visit, void *argument);
-
-#if HK_DEBUG
-void hk_slab_is_valid(const hk_slab_t *slab);
-#endif
 
 /* For fork. */
 void hk_pool_lock(void);

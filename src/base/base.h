@@ -55,6 +55,7 @@ _Noreturn void hk_assert_failed(const char *what, const char *file, int line);
 #define hk_exchange_seq(p, v) atomic_exchange_explicit((p), (v), memory_order_seq_cst)
 #define hk_or_seq(p, v) atomic_fetch_or_explicit((p), (v), memory_order_seq_cst)
 #define hk_or_release(p, v) atomic_fetch_or_explicit((p), (v), memory_order_release)
+#define hk_add_seq(p, v) atomic_fetch_add_explicit((p), (v), memory_order_seq_cst)
 #define hk_add_relaxed(p, v) atomic_fetch_add_explicit((p), (v), memory_order_relaxed)
 #define hk_sub_relaxed(p, v) atomic_fetch_sub_explicit((p), (v), memory_order_relaxed)
 #define hk_cas_seq(p, expected, v)                                                                 \

@@ -13,6 +13,7 @@
 typedef enum {
     HK_RANK_SHARED,   /* front/thread.c: the record used by threads that are past their end */
     HK_RANK_REGISTRY, /* front/thread.c: the list of thread records */
+    HK_RANK_PURGE,    /* backend/purge.c: blocks and slices are claimed for a purge */
     HK_RANK_HEAP,     /* backend/heap.c: one per heap */
     HK_RANK_POOL,     /* backend/superslab.c: free slices */
     HK_RANK_HUGE,     /* backend/large.c: unused descriptors of huge blocks */

@@ -2,14 +2,14 @@
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <limits.h>
 #include <string.h>
 
 #include "backend/large.h"
-#include "backend/region.h"
+#include "backend/purge.h"
 #include "base/report.h"
 #include "front/emergency.h"
 #include "front/thread.h"
+#include "policy/purger.h"
 
 enum { FIRST_CAPACITY = 16, IDLE_VISITS = 64 };
 
@@ -23,6 +23,7 @@ static void give_oldest(hk_thread_t *thread, unsigned cls, unsigned n) {
     void **slots = slots_of(thread, cls);
     unsigned held = (unsigned)(thread->cache.top[cls] - slots);
     hk_heap_give(&thread->heap, cls, slots + 1, n);
+    hk_purger_note((size_t)n * hk_classes[cls].size);
     memmove(slots + 1, slots + 1 + n, (held - n) * sizeof *slots);
     thread->cache.top[cls] -= n;
 }
@@ -138,7 +139,7 @@ static void free_entered(hk_thread_t *thread, void *p, unsigned kind) {
     if (HK_LIKELY(kind < HK_CLASS_COUNT))
         push(thread, kind, p);
     else if (kind == HK_KIND_LARGE || kind == HK_KIND_HUGE)
-        hk_large_free(p, kind);
+        hk_purger_note(hk_large_free(p, kind));
     else if (kind == HK_KIND_EMERGENCY)
         hk_emergency_free(p);
     else
@@ -190,9 +191,7 @@ static void *take(hk_thread_t *thread, unsigned cls, size_t n, size_t align, siz
 static HK_COLD size_t reclaim(hk_thread_t *thread) {
     hk_thread_flush(thread);
     hk_heap_collect(&thread->heap);
-    hk_heap_collect_others(UINT_MAX);
-    size_t bytes = hk_pool_trim();
-    return bytes + hk_region_trim();
+    return hk_purge_all();
 }
 
 /* A block of n bytes, aligned to `align`, from the bin of class cls or, where that is 0, a large
@@ -212,7 +211,10 @@ static void *allocate(unsigned cls, size_t n, size_t align, size_t *dirty) {
         p = take(thread, cls, n, align, dirty);
         if (HK_UNLIKELY(p == NULL) && reclaim(thread) != 0)
             p = take(thread, cls, n, align, dirty);
+        bool ended = thread->shared;
         hk_thread_leave(thread);
+        if (HK_UNLIKELY(hk_load_relaxed(&hk_purger_may_start)) && !ended)
+            hk_purger_start();
     }
     if (HK_UNLIKELY(p == NULL))
         errno = ENOMEM;

@@ -5,8 +5,10 @@
 
 #include "backend/large.h"
 #include "backend/meta.h"
+#include "backend/purge.h"
 #include "backend/region.h"
 #include "config/config.h"
+#include "policy/purger.h"
 
 /* Our destructor asks to be called again in each round but the last, so that the destructors of
  * others find a working cache. (The thread sanitizer's own state is gone in the last one.) */
@@ -197,6 +199,7 @@ static void fork_prepare(void) {
     hk_lock_forking(true);
     hk_lock(&shared_lock);
     hk_lock(&registry);
+    hk_purge_lock();
     hk_heap_lock_all();
     hk_pool_lock();
     hk_large_lock();
@@ -210,6 +213,7 @@ static void fork_release(void) {
     hk_large_unlock();
     hk_pool_unlock();
     hk_heap_unlock_all();
+    hk_purge_unlock();
     hk_unlock(&registry);
     hk_unlock(&shared_lock);
     hk_lock_forking(false);
@@ -221,6 +225,7 @@ static void fork_release(void) {
  * the one block it was about. Those of a thread inside the boundary are dropped: they may list
  * blocks that it had already given back. */
 static void fork_child(void) {
+    hk_purger_forked();
     hk_thread_t *own = hk_load_relaxed(&hk_tc)->thread;
     for (hk_thread_t *thread = all; thread != NULL; thread = thread->all_next) {
         if (thread == own || hk_load_relaxed(&thread->heap.orphan))

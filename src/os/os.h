@@ -26,16 +26,48 @@ bool hk_os_commit(void *p, size_t bytes);
 /* Gives the range back, address space included. On refusal the range stays mapped and readable. */
 bool hk_os_unmap(void *p, size_t bytes);
 
-/* Gives the pages back and keeps the address space; the range then reads as zero. */
-bool hk_os_purge(void *p, size_t bytes);
+/* A range of address space, whole OS pages. Laid out as the system's vectored calls want it. */
+typedef struct {
+    void *start;
+    size_t bytes;
+} hk_os_range_t;
+
+/* What to do with the pages of ranges. Each keeps the address space. */
+typedef enum {
+    HK_PURGE, /* give them back now; the ranges then read as zero */
+    HK_RESET, /* the system may take them whenever it likes; until written to, they read as before
+                 or as zero */
+    HK_NO_HUGE_PAGES, /* back the ranges by no huge pages from now on; those there stay */
+    HK_HUGE_PAGES,    /* a hint that huge pages are wanted */
+} hk_advice_t;
+
+/* How it went. */
+typedef struct {
+    size_t done;    /* so many ranges from the first on have been taken care of */
+    unsigned calls; /* made to the system */
+    int error;      /* why the next one was refused, as errno says it; 0 when all are done */
+} hk_os_advised_t;
+
+/* Advises the system about n ranges: in one call for all of them where it takes that (Linux 6.14),
+ * else one by one. */
+hk_os_advised_t hk_os_advise(const hk_os_range_t *ranges, size_t n, hk_advice_t advice);
 
 /* Moves the pages of [from, from+bytes) to [to, to+new_bytes), replacing the mapping there; what is
  * beyond `bytes` reads as zero, and `from` is unmapped. On refusal `from` is untouched but the
  * target may have been unmapped: the caller gives it up. */
 bool hk_os_move(void *from, size_t bytes, void *to, size_t new_bytes);
 
-/* Asks for huge pages in the range; a hint. */
-void hk_os_want_huge_pages(void *p, size_t bytes);
+/* Sleeps until *word differs from `expected` and somebody calls hk_os_wake(), for at most `ms`
+ * milliseconds (0: for ever), or for no reason at all. */
+void hk_os_wait(_Atomic uint32_t *word, uint32_t expected, unsigned ms);
+void hk_os_wake(_Atomic uint32_t *word);
+
+/* The calling thread runs only when nobody else wants to, and is called `name` in lists of threads.
+ */
+void hk_os_be_modest(const char *name);
+
+/* CPU time of the calling thread in nanoseconds. */
+uint64_t hk_os_cpu_ns(void);
 
 #if HK_DEBUG
 /* The fault-injecting double: the Nth call from now on that asks for memory fails, and all after

@@ -1,8 +1,16 @@
 #include "os/os.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
 
 size_t hk_os_page_size(void) {
     static _Atomic size_t cached;
@@ -80,13 +88,6 @@ bool hk_os_unmap(void *p, size_t bytes) {
     return ok;
 }
 
-bool hk_os_purge(void *p, size_t bytes) {
-    int saved = errno;
-    bool ok = madvise(p, bytes, MADV_DONTNEED) == 0;
-    errno = saved;
-    return ok;
-}
-
 bool hk_os_move(void *from, size_t bytes, void *to, size_t new_bytes) {
     if (refused())
         return false;
@@ -96,8 +97,90 @@ bool hk_os_move(void *from, size_t bytes, void *to, size_t new_bytes) {
     return ok;
 }
 
-void hk_os_want_huge_pages(void *p, size_t bytes) {
-    int saved = errno;
-    madvise(p, bytes, MADV_HUGEPAGE);
+/* ---- advice ---- */
+
+_Static_assert(sizeof(hk_os_range_t) == sizeof(struct iovec) &&
+                   offsetof(hk_os_range_t, bytes) == offsetof(struct iovec, iov_len),
+               "ranges are what the system calls vectors");
+
+enum { PROCESS_ITSELF = -10001, MOST_RANGES = 1024 }; /* PIDFD_SELF_THREAD_GROUP; UIO_MAXIOV */
+
+static int number_of(hk_advice_t advice) {
+    switch (advice) {
+    case HK_PURGE:
+        return MADV_DONTNEED;
+    case HK_RESET:
+        return MADV_FREE;
+    case HK_NO_HUGE_PAGES:
+        return MADV_NOHUGEPAGE;
+    default:
+        return MADV_HUGEPAGE;
+    }
+}
+
+/* Whether the kernel takes advice about oneself in vectors: taken for granted until it has refused
+ * what it then takes range by range. */
+static atomic_bool no_vectors;
+
+/* How many of the ranges one vectored call has dealt with. */
+static size_t advise_vector(const hk_os_range_t *ranges, size_t n, int advice) {
+    long bytes =
+        syscall(SYS_process_madvise, PROCESS_ITSELF, ranges, hk_min(n, MOST_RANGES), advice, 0);
+    size_t done = 0;
+    while (bytes > 0 && done < n && ranges[done].bytes <= (size_t)bytes)
+        bytes -= (long)ranges[done++].bytes;
+    return done;
+}
+
+hk_os_advised_t hk_os_advise(const hk_os_range_t *ranges, size_t n, hk_advice_t what) {
+    const int advice = number_of(what), saved = errno;
+    hk_os_advised_t how = {0};
+    while (how.done < n) {
+        bool vector = n - how.done > 1 && !hk_load_relaxed(&no_vectors);
+        if (vector) {
+            how.calls++;
+            size_t done = advise_vector(ranges + how.done, n - how.done, advice);
+            how.done += done;
+            if (done != 0)
+                continue;
+        }
+        how.calls++;
+        if (madvise(ranges[how.done].start, ranges[how.done].bytes, advice) != 0) {
+            how.error = errno;
+            break;
+        }
+        how.done++;
+        if (vector)
+            hk_store_relaxed(&no_vectors, true);
+    }
     errno = saved;
+    return how;
+}
+
+/* ---- waiting ---- */
+
+void hk_os_wait(_Atomic uint32_t *word, uint32_t expected, unsigned ms) {
+    int saved = errno;
+    struct timespec time = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, ms == 0 ? NULL : &time, NULL, 0);
+    errno = saved;
+}
+
+void hk_os_wake(_Atomic uint32_t *word) {
+    int saved = errno;
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+    errno = saved;
+}
+
+/* On Linux the priority of "process" 0 is the calling thread's. */
+void hk_os_be_modest(const char *name) {
+    enum { LOWEST = 19 };
+    setpriority(PRIO_PROCESS, 0, LOWEST);
+    prctl(PR_SET_NAME, name);
+}
+
+uint64_t hk_os_cpu_ns(void) {
+    struct timespec now = {0};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }

@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include "backend/heap.h"
+#include "backend/purge.h"
 #include "backend/region.h"
 #include "check.h"
 #include "front/boundary.h"
@@ -163,7 +164,7 @@ static atomic_bool trimming;
 
 static void *trim(void *unused) {
     while (atomic_load(&trimming))
-        hk_pool_trim();
+        hk_purge_all();
     return unused;
 }
 

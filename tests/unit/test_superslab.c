@@ -3,6 +3,7 @@
 #include "backend/superslab.h"
 
 #include "backend/pagemap.h"
+#include "backend/purge.h"
 #include "backend/region.h"
 #include "check.h"
 #include "hakmem/hakmem.h"
@@ -151,13 +152,13 @@ static void empty_superslabs_go_back(void) {
         CHECK(hk_map_kind(bases[i]) == HK_KIND_FREE || hk_map_kind(bases[i]) == HK_KIND_FOREIGN);
     }
     CHECK_EQ(known, 3 - gone);
-    hk_pool_trim();
+    hk_purge_all();
     for (unsigned i = 0; i < 3; i++)
         CHECK(hk_slab_of(bases[i]) == NULL);
 }
 
 static void zeroed_is_truthful(void) {
-    hk_pool_trim();
+    hk_purge_all();
     hk_region_trim();
     hk_slab_t *fresh = take(HK_SLICES);
     CHECK(fresh->zeroed && reads_as_zero(fresh->base, HK_UNIT));
@@ -172,7 +173,7 @@ static void zeroed_is_truthful(void) {
 
     size_t dirty = hk_pool_stats().free_dirty;
     CHECK(dirty >= (HK_SLICES - 1) * HK_SLICE);
-    CHECK(hk_pool_trim() >= (HK_SLICES - 1) * HK_SLICE);
+    CHECK(hk_purge_all() >= (HK_SLICES - 1) * HK_SLICE);
     CHECK_EQ(hk_pool_stats().free_dirty, 0);
     CHECK(*(unsigned char *)first->base == 0xaa); /* what is in use stays */
     run = take(1);
@@ -185,7 +186,7 @@ static void zeroed_is_truthful(void) {
     hk_pool_give(run);
 
     /* a slice that was grown over is dirty when it comes back */
-    hk_pool_trim();
+    hk_purge_all();
     CHECK(hk_pool_resize(first, 2));
     memset(second, 0xaa, HK_SLICE);
     CHECK(hk_pool_resize(first, 1));
@@ -195,7 +196,7 @@ static void zeroed_is_truthful(void) {
     hk_pool_give(first);
 
     /* a superslab that comes back out of the region's cache as well */
-    hk_pool_trim();
+    hk_purge_all();
     hk_slab_t *again = take(HK_SLICES);
     CHECK(!again->zeroed || reads_as_zero(again->base, HK_UNIT));
     hk_pool_give(again);

@@ -1,0 +1,100 @@
+#include "backend/purge.h"
+
+#include <limits.h>
+
+#include "backend/advise.h"
+#include "backend/heap.h"
+#include "backend/region.h"
+#include "backend/slab.h"
+#include "base/lock.h"
+#include "stats/counters.h"
+
+/* Pages that are purged alternate with others at most: half of a superslab's smallest pages, and a
+ * run of free slices for each second one. */
+enum { MOST_RANGES = HK_UNIT / 4096 / 2 + HK_SLICES / 2 };
+
+static hk_lock_t lock = HK_LOCK_INIT(HK_RANK_PURGE);
+
+/* lock: purge. What is claimed of the superslab that is being purged; ranges[0..count) cover it,
+ * those of the slices first. */
+static hk_os_range_t ranges[MOST_RANGES];
+static unsigned count;
+static struct {
+    hk_slab_t *slab;
+    uint64_t pages;
+    unsigned end; /* number of the range behind its own */
+} claims[HK_SLICES];
+static unsigned claim_count;
+
+static void claim_slabs_locked(const hk_pool_cursor_t *cursor, bool aged, bool *seen) {
+    const size_t page = hk_os_page_size();
+    claim_count = 0;
+    for (unsigned i = 0; i < cursor->count; i++) {
+        hk_slab_t *slab = cursor->slabs[i];
+        if (hk_slab_dirty_bytes(slab) < page)
+            continue;
+        uint64_t pages = hk_heap_claim(slab, aged, seen);
+        if (pages == 0)
+            continue;
+        count += hk_slab_ranges(slab, pages, ranges + count);
+        claims[claim_count].slab = slab;
+        claims[claim_count].pages = pages;
+        claims[claim_count++].end = count;
+    }
+}
+
+/* The slices that the first `done` ranges hold. */
+static uint32_t slices_of(unsigned done) {
+    uint32_t mask = 0;
+    for (unsigned i = 0; i < done; i++)
+        for (size_t at = 0; at < ranges[i].bytes; at += HK_SLICE)
+            mask |= (uint32_t)1 << (((uintptr_t)ranges[i].start + at) >> HK_SLICE_SHIFT &
+                                    (HK_SLICES - 1));
+    return mask;
+}
+
+/* Claimed memory goes back: huge pages first, which would bring it in again. */
+static hk_os_advised_t advise_locked(hk_superslab_t *ss, hk_advice_t how) {
+    hk_os_range_t whole;
+    if (claim_count != 0 && hk_pool_rule_out_huge_pages(ss, &whole))
+        hk_count(purge_calls, hk_advise(&whole, 1, HK_NO_HUGE_PAGES).calls);
+    hk_os_advised_t advised = hk_advise(ranges, count, how);
+    hk_count(purge_calls, advised.calls);
+    return advised;
+}
+
+size_t hk_purge_superslab(const hk_pool_cursor_t *cursor, hk_advice_t how, bool aged, bool *seen) {
+    hk_superslab_t *ss = cursor->superslab;
+    hk_os_advised_t advised = {0};
+    unsigned of_slices;
+    hk_lock(&lock);
+    uint32_t slices = hk_pool_claim(ss, aged, ranges, &of_slices);
+    count = of_slices;
+    claim_slabs_locked(cursor, aged, seen);
+    if (count != 0)
+        advised = advise_locked(ss, how);
+    uint32_t purged = slices_of((unsigned)hk_min(advised.done, of_slices));
+    *seen |= hk_pool_unclaim(ss, slices, purged, how == HK_RESET);
+    for (unsigned i = 0; i < claim_count; i++)
+        hk_heap_unclaim(claims[i].slab, claims[i].pages, claims[i].end <= advised.done,
+                        how == HK_RESET);
+    size_t bytes = 0;
+    for (size_t i = 0; i < advised.done; i++)
+        bytes += ranges[i].bytes;
+    hk_count(purge_bytes, bytes);
+    hk_unlock(&lock);
+    return bytes;
+}
+
+size_t hk_purge_all(void) {
+    size_t bytes = 0;
+    bool seen = false;
+    hk_heap_collect_others(UINT_MAX);
+    for (hk_pool_cursor_t cursor = {0}; hk_pool_next(&cursor);)
+        bytes += hk_purge_superslab(&cursor, HK_PURGE, false, &seen);
+    hk_pool_release_empty();
+    return bytes + hk_region_trim();
+}
+
+void hk_purge_lock(void) { hk_lock(&lock); }
+void hk_purge_unlock(void) { hk_unlock(&lock); }

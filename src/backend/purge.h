@@ -1,0 +1,24 @@
+/* Giving free memory back to the system: free slices, and the OS pages inside slabs on which no
+ * block lives.
+ *
+ * What is to be purged is claimed first, that is, put out of everybody's reach under the lock that
+ * guards it; then the system is called without any such lock; then the claim is put back. One
+ * superslab is purged at a time. */
+#ifndef HK_BACKEND_PURGE_H
+#define HK_BACKEND_PURGE_H
+
+#include "backend/superslab.h"
+
+/* Purges the superslab at which the cursor stands: HK_PURGE or HK_RESET. With `aged`, only what was
+ * free at the last look too; *seen is set where there is more that will be old enough at the next
+ * one. Returns the bytes given back. The caller holds no lock. */
+size_t hk_purge_superslab(const hk_pool_cursor_t *cursor, hk_advice_t how, bool aged, bool *seen);
+
+/* Gives back everything that is free outside of magazines; returns the bytes. */
+size_t hk_purge_all(void);
+
+/* For fork: nothing is claimed while the lock is held. */
+void hk_purge_lock(void);
+void hk_purge_unlock(void);
+
+#endif

@@ -1,0 +1,258 @@
+#include "backend/slab.h"
+
+/* Bits first .. first+n-1, 0 < n <= 64. */
+HK_INLINE uint64_t run_mask(unsigned first, unsigned n) {
+    return (n == 64 ? UINT64_MAX : ((uint64_t)1 << n) - 1) << first;
+}
+
+HK_INLINE unsigned page_shift(void) { return (unsigned)__builtin_ctzl(hk_os_page_size()); }
+
+HK_INLINE unsigned pages_of(const hk_slab_t *slab) {
+    return (unsigned)(slab->slices * HK_SLICE >> page_shift());
+}
+
+HK_INLINE const hk_class_t *class_of(const hk_slab_t *slab) { return &hk_classes[slab->cls]; }
+
+/* ---- marks ---- */
+
+static void note_marks(hk_slab_t *slab) {
+    slab->marked = (hk_load_relaxed(&slab->clean) | slab->seen) != 0;
+}
+
+/* The pages that blocks lo .. hi overlap. */
+HK_INLINE uint64_t pages_of_blocks(const hk_class_t *c, unsigned lo, unsigned hi) {
+    const unsigned shift = page_shift();
+    unsigned first = (unsigned)((size_t)lo * c->size >> shift);
+    unsigned last = (unsigned)((((size_t)hi + 1) * c->size - 1) >> shift);
+    return run_mask(first, last - first + 1);
+}
+
+/* The blocks that pages first .. last overlap; false if none does (the rest of a slab that holds no
+ * whole block). */
+HK_INLINE bool blocks_of_pages(const hk_class_t *c, unsigned first, unsigned last, unsigned *lo,
+                               unsigned *hi) {
+    const unsigned shift = page_shift();
+    *lo = hk_class_index(c, (size_t)first << shift);
+    *hi = (unsigned)hk_min(hk_class_index(c, ((size_t)(last + 1) << shift) - 1), c->blocks - 1u);
+    return *lo < c->blocks;
+}
+
+/* All pages that count: not those behind the last block. */
+HK_INLINE uint64_t used_pages(const hk_class_t *c) { return pages_of_blocks(c, 0, c->blocks - 1u); }
+
+void hk_slab_mark_slices(hk_slab_t *slab, uint32_t clean, uint32_t lazy) {
+    const unsigned per_slice = (unsigned)(HK_SLICE >> page_shift());
+    const uint64_t used = used_pages(class_of(slab));
+    uint64_t clean_pages = 0, lazy_pages = 0;
+    for (unsigned i = 0; i < slab->slices; i++) {
+        uint64_t pages = run_mask(i * per_slice, per_slice) & used;
+        clean_pages |= (clean | lazy) >> i & 1 ? pages : 0;
+        lazy_pages |= lazy >> i & 1 ? pages : 0;
+    }
+    hk_store_relaxed(&slab->clean, clean_pages);
+    hk_store_relaxed(&slab->lazy, lazy_pages);
+    slab->seen = 0;
+    note_marks(slab);
+}
+
+/* ---- taking blocks ---- */
+
+/* The blocks of word w that overlap a clean page. */
+static uint64_t on_clean_pages(const hk_slab_t *slab, unsigned w) {
+    const hk_class_t *c = class_of(slab);
+    const uint64_t clean = hk_load_relaxed(&slab->clean);
+    const unsigned lo = w * 64, hi = (unsigned)hk_min(lo + 63, c->blocks - 1u);
+    const uint64_t pages = pages_of_blocks(c, lo, hi);
+    if ((pages & clean) == 0 || (pages & ~clean) == 0)
+        return (pages & clean) == 0 ? 0 : UINT64_MAX;
+    uint64_t mask = 0;
+    for (unsigned i = lo; i <= hi; i++)
+        if ((pages_of_blocks(c, i, i) & clean) != 0)
+            mask |= (uint64_t)1 << (i - lo);
+    return mask;
+}
+
+HK_INLINE void set_word(hk_slab_t *slab, unsigned w, uint64_t bits) {
+    slab->bits[w] = bits;
+    if (bits == 0)
+        slab->summary &= ~((uint64_t)1 << w);
+}
+
+/* Takes up to n of the blocks in `from`, a part of word w; returns how many, and the pages they lie
+ * on. */
+static unsigned take_bits(hk_slab_t *slab, unsigned w, uint64_t from, void **end, unsigned n,
+                          uint64_t *pages) {
+    const hk_class_t *c = class_of(slab);
+    char *first = slab->base + w * 64 * (size_t)c->size;
+    unsigned taken = 0;
+    uint64_t left = slab->bits[w];
+    for (; taken < n && from != 0; from &= from - 1) {
+        unsigned i = (unsigned)__builtin_ctzll(from);
+        *(end - ++taken) = first + i * (size_t)c->size;
+        *pages |= pages_of_blocks(c, w * 64 + i, w * 64 + i);
+        left &= ~((uint64_t)1 << i);
+    }
+    set_word(slab, w, left);
+    return taken;
+}
+
+/* Dirty pages first: using memory that is there costs nothing and leaves the rest to the system. */
+static HK_NOINLINE void take_marked(hk_slab_t *slab, void **end, unsigned n) {
+    const uint64_t clean = hk_load_relaxed(&slab->clean);
+    uint64_t pages = 0;
+    for (unsigned pass = clean == used_pages(class_of(slab)) ? 1 : 0; n != 0; pass++) {
+        hk_assert(pass < 2);
+        for (uint64_t words = slab->summary; words != 0 && n != 0; words &= words - 1) {
+            unsigned w = (unsigned)__builtin_ctzll(words);
+            uint64_t from = slab->bits[w] & (pass == 0 ? ~on_clean_pages(slab, w) : UINT64_MAX);
+            unsigned taken = take_bits(slab, w, from, end, n, &pages);
+            end -= taken;
+            n -= taken;
+        }
+    }
+    hk_store_relaxed(&slab->clean, clean & ~pages);
+    hk_store_relaxed(&slab->lazy, hk_load_relaxed(&slab->lazy) & ~pages);
+    slab->seen &= ~pages;
+    note_marks(slab);
+}
+
+/* A whole word of free blocks is written in one sweep. */
+static void take_unmarked(hk_slab_t *slab, void **end, unsigned n) {
+    const size_t size = class_of(slab)->size;
+    while (n != 0) {
+        unsigned w = (unsigned)__builtin_ctzll(slab->summary);
+        uint64_t bits = slab->bits[w];
+        char *first = slab->base + w * 64 * size;
+        if (bits == UINT64_MAX && n >= 64) {
+            end -= 64;
+            char *last = first + 63 * size;
+            for (unsigned i = 0; i < 64; i++)
+                end[i] = last - i * size;
+            n -= 64;
+            bits = 0;
+        } else {
+            do {
+                *--end = first + (unsigned)__builtin_ctzll(bits) * size;
+                bits &= bits - 1;
+            } while (--n != 0 && bits != 0);
+        }
+        set_word(slab, w, bits);
+    }
+}
+
+void hk_slab_take(hk_slab_t *slab, void **end, unsigned n) {
+    hk_store_relaxed(&slab->free, (uint16_t)(hk_load_relaxed(&slab->free) - n));
+    if (HK_UNLIKELY(slab->marked))
+        take_marked(slab, end, n);
+    else
+        take_unmarked(slab, end, n);
+    hk_slab_is_valid(slab);
+}
+
+/* ---- pages ---- */
+
+static bool all_free(const hk_slab_t *slab, unsigned lo, unsigned hi) {
+    for (unsigned w = lo / 64; w <= hi / 64; w++) {
+        unsigned first = w == lo / 64 ? lo % 64 : 0, last = w == hi / 64 ? hi % 64 : 63;
+        uint64_t mask = run_mask(first, last - first + 1);
+        if ((slab->bits[w] & mask) != mask)
+            return false;
+    }
+    return true;
+}
+
+static uint64_t free_pages(const hk_slab_t *slab) {
+    const hk_class_t *c = class_of(slab);
+    uint64_t pages = 0;
+    unsigned lo, hi;
+    for (unsigned page = 0; page < pages_of(slab); page++)
+        if (blocks_of_pages(c, page, page, &lo, &hi) && all_free(slab, lo, hi))
+            pages |= (uint64_t)1 << page;
+    return pages;
+}
+
+/* Takes the first run of pages out of *pages. */
+HK_INLINE void next_run(uint64_t *pages, unsigned *first, unsigned *n) {
+    *first = (unsigned)__builtin_ctzll(*pages);
+    uint64_t ones = ~(*pages >> *first);
+    *n = ones == 0 ? 64 - *first : (unsigned)__builtin_ctzll(ones);
+    *n = (unsigned)hk_min(*n, 64 - *first);
+    *pages &= ~run_mask(*first, *n);
+}
+
+/* Clears or sets the bits of blocks lo .. hi, none or all of which are set. */
+static void flip(hk_slab_t *slab, unsigned lo, unsigned hi) {
+    for (unsigned w = lo / 64; w <= hi / 64; w++) {
+        unsigned first = w == lo / 64 ? lo % 64 : 0, last = w == hi / 64 ? hi % 64 : 63;
+        slab->summary |= (uint64_t)1 << w;
+        set_word(slab, w, slab->bits[w] ^ run_mask(first, last - first + 1));
+    }
+}
+
+/* No block overlaps two runs: it would cover all of what is between them, which would then be free
+ * too. */
+static unsigned flip_pages(hk_slab_t *slab, uint64_t pages) {
+    unsigned count = 0, first, n, lo, hi;
+    while (pages != 0) {
+        next_run(&pages, &first, &n);
+        blocks_of_pages(class_of(slab), first, first + n - 1, &lo, &hi);
+        flip(slab, lo, hi);
+        count += hi - lo + 1;
+    }
+    return count;
+}
+
+uint64_t hk_slab_claim(hk_slab_t *slab, bool aged) {
+    uint64_t dirty = free_pages(slab) & ~hk_load_relaxed(&slab->clean);
+    uint64_t pages = aged ? dirty & slab->seen : dirty;
+    slab->seen = dirty & ~pages;
+    note_marks(slab);
+    unsigned blocks = flip_pages(slab, pages);
+    hk_store_relaxed(&slab->free, (uint16_t)(hk_load_relaxed(&slab->free) - blocks));
+    hk_slab_is_valid(slab);
+    return pages;
+}
+
+unsigned hk_slab_unclaim(hk_slab_t *slab, uint64_t pages, bool purged, bool lazily) {
+    if (purged) {
+        hk_store_relaxed(&slab->clean, hk_load_relaxed(&slab->clean) | pages);
+        if (lazily)
+            hk_store_relaxed(&slab->lazy, hk_load_relaxed(&slab->lazy) | pages);
+    }
+    note_marks(slab);
+    return flip_pages(slab, pages);
+}
+
+unsigned hk_slab_ranges(const hk_slab_t *slab, uint64_t pages, hk_os_range_t *ranges) {
+    const unsigned shift = page_shift();
+    unsigned count = 0, first, n;
+    while (pages != 0) {
+        next_run(&pages, &first, &n);
+        ranges[count++] =
+            (hk_os_range_t){slab->base + ((size_t)first << shift), (size_t)n << shift};
+    }
+    return count;
+}
+
+size_t hk_slab_dirty_bytes(const hk_slab_t *slab) {
+    size_t free = (size_t)hk_load_relaxed(&slab->free) * class_of(slab)->size;
+    size_t clean = (size_t)__builtin_popcountll(hk_load_relaxed(&slab->clean)) << page_shift();
+    return free - hk_min(free, clean);
+}
+
+#if HK_DEBUG
+void hk_slab_is_valid(const hk_slab_t *slab) {
+    const hk_class_t *c = class_of(slab);
+    unsigned free = 0, words = (c->blocks + 63u) / 64;
+    for (unsigned w = 0; w < words; w++) {
+        free += (unsigned)__builtin_popcountll(slab->bits[w]);
+        hk_assert((slab->bits[w] != 0) == (slab->summary >> w & 1));
+    }
+    hk_assert(free == hk_load_relaxed(&slab->free));
+    hk_assert(free <= c->blocks);
+    hk_assert(c->blocks % 64 == 0 || slab->bits[words - 1] >> (c->blocks % 64) == 0);
+    hk_assert((slab->seen & hk_load_relaxed(&slab->clean)) == 0);
+    hk_assert((hk_load_relaxed(&slab->lazy) & ~hk_load_relaxed(&slab->clean)) == 0);
+    hk_assert(slab->marked == ((hk_load_relaxed(&slab->clean) | slab->seen) != 0));
+}
+#endif

@@ -1,0 +1,44 @@
+/* What is done with the bitmaps of one slab, by whoever holds its owner's lock: taking blocks, and
+ * claiming the OS pages on which no block lives, to give their memory back.
+ *
+ * OS pages are numbered from the slab's start. A page is *free* when each block that overlaps it
+ * is; *clean* when it has no memory (or memory the system may take): it has been purged or never
+ * touched, and no block on it handed out since; *seen* when it was free and not clean at the last
+ * look, and no block on it handed out since. */
+#ifndef HK_BACKEND_SLAB_H
+#define HK_BACKEND_SLAB_H
+
+#include "backend/superslab.h"
+#include "os/os.h"
+
+/* Writes `n` of the slab's free blocks downwards from `end`, the lowest address first; those on
+ * clean pages come last. The slab has as many. */
+void hk_slab_take(hk_slab_t *slab, void **end, unsigned n);
+
+/* Takes the free blocks on free pages that are not clean out of the bitmap, so that nobody gets
+ * them while the pages are purged; returns the pages. With `aged`, only pages seen before; the
+ * others are then seen. */
+uint64_t hk_slab_claim(hk_slab_t *slab, bool aged);
+
+/* Puts the blocks of claimed pages back; returns how many, which are not yet counted in `free`.
+ * `purged` says that the pages are clean now, `lazily` that the system takes their memory when it
+ * likes. */
+unsigned hk_slab_unclaim(hk_slab_t *slab, uint64_t pages, bool purged, bool lazily);
+
+/* The pages of a slab that has just been carved: one bit per slice says whether it has no memory,
+ * one whether what it has may be taken. */
+void hk_slab_mark_slices(hk_slab_t *slab, uint32_t clean, uint32_t lazy);
+
+/* Writes the runs of pages as address ranges; returns how many, at most 32. */
+unsigned hk_slab_ranges(const hk_slab_t *slab, uint64_t pages, hk_os_range_t *ranges);
+
+/* An upper bound on the bytes of free pages that are not clean. Any thread. */
+size_t hk_slab_dirty_bytes(const hk_slab_t *slab);
+
+#if HK_DEBUG
+void hk_slab_is_valid(const hk_slab_t *slab);
+#else
+HK_INLINE void hk_slab_is_valid(const hk_slab_t *slab) { (void)slab; }
+#endif
+
+#endif

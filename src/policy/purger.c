@@ -1,0 +1,175 @@
+#include "policy/purger.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "backend/heap.h"
+#include "backend/purge.h"
+#include "backend/region.h"
+#include "base/report.h"
+#include "config/config.h"
+#include "os/os.h"
+#include "stats/counters.h"
+
+/* So many bytes freed are worth a look; so many superslabs are purged between two short rests, so
+ * that others get at the system's lock of the address space; so many looks without any effect send
+ * it to sleep. */
+enum { NOTED_BYTES = 1 << 20, PURGED_AT_ONCE = 32, REST_MS = 2, IDLE_LOOKS = 2 };
+enum { INTERVAL_MS = 1000, SHORT_INTERVAL_MS = 100, STACK_BYTES = 64 * 1024 };
+
+atomic_bool hk_purger_may_start;
+atomic_bool hk_purger_runs;
+
+static _Atomic uint32_t noted; /* atomic: rises when something happens; the purger sleeps on it */
+static atomic_bool asleep;     /* atomic: until woken, not only for an interval */
+static atomic_size_t unnoted;  /* atomic: bytes freed that have not raised `noted` yet */
+
+/* ---- what is to be done ---- */
+
+static uint64_t decommit(void) {
+    return hk_option(lean) != 0 ? hk_option(lean_decommit) : HK_DECOMMIT_OFF;
+}
+
+static size_t target(void) { return hk_option(lean_target_mb) * HK_MIB; }
+
+static void rearm(void) {
+    hk_store_seq(&hk_purger_may_start,
+                 decommit() != HK_DECOMMIT_OFF && !hk_load_seq(&hk_purger_runs));
+}
+
+void hk_policy_apply(void) {
+    rearm();
+    hk_add_seq(&noted, 1u);
+    hk_os_wake(&noted);
+}
+
+void hk_purger_note_slow(size_t bytes) {
+    if (hk_add_relaxed(&unnoted, bytes) + bytes < NOTED_BYTES)
+        return;
+    hk_store_relaxed(&unnoted, (size_t)0);
+    hk_add_seq(&noted, 1u);
+    if (hk_load_seq(&asleep))
+        hk_os_wake(&noted);
+}
+
+static void rest(unsigned ms) { hk_os_wait(&noted, hk_load_relaxed(&noted), ms); }
+
+/* ---- a look ---- */
+
+static size_t dirty_bytes(void) { return hk_region_cached() + hk_pool_dirty_bytes(); }
+
+static size_t purge_cached(size_t most) {
+    unsigned calls = 0;
+    size_t bytes = hk_region_purge(most, &calls);
+    hk_count(purge_calls, calls);
+    hk_count(purge_bytes, bytes);
+    hk_count(superslabs_retired, bytes / HK_UNIT);
+    return bytes;
+}
+
+/* One look; false if it had no effect and the next one, unless something is freed, will have none.
+ */
+static bool look(uint64_t mode) {
+    static size_t cached_before; /* bytes in the region cache at the last look */
+    hk_heap_collect_others(UINT_MAX);
+    const size_t dirty = dirty_bytes(), most = dirty - hk_min(dirty, target());
+    const size_t cached = hk_region_cached();
+    const bool aged = mode == HK_DECOMMIT_FREE;
+    size_t purged = 0;
+    bool seen = false;
+    if (most != 0) {
+        size_t unused = aged ? hk_min(cached, cached_before) : cached;
+        purged = purge_cached(hk_min(most, unused));
+        seen = purged < cached;
+        unsigned count = 0;
+        for (hk_pool_cursor_t cursor = {0}; purged < most && hk_pool_next(&cursor);) {
+            size_t bytes = hk_purge_superslab(&cursor, aged ? HK_RESET : HK_PURGE, aged, &seen);
+            purged += bytes;
+            if (bytes != 0 && ++count % PURGED_AT_ONCE == 0)
+                rest(REST_MS);
+        }
+        hk_pool_release_empty();
+    }
+    cached_before = hk_region_cached();
+    if (purged != 0)
+        hk_count(purge_runs, 1);
+    return purged != 0 || (aged && seen);
+}
+
+/* ---- the thread ---- */
+
+/* Sleeps until something is freed, unless that has happened since `noted` was `before`. */
+static void sleep_since(uint32_t before) {
+    hk_store_seq(&asleep, true);
+    if (hk_load_seq(&noted) == before)
+        hk_os_wait(&noted, before, 0);
+    hk_store_seq(&asleep, false);
+}
+
+static void *purger(void *unused) {
+    hk_os_be_modest("hakmem-purger");
+    unsigned idle_looks = 0;
+    for (uint64_t mode; (mode = decommit()) != HK_DECOMMIT_OFF;) {
+        rest(mode == HK_DECOMMIT_DONTNEED && idle_looks == 0 ? SHORT_INTERVAL_MS : INTERVAL_MS);
+        const uint32_t before = hk_load_seq(&noted);
+        const uint64_t begin = hk_os_cpu_ns();
+        idle_looks = look(mode) ? 0 : idle_looks + 1;
+        hk_count(purge_ns, hk_os_cpu_ns() - begin);
+        if (idle_looks < IDLE_LOOKS)
+            continue;
+        if (hk_region_live() <= target())
+            break;
+        sleep_since(before);
+        idle_looks = 0;
+    }
+    hk_store_seq(&hk_purger_runs, false);
+    rearm();
+    return unused;
+}
+
+/* With a small stack, which a program with much thread-local storage leaves no room on; then with a
+ * usual one. No signal of the program's is handled on it. */
+static int create(void) {
+    sigset_t all, before;
+    pthread_attr_t attributes;
+    pthread_t thread;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    int error = pthread_create(&thread, &attributes, purger, NULL);
+    if (error == EINVAL) {
+        error = pthread_create(&thread, NULL, purger, NULL);
+        if (error == 0)
+            pthread_detach(thread);
+    }
+    pthread_attr_destroy(&attributes);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
+}
+
+HK_COLD void hk_purger_start(void) {
+    if (hk_region_live() + hk_region_cached() <= target() || hk_exchange_seq(&hk_purger_runs, true))
+        return;
+    hk_store_seq(&hk_purger_may_start, false);
+    int saved = errno;
+    if (create() != 0) {
+        hk_line_t line = {0};
+        hk_line_str(&line, "hakmem: warning: no thread can be started to give free memory back; "
+                           "only malloc_trim() "
+                           "does");
+        hk_line_write(&line, STDERR_FILENO);
+        hk_store_seq(&hk_purger_runs, false);
+    }
+    errno = saved;
+}
+
+void hk_purger_forked(void) {
+    hk_store_seq(&hk_purger_runs, false);
+    hk_store_seq(&asleep, false);
+    rearm();
+}

@@ -1,0 +1,36 @@
+/* The purger: gives free memory back by itself, also in a process that has gone quiet.
+ *
+ * It is a thread of the lowest priority. It is started from an allocation (never from a free, which
+ * the C library may call with its own locks held) once more memory than the target is in use,
+ * sleeps while nothing is freed, and ends when the process has become small again. With decommit
+ * OFF there is none.
+ *
+ * Awake, it looks once per interval. Where more than the target is free and resident, it gives back
+ * what was free at the look before too (DONTNEED: what is free now) until the target is met. */
+#ifndef HK_POLICY_PURGER_H
+#define HK_POLICY_PURGER_H
+
+#include "base/base.h"
+
+extern atomic_bool hk_purger_may_start; /* whether hk_purger_start() may have something to do */
+extern atomic_bool hk_purger_runs;      /* a purger exists or is being started */
+
+/* Starts the purger if the process has become large enough. Called by an allocation outside the
+ * boundary, with no lock held: starting a thread allocates. */
+void hk_purger_start(void);
+
+/* So many bytes of blocks have gone back from magazines, or been freed. Any thread, any lock of
+ * ours. */
+void hk_purger_note_slow(size_t bytes);
+HK_INLINE void hk_purger_note(size_t bytes) {
+    if (HK_UNLIKELY(hk_load_relaxed(&hk_purger_runs)))
+        hk_purger_note_slow(bytes);
+}
+
+/* Reads the options again. At the start of the process, and after one has changed. */
+void hk_policy_apply(void);
+
+/* In the child of a fork, where there is no purger. */
+void hk_purger_forked(void);
+
+#endif
