@@ -180,26 +180,30 @@ HK_INLINE void next_run(uint64_t *pages, unsigned *first, unsigned *n) {
     *pages &= ~run_mask(*first, *n);
 }
 
-/* Clears or sets the bits of blocks lo .. hi, none or all of which are set. */
-static void flip(hk_slab_t *slab, unsigned lo, unsigned hi) {
+/* Sets or clears the bits of blocks lo .. hi; returns how many changed. */
+static unsigned put_blocks(hk_slab_t *slab, unsigned lo, unsigned hi, bool free) {
+    unsigned changed = 0;
     for (unsigned w = lo / 64; w <= hi / 64; w++) {
         unsigned first = w == lo / 64 ? lo % 64 : 0, last = w == hi / 64 ? hi % 64 : 63;
+        uint64_t mask = run_mask(first, last - first + 1), before = slab->bits[w];
+        uint64_t after = free ? before | mask : before & ~mask;
+        changed += (unsigned)__builtin_popcountll(before ^ after);
         slab->summary |= (uint64_t)1 << w;
-        set_word(slab, w, slab->bits[w] ^ run_mask(first, last - first + 1));
+        set_word(slab, w, after);
     }
+    return changed;
 }
 
-/* No block overlaps two runs: it would cover all of what is between them, which would then be free
- * too. */
-static unsigned flip_pages(hk_slab_t *slab, uint64_t pages) {
-    unsigned count = 0, first, n, lo, hi;
+/* The same for all blocks that overlap the pages. A block may overlap several runs, with clean
+ * pages between. */
+static unsigned put_pages(hk_slab_t *slab, uint64_t pages, bool free) {
+    unsigned changed = 0, first, n, lo, hi;
     while (pages != 0) {
         next_run(&pages, &first, &n);
         blocks_of_pages(class_of(slab), first, first + n - 1, &lo, &hi);
-        flip(slab, lo, hi);
-        count += hi - lo + 1;
+        changed += put_blocks(slab, lo, hi, free);
     }
-    return count;
+    return changed;
 }
 
 uint64_t hk_slab_claim(hk_slab_t *slab, bool aged) {
@@ -207,7 +211,7 @@ uint64_t hk_slab_claim(hk_slab_t *slab, bool aged) {
     uint64_t pages = aged ? dirty & slab->seen : dirty;
     slab->seen = dirty & ~pages;
     note_marks(slab);
-    unsigned blocks = flip_pages(slab, pages);
+    unsigned blocks = put_pages(slab, pages, false);
     hk_store_relaxed(&slab->free, (uint16_t)(hk_load_relaxed(&slab->free) - blocks));
     hk_slab_is_valid(slab);
     return pages;
@@ -220,7 +224,7 @@ unsigned hk_slab_unclaim(hk_slab_t *slab, uint64_t pages, bool purged, bool lazi
             hk_store_relaxed(&slab->lazy, hk_load_relaxed(&slab->lazy) | pages);
     }
     note_marks(slab);
-    return flip_pages(slab, pages);
+    return put_pages(slab, pages, true);
 }
 
 unsigned hk_slab_ranges(const hk_slab_t *slab, uint64_t pages, hk_os_range_t *ranges) {
