@@ -1,19 +1,24 @@
 """The proof file: what each process said about the allocator that serves its malloc."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 
 @dataclass(frozen=True)
 class Proof:
-    """One line of the file named by HAKMEM_PROOF, written by the library inside a process."""
+    """One line of the file named by HAKMEM_PROOF, written by the library inside a process.
+
+    `settings` are the effective ones by name, None where the library does not state them.
+    """
 
     version: str
     pid: int
     exe: str
     serving: bool
     allocator: str
+    settings: Mapping[str, object] | None = None
 
     @property
     def program(self) -> str:
@@ -35,6 +40,7 @@ def parse(text: str) -> list[Proof]:
                 exe=str(row["exe"]),
                 serving=row["serving"] is True,
                 allocator=str(row["allocator"]),
+                settings=None if row.get("settings") is None else dict(row["settings"]),
             )
         except (ValueError, KeyError, TypeError):
             continue

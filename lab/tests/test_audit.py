@@ -1,0 +1,332 @@
+"""The audit finds each figure, holds it to its record, and notices when it has gone blind."""
+
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from hakmem import audit, audit_blocks, audit_planted, audit_record, claims, cli, git, provenance
+from hakmem.audit import Audit, Settings
+from hakmem.audit_planted import Site
+from hakmem.errors import LabError
+from hakmem.ledger import Ledger
+from hakmem.suite import SUITE
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return audit_planted.build(tmp_path / "site")
+
+
+def commit(site: Site, message: str, **files: str) -> str:
+    for name, text in files.items():
+        (site.root / name.replace("_", "/", 1)).with_suffix(".c").write_text(text)
+    audit_planted._git(site.root, "add", ".")
+    audit_planted._git(site.root, "commit", "-q", "--allow-empty", "-m", message)
+    return git.ask(site.root, "rev-parse", "HEAD") or ""
+
+
+def audited(site: Site, stale_after: int = 0) -> Audit:
+    result = Audit.of(site.root, Ledger(site.root / "evidence"), stale_after)
+    result.document(site.root / "doc.md")
+    return result
+
+
+# ---- the audit of the audit ----
+
+
+def test_all_planted_violations_are_refused() -> None:
+    assert audit_planted.rehearse() == []
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "blind", "missed"),
+    [
+        (audit, "differences", lambda *_: [], "a changed last digit"),
+        (audit_record, "_ratio_rules", lambda *_: [], "a ratio without interval"),
+        (claims, "_figures", lambda _: [], "a figure typed by hand"),
+        (audit_record.Evidence, "_stale", lambda *_: [], "a stale benchmark"),
+        (audit_record.Evidence, "objections", lambda *_: [], "a dirty record"),
+        (Ledger, "read", lambda *_: iter(()), "a good claim refused"),
+        (Audit, "floor", lambda *_: None, "a lost claim"),
+    ],
+)
+def test_a_blind_audit_notices(
+    monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str, blind: object, missed: str
+) -> None:
+    monkeypatch.setattr(module, name, blind)
+    planted = [v for v in audit_planted.VIOLATIONS if v.what == missed]
+    assert any(missed in what for what in audit_planted.rehearse(planted))
+
+
+# ---- figures in a text ----
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It reaches 41.2 M ops/s.",
+        "It takes 7 ns, or 12.5 µs/op.",
+        "It needs 16 user cycles/op.",
+        "That is 12 % less.",
+        "It is 1.5× faster, 2x faster or 3 times faster.",
+        "new ÷ old: 0.92 at 8192 slots",
+        "page faults 27 665 → 2 627",
+        "a peak of 324 MiB",
+        "41 million ops/s, 12 percent",
+        "the cost is 0.88 [0.85–0.90]",
+        "| a | ns/op |\n|---|---|\n| x | 12.5 |",
+        "| unit | here |\n|---|---|\n| ns/op | 12.5 |",
+        "| a | here |\n|---|---|\n| x | 1.81 s, 340 MiB |",
+        "```\ncode\n```\nbut here 7 ns",
+        "``` never closed\n7 ns",
+    ],
+)
+def test_a_figure_without_a_record_is_found(text: str) -> None:
+    assert claims.scan(text).unbacked
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Blocks of 64 KiB and more; 2 MiB in 32 slices.",
+        "gcc 12, C11, x86-64, 16 × 4 threads at 0x7f000",
+        "9 commands × 9 allocators on 2026-01-01",
+        "```\n$ tool\n41.2 M ops/s\n```",
+        "| option | default |\n|---|---|\n| `HAKMEM_TCACHE_KB` | 2048 |",
+        "<!--noclaim: a limit, not a figure-->within 5 % of it",
+        "<!--noclaim: an example-->\n\n41.2 M ops/s",
+        "<!-- 41.2 M ops/s -->",
+    ],
+)
+def test_what_is_no_claim_is_left_alone(text: str) -> None:
+    assert claims.scan(text).unbacked == []
+
+
+def test_an_exemption_has_a_reason_and_an_end() -> None:
+    assert claims.scan("<!--noclaim:-->7 ns").faults
+    assert claims.scan("<!--noclaim: why-->\n\n7 ns\n\n8 ns").unbacked == [(5, "8 ns")]
+
+
+def test_a_marker_needs_a_figure() -> None:
+    found = claims.scan("fast<!--c:abcdef012345/rate-->")
+    assert (found.claims, len(found.faults)) == ([], 1)
+
+
+def test_a_range_is_two_figures() -> None:
+    assert len(claims.scan("7 to 11 ns<!--c:abcdef012345/time-->").faults) == 1
+    assert len(claims.scan("7 to 11 ns").unbacked) == 1
+
+
+def test_a_figure_may_be_wrapped_and_grouped() -> None:
+    text = "about **1\u202f224\nKiB**<!--c:abcdef012345/idle_rss-->, 8 ns"
+    found = claims.scan(text)
+    assert [(c.number, c.unit, c.address) for c in found.claims] == [
+        ("1\u202f224", "KiB", "idle_rss")
+    ]
+    assert found.unbacked == [(2, "8 ns")]
+
+
+# ---- figures against their records ----
+
+
+@pytest.mark.parametrize(
+    ("metric", "scale", "decimals", "shown"),
+    [
+        ({"value": 41234567.0, "unit": "ops/s"}, "M", 1, "41.2 Mops/s"),
+        ({"value": 0.00125, "unit": "s"}, "m", 2, "1.25 ms"),
+        ({"value": -39.94, "unit": "µs/op"}, None, 1, "-39.9 µs/op"),
+        ({"value": 0.0173, "unit": "share"}, "%", 1, "1.7 %"),
+        ({"value": 0.25, "unit": "%"}, None, 1, "0.2 %"),
+        ({"estimate": 1.0004, "low": 0.99, "high": 1.01, "unit": "ratio"}, "%", 0, "0 % [−1–1]"),
+        (
+            {"estimate": 0.876, "low": 0.8, "high": 0.9, "unit": "ratio"},
+            None,
+            2,
+            "0.88 [0.80–0.90]",
+        ),
+    ],
+)
+def test_what_is_cited_is_accepted(
+    site: Site, metric: dict[str, object], scale: str | None, decimals: int, shown: str
+) -> None:
+    body = {"metrics": {"m": metric}, "verdict": "GO"}
+    record = Ledger(site.root / "evidence").append("verdict", body)
+    assert claims.figure(metric, scale, decimals) == shown
+    marker = f"<!--c:{record.id}/m{f'/{scale}' if scale else ''}-->"
+    (claim,) = claims.scan(shown + marker).claims
+    assert audit_record.differences(claim, record) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("0.88 [0.85–0.90]<!--c:{s}/cost-->", "no metric"),
+        ("41.2 Gops/s<!--c:{s}/rate/M-->", "unit"),
+        ("41.2 M ops/s<!--c:{s}/rate/Q-->", "no scale"),
+        ("41.2 M ops/s [40–42]<!--c:{s}/rate/M-->", "the record has none"),
+        ("12 % [10–15]<!--c:{v}/cost/%-->", "the record says -12"),
+    ],
+)
+def test_what_the_record_does_not_say_is_refused(site: Site, text: str, why: str) -> None:
+    (site.root / "doc.md").write_text(text.format(s=site.sample, v=site.verdict))
+    assert any(why in problem for problem in audited(site).problems)
+
+
+def test_an_undecided_ratio_says_so(site: Site) -> None:
+    body = dict(Ledger(site.root / "evidence").get(site.verdict).body) | {"verdict": "UNDECIDED"}
+    id = Ledger(site.root / "evidence").append("verdict", body).id
+    (site.root / "doc.md").write_text(f"0.88 [0.85–0.90]<!--c:{id}/cost-->")
+    assert len(audited(site).problems) == 1
+    (site.root / "doc.md").write_text(f"undecided: 0.88 [0.85–0.90]<!--c:{id}/cost-->")
+    assert audited(site).problems == []
+
+
+# ---- age ----
+
+
+def test_some_source_commits_are_allowed_and_no_more(site: Site) -> None:
+    commit(site, "docs")
+    assert audited(site).problems == []
+    commit(site, "one", src_a="int b;\n")
+    commit(site, "two", src_a="int c;\n")
+    assert audited(site, stale_after=2).problems == []
+    assert audited(site, stale_after=2).evidence.ages[site.sample] == 2
+    assert any("2 commits have changed" in p for p in audited(site, stale_after=1).problems)
+    site.edit("src/a.c", "int c", "int d")
+    assert any("3 commits have changed" in p for p in audited(site, stale_after=2).problems)
+
+
+def test_an_amended_message_keeps_its_evidence(site: Site) -> None:
+    source = provenance.source(site.root).to_dict() | {"commit": "0" * 40}
+    body = {"ok": True, "source": source, "metrics": {"rate": {"value": 1.0, "unit": "s"}}}
+    id = Ledger(site.root / "evidence").append("sample", body).id
+    (site.root / "doc.md").write_text(f"1.0 s<!--c:{id}/rate-->")
+    assert audited(site).problems == []
+    lost = {**body, "source": {**source, "tree": "0" * 40}}
+    other = Ledger(site.root / "evidence").append("sample", lost).id
+    site.say(id, other)
+    assert any("not in the history" in p for p in audited(site).problems)
+
+
+def test_a_stated_benchmark_is_stale_only_by_its_own_change(site: Site) -> None:
+    fifo = next(c for c in SUITE.commands if c.name == "batch_fifo")
+    commit(site, "batch", bench_batch="int batch;\n")
+    works = {
+        fifo.name: {"definition": provenance.definition(fifo, site.root)},
+        "a user's command": {"definition": None},
+    }
+    body = {
+        "ok": True,
+        "source": provenance.source(site.root).to_dict(),
+        "benchmarks": [{"works": works}],
+        "metrics": {"rate": {"value": 1.0, "unit": "s"}},
+    }
+    id = Ledger(site.root / "evidence").append("sample", body).id
+    (site.root / "doc.md").write_text(f"1.0 s<!--c:{id}/rate-->")
+    site.edit("bench/a.c", "a", "b")
+    assert audited(site).problems == []
+    site.edit("bench/batch.c", "batch", "other")
+    assert any("batch_fifo has changed" in p for p in audited(site).problems)
+    works["build/bench/bench_batch 1000"] = {"definition": None}
+    hidden = Ledger(site.root / "evidence").append("sample", body).id
+    site.say(id, hidden)
+    assert any("bench/ has changed" in p for p in audited(site).problems)
+
+
+def test_a_sample_has_the_source_of_its_setting(site: Site) -> None:
+    ledger = Ledger(site.root / "evidence")
+    source = provenance.source(site.root).to_dict()
+    for dirty, problems in ((False, 0), (True, 1)):
+        setting = ledger.append("setting", {"source": {**source, "dirty": dirty}})
+        metrics = {"a/b.c wall": {"value": 0.125, "unit": "share"}}
+        body = {"ok": True, "setting": setting.id, "source": source["commit"], "metrics": metrics}
+        id = ledger.append("sample", body).id
+        (site.root / "doc.md").write_text(f"12.5 %<!--c:{id}/a/b.c wall/%-->")
+        assert len(audited(site).problems) == problems
+
+
+# ---- generated tables ----
+
+
+def test_a_table_is_made_from_its_verdicts_and_held_to_them(site: Site) -> None:
+    path = site.root / "doc.md"
+    path.write_text(f"<!--claims:begin verdict={site.verdict}-->\n<!--claims:end-->\n")
+    assert any("not what its source gives" in p for p in audited(site).problems)
+    audit.write(site.root, [path], Ledger(site.root / "evidence"))
+    text = path.read_text()
+    assert "| less? | cost | 0.876 | [0.851–0.902] | GO |" in text
+    assert (audited(site).problems, audited(site).seen) == ([], 1)
+    path.write_text(text.replace("0.851", "0.852"))
+    assert any("not what its source gives" in p for p in audited(site).problems)
+
+
+def test_marks_that_make_no_table_are_refused(site: Site) -> None:
+    (site.root / "doc.md").write_text("<!--claims:begin verdict=0-->\n| 7 ns |\n")
+    assert any("makes no block" in p for p in audited(site).problems)
+    for source in (f"verdict={site.sample}", "verdict=0", "other"):
+        (site.root / "doc.md").write_text(f"<!--claims:begin {source}-->\n<!--claims:end-->\n")
+        assert any("cannot be made again" in p for p in audited(site).problems)
+    (site.root / "doc.md").write_text("<!--bench:begin ../x.json-->\n<!--bench:end-->\n")
+    assert any("not in evidence/" in p for p in audited(site).problems)
+
+
+def test_a_recorded_run_backs_its_table() -> None:
+    root = Path(__file__).parents[2]
+    text = (root / "README.md").read_text(encoding="utf-8")
+    (block,) = (b for b in audit_blocks.find(text) if b.kind == "bench")
+    assert block.rows >= 20
+    assert audit_blocks.render(block, root, {}).strip() == block.text.strip()
+
+
+# ---- commit messages ----
+
+
+def test_messages_are_held_to_the_same_rules(site: Site) -> None:
+    def problems(since: str, **excused: str) -> list[str]:
+        result = Audit.of(site.root, Ledger(site.root / "evidence"), 0)
+        for id, text in audit.messages(site.root, Settings(0, 0, since, excused)):
+            result.message(id, text)
+        return result.problems
+
+    start = commit(site, "front: 99 % faster, before the rules")
+    commit(site, f"front: cost 0.88 [0.85–0.90] [c:{site.verdict}/cost]")
+    commit(site, "docs: the table's limit\n\n[noclaim: a limit] within 5 % of it")
+    commit(site, "later, when the source is another", src_a="int z;\n")
+    assert problems(start) == []
+    bad = commit(site, "front: 12 % faster")
+    assert [p for p in problems(start) if "unbacked" in p]
+    assert problems(start, **{bad: "cannot be mended"}) == []
+    audit_planted._git(site.root, "tag", "v1.0")
+    assert problems(start) == []
+    with pytest.raises(LabError, match="cannot list the commits"):
+        problems("f" * 40)
+
+
+# ---- settings and the command ----
+
+
+def test_settings_that_lack_something_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "evidence").mkdir()
+    for text in ("", "floor = 1\nstale-after = 2", "floor = "):
+        (tmp_path / "evidence" / "audit.toml").write_text(text)
+        with pytest.raises(LabError, match=r"audit\.toml"):
+            Settings.load(tmp_path)
+
+
+@pytest.mark.parametrize(("text", "status"), [("It is small.", 0), ("It does 41.2 M ops/s.", 1)])
+def test_the_command_refuses_a_typed_figure(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    text: str,
+    status: int,
+) -> None:
+    (tmp_path / "doc.md").write_text(text)
+    monkeypatch.setattr(sys, "argv", ["hakmem", "audit", str(tmp_path / "doc.md")])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert (ended.value.code or 0) == status
+    said = capsys.readouterr().out
+    assert "planted violations refused" in said
+    assert ("unbacked" in said) == (status == 1)

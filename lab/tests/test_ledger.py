@@ -1,0 +1,304 @@
+"""The ledger loses nothing and changes nothing: not with two writers, a kill, or a full disk."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hakmem import cli, ledger_index
+from hakmem.errors import LabError
+from hakmem.ledger import Ledger
+from hakmem.ledger_verify import verify
+
+WRITER = """
+import sys
+from pathlib import Path
+from hakmem.ledger import Ledger
+folder, count, size = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+for number in range(count):
+    record = Ledger(folder).append("sample", {"n": number, "fill": "x" * size}, {"out": b"raw"})
+    print(record.id, flush=True)
+"""
+LIMITED = """
+import resource, sys
+from pathlib import Path
+from hakmem.ledger import Ledger
+resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))
+try:
+    Ledger(Path(sys.argv[1])).append("sample", {"fill": "x" * 5000})
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+
+
+@pytest.fixture(autouse=True)
+def host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAB_LEDGER_HOST", "one")
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger(tmp_path / "evidence")
+
+
+def file_of(ledger: Ledger) -> Path:
+    return ledger.root / "ledger" / "one.jsonl"
+
+
+def writer(ledger: Ledger, count: int, size: int) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(ledger.root), str(count), str(size)],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def git(folder: Path, *arguments: str) -> None:
+    own = ["-c", "user.name=t", "-c", "user.email=t@localhost", "-c", "commit.gpgsign=false"]
+    subprocess.run(["git", "-C", str(folder), *own, *arguments], check=True, capture_output=True)
+
+
+def test_what_was_added_is_read_back(ledger: Ledger) -> None:
+    first = ledger.append("sample", {"metrics": {"µ": {"value": 1.5, "unit": "ns/op"}}, "t": (1,)})
+    second = ledger.append("verdict", {"inputs": [first.id]}, {"stdout": b"\x00all\n"})
+    assert list(ledger.records()) == [first, second]
+    assert ledger.get(first.id).body == {
+        "metrics": {"µ": {"value": 1.5, "unit": "ns/op"}},
+        "t": [1],
+    }
+    assert (second.seq, second.prev, second.kind) == (2, first.hash, "verdict")
+    assert second.hash.startswith(second.id)
+    assert ledger.raw_path(second.raw["stdout"]).read_bytes() == b"\x00all\n"
+    with pytest.raises(LabError, match="no record abc"):
+        ledger.get("abc")
+
+
+def test_each_host_has_its_own_file(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger.append("sample", {"n": 1})
+    monkeypatch.setenv("LAB_LEDGER_HOST", "../two words")
+    ledger.append("sample", {"n": 1})
+    assert [path.name for path in ledger.files()] == ["one.jsonl", "two-words.jsonl"]
+    assert len({record.id for record in ledger.records()}) == 2
+    assert verify(ledger).problems == []
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), b"bytes", object()])
+def test_what_is_no_json_is_refused(ledger: Ledger, bad: object) -> None:
+    with pytest.raises(LabError, match="cannot be recorded as JSON"):
+        ledger.append("sample", {"value": bad}, {"out": b"never stored"})
+    assert not ledger.root.exists()
+
+
+def test_two_writers_at_once_lose_nothing(ledger: Ledger) -> None:
+    writers = [writer(ledger, 100, size) for size in (10, 20_000)]
+    said = {id for process in writers for id in process.communicate(timeout=60)[0].split()}
+    assert len(said) == 200
+    assert {record.id for record in ledger.records()} == said
+    assert [record.seq for record in ledger.records()] == list(range(1, 201))
+    assert verify(ledger).problems == []
+
+
+def test_a_killed_writer_loses_nothing_it_said_it_had_written(ledger: Ledger) -> None:
+    said: list[str] = []
+    for turn in range(6):
+        process = writer(ledger, 1_000_000, 300_000)
+        assert process.stdout
+        said.append(process.stdout.readline().strip())
+        time.sleep(0.003 * turn)
+        process.send_signal(signal.SIGKILL)
+        # A torn last word was printed by a record that is there, but cannot be looked up.
+        rest = process.communicate(timeout=60)[0]
+        said += [line.strip() for line in rest.splitlines(keepends=True) if line.endswith("\n")]
+    last = ledger.append("sample", {"after": "the kills"})
+    assert len(said) >= 6
+    assert {*said, last.id} <= {record.id for record in ledger.records()}
+    assert verify(ledger).problems == []
+
+
+@pytest.mark.parametrize("cut", [1, 40, 200])
+def test_a_torn_last_line_is_moved_aside(
+    ledger: Ledger, cut: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    kept, torn = ledger.append("sample", {"n": 1}), ledger.append("sample", {"n": 2})
+    data = file_of(ledger).read_bytes()
+    start = data.index(b"\n") + 1
+    file_of(ledger).write_bytes(data[: start + cut])
+
+    assert [record.id for record in ledger.records()] == [kept.id]
+    assert "torn" in capfd.readouterr().err
+    assert any("torn" in problem for problem in verify(ledger).problems)
+
+    after = ledger.append("sample", {"n": 3})
+    assert "one.jsonl.torn" in capfd.readouterr().err
+    assert [record.id for record in ledger.records()] == [kept.id, after.id]
+    assert (ledger.root / "ledger" / "one.jsonl.torn").read_bytes() == data[start:][:cut] + b"\n"
+    assert verify(ledger).problems == []
+    assert torn.id not in {record.id for record in ledger.records()}
+
+
+def test_a_last_line_that_lacks_only_its_end_is_kept(ledger: Ledger) -> None:
+    records = [ledger.append("sample", {"n": n}) for n in range(2)]
+    file_of(ledger).write_bytes(file_of(ledger).read_bytes().removesuffix(b"\n"))
+    ledger.recover()
+    assert list(ledger.records()) == records
+    assert verify(ledger).problems == []
+
+
+def test_every_edited_byte_is_found(ledger: Ledger) -> None:
+    for n in range(3):
+        ledger.append("sample", {"n": n, "value": 41.25})
+    data = file_of(ledger).read_bytes()
+    for at in range(0, len(data), 5):
+        file_of(ledger).write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+        assert verify(ledger).problems, at
+    file_of(ledger).write_bytes(data)
+    assert verify(ledger).problems == []
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_missing_line_breaks_the_chain(ledger: Ledger, which: int) -> None:
+    for n in range(3):
+        ledger.append("sample", {"n": n})
+    lines = file_of(ledger).read_bytes().splitlines(keepends=True)
+    del lines[which]
+    file_of(ledger).write_bytes(b"".join(lines))
+    assert any("chain is broken" in problem for problem in verify(ledger).problems)
+
+
+def test_a_missing_last_line_is_missing_against_git(ledger: Ledger) -> None:
+    for n in range(2):
+        ledger.append("sample", {"n": n})
+    git(ledger.root.parent, "init", "-q")
+    git(ledger.root.parent, "add", ".")
+    git(ledger.root.parent, "commit", "-qm", "two")
+    first = file_of(ledger).read_bytes().splitlines(keepends=True)[0]
+    file_of(ledger).write_bytes(first)
+    assert any("not what was committed" in problem for problem in verify(ledger).problems)
+    file_of(ledger).unlink()
+    assert any("not what was committed" in problem for problem in verify(ledger).problems)
+
+
+def test_a_rewritten_ledger_with_a_whole_chain_is_found(ledger: Ledger) -> None:
+    git_root = ledger.root.parent
+    ledger.append("sample", {"n": 1})
+    git(git_root, "init", "-q")
+    git(git_root, "add", ".")
+    git(git_root, "commit", "-qm", "true")
+    ledger.append("sample", {"n": 2})
+    assert verify(ledger).problems == []
+
+    file_of(ledger).unlink()
+    ledger.append("sample", {"n": 3})
+    assert any("not what was committed" in problem for problem in verify(ledger).problems)
+    git(git_root, "add", ".")
+    git(git_root, "commit", "-qm", "false")
+    assert any("took lines away" in problem for problem in verify(ledger).problems)
+
+
+@pytest.mark.parametrize("spoil", [Path.unlink, lambda path: path.write_bytes(b"other")])
+def test_raw_output_that_changed_is_found(ledger: Ledger, spoil: Callable[[Path], object]) -> None:
+    record = ledger.append("sample", {}, {"out": b"what it said"})
+    spoil(ledger.raw_path(record.raw["out"]))
+    assert any("raw output" in problem for problem in verify(ledger).problems)
+
+
+def test_a_full_disk_is_one_message_and_no_half(ledger: Ledger) -> None:
+    file_of(ledger).parent.mkdir(parents=True)
+    file_of(ledger).symlink_to("/dev/full")
+    with pytest.raises(LabError, match=r"nothing was recorded.*No space left"):
+        ledger.append("sample", {"n": 1})
+
+
+def test_a_write_that_stops_half_way_leaves_nothing(ledger: Ledger) -> None:
+    first = ledger.append("sample", {"n": 1})
+    before = file_of(ledger).read_bytes()
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(ledger.root)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.startswith("LabError nothing was recorded")
+    assert file_of(ledger).read_bytes() == before
+    assert ledger.append("sample", {"n": 2}).prev == first.hash
+
+
+def test_an_unreadable_ledger_is_one_message(ledger: Ledger) -> None:
+    file_of(ledger).mkdir(parents=True)
+    with pytest.raises(LabError, match="cannot read the ledger"):
+        list(ledger.records())
+    with pytest.raises(LabError, match="nothing was recorded"):
+        ledger.append("sample", {})
+    file_of(ledger).rmdir()
+    file_of(ledger).write_bytes(b"\xff\xfe no ledger\n")
+    with pytest.raises(LabError, match=r"line 1: not a record.*restore"):
+        list(ledger.records())
+    with pytest.raises(LabError, match="nothing was recorded"):
+        ledger.append("sample", {})
+
+
+def test_the_index_answers_and_follows_the_ledger(ledger: Ledger) -> None:
+    metrics = {"speed": {"value": 2.5, "unit": "ns/op"}}
+    plain = ledger.append("sample", {"ok": True, "source": {"commit": "c1"}, "metrics": metrics})
+    ask = ledger_index.query
+    assert [row[0] for row in ask(ledger, ["source.commit=c1", "ok=true"]).rows] == [plain.id]
+    assert ask(ledger, ["ok=false"]).rows == []
+    ratio = {"cost": {"estimate": 0.9, "low": 0.8, "high": 1.0, "unit": "ratio"}}
+    verdict = ledger.append("verdict", {"ok": True, "metrics": ratio})
+    sql = "select record, value, low from metrics order by value"
+    assert ask(ledger, [sql]).rows == [(verdict.id, 0.9, 0.8), (plain.id, 2.5, None)]
+    for bad in ("select nothing", "with x as (select 1) delete from records", "no filter"):
+        with pytest.raises(LabError):
+            ask(ledger, [bad])
+    assert len(ask(ledger, ["select id from records"]).rows) == 2
+
+
+@dataclass(frozen=True)
+class Said:
+    status: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def hakmem(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Said]:
+    """The command, in this process: what is under test is not how it starts."""
+    monkeypatch.setenv("LAB_LEDGER", str(ledger.root))
+    monkeypatch.setenv("COLUMNS", "140")
+
+    def run(*arguments: str) -> Said:
+        monkeypatch.setattr(sys, "argv", ["hakmem", "ledger", *arguments])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        return Said(int(ended.value.code or 0), *capsys.readouterr())
+
+    return run
+
+
+def test_the_command_shows_and_verifies(ledger: Ledger, hakmem: Callable[..., Said]) -> None:
+    ratio = {"cost": {"estimate": 0.876, "low": 0.851, "high": 0.902, "unit": "ratio"}}
+    body = {"question": "is it less?", "verdict": "GO", "metrics": ratio, "ok": True}
+    record = ledger.append("verdict", body)
+    listed = hakmem("list")
+    assert record.id in listed.stdout
+    assert "GO: is it less?" in listed.stdout
+    assert json.loads(hakmem("show", record.id).stdout)["body"] == body
+    cited = hakmem("cite", f"{record.id}/cost/%", "--decimals", "1")
+    assert cited.stdout == f"−12.4 % [−14.9–−9.8]<!--c:{record.id}/cost/%-->\n"
+
+    good = hakmem("verify")
+    assert (good.status, "all as written" in good.stdout) == (0, True)
+    file_of(ledger).write_bytes(file_of(ledger).read_bytes().replace(b"0.876", b"0.875"))
+    bad = hakmem("verify")
+    assert (bad.status, "was changed" in bad.stdout) == (1, True)
+    shown = hakmem("show", record.id)
+    assert shown.status == 2
+    assert len(shown.stderr.splitlines()) == 1

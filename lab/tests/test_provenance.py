@@ -1,0 +1,139 @@
+"""Provenance: what a figure was measured with, and the refusal of an allocator not intended."""
+
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hakmem import audit_planted, host, library, proof, provenance
+from hakmem.errors import LabError
+from hakmem.library import Library
+from hakmem.proof import Proof
+from hakmem.suite import SUITE
+from standing import Stand
+
+HAKMEM = Library("hakmem", Path("/b/libhakmem.so"), "0.1.0", "hakmem")
+SAID = Proof("0.1.0", 7, "/b/bench_x", True, "hakmem", {"HAKMEM_THP": 1, "tcache_kb": 2048})
+
+
+def test_the_source_is_dirty_by_what_can_change_a_figure(tmp_path: Path) -> None:
+    site = audit_planted.build(tmp_path / "site")
+    clean = provenance.source(site.root)
+    assert (len(clean.commit), len(clean.tree), clean.dirty) == (40, 40, False)
+    (site.root / "doc.md").write_text("changed")
+    (site.root / "evidence" / "more").write_text("grows while it is measured")
+    assert provenance.source(site.root) == clean
+    (site.root / "bench" / "new.c").write_text("int x;\n")
+    assert provenance.source(site.root) == replace(clean, dirty=True)
+
+
+def test_what_git_does_not_know_is_dirty(tmp_path: Path) -> None:
+    assert provenance.source(tmp_path).dirty is True
+
+
+def test_a_definition_is_the_program_the_harness_and_the_arguments(tmp_path: Path) -> None:
+    lifo, fifo = (
+        next(c for c in SUITE.commands if c.name == name) for name in ("batch_lifo", "batch_fifo")
+    )
+    harness = tmp_path / "bench" / "harness"
+    harness.mkdir(parents=True)
+    with pytest.raises(LabError, match="no source of bench_batch"):
+        provenance.definition(lifo, tmp_path)
+    (tmp_path / "bench" / "batch.c").write_text("1")
+    first = provenance.definition(lifo, tmp_path)
+    assert provenance.definition(fifo, tmp_path) != first
+    assert provenance.definition(replace(lifo, full=1), tmp_path) == first
+    (tmp_path / "bench" / "other.c").write_text("1")
+    assert provenance.definition(lifo, tmp_path) == first
+    (harness / "mix.c").write_text("1")
+    assert provenance.definition(lifo, tmp_path) != first
+
+
+def test_every_benchmark_has_a_definition() -> None:
+    root = Path(__file__).parents[2]
+    definitions = {provenance.definition(command, root) for command in SUITE.commands}
+    assert len(definitions) == len(SUITE.commands)
+
+
+def test_a_binary_says_how_it_was_made(stand: Stand) -> None:
+    facts = provenance.binary(stand.library)
+    assert facts.sha256 == host.sha256(stand.library)
+    assert "GCC" in facts.compiler
+    assert facts.flags == provenance.UNSTATED  # built without debug information
+    assert provenance.binary(None).path.endswith(("libc.so.6", ".so"))
+    with pytest.raises(LabError, match="not found"):
+        provenance.binary(stand.folder / "absent.so")
+
+
+def test_a_library_older_than_its_source_is_refused(tmp_path: Path) -> None:
+    for name in ("build/lib.so", "src/a.c"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).touch()
+    built = tmp_path / "build" / "lib.so"
+    os.utime(tmp_path / "src" / "a.c", (1, 1))
+    provenance.require_current(built, tmp_path)
+    os.utime(built, (0, 0))
+    with pytest.raises(LabError, match="older than"):
+        provenance.require_current(built, tmp_path)
+    provenance.require_current(built, tmp_path / "src")
+
+
+def test_noise_is_what_happened_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    stat = {"/proc/stat": "cpu 10 0 10 70 0 0 0 10\nctxt 100", "/proc/loadavg": "1 2 3 x"}
+    monkeypatch.setattr(host, "read", stat.get)
+    meter = provenance.NoiseMeter()
+    stat["/proc/stat"] = "cpu 20 0 20 120 0 0 0 40\nctxt 150"
+    stat["/proc/pressure/io"] = "some avg10=0 total=5"
+    noise = meter.stop()
+    assert (noise.busy_share, noise.steal_share, noise.context_switches) == (0.2, 0.3, 50)
+    assert (noise.load_before, noise.stalled_s) == ("1 2 3", dict.fromkeys(("cpu", "memory", "io")))
+
+
+def test_the_real_host_states_its_facts() -> None:
+    facts = provenance.host_facts()
+    assert {"cpu", "kernel", "DAMON"} <= facts.keys()
+    assert provenance.NoiseMeter().stop().seconds >= 0
+
+
+def test_the_allocator_intended_is_accepted() -> None:
+    environment = {"HAKMEM_THP": "1", "HAKMEM_TCACHE_KB": "2048", "HAKMEM_PROOF": "f", "X": "1"}
+    loaded = provenance.require_intended(HAKMEM, SAID, environment)
+    assert loaded.to_dict()["settings"] == SAID.settings
+    unstated = provenance.require_intended(HAKMEM, replace(SAID, settings=None), environment)
+    assert unstated.to_dict()["settings"] == "not stated"
+    assert provenance.require_intended(library.system(), None).asked is False
+
+
+@pytest.mark.parametrize(
+    ("intended", "said", "environment", "why"),
+    [
+        (HAKMEM, None, {}, "did not say"),
+        (HAKMEM, replace(SAID, serving=False), {}, "not served by it"),
+        (HAKMEM, replace(SAID, version="0.0.9"), {}, "ran 0.0.9"),
+        (HAKMEM, SAID, {"HAKMEM_TCACHE_KB": "64"}, "2048 was in effect"),
+        (HAKMEM, SAID, {"HAKMEM_NEW": "1"}, "does not know"),
+        (library.system(), SAID, {}, "hakmem 0.1.0 was loaded"),
+    ],
+)
+def test_another_allocator_is_an_error(
+    intended: Library, said: Proof | None, environment: dict[str, str], why: str
+) -> None:
+    with pytest.raises(LabError, match=why):
+        provenance.require_intended(intended, said, environment)
+
+
+def test_settings_are_read_from_the_proof() -> None:
+    line = '{"hakmem":"0.1.0","pid":7,"exe":"/b/x","serving":true,"allocator":"hakmem"'
+    with_settings, without, null = proof.parse(
+        f'{line},"settings":{{"thp":0}}}}\n{line}}}\n{line},"settings":null}}\n'
+    )
+    assert (with_settings.settings, without.settings, null.settings) == ({"thp": 0}, None, None)
+
+
+def test_readelf_that_is_absent_is_not_fatal(
+    stand: Stand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = shutil.copy(stand.library, tmp_path / "copy.so")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert provenance.binary(Path(copy)).compiler == provenance.UNSTATED
