@@ -12,7 +12,7 @@ from typing import Literal
 from hakmem import project
 from hakmem.errors import LabError
 
-Origin = Literal["system", "cargo", "debian", "hakmem"]
+Origin = Literal["system", "cargo", "debian", "hakmem", "given"]
 
 # Where one of these came from another allocator than malloc did, a free would meet a stranger.
 ENTRY_POINTS = (

@@ -38,11 +38,11 @@ def rounds(
     rng = random.Random(seed)
     for number in range(count):
         tasks = []
-        for command in _shuffled(commands, rng):
+        for command in shuffled(commands, rng):
             cells = [(name, None) for name in libraries]
             cells += [(reference.name, reference) for reference in command.references]
-            for name, reference in _shuffled(cells, rng):
-                tasks.append(Task(command, name, reference, number, _padding(rng)))
+            for name, reference in shuffled(cells, rng):
+                tasks.append(Task(command, name, reference, number, padding(rng)))
         yield tasks
 
 
@@ -59,10 +59,19 @@ def pairs(
         for command in commands:
             units += [_block(command, subject, rival, number, rng) for rival in rivals]
             units += [
-                [Task(command, reference.name, reference, number, _padding(rng))]
+                [Task(command, reference.name, reference, number, padding(rng))]
                 for reference in command.references
             ]
-        yield [task for unit in _shuffled(units, rng) for task in unit]
+        yield [task for unit in shuffled(units, rng) for task in unit]
+
+
+def palindrome(items: Sequence[T], rng: random.Random) -> list[T]:
+    """All items in a random order and back again, so that every two of them stand as ABBA.
+
+    Two items give A B B A or B A A B by the coin. Whatever drifts evenly is the same for all.
+    """
+    there = shuffled(items, rng)
+    return [*there, *reversed(there)]
 
 
 def _block(
@@ -71,14 +80,14 @@ def _block(
     block = f"{command.name}/{rival}/{number}"
     names = {"A": rival, "B": subject}
     return [
-        Task(command, names[letter], None, number, _padding(rng), block, letter)
-        for letter in rng.choice(("ABBA", "BAAB"))
+        Task(command, names[letter], None, number, padding(rng), block, letter)
+        for letter in palindrome("AB", rng)
     ]
 
 
-def _padding(rng: random.Random) -> int:
+def padding(rng: random.Random) -> int:
     return rng.randint(0, MAX_PADDING)
 
 
-def _shuffled(items: Sequence[T], rng: random.Random) -> list[T]:
+def shuffled(items: Sequence[T], rng: random.Random) -> list[T]:
     return rng.sample(list(items), len(items))

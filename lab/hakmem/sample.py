@@ -2,17 +2,19 @@
 
 import json
 import os
+import resource
 import select
 import shutil
 import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
+from hakmem import launch
 from hakmem import proof as proofs
 from hakmem.library import Library
 
@@ -24,8 +26,9 @@ PASSED_ON = ("PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH")
 class Sample:
     """What one process cost. Seconds and counts are of the whole process; `result` is its own line.
 
-    `max_rss_kb` is what the benchmark read from its own VmHWM. `ru_maxrss_kb` is kept beside it,
-    but the kernel starts that figure at the size of the process that forked: the lab's.
+    `max_rss_kb` is what the benchmark read from its own VmHWM, or what a launcher saw of a user's
+    command. `ru_maxrss_kb` is kept beside it, but the kernel starts that figure at the size of the
+    process that forked: the lab's. `output` is all it wrote, stdout first; no part of the record.
     """
 
     command: str
@@ -50,14 +53,22 @@ class Sample:
     result: dict[str, object] | None = None
     proof: dict[str, object] | None = None
     error: str | None = None
+    output: str = field(default="", repr=False)
 
     def to_dict(self) -> dict[str, object]:
-        return asdict(self)
+        row = asdict(self)
+        del row["output"]
+        return row
 
 
 @dataclass(frozen=True)
 class Process:
-    """Everything needed to start one measured process."""
+    """Everything needed to start one measured process.
+
+    `environment` comes on top of the small known one, `passed` are further names let through from
+    the user's. A process without an `own_account`, a JSON line, is a user's command. `counted` asks
+    for user cycles where perf can count them.
+    """
 
     argv: tuple[str, ...]
     library: Library
@@ -65,6 +76,10 @@ class Process:
     expects_proof: bool
     proof_apart: bool = False
     timeout_s: float = 300.0
+    environment: Mapping[str, str] = field(default_factory=dict)
+    passed: tuple[str, ...] = ()
+    own_account: bool = True
+    counted: bool = True
 
 
 @cache
@@ -96,13 +111,14 @@ def parse_perf(text: str) -> dict[str, int]:
 
 def clean_environment(process: Process) -> dict[str, str]:
     """A small known environment: what the user's shell carries must not decide a benchmark."""
-    environment = {key: os.environ[key] for key in PASSED_ON if key in os.environ}
+    names = (*PASSED_ON, *process.passed)
+    environment = {key: os.environ[key] for key in names if key in os.environ}
     environment["LC_ALL"] = "C"
     for key, value in os.environ.items():
         if key.startswith("HAKMEM_") and not key.startswith(("HAKMEM_BENCH_", "HAKMEM_PROOF")):
             environment[key] = value
     environment["LAB_PADDING"] = "x" * process.padding
-    return process.library.environment(environment)
+    return {**process.library.environment(environment), **process.environment}
 
 
 def take(blank: Sample, process: Process) -> Sample:
@@ -122,12 +138,19 @@ def take(blank: Sample, process: Process) -> Sample:
         else:
             environment = with_proof
         sample = _measure(blank, process, environment, folder)
-        proof = _own_proof(proofs.read(proof_file), process)
+        account = launch.read(folder)
+        pid = account.pid if account else None
+        proof = _own_proof(proofs.read(proof_file), process, pid)
     return _judge(replace(sample, proof=proof.to_dict() if proof else None), process)
 
 
-def _own_proof(found: list[proofs.Proof], process: Process) -> proofs.Proof | None:
-    """The measured program's own proof; where it starts others, that of the first of them."""
+def _own_proof(found: list[proofs.Proof], process: Process, pid: int | None) -> proofs.Proof | None:
+    """The measured program's own proof; where it starts others, that of the first of them.
+
+    A user's command is known by its process: it may be a script that becomes the program.
+    """
+    if pid is not None:
+        return next((p for p in reversed(found) if p.pid == pid), None)
     name = Path(process.argv[0]).resolve().name
     return next((p for p in found if process.proof_apart or p.program == name), None)
 
@@ -138,7 +161,7 @@ def _judge(sample: Sample, process: Process) -> Sample:
     error = sample.error
     if error is None and sample.status != 0:
         error = f"ended with status {sample.status}"
-    if error is None and sample.result is None:
+    if error is None and process.own_account and sample.result is None:
         error = "printed no JSON line"
     if error is None and process.expects_proof and not (proof and proof["serving"]):
         error = "no proof that hakmem served malloc"
@@ -148,10 +171,14 @@ def _judge(sample: Sample, process: Process) -> Sample:
 
 
 def _measure(blank: Sample, process: Process, environment: dict[str, str], folder: Path) -> Sample:
-    counted = counters() is None
+    counted = process.counted and counters() is None
     argv = list(process.argv)
     if counted:
         argv = _perf(str(folder / "perf.csv"), argv)
+    if not process.own_account:
+        program = shutil.which(argv[0], path=environment.get("PATH")) or argv[0]
+        argv = launch.argv_for(program, argv, environment, folder)
+        environment = {}
     out, err = folder / "stdout", folder / "stderr"
     with out.open("wb") as stdout, err.open("wb") as stderr:
         start = time.perf_counter()
@@ -164,18 +191,14 @@ def _measure(blank: Sample, process: Process, environment: dict[str, str], folde
                 stderr=stderr,
                 process_group=0,
             )
-        except OSError as error:
-            return replace(blank, error=f"cannot start: {error.strerror}")
+        except OSError as refusal:
+            return replace(blank, error=f"cannot start: {refusal.strerror}")
         late, status, usage = _reap(child, process.timeout_s)
         wall = time.perf_counter() - start
-    result = last_json_line(out.read_text(encoding="utf-8", errors="replace"))
-    perf_file = folder / "perf.csv"
-    counts = parse_perf(perf_file.read_text()) if perf_file.exists() else {}
-    error = f"still running after {process.timeout_s:g} s: killed" if late else None
-    if error is None and status != 0:
-        error = _failure(status, err.read_text(encoding="utf-8", errors="replace"))
-    rss = result.get("max_rss_kb") if result else None
-    return replace(
+    counts_file = folder / "perf.csv"
+    counts = parse_perf(counts_file.read_text()) if counts_file.exists() else {}
+    said = [file.read_text(encoding="utf-8", errors="replace") for file in (out, err)]
+    sample = replace(
         blank,
         wall_s=wall,
         user_s=usage.ru_utime,
@@ -184,16 +207,46 @@ def _measure(blank: Sample, process: Process, environment: dict[str, str], folde
         majflt=usage.ru_majflt,
         involuntary_switches=usage.ru_nivcsw,
         ru_maxrss_kb=usage.ru_maxrss,
-        max_rss_kb=int(rss) if isinstance(rss, int | float) else None,
         cycles=counts.get("cycles:u"),
         instructions=counts.get("instructions:u"),
         status=status,
-        result=result,
-        error=error,
+        output="".join(said),
+    )
+    sample = _own_account(sample, said[0]) if process.own_account else _seen(sample, folder)
+    error = f"still running after {process.timeout_s:g} s: killed" if late else None
+    if error is None and sample.status is not None and sample.status != 0:
+        error = _failure(sample.status, said[1])
+    return replace(sample, error=error)
+
+
+def _own_account(sample: Sample, text: str) -> Sample:
+    result = last_json_line(text)
+    rss = result.get("max_rss_kb") if result else None
+    peak = int(rss) if isinstance(rss, int | float) else None
+    return replace(sample, result=result, max_rss_kb=peak)
+
+
+def _seen(sample: Sample, folder: Path) -> Sample:
+    """What the launcher saw of the command itself; without its account it ended badly."""
+    account = launch.read(folder)
+    if account is None:
+        return sample
+    return replace(
+        sample,
+        wall_s=account.wall_s,
+        user_s=account.user_s,
+        sys_s=account.sys_s,
+        minflt=account.minflt,
+        majflt=account.majflt,
+        involuntary_switches=account.involuntary_switches,
+        max_rss_kb=account.peak_kb,
+        status=account.status,
     )
 
 
-def _reap(child: subprocess.Popen[bytes], timeout_s: float) -> tuple[bool, int, object]:
+def _reap(
+    child: subprocess.Popen[bytes], timeout_s: float
+) -> tuple[bool, int, resource.struct_rusage]:
     """Waits for this child alone, so that the resource usage is its own (and of its children)."""
     descriptor = os.pidfd_open(child.pid)
     late = False

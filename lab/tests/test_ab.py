@@ -1,0 +1,442 @@
+"""`hakmem ab`: the paired run with planted samples, and the command over the stand-in build."""
+
+import json
+import math
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hakmem import cells, library, paired, readings
+from hakmem.errors import LabError
+from hakmem.ledger import Ledger, Record
+from hakmem.ledger_verify import verify
+from hakmem.paired import Outcome, Plan, Track, Trial
+from hakmem.sample import Sample
+from hakmem.suite import NULL, Reference
+from hakmem.work import Work
+from standing import Stand, compile_c
+
+NAMES = "ABCD"
+
+
+def plan(count: int = 2, guards: int = 0, net: bool = False, **more: object) -> Plan:
+    sides = {at: cells.Cell(at, library.system()) for at in NAMES[:count]}
+    reading = readings.choose("cpu", None)
+    works = dict.fromkeys(sides, Work("job"))
+    floor = Reference(NULL) if net else None
+    tracks = [Track("job", "target", reading, works, floor)]
+    tracks += [Track(f"guard{n}", "guard", reading, works) for n in range(guards)]
+    return Plan(sides, tracks, **{"aim": "improvement", "margin": 0.01, "seed": 3, **more})
+
+
+class Planted:
+    """Takes samples that cost what was planted: factor by cell, and by (track, cell)."""
+
+    def __init__(self, noise: float, floor: float = 0.0, **factors: float) -> None:
+        self.rng, self.noise, self.floor = random.Random(7), noise, floor
+        self.factors = factors
+        self.failing: dict[str, int] = {}
+        self.trials: list[Trial] = []
+
+    def __call__(self, trial: Trial) -> Sample:
+        self.trials.append(trial)
+        blank = Sample(trial.track.name, trial.letter, (), trial.round, trial.position)
+        if trial.round >= self.failing.get(trial.letter, 1000):
+            return replace(blank, error="planted")
+        own = self.factors.get(f"{trial.track.name}_{trial.letter}")
+        factor = own if own is not None else self.factors.get(trial.letter, 1.0)
+        cost = self.floor if trial.letter == paired.FLOOR else self.floor + factor
+        # A machine whose speed drifts evenly, and twice as much as the effects looked for.
+        drift = 1 + 0.001 * len(self.trials)
+        return replace(blank, user_s=cost * drift * math.exp(self.rng.gauss(0, self.noise)))
+
+
+def blocks_of(outcome: Outcome, letter: str = "B") -> int:
+    return outcome.decisions[letter].blocks
+
+
+@pytest.mark.parametrize(
+    ("factor", "noise", "verdict"),
+    [(0.95, 0.01, "GO"), (1.05, 0.01, "NO-GO"), (1.0, 0.05, "UNDECIDED")],
+)
+def test_planted_costs_give_the_three_verdicts(factor: float, noise: float, verdict: str) -> None:
+    outcome = paired.run(plan(), Planted(noise, B=factor))
+    decision = outcome.decisions["B"]
+    assert decision.verdict == verdict
+    assert decision.target.low < -math.log(factor) < decision.target.high
+    assert decision.blocks == (30 if verdict == "UNDECIDED" else 8)
+    assert len(outcome.blocks) == decision.blocks
+
+
+def test_a_higher_figure_can_be_the_better_one() -> None:
+    up = replace(readings.choose("cpu", None), better="higher")
+    base = plan()
+    turned = replace(base, tracks=[replace(base.tracks[0], reading=up)])
+    assert paired.run(turned, Planted(0.01, B=1.05)).decisions["B"].verdict == "GO"
+
+
+def test_a_neutral_change_is_go_within_the_margin_only() -> None:
+    for factor, verdict in ((1.0, "GO"), (1.05, "NO-GO")):
+        outcome = paired.run(plan(aim="neutral"), Planted(0.004, B=factor))
+        assert outcome.decisions["B"].verdict == verdict
+
+
+def test_a_guard_vetoes_an_improvement() -> None:
+    sampler = Planted(0.004, B=0.9, guard0_B=1.0, guard1_B=1.05)
+    decision = paired.run(plan(guards=2), sampler).decisions["B"]
+    assert decision.target.low > 0.05
+    assert decision.verdict == "NO-GO"
+    fine = paired.run(plan(guards=2), Planted(0.004, B=0.9, guard0_B=1.0, guard1_B=1.0))
+    assert fine.decisions["B"].verdict == "GO"
+
+
+def test_equal_cells_without_noise_stop_early_undecided() -> None:
+    outcome = paired.run(plan(), Planted(0.001))
+    assert (outcome.decisions["B"].verdict, blocks_of(outcome)) == ("UNDECIDED", 8)
+
+
+def test_any_two_cells_stand_as_abba_in_every_block_and_in_no_fixed_order() -> None:
+    sampler = Planted(0.03, floor=1.0)
+    outcome = paired.run(plan(4, net=True, most=12), sampler)
+    for block in outcome.blocks:
+        assert block.order == block.order[::-1]
+        assert len(block.order) == 2 * len(set(block.order))
+        assert paired.FLOOR in block.order
+    assert len({block.order for block in outcome.blocks}) > 8
+    assert len({trial.padding for trial in sampler.trials}) > 50
+    again = Planted(0.03, floor=1.0)
+    paired.run(plan(4, net=True, most=12), again)
+    assert [t.letter for t in again.trials] == [t.letter for t in sampler.trials]
+
+
+def test_the_net_ratio_is_the_one_above_the_floor() -> None:
+    """10 % of what is above a floor of 4 is 2 % of all."""
+    gross = paired.run(plan(), Planted(0.001, floor=4.0, B=0.9)).decisions["B"].target
+    net = paired.run(plan(net=True), Planted(0.001, floor=4.0, B=0.9)).decisions["B"].target
+    assert gross.estimate == pytest.approx(-math.log(4.9 / 5), abs=0.003)
+    assert net.low < -math.log(0.9) < net.high
+    assert net.estimate == pytest.approx(-math.log(0.9), abs=0.02)
+
+
+def test_a_block_below_the_floor_is_an_extreme_one_and_not_an_error() -> None:
+    outcome = paired.run(plan(net=True), Planted(0.01, floor=4.0, A=0.5, B=0.15))
+    assert outcome.decisions["B"].verdict == "GO"
+    assert outcome.failures == {}
+
+
+def test_what_is_all_floor_has_no_verdict() -> None:
+    outcome = paired.run(plan(net=True), Planted(0.01, floor=4.0, A=1.0, B=0.0))
+    assert outcome.decisions == {}
+    assert outcome.failures == {"B": "job: nothing of it is above its floor"}
+
+
+def test_decided_cells_are_measured_no_further() -> None:
+    sampler = Planted(0.03, B=0.5, C=1.0)
+    outcome = paired.run(plan(3), sampler)
+    assert (outcome.decisions["B"].verdict, blocks_of(outcome)) == ("GO", 8)
+    assert (outcome.decisions["C"].verdict, blocks_of(outcome, "C")) == ("UNDECIDED", 30)
+    assert max(t.round for t in sampler.trials if t.letter == "B") == 7
+
+
+def test_a_failing_cell_leaves_and_the_others_go_on() -> None:
+    sampler = Planted(0.01, B=0.9, C=0.9)
+    sampler.failing = {"C": 2}
+    outcome = paired.run(plan(3), sampler)
+    assert outcome.failures == {"C": "job: planted"}
+    assert outcome.decisions.keys() == {"B"}
+    assert sum(t.letter == "C" and t.round >= 2 for t in sampler.trials) == 1
+
+
+@pytest.mark.parametrize("letter", ["A", paired.FLOOR])
+def test_without_its_base_or_floor_a_comparison_ends(letter: str) -> None:
+    sampler = Planted(0.01, floor=1.0)
+    sampler.failing = {letter: 1}
+    outcome = paired.run(plan(net=True), sampler)
+    assert outcome.decisions == {}
+    assert outcome.failures == {letter: "job: planted"}
+    assert max(t.round for t in sampler.trials) == 1
+
+
+def test_a_figure_that_is_zero_or_missing_is_a_failure() -> None:
+    outcome = paired.run(plan(), lambda trial: Sample("job", trial.letter, (), 0, 0, user_s=0.0))
+    (reason,) = set(outcome.failures.values())
+    assert "a ratio needs figures above 0" in reason
+
+
+# ---- the command ----
+
+
+@pytest.fixture
+def ab(stand: Stand, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    def run(*arguments: object, **more: str) -> subprocess.CompletedProcess[str]:
+        extra = {"LAB_LEDGER": str(tmp_path / "evidence"), **more}
+        return stand.call("ab", "--seed", 5, *arguments, **extra)
+
+    return run
+
+
+Ab = Callable[..., subprocess.CompletedProcess[str]]
+SHORT = ("--max-blocks", 8)
+COST = ("--metric", "regex:cost=([0-9.]+)", "--", "sh", "-c", "echo cost=${COST:-100}")
+
+
+def ledger(tmp_path: Path) -> list[Record]:
+    return list(Ledger(tmp_path / "evidence").records())
+
+
+def test_a_verdict_is_recorded_with_everything_it_rests_on(ab: Ab, tmp_path: Path) -> None:
+    # The stand-in always takes the same time: no difference, and no doubt.
+    done = ab(*SHORT, "--b", "X=1", "--bench", "prodcons", "--guard", "larson_2", "--aim=neutral")
+    assert done.returncode == 0, done.stderr
+    assert "GO: X=1 loses no more than 1.0 % against hakmem and no guard does" in flat(done.stdout)
+    records = ledger(tmp_path)
+    kinds = [record.kind for record in records]
+    assert {kind: kinds.count(kind) for kind in set(kinds)} == {
+        "setting": 1,
+        "sample": 64,
+        "block": 16,
+        "verdict": 1,
+    }
+    body = records[-1].body
+    assert f"recorded: {records[-1].id}" in done.stdout
+    assert body["verdict"] == "GO"
+    assert body["metrics"]["prodcons"] == {
+        "estimate": 1.0,
+        "low": 1.0,
+        "high": 1.0,
+        "unit": "ratio",
+        "kind": "95 % CI over all looks",
+        "of": "user CPU time",
+    }
+    assert "guard larson_2" in body["metrics"]
+    assert (body["blocks"], body["margin"], body["seed"]) == (8, 0.01, 5)
+    assert body["cells"][1]["environment"] == {"X": "1"}
+    assert body["source"]["commit"]
+    assert body["binary"][1]["sha256"]
+    assert body["argv"][1:4] == ["ab", "--seed", "5"]
+    ids = {record.id for record in records}
+    assert set(body["inputs"]) <= ids
+    samples = [record.body for record in records if record.kind == "sample"]
+    assert all(sample["proof"]["serving"] for sample in samples)
+    assert {sample["environment"].get("X") for sample in samples} == {None, "1"}
+    assert all(sample["metrics"]["user_ns"]["value"] == 4e5 for sample in samples)
+    assert not verify(Ledger(tmp_path / "evidence")).problems
+
+
+def test_a_figure_that_does_not_rise_above_its_floor_fails(ab: Ab) -> None:
+    """The stand-in is as fast as its own floor."""
+    done = ab("--b", "X=1", "--bench", "random_mixed_400", "--floor", "null", "--no-record")
+    assert done.returncode == 1
+    assert "net of the null floor" in done.stdout
+    assert "✗ X=1: random_mixed_400: nothing of it is above its floor" in done.stdout
+
+
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_a_dearer_command_is_no_go_and_a_cheaper_one_go(ab: Ab, tmp_path: Path) -> None:
+    done = ab("--b", "COST=105", *COST)
+    assert done.returncode == 0, done.stderr
+    assert "NO-GO: COST=105 takes 5.0 % more “cost=" in flat(done.stdout)
+    assert "+5.0 %" in done.stdout
+    assert "NO-GO: COST=105" in flat(ab("--b", "COST=105", "--better", "lower", *COST).stdout)
+    assert " GO: COST=105" in flat(ab("--b", "COST=105", "--better", "higher", *COST).stdout)
+    sample = next(record for record in ledger(tmp_path) if record.kind == "sample").body
+    assert sample["metrics"]["regex:cost=([0-9.]+)"]["value"] in (100, 105)
+    assert sample["metrics"]["wall"]["value"] > 0
+
+
+def test_no_record_leaves_no_ledger(ab: Ab, tmp_path: Path) -> None:
+    done = ab("--no-record", "--b", "COST=105", *COST)
+    assert "not recorded" in done.stdout
+    assert not (tmp_path / "evidence").exists()
+
+
+def test_three_cells_are_judged_together(ab: Ab) -> None:
+    done = ab("--no-record", "--b", "COST=105", "--b", "COST=90 name=cheap", *COST)
+    assert "Holm's rule over the 2 verdicts" in done.stdout
+    assert "NO-GO: COST=105" in done.stdout
+    assert "GO: cheap" in done.stdout
+
+
+def test_the_noise_floor_of_a_host_becomes_the_margin(ab: Ab, tmp_path: Path) -> None:
+    done = ab(*SHORT, "--aa", "--bench", "prodcons")
+    assert done.returncode == 0, done.stderr
+    assert "hakmem, copy b" in done.stdout
+    record = ledger(tmp_path)[-1]
+    assert record.kind == "A/A"
+    paths = [cell["path"] for cell in record.body["cells"]]
+    assert len(set(paths)) == 2
+    assert record.body["binary"][0]["sha256"] == record.body["binary"][1]["sha256"]
+    # A noisier one, planted: its half-width is 3 %.
+    body = json.loads(json.dumps(record.body))
+    body["metrics"]["prodcons"] |= {"low": math.exp(-0.02), "high": math.exp(0.04)}
+    Ledger(tmp_path / "evidence").append("A/A", body)
+    assert "margin 3.0 %" in ab(*SHORT, "--b", "X=1", "--bench", "prodcons").stdout
+    assert "margin 1.0 %" in ab(*SHORT, "--b", "X=1", "--bench", "larson_1").stdout
+
+
+WRONG = [
+    (("--bench", "prodcons"), "one cell is nothing to compare"),
+    (("--b", "X=1"), "what shall they run?"),
+    (("--b", "X=1", "--bench", "nope"), "unknown benchmark: nope; known: aligned"),
+    (("--b", "X=1", "--bench", "larson"), "names 4 benchmarks, choose one"),
+    (("--b", "nope", "--bench", "prodcons"), "unknown library: nope; known: hakmem, system"),
+    (("--b", "lib=/no/such.so", "--bench", "prodcons"), "library not found: /no/such.so"),
+    (("--b", "LD_PRELOAD=x", "--bench", "prodcons"), "LD_PRELOAD is the lab's own"),
+    (("--b", "X='", "--bench", "prodcons"), "No closing quotation"),
+    (("--aa", "--b", "X=1", "--bench", "prodcons"), "leave --b out"),
+    (("--b", "X=1", "--bench", "prodcons", "--metric", "x"), "unknown metric: x; known here: user"),
+    (("--b", "X=1", "--bench", "prodcons", "--floor", "null"), "prodcons has no null floor"),
+    (("--b", "X=1", "--bench", "prodcons", "--floor", "x"), "unknown floor: x"),
+    (("--b", "X=1", "--bench", "prodcons", "--guard", "prodcons"), "a guard is the target"),
+    (("--b", "X=1", "--metric", "regex:(", "--", "true"), "not a regular expression: '('"),
+    (("--b", "X=1", "--", "no-such-program"), "command not found: no-such-program"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), WRONG)
+def test_what_cannot_be_is_one_clear_line(
+    ab: Ab, tmp_path: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    done = ab(*arguments)
+    assert done.returncode not in (0, 1)
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "evidence").exists()
+
+
+FAILING = [
+    (("--b", "X=1", "--bench", "huge"), "huge: status 9: planted failure"),
+    (("--b", "X=1", "--bench", "large"), "large: printed no JSON line"),
+    (("--b", "X=1", "--", "sh", "-c", "exit 7"), "sh: status 7"),
+    (("--b", "X=1", "--metric", "regex:cost=(.*)", "--", "true"), "matches 'cost=(.*)'"),
+    (("--b", "COST=dear", "--metric", "regex:cost=(.*)", *COST[2:]), "which is not a number"),
+    (("--b", "lib={silent}", "--bench", "prodcons"), "silent.so: prodcons: no proof that hakmem"),
+    (("--b", "lib={fake}", "--bench", "prodcons"), "malloc binds to"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), FAILING)
+def test_what_fails_its_trial_run_is_not_measured(
+    ab: Ab, stand: Stand, tmp_path: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    fake = tmp_path / "fake.so"
+    (tmp_path / "fake.c").write_text("int nothing;")
+    subprocess.run(["gcc", "-shared", "-o", fake, tmp_path / "fake.c"], check=True, timeout=60)
+    files = {"lib={silent}": f"lib={stand.silent}", "lib={fake}": f"lib={fake}"}
+    done = ab(*(files.get(text, text) for text in arguments))
+    assert done.returncode == 1
+    assert "nothing was measured" in done.stderr
+    assert message in done.stderr
+    assert not (tmp_path / "evidence").exists()
+
+
+def test_a_library_that_a_static_program_cannot_load_is_not_measured(
+    ab: Ab, stand: Stand, tmp_path: Path
+) -> None:
+    rival = tmp_path / "rival.so"
+    flags = ("-shared", "-fPIC", "-DSILENT", "-Dhak_version=other_version")
+    compile_c("stub_library.c", rival, *flags)
+    loaded = ab(*SHORT, "--no-record", "--a", "system", "--b", f"lib={rival}", *COST)
+    assert loaded.returncode == 0, loaded.stderr
+    try:
+        program = compile_c("stub_bench.c", tmp_path / "static", "-static")
+    except subprocess.CalledProcessError:
+        pytest.skip("nothing can be linked statically here")
+    done = ab(*SHORT, "--a", "system", "--b", f"lib={rival}", "--", program)
+    assert done.returncode == 1
+    assert "rival.so was not loaded into it: is it statically linked" in done.stderr
+
+
+def test_memory_and_times_of_a_command_are_its_own(ab: Ab, tmp_path: Path) -> None:
+    """The peak is the command's, not the lab's; what a script becomes is what is proven."""
+    script = tmp_path / "job"
+    job = "x = [1] * (${MIB:-30} << 17)"
+    script.write_text(f'#!/bin/sh\nexec {sys.executable} -I -c "{job}"\n')
+    script.chmod(0o755)
+    done = ab("--metric", "rss", "--b", "MIB=60", "--", script)
+    assert done.returncode == 0, done.stderr
+    assert "NO-GO: MIB=60" in done.stdout
+    samples = [record.body for record in ledger(tmp_path) if record.kind == "sample"]
+    assert all(30 < sample["metrics"]["rss"]["value"] < 90 for sample in samples)
+    assert all("python" in sample["proof"]["exe"] for sample in samples)
+
+
+def test_a_peak_below_the_launchers_own_is_not_visible(ab: Ab) -> None:
+    done = ab("--metric", "rss", "--b", "X=1", "--", "true")
+    assert done.returncode == 1
+    assert "no figure for peak memory" in done.stderr
+
+
+def test_only_named_variables_of_the_user_reach_the_command(ab: Ab) -> None:
+    say = ("--no-record", "--b", "X=1", "--metric", "regex:cost=(.+)", "--", "sh", "-c")
+    assert "not a number" in ab(*say, "echo cost=${MINE:-none}", MINE="3").stderr
+    done = ab("--pass", "MINE", *say, "echo cost=${MINE:-none}", MINE="3")
+    assert done.returncode == 0, done.stderr
+
+
+def test_interrupt_leaves_no_record_and_no_process(stand: Stand, tmp_path: Path) -> None:
+    mark = tmp_path / "started"
+    program = f"test -e {mark}.2 && echo $$ > {mark} && sleep 600; touch {mark}.2; echo cost=1"
+    running = subprocess.Popen(
+        stand.command("ab", "--b", "X=1", "--metric", "regex:cost=(.)", "--", "sh", "-c", program),
+        env={**stand.environment, "LAB_LEDGER": str(tmp_path / "evidence")},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    give_up = time.monotonic() + 60
+    while not (mark.exists() and mark.read_text()) and time.monotonic() < give_up:
+        time.sleep(0.05)
+    running.send_signal(signal.SIGINT)
+    _, stderr = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert stderr == "hakmem: interrupted: nothing was recorded\n"
+    assert not (tmp_path / "evidence").exists()
+    assert ended(int(mark.read_text()), time.monotonic() + 30)
+
+
+def ended(pid: int, give_up: float) -> bool:
+    """True once the process is gone, or dead and waiting for whoever adopted it."""
+    stat = Path(f"/proc/{pid}/stat")
+    while time.monotonic() < give_up:
+        try:
+            if stat.read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except OSError:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_a_ledger_that_cannot_be_written_is_said(ab: Ab, tmp_path: Path) -> None:
+    (tmp_path / "evidence").write_text("a file")
+    done = ab("--b", "COST=105", *COST)
+    assert done.returncode == 2
+    assert re.search(r"cannot (read|write)", done.stderr)
+
+
+def test_cells_are_parsed_as_they_are_written(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAB_BUILD_DIR", str(stand.folder))
+    empty = cells.parse("")
+    assert (empty.name, empty.is_hakmem, dict(empty.environment)) == ("hakmem", True, {})
+    both = cells.parse(f"lib={stand.library} env A=1 B='x y' bench=burst")
+    assert (both.bench, both.environment) == ("burst", {"A": "1", "B": "x y"})
+    assert both.name == "libhakmem.so A=1 B=x y on burst"
+    assert cells.parse("system name=old").name == "old"
+    assert not cells.parse("system").is_hakmem
+    same = cells.distinct([empty, empty])
+    assert [cell.name for cell in same.values()] == ["hakmem (A)", "hakmem (B)"]
+    with pytest.raises(LabError, match="too many"):
+        cells.distinct([empty] * 27)
