@@ -17,8 +17,13 @@
     "  anon_kb      of which anonymous\n"                                                          \
     "  lazyfree_kb  of which given back lazily: the kernel may take it at any time\n"              \
     "  anonhuge_kb  of which in huge pages\n"                                                      \
+    "  live_kb      in the blocks the program holds, as malloc_usable_size() counts them\n"        \
+    "               (from 65536 of the slots where there are more; 0 in modes fast and null)\n"    \
+    "  committed_kb private memory mapped writable (VmData), resident or not\n"                    \
     "  minflt       page faults without input or output, in this epoch\n"                          \
-    "  sys_s        system time, in this epoch"
+    "  user_s       user time, in this epoch\n"                                                    \
+    "  sys_s        system time, in this epoch\n"                                                  \
+    "After the soak the blocks are freed and the result lines follow."
 
 typedef struct {
     uint64_t epochs;

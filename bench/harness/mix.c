@@ -1,5 +1,6 @@
 #include "mix.h"
 
+#include <malloc.h>
 #include <stdlib.h>
 
 #include "blocks.h"
@@ -201,6 +202,20 @@ void mix_seed(mix_t *mix, uint32_t seed) {
 }
 
 uint32_t mix_other_seed(uint32_t seed) { return seed + UINT32_C(0x9E3779B9); }
+
+uint64_t mix_live_bytes(const mix_t *mix) {
+    if (mix->mode == MIX_FAST || mix->mode == MIX_NULL) {
+        return 0;
+    }
+    /* Which slots are occupied depends on nothing but chance, so every n-th is a fair sample. */
+    const uint32_t step = (mix->ws - 1) / MIX_COUNTED + 1;
+    uint64_t bytes = 0, seen = 0;
+    for (uint32_t slot = 0; slot < mix->ws; slot += step) {
+        bytes += mix->slots[slot] != NULL ? malloc_usable_size(mix->slots[slot]) : 0;
+        seen++;
+    }
+    return (uint64_t)((double)bytes * mix->ws / (double)seen);
+}
 
 void mix_drain(mix_t *mix) {
     for (uint32_t slot = 0; slot < mix->ws; slot++) {

@@ -59,6 +59,13 @@ uint32_t mix_other_seed(uint32_t seed);
 
 void mix_run(mix_t *mix, uint64_t ops);
 
+/*
+ * Bytes in the blocks now in the slots, as malloc_usable_size() counts them; 0 in the modes without
+ * an allocator. Above MIX_COUNTED slots an estimate from that many of them.
+ */
+#define MIX_COUNTED 65536
+uint64_t mix_live_bytes(const mix_t *mix);
+
 /* Gives all blocks back. */
 void mix_drain(mix_t *mix);
 

@@ -50,9 +50,13 @@ hb_rollup_t hb_rollup_now(void) {
     };
 }
 
-uint64_t hb_peak_rss_kb(void) {
+static uint64_t status_field(const char *name) {
     static const char path[] = "/proc/self/status";
     char text[8192];
     read_file(path, text, sizeof text);
-    return field(text, "\nVmHWM:", path);
+    return field(text, name, path);
 }
+
+uint64_t hb_committed_kb(void) { return status_field("\nVmData:"); }
+
+uint64_t hb_peak_rss_kb(void) { return status_field("\nVmHWM:"); }

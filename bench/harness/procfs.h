@@ -16,6 +16,9 @@ typedef struct {
 /* Ends the program when the kernel has no smaps_rollup (before Linux 4.14). */
 hb_rollup_t hb_rollup_now(void);
 
+/* Private memory the process has mapped writable (VmData), resident or not, in KiB. */
+uint64_t hb_committed_kb(void);
+
 /* The process's highest resident set so far (VmHWM), in KiB. */
 uint64_t hb_peak_rss_kb(void);
 

@@ -9,7 +9,21 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from hakmem import bench, demo, document, markdown, peers, project, report, summary
+from hakmem import (
+    audit_cli,
+    bench,
+    demo,
+    document,
+    ledger_cli,
+    markdown,
+    matrix_cli,
+    paired_cli,
+    peers,
+    project,
+    report,
+    soak_cli,
+    summary,
+)
 from hakmem import run as runner
 from hakmem.errors import LabError
 from hakmem.suite import SUITE
@@ -21,6 +35,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(peers.app, name="peers")
+app.add_typer(ledger_cli.app, name="ledger")
+app.add_typer(soak_cli.app, name="soak")
+app.command("matrix")(matrix_cli.command)
+app.command("ab", context_settings=paired_cli.OWN_COMMAND)(paired_cli.ab_command)
+app.command("compare", context_settings=paired_cli.OWN_COMMAND)(paired_cli.compare_command)
+app.command("baseline")(paired_cli.baseline_command)
+app.command("audit")(audit_cli.command)
 
 Out = Annotated[Path, typer.Option(help="Folder for bench.json and report.html.")]
 Seed = Annotated[int | None, typer.Option(help="Of the order and padding; default: random.")]

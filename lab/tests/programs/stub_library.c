@@ -27,6 +27,14 @@ size_t malloc_usable_size(void *p) {
 
 const char *hak_version(void) { return "0.0-stub"; }
 
+/* Refuses one option, as the allocator refuses those that it does not know. */
+__attribute__((constructor)) static void refuse(void) {
+    const char *value = getenv("HAKMEM_REFUSED");
+    if (value != NULL) {
+        fprintf(stderr, "hakmem: warning: HAKMEM_REFUSED=%s: no such option; ignored\n", value);
+    }
+}
+
 #ifndef SILENT
 __attribute__((constructor)) static void prove(void) {
     char exe[512] = {0}, line[800];

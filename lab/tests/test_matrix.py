@@ -1,0 +1,304 @@
+"""`hakmem matrix` from the outside: modes of a stand-in program that do everything wrong."""
+
+import json
+import signal
+import subprocess
+import time
+import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from standing import Stand, compile_c
+
+HEAD = """
+title = "A rehearsal <of> the lab"
+baseline = "base"
+command = ["soak_mixed"]
+clock = "{clock}"
+"""
+MODE = """
+[[mode]]
+name = "{name}"
+environment = {{ HAKMEM_TEST_SOAK = "{planted}" }}
+"""
+STAGE = """
+[[stage]]
+name = "{name}"
+seconds = 80
+modes = {modes}
+pairs = {{ rounds = 16, seconds = 0.5 }}
+rules = {rules}
+"""
+ALL = (
+    '{ throughput_floor = -0.2, rss = "baseline", drift = ["rss", "throughput"], '
+    "cv = 0.05, calls_per_op = 1e-4 }"
+)
+
+
+@pytest.fixture(scope="session")
+def stage(stand: Stand) -> Stand:
+    """The stand-in build, with a soak benchmark that may do everything wrong."""
+    compile_c("stub_soak.c", stand.folder / "bench" / "soak_mixed")
+    return stand
+
+
+@pytest.fixture
+def soaking(stage: Stand, tmp_path: Path) -> Stand:
+    return replace(stage, environment={**stage.environment, "LAB_LEDGER": str(tmp_path / "led")})
+
+
+def written(tmp_path: Path, planted: dict[str, str], *stages: str, clock: str = "wall") -> Path:
+    file = tmp_path / "m.toml"
+    modes = {"base": "", **planted}
+    text = HEAD.format(clock=clock)
+    text += "".join(MODE.format(name=name, planted=words) for name, words in modes.items())
+    first = STAGE.format(name="1", modes=json.dumps(list(modes)), rules=ALL)
+    file.write_text(text + "".join(stages or [first]))
+    return file
+
+
+def records(tmp_path: Path) -> list[dict[str, object]]:
+    files = (tmp_path / "led" / "ledger").glob("*.jsonl")
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+def test_every_planted_violation_is_found(soaking: Stand, tmp_path: Path) -> None:
+    planted = {
+        "good": "",
+        "crashing": "crash",
+        "dying": "crash-pairs",
+        "leaking": "leak",
+        "fat": "fat",
+        "slow": "slow",
+        "fading": "fading",
+        "shaky": "shaky",
+        "calling": "calls",
+    }
+    out = tmp_path / "run"
+    file = written(tmp_path, planted)
+    done = soaking.call("matrix", file, "--out", out, "--seed", 1)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (record,) = records(tmp_path)
+    body = record["body"]
+    assert (record["kind"], body["verdict"], body["rehearsal"]) == ("matrix", "GO", False)
+    (only,) = body["stages"]
+    broken = {
+        name: {j["rule"] for j in found if j["state"] == "broken"}
+        for name, found in only["judged"].items()
+    }
+    assert broken == {
+        "base": set(),
+        "good": set(),
+        "crashing": {"no crash"},
+        "dying": {"no crash"},
+        "leaking": {"RSS", "RSS drift"},
+        "fat": {"RSS"},
+        "slow": {"throughput"},
+        "fading": {"throughput drift", "CV"},
+        "shaky": {"CV"},
+        "calling": {"calls"},
+    }
+    open_rules = [j for j in only["judged"]["good"] if j["state"] != "kept"]
+    assert open_rules == []
+    assert only["going"] == ["good"]
+    assert body["standings"]["good"]["verdict"] == "GO"
+    assert body["standings"]["slow"]["verdict"] == "NO-GO"
+    ratio = body["metrics"]["stage 1/slow/throughput"]
+    assert ratio["low"] < 0.5 * 1.02
+    assert ratio["high"] < 0.55
+    assert {"m.toml", "state.json", "1-good.csv"} <= record["raw"].keys()
+    assert "planted crash" in done.stdout
+
+
+def test_it_ends_in_a_picture_that_reads_alone(soaking: Stand, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    planted = {"good": "", "slow": "slow"}
+    done = soaking.call("matrix", written(tmp_path, planted), "--out", out, "--no-record")
+    assert done.returncode == 0, done.stderr
+    assert records(tmp_path) == []
+    svg = ElementTree.parse(out / "matrix.svg")
+    text = "".join(svg.getroot().itertext())
+    for word in ("A rehearsal <of> the lab", "stage 1", "slow", "NO-GO", "GO", "RSS drift"):
+        assert word in text
+    assert "http" not in text
+
+
+def test_stages_eliminate_and_the_verdict_is_of_them_all(soaking: Stand, tmp_path: Path) -> None:
+    planted = {"good": "", "slow": "slow", "leaking": "leak"}
+    names = json.dumps(["base", *planted])
+    one = STAGE.format(name="1", modes=names, rules="{ throughput_floor = -0.2 }")
+    two = STAGE.format(
+        name="2", modes='"survivors"', rules='{ throughput_floor = -0.1, drift = ["rss"] }'
+    )
+    end = STAGE.format(name="end", modes='["leaking"]', rules="{ cv = 0.05 }")
+    file = written(tmp_path, planted, one, two, end, clock="cpu")
+    done = soaking.call("matrix", file, "--out", tmp_path / "run")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (record,) = records(tmp_path)
+    stages = record["body"]["stages"]
+    assert [set(found["judged"]) for found in stages] == [
+        {"base", "good", "slow", "leaking"},
+        {"base", "good", "leaking"},
+        {"leaking"},
+    ]
+    assert stages[1]["going"] == ["good"]
+
+
+def test_no_mode_left_is_a_no_go_and_the_rest_is_not_run(soaking: Stand, tmp_path: Path) -> None:
+    names = json.dumps(["base", "slow"])
+    one = STAGE.format(name="1", modes=names, rules="{ throughput_floor = -0.2 }")
+    two = STAGE.format(name="2", modes='"survivors"', rules="{ throughput_floor = -0.1 }")
+    file = written(tmp_path, {"slow": "slow"}, one, two)
+    done = soaking.call("matrix", file, "--out", tmp_path / "run")
+    assert done.returncode == 1
+    assert "NO-GO no mode kept the rules" in done.stdout
+    (record,) = records(tmp_path)
+    assert len(record["body"]["stages"]) == 1
+
+
+def test_a_rehearsal_says_so(soaking: Stand, tmp_path: Path) -> None:
+    file = written(tmp_path, {"good": ""})
+    done = soaking.call("matrix", file, "--scale", "0.001", "--out", tmp_path / "run")
+    assert done.stdout.count("A rehearsal: all lengths × 0.001") == 2
+    (record,) = records(tmp_path)
+    assert record["body"]["rehearsal"] is True
+    assert "A rehearsal: all lengths × 0.001" in (tmp_path / "run" / "matrix.svg").read_text()
+
+
+def test_a_plan_runs_nothing(soaking: Stand, tmp_path: Path) -> None:
+    done = soaking.call("matrix", "lean", "--plan", "--out", tmp_path / "run")
+    assert done.returncode == 0
+    assert "stage final: balanced, speed: 60 min" in done.stdout
+    assert not (tmp_path / "run").exists()
+
+
+# ---- going on ----
+
+
+def test_a_killed_run_goes_on_where_it_stopped(soaking: Stand, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    file = written(tmp_path, {"good": "", "fair": ""})
+    state = out / "state.json"
+    asked = soaking.command("matrix", file, "--out", out)
+    with subprocess.Popen(asked, env=soaking.environment, stdout=subprocess.DEVNULL) as child:
+        deadline = time.monotonic() + 60
+        while not state.exists() or "round 2" not in state.read_text():
+            assert time.monotonic() < deadline
+            assert child.poll() is None
+            time.sleep(0.01)
+        child.kill()
+    before = json.loads(state.read_text())
+    assert "stage 1, round 15" not in before["cells"]
+    assert records(tmp_path) == []
+    done = soaking.call("matrix", file, "--out", out)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"goes on where it stopped: {len(before['cells'])} cells are done" in done.stdout
+    after = json.loads(state.read_text())
+    assert {key: after["cells"][key] for key in before["cells"]} == before["cells"]
+    assert "stage 1, round 15" in after["cells"]
+    assert after["seed"] == before["seed"]
+    again = soaking.call("matrix", file, "--out", out)
+    assert again.returncode == 0
+    assert len(records(tmp_path)) == 1
+
+
+def test_ctrl_c_is_one_line_and_leaves_what_is_done(soaking: Stand, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    file = written(tmp_path, {"hanging": "hang"})
+    with subprocess.Popen(
+        soaking.command("matrix", file, "--out", out),
+        env=soaking.environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as child:
+        deadline = time.monotonic() + 60
+        while not (out / "1-hanging.csv").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        child.send_signal(signal.SIGINT)
+        _, said = child.communicate(timeout=60)
+    assert child.returncode == 130
+    assert said == (
+        f"hakmem: interrupted: {out} keeps all finished cells, the same command goes on\n"
+    )
+    assert records(tmp_path) == []
+
+
+def test_cells_of_another_run_are_refused(soaking: Stand, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    file = written(tmp_path, {"good": ""})
+    assert soaking.call("matrix", file, "--out", out, "--no-record").returncode == 0
+    file.write_text(file.read_text().replace("-0.2", "-0.3"))
+    done = soaking.call("matrix", file, "--out", out, "--no-record")
+    assert done.returncode == 2
+    assert "its cells do not fit" in done.stderr
+    done = soaking.call("matrix", file, "--out", out, "--no-record", "--fresh")
+    assert done.returncode == 0
+    (out / "state.json").write_text("torn")
+    done = soaking.call("matrix", file, "--out", out, "--no-record")
+    assert (done.returncode, "--fresh" in done.stderr) == (2, True)
+
+
+def test_a_changed_csv_is_measured_again(soaking: Stand, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    file = written(tmp_path, {"good": ""})
+    assert soaking.call("matrix", file, "--out", out, "--no-record").returncode == 0
+    csv = out / "1-good.csv"
+    csv.write_text(csv.read_text().replace(",20000,", ",90000,"))
+    assert soaking.call("matrix", file, "--out", out, "--no-record").returncode == 0
+    assert ",90000," not in csv.read_text()
+
+
+def test_a_folder_of_something_else_is_left_alone(soaking: Stand, tmp_path: Path) -> None:
+    out = tmp_path / "mine"
+    out.mkdir()
+    (out / "thesis.tex").touch()
+    done = soaking.call("matrix", written(tmp_path, {"x": ""}), "--out", out, "--fresh")
+    assert done.returncode == 2
+    assert (out / "thesis.tex").exists()
+
+
+# ---- what is no evidence ----
+
+
+def test_a_baseline_that_fails_ends_the_matrix(soaking: Stand, tmp_path: Path) -> None:
+    file = written(tmp_path, {"good": ""})
+    file.write_text(file.read_text().replace('"" }', '"crash" }', 1))
+    done = soaking.call("matrix", file, "--out", tmp_path / "run")
+    assert done.returncode == 2
+    assert "the baseline itself failed: killed by SIGSEGV" in done.stderr
+    assert records(tmp_path) == []
+
+
+def test_a_mode_without_its_allocator_is_an_error(soaking: Stand, tmp_path: Path) -> None:
+    file = written(tmp_path, {"silent": ""})
+    text = file.read_text().replace(
+        'name = "silent"', f'name = "silent"\nlibrary = "{soaking.silent}"'
+    )
+    file.write_text(text)
+    done = soaking.call("matrix", file, "--out", tmp_path / "run")
+    assert done.returncode == 2
+    assert "mode silent: hakmem was intended, but the process did not say" in done.stderr
+
+
+def test_a_setting_that_the_allocator_refuses_is_no_mode(soaking: Stand, tmp_path: Path) -> None:
+    file = written(tmp_path, {"odd": ""})
+    file.write_text(file.read_text().replace('"" }', '"", HAKMEM_REFUSED = "1" }'))
+    done = soaking.call("matrix", file, "--out", tmp_path / "run")
+    assert done.returncode == 2
+    assert "mode base is not what it says: HAKMEM_REFUSED=1: no such option" in done.stderr
+
+
+def test_the_users_own_settings_are_not_mixed_in(soaking: Stand, tmp_path: Path) -> None:
+    file = written(tmp_path, {"good": ""})
+    done = soaking.call("matrix", file, "--out", tmp_path / "run", HAKMEM_THP="0")
+    assert done.returncode == 2
+    assert done.stderr == "hakmem: a mode is what the file says: unset HAKMEM_THP first\n"
+
+
+def test_an_unknown_file_names_those_that_are_there(soaking: Stand) -> None:
+    done = soaking.call("matrix", "fat")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "lean" in done.stderr

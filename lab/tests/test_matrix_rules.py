@@ -1,0 +1,312 @@
+"""The rules of a matrix, one planted violation each, and the error rates of its throughput gate."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hakmem import matrix_plan, matrix_rules, soak_analysis
+from hakmem.errors import LabError
+from hakmem.matrix_plan import Matrix, Mode, RssBound, Rules, Stage
+from hakmem.matrix_rules import Evidence, Judgement, Result
+from hakmem.soak_analysis import Analysis
+from hakmem.soak_csv import Soak
+from scipy.stats import wilcoxon
+
+
+def soak(
+    rss: float = 20000, leak: float = 0, shaky: float = 0.01, fade: float = 0, calls: int | None = 9
+) -> Analysis:
+    """A soak of 80 epochs at 1 M ops/s and 10 000 KiB live, with what is planted."""
+    rng = np.random.default_rng(1)
+    t = np.arange(1.0, 81)
+    rates = 1e6 * (1 - fade * t / 80 + shaky * rng.standard_normal(80))
+    columns = {
+        "t_s": t,
+        "ops": rates,
+        "ops_per_s": rates,
+        "rss_kb": rss + leak * t / 80,
+        "live_kb": np.full(80, 10000.0),
+        "user_s": np.ones(80),
+        "sys_s": np.zeros(80),
+    }
+    facts = {} if calls is None else {"os calls": str(calls), "operations": "80000000"}
+    return soak_analysis.analyze(Soak(columns, facts))
+
+
+def stage(rules: Rules, keep: int | None = None, modes: tuple[str, ...] | None = None) -> Stage:
+    return Stage("1", 80, 1, modes, keep, 8, 0.5, rules)
+
+
+def gains(percent: float, noise: float = 0.01, seed: int = 1, rounds: int = 12) -> list[float]:
+    rng = np.random.default_rng(seed)
+    return [math.log1p(percent / 100) + noise * x for x in rng.standard_normal(rounds)]
+
+
+def judged(rules: Rules, seen: Evidence) -> dict[str, Judgement]:
+    base = Evidence(None, soak(), 80_000_000)
+    result = matrix_rules.judge(stage(rules), "wall", "base", {"base": base, "x": seen})
+    return {judgement.rule: judgement for judgement in result.judged["x"]}
+
+
+def well(**planted: float | None) -> Evidence:
+    return Evidence(None, soak(**planted), 80_000_000, gains(0))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("rules", "seen", "rule", "state"),
+    [
+        (Rules(), well(), "no crash", "kept"),
+        (Rules(), Evidence("killed by SIGSEGV"), "no crash", "broken"),
+        (Rules(rss="baseline"), well(), "RSS", "kept"),
+        (Rules(rss="baseline"), well(rss=20900), "RSS", "kept"),
+        (Rules(rss="baseline"), well(rss=21100), "RSS", "broken"),
+        (Rules(rss=RssBound(1.5, 5)), well(), "RSS", "kept"),
+        (Rules(rss=RssBound(1.5, 4)), well(), "RSS", "broken"),
+        (Rules(drift=("rss",)), well(), "RSS drift", "kept"),
+        (Rules(drift=("rss",)), well(leak=4000), "RSS drift", "broken"),
+        (Rules(drift=("throughput",)), well(), "throughput drift", "kept"),
+        (Rules(drift=("throughput",)), well(fade=0.3), "throughput drift", "broken"),
+        (Rules(drift=("throughput",)), well(shaky=0.3), "throughput drift", "open"),
+        (Rules(cv=0.05), well(), "CV", "kept"),
+        (Rules(cv=0.05), well(shaky=0.1), "CV", "broken"),
+        (Rules(calls_per_op=1e-6), well(calls=79), "calls", "kept"),
+        (Rules(calls_per_op=1e-6), well(calls=None), "calls", "open"),
+        (Rules(calls_per_op=1e-6), well(calls=8000), "calls", "open"),
+        (Rules(calls_per_op=1e-4), well(calls=8001), "calls", "broken"),
+        (Rules(throughput_floor=-0.1), well(), "throughput", "kept"),
+    ],
+)
+def test_every_rule_keeps_and_breaks(rules: Rules, seen: Evidence, rule: str, state: str) -> None:
+    found = judged(rules, seen)
+    assert found[rule].state == state
+    asked = {"no crash", rule}
+    assert set(found) == asked
+
+
+@pytest.mark.parametrize(
+    ("rules", "planted", "state"),
+    [
+        (Rules(cv=0.05), {"shaky": 0.1}, "open"),
+        (Rules(cv=0.05), {}, "kept"),
+        (Rules(drift=("throughput",)), {"fade": 0.3}, "open"),
+        (Rules(drift=("throughput",)), {}, "kept"),
+        (Rules(drift=("rss",)), {"leak": 4000}, "broken"),
+    ],
+)
+def test_rates_of_shortened_epochs_can_keep_a_rule_but_not_break_it(
+    rules: Rules, planted: dict[str, float], state: str
+) -> None:
+    short = replace(stage(rules), shortened=True)
+    result = matrix_rules.judge(short, "wall", "base", {"x": well(**planted)})
+    assert result.judged["x"][-1].state == state
+
+
+# ---- throughput ----
+
+
+@pytest.mark.parametrize(
+    ("values", "state"),
+    [
+        (gains(0), "kept"),
+        (gains(-8.5), "kept"),
+        (gains(-12), "broken"),
+        (gains(-10, noise=0.05), "open"),
+        (gains(-50, rounds=5), "open"),  # too few for any claim
+    ],
+)
+def test_throughput_is_dropped_only_when_it_is_clear(values: Sequence[float], state: str) -> None:
+    assert matrix_rules.throughput({"x": values}, -0.1) == {"x": state}
+
+
+def test_the_p_value_is_that_of_wilcoxons_exact_test() -> None:
+    rng = np.random.default_rng(3)
+    for shift in (-0.5, 0.0, 0.5):
+        values = rng.standard_normal(11) + shift
+        exact = wilcoxon(values, alternative="greater", method="exact").pvalue
+        assert matrix_rules.signed_rank_p(values.tolist()) == pytest.approx(exact)
+    assert matrix_rules.signed_rank_p([]) == 1
+    assert matrix_rules.signed_rank_p([1.0] * 7) == pytest.approx(1 / 128)
+
+
+def test_holm_asks_more_of_the_best_of_many() -> None:
+    assert matrix_rules.holm({"a": 0.03}, 0.05) == {"a"}
+    assert matrix_rules.holm({"a": 0.03, "b": 0.9}, 0.05) == set()
+    assert matrix_rules.holm({"a": 0.02, "b": 0.03, "c": 0.01}, 0.05) == {"a", "b", "c"}
+    assert matrix_rules.holm({"a": 0.026, "b": 0.0001, "c": 0.03}, 0.05) == {"b"}
+
+
+def test_error_rates_at_the_floor() -> None:
+    """Three modes exactly at the floor, 400 times: dropped or passed as rarely as promised."""
+    rng = np.random.default_rng(4)
+    dropped = passed = 0
+    for _ in range(400):
+        values = math.log1p(-0.1) + 0.02 * rng.standard_normal((3, 14))
+        states = matrix_rules.throughput(dict(zip("abc", values.tolist(), strict=True)), -0.1)
+        dropped += list(states.values()).count("broken")
+        passed += "kept" in states.values()
+    assert dropped / 1200 <= 0.02
+    assert passed / 400 <= 0.07
+
+
+def test_correlated_rounds_are_merged_before_they_count() -> None:
+    steps = [0.01 * (i // 6) - 0.095 for i in range(12)]
+    assert matrix_rules.throughput({"x": steps}, -0.1) == {"x": "kept"}
+    # Seven rounds could speak, three merged pairs cannot.
+    assert matrix_rules.throughput({"x": steps[3:10]}, -0.1) == {"x": "open"}
+
+
+# ---- who goes on, and the verdict ----
+
+
+def test_only_losers_are_dropped_and_lack_of_room_is_called_so() -> None:
+    evidence = {
+        "base": Evidence(None, soak(), 1),
+        "slow": Evidence(None, soak(), 1, gains(-40)),
+        "good": Evidence(None, soak(), 1, gains(5)),
+        "fair": Evidence(None, soak(), 1, gains(0)),
+        "wide": Evidence(None, soak(), 1, gains(2, noise=0.1, seed=3)),
+    }
+    rules = Rules(throughput_floor=-0.2)
+    result = matrix_rules.judge(stage(rules, keep=2), "wall", "base", evidence)
+    assert result.going == ["good", "fair"]
+    assert result.left_out["slow"] == "broke throughput"
+    assert result.left_out["wide"].startswith("no room: 2 of 3")
+    assert "broke no rule" in result.left_out["wide"]
+    assert set(result.ratios) == {"slow", "good", "fair", "wide"}
+    assert result.ratios["slow"].high < 0.8
+
+
+def matrix(*stages: Stage) -> Matrix:
+    modes = {name: Mode(name) for name in ("base", "a", "b", "fix")}
+    return Matrix("t", "base", ("x",), "wall", modes, stages, "0")
+
+
+FIRST = stage(Rules(cv=0.05), modes=("base", "a", "b"))
+LAST = replace(FIRST, name="2", modes=None)
+FIXED = replace(FIRST, name="end", modes=("fix",))
+
+
+def result(of: Stage, left_out: dict[str, str] | None = None, **states: str) -> Result:
+    found = {name: [Judgement("CV", state, "w")] for name, state in states.items()}  # type: ignore[arg-type]
+    return Result(of, (), {}, found, {}, [], left_out or {})
+
+
+@pytest.mark.parametrize(
+    ("results", "verdict"),
+    [
+        ([result(FIRST, a="kept", b="broken"), result(LAST, a="kept")], "GO"),
+        ([result(FIRST, a="open", b="broken"), result(LAST, a="kept")], "GO"),
+        ([result(FIRST, a="kept", b="broken"), result(LAST, a="open")], "UNDECIDED"),
+        ([result(FIRST, a="kept", b="broken"), result(LAST, a="broken")], "NO-GO"),
+        ([result(FIRST, a="broken", b="broken")], "NO-GO"),
+        ([result(FIRST, {"b": "no room"}, a="kept", b="kept"), result(LAST, a="kept")], "GO"),
+        (
+            [result(FIRST, {"b": "no room"}, a="kept", b="kept"), result(LAST, a="broken")],
+            "UNDECIDED",
+        ),
+        ([result(FIRST, a="kept", b="kept")], "UNDECIDED"),
+    ],
+)
+def test_verdicts(results: list[Result], verdict: str) -> None:
+    found = matrix_rules.conclude(matrix(FIRST, LAST), results)
+    assert found.verdict == verdict
+
+
+def test_a_rule_once_broken_is_not_mended_by_a_later_stage() -> None:
+    results = [result(FIRST, a="broken", b="broken"), result(LAST, a="kept")]
+    assert matrix_rules.conclude(matrix(FIRST, LAST), results).modes["a"][0] == "NO-GO"
+
+
+@pytest.mark.parametrize(
+    ("state", "verdict"), [("kept", "GO"), ("open", "UNDECIDED"), ("broken", "NO-GO")]
+)
+def test_the_fixed_modes_of_a_last_stage_count_too(state: str, verdict: str) -> None:
+    results = [result(FIRST, a="kept", b="broken"), result(FIXED, fix=state)]
+    assert matrix_rules.conclude(matrix(FIRST, FIXED), results).verdict == verdict
+
+
+# ---- the file ----
+
+FILE = """
+title = "t"
+baseline = "base"
+command = ["soak_mixed"]
+[[mode]]
+name = "base"
+[[mode]]
+name = "x"
+environment = { HAKMEM_X = 1 }
+[[stage]]
+name = "1"
+seconds = 60
+modes = ["base", "x"]
+pairs = { rounds = 14, seconds = 5 }
+rules = { throughput_floor = -0.2 }
+"""
+
+
+def load(tmp_path, text: str) -> Matrix:  # noqa: ANN001
+    file = tmp_path / "m.toml"
+    file.write_text(text)
+    return matrix_plan.load(file)
+
+
+def test_a_file_is_read(tmp_path) -> None:  # noqa: ANN001
+    found = load(tmp_path, FILE)
+    assert found.modes["x"].environment == {"HAKMEM_X": "1"}
+    assert found.candidates == ("x",)
+    assert found.stages[0].rules == Rules(throughput_floor=-0.2)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("title", "titel", "unknown: titel"),
+        ("throughput_floor", "throughput_flor", "unknown: throughput_flor"),
+        ("-0.2", "0.2", "a loss between -1 and 0"),
+        ("rounds = 14", "rounds = 13", "at least 14 are needed"),
+        ("seconds = 60", "seconds = 20", "under 40 epochs"),
+        ("seconds = 60", "seconds = 0", "above 0"),
+        ('["base", "x"]', '["base", "y"]', "unknown mode: y"),
+        ('["base", "x"]', '"survivors"', "is the first"),
+        ('["base", "x"]', '["base"]', "no mode besides the baseline"),
+        ('name = "x"', 'name = "base"', "same name"),
+        ("rules = {", 'rules = { rss = "none",', 'rss is "baseline"'),
+        ("rules = {", "rules = { rss = { per_live = 1 },", "plus_mib must be"),
+        ("rules = {", 'rules = { drift = ["all"],', "drift is a list"),
+        ("command =", 'clock = "moon"\ncommand =', 'clock is "wall" or "cpu"'),
+        ("title = ", "title = [", "is not TOML"),
+    ],
+)
+def test_what_a_file_must_not_say(tmp_path, old: str, new: str, message: str) -> None:  # noqa: ANN001
+    assert old in FILE
+    with pytest.raises(LabError, match=message):
+        load(tmp_path, FILE.replace(old, new, 1))
+
+
+def test_scaling_keeps_what_the_rules_need() -> None:
+    full = matrix_plan.load(matrix_plan.find("lean"))
+    for scale in (0.5, 0.01, 1e-6):
+        for before, after in zip(full.stages, matrix_plan.scaled(full, scale).stages, strict=True):
+            assert after.seconds >= before.seconds * scale
+            assert after.seconds / after.epoch_s >= 40
+            assert after.epoch_s >= 0.05
+            assert after.pair_s >= 0.5
+            assert after.rounds == before.rounds
+            assert after.shortened == (after.epoch_s < before.epoch_s)
+
+
+def test_the_lean_matrix_says_what_was_asked_of_it() -> None:
+    lean = matrix_plan.load(matrix_plan.find("matrices/lean.toml"))
+    assert [stage.seconds for stage in lean.stages] == [60, 300, 1800, 3600]
+    assert [stage.keep for stage in lean.stages] == [2, 1, None, None]
+    assert lean.candidates == ("LEAN+OFF", "LEAN+FREE", "LEAN+DONTNEED")
+    one, two, three, final = (stage.rules for stage in lean.stages)
+    assert (one.throughput_floor, one.rss) == (-0.2, "baseline")
+    assert (two.throughput_floor, two.drift, two.cv) == (-0.1, ("rss", "throughput"), 0.05)
+    assert (three.throughput_floor, three.calls_per_op) == (-0.1, 1e-6)
+    assert isinstance(three.rss, RssBound)
+    assert (final.drift, final.cv) == (("rss", "throughput"), 0.05)
+    assert lean.stages[3].modes == ("balanced", "speed")

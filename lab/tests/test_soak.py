@@ -1,0 +1,239 @@
+"""`hakmem soak` from the outside, on a stand-in program that may do everything wrong."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hakmem import project, soak, soak_csv
+from standing import Stand, compile_c
+
+QUICK = ("--seconds", "30", "--epoch-sec", "0.5")
+
+
+@pytest.fixture(scope="session")
+def soaking(stand: Stand) -> Stand:
+    compile_c("stub_soak.c", stand.folder / "bench" / "soak_mixed")
+    ledger = str(stand.folder / "evidence")
+    return replace(stand, environment={**stand.environment, "LAB_LEDGER": ledger})
+
+
+def records(stand: Stand) -> list[dict[str, object]]:
+    files = (stand.folder / "evidence" / "ledger").glob("*.jsonl")
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+def test_a_soak_is_written_proven_judged_and_recorded(soaking: Stand, tmp_path: Path) -> None:
+    before = len(records(soaking))
+    done = soaking.run("soak", *QUICK, "--out", tmp_path / "a.csv", "--env", "HAKMEM_X=1")
+    assert done.returncode == 0, done.stderr
+    assert "hakmem 0.0-stub served malloc" in done.stdout
+    assert "60 epochs in 30 s; judged are the last 45" in done.stdout
+    assert "throughput p5: not supported with 45 epochs (needs 59)" in done.stdout
+    assert "system calls of the allocator: 3.3e-07 per operation" in done.stdout
+    found = soak_csv.parse((tmp_path / "a.csv").read_text())
+    assert list(found.columns) == list(soak_csv.COLUMNS)
+    assert "HAKMEM_X=1" in found.facts["environment"]
+    (record,) = records(soaking)[before:]
+    assert record["kind"] == "soak"
+    body = record["body"]
+    assert body["environment"]["HAKMEM_X"] == "1"
+    assert body["proof"]["serving"] is True
+    assert body["metrics"]["throughput"]["value"] == pytest.approx(1e6, rel=0.01)
+    assert body["analysis"]["drift"]["rss_kb"]["state"] == "none"
+    raw = record["raw"]["epochs.csv"]
+    stored = soaking.folder / "evidence" / "raw" / raw[:2] / raw
+    assert stored.read_bytes() == (tmp_path / "a.csv").read_bytes()
+
+
+def test_the_library_and_the_settings_are_the_users_choice(soaking: Stand, tmp_path: Path) -> None:
+    out = tmp_path / "a.csv"
+    done = soaking.call("soak", *QUICK, "--lib", "system", "--no-record", "--out", out)
+    assert done.returncode == 0, done.stderr
+    assert "served malloc" not in done.stdout
+    assert soak_csv.parse(out.read_text()).facts["library"].startswith("system ")
+    done = soaking.call("soak", *QUICK, "--env", "oops", "--out", out)
+    assert (done.returncode, done.stderr) == (2, "hakmem: --env takes NAME=VALUE, not 'oops'\n")
+
+
+@pytest.mark.parametrize(
+    ("planted", "status", "message"),
+    [
+        ("leak", 1, "✗ drifts"),
+        ("crash", 1, "the soak failed: killed by SIGSEGV: planted crash"),
+        ("silent", 1, "the soak failed: printed no epoch"),
+        ("shaky", 0, "NOT within the gate"),
+    ],
+)
+def test_planted_faults_are_seen(
+    soaking: Stand, tmp_path: Path, planted: str, status: int, message: str
+) -> None:
+    before = len(records(soaking))
+    words = f"HAKMEM_TEST_SOAK={planted}"
+    done = soaking.call("soak", *QUICK, "--env", words, "--out", tmp_path / "a.csv")
+    assert done.returncode == status
+    assert message in done.stdout + done.stderr
+    recorded = len(records(soaking)) - before
+    assert recorded == (planted in ("leak", "shaky"))
+
+
+def test_a_library_that_does_not_serve_is_no_soak(soaking: Stand, tmp_path: Path) -> None:
+    # Built without its proof: it says that it is hakmem, but not in the process itself.
+    out = tmp_path / "a.csv"
+    done = soaking.call("soak", *QUICK, "--lib", soaking.silent, "--out", out)
+    assert done.returncode == 1
+    assert "the process did not say that it was loaded" in done.stderr
+
+
+def test_a_full_disk_is_one_clear_line(soaking: Stand, tmp_path: Path) -> None:
+    done = soaking.call("soak", *QUICK, "--out", "/dev/full")
+    assert done.returncode == 2
+    assert done.stderr == "hakmem: cannot write /dev/full: No space left on device\n"
+    done = soaking.call("soak", *QUICK, "--out", tmp_path)
+    assert (done.returncode, done.stderr) == (
+        2,
+        f"hakmem: cannot write {tmp_path}: Is a directory\n",
+    )
+
+
+def test_a_hanging_program_is_killed(
+    soaking: Stand, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(soak, "WARM_UP_S", 0.2)
+    hang = "HAKMEM_TEST_SOAK=hang"
+    done = soaking.call("soak", *QUICK, "--env", hang, "--out", tmp_path / "a.csv")
+    assert done.returncode == 1
+    assert "printed nothing for 1 s: killed" in done.stderr
+
+
+SLEEPY = "import time; x = bytearray(9 << 20); time.sleep({})"
+
+
+def test_any_command_is_sampled_from_outside(soaking: Stand, tmp_path: Path) -> None:
+    out = tmp_path / "a.csv"
+    command = (sys.executable, "-c", SLEEPY.format(0.9) + "; print('done')")
+    done = soaking.run("soak", "--epoch-sec", "0.05", "--out", out, "--", *command)
+    assert done.returncode == 0, done.stderr
+    assert "served malloc" in done.stdout
+    assert (tmp_path / "a.log").read_text() == "done\n"
+    found = soak_csv.parse(out.read_text())
+    assert "ops_per_s" not in found.columns
+    assert found.columns["rss_kb"][-1] > 9000
+    assert found.facts["end"].endswith("status 0")
+
+
+def test_a_commands_failure_is_told_and_its_length_can_be_cut(
+    soaking: Stand, tmp_path: Path
+) -> None:
+    out = tmp_path / "a.csv"
+    fails = (sys.executable, "-c", "import time; time.sleep(.5); raise SystemExit('sorry')")
+    done = soaking.call("soak", "--epoch-sec", "0.05", "--out", out, "--", *fails)
+    assert done.returncode == 1
+    assert "the soak failed: status 1: sorry" in done.stderr
+    long = (sys.executable, "-c", SLEEPY.format(60))
+    begin = time.monotonic()
+    cut = ("--epoch-sec", "0.05", "--seconds", "0.5", "--no-record")
+    done = soaking.call("soak", *cut, "--out", out, "--", *long)
+    assert done.returncode == 0, done.stderr
+    assert time.monotonic() - begin < 30
+    assert soak_csv.parse(out.read_text()).epochs == 10
+
+
+def test_a_process_that_runs_already_is_sampled_and_left_alone(
+    soaking: Stand, tmp_path: Path
+) -> None:
+    out = tmp_path / "a.csv"
+    before = len(records(soaking))
+    with subprocess.Popen([sys.executable, "-c", SLEEPY.format(60)]) as child:
+        try:
+            asked = ("--pid", child.pid, "--epoch-sec", "0.05", "--seconds", "0.4")
+            done = soaking.call("soak", *asked, "--out", out)
+            assert done.returncode == 0, done.stderr
+            assert "no libhakmem in its mappings" in done.stdout
+            assert child.poll() is None
+        finally:
+            child.kill()
+    assert soak_csv.parse(out.read_text()).epochs == 8
+    assert len(records(soaking)) == before
+    done = soaking.call("soak", "--pid", child.pid, "--out", out)
+    assert (done.returncode, done.stderr) == (2, f"hakmem: there is no process {child.pid}\n")
+
+
+def test_an_interrupted_soak_keeps_its_epochs(soaking: Stand, tmp_path: Path) -> None:
+    out = tmp_path / "a.csv"
+    sleeper = (sys.executable, "-c", SLEEPY.format(60))
+    with subprocess.Popen(
+        soaking.command("soak", "--epoch-sec", "0.05", "--out", out, "--", *sleeper),
+        env=soaking.environment,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    ) as child:
+        deadline = time.monotonic() + 60
+        while not out.exists() or out.read_text().count("\n") < 30:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        child.send_signal(signal.SIGINT)
+        _, said = child.communicate(timeout=60)
+    assert child.returncode == 130
+    assert said == f"hakmem: interrupted: {out} keeps the epochs so far, nothing was recorded\n"
+    done = soaking.call("soak", "analyze", out)
+    assert done.returncode == 0
+    assert "did not reach its end" in done.stdout
+
+
+def test_analyze_reads_any_soak(soaking: Stand, tmp_path: Path) -> None:
+    file = tmp_path / "old.csv"
+    lines = [f"{i},{i}.5,{2.5 + i % 2 / 1000},{10 + i}" for i in range(80)]
+    file.write_text("\n".join(["epoch,elapsed_s,mops,rss_mb", *lines]) + "\n")
+    done = soaking.call("soak", "analyze", file)
+    assert done.returncode == 1  # its memory grows by 1 MiB with each epoch
+    assert "column mops was read as ops_per_s" in done.stdout
+    assert "throughput p5: 2.50 M ops/s" in done.stdout
+    found = json.loads(soaking.call("soak", "analyze", "--json", file).stdout)
+    assert found["drift"]["rss_kb"]["per_run"] == pytest.approx(80 * 1024)
+
+
+@pytest.mark.parametrize("content", [None, b"\xff\xfe", b"nothing here\n"])
+def test_what_is_no_soak_is_one_clear_line(
+    soaking: Stand, tmp_path: Path, content: bytes | None
+) -> None:
+    file = tmp_path / "x.csv"
+    if content is not None:
+        file.write_bytes(content)
+    done = soaking.call("soak", "analyze", file)
+    assert done.returncode == 2
+    assert str(file) in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_statistics_line_is_the_last_and_the_budget_counts_three_of_its_figures() -> None:
+    text = "x\n[SS_OS_STATS] alloc=9 free=9 madvise=9\n[SS_OS_STATS] alloc=1 free=2 madvise=4 z=8\n"
+    assert soak.os_calls(text) == 7
+    assert soak.os_calls("[SS_OS_STATS] alloc=1 free=2\n") is None
+    assert soak.os_calls("nothing") is None
+
+
+@pytest.mark.built
+def test_the_benchmark_prints_the_documented_columns_and_counts_live_bytes() -> None:
+    program = project.bench_dir() / "soak_mixed"
+    if not program.is_file():
+        pytest.skip(f"{program} is not built")
+    done = subprocess.run(
+        [program, "--seconds=0.2", "--epoch-sec=0.05", "--ws=200000", "--min=512", "--max=512"],
+        env={k: v for k, v in os.environ.items() if k != "LD_PRELOAD"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = soak_csv.parse(done.stdout)
+    assert list(found.columns) == list(soak_csv.COLUMNS)
+    # Half of the slots are occupied, give or take; every block has 512 bytes or a little more.
+    assert found.columns["live_kb"][-1] == pytest.approx(200000 / 2 * 0.5, rel=0.1)
+    assert (found.columns["committed_kb"] > found.columns["live_kb"]).all()
+    assert (found.columns["rss_kb"] > found.columns["live_kb"]).all()
