@@ -116,13 +116,18 @@ static void sleep_since(uint32_t before) {
 static void *purger(void *unused) {
     hk_os_be_modest("hakmem-purger");
     unsigned idle_looks = 0;
+    uint64_t counted_ns = 0;
     for (uint64_t mode; (mode = decommit()) != HK_DECOMMIT_OFF;) {
         rest(mode == HK_DECOMMIT_DONTNEED && idle_looks == 0 ? SHORT_INTERVAL_MS : INTERVAL_MS);
         const uint32_t before = hk_load_seq(&noted);
-        const uint64_t begin = hk_os_cpu_ns();
-        idle_looks = look(mode) ? 0 : idle_looks + 1;
-        hk_count(purge_ns, hk_os_cpu_ns() - begin);
-        if (idle_looks < IDLE_LOOKS)
+        if (look(mode)) {
+            const uint64_t now = hk_os_cpu_ns();
+            hk_count(purge_ns, now - counted_ns);
+            counted_ns = now;
+            idle_looks = 0;
+            continue;
+        }
+        if (++idle_looks < IDLE_LOOKS)
             continue;
         if (hk_region_live() <= target())
             break;
