@@ -63,10 +63,16 @@ static hb_usage_t timed(void (*part)(void)) {
     return hb_usage_between(&begin, &end);
 }
 
+/* Blocks larger than a page are written to on each, as a program that needs them would. */
 static void allocate(void) {
-    for (uint64_t i = 0; i < run.count; i++)
-        if (run.block[i].bytes == NULL)
-            run.block[i].bytes = hb_block_new(run.block[i].size, (uint32_t)i);
+    for (uint64_t i = 0; i < run.count; i++) {
+        hb_block_t *block = &run.block[i];
+        if (block->bytes != NULL)
+            continue;
+        block->bytes = hb_block_new(block->size, (uint32_t)i);
+        for (size_t at = 4096; at < block->size && !hb_smoke; at += 4096)
+            block->bytes[at] = (unsigned char)i;
+    }
 }
 
 static void free_most(void) {
