@@ -69,6 +69,13 @@ void hk_os_be_modest(const char *name);
 /* CPU time of the calling thread in nanoseconds. */
 uint64_t hk_os_cpu_ns(void);
 
+/* The lowest limit on memory, in bytes, that the cgroup v2 groups of this process set (memory.max
+ * and memory.high, from its own group up to the mount); 0: none. `membership` is the process's list
+ * of groups, `mount` where their folders are. Opens files. */
+#define HK_OS_MEMBERSHIP "/proc/self/cgroup"
+#define HK_OS_CGROUPS "/sys/fs/cgroup"
+uint64_t hk_os_memory_limit(const char *membership, const char *mount);
+
 #if HK_DEBUG
 /* The fault-injecting double: the Nth call from now on that asks for memory fails, and all after
  * it, until set to a negative number again. */

@@ -1,0 +1,113 @@
+/* The limit on memory that cgroup v2 sets, read from a tree of folders made for it. */
+#include "os/os.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "check.h"
+
+static char root[64];
+
+static const char *in_root(const char *name) {
+    static char path[256];
+    snprintf(path, sizeof path, "%s/%s", root, name);
+    return path;
+}
+
+static void put(const char *name, const char *text) {
+    int fd = open(in_root(name), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    CHECK(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text) && close(fd) == 0);
+}
+
+static uint64_t limit_of(const char *membership) {
+    char file[256];
+    put("membership", membership);
+    snprintf(file, sizeof file, "%s", in_root("membership"));
+    errno = E2BIG;
+    uint64_t limit = hk_os_memory_limit(file, in_root("mount"));
+    CHECK(errno == E2BIG);
+    return limit;
+}
+
+static void make_tree(void) {
+    static const char *const folders[] = {"mount",       "mount/a",  "mount/a/b",
+                                          "mount/a/b/c", "mount/ab", "outside"};
+    snprintf(root, sizeof root, "/tmp/test_cgroup.%d", (int)getpid());
+    CHECK(mkdir(root, 0700) == 0);
+    for (unsigned i = 0; i < sizeof folders / sizeof folders[0]; i++)
+        CHECK(mkdir(in_root(folders[i]), 0700) == 0);
+    put("mount/a/memory.max", "1000000000\n");
+    put("mount/a/memory.high", "max\n");
+    put("mount/a/b/memory.max", "max\n");
+    put("mount/a/b/memory.high", "800000000\n");
+    put("mount/a/b/c/memory.max", "2000000000\n");
+    put("mount/ab/memory.max", "7\n");
+    put("outside/memory.max", "3\n");
+}
+
+static void remove_tree(void) {
+    char command[128];
+    snprintf(command, sizeof command, "rm -r %s", root);
+    CHECK(system(command) == 0);
+}
+
+static void the_lowest_on_the_way_up(void) {
+    CHECK_EQ(limit_of("0::/\n"), 0);
+    CHECK_EQ(limit_of("0::/a\n"), 1000000000);
+    CHECK_EQ(limit_of("0::/a/b\n"), 800000000);
+    CHECK_EQ(limit_of("0::/a/b/c\n"), 800000000);
+    CHECK_EQ(limit_of("0::/ab"), 7);
+    CHECK_EQ(limit_of("4:memory:/ab\n1:name=systemd:/ab\n0::/a\n"), 1000000000);
+}
+
+static void groups_that_cannot_be_seen(void) {
+    CHECK_EQ(limit_of("0::/gone/away\n"), 0);
+    CHECK_EQ(limit_of("0::/../outside\n"), 0);
+    CHECK_EQ(limit_of("4:memory:/ab\n"), 0);
+    CHECK_EQ(limit_of(""), 0);
+    CHECK_EQ(limit_of("nonsense"), 0);
+    CHECK_EQ(limit_of("0::"), 0);
+    CHECK_EQ(hk_os_memory_limit(in_root("no-such-file"), "/"), 0);
+    /* as in a container: the name is the host's, the mount is the group's own folder */
+    put("mount/memory.max", "600");
+    CHECK_EQ(limit_of("0::/host/name/of/it\n"), 600);
+    CHECK_EQ(limit_of("0::/../outside\n"), 600);
+    CHECK_EQ(limit_of("0::/a\n"), 600);
+    CHECK_EQ(limit_of("0::/ab\n"), 7);
+    CHECK(unlink(in_root("mount/memory.max")) == 0);
+}
+
+static void numbers_that_are_none(void) {
+    static const char *const wrong[] = {"", "\n", "max", "-5", "x7", "99999999999999999999999"};
+    for (unsigned i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        put("mount/ab/memory.max", wrong[i]);
+        CHECK_EQ(limit_of("0::/ab\n"), 0);
+    }
+    put("mount/ab/memory.max", "18446744073709551615");
+    CHECK_EQ(limit_of("0::/ab\n"), 0);
+    put("mount/ab/memory.max", "18446744073709551614");
+    CHECK_EQ(limit_of("0::/ab\n"), UINT64_MAX - 1);
+}
+
+static void names_as_long_as_can_be(void) {
+    static char line[9000];
+    memset(line, 'x', sizeof line);
+    memcpy(line, "0::/", 4);
+    line[sizeof line - 1] = '\0';
+    CHECK_EQ(limit_of(line), 0);
+    for (unsigned i = 4; i < sizeof line - 1; i += 2)
+        line[i] = '/';
+    CHECK_EQ(limit_of(line), 0);
+    CHECK_EQ(hk_os_memory_limit(in_root("membership"), line), 0);
+}
+
+int main(void) {
+    make_tree();
+    the_lowest_on_the_way_up();
+    groups_that_cannot_be_seen();
+    numbers_that_are_none();
+    names_as_long_as_can_be();
+    remove_tree();
+    return 0;
+}
