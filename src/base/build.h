@@ -13,6 +13,11 @@
 #define HK_HOSTILE 0
 #endif
 
+/* 1: leave the observed front and its layers out. */
+#ifndef HK_FAST
+#define HK_FAST 0
+#endif
+
 /* 1: export only the hak_* names and leave malloc and operator new to somebody else (the
  * sanitizers). */
 #ifndef HK_NO_OVERRIDE

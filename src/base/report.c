@@ -24,6 +24,13 @@ static void put_number(hk_line_t *line, uint64_t value, unsigned base) {
 
 void hk_line_str(hk_line_t *line, const char *s) { put(line, s, strlen(s)); }
 
+void hk_line_str_most(hk_line_t *line, const char *s, size_t n) {
+    size_t len = strnlen(s, n);
+    put(line, s, len);
+    if (s[len] != '\0')
+        put(line, "...", 3);
+}
+
 void hk_line_u64(hk_line_t *line, uint64_t value) { put_number(line, value, 10); }
 
 void hk_line_hex(hk_line_t *line, uint64_t value) {
@@ -45,13 +52,28 @@ void hk_line_json(hk_line_t *line, const char *s) {
     }
 }
 
-void hk_line_write(hk_line_t *line, int fd) {
+void hk_line_pad(hk_line_t *line, size_t column) {
+    do
+        put(line, " ", 1);
+    while (line->len < hk_min(column, sizeof line->text - 1));
+}
+
+const char *hk_line_text(hk_line_t *line) {
+    line->text[line->len] = '\0';
+    return line->text;
+}
+
+void hk_line_flush(hk_line_t *line, int fd) {
     int saved = errno;
-    line->text[line->len] = '\n';
-    ssize_t ignored = write(fd, line->text, line->len + 1);
+    ssize_t ignored = write(fd, line->text, line->len);
     (void)ignored; /* there is nobody left to tell */
     line->len = 0;
     errno = saved;
+}
+
+void hk_line_write(hk_line_t *line, int fd) {
+    line->text[line->len++] = '\n';
+    hk_line_flush(line, fd);
 }
 
 _Noreturn HK_COLD void hk_fatal(hk_fatal_t kind, const void *p) {

@@ -12,10 +12,18 @@ typedef struct {
 } hk_line_t;
 
 void hk_line_str(hk_line_t *line, const char *s);
+/* Appends at most n bytes of s, and "..." where that is not all of it. */
+void hk_line_str_most(hk_line_t *line, const char *s, size_t n);
 void hk_line_u64(hk_line_t *line, uint64_t value);
 void hk_line_hex(hk_line_t *line, uint64_t value);
 /* Appends s with the characters JSON reserves escaped. */
 void hk_line_json(hk_line_t *line, const char *s);
+/* Appends spaces up to this column; at least one. */
+void hk_line_pad(hk_line_t *line, size_t column);
+/* What is there, as a string; valid until the line changes. */
+const char *hk_line_text(hk_line_t *line);
+/* Writes what is there, without a newline, and empties the line: for texts longer than one. */
+void hk_line_flush(hk_line_t *line, int fd);
 /* Writes the line and a newline with one write(2); errno is kept. */
 void hk_line_write(hk_line_t *line, int fd);
 

@@ -1,176 +1,220 @@
 #include "config/config.h"
 
+#include <errno.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <unistd.h>
 
-#include "base/report.h"
+#include "base/lock.h"
+#include "config/listing.h"
+#include "config/table.h"
+#include "os/os.h"
 
 extern char **environ;
 
 hk_config_t hk_config = {
+#define HK_GROUP(id, title)
 #define HK_UINT(field, env, value, least, most, unit, level, when, doc) .field = (value),
 #define HK_WORD(field, env, value, words, level, when, doc) .field = (value),
 #define HK_TEXT(field, env, level, when, doc)
 #include "config/options.def"
+#undef HK_GROUP
 #undef HK_UINT
 #undef HK_WORD
 #undef HK_TEXT
 };
+_Atomic uint8_t hk_origins[HK_OPTION_COUNT];
 
-/* One row of the table. Exactly one of number and text is set; words only where the number is the
- * index of one. */
-typedef struct {
-    const char *env;
-    _Atomic uint64_t *number;
-    _Atomic(const char *) *text;
-    uint64_t least, most;
-    const char *unit, *words;
-} option_t;
+/* Serves hak_ctl(): without it the cgroup's limit could overwrite what another thread just set. */
+static hk_lock_t lock = HK_LOCK_INIT(HK_RANK_CONFIG);
 
-static const option_t options[] = {
-#define HK_UINT(field, env, value, least, most, unit, level, when, doc)                            \
-    {env, &hk_config.field, NULL, least, most, unit, NULL},
-#define HK_WORD(field, env, value, words, level, when, doc)                                        \
-    {env, &hk_config.field, NULL, 0, 0, NULL, words},
-#define HK_TEXT(field, env, level, when, doc) {env, NULL, &hk_config.field, 0, 0, NULL, NULL},
-#include "config/options.def"
-#undef HK_UINT
-#undef HK_WORD
-#undef HK_TEXT
-};
-enum { OPTIONS = sizeof options / sizeof options[0], LONGEST_NAME = 64 };
+void hk_config_lock(void) { hk_lock(&lock); }
+void hk_config_unlock(void) { hk_unlock(&lock); }
 
 void hk_config_warn(const char *name, const char *value, const char *problem,
                     const char *consequence) {
+    enum { ENOUGH = 200 };
     hk_line_t line = {0};
-    const char *const parts[] = {"hakmem: warning: ", name, "=", value, ": ", problem, "; ",
-                                 consequence};
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
-        hk_line_str(&line, parts[i]);
+    hk_line_str(&line, "hakmem: warning: ");
+    hk_line_str(&line, name);
+    hk_line_str(&line, "=");
+    hk_line_str_most(&line, value, ENOUGH);
+    hk_line_str(&line, ": ");
+    hk_line_str(&line, problem);
+    hk_line_str(&line, "; ");
+    hk_line_str(&line, consequence);
     hk_line_write(&line, STDERR_FILENO);
 }
 
-/* Decimal digits only; false for anything else and for what does not fit. */
-static bool parse_uint(const char *s, uint64_t *value) {
-    uint64_t n = 0;
-    if (*s == '\0')
-        return false;
-    for (; *s != '\0'; s++) {
-        if (*s < '0' || *s > '9' || __builtin_mul_overflow(n, (uint64_t)10, &n) ||
-            __builtin_add_overflow(n, (uint64_t)(*s - '0'), &n))
-            return false;
+/* ---- effective values ---- */
+
+static _Atomic uint64_t *number_of(unsigned option) {
+    return (void *)((char *)&hk_config + hk_options[option].offset);
+}
+
+static _Atomic(const char *) *text_of(unsigned option) {
+    return (void *)((char *)&hk_config + hk_options[option].offset);
+}
+
+uint64_t hk_option_number(unsigned option) { return hk_load_relaxed(number_of(option)); }
+const char *hk_option_text(unsigned option) { return hk_load_relaxed(text_of(option)); }
+
+static void set_number(unsigned option, uint64_t value, hk_origin_t origin) {
+    hk_store_relaxed(number_of(option), value);
+    hk_store_relaxed(&hk_origins[option], (uint8_t)origin);
+}
+
+/* Texts are kept: a program may write its title over the environment that it was given. */
+static void set_text(unsigned option, const char *value) {
+    static char kept[8192];
+    static size_t used;
+    size_t bytes = strlen(value) + 1;
+    if (bytes > sizeof kept - used) {
+        hk_config_warn(hk_options[option].env, value, "longer than can be kept", "ignored");
+        return;
     }
-    *value = n;
-    return true;
+    memcpy(kept + used, value, bytes);
+    hk_store_relaxed(text_of(option), kept + used);
+    hk_store_relaxed(&hk_origins[option], HK_FROM_ENVIRONMENT);
+    used += bytes;
 }
 
-/* The index of `value` among words separated by bars. */
-static bool parse_word(const char *value, const char *words, uint64_t *index) {
-    size_t len = strlen(value);
-    for (uint64_t i = 0;; i++) {
-        size_t word = strcspn(words, "|");
-        if (word == len && memcmp(value, words, len) == 0) {
-            *index = i;
-            return true;
-        }
-        if (words[word] == '\0')
-            return false;
-        words += word + 1;
-    }
+static bool purging(void) {
+    return hk_option(lean) != 0 && hk_option(lean_decommit) != HK_DECOMMIT_OFF;
 }
 
-static bool parse(const option_t *option, const char *value, uint64_t *n) {
-    if (option->words != NULL)
-        return parse_word(value, option->words, n);
-    return parse_uint(value, n) && *n >= option->least && *n <= option->most;
+uint64_t hk_config_target_mb(uint64_t limit) { return hk_min(hk_max(limit / 64 / HK_MIB, 1), 64); }
+
+void hk_config_look_at_limits(void) {
+    if (hk_option_origin(lean_target_mb) != HK_FROM_DEFAULT)
+        return;
+    uint64_t limit = hk_os_memory_limit(HK_OS_MEMBERSHIP, HK_OS_CGROUPS);
+    hk_lock(&lock);
+    if (limit != 0 && hk_option_origin(lean_target_mb) == HK_FROM_DEFAULT)
+        set_number(HK_OPTION_lean_target_mb, hk_config_target_mb(limit), HK_FROM_CGROUP);
+    hk_unlock(&lock);
 }
 
-static void say_allowed(hk_line_t *line, const option_t *option) {
-    if (option->words != NULL) {
-        hk_line_str(line, "one of ");
-        hk_line_str(line, option->words);
-    } else {
-        hk_line_str(line, "a whole number from ");
-        hk_line_u64(line, option->least);
-        hk_line_str(line, " to ");
-        hk_line_u64(line, option->most);
-        hk_line_str(line, " (");
-        hk_line_str(line, option->unit);
-        hk_line_str(line, ")");
-    }
-    hk_line_str(line, " is allowed");
-    line->text[line->len] = '\0';
-}
+/* ---- the start ---- */
 
-static void set(const option_t *option, const char *value) {
-    uint64_t n;
-    if (option->text != NULL) {
-        hk_store_relaxed(option->text, value);
-    } else if (parse(option, value, &n)) {
-        hk_store_relaxed(option->number, n);
+static void take_from_environment(unsigned option, const char *value) {
+    const char *name = hk_options[option].env;
+    uint64_t number;
+    if (!hk_option_built(option)) {
+        hk_config_warn(name, value, "this build has left the observed front out", "ignored");
+    } else if (hk_options[option].type == HK_TYPE_TEXT) {
+        set_text(option, value);
+    } else if (hk_option_parse(option, value, &number)) {
+        set_number(option, number, HK_FROM_ENVIRONMENT);
     } else {
         hk_line_t allowed = {0};
-        say_allowed(&allowed, option);
-        hk_config_warn(option->env, value, allowed.text, "using the default");
+        hk_option_say_allowed(&allowed, option, value);
+        hk_config_warn(name, value, hk_line_text(&allowed), "ignored");
     }
 }
 
-/* Levenshtein's distance, for names up to LONGEST_NAME; longer ones are as far as can be. */
-static unsigned distance(const char *a, size_t a_len, const char *b) {
-    size_t b_len = strlen(b);
-    if (a_len > LONGEST_NAME || b_len > LONGEST_NAME)
-        return LONGEST_NAME;
-    unsigned row[LONGEST_NAME + 1];
-    for (unsigned j = 0; j <= b_len; j++)
-        row[j] = j;
-    for (unsigned i = 1; i <= a_len; i++) {
-        unsigned diagonal = row[0];
-        row[0] = i;
-        for (unsigned j = 1; j <= b_len; j++) {
-            unsigned replace = diagonal + (a[i - 1] != b[j - 1]);
-            diagonal = row[j];
-            unsigned skip = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
-            row[j] = replace < skip ? replace : skip;
-        }
-    }
-    return row[b_len];
-}
-
-static void warn_unknown(const char *entry, size_t name_len) {
-    const option_t *nearest = &options[0];
-    for (size_t i = 1; i < OPTIONS; i++)
-        if (distance(entry, name_len, options[i].env) < distance(entry, name_len, nearest->env))
-            nearest = &options[i];
-    char name[LONGEST_NAME + 1] = {0};
-    memcpy(name, entry, hk_min(name_len, LONGEST_NAME));
+static void warn_unknown(const char *entry, size_t len) {
+    char name[65] = {0};
+    memcpy(name, entry, hk_min(len, sizeof name - 1));
     hk_line_t hint = {0};
     hk_line_str(&hint, "ignored (the nearest known name is ");
-    hk_line_str(&hint, nearest->env);
+    hk_line_str(&hint, hk_options[hk_option_nearest(entry, len)].env);
     hk_line_str(&hint, ")");
-    hint.text[hint.len] = '\0';
-    hk_config_warn(name, entry + name_len + 1, "no such option", hint.text);
+    hk_config_warn(name, entry + len + 1, "no such option", hk_line_text(&hint));
 }
 
 static void read_entry(const char *entry) {
     const char *equals = strchr(entry, '=');
     if (equals == NULL)
         return;
-    size_t name_len = (size_t)(equals - entry);
-    for (size_t i = 0; i < OPTIONS; i++)
-        if (strlen(options[i].env) == name_len && memcmp(entry, options[i].env, name_len) == 0) {
-            set(&options[i], equals + 1);
-            return;
-        }
+    size_t len = (size_t)(equals - entry);
+    unsigned option = hk_option_find(entry, len);
+    if (option < HK_OPTION_COUNT)
+        take_from_environment(option, equals + 1);
     /* HAKMEM_BENCH_* is the benchmarks', HAKMEM_TEST_* the tests' */
-    if (strncmp(entry, "HAKMEM_BENCH_", 13) != 0 && strncmp(entry, "HAKMEM_TEST_", 12) != 0)
-        warn_unknown(entry, name_len);
+    else if (strncmp(entry, "HAKMEM_BENCH_", 13) != 0 && strncmp(entry, "HAKMEM_TEST_", 12) != 0)
+        warn_unknown(entry, len);
+}
+
+/* Gives the profile its own name, and its values to all options that the environment left alone. */
+static void apply_profile(void) {
+    if (hk_option_origin(profile) != HK_FROM_ENVIRONMENT)
+        return;
+    uint64_t profile = hk_option(profile);
+    for (unsigned i = 0; i < HK_ALIAS_COUNT; i++)
+        if (hk_aliases[i].word == profile)
+            profile = hk_aliases[i].profile;
+    if (profile == HK_PROFILE_SECURE) {
+        hk_config_warn("HAKMEM_PROFILE", "secure", "this version has no checks for it yet",
+                       "using balanced");
+        profile = HK_PROFILE_BALANCED;
+    }
+    set_number(HK_OPTION_profile, profile, HK_FROM_ENVIRONMENT);
+    for (unsigned i = 0; i < HK_VALUE_COUNT; i++) {
+        const hk_profile_value_t *row = &hk_profile_values[i];
+        if (row->profile == profile &&
+            hk_load_relaxed(&hk_origins[row->option]) < HK_FROM_PROFILE &&
+            hk_option_built(row->option))
+            set_number(row->option, row->value, HK_FROM_PROFILE);
+    }
 }
 
 void hk_config_load(void) {
     if (getauxval(AT_SECURE) != 0 || environ == NULL)
         return;
+    bool any = false;
     for (char **entry = environ; *entry != NULL; entry++)
-        if (strncmp(*entry, "HAKMEM_", 7) == 0)
+        if (strncmp(*entry, "HAKMEM_", 7) == 0) {
+            any = true;
             read_entry(*entry);
+        }
+    if (!any)
+        return;
+    apply_profile();
+    if (purging())
+        hk_config_look_at_limits();
+    hk_config_note_suppressed();
+    if (hk_option(confirm) != 0)
+        hk_config_print_text(STDERR_FILENO, "hakmem: ");
+}
+
+/* ---- while the process runs ---- */
+
+static int read_out(unsigned option, char *out, size_t out_bytes) {
+    hk_line_t number = {0};
+    const char *text;
+    if (hk_options[option].type == HK_TYPE_TEXT) {
+        text = hk_option_text(option);
+    } else {
+        hk_option_print(&number, option, hk_option_number(option));
+        text = hk_line_text(&number);
+    }
+    size_t len = text != NULL ? strlen(text) : 0;
+    if (len >= out_bytes)
+        return ERANGE;
+    memcpy(out, text != NULL ? text : "", len + 1);
+    return 0;
+}
+
+int hk_config_control(const char *name, const char *value, char *out, size_t out_bytes) {
+    unsigned option = hk_option_find(name, strlen(name));
+    uint64_t number = 0;
+    if (option == HK_OPTION_COUNT)
+        return ENOENT;
+    if (value != NULL) {
+        if (hk_options[option].when != HK_WHEN_RUNTIME || !hk_option_built(option))
+            return EPERM;
+        if (!hk_option_parse(option, value, &number))
+            return EINVAL;
+    }
+    if (option == HK_OPTION_lean_target_mb)
+        hk_config_look_at_limits();
+    hk_lock(&lock);
+    int problem = out != NULL ? read_out(option, out, out_bytes) : 0;
+    if (problem == 0 && value != NULL)
+        set_number(option, number, HK_FROM_RUN_TIME);
+    hk_unlock(&lock);
+    if (problem == 0 && value != NULL && purging())
+        hk_config_look_at_limits();
+    return problem;
 }

@@ -1,5 +1,5 @@
-/* The options. The table is options.def; values come from the environment, the profile, the
- * machine's limits or the table, in this order, and some can be changed while the process runs. */
+/* The options. The table is options.def; a value comes from hak_ctl(), the environment, the
+ * profile, the cgroup's limits or the table, the first of these that says something. */
 #ifndef HK_CONFIG_CONFIG_H
 #define HK_CONFIG_CONFIG_H
 
@@ -15,32 +15,80 @@ enum {
     HK_PROFILE_SECURE,
     HK_PROFILE_BENCH,
     HK_PROFILE_OBSERVE,
+    HK_PROFILE_OLD_BALANCED, /* never the effective value: the profile's own name is */
+    HK_PROFILE_OLD_SPEED,
 };
 enum { HK_DECOMMIT_OFF, HK_DECOMMIT_FREE, HK_DECOMMIT_DONTNEED };
+enum { HK_TINY_PROFILE_ADAPTIVE, HK_TINY_PROFILE_FULL };
 
 /* atomic: any thread reads; written at the start of the process and by hak_ctl(). */
 typedef struct {
+#define HK_GROUP(id, title)
 #define HK_UINT(field, env, value, least, most, unit, level, when, doc) _Atomic uint64_t field;
 #define HK_WORD(field, env, value, words, level, when, doc) _Atomic uint64_t field;
 #define HK_TEXT(field, env, level, when, doc) _Atomic(const char *) field;
 #include "config/options.def"
+#undef HK_GROUP
 #undef HK_UINT
 #undef HK_WORD
 #undef HK_TEXT
 } hk_config_t;
 
+/* The options by number, in the table's order. */
+typedef enum {
+#define HK_GROUP(id, title)
+#define HK_UINT(field, env, value, least, most, unit, level, when, doc) HK_OPTION_##field,
+#define HK_WORD(field, env, value, words, level, when, doc) HK_OPTION_##field,
+#define HK_TEXT(field, env, level, when, doc) HK_OPTION_##field,
+#include "config/options.def"
+#undef HK_GROUP
+#undef HK_UINT
+#undef HK_WORD
+#undef HK_TEXT
+    HK_OPTION_COUNT
+} hk_option_id_t;
+
+/* Where a value came from, the weakest first. */
+typedef enum {
+    HK_FROM_DEFAULT,
+    HK_FROM_CGROUP,
+    HK_FROM_PROFILE,
+    HK_FROM_ENVIRONMENT,
+    HK_FROM_RUN_TIME
+} hk_origin_t;
+
 /* The effective values: the table's defaults until hk_config_load() has run. Texts are NULL where
- * not set. */
+ * not set, and belong to this box. */
 extern hk_config_t hk_config;
 #define hk_option(field) hk_load_relaxed(&hk_config.field)
 
-/* Reads the environment. A value that cannot be used gets one line on stderr and leaves the
- * default; so does an unknown HAKMEM_* name, with the nearest known one. Ignores the environment of
- * a setuid program. */
+extern _Atomic uint8_t hk_origins[HK_OPTION_COUNT]; /* atomic: any thread; an hk_origin_t each */
+#define hk_option_origin(field) ((hk_origin_t)hk_load_relaxed(&hk_origins[HK_OPTION_##field]))
+
+/* Reads the environment and applies the profile. A value that cannot be used gets one line on
+ * stderr and is ignored; so is an unknown HAKMEM_* name, with the nearest known one. So says what
+ * has no effect, and, where HAKMEM_CONFIRM asks for it, all values. Ignores the environment of a
+ * setuid program. Opens no file unless memory is to be given back, or all values are asked for. */
 void hk_config_load(void);
+
+/* The effective value by number: of an option that is no text, and of one that is. */
+uint64_t hk_option_number(unsigned option);
+const char *hk_option_text(unsigned option);
+
+/* The lean target, in MiB, where the cgroup limits memory to so many bytes. */
+uint64_t hk_config_target_mb(uint64_t limit);
+/* Derives it, unless something stronger has set it. Opens files. */
+void hk_config_look_at_limits(void);
+
+/* hak_ctl() (hakmem/hakmem.h) without telling the boxes. */
+int hk_config_control(const char *name, const char *value, char *out, size_t out_bytes);
 
 /* "hakmem: warning: NAME=value: problem; consequence" on stderr. */
 void hk_config_warn(const char *name, const char *value, const char *problem,
                     const char *consequence);
+
+/* Held while a process forks, so that its child finds no lock taken by a thread it has not got. */
+void hk_config_lock(void);
+void hk_config_unlock(void);
 
 #endif

@@ -197,6 +197,7 @@ static void set_inside(bool inside) {
 static void fork_prepare(void) {
     set_inside(true);
     hk_lock_forking(true);
+    hk_config_lock();
     hk_lock(&shared_lock);
     hk_lock(&registry);
     hk_purge_lock();
@@ -216,6 +217,7 @@ static void fork_release(void) {
     hk_purge_unlock();
     hk_unlock(&registry);
     hk_unlock(&shared_lock);
+    hk_config_unlock();
     hk_lock_forking(false);
     set_inside(false);
 }

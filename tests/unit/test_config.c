@@ -1,127 +1,325 @@
-/* The options: every row of the table, its range and its messages, read by a child as any program
- * reads them. */
+/* The options: every row of the table with its range and messages, every profile, and which of
+ * several sources a value comes from; read by a child as any program reads them. */
 #include "config/config.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 
 #include "check.h"
+#include "config/table.h"
 #include "hakmem/hakmem.h"
+#include "os/os.h"
 
-/* The value of every option, one "NAME=value" a line; a word is shown as its index. */
+extern char **environ;
+
+static const char *const origins[] = {"default", "cgroup", "profile", "environment", "run time"};
+
+/* What a process says of itself: one "NAME=value (origin)" a line; a word is shown as its index. */
 static void print_values(void) {
-#define NUMBER(field, env) dprintf(STDOUT_FILENO, "%s=%" PRIu64 "\n", env, hk_option(field));
+#define NUMBER(field, env)                                                                         \
+    dprintf(STDOUT_FILENO, "%s=%" PRIu64 " (%s)\n", env, hk_option(field),                         \
+            origins[hk_option_origin(field)]);
+#define HK_GROUP(id, title)
 #define HK_UINT(field, env, value, least, most, unit, level, when, doc) NUMBER(field, env)
 #define HK_WORD(field, env, value, words, level, when, doc) NUMBER(field, env)
 #define HK_TEXT(field, env, level, when, doc)                                                      \
-    dprintf(STDOUT_FILENO, "%s=%s\n", env, hk_option(field) != NULL ? hk_option(field) : "(none)");
+    dprintf(STDOUT_FILENO, "%s=%s (%s)\n", env,                                                    \
+            hk_option(field) != NULL ? hk_option(field) : "(none)",                                \
+            origins[hk_option_origin(field)]);
 #include "config/options.def"
+#undef HK_GROUP
 #undef HK_UINT
 #undef HK_WORD
 #undef HK_TEXT
 }
 
-/* What print_values() prints where the option `name` has the value `text`, the others their
- * default. */
-static void expected_values(char *out, size_t room, const char *name, const char *text) {
-    size_t len = 0;
-    char number[24];
-#define LINE(env, otherwise)                                                                       \
-    len += (size_t)snprintf(out + len, room - len, "%s=%s\n", env,                                 \
-                            strcmp(name, env) == 0 ? text : (otherwise));
-#define DEFAULT(env, value)                                                                        \
-    snprintf(number, sizeof number, "%" PRIu64, (uint64_t)(value));                                \
-    LINE(env, number)
-#define HK_UINT(field, env, value, least, most, unit, level, when, doc) DEFAULT(env, value)
-#define HK_WORD(field, env, value, words, level, when, doc) DEFAULT(env, value)
-#define HK_TEXT(field, env, level, when, doc) LINE(env, "(none)")
+/* ---- what it should say ---- */
+
+typedef struct {
+    char value[HK_OPTION_COUNT][256];
+    hk_origin_t origin[HK_OPTION_COUNT];
+} expected_t;
+
+static void expect(expected_t *all, unsigned option, uint64_t value, hk_origin_t origin) {
+    snprintf(all->value[option], sizeof all->value[option], "%" PRIu64, value);
+    all->origin[option] = origin;
+}
+
+static expected_t defaults(void) {
+    static expected_t all;
+#define DEFAULT(field, value) expect(&all, HK_OPTION_##field, (uint64_t)(value), HK_FROM_DEFAULT);
+#define HK_GROUP(id, title)
+#define HK_UINT(field, env, value, least, most, unit, level, when, doc) DEFAULT(field, value)
+#define HK_WORD(field, env, value, words, level, when, doc) DEFAULT(field, value)
+#define HK_TEXT(field, env, level, when, doc) strcpy(all.value[HK_OPTION_##field], "(none)");
 #include "config/options.def"
+#undef HK_GROUP
 #undef HK_UINT
 #undef HK_WORD
 #undef HK_TEXT
+    return all;
+}
+
+/* Where memory is given back, the machine's own limit may have a say. */
+static void expect_the_limit(expected_t *all) {
+    bool purging = strcmp(all->value[HK_OPTION_lean], "0") != 0 &&
+                   strcmp(all->value[HK_OPTION_lean_decommit], "0") != 0;
+    uint64_t limit = hk_os_memory_limit(HK_OS_MEMBERSHIP, HK_OS_CGROUPS);
+    if (purging && limit != 0 && all->origin[HK_OPTION_lean_target_mb] == HK_FROM_DEFAULT)
+        expect(all, HK_OPTION_lean_target_mb, hk_config_target_mb(limit), HK_FROM_CGROUP);
+}
+
+static void print_expected(char *out, size_t room, expected_t *all) {
+    size_t len = 0;
+    expect_the_limit(all);
+    for (unsigned i = 0; i < HK_OPTION_COUNT; i++)
+        len += (size_t)snprintf(out + len, room - len, "%s=%s (%s)\n", hk_options[i].env,
+                                all->value[i], origins[all->origin[i]]);
     CHECK(len < room);
 }
 
-static char self[] = "/proc/self/exe";
+/* ---- children ---- */
 
-static void exec_with(void *entry) {
-    char *environment[] = {entry, NULL};
-    execle(self, "test_config", "print", (char *)NULL, environment);
+static char self[] = "/proc/self/exe";
+static child_t child;
+
+static void exec_with(void *environment) {
+    execle(self, "test_config", "print", (char *)NULL, (char **)environment);
     _exit(127);
 }
 
-/* With `entry` as its whole environment a child says `warning` and has `value` for `name`. */
-static void check_entry(char *entry, const char *warning, const char *name, const char *value) {
-    static child_t child;
-    char expected[4096];
-    size_t len = (size_t)snprintf(expected, sizeof expected, "%s", warning);
-    expected_values(expected + len, sizeof expected - len, name, value);
-    child_run(&child, exec_with, entry);
-    CHECK_TEXT(child.text, expected);
+static void run_with(char *const *environment) {
+    child_run(&child, exec_with, (void *)(uintptr_t)environment);
     CHECK(WIFEXITED(child.status) && WEXITSTATUS(child.status) == 0);
 }
 
-static void check_number(const char *name, uint64_t otherwise, uint64_t least, uint64_t most,
-                         const char *unit) {
-    char entry[128], number[64], usual[24], warning[512];
-    snprintf(usual, sizeof usual, "%" PRIu64, otherwise);
-    const uint64_t good[] = {least, most};
-    for (unsigned i = 0; i < 2; i++) {
-        snprintf(number, sizeof number, "%" PRIu64, good[i]);
-        snprintf(entry, sizeof entry, "%s=%s", name, number);
-        check_entry(entry, "", name, number);
+/* Takes all lines that begin so out of what the child wrote. */
+static void drop_lines(const char *begin) {
+    char *to = child.text;
+    for (char *line = child.text; *line != '\0';) {
+        size_t len = strcspn(line, "\n");
+        len += line[len] == '\n';
+        if (strncmp(line, begin, strlen(begin)) != 0) {
+            memmove(to, line, len);
+            to += len;
+        }
+        line += len;
     }
-    static const char *const wrong[] = {
-        "", "abc", "12x", "-1", "+1", " 100", "0x40", "1.5", "18446744073709551617"};
-    char beyond[2][24];
-    snprintf(beyond[0], sizeof beyond[0], "%" PRIu64, most + 1);
-    snprintf(beyond[1], sizeof beyond[1], "%" PRIu64, least - 1);
-    for (unsigned i = 0; i < 9 + (least > 0 ? 2u : 1u); i++) {
-        const char *text = i < 9 ? wrong[i] : beyond[i - 9];
-        snprintf(entry, sizeof entry, "%s=%s", name, text);
-        snprintf(warning, sizeof warning,
-                 "hakmem: warning: %s=%s: a whole number from %" PRIu64 " to %" PRIu64
-                 " (%s) is allowed; using the default\n",
-                 name, text, least, most, unit);
-        check_entry(entry, warning, name, usual);
-    }
+    *to = '\0';
 }
 
-/* Every word is understood; anything else is refused with all of them named. */
-static void check_words(const char *name, uint64_t otherwise, const char *words) {
-    char entry[256], number[24], usual[24], warning[512];
-    snprintf(usual, sizeof usual, "%" PRIu64, otherwise);
-    uint64_t index = 0;
-    for (const char *word = words;; index++) {
+/* Under this environment a child says `warning` (its notes aside) and has these values. */
+static void check_environment(char *const *environment, const char *warning, expected_t *all) {
+    char text[8192];
+    size_t len = (size_t)snprintf(text, sizeof text, "%s", warning);
+    print_expected(text + len, sizeof text - len, all);
+    run_with(environment);
+    drop_lines("hakmem: note: ");
+    CHECK_TEXT(child.text, text);
+}
+
+/* With `entry` as its whole environment a child says `warning` and has `value` for the option. */
+static void check_entry(char *entry, const char *warning, unsigned option, uint64_t value) {
+    expected_t all = defaults();
+    char *environment[] = {entry, NULL};
+    if (option < HK_OPTION_COUNT)
+        expect(&all, option, value, HK_FROM_ENVIRONMENT);
+    check_environment(environment, warning, &all);
+}
+
+static void check_refused(unsigned option, const char *text, const char *allowed) {
+    char entry[128], warning[512];
+    snprintf(entry, sizeof entry, "%s=%s", hk_options[option].env, text);
+    snprintf(warning, sizeof warning, "hakmem: warning: %s: %s; ignored\n", entry, allowed);
+    check_entry(entry, warning, HK_OPTION_COUNT, 0);
+}
+
+/* ---- every row ---- */
+
+static void check_number(unsigned option, uint64_t least, uint64_t most, const char *unit) {
+    char entry[128], allowed[128], beyond[2][24];
+    const uint64_t good[] = {least, most};
+    for (unsigned i = 0; i < 2; i++) {
+        snprintf(entry, sizeof entry, "%s=%" PRIu64, hk_options[option].env, good[i]);
+        check_entry(entry, "", option, good[i]);
+    }
+    snprintf(allowed, sizeof allowed,
+             "a whole number from %" PRIu64 " to %" PRIu64 " (%s) is allowed", least, most, unit);
+    static const char *const wrong[] = {
+        "", "abc", "12x", "-1", "+1", " 100", "0x40", "1.5", "18446744073709551617"};
+    for (unsigned i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        check_refused(option, wrong[i], allowed);
+    snprintf(beyond[0], sizeof beyond[0], "%" PRIu64, most + 1);
+    snprintf(beyond[1], sizeof beyond[1], "%" PRIu64, least - 1);
+    for (unsigned i = 0; i < (least > 0 ? 2u : 1u); i++)
+        check_refused(option, beyond[i], allowed);
+}
+
+/* Every word is understood; anything else is refused with all of them named, and the nearest. */
+static void check_words(unsigned option, const char *words) {
+    char entry[256], allowed[256];
+    const char *word = words;
+    for (uint64_t index = 0;; index++) {
         size_t len = strcspn(word, "|");
-        snprintf(entry, sizeof entry, "%s=%.*s", name, (int)len, word);
-        snprintf(number, sizeof number, "%" PRIu64, index);
-        check_entry(entry, "", name, number);
+        snprintf(entry, sizeof entry, "%s=%.*s", hk_options[option].env, (int)len, word);
+        if (option != HK_OPTION_profile && option != HK_OPTION_confirm)
+            check_entry(entry, "", option, index);
         if (word[len] == '\0')
             break;
         word += len + 1;
     }
-    static const char *const wrong[] = {"", "no-such-word", "|", "0|1", " 0"};
-    for (unsigned i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-        snprintf(entry, sizeof entry, "%s=%s", name, wrong[i]);
-        snprintf(warning, sizeof warning,
-                 "hakmem: warning: %s=%s: one of %s is allowed; using the default\n", name,
-                 wrong[i], words);
-        check_entry(entry, warning, name, usual);
+    snprintf(allowed, sizeof allowed, "one of %s is allowed", words);
+    if (strcmp(words, "0|1") == 0) {
+        check_refused(option, "", allowed);
+        check_refused(option, "2", allowed);
+        check_refused(option, "0|1", allowed);
+        return;
     }
+    size_t len = strlen(allowed);
+    snprintf(allowed + len, sizeof allowed - len, " (the nearest is %s)", word);
+    snprintf(entry, sizeof entry, "%s|", word);
+    check_refused(option, entry, allowed);
+    snprintf(entry, sizeof entry, "x%s", word);
+    check_refused(option, entry, allowed);
+}
+
+static void check_left_out(unsigned option) {
+    char entry[128], warning[256];
+    snprintf(entry, sizeof entry, "%s=1", hk_options[option].env);
+    snprintf(warning, sizeof warning,
+             "hakmem: warning: %s: this build has left the observed front out; ignored\n", entry);
+    check_entry(entry, warning, HK_OPTION_COUNT, 0);
+}
+
+static void check_text_option(unsigned option) {
+    char entry[64];
+    expected_t all = defaults();
+    char *environment[] = {entry, NULL};
+    snprintf(entry, sizeof entry, "%s=/dev/null", hk_options[option].env);
+    strcpy(all.value[option], "/dev/null");
+    all.origin[option] = HK_FROM_ENVIRONMENT;
+    check_environment(environment, "", &all);
+    CHECK_EQ(hk_options[option].when, HK_WHEN_START); /* hk_config_control() takes no texts */
+}
+
+static void check_row(unsigned option, const char *env, const char *doc, const char *words) {
+    CHECK_TEXT(hk_options[option].env, env);
+    CHECK_TEXT(hk_options[option].doc, doc);
+    CHECK_TEXT(hk_options[option].words, words);
+    CHECK_EQ(hk_option_find(env, strlen(env)), option);
 }
 
 static void every_row(void) {
+    CHECK_TEXT(hk_option_group(0), "General");
+#define ROW(field, env, doc, words, check)                                                         \
+    check_row(HK_OPTION_##field, env, doc, words);                                                 \
+    if (hk_option_built(HK_OPTION_##field))                                                        \
+        check;                                                                                     \
+    else                                                                                           \
+        check_left_out(HK_OPTION_##field);
+#define HK_GROUP(id, title)
 #define HK_UINT(field, env, value, least, most, unit, level, when, doc)                            \
-    check_number(env, (uint64_t)(value), least, most, unit);
+    ROW(field, env, doc, "", check_number(HK_OPTION_##field, least, most, unit))
 #define HK_WORD(field, env, value, words, level, when, doc)                                        \
-    check_words(env, (uint64_t)(value), words);
-#define HK_TEXT(field, env, level, when, doc)
+    ROW(field, env, doc, words, check_words(HK_OPTION_##field, words))
+#define HK_TEXT(field, env, level, when, doc)                                                      \
+    ROW(field, env, doc, "", check_text_option(HK_OPTION_##field))
 #include "config/options.def"
+#undef HK_GROUP
 #undef HK_UINT
 #undef HK_WORD
 #undef HK_TEXT
 }
+
+/* ---- profiles ---- */
+
+static void expect_profile(expected_t *all, unsigned profile) {
+    *all = defaults();
+    expect(all, HK_OPTION_profile, profile, HK_FROM_ENVIRONMENT);
+    for (unsigned i = 0; i < HK_VALUE_COUNT; i++)
+        if (hk_profile_values[i].profile == profile && hk_option_built(hk_profile_values[i].option))
+            expect(all, hk_profile_values[i].option, hk_profile_values[i].value, HK_FROM_PROFILE);
+}
+
+/* An option that the profile sets can still be set by its own name, before or after the profile. */
+static void check_overrides(unsigned profile, char *profile_entry) {
+    for (unsigned i = 0; i < HK_VALUE_COUNT; i++) {
+        const hk_profile_value_t *row = &hk_profile_values[i];
+        if (row->profile != profile || !hk_option_built(row->option))
+            continue;
+        char entry[128];
+        hk_line_t other = {0};
+        uint64_t value = row->value == 0 ? 1 : 0;
+        expected_t all;
+        expect_profile(&all, profile);
+        expect(&all, row->option, value, HK_FROM_ENVIRONMENT);
+        hk_option_print(&other, row->option, value);
+        snprintf(entry, sizeof entry, "%s=%s", hk_options[row->option].env, hk_line_text(&other));
+        char *after[] = {profile_entry, entry, NULL}, *before[] = {entry, profile_entry, NULL};
+        check_environment(after, "", &all);
+        check_environment(before, "", &all);
+    }
+}
+
+static void every_profile(void) {
+    static const struct {
+        const char *word;
+        unsigned profile;
+    } words[] = {{"balanced", HK_PROFILE_BALANCED},
+                 {"speed", HK_PROFILE_SPEED},
+                 {"lean", HK_PROFILE_LEAN},
+                 {"bench", HK_PROFILE_BENCH},
+                 {"observe", HK_PROFILE_OBSERVE},
+                 {"MIXED_TINYV3_C7_BALANCED", HK_PROFILE_BALANCED},
+                 {"MIXED_TINYV3_C7_SAFE", HK_PROFILE_SPEED}};
+    expected_t all;
+    for (unsigned i = 0; i < sizeof words / sizeof words[0]; i++) {
+        char entry[64], *environment[] = {entry, NULL};
+        snprintf(entry, sizeof entry, "HAKMEM_PROFILE=%s", words[i].word);
+        expect_profile(&all, words[i].profile);
+        check_environment(environment, "", &all);
+        check_overrides(words[i].profile, entry);
+    }
+    char *secure[] = {"HAKMEM_PROFILE=secure", NULL};
+    expect_profile(&all, HK_PROFILE_BALANCED);
+    check_environment(secure,
+                      "hakmem: warning: HAKMEM_PROFILE=secure: this version has no checks for it "
+                      "yet; using balanced\n",
+                      &all);
+}
+
+static void check_says(char *const *environment, const char *line) {
+    run_with(environment);
+    if (strstr(child.text, line) == NULL)
+        check_text(__FILE__, __LINE__, child.text, line);
+}
+
+/* What the profiles are known for, said once more without the table. */
+static void known_profiles(void) {
+    static char *const speed[] = {"HAKMEM_PROFILE=speed", NULL};
+    static char *const lean[] = {"HAKMEM_PROFILE=lean", NULL};
+    static char *const observe[] = {"HAKMEM_PROFILE=observe", NULL};
+    check_says(speed, "HAKMEM_SS_MEM_LEAN=0 (profile)\n");
+    check_says(speed, "HAKMEM_TINY_PREWARM_C2=128 (profile)\n"
+                      "HAKMEM_TINY_PREWARM_C3=128 (profile)\n"
+                      "HAKMEM_TINY_PREWARM_C4=64 (profile)\n"
+                      "HAKMEM_TINY_PREWARM_C5=64 (profile)\n"
+                      "HAKMEM_TINY_PREWARM_C6=0 (default)\n");
+    check_says(lean, "HAKMEM_SS_MEM_LEAN=1 (profile)\n"
+                     "HAKMEM_SS_MEM_LEAN_DECOMMIT=1 (profile)\n"
+                     "HAKMEM_SS_MEM_LEAN_TARGET_MB=4 (profile)\n");
+    if (hk_option_built(HK_OPTION_front_metrics))
+        check_says(observe, "HAKMEM_TINY_FRONT_METRICS=1 (profile)\n");
+    /* balanced is the default: it changes nothing */
+    for (unsigned i = 0; i < HK_VALUE_COUNT; i++)
+        if (hk_profile_values[i].profile == HK_PROFILE_BALANCED)
+            CHECK_EQ(hk_profile_values[i].value, hk_options[hk_profile_values[i].option].otherwise);
+}
+
+/* ---- names ---- */
 
 static void unknown_names(void) {
     static const char *const nearest[][2] = {
@@ -130,6 +328,7 @@ static void unknown_names(void) {
         {"HAKMEM_THPS", "HAKMEM_THP"},
         {"HAKMEM_PROOFS", "HAKMEM_PROOF"},
         {"HAKMEM_tcache_kb", "HAKMEM_TCACHE_KB"},
+        {"HAKMEM_PREWARM_C7", "HAKMEM_TINY_PREWARM_C7"},
     };
     char entry[512], warning[1024];
     for (unsigned i = 0; i < sizeof nearest / sizeof nearest[0]; i++) {
@@ -137,19 +336,30 @@ static void unknown_names(void) {
         snprintf(warning, sizeof warning,
                  "hakmem: warning: %s: no such option; ignored (the nearest known name is %s)\n",
                  entry, nearest[i][1]);
-        check_entry(entry, warning, "", "");
+        check_entry(entry, warning, HK_OPTION_COUNT, 0);
     }
-    /* a name longer than any: cut, not overrun */
-    char name[200];
-    memset(name, 'X', sizeof name);
-    memcpy(name, "HAKMEM_", 7);
-    name[sizeof name - 1] = '\0';
-    snprintf(entry, sizeof entry, "%s=1", name);
-    static child_t child;
-    child_run(&child, exec_with, entry);
+    /* a name and a value longer than any: cut, not overrun, and the rest is still said */
+    memset(entry, 'X', sizeof entry);
+    memcpy(entry, "HAKMEM_", 7);
+    entry[200] = '=';
+    entry[sizeof entry - 1] = '\0';
+    char *environment[] = {entry, NULL};
+    run_with(environment);
     CHECK(strncmp(child.text, "hakmem: warning: HAKMEM_XXXX", 28) == 0);
-    CHECK(strstr(child.text, "=1: no such option; ignored") != NULL);
-    CHECK(WIFEXITED(child.status) && WEXITSTATUS(child.status) == 0);
+    CHECK(strstr(child.text, "XXX...: no such option; ignored") != NULL);
+}
+
+static void nearest_profiles(void) {
+    static const char *const nearest[][2] = {
+        {"sped", "speed"},       {"SPEED", "speed"},
+        {"leen", "lean"},        {"balance", "balanced"},
+        {"observer", "observe"}, {"MIXED_TINYV3_C7_SAVE", "MIXED_TINYV3_C7_SAFE"}};
+    char allowed[256];
+    for (unsigned i = 0; i < sizeof nearest / sizeof nearest[0]; i++) {
+        snprintf(allowed, sizeof allowed, "one of %s is allowed (the nearest is %s)",
+                 HK_PROFILE_WORDS, nearest[i][1]);
+        check_refused(HK_OPTION_profile, nearest[i][0], allowed);
+    }
 }
 
 static void names_of_others(void) {
@@ -157,18 +367,224 @@ static void names_of_others(void) {
         "HAKMEM_BENCH_FAST_MODE=1", "HAKMEM_TEST_ANYTHING=x", "HAKMEM=1",
         "HAKMEM_NO_EQUALS",         "HAKME_TCACHE_KB=1",      "XHAKMEM_TCACHE_KB=1"};
     for (unsigned i = 0; i < sizeof silent / sizeof silent[0]; i++)
-        check_entry(silent[i], "", "", "");
+        check_entry(silent[i], "", HK_OPTION_COUNT, 0);
 }
 
-/* ---- a setuid program's environment is its caller's and not to be trusted
- * ------------------------ */
+/* ---- what has no effect ---- */
+
+typedef struct {
+    char *environment[5];
+    const char *notes;
+} notes_t;
+
+static void check_notes(const notes_t *cases, unsigned count) {
+    for (unsigned i = 0; i < count; i++) {
+        run_with(cases[i].environment);
+        char *values = strstr(child.text, "HAKMEM_PROFILE=");
+        CHECK(values != NULL);
+        *values = '\0';
+        CHECK_TEXT(child.text, cases[i].notes);
+    }
+}
+
+static void settings_without_effect(void) {
+#define LEAN_IS_ON "HAKMEM_SS_MEM_LEAN=1 suppresses prewarm\n"
+#define LEAN_IS_OFF "HAKMEM_SS_MEM_LEAN=0 gives nothing back\n"
+    static const notes_t cases[] = {
+        {{"HAKMEM_TINY_PREWARM_C2=128"},
+         "hakmem: note: HAKMEM_TINY_PREWARM_C2=128 has no effect: " LEAN_IS_ON},
+        {{"HAKMEM_TINY_PREWARM_C2=0"}, ""},
+        {{"HAKMEM_TINY_PREWARM_C2=128", "HAKMEM_SS_MEM_LEAN=0"}, ""},
+        {{"HAKMEM_TINY_PREWARM_ALL=3", "HAKMEM_TINY_PREWARM_C0=9"},
+         "hakmem: note: HAKMEM_TINY_PREWARM_C0=9, HAKMEM_TINY_PREWARM_ALL=3 have no "
+         "effect: " LEAN_IS_ON},
+        {{"HAKMEM_PROFILE=speed"}, ""},
+        {{"HAKMEM_PROFILE=speed", "HAKMEM_SS_MEM_LEAN=1"},
+         "hakmem: note: HAKMEM_TINY_PREWARM_C2=128, HAKMEM_TINY_PREWARM_C3=128, "
+         "HAKMEM_TINY_PREWARM_C4=64, HAKMEM_TINY_PREWARM_C5=64 have no effect: " LEAN_IS_ON},
+        {{"HAKMEM_PROFILE=lean"}, ""},
+        {{"HAKMEM_PROFILE=lean", "HAKMEM_SS_MEM_LEAN=0"},
+         "hakmem: note: HAKMEM_SS_MEM_LEAN_DECOMMIT=FREE, HAKMEM_SS_MEM_LEAN_TARGET_MB=4 have no "
+         "effect: " LEAN_IS_OFF},
+        {{"HAKMEM_SS_MEM_LEAN_DECOMMIT=DONTNEED", "HAKMEM_SS_MEM_LEAN=0"},
+         "hakmem: note: HAKMEM_SS_MEM_LEAN_DECOMMIT=DONTNEED has no effect: " LEAN_IS_OFF},
+        {{"HAKMEM_SS_MEM_LEAN_TARGET_MB=99"},
+         "hakmem: note: HAKMEM_SS_MEM_LEAN_TARGET_MB=99 has no effect: "
+         "HAKMEM_SS_MEM_LEAN_DECOMMIT=OFF gives nothing back\n"},
+        {{"HAKMEM_SS_MEM_LEAN_TARGET_MB=99", "HAKMEM_SS_MEM_LEAN_DECOMMIT=FREE"}, ""},
+        {{"HAKMEM_STATS_SIGNAL=1"},
+         "hakmem: note: HAKMEM_STATS_SIGNAL=1 has no effect: HAKMEM_STATS is not set\n"},
+        {{"HAKMEM_STATS_SIGNAL=1", "HAKMEM_STATS=json:/dev/null"}, ""},
+    };
+    static const notes_t front[] = {
+        {{"HAKMEM_WARM_TLS_BIND_C7=2"},
+         "hakmem: note: HAKMEM_WARM_TLS_BIND_C7=2 has no effect: HAKMEM_TINY_C7_HOT=0 leaves the "
+         "direct path out\n"},
+        {{"HAKMEM_WARM_TLS_BIND_C7=2", "HAKMEM_TINY_C7_HOT=1"}, ""},
+        {{"HAKMEM_TINY_FRONT_DUMP=/dev/null"},
+         "hakmem: note: HAKMEM_TINY_FRONT_DUMP=/dev/null has no effect: "
+         "HAKMEM_TINY_FRONT_METRICS=0 counts nothing\n"},
+        {{"HAKMEM_TINY_FRONT_DUMP=/dev/null", "HAKMEM_PROFILE=observe"}, ""},
+    };
+    check_notes(cases, sizeof cases / sizeof cases[0]);
+    if (hk_option_built(HK_OPTION_front_metrics))
+        check_notes(front, sizeof front / sizeof front[0]);
+}
+
+/* ---- HAKMEM_CONFIRM ---- */
+
+static void confirmation(void) {
+    static char *const environment[] = {"HAKMEM_CONFIRM=1", "HAKMEM_PROFILE=MIXED_TINYV3_C7_SAFE",
+                                        "HAKMEM_TCACHE_KB=4096", "HAKMEM_STATS=text:/dev/null",
+                                        NULL};
+    run_with(environment);
+    unsigned lines = 0;
+    size_t column = 0;
+    const char *line = child.text;
+    for (; strncmp(line, "hakmem: ", 8) == 0; line += strcspn(line, "\n") + 1, lines++) {
+        const char *name = hk_options[lines].env;
+        CHECK(strncmp(line + 8, name, strlen(name)) == 0 && line[8 + strlen(name)] == ' ');
+        size_t end = strcspn(line, "\n");
+        for (unsigned i = 0; i < sizeof origins / sizeof origins[0]; i++) {
+            size_t len = strlen(origins[i]);
+            if (memcmp(line + end - len, origins[i], len) != 0)
+                continue;
+            CHECK(column == 0 || column == end - len);
+            column = end - len;
+        }
+    }
+    CHECK_EQ(lines, HK_OPTION_COUNT);
+    static const char *const some[] = {
+        "HAKMEM_PROFILE speed environment",         "HAKMEM_TCACHE_KB 4096 KiB environment",
+        "HAKMEM_TINY_PREWARM_C5 64 blocks profile", "HAKMEM_THP 1 default",
+        "HAKMEM_PROOF (not set) default",           "HAKMEM_STATS text:/dev/null environment"};
+    char *to = child.text; /* runs of spaces become one */
+    for (const char *from = child.text; *from != '\0'; from++)
+        if (*from != ' ' || from[1] != ' ')
+            *to++ = *from;
+    *to = '\0';
+    for (unsigned i = 0; i < sizeof some / sizeof some[0]; i++)
+        CHECK(strstr(child.text, some[i]) != NULL);
+}
+
+/* ---- texts outlive the environment that they came in ---- */
+
+static void overwrite_environment(void) {
+    for (char **entry = environ; *entry != NULL; entry++)
+        memset(*entry, '#', strlen(*entry));
+    CHECK_TEXT(hk_option(stats), "json:/tmp/x");
+}
+
+static void exec_overwriting(void *environment) {
+    execle(self, "test_config", "overwrite", (char *)NULL, (char **)environment);
+    _exit(127);
+}
+
+static void texts_are_kept(void) {
+    static char *const short_one[] = {"HAKMEM_STATS=json:/tmp/x", NULL};
+    child_run(&child, exec_overwriting, (void *)(uintptr_t)short_one);
+    CHECK_TEXT(child.text, "");
+    CHECK(WIFEXITED(child.status) && WEXITSTATUS(child.status) == 0);
+
+    static char entry[10000];
+    memset(entry, 'y', sizeof entry);
+    memcpy(entry, "HAKMEM_STATS=", 13);
+    entry[sizeof entry - 1] = '\0';
+    char *const long_one[] = {entry, NULL};
+    run_with(long_one);
+    CHECK(strncmp(child.text, "hakmem: warning: HAKMEM_STATS=yyy", 33) == 0);
+    CHECK(strstr(child.text, "yyy...: longer than can be kept; ignored\n") != NULL);
+    CHECK(strstr(child.text, "HAKMEM_STATS=(none) (default)\n") != NULL);
+}
+
+/* ---- the cgroup's limit ---- */
+
+static void limits_and_targets(void) {
+    static const uint64_t pairs[][2] = {{1, 1},    {63, 1},    {64, 1},    {128, 2},   {640, 10},
+                                        {700, 10}, {4096, 64}, {4160, 64}, {65536, 64}};
+    for (unsigned i = 0; i < sizeof pairs / sizeof pairs[0]; i++)
+        CHECK_EQ(hk_config_target_mb(pairs[i][0] * HK_MIB), pairs[i][1]);
+}
+
+/* Turns purging on while the process runs, and looks what the target then is. */
+static void control(void) {
+    char text[16];
+    CHECK_EQ(hk_option_origin(lean_target_mb), HK_FROM_DEFAULT); /* no file is read for nothing */
+    CHECK_EQ(hak_ctl("HAKMEM_SS_MEM_LEAN_DECOMMIT", "FREE", NULL, 0), 0);
+    CHECK_EQ(hk_option(lean_target_mb), 16);
+    CHECK_EQ(hk_option_origin(lean_target_mb), HK_FROM_CGROUP);
+    CHECK_EQ(hak_ctl("HAKMEM_SS_MEM_LEAN_TARGET_MB", "5", text, sizeof text), 0);
+    CHECK_TEXT(text, "16");
+    CHECK_EQ(hak_ctl("HAKMEM_SS_MEM_LEAN", "0", NULL, 0), 0);
+    CHECK_EQ(hak_ctl("HAKMEM_SS_MEM_LEAN", "1", NULL, 0), 0);
+    CHECK_EQ(hk_option(lean_target_mb), 5);
+    CHECK_EQ(hk_option_origin(lean_target_mb), HK_FROM_RUN_TIME);
+}
+
+static void exec_controlling(void *environment) {
+    execle(self, "test_config", "control", (char *)NULL, (char **)environment);
+    _exit(127);
+}
+
+/* A namespace of its own, in which a file system in memory is the cgroups'. */
+static bool limit_to_a_gigabyte(void) {
+    if (unshare(CLONE_NEWNS) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0)
+        return false;
+    if (mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("none", HK_OS_CGROUPS, "tmpfs", 0, NULL) != 0)
+        return false;
+    int fd = open(HK_OS_CGROUPS "/memory.max", O_WRONLY | O_CREAT, 0600);
+    return fd >= 0 && write(fd, "1073741824\n", 11) == 11 && close(fd) == 0;
+}
+
+static void with_a_limit(void *unused) {
+    (void)unused;
+    if (!limit_to_a_gigabyte())
+        _exit(UNIT_SKIPPED);
+    static const struct {
+        char *environment[4];
+        const char *target;
+    } cases[] = {
+        {{"HAKMEM_SS_MEM_LEAN_DECOMMIT=FREE"}, "16 (cgroup)"},
+        {{"HAKMEM_SS_MEM_LEAN_DECOMMIT=DONTNEED"}, "16 (cgroup)"},
+        {{"HAKMEM_SS_MEM_LEAN_DECOMMIT=FREE", "HAKMEM_SS_MEM_LEAN=0"}, "10 (default)"},
+        {{"HAKMEM_SS_MEM_LEAN=1"}, "10 (default)"},
+        {{"HAKMEM_CONFIRM=1"}, "16 (cgroup)"},
+        {{"HAKMEM_PROFILE=lean"}, "4 (profile)"},
+        {{"HAKMEM_PROFILE=lean", "HAKMEM_SS_MEM_LEAN_TARGET_MB=7"}, "7 (environment)"},
+        {{"HAKMEM_SS_MEM_LEAN_DECOMMIT=FREE", "HAKMEM_SS_MEM_LEAN_TARGET_MB=10"},
+         "10 (environment)"},
+    };
+    for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char line[64];
+        snprintf(line, sizeof line, "HAKMEM_SS_MEM_LEAN_TARGET_MB=%s\n", cases[i].target);
+        check_says(cases[i].environment, line);
+    }
+    static char *const none[] = {NULL};
+    child_run(&child, exec_controlling, (void *)(uintptr_t)none);
+    CHECK_TEXT(child.text, "");
+    CHECK(WIFEXITED(child.status) && WEXITSTATUS(child.status) == 0);
+}
+
+static void cgroup_limits(void) {
+    static child_t limited;
+    child_run(&limited, with_a_limit, NULL);
+    if (WIFEXITED(limited.status) && WEXITSTATUS(limited.status) == UNIT_SKIPPED) {
+        puts("skipped, no mount namespace can be had here: cgroup_limits");
+        return;
+    }
+    CHECK_TEXT(limited.text, "");
+    CHECK(WIFEXITED(limited.status) && WEXITSTATUS(limited.status) == 0);
+}
+
+/* ---- a setuid program's environment is its caller's and not to be trusted ---- */
 
 static char setuid_copy[64];
 
 static void exec_setuid_copy(void *unused) {
     (void)unused;
-    char *environment[] = {"HAKMEM_TCACHE_KB=128", "HAKMEM_NONSENSE=1", "HAKMEM_PROOF=/dev/stdout",
-                           NULL};
+    char *environment[] = {"HAKMEM_TCACHE_KB=128",     "HAKMEM_NONSENSE=1",   "HAKMEM_CONFIRM=1",
+                           "HAKMEM_PROOF=/dev/stdout", "HAKMEM_PROFILE=lean", NULL};
     if (setgid(65534) == 0 && setuid(65534) == 0)
         execle(setuid_copy, "test_config", "print", (char *)NULL, environment);
     _exit(127);
@@ -187,23 +603,35 @@ static void setuid_programs(void) {
     while ((n = read(from, buffer, sizeof buffer)) > 0)
         CHECK(write(to, buffer, (size_t)n) == n);
     CHECK(n == 0 && fchmod(to, 04755) == 0 && close(to) == 0 && close(from) == 0);
-    static child_t child;
-    char expected[4096];
-    expected_values(expected, sizeof expected, "", "");
+    expected_t all = defaults();
+    print_expected(buffer, sizeof buffer, &all);
     child_run(&child, exec_setuid_copy, NULL);
     unlink(setuid_copy);
-    CHECK_TEXT(child.text, expected);
+    CHECK_TEXT(child.text, buffer);
     CHECK(WIFEXITED(child.status) && WEXITSTATUS(child.status) == 0);
 }
 
 int main(int argc, char **argv) {
-    if (argc == 2 && strcmp(argv[1], "print") == 0) {
-        print_values();
+    if (argc == 2) { /* as one of the children */
+        if (strcmp(argv[1], "print") == 0)
+            print_values();
+        else if (strcmp(argv[1], "overwrite") == 0)
+            overwrite_environment();
+        else
+            control();
         return 0;
     }
     every_row();
+    every_profile();
+    known_profiles();
     unknown_names();
+    nearest_profiles();
     names_of_others();
+    settings_without_effect();
+    confirmation();
+    texts_are_kept();
+    limits_and_targets();
+    cgroup_limits();
     setuid_programs();
     return 0;
 }

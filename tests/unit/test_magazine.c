@@ -3,7 +3,7 @@
 #include <pthread.h>
 
 #include "check.h"
-#include "config/config.h"
+#include "config/table.h"
 #include "front/thread.h"
 #include "hakmem/hakmem.h"
 
@@ -116,20 +116,6 @@ static void check_passes(void (*fn)(void *), void *argument) {
     CHECK(WIFEXITED(child.status) && WEXITSTATUS(child.status) == 0);
 }
 
-/* The smallest budget that the option allows, in KiB. */
-static uint64_t least_budget(void) {
-#define HK_UINT(field, env, value, least, most, unit, level, when, doc)                            \
-    if (strcmp(env, "HAKMEM_TCACHE_KB") == 0)                                                      \
-        return least;
-#define HK_WORD(field, env, value, words, level, when, doc)
-#define HK_TEXT(field, env, level, when, doc)
-#include "config/options.def"
-#undef HK_UINT
-#undef HK_WORD
-#undef HK_TEXT
-    return 0;
-}
-
 static void exec_with_option(void *kib) {
     static char self[] = "/proc/self/exe";
     setenv("HAKMEM_TCACHE_KB", kib, 1);
@@ -147,7 +133,7 @@ int main(int argc, char **argv) {
     }
     for (unsigned i = 0; i < sizeof orders / sizeof orders[0]; i++)
         check_passes(in_new_thread, &orders[i]);
-    const uint64_t budgets[] = {1000, 16384, least_budget()};
+    const uint64_t budgets[] = {1000, 16384, hk_options[HK_OPTION_tcache_kb].least};
     for (unsigned i = 0; i < 3; i++) {
         char kib[24];
         snprintf(kib, sizeof kib, "%" PRIu64, budgets[i]);

@@ -1,0 +1,22 @@
+/* The options as a user sees them: effective values and where they come from. Opens no file but to
+ * learn the cgroup's limits; never allocates. */
+#ifndef HK_CONFIG_LISTING_H
+#define HK_CONFIG_LISTING_H
+
+#include "base/report.h"
+#include "config/config.h"
+
+/* One aligned line per option: what begins each line, name, value, origin. */
+void hk_config_print_text(int fd, const char *begins);
+
+/* One JSON object: "options" and "profiles", each entry on a line of its own. */
+void hk_config_print_json(int fd);
+
+/* "hakmem: note: A=1, B=2 has no effect: C=0 ..." on stderr for all that suppressed.def knows. */
+void hk_config_note_suppressed(void);
+
+/* True, and "NAME":"value" appended, if the option has not the table's value. A long text is cut.
+ * HAKMEM_PROOF is left out: it is where this is written to. */
+bool hk_config_put_setting(hk_line_t *line, unsigned option);
+
+#endif

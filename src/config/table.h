@@ -1,0 +1,83 @@
+/* The rows of options.def and profiles.def as data: what an option is called, what it may be, and
+ * how its values are read and written. Knows nothing of effective values.
+ *
+ * No row has a pointer: rows with pointers would be written to by the loader at each start. */
+#ifndef HK_CONFIG_TABLE_H
+#define HK_CONFIG_TABLE_H
+
+#include "base/report.h"
+#include "config/config.h"
+
+typedef enum { HK_TYPE_NUMBER, HK_TYPE_WORD, HK_TYPE_TEXT } hk_type_t;
+typedef enum { HK_LEVEL_STABLE, HK_LEVEL_EXPERIMENTAL, HK_LEVEL_RESEARCH } hk_level_t;
+typedef enum { HK_WHEN_START, HK_WHEN_RUNTIME } hk_when_t;
+
+/* const. A number's value lies in [least, most]; a word's value is the index of one of `words`,
+ * which are separated by bars. */
+typedef struct {
+    uint64_t otherwise, least, most;
+    uint16_t offset; /* of the value in hk_config_t */
+    uint8_t type, level, when;
+    char env[40], unit[8], words[96], doc[200];
+} hk_option_row_t;
+
+extern const hk_option_row_t hk_options[HK_OPTION_COUNT];
+
+/* A profile is a word of HAKMEM_PROFILE; an alias is another word for it. */
+typedef struct {
+    uint8_t word;
+    char doc[120];
+} hk_profile_row_t;
+typedef struct {
+    uint8_t word, profile;
+} hk_alias_row_t;
+typedef struct {
+    uint8_t profile, option;
+    uint64_t value;
+} hk_profile_value_t;
+
+enum {
+#define HK_PROFILE(id, doc) HK_PROFILE_ROW_##id,
+#define HK_ALIAS(id, profile)
+#define HK_VALUE(profile, field, value)
+#include "config/profiles.def"
+#undef HK_PROFILE
+#undef HK_ALIAS
+#undef HK_VALUE
+    HK_PROFILE_COUNT
+};
+enum { HK_ALIAS_COUNT = HK_PROFILE_OLD_SPEED + 1 - HK_PROFILE_COUNT };
+enum {
+#define HK_PROFILE(id, doc)
+#define HK_ALIAS(id, profile)
+#define HK_VALUE(profile, field, value) HK_VALUE_##profile##_##field,
+#include "config/profiles.def"
+#undef HK_PROFILE
+#undef HK_ALIAS
+#undef HK_VALUE
+    HK_VALUE_COUNT
+};
+
+extern const hk_profile_row_t hk_profiles[HK_PROFILE_COUNT];
+extern const hk_alias_row_t hk_aliases[HK_ALIAS_COUNT];
+extern const hk_profile_value_t hk_profile_values[HK_VALUE_COUNT];
+
+/* The title of the group that begins with this option, else NULL. */
+const char *hk_option_group(unsigned option);
+
+/* False: this build has left out what the option is about. */
+bool hk_option_built(unsigned option);
+
+/* The option of this name, HK_OPTION_COUNT if there is none. */
+unsigned hk_option_find(const char *name, size_t len);
+/* The one with the most similar name. */
+unsigned hk_option_nearest(const char *name, size_t len);
+
+/* The number that `text` means for an option that is no text; false if it is not allowed. */
+bool hk_option_parse(unsigned option, const char *text, uint64_t *value);
+/* "one of a|b|c is allowed (the nearest is b)". */
+void hk_option_say_allowed(hk_line_t *line, unsigned option, const char *instead_of);
+/* The value as the environment would have it. */
+void hk_option_print(hk_line_t *line, unsigned option, uint64_t value);
+
+#endif
