@@ -3,12 +3,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "api/api.h"
 #include "backend/pagemap.h"
 #include "base/report.h"
 #include "config/config.h"
+#include "config/listing.h"
+#include "config/table.h"
 #include "hakmem/hakmem.h"
 #include "policy/purger.h"
 
@@ -25,14 +28,33 @@ HK_EXPORT int hak_is_serving(void) {
     return ours;
 }
 
-/* One line appended by one write, so that the processes of a tree can share the file. */
-static void write_proof(const char *path) {
-    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (fd < 0) {
-        hk_config_warn("HAKMEM_PROOF", path, "cannot be opened for appending",
-                       "no proof is written");
-        return;
+/* A line longer than hk_line_t that is still written by one write, so that the processes of a tree
+ * can share the file. Holds the settings of all options at their longest. */
+typedef struct {
+    size_t len;
+    char text[16384];
+} proof_t;
+
+static void append(proof_t *proof, const hk_line_t *line) {
+    size_t n = hk_min(line->len, sizeof proof->text - proof->len);
+    memcpy(proof->text + proof->len, line->text, n);
+    proof->len += n;
+}
+
+static void append_settings(proof_t *proof) {
+    bool first = true;
+    for (unsigned i = 0; i < HK_OPTION_COUNT; i++) {
+        hk_line_t line = {0};
+        if (!first)
+            hk_line_str(&line, ",");
+        if (hk_config_put_setting(&line, i)) {
+            first = false;
+            append(proof, &line);
+        }
     }
+}
+
+static void append_head(proof_t *proof) {
     char exe[512] = "";
     if (readlink("/proc/self/exe", exe, sizeof exe - 1) < 0)
         exe[0] = '\0';
@@ -43,8 +65,26 @@ static void write_proof(const char *path) {
     hk_line_json(&line, exe);
     hk_line_str(&line, "\",\"serving\":");
     hk_line_str(&line, hak_is_serving() ? "true" : "false");
-    hk_line_str(&line, ",\"allocator\":\"hakmem\"}");
-    hk_line_write(&line, fd);
+    hk_line_str(&line, ",\"allocator\":\"hakmem\",\"profile\":\"");
+    hk_option_print(&line, HK_OPTION_profile, hk_option(profile));
+    hk_line_str(&line, "\",\"settings\":{");
+    append(proof, &line);
+}
+
+static void write_proof(const char *path) {
+    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (fd < 0) {
+        hk_config_warn("HAKMEM_PROOF", path, "cannot be opened for appending",
+                       "no proof is written");
+        return;
+    }
+    proof_t proof;
+    proof.len = 0;
+    append_head(&proof);
+    append_settings(&proof);
+    append(&proof, &(hk_line_t){3, "}}\n"});
+    ssize_t ignored = write(fd, proof.text, proof.len);
+    (void)ignored; /* a proof that is missing proves nothing, which is true */
     close(fd);
 }
 

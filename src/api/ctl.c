@@ -1,0 +1,29 @@
+/* The options for the program that runs on hakmem: read, changed while it runs, listed. */
+#include <errno.h>
+#include <string.h>
+
+#include "api/api.h"
+#include "config/config.h"
+#include "config/listing.h"
+#include "front/boundary.h"
+#include "hakmem/hakmem.h"
+#include "policy/purger.h"
+
+HK_EXPORT int hak_ctl(const char *name, const char *value, char *out, size_t out_bytes) {
+    int problem = hk_config_control(name, value, out, out_bytes);
+    if (problem == 0 && value != NULL) {
+        hk_front_apply();
+        hk_policy_apply();
+    }
+    return problem;
+}
+
+HK_EXPORT int hak_options_print(int fd, const char *format) {
+    if (strcmp(format, "text") == 0)
+        hk_config_print_text(fd, "");
+    else if (strcmp(format, "json") == 0)
+        hk_config_print_json(fd);
+    else
+        return EINVAL;
+    return 0;
+}

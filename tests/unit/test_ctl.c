@@ -1,0 +1,143 @@
+/* hak_ctl(): what it answers, what it refuses, and two threads that use it at once. */
+#include <errno.h>
+#include <pthread.h>
+
+#include "check.h"
+#include "config/table.h"
+#include "hakmem/hakmem.h"
+
+#define TARGET "HAKMEM_SS_MEM_LEAN_TARGET_MB"
+#define DECOMMIT "HAKMEM_SS_MEM_LEAN_DECOMMIT"
+
+static const char *value_of(const char *name) {
+    static char text[256];
+    memset(text, '#', sizeof text);
+    CHECK_EQ(hak_ctl(name, NULL, text, sizeof text), 0);
+    return text;
+}
+
+static void answers(void) {
+    char before[8];
+    CHECK_TEXT(value_of("HAKMEM_PROFILE"), "balanced");
+    CHECK_TEXT(value_of("HAKMEM_SS_MEM_LEAN"), "1");
+    CHECK_TEXT(value_of("HAKMEM_PROOF"), "");
+    errno = E2BIG;
+    CHECK_EQ(hak_ctl(DECOMMIT, "FREE", before, sizeof before), 0);
+    CHECK_TEXT(before, "OFF");
+    CHECK_EQ(hk_option(lean_decommit), HK_DECOMMIT_FREE);
+    CHECK_EQ(hk_option_origin(lean_decommit), HK_FROM_RUN_TIME);
+    CHECK_EQ(hak_ctl(DECOMMIT, "DONTNEED", NULL, 0), 0);
+    CHECK_TEXT(value_of(DECOMMIT), "DONTNEED");
+    CHECK_EQ(hak_ctl(DECOMMIT, "OFF", NULL, 0), 0);
+    CHECK_EQ(hak_ctl(DECOMMIT, NULL, NULL, 0), 0);
+    CHECK_EQ(errno, E2BIG);
+}
+
+static void refusals(void) {
+    char room[4];
+    CHECK_EQ(hak_ctl("HAKMEM_NO_SUCH_OPTION", NULL, room, sizeof room), ENOENT);
+    CHECK_EQ(hak_ctl("", "1", NULL, 0), ENOENT);
+    CHECK_EQ(hak_ctl("hakmem_ss_mem_lean", "1", NULL, 0), ENOENT);
+    CHECK_EQ(hak_ctl("HAKMEM_TCACHE_KB", "128", NULL, 0), EPERM);
+    CHECK_EQ(hak_ctl("HAKMEM_PROOF", "/tmp/x", NULL, 0), EPERM);
+    static const char *const wrong[] = {"", "free", "OFF ", "OFF|FREE", "3"};
+    for (unsigned i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        CHECK_EQ(hak_ctl(DECOMMIT, wrong[i], NULL, 0), EINVAL);
+    CHECK_EQ(hak_ctl(TARGET, "1048577", NULL, 0), EINVAL);
+    CHECK_EQ(hak_ctl(TARGET, "-1", NULL, 0), EINVAL);
+    CHECK_EQ(hk_option(lean_decommit), HK_DECOMMIT_OFF);
+    /* no room for what was there: nothing is changed and nothing written */
+    CHECK_EQ(hak_ctl(TARGET, "5000", NULL, 0), 0);
+    memcpy(room, "abc", 4);
+    CHECK_EQ(hak_ctl(TARGET, "7", room, sizeof room), ERANGE);
+    CHECK_TEXT(room, "abc");
+    CHECK_EQ(hk_option(lean_target_mb), 5000);
+    CHECK_EQ(hak_ctl(TARGET, NULL, room, 0), ERANGE);
+    CHECK_EQ(hak_ctl("HAKMEM_PROOF", NULL, room, 0), ERANGE);
+    CHECK_EQ(hak_ctl(TARGET, "999", NULL, 0), 0);
+    CHECK_EQ(hak_ctl(TARGET, "7", room, sizeof room), 0);
+    CHECK_TEXT(room, "999");
+    CHECK_EQ(hak_options_print(STDOUT_FILENO, "yaml"), EINVAL);
+}
+
+/* Every option that may change can be changed; no other can. */
+static void every_option(void) {
+    for (unsigned i = 0; i < HK_OPTION_COUNT; i++) {
+        char before[256];
+        CHECK_EQ(hak_ctl(hk_options[i].env, NULL, before, sizeof before), 0);
+        int expected = hk_options[i].when == HK_WHEN_RUNTIME && hk_option_built(i) ? 0 : EPERM;
+        CHECK_EQ(hak_ctl(hk_options[i].env, before, NULL, 0), expected);
+        CHECK_EQ(hk_origins[i], expected == 0 ? HK_FROM_RUN_TIME : HK_FROM_DEFAULT);
+    }
+}
+
+/* ---- two threads ---- */
+
+enum { CHANGES = 20000, FIRST = 100 };
+static unsigned char seen[FIRST + 2 * CHANGES];
+
+/* Sets each of its numbers once; what was there before must have been set by somebody, and is taken
+ * away by nobody else. */
+static void *change(void *first) {
+    for (unsigned i = 0; i < CHANGES; i++) {
+        char value[16], before[16];
+        snprintf(value, sizeof value, "%u", *(unsigned *)first + i);
+        CHECK_EQ(hak_ctl(TARGET, value, before, sizeof before), 0);
+        __atomic_fetch_add(&seen[atoi(before)], 1, __ATOMIC_RELAXED);
+        hak_free(hak_malloc(i % 4000));
+    }
+    return NULL;
+}
+
+static void two_threads(void) {
+    CHECK_EQ(hak_ctl(TARGET, "1", NULL, 0), 0);
+    pthread_t threads[2];
+    unsigned first[2] = {FIRST, FIRST + CHANGES};
+    for (unsigned i = 0; i < 2; i++)
+        CHECK(pthread_create(&threads[i], NULL, change, &first[i]) == 0);
+    for (unsigned i = 0; i < 2; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    seen[atoi(value_of(TARGET))]++;
+    CHECK_EQ(seen[1], 1);
+    for (unsigned i = FIRST; i < FIRST + 2 * CHANGES; i++)
+        CHECK_EQ(seen[i], 1);
+}
+
+/* A child of a process that forks amid changes can make its own. */
+static void child_changes(void *unused) {
+    (void)unused;
+    alarm(20);
+    CHECK_EQ(hak_ctl(TARGET, "3", NULL, 0), 0);
+    CHECK_TEXT(value_of(TARGET), "3");
+}
+
+static atomic_bool enough;
+
+static void *change_on_and_on(void *unused) {
+    for (unsigned i = 0; !enough; i++)
+        CHECK_EQ(hak_ctl(TARGET, i % 2 == 0 ? "20" : "30", NULL, 0), 0);
+    return unused;
+}
+
+static void forks_amid_changes(void) {
+    static child_t child;
+    pthread_t thread;
+    hak_free(hak_malloc(100)); /* from then on forks are looked after */
+    CHECK(pthread_create(&thread, NULL, change_on_and_on, NULL) == 0);
+    for (unsigned i = 0; i < 200; i++) {
+        child_run(&child, child_changes, NULL);
+        CHECK_TEXT(child.text, "");
+        CHECK(WIFEXITED(child.status) && WEXITSTATUS(child.status) == 0);
+    }
+    enough = true;
+    CHECK(pthread_join(thread, NULL) == 0);
+}
+
+int main(void) {
+    every_option();
+    answers();
+    refusals();
+    two_threads();
+    forks_amid_changes();
+    return 0;
+}
