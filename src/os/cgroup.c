@@ -5,7 +5,7 @@
 
 #include "os/os.h"
 
-enum { LONGEST_PATH = 4096 };
+enum { LONGEST_PATH = 2048 };
 
 /* The first `room - 1` bytes of a file; false where it cannot be read. */
 static bool read_text(const char *path, char *text, size_t room) {
