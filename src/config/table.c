@@ -189,7 +189,7 @@ void hk_option_say_allowed(hk_line_t *line, unsigned option, const char *instead
         hk_line_str(line, "one of ");
         hk_line_str(line, row->words);
         hk_line_str(line, " is allowed");
-        if (strcmp(row->words, "0|1") != 0)
+        if (row->words[1] != '|') /* not a switch */
             say_nearest(line, row->words, instead_of);
         return;
     }
