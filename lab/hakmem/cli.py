@@ -1,5 +1,7 @@
 """The command `hakmem`: its subcommands, and how failures become messages."""
 
+import json
+import os
 import random
 import signal
 import sys
@@ -12,6 +14,7 @@ from rich.console import Console
 from hakmem import (
     audit_cli,
     bench,
+    config,
     demo,
     document,
     ledger_cli,
@@ -65,6 +68,37 @@ def run(
     outcome = runner.execute(command or runner.demonstration(), library)
     print(outcome.sentence, file=sys.stderr)
     raise typer.Exit(outcome.exit_status)
+
+
+@app.command("config")
+def config_command(
+    lib: Annotated[
+        Path | None, typer.Option(help="Library to ask [default: build/libhakmem.so].")
+    ] = None,
+    env: Annotated[
+        list[str] | None, typer.Option("--env", help="NAME=VALUE to set for the process asked.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As the library writes it.")] = False,
+    as_markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print docs/options.md: the defaults.")
+    ] = False,
+    check: Annotated[
+        Path | None, typer.Option(help="Fail if this page is not what --markdown prints.")
+    ] = None,
+) -> None:
+    """Show every option: what is allowed, what is effective here, and where that comes from."""
+    library = project.require_file(lib or project.default_library(), "hakmem's library")
+    if as_markdown or check:
+        defaults = config.ask(library, config.without_settings(os.environ))
+        print(config.check(check, defaults) if check else config.markdown(defaults).rstrip())
+        return
+    listing = config.ask(library, config.environment(env or [], os.environ))
+    print(listing.said, end="", file=sys.stderr)
+    if as_json:
+        print(json.dumps(listing.document, indent=1))
+    else:
+        console = Console()
+        console.print(config.tables(listing, console.width))
 
 
 @app.command("bench")

@@ -10,7 +10,8 @@ from pathlib import Path
 class Proof:
     """One line of the file named by HAKMEM_PROOF, written by the library inside a process.
 
-    `settings` are the effective ones by name, None where the library does not state them.
+    `settings` are the options that had not their default value then, by environment name; None where
+    the library does not state them.
     """
 
     version: str
@@ -18,7 +19,8 @@ class Proof:
     exe: str
     serving: bool
     allocator: str
-    settings: Mapping[str, object] | None = None
+    profile: str = ""
+    settings: Mapping[str, str] | None = None
 
     @property
     def program(self) -> str:
@@ -26,6 +28,12 @@ class Proof:
 
     def to_dict(self) -> dict[str, object]:
         return asdict(self)
+
+
+def _settings(stated: object) -> dict[str, str] | None:
+    if stated is None:
+        return None
+    return {str(name): str(value) for name, value in dict(stated).items()}
 
 
 def parse(text: str) -> list[Proof]:
@@ -40,7 +48,8 @@ def parse(text: str) -> list[Proof]:
                 exe=str(row["exe"]),
                 serving=row["serving"] is True,
                 allocator=str(row["allocator"]),
-                settings=None if row.get("settings") is None else dict(row["settings"]),
+                profile=str(row.get("profile", "")),
+                settings=_settings(row.get("settings")),
             )
         except (ValueError, KeyError, TypeError):
             continue

@@ -1,0 +1,248 @@
+"""The allocator's options, asked of a process of its own: what is effective, and why."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby, zip_longest
+from pathlib import Path
+from typing import Any
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from hakmem.errors import LabError
+
+# Loads the library as a program of the user's would, and leaves before anything is written at exit.
+_CHILD = """
+import ctypes, os, sys
+library = ctypes.CDLL(sys.argv[1])
+problem = library.hak_options_print(1, b"json") if hasattr(library, "hak_options_print") else -1
+os._exit(0 if problem == 0 else 3)
+"""
+
+
+@dataclass(frozen=True)
+class Option:
+    """One row of the table with its effective value; values are as the environment has them."""
+
+    name: str
+    group: str
+    allowed: str
+    unit: str
+    default: str | None
+    value: str | None
+    origin: str
+    level: str
+    when: str
+    built: bool
+    doc: str
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A word of HAKMEM_PROFILE, older names for it, and what it sets."""
+
+    name: str
+    aliases: Sequence[str]
+    sets: Mapping[str, str]
+    doc: str
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What one process answered; `said` is what it wrote on stderr: warnings, notes."""
+
+    version: str
+    options: Sequence[Option]
+    profiles: Sequence[Profile]
+    document: Mapping[str, Any]
+    said: str
+
+
+def environment(assignments: Sequence[str], base: Mapping[str, str]) -> dict[str, str]:
+    """`base` with each K=V of the command line set."""
+    result = dict(base)
+    for assignment in assignments:
+        name, equals, value = assignment.partition("=")
+        if not (name and equals):
+            raise LabError(f"--env takes NAME=VALUE, not {assignment!r}")
+        result[name] = value
+    return result
+
+
+def without_settings(base: Mapping[str, str]) -> dict[str, str]:
+    """`base` without anything that sets an option: what a process then has are the defaults."""
+    return {name: value for name, value in base.items() if not name.startswith("HAKMEM_")}
+
+
+def ask(library: Path, base: Mapping[str, str] | None = None) -> Listing:
+    """Starts a process with the library under this environment and reads its options."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", "-c", _CHILD, str(library)],
+            env=dict(os.environ if base is None else base),
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=60,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise LabError(f"{library}: a process with it hung for 60 s") from None
+    if done.returncode == 3:
+        raise LabError(f"{library} cannot list its options: it is not hakmem, or an older one")
+    try:
+        document: dict[str, Any] = json.loads(done.stdout)
+    except ValueError:
+        last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        raise LabError(f"{library}: no list of options came out of it ({last})") from None
+    return parse(document, done.stderr)
+
+
+def parse(document: Mapping[str, Any], said: str = "") -> Listing:
+    """What hak_options_print(fd, "json") wrote."""
+    profiles = [Profile(**row) for row in document["profiles"]]
+    older = {alias for profile in profiles for alias in profile.aliases}
+    return Listing(
+        version=document["hakmem"],
+        options=[_option(row, older) for row in document["options"]],
+        profiles=profiles,
+        document=document,
+        said=said,
+    )
+
+
+def _option(row: Mapping[str, Any], older: set[str]) -> Option:
+    if row["type"] == "number":
+        allowed = f"{row['least']} to {row['most']}"
+    elif row["type"] == "word":
+        allowed = ", ".join(word for word in row["words"] if word not in older)
+    else:
+        allowed = "text"
+    names = ("name", "group", "default", "value", "origin", "level", "when", "built", "doc")
+    return Option(allowed=allowed, unit=row.get("unit", ""), **{name: row[name] for name in names})
+
+
+# ---- in the terminal ----
+
+
+ROOMY = 110  # columns, from which on there is room to say what each option is
+
+
+def tables(listing: Listing, width: int) -> Group:
+    """One table per group of options; what is not the default stands out."""
+    return Group(*(_table(title, rows, width >= ROOMY) for title, rows in _groups(listing)))
+
+
+def _table(title: str, options: Sequence[Option], roomy: bool) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim", title_justify="left")
+    table.title = Text(f"\n{title}", style="bold")
+    table.add_column("option", no_wrap=True, width=33)
+    if roomy:
+        table.add_column("allowed", width=18)
+        table.add_column("default", justify="right", width=9)
+    table.add_column("effective", justify="right", width=14, overflow="fold")
+    table.add_column("from", width=11)
+    if roomy:
+        table.add_column("what it is", ratio=1)
+    for option in options:
+        style = "" if option.value == option.default else "bold green"
+        name, value, origin = (
+            Text(text, style=style) for text in (option.name, option.value or "–", option.origin)
+        )
+        if roomy:
+            allowed = f"{option.allowed} {option.unit}".strip()
+            table.add_row(name, allowed, option.default or "–", value, origin, _sentence(option))
+        else:
+            table.add_row(name, value, origin)
+    return table
+
+
+def _sentence(option: Option) -> str:
+    remarks = [] if option.level == "stable" else [option.level]
+    remarks += ["can change at run time"] if option.when == "run time" else []
+    remarks += [] if option.built else ["NOT IN THIS BUILD"]
+    return f"{option.doc} ({'; '.join(remarks)})" if remarks else option.doc
+
+
+def _groups(listing: Listing) -> list[tuple[str, list[Option]]]:
+    return [(title, list(rows)) for title, rows in groupby(listing.options, lambda o: o.group)]
+
+
+# ---- docs/options.md ----
+
+_INTRODUCTION = """\
+# Options
+
+This page is made by `hakmem config --markdown` from the library's own table
+(`src/config/options.def`, `src/config/profiles.def`); `make lint` fails when it is not what the
+library says.
+
+An option is an environment variable. Its value comes from the first of these that says something:
+
+1. `hak_ctl()` in the running process ([`hakmem/hakmem.h`](../include/hakmem/hakmem.h));
+2. the environment;
+3. the profile;
+4. the cgroup's memory limit (cgroup v2; for `HAKMEM_SS_MEM_LEAN_TARGET_MB` only);
+5. the default below.
+
+A value that is not allowed, and a name that does not exist, is ignored with one line on stderr
+that says what is allowed and what comes nearest. A setting that another one makes ineffective gets
+a line too. In a setuid program all options have their defaults.
+
+`hakmem config` shows what is effective under your environment, and where each value is from;
+`HAKMEM_CONFIRM=1` makes a process itself say so when it starts.
+"""
+
+_LEVELS = """
+*When*: "start" is read once, when the process starts; "run time" can be changed by `hak_ctl()`.
+*Level*: "experimental" may change or go; "research" can be measured and is never needed.
+"""
+
+
+def markdown(listing: Listing) -> str:
+    """The page: what holds without any setting."""
+    parts = [_INTRODUCTION, "\n## Profiles\n\n", *_profile_lines(listing), _LEVELS]
+    for title, options in _groups(listing):
+        parts.append(
+            f"\n## {title}\n\n| option | allowed | default | when | level | what it is |\n"
+        )
+        parts.append("|---|---|---|---|---|---|\n")
+        parts += [_option_line(option) for option in options]
+    return "".join(parts)
+
+
+def _profile_lines(listing: Listing) -> list[str]:
+    lines = ["| `HAKMEM_PROFILE` | also known as | what it is | sets |\n|---|---|---|---|\n"]
+    for profile in listing.profiles:
+        sets = [f"`{name}={value}`" for name, value in profile.sets.items()]
+        also = [f"`{alias}`" for alias in profile.aliases]
+        cells = (f"`{profile.name}`", ", ".join(also), profile.doc, " ".join(sets))
+        lines.append(f"| {' | '.join(cells)} |\n")
+    return lines
+
+
+def _option_line(option: Option) -> str:
+    default = "not set" if option.default is None else f"`{option.default}`"
+    allowed = f"{option.allowed} {option.unit}".strip()
+    cells = (f"`{option.name}`", allowed, default, option.when, option.level, option.doc)
+    return f"| {' | '.join(cells)} |\n"
+
+
+def check(page: Path, listing: Listing) -> str:
+    """Says that the page is what the library gives; a LabError names the first line that is not."""
+    remedy = f"run `hakmem config --markdown > {page}`"
+    try:
+        text = page.read_text(encoding="utf-8")
+    except OSError as error:
+        raise LabError(f"{page}: {error.strerror}; {remedy}", status=1) from None
+    if text == (wanted := markdown(listing)):
+        return f"{page}: {len(listing.options)} options, as the library has them"
+    lines, due = text.splitlines(), wanted.splitlines()
+    pairs = enumerate(zip_longest(lines, due), 1)
+    number = next((n for n, (is_there, should_be) in pairs if is_there != should_be), len(lines))
+    raise LabError(f"{page}:{number}: not what the library says; {remedy}", status=1)

@@ -1,0 +1,204 @@
+"""`hakmem config` and docs/options.md: what the real library says, and a page that is not that."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from hakmem import config, project
+from hakmem import proof as proofs
+from standing import Stand
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "options.md"
+
+
+@pytest.fixture
+def built() -> Path:
+    library = project.default_library()
+    if not library.is_file():
+        pytest.skip("nothing is built: run `make build`")
+    return library
+
+
+@pytest.fixture
+def clean() -> dict[str, str]:
+    """This process's environment without any option set."""
+    return config.without_settings(os.environ)
+
+
+def option(listing: config.Listing, name: str) -> config.Option:
+    return next(row for row in listing.options if row.name == name)
+
+
+def test_every_row_is_whole(built: Path, clean: dict[str, str]) -> None:
+    listing = config.ask(built, clean)
+    assert listing.said == ""
+    assert len({row.name for row in listing.options}) == len(listing.options) >= 33
+    for row in listing.options:
+        assert row.name.startswith("HAKMEM_")
+        assert row.doc
+        assert row.allowed
+        assert row.built
+        assert row.value == row.default or row.origin == "cgroup"
+        assert row.level in {"stable", "experimental", "research"}
+        assert row.when in {"start", "run time"}
+    assert [profile.name for profile in listing.profiles] == [
+        word.strip() for word in option(listing, "HAKMEM_PROFILE").allowed.split(",")
+    ]
+
+
+def test_profile_and_environment_are_told_apart(stand: Stand, built: Path) -> None:
+    done = stand.run(
+        *("config", "--lib", built, "--json", "--env", "HAKMEM_PROFILE=MIXED_TINYV3_C7_SAFE"),
+        *("--env", "HAKMEM_TINY_PREWARM_C3=7"),
+        HAKMEM_TCACHE_KB="4096",
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    listing = config.parse(json.loads(done.stdout))
+    found = {row.name: (row.value, row.origin) for row in listing.options}
+    assert found["HAKMEM_PROFILE"] == ("speed", "environment")
+    assert found["HAKMEM_TINY_PREWARM_C2"] == ("128", "profile")
+    assert found["HAKMEM_TINY_PREWARM_C3"] == ("7", "environment")
+    assert found["HAKMEM_TCACHE_KB"] == ("4096", "environment")
+    assert found["HAKMEM_THP"] == ("1", "default")
+
+
+@pytest.mark.parametrize("columns", ["80", "160"])
+def test_the_table_has_every_option(stand: Stand, built: Path, columns: str) -> None:
+    done = stand.run("config", "--lib", built, HAKMEM_PROFILE="lean", COLUMNS=columns)
+    assert done.returncode == 0
+    lines = {line.split()[0]: line for line in done.stdout.splitlines() if line.startswith("HAK")}
+    assert len(lines) == len(config.ask(built).options)
+    assert lines["HAKMEM_PROFILE"].split("environment")[0].endswith(" lean  ")
+    assert lines["HAKMEM_SS_MEM_LEAN_DECOMMIT"].split("profile")[0].endswith(" FREE  ")
+    assert ("what it is" in done.stdout) == (columns == "160")
+
+
+def test_what_the_library_complains_about_is_passed_on(stand: Stand, built: Path) -> None:
+    done = stand.run("config", "--lib", built, "--env", "HAKMEM_THP=maybe", HAKMEM_TPH="0")
+    assert done.returncode == 0
+    assert "HAKMEM_THP=maybe: one of 0|1 is allowed" in done.stderr
+    assert "the nearest known name is HAKMEM_THP" in done.stderr
+
+
+@pytest.mark.parametrize("path", ['/tmp/a "b"\\c\t', "/tmp/" + 'é"' * 1500])
+def test_any_text_survives_the_listing(built: Path, clean: dict[str, str], path: str) -> None:
+    listing = config.ask(built, clean | {"HAKMEM_STATS": f"json:{path}"})
+    assert option(listing, "HAKMEM_STATS").value == f"json:{path}"
+
+
+def test_a_wrong_assignment_and_a_wrong_library_are_one_clear_line(
+    stand: Stand, built: Path
+) -> None:
+    for arguments, message in (
+        (("--lib", built, "--env", "HAKMEM_THP"), "--env takes NAME=VALUE"),
+        (("--lib", stand.library), "cannot list its options"),
+        (("--lib", PAGE), "no list of options came out of it"),
+        (("--lib", "/no/such.so"), "/no/such.so"),
+    ):
+        done = stand.run("config", *arguments)
+        assert done.returncode == 2
+        assert message in done.stderr
+        assert done.stderr.count("\n") == 1
+
+
+# ---- docs/options.md ----
+
+
+def test_the_page_is_what_the_library_says(stand: Stand, built: Path) -> None:
+    done = stand.run("config", "--lib", built, "--check", PAGE, HAKMEM_PROFILE="speed")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "as the library has them" in done.stdout
+    printed = stand.run("config", "--lib", built, "--markdown")
+    assert printed.stdout == PAGE.read_text()
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("`2048`", "`2049`"), ("128", "127"), ("| run time |", "| start |"), ("\n## Lean\n", "\n")],
+)
+def test_a_stale_page_is_found(
+    stand: Stand, built: Path, tmp_path: Path, old: str, new: str
+) -> None:
+    text = PAGE.read_text()
+    assert old in text
+    page = tmp_path / "options.md"
+    page.write_text(text.replace(old, new, 1))
+    done = stand.run("config", "--lib", built, "--check", page)
+    assert done.returncode == 1
+    line = 1 + text[: text.index(old)].count("\n") + old.startswith("\n")
+    assert f"options.md:{line}: not what the library says" in done.stderr
+    assert "hakmem config --markdown" in done.stderr
+
+
+@pytest.mark.parametrize("more", ["\nmore", ""])
+def test_a_longer_or_cut_page_is_found(
+    stand: Stand, built: Path, tmp_path: Path, more: str
+) -> None:
+    page = tmp_path / "options.md"
+    page.write_text(PAGE.read_text() + more if more else PAGE.read_text()[:-20])
+    assert stand.run("config", "--lib", built, "--check", page).returncode == 1
+    page.unlink()
+    assert stand.run("config", "--lib", built, "--check", page).returncode == 1
+
+
+# ---- the proof line ----
+
+
+def proof_of(library: Path, tmp_path: Path, settings: dict[str, str]) -> proofs.Proof:
+    file = tmp_path / "proof"
+    environment = config.without_settings(os.environ) | settings
+    environment |= {"LD_PRELOAD": str(library), "HAKMEM_PROOF": str(file)}
+    subprocess.run(["/bin/true"], env=environment, check=True, timeout=60)
+    assert len(file.read_text().splitlines()) == 1
+    [proof] = proofs.read(file)
+    assert proof.serving
+    return proof
+
+
+def test_a_process_without_settings_proves_that_it_has_none(built: Path, tmp_path: Path) -> None:
+    proof = proof_of(built, tmp_path, {})
+    assert (proof.profile, proof.settings) == ("balanced", {})
+
+
+def test_the_proof_has_the_profile_and_all_that_is_not_default(built: Path, tmp_path: Path) -> None:
+    settings = {"HAKMEM_PROFILE": "speed", "HAKMEM_TCACHE_KB": "4096", "HAKMEM_THP": "1"}
+    proof = proof_of(built, tmp_path, settings)
+    assert proof.profile == "speed"
+    assert proof.settings == {
+        "HAKMEM_PROFILE": "speed",
+        "HAKMEM_TCACHE_KB": "4096",
+        "HAKMEM_SS_MEM_LEAN": "0",
+        "HAKMEM_TINY_PREWARM_C2": "128",
+        "HAKMEM_TINY_PREWARM_C3": "128",
+        "HAKMEM_TINY_PREWARM_C4": "64",
+        "HAKMEM_TINY_PREWARM_C5": "64",
+    }
+
+
+def test_every_option_at_once_is_still_one_line_of_json(built: Path, tmp_path: Path) -> None:
+    settings = {}
+    for row in config.ask(built, config.without_settings(os.environ)).options:
+        if row.allowed == "text":
+            settings[row.name] = '/dev/null "\\' + "\t" * 500
+        elif " to " in row.allowed:
+            settings[row.name] = row.allowed.split(" to ")[1]
+        else:
+            words = row.allowed.split(", ")
+            settings[row.name] = next(word for word in words if word != row.default)
+    del settings["HAKMEM_PROOF"]
+    proof = proof_of(built, tmp_path, settings)
+    assert proof.settings.keys() == settings.keys()
+    assert proof.settings["HAKMEM_TCACHE_KB"] == "1048576"
+    assert proof.settings["HAKMEM_STATS"].startswith('/dev/null "\\\t\t')
+    assert proof.settings["HAKMEM_STATS"].endswith("\t...")
+
+
+def test_a_line_without_settings_is_still_a_proof() -> None:
+    line = '{"hakmem":"0.1.0","pid":7,"exe":"/b/x","serving":true,"allocator":"hakmem"}'
+    [proof] = proofs.parse(line)
+    assert (proof.serving, proof.profile, proof.settings) == (True, "", {})
+    torn = line[:-1] + ',"settings":["a"]}'
+    assert proofs.parse(torn) == []
