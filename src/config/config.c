@@ -168,11 +168,12 @@ void hk_config_load(void) {
             any = true;
             read_entry(*entry);
         }
-    if (!any)
-        return;
-    apply_profile();
+    if (any)
+        apply_profile();
     if (purging())
         hk_config_look_at_limits();
+    if (!any)
+        return;
     hk_config_note_suppressed();
     if (hk_option(confirm) != 0)
         hk_config_print_text(STDERR_FILENO, "hakmem: ");

@@ -316,7 +316,9 @@ static void known_profiles(void) {
                      "HAKMEM_SS_MEM_LEAN_TARGET_MB=4 (profile)\n");
     if (hk_option_built(HK_OPTION_front_metrics))
         check_says(observe, "HAKMEM_TINY_FRONT_METRICS=1 (profile)\n");
-    /* balanced is the default: it changes nothing */
+}
+
+static void balanced_is_the_default(void) {
     for (unsigned i = 0; i < HK_VALUE_COUNT; i++)
         if (hk_profile_values[i].profile == HK_PROFILE_BALANCED)
             CHECK_EQ(hk_profile_values[i].value, hk_options[hk_profile_values[i].option].otherwise);
@@ -630,11 +632,14 @@ int main(int argc, char **argv) {
     unknown_names();
     nearest_profiles();
     names_of_others();
-    settings_without_effect();
+    if (!HK_HOSTILE) { /* there memory is given back by default */
+        balanced_is_the_default();
+        settings_without_effect();
+        cgroup_limits();
+    }
     confirmation();
     texts_are_kept();
     limits_and_targets();
-    cgroup_limits();
     setuid_programs();
     return 0;
 }

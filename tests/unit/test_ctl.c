@@ -21,6 +21,7 @@ static void answers(void) {
     CHECK_TEXT(value_of("HAKMEM_PROFILE"), "balanced");
     CHECK_TEXT(value_of("HAKMEM_SS_MEM_LEAN"), "1");
     CHECK_TEXT(value_of("HAKMEM_PROOF"), "");
+    CHECK_EQ(hak_ctl(DECOMMIT, "OFF", NULL, 0), 0);
     errno = E2BIG;
     CHECK_EQ(hak_ctl(DECOMMIT, "FREE", before, sizeof before), 0);
     CHECK_TEXT(before, "OFF");
