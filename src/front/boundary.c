@@ -8,119 +8,24 @@
 #include "backend/purge.h"
 #include "base/report.h"
 #include "front/emergency.h"
+#include "front/magazine.h"
+#include "front/observed.h"
 #include "front/thread.h"
 #include "policy/purger.h"
 
-enum { FIRST_CAPACITY = 16, IDLE_VISITS = 64 };
+/* ---- the thread's cache ---- */
 
-/* ---- magazines ---- */
-
-static void **slots_of(hk_thread_t *thread, unsigned cls) {
-    return &thread->slots[hk_classes[cls].first_slot];
+static void *get(hk_thread_t *thread, unsigned cls) {
+    if (HK_UNLIKELY(hk_observed(thread)))
+        return hk_observed_take(thread, cls);
+    return hk_magazine_take_or_refill(thread, cls);
 }
 
-static void give_oldest(hk_thread_t *thread, unsigned cls, unsigned n) {
-    void **slots = slots_of(thread, cls);
-    unsigned held = (unsigned)(thread->cache.top[cls] - slots);
-    hk_heap_give(&thread->heap, cls, slots + 1, n);
-    hk_purger_note((size_t)n * hk_classes[cls].size);
-    memmove(slots + 1, slots + 1 + n, (held - n) * sizeof *slots);
-    thread->cache.top[cls] -= n;
-}
-
-static void set_capacity(hk_thread_t *thread, unsigned cls, unsigned capacity) {
-    hk_magazine_t *mag = &thread->magazines[cls];
-    thread->budget += (size_t)mag->capacity * hk_classes[cls].size;
-    thread->budget -= (size_t)capacity * hk_classes[cls].size;
-    mag->capacity = (uint16_t)capacity;
-    thread->cache.limit[cls] = slots_of(thread, cls) + capacity;
-}
-
-/* Halves the magazine with the most bytes among those not visited lately or, if need be, among all
- * the others; false where there is none. */
-static bool make_room(hk_thread_t *thread, unsigned cls, bool need) {
-    unsigned victim = 0;
-    size_t most = 0;
-    for (unsigned i = 1; i < HK_CLASS_COUNT; i++) {
-        const hk_magazine_t *mag = &thread->magazines[i];
-        size_t bytes = (size_t)mag->capacity * hk_classes[i].size;
-        bool idle = thread->visits - mag->visited > IDLE_VISITS;
-        if (i == cls || bytes <= most || !(idle || need))
-            continue;
-        victim = i;
-        most = bytes;
-    }
-    if (victim == 0)
-        return false;
-    unsigned capacity = thread->magazines[victim].capacity / 2u;
-    unsigned held = (unsigned)(thread->cache.top[victim] - slots_of(thread, victim));
-    if (held > capacity)
-        give_oldest(thread, victim, held - capacity);
-    set_capacity(thread, victim, capacity);
-    return true;
-}
-
-/* Each visit to the boundary doubles a magazine, up to the class's most and as far as the thread's
- * budget of bytes goes, to which idle magazines give way: so magazines are large only where there
- * is traffic. A magazine that has nothing yet takes from any other. */
-static void enlarge(hk_thread_t *thread, unsigned cls) {
-    const hk_class_t *c = &hk_classes[cls];
-    const unsigned now = thread->magazines[cls].capacity;
-    unsigned more = now == 0 ? FIRST_CAPACITY : now;
-    more = (unsigned)hk_min(more, (size_t)(c->magazine - now));
-    if (HK_UNLIKELY((size_t)more * c->size > thread->budget)) {
-        make_room(thread, cls, false);
-        while (now == 0 && thread->budget < c->size && make_room(thread, cls, true))
-            continue;
-        more = (unsigned)hk_min(more, thread->budget / c->size);
-    }
-    if (now == 0) {
-        slots_of(thread, cls)[0] = NULL;
-        thread->cache.top[cls] = slots_of(thread, cls);
-        thread->magazines[cls].refill = 4;
-    }
-    set_capacity(thread, cls, now + more);
-}
-
-static hk_magazine_t *visit(hk_thread_t *thread, unsigned cls) {
-    hk_magazine_t *mag = &thread->magazines[cls];
-    mag->visited = ++thread->visits;
-    if (mag->capacity < hk_classes[cls].magazine)
-        enlarge(thread, cls);
-    return mag;
-}
-
-/* Fills the empty bin and takes one block from it. Misses in a row ask for more each time. */
-static void *refill(hk_thread_t *thread, unsigned cls) {
-    hk_magazine_t *mag = visit(thread, cls);
-    void **slots = slots_of(thread, cls);
-    unsigned half = (mag->capacity + 1u) / 2;
-    unsigned want = mag->was_flush ? half : (unsigned)hk_min(mag->refill, mag->capacity);
-    mag->refill = (uint16_t)hk_min(2 * want, hk_classes[cls].magazine);
-    mag->was_flush = false;
-    unsigned got = hk_heap_take(&thread->heap, cls, slots + 1, want);
-    if (HK_UNLIKELY(got == 0))
-        return NULL;
-    thread->cache.top[cls] = slots + got - 1;
-    return slots[got];
-}
-
-/* Makes room in the full bin: the older half goes back, or all of it where one flush follows
- * another. Where the visit has enlarged it there is room already. */
-static void flush(hk_thread_t *thread, unsigned cls) {
-    hk_magazine_t *mag = visit(thread, cls);
-    unsigned held = (unsigned)(thread->cache.top[cls] - slots_of(thread, cls));
-    if (held < mag->capacity)
-        return;
-    give_oldest(thread, cls, mag->was_flush ? held : (held + 1u) / 2);
-    mag->was_flush = true;
-}
-
-static void push(hk_thread_t *thread, unsigned cls, void *p) {
-    void ***top = &thread->cache.top[cls];
-    if (*top == thread->cache.limit[cls])
-        flush(thread, cls);
-    *++*top = p;
+static void put(hk_thread_t *thread, unsigned cls, void *p) {
+    if (HK_UNLIKELY(hk_observed(thread)))
+        hk_observed_give(thread, cls, p);
+    else
+        hk_magazine_give_or_flush(thread, cls, p);
 }
 
 /* ---- free ---- */
@@ -137,7 +42,7 @@ static HK_COLD _Noreturn void refuse(void *p, unsigned kind) {
 
 static void free_entered(hk_thread_t *thread, void *p, unsigned kind) {
     if (HK_LIKELY(kind < HK_CLASS_COUNT))
-        push(thread, kind, p);
+        put(thread, kind, p);
     else if (kind == HK_KIND_LARGE || kind == HK_KIND_HUGE)
         hk_purger_note(hk_large_free(p, kind));
     else if (kind == HK_KIND_EMERGENCY)
@@ -177,13 +82,7 @@ void hk_free_slow(void *p) {
 /* ---- malloc ---- */
 
 static void *take(hk_thread_t *thread, unsigned cls, size_t n, size_t align, size_t *dirty) {
-    if (cls == 0)
-        return hk_large_alloc(n, align, dirty);
-    void *p = *thread->cache.top[cls];
-    if (p == NULL)
-        return refill(thread, cls);
-    thread->cache.top[cls]--;
-    return p;
+    return cls != 0 ? get(thread, cls) : hk_large_alloc(n, align, dirty);
 }
 
 /* Gives all free memory back to the system, as far as this thread can get at it; returns the bytes.

@@ -5,6 +5,11 @@
 
 #include "base/base.h"
 
+/* Makes every thread, now and later, do what the options say about observing: from its next
+ * operation on each one goes by its trap cache or by its own. Called when such an option has been
+ * changed; any thread, outside of signal handlers. */
+void hk_front_apply(void);
+
 /* malloc without the hit path; NULL and ENOMEM when out of memory. */
 void *hk_malloc_slow(size_t n);
 

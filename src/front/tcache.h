@@ -22,43 +22,49 @@ typedef struct hk_thread hk_thread_t;
  * <=> empty. Tops and limits are apart because malloc needs no limit, and because an array of
  * pointers is indexed for free. */
 typedef struct {
-    void **top[HK_KIND_COUNT];   /* owner: the last block, or slot 0 */
-    _Atomic uint8_t *map;        /* const: the flat page map */
-    uintptr_t mask;              /* const */
-    hk_thread_t *thread;         /* const: whose cache this is; NULL: nobody's */
-    void **limit[HK_KIND_COUNT]; /* owner: where top is when full; always, for kinds that are no
-                                    class */
+    _Atomic(void **) top[HK_KIND_COUNT]; /* owner writes, any reads: the last block, or slot 0 */
+    _Atomic uint8_t *map;                /* const: the flat page map */
+    uintptr_t mask;                      /* const */
+    hk_thread_t *thread;                 /* const: whose cache this is; NULL: nobody's */
+    void **limit[HK_KIND_COUNT];         /* owner: where top is when full; always, for kinds that
+                                            are no class */
 } hk_tcache_t;
 
 /* The calling thread's cache: the 8 bytes of static TLS that hakmem uses. Never NULL. */
 extern _Thread_local _Atomic(hk_tcache_t *) hk_tc;
 
+/* Keeps the compiler from computing the address of an atomic array element once for all accesses,
+ * by an instruction that indexed addressing does not need. */
+#define HK_INDEX_AGAIN(index) __asm__("" : "+r"(index))
+
 /* The block on top of the bin for n bytes, or NULL: to the boundary. */
 HK_INLINE void *hk_hit_pop(size_t n) {
     hk_tcache_t *tc = hk_load_relaxed(&hk_tc);
-    unsigned cls;
+    size_t cls;
     if (HK_LIKELY(n <= HK_SMALL_MAX))
         cls = hk_class_of_small[(n + 7) >> 3];
     else if (n <= HK_MID_MAX)
         cls = hk_class_of_mid[(n + 255) >> 8];
     else
         return NULL;
-    void **top = tc->top[cls];
+    void **top = hk_load_relaxed(&tc->top[cls]);
     void *p = *top;
+    HK_INDEX_AGAIN(cls);
     if (HK_LIKELY(p != NULL))
-        tc->top[cls] = top - 1;
+        hk_store_relaxed(&tc->top[cls], top - 1);
     return p;
 }
 
 /* Puts p on its bin; false: to the boundary. */
 HK_INLINE bool hk_hit_push(void *p) {
     hk_tcache_t *tc = hk_load_relaxed(&hk_tc);
-    unsigned kind = hk_load_relaxed(&tc->map[((uintptr_t)p >> HK_SLICE_SHIFT) & tc->mask]);
-    void **top = tc->top[kind];
+    size_t kind = hk_load_relaxed(&tc->map[((uintptr_t)p >> HK_SLICE_SHIFT) & tc->mask]);
+    void **top = hk_load_relaxed(&tc->top[kind]);
     if (HK_UNLIKELY(top == tc->limit[kind]))
         return false;
     top[1] = p;
-    tc->top[kind] = top + 1;
+    HK_INDEX_AGAIN(kind);
+    hk_store_relaxed(&tc->top[kind], top + 1);
     return true;
 }
 

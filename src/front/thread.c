@@ -8,6 +8,8 @@
 #include "backend/purge.h"
 #include "backend/region.h"
 #include "config/config.h"
+#include "front/magazine.h"
+#include "observe/plan.h"
 #include "policy/purger.h"
 
 /* Our destructor asks to be called again in each round but the last, so that the destructors of
@@ -21,10 +23,8 @@ enum { DESTRUCTOR_ROUNDS = 4 };
 /* So many orphans may keep an empty slab for each class, for the next thread's sake. */
 enum { WARM_ORPHANS = 8 };
 
-static void *null_slot[1]; /* what unused bins point at: empty, and with limit == top also full */
-
 #define ALL_UNUSED                                                                                 \
-    { [0 ... HK_KIND_COUNT - 1] = null_slot }
+    { [0 ... HK_KIND_COUNT - 1] = hk_unused_bin }
 #define UNUSED_CACHE                                                                               \
     { .map = no_map, .top = ALL_UNUSED, .limit = ALL_UNUSED }
 static _Atomic uint8_t no_map[1];
@@ -48,21 +48,16 @@ static _Thread_local struct {
     atomic_bool inside; /* the boundary: attaching, or at work on the shared record */
 } outside;
 
-/* All bins unused, the whole budget to be had. */
-static void reset_bins(hk_thread_t *thread) {
-    for (unsigned kind = 0; kind < HK_KIND_COUNT; kind++)
-        thread->cache.top[kind] = thread->cache.limit[kind] = null_slot;
-    memset(thread->magazines, 0, sizeof thread->magazines);
-    thread->budget = hk_option(tcache_kb) * HK_KIB;
-}
-
 /* Under the registry lock, so that no heap appears while a fork holds them all. */
 static void set_up_locked(hk_thread_t *thread) {
     thread->cache.map = hk_flat.bytes;
     thread->cache.mask = hk_flat.mask;
     thread->cache.thread = thread;
-    reset_bins(thread);
+    memcpy(&thread->trap, &no_cache, sizeof no_cache);
+    thread->trap.thread = thread;
+    hk_magazines_reset(thread);
     hk_heap_init(&thread->heap);
+    hk_thread_plan_locked(thread);
 }
 
 static void thread_ends(void *record);
@@ -102,7 +97,10 @@ static hk_thread_t *attach(void) {
     if (thread == NULL)
         return NULL;
     thread->exit_rounds = 0;
-    hk_store_relaxed(&hk_tc, &thread->cache);
+    hk_lock(&registry);
+    thread->tc = &hk_tc;
+    hk_thread_plan_locked(thread);
+    hk_unlock(&registry);
     /* Both may allocate, which works by now. If the first fails the record is never left to
      * anybody: a leak of address space, not an error. */
     pthread_setspecific(key, thread);
@@ -150,23 +148,17 @@ void hk_thread_leave(hk_thread_t *thread) {
     hk_store_release(&thread->busy, false);
 }
 
-void hk_thread_flush(hk_thread_t *thread) {
-    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++) {
-        void ***top = &thread->cache.top[cls];
-        void **slots = &thread->slots[hk_classes[cls].first_slot];
-        if (**top == NULL)
-            continue;
-        hk_heap_give(&thread->heap, cls, slots + 1, (unsigned)(*top - slots));
-        *top = slots;
-    }
-}
+void hk_thread_flush(hk_thread_t *thread) { hk_magazines_flush(thread); }
 
 static void make_orphan_locked(hk_thread_t *thread) {
+    thread->tc = NULL;
     hk_heap_set_orphan(&thread->heap, true);
     thread->orphan_next = orphans;
     orphans = thread;
 }
 
+/* From the flush on no handler finds a cache: what it needs comes from the emergency heap, until
+ * the record is an orphan's and the shared one serves. */
 static void thread_ends(void *record) {
     hk_thread_t *thread = record;
     if (++thread->exit_rounds < DESTRUCTOR_ROUNDS && pthread_setspecific(key, thread) == 0)
@@ -175,27 +167,68 @@ static void thread_ends(void *record) {
     hk_thread_flush(thread);
     if (hk_heap_orphans() >= WARM_ORPHANS)
         hk_heap_collect(&thread->heap);
-    reset_bins(thread);
-    hk_store_relaxed(&thread->busy, false);
+    hk_magazines_reset(thread);
     outside.ended = true;
-    hk_store_relaxed(&hk_tc, (hk_tcache_t *)&no_cache);
+    hk_store_relaxed(&outside.inside, true);
     hk_lock(&registry);
+    hk_store_relaxed(&hk_tc, (hk_tcache_t *)&no_cache);
+    hk_store_relaxed(&thread->busy, false);
     make_orphan_locked(thread);
     hk_unlock(&registry);
+    hk_store_relaxed(&outside.inside, false);
+}
+
+/* ---- all threads ---- */
+
+/* What marks the calling thread as inside the boundary, other than by entering it: then handlers of
+ * its own do not go for the locks that it is about to take. */
+static atomic_bool *own_mark(void) {
+    hk_thread_t *own = hk_load_relaxed(&hk_tc)->thread;
+    return own != NULL ? &own->busy : &outside.inside;
+}
+
+void hk_thread_plan_locked(hk_thread_t *thread) {
+    unsigned plan = hk_plan_from_options();
+    if (plan != (hk_load_relaxed(&thread->plan) & ~(unsigned)HK_PLAN_NEW))
+        hk_store_relaxed(&thread->plan, plan | HK_PLAN_NEW);
+    if (thread->tc != NULL)
+        hk_store_relaxed(thread->tc, plan != 0 ? &thread->trap : &thread->cache);
+}
+
+bool hk_threads_visit(hk_thread_visitor_t *visit, void *argument) {
+    atomic_bool *mark = own_mark();
+    if (hk_load_relaxed(mark))
+        return false;
+    hk_store_relaxed(mark, true);
+    atomic_signal_fence(memory_order_seq_cst);
+    hk_lock(&registry);
+    if (initialised)
+        visit(&shared_record, argument);
+    for (hk_thread_t *thread = all; thread != NULL; thread = thread->all_next)
+        visit(thread, argument);
+    hk_unlock(&registry);
+    atomic_signal_fence(memory_order_seq_cst);
+    hk_store_relaxed(mark, false);
+    return true;
+}
+
+static void add_held(hk_thread_t *thread, void *blocks) {
+    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
+        ((size_t *)blocks)[cls] += hk_magazine_count(thread, cls);
+}
+
+void hk_threads_held(size_t blocks[HK_CLASS_COUNT]) {
+    memset(blocks, 0, HK_CLASS_COUNT * sizeof *blocks);
+    hk_threads_visit(add_held, blocks);
 }
 
 /* ---- fork ---- */
 
-/* Between prepare and release the forking thread counts as inside the boundary: what handlers of
- * others allocate or free there goes to the emergency heap. */
-static void set_inside(bool inside) {
-    hk_thread_t *own = hk_load_relaxed(&hk_tc)->thread;
-    hk_store_relaxed(own != NULL ? &own->busy : &outside.inside, inside);
-}
-
-/* With every lock taken, in order, no half-done change exists anywhere but in magazines. */
+/* With every lock taken, in order, no half-done change exists anywhere but in magazines. Until they
+ * are released the forking thread counts as inside the boundary: what the fork handlers of others
+ * allocate or free goes to the emergency heap. */
 static void fork_prepare(void) {
-    set_inside(true);
+    hk_store_relaxed(own_mark(), true);
     hk_lock_forking(true);
     hk_config_lock();
     hk_lock(&shared_lock);
@@ -219,7 +252,7 @@ static void fork_release(void) {
     hk_unlock(&shared_lock);
     hk_config_unlock();
     hk_lock_forking(false);
-    set_inside(false);
+    hk_store_relaxed(own_mark(), false);
 }
 
 /* The other threads do not exist in the child: their records become orphans. Their magazines stay
@@ -233,7 +266,7 @@ static void fork_child(void) {
         if (thread == own || hk_load_relaxed(&thread->heap.orphan))
             continue;
         if (hk_load_acquire(&thread->busy))
-            reset_bins(thread);
+            hk_magazines_reset(thread);
         hk_store_relaxed(&thread->busy, false);
         make_orphan_locked(thread);
     }

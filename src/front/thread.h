@@ -16,17 +16,22 @@ typedef struct {
     uint32_t visited;  /* the thread's count of visits at the last one */
 } hk_magazine_t;
 
-/* Invariant: budget + sum over classes of capacity * size == the budget at start. */
+/* Invariant: budget + sum over classes of capacity * size == the budget at start; *tc is &cache or
+ * &trap, the latter while the thread is observed. */
 struct hk_thread {
     hk_tcache_t cache;         /* owner */
     atomic_bool busy;          /* owner, and its signal handlers: inside the boundary */
     bool shared;               /* const: the record of threads that have none */
+    atomic_uint plan;          /* atomic: how the thread is observed (observe/plan.h); 0: not */
     unsigned char exit_rounds; /* owner: rounds of destructors seen */
     uint32_t visits;           /* owner: to the boundary, modulo 2^32 */
     size_t budget;             /* owner: bytes that magazines may still grow by */
     hk_magazine_t magazines[HK_CLASS_COUNT]; /* owner */
     hk_thread_t *all_next;                   /* const once set; lock: registry */
     hk_thread_t *orphan_next;                /* lock: registry */
+    _Atomic(hk_tcache_t *) *tc; /* lock: registry; the thread's hk_tc, NULL: no thread */
+    hk_tcache_t trap;           /* const: all bins unused, so each operation comes to
+                                   the boundary; the thread is set */
     hk_heap_t heap;
     void *slots[HK_SLOT_COUNT]; /* owner: the bins' slots; pages are touched when a bin is used */
 };
@@ -37,7 +42,21 @@ struct hk_thread {
 hk_thread_t *hk_thread_enter(void);
 void hk_thread_leave(hk_thread_t *thread);
 
-/* Gives all blocks of the thread's magazines back to their slabs. The thread is entered. */
+/* Gives all blocks that the thread holds back to their slabs. The thread is entered. */
 void hk_thread_flush(hk_thread_t *thread);
+
+/* Calls `visit` for every record there is, under the registry lock. False: the calling thread is a
+ * signal handler inside the boundary, and nothing was done. */
+typedef void hk_thread_visitor_t(hk_thread_t *thread, void *argument);
+bool hk_threads_visit(hk_thread_visitor_t *visit, void *argument);
+
+/* The blocks of each class that lie in the magazines and layers of all threads, while these go on:
+ * each record's figure is as of some moment of the call. All 0 in a signal handler that interrupts
+ * the boundary. */
+void hk_threads_held(size_t blocks[HK_CLASS_COUNT]);
+
+/* Sets the thread's plan from the options, and points the thread at its trap or its cache. The
+ * registry is locked. */
+void hk_thread_plan_locked(hk_thread_t *thread);
 
 #endif

@@ -3,8 +3,9 @@
 #include <pthread.h>
 
 #include "check.h"
+#include "config/config.h"
 #include "config/table.h"
-#include "front/thread.h"
+#include "front/magazine.h"
 #include "hakmem/hakmem.h"
 
 static hk_thread_t *own_record(void) {
@@ -17,10 +18,13 @@ static void *const *slots_of(const hk_thread_t *thread, unsigned cls) {
     return &thread->slots[hk_classes[cls].first_slot];
 }
 
-/* Blocks in the magazine; an unused one's top lies outside of the thread's slots. */
+/* Blocks in the magazine, read from its slots. */
 static unsigned held(const hk_thread_t *thread, unsigned cls) {
-    void *const *top = thread->cache.top[cls];
-    return *top == NULL ? 0 : (unsigned)(top - slots_of(thread, cls));
+    unsigned n = 0;
+    for (void *const *top = hk_load_relaxed(&thread->cache.top[cls]); *top != NULL; top--)
+        n++;
+    CHECK_EQ(hk_magazine_count(thread, cls), n);
+    return n;
 }
 
 /* The bytes of blocks that the thread's magazines may hold, now and later; each bin is checked on

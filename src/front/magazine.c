@@ -1,0 +1,131 @@
+#include "front/magazine.h"
+
+#include <string.h>
+
+#include "config/config.h"
+#include "policy/purger.h"
+
+enum { FIRST_CAPACITY = 16, IDLE_VISITS = 64 };
+
+void *hk_unused_bin[1];
+
+void hk_magazines_reset(hk_thread_t *thread) {
+    for (unsigned kind = 0; kind < HK_KIND_COUNT; kind++) {
+        hk_store_relaxed(&thread->cache.top[kind], hk_unused_bin);
+        thread->cache.limit[kind] = hk_unused_bin;
+    }
+    memset(thread->magazines, 0, sizeof thread->magazines);
+    thread->budget = hk_option(tcache_kb) * HK_KIB;
+}
+
+void hk_magazines_flush(hk_thread_t *thread) {
+    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++) {
+        unsigned n = hk_magazine_count(thread, cls);
+        if (n == 0)
+            continue;
+        void **slots = hk_magazine_slots(thread, cls);
+        hk_heap_give(&thread->heap, cls, slots + 1, n);
+        hk_store_relaxed(&thread->cache.top[cls], slots);
+    }
+}
+
+static void give_oldest(hk_thread_t *thread, unsigned cls, unsigned n) {
+    void **slots = hk_magazine_slots(thread, cls);
+    unsigned left = hk_magazine_count(thread, cls) - n;
+    hk_heap_give(&thread->heap, cls, slots + 1, n);
+    hk_purger_note((size_t)n * hk_classes[cls].size);
+    memmove(slots + 1, slots + 1 + n, left * sizeof *slots);
+    hk_store_relaxed(&thread->cache.top[cls], slots + left);
+}
+
+/* ---- how large ---- */
+
+static void set_capacity(hk_thread_t *thread, unsigned cls, unsigned capacity) {
+    hk_magazine_t *mag = &thread->magazines[cls];
+    thread->budget += (size_t)mag->capacity * hk_classes[cls].size;
+    thread->budget -= (size_t)capacity * hk_classes[cls].size;
+    mag->capacity = (uint16_t)capacity;
+    thread->cache.limit[cls] = hk_magazine_slots(thread, cls) + capacity;
+}
+
+/* Halves the magazine with the most bytes among those not visited lately or, if need be, among all
+ * the others; false where there is none. */
+static bool make_room(hk_thread_t *thread, unsigned cls, bool need) {
+    unsigned victim = 0;
+    size_t most = 0;
+    for (unsigned i = 1; i < HK_CLASS_COUNT; i++) {
+        const hk_magazine_t *mag = &thread->magazines[i];
+        size_t bytes = (size_t)mag->capacity * hk_classes[i].size;
+        bool idle = thread->visits - mag->visited > IDLE_VISITS;
+        if (i == cls || bytes <= most || !(idle || need))
+            continue;
+        victim = i;
+        most = bytes;
+    }
+    if (victim == 0)
+        return false;
+    unsigned capacity = thread->magazines[victim].capacity / 2u;
+    unsigned held = hk_magazine_count(thread, victim);
+    if (held > capacity)
+        give_oldest(thread, victim, held - capacity);
+    set_capacity(thread, victim, capacity);
+    return true;
+}
+
+/* Each visit to the boundary doubles a magazine, up to the class's most and as far as the thread's
+ * budget of bytes goes, to which idle magazines give way: so magazines are large only where there
+ * is traffic. A magazine that has nothing yet takes from any other. */
+static void enlarge(hk_thread_t *thread, unsigned cls) {
+    const hk_class_t *c = &hk_classes[cls];
+    const unsigned now = thread->magazines[cls].capacity;
+    unsigned more = now == 0 ? FIRST_CAPACITY : now;
+    more = (unsigned)hk_min(more, (size_t)(c->magazine - now));
+    if (HK_UNLIKELY((size_t)more * c->size > thread->budget)) {
+        make_room(thread, cls, false);
+        while (now == 0 && thread->budget < c->size && make_room(thread, cls, true))
+            continue;
+        more = (unsigned)hk_min(more, thread->budget / c->size);
+    }
+    if (now == 0) {
+        hk_magazine_slots(thread, cls)[0] = NULL;
+        hk_store_relaxed(&thread->cache.top[cls], hk_magazine_slots(thread, cls));
+        thread->magazines[cls].refill = 4;
+    }
+    set_capacity(thread, cls, now + more);
+}
+
+static hk_magazine_t *visit(hk_thread_t *thread, unsigned cls) {
+    hk_magazine_t *mag = &thread->magazines[cls];
+    mag->visited = ++thread->visits;
+    if (mag->capacity < hk_classes[cls].magazine)
+        enlarge(thread, cls);
+    return mag;
+}
+
+/* ---- in and out ---- */
+
+/* Misses in a row ask for more each time. */
+unsigned hk_magazine_refill(hk_thread_t *thread, unsigned cls) {
+    hk_magazine_t *mag = visit(thread, cls);
+    void **slots = hk_magazine_slots(thread, cls);
+    unsigned half = (mag->capacity + 1u) / 2;
+    unsigned want = mag->was_flush ? half : (unsigned)hk_min(mag->refill, mag->capacity);
+    mag->refill = (uint16_t)hk_min(2 * want, hk_classes[cls].magazine);
+    mag->was_flush = false;
+    unsigned got = hk_heap_take(&thread->heap, cls, slots + 1, want);
+    hk_store_relaxed(&thread->cache.top[cls], slots + got);
+    return got;
+}
+
+/* The older half goes back, or all of it where one flush follows another. Where the visit has
+ * enlarged the magazine there is room already. */
+unsigned hk_magazine_flush(hk_thread_t *thread, unsigned cls) {
+    hk_magazine_t *mag = visit(thread, cls);
+    unsigned held = hk_magazine_count(thread, cls);
+    if (held < mag->capacity)
+        return 0;
+    unsigned n = mag->was_flush ? held : (held + 1u) / 2;
+    give_oldest(thread, cls, n);
+    mag->was_flush = true;
+    return n;
+}

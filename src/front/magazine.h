@@ -1,0 +1,68 @@
+/* Magazines at the boundary: how large each one is, how it is refilled from the thread's heap and
+ * how it makes room. The thread is entered in all of these. */
+#ifndef HK_FRONT_MAGAZINE_H
+#define HK_FRONT_MAGAZINE_H
+
+#include "front/thread.h"
+
+/* What a bin points at that is not in use: empty, and with limit == top also full. */
+extern void *hk_unused_bin[1];
+
+/* All bins unused, the whole budget to be had. Blocks that were in them are forgotten. */
+void hk_magazines_reset(hk_thread_t *thread);
+
+/* Gives all blocks back to their slabs. */
+void hk_magazines_flush(hk_thread_t *thread);
+
+HK_INLINE void **hk_magazine_slots(hk_thread_t *thread, unsigned cls) {
+    return &thread->slots[hk_classes[cls].first_slot];
+}
+
+/* Blocks in the magazine. Any thread: then it is as of some moment. */
+HK_INLINE unsigned hk_magazine_count(const hk_thread_t *thread, unsigned cls) {
+    void **top = hk_load_relaxed(&thread->cache.top[cls]);
+    return top == hk_unused_bin ? 0 : (unsigned)(top - &thread->slots[hk_classes[cls].first_slot]);
+}
+
+/* The block on top, or NULL. */
+HK_INLINE void *hk_magazine_take(hk_thread_t *thread, unsigned cls) {
+    void **top = hk_load_relaxed(&thread->cache.top[cls]);
+    void *p = *top;
+    if (HK_LIKELY(p != NULL))
+        hk_store_relaxed(&thread->cache.top[cls], top - 1);
+    return p;
+}
+
+/* Puts p on top; false: the magazine is full. */
+HK_INLINE bool hk_magazine_give(hk_thread_t *thread, unsigned cls, void *p) {
+    void **top = hk_load_relaxed(&thread->cache.top[cls]);
+    if (HK_UNLIKELY(top == thread->cache.limit[cls]))
+        return false;
+    top[1] = p;
+    hk_store_relaxed(&thread->cache.top[cls], top + 1);
+    return true;
+}
+
+/* Fills the empty magazine from the heap; returns the blocks, 0 when out of memory. */
+unsigned hk_magazine_refill(hk_thread_t *thread, unsigned cls);
+
+/* Makes room in the full magazine; returns how many blocks went back to the heap for that, 0 where
+ * it was enlarged. */
+unsigned hk_magazine_flush(hk_thread_t *thread, unsigned cls);
+
+/* The product's way: a block, NULL when out of memory; and its way back. */
+HK_INLINE void *hk_magazine_take_or_refill(hk_thread_t *thread, unsigned cls) {
+    void *p = hk_magazine_take(thread, cls);
+    if (p == NULL && HK_LIKELY(hk_magazine_refill(thread, cls) != 0))
+        p = hk_magazine_take(thread, cls);
+    return p;
+}
+
+HK_INLINE void hk_magazine_give_or_flush(hk_thread_t *thread, unsigned cls, void *p) {
+    if (hk_magazine_give(thread, cls, p))
+        return;
+    hk_magazine_flush(thread, cls);
+    hk_magazine_give(thread, cls, p);
+}
+
+#endif
