@@ -46,6 +46,8 @@ static void rearm(void) {
 
 void hk_policy_apply(void) {
     rearm();
+    if (!hk_load_seq(&hk_purger_runs))
+        return;
     hk_add_seq(&noted, 1u);
     hk_os_wake(&noted);
 }
