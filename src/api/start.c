@@ -12,6 +12,7 @@
 #include "config/config.h"
 #include "config/listing.h"
 #include "config/table.h"
+#include "front/boundary.h"
 #include "hakmem/hakmem.h"
 #include "policy/purger.h"
 
@@ -92,6 +93,7 @@ static void write_proof(const char *path) {
 __attribute__((constructor(101))) static void start(void) {
     hk_config_load();
     hk_policy_apply();
+    hk_front_start();
     if (hk_option(proof) != NULL) {
         int saved = errno;
         write_proof(hk_option(proof));

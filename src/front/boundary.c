@@ -10,19 +10,20 @@
 #include "front/emergency.h"
 #include "front/magazine.h"
 #include "front/observed.h"
+#include "front/prewarm.h"
 #include "front/thread.h"
 #include "policy/purger.h"
 
 /* ---- the thread's cache ---- */
 
 static void *get(hk_thread_t *thread, unsigned cls) {
-    if (HK_UNLIKELY(hk_observed(thread)))
+    if (HK_UNLIKELY(hk_observed(thread) != 0))
         return hk_observed_take(thread, cls);
     return hk_magazine_take_or_refill(thread, cls);
 }
 
 static void put(hk_thread_t *thread, unsigned cls, void *p) {
-    if (HK_UNLIKELY(hk_observed(thread)))
+    if (HK_UNLIKELY(hk_observed(thread) != 0))
         hk_observed_give(thread, cls, p);
     else
         hk_magazine_give_or_flush(thread, cls, p);
@@ -57,6 +58,15 @@ static HK_COLD void free_deferred(hk_thread_t *thread) {
 }
 
 void hk_free_slow(void *p) {
+    hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
+    unsigned plan = thread != NULL ? hk_observed(thread) : 0;
+    if (HK_LIKELY(plan == 0))
+        hk_free_long(p);
+    else if (plan != HK_MAGAZINES_COUNTED || !hk_observed_push(thread, p))
+        hk_observed_free(thread, p);
+}
+
+HK_NOINLINE void hk_free_long(void *p) {
     if (p == NULL)
         return;
     unsigned kind = hk_map_kind(p);
@@ -121,6 +131,15 @@ static void *allocate(unsigned cls, size_t n, size_t align, size_t *dirty) {
 }
 
 void *hk_malloc_slow(size_t n) {
+    hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
+    unsigned plan = thread != NULL ? hk_observed(thread) : 0;
+    if (HK_LIKELY(plan == 0))
+        return hk_malloc_long(n);
+    void *p = plan == HK_MAGAZINES_COUNTED ? hk_observed_pop(thread, n) : NULL;
+    return HK_LIKELY(p != NULL) ? p : hk_observed_malloc(thread, n);
+}
+
+HK_NOINLINE void *hk_malloc_long(size_t n) {
     size_t dirty;
     return allocate(n <= HK_MID_MAX ? hk_class_of(n) : 0, n, 16, &dirty);
 }
@@ -210,4 +229,16 @@ bool hk_trim(void) {
     size_t bytes = reclaim(thread);
     hk_thread_leave(thread);
     return bytes != 0;
+}
+
+void hk_front_start(void) {
+    if (hk_plan_from_options() != 0)
+        hk_front_apply();
+    if (hk_load_relaxed(&hk_tc)->thread == NULL)
+        return; /* its first allocation will see to it */
+    hk_thread_t *thread = hk_thread_enter();
+    if (thread == NULL)
+        return;
+    hk_prewarm(thread);
+    hk_thread_leave(thread);
 }

@@ -5,6 +5,10 @@
 
 #include "base/base.h"
 
+/* When the process starts, after its options have been read: what they say about prewarming and
+ * observing holds from here on, for the calling thread too if it has allocated already. */
+void hk_front_start(void);
+
 /* Makes every thread, now and later, do what the options say about observing: from its next
  * operation on each one goes by its trap cache or by its own. Called when such an option has been
  * changed; any thread, outside of signal handlers. */
@@ -15,6 +19,10 @@ void *hk_malloc_slow(size_t n);
 
 /* free without the hit path; any pointer. Keeps errno. */
 void hk_free_slow(void *p);
+
+/* The same for what the short way of an observed thread (front/observed.h) cannot do. */
+void *hk_malloc_long(size_t n);
+void hk_free_long(void *p);
 
 /* A block of n bytes that reads as zero, n > HK_MID_MAX: only what may be dirty is written. */
 void *hk_calloc_large(size_t n);

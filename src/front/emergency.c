@@ -13,7 +13,7 @@ typedef struct {
 } header_t;
 
 static _Atomic(void *) waiting[WAITING]; /* atomic: any thread */
-static atomic_uint waiting_count;        /* atomic: any thread */
+atomic_uint hk_emergency_count;          /* atomic: any thread; how many wait */
 
 static header_t *header_of(const void *p) {
     return (header_t *)((uintptr_t)p & ~(uintptr_t)(HK_SLICE - 1));
@@ -61,19 +61,17 @@ void hk_emergency_defer(void *p) {
     for (unsigned i = 0; i < WAITING; i++) {
         void *none = NULL;
         if (hk_load_relaxed(&waiting[i]) == NULL && hk_cas_seq(&waiting[i], &none, p)) {
-            hk_add_relaxed(&waiting_count, 1u);
+            hk_add_relaxed(&hk_emergency_count, 1u);
             return;
         }
     }
 }
 
-bool hk_emergency_waiting(void) { return hk_load_relaxed(&waiting_count) != 0; }
-
 void *hk_emergency_deferred(void) {
     for (unsigned i = 0; i < WAITING; i++) {
         void *p = hk_load_relaxed(&waiting[i]);
         if (p != NULL && hk_cas_seq(&waiting[i], &p, NULL)) {
-            hk_sub_relaxed(&waiting_count, 1u);
+            hk_sub_relaxed(&hk_emergency_count, 1u);
             return p;
         }
     }

@@ -19,7 +19,8 @@ size_t hk_emergency_usable(const void *p);
 void hk_emergency_defer(void *p);
 
 /* Whether any block waits, cheaply; and one of them, or NULL. */
-bool hk_emergency_waiting(void);
+extern atomic_uint hk_emergency_count;
+HK_INLINE bool hk_emergency_waiting(void) { return hk_load_relaxed(&hk_emergency_count) != 0; }
 void *hk_emergency_deferred(void);
 
 #endif

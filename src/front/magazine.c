@@ -5,7 +5,7 @@
 #include "config/config.h"
 #include "policy/purger.h"
 
-enum { FIRST_CAPACITY = 16, IDLE_VISITS = 64 };
+enum { FIRST_CAPACITY = 16, IDLE_VISITS = 64, PREFETCHED = 4 };
 
 void *hk_unused_bin[1];
 
@@ -42,6 +42,11 @@ static void give_oldest(hk_thread_t *thread, unsigned cls, unsigned n) {
 
 static void set_capacity(hk_thread_t *thread, unsigned cls, unsigned capacity) {
     hk_magazine_t *mag = &thread->magazines[cls];
+    if (mag->capacity == 0) {
+        hk_magazine_slots(thread, cls)[0] = NULL;
+        hk_store_relaxed(&thread->cache.top[cls], hk_magazine_slots(thread, cls));
+        mag->refill = 4;
+    }
     thread->budget += (size_t)mag->capacity * hk_classes[cls].size;
     thread->budget -= (size_t)capacity * hk_classes[cls].size;
     mag->capacity = (uint16_t)capacity;
@@ -79,6 +84,8 @@ static void enlarge(hk_thread_t *thread, unsigned cls) {
     const hk_class_t *c = &hk_classes[cls];
     const unsigned now = thread->magazines[cls].capacity;
     unsigned more = now == 0 ? FIRST_CAPACITY : now;
+    if (HK_UNLIKELY(hk_option(tcache_adaptive) == 0))
+        more = c->magazine;
     more = (unsigned)hk_min(more, (size_t)(c->magazine - now));
     if (HK_UNLIKELY((size_t)more * c->size > thread->budget)) {
         make_room(thread, cls, false);
@@ -86,12 +93,27 @@ static void enlarge(hk_thread_t *thread, unsigned cls) {
             continue;
         more = (unsigned)hk_min(more, thread->budget / c->size);
     }
-    if (now == 0) {
-        hk_magazine_slots(thread, cls)[0] = NULL;
-        hk_store_relaxed(&thread->cache.top[cls], hk_magazine_slots(thread, cls));
-        thread->magazines[cls].refill = 4;
-    }
     set_capacity(thread, cls, now + more);
+}
+
+void hk_magazine_reserve(hk_thread_t *thread, unsigned cls, unsigned capacity) {
+    const hk_class_t *c = &hk_classes[cls];
+    const unsigned now = thread->magazines[cls].capacity;
+    capacity = (unsigned)hk_min(capacity, c->magazine);
+    if (capacity > now)
+        set_capacity(thread, cls, now + (unsigned)hk_min(capacity - now, thread->budget / c->size));
+}
+
+void hk_magazine_fill(hk_thread_t *thread, unsigned cls, unsigned blocks) {
+    hk_magazine_reserve(thread, cls, blocks);
+    void **slots = hk_magazine_slots(thread, cls);
+    blocks = (unsigned)hk_min(blocks, thread->magazines[cls].capacity);
+    for (unsigned held = hk_magazine_count(thread, cls), got; held < blocks; held += got) {
+        got = hk_heap_take(&thread->heap, cls, slots + 1 + held, blocks - held);
+        if (got == 0)
+            break;
+        hk_store_relaxed(&thread->cache.top[cls], slots + held + got);
+    }
 }
 
 static hk_magazine_t *visit(hk_thread_t *thread, unsigned cls) {
@@ -114,6 +136,9 @@ unsigned hk_magazine_refill(hk_thread_t *thread, unsigned cls) {
     mag->was_flush = false;
     unsigned got = hk_heap_take(&thread->heap, cls, slots + 1, want);
     hk_store_relaxed(&thread->cache.top[cls], slots + got);
+    if (HK_UNLIKELY(hk_option(tcache_prefetch) != 0))
+        for (unsigned i = 0; i < PREFETCHED && i < got; i++)
+            __builtin_prefetch(slots[got - i], 1);
     return got;
 }
 

@@ -43,6 +43,13 @@ HK_INLINE bool hk_magazine_give(hk_thread_t *thread, unsigned cls, void *p) {
     return true;
 }
 
+/* Makes the magazine large enough for so many blocks, as far as its class's most and the thread's
+ * budget go. */
+void hk_magazine_reserve(hk_thread_t *thread, unsigned cls, unsigned capacity);
+
+/* The same, and fills it up to so many blocks. */
+void hk_magazine_fill(hk_thread_t *thread, unsigned cls, unsigned blocks);
+
 /* Fills the empty magazine from the heap; returns the blocks, 0 when out of memory. */
 unsigned hk_magazine_refill(hk_thread_t *thread, unsigned cls);
 

@@ -1,10 +1,276 @@
 #include "front/observed.h"
 
+#include <string.h>
+#include <unistd.h>
+
+#include "backend/meta.h"
+#include "base/report.h"
 #include "front/boundary.h"
+#include "front/emergency.h"
 #include "front/magazine.h"
-#include "observe/plan.h"
+#include "observe/layers.h"
 
 #if !HK_FAST
+
+/* ---- the route: what the plan means for a class ---- */
+
+typedef struct {
+    unsigned plan, layers, cls;
+} route_t;
+
+HK_INLINE route_t route_of(const hk_thread_t *thread, unsigned cls) {
+    unsigned plan = hk_load_relaxed(&thread->plan);
+    return (route_t){plan, plan & hk_layers_of_band[hk_classes[cls].band], cls};
+}
+
+static hk_layer_t home_of(route_t route) {
+    const unsigned bound_c7 = HK_LAYER_BIT(HK_LAYER_C7_HOT);
+    if ((route.layers & bound_c7) != 0 && (route.plan & HK_PLAN_C7_BOUND) != 0)
+        return HK_LAYER_C7_HOT;
+    for (hk_layer_t layer = HK_LAYER_HEAPV2; layer < HK_LAYER_HEAP; layer++)
+        if ((route.layers & HK_LAYER_BIT(layer)) != 0)
+            return layer;
+    return HK_LAYER_HEAP;
+}
+
+HK_INLINE void count(hk_observed_t *o, route_t route, hk_layer_t layer, hk_event_t event,
+                     unsigned n) {
+    if ((route.plan & HK_PLAN_METRICS) != 0)
+        hk_metrics_add(&o->metrics, layer, route.cls, event, n);
+}
+
+/* ---- the heap behind the layers ---- */
+
+/* Fills a research layer and takes a block; *moved receives how many came from the heap. */
+static void *refill_layer(hk_thread_t *thread, hk_observed_t *o, hk_layer_t home, unsigned cls,
+                          unsigned *moved) {
+    void *blocks[HK_LAYER_BATCH];
+    unsigned got = hk_heap_take(&thread->heap, cls, blocks, hk_layer_batch(home, cls));
+    *moved = got;
+    if (got == 0)
+        return NULL;
+    unsigned kept = 0;
+    while (kept < got - 1 && hk_layer_give(&o->layers, home, cls, blocks[kept]))
+        kept++;
+    if (kept < got - 1)
+        hk_heap_give(&thread->heap, cls, blocks + kept, got - 1 - kept);
+    return blocks[got - 1];
+}
+
+static HK_NOINLINE void *take_from_heap(hk_thread_t *thread, hk_observed_t *o, route_t route) {
+    const unsigned cls = route.cls;
+    hk_layer_t home = home_of(route);
+    unsigned moved = 0;
+    void *p = NULL;
+    if (home == HK_LAYER_HEAP) {
+        hk_heap_take(&thread->heap, cls, &p, 1);
+    } else if (home == HK_LAYER_HEAPV2) {
+        moved = hk_magazine_refill(thread, cls);
+        p = hk_magazine_take(thread, cls);
+    } else {
+        p = refill_layer(thread, o, home, cls, &moved);
+    }
+    count(o, route, HK_LAYER_HEAP, p != NULL ? HK_MALLOC_HIT : HK_MALLOC_MISS, 1);
+    if (moved != 0) {
+        count(o, route, home, HK_REFILL, 1);
+        count(o, route, home, HK_MOVED, moved);
+    }
+    return p;
+}
+
+static HK_NOINLINE void give_to_heap(hk_thread_t *thread, hk_observed_t *o, route_t route,
+                                     void *p) {
+    const unsigned cls = route.cls;
+    hk_layer_t home = home_of(route);
+    unsigned moved = 0;
+    bool kept = true;
+    if (home == HK_LAYER_HEAP) {
+        hk_heap_give(&thread->heap, cls, &p, 1);
+    } else if (home == HK_LAYER_HEAPV2) {
+        moved = hk_magazine_flush(thread, cls);
+        kept = hk_magazine_give(thread, cls, p);
+    } else {
+        moved = hk_layer_make_room(&o->layers, home, &thread->heap, cls);
+        kept = hk_layer_give(&o->layers, home, cls, p);
+    }
+    hk_assert(kept);
+    (void)kept;
+    count(o, route, HK_LAYER_HEAP, HK_FREE_HIT, 1);
+    if (moved != 0) {
+        count(o, route, home, HK_FLUSH, 1);
+        count(o, route, home, HK_MOVED, moved);
+    }
+}
+
+/* ---- from layer to layer ---- */
+
+HK_INLINE void *layer_take(hk_thread_t *thread, hk_observed_t *o, hk_layer_t layer, unsigned cls) {
+    return layer == HK_LAYER_HEAPV2 ? hk_magazine_take(thread, cls)
+                                    : hk_layer_take(&o->layers, layer, cls);
+}
+
+HK_INLINE bool layer_give(hk_thread_t *thread, hk_observed_t *o, hk_layer_t layer, unsigned cls,
+                          void *p) {
+    return layer == HK_LAYER_HEAPV2 ? hk_magazine_give(thread, cls, p)
+                                    : hk_layer_give(&o->layers, layer, cls, p);
+}
+
+/* With `passed` the route is computed once and passed down; without, each step derives it again
+ * from the plan and the class. */
+HK_INLINE void *take_by_route(hk_thread_t *thread, hk_observed_t *o, unsigned cls, bool passed) {
+    const route_t known = route_of(thread, cls);
+    for (hk_layer_t layer = 0; layer < HK_LAYER_HEAP; layer++) {
+        route_t route = passed ? known : route_of(thread, cls);
+        if ((route.layers & HK_LAYER_BIT(layer)) == 0)
+            continue;
+        void *p = layer_take(thread, o, layer, cls);
+        count(o, route, layer, p != NULL ? HK_MALLOC_HIT : HK_MALLOC_MISS, 1);
+        if (p != NULL)
+            return p;
+    }
+    return take_from_heap(thread, o, passed ? known : route_of(thread, cls));
+}
+
+HK_INLINE void give_by_route(hk_thread_t *thread, hk_observed_t *o, unsigned cls, void *p,
+                             bool passed) {
+    const route_t known = route_of(thread, cls);
+    for (hk_layer_t layer = 0; layer < HK_LAYER_HEAP; layer++) {
+        route_t route = passed ? known : route_of(thread, cls);
+        if ((route.layers & HK_LAYER_BIT(layer)) == 0)
+            continue;
+        bool kept = layer_give(thread, o, layer, cls, p);
+        count(o, route, layer, kept ? HK_FREE_HIT : HK_FREE_MISS, 1);
+        if (kept)
+            return;
+    }
+    give_to_heap(thread, o, passed ? known : route_of(thread, cls), p);
+}
+
+/* ---- a new plan ---- */
+
+/* Magazines grow when they are refilled. Those that come second to a bound C7_HOT never are, so
+ * they get their full size at once. */
+static void bind_c7(hk_thread_t *thread, hk_observed_t *o, unsigned plan) {
+    for (unsigned cls = HK_C7_FIRST; cls <= HK_C7_LAST; cls++) {
+        unsigned moved;
+        if ((plan & HK_LAYER_BIT(HK_LAYER_HEAPV2)) != 0)
+            hk_magazine_reserve(thread, cls, hk_classes[cls].magazine);
+        if ((plan & HK_PLAN_C7_EARLY) == 0 || hk_layers_count(&o->layers, cls) != 0)
+            continue;
+        void *p = refill_layer(thread, o, HK_LAYER_C7_HOT, cls, &moved);
+        if (p != NULL && !hk_layer_give(&o->layers, HK_LAYER_C7_HOT, cls, p))
+            hk_heap_give(&thread->heap, cls, &p, 1);
+    }
+}
+
+/* The thread acts on its new plan: layers that are left out are emptied. The plan to go by; 0
+ * where there is no memory to observe with, and the next visit tries again. */
+static HK_COLD unsigned settle(hk_thread_t *thread) {
+    unsigned found = hk_load_relaxed(&thread->plan);
+    const unsigned plan = found & ~(unsigned)HK_PLAN_NEW;
+    hk_observed_t *o = hk_load_relaxed(&thread->observed);
+    if (o == NULL && plan != 0) {
+        o = hk_meta_alloc(sizeof *o);
+        if (o == NULL)
+            return 0;
+        hk_store_release(&thread->observed, o);
+    }
+    for (hk_layer_t layer = 0; o != NULL && layer < HK_LAYER_HEAP; layer++) {
+        if ((plan & HK_LAYER_BIT(layer)) != 0)
+            continue;
+        if (layer != HK_LAYER_HEAPV2)
+            hk_layer_drain(&o->layers, layer, &thread->heap);
+        else if (plan != 0)
+            hk_magazines_flush(thread);
+    }
+    if ((plan & HK_PLAN_C7_BOUND) != 0)
+        bind_c7(thread, o, plan);
+    hk_cas_seq(&thread->plan, &found, plan); /* fails where there is a newer one already */
+    return plan;
+}
+
+/* ---- operations ---- */
+
+void *hk_observed_take(hk_thread_t *thread, unsigned cls) {
+    unsigned plan = hk_load_relaxed(&thread->plan);
+    if (HK_UNLIKELY((plan & HK_PLAN_NEW) != 0))
+        plan = settle(thread);
+    if (plan == 0)
+        return hk_magazine_take_or_refill(thread, cls);
+    hk_observed_t *o = hk_load_relaxed(&thread->observed);
+    return (plan & HK_PLAN_PASSDOWN) != 0 ? take_by_route(thread, o, cls, true)
+                                          : take_by_route(thread, o, cls, false);
+}
+
+void hk_observed_give(hk_thread_t *thread, unsigned cls, void *p) {
+    unsigned plan = hk_load_relaxed(&thread->plan);
+    if (HK_UNLIKELY((plan & HK_PLAN_NEW) != 0))
+        plan = settle(thread);
+    hk_observed_t *o = hk_load_relaxed(&thread->observed);
+    if (plan == 0)
+        hk_magazine_give_or_flush(thread, cls, p);
+    else if ((plan & HK_PLAN_PASSDOWN) != 0)
+        give_by_route(thread, o, cls, p, true);
+    else
+        give_by_route(thread, o, cls, p, false);
+}
+
+/* As hk_thread_enter() and hk_thread_leave() for a thread whose record is at hand. */
+HK_INLINE bool enter(hk_thread_t *thread) {
+    if (HK_UNLIKELY(hk_load_relaxed(&thread->busy)))
+        return false;
+    hk_store_relaxed(&thread->busy, true);
+    atomic_signal_fence(memory_order_seq_cst);
+    return true;
+}
+
+HK_INLINE void leave(hk_thread_t *thread) {
+    atomic_signal_fence(memory_order_seq_cst);
+    hk_store_release(&thread->busy, false);
+}
+
+void *hk_observed_malloc(hk_thread_t *thread, size_t n) {
+    if (HK_UNLIKELY(n > HK_MID_MAX || !enter(thread)))
+        return hk_malloc_long(n);
+    void *p = hk_observed_take(thread, hk_class_of(n));
+    leave(thread);
+    return HK_LIKELY(p != NULL) ? p : hk_malloc_long(n);
+}
+
+/* The flat map may not be there, or p not be ours: then its kind is 0. */
+void hk_observed_free(hk_thread_t *thread, void *p) {
+    const hk_tcache_t *cache = &thread->cache;
+    unsigned cls = hk_load_relaxed(&cache->map[((uintptr_t)p >> HK_SLICE_SHIFT) & cache->mask]);
+    if (HK_UNLIKELY(cls - 1 >= HK_CLASS_COUNT - 1 || hk_emergency_waiting() || !enter(thread))) {
+        hk_free_long(p);
+        return;
+    }
+    hk_observed_give(thread, cls, p);
+    leave(thread);
+}
+
+/* ---- all threads ---- */
+
+void hk_observed_flush(hk_thread_t *thread) {
+    hk_observed_t *o = hk_load_relaxed(&thread->observed);
+    for (hk_layer_t layer = 0; o != NULL && layer < HK_LAYER_HEAP; layer++)
+        if (layer != HK_LAYER_HEAPV2)
+            hk_layer_drain(&o->layers, layer, &thread->heap);
+}
+
+void hk_observed_forget(hk_thread_t *thread, bool layers) {
+    hk_observed_t *o = hk_load_relaxed(&thread->observed);
+    if (o == NULL)
+        return;
+    memset(&o->metrics, 0, sizeof o->metrics);
+    if (layers)
+        memset(&o->layers, 0, sizeof o->layers);
+}
+
+unsigned hk_observed_count(hk_thread_t *thread, unsigned cls) {
+    hk_observed_t *o = hk_load_acquire(&thread->observed);
+    return o == NULL ? 0 : hk_layers_count(&o->layers, cls);
+}
 
 static void apply(hk_thread_t *thread, void *unused) {
     (void)unused;
@@ -13,24 +279,26 @@ static void apply(hk_thread_t *thread, void *unused) {
 
 void hk_front_apply(void) { hk_threads_visit(apply, NULL); }
 
-static void settle(hk_thread_t *thread) {
-    unsigned plan = hk_load_relaxed(&thread->plan);
-    if (plan & HK_PLAN_NEW)
-        hk_cas_seq(&thread->plan, &plan, plan & ~(unsigned)HK_PLAN_NEW);
+static void add_metrics(hk_thread_t *thread, void *sum) {
+    hk_observed_t *o = hk_load_acquire(&thread->observed);
+    if (o != NULL)
+        hk_metrics_sum(sum, &o->metrics);
 }
 
-void *hk_observed_take(hk_thread_t *thread, unsigned cls) {
-    settle(thread);
-    return hk_magazine_take_or_refill(thread, cls);
-}
-
-void hk_observed_give(hk_thread_t *thread, unsigned cls, void *p) {
-    settle(thread);
-    hk_magazine_give_or_flush(thread, cls, p);
+bool hk_front_metrics(hk_metrics_sum_t *sum) {
+    memset(sum, 0, sizeof *sum);
+    return hk_threads_visit(add_metrics, sum);
 }
 
 #else
 
-void hk_front_apply(void) {}
+void hk_front_apply(void) {
+    if (hk_plan_from_options() == 0)
+        return;
+    hk_line_t line = {0};
+    hk_line_str(&line, "hakmem: warning: this is the minimal build, which cannot observe; front "
+                       "metrics, research layers and the like are ignored");
+    hk_line_write(&line, STDERR_FILENO);
+}
 
 #endif

@@ -1,21 +1,82 @@
 /* The observed front: what the boundary does for a thread that goes by its trap cache, so that each
- * of its operations comes there. */
+ * of its operations comes there. The layers that the thread's plan names are asked in their order,
+ * the magazines among them; what none can serve goes to the heap.
+ *
+ *   malloc(n) ── hk_observed_malloc ── ask each layer ── all empty: refill the home layer, take
+ *   free(p) ──── hk_observed_free ──── offer to each ─── all full: flush half of the home layer
+ *
+ * The home layer is the one that is filled from the heap: C7_HOT in its band if it is bound to a
+ * slab; else the first of magazines, lists and unified cache; else none, and each operation goes to
+ * the heap by itself. */
 #ifndef HK_FRONT_OBSERVED_H
 #define HK_FRONT_OBSERVED_H
 
-#include "front/thread.h"
+#include "front/magazine.h"
+#include "observe/layers.h"
+#include "observe/metrics.h"
 
-/* Whether the entered thread is observed, or was and has not put things in order since. */
-HK_INLINE bool hk_observed(const hk_thread_t *thread) {
-    return !HK_FAST && hk_load_relaxed(&thread->plan) != 0;
+/* What is kept of a thread that is or was observed; lives as long as its record. */
+struct hk_observed {
+    hk_metrics_t metrics; /* owner writes, any reads */
+    hk_layers_t layers;   /* owner */
+};
+
+/* The commonest plan, for which there is an early exit. */
+#define HK_MAGAZINES_COUNTED (HK_LAYER_BIT(HK_LAYER_HEAPV2) | HK_PLAN_METRICS | HK_PLAN_OBSERVED)
+
+/* The thread's plan: 0 unless it is observed, or was and has not put things in order since. Nothing
+ * else of this file exists in a FAST build. */
+HK_INLINE unsigned hk_observed(const hk_thread_t *thread) {
+    return HK_FAST ? 0 : hk_load_relaxed(&thread->plan);
 }
 
-#if !HK_FAST
-/* A block of class cls by way of the layers of the thread's plan; NULL when out of memory. */
-void *hk_observed_take(hk_thread_t *thread, unsigned cls);
+/* The operation of an observed thread, from its start to its end. */
+void *hk_observed_malloc(hk_thread_t *thread, size_t n);
+void hk_observed_free(hk_thread_t *thread, void *p);
 
-/* Gives a block of class cls to them. */
+/* The same once the thread is entered and the class known. NULL: out of memory. */
+void *hk_observed_take(hk_thread_t *thread, unsigned cls);
 void hk_observed_give(hk_thread_t *thread, unsigned cls, void *p);
-#endif
+
+/* The early exit for the plan HK_MAGAZINES_COUNTED: a hit, counted; as short as can be, and like
+ * the hit path not entered. NULL or false: anything else, and nothing is done. */
+HK_INLINE void *hk_observed_pop(hk_thread_t *thread, size_t n) {
+    unsigned cls;
+    if (HK_LIKELY(n <= HK_SMALL_MAX))
+        cls = hk_class_of_small[(n + 7) >> 3];
+    else if (n <= HK_MID_MAX)
+        cls = hk_class_of_mid[(n + 255) >> 8];
+    else
+        return NULL;
+    void *p = hk_magazine_take(thread, cls);
+    if (HK_LIKELY(p != NULL))
+        hk_metrics_add(&hk_load_relaxed(&thread->observed)->metrics, HK_LAYER_HEAPV2, cls,
+                       HK_MALLOC_HIT, 1);
+    return p;
+}
+
+HK_INLINE bool hk_observed_push(hk_thread_t *thread, void *p) {
+    const hk_tcache_t *cache = &thread->cache;
+    size_t kind = hk_load_relaxed(&cache->map[((uintptr_t)p >> HK_SLICE_SHIFT) & cache->mask]);
+    if (HK_UNLIKELY(!hk_magazine_give(thread, (unsigned)kind, p)))
+        return false;
+    hk_metrics_add(&hk_load_relaxed(&thread->observed)->metrics, HK_LAYER_HEAPV2, (unsigned)kind,
+                   HK_FREE_HIT, 1);
+    return true;
+}
+
+/* Gives the blocks of the thread's research layers to the heap. The thread is entered. */
+void hk_observed_flush(hk_thread_t *thread);
+
+/* In a fork's child: the counters start anew, and so do the layers where they may be half-changed.
+ */
+void hk_observed_forget(hk_thread_t *thread, bool layers);
+
+/* The blocks of class cls in the thread's research layers. Any thread. */
+unsigned hk_observed_count(hk_thread_t *thread, unsigned cls);
+
+/* Adds up the counters of all threads, those that have ended included. False as
+ * hk_threads_visit(). */
+bool hk_front_metrics(hk_metrics_sum_t *sum);
 
 #endif

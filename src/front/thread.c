@@ -9,7 +9,8 @@
 #include "backend/region.h"
 #include "config/config.h"
 #include "front/magazine.h"
-#include "observe/plan.h"
+#include "front/observed.h"
+#include "front/prewarm.h"
 #include "policy/purger.h"
 
 /* Our destructor asks to be called again in each round but the last, so that the destructors of
@@ -97,8 +98,13 @@ static hk_thread_t *attach(void) {
     if (thread == NULL)
         return NULL;
     thread->exit_rounds = 0;
+    hk_store_relaxed(&thread->busy, true); /* for a fork meanwhile */
+    hk_prewarm(thread);
+    hk_store_relaxed(&thread->busy, false);
+    hk_store_relaxed(&hk_tc, &thread->cache);
     hk_lock(&registry);
     thread->tc = &hk_tc;
+    hk_store_relaxed(&thread->plan, 0u); /* a plan is new to each thread */
     hk_thread_plan_locked(thread);
     hk_unlock(&registry);
     /* Both may allocate, which works by now. If the first fails the record is never left to
@@ -148,7 +154,11 @@ void hk_thread_leave(hk_thread_t *thread) {
     hk_store_release(&thread->busy, false);
 }
 
-void hk_thread_flush(hk_thread_t *thread) { hk_magazines_flush(thread); }
+void hk_thread_flush(hk_thread_t *thread) {
+    if (!HK_FAST)
+        hk_observed_flush(thread);
+    hk_magazines_flush(thread);
+}
 
 static void make_orphan_locked(hk_thread_t *thread) {
     thread->tc = NULL;
@@ -188,6 +198,8 @@ static atomic_bool *own_mark(void) {
 }
 
 void hk_thread_plan_locked(hk_thread_t *thread) {
+    if (HK_FAST)
+        return;
     unsigned plan = hk_plan_from_options();
     if (plan != (hk_load_relaxed(&thread->plan) & ~(unsigned)HK_PLAN_NEW))
         hk_store_relaxed(&thread->plan, plan | HK_PLAN_NEW);
@@ -213,8 +225,11 @@ bool hk_threads_visit(hk_thread_visitor_t *visit, void *argument) {
 }
 
 static void add_held(hk_thread_t *thread, void *blocks) {
-    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
+    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++) {
         ((size_t *)blocks)[cls] += hk_magazine_count(thread, cls);
+        if (!HK_FAST)
+            ((size_t *)blocks)[cls] += hk_observed_count(thread, cls);
+    }
 }
 
 void hk_threads_held(size_t blocks[HK_CLASS_COUNT]) {
@@ -262,10 +277,16 @@ static void fork_release(void) {
 static void fork_child(void) {
     hk_purger_forked();
     hk_thread_t *own = hk_load_relaxed(&hk_tc)->thread;
+    if (!HK_FAST)
+        hk_observed_forget(&shared_record, false);
     for (hk_thread_t *thread = all; thread != NULL; thread = thread->all_next) {
-        if (thread == own || hk_load_relaxed(&thread->heap.orphan))
+        bool mine = thread == own || hk_load_relaxed(&thread->heap.orphan);
+        bool dropped = !mine && hk_load_acquire(&thread->busy);
+        if (!HK_FAST)
+            hk_observed_forget(thread, dropped);
+        if (mine)
             continue;
-        if (hk_load_acquire(&thread->busy))
+        if (dropped)
             hk_magazines_reset(thread);
         hk_store_relaxed(&thread->busy, false);
         make_orphan_locked(thread);

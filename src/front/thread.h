@@ -16,6 +16,8 @@ typedef struct {
     uint32_t visited;  /* the thread's count of visits at the last one */
 } hk_magazine_t;
 
+typedef struct hk_observed hk_observed_t; /* front/observed.c */
+
 /* Invariant: budget + sum over classes of capacity * size == the budget at start; *tc is &cache or
  * &trap, the latter while the thread is observed. */
 struct hk_thread {
@@ -29,6 +31,7 @@ struct hk_thread {
     hk_magazine_t magazines[HK_CLASS_COUNT]; /* owner */
     hk_thread_t *all_next;                   /* const once set; lock: registry */
     hk_thread_t *orphan_next;                /* lock: registry */
+    _Atomic(hk_observed_t *) observed;       /* atomic: owner writes; NULL until first observed */
     _Atomic(hk_tcache_t *) *tc; /* lock: registry; the thread's hk_tc, NULL: no thread */
     hk_tcache_t trap;           /* const: all bins unused, so each operation comes to
                                    the boundary; the thread is set */

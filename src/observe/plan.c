@@ -18,5 +18,5 @@ unsigned hk_plan_from_options(void) {
         plan |= HK_PLAN_METRICS;
     if (hk_option(passdown) != 0)
         plan |= HK_PLAN_PASSDOWN;
-    return plan == product ? 0 : plan;
+    return plan == product ? 0 : plan | HK_PLAN_OBSERVED;
 }

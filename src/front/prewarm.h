@@ -1,0 +1,11 @@
+/* Prewarm: what is in a thread's magazines before its first allocation. */
+#ifndef HK_FRONT_PREWARM_H
+#define HK_FRONT_PREWARM_H
+
+#include "front/thread.h"
+
+/* Enlarges and fills the magazines as the options say; nothing by default, nor under lean, which
+ * suppresses the filling. The thread is entered, or not running yet. */
+void hk_prewarm(hk_thread_t *thread);
+
+#endif

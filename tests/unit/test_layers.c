@@ -1,0 +1,321 @@
+/* The research layers: each one alone against its contract, and all sets of them under threads that
+ * free each other's blocks, start, end, and are switched from set to set while they run. What lies
+ * in every block tells whether it was given out twice or written to. */
+#include <pthread.h>
+#include <sched.h>
+
+#include "check.h"
+#include "front/observed.h"
+#include "hakmem/hakmem.h"
+#include "layers.h"
+
+static const hk_layer_t research[] = {HK_LAYER_ULTRAHOT, HK_LAYER_C7_HOT, HK_LAYER_SLL,
+                                      HK_LAYER_UNIFIED};
+enum { RESEARCH = sizeof research / sizeof research[0] };
+
+static hk_layers_t layers; /* a thread's, without the thread */
+
+static bool serves(hk_layer_t layer, unsigned cls) {
+    return (hk_layers_of_band[hk_classes[cls].band] & HK_LAYER_BIT(layer)) != 0;
+}
+
+/* ---- one layer ---- */
+
+/* The rows of shelves have a shelf for each class that the bands say they serve, and no other. */
+static void classes_are_bands(void) {
+    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++) {
+        CHECK_EQ(serves(HK_LAYER_ULTRAHOT, cls),
+                 cls >= HK_ULTRAHOT_FIRST && cls <= HK_ULTRAHOT_LAST);
+        CHECK_EQ(serves(HK_LAYER_C7_HOT, cls), cls >= HK_C7_FIRST && cls <= HK_C7_LAST);
+        CHECK(serves(HK_LAYER_SLL, cls) && serves(HK_LAYER_UNIFIED, cls));
+    }
+}
+
+static size_t bytes_held(void) {
+    size_t bytes = 0;
+    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
+        bytes += (size_t)hk_layers_count(&layers, cls) * hk_classes[cls].size;
+    return bytes;
+}
+
+static size_t bound_of(hk_layer_t layer) {
+    const size_t bounds[] = {[HK_LAYER_ULTRAHOT] = 11 * HK_KIB,
+                             [HK_LAYER_C7_HOT] = 26 * HK_KIB,
+                             [HK_LAYER_SLL] = 908 * HK_KIB,
+                             [HK_LAYER_UNIFIED] = 256 * HK_KIB};
+    return bounds[layer];
+}
+
+/* Fills the layer with blocks of one class until it says it is full; they come back, each once. */
+static void fill_and_empty(hk_heap_t *heap, hk_layer_t layer, unsigned cls) {
+    enum { MOST = 80 };
+    void *blocks[MOST];
+    unsigned got = 0, kept = 0;
+    while (got < MOST)
+        got += hk_heap_take(heap, cls, blocks + got, MOST - got);
+    while (kept < got && hk_layer_give(&layers, layer, cls, blocks[kept]))
+        CHECK_EQ(hk_layers_count(&layers, cls), ++kept);
+    CHECK(kept > 0 && kept < got);
+    CHECK(kept >= hk_layer_batch(layer, cls) || layer == HK_LAYER_UNIFIED);
+    for (unsigned i = kept; i-- > 0;)
+        CHECK(hk_layer_take(&layers, layer, cls) == blocks[i]);
+    CHECK(hk_layer_take(&layers, layer, cls) == NULL);
+    CHECK_EQ(hk_layers_count(&layers, cls), 0);
+    hk_heap_give(heap, cls, blocks, got);
+}
+
+/* A full layer has room once it was made. */
+static void make_room(hk_heap_t *heap, hk_layer_t layer, unsigned cls) {
+    void *p;
+    CHECK_EQ(hk_heap_take(heap, cls, &p, 1), 1);
+    while (hk_layer_give(&layers, layer, cls, p))
+        CHECK_EQ(hk_heap_take(heap, cls, &p, 1), 1);
+    unsigned before = hk_layers_count(&layers, cls);
+    unsigned moved = hk_layer_make_room(&layers, layer, heap, cls);
+    CHECK(moved > 0);
+    CHECK(layer == HK_LAYER_UNIFIED || hk_layers_count(&layers, cls) == before - moved);
+    CHECK(hk_layer_give(&layers, layer, cls, p));
+}
+
+static void one_layer(hk_layer_t layer) {
+    hk_thread_t *thread = hk_thread_enter();
+    hk_heap_t *heap = &thread->heap;
+    hk_thread_flush(thread);
+    size_t active = hk_pool_stats().active;
+    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
+        if (serves(layer, cls))
+            fill_and_empty(heap, layer, cls);
+    CHECK_EQ(hk_pool_stats().active, active);
+    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
+        if (serves(layer, cls))
+            make_room(heap, layer, cls);
+    CHECK_EQ(hk_pool_stats().active, active + bytes_held());
+    CHECK(bytes_held() <= bound_of(layer));
+    hk_layer_drain(&layers, layer, heap);
+    CHECK_EQ(bytes_held(), 0);
+    CHECK_EQ(hk_pool_stats().active, active);
+    hk_thread_leave(thread);
+}
+
+/* ---- a thread's layers ---- */
+
+static size_t held(unsigned cls) {
+    size_t blocks[HK_CLASS_COUNT];
+    hk_threads_held(blocks);
+    return blocks[cls];
+}
+
+/* A layer that is left out is emptied at the thread's next visit, the magazines like the others. */
+static void left_out(hk_layer_t layer, size_t size) {
+    const unsigned cls = hk_class_of(size);
+    set_plan(0);
+    hak_free(hak_malloc(size));
+    CHECK_EQ(held(cls), 0);
+    void *p = hak_malloc(size);
+    set_plan(HK_LAYER_BIT(layer));
+    hak_free(p);
+    CHECK_EQ(held(cls), 1);
+    CHECK(hak_malloc(size) == p);
+    hak_free(p);
+    set_plan(0);
+    CHECK_EQ(held(cls), 1);
+    hak_free(hak_malloc(size)); /* the visit */
+    CHECK_EQ(held(cls), 0);
+    set_plan(HK_LAYER_BIT(layer));
+    p = hak_malloc(size);
+    hak_free(p);
+    hk_trim();
+    CHECK_EQ(held(cls), 0);
+    set_plan(plan_of_the_product);
+}
+
+/* The magazines are asked before the lists; blocks that neither has come from the heap. */
+static void order(void) {
+    const size_t size = 200;
+    set_plan(HK_LAYER_BIT(HK_LAYER_SLL));
+    void *in_list = hak_malloc(size), *in_magazine = hak_malloc(size), *fresh = hak_malloc(size);
+    hak_free(in_list);
+    set_plan(HK_LAYER_BIT(HK_LAYER_SLL) | HK_LAYER_BIT(HK_LAYER_HEAPV2) |
+             HK_LAYER_BIT(HK_LAYER_ULTRAHOT));
+    hak_free(in_magazine); /* into UltraHot, which comes first */
+    CHECK(hak_malloc(size) == in_magazine);
+    CHECK(hak_malloc(size) == in_list);
+    hak_free(in_magazine);
+    hak_free(in_list);
+    hak_free(fresh);
+    set_plan(plan_of_the_product);
+    hk_trim();
+}
+
+/* How the direct path for C7 is bound: filled before the first operation, at the first, never. */
+static void *bound(void *plan) {
+    const unsigned classes = HK_C7_LAST - HK_C7_FIRST + 1;
+    size_t expected = ((uintptr_t)plan & HK_PLAN_C7_EARLY) != 0 ? HK_SHELF_MOST * classes : 0;
+    hak_free(hak_malloc(8));
+    for (unsigned cls = HK_C7_FIRST; cls <= HK_C7_LAST; cls++)
+        expected -= held(cls);
+    CHECK_EQ(expected, 0);
+    void *p = hak_malloc(700);
+    bool filled = ((uintptr_t)plan & HK_PLAN_C7_BOUND) != 0;
+    CHECK_EQ(held(hk_class_of(700)), filled ? HK_SHELF_MOST - 1 : 0);
+    hak_free(p);
+    return NULL;
+}
+
+static void binding(void) {
+    const unsigned how[] = {0, HK_PLAN_C7_BOUND, HK_PLAN_C7_BOUND | HK_PLAN_C7_EARLY};
+    for (unsigned i = 0; i < 6; i++) { /* twice, so that records are taken over */
+        pthread_t id;
+        unsigned plan = HK_LAYER_BIT(HK_LAYER_C7_HOT) | how[i % 3];
+        set_plan(plan);
+        hk_trim();
+        hak_free(hak_malloc(8));
+        hk_trim(); /* this thread holds nothing while the other looks */
+        CHECK(pthread_create(&id, NULL, bound, (void *)(uintptr_t)plan) == 0);
+        CHECK(pthread_join(id, NULL) == 0);
+    }
+    set_plan(plan_of_the_product);
+}
+
+/* ---- threads ---- */
+
+#if defined(__SANITIZE_THREAD__)
+enum { STEPS = 300, BAND_STEPS = 20000 };
+#elif HK_DEBUG
+enum { STEPS = 1000, BAND_STEPS = 60000 };
+#else
+enum { STEPS = 4000, BAND_STEPS = 300000 };
+#endif
+enum { WORKERS = 3, PLACES = 600, LIFE = 4000 };
+
+/* At the start of every block; all bytes behind it are the low byte of the seed. */
+typedef struct {
+    uint32_t n;
+    uint32_t seed;
+} head_t;
+
+static _Atomic(head_t *) table[PLACES]; /* atomic: a block belongs to who takes it out */
+static atomic_ulong steps;
+static atomic_bool stop;
+static size_t least, most; /* sizes; between runs */
+
+static size_t checked(size_t n) { return hk_min(n, 1200); }
+
+static head_t *make(uint64_t *state) {
+    size_t n = least + chance_below(state, (unsigned)(most - least + 1));
+    if (most > 1024 && chance_below(state, 10) != 0)
+        n = sizeof(head_t) + n % 1024;
+    head_t *head = hak_malloc(n);
+    CHECK(head != NULL);
+    *head = (head_t){(uint32_t)n, (uint32_t)chance(state)};
+    memset(head + 1, (int)(head->seed & 255), checked(n) - sizeof *head);
+    return head;
+}
+
+static void drop(head_t *head) {
+    if (head == NULL)
+        return;
+    CHECK(head->n >= sizeof *head && head->n <= HK_MID_MAX);
+    const unsigned char *bytes = (const unsigned char *)head;
+    for (size_t i = sizeof *head; i < checked(head->n); i++)
+        CHECK_EQ(bytes[i], head->seed & 255);
+    hak_free(head);
+}
+
+/* One thread's life: what it takes out of the table was mostly put there by another. */
+static void *live(void *number) {
+    uint64_t state = (uint64_t)(uintptr_t)number * 0x9e3779b97f4a7c15u + 1;
+    for (unsigned i = 0; i < LIFE && !hk_load_relaxed(&stop); i++) {
+        head_t *mine = chance_below(&state, 16) < 9 ? make(&state) : NULL;
+        drop(atomic_exchange(&table[chance_below(&state, PLACES)], mine));
+        if (i % 16 == 0)
+            atomic_fetch_add(&steps, 16);
+    }
+    return NULL;
+}
+
+static void *lives(void *number) {
+    for (uintptr_t life = (uintptr_t)number; !hk_load_relaxed(&stop); life += WORKERS) {
+        pthread_t id;
+        CHECK(pthread_create(&id, NULL, live, (void *)life) == 0);
+        CHECK(pthread_join(id, NULL) == 0);
+    }
+    return NULL;
+}
+
+static void wait_for_steps(unsigned long n) {
+    for (unsigned long end = atomic_load(&steps) + n; atomic_load(&steps) < end;)
+        sched_yield();
+}
+
+static void empty_table(void) {
+    for (unsigned i = 0; i < PLACES; i++)
+        drop(atomic_exchange(&table[i], NULL));
+    hk_trim();
+}
+
+/* Runs the workers while `lead` leads. */
+static void with_workers(size_t from, size_t to, void (*lead)(void)) {
+    pthread_t ids[WORKERS];
+    least = from;
+    most = to;
+    atomic_store(&stop, false);
+    for (uintptr_t i = 0; i < WORKERS; i++)
+        CHECK(pthread_create(&ids[i], NULL, lives, (void *)(i + 1)) == 0);
+    lead();
+    atomic_store(&stop, true);
+    for (unsigned i = 0; i < WORKERS; i++)
+        CHECK(pthread_join(ids[i], NULL) == 0);
+    set_plan(plan_of_the_product);
+    empty_table();
+}
+
+static void stay(void) { wait_for_steps(BAND_STEPS); }
+
+/* Frees by other threads in the band 513 to 1024 bytes with the lists on: an older front corrupted
+ * its lists there. */
+static void lists_in_band_c7(void) {
+    const unsigned list = HK_LAYER_BIT(HK_LAYER_SLL);
+    const unsigned sets[] = {list, list | HK_LAYER_BIT(HK_LAYER_HEAPV2),
+                             list | HK_LAYER_BIT(HK_LAYER_C7_HOT) | HK_PLAN_C7_BOUND};
+    for (unsigned i = 0; i < sizeof sets / sizeof sets[0]; i++) {
+        set_plan(sets[i]);
+        with_workers(513, 1024, stay);
+    }
+}
+
+/* Every set of layers, counted or not, passed down or not, in an order that skips about. */
+static void all_sets(void) {
+    enum { SETS = 1 << 8 };
+    for (unsigned i = 0; i < SETS; i++) {
+        unsigned set = i * 37 % SETS, plan = set & 31;
+        plan |= (set & 32) != 0 ? HK_PLAN_METRICS : 0;
+        plan |= (set & 64) != 0 ? HK_PLAN_PASSDOWN : 0;
+        plan |= (set & 128) != 0 ? HK_PLAN_C7_BOUND | HK_PLAN_C7_EARLY : 0;
+        set_plan(plan);
+        wait_for_steps(STEPS);
+        if (i % 16 == 0)
+            hk_trim();
+    }
+}
+
+int main(void) {
+    if (HK_FAST)
+        return UNIT_SKIPPED;
+    classes_are_bands();
+    hak_free(hak_malloc(1));
+    for (unsigned i = 0; i < RESEARCH; i++)
+        one_layer(research[i]);
+    left_out(HK_LAYER_ULTRAHOT, 200);
+    left_out(HK_LAYER_C7_HOT, 700);
+    left_out(HK_LAYER_SLL, 700);
+    left_out(HK_LAYER_UNIFIED, 5000);
+    order();
+    binding();
+    lists_in_band_c7();
+    with_workers(sizeof(head_t), HK_MID_MAX, all_sets); /* the C library gets its memory */
+    size_t before = hk_pool_stats().active;
+    with_workers(sizeof(head_t), HK_MID_MAX, all_sets);
+    CHECK_EQ(hk_pool_stats().active, before); /* all that was freed has come back */
+    return 0;
+}
