@@ -12,7 +12,7 @@
 #include "harness/mix.h"
 
 #ifdef BENCH_LINKED_HAKMEM
-#define NAME "random_mixed_hakmem"
+#define NAME BENCH_LINKED_HAKMEM
 #else
 #define NAME "random_mixed"
 #endif
