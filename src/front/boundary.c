@@ -122,7 +122,7 @@ static void *allocate(unsigned cls, size_t n, size_t align, size_t *dirty) {
             p = take(thread, cls, n, align, dirty);
         bool ended = thread->shared;
         hk_thread_leave(thread);
-        if (HK_UNLIKELY(hk_load_relaxed(&hk_purger_may_start)) && !ended)
+        if (!ended)
             hk_purger_start();
     }
     if (HK_UNLIKELY(p == NULL))

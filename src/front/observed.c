@@ -9,6 +9,7 @@
 #include "front/emergency.h"
 #include "front/magazine.h"
 #include "observe/layers.h"
+#include "policy/purger.h"
 
 #if !HK_FAST
 
@@ -234,6 +235,7 @@ void *hk_observed_malloc(hk_thread_t *thread, size_t n) {
         return hk_malloc_long(n);
     void *p = hk_observed_take(thread, hk_class_of(n));
     leave(thread);
+    hk_purger_start();
     return HK_LIKELY(p != NULL) ? p : hk_malloc_long(n);
 }
 

@@ -5,12 +5,18 @@
 
 enum { BANDS = 8 };
 
-/* How many blocks of a band its option asks for, or else the one for all bands. */
+/* How many blocks of a band its option asks for or, where that is not set, the one for all bands.
+ */
 static unsigned wanted(unsigned band) {
-    const uint64_t own[BANDS] = {
-        hk_option(prewarm_c0), hk_option(prewarm_c1), hk_option(prewarm_c2), hk_option(prewarm_c3),
-        hk_option(prewarm_c4), hk_option(prewarm_c5), hk_option(prewarm_c6), hk_option(prewarm_c7)};
-    return (unsigned)(own[band] != 0 ? own[band] : hk_option(prewarm_all));
+#define OWN(field)                                                                                 \
+    { hk_option(field), hk_option_origin(field) >= HK_FROM_PROFILE }
+    const struct {
+        uint64_t blocks;
+        bool set;
+    } own[BANDS] = {OWN(prewarm_c0), OWN(prewarm_c1), OWN(prewarm_c2), OWN(prewarm_c3),
+                    OWN(prewarm_c4), OWN(prewarm_c5), OWN(prewarm_c6), OWN(prewarm_c7)};
+#undef OWN
+    return (unsigned)(own[band].set ? own[band].blocks : hk_option(prewarm_all));
 }
 
 /* Shares the blocks evenly among the band's classes; the first ones get what is left over. */

@@ -169,7 +169,7 @@ static int create(void) {
     return error;
 }
 
-HK_COLD void hk_purger_start(void) {
+HK_COLD void hk_purger_start_slow(void) {
     if (hk_region_live() + hk_region_cached() <= target() || hk_exchange_seq(&hk_purger_runs, true))
         return;
     hk_store_seq(&hk_purger_may_start, false);

@@ -17,7 +17,11 @@ extern atomic_bool hk_purger_runs;      /* a purger exists or is being started *
 
 /* Starts the purger if the process has become large enough. Called by an allocation outside the
  * boundary, with no lock held: starting a thread allocates. */
-void hk_purger_start(void);
+void hk_purger_start_slow(void);
+HK_INLINE void hk_purger_start(void) {
+    if (HK_UNLIKELY(hk_load_relaxed(&hk_purger_may_start)))
+        hk_purger_start_slow();
+}
 
 /* So many bytes of blocks have gone back from magazines, or been freed. Any thread, any lock of
  * ours. */

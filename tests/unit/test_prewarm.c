@@ -55,15 +55,24 @@ static void shares(void) {
     }
 }
 
-static void prewarm(unsigned all, const unsigned own[BANDS], bool lean) {
-    _Atomic uint64_t *const options[BANDS] = {
-        &hk_config.prewarm_c0, &hk_config.prewarm_c1, &hk_config.prewarm_c2, &hk_config.prewarm_c3,
-        &hk_config.prewarm_c4, &hk_config.prewarm_c5, &hk_config.prewarm_c6, &hk_config.prewarm_c7};
+enum { NOT_SET = -1 };
+
+static void prewarm(unsigned all, const int own[BANDS], bool lean) {
+#define OPTION(n)                                                                                  \
+    { &hk_config.prewarm_c##n, &hk_origins[HK_OPTION_prewarm_c##n] }
+    const struct {
+        _Atomic uint64_t *value;
+        _Atomic uint8_t *origin;
+    } options[BANDS] = {OPTION(0), OPTION(1), OPTION(2), OPTION(3),
+                        OPTION(4), OPTION(5), OPTION(6), OPTION(7)};
+#undef OPTION
     hk_store_relaxed(&hk_config.lean, lean);
     hk_store_relaxed(&hk_config.prewarm_all, all);
     for (unsigned band = 0; band < BANDS; band++) {
-        hk_store_relaxed(options[band], own[band]);
-        expected[band] = lean ? 0 : own[band] != 0 ? own[band] : all;
+        bool set = own[band] != NOT_SET;
+        hk_store_relaxed(options[band].value, (uint64_t)(set ? own[band] : 0));
+        hk_store_relaxed(options[band].origin, (uint8_t)(set ? HK_FROM_PROFILE : HK_FROM_DEFAULT));
+        expected[band] = lean ? 0 : set ? (unsigned)own[band] : all;
     }
     in_thread(shares);
     in_thread(shares); /* the record of the one before */
@@ -135,11 +144,12 @@ static void sizes(void *unused) {
 
 static void prewarms(void *unused) {
     (void)unused;
-    prewarm(0, (unsigned[BANDS]){0, 0, 128, 128, 64, 64}, false);
-    prewarm(100, (unsigned[BANDS]){5, 0, 0, 7, 0, 0, 0, 3}, false);
-    prewarm(4096, (unsigned[BANDS]){0, 0, 0, 0, 1}, false);
-    prewarm(100, (unsigned[BANDS]){5}, true);
-    prewarm(0, (unsigned[BANDS]){0}, false);
+    enum { NO = NOT_SET };
+    prewarm(0, (int[BANDS]){NO, NO, 128, 128, 64, 64, NO, NO}, false);
+    prewarm(100, (int[BANDS]){5, NO, 0, 7, NO, NO, NO, 3}, false);
+    prewarm(4096, (int[BANDS]){NO, NO, NO, NO, 1, NO, NO, NO}, false);
+    prewarm(100, (int[BANDS]){5, NO, NO, NO, NO, NO, NO, NO}, true);
+    prewarm(0, (int[BANDS]){NO, NO, NO, NO, NO, NO, NO, NO}, false);
 }
 
 /* ---- the first thread, by the environment ---- */
