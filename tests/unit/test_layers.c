@@ -129,6 +129,23 @@ static void left_out(hk_layer_t layer, size_t size) {
     set_plan(plan_of_the_product);
 }
 
+/* So are the magazines; and back with them alone, the layers. */
+static void magazines_left_out(void) {
+    const unsigned cls = hk_class_of(200);
+    hak_free(hak_malloc(200));
+    CHECK(hk_magazine_count(hk_load_relaxed(&hk_tc)->thread, cls) != 0);
+    set_plan(HK_LAYER_BIT(HK_LAYER_SLL));
+    void *p = hak_malloc(200);
+    CHECK_EQ(hk_magazine_count(hk_load_relaxed(&hk_tc)->thread, cls), 0);
+    hak_free(p);
+    hk_sll_t *lists = &hk_load_relaxed(&hk_load_relaxed(&hk_tc)->thread->observed)->layers.sll;
+    CHECK(lists->head[cls] == p);
+    set_plan(plan_of_the_product);
+    hak_free(hak_malloc(3000)); /* any visit to the boundary */
+    CHECK(lists->head[cls] == NULL);
+    hk_trim();
+}
+
 /* The magazines are asked before the lists; blocks that neither has come from the heap. */
 static void order(void) {
     const size_t size = 200;
@@ -164,9 +181,9 @@ static void *bound(void *plan) {
 
 static void binding(void) {
     const unsigned how[] = {0, HK_PLAN_C7_BOUND, HK_PLAN_C7_BOUND | HK_PLAN_C7_EARLY};
-    for (unsigned i = 0; i < 6; i++) { /* twice, so that records are taken over */
+    for (unsigned i = 0; i < 6; i++) { /* each twice, so that the record is taken over */
         pthread_t id;
-        unsigned plan = HK_LAYER_BIT(HK_LAYER_C7_HOT) | how[i % 3];
+        unsigned plan = HK_LAYER_BIT(HK_LAYER_C7_HOT) | how[i / 2];
         set_plan(plan);
         hk_trim();
         hak_free(hak_malloc(8));
@@ -310,6 +327,7 @@ int main(void) {
     left_out(HK_LAYER_C7_HOT, 700);
     left_out(HK_LAYER_SLL, 700);
     left_out(HK_LAYER_UNIFIED, 5000);
+    magazines_left_out();
     order();
     binding();
     lists_in_band_c7();
