@@ -47,6 +47,19 @@ void hk_heap_set_orphan(hk_heap_t *heap, bool orphan) {
     hk_add_relaxed(&orphans, orphan ? 1u : -1u);
 }
 
+uint64_t hk_heap_counted(hk_heap_counter_t counter) {
+    uint64_t sum = 0;
+    for (hk_heap_t *heap = hk_load_acquire(&all); heap != NULL;
+         heap = hk_load_relaxed(&heap->all_next))
+        sum += hk_load_relaxed(&heap->counts[counter]);
+    return sum;
+}
+
+static void count_locked(hk_heap_t *heap, hk_heap_counter_t counter, unsigned n) {
+    _Atomic uint64_t *count = &heap->counts[counter];
+    hk_store_relaxed(count, hk_load_relaxed(count) + n);
+}
+
 unsigned hk_heap_orphans(void) { return hk_load_relaxed(&orphans); }
 
 /* ---- the list of a class ---- */
@@ -156,6 +169,7 @@ static void collect_locked(hk_heap_t *heap, hk_slab_t **retired) {
             announce(slab);
         } else {
             hk_store_seq(&slab->pending, 0u);
+            count_locked(heap, HK_HEAP_COUNT_collects, 1);
             drain(heap, slab, retired);
         }
         slab = next;
@@ -172,6 +186,7 @@ static bool adopt_from(hk_heap_t *heap, hk_heap_t *orphan, unsigned cls, hk_slab
         return false;
     unlink_slab(orphan, slab);
     hk_store_seq(&slab->owner, heap);
+    count_locked(heap, HK_HEAP_COUNT_adoptions, 1);
     link_tail(heap, slab);
     drain(heap, slab, retired);
     return true;
@@ -228,6 +243,7 @@ unsigned hk_heap_take(hk_heap_t *heap, unsigned cls, void **out, unsigned n) {
     hk_slab_list_t *list = &heap->partial[cls];
     void **end = out + n;
     hk_lock(&heap->lock);
+    count_locked(heap, HK_HEAP_COUNT_refills, 1);
     collect_locked(heap, &retired);
     while (end != out) {
         hk_slab_t *slab = list->head;
@@ -372,10 +388,12 @@ static unsigned give_to_slab(hk_heap_t *heap, unsigned cls, void *const *blocks,
         }
     } while (i < n && (size_t)((char *)blocks[i] - g.slab->base) < slab_bytes);
     set_bits(&g);
-    if (g.own)
+    if (g.own) {
         gained(heap, g.slab, g.count, retired);
-    else
+    } else {
+        count_locked(heap, HK_HEAP_COUNT_remote_frees, g.count);
         remote_announce(g.slab);
+    }
     return i;
 }
 

@@ -8,6 +8,7 @@
 
 #include "backend/superslab.h"
 #include "base/lock.h"
+#include "stats/counters.h"
 
 typedef struct {
     hk_slab_t *head, *tail;
@@ -17,7 +18,8 @@ typedef struct {
  */
 struct hk_heap {
     hk_lock_t lock;
-    hk_slab_list_t partial[HK_CLASS_COUNT]; /* lock: heap */
+    _Atomic uint64_t counts[HK_HEAP_COUNT_COUNT]; /* written under the lock, read by any thread */
+    hk_slab_list_t partial[HK_CLASS_COUNT];       /* lock: heap */
     _Alignas(HK_CACHE_LINE) _Atomic(hk_slab_t *)
         pending;                   /* atomic: slabs with remote frees to collect */
     _Atomic(hk_heap_t *) all_next; /* const once set: every heap there ever was */
@@ -54,6 +56,9 @@ void hk_heap_set_orphan(hk_heap_t *heap, bool orphan);
 
 /* How many heaps no thread serves. */
 unsigned hk_heap_orphans(void);
+
+/* What all heaps have counted since the process started. Any thread, no lock. */
+uint64_t hk_heap_counted(hk_heap_counter_t counter);
 
 /* For fork: all heaps' locks, in list order. */
 void hk_heap_lock_all(void);

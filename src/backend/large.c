@@ -6,6 +6,7 @@
 #include "backend/superslab.h"
 #include "base/lock.h"
 #include "base/report.h"
+#include "stats/counters.h"
 
 #define LARGE_MAX HK_UNIT
 
@@ -20,7 +21,8 @@ typedef struct huge {
 } huge_t;
 
 static hk_lock_t lock = HK_LOCK_INIT(HK_RANK_HUGE);
-static huge_t *unused; /* lock: huge */
+static huge_t *unused;      /* lock: huge */
+static _Atomic size_t live; /* atomic: any thread; huge blocks */
 
 static huge_t *descriptor(void) {
     hk_lock(&lock);
@@ -47,15 +49,20 @@ static void publish(huge_t *huge) {
 
 static void *huge_alloc(size_t bytes, size_t align, size_t *dirty) {
     huge_t *huge = descriptor();
-    if (huge == NULL)
-        return NULL;
-    if (!hk_region_take(bytes, align, bytes >= HUGE_PAGES_FROM, &huge->range, dirty)) {
-        drop_descriptor(huge);
+    if (huge == NULL ||
+        !hk_region_take(bytes, align, bytes >= HUGE_PAGES_FROM, &huge->range, dirty)) {
+        if (huge != NULL)
+            drop_descriptor(huge);
+        hk_count(huge_failures, 1);
         return NULL;
     }
     publish(huge);
+    hk_add_relaxed(&live, (size_t)1);
+    hk_count(huge_allocs, 1);
     return huge->range.start;
 }
+
+size_t hk_large_huge_blocks(void) { return hk_load_relaxed(&live); }
 
 void *hk_large_alloc(size_t n, size_t align, size_t *dirty) {
     hk_assert(n <= HK_MOST_BYTES && align <= HK_MOST_BYTES);
@@ -97,6 +104,7 @@ size_t hk_large_free(void *p, unsigned kind) {
     if (hk_map_set_owner(p, NULL) != huge) /* two threads freed it at once */
         hk_fatal(HK_DOUBLE_FREE, p);
     bytes = huge->range.bytes;
+    hk_sub_relaxed(&live, (size_t)1);
     hk_region_give(huge->range);
     drop_descriptor(huge);
     return bytes;

@@ -22,6 +22,9 @@ size_t hk_large_usable(const void *p, unsigned kind);
  * it; nothing has changed then. */
 void *hk_large_resize(void *p, unsigned kind, size_t n);
 
+/* How many huge blocks there are. Any thread. */
+size_t hk_large_huge_blocks(void);
+
 /* For fork. */
 void hk_large_lock(void);
 void hk_large_unlock(void);

@@ -2,29 +2,40 @@
 
 #include "base/lock.h"
 #include "os/os.h"
+#include "stats/counters.h"
 
 /* Address space is taken a chunk at a time; its pages cost nothing until they are touched. */
 #define CHUNK (512 * HK_KIB)
 
+/* What each chunk begins with. */
+typedef struct chunk {
+    _Alignas(HK_CACHE_LINE) struct chunk *before;
+    size_t bytes;
+} chunk_t;
+
 static hk_lock_t lock = HK_LOCK_INIT(HK_RANK_META);
-static char *next;            /* lock: meta */
-static size_t left;           /* lock: meta; bytes from `next` to the end of the chunk */
-static _Atomic size_t mapped; /* atomic: any thread */
+static char *next;                /* lock: meta */
+static size_t left;               /* lock: meta; bytes from `next` to the end of the chunk */
+static _Atomic(chunk_t *) newest; /* written under the lock; any thread reads */
+static _Atomic size_t mapped;     /* atomic: any thread */
 
 void *hk_meta_alloc(size_t bytes) {
     bytes = hk_align_up(bytes, HK_CACHE_LINE);
     hk_lock(&lock);
     if (bytes > left) {
-        size_t chunk = hk_align_up(hk_max(bytes, CHUNK), HK_SLICE);
-        char *fresh = hk_os_map(chunk, hk_os_page_size());
+        size_t chunk = hk_align_up(hk_max(bytes + sizeof(chunk_t), CHUNK), HK_SLICE);
+        chunk_t *fresh = hk_os_map(chunk, hk_os_page_size());
         if (fresh == NULL) {
             hk_unlock(&lock);
             return NULL;
         }
         /* What is left of the old chunk is untouched address space: not worth keeping track of. */
-        next = fresh;
-        left = chunk;
+        *fresh = (chunk_t){.before = hk_load_relaxed(&newest), .bytes = chunk};
+        hk_store_release(&newest, fresh);
+        next = (char *)(fresh + 1);
+        left = chunk - sizeof *fresh;
         hk_add_relaxed(&mapped, chunk);
+        hk_count(maps, 1);
     }
     void *p = next;
     next += bytes;
@@ -34,6 +45,11 @@ void *hk_meta_alloc(size_t bytes) {
 }
 
 size_t hk_meta_mapped(void) { return hk_load_relaxed(&mapped); }
+
+void hk_meta_visit(void (*visit)(const void *start, size_t bytes, void *argument), void *argument) {
+    for (chunk_t *chunk = hk_load_acquire(&newest); chunk != NULL; chunk = chunk->before)
+        visit(chunk, chunk->bytes, argument);
+}
 
 void hk_meta_lock(void) { hk_lock(&lock); }
 void hk_meta_unlock(void) { hk_unlock(&lock); }

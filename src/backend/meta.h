@@ -11,6 +11,9 @@ void *hk_meta_alloc(size_t bytes);
 /* Bytes mapped for metadata so far. */
 size_t hk_meta_mapped(void);
 
+/* Calls `visit` for each range mapped for metadata; nothing is locked then. */
+void hk_meta_visit(void (*visit)(const void *start, size_t bytes, void *argument), void *argument);
+
 /* For fork: nobody is half-way through an allocation while the lock is held. */
 void hk_meta_lock(void);
 void hk_meta_unlock(void);

@@ -1,6 +1,7 @@
 #include "backend/pagemap.h"
 
 #include "os/os.h"
+#include "stats/counters.h"
 
 /* A leaf covers 4 GiB of addresses; the root 47 bits (48 where user space is larger). */
 #define LEAF_SHIFT 32
@@ -15,12 +16,15 @@
 #define LEAF_SLICES ((size_t)1 << (LEAF_SHIFT - HK_SLICE_SHIFT))
 #define LEAF_UNITS ((size_t)1 << (LEAF_SHIFT - HK_UNIT_SHIFT))
 
-typedef struct {
+typedef struct leaf {
     _Atomic(void *) owner[LEAF_UNITS]; /* atomic: any thread */
     _Atomic uint8_t kind[LEAF_SLICES]; /* atomic: any thread */
-    atomic_uint committed; /* atomic: bit i: the flat map's i-th OS page here is writable */
+    atomic_uint committed;  /* atomic: bit i: the flat map's i-th OS page here is writable */
+    uintptr_t first;        /* const: the first address */
+    struct leaf *made_next; /* const once set */
 } leaf_t;
 
+static _Atomic(leaf_t *) made; /* atomic: every leaf; push only */
 static _Atomic(leaf_t *) root[(size_t)1 << (ADDRESS_BITS - LEAF_SHIFT)];
 static _Atomic uint8_t no_map[1]; /* the flat map where there is none */
 
@@ -29,8 +33,10 @@ hk_flat_t hk_flat = {.bytes = no_map, .mask = 0};
 void hk_map_init(void) {
     size_t bytes = (size_t)1 << (ADDRESS_BITS - HK_SLICE_SHIFT);
     void *reserved = hk_os_reserve(bytes);
-    if (reserved != NULL)
-        hk_flat = (hk_flat_t){.bytes = reserved, .mask = bytes - 1};
+    if (reserved == NULL)
+        return;
+    hk_count(maps, 1);
+    hk_flat = (hk_flat_t){.bytes = reserved, .mask = bytes - 1};
 }
 
 HK_INLINE leaf_t *leaf_of(const void *p) {
@@ -42,15 +48,24 @@ HK_INLINE leaf_t *leaf_of(const void *p) {
 
 HK_INLINE size_t slice_in_leaf(uintptr_t a) { return (a >> HK_SLICE_SHIFT) & (LEAF_SLICES - 1); }
 
+static size_t leaf_bytes(void) { return hk_align_up(sizeof(leaf_t), hk_os_page_size()); }
+
 static leaf_t *leaf_make(uintptr_t a) {
-    leaf_t *leaf = hk_os_map(hk_align_up(sizeof(leaf_t), hk_os_page_size()), hk_os_page_size());
+    leaf_t *leaf = hk_os_map(leaf_bytes(), hk_os_page_size());
     if (leaf == NULL)
         return NULL;
+    hk_count(maps, 1);
+    leaf->first = a >> LEAF_SHIFT << LEAF_SHIFT;
     leaf_t *seen = NULL;
-    if (hk_cas_seq(&root[a >> LEAF_SHIFT], &seen, leaf))
-        return leaf;
-    hk_os_unmap(leaf, hk_align_up(sizeof(leaf_t), hk_os_page_size()));
-    return seen;
+    if (!hk_cas_seq(&root[a >> LEAF_SHIFT], &seen, leaf)) {
+        hk_os_unmap(leaf, leaf_bytes());
+        return seen;
+    }
+    leaf_t *before = hk_load_seq(&made);
+    do
+        leaf->made_next = before;
+    while (!hk_cas_seq(&made, &before, leaf));
+    return leaf;
 }
 
 /* Makes the OS page of the flat map that holds slice number `slice` writable. Two threads may do so
@@ -110,4 +125,39 @@ void *hk_map_set_owner(const void *p, void *descriptor) {
 void *hk_map_owner(const void *p) {
     leaf_t *leaf = leaf_of(p);
     return leaf == NULL ? NULL : hk_load_acquire(&leaf->owner[unit_in_leaf(p)]);
+}
+
+/* ---- visiting ---- */
+
+static void visit_unit(const char *start, const _Atomic uint8_t *kinds, hk_map_visitor_t *visit,
+                       void *argument) {
+    const size_t slices = HK_UNIT / HK_SLICE;
+    for (size_t i = 0, end; i < slices; i = end) {
+        for (end = i; end < slices && hk_load_relaxed(&kinds[end]) != HK_KIND_FOREIGN;)
+            end++;
+        if (end == i)
+            end++;
+        else
+            visit(start + i * HK_SLICE, end - i, &kinds[i], argument);
+    }
+}
+
+void hk_map_visit(hk_map_visitor_t *visit, void *argument) {
+    const size_t per_unit = HK_UNIT / HK_SLICE;
+    for (leaf_t *leaf = hk_load_acquire(&made); leaf != NULL; leaf = leaf->made_next)
+        for (size_t unit = 0; unit < LEAF_UNITS; unit++)
+            visit_unit((const char *)leaf->first + unit * HK_UNIT, &leaf->kind[unit * per_unit],
+                       visit, argument);
+}
+
+void hk_map_visit_own(void (*visit)(const void *start, size_t bytes, void *argument),
+                      void *argument) {
+    const size_t page = hk_os_page_size();
+    for (leaf_t *leaf = hk_load_acquire(&made); leaf != NULL; leaf = leaf->made_next) {
+        visit(leaf, leaf_bytes(), argument);
+        const uint8_t *flat = (const uint8_t *)hk_flat.bytes + (leaf->first >> HK_SLICE_SHIFT);
+        for (unsigned i = 0, bits = hk_load_acquire(&leaf->committed); bits >> i != 0; i++)
+            if (bits >> i & 1)
+                visit(flat + i * page, page, argument);
+    }
 }

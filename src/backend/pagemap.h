@@ -49,4 +49,14 @@ unsigned hk_map_kind(const void *p);
 void *hk_map_set_owner(const void *p, void *descriptor);
 void *hk_map_owner(const void *p);
 
+/* Calls `visit` for each run of slices that are ours, cut at the borders of units; kinds[i] is the
+ * kind of the i-th. Nothing is locked: the map may be changing meanwhile. */
+typedef void hk_map_visitor_t(const char *start, size_t slices, const _Atomic uint8_t *kinds,
+                              void *argument);
+void hk_map_visit(hk_map_visitor_t *visit, void *argument);
+
+/* Calls `visit` for each range of the map's own memory. */
+void hk_map_visit_own(void (*visit)(const void *start, size_t bytes, void *argument),
+                      void *argument);
+
 #endif

@@ -7,17 +7,18 @@
 #include "base/lock.h"
 #include "config/config.h"
 #include "os/os.h"
+#include "stats/counters.h"
 
 enum { FREE_SLOTS = 256, MOST_GATHERED = 32, NONE = FREE_SLOTS };
 
 static hk_lock_t lock = HK_LOCK_INIT(HK_RANK_REGION);
-/* lock: region, down to the counters. Sorted by address, neighbours joined. Invariant: cached ==
+/* lock: region, down to peak. Sorted by address, neighbours joined. Invariant: cached ==
  * sum of their bytes. */
 static hk_range_t free_ranges[FREE_SLOTS];
 static unsigned free_count;
 static _Atomic size_t cached; /* atomic: also read without the lock, as is live */
 static _Atomic size_t live;
-static size_t maps, unmaps;
+static size_t peak;           /* the most that both have been together */
 
 HK_INLINE char *end_of(const hk_range_t *r) { return r->start + r->bytes; }
 
@@ -104,11 +105,13 @@ static unsigned gather_locked(size_t bytes, hk_range_t *out) {
 
 static void unmap(hk_range_t range) {
     hk_map_set(range.start, range.bytes / HK_SLICE, HK_KIND_FOREIGN);
-    if (hk_os_unmap(range.start, range.bytes)) {
-        hk_lock(&lock);
-        unmaps++;
-        hk_unlock(&lock);
-    }
+    if (hk_os_unmap(range.start, range.bytes))
+        hk_count(region_unmaps, 1);
+}
+
+static void add_live_locked(size_t bytes) {
+    hk_add_relaxed(&live, bytes);
+    peak = hk_max(peak, hk_region_live() + hk_region_cached());
 }
 
 static size_t bound_locked(void) {
@@ -161,12 +164,11 @@ static bool map_fresh(size_t bytes, size_t align, bool dense, hk_range_t *range)
         hk_os_unmap(start, bytes);
         return false;
     }
+    hk_count(region_maps, 1);
+    hk_count(maps, 1);
     if (dense && hk_option(thp) != 0)
         hk_advise(&(hk_os_range_t){start, bytes}, 1, HK_HUGE_PAGES);
     *range = (hk_range_t){start, bytes, false};
-    hk_lock(&lock);
-    maps++;
-    hk_unlock(&lock);
     return true;
 }
 
@@ -237,7 +239,7 @@ bool hk_region_take(size_t bytes, size_t align, bool dense, hk_range_t *range, s
         (n == 0 || !take_gathered(bytes, align, dense, NULL, 0, range, used)))
         return false;
     hk_lock(&lock);
-    hk_add_relaxed(&live, bytes);
+    add_live_locked(bytes);
     hk_unlock(&lock);
     return true;
 }
@@ -262,7 +264,7 @@ bool hk_region_extend(hk_range_t *range, size_t new_bytes) {
     if (found) {
         range->bytes = new_bytes;
         range->mixed = true;
-        hk_add_relaxed(&live, more);
+        add_live_locked(more);
     }
     hk_unlock(&lock);
     if (homeless.bytes != 0)
@@ -282,7 +284,7 @@ bool hk_region_move(hk_range_t *range, size_t new_bytes) {
         return false; /* `to` may be gone, and be somebody else's by now: it is left alone */
     }
     hk_lock(&lock);
-    hk_add_relaxed(&live, new_bytes - range->bytes);
+    add_live_locked(new_bytes - range->bytes);
     hk_unlock(&lock);
     *range = to;
     return true;
@@ -315,7 +317,13 @@ size_t hk_region_cached(void) { return hk_load_relaxed(&cached); }
 
 hk_region_stats_t hk_region_stats(void) {
     hk_lock(&lock);
-    hk_region_stats_t stats = {hk_region_live(), hk_region_cached(), maps, unmaps};
+    hk_region_stats_t stats = {
+        .live = hk_region_live(),
+        .cached = hk_region_cached(),
+        .peak = peak,
+        .maps = hk_counted(region_maps),
+        .unmaps = hk_counted(region_unmaps),
+    };
     hk_unlock(&lock);
     return stats;
 }

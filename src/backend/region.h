@@ -55,6 +55,7 @@ size_t hk_region_cached(void);
 typedef struct {
     size_t live;   /* bytes handed out */
     size_t cached; /* bytes kept for reuse */
+    size_t peak;   /* the most bytes of both at once so far */
     size_t maps;   /* ranges taken from the system so far */
     size_t unmaps; /* ranges given back so far */
 } hk_region_stats_t;

@@ -3,6 +3,7 @@
 #include "backend/pagemap.h"
 #include "base/report.h"
 #include "os/os.h"
+#include "stats/counters.h"
 
 enum { WAITING = 64 };
 
@@ -14,6 +15,7 @@ typedef struct {
 
 static _Atomic(void *) waiting[WAITING]; /* atomic: any thread */
 atomic_uint hk_emergency_count;          /* atomic: any thread; how many wait */
+static _Atomic size_t live_blocks, live; /* atomic: any thread; how many, and bytes of mappings */
 
 static header_t *header_of(const void *p) {
     return (header_t *)((uintptr_t)p & ~(uintptr_t)(HK_SLICE - 1));
@@ -35,6 +37,10 @@ void *hk_emergency_alloc(size_t n, size_t align) {
     *header_of(start) = (header_t){.block = block, .bytes = bytes};
     hk_map_set(start, 1, HK_KIND_EMERGENCY);
     hk_map_set(start + HK_SLICE, bytes / HK_SLICE - 1, HK_KIND_INTERIOR);
+    hk_count(maps, 1);
+    hk_count(single_maps, 1);
+    hk_add_relaxed(&live_blocks, (size_t)1);
+    hk_add_relaxed(&live, bytes);
     return block;
 }
 
@@ -48,6 +54,8 @@ static header_t *checked(const void *p, hk_fatal_t if_not) {
 void hk_emergency_free(void *p) {
     header_t *header = checked(p, HK_INVALID_FREE);
     size_t bytes = header->bytes;
+    hk_sub_relaxed(&live_blocks, (size_t)1);
+    hk_sub_relaxed(&live, bytes);
     hk_map_set(header, bytes / HK_SLICE, HK_KIND_FOREIGN);
     hk_os_unmap(header, bytes);
 }
@@ -76,4 +84,8 @@ void *hk_emergency_deferred(void) {
         }
     }
     return NULL;
+}
+
+hk_emergency_stats_t hk_emergency_stats(void) {
+    return (hk_emergency_stats_t){hk_load_relaxed(&live_blocks), hk_load_relaxed(&live)};
 }

@@ -23,4 +23,10 @@ extern atomic_uint hk_emergency_count;
 HK_INLINE bool hk_emergency_waiting(void) { return hk_load_relaxed(&hk_emergency_count) != 0; }
 void *hk_emergency_deferred(void);
 
+/* What there is now: blocks, and the bytes of their mappings. Any thread. */
+typedef struct {
+    size_t blocks, bytes;
+} hk_emergency_stats_t;
+hk_emergency_stats_t hk_emergency_stats(void);
+
 #endif

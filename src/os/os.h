@@ -57,6 +57,10 @@ hk_os_advised_t hk_os_advise(const hk_os_range_t *ranges, size_t n, hk_advice_t 
  * target may have been unmapped: the caller gives it up. */
 bool hk_os_move(void *from, size_t bytes, void *to, size_t new_bytes);
 
+/* Whether each OS page of the range has memory: bit 0 of pages[i]. A page that was only ever read
+ * counts. False where a part of the range is not mapped. */
+bool hk_os_resident(const void *p, size_t bytes, unsigned char *pages);
+
 /* Sleeps until *word differs from `expected` and somebody calls hk_os_wake(), for at most `ms`
  * milliseconds (0: for ever), or for no reason at all. */
 void hk_os_wait(_Atomic uint32_t *word, uint32_t expected, unsigned ms);

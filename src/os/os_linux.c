@@ -97,6 +97,13 @@ bool hk_os_move(void *from, size_t bytes, void *to, size_t new_bytes) {
     return ok;
 }
 
+bool hk_os_resident(const void *p, size_t bytes, unsigned char *pages) {
+    int saved = errno;
+    bool ok = mincore((void *)(uintptr_t)p, bytes, pages) == 0;
+    errno = saved;
+    return ok;
+}
+
 /* ---- advice ---- */
 
 _Static_assert(sizeof(hk_os_range_t) == sizeof(struct iovec) &&

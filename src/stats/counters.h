@@ -6,10 +6,22 @@
 
 typedef enum {
 #define HK_COUNTER(name, unit, doc) HK_COUNT_##name,
+#define HK_HEAP_COUNTER(name, unit, doc)
 #include "stats/counters.def"
 #undef HK_COUNTER
+#undef HK_HEAP_COUNTER
     HK_COUNT_COUNT
 } hk_counter_t;
+
+/* Those that each heap keeps for itself (backend/heap.h). */
+typedef enum {
+#define HK_COUNTER(name, unit, doc)
+#define HK_HEAP_COUNTER(name, unit, doc) HK_HEAP_COUNT_##name,
+#include "stats/counters.def"
+#undef HK_COUNTER
+#undef HK_HEAP_COUNTER
+    HK_HEAP_COUNT_COUNT
+} hk_heap_counter_t;
 
 extern _Atomic uint64_t hk_counters[HK_COUNT_COUNT]; /* atomic: any thread */
 
