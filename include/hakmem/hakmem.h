@@ -7,6 +7,7 @@
 #define HAKMEM_HAKMEM_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -47,14 +48,74 @@ int hak_is_serving(void);
  * variable, e.g. "HAKMEM_SS_MEM_LEAN". `value` is what the variable would be set to; NULL only
  * reads. `out` receives the effective value as a string (empty for a text that is not set), the one
  * from before where both are given; NULL only writes. What is set here goes before the environment
- * and the profile. Any thread, but no signal handler. Keeps errno. Returns 0, or ENOENT  there is
- * no such option EPERM   the option is read when the process starts and cannot be changed EINVAL
- * the value is not allowed ERANGE  `out` is too small, nothing has changed. */
+ * and the profile. Any thread, but no signal handler. Keeps errno. Returns 0; or ENOENT: there is no
+ * such option; EPERM: it is read when the process starts and cannot be changed; EINVAL: the value
+ * is not allowed; ERANGE: `out` is too small, and nothing has changed. */
 int hak_ctl(const char *name, const char *value, char *out, size_t out_bytes);
 
 /* Writes all options with their effective values and where these come from to a file descriptor: as
  * "text", a line each, or as "json". Never allocates. Returns 0, or EINVAL for another format. */
 int hak_options_print(int fd, const char *format);
+
+/* ---- statistics: docs/statistics.md ---- */
+
+/* Bands of block sizes: C0 to C7 are blocks of up to 8, 16, 32 ... 1024 bytes. */
+enum {
+    HAK_BAND_MID = 8,   /* blocks above 1 KiB, up to 32 KiB */
+    HAK_BAND_LARGE = 9, /* up to 2 MiB, in multiples of 64 KiB */
+    HAK_BAND_HUGE = 10, /* all above, in multiples of 2 MiB */
+    HAK_STATS_BANDS = 11
+};
+
+/* What there is of one band: bytes but for `blocks`. allocated + magazines == active;
+ * active + free <= carved. */
+typedef struct {
+    uint64_t blocks;    /* how many the program holds */
+    uint64_t allocated; /* of these, each counted at its full block size */
+    uint64_t magazines; /* blocks ready in threads' magazines */
+    uint64_t active;    /* blocks that are not free in their slab */
+    uint64_t free;      /* blocks that are */
+    uint64_t remote;    /* of these, not yet collected by the thread that owns the slab */
+    uint64_t carved;    /* slabs, and blocks that are none's */
+} hak_stats_band_t;
+
+/* Bytes, and counts since the process began; a forked child goes on from its parent's. New fields
+ * come at the end, so that programs built with an older header go on working. */
+typedef struct {
+    uint32_t size;    /* in: sizeof(hak_stats_t); out: how much of it has been filled */
+    uint32_t version; /* of the meanings: 1 */
+    hak_stats_band_t bands[HAK_STATS_BANDS];
+
+    /* sums over the bands */
+    uint64_t allocated, magazines, active, free, remote, carved;
+
+    uint64_t metadata;      /* mapped for descriptors, thread records and the page map */
+    uint64_t cached;        /* freed address space kept for reuse */
+    uint64_t mapped;        /* all address space: superslabs, huge blocks, cached, metadata */
+    uint64_t resident;      /* of mapped: has memory, as the system says */
+    uint64_t lazy;          /* of resident: given back, and not taken by the system yet */
+    uint64_t dirty;         /* of resident: on OS pages with nothing live, and not lazy */
+    uint64_t retained;      /* of mapped: has no memory */
+    uint64_t peak_mapped;   /* the most that mapped has been */
+    uint64_t peak_resident; /* of the whole process, as the system says */
+
+    uint64_t region_maps, region_unmaps, maps, single_maps, huge_allocs, huge_failures;
+    uint64_t madvise, madvise_enomem, madvise_other;
+    uint64_t purge_runs, purge_calls, purge_bytes, purge_ns, superslabs_retired;
+    uint64_t refills, remote_frees, collects, adoptions;
+} hak_stats_t;
+
+/* Fills *stats, whose size the caller has set. Exact where no other thread allocates or frees
+ * meanwhile; otherwise each figure is of a moment of its own. Asks the system about all of our
+ * memory: about a millisecond for each GiB. Allocates nothing. 0; or -1 and errno: EINVAL: size is
+ * too small to be one; EBUSY: called by a signal handler that interrupted the allocator. */
+int hak_stats_get(hak_stats_t *stats);
+
+typedef enum { HAK_STATS_TEXT, HAK_STATS_JSON, HAK_STATS_OPENMETRICS } hak_stats_format_t;
+
+/* Writes the statistics to a file descriptor. 0; or -1 and errno: as above, EINVAL for an unknown
+ * format, or what write(2) says. */
+int hak_stats_print(int fd, hak_stats_format_t format);
 
 #ifdef __cplusplus
 }

@@ -1,45 +1,35 @@
 /* mallinfo, malloc_info, malloc_stats, malloc_trim and mallopt, answering for our heap. */
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <malloc.h>
 #include <stdio.h>
 #include <unistd.h>
 
 #include "api/api.h"
-#include "backend/meta.h"
-#include "backend/region.h"
-#include "backend/superslab.h"
-#include "base/report.h"
+#include "api/stats.h"
+#include "base/base.h"
 #include "front/boundary.h"
+#include "stats/emit.h"
 
 #if !HK_NO_OVERRIDE
 
-/* Bytes. mapped == superslabs + huge; active counts blocks in magazines as in use. */
-typedef struct {
-    size_t mapped, active, free, huge, cached, metadata;
-} totals_t;
-
-static totals_t totals(void) {
-    hk_pool_stats_t pool = hk_pool_stats();
-    hk_region_stats_t region = hk_region_stats();
-    totals_t t = {.mapped = region.live, .cached = region.cached, .metadata = hk_meta_mapped()};
-    t.huge = region.live - hk_min(region.live, pool.mapped);
-    t.active = pool.active + t.huge;
-    t.free = t.mapped - hk_min(t.mapped, t.active);
-    return t;
-}
-
 /* The fields as the C library documents them: arena what lies in superslabs, hblkhd huge blocks,
- * uordblks in use, fordblks free, keepcost what malloc_trim could give back at once. */
+ * uordblks in use of the arena, fordblks its rest, keepcost what malloc_trim could give back at
+ * once. All 0 in a signal handler that interrupted the allocator. */
 HK_EXPORT struct mallinfo2 mallinfo2(void) {
-    totals_t t = totals();
-    return (struct mallinfo2){
-        .arena = t.mapped - t.huge,
-        .hblkhd = t.huge,
-        .uordblks = t.active,
-        .fordblks = t.free,
-        .keepcost = t.cached,
+    hak_stats_t s;
+    hk_stats_collect(&s, false);
+    const hak_stats_band_t *huge = &s.bands[HAK_BAND_HUGE];
+    struct mallinfo2 m = {
+        .arena = s.mapped - s.cached - s.metadata - huge->carved,
+        .hblks = huge->blocks,
+        .hblkhd = huge->carved,
+        .uordblks = s.allocated - huge->allocated,
+        .keepcost = s.cached,
     };
+    m.fordblks = m.arena - hk_min(m.arena, m.uordblks);
+    return m;
 }
 
 static int clamp(size_t n) { return n > INT_MAX ? INT_MAX : (int)n; }
@@ -49,6 +39,7 @@ HK_EXPORT struct mallinfo mallinfo(void) {
     struct mallinfo2 m = mallinfo2();
     return (struct mallinfo){
         .arena = clamp(m.arena),
+        .hblks = clamp(m.hblks),
         .hblkhd = clamp(m.hblkhd),
         .uordblks = clamp(m.uordblks),
         .fordblks = clamp(m.fordblks),
@@ -62,36 +53,34 @@ HK_EXPORT int malloc_info(int options, FILE *stream) {
         errno = EINVAL;
         return -1;
     }
-    totals_t t = totals();
-    fprintf(stream,
-            "<malloc version=\"hakmem-%s\">\n"
-            "<system type=\"mapped\" size=\"%zu\"/>\n"
-            "<system type=\"cached\" size=\"%zu\"/>\n"
-            "<system type=\"metadata\" size=\"%zu\"/>\n"
-            "<total type=\"active\" size=\"%zu\"/>\n"
-            "<total type=\"free\" size=\"%zu\"/>\n"
-            "<total type=\"huge\" size=\"%zu\"/>\n"
-            "</malloc>\n",
-            HK_VERSION, t.mapped, t.cached, t.metadata, t.active, t.free, t.huge);
+    hak_stats_t s;
+    hk_stats_collect(&s, false);
+    fprintf(stream, "<malloc version=\"hakmem-%s\">\n", HK_VERSION);
+    for (unsigned i = 0; i < HAK_STATS_BANDS; i++) {
+        const hak_stats_band_t *band = &s.bands[i];
+        fprintf(stream,
+                "<band name=\"%s\" count=\"%" PRIu64 "\" allocated=\"%" PRIu64
+                "\" active=\"%" PRIu64 "\" free=\"%" PRIu64 "\" carved=\"%" PRIu64 "\"/>\n",
+                hk_band_names[i], band->blocks, band->allocated, band->active, band->free,
+                band->carved);
+    }
+    const struct {
+        const char *element, *type;
+        uint64_t size;
+    } sums[] = {
+        {"total", "allocated", s.allocated}, {"total", "active", s.active},
+        {"total", "free", s.free},           {"system", "current", s.mapped},
+        {"system", "max", s.peak_mapped},    {"system", "cached", s.cached},
+        {"system", "metadata", s.metadata},
+    };
+    for (size_t i = 0; i < sizeof sums / sizeof sums[0]; i++)
+        fprintf(stream, "<%s type=\"%s\" size=\"%" PRIu64 "\"/>\n", sums[i].element, sums[i].type,
+                sums[i].size);
+    fputs("</malloc>\n", stream);
     return ferror(stream) ? -1 : 0;
 }
 
-static void print(const char *name, size_t bytes) {
-    hk_line_t line = {0};
-    hk_line_str(&line, name);
-    hk_line_u64(&line, bytes);
-    hk_line_write(&line, STDERR_FILENO);
-}
-
-HK_EXPORT void malloc_stats(void) {
-    totals_t t = totals();
-    print("hakmem: bytes mapped   ", t.mapped);
-    print("hakmem: bytes active   ", t.active);
-    print("hakmem: bytes free     ", t.free);
-    print("hakmem: bytes huge     ", t.huge);
-    print("hakmem: bytes cached   ", t.cached);
-    print("hakmem: bytes metadata ", t.metadata);
-}
+HK_EXPORT void malloc_stats(void) { hak_stats_print(STDERR_FILENO, HAK_STATS_TEXT); }
 
 /* Everything free goes back; a pad to keep makes no sense where nothing is at the top of a heap. */
 HK_EXPORT int malloc_trim(size_t pad) {

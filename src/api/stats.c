@@ -1,0 +1,123 @@
+/* hak_stats_*: the figures of all boxes put together. */
+#include "api/stats.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "api/api.h"
+#include "backend/heap.h"
+#include "backend/usage.h"
+#include "front/emergency.h"
+#include "front/thread.h"
+#include "stats/counters.h"
+#include "stats/emit.h"
+#include "stats/process.h"
+
+static size_t less(size_t a, size_t b) { return a - hk_min(a, b); }
+
+/* Blocks that leave a magazine for their slab while we count may be seen in both. */
+static void add_class(hak_stats_band_t *band, unsigned cls, const hk_class_usage_t *usage,
+                      size_t held) {
+    const hk_class_t *c = &hk_classes[cls];
+    held = hk_min(held, usage->active);
+    band->blocks += usage->active - held;
+    band->allocated += (usage->active - held) * c->size;
+    band->magazines += held * c->size;
+    band->active += usage->active * c->size;
+    band->free += usage->free * c->size;
+    band->remote += usage->remote * c->size;
+    band->carved += usage->slabs * c->slices * HK_SLICE;
+}
+
+static void add_whole(hak_stats_band_t *band, size_t blocks, size_t bytes) {
+    band->blocks += blocks;
+    band->allocated += bytes;
+    band->active += bytes;
+    band->carved += bytes;
+}
+
+static void add_bands(hak_stats_t *stats, const hk_usage_t *usage) {
+    size_t held[HK_CLASS_COUNT] = {0};
+    hk_threads_held(held);
+    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
+        add_class(&stats->bands[hk_classes[cls].band], cls, &usage->classes[cls], held[cls]);
+    hk_emergency_stats_t single = hk_emergency_stats();
+    add_whole(&stats->bands[HAK_BAND_LARGE], usage->large_blocks, usage->large_bytes);
+    add_whole(&stats->bands[HAK_BAND_HUGE], usage->huge_blocks, usage->huge_bytes);
+    add_whole(&stats->bands[HAK_BAND_HUGE], single.blocks, single.bytes);
+    for (const hak_stats_band_t *band = stats->bands; band < stats->bands + HAK_STATS_BANDS;
+         band++) {
+        stats->allocated += band->allocated;
+        stats->magazines += band->magazines;
+        stats->active += band->active;
+        stats->free += band->free;
+        stats->remote += band->remote;
+        stats->carved += band->carved;
+    }
+    size_t others = usage->metadata + single.bytes;
+    stats->mapped = usage->superslabs + usage->huge_bytes + usage->cached + others;
+    stats->peak_mapped = hk_max(usage->peak + others, stats->mapped);
+    stats->metadata = usage->metadata;
+    stats->cached = usage->cached;
+}
+
+static void add_counters(hak_stats_t *stats) {
+#define HK_COUNTER(name, unit, doc) stats->name = hk_counted(name);
+#define HK_HEAP_COUNTER(name, unit, doc) stats->name = hk_heap_counted(HK_HEAP_COUNT_##name);
+#include "stats/counters.def"
+#undef HK_COUNTER
+#undef HK_HEAP_COUNTER
+}
+
+static void add_residency(hak_stats_t *stats) {
+    hk_residency_t residency;
+    hk_usage_residency(&residency);
+    stats->resident = residency.resident;
+    stats->lazy = hk_min(hk_process_lazy(), residency.free);
+    stats->dirty = residency.free - stats->lazy;
+    stats->retained = less(stats->mapped, residency.resident);
+    stats->peak_resident = hk_process_peak_resident();
+}
+
+bool hk_stats_collect(hak_stats_t *stats, bool measure) {
+    memset(stats, 0, sizeof *stats);
+    hk_thread_t *thread = hk_thread_enter();
+    if (thread == NULL)
+        return false;
+    hk_usage_t usage;
+    hk_usage_count(&usage);
+    add_bands(stats, &usage);
+    add_counters(stats);
+    if (measure)
+        add_residency(stats);
+    hk_thread_leave(thread);
+    stats->size = sizeof *stats;
+    stats->version = 1;
+    return true;
+}
+
+static int refused(int error) {
+    errno = error;
+    return -1;
+}
+
+HK_EXPORT int hak_stats_get(hak_stats_t *stats) {
+    hak_stats_t all;
+    if (stats == NULL || stats->size < offsetof(hak_stats_t, bands))
+        return refused(EINVAL);
+    if (!hk_stats_collect(&all, true))
+        return refused(EBUSY);
+    all.size = (uint32_t)hk_min(stats->size, sizeof all);
+    memcpy(stats, &all, all.size);
+    return 0;
+}
+
+HK_EXPORT int hak_stats_print(int fd, hak_stats_format_t format) {
+    hak_stats_t stats;
+    if (format != HAK_STATS_TEXT && format != HAK_STATS_JSON && format != HAK_STATS_OPENMETRICS)
+        return refused(EINVAL);
+    if (!hk_stats_collect(&stats, true))
+        return refused(EBUSY);
+    int error = hk_emit_stats(fd, format, &stats);
+    return error == 0 ? 0 : refused(error);
+}

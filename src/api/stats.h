@@ -1,0 +1,14 @@
+/* The statistics of the process, for everybody who reports them. */
+#ifndef HK_API_STATS_H
+#define HK_API_STATS_H
+
+#include <stdbool.h>
+
+#include "hakmem/hakmem.h"
+
+/* Fills all of *stats from the allocator's own records; with `measure` also what only the system
+ * knows (resident, lazy, dirty, retained, peak_resident), which are 0 otherwise. False in a signal
+ * handler that interrupted the allocator: nothing can be counted then. Allocates nothing. */
+bool hk_stats_collect(hak_stats_t *stats, bool measure);
+
+#endif

@@ -1,0 +1,283 @@
+#include "stats/emit.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/report.h"
+#include "stats/counters.h"
+
+const char *const hk_band_names[HAK_STATS_BANDS] = {"C0", "C1", "C2",  "C3",    "C4",  "C5",
+                                                    "C6", "C7", "mid", "large", "huge"};
+
+/* A figure of hak_stats_t or of hak_stats_band_t. */
+typedef struct {
+    const char *name, *unit, *doc;
+    size_t offset;
+    bool counter;
+} row_t;
+
+static const row_t heap_rows[] = {
+#define HK_BAND(name, unit, doc)
+#define HK_GAUGE(name, unit, doc) {#name, unit, doc, offsetof(hak_stats_t, name), false},
+#define HK_COUNTER(name, unit, doc) {#name, unit, doc, offsetof(hak_stats_t, name), true},
+#define HK_HEAP_COUNTER HK_COUNTER
+#include "stats/fields.def"
+#undef HK_BAND
+#undef HK_GAUGE
+#undef HK_COUNTER
+#undef HK_HEAP_COUNTER
+};
+
+static const row_t band_rows[] = {
+#define HK_BAND(name, unit, doc) {#name, unit, doc, offsetof(hak_stats_band_t, name), false},
+#define HK_GAUGE(name, unit, doc)
+#define HK_COUNTER(name, unit, doc)
+#define HK_HEAP_COUNTER(name, unit, doc)
+#include "stats/fields.def"
+#undef HK_BAND
+#undef HK_GAUGE
+#undef HK_COUNTER
+#undef HK_HEAP_COUNTER
+};
+
+enum {
+    HEAP_ROWS = sizeof heap_rows / sizeof heap_rows[0],
+    BAND_ROWS = sizeof band_rows / sizeof band_rows[0],
+};
+/* Each row names a field, and there is one for each field. */
+_Static_assert(sizeof(hak_stats_band_t) == BAND_ROWS * sizeof(uint64_t), "band without row");
+_Static_assert(sizeof(hak_stats_t) ==
+                   offsetof(hak_stats_t, allocated) + HEAP_ROWS * sizeof(uint64_t),
+               "figure without row");
+
+static uint64_t value_of(const void *figures, const row_t *row) {
+    uint64_t value;
+    memcpy(&value, (const char *)figures + row->offset, sizeof value);
+    return value;
+}
+
+/* ---- writing ---- */
+
+/* Each piece is shorter than this; a line is emptied before one might not fit. */
+enum { LONGEST_PIECE = 256 };
+
+typedef struct {
+    int fd;
+    int error; /* the first one; nothing is written after it */
+    hk_line_t line;
+} output_t;
+
+static void flush(output_t *out) {
+    for (size_t at = 0; at < out->line.len && out->error == 0;) {
+        ssize_t n = write(out->fd, out->line.text + at, out->line.len - at);
+        if (n > 0)
+            at += (size_t)n;
+        else if (n == 0 || errno != EINTR)
+            out->error = n == 0 ? EIO : errno;
+    }
+    out->line.len = 0;
+}
+
+static void put(output_t *out, const char *s) {
+    hk_assert(strlen(s) < LONGEST_PIECE);
+    if (out->line.len > sizeof out->line.text - LONGEST_PIECE)
+        flush(out);
+    hk_line_str(&out->line, s);
+}
+
+static void put_all(output_t *out, const char *const *pieces, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        put(out, pieces[i]);
+}
+#define PUT(out, ...)                                                                              \
+    put_all(out, (const char *const[]){__VA_ARGS__},                                               \
+            sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *))
+
+/* Decimal, right-aligned to at least `width`, filled with `fill`. */
+static void put_number(output_t *out, uint64_t value, unsigned width, char fill) {
+    char text[32];
+    size_t at = sizeof text - 1;
+    text[at] = '\0';
+    do
+        text[--at] = (char)('0' + value % 10);
+    while ((value /= 10) != 0);
+    while (sizeof text - 1 - at < width)
+        text[--at] = fill;
+    put(out, text + at);
+}
+
+static void put_left(output_t *out, const char *s, size_t width) {
+    put(out, s);
+    for (size_t len = strlen(s); len < width; len++)
+        put(out, " ");
+}
+
+static void put_right(output_t *out, const char *s, size_t width) {
+    for (size_t len = strlen(s); len < width; len++)
+        put(out, " ");
+    put(out, s);
+}
+
+/* ---- text ---- */
+
+static void text(output_t *out, const hak_stats_t *stats) {
+    PUT(out, "hakmem " HK_VERSION ", process ");
+    put_number(out, (uint64_t)getpid(), 0, ' ');
+    put(out, "\n");
+    for (const row_t *row = heap_rows; row < heap_rows + HEAP_ROWS; row++) {
+        put(out, "  ");
+        put_left(out, row->name, 18);
+        put_number(out, value_of(stats, row), 16, ' ');
+        put(out, " ");
+        put_left(out, row->unit, 12);
+        PUT(out, row->doc, "\n");
+    }
+    put_left(out, "  band", 8);
+    for (const row_t *row = band_rows; row < band_rows + BAND_ROWS; row++)
+        put_right(out, row->name, 14);
+    for (size_t band = 0; band < HAK_STATS_BANDS; band++) {
+        put(out, "\n  ");
+        put_left(out, hk_band_names[band], 6);
+        for (const row_t *row = band_rows; row < band_rows + BAND_ROWS; row++)
+            put_number(out, value_of(&stats->bands[band], row), 14, ' ');
+    }
+    put(out, "\n");
+}
+
+/* ---- JSON: whole numbers only, names as in hak_stats_t ---- */
+
+static void json_object(output_t *out, const void *figures, const row_t *rows, size_t n,
+                        const char *separator) {
+    put(out, "{");
+    for (size_t i = 0; i < n; i++) {
+        PUT(out, i == 0 ? "" : ",", separator, "\"", rows[i].name, "\": ");
+        put_number(out, value_of(figures, &rows[i]), 0, ' ');
+    }
+    put(out, "}");
+}
+
+static void json(output_t *out, const hak_stats_t *stats) {
+    PUT(out, "{\"hakmem\": \"" HK_VERSION "\",\n \"version\": ");
+    put_number(out, stats->version, 0, ' ');
+    put(out, ",\n \"pid\": ");
+    put_number(out, (uint64_t)getpid(), 0, ' ');
+    put(out, ",\n \"heap\": ");
+    json_object(out, stats, heap_rows, HEAP_ROWS, "\n  ");
+    put(out, ",\n \"bands\": {");
+    for (size_t band = 0; band < HAK_STATS_BANDS; band++) {
+        PUT(out, band == 0 ? "" : ",", "\n  \"", hk_band_names[band], "\": ");
+        json_object(out, &stats->bands[band], band_rows, BAND_ROWS, " ");
+    }
+    put(out, "}}\n");
+}
+
+/* ---- OpenMetrics ---- */
+
+/* Names end with the unit where that is one to OpenMetrics (bytes, seconds): hakmem_x_bytes, and
+ * hakmem_x_seconds for what is kept as x_ns. Counts of things have none. */
+typedef struct {
+    char name[64];
+    const char *unit; /* NULL: none */
+    bool nanoseconds;
+} metric_t;
+
+static metric_t metric_of(const char *prefix, const row_t *row) {
+    metric_t metric = {.nanoseconds = strcmp(row->unit, "nanoseconds") == 0};
+    if (metric.nanoseconds)
+        metric.unit = "seconds";
+    else if (strcmp(row->unit, "bytes") == 0)
+        metric.unit = "bytes";
+    hk_line_t line = {0};
+    hk_line_str(&line, prefix);
+    hk_line_str(&line, row->name);
+    if (metric.nanoseconds)
+        line.len -= strlen("_ns");
+    size_t unit = metric.unit == NULL ? 0 : strlen(metric.unit);
+    bool ends = line.len > unit && memcmp(line.text + line.len - unit, metric.unit, unit) == 0;
+    if (unit != 0 && !ends) {
+        hk_line_str(&line, "_");
+        hk_line_str(&line, metric.unit);
+    }
+    hk_assert(line.len < sizeof metric.name);
+    memcpy(metric.name, line.text, line.len);
+    return metric;
+}
+
+static void describe(output_t *out, const metric_t *metric, const row_t *row) {
+    PUT(out, "# TYPE ", metric->name, row->counter ? " counter\n" : " gauge\n");
+    if (metric->unit != NULL)
+        PUT(out, "# UNIT ", metric->name, " ", metric->unit, "\n");
+    PUT(out, "# HELP ", metric->name, " ", row->doc, "\n");
+}
+
+static void put_value(output_t *out, const metric_t *metric, uint64_t value) {
+    enum { NS_PER_SECOND = 1000000000 };
+    put(out, " ");
+    put_number(out, metric->nanoseconds ? value / NS_PER_SECOND : value, 0, ' ');
+    if (metric->nanoseconds) {
+        put(out, ".");
+        put_number(out, value % NS_PER_SECOND, 9, '0');
+    }
+    put(out, "\n");
+}
+
+static void openmetrics(output_t *out, const hak_stats_t *stats) {
+    PUT(out, "# TYPE hakmem info\n# HELP hakmem the allocator that wrote this\n",
+        "hakmem_info{version=\"" HK_VERSION "\"} 1\n");
+    for (const row_t *row = heap_rows; row < heap_rows + HEAP_ROWS; row++) {
+        metric_t metric = metric_of("hakmem_", row);
+        describe(out, &metric, row);
+        PUT(out, metric.name, row->counter ? "_total" : "");
+        put_value(out, &metric, value_of(stats, row));
+    }
+    for (const row_t *row = band_rows; row < band_rows + BAND_ROWS; row++) {
+        metric_t metric = metric_of("hakmem_band_", row);
+        describe(out, &metric, row);
+        for (size_t band = 0; band < HAK_STATS_BANDS; band++) {
+            PUT(out, metric.name, "{band=\"", hk_band_names[band], "\"}");
+            put_value(out, &metric, value_of(&stats->bands[band], row));
+        }
+    }
+    put(out, "# EOF\n");
+}
+
+int hk_emit_stats(int fd, hak_stats_format_t format, const hak_stats_t *stats) {
+    const int saved = errno;
+    output_t out = {.fd = fd};
+    if (format == HAK_STATS_TEXT)
+        text(&out, stats);
+    else if (format == HAK_STATS_JSON)
+        json(&out, stats);
+    else
+        openmetrics(&out, stats);
+    flush(&out);
+    errno = saved;
+    return out.error;
+}
+
+void hk_emit_os_line(int fd, bool disabled) {
+    const struct {
+        const char *name;
+        uint64_t value;
+    } parts[] = {
+        {"[SS_OS_STATS] alloc=", hk_counted(region_maps)},
+        {" free=", hk_counted(region_unmaps)},
+        {" madvise=", hk_counted(madvise)},
+        {" madvise_enomem=", hk_counted(madvise_enomem)},
+        {" madvise_other=", hk_counted(madvise_other)},
+        {" madvise_disabled=", disabled},
+        {" mmap_total=", hk_counted(maps)},
+        {" fallback_mmap=", hk_counted(single_maps)},
+        {" huge_alloc=", hk_counted(huge_allocs)},
+        {" huge_fail=", hk_counted(huge_failures)},
+        {" lean_decommit=", hk_counted(purge_runs)},
+        {" lean_retire=", hk_counted(superslabs_retired)},
+    };
+    hk_line_t line = {0};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        hk_line_str(&line, parts[i].name);
+        hk_line_u64(&line, parts[i].value);
+    }
+    hk_line_write(&line, fd);
+}

@@ -1,0 +1,17 @@
+/* The one emitter: statistics as text for people, JSON for programs, OpenMetrics for monitoring. */
+#ifndef HK_STATS_EMIT_H
+#define HK_STATS_EMIT_H
+
+#include "base/base.h"
+#include "hakmem/hakmem.h"
+
+/* "C0" ... "C7", "mid", "large", "huge". */
+extern const char *const hk_band_names[HAK_STATS_BANDS];
+
+/* Writes *stats to fd; 0, or errno as write(2) left it. Allocates nothing; keeps errno. */
+int hk_emit_stats(int fd, hak_stats_format_t format, const hak_stats_t *stats);
+
+/* Writes the one line "[SS_OS_STATS] alloc=..." to fd. `disabled`: advice has been given up. */
+void hk_emit_os_line(int fd, bool disabled);
+
+#endif

@@ -1,0 +1,46 @@
+#include "stats/process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The number behind `name` in a file of lines "Name:   123 kB", in bytes. */
+static size_t read_kb(const char *path, const char *name) {
+    char text[4096];
+    size_t len = 0, kb = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    for (ssize_t n = 1; n != 0 && len < sizeof text - 1;) {
+        n = read(fd, text + len, sizeof text - 1 - len);
+        if (n < 0 && errno != EINTR)
+            break;
+        len += n > 0 ? (size_t)n : 0;
+    }
+    close(fd);
+    text[len] = '\0';
+    const char *at = strstr(text, name);
+    if (at == NULL)
+        return 0;
+    for (at += strlen(name); *at == ' ' || *at == '\t';)
+        at++;
+    for (; *at >= '0' && *at <= '9'; at++)
+        kb = kb * 10 + (size_t)(*at - '0');
+    return kb * HK_KIB;
+}
+
+static size_t read_keeping_errno(const char *path, const char *name) {
+    int saved = errno;
+    size_t bytes = read_kb(path, name);
+    errno = saved;
+    return bytes;
+}
+
+size_t hk_process_peak_resident(void) {
+    return read_keeping_errno("/proc/self/status", "\nVmHWM:");
+}
+
+size_t hk_process_lazy(void) {
+    return read_keeping_errno("/proc/self/smaps_rollup", "\nLazyFree:");
+}

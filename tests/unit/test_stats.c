@@ -1,0 +1,355 @@
+/* Statistics: exact for blocks that are known, wherever freed ones wait; equations hold; counters
+ * only grow while threads run; old and new programs agree on the struct. */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+
+#include "backend/heap.h"
+#include "check.h"
+#include "front/boundary.h"
+#include "front/thread.h"
+#include "hakmem/hakmem.h"
+#include "stats/counters.h"
+
+static hak_stats_t now(void) {
+    hak_stats_t stats = {.size = sizeof stats};
+    CHECK_EQ(hak_stats_get(&stats), 0);
+    CHECK_EQ(stats.size, sizeof stats);
+    CHECK_EQ(stats.version, 1);
+    return stats;
+}
+
+/* ---- equations ---- */
+
+static void check_equations(const hak_stats_t *s) {
+    hak_stats_band_t sum = {0};
+    for (unsigned i = 0; i < HAK_STATS_BANDS; i++) {
+        const hak_stats_band_t *band = &s->bands[i];
+        CHECK_EQ(band->allocated + band->magazines, band->active);
+        CHECK(band->active + band->free <= band->carved);
+        CHECK(band->remote <= band->free);
+        sum.allocated += band->allocated;
+        sum.magazines += band->magazines;
+        sum.active += band->active;
+        sum.free += band->free;
+        sum.remote += band->remote;
+        sum.carved += band->carved;
+    }
+    CHECK_EQ(s->allocated, sum.allocated);
+    CHECK_EQ(s->magazines, sum.magazines);
+    CHECK_EQ(s->active, sum.active);
+    CHECK_EQ(s->free, sum.free);
+    CHECK_EQ(s->remote, sum.remote);
+    CHECK_EQ(s->carved, sum.carved);
+    CHECK(s->resident <= s->mapped);
+    CHECK_EQ(s->resident + s->retained, s->mapped);
+    CHECK(s->dirty + s->lazy <= s->resident);
+    CHECK(s->mapped <= s->peak_mapped);
+}
+
+/* ---- known blocks ---- */
+
+enum { PER_CLASS = 70, LARGE = 3, HUGE = 2 };
+#define LARGE_BYTES (200 * HK_KIB) /* four slices */
+#define HUGE_BYTES (5 * HK_MIB)    /* three units */
+
+static void *small[HK_CLASS_COUNT][PER_CLASS], *large[LARGE], *huge[HUGE];
+
+static void *touched(size_t n) {
+    char *p = hak_malloc(n);
+    CHECK(p != NULL);
+    for (size_t at = 0; at < n; at += 4096)
+        p[at] = 1;
+    return p;
+}
+
+static void allocate_known(void) {
+    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
+        for (unsigned i = 0; i < PER_CLASS; i++)
+            small[cls][i] = touched(hk_classes[cls].size);
+    for (unsigned i = 0; i < LARGE; i++)
+        large[i] = touched(LARGE_BYTES);
+    for (unsigned i = 0; i < HUGE; i++)
+        huge[i] = touched(HUGE_BYTES);
+}
+
+/* Blocks [from, to) of each class. */
+static void free_known(unsigned from, unsigned to) {
+    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
+        for (unsigned i = from; i < to; i++)
+            hak_free(small[cls][i]);
+}
+
+/* The program holds `per_class` blocks of each class, and so many others, more than it did. */
+static void check_more(const hak_stats_t *before, unsigned per_class, unsigned larges,
+                       unsigned huges) {
+    hak_stats_t s = now();
+    hak_stats_band_t want[HAK_STATS_BANDS] = {0};
+    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++) {
+        want[hk_classes[cls].band].blocks += per_class;
+        want[hk_classes[cls].band].allocated += (uint64_t)per_class * hk_classes[cls].size;
+    }
+    want[HAK_BAND_LARGE].blocks = larges;
+    want[HAK_BAND_LARGE].allocated = larges * 4 * HK_SLICE;
+    want[HAK_BAND_HUGE].blocks = huges;
+    want[HAK_BAND_HUGE].allocated = huges * 3 * HK_UNIT;
+    for (unsigned i = 0; i < HAK_STATS_BANDS; i++) {
+        CHECK_EQ(s.bands[i].blocks - before->bands[i].blocks, want[i].blocks);
+        CHECK_EQ(s.bands[i].allocated - before->bands[i].allocated, want[i].allocated);
+    }
+    check_equations(&s);
+}
+
+static void own_frees(void) {
+    hak_stats_t before = now();
+    allocate_known();
+    check_more(&before, PER_CLASS, LARGE, HUGE);
+    free_known(0, 30);
+    check_more(&before, PER_CLASS - 30, LARGE, HUGE);
+    hak_free(large[0]);
+    hak_free(huge[0]);
+    check_more(&before, PER_CLASS - 30, LARGE - 1, HUGE - 1);
+    huge[1] = hak_realloc(huge[1], HUGE_BYTES / 2); /* two units */
+    hak_stats_t shrunk = now();
+    CHECK_EQ(shrunk.bands[HAK_BAND_HUGE].allocated - before.bands[HAK_BAND_HUGE].allocated,
+             2 * HK_UNIT);
+    free_known(30, PER_CLASS);
+    hak_free(large[1]);
+    hak_free(large[2]);
+    hak_free(huge[1]);
+    check_more(&before, 0, 0, 0);
+}
+
+/* ---- another thread frees, and leaves some of its own ---- */
+
+static pthread_barrier_t step;
+static void *left_behind[HK_CLASS_COUNT];
+
+static void *free_and_leave(void *unused) {
+    pthread_barrier_wait(&step); /* 1: main has allocated */
+    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
+        left_behind[cls] = hak_malloc(hk_classes[cls].size);
+    free_known(0, 40);
+    hak_free(large[0]);
+    hak_free(huge[0]);
+    pthread_barrier_wait(&step); /* 2: the blocks are in magazines, or remote */
+    pthread_barrier_wait(&step); /* 3: main has looked */
+    return unused;
+}
+
+static void frees_of_another(void) {
+    pthread_t thread;
+    CHECK(pthread_barrier_init(&step, NULL, 2) == 0);
+    CHECK(pthread_create(&thread, NULL, free_and_leave, NULL) == 0);
+    hak_stats_t before = now();
+    allocate_known();
+    hak_stats_t full = now();
+    pthread_barrier_wait(&step);
+    pthread_barrier_wait(&step);
+    check_more(&before, PER_CLASS - 40 + 1, LARGE - 1, HUGE - 1);
+    pthread_barrier_wait(&step);
+    CHECK(pthread_join(thread, NULL) == 0);
+    check_more(&before, PER_CLASS - 40 + 1, LARGE - 1, HUGE - 1);
+
+    /* what the thread freed has left its magazines, and is not collected */
+    hak_stats_t ended = now();
+    uint64_t freed = 0;
+    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
+        freed += 40 * (uint64_t)hk_classes[cls].size;
+    CHECK_EQ(ended.remote - full.remote, freed);
+    CHECK_EQ(ended.remote_frees - full.remote_frees, 40 * (HK_CLASS_COUNT - 1));
+    hk_thread_t *self = hk_thread_enter();
+    hk_heap_collect(&self->heap);
+    hk_thread_leave(self);
+    hak_stats_t collected = now();
+    CHECK_EQ(collected.remote, full.remote);
+    CHECK_EQ(collected.allocated, ended.allocated);
+    CHECK(collected.collects > ended.collects);
+
+    free_known(40, PER_CLASS);
+    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
+        hak_free(left_behind[cls]);
+    hak_free(large[1]);
+    hak_free(large[2]);
+    hak_free(huge[1]);
+    check_more(&before, 0, 0, 0);
+    pthread_barrier_destroy(&step);
+}
+
+/* ---- memory ---- */
+
+static void flush_all(void) {
+    hk_thread_t *self = hk_thread_enter();
+    hk_thread_flush(self);
+    hk_heap_collect(&self->heap);
+    hk_thread_leave(self);
+}
+
+/* Freed memory stays dirty until it is purged; with every other block of a page live none is. */
+static void dirty_memory(void) {
+    enum { BLOCKS = 4000, SIZE = 2048, PAGE = 4096 };
+    static void *blocks[BLOCKS];
+    if (getpagesize() != PAGE)
+        return;
+    hk_trim();
+    hak_stats_t before = now();
+    for (unsigned i = 0; i < BLOCKS; i++)
+        blocks[i] = touched(SIZE);
+    hak_stats_t full = now();
+    CHECK(full.resident - before.resident >= BLOCKS * SIZE);
+    for (unsigned i = 0; i < BLOCKS; i += 2)
+        hak_free(blocks[i]);
+    flush_all();
+    hak_stats_t half = now();
+    CHECK_EQ(half.resident, full.resident);
+    CHECK(half.dirty <= full.dirty + 16 * PAGE);
+    for (unsigned i = 1; i < BLOCKS; i += 2)
+        hak_free(blocks[i]);
+    flush_all();
+    hak_stats_t empty = now();
+    CHECK(empty.dirty - full.dirty >= (BLOCKS - 32) * (uint64_t)SIZE);
+    hk_trim();
+    hak_stats_t trimmed = now();
+    CHECK(trimmed.dirty + (BLOCKS - 64) * (uint64_t)SIZE <= empty.dirty);
+    CHECK(trimmed.resident + (BLOCKS - 64) * (uint64_t)SIZE <= empty.resident);
+    check_equations(&trimmed);
+}
+
+static void peaks(void) {
+    hak_stats_t before = now();
+    hak_free(touched(before.peak_mapped + HUGE_BYTES));
+    hak_stats_t after = now();
+    CHECK(after.peak_mapped >= before.peak_mapped + HUGE_BYTES);
+    CHECK(after.peak_resident == 0 || after.peak_resident >= after.resident);
+    CHECK_EQ(after.huge_allocs - before.huge_allocs, 1);
+    CHECK(hak_malloc((size_t)1 << 47) == NULL);
+    CHECK(now().huge_failures > after.huge_failures);
+}
+
+/* ---- while threads run ---- */
+
+enum { CHURNERS = 3, LOOKS = 60, SLOTS = 256 };
+static atomic_bool stop;
+static _Atomic(void *) shared_slots[SLOTS];
+
+static void *churn(void *seed) {
+    uint64_t state = (uintptr_t)seed * 7919 + 1;
+    while (!atomic_load(&stop)) {
+        void *mine = hak_malloc(chance_below(&state, 3000));
+        hak_free(atomic_exchange(&shared_slots[chance_below(&state, SLOTS)], mine));
+    }
+    return NULL;
+}
+
+static void check_counters_grow(const hak_stats_t *before, const hak_stats_t *after) {
+#define HK_COUNTER(name, unit, doc) CHECK(after->name >= before->name);
+#define HK_HEAP_COUNTER HK_COUNTER
+#include "stats/counters.def"
+#undef HK_COUNTER
+#undef HK_HEAP_COUNTER
+    CHECK(after->peak_mapped >= before->peak_mapped);
+}
+
+static void running_threads(void) {
+    pthread_t threads[CHURNERS];
+    hak_stats_t first = now();
+    for (uintptr_t i = 0; i < CHURNERS; i++)
+        CHECK(pthread_create(&threads[i], NULL, churn, (void *)i) == 0);
+    hak_stats_t before = first;
+    for (unsigned i = 0; i < LOOKS; i++) {
+        hak_stats_t after = now();
+        check_counters_grow(&before, &after);
+        before = after;
+        usleep(1000);
+    }
+    atomic_store(&stop, true);
+    for (unsigned i = 0; i < CHURNERS; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    for (unsigned i = 0; i < SLOTS; i++)
+        hak_free(atomic_exchange(&shared_slots[i], NULL));
+    hak_stats_t last = now();
+    check_counters_grow(&before, &last);
+    check_equations(&last);
+    CHECK(last.refills > first.refills);
+    CHECK(last.remote_frees > first.remote_frees);
+}
+
+/* ---- adoption ---- */
+
+enum { ORPHAN_BYTES = 24576, ORPHAN_BLOCKS = 35, TAKEN = 64 };
+static void *orphaned[ORPHAN_BLOCKS];
+
+static void *allocate_and_end(void *unused) {
+    for (unsigned i = 0; i < ORPHAN_BLOCKS; i++)
+        orphaned[i] = hak_malloc(ORPHAN_BYTES);
+    for (unsigned i = 1; i < ORPHAN_BLOCKS; i++)
+        hak_free(orphaned[i]);
+    return unused;
+}
+
+static void adoptions(void) {
+    static void *taken[TAKEN];
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, allocate_and_end, NULL) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    hak_stats_t before = now();
+    for (unsigned i = 0; i < TAKEN; i++)
+        taken[i] = hak_malloc(ORPHAN_BYTES);
+    hak_stats_t after = now();
+    CHECK(after.adoptions > before.adoptions);
+    CHECK_EQ(after.allocated - before.allocated, TAKEN * ORPHAN_BYTES);
+    for (unsigned i = 0; i < TAKEN; i++)
+        hak_free(taken[i]);
+    hak_free(orphaned[0]);
+}
+
+/* ---- the interface ---- */
+
+static void sizes_of_the_struct(void) {
+    union {
+        hak_stats_t stats;
+        unsigned char bytes[sizeof(hak_stats_t) + 64];
+    } u;
+    memset(&u, 0xA5, sizeof u);
+    u.stats.size = offsetof(hak_stats_t, metadata); /* an old program */
+    CHECK_EQ(hak_stats_get(&u.stats), 0);
+    CHECK_EQ(u.stats.size, offsetof(hak_stats_t, metadata));
+    CHECK_EQ(u.stats.allocated, now().allocated);
+    for (size_t i = offsetof(hak_stats_t, metadata); i < sizeof u; i++)
+        CHECK_EQ(u.bytes[i], 0xA5);
+    u.stats.size = sizeof u; /* a newer one */
+    CHECK_EQ(hak_stats_get(&u.stats), 0);
+    CHECK_EQ(u.stats.size, sizeof(hak_stats_t));
+    CHECK(u.stats.metadata != 0);
+    u.stats.size = 4;
+    CHECK(hak_stats_get(&u.stats) == -1 && errno == EINVAL);
+    CHECK(hak_stats_get(NULL) == -1 && errno == EINVAL);
+}
+
+static void refusals(void) {
+    CHECK(hak_stats_print(STDERR_FILENO, (hak_stats_format_t)17) == -1 && errno == EINVAL);
+    CHECK(hak_stats_print(-1, HAK_STATS_JSON) == -1 && errno == EBADF);
+    int full = open("/dev/full", O_WRONLY);
+    if (full >= 0) {
+        CHECK(hak_stats_print(full, HAK_STATS_TEXT) == -1 && errno == ENOSPC);
+        close(full);
+    }
+    hk_thread_t *self = hk_thread_enter(); /* what a signal handler may find */
+    hak_stats_t stats = {.size = sizeof stats};
+    CHECK(hak_stats_get(&stats) == -1 && errno == EBUSY);
+    hk_thread_leave(self);
+    CHECK_EQ(hak_stats_get(&stats), 0);
+}
+
+int main(void) {
+    hak_free(hak_malloc(1));
+    own_frees();
+    frees_of_another();
+    dirty_memory();
+    peaks();
+    running_threads();
+    adoptions();
+    sizes_of_the_struct();
+    refusals();
+    return 0;
+}
