@@ -624,7 +624,8 @@ int main(int argc, char **argv) {
             overwrite_environment();
         else
             control();
-        return 0;
+        fflush(stdout);
+        _exit(0); /* some options have a say at exit */
     }
     every_row();
     every_profile();

@@ -1,0 +1,218 @@
+/* HAKMEM_STATS and HAKMEM_SS_OS_STATS: what is written at exit and, where HAKMEM_STATS_SIGNAL asks
+ * for it, on SIGUSR2.
+ *
+ * The signal's handler only posts a semaphore; a thread of ours, which sleeps otherwise and exists
+ * only where asked for, does the writing, because statistics need locks that the interrupted code
+ * may hold. A forked child starts a thread of its own. */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "api/stats.h"
+#include "base/report.h"
+#include "config/config.h"
+#include "front/thread.h"
+#include "stats/emit.h"
+
+/* ---- where to ---- */
+
+/* const once start() has run */
+static struct {
+    bool wanted; /* HAKMEM_STATS is set, and makes sense */
+    hak_stats_format_t format;
+    const char *path; /* as given; NULL: stderr */
+    pid_t pid;        /* of the process that read the environment */
+} target;
+
+static void warn(const char *problem, const char *consequence) {
+    hk_config_warn("HAKMEM_STATS", hk_option(stats), problem, consequence);
+}
+
+/* "FORMAT" or "FORMAT:PATH". */
+static bool parse_target(const char *value) {
+    static const char *const names[] = {[HAK_STATS_TEXT] = "text",
+                                        [HAK_STATS_JSON] = "json",
+                                        [HAK_STATS_OPENMETRICS] = "openmetrics"};
+    size_t len = strcspn(value, ":");
+    for (unsigned i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strlen(names[i]) == len && memcmp(value, names[i], len) == 0) {
+            target.format = (hak_stats_format_t)i;
+            target.path = value[len] == ':' ? value + len + 1 : NULL;
+            return target.path == NULL || *target.path != '\0';
+        }
+    return false;
+}
+
+static void append_pid(hk_line_t *line) { hk_line_u64(line, (uint64_t)getpid()); }
+
+/* The path with each %p replaced. Where there is none, a forked child puts its number at the end:
+ * it must not overwrite what its parent writes. False: it is too long. */
+static bool expand(hk_line_t *path) {
+    enum { ROOM = 64 }; /* for numbers and ".tmp" */
+    bool numbered = false;
+    for (const char *s = target.path; *s != '\0'; s++) {
+        if (path->len > sizeof path->text - ROOM)
+            return false;
+        if (s[0] == '%' && s[1] == 'p') {
+            append_pid(path);
+            numbered = true;
+            s++;
+        } else {
+            hk_line_str(path, (char[]){*s, '\0'});
+        }
+    }
+    if (!numbered && getpid() != target.pid) {
+        hk_line_str(path, ".");
+        append_pid(path);
+    }
+    path->text[path->len] = '\0';
+    return true;
+}
+
+/* ---- writing ---- */
+
+static int emit_into(const char *path, const hak_stats_t *stats) {
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return errno;
+    int error = hk_emit_stats(fd, target.format, stats);
+    if (close(fd) != 0 && error == 0)
+        error = errno;
+    return error;
+}
+
+/* Readers see the old file or the whole new one. What is there and no regular file (a device, a
+ * pipe, a link) is written to, not replaced. */
+static int emit_to_path(const hk_line_t *path, const hak_stats_t *stats) {
+    struct stat there;
+    if (lstat(path->text, &there) == 0 && !S_ISREG(there.st_mode))
+        return emit_into(path->text, stats);
+    hk_line_t part = *path;
+    hk_line_str(&part, ".");
+    append_pid(&part);
+    hk_line_str(&part, ".tmp");
+    part.text[part.len] = '\0';
+    int error = emit_into(part.text, stats);
+    if (error == 0 && rename(part.text, path->text) != 0)
+        error = errno;
+    if (error != 0)
+        unlink(part.text);
+    return error;
+}
+
+static int emit_to_target(void) {
+    hak_stats_t stats;
+    hk_line_t path = {0};
+    if (!hk_stats_collect(&stats, true))
+        return EBUSY;
+    if (target.path == NULL)
+        return hk_emit_stats(STDERR_FILENO, target.format, &stats);
+    return expand(&path) ? emit_to_path(&path, &stats) : ENAMETOOLONG;
+}
+
+static pthread_mutex_t writing = PTHREAD_MUTEX_INITIALIZER;
+
+/* One warning, however often it fails. */
+static void write_statistics(void) {
+    static bool warned; /* lock: writing */
+    pthread_mutex_lock(&writing);
+    int error = emit_to_target();
+    if (error != 0 && !warned) {
+        warned = true;
+        warn(error == EBUSY ? "a signal interrupted the allocator" : strerror(error),
+             "no statistics are written");
+    }
+    pthread_mutex_unlock(&writing);
+}
+
+/* ---- SIGUSR2 ---- */
+
+static sem_t asked;
+
+static void on_signal(int number) {
+    (void)number;
+    int saved = errno;
+    sem_post(&asked);
+    errno = saved;
+}
+
+static void *write_when_asked(void *unused) {
+    pthread_setname_np(pthread_self(), "hakmem-stats");
+    for (;;)
+        if (sem_wait(&asked) == 0)
+            write_statistics();
+    return unused;
+}
+
+static void warn_signal(const char *problem) {
+    hk_config_warn("HAKMEM_STATS_SIGNAL", "1", problem, "SIGUSR2 writes no statistics");
+}
+
+/* The thread gets no signals: they are the program's. */
+static bool start_writer(void) {
+    enum { STACK_BYTES = 256 * 1024 };
+    pthread_t thread;
+    pthread_attr_t attributes;
+    sigset_t all, before;
+    sem_init(&asked, 0, 0);
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&thread, &attributes, write_when_asked, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    if (error != 0)
+        warn_signal(strerror(error));
+    return error == 0;
+}
+
+static void start_in_child(void) {
+    pthread_mutex_init(&writing, NULL); /* the parent's thread may have held it */
+    start_writer();
+}
+
+/* A program's own handler stays, whether it was there before or comes later. */
+static void listen(void) {
+    struct sigaction now, ours = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    if (sigaction(SIGUSR2, NULL, &now) != 0 || now.sa_handler != SIG_DFL) {
+        warn_signal("SIGUSR2 is ignored or handled already");
+    } else if (start_writer()) {
+        /* In a child the allocator's own fork handler must run before ours: it comes first. */
+        hk_thread_t *self = hk_thread_enter();
+        if (self != NULL)
+            hk_thread_leave(self);
+        pthread_atfork(NULL, NULL, start_in_child);
+        sigaction(SIGUSR2, &ours, NULL);
+    }
+}
+
+/* ---- the process's beginning and end ---- */
+
+/* After the options have been read (api/start.c). */
+__attribute__((constructor(102))) static void start(void) {
+    const char *value = hk_option(stats);
+    if (value == NULL)
+        return;
+    target.wanted = parse_target(value);
+    target.pid = getpid();
+    if (!target.wanted)
+        warn("allowed are text, json and openmetrics, with a colon and a path or alone",
+             "no statistics are written");
+    else if (hk_option(stats_signal) != 0)
+        listen();
+}
+
+__attribute__((destructor(101))) static void finish(void) {
+    if (target.wanted)
+        write_statistics();
+    if (hk_option(os_stats) != 0)
+        hk_emit_os_line(STDERR_FILENO, false); /* nothing gives advice up */
+}
