@@ -148,10 +148,9 @@ static void text(output_t *out, const hak_stats_t *stats) {
 /* ---- JSON: whole numbers only, names as in hak_stats_t ---- */
 
 static void json_object(output_t *out, const void *figures, const row_t *rows, size_t n,
-                        const char *separator) {
-    put(out, "{");
+                        const char *begin, const char *separator) {
     for (size_t i = 0; i < n; i++) {
-        PUT(out, i == 0 ? "" : ",", separator, "\"", rows[i].name, "\": ");
+        PUT(out, i == 0 ? begin : separator, "\"", rows[i].name, "\": ");
         put_number(out, value_of(figures, &rows[i]), 0, ' ');
     }
     put(out, "}");
@@ -163,11 +162,11 @@ static void json(output_t *out, const hak_stats_t *stats) {
     put(out, ",\n \"pid\": ");
     put_number(out, (uint64_t)getpid(), 0, ' ');
     put(out, ",\n \"heap\": ");
-    json_object(out, stats, heap_rows, HEAP_ROWS, "\n  ");
+    json_object(out, stats, heap_rows, HEAP_ROWS, "{\n  ", ",\n  ");
     put(out, ",\n \"bands\": {");
     for (size_t band = 0; band < HAK_STATS_BANDS; band++) {
         PUT(out, band == 0 ? "" : ",", "\n  \"", hk_band_names[band], "\": ");
-        json_object(out, &stats->bands[band], band_rows, BAND_ROWS, " ");
+        json_object(out, &stats->bands[band], band_rows, BAND_ROWS, "{", ", ");
     }
     put(out, "}}\n");
 }

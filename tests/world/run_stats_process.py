@@ -1,0 +1,310 @@
+"""Check what HAKMEM_STATS, HAKMEM_STATS_SIGNAL and HAKMEM_SS_OS_STATS do, from outside.
+
+Usage: run_stats_process.py LIBHAKMEM PROGRAM [NAME]   all checks, or the one of this name
+"""
+
+import json
+import os
+import re
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+TIMEOUT_S = 30
+POLL_S = 0.01
+OS_LINE = re.compile(
+    r"\[SS_OS_STATS\] alloc=(\d+) free=(\d+) madvise=(\d+) madvise_enomem=(\d+) "
+    r"madvise_other=(\d+) madvise_disabled=([01]) mmap_total=(\d+) fallback_mmap=(\d+) "
+    r"huge_alloc=(\d+) huge_fail=(\d+) lean_decommit=(\d+) lean_retire=(\d+)\n"
+)
+
+library, program = sys.argv[1:3]
+
+
+def expect(condition: bool, what: str) -> None:
+    if not condition:
+        raise AssertionError(what)
+
+
+def environment(**options: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("HAKMEM_")}
+    return kept | {"LD_PRELOAD": library, "HK_WORLD_EXPECT": "hakmem"} | options
+
+
+def run(*arguments: str, **options: str) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [program, *arguments],
+        env=environment(**options),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    expect(done.returncode == 0, f"{arguments} ended with {done.returncode}: {done.stderr}")
+    return done
+
+
+@contextmanager
+def waiting(
+    *words: str, preexec: Callable[[], None] | None = None, **options: str
+) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """A process that waits, and the number of the one that says it is ready."""
+    process = subprocess.Popen(
+        [program, "wait", *words],
+        env=environment(**options),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=preexec,
+    )
+    try:
+        assert process.stdout is not None
+        ready = process.stdout.readline().split()
+        expect(ready[:1] == ["ready"], f"the program said {ready}")
+        yield process, int(ready[1])
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+
+
+def end(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """Lets the process end, and returns what it has said."""
+    out, err = process.communicate("", timeout=TIMEOUT_S)
+    expect(process.returncode == 0, f"it ended with {process.returncode}: {err}")
+    return out, err
+
+
+def wait_for(condition: Callable[[], bool], what: str) -> None:
+    limit = time.monotonic() + TIMEOUT_S
+    while not condition():
+        expect(time.monotonic() < limit, f"{what}: not within {TIMEOUT_S} s")
+        time.sleep(POLL_S)
+
+
+def read_pid(path: Path) -> int:
+    """The process that wrote the file, which must be whole."""
+    number = json.loads(path.read_text(encoding="utf-8"))["pid"]
+    expect(isinstance(number, int), f"{path} has the number {number!r}")
+    return int(number)
+
+
+def only(folder: Path, *names: str) -> None:
+    found = sorted(path.name for path in folder.iterdir())
+    expect(found == sorted(names), f"the folder has {found}, not {sorted(names)}")
+
+
+# ---- at exit ----
+
+
+def check_stderr(folder: Path) -> None:
+    for form, begin in (("text", "hakmem "), ("json", '{"hakmem"'), ("openmetrics", "# TYPE ")):
+        err = run("fork", HAKMEM_STATS=form).stderr
+        expect(err.count(begin + "hakmem" if form == "openmetrics" else begin) >= 2, err[:200])
+    expect(run("fork").stderr == "", "statistics that nobody asked for")
+
+
+def check_numbered(folder: Path) -> None:
+    done = run("fork", HAKMEM_STATS=f"json:{folder}/a-%p-b-%p.json")
+    child = done.stdout.strip()
+    names = [path.name for path in folder.iterdir()]
+    expect(len(names) == 2, f"{names}")
+    for path in folder.iterdir():
+        number = str(read_pid(path))
+        expect(path.name == f"a-{number}-b-{number}.json", f"{path.name} is by {number}")
+    expect(f"a-{child}-b-{child}.json" in names, f"the child {child} wrote none of {names}")
+    expect(done.stderr == "", done.stderr)
+
+
+def check_unnumbered(folder: Path) -> None:
+    child = run("fork", HAKMEM_STATS=f"json:{folder}/out.json").stdout.strip()
+    only(folder, "out.json", f"out.json.{child}")
+    expect(read_pid(folder / "out.json") != int(child), "the child has overwritten its parent")
+    expect(read_pid(folder / f"out.json.{child}") == int(child), "not by the child")
+    (folder / "out.json").write_text("old", encoding="utf-8")
+    run("huge", "1", HAKMEM_STATS=f"json:{folder}/out.json")
+    read_pid(folder / "out.json")
+
+
+def check_special(folder: Path) -> None:
+    """Never a real device: code that replaces what it should write to would replace that too."""
+    os.mkfifo(folder / "pipe")
+    reader = os.open(folder / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    run("huge", "1", HAKMEM_STATS=f"json:{folder}/pipe")
+    expect(stat.S_ISFIFO((folder / "pipe").stat().st_mode), "a pipe has been replaced")
+    expect(os.read(reader, 100).startswith(b'{"hakmem"'), "nothing came through the pipe")
+    os.close(reader)
+    (folder / "real").touch()
+    (folder / "link").symlink_to("real")
+    run("huge", "1", HAKMEM_STATS=f"json:{folder}/link")
+    expect((folder / "link").is_symlink(), "a link has been replaced")
+    read_pid(folder / "real")
+
+
+def check_bad(folder: Path) -> None:
+    warning = "hakmem: warning: HAKMEM_STATS={}: {}; no statistics are written\n"
+    allowed = "allowed are text, json and openmetrics, with a colon and a path or alone"
+    for value in ("", "1", "yaml", "json:", "JSON:x", "jsonx:y", "js"):
+        err = run("huge", "1", HAKMEM_STATS=value).stderr
+        expect(err == warning.format(value, allowed), f"{value!r}: {err}")
+    for path, problem in (
+        (f"{folder}/none/x", "No such file or directory"),
+        (str(folder), "Is a directory"),
+        (f"{folder}/{'x' * 1000}", "File name too long"),
+    ):
+        err = run("huge", "1", HAKMEM_STATS=f"json:{path}").stderr
+        shown = warning.format(f"json:{path}", problem)
+        expect(err == shown or (len(path) > 900 and err.count("warning") == 1), f"{path}: {err}")
+    only(folder)
+    (folder / "full").symlink_to("/dev/full")
+    err = run("huge", "1", HAKMEM_STATS=f"json:{folder}/full").stderr
+    expect("No space left on device" in err, err)
+
+
+# ---- SIGUSR2 ----
+
+
+def check_signal(folder: Path) -> None:
+    path = folder / "out.json"
+    with waiting(HAKMEM_STATS=f"json:{path}", HAKMEM_STATS_SIGNAL="1") as (process, number):
+        for _ in range(3):
+            process.send_signal(signal.SIGUSR2)
+            wait_for(path.exists, "the file")
+            expect(read_pid(path) == number, "by another process")
+            path.unlink()
+        only(folder)
+        _, err = end(process)
+    expect(err == "", err)
+    expect(read_pid(path) == number, "at exit")
+
+
+def check_signal_unasked(folder: Path) -> None:
+    with waiting(HAKMEM_STATS=f"json:{folder}/x") as (process, _):
+        process.send_signal(signal.SIGUSR2)
+        expect(process.wait(TIMEOUT_S) == -signal.SIGUSR2, "SIGUSR2 ends a process")
+    threads = {}
+    for name, value in (("asked", "1"), ("unasked", "0")):
+        options = {"HAKMEM_STATS": f"json:{folder}/x", "HAKMEM_STATS_SIGNAL": value}
+        with waiting(**options) as (_, number):
+            threads[name] = len(list(Path(f"/proc/{number}/task").iterdir()))
+    expect(threads == {"asked": 2, "unasked": 1}, f"threads: {threads}")
+
+
+def check_signal_is_the_programs(folder: Path) -> None:
+    path = folder / "out.json"
+    options = {"HAKMEM_STATS": f"json:{path}", "HAKMEM_STATS_SIGNAL": "1"}
+    with waiting("own", **options) as (process, _):
+        process.send_signal(signal.SIGUSR2)
+        assert process.stdout is not None
+        expect(process.stdout.readline() == "mine\n", "the program's handler has not run")
+        only(folder)
+        _, err = end(process)
+    expect(err == "", err)
+    path.unlink()
+
+    def ignore() -> None:
+        signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+
+    with waiting(preexec=ignore, **options) as (process, number):
+        ignored = int(
+            re.findall(r"SigIgn:\s*(\w+)", Path(f"/proc/{number}/status").read_text())[0], 16
+        )
+        expect(bool(ignored >> (signal.SIGUSR2 - 1) & 1), "SIGUSR2 is not ignored any more")
+        process.send_signal(signal.SIGUSR2)
+        _, err = end(process)
+    line = "hakmem: warning: HAKMEM_STATS_SIGNAL=1: SIGUSR2 is ignored or handled already; "
+    expect(err == line + "SIGUSR2 writes no statistics\n", err)
+    expect(path.exists(), "no statistics at exit")
+
+
+def check_signal_in_child(folder: Path) -> None:
+    options = {"HAKMEM_STATS": f"json:{folder}/%p", "HAKMEM_STATS_SIGNAL": "1"}
+    with waiting("child", **options) as (process, number):
+        expect(number != process.pid, "no child")
+        for sent, path in (
+            (number, folder / str(number)),
+            (process.pid, folder / str(process.pid)),
+        ):
+            os.kill(sent, signal.SIGUSR2)
+            wait_for(path.exists, f"the file of {sent}")
+            expect(read_pid(path) == sent, f"{path.name} is not by {sent}")
+        only(folder, str(number), str(process.pid))
+        _, err = end(process)
+    expect(err == "", err)
+
+
+def check_signal_while_busy(folder: Path) -> None:
+    """Threads allocate and fork; each file that a reader finds is whole, and no child hangs."""
+    path = folder / "%p.json"
+    options = {"HAKMEM_STATS": f"json:{path}", "HAKMEM_STATS_SIGNAL": "1"}
+    with waiting("threads", **options) as (process, number):
+        written = folder / f"{number}.json"
+        seen = set()
+        for _ in range(40):
+            process.send_signal(signal.SIGUSR2)
+            wait_for(written.exists, "the file")
+            seen.add(written.stat().st_ino)
+            expect(read_pid(written) == number, "by another process")
+            time.sleep(POLL_S)
+        _, err = end(process)
+    expect(err == "", err)
+    expect(len(seen) > 1, "the file has never been replaced")
+    only(folder, written.name)
+
+
+# ---- HAKMEM_SS_OS_STATS ----
+
+
+def check_os_line(folder: Path) -> None:
+    few, many = (
+        OS_LINE.fullmatch(
+            run("huge", str(n), HAKMEM_SS_OS_STATS="1", HAKMEM_REGION_CACHE_MB="0").stderr
+        )
+        for n in (3, 13)
+    )
+    if few is None or many is None:
+        raise AssertionError("the line is not as it should be")
+    grown = [int(b) - int(a) for a, b in zip(few.groups(), many.groups(), strict=True)]
+    # alloc free madvise enomem other disabled mmap fallback huge_alloc huge_fail decommit retire
+    expect(grown in ([10, 10, m, 0, 0, 0, 10, 0, 10, 0, 0, 0] for m in (0, 10)), f"{grown}")
+
+
+CHECKS: tuple[Callable[[Path], None], ...] = (
+    check_stderr,
+    check_numbered,
+    check_unnumbered,
+    check_special,
+    check_bad,
+    check_signal,
+    check_signal_unasked,
+    check_signal_is_the_programs,
+    check_signal_in_child,
+    check_signal_while_busy,
+    check_os_line,
+)
+
+
+def main(names: list[str]) -> int:
+    failed = 0
+    for check in CHECKS:
+        if names and check.__name__ not in names:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                check(Path(folder))
+                print(f"{check.__name__}: ok")
+            except (AssertionError, OSError, ValueError, subprocess.TimeoutExpired) as error:
+                print(f"{check.__name__}: {error}")
+                failed += 1
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[3:]))
