@@ -14,6 +14,19 @@
 
 HK_INLINE unsigned words_of(const hk_class_t *c) { return (c->blocks + 63u) / 64; }
 
+/* Blocks freed by others and not collected. Only a pending slab has any, but for the moment between
+ * two steps of a free. */
+static unsigned take_remote(const hk_slab_t *slab, const hk_class_t *c, uint64_t *free) {
+    unsigned count = 0;
+    for (unsigned w = 0; hk_load_relaxed(&slab->pending) != 0 && w < words_of(c); w++) {
+        uint64_t bits = hk_load_relaxed(&slab->remote[w]);
+        count += (unsigned)__builtin_popcountll(bits);
+        if (free != NULL)
+            free[w] |= bits;
+    }
+    return count;
+}
+
 /* The free count is read before the remote bits: a collection in between then hides blocks, and
  * never counts them twice. */
 static void count_slab(const hk_slab_t *slab, void *argument) {
@@ -25,10 +38,8 @@ static void count_slab(const hk_slab_t *slab, void *argument) {
     }
     const hk_class_t *c = &hk_classes[slab->cls];
     hk_class_usage_t *of_class = &usage->classes[slab->cls];
-    size_t free = hk_load_acquire(&slab->free), remote = 0;
-    for (unsigned w = 0; w < words_of(c); w++)
-        remote += (size_t)__builtin_popcountll(hk_load_relaxed(&slab->remote[w]));
-    remote = hk_min(remote, c->blocks - free);
+    size_t free = hk_load_acquire(&slab->free);
+    size_t remote = hk_min(take_remote(slab, c, NULL), c->blocks - free);
     of_class->slabs++;
     of_class->remote += remote;
     of_class->free += free + remote;
@@ -113,10 +124,7 @@ static bool copy_slab(hk_slab_t *slab, slab_copy_t *copy) {
     hk_unlock(&owner->lock);
     if (!owned)
         return false;
-    uint64_t any = 0;
-    for (unsigned w = 0; w < words_of(copy->c); w++)
-        any |= copy->free[w] |= hk_load_relaxed(&slab->remote[w]);
-    return any != 0;
+    return take_remote(slab, copy->c, copy->free) != 0 || hk_load_relaxed(&slab->free) != 0;
 }
 
 /* Whether all blocks are free that overlap bytes [from, to) of the slab. */

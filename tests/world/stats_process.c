@@ -118,7 +118,7 @@ static void *fork_often(void *unused) {
         pid_t child = fork();
         if (child == 0) {
             free(malloc(1000));
-            _exit(0);
+            exit(0);
         }
         CHECK_CHILD_OK(child, "child of a busy process");
         usleep(2000);
