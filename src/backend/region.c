@@ -18,7 +18,7 @@ static hk_range_t free_ranges[FREE_SLOTS];
 static unsigned free_count;
 static _Atomic size_t cached; /* atomic: also read without the lock, as is live */
 static _Atomic size_t live;
-static size_t peak;           /* the most that both have been together */
+static size_t peak; /* the most that both have been together */
 
 HK_INLINE char *end_of(const hk_range_t *r) { return r->start + r->bytes; }
 
