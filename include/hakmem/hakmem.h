@@ -107,8 +107,8 @@ typedef struct {
 
 /* Fills *stats, whose size the caller has set. Exact where no other thread allocates or frees
  * meanwhile; otherwise each figure is of a moment of its own. Asks the system about all of our
- * memory: about a millisecond for each GiB. Allocates nothing. 0; or -1 and errno: EINVAL: size is
- * too small to be one; EBUSY: called by a signal handler that interrupted the allocator. */
+ * memory: some 15 ms for each GiB of small blocks. Allocates nothing. 0; or -1 and errno: EINVAL:
+ * size is too small to be one; EBUSY: called by a signal handler that interrupted the allocator. */
 int hak_stats_get(hak_stats_t *stats);
 
 typedef enum { HAK_STATS_TEXT, HAK_STATS_JSON, HAK_STATS_OPENMETRICS } hak_stats_format_t;

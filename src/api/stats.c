@@ -73,7 +73,7 @@ static void add_residency(hak_stats_t *stats) {
     hk_residency_t residency;
     hk_usage_residency(&residency);
     stats->resident = residency.resident;
-    stats->lazy = hk_min(hk_process_lazy(), residency.free);
+    stats->lazy = residency.lazy;
     stats->dirty = residency.free - stats->lazy;
     stats->retained = less(stats->mapped, residency.resident);
     stats->peak_resident = hk_process_peak_resident();

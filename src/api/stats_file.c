@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "api/stats.h"
+#include "backend/advise.h"
 #include "base/report.h"
 #include "config/config.h"
 #include "front/thread.h"
@@ -214,5 +215,5 @@ __attribute__((destructor(101))) static void finish(void) {
     if (target.wanted)
         write_statistics();
     if (hk_option(os_stats) != 0)
-        hk_emit_os_line(STDERR_FILENO, false); /* nothing gives advice up */
+        hk_emit_os_line(STDERR_FILENO, hk_advice_is_disabled());
 }

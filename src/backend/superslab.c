@@ -362,8 +362,11 @@ bool hk_pool_next(hk_pool_cursor_t *cursor) {
         ss = ss->all_next;
     cursor->superslab = ss;
     cursor->count = 0;
-    if (ss != NULL)
+    if (ss != NULL) {
+        cursor->base = ss->base;
+        cursor->lazy = ss->lazy;
         visit_locked(ss, collect_slab, cursor);
+    }
     hk_unlock(&lock);
     return ss != NULL;
 }

@@ -74,6 +74,8 @@ bool hk_pool_resize(hk_slab_t *slab, unsigned slices);
  * is known. */
 typedef struct {
     hk_superslab_t *superslab;
+    char *base;
+    uint32_t lazy; /* free slices whose memory the system may take, or has */
     unsigned count;
     hk_slab_t *slabs[HK_SLICES];
 } hk_pool_cursor_t;

@@ -6,6 +6,7 @@
 #include "backend/large.h"
 #include "backend/meta.h"
 #include "backend/pagemap.h"
+#include "backend/purge.h"
 #include "backend/region.h"
 #include "backend/superslab.h"
 #include "os/os.h"
@@ -53,7 +54,9 @@ static void add_bytes(const void *start, size_t bytes, void *argument) {
 
 void hk_usage_count(hk_usage_t *usage) {
     memset(usage, 0, sizeof *usage);
+    hk_purge_lock(); /* claimed blocks would look as if they were in use */
     hk_pool_visit(count_slab, usage);
+    hk_purge_unlock();
     usage->superslabs = hk_pool_stats().mapped;
     hk_region_stats_t region = hk_region_stats();
     usage->huge_blocks = hk_large_huge_blocks();
@@ -69,36 +72,45 @@ void hk_usage_count(hk_usage_t *usage) {
 /* For one unit at a time, with OS pages of 4 KiB or more. */
 enum { MOST_PAGES = HK_UNIT / 4096 };
 
-static size_t count_resident(const unsigned char *pages, size_t n) {
+typedef struct {
+    hk_residency_t sum;
+    hk_os_look_t look;
+    unsigned char pages[MOST_PAGES];
+} walk_t;
+
+/* Looks at a range of at most a unit. */
+static bool look_at(walk_t *walk, const void *start, size_t bytes) {
+    return hk_os_look(&walk->look, start, bytes, walk->pages);
+}
+
+/* Resident bytes among the n OS pages from the first-th one looked at. */
+static size_t resident(const walk_t *walk, size_t first, size_t n) {
     size_t count = 0;
-    for (size_t i = 0; i < n; i++)
-        count += pages[i] & 1;
-    return count;
+    for (size_t i = first; i < first + n; i++)
+        count += walk->pages[i];
+    return count * hk_os_page_size();
 }
 
 static void measure_slices(const char *start, size_t slices, const _Atomic uint8_t *kinds,
                            void *argument) {
-    hk_residency_t *residency = argument;
-    const size_t page = hk_os_page_size(), per_slice = HK_SLICE / page;
-    unsigned char pages[MOST_PAGES];
-    if (!hk_os_resident(start, slices * HK_SLICE, pages))
+    walk_t *walk = argument;
+    const size_t per_slice = HK_SLICE / hk_os_page_size();
+    if (!look_at(walk, start, slices * HK_SLICE))
         return; /* given back meanwhile */
     for (size_t i = 0; i < slices; i++) {
-        size_t bytes = count_resident(pages + i * per_slice, per_slice) * page;
-        residency->resident += bytes;
+        size_t bytes = resident(walk, i * per_slice, per_slice);
+        walk->sum.resident += bytes;
         if (hk_load_relaxed(&kinds[i]) == HK_KIND_FREE)
-            residency->free += bytes;
+            walk->sum.free += bytes;
     }
 }
 
 static void measure_own(const void *start, size_t bytes, void *argument) {
-    hk_residency_t *residency = argument;
-    const size_t page = hk_os_page_size();
-    unsigned char pages[MOST_PAGES];
+    walk_t *walk = argument;
     for (size_t at = 0; at < bytes; at += HK_UNIT) {
         size_t part = hk_min(bytes - at, HK_UNIT);
-        if (hk_os_resident((const char *)start + at, part, pages))
-            residency->resident += count_resident(pages, part / page) * page;
+        if (look_at(walk, (const char *)start + at, part))
+            walk->sum.resident += resident(walk, 0, part / hk_os_page_size());
     }
 }
 
@@ -106,57 +118,91 @@ static void measure_own(const void *start, size_t bytes, void *argument) {
 typedef struct {
     char *base;
     const hk_class_t *c;
+    uint64_t lazy;                  /* OS pages */
     uint64_t free[HK_BITMAP_WORDS]; /* locally or remotely */
 } slab_copy_t;
 
 /* False where no block of the slab is free, or the slab is changing hands. */
-static bool copy_slab(hk_slab_t *slab, slab_copy_t *copy) {
+static bool copy_slab(const hk_slab_t *slab, slab_copy_t *copy) {
     hk_heap_t *owner = hk_load_seq(&slab->owner);
     if (owner == NULL)
         return false;
     hk_lock(&owner->lock);
     bool owned = hk_load_seq(&slab->owner) == owner;
+    unsigned free = 0;
     if (owned) {
         copy->base = slab->base;
         copy->c = &hk_classes[slab->cls];
+        copy->lazy = hk_load_relaxed(&slab->lazy);
         memcpy(copy->free, slab->bits, words_of(copy->c) * sizeof copy->free[0]);
+        free = hk_load_relaxed(&slab->free) + take_remote(slab, copy->c, copy->free);
     }
     hk_unlock(&owner->lock);
-    if (!owned)
-        return false;
-    return take_remote(slab, copy->c, copy->free) != 0 || hk_load_relaxed(&slab->free) != 0;
+    return free != 0;
 }
 
 /* Whether all blocks are free that overlap bytes [from, to) of the slab. */
 static bool nothing_live(const slab_copy_t *copy, size_t from, size_t to) {
-    unsigned first = hk_class_index(copy->c, from), last = hk_class_index(copy->c, to - 1);
-    for (unsigned i = first; i <= last && i < copy->c->blocks; i++)
-        if (!(copy->free[i / 64] >> i % 64 & 1))
+    unsigned first = hk_class_index(copy->c, from);
+    unsigned end = (unsigned)hk_min(hk_class_index(copy->c, to - 1) + 1u, copy->c->blocks);
+    for (unsigned at = first; at < end; at = (at / 64 + 1) * 64) {
+        unsigned n = (unsigned)hk_min(end - at, 64 - at % 64);
+        uint64_t mask = UINT64_MAX >> (64 - n) << at % 64;
+        if ((copy->free[at / 64] & mask) != mask)
             return false;
+    }
     return true;
 }
 
-static void measure_free_pages(hk_slab_t *slab, hk_residency_t *residency) {
+static void measure_slab(const hk_slab_t *slab, walk_t *walk) {
     slab_copy_t copy;
     if (!copy_slab(slab, &copy))
         return;
-    const size_t page = hk_os_page_size(), bytes = copy.c->slices * HK_SLICE;
-    unsigned char pages[MOST_PAGES];
-    if (!hk_os_resident(copy.base, bytes, pages))
+    const size_t page = hk_os_page_size(), count = copy.c->slices * HK_SLICE / page;
+    uint64_t free = 0;
+    for (size_t i = 0; i < count; i++)
+        if (nothing_live(&copy, i * page, (i + 1) * page))
+            free |= (uint64_t)1 << i;
+    if (free == 0 || !look_at(walk, copy.base, count * page))
         return;
-    for (size_t at = 0; at < bytes; at += page)
-        if ((pages[at / page] & 1) && nothing_live(&copy, at, at + page))
-            residency->free += page;
+    for (; free != 0; free &= free - 1) {
+        size_t i = (size_t)__builtin_ctzll(free), bytes = resident(walk, i, 1);
+        walk->sum.free += bytes;
+        if (copy.lazy >> i & 1)
+            walk->sum.lazy += bytes;
+    }
+}
+
+static void measure_lazy_slices(const hk_pool_cursor_t *cursor, walk_t *walk) {
+    const size_t per_slice = HK_SLICE / hk_os_page_size();
+    if (cursor->lazy == 0 || !look_at(walk, cursor->base, HK_UNIT))
+        return;
+    for (unsigned i = 0; i < HK_SLICES; i++)
+        if (cursor->lazy >> i & 1)
+            walk->sum.lazy += resident(walk, i * per_slice, per_slice);
+}
+
+static bool measure_next(hk_pool_cursor_t *cursor, walk_t *walk) {
+    hk_purge_lock();
+    bool more = hk_pool_next(cursor);
+    if (more) {
+        measure_lazy_slices(cursor, walk);
+        for (unsigned i = 0; i < cursor->count; i++)
+            measure_slab(cursor->slabs[i], walk);
+    }
+    hk_purge_unlock();
+    return more;
 }
 
 void hk_usage_residency(hk_residency_t *residency) {
-    *residency = (hk_residency_t){0};
-    hk_map_visit(measure_slices, residency);
-    hk_pool_cursor_t cursor = {0};
-    while (hk_pool_next(&cursor))
-        for (unsigned i = 0; i < cursor.count; i++)
-            measure_free_pages(cursor.slabs[i], residency);
-    residency->free = hk_min(residency->free, residency->resident);
-    hk_map_visit_own(measure_own, residency);
-    hk_meta_visit(measure_own, residency);
+    walk_t walk = {.look = hk_os_look_begin()};
+    hk_map_visit(measure_slices, &walk);
+    for (hk_pool_cursor_t cursor = {0}; measure_next(&cursor, &walk);)
+        continue;
+    walk.sum.free = hk_min(walk.sum.free, walk.sum.resident);
+    walk.sum.lazy = hk_min(walk.sum.lazy, walk.sum.free);
+    hk_map_visit_own(measure_own, &walk);
+    hk_meta_visit(measure_own, &walk);
+    hk_os_look_end(&walk.look);
+    *residency = walk.sum;
 }

@@ -35,9 +35,10 @@ void hk_usage_count(hk_usage_t *usage);
 typedef struct {
     size_t resident; /* has memory */
     size_t free;     /* of that: nothing is live on the OS page */
+    size_t lazy;     /* of that: the system may take it */
 } hk_residency_t;
 
-/* One system call for each 2 MiB, and one for each slab with free blocks. */
+/* One system call for each 2 MiB, and one for each slab with free OS pages. */
 void hk_usage_residency(hk_residency_t *residency);
 
 #endif

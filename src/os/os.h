@@ -57,9 +57,18 @@ hk_os_advised_t hk_os_advise(const hk_os_range_t *ranges, size_t n, hk_advice_t 
  * target may have been unmapped: the caller gives it up. */
 bool hk_os_move(void *from, size_t bytes, void *to, size_t new_bytes);
 
-/* Whether each OS page of the range has memory: bit 0 of pages[i]. A page that was only ever read
- * counts. False where a part of the range is not mapped. */
-bool hk_os_resident(const void *p, size_t bytes, unsigned char *pages);
+/* A look at which OS pages have memory, of one thread, from begin to end. Holds a file open where
+ * the system can tell (Linux 6.7) the zero page from memory; elsewhere a page that was only ever
+ * read counts as resident. */
+typedef struct {
+    int fd; /* -1: none */
+} hk_os_look_t;
+hk_os_look_t hk_os_look_begin(void);
+void hk_os_look_end(hk_os_look_t *look);
+
+/* Sets pages[i] to 1 where the i-th OS page of the range has memory, else to 0. False where the
+ * system does not say: a part of the range may not be mapped. */
+bool hk_os_look(hk_os_look_t *look, const void *p, size_t bytes, unsigned char *pages);
 
 /* Sleeps until *word differs from `expected` and somebody calls hk_os_wake(), for at most `ms`
  * milliseconds (0: for ever), or for no reason at all. */

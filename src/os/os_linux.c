@@ -1,9 +1,12 @@
 #include "os/os.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <string.h>
 #include <sys/auxv.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -97,13 +100,6 @@ bool hk_os_move(void *from, size_t bytes, void *to, size_t new_bytes) {
     return ok;
 }
 
-bool hk_os_resident(const void *p, size_t bytes, unsigned char *pages) {
-    int saved = errno;
-    bool ok = mincore((void *)(uintptr_t)p, bytes, pages) == 0;
-    errno = saved;
-    return ok;
-}
-
 /* ---- advice ---- */
 
 _Static_assert(sizeof(hk_os_range_t) == sizeof(struct iovec) &&
@@ -162,6 +158,73 @@ hk_os_advised_t hk_os_advise(const hk_os_range_t *ranges, size_t n, hk_advice_t 
     }
     errno = saved;
     return how;
+}
+
+/* ---- what is resident ---- */
+
+/* PAGEMAP_SCAN and its argument, as in <linux/fs.h> of Linux 6.7. */
+typedef struct {
+    uint64_t start, end, categories;
+} region_t;
+typedef struct {
+    uint64_t size, flags, start, end, walk_end, regions, region_count, most_pages;
+    uint64_t inverted, all_of, any_of, returned;
+} scan_t;
+#define PAGEMAP_SCAN _IOWR('f', 16, scan_t)
+enum { IS_PRESENT = 1 << 3, IS_ZERO_PAGE = 1 << 5 };
+
+hk_os_look_t hk_os_look_begin(void) {
+    int saved = errno;
+    hk_os_look_t look = {open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC)};
+    errno = saved;
+    return look;
+}
+
+void hk_os_look_end(hk_os_look_t *look) {
+    int saved = errno;
+    if (look->fd >= 0)
+        close(look->fd);
+    look->fd = -1;
+    errno = saved;
+}
+
+/* All pages that are present, and are not the zero page. */
+static bool scan(int fd, uintptr_t start, size_t bytes, unsigned char *pages) {
+    enum { REGIONS = 32 };
+    const size_t page = hk_os_page_size();
+    region_t regions[REGIONS];
+    scan_t argument = {.size = sizeof argument,
+                       .start = start,
+                       .end = start + bytes,
+                       .regions = (uintptr_t)regions,
+                       .region_count = REGIONS,
+                       .inverted = IS_ZERO_PAGE,
+                       .all_of = IS_PRESENT | IS_ZERO_PAGE,
+                       .returned = IS_PRESENT};
+    memset(pages, 0, bytes / page);
+    while (argument.start < argument.end) {
+        int n = ioctl(fd, PAGEMAP_SCAN, &argument);
+        if (n < 0)
+            return false;
+        for (int i = 0; i < n; i++)
+            memset(pages + (regions[i].start - start) / page, 1,
+                   (regions[i].end - regions[i].start) / page);
+        argument.start = argument.walk_end;
+    }
+    return true;
+}
+
+bool hk_os_look(hk_os_look_t *look, const void *p, size_t bytes, unsigned char *pages) {
+    int saved = errno;
+    bool ok = look->fd >= 0 && scan(look->fd, (uintptr_t)p, bytes, pages);
+    if (!ok) {
+        hk_os_look_end(look);
+        ok = mincore((void *)(uintptr_t)p, bytes, pages) == 0;
+        for (size_t i = 0; ok && i < bytes / hk_os_page_size(); i++)
+            pages[i] &= 1;
+    }
+    errno = saved;
+    return ok;
 }
 
 /* ---- waiting ---- */

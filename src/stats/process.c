@@ -5,11 +5,12 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The number behind `name` in a file of lines "Name:   123 kB", in bytes. */
-static size_t read_kb(const char *path, const char *name) {
+/* The number in the line "VmHWM:    123 kB", in bytes. */
+static size_t read_peak(void) {
+    static const char name[] = "\nVmHWM:";
     char text[4096];
     size_t len = 0, kb = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return 0;
     for (ssize_t n = 1; n != 0 && len < sizeof text - 1;) {
@@ -30,17 +31,9 @@ static size_t read_kb(const char *path, const char *name) {
     return kb * HK_KIB;
 }
 
-static size_t read_keeping_errno(const char *path, const char *name) {
+size_t hk_process_peak_resident(void) {
     int saved = errno;
-    size_t bytes = read_kb(path, name);
+    size_t bytes = read_peak();
     errno = saved;
     return bytes;
-}
-
-size_t hk_process_peak_resident(void) {
-    return read_keeping_errno("/proc/self/status", "\nVmHWM:");
-}
-
-size_t hk_process_lazy(void) {
-    return read_keeping_errno("/proc/self/smaps_rollup", "\nLazyFree:");
 }
