@@ -17,6 +17,7 @@
 #include "api/stats.h"
 #include "backend/advise.h"
 #include "base/report.h"
+#include "base/worker.h"
 #include "config/config.h"
 #include "front/thread.h"
 #include "stats/emit.h"
@@ -155,21 +156,9 @@ static void warn_signal(const char *problem) {
     hk_config_warn("HAKMEM_STATS_SIGNAL", "1", problem, "SIGUSR2 writes no statistics");
 }
 
-/* The thread gets no signals: they are the program's. */
 static bool start_writer(void) {
-    enum { STACK_BYTES = 256 * 1024 };
-    pthread_t thread;
-    pthread_attr_t attributes;
-    sigset_t all, before;
     sem_init(&asked, 0, 0);
-    pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, STACK_BYTES);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&thread, &attributes, write_when_asked, NULL);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
+    int error = hk_worker_start(write_when_asked);
     if (error != 0)
         warn_signal(strerror(error));
     return error == 0;

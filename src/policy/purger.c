@@ -2,14 +2,13 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <pthread.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include "backend/heap.h"
 #include "backend/purge.h"
 #include "backend/region.h"
 #include "base/report.h"
+#include "base/worker.h"
 #include "config/config.h"
 #include "os/os.h"
 #include "stats/counters.h"
@@ -21,7 +20,6 @@ enum { NOTED_BYTES = 1 << 20, PURGED_AT_ONCE = 32, REST_MS = 2, IDLE_LOOKS = 2 }
 enum {
     INTERVAL_MS = HK_HOSTILE ? 1 : 1000,
     SHORT_INTERVAL_MS = HK_HOSTILE ? 1 : 100,
-    STACK_BYTES = 64 * 1024
 };
 
 atomic_bool hk_purger_may_start;
@@ -141,40 +139,12 @@ static void *purger(void *unused) {
     return unused;
 }
 
-/* Signals that a thread causes itself. To block them is to die of them; a sandbox answers system
- * calls with SIGSYS. */
-static const int own_faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
-
-/* With a small stack, which a program with much thread-local storage leaves no room on; then with a
- * usual one. No signal of the program's is handled on it. */
-static int create(void) {
-    sigset_t all, before;
-    pthread_attr_t attributes;
-    pthread_t thread;
-    sigfillset(&all);
-    for (unsigned i = 0; i < sizeof own_faults / sizeof own_faults[0]; i++)
-        sigdelset(&all, own_faults[i]);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    pthread_attr_init(&attributes);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    pthread_attr_setstacksize(&attributes, STACK_BYTES);
-    int error = pthread_create(&thread, &attributes, purger, NULL);
-    if (error == EINVAL) {
-        error = pthread_create(&thread, NULL, purger, NULL);
-        if (error == 0)
-            pthread_detach(thread);
-    }
-    pthread_attr_destroy(&attributes);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return error;
-}
-
 HK_COLD void hk_purger_start_slow(void) {
     if (hk_region_live() + hk_region_cached() <= target() || hk_exchange_seq(&hk_purger_runs, true))
         return;
     hk_store_seq(&hk_purger_may_start, false);
     int saved = errno;
-    if (create() != 0) {
+    if (hk_worker_start(purger) != 0) {
         hk_line_t line = {0};
         hk_line_str(&line, "hakmem: warning: no thread can be started to give free memory back; "
                            "only malloc_trim() "

@@ -243,6 +243,23 @@ static void dirty_memory(void) {
     check_equations(&trimmed);
 }
 
+/* Where no file can be opened the figures are nearly the same: what was only ever read is resident
+ * then, and the process's peak is not known. */
+static void without_files(void) {
+    struct rlimit limit;
+    void *block = touched(HUGE_BYTES);
+    hak_stats_t before = now();
+    CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    CHECK(setrlimit(RLIMIT_NOFILE, &(struct rlimit){0, limit.rlim_max}) == 0);
+    hak_stats_t blind = now();
+    CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    CHECK_EQ(blind.peak_resident, 0);
+    CHECK(blind.resident >= before.resident);
+    CHECK(blind.resident - before.resident <= before.resident / 50);
+    CHECK(blind.dirty >= before.dirty);
+    hak_free(block);
+}
+
 static void peaks(void) {
     hak_stats_t before = now();
     hak_free(touched(before.peak_mapped + HUGE_BYTES));
@@ -370,12 +387,14 @@ static void refusals(void) {
 }
 
 int main(void) {
-    hk_store_relaxed(&hk_config.thp, 0); /* huge pages bring memory that nobody has touched */
+    hk_store_relaxed(&hk_config.lean, 0); /* nobody collects or purges but this test */
+    hk_store_relaxed(&hk_config.thp, 0);  /* huge pages bring memory that nobody has touched */
     hak_free(hak_malloc(1));
     resident_metadata();
     own_frees();
     frees_of_another();
     dirty_memory();
+    without_files();
     peaks();
     running_threads();
     adoptions();
