@@ -207,18 +207,22 @@ void hk_thread_plan_locked(hk_thread_t *thread) {
         hk_store_relaxed(thread->tc, plan != 0 ? &thread->trap : &thread->cache);
 }
 
-bool hk_threads_visit(hk_thread_visitor_t *visit, void *argument) {
-    atomic_bool *mark = own_mark();
-    if (hk_load_relaxed(mark))
-        return false;
-    hk_store_relaxed(mark, true);
-    atomic_signal_fence(memory_order_seq_cst);
+static void visit_all(hk_thread_visitor_t *visit, void *argument) {
     hk_lock(&registry);
     if (initialised)
         visit(&shared_record, argument);
     for (hk_thread_t *thread = all; thread != NULL; thread = thread->all_next)
         visit(thread, argument);
     hk_unlock(&registry);
+}
+
+bool hk_threads_visit(hk_thread_visitor_t *visit, void *argument) {
+    atomic_bool *mark = own_mark();
+    if (hk_load_relaxed(mark))
+        return false;
+    hk_store_relaxed(mark, true);
+    atomic_signal_fence(memory_order_seq_cst);
+    visit_all(visit, argument);
     atomic_signal_fence(memory_order_seq_cst);
     hk_store_relaxed(mark, false);
     return true;
@@ -234,7 +238,7 @@ static void add_held(hk_thread_t *thread, void *blocks) {
 
 void hk_threads_held(size_t blocks[HK_CLASS_COUNT]) {
     memset(blocks, 0, HK_CLASS_COUNT * sizeof *blocks);
-    hk_threads_visit(add_held, blocks);
+    visit_all(add_held, blocks);
 }
 
 /* ---- fork ---- */

@@ -54,8 +54,8 @@ typedef void hk_thread_visitor_t(hk_thread_t *thread, void *argument);
 bool hk_threads_visit(hk_thread_visitor_t *visit, void *argument);
 
 /* The blocks of each class that lie in the magazines and layers of all threads, while these go on:
- * each record's figure is as of some moment of the call. All 0 in a signal handler that interrupts
- * the boundary. */
+ * each record's figure is as of some moment of the call. The caller has entered its record, or
+ * handles no signals that allocate. */
 void hk_threads_held(size_t blocks[HK_CLASS_COUNT]);
 
 /* Sets the thread's plan from the options, and points the thread at its trap or its cache. The
