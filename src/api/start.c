@@ -92,8 +92,8 @@ static void write_proof(const char *path) {
 /* Touches no page that a process does not need anyway, as long as no option is set. */
 __attribute__((constructor(101))) static void start(void) {
     hk_config_load();
-    hk_policy_apply();
     hk_front_start();
+    hk_policy_apply();
     if (hk_option(proof) != NULL) {
         int saved = errno;
         write_proof(hk_option(proof));
