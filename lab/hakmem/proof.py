@@ -10,8 +10,8 @@ from pathlib import Path
 class Proof:
     """One line of the file named by HAKMEM_PROOF, written by the library inside a process.
 
-    `settings` are the options that had not their default value then, by environment name; None where
-    the library does not state them.
+    `settings` are the options that had not their default value then, by environment name; None
+    where the library does not state them.
     """
 
     version: str

@@ -1,6 +1,7 @@
 """Where a figure comes from: source, benchmark, binary, host, noise, and the allocator loaded."""
 
 import hashlib
+import os
 import platform
 import re
 import subprocess
@@ -11,7 +12,7 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 
-from hakmem import git, host, project
+from hakmem import config, git, host, project
 from hakmem.errors import LabError
 from hakmem.library import Library
 from hakmem.proof import Proof
@@ -236,7 +237,7 @@ class Loaded:
     allocator: str
     version: str
     asked: bool
-    settings: Mapping[str, object] | None = None
+    settings: Mapping[str, str] | None = None
 
     def to_dict(self) -> dict[str, object]:
         return {**asdict(self), "settings": UNSTATED if self.settings is None else self.settings}
@@ -263,7 +264,7 @@ def require_intended(
     if proof.settings is not None:
         for name, text in (environment or {}).items():
             if name.startswith("HAKMEM_") and not name.startswith(NO_SETTING):
-                _require_setting(name, text, proof.settings)
+                _require_setting(name, text, proof.settings, library)
     return Loaded("hakmem", proof.version, asked=True, settings=proof.settings)
 
 
@@ -271,20 +272,22 @@ def require_intended(
 NO_SETTING = ("HAKMEM_BENCH_", "HAKMEM_PROOF")
 
 
-def _require_setting(name: str, text: str, settings: Mapping[str, object]) -> None:
-    field = _fields().get(name, name.removeprefix("HAKMEM_").lower())
-    stated = settings.get(name, settings.get(field))
+def _require_setting(name: str, text: str, settings: Mapping[str, str], library: Library) -> None:
+    """A process states what differs from the defaults; long texts are cut, with dots at the end."""
+    stated = settings.get(name)
+    if stated is None:
+        stated = _defaults(library.path).get(name)
     if stated is None:
         raise LabError(f"{name}={text} was intended, but the process does not know such a setting")
-    if isinstance(stated, bool):
-        stated = int(stated)
-    if str(stated).lower() != text.strip().lower():
-        raise LabError(f"{name}={text} was intended, but {stated} was in effect")
+    cut = stated.endswith("...") and text.startswith(stated.removesuffix("..."))
+    if stated != text and not cut:
+        raise LabError(f"{name}={text} was intended, but {stated or 'nothing'} was in effect")
 
 
 @cache
-def _fields() -> dict[str, str]:
-    """Environment name to the name of the option, from the table of options."""
-    table = project.root() / "src" / "config" / "options.def"
-    rows = re.findall(r'^HK_\w+\((\w+),\s*"(HAKMEM_\w+)"', host.read(str(table)) or "", re.M)
-    return {environment: field for field, environment in rows}
+def _defaults(library: Path | None) -> dict[str, str]:
+    """The default of each option of the library, by environment name."""
+    if library is None:
+        return {}
+    listing = config.ask(library, config.without_settings(os.environ))
+    return {row.name: row.default or "" for row in listing.options}

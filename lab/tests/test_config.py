@@ -199,6 +199,6 @@ def test_every_option_at_once_is_still_one_line_of_json(built: Path, tmp_path: P
 def test_a_line_without_settings_is_still_a_proof() -> None:
     line = '{"hakmem":"0.1.0","pid":7,"exe":"/b/x","serving":true,"allocator":"hakmem"}'
     [proof] = proofs.parse(line)
-    assert (proof.serving, proof.profile, proof.settings) == (True, "", {})
+    assert (proof.serving, proof.profile, proof.settings) == (True, "", None)
     torn = line[:-1] + ',"settings":["a"]}'
     assert proofs.parse(torn) == []

@@ -14,7 +14,14 @@ from hakmem.suite import SUITE
 from standing import Stand
 
 HAKMEM = Library("hakmem", Path("/b/libhakmem.so"), "0.1.0", "hakmem")
-SAID = Proof("0.1.0", 7, "/b/bench_x", True, "hakmem", {"HAKMEM_THP": 1, "tcache_kb": 2048})
+SAID = Proof(
+    "0.1.0",
+    7,
+    "/b/bench_x",
+    True,
+    "hakmem",
+    settings={"HAKMEM_THP": "0", "HAKMEM_STATS": "json:/tmp/..."},
+)
 
 
 def test_the_source_is_dirty_by_what_can_change_a_figure(tmp_path: Path) -> None:
@@ -96,8 +103,15 @@ def test_the_real_host_states_its_facts() -> None:
     assert provenance.NoiseMeter().stop().seconds >= 0
 
 
+@pytest.fixture(autouse=True)
+def _defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    defaults = {"HAKMEM_THP": "1", "HAKMEM_TCACHE_KB": "2048", "HAKMEM_STATS": ""}
+    monkeypatch.setattr(provenance, "_defaults", lambda path: defaults)
+
+
 def test_the_allocator_intended_is_accepted() -> None:
-    environment = {"HAKMEM_THP": "1", "HAKMEM_TCACHE_KB": "2048", "HAKMEM_PROOF": "f", "X": "1"}
+    environment = {"HAKMEM_THP": "0", "HAKMEM_TCACHE_KB": "2048", "HAKMEM_PROOF": "f", "X": "1"}
+    environment["HAKMEM_STATS"] = "json:/tmp/a long path"
     loaded = provenance.require_intended(HAKMEM, SAID, environment)
     assert loaded.to_dict()["settings"] == SAID.settings
     unstated = provenance.require_intended(HAKMEM, replace(SAID, settings=None), environment)
@@ -112,6 +126,7 @@ def test_the_allocator_intended_is_accepted() -> None:
         (HAKMEM, replace(SAID, serving=False), {}, "not served by it"),
         (HAKMEM, replace(SAID, version="0.0.9"), {}, "ran 0.0.9"),
         (HAKMEM, SAID, {"HAKMEM_TCACHE_KB": "64"}, "2048 was in effect"),
+        (HAKMEM, SAID, {"HAKMEM_THP": "1"}, "0 was in effect"),
         (HAKMEM, SAID, {"HAKMEM_NEW": "1"}, "does not know"),
         (library.system(), SAID, {}, "hakmem 0.1.0 was loaded"),
     ],
@@ -126,9 +141,13 @@ def test_another_allocator_is_an_error(
 def test_settings_are_read_from_the_proof() -> None:
     line = '{"hakmem":"0.1.0","pid":7,"exe":"/b/x","serving":true,"allocator":"hakmem"'
     with_settings, without, null = proof.parse(
-        f'{line},"settings":{{"thp":0}}}}\n{line}}}\n{line},"settings":null}}\n'
+        f'{line},"settings":{{"HAKMEM_THP":"0"}}}}\n{line}}}\n{line},"settings":null}}\n'
     )
-    assert (with_settings.settings, without.settings, null.settings) == ({"thp": 0}, None, None)
+    assert (with_settings.settings, without.settings, null.settings) == (
+        {"HAKMEM_THP": "0"},
+        None,
+        None,
+    )
 
 
 def test_readelf_that_is_absent_is_not_fatal(
