@@ -39,6 +39,7 @@ static bool initialised;     /* lock: registry */
 static pthread_key_t key;    /* const once initialised */
 static hk_thread_t *all;     /* lock: registry; every record but the shared one */
 static hk_thread_t *orphans; /* lock: registry; last in, first out: its memory is the warmest */
+static unsigned served;      /* lock: registry; records that a thread has */
 
 static hk_lock_t shared_lock = HK_LOCK_INIT(HK_RANK_SHARED);
 static hk_thread_t shared_record; /* lock: shared; untouched pages until a thread needs it */
@@ -86,6 +87,7 @@ static hk_thread_t *obtain_record(void) {
         thread->all_next = all;
         all = thread;
     }
+    served += thread != NULL;
     hk_unlock(&registry);
     return thread;
 }
@@ -165,6 +167,7 @@ static void make_orphan_locked(hk_thread_t *thread) {
     hk_heap_set_orphan(&thread->heap, true);
     thread->orphan_next = orphans;
     orphans = thread;
+    served--;
 }
 
 /* From the flush on no handler finds a cache: what it needs comes from the emergency heap, until
@@ -184,8 +187,11 @@ static void thread_ends(void *record) {
     hk_store_relaxed(&hk_tc, (hk_tcache_t *)&no_cache);
     hk_store_relaxed(&thread->busy, false);
     make_orphan_locked(thread);
+    bool last = served == 0;
     hk_unlock(&registry);
     hk_store_relaxed(&outside.inside, false);
+    if (last)
+        hk_purger_stop();
 }
 
 /* ---- all threads ---- */

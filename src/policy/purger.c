@@ -26,6 +26,7 @@ atomic_bool hk_purger_may_start;
 atomic_bool hk_purger_runs;
 
 static _Atomic uint32_t noted; /* atomic: rises when something happens; the purger sleeps on it */
+static atomic_bool stopping;   /* atomic: it is to end */
 static atomic_bool asleep;     /* atomic: until woken, not only for an interval */
 static atomic_size_t unnoted;  /* atomic: bytes freed that have not raised `noted` yet */
 
@@ -46,6 +47,14 @@ void hk_policy_apply(void) {
     rearm();
     if (!hk_load_seq(&hk_purger_runs))
         return;
+    hk_add_seq(&noted, 1u);
+    hk_os_wake(&noted);
+}
+
+void hk_purger_stop(void) {
+    if (!hk_load_seq(&hk_purger_runs))
+        return;
+    hk_store_seq(&stopping, true);
     hk_add_seq(&noted, 1u);
     hk_os_wake(&noted);
 }
@@ -117,7 +126,7 @@ static void *purger(void *unused) {
     hk_os_be_modest("hakmem-purger");
     unsigned idle_looks = 0;
     uint64_t counted_ns = 0;
-    for (uint64_t mode; (mode = decommit()) != HK_DECOMMIT_OFF;) {
+    for (uint64_t mode; (mode = decommit()) != HK_DECOMMIT_OFF && !hk_load_seq(&stopping);) {
         rest(mode == HK_DECOMMIT_DONTNEED && idle_looks == 0 ? SHORT_INTERVAL_MS : INTERVAL_MS);
         const uint32_t before = hk_load_seq(&noted);
         if (look(mode)) {
@@ -134,6 +143,7 @@ static void *purger(void *unused) {
         sleep_since(before);
         idle_looks = 0;
     }
+    hk_store_seq(&stopping, false);
     hk_store_seq(&hk_purger_runs, false);
     rearm();
     return unused;
@@ -156,6 +166,7 @@ HK_COLD void hk_purger_start_slow(void) {
 }
 
 void hk_purger_forked(void) {
+    hk_store_seq(&stopping, false);
     hk_store_seq(&hk_purger_runs, false);
     hk_store_seq(&asleep, false);
     rearm();

@@ -34,6 +34,10 @@ HK_INLINE void hk_purger_note(size_t bytes) {
 /* Reads the options again. At the start of the process, and after one has changed. */
 void hk_policy_apply(void);
 
+/* The purger ends, until an allocation starts it again: the last thread of the program that
+ * allocates has ended, and a process lives as long as any of its threads. */
+void hk_purger_stop(void);
+
 /* In the child of a fork, where there is no purger. */
 void hk_purger_forked(void);
 
