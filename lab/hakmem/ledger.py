@@ -63,6 +63,17 @@ def host_name() -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:64] or "host"
 
 
+def _without(prefix: str, value: object) -> object:
+    """The value with the prefix taken off every string in it."""
+    if isinstance(value, str):
+        return value.replace(prefix, "")
+    if isinstance(value, Mapping):
+        return {key: _without(prefix, part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without(prefix, part) for part in value]
+    return value
+
+
 class Ledger:
     """The evidence folder `root`: ledger/ and raw/ in it."""
 
@@ -79,15 +90,18 @@ class Ledger:
     ) -> Record:
         """Adds a record and returns it as it will be read, once it is safely on the disk.
 
+        Paths inside the project are stored from its root on, because a record is read elsewhere.
         Raw outputs are stored first. LabError where the body is not JSON (NaN and infinity are
         not) or the disk refuses: then no line was added.
         """
+        here = f"{project.root()}/"
+        raw = {name: data.replace(here.encode(), b"") for name, data in (raw or {}).items()}
         host = host_name()
         path = self.root / "ledger" / f"{host}.jsonl"
         content: dict[str, object] = {
             "kind": kind,
-            "body": body,
-            "raw": {name: hashlib.sha256(data).hexdigest() for name, data in (raw or {}).items()},
+            "body": _without(here, body),
+            "raw": {name: hashlib.sha256(data).hexdigest() for name, data in raw.items()},
             "method": METHOD,
             "host": host,
         }
@@ -96,7 +110,7 @@ class Ledger:
         except (ValueError, TypeError) as error:
             raise LabError(f"a {kind} cannot be recorded as JSON: {error}") from None
         try:
-            for data in (raw or {}).values():
+            for data in raw.values():
                 self._store(data)
             with _locked(path) as descriptor:
                 last = _mend(path, descriptor)

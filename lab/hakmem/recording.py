@@ -34,11 +34,14 @@ class Facts:
 
     @classmethod
     def of(cls, cells: Mapping[str, Cell], argv: Sequence[str]) -> "Facts":
-        """LabError where hakmem's library is older than its source: it would be misattributed."""
+        """LabError where the project's own library is older than its source, which is recorded.
+
+        Other libraries, older builds of hakmem included, are known by their checksums alone.
+        """
         binaries = {}
         for letter, cell in cells.items():
             lib = cell.library
-            if cell.is_hakmem and lib.path is not None:
+            if lib.path == project.default_library():
                 provenance.require_current(lib.path, project.root())
             said = {"name": lib.name, "version": lib.version, "origin": lib.origin}
             binaries[letter] = {**said, **provenance.binary(lib.path).to_dict()}
