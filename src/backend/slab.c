@@ -239,7 +239,10 @@ unsigned hk_slab_ranges(const hk_slab_t *slab, uint64_t pages, hk_os_range_t *ra
 }
 
 size_t hk_slab_dirty_bytes(const hk_slab_t *slab) {
-    size_t free = (size_t)hk_load_relaxed(&slab->free) * class_of(slab)->size;
+    const hk_class_t *c = class_of(slab);
+    size_t free = (size_t)hk_load_relaxed(&slab->free) * c->size, end = (size_t)c->blocks * c->size;
+    if (free != 0) /* the last page counts whole, as it does in `clean` */
+        free += hk_align_up(end, hk_os_page_size()) - end;
     size_t clean = (size_t)__builtin_popcountll(hk_load_relaxed(&slab->clean)) << page_shift();
     return free - hk_min(free, clean);
 }

@@ -4,7 +4,8 @@
 #include <pthread.h>
 #include <signal.h>
 
-#define STACK_BYTES (64 * HK_KIB)
+/* A worker that outlives all other threads runs the program's exit handlers on it. */
+#define STACK_BYTES (256 * HK_KIB)
 
 /* Signals that a thread causes itself. To block them is to die of them; a sandbox answers system
  * calls with SIGSYS. */
@@ -22,6 +23,8 @@ int hk_worker_start(void *(*run)(void *)) {
     pthread_sigmask(SIG_SETMASK, &all, &before);
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    /* not its creator's, which may be a real-time one */
+    pthread_attr_setinheritsched(&attributes, PTHREAD_EXPLICIT_SCHED);
     pthread_attr_setstacksize(&attributes, STACK_BYTES);
     int error = pthread_create(&thread, &attributes, run, NULL);
     if (error == EINVAL) {

@@ -103,6 +103,16 @@ static HK_COLD size_t reclaim(hk_thread_t *thread) {
     return hk_purge_all();
 }
 
+/* Under the purge lock, so that no purge keeps out of reach what there is. */
+static HK_COLD void *reclaim_and_take(hk_thread_t *thread, unsigned cls, size_t n, size_t align,
+                                      size_t *dirty) {
+    reclaim(thread);
+    hk_purge_lock();
+    void *p = take(thread, cls, n, align, dirty);
+    hk_purge_unlock();
+    return p;
+}
+
 /* A block of n bytes, aligned to `align`, from the bin of class cls or, where that is 0, a large
  * one. */
 static void *allocate(unsigned cls, size_t n, size_t align, size_t *dirty) {
@@ -118,8 +128,8 @@ static void *allocate(unsigned cls, size_t n, size_t align, size_t *dirty) {
         p = hk_emergency_alloc(n, align);
     } else {
         p = take(thread, cls, n, align, dirty);
-        if (HK_UNLIKELY(p == NULL) && reclaim(thread) != 0)
-            p = take(thread, cls, n, align, dirty);
+        if (HK_UNLIKELY(p == NULL))
+            p = reclaim_and_take(thread, cls, n, align, dirty);
         bool ended = thread->shared;
         hk_thread_leave(thread);
         if (!ended)
@@ -195,7 +205,10 @@ static void *resize_large(void *p, unsigned kind, size_t n) {
     hk_thread_t *thread = hk_thread_enter();
     if (thread == NULL)
         return NULL;
+    size_t before = hk_large_usable(p, kind);
     void *q = hk_large_resize(p, kind, n);
+    if (q != NULL)
+        hk_purger_note(before - hk_min(before, hk_large_usable(q, hk_map_kind(q))));
     hk_thread_leave(thread);
     return q;
 }

@@ -25,6 +25,7 @@ void hk_magazines_flush(hk_thread_t *thread) {
             continue;
         void **slots = hk_magazine_slots(thread, cls);
         hk_heap_give(&thread->heap, cls, slots + 1, n);
+        hk_purger_note((size_t)n * hk_classes[cls].size);
         hk_store_relaxed(&thread->cache.top[cls], slots);
     }
 }

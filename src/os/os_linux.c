@@ -106,7 +106,8 @@ _Static_assert(sizeof(hk_os_range_t) == sizeof(struct iovec) &&
                    offsetof(hk_os_range_t, bytes) == offsetof(struct iovec, iov_len),
                "ranges are what the system calls vectors");
 
-enum { PROCESS_ITSELF = -10001, MOST_RANGES = 1024 }; /* PIDFD_SELF_THREAD_GROUP; UIO_MAXIOV */
+/* PIDFD_SELF_THREAD, which unlike that of the process has had one number only; UIO_MAXIOV */
+enum { PROCESS_ITSELF = -10000, MOST_RANGES = 1024 };
 
 static int number_of(hk_advice_t advice) {
     switch (advice) {

@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <unistd.h>
 
+#include "backend/advise.h"
 #include "backend/heap.h"
 #include "backend/purge.h"
 #include "backend/region.h"
@@ -38,9 +39,18 @@ static uint64_t decommit(void) {
 
 static size_t target(void) { return hk_option(lean_target_mb) * HK_MIB; }
 
+/* No more in use than the target, so that there is never more to give back. */
+static bool is_small(void) { return hk_region_live() + hk_region_cached() <= target(); }
+
+static bool may_start(void) {
+    return decommit() != HK_DECOMMIT_OFF && !hk_load_seq(&hk_purger_runs);
+}
+
+/* Once more where it has changed meanwhile: two threads may do this at the same time. */
 static void rearm(void) {
-    hk_store_seq(&hk_purger_may_start,
-                 decommit() != HK_DECOMMIT_OFF && !hk_load_seq(&hk_purger_runs));
+    do
+        hk_store_seq(&hk_purger_may_start, may_start());
+    while (hk_load_seq(&hk_purger_may_start) != may_start());
 }
 
 void hk_policy_apply(void) {
@@ -87,6 +97,8 @@ static size_t purge_cached(size_t most) {
  */
 static bool look(uint64_t mode) {
     static size_t cached_before; /* bytes in the region cache at the last look */
+    if (hk_advice_is_disabled())
+        return false;
     hk_heap_collect_others(UINT_MAX);
     const size_t dirty = dirty_bytes(), most = dirty - hk_min(dirty, target());
     const size_t cached = hk_region_cached();
@@ -138,7 +150,7 @@ static void *purger(void *unused) {
         }
         if (++idle_looks < IDLE_LOOKS)
             continue;
-        if (hk_region_live() <= target())
+        if (is_small())
             break;
         sleep_since(before);
         idle_looks = 0;
@@ -150,7 +162,7 @@ static void *purger(void *unused) {
 }
 
 HK_COLD void hk_purger_start_slow(void) {
-    if (hk_region_live() + hk_region_cached() <= target() || hk_exchange_seq(&hk_purger_runs, true))
+    if (is_small() || hk_exchange_seq(&hk_purger_runs, true))
         return;
     hk_store_seq(&hk_purger_may_start, false);
     int saved = errno;

@@ -2,8 +2,8 @@
  *
  * It is a thread of the lowest priority. It is started from an allocation (never from a free, which
  * the C library may call with its own locks held) once more memory than the target is in use,
- * sleeps while nothing is freed, and ends when the process has become small again. With decommit
- * OFF there is none.
+ * sleeps while nothing is freed, and ends when no more than the target is in use any more. With
+ * decommit OFF there is none.
  *
  * Awake, it looks once per interval. Where more than the target is free and resident, it gives back
  * what was free at the look before too (DONTNEED: what is free now) until the target is met. */

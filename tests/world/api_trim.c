@@ -41,6 +41,7 @@ static void trim_after(size_t size, size_t keep, size_t percent) {
 int main(void) {
     world_begin(60);
     trim_after(64, 0, 80);
+    trim_after(256, 256, 50);
     trim_after(1000, 0, 80);
     trim_after(20000, 0, 80);
     trim_after(700000, 0, 80);

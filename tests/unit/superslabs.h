@@ -1,0 +1,63 @@
+/* A superslab of the test's own. Where malloc is ours, the process's blocks lie in the same pool.
+ */
+#ifndef UNIT_SUPERSLABS_H
+#define UNIT_SUPERSLABS_H
+
+#include "backend/pagemap.h"
+#include "backend/purge.h"
+#include "backend/superslab.h"
+#include "check.h"
+#include "os/os.h"
+
+static inline bool reads_as(const char *p, size_t bytes, char value) {
+    return p[0] == value && memcmp(p, p + 1, bytes - 1) == 0;
+}
+
+/* The runs that stand between the test and its superslab: the pool prefers others to it. */
+static hk_slab_t *in_the_way[4096];
+static unsigned in_the_way_count;
+
+/* Slice 0 stays a large run of one slice; the other 31 are free. They have been written to, or,
+ * with `fresh`, never; and no huge page backs them. */
+static inline hk_slab_t *own_superslab(bool fresh) {
+    if (fresh)
+        hk_purge_all(); /* nothing is left in the region's cache, which would be dirty */
+    hk_slab_t *run = hk_pool_take(HK_SLICES, 0);
+    CHECK(run != NULL && run->base != NULL);
+    CHECK_EQ(hk_os_advise(&(hk_os_range_t){run->base, HK_UNIT}, 1, HK_NO_HUGE_PAGES).done, 1);
+    if (fresh)
+        CHECK(run->zeroed && reads_as(run->base, HK_UNIT, 0));
+    else
+        memset(run->base, 0x5a, HK_UNIT);
+    CHECK(hk_pool_resize(run, 1));
+    if (fresh) /* a slice that was in use counts as dirty */
+        hk_purge_all();
+    return run;
+}
+
+static inline hk_slab_t *take_in(const hk_slab_t *superslab, unsigned slices, unsigned cls) {
+    for (;;) {
+        hk_slab_t *slab = hk_pool_take(slices, cls);
+        CHECK(slab != NULL);
+        if (hk_map_owner(slab->base) == hk_map_owner(superslab->base))
+            return slab;
+        CHECK(in_the_way_count < sizeof in_the_way / sizeof *in_the_way);
+        in_the_way[in_the_way_count++] = slab;
+    }
+}
+
+static inline void clear_the_way(void) {
+    while (in_the_way_count != 0)
+        hk_pool_give(in_the_way[--in_the_way_count]);
+}
+
+/* Purges every superslab the way the purger does. */
+static inline size_t purge_each(hk_advice_t how, bool aged) {
+    size_t bytes = 0;
+    bool seen = false;
+    for (hk_pool_cursor_t cursor = {0}; hk_pool_next(&cursor);)
+        bytes += hk_purge_superslab(&cursor, how, aged, &seen);
+    return bytes;
+}
+
+#endif

@@ -1,0 +1,436 @@
+/* Purging the pages of slabs, and free slices: which are claimed, that live blocks keep their
+ * contents, that no block is lost or handed out twice. A model keeps one flag for each block and
+ * each page and computes all of it the slow way. */
+#include "backend/slab.h"
+
+#include <sys/mman.h>
+
+#include "config/config.h"
+#include "hakmem/hakmem.h"
+#include "policy/purger.h"
+#include "superslabs.h"
+
+#ifdef __SANITIZE_THREAD__
+enum { STEPS = 25 };
+#else
+enum { STEPS = 160 };
+#endif
+enum { MOST_PAGES = 64, SEEDS = 2 };
+
+static size_t page;
+
+static bool is_resident(const char *p) {
+    unsigned char resident;
+    CHECK(mincore((void *)(uintptr_t)p, page, &resident) == 0);
+    return resident & 1;
+}
+
+/* ---- the model of one slab
+ * ----------------------------------------------------------------------- */
+
+typedef enum { IN_USE, FREE, CLAIMED } state_t;
+
+static struct {
+    hk_slab_t *slab;
+    unsigned size, blocks, pages;
+    uint8_t block[HK_SLAB_MAX_BLOCKS]; /* a state_t */
+    uint8_t seed[HK_SLAB_MAX_BLOCKS];  /* of the contents of a block in use */
+    bool clean[MOST_PAGES], lazy[MOST_PAGES], seen[MOST_PAGES];
+} m;
+
+static bool overlap(unsigned block, unsigned n) {
+    size_t from = (size_t)block * m.size, to = from + m.size;
+    return from < (n + 1) * page && to > n * page;
+}
+
+/* How many blocks overlap the page, and how many of them are in the given state. */
+static unsigned overlapping(unsigned n, int state) {
+    unsigned count = 0;
+    for (unsigned b = 0; b < m.blocks; b++)
+        count += overlap(b, n) && (state < 0 || m.block[b] == state);
+    return count;
+}
+
+static bool page_is_free(unsigned n) {
+    unsigned all = overlapping(n, -1);
+    return all != 0 && overlapping(n, FREE) == all;
+}
+
+static uint64_t mask_of(const bool *flags) {
+    uint64_t mask = 0;
+    for (unsigned n = 0; n < m.pages; n++)
+        mask |= (uint64_t)flags[n] << n;
+    return mask;
+}
+
+static unsigned count_of(state_t state) {
+    unsigned count = 0;
+    for (unsigned b = 0; b < m.blocks; b++)
+        count += m.block[b] == state;
+    return count;
+}
+
+static char *address(unsigned block) { return m.slab->base + (size_t)block * m.size; }
+
+/* First and last byte and each page's first: enough to see a purged page, and quick. */
+static void write_block(unsigned b) {
+    char *p = address(b);
+    p[0] = p[m.size - 1] = (char)m.seed[b];
+    for (unsigned n = 0; n < m.pages; n++)
+        if (overlap(b, n) && n * page > (size_t)b * m.size)
+            m.slab->base[n * page] = (char)m.seed[b];
+}
+
+static void check_contents(void) {
+    for (unsigned b = 0; b < m.blocks; b++) {
+        if (m.block[b] != IN_USE)
+            continue;
+        CHECK_EQ((uint8_t)address(b)[0], m.seed[b]);
+        CHECK_EQ((uint8_t)address(b)[m.size - 1], m.seed[b]);
+        for (unsigned n = 0; n < m.pages; n++)
+            if (overlap(b, n) && n * page > (size_t)b * m.size)
+                CHECK_EQ((uint8_t)m.slab->base[n * page], m.seed[b]);
+    }
+}
+
+static void check_against_model(void) {
+    const hk_slab_t *slab = m.slab;
+    size_t dirty = 0;
+    for (unsigned b = 0; b < m.blocks; b++)
+        CHECK_EQ(slab->bits[b / 64] >> b % 64 & 1, m.block[b] == FREE);
+    CHECK_EQ(hk_load_relaxed(&slab->free), count_of(FREE));
+    CHECK_EQ(hk_load_relaxed(&slab->clean), mask_of(m.clean));
+    CHECK_EQ(hk_load_relaxed(&slab->lazy), mask_of(m.lazy));
+    CHECK_EQ(slab->seen, mask_of(m.seen));
+    CHECK_EQ(slab->marked, (mask_of(m.clean) | mask_of(m.seen)) != 0);
+    for (unsigned n = 0; n < m.pages; n++)
+        dirty += page_is_free(n) && !m.clean[n] ? page : 0;
+    CHECK(hk_slab_dirty_bytes(slab) >= dirty); /* "an upper bound" */
+    hk_slab_is_valid(slab);
+}
+
+/* The model of a slab just carved, whose pages all have the same mark. */
+static void model_of(hk_slab_t *slab, bool clean) {
+    memset(&m, 0, sizeof m);
+    m.slab = slab;
+    m.size = hk_classes[slab->cls].size;
+    m.blocks = hk_classes[slab->cls].blocks;
+    m.pages = (unsigned)(slab->slices * HK_SLICE / page);
+    memset(m.block, FREE, sizeof m.block);
+    for (unsigned n = 0; n < m.pages; n++)
+        m.clean[n] = clean && overlapping(n, -1) != 0;
+}
+
+static bool is_on_clean_page(unsigned b) {
+    for (unsigned n = 0; n < m.pages; n++)
+        if (overlap(b, n) && m.clean[n])
+            return true;
+    return false;
+}
+
+/* Takes n blocks: those on no clean page first, each kind in the order of addresses; their pages
+ * are clean no more, and no others'. */
+static void step_take(unsigned n, uint64_t *rng) {
+    static void *out[HK_SLAB_MAX_BLOCKS];
+    static unsigned expected[HK_SLAB_MAX_BLOCKS];
+    unsigned count = 0;
+    n = (unsigned)hk_min(n, count_of(FREE));
+    for (int kind = 0; kind < 2; kind++)
+        for (unsigned b = 0; b < m.blocks && count < n; b++)
+            if (m.block[b] == FREE && is_on_clean_page(b) == kind)
+                expected[count++] = b;
+    hk_slab_take(m.slab, out + n, n);
+    for (unsigned i = 0; i < n; i++) {
+        unsigned b = expected[i];
+        CHECK_EQ((uintptr_t)out[n - 1 - i], (uintptr_t)address(b));
+        m.block[b] = IN_USE;
+        m.seed[b] = (uint8_t)(1 + chance_below(rng, 255));
+    }
+    for (unsigned i = 0; i < n; i++) {
+        for (unsigned p = 0; p < m.pages; p++)
+            if (overlap(expected[i], p))
+                m.clean[p] = m.lazy[p] = m.seen[p] = false;
+        write_block(expected[i]);
+    }
+}
+
+/* As a flush does. */
+static void free_block(unsigned b) {
+    if (m.block[b] != IN_USE)
+        return;
+    m.block[b] = FREE;
+    m.slab->bits[b / 64] |= (uint64_t)1 << b % 64;
+    m.slab->summary |= (uint64_t)1 << b / 64;
+    hk_store_relaxed(&m.slab->free, (uint16_t)(hk_load_relaxed(&m.slab->free) + 1));
+}
+
+/* Each block in use with a chance of `percent`; or a run of neighbours. */
+static void step_free(unsigned percent, uint64_t *rng) {
+    if (chance_below(rng, 3) == 0) {
+        unsigned first = chance_below(rng, m.blocks);
+        unsigned n = 1 + (unsigned)((size_t)m.blocks * percent / 100);
+        for (unsigned b = first; b < m.blocks && b < first + n; b++)
+            free_block(b);
+        return;
+    }
+    for (unsigned b = 0; b < m.blocks; b++)
+        if (chance_below(rng, 100) < percent)
+            free_block(b);
+}
+
+static void check_ranges(uint64_t pages, const hk_os_range_t *ranges, unsigned count) {
+    uint64_t covered = 0;
+    CHECK(count <= 32);
+    for (unsigned i = 0; i < count; i++)
+        for (size_t at = 0; at < ranges[i].bytes; at += page) {
+            size_t n = (size_t)((char *)ranges[i].start + at - m.slab->base) / page;
+            CHECK(n < m.pages && (covered >> n & 1) == 0);
+            covered |= (uint64_t)1 << n;
+        }
+    CHECK_EQ(covered, pages);
+}
+
+/* Exactly the pages all of whose blocks are free, and that are not clean; with `aged`, that were so
+ * last time. */
+static uint64_t step_claim(bool aged) {
+    bool dirty[MOST_PAGES] = {false}, due[MOST_PAGES] = {false};
+    for (unsigned n = 0; n < m.pages; n++) {
+        dirty[n] = page_is_free(n) && !m.clean[n];
+        due[n] = dirty[n] && (!aged || m.seen[n]);
+    }
+    for (unsigned n = 0; n < m.pages; n++)
+        m.seen[n] = dirty[n] && !due[n];
+    for (unsigned n = 0; n < m.pages; n++)
+        for (unsigned b = 0; due[n] && b < m.blocks; b++)
+            if (overlap(b, n))
+                m.block[b] = CLAIMED;
+    uint64_t pages = hk_slab_claim(m.slab, aged);
+    CHECK_EQ(pages, mask_of(due));
+    check_against_model();
+    return pages;
+}
+
+static void step_unclaim(uint64_t pages, bool purged, bool lazily) {
+    unsigned claimed = count_of(CLAIMED);
+    CHECK_EQ(hk_slab_unclaim(m.slab, pages, purged, lazily), claimed);
+    hk_store_relaxed(&m.slab->free, (uint16_t)(hk_load_relaxed(&m.slab->free) + claimed));
+    for (unsigned b = 0; b < m.blocks; b++)
+        m.block[b] = m.block[b] == CLAIMED ? FREE : m.block[b];
+    for (unsigned n = 0; n < m.pages; n++) {
+        m.clean[n] |= purged && (pages >> n & 1);
+        m.lazy[n] |= purged && lazily && (pages >> n & 1);
+    }
+    check_against_model();
+}
+
+/* A purge, while others take and free blocks of the slab. */
+static void step_purge(uint64_t *rng) {
+    hk_os_range_t ranges[MOST_PAGES / 2];
+    const bool aged = chance_below(rng, 3) == 0, refused = chance_below(rng, 4) == 0;
+    const hk_advice_t how = chance_below(rng, 3) == 0 ? HK_RESET : HK_PURGE;
+    uint64_t pages = step_claim(aged);
+    unsigned count = hk_slab_ranges(m.slab, pages, ranges);
+    check_ranges(pages, ranges, count);
+    if (!aged)
+        CHECK_EQ(hk_slab_claim(m.slab, false), 0); /* nobody gets at what is claimed */
+    if (chance_below(rng, 2) == 0) {
+        step_take(chance_below(rng, m.blocks), rng);
+        step_free(30, rng);
+    }
+    if (!refused)
+        CHECK_EQ(hk_os_advise(ranges, count, how).done, count);
+    check_contents();
+    for (unsigned n = 0; !refused && how == HK_PURGE && n < m.pages; n++)
+        if (pages >> n & 1)
+            CHECK(!is_resident(m.slab->base + n * page));
+    step_unclaim(pages, !refused, how == HK_RESET);
+}
+
+/* Every page without memory is marked so, and stays without until a block on it is written. */
+static void check_residence(void) {
+    for (unsigned n = 0; n < m.pages; n++)
+        if (m.clean[n] && !m.lazy[n])
+            CHECK(!is_resident(m.slab->base + n * page));
+}
+
+static void model_is_followed(unsigned cls, uint64_t seed) {
+    static const unsigned chances[] = {3, 30, 50, 80, 95, 100};
+    uint64_t rng = seed * 0x9e3779b97f4a7c15u + cls;
+    const bool fresh = seed % 2 == 0;
+    hk_slab_t *whole = own_superslab(fresh);
+    hk_slab_t *slab = take_in(whole, hk_classes[cls].slices, cls);
+    model_of(slab, fresh);
+    check_against_model();
+    check_residence();
+    for (unsigned step = 0; step < STEPS; step++) {
+        unsigned dice = chance_below(&rng, 100);
+        if (dice < 40)
+            step_take(dice < 10 ? m.blocks : 1 + chance_below(&rng, m.blocks), &rng);
+        else if (dice < 70)
+            step_free(chances[chance_below(&rng, 6)], &rng);
+        else
+            step_purge(&rng);
+        check_against_model();
+        check_residence();
+        check_contents();
+    }
+    step_free(100, &rng);
+    uint64_t left = step_claim(false);
+    step_unclaim(left, false, false);
+    step_unclaim(step_claim(false), false, false); /* refused: no block lost, all still dirty */
+    hk_pool_give(slab);
+    hk_pool_give(whole);
+    clear_the_way();
+}
+
+/* What a slab of several slices is told about them. */
+static void slices_are_marked(void) {
+    const unsigned cls = HK_CLASS_COUNT - 1, slices = hk_classes[cls].slices;
+    hk_slab_t *whole = own_superslab(false), *slab = take_in(whole, slices, cls);
+    model_of(slab, false);
+    for (unsigned bits = 0; bits < 1u << 2 * slices; bits++) {
+        uint32_t clean = bits & ((1u << slices) - 1), lazy = bits >> slices & ~clean;
+        hk_slab_mark_slices(slab, clean | 1u << slices, lazy | 1u << (slices + 1));
+        for (unsigned n = 0; n < m.pages; n++) {
+            unsigned slice = (unsigned)(n * page / HK_SLICE);
+            m.clean[n] = (clean | lazy) >> slice & 1 && overlapping(n, -1) != 0;
+            m.lazy[n] = lazy >> slice & 1 && overlapping(n, -1) != 0;
+        }
+        check_against_model();
+    }
+    hk_pool_give(slab);
+    hk_pool_give(whole);
+    clear_the_way();
+}
+
+/* ---- free slices
+ * --------------------------------------------------------------------------------- */
+
+static uint32_t claim_slices(hk_slab_t *whole, bool aged, hk_os_range_t *ranges, unsigned *count) {
+    uint32_t claimed = hk_pool_claim(hk_map_owner(whole->base), aged, ranges, count);
+    uint32_t covered = 0;
+    CHECK(*count <= HK_SLICES / 2);
+    for (unsigned i = 0; i < *count; i++)
+        for (size_t at = 0; at < ranges[i].bytes; at += HK_SLICE)
+            covered |= 1u << ((char *)ranges[i].start + at - whole->base) / (ptrdiff_t)HK_SLICE;
+    CHECK_EQ(covered, claimed);
+    return claimed;
+}
+
+static bool unclaim_slices(hk_slab_t *whole, uint32_t claimed, uint32_t purged, bool lazily) {
+    return hk_pool_unclaim(hk_map_owner(whole->base), claimed, purged, lazily);
+}
+
+static void slices_are_claimed(void) {
+    hk_os_range_t ranges[HK_SLICES];
+    unsigned count;
+    hk_slab_t *whole = own_superslab(false), *runs[HK_SLICES] = {NULL};
+    const uint32_t others = ~1u;
+    CHECK_EQ(claim_slices(whole, true, ranges, &count), 0); /* not aged yet */
+    CHECK(unclaim_slices(whole, 0, 0, false));              /* but seen */
+    hk_slab_t *touched = take_in(whole, 1, 0);
+    const uint32_t bit = 1u << touched->first;
+    hk_pool_give(touched);
+    size_t carved = hk_pool_stats().carved;
+    CHECK_EQ(claim_slices(whole, true, ranges, &count), others & ~bit);
+    CHECK_EQ(hk_pool_stats().carved, carved); /* nobody takes the claimed ones for slabs */
+    hk_slab_t *only = take_in(whole, 1, 0);   /* the one not claimed */
+    CHECK(only == touched);
+    hk_slab_t *elsewhere = hk_pool_take(1, 0);
+    CHECK(hk_map_owner(elsewhere->base) != hk_map_owner(whole->base));
+    hk_pool_give(elsewhere);
+    hk_pool_give(only);
+    CHECK(!unclaim_slices(whole, others & ~bit, 0, false)); /* refused; the other was used since */
+    CHECK_EQ(claim_slices(whole, false, ranges, &count), others);
+    CHECK_EQ(hk_os_advise(ranges, count, HK_PURGE).done, count);
+    CHECK(!unclaim_slices(whole, others, others, false));
+    CHECK_EQ(claim_slices(whole, false, ranges, &count), 0); /* nothing is left to be done */
+    CHECK(!unclaim_slices(whole, 0, 0, false));
+    for (unsigned i = 1; i < HK_SLICES; i++) {
+        runs[i] = take_in(whole, 1, 0);
+        CHECK(runs[i]->zeroed && reads_as(runs[i]->base, HK_SLICE, 0));
+        memset(runs[i]->base, 0x5a, HK_SLICE);
+    }
+    for (unsigned i = 1; i < HK_SLICES; i += 2)
+        hk_pool_give(runs[i]);
+    uint32_t odd = claim_slices(whole, false, ranges, &count);
+    CHECK_EQ(count, HK_SLICES / 2);
+    CHECK_EQ(__builtin_popcount(odd), HK_SLICES / 2);
+    CHECK_EQ(hk_os_advise(ranges, count, HK_RESET).done, count);
+    CHECK(!unclaim_slices(whole, odd, odd, true));
+    hk_slab_t *slab = take_in(whole, 1, 1);
+    CHECK(hk_load_relaxed(&slab->lazy) != 0);
+    CHECK_EQ(hk_load_relaxed(&slab->lazy), hk_load_relaxed(&slab->clean));
+    hk_pool_give(slab);
+    odd = claim_slices(whole, false, ranges, &count); /* the slab's own slice counts as used */
+    CHECK(unclaim_slices(whole, odd, odd, true) == false && odd == 1u << slab->first);
+    CHECK_EQ(claim_slices(whole, false, ranges, &count),
+             0); /* what is lazily freed needs no more */
+    unclaim_slices(whole, 0, 0, false);
+    for (unsigned i = 1; i < HK_SLICES; i += 2) {
+        runs[i] = take_in(whole, 1, 0);
+        CHECK(!runs[i]->zeroed); /* it may read as before */
+        CHECK(reads_as(runs[i]->base, HK_SLICE, 0x5a) || reads_as(runs[i]->base, page, 0));
+    }
+    for (unsigned i = 1; i < HK_SLICES; i++)
+        hk_pool_give(runs[i]);
+    hk_pool_give(whole);
+    clear_the_way();
+}
+
+/* Slices that have memory are taken before those that have none, and before those that may lose it.
+ */
+static void slices_with_memory_come_first(void) {
+    for (int lazily = 0; lazily < 2; lazily++) {
+        hk_os_range_t ranges[HK_SLICES];
+        unsigned count;
+        hk_slab_t *whole = own_superslab(false), *runs[HK_SLICES];
+        for (unsigned i = 1; i < HK_SLICES; i++)
+            runs[i] = take_in(whole, 1, 0);
+        hk_pool_give(runs[3]);
+        uint32_t three = claim_slices(whole, false, ranges, &count);
+        CHECK_EQ(hk_os_advise(ranges, count, lazily ? HK_RESET : HK_PURGE).done, 1);
+        unclaim_slices(whole, three, three, lazily);
+        hk_pool_give(runs[20]);
+        CHECK(take_in(whole, 1, 0) == runs[20]);
+        for (unsigned i = 1; i < HK_SLICES; i++)
+            if (i != 3)
+                hk_pool_give(runs[i]);
+        hk_pool_give(whole);
+        clear_the_way();
+    }
+}
+
+/* A large run that was purged lazily reads as before, and is zeroed by calloc. */
+static void calloc_zeroes_what_was_purged_lazily(void) {
+    enum { BLOCKS = 24, BYTES = 700 * 1000 };
+    static char *blocks[BLOCKS];
+    for (unsigned round = 0; round < 3; round++) {
+        for (unsigned i = 0; i < BLOCKS; i++)
+            memset(blocks[i] = hak_malloc(BYTES), 0x77, BYTES);
+        for (unsigned i = 0; i < BLOCKS; i++)
+            hak_free(blocks[i]);
+        CHECK(purge_each(HK_RESET, false) > (size_t)BYTES);
+        for (unsigned i = 0; i < BLOCKS; i++) {
+            blocks[i] = hak_calloc(1, BYTES);
+            CHECK(reads_as(blocks[i], BYTES, 0));
+        }
+        for (unsigned i = 0; i < BLOCKS; i++)
+            hak_free(blocks[i]);
+    }
+}
+
+int main(void) {
+    hk_store_relaxed(&hk_config.lean_decommit, (uint64_t)HK_DECOMMIT_OFF);
+    hk_policy_apply(); /* nobody else purges */
+    hak_free(hak_malloc(1));
+    page = hk_os_page_size();
+    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
+        for (uint64_t seed = 1; seed <= SEEDS; seed++)
+            model_is_followed(cls, seed);
+    slices_are_marked();
+    slices_are_claimed();
+    slices_with_memory_come_first();
+    calloc_zeroes_what_was_purged_lazily();
+    return 0;
+}

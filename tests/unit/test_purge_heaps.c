@@ -1,0 +1,325 @@
+/* Purging heaps while their threads go on: contents stay, slabs change owners meanwhile, the system
+ * refuses. */
+#include "backend/purge.h"
+
+#include <pthread.h>
+#include <sys/syscall.h>
+
+#include "backend/heap.h"
+#include "backend/slab.h"
+#include "config/config.h"
+#include "hakmem/hakmem.h"
+#include "policy/purger.h"
+#include "superslabs.h"
+
+static size_t page;
+static hk_heap_t a, b;
+
+enum { HEAP_BLOCKS = 3 * HK_SLAB_MAX_BLOCKS };
+static void *held[HEAP_BLOCKS];
+static bool kept[HEAP_BLOCKS];
+
+static void fill(hk_heap_t *heap, unsigned cls, unsigned n) {
+    for (unsigned have = 0; have < n;)
+        have += hk_heap_take(heap, cls, held + have, n - have);
+    for (unsigned i = 0; i < n; i++) {
+        memset(held[i], (int)(i % 251 + 1), hk_classes[cls].size);
+        kept[i] = true;
+    }
+}
+
+static void check_held(unsigned cls, unsigned n) {
+    for (unsigned i = 0; i < n; i++)
+        if (kept[i])
+            CHECK(reads_as(held[i], hk_classes[cls].size, (char)(i % 251 + 1)));
+}
+
+/* Of each stretch of four pages, all blocks or none. */
+static void give_some(hk_heap_t *heap, unsigned cls, unsigned n, unsigned percent, uint64_t *rng) {
+    uintptr_t stretch = 0;
+    bool give = false;
+    for (unsigned i = 0; i < n; i++) {
+        if ((uintptr_t)held[i] / (4 * page) != stretch)
+            give = chance_below(rng, 100) < percent;
+        stretch = (uintptr_t)held[i] / (4 * page);
+        if (kept[i] && give) {
+            kept[i] = false;
+            hk_heap_give(heap, cls, &held[i], 1);
+        }
+    }
+}
+
+/* Whole purges, of every kind: contents stay, all blocks come back, and there is an end to it. */
+static void superslabs_are_purged(void) {
+    static const unsigned classes[] = {1, 5, 13, 20, 27, 32, 36, 40};
+    uint64_t rng = 5;
+    for (unsigned i = 0; i < sizeof classes / sizeof *classes; i++)
+        for (unsigned way = 0; way < 4; way++) {
+            const unsigned cls = classes[i], n = 3u * hk_classes[cls].blocks;
+            const hk_advice_t how = way % 2 ? HK_RESET : HK_PURGE;
+            const bool aged = way / 2;
+            unsigned again = 0;
+            fill(&a, cls, n);
+            purge_each(HK_PURGE, false);
+            give_some(way % 3 ? &a : &b, cls, n, 70, &rng);
+            hk_heap_collect_others(UINT32_MAX);
+            if (aged)
+                CHECK_EQ(purge_each(how, true), 0);
+            CHECK(purge_each(how, aged) >= page);
+            while (purge_each(how, aged) != 0) /* slabs that retired when they were unclaimed */
+                CHECK(++again < 4);
+            check_held(cls, n);
+            give_some(&a, cls, n, 100, &rng);
+            hk_heap_collect(&a);
+            CHECK(a.partial[cls].head == NULL && b.partial[cls].head == NULL);
+        }
+}
+
+/* A slab is unlisted while all its free blocks are claimed, is not retired while some are, and
+ * comes back to whoever owns it then. */
+static void owners_change_meanwhile(void) {
+    const unsigned cls = hk_class_of(1024), n = hk_classes[cls].blocks;
+    uint64_t rng = 9;
+    bool seen = false;
+    fill(&a, cls, n);
+    hk_slab_t *slab = hk_slab_of(held[0]);
+    give_some(&a, cls, n / 2, 100, &rng);
+    uint64_t pages = hk_heap_claim(slab, false, &seen);
+    CHECK(pages != 0 && !slab->listed && a.partial[cls].head == NULL && !seen);
+    CHECK_EQ(hk_load_relaxed(&slab->free), 0);
+    give_some(&b, cls, n - 1, 100, &rng); /* all the others but one come back meanwhile */
+    hk_heap_collect(&a);
+    CHECK(hk_load_relaxed(&slab->owner) == &a && slab->listed);
+    hk_heap_set_orphan(&a, true);
+    void *one[1];
+    while (hk_load_relaxed(&slab->owner) != &b) /* the search begins anywhere */
+        CHECK_EQ(hk_heap_take(&b, cls, one, 1), 1);
+    hk_heap_set_orphan(&a, false);
+    hk_heap_unclaim(slab, pages, true, false);
+    CHECK_EQ(hk_load_relaxed(&slab->clean), pages);
+    CHECK(hk_load_relaxed(&slab->owner) == &b && b.partial[cls].head != NULL);
+    check_held(cls, n);
+    give_some(&b, cls, n, 100, &rng);
+    hk_heap_give(&b, cls, one, 1);
+    hk_heap_collect(&b);
+    CHECK(b.partial[cls].head == NULL && hk_load_relaxed(&slab->owner) == NULL);
+    CHECK_EQ(hk_heap_claim(slab, false, &seen), 0); /* nobody's */
+}
+
+static atomic_bool may_call, calling;
+static hk_slab_t *contested;
+static uint64_t got;
+
+static void *claim_contested(void *unused) {
+    bool seen = false;
+    while (!atomic_load(&may_call))
+        usleep(100);
+    atomic_store(&calling, true);
+    got = hk_heap_claim(contested, false, &seen);
+    return unused;
+}
+
+/* Who waited for a heap's lock may find that the slab is its no more. */
+static void the_owner_is_checked_again(void) {
+    const unsigned cls = hk_class_of(1024), n = hk_classes[cls].blocks;
+    uint64_t rng = 9;
+    pthread_t thread;
+    fill(&a, cls, n);
+    contested = hk_slab_of(held[0]);
+    give_some(&a, cls, n / 2, 100, &rng);
+    CHECK(pthread_create(&thread, NULL, claim_contested, NULL) == 0);
+    hk_lock(&a.lock);
+    atomic_store(&may_call, true);
+    while (!atomic_load(&calling))
+        usleep(100);
+    usleep(20000); /* it waits by now; if not, it sees at once that there is no owner */
+    hk_store_seq(&contested->owner, NULL);
+    hk_unlock(&a.lock);
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK_EQ(got, 0);
+    CHECK_EQ(hk_load_relaxed(&contested->free), n / 2);
+    hk_store_seq(&contested->owner, &a);
+    give_some(&a, cls, n, 100, &rng);
+    hk_heap_collect(&a);
+}
+
+/* ---- a system that refuses
+ * ----------------------------------------------------------------------- */
+
+/* Locked memory cannot be purged. (The sanitizers make mlock() do nothing.) */
+static void refused_advice_changes_nothing(void) {
+    const unsigned cls = hk_class_of(1024), n = hk_classes[cls].blocks;
+    uint64_t rng = 3;
+    fill(&a, cls, n);
+    hk_slab_t *slab = hk_slab_of(held[0]);
+    char *locked = slab->base + 8 * page;
+    if (syscall(SYS_mlock, locked, page) != 0) {
+        dprintf(STDERR_FILENO, "refused advice is not tested: mlock is not permitted\n");
+        give_some(&a, cls, n, 100, &rng);
+        return;
+    }
+    purge_each(HK_PURGE, false);
+    for (unsigned i = 0; i < n; i++) /* each second page */
+        if ((size_t)((char *)held[i] - slab->base) / page % 2 == 0) {
+            kept[i] = false;
+            hk_heap_give(&a, cls, &held[i], 1);
+        }
+    unsigned free = hk_load_relaxed(&slab->free);
+    for (unsigned round = 0; round < 3; round++) {
+        purge_each(round == 1 ? HK_RESET : HK_PURGE, false);
+        CHECK_EQ(hk_load_relaxed(&slab->clean) >> 8 & 1, 0);
+        CHECK_EQ(hk_load_relaxed(&slab->free), free);
+        check_held(cls, n);
+    }
+    CHECK(syscall(SYS_munlock, locked, page) == 0);
+    CHECK(purge_each(HK_PURGE, false) >= page);
+    CHECK_EQ(hk_load_relaxed(&slab->clean) >> 8 & 1, 1);
+    CHECK_EQ(hk_load_relaxed(&slab->free), free);
+    check_held(cls, n);
+    give_some(&a, cls, n, 100, &rng);
+    hk_heap_collect(&a);
+    CHECK(a.partial[cls].head == NULL);
+}
+
+/* Free slices as well. */
+static void refused_slices_are_not_fresh(void) {
+    hk_slab_t *whole = own_superslab(false), *runs[HK_SLICES];
+    char *locked = whole->base + 5 * HK_SLICE;
+    if (syscall(SYS_mlock, locked, page) == 0) {
+        purge_each(HK_PURGE, false);
+        CHECK(syscall(SYS_munlock, locked, page) == 0);
+        CHECK_EQ(locked[0], 0x5a);
+    }
+    for (unsigned i = 1; i < HK_SLICES; i++) {
+        runs[i] = take_in(whole, 1, 0);
+        CHECK(!runs[i]->zeroed || reads_as(runs[i]->base, HK_SLICE, 0));
+    }
+    for (unsigned i = 1; i < HK_SLICES; i++)
+        hk_pool_give(runs[i]);
+    hk_pool_give(whole);
+    clear_the_way();
+}
+
+/* The flags of the mapping that p lies in, as the kernel writes them. */
+static void read_flags(const char *p, char *line, int room) {
+    uintptr_t from, to;
+    bool inside = false, found = false;
+    FILE *maps = fopen("/proc/self/smaps", "r");
+    CHECK(maps != NULL);
+    while (!found && fgets(line, room, maps) != NULL) {
+        if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " ", &from, &to) == 2)
+            inside = (uintptr_t)p >= from && (uintptr_t)p < to;
+        found = inside && strncmp(line, "VmFlags:", 8) == 0;
+    }
+    fclose(maps);
+    CHECK(found);
+}
+
+/* Else the system would bring purged pages back. */
+static void huge_pages_are_ruled_out(void) {
+    const unsigned cls = hk_class_of(1024), n = 8u * hk_classes[cls].blocks;
+    uint64_t rng = 3;
+    char line[256];
+    if (access("/sys/kernel/mm/transparent_hugepage", F_OK) != 0)
+        return;
+    fill(&a, cls, n);
+    give_some(&a, cls, n, 50, &rng);
+    CHECK(purge_each(HK_PURGE, false) > page);
+    for (unsigned i = 0; i < n; i++)
+        if (hk_load_relaxed(&hk_slab_of(held[i])->clean) != 0) {
+            read_flags(held[i], line, sizeof line);
+            CHECK(strstr(line, " nh") != NULL);
+        }
+    give_some(&a, cls, n, 100, &rng);
+    hk_heap_collect(&a);
+}
+
+static atomic_bool purging;
+
+static void *purge_again_and_again(void *unused) {
+    while (atomic_load(&purging))
+        purge_each(HK_PURGE, false);
+    return unused;
+}
+
+/* In the child of a fork nobody would give claimed blocks back. */
+static void check_child(void *argument) {
+    const unsigned cls = hk_class_of(1024), n = *(unsigned *)argument;
+    uint64_t rng = 3;
+    check_held(cls, n);
+    give_some(&a, cls, n, 100, &rng);
+    hk_heap_collect(&a);
+    CHECK(a.partial[cls].head == NULL);
+    for (unsigned i = 0; i < n; i++) {
+        const hk_slab_t *slab = hk_slab_of(held[i]);
+        CHECK(slab == NULL || hk_load_relaxed(&slab->owner) != &a);
+    }
+}
+
+static void forks_see_no_claims(void) {
+    enum { FORKS = 40, SLABS = 96 };
+    static child_t child;
+    const unsigned cls = hk_class_of(1024);
+    unsigned n = SLABS * hk_classes[cls].blocks;
+    uint64_t rng = 11;
+    pthread_t thread;
+    atomic_store(&purging, true);
+    CHECK(pthread_create(&thread, NULL, purge_again_and_again, NULL) == 0);
+    for (unsigned i = 0; i < FORKS; i++) {
+        fill(&a, cls, n);
+        give_some(&a, cls, n, 50, &rng);
+        child_run(&child, check_child, &n);
+        CHECK_TEXT(child.text, "");
+        CHECK_EQ(child.status, 0);
+        give_some(&a, cls, n, 100, &rng);
+    }
+    atomic_store(&purging, false);
+    CHECK(pthread_join(thread, NULL) == 0);
+    hk_heap_collect(&a);
+    CHECK(a.partial[cls].head == NULL);
+}
+
+#if HK_DEBUG
+/* Memory that is claimed for a purge is no reason to say that there is none. */
+static void claims_do_not_exhaust_memory(void) {
+    enum { BYTES = 3 << 19, ROUNDS = 20000 };
+    pthread_t thread;
+    hk_slab_t *whole = own_superslab(false), *run = take_in(whole, BYTES / HK_SLICE, 0);
+    atomic_store(&purging, true);
+    CHECK(pthread_create(&thread, NULL, purge_again_and_again, NULL) == 0);
+    hk_purge_all(); /* nothing is cached */
+    hk_pool_give(run);
+    hk_os_fail_after(0);
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        char *p = hak_malloc(BYTES);
+        CHECK(p != NULL);
+        *p = 1;
+        hak_free(p);
+    }
+    hk_os_fail_after(-1);
+    atomic_store(&purging, false);
+    CHECK(pthread_join(thread, NULL) == 0);
+    hk_pool_give(whole);
+    clear_the_way();
+}
+#endif
+
+int main(void) {
+    hk_store_relaxed(&hk_config.lean_decommit, (uint64_t)HK_DECOMMIT_OFF);
+    hk_policy_apply(); /* nobody else purges */
+    hak_free(hak_malloc(1));
+    page = hk_os_page_size();
+    hk_heap_init(&a);
+    hk_heap_init(&b);
+    superslabs_are_purged();
+    owners_change_meanwhile();
+    the_owner_is_checked_again();
+    refused_advice_changes_nothing();
+    refused_slices_are_not_fresh();
+    huge_pages_are_ruled_out();
+    forks_see_no_claims();
+#if HK_DEBUG
+    claims_do_not_exhaust_memory();
+#endif
+    return 0;
+}

@@ -1,0 +1,143 @@
+/* The purger as its options come and go in a running process: it exists when it should, ends when
+ * it should, and nobody's blocks suffer. How it works by itself is tested in tests/world/lean_*.c.
+ */
+#include "policy/purger.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <pthread.h>
+
+#include "backend/region.h"
+#include "check.h"
+#include "config/config.h"
+#include "hakmem/hakmem.h"
+#include "stats/counters.h"
+
+enum { CYCLES = 60, TOGGLES = 400, DEADLINE_MS = 30000, LIVE = 400 };
+
+static void set(uint64_t lean, uint64_t decommit, uint64_t target_mb) {
+    hk_store_relaxed(&hk_config.lean, lean);
+    hk_store_relaxed(&hk_config.lean_decommit, decommit);
+    hk_store_relaxed(&hk_config.lean_target_mb, target_mb);
+    hk_policy_apply();
+}
+
+/* How many threads of that name the process has. */
+static unsigned purgers(void) {
+    unsigned count = 0;
+    char path[64], name[32];
+    DIR *tasks = opendir("/proc/self/task");
+    CHECK(tasks != NULL);
+    for (struct dirent *task; (task = readdir(tasks)) != NULL;) {
+        snprintf(path, sizeof path, "/proc/self/task/%.20s/comm", task->d_name);
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        ssize_t n = fd < 0 ? -1 : read(fd, name, sizeof name);
+        count += n > 0 && strncmp(name, "hakmem-purger", 13) == 0;
+        if (fd >= 0)
+            close(fd);
+    }
+    closedir(tasks);
+    return count;
+}
+
+static void await(unsigned threads, bool allocate) {
+    for (unsigned ms = 0; purgers() != threads; ms++) {
+        CHECK(ms < DEADLINE_MS);
+        if (allocate)
+            hak_free(hak_malloc(3 * HK_UNIT));
+        usleep(1000);
+    }
+}
+
+/* More than the target is in use all the time. */
+static void comes_and_goes(void) {
+    char *anchor = hak_malloc(20 * HK_MIB);
+    CHECK_EQ(purgers(), 0); /* off */
+    set(0, HK_DECOMMIT_DONTNEED, 1);
+    hak_free(hak_malloc(3 * HK_UNIT));
+    CHECK_EQ(purgers(), 0);
+    CHECK(!hk_load_relaxed(&hk_purger_may_start));
+    set(1, HK_DECOMMIT_DONTNEED, 1000);
+    hak_free(hak_malloc(3 * HK_UNIT));
+    CHECK_EQ(purgers(), 0); /* small */
+    for (unsigned i = 0; i < CYCLES; i++) {
+        set(1, i % 2 ? HK_DECOMMIT_FREE : HK_DECOMMIT_DONTNEED, i % 3);
+        await(1, true);
+        if (i % 4 == 0) /* while it sleeps */
+            usleep(5000);
+        set(i % 8 != 0, HK_DECOMMIT_OFF, 0);
+        if (i % 3 == 0)
+            await(0, false); /* else it may be needed again before it is gone */
+    }
+    await(0, false);
+    CHECK(!hk_load_relaxed(&hk_purger_runs));
+    hak_free(anchor);
+}
+
+/* What is free comes back, and the purger ends where little is in use. */
+static void ends_when_small(void) {
+    static char *blocks[64];
+    set(1, HK_DECOMMIT_DONTNEED, 4);
+    uint64_t before = hk_counted(purge_bytes);
+    for (unsigned i = 0; i < 64; i++)
+        memset(blocks[i] = hak_malloc(HK_MIB), 1, HK_MIB);
+    await(1, true);
+    for (unsigned i = 0; i < 64; i++)
+        hak_free(blocks[i]);
+    await(0, false);
+    /* hostile: most was not even kept */
+    CHECK(hk_counted(purge_bytes) - before >= (HK_HOSTILE ? 1 : 50 * HK_MIB));
+    CHECK(hk_region_live() <= 4 * HK_MIB);
+    set(1, HK_DECOMMIT_OFF, 0);
+}
+
+static atomic_bool toggling;
+
+static void *churn(void *argument) {
+    static _Thread_local char *live[LIVE];
+    static _Thread_local size_t bytes[LIVE];
+    uint64_t rng = (uint64_t)(uintptr_t)argument;
+    while (atomic_load(&toggling)) {
+        unsigned i = chance_below(&rng, LIVE);
+        if (live[i] != NULL)
+            CHECK(live[i][0] == (char)i && live[i][bytes[i] - 1] == (char)i);
+        hak_free(live[i]);
+        bytes[i] = 1 + chance_below(&rng, chance_below(&rng, 50) == 0 ? 3 * HK_UNIT : 20000);
+        live[i] = hak_malloc(bytes[i]);
+        CHECK(live[i] != NULL);
+        live[i][0] = live[i][bytes[i] - 1] = (char)i;
+    }
+    for (unsigned i = 0; i < LIVE; i++)
+        hak_free(live[i]);
+    return NULL;
+}
+
+/* Whatever the options were meanwhile, a purger there is in the end. */
+static void survives_toggling(void) {
+    pthread_t threads[2];
+    uint64_t rng = 7;
+    atomic_store(&toggling, true);
+    for (uintptr_t i = 0; i < 2; i++)
+        CHECK(pthread_create(&threads[i], NULL, churn, (void *)(i + 1)) == 0);
+    for (unsigned i = 0; i < TOGGLES; i++) {
+        set(chance_below(&rng, 4) != 0, chance_below(&rng, 3), chance_below(&rng, 3) * 20);
+        usleep(chance_below(&rng, 2000));
+    }
+    set(1, HK_DECOMMIT_DONTNEED, 0);
+    await(1, false); /* the threads allocate */
+    set(1, HK_DECOMMIT_OFF, 0);
+    await(0, false);
+    atomic_store(&toggling, false);
+    for (unsigned i = 0; i < 2; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    CHECK_EQ(purgers(), 0);
+}
+
+int main(void) {
+    set(1, HK_DECOMMIT_OFF, 0);
+    await(0, false); /* where it is on by default */
+    comes_and_goes();
+    ends_when_small();
+    survives_toggling();
+    return 0;
+}

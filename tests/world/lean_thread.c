@@ -1,0 +1,206 @@
+// lean_thread CASE: when the thread that gives memory back exists, and that nothing of the program
+// runs on it.
+#include "lean.h"
+
+#include <malloc.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+
+enum { PEAK = 40 << 20, SMALL = 2 << 20 };
+
+static void grow_and_shrink(size_t bytes) {
+    heap_t heap = heap_grow(bytes, 5);
+    heap_check(&heap);
+    heap_free(&heap);
+}
+
+// HAKMEM_SS_MEM_LEAN_DECOMMIT=OFF, or HAKMEM_SS_MEM_LEAN=0: never.
+static void absent(void) {
+    for (int round = 0; round < 20; round++) {
+        grow_and_shrink(round < 5 ? PEAK : SMALL);
+        CHECK(tasks_now().threads == 1, "a thread has been started");
+        sleep_ms(10);
+    }
+}
+
+// A target that the process never reaches.
+static void small(void) {
+    for (int round = 0; round < 20; round++) {
+        grow_and_shrink(SMALL);
+        CHECK(tasks_now().threads == 1, "a thread has been started");
+        sleep_ms(10);
+    }
+}
+
+// It is there as long as the process is large, ends by itself, and comes again.
+static void ends(void) {
+    enum { BLOCKS = PEAK >> 20 };
+    char *blocks[BLOCKS];
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < BLOCKS; i++)
+            memset(blocks[i] = malloc(MIB), 1, MIB);
+        await_purger(true);
+        CHECK(tasks_now().threads == 2, "%u threads", tasks_now().threads);
+        for (int i = 0; i < BLOCKS; i++)
+            free(blocks[i]);
+        await_purger(false);
+        CHECK(tasks_now().threads == 1, "%u threads", tasks_now().threads);
+    }
+}
+
+// It does not come and go in a process that stays as it is: less than the target of 8 MiB is in
+// use, and less than that is kept for reuse, but not less than that is both together.
+static void steady(void) {
+    enum { TURNS = 120 };
+    char *kept = malloc(6 * MIB), *used = malloc(2 * MIB + 1);
+    free(kept);
+    pid_t last = 0;
+    unsigned started = 0;
+    for (int i = 0; i < TURNS; i++) {
+        grow_and_shrink(400000);
+        pid_t now = tasks_now().purger;
+        started += now != 0 && now != last;
+        last = now != 0 ? now : last;
+        sleep_ms(POLL_MS);
+    }
+    free(used);
+    CHECK(started <= 1, "it was started %u times in %d ms", started, TURNS * POLL_MS);
+}
+
+static atomic_int handled_by;
+
+static void on_signal(int number) {
+    (void)number;
+    atomic_store(&handled_by, (int)syscall(SYS_gettid));
+}
+
+// Nobody but the purger could take the signals; it does not.
+static void signals(void) {
+    static const int numbers[] = {SIGTERM, SIGINT, SIGALRM, SIGUSR1, SIGPROF, SIGCHLD};
+    enum { NUMBERS = sizeof numbers / sizeof *numbers };
+    sigset_t blocked, pending;
+    heap_t heap = heap_grow(PEAK, 5);
+    await_purger(true);
+    sigemptyset(&blocked);
+    for (int i = 0; i < NUMBERS; i++) {
+        CHECK(signal(numbers[i], on_signal) != SIG_ERR, "signal");
+        sigaddset(&blocked, numbers[i]);
+    }
+    CHECK(pthread_sigmask(SIG_BLOCK, &blocked, NULL) == 0, "pthread_sigmask");
+    for (int i = 0; i < NUMBERS; i++)
+        CHECK(kill(getpid(), numbers[i]) == 0, "kill");
+    heap_free(&heap); // it works
+    sleep_ms(300);
+    CHECK(atomic_load(&handled_by) == 0, "a handler ran on thread %d of process %d",
+          atomic_load(&handled_by), getpid());
+    CHECK(sigpending(&pending) == 0, "sigpending");
+    for (int i = 0; i < NUMBERS; i++)
+        CHECK(sigismember(&pending, numbers[i]) == 1, "signal %d is not pending", numbers[i]);
+    CHECK(pthread_sigmask(SIG_UNBLOCK, &blocked, NULL) == 0, "pthread_sigmask");
+    CHECK(atomic_load(&handled_by) == getpid(), "handled by %d", atomic_load(&handled_by));
+}
+
+// It is an ordinary thread whoever started it.
+static void scheduling(void) {
+    struct sched_param parameter = {.sched_priority = 3};
+    if (sched_setscheduler(0, SCHED_FIFO, &parameter) != 0)
+        world_skip("real-time priorities are not permitted here");
+    heap_t heap = heap_grow(PEAK, 5);
+    await_purger(true);
+    sleep_ms(50);
+    CHECK(sched_getscheduler(tasks_now().purger) == SCHED_OTHER, "it has real-time priority");
+    heap_free(&heap);
+}
+
+static void *last_thread(void *unused) {
+    grow_and_shrink(PEAK);
+    return unused;
+}
+
+// A process whose main thread and all others have ended, ends.
+static void outlives_nobody(void) {
+    for (int i = 0; i < 4; i++) {
+        pid_t child = fork();
+        CHECK(child >= 0, "fork: %s", strerror(errno));
+        if (child == 0) {
+            pthread_t thread;
+            CHECK(pthread_create(&thread, NULL, last_thread, NULL) == 0, "pthread_create");
+            if (i % 2 != 0)
+                pthread_join(thread, NULL);
+            pthread_exit(NULL);
+        }
+        int status = 0;
+        for (long ms = 0; waitpid(child, &status, WNOHANG) != child; ms += POLL_MS) {
+            if (ms >= DEADLINE_MS / 4) {
+                kill(child, SIGKILL); // no other signal would reach it
+                waitpid(child, &status, 0);
+                CHECK(false, "all threads have ended, and the process has not");
+            }
+            sleep_ms(POLL_MS);
+        }
+        CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status 0x%x", status);
+    }
+}
+
+static bool refuse_threads(void) {
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (unsigned)offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 1, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAGAIN),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+// No thread to be had: one line says so, and everything else works.
+static void refused(void) {
+    char text[1024];
+    int ends[2];
+    CHECK(pipe(ends) == 0, "pipe");
+    int before = dup(STDERR_FILENO);
+    if (!refuse_threads())
+        world_skip("seccomp filters are not permitted here");
+    dup2(ends[1], STDERR_FILENO);
+    close(ends[1]);
+    errno = 77;
+    for (int round = 0; round < 5; round++)
+        grow_and_shrink(PEAK);
+    int after = errno;
+    dup2(before, STDERR_FILENO);
+    CHECK(after == 77, "errno %d", after);
+    ssize_t len = read(ends[0], text, sizeof text - 1);
+    CHECK(len > 0, "no warning");
+    text[len] = '\0';
+    CHECK(strncmp(text, "hakmem: warning: ", 17) == 0 && strchr(text, '\n') == text + len - 1,
+          "not one line of warning: %s", text);
+    CHECK(tasks_now().threads == 1, "a thread has been started");
+    heap_t heap = heap_grow(PEAK, 6);
+    size_t full = kept_bytes();
+    heap_free(&heap);
+    CHECK(malloc_trim(0) == 1 && kept_bytes() < full - PEAK / 4 * 3, "malloc_trim");
+}
+
+int main(int argc, char **argv) {
+    static const struct {
+        const char *name;
+        void (*run)(void);
+    } cases[] = {{"absent", absent},        {"small", small},     {"ends", ends},
+                 {"steady", steady},        {"signals", signals}, {"scheduling", scheduling},
+                 {"last", outlives_nobody}, {"refused", refused}};
+    world_begin(60);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        if (argc == 2 && strcmp(argv[1], cases[i].name) == 0) {
+            cases[i].run();
+            return 0;
+        }
+    CHECK(false, "usage: lean_thread CASE");
+}
