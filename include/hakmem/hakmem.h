@@ -48,9 +48,9 @@ int hak_is_serving(void);
  * variable, e.g. "HAKMEM_SS_MEM_LEAN". `value` is what the variable would be set to; NULL only
  * reads. `out` receives the effective value as a string (empty for a text that is not set), the one
  * from before where both are given; NULL only writes. What is set here goes before the environment
- * and the profile. Any thread, but no signal handler. Keeps errno. Returns 0; or ENOENT: there is no
- * such option; EPERM: it is read when the process starts and cannot be changed; EINVAL: the value
- * is not allowed; ERANGE: `out` is too small, and nothing has changed. */
+ * and the profile. Any thread, but no signal handler. Keeps errno. Returns 0; or ENOENT: there is
+ * no such option; EPERM: it is read when the process starts and cannot be changed; EINVAL: the
+ * value is not allowed; ERANGE: `out` is too small, and nothing has changed. */
 int hak_ctl(const char *name, const char *value, char *out, size_t out_bytes);
 
 /* Writes all options with their effective values and where these come from to a file descriptor: as
