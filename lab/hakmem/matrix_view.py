@@ -4,13 +4,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from hakmem import pages
 from hakmem.matrix_plan import Matrix
 from hakmem.matrix_rules import (
     CALLS,
@@ -25,8 +25,6 @@ from hakmem.matrix_rules import (
     State,
 )
 from hakmem.session import duration
-
-TEMPLATES = Path(__file__).parent / "templates"
 
 MARKS: dict[State, str] = {"kept": "✓", "broken": "✗", "open": "?"}
 STYLES: dict[str, str] = {
@@ -138,13 +136,7 @@ class Scale:
 
 @cache
 def _templates() -> Environment:
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = pages.environment()
     environment.filters["lines"] = _lines
     return environment
 

@@ -3,26 +3,17 @@
 import shlex
 from collections.abc import Mapping, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment
 
-from hakmem import charts, stats, summary, words
+from hakmem import charts, pages, stats, summary, words
 from hakmem.metrics import value
-
-TEMPLATES = Path(__file__).parent / "templates"
 
 
 @cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = pages.environment()
     environment.globals["words"] = words
     return environment
 
@@ -38,7 +29,7 @@ def render(document: Mapping[str, Any]) -> str:
         .get_template("report.html.j2")
         .render(
             document=document,
-            css=(TEMPLATES / "report.css").read_text(encoding="utf-8"),
+            css=(pages.TEMPLATES / "report.css").read_text(encoding="utf-8"),
             rows=rows,
             tally=summary.tally(rows),
             names=[x["name"] for x in document["libraries"] if not x.get("refused")],

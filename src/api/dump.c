@@ -12,21 +12,13 @@ static void warn(const char *problem) {
                    "no front metrics are written");
 }
 
-/* The path with each %p replaced by the process's number, opened for appending, so that a forked
- * child does not overwrite its parent's lines; -1 where it cannot be. */
-static int open_path(const char *s) {
+/* For appending, so that a forked child does not overwrite its parent's lines; -1 where it cannot
+ * be. */
+static int open_path(const char *pattern) {
     hk_line_t path = {0};
-    for (; *s != '\0'; s++) {
-        if (path.len > sizeof path.text - 32)
-            return -1;
-        if (s[0] == '%' && s[1] == 'p') {
-            hk_line_u64(&path, (uint64_t)getpid());
-            s++;
-        } else {
-            hk_line_str(&path, (char[]){*s, '\0'});
-        }
-    }
-    path.text[path.len] = '\0';
+    bool numbered;
+    if (!hk_line_path(&path, pattern, &numbered))
+        return -1;
     return open(path.text, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
 }
 

@@ -53,27 +53,17 @@ static bool parse_target(const char *value) {
 
 static void append_pid(hk_line_t *line) { hk_line_u64(line, (uint64_t)getpid()); }
 
-/* The path with each %p replaced. Where there is none, a forked child puts its number at the end:
- * it must not overwrite what its parent writes. False: it is too long. */
+/* Where the path has no %p, a forked child puts its number at the end: it must not overwrite what
+ * its parent writes. False: it is too long. */
 static bool expand(hk_line_t *path) {
-    enum { ROOM = 64 }; /* for numbers and ".tmp" */
-    bool numbered = false;
-    for (const char *s = target.path; *s != '\0'; s++) {
-        if (path->len > sizeof path->text - ROOM)
-            return false;
-        if (s[0] == '%' && s[1] == 'p') {
-            append_pid(path);
-            numbered = true;
-            s++;
-        } else {
-            hk_line_str(path, (char[]){*s, '\0'});
-        }
-    }
+    bool numbered;
+    if (!hk_line_path(path, target.path, &numbered))
+        return false;
     if (!numbered && getpid() != target.pid) {
         hk_line_str(path, ".");
         append_pid(path);
+        path->text[path->len] = '\0';
     }
-    path->text[path->len] = '\0';
     return true;
 }
 

@@ -71,6 +71,24 @@ void hk_line_flush(hk_line_t *line, int fd) {
     errno = saved;
 }
 
+bool hk_line_path(hk_line_t *line, const char *pattern, bool *numbered) {
+    enum { ROOM = 64 };
+    *numbered = false;
+    for (const char *s = pattern; *s != '\0'; s++) {
+        if (line->len > sizeof line->text - ROOM)
+            return false;
+        if (s[0] == '%' && s[1] == 'p') {
+            hk_line_u64(line, (uint64_t)getpid());
+            *numbered = true;
+            s++;
+        } else {
+            put(line, s, 1);
+        }
+    }
+    line->text[line->len] = '\0';
+    return true;
+}
+
 void hk_line_write(hk_line_t *line, int fd) {
     line->text[line->len++] = '\n';
     hk_line_flush(line, fd);

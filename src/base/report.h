@@ -24,6 +24,9 @@ void hk_line_pad(hk_line_t *line, size_t column);
 const char *hk_line_text(hk_line_t *line);
 /* Writes what is there, without a newline, and empties the line: for texts longer than one. */
 void hk_line_flush(hk_line_t *line, int fd);
+/* Appends a path with each %p in it replaced by the process's number, and ends the text there; room
+ * for a suffix remains. *numbered: whether there was one. False: it is too long. */
+bool hk_line_path(hk_line_t *line, const char *pattern, bool *numbered);
 /* Writes the line and a newline with one write(2); errno is kept. */
 void hk_line_write(hk_line_t *line, int fd);
 
