@@ -1,10 +1,8 @@
 #include "front/observed.h"
 
 #include <string.h>
-#include <unistd.h>
 
 #include "backend/meta.h"
-#include "base/report.h"
 #include "front/boundary.h"
 #include "front/emergency.h"
 #include "front/magazine.h"
@@ -294,13 +292,6 @@ bool hk_front_metrics(hk_metrics_sum_t *sum) {
 
 #else
 
-void hk_front_apply(void) {
-    if (hk_plan_from_options() == 0)
-        return;
-    hk_line_t line = {0};
-    hk_line_str(&line, "hakmem: warning: this is the minimal build, which cannot observe; front "
-                       "metrics, research layers and the like are ignored");
-    hk_line_write(&line, STDERR_FILENO);
-}
+void hk_front_apply(void) {} /* the options that ask for more have been refused already */
 
 #endif
