@@ -459,7 +459,9 @@ uint64_t hk_heap_claim(hk_slab_t *slab, bool aged, bool *seen) {
     hk_heap_t *owner = lock_owner(slab);
     if (owner == NULL)
         return 0;
-    uint64_t pages = hk_slab_claim(slab, aged);
+    uint64_t pages = 0;
+    if (hk_slab_dirty_bytes(slab) >= hk_os_page_size())
+        pages = hk_slab_claim(slab, aged);
     if (slab->listed && hk_load_relaxed(&slab->free) == 0)
         unlink_slab(owner, slab);
     *seen |= slab->seen != 0;

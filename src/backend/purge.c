@@ -27,12 +27,9 @@ static struct {
 static unsigned claim_count;
 
 static void claim_slabs_locked(const hk_pool_cursor_t *cursor, bool aged, bool *seen) {
-    const size_t page = hk_os_page_size();
     claim_count = 0;
     for (unsigned i = 0; i < cursor->count; i++) {
         hk_slab_t *slab = cursor->slabs[i];
-        if (hk_slab_dirty_bytes(slab) < page)
-            continue;
         uint64_t pages = hk_heap_claim(slab, aged, seen);
         if (pages == 0)
             continue;
