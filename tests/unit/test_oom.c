@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <pthread.h>
 
+#include "backend/purge.h"
 #include "backend/region.h"
 #include "backend/superslab.h"
 #include "check.h"
@@ -101,7 +102,10 @@ static void check_and_free_all(void) {
 
 static size_t active_now(void) {
     hk_trim();
-    return hk_pool_stats().active + hk_region_stats().live - hk_pool_stats().mapped;
+    hk_purge_lock(); /* claimed blocks are not free */
+    size_t bytes = hk_pool_stats().active + hk_region_stats().live - hk_pool_stats().mapped;
+    hk_purge_unlock();
+    return bytes;
 }
 
 /* From a process that has allocated before ... */

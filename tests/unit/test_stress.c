@@ -205,7 +205,9 @@ static void trim_against_free(void) {
 
 /* Bytes in use: small and large blocks, and huge ones. */
 static size_t active_now(void) {
+    hk_purge_lock(); /* claimed blocks are not free */
     hk_pool_stats_t pool = hk_pool_stats();
+    hk_purge_unlock();
     return pool.active + hk_region_stats().live - pool.mapped;
 }
 
