@@ -2,11 +2,15 @@
 
 import os
 import shutil
+import signal
 from collections.abc import Callable
 
 import pytest
 from hakmem.suite import SUITE
 from standing import Stand, compile_c
+
+# A shell that starts the tests in the background has SIGINT ignored, and children inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
