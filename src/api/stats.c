@@ -10,7 +10,6 @@
 #include "front/emergency.h"
 #include "front/thread.h"
 #include "stats/counters.h"
-#include "stats/emit.h"
 #include "stats/process.h"
 
 static size_t less(size_t a, size_t b) { return a - hk_min(a, b); }
@@ -96,6 +95,10 @@ bool hk_stats_collect(hak_stats_t *stats, bool measure) {
     return true;
 }
 
+bool hk_figures_collect(hk_figures_t *figures) {
+    return hk_stats_collect(&figures->stats, true) && hk_threads_sections(&figures->sections);
+}
+
 static int refused(int error) {
     errno = error;
     return -1;
@@ -113,11 +116,11 @@ HK_EXPORT int hak_stats_get(hak_stats_t *stats) {
 }
 
 HK_EXPORT int hak_stats_print(int fd, hak_stats_format_t format) {
-    hak_stats_t stats;
+    hk_figures_t figures;
     if (format != HAK_STATS_TEXT && format != HAK_STATS_JSON && format != HAK_STATS_OPENMETRICS)
         return refused(EINVAL);
-    if (!hk_stats_collect(&stats, true))
+    if (!hk_figures_collect(&figures))
         return refused(EBUSY);
-    int error = hk_emit_stats(fd, format, &stats);
+    int error = hk_emit_stats(fd, format, &figures);
     return error == 0 ? 0 : refused(error);
 }

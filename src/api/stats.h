@@ -4,11 +4,14 @@
 
 #include <stdbool.h>
 
-#include "hakmem/hakmem.h"
+#include "stats/emit.h"
 
 /* Fills all of *stats from the allocator's own records; with `measure` also what only the system
  * knows (resident, lazy, dirty, retained, peak_resident), which are 0 otherwise. False in a signal
  * handler that interrupted the allocator: nothing can be counted then. Allocates nothing. */
 bool hk_stats_collect(hak_stats_t *stats, bool measure);
+
+/* The same, all measured, and the sections: what is written. */
+bool hk_figures_collect(hk_figures_t *figures);
 
 #endif

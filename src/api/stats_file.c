@@ -69,11 +69,11 @@ static bool expand(hk_line_t *path) {
 
 /* ---- writing ---- */
 
-static int emit_into(const char *path, const hak_stats_t *stats) {
+static int emit_into(const char *path, const hk_figures_t *figures) {
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0)
         return errno;
-    int error = hk_emit_stats(fd, target.format, stats);
+    int error = hk_emit_stats(fd, target.format, figures);
     if (close(fd) != 0 && error == 0)
         error = errno;
     return error;
@@ -81,16 +81,16 @@ static int emit_into(const char *path, const hak_stats_t *stats) {
 
 /* Readers see the old file or the whole new one. What is there and no regular file (a device, a
  * pipe, a link) is written to, not replaced. */
-static int emit_to_path(const hk_line_t *path, const hak_stats_t *stats) {
+static int emit_to_path(const hk_line_t *path, const hk_figures_t *figures) {
     struct stat there;
     if (lstat(path->text, &there) == 0 && !S_ISREG(there.st_mode))
-        return emit_into(path->text, stats);
+        return emit_into(path->text, figures);
     hk_line_t part = *path;
     hk_line_str(&part, ".");
     append_pid(&part);
     hk_line_str(&part, ".tmp");
     part.text[part.len] = '\0';
-    int error = emit_into(part.text, stats);
+    int error = emit_into(part.text, figures);
     if (error == 0 && rename(part.text, path->text) != 0)
         error = errno;
     if (error != 0)
@@ -99,13 +99,13 @@ static int emit_to_path(const hk_line_t *path, const hak_stats_t *stats) {
 }
 
 static int emit_to_target(void) {
-    hak_stats_t stats;
+    hk_figures_t figures;
     hk_line_t path = {0};
-    if (!hk_stats_collect(&stats, true))
+    if (!hk_figures_collect(&figures))
         return EBUSY;
     if (target.path == NULL)
-        return hk_emit_stats(STDERR_FILENO, target.format, &stats);
-    return expand(&path) ? emit_to_path(&path, &stats) : ENAMETOOLONG;
+        return hk_emit_stats(STDERR_FILENO, target.format, &figures);
+    return expand(&path) ? emit_to_path(&path, &figures) : ENAMETOOLONG;
 }
 
 static pthread_mutex_t writing = PTHREAD_MUTEX_INITIALIZER;

@@ -28,6 +28,7 @@
 #include "backend/pagemap.h"
 #include "backend/slab.h"
 #include "base/report.h"
+#include "stats/sections.h"
 
 enum { ADOPT_TRIES = 4, ADOPT_SEEN = 256, COLLECT_TRIES = 64 };
 
@@ -159,9 +160,7 @@ static void drain(hk_heap_t *heap, hk_slab_t *slab, hk_slab_t **retired) {
         gained(heap, slab, n, retired);
 }
 
-static void collect_locked(hk_heap_t *heap, hk_slab_t **retired) {
-    if (HK_LIKELY(hk_load_relaxed(&heap->pending) == NULL))
-        return;
+static void collect_pending_locked(hk_heap_t *heap, hk_slab_t **retired) {
     hk_slab_t *slab = hk_exchange_seq(&heap->pending, NULL);
     while (slab != NULL) {
         hk_slab_t *next = slab->pending_next; /* before pending is cleared: then it is not ours */
@@ -174,6 +173,11 @@ static void collect_locked(hk_heap_t *heap, hk_slab_t **retired) {
         }
         slab = next;
     }
+}
+
+static void collect_locked(hk_heap_t *heap, hk_slab_t **retired) {
+    if (HK_UNLIKELY(hk_load_relaxed(&heap->pending) != NULL))
+        HK_TIMED(collect, collect_pending_locked(heap, retired));
 }
 
 /* ---- taking blocks ---- */
@@ -220,7 +224,7 @@ static bool adopt(hk_heap_t *heap, unsigned cls) {
 
 /* Sees to it that the heap has a slab with free blocks: an orphan's, free slices, what others have
  * freed for a third, or new memory, in this order. */
-static bool obtain_slab(hk_heap_t *heap, unsigned cls) {
+static bool find_slab(hk_heap_t *heap, unsigned cls) {
     if (adopt(heap, cls))
         return true;
     unsigned slices = hk_classes[cls].slices;
@@ -238,7 +242,13 @@ static bool obtain_slab(hk_heap_t *heap, unsigned cls) {
     return true;
 }
 
-unsigned hk_heap_take(hk_heap_t *heap, unsigned cls, void **out, unsigned n) {
+static HK_NOINLINE bool obtain_slab(hk_heap_t *heap, unsigned cls) {
+    bool found;
+    HK_TIMED(slab_new, found = find_slab(heap, cls));
+    return found;
+}
+
+static HK_NOINLINE unsigned take(hk_heap_t *heap, unsigned cls, void **out, unsigned n) {
     hk_slab_t *retired = NULL;
     hk_slab_list_t *list = &heap->partial[cls];
     void **end = out + n;
@@ -272,6 +282,16 @@ unsigned hk_heap_take(hk_heap_t *heap, unsigned cls, void **out, unsigned n) {
         for (unsigned i = 0; i < got; i++)
             out[i] = end[i];
     return got;
+}
+
+static HK_COLD unsigned take_timed(hk_heap_t *heap, unsigned cls, void **out, unsigned n) {
+    unsigned got;
+    HK_TIMED(refill, got = take(heap, cls, out, n));
+    return got;
+}
+
+unsigned hk_heap_take(hk_heap_t *heap, unsigned cls, void **out, unsigned n) {
+    return HK_LIKELY(!hk_sections_on()) ? take(heap, cls, out, n) : take_timed(heap, cls, out, n);
 }
 
 /* ---- giving blocks back ---- */
@@ -397,13 +417,24 @@ static unsigned give_to_slab(hk_heap_t *heap, unsigned cls, void *const *blocks,
     return i;
 }
 
-void hk_heap_give(hk_heap_t *heap, unsigned cls, void *const *blocks, unsigned n) {
+static HK_NOINLINE void give(hk_heap_t *heap, unsigned cls, void *const *blocks, unsigned n) {
     hk_slab_t *retired = NULL;
     hk_lock(&heap->lock);
     for (unsigned i = 0; i < n;)
         i += give_to_slab(heap, cls, blocks + i, n - i, &retired);
     hk_unlock(&heap->lock);
     hand_to_pool(retired);
+}
+
+static HK_COLD void give_timed(hk_heap_t *heap, unsigned cls, void *const *blocks, unsigned n) {
+    HK_TIMED(flush, give(heap, cls, blocks, n));
+}
+
+void hk_heap_give(hk_heap_t *heap, unsigned cls, void *const *blocks, unsigned n) {
+    if (HK_LIKELY(!hk_sections_on()))
+        give(heap, cls, blocks, n);
+    else
+        give_timed(heap, cls, blocks, n);
 }
 
 /* ---- collecting without taking ---- */

@@ -8,6 +8,7 @@
 #include "backend/slab.h"
 #include "base/lock.h"
 #include "stats/counters.h"
+#include "stats/sections.h"
 
 /* Pages that are purged alternate with others at most: half of a superslab's smallest pages, and a
  * run of free slices for each second one. */
@@ -60,7 +61,7 @@ static hk_os_advised_t advise_locked(hk_superslab_t *ss, hk_advice_t how) {
     return advised;
 }
 
-size_t hk_purge_superslab(const hk_pool_cursor_t *cursor, hk_advice_t how, bool aged, bool *seen) {
+static size_t purge(const hk_pool_cursor_t *cursor, hk_advice_t how, bool aged, bool *seen) {
     hk_superslab_t *ss = cursor->superslab;
     hk_os_advised_t advised = {0};
     unsigned of_slices;
@@ -80,6 +81,12 @@ size_t hk_purge_superslab(const hk_pool_cursor_t *cursor, hk_advice_t how, bool 
         bytes += ranges[i].bytes;
     hk_count(purge_bytes, bytes);
     hk_unlock(&lock);
+    return bytes;
+}
+
+size_t hk_purge_superslab(const hk_pool_cursor_t *cursor, hk_advice_t how, bool aged, bool *seen) {
+    size_t bytes;
+    HK_TIMED(purge, bytes = purge(cursor, how, aged, seen));
     return bytes;
 }
 

@@ -8,6 +8,7 @@
 #include "config/config.h"
 #include "os/os.h"
 #include "stats/counters.h"
+#include "stats/sections.h"
 
 enum { FREE_SLOTS = 256, MOST_GATHERED = 32, NONE = FREE_SLOTS };
 
@@ -218,7 +219,7 @@ static bool take_gathered(size_t bytes, size_t align, bool dense, const hk_range
     return true;
 }
 
-bool hk_region_take(size_t bytes, size_t align, bool dense, hk_range_t *range, size_t *used) {
+static bool take(size_t bytes, size_t align, bool dense, hk_range_t *range, size_t *used) {
     hk_assert(bytes % HK_UNIT == 0 && bytes != 0 && align % HK_UNIT == 0);
     hk_range_t gathered[MOST_GATHERED], homeless = {0};
     unsigned n = 0;
@@ -244,11 +245,17 @@ bool hk_region_take(size_t bytes, size_t align, bool dense, hk_range_t *range, s
     return true;
 }
 
+bool hk_region_take(size_t bytes, size_t align, bool dense, hk_range_t *range, size_t *used) {
+    bool taken;
+    HK_TIMED(region_take, taken = take(bytes, align, dense, range, used));
+    return taken;
+}
+
 void hk_region_give(hk_range_t range) {
     hk_lock(&lock);
     hk_sub_relaxed(&live, range.bytes);
     hk_unlock(&lock);
-    keep_or_unmap(range);
+    HK_TIMED(region_give, keep_or_unmap(range));
 }
 
 bool hk_region_extend(hk_range_t *range, size_t new_bytes) {

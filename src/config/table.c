@@ -52,7 +52,9 @@ const char *hk_option_group(unsigned option) {
 }
 
 bool hk_option_built(unsigned option) {
-    return !HK_FAST || option < GROUP_front || option >= GROUP_statistics;
+    bool observing =
+        (option >= GROUP_front && option < GROUP_statistics) || option == HK_OPTION_sections_sample;
+    return !HK_FAST || !observing;
 }
 
 const hk_profile_row_t hk_profiles[HK_PROFILE_COUNT] = {

@@ -7,12 +7,14 @@
 #include "backend/large.h"
 #include "backend/purge.h"
 #include "base/report.h"
+#include "config/config.h"
 #include "front/emergency.h"
 #include "front/magazine.h"
 #include "front/observed.h"
 #include "front/prewarm.h"
 #include "front/thread.h"
 #include "policy/purger.h"
+#include "stats/sections.h"
 
 /* ---- the thread's cache ---- */
 
@@ -41,11 +43,17 @@ static HK_COLD _Noreturn void refuse(void *p, unsigned kind) {
     hk_fatal(kind == HK_KIND_FREE ? HK_DOUBLE_FREE : HK_INVALID_FREE, p);
 }
 
+static HK_NOINLINE void free_large(void *p, unsigned kind) {
+    size_t bytes;
+    HK_TIMED(large_free, bytes = hk_large_free(p, kind));
+    hk_purger_note(bytes);
+}
+
 static void free_entered(hk_thread_t *thread, void *p, unsigned kind) {
     if (HK_LIKELY(kind < HK_CLASS_COUNT))
         put(thread, kind, p);
     else if (kind == HK_KIND_LARGE || kind == HK_KIND_HUGE)
-        hk_purger_note(hk_large_free(p, kind));
+        free_large(p, kind);
     else if (kind == HK_KIND_EMERGENCY)
         hk_emergency_free(p);
     else
@@ -57,13 +65,28 @@ static HK_COLD void free_deferred(hk_thread_t *thread) {
         free_entered(thread, p, hk_map_kind(p));
 }
 
+static HK_COLD void free_timed(hk_thread_t *thread, unsigned plan, void *p) {
+    HK_TIMED(free_slow, plan == 0 ? hk_free_long(p) : hk_observed_free(thread, p));
+}
+
+static void free_observed(hk_thread_t *thread, unsigned plan, void *p) {
+    if (plan == HK_MAGAZINES_COUNTED && hk_observed_push(thread, p))
+        return;
+    if (HK_LIKELY(!hk_sections_on()))
+        hk_observed_free(thread, p);
+    else
+        free_timed(thread, plan, p);
+}
+
 void hk_free_slow(void *p) {
     hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
     unsigned plan = thread != NULL ? hk_observed(thread) : 0;
-    if (HK_LIKELY(plan == 0))
+    if (HK_UNLIKELY(plan != 0))
+        free_observed(thread, plan, p);
+    else if (HK_LIKELY(!hk_sections_on()))
         hk_free_long(p);
-    else if (plan != HK_MAGAZINES_COUNTED || !hk_observed_push(thread, p))
-        hk_observed_free(thread, p);
+    else
+        free_timed(thread, plan, p);
 }
 
 HK_NOINLINE void hk_free_long(void *p) {
@@ -91,8 +114,14 @@ HK_NOINLINE void hk_free_long(void *p) {
 
 /* ---- malloc ---- */
 
+static HK_NOINLINE void *take_large(size_t n, size_t align, size_t *dirty) {
+    void *p;
+    HK_TIMED(large_alloc, p = hk_large_alloc(n, align, dirty));
+    return p;
+}
+
 static void *take(hk_thread_t *thread, unsigned cls, size_t n, size_t align, size_t *dirty) {
-    return cls != 0 ? get(thread, cls) : hk_large_alloc(n, align, dirty);
+    return cls != 0 ? get(thread, cls) : take_large(n, align, dirty);
 }
 
 /* Gives all free memory back to the system, as far as this thread can get at it; returns the bytes.
@@ -140,13 +169,26 @@ static void *allocate(unsigned cls, size_t n, size_t align, size_t *dirty) {
     return p;
 }
 
+static HK_COLD void *malloc_timed(hk_thread_t *thread, unsigned plan, size_t n) {
+    void *p;
+    HK_TIMED(malloc_slow, p = plan == 0 ? hk_malloc_long(n) : hk_observed_malloc(thread, n));
+    return p;
+}
+
+static void *malloc_observed(hk_thread_t *thread, unsigned plan, size_t n) {
+    void *p = plan == HK_MAGAZINES_COUNTED ? hk_observed_pop(thread, n) : NULL;
+    if (HK_LIKELY(p != NULL))
+        return p;
+    return HK_LIKELY(!hk_sections_on()) ? hk_observed_malloc(thread, n)
+                                        : malloc_timed(thread, plan, n);
+}
+
 void *hk_malloc_slow(size_t n) {
     hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
     unsigned plan = thread != NULL ? hk_observed(thread) : 0;
-    if (HK_LIKELY(plan == 0))
-        return hk_malloc_long(n);
-    void *p = plan == HK_MAGAZINES_COUNTED ? hk_observed_pop(thread, n) : NULL;
-    return HK_LIKELY(p != NULL) ? p : hk_observed_malloc(thread, n);
+    if (HK_UNLIKELY(plan != 0))
+        return malloc_observed(thread, plan, n);
+    return HK_LIKELY(!hk_sections_on()) ? hk_malloc_long(n) : malloc_timed(thread, plan, n);
 }
 
 HK_NOINLINE void *hk_malloc_long(size_t n) {
@@ -156,7 +198,8 @@ HK_NOINLINE void *hk_malloc_long(size_t n) {
 
 void *hk_calloc_large(size_t n) {
     size_t dirty;
-    void *p = allocate(0, n, 16, &dirty);
+    void *p;
+    HK_TIMED(malloc_slow, p = allocate(0, n, 16, &dirty));
     if (p != NULL && dirty != 0)
         memset(p, 0, hk_min(n, dirty));
     return p;
@@ -164,7 +207,9 @@ void *hk_calloc_large(size_t n) {
 
 void *hk_aligned_large(size_t n, size_t align) {
     size_t dirty;
-    return allocate(0, n, align, &dirty);
+    void *p;
+    HK_TIMED(malloc_slow, p = allocate(0, n, align, &dirty));
+    return p;
 }
 
 /* ---- realloc and the like ---- */
@@ -206,7 +251,8 @@ static void *resize_large(void *p, unsigned kind, size_t n) {
     if (thread == NULL)
         return NULL;
     size_t before = hk_large_usable(p, kind);
-    void *q = hk_large_resize(p, kind, n);
+    void *q;
+    HK_TIMED(large_resize, q = hk_large_resize(p, kind, n));
     if (q != NULL)
         hk_purger_note(before - hk_min(before, hk_large_usable(q, hk_map_kind(q))));
     hk_thread_leave(thread);
@@ -245,7 +291,7 @@ bool hk_trim(void) {
 }
 
 void hk_front_start(void) {
-    if (hk_plan_from_options() != 0)
+    if (hk_plan_from_options() != 0 || hk_option(sections_sample) != 0)
         hk_front_apply();
     if (hk_load_relaxed(&hk_tc)->thread == NULL)
         return; /* its first allocation will see to it */

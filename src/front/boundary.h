@@ -10,8 +10,8 @@
 void hk_front_start(void);
 
 /* Makes every thread, now and later, do what the options say about observing: from its next
- * operation on each one goes by its trap cache or by its own. Called when such an option has been
- * changed; any thread, outside of signal handlers. */
+ * operation on each one goes by its trap cache or by its own, and sections are timed or not. Called
+ * when such an option has been changed; any thread, outside of signal handlers. */
 void hk_front_apply(void);
 
 /* malloc without the hit path; NULL and ENOMEM when out of memory. */

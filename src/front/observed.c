@@ -3,11 +3,13 @@
 #include <string.h>
 
 #include "backend/meta.h"
+#include "config/config.h"
 #include "front/boundary.h"
 #include "front/emergency.h"
 #include "front/magazine.h"
 #include "observe/layers.h"
 #include "policy/purger.h"
+#include "stats/sections.h"
 
 #if !HK_FAST
 
@@ -277,7 +279,17 @@ static void apply(hk_thread_t *thread, void *unused) {
     hk_thread_plan_locked(thread);
 }
 
-void hk_front_apply(void) { hk_threads_visit(apply, NULL); }
+/* Once more where it has changed meanwhile: two threads may do this at the same time. */
+static void apply_sampling(void) {
+    do
+        hk_sections_sample(hk_option(sections_sample));
+    while (hk_load_seq(&hk_sections_every) != hk_option(sections_sample));
+}
+
+void hk_front_apply(void) {
+    apply_sampling();
+    hk_threads_visit(apply, NULL);
+}
 
 static void add_metrics(hk_thread_t *thread, void *sum) {
     hk_observed_t *o = hk_load_acquire(&thread->observed);

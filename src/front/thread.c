@@ -100,6 +100,8 @@ static hk_thread_t *attach(void) {
     if (thread == NULL)
         return NULL;
     thread->exit_rounds = 0;
+    if (!HK_FAST)
+        hk_sections_keep_in(&thread->sections);
     hk_store_relaxed(&thread->busy, true); /* for a fork meanwhile */
     hk_prewarm(thread);
     hk_store_relaxed(&thread->busy, false);
@@ -185,6 +187,8 @@ static void thread_ends(void *record) {
     hk_store_relaxed(&outside.inside, true);
     hk_lock(&registry);
     hk_store_relaxed(&hk_tc, (hk_tcache_t *)&no_cache);
+    if (!HK_FAST)
+        hk_sections_keep_in(NULL);
     hk_store_relaxed(&thread->busy, false);
     make_orphan_locked(thread);
     bool last = served == 0;
@@ -247,6 +251,18 @@ void hk_threads_held(size_t blocks[HK_CLASS_COUNT]) {
     visit_all(add_held, blocks);
 }
 
+static void add_sections(hk_thread_t *thread, void *sum) {
+    hk_sections_sum_add(sum, &thread->sections);
+}
+
+bool hk_threads_sections(hk_sections_sum_t *sum) {
+    memset(sum, 0, sizeof *sum);
+    if (HK_FAST)
+        return true;
+    hk_sections_sum_begin(sum);
+    return sum->overhead == 0 || hk_threads_visit(add_sections, sum);
+}
+
 /* ---- fork ---- */
 
 /* With every lock taken, in order, no half-done change exists anywhere but in magazines. Until they
@@ -287,13 +303,17 @@ static void fork_release(void) {
 static void fork_child(void) {
     hk_purger_forked();
     hk_thread_t *own = hk_load_relaxed(&hk_tc)->thread;
-    if (!HK_FAST)
+    if (!HK_FAST) {
         hk_observed_forget(&shared_record, false);
+        hk_sections_forget_shared();
+    }
     for (hk_thread_t *thread = all; thread != NULL; thread = thread->all_next) {
         bool mine = thread == own || hk_load_relaxed(&thread->heap.orphan);
         bool dropped = !mine && hk_load_acquire(&thread->busy);
-        if (!HK_FAST)
+        if (!HK_FAST) {
             hk_observed_forget(thread, dropped);
+            hk_sections_forget(&thread->sections);
+        }
         if (mine)
             continue;
         if (dropped)

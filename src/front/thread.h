@@ -7,6 +7,7 @@
 
 #include "backend/heap.h"
 #include "front/tcache.h"
+#include "stats/sections.h"
 
 /* What the boundary keeps about a bin, apart from what hits touch. */
 typedef struct {
@@ -37,6 +38,8 @@ struct hk_thread {
                                    the boundary; the thread is set */
     hk_heap_t heap;
     void *slots[HK_SLOT_COUNT]; /* owner: the bins' slots; pages are touched when a bin is used */
+    hk_sections_t
+        sections; /* owner writes, any reads; last: its page is touched when switched on */
 };
 
 /* The record to work on, marked busy: the thread's own, made if there is none yet, or the shared
@@ -57,6 +60,10 @@ bool hk_threads_visit(hk_thread_visitor_t *visit, void *argument);
  * each record's figure is as of some moment of the call. The caller has entered its record, or
  * handles no signals that allocate. */
 void hk_threads_held(size_t blocks[HK_CLASS_COUNT]);
+
+/* Adds up the sections (stats/sections.h) of all threads, those that have ended included. False as
+ * hk_threads_visit(). Touches nothing if they were never on. */
+bool hk_threads_sections(hk_sections_sum_t *sum);
 
 /* Sets the thread's plan from the options, and points the thread at its trap or its cache. The
  * registry is locked. */

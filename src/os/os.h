@@ -79,6 +79,9 @@ void hk_os_wake(_Atomic uint32_t *word);
  */
 void hk_os_be_modest(const char *name);
 
+/* The core that the calling thread runs on; -1 where the system does not say. */
+int hk_os_cpu(void);
+
 /* CPU time of the calling thread in nanoseconds. */
 uint64_t hk_os_cpu_ns(void);
 

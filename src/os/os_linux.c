@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/ioctl.h>
@@ -248,6 +249,13 @@ void hk_os_be_modest(const char *name) {
     enum { LOWEST = 19 };
     setpriority(PRIO_PROCESS, 0, LOWEST);
     prctl(PR_SET_NAME, name);
+}
+
+int hk_os_cpu(void) {
+    int saved = errno;
+    int cpu = sched_getcpu();
+    errno = saved;
+    return cpu;
 }
 
 uint64_t hk_os_cpu_ns(void) {

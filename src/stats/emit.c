@@ -5,17 +5,20 @@
 #include <unistd.h>
 
 #include "base/report.h"
+#include "os/ticks.h"
 #include "stats/counters.h"
 
 const char *const hk_band_names[HAK_STATS_BANDS] = {"C0", "C1", "C2",  "C3",    "C4",  "C5",
                                                     "C6", "C7", "mid", "large", "huge"};
 
-/* A figure of hak_stats_t or of hak_stats_band_t. */
+/* A figure of hak_stats_t, of hak_stats_band_t, of the sections or of one of them. */
 typedef struct {
     const char *name, *unit, *doc;
     size_t offset;
     bool counter;
 } row_t;
+
+enum { COUNTS_SUM = true, COUNTS_MOST = false };
 
 static const row_t heap_rows[] = {
 #define HK_BAND(name, unit, doc)
@@ -41,7 +44,35 @@ static const row_t band_rows[] = {
 #undef HK_HEAP_COUNTER
 };
 
+static const row_t sampling_rows[] = {
+    {"sample", "entries", "every so many entries of a section one is timed; 0: none",
+     offsetof(hk_sections_sum_t, sample), false},
+    {"overhead", "cycles", "what an empty section is timed with at the least",
+     offsetof(hk_sections_sum_t, overhead), false},
+};
+
+static const row_t timing_rows[] = {
+#define HK_SECTION(name, doc)
+#define HK_TIMING(name, over, unit, doc)                                                           \
+    {#name, unit, doc, offsetof(hk_section_sum_t, name), COUNTS_##over},
+#include "stats/sections.def"
+#undef HK_SECTION
+#undef HK_TIMING
+};
+
+static const struct {
+    const char *name, *doc;
+} section_rows[] = {
+#define HK_SECTION(name, doc) {#name, doc},
+#define HK_TIMING(name, over, unit, doc)
+#include "stats/sections.def"
+#undef HK_SECTION
+#undef HK_TIMING
+};
+
 enum {
+    SAMPLING_ROWS = sizeof sampling_rows / sizeof sampling_rows[0],
+    TIMING_ROWS = sizeof timing_rows / sizeof timing_rows[0],
     HEAP_ROWS = sizeof heap_rows / sizeof heap_rows[0],
     BAND_ROWS = sizeof band_rows / sizeof band_rows[0],
 };
@@ -79,7 +110,7 @@ static void flush(output_t *out) {
     out->line.len = 0;
 }
 
-static void put(output_t *out, const char *s) {
+static HK_COLD void put(output_t *out, const char *s) {
     hk_assert(strlen(s) < LONGEST_PIECE);
     if (out->line.len > sizeof out->line.text - LONGEST_PIECE)
         flush(out);
@@ -95,7 +126,7 @@ static void put_all(output_t *out, const char *const *pieces, size_t n) {
             sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *))
 
 /* Decimal, right-aligned to at least `width`, filled with `fill`. */
-static void put_number(output_t *out, uint64_t value, unsigned width, char fill) {
+static HK_COLD void put_number(output_t *out, uint64_t value, unsigned width, char fill) {
     char text[32];
     size_t at = sizeof text - 1;
     text[at] = '\0';
@@ -121,18 +152,42 @@ static void put_right(output_t *out, const char *s, size_t width) {
 
 /* ---- text ---- */
 
-static void text(output_t *out, const hak_stats_t *stats) {
+/* Whether there is anything to say about sections. */
+static bool has_sections(const hk_sections_sum_t *sections) { return sections->overhead != 0; }
+
+static void text_of_row(output_t *out, const void *figures, const row_t *row, const char *prefix) {
+    put(out, "  ");
+    put(out, prefix);
+    put_left(out, row->name, 18 - strlen(prefix));
+    put_number(out, value_of(figures, row), 16, ' ');
+    put(out, " ");
+    put_left(out, row->unit, 12);
+    PUT(out, row->doc, "\n");
+}
+
+static void text_of_sections(output_t *out, const hk_sections_sum_t *sections) {
+    for (const row_t *row = sampling_rows; row < sampling_rows + SAMPLING_ROWS; row++)
+        text_of_row(out, sections, row, "sections_");
+    put_left(out, "  section", 15);
+    for (const row_t *row = timing_rows; row < timing_rows + TIMING_ROWS; row++)
+        put_right(out, row->name, 14);
+    for (unsigned i = 0; i < HK_SECTION_COUNT; i++) {
+        put(out, "\n  ");
+        put_left(out, section_rows[i].name, 13);
+        for (const row_t *row = timing_rows; row < timing_rows + TIMING_ROWS; row++)
+            put_number(out, value_of(&sections->of[i], row), 14, ' ');
+        PUT(out, "  ", section_rows[i].doc);
+    }
+    put(out, "\n");
+}
+
+static void text(output_t *out, const hk_figures_t *figures) {
+    const hak_stats_t *stats = &figures->stats;
     PUT(out, "hakmem " HK_VERSION ", process ");
     put_number(out, (uint64_t)getpid(), 0, ' ');
     put(out, "\n");
-    for (const row_t *row = heap_rows; row < heap_rows + HEAP_ROWS; row++) {
-        put(out, "  ");
-        put_left(out, row->name, 18);
-        put_number(out, value_of(stats, row), 16, ' ');
-        put(out, " ");
-        put_left(out, row->unit, 12);
-        PUT(out, row->doc, "\n");
-    }
+    for (const row_t *row = heap_rows; row < heap_rows + HEAP_ROWS; row++)
+        text_of_row(out, stats, row, "");
     put_left(out, "  band", 8);
     for (const row_t *row = band_rows; row < band_rows + BAND_ROWS; row++)
         put_right(out, row->name, 14);
@@ -143,6 +198,8 @@ static void text(output_t *out, const hak_stats_t *stats) {
             put_number(out, value_of(&stats->bands[band], row), 14, ' ');
     }
     put(out, "\n");
+    if (has_sections(&figures->sections))
+        text_of_sections(out, &figures->sections);
 }
 
 /* ---- JSON: whole numbers only, names as in hak_stats_t ---- */
@@ -156,7 +213,21 @@ static void json_object(output_t *out, const void *figures, const row_t *rows, s
     put(out, "}");
 }
 
-static void json(output_t *out, const hak_stats_t *stats) {
+static void json_of_sections(output_t *out, const hk_sections_sum_t *sections) {
+    for (const row_t *row = sampling_rows; row < sampling_rows + SAMPLING_ROWS; row++) {
+        PUT(out, ",\n \"sections_", row->name, "\": ");
+        put_number(out, value_of(sections, row), 0, ' ');
+    }
+    put(out, ",\n \"sections_timer\": \"" HK_OS_TICKS "\",\n \"sections\": {");
+    for (unsigned i = 0; has_sections(sections) && i < HK_SECTION_COUNT; i++) {
+        PUT(out, i == 0 ? "" : ",", "\n  \"", section_rows[i].name, "\": ");
+        json_object(out, &sections->of[i], timing_rows, TIMING_ROWS, "{", ", ");
+    }
+    put(out, "}");
+}
+
+static void json(output_t *out, const hk_figures_t *figures) {
+    const hak_stats_t *stats = &figures->stats;
     PUT(out, "{\"hakmem\": \"" HK_VERSION "\",\n \"version\": ");
     put_number(out, stats->version, 0, ' ');
     put(out, ",\n \"pid\": ");
@@ -168,7 +239,9 @@ static void json(output_t *out, const hak_stats_t *stats) {
         PUT(out, band == 0 ? "" : ",", "\n  \"", hk_band_names[band], "\": ");
         json_object(out, &stats->bands[band], band_rows, BAND_ROWS, "{", ", ");
     }
-    put(out, "}}\n");
+    put(out, "}");
+    json_of_sections(out, &figures->sections);
+    put(out, "}\n");
 }
 
 /* ---- OpenMetrics ---- */
@@ -193,7 +266,8 @@ static metric_t metric_of(const char *prefix, const row_t *row) {
     if (metric.nanoseconds)
         line.len -= strlen("_ns");
     size_t unit = metric.unit == NULL ? 0 : strlen(metric.unit);
-    bool ends = line.len > unit && memcmp(line.text + line.len - unit, metric.unit, unit) == 0;
+    bool ends =
+        unit != 0 && line.len > unit && memcmp(line.text + line.len - unit, metric.unit, unit) == 0;
     if (unit != 0 && !ends) {
         hk_line_str(&line, "_");
         hk_line_str(&line, metric.unit);
@@ -221,15 +295,34 @@ static void put_value(output_t *out, const metric_t *metric, uint64_t value) {
     put(out, "\n");
 }
 
-static void openmetrics(output_t *out, const hak_stats_t *stats) {
+/* A figure that is there once for all. */
+static void openmetric(output_t *out, const char *prefix, const void *figures, const row_t *row) {
+    metric_t metric = metric_of(prefix, row);
+    describe(out, &metric, row);
+    PUT(out, metric.name, row->counter ? "_total" : "");
+    put_value(out, &metric, value_of(figures, row));
+}
+
+static void openmetrics_of_sections(output_t *out, const hk_sections_sum_t *sections) {
+    for (const row_t *row = sampling_rows; row < sampling_rows + SAMPLING_ROWS; row++)
+        openmetric(out, "hakmem_sections_", sections, row);
+    for (const row_t *row = timing_rows; row < timing_rows + TIMING_ROWS; row++) {
+        metric_t metric = metric_of("hakmem_section_", row);
+        describe(out, &metric, row);
+        for (unsigned i = 0; i < HK_SECTION_COUNT; i++) {
+            PUT(out, metric.name, row->counter ? "_total" : "", "{section=\"", section_rows[i].name,
+                "\"}");
+            put_value(out, &metric, value_of(&sections->of[i], row));
+        }
+    }
+}
+
+static void openmetrics(output_t *out, const hk_figures_t *figures) {
+    const hak_stats_t *stats = &figures->stats;
     PUT(out, "# TYPE hakmem info\n# HELP hakmem the allocator that wrote this\n",
         "hakmem_info{version=\"" HK_VERSION "\"} 1\n");
-    for (const row_t *row = heap_rows; row < heap_rows + HEAP_ROWS; row++) {
-        metric_t metric = metric_of("hakmem_", row);
-        describe(out, &metric, row);
-        PUT(out, metric.name, row->counter ? "_total" : "");
-        put_value(out, &metric, value_of(stats, row));
-    }
+    for (const row_t *row = heap_rows; row < heap_rows + HEAP_ROWS; row++)
+        openmetric(out, "hakmem_", stats, row);
     for (const row_t *row = band_rows; row < band_rows + BAND_ROWS; row++) {
         metric_t metric = metric_of("hakmem_band_", row);
         describe(out, &metric, row);
@@ -238,18 +331,20 @@ static void openmetrics(output_t *out, const hak_stats_t *stats) {
             put_value(out, &metric, value_of(&stats->bands[band], row));
         }
     }
+    if (has_sections(&figures->sections))
+        openmetrics_of_sections(out, &figures->sections);
     put(out, "# EOF\n");
 }
 
-int hk_emit_stats(int fd, hak_stats_format_t format, const hak_stats_t *stats) {
+int hk_emit_stats(int fd, hak_stats_format_t format, const hk_figures_t *figures) {
     const int saved = errno;
     output_t out = {.fd = fd};
     if (format == HAK_STATS_TEXT)
-        text(&out, stats);
+        text(&out, figures);
     else if (format == HAK_STATS_JSON)
-        json(&out, stats);
+        json(&out, figures);
     else
-        openmetrics(&out, stats);
+        openmetrics(&out, figures);
     flush(&out);
     errno = saved;
     return out.error;

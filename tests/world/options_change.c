@@ -18,6 +18,7 @@ static const struct {
     {"HAKMEM_TINY_FRONT_DISABLE_HEAPV2", {"0", "1", "0"}},
     {"HAKMEM_TINY_C7_HOT", {"0", "1", "0"}},
     {"HAKMEM_ALLOC_PASSDOWN_SSOT", {"0", "1", "0"}},
+    {"HAKMEM_SECTIONS_SAMPLE", {"0", "1", "10"}},
 };
 
 static int (*ctl)(const char *, const char *, char *, size_t);

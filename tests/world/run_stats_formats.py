@@ -1,7 +1,8 @@
 """Check that all forms of the statistics say the same, and that each is what it claims to be.
 
 Usage: run_stats_formats.py LIBHAKMEM PROGRAM DOCUMENT   text, JSON and OpenMetrics of one process
-                                                         against its hak_stats_t and the document
+                                                         against its hak_stats_t and the document,
+                                                         with sections sampled and without
        run_stats_formats.py --self-test                  prove on broken documents that it can fail
 """
 
@@ -16,9 +17,10 @@ from pathlib import Path
 
 TIMEOUT_S = 60
 BANDS = ("C0", "C1", "C2", "C3", "C4", "C5", "C6", "C7", "mid", "large", "huge")
+SECTIONS = 12
 MAY_MOVE = {"peak_resident"}  # of the whole process, and so not quiet
 
-Figures = dict[str, float]  # "heap0.allocated" or "band3.allocated"
+Figures = dict[str, float]  # "heap0.allocated", "band3.allocated" or "refill.count"
 
 
 class BrokenError(Exception):
@@ -45,6 +47,9 @@ def read_json(text: str) -> Figures:
     found = {f"heap0.{name}": value for name, value in document["heap"].items()}
     for number, band in enumerate(document["bands"].values()):
         found |= {f"band{number}.{name}": value for name, value in band.items()}
+    for section, timings in document["sections"].items():
+        found |= {f"{section}.{name}": value for name, value in timings.items()}
+        found |= {f"heap0.sections_{n}": document[f"sections_{n}"] for n in ("sample", "overhead")}
     if not all(type(value) is int and value >= 0 for value in found.values()):
         raise BrokenError("not all figures are whole numbers")
     return found
@@ -118,6 +123,9 @@ def read_openmetrics(text: str) -> Figures:
                 raise BrokenError(f"{metric} has the bands {tuple(family.samples)}")
             for number, value in enumerate(family.samples.values()):
                 found[f"band{number}.{name.removeprefix('hakmem_band_')}"] = value * scale
+        elif name.startswith("hakmem_section_"):
+            for section, value in family.samples.items():
+                found[f"{section}.{name.removeprefix('hakmem_section_')}"] = value
         else:
             found[f"heap0.{name.removeprefix('hakmem_')}"] = round(family.samples[""] * scale)
     return found
@@ -126,6 +134,7 @@ def read_openmetrics(text: str) -> Figures:
 # ---- text ----
 
 TEXT_ROW = re.compile(r"  (\w+) +(\d+) (\w+) +(\S.*)")
+TEXT_SECTION = re.compile(r"  (\w+)((?: +\d+){5})  (\S.*)")
 
 
 def read_text(text: str) -> Figures:
@@ -137,9 +146,12 @@ def read_text(text: str) -> Figures:
     bands = []
     for line in lines:
         words = line.split()
-        if words[0] == "band":
+        if words[0] in ("band", "section"):
             columns = words[1:]
-        elif columns:
+        elif row := TEXT_SECTION.fullmatch(line):
+            for name, value in zip(columns, row[2].split(), strict=True):
+                found[f"{row[1]}.{name}"] = int(value)
+        elif columns and not line.startswith("  sections_"):
             bands.append(words[0])
             for name, value in zip(columns, words[1:], strict=True):
                 found[f"band{len(bands) - 1}.{name}"] = int(value)
@@ -169,11 +181,37 @@ def differences(is_: Figures, expected: Figures) -> list[str]:
     return sorted(found)
 
 
-def undocumented(text: str, document: str) -> list[str]:
-    """The rows of the text form that the document does not have, word by word."""
-    rows = [TEXT_ROW.fullmatch(line) for line in text.splitlines()]
-    wanted = [f"| `{row[1]}` | {row[3]} | {row[4]} |" for row in rows if row]
+def undocumented(text: str, openmetrics: str, document: str) -> list[str]:
+    """The rows of the text form, and what is kept of a section, that the document does not have,
+    word by word."""
+    wanted = []
+    for line in text.splitlines():
+        if row := TEXT_ROW.fullmatch(line):
+            wanted.append(f"| `{row[1]}` | {row[3]} | {row[4]} |")
+        elif row := TEXT_SECTION.fullmatch(line):
+            wanted.append(f"| `{row[1]}` | {row[3]} |")
+    for name, what in re.findall(r"# HELP hakmem_section_(\w+) (.+)", openmetrics):
+        unit = "cycles" if name in ("cycles", "max") else "entries"
+        wanted.append(f"| `{name}` | {unit} | {what} |")
     return [f"the document has no row {row}" for row in wanted if row not in document]
+
+
+def wrong_sections(figures: Figures, sampling: bool) -> list[str]:
+    """What is wrong with the figures of the sections by themselves."""
+    counts = {name: value for name, value in figures.items() if name.endswith(".count")}
+    if len(counts) != (SECTIONS if sampling else 0):
+        return [f"{len(counts)} sections"]
+    wrong = [
+        f"of {section} not each entry has been timed"
+        for section in (name.removesuffix(".count") for name in counts)
+        if figures[f"{section}.sampled"] + figures[f"{section}.dropped"]
+        != counts[f"{section}.count"]
+    ]
+    if sampling and not all(
+        counts[f"{name}.count"] for name in ("malloc_slow", "flush", "region_take")
+    ):
+        wrong.append(f"nothing came to the boundary: {counts}")
+    return wrong
 
 
 READERS: dict[str, Callable[[str], Figures]] = {
@@ -183,8 +221,9 @@ READERS: dict[str, Callable[[str], Figures]] = {
 }
 
 
-def check(library: str, program: str, document: str) -> list[str]:
+def check(library: str, program: str, document: str, sample: str) -> list[str]:
     env = {**os.environ, "LD_PRELOAD": library, "HK_WORLD_EXPECT": "hakmem"}
+    env["HAKMEM_SECTIONS_SAMPLE"] = sample
     done = subprocess.run(
         [program, "figures"],
         env=env,
@@ -198,12 +237,14 @@ def check(library: str, program: str, document: str) -> list[str]:
     sections = sections_of(done.stdout)
     struct = {name: float(value) for name, value in map(str.split, sections["struct"].splitlines())}
     wrong = [] if len(struct) > 100 else [f"hak_stats_t has only {len(struct)} figures"]
+    expected = read_json(sections["json"]) | struct  # the sections are not in the struct
+    wrong += wrong_sections(expected, sampling=sample != "0")
     for name, reader in READERS.items():
         try:
-            wrong += [f"{name}: {what}" for what in differences(reader(sections[name]), struct)]
+            wrong += [f"{name}: {what}" for what in differences(reader(sections[name]), expected)]
         except BrokenError as error:
             wrong.append(f"{name}: {error}")
-    return wrong + undocumented(sections["text"], document)
+    return wrong + undocumented(sections["text"], sections["openmetrics"], document)
 
 
 # ---- the checks themselves ----
@@ -261,6 +302,9 @@ def self_test() -> list[str]:
             wrong.append(f"accepted as JSON: {text}")
         except BrokenError:
             pass
+    timed = {"flush.count": 2.0, "flush.sampled": 1.0, "flush.dropped": 0.0}
+    if not wrong_sections(timed, sampling=False) or not wrong_sections(timed, sampling=True):
+        wrong.append("sections are accepted where there should be none, or too few")
     if not differences({"heap0.a": 1}, {"heap0.a": 2}) or not differences({}, {"heap0.a": 2}):
         wrong.append("different figures are taken for equal")
     return wrong
@@ -271,7 +315,8 @@ def main(arguments: list[str]) -> int:
         wrong = self_test()
     else:
         library, program, document = arguments
-        wrong = check(library, program, Path(document).read_text(encoding="utf-8"))
+        words = Path(document).read_text(encoding="utf-8")
+        wrong = [what for n in ("0", "1") for what in check(library, program, words, n)]
     print("\n".join(wrong) or "all is as it should be")
     return 1 if wrong else 0
 

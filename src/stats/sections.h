@@ -1,0 +1,97 @@
+/* Sections: how long the slow paths take, by timing every Nth entry of each. The list is
+ * sections.def. Nothing of this is on the hit path. */
+#ifndef HK_STATS_SECTIONS_H
+#define HK_STATS_SECTIONS_H
+
+#include "base/base.h"
+
+typedef enum {
+#define HK_SECTION(name, doc) HK_SECTION_##name,
+#define HK_TIMING(name, over, unit, doc)
+#include "stats/sections.def"
+#undef HK_SECTION
+#undef HK_TIMING
+    HK_SECTION_COUNT
+} hk_section_t;
+
+/* Of one section, what sections.def says. sampled + dropped <= count. */
+typedef struct {
+#define HK_SECTION(name, doc)
+#define HK_TIMING(name, over, unit, doc) _Atomic uint64_t name;
+#include "stats/sections.def"
+#undef HK_SECTION
+#undef HK_TIMING
+} hk_section_timings_t;
+
+/* A thread's; owner writes, any reads. Zeroed memory is one. */
+typedef struct {
+    hk_section_timings_t of[HK_SECTION_COUNT];
+} hk_sections_t;
+
+/* ---- timing ---- */
+
+/* 0: off; N: each thread times every Nth entry of each section. atomic: any thread. */
+extern _Atomic uint64_t hk_sections_every;
+
+/* False in a FAST build, which has no timing. */
+HK_INLINE bool hk_sections_on(void) { return !HK_FAST && hk_load_relaxed(&hk_sections_every) != 0; }
+
+/* An entry. timings is NULL where it is not timed. */
+typedef struct {
+    hk_section_timings_t *timings;
+    uint64_t start;
+    int cpu;
+    bool shared;
+} hk_entry_t;
+hk_entry_t hk_section_begin(hk_section_t section);
+void hk_section_end(const hk_entry_t *entry);
+
+/* Runs a statement as an entry of the section: HK_TIMED(refill, got = take(n)). Off, it costs a
+ * look and the branch after it; where a few instructions matter it stands in a cold twin of the
+ * function, which is called if hk_sections_on(). */
+#define HK_TIMED(section, statement)                                                               \
+    do {                                                                                           \
+        hk_entry_t hk_entry = {.timings = NULL};                                                   \
+        if (HK_UNLIKELY(hk_sections_on()))                                                         \
+            hk_entry = hk_section_begin(HK_SECTION_##section);                                     \
+        statement;                                                                                 \
+        if (!HK_FAST && HK_UNLIKELY(hk_entry.timings != NULL))                                     \
+            hk_section_end(&hk_entry);                                                             \
+    } while (0)
+
+/* ---- threads and the process ---- */
+
+/* What the calling thread does counts there from now on; NULL: with all threads that have no place
+ * of their own, by atomic additions. */
+void hk_sections_keep_in(hk_sections_t *own);
+
+/* Times every Nth entry from now on; 0: none, and figures stay. Measures the timer at its first
+ * use. Any thread. */
+void hk_sections_sample(uint64_t every);
+
+/* Clears figures, if there are any. In a fork's child, where nobody else writes them. */
+void hk_sections_forget(hk_sections_t *sections);
+void hk_sections_forget_shared(void);
+
+/* ---- reading ---- */
+
+typedef struct {
+#define HK_SECTION(name, doc)
+#define HK_TIMING(name, over, unit, doc) uint64_t name;
+#include "stats/sections.def"
+#undef HK_SECTION
+#undef HK_TIMING
+} hk_section_sum_t;
+
+typedef struct {
+    uint64_t sample;   /* as it is now */
+    uint64_t overhead; /* cycles that an empty section is timed with; 0: never switched on */
+    hk_section_sum_t of[HK_SECTION_COUNT];
+} hk_sections_sum_t;
+
+/* Sets the settings of a zeroed sum and adds the figures of threads without a place of their own;
+ * then one thread's. Any thread; an entry that is under way may be counted and not timed yet. */
+void hk_sections_sum_begin(hk_sections_sum_t *sum);
+void hk_sections_sum_add(hk_sections_sum_t *sum, const hk_sections_t *sections);
+
+#endif
