@@ -28,7 +28,8 @@ run: build $(READY) ## a real program on hakmem, with proof, and a quick compari
 test: build $(addprefix test-,release $(CHECKED)) pytest ## everything, sanitizers included
 
 pytest: build $(READY) ## the tests of the laboratory, and real programs on hakmem
-	.venv/bin/pytest -c lab/pyproject.toml --rootdir . $(PYTEST_ARGS) lab/tests tests/programs
+	-@tools/setup browser
+	.venv/bin/pytest -c lab/pyproject.toml --rootdir . -n auto $(PYTEST_ARGS) lab/tests tests/programs
 
 bench: build $(READY) ## the benchmarks; results in out/
 	.venv/bin/hakmem bench

@@ -6,32 +6,42 @@ import random
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from typer.core import TyperGroup
 
-from hakmem import (
-    audit_cli,
-    bench,
-    config,
-    demo,
-    document,
-    ledger_cli,
-    markdown,
-    matrix_cli,
-    paired_cli,
-    peers,
-    project,
-    report,
-    soak_cli,
-    summary,
-)
-from hakmem import run as runner
+from hakmem import config, errors, peers, project
+from hakmem.audit import cli as audit_cli
+from hakmem.bisect import cli as bisect_cli
 from hakmem.errors import LabError
+from hakmem.hotpath import cli as hotpath_cli
+from hakmem.ledger import cli as ledger_cli
+from hakmem.matrix import cli as matrix_cli
+from hakmem.overview import bench, demo, summary
+from hakmem.paired import cli as paired_cli
+from hakmem.process import run as runner
+from hakmem.report import cli as report_cli
+from hakmem.rerun import cli as rerun_cli
+from hakmem.scorecard import cli as scorecard_cli
+from hakmem.soak import cli as soak_cli
 from hakmem.suite import SUITE
 
+
+class Commands(TyperGroup):
+    """Typer would end an interrupted command without a word."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            message, status = errors.explain(error)
+            raise LabError(message, status) from None
+
+
 app = typer.Typer(
+    cls=Commands,
     help="hakmem's laboratory: run programs under the allocator, with proof; compare it honestly.",
     no_args_is_help=True,
     add_completion=False,
@@ -45,6 +55,11 @@ app.command("ab", context_settings=paired_cli.OWN_COMMAND)(paired_cli.ab_command
 app.command("compare", context_settings=paired_cli.OWN_COMMAND)(paired_cli.compare_command)
 app.command("baseline")(paired_cli.baseline_command)
 app.command("audit")(audit_cli.command)
+app.command("scorecard")(scorecard_cli.command)
+app.command("bisect")(bisect_cli.command)
+app.command("rerun")(rerun_cli.command)
+app.command("report")(report_cli.command)
+app.command("hotpath", context_settings=paired_cli.OWN_COMMAND)(hotpath_cli.command)
 
 Out = Annotated[Path, typer.Option(help="Folder for bench.json and report.html.")]
 Seed = Annotated[int | None, typer.Option(help="Of the order and padding; default: random.")]
@@ -140,23 +155,6 @@ def bench_command(
     finish(bench.run(request, Console()))
 
 
-@app.command("report")
-def report_command(
-    record: Annotated[Path, typer.Argument(help="A recorded run.")] = Path("out/bench.json"),
-    out: Annotated[Path | None, typer.Option(help="Where [default: beside it].")] = None,
-    as_markdown: Annotated[
-        bool, typer.Option("--markdown", help="Print the verdict table as Markdown instead.")
-    ] = False,
-) -> None:
-    """Make the HTML report, or a table, again from a recorded run."""
-    if as_markdown:
-        print(markdown.table(document.load(record)), end="")
-        return
-    target = out or record.parent / "report.html"
-    project.write_atomically(target, report.render(document.load(record)))
-    print(f"written: {target}")
-
-
 @app.command("demo")
 def demo_command(
     budget: Annotated[float, typer.Option(min=5, help="Seconds for the benchmark.")] = 100,
@@ -185,7 +183,16 @@ def main() -> None:
     # A polite end is an interrupt: what was started is stopped, and no half is written.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        app(standalone_mode=True)
-    except LabError as error:
-        print(f"hakmem: {error}", file=sys.stderr)
-        sys.exit(error.status)
+        try:
+            app(standalone_mode=True)
+        finally:
+            # Here, because a disk that is full of what was printed is an error like others.
+            if sys.stdout is not None:
+                sys.stdout.flush()
+    except (LabError, KeyboardInterrupt, MemoryError, OSError) as error:
+        message, status = errors.explain(error)
+        if isinstance(error, OSError):
+            errors.abandon_output()
+        if message:
+            print(f"hakmem: {message}", file=sys.stderr)
+        sys.exit(status)

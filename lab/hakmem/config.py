@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, zip_longest
@@ -15,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hakmem.errors import LabError
+from hakmem.process.library import bare_python
 
 # Loads the library as a program of the user's would, and leaves before anything is written at exit.
 _CHILD = """
@@ -81,18 +80,7 @@ def without_settings(base: Mapping[str, str]) -> dict[str, str]:
 
 def ask(library: Path, base: Mapping[str, str] | None = None) -> Listing:
     """Starts a process with the library under this environment and reads its options."""
-    try:
-        done = subprocess.run(
-            [sys.executable, "-I", "-S", "-c", _CHILD, str(library)],
-            env=dict(os.environ if base is None else base),
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=60,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise LabError(f"{library}: a process with it hung for 60 s") from None
+    done = bare_python(_CHILD, [str(library)], os.environ if base is None else base, str(library))
     if done.returncode == 3:
         raise LabError(f"{library} cannot list its options: it is not hakmem, or an older one")
     try:

@@ -1,4 +1,11 @@
-"""The one exception the commands turn into a message: what is wrong and what to do next."""
+"""Failures as messages: what is wrong and what to do next, and the status the command ends with."""
+
+import contextlib
+import errno
+import os
+import sys
+
+INTERRUPTED = 130
 
 
 class LabError(Exception):
@@ -7,3 +14,33 @@ class LabError(Exception):
     def __init__(self, message: str, status: int = 2) -> None:
         super().__init__(message)
         self.status = status
+
+
+def refusal(error: OSError) -> str:
+    """What the system refused, in its words, and of which file."""
+    said = error.strerror or str(error) or type(error).__name__
+    named = isinstance(error.filename, str | bytes)
+    what = os.fsdecode(error.filename) if named else "the system refused"
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return f"{what}: {said}" + (": free some space and repeat" if full else "")
+
+
+def explain(error: BaseException) -> tuple[str, int]:
+    """One line for the user and the exit status; "" where there is nobody left to tell."""
+    if isinstance(error, LabError):
+        return str(error), error.status
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted: no file was left half-written", INTERRUPTED
+    if isinstance(error, BrokenPipeError):
+        return "", 1  # the reader of a pipe, `head` for one, has seen enough
+    if isinstance(error, MemoryError):
+        return "out of memory: nothing of this was kept", 1
+    assert isinstance(error, OSError)
+    return refusal(error), 1
+
+
+def abandon_output() -> None:
+    """What could not be printed is not tried again when the interpreter ends, and complains."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        descriptor = sys.stdout.fileno()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)

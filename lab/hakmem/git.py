@@ -22,3 +22,8 @@ def ask(root: Path, *arguments: str) -> str | None:
     """The stripped answer, or None where git refuses or is not there."""
     done = run(root, *arguments)
     return done.stdout.decode(errors="replace").strip() if done.returncode == 0 else None
+
+
+def is_shallow(root: Path) -> bool:
+    """Whether this checkout has the last commits only."""
+    return ask(root, "rev-parse", "--is-shallow-repository") == "true"

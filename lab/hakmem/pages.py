@@ -1,14 +1,21 @@
 """How pages and pictures are made from the templates of the package."""
 
-from pathlib import Path
+from __future__ import annotations
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 TEMPLATES = Path(__file__).parent / "templates"
 
 
 def environment() -> Environment:
     """Escapes by itself; a name that a template uses and nobody gave is an error."""
+    # Here, because most commands make no page.
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
     return Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,

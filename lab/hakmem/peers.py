@@ -20,7 +20,7 @@ from rich.table import Table
 
 from hakmem import project
 from hakmem.errors import LabError
-from hakmem.library import Library, Proof, hakmem, system, verify
+from hakmem.process.library import Library, Proof, hakmem, system, verify
 
 __all__ = ["Built", "Library", "Proof", "app", "build", "found", "hakmem", "system", "verify"]
 

@@ -17,6 +17,11 @@ def build_dir() -> Path:
     return Path(os.environ.get("LAB_BUILD_DIR") or root() / "build").absolute()
 
 
+def source_dir() -> Path:
+    """The checkout that build_dir() is of; LAB_SOURCE_DIR says so where it is not this one."""
+    return Path(os.environ.get("LAB_SOURCE_DIR") or root()).absolute()
+
+
 def bench_dir() -> Path:
     return build_dir() / "bench"
 
@@ -36,7 +41,14 @@ def require_file(path: Path, what: str) -> Path:
 
 def write_atomically(path: Path, text: str) -> None:
     """Writes beside the target and renames: readers see the old file or the new one, never half."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _replace(path, text)
+    except OSError as error:
+        raise LabError(f"cannot write {path}: {error.strerror}") from error
+
+
+def _replace(path: Path, text: str) -> None:
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as out:

@@ -3,11 +3,19 @@
 Ratios are handled as natural logarithms, where a gain and the equal loss have the same size.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import numpy as np
+from hakmem import lazy
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    np = lazy.Module("numpy")
 
 
 @dataclass(frozen=True)
@@ -19,7 +27,7 @@ class Interval:
     high: float
     kind: str
 
-    def exp(self) -> "Interval":
+    def exp(self) -> Interval:
         """From the log scale back to a ratio."""
         return Interval(math.exp(self.estimate), math.exp(self.low), math.exp(self.high), self.kind)
 

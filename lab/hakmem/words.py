@@ -1,7 +1,7 @@
 """How numbers and verdicts are written, the same in the terminal and in the report."""
 
+from hakmem.overview.summary import Cell, Comparison, Row
 from hakmem.stats import Interval
-from hakmem.summary import Cell, Comparison, Row
 
 MARKS = {
     "win": "▲ win",

@@ -13,14 +13,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hakmem import cells, library, paired, readings
 from hakmem.errors import LabError
-from hakmem.ledger import Ledger, Record
-from hakmem.ledger_verify import verify
-from hakmem.paired import Outcome, Plan, Track, Trial
-from hakmem.sample import Sample
+from hakmem.ledger.store import Ledger, Record
+from hakmem.ledger.verify import verify
+from hakmem.paired import blocks as paired
+from hakmem.paired import cells, readings
+from hakmem.paired.blocks import Outcome, Plan, Track, Trial
+from hakmem.paired.work import Work
+from hakmem.process import library
+from hakmem.process.sample import Sample
 from hakmem.suite import NULL, Reference
-from hakmem.work import Work
 from standing import Stand, compile_c
 
 NAMES = "ABCD"

@@ -1,15 +1,24 @@
 """The audit finds each figure, holds it to its record, and notices when it has gone blind."""
 
+import json
+import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 import pytest
-from hakmem import audit, audit_blocks, audit_planted, audit_record, claims, cli, git, provenance
-from hakmem.audit import Audit, Settings
-from hakmem.audit_planted import Site
+from hakmem import cli, git, project
+from hakmem.audit import check as audit
+from hakmem.audit import citing as audit_record
+from hakmem.audit import planted as audit_planted
+from hakmem.audit.check import Audit, Settings
+from hakmem.audit.planted import Site
 from hakmem.errors import LabError
-from hakmem.ledger import Ledger
+from hakmem.ledger import claims
+from hakmem.ledger import store as ledger
+from hakmem.ledger.store import Ledger, Record
+from hakmem.process import provenance
 from hakmem.suite import SUITE
 
 
@@ -49,6 +58,9 @@ def test_all_planted_violations_are_refused() -> None:
         (audit_record.Evidence, "objections", lambda *_: [], "a dirty record"),
         (Ledger, "read", lambda *_: iter(()), "a good claim refused"),
         (Audit, "floor", lambda *_: None, "a lost claim"),
+        (Audit, "message", lambda *_: None, "a message's figure"),
+        (Audit, "_block", lambda *_: None, "an edited table"),
+        (ledger, "_decode", lambda line: Record(**json.loads(line)), "an edited byte"),
     ],
 )
 def test_a_blind_audit_notices(
@@ -267,16 +279,6 @@ def test_marks_that_make_no_table_are_refused(site: Site) -> None:
     for source in (f"verdict={site.sample}", "verdict=0", "other"):
         (site.root / "doc.md").write_text(f"<!--claims:begin {source}-->\n<!--claims:end-->\n")
         assert any("cannot be made again" in p for p in audited(site).problems)
-    (site.root / "doc.md").write_text("<!--bench:begin ../x.json-->\n<!--bench:end-->\n")
-    assert any("not in evidence/" in p for p in audited(site).problems)
-
-
-def test_a_recorded_run_backs_its_table() -> None:
-    root = Path(__file__).parents[2]
-    text = (root / "README.md").read_text(encoding="utf-8")
-    (block,) = (b for b in audit_blocks.find(text) if b.kind == "bench")
-    assert block.rows >= 20
-    assert audit_blocks.render(block, root, {}).strip() == block.text.strip()
 
 
 # ---- commit messages ----
@@ -301,6 +303,98 @@ def test_messages_are_held_to_the_same_rules(site: Site) -> None:
     assert problems(start) == []
     with pytest.raises(LabError, match="cannot list the commits"):
         problems("f" * 40)
+
+
+# ---- what is not a whole checkout ----
+
+
+@pytest.fixture
+def shallow(site: Site, tmp_path: Path) -> Site:
+    """A clone of the last commit alone; the one that was measured is not in it."""
+    commit(site, "later")
+    path = tmp_path / "clone"
+    audit_planted._git(site.root, "clone", "-q", "--depth", "1", f"file://{site.root}", str(path))
+    return replace(site, root=path)
+
+
+def test_a_shallow_clone_says_what_it_could_not_check(shallow: Site) -> None:
+    result = audited(shallow)
+    result.history()
+    assert result.problems == []
+    (note,) = (note for note in result.notes if "history is incomplete" in note)
+    assert "of 2 cited records" in note
+    found = audit.messages(shallow.root, Settings(0, 0, "f" * 40, {}), shallow=True)
+    assert [text for _, text in found] == ["later"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("41.2", "41.3", "the record says 41.2"),
+        ("It does", "7 ns/op. It does", "unbacked"),
+        ("0.851", "0.852", "not what its source gives"),
+    ],
+)
+def test_a_shallow_clone_lets_no_wrong_claim_through(
+    shallow: Site, old: str, new: str, words: str
+) -> None:
+    shallow.say(old, new)
+    assert any(words in problem for problem in audited(shallow).problems)
+
+
+def test_a_shallow_clone_refuses_what_is_dirty_edited_or_of_another_benchmark(
+    shallow: Site,
+) -> None:
+    fifo = next(c for c in SUITE.commands if c.name == "batch_fifo")
+    (shallow.root / "bench" / "batch.c").write_text("int batch;\n")
+    works = {fifo.name: {"definition": provenance.definition(fifo, shallow.root)}}
+    here = Ledger(shallow.root / "evidence")
+    body = {**here.get(shallow.sample).body, "benchmarks": [{"works": works}]}
+    id = here.append("sample", body).id
+    shallow.say(shallow.sample, id)
+    assert audited(shallow).problems == []
+    shallow.edit("bench/batch.c", "batch", "other")
+    assert any("batch_fifo has changed" in p for p in audited(shallow).problems)
+    shallow.say(id, shallow.dirty)
+    assert any("(dirty)" in p for p in audited(shallow).problems)
+    shallow.edit_ledger("41234500.0", "41234600.0")
+    assert any("was changed" in p for p in audited(shallow).problems)
+
+
+def run_audit(monkeypatch: pytest.MonkeyPatch, root: Path, *arguments: str) -> None:
+    monkeypatch.setattr(project, "root", lambda: root)
+    monkeypatch.setattr(audit_planted, "rehearse", list)
+    monkeypatch.setattr(sys, "argv", ["hakmem", "audit", *arguments])
+    monkeypatch.setenv("LAB_LEDGER", str(root / "evidence"))
+    cli.main()
+
+
+def test_the_command_in_a_shallow_clone(
+    shallow: Site, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = f'floor = 4\nstale-after = 0\nmessages-from = "{"f" * 40}"\n'
+    (shallow.root / "evidence" / "audit.toml").write_text(text)
+    with pytest.raises(SystemExit) as ended:
+        run_audit(monkeypatch, shallow.root)
+    said = capsys.readouterr()
+    assert not ended.value.code, said
+    assert "note: the history is incomplete" in said.out
+    with pytest.raises(SystemExit) as ended:
+        run_audit(monkeypatch, shallow.root, "--release")
+    assert ended.value.code == 2
+    assert "needs the whole history" in capsys.readouterr().err
+
+
+def test_an_archive_is_no_checkout_even_inside_one(site: Site) -> None:
+    assert audit.is_checkout(site.root)
+    inside = site.root / "archive"
+    inside.mkdir()
+    assert not audit.is_checkout(inside)
+    with pytest.raises(LabError, match="no git checkout: name the files"):
+        audit.documents(inside)
+    shutil.rmtree(site.root / ".git")
+    with pytest.raises(LabError, match="no git checkout"):
+        audit.documents(site.root)
 
 
 # ---- settings and the command ----

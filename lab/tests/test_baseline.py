@@ -4,8 +4,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hakmem.baseline import BENCHES, Spread
-from hakmem.ledger import Ledger
+from hakmem.ledger.store import Ledger
+from hakmem.paired.baseline import BENCHES, Spread
 from standing import Stand
 
 

@@ -8,10 +8,11 @@ import time
 from pathlib import Path
 
 import pytest
-from hakmem import lock, project
+from hakmem import project
 from hakmem.errors import LabError
-from hakmem.order import MAX_PADDING, pairs, rounds
-from hakmem.sample import last_json_line, parse_perf
+from hakmem.process import lock
+from hakmem.process.order import MAX_PADDING, pairs, rounds
+from hakmem.process.sample import last_json_line, parse_perf
 from hakmem.suite import SUITE
 from standing import Stand
 

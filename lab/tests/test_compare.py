@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hakmem.ledger import Ledger
+from hakmem.ledger.store import Ledger
 from standing import Stand, compile_c
 
 Compare = Callable[..., subprocess.CompletedProcess[str]]

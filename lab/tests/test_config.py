@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from hakmem import config, project
-from hakmem import proof as proofs
+from hakmem.process import proof as proofs
 from standing import Stand
 
 ROOT = Path(__file__).parents[2]

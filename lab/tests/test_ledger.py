@@ -10,15 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from hakmem import cli, ledger_index
+from hakmem import cli
 from hakmem.errors import LabError
-from hakmem.ledger import Ledger
-from hakmem.ledger_verify import verify
+from hakmem.ledger import index as ledger_index
+from hakmem.ledger.store import Ledger
+from hakmem.ledger.verify import verify
 
 WRITER = """
 import sys
 from pathlib import Path
-from hakmem.ledger import Ledger
+from hakmem.ledger.store import Ledger
 folder, count, size = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 for number in range(count):
     record = Ledger(folder).append("sample", {"n": number, "fill": "x" * size}, {"out": b"raw"})
@@ -27,7 +28,7 @@ for number in range(count):
 LIMITED = """
 import resource, sys
 from pathlib import Path
-from hakmem.ledger import Ledger
+from hakmem.ledger.store import Ledger
 resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))
 try:
     Ledger(Path(sys.argv[1])).append("sample", {"fill": "x" * 5000})
@@ -289,7 +290,7 @@ def test_the_command_shows_and_verifies(ledger: Ledger, hakmem: Callable[..., Sa
     record = ledger.append("verdict", body)
     listed = hakmem("list")
     assert record.id in listed.stdout
-    assert "GO: is it less?" in listed.stdout
+    assert "GO 0.876: is it less?" in listed.stdout
     assert json.loads(hakmem("show", record.id).stdout)["body"] == body
     cited = hakmem("cite", f"{record.id}/cost/%", "--decimals", "1")
     assert cited.stdout == f"−12.4 % [−14.9–−9.8]<!--c:{record.id}/cost/%-->\n"

@@ -6,12 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hakmem import matrix_plan, matrix_rules, soak_analysis
 from hakmem.errors import LabError
-from hakmem.matrix_plan import Matrix, Mode, RssBound, Rules, Stage
-from hakmem.matrix_rules import Evidence, Judgement, Result
-from hakmem.soak_analysis import Analysis
-from hakmem.soak_csv import Soak
+from hakmem.matrix import plan as matrix_plan
+from hakmem.matrix import rules as matrix_rules
+from hakmem.matrix.plan import Matrix, Mode, RssBound, Rules, Stage
+from hakmem.matrix.rules import Evidence, Judgement, Result
+from hakmem.soak import analysis as soak_analysis
+from hakmem.soak.analysis import Analysis
+from hakmem.soak.epochs_csv import Soak
 from scipy.stats import wilcoxon
 
 

@@ -6,9 +6,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hakmem import library, peers
+from hakmem import peers
 from hakmem.errors import LabError
-from hakmem.library import Library
+from hakmem.process import library
+from hakmem.process.library import Library
 from typer.testing import CliRunner
 
 BUMP_ALLOCATOR = r"""

@@ -4,8 +4,9 @@ import math
 
 import numpy as np
 import pytest
-from hakmem import protocol, stats
-from hakmem.protocol import ALPHA, Aim
+from hakmem import stats
+from hakmem.paired import protocol
+from hakmem.paired.protocol import ALPHA, Aim
 
 MANY = 10_000
 

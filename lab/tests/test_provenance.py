@@ -6,10 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hakmem import audit_planted, host, library, proof, provenance
+from hakmem.audit import planted as audit_planted
 from hakmem.errors import LabError
-from hakmem.library import Library
-from hakmem.proof import Proof
+from hakmem.process import host, library, proof, provenance
+from hakmem.process.library import Library
+from hakmem.process.proof import Proof
 from hakmem.suite import SUITE
 from standing import Stand
 

@@ -10,7 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hakmem import project, soak, soak_csv
+from hakmem import project
+from hakmem.soak import epochs_csv as soak_csv
+from hakmem.soak import inside as soak
 from standing import Stand, compile_c
 
 QUICK = ("--seconds", "30", "--epoch-sec", "0.5")

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from hakmem import soak_analysis, soak_csv
 from hakmem.errors import LabError
-from hakmem.soak_analysis import MEMORY, RATE
-from hakmem.soak_csv import Soak
+from hakmem.soak import analysis as soak_analysis
+from hakmem.soak import epochs_csv as soak_csv
+from hakmem.soak.analysis import MEMORY, RATE
+from hakmem.soak.epochs_csv import Soak
 from scipy.signal import lfilter
 
 

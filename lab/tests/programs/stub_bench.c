@@ -18,6 +18,7 @@ int main(int argc, char **argv) {
     }
     printf("Throughput = 1 operations per second, relative time: 1.000s.\n");
     printf("{\"bench\":\"stub\",\"ops\":1000,\"seconds\":0.5,\"ops_per_s\":2000,\"user_s\":0.4,"
-           "\"sys_s\":0.1,\"minflt\":1,\"majflt\":0,\"max_rss_kb\":2048,\"rss_kb\":1024}\n");
+           "\"sys_s\":0.1,\"minflt\":1,\"majflt\":0,\"max_rss_kb\":2048,\"rss_kb\":1024,"
+           "\"peak_kb\":1000,\"after_kb\":600,\"after_lazy_kb\":100}\n");
     return 0;
 }

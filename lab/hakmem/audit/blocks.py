@@ -1,0 +1,115 @@
+"""The generated tables of documents: finding them, making them again.
+
+`<!--claims:begin verdict=ID[,ID…]-->` … `<!--claims:end-->` is made from verdict records or, with
+the ID of one `suite`, from the verdicts over all benchmarks;
+`<!--scorecard:begin FILE-->` … `<!--scorecard:end-->` from the targets in evidence/ and the ledger.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hakmem.audit.citing import OF_RATIOS
+from hakmem.errors import LabError
+from hakmem.ledger import claims
+from hakmem.ledger.store import Record
+from hakmem.paired import suite_table
+
+_BLOCK = re.compile(r"<!--(claims|scorecard):begin ([^>]*?)-->\n(.*?)<!--\1:end-->", re.DOTALL)
+_STRAY = re.compile(r"<!--(?:claims|scorecard):(?:begin|end)[^>]*-->")
+_RECORD = re.compile(r"\| \[([0-9a-f]{12})\]\([^|]*\) \|$", re.MULTILINE)
+# Not what is shown as stale, nor a run that hakmem itself failed.
+_HOLDS = re.compile(rf"^\|(?!.*(?:~ stale|hakmem failed)).*{_RECORD.pattern}", re.MULTILINE)
+_HEAD = (
+    "| question | metric | estimate | interval | verdict | measured |\n|---|---|--:|--:|---|---|\n"
+)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A generated table: `start` and `end` are the offsets of its text in the document."""
+
+    kind: str
+    source: str
+    text: str
+    start: int
+    end: int
+    line: int
+
+    @property
+    def ids(self) -> list[str]:
+        """The records whose figures it states as those that hold."""
+        if self.kind == "scorecard":
+            return _HOLDS.findall(self.text)
+        return self.source.removeprefix("verdict=").split(",") if self.kind == "claims" else []
+
+    @property
+    def rows(self) -> int:
+        """Lines with figures; of a scorecard those with a record."""
+        if self.kind == "scorecard":
+            return len(_RECORD.findall(self.text))
+        return max(0, sum(line.startswith("|") for line in self.text.splitlines()) - 2)
+
+
+def find(text: str) -> list[Block]:
+    """The blocks of a document, those in fenced code left out."""
+    masked = claims.without_code(text)
+    return [
+        Block(
+            kind=match[1],
+            source=match[2].strip(),
+            text=text[match.start(3) : match.end(3)],
+            start=match.start(3),
+            end=match.end(3),
+            line=text.count("\n", 0, match.start()) + 1,
+        )
+        for match in _BLOCK.finditer(masked)
+    ]
+
+
+def without(text: str) -> tuple[str, list[int]]:
+    """The text with its blocks and code blanked, and the lines of marks that make no block."""
+    masked = _BLOCK.sub(claims.spaces, claims.without_code(text))
+    return masked, [masked.count("\n", 0, m.start()) + 1 for m in _STRAY.finditer(masked)]
+
+
+def render(block: Block, root: Path, records: Mapping[str, Record]) -> str:
+    """What belongs between the marks; LabError where it cannot be made."""
+    if block.kind == "scorecard":
+        from hakmem.scorecard import page as scorecard
+
+        return scorecard.block(scorecard.rows(root, records))
+    missing = [id for id in block.ids if id not in records]
+    if missing or not block.source.startswith("verdict="):
+        raise LabError(f"no verdict record: {', '.join(missing) or block.source}")
+    chosen = [records[id] for id in block.ids]
+    if [record.kind for record in chosen] == ["suite"]:
+        return suite_table.markdown(chosen[0].body, chosen[0].time)
+    return verdict_table(chosen)
+
+
+def verdict_table(records: Sequence[Record]) -> str:
+    """One line per metric of each verdict, wins and losses alike."""
+    return _HEAD + "".join(line for record in records for line in _lines(record))
+
+
+def _lines(record: Record) -> Iterator[str]:
+    body = record.body
+    if record.kind not in OF_RATIOS or record.kind == "suite" or not body.get("metrics"):
+        raise LabError(f"record {record.id} is no verdict with metrics")
+    where = f"{str(body['source']['commit'])[:10]}, {record.time[:10]}"
+    for name, metric in body["metrics"].items():
+        decimals = 3 if metric["unit"] == "ratio" else 2
+        shown, _, interval = claims.figure(metric, None, decimals).partition(" [")
+        ends = f"[{interval}" if interval else "–"
+        cells = (body.get("question", ""), name, shown, ends, body["verdict"], where)
+        escaped = (str(cell).replace("|", "\\|").replace("\n", " ") for cell in cells)
+        yield f"| {' | '.join(escaped)} |\n"
+
+
+def rewrite(text: str, root: Path, records: Mapping[str, Record]) -> str:
+    """The document with all its blocks made again."""
+    for block in reversed(find(text)):
+        text = text[: block.start] + render(block, root, records) + text[block.end :]
+    return text

@@ -1,0 +1,199 @@
+"""The audit: no figure in a document or a commit message without a record behind it."""
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hakmem import git, project
+from hakmem.audit import blocks as audit_blocks
+from hakmem.audit.citing import Evidence, differences
+from hakmem.errors import LabError
+from hakmem.ledger import claims
+from hakmem.ledger.store import Ledger
+from hakmem.ledger.verify import verify
+
+
+@dataclass(frozen=True)
+class Settings:
+    """evidence/audit.toml.
+
+    `floor`: the fewest claims a whole audit may see. `stale_after`: how many commits may have
+    changed the source since a cited record. `messages_from`: the commit after which messages are
+    held to the rules. `excused`: commits with a reason, where a message cannot be mended any more.
+    """
+
+    floor: int
+    stale_after: int
+    messages_from: str
+    excused: dict[str, str]
+
+    @classmethod
+    def load(cls, root: Path) -> "Settings":
+        path = root / "evidence" / "audit.toml"
+        try:
+            row: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+            return cls(
+                floor=int(row["floor"]),
+                stale_after=int(row["stale-after"]),
+                messages_from=str(row["messages-from"]),
+                excused={str(k): str(v) for k, v in row.get("excused", {}).items()},
+            )
+        except (OSError, ValueError, KeyError) as error:
+            raise LabError(
+                f"{path}: {error}; it needs floor, stale-after and messages-from"
+            ) from None
+
+
+# Of a scorecard, in a shallow clone.
+WITHOUT_HISTORY = "without the whole history nobody can say what is stale"
+
+
+@dataclass
+class Audit:
+    """One pass over documents and messages: what was seen, and what is wrong."""
+
+    root: Path
+    evidence: Evidence
+    cited: int = 0
+    generated: int = 0
+    documents: int = 0
+    messages: int = 0
+    exempt: int = 0
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, root: Path, ledger: Ledger, stale_after: int) -> "Audit":
+        """Begins by verifying the ledger: only records that verify are evidence."""
+        checked = verify(ledger)
+        problems = [f"ledger: {problem}" for problem in checked.problems]
+        notes = [f"ledger: {note}" for note in checked.notes]
+        evidence = Evidence(root, checked.records, stale_after)
+        return cls(root, evidence, problems=problems, notes=notes)
+
+    @property
+    def seen(self) -> int:
+        return self.cited + self.generated
+
+    def document(self, path: Path) -> None:
+        name = str(path.relative_to(self.root) if path.is_relative_to(self.root) else path)
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            self.problems.append(f"{name}: cannot be read: {error}")
+            return
+        self.documents += 1
+        for block in audit_blocks.find(text):
+            self._block(f"{name}:{block.line}", block)
+        rest, stray = audit_blocks.without(text)
+        self.problems += [f"{name}:{line}: a mark that makes no block" for line in stray]
+        self._figures(name, claims.scan(rest), fresh=True)
+
+    def message(self, commit: str, text: str) -> None:
+        self.messages += 1
+        self._figures(f"commit {commit[:10]}", claims.scan(text, "["), fresh=False)
+
+    def floor(self, least: int) -> None:
+        if self.seen < least:
+            self.problems.append(
+                f"only {self.seen} claims seen, the floor is {least}: were markers lost? "
+                "(the floor is set in evidence/audit.toml)"
+            )
+
+    def history(self) -> None:
+        """Says what a clone without the whole history cannot be asked."""
+        if self.evidence.shallow:
+            self.notes.append(
+                "the history is incomplete (a shallow clone): commit messages before its first "
+                f"commit were not read, and of {len(self.evidence.unplaced)} cited records neither "
+                "the age was checked nor that their commit is in it; `git fetch --unshallow` "
+                "brings it"
+            )
+
+    def _figures(self, name: str, found: claims.Found, fresh: bool) -> None:
+        self.cited += len(found.claims)
+        self.exempt += found.exempt
+        for claim in found.claims:
+            where = f"{name}:{claim.line}: {claim.number} {claim.unit}".rstrip()
+            objections = self.evidence.objections(claim.id, fresh)
+            record = self.evidence.records.get(claim.id)
+            wrong = [*objections, *(differences(claim, record) if record else ())]
+            self.problems += [f"{where}: {why}" for why in wrong]
+        self.problems += [f"{name}:{line}: {what}" for line, what in found.faults]
+        self.problems += [
+            f"{name}:{line}: unbacked: {what!r} cites no record" for line, what in found.unbacked
+        ]
+
+    def _block(self, where: str, block: audit_blocks.Block) -> None:
+        self.generated += block.rows
+        for id in block.ids:
+            self.problems += [f"{where}: {why}" for why in self.evidence.objections(id)]
+        if block.kind == "scorecard" and self.evidence.shallow:
+            self.notes.append(f"{where}: the scorecard was not made again: {WITHOUT_HISTORY}")
+            return
+        try:
+            right = audit_blocks.render(block, self.root, self.evidence.records)
+        except (LabError, KeyError, TypeError, ValueError) as error:
+            self.problems.append(f"{where}: the table cannot be made again: {error}")
+            return
+        if right.strip() != block.text.strip():
+            self.problems.append(
+                f"{where}: the table is not what its source gives: `hakmem audit --write`"
+            )
+
+    def __str__(self) -> str:
+        ages = self.evidence.ages.values()
+        oldest = f", the oldest {max(ages)} source commits old" if ages else ""
+        state = f"{len(self.problems)} problems" if self.problems else "all backed"
+        return (
+            f"{self.seen} claims ({self.cited} cited, {self.generated} in generated tables"
+            f"{oldest}), {self.exempt} paragraphs exempt, in {self.documents} documents and "
+            f"{self.messages} commit messages: {state}"
+        )
+
+
+def is_checkout(root: Path) -> bool:
+    """Whether `root` is the top of a git checkout, and not an archive unpacked inside one."""
+    top = git.ask(root, "rev-parse", "--show-toplevel")
+    return top is not None and Path(top).resolve() == root.resolve()
+
+
+def documents(root: Path) -> list[Path]:
+    """All Markdown files that are or would be committed."""
+    listed = git.ask(root, "ls-files", "-z", "-co", "--exclude-standard", "*.md")
+    if listed is None or not is_checkout(root):
+        raise LabError(f"{root} is no git checkout: name the files to audit")
+    return sorted(root / name for name in listed.split("\0") if name and (root / name).exists())
+
+
+def messages(root: Path, settings: Settings, shallow: bool = False) -> list[tuple[str, str]]:
+    """Commits and their messages since the last release, and since the rules hold.
+
+    In a shallow clone that does not reach back so far: all there are.
+    """
+    release = git.ask(root, "describe", "--tags", "--abbrev=0", "--match", "v[0-9]*")
+    ends = [commit for commit in (settings.messages_from, release) if commit]
+    if shallow:
+        ends = [commit for commit in ends if _has(root, commit)]
+    log = git.ask(root, "log", "--format=%H%x00%B%x1e", "HEAD", *(f"^{end}" for end in ends))
+    if log is None:
+        raise LabError(f"git cannot list the commits after {settings.messages_from} in {root}")
+    rows = [row.strip().partition("\0") for row in log.split("\x1e") if row.strip()]
+    return [(commit, text) for commit, _, text in rows if commit not in settings.excused]
+
+
+def _has(root: Path, commit: str) -> bool:
+    return git.run(root, "cat-file", "-e", f"{commit}^{{commit}}").returncode == 0
+
+
+def write(root: Path, files: Sequence[Path], ledger: Ledger) -> None:
+    """Makes the generated tables of the files again."""
+    records = verify(ledger).records
+    for path in files:
+        text = path.read_text(encoding="utf-8")
+        made = audit_blocks.rewrite(text, root, records)
+        if made != text:
+            project.write_atomically(path, made)
+            print(f"written: {path}")

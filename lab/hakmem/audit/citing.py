@@ -1,0 +1,230 @@
+"""Whether a record may be cited, and whether a cited figure is the recorded one.
+
+May be cited: a record that verifies, is ok, was measured on a clean tree and is not stale. Stale is
+what was measured
+
+- with another definition of a benchmark: where the record states what it ran (`benchmarks`, a list
+  of `works` by name, or one `benchmark` with its `name`), each `definition` must be what the
+  program, the harness and the arguments hash to now; a user's own command has none. Where it does
+  not state it, all of bench/ must be as it was at its commit;
+- on an old source: its commit must be in the history of HEAD (or one with the same tree, so that
+  amending a message loses nothing), and at most `stale_after` later commits may have changed src/
+  or include/. Uncommitted changes there count as one more.
+
+A shallow clone does not have that history: what is measured at a commit it does not know is held to
+everything else, and counted in `unplaced`.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from hakmem import git
+from hakmem.errors import LabError
+from hakmem.ledger import claims
+from hakmem.ledger.claims import Claim
+from hakmem.ledger.store import Record
+from hakmem.process import provenance
+from hakmem.suite import SUITE, Command
+
+SOURCE = ("src", "include")
+OF_RATIOS = ("verdict", "A/A", "suite", "bisect", "matrix")
+PROGRAMS = {command.executable for command in SUITE.commands} | {"soak_mixed"}
+NUMERALS = str.maketrans(
+    {"−": "-", "+": "", ",": "", "\u202f": "", "\u2009": "", "\xa0": "", " ": ""}
+)
+
+
+@dataclass
+class Evidence:
+    """The records that verify, and the checkout `root` that they are held against.
+
+    `ages` collects, for each record that was asked for, how many source commits it is behind,
+    `unplaced` those whose commit a shallow clone does not have.
+    """
+
+    root: Path
+    records: Mapping[str, Record]
+    stale_after: int
+    ages: dict[str, int] = field(default_factory=dict)
+    unplaced: set[str] = field(default_factory=set)
+    _judged: dict[tuple[str, bool], list[str]] = field(default_factory=dict, repr=False)
+    _age_of: dict[str, int | None] = field(default_factory=dict, repr=False)
+
+    def objections(self, id: str, fresh: bool = True) -> list[str]:
+        """Why the record must not be cited; nothing if it may. Not `fresh`: it may be stale."""
+        if (id, fresh) not in self._judged:
+            self._judged[id, fresh] = self._judge(id, fresh)
+        return self._judged[id, fresh]
+
+    def _judge(self, id: str, fresh: bool) -> list[str]:
+        record = self.records.get(id)
+        if record is None:
+            return [f"no record {id}"]
+        body = record.body
+        found = [] if body.get("ok") is True else [f"record {id} is not ok"]
+        missing = [i for i in body.get("inputs") or () if i not in self.records]
+        if missing:
+            found.append(f"record {id} is derived from records that are not there: {missing}")
+        source = self._source(body)
+        if not isinstance(source, dict) or source.get("dirty") is not False:
+            return [*found, f"record {id} was measured on a tree with uncommitted changes (dirty)"]
+        commit = self._commit(source)
+        if commit is None and self.shallow:
+            self.unplaced.add(id)
+        elif commit is None:
+            return [*found, f"record {id}: its commit {source.get('commit')} is not in the history"]
+        if fresh:
+            found += [f"record {id} is stale: {why}" for why in self._stale(record, commit)]
+        return found
+
+    def _source(self, body: Mapping[str, Any]) -> object:
+        """The record's own source, or that of the setting it was measured in."""
+        setting = self.records.get(str(body.get("setting")))
+        return setting.body.get("source") if setting else body.get("source")
+
+    @cached_property
+    def shallow(self) -> bool:
+        return git.is_shallow(self.root)
+
+    @cached_property
+    def _history(self) -> dict[str, str]:
+        """Commits of HEAD's history, by their own hash and by their tree's."""
+        log = git.ask(self.root, "log", "--format=%H %T") or ""
+        rows = [line.split() for line in log.splitlines()]
+        return {tree: commit for commit, tree in rows} | {commit: commit for commit, _ in rows}
+
+    def _commit(self, source: Mapping[str, Any]) -> str | None:
+        by_commit = self._history.get(str(source.get("commit")))
+        return by_commit or self._history.get(str(source.get("tree")))
+
+    def _stale(self, record: Record, commit: str | None) -> Iterator[str]:
+        yield from self._benchmark_changed(record.body, commit)
+        if commit is None:
+            return
+        age = self._age(commit)
+        if age is None:
+            yield "git cannot say how old its source is"
+            return
+        self.ages[record.id] = age
+        if age > self.stale_after:
+            yield (
+                f"{age} commits have changed the source since {commit[:10]}, "
+                f"{self.stale_after} are allowed: measure again"
+            )
+
+    def _age(self, commit: str) -> int | None:
+        """How many source commits came after; asked once for all records of a commit."""
+        if commit not in self._age_of:
+            later = git.ask(self.root, "rev-list", "--count", f"{commit}..HEAD", "--", *SOURCE)
+            known = later is not None and self._uncommitted is not None
+            self._age_of[commit] = int(later or 0) + bool(self._uncommitted) if known else None
+        return self._age_of[commit]
+
+    @cached_property
+    def _uncommitted(self) -> str | None:
+        return git.ask(self.root, "status", "--porcelain", "--", *SOURCE)
+
+    def _benchmark_changed(self, body: Mapping[str, Any], commit: str | None) -> Iterator[str]:
+        stated = _stated(body)
+        if stated:
+            for name, work in sorted(stated.items()):
+                if work["definition"] != self._definition(name, work):
+                    yield f"the benchmark {name} has changed"
+        elif (
+            commit
+            and git.run(
+                self.root, "diff", "--quiet", commit, "--", "bench", ":(exclude)*.md"
+            ).returncode
+        ):
+            yield f"bench/ has changed since {commit[:10]}, and it states no benchmark of its own"
+
+    def _definition(self, name: str, work: Mapping[str, Any]) -> str | None:
+        """As it is now: of a benchmark of the suite, or of the `executable` that it states."""
+        command = next((c for c in SUITE.commands if c.name == name), None)
+        if "executable" in work:
+            command = Command(name, work["executable"], tuple(work["arguments"]), full=1, quick=1)
+        try:
+            return provenance.definition(command, self.root) if command else None
+        except LabError:
+            return None
+
+
+def _stated(body: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """What was run by name, its definition None for a user's command; empty if not stated."""
+    try:
+        works = {
+            name: w for track in body.get("benchmarks", ()) for name, w in track["works"].items()
+        }
+        if "benchmark" in body:
+            works[body["benchmark"]["name"]] = body["benchmark"]
+        definitions = {name: work["definition"] for name, work in works.items()}
+    except (KeyError, TypeError, AttributeError):
+        return {}
+    # A benchmark of ours that was run as a command of one's own states nothing.
+    own = [(n, works[n].get("arguments")) for n, known in definitions.items() if known is None]
+    return {} if any(program in str(own) for program in PROGRAMS) else works
+
+
+def differences(claim: Claim, record: Record) -> list[str]:
+    """What in the shown figure is not what the record says."""
+    name, scale = claims.address(claim.address, record.body)
+    metric = (record.body.get("metrics") or {}).get(name)
+    if not isinstance(metric, dict):
+        return [f"record {record.id} has no metric {name!r}"]
+    unit = str(metric.get("unit"))
+    try:
+        expected = _show(claims.value(metric), unit, scale, claim.number)
+        expected_unit = claims.scaled(0, unit, scale)[1]
+        interval = claims.ends(metric)
+        found = []
+        if claim.number.translate(NUMERALS) != expected:
+            found.append(
+                f"shows {claim.number}, the record says {expected} {expected_unit}".rstrip()
+            )
+        if _plain(claim.unit) not in _accepted(expected_unit):
+            found.append(f"shows the unit {claim.unit!r}, the record's is {expected_unit!r}")
+        if claim.low is not None and claim.high is not None:
+            shown = [claim.low.translate(NUMERALS), claim.high.translate(NUMERALS)]
+            if interval is None:
+                found.append("shows an interval, the record has none")
+            elif shown != (
+                right := [
+                    _show(v, unit, scale, s)
+                    for v, s in zip(interval, (claim.low, claim.high), strict=True)
+                ]
+            ):
+                found.append(f"shows the interval {shown}, the record says {right}")
+    except (LabError, KeyError, TypeError, ValueError, ArithmeticError) as error:
+        return [f"metric {name} cannot be shown so: {error}"]
+    if unit == "ratio":
+        found += _ratio_rules(claim, record, metric)
+    return found
+
+
+def _ratio_rules(claim: Claim, record: Record, metric: Mapping[str, Any]) -> Iterator[str]:
+    if record.kind not in OF_RATIOS:
+        yield f"a ratio must cite a verdict, {record.id} is a {record.kind}"
+    if claims.ends(metric) is None or metric.get("kind") == "range":
+        yield "a ratio must have an interval, this record has none"
+    elif claim.low is None:
+        yield "a ratio must show its interval"
+    word = str(metric.get("verdict") or record.body.get("verdict")).upper()
+    if record.kind != "A/A" and word == "UNDECIDED" and "undecided" not in claim.block.lower():
+        yield "the verdict is UNDECIDED, and the paragraph does not say so"
+
+
+def _show(value: float, unit: str, scale: str | None, like: str) -> str:
+    """The recorded value with as many decimals as `like` has."""
+    decimals = len(like.partition(".")[2])
+    return claims.rounded(claims.scaled(value, unit, scale)[0], decimals)
+
+
+def _plain(unit: str) -> str:
+    return unit.replace(" ", "").replace("μ", "µ")
+
+
+def _accepted(unit: str) -> tuple[str, ...]:
+    return (_plain(unit),) if unit else ("", "×", "x", "times")

@@ -1,0 +1,58 @@
+"""`hakmem audit`: the planted violations first, then documents and commit messages."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hakmem import project
+from hakmem.audit import check as audit
+from hakmem.audit import planted as audit_planted
+from hakmem.errors import LabError
+from hakmem.ledger.store import Ledger
+
+
+def command(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Documents; default: all Markdown files and the commit messages."),
+    ] = None,
+    make: Annotated[
+        bool, typer.Option("--write", help="First make the generated tables again.")
+    ] = False,
+    release: Annotated[
+        bool, typer.Option("--release", help="Refuse evidence of any source but this one.")
+    ] = False,
+) -> None:
+    """Check that every figure in the docs and commit messages is what a record says."""
+    missed = audit_planted.rehearse()
+    if missed:
+        raise LabError(f"the audit itself is broken, it let through: {'; '.join(missed)}", 1)
+    root, ledger = project.root(), Ledger.default()
+    settings = audit.Settings.load(root)
+    chosen = [path.resolve() for path in files or audit.documents(root)]
+    if make:
+        audit.write(root, chosen, ledger)
+    result = audit.Audit.of(root, ledger, 0 if release else settings.stale_after)
+    shallow = result.evidence.shallow
+    if release and shallow:
+        raise LabError("a release needs the whole history to be audited: git fetch --unshallow")
+    for path in chosen:
+        result.document(path)
+    if not files:
+        for commit, text in audit.messages(root, settings, shallow):
+            result.message(commit, text)
+        result.floor(settings.floor)
+    result.history()
+    for problem in result.problems:
+        print(f"problem: {problem}")
+    if any("unbacked" in problem for problem in result.problems):
+        print(
+            "help: `hakmem ledger cite ID/metric` prints a figure with its marker; "
+            "<!--noclaim: reason--> exempts a paragraph"
+        )
+    for note in result.notes:
+        print(f"note: {note}")
+    print(f"audit: {len(audit_planted.VIOLATIONS)} planted violations refused; {result}")
+    if result.problems:
+        raise typer.Exit(1)

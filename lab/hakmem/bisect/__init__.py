@@ -1,0 +1,1 @@
+"""Which commit changed a figure: `hakmem bisect`."""

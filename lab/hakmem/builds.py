@@ -1,0 +1,184 @@
+"""Builds commits, each once and away from the working tree, to be run side by side."""
+
+import contextlib
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from hakmem import git
+from hakmem.errors import LabError
+from hakmem.process import children
+
+DONE = "complete"
+PRODUCT = ("-DCMAKE_BUILD_TYPE=Release", "-DHAKMEM_BUILD_TESTS=OFF", "-DHAKMEM_BUILD_BENCH=ON")
+# What the caller's shell or `make` carries must not decide what is built.
+HIDDEN = ("GIT_", "LD_PRELOAD", "HAKMEM_", "MAKEFLAGS", "MAKELEVEL")
+
+
+class BuildFailed(LabError):
+    """This commit does not build; the message ends with the build's own last words."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """A built commit, by its full hash: the library and the folder of benchmark programs.
+
+    Of a build with the caller's own command both are the checkout it was built in.
+    """
+
+    commit: str
+    library: Path
+    bench: Path
+
+
+class Builds:
+    """Builds of the commits of the repository `root`; a context manager that leaves no worktree.
+
+    Each commit has a folder of its own under `cache` (`root`/build/commits). The product's library
+    and benchmarks stay there for the next call. What a `command` builds lies in the worktree, in
+    which it is run, and goes with it.
+    """
+
+    def __init__(
+        self, root: Path, command: Sequence[str] | None = None, cache: Path | None = None
+    ) -> None:
+        self.root = root.absolute()
+        self.command = tuple(command) if command is not None else None
+        self.cache = (cache or root / "build" / "commits").absolute()
+        self._built: dict[str, Built] = {}
+        self._folders: list[Path] = []
+
+    def __enter__(self) -> "Builds":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Removes the worktrees that were made, and what git knows of them."""
+        while self._folders:
+            folder = self._folders[-1]
+            if self.command is not None or not (folder / DONE).is_file():
+                self._clear(folder)
+            self._folders.pop()
+        self._built.clear()
+
+    def at(self, commit: str) -> Built:
+        """The commit, built now or before. BuildFailed where it does not build."""
+        full = self.resolve(commit)
+        if full not in self._built:
+            with self._locked():
+                own = self.command is not None
+                self._built[full] = self._in_worktree(full) if own else self._product(full)
+                self._log(full).unlink(missing_ok=True)
+        return self._built[full]
+
+    def _product(self, commit: str) -> Built:
+        folder = self.cache / commit
+        out = folder / "build"
+        if not (folder / DONE).is_file():
+            tree = self._checked_out(commit, folder)
+            ninja = ["-G", "Ninja"] if shutil.which("ninja") else []
+            setup = ["cmake", *ninja, "-S", str(tree), "-B", str(out), *PRODUCT]
+            jobs = str(os.cpu_count() or 1)
+            self._run(setup, tree, commit)
+            self._run(["cmake", "--build", str(out), "--parallel", jobs], tree, commit)
+            if not (out / "libhakmem.so").is_file():
+                raise BuildFailed(f"{commit[:12]} builds, but makes no libhakmem.so")
+            self._remove_tree(folder)
+            (folder / DONE).touch()
+        return Built(commit, out / "libhakmem.so", out / "bench")
+
+    def _in_worktree(self, commit: str) -> Built:
+        assert self.command is not None
+        # Named by the process, because another one may build the same commit in another way.
+        for left in self.cache.glob("*-*"):
+            if not Path("/proc", left.name.rpartition("-")[2]).is_dir():
+                self._clear(left)
+        tree = self._checked_out(commit, self.cache / f"{commit}-{os.getpid()}")
+        self._run(self.command, tree, commit)
+        return Built(commit, tree, tree)
+
+    def resolve(self, commit: str) -> str:
+        """The full hash; LabError where the repository has no such commit."""
+        full = git.ask(self.root, "rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}")
+        if full is None:
+            if git.ask(self.root, "rev-parse", "--git-dir") is None:
+                raise LabError(f"{self.root} is no git repository: name one that is")
+            raise LabError(f"{self.root} has no commit {commit}: `git log` lists what it has")
+        return full
+
+    def _checked_out(self, commit: str, folder: Path) -> Path:
+        """A fresh worktree in the commit's folder."""
+        # Known before it is there: an interrupt in between must not leave it behind.
+        self._folders.append(folder)
+        self._clear(folder)
+        folder.mkdir(parents=True)
+        tree = folder / "tree"
+        # A hook is the working tree's affair, not a measurement's.
+        add = ("-c", "core.hooksPath=/dev/null", "worktree", "add", "--force", "--detach")
+        done = git.run(self.root, *add, str(tree), commit)
+        if done.returncode != 0:
+            said = done.stderr.decode(errors="replace").strip()
+            raise LabError(f"git cannot check out {commit[:12]} in a worktree: {said}")
+        self._log(commit).unlink(missing_ok=True)
+        return tree
+
+    def _log(self, commit: str) -> Path:
+        return self.cache / f"{commit}.log"
+
+    def _run(self, argv: Sequence[str], tree: Path, commit: str) -> None:
+        """One step of a build, its output kept: the last words of a failed one are in the error."""
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(HIDDEN)}
+        log = self._log(commit)
+        with log.open("ab") as out:
+            try:
+                child = children.start(argv, cwd=tree, env=environment, stdout=out, stderr=out)
+            except OSError as error:
+                raise LabError(f"cannot build: {argv[0]}: {error.strerror}") from None
+            try:
+                status = child.wait()
+            finally:
+                children.end(child)
+        if status != 0:
+            raise BuildFailed(f"{commit[:12]} does not build: {last_words(log)} (all of it: {log})")
+
+    def _clear(self, folder: Path) -> None:
+        """Takes away what an interrupted or failed build left."""
+        self._remove_tree(folder)
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def _remove_tree(self, folder: Path) -> None:
+        tree = folder / "tree"
+        # From inside where it is there: what a killed process left may be another repository's.
+        inside = tree if (tree / ".git").is_file() else self.root
+        git.run(inside, "worktree", "remove", "--force", "--force", str(tree))
+        shutil.rmtree(tree, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        """One build at a time in this cache: a second one waits for the first."""
+        try:
+            self.cache.mkdir(parents=True, exist_ok=True)
+            file = (self.cache / "lock").open("w")
+        except OSError as error:
+            raise LabError(f"{self.cache} cannot be written: {error.strerror}") from None
+        with file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+
+def last_words(log: Path) -> str:
+    """The last line of a build's output that says what went wrong."""
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    errors = [line for line in lines if "error" in line.lower()]
+    return (errors or lines or ["it said nothing"])[0 if errors else -1][:200]

@@ -1,0 +1,1 @@
+"""Comparisons on many hosts: `--on dask://…`."""

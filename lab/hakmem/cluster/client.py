@@ -1,0 +1,400 @@
+"""A comparison on every host of a Dask cluster: handed out in slices, kept here, judged per host.
+
+Each host runs the whole comparison and has a verdict of its own: blocks of different hosts are
+never put together. What came back is kept here, so a worker that dies costs one slice of it.
+"""
+
+import contextlib
+import logging
+import os
+import pickle
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import Progress
+from rich.table import Table
+from rich.text import Text
+
+from hakmem.cluster.slices import (
+    Busy,
+    Job,
+    Places,
+    Refused,
+    Request,
+    Slice,
+    blocks_of,
+    outcome_of,
+    settings_of_user,
+)
+from hakmem.cluster.worker import Probe, laboratory, measure, probe
+from hakmem.errors import LabError
+from hakmem.overview import bench
+from hakmem.paired.blocks import Outcome, Plan
+from hakmem.paired.cells import Cell
+from hakmem.paired.protocol import Decision
+from hakmem.paired.recording import Facts
+from hakmem.paired.session import Conducted, Ready, Standing
+from hakmem.process.sample import Sample
+
+SCHEME = "dask://"
+RESOURCE = {"bench": 1}
+START = "dask worker HOST:PORT --nthreads 1 --resources bench=1"
+
+ANSWER_S = 5.0  # a scheduler that is there answers at once
+SLICE_S = 10.0  # what a worker that dies may cost; each slice starts a process
+PULSE_S = 0.2
+BUSY_S = 1.0
+PATIENCE_S = 120.0  # how long a host may be without its worker
+TRIES = 3  # a slice that lost its worker so often is not handed out again
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What a host gave. `done` None: nothing; with an `error` it is without decisions."""
+
+    host: str
+    done: Conducted | None
+    facts: Facts | None
+    error: str | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What is to be measured, and what its command does with it.
+
+    `finish` records and prints a host's part; `mark` puts a contender's result on a host into a few
+    words; `margin` is that of a host, if not the plan's.
+    """
+
+    job: Job
+    finish: Callable[[Conducted, Facts | None, str], None]
+    mark: Callable[[Conducted, str], Text]
+    margin: Callable[[str], float] | None = None
+    say: Standing | None = None
+
+    def on(self, host: str) -> Job:
+        if self.margin is None:
+            return self.job
+        return replace(self.job, plan=replace(self.job.plan, margin=self.margin(host)))
+
+
+def run(address: str, comparison: Comparison, console: Console) -> list[Outcome]:
+    """Measures on all hosts; records and shows each as it ends, then all verdicts in one table.
+
+    LabError where a host gave no result, after those that did are recorded.
+    """
+    ended: list[Finished] = []
+    try:
+        with contextlib.closing(everywhere(address, comparison, console)) as finished:
+            for one in finished:
+                show(one, comparison, console)
+                ended.append(one)
+    except KeyboardInterrupt:
+        kept = f"{', '.join(one.host for one in ended)} ended before" if ended else "no host ended"
+        raise LabError(f"interrupted: {kept}; nothing else was recorded", status=130) from None
+    console.print(table(ended, comparison))
+    failed = [f"{one.host}: {one.error}" for one in ended if one.error]
+    if failed:
+        raise LabError("; ".join(failed), status=1)
+    return [one.done.outcome for one in ended if one.done]
+
+
+def show(one: Finished, comparison: Comparison, console: Console) -> None:
+    """A host's result, recorded and printed."""
+    console.rule(Text(one.host, style="bold"), align="left")
+    if one.done is None:
+        return
+    if one.done.plan.margin != comparison.job.plan.margin:
+        console.print(f"margin here: {100 * one.done.plan.margin:.1f} %", highlight=False)
+    comparison.finish(one.done, one.facts, one.host)
+
+
+def table(ended: Sequence[Finished], comparison: Comparison) -> Table:
+    """A row for each host, a column for each contender."""
+    plan = comparison.job.plan
+    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    made.add_column("host", no_wrap=True)
+    for letter in plan.contenders:
+        made.add_column(plan.cells[letter].name)
+    for one in sorted(ended, key=lambda one: one.host):
+        decisions = one.done.outcome.decisions if one.done else {}
+        marks = [
+            comparison.mark(one.done, letter)
+            if one.done and letter in decisions
+            else Text("failed", style="bold red")
+            for letter in plan.contenders
+        ]
+        made.add_row(one.host, *marks)
+    return made
+
+
+def job(
+    plan: Plan,
+    seconds: float,
+    argv: Sequence[str],
+    facts: bool,
+    drop: bool = False,
+    twins: Cell | None = None,
+    passed: Sequence[str] = (),
+) -> Job:
+    """The job with how things are here: folder, settings, and the variables named in `passed`."""
+    own = {name: os.environ[name] for name in passed if name in os.environ}
+    places, environment = Places(), settings_of_user() | own
+    return Job(plan, seconds, argv, facts, drop, twins, places, Path.cwd(), environment)
+
+
+# ---- one host ----
+
+
+@dataclass
+class Part:
+    """The comparison on one host: what came back so far, and the task that is out."""
+
+    host: str
+    job: Job
+    files: Mapping[str, str]
+    ready: Ready | None = None
+    facts: Facts | None = None
+    samples: list[Sample] = field(default_factory=list)
+    noise: list[Mapping[str, object]] = field(default_factory=list)
+    seconds: float = 0.0
+    outcome: Outcome | None = None
+    error: str | None = None
+    state: str = "waits"
+    # The task that is out, where, and since when there is none to give it to.
+    future: Any = None
+    worker: str | None = None
+    resting_until: float = 0.0
+    alone_since: float | None = None
+    lost: int = 0
+
+    @property
+    def ended(self) -> bool:
+        return self.outcome is not None or self.error is not None
+
+    def step(self, client: Any, worker: str | None) -> None:
+        """Takes what has come back, or hands out the next slice. `worker` is the host's, if any."""
+        if self.future is not None and self.future.done():
+            self._collect()
+        elif self.future is not None and self.worker != worker:
+            self._let_go("its worker died")
+        if self.future is None and not self.ended:
+            self._hand_out(client, worker)
+
+    def _hand_out(self, client: Any, worker: str | None) -> None:
+        now = time.monotonic()
+        if worker is None:
+            self.alone_since = self.alone_since or now
+            self.state = "waits for its worker to return"
+            if now - self.alone_since >= PATIENCE_S:
+                self.error = f"its worker did not return within {PATIENCE_S:.0f} s"
+            return
+        self.alone_since = None
+        if now < self.resting_until:
+            return
+        import cloudpickle
+
+        request = Request(self.job, self.files, self.ready, self.facts, self.samples, SLICE_S)
+        self.worker = worker
+        self.future = client.submit(
+            measure,
+            cloudpickle.dumps(request),
+            workers=[worker],
+            resources=RESOURCE,
+            pure=False,
+        )
+        self.state = "measures"
+
+    def _let_go(self, why: str) -> None:
+        self.release()
+        self.lost += 1
+        if self.lost >= TRIES:
+            self.error = f"{why}, {TRIES} times in the same slice"
+
+    def release(self) -> None:
+        """Cancels the task that is out: its worker ends what it has started for it."""
+        if self.future is not None:
+            with contextlib.suppress(Exception):
+                self.future.cancel()
+        self.future = None
+
+    def _collect(self) -> None:
+        future, self.future = self.future, None
+        try:
+            said = future.result(timeout=ANSWER_S)
+        except Exception as error:  # of the cluster: the slice's own failures are answers
+            self.future = future
+            self._let_go(f"its task was lost ({type(error).__name__})")
+            return
+        if not said:
+            self.error = "the measuring process died: its worker's log says more"
+            return
+        answer = pickle.loads(said)
+        if isinstance(answer, Busy):
+            self.state = f"waits: {answer.why}"
+            self.resting_until = time.monotonic() + BUSY_S
+        elif isinstance(answer, Refused):
+            self.error = answer.why
+        else:
+            self.add(answer)
+
+    def add(self, part: Slice) -> None:
+        self.ready, self.facts = part.ready, part.facts
+        self.samples += part.samples
+        self.noise.append(part.noise)
+        self.seconds += part.seconds
+        self.lost = 0
+
+    def judge(self, on_look: Callable[[int, Mapping[str, Decision]], None]) -> None:
+        if self.ready and not self.ended:
+            self.outcome = outcome_of(self.ready, self.samples, on_look)
+
+    def finished(self) -> Finished:
+        if self.ready is None or not self.samples:
+            return Finished(self.host, None, None, self.error)
+        outcome = self.outcome
+        if outcome is None:
+            failures = dict.fromkeys(self.job.plan.contenders, self.error or "given up")
+            outcome = Outcome(blocks_of(self.ready, self.samples), failures=failures)
+        noise = self.noise[0] if len(self.noise) == 1 else {"slices": self.noise}
+        done = Conducted(self.ready.plan, outcome, noise, self.seconds)
+        return Finished(self.host, done, self.facts, self.error)
+
+
+# ---- all hosts ----
+
+
+def everywhere(address: str, comparison: Comparison, console: Console) -> Iterator[Finished]:
+    """Each host's part as it ends. Whatever ends this early cancels what is out."""
+    job, files = comparison.job, comparison.job.files()
+    with connected(address) as client:
+        cluster = Cluster(client, job, files)
+        parts = [Part(name, comparison.on(name), files) for name in cluster.require_hosts()]
+        console.print(f"on {', '.join(p.host for p in parts)}: each by itself", highlight=False)
+        try:
+            with bench.progress_bar(console) as progress:
+                yield from _conduct(cluster, parts, comparison.say, progress)
+        finally:
+            for part in parts:
+                part.release()
+
+
+def _conduct(
+    cluster: "Cluster", parts: Sequence[Part], say: Standing | None, progress: Progress
+) -> Iterator[Finished]:
+    total = parts[0].job.plan.most * parts[0].job.plan.samples_per_round()
+    bars = {part.host: progress.add_task(part.host, total=total) for part in parts}
+    looked = dict.fromkeys(bars, 0)
+    waiting = list(parts)
+    while waiting:
+        try:
+            present = cluster.present()
+        except LabError as gone:
+            present = {}
+            for part in waiting:
+                part.error = str(gone)
+        for part in list(waiting):
+
+            def tell(blocks: int, decisions: Mapping[str, Decision], part: Part = part) -> None:
+                if blocks > looked[part.host]:
+                    looked[part.host] = blocks
+                    for line in say(part.job.plan, blocks, decisions) if say else ():
+                        said = f"{part.host}: {line}"
+                        progress.console.print(said, style="dim", highlight=False)
+
+            if not part.ended:
+                part.step(cluster.client, present.get(part.host))
+                part.judge(tell)
+            what = escape(f"{part.host} {part.state}")
+            progress.update(bars[part.host], completed=len(part.samples), description=what)
+            if part.ended:
+                waiting.remove(part)
+                progress.remove_task(bars[part.host])
+                yield part.finished()
+        time.sleep(PULSE_S if waiting else 0)
+
+
+@contextlib.contextmanager
+def connected(address: str) -> Iterator[Any]:
+    """A client of the scheduler at dask://HOST:PORT; LabError at once where there is none."""
+    try:
+        from distributed import Client
+    except ImportError:
+        raise LabError(
+            "--on needs Dask's distributed, which is not installed: pip install 'hakmem[cluster]'"
+        ) from None
+    if not address.startswith(SCHEME) or address == SCHEME:
+        raise LabError(f"--on takes {SCHEME}HOST:PORT, not {address}")
+    # What it logs about a lost connection is said here, in one line.
+    for name in ("distributed", "distributed.client"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    try:
+        client = Client(
+            address.replace(SCHEME, "tcp://", 1), timeout=ANSWER_S, set_as_default=False
+        )
+    except (OSError, ValueError) as error:
+        raise LabError(
+            f"no Dask scheduler answers at {address} ({type(error).__name__}): start one with "
+            f"`dask scheduler`, and on each host `{START}`"
+        ) from None
+    try:
+        yield client
+    finally:
+        with contextlib.suppress(Exception):
+            client.close(timeout=ANSWER_S)
+
+
+class Cluster:
+    """The workers of a scheduler, by the host each says it is on."""
+
+    def __init__(self, client: Any, job: Job, files: Mapping[str, str]) -> None:
+        self.client, self._job, self._files = client, job, files
+        self._known: dict[str, Probe] = {}
+
+    def present(self) -> dict[str, str]:
+        """Host to worker address, as it is now."""
+        found = self._probed()
+        return {self._known[address].host: address for address in found if address in self._known}
+
+    def require_hosts(self) -> list[str]:
+        """The hosts, in order; LabError where one of them cannot measure what is asked."""
+        workers = self._probed()
+        if not workers:
+            raise LabError(f"the cluster has no worker: start one on each host, `{START}`")
+        problems = []
+        hosts: list[str] = []
+        for address in workers:
+            if not workers[address].get("resources", {}).get("bench"):
+                problems.append(f"the worker {address} was started without --resources bench=1")
+            if address not in self._known:
+                problems.append(f"the worker {address} has no such laboratory: install it there")
+                continue
+            seen = self._known[address]
+            problems += [f"{seen.host}: {problem}" for problem in seen.problems]
+            if seen.laboratory != laboratory():
+                problems.append(f"{seen.host}: its laboratory is another version than this one")
+            if seen.host in hosts:
+                problems.append(f"{seen.host}: two workers, one is enough and all that is honest")
+            hosts.append(seen.host)
+        if problems:
+            raise LabError(f"nothing was measured: {'; '.join(problems)}")
+        return sorted(hosts)
+
+    def _probed(self) -> dict[str, Any]:
+        """The scheduler's workers; those not seen before are asked who they are."""
+        try:
+            workers = dict(self.client.scheduler_info(n_workers=-1)["workers"])  # none: closed
+            fresh = [address for address in workers if address not in self._known]
+            if fresh:
+                said = self.client.run(
+                    probe, self._files, self._job.places, workers=fresh, on_error="return"
+                )
+                self._known |= {at: one for at, one in said.items() if isinstance(one, Probe)}
+        except (OSError, TimeoutError, ValueError, KeyError):
+            raise LabError("the scheduler is gone", status=1) from None
+        return workers

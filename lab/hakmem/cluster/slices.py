@@ -1,0 +1,311 @@
+"""One slice of a comparison on a host of a cluster: some whole rounds, after those taken before.
+
+A comparison follows from its plan, its seed and its samples alone. So it is continued, by any
+process, from the samples so far: they are given to the protocol again, and it goes on from there.
+
+`main` is a process of its own: a request from stdin, the answer to stdout. When stdin ends it
+stops, with all it has started: so the host's lock is free, and nothing measures on, as soon as the
+worker that started it is gone.
+"""
+
+import io
+import os
+import pickle
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from rich.console import Console
+
+from hakmem import project
+from hakmem.errors import LabError
+from hakmem.paired import blocks as paired
+from hakmem.paired import cells, session
+from hakmem.paired.blocks import Outcome, Plan, Sampler, Trial
+from hakmem.paired.cells import Cell
+from hakmem.paired.protocol import Decision
+from hakmem.paired.recording import Facts
+from hakmem.paired.session import Ready
+from hakmem.process import host, provenance
+from hakmem.process.lock import host_lock
+from hakmem.process.sample import Sample
+
+# What a host says of itself may change in these while a comparison runs.
+PASSING = ("load before", "frequency")
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where the project and its build are on a host; files inside are the same files on another."""
+
+    root: Path = field(default_factory=project.root)
+    build: Path = field(default_factory=project.build_dir)
+
+    def here(self, path: Path) -> Path:
+        """A path of theirs, as it is on this host."""
+        ours = Places()
+        for theirs, mine in ((self.build, ours.build), (self.root, ours.root)):
+            if path.is_relative_to(theirs):
+                return mine / path.relative_to(theirs)
+        return path
+
+
+def settings_of_user() -> dict[str, str]:
+    """hakmem's variables in the user's shell: they reach every measured process."""
+    return {name: value for name, value in os.environ.items() if name.startswith("HAKMEM_")}
+
+
+@dataclass(frozen=True)
+class Job:
+    """A comparison as it is asked for on a host. `twins` is the cell the plan has two copies of.
+
+    The rest is how things are where the user is: folder and settings are the same on the host.
+    """
+
+    plan: Plan
+    seconds: float
+    argv: Sequence[str]
+    facts: bool
+    drop: bool
+    twins: Cell | None
+    places: Places
+    folder: Path
+    environment: Mapping[str, str]
+
+    def files(self) -> dict[str, str]:
+        """What a host must have too, with its checksum: libraries, benchmarks, the user's program.
+
+        A program without a slash in its name is whatever PATH leads to.
+        """
+        sides = [self.twins] if self.twins else self.plan.cells.values()
+        paths = {str(cell.library.path) for cell in sides if cell.library.path}
+        for track in self.plan.tracks:
+            if track.floor and track.floor.preload:
+                paths.add(str(project.bench_dir() / track.floor.preload))
+            for work in track.works.values():
+                if work.command:
+                    paths.add(str(project.bench_dir() / work.command.executable))
+                else:
+                    program = work.arguments[0]
+                    paths.add(str(Path(program).absolute()) if "/" in program else program)
+        return {path: host.sha256(Path(shutil.which(path) or path)) for path in sorted(paths)}
+
+
+def differing(files: Mapping[str, str], places: Places) -> list[str]:
+    """What this host has not, or has otherwise, in words."""
+    problems = []
+    for name, digest in files.items():
+        there = places.here(Path(name)) if "/" in name else Path(shutil.which(name) or name)
+        try:
+            found = host.sha256(there)
+        except OSError:
+            problems.append(f"{there} is not there")
+            continue
+        if found != digest:
+            problems.append(f"{there} is another file (sha256 {found[:12]}, not {digest[:12]})")
+    return problems
+
+
+# ---- continuing from samples ----
+
+
+class Pause(Exception):
+    """The samples so far are used up, and no more are to be taken now."""
+
+
+class Journal:
+    """A sampler: the samples so far once more, then fresh ones in whole rounds for `seconds`."""
+
+    def __init__(
+        self, before: Sequence[Sample], sampler: Sampler | None = None, seconds: float = 0.0
+    ) -> None:
+        self.before, self.sampler, self.seconds = before, sampler, seconds
+        self.fresh: list[Sample] = []
+        self._given, self._start = 0, time.monotonic()
+
+    def __call__(self, trial: Trial) -> Sample:
+        if self._given < len(self.before):
+            sample = self.before[self._given]
+            self._given += 1
+            asked = (trial.track.name, trial.round, trial.position, trial.letter)
+            if asked != (sample.command, sample.round, sample.position, sample.letter):
+                raise LabError(f"the samples so far are not of this comparison: {asked}")
+            return sample
+        if self.sampler is None or self._over(trial):
+            raise Pause
+        self.fresh.append(self.sampler(trial))
+        return self.fresh[-1]
+
+    def _over(self, trial: Trial) -> bool:
+        begins = bool(self.fresh) and trial.round != self.fresh[-1].round
+        return begins and time.monotonic() - self._start >= self.seconds
+
+
+def outcome_of(
+    ready: Ready,
+    samples: Sequence[Sample],
+    on_look: Callable[[int, Mapping[str, Decision]], None] = lambda blocks, decisions: None,
+) -> Outcome | None:
+    """What the samples decide; None where the comparison needs more of them."""
+    try:
+        return paired.run(ready.plan, Journal(samples), on_look=on_look, failures=ready.failures)
+    except Pause:
+        return None
+
+
+def blocks_of(ready: Ready, samples: Sequence[Sample]) -> list[paired.Block]:
+    """The blocks of a comparison that was given up."""
+    rounds = len({sample.round for sample in samples})
+    if rounds == 0:
+        return []
+    outcome = outcome_of(replace(ready, plan=replace(ready.plan, most=rounds)), samples)
+    assert outcome is not None
+    return outcome.blocks
+
+
+# ---- on the host ----
+
+
+@dataclass(frozen=True)
+class Request:
+    """The next slice of a job: `ready` and `facts` are of its first slice, None for that one."""
+
+    job: Job
+    files: Mapping[str, str]
+    ready: Ready | None
+    facts: Facts | None
+    samples: Sequence[Sample]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Slice:
+    ready: Ready
+    facts: Facts | None
+    samples: Sequence[Sample]
+    noise: Mapping[str, object]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Busy:
+    """Somebody else measures on this host: ask again."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class Refused:
+    """It cannot be measured on this host."""
+
+    why: str
+
+
+def answer(request: Request) -> Slice | Busy | Refused:
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(host_lock())
+        except LabError as busy:
+            return Busy(str(busy))
+        try:
+            return _measure(request, Path(stack.enter_context(tempfile.TemporaryDirectory())))
+        except LabError as error:
+            return Refused(str(error))
+
+
+def _measure(request: Request, scratch: Path) -> Slice:
+    job = request.job
+    problems = differing(request.files, job.places)
+    if problems:
+        raise LabError("; ".join(problems))
+    _settle(job)
+    plan = replace(job.plan, cells=_cells_here(job, scratch))
+    facts = request.facts
+    if facts:
+        _require_same_host(facts.host)
+    elif job.facts:
+        facts = Facts.of(plan.cells, job.argv)
+    quiet = Console(file=io.StringIO())
+    ready = request.ready or session.require_ready(plan, job.seconds, quiet, job.drop)
+    ready = replace(ready, plan=replace(ready.plan, cells=plan.cells))
+    journal = Journal(request.samples, session.sampler(ready.plan), request.seconds)
+    meter, started = provenance.NoiseMeter(), time.monotonic()
+    with suppress(Pause):
+        paired.run(ready.plan, journal, failures=ready.failures)
+    took, noise = time.monotonic() - started, meter.stop().to_dict()
+    # Back where the user is, the files are the user's again.
+    ready = replace(ready, plan=replace(ready.plan, cells=job.plan.cells))
+    return Slice(ready, facts, [_sent(job, s) for s in journal.fresh], noise, took)
+
+
+def _settle(job: Job) -> None:
+    """The user's folder and settings."""
+    for name in settings_of_user():
+        del os.environ[name]
+    os.environ |= job.environment
+    folder = job.places.here(job.folder)
+    if folder.is_dir():
+        os.chdir(folder)
+    elif any(work.command is None for track in job.plan.tracks for work in track.works.values()):
+        raise LabError(f"the folder {folder} is not there: a command runs where it was asked for")
+
+
+def _cells_here(job: Job, scratch: Path) -> Mapping[str, Cell]:
+    def here(cell: Cell) -> Cell:
+        path = cell.library.path
+        moved = job.places.here(path) if path else None
+        return replace(cell, library=replace(cell.library, path=moved))
+
+    if job.twins:
+        return cells.distinct(cells.twins(here(job.twins), scratch))
+    return {letter: here(cell) for letter, cell in job.plan.cells.items()}
+
+
+def _require_same_host(before: Mapping[str, str]) -> None:
+    """LabError where the host is no longer what it was when the comparison began."""
+    for name, value in provenance.host_facts().items():
+        if name not in PASSING and before.get(name) != value:
+            raise LabError(f"the host changed in the middle: {name} was {before.get(name)}")
+
+
+def _sent(job: Job, sample: Sample) -> Sample:
+    """The sample with the project where the user has it, so that its record reads the same."""
+    root = str(project.root())
+    return replace(sample, argv=tuple(a.replace(root, str(job.places.root)) for a in sample.argv))
+
+
+# ---- the process ----
+
+
+def main() -> None:
+    # What a shell ignores in background jobs is inherited; this process must hear it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever prints, prints to the worker's log
+    source = sys.stdin.buffer
+    try:
+        request = pickle.loads(source.read(int(source.readline())))
+        threading.Thread(target=_stop_at_end, args=(source.fileno(),), daemon=True).start()
+        done = answer(request)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    import cloudpickle  # comes with distributed: readings hold functions
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # from here on the end of stdin is the usual one
+    out.write(cloudpickle.dumps(done))
+    out.close()
+
+
+def _stop_at_end(descriptor: int) -> None:
+    while os.read(descriptor, 1):
+        pass
+    main_thread = threading.main_thread().ident
+    assert main_thread is not None
+    signal.pthread_kill(main_thread, signal.SIGINT)

@@ -1,0 +1,1 @@
+"""What one operation costs, and where: `hakmem hotpath`."""

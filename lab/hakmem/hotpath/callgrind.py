@@ -1,0 +1,176 @@
+"""Callgrind, where counters are refused: instructions exactly, caches and predictor simulated.
+
+It replaces no malloc (memcheck would), so the allocator under test serves the program. Pure but for
+`refusal`: the format of its file is read here and nowhere else.
+"""
+
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hakmem.errors import LabError
+
+WHAT = "instructions are exact; branch and cache misses are those of a simulated processor"
+
+# Our names for sums of its events. Its branches are the conditional and the indirect ones.
+FIGURES: Mapping[str, Sequence[str]] = {
+    "instructions": ("Ir",),
+    "conditional branches": ("Bc",),
+    "indirect branches": ("Bi",),
+    "simulated branch misses": ("Bcm", "Bim"),
+    "data reads": ("Dr",),
+    "data writes": ("Dw",),
+    "simulated L1 data misses": ("D1mr", "D1mw"),
+    "simulated last-level misses": ("ILmr", "DLmr", "DLmw"),
+}
+
+_NAME = re.compile(r"\((\d+)\)(?: (.*))?")
+_POSITION = re.compile(r"[+-]?\d+|\*|0x[0-9a-f]+")
+_SAME = {"cob": "ob", "cfi": "fl", "cfl": "fl", "fi": "fl", "fe": "fl", "cfn": "fn"}
+
+
+@dataclass
+class Function:
+    """Instructions in the function itself, and with all that it called."""
+
+    own: int = 0
+    inclusive: int = 0
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Totals by event, functions by (object, name), and the caches that were simulated."""
+
+    totals: Mapping[str, int]
+    functions: Mapping[tuple[str, str], Function]
+    caches: Sequence[str] = field(default_factory=tuple)
+
+    def figures(self) -> dict[str, float]:
+        return {
+            name: sum(self.totals[event] for event in events)
+            for name, events in FIGURES.items()
+            if all(event in self.totals for event in events)
+        }
+
+    def objects(self) -> dict[str, int]:
+        """Instructions by the file they were executed from."""
+        sums: dict[str, int] = {}
+        for (file, _), function in self.functions.items():
+            sums[file] = sums.get(file, 0) + function.own
+        return sums
+
+
+def refusal() -> str | None:
+    """None if callgrind can be used here, else why not and what to do."""
+    return (
+        None if shutil.which("valgrind") else "valgrind is not installed: apt-get install valgrind"
+    )
+
+
+def argv(folder: Path) -> list[str]:
+    """Each process writes a file of its own: one that the program forks must not replace it."""
+    return [
+        "valgrind",
+        "--tool=callgrind",
+        "--branch-sim=yes",
+        "--cache-sim=yes",
+        f"--callgrind-out-file={profile_of(folder, '%p')}",
+    ]
+
+
+def profile_of(folder: Path, pid: object) -> Path:
+    return folder / f"callgrind.{pid}"
+
+
+def parse(text: str) -> Profile:
+    """A profile as callgrind writes it. LabError where it is none, or not whole."""
+    header, events = _header(text)
+    reader = _Reader(len(events), events.index("Ir"))
+    for line in text.splitlines():
+        reader.line(line)
+    totals = [row for row in (_values(line, "totals:") for line in text.splitlines()) if row]
+    if len(totals) != 1 or len(totals[0]) > len(events):
+        raise LabError("the callgrind profile is not whole: it has no totals", status=1)
+    padded = [*totals[0], *[0] * (len(events) - len(totals[0]))]
+    found = dict(zip(events, padded, strict=True))
+    own = sum(function.own for function in reader.functions.values())
+    if own != found["Ir"]:
+        raise LabError(
+            f"the callgrind profile was misread: its functions have {own} instructions, "
+            f"its totals {found['Ir']}",
+            status=1,
+        )
+    return Profile(found, reader.functions, header)
+
+
+def summary_lines(text: str) -> str:
+    """What of a profile is kept as raw output: who wrote it, of what, and the sums."""
+    kept = ("version:", "creator:", "cmd:", "desc:", "events:", "summary:", "totals:")
+    return "\n".join(line for line in text.splitlines() if line.startswith(kept))
+
+
+def _header(text: str) -> tuple[list[str], list[str]]:
+    events = re.search(r"^events: (.+)$", text, re.MULTILINE)
+    if events is None or "Ir" not in events[1].split():
+        raise LabError("not a callgrind profile: it names no events", status=1)
+    return re.findall(r"^desc: (\w+ cache: .+)$", text, re.MULTILINE), events[1].split()
+
+
+def _values(line: str, begin: str) -> list[int]:
+    return [int(x) for x in line.removeprefix(begin).split()] if line.startswith(begin) else []
+
+
+class _Reader:
+    """Names are given once and then by number; a line after calls= is the cost of that call."""
+
+    def __init__(self, events: int, instructions: int) -> None:
+        self.functions: dict[tuple[str, str], Function] = {}
+        self._most = events
+        self._instructions = instructions
+        self._names: dict[tuple[str, str], str] = {}
+        self._object = self._function = ""
+        self._called = False
+
+    def line(self, line: str) -> None:
+        key, equals, value = line.partition("=")
+        if equals and key.isalpha():
+            self._specification(key, value)
+            return
+        first, *rest = line.split() or [""]
+        if not _POSITION.fullmatch(first) or len(rest) > self._most:
+            return
+        cost = int(rest[self._instructions]) if len(rest) > self._instructions else 0
+        function = self.functions.setdefault((self._object, self._function), Function())
+        function.inclusive += cost
+        if not self._called:
+            function.own += cost
+        self._called = False
+
+    def _specification(self, key: str, value: str) -> None:
+        if key == "calls":
+            self._called = True
+            return
+        kind = _SAME.get(key, key)
+        named = _NAME.fullmatch(value)
+        if named is None:
+            return
+        if named[2]:
+            self._names[kind, named[1]] = named[2]
+        if key == "ob":
+            self._object = self._names[kind, named[1]]
+        elif key == "fn":
+            self._function = self._names[kind, named[1]]
+
+
+def functions_between(
+    small: Profile, large: Profile, ops: int
+) -> Iterator[tuple[tuple[str, str], float, float]]:
+    """Of each function what the further operations cost: itself, and with what it called."""
+    nothing = Function()
+    for name, after in large.functions.items():
+        before = small.functions.get(name, nothing)
+        own, inclusive = after.own - before.own, after.inclusive - before.inclusive
+        if own > 0 or inclusive > 0:
+            yield name, own / ops, inclusive / ops

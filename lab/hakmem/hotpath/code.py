@@ -1,0 +1,196 @@
+"""What malloc and free of a library are made of, from their disassembly (x86-64).
+
+Loads and stores are explicit memory operands; what push, pop, call and ret do to the stack is not
+counted. Pure but for `read`.
+"""
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from hakmem.errors import LabError
+
+FUNCTIONS = ("malloc", "free")
+
+_LINE = re.compile(r"^\s*([0-9a-f]+):\t(\S+)\s*(.*)$")
+_TARGET = re.compile(r"^([0-9a-f]+)\b")
+_PREFIXES = {"bnd", "cs", "ds", "es", "data16", "lock", "notrack", "rep", "repz", "repnz"}
+_MEMORY = re.compile(r"\(|^\*?%\w+:")
+_NEITHER = re.compile(r"lea|nop|endbr|prefetch|clflush")
+_ONLY_READS = re.compile(r"v?u?comi|cmp[bwlq]?$|test|bt[wlq]?$|push|call|jmp|i?div|i?mul")
+_ONLY_WRITES = re.compile(r"v?mov|set|pop|stos|stmxcsr")
+_STOPS = ("call", "syscall", "int", "ud2", "hlt")
+_LONGEST = 1000
+
+
+@dataclass(frozen=True)
+class Instruction:
+    address: int
+    name: str
+    operands: str
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How many of each; `branches` are conditional, `jumps` are not (tail calls among them)."""
+
+    instructions: int
+    branches: int
+    jumps: int
+    loads: int
+    stores: int
+    calls: int
+
+
+@dataclass(frozen=True)
+class Code:
+    """One function: its size in bytes, all of it, and its hit path, or why that is not known."""
+
+    function: str
+    size: int
+    whole: Tally
+    hit: Tally | None
+    why: str = ""
+
+    def to_dict(self) -> dict[str, object]:
+        return asdict(self)
+
+
+def read(library: Path, is_hakmem: bool) -> list[Code]:
+    """malloc and free of a library. LabError where they cannot be read, with what to do."""
+    if platform.machine() != "x86_64":
+        raise LabError(f"the disassembly is read on x86-64 only, this is {platform.machine()}")
+    if shutil.which("objdump") is None:
+        raise LabError("objdump is not installed: apt-get install binutils")
+    symbols = _objdump("-T", library)
+    found = []
+    for name in FUNCTIONS:
+        start, size = extent(symbols, name)
+        ends = (f"--start-address={start}", f"--stop-address={start + size}")
+        found.append(
+            describe(name, size, _objdump("-d", "--no-show-raw-insn", *ends, library), is_hakmem)
+        )
+    return found
+
+
+def extent(symbols: str, name: str) -> tuple[int, int]:
+    """Where an exported function lies, from `objdump -T`."""
+    pattern = rf"^([0-9a-f]+) [^*\n]*\t([0-9a-f]+)\s.*\b{re.escape(name)}$"
+    found = re.search(pattern, symbols, re.MULTILINE)
+    if found is None:
+        raise LabError(f"it exports no {name}")
+    if int(found[2], 16) == 0:
+        raise LabError(f"its symbol {name} has no size, so where it ends is not known")
+    return int(found[1], 16), int(found[2], 16)
+
+
+def describe(function: str, size: int, listing: str, is_hakmem: bool) -> Code:
+    """The hit path is that on which no conditional branch is taken. hakmem is built so that this is
+    a hit (its own tests hold it to that); of another library it would be a guess."""
+    code = parse(listing)
+    if not code:
+        raise LabError(f"objdump shows no instructions of {function}")
+    if not is_hakmem:
+        return Code(function, size, tally(code.values()), None, "only known of hakmem")
+    try:
+        return Code(function, size, tally(code.values()), tally(straight(code)))
+    except LabError as refusal:
+        return Code(function, size, tally(code.values()), None, str(refusal))
+
+
+def parse(listing: str) -> dict[int, Instruction]:
+    """The instructions of `objdump -d --no-show-raw-insn`, by address, without prefixes."""
+    found = {}
+    for line in listing.splitlines():
+        if match := _LINE.match(line):
+            address, name, operands = int(match[1], 16), match[2], match[3]
+            while name in _PREFIXES and operands:
+                name, _, operands = operands.partition(" ")
+                operands = operands.lstrip()
+            operands = operands.partition("#")[0].strip()
+            found[address] = Instruction(address, name, operands)
+    return found
+
+
+def straight(code: Mapping[int, Instruction]) -> list[Instruction]:
+    """From the entry to ret without a branch taken; LabError where the path is no such thing."""
+    order = sorted(code)
+    following = dict(pairwise(order))
+    path: list[Instruction] = []
+    at: int | None = order[0]
+    while True:
+        step = code.get(at) if at is not None else None
+        if step is None:
+            raise LabError("the path leaves the function")
+        if len(path) == _LONGEST:
+            raise LabError("the path does not end")
+        path.append(step)
+        if step.name.startswith("ret"):
+            return path
+        if step.name.startswith(_STOPS):
+            raise LabError(f"{step.name} lies on the path")
+        if step.name.startswith("jmp"):
+            target = _TARGET.match(step.operands)
+            if target is None:
+                raise LabError("an indirect jump lies on the path")
+            at = int(target[1], 16)
+        else:
+            at = following.get(step.address)
+
+
+def tally(instructions: Iterable[Instruction]) -> Tally:
+    """Of all but nop, which only fills up."""
+    counts = dict.fromkeys(Tally.__dataclass_fields__, 0)
+    for step in instructions:
+        if step.name.startswith("nop"):
+            continue
+        counts["instructions"] += 1
+        counts["calls"] += step.name.startswith("call")
+        jump = step.name.startswith("jmp")
+        counts["jumps"] += jump
+        counts["branches"] += not jump and step.name.startswith("j")
+        load, store = accesses(step)
+        counts["loads"] += load
+        counts["stores"] += store
+    return Tally(**counts)
+
+
+def accesses(step: Instruction) -> tuple[bool, bool]:
+    """Whether it loads and whether it stores, in AT&T order: the destination comes last."""
+    operands = _split(step.operands)
+    memory = [bool(_MEMORY.search(operand)) for operand in operands]
+    if not any(memory) or _NEITHER.match(step.name):
+        return False, False
+    *sources, last = memory
+    if not last or _ONLY_READS.match(step.name):
+        return True, False
+    if _ONLY_WRITES.match(step.name):
+        return any(sources), True
+    return True, True
+
+
+def _split(operands: str) -> list[str]:
+    """At the commas that are not inside an address."""
+    return re.split(r",(?![^(]*\))", operands) if operands else []
+
+
+def _objdump(*arguments: str | Path) -> str:
+    done = subprocess.run(
+        ["objdump", *map(str, arguments)],
+        env={**os.environ, "LC_ALL": "C"},
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=60,
+        check=False,
+    )
+    if done.returncode != 0:
+        lines = done.stderr.strip().splitlines() or ["it said nothing"]
+        raise LabError(f"objdump failed: {lines[-1]}")
+    return done.stdout

@@ -1,0 +1,435 @@
+"""`hakmem hotpath`: what one operation costs, counted or simulated, where, and in what code.
+
+Each figure is a difference: two processes that differ in their amount of work alone, divided by
+the operations that the one did more. One repetition is such a pair; shown are the median and the
+range of the repetitions. What a processor counted and what callgrind simulated is never in one
+record.
+"""
+
+import random
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from hakmem import project, stats
+from hakmem.errors import LabError
+from hakmem.hotpath import callgrind as hotpath_callgrind
+from hakmem.hotpath import code as hotpath_code
+from hakmem.hotpath import perf as hotpath_perf
+from hakmem.hotpath import sections as hotpath_sections
+from hakmem.hotpath.code import Code
+from hakmem.hotpath.process import Ran, run
+from hakmem.hotpath.sections import Section
+from hakmem.hotpath.work import Workload
+from hakmem.paired import recording
+from hakmem.paired.cells import Cell
+from hakmem.paired.recording import Facts
+from hakmem.process import library, order, provenance, sample
+
+Method = Literal["perf", "callgrind"]
+TOP = 40  # functions kept in a record
+FAULTS = "page faults"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked for. `method` None: nothing here can count, so only what needs no counter."""
+
+    workloads: Sequence[Workload]
+    cells: Mapping[str, Cell]
+    method: Method | None
+    repeat: int
+    seed: int
+    sections_every: int
+
+
+@dataclass(frozen=True)
+class Spent:
+    """One function: instructions (callgrind) or cycles (perf) per operation, in it and below it."""
+
+    object: str
+    function: str
+    own: float
+    inclusive: float | None
+
+
+@dataclass
+class Side:
+    """What one cell gave on one workload; each figure by repetition. `failure` ends it."""
+
+    figures: dict[str, list[float]] = field(default_factory=dict)
+    functions: list[Spent] = field(default_factory=list)
+    sections: list[Section] = field(default_factory=list)
+    timing: Mapping[str, object] = field(default_factory=dict)
+    absent: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    caches: Sequence[str] = ()
+    failure: str | None = None
+
+
+@dataclass
+class Found:
+    """Everything that was found. Sides by (workload, letter), code and its refusals by letter."""
+
+    sides: dict[tuple[str, str], Side] = field(default_factory=dict)
+    code: dict[str, list[Code]] = field(default_factory=dict)
+    no_code: dict[str, str] = field(default_factory=dict)
+    raw: list[str] = field(default_factory=list)
+
+    @property
+    def failures(self) -> dict[tuple[str, str], str]:
+        return {key: side.failure for key, side in self.sides.items() if side.failure}
+
+
+Tick = Callable[[str], None]
+
+
+def choose(asked: str) -> tuple[Method | None, list[str]]:
+    """The method, and a line for each that cannot be used here. LabError where it was named."""
+    said: list[str] = []
+    if asked in ("auto", "perf"):
+        why = hotpath_perf.refusal()
+        if why is None:
+            return "perf", said
+        if asked == "perf":
+            raise LabError(why, status=1)
+        said.append(why)
+    why = hotpath_callgrind.refusal()
+    if why is None:
+        return "callgrind", said
+    if asked == "callgrind":
+        raise LabError(why, status=1)
+    return None, [*said, why]
+
+
+def steps(request: Request) -> int:
+    """How often `tick` is called."""
+    sections = sum(cell.is_hakmem for cell in request.cells.values()) * bool(request.sections_every)
+    symbols = len(request.cells) * (request.method == "perf")
+    return len(request.workloads) * (request.repeat * len(request.cells) + sections + symbols)
+
+
+def measure(request: Request, tick: Tick) -> Found:
+    """All of it; a program that fails under one library does not stop the others."""
+    found = Found()
+    rng = random.Random(request.seed)
+    for letter, cell in request.cells.items():
+        library.verify(cell.library)
+        found.code[letter], found.no_code[letter] = _code(cell)
+    for workload in request.workloads:
+        with tempfile.TemporaryDirectory(prefix="hakmem-hotpath-") as name:
+            meter = Meter(request, workload, Path(name), rng, found.raw)
+            found.sides |= {(workload.name, at): Side() for at in request.cells}
+            for what in meter.passes():
+                for letter, cell in request.cells.items():
+                    side = found.sides[workload.name, letter]
+                    if what.applies(cell):
+                        if side.failure is None:
+                            _guarded(what, cell, side)
+                        tick(f"{workload.name}: {cell.name}: {what.words}")
+    found.no_code = {at: why for at, why in found.no_code.items() if why}
+    return found
+
+
+def _guarded(what: "Pass", cell: Cell, side: Side) -> None:
+    try:
+        what.take(cell, side)
+    except LabError as error:
+        if what.optional:
+            side.notes.append(str(error))
+        else:
+            side.failure = str(error)
+
+
+def _code(cell: Cell) -> tuple[list[Code], str]:
+    try:
+        path = Path(provenance.binary(cell.library.path).path)
+        return hotpath_code.read(project.root() / path, cell.is_hakmem), ""
+    except LabError as error:
+        return [], str(error)
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One step over all cells. Where it is `optional`, its failure is a note."""
+
+    words: str
+    take: Callable[[Cell, Side], None]
+    applies: Callable[[Cell], bool] = lambda cell: True
+    optional: bool = False
+
+
+class Meter:
+    """Takes one workload's measurements, one pair of processes after the other."""
+
+    def __init__(
+        self,
+        request: Request,
+        workload: Workload,
+        folder: Path,
+        rng: random.Random,
+        raw: list[str],
+    ) -> None:
+        self._request = request
+        self._work = workload
+        self._folder = folder
+        self._rng = rng
+        self._raw = raw
+        self._simulated = request.method == "callgrind"
+
+    def passes(self) -> list[Pass]:
+        every = self._request.sections_every
+        found = [Pass("counting", self._repetition)] * self._request.repeat
+        if self._request.method == "perf":
+            found.append(Pass("symbols", self._symbols, optional=True))
+        if every:
+            found.append(Pass("sections", self._sections, lambda c: c.is_hakmem, optional=True))
+        return found
+
+    def _repetition(self, cell: Cell, side: Side) -> None:
+        if self._request.method == "perf":
+            self._perf(cell, side)
+        elif self._simulated:
+            self._callgrind(cell, side)
+        self._faults(cell, side)
+
+    def _perf(self, cell: Cell, side: Side) -> None:
+        out = self._folder / "perf.csv"
+        per_op: dict[str, float] = {}
+        for group in hotpath_perf.GROUPS:
+            events = list(group.values())
+            argv = hotpath_perf.stat_argv(out, events)
+            ops, small, large = self._pair(cell, argv, lambda _: self._kept(out), False)
+            after = hotpath_perf.parse_stat(large, events)
+            before = hotpath_perf.parse_stat(small, events) if small is not None else None
+            absent = {**after.absent, **(before.absent if before else {})}
+            side.absent.update(absent)
+            for name, event in group.items():
+                if event not in absent:
+                    earlier = before.counted[event] if before else 0
+                    per_op[name] = (after.counted[event] - earlier) / ops
+        if not {"instructions", "cycles"} <= per_op.keys():
+            raise LabError(f"perf did not count: {side.absent}", status=1)
+        if per_op["cycles"] > 0:
+            per_op["instructions per cycle"] = per_op["instructions"] / per_op["cycles"]
+        _add(side, per_op)
+
+    def _callgrind(self, cell: Cell, side: Side) -> None:
+        def profile(ran: Ran) -> hotpath_callgrind.Profile:
+            text = _taken(hotpath_callgrind.profile_of(self._folder, ran.pid))
+            self._raw.append(hotpath_callgrind.summary_lines(text))
+            return hotpath_callgrind.parse(text)
+
+        argv = hotpath_callgrind.argv(self._folder)
+        ops, small, large = self._pair(cell, argv, profile, True)
+        small = small or hotpath_callgrind.Profile(dict.fromkeys(large.totals, 0), {})
+        self._require_served(cell, small, large)
+        before = small.figures()
+        _add(side, {name: (n - before[name]) / ops for name, n in large.figures().items()})
+        side.caches = large.caches
+        spent = [
+            Spent(name[0], name[1], own, inclusive)
+            for name, own, inclusive in hotpath_callgrind.functions_between(small, large, ops)
+        ]
+        side.functions = sorted(spent, key=lambda s: -s.own)
+
+    def _require_served(
+        self,
+        cell: Cell,
+        small: hotpath_callgrind.Profile,
+        large: hotpath_callgrind.Profile,
+    ) -> None:
+        """A benchmark's further operations must have run code of the library under test."""
+        if self._work.command is None or cell.library.path is None:
+            return
+        before = small.objects()
+        grown = {file for file, n in large.objects().items() if n > before.get(file, 0)}
+        if not any(Path(f).exists() and Path(f).samefile(cell.library.path) for f in grown):
+            raise LabError(f"no instruction of {cell.library.path} ran in the operations", status=1)
+
+    def _faults(self, cell: Cell, side: Side) -> None:
+        """Of the program alone, without a tool around it, by the kernel's account."""
+        amounts = self._work.amounts(False)
+        padding = order.padding(self._rng)
+
+        def one(amount: int) -> tuple[int, int]:
+            process = self._work.process(cell, amount, amounts, padding)
+            blank = sample.Sample("", cell.library.name, process.argv, 0, 0, padding=padding)
+            taken = sample.take(blank, process)
+            if taken.error is not None:
+                raise LabError(taken.error, status=1)
+            ops = (taken.result or {}).get("ops", amount)
+            return int(str(ops)), taken.minflt + taken.majflt
+
+        if amounts is None:
+            _add(side, {FAULTS: one(0)[1]})
+            return
+        (few, before), (many, after) = one(amounts.small), one(amounts.large)
+        _add(side, {FAULTS: (after - before) / _further(few, many)})
+
+    def _symbols(self, cell: Cell, side: Side) -> None:
+        data = self._folder / "perf.data"
+        ops, small, large = self._pair(
+            cell, hotpath_perf.record_argv(data), lambda _: hotpath_perf.symbols_of(data), False
+        )
+        cycles = {
+            name: hotpath_perf.PERIOD * (n - (small or {}).get(name, 0)) / ops
+            for name, n in large.items()
+        }
+        side.functions = sorted(
+            (Spent(*name, own, None) for name, own in cycles.items() if own > 0),
+            key=lambda s: -s.own,
+        )
+
+    def _sections(self, cell: Cell, side: Side) -> None:
+        every = self._request.sections_every
+        out = self._folder / "statistics.json"
+        more = hotpath_sections.environment(every, str(out))
+        ops, small, large = self._pair(cell, [], lambda _: self._kept(out), False, more)
+        after = hotpath_sections.parse(large, every)
+        before = hotpath_sections.parse(small, every) if small is not None else {}
+        side.sections = hotpath_sections.between(before, after, ops)
+        side.timing = hotpath_sections.about(large)
+
+    def _kept(self, out: Path) -> str:
+        """What a process left in a file of its own, which is raw output."""
+        text = _taken(out)
+        self._raw.append(text)
+        return text
+
+    def _pair(
+        self,
+        cell: Cell,
+        prefix: Sequence[str],
+        read: Callable[[Ran], Any],
+        simulated: bool,
+        more: Mapping[str, str] | None = None,
+    ) -> tuple[int, Any, Any]:
+        """The operations that the second did more than the first, and what was read after each.
+        Where the whole run is the operation there is no first: its reading is None."""
+        padding = order.padding(self._rng)
+        amounts = self._work.amounts(simulated)
+
+        def one(amount: int) -> tuple[Ran, Any]:
+            ran = run(prefix, self._work, cell, amount, amounts, padding, self._folder, more)
+            self._raw.append(f"== {self._work.name}, {cell.name}, amount {amount}\n{ran.output}")
+            return ran, read(ran)
+
+        if amounts is None:
+            return 1, None, one(0)[1]
+        (few, small), (many, large) = one(amounts.small), one(amounts.large)
+        return _further(few.ops, many.ops), small, large
+
+
+def _taken(path: Path) -> str:
+    """The text of a file that a process left, if it did; the next one must write its own."""
+    text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+    path.unlink(missing_ok=True)
+    return text
+
+
+def _further(few: int, many: int) -> int:
+    if many <= few:
+        raise LabError(f"more work did not do more operations: {few}, then {many}", status=1)
+    return many - few
+
+
+def _add(side: Side, values: Mapping[str, float]) -> None:
+    for name, value in values.items():
+        side.figures.setdefault(name, []).append(value)
+
+
+# ---- the record ----
+
+
+def body(
+    request: Request, found: Found, facts: Facts, noise: Mapping[str, object], began: float
+) -> dict[str, Any]:
+    """What is recorded, and what --json prints."""
+    return {
+        "metrics": metrics(request, found),
+        "method": request.method or "none",
+        "difference": "two amounts of work, divided by the operations done more",
+        "repeat": request.repeat,
+        "seed": request.seed,
+        "functions": _of_sides(found, lambda s: [vars(f) for f in s.functions[:TOP]]),
+        "sections": _of_sides(found, lambda s: hotpath_sections.rows(s.sections)),
+        "sections_sample": request.sections_every,
+        "sections_timing": _of_sides(found, lambda s: dict(s.timing)),
+        "not_counted": _of_sides(found, lambda s: dict(s.absent)),
+        "simulated_caches": next((list(s.caches) for s in found.sides.values() if s.caches), []),
+        "code": {at: [c.to_dict() for c in rows] for at, rows in found.code.items()},
+        "notes": _of_sides(found, lambda s: list(s.notes)),
+        "failures": {f"{work}, {at}": why for (work, at), why in found.failures.items()},
+        "cells": [recording.cell_entry(at, cell) for at, cell in request.cells.items()],
+        "benchmarks": [w.entry(request.method == "callgrind") for w in request.workloads],
+        "source": dict(facts.source),
+        "binary": [dict(facts.binaries[at]) for at in request.cells],
+        "host": dict(facts.host),
+        "noise": dict(noise),
+        "seconds": time.monotonic() - began,
+        "argv": list(facts.argv),
+        "inputs": [],
+        "ok": not found.failures,
+    }
+
+
+def _of_sides(found: Found, of: Callable[[Side], Any]) -> dict[str, dict[str, Any]]:
+    """By workload and letter, without what is empty."""
+    result: dict[str, dict[str, Any]] = {}
+    for (work, letter), side in found.sides.items():
+        if value := of(side):
+            result.setdefault(work, {})[letter] = value
+    return result
+
+
+def metrics(request: Request, found: Found) -> dict[str, dict[str, object]]:
+    """By name; hakmem as built needs no name of its own. Each states how it was obtained."""
+    made: dict[str, dict[str, object]] = {}
+    for workload in request.workloads:
+        per = workload.unit
+        for letter, cell in request.cells.items():
+            side = found.sides[workload.name, letter]
+            for name, values in side.figures.items():
+                ratio = name == "instructions per cycle"
+                made[_metric(workload.name, name if ratio else f"{name} per {per}", cell)] = {
+                    "value": stats.median(values),
+                    "low": min(values),
+                    "high": max(values),
+                    "kind": "range",
+                    "runs": len(values),
+                    "unit": "instructions/cycle" if ratio else unit(name, per),
+                    "method": "rusage" if name == FAULTS else request.method,
+                }
+            for section in side.sections:
+                timed = {"entries": section.entries_per_op, "cycles": section.cycles_per_op}
+                for name, value in timed.items():
+                    if value is not None:
+                        made[_metric(workload.name, f"{section.name} {name} per {per}", cell)] = {
+                            "value": value,
+                            "unit": unit(name, per),
+                            "method": "rdtsc",
+                        }
+    for letter, cell in request.cells.items():
+        for code in found.code[letter]:
+            parts = {"": code.whole, "hit path ": code.hit}
+            for words, tally in parts.items():
+                if tally is not None:
+                    made[_metric(code.function, f"{words}instructions", cell)] = {
+                        "value": tally.instructions,
+                        "unit": "instructions",
+                        "method": "objdump",
+                    }
+    return made
+
+
+def unit(figure: str, per: str) -> str:
+    return f"{figure.split()[-1]}/{'op' if per == 'operation' else per}"
+
+
+def _metric(subject: str, what: str, cell: Cell) -> str:
+    whose = "" if cell.name == "hakmem" else f" of {cell.name}"
+    return f"{subject} {what}{whose}".replace("/", "-")

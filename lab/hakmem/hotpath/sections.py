@@ -1,0 +1,86 @@
+"""Cycles spent in the named sections of the boundary, as the allocator itself times them.
+
+With HAKMEM_SECTIONS_SAMPLE=N it reads the time-stamp counter around each Nth entry of a section and
+writes what it found into its statistics. Entries are subtracted between two amounts of work; they
+are counted exactly. Cycles are not subtracted: one interrupted entry among the few of a start-up
+would make the others' mean wrong, even negative. Their mean is that of the larger run. Pure.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hakmem.errors import LabError
+
+OPTION = "HAKMEM_SECTIONS_SAMPLE"
+WHAT = (
+    "one may lie inside another, so they are not added; cycles are the timer's, reading it included"
+)
+
+
+@dataclass(frozen=True)
+class Section:
+    """How often further operations come here, and what an entry takes in the larger run, its
+    start-up included. `cycles_per_entry` None: none of its entries was timed."""
+
+    name: str
+    entries_per_op: float
+    timed: int
+    cycles_per_entry: float | None
+    longest: int
+
+    @property
+    def cycles_per_op(self) -> float | None:
+        if self.entries_per_op == 0:
+            return 0.0
+        each = self.cycles_per_entry
+        return None if each is None else each * self.entries_per_op
+
+
+def environment(every: int, file: str) -> dict[str, str]:
+    return {OPTION: str(every), "HAKMEM_STATS": f"json:{file}"}
+
+
+def parse(text: str, every: int) -> Mapping[str, Mapping[str, Any]]:
+    """The sections of one process's statistics. LabError where the library has none, or where it
+    timed at another rate than the one asked for."""
+    try:
+        document = json.loads(text or "{}")
+        sections, stated = document.get("sections"), document.get("sections_sample")
+    except (ValueError, AttributeError):
+        raise LabError("the statistics are not JSON", status=1) from None
+    if not isinstance(sections, dict) or not sections:
+        raise LabError(f"this library has no {OPTION}: its sections cannot be timed", status=1)
+    if stated != every:
+        raise LabError(f"{OPTION}={every} was intended, {stated} was in effect", status=1)
+    for name, row in sections.items():
+        if not all(isinstance(row.get(k), int) for k in ("count", "sampled", "cycles", "max")):
+            raise LabError(f"the section {name} has no count, sampled, cycles and max", status=1)
+    return sections
+
+
+def between(
+    small: Mapping[str, Mapping[str, Any]], large: Mapping[str, Mapping[str, Any]], ops: int
+) -> list[Section]:
+    """The sections that were entered, most expensive first."""
+    found = []
+    for name, after in large.items():
+        entries = after["count"] - small.get(name, {}).get("count", 0)
+        timed = after["sampled"]
+        if after["count"] > 0:
+            mean = after["cycles"] / timed if timed > 0 else None
+            found.append(Section(name, entries / ops, timed, mean, after["max"]))
+    return sorted(found, key=lambda s: (-(s.cycles_per_op or 0), s.name))
+
+
+def about(text: str) -> dict[str, object]:
+    """What the statistics say of the timer, its rate, and what timing an empty entry takes."""
+    keys = ("sections_timer", "sections_overhead", "tsc_hz")
+    document = json.loads(text)
+    return {key: document[key] for key in keys if key in document}
+
+
+def rows(found: Sequence[Section]) -> list[dict[str, object]]:
+    """For the record."""
+    return [{**vars(section), "cycles_per_op": section.cycles_per_op} for section in found]

@@ -1,0 +1,167 @@
+"""What `hakmem hotpath` runs: one workload at two amounts of work, of which the difference counts.
+
+Everything before the timed part, and the first `small` operations of it, is the same in both
+processes and drops out of the difference. Start-up and warm-up are therefore not estimated but
+excluded: what remains is what the later operations cost, in a process that is already warm.
+random_mixed touches its memory in an untimed pass that grows with the amount; the smaller run is
+given the same pass by --warmup, so that it drops out too.
+"""
+
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hakmem import project
+from hakmem.errors import LabError
+from hakmem.paired.cells import Cell
+from hakmem.process import provenance
+from hakmem.process.sample import Process
+from hakmem.suite import SUITE, Command
+
+CLASSIC = ("random_mixed 16-1024", "random_mixed 129-1024")
+_SIZES = re.compile(r"random_mixed[ _](\d+)[-_–](\d+)")
+_OF_SIZES = "random_mixed_400"  # the slots of the classic cells
+_MIXED = "bench_random_mixed"
+AMOUNT = "{n}"
+TIMEOUT_S = 1800.0
+
+
+@dataclass(frozen=True)
+class Amounts:
+    """Two amounts of work, in the unit of the program's own argument."""
+
+    small: int
+    large: int
+
+    def __post_init__(self) -> None:
+        if not 0 < self.small < self.large:
+            raise LabError(f"--amounts takes SMALL,LARGE with 0 < SMALL < LARGE, not {self}")
+
+    def __str__(self) -> str:
+        return f"{self.small},{self.large}"
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A benchmark of the suite with more arguments, or (`command` None) the user's own argv.
+
+    `given` are amounts that the user chose. An own command without {n} is one operation: its whole
+    run, start-up included.
+    """
+
+    name: str
+    command: Command | None
+    arguments: tuple[str, ...] = ()
+    given: Amounts | None = None
+    passed: tuple[str, ...] = ()
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is measured as it is, once, and not by a difference."""
+        return self.command is None and not any(AMOUNT in a for a in self.arguments)
+
+    @property
+    def unit(self) -> str:
+        return "run" if self.whole else "operation"
+
+    @property
+    def program(self) -> str:
+        """The name of the file that must say who served its malloc."""
+        file = self.command.executable if self.command else self.arguments[0]
+        return Path(shutil.which(file) or file).resolve().name
+
+    def amounts(self, simulated: bool) -> Amounts | None:
+        """A simulated processor is about fifty times slower, so it gets less to do. None where
+        the whole run is measured."""
+        if self.given or self.command is None:
+            return self.given
+        large = self.command.quick // 25 if simulated else self.command.quick
+        small = max(1, large // 4)
+        return Amounts(small, max(small + 1, large))
+
+    def argv(self, amount: int, amounts: Amounts | None) -> tuple[str, ...]:
+        """The command line for one of the amounts."""
+        if self.command is None:
+            return tuple(a.replace(AMOUNT, str(amount)) for a in self.arguments)
+        more = self.arguments
+        if self.command.executable == _MIXED and amounts:
+            more = (*more, f"--warmup={amounts.large // 10 - amount // 10}")
+        return (*self.command.argv(amount), *more)
+
+    def process(self, cell: Cell, amount: int, amounts: Amounts | None, padding: int) -> Process:
+        """One process of it under a cell."""
+        return Process(
+            argv=self.argv(amount, amounts),
+            library=cell.library,
+            padding=padding,
+            expects_proof=cell.is_hakmem,
+            timeout_s=TIMEOUT_S,
+            environment=cell.environment,
+            passed=self.passed,
+            own_account=self.command is not None,
+            counted=False,
+        )
+
+    def entry(self, simulated: bool) -> dict[str, object]:
+        """For the record, in the form in which the audit looks for a benchmark's definition."""
+        command = self.command
+        uses = {"counted": self.amounts(simulated), "page faults": self.amounts(False)}
+        work = {
+            "arguments": list(self.arguments),
+            "amounts": {use: [a.small, a.large] for use, a in uses.items() if a},
+            "definition": provenance.definition(command, project.source_dir()) if command else None,
+        }
+        return {"name": self.name, "works": {command.name if command else self.name: work}}
+
+
+def benchmark(name: str, given: Amounts | None = None) -> Workload:
+    """A benchmark by name; `random_mixed 16-1024` is random_mixed_400 with those sizes."""
+    sizes = _SIZES.fullmatch(name)
+    if sizes:
+        low, high = int(sizes[1]), int(sizes[2])
+        if not 1 <= low <= high:
+            raise LabError(f"{name}: the smallest size is above the largest")
+        command = next(c for c in SUITE.commands if c.name == _OF_SIZES)
+        found = Workload(f"random_mixed {low}-{high}", command, (str(low), str(high)), given)
+    else:
+        chosen = SUITE.select([name]).commands
+        if len(chosen) != 1:
+            names = ", ".join(c.name for c in chosen)
+            raise LabError(f"{name} names {len(chosen)} benchmarks, choose one: {names}")
+        command = chosen[0]
+        found = Workload(command.name, command, given=given)
+    if command.proof_apart or not any(AMOUNT in a for a in command.arguments):
+        raise LabError(f"{name} has no operations in its own process that could be counted")
+    project.require_file(project.bench_dir() / command.executable, "benchmark")
+    return found
+
+
+def own(argv: Sequence[str], given: Amounts | None = None, passed: Sequence[str] = ()) -> Workload:
+    """The user's own command; {n} in it stands for the amount of work, which `given` must name."""
+    if shutil.which(argv[0]) is None:
+        raise LabError(f"command not found: {argv[0]}", status=127)
+    scales = any(AMOUNT in a for a in argv)
+    if scales and given is None:
+        raise LabError(f"{AMOUNT} in the command needs --amounts SMALL,LARGE")
+    if given and not scales:
+        raise LabError(f"--amounts needs {AMOUNT} in the command, where the amount of work stands")
+    found = Path(str(shutil.which(argv[0]))).resolve()
+    with found.open("rb") as file:
+        if file.read(2) == b"#!":
+            raise LabError(
+                f"{found} is a script, and only the program that is started is counted: "
+                "name its interpreter, such as python3 SCRIPT"
+            )
+    return Workload(found.name, None, tuple(argv), given, tuple(passed))
+
+
+def amounts(text: str | None) -> Amounts | None:
+    """What --amounts names."""
+    if text is None:
+        return None
+    small, _, large = text.partition(",")
+    if not (small.strip().isdigit() and large.strip().isdigit()):
+        raise LabError(f"--amounts takes SMALL,LARGE, such as 1000,5000, not {text!r}")
+    return Amounts(int(small), int(large))

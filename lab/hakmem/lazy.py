@@ -1,0 +1,14 @@
+"""Modules that are slow to load and that most commands never use."""
+
+import importlib
+from types import ModuleType
+from typing import Any
+
+
+class Module(ModuleType):
+    """Stands for the module of that name, and loads it at the first use of anything in it."""
+
+    def __getattr__(self, name: str) -> Any:
+        found = importlib.import_module(self.__name__)
+        vars(self).update(vars(found))
+        return getattr(found, name)

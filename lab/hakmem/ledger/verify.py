@@ -1,0 +1,90 @@
+"""Whether the ledger is what was written, and only ever grew."""
+
+import hashlib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hakmem import git
+from hakmem.errors import LabError
+from hakmem.ledger.store import Ledger, Record
+
+
+@dataclass
+class Verification:
+    """What was read and what is wrong with it. `notes` say what could not be checked."""
+
+    records: dict[str, Record] = field(default_factory=dict)
+    files: int = 0
+    raw: int = 0
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        state = f"{len(self.problems)} problems" if self.problems else "all as written"
+        return f"{len(self.records)} records of {self.files} hosts, {self.raw} raw outputs: {state}"
+
+
+def verify(ledger: Ledger) -> Verification:
+    """Recomputes every hash, compares with what git has; `records` holds those that verify."""
+    result = Verification()
+    digests: set[str] = set()
+    for path in ledger.files():
+        result.files += 1
+        try:
+            for record in ledger.read(path):
+                if record.id in result.records:
+                    result.problems.append(f"{path}: the id {record.id} is taken")
+                result.records[record.id] = record
+                digests |= set(record.raw.values())
+            if not _content(path).endswith(b"\n"):
+                result.problems.append(f"{path}: torn last line: run `hakmem ledger recover`")
+        except LabError as error:
+            result.problems.append(str(error))
+    result.raw = len(digests)
+    result.problems += [problem for d in sorted(digests) for problem in _raw(ledger, d)]
+    _against_git(ledger, result)
+    return result
+
+
+def _content(path: Path) -> bytes:
+    """Nothing where it is gone or cannot be read: that is less than was committed."""
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def _raw(ledger: Ledger, digest: str) -> list[str]:
+    path = ledger.raw_path(digest)
+    try:
+        found = hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        return [f"raw output {path}: {error.strerror}"]
+    return [] if found == digest else [f"raw output {path} was changed"]
+
+
+def _against_git(ledger: Ledger, result: Verification) -> None:
+    """Committed lines stay: the last commit's files are prefixes, and no commit took one away."""
+    listed = git.ask(ledger.root, "ls-tree", "--name-only", "HEAD", "ledger/")
+    if listed is None:
+        result.notes.append(f"{ledger.root} is in no git history: growth alone was not checked")
+        return
+    for name in (line for line in listed.splitlines() if line.endswith(".jsonl")):
+        committed = git.run(ledger.root, "show", f"HEAD:./{name}").stdout
+        path = ledger.root / name
+        if not committed or not _content(path).startswith(committed):
+            result.problems.append(f"{path} is not what was committed with lines added to it")
+    result.problems += _taken_away(ledger.root)
+
+
+def _taken_away(root: Path) -> list[str]:
+    """Commits of the main line that changed or removed lines, not only added some."""
+    ways = ("--first-parent", "-m", "--no-renames", "--numstat", "--format=commit %h")
+    log = git.ask(root, "log", *ways, "--", "ledger/*.jsonl") or ""
+    problems, commit = [], ""
+    for line in log.splitlines():
+        if line.startswith("commit "):
+            commit = line
+        elif line and line.split("\t")[1] != "0":
+            problems.append(f"{commit} took lines away from {line.split(chr(9))[2]}")
+    return problems

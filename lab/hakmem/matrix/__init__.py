@@ -1,0 +1,1 @@
+"""Modes through stages, by rules: `hakmem matrix`."""

@@ -1,0 +1,138 @@
+"""The command line `hakmem matrix`, and the record of a finished one."""
+
+import dataclasses
+import shutil
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from hakmem import project
+from hakmem.errors import LabError
+from hakmem.ledger.store import Ledger
+from hakmem.matrix import plan as matrix_plan
+from hakmem.matrix import run as matrix
+from hakmem.matrix import view as matrix_view
+from hakmem.matrix.plan import Matrix
+from hakmem.matrix.rules import Result
+from hakmem.matrix.run import Finished
+from hakmem.overview import bench
+from hakmem.paired.cli import Record
+from hakmem.process import provenance
+from hakmem.soak import session as soak_session
+
+
+def command(
+    file: Annotated[str, typer.Argument(help="A TOML file, or one of the lab's own: lean.")],
+    scale: Annotated[
+        float, typer.Option(min=1e-6, max=1, help="Shrinks all lengths: a rehearsal.")
+    ] = 1.0,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the run [default: out/matrix-NAME].")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Of the order; default: random.")] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Forget the run in the folder.")] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="Only say what would be run.")] = False,
+    record: Record = True,
+) -> None:
+    """Run modes through stages with pass rules, and end in GO, NO-GO or UNDECIDED.
+
+    A run that was interrupted goes on where it stopped when the same command is given again.
+    Exit status 0 for GO only. Keys and rules: docs/matrix.md.
+    """
+    path = matrix_plan.find(file)
+    asked = matrix_plan.scaled(matrix_plan.load(path), scale)
+    console = Console()
+    matrix_view.print_plan(console, asked, matrix.expected_s(asked))
+    if plan:
+        return
+    folder = out or Path("out") / f"matrix-{path.stem}"
+    if fresh:
+        _forget(folder)
+    finished = matrix.run(asked, folder, seed, console)
+    matrix_view.print_conclusion(console, asked, finished.conclusion)
+    picture = matrix_view.picture(asked, finished.results, finished.conclusion)
+    project.write_atomically(folder / "matrix.svg", picture)
+    console.print(f"written: {folder / 'matrix.svg'}", soft_wrap=True)
+    if record:
+        if finished.state.record is None:
+            finished.state.record = save(asked, finished, path)
+        console.print(f"recorded: {finished.state.record}")
+    if finished.conclusion.verdict != "GO":
+        raise typer.Exit(1)
+
+
+def _forget(folder: Path) -> None:
+    """Removes only what a matrix wrote; a folder of something else is left alone."""
+    if folder.is_dir() and not (folder / "state.json").is_file() and any(folder.iterdir()):
+        raise LabError(f"{folder} holds no run of a matrix: choose another folder with --out")
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def save(asked: Matrix, finished: Finished, path: Path) -> str:
+    state = finished.state
+    csvs = sorted(cell["csv"] for cell in state.cells.values() if "csv" in cell)
+    raw = {name: (state.folder / name).read_bytes() for name in csvs}
+    raw |= {"state.json": state.dump().encode(), path.name: path.read_bytes()}
+    return Ledger.default().append("matrix", body(asked, finished), raw).id
+
+
+def body(asked: Matrix, finished: Finished) -> dict[str, Any]:
+    """The record: definition, evidence in figures, every judgement, the verdict."""
+    state = finished.state
+    return {
+        "title": asked.title,
+        "argv": bench.own_argv(),
+        "definition": asked.digest,
+        "scale": asked.scale,
+        "rehearsal": asked.scale < 1,
+        "clock": asked.clock,
+        "baseline": asked.baseline,
+        "benchmarks": soak_session.benchmarks([str(matrix.program(asked)), *asked.command[1:]]),
+        "modes": {name: dataclasses.asdict(mode) for name, mode in asked.modes.items()},
+        "stages": [_stage(result) for result in finished.results],
+        "standings": {
+            name: {"verdict": verdict, "why": why}
+            for name, (verdict, why) in finished.conclusion.modes.items()
+        },
+        "metrics": metrics(finished),
+        "verdict": finished.conclusion.verdict,
+        "why": finished.conclusion.why,
+        "seed": state.seed,
+        "source": dict(state.setting["source"]),
+        "binary": [dict(found) for found in finished.binaries.values()],
+        "host": provenance.host_facts(),
+        "ok": True,
+    }
+
+
+def _stage(result: Result) -> dict[str, Any]:
+    return {
+        "stage": dataclasses.asdict(result.stage),
+        "judged": {
+            name: [dataclasses.asdict(judgement) for judgement in found]
+            for name, found in result.judged.items()
+        },
+        "going": list(result.going),
+        "left_out": dict(result.left_out),
+    }
+
+
+def metrics(finished: Finished) -> dict[str, dict[str, object]]:
+    """By stage and mode: the ratio of throughput with its bounds, and the soak's own figures."""
+    found: dict[str, dict[str, object]] = {}
+    for result in finished.results:
+        for name in result.judged:
+            where = f"stage {result.stage.name}/{name}"
+            if name in result.ratios:
+                found[f"{where}/throughput"] = {
+                    **vars(result.ratios[name]),
+                    "unit": "ratio",
+                    "verdict": finished.conclusion.modes[name][0],
+                }
+            seen = result.evidence[name].analysis
+            if seen is not None:
+                of_soak = soak_session.metrics(seen)
+                found |= {f"{where}/soak {metric}": entry for metric, entry in of_soak.items()}
+    return found

@@ -1,0 +1,332 @@
+"""The rules of a matrix: each mode's state under each rule, who goes on, and the verdict. Pure.
+
+A rule is kept, broken or open. Broken is final, whatever comes later; open means that the evidence
+does not tell, and a later stage must settle it.
+
+Throughput is compared between paired fresh processes, never between the soaks: the epochs of one
+process are not samples. A round runs every mode twice, in a random order and back again, and gives
+one value per mode: its mean logarithm less the baseline's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from hakmem import lazy, stats
+from hakmem.matrix.plan import Clock, Matrix, RssBound, Stage
+from hakmem.soak.analysis import MEMORY, Analysis
+from hakmem.stats import Interval
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    np = lazy.Module("numpy")
+
+State = Literal["kept", "broken", "open"]
+Verdict = Literal["GO", "NO-GO", "UNDECIDED"]
+
+CRASH, THROUGHPUT, RSS, CV, CALLS = "no crash", "throughput", "RSS", "CV", "calls"
+DRIFT = {"rss": "RSS drift", "throughput": "throughput drift"}
+
+CLEAR = 0.01  # a mode is dropped by its throughput if the 99 % upper bound is below the floor
+LEVEL = 0.05  # at which the floor is kept, over all modes of the stage together (Holm)
+
+# Calls of the start and the end are counted with the rest; below this many allowed ones they weigh.
+LEAST_CALLS = 1000
+
+OF_CLOCK: dict[Clock, str] = {"wall": "ops_per_s", "cpu": "ops_per_cpu_s"}
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a stage knows of one mode. `error`: how a process of it failed. `gains`: one per round,
+    the logarithm of its throughput over the baseline's."""
+
+    error: str | None = None
+    analysis: Analysis | None = None
+    ops: int | None = None
+    gains: Sequence[float] = ()
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A rule's state for a mode, in words with its figures."""
+
+    rule: str
+    state: State
+    words: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished stage: for each of its modes the judgements, and the throughput ratio.
+
+    `baseline` is the baseline's own judgements, where it took part.
+    """
+
+    stage: Stage
+    baseline: Sequence[Judgement]
+    evidence: Mapping[str, Evidence]
+    judged: Mapping[str, Sequence[Judgement]]
+    ratios: Mapping[str, Interval]
+    going: Sequence[str]
+    left_out: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Conclusion:
+    verdict: Verdict
+    modes: Mapping[str, tuple[Verdict, str]]
+    why: str
+
+
+# ---- throughput ----
+
+
+def signed_rank_p(values: Sequence[float]) -> float:
+    """One-sided exact Wilcoxon: how likely so large a sum of positive ranks is around 0."""
+    from scipy.stats import rankdata  # here, because every command would wait a second for it
+
+    array = np.asarray(values, dtype=float)
+    if len(array) == 0:
+        return 1.0
+    positive = float(np.sum(rankdata(np.abs(array))[array > 0]))
+    below = math.floor(positive) - 1
+    return 1.0 if below < 0 else 1 - float(stats.signed_rank_cdf(len(array))[below])
+
+
+def holm(p: Mapping[str, float], level: float) -> set[str]:
+    """The hypotheses rejected while the chance of any false rejection stays at the level."""
+    rejected: set[str] = set()
+    for index, name in enumerate(sorted(p, key=p.__getitem__)):
+        if p[name] > level / (len(p) - index):
+            break
+        rejected.add(name)
+    return rejected
+
+
+def throughput(gains: Mapping[str, Sequence[float]], floor: float) -> dict[str, State]:
+    """All modes of a stage at once, because Holm's level is over all of them."""
+    limit = math.log1p(floor)
+    over = {
+        name: [gain - limit for gain in stats.merge_neighbours(values)]
+        for name, values in gains.items()
+    }
+    kept = holm({name: signed_rank_p(values) for name, values in over.items()}, LEVEL)
+    states: dict[str, State] = {}
+    for name, values in over.items():
+        broken = signed_rank_p([-value for value in values]) <= CLEAR
+        states[name] = "broken" if broken else "kept" if name in kept else "open"
+    return states
+
+
+def ratio(gains: Sequence[float]) -> Interval:
+    """Mode ÷ baseline; each end is a one-sided 99 % bound."""
+    merged = stats.merge_neighbours(gains)
+    found = stats.wilcoxon_interval(merged, 2 * CLEAR)
+    return (found or Interval(stats.hodges_lehmann(merged), min(gains), max(gains), "range")).exp()
+
+
+# ---- the other rules ----
+
+
+def rss(
+    rule: RssBound | Literal["baseline"], found: Analysis, baseline: Analysis | None
+) -> Judgement:
+    """The plateau of the soak: memory hardly differs between processes, so one of them tells."""
+    level = found.plateau.get("rss_kb")
+    if level is None:
+        return Judgement(RSS, "open", "not recorded")
+    if isinstance(rule, RssBound):
+        live = found.plateau.get("live_kb")
+        if not live:
+            return Judgement(RSS, "open", "live bytes not recorded: the bound needs them")
+        return _memory(level, rule.per_live * live + rule.plus_mib * 1024)
+    base = baseline.plateau.get("rss_kb") if baseline else None
+    if base is None:
+        return Judgement(RSS, "open", "no baseline to compare with")
+    # What the rule on drift calls nothing is nothing here too.
+    return _memory(level, base + MEMORY.around(base))
+
+
+def _memory(level: float, allowed: float) -> Judgement:
+    words = f"{level / 1024:.1f} of {allowed / 1024:.1f} MiB"
+    return Judgement(RSS, "kept" if level <= allowed else "broken", words)
+
+
+def drift(
+    what: Literal["rss", "throughput"], found: Analysis, clock: Clock, short: bool
+) -> Judgement:
+    """Of a few seconds the host's own changes of speed are most: those cannot break the rule."""
+    column = "rss_kb" if what == "rss" else OF_CLOCK[clock]
+    seen = found.drift.get(column)
+    if seen is None:
+        return Judgement(DRIFT[what], "open", "not recorded")
+    states: dict[str, State] = {"none": "kept", "drifts": "broken", "open": "open"}
+    share = found.plateau[column] / 100
+    low, high = (value / share if share else math.nan for value in (seen.low, seen.high))
+    words = f"[{low:+.1f} … {high:+.1f}] %, allowed {seen.margin / share:.1f}"
+    if seen.blocks == 0:
+        return Judgement(DRIFT[what], "open", "too few epochs")
+    if seen.state == "drifts" and what == "throughput" and short:
+        return Judgement(DRIFT[what], "open", f"{words}, of shortened epochs")
+    return Judgement(DRIFT[what], states[seen.state], words)
+
+
+def cv(gate: float, found: Analysis, clock: Clock, short: bool) -> Judgement:
+    """Shortened epochs vary more: those of a rehearsal can keep the rule, but not break it."""
+    seen = found.spread.get(OF_CLOCK[clock])
+    if seen is None:
+        return Judgement(CV, "open", "not recorded")
+    words = f"{100 * seen.cv:.1f} %"
+    if seen.cv >= gate and short:
+        return Judgement(CV, "open", f"{words}, of shortened epochs")
+    return Judgement(CV, "kept" if seen.cv < gate else "broken", words)
+
+
+def calls(budget: float, found: Analysis, ops: int | None) -> Judgement:
+    seen = found.calls_per_op
+    if seen is None or not ops:
+        return Judgement(CALLS, "open", "not counted")
+    words = f"{seen:.1e} per operation"
+    if seen <= budget:
+        return Judgement(CALLS, "kept", words)
+    if ops * budget < LEAST_CALLS:
+        return Judgement(CALLS, "open", f"{words}, too short: start and end weigh too much")
+    return Judgement(CALLS, "broken", words)
+
+
+# ---- a stage ----
+
+
+def judge(stage: Stage, clock: Clock, baseline: str, evidence: Mapping[str, Evidence]) -> Result:
+    """All modes of a stage. The baseline is judged too, but not against itself."""
+    rules = stage.rules
+    paired = {
+        name: seen.gains
+        for name, seen in evidence.items()
+        if name != baseline and seen.error is None and seen.gains
+    }
+    states = {}
+    if rules.throughput_floor is not None:
+        states = throughput(paired, rules.throughput_floor)
+    ratios = {name: ratio(gains) for name, gains in paired.items()}
+    base = evidence[baseline].analysis if baseline in evidence else None
+    judged = {}
+    for name, seen in evidence.items():
+        found = [_crash(seen)]
+        if seen.error is None and rules.throughput_floor is not None and name != baseline:
+            found.append(_floor(states.get(name), ratios.get(name)))
+        if seen.error is None and seen.analysis is not None:
+            found += _of_the_soak(stage, clock, seen, base, name == baseline)
+        judged[name] = found
+    going, left_out = select(stage, baseline, judged, ratios)
+    return Result(stage, judged.get(baseline, ()), evidence, judged, ratios, going, left_out)
+
+
+def _crash(seen: Evidence) -> Judgement:
+    return Judgement(CRASH, "broken" if seen.error else "kept", seen.error or "none")
+
+
+def _floor(state: State | None, ratio: Interval | None) -> Judgement:
+    if state is None or ratio is None:
+        return Judgement(THROUGHPUT, "open", "no baseline to compare with")
+    low, middle, high = (100 * (x - 1) for x in (ratio.low, ratio.estimate, ratio.high))
+    return Judgement(THROUGHPUT, state, f"{middle:+.1f} % [{low:+.1f} … {high:+.1f}]")
+
+
+def _of_the_soak(
+    stage: Stage, clock: Clock, seen: Evidence, base: Analysis | None, is_baseline: bool
+) -> list[Judgement]:
+    rules, analysis = stage.rules, seen.analysis
+    assert analysis is not None
+    found = []
+    if rules.rss is not None and not (is_baseline and rules.rss == "baseline"):
+        found.append(rss(rules.rss, analysis, base))
+    found += [drift(what, analysis, clock, stage.shortened) for what in rules.drift]
+    if rules.cv is not None:
+        found.append(cv(rules.cv, analysis, clock, stage.shortened))
+    if rules.calls_per_op is not None:
+        found.append(calls(rules.calls_per_op, analysis, seen.ops))
+    return found
+
+
+def select(
+    stage: Stage,
+    baseline: str,
+    judged: Mapping[str, Sequence[Judgement]],
+    ratios: Mapping[str, Interval],
+) -> tuple[list[str], dict[str, str]]:
+    """Who goes on, and why the others do not. Only what broke a rule is dropped as a loser."""
+    left_out = {}
+    going = []
+    for name, found in judged.items():
+        broken = [j.rule for j in found if j.state == "broken"]
+        if name == baseline:
+            continue
+        if broken:
+            left_out[name] = f"broke {', '.join(broken)}"
+        else:
+            going.append(name)
+    if stage.keep is not None and len(going) > stage.keep:
+        bounds = {name: ratios[name].low if name in ratios else -math.inf for name in going}
+        order = sorted(going, key=lambda name: -bounds[name])
+        for name in order[stage.keep :]:
+            going.remove(name)
+            left_out[name] = (
+                f"no room: {stage.keep} of {len(order)} go on, by the lower bound of throughput; "
+                "it broke no rule"
+            )
+    return going, left_out
+
+
+# ---- the verdict ----
+
+
+def standing(name: str, results: Sequence[Result]) -> tuple[Verdict, str]:
+    """A mode over all stages. A rule left open counts as settled by the last stage that judged it.
+
+    Not for a mode that was left out for want of room: that is no verdict on it.
+    """
+    last: dict[str, State] = {}
+    for result in results:
+        for judgement in result.judged.get(name, ()):
+            if judgement.state == "broken":
+                why = f"stage {result.stage.name}: {judgement.rule}, {judgement.words}"
+                return "NO-GO", why
+            last[judgement.rule] = judgement.state
+        if name in result.left_out:
+            return "UNDECIDED", f"stage {result.stage.name}: {result.left_out[name]}"
+    still_open = [rule for rule, state in last.items() if state == "open"]
+    if still_open:
+        return "UNDECIDED", f"open to the end: {', '.join(still_open)}"
+    return "GO", "kept every rule"
+
+
+def conclude(matrix: Matrix, results: Sequence[Result]) -> Conclusion:
+    """GO: some candidate kept every rule to the end, and so did every mode of the fixed stages.
+
+    NO-GO: no candidate is left, or a mode of a fixed stage broke a rule. Otherwise UNDECIDED.
+    """
+    candidates = {name: standing(name, results) for name in matrix.candidates}
+    fixed = {
+        name: standing(name, results)
+        for result in results[1:]
+        for name in result.stage.modes or ()
+        if name not in candidates
+    }
+    modes = {**candidates, **fixed}
+    if all(verdict == "NO-GO" for verdict, _ in candidates.values()):
+        return Conclusion("NO-GO", modes, "no mode kept the rules")
+    broken = [name for name, (verdict, _) in fixed.items() if verdict == "NO-GO"]
+    if broken:
+        return Conclusion("NO-GO", modes, f"broke a rule of the last stage: {', '.join(broken)}")
+    good = [name for name, (verdict, _) in candidates.items() if verdict == "GO"]
+    whole = len(results) == len(matrix.stages)
+    if good and whole and all(verdict == "GO" for verdict, _ in fixed.values()):
+        return Conclusion("GO", modes, f"kept every rule: {', '.join(good)}")
+    undecided = [name for name, (verdict, _) in modes.items() if verdict == "UNDECIDED"]
+    return Conclusion("UNDECIDED", modes, f"not told: {', '.join(undecided) or 'the stages ahead'}")

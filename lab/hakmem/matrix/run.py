@@ -1,0 +1,297 @@
+"""`hakmem matrix`: runs the stages of a matrix, cell by cell, to its verdict."""
+
+import math
+import os
+import random
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from hakmem import project
+from hakmem.errors import LabError
+from hakmem.matrix import rules as matrix_rules
+from hakmem.matrix import state as matrix_state
+from hakmem.matrix import view as matrix_view
+from hakmem.matrix.plan import Clock, Matrix, Stage
+from hakmem.matrix.rules import Conclusion, Result
+from hakmem.matrix.state import Setting, State
+from hakmem.paired import cells
+from hakmem.process import host, library, order, provenance
+from hakmem.process.library import Library
+from hakmem.process.lock import host_lock
+from hakmem.process.proof import Proof
+from hakmem.process.sample import Process, Sample, take
+from hakmem.soak import inside as soak
+from hakmem.soak import session as soak_session
+from hakmem.soak.inside import Started
+
+# Not the user's to set while modes are compared.
+FOREIGN = re.compile(r"HAKMEM_(?!BENCH_|PROOF)")
+REFUSED_SETTING = re.compile(r"^hakmem: warning: ((HAKMEM_\w+)=.*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Finished:
+    results: Sequence[Result]
+    conclusion: Conclusion
+    state: State
+    binaries: Mapping[str, Mapping[str, object]]
+
+
+class Runner:
+    """Runs the cells of one matrix that are not done yet."""
+
+    def __init__(
+        self,
+        matrix: Matrix,
+        libraries: Mapping[str, Library],
+        state: State,
+        progress: Progress,
+        bar: TaskID,
+    ) -> None:
+        self.matrix, self.state = matrix, state
+        self._libraries, self._progress, self._bar = libraries, progress, bar
+        self._program = program(matrix)
+
+    def stage(self, stage: Stage, names: Sequence[str]) -> None:
+        """The soaks in a random order, then the rounds of pairs, each in a random order."""
+        rng = random.Random(f"{self.state.seed}/{stage.name}")
+        for name in order.shuffled(names, rng):
+            key = matrix_state.soak_key(stage.name, name)
+            with self._cell(key, stage.seconds):
+                if not self.state.has(key):
+                    self.state.put(key, self._soak(stage, name))
+        for number in range(stage.rounds if stage.rules.throughput_floor is not None else 0):
+            key = matrix_state.round_key(stage.name, number)
+            with self._cell(key, 2 * len(names) * stage.pair_s):
+                if not self.state.has(key):
+                    self.state.put(key, self._round(stage, self._alive(stage, names), number))
+
+    @contextmanager
+    def _cell(self, key: str, seconds: float) -> Iterator[None]:
+        """The bar stands where the cell ends when the cell ends, whatever it took."""
+        before = self._progress.tasks[self._bar].completed
+        self._progress.update(self._bar, description=key)
+        yield
+        self._progress.update(self._bar, completed=before + seconds)
+
+    def _alive(self, stage: Stage, names: Sequence[str]) -> list[str]:
+        """Modes of which no process has failed in this stage."""
+        done = [c for k, c in self.state.cells.items() if k.startswith(f"stage {stage.name}, r")]
+        failed = {name for cell in done for name in cell["failed"]}
+        soaks = {name: self.state.cells[matrix_state.soak_key(stage.name, name)] for name in names}
+        return [n for n in names if n not in failed and soaks[n]["error"] is None]
+
+    def _soak(self, stage: Stage, name: str) -> dict[str, Any]:
+        mode = self.matrix.modes[name]
+        lib = self._libraries[mode.library]
+        argv = self._argv(stage.seconds, stage.epoch_s)
+        what = Started(
+            argv, lib, soak_session.surroundings(argv, lib, mode.environment), mode.environment
+        )
+        facts = {"matrix": self.matrix.title, "stage": stage.name, "mode": name}
+        path = self.state.folder / f"{_slug(stage.name)}-{_slug(name)}.csv"
+        with soak_session.Csv(path, {**facts, **soak_session.facts_of(what)}) as csv:
+
+            def on_epoch(row: soak.Row, line: str) -> None:
+                csv.epoch(list(row), line)
+                self._progress.advance(self._bar, stage.epoch_s)
+
+            ended = soak.run_epochs(what, stage.epoch_s, on_epoch)
+            csv.end(ended.facts())
+        error = _crash_only(name, ended.status, ended.error)
+        found = {"csv": path.name, "sha256": host.sha256(path), "error": error, "ops": ended.ops}
+        return {**found, "proof": dict(ended.proof) if ended.proof else None}
+
+    def _round(self, stage: Stage, names: Sequence[str], number: int) -> dict[str, Any]:
+        """Each mode twice, there and back: the mean logarithm of its two rates."""
+        rng = random.Random(f"{self.state.seed}/{stage.name}/{number}")
+        run = order.palindrome(names, rng)
+        rates: dict[str, list[float]] = {name: [] for name in names}
+        failed: dict[str, str] = {}
+        for position, name in enumerate(run):
+            if name in failed:
+                continue
+            sample = self._sample(stage, name, number, position, order.padding(rng))
+            error = _crash_only(name, sample.status, sample.error)
+            if error is not None:
+                failed[name] = error
+            else:
+                rates[name].append(rate(sample, self.matrix.clock))
+            self._progress.advance(self._bar, stage.pair_s)
+        logs = {
+            name: sum(map(math.log, found)) / 2 for name, found in rates.items() if len(found) == 2
+        }
+        return {"order": run, "rates": rates, "logs": logs, "failed": failed}
+
+    def _sample(self, stage: Stage, name: str, number: int, at: int, padding: int) -> Sample:
+        mode = self.matrix.modes[name]
+        lib = self._libraries[mode.library]
+        process = Process(
+            argv=tuple(self._argv(stage.pair_s, stage.pair_s)),
+            library=lib,
+            padding=padding,
+            expects_proof=lib.origin == "hakmem",
+            timeout_s=soak.WARM_UP_S + 10 * stage.pair_s,
+            environment=mode.environment,
+            counted=False,
+        )
+        blank = Sample(self._program.name, lib.name, process.argv, number, at, padding=padding)
+        sample = take(blank, process)
+        if sample.error is None:
+            proof = Proof(**sample.proof) if sample.proof else None  # type: ignore[arg-type]
+            provenance.require_intended(lib, proof, mode.environment)
+        return sample
+
+    def _argv(self, seconds: float, epoch_s: float) -> list[str]:
+        work = self.matrix.command[1:]
+        return [str(self._program), *work, f"--seconds={seconds:g}", f"--epoch-sec={epoch_s:g}"]
+
+
+def _crash_only(mode: str, status: int | None, error: str | None) -> str | None:
+    """How the process failed. LabError where it ran well, but as something else than the mode."""
+    if error is not None and status == 0:
+        raise LabError(f"mode {mode}: {error}")
+    return error
+
+
+def rate(sample: Sample, clock: Clock) -> float:
+    """Operations per second of the timed part, by the wall's clock or the process's own time."""
+    result: Mapping[str, Any] = sample.result or {}
+    names = ("seconds",) if clock == "wall" else ("user_s", "sys_s")
+    try:
+        seconds = math.fsum(float(result[name]) for name in names)
+        return float(result["ops"]) / seconds
+    except (KeyError, TypeError, ValueError, ZeroDivisionError):
+        raise LabError(f"{sample.command} printed no usable ops and seconds: {result}") from None
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9.+-]+", "-", name)
+
+
+def program(matrix: Matrix) -> Path:
+    """What every mode runs: a benchmark by name, or a program by its path."""
+    name = matrix.command[0]
+    path = Path(name).absolute() if "/" in name else project.bench_dir() / name
+    return project.require_file(path, "the matrix's program")
+
+
+# ---- before the first cell ----
+
+
+def prepare(matrix: Matrix) -> tuple[dict[str, Library], Setting]:
+    """Everything that would spoil an hour of measuring is found here, in a second."""
+    foreign = sorted(name for name in os.environ if FOREIGN.match(name))
+    if foreign:
+        raise LabError(f"a mode is what the file says: unset {', '.join(foreign)} first")
+    program(matrix)
+    libraries = {}
+    for mode in matrix.modes.values():
+        if mode.library not in libraries:
+            lib = libraries[mode.library] = cells.find(mode.library)
+            library.verify(lib)
+            if lib.origin == "hakmem" and lib.path is not None:
+                provenance.require_current(lib.path, project.source_dir())
+        refused = refused_settings(libraries[mode.library], mode.environment)
+        if refused:
+            raise LabError(f"mode {mode.name} is not what it says: {'; '.join(refused)}")
+    hashes = {name: provenance.binary(lib.path).sha256 for name, lib in libraries.items()}
+    source = provenance.source(project.source_dir()).to_dict()
+    return libraries, Setting(matrix.digest, matrix.scale, hashes, source)
+
+
+def refused_settings(lib: Library, settings: Mapping[str, str]) -> list[str]:
+    """What the allocator itself warns of about these settings."""
+    true = shutil.which("true") or "/bin/true"
+    what = soak_session.surroundings([true], lib, settings)
+    done = subprocess.run(
+        [true], env=what, capture_output=True, text=True, errors="replace", check=False
+    )
+    return [line for line, name in REFUSED_SETTING.findall(done.stderr) if name in settings]
+
+
+def expected_s(matrix: Matrix) -> float:
+    """Seconds of all stages, where as many modes go on as there is room for."""
+    total = 0.0
+    inside: Sequence[str] = matrix.candidates
+    for stage in matrix.stages:
+        names = matrix.modes_of(stage, inside)
+        rounds = stage.rounds if stage.rules.throughput_floor is not None else 0
+        total += len(names) * (stage.seconds + 2 * rounds * stage.pair_s)
+        inside = inside[: stage.keep]
+    return total
+
+
+# ---- the run ----
+
+
+def run(matrix: Matrix, folder: Path, seed: int | None, console: Console) -> Finished:
+    """Goes on where a run in the folder stopped. LabError where the baseline itself fails."""
+    with host_lock():
+        libraries, setting = prepare(matrix)
+        state = State.open(folder, setting, seed, random.SystemRandom().randrange(2**31))
+        if state.cells:
+            console.print(f"goes on where it stopped: {len(state.cells)} cells are done")
+        results: list[Result] = []
+        with _progress(console) as progress:
+            runner = Runner(
+                matrix, libraries, state, progress, progress.add_task("", total=expected_s(matrix))
+            )
+            try:
+                inside: Sequence[str] = matrix.candidates
+                for stage in matrix.stages:
+                    names = matrix.modes_of(stage, inside)
+                    if not inside:
+                        break
+                    runner.stage(stage, names)
+                    result = judged(matrix, stage, names, state)
+                    results.append(result)
+                    matrix_view.print_stage(progress.console, result)
+                    if stage.modes is None or stage is matrix.stages[0]:
+                        inside = result.going
+            except KeyboardInterrupt:
+                raise LabError(
+                    f"interrupted: {folder} keeps all finished cells, the same command goes on",
+                    status=130,
+                ) from None
+    binaries = {name: provenance.binary(lib.path).to_dict() for name, lib in libraries.items()}
+    return Finished(results, matrix_rules.conclude(matrix, results), state, binaries)
+
+
+def judged(matrix: Matrix, stage: Stage, names: Sequence[str], state: State) -> Result:
+    base = matrix.baseline
+    evidence = {
+        name: matrix_state.evidence(state, stage.name, name, base, stage.rounds) for name in names
+    }
+    if base in evidence and evidence[base].error:
+        raise LabError(f"stage {stage.name}: the baseline itself failed: {evidence[base].error}")
+    return matrix_rules.judge(stage, matrix.clock, base, evidence)
+
+
+def _progress(console: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:.0f} %"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+    )

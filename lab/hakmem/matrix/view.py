@@ -1,0 +1,196 @@
+"""A matrix in the terminal, and its picture: one static SVG."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from hakmem import pages
+from hakmem.matrix.plan import Matrix
+from hakmem.matrix.rules import (
+    CALLS,
+    CRASH,
+    CV,
+    DRIFT,
+    RSS,
+    THROUGHPUT,
+    Conclusion,
+    Judgement,
+    Result,
+    State,
+)
+from hakmem.paired.session import duration
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+MARKS: dict[State, str] = {"kept": "✓", "broken": "✗", "open": "?"}
+STYLES: dict[str, str] = {
+    "kept": "green",
+    "broken": "bold red",
+    "open": "yellow",
+    "GO": "bold green",
+    "NO-GO": "bold red",
+    "UNDECIDED": "bold yellow",
+}
+RULES = (CRASH, THROUGHPUT, RSS, *DRIFT.values(), CV, CALLS)
+
+
+def print_plan(console: Console, matrix: Matrix, seconds: float) -> None:
+    console.print(f"{matrix.title}")
+    for stage in matrix.stages:
+        who = "those still in" if stage.modes is None else ", ".join(stage.modes)
+        keep = f"; at most {stage.keep} go on" if stage.keep else ""
+        pairs = ""
+        if stage.rules.throughput_floor is not None:
+            pairs = f" and {stage.rounds} rounds of pairs of {stage.pair_s:g} s"
+        console.print(f"  stage {stage.name}: {who}: {duration(stage.seconds)}{pairs}{keep}")
+    console.print(f"about {duration(seconds)} if as many go on as there is room for")
+    say_rehearsal(console, matrix)
+
+
+def say_rehearsal(console: Console, matrix: Matrix) -> None:
+    if matrix.scale < 1:
+        console.print(
+            f"[bold yellow]A rehearsal:[/] all lengths × {matrix.scale:g}; its verdict is no "
+            "evidence for the full length"
+        )
+
+
+def print_stage(console: Console, result: Result) -> None:
+    """A row for each mode: its state under every rule, and whether it goes on."""
+    rules = _judged_by([result])
+    table = Table(
+        title=f"stage {result.stage.name}, {duration(result.stage.seconds)}",
+        title_justify="left",
+        box=None,
+        pad_edge=False,
+        padding=(0, 2, 0, 0),
+        header_style="bold",
+    )
+    table.add_column("mode", no_wrap=True)
+    for rule in rules:
+        table.add_column(rule)
+    table.add_column("")
+    for name, found in result.judged.items():
+        cells = [_cell(_of(found, rule)) for rule in rules]
+        out = result.left_out.get(name, "")
+        table.add_row(name, *cells, Text(out, style="dim"))
+    console.print(table)
+    broken = [judgement.rule for judgement in result.baseline if judgement.state == "broken"]
+    if broken:
+        console.print(
+            f"[yellow]The baseline itself broke {', '.join(broken)}:[/] the host or the rule is to "
+            "blame as well; the rule holds all the same"
+        )
+
+
+def _judged_by(results: Sequence[Result]) -> list[str]:
+    """The rules that some mode was judged by."""
+    seen = {j.rule for result in results for found in result.judged.values() for j in found}
+    return [rule for rule in RULES if rule in seen]
+
+
+def _of(found: Sequence[Judgement], rule: str) -> Judgement | None:
+    return next((judgement for judgement in found if judgement.rule == rule), None)
+
+
+def _cell(judgement: Judgement | None) -> Text:
+    if judgement is None:
+        return Text("")
+    return Text(f"{MARKS[judgement.state]} {judgement.words}", style=STYLES[judgement.state])
+
+
+def print_conclusion(console: Console, matrix: Matrix, conclusion: Conclusion) -> None:
+    for name, (verdict, why) in conclusion.modes.items():
+        console.print(Text(f"{name}: "), Text(verdict, style=STYLES[verdict]), f"({why})", end="")
+        console.print()
+    say_rehearsal(console, matrix)
+    console.print(Text(conclusion.verdict, style=STYLES[conclusion.verdict]), conclusion.why)
+
+
+# ---- the picture ----
+
+LEAST_WIDTH = 900
+FOREST = (165, 425)  # where the intervals of throughput are drawn
+COLUMN = 132
+ROW = 34
+HEAD = 74
+CHARACTERS = 19  # that fit into a column
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Ratios to the baseline, by their logarithm, over the width of the forest."""
+
+    low: float
+    high: float
+
+    def x(self, ratio: float) -> float:
+        inside = min(max(ratio, self.low), self.high)
+        share = math.log(inside / self.low) / math.log(self.high / self.low)
+        return FOREST[0] + share * (FOREST[1] - FOREST[0])
+
+
+@cache
+def _templates() -> Environment:
+    environment = pages.environment()
+    environment.filters["lines"] = _lines
+    return environment
+
+
+def picture(matrix: Matrix, results: Sequence[Result], conclusion: Conclusion) -> str:
+    """The whole matrix: a block per stage, a row per mode, an interval and a cell per rule."""
+    ends = [e for r in results for i in r.ratios.values() for e in (i.low, i.high)]
+    floors = [1 + (r.stage.rules.throughput_floor or 0) for r in results]
+    scale = Scale(min([*ends, *floors, 0.95]) / 1.02, max([*ends, 1.05]) * 1.02)
+    rules = [rule for rule in _judged_by(results) if rule != THROUGHPUT]
+    blocks, top = [], HEAD
+    for result in results:
+        blocks.append((top, result))
+        top += 44 + ROW * len(result.judged) + 18
+    return (
+        _templates()
+        .get_template("matrix.svg.j2")
+        .render(
+            matrix=matrix,
+            blocks=blocks,
+            conclusion=conclusion,
+            rules=rules,
+            marks=MARKS,
+            throughput=THROUGHPUT,
+            scale=scale,
+            ticks=[
+                t
+                for t in (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5)
+                if scale.low < t < scale.high
+            ],
+            of=_of,
+            width=max(LEAST_WIDTH, FOREST[1] + 34 + COLUMN * len(rules)),
+            height=top + 26 * len(conclusion.modes) + 60,
+            end=top,
+            forest=FOREST,
+            column=COLUMN,
+            row=ROW,
+        )
+    )
+
+
+def _lines(text: str, count: int = 2) -> list[str]:
+    """Words in at most `count` lines of a column's width; what does not fit ends in an ellipsis."""
+    lines = [""]
+    for word in text.split():
+        if lines[-1] and len(lines[-1]) + 1 + len(word) > CHARACTERS:
+            lines.append(word)
+        else:
+            lines[-1] = f"{lines[-1]} {word}".strip()
+    if len(lines) > count:
+        lines = [*lines[: count - 1], lines[count - 1][: CHARACTERS - 1] + "…"]
+    return lines

@@ -1,0 +1,296 @@
+"""From a recorded document to rows a reader understands: pure, no I/O, no rendering."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from hakmem import stats
+from hakmem.process import metrics
+
+Verdict = Literal["win", "tie", "loss", "error", "undecided"]
+
+SUBJECT = "hakmem"
+SYSTEM = "system"
+MARGIN = 0.01
+TIE_BAND = 0.05
+FEWEST = 3
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A figure of one library: the median over its samples and their spread."""
+
+    library: str
+    count: int
+    failed: int
+    error: str | None
+    median: float | None = None
+    mad: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The subject's figure ÷ the rival's, with its interval, and what follows from it."""
+
+    rival: str
+    ratio: stats.Interval | None
+    count: int
+    verdict: Verdict
+    better: str = "lower"
+
+    @property
+    def cost(self) -> stats.Interval | None:
+        """The ratio turned so that below 1 is always the subject's advantage."""
+        r = self.ratio
+        if r is None or self.better == "lower":
+            return r
+        return stats.Interval(1 / r.estimate, 1 / r.high, 1 / r.low, r.kind)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One figure over all libraries."""
+
+    name: str
+    what: str
+    unit: str
+    better: str
+    threads: int
+    floor: Cell | None
+    cells: dict[str, Cell]
+    references: dict[str, Cell]
+    comparisons: dict[str, Comparison]
+    best: Comparison | None
+    system: Comparison | None
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class Floor:
+    """What is subtracted from a sample: its own round's floor, for the machine's speed drifts."""
+
+    by_round: Mapping[int, float]
+    otherwise: float
+
+    @classmethod
+    def of(cls, samples: Sequence[Mapping[str, Any]], key: str, whole: Cell) -> "Floor | None":
+        """None where the floor itself failed."""
+        if whole.median is None:
+            return None
+        return cls({s["round"]: metrics.value(key, s) for s in samples}, whole.median)
+
+    def under(self, sample: Mapping[str, Any]) -> float:
+        return self.by_round.get(sample["round"], self.otherwise)
+
+
+NO_FLOOR = Floor({}, 0.0)
+
+
+def rows(document: Mapping[str, Any]) -> list[Row]:
+    """All figures of the document, sorted by name, wins and losses alike."""
+    names = [library["name"] for library in document["libraries"] if not library.get("refused")]
+    commands = {command["name"]: command for command in document["commands"]}
+    result = []
+    for figure in document["figures"]:
+        samples = [s for s in document["samples"] if s["command"] == figure["command"]]
+        result.append(_row(figure, commands[figure["command"]], names, samples))
+    return sorted(result, key=lambda row: natural(row.name))
+
+
+def natural(name: str) -> list[tuple[int, int | str]]:
+    parts = name.split("_")
+    return [(0, int(part)) if part.isdigit() else (1, part) for part in parts]
+
+
+def _row(
+    figure: Mapping[str, Any],
+    command: Mapping[str, Any],
+    names: Sequence[str],
+    samples: Sequence[Mapping[str, Any]],
+) -> Row:
+    key, better = figure["metric"], metrics.METRICS[figure["metric"]].better
+    by_library = {name: [s for s in samples if s["library"] == name] for name in names}
+    floor = None
+    offset: Floor | None = NO_FLOOR
+    if figure.get("floor"):
+        below = [s for s in samples if s["library"] == figure["floor"]]
+        floor = cell(figure["floor"], below, key)
+        offset = Floor.of(below, key, floor)
+    cells = {name: cell(name, rows_, key, offset) for name, rows_ in by_library.items()}
+    references = {
+        name: cell(name, [s for s in samples if s["library"] == name], key, offset)
+        for name in command.get("references", [])
+        if name != figure.get("floor")
+    }
+    comparisons = {
+        name: compare(by_library[SUBJECT], by_library[name], name, key, offset, better)
+        for name in names
+        if name != SUBJECT and not cells[name].failed and cells[name].count
+    }
+    best = _best(cells, comparisons, better)
+    return Row(
+        name=figure["name"],
+        what=figure["what"],
+        unit=metrics.METRICS[key].unit,
+        better=better,
+        threads=command.get("threads", 1),
+        floor=floor,
+        cells=cells,
+        references=references if figure.get("floor") else {},
+        comparisons=comparisons,
+        best=best,
+        system=comparisons.get(SYSTEM),
+        verdict=_verdict_of(cells[SUBJECT], best),
+    )
+
+
+def cell(
+    library: str,
+    samples: Sequence[Mapping[str, Any]],
+    key: str,
+    offset: Floor | None = NO_FLOOR,
+) -> Cell:
+    """The summary of one library's samples; one failed sample makes the whole cell an error."""
+    failed = [s for s in samples if metrics.value(key, s) is None]
+    if failed or not samples or offset is None:
+        error = "not measured" if not samples else "its floor failed"
+        if failed:
+            error = failed[0].get("error") or "the sample does not carry this metric"
+        return Cell(library, len(samples), len(failed), error)
+    values = [metrics.value(key, s) - offset.under(s) for s in samples]
+    return Cell(
+        library,
+        len(values),
+        0,
+        None,
+        stats.median(values),
+        stats.mad(values),
+        min(values),
+        max(values),
+    )
+
+
+def compare(
+    subject: Sequence[Mapping[str, Any]],
+    rival: Sequence[Mapping[str, Any]],
+    name: str,
+    key: str,
+    offset: Floor | None,
+    better: str,
+) -> Comparison:
+    """The paired ratio subject ÷ rival: over blocks where there are blocks, else over rounds."""
+    if offset is None or any(metrics.value(key, s) is None for s in subject):
+        return Comparison(name, None, 0, "error", better)
+    blocks = any(s.get("block") for s in rival)
+    if offset is not NO_FLOOR and not blocks:
+        return _compare_above(subject, rival, name, key, offset, better)
+    logs = stats.merge_neighbours(
+        _block_logs(subject, rival, name, key, offset)
+        if blocks
+        else _round_logs(subject, rival, key, offset)
+    )
+    if not logs or any(math.isnan(value) for value in logs):
+        return Comparison(name, None, len(logs), "undecided", better)
+    ratio = stats.spread_interval(logs).exp()
+    plain = Comparison(name, ratio, len(logs), "undecided", better)
+    return Comparison(name, ratio, len(logs), judge(plain.cost, len(logs)), better)
+
+
+def _compare_above(
+    subject: Sequence[Mapping[str, Any]],
+    rival: Sequence[Mapping[str, Any]],
+    name: str,
+    key: str,
+    floor: Floor,
+    better: str,
+) -> Comparison:
+    mine = {s["round"]: metrics.value(key, s) for s in subject}
+    theirs = {s["round"]: metrics.value(key, s) for s in rival}
+    both = sorted(mine.keys() & theirs.keys() & floor.by_round.keys())
+    if not both:
+        return Comparison(name, None, 0, "undecided", better)
+    ratio = stats.net_ratio(
+        [mine[r] for r in both], [theirs[r] for r in both], [floor.by_round[r] for r in both]
+    )
+    if any(math.isnan(end) for end in (ratio.estimate, ratio.low, ratio.high)):
+        return Comparison(name, None, len(both), "undecided", better)
+    plain = Comparison(name, ratio, len(both), "undecided", better)
+    return Comparison(name, ratio, len(both), judge(plain.cost, len(both)), better)
+
+
+def judge(cost: stats.Interval, count: int) -> Verdict:
+    """Win or loss only where the whole interval and at least the margin lie on one side of 1.
+
+    A tie is a finding too: the whole interval close to 1. A wide interval around 1 is no tie.
+    """
+    if count < FEWEST:
+        return "undecided"
+    if cost.high < 1 and cost.estimate < 1 - MARGIN:
+        return "win"
+    if cost.low > 1 and cost.estimate > 1 + MARGIN:
+        return "loss"
+    return "tie" if cost.low > 1 - TIE_BAND and cost.high < 1 + TIE_BAND else "undecided"
+
+
+def _log(value: float) -> float:
+    return math.log(value) if value > 0 else math.nan
+
+
+def _round_logs(
+    subject: Sequence[Mapping[str, Any]],
+    rival: Sequence[Mapping[str, Any]],
+    key: str,
+    offset: Floor,
+) -> list[float]:
+    mine = {s["round"]: metrics.value(key, s) - offset.under(s) for s in subject}
+    theirs = {s["round"]: metrics.value(key, s) - offset.under(s) for s in rival}
+    return [_log(mine[r]) - _log(theirs[r]) for r in sorted(mine.keys() & theirs.keys())]
+
+
+def _block_logs(
+    subject: Sequence[Mapping[str, Any]],
+    rival: Sequence[Mapping[str, Any]],
+    name: str,
+    key: str,
+    offset: Floor,
+) -> list[float]:
+    blocks: dict[str, list[Mapping[str, Any]]] = {}
+    for sample in [*subject, *rival]:
+        if (sample.get("block") or "").split("/")[1:2] == [name]:
+            blocks.setdefault(sample["block"], []).append(sample)
+    logs = []
+    for samples in sorted(blocks.values(), key=lambda b: b[0]["round"]):
+        values = [metrics.value(key, s) - offset.under(s) for s in samples]
+        if len(values) != 4:
+            continue
+        letters = "".join(s["letter"] for s in samples)
+        logs.append(stats.block_value(letters, values) if min(values) > 0 else math.nan)
+    return logs
+
+
+def _best(
+    cells: Mapping[str, Cell], comparisons: Mapping[str, Comparison], better: str
+) -> Comparison | None:
+    """The comparison with the best rival: the system's allocator is one of them."""
+    sign = 1 if better == "lower" else -1
+    able = [name for name in comparisons if (cells[name].median or 0) > 0]
+    if not able:
+        return None
+    return comparisons[min(able, key=lambda name: sign * cells[name].median)]
+
+
+def _verdict_of(subject: Cell, best: Comparison | None) -> Verdict:
+    if subject.error:
+        return "error"
+    return best.verdict if best else "undecided"
+
+
+def tally(all_rows: Sequence[Row]) -> dict[str, int]:
+    """How many figures were won, tied, lost, undecided or failed."""
+    counts = {"win": 0, "tie": 0, "loss": 0, "undecided": 0, "error": 0}
+    for row in all_rows:
+        counts[row.verdict] += 1
+    return counts

@@ -1,0 +1,1 @@
+"""Paired comparisons, to verdicts: `hakmem ab`, `hakmem compare`, `hakmem baseline`."""

@@ -1,0 +1,316 @@
+"""`hakmem ab`: two or more cells through the sequential paired protocol, to a recorded verdict."""
+
+import math
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from hakmem import stats
+from hakmem.cluster import client as cluster
+from hakmem.errors import LabError
+from hakmem.ledger.store import Ledger, Record, host_name
+from hakmem.paired import cells as cell_module
+from hakmem.paired import protocol, readings, recording, session, work
+from hakmem.paired import tables as paired_tables
+from hakmem.paired.blocks import BASE, Outcome, Plan, Sampler, Track
+from hakmem.paired.cells import Cell
+from hakmem.paired.protocol import Aim, Decision
+from hakmem.paired.readings import MEMORY, Better
+from hakmem.process.lock import host_lock
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for. `command` None: the benchmark `bench`. Margin None: found."""
+
+    cells: Sequence[Cell]
+    bench: str | None
+    command: Sequence[str] | None
+    guards: Sequence[str]
+    aim: Aim
+    metric: str | None
+    better: Better
+    floor: str | None
+    most: int
+    seconds: float
+    seed: int
+    margin: float | None
+    record: bool
+    argv: Sequence[str]
+    passed: Sequence[str] = ()
+    twins: bool = False
+
+
+def run(request: Request, console: Console, sampler: Sampler | None = None) -> Outcome:
+    """Measures, prints and records. `sampler` takes the samples in place of real processes."""
+    with tempfile.TemporaryDirectory(prefix="hakmem-aa-") as folder, host_lock():
+        plan = plan_of(request, cell_module.distinct(sides(request, Path(folder))))
+        facts = recording.Facts.of(plan.cells, request.argv) if request.record else None
+        announce(request, plan, console)
+        done = session.conduct(plan, request.seconds, console, sampler, say=standing)
+        records = keep(request, done, facts)
+    tell(done, records, console)
+    return done.outcome
+
+
+def run_on(address: str, request: Request, console: Console) -> list[Outcome]:
+    """The same on every host of a cluster, each by itself and with its own margin."""
+    with tempfile.TemporaryDirectory(prefix="hakmem-aa-") as folder:
+        plan = plan_of(request, cell_module.distinct(sides(request, Path(folder))))
+        announce(request, plan, console)
+
+        def margin(host: str) -> float:
+            return known_margin(plan.tracks[0], plan.cells, host)
+
+        comparison = cluster.Comparison(
+            job=cluster.job(
+                plan,
+                request.seconds,
+                request.argv,
+                facts=request.record,
+                twins=request.cells[0] if request.twins else None,
+                passed=request.passed,
+            ),
+            finish=lambda done, facts, host: tell(done, keep(request, done, facts, host), console),
+            mark=mark,
+            margin=None if request.margin is not None else margin,
+            say=standing,
+        )
+        return cluster.run(address, comparison, console)
+
+
+def sides(request: Request, folder: Path) -> list[Cell]:
+    """The cells; for an A/A the two copies of the first, which are made in `folder`."""
+    return cell_module.twins(request.cells[0], folder) if request.twins else list(request.cells)
+
+
+def keep(
+    request: Request,
+    done: session.Conducted,
+    facts: recording.Facts | None,
+    host: str | None = None,
+) -> Mapping[str, Record]:
+    """Records it, with a verdict on each contender that has one; nothing without facts."""
+    if facts is None:
+        return {}
+    bodies = {}
+    for letter, decision in done.outcome.decisions.items():
+        asked = question(done.plan, letter, request.twins)
+        bodies[letter] = recording.verdict_body(done.plan, (BASE, letter), decision, asked, facts)
+    return recording.save(done, facts, bodies, "A/A" if request.twins else "verdict", host)
+
+
+def mark(done: session.Conducted, letter: str) -> Text:
+    """A contender's verdict with its change, in a few words."""
+    decision = done.outcome.decisions[letter]
+    ratio = recording.ratio(done.plan.tracks[0], decision.target)
+    words = f"{decision.verdict} {paired_tables.change(ratio.estimate)} {paired_tables.ends(ratio)}"
+    return Text(words, style=paired_tables.STYLES[decision.verdict])
+
+
+def plan_of(request: Request, cells: Mapping[str, Cell]) -> Plan:
+    """The plan as asked, with benchmarks found and metrics chosen; nothing is run."""
+    if len(cells) < 2:
+        raise LabError("one cell is nothing to compare: add --b, or --aa for the noise floor")
+    tracks = [target_track(request, cells)]
+    for name in request.guards:
+        found = work.benchmark(name)
+        metric = request.metric
+        if request.command or name == "idle_rss" or (metric or "").startswith("regex:"):
+            metric = None
+        works = dict.fromkeys(cells, found)
+        reading = readings.choose(metric, found.name)
+        floor = _floor(request.floor, found, required=False)
+        tracks.append(Track(found.name, "guard", reading, works, floor))
+    if len({track.name for track in tracks}) < len(tracks):
+        raise LabError("a guard is the target, or is named twice")
+    margin = request.margin if request.margin is not None else known_margin(tracks[0], cells)
+    return Plan(cells, tracks, request.aim, margin, request.seed, request.most)
+
+
+def target_track(request: Request, cells: Mapping[str, Cell]) -> Track:
+    if request.command:
+        if request.bench or any(cell.bench for cell in cells.values()):
+            raise LabError("a command and a benchmark: choose one")
+        own = work.own(request.command, request.passed)
+        reading = readings.choose(request.metric, None, request.better)
+        if request.floor:
+            raise LabError("a command has no floor: --floor is for benchmarks")
+        return Track(own.name, "target", reading, dict.fromkeys(cells, own))
+    names = {letter: cell.bench or request.bench for letter, cell in cells.items()}
+    if None in names.values():
+        raise LabError("what shall they run? --bench NAME, or -- command …")
+    works = {letter: work.benchmark(str(name)) for letter, name in names.items()}
+    first = works[BASE]
+    reading = readings.choose(request.metric, first.name, request.better)
+    floor = _floor(request.floor, first, required=True)
+    if floor and reading.name in MEMORY:
+        raise LabError(f"{reading.words} has no floor: leave --floor out")
+    title = " against ".join(dict.fromkeys(found.name for found in works.values()))
+    return Track(title, "target", reading, works, floor)
+
+
+def _floor(name: str | None, found: work.Work, required: bool) -> work.Reference | None:
+    if name is None:
+        return None
+    if name not in work.FLOORS:
+        raise LabError(f"unknown floor: {name}; known: {', '.join(work.FLOORS)}")
+    reference = found.floor(name)
+    if reference is None and required:
+        raise LabError(f"{found.name} has no {work.FLOORS[name]}")
+    return reference
+
+
+def known_margin(target: Track, cells: Mapping[str, Cell], host: str | None = None) -> float:
+    """δ from the host's last A/A of this benchmark and metric in the ledger, else 1 %."""
+    if target.works[BASE].command is None:
+        return protocol.LEAST_MARGIN
+    found, host = None, host or host_name()
+    for record in Ledger.default().records():
+        if record.kind == "A/A" and record.host == host and _same_figure(record, target):
+            found = record
+    return protocol.margin(noise_of(found, target)) if found else protocol.LEAST_MARGIN
+
+
+def _same_figure(record: Record, target: Track) -> bool:
+    bench = record.body["benchmarks"][0]
+    floor = target.floor.name if target.floor else None
+    return (bench["name"], bench["metric"], bench["floor"]) == (
+        target.name,
+        target.reading.name,
+        floor,
+    )
+
+
+def noise_of(record: Record, target: Track) -> stats.Interval:
+    """The A/A's interval as it was judged: on the scale of logarithms."""
+    metric = record.body["metrics"][target.name]
+    low, high = (math.log(metric[end]) for end in ("low", "high"))
+    return stats.Interval((low + high) / 2, low, high, metric["kind"])
+
+
+def announce(request: Request, plan: Plan, console: Console) -> None:
+    target, *guards = plan.tracks
+    net = f", net of the {target.floor.name}" if target.floor else ""
+    console.print(Text(f"{target.name}: {figure(target)}{net}", style="bold"))
+    for letter, cell in plan.cells.items():
+        path = cell.library.path or "the C library's own"
+        console.print(Text(f"  {letter}  {cell.name}  ({path})"), soft_wrap=True)
+    if guards:
+        console.print(f"guards: {', '.join(track.name for track in guards)}", highlight=False)
+    if len(plan.contenders) > 1:
+        console.print(f"each against A; Holm's rule over the {len(plan.contenders)} verdicts")
+    console.print(
+        f"aim: {plan.aim}, margin {100 * plan.margin:.1f} %, {plan.most} blocks at most, "
+        f"seed {plan.seed}",
+        highlight=False,
+    )
+
+
+def figure(track: Track) -> str:
+    return f"{track.reading.words}, {track.reading.unit}"
+
+
+def question(plan: Plan, letter: str, twins: bool = False) -> str:
+    """What the verdict answers, in words."""
+    target, *guards = plan.tracks
+    net = f" net of the {target.floor.name}" if target.floor else ""
+    what = f"{target.reading.words}{net} on {target.name}"
+    a, b = plan.cells[BASE].name, plan.cells[letter].name
+    if twins:
+        return f"A/A: how far do two copies of {a} differ in {what}?"
+    guarded = f", guarded by {', '.join(t.name for t in guards)}" if guards else ""
+    if plan.aim == "neutral":
+        return f"is {b} no worse than {a} in {what}{guarded}?"
+    return f"is {b} better than {a} in {what}{guarded}?"
+
+
+def tell(done: session.Conducted, records: Mapping[str, Record], console: Console) -> None:
+    """The table, one sentence for each contender, and where it is recorded."""
+    plan, outcome = done.plan, done.outcome
+    console.print(paired_tables.result_table(plan, outcome, console.width))
+    for letter in plan.contenders:
+        decision = outcome.decisions.get(letter)
+        if decision is not None:
+            line = Text(f"{decision.verdict}: ", style=paired_tables.STYLES[decision.verdict])
+            console.print(line.append(sentence(plan, letter, decision), style="default"))
+            for note in cross_checks(plan, outcome, letter, decision):
+                console.print(Text(note, style="yellow"))
+    paired_tables.print_measured(console, done, records.values())
+
+
+def standing(plan: Plan, blocks: int, decisions: Mapping[str, Decision]) -> list[str]:
+    """A line on each contender after a look."""
+    lines = []
+    for letter, decision in decisions.items():
+        ratio = recording.ratio(plan.tracks[0], decision.target)
+        name = plan.cells[letter].name
+        lines.append(
+            f"after {blocks} blocks: {name} {paired_tables.change(ratio.estimate)} "
+            f"{paired_tables.ends(ratio)}, {decision.verdict}"
+        )
+    return lines
+
+
+def sentence(plan: Plan, letter: str, decision: Decision) -> str:
+    """The verdict in plain words."""
+    target, *guards = plan.tracks
+    a, b = plan.cells[BASE].name, plan.cells[letter].name
+    shown = recording.ratio(target, decision.target)
+    percent, more = abs(100 * (shown.estimate - 1)), shown.estimate > 1
+    what = f"{percent:.1f} % {'more' if more else 'less'} {target.reading.words} than {a}"
+    margin = f"{100 * plan.margin:.1f} %"
+    broken = [
+        track.name
+        for track, gain in zip(guards, decision.guards, strict=True)
+        if gain.high < -plan.margin
+    ]
+    if broken:
+        return f"{b} loses more than {margin} on {', '.join(broken)}, which it must not"
+    if protocol.same(decision) and plan.aim == "improvement":
+        return f"{b} and {a} differ by less than {100 * protocol.NARROW:.0f} % on {target.name}"
+    if decision.verdict == "UNDECIDED":
+        wide = 100 * protocol.half_width(decision.target)
+        return (
+            f"after {decision.blocks} blocks {', '.join(still_open(plan, decision))} is open "
+            f"({target.name} is known to ±{wide:.1f} %): nothing may be claimed, and repeating "
+            "it until it says yes is no answer"
+        )
+    if plan.aim == "neutral":
+        if decision.verdict == "GO":
+            tail = " and no guard does" if guards else ""
+            return f"{b} loses no more than {margin} against {a}{tail}"
+        return f"{b} loses more than {margin}: it takes {what}"
+    tail = f", and no guard loses more than {margin}" if guards and decision.verdict == "GO" else ""
+    return f"{b} takes {what} on {target.name}{tail}"
+
+
+def still_open(plan: Plan, decision: Decision) -> list[str]:
+    """The tracks that kept the verdict from falling."""
+    names = []
+    for track, gain in zip(plan.tracks, (decision.target, *decision.guards), strict=True):
+        limit = 0.0 if track.role == "target" and plan.aim == "improvement" else -plan.margin
+        if gain.kind == "range" or gain.low <= limit:
+            names.append(track.name)
+    return names
+
+
+def cross_checks(plan: Plan, outcome: Outcome, letter: str, decision: Decision) -> list[str]:
+    """Where the bootstrap would have judged otherwise; a reason to look at the blocks."""
+    notes = []
+    for track, interval in zip(plan.tracks, (decision.target, *decision.guards), strict=True):
+        check = protocol.bca(outcome.gains(track.name, letter), decision.alpha)
+        if check is not None and side(check) != side(interval):
+            notes.append(
+                f"cross-check: the {check.kind} of {track.name} is "
+                f"[{100 * check.low:+.1f} … {100 * check.high:+.1f}] % and says otherwise"
+            )
+    return notes
+
+
+def side(interval: stats.Interval) -> int:
+    return (interval.low > 0) - (interval.high < 0)

@@ -1,0 +1,233 @@
+"""Runs a sequential paired comparison: blocks of all cells, a look, and on until it is decided.
+
+A block holds every cell twice, in a random order there and back, so any two cells stand in it as
+A B B A or B A A B. Cells that are decided, or fail, are measured no further.
+"""
+
+import math
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import fmean
+from typing import Literal
+
+from hakmem import stats
+from hakmem.paired import protocol
+from hakmem.paired.cells import Cell
+from hakmem.paired.protocol import Aim, Decision
+from hakmem.paired.readings import Reading, Unreadable
+from hakmem.paired.work import Work
+from hakmem.process import order
+from hakmem.process.sample import Sample
+from hakmem.suite import Reference
+
+BASE = "A"
+FLOOR = "0"
+LEAST_NET = 0.01
+
+
+@dataclass(frozen=True)
+class Track:
+    """One work all cells run, and what is read off it; a cell may bring a work of its own."""
+
+    name: str
+    role: Literal["target", "guard"]
+    reading: Reading
+    works: Mapping[str, Work]
+    floor: Reference | None = None
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One sample to take: the cell's letter on a track, or FLOOR."""
+
+    track: Track
+    letter: str
+    round: int
+    position: int
+    padding: int
+    order: str = ""
+
+
+@dataclass(frozen=True)
+class Block:
+    """The samples of one track in one round, in their order; `gains` by contender's letter."""
+
+    track: str
+    round: int
+    order: str
+    samples: tuple[Sample, ...]
+    gains: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to compare and by which rules; the first track is the target."""
+
+    cells: Mapping[str, Cell]
+    tracks: Sequence[Track]
+    aim: Aim
+    margin: float
+    seed: int
+    most: int = protocol.LOOKS[-1]
+
+    @property
+    def contenders(self) -> list[str]:
+        return [letter for letter in self.cells if letter != BASE]
+
+    def samples_per_round(self) -> int:
+        return sum(2 * (len(self.cells) + (t.floor is not None)) for t in self.tracks)
+
+
+@dataclass
+class Outcome:
+    """What was measured and decided. A failed cell has a reason instead of a decision."""
+
+    blocks: list[Block] = field(default_factory=list)
+    decisions: dict[str, Decision] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+
+    def samples(self, track: str, letter: str) -> list[Sample]:
+        """The cell's good samples on a track."""
+        return [
+            sample
+            for block in self.blocks
+            if block.track == track
+            for at, sample in zip(block.order, block.samples, strict=True)
+            if at == letter and sample.error is None
+        ]
+
+    def values(self, track: Track, letter: str) -> list[float]:
+        return [track.reading.value(sample) for sample in self.samples(track.name, letter)]
+
+    def gains(self, track: str, letter: str) -> list[float]:
+        return [b.gains[letter] for b in self.blocks if b.track == track and letter in b.gains]
+
+
+Sampler = Callable[[Trial], Sample]
+
+
+def run(
+    plan: Plan,
+    sampler: Sampler,
+    on_sample: Callable[[Trial, Sample], None] = lambda trial, sample: None,
+    on_look: Callable[[int, Mapping[str, Decision]], None] = lambda blocks, decisions: None,
+    failures: Mapping[str, str] | None = None,
+) -> Outcome:
+    """Blocks until every contender is decided, has failed, or `plan.most` blocks are taken.
+
+    `failures` are those of cells that failed before the first block.
+    """
+    rng = random.Random(plan.seed)
+    outcome = Outcome(failures=dict(failures or {}))
+    looks = protocol.looks(plan.most)
+    for number in range(plan.most):
+        for track in order.shuffled(plan.tracks, rng):
+            letters = [BASE, *_open(plan, outcome)]
+            if len(letters) > 1:
+                outcome.blocks.append(
+                    _block(track, letters, number, rng, sampler, on_sample, outcome.failures)
+                )
+        if number + 1 in looks:
+            outcome.failures |= _at_floor(plan, outcome)
+        waiting = _open(plan, outcome)
+        if waiting and number + 1 in looks:
+            found = _look(plan, outcome, waiting, last=number + 1 == plan.most)
+            on_look(number + 1, found)
+            outcome.decisions |= {name: d for name, d in found.items() if d.final}
+            waiting = _open(plan, outcome)
+        if not waiting:
+            break
+    return outcome
+
+
+def _open(plan: Plan, outcome: Outcome) -> list[str]:
+    """Contenders still to be measured: none of them where the base itself has failed."""
+    if BASE in outcome.failures or FLOOR in outcome.failures:
+        return []
+    closed = outcome.decisions.keys() | outcome.failures.keys()
+    return [letter for letter in plan.contenders if letter not in closed]
+
+
+def _at_floor(plan: Plan, outcome: Outcome) -> dict[str, str]:
+    """The open cells whose median is not above the floor's: what is net of it would be noise."""
+    reasons = {}
+    for track in plan.tracks:
+        floor = outcome.values(track, FLOOR)
+        for letter in (BASE, *_open(plan, outcome)) if floor else ():
+            gross = stats.median(outcome.values(track, letter))
+            if gross - stats.median(floor) <= LEAST_NET * gross:
+                reasons[letter] = f"{track.name}: nothing of it is above its floor"
+    return reasons
+
+
+def _look(plan: Plan, outcome: Outcome, waiting: Sequence[str], last: bool) -> dict[str, Decision]:
+    gains = {name: [outcome.gains(t.name, name) for t in plan.tracks] for name in waiting}
+    given_up = [d for d in outcome.decisions.values() if d.verdict == "UNDECIDED"]
+    return protocol.look(gains, plan.aim, plan.margin, last, len(waiting) + len(given_up))
+
+
+def _block(
+    track: Track,
+    letters: Sequence[str],
+    number: int,
+    rng: random.Random,
+    sampler: Sampler,
+    on_sample: Callable[[Trial, Sample], None],
+    failures: dict[str, str],
+) -> Block:
+    """Takes the block's samples. A cell that fails leaves it, and leaves no gain."""
+    taken: list[tuple[str, Sample]] = []
+    row = "".join(order.palindrome([*letters, *([FLOOR] if track.floor else [])], rng))
+    for position, letter in enumerate(row):
+        trial = Trial(track, letter, number, position, order.padding(rng), row)
+        if letter in failures:
+            continue
+        sample = checked(sampler(trial), track.reading)
+        if sample.error is not None:
+            failures[letter] = f"{track.name}: {sample.error}"
+        taken.append((letter, sample))
+        on_sample(trial, sample)
+    gains = dict(_gains(track, taken, [x for x in letters if x != BASE], failures))
+    done = "".join(letter for letter, _ in taken)
+    return Block(track.name, number, done, tuple(sample for _, sample in taken), gains)
+
+
+def checked(sample: Sample, reading: Reading) -> Sample:
+    """The sample, with an error where it ran but does not carry the figure."""
+    if sample.error is None:
+        try:
+            reading.value(sample)
+        except Unreadable as error:
+            return replace(sample, error=str(error))
+    return sample
+
+
+def _gains(
+    track: Track,
+    taken: Sequence[tuple[str, Sample]],
+    contenders: Sequence[str],
+    failures: Mapping[str, str],
+) -> Iterator[tuple[str, float]]:
+    if BASE in failures or FLOOR in failures:
+        return
+    values = [(letter, track.reading.value(s)) for letter, s in taken if letter not in failures]
+    for letter in contenders:
+        if letter not in failures:
+            yield letter, track.reading.sign * _change(values, letter, track.floor is not None)
+
+
+def _change(values: Sequence[tuple[str, float]], letter: str, net: bool) -> float:
+    """mean ln B - mean ln A over the block's samples of the two; net of the block's own floor.
+
+    Net, the means are taken before the logarithm, and a side at its floor counts as LEAST_NET of
+    what it took in all: an extreme block, as it is, among others that are ranked.
+    """
+    if not net:
+        mine = [(at, value) for at, value in values if at in (BASE, letter)]
+        names = "".join("A" if at == BASE else "B" for at, _ in mine)
+        return stats.block_value(names, [value for _, value in mine])
+    floor, a, b = (
+        fmean(value for at, value in values if at == which) for which in (FLOOR, BASE, letter)
+    )
+    return math.log(max(b - floor, LEAST_NET * b)) - math.log(max(a - floor, LEAST_NET * a))

@@ -1,0 +1,113 @@
+"""The cells of a comparison: a library, an environment and, where it says so, its own benchmark."""
+
+import re
+import shlex
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from hakmem import peers, project
+from hakmem.errors import LabError
+from hakmem.process import library
+from hakmem.process.library import Library
+
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
+GRAMMAR = "a cell is written [lib=]NAME-or-PATH, bench=NAME, name=LABEL and VARIABLE=VALUE"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One side of a comparison. `bench` None: it runs what all cells run."""
+
+    name: str
+    library: Library
+    environment: Mapping[str, str] = field(default_factory=dict)
+    bench: str | None = None
+
+    @property
+    def is_hakmem(self) -> bool:
+        """Whether its processes must leave a proof, or must not."""
+        return self.library.origin == "hakmem"
+
+
+def parse(text: str) -> Cell:
+    """A cell from its specification; the empty one is hakmem as built, with nothing set."""
+    lib, bench, name = "hakmem", None, None
+    environment: dict[str, str] = {}
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise LabError(f"cell {text!r}: {error}") from None
+    for word in words:
+        if word == "env":
+            continue
+        found = _VARIABLE.fullmatch(word)
+        key, value = (found[1], found[2]) if found else ("lib", word)
+        if key == "lib":
+            lib = value
+        elif key == "bench":
+            bench = value
+        elif key == "name":
+            name = value
+        elif key in ("LD_PRELOAD", "HAKMEM_PROOF"):
+            raise LabError(f"cell {text!r}: {key} is the lab's own; name a library with lib=")
+        else:
+            environment[key] = value
+    chosen = find(lib)
+    words_of_name = [f"{k}={v}" for k, v in environment.items()]
+    if chosen.name != "hakmem" or not words_of_name:
+        words_of_name.insert(0, chosen.name)
+    if bench:
+        words_of_name.append(f"on {bench}")
+    return Cell(name or " ".join(words_of_name), chosen, environment, bench)
+
+
+def find(text: str) -> Library:
+    """A library by its name or by its file; what a file is, it says itself."""
+    if text == "hakmem":
+        return library.hakmem()
+    if text == "system":
+        return library.system()
+    if "/" in text or text.endswith(".so"):
+        return from_file(project.require_file(Path(text), "library"))
+    known = {lib.name: lib for lib in peers.found()}
+    if text in known:
+        return known[text]
+    names = ", ".join(["hakmem", *known])
+    raise LabError(f"unknown library: {text}; known: {names}, or a path; {GRAMMAR}")
+
+
+def from_file(path: Path) -> Library:
+    """hakmem where the file is one, so that proof is asked for; else a library known by name."""
+    try:
+        return replace(library.hakmem(path), name=path.name)
+    except LabError:
+        return Library(path.name, path, "not known", "given")
+
+
+def distinct(cells: Sequence[Cell]) -> dict[str, Cell]:
+    """The cells by letter, A first; equal names get their letter."""
+    if len(cells) > len(LETTERS):
+        raise LabError(f"{len(cells)} cells are too many: {len(LETTERS)} at most")
+    names = [cell.name for cell in cells]
+    result = {}
+    for letter, cell in zip(LETTERS, cells, strict=False):
+        twice = names.count(cell.name) > 1
+        result[letter] = replace(cell, name=f"{cell.name} ({letter})") if twice else cell
+    return result
+
+
+def twins(cell: Cell, folder: Path) -> list[Cell]:
+    """The same binary at two paths of the same length: what differs between them is noise."""
+    made = []
+    for side in ("a", "b"):
+        copy = cell.library
+        if copy.path is not None:
+            target = folder / side / copy.path.name
+            target.parent.mkdir()
+            shutil.copy2(copy.path, target)
+            copy = replace(copy, path=target)
+        made.append(replace(cell, name=f"{cell.name}, copy {side}", library=copy))
+    return made

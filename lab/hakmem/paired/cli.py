@@ -1,0 +1,237 @@
+"""The command lines of paired measurements: `hakmem ab`, `hakmem compare`, `hakmem baseline`."""
+
+import random
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from hakmem.errors import LabError
+from hakmem.overview import bench
+from hakmem.paired import ab, baseline, cells, compare
+from hakmem.paired import suite_run as compare_suite
+from hakmem.paired.blocks import Outcome
+from hakmem.paired.protocol import LOOKS, Aim
+from hakmem.paired.readings import Better
+
+# A command may stand after --, with options of its own.
+OWN_COMMAND = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+
+Command = Annotated[
+    list[str] | None, typer.Argument(help="The command to measure, after --; or use --bench.")
+]
+Metric = Annotated[
+    str | None,
+    typer.Option(
+        help="user, cpu, cycles, wall, rss, idle, left or regex:PATTERN; "
+        "without it user CPU per operation, CPU of a command."
+    ),
+]
+BetterIs = Annotated[Better, typer.Option("--better", help="Which way a regex's figure is better.")]
+Most = Annotated[
+    int, typer.Option("--max-blocks", min=LOOKS[0], max=LOOKS[-1], help="Blocks at most.")
+]
+Seconds = Annotated[
+    float, typer.Option("--min-seconds", min=0.5, help="Timed part of a benchmark's sample.")
+]
+Seed = Annotated[int | None, typer.Option(help="Of order and padding; default: random.")]
+Record = Annotated[bool, typer.Option("--record/--no-record", help="Keep it in the ledger.")]
+On = Annotated[
+    str | None,
+    typer.Option(help="dask://HOST:PORT: on every host of that cluster, each by itself."),
+]
+Pass = Annotated[
+    list[str] | None, typer.Option("--pass", help="Variable of yours that the command needs.")
+]
+
+
+def fresh(seed: int | None) -> int:
+    return random.SystemRandom().randrange(2**31) if seed is None else seed
+
+
+def again(seed: int) -> list[str]:
+    """This command line with its seed: the same again."""
+    program, name, *rest = bench.own_argv()
+    return [program, name, "--seed", str(seed), *rest]
+
+
+def without_seed(argv: Sequence[str]) -> list[str]:
+    """The command line by which a run is known again: without --seed and --resume."""
+    words = iter(argv)
+    kept = []
+    for word in words:
+        if word == "--seed":
+            next(words, None)
+        elif word != "--resume" and not word.startswith("--seed="):
+            kept.append(word)
+    return kept
+
+
+def end(*outcomes: Outcome) -> None:
+    """A run in which any cell failed does not end as a success."""
+    if any(outcome.failures for outcome in outcomes):
+        raise typer.Exit(1)
+
+
+def ab_command(
+    command: Command = None,
+    a: Annotated[
+        str, typer.Option("--a", help="The cell compared with, such as 'lib=old.so X=1'.")
+    ] = "",
+    b: Annotated[
+        list[str] | None, typer.Option("--b", help="A cell that is judged; may be repeated.")
+    ] = None,
+    bench_name: Annotated[str | None, typer.Option("--bench", help="Benchmark all run.")] = None,
+    guard: Annotated[
+        list[str] | None, typer.Option(help="Benchmark that must not get slower; repeatable.")
+    ] = None,
+    aim: Annotated[Aim, typer.Option(help="What B must be.")] = "improvement",
+    aa: Annotated[
+        bool, typer.Option("--aa", help="Compare A with a copy of itself: the noise floor.")
+    ] = False,
+    metric: Metric = None,
+    better: BetterIs = "lower",
+    floor: Annotated[
+        str | None, typer.Option(help="Measure it in the same blocks and subtract: null, empty.")
+    ] = None,
+    max_blocks: Most = LOOKS[-1],
+    min_seconds: Seconds = 1.0,
+    margin: Annotated[
+        float | None,
+        typer.Option(min=0.01, max=0.5, help="δ as a share; default: from the last A/A, or 0.01."),
+    ] = None,
+    seed: Seed = None,
+    record: Record = True,
+    passed: Pass = None,
+    on: On = None,
+) -> None:
+    """Decide whether B is better than A (or no worse), by interleaved blocks, and record it.
+
+    A cell is a library and an environment: '' is hakmem as built, 'mimalloc' a peer,
+    'HAKMEM_TINY_PROFILE=full' hakmem with a setting, 'lib=old.so name=before X=1' all of it.
+    """
+    if aa and b:
+        raise LabError("--aa compares A with a copy of itself: leave --b out")
+    seed = fresh(seed)
+    request = ab.Request(
+        cells=[cells.parse(text) for text in (a, *(b or []))],
+        bench=bench_name,
+        command=command,
+        guards=guard or [],
+        aim="neutral" if aa else aim,
+        metric=metric,
+        better=better,
+        floor=floor,
+        most=max_blocks,
+        seconds=min_seconds,
+        seed=seed,
+        margin=0.01 if aa else margin,
+        record=record,
+        argv=again(seed),
+        passed=passed or [],
+        twins=aa,
+    )
+    end(*ab.run_on(on, request, Console()) if on else (ab.run(request, Console()),))
+
+
+def compare_command(
+    command: Annotated[list[str] | None, typer.Argument(help="Your program, after --.")] = None,
+    bench_name: Annotated[
+        list[str] | None,
+        typer.Option("--bench", help="Instead of a program: a benchmark or pattern; repeatable."),
+    ] = None,
+    suite: Annotated[
+        bool, typer.Option("--suite", help="All benchmarks but the long ones, which --bench adds.")
+    ] = False,
+    lib: Annotated[str, typer.Option(help="The cell that is compared.")] = "hakmem",
+    rival: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this one; repeatable. Default: system and all peers found."),
+    ] = None,
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            help="cpu (default), user, cycles, wall, rss or regex:PATTERN; "
+            "without it a benchmark has its own."
+        ),
+    ] = None,
+    better: BetterIs = "lower",
+    max_blocks: Annotated[
+        int | None,
+        typer.Option(
+            min=LOOKS[0], max=LOOKS[-1], help="Blocks at most [default: 12; of benchmarks 20]."
+        ),
+    ] = None,
+    min_seconds: Annotated[
+        float, typer.Option(min=0.5, help="Timed part of a benchmark's sample.")
+    ] = 0.5,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with benchmarks that are not recorded yet.")
+    ] = False,
+    seed: Seed = None,
+    record: Record = True,
+    passed: Pass = None,
+    on: On = None,
+) -> None:
+    """Try hakmem on your own program, against the system's allocator and every peer found.
+
+    Runs are interleaved; a rival that is decided is not run again. Example:
+    hakmem compare -- python3 my_job.py
+
+    The same over benchmarks, to a recorded table: hakmem compare --bench 'larson_*', or --suite.
+    """
+    if bench_name or suite:
+        if on:
+            raise LabError("--on is for one comparison: name a command, or take `hakmem ab`")
+        names = [*(bench_name or []), *(command or [])]
+        asked = compare_suite.Request(
+            names=names,
+            everything=suite,
+            library=lib,
+            rivals=rival or [],
+            metric=metric,
+            better=better,
+            most=max_blocks or LOOKS[2],
+            seconds=min_seconds,
+            seed=seed,
+            record=record,
+            resume=resume,
+            argv=without_seed(bench.own_argv()),
+        )
+        if not compare_suite.run(asked, Console()):
+            raise typer.Exit(1)
+        return
+    if resume:
+        raise LabError("--resume is for benchmarks: --bench NAME, or --suite")
+    if not command:
+        raise LabError(
+            "which program? hakmem compare -- COMMAND …, or --bench NAME, or --suite for all"
+        )
+    seed = fresh(seed)
+    request = compare.Request(
+        command=command,
+        library=lib,
+        rivals=rival or [],
+        metric=metric,
+        better=better,
+        most=max_blocks or LOOKS[1],
+        seed=seed,
+        record=record,
+        argv=again(seed),
+        passed=passed or [],
+    )
+    end(*compare.run_on(on, request, Console()) if on else (compare.run(request, Console()),))
+
+
+def baseline_command(
+    runs: Annotated[int, typer.Option(min=3, max=60, help="Runs of each, at least.")] = 4,
+    min_seconds: Seconds = 1.0,
+    seed: Seed = None,
+    record: Record = True,
+    on: On = None,
+) -> None:
+    """What this host gives today: random_mixed under hakmem and the C library, and its spread."""
+    seed = fresh(seed)
+    asked = (runs, min_seconds, seed, record, again(seed), Console())
+    end(*baseline.run_on(on, *asked) if on else (baseline.run(*asked),))

@@ -1,0 +1,231 @@
+"""`hakmem compare -- command`: the user's own program under hakmem and every other allocator."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from hakmem import peers, stats, words
+from hakmem.cluster import client as cluster
+from hakmem.ledger.store import Record
+from hakmem.paired import cells as cell_module
+from hakmem.paired import protocol, readings, recording, session, work
+from hakmem.paired import tables as paired_tables
+from hakmem.paired.blocks import BASE, Outcome, Plan, Sampler, Track
+from hakmem.paired.cells import Cell
+from hakmem.paired.protocol import Decision
+from hakmem.paired.readings import Better, Reading
+from hakmem.paired.session import Conducted
+from hakmem.process.lock import host_lock
+
+# Built to stop attacks rather than to be fast: compared with where they are named.
+HARDENED = ("-secure", "-check")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for. No rivals named means all that are here."""
+
+    command: Sequence[str]
+    library: str
+    rivals: Sequence[str]
+    metric: str | None
+    better: Better
+    most: int
+    seed: int
+    record: bool
+    argv: Sequence[str]
+    passed: Sequence[str] = ()
+
+
+def run(request: Request, console: Console, sampler: Sampler | None = None) -> Outcome:
+    """Measures, prints and records; a rival that cannot run the program is left out, and said."""
+    plan = plan_of(request)
+    with host_lock():
+        facts = recording.Facts.of(plan.cells, request.argv) if request.record else None
+        announce(request, plan, console)
+        done = session.conduct(plan, 1.0, console, sampler, drop=True, say=standing)
+        records = keep(done, facts)
+    tell(done, records, console)
+    return done.outcome
+
+
+def run_on(address: str, request: Request, console: Console) -> list[Outcome]:
+    """The same on every host of a cluster, each by itself."""
+    plan = plan_of(request)
+    announce(request, plan, console)
+    comparison = cluster.Comparison(
+        job=cluster.job(
+            plan, 1.0, request.argv, facts=request.record, drop=True, passed=request.passed
+        ),
+        finish=lambda done, facts, host: tell(done, keep(done, facts, host), console),
+        mark=lambda done, letter: mark(done.outcome.decisions[letter], done.plan.tracks[0]),
+        say=standing,
+    )
+    return cluster.run(address, comparison, console)
+
+
+def plan_of(request: Request) -> Plan:
+    own = work.own(request.command, request.passed)
+    reading = readings.choose(request.metric, None, request.better)
+    cells = cell_module.distinct([cell_module.parse(request.library), *rivals(request.rivals)])
+    track = Track(own.name, "target", reading, dict.fromkeys(cells, own))
+    return Plan(cells, [track], "improvement", protocol.LEAST_MARGIN, request.seed, request.most)
+
+
+def announce(request: Request, plan: Plan, console: Console) -> None:
+    others = ", ".join(plan.cells[letter].name for letter in plan.contenders)
+    console.print(Text(f"{' '.join(request.command)}", style="bold"), soft_wrap=True)
+    words = plan.tracks[0].reading.words
+    console.print(Text(f"{words}: {plan.cells[BASE].name} against {others}"))
+    if len(plan.contenders) > 1:
+        console.print("one table, one error rate: Holm's rule over all its verdicts")
+
+
+def keep(
+    done: Conducted, facts: recording.Facts | None, host: str | None = None
+) -> Mapping[str, Record]:
+    """Records it, with a verdict against each rival that has one; nothing without facts."""
+    if facts is None:
+        return {}
+    cells, track = done.plan.cells, done.plan.tracks[0]
+    bodies = {}
+    for letter, decision in done.outcome.decisions.items():
+        asked = (
+            f"is {cells[BASE].name} better than {cells[letter].name} in {track.reading.words} "
+            f"of {track.name}?"
+        )
+        bodies[letter] = recording.verdict_body(
+            done.plan, (letter, BASE), protocol.swapped(decision), asked, facts
+        )
+    return recording.save(done, facts, bodies, host=host)
+
+
+def rivals(names: Sequence[str]) -> list[Cell]:
+    """The named ones, or the system's allocator and all peers found but the hardened builds."""
+    if names:
+        return [cell_module.parse(name) for name in names]
+    return [Cell(lib.name, lib) for lib in peers.found() if not lib.name.endswith(HARDENED)]
+
+
+def standing(plan: Plan, blocks: int, decisions: Mapping[str, Decision]) -> list[str]:
+    """One line after a look, on those that were still open before it."""
+    decided = sum(decision.verdict != "UNDECIDED" for decision in decisions.values())
+    return [f"after {blocks} blocks: {decided} of {len(decisions)} decided now"]
+
+
+def tell(done: Conducted, records: Mapping[str, Record], console: Console) -> None:
+    track = done.plan.tracks[0]
+    shown = readings.choose("rss", None)
+    second = None if track.reading.name == "rss" else shown
+    console.print(table(done, second))
+    console.print(summary(done))
+    if second:
+        console.print(memory(done, second), highlight=False)
+    paired_tables.print_measured(console, done, records.values())
+
+
+def table(done: Conducted, second: Reading | None) -> Table:
+    """One row per allocator; ratios are hakmem ÷ it, with the interval of the deciding one."""
+    plan, outcome = done.plan, done.outcome
+    track = plan.tracks[0]
+    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    made.add_column("", no_wrap=True, overflow="ellipsis")
+    made.add_column(track.reading.unit, justify="right", no_wrap=True)
+    made.add_column("ratio", justify="right", no_wrap=True)
+    made.add_column("interval", no_wrap=True)
+    made.add_column(plan.cells[BASE].name, no_wrap=True)
+    if second:
+        made.add_column("MiB", justify="right", no_wrap=True)
+        made.add_column("ratio", justify="right", no_wrap=True)
+    made.add_row(
+        plan.cells[BASE].name,
+        paired_tables.typical(track, outcome, BASE),
+        *("", "", ""),
+        *([_median(outcome, track, BASE, second), ""] if second else []),
+    )
+    for letter in plan.contenders:
+        decision = outcome.decisions.get(letter)
+        row: list[str | Text] = [
+            plan.cells[letter].name,
+            paired_tables.typical(track, outcome, letter),
+        ]
+        if decision is None:
+            row += ["–", "", Text("failed", style=paired_tables.STYLES["failed"])]
+        else:
+            ratio = recording.ratio(track, protocol.swapped(decision).target)
+            row += [f"{ratio.estimate:.3f}", paired_tables.ends(ratio), mark(decision, track)]
+        if second:
+            against = _against(outcome, track, letter, second)
+            row += [
+                _median(outcome, track, letter, second),
+                "–" if against is None else f"{against:.3f}",
+            ]
+        made.add_row(*row)
+    return made
+
+
+def mark(decision: Decision, track: Track) -> Text:
+    """Whether hakmem, A, is the better one; `decision` is of the rival."""
+    if protocol.same(decision):
+        return Text("= same")
+    return {
+        "GO": Text(f"▼ {_worse(track)}", style="bold red"),
+        "NO-GO": Text(f"▲ {_good(track)}", style="green"),
+        "UNDECIDED": Text("? open", style="dim"),
+    }[decision.verdict]
+
+
+def _good(track: Track) -> str:
+    return "less" if track.reading.better == "lower" else "more"
+
+
+def _worse(track: Track) -> str:
+    return "more" if track.reading.better == "lower" else "less"
+
+
+def summary(done: Conducted) -> Text:
+    """One sentence on all rivals together."""
+    track, name = done.plan.tracks[0], done.plan.cells[BASE].name
+    groups: dict[str, list[str]] = {"NO-GO": [], "GO": [], "same": [], "UNDECIDED": []}
+    for letter, decision in done.outcome.decisions.items():
+        group = "same" if protocol.same(decision) else decision.verdict
+        groups[group].append(done.plan.cells[letter].name)
+    parts = [
+        f"{word} than {', '.join(groups[verdict])}"
+        for verdict, word in (("NO-GO", _good(track)), ("GO", _worse(track)))
+        if groups[verdict]
+    ]
+    if groups["same"]:
+        parts.append(f"within {100 * protocol.NARROW:.0f} % of {', '.join(groups['same'])}")
+    if groups["UNDECIDED"]:
+        blocks = max(d.blocks for d in done.outcome.decisions.values())
+        parts.append(f"undecided after {blocks} blocks against {', '.join(groups['UNDECIDED'])}")
+    return Text(f"{track.reading.words} of {name}: {'; '.join(parts)}")
+
+
+def memory(done: Conducted, second: Reading) -> str:
+    """What the table's second ratio is, and is not."""
+    if _values(done.outcome, done.plan.tracks[0], BASE, second):
+        return "memory is the peak of the largest process; it was not decided on"
+    return "memory is not visible: the command is smaller than the launcher that measures it"
+
+
+def _median(outcome: Outcome, track: Track, letter: str, second: Reading) -> str:
+    values = _values(outcome, track, letter, second)
+    return words.number(stats.median(values)) if values else "–"
+
+
+def _values(outcome: Outcome, track: Track, letter: str, second: Reading) -> list[float]:
+    found = (second.of(sample) for sample in outcome.samples(track.name, letter))
+    return [value for value in found if value is not None]
+
+
+def _against(outcome: Outcome, track: Track, letter: str, second: Reading) -> float | None:
+    """hakmem ÷ the rival, of their medians, where both show the figure."""
+    mine, theirs = (_values(outcome, track, at, second) for at in (BASE, letter))
+    if not mine or not theirs:
+        return None
+    return stats.median(mine) / stats.median(theirs)

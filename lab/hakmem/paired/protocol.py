@@ -1,0 +1,232 @@
+"""The sequential paired protocol: when to look at the blocks, when to stop, what may be said.
+
+Pure. Everything is in *gains*: natural logarithms, above 0 where B is better than A. Arrays carry
+experiments in the first axis, so that the protocol's own error rates can be simulated with the very
+functions that decide a comparison.
+
+Pocock's looks: at 8, 12, 20 and 30 blocks, each at ALPHA, which makes at most 5 % false positives
+over all four together. The intervals of one look hold, at 95 %, over all looks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING, Literal, cast
+
+from hakmem import lazy, stats
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    np = lazy.Module("numpy")
+
+METHOD = "paired-1"
+LOOKS = (8, 12, 20, 30)
+ALPHA = 0.0182
+NARROW = 0.01
+LEAST_MARGIN = 0.01
+CORRELATED = 0.2
+CROSS_CHECK_FROM = 20
+
+Aim = Literal["improvement", "neutral"]
+Verdict = Literal["GO", "NO-GO", "UNDECIDED"]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What one look says of one contender: target and guards as gains, in the caller's order.
+
+    `final` is true where no further block will be taken: a verdict, a narrow interval that leaves
+    nothing as large as NARROW to be found, or the last look.
+    """
+
+    verdict: Verdict
+    target: stats.Interval
+    guards: tuple[stats.Interval, ...]
+    blocks: int
+    alpha: float
+    final: bool
+
+
+def swapped(decision: Decision) -> Decision:
+    """The same finding with A and B exchanged; only where there are no guards to exchange too."""
+    if decision.guards:
+        raise ValueError("a decision with guards has a direction")
+    opposite: dict[Verdict, Verdict] = {"GO": "NO-GO", "NO-GO": "GO", "UNDECIDED": "UNDECIDED"}
+    gain = decision.target
+    target = stats.Interval(-gain.estimate, -gain.high, -gain.low, gain.kind)
+    return replace(decision, verdict=opposite[decision.verdict], target=target)
+
+
+def looks(most: int) -> tuple[int, ...]:
+    """The numbers of blocks at which this comparison looks; `most` is always the last."""
+    return (*(n for n in LOOKS if n < most), most)
+
+
+def same(decision: Decision) -> bool:
+    """Undecided, because nothing as large as NARROW was left to be found."""
+    gain = decision.target
+    near = gain.kind != "range" and gain.low > -NARROW and gain.high < NARROW
+    return near and decision.verdict == "UNDECIDED"
+
+
+def margin(noise: stats.Interval | None) -> float:
+    """δ: what a guard may lose. 1 %, or the half-width of the host's A/A interval if wider."""
+    return LEAST_MARGIN if noise is None else max(LEAST_MARGIN, half_width(noise))
+
+
+def least_blocks(contenders: int) -> int:
+    """Fewer blocks than this decide nothing where so many contenders share one error rate."""
+    return next(n for n in range(2, LOOKS[-1] + 1) if _rank(n, ALPHA / contenders) > 0)
+
+
+def half_width(interval: stats.Interval) -> float:
+    return (interval.high - interval.low) / 2
+
+
+@cache
+def _rank(count: int, alpha: float) -> int:
+    """Which Walsh average from either side ends the interval; 0 where too few values reach it."""
+    return int(np.searchsorted(stats.signed_rank_cdf(count), alpha / 2, side="right"))
+
+
+def ends(values: np.ndarray, alpha: float = ALPHA) -> tuple[np.ndarray, np.ndarray]:
+    """Wilcoxon's interval of each row of block values, correlated neighbours merged.
+
+    NaN in rows with too few values: such a row decides nothing.
+    """
+    low, high = _ends(values, alpha)
+    joined = _lag1(values) > CORRELATED
+    half = values.shape[1] // 2
+    if half >= 2 and joined.any():
+        pairs = values[joined, : 2 * half].reshape(-1, half, 2).mean(axis=2)
+        low[joined], high[joined] = _ends(pairs, alpha)
+    return low, high
+
+
+def _ends(values: np.ndarray, alpha: float) -> tuple[np.ndarray, np.ndarray]:
+    k = _rank(values.shape[1], alpha)
+    if k == 0:
+        return np.full(len(values), np.nan), np.full(len(values), np.nan)
+    walsh = _walsh(values)
+    last = walsh.shape[-1] - k
+    walsh.partition((k - 1, last), axis=-1)
+    return walsh[:, k - 1].copy(), walsh[:, last].copy()
+
+
+def _walsh(values: np.ndarray) -> np.ndarray:
+    i, j = np.triu_indices(values.shape[-1])
+    return cast(np.ndarray, (values[..., i] + values[..., j]) / 2)
+
+
+def _lag1(values: np.ndarray) -> np.ndarray:
+    around = values - values.mean(axis=1, keepdims=True)
+    total = (around**2).sum(axis=1)
+    shared = (around[:, :-1] * around[:, 1:]).sum(axis=1)
+    return np.divide(shared, total, out=np.zeros_like(total), where=total > 0)
+
+
+def judge(aim: Aim, low: np.ndarray, high: np.ndarray, delta: float) -> np.ndarray:
+    """1 for GO, -1 for NO-GO, 0 for undecided, per row; column 0 is the target, the rest guards.
+
+    Improvement: GO if the target's low end is above 0 and every guard's above -δ; NO-GO if the
+    target's high end is below 0 or a guard's below -δ. Neutral: the target is a guard like the
+    others. A NaN, an interval that does not exist yet, satisfies nothing.
+    """
+    target = 0.0 if aim == "improvement" else -delta
+    limits = np.array([target] + [-delta] * (low.shape[1] - 1))
+    return (low > limits).all(axis=1).astype(int) - (high < limits).any(axis=1).astype(int)
+
+
+def narrow(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Rows in which nothing as large as NARROW is left to be found, either way.
+
+    Stricter than a half-width of 1 % alone, which would end a search for a 1 % effect, found 98 %
+    of the time, as undecided in one case of four.
+    """
+    return cast(np.ndarray, ((low > -NARROW) & (high < NARROW)).all(axis=1))
+
+
+def look(
+    contenders: Mapping[str, Sequence[Sequence[float]]],
+    aim: Aim,
+    delta: float,
+    last: bool,
+    family: int | None = None,
+) -> dict[str, Decision]:
+    """One look at all contenders against the same base: name to gains of its target and guards.
+
+    Holm over the contenders: with m hypotheses open each is judged at ALPHA / m; those decided
+    leave, and the rest are judged again. `family` counts the open ones where it is larger than
+    the contenders given: those that ended undecided before still count.
+    """
+    decided: dict[str, Decision] = {}
+    waiting = dict(contenders)
+    open_ones = max(family or 0, len(waiting))
+    while waiting:
+        found = {n: _decide(t, aim, delta, last, ALPHA / open_ones) for n, t in waiting.items()}
+        fresh = {n: d for n, d in found.items() if d.verdict != "UNDECIDED"}
+        if not fresh:
+            return decided | found
+        decided |= fresh
+        waiting = {name: tracks for name, tracks in waiting.items() if name not in fresh}
+        open_ones -= len(fresh)
+    return decided
+
+
+def _decide(
+    tracks: Sequence[Sequence[float]], aim: Aim, delta: float, last: bool, alpha: float
+) -> Decision:
+    found = [ends(np.asarray([values], dtype=float), alpha) for values in tracks]
+    low = np.array([[float(pair[0][0]) for pair in found]])
+    high = np.array([[float(pair[1][0]) for pair in found]])
+    code = int(judge(aim, low, high, delta)[0])
+    words: dict[int, Verdict] = {1: "GO", -1: "NO-GO", 0: "UNDECIDED"}
+    intervals = [
+        interval(values, float(a), float(b))
+        for values, a, b in zip(tracks, low[0], high[0], strict=True)
+    ]
+    return Decision(
+        verdict=words[code],
+        target=intervals[0],
+        guards=tuple(intervals[1:]),
+        blocks=len(tracks[0]),
+        alpha=alpha,
+        final=last or code != 0 or bool(narrow(low, high)[0]),
+    )
+
+
+def interval(values: Sequence[float], low: float, high: float) -> stats.Interval:
+    """The estimate with its ends; where there are none yet, the plain range, called so."""
+    merged = stats.merge_neighbours(values, CORRELATED)
+    estimate = stats.hodges_lehmann(merged)
+    if math.isnan(low) or math.isnan(high):
+        return stats.Interval(estimate, min(values), max(values), "range")
+    return stats.Interval(estimate, low, high, "95 % CI over all looks")
+
+
+def bca(values: Sequence[float], alpha: float = ALPHA) -> stats.Interval | None:
+    """Bias-corrected accelerated bootstrap of the same estimate; None below 20 blocks.
+
+    A cross-check, with a fixed seed: it never decides.
+    """
+    from scipy.stats import bootstrap  # here, because every command would wait a second for it
+
+    merged = stats.merge_neighbours(values, CORRELATED)
+    if len(values) < CROSS_CHECK_FROM or len(set(merged)) < 2:
+        return None
+    found = bootstrap(
+        (np.asarray(merged),),
+        lambda x, axis: np.median(_walsh(x), axis=axis),
+        method="BCa",
+        n_resamples=2000,
+        confidence_level=1 - alpha,
+        rng=np.random.default_rng(1),
+    ).confidence_interval
+    if math.isnan(found.low) or math.isnan(found.high):
+        return None
+    kind = f"{100 * (1 - alpha):g} % BCa bootstrap"
+    return stats.Interval(stats.hodges_lehmann(merged), float(found.low), float(found.high), kind)

@@ -1,0 +1,131 @@
+"""What is read off one sample of a comparison: a benchmark's own figure, or what a command cost."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from hakmem.errors import LabError
+from hakmem.process import metrics
+from hakmem.process.sample import Sample, counters
+from hakmem.suite import Figure
+
+Better = Literal["lower", "higher"]
+
+# What the user calls them, for a benchmark; seconds and bytes of a command are read from outside.
+OF_BENCH = {
+    "user": "user_ns",
+    "cpu": "cpu_ns",
+    "cycles": "user_cycles",
+    "wall": "wall_ns",
+    "rss": "peak_rss",
+    "idle": "idle_rss",
+    "left": "left",
+}
+OF_COMMAND: dict[str, tuple[str, Callable[[Sample], float | None]]] = {
+    "user": ("s", lambda s: s.user_s),
+    "cpu": ("s", lambda s: s.user_s + s.sys_s),
+    "cycles": ("cycles", lambda s: s.cycles),
+    "wall": ("s", lambda s: s.wall_s),
+    "rss": ("MiB", lambda s: s.max_rss_kb / 1024 if s.max_rss_kb else None),
+}
+WORDS = {
+    "user": "user CPU time",
+    "cpu": "CPU time",
+    "cycles": "user cycles",
+    "wall": "wall time",
+    "rss": "peak memory",
+    "idle": "idle memory",
+    "left": "memory left after the peak",
+}
+_WORDS_OF = {"wall_us": "wall time", "process_ns": "CPU time of the whole process"}
+MEMORY = ("rss", "idle", "left")
+# Where most of the work of an operation is the kernel's, its time belongs to the operation.
+_KERNEL_WORK = ("huge", "large", "realloc", "thread_churn", "startup")
+
+
+class Unreadable(Exception):
+    """A sample that ran but does not carry the figure asked for."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One figure: its short name, unit, good direction, and how to get it from a sample."""
+
+    name: str
+    unit: str
+    better: Better
+    words: str
+    of: Callable[[Sample], float | None]
+
+    def value(self, sample: Sample) -> float:
+        """The figure, above 0; Unreadable with the reason otherwise."""
+        found = self.of(sample)
+        if found is None:
+            raise Unreadable(f"no figure for {self.words} in this sample")
+        if not found > 0:
+            raise Unreadable(f"{self.words} is {found:g}: a ratio needs figures above 0")
+        return found
+
+    @property
+    def sign(self) -> int:
+        """From ln B - ln A to a gain."""
+        return -1 if self.better == "lower" else 1
+
+
+def choose(metric: str | None, bench: str | None, better: Better = "lower") -> Reading:
+    """The reading asked for, or the natural one of the benchmark or (None) of a command."""
+    name = metric or default_for(bench)
+    if name.startswith("regex:"):
+        return _by_pattern(name.removeprefix("regex:"), better)
+    known = OF_BENCH if bench else OF_COMMAND
+    if name not in known:
+        raise LabError(f"unknown metric: {name}; known here: {', '.join(known)}, regex:PATTERN")
+    why = counters() if name == "cycles" else None
+    if why is not None:
+        raise LabError(f"user cycles cannot be read: {why}; take --metric user")
+    if bench is None:
+        unit, of = OF_COMMAND[name]
+        return Reading(name, unit, "lower", WORDS[name], of)
+    key = OF_BENCH[name]
+    shape = metrics.METRICS[key]
+    return Reading(
+        name, shape.unit, shape.better, WORDS[name], lambda s: metrics.value(key, s.to_dict())
+    )
+
+
+def of_figure(figure: Figure) -> Reading:
+    """As the overview of all benchmarks reads it, in the same unit."""
+    key = figure.counted if figure.counted and counters() is None else figure.metric
+    shape = metrics.METRICS[key]
+    name = next((short for short, full in OF_BENCH.items() if full == key), key)
+    words = WORDS.get(name) or _WORDS_OF[name]
+    return Reading(name, shape.unit, shape.better, words, lambda s: metrics.value(key, s.to_dict()))
+
+
+def default_for(bench: str | None) -> str:
+    if bench is None or bench in _KERNEL_WORK:
+        return "cpu"
+    if bench in ("idle_rss", "peak"):
+        return "idle" if bench == "idle_rss" else "left"
+    return "cycles" if counters() is None else "user"
+
+
+def _by_pattern(pattern: str, better: Better) -> Reading:
+    """The last match in all output; its first group, or all of it, is the figure."""
+    try:
+        compiled = re.compile(pattern, re.MULTILINE)
+    except re.error as error:
+        raise LabError(f"not a regular expression: {pattern!r}: {error}") from None
+
+    def of(sample: Sample) -> float:
+        matches = list(compiled.finditer(sample.output))
+        if not matches:
+            raise Unreadable(f"nothing in its output matches {pattern!r}")
+        text = matches[-1][1 if compiled.groups else 0]
+        try:
+            return float(text.replace(",", ""))
+        except (AttributeError, ValueError):
+            raise Unreadable(f"{pattern!r} matched {text!r}, which is not a number") from None
+
+    return Reading(f"regex:{pattern}", "as printed", better, f"“{pattern}”", of)

@@ -1,0 +1,271 @@
+"""One comparison from its cells to its outcome: checks, a trial run of everything, the blocks."""
+
+import math
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rich.console import Console
+
+from hakmem.errors import LabError
+from hakmem.paired import blocks as paired
+from hakmem.paired import protocol
+from hakmem.paired.blocks import BASE, FLOOR, Outcome, Plan, Sampler, Track, Trial
+from hakmem.paired.cells import Cell
+from hakmem.paired.protocol import Decision
+from hakmem.paired.work import Work
+from hakmem.process import library, provenance
+from hakmem.process.proof import Proof
+from hakmem.process.sample import Process, Sample, take
+from hakmem.progress import progress_bar
+from hakmem.suite import Reference
+
+Standing = Callable[[Plan, int, Mapping[str, Decision]], Iterable[str]]
+
+SHORTEST_S = 0.5
+SPARE = 1.2  # machines are faster at times than in the trial run
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A plan whose amounts of work are fitted; `failures` are the cells that failed their trial."""
+
+    plan: Plan
+    failures: Mapping[str, str]
+    round_s: float
+
+
+def sampler(plan: Plan) -> Sampler:
+    """Takes real samples, each a process of its own."""
+
+    def one(trial: Trial) -> Sample:
+        process = process_for(plan, trial)
+        blank = Sample(
+            command=trial.track.name,
+            library=cell_of(plan, trial.track, trial.letter).name,
+            argv=process.argv,
+            round=trial.round,
+            position=trial.position,
+            block=f"{trial.track.name}/{trial.round}",
+            letter=trial.letter,
+            padding=trial.padding,
+        )
+        return proven(take(blank, process), process)
+
+    return one
+
+
+def proven(sample: Sample, process: Process) -> Sample:
+    """The sample, with an error where another allocator, or another setting, was in effect."""
+    if sample.error is None:
+        proof = Proof(**sample.proof) if sample.proof else None  # type: ignore[arg-type]
+        try:
+            provenance.require_intended(process.library, proof, process.environment)
+        except LabError as error:
+            return replace(sample, error=str(error))
+    return sample
+
+
+def process_for(plan: Plan, trial: Trial) -> Process:
+    track = trial.track
+    work = track.works[BASE if trial.letter == FLOOR else trial.letter]
+    counted = track.reading.name == "cycles"
+    return work.process(cell_of(plan, track, trial.letter), trial.padding, counted)
+
+
+def cell_of(plan: Plan, track: Track, letter: str) -> Cell | Reference:
+    if letter != FLOOR:
+        return plan.cells[letter]
+    assert track.floor is not None
+    return track.floor
+
+
+def prepare(plan: Plan, seconds: float, console: Console, slow: float | None = None) -> Ready:
+    """Runs everything once, untimed, so that what cannot work is known before the first block.
+
+    Amounts of work are then fitted so that the fastest cell's timed part takes `seconds`; `slow` as
+    in `_fitted`.
+    """
+    failures = unproven(plan.cells)
+    tracks, round_s = [], 0.0
+    with console.status("one run of everything, not counted"):
+        for track in plan.tracks:
+            letters = [*plan.cells, *([FLOOR] if track.floor else [])]
+            found: dict[str, Sample] = {}
+            for letter in letters:
+                if letter not in failures:
+                    sample = _trial(plan, Trial(track, letter, -1, 0, 0))
+                    if sample.error is not None:
+                        failures[letter] = f"{track.name}: {sample.error}"
+                    found[letter] = sample
+            fitted = _fitted(track, found, seconds, slow)
+            tracks.append(fitted)
+            round_s += 2 * sum(s.wall_s * _growth(track, fitted, at) for at, s in found.items())
+    return Ready(replace(plan, tracks=tracks), failures, round_s)
+
+
+def require_ready(
+    plan: Plan, seconds: float, console: Console, drop: bool = False, slow: float | None = None
+) -> Ready:
+    """The prepared plan; LabError where what failed its trial leaves nothing to measure."""
+    ready = prepare(plan, seconds, console, slow)
+    if ready.failures and (not drop or ready.failures.keys() & {BASE, FLOOR}):
+        said = "; ".join(f"{name_of(plan, at)}: {why}" for at, why in ready.failures.items())
+        raise LabError(f"nothing was measured: {said}", status=1)
+    if len(ready.failures) == len(plan.contenders):
+        raise LabError("nothing to compare with: every rival failed its trial run", status=1)
+    return ready
+
+
+def unproven(cells: Mapping[str, Cell]) -> dict[str, str]:
+    """The cells whose library does not serve malloc at all, with the reason."""
+    failures: dict[str, str] = {}
+    seen: dict[str, str | None] = {}
+    for letter, cell in cells.items():
+        key = str(cell.library.path)
+        if key not in seen:
+            try:
+                library.verify(cell.library)
+                seen[key] = None
+            except LabError as error:
+                seen[key] = str(error)
+        reason = seen[key]
+        if reason is not None:
+            failures[letter] = reason
+    return failures
+
+
+def _trial(plan: Plan, trial: Trial) -> Sample:
+    """One run, with the loader's own word that a library that leaves no proof was loaded."""
+    process = process_for(plan, trial)
+    blank = Sample(trial.track.name, trial.letter, process.argv, -1, 0)
+    lib = process.library
+    gnu = "CS_GNU_LIBC_VERSION" in os.confstr_names
+    if process.own_account or process.expects_proof or lib.path is None or not gnu:
+        return paired.checked(proven(take(blank, process), process), trial.track.reading)
+    with tempfile.TemporaryDirectory(prefix="hakmem-loader-") as name:
+        says = {"LD_DEBUG": "files", "LD_DEBUG_OUTPUT": f"{name}/says"}
+        told = replace(process, environment={**process.environment, **says})
+        sample = paired.checked(take(blank, told), trial.track.reading)
+        mark = f"calling init: {lib.path}".encode()
+        loaded = any(mark in file.read_bytes() for file in Path(name).iterdir())
+    if sample.error is None and not loaded:
+        why = "statically linked, or of another libc"
+        return replace(sample, error=f"{lib.name} was not loaded into it: is it {why}?")
+    return sample
+
+
+def _fitted(track: Track, found: Mapping[str, Sample], seconds: float, slow: float | None) -> Track:
+    """The track with amounts for `seconds` in the fastest cell of each benchmark.
+
+    All cells do the same work, so that whatever one run costs once weighs the same in each. Where
+    `slow` is given, a cell that took more than that many times the fastest one's time does less of
+    it, fitted to its own trial run: half as long again as the fastest one, for a trial is noisy.
+    Figures are per operation.
+    """
+    works: dict[str, Work] = {}
+    for name in {work.name for work in track.works.values()}:
+        same = {at: work for at, work in track.works.items() if work.name == name}
+        good = {at: s for at, s in found.items() if at in same and s.error is None}
+        times = {at: max(_timed(sample), 1e-6) for at, sample in good.items()}
+        least = min(times.values(), default=seconds)
+        for at, work in same.items():
+            took = times.get(at, least)
+            base = took / 1.5 if slow and took > slow * least else least
+            amount = math.ceil(work.amount * SPARE * seconds / base)
+            works[at] = replace(work, amount=amount) if work.scales and times else work
+    return replace(track, works=works)
+
+
+def _growth(before: Track, after: Track, letter: str) -> float:
+    """By how much the cell's amount of work grew; 1 for what has none."""
+    at = BASE if letter == FLOOR else letter
+    was = before.works[at].amount
+    return after.works[at].amount / was if was else 1.0
+
+
+def _timed(sample: Sample) -> float:
+    seconds = (sample.result or {}).get("seconds")
+    return float(seconds) if isinstance(seconds, int | float) else sample.wall_s
+
+
+def timed_too_short(outcome: Outcome) -> int:
+    """How many samples of cells, not floors, had a timed part below half a second."""
+    return sum(
+        letter != FLOOR and sample.error is None and _timed(sample) < SHORTEST_S
+        for block in outcome.blocks
+        for letter, sample in zip(block.order, block.samples, strict=True)
+    )
+
+
+@dataclass(frozen=True)
+class Conducted:
+    """A comparison that was measured: the plan with its amounts, and what else the host did."""
+
+    plan: Plan
+    outcome: Outcome
+    noise: Mapping[str, object]
+    seconds: float
+
+
+def conduct(
+    plan: Plan,
+    seconds: float,
+    console: Console,
+    take_sample: Sampler | None = None,
+    drop: bool = False,
+    say: Standing | None = None,
+    slow: float | None = None,
+) -> Conducted:
+    """Prepares and measures. With `drop` cells that fail their trial are left out, but for A.
+
+    `say` makes the lines shown after a look, `slow` is `_fitted`'s. Ctrl-C leaves one line and no
+    record.
+    """
+    try:
+        ready = require_ready(plan, seconds, console, drop, slow)
+        console.print(f"this takes {expected_time(ready)}", highlight=False)
+        meter, started = provenance.NoiseMeter(), time.monotonic()
+        outcome = measure(ready, console, take_sample or sampler(ready.plan), say)
+        took = time.monotonic() - started
+    except KeyboardInterrupt:
+        raise LabError("interrupted: nothing was recorded", status=130) from None
+    return Conducted(ready.plan, outcome, meter.stop().to_dict(), took)
+
+
+def name_of(plan: Plan, letter: str) -> str:
+    return "the floor" if letter == FLOOR else plan.cells[letter].name
+
+
+def expected_time(ready: Ready) -> str:
+    """From the first look to the last; rounds get shorter as cells are decided."""
+    first, last = (n * ready.round_s for n in (protocol.looks(ready.plan.most)[0], ready.plan.most))
+    return duration(last) if first == last else f"{duration(first)} to {duration(last)}"
+
+
+def duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
+
+
+def measure(ready: Ready, console: Console, take_sample: Sampler, say: Standing | None) -> Outcome:
+    """The blocks, with progress and the standing after each look."""
+    plan = ready.plan
+    with progress_bar(console) as progress:
+        bar = progress.add_task("block 1", total=plan.most * plan.samples_per_round())
+
+        def tick(trial: Trial, sample: Sample) -> None:
+            where = f"block {trial.round + 1} of at most {plan.most}: {trial.track.name}"
+            progress.update(bar, advance=1, description=where)
+
+        def tell(blocks: int, decisions: Mapping[str, Decision]) -> None:
+            for line in say(plan, blocks, decisions) if say else ():
+                progress.console.print(line, style="dim", highlight=False)
+
+        return paired.run(plan, take_sample, tick, tell, ready.failures)

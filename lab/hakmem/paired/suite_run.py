@@ -1,0 +1,328 @@
+"""`hakmem compare --bench`: hakmem against its rivals over benchmarks, to recorded verdicts."""
+
+import random
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from hakmem.errors import LabError
+from hakmem.ledger.store import Ledger
+from hakmem.paired import cells as cell_module
+from hakmem.paired import (
+    compare,
+    protocol,
+    readings,
+    recording,
+    session,
+    suite_record,
+    suite_table,
+    work,
+)
+from hakmem.paired import tables as paired_tables
+from hakmem.paired.blocks import BASE, FLOOR, Plan, Sampler, Track
+from hakmem.paired.cells import Cell
+from hakmem.paired.readings import Better
+from hakmem.paired.recording import Facts
+from hakmem.paired.suite_record import Finding
+from hakmem.process import provenance
+from hakmem.process.lock import host_lock
+from hakmem.suite import EMPTY, SUITE, Figure
+
+# A rival that takes more than this many times the fastest one's time is given less work.
+SLOW = 2.0
+# By how much a process is longer than its fitted part, over all cells: slower rivals, warm-up.
+LONGER = 1.4
+
+# Columns of the table; where there is not room for all, what is told of time and of memory.
+ROOMY = 132
+NARROW = (0, 1, 2, 3, 7)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for: benchmarks by name, or `everything`, those named being added.
+
+    `argv` is the command line without --seed and --resume. A seed of None is chosen or, with
+    `resume`, found in the ledger.
+    """
+
+    names: Sequence[str]
+    everything: bool
+    library: str
+    rivals: Sequence[str]
+    metric: str | None
+    better: Better
+    most: int
+    seconds: float
+    seed: int | None
+    record: bool
+    resume: bool
+    argv: Sequence[str]
+
+    def argv_with(self, seed: int) -> list[str]:
+        """The command line as it is recorded: typed again, it measures the same."""
+        program, name, *rest = self.argv
+        return [program, name, "--seed", str(seed), *rest]
+
+
+@dataclass
+class Run:
+    """A comparison under way; `found` has the verdicts of the benchmarks that are done.
+
+    `failures` are benchmarks that hakmem failed, or all of its rivals; `pace` is how many seconds
+    each one measured took.
+    """
+
+    figures: Sequence[Figure]
+    cells: Mapping[str, Cell]
+    seed: int
+    found: dict[str, list[Finding]] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+    pace: list[float] = field(default_factory=list)
+
+    @property
+    def rivals(self) -> list[str]:
+        return [cell.name for letter, cell in self.cells.items() if letter != BASE]
+
+    @property
+    def waiting(self) -> list[Figure]:
+        return [f for f in self.figures if f.name not in {*self.found, *self.failures}]
+
+    def findings(self) -> list[Finding]:
+        return [one for figure in self.figures for one in self.found.get(figure.name, ())]
+
+
+def run(request: Request, console: Console, sampler: Sampler | None = None) -> bool:
+    """Measures what is not recorded yet, then records it all; whether every cell could do it."""
+    figures = chosen(request.names, request.everything)
+    rivals = compare.rivals(request.rivals)
+    cells = cell_module.distinct([cell_module.parse(request.library), *rivals])
+    require_decidable(len(rivals), request.most)
+    with host_lock():
+        facts = Facts.of(cells, request.argv)
+        under_way = begin(request, figures, cells, facts)
+        facts = replace(facts, argv=request.argv_with(under_way.seed))
+        tracks = {f.name: track_of(f, under_way.cells, request) for f in under_way.waiting}
+        announce(under_way, request, console)
+        try:
+            for figure in under_way.waiting:
+                measure(figure, tracks[figure.name], under_way, request, facts, console, sampler)
+        except (KeyboardInterrupt, LabError) as stop:
+            if isinstance(stop, LabError) and stop.status != 130:
+                raise
+            raise LabError(interrupted(under_way, request), status=130) from None
+    return finish(under_way, request, facts, console)
+
+
+def chosen(names: Sequence[str], everything: bool = False) -> list[Figure]:
+    """One figure per benchmark, its first; another one where it is named."""
+    own = SUITE.select(names).figures if names else ()
+    rest = SUITE.select([]).figures if everything or not names else ()
+    found = {*own, *rest}
+    return [f for f in SUITE.figures if f in found and (f.name == f.command or f.name in names)]
+
+
+def require_decidable(rivals: int, most: int) -> None:
+    least = protocol.least_blocks(rivals)
+    if most < least:
+        raise LabError(
+            f"{most} blocks can decide nothing against {rivals} rivals, which share one error "
+            f"rate: --max-blocks {least} or more, or fewer rivals (--rival)"
+        )
+
+
+def begin(
+    request: Request, figures: Sequence[Figure], cells: Mapping[str, Cell], facts: Facts
+) -> Run:
+    """A new run, or the one that the ledger has the first benchmarks of."""
+    if not request.resume:
+        seed = random.SystemRandom().randrange(2**31) if request.seed is None else request.seed
+        return Run(figures, cells, seed)
+    recorded = list(_recorded(request, facts))
+    if not recorded:
+        raise LabError(
+            "nothing to resume: the ledger has no verdicts of this command line with this library "
+            f"at this commit ({str(facts.source['commit'])[:10]})"
+        )
+    seed = int(recorded[-1][1]["seed"])
+    resumed = Run(figures, cells, seed)
+    same = [(id, found) for id, found in recorded if found["seed"] == seed]
+    whole = suite_record.complete(same, resumed.rivals)
+    resumed.found = {f.name: whole[f.name] for f in figures if f.name in whole}
+    return resumed
+
+
+def _recorded(request: Request, facts: Facts) -> Iterator[Finding]:
+    """Verdicts of this command line, with this hakmem, from this source."""
+    for record in Ledger.default().records():
+        found = record.body
+        if (
+            record.kind == "verdict"
+            and "suite" in found
+            and request.seed in (None, found["seed"])
+            and found["argv"] == request.argv_with(found["seed"])
+            and found["source"] == facts.source
+            and found["binary"][1]["sha256"] == facts.binaries[BASE]["sha256"]
+        ):
+            yield record.id, found
+
+
+def track_of(figure: Figure, cells: Mapping[str, Cell], request: Request) -> Track:
+    """What is run and read. The start of a process is read whole: of what is above an empty
+    library's so little is left that a ratio of it would be noise."""
+    found = work.benchmark(figure.command)
+    reading = readings.of_figure(figure)
+    if request.metric:
+        reading = readings.choose(request.metric, figure.command, request.better)
+    named = figure.floor if not request.metric and figure.floor != EMPTY else None
+    references = found.command.references if found.command else ()
+    floor = next((r for r in references if r.name == named), None)
+    return Track(figure.name, "target", reading, dict.fromkeys(cells, found), floor)
+
+
+def announce(run: Run, request: Request, console: Console) -> None:
+    names = f"{run.cells[BASE].name} against {', '.join(run.rivals)}"
+    console.print(Text(names, style="bold"), soft_wrap=True)
+    done, waiting = len(run.found), len(run.waiting)
+    parts = [f"{len(run.figures)} benchmarks"]
+    parts += [f"{done} of them recorded before"] if done else []
+    parts += [f"{request.most} blocks at most, seed {run.seed}"]
+    parts += [f"roughly {guess(run, request)}"] if waiting else []
+    console.print("; ".join(parts), highlight=False)
+    if len(run.rivals) > 1:
+        console.print("in each benchmark one error rate: Holm's rule over its verdicts")
+
+
+def guess(run: Run, request: Request) -> str:
+    """How long it takes before anything was run; from the first look that can decide to the last.
+
+    The pace of what was measured takes its place after the first benchmark.
+    """
+    least = protocol.least_blocks(len(run.rivals))
+    looks = [blocks for blocks in protocol.looks(request.most) if blocks >= least]
+    block = 2 * len(run.cells) * session.SPARE * request.seconds * LONGER
+    first, last = (session.duration(n * block * len(run.waiting)) for n in (looks[0], looks[-1]))
+    return first if first == last else f"{first} to {last}"
+
+
+def measure(
+    figure: Figure,
+    track: Track,
+    run: Run,
+    request: Request,
+    facts: Facts,
+    console: Console,
+    sampler: Sampler | None,
+) -> None:
+    """One benchmark, recorded at once. One that hakmem fails is a failure of it, and no end."""
+    number, started = len(run.figures) - len(run.waiting) + 1, time.monotonic()
+    head = f"{number} of {len(run.figures)}: {figure.name}, {figure.what}: {track.reading.words}"
+    console.print(Text(head, style="bold"), soft_wrap=True)
+    cells = fitting(run.cells, track)
+    plan = Plan(cells, [track], "improvement", protocol.LEAST_MARGIN, run.seed, request.most)
+    try:
+        done = session.conduct(plan, request.seconds, console, sampler, drop=True, slow=SLOW)
+    except LabError as error:
+        if error.status != 1:
+            raise
+        run.failures[figure.name] = str(error)
+        console.print(Text(f"✗ {error}", style="red"), soft_wrap=True)
+        return
+    require_unchanged(run.cells, facts)
+    broken = {at: why for at, why in done.outcome.failures.items() if at in (BASE, FLOOR)}
+    bodies: Mapping[str, Mapping[str, Any]] = {}
+    if not broken:
+        bodies = suite_record.verdict_bodies(done, figure, facts)
+    records = recording.save(done, facts, bodies) if request.record else {}
+    bodies = {**bodies, **{letter: record.body for letter, record in records.items()}}
+    ids = {letter: record.id for letter, record in records.items()}
+    if bodies:
+        run.found[figure.name] = [(ids.get(at, ""), body) for at, body in bodies.items()]
+        one = suite_record.body(run.found[figure.name], {}, facts.argv)
+        console.print(result_table(one, console.width))
+    else:
+        failed = broken or done.outcome.failures
+        run.failures[figure.name] = "; ".join(dict.fromkeys(failed.values()))
+    paired_tables.print_measured(console, done, records.values())
+    run.pace.append(time.monotonic() - started)
+    if run.waiting:
+        left = len(run.waiting) * sum(run.pace) / len(run.pace)
+        console.print(f"about {session.duration(left)} left at this pace", style="dim")
+
+
+def require_unchanged(cells: Mapping[str, Cell], facts: Facts) -> None:
+    """LabError where a library was built again meanwhile: then nobody knows what was measured."""
+    for letter, cell in cells.items():
+        now = provenance.binary(cell.library.path)
+        if now.sha256 != facts.binaries[letter]["sha256"]:
+            raise LabError(
+                f"{now.path} was changed during the measurement: this benchmark was not recorded",
+                status=1,
+            )
+
+
+def fitting(cells: Mapping[str, Cell], track: Track) -> dict[str, Cell]:
+    """The cells of a benchmark: hakmem with the settings that its work asks for."""
+    command, own = track.works[BASE].command, cells[BASE]
+    settings = dict(command.settings) if command else {}
+    return {**cells, BASE: replace(own, environment={**settings, **own.environment})}
+
+
+def interrupted(run: Run, request: Request) -> str:
+    done = len(run.found)
+    if not done or not request.record:
+        return "interrupted: nothing was recorded"
+    return (
+        f"interrupted: {done} of {len(run.figures)} benchmarks are recorded; the same command "
+        f"with --seed {run.seed} --resume goes on"
+    )
+
+
+def finish(run: Run, request: Request, facts: Facts, console: Console) -> bool:
+    """The record of the whole, derived from the verdicts, and its table."""
+    findings = run.findings()
+    if not findings:
+        raise LabError(f"nothing was measured: {'; '.join(run.failures.values())}", status=1)
+    body = suite_record.body(findings, run.failures, facts.argv)
+    console.print(result_table(body, console.width))
+    when = datetime.now(UTC).isoformat()
+    for note in suite_table.notes(body, when):
+        console.print(Text(note))
+    if request.record:
+        ledger = Ledger.default()
+        before = [r for r in ledger.records() if r.kind == "suite"]
+        same = [r for r in before if r.body["inputs"] == body["inputs"]]
+        record = same[-1] if same else ledger.append("suite", body)
+        console.print(
+            f"recorded{' before' * bool(same)}: {record.id}; as a table in a document: "
+            f"<!--claims:begin verdict={record.id}-->, <!--claims:end-->, "
+            "then `hakmem audit --write`",
+            highlight=False,
+            soft_wrap=True,
+        )
+    left_out = [row for row in body["rows"] if any(r["failure"] for r in row["rivals"].values())]
+    return not run.failures and not left_out
+
+
+def result_table(body: Mapping[str, Any], width: int) -> Table:
+    """The record in the terminal; the same cells as in a document, a narrow one has fewer."""
+    shown = range(len(suite_table.TITLES)) if width >= ROOMY else NARROW
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    lines = suite_table.lines(body)
+    for number in shown:
+        # Where it is too narrow, figures break into lines; the names stay whole.
+        width = max(len(line.cells[0]) for line in lines) if number == 0 else None
+        table.add_column(suite_table.TITLES[number], min_width=width, no_wrap=number == 0)
+    for line in lines:
+        table.add_row(*(Text(line.cells[n], style=_style(line.cells[n])) for n in shown))
+    return table
+
+
+def _style(cell: str) -> str:
+    return {"▲": "green", "▼": "bold red", "?": "dim"}.get(cell[:1], "")

@@ -1,0 +1,134 @@
+"""A `suite` record as the table of a README or of the terminal. Pure; wins and losses alike."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hakmem import words
+from hakmem.overview import summary
+from hakmem.paired.suite_record import MEMORY
+
+TITLES = (
+    "benchmark",
+    "hakmem",
+    "best rival",
+    "÷ best rival",
+    "÷ system",
+    "peak MiB",
+    "leanest rival",
+    "÷ leanest rival",
+)
+NONE = "–"
+SMALL = 0.1  # below it a ratio has three decimals
+
+
+@dataclass(frozen=True)
+class Line:
+    """One benchmark as it is shown, and the words on its best and its leanest rival."""
+
+    cells: tuple[str, ...]
+    time: str | None
+    memory: str | None
+
+
+def lines(body: Mapping[str, Any]) -> list[Line]:
+    """All benchmarks in the order of their names; those that hakmem failed last."""
+    rows = sorted(body["rows"], key=lambda row: summary.natural(row["benchmark"]))
+    made = [_line(row, body["metrics"]) for row in rows]
+    gaps = (NONE,) * (len(TITLES) - 2)
+    return made + [Line((name, "failed", *gaps), None, None) for name in body["failures"]]
+
+
+def _line(row: Mapping[str, Any], metrics: Mapping[str, Any]) -> Line:
+    name = row["benchmark"]
+    able = {rival: entry for rival, entry in row["rivals"].items() if entry["failure"] is None}
+    sign = 1 if row["better"] == "lower" else -1
+    best = min(able, key=lambda rival: sign * able[rival]["median"], default=None)
+    peaks = {rival: e["memory_kb"] for rival, e in able.items() if e["memory_kb"]}
+    lean = min(peaks, key=lambda rival: peaks[rival], default=None)
+    time = _metric(metrics, name, best)
+    memory = _metric(metrics, f"{name} {MEMORY}", lean)
+    cells = (
+        name + " *" * bool(row["settings"]),
+        f"{words.number(row['hakmem'])} {row['unit']}",
+        f"{words.number(able[best]['median'])} {best}" if best else NONE,
+        ratio(time),
+        ratio(_metric(metrics, name, summary.SYSTEM)),
+        _mib(row["hakmem_memory_kb"]) if lean else NONE,
+        f"{_mib(peaks[lean])} {lean}" if lean else NONE,
+        ratio(memory),
+    )
+    return Line(cells, *(entry["verdict"] if entry else None for entry in (time, memory)))
+
+
+def _metric(metrics: Mapping[str, Any], name: str, rival: str | None) -> Mapping[str, Any] | None:
+    found = metrics.get(f"{name} against {str(rival).replace('/', '-')}")
+    return found if isinstance(found, Mapping) else None
+
+
+def _mib(kib: float) -> str:
+    return words.number(kib / 1024)
+
+
+def ratio(entry: Mapping[str, Any] | None) -> str:
+    """Mark, ratio and interval; the range of blocks too few for an interval is called so."""
+    if entry is None:
+        return NONE
+    digits = 2 if entry["value"] >= SMALL else 3
+    shown, low, high = (f"{entry[key]:.{digits}f}" for key in ("value", "low", "high"))
+    mark = words.MARKS[entry["verdict"]].split()[0]
+    return f"{mark} {shown} [{low}–{high}]" + " range" * (entry["kind"] == "range")
+
+
+def markdown(body: Mapping[str, Any], time: str) -> str:
+    """The table, and below it what it says in all, what was left out and what it was made from."""
+    head = [_row(TITLES), _row(("---", "--:", "---", *["--:"] * 3, "---", "--:"))]
+    table = "\n".join([*head, *(_row(line.cells) for line in lines(body))])
+    return "\n\n".join([table, *notes(body, time)]) + "\n"
+
+
+def _row(cells: tuple[str, ...]) -> str:
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def notes(body: Mapping[str, Any], time: str) -> Iterator[str]:
+    """`time` is when the record was made, UTC."""
+    yield tally(body)
+    for row in body["rows"]:
+        if row["settings"]:
+            own = " ".join(f"{name}={value}" for name, value in row["settings"].items())
+            yield f"\\* {row['benchmark']}: hakmem with {own}."
+    gone = [f"{b}: hakmem ({why})" for b, why in body["failures"].items()] + [
+        f"{row['benchmark']}: {name} ({entry['failure']})"
+        for row in body["rows"]
+        for name, entry in row["rivals"].items()
+        if entry["failure"]
+    ]
+    if gone:
+        yield f"Failed and left out: {'; '.join(' '.join(text.split()) for text in gone)}."
+    least, most = body["blocks"]
+    blocks = str(most) if least == most else f"{least} to {most}"
+    rivals = ", ".join(
+        f"{name} {library['version']}"
+        for name, library in sorted(body["libraries"].items())
+        if library["origin"] != "hakmem"
+    )
+    commit = str(body["source"]["commit"])[:10]
+    yield f"Measured {time[:10]} at commit {commit}, {blocks} blocks each. Rivals: {rivals}."
+
+
+def tally(body: Mapping[str, Any]) -> str:
+    """How often hakmem was better, the same, worse, or it is open."""
+    shown = lines(body)
+
+    def count(found: list[str]) -> str:
+        number = Counter(found)
+        marks = {word: mark.split()[0] for word, mark in words.MARKS.items()}
+        return ", ".join(f"{number[word]} {marks[word]}" for word in marks if number[word])
+
+    time = count([line.time for line in shown if line.time])
+    memory = count([line.memory for line in shown if line.memory])
+    parts = [f"against the best rival {time}"] if time else []
+    parts += [f"in peak memory against the leanest {memory}"] if memory else []
+    return f"hakmem over {len(shown)} benchmarks: {'; '.join(parts) or 'nothing'}."

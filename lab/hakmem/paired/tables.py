@@ -1,0 +1,96 @@
+"""Paired comparisons in the terminal: the table of tracks, and what follows every result."""
+
+from collections.abc import Iterable
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from hakmem import stats, words
+from hakmem.ledger.store import Record
+from hakmem.paired import recording
+from hakmem.paired.blocks import BASE, FLOOR, Outcome, Plan, Track
+from hakmem.paired.session import Conducted, duration, name_of, timed_too_short
+
+STYLES = {"GO": "bold green", "NO-GO": "bold red", "UNDECIDED": "dim", "failed": "bold red reverse"}
+
+
+def result_table(plan: Plan, outcome: Outcome, width: int) -> Table:
+    """Per contender and track: both medians, the ratio with its interval, and what follows."""
+    roomy = width >= 110
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("", no_wrap=True, overflow="ellipsis", min_width=12)
+    if roomy:
+        table.add_column("unit", style="dim", no_wrap=True)
+    for title in ("A", "B" if len(plan.contenders) == 1 else "other", "÷ A"):
+        table.add_column(title, justify="right", no_wrap=True, min_width=5)
+    table.add_column("interval", no_wrap=True, min_width=13)
+    table.add_column("change", justify="right", no_wrap=True, min_width=7)
+    table.add_column("", no_wrap=True, min_width=9)
+    for letter in plan.contenders:
+        decision = outcome.decisions.get(letter)
+        for number, track in enumerate(plan.tracks):
+            name = "guard " * (track.role == "guard") + track.name
+            row: list[str | Text] = [name if len(plan.contenders) == 1 else f"{letter} {name}"]
+            row += [track.reading.unit] if roomy else []
+            row += [typical(track, outcome, at) for at in (BASE, letter)]
+            if decision is None:
+                table.add_row(*row, "–", "", "", Text("failed", style=STYLES["failed"]))
+                continue
+            gain = (decision.target, *decision.guards)[number]
+            shown = recording.ratio(track, gain)
+            verdict = Text(decision.verdict, style=STYLES[decision.verdict])
+            table.add_row(
+                *row,
+                f"{shown.estimate:.3f}",
+                ends(shown),
+                change(shown.estimate),
+                verdict if number == 0 else held(gain, plan.margin),
+            )
+    return table
+
+
+def ends(ratio: stats.Interval) -> str:
+    """The interval of a ratio; a range of so few blocks that they carry none is called so."""
+    return f"[{ratio.low:.3f}–{ratio.high:.3f}]" + " range" * (ratio.kind == "range")
+
+
+def typical(track: Track, outcome: Outcome, letter: str) -> str:
+    """The median of the cell's samples, net of the floor's median."""
+    values, floor = outcome.values(track, letter), outcome.values(track, FLOOR)
+    if not values:
+        return "–"
+    net = stats.median(values) - (stats.median(floor) if floor else 0.0)
+    return words.number(net)
+
+
+def held(gain: stats.Interval, margin: float) -> Text:
+    """What a guard's interval says of the guard."""
+    if gain.kind == "range" or gain.low <= -margin <= gain.high:
+        return Text("open", style="dim")
+    return Text("holds", style="green") if gain.low > -margin else Text("broken", style="bold red")
+
+
+def change(ratio: float) -> str:
+    """A ratio as a signed change in per cent."""
+    return f"{100 * (ratio - 1):+.1f} %".replace("-", "−")
+
+
+def print_measured(console: Console, done: Conducted, records: Iterable[Record]) -> None:
+    """What follows every paired result: failures, short samples, and where it is recorded."""
+    for letter, reason in done.outcome.failures.items():
+        line = f"✗ {name_of(done.plan, letter)}: {reason}"
+        console.print(Text(line, style="red"), soft_wrap=True)
+    count = sum(len(block.samples) for block in done.outcome.blocks)
+    short = timed_too_short(done.outcome)
+    if short:
+        console.print(
+            f"{short} of {count} samples ran for less than half a second: give them more work "
+            "for figures that count",
+            style="yellow",
+            highlight=False,
+        )
+    ids = [record.id for record in records]
+    many = f"{len(ids)} records, the last {ids[-1]}" if len(ids) > 3 else ", ".join(ids)
+    kept = f"recorded: {many}" if ids else "not recorded"
+    console.print(f"{count} samples in {duration(done.seconds)}; {kept}", highlight=False)

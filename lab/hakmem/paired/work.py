@@ -1,0 +1,92 @@
+"""What a cell runs: a benchmark with its amount of work, or the user's own command."""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from hakmem import project
+from hakmem.errors import LabError
+from hakmem.paired.cells import Cell
+from hakmem.process.library import system
+from hakmem.process.sample import Process
+from hakmem.suite import EMPTY, NULL, SUITE, Command, Reference
+
+FLOORS = {"null": NULL, "empty": EMPTY}
+
+
+@dataclass(frozen=True)
+class Work:
+    """`command` None: the user's own, measured from outside. `amount` is a benchmark's.
+
+    A name holds no slash, because records are cited by it.
+    """
+
+    name: str
+    arguments: tuple[str, ...] = ()
+    command: Command | None = None
+    amount: int = 0
+    passed: tuple[str, ...] = ()
+    timeout_s: float = 300.0
+
+    def process(self, cell: Cell | Reference, padding: int, counted: bool) -> Process:
+        """One process of it under a cell, or as one of the benchmark's references."""
+        if self.command is None:
+            assert isinstance(cell, Cell)
+            return Process(
+                argv=self.arguments,
+                library=cell.library,
+                padding=padding,
+                expects_proof=cell.is_hakmem,
+                timeout_s=self.timeout_s,
+                environment=cell.environment,
+                passed=self.passed,
+                own_account=False,
+                counted=counted,
+            )
+        if isinstance(cell, Reference):
+            preload = project.bench_dir() / cell.preload if cell.preload else None
+            return Process(
+                argv=self.command.argv(self.amount, cell),
+                library=replace(system(), path=preload),
+                padding=padding,
+                expects_proof=False,
+            )
+        return Process(
+            argv=self.command.argv(self.amount),
+            library=cell.library,
+            padding=padding,
+            expects_proof=cell.is_hakmem,
+            proof_apart=self.command.proof_apart,
+            timeout_s=self.timeout_s,
+            environment=cell.environment,
+        )
+
+    @property
+    def scales(self) -> bool:
+        """Whether its amount of work can be chosen."""
+        return self.command is not None and any("{n}" in a for a in self.command.arguments)
+
+    def floor(self, name: str) -> Reference | None:
+        """The reference of this benchmark that is subtracted under that name."""
+        references = self.command.references if self.command else ()
+        return next((r for r in references if r.name == FLOORS[name]), None)
+
+
+def benchmark(name: str) -> Work:
+    """One benchmark of the suite with a short amount of work, to be fitted later."""
+    chosen = SUITE.select([name]).commands
+    if len(chosen) != 1:
+        names = ", ".join(command.name for command in chosen)
+        raise LabError(f"{name} names {len(chosen)} benchmarks, choose one: {names}")
+    command = chosen[0]
+    for file in (command.executable, *(r.preload for r in command.references if r.preload)):
+        project.require_file(project.bench_dir() / file, "benchmark")
+    return Work(command.name, command=command, amount=command.quick)
+
+
+def own(argv: Sequence[str], passed: Sequence[str] = (), timeout_s: float = 3600.0) -> Work:
+    """The user's own command, found now rather than when measuring."""
+    if shutil.which(argv[0]) is None:
+        raise LabError(f"command not found: {argv[0]}", status=127)
+    return Work(Path(argv[0]).name, tuple(argv), passed=tuple(passed), timeout_s=timeout_s)

@@ -1,0 +1,294 @@
+"""Where a figure comes from: source, benchmark, binary, host, noise, and the allocator loaded."""
+
+import hashlib
+import os
+import platform
+import re
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+
+from hakmem import config, git, project
+from hakmem.errors import LabError
+from hakmem.process import host
+from hakmem.process.library import Library
+from hakmem.process.proof import Proof
+from hakmem.suite import Command
+
+UNSTATED = "not stated"
+
+# What cannot change a measurement may differ from the commit: the ledger grows while one runs.
+HARMLESS = (":(exclude)evidence", ":(exclude)docs", ":(exclude)*.md")
+
+
+# ---- source and benchmark ----
+
+
+@dataclass(frozen=True)
+class Source:
+    """The commit and its tree; `dirty` if anything that can change a figure differs from it."""
+
+    commit: str
+    tree: str
+    dirty: bool
+
+    def to_dict(self) -> dict[str, object]:
+        return asdict(self)
+
+
+def source(root: Path) -> Source:
+    """The source in `root`; where git cannot say, it counts as dirty."""
+    changed = git.ask(root, "status", "--porcelain", "--", ".", *HARMLESS)
+    return Source(
+        commit=git.ask(root, "rev-parse", "HEAD") or "no commit",
+        tree=git.ask(root, "rev-parse", "HEAD^{tree}") or "no tree",
+        dirty=changed is None or changed != "",
+    )
+
+
+def definition(command: Command, root: Path) -> str:
+    """The hash of what a benchmark does: its program, the harness, its arguments.
+
+    The amount of work is not part of it. LabError where the program's source is not there.
+    """
+    folder = root / "bench"
+    stem = command.executable.removeprefix("bench_")
+    names = (f"{stem}.c", f"{stem.removesuffix('_hakmem')}.c")
+    program = next((folder / name for name in names if (folder / name).is_file()), None)
+    if program is None:
+        raise LabError(f"no source of {command.executable} in {folder}")
+    total = hashlib.sha256(repr((command.name, command.arguments, command.threads)).encode())
+    for path in [program, *sorted((folder / "harness").glob("*.[ch]"))]:
+        total.update(f"{path.name} {host.sha256(path)}\n".encode())
+    return total.hexdigest()
+
+
+# ---- binary ----
+
+
+@dataclass(frozen=True)
+class Binary:
+    """A library file; `path` is relative to the project where it lies inside. `flags` are those
+    that most of its units were compiled with, as its debug information states them."""
+
+    path: str
+    sha256: str
+    build_id: str
+    compiler: str
+    flags: str
+    libc: str
+
+    def to_dict(self) -> dict[str, object]:
+        return asdict(self)
+
+
+def binary(path: Path | None) -> Binary:
+    """Facts about a library; None is the C library of this system."""
+    file = project.require_file(path or _libc(), "library").resolve()
+    return _binary(file, file.stat().st_mtime_ns)
+
+
+@cache
+def _binary(file: Path, changed: int) -> Binary:
+    inside = file.is_relative_to(project.root())
+    build_id = re.search(r"Build ID: (\w+)", _readelf("-n", str(file)))
+    compiler = re.search(r"\]\s+(.+)", _readelf("-p", ".comment", str(file)))
+    units = _readelf("--debug-dump=info", "--dwarf-depth=1", str(file))
+    producers = Counter(re.findall(r"DW_AT_producer.*?: ([^:\n]*? -[^:\n]*)", units))
+    return Binary(
+        path=str(file.relative_to(project.root()) if inside else file),
+        sha256=host.sha256(file),
+        build_id=build_id.group(1) if build_id else UNSTATED,
+        compiler=compiler.group(1).strip() if compiler else UNSTATED,
+        flags=producers.most_common(1)[0][0].strip() if producers else UNSTATED,
+        libc=" ".join(platform.libc_ver()),
+    )
+
+
+def _readelf(*arguments: str) -> str:
+    try:
+        done = subprocess.run(
+            ["readelf", "-W", *arguments], capture_output=True, text=True, errors="replace"
+        )
+    except OSError:
+        return ""
+    return done.stdout
+
+
+def _libc() -> Path:
+    maps = host.read("/proc/self/maps") or ""
+    found = re.search(r"(/\S*/libc[.-]\S*so\S*)", maps)
+    if found is None:
+        raise LabError("this process does not show which C library it runs on")
+    return Path(found.group(1))
+
+
+def require_current(library: Path, root: Path) -> None:
+    """LabError where a library that was built in `root` is older than the source there."""
+    if not library.resolve().is_relative_to(root.resolve()):
+        return
+    built = library.stat().st_mtime
+    for folder in ("src", "include"):
+        for path in (root / folder).rglob("*.*"):
+            if path.suffix in (".c", ".h", ".def") and path.stat().st_mtime > built:
+                raise LabError(f"{library} is older than {path}: run `make build` first")
+
+
+# ---- host and noise ----
+
+
+def host_facts() -> dict[str, str]:
+    """The host's facts, with the state of the kernel's proactive reclaim daemons (DAMON)."""
+    daemons = sorted(Path("/sys/kernel/mm/damon/admin/kdamonds").glob("*/state"))
+    states = [host.read(str(path)) or host.UNSEEN for path in daemons]
+    there = Path("/sys/kernel/mm/damon").is_dir()
+    return {**host.facts(), "DAMON": ", ".join(states) or ("idle" if there else host.UNSEEN)}
+
+
+@dataclass(frozen=True)
+class Noise:
+    """What else the machine did during a measurement.
+
+    Shares are of all processors' time; stalls are seconds in which some task waited (PSI); context
+    switches are the whole machine's. None where the kernel does not say.
+    """
+
+    seconds: float
+    load_before: str
+    load_after: str
+    busy_share: float | None
+    steal_share: float | None
+    context_switches: int | None
+    stalled_s: Mapping[str, float | None]
+
+    def to_dict(self) -> dict[str, object]:
+        return asdict(self)
+
+
+class NoiseMeter:
+    """Started by its construction; `stop` may be called once or many times."""
+
+    def __init__(self) -> None:
+        self._before = _counters()
+        self._start = time.monotonic()
+
+    def stop(self) -> Noise:
+        before, after = self._before, _counters()
+
+        def grown(name: str) -> float | None:
+            old, new = before.ticks.get(name), after.ticks.get(name)
+            return None if old is None or new is None else new - old
+
+        def share(name: str) -> float | None:
+            part, total = grown(name), grown("total")
+            return None if part is None or not total else part / total
+
+        switches = grown("ctxt")
+        stalls = {name: grown(f"pressure {name}") for name in ("cpu", "memory", "io")}
+        return Noise(
+            seconds=time.monotonic() - self._start,
+            load_before=before.load,
+            load_after=after.load,
+            busy_share=share("busy"),
+            steal_share=share("steal"),
+            context_switches=None if switches is None else int(switches),
+            stalled_s={key: None if us is None else us / 1e6 for key, us in stalls.items()},
+        )
+
+
+@dataclass(frozen=True)
+class _Counters:
+    load: str
+    ticks: Mapping[str, float]
+
+
+def _counters() -> _Counters:
+    ticks: dict[str, float] = {}
+    for line in (host.read("/proc/stat") or "").splitlines():
+        name, *fields = line.split()
+        if name == "cpu" and len(fields) >= 8:
+            user, nice, system, idle, waiting, interrupts, soft, steal = map(int, fields[:8])
+            ticks["busy"] = user + nice + system + interrupts + soft
+            ticks["steal"] = steal
+            ticks["total"] = ticks["busy"] + idle + waiting + steal
+        elif name == "ctxt":
+            ticks["ctxt"] = int(fields[0])
+    for name in ("cpu", "memory", "io"):
+        some = re.search(r"^some .*total=(\d+)", host.read(f"/proc/pressure/{name}") or "", re.M)
+        if some:
+            ticks[f"pressure {name}"] = int(some.group(1))
+    return _Counters(host.load(), ticks)
+
+
+# ---- the allocator that was really there ----
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a process said of its own malloc. `settings` are the effective ones, None if unstated.
+
+    For an allocator that cannot be asked, `allocator` is the library it was started with, which
+    `library.verify` showed to answer all entry points.
+    """
+
+    allocator: str
+    version: str
+    asked: bool
+    settings: Mapping[str, str] | None = None
+
+    def to_dict(self) -> dict[str, object]:
+        return {**asdict(self), "settings": UNSTATED if self.settings is None else self.settings}
+
+
+def require_intended(
+    library: Library, proof: Proof | None, environment: Mapping[str, str] | None = None
+) -> Loaded:
+    """The allocator of a finished process; LabError where it is not the one intended.
+
+    `environment` is the process's: each option set in it must be in effect, where the process
+    states its settings. What the process did not state is recorded as not stated.
+    """
+    if library.origin != "hakmem":
+        if proof is not None:
+            raise LabError(f"{library.name} was intended, but hakmem {proof.version} was loaded")
+        return Loaded(library.name, library.version, asked=False)
+    if proof is None:
+        raise LabError("hakmem was intended, but the process did not say that it was loaded")
+    if not proof.serving:
+        raise LabError(f"hakmem was intended, but malloc in {proof.program} is not served by it")
+    if proof.version != library.version:
+        raise LabError(f"hakmem {library.version} was intended, the process ran {proof.version}")
+    if proof.settings is not None:
+        for name, text in (environment or {}).items():
+            if name.startswith("HAKMEM_") and not name.startswith(NO_SETTING):
+                _require_setting(name, text, proof.settings, library)
+    return Loaded("hakmem", proof.version, asked=True, settings=proof.settings)
+
+
+# Of the benchmarks, and of this very check.
+NO_SETTING = ("HAKMEM_BENCH_", "HAKMEM_PROOF")
+
+
+def _require_setting(name: str, text: str, settings: Mapping[str, str], library: Library) -> None:
+    """A process states what differs from the defaults; long texts are cut, with dots at the end."""
+    stated = settings.get(name)
+    if stated is None:
+        stated = _defaults(library.path).get(name)
+    if stated is None:
+        raise LabError(f"{name}={text} was intended, but the process does not know such a setting")
+    cut = stated.endswith("...") and text.startswith(stated.removesuffix("..."))
+    if stated != text and not cut:
+        raise LabError(f"{name}={text} was intended, but {stated or 'nothing'} was in effect")
+
+
+@cache
+def _defaults(library: Path | None) -> dict[str, str]:
+    """The default of each option of the library, by environment name."""
+    if library is None:
+        return {}
+    listing = config.ask(library, config.without_settings(os.environ))
+    return {row.name: row.default or "" for row in listing.options}

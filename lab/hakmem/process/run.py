@@ -1,0 +1,152 @@
+"""`hakmem run`: one real program under the allocator, with proof from inside the process."""
+
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hakmem.errors import LabError
+from hakmem.process import proof as proofs
+
+NOT_PROVEN = 3
+
+DEMONSTRATION = """
+import json, signal, threading
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # an interrupt ends it without a word
+row = lambda i: {"id": i, "name": f"row {i}", "tags": [str(i), str(i * 7)], "x": i / 3}
+rows = [row(i) for i in range(20000)]
+same = []
+def trip():
+    same.append(json.loads(json.dumps(rows)) == rows)
+threads = [threading.Thread(target=trip) for _ in range(4)]
+[t.start() for t in threads]
+[t.join() for t in threads]
+assert same == [True] * 4, "a row changed on its way through json"
+print("demonstration: 4 threads each sent 20000 rows through json and back: equal")
+"""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What happened: the command's own status and what was proven inside its processes."""
+
+    status: int
+    proven: bool
+    sentence: str
+
+    @property
+    def exit_status(self) -> int:
+        return self.status if self.proven else NOT_PROVEN
+
+
+def demonstration() -> list[str]:
+    """The program that runs when no command is given."""
+    return [sys.executable, "-c", DEMONSTRATION]
+
+
+def preloaded(library: Path, environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment with the library preloaded, in front of what was preloaded already.
+
+    In front, because the first definition of malloc wins; the others stay and still load.
+    """
+    before = environment.get("LD_PRELOAD", "")
+    value = f"{library}:{before}" if before else str(library)
+    return {**environment, "LD_PRELOAD": value}
+
+
+def execute(command: Sequence[str], library: Path) -> Outcome:
+    """Runs the command to its end with inherited stdio and reads its proof."""
+    if any(separator in str(library) for separator in " :"):
+        raise LabError(f"the loader cannot preload a path with a space or colon: {library}")
+    program = shutil.which(command[0])
+    if program is None:
+        raise LabError(f"command not found: {command[0]}", status=127)
+    with tempfile.TemporaryDirectory(prefix="hakmem-run-") as folder:
+        file = Path(folder) / "proof.jsonl"
+        environment = {**preloaded(library, os.environ), "HAKMEM_PROOF": str(file)}
+        pid, status = _run(command, environment)
+        sentence, proven = describe(proofs.read(file), pid, Path(program))
+    if not proven:
+        sentence += f"; the command itself ended with status {status}"
+    return Outcome(status=status, proven=proven, sentence=sentence)
+
+
+def _run(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, int]:
+    """Returns the process id and the shell's idea of its exit status (128 + signal)."""
+    try:
+        child = subprocess.Popen(list(command), env=dict(environment))
+    except OSError as error:
+        raise LabError(f"cannot run {command[0]}: {error.strerror}", status=126) from error
+    # The child shares the terminal: it gets Ctrl-C itself and decides; we outlive it to report.
+    old = {
+        signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: None),
+        signal.SIGTERM: signal.signal(signal.SIGTERM, lambda number, _: child.send_signal(number)),
+    }
+    try:
+        code = child.wait()
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)
+    return child.pid, code if code >= 0 else 128 - code
+
+
+def describe(found: Sequence[proofs.Proof], pid: int, program: Path) -> tuple[str, bool]:
+    """One sentence about the proof, and whether the command's own process is proven."""
+    own = [p for p in found if p.pid == pid]
+    children = {p.pid for p in found if p.pid != pid and p.serving}
+    tail = ""
+    if children:
+        tail = f", and in {len(children)} child process{'es' if len(children) > 1 else ''}"
+    if own and own[-1].serving:
+        last = own[-1]
+        return f"hakmem {last.version} served malloc in {last.program} (pid {pid}){tail}", True
+    if own:
+        why = f"the library was loaded, but malloc is served by {own[-1].allocator}"
+    else:
+        why = _why_unproven(program)
+    return f"hakmem: NOT proven in {program.name} (pid {pid}){tail}: {why}", False
+
+
+def _why_unproven(program: Path) -> str:
+    """The likeliest reason why a process left no proof, from the program file itself."""
+    try:
+        mode = program.stat().st_mode
+        head = program.read_bytes()[:2]
+        if head == b"#!":
+            return "no proof was written; it is a script: try its interpreter as the command"
+        if mode & (stat.S_ISUID | stat.S_ISGID):
+            return "no proof was written; it is a setuid or setgid program: preloading is refused"
+        if not _has_interpreter(program):
+            return "no proof was written; it is statically linked: nothing can be preloaded"
+    except OSError:
+        pass
+    return "no proof was written; the library did not load there, or it is not hakmem"
+
+
+def _has_interpreter(program: Path) -> bool:
+    """True if the ELF file asks for a dynamic loader (PT_INTERP)."""
+    with program.open("rb") as file:
+        ident = file.read(64)
+        if ident[:4] != b"\x7fELF":
+            return True
+        wide = ident[4] == 2
+        order = "little" if ident[5] == 1 else "big"
+
+        def number(raw: bytes) -> int:
+            return int.from_bytes(raw, order)
+
+        offset = number(ident[32:40]) if wide else number(ident[28:32])
+        size, count = (
+            (number(ident[54:56]), number(ident[56:58]))
+            if wide
+            else (number(ident[42:44]), number(ident[44:46]))
+        )
+        file.seek(offset)
+        table = file.read(size * count)
+    return any(number(table[i * size : i * size + 4]) == 3 for i in range(count))

@@ -1,0 +1,281 @@
+"""One sample: one fresh process, measured from outside and by its own account."""
+
+import json
+import os
+import resource
+import select
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache
+from pathlib import Path
+
+from hakmem.process import children, launch
+from hakmem.process import proof as proofs
+from hakmem.process.library import Library
+
+PERF_EVENTS = ("cycles:u", "instructions:u")
+PASSED_ON = ("PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What one process cost. Seconds and counts are of the whole process; `result` is its own line.
+
+    `max_rss_kb` is what the benchmark read from its own VmHWM, or what a launcher saw of a user's
+    command. `ru_maxrss_kb` is kept beside it, but the kernel starts that figure at the size of the
+    process that forked: the lab's. `output` is all it wrote, stdout first; no part of the record.
+    """
+
+    command: str
+    library: str
+    argv: tuple[str, ...]
+    round: int
+    position: int
+    block: str | None = None
+    letter: str | None = None
+    padding: int = 0
+    wall_s: float = 0.0
+    user_s: float = 0.0
+    sys_s: float = 0.0
+    minflt: int = 0
+    majflt: int = 0
+    involuntary_switches: int = 0
+    ru_maxrss_kb: int = 0
+    max_rss_kb: int | None = None
+    cycles: int | None = None
+    instructions: int | None = None
+    status: int | None = None
+    result: dict[str, object] | None = None
+    proof: dict[str, object] | None = None
+    error: str | None = None
+    output: str = field(default="", repr=False)
+
+    def to_dict(self) -> dict[str, object]:
+        row = asdict(self)
+        del row["output"]
+        return row
+
+
+@dataclass(frozen=True)
+class Process:
+    """Everything needed to start one measured process.
+
+    `environment` comes on top of the small known one, `passed` are further names let through from
+    the user's. A process without an `own_account`, a JSON line, is a user's command. `counted` asks
+    for user cycles where perf can count them.
+    """
+
+    argv: tuple[str, ...]
+    library: Library
+    padding: int
+    expects_proof: bool
+    proof_apart: bool = False
+    timeout_s: float = 300.0
+    environment: Mapping[str, str] = field(default_factory=dict)
+    passed: tuple[str, ...] = ()
+    own_account: bool = True
+    counted: bool = True
+
+
+@cache
+def counters() -> str | None:
+    """None if `perf stat` can count user cycles here; otherwise why not. Asked once."""
+    if shutil.which("perf") is None:
+        return "perf is not installed"
+    with tempfile.NamedTemporaryFile(prefix="hakmem-perf-") as out:
+        done = subprocess.run(_perf(out.name, ["true"]), capture_output=True, check=False)
+        text = Path(out.name).read_text(encoding="utf-8", errors="replace")
+    if done.returncode != 0:
+        return "perf is refused here"
+    return None if len(parse_perf(text)) == len(PERF_EVENTS) else "perf counts no cycles here"
+
+
+def _perf(out: str, argv: Sequence[str]) -> list[str]:
+    return ["perf", "stat", "-x,", "-o", out, "-e", ",".join(PERF_EVENTS), "--", *argv]
+
+
+def parse_perf(text: str) -> dict[str, int]:
+    """Event name to count from `perf stat -x,`; events that were not counted are absent."""
+    counts = {}
+    for line in text.splitlines():
+        fields = line.split(",")
+        if len(fields) > 2 and fields[0].isdigit():
+            counts[fields[2]] = int(fields[0])
+    return counts
+
+
+def clean_environment(process: Process) -> dict[str, str]:
+    """A small known environment: what the user's shell carries must not decide a benchmark."""
+    names = (*PASSED_ON, *process.passed)
+    environment = {key: os.environ[key] for key in names if key in os.environ}
+    environment["LC_ALL"] = "C"
+    for key, value in os.environ.items():
+        if key.startswith("HAKMEM_") and not key.startswith(("HAKMEM_BENCH_", "HAKMEM_PROOF")):
+            environment[key] = value
+    environment["LAB_PADDING"] = "x" * process.padding
+    return {**process.library.environment(environment), **process.environment}
+
+
+def take(blank: Sample, process: Process) -> Sample:
+    """Runs the process and fills in the blank; a failure is a sample with `error`, never a gap."""
+    with tempfile.TemporaryDirectory(prefix="hakmem-sample-") as name:
+        folder = Path(name)
+        environment = clean_environment(process)
+        proof_file = folder / "proof.jsonl"
+        with_proof = {**environment, "HAKMEM_PROOF": str(proof_file)}
+        if process.proof_apart:
+            # What this benchmark measures is process start, so proof is taken by a run of its own.
+            before = subprocess.run(
+                [process.argv[0], "--smoke"], env=with_proof, capture_output=True, check=False
+            )
+            if before.returncode != 0:
+                return replace(blank, error=f"its --smoke run ended with {before.returncode}")
+        else:
+            environment = with_proof
+        sample = _measure(blank, process, environment, folder)
+        account = launch.read(folder)
+        pid = account.pid if account else None
+        proof = _own_proof(proofs.read(proof_file), process, pid)
+    return _judge(replace(sample, proof=proof.to_dict() if proof else None), process)
+
+
+def _own_proof(found: list[proofs.Proof], process: Process, pid: int | None) -> proofs.Proof | None:
+    """The measured program's own proof; where it starts others, that of the first of them.
+
+    A user's command is known by its process: it may be a script that becomes the program.
+    """
+    if pid is not None:
+        return next((p for p in reversed(found) if p.pid == pid), None)
+    name = Path(process.argv[0]).resolve().name
+    return next((p for p in found if process.proof_apart or p.program == name), None)
+
+
+def _judge(sample: Sample, process: Process) -> Sample:
+    """Adds the reason why a sample must not be believed, if there is one."""
+    proof = sample.proof
+    error = sample.error
+    if error is None and sample.status != 0:
+        error = f"ended with status {sample.status}"
+    if error is None and process.own_account and sample.result is None:
+        error = "printed no JSON line"
+    if error is None and process.expects_proof and not (proof and proof["serving"]):
+        error = "no proof that hakmem served malloc"
+    if error is None and not process.expects_proof and proof is not None:
+        error = "hakmem was loaded although it is not under test"
+    return replace(sample, error=error)
+
+
+def _measure(blank: Sample, process: Process, environment: dict[str, str], folder: Path) -> Sample:
+    counted = process.counted and counters() is None
+    argv = list(process.argv)
+    if counted:
+        argv = _perf(str(folder / "perf.csv"), argv)
+    if not process.own_account:
+        program = shutil.which(argv[0], path=environment.get("PATH")) or argv[0]
+        argv = launch.argv_for(program, argv, environment, folder)
+        environment = {}
+    out, err = folder / "stdout", folder / "stderr"
+    with out.open("wb") as stdout, err.open("wb") as stderr:
+        start = time.perf_counter()
+        try:
+            child = children.start(argv, env=environment, stdout=stdout, stderr=stderr)
+        except OSError as refusal:
+            return replace(blank, error=f"cannot start: {refusal.strerror}")
+        late, status, usage = _reap(child, process.timeout_s)
+        wall = time.perf_counter() - start
+    counts_file = folder / "perf.csv"
+    counts = parse_perf(counts_file.read_text()) if counts_file.exists() else {}
+    said = [file.read_text(encoding="utf-8", errors="replace") for file in (out, err)]
+    sample = replace(
+        blank,
+        wall_s=wall,
+        user_s=usage.ru_utime,
+        sys_s=usage.ru_stime,
+        minflt=usage.ru_minflt,
+        majflt=usage.ru_majflt,
+        involuntary_switches=usage.ru_nivcsw,
+        ru_maxrss_kb=usage.ru_maxrss,
+        cycles=counts.get("cycles:u"),
+        instructions=counts.get("instructions:u"),
+        status=status,
+        output="".join(said),
+    )
+    sample = _own_account(sample, said[0]) if process.own_account else _seen(sample, folder)
+    error = f"still running after {process.timeout_s:g} s: killed" if late else None
+    if error is None and sample.status is not None and sample.status != 0:
+        error = _failure(sample.status, said[1])
+    return replace(sample, error=error)
+
+
+def _own_account(sample: Sample, text: str) -> Sample:
+    result = last_json_line(text)
+    rss = result.get("max_rss_kb") if result else None
+    peak = int(rss) if isinstance(rss, int | float) else None
+    return replace(sample, result=result, max_rss_kb=peak)
+
+
+def _seen(sample: Sample, folder: Path) -> Sample:
+    """What the launcher saw of the command itself; without its account it ended badly."""
+    account = launch.read(folder)
+    if account is None:
+        return sample
+    return replace(
+        sample,
+        wall_s=account.wall_s,
+        user_s=account.user_s,
+        sys_s=account.sys_s,
+        minflt=account.minflt,
+        majflt=account.majflt,
+        involuntary_switches=account.involuntary_switches,
+        max_rss_kb=account.peak_kb,
+        status=account.status,
+    )
+
+
+def _reap(
+    child: subprocess.Popen[bytes], timeout_s: float
+) -> tuple[bool, int, resource.struct_rusage]:
+    """Waits for this child alone, so that the resource usage is its own (and of its children)."""
+    descriptor = os.pidfd_open(child.pid)
+    late = False
+    try:
+        poller = select.poll()
+        poller.register(descriptor, select.POLLIN)
+        late = not poller.poll(timeout_s * 1000)
+    finally:
+        # Also on Ctrl-C: nothing that was started may outlive the lab.
+        if not _ended(descriptor):
+            os.killpg(child.pid, signal.SIGKILL)
+        _, raw, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(raw)
+        os.close(descriptor)
+    return late, child.returncode, usage
+
+
+def _ended(descriptor: int) -> bool:
+    poller = select.poll()
+    poller.register(descriptor, select.POLLIN)
+    return bool(poller.poll(0))
+
+
+def _failure(status: int, stderr: str) -> str:
+    lines = [line for line in stderr.strip().splitlines() if not line.startswith("[RSS]")]
+    how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"status {status}"
+    return f"{how}: {lines[-1][:160]}" if lines else how
+
+
+def last_json_line(text: str) -> dict[str, object] | None:
+    """The benchmark's own account: the last line of its output that is a JSON object."""
+    for line in reversed(text.splitlines()):
+        if line.startswith("{"):
+            try:
+                row = json.loads(line)
+            except ValueError:
+                return None
+            return row if isinstance(row, dict) and "bench" in row else None
+    return None

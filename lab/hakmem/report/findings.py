@@ -1,0 +1,56 @@
+"""From records to the parts of a report: each kind by its own module."""
+
+from collections.abc import Iterable
+
+from hakmem.errors import LabError
+from hakmem.ledger.store import Ledger
+from hakmem.report import matrices as report_matrices
+from hakmem.report import records as report_records
+from hakmem.report import soaks as report_soaks
+from hakmem.report import verdicts as report_verdicts
+from hakmem.report.page import Findings
+from hakmem.report.records import Asked
+
+
+def find(ledger: Ledger, records: Iterable[Asked]) -> Findings:
+    """Sorts the records by what they are; one that cannot be shown becomes a problem."""
+    found = Findings()
+    for asked in records:
+        found.asked.append(asked)
+        try:
+            _add(found, ledger, asked)
+        except LabError as error:
+            found.problems.append(str(error))
+        except (KeyError, TypeError, ValueError, AttributeError):
+            found.problems.append(
+                f"{asked.record.kind} {asked.record.id} was recorded in another form than this "
+                "report reads"
+            )
+    return found
+
+
+def add_file(found: Findings, name: str, csv: bytes) -> None:
+    """A soak that was read from a file; LabError where it is none."""
+    _add_soak(found, report_soaks.of_file(name, csv, f"file-{len(found.soaks)}"))
+
+
+def _add(found: Findings, ledger: Ledger, asked: Asked) -> None:
+    kind = asked.record.kind
+    if kind in ("verdict", "A/A"):
+        found.verdicts.append(report_verdicts.verdict(asked))
+    elif kind == "suite":
+        found.suites.append(report_verdicts.suite(asked))
+    elif kind == "soak":
+        csv = report_records.raw(ledger, asked.record, "epochs.csv")
+        _add_soak(found, report_soaks.of_record(asked, csv))
+    elif kind == "matrix":
+        matrix = report_matrices.of_record(asked)
+        found.matrices.append(matrix)
+        found.charts[matrix.id] = report_matrices.data(matrix)
+    else:
+        found.figures.append(report_verdicts.figures(asked))
+
+
+def _add_soak(found: Findings, soak: report_soaks.Shown) -> None:
+    found.soaks.append(soak)
+    found.charts |= report_soaks.data(soak)

@@ -1,0 +1,108 @@
+"""The report: one self-contained HTML file, offline, that reads without a script.
+
+Made of a recorded run of the benchmarks, of records of the ledger, or of both. Charts that a
+script draws are static drawings and tables first; the script and ECharts are on the page only
+where there are such charts. The page names the only scripts that may run on it by their hashes,
+so nothing that came with a record can.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hakmem import pages, words
+from hakmem.errors import LabError
+from hakmem.report import bench as report_bench
+from hakmem.report import lines as report_lines
+from hakmem.report import verdicts as report_verdicts
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+    from hakmem.report import matrices as report_matrices
+    from hakmem.report import soaks as report_soaks
+    from hakmem.report.records import Asked
+    from hakmem.report.verdicts import Figures, Suite, Verdict
+
+VENDOR = Path(__file__).parent / "vendor"
+
+
+@dataclass
+class Findings:
+    """What of the ledger the page shows. `problems`: what it cannot show, and why. `charts`: what
+    the script draws, by the id of the place where it stands."""
+
+    asked: list[Asked] = field(default_factory=list)
+    verdicts: list[Verdict] = field(default_factory=list)
+    suites: list[Suite] = field(default_factory=list)
+    soaks: list[report_soaks.Shown] = field(default_factory=list)
+    matrices: list[report_matrices.Shown] = field(default_factory=list)
+    figures: list[Figures] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    charts: dict[str, Any] = field(default_factory=dict)
+
+
+@cache
+def _environment() -> Environment:
+    environment = pages.environment()
+    environment.globals |= {
+        "words": words,
+        "states": report_verdicts.STATES,
+        "drawing": report_lines.drawing,
+        "heading": report_verdicts.heading,
+    }
+    return environment
+
+
+def render(document: Mapping[str, Any] | None = None, findings: Findings | None = None) -> str:
+    """The whole page; LabError where there is nothing to show."""
+    found = findings or Findings()
+    if document is None and not (found.asked or found.soaks):
+        raise LabError("nothing to report: measure something first, `make run` is a beginning")
+    scripts = _scripts() if found.charts else []
+    bench = report_bench.context(document) if document is not None else None
+    return (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            **(bench or {}),
+            bench=bench,
+            found=found,
+            verdict_forest=report_verdicts.forest(found.verdicts),
+            css=_template("report.css"),
+            data={id: for_script(content) for id, content in found.charts.items()},
+            scripts=scripts,
+            policy=policy(scripts),
+        )
+    )
+
+
+def for_script(content: object) -> str:
+    """JSON that no text in it can end: as data in a page, `<` is written as an escape."""
+    text = json.dumps(content, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return re.sub(r"[<>&]", lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+@cache
+def _scripts() -> list[str]:
+    echarts = (VENDOR / "echarts.min.js").read_text(encoding="utf-8")
+    return [echarts, _template("report.js")]
+
+
+def _template(name: str) -> str:
+    return (pages.TEMPLATES / name).read_text(encoding="utf-8")
+
+
+def policy(scripts: Sequence[str]) -> str:
+    """Nothing is loaded from anywhere, and no script runs but these."""
+    hashes = (base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in scripts)
+    allowed = " ".join(f"'sha256-{digest}'" for digest in hashes) or "'none'"
+    return f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src {allowed}"

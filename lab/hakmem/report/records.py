@@ -1,0 +1,91 @@
+"""Which records of the ledger go into a report, and their raw output, checked against its hash."""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from hakmem.errors import LabError
+from hakmem.ledger.store import Ledger, Record
+
+PARTS = (
+    "setting",
+    "sample",
+    "block",
+    "probe",
+)  # what others are derived from: no figures of their own
+
+WHOLES = ("suite", "bisect")  # what is made of verdicts
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A record, and how many older ones answer the same question on the same host."""
+
+    record: Record
+    older: int = 0
+
+
+def newest(records: Iterable[Record]) -> list[Asked]:
+    """Of each question the newest answer, with the number of those before it; the latest first.
+
+    What a suite or a bisection is made of is shown with it.
+    """
+    cited = [r for r in records if r.kind not in PARTS]
+    inside = {id for r in cited if r.kind in WHOLES for id in r.body.get("inputs") or ()}
+    answers: dict[tuple[str, ...], list[Record]] = {}
+    for record in sorted(cited, key=_when):
+        if record.id not in inside:
+            answers.setdefault(question(record), []).append(record)
+    found = [Asked(same[-1], len(same) - 1) for same in answers.values()]
+    return sorted(found, key=lambda asked: _when(asked.record), reverse=True)
+
+
+def _when(record: Record) -> tuple[str, int]:
+    """What is recorded together may have one time; then the ledger's own order tells."""
+    return record.time, record.seq
+
+
+def question(record: Record) -> tuple[str, ...]:
+    """What a record answers: two with the same question are two answers to it."""
+    body = record.body
+    said = body.get("question") or body.get("title") or body.get("command") or body.get("argv")
+    more = (body.get(key) for key in ("environment", "scale", "definition", "good", "bad"))
+    return record.host, record.kind, str(said), *map(str, more)
+
+
+def chosen(ledger: Ledger, ids: Sequence[str]) -> list[Asked]:
+    """The records of these ids, in their order; LabError that names those that are not there."""
+    wanted = dict.fromkeys(ids)
+    found = {record.id: record for record in ledger.records() if record.id in wanted}
+    missing = [id for id in wanted if id not in found]
+    if missing:
+        raise LabError(
+            f"no record {', '.join(missing)} in {ledger.root}: `hakmem ledger list` shows all"
+        )
+    parts = [id for id in wanted if found[id].kind in PARTS]
+    if parts:
+        raise LabError(
+            f"{', '.join(parts)}: a {found[parts[0]].kind} is part of a result; name the result"
+        )
+    return [Asked(found[id]) for id in wanted]
+
+
+def raw(ledger: Ledger, record: Record, name: str) -> bytes:
+    """A record's raw output; LabError where it is gone, or not what was recorded."""
+    digest = record.raw.get(name)
+    if digest is None:
+        raise LabError(f"{record.kind} {record.id} has no raw output {name}")
+    path = ledger.raw_path(digest)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise LabError(
+            f"{record.kind} {record.id}: its raw output {path} cannot be read: {error.strerror}; "
+            "restore it from git"
+        ) from None
+    if hashlib.sha256(data).hexdigest() != digest:
+        raise LabError(
+            f"{record.kind} {record.id}: its raw output {path} was changed and is not shown; "
+            "restore it from git"
+        )
+    return data

@@ -1,0 +1,234 @@
+"""The report's part on soaks: the epochs as charts, and what the analysis said of them. Pure."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hakmem import lazy
+from hakmem.errors import LabError
+from hakmem.report import lines as report_lines
+from hakmem.report.lines import Chart, Line
+from hakmem.report.records import Asked
+from hakmem.soak import analysis as soak_analysis
+from hakmem.soak import epochs_csv as soak_csv
+from hakmem.soak import view as soak_view
+from hakmem.soak.analysis import Analysis, Change, Drift, Spread
+from hakmem.soak.epochs_csv import Soak
+from hakmem.soak.view import NAMES
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    np = lazy.Module("numpy")
+
+# The split of memory, in the order in which it is drawn.
+MEMORY = {
+    "committed_kb": "--s6",
+    "rss_kb": "--s1",
+    "anon_kb": "--s3",
+    "anonhuge_kb": "--s4",
+    "lazyfree_kb": "--s5",
+    "live_kb": "--s2",
+}
+STATES = {"none": "win", "drifts": "loss", "open": "undecided"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the table: plateau, and drift with its margin where it is judged."""
+
+    name: str
+    plateau: str
+    drift: str
+    margin: str
+    state: str
+    css: str
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A soak on the page. `asked` None: read from a file, not from a record."""
+
+    id: str
+    asked: Asked | None
+    title: str
+    facts: Mapping[str, str]
+    charts: Sequence[Chart]
+    rows: Sequence[Row]
+    remarks: Sequence[str]
+    absent: Sequence[str]
+
+
+def of_record(asked: Asked, csv: bytes) -> Shown:
+    """The epochs as recorded, and the analysis as it was recorded then."""
+    body = asked.record.body
+    environment = body.get("environment") or {}
+    title = Path(str(body["command"][0])).name
+    if environment:
+        title += " with " + " ".join(f"{k}={v}" for k, v in environment.items())
+    facts = {"command": shlex.join(body["command"])}
+    binary = body.get("binary") or {}
+    facts["library"] = f"{binary.get('name', '?')} {binary.get('version', '')}".strip()
+    try:
+        soak, analysis = parsed(csv), recorded(body["analysis"])
+    except LabError as error:
+        raise LabError(f"soak {asked.record.id}: {error}") from None
+    return shown(asked, title, facts, soak, analysis, asked.record.id)
+
+
+def of_file(name: str, csv: bytes, id: str) -> Shown:
+    """A CSV of any soak, analysed now."""
+    try:
+        soak = parsed(csv)
+        analysis = soak_analysis.analyze(soak)
+    except LabError as error:
+        raise LabError(f"{name}: {error}") from None
+    known = ("command", "library", "environment", "begun", "end")
+    facts = {key: soak.facts[key] for key in known if soak.facts.get(key)}
+    return shown(None, name, facts, soak, analysis, id)
+
+
+def parsed(csv: bytes) -> Soak:
+    try:
+        return soak_csv.parse(csv.decode())
+    except UnicodeDecodeError:
+        raise LabError("the epochs are not text") from None
+
+
+def recorded(body: Mapping[str, Any]) -> Analysis:
+    """The analysis of a record as it was; its nulls stood for what is not finite."""
+
+    def numbers(entry: Mapping[str, Any]) -> dict[str, Any]:
+        return {key: math.nan if value is None else value for key, value in entry.items()}
+
+    try:
+        parts = {
+            "drift": {name: Drift(**numbers(d)) for name, d in body["drift"].items()},
+            "spread": {name: Spread(**numbers(s)) for name, s in body["spread"].items()},
+            "changes": {k: [Change(**c) for c in found] for k, found in body["changes"].items()},
+        }
+        return Analysis(**{**body, **parts})
+    except (KeyError, TypeError, AttributeError):
+        raise LabError("its analysis was recorded in another form than this report reads") from None
+
+
+def shown(
+    asked: Asked | None,
+    title: str,
+    facts: Mapping[str, str],
+    soak: Soak,
+    analysis: Analysis,
+    key: str,
+) -> Shown:
+    columns = soak_analysis.with_derived(soak.columns)
+    constant = [n for n in MEMORY if n in columns and not np.nanmax(np.abs(columns[n]), initial=0)]
+    found = [
+        *_rate(f"{key}-throughput", columns, analysis, soak.epochs),
+        *_inverse(f"{key}-ns", columns, analysis, soak.epochs),
+        *_memory(f"{key}-memory", columns, analysis, soak.epochs, constant),
+    ]
+    absent = [f"{NAMES[name][0]}: 0 in every epoch" for name in constant]
+    return Shown(
+        key, asked, title, facts, found, rows(analysis), soak_view.remarks(analysis), absent
+    )
+
+
+def _judged_from(columns: Mapping[str, np.ndarray], analysis: Analysis, epochs: int) -> int:
+    """The first epoch after the warm-up."""
+    return max(0, min(epochs - analysis.used, len(columns["t_s"]) - 1))
+
+
+def _rate(
+    key: str, columns: Mapping[str, np.ndarray], analysis: Analysis, epochs: int
+) -> list[Chart]:
+    if "ops_per_s" not in columns:
+        return []
+    name, unit, factor = NAMES["ops_per_s"]
+    lines = [Line(name, columns["ops_per_s"] * factor, "--s1")]
+    return [_chart(key, name, unit, lines, "ops_per_s", columns, analysis, epochs)]
+
+
+def _inverse(
+    key: str, columns: Mapping[str, np.ndarray], analysis: Analysis, epochs: int
+) -> list[Chart]:
+    if "ns_per_op" in columns:
+        values = columns["ns_per_op"]
+    elif "ops_per_s" in columns:
+        with np.errstate(divide="ignore"):
+            values = 1e9 / columns["ops_per_s"]
+    else:
+        return []
+    lines = [Line("time per operation", values, "--s3")]
+    return [_chart(key, "time per operation", "ns", lines, "", columns, analysis, epochs)]
+
+
+def _memory(
+    key: str,
+    columns: Mapping[str, np.ndarray],
+    analysis: Analysis,
+    epochs: int,
+    constant: Sequence[str],
+) -> list[Chart]:
+    lines = [
+        Line(NAMES[name][0], columns[name] * NAMES[name][2], color)
+        for name, color in MEMORY.items()
+        if name in columns and name not in constant
+    ]
+    if not lines:
+        return []
+    return [_chart(key, "memory", "MiB", lines, "rss_kb", columns, analysis, epochs, True)]
+
+
+def _chart(
+    key: str,
+    title: str,
+    unit: str,
+    lines: Sequence[Line],
+    judged: str,
+    columns: Mapping[str, np.ndarray],
+    analysis: Analysis,
+    epochs: int,
+    zero: bool = False,
+) -> Chart:
+    """With the drift line and the lasting steps of the column it is judged by, if it is."""
+    times = columns["t_s"]
+    first = _judged_from(columns, analysis, epochs)
+    steps = tuple(change.t_s for change in analysis.changes.get(judged, ()))
+    trend: list[tuple[float, float]] = []
+    drift = analysis.drift.get(judged)
+    if drift is not None and math.isfinite(drift.per_run) and analysis.run_s > 0:
+        # A Theil-Sen line goes through both medians.
+        factor = NAMES[judged][2]
+        middle, slope = float(np.median(times[first:])), drift.per_run / analysis.run_s
+        for t in (float(times[first]), float(times[-1])):
+            trend.append((t, factor * (analysis.plateau[judged] + slope * (t - middle))))
+    name = f"drift of {NAMES[judged][0]}" if trend else ""
+    return Chart(key, title, unit, times, lines, float(times[first]), trend, name, steps, zero)
+
+
+def rows(analysis: Analysis) -> list[Row]:
+    made = []
+    for name in (name for name in NAMES if name in analysis.plateau):
+        plateau = soak_view.shown(name, analysis.plateau[name])
+        drift = analysis.drift.get(name)
+        if drift is None:
+            made.append(Row(NAMES[name][0], plateau, "", "", "", ""))
+            continue
+        margin = soak_view.shown(name, drift.margin, unit=False)
+        mark = soak_view.MARKS[drift.state].plain
+        said = soak_view.drift_words(name, drift)
+        made.append(Row(NAMES[name][0], plateau, said, margin, mark, STATES[drift.state]))
+    return made
+
+
+def data(soak: Shown) -> dict[str, Any]:
+    """Each chart for the script, by its id."""
+    return {
+        chart.id: {**report_lines.data(chart), "group": soak.id, "last": chart is soak.charts[-1]}
+        for chart in soak.charts
+    }

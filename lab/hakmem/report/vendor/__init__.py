@@ -1,0 +1,1 @@
+"""Files of others, byte for byte as published; README.md says which and from where."""

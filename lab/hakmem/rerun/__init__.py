@@ -1,0 +1,1 @@
+"""A record measured again: `hakmem rerun`."""

@@ -1,0 +1,209 @@
+"""The command line `hakmem rerun`, and its tables."""
+
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from hakmem import project, words
+from hakmem.audit import check as audit
+from hakmem.errors import LabError
+from hakmem.ledger import claims
+from hakmem.ledger import listing as ledger_list
+from hakmem.ledger.store import Ledger, Record
+from hakmem.paired import session
+from hakmem.rerun import cited as rerun_claims
+from hakmem.rerun import run as rerun
+from hakmem.rerun import source as rerun_source
+from hakmem.rerun import verdict as rerun_verdict
+from hakmem.rerun.record import Past, source
+from hakmem.rerun.run import Repetition
+
+STYLES = {"agrees": "green", "contradicts": "bold red", "not judged": "dim", "failed": "bold red"}
+MARKS = {"agrees": "= agrees", "contradicts": "✗ contradicts", "not judged": "–"}
+
+
+def command(
+    id: Annotated[str | None, typer.Argument(help="A record's id: hakmem ledger list.")] = None,
+    all_claims: Annotated[
+        bool, typer.Option("--all-claims", help="Every record that the documents cite.")
+    ] = False,
+    only_list: Annotated[
+        bool, typer.Option("--list", help="Only say what would be measured, and how long.")
+    ] = False,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Measure only so many, drawn by lot.")
+    ] = None,
+    lib: Annotated[
+        list[str] | None,
+        typer.Option("--lib", help="NAME=PATH: the file of a library that is gone from its place."),
+    ] = None,
+) -> None:
+    """Measure a record again, from the record alone, and show both side by side.
+
+    Its commit is checked out and built where the present source is another. Exit status 1 if what
+    is measured contradicts the record, or could not be measured.
+    """
+    if (id is None) is not all_claims:
+        raise LabError("rerun what? an id of `hakmem ledger list`, or --all-claims")
+    console = Console()
+    records = {record.id: record for record in Ledger.default().records()}
+    given = files(lib or [])
+    wanted = chosen(id, records, console)
+    pasts = [
+        Past(part, records, given) for record in wanted for part in rerun.parts(record, records)
+    ]
+    total = len(pasts)
+    if limit is not None and limit < total:
+        pasts = random.SystemRandom().sample(pasts, limit)
+    announce(pasts, total, console)
+    if only_list:
+        console.print(listing(pasts, console.width))
+        return
+    done: list[Repetition] = []
+    for past in pasts:
+        try:
+            done.append(one(past, len(done) + 1, len(pasts), console))
+        except LabError as error:  # an interrupt: what failed for itself is in the repetition
+            before = f"; {len(done)} of {len(pasts)} were repeated before" if done else ""
+            raise LabError(f"{error}{before}", error.status) from None
+    if len(pasts) == total:
+        summed = [rerun.summed_up(record, done) for record in wanted if record.kind == "suite"]
+        done += [repetition for repetition in summed if repetition]
+    if len(done) > 1:
+        console.print(overview(done, console.width))
+    conclude(done, console)
+
+
+def chosen(id: str | None, records: Mapping[str, Record], console: Console) -> list[Record]:
+    """The record named, or all that are cited; what is cited but no record of a ledger is said."""
+    if id is not None:
+        return [Ledger.default().get(id)]
+    documents = audit.documents(project.root())
+    cited = rerun_claims.cited(documents, records)
+    missing = [name for name in cited if name not in records]
+    if missing:
+        raise LabError(f"cited, but not in the ledger: {', '.join(missing)}; see `hakmem audit`")
+    for name in rerun_claims.run_files(documents):
+        console.print(f"{name} is no record of the ledger: `hakmem bench` repeats it")
+    if not cited:
+        raise LabError("no document cites a record")
+    return [records[name] for name in cited]
+
+
+def files(texts: Sequence[str]) -> dict[str, Path]:
+    """`NAME=PATH` texts as a mapping to files that are there."""
+    found = {}
+    for text in texts:
+        name, equals, path = text.partition("=")
+        if not equals:
+            raise LabError(f"--lib takes NAME=PATH, not {text!r}")
+        found[name] = project.require_file(Path(path), f"library {name}")
+    return found
+
+
+def announce(pasts: Sequence[Past], total: int, console: Console) -> None:
+    known = [seconds for past in pasts if (seconds := rerun.expected_s(past)) is not None]
+    parts = [f"{len(pasts)} of {total} to measure" if len(pasts) < total else f"{total} to measure"]
+    parts += [f"about {session.duration(sum(known))} as they took"] if known else []
+    parts += [f"{len(pasts) - len(known)} do not tell how long"] if len(known) < len(pasts) else []
+    console.print(", ".join(parts), highlight=False)
+
+
+def listing(pasts: Sequence[Past], width: int) -> Table:
+    """What would be measured: each with its time, and whether its commit must be built."""
+    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for title in ("id", "kind", "took", "source"):
+        made.add_column(title, no_wrap=True, min_width=8)
+    made.add_column("what", no_wrap=True, overflow="ellipsis", max_width=max(20, width - 54))
+    for past in pasts:
+        seconds = rerun.expected_s(past)
+        try:
+            found = source(past)
+            here = rerun_source.is_present(past, found)
+            where = "present" if here else f"build {rerun_source.commit_of(past, found)[:8]}"
+        except LabError:
+            where = "gone"
+        took = "?" if seconds is None else session.duration(seconds)
+        what = Text(ledger_list.summary(past.record))
+        made.add_row(past.record.id, past.record.kind, took, where, what)
+    return made
+
+
+def one(past: Past, number: int, count: int, console: Console) -> Repetition:
+    if count > 1:
+        console.rule(f"{number} of {count}", style="dim")
+    repetition = rerun.repeat(past, console)
+    for note in past.notes:
+        console.print(Text(f"note: {note}", style="yellow"), soft_wrap=True)
+    if repetition.failure is not None:
+        console.print(Text(f"✗ {repetition.failure}", style="bold red"), soft_wrap=True)
+    else:
+        show(repetition, console)
+    return repetition
+
+
+def show(repetition: Repetition, console: Console) -> None:
+    """Recorded against re-measured, side by side."""
+    judgement, again = repetition.judgement, repetition.again
+    assert judgement is not None
+    assert again is not None
+    before = repetition.past.record
+    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    made.add_column("", no_wrap=True, overflow="ellipsis", min_width=12)
+    made.add_column(f"recorded {before.time[:10]}", no_wrap=True, min_width=20)
+    made.add_column("measured now", no_wrap=True, min_width=20)
+    made.add_column("", no_wrap=True, min_width=8)
+    for figure in judgement.figures:
+        made.add_row(
+            Text(figure.name), shown(figure.recorded), shown(figure.repeated), mark(figure.state)
+        )
+    for name, (said, says, state) in judgement.words.items():
+        made.add_row(Text(name), said, says, mark(state))
+    console.print(made)
+    verdict = Text(judgement.state, style=STYLES[judgement.state])
+    console.print(verdict.append(f": {before.id} against {again.id}", style="default"))
+
+
+def shown(metric: Mapping[str, Any] | None) -> str:
+    if metric is None:
+        return "–"
+    interval = claims.ends(metric)
+    if metric.get("unit") == "ratio":
+        value = f"{claims.value(metric):.3f}"
+        return value + (f" [{interval[0]:.3f}–{interval[1]:.3f}]" if interval else "")
+    return ledger_list.short(metric) + (
+        f" [{words.number(interval[0])}–{words.number(interval[1])}]" if interval else ""
+    )
+
+
+def mark(state: str) -> Text:
+    return Text(MARKS[state], style=STYLES[state])
+
+
+def overview(done: Sequence[Repetition], width: int) -> Table:
+    """One line for each record."""
+    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for title in ("record", "again", "result"):
+        made.add_column(title, no_wrap=True, min_width=12)
+    made.add_column("what", no_wrap=True, overflow="ellipsis", max_width=max(20, width - 48))
+    for repetition in done:
+        again = repetition.again.id if repetition.again else "–"
+        state = Text(repetition.state, style=STYLES[repetition.state])
+        what = Text(repetition.failure or ledger_list.summary(repetition.past.record))
+        made.add_row(repetition.past.record.id, again, state, what)
+    return made
+
+
+def conclude(done: Sequence[Repetition], console: Console) -> None:
+    console.print(Text(rerun_verdict.MEANING, style="dim"))
+    states = [repetition.state for repetition in done]
+    said = ", ".join(f"{states.count(state)} {state}" for state in STYLES if state in states)
+    console.print(f"{len(done)} repeated: {said}", highlight=False)
+    if "contradicts" in states or "failed" in states:
+        raise typer.Exit(1)

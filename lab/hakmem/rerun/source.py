@@ -1,0 +1,136 @@
+"""The source a record was measured from, brought back: its commit, checked out and built."""
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from hakmem import git, project
+from hakmem.builds import Builds
+from hakmem.errors import LabError
+from hakmem.process import host, provenance
+from hakmem.rerun.record import Past, source
+from hakmem.suite import SUITE
+
+# What a build is made of; the rest of a commit changes no figure.
+PRODUCT = ("src", "include", "bench", "CMakeLists.txt", ":(exclude)*.md")
+
+
+@contextlib.contextmanager
+def as_of(past: Past, console: Console) -> Iterator[None]:
+    """Meanwhile the lab's own library and benchmarks are those that the record was measured with.
+
+    They are the present ones where these are the same. LabError where they cannot be had.
+    """
+    found = source(past)
+    builds_itself = past.record.kind == "bisect"
+    if builds_itself or is_present(past, found):
+        with _settings(past, {}):
+            yield
+        return
+    commit = commit_of(past, found)
+    with contextlib.ExitStack() as stack:
+        builds = stack.enter_context(Builds(project.root()))
+        with console.status(f"building {commit[:12]}, from which it was measured"):
+            built = builds.at(commit)
+        past.note(f"measured with the library and benchmarks of {commit[:12]}, its own source")
+        checkout = stack.enter_context(_worktree(commit))
+        places = {"LAB_BUILD_DIR": str(built.library.parent), "LAB_SOURCE_DIR": str(checkout)}
+        stack.enter_context(_settings(past, places))
+        yield
+
+
+def is_present(past: Past, found: Mapping[str, Any]) -> bool:
+    """Whether the present build is the one: by its checksum, or because the source is the same."""
+    changed = changed_benchmarks(past.body)
+    own = project.default_library()
+    recorded = own_checksums(past.body)
+    if own.is_file() and recorded == {host.sha256(own)} and not changed:
+        return True
+    if changed:
+        past.note(f"since then the definition of {', '.join(changed)} has changed")
+    if found.get("dirty") is not False or not own.is_file():
+        return False
+    same = git.run(project.root(), "diff", "--quiet", str(found.get("commit")), "--", *PRODUCT)
+    return same.returncode == 0
+
+
+def own_checksums(body: Mapping[str, Any]) -> set[str]:
+    """Of the recorded binaries those that are the lab's own library."""
+    binaries = body.get("binary") or []
+    listed = [binaries] if isinstance(binaries, Mapping) else binaries
+    names = ((b.get("name") or Path(str(b.get("path"))).stem, b["sha256"]) for b in listed)
+    return {digest for name, digest in names if name in ("hakmem", "libhakmem")}
+
+
+def changed_benchmarks(body: Mapping[str, Any]) -> list[str]:
+    """The benchmarks of a record whose definition is another one now."""
+    changed = []
+    for entry in body.get("benchmarks") or ():
+        for name, work in (entry.get("works") or {}).items():
+            command = next((c for c in SUITE.commands if c.name == name), None)
+            if command is None or not work.get("definition"):
+                continue
+            if provenance.definition(command, project.source_dir()) != work["definition"]:
+                changed.append(name)
+    return changed
+
+
+def commit_of(past: Past, found: Mapping[str, Any]) -> str:
+    """The commit in this repository; LabError where there is none to build from."""
+    commit, root = str(found.get("commit")), project.root()
+    if found.get("dirty") is not False:
+        raise LabError(
+            f"record {past.record.id} was measured from {commit[:12]} with uncommitted changes, "
+            "and the present build is not that one: its source cannot be had again"
+        )
+    if git.ask(root, "cat-file", "-t", commit) == "commit":
+        return commit
+    # Amending a message makes another commit of the same tree.
+    for line in (git.ask(root, "log", "--all", "--format=%H %T") or "").splitlines():
+        same, tree = line.split()
+        if tree == found.get("tree"):
+            return same
+    raise LabError(
+        f"the commit {commit[:12]} of record {past.record.id} is not in this repository: "
+        "`git fetch --all` (or --unshallow) may bring it"
+    )
+
+
+@contextlib.contextmanager
+def _worktree(commit: str) -> Iterator[Path]:
+    """A checkout of the commit: what is recorded as the source is read there."""
+    root = project.root()
+    with tempfile.TemporaryDirectory(prefix="hakmem-source-") as folder:
+        tree = Path(folder) / "tree"
+        add = ("-c", "core.hooksPath=/dev/null", "worktree", "add", "--detach")
+        done = git.run(root, *add, str(tree), commit)
+        if done.returncode != 0:
+            said = done.stderr.decode(errors="replace").strip()
+            raise LabError(f"git cannot check out {commit[:12]}: {said}")
+        try:
+            yield tree
+        finally:
+            git.run(root, "worktree", "remove", "--force", "--force", str(tree))
+
+
+@contextlib.contextmanager
+def _settings(past: Past, places: Mapping[str, str]) -> Iterator[None]:
+    """The record's own settings of the allocator in place of those of the user's shell."""
+    before = dict(os.environ)
+    for name in before:
+        if name.startswith("HAKMEM_"):
+            past.note(f"{name} of your shell was not used: the record's own settings were")
+            del os.environ[name]
+    own = past.body.get("environment") or {}
+    os.environ.update({k: v for k, v in own.items() if k.startswith("HAKMEM_")})
+    os.environ.update(places)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)

@@ -1,0 +1,1 @@
+"""The targets against the ledger: `hakmem scorecard`."""

@@ -1,0 +1,222 @@
+"""The scorecard: the targets against the ledger, as a page and in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from hakmem import words
+from hakmem.audit import check as audit
+from hakmem.audit.citing import Evidence
+from hakmem.errors import LabError
+from hakmem.ledger import claims
+from hakmem.ledger.store import Record
+from hakmem.scorecard import read as scorecard_read
+from hakmem.scorecard import targets as scorecard_targets
+from hakmem.scorecard.read import Row
+from hakmem.scorecard.rules import STATES, Bound
+from hakmem.scorecard.targets import FILE, MARGIN, Target
+
+PAGE = "docs/SCORECARD.md"
+MARKS = {
+    "met": "✓ met",
+    "missed": "✗ missed",
+    "undecided": "? undecided",
+    "stale": "~ stale",
+    "not measured": "– not measured",
+}
+STYLES = {
+    "met": "green",
+    "missed": "bold red",
+    "undecided": "yellow",
+    "stale": "magenta",
+    "not measured": "dim",
+}
+BEGIN, END = f"<!--scorecard:begin {FILE}-->\n", "<!--scorecard:end-->\n"
+
+_INTRODUCTION = f"""\
+# Scorecard
+
+Every target that hakmem was given, against the last record of it in the [ledger](evidence.md).
+`hakmem scorecard --write` makes this page from [`{FILE}`](../{FILE}),
+where each target says who set it, and from `evidence/ledger/`; `make lint` and `hakmem audit` fail
+when it is not what they give.
+
+- **Met**: the whole interval is within the bound. **Missed**: all of it is beyond.
+- **Undecided**: neither; it is not measured again until it says yes.
+- **Stale**: measured with an older source or benchmark than the audit allows.
+- **Not measured**: there is no record that may be cited.
+
+Ratios are hakmem ÷ rival, and the rival named is the one that decides: where the target is missed
+the one that beats it most clearly, else the one that comes nearest to it. "+" behind a bound is the
+tie: what counts as no difference. `hakmem ledger show ID` shows a record in full.
+
+"""
+
+
+def rows(root: Path, records: Mapping[str, Record]) -> list[Row]:
+    """The lines of the scorecard of a checkout. `records` are those that verify."""
+    targets = scorecard_targets.load(root / FILE)
+    settings = audit.Settings.load(root)
+    return scorecard_read.rows(targets, Evidence(root, records, settings.stale_after))
+
+
+# ---- the page ----
+
+
+def page(found: Sequence[Row]) -> str:
+    return f"{_INTRODUCTION}{BEGIN}{block(found)}{END}"
+
+
+def block(found: Sequence[Row]) -> str:
+    """What stands between the marks: the tally, then a table for each area."""
+    parts = [f"**{tally(found)}**\n"]
+    for area, lines in groups(found):
+        parts.append(f"\n## {area}\n\n")
+        parts.append("| target | bound | last | interval | state | measured | record |\n")
+        parts.append("|---|--:|--:|--:|---|---|---|\n")
+        parts += [_line(row) for row in lines]
+    return "".join(parts)
+
+
+def groups(found: Sequence[Row]) -> Iterator[tuple[str, list[Row]]]:
+    for area, lines in groupby(found, key=lambda row: row.target.area):
+        yield area, list(lines)
+
+
+def tally(found: Sequence[Row]) -> str:
+    counts = {state: sum(row.state == state for row in found) for state in STATES}
+    said = ", ".join(f"{n} {state}" for state, n in counts.items() if n)
+    return f"{len(found)} targets: {said}"
+
+
+def check(path: Path, found: Sequence[Row]) -> str:
+    """Says that the page is what the ledger gives; LabError names the first line that is not."""
+    remedy = "run `hakmem scorecard --write`"
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise LabError(f"{path}: {error.strerror}; {remedy}", status=1) from None
+    due = page(found)
+    if text == due:
+        return f"{path}: {tally(found)}, as the ledger has it"
+    pairs = zip([*text.split("\n"), ""], [*due.split("\n"), ""], strict=False)
+    number = next((n for n, (is_there, right) in enumerate(pairs, 1) if is_there != right), 1)
+    raise LabError(f"{path}:{number}: not what the ledger says; {remedy}", status=1)
+
+
+def _line(row: Row) -> str:
+    record = row.record
+    link, measured = "", ""
+    if record is not None:
+        # The ledger has one record per line, and its number is the line's.
+        link = f"[{record.id}](../evidence/ledger/{record.host}.jsonl#L{record.seq})"
+        measured = _measured(record)
+    cells = (name(row), bound(row), last(row), interval(row), _state(row), measured, link)
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |\n"
+
+
+def _measured(record: Record) -> str:
+    return f"{str(record.body['source']['commit'])[:10]}, {record.time[:10]}, {record.host}"
+
+
+def _state(row: Row) -> str:
+    remark = " ".join(row.remark.split())
+    return f"{MARKS[row.state]} ({remark})" if remark else MARKS[row.state]
+
+
+# ---- cells of both ----
+
+
+def name(row: Row) -> str:
+    """What is to be reached; the benchmark alone where the area's title says the rest."""
+    what = row.target.what
+    if row.subject:
+        return row.subject if what in row.target.area else f"{row.subject}: {what}"
+    return what
+
+
+def bound(row: Row) -> str:
+    target = row.target
+    if target.side == "is":
+        return str(target.bound)
+    sign = "≤" if target.side == "at most" else "≥"
+    if row.bound is None:
+        return f"{sign} its {MARGIN}" if target.side == "at most" else f"{sign} −its {MARGIN}"
+    return f"{sign} {_shown(target, row.bound.value, True)}{_tie(target, row.bound)}"
+
+
+def _tie(target: Target, found: Bound) -> str:
+    sign = "+" if target.side == "at most" else "−"
+    return f" {sign} {_shown(target, found.tie, False)}" if found.tie else ""
+
+
+def last(row: Row) -> str:
+    if row.figure is None:
+        return ""
+    beside = f", {row.against}" if row.against else ""
+    return f"{_shown(row.target, row.figure.value, True)}{beside}"
+
+
+def interval(row: Row) -> str:
+    figure = row.figure
+    if figure is None or figure.low is None or figure.high is None:
+        return ""
+    low, high = (_shown(row.target, end, False) for end in (figure.low, figure.high))
+    return f"[{low}–{high}]"
+
+
+def _shown(target: Target, value: float, with_unit: bool) -> str:
+    scaled, unit = claims.scaled(value, target.unit, target.scale)
+    number = float(scaled)
+    if target.unit == "ratio" and target.scale is None:
+        text = f"{number:.3f}".rstrip("0").rstrip(".")
+    elif 0 < abs(number) < 0.01:
+        mantissa, _, exponent = f"{number:.1e}".partition("e")
+        text = f"{mantissa.removesuffix('.0')}e{int(exponent)}"
+    elif number == int(number):
+        text = f"{int(number)}"
+    else:
+        text = words.number(number)
+    return f"{text} {unit}".rstrip() if with_unit else text
+
+
+# ---- the terminal ----
+
+
+def show(found: Sequence[Row], console: Console) -> None:
+    """The tally first; then a table for each area."""
+    console.print(f"[bold]{tally(found)}[/]", highlight=False)
+    for area, lines in groups(found):
+        console.print()
+        console.print(_table(area, lines, console.width))
+
+
+def _table(area: str, found: Sequence[Row], width: int) -> Table:
+    roomy = width >= 120
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column(area, ratio=1, overflow="fold")
+    table.add_column("bound", justify="right", no_wrap=True)
+    table.add_column("last", justify="right", no_wrap=True)
+    table.add_column("interval", no_wrap=True)
+    table.add_column("state", no_wrap=True)
+    if roomy:
+        table.add_column("record", no_wrap=True, style="dim")
+    for row in found:
+        id = row.record.id if row.record else ""
+        state = Text(MARKS[row.state], style=STYLES[row.state])
+        cells = (Text(name(row)), bound(row), last(row), interval(row), state)
+        table.add_row(*cells, *([id] if roomy else []))
+    return table
+
+
+def remarks(found: Sequence[Row]) -> Iterator[str]:
+    """What the terminal's table has no room for."""
+    for row in found:
+        if row.remark:
+            yield f"{name(row)}: {' '.join(row.remark.split())}"

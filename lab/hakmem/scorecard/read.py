@@ -1,0 +1,307 @@
+"""What the ledger says of each target: the newest record that may be cited, and its figure.
+
+Only records count that the audit would let a document cite. Where all that is left is stale, it is
+shown, and as stale. A benchmark that hakmem itself failed is a target missed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from hakmem.audit.citing import Evidence
+from hakmem.ledger.store import Record
+from hakmem.scorecard import rules
+from hakmem.scorecard.rules import Bound, Figure, State
+from hakmem.scorecard.targets import AGAINST, MARGIN, NOISE, SAME, Target
+
+HAKMEM, SYSTEM = "hakmem", "system"
+REPEATED = 10  # of A/A runs that are counted together
+RANGE = "range"  # from the lowest to the highest: no interval
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line: a target, on one benchmark where it is of several. `against` decided it."""
+
+    target: Target
+    subject: str
+    state: State
+    figure: Figure | None = None
+    bound: Bound | None = None
+    against: str | None = None
+    record: Record | None = None
+    remark: str = ""
+
+
+def rows(targets: Sequence[Target], evidence: Evidence) -> list[Row]:
+    """A line per target, in their order; of one on the suite, a line per benchmark."""
+    ledger = _Records(evidence)
+    found = []
+    for target in targets:
+        if target.kind == "suite":
+            found += [_of_suite(target, name, ledger) for name in target.benchmarks]
+        else:
+            found.append(_of_record(target, ledger))
+    return found
+
+
+Wanted = Callable[[Record], bool]
+
+
+@dataclass
+class _Records:
+    evidence: Evidence
+
+    @cached_property
+    def _by_kind(self) -> dict[str, list[Record]]:
+        """Newest first."""
+        found: dict[str, list[Record]] = {}
+        for record in sorted(
+            self.evidence.records.values(), key=lambda r: (r.time, r.seq), reverse=True
+        ):
+            found.setdefault(record.kind, []).append(record)
+        return found
+
+    def matching(self, target: Target, wanted: Wanted) -> list[Record]:
+        return [r for r in self._by_kind.get(target.kind, ()) if _fits(r, target) and wanted(r)]
+
+    def newest(self, target: Target, wanted: Wanted) -> tuple[Record | None, bool]:
+        """The newest that counts, else the newest that is only stale; and whether it is that."""
+        there = self.matching(target, wanted)
+        counts = next((r for r in there if not self.evidence.objections(r.id)), None)
+        if counts:
+            return counts, False
+        stale = (r for r in there if not self.evidence.objections(r.id, fresh=False))
+        return next(stale, None), True
+
+    def failed(self, target: Target, wanted: Wanted) -> Record | None:
+        """The newest of a clean tree and known source that is not ok, and only that."""
+        for record in self.matching(target, wanted):
+            if self.evidence.objections(record.id, fresh=False) == [
+                f"record {record.id} is not ok"
+            ]:
+                return record
+        return None
+
+
+def _fits(record: Record, target: Target) -> bool:
+    """Whether the record is of what the target is about."""
+    body = record.body
+    if target.kind == "suite" and not _natural(body):
+        return False
+    same = all(at(body, path) == wanted for path, wanted in target.where.items())
+    return same and all(_number(at(body, path)) >= n for path, n in target.least.items())
+
+
+def _natural(body: Mapping[str, Any]) -> bool:
+    """A suite of hakmem as built, each benchmark read as it is by nature."""
+    chosen = any(str(word).startswith("--metric") for word in body.get("argv", ()))
+    return not chosen and at(body, f"libraries.{HAKMEM}.origin") == HAKMEM
+
+
+def at(body: object, path: str) -> Any:
+    """What stands in a record's body below `a.b.0.c`; None where there is nothing."""
+    for step in path.split("."):
+        if isinstance(body, Mapping):
+            body = body.get(step)
+        elif isinstance(body, list | tuple) and step.isdecimal() and int(step) < len(body):
+            body = body[int(step)]
+        else:
+            return None
+    return body
+
+
+def _number(found: object) -> float:
+    number = isinstance(found, int | float) and not isinstance(found, bool)
+    return float(found) if number else math.nan  # type: ignore[arg-type]
+
+
+# ---- one record, one figure ----
+
+
+def _of_record(target: Target, ledger: _Records) -> Row:
+    if target.metric == SAME:
+        return _repeated(target, ledger)
+    read = _noise if target.metric == NOISE else _verdict if target.side == "is" else _metric
+    record, stale = ledger.newest(target, lambda r: read(target, r) is not None)
+    if record is None:
+        return Row(target, "", "not measured", bound=_stated(target))
+    row = read(target, record)
+    assert row is not None
+    return _aged(row, stale)
+
+
+def _aged(row: Row, stale: bool) -> Row:
+    return Row(**{**vars(row), "state": "stale"}) if stale else row
+
+
+def _stated(target: Target) -> Bound | None:
+    return _bound(target, target.bound)
+
+
+def _bound(target: Target, value: object) -> Bound | None:
+    if target.side == "is" or not isinstance(value, float):
+        return None
+    return Bound(target.side, value, target.tie)
+
+
+def _verdict(target: Target, record: Record) -> Row | None:
+    word = record.body.get("verdict")
+    if word is None:
+        return None
+    state = rules.OF_VERDICT.get(str(word), "undecided")
+    return Row(target, "", state, record=record, remark=str(record.body.get("why") or word))
+
+
+def _metric(target: Target, record: Record) -> Row | None:
+    entry = at(record.body, "metrics") or {}
+    figure = _figure(entry.get(target.metric))
+    bound = _stated(target)
+    if figure is None:
+        return None
+    if target.per is not None:
+        per = _figure(entry.get(target.per))
+        if per is None or per.value <= 0:
+            return None
+        figure = Figure(figure.value / per.value)
+    if bound is None:
+        margin = _number(entry[target.metric].get(MARGIN))
+        bound = _bound(target, margin if target.side == "at most" else -margin)
+        if bound is None or math.isnan(margin):
+            return None
+    return Row(target, "", rules.judge(figure, bound, target.plain), figure, bound, record=record)
+
+
+def _figure(metric: object) -> Figure | None:
+    """A recorded metric's value with its interval; a mere range of runs is none."""
+    if not isinstance(metric, Mapping):
+        return None
+    value = _number(metric.get("value", metric.get("estimate")))
+    low, high = _number(metric.get("low")), _number(metric.get("high"))
+    if not math.isfinite(value):
+        return None
+    if metric.get("kind") == RANGE or not (math.isfinite(low) and math.isfinite(high)):
+        return Figure(value)
+    return Figure(value, low, high)
+
+
+# ---- A/A ----
+
+
+def _noise(target: Target, record: Record) -> Row | None:
+    """Half the width of the interval that two copies of the same binary gave."""
+    figure, bound = _only(record), _stated(target)
+    if figure is None or figure.low is None or figure.high is None or bound is None:
+        return None
+    half = Figure((figure.high - figure.low) / 2)
+    return Row(target, "", rules.judge(half, bound, target.plain), half, bound, record=record)
+
+
+def _only(record: Record) -> Figure | None:
+    return _figure(next(iter((at(record.body, "metrics") or {}).values()), None))
+
+
+def _repeated(target: Target, ledger: _Records) -> Row:
+    """In how many of the newest A/A runs the interval has 1 in it: no difference was seen."""
+    there = ledger.matching(target, lambda r: (f := _only(r)) is not None and f.low is not None)
+    counted = [r for r in there if not ledger.evidence.objections(r.id)][:REPEATED]
+    bound = _stated(target)
+    if len(counted) < REPEATED or bound is None:
+        said = f"{len(counted)} of {REPEATED} runs are there"
+        return Row(target, "", "not measured", bound=bound, remark=said)
+    same = 0
+    for record in counted:
+        figure = _only(record)
+        assert figure is not None
+        assert figure.low is not None
+        assert figure.high is not None
+        same += figure.low <= 1 <= figure.high
+    figure = Figure(same)
+    state = rules.judge(figure, bound, target.plain)
+    said = f"of the last {REPEATED}, back to {counted[-1].id}"
+    return Row(target, "", state, figure, bound, record=counted[0], remark=said)
+
+
+# ---- the suite ----
+
+
+def _of_suite(target: Target, name: str, ledger: _Records) -> Row:
+    record, stale = ledger.newest(target, lambda r: bool(_figures(target, name, r)))
+    failed = ledger.failed(target, lambda r: name in (r.body.get("failures") or {}))
+    if failed and (record is None or failed.time > record.time):
+        why = f"hakmem failed: {failed.body['failures'][name]}"
+        return Row(target, name, "missed", bound=_stated(target), record=failed, remark=why)
+    bound = _stated(target)
+    if record is None or bound is None:
+        return Row(target, name, "not measured", bound=bound)
+    figures = _figures(target, name, record)
+    state, against = rules.decide(figures, bound, target.plain)
+    absent = _absent(target, name, record, figures)
+    needed = [rival for rival in absent if rival in target.needs]
+    if needed and state == "met":
+        state = "undecided"
+    said = f"not measured: {', '.join(absent)}" if absent else ""
+    assert against is not None
+    beside = against if target.metric in AGAINST else None
+    return _aged(Row(target, name, state, figures[against], bound, beside, record, said), stale)
+
+
+def _figures(target: Target, name: str, record: Record) -> dict[str, Figure]:
+    """By rival; of a figure that is of no rival, one alone."""
+    row = _row(record, name)
+    if row is None:
+        return {}
+    if target.metric == "own":
+        return _known({HAKMEM: _number(row.get("hakmem"))})
+    if target.metric == "above system":
+        return _known(
+            {SYSTEM: _number(row.get("hakmem")) - _number(at(row, "rivals.system.median"))}
+        )
+    chosen = [rival for rival in row["rivals"] if not target.rivals or rival in target.rivals]
+    if target.metric == "variation":
+        found = {rival: _variation(row, rival) for rival in chosen}
+    else:
+        middle = "memory against" if target.metric == "memory" else "against"
+        metrics = record.body["metrics"]
+        # A library that was named by its path has no slashes in the names of metrics.
+        found = {r: _figure(metrics.get(f"{name} {middle} {r.replace('/', '-')}")) for r in chosen}
+    return {rival: figure for rival, figure in found.items() if figure is not None}
+
+
+def _known(values: Mapping[str, float]) -> dict[str, Figure]:
+    return {name: Figure(value) for name, value in values.items() if math.isfinite(value)}
+
+
+def _row(record: Record, name: str) -> Mapping[str, Any] | None:
+    found: Iterable[Any] = record.body.get("rows") or ()
+    return next((row for row in found if row.get("benchmark") == name), None)
+
+
+def _variation(row: Mapping[str, Any], rival: str) -> Figure | None:
+    """hakmem's coefficient of variation ÷ the rival's, with the interval of the F distribution.
+
+    It takes the samples of both to be as many as the rival's, of which there are never more, and
+    the figures to be normal: outliers make the true interval wider than this one.
+    """
+    other = row["rivals"][rival]
+    own, its = _number(row.get("hakmem_cv")), _number(other.get("cv"))
+    samples = other.get("samples") or 0
+    if not (own > 0 and its > 0 and samples >= 3):
+        return None
+    from scipy.stats import f  # here, because every command would wait a second for it
+
+    wide = math.sqrt(float(f.ppf(0.975, samples - 1, samples - 1)))
+    return Figure(own / its, own / its / wide, own / its * wide)
+
+
+def _absent(target: Target, name: str, record: Record, figures: Mapping[str, Figure]) -> list[str]:
+    """Rivals that should have been there: named by the target, or left out in the run."""
+    if target.metric not in AGAINST:
+        return []
+    row = _row(record, name) or {"rivals": {}}
+    asked = [*target.needs, *(target.rivals or row["rivals"])]
+    return [rival for rival in dict.fromkeys(asked) if rival not in figures]

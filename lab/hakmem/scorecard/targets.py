@@ -1,0 +1,221 @@
+"""The targets of the scorecard: evidence/targets.toml, read and checked entry by entry."""
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from hakmem.errors import LabError
+from hakmem.ledger import claims
+from hakmem.soak.analysis import MARGINS, TAILS
+from hakmem.suite import SUITE
+
+FILE = "evidence/targets.toml"
+MARGIN = "margin"  # a bound that the recorded figure carries itself
+
+REQUIRED = ("id", "area", "what", "from", "kind", "metric")
+BOUNDS = ("at_most", "at_least", "is")
+OPTIONAL = ("tie", "per", "unit", "scale", "interval", "why", "where", "least", "benchmarks",
+            "except", "rivals", "needs")  # fmt: skip
+OF_SUITE = ("benchmarks", "except", "rivals", "needs")
+
+BENCHMARKS = tuple(figure.name for figure in SUITE.figures)
+# Of a suite record: ratios to each rival, a benchmark's own figure, or what it is above the system.
+AGAINST = ("against", "memory", "variation")
+ALONE = ("own", "above system")
+NOISE, SAME = "half-width", "no difference"
+
+
+def _words(names: Sequence[str]) -> str:
+    return "|".join(map(re.escape, names))
+
+
+def _of_soak() -> str:
+    rates = ("throughput", "throughput_by_cpu")
+    judged = [_soak_name(column) for column in MARGINS]
+    return (
+        f"calls_per_op|cpu_share|live|committed|anon|anonhuge|lazyfree|{_words(rates)}|"
+        f"(?:{_words(judged)})(?:_drift|_cv|_robust_cv)?|throughput_(?:{_words(list(TAILS))})"
+    )
+
+
+def _soak_name(column: str) -> str:
+    rates = {"ops_per_s": "throughput", "ops_per_cpu_s": "throughput_by_cpu"}
+    return rates.get(column) or column.removesuffix("_kb")
+
+
+# By kind of record, which metrics there are.
+METRICS = {
+    "suite": _words([*AGAINST, *ALONE]),
+    "A/A": f"{NOISE}|{SAME}",
+    "verdict": rf"(?:guard )?(?:{_words(BENCHMARKS)})|verdict",
+    "baseline": rf"(?:{_words(BENCHMARKS)}) \w+(?: variation)?",
+    "soak": _of_soak(),
+    "matrix": "verdict",
+    "hotpath": r"(?:malloc|free) (?:hit path )?instructions|\S.* per (?:operation|run|cycle)",
+}
+
+
+@dataclass(frozen=True)
+class Target:
+    """One entry. `bound` None: the recorded figure carries it. `source` is the key `from`: who
+    set the target, and where. `where` and `least` are what the record must say to be counted."""
+
+    id: str
+    area: str
+    what: str
+    source: str
+    kind: str
+    metric: str
+    side: Literal["at most", "at least", "is"]
+    bound: float | str | None
+    tie: float = 0.0
+    per: str | None = None
+    unit: str = "ratio"
+    scale: str | None = None
+    plain: bool = False
+    why: str = ""
+    where: Mapping[str, Any] = field(default_factory=dict)
+    least: Mapping[str, float] = field(default_factory=dict)
+    benchmarks: Sequence[str] = ()
+    rivals: Sequence[str] = ()
+    needs: Sequence[str] = ()
+
+
+def load(path: Path) -> list[Target]:
+    """All targets of the file; LabError at the first that is not right."""
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise LabError(f"cannot read the targets {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise LabError(f"{path}: {error}") from None
+    entries = content.pop("target", [])
+    if content or not isinstance(entries, list) or not entries:
+        said = f"unknown: {', '.join(content)}" if content else "no target in it"
+        raise LabError(f"{path}: {said}; it is a list of [[target]]")
+    targets: list[Target] = []
+    for number, entry in enumerate(entries, start=1):
+        where = f"{path}: target {entry.get('id') or number}"
+        try:
+            target = _target(entry)
+        except _WrongError as error:
+            raise LabError(f"{where}: {error}") from None
+        if any(target.id == other.id for other in targets):
+            raise LabError(f"{where}: the id is taken by an earlier target")
+        targets.append(target)
+    return targets
+
+
+class _WrongError(Exception):
+    """What is wrong with an entry."""
+
+
+def _target(entry: Mapping[str, Any]) -> Target:
+    missing = [key for key in REQUIRED if not isinstance(entry.get(key), str) or not entry[key]]
+    if missing:
+        raise _WrongError(f"needs {', '.join(missing)}")
+    unknown = entry.keys() - {*REQUIRED, *BOUNDS, *OPTIONAL}
+    if unknown:
+        raise _WrongError(f"unknown key: {', '.join(sorted(unknown))}")
+    kind, metric = entry["kind"], entry["metric"]
+    if kind not in METRICS:
+        raise _WrongError(f"unknown kind of record: {kind}; known: {', '.join(METRICS)}")
+    for name in (metric, entry.get("per", metric)):
+        if not re.fullmatch(METRICS[kind], name):
+            raise _WrongError(f"unknown metric: no {kind} record has {name!r}")
+    side, bound = _bound(entry)
+    return Target(
+        **{key: entry[key] for key in ("id", "area", "what", "kind", "metric")},
+        source=entry["from"],
+        side=side,
+        bound=bound,
+        tie=_number(entry, "tie"),
+        per=entry.get("per"),
+        unit=_text(entry, "unit") or "ratio",
+        scale=_scale(entry),
+        plain=_plain(entry),
+        why=_text(entry, "why"),
+        where=_table(entry, "where"),
+        least=_table(entry, "least"),
+        benchmarks=_benchmarks(entry),
+        rivals=_names(entry, "rivals"),
+        needs=_names(entry, "needs") or _names(entry, "rivals"),
+    )
+
+
+def _bound(entry: Mapping[str, Any]) -> tuple[Literal["at most", "at least", "is"], Any]:
+    given = [key for key in BOUNDS if key in entry]
+    if len(given) != 1:
+        raise _WrongError(f"needs one bound: {', '.join(BOUNDS)}")
+    key, bound = given[0], entry[given[0]]
+    if (key == "is") != (entry["metric"] == "verdict") or (key == "is" and bound != "GO"):
+        raise _WrongError('a verdict has the bound is = "GO", and nothing else has')
+    if key == "is":
+        return "is", bound
+    side: Literal["at most", "at least"] = "at most" if key == "at_most" else "at least"
+    if bound == MARGIN:
+        if not entry["metric"].endswith("_drift"):
+            raise _WrongError(f"only a drift has a margin of its own, {entry['metric']} has not")
+        return side, None
+    return side, _number(entry, key)
+
+
+def _number(entry: Mapping[str, Any], key: str) -> float:
+    found = entry.get(key, 0.0)
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        raise _WrongError(f"{key} must be a number, not {found!r}")
+    return float(found)
+
+
+def _text(entry: Mapping[str, Any], key: str) -> str:
+    found = entry.get(key, "")
+    if not isinstance(found, str):
+        raise _WrongError(f"{key} must be a text, not {found!r}")
+    return found
+
+
+def _scale(entry: Mapping[str, Any]) -> str | None:
+    scale = _text(entry, "scale") or None
+    try:
+        claims.scaled(0, _text(entry, "unit") or "ratio", scale)
+    except LabError as error:
+        raise _WrongError(str(error)) from None
+    return scale
+
+
+def _plain(entry: Mapping[str, Any]) -> bool:
+    if "interval" not in entry:
+        return False
+    if entry["interval"] is not False or not _text(entry, "why"):
+        raise _WrongError("interval can only be false, with the reason as `why`")
+    return True
+
+
+def _table(entry: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found = entry.get(key, {})
+    if not isinstance(found, dict):
+        raise _WrongError(f"{key} must be a table of paths into the record's body")
+    return found
+
+
+def _names(entry: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    found = entry.get(key, [])
+    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+        raise _WrongError(f"{key} must be a list of names")
+    if key in entry and (entry["kind"] != "suite" or not found):
+        raise _WrongError(f"{key} belongs to the kind suite, and names at least one")
+    return tuple(found)
+
+
+def _benchmarks(entry: Mapping[str, Any]) -> tuple[str, ...]:
+    if entry["kind"] != "suite":
+        _names(entry, "benchmarks"), _names(entry, "except")
+        return ()
+    chosen, left = _names(entry, "benchmarks"), _names(entry, "except")
+    unknown = {*chosen, *left} - set(BENCHMARKS)
+    if unknown:
+        raise _WrongError(f"unknown benchmark: {', '.join(sorted(unknown))}")
+    return tuple(name for name in chosen or BENCHMARKS if name not in left)

@@ -1,0 +1,1 @@
+"""Long runs, judged on drift, variation and tails: `hakmem soak`."""

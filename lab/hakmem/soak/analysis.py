@@ -1,0 +1,276 @@
+"""What a soak's epochs say: drift, spread, tails, change points, the split of memory. Pure.
+
+Epochs of one process describe that process and are never samples of anything else. Neighbouring
+epochs resemble each other, so a regression through them finds trends that are not there; medians
+of long blocks of epochs are nearly independent, and the drift is judged on those.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Literal
+
+from hakmem import lazy, stats
+from hakmem.errors import LabError
+from hakmem.soak.epochs_csv import Soak
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    np = lazy.Module("numpy")
+
+METHOD = 1  # of this analysis, for records: raised when the same CSV would be read differently
+
+BLOCKS = 20
+FEWER_BLOCKS = 10  # where neighbouring block medians still resemble each other
+HIGH_CORRELATION = 0.2
+WARM_UP_SHARE = 0.25
+CV_GATE = 0.05
+
+# With N epochs the slowest of them is below the true p-quantile with 95 % certainty only where
+# (1 - p)^N <= 0.05: N >= 59 for p5, 299 for p1, 2995 for p0.1.
+TAILS = {"p5": (0.05, 59), "p1": (0.01, 299), "p0.1": (0.001, 2995)}
+
+DriftState = Literal["none", "drifts", "open"]
+
+
+@dataclass(frozen=True)
+class Margin:
+    """How much change over one run is called nothing: a share of the plateau, or a floor."""
+
+    share: float
+    floor: float
+    bad: Literal["rise", "fall"]
+
+    def around(self, plateau: float) -> float:
+        return max(self.share * abs(plateau), self.floor)
+
+
+# Memory, in KiB: 1 % of the plateau or 1 MiB. Throughput: a fall of 5 % over the run, which is
+# what the gate on the coefficient of variation lets pass as noise; a smaller fall cannot be told
+# from the host's own changes of speed within a soak.
+MEMORY = Margin(share=0.01, floor=1024, bad="rise")
+RATE = Margin(share=0.05, floor=0, bad="fall")
+MARGINS = {"rss_kb": MEMORY, "resident_kb": MEMORY, "ops_per_s": RATE, "ops_per_cpu_s": RATE}
+
+
+@dataclass(frozen=True)
+class Drift:
+    """The Theil-Sen slope times the length of the run, in the unit of the column.
+
+    `drifts`: the interval's near end is beyond the margin in the bad direction; `none`: its far
+    end is within the margin; `open`: neither, a longer soak has to tell.
+    """
+
+    state: DriftState
+    blocks: int
+    per_run: float
+    low: float
+    high: float
+    margin: float
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Both coefficients of variation: the classic one gates, the robust one explains it."""
+
+    cv: float
+    robust_cv: float
+
+
+@dataclass(frozen=True)
+class Change:
+    """A lasting step from one level to another at a time since the soak's start."""
+
+    t_s: float
+    before: float
+    after: float
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """Everything is of the epochs after the warm-up (the first quarter), but for the counts."""
+
+    method: int
+    epochs: int
+    used: int
+    run_s: float
+    plateau: Mapping[str, float]
+    drift: Mapping[str, Drift]
+    spread: Mapping[str, Spread]
+    changes: Mapping[str, Sequence[Change]]
+    tails: Mapping[str, float | None]
+    cpu_share: float | None
+    calls_per_op: float | None
+    remarks: Sequence[str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON, which knows neither NaN nor infinity: what is not finite is null."""
+        result: dict[str, Any] = _finite(asdict(self))
+        return result
+
+
+def _finite(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {key: _finite(value) for key, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [_finite(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
+
+
+def analyze(soak: Soak) -> Analysis:
+    """Judges every column that is there. Raises LabError where too little is."""
+    warm_up = math.ceil(soak.epochs * WARM_UP_SHARE)
+    used = soak.epochs - warm_up
+    if used < 3:
+        raise LabError(f"{soak.epochs} epochs are too few to say anything: let it run longer")
+    whole = with_derived(soak.columns)
+    kept = {name: column[warm_up:] for name, column in whole.items()}
+    times = soak.columns["t_s"]
+    run_s = float(times[-1] - times[0]) * soak.epochs / (soak.epochs - 1)
+    judged = [name for name in MARGINS if name in kept and np.all(np.isfinite(kept[name]))]
+    rates = kept.get("ops_per_s")
+    return Analysis(
+        method=METHOD,
+        epochs=soak.epochs,
+        used=used,
+        run_s=run_s,
+        plateau={name: _median(column) for name, column in kept.items() if _is_level(name, column)},
+        drift={name: drift(kept["t_s"], kept[name], run_s, MARGINS[name]) for name in judged},
+        spread={name: spread(kept[name]) for name in judged},
+        changes={name: changes(kept["t_s"], kept[name], MARGINS[name]) for name in judged},
+        tails={} if rates is None else tails(rates),
+        cpu_share=_cpu_share(whole, warm_up),
+        calls_per_op=calls_per_op(soak),
+        remarks=tuple(soak.remarks),
+    )
+
+
+def with_derived(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Adds `resident_kb`, what is resident and not given back lazily, and `ops_per_cpu_s`.
+
+    The latter is the rate by the process's own processor time: neighbours disturb it less.
+    """
+    result = dict(columns)
+    if "rss_kb" in columns and "lazyfree_kb" in columns:
+        result["resident_kb"] = columns["rss_kb"] - columns["lazyfree_kb"]
+    if {"ops", "user_s", "sys_s"} <= columns.keys():
+        cpu_s = columns["user_s"] + columns["sys_s"]
+        if np.all(cpu_s > 0):
+            result["ops_per_cpu_s"] = columns["ops"] / cpu_s
+    return result
+
+
+def _is_level(name: str, column: np.ndarray) -> bool:
+    return (name.endswith("_kb") or name in MARGINS) and bool(np.any(np.isfinite(column)))
+
+
+def _median(column: np.ndarray) -> float:
+    return float(np.nanmedian(column))
+
+
+def block_medians(values: np.ndarray, blocks: int) -> np.ndarray:
+    """Medians of equal blocks; epochs that do not fill the blocks are left out in front.
+
+    Works along the last axis, so that many soaks can be simulated at once.
+    """
+    size = values.shape[-1] // blocks
+    kept = values[..., values.shape[-1] - size * blocks :]
+    medians: np.ndarray = np.median(kept.reshape(*values.shape[:-1], blocks, size), axis=-1)
+    return medians
+
+
+def slope(times: np.ndarray, values: np.ndarray) -> tuple[int, float, float, float]:
+    """Blocks used, Theil-Sen slope per second through their medians, its 95 % interval."""
+    from scipy.stats import theilslopes  # here, because every command would wait a second for it
+
+    for blocks in (BLOCKS, FEWER_BLOCKS):
+        x, y = block_medians(times, blocks), block_medians(values, blocks)
+        if np.ptp(y) == 0:
+            return blocks, 0.0, 0.0, 0.0
+        found = theilslopes(y, x, alpha=0.95)
+        residues = y - found.slope * x
+        if stats.lag1_correlation(residues.tolist()) <= HIGH_CORRELATION:
+            break
+    return blocks, float(found.slope), float(found.low_slope), float(found.high_slope)
+
+
+def drift(times: np.ndarray, values: np.ndarray, run_s: float, margin: Margin) -> Drift:
+    """Judges a column by the margin; `open` with no interval where there are under 20 epochs."""
+    allowed = margin.around(float(np.median(values)))
+    if len(values) < BLOCKS:
+        return Drift("open", 0, math.nan, -math.inf, math.inf, allowed)
+    blocks, middle, low, high = slope(times, values)
+    # The direction that is bad counts as positive for the verdict.
+    near, far = (low, high) if margin.bad == "rise" else (-high, -low)
+    state: DriftState = "open"
+    if near * run_s > allowed:
+        state = "drifts"
+    elif far * run_s < allowed:
+        state = "none"
+    return Drift(state, blocks, middle * run_s, low * run_s, high * run_s, allowed)
+
+
+def spread(values: np.ndarray) -> Spread:
+    mean, middle = float(np.mean(values)), float(np.median(values))
+    return Spread(
+        cv=float(np.std(values, ddof=1)) / mean if mean else math.nan,
+        robust_cv=1.4826 * stats.mad(values.tolist()) / middle if middle else math.nan,
+    )
+
+
+def tails(rates: np.ndarray) -> dict[str, float | None]:
+    """Throughput that all but the slowest epochs exceed; None where N epochs cannot support it."""
+    return {
+        name: float(np.quantile(rates, share)) if len(rates) >= least else None
+        for name, (share, least) in TAILS.items()
+    }
+
+
+def changes(times: np.ndarray, values: np.ndarray, margin: Margin) -> list[Change]:
+    """Lasting steps larger than the margin, found by PELT on at most 100 medians.
+
+    The penalty is the long-run variance times 4 ln n. Variance and correlation are estimated from
+    first differences, which a few steps hardly touch: for an AR(1) series their lag-1
+    autocorrelation is -(1 - rho) / 2.
+    """
+    import ruptures  # as above
+
+    bins = min(100, len(values))
+    if bins < 10:
+        return []
+    x, y = block_medians(times, bins), block_medians(values, bins)
+    steps = np.diff(y)
+    rho = float(np.clip(1 + 2 * stats.lag1_correlation(steps.tolist()), 0, 0.9))
+    variance = float(np.var(steps)) / (2 * (1 - rho))
+    allowed = margin.around(float(np.median(y)))
+    # A tenth of the margin is noise to nobody, even in a series that is almost constant.
+    long_run = max(variance * (1 + rho) / (1 - rho), (allowed / 10) ** 2)
+    search = ruptures.Pelt(model="l2", min_size=max(3, bins // 20), jump=1).fit(y)
+    ends = [0, *search.predict(pen=4 * long_run * math.log(bins))]
+    levels = [float(np.median(y[a:b])) for a, b in pairwise(ends)]
+    found = zip(ends[1:-1], levels, levels[1:], strict=False)
+    return [Change(float(x[at]), a, b) for at, a, b in found if abs(b - a) > allowed]
+
+
+def _cpu_share(columns: Mapping[str, np.ndarray], warm_up: int) -> float | None:
+    """Processor seconds per second after the warm-up; the reading between epochs counts in both."""
+    if "user_s" not in columns or "sys_s" not in columns:
+        return None
+    used = columns["user_s"][warm_up:] + columns["sys_s"][warm_up:]
+    return float(np.sum(used)) / float(columns["t_s"][-1] - columns["t_s"][warm_up - 1])
+
+
+def calls_per_op(soak: Soak) -> float | None:
+    """System calls that got, gave back or advised memory, per operation; None if not counted.
+
+    The allocator counts over the whole life of the process, so start and end are included.
+    """
+    try:
+        calls, ops = int(soak.facts["os calls"]), int(soak.facts["operations"])
+    except (KeyError, ValueError):
+        return None
+    return calls / ops if ops > 0 else None

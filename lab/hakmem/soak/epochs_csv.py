@@ -1,0 +1,158 @@
+"""The CSV of a soak: its columns, its comment lines, older names, and what a torn file still tells.
+
+A line `# key: value` is a fact about the soak; facts known only at its end follow the epochs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from hakmem import lazy
+from hakmem.errors import LabError
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    np = lazy.Module("numpy")
+
+FORMAT = "# hakmem soak 1"
+
+COLUMNS = {
+    "epoch": "number, from 0",
+    "t_s": "seconds since the start, at the end of the epoch",
+    "ops": "operations in this epoch",
+    "ops_per_s": "their rate; reading the columns about memory is not timed",
+    "ns_per_op": "its inverse",
+    "rss_kb": "KiB resident after the epoch (smaps_rollup: Rss)",
+    "anon_kb": "KiB of it anonymous",
+    "lazyfree_kb": "KiB of it given back lazily: the kernel may take it at any time",
+    "anonhuge_kb": "KiB of it in huge pages",
+    "live_kb": "KiB in blocks the program holds, as malloc_usable_size() counts them",
+    "committed_kb": "KiB of private memory mapped writable (VmData), resident or not",
+    "minflt": "page faults without input or output, in this epoch",
+    "user_s": "seconds of user time, in this epoch",
+    "sys_s": "seconds of system time, in this epoch",
+}
+
+# Older names, in any case: what they are called now, and what makes their values so.
+OLDER: dict[str, tuple[str, float]] = {
+    "time_s": ("t_s", 1),
+    "elapsed": ("t_s", 1),
+    "elapsed_s": ("t_s", 1),
+    "elapsed_sec": ("t_s", 1),
+    "ops_s": ("ops_per_s", 1),
+    "ops_per_sec": ("ops_per_s", 1),
+    "throughput": ("ops_per_s", 1),
+    "throughput_ops_s": ("ops_per_s", 1),
+    "mops": ("ops_per_s", 1e6),
+    "throughput_mops": ("ops_per_s", 1e6),
+    "ns_op": ("ns_per_op", 1),
+    "rss_mb": ("rss_kb", 1024),
+    "rss_bytes": ("rss_kb", 1 / 1024),
+    "lazy_kb": ("lazyfree_kb", 1),
+}
+
+# How the lines begin that the benchmark itself prints after its epochs.
+RESULT_LINES = ("Throughput", "{", "[")
+
+
+@dataclass(frozen=True)
+class Soak:
+    """A soak as recorded: equally long columns, facts, and remarks on how the file was read."""
+
+    columns: Mapping[str, np.ndarray]
+    facts: Mapping[str, str] = field(default_factory=dict)
+    remarks: Sequence[str] = ()
+
+    @property
+    def epochs(self) -> int:
+        return len(self.columns["t_s"])
+
+
+def header(facts: Mapping[str, str], columns: Sequence[str]) -> str:
+    """The comment lines in front of the epochs, and the line of names."""
+    lines = [FORMAT, *(fact(key, value) for key, value in facts.items()), "#"]
+    lines += [f"#   {name:<12}  {COLUMNS.get(name, 'not documented')}" for name in columns]
+    return "\n".join([*lines, ",".join(columns)]) + "\n"
+
+
+def fact(key: str, value: str) -> str:
+    """One comment line; a value of several lines is joined, or its rest would be taken for data."""
+    return f"# {key}: {' '.join(value.split())}"
+
+
+def parse_names(line: str) -> list[str]:
+    return [name.strip() for name in line.split(",")]
+
+
+def parse_row(line: str) -> list[float]:
+    """The numbers of a line; an empty field is NaN. Raises ValueError on anything else."""
+    return [float(text) if text.strip() else float("nan") for text in line.split(",")]
+
+
+def parse(text: str) -> Soak:
+    """Reads any soak's CSV: this one's, the bare output of the benchmark, or one with older names.
+
+    A torn last line is left out and said; a damaged line elsewhere is an error.
+    """
+    facts: dict[str, str] = {}
+    names: list[str] = []
+    rows: list[list[float]] = []
+    damaged: int | None = None
+    lines = text.splitlines()
+    for number, line in enumerate(lines, 1):
+        if line.startswith("#"):
+            key, colon, value = line[1:].partition(":")
+            if colon and not line.startswith("#  "):
+                facts[key.strip()] = value.strip()
+        elif line.strip() and not line.startswith(RESULT_LINES):
+            if damaged is not None:
+                raise LabError(f"line {damaged} is damaged: not {len(names)} numbers")
+            if not names:
+                names = parse_names(line)
+                continue
+            row = _row(line, len(names))
+            if row is None:
+                damaged = number
+            else:
+                rows.append(row)
+    if not rows:
+        raise LabError("no epochs: a line of column names and lines of numbers are expected")
+    remarks = []
+    if damaged is not None:
+        remarks.append(f"line {damaged} is torn and was left out")
+    if text.startswith(FORMAT) and "end" not in facts:
+        remarks.append("the soak did not reach its end: its last epochs are missing")
+    return Soak(_columns(names, np.asarray(rows), remarks), facts, tuple(remarks))
+
+
+def _row(line: str, width: int) -> list[float] | None:
+    try:
+        row = parse_row(line)
+    except ValueError:
+        return None
+    return row if len(row) == width else None
+
+
+def _columns(names: Sequence[str], table: np.ndarray, remarks: list[str]) -> dict[str, np.ndarray]:
+    """By today's names; what neither name fits is left out, and said."""
+    columns: dict[str, np.ndarray] = {}
+    for index, name in enumerate(names):
+        known, factor = OLDER.get(name.lower(), (name.lower(), 1.0))
+        if known not in COLUMNS:
+            remarks.append(f"column {name} is not known and was left out")
+        elif known in columns:
+            remarks.append(f"column {name} is {known} once more and was left out")
+        else:
+            columns[known] = table[:, index] * factor
+            if known != name:
+                remarks.append(f"column {name} was read as {known}")
+    if "t_s" not in columns:
+        raise LabError(f"no column with the time: t_s is expected; there are {', '.join(names)}")
+    if np.any(np.diff(columns["t_s"]) <= 0):
+        raise LabError("the time in column t_s does not rise from line to line")
+    if "ops_per_s" not in columns and "ns_per_op" in columns:
+        columns["ops_per_s"] = 1e9 / columns["ns_per_op"]
+    return columns

@@ -1,0 +1,245 @@
+"""One soak from its start to its record: the growing CSV, the view, the analysis."""
+
+import contextlib
+import json
+import math
+import random
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+
+from hakmem import __version__, project
+from hakmem.errors import LabError
+from hakmem.ledger.claims import WITHIN
+from hakmem.ledger.store import Ledger
+from hakmem.overview import bench
+from hakmem.process import order, provenance
+from hakmem.process.library import Library
+from hakmem.process.provenance import NoiseMeter
+from hakmem.process.sample import Process, clean_environment
+from hakmem.soak import analysis as soak_analysis
+from hakmem.soak import epochs_csv as soak_csv
+from hakmem.soak import inside as soak
+from hakmem.soak import view as soak_view
+from hakmem.soak.analysis import Analysis
+from hakmem.soak.inside import Ended, OnEpoch, Started
+from hakmem.suite import Command
+
+Runner = Callable[[OnEpoch], Ended]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A soak to be run. `what` None: a process that runs already, of which nothing is proven."""
+
+    title: str
+    facts: Mapping[str, str]
+    what: Started | None
+    seconds: float | None
+    path: Path
+    record: bool
+
+
+class Csv:
+    """The file while the soak runs: each line goes out whole and at once."""
+
+    def __init__(self, path: Path, facts: Mapping[str, str]) -> None:
+        self._path, self._facts = path, facts
+        self._begun = False
+        with self._said():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("w", encoding="utf-8")
+
+    def __enter__(self) -> "Csv":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        with contextlib.suppress(OSError):  # every line was flushed before
+            self._file.close()
+
+    def epoch(self, names: Sequence[str], line: str) -> None:
+        if not self._begun:
+            self._write(soak_csv.header(self._facts, names))
+            self._begun = True
+        self._write(line + "\n")
+
+    def end(self, facts: Mapping[str, str]) -> None:
+        self._write("".join(soak_csv.fact(k, v) + "\n" for k, v in facts.items()))
+
+    def _write(self, text: str) -> None:
+        with self._said():
+            self._file.write(text)
+            self._file.flush()
+
+    @contextlib.contextmanager
+    def _said(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise LabError(f"cannot write {self._path}: {error.strerror}") from error
+
+
+def surroundings(
+    argv: Sequence[str], library: Library, settings: Mapping[str, str]
+) -> dict[str, str]:
+    """The small known environment of every benchmark, with the settings and statistics at exit."""
+    process = Process(
+        argv=tuple(argv),
+        library=library,
+        padding=order.padding(random.Random()),
+        expects_proof=library.origin == "hakmem",
+        environment={**soak.OS_STATS_ON, **settings},
+    )
+    return clean_environment(process)
+
+
+def own_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """What of an environment concerns the allocator."""
+    return {name: value for name, value in environment.items() if name.startswith("HAKMEM_")}
+
+
+def facts_of(what: Started) -> dict[str, str]:
+    """What the CSV's header says of the soak."""
+    library = what.library
+    variables = own_variables(what.environment)
+    return {
+        "command": shlex.join(what.argv),
+        "library": f"{library.name} {library.version}",
+        "sha256": provenance.binary(library.path).sha256,
+        "environment": shlex.join(f"{k}={v}" for k, v in variables.items()),
+        "source": json.dumps(provenance.source(project.source_dir()).to_dict()),
+        "host": json.dumps(provenance.host_facts()),
+        "lab": __version__,
+        "begun": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def run(plan: Plan, run_it: Runner, console: Console) -> Analysis:
+    """Runs, writes, analyses, prints and records it. LabError where the program failed."""
+    what = plan.what
+    if plan.record and what and what.library.origin == "hakmem" and what.library.path:
+        provenance.require_current(what.library.path, project.source_dir())
+    noise = NoiseMeter()
+    ended = watched(plan, run_it, console)
+    if ended.proof is not None:
+        console.print(f"hakmem {ended.proof['version']} served malloc (pid {ended.proof['pid']})")
+    console.print(f"written: {plan.path}", soft_wrap=True)
+    if ended.error is not None:
+        raise LabError(f"the soak failed: {ended.error}", status=1)
+    analysis = soak_analysis.analyze(soak_csv.parse(plan.path.read_text(encoding="utf-8")))
+    soak_view.print_analysis(console, analysis)
+    if plan.record and what is not None:
+        body = record_body(what, ended, analysis, noise.stop().to_dict())
+        record = Ledger.default().append("soak", body, {"epochs.csv": plan.path.read_bytes()})
+        console.print(f"recorded: {record.id}")
+    return analysis
+
+
+def watched(plan: Plan, run_it: Runner, console: Console) -> Ended:
+    with (
+        Csv(plan.path, plan.facts) as csv,
+        soak_view.Watch(console, plan.title, plan.seconds) as watch,
+    ):
+
+        def on_epoch(row: soak.Row, line: str) -> None:
+            csv.epoch(list(row), line)
+            watch.update(row)
+
+        try:
+            ended = run_it(on_epoch)
+        except KeyboardInterrupt:
+            kept = f"interrupted: {plan.path} keeps the epochs so far, nothing was recorded"
+            raise LabError(kept, status=130) from None
+        csv.end(ended.facts())
+    return ended
+
+
+def record_body(
+    what: Started, ended: Ended, analysis: Analysis, noise: Mapping[str, object]
+) -> dict[str, Any]:
+    library = what.library
+    said = {"name": library.name, "version": library.version, "origin": library.origin}
+    return {
+        "argv": bench.own_argv(),
+        "command": list(what.argv),
+        "environment": own_variables(what.environment),
+        "benchmarks": benchmarks(what.argv),
+        "source": provenance.source(project.source_dir()).to_dict(),
+        "binary": {**said, **provenance.binary(library.path).to_dict()},
+        "host": provenance.host_facts(),
+        "noise": dict(noise),
+        "proof": dict(ended.proof) if ended.proof else None,
+        "metrics": metrics(analysis),
+        "analysis": analysis.to_dict(),
+        "ok": True,
+    }
+
+
+def benchmarks(argv: Sequence[str]) -> list[dict[str, object]]:
+    """What was run, as the audit looks for it: a program of ours with its definition's hash.
+
+    Nothing where a program of ours has no source: then all of bench/ must stay as it was.
+    """
+    program = Path(argv[0])
+    ours = program.resolve().parent == project.bench_dir().resolve()
+    name = program.name
+    entry: dict[str, object] = {"arguments": list(argv), "definition": None}
+    if ours:
+        command = Command(name, name, tuple(argv[1:]), full=1, quick=1)
+        try:
+            definition = provenance.definition(command, project.root())
+        except LabError:
+            return []
+        entry = {"executable": name, "arguments": list(argv[1:]), "definition": definition}
+    return [{"name": name, "role": "target", "works": {name: entry}}]
+
+
+def metrics(analysis: Analysis) -> dict[str, dict[str, object]]:
+    """The figures of a soak that a document may cite, in base units."""
+    found: dict[str, tuple[float | None, str]] = {
+        "calls_per_op": (analysis.calls_per_op, "calls/op"),
+        "cpu_share": (analysis.cpu_share, "share"),
+    }
+    for column, value in analysis.plateau.items():
+        memory = column.endswith("_kb")
+        found[_metric(column)] = (value * 1024, "B") if memory else (value, "ops/s")
+    for column, spread in analysis.spread.items():
+        found[f"{_metric(column)}_cv"] = (spread.cv, "share")
+        found[f"{_metric(column)}_robust_cv"] = (spread.robust_cv, "share")
+    for name, tail in analysis.tails.items():
+        found[f"throughput_{name}"] = (tail, "ops/s")
+    plain = {k: {"value": v, "unit": unit} for k, (v, unit) in found.items() if v is not None}
+    return plain | _drifts(analysis)
+
+
+def _drifts(analysis: Analysis) -> dict[str, dict[str, object]]:
+    """The change over the run with its interval; `margin` is how much of it is called nothing.
+
+    The interval is that of this run's series: it says nothing of how another run may drift.
+    """
+    result: dict[str, dict[str, object]] = {}
+    for column, found in analysis.drift.items():
+        factor, unit = (1024, "B") if column.endswith("_kb") else (1, "ops/s")
+        ends = {"value": found.per_run, "low": found.low, "high": found.high}
+        if all(map(math.isfinite, ends.values())):
+            known = {
+                key: factor * value for key, value in (ends | {"margin": found.margin}).items()
+            }
+            result[f"{_metric(column)}_drift"] = {**known, "unit": unit, "kind": WITHIN}
+    return result
+
+
+def _metric(column: str) -> str:
+    names = {"ops_per_s": "throughput", "ops_per_cpu_s": "throughput_by_cpu"}
+    return names.get(column) or column.removesuffix("_kb")

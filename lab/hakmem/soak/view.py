@@ -1,0 +1,170 @@
+"""A soak in the terminal: while it runs, and what its analysis says."""
+
+import math
+from collections.abc import Mapping
+from types import TracebackType
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from hakmem import words
+from hakmem.paired.session import duration
+from hakmem.soak.analysis import BLOCKS, CV_GATE, TAILS, Analysis, Drift
+
+SHOWN = 240  # epochs in the moving picture
+
+# Column: what it is called here, its unit, and what the column's unit is multiplied with.
+NAMES = {
+    "ops_per_s": ("throughput", "M ops/s", 1e-6),
+    "ops_per_cpu_s": ("throughput by CPU", "M ops/s", 1e-6),
+    "rss_kb": ("resident", "MiB", 1 / 1024),
+    "resident_kb": ("without lazily freed", "MiB", 1 / 1024),
+    "lazyfree_kb": ("lazily freed", "MiB", 1 / 1024),
+    "anon_kb": ("anonymous", "MiB", 1 / 1024),
+    "anonhuge_kb": ("in huge pages", "MiB", 1 / 1024),
+    "live_kb": ("live", "MiB", 1 / 1024),
+    "committed_kb": ("committed", "MiB", 1 / 1024),
+}
+MARKS = {
+    "none": Text("✓ none", style="green"),
+    "drifts": Text("✗ drifts", style="bold red"),
+    "open": Text("? open", style="dim"),
+}
+
+
+def shown(name: str, value: float | None, unit: bool = True) -> str:
+    """A column's value as a person reads it."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    _, of, factor = NAMES[name]
+    return f"{words.number(value * factor)} {of}" if unit else words.number(value * factor)
+
+
+class Watch:
+    """The live view; on something that is no terminal it prints nothing."""
+
+    def __init__(self, console: Console, title: str, seconds: float | None) -> None:
+        self._title, self._seconds = title, seconds
+        self._columns: dict[str, list[float]] = {}
+        self._live = Live(console=console, refresh_per_second=4, transient=True)
+        self._seen = console.is_terminal
+
+    def __enter__(self) -> "Watch":
+        if self._seen:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        if self._seen:
+            self._live.stop()
+
+    def update(self, row: Mapping[str, float]) -> None:
+        for name, value in row.items():
+            self._columns.setdefault(name, []).append(value)
+        if self._seen:
+            self._live.update(self._picture(row))
+
+    def _picture(self, row: Mapping[str, float]) -> RenderableType:
+        at = row["t_s"]
+        length = f" of {duration(self._seconds)}" if self._seconds else ""
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+        known = [name for name in NAMES if name in row]
+        for name in known:
+            table.add_column(NAMES[name][0], justify="right", no_wrap=True)
+        table.add_row(*(shown(name, row[name]) for name in known))
+        charts = [self._chart(name) for name in ("ops_per_s", "rss_kb") if name in row]
+        return Group(
+            Text(f"{self._title}: {duration(at)}{length}, epoch {row['epoch']:.0f}", style="bold"),
+            table,
+            *charts,
+        )
+
+    def _chart(self, name: str) -> Text:
+        import plotext  # here, because it is slow to load and only a terminal needs it
+
+        title, unit, factor = NAMES[name]
+        values = [value * factor for value in self._columns[name][-SHOWN:]]
+        figure = plotext.figure
+        figure.clear()
+        figure.plot_size(min(self._live.console.width, 110), 9)
+        figure.title(f"{title}, {unit}")
+        line = figure.signal(self._columns["t_s"][-SHOWN:], values, marker="braille")
+        line.lines()
+        figure.draw(line)
+        return Text(plotext.uncolorize(str(figure.build())))
+
+
+def print_analysis(console: Console, analysis: Analysis) -> None:
+    """Everything the analysis says, with what it cannot say."""
+    console.print(
+        f"{analysis.epochs} epochs in {duration(analysis.run_s)}; judged are the last "
+        f"{analysis.used}, the first quarter is warm-up"
+    )
+    console.print(_table(analysis))
+    for line in remarks(analysis):
+        console.print(line, highlight=False)
+
+
+def _table(analysis: Analysis) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("after warm-up", no_wrap=True)
+    table.add_column("plateau", justify="right", no_wrap=True)
+    table.add_column("drift per run", justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    for name in (name for name in NAMES if name in analysis.plateau):
+        drift = analysis.drift.get(name)
+        row: list[Text | str] = [NAMES[name][0], shown(name, analysis.plateau[name])]
+        if drift is not None:
+            allowed = f" (margin {shown(name, drift.margin, unit=False)})"
+            row += [drift_words(name, drift), MARKS[drift.state] + Text(allowed, style="dim")]
+        table.add_row(*row)
+    return table
+
+
+def drift_words(name: str, drift: Drift) -> str:
+    """In the unit of the plateau beside it."""
+    if drift.blocks == 0:
+        return f"under {BLOCKS} epochs"
+    middle, *ends = (shown(name, v, unit=False) for v in (drift.per_run, drift.low, drift.high))
+    return f"{middle} [{' … '.join(ends)}]"
+
+
+def remarks(analysis: Analysis) -> list[str]:
+    """One line each: spread, tails, steps, calls, processor time, and how the file was read."""
+    lines = []
+    for name, spread in analysis.spread.items():
+        classic, robust = 100 * spread.cv, 100 * spread.robust_cv
+        gate = ""
+        if name.startswith("ops"):
+            gate = f": {'within' if spread.cv < CV_GATE else 'NOT within'} the gate of 5 %"
+        lines.append(f"CV of {NAMES[name][0]}: {classic:.2f} %, robust {robust:.2f} %{gate}")
+    for name, value in analysis.tails.items():
+        share, least = TAILS[name]
+        if value is None:
+            lines.append(
+                f"throughput {name}: not supported with {analysis.used} epochs (needs {least})"
+            )
+        else:
+            lines.append(
+                f"throughput {name}: {shown('ops_per_s', value)} ({100 * (1 - share):g} % of the "
+                "epochs are faster)"
+            )
+    for name, found in analysis.changes.items():
+        lines += [
+            f"{NAMES[name][0]} changed at {duration(change.t_s)}: {shown(name, change.before)} → "
+            f"{shown(name, change.after)}"
+            for change in found
+        ]
+    calls = analysis.calls_per_op
+    counted = "not counted" if calls is None else f"{calls:.2g} per operation, start to end"
+    lines.append(f"system calls of the allocator: {counted}")
+    if analysis.cpu_share is not None:
+        lines.append(f"processor time: {100 * analysis.cpu_share:.1f} % of one processor")
+    return [*lines, *(f"note: {remark}" for remark in analysis.remarks)]

@@ -1,0 +1,242 @@
+"""`hakmem bisect` on a small real repository whose program prints what it costs."""
+
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from hakmem.bisect import commits as bisect_range
+from hakmem.errors import LabError
+from hakmem.ledger.store import Ledger, Record
+from hakmem.ledger.verify import verify
+from standing import Stand
+from test_builds import Repository
+
+# Its cost is a figure it prints: what it was built with, times noise by how often it was run.
+# A sum of four uniform figures from a counter, so that a run with the same seed is the same run.
+PROGRAM = """#include <stdio.h>
+static double uniform(unsigned long x) {
+    x = (x ^ (x >> 16)) * 0x45d9f3bUL; x = (x ^ (x >> 16)) * 0x45d9f3bUL;
+    return (double)((x ^ (x >> 16)) % 10007) / 10007 - 0.5;
+}
+int main(int argc, char **argv) {
+    unsigned long runs = 0;
+    FILE *file = argc > 1 ? fopen(argv[1], "r+") : NULL;
+    if (file == NULL || fscanf(file, "%lu", &runs) != 1) return 3;
+    rewind(file); fprintf(file, "%lu\\n", runs + 1); fclose(file);
+    double noise = 0;
+    for (unsigned long i = 0; i < 4; i++) noise += uniform(4 * runs + i + 1);
+    printf("cost: %.6f\\n", COST * (1 + NOISE * noise));
+    return 0;
+}
+"""
+BUILD = "gcc -include work.h -o work work.c"
+BROKEN = "this is no C\n"
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    return Repository(tmp_path / "repository")
+
+
+def grow(repository: Repository, costs: list[float | None], noise: float = 0.004) -> list[str]:
+    """A commit for each cost; None: one that does not build. The first is the good end."""
+    commits = []
+    for number, cost in enumerate(costs):
+        header = f"#define COST {cost}\n#define NOISE {noise}\n"
+        text = {"work_c": PROGRAM} if number == 0 else {}
+        text |= {"work_h": header if cost else BROKEN, "number_txt": str(number)}
+        commits.append(repository.commit(f"step {number}", **text))
+    return commits
+
+
+def bisect(
+    stand: Stand, repository: Repository, tmp_path: Path, *more: object, good: str = "HEAD~8"
+) -> subprocess.CompletedProcess[str]:
+    (tmp_path / "counter").write_text("0\n")
+    return stand.call(
+        *("bisect", good, "HEAD", "--repo", repository.root, "--build", BUILD, "--seed", "5"),
+        *("--metric", "regex:cost: (.*)", "--probe-blocks", "4", "--max-blocks", "8", *more),
+        *("--", "{tree}/work", tmp_path / "counter"),
+        LAB_LEDGER=str(tmp_path / "evidence"),
+    )
+
+
+def record_of(tmp_path: Path) -> Record:
+    assert verify(Ledger(tmp_path / "evidence")).problems == []
+    return [r for r in Ledger(tmp_path / "evidence").records() if r.kind == "bisect"][-1]
+
+
+def assert_whole(tmp_path: Path, record: Record) -> None:
+    """Every block and sample of every comparison is in the ledger under the bisection."""
+    found = {r.id: r for r in Ledger(tmp_path / "evidence").records()}
+    inputs = [found[one] for one in record.body["inputs"]]
+    roles = [one["role"] for one in record.body["comparisons"]]
+    kinds = {"ends": "verdict", "probe": "probe", "confirmation": "verdict"}
+    assert roles[0] == "ends"
+    assert roles[-1] == "confirmation"
+    assert roles.count("probe") == len(roles) - 2 > 0
+    assert [one.kind for one in inputs] == [kinds[role] for role in roles]
+    for one in inputs:
+        blocks = [found[i] for i in one.body["inputs"] if found[i].kind == "block"]
+        assert len(blocks) == one.body["blocks"]
+        assert all(found[i].kind == "sample" for b in blocks for i in b.body["inputs"])
+
+
+def test_a_planted_slow_down_is_found_past_a_commit_that_does_not_build(
+    stand: Stand, repository: Repository, tmp_path: Path
+) -> None:
+    commits = grow(repository, [100, 100, 100, 100, None, 100, 105, 105, 105])
+    done = bisect(stand, repository, tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(f"GO: {commits[6][:10]} “step 6” changed it: \\+[45]\\.\\d %", done.stdout)
+    assert f"skipped, because they cannot be run: {commits[4][:10]} “step 4”" in done.stdout
+    record = record_of(tmp_path)
+    assert record.body["answer"] == "commit"
+    assert record.body["suspects"] == [commits[6]]
+    assert record.body["before"] == commits[5]
+    assert "this is no C" not in record.body["skipped"][commits[4]]
+    assert "error: " in record.body["skipped"][commits[4]]
+    chances = {e["commit"]: e["probability"] for e in record.body["posterior"]}
+    assert chances[commits[6]] > 0.95
+    assert sum(chances.values()) == pytest.approx(1)
+    change = record.body["metrics"]["suspect"]
+    assert change["low"] < 1.05 < change["high"]
+    assert_whole(tmp_path, record)
+    assert repository.worktrees() == 1
+    assert not list(Path(stand.folder / "commits").glob("*-*"))
+
+
+def test_a_change_among_commits_that_do_not_build_is_a_range(
+    stand: Stand, repository: Repository, tmp_path: Path
+) -> None:
+    commits = grow(repository, [100, 100, None, None, 94])
+    done = bisect(stand, repository, tmp_path, "--no-record", good="HEAD~4")
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = ", ".join(f"{commits[at][:10]} “step {at}”" for at in (2, 3, 4))
+    assert f"GO: one of {said} changed it: −" in done.stdout
+    assert "not recorded" in done.stdout
+    assert not (tmp_path / "evidence").exists()
+
+
+def test_a_change_that_is_none_under_noise_is_said_to_be_none(
+    stand: Stand, repository: Repository, tmp_path: Path
+) -> None:
+    grow(repository, [100] * 9, noise=0.012)
+    done = bisect(stand, repository, tmp_path, "--max-blocks", "20")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "NO-GO: no commit changed it" in done.stdout
+    record = record_of(tmp_path)
+    assert (record.body["answer"], record.body["suspects"]) == ("none", [])
+    assert record.body["posterior"][0]["probability"] > 0.9
+
+
+def test_ends_that_cannot_be_told_apart_are_no_answer(
+    stand: Stand, repository: Repository, tmp_path: Path
+) -> None:
+    grow(repository, [100, 100, 101], noise=0.3)
+    done = bisect(stand, repository, tmp_path, good="HEAD~2")
+    assert done.returncode == 1
+    assert "UNDECIDED: the ends cannot be told apart" in done.stdout
+    assert record_of(tmp_path).body["answer"] == "open"
+
+
+def test_an_improvement_is_not_a_slow_down(
+    stand: Stand, repository: Repository, tmp_path: Path
+) -> None:
+    grow(repository, [100, 90])
+    done = bisect(stand, repository, tmp_path, "--aim", "worse", good="HEAD~1")
+    assert "the bad end is better, not worse" in done.stdout
+    assert record_of(tmp_path).body["answer"] == "none"
+
+
+def test_a_change_that_only_the_search_believes_is_not_confirmed(
+    stand: Stand, repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last comparison decides: with a search that always names the first commit, it refuses."""
+    from hakmem.bisect.search import Search, Suspect
+
+    grow(repository, [100, 100, 110])
+    monkeypatch.setattr(Search, "found", lambda self, now: Suspect(0, (1,), 0.99))
+    done = bisect(stand, repository, tmp_path, good="HEAD~2")
+    assert done.returncode == 1
+    assert "does not show it" in done.stdout
+    assert record_of(tmp_path).body["verdict"] == "NO-GO"
+
+
+def test_ends_that_do_not_run_are_messages(
+    stand: Stand, repository: Repository, tmp_path: Path
+) -> None:
+    grow(repository, [None, 100, None])
+    done = bisect(stand, repository, tmp_path, good="HEAD~1")
+    assert done.returncode == 2
+    assert re.search("the bad end, .*“step 2”, cannot be measured: .* does not build", done.stderr)
+    done = bisect(stand, repository, tmp_path, good="HEAD~2")
+    assert "the good end" in done.stderr
+    done = stand.call(
+        *("bisect", "HEAD~1", "HEAD~1", "--repo", repository.root, "--", "true"),
+    )
+    assert "the same commit" in done.stderr
+    assert repository.worktrees() == 1
+
+
+def test_an_interrupt_leaves_one_line_no_record_and_no_worktree(
+    stand: Stand, repository: Repository, tmp_path: Path
+) -> None:
+    grow(repository, [100, 105])
+    argv = stand.command(
+        *("bisect", "HEAD~1", "HEAD", "--repo", repository.root, "--build", BUILD),
+        *("--", "sh", "-c", "touch $0; sleep 30", tmp_path / "started"),
+    )
+    environment = {**stand.environment, "LAB_LEDGER": str(tmp_path / "evidence")}
+    child = subprocess.Popen(argv, env=environment, stdout=-1, stderr=-1, text=True)
+    deadline = time.monotonic() + 30
+    while not (tmp_path / "started").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    child.send_signal(signal.SIGINT)
+    said = child.communicate(timeout=30)[1]
+    assert child.returncode == 130
+    assert said.strip().splitlines() == ["hakmem: interrupted: nothing was recorded"]
+    assert not (tmp_path / "evidence").exists()
+    assert repository.worktrees() == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "what shall run?"),
+        (["--bench", "larson_1", "--", "true"], "what shall run?"),
+        (["--build", "make", "--", "true"], "name it with --repo"),
+        (["--repo", ".", "--bench", "larson_1"], "has its own program"),
+    ],
+)
+def test_what_to_run_must_be_said(stand: Stand, arguments: list[str], message: str) -> None:
+    done = stand.call("bisect", "HEAD~1", "HEAD", *arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+
+
+# ---- the range ----
+
+
+def test_a_merge_is_one_commit_of_its_line(repository: Repository) -> None:
+    first = repository.commit("first", a_txt="1")
+    repository.git("checkout", "-q", "-b", "side")
+    inside = repository.commit("inside", b_txt="1")
+    repository.git("checkout", "-q", "main")
+    repository.commit("second", a_txt="2")
+    repository.git("merge", "-q", "--no-ff", "-m", "merged", "side")
+    found = bisect_range.between(repository.root, first, "HEAD")
+    assert [(c.subject, c.merge) for c in found] == [
+        ("first", False),
+        ("second", False),
+        ("merged", True),
+    ]
+    with pytest.raises(LabError, match="came into HEAD by a merge"):
+        bisect_range.between(repository.root, inside, "HEAD")
+    with pytest.raises(LabError, match="is no ancestor of"):
+        bisect_range.between(repository.root, "HEAD", first)
+    with pytest.raises(LabError, match="has no commit nonsense"):
+        bisect_range.between(repository.root, "nonsense", "HEAD")

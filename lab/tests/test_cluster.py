@@ -1,0 +1,566 @@
+"""Many hosts: a real scheduler and two real workers on loopback, each a host of its own by name."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from hakmem.cluster import client as cluster
+from hakmem.cluster import slices as cluster_slice
+from hakmem.cluster.client import Cluster, Part
+from hakmem.cluster.slices import Busy, Job, Journal, Pause, Places, Refused, Request, Slice
+from hakmem.cluster.worker import Probe
+from hakmem.errors import LabError
+from hakmem.ledger.store import Ledger, Record
+from hakmem.ledger.verify import verify
+from hakmem.paired import blocks as paired
+from hakmem.paired import cells, readings
+from hakmem.paired.blocks import Outcome, Plan, Track, Trial
+from hakmem.paired.session import Ready
+from hakmem.paired.work import Work
+from hakmem.process import library
+from hakmem.process.lock import host_lock
+from hakmem.process.sample import Sample
+from standing import Stand, compile_c
+
+HOSTS = ("one", "two")
+PATIENCE_S = 60.0
+
+# Notes that it began, holds while told to, and cries where another one is at it on its host.
+SCRIPT = """
+exec 9> $NOTES/$LAB_LEDGER_HOST.lock
+flock -n 9 || echo overlap >> $NOTES/overlaps
+echo $$ >> $NOTES/$LAB_LEDGER_HOST.began
+while test -e $NOTES/$LAB_LEDGER_HOST.hold; do sleep 0.05; done
+echo cost=${COST:-100}
+"""
+
+
+def until(what: Callable[[], object]) -> bool:
+    give_up = time.monotonic() + PATIENCE_S
+    while time.monotonic() < give_up:
+        if what():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+class Farm:
+    """A scheduler and its workers; whatever was started is stopped."""
+
+    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
+        self.folder, self.environment = folder, environment
+        self.workers: dict[str, subprocess.Popen[bytes]] = {}
+        self._all: list[subprocess.Popen[bytes]] = []
+        place = folder / "scheduler.json"
+        self._start("scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", place)
+        assert until(lambda: place.exists() and place.read_text().endswith("}"))
+        self.address = json.loads(place.read_text())["address"]
+        self.on = self.address.replace("tcp://", "dask://")
+
+    def _start(self, what: str, *arguments: object, **more: str) -> subprocess.Popen[bytes]:
+        argv = [sys.executable, "-m", f"distributed.cli.dask_{what}", "--no-dashboard"]
+        with (self.folder / "log").open("ab") as log:
+            self._all.append(
+                subprocess.Popen(
+                    [*argv, *map(str, arguments)],
+                    env={**self.environment, **more},
+                    cwd=self.folder,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
+            )
+        return self._all[-1]
+
+    def worker(self, host: str) -> None:
+        own = ("--nthreads", 1, "--resources", "bench=1", "--no-nanny", "--host", "127.0.0.1")
+        self.workers[host] = self._start(
+            "worker",
+            self.address,
+            *own,
+            LAB_LEDGER_HOST=host,
+            LAB_LOCK_FILE=str(self.folder / f"{host}.lock"),
+        )
+
+    def stop(self) -> None:
+        for process in reversed(self._all):
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+@pytest.fixture(scope="module")
+def farm(stand: Stand, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Farm]:
+    distributed = pytest.importorskip("distributed")
+    folder = tmp_path_factory.mktemp("farm")
+    made = None
+    try:
+        made = Farm(folder, stand.environment)
+        for host in HOSTS:
+            made.worker(host)
+        with distributed.Client(made.address, timeout=PATIENCE_S, set_as_default=False) as client:
+            client.wait_for_workers(len(HOSTS), timeout=PATIENCE_S)
+        yield made
+    finally:
+        if made is not None:
+            made.stop()
+
+
+class Notes:
+    """What the script notes: the processes that began on each host."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+
+    def began(self, host: str) -> list[int]:
+        file = self.folder / f"{host}.began"
+        return [int(line) for line in file.read_text().split()] if file.exists() else []
+
+    def hold(self, host: str) -> Path:
+        return self.folder / f"{host}.hold"
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Notes:
+    return Notes(tmp_path / "notes")
+
+
+def asked(farm: Farm, *sides: object) -> list[object]:
+    metric = ("--metric", "regex:cost=([0-9.]+)", "--max-blocks", 8, "--seed", 5)
+    passed = ("--pass", "NOTES", "--pass", "LAB_LEDGER_HOST")
+    return ["--on", farm.on, *sides, *metric, *passed, "--", "sh", "-c", SCRIPT]
+
+
+def ended(pid: int) -> bool:
+    """Gone, or dead and waiting for whoever adopted it."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def ledger(tmp_path: Path) -> list[Record]:
+    return list(Ledger(tmp_path / "evidence").records())
+
+
+# ---- on a real cluster ----
+
+
+def test_a_worker_that_is_killed_costs_nothing_that_came_back(
+    farm: Farm, stand: Stand, notes: Notes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two comparisons at once, and one host's worker dies in the middle of a block."""
+    monkeypatch.setattr(cluster, "SLICE_S", 0.0)
+    first_back = threading.Event()
+    add = Part.add
+
+    def held(part: Part, slice: Slice) -> None:
+        if part.host == "one" and not first_back.is_set():
+            notes.hold("one").touch()
+            first_back.set()
+            monkeypatch.setattr(cluster, "SLICE_S", PATIENCE_S)
+        add(part, slice)
+
+    monkeypatch.setattr(Part, "add", held)
+    killed: list[bool] = []
+
+    def kill() -> None:
+        if first_back.wait(PATIENCE_S) and until(lambda: not ended(notes.began("one")[-1])):
+            farm.workers["one"].kill()
+            killed.append(until(lambda: ended(notes.began("one")[-1])))
+        notes.hold("one").unlink()
+        farm.worker("one")
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    environment = {"LAB_LEDGER": str(tmp_path / "evidence"), "NOTES": str(notes.folder)}
+    try:
+        done = stand.call("ab", *asked(farm, "--b", "COST=105"), **environment)
+    finally:
+        first_back.set()
+        killer.join()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert killed == [True]
+    assert done.stdout.count("NO-GO +5.0 %") == len(HOSTS)
+    # Trial runs, all samples once, and the one that was killed: nothing was measured again.
+    samples = 8 * 4
+    assert len(notes.began("two")) == 2 + samples
+    assert len(notes.began("one")) == 2 + samples + 1
+    assert not (notes.folder / "overlaps").exists()
+    records = ledger(tmp_path)
+    for host in HOSTS:
+        mine = [record for record in records if record.host == host]
+        kinds = Counter(record.kind for record in mine)
+        assert kinds == {"setting": 1, "sample": samples, "block": 8, "verdict": 1}
+        places = [tuple(r.body["order"]) for r in mine if r.kind == "sample"]
+        assert len(set(places)) == samples
+        verdict = mine[-1]
+        assert verdict.body["verdict"] == "NO-GO"
+        assert set(verdict.body["inputs"]) < {record.id for record in mine}
+        if host == "one":
+            noise = mine[0].body["noise"]["slices"]
+            assert [part["seconds"] > 0 for part in noise] == [True, True]
+    verified = verify(Ledger(tmp_path / "evidence"))
+    assert (verified.files, verified.problems) == (2, [])
+
+
+def test_two_users_of_a_cluster_never_measure_on_a_host_at_once(
+    farm: Farm, stand: Stand, notes: Notes, tmp_path: Path
+) -> None:
+    environment = {"LAB_LEDGER": str(tmp_path / "evidence"), "NOTES": str(notes.folder)}
+    one = subprocess.Popen(
+        stand.command("compare", *asked(farm, "--rival", "system")),
+        env={**stand.environment, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        two = stand.call("ab", *asked(farm, "--aa"), **environment)
+        said, _ = one.communicate(timeout=PATIENCE_S)
+    finally:
+        one.kill()
+        one.wait()
+    assert (one.returncode, two.returncode) == (0, 0), said + two.stdout + two.stderr
+    assert said.count("= same") >= len(HOSTS)
+    assert not (notes.folder / "overlaps").exists()
+    records = ledger(tmp_path)
+    found = Counter((r.host, r.kind) for r in records if r.kind in ("verdict", "A/A"))
+    assert found == {(host, kind): 1 for host in HOSTS for kind in ("verdict", "A/A")}
+    twins = next(r.body for r in records if r.kind == "A/A")
+    assert twins["binary"][0]["sha256"] == twins["binary"][1]["sha256"]
+    assert twins["binary"][0]["path"] != twins["binary"][1]["path"]
+    assert verify(Ledger(tmp_path / "evidence")).problems == []
+
+
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGKILL])
+def test_a_user_who_leaves_cancels_what_is_out_and_leaves_no_process(
+    farm: Farm, stand: Stand, notes: Notes, tmp_path: Path, by: signal.Signals
+) -> None:
+    for host in HOSTS:
+        notes.hold(host).touch()
+    running = subprocess.Popen(
+        stand.command("ab", *asked(farm, "--b", "COST=105")),
+        env={
+            **stand.environment,
+            "LAB_LEDGER": str(tmp_path / "evidence"),
+            "NOTES": str(notes.folder),
+        },
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert until(lambda: all(notes.began(host) for host in HOSTS))
+        running.send_signal(by)
+        _, stderr = running.communicate(timeout=PATIENCE_S)
+    finally:
+        running.kill()
+        running.wait()
+    if by == signal.SIGINT:
+        assert running.returncode == 130
+        assert stderr == "hakmem: interrupted: no host ended; nothing else was recorded\n"
+    assert until(lambda: all(ended(notes.began(host)[-1]) for host in HOSTS))
+    assert not (tmp_path / "evidence").exists()
+
+
+def test_other_files_on_a_host_are_refused_before_anything_is_measured(
+    farm: Farm, stand: Stand, notes: Notes, tmp_path: Path
+) -> None:
+    """The user's build is another one than the workers'."""
+    mine = tmp_path / "build"
+    shutil.copytree(stand.folder, mine)
+    compile_c("stub_library.c", mine / "libhakmem.so", "-shared", "-fPIC", "-DOTHER", "-O0")
+    shutil.copy(stand.silent, mine / "extra.so")
+    environment = {
+        "LAB_BUILD_DIR": str(mine),
+        "LAB_LEDGER": str(tmp_path / "evidence"),
+        "NOTES": str(notes.folder),
+    }
+    done = stand.call("ab", *asked(farm, "--b", f"lib={mine}/extra.so"), **environment)
+    assert done.returncode == 2
+    for host in HOSTS:
+        assert f"{host}: {stand.library} is another file (sha256 " in done.stderr
+        assert f"{host}: {stand.folder}/extra.so is not there" in done.stderr
+        assert not notes.began(host)
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "evidence").exists()
+
+
+def test_each_host_has_its_own_baseline(farm: Farm, stand: Stand, tmp_path: Path) -> None:
+    evidence = {"LAB_LEDGER": str(tmp_path / "evidence")}
+    done = stand.call("baseline", "--on", farm.on, "--runs", 3, **evidence)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {r.host for r in ledger(tmp_path) if r.kind == "baseline"} == set(HOSTS)
+    assert done.stdout.count("M ops/s\n") == len(HOSTS)
+
+
+# ---- what it says ----
+
+
+@pytest.mark.parametrize(
+    ("on", "message"),
+    [
+        ("dask://127.0.0.1:1", "no Dask scheduler answers at dask://127.0.0.1:1"),
+        ("tcp://127.0.0.1:1", "--on takes dask://HOST:PORT, not tcp://127.0.0.1:1"),
+    ],
+)
+def test_no_scheduler_is_one_clear_line(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch, on: str, message: str
+) -> None:
+    pytest.importorskip("distributed")
+    monkeypatch.setattr(cluster, "ANSWER_S", 0.5)
+    done = stand.call("ab", "--on", on, "--b", "X=1", "--bench", "prodcons")
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_without_distributed_it_says_what_to_install(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    done = stand.call("ab", "--on", "dask://x:1", "--b", "X=1", "--bench", "prodcons")
+    assert done.returncode == 2
+    assert "pip install 'hakmem[cluster]'" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+GOOD = Probe("one", "this", [])
+HOLDS = {"resources": {"bench": 1}}
+UNFIT = [
+    ({}, {}, "the cluster has no worker: start one on each host"),
+    ({"a": {}}, {"a": GOOD}, "the worker a was started without --resources bench=1"),
+    ({"a": HOLDS}, {"a": ImportError()}, "the worker a has no such laboratory"),
+    ({"a": HOLDS}, {"a": Probe("one", "other", [])}, "one: its laboratory is another version"),
+    ({"a": HOLDS, "b": HOLDS}, {"a": GOOD, "b": GOOD}, "one: two workers"),
+    ({"a": HOLDS}, {"a": Probe("one", "this", ["x is not there"])}, "one: x is not there"),
+]
+
+
+@pytest.fixture
+def this_laboratory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "laboratory", lambda: "this")
+
+
+def cluster_of(workers: object, said: object, job: Job) -> Cluster:
+    client = SimpleNamespace(
+        scheduler_info=lambda n_workers: {"workers": workers},
+        run=lambda *arguments, **more: said,
+    )
+    return Cluster(client, job, {})
+
+
+@pytest.mark.usefixtures("this_laboratory")
+@pytest.mark.parametrize(("workers", "said", "message"), UNFIT)
+def test_a_worker_that_cannot_measure_is_refused(
+    workers: object, said: object, message: str
+) -> None:
+    with pytest.raises(LabError, match=message):
+        cluster_of(workers, said, job()).require_hosts()
+
+
+def test_a_scheduler_that_went_away_is_said() -> None:
+    made = cluster_of({}, {}, job())
+    made.client.scheduler_info = lambda n_workers: {}
+    with pytest.raises(LabError, match="the scheduler is gone"):
+        made.present()
+
+
+@pytest.mark.usefixtures("this_laboratory")
+def test_a_worker_that_can_measure_is_known_by_its_host() -> None:
+    made = cluster_of({"a": HOLDS}, {"a": GOOD}, job())
+    assert made.require_hosts() == ["one"]
+    assert made.present() == {"one": "a"}
+
+
+def test_each_host_has_the_margin_of_its_own_noise(
+    stand: Stand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAB_LEDGER", str(tmp_path))
+    monkeypatch.setenv("LAB_BUILD_DIR", str(stand.folder))
+    found = {"value": 1.0, "low": 0.97, "high": 1.03, "unit": "ratio", "kind": "95 %"}
+    bench = {"name": "prodcons", "metric": "user", "floor": None}
+    noisy = {"benchmarks": [bench], "metrics": {"prodcons": found}}
+    Ledger(tmp_path, "two").append("A/A", noisy)
+    asked: list[cluster.Comparison] = []
+
+    def run(address: str, comparison: cluster.Comparison, console: object) -> list[Outcome]:
+        asked.append(comparison)
+        return []
+
+    monkeypatch.setattr(cluster, "run", run)
+    sides = ("--on", "dask://x:1", "--metric", "user", "--b", "X=1")
+    done = stand.call("ab", *sides, "--bench", "prodcons", LAB_LEDGER=str(tmp_path))
+    fixed = stand.call("ab", *sides, "--margin", 0.02, "--bench", "prodcons")
+    assert (done.returncode, fixed.returncode) == (0, 0), done.stderr + fixed.stderr
+    assert [asked[0].on(host).plan.margin for host in HOSTS] == [
+        0.01,
+        pytest.approx(0.03, rel=0.02),
+    ]
+    assert [asked[1].on(host).plan.margin for host in HOSTS] == [0.02, 0.02]
+
+
+# ---- slices ----
+
+
+def plan(guards: int = 1) -> Plan:
+    sides = {at: cells.Cell(at, library.system()) for at in "AB"}
+    reading = readings.choose("cpu", None)
+    works = dict.fromkeys(sides, Work("job", ("true",)))
+    tracks = [Track("job", "target", reading, works)]
+    tracks += [Track(f"guard{n}", "guard", reading, works) for n in range(guards)]
+    return Plan(sides, tracks, "improvement", 0.01, seed=3)
+
+
+def job(**more: object) -> Job:
+    made = Job(plan(), 1.0, ["hakmem"], False, False, None, Places(), Path.cwd(), {})
+    return replace(made, **more)
+
+
+def planted(trial: Trial) -> Sample:
+    """Not of any order of calls: noise by what the trial is, B 2 % cheaper."""
+    noise = 1 + 0.01 * ((trial.padding % 101) / 101)
+    cost = noise * (0.98 if trial.letter == "B" else 1.0)
+    blank = Sample(trial.track.name, trial.letter, (), trial.round, trial.position)
+    return replace(blank, letter=trial.letter, user_s=cost)
+
+
+def sliced(ready: Ready, seconds: Sequence[float]) -> list[Sample]:
+    """All samples of a comparison that was taken in slices."""
+    taken: list[Sample] = []
+    for number in range(100):
+        journal = Journal(taken, planted, seconds[number % len(seconds)])
+        with suppress(Pause):
+            paired.run(ready.plan, journal)
+        taken += journal.fresh
+        if cluster_slice.outcome_of(ready, taken):
+            break
+    return taken
+
+
+@pytest.mark.parametrize("seconds", [(0.0,), (0.0, 60.0), (60.0,)])
+def test_slices_add_up_to_the_comparison_as_it_is_in_one_piece(seconds: Sequence[float]) -> None:
+    ready = Ready(plan(), {}, 1.0)
+    taken = sliced(ready, seconds)
+    outcome, whole = cluster_slice.outcome_of(ready, taken), paired.run(plan(), planted)
+    assert outcome == whole
+    assert outcome is not None
+    assert outcome.decisions["B"].verdict == "GO"
+    assert cluster_slice.outcome_of(ready, taken[:-8]) is None
+
+
+def test_a_slice_ends_between_rounds_and_takes_at_least_one() -> None:
+    journal = Journal([], planted, 0.0)
+    with pytest.raises(Pause):
+        paired.run(plan(), journal)
+    assert [sample.round for sample in journal.fresh] == [0] * 8
+
+
+def test_samples_of_another_comparison_do_not_continue_this_one() -> None:
+    ready = Ready(plan(), {}, 1.0)
+    taken = sliced(ready, (0.0,))
+    with pytest.raises(LabError, match="not of this comparison"):
+        cluster_slice.outcome_of(ready, taken[1:])
+
+
+def test_a_host_that_is_lost_keeps_its_blocks_and_has_no_verdict(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ready = Ready(plan(), {}, 1.0)
+    part = Part("one", job(), {}, ready=ready, samples=sliced(ready, (0.0,))[:24], noise=[{}])
+    monkeypatch.setattr(cluster, "PATIENCE_S", 0.0)
+    part.step(None, None)
+    finished = part.finished()
+    assert finished.error == "its worker did not return within 0 s"
+    assert finished.done is not None
+    outcome = finished.done.outcome
+    assert [block.round for block in outcome.blocks] == [0, 0, 1, 1, 2, 2]
+    assert (outcome.decisions, outcome.failures) == ({}, {"B": finished.error})
+
+
+class Unlucky:
+    """A client whose tasks are lost."""
+
+    def __init__(self) -> None:
+        self.submitted = 0
+
+    def submit(self, *arguments: object, **more: object) -> object:
+        self.submitted += 1
+        assert more["workers"] == ["a"]
+        assert more["resources"] == {"bench": 1}
+        assert more["pure"] is False
+        return SimpleNamespace(done=lambda: False, cancel=lambda: None)
+
+
+def test_a_slice_that_kills_its_worker_again_and_again_is_given_up() -> None:
+    part, client = Part("one", job(), {}), Unlucky()
+    for _ in range(20):
+        part.step(client, "a")  # handed out
+        part.step(client, None)  # and its worker is gone
+    assert part.error == "its worker died, 3 times in the same slice"
+    assert client.submitted == cluster.TRIES
+    assert part.finished().done is None
+
+
+def request(**more: object) -> Request:
+    return replace(Request(job(), {}, None, None, [], 0.0), **more)
+
+
+@pytest.fixture
+def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAB_LOCK_FILE", str(tmp_path / "lock"))
+
+
+@pytest.mark.usefixtures("own_lock")
+def test_a_host_where_somebody_measures_is_busy() -> None:
+    with host_lock():
+        busy = cluster_slice.answer(request())
+    assert isinstance(busy, Busy)
+    assert f"another benchmark runs on this host (process {os.getpid()})" in busy.why
+
+
+@pytest.mark.usefixtures("own_lock")
+def test_each_slice_looks_at_the_files_again(tmp_path: Path) -> None:
+    file = tmp_path / "library.so"
+    file.write_text("rebuilt meanwhile")
+    refused = cluster_slice.answer(request(files={str(file): "0" * 64}))
+    assert isinstance(refused, Refused)
+    assert f"{file} is another file (sha256 " in refused.why
+
+
+def test_a_host_that_changed_in_the_middle_is_not_the_same_host(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = {"kernel": "6.1", "load before": "0.1"}
+    facts = dict(before)
+    monkeypatch.setattr(cluster_slice.provenance, "host_facts", lambda: facts)
+    facts["load before"] = "9.9"
+    cluster_slice._require_same_host(before)
+    facts["kernel"] = "6.2"
+    with pytest.raises(LabError, match="the host changed in the middle: kernel was"):
+        cluster_slice._require_same_host(before)
+
+
+def test_files_are_the_same_ones_at_the_places_of_another_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = Places(Path("/theirs"), Path("/theirs/build"))
+    monkeypatch.setenv("LAB_BUILD_DIR", str(tmp_path))
+    assert theirs.here(Path("/theirs/build/x.so")) == tmp_path / "x.so"
+    assert theirs.here(Path("/theirs/a/b")) == Places().root / "a/b"
+    assert theirs.here(Path("/usr/lib/x.so")) == Path("/usr/lib/x.so")

@@ -1,0 +1,603 @@
+"""`hakmem hotpath`: differences of two amounts, callgrind for real, sections, code, the record."""
+
+import json
+import os
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hakmem import project
+from hakmem.errors import LabError
+from hakmem.hotpath import callgrind as hotpath_callgrind
+from hakmem.hotpath import code as hotpath_code
+from hakmem.hotpath import sections as hotpath_sections
+from hakmem.hotpath import view as hotpath_view
+from hakmem.hotpath import work as hotpath_work
+from hakmem.hotpath.code import Instruction
+from hakmem.hotpath.work import Amounts
+from hakmem.ledger.store import Ledger
+from hakmem.process import provenance
+from hakmem.suite import SUITE
+from standing import Stand
+
+# Like random_mixed: an untimed pass of n/10 and --warmup=, then n operations, all of equal cost.
+# As `plain` it has no untimed pass. Started where statistics are asked for, it plants them.
+PROGRAM = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static volatile unsigned sink;
+
+__attribute__((noinline)) static void operate(long n) {
+    for (long i = 0; i < n; i++) {
+        unsigned char *volatile p = malloc(64);
+        p[0] = 1;
+        sink += p[0];
+        free(p);
+    }
+}
+
+int main(int argc, char **argv) {
+    long n = 0, warm = 0;
+    for (int i = 1; i < argc; i++) {
+        const char *value = strchr(argv[i], '=');
+        if (sscanf(argv[i], "--warmup=%ld", &warm) == 0 && n == 0) {
+            n = atol(value == NULL ? argv[i] : value + 1);
+        }
+    }
+    if (argc > 2 && strcmp(argv[2], "crash") == 0) {
+        abort();
+    }
+    if (argc > 2 && strcmp(argv[2], "give up") == 0) {
+        fprintf(stderr, "planted failure\n");
+        return 9;
+    }
+    if (argc <= 2 || strcmp(argv[2], "plain") != 0) {
+        operate(n / 10 + warm);
+    }
+    if (argc > 2 && strcmp(argv[2], "forks") == 0 && fork() == 0) {
+        operate(10 * n);
+        _exit(0);
+    }
+    wait(NULL);
+    operate(n);
+    const char *every = getenv("HAKMEM_SECTIONS_SAMPLE"), *out = getenv("HAKMEM_STATS");
+    if (every != NULL && out != NULL && getenv("HAKMEM_PLANTED") != NULL) {
+        FILE *file = fopen(out + strlen("json:"), "w");
+        fprintf(file, "{\"sections_sample\": %s, \"sections\": {\"refill\": {\"count\": %ld,"
+                "\"sampled\": %ld, \"cycles\": %ld, \"max\": 900}}}", every, 7 + n / 8,
+                n / 80, 40 * (n / 80));
+        fclose(file);
+    }
+    printf("{\"bench\":\"planted\",\"ops\":%ld}\n", n);
+    return 0;
+}
+"""
+
+
+@pytest.fixture(scope="session")
+def planted(stand: Stand, tmp_path_factory: pytest.TempPathFactory) -> Stand:
+    """A build whose benchmarks are the program above."""
+    folder = tmp_path_factory.mktemp("planted")
+    (folder / "bench").mkdir()
+    shutil.copy(stand.library, folder)
+    source, program = folder / "program.c", folder / "bench" / "bench_random_mixed"
+    source.write_text(PROGRAM)
+    subprocess.run(["gcc", "-O1", "-o", program, source], check=True, timeout=60)
+    for name in ("batch", "burst"):
+        shutil.copy(program, folder / "bench" / f"bench_{name}")
+    environment = {
+        **stand.environment,
+        "LAB_BUILD_DIR": str(folder),
+        "LAB_LOCK_FILE": str(folder / "lock"),
+        "PATH": f"{without_perf(folder / 'bin')}:{os.environ['PATH']}",
+    }
+    return replace(stand, folder=folder, library=folder / "libhakmem.so", environment=environment)
+
+
+def without_perf(folder: Path) -> Path:
+    """A folder for PATH whose perf counts nothing, as on most virtual machines."""
+    folder.mkdir()
+    perf = folder / "perf"
+    perf.write_text(
+        "#!/bin/sh\n"
+        "echo '<not supported>,,cycles:u,0,100.00,,' >&2\n"
+        "echo '<not supported>,,instructions:u,0,100.00,,' >&2\n"
+    )
+    perf.chmod(0o755)
+    return folder
+
+
+def need_valgrind() -> None:
+    if shutil.which("valgrind") is None:
+        pytest.skip("valgrind is not installed: callgrind is NOT tested (apt-get install valgrind)")
+
+
+def figure(document: dict, name: str) -> float:
+    return document["metrics"][name]["value"]
+
+
+# ---- callgrind for real ----
+
+
+def test_warm_up_drops_out_and_the_figure_is_that_of_the_operations(
+    planted: Stand, tmp_path: Path
+) -> None:
+    need_valgrind()
+
+    def instructions(*arguments: object) -> float:
+        done = planted.call(
+            "hotpath", "--json", "--no-record", "--repeat", 1, "--sections-sample", 0, *arguments
+        )
+        assert done.returncode == 0, done.stderr
+        metrics = json.loads(done.stdout)["metrics"]
+        return next(m["value"] for name, m in metrics.items() if "instructions per" in name)
+
+    program = planted.folder / "bench" / "bench_random_mixed"
+    plain = instructions("--amounts", "2000,6000", "--", program, "{n}", "plain")
+    # One operation is a call of malloc and one of free in the stand-in, which calls the C library.
+    assert 30 < plain < 400
+    mixed = instructions("--amounts", "2000,6000", "--bench", "random_mixed 16-1024")
+    assert mixed == pytest.approx(plain, rel=0.01)
+    # A child that it forks has a profile of its own.
+    forks = instructions("--amounts", "2000,6000", "--", program, "{n}", "forks")
+    # The same program where nothing evens the untimed pass out: a tenth too much.
+    uneven = instructions("--amounts", "2000,6000", "--", program, "{n}")
+    assert uneven == pytest.approx(1.1 * plain, rel=0.01)
+    assert forks == pytest.approx(uneven, rel=0.01)
+
+
+def test_the_record_states_method_repetitions_and_functions(planted: Stand, tmp_path: Path) -> None:
+    need_valgrind()
+    done = planted.call(
+        "hotpath", "--bench", "random_mixed 129-1024", "--amounts", "500,1500", "--repeat", 2,
+        "--lib", "hakmem", "--lib", "system", "--seed", 3, LAB_LEDGER=str(tmp_path),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "perf counts nothing here (cycles:u not supported" in done.stdout
+    assert "simulated branch misses" in done.stdout
+    (record,) = Ledger(tmp_path).records()
+    assert done.stdout.rstrip().endswith(f"recorded: {record.id}")
+    body = record.body
+    assert (record.kind, body["method"], body["ok"], body["repeat"]) == (
+        "hotpath", "callgrind", True, 2,
+    )  # fmt: skip
+    metric = body["metrics"]["random_mixed 129-1024 instructions per operation"]
+    assert metric["unit"] == "instructions/op"
+    assert (metric["method"], metric["kind"], metric["runs"]) == ("callgrind", "range", 2)
+    assert metric["low"] <= metric["value"] <= metric["high"]
+    of_system = body["metrics"]["random_mixed 129-1024 instructions per operation of system"]
+    # The stand-in calls the C library's allocator: it cannot need less than that alone.
+    assert 0 < of_system["value"] < metric["value"]
+    faults = body["metrics"]["random_mixed 129-1024 page faults per operation"]
+    assert faults["method"] == "rusage"
+    assert not any("cycles" in name or "/" in name for name in body["metrics"])
+    functions = body["functions"]["random_mixed 129-1024"]["A"]
+    by_name = {(Path(f["object"]).name, f["function"]): f for f in functions}
+    served = by_name["libhakmem.so", "malloc"]
+    assert 1 <= served["own"] < served["inclusive"]
+    (entry,) = body["benchmarks"]
+    assert entry["works"]["random_mixed_400"]["arguments"] == ["129", "1024"]
+    command = next(c for c in SUITE.commands if c.name == "random_mixed_400")
+    definition = provenance.definition(command, project.root())
+    assert entry["works"]["random_mixed_400"]["definition"] == definition
+    assert entry["works"]["random_mixed_400"]["amounts"]["counted"] == [500, 1500]
+    raw = Ledger(tmp_path).raw_path(record.raw["runs.txt"]).read_text()
+    assert raw.count("totals: ") == 8
+    assert planted.call("ledger", "verify", LAB_LEDGER=str(tmp_path)).returncode == 0
+
+
+def test_a_library_that_does_not_serve_is_refused(planted: Stand, tmp_path: Path) -> None:
+    """The silent stand-in says that it is hakmem when asked, and leaves no proof in a process."""
+    need_valgrind()
+    done = planted.call(
+        "hotpath", "--lib", planted.silent, "--bench", "burst", "--amounts", "50,100",
+        "--repeat", 1, LAB_LEDGER=str(tmp_path / "x"),
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "the process did not say that it was loaded" in done.stdout
+    assert "not recorded, because a program failed" in done.stdout
+    assert not (tmp_path / "x").exists()
+
+
+def test_the_tools_own_proof_is_not_the_programs(planted: Stand, tmp_path: Path) -> None:
+    """valgrind's launcher has the library preloaded too; a static program has not."""
+    need_valgrind()
+    source, program = tmp_path / "program.c", tmp_path / "static"
+    source.write_text("int main(void) { return 0; }\n")
+    made = subprocess.run(["gcc", "-static", "-o", program, source], timeout=60, check=False)
+    if made.returncode != 0:
+        pytest.skip("no static C library here: a program without hakmem is NOT tried")
+    done = planted.call("hotpath", "--no-record", "--repeat", 1, "--", program)
+    assert done.returncode == 1
+    assert "the process did not say that it was loaded" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("how", "said"), [("crash", "killed by SIGABRT"), ("give up", "status 9: planted failure")]
+)
+def test_a_program_that_fails_is_named_and_nothing_is_recorded(
+    planted: Stand, tmp_path: Path, how: str, said: str
+) -> None:
+    need_valgrind()
+    program = planted.folder / "bench" / "bench_random_mixed"
+    done = planted.call(
+        "hotpath", "--repeat", 1, "--amounts", "8,9", "--", program, "{n}", how,
+        LAB_LEDGER=str(tmp_path / "x"),
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert f"✗ bench_random_mixed, hakmem: {said}" in done.stdout
+    assert not (tmp_path / "x").exists()
+
+
+def test_sections_of_a_process_that_states_them(planted: Stand, tmp_path: Path) -> None:
+    # No tool is needed for these.
+    no_tools = {"PATH": str(tmp_path)}
+    arguments = ("hotpath", "--json", "--no-record", "--repeat", 1, "--bench", "batch_fifo",
+                 "--amounts", "800,8800")  # fmt: skip
+    done = planted.call(*arguments, "--lib", "HAKMEM_PLANTED=1 name=hakmem", **no_tools)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    (section,) = document["sections"]["batch_fifo"]["A"]
+    # The program plants 7 + n/8 entries, n/80 of them timed, and 40 cycles for each of these.
+    assert section == {
+        "name": "refill", "entries_per_op": 0.125, "timed": 110, "cycles_per_entry": 40.0,
+        "longest": 900, "cycles_per_op": 5.0,
+    }  # fmt: skip
+    assert figure(document, "batch_fifo refill cycles per operation") == 5
+    without = json.loads(planted.call(*arguments, **no_tools).stdout)
+    assert without["sections"] == {}
+    (note,) = without["notes"]["batch_fifo"]["A"]
+    assert "no HAKMEM_SECTIONS_SAMPLE" in note
+
+
+# ---- what is asked wrongly ----
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (["--bench", "nothing"], 2, "unknown benchmark: nothing"),
+        (["--bench", "larson"], 2, "larson names 4 benchmarks"),
+        (["--bench", "startup"], 2, "no operations in its own process"),
+        (["--bench", "idle_rss"], 2, "no operations in its own process"),
+        (["--bench", "random_mixed 64-16"], 2, "smallest size is above the largest"),
+        (["--bench", "burst", "--", "true"], 2, "choose one"),
+        (["--amounts", "5,3"], 2, "0 < SMALL < LARGE"),
+        (["--amounts", "many"], 2, "such as 1000,5000"),
+        (["--", "true", "{n}"], 2, "needs --amounts"),
+        (["--amounts", "1,2", "--", "true"], 2, "--amounts needs {n}"),
+        (["--", "no-such-program"], 127, "command not found"),
+        (["--lib", "no-such-library"], 2, "unknown library"),
+        (["--method", "perf"], 1, "perf counts nothing here"),
+        (["--method", "guess"], 2, "guess"),
+    ],
+)
+def test_each_mistake_has_one_message(
+    planted: Stand, arguments: list[str], status: int, said: str
+) -> None:
+    done = planted.call("hotpath", "--no-record", *arguments)
+    assert done.returncode == status
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_script_is_no_program(planted: Stand, tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.write_text("#!/bin/sh\ntrue\n")
+    script.chmod(0o755)
+    done = planted.call("hotpath", "--no-record", "--", script)
+    assert done.returncode == 2
+    assert "is a script" in done.stderr
+
+
+def test_without_any_tool_each_is_named_and_page_faults_remain(
+    planted: Stand, tmp_path: Path
+) -> None:
+    empty = tmp_path / "bin"
+    empty.mkdir()
+    arguments = ("hotpath", "--no-record", "--repeat", 2, "--bench", "batch_fifo",
+                 "--amounts", "10,20")  # fmt: skip
+    done = planted.call(*arguments, PATH=str(empty))
+    assert done.returncode == 0, done.stderr
+    for tool in ("perf is not installed", "valgrind is not installed", "objdump is not installed"):
+        (line,) = [line for line in done.stdout.splitlines() if tool in line]
+        assert "apt-get install" in line
+    assert "page faults" in done.stdout
+    assert "instructions  " not in done.stdout
+    named = planted.call(*arguments, "--method", "callgrind", PATH=str(empty))
+    assert (named.returncode, named.stdout) == (1, "")
+    assert "valgrind is not installed" in named.stderr
+
+
+# ---- two amounts of work ----
+
+
+def test_both_processes_have_the_same_untimed_pass(planted: Stand, monkeypatch: object) -> None:
+    monkeypatch.setenv("LAB_BUILD_DIR", planted.environment["LAB_BUILD_DIR"])
+    found = hotpath_work.benchmark("random_mixed 16-1024")
+    for simulated in (True, False):
+        amounts = found.amounts(simulated)
+        passes = set()
+        for amount in (amounts.small, amounts.large):
+            _, n, slots, _, low, high, warmup = found.argv(amount, amounts)
+            assert (int(n), slots, low, high) == (amount, "400", "16", "1024")
+            passes.add(int(n) // 10 + int(warmup.removeprefix("--warmup=")))
+        assert passes == {amounts.large // 10}
+    assert found.amounts(True).large < found.amounts(False).large
+    # Only random_mixed knows the argument.
+    assert not any("warmup" in a for a in hotpath_work.benchmark("burst").argv(1, Amounts(1, 2)))
+
+
+# ---- a callgrind profile ----
+
+PROFILE = """# callgrind format
+version: 1
+creator: callgrind-3.19.0
+cmd:  ./program 1
+desc: I1 cache: 32768 B, 64 B, 8-way associative
+desc: Timerange: Basic block 0 - 99
+positions: line
+events: Ir Dr Dw Bc Bcm
+summary: 60 9 3 4 1
+
+ob=(1) /p/program
+fl=(1) main.c
+fn=(1) main
+5 10 2 1
++2 5
+cob=(2) /p/lib.so
+cfi=(2) alloc.c
+cfn=(2) malloc
+calls=3 40
++1 40 6 1 4 1
+* 2
+ob=(2)
+fl=(2)
+fn=(2)
+40 20 3 1 4
+fi=(3) inline.h
+7 15 3 0 0 1
+fe=(2)
+-1 3
+cfn=(3) slow
+calls=1 90
+* 5 1
+fn=(3)
+90 5 1 1
+totals: 60 9 3 4 1
+"""
+
+
+def test_own_and_inclusive_instructions_by_function() -> None:
+    profile = hotpath_callgrind.parse(PROFILE)
+    found = {k: (f.own, f.inclusive) for k, f in profile.functions.items()}
+    assert found == {
+        ("/p/program", "main"): (17, 57),
+        ("/p/lib.so", "malloc"): (38, 43),
+        ("/p/lib.so", "slow"): (5, 5),
+    }
+    assert profile.caches == ["I1 cache: 32768 B, 64 B, 8-way associative"]
+    assert profile.figures() == {
+        "instructions": 60,
+        "conditional branches": 4,
+        "data reads": 9,
+        "data writes": 3,
+    }
+    assert profile.objects() == {"/p/program": 17, "/p/lib.so": 43}
+
+
+def test_the_difference_of_two_profiles_by_function() -> None:
+    small = hotpath_callgrind.parse(PROFILE)
+    more = PROFILE.replace("40 20 3 1 4", "40 120 3 1 4").replace("+1 40 6", "+1 140 6")
+    large = hotpath_callgrind.parse(more.replace("totals: 60", "totals: 160"))
+    assert sorted(hotpath_callgrind.functions_between(small, large, 50)) == [
+        (("/p/lib.so", "malloc"), 2.0, 2.0),
+        (("/p/program", "main"), 0.0, 2.0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "names no events"),
+        (PROFILE.replace("events: Ir", "events: Xx"), "names no events"),
+        (PROFILE.partition("totals")[0], "not whole"),
+        (PROFILE.replace("40 20 3", "40 21 3"), "misread"),
+        (PROFILE.replace("calls=3 40\n", ""), "misread"),
+    ],
+)
+def test_a_profile_that_does_not_add_up_is_refused(text: str, said: str) -> None:
+    with pytest.raises(LabError, match=said):
+        hotpath_callgrind.parse(text)
+
+
+# ---- sections ----
+
+
+def sections(every: object = 16, **row: object) -> str:
+    good = {"count": 1000, "sampled": 60, "cycles": 6000, "max": 400}
+    document = {"sections_sample": every, "tsc_hz": 2e9, "sections": {"flush": {**good, **row}}}
+    return json.dumps(document)
+
+
+def test_cycles_per_entry_and_per_operation() -> None:
+    small = hotpath_sections.parse(sections(), 16)
+    large = hotpath_sections.parse(sections(count=3000, sampled=160, cycles=32000, max=900), 16)
+    (found,) = hotpath_sections.between(small, large, 8000)
+    assert (found.entries_per_op, found.cycles_per_entry, found.cycles_per_op) == (0.25, 200, 50)
+    assert (found.timed, found.longest) == (160, 900)
+
+
+def test_an_interrupted_entry_at_the_start_makes_no_cheap_operations() -> None:
+    """It did, while cycles were subtracted: means of -33 000 cycles were seen."""
+    small = hotpath_sections.parse(sections(cycles=1_000_000, max=990_000), 16)
+    large = hotpath_sections.parse(sections(count=3000, sampled=160, cycles=32000), 16)
+    (found,) = hotpath_sections.between(small, large, 8000)
+    assert found.cycles_per_entry == 200
+
+
+def test_a_section_of_which_no_entry_was_timed_has_no_mean() -> None:
+    small = hotpath_sections.parse(sections(sampled=0, cycles=0), 16)
+    large = hotpath_sections.parse(sections(count=1010, sampled=0, cycles=0), 16)
+    (found,) = hotpath_sections.between(small, large, 10)
+    assert found.cycles_per_entry is None
+    assert found.cycles_per_op is None
+    (same,) = hotpath_sections.between(small, small, 10)
+    assert (same.entries_per_op, same.cycles_per_op) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("no JSON", "not JSON"),
+        ("[]", "not JSON"),
+        ('{"heap": {}}', "has no HAKMEM_SECTIONS_SAMPLE"),
+        (sections(every=4), "4 was in effect"),
+        (sections(sampled=None), "flush has no count"),
+    ],
+)
+def test_statistics_that_state_no_sections_are_refused(text: str, said: str) -> None:
+    with pytest.raises(LabError, match=said):
+        hotpath_sections.parse(text, 16)
+
+
+def test_what_is_said_of_the_timer() -> None:
+    assert hotpath_sections.about(sections()) == {"tsc_hz": 2e9}
+
+
+# ---- code ----
+
+LISTING = """
+0000000000001000 <malloc>:
+    1000:	push   %rbx
+    1001:	mov    0x1ea31(%rip),%rax        # 23d98 <table(int)+0x90>
+    1008:	mov    %fs:(%rax),%rcx
+    100c:	test   %rsi,%rsi
+    100f:	je     1030 <malloc+0x30>
+    1011:	lea    0x7(%rdi,%rcx,8),%rax
+    1016:	add    $0x8,(%rcx,%rax,8)
+    101a:	cmp    %rcx,0x218(%rdx,%rax,8)
+    101e:	lock cmpxchg %rdx,(%rdi)
+    1022:	jmp    1026 <malloc+0x26>
+    1024:	call   *0x10(%rax)
+    1026:	mov    %rdx,(%rcx,%rax,8)
+    102a:	pop    %rbx
+    102b:	bnd ret
+    102d:	cs nopw 0x0(%rax,%rax,1)
+    1030:	jmp    9999 <slow>
+"""
+
+
+def test_what_a_function_is_made_of() -> None:
+    code = hotpath_code.describe("malloc", 53, LISTING, is_hakmem=True)
+    assert vars(code.whole) == {
+        "instructions": 15, "branches": 1, "jumps": 2, "loads": 6, "stores": 3, "calls": 1,
+    }  # fmt: skip
+    assert code.hit is not None
+    assert vars(code.hit) == {
+        "instructions": 13, "branches": 1, "jumps": 1, "loads": 5, "stores": 3, "calls": 0,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("jmp    1026 <malloc+0x26>", "jmp    2000 <slow>", "leaves the function"),
+        ("jmp    1026 <malloc+0x26>", "jmp    *%rax", "indirect jump"),
+        ("jmp    1026 <malloc+0x26>", "jmp    1000 <malloc>", "does not end"),
+        ("pop    %rbx", "call   9999 <slow>", "call lies on the path"),
+        ("je     1030 <malloc+0x30>", "syscall", "syscall lies on the path"),
+    ],
+)
+def test_a_path_that_is_no_hit_path_is_not_counted(old: str, new: str, why: str) -> None:
+    code = hotpath_code.describe("malloc", 53, LISTING.replace(old, new), is_hakmem=True)
+    assert code.hit is None
+    assert why in code.why
+
+
+def test_of_another_library_the_hit_path_is_not_guessed() -> None:
+    assert hotpath_code.describe("malloc", 53, LISTING, is_hakmem=False).hit is None
+
+
+@pytest.mark.parametrize(
+    ("name", "operands", "expected"),
+    [
+        ("mov", "(%rax),%rcx", (True, False)),
+        ("mov", "%rcx,(%rax)", (False, True)),
+        ("movsq", "%ds:(%rsi),%es:(%rdi)", (True, True)),
+        ("addq", "$0x1,0x8(%rax)", (True, True)),
+        ("inc", "(%rax)", (True, True)),
+        ("cmpq", "$0x0,(%rax)", (True, False)),
+        ("cmpxchg", "%rcx,(%rax)", (True, True)),
+        ("xchg", "%rcx,(%rax)", (True, True)),
+        ("test", "%al,(%rcx,%rdx,4)", (True, False)),
+        ("btc", "$0x1,(%rax)", (True, True)),
+        ("cmove", "0x8(%rax),%rcx", (True, False)),
+        ("sete", "(%rax)", (False, True)),
+        ("push", "0x8(%rax)", (True, False)),
+        ("call", "*0x8(%rax)", (True, False)),
+        ("lea", "0x8(%rax,%rcx,1),%rdx", (False, False)),
+        ("prefetcht0", "(%rax)", (False, False)),
+        ("movups", "%xmm0,(%rax)", (False, True)),
+        ("mov", "%fs:0x0,%rax", (True, False)),
+        ("shr", "$0x3,%rax", (False, False)),
+        ("ret", "", (False, False)),
+    ],
+)
+def test_loads_and_stores(name: str, operands: str, expected: tuple[bool, bool]) -> None:
+    assert hotpath_code.accesses(Instruction(0, name, operands)) == expected
+
+
+def test_where_a_function_lies() -> None:
+    symbols = (
+        "0000000000005360 g    DF .text\t0000000000000071  Base        malloc\n"
+        "0000000000000000      DF *UND*\t0000000000000000 (GLIBC_2.2.5) free\n"
+        "0000000000097510 g    DF .text\t0000000000000101  GLIBC_2.2.5 cfree\n"
+        "0000000000005400 g    DF .text\t0000000000000000  Base        calloc\n"
+    )
+    assert hotpath_code.extent(symbols, "malloc") == (0x5360, 0x71)
+    with pytest.raises(LabError, match="exports no free"):
+        hotpath_code.extent(symbols, "free")
+    with pytest.raises(LabError, match="has no size"):
+        hotpath_code.extent(symbols, "calloc")
+
+
+@pytest.mark.built
+def test_the_hit_path_of_the_build_is_what_its_own_test_counts() -> None:
+    root = Path(__file__).parents[2]
+    library = root / "build" / "libhakmem.so"
+    if not library.is_file() or shutil.which("objdump") is None or os.uname().machine != "x86_64":
+        pytest.skip("no x86-64 build here: its hit path is NOT compared with tests/unit/hit_path")
+    done = subprocess.run(
+        ["python3", root / "tests" / "unit" / "hit_path.py", library],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    said = {c.function: c.hit.instructions for c in hotpath_code.read(library, True) if c.hit}
+    assert [f"hit_path: {name}: {n} instructions" for name, n in said.items()] == [
+        line.partition(",")[0] for line in done.stdout.splitlines()
+    ]
+
+
+# ---- numbers ----
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "–"), (0, "0"), (0.00001, "<0.0001"), (-0.00001, "<0.0001"), (0.99998, "1.00"),
+     (0.125, "0.1250"), (42.005, "42.01"), (1470.2, "1\u202f470"), (-2.5, "−2.50")],
+)  # fmt: skip
+def test_how_numbers_are_written(value: float | None, text: str) -> None:
+    assert hotpath_view.number(value) == text
+
+
+def test_the_spread_is_half_the_range() -> None:
+    assert hotpath_view.with_spread([10.0, 12.0, 11.0]) == "11.00 ± 9.1 %"
+    assert hotpath_view.with_spread([0.0, 0.004, 0.002]) == "0.0020 ± 0.0020"
+    assert hotpath_view.with_spread([5.0]) == "5.00"
+    assert hotpath_view.with_spread(None) == "–"

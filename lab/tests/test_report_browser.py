@@ -1,0 +1,103 @@
+"""The report in a real browser: with its scripts, without them, light, dark, wide and narrow."""
+
+import os
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import report_world as world
+from hakmem.ledger.store import Ledger
+from hakmem.report import findings as report_findings
+from hakmem.report import page as report
+from hakmem.report import records as report_records
+from report_world import Browser, corner, drawn
+
+pytestmark = pytest.mark.browser
+
+LIGHT, NIGHT = (0xFB, 0xFA, 0xF7), (0x14, 0x17, 0x1A)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Browser:
+    program = shutil.which("chromium") or shutil.which("chromium-browser")
+    if program is None:
+        if os.geteuid() == 0 and shutil.which("apt-get"):
+            pytest.fail(
+                "chromium is not installed: run tools/setup browser, or pytest -m 'not browser'"
+            )
+        pytest.skip("chromium is not installed: the report was not looked at in a browser")
+    return Browser(program, tmp_path_factory.mktemp("browser"))
+
+
+@pytest.fixture(scope="module")
+def blank(browser: Browser) -> int:
+    """The size of a picture of nothing."""
+    file = browser.folder / "blank.html"
+    file.write_text("<body></body>", encoding="utf-8")
+    return len(browser.picture(file, 1360))
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A soak and a matrix, each with text that would take over a page that does not escape it."""
+    folder = tmp_path_factory.mktemp("page")
+    ledger = Ledger(folder / "evidence")
+    world.add_soak(ledger)
+    world.add_matrix(ledger, world.PLANTED)
+    world.add_verdict(ledger, world.PLANTED, "NO-GO", 1.2)
+    found = report_findings.find(ledger, report_records.newest(ledger.records()))
+    file = folder / "report.html"
+    file.write_text(report.render(None, found), encoding="utf-8")
+    return file
+
+
+@pytest.fixture(scope="module")
+def dom(browser: Browser, page: Path) -> str:
+    return browser.dom(page)
+
+
+def test_every_chart_is_drawn_with_all_its_series_and_points(dom: str) -> None:
+    assert drawn(dom) == {
+        "throughput": [world.EPOCHS, 2],
+        "ns": [world.EPOCHS],
+        "memory": [world.EPOCHS] * 3 + [2],
+        "heat": [5],
+    }
+    live = re.findall(r'<div class="live"[^>]*>.*?</svg>', dom, flags=re.DOTALL)
+    assert len(live) == 4
+    for svg in live:
+        assert 'role="img"' in svg
+        assert "aria-label=" in svg
+    assert ["44.0 of 33.0 MiB" in svg for svg in live] == [False, False, False, True]
+    assert dom.count('<div class="static" hidden=""') == 3
+
+
+def test_planted_text_does_not_run(dom: str) -> None:
+    assert "<title>What was measured with hakmem</title>" in dom
+
+
+def test_without_scripts_the_figures_are_still_there(browser: Browser, page: Path) -> None:
+    seen = ".static svg.wide polyline, .static td, .live *"
+    assert browser.seen(page, seen) == (1 + 1 + 3) + 4 * 3
+
+
+@pytest.mark.parametrize(
+    ("width", "dark", "scripts"),
+    [(1200, False, True), (400, True, True), (1200, True, False), (400, False, False)],
+)
+def test_the_page_fills_the_window_in_its_colours(
+    browser: Browser, page: Path, blank: int, width: int, dark: bool, scripts: bool
+) -> None:
+    picture = browser.picture(page, width, dark, scripts)
+    assert corner(picture) == (NIGHT if dark else LIGHT)
+    assert len(picture) > 8 * blank
+
+
+def test_the_report_of_a_benchmark_fills_the_window(
+    recorded: Callable[..., dict], browser: Browser, tmp_path: Path, blank: int
+) -> None:
+    page = tmp_path / "report.html"
+    page.write_text(report.render(recorded(25)), encoding="utf-8")
+    assert len(browser.picture(page, 1360)) > 4 * blank

@@ -1,0 +1,319 @@
+"""The report of the ledger's records: what is chosen, what is said, and that nothing breaks out."""
+
+import hashlib
+import html
+import json
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import report_world as world
+from hakmem.errors import LabError
+from hakmem.ledger.store import Ledger
+from hakmem.report import findings as report_findings
+from hakmem.report import lines as report_lines
+from hakmem.report import page as report
+from hakmem.report import records as report_records
+from standing import Stand
+
+
+@pytest.fixture
+def stand(stand: Stand, ledger: Ledger) -> Stand:
+    """The command, with this ledger."""
+    return replace(stand, environment={**stand.environment, "LAB_LEDGER": str(ledger.root)})
+
+
+@pytest.fixture
+def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
+    monkeypatch.setenv("LAB_LEDGER", str(tmp_path / "evidence"))
+    monkeypatch.setenv("LAB_LEDGER_HOST", "here")
+    monkeypatch.chdir(tmp_path)
+    return Ledger.default()
+
+
+def page_of(ledger: Ledger) -> str:
+    found = report_findings.find(ledger, report_records.newest(ledger.records()))
+    assert found.problems == []
+    return report.render(None, found)
+
+
+def text_of(page: str) -> str:
+    """What a reader sees, in one line."""
+    body = re.sub(r"<(script|style|svg)\b.*?</\1>", " ", page, flags=re.DOTALL)
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", body)).split())
+
+
+# ---- which records ----
+
+
+def test_a_question_asked_again_shows_the_newest_answer_and_how_often(ledger: Ledger) -> None:
+    for verdict, ratio in (("UNDECIDED", 1.0), ("UNDECIDED", 1.01), ("GO", 0.9)):
+        world.add_verdict(ledger, "is new better?", verdict, ratio)
+    other = world.add_verdict(ledger, "is old better?", "NO-GO", 1.2)
+    found = report_records.newest(ledger.records())
+    assert [(a.record.id == other, a.older) for a in found] == [(True, 0), (False, 2)]
+    text = text_of(page_of(ledger))
+    assert "the newest of 3 records with this question" in text
+    assert "0.900 [0.890–0.910]" in text
+    assert "1.010" not in text
+
+
+def test_parts_of_a_result_and_of_a_suite_are_not_shown_apart(ledger: Ledger) -> None:
+    inside = world.add_verdict(ledger, "is hakmem better than fast?", "NO-GO", 1.25)
+    ledger.append("sample", {"metrics": {}})
+    suite = world.add_suite(ledger, [inside])
+    ends = world.add_verdict(ledger, "is bad worse than good?", "NO-GO", 1.1)
+    ledger.append("probe", {"metrics": {}})
+    bisect = world.add_bisect(ledger, [ends])
+    assert [a.record.id for a in report_records.newest(ledger.records())] == [bisect, suite]
+
+
+def test_records_by_id_come_in_the_order_asked_and_missing_ones_are_named(ledger: Ledger) -> None:
+    one, two = (world.add_verdict(ledger, name, "GO", 0.9) for name in "ab")
+    sample = ledger.append("sample", {}).id
+    assert [a.record.id for a in report_records.chosen(ledger, [two, one, two])] == [two, one]
+    with pytest.raises(LabError, match="no record beef, dead in"):
+        report_records.chosen(ledger, ["beef", one, "dead"])
+    with pytest.raises(LabError, match="a sample is part of a result"):
+        report_records.chosen(ledger, [sample])
+
+
+# ---- what the page says ----
+
+
+def test_a_verdict_is_said_with_its_interval_guards_and_how_to_repeat_it(ledger: Ledger) -> None:
+    id = world.add_verdict(ledger, "is new better?", "NO-GO", 1.2)
+    page = page_of(ledger)
+    text = text_of(page)
+    assert "✗ NO-GO" in text
+    assert "1.200 [1.190–1.210]" in text
+    assert "guard fifo 1.003" in text
+    assert f"hakmem rerun {id}" in text
+    assert page.count('class="whisker"') == 2 * 2 * 3  # wide and narrow, target and guard
+    assert "✓ GO" not in text
+
+
+def test_a_suite_shows_losses_failures_and_memory(ledger: Ledger) -> None:
+    world.add_suite(ledger, [])
+    page = page_of(ledger)
+    text = text_of(page)
+    assert "1 ▲ win 0 = tie 1 ▼ loss 0 ? open" in text
+    assert "1.25 [1.23–1.27] memory 0.50" in text
+    assert "killed by SIGSEGV" in text
+    assert "✗ larson: hakmem was killed by SIGABRT" in text
+    # The plot has the rival that does best, which is where hakmem loses.
+    assert re.findall(r'class="loss"><line', page) == ['class="loss"><line'] * 2
+
+
+def test_any_record_with_metrics_is_shown(ledger: Ledger) -> None:
+    world.add_baseline(ledger)
+    misses = {"value": 7.3e-5, "low": 7.1e-5, "high": 7.5e-5, "unit": "misses/op"}
+    ledger.append("hotpath", {**world.COMMON, "metrics": {"misses": misses}})
+    text = text_of(page_of(ledger))
+    assert "misses 7.3e-05 misses/op 7.1e-05–7.5e-05" in text
+    assert "batch system 41.2 M ops/s 40–42" in text
+
+
+def test_a_bisection_says_its_finding_and_how_likely_each_commit_is(ledger: Ledger) -> None:
+    world.add_bisect(ledger, [])
+    text = text_of(page_of(ledger))
+    assert "GO: aaaaaaa made it slower" in text
+    assert "bad end 1.10 1.05–1.15" in text
+    assert "no commit 2.0 %" in text
+    assert "98.0 % 12 blocks" in text
+
+
+def test_a_soak_has_a_drawing_and_a_table_without_any_script(ledger: Ledger) -> None:
+    id = world.add_soak(ledger)
+    page = page_of(ledger)
+    text = text_of(page)
+    assert "Soak: soak_mixed with HAKMEM_X=1" in text
+    assert "✗ drifts" in text
+    assert "throughput changed at" in text
+    assert "lazily freed: 0 in every epoch" in text
+    static = re.findall(r'<svg class="chart (?:wide|narrow)".*?</svg>', page, flags=re.DOTALL)
+    assert [svg.count('class="line"') for svg in static] == [1, 1, 1, 1, 3, 3]
+    assert [svg.count('class="trend"') for svg in static] == [1, 1, 0, 0, 1, 1]
+    assert [svg.count('class="step"') for svg in static] == [1, 1, 0, 0, 0, 0]
+    data = json.loads(re.findall(rf'data-for="{id}-throughput">(.*?)</script>', page)[0])
+    assert len(data["times"]) == len(data["lines"][0]["values"]) == world.EPOCHS
+    assert data["lines"][0]["values"][:2] == [40.0, 40.1]
+
+
+def test_the_drift_line_is_the_recorded_slope_through_the_plateau(ledger: Ledger) -> None:
+    id = world.add_soak(ledger)
+    record = ledger.get(id)
+    data = json.loads(re.findall(rf'data-for="{id}-memory">(.*?)</script>', page_of(ledger))[0])
+    (t0, v0), (t1, v1) = data["trend"]
+    drift = record.body["analysis"]["drift"]["rss_kb"]["per_run"] / 1024
+    assert (v1 - v0) / (t1 - t0) == pytest.approx(drift / 120, rel=1e-3)  # the axis is in seconds
+    plateau = record.body["analysis"]["plateau"]["rss_kb"] / 1024
+    assert (v0 + v1) / 2 == pytest.approx(plateau, abs=0.1)
+
+
+def test_a_matrix_says_every_judgement_and_that_it_is_a_rehearsal(ledger: Ledger) -> None:
+    world.add_matrix(ledger)
+    page = page_of(ledger)
+    text = text_of(page)
+    assert "A rehearsal: all lengths × 0.01" in text
+    assert "rule plain lean free no crash ✓ none ✓ none –" in text
+    assert "✗ 44.0 of 33.0 MiB" in text
+    assert page.count('class="loss" data-label="free"') == 1
+    assert "0.97  [0.95–0.99]" in page
+
+
+# ---- size, safety, faults ----
+
+
+def test_the_charting_code_is_on_the_page_only_where_there_are_charts(ledger: Ledger) -> None:
+    world.add_verdict(ledger, "is new better?", "GO", 0.9)
+    small = page_of(ledger)
+    assert "<script" not in small
+    assert len(small) < 40_000
+    world.add_matrix(ledger)
+    large = page_of(ledger)
+    assert large.count("<script>") == 2
+    assert len(large) > 1_000_000
+
+
+def test_the_vendored_file_is_the_one_published() -> None:
+    data = (report.VENDOR / "echarts.min.js").read_bytes()
+    said = (report.VENDOR / "README.md").read_text()
+    assert hashlib.sha256(data).hexdigest() in said
+    version = re.search(rb't\.version="([\d.]+)"', data)
+    assert version
+    assert f"| {version[1].decode()} |" in said
+    assert b"</script" not in data.lower()
+    assert b"\r" not in data  # a browser would hash another text
+    for name in ("LICENSE", "NOTICE", "LICENSE-d3"):
+        assert (report.VENDOR / f"echarts.{name}").stat().st_size > 100
+
+
+def test_text_from_records_cannot_become_part_of_the_page(ledger: Ledger) -> None:
+    world.add_verdict(ledger, world.PLANTED, "GO", 0.9)
+    world.add_matrix(ledger, world.PLANTED)
+    world.add_soak(ledger, world.PLANTED)
+    ledger.append(
+        "baseline",
+        {**world.COMMON, "metrics": {world.PLANTED: {"value": 1, "unit": world.PLANTED}}},
+    )
+    page = page_of(ledger)
+    assert "<script>document.title" not in page
+    assert "<img src=x" not in page
+    assert page.count("</script>") == page.count("<script")
+    assert page.count("&lt;/script&gt;") >= 5
+
+
+def test_only_the_pages_own_scripts_may_run(ledger: Ledger) -> None:
+    world.add_matrix(ledger)
+    page = page_of(ledger)
+    policy = html.unescape(re.findall(r'Security-Policy" content="([^"]*)"', page)[0])
+    assert "default-src 'none'" in policy
+    assert policy == report.policy(re.findall(r"<script>(.*?)</script>", page, flags=re.DOTALL))
+
+
+@pytest.mark.parametrize("fault", ["gone", "changed"])
+def test_raw_output_that_is_not_as_recorded_is_a_problem_and_not_a_picture(
+    ledger: Ledger, stand: Stand, fault: str
+) -> None:
+    id = world.add_soak(ledger)
+    world.add_verdict(ledger, "is new better?", "GO", 0.9)
+    path = ledger.raw_path(ledger.get(id).raw["epochs.csv"])
+    path.write_bytes(path.read_bytes().replace(b"40000000", b"90000000"))
+    if fault == "gone":
+        path.unlink()
+    done = stand.call("report")
+    assert done.returncode == 1
+    assert f"soak {id}: its raw output" in done.stderr
+    page = Path("out/report.html").read_text()
+    assert f"soak {id}: its raw output" in text_of(page)
+    assert "is new better?" in text_of(page)
+    assert "<svg" in page
+    assert "Soak:" not in text_of(page)
+
+
+def test_the_command_takes_ids_files_and_nothing(ledger: Ledger, stand: Stand) -> None:
+    done = stand.call("report")
+    assert done.returncode == 2
+    assert "nothing to report" in done.stderr
+    one, two = (world.add_verdict(ledger, name, "GO", 0.9) for name in ("is a?", "is b?"))
+    assert stand.call("report", one, "--out", "one.html").returncode == 0
+    assert "is a?" in Path("one.html").read_text()
+    assert "is b?" not in Path("one.html").read_text()
+    Path("epochs.csv").write_bytes(world.epochs())
+    assert stand.call("report", "epochs.csv").returncode == 0
+    assert "read from a file, not from a record" in text_of(Path("epochs.html").read_text())
+    for arguments, message in (
+        (("dead", two), "no record dead"),
+        (("no.csv",), "cannot read no.csv"),
+        (("no.json",), "cannot read no.json"),
+    ):
+        done = stand.call("report", *arguments)
+        assert done.returncode != 0
+        assert message in done.stderr
+    assert sorted(p.name for p in Path().glob("*.html")) == ["epochs.html", "one.html"]
+
+
+def test_records_of_another_form_are_said_and_not_drawn(ledger: Ledger) -> None:
+    ids = [ledger.append(kind, {"metrics": {}}).id for kind in ("verdict", "matrix", "suite")]
+    found = report_findings.find(ledger, report_records.newest(ledger.records()))
+    assert sorted(p.split()[1] for p in found.problems) == sorted(ids)
+    assert [found.verdicts, found.matrices, found.suites] == [[], [], []]
+
+
+# ---- drawing ----
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [(0, 10, [0, 2, 4, 6, 8, 10]), (0.97, 1.31, [1.0, 1.1, 1.2, 1.3]), (-3, 3, [-2, 0, 2])],
+)
+def test_ticks_are_round(low: float, high: float, expected: list[float]) -> None:
+    assert report_lines.ticks(low, high, 5) == pytest.approx(expected)
+
+
+def test_many_epochs_are_drawn_as_median_and_range() -> None:
+    times = np.arange(1.0, 4001.0)
+    values = np.where(np.arange(4000) % 2, 10.0, 20.0)
+    values[2000] = np.nan
+    line = report_lines.Line("rate", values, "--s1")
+    chart = report_lines.Chart("x", "rate", "M", times, [line], 1000.0)
+    svg = report_lines.drawing(chart)
+    points = re.findall(r'<polyline points="([^"]*)"', svg)
+    most = report_lines.MOST_POINTS
+    assert [most / 2 < len(p.split()) <= most for p in points] == [True] * 2
+    assert svg.count('class="range"') == 2
+    assert re.search(r"\bnan\b", svg) is None
+    assert report_lines.data(chart)["lines"][0]["values"][2000] is None
+    assert chart.time_unit == (60, "min")
+
+
+def test_a_line_without_variation_is_drawn() -> None:
+    line = report_lines.Line("flat", np.zeros(3), "--s1")
+    chart = report_lines.Chart("x", "flat", "M", np.array([1.0, 2.0, 3.0]), [line], 1.0, zero=True)
+    assert report_lines.drawing(chart).count("<polyline") == 2
+
+
+def test_the_page_without_anything_is_an_error() -> None:
+    with pytest.raises(LabError, match="nothing to report"):
+        report.render()
+
+
+def test_pages_are_whole_or_not_there(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A page that cannot be made leaves the one that was there."""
+    from hakmem.report import cli as report_cli
+
+    world.add_verdict(ledger, "is a?", "GO", 0.9)
+    report_cli.command()
+    before = Path("out/report.html").read_text()
+    monkeypatch.setattr(report.pages, "TEMPLATES", tmp_path / "nowhere")
+    with pytest.raises(OSError, match="nowhere"):
+        report_cli.command()
+    assert Path("out/report.html").read_text() == before
+    assert [p.name for p in Path("out").iterdir()] == ["report.html"]
+    shutil.rmtree("out")

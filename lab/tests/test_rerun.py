@@ -1,0 +1,522 @@
+"""`hakmem rerun`: what a record says is measured again, from the record alone."""
+
+import json
+import math
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hakmem import project
+from hakmem.ledger.claims import WITHIN
+from hakmem.ledger.store import Ledger, Record
+from hakmem.ledger.verify import verify
+from hakmem.rerun.verdict import judge
+from standing import PROGRAMS, Stand, compile_c
+
+Done = subprocess.CompletedProcess[str]
+SHORT = ("--max-blocks", 8)
+
+
+@pytest.fixture
+def own(stand: Stand, tmp_path: Path) -> Stand:
+    """The stand-in build with a ledger of its own."""
+    more = {"LAB_LEDGER": str(tmp_path / "led"), "LAB_LEDGER_HOST": "here"}
+    return replace(stand, environment={**stand.environment, **more})
+
+
+def records(tmp_path: Path, kind: str | None = None) -> list[Record]:
+    return [r for r in Ledger(tmp_path / "led").records() if kind in (None, r.kind)]
+
+
+def altered(tmp_path: Path, record: Record, **changes: object) -> Record:
+    """A record with another body, as if it had been measured so."""
+    body = json.loads(json.dumps({**record.body, **changes}))
+    return Ledger(tmp_path / "led", "here").append(record.kind, body, None)
+
+
+def recorded(own: Stand, tmp_path: Path, *arguments: object) -> Record:
+    done = own.call(*arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return records(tmp_path)[-1]
+
+
+# ---- what agreement means ----
+
+
+def ratio(low: float, high: float, **more: object) -> dict[str, object]:
+    return {"estimate": math.sqrt(low * high), "low": low, "high": high, "unit": "ratio", **more}
+
+
+def body(metric: dict[str, object], verdict: str = "GO", cpu: str = "x") -> dict[str, object]:
+    return {"metrics": {"m": metric}, "verdict": verdict, "host": {"cpu": cpu}}
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "state"),
+    [
+        (body(ratio(0.8, 0.9)), body(ratio(0.89, 0.99)), "agrees"),
+        (body(ratio(0.8, 0.9)), body(ratio(0.91, 0.99)), "contradicts"),
+        (body(ratio(0.91, 0.99)), body(ratio(0.8, 0.9)), "contradicts"),
+        (body(ratio(0.8, 1.1)), body(ratio(0.9, 1.2), "NO-GO"), "contradicts"),
+        (body(ratio(0.8, 1.1)), body(ratio(0.9, 1.2), "UNDECIDED"), "agrees"),
+        (body(ratio(0.8, 0.9)), body(ratio(0.91, 0.99), cpu="y"), "contradicts"),
+    ],
+)
+def test_figures_agree_where_intervals_overlap_and_verdicts_where_not_opposite(
+    before: dict[str, object], now: dict[str, object], state: str
+) -> None:
+    assert judge(before, now).state == state
+
+
+def test_what_has_no_interval_or_another_machine_is_not_judged() -> None:
+    bare = {"metrics": {"m": {"value": 1, "unit": "ops/s"}}}
+    other = {"metrics": {"m": {"value": 9, "unit": "ops/s"}}}
+    assert judge(bare, other).state == "not judged"
+    ranged = {"value": 5, "low": 4, "high": 6, "unit": "ops/s"}
+    far = {"value": 50, "low": 40, "high": 60, "unit": "ops/s"}
+    here, there = {"cpu": "x"}, {"cpu": "y"}
+    same = [{"metrics": {"m": m}, "host": here} for m in (ranged, far)]
+    assert judge(*same).state == "contradicts"
+    assert judge(same[0], {**same[1], "host": there}).state == "not judged"
+    for kind in ("range", WITHIN):
+        runs = [{"metrics": {"m": {**m, "kind": kind}}, "host": here} for m in (ranged, far)]
+        assert judge(*runs).state == "not judged"
+
+
+def test_a_soak_that_drifts_now_contradicts_one_that_did_not() -> None:
+    def soak(state: str) -> dict[str, object]:
+        return {"metrics": {}, "analysis": {"drift": {"rss_kb": {"state": state}}}}
+
+    assert judge(soak("none"), soak("none")).state == "agrees"
+    assert judge(soak("none"), soak("drifts")).state == "contradicts"
+    assert judge(soak("open"), soak("drifts")).state == "agrees"
+
+
+# ---- verdicts ----
+
+
+@pytest.fixture
+def cost(tmp_path: Path) -> Callable[[float], tuple[str, ...]]:
+    """A command whose cost under X=1 is what a file says, so that it can change later."""
+
+    def arguments(now: float) -> tuple[str, ...]:
+        (tmp_path / "cost").write_text(f"cost={now}\n")
+        program = f'if [ -n "$X" ]; then cat {tmp_path}/cost; else echo cost=100; fi'
+        pattern = ("--metric", "regex:cost=([0-9.]+)")
+        return ("ab", *SHORT, "--b", "X=1", *pattern, "--", "sh", "-c", program)
+
+    return arguments
+
+
+Cost = Callable[[float], tuple[str, ...]]
+
+
+def test_a_verdict_is_measured_again_and_shown_side_by_side(
+    own: Stand, tmp_path: Path, cost: Cost
+) -> None:
+    first = recorded(own, tmp_path, *cost(105))
+    done = own.call("rerun", first.id)
+    assert done.returncode == 0, done.stdout + done.stderr
+    again = records(tmp_path)[-1]
+    assert f"agrees: {first.id} against {again.id}" in done.stdout
+    assert done.stdout.count("1.050 [1.050–1.050]") == 2
+    assert "the two intervals overlap, and no GO stands against a NO-GO" in done.stdout
+    assert "1 repeated: 1 agrees" in done.stdout
+    assert again.body["repeats"] == first.id
+    same = ("question", "verdict", "margin", "seed", "aim", "most_blocks", "cells", "benchmarks")
+    assert {k: again.body[k] for k in same} == {k: first.body[k] for k in same}
+    # The same seed: the same order of the same samples.
+    taken = records(tmp_path, "sample")
+    half = len(taken) // 2
+    assert [s.body["cell"] for s in taken[:half]] == [s.body["cell"] for s in taken[half:]]
+    assert not verify(Ledger(tmp_path / "led")).problems
+
+
+@pytest.mark.parametrize(
+    ("now", "state", "status"),
+    [(95, "contradicts", 1), (110, "contradicts", 1), (105, "agrees", 0)],
+)
+def test_a_disagreement_is_reported_as_one(
+    own: Stand, tmp_path: Path, cost: Cost, now: float, state: str, status: int
+) -> None:
+    """Planted: the program has become cheaper, or even dearer, since it was recorded."""
+    first = recorded(own, tmp_path, *cost(105))
+    cost(now)
+    done = own.call("rerun", first.id)
+    assert done.returncode == status, done.stdout + done.stderr
+    assert f"{state}: {first.id} against" in done.stdout
+    assert f"{now / 100:.3f} [{now / 100:.3f}–{now / 100:.3f}]" in done.stdout
+    opposite = "verdict NO-GO GO ✗ contradicts" in " ".join(done.stdout.split())
+    assert opposite is (now == 95)
+
+
+def test_which_way_is_better_is_part_of_the_record(own: Stand, tmp_path: Path, cost: Cost) -> None:
+    words = list(cost(105))
+    words[words.index("--") :] = ["--better", "higher", *words[words.index("--") :]]
+    first = recorded(own, tmp_path, *words)
+    assert first.body["verdict"] == "GO"
+    assert own.call("rerun", first.id).returncode == 0
+    assert records(tmp_path)[-1].body["verdict"] == "GO"
+
+
+def test_a_benchmark_does_the_recorded_work_under_the_recorded_rules(
+    own: Stand, tmp_path: Path
+) -> None:
+    arguments = ("--b", "HAKMEM_X=1", "--bench", "prodcons", "--guard", "larson_2")
+    rules = ("--aim", "neutral", "--margin", "0.03")
+    first = recorded(own, tmp_path, "ab", *SHORT, *arguments, *rules)
+    tracks = json.loads(json.dumps(first.body["benchmarks"]))
+    tracks[0]["works"]["prodcons"]["amount"] = 777
+    changed = altered(tmp_path, first, benchmarks=tracks)
+    done = own.call("rerun", changed.id)
+    assert done.returncode == 0, done.stdout + done.stderr
+    again = records(tmp_path)[-1].body
+    assert again["benchmarks"][0]["works"]["prodcons"]["amount"] == 777
+    assert (again["aim"], again["margin"]) == ("neutral", 0.03)
+    assert "guard larson_2" in again["metrics"]
+    argv = {tuple(s.body["argv"][1:]) for s in records(tmp_path, "sample")[-32:]}
+    assert any("--items=777" in words for words in argv)
+
+
+def test_the_settings_of_the_shell_are_replaced_by_the_recorded_ones(
+    own: Stand, tmp_path: Path, cost: Cost
+) -> None:
+    done = own.call(*cost(105), HAKMEM_THEN="1")
+    first = records(tmp_path)[-1]
+    done = own.call("rerun", first.id, HAKMEM_NOW="2")
+    assert done.returncode == 0, done.stdout
+    assert "HAKMEM_NOW of your shell was not used" in done.stdout
+    environment = records(tmp_path, "sample")[-1].body["environment"]
+    assert environment.get("HAKMEM_THEN") == "1"
+    assert "HAKMEM_NOW" not in environment
+
+
+def test_the_noise_floor_is_measured_between_two_new_copies(own: Stand, tmp_path: Path) -> None:
+    first = recorded(own, tmp_path, "ab", *SHORT, "--aa", "--bench", "prodcons")
+    done = own.call("rerun", first.id)
+    assert done.returncode == 0, done.stdout + done.stderr
+    again = records(tmp_path)[-1]
+    assert (again.kind, again.body["repeats"]) == ("A/A", first.id)
+    assert again.body["cells"][0]["name"] == first.body["cells"][0]["name"]
+
+
+def test_a_verdict_of_compare_keeps_its_direction(own: Stand, tmp_path: Path) -> None:
+    """It is on cell A against another, as hakmem against its rivals."""
+    program = 'case "$LD_PRELOAD" in *libhakmem*) echo cost=50;; *) echo cost=100;; esac'
+    metric = ("--metric", "regex:cost=([0-9.]+)", "--rival", "system")
+    first = recorded(own, tmp_path, "compare", *metric, "--", "sh", "-c", program)
+    assert first.body["verdict"] == "GO"
+    assert own.call("rerun", first.id).returncode == 0
+    again = records(tmp_path)[-1].body
+    assert again["verdict"] == "GO"
+    assert [cell["library"] for cell in again["cells"]] == ["system", "hakmem"]
+    assert again["metrics"]["sh"]["estimate"] == pytest.approx(0.5)
+
+
+def test_ctrl_c_leaves_one_line_and_no_record(own: Stand, tmp_path: Path) -> None:
+    program = f"if [ -e {tmp_path}/then ]; then echo $$ > {tmp_path}/mark; exec sleep 600; fi; "
+    pattern = ("--metric", "regex:cost=([0-9.]+)")
+    words = ("ab", *SHORT, "--b", "X=1", *pattern, "--", "sh", "-c", program + "echo cost=1$X")
+    first = recorded(own, tmp_path, *words)
+    before = len(records(tmp_path))
+    (tmp_path / "then").touch()
+    running = subprocess.Popen(
+        own.command("rerun", first.id),
+        env=own.environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    give_up = time.monotonic() + 60
+    while not (tmp_path / "mark").exists() and time.monotonic() < give_up:
+        time.sleep(0.02)
+    os.killpg(running.pid, signal.SIGINT)
+    _, said = running.communicate(timeout=60)
+    assert (running.returncode, said) == (130, "hakmem: interrupted: nothing was recorded\n")
+    assert len(records(tmp_path)) == before
+
+
+# ---- what must be there ----
+
+
+def test_a_library_that_is_gone_is_named_and_may_be_given(
+    own: Stand, tmp_path: Path, cost: Cost
+) -> None:
+    rival = compile_c(
+        "stub_library.c", tmp_path / "r.so", "-shared", "-fPIC", "-DSILENT", "-Dhak_version=no"
+    )
+    words = list(cost(105))
+    words[words.index("X=1")] = f"lib={rival} X=1"
+    first = recorded(own, tmp_path, *words)
+    rival.rename(tmp_path / "elsewhere.so")
+    done = own.call("rerun", first.id)
+    assert done.returncode == 1
+    assert "the library r.so (sha256 " in done.stdout
+    assert "name the file with --lib r.so=PATH" in done.stdout
+    done = own.call("rerun", first.id, "--lib", f"r.so={tmp_path}/elsewhere.so")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "is not the recorded file" not in done.stdout
+    compile_c(
+        "stub_library.c", rival, "-shared", "-fPIC", "-DSILENT", "-Dhak_version=no", "-DOTHER=1",
+        "-O0", "-Dmalloc_usable_size=malloc_usable_size", "-g",
+    )  # fmt: skip
+    done = own.call("rerun", first.id)
+    assert "r.so has changed: is not the recorded file" in done.stdout
+    assert done.returncode == 0
+
+
+WRONG = [
+    ((), "rerun what? an id of `hakmem ledger list`, or --all-claims"),
+    (("abc", "--all-claims"), "rerun what?"),
+    (("abc",), "no record abc in"),
+    (("{sample}",), "is a sample, a part of a result: repeat {verdict}"),
+    (("{verdict}", "--lib", "x"), "--lib takes NAME=PATH, not 'x'"),
+    (("{verdict}", "--lib", "x=/no/such.so"), "library x not found: /no/such.so"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), WRONG)
+def test_what_cannot_be_repeated_is_one_clear_line(
+    own: Stand, tmp_path: Path, cost: Cost, arguments: tuple[str, ...], message: str
+) -> None:
+    verdict = recorded(own, tmp_path, *cost(105))
+    ids = {"verdict": verdict.id, "sample": records(tmp_path, "sample")[0].id}
+    done = own.call("rerun", *(word.format(**ids) for word in arguments))
+    assert done.returncode == 2
+    assert message.format(**ids) in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_record_that_holds_too_little_says_what_is_missing(
+    own: Stand, tmp_path: Path, cost: Cost
+) -> None:
+    first = recorded(own, tmp_path, *cost(105))
+    done = own.call("rerun", altered(tmp_path, first, margin=None, seed=None).id)
+    assert done.returncode == 1
+    bad = dict(first.body)
+    del bad["margin"]
+    record = Ledger(tmp_path / "led", "here").append("verdict", bad)
+    done = own.call("rerun", record.id)
+    assert done.returncode == 1
+    assert "does not hold enough to repeat it (KeyError: 'margin')" in done.stdout
+
+
+# ---- its own source ----
+
+
+@pytest.fixture
+def repository(own: Stand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A small project with a history, in place of this one; its build is of the last commit."""
+    for tool in ("git", "cmake"):
+        if shutil.which(tool) is None:
+            pytest.skip(f"{tool} is not installed: no commit can be built")
+    root = tmp_path / "repo"
+    (root / "src").mkdir(parents=True)
+    (root / "bench" / "harness").mkdir(parents=True)
+    shutil.copy(PROGRAMS / "stub_library.c", root / "src" / "library.c")
+    shutil.copy(PROGRAMS / "stub_bench.c", root / "bench" / "prodcons.c")
+    (root / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.16)\nproject(small C)\n"
+        "add_library(hakmem SHARED src/library.c)\n"
+        "add_executable(bench_prodcons bench/prodcons.c)\n"
+        "set_target_properties(bench_prodcons PROPERTIES RUNTIME_OUTPUT_DIRECTORY bench)\n"
+    )
+    (root / ".gitignore").write_text("build/\n")
+    git(root, "init", "-q", "-b", "main")
+    git(root, "config", "user.email", "a@b.c")
+    git(root, "config", "user.name", "a")
+    commit(root, "first")
+    monkeypatch.setattr(project, "root", lambda: root)
+    return root
+
+
+def git(root: Path, *arguments: str) -> str:
+    words = ["git", "-C", str(root), *arguments]
+    return subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def commit(root: Path, message: str) -> str:
+    git(root, "add", "-A")
+    git(root, "commit", "-q", "-m", message)
+    return git(root, "rev-parse", "HEAD")
+
+
+def at_the_commit(own: Stand, tmp_path: Path, root: Path) -> Record:
+    """A verdict that was measured from the first commit, by the build in `root`."""
+    first = recorded(own, tmp_path, "ab", *SHORT, "--b", "X=1", "--bench", "prodcons")
+    assert first.body["source"]["dirty"] is False
+    source = root / "src" / "library.c"
+    source.write_text(source.read_text().replace("0.0-stub", "0.1-stub"))
+    commit(root, "second")
+    return first
+
+
+def with_present_build(own: Stand, root: Path) -> Stand:
+    """The build that belongs to the present source, in the folder where builds are."""
+    folder = root / "build"
+    folder.mkdir(exist_ok=True)
+    shutil.copytree(own.folder / "bench", folder / "bench")
+    source = ["gcc", "-O1", "-shared", "-fPIC", "-o", folder / "libhakmem.so"]
+    subprocess.run([*source, root / "src" / "library.c"], check=True, timeout=60)
+    return replace(own, environment={**own.environment, "LAB_BUILD_DIR": str(folder)})
+
+
+def test_another_source_is_checked_out_and_built(
+    own: Stand, tmp_path: Path, repository: Path
+) -> None:
+    """The proof in its samples shows which library really ran: the version is another one."""
+    before = git(repository, "rev-parse", "HEAD")
+    first = at_the_commit(own, tmp_path, repository)
+    now = with_present_build(own, repository)
+    listed = now.call("rerun", first.id, "--list")
+    assert f"build {before[:8]}" in listed.stdout
+    done = now.call("rerun", first.id)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"measured with the library and benchmarks of {before[:12]}" in done.stdout
+    again = records(tmp_path)[-1].body
+    assert again["source"] == first.body["source"]
+    sample = records(tmp_path, "sample")[-1].body
+    assert sample["proof"]["version"] == "0.0-stub"
+    assert f"build/commits/{before}" in sample["argv"][0]
+    assert len(git(repository, "worktree", "list").splitlines()) == 1
+    # The present source is measured by the present build.
+    new = recorded(now, tmp_path, "ab", *SHORT, "--b", "X=1", "--bench", "prodcons")
+    assert "present" in now.call("rerun", new.id, "--list").stdout
+
+
+def test_a_changed_benchmark_is_said_and_the_commits_own_is_run(
+    own: Stand, tmp_path: Path, repository: Path
+) -> None:
+    first = recorded(own, tmp_path, "ab", *SHORT, "--b", "X=1", "--bench", "prodcons")
+    program = repository / "bench" / "prodcons.c"
+    program.write_text(program.read_text().replace("0.4", "0.3"))
+    commit(repository, "another benchmark")
+    done = own.call("rerun", first.id)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "since then the definition of prodcons has changed" in done.stdout
+    again = records(tmp_path)[-1].body
+    assert again["benchmarks"] == first.body["benchmarks"]
+
+
+def test_a_commit_that_cannot_be_had_is_one_clear_message(
+    own: Stand, tmp_path: Path, repository: Path
+) -> None:
+    first = at_the_commit(own, tmp_path, repository)
+    now = with_present_build(own, repository)
+    lost = {"commit": "f" * 40, "tree": "e" * 40, "dirty": False}
+    done = now.call("rerun", altered(tmp_path, first, source=lost).id)
+    assert done.returncode == 1
+    assert "the commit ffffffffffff of record" in done.stdout
+    dirty = {**first.body["source"], "dirty": True}
+    done = now.call("rerun", altered(tmp_path, first, source=dirty).id)
+    assert done.returncode == 1
+    assert "with uncommitted changes" in done.stdout
+    # An amended message is another commit of the same tree.
+    same = {**first.body["source"], "commit": "f" * 40}
+    assert "agrees" in now.call("rerun", altered(tmp_path, first, source=same).id).stdout
+
+
+# ---- what is repeated by its command line ----
+
+
+def test_a_soak_is_run_again_and_writes_elsewhere(
+    own: Stand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compile_c("stub_soak.c", own.folder / "bench" / "soak_mixed")
+    monkeypatch.chdir(tmp_path)
+    out = tmp_path / "a.csv"
+    arguments = ("--seconds", 80, "--epoch-sec", 1, "--out", out)
+    first = recorded(own, tmp_path, "soak", *arguments, "--env", "HAKMEM_X=1")
+    before = out.read_bytes()
+    done = own.call("rerun", first.id)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "drift of rss_kb" in done.stdout
+    again = records(tmp_path)[-1]
+    assert (again.kind, again.body["repeats"]) == ("soak", first.id)
+    assert again.body["environment"]["HAKMEM_X"] == "1"
+    assert out.read_bytes() == before
+    assert (tmp_path / "out" / f"rerun-{first.id}" / "soak.csv").is_file()
+
+
+def test_a_baseline_and_a_matrix_are_run_again(
+    own: Stand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compile_c("stub_soak.c", own.folder / "bench" / "soak_mixed")
+    monkeypatch.chdir(tmp_path)
+    first = recorded(own, tmp_path, "baseline", "--runs", 4)
+    assert own.call("rerun", first.id).returncode == 0
+    assert records(tmp_path)[-1].body["repeats"] == first.id
+    file = tmp_path / "m.toml"
+    file.write_text(
+        'title = "t"\nbaseline = "a"\ncommand = ["soak_mixed"]\n[[mode]]\nname = "a"\n'
+        'environment = {}\n[[mode]]\nname = "b"\nenvironment = {X = "1"}\n[[stage]]\nname = "1"\n'
+        'seconds = 60\nmodes = ["a", "b"]\npairs = { rounds = 16, seconds = 0.5 }\n'
+        "rules = { throughput_floor = -0.2 }\n"
+    )
+    first = recorded(own, tmp_path, "matrix", file, "--out", tmp_path / "m")
+    file.unlink()  # the record holds what it said
+    for _ in range(2):
+        done = own.call("rerun", first.id)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "GO" in done.stdout
+    matrices = records(tmp_path, "matrix")
+    assert [r.body.get("repeats") for r in matrices] == [None, first.id, first.id]
+    assert {r.body["definition"] for r in matrices} == {first.body["definition"]}
+
+
+# ---- all of them ----
+
+
+def test_a_suite_is_its_verdicts_and_may_be_sampled(own: Stand, tmp_path: Path) -> None:
+    benches = ("--bench", "prodcons", "--bench", "larson_1")
+    first = recorded(own, tmp_path, "compare", *benches, "--rival", "system", "--max-blocks", 8)
+    assert first.kind == "suite"
+    listed = own.call("rerun", first.id, "--list")
+    assert "2 to measure" in listed.stdout
+    some = own.call("rerun", first.id, "--limit", 1)
+    assert "1 of 2 to measure" in some.stdout
+    assert "1 repeated" in some.stdout
+    done = own.call("rerun", first.id)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 of 2" in done.stdout
+    again = records(tmp_path)[-1]
+    assert (again.kind, again.body["repeats"]) == ("suite", first.id)
+    assert again.body["metrics"].keys() == first.body["metrics"].keys()
+
+
+def test_all_that_the_documents_claim_is_listed_and_repeated(
+    own: Stand, tmp_path: Path, cost: Cost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "docs"
+    root.mkdir()
+    git(root, "init", "-q")
+    monkeypatch.setattr(project, "root", lambda: root)
+    cited, table, other = (recorded(own, tmp_path, *cost(105)) for _ in range(3))
+    (root / "a.md").write_text(
+        f"It takes 1.05 [1.05–1.05]<!--c:{cited.id}/sh--> of it, and 1.05 [1.05–1.05]"
+        f"<!--c:{cited.id}/sh--> again.\n\n<!--claims:begin verdict={table.id}-->\n| a |\n"
+        "<!--claims:end-->\n"
+    )
+    listed = own.call("rerun", "--all-claims", "--list")
+    assert listed.returncode == 0, listed.stderr
+    assert "2 to measure, about" in listed.stdout
+    assert cited.id in listed.stdout
+    assert table.id in listed.stdout
+    assert other.id not in listed.stdout
+    assert len(records(tmp_path, "verdict")) == 3
+    assert own.call("rerun", "--all-claims").returncode == 0
+    cost(95)
+    done = own.call("rerun", "--all-claims")
+    assert done.returncode == 1
+    assert "2 repeated: 2 contradicts" in done.stdout
+    (root / "a.md").write_text("It takes 1.05 [1.05–1.05]<!--c:abcdef123456/sh--> of it.\n")
+    assert "cited, but not in the ledger: abcdef123456" in own.call("rerun", "--all-claims").stderr
+    (root / "a.md").write_text("Nothing.\n")
+    assert "no document cites a record" in own.call("rerun", "--all-claims").stderr

@@ -1,0 +1,472 @@
+"""`hakmem compare --bench`: verdicts over benchmarks, their record, its table, and going on."""
+
+import io
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hakmem.audit import blocks as audit_blocks
+from hakmem.audit import citing as audit_record
+from hakmem.errors import LabError
+from hakmem.ledger import claims
+from hakmem.ledger.store import Ledger, Record
+from hakmem.paired import cli as paired_cli
+from hakmem.paired import protocol, recording, session, suite_record, suite_table, work
+from hakmem.paired import suite_run as compare_suite
+from hakmem.paired.blocks import FLOOR, Track, Trial
+from hakmem.paired.cells import Cell
+from hakmem.paired.readings import choose
+from hakmem.paired.suite_run import Request
+from hakmem.process import provenance
+from hakmem.process.library import system
+from hakmem.process.sample import Sample
+from hakmem.stats import Interval
+from hakmem.suite import SUITE
+from rich.console import Console
+from standing import Stand, compile_c
+
+# Seconds and KiB of hakmem, the system's allocator and the third, who are faster or leaner.
+TIMES = {"A": 1.0, "B": 2.0, "C": 0.8, FLOOR: 0.2}
+PEAKS = {"A": 2000, "B": 1000, "C": 4000, FLOOR: 900}
+
+
+class World:
+    """A sampler that never runs anything, and what it was asked."""
+
+    def __init__(self) -> None:
+        self.trials: list[Trial] = []
+        self.fails: Callable[[Trial], str | None] = lambda trial: None
+
+    def sampler(self, trial: Trial) -> Sample:
+        self.trials.append(trial)
+        seconds = TIMES[trial.letter]
+        result = {"bench": "x", "ops": 10**9, "seconds": seconds, "user_s": seconds}
+        result |= {"peak_kb": 1000, "after_kb": 200 * seconds, "after_lazy_kb": 100 * seconds}
+        return Sample(
+            command=trial.track.name,
+            library=trial.letter,
+            argv=("bench", "1"),
+            round=trial.round,
+            position=trial.position,
+            letter=trial.letter,
+            wall_s=seconds,
+            max_rss_kb=PEAKS[trial.letter],
+            result=result,
+            error=self.fails(trial),
+        )
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture(scope="session")
+def rival(stand: Stand, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A library that is not hakmem, in a folder of its own."""
+    flags = ("-shared", "-fPIC", "-DSILENT", "-Dhak_version=other_version")
+    return compile_c("stub_library.c", tmp_path_factory.mktemp("rival") / "rival.so", *flags)
+
+
+@pytest.fixture
+def ledger(stand: Stand, rival: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
+    """The stand-in build, and a source that no commit of somebody else changes meanwhile."""
+    for name, value in {**stand.environment, "LAB_LEDGER": str(tmp_path / "evidence")}.items():
+        monkeypatch.setenv(name, value)
+    source = provenance.Source("c" * 40, "d" * 40, False)
+    monkeypatch.setattr(provenance, "source", lambda root: source)
+    shutil.copy(rival, tmp_path / "rival.so")
+    return Ledger(tmp_path / "evidence")
+
+
+def request(tmp_path: Path, *names: str, **more: Any) -> Request:
+    asked = Request(
+        names=names,
+        everything=False,
+        library="hakmem",
+        rivals=["system", str(tmp_path / "rival.so")],
+        metric=None,
+        better="lower",
+        most=8,
+        seconds=0.5,
+        seed=5,
+        record=True,
+        resume=False,
+        argv=["hakmem", "compare", *names],
+    )
+    return replace(asked, **more)
+
+
+def run(asked: Request, world: World) -> tuple[bool, str]:
+    out = io.StringIO()
+    good = compare_suite.run(asked, Console(file=out, width=200), world.sampler)
+    return good, " ".join(out.getvalue().split())
+
+
+def of_kind(ledger: Ledger, kind: str) -> list[Record]:
+    return [record for record in ledger.records() if record.kind == kind]
+
+
+# ---- what is measured and recorded ----
+
+
+def test_wins_and_losses_of_time_and_memory_are_recorded(
+    ledger: Ledger, tmp_path: Path, world: World
+) -> None:
+    good, said = run(request(tmp_path, "batch_lifo", "random_mixed_256"), world)
+    assert good
+    (record,) = of_kind(ledger, "suite")
+    verdicts = {v.id: v for v in of_kind(ledger, "verdict")}
+    body = record.body
+    assert body["inputs"] == list(verdicts)
+    told = {name: entry["verdict"] for name, entry in body["metrics"].items()}
+    assert told == {
+        "batch_lifo against system": "win",
+        "batch_lifo against rival.so": "loss",
+        "batch_lifo memory against system": "loss",
+        "batch_lifo memory against rival.so": "win",
+        "random_mixed_256 against system": "win",
+        "random_mixed_256 against rival.so": "loss",
+        "random_mixed_256 memory against system": "loss",
+        "random_mixed_256 memory against rival.so": "win",
+    }
+    values = {name: entry["value"] for name, entry in body["metrics"].items()}
+    assert values["batch_lifo against system"] == pytest.approx(0.5)
+    assert values["batch_lifo memory against rival.so"] == pytest.approx(0.5)
+    # Above the floor: (1 - 0.2) ÷ (2 - 0.2).
+    assert values["random_mixed_256 against system"] == pytest.approx(0.8 / 1.8)
+    for entry in body["metrics"].values():
+        assert entry["low"] <= entry["value"] <= entry["high"]
+        assert (entry["unit"], entry["kind"]) == ("ratio", "95 % CI over all looks")
+    row = next(r for r in body["rows"] if r["benchmark"] == "random_mixed_256")
+    assert (row["unit"], row["hakmem"]) == ("ns user CPU/op", pytest.approx(0.8))
+    assert (row["hakmem_memory_kb"], row["rivals"]["system"]["memory_kb"]) == (2000, 1000)
+    assert row["rivals"]["system"]["cv"] == pytest.approx(0)
+    asked = verdicts[row["rivals"]["system"]["verdict_id"]].body
+    assert (asked["cells"][0]["name"], asked["verdict"]) == ("system", "GO")
+    assert "hakmem over 2 benchmarks: against the best rival 2 ▼; in peak memory" in said
+    assert record.id in said
+
+
+def test_a_block_is_one_palindrome_over_all_cells(
+    ledger: Ledger, tmp_path: Path, world: World
+) -> None:
+    run(request(tmp_path, "batch_lifo"), world)
+    orders = {trial.order for trial in world.trials}
+    assert len(orders) > 1
+    assert all(order == order[::-1] and set(order) == set("ABC") for order in orders)
+    assert len(world.trials) == 8 * 6
+
+
+def test_nothing_is_recorded_where_that_is_asked(
+    ledger: Ledger, tmp_path: Path, world: World
+) -> None:
+    good, said = run(request(tmp_path, "batch_lifo", record=False), world)
+    assert good
+    assert "against the best rival 1 ▼" in said
+    assert list(ledger.records()) == []
+
+
+def test_the_start_of_a_process_has_no_memory_to_show(
+    ledger: Ledger, tmp_path: Path, world: World
+) -> None:
+    run(request(tmp_path, "startup"), world)
+    (record,) = of_kind(ledger, "suite")
+    assert set(record.body["metrics"]) == {"startup against system", "startup against rival.so"}
+    assert suite_table.lines(record.body)[0].cells[5:] == ("–", "–", "–")
+
+
+def test_memory_left_after_a_peak_is_read_where_hakmem_gives_it_back(
+    ledger: Ledger, tmp_path: Path, world: World
+) -> None:
+    _, said = run(request(tmp_path, "peak"), world)
+    (record,) = of_kind(ledger, "suite")
+    (row,) = record.body["rows"]
+    assert (row["unit"], row["hakmem"]) == ("share", pytest.approx(0.1))
+    assert record.body["metrics"]["peak against system"]["verdict"] == "win"
+    assert "peak: hakmem with HAKMEM_SS_MEM_LEAN_DECOMMIT=FREE" in said
+    settings = {"HAKMEM_SS_MEM_LEAN_DECOMMIT": "FREE", "HAKMEM_SS_MEM_LEAN_TARGET_MB": "4"}
+    for sample in of_kind(ledger, "sample"):
+        assert (settings.items() <= sample.body["environment"].items()) == (
+            sample.body["cell"] == "A"
+        )
+    run(request(tmp_path, "batch_lifo"), world)
+    last = of_kind(ledger, "sample")[-1].body
+    assert not any(name.startswith("HAKMEM_") for name in last["environment"])
+
+
+def test_a_rival_that_fails_is_left_out_and_said(
+    ledger: Ledger, tmp_path: Path, world: World
+) -> None:
+    world.fails = lambda trial: "planted" if trial.letter == "C" else None
+    good, said = run(request(tmp_path, "batch_lifo"), world)
+    assert not good
+    (record,) = of_kind(ledger, "suite")
+    assert record.body["ok"]
+    assert record.body["rows"][0]["rivals"]["rival.so"]["failure"] == "batch_lifo: planted"
+    assert "Failed and left out: batch_lifo: rival.so (batch_lifo: planted)" in said
+
+
+def test_a_benchmark_that_hakmem_fails_ends_no_run(
+    ledger: Ledger, tmp_path: Path, world: World
+) -> None:
+    good, _ = run(request(tmp_path, "huge", "batch_lifo"), world)
+    assert not good
+    (record,) = of_kind(ledger, "suite")
+    assert not record.body["ok"]
+    assert "planted failure" in record.body["failures"]["huge"]
+    assert suite_table.lines(record.body)[-1].cells[:2] == ("huge", "failed")
+    assert "batch_lifo against system" in record.body["metrics"]
+    with pytest.raises(LabError, match="nothing was measured"):
+        run(request(tmp_path, "huge"), world)
+
+
+def test_what_hakmem_or_the_floor_fails_half_way_is_not_decided(
+    ledger: Ledger, tmp_path: Path, world: World
+) -> None:
+    asked = request(tmp_path, "batch_lifo", "random_mixed_256", "aligned")
+    fails = {("batch_lifo", "A"): "first", ("random_mixed_256", FLOOR): "second"}
+    world.fails = lambda t: fails.get((t.track.name, t.letter)) if t.round == 6 else None
+    good, _ = run(asked, world)
+    assert not good
+    (record,) = of_kind(ledger, "suite")
+    assert {name: why[-6:] for name, why in record.body["failures"].items()} == {
+        "batch_lifo": " first",
+        "random_mixed_256": "second",
+    }
+    assert {v.body["suite"] for v in of_kind(ledger, "verdict")} == {"aligned"}
+
+
+def test_a_library_that_is_built_again_meanwhile_stops_it(
+    ledger: Ledger, tmp_path: Path, world: World
+) -> None:
+    def rebuild(trial: Trial) -> None:
+        if trial.track.name == "aligned":
+            with (tmp_path / "rival.so").open("ab") as library:
+                library.write(b"another build")
+
+    world.fails = rebuild
+    with pytest.raises(LabError, match=r"rival\.so was changed during the measurement"):
+        run(request(tmp_path, "batch_lifo", "aligned"), world)
+    assert {v.body["suite"] for v in of_kind(ledger, "verdict")} == {"batch_lifo"}
+
+
+# ---- going on ----
+
+
+def interrupt_at(name: str) -> Callable[[Trial], str | None]:
+    def fails(trial: Trial) -> str | None:
+        if trial.track.name == name:
+            raise KeyboardInterrupt
+        return None
+
+    return fails
+
+
+def test_an_interrupted_run_goes_on_where_it_was(
+    ledger: Ledger, tmp_path: Path, world: World
+) -> None:
+    asked = request(tmp_path, "batch_lifo", "aligned")
+    world.fails = interrupt_at("aligned")
+    with pytest.raises(LabError, match=r"interrupted: 1 of 2 .* --seed 5 --resume") as stop:
+        run(asked, world)
+    assert stop.value.status == 130
+    assert (len(of_kind(ledger, "verdict")), of_kind(ledger, "suite")) == (2, [])
+    again = World()
+    good, said = run(replace(asked, seed=None, resume=True), again)
+    assert good
+    assert {trial.track.name for trial in again.trials} == {"aligned"}
+    assert "1 of them recorded before; 8 blocks at most, seed 5" in said
+    (record,) = of_kind(ledger, "suite")
+    assert len(record.body["inputs"]) == 4
+    assert record.body["inputs"] == [v.id for v in of_kind(ledger, "verdict")]
+    idle = World()
+    run(replace(asked, seed=None, resume=True), idle)
+    assert idle.trials == []
+    assert len(of_kind(ledger, "suite")) == 1
+
+
+def test_interrupted_before_anything_was_recorded(
+    ledger: Ledger, tmp_path: Path, world: World
+) -> None:
+    world.fails = interrupt_at("batch_lifo")
+    with pytest.raises(LabError, match="nothing was recorded"):
+        run(request(tmp_path, "batch_lifo"), world)
+    assert list(ledger.records()) == []
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"seed": 6}, {"argv": ["hakmem", "compare", "another"]}, {"commit": "e" * 40}],
+)
+def test_only_the_same_run_is_resumed(
+    ledger: Ledger,
+    tmp_path: Path,
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    other: dict[str, Any],
+) -> None:
+    asked = request(tmp_path, "batch_lifo")
+    run(asked, world)
+    if commit := other.pop("commit", None):
+        source = provenance.Source(commit, "d" * 40, False)
+        monkeypatch.setattr(provenance, "source", lambda root: source)
+    with pytest.raises(LabError, match="nothing to resume"):
+        run(replace(asked, resume=True, **other), world)
+
+
+def test_a_benchmark_recorded_by_half_is_measured_again() -> None:
+    def finding(suite: str, setting: str, rival: str, left_out: str = "") -> tuple[str, Any]:
+        why = {left_out: "failed"} if left_out else {}
+        return f"{setting}{rival}", {
+            "suite": suite,
+            "inputs": [setting],
+            "cells": [{"name": rival}],
+            "left_out": why,
+        }
+
+    half = [finding("x", "1", "a")]
+    assert suite_record.complete(half, ["a", "b"]) == {}
+    whole = [*half, finding("x", "2", "a"), finding("x", "2", "b"), finding("y", "3", "a", "b")]
+    found = suite_record.complete(whole, ["a", "b"])
+    assert {name: [id for id, _ in run] for name, run in found.items()} == {
+        "x": ["2a", "2b"],
+        "y": ["3a"],
+    }
+
+
+def test_the_command_line_is_known_without_its_seed() -> None:
+    words = ["hakmem", "compare", "--resume", "--seed", "7", "--suite", "--seed=8"]
+    assert paired_cli.without_seed(words) == ["hakmem", "compare", "--suite"]
+
+
+# ---- rules ----
+
+
+@pytest.mark.parametrize(
+    ("verdict", "low", "high", "kind", "word"),
+    [
+        ("GO", 0.001, 0.002, "CI", "win"),
+        ("NO-GO", -0.5, -0.4, "CI", "loss"),
+        ("UNDECIDED", -0.04, 0.04, "CI", "tie"),
+        ("UNDECIDED", -0.04, 0.06, "CI", "undecided"),
+        ("UNDECIDED", -0.06, 0.04, "CI", "undecided"),
+        ("UNDECIDED", -0.04, 0.04, "range", "undecided"),
+    ],
+)
+def test_words(verdict: Any, low: float, high: float, kind: str, word: str) -> None:
+    target = Interval((low + high) / 2, low, high, kind)
+    assert suite_record.word(protocol.Decision(verdict, target, (), 8, 0.0182, True)) == word
+
+
+def test_so_few_blocks_that_nothing_could_be_decided_are_refused() -> None:
+    for rivals in (1, 2, 8, 9):
+        least = protocol.least_blocks(rivals)
+        gains = {str(n): [[0.5] * least] for n in range(rivals)}
+        fewer = {name: [tracks[0][1:]] for name, tracks in gains.items()}
+        decided = protocol.look(gains, "improvement", 0.01, last=True)
+        assert {d.verdict for d in decided.values()} == {"GO"}
+        decided = protocol.look(fewer, "improvement", 0.01, last=True)
+        assert {d.verdict for d in decided.values()} == {"UNDECIDED"}
+    compare_suite.require_decidable(8, 10)
+    with pytest.raises(LabError, match="--max-blocks 10 or more"):
+        compare_suite.require_decidable(8, 9)
+
+
+def test_slow_rivals_get_less_work_and_that_is_recorded() -> None:
+    command = next(c for c in SUITE.commands if c.name == "batch_lifo")
+    own = work.Work("batch_lifo", command=command, amount=1000)
+    cells = {letter: Cell(letter, system()) for letter in "ABCD"}
+    track = Track("batch_lifo", "target", choose("wall", "batch_lifo"), dict.fromkeys(cells, own))
+    times = {"A": 0.1, "B": 0.39, "C": 1.0, "D": 100.0}
+    found = {
+        letter: Sample("x", letter, (), -1, 0, result={"seconds": seconds})
+        for letter, seconds in times.items()
+    }
+    even = session._fitted(track, found, 0.5, None)
+    assert {w.amount for w in even.works.values()} == {6000}
+    less = session._fitted(track, found, 0.5, 4.0)
+    amounts = {letter: w.amount for letter, w in less.works.items()}
+    assert amounts == {"A": 6000, "B": 6000, "C": 900, "D": 9}
+    # Nobody's timed part is below what was asked for.
+    assert all(times[at] * amount / 1000 >= 0.5 for at, amount in amounts.items())
+    assert recording.track_entry(less)["works"]["batch_lifo"]["amounts"] == amounts
+    assert "amounts" not in recording.track_entry(even)["works"]["batch_lifo"]
+
+
+def test_each_benchmark_is_there_once_unless_another_figure_is_named() -> None:
+    names = [figure.name for figure in compare_suite.chosen([])]
+    assert len(names) == len(set(names)) == len({f.command for f in compare_suite.chosen([])})
+    assert [f.name for f in compare_suite.chosen(["*_100000*"])] == ["random_mixed_100000"]
+    assert "peak" not in names
+    assert [f.name for f in compare_suite.chosen(["peak"], everything=True)] == [*names, "peak"]
+    assert [f.name for f in compare_suite.chosen(["p*"])] == ["prodcons"]
+    named = compare_suite.chosen(["random_mixed_100000_process"])
+    assert [f.name for f in named] == ["random_mixed_100000_process"]
+
+
+# ---- the table ----
+
+
+@pytest.fixture
+def recorded(ledger: Ledger, tmp_path: Path, world: World) -> Record:
+    run(request(tmp_path, "batch_lifo", "random_mixed_256"), world)
+    return of_kind(ledger, "suite")[0]
+
+
+def test_the_table_in_a_document_is_made_from_the_record(recorded: Record) -> None:
+    text = f"<!--claims:begin verdict={recorded.id}-->\n<!--claims:end-->\n"
+    made = audit_blocks.rewrite(text, Path(), {recorded.id: recorded})
+    assert (
+        "| batch_lifo | 1.00 ns/op | 0.80 rival.so | ▼ 1.25 [1.25–1.25] | ▲ 0.50 [0.50–0.50] "
+        "| 1.95 | 0.98 system | ▼ 2.00 [2.00–2.00] |\n" in made
+    )
+    assert "against the best rival 2 ▼; in peak memory against the leanest 2 ▼." in made
+    assert "Rivals: rival.so not known, system glibc" in made
+    (block,) = audit_blocks.find(made)
+    assert block.rows == 2
+    assert audit_blocks.rewrite(made, Path(), {recorded.id: recorded}) == made
+    assert claims.scan(audit_blocks.without(made)[0]).unbacked == []
+
+
+def test_ratios_are_shown_with_their_intervals(recorded: Record) -> None:
+    entry = {"value": 0.9, "low": 0.8, "high": 1.1, "kind": "range", "verdict": "undecided"}
+    assert suite_table.ratio(entry) == "? 0.90 [0.80–1.10] range"
+    small = {"value": 0.0415, "low": 0.0318, "high": 0.0547, "kind": "CI", "verdict": "win"}
+    assert suite_table.ratio(small) == "▲ 0.042 [0.032–0.055]"
+    assert suite_table.ratio(None) == "–"
+
+
+def test_a_suite_is_cited_like_a_verdict(recorded: Record) -> None:
+    text = f"0.50 [0.50–0.50]<!--c:{recorded.id}/batch_lifo against system-->"
+    (claim,) = claims.scan(text).claims
+    assert audit_record.differences(claim, recorded) == []
+    undecided = {
+        **recorded.body["metrics"]["batch_lifo against system"],
+        "verdict": "undecided",
+    }
+    metrics = {"batch_lifo against system": undecided}
+    open_one = replace(recorded, body={**recorded.body, "metrics": metrics})
+    assert audit_record.differences(claim, open_one) == [
+        "the verdict is UNDECIDED, and the paragraph does not say so"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--bench", "nope"), "unknown benchmark: nope"),
+        (("--resume",), "--resume is for benchmarks"),
+        ((), "--suite for all"),
+        (("--suite", "--resume", "--rival", "system"), "nothing to resume"),
+    ],
+)
+def test_mistakes_are_one_clear_line(
+    ledger: Ledger, stand: Stand, arguments: tuple[str, ...], message: str
+) -> None:
+    done = stand.call("compare", *arguments, LAB_LEDGER=str(ledger.root))
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert message in done.stderr
