@@ -76,10 +76,8 @@ def check_file(source: Path, path: Path) -> list[Violation]:
         if include is None or include[1].startswith("<"):
             continue
         quoted = QUOTED.match(include[1])
-        if quoted is None:
-            verdict = ("a computed #include hides the box", "name the header itself")
-        else:
-            verdict = judge(box, quoted[1])
+        computed = ("a computed #include hides the box", "name the header itself")
+        verdict = judge(box, quoted[1]) if quoted else computed
         if verdict is not None:
             found.append(Violation(path, number, *verdict))
     return found

@@ -6,7 +6,7 @@ import random
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 from rich.console import Console
@@ -21,6 +21,7 @@ from hakmem.ledger import cli as ledger_cli
 from hakmem.matrix import cli as matrix_cli
 from hakmem.overview import bench, demo, summary
 from hakmem.paired import cli as paired_cli
+from hakmem.process import provenance
 from hakmem.process import run as runner
 from hakmem.report import cli as report_cli
 from hakmem.rerun import cli as rerun_cli
@@ -150,7 +151,7 @@ def bench_command(
         rounds=rounds or (6 if quick else 12),
         pairs=pairs,
         seed=random.SystemRandom().randrange(2**31) if seed is None else seed,
-        argv=bench.own_argv(),
+        argv=provenance.own_argv(),
     )
     finish(bench.run(request, Console()))
 
@@ -165,7 +166,7 @@ def demo_command(
     """Show hakmem at work: real programs with proof, a short benchmark, the report."""
     console = Console()
     libraries = bench.choose_libraries(lib or [])
-    demo.programs(libraries[0].path, console)
+    demo.programs(cast(Path, libraries[0].path), console)  # hakmem is always a file
     seed = random.SystemRandom().randrange(2**31) if seed is None else seed
     rows = demo.benchmark(libraries, budget, seed, out, console)
     console.print(f"[bold]the report:[/] {(out / 'report.html').resolve()}")

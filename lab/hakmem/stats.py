@@ -113,7 +113,7 @@ def block_value(order: str, values: Sequence[float]) -> float:
     """The value of a block such as ABBA: mean ln B - mean ln A."""
     if len(order) != len(values) or set(order) != {"A", "B"}:
         raise ValueError(f"a block needs A and B and one value for each: {order!r}, {len(values)}")
-    logs = {"A": [], "B": []}
+    logs: dict[str, list[float]] = {"A": [], "B": []}
     for letter, value in zip(order, values, strict=True):
         logs[letter].append(math.log(value))
     return float(np.mean(logs["B"]) - np.mean(logs["A"]))

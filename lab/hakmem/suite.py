@@ -8,9 +8,11 @@ from typing import Literal
 from hakmem.errors import LabError
 from hakmem.project import bench_dir
 
-NULL = "null floor"
-FAST = "BenchFast"
-EMPTY = "empty library"
+ReferenceName = Literal["null floor", "BenchFast", "empty library"]
+
+NULL: ReferenceName = "null floor"
+FAST: ReferenceName = "BenchFast"
+EMPTY: ReferenceName = "empty library"
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,7 @@ class Reference:
     It runs without an allocator under test: with more arguments, or with an empty library.
     """
 
-    name: Literal["null floor", "BenchFast", "empty library"]
+    name: ReferenceName
     arguments: tuple[str, ...] = ()
     preload: str | None = None
 

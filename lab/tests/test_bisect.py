@@ -7,12 +7,13 @@ import time
 from pathlib import Path
 
 import pytest
+from hakmem import project
 from hakmem.bisect import commits as bisect_range
 from hakmem.errors import LabError
 from hakmem.ledger.store import Ledger, Record
 from hakmem.ledger.verify import verify
-from standing import Stand
-from test_builds import Repository
+from standing import PROGRAMS, Stand
+from test_builds import CMAKE, Repository
 
 # Its cost is a figure it prints: what it was built with, times noise by how often it was run.
 # A sum of four uniform figures from a counter, so that a run with the same seed is the same run.
@@ -150,6 +151,53 @@ def test_an_improvement_is_not_a_slow_down(
     done = bisect(stand, repository, tmp_path, "--aim", "worse", good="HEAD~1")
     assert "the bad end is better, not worse" in done.stdout
     assert record_of(tmp_path).body["answer"] == "none"
+
+
+def test_the_commit_of_the_library_is_found_under_a_program_that_stays(
+    stand: Stand, repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """hakmem's own repository: each commit's library is built and preloaded."""
+    library = (PROGRAMS / "stub_library.c").read_text()
+    commits = []
+    for number, cost in enumerate((100, 100, 107, 107)):
+        text = {"tiny_c": f"{library}\nconst double planted_cost = {cost};\n"}
+        text |= {"CMakeLists_txt": CMAKE, "bench__CMakeLists_txt": "", "number_txt": str(number)}
+        commits.append(repository.commit(f"step {number}", **text))
+    monkeypatch.setattr(project, "root", lambda: repository.root)
+    source, program = tmp_path / "work.c", tmp_path / "work"
+    source.write_text(PROGRAM)
+    cost = '-DCOST=(*(const double *)dlsym(RTLD_DEFAULT, "planted_cost"))'
+    flags = ["-D_GNU_SOURCE", "-include", "dlfcn.h", cost, "-DNOISE=0.004"]
+    subprocess.run(["gcc", *flags, "-o", program, source], check=True, timeout=60)
+    (tmp_path / "counter").write_text("0\n")
+    done = stand.call(
+        *("bisect", "HEAD~3", "HEAD", "--seed", 5, "--metric", "regex:cost: (.*)"),
+        *("--probe-blocks", 4, "--max-blocks", 8, "--", program, tmp_path / "counter"),
+        LAB_LEDGER=str(tmp_path / "evidence"),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"GO: {commits[2][:10]} “step 2” changed it: +7" in done.stdout
+    record = record_of(tmp_path)
+    assert record.body["suspects"] == [commits[2]]
+    ends = [f"hakmem {commits[at][:10]}" for at in (0, 3)]
+    assert [binary["name"] for binary in record.body["binary"]] == ends
+    assert repository.worktrees() == 1
+
+
+def test_a_bisection_is_run_again_though_head_has_moved(
+    stand: Stand, repository: Repository, tmp_path: Path
+) -> None:
+    grow(repository, [100, 100, 107])
+    assert bisect(stand, repository, tmp_path, good="HEAD~2").returncode == 0
+    first = record_of(tmp_path)
+    repository.commit("later", number_txt="later")
+    (tmp_path / "counter").write_text("0\n")
+    done = stand.call("rerun", first.id, LAB_LEDGER=str(tmp_path / "evidence"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    again = record_of(tmp_path)
+    assert again.body["repeats"] == first.id
+    for name in ("good", "bad", "suspects", "posterior"):
+        assert again.body[name] == first.body[name]
 
 
 def test_a_change_that_only_the_search_believes_is_not_confirmed(

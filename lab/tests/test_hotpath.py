@@ -190,6 +190,12 @@ def test_the_record_states_method_repetitions_and_functions(planted: Stand, tmp_
     raw = Ledger(tmp_path).raw_path(record.raw["runs.txt"]).read_text()
     assert raw.count("totals: ") == 8
     assert planted.call("ledger", "verify", LAB_LEDGER=str(tmp_path)).returncode == 0
+    done = planted.call("rerun", record.id, LAB_LEDGER=str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    *_, again = Ledger(tmp_path).records()
+    assert (again.kind, again.body["repeats"]) == ("hotpath", record.id)
+    assert again.body["argv"] == body["argv"]
+    assert again.body["metrics"].keys() == body["metrics"].keys()
 
 
 def test_a_library_that_does_not_serve_is_refused(planted: Stand, tmp_path: Path) -> None:

@@ -640,7 +640,7 @@ def test_a_soak_records_its_drift_with_interval_and_margin() -> None:
     assert soak_session.metrics(analysis) == {
         "rss_drift": {
             "value": kib, "low": -2 * kib, "high": 3 * kib, "margin": kib * kib,
-            "unit": "B", "kind": "95 % CI",
+            "unit": "B", "kind": claims.WITHIN,
         }
     }  # fmt: skip
 

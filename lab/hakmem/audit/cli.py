@@ -8,6 +8,7 @@ import typer
 from hakmem import project
 from hakmem.audit import check as audit
 from hakmem.audit import planted as audit_planted
+from hakmem.audit.settings import Settings
 from hakmem.errors import LabError
 from hakmem.ledger.store import Ledger
 
@@ -29,7 +30,7 @@ def command(
     if missed:
         raise LabError(f"the audit itself is broken, it let through: {'; '.join(missed)}", 1)
     root, ledger = project.root(), Ledger.default()
-    settings = audit.Settings.load(root)
+    settings = Settings.load(root)
     chosen = [path.resolve() for path in files or audit.documents(root)]
     if make:
         audit.write(root, chosen, ledger)

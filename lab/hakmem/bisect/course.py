@@ -16,13 +16,13 @@ from rich.text import Text
 
 from hakmem.bisect import view as bisect_view
 from hakmem.bisect.commits import Commit
-from hakmem.bisect.search import SURE, Search, Suspect
+from hakmem.bisect.search import SURE, Finding, Search, Suspect
 from hakmem.builds import BuildFailed, Builds, Built
 from hakmem.errors import LabError
 from hakmem.paired import protocol, recording, session, work
 from hakmem.paired.blocks import BASE, Plan, Track
 from hakmem.paired.cells import Cell
-from hakmem.paired.protocol import Decision, Verdict
+from hakmem.paired.protocol import Decision
 from hakmem.paired.readings import Better, Reading
 from hakmem.paired.session import Conducted
 from hakmem.paired.work import Work
@@ -32,7 +32,6 @@ OTHER = "B"
 TREE = "{tree}"
 # What is looked for, and in words; a gain is above 0 where the later commit is better.
 Aim = Literal["any", "worse", "better"]
-Answer = Literal["commit", "range", "none", "open"]
 
 
 @dataclass(frozen=True)
@@ -82,16 +81,6 @@ class Compared:
     @property
     def gains(self) -> list[float]:
         return self.done.outcome.gains(self.target.name, OTHER)
-
-
-@dataclass(frozen=True)
-class Finding:
-    """`verdict` on naming a commit: GO if one is confirmed, NO-GO if none is to be named."""
-
-    answer: Answer
-    verdict: Verdict
-    sentence: str
-    suspect: Suspect | None = None
 
 
 class Unusable(Exception):

@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from hakmem.bisect.course import OTHER, Compared, Course, Finding
+from hakmem.bisect.course import OTHER, Compared, Course
 from hakmem.bisect.posterior import METHOD
+from hakmem.bisect.search import Finding
 from hakmem.ledger.store import Ledger, Record
 from hakmem.paired import ab, protocol, recording
 from hakmem.paired.blocks import BASE
@@ -63,9 +64,18 @@ def body(course: Course, finding: Finding) -> dict[str, Any]:
         "source": dict(ends.facts.source),
         "binary": [dict(ends.facts.binaries[at]) for at in (BASE, OTHER)],
         "host": dict(ends.facts.host),
-        "argv": list(request.argv),
+        "argv": argv(course),
         "ok": True,
     }
+
+
+def argv(course: Course) -> list[str]:
+    """The command line with the ends by their hashes: what HEAD names is another commit later."""
+    request, commits = course.request, course.commits
+    ends = {request.good: commits[0].hash, request.bad: commits[-1].hash}
+    words = list(request.argv)
+    own = words.index("--") if "--" in words else len(words)
+    return [ends.get(word, word) for word in words[:own]] + words[own:]
 
 
 def posterior(course: Course) -> list[dict[str, Any]]:

@@ -7,7 +7,8 @@ from hakmem import project
 from hakmem.bisect import commits as bisect_range
 from hakmem.bisect import record as bisect_record
 from hakmem.bisect import view as bisect_view
-from hakmem.bisect.course import Course, Finding, Request
+from hakmem.bisect.course import Course, Request
+from hakmem.bisect.search import Finding
 from hakmem.builds import Builds
 from hakmem.errors import LabError
 from hakmem.paired import readings

@@ -2,11 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from hakmem.bisect.posterior import Measured, Posterior, information, posterior
+from hakmem.paired.protocol import Verdict
 
 SURE = 0.95
 LEAST_BITS = 0.002  # where no probe is expected to tell more, probing ends
+
+Answer = Literal["commit", "range", "none", "open"]
 
 
 @dataclass(frozen=True)
@@ -19,6 +23,16 @@ class Suspect:
     before: int
     commits: tuple[int, ...]
     chance: float
+
+
+@dataclass(frozen=True)
+class Finding:
+    """`verdict` on naming a commit: GO if one is confirmed, NO-GO if none is to be named."""
+
+    answer: Answer
+    verdict: Verdict
+    sentence: str
+    suspect: Suspect | None = None
 
 
 @dataclass

@@ -1,10 +1,7 @@
 """A bisection in the terminal: what each commit's chance is, as bars, and what came out."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
@@ -12,11 +9,8 @@ from rich.text import Text
 
 from hakmem.bisect.commits import Commit
 from hakmem.bisect.posterior import Posterior
-from hakmem.bisect.search import Search
+from hakmem.bisect.search import Finding, Search
 from hakmem.paired.tables import STYLES, change
-
-if TYPE_CHECKING:
-    from hakmem.bisect.course import Finding
 
 BAR = 24
 MOST_ROWS = 30

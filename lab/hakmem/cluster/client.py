@@ -9,7 +9,7 @@ import logging
 import os
 import pickle
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -33,13 +33,13 @@ from hakmem.cluster.slices import (
 )
 from hakmem.cluster.worker import Probe, laboratory, measure, probe
 from hakmem.errors import LabError
-from hakmem.overview import bench
 from hakmem.paired.blocks import Outcome, Plan
 from hakmem.paired.cells import Cell
 from hakmem.paired.protocol import Decision
 from hakmem.paired.recording import Facts
 from hakmem.paired.session import Conducted, Ready, Standing
 from hakmem.process.sample import Sample
+from hakmem.progress import progress_bar
 
 SCHEME = "dask://"
 RESOURCE = {"bench": 1}
@@ -269,7 +269,9 @@ class Part:
 # ---- all hosts ----
 
 
-def everywhere(address: str, comparison: Comparison, console: Console) -> Iterator[Finished]:
+def everywhere(
+    address: str, comparison: Comparison, console: Console
+) -> Generator[Finished, None, None]:
     """Each host's part as it ends. Whatever ends this early cancels what is out."""
     job, files = comparison.job, comparison.job.files()
     with connected(address) as client:
@@ -277,7 +279,7 @@ def everywhere(address: str, comparison: Comparison, console: Console) -> Iterat
         parts = [Part(name, comparison.on(name), files) for name in cluster.require_hosts()]
         console.print(f"on {', '.join(p.host for p in parts)}: each by itself", highlight=False)
         try:
-            with bench.progress_bar(console) as progress:
+            with progress_bar(console) as progress:
                 yield from _conduct(cluster, parts, comparison.say, progress)
         finally:
             for part in parts:

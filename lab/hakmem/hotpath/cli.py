@@ -14,12 +14,12 @@ from hakmem.hotpath import profile as hotpath
 from hakmem.hotpath import view as hotpath_view
 from hakmem.hotpath import work as hotpath_work
 from hakmem.ledger.store import Ledger
-from hakmem.overview import bench
 from hakmem.paired import cli as paired_cli
 from hakmem.paired.cells import distinct, parse
 from hakmem.paired.recording import Facts
 from hakmem.process.lock import host_lock
 from hakmem.process.provenance import NoiseMeter
+from hakmem.progress import progress_bar
 
 
 class MethodChoice(StrEnum):
@@ -106,7 +106,7 @@ def command(
 
 def _measure(request: hotpath.Request, console: Console) -> hotpath.Found:
     try:
-        with bench.progress_bar(console) as progress:
+        with progress_bar(console) as progress:
             bar = progress.add_task("hot path", total=hotpath.steps(request))
             return hotpath.measure(
                 request, lambda words: progress.update(bar, advance=1, description=words)

@@ -43,7 +43,7 @@ def run(
     process = workload.process(cell, amount, amounts, padding)
     proof_file = folder / "proof.jsonl"
     proof_file.unlink(missing_ok=True)
-    environment = clean_environment(process) | {"HAKMEM_PROOF": str(proof_file)} | (more or {})
+    environment = {**clean_environment(process), "HAKMEM_PROOF": str(proof_file), **(more or {})}
     pid, status, out, err = _watch([*prefix, *process.argv], environment, process.timeout_s)
     if status != 0:
         how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"status {status}"

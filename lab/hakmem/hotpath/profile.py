@@ -276,11 +276,11 @@ class Meter:
             cell, hotpath_perf.record_argv(data), lambda _: hotpath_perf.symbols_of(data), False
         )
         cycles = {
-            name: hotpath_perf.PERIOD * (n - (small or {}).get(name, 0)) / ops
-            for name, n in large.items()
+            where: hotpath_perf.PERIOD * (n - (small or {}).get(where, 0)) / ops
+            for where, n in large.items()
         }
         side.functions = sorted(
-            (Spent(*name, own, None) for name, own in cycles.items() if own > 0),
+            (Spent(file, name, own, None) for (file, name), own in cycles.items() if own > 0),
             key=lambda s: -s.own,
         )
 

@@ -64,8 +64,9 @@ def answer(body: Mapping[str, Any]) -> str:
     metrics = body.get("metrics") or {}
     if "verdict" in body:
         first = next(iter(metrics.values()), None)
-        about_ratio = isinstance(first, Mapping) and "estimate" in first and "question" in body
-        return f"{body['verdict']} {first['estimate']:.3f}" if about_ratio else body["verdict"]
+        if isinstance(first, Mapping) and "estimate" in first and "question" in body:
+            return f"{body['verdict']} {first['estimate']:.3f}"
+        return str(body["verdict"])
     each = Counter(
         m["verdict"] for m in metrics.values() if isinstance(m, Mapping) if m.get("verdict")
     )

@@ -17,7 +17,6 @@ from hakmem.matrix import view as matrix_view
 from hakmem.matrix.plan import Matrix
 from hakmem.matrix.rules import Result
 from hakmem.matrix.run import Finished
-from hakmem.overview import bench
 from hakmem.paired.cli import Record
 from hakmem.process import provenance
 from hakmem.soak import session as soak_session
@@ -83,7 +82,7 @@ def body(asked: Matrix, finished: Finished) -> dict[str, Any]:
     state = finished.state
     return {
         "title": asked.title,
-        "argv": bench.own_argv(),
+        "argv": provenance.own_argv(),
         "definition": asked.digest,
         "scale": asked.scale,
         "rehearsal": asked.scale < 1,

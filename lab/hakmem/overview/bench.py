@@ -1,6 +1,5 @@
 """`hakmem bench`: chooses libraries and benchmarks, measures, and writes the results."""
 
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -75,8 +74,8 @@ def choose_libraries(specifications: Sequence[str]) -> list[Library]:
         names = ", ".join(known)
         raise LabError(f"unknown library: {', '.join(unknown)}; known: {names}, or NAME=PATH")
     chosen = {name: lib for name, lib in known.items() if not bare or name in bare}
-    for name, path in given.items():
-        chosen[name] = Library(name, path, "not known", "given")
+    for name, file in given.items():
+        chosen[name] = Library(name, file, "not known", "given")
     return [subject, *chosen.values()]
 
 
@@ -209,8 +208,3 @@ def _ticker(progress: Progress, bar: Any) -> Callable[[Sample], None]:
         progress.update(bar, advance=1, description=f"{sample.command}: {sample.library}")
 
     return tick
-
-
-def own_argv() -> list[str]:
-    """The command line as the user would type it again."""
-    return [Path(sys.argv[0]).name, *sys.argv[1:]]

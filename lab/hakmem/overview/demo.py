@@ -11,7 +11,7 @@ from rich.console import Console
 
 from hakmem.errors import INTERRUPTED, LabError
 from hakmem.overview import bench, summary
-from hakmem.process import run
+from hakmem.process import provenance, run
 from hakmem.process.library import Library
 from hakmem.process.order import rounds
 from hakmem.suite import SUITE, Suite
@@ -110,7 +110,7 @@ def benchmark(
         rounds=count,
         pairs=None,
         seed=seed,
-        argv=bench.own_argv(),
+        argv=provenance.own_argv(),
         factor=factor,
         budget_s=budget_s - (time.monotonic() - start),
     )

@@ -44,10 +44,13 @@ class Comparison:
     @property
     def cost(self) -> stats.Interval | None:
         """The ratio turned so that below 1 is always the subject's advantage."""
-        r = self.ratio
-        if r is None or self.better == "lower":
-            return r
-        return stats.Interval(1 / r.estimate, 1 / r.high, 1 / r.low, r.kind)
+        return _cost(self.ratio, self.better) if self.ratio else None
+
+
+def _cost(ratio: stats.Interval, better: str) -> stats.Interval:
+    if better == "lower":
+        return ratio
+    return stats.Interval(1 / ratio.estimate, 1 / ratio.high, 1 / ratio.low, ratio.kind)
 
 
 @dataclass(frozen=True)
@@ -80,10 +83,18 @@ class Floor:
         """None where the floor itself failed."""
         if whole.median is None:
             return None
-        return cls({s["round"]: metrics.value(key, s) for s in samples}, whole.median)
+        return cls({s["round"]: _known(key, s) for s in samples}, whole.median)
 
     def under(self, sample: Mapping[str, Any]) -> float:
         return self.by_round.get(sample["round"], self.otherwise)
+
+
+def _known(key: str, sample: Mapping[str, Any]) -> float:
+    """The metric of a sample that is known to carry it."""
+    value = metrics.value(key, sample)
+    if value is None:
+        raise ValueError(f"a sample without {key} was taken for a good one")
+    return value
 
 
 NO_FLOOR = Floor({}, 0.0)
@@ -160,7 +171,7 @@ def cell(
         if failed:
             error = failed[0].get("error") or "the sample does not carry this metric"
         return Cell(library, len(samples), len(failed), error)
-    values = [metrics.value(key, s) - offset.under(s) for s in samples]
+    values = [_known(key, s) - offset.under(s) for s in samples]
     return Cell(
         library,
         len(values),
@@ -194,9 +205,7 @@ def compare(
     )
     if not logs or any(math.isnan(value) for value in logs):
         return Comparison(name, None, len(logs), "undecided", better)
-    ratio = stats.spread_interval(logs).exp()
-    plain = Comparison(name, ratio, len(logs), "undecided", better)
-    return Comparison(name, ratio, len(logs), judge(plain.cost, len(logs)), better)
+    return _judged(name, stats.spread_interval(logs).exp(), len(logs), better)
 
 
 def _compare_above(
@@ -207,8 +216,8 @@ def _compare_above(
     floor: Floor,
     better: str,
 ) -> Comparison:
-    mine = {s["round"]: metrics.value(key, s) for s in subject}
-    theirs = {s["round"]: metrics.value(key, s) for s in rival}
+    mine = {s["round"]: _known(key, s) for s in subject}
+    theirs = {s["round"]: _known(key, s) for s in rival}
     both = sorted(mine.keys() & theirs.keys() & floor.by_round.keys())
     if not both:
         return Comparison(name, None, 0, "undecided", better)
@@ -217,8 +226,11 @@ def _compare_above(
     )
     if any(math.isnan(end) for end in (ratio.estimate, ratio.low, ratio.high)):
         return Comparison(name, None, len(both), "undecided", better)
-    plain = Comparison(name, ratio, len(both), "undecided", better)
-    return Comparison(name, ratio, len(both), judge(plain.cost, len(both)), better)
+    return _judged(name, ratio, len(both), better)
+
+
+def _judged(name: str, ratio: stats.Interval, count: int, better: str) -> Comparison:
+    return Comparison(name, ratio, count, judge(_cost(ratio, better), count), better)
 
 
 def judge(cost: stats.Interval, count: int) -> Verdict:
@@ -245,8 +257,8 @@ def _round_logs(
     key: str,
     offset: Floor,
 ) -> list[float]:
-    mine = {s["round"]: metrics.value(key, s) - offset.under(s) for s in subject}
-    theirs = {s["round"]: metrics.value(key, s) - offset.under(s) for s in rival}
+    mine = {s["round"]: _known(key, s) - offset.under(s) for s in subject}
+    theirs = {s["round"]: _known(key, s) - offset.under(s) for s in rival}
     return [_log(mine[r]) - _log(theirs[r]) for r in sorted(mine.keys() & theirs.keys())]
 
 
@@ -263,7 +275,7 @@ def _block_logs(
             blocks.setdefault(sample["block"], []).append(sample)
     logs = []
     for samples in sorted(blocks.values(), key=lambda b: b[0]["round"]):
-        values = [metrics.value(key, s) - offset.under(s) for s in samples]
+        values = [_known(key, s) - offset.under(s) for s in samples]
         if len(values) != 4:
             continue
         letters = "".join(s["letter"] for s in samples)
@@ -276,10 +288,11 @@ def _best(
 ) -> Comparison | None:
     """The comparison with the best rival: the system's allocator is one of them."""
     sign = 1 if better == "lower" else -1
-    able = [name for name in comparisons if (cells[name].median or 0) > 0]
+    medians = {name: cells[name].median or 0 for name in comparisons}
+    able = [name for name in comparisons if medians[name] > 0]
     if not able:
         return None
-    return comparisons[min(able, key=lambda name: sign * cells[name].median)]
+    return comparisons[min(able, key=lambda name: sign * medians[name])]
 
 
 def _verdict_of(subject: Cell, best: Comparison | None) -> Verdict:

@@ -8,12 +8,12 @@ import typer
 from rich.console import Console
 
 from hakmem.errors import LabError
-from hakmem.overview import bench
 from hakmem.paired import ab, baseline, cells, compare
 from hakmem.paired import suite_run as compare_suite
 from hakmem.paired.blocks import Outcome
 from hakmem.paired.protocol import LOOKS, Aim
 from hakmem.paired.readings import Better
+from hakmem.process import provenance
 
 # A command may stand after --, with options of its own.
 OWN_COMMAND = {"ignore_unknown_options": True, "allow_interspersed_args": False}
@@ -52,7 +52,10 @@ def fresh(seed: int | None) -> int:
 
 def again(seed: int) -> list[str]:
     """This command line with its seed: the same again."""
-    program, name, *rest = bench.own_argv()
+    program, name, *rest = provenance.own_argv()
+    own = rest[: rest.index("--")] if "--" in rest else rest
+    if any(word == "--seed" or word.startswith("--seed=") for word in own):
+        return [program, name, *rest]
     return [program, name, "--seed", str(seed), *rest]
 
 
@@ -197,7 +200,7 @@ def compare_command(
             seed=seed,
             record=record,
             resume=resume,
-            argv=without_seed(bench.own_argv()),
+            argv=without_seed(provenance.own_argv()),
         )
         if not compare_suite.run(asked, Console()):
             raise typer.Exit(1)

@@ -317,8 +317,8 @@ def result_table(body: Mapping[str, Any], width: int) -> Table:
     lines = suite_table.lines(body)
     for number in shown:
         # Where it is too narrow, figures break into lines; the names stay whole.
-        width = max(len(line.cells[0]) for line in lines) if number == 0 else None
-        table.add_column(suite_table.TITLES[number], min_width=width, no_wrap=number == 0)
+        least = max(len(line.cells[0]) for line in lines) if number == 0 else None
+        table.add_column(suite_table.TITLES[number], min_width=least, no_wrap=number == 0)
     for line in lines:
         table.add_row(*(Text(line.cells[n], style=_style(line.cells[n])) for n in shown))
     return table

@@ -39,7 +39,7 @@ def rounds(
     for number in range(count):
         tasks = []
         for command in shuffled(commands, rng):
-            cells = [(name, None) for name in libraries]
+            cells: list[tuple[str, Reference | None]] = [(name, None) for name in libraries]
             cells += [(reference.name, reference) for reference in command.references]
             for name, reference in shuffled(cells, rng):
                 tasks.append(Task(command, name, reference, number, padding(rng)))

@@ -33,7 +33,9 @@ class Proof:
 def _settings(stated: object) -> dict[str, str] | None:
     if stated is None:
         return None
-    return {str(name): str(value) for name, value in dict(stated).items()}
+    if not isinstance(stated, Mapping):
+        raise TypeError(f"settings that are no table: {stated!r}")
+    return {str(name): str(value) for name, value in stated.items()}
 
 
 def parse(text: str) -> list[Proof]:

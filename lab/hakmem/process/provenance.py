@@ -5,6 +5,7 @@ import os
 import platform
 import re
 import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -23,6 +24,11 @@ UNSTATED = "not stated"
 
 # What cannot change a measurement may differ from the commit: the ledger grows while one runs.
 HARMLESS = (":(exclude)evidence", ":(exclude)docs", ":(exclude)*.md")
+
+
+def own_argv() -> list[str]:
+    """The command line as the user would type it again."""
+    return [Path(sys.argv[0]).name, *sys.argv[1:]]
 
 
 # ---- source and benchmark ----

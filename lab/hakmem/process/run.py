@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from hakmem.errors import LabError
 from hakmem.process import proof as proofs
@@ -136,7 +137,7 @@ def _has_interpreter(program: Path) -> bool:
         if ident[:4] != b"\x7fELF":
             return True
         wide = ident[4] == 2
-        order = "little" if ident[5] == 1 else "big"
+        order: Literal["little", "big"] = "little" if ident[5] == 1 else "big"
 
         def number(raw: bytes) -> int:
             return int.from_bytes(raw, order)

@@ -12,7 +12,7 @@ from hakmem.paired import cells as cell_module
 from hakmem.paired import readings, work
 from hakmem.paired.blocks import BASE, Plan, Track
 from hakmem.paired.cells import Cell
-from hakmem.paired.readings import Reading
+from hakmem.paired.readings import Better, Reading
 from hakmem.paired.work import Work
 from hakmem.process import library, provenance
 from hakmem.process.library import Library
@@ -160,7 +160,7 @@ def track(past: Past, entry: Mapping[str, Any], cells: Sequence[Mapping[str, Any
 
 def _work(past: Past, entry: Mapping[str, Any], side: Mapping[str, Any]) -> Work:
     works = entry["works"]
-    name = side.get("bench") if side.get("bench") in works else next(iter(works))
+    name = str(side.get("bench") if side.get("bench") in works else next(iter(works)))
     found = works[name]
     if found["definition"] is None:
         return work.own(found["arguments"])
@@ -182,7 +182,8 @@ def _arguments(past: Past, name: str, letter: str, command: Command) -> Command:
 
 
 def _reading(past: Past, entry: Mapping[str, Any], command: Command | None) -> Reading:
-    better = entry.get("better") or _option(past.body["argv"], "--better") or "lower"
+    stated = entry.get("better") or _option(past.body["argv"], "--better")
+    better: Better = "higher" if stated == "higher" else "lower"
     name = entry["metric"]
     if command and name not in readings.OF_BENCH and not name.startswith("regex:"):
         return readings.of_figure(next(f for f in SUITE.figures if f.name == entry["name"]))

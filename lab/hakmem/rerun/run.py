@@ -14,8 +14,8 @@ from rich.text import Text
 from hakmem.errors import LabError
 from hakmem.ledger import store as ledger
 from hakmem.ledger.store import Ledger, Record
-from hakmem.overview import bench
 from hakmem.paired import ab, protocol, recording, session
+from hakmem.process import provenance
 from hakmem.process.lock import host_lock
 from hakmem.rerun import record as rerun_record
 from hakmem.rerun import source as rerun_source
@@ -85,7 +85,7 @@ def paired(past: Past, console: Console) -> Record:
     """A verdict or an A/A: the same two cells, amounts, rules and seed."""
     with tempfile.TemporaryDirectory(prefix="hakmem-aa-") as folder, host_lock():
         plan = rerun_record.comparison(past, Path(folder))
-        facts = recording.Facts.of(plan.cells, bench.own_argv())
+        facts = recording.Facts.of(plan.cells, provenance.own_argv())
         done = session.conduct(plan, 1.0, console, say=ab.standing)
         decision = done.outcome.decisions.get("B")
         if decision is None:
@@ -123,7 +123,7 @@ def summed_up(suite: Record, done: Sequence[Repetition]) -> Repetition | None:
     if len(again) < len(suite.body["inputs"]):
         return None
     with ledger.repeating(suite.id):
-        body = suite_record.body(again, {}, bench.own_argv())
+        body = suite_record.body(again, {}, provenance.own_argv())
         record = Ledger.default().append("suite", body)
     return Repetition(Past(suite, {}), record, judge(suite.body, record.body))
 

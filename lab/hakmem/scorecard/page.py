@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from hakmem import words
-from hakmem.audit import check as audit
 from hakmem.audit.citing import Evidence
+from hakmem.audit.settings import Settings
 from hakmem.errors import LabError
 from hakmem.ledger import claims
 from hakmem.ledger.store import Record
@@ -62,7 +62,7 @@ tie: what counts as no difference. `hakmem ledger show ID` shows a record in ful
 def rows(root: Path, records: Mapping[str, Record]) -> list[Row]:
     """The lines of the scorecard of a checkout. `records` are those that verify."""
     targets = scorecard_targets.load(root / FILE)
-    settings = audit.Settings.load(root)
+    settings = Settings.load(root)
     return scorecard_read.rows(targets, Evidence(root, records, settings.stale_after))
 
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from rich.console import Console
@@ -18,7 +17,6 @@ from hakmem import __version__, project
 from hakmem.errors import LabError
 from hakmem.ledger.claims import WITHIN
 from hakmem.ledger.store import Ledger
-from hakmem.overview import bench
 from hakmem.process import order, provenance
 from hakmem.process.library import Library
 from hakmem.process.provenance import NoiseMeter
@@ -59,12 +57,7 @@ class Csv:
     def __enter__(self) -> "Csv":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with contextlib.suppress(OSError):  # every line was flushed before
             self._file.close()
 
@@ -171,7 +164,7 @@ def record_body(
     library = what.library
     said = {"name": library.name, "version": library.version, "origin": library.origin}
     return {
-        "argv": bench.own_argv(),
+        "argv": provenance.own_argv(),
         "command": list(what.argv),
         "environment": own_variables(what.environment),
         "benchmarks": benchmarks(what.argv),

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from types import TracebackType
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -56,12 +55,7 @@ class Watch:
             self._live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._seen:
             self._live.stop()
 
