@@ -4,12 +4,9 @@
 #include <errno.h>
 #include <pthread.h>
 
-#include "backend/purge.h"
-#include "backend/region.h"
-#include "backend/superslab.h"
 #include "check.h"
-#include "front/boundary.h"
 #include "hakmem/hakmem.h"
+#include "in_use.h"
 #include "os/os.h"
 
 #if HK_DEBUG
@@ -100,25 +97,17 @@ static void check_and_free_all(void) {
     }
 }
 
-static size_t active_now(void) {
-    hk_trim();
-    hk_purge_lock(); /* claimed blocks are not free */
-    size_t bytes = hk_pool_stats().active + hk_region_stats().live - hk_pool_stats().mapped;
-    hk_purge_unlock();
-    return bytes;
-}
-
 /* From a process that has allocated before ... */
 static void fail_after(void *argument) {
     long n = *(long *)argument;
     hak_free(hak_malloc(1));
-    size_t before = active_now();
+    size_t before = in_use_settled(0, 20);
     hk_os_fail_after(n);
     allocate_all();
     hk_os_fail_after(-1);
     CHECK((n > 0 || refusals > 0) && (n < LAST_N || refusals < BLOCKS / 2));
     check_and_free_all();
-    CHECK(active_now() <= before);
+    CHECK(in_use_settled(before, 5000) <= before);
     refusals = 0;
     allocate_all(); /* as if nothing had been */
     CHECK_EQ(refusals, 0);
@@ -126,7 +115,7 @@ static void fail_after(void *argument) {
         n); /* what is cached serves, what is freed can be freed without the system's help */
     check_and_free_all();
     hk_os_fail_after(-1);
-    CHECK(active_now() <= before);
+    CHECK(in_use_settled(before, 5000) <= before);
 }
 
 /* ... and from a thread that has not: its record is refused as well. */

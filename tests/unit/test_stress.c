@@ -6,10 +6,10 @@
 
 #include "backend/heap.h"
 #include "backend/purge.h"
-#include "backend/region.h"
 #include "check.h"
 #include "front/boundary.h"
 #include "hakmem/hakmem.h"
+#include "in_use.h"
 
 #if defined(__SANITIZE_THREAD__)
 enum { STEPS = 14000 };
@@ -203,19 +203,11 @@ static void trim_against_free(void) {
     CHECK(pthread_join(trimmer, NULL) == 0);
 }
 
-/* Bytes in use: small and large blocks, and huge ones. */
-static size_t active_now(void) {
-    hk_purge_lock(); /* claimed blocks are not free */
-    hk_pool_stats_t pool = hk_pool_stats();
-    hk_purge_unlock();
-    return pool.active + hk_region_stats().live - pool.mapped;
-}
-
 int main(void) {
     generation(0); /* the C library keeps some memory for the threads it has seen */
     free_together();
     empty_table();
-    size_t before = active_now();
+    size_t before = in_use_settled(0, 200);
     for (uintptr_t g = 1; g <= GENERATIONS; g++)
         generation(g);
     CHECK(atomic_load(&handed_over) > STEPS);
@@ -223,7 +215,7 @@ int main(void) {
     trim_against_free();
     empty_table();
     /* all that was freed has come back, whoever owned it */
-    CHECK_EQ(active_now(), before);
+    CHECK_EQ(in_use_settled(before, 5000), before);
     printf("%lu blocks changed hands\n", atomic_load(&handed_over));
     return 0;
 }

@@ -1,0 +1,34 @@
+/* How much is in use, for tests that want all of it back. */
+#ifndef HK_TESTS_IN_USE_H
+#define HK_TESTS_IN_USE_H
+
+#include <unistd.h>
+
+#include "backend/purge.h"
+#include "backend/region.h"
+#include "backend/superslab.h"
+#include "front/boundary.h"
+
+/* Bytes of small and large blocks, and of huge ones. */
+static inline size_t in_use_now(void) {
+    hk_purge_lock(); /* claimed blocks are not free */
+    hk_pool_stats_t pool = hk_pool_stats();
+    size_t bytes = pool.active + hk_region_stats().live - pool.mapped;
+    hk_purge_unlock();
+    return bytes;
+}
+
+/* The least that is seen after so many trims, which end at what is expected. A trim passes over a
+ * heap that is locked, and a purger of its own accord may hold something back for a moment. */
+static inline size_t in_use_settled(size_t expected, unsigned trims) {
+    size_t least = SIZE_MAX;
+    for (unsigned i = 0; i < trims && least > expected; i++) {
+        if (i != 0)
+            usleep(1000);
+        hk_trim();
+        least = hk_min(least, in_use_now());
+    }
+    return least;
+}
+
+#endif
