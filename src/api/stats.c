@@ -80,7 +80,7 @@ static void add_residency(hak_stats_t *stats) {
 
 bool hk_stats_collect(hak_stats_t *stats, bool measure) {
     memset(stats, 0, sizeof *stats);
-    hk_thread_t *thread = hk_thread_enter();
+    hk_thread_t *thread = hk_thread_enter_patiently();
     if (thread == NULL)
         return false;
     hk_usage_t usage;

@@ -437,6 +437,14 @@ void hk_heap_give(hk_heap_t *heap, unsigned cls, void *const *blocks, unsigned n
         give_timed(heap, cls, blocks, n);
 }
 
+void hk_heap_give_remote(unsigned cls, void *p) {
+    giving_t g = {.slab = slab_for(p, cls), .c = &hk_classes[cls]};
+    unsigned index = block_index(&g, p);
+    give_bits(&g, index / 64, (uint64_t)1 << index % 64);
+    set_bits(&g);
+    remote_announce(g.slab);
+}
+
 /* ---- collecting without taking ---- */
 
 static void collect_and_retire_locked(hk_heap_t *heap, hk_slab_t **retired) {
@@ -508,16 +516,4 @@ void hk_heap_unclaim(hk_slab_t *slab, uint64_t pages, bool purged, bool lazily) 
     gained(owner, slab, hk_slab_unclaim(slab, pages, purged, lazily), &retired);
     hk_unlock(&owner->lock);
     hand_to_pool(retired);
-}
-
-void hk_heap_lock_all(void) {
-    for (hk_heap_t *heap = hk_load_acquire(&all); heap != NULL;
-         heap = hk_load_relaxed(&heap->all_next))
-        hk_lock(&heap->lock);
-}
-
-void hk_heap_unlock_all(void) {
-    for (hk_heap_t *heap = hk_load_acquire(&all); heap != NULL;
-         heap = hk_load_relaxed(&heap->all_next))
-        hk_unlock(&heap->lock);
 }

@@ -38,6 +38,10 @@ unsigned hk_heap_take(hk_heap_t *heap, unsigned cls, void **out, unsigned n);
  * double or invalid free. Called by the heap's thread. */
 void hk_heap_give(hk_heap_t *heap, unsigned cls, void *const *blocks, unsigned n);
 
+/* Gives one block of class `cls` back as another thread would, whoever owns its slab. Takes no lock,
+ * so anybody may call it at any time: a signal handler inside the boundary, a thread beside a fork. */
+void hk_heap_give_remote(unsigned cls, void *p);
+
 /* Collects what others have freed and retires empty slabs, keeping none. */
 void hk_heap_collect(hk_heap_t *heap);
 
@@ -59,9 +63,5 @@ unsigned hk_heap_orphans(void);
 
 /* What all heaps have counted since the process started. Any thread, no lock. */
 uint64_t hk_heap_counted(hk_heap_counter_t counter);
-
-/* For fork: all heaps' locks, in list order. */
-void hk_heap_lock_all(void);
-void hk_heap_unlock_all(void);
 
 #endif

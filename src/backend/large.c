@@ -92,21 +92,67 @@ static huge_t *huge_at(const void *p, hk_fatal_t if_not) {
     return huge;
 }
 
-size_t hk_large_free(void *p, unsigned kind) {
-    size_t bytes;
-    if (kind == HK_KIND_LARGE) {
-        hk_slab_t *run = run_at(p, HK_INVALID_FREE);
-        bytes = run->slices * HK_SLICE;
-        hk_pool_give(run);
-        return bytes;
-    }
+static size_t free_run(hk_slab_t *run) {
+    size_t bytes = run->slices * HK_SLICE;
+    hk_pool_give(run);
+    return bytes;
+}
+
+/* From here on nobody else can free it. */
+static huge_t *claim_huge(void *p) {
     huge_t *huge = huge_at(p, HK_INVALID_FREE);
     if (hk_map_set_owner(p, NULL) != huge) /* two threads freed it at once */
         hk_fatal(HK_DOUBLE_FREE, p);
-    bytes = huge->range.bytes;
+    return huge;
+}
+
+static size_t free_huge(huge_t *huge) {
+    size_t bytes = huge->range.bytes;
     hk_sub_relaxed(&live, (size_t)1);
     hk_region_give(huge->range);
     drop_descriptor(huge);
+    return bytes;
+}
+
+size_t hk_large_free(void *p, unsigned kind) {
+    return kind == HK_KIND_LARGE ? free_run(run_at(p, HK_INVALID_FREE)) : free_huge(claim_huge(p));
+}
+
+/* ---- put aside: linked through the descriptors' fields for lists, on none of which they are ---- */
+
+static _Atomic(hk_slab_t *) late_runs; /* atomic: any thread */
+static _Atomic(huge_t *) late_huge;    /* atomic: any thread */
+atomic_bool hk_large_aside;            /* atomic: any thread; set behind a push */
+
+#define PUSH(list, link, item)                                                                     \
+    do                                                                                             \
+        (item)->link = hk_load_seq(list);                                                          \
+    while (!hk_cas_seq(list, &(item)->link, item))
+
+void hk_large_put_aside(void *p, unsigned kind) {
+    if (kind == HK_KIND_LARGE) {
+        hk_slab_t *run = run_at(p, HK_INVALID_FREE);
+        hk_map_set(p, 1, HK_KIND_FREE);
+        PUSH(&late_runs, next, run);
+    } else {
+        huge_t *huge = claim_huge(p);
+        hk_map_set(p, 1, HK_KIND_FREE);
+        PUSH(&late_huge, next_unused, huge);
+    }
+    hk_store_seq(&hk_large_aside, true);
+}
+
+size_t hk_large_free_late(void) {
+    size_t bytes = 0;
+    hk_store_seq(&hk_large_aside, false);
+    for (hk_slab_t *run = hk_exchange_seq(&late_runs, NULL), *next; run != NULL; run = next) {
+        next = run->next;
+        bytes += free_run(run);
+    }
+    for (huge_t *huge = hk_exchange_seq(&late_huge, NULL), *next; huge != NULL; huge = next) {
+        next = huge->next_unused;
+        bytes += free_huge(huge);
+    }
     return bytes;
 }
 
@@ -153,6 +199,3 @@ void *hk_large_resize(void *p, unsigned kind, size_t n) {
         huge_shrink(huge, bytes);
     return p;
 }
-
-void hk_large_lock(void) { hk_lock(&lock); }
-void hk_large_unlock(void) { hk_unlock(&lock); }

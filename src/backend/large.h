@@ -15,6 +15,13 @@ void *hk_large_alloc(size_t n, size_t align, size_t *dirty);
 /* Frees a block whose kind is LARGE or HUGE; aborts unless p is its start. Returns its bytes. */
 size_t hk_large_free(void *p, unsigned kind);
 
+/* The same for somebody who may take no lock: the block is put aside, and counts as free from then
+ * on. hk_large_free_late() frees what was put aside, and returns its bytes; the caller looks first
+ * whether there is any. Any thread, any time. */
+void hk_large_put_aside(void *p, unsigned kind);
+size_t hk_large_free_late(void);
+extern atomic_bool hk_large_aside;
+
 /* Bytes the caller may use. */
 size_t hk_large_usable(const void *p, unsigned kind);
 
@@ -24,9 +31,5 @@ void *hk_large_resize(void *p, unsigned kind, size_t n);
 
 /* How many huge blocks there are. Any thread. */
 size_t hk_large_huge_blocks(void);
-
-/* For fork. */
-void hk_large_lock(void);
-void hk_large_unlock(void);
 
 #endif

@@ -50,6 +50,3 @@ void hk_meta_visit(void (*visit)(const void *start, size_t bytes, void *argument
     for (chunk_t *chunk = hk_load_acquire(&newest); chunk != NULL; chunk = chunk->before)
         visit(chunk, chunk->bytes, argument);
 }
-
-void hk_meta_lock(void) { hk_lock(&lock); }
-void hk_meta_unlock(void) { hk_unlock(&lock); }

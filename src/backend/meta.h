@@ -14,8 +14,4 @@ size_t hk_meta_mapped(void);
 /* Calls `visit` for each range mapped for metadata; nothing is locked then. */
 void hk_meta_visit(void (*visit)(const void *start, size_t bytes, void *argument), void *argument);
 
-/* For fork: nobody is half-way through an allocation while the lock is held. */
-void hk_meta_lock(void);
-void hk_meta_unlock(void);
-
 #endif

@@ -17,7 +17,7 @@ size_t hk_purge_superslab(const hk_pool_cursor_t *cursor, hk_advice_t how, bool 
 /* Gives back everything that is free outside of magazines; returns the bytes. */
 size_t hk_purge_all(void);
 
-/* Nothing is claimed while the lock is held: for statistics, and for fork. */
+/* Nothing is claimed while the lock is held: for statistics, and the last try of an allocation. */
 void hk_purge_lock(void);
 void hk_purge_unlock(void);
 

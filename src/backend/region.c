@@ -334,6 +334,3 @@ hk_region_stats_t hk_region_stats(void) {
     hk_unlock(&lock);
     return stats;
 }
-
-void hk_region_lock(void) { hk_lock(&lock); }
-void hk_region_unlock(void) { hk_unlock(&lock); }

@@ -61,8 +61,4 @@ typedef struct {
 } hk_region_stats_t;
 hk_region_stats_t hk_region_stats(void);
 
-/* For fork. */
-void hk_region_lock(void);
-void hk_region_unlock(void);
-
 #endif

@@ -467,6 +467,3 @@ void hk_pool_visit(hk_slab_visitor_t *visit, void *argument) {
         hk_unlock(&lock);
     }
 }
-
-void hk_pool_lock(void) { hk_lock(&lock); }
-void hk_pool_unlock(void) { hk_unlock(&lock); }

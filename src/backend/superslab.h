@@ -119,8 +119,4 @@ size_t hk_pool_dirty_bytes(void);
 typedef void hk_slab_visitor_t(const hk_slab_t *slab, void *argument);
 void hk_pool_visit(hk_slab_visitor_t *visit, void *argument);
 
-/* For fork. */
-void hk_pool_lock(void);
-void hk_pool_unlock(void);
-
 #endif

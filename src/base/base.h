@@ -58,6 +58,9 @@ _Noreturn void hk_assert_failed(const char *what, const char *file, int line);
 #define hk_add_seq(p, v) atomic_fetch_add_explicit((p), (v), memory_order_seq_cst)
 #define hk_add_relaxed(p, v) atomic_fetch_add_explicit((p), (v), memory_order_relaxed)
 #define hk_sub_relaxed(p, v) atomic_fetch_sub_explicit((p), (v), memory_order_relaxed)
+#define hk_cas_acquire(p, expected, v)                                                             \
+    atomic_compare_exchange_strong_explicit((p), (expected), (v), memory_order_acquire,            \
+                                            memory_order_relaxed)
 #define hk_cas_seq(p, expected, v)                                                                 \
     atomic_compare_exchange_strong_explicit((p), (expected), (v), memory_order_seq_cst,            \
                                             memory_order_seq_cst)

@@ -16,32 +16,39 @@ HK_INLINE void relax(void) {
 
 /* Sleeping in the end, rather than only yielding, keeps a real-time thread from starving the
  * holder. */
-HK_COLD void hk_lock_wait(hk_lock_t *lock) {
+HK_COLD void hk_lock_pause(unsigned tries) {
     int saved = errno; /* free must not change it */
+    if (tries < SPINS_BEFORE_YIELD)
+        relax();
+    else if (tries < SPINS_BEFORE_YIELD + YIELDS_BEFORE_SLEEP)
+        sched_yield();
+    else
+        nanosleep(&(struct timespec){.tv_sec = 0, .tv_nsec = SLEEP_NS}, NULL);
+    errno = saved;
+}
+
+HK_COLD void hk_lock_wait(hk_lock_t *lock) {
     for (unsigned tries = 0;; tries++) {
         if (hk_load_relaxed(&lock->taken) == 0 && hk_exchange_acquire(&lock->taken, 1u) == 0)
-            break;
-        if (tries < SPINS_BEFORE_YIELD)
-            relax();
-        else if (tries < SPINS_BEFORE_YIELD + YIELDS_BEFORE_SLEEP)
-            sched_yield();
-        else
-            nanosleep(&(struct timespec){.tv_sec = 0, .tv_nsec = SLEEP_NS}, NULL);
+            return;
+        hk_lock_pause(tries);
     }
-    errno = saved;
+}
+
+bool hk_lock_unless(hk_lock_t *lock, const atomic_bool *never) {
+    for (unsigned tries = 0; !hk_lock_try(lock); tries++) {
+        if (hk_load_seq(never))
+            return false;
+        hk_lock_pause(tries);
+    }
+    return true;
 }
 
 #if HK_DEBUG
 /* How many locks of each rank this thread holds. */
 static _Thread_local unsigned char held[HK_RANK_META + 1];
 
-static _Thread_local bool forking;
-
-void hk_lock_forking(bool on) { forking = on; }
-
 void hk_lock_check(const hk_lock_t *lock, bool tried) {
-    if (forking)
-        return;
     for (unsigned r = lock->rank; r <= HK_RANK_META; r++)
         hk_assert(held[r] == 0 || (tried && r == (unsigned)lock->rank));
 }

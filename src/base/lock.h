@@ -14,6 +14,7 @@ typedef enum {
     HK_RANK_CONFIG,   /* config/config.c: options that change while the process runs */
     HK_RANK_SHARED,   /* front/thread.c: the record used by threads that are past their end */
     HK_RANK_REGISTRY, /* front/thread.c: the list of thread records */
+    HK_RANK_LOOK,     /* policy/purger.c: the purger is at work */
     HK_RANK_PURGE,    /* backend/purge.c: blocks and slices are claimed for a purge */
     HK_RANK_HEAP,     /* backend/heap.c: one per heap */
     HK_RANK_POOL,     /* backend/superslab.c: free slices */
@@ -33,16 +34,18 @@ typedef struct {
 #if HK_DEBUG
 void hk_lock_check(const hk_lock_t *lock, bool tried);
 void hk_lock_note(const hk_lock_t *lock, bool taken);
-/* Between the two halves of a fork one thread holds all heaps' locks: the order is then the list's.
- */
-void hk_lock_forking(bool on);
 #else
 HK_INLINE void hk_lock_check(const hk_lock_t *lock, bool tried) { (void)lock, (void)tried; }
 HK_INLINE void hk_lock_note(const hk_lock_t *lock, bool taken) { (void)lock, (void)taken; }
-HK_INLINE void hk_lock_forking(bool on) { (void)on; }
 #endif
 
 void hk_lock_wait(hk_lock_t *lock);
+
+/* Takes the lock, unless `never` is set before it can be had: false, and it is not taken. */
+bool hk_lock_unless(hk_lock_t *lock, const atomic_bool *never);
+
+/* What a waiter does after so many tries in vain: spins, then yields, then sleeps a little. */
+void hk_lock_pause(unsigned tries);
 
 HK_INLINE bool hk_lock_try(hk_lock_t *lock) {
     hk_lock_check(lock, true);

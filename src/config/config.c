@@ -28,8 +28,8 @@ _Atomic uint8_t hk_origins[HK_OPTION_COUNT];
 /* Serves hak_ctl(): without it the cgroup's limit could overwrite what another thread just set. */
 static hk_lock_t lock = HK_LOCK_INIT(HK_RANK_CONFIG);
 
-void hk_config_lock(void) { hk_lock(&lock); }
-void hk_config_unlock(void) { hk_unlock(&lock); }
+/* What an option says is one word, so none is half set. */
+void hk_config_forked(void) { lock = (hk_lock_t)HK_LOCK_INIT(HK_RANK_CONFIG); }
 
 void hk_config_warn(const char *name, const char *value, const char *problem,
                     const char *consequence) {

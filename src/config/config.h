@@ -87,8 +87,7 @@ int hk_config_control(const char *name, const char *value, char *out, size_t out
 void hk_config_warn(const char *name, const char *value, const char *problem,
                     const char *consequence);
 
-/* Held while a process forks, so that its child finds no lock taken by a thread it has not got. */
-void hk_config_lock(void);
-void hk_config_unlock(void);
+/* In the child of a fork: whoever was in hk_config_control() is not there. */
+void hk_config_forked(void);
 
 #endif

@@ -60,9 +60,14 @@ static void free_entered(hk_thread_t *thread, void *p, unsigned kind) {
         refuse(p, kind);
 }
 
-static HK_COLD void free_deferred(hk_thread_t *thread) {
-    for (void *p; (p = hk_emergency_deferred()) != NULL;)
-        free_entered(thread, p, hk_map_kind(p));
+/* A free that may take no lock: of a small block as another thread would do it. */
+static HK_COLD void free_without_locks(void *p, unsigned kind) {
+    if (kind < HK_CLASS_COUNT)
+        hk_heap_give_remote(kind, p);
+    else if (kind == HK_KIND_EMERGENCY)
+        hk_emergency_free(p);
+    else
+        hk_large_put_aside(p, kind);
 }
 
 static HK_COLD void free_timed(hk_thread_t *thread, unsigned plan, void *p) {
@@ -103,12 +108,12 @@ HK_NOINLINE void hk_free_long(void *p) {
         refuse(p, kind);
     hk_thread_t *thread = hk_thread_enter();
     if (HK_UNLIKELY(thread == NULL)) {
-        hk_emergency_defer(p);
+        free_without_locks(p, kind);
         return;
     }
     free_entered(thread, p, kind);
-    if (HK_UNLIKELY(hk_emergency_waiting()))
-        free_deferred(thread);
+    if (HK_UNLIKELY(hk_load_relaxed(&hk_large_aside)))
+        hk_purger_note(hk_large_free_late());
     hk_thread_leave(thread);
 }
 
@@ -129,6 +134,7 @@ static void *take(hk_thread_t *thread, unsigned cls, size_t n, size_t align, siz
 static HK_COLD size_t reclaim(hk_thread_t *thread) {
     hk_thread_flush(thread);
     hk_heap_collect(&thread->heap);
+    hk_large_free_late();
     return hk_purge_all();
 }
 

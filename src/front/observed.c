@@ -2,10 +2,10 @@
 
 #include <string.h>
 
+#include "backend/large.h"
 #include "backend/meta.h"
 #include "config/config.h"
 #include "front/boundary.h"
-#include "front/emergency.h"
 #include "front/magazine.h"
 #include "observe/layers.h"
 #include "policy/purger.h"
@@ -216,25 +216,11 @@ void hk_observed_give(hk_thread_t *thread, unsigned cls, void *p) {
         give_by_route(thread, o, cls, p, false);
 }
 
-/* As hk_thread_enter() and hk_thread_leave() for a thread whose record is at hand. */
-HK_INLINE bool enter(hk_thread_t *thread) {
-    if (HK_UNLIKELY(hk_load_relaxed(&thread->busy)))
-        return false;
-    hk_store_relaxed(&thread->busy, true);
-    atomic_signal_fence(memory_order_seq_cst);
-    return true;
-}
-
-HK_INLINE void leave(hk_thread_t *thread) {
-    atomic_signal_fence(memory_order_seq_cst);
-    hk_store_release(&thread->busy, false);
-}
-
 void *hk_observed_malloc(hk_thread_t *thread, size_t n) {
-    if (HK_UNLIKELY(n > HK_MID_MAX || !enter(thread)))
+    if (HK_UNLIKELY(n > HK_MID_MAX || !hk_gate_enter(thread)))
         return hk_malloc_long(n);
     void *p = hk_observed_take(thread, hk_class_of(n));
-    leave(thread);
+    hk_gate_leave(thread);
     hk_purger_start();
     return HK_LIKELY(p != NULL) ? p : hk_malloc_long(n);
 }
@@ -243,12 +229,13 @@ void *hk_observed_malloc(hk_thread_t *thread, size_t n) {
 void hk_observed_free(hk_thread_t *thread, void *p) {
     const hk_tcache_t *cache = &thread->cache;
     unsigned cls = hk_load_relaxed(&cache->map[((uintptr_t)p >> HK_SLICE_SHIFT) & cache->mask]);
-    if (HK_UNLIKELY(cls - 1 >= HK_CLASS_COUNT - 1 || hk_emergency_waiting() || !enter(thread))) {
+    if (HK_UNLIKELY(cls - 1 >= HK_CLASS_COUNT - 1 || hk_load_relaxed(&hk_large_aside) ||
+                    !hk_gate_enter(thread))) {
         hk_free_long(p);
         return;
     }
     hk_observed_give(thread, cls, p);
-    leave(thread);
+    hk_gate_leave(thread);
 }
 
 /* ---- all threads ---- */
@@ -260,13 +247,10 @@ void hk_observed_flush(hk_thread_t *thread) {
             hk_layer_drain(&o->layers, layer, &thread->heap);
 }
 
-void hk_observed_forget(hk_thread_t *thread, bool layers) {
+void hk_observed_forget(hk_thread_t *thread) {
     hk_observed_t *o = hk_load_relaxed(&thread->observed);
-    if (o == NULL)
-        return;
-    memset(&o->metrics, 0, sizeof o->metrics);
-    if (layers)
-        memset(&o->layers, 0, sizeof o->layers);
+    if (o != NULL)
+        memset(&o->metrics, 0, sizeof o->metrics);
 }
 
 unsigned hk_observed_count(hk_thread_t *thread, unsigned cls) {

@@ -68,9 +68,8 @@ HK_INLINE bool hk_observed_push(hk_thread_t *thread, void *p) {
 /* Gives the blocks of the thread's research layers to the heap. The thread is entered. */
 void hk_observed_flush(hk_thread_t *thread);
 
-/* In a fork's child: the counters start anew, and so do the layers where they may be half-changed.
- */
-void hk_observed_forget(hk_thread_t *thread, bool layers);
+/* In a fork's child: the counters start anew. */
+void hk_observed_forget(hk_thread_t *thread);
 
 /* The blocks of class cls in the thread's research layers. Any thread. */
 unsigned hk_observed_count(hk_thread_t *thread, unsigned cls);

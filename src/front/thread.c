@@ -3,10 +3,8 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "backend/large.h"
 #include "backend/meta.h"
-#include "backend/purge.h"
-#include "backend/region.h"
+#include "backend/pagemap.h"
 #include "config/config.h"
 #include "front/magazine.h"
 #include "front/observed.h"
@@ -41,6 +39,9 @@ static hk_thread_t *all;     /* lock: registry; every record but the shared one 
 static hk_thread_t *orphans; /* lock: registry; last in, first out: its memory is the warmest */
 static unsigned served;      /* lock: registry; records that a thread has */
 
+/* atomic: set by a thread that forks, while it holds all gates, the registry and the shared record */
+static atomic_bool forking;
+
 static hk_lock_t shared_lock = HK_LOCK_INIT(HK_RANK_SHARED);
 static hk_thread_t shared_record; /* lock: shared; untouched pages until a thread needs it */
 
@@ -74,9 +75,11 @@ static void initialise_locked(void) {
     pthread_key_create(&key, thread_ends);
 }
 
-/* A record for the calling thread: an orphan's, else a new one; NULL: out of memory. */
+/* A record for the calling thread, inside: an orphan's, else a new one. NULL: out of memory, or
+ * another thread is forking. */
 static hk_thread_t *obtain_record(void) {
-    hk_lock(&registry);
+    if (!hk_lock_unless(&registry, &forking))
+        return NULL;
     initialise_locked();
     hk_thread_t *thread = orphans;
     if (thread != NULL) {
@@ -87,14 +90,17 @@ static hk_thread_t *obtain_record(void) {
         thread->all_next = all;
         all = thread;
     }
-    served += thread != NULL;
+    if (thread != NULL) {
+        hk_store_relaxed(&thread->gate, (unsigned)HK_INSIDE); /* a fork waits until it is attached */
+        served++;
+    }
     hk_unlock(&registry);
     return thread;
 }
 
 static void handle_forks(void);
 
-/* Gives the thread a record; NULL: out of memory. */
+/* Gives the thread a record; NULL: as obtain_record(). */
 static hk_thread_t *attach(void) {
     hk_thread_t *thread = obtain_record();
     if (thread == NULL)
@@ -102,15 +108,14 @@ static hk_thread_t *attach(void) {
     thread->exit_rounds = 0;
     if (!HK_FAST)
         hk_sections_keep_in(&thread->sections);
-    hk_store_relaxed(&thread->busy, true); /* for a fork meanwhile */
     hk_prewarm(thread);
-    hk_store_relaxed(&thread->busy, false);
     hk_store_relaxed(&hk_tc, &thread->cache);
     hk_lock(&registry);
     thread->tc = &hk_tc;
     hk_store_relaxed(&thread->plan, 0u); /* a plan is new to each thread */
     hk_thread_plan_locked(thread);
     hk_unlock(&registry);
+    hk_gate_leave(thread);
     /* Both may allocate, which works by now. If the first fails the record is never left to
      * anybody: a leak of address space, not an error. */
     pthread_setspecific(key, thread);
@@ -124,10 +129,8 @@ static HK_COLD hk_thread_t *enter_outside(void) {
     hk_store_relaxed(&outside.inside, true);
     atomic_signal_fence(memory_order_seq_cst);
     hk_thread_t *thread = outside.ended ? NULL : attach();
-    if (thread == NULL) {
-        hk_lock(&shared_lock);
+    if (thread == NULL && hk_lock_unless(&shared_lock, &forking))
         return &shared_record;
-    }
     atomic_signal_fence(memory_order_seq_cst);
     hk_store_relaxed(&outside.inside, false);
     return thread;
@@ -140,22 +143,27 @@ hk_thread_t *hk_thread_enter(void) {
         if (thread == NULL || thread->shared)
             return thread;
     }
-    if (HK_UNLIKELY(hk_load_relaxed(&thread->busy)))
-        return NULL;
-    hk_store_relaxed(&thread->busy, true);
-    atomic_signal_fence(memory_order_seq_cst);
-    return thread;
+    return HK_LIKELY(hk_gate_enter(thread)) ? thread : NULL;
 }
 
 void hk_thread_leave(hk_thread_t *thread) {
-    atomic_signal_fence(memory_order_seq_cst);
-    if (HK_UNLIKELY(thread->shared)) {
-        hk_unlock(&shared_lock);
-        hk_store_relaxed(&outside.inside, false);
+    if (HK_LIKELY(!thread->shared)) {
+        hk_gate_leave(thread);
         return;
     }
-    /* release: a fork's child that sees it false sees the magazines as they are then */
-    hk_store_release(&thread->busy, false);
+    hk_unlock(&shared_lock);
+    atomic_signal_fence(memory_order_seq_cst);
+    hk_store_relaxed(&outside.inside, false);
+}
+
+hk_thread_t *hk_thread_enter_patiently(void) {
+    enum { MOST_TRIES = 20000 }; /* of which all but the first sleep for 50 us */
+    hk_thread_t *thread = hk_thread_enter();
+    for (unsigned tries = 0; thread == NULL && hk_load_seq(&forking) && tries < MOST_TRIES; tries++) {
+        hk_lock_pause(tries);
+        thread = hk_thread_enter();
+    }
+    return thread;
 }
 
 void hk_thread_flush(hk_thread_t *thread) {
@@ -178,7 +186,8 @@ static void thread_ends(void *record) {
     hk_thread_t *thread = record;
     if (++thread->exit_rounds < DESTRUCTOR_ROUNDS && pthread_setspecific(key, thread) == 0)
         return;
-    hk_store_relaxed(&thread->busy, true);
+    for (unsigned tries = 0; !hk_gate_enter(thread); tries++)
+        hk_lock_pause(tries); /* another thread forks */
     hk_thread_flush(thread);
     if (hk_heap_orphans() >= WARM_ORPHANS)
         hk_heap_collect(&thread->heap);
@@ -189,8 +198,8 @@ static void thread_ends(void *record) {
     hk_store_relaxed(&hk_tc, (hk_tcache_t *)&no_cache);
     if (!HK_FAST)
         hk_sections_keep_in(NULL);
-    hk_store_relaxed(&thread->busy, false);
     make_orphan_locked(thread);
+    hk_gate_leave(thread);
     bool last = served == 0;
     hk_unlock(&registry);
     hk_store_relaxed(&outside.inside, false);
@@ -199,13 +208,6 @@ static void thread_ends(void *record) {
 }
 
 /* ---- all threads ---- */
-
-/* What marks the calling thread as inside the boundary, other than by entering it: then handlers of
- * its own do not go for the locks that it is about to take. */
-static atomic_bool *own_mark(void) {
-    hk_thread_t *own = hk_load_relaxed(&hk_tc)->thread;
-    return own != NULL ? &own->busy : &outside.inside;
-}
 
 void hk_thread_plan_locked(hk_thread_t *thread) {
     if (HK_FAST)
@@ -227,14 +229,11 @@ static void visit_all(hk_thread_visitor_t *visit, void *argument) {
 }
 
 bool hk_threads_visit(hk_thread_visitor_t *visit, void *argument) {
-    atomic_bool *mark = own_mark();
-    if (hk_load_relaxed(mark))
+    hk_thread_t *own = hk_thread_enter_patiently();
+    if (own == NULL)
         return false;
-    hk_store_relaxed(mark, true);
-    atomic_signal_fence(memory_order_seq_cst);
     visit_all(visit, argument);
-    atomic_signal_fence(memory_order_seq_cst);
-    hk_store_relaxed(mark, false);
+    hk_thread_leave(own);
     return true;
 }
 
@@ -263,70 +262,94 @@ bool hk_threads_sections(hk_sections_sum_t *sum) {
     return sum->overhead == 0 || hk_threads_visit(add_sections, sum);
 }
 
-/* ---- fork ---- */
+/* ---- fork ----
+ *
+ * A fork holds every other thread outside the boundary. Nobody is inside, so no lock of the backend is
+ * taken and no change half done: the child finds everything whole, and the fork holds no lock that
+ * anybody could wait for. A thread that comes to the boundary meanwhile is served without locks, by the
+ * emergency heap and by remote frees: what it may hold (a stream, a lock of the loader, one of the
+ * program's own), and what the C library takes after our handler, cannot close a circle with us.
+ * (docs/concurrency.md argues it.) */
 
-/* With every lock taken, in order, no half-done change exists anywhere but in magazines. Until they
- * are released the forking thread counts as inside the boundary: what the fork handlers of others
- * allocate or free goes to the emergency heap. */
-static void fork_prepare(void) {
-    hk_store_relaxed(own_mark(), true);
-    hk_lock_forking(true);
-    hk_config_lock();
-    hk_lock(&shared_lock);
-    hk_lock(&registry);
-    hk_purge_lock();
-    hk_heap_lock_all();
-    hk_pool_lock();
-    hk_large_lock();
-    hk_region_lock();
-    hk_meta_lock();
+/* A fork by a signal handler that interrupted the allocator: whom we waited for might wait for what
+ * the interrupted frame holds. Nothing is held then; POSIX lets the child do little before exec. */
+static _Thread_local bool forks_inside;
+
+static bool is_inside(const hk_thread_t *own) {
+    return own != NULL ? hk_load_relaxed(&own->gate) == HK_INSIDE : hk_load_relaxed(&outside.inside);
 }
 
-static void fork_release(void) {
-    hk_meta_unlock();
-    hk_region_unlock();
-    hk_large_unlock();
-    hk_pool_unlock();
-    hk_heap_unlock_all();
-    hk_purge_unlock();
+/* False: somebody is inside. */
+static bool hold_others_locked(const hk_thread_t *own) {
+    bool all_held = true;
+    for (hk_thread_t *thread = all; thread != NULL; thread = thread->all_next) {
+        unsigned outside_now = HK_OUTSIDE;
+        if (thread != own && !hk_cas_acquire(&thread->gate, &outside_now, (unsigned)HK_HELD) &&
+            outside_now != HK_HELD)
+            all_held = false;
+    }
+    return all_held;
+}
+
+static void release_locked(hk_thread_t *own) {
+    for (hk_thread_t *thread = all; thread != NULL; thread = thread->all_next)
+        if (thread != own)
+            hk_gate_leave(thread);
+    hk_store_seq(&forking, false);
     hk_unlock(&registry);
     hk_unlock(&shared_lock);
-    hk_config_unlock();
-    hk_lock_forking(false);
-    hk_store_relaxed(own_mark(), false);
+}
+
+static void fork_prepare(void) {
+    hk_thread_t *own = hk_load_relaxed(&hk_tc)->thread;
+    forks_inside = is_inside(own);
+    if (forks_inside)
+        return;
+    hk_lock(&shared_lock);
+    hk_store_seq(&forking, true);
+    hk_lock(&registry);
+    for (unsigned tries = 0; !hold_others_locked(own); tries++) {
+        hk_unlock(&registry); /* which whoever is inside may want */
+        hk_lock_pause(tries);
+        hk_lock(&registry);
+    }
+    hk_purger_hold();
+}
+
+static void fork_parent(void) {
+    if (forks_inside)
+        return;
+    hk_purger_release();
+    release_locked(hk_load_relaxed(&hk_tc)->thread);
 }
 
 /* The other threads do not exist in the child: their records become orphans. Their magazines stay
  * as they are for the record's next thread; a push or pop that the fork interrupted loses at most
- * the one block it was about. Those of a thread inside the boundary are dropped: they may list
- * blocks that it had already given back. */
+ * the one block it was about. */
 static void fork_child(void) {
+    if (forks_inside)
+        return;
     hk_purger_forked();
+    hk_config_forked();
     hk_thread_t *own = hk_load_relaxed(&hk_tc)->thread;
     if (!HK_FAST) {
-        hk_observed_forget(&shared_record, false);
+        hk_observed_forget(&shared_record);
         hk_sections_forget_shared();
     }
     for (hk_thread_t *thread = all; thread != NULL; thread = thread->all_next) {
-        bool mine = thread == own || hk_load_relaxed(&thread->heap.orphan);
-        bool dropped = !mine && hk_load_acquire(&thread->busy);
         if (!HK_FAST) {
-            hk_observed_forget(thread, dropped);
+            hk_observed_forget(thread);
             hk_sections_forget(&thread->sections);
         }
-        if (mine)
-            continue;
-        if (dropped)
-            hk_magazines_reset(thread);
-        hk_store_relaxed(&thread->busy, false);
-        make_orphan_locked(thread);
+        if (thread != own && !hk_load_relaxed(&thread->heap.orphan))
+            make_orphan_locked(thread);
     }
-    fork_release();
+    release_locked(own);
 }
 
 /* Not from a constructor: most processes that only start never allocate beyond a page or fork. */
 static void handle_forks(void) {
     static atomic_flag done = ATOMIC_FLAG_INIT;
     if (!atomic_flag_test_and_set(&done))
-        pthread_atfork(fork_prepare, fork_release, fork_child);
+        pthread_atfork(fork_prepare, fork_parent, fork_child);
 }

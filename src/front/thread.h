@@ -19,11 +19,19 @@ typedef struct {
 
 typedef struct hk_observed hk_observed_t; /* front/observed.c */
 
+/* Where a thread is, as far as others must know. Its own entry and a fork's hold exclude each other;
+ * a signal handler that finds HK_INSIDE has interrupted its own thread there. */
+typedef enum {
+    HK_OUTSIDE, /* of the boundary: hits, or none of our code */
+    HK_INSIDE,  /* changing its record, and shared structures under their locks */
+    HK_HELD     /* outside, and kept there while another thread forks */
+} hk_gate_t;
+
 /* Invariant: budget + sum over classes of capacity * size == the budget at start; *tc is &cache or
  * &trap, the latter while the thread is observed. */
 struct hk_thread {
     hk_tcache_t cache;         /* owner */
-    atomic_bool busy;          /* owner, and its signal handlers: inside the boundary */
+    atomic_uint gate;          /* atomic: hk_gate_t */
     bool shared;               /* const: the record of threads that have none */
     atomic_uint plan;          /* atomic: how the thread is observed (observe/plan.h); 0: not */
     unsigned char exit_rounds; /* owner: rounds of destructors seen */
@@ -42,17 +50,31 @@ struct hk_thread {
         sections; /* owner writes, any reads; last: its page is touched when switched on */
 };
 
-/* The record to work on, marked busy: the thread's own, made if there is none yet, or the shared
- * one, locked, for a thread past its end. NULL: the thread is inside the boundary already, that is,
- * a signal handler interrupted it there, and no lock may be taken. */
+/* The record to work on, inside the boundary: the thread's own, made if there is none yet, or the
+ * shared one, locked, for a thread past its end. NULL: no lock may be taken, because a signal handler
+ * interrupted its thread inside the boundary, or because another thread is forking. */
 hk_thread_t *hk_thread_enter(void);
 void hk_thread_leave(hk_thread_t *thread);
+
+/* The same for somebody without another way: waits for a fork's end, for at most a second. */
+hk_thread_t *hk_thread_enter_patiently(void);
+
+/* What entering is for a thread whose record is at hand. */
+HK_INLINE bool hk_gate_enter(hk_thread_t *thread) {
+    unsigned outside = HK_OUTSIDE;
+    return hk_cas_acquire(&thread->gate, &outside, (unsigned)HK_INSIDE);
+}
+
+/* release: a fork that holds the thread sees its magazines as they are now */
+HK_INLINE void hk_gate_leave(hk_thread_t *thread) {
+    hk_store_release(&thread->gate, (unsigned)HK_OUTSIDE);
+}
 
 /* Gives all blocks that the thread holds back to their slabs. The thread is entered. */
 void hk_thread_flush(hk_thread_t *thread);
 
-/* Calls `visit` for every record there is, under the registry lock. False: the calling thread is a
- * signal handler inside the boundary, and nothing was done. */
+/* Calls `visit` for every record there is, under the registry lock. False: as
+ * hk_thread_enter_patiently(), and nothing was done. */
 typedef void hk_thread_visitor_t(hk_thread_t *thread, void *argument);
 bool hk_threads_visit(hk_thread_visitor_t *visit, void *argument);
 

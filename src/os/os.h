@@ -26,7 +26,7 @@ bool hk_os_commit(void *p, size_t bytes);
 /* Gives the range back, address space included. On refusal the range stays mapped and readable. */
 bool hk_os_unmap(void *p, size_t bytes);
 
-/* A range of address space, whole OS pages. Laid out as the system's vectored calls want it. */
+/* A range of address space, whole OS pages. */
 typedef struct {
     void *start;
     size_t bytes;
@@ -48,8 +48,7 @@ typedef struct {
     int error;      /* why the next one was refused, as errno says it; 0 when all are done */
 } hk_os_advised_t;
 
-/* Advises the system about n ranges: in one call for all of them where it takes that (Linux 6.14),
- * else one by one. */
+/* Advises the system about n ranges, one call each, up to the first that it refuses. */
 hk_os_advised_t hk_os_advise(const hk_os_range_t *ranges, size_t n, hk_advice_t advice);
 
 /* Moves the pages of [from, from+bytes) to [to, to+new_bytes), replacing the mapping there; what is
@@ -74,10 +73,6 @@ bool hk_os_look(hk_os_look_t *look, const void *p, size_t bytes, unsigned char *
  * milliseconds (0: for ever), or for no reason at all. */
 void hk_os_wait(_Atomic uint32_t *word, uint32_t expected, unsigned ms);
 void hk_os_wake(_Atomic uint32_t *word);
-
-/* The calling thread runs only when nobody else wants to, and is called `name` in lists of threads.
- */
-void hk_os_be_modest(const char *name);
 
 /* The core that the calling thread runs on; -1 where the system does not say. */
 int hk_os_cpu(void);

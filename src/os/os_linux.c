@@ -9,10 +9,7 @@
 #include <sys/auxv.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -44,25 +41,32 @@ static bool refused(void) {
 HK_INLINE bool refused(void) { return false; }
 #endif
 
-static void *map(size_t bytes, int protection, int flags) {
+static void *map(void *hint, size_t bytes, int protection, int flags) {
     if (refused())
         return NULL;
     int saved = errno;
-    void *p = mmap(NULL, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+    void *p = mmap(hint, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
     errno = saved;
     return p == MAP_FAILED ? NULL : p;
 }
 
-void *hk_os_map(size_t bytes, size_t align) {
-    char *p = map(bytes, PROT_READ | PROT_WRITE, 0);
+/* Where the system would have put it, a little lower and so aligned: it takes the hint unless
+ * something is there. Needs no more address space than is asked for. */
+static char *map_near(char *hint, size_t bytes, size_t align) {
+    hint = (char *)((uintptr_t)hint & ~(uintptr_t)(align - 1));
+    char *p = map(hint, bytes, PROT_READ | PROT_WRITE, 0);
     if (p == NULL || ((uintptr_t)p & (align - 1)) == 0)
         return p;
-    /* Unlucky: take enough to hold an aligned range and give the ends back. */
     hk_os_unmap(p, bytes);
+    return NULL;
+}
+
+/* Takes enough to hold an aligned range, and gives the ends back. */
+static char *map_and_trim(size_t bytes, size_t align) {
     size_t slack = align - hk_os_page_size();
     if (bytes > SIZE_MAX - slack)
         return NULL;
-    p = map(bytes + slack, PROT_READ | PROT_WRITE, 0);
+    char *p = map(NULL, bytes + slack, PROT_READ | PROT_WRITE, 0);
     if (p == NULL)
         return NULL;
     char *aligned = (char *)hk_align_up((uintptr_t)p, align);
@@ -74,7 +78,16 @@ void *hk_os_map(size_t bytes, size_t align) {
     return aligned;
 }
 
-void *hk_os_reserve(size_t bytes) { return map(bytes, PROT_READ, MAP_NORESERVE); }
+void *hk_os_map(size_t bytes, size_t align) {
+    char *p = map(NULL, bytes, PROT_READ | PROT_WRITE, 0);
+    if (p == NULL || ((uintptr_t)p & (align - 1)) == 0)
+        return p;
+    hk_os_unmap(p, bytes);
+    char *near = map_near(p, bytes, align);
+    return near != NULL ? near : map_and_trim(bytes, align);
+}
+
+void *hk_os_reserve(size_t bytes) { return map(NULL, bytes, PROT_READ, MAP_NORESERVE); }
 
 bool hk_os_commit(void *p, size_t bytes) {
     if (refused())
@@ -103,13 +116,6 @@ bool hk_os_move(void *from, size_t bytes, void *to, size_t new_bytes) {
 
 /* ---- advice ---- */
 
-_Static_assert(sizeof(hk_os_range_t) == sizeof(struct iovec) &&
-                   offsetof(hk_os_range_t, bytes) == offsetof(struct iovec, iov_len),
-               "ranges are what the system calls vectors");
-
-/* PIDFD_SELF_THREAD, which unlike that of the process has had one number only; UIO_MAXIOV */
-enum { PROCESS_ITSELF = -10000, MOST_RANGES = 1024 };
-
 static int number_of(hk_advice_t advice) {
     switch (advice) {
     case HK_PURGE:
@@ -123,40 +129,16 @@ static int number_of(hk_advice_t advice) {
     }
 }
 
-/* Whether the kernel takes advice about oneself in vectors: taken for granted until it has refused
- * what it then takes range by range. */
-static atomic_bool no_vectors;
-
-/* How many of the ranges one vectored call has dealt with. */
-static size_t advise_vector(const hk_os_range_t *ranges, size_t n, int advice) {
-    long bytes =
-        syscall(SYS_process_madvise, PROCESS_ITSELF, ranges, hk_min(n, MOST_RANGES), advice, 0);
-    size_t done = 0;
-    while (bytes > 0 && done < n && ranges[done].bytes <= (size_t)bytes)
-        bytes -= (long)ranges[done++].bytes;
-    return done;
-}
-
+/* One by one. The call that takes them all at once (process_madvise) is new, and a sandbox that
+ * kills on what it does not know would kill the process at its first purge. */
 hk_os_advised_t hk_os_advise(const hk_os_range_t *ranges, size_t n, hk_advice_t what) {
     const int advice = number_of(what), saved = errno;
     hk_os_advised_t how = {0};
-    while (how.done < n) {
-        bool vector = n - how.done > 1 && !hk_load_relaxed(&no_vectors);
-        if (vector) {
-            how.calls++;
-            size_t done = advise_vector(ranges + how.done, n - how.done, advice);
-            how.done += done;
-            if (done != 0)
-                continue;
-        }
-        how.calls++;
-        if (madvise(ranges[how.done].start, ranges[how.done].bytes, advice) != 0) {
+    for (; how.done < n && how.error == 0; how.calls++) {
+        if (madvise(ranges[how.done].start, ranges[how.done].bytes, advice) == 0)
+            how.done++;
+        else
             how.error = errno;
-            break;
-        }
-        how.done++;
-        if (vector)
-            hk_store_relaxed(&no_vectors, true);
     }
     errno = saved;
     return how;
@@ -242,13 +224,6 @@ void hk_os_wake(_Atomic uint32_t *word) {
     int saved = errno;
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
     errno = saved;
-}
-
-/* On Linux the priority of "process" 0 is the calling thread's. */
-void hk_os_be_modest(const char *name) {
-    enum { LOWEST = 19 };
-    setpriority(PRIO_PROCESS, 0, LOWEST);
-    prctl(PR_SET_NAME, name);
 }
 
 int hk_os_cpu(void) {

@@ -78,6 +78,12 @@ void hk_purger_note_slow(size_t bytes) {
         hk_os_wake(&noted);
 }
 
+/* Held while memory is given back: a fork then waits, and its child finds nothing half done. */
+static hk_lock_t at_work = HK_LOCK_INIT(HK_RANK_LOOK);
+
+void hk_purger_hold(void) { hk_lock(&at_work); }
+void hk_purger_release(void) { hk_unlock(&at_work); }
+
 static void rest(unsigned ms) { hk_os_wait(&noted, hk_load_relaxed(&noted), ms); }
 
 /* ---- a look ---- */
@@ -95,7 +101,7 @@ static size_t purge_cached(size_t most) {
 
 /* One look; false if it had no effect and the next one, unless something is freed, will have none.
  */
-static bool look(uint64_t mode) {
+static bool look_locked(uint64_t mode) {
     static size_t cached_before; /* bytes in the region cache at the last look */
     if (hk_advice_is_disabled())
         return false;
@@ -113,8 +119,10 @@ static bool look(uint64_t mode) {
         for (hk_pool_cursor_t cursor = {0}; purged < most && hk_pool_next(&cursor);) {
             size_t bytes = hk_purge_superslab(&cursor, aged ? HK_RESET : HK_PURGE, aged, &seen);
             purged += bytes;
+            hk_unlock(&at_work);
             if (bytes != 0 && ++count % PURGED_AT_ONCE == 0)
                 rest(REST_MS);
+            hk_lock(&at_work);
         }
         hk_pool_release_empty();
     }
@@ -122,6 +130,13 @@ static bool look(uint64_t mode) {
     if (purged != 0)
         hk_count(purge_runs, 1);
     return purged != 0 || (aged && seen);
+}
+
+static bool look(uint64_t mode) {
+    hk_lock(&at_work);
+    bool again = look_locked(mode);
+    hk_unlock(&at_work);
+    return again;
 }
 
 /* ---- the thread ---- */
@@ -135,7 +150,6 @@ static void sleep_since(uint32_t before) {
 }
 
 static void *purger(void *unused) {
-    hk_os_be_modest("hakmem-purger");
     unsigned idle_looks = 0;
     uint64_t counted_ns = 0;
     for (uint64_t mode; (mode = decommit()) != HK_DECOMMIT_OFF && !hk_load_seq(&stopping);) {
@@ -178,6 +192,7 @@ HK_COLD void hk_purger_start_slow(void) {
 }
 
 void hk_purger_forked(void) {
+    hk_purger_release();
     hk_store_seq(&stopping, false);
     hk_store_seq(&hk_purger_runs, false);
     hk_store_seq(&asleep, false);

@@ -38,7 +38,11 @@ void hk_policy_apply(void);
  * allocates has ended, and a process lives as long as any of its threads. */
 void hk_purger_stop(void);
 
-/* In the child of a fork, where there is no purger. */
+/* Around a fork, in the parent: the purger does not work meanwhile. */
+void hk_purger_hold(void);
+void hk_purger_release(void);
+
+/* In the child of that fork, where there is no purger. */
 void hk_purger_forked(void);
 
 #endif

@@ -9,6 +9,7 @@
 #include "backend/slab.h"
 #include "config/config.h"
 #include "hakmem/hakmem.h"
+#include "front/thread.h"
 #include "policy/purger.h"
 #include "superslabs.h"
 
@@ -237,8 +238,13 @@ static void huge_pages_are_ruled_out(void) {
 static atomic_bool purging;
 
 static void *purge_again_and_again(void *unused) {
-    while (atomic_load(&purging))
+    while (atomic_load(&purging)) {
+        hk_thread_t *self = hk_thread_enter(); /* as all do whom a fork must wait for */
+        if (self == NULL)
+            continue;
         purge_each(HK_PURGE, false);
+        hk_thread_leave(self);
+    }
     return unused;
 }
 

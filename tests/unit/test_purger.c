@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 
 #include "backend/region.h"
 #include "check.h"
@@ -22,17 +23,24 @@ static void set(uint64_t lean, uint64_t decommit, uint64_t target_mb) {
     hk_policy_apply();
 }
 
-/* How many threads of that name the process has. */
+/* A purger blocks all signals but its own faults. */
+static bool is_purger(const char *status) {
+    const char *line = strstr(status, "\nSigBlk:");
+    uint64_t blocked = line == NULL ? 0 : strtoull(line + strlen("\nSigBlk:"), NULL, 16);
+    return (blocked >> (SIGTERM - 1) & 1) != 0 && (blocked >> (SIGSEGV - 1) & 1) == 0;
+}
+
 static unsigned purgers(void) {
     unsigned count = 0;
-    char path[64], name[32];
+    char path[64], status[4096];
     DIR *tasks = opendir("/proc/self/task");
     CHECK(tasks != NULL);
     for (struct dirent *task; (task = readdir(tasks)) != NULL;) {
-        snprintf(path, sizeof path, "/proc/self/task/%.20s/comm", task->d_name);
+        snprintf(path, sizeof path, "/proc/self/task/%.20s/status", task->d_name);
         int fd = open(path, O_RDONLY | O_CLOEXEC);
-        ssize_t n = fd < 0 ? -1 : read(fd, name, sizeof name);
-        count += n > 0 && strncmp(name, "hakmem-purger", 13) == 0;
+        ssize_t n = fd < 0 ? -1 : read(fd, status, sizeof status - 1);
+        status[n > 0 ? n : 0] = '\0';
+        count += is_purger(status);
         if (fd >= 0)
             close(fd);
     }
