@@ -14,8 +14,8 @@ extern "C" {
 #endif
 
 /* n bytes aligned to 16 (to 8 for n <= 8). hak_malloc(0) is a unique pointer. NULL and errno ENOMEM
- * when out of memory. The caller owns the block until it passes it to hak_free() or hak_realloc().
- */
+ * when out of memory. The caller owns the block until it passes it to hak_free() or
+ * hak_realloc(). */
 void *hak_malloc(size_t n);
 
 /* count * size bytes that read as zero; NULL and ENOMEM also where the product overflows. */
@@ -40,8 +40,8 @@ size_t hak_usable_size(const void *p);
 /* "MAJOR.MINOR.PATCH"; a constant. */
 const char *hak_version(void);
 
-/* 1 if this process's malloc is hakmem's, 0 if hakmem is loaded but malloc binds to something else.
- */
+/* 1 if this process's malloc is hakmem's, 0 if hakmem is loaded but malloc binds to something
+ * else. */
 int hak_is_serving(void);
 
 /* Reads an option, or changes it while the process runs. `name` is that of the environment's

@@ -10,8 +10,7 @@
 #include "hakmem/hakmem.h"
 #include "os/os.h"
 
-/* ---- hak_*
- * --------------------------------------------------------------------------------------- */
+/* ---- hak_* ---- */
 
 HK_EXPORT void *hak_malloc(size_t n) {
     void *p = hk_hit_pop(n);
@@ -141,9 +140,9 @@ HK_EXPORT void free_aligned_sized(void *p, size_t align, size_t n) {
 #define DELETE(name, ...) void name(void *p, ##__VA_ARGS__) ALIAS(hak_free);
 typedef struct nothrow nothrow_t;
 
+/* the aliases ignore their further parameters */
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wattribute-alias" /* the aliases ignore their further parameters  \
-                                                    */
+#pragma GCC diagnostic ignored "-Wattribute-alias"
 DELETE(_ZdlPv)
 DELETE(_ZdaPv)
 DELETE(_ZdlPvm, size_t n)

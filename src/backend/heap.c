@@ -4,13 +4,14 @@
  * takes that lock at each visit; nobody else takes more than a try at it, except to fork.
  *
  *   FREE      (remote)  old = remote[w] |= mask; old & mask: double free. Then, unless pending is
- * set already or somebody else sets it first: ANNOUNCE. ANNOUNCE            push the slab on its
- * owner's pending list. No owner: pending = 0; if an owner is there after all and nobody else has
- * set pending, announce again. COLLECT   (owner)   takes the whole list. For each slab: owned by
- * another heap now: ANNOUNCE again, keeping pending. Else pending = 0 and *then* take the remote
- * bits. RETIRE    (owner)   all blocks are free in the local bits: owner = NULL, slices to the
- * pool. Carving the descriptor anew does not touch pending. ADOPT               with both heaps
- * locked: unlink, set owner, *then* take the remote bits.
+ *                       set already or somebody else sets it first: ANNOUNCE.
+ *   ANNOUNCE            push the slab on its owner's pending list. No owner: pending = 0; if an
+ *                       owner is there after all and nobody else has set pending, announce again.
+ *   COLLECT   (owner)   takes the whole list. For each slab: owned by another heap now: ANNOUNCE
+ *                       again, keeping pending. Else pending = 0 and *then* take the remote bits.
+ *   RETIRE    (owner)   all blocks are free in the local bits: owner = NULL, slices to the pool.
+ *                       Carving the descriptor anew does not touch pending.
+ *   ADOPT               with both heaps locked: unlink, set owner, *then* take the remote bits.
  *
  * Why this is safe. pending == 1 exactly while the slab is on one pending list or held by one
  * announcer or collector, and only that holder clears it or writes pending_next: so a slab is never

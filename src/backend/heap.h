@@ -14,14 +14,14 @@ typedef struct {
     hk_slab_t *head, *tail;
 } hk_slab_list_t;
 
-/* Invariant: partial[c] lists exactly the slabs of class c owned by this heap with a free bit set.
- */
+/* Invariant: partial[c] lists exactly the slabs of class c owned by this heap with a free bit
+ * set. */
 struct hk_heap {
     hk_lock_t lock;
     _Atomic uint64_t counts[HK_HEAP_COUNT_COUNT]; /* written under the lock, read by any thread */
     hk_slab_list_t partial[HK_CLASS_COUNT];       /* lock: heap */
-    _Alignas(HK_CACHE_LINE) _Atomic(hk_slab_t *)
-        pending;                   /* atomic: slabs with remote frees to collect */
+    /* atomic: slabs with remote frees to collect */
+    _Alignas(HK_CACHE_LINE) _Atomic(hk_slab_t *) pending;
     _Atomic(hk_heap_t *) all_next; /* const once set: every heap there ever was */
     _Atomic bool orphan; /* atomic: no thread serves it; written under the registry lock */
 };

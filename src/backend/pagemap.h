@@ -31,8 +31,8 @@ typedef struct {
 
 extern hk_flat_t hk_flat;
 
-/* Tries to set up the flat map. Called once, before any other thread exists or under the init lock.
- */
+/* Tries to set up the flat map. Called once, before any other thread exists or under the init
+ * lock. */
 void hk_map_init(void);
 
 /* Prepares the map for [p, p+bytes); afterwards the setters cannot fail. False: out of memory. */

@@ -13,8 +13,8 @@
 enum { FREE_SLOTS = 256, MOST_GATHERED = 32, NONE = FREE_SLOTS };
 
 static hk_lock_t lock = HK_LOCK_INIT(HK_RANK_REGION);
-/* lock: region, down to peak. Sorted by address, neighbours joined. Invariant: cached ==
- * sum of their bytes. */
+/* lock: region, down to peak. Sorted by address, neighbours joined. Invariant:
+ * cached == sum of their bytes. */
 static hk_range_t free_ranges[FREE_SLOTS];
 static unsigned free_count;
 static _Atomic size_t cached; /* atomic: also read without the lock, as is live */
@@ -204,8 +204,8 @@ static bool take_gathered(size_t bytes, size_t align, bool dense, const hk_range
         *used += moved;
         if (moved == gathered[i].bytes)
             continue;
-        /* what was moved, and the fresh rest behind the hole, go back; so do the ranges not come to
-         */
+        /* what was moved, and the fresh rest behind the hole, go back; so do the ranges not come
+         * to */
         size_t hole = gathered[i].mixed ? HK_UNIT : gathered[i].bytes;
         size_t rest = bytes - *used - hole;
         if (*used != 0)

@@ -57,9 +57,9 @@
 
 #define HK_CLASSES(X) HK_CLASSES_SMALL(X) HK_CLASSES_MID(X)
 
-/* The most blocks of a class that a thread's magazine may hold: 256, at most 64 KiB of them up to 1
- * KiB and 128 KiB above, but never fewer than 8. All magazines of a thread together are bounded by
- * its budget (front/thread.h). */
+/* The most blocks of a class that a thread's magazine may hold: 256, at most 64 KiB of them up to
+ * 1 KiB and 128 KiB above, but never fewer than 8. All magazines of a thread together are bounded
+ * by its budget (front/thread.h). */
 #define HK_CLAMP(x, lo, hi) ((x) < (lo) ? (lo) : (x) > (hi) ? (hi) : (x))
 #define HK_MAGAZINE(size)                                                                          \
     (HK_HOSTILE ? 2 : HK_CLAMP(((size) <= 1024 ? 65536 : 131072) / (size), 8, 256))
@@ -77,8 +77,8 @@ enum {
     HK_SLOTS_OF_##cls, HK_SLOTS_END_##cls = HK_SLOTS_OF_##cls + HK_MAGAZINE(size),
 enum { HK_CLASSES(HK_SLOTS) HK_SLOT_COUNT };
 
-/* What is fixed for a class. Invariant: blocks * size <= slices * HK_SLICE, blocks <=
- * HK_SLAB_MAX_BLOCKS. */
+/* What is fixed for a class. Invariant: blocks * size <= slices * HK_SLICE,
+ * blocks <= HK_SLAB_MAX_BLOCKS. */
 typedef struct {
     uint64_t reciprocal; /* ceil(2^40 / size), see hk_class_index() */
     uint32_t size;       /* bytes of a block */
@@ -109,8 +109,8 @@ HK_INLINE size_t hk_size_for_alignment(size_t n, size_t align) {
 }
 
 /* offset / size without a division. With r = 2^40/size + e, e < 1, the error is offset * e / 2^40,
- * which stays below 1/size as long as offset * size < 2^40: offsets are < 2^18 and sizes <= 2^15.
- */
+ * which stays below 1/size as long as offset * size < 2^40: offsets are < 2^18 and
+ * sizes <= 2^15. */
 HK_INLINE uint32_t hk_class_index(const hk_class_t *c, size_t offset) {
     return (uint32_t)((offset * c->reciprocal) >> 40);
 }

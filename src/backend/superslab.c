@@ -13,7 +13,8 @@ enum { NO_LIST = 0 };
 static const uint32_t ALL = UINT32_MAX;
 
 /* Equation: free, claimed and the runs of the carved slabs partition the 32 slices; fresh, lazy and
- * seen are disjoint subsets of free. Lock: pool, for everything but slabs[]. */
+ * seen are disjoint subsets of free.
+ * Lock: pool, for everything but slabs[]. */
 struct hk_superslab {
     char *base;
     uint32_t free;           /* 1: the slice is free */

@@ -20,11 +20,11 @@ typedef struct hk_superslab hk_superslab_t;
 /* A slab's descriptor, or a large run's (cls 0).
  *
  * Equation: free bits + claimed for a purge + remote bits + blocks in magazines + blocks in use ==
- * blocks; free == popcount(bits[0..words)); summary bit w set <=> bits[w] != 0. Who writes: the
- * fields above `pending` only under the lock of the heap that owns the slab, or, while owner is
- * NULL, by whoever holds the slices. What a flush touches lies in the first cache line (and the
- * first two bitmap words with it: all of a class above 512 bytes); what remote threads write starts
- * a line of its own. */
+ * blocks; free == popcount(bits[0..words)); summary bit w set <=> bits[w] != 0.
+ * Who writes: the fields above `pending` only under the lock of the heap that owns the slab, or,
+ * while owner is NULL, by whoever holds the slices. What a flush touches lies in the first cache
+ * line (and the first two bitmap words with it: all of a class above 512 bytes); what remote
+ * threads write starts a line of its own. */
 struct hk_slab {
     /* atomic: written as above, read by any thread */
     _Alignas(HK_CACHE_LINE) _Atomic(hk_heap_t *) owner;
@@ -46,8 +46,8 @@ struct hk_slab {
     _Alignas(HK_CACHE_LINE) atomic_uint pending;
     hk_slab_t *pending_next;                  /* whoever set `pending` */
     _Atomic uint64_t remote[HK_BITMAP_WORDS]; /* atomic: freed by others, not yet collected */
-    _Atomic uint64_t
-        lazy; /* owner writes: of the clean pages, those the system may not have taken yet */
+    /* owner writes: of the clean pages, those the system may not have taken yet */
+    _Atomic uint64_t lazy;
 };
 _Static_assert(offsetof(hk_slab_t, bits) == HK_CACHE_LINE - 16, "two words in the first line");
 
@@ -93,8 +93,8 @@ uint32_t hk_pool_claim(hk_superslab_t *superslab, bool aged, hk_os_range_t *rang
  * take. Returns whether other free slices were seen that will be old enough at the next look. */
 bool hk_pool_unclaim(hk_superslab_t *superslab, uint32_t claimed, uint32_t purged, bool lazily);
 
-/* All of the superslab, where huge pages have not been ruled out for it yet; they are from now on.
- */
+/* All of the superslab, where huge pages have not been ruled out for it yet; they are from now
+ * on. */
 bool hk_pool_rule_out_huge_pages(hk_superslab_t *superslab, hk_os_range_t *range);
 
 /* Gives wholly free superslabs to the region cache, the one that is kept for reuse included. */
@@ -110,8 +110,8 @@ typedef struct {
 } hk_pool_stats_t;
 hk_pool_stats_t hk_pool_stats(void);
 
-/* Bytes that are free and resident, at most: free slices that have memory, and free pages of slabs.
- */
+/* Bytes that are free and resident, at most: free slices that have memory, and free pages of
+ * slabs. */
 size_t hk_pool_dirty_bytes(void);
 
 /* Calls `visit` for every carved slab and large run, with the pool locked for one superslab at a

@@ -43,8 +43,8 @@ _Noreturn void hk_assert_failed(const char *what, const char *file, int line);
 #define hk_assert(c) ((void)sizeof((c) ? 1 : 0))
 #endif
 
-/* Atomics by order. The seq forms are the Dekker pair of the remote-free protocol (backend/heap.c).
- */
+/* Atomics by order. The seq forms are the Dekker pair of the remote-free protocol
+ * (backend/heap.c). */
 #define hk_load_relaxed(p) atomic_load_explicit((p), memory_order_relaxed)
 #define hk_load_acquire(p) atomic_load_explicit((p), memory_order_acquire)
 #define hk_load_seq(p) atomic_load_explicit((p), memory_order_seq_cst)

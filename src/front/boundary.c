@@ -33,8 +33,8 @@ static void put(hk_thread_t *thread, unsigned cls, void *p) {
 
 /* ---- free ---- */
 
-/* The C library's own entries, for pointers that are its own. Absent in a static or foreign libc.
- */
+/* The C library's own entries, for pointers that are its own. Absent in a static or foreign
+ * libc. */
 void __libc_free(void *p) __attribute__((weak));
 void *__libc_realloc(void *p, size_t n) __attribute__((weak));
 
@@ -129,8 +129,8 @@ static void *take(hk_thread_t *thread, unsigned cls, size_t n, size_t align, siz
     return cls != 0 ? get(thread, cls) : take_large(n, align, dirty);
 }
 
-/* Gives all free memory back to the system, as far as this thread can get at it; returns the bytes.
- */
+/* Gives all free memory back to the system, as far as this thread can get at it; returns the
+ * bytes. */
 static HK_COLD size_t reclaim(hk_thread_t *thread) {
     hk_thread_flush(thread);
     hk_heap_collect(&thread->heap);

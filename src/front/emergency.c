@@ -9,7 +9,7 @@
  * the slice before. */
 typedef struct {
     char *block;
-    char *start;  /* of the mapping, and its bytes */
+    char *start; /* of the mapping, and its bytes */
     size_t bytes;
 } header_t;
 _Static_assert(sizeof(header_t) <= HK_CACHE_LINE, "the least alignment leaves room for it");

@@ -5,8 +5,8 @@
 
 enum { BANDS = 8 };
 
-/* How many blocks of a band its option asks for or, where that is not set, the one for all bands.
- */
+/* How many blocks of a band its option asks for or, where that is not set, the one for all
+ * bands. */
 static unsigned wanted(unsigned band) {
 #define OWN(field)                                                                                 \
     { hk_option(field), hk_option_origin(field) >= HK_FROM_PROFILE }

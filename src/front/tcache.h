@@ -18,9 +18,9 @@
 typedef struct hk_thread hk_thread_t;
 
 /* A magazine ("bin") of each kind: a stack of free blocks in slots outside of them. Slot 0 holds
- * NULL, so that an empty bin needs no comparison. Invariant: slots <= top <= limit; *top == NULL
- * <=> empty. Tops and limits are apart because malloc needs no limit, and because an array of
- * pointers is indexed for free. */
+ * NULL, so that an empty bin needs no comparison. Invariant: slots <= top <= limit;
+ * *top == NULL <=> empty. Tops and limits are apart because malloc needs no limit, and because an
+ * array of pointers is indexed for free. */
 typedef struct {
     _Atomic(void **) top[HK_KIND_COUNT]; /* owner writes, any reads: the last block, or slot 0 */
     _Atomic uint8_t *map;                /* const: the flat page map */

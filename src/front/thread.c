@@ -91,7 +91,8 @@ static hk_thread_t *obtain_record(void) {
         all = thread;
     }
     if (thread != NULL) {
-        hk_store_relaxed(&thread->gate, (unsigned)HK_INSIDE); /* a fork waits until it is attached */
+        hk_store_relaxed(&thread->gate,
+                         (unsigned)HK_INSIDE); /* a fork waits until it is attached */
         served++;
     }
     hk_unlock(&registry);
@@ -159,7 +160,8 @@ void hk_thread_leave(hk_thread_t *thread) {
 hk_thread_t *hk_thread_enter_patiently(void) {
     enum { MOST_TRIES = 20000 }; /* of which all but the first sleep for 50 us */
     hk_thread_t *thread = hk_thread_enter();
-    for (unsigned tries = 0; thread == NULL && hk_load_seq(&forking) && tries < MOST_TRIES; tries++) {
+    for (unsigned tries = 0; thread == NULL && hk_load_seq(&forking) && tries < MOST_TRIES;
+         tries++) {
         hk_lock_pause(tries);
         thread = hk_thread_enter();
     }
@@ -276,7 +278,8 @@ bool hk_threads_sections(hk_sections_sum_t *sum) {
 static _Thread_local bool forks_inside;
 
 static bool is_inside(const hk_thread_t *own) {
-    return own != NULL ? hk_load_relaxed(&own->gate) == HK_INSIDE : hk_load_relaxed(&outside.inside);
+    return own != NULL ? hk_load_relaxed(&own->gate) == HK_INSIDE
+                       : hk_load_relaxed(&outside.inside);
 }
 
 /* False: somebody is inside. */

@@ -46,8 +46,8 @@ struct hk_thread {
                                    the boundary; the thread is set */
     hk_heap_t heap;
     void *slots[HK_SLOT_COUNT]; /* owner: the bins' slots; pages are touched when a bin is used */
-    hk_sections_t
-        sections; /* owner writes, any reads; last: its page is touched when switched on */
+    /* owner writes, any reads; last: its page is touched when switched on */
+    hk_sections_t sections;
 };
 
 /* The record to work on, inside the boundary: the thread's own, made if there is none yet, or the

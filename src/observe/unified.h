@@ -6,8 +6,8 @@
 
 enum { HK_UNIFIED_MOST = HK_HOSTILE ? 4 : 64, HK_UNIFIED_BYTES = 256 * 1024 };
 
-/* Equation: the sum of held is count, bytes is the sum of held * size, bytes <= HK_UNIFIED_BYTES.
- */
+/* Equation: the sum of held is count, bytes is the sum of held * size,
+ * bytes <= HK_UNIFIED_BYTES. */
 typedef struct {
     void *blocks[HK_UNIFIED_MOST];        /* owner; oldest first */
     uint8_t cls[HK_UNIFIED_MOST];         /* owner: the class of each */

@@ -99,8 +99,8 @@ static size_t purge_cached(size_t most) {
     return bytes;
 }
 
-/* One look; false if it had no effect and the next one, unless something is freed, will have none.
- */
+/* One look; false if it had no effect and the next one, unless something is freed, will have
+ * none. */
 static bool look_locked(uint64_t mode) {
     static size_t cached_before; /* bytes in the region cache at the last look */
     if (hk_advice_is_disabled())

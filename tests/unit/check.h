@@ -45,8 +45,7 @@ static inline void check_text(const char *file, int line, const char *is, const 
 
 #define CHECK_TEXT(is, expected) check_text(__FILE__, __LINE__, is, expected)
 
-/* ---- chance
- * -------------------------------------------------------------------------------------- */
+/* ---- chance ---- */
 
 /* xorshift64; the state is any number but 0. */
 static inline uint64_t chance(uint64_t *state) {
@@ -61,8 +60,7 @@ static inline unsigned chance_below(uint64_t *state, unsigned n) {
     return (unsigned)(chance(state) >> 32) % n;
 }
 
-/* ---- children
- * ------------------------------------------------------------------------------------ */
+/* ---- children ---- */
 
 typedef struct {
     int status;      /* of waitpid */

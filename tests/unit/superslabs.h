@@ -1,5 +1,5 @@
-/* A superslab of the test's own. Where malloc is ours, the process's blocks lie in the same pool.
- */
+/* A superslab of the test's own. Where malloc is ours, the process's blocks lie in the same
+ * pool. */
 #ifndef UNIT_SUPERSLABS_H
 #define UNIT_SUPERSLABS_H
 

@@ -111,8 +111,8 @@ static void drop_lines(const char *begin) {
     *to = '\0';
 }
 
-/* Under this environment a child says `warning` (notes and statistics aside) and has these values.
- */
+/* Under this environment a child says `warning` (notes and statistics aside) and has these
+ * values. */
 static void check_environment(char *const *environment, const char *warning, expected_t *all) {
     char text[8192];
     size_t len = (size_t)snprintf(text, sizeof text, "%s", warning);

@@ -172,8 +172,8 @@ static void add(tally_t *sum, const tally_t *more) {
     }
 }
 
-/* What first layers were asked while a generation of threads lived and ended, and what these did.
- */
+/* What first layers were asked while a generation of threads lived and ended, and what these
+ * did. */
 static tally_t generation(unsigned plan, unsigned rounds, tally_t *done) {
     pthread_t ids[THREADS];
     life_t lives[THREADS] = {0};

@@ -1,6 +1,6 @@
 /* Heaps: taking and giving, remote frees, retiring, adoption, and what ends the process. The tests
- * work on heaps of their own, which no thread serves, and check each slab's equation at every step.
- */
+ * work on heaps of their own, which no thread serves, and check each slab's equation at every
+ * step. */
 #include "backend/heap.h"
 
 #include <limits.h>
@@ -264,8 +264,7 @@ static void random_traffic(void) {
     CHECK_EQ(hk_pool_stats().active, active);
 }
 
-/* ---- what ends the process
- * ----------------------------------------------------------------------- */
+/* ---- what ends the process ---- */
 
 typedef struct {
     hk_heap_t *first, *second; /* who gives p1 and p2 */

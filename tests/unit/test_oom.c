@@ -21,8 +21,8 @@ typedef struct {
 static block_t blocks[BLOCKS];
 static unsigned refusals;
 
-/* Every byte of a small block, few of a large one: enough to see a block that was given out twice.
- */
+/* Every byte of a small block, few of a large one: enough to see a block that was given out
+ * twice. */
 static size_t stride(size_t n) { return n <= 4096 ? 1 : n <= HK_MID_MAX ? 509 : 65521; }
 
 static void fill(block_t *block) {
@@ -111,8 +111,8 @@ static void fail_after(void *argument) {
     refusals = 0;
     allocate_all(); /* as if nothing had been */
     CHECK_EQ(refusals, 0);
-    hk_os_fail_after(
-        n); /* what is cached serves, what is freed can be freed without the system's help */
+    /* what is cached serves, what is freed can be freed without the system's help */
+    hk_os_fail_after(n);
     check_and_free_all();
     hk_os_fail_after(-1);
     CHECK(in_use_settled(before, 5000) <= before);

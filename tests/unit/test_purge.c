@@ -25,8 +25,7 @@ static bool is_resident(const char *p) {
     return resident & 1;
 }
 
-/* ---- the model of one slab
- * ----------------------------------------------------------------------- */
+/* ---- the model of one slab ---- */
 
 typedef enum { IN_USE, FREE, CLAIMED } state_t;
 
@@ -303,8 +302,7 @@ static void slices_are_marked(void) {
     clear_the_way();
 }
 
-/* ---- free slices
- * --------------------------------------------------------------------------------- */
+/* ---- free slices ---- */
 
 static uint32_t claim_slices(hk_slab_t *whole, bool aged, hk_os_range_t *ranges, unsigned *count) {
     uint32_t claimed = hk_pool_claim(hk_map_owner(whole->base), aged, ranges, count);
@@ -364,8 +362,8 @@ static void slices_are_claimed(void) {
     hk_pool_give(slab);
     odd = claim_slices(whole, false, ranges, &count); /* the slab's own slice counts as used */
     CHECK(unclaim_slices(whole, odd, odd, true) == false && odd == 1u << slab->first);
-    CHECK_EQ(claim_slices(whole, false, ranges, &count),
-             0); /* what is lazily freed needs no more */
+    /* what is lazily freed needs no more */
+    CHECK_EQ(claim_slices(whole, false, ranges, &count), 0);
     unclaim_slices(whole, 0, 0, false);
     for (unsigned i = 1; i < HK_SLICES; i += 2) {
         runs[i] = take_in(whole, 1, 0);
@@ -378,8 +376,8 @@ static void slices_are_claimed(void) {
     clear_the_way();
 }
 
-/* Slices that have memory are taken before those that have none, and before those that may lose it.
- */
+/* Slices that have memory are taken before those that have none, and before those that may lose
+ * it. */
 static void slices_with_memory_come_first(void) {
     for (int lazily = 0; lazily < 2; lazily++) {
         hk_os_range_t ranges[HK_SLICES];

@@ -8,8 +8,8 @@
 #include "backend/heap.h"
 #include "backend/slab.h"
 #include "config/config.h"
-#include "hakmem/hakmem.h"
 #include "front/thread.h"
+#include "hakmem/hakmem.h"
 #include "policy/purger.h"
 #include "superslabs.h"
 
@@ -144,8 +144,7 @@ static void the_owner_is_checked_again(void) {
     hk_heap_collect(&a);
 }
 
-/* ---- a system that refuses
- * ----------------------------------------------------------------------- */
+/* ---- a system that refuses ---- */
 
 /* Locked memory cannot be purged. (The sanitizers make mlock() do nothing.) */
 static void refused_advice_changes_nothing(void) {

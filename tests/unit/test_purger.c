@@ -1,6 +1,6 @@
 /* The purger as its options come and go in a running process: it exists when it should, ends when
- * it should, and nobody's blocks suffer. How it works by itself is tested in tests/world/lean_*.c.
- */
+ * it should, and nobody's blocks suffer. How it works by itself is tested in
+ * tests/world/lean_*.c. */
 #include "policy/purger.h"
 
 #include <dirent.h>

@@ -224,8 +224,8 @@ static void moving(void) {
         give(r.start + i * HK_UNIT, 1);
 }
 
-/* With the system refusing from the nth call on: what fails has changed nothing that can be seen.
- */
+/* With the system refusing from the nth call on: what fails has changed nothing that can be
+ * seen. */
 static void system_refuses(void) {
 #if HK_DEBUG
     unsigned refused = 0, served = 0;

@@ -117,8 +117,7 @@ static void empty_table(void) {
     hk_trim();
 }
 
-/* ---- many threads free the blocks of one
- * ---------------------------------------------------------- */
+/* ---- many threads free the blocks of one ---- */
 
 enum { SHARED = 8192, ROUNDS = STEPS / 800 };
 static void *shared[SHARED];
@@ -157,8 +156,7 @@ static void free_together(void) {
     CHECK(pthread_barrier_destroy(&barrier) == 0);
 }
 
-/* ---- trimming while superslabs come and go
- * ------------------------------------------------------- */
+/* ---- trimming while superslabs come and go ---- */
 
 static atomic_bool trimming;
 

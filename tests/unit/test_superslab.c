@@ -202,8 +202,8 @@ static void zeroed_is_truthful(void) {
     hk_pool_give(again);
 }
 
-/* A late remote freer may still have to clear `pending`: carving the slices anew leaves it alone.
- */
+/* A late remote freer may still have to clear `pending`: carving the slices anew leaves it
+ * alone. */
 static void carving_keeps_the_protocol_words(void) {
     hk_slab_t *first = dirty_superslab();
     hk_slab_t *slab = hk_pool_take(1, 1);

@@ -1,7 +1,8 @@
 // stats_process MODE: a process for run_stats.py to look at from outside.
-//   figures   prints what hak_stats_get() says, then the same in each format, between lines "==
-//   name" fork      a forked child and its parent both end by exit() wait      says "ready" and its
-//   number, and stays until its standard input ends; with the
+//   figures   prints what hak_stats_get() says, then the same in each format, between lines
+//             "== name"
+//   fork      a forked child and its parent both end by exit()
+//   wait      says "ready" and its number, and stays until its standard input ends; with the
 //             further words: threads  that allocate, free and fork meanwhile
 //                            own      SIGUSR2 is the program's: it says "mine"
 //                            child    a forked child does the waiting
