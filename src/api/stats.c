@@ -54,7 +54,7 @@ static void add_bands(hak_stats_t *stats, const hk_usage_t *usage) {
         stats->carved += band->carved;
     }
     size_t others = usage->metadata + single.bytes;
-    stats->mapped = usage->superslabs + usage->huge_bytes + usage->cached + others;
+    stats->mapped = usage->superslabs + usage->packs + usage->huge_bytes + usage->cached + others;
     stats->peak_mapped = hk_max(usage->peak + others, stats->mapped);
     stats->metadata = usage->metadata;
     stats->cached = usage->cached;

@@ -31,9 +31,10 @@
 #include "base/report.h"
 #include "stats/sections.h"
 
-enum { ADOPT_TRIES = 4, ADOPT_SEEN = 256, COLLECT_TRIES = 64 };
+enum { ADOPT_TRIES = 4, ADOPT_SEEN = 256, COLLECT_SEEN = 256, COLLECT_VISITS = 64 };
 
 static _Atomic(hk_heap_t *) all; /* push only */
+static atomic_uint heaps;        /* how many there are */
 static atomic_uint orphans;      /* how many of them are */
 
 void hk_heap_init(hk_heap_t *heap) {
@@ -42,6 +43,7 @@ void hk_heap_init(hk_heap_t *heap) {
     do
         hk_store_relaxed(&heap->all_next, first);
     while (!hk_cas_seq(&all, &first, heap));
+    hk_add_relaxed(&heaps, 1u);
 }
 
 void hk_heap_set_orphan(hk_heap_t *heap, bool orphan) {
@@ -231,7 +233,7 @@ static bool find_slab(hk_heap_t *heap, unsigned cls) {
     unsigned slices = hk_classes[cls].slices;
     hk_slab_t *slab = hk_pool_take_mapped(slices, cls);
     if (slab == NULL) {
-        hk_heap_collect_others(COLLECT_TRIES);
+        hk_heap_collect_pending();
         slab = hk_pool_take(slices, cls);
     }
     if (slab == NULL)
@@ -466,18 +468,35 @@ void hk_heap_collect(hk_heap_t *heap) {
     hand_to_pool(retired);
 }
 
-void hk_heap_collect_others(unsigned most) {
-    for (hk_heap_t *heap = hk_load_acquire(&all); heap != NULL && most != 0;
-         heap = hk_load_relaxed(&heap->all_next)) {
-        bool worth = hk_load_relaxed(&heap->pending) != NULL || hk_load_relaxed(&heap->orphan);
-        if (!worth || !hk_lock_try(&heap->lock))
-            continue;
-        hk_slab_t *retired = NULL;
-        collect_and_retire_locked(heap, &retired);
-        hk_unlock(&heap->lock);
-        hand_to_pool(retired);
-        most--;
+/* True: it was worth a visit. */
+static bool collect_other(hk_heap_t *heap) {
+    bool worth = hk_load_relaxed(&heap->pending) != NULL || hk_load_relaxed(&heap->orphan);
+    if (!worth || !hk_lock_try(&heap->lock))
+        return false;
+    hk_slab_t *retired = NULL;
+    collect_and_retire_locked(heap, &retired);
+    hk_unlock(&heap->lock);
+    hand_to_pool(retired);
+    return true;
+}
+
+void hk_heap_collect_all(void) {
+    for (hk_heap_t *heap = hk_load_acquire(&all); heap != NULL;
+         heap = hk_load_relaxed(&heap->all_next))
+        collect_other(heap);
+}
+
+void hk_heap_collect_pending(void) {
+    static _Atomic(hk_heap_t *) cursor; /* atomic: any thread; NULL: the first */
+    hk_heap_t *heap = hk_load_relaxed(&cursor);
+    const unsigned most = (unsigned)hk_min(COLLECT_SEEN, hk_load_relaxed(&heaps));
+    for (unsigned seen = 0, visits = 0; seen < most && visits < COLLECT_VISITS; seen++) {
+        if (heap == NULL)
+            heap = hk_load_acquire(&all);
+        visits += collect_other(heap);
+        heap = hk_load_relaxed(&heap->all_next);
     }
+    hk_store_relaxed(&cursor, heap);
 }
 
 /* ---- purging ---- */

@@ -45,9 +45,12 @@ void hk_heap_give_remote(unsigned cls, void *p);
 /* Collects what others have freed and retires empty slabs, keeping none. */
 void hk_heap_collect(hk_heap_t *heap);
 
-/* The same for at most `most` heaps that are orphans or have something pending, and whose lock is
- * free. */
-void hk_heap_collect_others(unsigned most);
+/* The same for all heaps that are orphans or have something pending, and whose lock is free. */
+void hk_heap_collect_all(void);
+
+/* The same for some of them, at a bounded cost: what is done before new memory is taken. The next call
+ * goes on where this one ends. */
+void hk_heap_collect_pending(void);
 
 /* For a purge: takes pages out of a slab's reach (hk_slab_claim) and puts them back, under the lock
  * of whatever heap owns the slab then. The caller holds no heap's lock. *seen is set where more

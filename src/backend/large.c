@@ -1,6 +1,8 @@
 #include "backend/large.h"
 
+#include "backend/heap.h"
 #include "backend/meta.h"
+#include "backend/pack.h"
 #include "backend/pagemap.h"
 #include "backend/region.h"
 #include "backend/superslab.h"
@@ -44,13 +46,28 @@ static void publish(huge_t *huge) {
     char *start = huge->range.start;
     hk_map_set_owner(start, huge);
     hk_map_set(start, 1, HK_KIND_HUGE);
-    hk_map_set(start + HK_SLICE, huge->range.bytes / HK_SLICE - 1, HK_KIND_INTERIOR);
+    hk_map_set(start + HK_SLICE, (huge->range.bytes - 1) / HK_SLICE, HK_KIND_INTERIOR);
+}
+
+/* What a huge block of n bytes takes: whole units or, where memory is bounded, whole OS pages. */
+static size_t huge_bytes(size_t n) {
+    return hk_align_up(n, hk_region_is_bounded() ? hk_os_page_size() : HK_UNIT);
+}
+
+/* Before fresh memory is taken for a block that the cache does not hold, what other threads have freed
+ * is collected: the superslabs that empty go to the cache. */
+static bool take_range(size_t bytes, size_t align, hk_range_t *range, size_t *dirty) {
+    if (hk_region_cached() < bytes)
+        hk_heap_collect_pending();
+    if (bytes % HK_UNIT == 0)
+        return hk_region_take(bytes, align, bytes >= HUGE_PAGES_FROM, range, dirty);
+    *dirty = 0;
+    return hk_region_take_exact(bytes, align, range);
 }
 
 static void *huge_alloc(size_t bytes, size_t align, size_t *dirty) {
     huge_t *huge = descriptor();
-    if (huge == NULL ||
-        !hk_region_take(bytes, align, bytes >= HUGE_PAGES_FROM, &huge->range, dirty)) {
+    if (huge == NULL || !take_range(bytes, align, &huge->range, dirty)) {
         if (huge != NULL)
             drop_descriptor(huge);
         hk_count(huge_failures, 1);
@@ -62,15 +79,31 @@ static void *huge_alloc(size_t bytes, size_t align, size_t *dirty) {
     return huge->range.start;
 }
 
+static void *pack_alloc(size_t n) {
+    void *p = hk_pack_take(n);
+    if (p != NULL)
+        return p;
+    hk_heap_collect_pending();
+    return hk_pack_alloc(n);
+}
+
 size_t hk_large_huge_blocks(void) { return hk_load_relaxed(&live); }
 
 void *hk_large_alloc(size_t n, size_t align, size_t *dirty) {
     hk_assert(n <= HK_MOST_BYTES && align <= HK_MOST_BYTES);
     n = hk_max(n, 1);
-    if (n > LARGE_MAX || align > HK_SLICE)
-        return huge_alloc(hk_align_up(n, HK_UNIT), hk_max(align, HK_UNIT), dirty);
+    if (hk_region_is_bounded() && n <= HK_PACK_MOST && align <= HK_GRAIN) {
+        *dirty = n;
+        return pack_alloc(n);
+    }
+    if (n > LARGE_MAX || align > HK_SLICE || hk_region_is_bounded())
+        return huge_alloc(huge_bytes(n), hk_max(align, HK_UNIT), dirty);
     unsigned slices = (unsigned)((n + HK_SLICE - 1) / HK_SLICE);
-    hk_slab_t *run = hk_pool_take(slices, 0);
+    hk_slab_t *run = hk_pool_take_mapped(slices, 0);
+    if (run == NULL) {
+        hk_heap_collect_pending();
+        run = hk_pool_take(slices, 0);
+    }
     if (run == NULL)
         return NULL;
     *dirty = run->zeroed ? 0 : n;
@@ -115,7 +148,14 @@ static size_t free_huge(huge_t *huge) {
 }
 
 size_t hk_large_free(void *p, unsigned kind) {
-    return kind == HK_KIND_LARGE ? free_run(run_at(p, HK_INVALID_FREE)) : free_huge(claim_huge(p));
+    switch (kind) {
+    case HK_KIND_LARGE:
+        return free_run(run_at(p, HK_INVALID_FREE));
+    case HK_KIND_PACKED:
+        return hk_pack_free(p);
+    default:
+        return free_huge(claim_huge(p));
+    }
 }
 
 /* ---- put aside: linked through the descriptors' fields for lists, on none of which they are ---- */
@@ -134,6 +174,8 @@ void hk_large_put_aside(void *p, unsigned kind) {
         hk_slab_t *run = run_at(p, HK_INVALID_FREE);
         hk_map_set(p, 1, HK_KIND_FREE);
         PUSH(&late_runs, next, run);
+    } else if (kind == HK_KIND_PACKED) {
+        hk_pack_put_aside(p);
     } else {
         huge_t *huge = claim_huge(p);
         hk_map_set(p, 1, HK_KIND_FREE);
@@ -143,8 +185,8 @@ void hk_large_put_aside(void *p, unsigned kind) {
 }
 
 size_t hk_large_free_late(void) {
-    size_t bytes = 0;
     hk_store_seq(&hk_large_aside, false);
+    size_t bytes = hk_pack_free_late();
     for (hk_slab_t *run = hk_exchange_seq(&late_runs, NULL), *next; run != NULL; run = next) {
         next = run->next;
         bytes += free_run(run);
@@ -157,12 +199,21 @@ size_t hk_large_free_late(void) {
 }
 
 size_t hk_large_usable(const void *p, unsigned kind) {
-    return kind == HK_KIND_LARGE ? run_at(p, HK_INVALID_POINTER)->slices * HK_SLICE
-                                 : huge_at(p, HK_INVALID_POINTER)->range.bytes;
+    switch (kind) {
+    case HK_KIND_LARGE:
+        return run_at(p, HK_INVALID_POINTER)->slices * HK_SLICE;
+    case HK_KIND_PACKED:
+        return hk_pack_usable(p);
+    default:
+        return huge_at(p, HK_INVALID_POINTER)->range.bytes;
+    }
 }
 
-/* A block that has grown once will grow again: an eighth of untouched address space goes on top. */
-static size_t with_headroom(size_t bytes) { return hk_align_up(bytes + bytes / 8, HK_UNIT); }
+/* A block that has grown once will grow again: an eighth of untouched address space goes on top, where
+ * that costs nothing. */
+static size_t with_headroom(size_t bytes) {
+    return hk_region_is_bounded() ? bytes : hk_align_up(bytes + bytes / 8, HK_UNIT);
+}
 
 static void *huge_grow(huge_t *huge, size_t bytes) {
     char *old = huge->range.start;
@@ -178,7 +229,15 @@ static void *huge_grow(huge_t *huge, size_t bytes) {
 }
 
 static void huge_shrink(huge_t *huge, size_t bytes) {
+    if (huge->range.bytes % HK_UNIT != 0) {
+        hk_region_extend(&huge->range, bytes);
+        publish(huge);
+        return;
+    }
+    bytes = hk_align_up(bytes, HK_UNIT);
     hk_range_t tail = {huge->range.start + bytes, huge->range.bytes - bytes, huge->range.mixed};
+    if (tail.bytes == 0)
+        return;
     huge->range.bytes = bytes;
     hk_region_give(tail);
 }
@@ -191,8 +250,10 @@ void *hk_large_resize(void *p, unsigned kind, size_t n) {
         hk_slab_t *run = run_at(p, HK_INVALID_POINTER);
         return n <= LARGE_MAX && hk_pool_resize(run, slices) ? p : NULL;
     }
+    if (kind == HK_KIND_PACKED)
+        return n <= HK_PACK_MOST && hk_pack_resize(p, n) ? p : NULL;
     huge_t *huge = huge_at(p, HK_INVALID_POINTER);
-    size_t bytes = hk_align_up(n, HK_UNIT);
+    size_t bytes = huge_bytes(n);
     if (bytes > huge->range.bytes)
         return huge_grow(huge, bytes);
     if (bytes < huge->range.bytes)

@@ -1,8 +1,10 @@
-/* Blocks above 32 KiB: runs of slices in a superslab up to 1 MiB ("large"), address ranges of their
- * own above ("huge"). Any thread may free or resize any of them. */
+/* Blocks above 32 KiB: runs of slices in a superslab up to 2 MiB ("large"), address ranges of their
+ * own above ("huge"). Where memory is bounded (backend/region.h) neither rounds up that far: blocks up
+ * to 512 KiB share slices ("packed"), and those above take whole OS pages. Any thread may free or resize any of them. */
 #ifndef HK_BACKEND_LARGE_H
 #define HK_BACKEND_LARGE_H
 
+#include "backend/pagemap.h"
 #include "base/base.h"
 
 /* No block and no alignment is larger: no address space is. */
@@ -12,7 +14,12 @@
  * how many bytes from the start may hold old data; the rest reads as zero. NULL: out of memory. */
 void *hk_large_alloc(size_t n, size_t align, size_t *dirty);
 
-/* Frees a block whose kind is LARGE or HUGE; aborts unless p is its start. Returns its bytes. */
+/* The kinds of the blocks that this box serves. */
+HK_INLINE bool hk_large_is(unsigned kind) {
+    return kind == HK_KIND_LARGE || kind == HK_KIND_HUGE || kind == HK_KIND_PACKED;
+}
+
+/* Frees a block of such a kind; aborts unless p is its start. Returns its bytes. */
 size_t hk_large_free(void *p, unsigned kind);
 
 /* The same for somebody who may take no lock: the block is put aside, and counts as free from then

@@ -1,5 +1,6 @@
 #include "backend/meta.h"
 
+#include "backend/region.h"
 #include "base/lock.h"
 #include "os/os.h"
 #include "stats/counters.h"
@@ -7,11 +8,17 @@
 /* Address space is taken a chunk at a time; its pages cost nothing until they are touched. */
 #define CHUNK (512 * HK_KIB)
 
+static size_t chunk_for(size_t bytes) {
+    bytes = hk_align_up(bytes + HK_CACHE_LINE, hk_os_page_size());
+    return hk_region_is_bounded() ? bytes : hk_max(bytes, CHUNK); /* where space has no price */
+}
+
 /* What each chunk begins with. */
 typedef struct chunk {
     _Alignas(HK_CACHE_LINE) struct chunk *before;
     size_t bytes;
 } chunk_t;
+_Static_assert(sizeof(chunk_t) == HK_CACHE_LINE, "what chunk_for() adds");
 
 static hk_lock_t lock = HK_LOCK_INIT(HK_RANK_META);
 static char *next;                /* lock: meta */
@@ -23,7 +30,7 @@ void *hk_meta_alloc(size_t bytes) {
     bytes = hk_align_up(bytes, HK_CACHE_LINE);
     hk_lock(&lock);
     if (bytes > left) {
-        size_t chunk = hk_align_up(hk_max(bytes + sizeof(chunk_t), CHUNK), HK_SLICE);
+        size_t chunk = chunk_for(bytes);
         chunk_t *fresh = hk_os_map(chunk, hk_os_page_size());
         if (fresh == NULL) {
             hk_unlock(&lock);

@@ -1,5 +1,7 @@
 #include "backend/pagemap.h"
 
+#include <unistd.h>
+
 #include "os/os.h"
 #include "stats/counters.h"
 
@@ -36,7 +38,34 @@ void hk_map_init(void) {
     if (reserved == NULL)
         return;
     hk_count(maps, 1);
-    hk_flat = (hk_flat_t){.bytes = reserved, .mask = bytes - 1};
+    hk_flat.bytes = reserved;
+    hk_store_relaxed(&hk_flat.mask, bytes - 1);
+}
+
+/* Whether the part of the flat map for the 4 GiB with this number stays when it is given up. */
+static bool stays(size_t i, size_t at_break) {
+    enum { NEAR = 4 };
+    size_t from_break = i > at_break ? i - at_break : at_break - i;
+    if (i == 0 || from_break <= NEAR)
+        return true;
+    size_t last = hk_min(i + NEAR, sizeof root / sizeof root[0] - 1);
+    for (size_t at = i - hk_min(i, NEAR); at <= last; at++)
+        if (hk_load_acquire(&root[at]) != NULL)
+            return true;
+    return false;
+}
+
+void hk_map_give_up_flat(void) {
+    const size_t leaves = sizeof root / sizeof root[0];
+    const size_t at_break = (uintptr_t)sbrk(0) >> LEAF_SHIFT;
+    uint8_t *flat = (uint8_t *)hk_flat.bytes;
+    hk_store_seq(&hk_flat.mask, (uintptr_t)0);
+    for (size_t i = 0, end; i < leaves; i = end + 1) {
+        for (end = i; end < leaves && !stays(end, at_break);)
+            end++;
+        if (end != i)
+            hk_os_unmap(flat + i * LEAF_SLICES, (end - i) * LEAF_SLICES);
+    }
 }
 
 HK_INLINE leaf_t *leaf_of(const void *p) {
@@ -89,8 +118,8 @@ bool hk_map_commit(const void *p, size_t bytes) {
         leaf_t *leaf = leaf_of((const void *)a);
         if (leaf == NULL && (leaf = leaf_make(a)) == NULL)
             return false;
-        if (hk_flat.mask != 0 && !flat_commit(leaf, a >> HK_SLICE_SHIFT))
-            return false;
+        if (hk_map_has_flat() && !flat_commit(leaf, a >> HK_SLICE_SHIFT) && hk_map_has_flat())
+            return false; /* and it has not been given up just now */
         /* on to the first address of the next OS page of the flat map */
         uintptr_t step = (uintptr_t)hk_os_page_size() << HK_SLICE_SHIFT;
         a = (a & ~(step - 1)) + step;
@@ -103,7 +132,7 @@ void hk_map_set(const void *p, size_t slices, unsigned kind) {
     for (size_t i = 0; i < slices; i++, a += HK_SLICE) {
         leaf_t *leaf = leaf_of((const void *)a);
         hk_store_relaxed(&leaf->kind[slice_in_leaf(a)], (uint8_t)kind);
-        if (hk_flat.mask != 0)
+        if (hk_map_has_flat())
             hk_store_relaxed(&hk_flat.bytes[a >> HK_SLICE_SHIFT], (uint8_t)kind);
     }
 }

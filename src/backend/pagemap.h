@@ -3,9 +3,9 @@
  * there.
  *
  * The bytes exist twice. The flat map (one load, used by free's hit path) is a reserved read-only
- * array made writable one OS page at a time; it may be refused (ulimit -v), then hk_flat stays a
- * single zero byte with mask 0 and every free takes the slow path. The two-level map is always
- * there and answers everything else. */
+ * array made writable one OS page at a time. It may be refused, or given up where address space turns
+ * out to be limited (ulimit -v); then the mask is 0 and every free takes the slow path. The two-level
+ * map is always there and answers everything else. */
 #ifndef HK_BACKEND_PAGEMAP_H
 #define HK_BACKEND_PAGEMAP_H
 
@@ -20,13 +20,14 @@ enum {
     HK_KIND_INTERIOR,    /* a later slice of either */
     HK_KIND_FREE,        /* ours, and nothing is live in it */
     HK_KIND_EMERGENCY,   /* see front/emergency.h */
+    HK_KIND_PACKED,      /* a unit of blocks that share slices, see backend/pack.h */
     HK_KIND_COUNT = 64,
 };
 
-/* The flat map as the hit path sees it. Written once, at initialisation. */
+/* The flat map as the hit path sees it. */
 typedef struct {
-    _Atomic uint8_t *bytes; /* indexed by (address >> HK_SLICE_SHIFT) & mask */
-    uintptr_t mask;
+    _Atomic uint8_t *bytes; /* written once; indexed by (address >> HK_SLICE_SHIFT) & mask */
+    _Atomic uintptr_t mask; /* atomic: 0 before the map is there, and again when it was given up */
 } hk_flat_t;
 
 extern hk_flat_t hk_flat;
@@ -34,6 +35,14 @@ extern hk_flat_t hk_flat;
 /* Tries to set up the flat map. Called once, before any other thread exists or under the init
  * lock. */
 void hk_map_init(void);
+
+/* Gives up the flat map: its mask is 0 from then on, and its address space goes back but for the
+ * parts that belong to addresses near ours, near the program break and below 4 GiB. Those stay, so
+ * that a free which has read the old mask before, and goes on only now, finds what it looks up. The
+ * caller has seen to it that no thread reads the old mask any more from its cache. */
+void hk_map_give_up_flat(void);
+
+HK_INLINE bool hk_map_has_flat(void) { return hk_load_relaxed(&hk_flat.mask) != 0; }
 
 /* Prepares the map for [p, p+bytes); afterwards the setters cannot fail. False: out of memory. */
 bool hk_map_commit(const void *p, size_t bytes);

@@ -1,7 +1,5 @@
 #include "backend/purge.h"
 
-#include <limits.h>
-
 #include "backend/advise.h"
 #include "backend/heap.h"
 #include "backend/region.h"
@@ -93,7 +91,7 @@ size_t hk_purge_superslab(const hk_pool_cursor_t *cursor, hk_advice_t how, bool 
 size_t hk_purge_all(void) {
     size_t bytes = 0;
     bool seen = false;
-    hk_heap_collect_others(UINT_MAX);
+    hk_heap_collect_all();
     for (hk_pool_cursor_t cursor = {0}; hk_pool_next(&cursor);)
         bytes += hk_purge_superslab(&cursor, HK_PURGE, false, &seen);
     hk_pool_release_empty();

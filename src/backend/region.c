@@ -12,6 +12,12 @@
 
 enum { FREE_SLOTS = 256, MOST_GATHERED = 32, NONE = FREE_SLOTS };
 
+/* After a refusal for want of mappings, so many calls pass before moving or cutting is tried again. */
+enum { PATIENCE = 1024 };
+
+/* What a process must have before the system is asked for the first time. */
+#define FIRST_LOOK (4 * HK_MIB)
+
 static hk_lock_t lock = HK_LOCK_INIT(HK_RANK_REGION);
 /* lock: region, down to peak. Sorted by address, neighbours joined. Invariant:
  * cached == sum of their bytes. */
@@ -20,6 +26,23 @@ static unsigned free_count;
 static _Atomic size_t cached; /* atomic: also read without the lock, as is live */
 static _Atomic size_t live;
 static size_t peak; /* the most that both have been together */
+static size_t next_look = FIRST_LOOK;
+
+atomic_bool hk_region_bounded;
+atomic_bool hk_region_look_is_due;
+
+/* atomic: any thread. Calls left that do without moving and cutting. */
+static atomic_uint no_moves, no_cuts;
+
+HK_INLINE bool may(atomic_uint *patience) {
+    unsigned left = hk_load_relaxed(patience);
+    if (HK_UNLIKELY(left != 0))
+        hk_store_relaxed(patience, left - 1); /* two threads may count one call: all the same */
+    return left == 0;
+}
+
+HK_INLINE bool is_exact(const hk_range_t *r) { return r->bytes % HK_UNIT != 0; }
+HK_INLINE size_t slices_of(size_t bytes) { return (bytes + HK_SLICE - 1) / HK_SLICE; }
 
 HK_INLINE char *end_of(const hk_range_t *r) { return r->start + r->bytes; }
 
@@ -104,48 +127,79 @@ static unsigned gather_locked(size_t bytes, hk_range_t *out) {
     return n;
 }
 
-static void unmap(hk_range_t range) {
-    hk_map_set(range.start, range.bytes / HK_SLICE, HK_KIND_FOREIGN);
-    if (hk_os_unmap(range.start, range.bytes))
-        hk_count(region_unmaps, 1);
+/* False: refused, because the mapping would have to be cut and the process has no more to spare. */
+static bool unmap(hk_range_t range) {
+    hk_map_set(range.start, slices_of(range.bytes), HK_KIND_FOREIGN);
+    if (!hk_os_unmap(range.start, range.bytes))
+        return false;
+    hk_count(region_unmaps, 1);
+    return true;
 }
 
 static void add_live_locked(size_t bytes) {
     hk_add_relaxed(&live, bytes);
     peak = hk_max(peak, hk_region_live() + hk_region_cached());
+    if (HK_UNLIKELY(hk_region_live() >= next_look)) {
+        next_look = 2 * hk_region_live();
+        hk_store_relaxed(&hk_region_look_is_due, true);
+    }
 }
 
 static size_t bound_locked(void) {
     return hk_max(hk_option(region_cache_mb) * HK_MIB, hk_region_live() / 4);
 }
 
-/* Takes up to `most` bytes, in whole units, off the end of the last free range. */
-static hk_range_t cut_end_locked(size_t most) {
-    hk_range_t last = free_ranges[free_count - 1];
-    size_t bytes = hk_min(last.bytes, hk_align_up(most, HK_UNIT));
+/* Takes up to `most` bytes, in whole units, off the end of the last free range that starts below
+ * `limit`; its bytes are 0 where there is none. */
+static hk_range_t cut_end_locked(size_t most, const char *limit) {
+    unsigned i = free_count;
+    while (i > 0 && free_ranges[i - 1].start >= limit)
+        i--;
+    if (i == 0)
+        return (hk_range_t){0};
+    hk_range_t last = free_ranges[i - 1];
+    size_t bytes = hk_align_up(hk_min(last.bytes, most), HK_UNIT);
     char *start = end_of(&last) - bytes;
-    cut_locked(free_count - 1, start, bytes);
+    cut_locked(i - 1, start, bytes);
     return (hk_range_t){start, bytes, last.mixed};
 }
+
+#define TOP ((const char *)UINTPTR_MAX)
 
 /* Takes the end of a free range out of the cache, as far as the cache is over its bound. */
 static hk_range_t shed_locked(void) {
     size_t bound = bound_locked(), now = hk_region_cached();
-    if (now <= bound)
+    if (now <= bound || !may(&no_cuts))
         return (hk_range_t){0};
-    return cut_end_locked(now - bound);
+    return cut_end_locked(now - bound, TOP);
+}
+
+/* Unmaps a range or, where that is refused, gives up its pages and keeps its addresses for reuse. (If
+ * that is not possible either they are lost, and nothing else.) False: refused. */
+static bool unmap_or_keep(hk_range_t range) {
+    if (unmap(range))
+        return true;
+    hk_store_relaxed(&no_cuts, (unsigned)PATIENCE);
+    hk_advise(&(hk_os_range_t){range.start, range.bytes}, 1, HK_PURGE);
+    if (is_exact(&range))
+        return false;
+    hk_lock(&lock);
+    if (insert_locked(range))
+        hk_map_set(range.start, range.bytes / HK_SLICE, HK_KIND_FREE);
+    hk_unlock(&lock);
+    return false;
 }
 
 /* Puts a range into the cache, and unmaps what is then over the bound. */
 static void keep_or_unmap(hk_range_t range) {
     hk_lock(&lock);
     /* before it can be taken again; a second free of the block is then known for one */
-    hk_map_set(range.start, range.bytes / HK_SLICE, HK_KIND_FREE);
-    bool kept = insert_locked(range);
+    hk_map_set(range.start, slices_of(range.bytes), HK_KIND_FREE);
+    bool kept = !is_exact(&range) && insert_locked(range);
     hk_range_t shed = kept ? shed_locked() : range;
     while (shed.bytes != 0) {
         hk_unlock(&lock);
-        unmap(shed);
+        unmap_or_keep(shed);
         hk_lock(&lock);
         shed = shed_locked();
     }
@@ -174,14 +228,16 @@ static bool map_fresh(size_t bytes, size_t align, bool dense, hk_range_t *range)
 }
 
 /* Moves a free range to `to`: at once or, where it is several kernel mappings, unit by unit. (Older
- * kernels refuse several at once, having unmapped the target.) Returns the bytes moved; if they are
- * not all, the next step's place may be a hole, which another thread's mapping may be in by now. */
+ * kernels refuse several at once, having unmapped the target.) Returns the bytes moved. If they are
+ * not all, the rest is in the cache again, and the next step's place may be a hole, which another
+ * thread's mapping may be in by now. */
 static size_t move_free(hk_range_t from, char *to) {
     hk_map_set(from.start, from.bytes / HK_SLICE, HK_KIND_FOREIGN);
     size_t step = from.mixed ? HK_UNIT : from.bytes;
     for (size_t at = 0; at < from.bytes; at += step)
         if (!hk_os_move(from.start + at, step, to + at, step)) {
-            hk_os_unmap(from.start + at, from.bytes - at);
+            hk_store_relaxed(&no_moves, (unsigned)PATIENCE);
+            keep_or_unmap((hk_range_t){from.start + at, from.bytes - at, from.mixed});
             return at;
         }
     return from.bytes;
@@ -204,14 +260,13 @@ static bool take_gathered(size_t bytes, size_t align, bool dense, const hk_range
         *used += moved;
         if (moved == gathered[i].bytes)
             continue;
-        /* what was moved, and the fresh rest behind the hole, go back; so do the ranges not come
-         * to */
+        /* what lies before and behind the hole goes back; so do the ranges not come to */
         size_t hole = gathered[i].mixed ? HK_UNIT : gathered[i].bytes;
-        size_t rest = bytes - *used - hole;
+        size_t behind = *used + hole;
         if (*used != 0)
-            hk_os_unmap(range->start, *used);
-        if (rest != 0)
-            hk_os_unmap(range->start + *used + hole, rest);
+            keep_or_unmap((hk_range_t){range->start, *used, true});
+        if (behind != bytes)
+            keep_or_unmap((hk_range_t){range->start + behind, bytes - behind, false});
         while (++i < n)
             keep_or_unmap(gathered[i]);
         return false;
@@ -230,12 +285,12 @@ static bool take(size_t bytes, size_t align, bool dense, hk_range_t *range, size
             (hk_range_t){aligned_start(&free_ranges[fit], align), bytes, free_ranges[fit].mixed};
         *used = bytes;
         homeless = cut_locked(fit, range->start, bytes);
-    } else {
+    } else if (may(&no_moves)) {
         n = gather_locked(bytes, gathered);
     }
     hk_unlock(&lock);
     if (homeless.bytes != 0)
-        unmap(homeless);
+        unmap_or_keep(homeless);
     if (fit == NONE && !take_gathered(bytes, align, dense, gathered, n, range, used) &&
         (n == 0 || !take_gathered(bytes, align, dense, NULL, 0, range, used)))
         return false;
@@ -251,6 +306,29 @@ bool hk_region_take(size_t bytes, size_t align, bool dense, hk_range_t *range, s
     return taken;
 }
 
+bool hk_region_take_exact(size_t bytes, size_t align, hk_range_t *range) {
+    hk_assert(bytes % HK_UNIT != 0 && bytes % hk_os_page_size() == 0 && align % HK_UNIT == 0);
+    if (!map_fresh(bytes, align, false, range))
+        return false;
+    hk_lock(&lock);
+    add_live_locked(bytes);
+    hk_unlock(&lock);
+    return true;
+}
+
+void hk_region_init(void) {
+    if (!hk_map_has_flat() || hk_os_data_limit() < HK_REGION_PLENTY)
+        hk_store_relaxed(&hk_region_bounded, true);
+}
+
+bool hk_region_look_at_bounds(void) {
+    hk_store_relaxed(&hk_region_look_is_due, false);
+    if (hk_region_is_bounded() || hk_os_grants_commitment(HK_REGION_PLENTY))
+        return false;
+    hk_store_relaxed(&hk_region_bounded, true);
+    return true;
+}
+
 void hk_region_give(hk_range_t range) {
     hk_lock(&lock);
     hk_sub_relaxed(&live, range.bytes);
@@ -258,7 +336,26 @@ void hk_region_give(hk_range_t range) {
     HK_TIMED(region_give, keep_or_unmap(range));
 }
 
+/* Kind bytes of what goes are cleared first, page-map entries of what comes can be set then. */
+static bool resize_exact(hk_range_t *range, size_t new_bytes) {
+    size_t before = range->bytes, kept = slices_of(hk_min(before, new_bytes));
+    if (new_bytes > before && !hk_map_commit(range->start, new_bytes))
+        return false;
+    if (slices_of(before) > kept)
+        hk_map_set(range->start + kept * HK_SLICE, slices_of(before) - kept, HK_KIND_FOREIGN);
+    if (!hk_os_resize(range->start, before, new_bytes))
+        return false;
+    hk_lock(&lock);
+    hk_sub_relaxed(&live, before);
+    add_live_locked(new_bytes);
+    hk_unlock(&lock);
+    range->bytes = new_bytes;
+    return true;
+}
+
 bool hk_region_extend(hk_range_t *range, size_t new_bytes) {
+    if (is_exact(range))
+        return resize_exact(range, new_bytes);
     size_t more = new_bytes - range->bytes;
     hk_range_t homeless = {0};
     bool found = false;
@@ -275,19 +372,20 @@ bool hk_region_extend(hk_range_t *range, size_t new_bytes) {
     }
     hk_unlock(&lock);
     if (homeless.bytes != 0)
-        unmap(homeless);
+        unmap_or_keep(homeless);
     return found;
 }
 
 bool hk_region_move(hk_range_t *range, size_t new_bytes) {
     hk_assert(new_bytes > range->bytes);
     hk_range_t to;
-    if (!map_fresh(new_bytes, HK_UNIT, false, &to))
+    if (!may(&no_moves) || !map_fresh(new_bytes, HK_UNIT, false, &to))
         return false;
     if (range->mixed) {
         memcpy(to.start, range->start, range->bytes); /* once: the copy is one mapping */
         keep_or_unmap(*range);
     } else if (!hk_os_move(range->start, range->bytes, to.start, new_bytes)) {
+        hk_store_relaxed(&no_moves, (unsigned)PATIENCE);
         return false; /* `to` may be gone, and be somebody else's by now: it is left alone */
     }
     hk_lock(&lock);
@@ -299,17 +397,16 @@ bool hk_region_move(hk_range_t *range, size_t new_bytes) {
 
 size_t hk_region_purge(size_t most, unsigned *calls) {
     size_t total = 0;
-    while (total < most) {
-        hk_range_t range = {0};
+    for (const char *limit = TOP; total < most; ++*calls) {
         hk_lock(&lock);
-        if (free_count != 0)
-            range = cut_end_locked(hk_min(most - total, free_ranges[free_count - 1].bytes));
+        hk_range_t range = cut_end_locked(most - total, limit);
         hk_unlock(&lock);
         if (range.bytes == 0)
             break;
-        unmap(range);
-        total += range.bytes;
-        ++*calls;
+        if (unmap_or_keep(range))
+            total += range.bytes;
+        else
+            limit = range.start;
     }
     return total;
 }

@@ -12,11 +12,12 @@
 enum { NO_LIST = 0 };
 static const uint32_t ALL = UINT32_MAX;
 
-/* Equation: free, claimed and the runs of the carved slabs partition the 32 slices; fresh, lazy and
+/* Equation: free, claimed and the runs of the carved slabs partition the slices of whole; fresh, lazy and
  * seen are disjoint subsets of free.
  * Lock: pool, for everything but slabs[]. */
 struct hk_superslab {
     char *base;
+    uint32_t whole;          /* const while mapped. 1: the slice is there */
     uint32_t free;           /* 1: the slice is free */
     uint32_t fresh;          /* 1: the slice reads as zero */
     uint32_t lazy;           /* 1: the system may take the slice's memory, or has */
@@ -36,6 +37,7 @@ static uint64_t not_empty;                   /* lock: pool; bit n: lists[n] is n
 static hk_superslab_t *all;                  /* lock: pool */
 static hk_superslab_t *unmapped; /* lock: pool; descriptors without memory, linked by next */
 static size_t superslab_count;   /* lock: pool; with memory */
+static size_t mapped;            /* lock: pool; bytes of them */
 
 HK_INLINE uint32_t run_mask(unsigned first, unsigned n) {
     return (n == HK_SLICES ? ALL : (1u << n) - 1) << first;
@@ -230,13 +232,28 @@ static bool is_dense(void) {
     return enough && usage.active >= usage.carved / 8 * 7;
 }
 
-static bool add_superslab(void) {
+static size_t bytes_of(const hk_superslab_t *ss) {
+    return (size_t)__builtin_popcount(ss->whole) * HK_SLICE;
+}
+
+/* A unit or, where memory is bounded and that much is not left, as much of one as can be had. */
+static bool take_memory(size_t least, hk_range_t *range, size_t *used) {
+    if (hk_region_take(HK_UNIT, HK_UNIT, is_dense(), range, used))
+        return true;
+    *used = 0;
+    for (size_t bytes = HK_UNIT / 2; hk_region_is_bounded() && bytes >= least; bytes /= 2)
+        if (hk_region_take_exact(bytes, HK_UNIT, range))
+            return true;
+    return false;
+}
+
+static bool add_superslab(unsigned slices) {
     hk_superslab_t *ss = descriptor();
     if (ss == NULL)
         return false;
     hk_range_t range;
     size_t used;
-    if (!hk_region_take(HK_UNIT, HK_UNIT, is_dense(), &range, &used)) {
+    if (!take_memory(slices * HK_SLICE, &range, &used)) {
         hk_lock(&lock);
         ss->next = unmapped;
         unmapped = ss;
@@ -244,14 +261,16 @@ static bool add_superslab(void) {
         return false;
     }
     hk_map_set_owner(range.start, ss);
-    hk_map_set(range.start, HK_SLICES, HK_KIND_FREE);
+    const unsigned count = (unsigned)(range.bytes / HK_SLICE);
+    hk_map_set(range.start, count, HK_KIND_FREE);
     hk_lock(&lock);
     ss->base = range.start;
-    ss->free = ALL;
-    ss->fresh = used == 0 ? ALL : 0;
+    ss->whole = ss->free = run_mask(0, count);
+    ss->fresh = used == 0 ? ss->whole : 0;
     ss->no_huge_pages = false;
-    link_locked(ss, HK_SLICES);
+    link_locked(ss, count);
     superslab_count++;
+    mapped += range.bytes;
     hk_unlock(&lock);
     return true;
 }
@@ -259,7 +278,7 @@ static bool add_superslab(void) {
 hk_slab_t *hk_pool_take(unsigned slices, unsigned cls) {
     for (;;) {
         hk_slab_t *slab = hk_pool_take_mapped(slices, cls);
-        if (slab != NULL || !add_superslab())
+        if (slab != NULL || !add_superslab(slices))
             return slab;
         /* another thread may have emptied the new superslab already: then once more */
     }
@@ -278,44 +297,46 @@ hk_slab_t *hk_slab_of(const void *p) {
 }
 
 /* Parts a wholly free superslab from its descriptor; the memory is the caller's to release(). */
-static char *detach_locked(hk_superslab_t *ss) {
-    hk_assert(ss->free == ALL);
-    char *base = ss->base;
+static hk_range_t detach_locked(hk_superslab_t *ss) {
+    hk_assert(ss->free == ss->whole);
+    hk_range_t range = {ss->base, bytes_of(ss), false};
     unlink_locked(ss);
     ss->base = NULL;
     ss->free = ss->fresh = ss->lazy = ss->seen = 0;
     ss->next = unmapped;
     unmapped = ss;
     superslab_count--;
-    return base;
+    mapped -= range.bytes;
+    return range;
 }
 
-static void release(char *base) {
-    hk_map_set_owner(base, NULL);
-    hk_region_give((hk_range_t){base, HK_UNIT, false});
+static void release(hk_range_t range) {
+    if (range.bytes == 0)
+        return;
+    hk_map_set_owner(range.start, NULL);
+    hk_region_give(range);
 }
 
 /* Puts slices back. If the superslab is now wholly free and another one is too, its memory is
  * returned for release: one is kept so that a slab that comes and goes does not take the superslab
  * with it. */
-static char *put_back_locked(hk_superslab_t *ss, uint32_t mask) {
+static hk_range_t put_back_locked(hk_superslab_t *ss, uint32_t mask) {
     if (HK_UNLIKELY((ss->free & mask) != 0)) /* two threads freed the same large block at once */
         hk_fatal(HK_DOUBLE_FREE, ss->base + (unsigned)__builtin_ctz(mask) * HK_SLICE);
     ss->free |= mask;
-    if (ss->free == ALL && lists[HK_SLICES] != NULL)
+    if (ss->free == ss->whole && (ss->whole != ALL || lists[HK_SLICES] != NULL))
         return detach_locked(ss);
     relist_locked(ss);
-    return NULL;
+    return (hk_range_t){0};
 }
 
 void hk_pool_give(hk_slab_t *slab) {
     hk_superslab_t *ss = superslab_of(slab);
     hk_map_set(slab->base, slab->slices, HK_KIND_FREE);
     hk_lock(&lock);
-    char *empty = put_back_locked(ss, run_mask(slab->first, slab->slices));
+    hk_range_t empty = put_back_locked(ss, run_mask(slab->first, slab->slices));
     hk_unlock(&lock);
-    if (empty != NULL)
-        release(empty);
+    release(empty);
 }
 
 bool hk_pool_resize(hk_slab_t *slab, unsigned slices) {
@@ -406,7 +427,7 @@ bool hk_pool_rule_out_huge_pages(hk_superslab_t *ss, hk_os_range_t *range) {
     hk_lock(&lock);
     bool first = !ss->no_huge_pages && ss->base != NULL;
     ss->no_huge_pages = true;
-    *range = (hk_os_range_t){ss->base, HK_UNIT};
+    *range = (hk_os_range_t){ss->base, bytes_of(ss)};
     hk_unlock(&lock);
     return first;
 }
@@ -414,9 +435,9 @@ bool hk_pool_rule_out_huge_pages(hk_superslab_t *ss, hk_os_range_t *range) {
 void hk_pool_release_empty(void) {
     hk_lock(&lock);
     while (lists[HK_SLICES] != NULL) {
-        char *base = detach_locked(lists[HK_SLICES]);
+        hk_range_t range = detach_locked(lists[HK_SLICES]);
         hk_unlock(&lock);
-        release(base);
+        release(range);
         hk_lock(&lock);
     }
     hk_unlock(&lock);
@@ -448,7 +469,7 @@ hk_pool_stats_t hk_pool_stats(void) {
         add_usage_locked(ss, &usage);
     hk_pool_stats_t stats = {
         .superslabs = superslab_count,
-        .mapped = superslab_count * HK_UNIT,
+        .mapped = mapped,
         .carved = usage.carved,
         .active = usage.active,
         .free_dirty = usage.free_dirty,

@@ -5,6 +5,7 @@
 #include "backend/heap.h"
 #include "backend/large.h"
 #include "backend/meta.h"
+#include "backend/pack.h"
 #include "backend/pagemap.h"
 #include "backend/purge.h"
 #include "backend/region.h"
@@ -60,7 +61,12 @@ void hk_usage_count(hk_usage_t *usage) {
     usage->superslabs = hk_pool_stats().mapped;
     hk_region_stats_t region = hk_region_stats();
     usage->huge_blocks = hk_large_huge_blocks();
-    usage->huge_bytes = region.live - hk_min(region.live, usage->superslabs);
+    hk_pack_stats_t packs = hk_pack_stats();
+    usage->large_blocks += packs.blocks;
+    usage->large_bytes += packs.bytes;
+    usage->packs = packs.packs * HK_UNIT;
+    size_t others = usage->superslabs + usage->packs;
+    usage->huge_bytes = region.live - hk_min(region.live, others);
     usage->cached = region.cached;
     usage->peak = region.peak;
     hk_meta_visit(add_bytes, &usage->metadata);

@@ -23,6 +23,7 @@ typedef struct {
     size_t large_blocks, large_bytes; /* runs of slices */
     size_t huge_blocks, huge_bytes;
     size_t superslabs; /* mapped */
+    size_t packs;      /* mapped, for blocks that share slices */
     size_t cached;     /* the region cache */
     size_t metadata;   /* mapped: descriptors, thread records, the page map */
     size_t peak;       /* the most that superslabs, huge blocks and the region cache have been */

@@ -6,6 +6,7 @@
 
 #include "backend/large.h"
 #include "backend/purge.h"
+#include "backend/region.h"
 #include "base/report.h"
 #include "config/config.h"
 #include "front/emergency.h"
@@ -52,7 +53,7 @@ static HK_NOINLINE void free_large(void *p, unsigned kind) {
 static void free_entered(hk_thread_t *thread, void *p, unsigned kind) {
     if (HK_LIKELY(kind < HK_CLASS_COUNT))
         put(thread, kind, p);
-    else if (kind == HK_KIND_LARGE || kind == HK_KIND_HUGE)
+    else if (hk_large_is(kind))
         free_large(p, kind);
     else if (kind == HK_KIND_EMERGENCY)
         hk_emergency_free(p);
@@ -83,11 +84,20 @@ static void free_observed(hk_thread_t *thread, unsigned plan, void *p) {
         free_timed(thread, plan, p);
 }
 
+/* Without a flat map each free comes to the boundary; a magazine with room still takes the block as on
+ * the hit path, that is, without entering. */
+static bool push_without_map(hk_thread_t *thread, void *p) {
+    unsigned kind = hk_map_kind(p);
+    return kind - 1 < HK_CLASS_COUNT - 1 && hk_magazine_give(thread, kind, p);
+}
+
 void hk_free_slow(void *p) {
     hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
     unsigned plan = thread != NULL ? hk_observed(thread) : 0;
     if (HK_UNLIKELY(plan != 0))
         free_observed(thread, plan, p);
+    else if (!hk_map_has_flat() && thread != NULL && push_without_map(thread, p))
+        return;
     else if (HK_LIKELY(!hk_sections_on()))
         hk_free_long(p);
     else
@@ -138,12 +148,25 @@ static HK_COLD size_t reclaim(hk_thread_t *thread) {
     return hk_purge_all();
 }
 
-/* Under the purge lock, so that no purge keeps out of reach what there is. */
+/* Where memory turns out to be bounded for the process, it is spent with more care from now on; and if
+ * it is addresses that are bounded, the flat map's go back. True: something has changed. */
+static HK_COLD bool look_at_bounds(void) {
+    bool news = hk_region_look_at_bounds();
+    if (!hk_region_is_bounded() || !hk_map_has_flat() || hk_os_grants_addresses(HK_REGION_PLENTY))
+        return news;
+    hk_threads_give_up_flat_map();
+    return true;
+}
+
+/* The last try is made under the purge lock, so that no purge keeps out of reach what there is. */
 static HK_COLD void *reclaim_and_take(hk_thread_t *thread, unsigned cls, size_t n, size_t align,
                                       size_t *dirty) {
+    void *p = look_at_bounds() ? take(thread, cls, n, align, dirty) : NULL;
+    if (p != NULL)
+        return p;
     reclaim(thread);
     hk_purge_lock();
-    void *p = take(thread, cls, n, align, dirty);
+    p = take(thread, cls, n, align, dirty);
     hk_purge_unlock();
     return p;
 }
@@ -165,6 +188,8 @@ static void *allocate(unsigned cls, size_t n, size_t align, size_t *dirty) {
         p = take(thread, cls, n, align, dirty);
         if (HK_UNLIKELY(p == NULL))
             p = reclaim_and_take(thread, cls, n, align, dirty);
+        else if (HK_UNLIKELY(hk_load_relaxed(&hk_region_look_is_due)))
+            look_at_bounds();
         bool ended = thread->shared;
         hk_thread_leave(thread);
         if (!ended)
@@ -240,6 +265,7 @@ static size_t usable(const void *p, unsigned kind) {
     switch (kind) {
     case HK_KIND_LARGE:
     case HK_KIND_HUGE:
+    case HK_KIND_PACKED:
         return hk_large_usable(p, kind);
     case HK_KIND_EMERGENCY:
         return hk_emergency_usable(p);
@@ -274,7 +300,7 @@ void *hk_realloc(void *p, size_t n) {
     size_t old = usable(p, kind);
     if (n <= old && n >= old / 2)
         return p;
-    if ((kind == HK_KIND_LARGE || kind == HK_KIND_HUGE) && n > HK_MID_MAX) {
+    if (hk_large_is(kind) && n > HK_MID_MAX) {
         void *q = resize_large(p, kind, n);
         if (q != NULL)
             return q;

@@ -56,8 +56,7 @@ HK_INLINE void *hk_observed_pop(hk_thread_t *thread, size_t n) {
 }
 
 HK_INLINE bool hk_observed_push(hk_thread_t *thread, void *p) {
-    const hk_tcache_t *cache = &thread->cache;
-    size_t kind = hk_load_relaxed(&cache->map[((uintptr_t)p >> HK_SLICE_SHIFT) & cache->mask]);
+    size_t kind = hk_hit_kind(&thread->cache, p);
     if (HK_UNLIKELY(!hk_magazine_give(thread, (unsigned)kind, p)))
         return false;
     hk_metrics_add(&hk_load_relaxed(&thread->observed)->metrics, HK_LAYER_HEAPV2, (unsigned)kind,

@@ -24,9 +24,9 @@ typedef struct hk_thread hk_thread_t;
 typedef struct {
     _Atomic(void **) top[HK_KIND_COUNT]; /* owner writes, any reads: the last block, or slot 0 */
     _Atomic uint8_t *map;                /* const: the flat page map */
-    uintptr_t mask;                      /* const */
-    hk_thread_t *thread;                 /* const: whose cache this is; NULL: nobody's */
-    void **limit[HK_KIND_COUNT];         /* owner: where top is when full; always, for kinds that
+    _Atomic uintptr_t mask;      /* atomic: 0 once the flat map was given up; always, for a trap */
+    hk_thread_t *thread;         /* const: whose cache this is; NULL: nobody's */
+    void **limit[HK_KIND_COUNT]; /* owner: where top is when full; always, for kinds that
                                             are no class */
 } hk_tcache_t;
 
@@ -36,6 +36,22 @@ extern _Thread_local _Atomic(hk_tcache_t *) hk_tc;
 /* Keeps the compiler from computing the address of an atomic array element once for all accesses,
  * by an instruction that indexed addressing does not need. */
 #define HK_INDEX_AGAIN(index) __asm__("" : "+r"(index))
+
+/* index & mask, the mask read from memory once. Spelt out where it is one instruction, which
+ * compilers do not make of an atomic load. */
+HK_INLINE uintptr_t hk_masked(uintptr_t index, const _Atomic uintptr_t *mask) {
+#if defined(__x86_64__)
+    __asm__("and %1, %0" : "+r"(index) : "m"(*mask) : "cc");
+    return index;
+#else
+    return index & hk_load_relaxed(mask);
+#endif
+}
+
+/* The kind of what lies at p, as far as the cache's map says; 0 also where it has none. */
+HK_INLINE size_t hk_hit_kind(const hk_tcache_t *tc, const void *p) {
+    return hk_load_relaxed(&tc->map[hk_masked((uintptr_t)p >> HK_SLICE_SHIFT, &tc->mask)]);
+}
 
 /* The block on top of the bin for n bytes, or NULL: to the boundary. */
 HK_INLINE void *hk_hit_pop(size_t n) {
@@ -58,7 +74,7 @@ HK_INLINE void *hk_hit_pop(size_t n) {
 /* Puts p on its bin; false: to the boundary. */
 HK_INLINE bool hk_hit_push(void *p) {
     hk_tcache_t *tc = hk_load_relaxed(&hk_tc);
-    size_t kind = hk_load_relaxed(&tc->map[((uintptr_t)p >> HK_SLICE_SHIFT) & tc->mask]);
+    size_t kind = hk_hit_kind(tc, p);
     void **top = hk_load_relaxed(&tc->top[kind]);
     if (HK_UNLIKELY(top == tc->limit[kind]))
         return false;

@@ -5,6 +5,7 @@
 
 #include "backend/meta.h"
 #include "backend/pagemap.h"
+#include "backend/region.h"
 #include "config/config.h"
 #include "front/magazine.h"
 #include "front/observed.h"
@@ -54,7 +55,7 @@ static _Thread_local struct {
 /* Under the registry lock, so that no heap appears while a fork holds them all. */
 static void set_up_locked(hk_thread_t *thread) {
     thread->cache.map = hk_flat.bytes;
-    thread->cache.mask = hk_flat.mask;
+    hk_store_relaxed(&thread->cache.mask, hk_load_relaxed(&hk_flat.mask));
     thread->cache.thread = thread;
     memcpy(&thread->trap, &no_cache, sizeof no_cache);
     thread->trap.thread = thread;
@@ -70,6 +71,7 @@ static void initialise_locked(void) {
         return;
     initialised = true;
     hk_map_init();
+    hk_region_init();
     shared_record.shared = true;
     set_up_locked(&shared_record);
     pthread_key_create(&key, thread_ends);
@@ -237,6 +239,22 @@ bool hk_threads_visit(hk_thread_visitor_t *visit, void *argument) {
     visit_all(visit, argument);
     hk_thread_leave(own);
     return true;
+}
+
+static void forget_flat(hk_thread_t *thread) {
+    hk_store_relaxed(&thread->cache.mask, (uintptr_t)0);
+}
+
+/* Records set up later find no flat map either: both happen under the registry lock. */
+void hk_threads_give_up_flat_map(void) {
+    hk_lock(&registry);
+    if (hk_map_has_flat()) {
+        forget_flat(&shared_record);
+        for (hk_thread_t *thread = all; thread != NULL; thread = thread->all_next)
+            forget_flat(thread);
+        hk_map_give_up_flat();
+    }
+    hk_unlock(&registry);
 }
 
 static void add_held(hk_thread_t *thread, void *blocks) {

@@ -78,6 +78,10 @@ void hk_thread_flush(hk_thread_t *thread);
 typedef void hk_thread_visitor_t(hk_thread_t *thread, void *argument);
 bool hk_threads_visit(hk_thread_visitor_t *visit, void *argument);
 
+/* Gives up the flat page map (backend/pagemap.h), for all threads. The caller has entered its record and
+ * holds no lock. */
+void hk_threads_give_up_flat_map(void);
+
 /* The blocks of each class that lie in the magazines and layers of all threads, while these go on:
  * each record's figure is as of some moment of the call. The caller has entered its record, or
  * handles no signals that allocate. */

@@ -20,6 +20,16 @@ void *hk_os_map(size_t bytes, size_t align);
  * counted against RLIMIT_DATA or the overcommit limit. */
 void *hk_os_reserve(size_t bytes);
 
+/* Whether the system would grant so much more address space, and whether it would commit itself to so
+ * much more memory in it (a strict vm.overcommit_memory says no). Asks, and gives back. What is asked
+ * for cannot be touched, so that a process whose future memory is locked does not get it for real. */
+bool hk_os_grants_addresses(size_t bytes);
+bool hk_os_grants_commitment(size_t bytes);
+
+/* The limit on private writable memory (RLIMIT_DATA), in bytes. For the process's start, when sandboxes
+ * do not kill yet for asking. */
+uint64_t hk_os_data_limit(void);
+
 /* Makes part of a reserved range writable. */
 bool hk_os_commit(void *p, size_t bytes);
 
@@ -50,6 +60,9 @@ typedef struct {
 
 /* Advises the system about n ranges, one call each, up to the first that it refuses. */
 hk_os_advised_t hk_os_advise(const hk_os_range_t *ranges, size_t n, hk_advice_t advice);
+
+/* Changes the size of a mapping where it is. False: what lies behind it is taken, or refused. */
+bool hk_os_resize(void *p, size_t bytes, size_t new_bytes);
 
 /* Moves the pages of [from, from+bytes) to [to, to+new_bytes), replacing the mapping there; what is
  * beyond `bytes` reads as zero, and `from` is unmapped. On refusal `from` is untouched but the

@@ -9,6 +9,7 @@
 #include <sys/auxv.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -89,6 +90,27 @@ void *hk_os_map(size_t bytes, size_t align) {
 
 void *hk_os_reserve(size_t bytes) { return map(NULL, bytes, PROT_READ, MAP_NORESERVE); }
 
+static bool grants(size_t bytes, int flags) {
+    if (refused())
+        return false;
+    int saved = errno;
+    void *p = mmap(NULL, bytes, PROT_NONE, flags | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    bool ok = p != MAP_FAILED && munmap(p, bytes) == 0;
+    errno = saved;
+    return ok;
+}
+
+bool hk_os_grants_addresses(size_t bytes) { return grants(bytes, MAP_PRIVATE); }
+
+/* Shared memory is accounted for when it is mapped, whatever its protection; MAP_NORESERVE exempts it,
+ * unless accounting is strict. */
+bool hk_os_grants_commitment(size_t bytes) { return grants(bytes, MAP_SHARED); }
+
+uint64_t hk_os_data_limit(void) {
+    struct rlimit limit;
+    return getrlimit(RLIMIT_DATA, &limit) == 0 ? limit.rlim_cur : RLIM_INFINITY;
+}
+
 bool hk_os_commit(void *p, size_t bytes) {
     if (refused())
         return false;
@@ -101,6 +123,15 @@ bool hk_os_commit(void *p, size_t bytes) {
 bool hk_os_unmap(void *p, size_t bytes) {
     int saved = errno;
     bool ok = munmap(p, bytes) == 0;
+    errno = saved;
+    return ok;
+}
+
+bool hk_os_resize(void *p, size_t bytes, size_t new_bytes) {
+    if (new_bytes > bytes && refused())
+        return false;
+    int saved = errno;
+    bool ok = mremap(p, bytes, new_bytes, 0) != MAP_FAILED;
     errno = saved;
     return ok;
 }

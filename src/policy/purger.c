@@ -1,7 +1,6 @@
 #include "policy/purger.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <unistd.h>
 
 #include "backend/advise.h"
@@ -105,7 +104,7 @@ static bool look_locked(uint64_t mode) {
     static size_t cached_before; /* bytes in the region cache at the last look */
     if (hk_advice_is_disabled())
         return false;
-    hk_heap_collect_others(UINT_MAX);
+    hk_heap_collect_all();
     const size_t dirty = dirty_bytes(), most = dirty - hk_min(dirty, target());
     const size_t cached = hk_region_cached();
     const bool aged = mode == HK_DECOMMIT_FREE;

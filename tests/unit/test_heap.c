@@ -160,7 +160,7 @@ static void remote_frees(void) {
             hk_heap_give(&a, cls, blocks, 1);
         }
         hk_heap_give(&b, cls, blocks + half + 1, n - half - 1);
-        hk_heap_collect_others(UINT_MAX); /* anybody may; what is empty then goes back */
+        hk_heap_collect_all(); /* anybody may; what is empty then goes back */
         CHECK(hk_load_relaxed(&a.pending) == NULL && a.partial[cls].head == NULL);
         CHECK(hk_load_relaxed(&slab->owner) == NULL);
     }

@@ -21,12 +21,13 @@ static char *at(uintptr_t address) { return (char *)address; }
 #define NOWHERE ((uintptr_t)0x30000000000)
 
 static unsigned flat_kind(const void *p) {
-    return hk_load_relaxed(&hk_flat.bytes[((uintptr_t)p >> HK_SLICE_SHIFT) & hk_flat.mask]);
+    return hk_load_relaxed(
+        &hk_flat.bytes[((uintptr_t)p >> HK_SLICE_SHIFT) & hk_load_relaxed(&hk_flat.mask)]);
 }
 
 static void check_kind(const void *p, unsigned kind) {
     CHECK_EQ(hk_map_kind(p), kind);
-    if (hk_flat.mask != 0)
+    if (hk_map_has_flat())
         CHECK_EQ(flat_kind(p), kind);
 }
 
@@ -115,7 +116,7 @@ static void blocks_of_ours(void) {
 static void without_flat_map(void) {
     void *blocks[100];
     hak_free(hak_malloc(1));
-    CHECK_EQ(hk_flat.mask, 0);
+    CHECK(!hk_map_has_flat());
     for (size_t i = 0; i < 100; i++) {
         blocks[i] = hak_malloc(1 + i * i * i);
         CHECK(blocks[i] != NULL);
@@ -155,7 +156,7 @@ int main(int argc, char **argv) {
         return 0;
     }
     hak_free(hak_malloc(1));
-    CHECK(hk_flat.mask != 0);
+    CHECK(hk_map_has_flat());
     boundaries();
     foreign_addresses();
     owners();

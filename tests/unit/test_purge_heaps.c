@@ -63,7 +63,7 @@ static void superslabs_are_purged(void) {
             fill(&a, cls, n);
             purge_each(HK_PURGE, false);
             give_some(way % 3 ? &a : &b, cls, n, 70, &rng);
-            hk_heap_collect_others(UINT32_MAX);
+            hk_heap_collect_all();
             if (aged)
                 CHECK_EQ(purge_each(how, true), 0);
             CHECK(purge_each(how, aged) >= page);

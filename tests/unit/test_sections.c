@@ -40,7 +40,8 @@ static void release(void *p, size_t n, misses_t *misses) {
     unsigned cls = hk_class_of(n);
     const hk_tcache_t *cache = &self()->cache;
     /* without the flat map each free comes */
-    misses->frees += cache->mask == 0 || hk_load_relaxed(&cache->top[cls]) == cache->limit[cls];
+    misses->frees += hk_load_relaxed(&cache->mask) == 0 ||
+                     hk_load_relaxed(&cache->top[cls]) == cache->limit[cls];
     hak_free(p);
 }
 
