@@ -47,6 +47,7 @@ build-%:
 	@cmake --build --preset $* --parallel $(JOBS)
 
 test-%: build-%
+	-@tools/setup test
 	ctest --preset $*
 
 $(READY): lab/pyproject.toml

@@ -79,11 +79,11 @@ typedef struct {
     uint64_t carved;    /* slabs, and blocks that are none's */
 } hak_stats_band_t;
 
-/* Bytes, and counts since the process began; a forked child goes on from its parent's. New fields
+/* Bytes, and counts since the process began: a forked child counts from its own start. New fields
  * come at the end, so that programs built with an older header go on working. */
 typedef struct {
     uint32_t size;    /* in: sizeof(hak_stats_t); out: how much of it has been filled */
-    uint32_t version; /* of the meanings: 1 */
+    uint32_t version; /* of the meanings: 2 (in 1 a child's counts went on from its parent's) */
     hak_stats_band_t bands[HAK_STATS_BANDS];
 
     /* sums over the bands */
@@ -103,6 +103,9 @@ typedef struct {
     uint64_t madvise, madvise_enomem, madvise_other;
     uint64_t purge_runs, purge_calls, purge_bytes, purge_ns, superslabs_retired;
     uint64_t refills, remote_frees, collects, adoptions;
+
+    /* calls to the system by kind: with maps and madvise above they add up to calls */
+    uint64_t munmap, mremap, mprotect, mincore, futex, sched_yield, nanosleep, other_calls, calls;
 } hak_stats_t;
 
 /* Fills *stats, whose size the caller has set. Exact where no other thread allocates or frees

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/calls.h"
 #include "base/report.h"
 #include "config/config.h"
 #include "front/observed.h"
@@ -19,7 +20,7 @@ static int open_path(const char *pattern) {
     bool numbered;
     if (!hk_line_path(&path, pattern, &numbered))
         return -1;
-    return open(path.text, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    return HK_CALL(other, open(path.text, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
 }
 
 /* Runs after the program's own exit handlers, on whichever thread called exit(). Other threads may
@@ -41,5 +42,5 @@ __attribute__((destructor)) static void dump(void) {
     }
     hk_metrics_write(&sum, fd);
     if (!to_stderr)
-        close(fd);
+        HK_CALL(other, close(fd));
 }

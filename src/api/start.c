@@ -8,6 +8,7 @@
 
 #include "api/api.h"
 #include "backend/pagemap.h"
+#include "base/calls.h"
 #include "base/report.h"
 #include "config/config.h"
 #include "config/listing.h"
@@ -57,11 +58,11 @@ static void append_settings(proof_t *proof) {
 
 static void append_head(proof_t *proof) {
     char exe[512] = "";
-    if (readlink("/proc/self/exe", exe, sizeof exe - 1) < 0)
+    if (HK_CALL(other, readlink("/proc/self/exe", exe, sizeof exe - 1)) < 0)
         exe[0] = '\0';
     hk_line_t line = {0};
     hk_line_str(&line, "{\"hakmem\":\"" HK_VERSION "\",\"pid\":");
-    hk_line_u64(&line, (uint64_t)getpid());
+    hk_line_u64(&line, (uint64_t)HK_CALL(other, getpid()));
     hk_line_str(&line, ",\"exe\":\"");
     hk_line_json(&line, exe);
     hk_line_str(&line, "\",\"serving\":");
@@ -73,7 +74,7 @@ static void append_head(proof_t *proof) {
 }
 
 static void write_proof(const char *path) {
-    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    int fd = HK_CALL(other, open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
     if (fd < 0) {
         hk_config_warn("HAKMEM_PROOF", path, "cannot be opened for appending",
                        "no proof is written");
@@ -84,9 +85,9 @@ static void write_proof(const char *path) {
     append_head(&proof);
     append_settings(&proof);
     append(&proof, &(hk_line_t){3, "}}\n"});
-    ssize_t ignored = write(fd, proof.text, proof.len);
+    ssize_t ignored = HK_CALL(other, write(fd, proof.text, proof.len));
     (void)ignored; /* a proof that is missing proves nothing, which is true */
-    close(fd);
+    HK_CALL(other, close(fd));
 }
 
 /* Touches no page that a process does not need anyway, as long as no option is set. */

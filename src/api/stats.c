@@ -7,6 +7,7 @@
 #include "api/api.h"
 #include "backend/heap.h"
 #include "backend/usage.h"
+#include "base/calls.h"
 #include "front/emergency.h"
 #include "front/thread.h"
 #include "stats/counters.h"
@@ -66,6 +67,11 @@ static void add_counters(hak_stats_t *stats) {
 #include "stats/counters.def"
 #undef HK_COUNTER
 #undef HK_HEAP_COUNTER
+    uint64_t counts[HK_CALL_KINDS];
+    stats->calls = hk_calls_read(counts);
+#define HK_CALL_KIND(kind, field, doc) stats->field = counts[HK_CALL_##kind];
+#include "base/calls.def"
+#undef HK_CALL_KIND
 }
 
 static void add_residency(hak_stats_t *stats) {
@@ -86,12 +92,12 @@ bool hk_stats_collect(hak_stats_t *stats, bool measure) {
     hk_usage_t usage;
     hk_usage_count(&usage);
     add_bands(stats, &usage);
-    add_counters(stats);
     if (measure)
         add_residency(stats);
+    add_counters(stats); /* last: to ask for residency is to call the system */
     hk_thread_leave(thread);
     stats->size = sizeof *stats;
-    stats->version = 1;
+    stats->version = 2;
     return true;
 }
 

@@ -1,13 +1,12 @@
 /* HAKMEM_STATS and HAKMEM_SS_OS_STATS: what is written at exit and, where HAKMEM_STATS_SIGNAL asks
  * for it, on SIGUSR2.
  *
- * The signal's handler only posts a semaphore; a thread of ours, which sleeps otherwise and exists
- * only where asked for, does the writing, because statistics need locks that the interrupted code
- * may hold. A forked child starts a thread of its own. */
+ * The signal's handler only wakes a thread of ours, which sleeps otherwise and exists only where
+ * asked for. That does the writing, because statistics need locks that the interrupted code may
+ * hold. A forked child starts a thread of its own. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,10 +15,12 @@
 
 #include "api/stats.h"
 #include "backend/advise.h"
+#include "base/calls.h"
 #include "base/report.h"
 #include "base/worker.h"
 #include "config/config.h"
 #include "front/thread.h"
+#include "os/os.h"
 #include "stats/emit.h"
 
 /* ---- where to ---- */
@@ -51,7 +52,9 @@ static bool parse_target(const char *value) {
     return false;
 }
 
-static void append_pid(hk_line_t *line) { hk_line_u64(line, (uint64_t)getpid()); }
+static pid_t own_pid(void) { return HK_CALL(other, getpid()); }
+
+static void append_pid(hk_line_t *line) { hk_line_u64(line, (uint64_t)own_pid()); }
 
 /* Where the path has no %p, a forked child puts its number at the end: it must not overwrite what
  * its parent writes. False: it is too long. */
@@ -59,7 +62,7 @@ static bool expand(hk_line_t *path) {
     bool numbered;
     if (!hk_line_path(path, target.path, &numbered))
         return false;
-    if (!numbered && getpid() != target.pid) {
+    if (!numbered && own_pid() != target.pid) {
         hk_line_str(path, ".");
         append_pid(path);
         path->text[path->len] = '\0';
@@ -70,11 +73,11 @@ static bool expand(hk_line_t *path) {
 /* ---- writing ---- */
 
 static int emit_into(const char *path, const hk_figures_t *figures) {
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    int fd = HK_CALL(other, open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
     if (fd < 0)
         return errno;
     int error = hk_emit_stats(fd, target.format, figures);
-    if (close(fd) != 0 && error == 0)
+    if (HK_CALL(other, close(fd)) != 0 && error == 0)
         error = errno;
     return error;
 }
@@ -83,7 +86,7 @@ static int emit_into(const char *path, const hk_figures_t *figures) {
  * pipe, a link) is written to, not replaced. */
 static int emit_to_path(const hk_line_t *path, const hk_figures_t *figures) {
     struct stat there;
-    if (lstat(path->text, &there) == 0 && !S_ISREG(there.st_mode))
+    if (HK_CALL(other, lstat(path->text, &there)) == 0 && !S_ISREG(there.st_mode))
         return emit_into(path->text, figures);
     hk_line_t part = *path;
     hk_line_str(&part, ".");
@@ -91,10 +94,10 @@ static int emit_to_path(const hk_line_t *path, const hk_figures_t *figures) {
     hk_line_str(&part, ".tmp");
     part.text[part.len] = '\0';
     int error = emit_into(part.text, figures);
-    if (error == 0 && rename(part.text, path->text) != 0)
+    if (error == 0 && HK_CALL(other, rename(part.text, path->text)) != 0)
         error = errno;
     if (error != 0)
-        unlink(part.text);
+        HK_CALL(other, unlink(part.text));
     return error;
 }
 
@@ -125,20 +128,24 @@ static void write_statistics(void) {
 
 /* ---- SIGUSR2 ---- */
 
-static sem_t asked;
+static _Atomic uint32_t asked; /* atomic: how often; the writer sleeps on it */
 
 static void on_signal(int number) {
     (void)number;
-    int saved = errno;
-    sem_post(&asked);
-    errno = saved;
+    hk_add_seq(&asked, 1u);
+    hk_os_wake(&asked);
 }
 
 static void *write_when_asked(void *unused) {
-    pthread_setname_np(pthread_self(), "hakmem-stats");
-    for (;;)
-        if (sem_wait(&asked) == 0)
+    HK_CALL(other, pthread_setname_np(pthread_self(), "hakmem-stats"));
+    for (uint32_t seen = 0;;) {
+        uint32_t now = hk_load_seq(&asked);
+        if (now == seen)
+            hk_os_wait(&asked, seen, 0);
+        else
             write_statistics();
+        seen = now;
+    }
     return unused;
 }
 
@@ -147,7 +154,7 @@ static void warn_signal(const char *problem) {
 }
 
 static bool start_writer(void) {
-    sem_init(&asked, 0, 0);
+    hk_store_seq(&asked, 0u);
     int error = hk_worker_start(write_when_asked);
     if (error != 0)
         warn_signal(strerror(error));
@@ -162,7 +169,7 @@ static void start_in_child(void) {
 /* A program's own handler stays, whether it was there before or comes later. */
 static void listen(void) {
     struct sigaction now, ours = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-    if (sigaction(SIGUSR2, NULL, &now) != 0 || now.sa_handler != SIG_DFL) {
+    if (HK_CALL(other, sigaction(SIGUSR2, NULL, &now)) != 0 || now.sa_handler != SIG_DFL) {
         warn_signal("SIGUSR2 is ignored or handled already");
     } else if (start_writer()) {
         /* In a child the allocator's own fork handler must run before ours: it comes first. */
@@ -170,7 +177,7 @@ static void listen(void) {
         if (self != NULL)
             hk_thread_leave(self);
         pthread_atfork(NULL, NULL, start_in_child);
-        sigaction(SIGUSR2, &ours, NULL);
+        HK_CALL(other, sigaction(SIGUSR2, &ours, NULL));
     }
 }
 
@@ -182,7 +189,7 @@ __attribute__((constructor(102))) static void start(void) {
     if (value == NULL)
         return;
     target.wanted = parse_target(value);
-    target.pid = getpid();
+    target.pid = own_pid();
     if (!target.wanted)
         warn("allowed are text, json and openmetrics, with a colon and a path or alone",
              "no statistics are written");

@@ -59,6 +59,13 @@ uint64_t hk_heap_counted(hk_heap_counter_t counter) {
     return sum;
 }
 
+void hk_heap_counters_forked(void) {
+    for (hk_heap_t *heap = hk_load_acquire(&all); heap != NULL;
+         heap = hk_load_relaxed(&heap->all_next))
+        for (unsigned i = 0; i < HK_HEAP_COUNT_COUNT; i++)
+            hk_store_relaxed(&heap->counts[i], (uint64_t)0);
+}
+
 static void count_locked(hk_heap_t *heap, hk_heap_counter_t counter, unsigned n) {
     _Atomic uint64_t *count = &heap->counts[counter];
     hk_store_relaxed(count, hk_load_relaxed(count) + n);

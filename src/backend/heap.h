@@ -67,4 +67,7 @@ unsigned hk_heap_orphans(void);
 /* What all heaps have counted since the process started. Any thread, no lock. */
 uint64_t hk_heap_counted(hk_heap_counter_t counter);
 
+/* In a fork's child, which counts from its own start. */
+void hk_heap_counters_forked(void);
+
 #endif

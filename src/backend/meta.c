@@ -3,7 +3,6 @@
 #include "backend/region.h"
 #include "base/lock.h"
 #include "os/os.h"
-#include "stats/counters.h"
 
 /* Address space is taken a chunk at a time; its pages cost nothing until they are touched. */
 #define CHUNK (512 * HK_KIB)
@@ -42,7 +41,6 @@ void *hk_meta_alloc(size_t bytes) {
         next = (char *)(fresh + 1);
         left = chunk - sizeof *fresh;
         hk_add_relaxed(&mapped, chunk);
-        hk_count(maps, 1);
     }
     void *p = next;
     next += bytes;

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include "os/os.h"
-#include "stats/counters.h"
 
 /* A leaf covers 4 GiB of addresses; the root 47 bits (48 where user space is larger). */
 #define LEAF_SHIFT 32
@@ -37,7 +36,6 @@ void hk_map_init(void) {
     void *reserved = hk_os_reserve(bytes);
     if (reserved == NULL)
         return;
-    hk_count(maps, 1);
     hk_flat.bytes = reserved;
     hk_store_relaxed(&hk_flat.mask, bytes - 1);
 }
@@ -83,7 +81,6 @@ static leaf_t *leaf_make(uintptr_t a) {
     leaf_t *leaf = hk_os_map(leaf_bytes(), hk_os_page_size());
     if (leaf == NULL)
         return NULL;
-    hk_count(maps, 1);
     leaf->first = a >> LEAF_SHIFT << LEAF_SHIFT;
     leaf_t *seen = NULL;
     if (!hk_cas_seq(&root[a >> LEAF_SHIFT], &seen, leaf)) {

@@ -220,7 +220,6 @@ static bool map_fresh(size_t bytes, size_t align, bool dense, hk_range_t *range)
         return false;
     }
     hk_count(region_maps, 1);
-    hk_count(maps, 1);
     if (dense && hk_option(thp) != 0)
         hk_advise(&(hk_os_range_t){start, bytes}, 1, HK_HUGE_PAGES);
     *range = (hk_range_t){start, bytes, false};

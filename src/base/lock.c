@@ -4,6 +4,8 @@
 #include <sched.h>
 #include <time.h>
 
+#include "base/calls.h"
+
 enum { SPINS_BEFORE_YIELD = 64, YIELDS_BEFORE_SLEEP = 64, SLEEP_NS = 50000 };
 
 HK_INLINE void relax(void) {
@@ -17,13 +19,14 @@ HK_INLINE void relax(void) {
 /* Sleeping in the end, rather than only yielding, keeps a real-time thread from starving the
  * holder. */
 HK_COLD void hk_lock_pause(unsigned tries) {
+    static const struct timespec nap = {.tv_sec = 0, .tv_nsec = SLEEP_NS};
     int saved = errno; /* free must not change it */
     if (tries < SPINS_BEFORE_YIELD)
         relax();
     else if (tries < SPINS_BEFORE_YIELD + YIELDS_BEFORE_SLEEP)
-        sched_yield();
+        HK_CALL(sched_yield, sched_yield());
     else
-        nanosleep(&(struct timespec){.tv_sec = 0, .tv_nsec = SLEEP_NS}, NULL);
+        HK_CALL(nanosleep, nanosleep(&nap, NULL));
     errno = saved;
 }
 

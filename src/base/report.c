@@ -5,6 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/calls.h"
+
 static void put(hk_line_t *line, const char *s, size_t n) {
     size_t room = sizeof line->text - 1 - line->len; /* one byte is kept for the newline */
     n = hk_min(n, room);
@@ -65,7 +67,7 @@ const char *hk_line_text(hk_line_t *line) {
 
 void hk_line_flush(hk_line_t *line, int fd) {
     int saved = errno;
-    ssize_t ignored = write(fd, line->text, line->len);
+    ssize_t ignored = HK_CALL(other, write(fd, line->text, line->len));
     (void)ignored; /* there is nobody left to tell */
     line->len = 0;
     errno = saved;
@@ -78,7 +80,7 @@ bool hk_line_path(hk_line_t *line, const char *pattern, bool *numbered) {
         if (line->len > sizeof line->text - ROOM)
             return false;
         if (s[0] == '%' && s[1] == 'p') {
-            hk_line_u64(line, (uint64_t)getpid());
+            hk_line_u64(line, (uint64_t)HK_CALL(other, getpid()));
             *numbered = true;
             s++;
         } else {

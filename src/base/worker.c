@@ -4,6 +4,8 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include "base/calls.h"
+
 /* A worker that outlives all other threads runs the program's exit handlers on it. */
 #define STACK_BYTES (256 * HK_KIB)
 
@@ -20,19 +22,19 @@ int hk_worker_start(void *(*run)(void *)) {
     sigfillset(&all);
     for (unsigned i = 0; i < sizeof own_faults / sizeof own_faults[0]; i++)
         sigdelset(&all, own_faults[i]);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    HK_CALL(other, pthread_sigmask(SIG_SETMASK, &all, &before));
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     /* not its creator's, which may be a real-time one */
     pthread_attr_setinheritsched(&attributes, PTHREAD_EXPLICIT_SCHED);
     pthread_attr_setstacksize(&attributes, STACK_BYTES);
-    int error = pthread_create(&thread, &attributes, run, NULL);
+    int error = HK_CALL(other, pthread_create(&thread, &attributes, run, NULL));
     if (error == EINVAL) {
-        error = pthread_create(&thread, NULL, run, NULL);
+        error = HK_CALL(other, pthread_create(&thread, NULL, run, NULL));
         if (error == 0)
             pthread_detach(thread);
     }
     pthread_attr_destroy(&attributes);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    HK_CALL(other, pthread_sigmask(SIG_SETMASK, &before, NULL));
     return error;
 }

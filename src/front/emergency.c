@@ -36,7 +36,6 @@ void *hk_emergency_alloc(size_t n, size_t align) {
     *header_of(block) = (header_t){.block = block, .start = start, .bytes = bytes};
     hk_map_set(start, bytes / HK_SLICE, HK_KIND_INTERIOR);
     hk_map_set((char *)((uintptr_t)block & ~(uintptr_t)(HK_SLICE - 1)), 1, HK_KIND_EMERGENCY);
-    hk_count(maps, 1);
     hk_count(single_maps, 1);
     hk_add_relaxed(&live_blocks, (size_t)1);
     hk_add_relaxed(&live, bytes);

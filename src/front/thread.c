@@ -6,6 +6,7 @@
 #include "backend/meta.h"
 #include "backend/pagemap.h"
 #include "backend/region.h"
+#include "base/calls.h"
 #include "config/config.h"
 #include "front/magazine.h"
 #include "front/observed.h"
@@ -348,6 +349,9 @@ static void fork_parent(void) {
  * as they are for the record's next thread; a push or pop that the fork interrupted loses at most
  * the one block it was about. */
 static void fork_child(void) {
+    hk_calls_forked();
+    hk_counters_forked();
+    hk_heap_counters_forked();
     if (forks_inside)
         return;
     hk_purger_forked();

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include "base/calls.h"
 #include "base/report.h"
 
 static const char *const layer_names[HK_LAYER_COUNT] = {
@@ -38,7 +39,7 @@ static void put_rate(hk_line_t *line, uint64_t hits, uint64_t misses) {
 
 static void write_row(const uint64_t *n, unsigned band, unsigned layer, int fd) {
     hk_line_t line = {0};
-    hk_line_u64(&line, (uint64_t)getpid());
+    hk_line_u64(&line, (uint64_t)HK_CALL(other, getpid()));
     hk_line_str(&line, ",");
     hk_line_str(&line, band_names[band]);
     hk_line_str(&line, ",");

@@ -3,24 +3,25 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/calls.h"
 #include "os/os.h"
 
 enum { LONGEST_PATH = 2048 };
 
 /* The first `room - 1` bytes of a file; false where it cannot be read. */
 static bool read_text(const char *path, char *text, size_t room) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = HK_CALL(other, open(path, O_RDONLY | O_CLOEXEC));
     if (fd < 0)
         return false;
     size_t len = 0;
     for (;;) {
-        ssize_t n = read(fd, text + len, room - 1 - len);
+        ssize_t n = HK_CALL(other, read(fd, text + len, room - 1 - len));
         if (n > 0)
             len += (size_t)n;
         else if (n == 0 || errno != EINTR)
             break;
     }
-    close(fd);
+    HK_CALL(other, close(fd));
     text[len] = '\0';
     return true;
 }

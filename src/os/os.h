@@ -1,5 +1,6 @@
-/* The contract with the operating system: address space and pages. No policy, no counters, no
- * locks.
+/* The contract with the operating system: address space and pages. No policy, no locks. Each call
+ * is counted where it is made (base/calls.h), because only here is it known how many a request
+ * takes; nothing else is.
  *
  * Every function may be called by any thread, keeps errno, and never allocates. Sizes are multiples
  * of hk_os_page_size() unless said otherwise. A false or NULL result means the system refused and

@@ -14,6 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/calls.h"
+
 size_t hk_os_page_size(void) {
     static _Atomic size_t cached;
     size_t bytes = hk_load_relaxed(&cached);
@@ -46,7 +48,8 @@ static void *map(void *hint, size_t bytes, int protection, int flags) {
     if (refused())
         return NULL;
     int saved = errno;
-    void *p = mmap(hint, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+    flags |= MAP_PRIVATE | MAP_ANONYMOUS;
+    void *p = HK_CALL(mmap, mmap(hint, bytes, protection, flags, -1, 0));
     errno = saved;
     return p == MAP_FAILED ? NULL : p;
 }
@@ -94,8 +97,9 @@ static bool grants(size_t bytes, int flags) {
     if (refused())
         return false;
     int saved = errno;
-    void *p = mmap(NULL, bytes, PROT_NONE, flags | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    bool ok = p != MAP_FAILED && munmap(p, bytes) == 0;
+    flags |= MAP_ANONYMOUS | MAP_NORESERVE;
+    void *p = HK_CALL(mmap, mmap(NULL, bytes, PROT_NONE, flags, -1, 0));
+    bool ok = p != MAP_FAILED && HK_CALL(munmap, munmap(p, bytes)) == 0;
     errno = saved;
     return ok;
 }
@@ -108,21 +112,21 @@ bool hk_os_grants_commitment(size_t bytes) { return grants(bytes, MAP_SHARED); }
 
 uint64_t hk_os_data_limit(void) {
     struct rlimit limit;
-    return getrlimit(RLIMIT_DATA, &limit) == 0 ? limit.rlim_cur : RLIM_INFINITY;
+    return HK_CALL(other, getrlimit(RLIMIT_DATA, &limit)) == 0 ? limit.rlim_cur : RLIM_INFINITY;
 }
 
 bool hk_os_commit(void *p, size_t bytes) {
     if (refused())
         return false;
     int saved = errno;
-    bool ok = mprotect(p, bytes, PROT_READ | PROT_WRITE) == 0;
+    bool ok = HK_CALL(mprotect, mprotect(p, bytes, PROT_READ | PROT_WRITE)) == 0;
     errno = saved;
     return ok;
 }
 
 bool hk_os_unmap(void *p, size_t bytes) {
     int saved = errno;
-    bool ok = munmap(p, bytes) == 0;
+    bool ok = HK_CALL(munmap, munmap(p, bytes)) == 0;
     errno = saved;
     return ok;
 }
@@ -131,7 +135,7 @@ bool hk_os_resize(void *p, size_t bytes, size_t new_bytes) {
     if (new_bytes > bytes && refused())
         return false;
     int saved = errno;
-    bool ok = mremap(p, bytes, new_bytes, 0) != MAP_FAILED;
+    bool ok = HK_CALL(mremap, mremap(p, bytes, new_bytes, 0)) != MAP_FAILED;
     errno = saved;
     return ok;
 }
@@ -140,7 +144,8 @@ bool hk_os_move(void *from, size_t bytes, void *to, size_t new_bytes) {
     if (refused())
         return false;
     int saved = errno;
-    bool ok = mremap(from, bytes, new_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to) != MAP_FAILED;
+    const int flags = MREMAP_MAYMOVE | MREMAP_FIXED;
+    bool ok = HK_CALL(mremap, mremap(from, bytes, new_bytes, flags, to)) != MAP_FAILED;
     errno = saved;
     return ok;
 }
@@ -166,7 +171,8 @@ hk_os_advised_t hk_os_advise(const hk_os_range_t *ranges, size_t n, hk_advice_t 
     const int advice = number_of(what), saved = errno;
     hk_os_advised_t how = {0};
     for (; how.done < n && how.error == 0; how.calls++) {
-        if (madvise(ranges[how.done].start, ranges[how.done].bytes, advice) == 0)
+        const hk_os_range_t *next = &ranges[how.done];
+        if (HK_CALL(madvise, madvise(next->start, next->bytes, advice)) == 0)
             how.done++;
         else
             how.error = errno;
@@ -190,7 +196,7 @@ enum { IS_PRESENT = 1 << 3, IS_ZERO_PAGE = 1 << 5 };
 
 hk_os_look_t hk_os_look_begin(void) {
     int saved = errno;
-    hk_os_look_t look = {open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC)};
+    hk_os_look_t look = {HK_CALL(other, open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC))};
     errno = saved;
     return look;
 }
@@ -198,7 +204,7 @@ hk_os_look_t hk_os_look_begin(void) {
 void hk_os_look_end(hk_os_look_t *look) {
     int saved = errno;
     if (look->fd >= 0)
-        close(look->fd);
+        HK_CALL(other, close(look->fd));
     look->fd = -1;
     errno = saved;
 }
@@ -218,7 +224,7 @@ static bool scan(int fd, uintptr_t start, size_t bytes, unsigned char *pages) {
                        .returned = IS_PRESENT};
     memset(pages, 0, bytes / page);
     while (argument.start < argument.end) {
-        int n = ioctl(fd, PAGEMAP_SCAN, &argument);
+        int n = HK_CALL(other, ioctl(fd, PAGEMAP_SCAN, &argument));
         if (n < 0)
             return false;
         for (int i = 0; i < n; i++)
@@ -234,7 +240,7 @@ bool hk_os_look(hk_os_look_t *look, const void *p, size_t bytes, unsigned char *
     bool ok = look->fd >= 0 && scan(look->fd, (uintptr_t)p, bytes, pages);
     if (!ok) {
         hk_os_look_end(look);
-        ok = mincore((void *)(uintptr_t)p, bytes, pages) == 0;
+        ok = HK_CALL(mincore, mincore((void *)(uintptr_t)p, bytes, pages)) == 0;
         for (size_t i = 0; ok && i < bytes / hk_os_page_size(); i++)
             pages[i] &= 1;
     }
@@ -247,13 +253,14 @@ bool hk_os_look(hk_os_look_t *look, const void *p, size_t bytes, unsigned char *
 void hk_os_wait(_Atomic uint32_t *word, uint32_t expected, unsigned ms) {
     int saved = errno;
     struct timespec time = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
-    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, ms == 0 ? NULL : &time, NULL, 0);
+    const struct timespec *most = ms == 0 ? NULL : &time;
+    HK_CALL(futex, syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, most, NULL, 0));
     errno = saved;
 }
 
 void hk_os_wake(_Atomic uint32_t *word) {
     int saved = errno;
-    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+    HK_CALL(futex, syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0));
     errno = saved;
 }
 
@@ -266,6 +273,6 @@ int hk_os_cpu(void) {
 
 uint64_t hk_os_cpu_ns(void) {
     struct timespec now = {0};
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    HK_CALL(other, clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now));
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }

@@ -29,4 +29,7 @@ extern _Atomic uint64_t hk_counters[HK_COUNT_COUNT]; /* atomic: any thread */
 #define hk_count(name, n) ((void)hk_add_relaxed(&hk_counters[HK_COUNT_##name], (uint64_t)(n)))
 #define hk_counted(name) hk_load_relaxed(&hk_counters[HK_COUNT_##name])
 
+/* In a fork's child, which counts from its own start. */
+void hk_counters_forked(void);
+
 #endif

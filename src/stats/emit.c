@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/calls.h"
 #include "base/report.h"
 #include "os/ticks.h"
 #include "stats/counters.h"
@@ -101,7 +102,7 @@ typedef struct {
 
 static void flush(output_t *out) {
     for (size_t at = 0; at < out->line.len && out->error == 0;) {
-        ssize_t n = write(out->fd, out->line.text + at, out->line.len - at);
+        ssize_t n = HK_CALL(other, write(out->fd, out->line.text + at, out->line.len - at));
         if (n > 0)
             at += (size_t)n;
         else if (n == 0 || errno != EINTR)
@@ -184,7 +185,7 @@ static void text_of_sections(output_t *out, const hk_sections_sum_t *sections) {
 static void text(output_t *out, const hk_figures_t *figures) {
     const hak_stats_t *stats = &figures->stats;
     PUT(out, "hakmem " HK_VERSION ", process ");
-    put_number(out, (uint64_t)getpid(), 0, ' ');
+    put_number(out, (uint64_t)HK_CALL(other, getpid()), 0, ' ');
     put(out, "\n");
     for (const row_t *row = heap_rows; row < heap_rows + HEAP_ROWS; row++)
         text_of_row(out, stats, row, "");
@@ -231,7 +232,7 @@ static void json(output_t *out, const hk_figures_t *figures) {
     PUT(out, "{\"hakmem\": \"" HK_VERSION "\",\n \"version\": ");
     put_number(out, stats->version, 0, ' ');
     put(out, ",\n \"pid\": ");
-    put_number(out, (uint64_t)getpid(), 0, ' ');
+    put_number(out, (uint64_t)HK_CALL(other, getpid()), 0, ' ');
     put(out, ",\n \"heap\": ");
     json_object(out, stats, heap_rows, HEAP_ROWS, "{\n  ", ",\n  ");
     put(out, ",\n \"bands\": {");
@@ -350,28 +351,45 @@ int hk_emit_stats(int fd, hak_stats_format_t format, const hk_figures_t *figures
     return out.error;
 }
 
-void hk_emit_os_line(int fd, bool disabled) {
-    const struct {
-        const char *name;
-        uint64_t value;
-    } parts[] = {
-        {"[SS_OS_STATS] alloc=", hk_counted(region_maps)},
-        {" free=", hk_counted(region_unmaps)},
-        {" madvise=", hk_counted(madvise)},
-        {" madvise_enomem=", hk_counted(madvise_enomem)},
-        {" madvise_other=", hk_counted(madvise_other)},
-        {" madvise_disabled=", disabled},
-        {" mmap_total=", hk_counted(maps)},
-        {" fallback_mmap=", hk_counted(single_maps)},
-        {" huge_alloc=", hk_counted(huge_allocs)},
-        {" huge_fail=", hk_counted(huge_failures)},
-        {" lean_decommit=", hk_counted(purge_runs)},
-        {" lean_retire=", hk_counted(superslabs_retired)},
+static void put_part(hk_line_t *line, const char *name, uint64_t value) {
+    hk_line_str(line, " ");
+    hk_line_str(line, name);
+    hk_line_str(line, "=");
+    hk_line_u64(line, value);
+}
+
+/* The kinds that have no name of their own there; these are mmap_total and madvise. */
+static void put_other_kinds(hk_line_t *line, const uint64_t *counts) {
+    static const char *const names[] = {
+#define HK_CALL_KIND(kind, field, doc) [HK_CALL_##kind] = #kind,
+#include "base/calls.def"
+#undef HK_CALL_KIND
     };
+    for (unsigned kind = 0; kind < HK_CALL_KINDS; kind++)
+        if (kind != HK_CALL_mmap && kind != HK_CALL_madvise)
+            put_part(line, names[kind], counts[kind]);
+}
+
+void hk_emit_os_line(int fd, bool disabled) {
+    const uint64_t pid = (uint64_t)HK_CALL(other, getpid());
+    uint64_t counts[HK_CALL_KINDS];
+    const uint64_t sum = hk_calls_read(counts);
     hk_line_t line = {0};
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        hk_line_str(&line, parts[i].name);
-        hk_line_u64(&line, parts[i].value);
-    }
+    hk_line_str(&line, "[SS_OS_STATS]");
+    put_part(&line, "alloc", hk_counted(region_maps));
+    put_part(&line, "free", hk_counted(region_unmaps));
+    put_part(&line, "madvise", counts[HK_CALL_madvise]);
+    put_part(&line, "madvise_enomem", hk_counted(madvise_enomem));
+    put_part(&line, "madvise_other", hk_counted(madvise_other));
+    put_part(&line, "madvise_disabled", disabled);
+    put_part(&line, "mmap_total", counts[HK_CALL_mmap]);
+    put_part(&line, "fallback_mmap", hk_counted(single_maps));
+    put_part(&line, "huge_alloc", hk_counted(huge_allocs));
+    put_part(&line, "huge_fail", hk_counted(huge_failures));
+    put_part(&line, "lean_decommit", hk_counted(purge_runs));
+    put_part(&line, "lean_retire", hk_counted(superslabs_retired));
+    put_other_kinds(&line, counts);
+    put_part(&line, "calls", sum);
+    put_part(&line, "pid", pid);
     hk_line_write(&line, fd);
 }

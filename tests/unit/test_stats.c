@@ -5,18 +5,20 @@
 #include <pthread.h>
 
 #include "backend/heap.h"
+#include "base/calls.h"
 #include "check.h"
 #include "config/config.h"
 #include "front/boundary.h"
 #include "front/thread.h"
 #include "hakmem/hakmem.h"
+#include "os/os.h"
 #include "stats/counters.h"
 
 static hak_stats_t now(void) {
     hak_stats_t stats = {.size = sizeof stats};
     CHECK_EQ(hak_stats_get(&stats), 0);
     CHECK_EQ(stats.size, sizeof stats);
-    CHECK_EQ(stats.version, 1);
+    CHECK_EQ(stats.version, 2);
     return stats;
 }
 
@@ -46,6 +48,11 @@ static void check_equations(const hak_stats_t *s) {
     CHECK_EQ(s->resident + s->retained, s->mapped);
     CHECK(s->dirty + s->lazy <= s->resident);
     CHECK(s->mapped <= s->peak_mapped);
+    uint64_t calls = 0;
+#define HK_CALL_KIND(kind, field, doc) calls += s->field;
+#include "base/calls.def"
+#undef HK_CALL_KIND
+    CHECK_EQ(s->calls, calls);
 }
 
 /* ---- known blocks ---- */
@@ -254,6 +261,7 @@ static void without_files(void) {
     hak_stats_t blind = now();
     CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
     CHECK_EQ(blind.peak_resident, 0);
+    CHECK(blind.mincore > before.mincore);
     CHECK(blind.resident >= before.resident);
     CHECK(blind.resident - before.resident <= 256 * HK_KIB);
     CHECK(blind.dirty >= before.dirty);
@@ -289,7 +297,10 @@ static void *churn(void *seed) {
 static void check_counters_grow(const hak_stats_t *before, const hak_stats_t *after) {
 #define HK_COUNTER(name, unit, doc) CHECK(after->name >= before->name);
 #define HK_HEAP_COUNTER HK_COUNTER
+#define HK_CALL_KIND(kind, field, doc) HK_COUNTER(field, "calls", doc)
+#include "base/calls.def"
 #include "stats/counters.def"
+#undef HK_CALL_KIND
 #undef HK_COUNTER
 #undef HK_HEAP_COUNTER
     CHECK(after->peak_mapped >= before->peak_mapped);
@@ -348,6 +359,92 @@ static void adoptions(void) {
     hak_free(orphaned[0]);
 }
 
+/* ---- calls to the system ---- */
+
+static uint64_t counts_before[HK_CALL_KINDS];
+
+/* Since the last time so many calls of a kind were made, and none of another. */
+static void check_made(hk_call_t kind, uint64_t n) {
+    uint64_t counts[HK_CALL_KINDS];
+    hk_calls_read(counts);
+    for (unsigned i = 0; i < HK_CALL_KINDS; i++)
+        CHECK_EQ(counts[i] - counts_before[i], i == (unsigned)kind ? n : 0);
+    memcpy(counts_before, counts, sizeof counts);
+}
+
+static void calls_by_kind(void) {
+    enum { SPUN = 0, YIELDED = 64, SLEPT = 128 }; /* tries, base/lock.c */
+    const size_t page = hk_os_page_size();
+    _Atomic uint32_t word = 1;
+    unsigned char resident[1];
+    hk_calls_read(counts_before);
+    char *p = hk_os_map(page, page), *q = hk_os_map(page, page), *reserved = hk_os_reserve(page);
+    CHECK(p != NULL && q != NULL && reserved != NULL);
+    check_made(HK_CALL_mmap, 3);
+    CHECK(hk_os_commit(reserved, page));
+    check_made(HK_CALL_mprotect, 1);
+    CHECK_EQ(hk_os_advise((hk_os_range_t[]){{p, page}, {q, page}}, 2, HK_PURGE).done, 2);
+    check_made(HK_CALL_madvise, 2);
+    CHECK(hk_os_move(p, page, q, page));
+    check_made(HK_CALL_mremap, 1);
+    CHECK(hk_os_look(&(hk_os_look_t){-1}, q, page, resident));
+    check_made(HK_CALL_mincore, 1);
+    CHECK(hk_os_unmap(q, page) && hk_os_unmap(reserved, page));
+    check_made(HK_CALL_munmap, 2);
+    CHECK(!hk_os_unmap((void *)1, page)); /* what is refused is a call too */
+    check_made(HK_CALL_munmap, 1);
+    hk_os_wait(&word, 0, 0);
+    hk_os_wake(&word);
+    check_made(HK_CALL_futex, 2);
+    hk_lock_pause(SPUN);
+    check_made(HK_CALL_other, 0);
+    hk_lock_pause(YIELDED);
+    check_made(HK_CALL_sched_yield, 1);
+    hk_lock_pause(SLEPT);
+    check_made(HK_CALL_nanosleep, 1);
+    hk_os_cpu_ns();
+    check_made(HK_CALL_other, 1);
+#if HK_DEBUG
+    hk_os_fail_after(0);
+    CHECK(hk_os_map(page, page) == NULL);
+    hk_os_fail_after(-1);
+    check_made(HK_CALL_mmap, 0);
+#endif
+}
+
+/* ---- a forked child ---- */
+
+static void child(const hak_stats_t *parent) {
+    uint64_t counts[HK_CALL_KINDS];
+    CHECK_EQ(hk_calls_read(counts), 0);
+#define HK_COUNTER(name, unit, doc) CHECK_EQ(hk_counted(name), 0);
+#define HK_HEAP_COUNTER(name, unit, doc) CHECK_EQ(hk_heap_counted(HK_HEAP_COUNT_##name), 0);
+#include "stats/counters.def"
+#undef HK_COUNTER
+#undef HK_HEAP_COUNTER
+    hak_stats_t s = now();
+    check_equations(&s);
+    CHECK_EQ(s.other_calls + s.mincore, s.calls); /* what asking takes */
+    CHECK_EQ(s.mapped, parent->mapped);
+    CHECK_EQ(s.allocated, parent->allocated);
+    CHECK_EQ(s.peak_mapped, parent->peak_mapped);
+}
+
+static void forked(void) {
+    hak_stats_t before = now();
+    CHECK(before.calls != 0 && before.refills != 0 && before.region_maps != 0);
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        child(&before);
+        _exit(0);
+    }
+    int status;
+    CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+    hak_stats_t after = now();
+    check_counters_grow(&before, &after);
+}
+
 /* ---- the interface ---- */
 
 static void sizes_of_the_struct(void) {
@@ -398,6 +495,8 @@ int main(void) {
     peaks();
     running_threads();
     adoptions();
+    calls_by_kind();
+    forked();
     sizes_of_the_struct();
     refusals();
     return 0;

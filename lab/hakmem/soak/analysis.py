@@ -265,7 +265,7 @@ def _cpu_share(columns: Mapping[str, np.ndarray], warm_up: int) -> float | None:
 
 
 def calls_per_op(soak: Soak) -> float | None:
-    """System calls that got, gave back or advised memory, per operation; None if not counted.
+    """The allocator's system calls of all kinds, per operation; None if not counted.
 
     The allocator counts over the whole life of the process, so start and end are included.
     """

@@ -24,7 +24,6 @@ OnEpoch = Callable[[Row, str], None]  # the numbers by name, and the line they s
 
 OS_STATS_ON = {"HAKMEM_SS_OS_STATS": "1"}
 OS_STATS = re.compile(r"^\[SS_OS_STATS\] (.*)$", re.MULTILINE)
-COUNTED_CALLS = ("alloc", "free", "madvise")
 
 WARM_UP_S = 600.0  # how long the first epoch may take besides its length
 
@@ -60,15 +59,13 @@ class Ended:
 
 
 def os_calls(text: str) -> int | None:
-    """System calls by the allocator's own last line at exit; None where there is none."""
+    """System calls of all kinds by the allocator's own last line at exit.
+
+    None where there is no line, or one by a library that counted only some kinds.
+    """
     lines = OS_STATS.findall(text)
-    if not lines:
-        return None
-    counts = dict(re.findall(r"(\w+)=(\d+)", lines[-1]))
-    try:
-        return sum(int(counts[name]) for name in COUNTED_CALLS)
-    except KeyError:
-        return None
+    counted = re.search(r"\bcalls=(\d+)", lines[-1]) if lines else None
+    return int(counted[1]) if counted else None
 
 
 @dataclass(frozen=True)

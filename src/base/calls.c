@@ -1,0 +1,15 @@
+#include "base/calls.h"
+
+_Atomic uint64_t hk_calls[HK_CALL_KINDS];
+
+uint64_t hk_calls_read(uint64_t counts[HK_CALL_KINDS]) {
+    uint64_t sum = 0;
+    for (unsigned kind = 0; kind < HK_CALL_KINDS; kind++)
+        sum += counts[kind] = hk_load_relaxed(&hk_calls[kind]);
+    return sum;
+}
+
+void hk_calls_forked(void) {
+    for (unsigned kind = 0; kind < HK_CALL_KINDS; kind++)
+        hk_store_relaxed(&hk_calls[kind], (uint64_t)0);
+}

@@ -1,0 +1,30 @@
+/* How often the allocator has called the system, by kind. The list of kinds is calls.def.
+ *
+ * Counted where the call is made, and so in the lowest box: os and the locks' waiting are below
+ * every box that keeps statistics. What the C library calls on its own account (to start a thread,
+ * which is one call here; for its locks and streams) is not the allocator's. */
+#ifndef HK_BASE_CALLS_H
+#define HK_BASE_CALLS_H
+
+#include "base/base.h"
+
+typedef enum {
+#define HK_CALL_KIND(kind, field, doc) HK_CALL_##kind,
+#include "base/calls.def"
+#undef HK_CALL_KIND
+    HK_CALL_KINDS
+} hk_call_t;
+
+extern _Atomic uint64_t hk_calls[HK_CALL_KINDS]; /* atomic: any thread */
+
+/* Makes a call of the system and counts it: HK_CALL(munmap, munmap(p, bytes)). None is made
+ * otherwise. Any thread, signal handlers too. */
+#define HK_CALL(kind, call) ((void)hk_add_relaxed(&hk_calls[HK_CALL_##kind], (uint64_t)1), (call))
+
+/* Copies the counts, and returns their sum. */
+uint64_t hk_calls_read(uint64_t counts[HK_CALL_KINDS]);
+
+/* In a fork's child, which counts from its own start. */
+void hk_calls_forked(void);
+
+#endif
