@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := build
 .NOTPARALLEL:
-.PHONY: help setup build run test pytest bench lint clean
+.PHONY: help setup build run test test-tools pytest bench lint clean
 
 # Builds besides the product whose unit tests `make test` runs; e.g. `make test CHECKED=debug`.
 CHECKED ?= debug asan ubsan tsan hostile
@@ -25,7 +25,9 @@ build: ## build/libhakmem.so, build/libhakmem.a, the tests and the benchmarks
 run: build $(READY) ## a real program on hakmem, with proof, and a quick comparison
 	.venv/bin/hakmem demo
 
-test: build $(addprefix test-,release $(CHECKED)) pytest ## everything, sanitizers included
+test: build test-tools $(addprefix test-,release $(CHECKED)) pytest ## everything, sanitizers included
+
+test-tools:
 
 pytest: build $(READY) ## the tests of the laboratory, and real programs on hakmem
 	-@tools/setup browser

@@ -2,7 +2,8 @@
  *
  * Preloaded or linked, hakmem replaces malloc and its family and the C++ operators new and delete;
  * nothing of this header is needed for that. The hak_* functions below are the same allocator under
- * names of its own: blocks may be freed by either. All functions may be called by any thread. */
+ * names of its own: blocks may be freed by either. (Not under valgrind, which replaces the malloc
+ * family and leaves these alone.) All functions may be called by any thread. */
 #ifndef HAKMEM_HAKMEM_H
 #define HAKMEM_HAKMEM_H
 

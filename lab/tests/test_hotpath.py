@@ -585,9 +585,9 @@ def test_the_hit_path_of_the_build_is_what_its_own_test_counts() -> None:
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     said = {c.function: c.hit.instructions for c in hotpath_code.read(library, True) if c.hit}
-    assert [f"hit_path: {name}: {n} instructions" for name, n in said.items()] == [
-        line.partition(",")[0] for line in done.stdout.splitlines()
-    ]
+    counted = {line.partition(",")[0] for line in done.stdout.splitlines()}
+    assert said.keys() == {"malloc", "free"}
+    assert {f"hit_path: {name}: {n} instructions" for name, n in said.items()} <= counted
 
 
 # ---- numbers ----

@@ -4,7 +4,12 @@
 
 #include <stddef.h>
 
+/* Two entry points that do the same are not to be folded into one address (src/api/malloc.c). */
+#if __has_attribute(no_icf)
+#define HK_EXPORT __attribute__((visibility("default"), no_icf))
+#else
 #define HK_EXPORT __attribute__((visibility("default")))
+#endif
 
 #ifdef __cplusplus
 extern "C" {
@@ -14,6 +19,9 @@ extern "C" {
  * throws bad_alloc; the nothrow form returns NULL instead. */
 void *hk_new_failed(size_t n, size_t align);
 void *hk_new_failed_nothrow(size_t n, size_t align);
+
+/* This library's malloc, where it exports one: `malloc` means that which serves the process. */
+void *hk_own_malloc(size_t n);
 
 /* n bytes aligned to `align`, a power of two; NULL and ENOMEM when out of memory. */
 void *hk_aligned(size_t align, size_t n);

@@ -22,7 +22,7 @@
  * is. */
 HK_EXPORT int hak_is_serving(void) {
     void *(*volatile serving)(size_t) = malloc;
-    if (serving == hak_malloc)
+    if (!HK_NO_OVERRIDE && serving == hk_own_malloc)
         return 1;
     void *p = serving(1);
     int ours = hk_map_kind(p) != HK_KIND_FOREIGN;
