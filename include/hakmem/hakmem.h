@@ -51,11 +51,12 @@ int hak_is_serving(void);
  * from before where both are given; NULL only writes. What is set here goes before the environment
  * and the profile. Any thread, but no signal handler. Keeps errno. Returns 0; or ENOENT: there is
  * no such option; EPERM: it is read when the process starts and cannot be changed; EINVAL: the
- * value is not allowed; ERANGE: `out` is too small, and nothing has changed. */
+ * value is not allowed, or `name` is NULL; ERANGE: `out` is too small, and nothing has changed. */
 int hak_ctl(const char *name, const char *value, char *out, size_t out_bytes);
 
 /* Writes all options with their effective values and where these come from to a file descriptor: as
- * "text", a line each, or as "json". Never allocates. Returns 0, or EINVAL for another format. */
+ * "text", a line each, or as "json". Never allocates, keeps errno. Returns 0; or EINVAL: `format`
+ * is another or NULL; EBADF: nothing can be written to fd. */
 int hak_options_print(int fd, const char *format);
 
 /* ---- statistics: docs/statistics.md ---- */

@@ -1,6 +1,7 @@
 /* The options for the program that runs on hakmem: read, changed while it runs, listed. */
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "api/api.h"
 #include "config/config.h"
@@ -10,6 +11,8 @@
 #include "policy/purger.h"
 
 HK_EXPORT int hak_ctl(const char *name, const char *value, char *out, size_t out_bytes) {
+    if (name == NULL)
+        return EINVAL;
     int problem = hk_config_control(name, value, out, out_bytes);
     if (problem == 0 && value != NULL) {
         hk_front_apply();
@@ -19,6 +22,14 @@ HK_EXPORT int hak_ctl(const char *name, const char *value, char *out, size_t out
 }
 
 HK_EXPORT int hak_options_print(int fd, const char *format) {
+    int saved = errno;
+    if (format == NULL)
+        return EINVAL;
+    if (write(fd, "", 0) < 0) {
+        int problem = errno;
+        errno = saved;
+        return problem;
+    }
     if (strcmp(format, "text") == 0)
         hk_config_print_text(fd, "");
     else if (strcmp(format, "json") == 0)

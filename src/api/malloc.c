@@ -109,9 +109,10 @@ HK_EXPORT void *reallocarray(void *p, size_t count, size_t size) {
     return __builtin_mul_overflow(count, size, &n) ? out_of_memory() : realloc(p, n);
 }
 
-/* As in the C library, an alignment that is no power of two is rounded up to one. */
+/* As in the C library, an alignment that is no power of two is rounded up to one, where there is
+ * one. */
 HK_EXPORT void *memalign(size_t align, size_t n) {
-    if (align > (size_t)PTRDIFF_MAX)
+    if (align > (size_t)PTRDIFF_MAX + 1)
         return allocate_aligned(0, n);
     size_t up = 1;
     while (up < align)

@@ -97,11 +97,13 @@ void hk_config_look_at_limits(void) {
 
 /* ---- the start ---- */
 
+static const char left_out[] = "this build has left the observed front out";
+
 static void take_from_environment(unsigned option, const char *value) {
     const char *name = hk_options[option].env;
     uint64_t number;
     if (!hk_option_built(option)) {
-        hk_config_warn(name, value, "this build has left the observed front out", "ignored");
+        hk_config_warn(name, value, left_out, "ignored");
     } else if (hk_options[option].type == HK_TYPE_TEXT) {
         set_text(option, value);
     } else if (hk_option_parse(option, value, &number)) {
@@ -136,6 +138,18 @@ static void read_entry(const char *entry) {
         warn_unknown(entry, len);
 }
 
+/* A profile's value for an option that this build has left out. */
+static void take_nothing(const hk_profile_value_t *row) {
+    hk_line_t profile = {0}, stays = {0};
+    if (row->value == hk_options[row->option].otherwise)
+        return;
+    hk_option_print(&profile, HK_OPTION_profile, row->profile);
+    hk_line_str(&stays, hk_options[row->option].env);
+    hk_line_str(&stays, " stays ");
+    hk_option_print(&stays, row->option, hk_options[row->option].otherwise);
+    hk_config_warn("HAKMEM_PROFILE", hk_line_text(&profile), left_out, hk_line_text(&stays));
+}
+
 /* Gives the profile its own name, and its values to all options that the environment left alone. */
 static void apply_profile(void) {
     if (hk_option_origin(profile) != HK_FROM_ENVIRONMENT)
@@ -152,10 +166,12 @@ static void apply_profile(void) {
     set_number(HK_OPTION_profile, profile, HK_FROM_ENVIRONMENT);
     for (unsigned i = 0; i < HK_VALUE_COUNT; i++) {
         const hk_profile_value_t *row = &hk_profile_values[i];
-        if (row->profile == profile &&
-            hk_load_relaxed(&hk_origins[row->option]) < HK_FROM_PROFILE &&
-            hk_option_built(row->option))
+        if (row->profile != profile || hk_load_relaxed(&hk_origins[row->option]) >= HK_FROM_PROFILE)
+            continue;
+        if (hk_option_built(row->option))
             set_number(row->option, row->value, HK_FROM_PROFILE);
+        else
+            take_nothing(row);
     }
 }
 

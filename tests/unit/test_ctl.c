@@ -58,7 +58,33 @@ static void refusals(void) {
     CHECK_EQ(hak_ctl(TARGET, "999", NULL, 0), 0);
     CHECK_EQ(hak_ctl(TARGET, "7", room, sizeof room), 0);
     CHECK_TEXT(room, "999");
+}
+
+/* A program's mistakes get an answer. */
+static void bad_arguments(void) {
+    char room[8] = "abc";
+    CHECK_EQ(hak_ctl(NULL, NULL, NULL, 0), EINVAL);
+    CHECK_EQ(hak_ctl(NULL, "1", room, sizeof room), EINVAL);
+    CHECK_TEXT(room, "abc");
+    CHECK_EQ(hak_ctl(TARGET, NULL, NULL, 100), 0);
     CHECK_EQ(hak_options_print(STDOUT_FILENO, "yaml"), EINVAL);
+    CHECK_EQ(hak_options_print(STDOUT_FILENO, ""), EINVAL);
+    CHECK_EQ(hak_options_print(STDOUT_FILENO, NULL), EINVAL);
+    CHECK_EQ(hak_options_print(-1, "json"), EBADF);
+    CHECK_EQ(hak_options_print(-1, "text"), EBADF);
+    errno = E2BIG;
+    CHECK_EQ(hak_usable_size(NULL), 0);
+    hak_free(NULL);
+    CHECK_EQ(errno, E2BIG);
+    CHECK(hak_aligned_alloc(0, 100) == NULL && errno == EINVAL);
+    CHECK(hak_aligned_alloc(48, 100) == NULL && errno == EINVAL);
+    CHECK(hak_aligned_alloc((size_t)1 << 63, 100) == NULL && errno == ENOMEM);
+    CHECK(hak_calloc(SIZE_MAX, 2) == NULL && errno == ENOMEM);
+    CHECK(hak_malloc(SIZE_MAX) == NULL && errno == ENOMEM);
+    void *block = hak_realloc(NULL, 0); /* as hak_malloc(0): a block */
+    CHECK(block != NULL);
+    CHECK(hak_realloc(block, SIZE_MAX) == NULL && errno == ENOMEM);
+    CHECK(hak_realloc(block, 0) == NULL);
 }
 
 /* Every option that may change can be changed; no other can. */
@@ -138,6 +164,7 @@ int main(void) {
     every_option();
     answers();
     refusals();
+    bad_arguments();
     two_threads();
     forks_amid_changes();
     return 0;

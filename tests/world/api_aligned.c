@@ -114,6 +114,34 @@ static void posix_memalign_refuses(void) {
     check_refused((size_t)1 << 62, (size_t)1 << 61, ENOMEM);
 }
 
+// An alignment that no machine has memory for is a lack of memory, as in the C library; above the
+// largest power of two there is none to round up to.
+static void absurd_alignments(void) {
+    static const size_t shifts[] = {47, 48, 62, 63};
+    for (size_t i = 0; i < sizeof shifts / sizeof *shifts; i++)
+        for (size_t n = 0; n <= 200; n += 100)
+            for (size_t entry = 0; entry < 2; entry++) {
+                size_t align = (size_t)1 << shifts[i];
+                errno = 0;
+                void *block = entries[entry].call(align, n);
+                CHECK(block == NULL && errno == ENOMEM, "%s(2^%zu, %zu) = %p, errno %d",
+                      entries[entry].name, shifts[i], n, block, errno);
+                check_refused(align, n, ENOMEM);
+            }
+    for (size_t shift = 0; shift < 63; shift++) {
+        size_t align = ((size_t)1 << 63) + ((size_t)1 << shift);
+        errno = 0;
+        void *block = memalign(align, 100);
+        CHECK(block == NULL && errno == EINVAL, "memalign(%zu, 100) = %p, errno %d", align, block,
+              errno);
+        errno = 0;
+        block = aligned_alloc(align, 100);
+        CHECK(block == NULL && errno == EINVAL, "aligned_alloc(%zu, 100) = %p, errno %d", align,
+              block, errno);
+        check_refused(align, 100, EINVAL);
+    }
+}
+
 // What other alignments do is not specified, except that the answer is NULL or a good block.
 static void odd_alignments_do_no_harm(void) {
     for (size_t align = 0; align < 200; align++)
@@ -148,6 +176,7 @@ int main(void) {
             check_alignment(align, &rng);
     page_aligned_entries();
     posix_memalign_refuses();
+    absurd_alignments();
     odd_alignments_do_no_harm();
     big_alignments_are_given_back();
     return 0;

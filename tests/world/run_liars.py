@@ -27,6 +27,7 @@ CATCHERS: dict[str, list[str]] = {
     "unaligned-memalign": ["api_aligned", TORTURE],
     "any-alignment": ["api_aligned"],
     "memalign-errno": ["api_aligned"],
+    "alignment-errno": ["api_aligned"],
     "boastful-size": ["api_basic"],
     "short-size": ["api_basic", "api_aligned", TORTURE],
 }

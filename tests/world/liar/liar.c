@@ -49,7 +49,7 @@ static void *place(char *at, void *base, size_t n) {
 }
 
 static void *allocate(size_t align, size_t n) {
-    if (n > PTRDIFF_MAX - 2 * align - 256)
+    if (align > PTRDIFF_MAX / 4 || n > PTRDIFF_MAX - 2 * align - 256)
         return refuse();
     if (lies("unaligned-memalign") && align > 64)
         align = 64;
@@ -101,6 +101,10 @@ void *reallocarray(void *p, size_t count, size_t n) {
 
 void *memalign(size_t align, size_t n) {
     size_t power = 16;
+    if (align > (size_t)PTRDIFF_MAX + !lies("alignment-errno")) {
+        errno = EINVAL;
+        return NULL;
+    }
     while (power < align)
         power *= 2;
     return allocate(power, n);
