@@ -25,9 +25,7 @@ build: ## build/libhakmem.so, build/libhakmem.a, the tests and the benchmarks
 run: build $(READY) ## a real program on hakmem, with proof, and a quick comparison
 	.venv/bin/hakmem demo
 
-test: build test-tools $(addprefix test-,release $(CHECKED)) pytest ## everything, sanitizers included
-
-test-tools:
+test: build $(addprefix test-,release $(CHECKED)) pytest ## everything, sanitizers included
 
 pytest: build $(READY) ## the tests of the laboratory, and real programs on hakmem
 	-@tools/setup browser

@@ -88,14 +88,28 @@ size_t hk_purge_superslab(const hk_pool_cursor_t *cursor, hk_advice_t how, bool 
     return bytes;
 }
 
+size_t hk_purge_cached(size_t most) {
+    unsigned calls = 0;
+    size_t bytes = hk_region_purge(most, &calls);
+    hk_count(purge_calls, calls);
+    hk_count(purge_bytes, bytes);
+    hk_count(superslabs_retired, bytes / HK_UNIT);
+    return bytes;
+}
+
 size_t hk_purge_all(void) {
+    const uint64_t began = hk_os_cpu_ns();
     size_t bytes = 0;
     bool seen = false;
     hk_heap_collect_all();
     for (hk_pool_cursor_t cursor = {0}; hk_pool_next(&cursor);)
         bytes += hk_purge_superslab(&cursor, HK_PURGE, false, &seen);
     hk_pool_release_empty();
-    return bytes + hk_region_trim();
+    bytes += hk_purge_cached(SIZE_MAX);
+    if (bytes != 0)
+        hk_count(purge_runs, 1);
+    hk_count(purge_ns, hk_os_cpu_ns() - began);
+    return bytes;
 }
 
 void hk_purge_lock(void) { hk_lock(&lock); }

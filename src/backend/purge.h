@@ -14,7 +14,10 @@
  * one. Returns the bytes given back. The caller holds no lock. */
 size_t hk_purge_superslab(const hk_pool_cursor_t *cursor, hk_advice_t how, bool aged, bool *seen);
 
-/* Gives back everything that is free outside of magazines; returns the bytes. */
+/* Gives back so many bytes, or all there are, of the region cache; returns how many. */
+size_t hk_purge_cached(size_t most);
+
+/* Gives back everything that is free outside of magazines, as one run; returns the bytes. */
 size_t hk_purge_all(void);
 
 /* Nothing is claimed while the lock is held: for statistics, and the last try of an allocation. */

@@ -89,15 +89,6 @@ static void rest(unsigned ms) { hk_os_wait(&noted, hk_load_relaxed(&noted), ms);
 
 static size_t dirty_bytes(void) { return hk_region_cached() + hk_pool_dirty_bytes(); }
 
-static size_t purge_cached(size_t most) {
-    unsigned calls = 0;
-    size_t bytes = hk_region_purge(most, &calls);
-    hk_count(purge_calls, calls);
-    hk_count(purge_bytes, bytes);
-    hk_count(superslabs_retired, bytes / HK_UNIT);
-    return bytes;
-}
-
 /* One look; false if it had no effect and the next one, unless something is freed, will have
  * none. */
 static bool look_locked(uint64_t mode) {
@@ -112,7 +103,7 @@ static bool look_locked(uint64_t mode) {
     bool seen = false;
     if (most != 0) {
         size_t unused = aged ? hk_min(cached, cached_before) : cached;
-        purged = purge_cached(hk_min(most, unused));
+        purged = hk_purge_cached(hk_min(most, unused));
         seen = purged < cached;
         unsigned count = 0;
         for (hk_pool_cursor_t cursor = {0}; purged < most && hk_pool_next(&cursor);) {

@@ -250,6 +250,34 @@ static void dirty_memory(void) {
     check_equations(&trimmed);
 }
 
+/* A trim is a purge like those of the purger: a run, with its calls, bytes and time, if it gives
+ * anything back. */
+static void trims_are_counted(void) {
+    enum { SIZE = 3000, BLOCKS = 1000 };
+    static void *blocks[BLOCKS];
+    hk_trim();
+    for (unsigned i = 0; i < BLOCKS; i++)
+        blocks[i] = touched(SIZE);
+    hak_free(touched(HUGE_BYTES / 2)); /* into the cache of ranges */
+    for (unsigned i = 0; i < BLOCKS; i++)
+        hak_free(blocks[i]);
+    hak_stats_t before = now();
+    CHECK(before.cached != 0);
+    CHECK(hk_trim());
+    hak_stats_t after = now();
+    CHECK_EQ(after.cached, 0);
+    CHECK_EQ(after.purge_runs - before.purge_runs, 1);
+    CHECK(after.purge_calls - before.purge_calls >= 2);
+    CHECK(after.purge_bytes - before.purge_bytes >= before.cached + BLOCKS * SIZE / 2);
+    CHECK(after.purge_ns > before.purge_ns);
+    CHECK(after.superslabs_retired - before.superslabs_retired >= before.cached / HK_UNIT);
+    while (hk_trim())
+        continue;
+    uint64_t runs = now().purge_runs;
+    CHECK(!hk_trim());
+    CHECK_EQ(now().purge_runs, runs);
+}
+
 /* Where no file can be opened the figures are nearly the same: what was only ever read is resident
  * then, and the process's peak is not known. */
 static void without_files(void) {
@@ -491,6 +519,7 @@ int main(void) {
     own_frees();
     frees_of_another();
     dirty_memory();
+    trims_are_counted();
     without_files();
     peaks();
     running_threads();
