@@ -14,6 +14,7 @@
 #include "config/listing.h"
 #include "config/table.h"
 #include "front/boundary.h"
+#include "front/prewarm.h"
 #include "hakmem/hakmem.h"
 #include "policy/purger.h"
 
@@ -93,6 +94,7 @@ static void write_proof(const char *path) {
 /* Touches no page that a process does not need anyway, as long as no option is set. */
 __attribute__((constructor(101))) static void start(void) {
     hk_config_load();
+    hk_prewarm_check();
     hk_front_start();
     hk_policy_apply();
     if (hk_option(proof) != NULL) {

@@ -15,7 +15,7 @@ void hk_magazines_reset(hk_thread_t *thread) {
         thread->cache.limit[kind] = hk_unused_bin;
     }
     memset(thread->magazines, 0, sizeof thread->magazines);
-    thread->budget = hk_option(tcache_kb) * HK_KIB;
+    thread->budget = hk_magazines_budget();
 }
 
 void hk_magazines_flush(hk_thread_t *thread) {
@@ -97,12 +97,17 @@ static void enlarge(hk_thread_t *thread, unsigned cls) {
     set_capacity(thread, cls, now + more);
 }
 
-void hk_magazine_reserve(hk_thread_t *thread, unsigned cls, unsigned capacity) {
+unsigned hk_magazine_more(unsigned cls, unsigned now, unsigned wanted, size_t budget) {
     const hk_class_t *c = &hk_classes[cls];
+    wanted = (unsigned)hk_min(wanted, c->magazine);
+    return wanted > now ? (unsigned)hk_min(wanted - now, budget / c->size) : 0;
+}
+
+void hk_magazine_reserve(hk_thread_t *thread, unsigned cls, unsigned capacity) {
     const unsigned now = thread->magazines[cls].capacity;
-    capacity = (unsigned)hk_min(capacity, c->magazine);
-    if (capacity > now)
-        set_capacity(thread, cls, now + (unsigned)hk_min(capacity - now, thread->budget / c->size));
+    unsigned more = hk_magazine_more(cls, now, capacity, thread->budget);
+    if (more != 0)
+        set_capacity(thread, cls, now + more);
 }
 
 void hk_magazine_fill(hk_thread_t *thread, unsigned cls, unsigned blocks) {

@@ -3,6 +3,7 @@
 #ifndef HK_FRONT_MAGAZINE_H
 #define HK_FRONT_MAGAZINE_H
 
+#include "config/config.h"
 #include "front/thread.h"
 
 /* What a bin points at that is not in use: empty, and with limit == top also full. */
@@ -43,8 +44,14 @@ HK_INLINE bool hk_magazine_give(hk_thread_t *thread, unsigned cls, void *p) {
     return true;
 }
 
-/* Makes the magazine large enough for so many blocks, as far as its class's most and the thread's
- * budget go. */
+/* What all magazines of a thread may hold, in bytes. */
+HK_INLINE size_t hk_magazines_budget(void) { return hk_option(tcache_kb) * HK_KIB; }
+
+/* How many blocks more a magazine that has room for `now` can be made to hold, of `wanted` in all:
+ * as far as its class's most and a budget of so many bytes go. */
+unsigned hk_magazine_more(unsigned cls, unsigned now, unsigned wanted, size_t budget);
+
+/* Makes the magazine large enough for so many blocks, so far as that. */
 void hk_magazine_reserve(hk_thread_t *thread, unsigned cls, unsigned capacity);
 
 /* The same, and fills it up to so many blocks. */

@@ -8,4 +8,8 @@
  * suppresses the filling. The thread is entered, or not running yet. */
 void hk_prewarm(hk_thread_t *thread);
 
+/* Once per process: a line on stderr for each option that asks for more blocks than a thread will
+ * have, which says how many those are and why. */
+void hk_prewarm_check(void);
+
 #endif

@@ -91,18 +91,13 @@ static void exec_with(void *environment) {
     _exit(127);
 }
 
-static void run_with(char *const *environment) {
-    child_run(&child, exec_with, (void *)(uintptr_t)environment);
-    CHECK(WIFEXITED(child.status) && WEXITSTATUS(child.status) == 0);
-}
-
-/* Takes all lines that begin so out of what the child wrote. */
-static void drop_lines(const char *begin) {
+/* Takes all lines with this in them out of what the child wrote. */
+static void drop_lines(const char *part) {
     char *to = child.text;
     for (char *line = child.text; *line != '\0';) {
         size_t len = strcspn(line, "\n");
         len += line[len] == '\n';
-        if (strncmp(line, begin, strlen(begin)) != 0) {
+        if (memmem(line, len, part, strlen(part)) == NULL) {
             memmove(to, line, len);
             to += len;
         }
@@ -111,8 +106,15 @@ static void drop_lines(const char *begin) {
     *to = '\0';
 }
 
-/* Under this environment a child says `warning` (notes and statistics aside) and has these
- * values. */
+static void run_with(char *const *environment) {
+    child_run(&child, exec_with, (void *)(uintptr_t)environment);
+    CHECK(WIFEXITED(child.status) && WEXITSTATUS(child.status) == 0);
+    if (HK_HOSTILE) /* whose magazines hold nothing of what a profile wants */
+        drop_lines(": a magazine holds no more; ");
+}
+
+/* Under this environment a child says `warning` (notes and statistics aside) and has these values.
+ */
 static void check_environment(char *const *environment, const char *warning, expected_t *all) {
     char text[8192];
     size_t len = (size_t)snprintf(text, sizeof text, "%s", warning);

@@ -32,27 +32,25 @@ static void in_thread(check_fn *fn) {
 
 static unsigned expected[BANDS]; /* blocks of each band; between threads */
 
-/* Each class has its even share of the band's blocks, as far as its magazine goes, and its blocks
- * are all different and the class's own. */
-static void shares(void) {
+/* Each class has its band's number of blocks, as far as its magazine and what smaller classes have
+ * left of the budget go; its blocks are all different and its own. */
+static void has_what_was_asked_for(void) {
     hk_thread_t *thread = own_record();
+    size_t budget = hk_option(tcache_kb) * HK_KIB;
     for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++) {
-        unsigned band = hk_classes[cls].band, first = cls, end = cls;
-        while (hk_classes[first - 1].band == band && first > 1)
-            first--;
-        while (end < HK_CLASS_COUNT && hk_classes[end].band == band)
-            end++;
-        unsigned blocks = band < BANDS ? expected[band] : 0, classes = end - first;
-        unsigned share = blocks / classes + (cls - first < blocks % classes);
-        share = (unsigned)hk_min(share, hk_classes[cls].magazine);
-        CHECK_EQ(hk_magazine_count(thread, cls), share);
-        for (unsigned i = 0; i < share; i++) {
+        const hk_class_t *c = &hk_classes[cls];
+        unsigned blocks = c->band < BANDS ? expected[c->band] : 0;
+        blocks = (unsigned)hk_min(hk_min(blocks, c->magazine), budget / c->size);
+        budget -= (size_t)blocks * c->size;
+        CHECK_EQ(hk_magazine_count(thread, cls), blocks);
+    }
+    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
+        for (unsigned left = hk_magazine_count(thread, cls); left-- != 0;) {
             void *p = hak_malloc(hk_classes[cls].size);
             CHECK_EQ(hk_map_kind(p), cls);
-            CHECK_EQ(hk_magazine_count(thread, cls), share - i - 1);
+            CHECK_EQ(hk_magazine_count(thread, cls), left);
             memset(p, 1, hk_classes[cls].size);
         }
-    }
 }
 
 enum { NOT_SET = -1 };
@@ -74,8 +72,8 @@ static void prewarm(unsigned all, const int own[BANDS], bool lean) {
         hk_store_relaxed(options[band].origin, (uint8_t)(set ? HK_FROM_PROFILE : HK_FROM_DEFAULT));
         expected[band] = lean ? 0 : set ? (unsigned)own[band] : all;
     }
-    in_thread(shares);
-    in_thread(shares); /* the record of the one before */
+    in_thread(has_what_was_asked_for);
+    in_thread(has_what_was_asked_for); /* the record of the one before */
 }
 
 /* ---- sizes ---- */
@@ -150,12 +148,21 @@ static void prewarms(void *unused) {
     prewarm(4096, (int[BANDS]){NO, NO, NO, NO, 1, NO, NO, NO}, false);
     prewarm(100, (int[BANDS]){5, NO, NO, NO, NO, NO, NO, NO}, true);
     prewarm(0, (int[BANDS]){NO, NO, NO, NO, NO, NO, NO, NO}, false);
+    hk_store_relaxed(&hk_config.tcache_kb, 64);
+    in_thread(has_what_was_asked_for); /* its end gives the record the new budget */
+    prewarm(0, (int[BANDS]){NO, NO, NO, NO, NO, 64, NO, NO}, false);
+    prewarm(0, (int[BANDS]){NO, NO, NO, NO, NO, NO, NO, 64}, false);
+    prewarm(4096, (int[BANDS]){NO, NO, NO, NO, NO, NO, NO, NO}, false);
+    hk_store_relaxed(&hk_config.tiny_profile, 1); /* full sizes come after what was asked for */
+    prewarm(0, (int[BANDS]){NO, NO, NO, NO, NO, 64, NO, NO}, false);
 }
 
 /* ---- the first thread, by the environment ---- */
 
+static char self[] = "/proc/self/exe";
+
 static void exec_prewarmed(void *lean) {
-    static char self[] = "/proc/self/exe", prewarm_all[] = "HAKMEM_TINY_PREWARM_ALL=12";
+    static char prewarm_all[] = "HAKMEM_TINY_PREWARM_ALL=12";
     static char lean_option[] = "HAKMEM_SS_MEM_LEAN=0";
     lean_option[sizeof lean_option - 2] = *(const char *)lean;
     char *environment[] = {lean_option, prewarm_all, NULL};
@@ -166,12 +173,86 @@ static void exec_prewarmed(void *lean) {
 /* Here the C library or another constructor may have allocated before the options were known. */
 static int first_thread(bool lean) {
     hk_thread_leave(hk_thread_enter());
-    size_t blocks[HK_CLASS_COUNT], band_6 = 0;
+    size_t blocks[HK_CLASS_COUNT];
     hk_threads_held(blocks);
     for (unsigned cls = hk_class_of(257); cls <= hk_class_of(512); cls++)
-        band_6 += blocks[cls];
-    CHECK(lean ? band_6 < 12 : band_6 == (HK_HOSTILE ? 8 : 12));
+        CHECK(lean ? blocks[cls] < 12 : blocks[cls] == (HK_HOSTILE ? 2 : 12));
     return 0;
+}
+
+/* ---- what cannot be had is said ---- */
+
+/* dprintf allocates, so nothing is printed before all is known. */
+static void print_held(void) {
+    unsigned held[HK_CLASS_COUNT];
+    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
+        held[cls] = hk_magazine_count(own_record(), cls);
+    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
+        if (held[cls] != 0)
+            dprintf(STDOUT_FILENO, "%u:%u ", hk_classes[cls].size, held[cls]);
+}
+
+static void exec_short(void *environment) {
+    execle(self, "test_prewarm", "what", "is held", (char *)NULL, (char **)environment);
+    _exit(127);
+}
+
+/* A process says these lines, and then what a thread of it has, if that matters. */
+static void check_short(char *const *environment, const char *lines, const char *held) {
+    static child_t child;
+    char text[1024];
+    snprintf(text, sizeof text, "%s%s", lines, held != NULL ? held : "");
+    child_run(&child, exec_short, (void *)(uintptr_t)environment);
+    CHECK(WIFEXITED(child.status) && WEXITSTATUS(child.status) == 0);
+    if (held == NULL) {
+        char *last = strrchr(child.text, '\n');
+        *(last != NULL ? last + 1 : child.text) = '\0';
+    }
+    CHECK_TEXT(child.text, text);
+}
+
+#define C(band) "HAKMEM_TINY_PREWARM_C" #band
+#define NOT_LEAN "HAKMEM_SS_MEM_LEAN=0"
+#define SMALL_BUDGET "HAKMEM_TCACHE_KB=64"
+#define WARNS "hakmem: warning: HAKMEM_TINY_PREWARM_"
+
+static void shortages(void) {
+    static const struct {
+        char *environment[5];
+        const char *lines, *held;
+    } cases[] = {
+        {{C(7) "=64", NOT_LEAN}, "", "640:64 768:64 896:64 1024:64 "},
+        {{C(7) "=100", NOT_LEAN},
+         WARNS "C7=100: a magazine holds no more; a thread has 85 blocks of 768 bytes, 73 of 896, "
+               "64 of 1024\n",
+         "640:100 768:85 896:73 1024:64 "},
+        {{C(3) "=4096", NOT_LEAN},
+         WARNS "C3=4096: a magazine holds no more; a thread has 256 blocks of 48 bytes, 256 of "
+               "64\n",
+         "48:256 64:256 "},
+        {{C(7) "=50", NOT_LEAN, SMALL_BUDGET},
+         WARNS "C7=50: HAKMEM_TCACHE_KB=64 holds no more; a thread has 43 blocks of 768 bytes, 0 "
+               "of 896, 0 of 1024\n",
+         "640:50 768:43 "},
+        {{C(6) "=300", C(7) "=1", NOT_LEAN, SMALL_BUDGET},
+         WARNS "C6=300: a magazine and HAKMEM_TCACHE_KB=64 hold no more; a thread has 204 blocks "
+               "of 320 bytes, 0 of 384, 0 of 448, 0 of 512\n" WARNS
+               "C7=1: HAKMEM_TCACHE_KB=64 holds no more; a thread has 0 blocks of 640 bytes, 0 of "
+               "768, 0 of 896, 0 of 1024\n",
+         "320:204 "},
+        {{"HAKMEM_TINY_PREWARM_ALL=72", C(7) "=1", NOT_LEAN}, "", NULL},
+        {{"HAKMEM_TINY_PREWARM_ALL=72", NOT_LEAN},
+         WARNS "ALL=72: a magazine holds no more; a thread has 64 blocks of 1024 bytes\n",
+         NULL},
+        {{"HAKMEM_PROFILE=speed"}, "", NULL},
+        {{"HAKMEM_PROFILE=bench"}, "", NULL},
+        {{"HAKMEM_PROFILE=bench", "HAKMEM_TCACHE_KB=96"}, "", NULL},
+        {{"HAKMEM_PROFILE=speed", "HAKMEM_TCACHE_KB=95"},
+         WARNS "C5=64: HAKMEM_TCACHE_KB=95 holds no more; a thread has 60 blocks of 256 bytes\n",
+         NULL},
+    };
+    for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        check_short(cases[i].environment, cases[i].lines, cases[i].held);
 }
 
 static void passes(void (*fn)(void *), char *argument) {
@@ -184,10 +265,16 @@ static void passes(void (*fn)(void *), char *argument) {
 int main(int argc, char **argv) {
     if (argc == 2)
         return first_thread(argv[1][0] == '1');
+    if (argc == 3)
+        in_thread(print_held);
+    if (argc != 1)
+        return 0;
     passes(prewarms, NULL);
     passes(sizes, NULL);
     static char on[] = "1", off[] = "0";
     passes(exec_prewarmed, on);
     passes(exec_prewarmed, off);
+    if (!HK_HOSTILE) /* which has other magazines and another budget */
+        shortages();
     return 0;
 }
