@@ -31,8 +31,9 @@ void *hak_realloc(void *p, size_t n);
 void *hak_aligned_alloc(size_t align, size_t n);
 
 /* Frees a block; NULL is allowed; errno is kept. A double or invalid free of a block of ours ends
- * the process with one line on stderr, at the latest when the block leaves the thread's cache; a
- * pointer that is not ours goes to the C library's free. */
+ * the process with one line on stderr: above 32 KiB at once, else when the thread's cache gives the
+ * block back to its slab, but not if the block is allocated again before that. A pointer that is
+ * not ours goes to the C library's free. */
 void hak_free(void *p);
 
 /* Bytes that may be used at p, at least what was asked for; 0 for NULL. */
