@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := build
 .NOTPARALLEL:
-.PHONY: help setup build run test test-tools pytest bench lint clean
+.PHONY: help setup build run test pytest bench conformance lint clean
 
 # Builds besides the product whose unit tests `make test` runs; e.g. `make test CHECKED=debug`.
 CHECKED ?= debug asan ubsan tsan hostile
@@ -13,7 +13,7 @@ PYTEST_ARGS ?=
 READY := .venv/.ready
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s%s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-12s%s\n", $$1, $$2}' Makefile
 
 setup: ## install what is missing: Debian packages (as root) and the Python environment
 	@tools/setup
@@ -33,6 +33,9 @@ pytest: build $(READY) ## the tests of the laboratory, and real programs on hakm
 
 bench: build $(READY) ## the benchmarks; results in out/
 	.venv/bin/hakmem bench
+
+conformance: build $(READY) ## hakmem, the C library and the peers held to the same promises
+	.venv/bin/hakmem conformance --profile all
 
 lint: $(READY) ## formats, warnings, box order, Python
 	@tools/setup build lint

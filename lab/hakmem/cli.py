@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 from hakmem import config, errors, peers, project
 from hakmem.audit import cli as audit_cli
 from hakmem.bisect import cli as bisect_cli
+from hakmem.conformance import cli as conformance_cli
 from hakmem.errors import LabError
 from hakmem.hotpath import cli as hotpath_cli
 from hakmem.ledger import cli as ledger_cli
@@ -60,6 +61,7 @@ app.command("scorecard")(scorecard_cli.command)
 app.command("bisect")(bisect_cli.command)
 app.command("rerun")(rerun_cli.command)
 app.command("report")(report_cli.command)
+app.command("conformance")(conformance_cli.command)
 app.command("hotpath", context_settings=paired_cli.OWN_COMMAND)(hotpath_cli.command)
 
 Out = Annotated[Path, typer.Option(help="Folder for bench.json and report.html.")]

@@ -1,4 +1,4 @@
-// A forked child of a process with threads can start threads, fork again and free inherited blocks.
+// A forked child can start threads, fork again and free the blocks that it inherited.
 #include "promise.h"
 
 static void *briefly(void *seed) {

@@ -1,6 +1,5 @@
-// fork, getline on a shared stream and fflush(NULL) in different threads do not wait for each
-// other. The pattern of glibc's bug 19431: an allocator that holds its locks while fork waits for
-// stdio's.
+// fork, getline on a shared stream and fflush(NULL) in different threads never wait for each other.
+// The pattern of glibc's bug 19431: an allocator that holds its locks while fork waits for stdio's.
 #include "promise.h"
 
 #include <sys/mman.h>

@@ -30,6 +30,12 @@ def end(child: "subprocess.Popen[Any]") -> None:
     child.wait()
 
 
+def end_group(leader: int) -> None:
+    """Kills what is left of a group whose leader has ended."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(leader, signal.SIGKILL)
+
+
 @contextlib.contextmanager
 def _held_back() -> Iterator[list[int]]:
     """Interrupts are noted and not acted upon. Only the main thread gets any."""

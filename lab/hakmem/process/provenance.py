@@ -94,7 +94,7 @@ class Binary:
 
 def binary(path: Path | None) -> Binary:
     """Facts about a library; None is the C library of this system."""
-    file = project.require_file(path or _libc(), "library").resolve()
+    file = project.require_file(path or c_library(), "library").resolve()
     return _binary(file, file.stat().st_mtime_ns)
 
 
@@ -125,7 +125,8 @@ def _readelf(*arguments: str) -> str:
     return done.stdout
 
 
-def _libc() -> Path:
+def c_library() -> Path:
+    """The file that this very process has its malloc from where nothing is preloaded."""
     maps = host.read("/proc/self/maps") or ""
     found = re.search(r"(/\S*/libc[.-]\S*so\S*)", maps)
     if found is None:

@@ -23,7 +23,7 @@ from hakmem.rerun.record import Past
 from hakmem.rerun.verdict import Judgement, judge
 
 PAIRED = ("verdict", "A/A")
-BY_COMMAND = ("baseline", "soak", "matrix", "bisect", "hotpath")
+BY_COMMAND = ("baseline", "soak", "matrix", "bisect", "hotpath", "conformance")
 KINDS = (*PAIRED, "suite", *BY_COMMAND)
 
 

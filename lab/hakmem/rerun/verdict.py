@@ -21,7 +21,12 @@ MEANING = (
     "against nothing); figures of single runs and those without an interval are shown, not judged"
 )
 NOT_JUDGED = {"range", claims.WITHIN}
-OPPOSITE = {frozenset(("GO", "NO-GO")), frozenset(("win", "loss")), frozenset(("drifts", "none"))}
+OPPOSITE = {
+    frozenset(("GO", "NO-GO")),
+    frozenset(("win", "loss")),
+    frozenset(("drifts", "none")),
+    frozenset(("kept", "broken")),
+}
 
 
 @dataclass(frozen=True)

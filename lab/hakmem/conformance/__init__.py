@@ -1,0 +1,1 @@
+"""Conformance: promises that every allocator is held to, ours first."""

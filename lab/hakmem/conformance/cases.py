@@ -1,0 +1,81 @@
+"""The promises: one program each in tests/conformance, the first line of which is the promise."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hakmem import project
+from hakmem.errors import LabError
+from hakmem.process import host
+
+SUFFIXES = (".c", ".cc")
+BEGIN, END = "<!--promises:begin-->", "<!--promises:end-->"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One promise, and the program that checks it; `program` is where the build puts it."""
+
+    name: str
+    promise: str
+    source: Path
+    program: Path
+
+    @property
+    def definition(self) -> str:
+        """The hash of what is checked: the program's source."""
+        return host.sha256(self.source)
+
+
+def all_cases() -> list[Case]:
+    """Of this checkout, whichever build of the library they are run on."""
+    folder = project.root() / "tests" / "conformance"
+    programs = project.root() / "build" / "tests" / "conformance"
+    sources = sorted(path for path in folder.iterdir() if path.suffix in SUFFIXES)
+    return [Case(path.stem, promise(path), path, programs / path.stem) for path in sources]
+
+
+def promise(source: Path) -> str:
+    first = source.read_text(encoding="utf-8").split("\n", 1)[0]
+    text = first.removeprefix("// ")
+    if text == first or not text.endswith("."):
+        raise LabError(f"{source}: the first line must be `// ` and the promise in one sentence")
+    return text
+
+
+def chosen(names: Sequence[str]) -> list[Case]:
+    """The named cases, or all; those whose programs are not built are an error."""
+    known = {case.name: case for case in all_cases()}
+    if unknown := [name for name in names if name not in known]:
+        raise LabError(f"unknown case: {', '.join(unknown)}; known: {', '.join(known)}")
+    cases = [known[name] for name in dict.fromkeys(names)] or list(known.values())
+    for case in cases:
+        project.require_file(case.program, "a conformance program")
+    return cases
+
+
+# ---- the page ----
+
+
+def table() -> str:
+    rows = [f"| `{case.name}` | {case.promise} |" for case in all_cases()]
+    return "\n".join(["| case | promise |", "|---|---|", *rows])
+
+
+def markdown(page: str) -> str:
+    """The page with the table between its markers as the programs say it."""
+    head, begin, rest = page.partition(BEGIN)
+    _, end, tail = rest.partition(END)
+    if not begin or not end:
+        raise LabError(f"the page has no {BEGIN} … {END}")
+    return f"{head}{begin}\n{table()}\n{end}{tail}"
+
+
+def check(page: Path) -> str:
+    """One line if the page is what `markdown` makes; LabError otherwise."""
+    if not page.is_file():
+        raise LabError(f"{page} does not exist")
+    text = page.read_text(encoding="utf-8")
+    if markdown(text) != text:
+        raise LabError(f"{page} is stale: `hakmem conformance --markdown` makes it again", 1)
+    return f"{len(all_cases())} promises"

@@ -1,0 +1,196 @@
+"""The command `hakmem conformance`: every allocator held to the same promises."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from hakmem import peers, project
+from hakmem.conformance import cases as case_module
+from hakmem.conformance import trial, view
+from hakmem.conformance.cases import Case
+from hakmem.conformance.trial import Contender, Result
+from hakmem.errors import LabError
+from hakmem.ledger.store import Ledger, Record
+from hakmem.paired import cells
+from hakmem.paired.cli import Record as Keep
+from hakmem.process import library, provenance
+from hakmem.process.library import Library
+from hakmem.process.provenance import NoiseMeter
+from hakmem.progress import progress_bar
+
+PROFILES = ("balanced", "speed", "lean", "bench", "observe")
+PAGE = Path("docs") / "conformance.md"
+FAST_S, FULL_S = 120.0, 900.0
+
+
+def command(
+    allocator: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allocator",
+            help="NAME, PATH or NAME=PATH; default: the C library, hakmem, and every peer here.",
+        ),
+    ] = None,
+    case: Annotated[list[str] | None, typer.Option("--case", help="Only these cases.")] = None,
+    fast: Annotated[bool, typer.Option("--fast", help="Fewer repetitions of everything.")] = False,
+    profile: Annotated[
+        list[str] | None,
+        typer.Option("--profile", help="hakmem in this profile; `all` for each of them."),
+    ] = None,
+    timeout: Annotated[
+        float | None, typer.Option(min=0.1, help="Seconds for a case [default: 900, fast 120].")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the record's body.")] = False,
+    as_markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print docs/conformance.md with its table.")
+    ] = False,
+    check: Annotated[
+        Path | None, typer.Option(help="Fail if the table of this page is not the programs'.")
+    ] = None,
+    record: Keep = True,
+) -> None:
+    """Hold allocators to the promises of tests/conformance: kept, broken and why, or not checked.
+
+    Exit status 1 only if hakmem breaks one.
+    """
+    if check or as_markdown:
+        page = project.source_dir() / PAGE
+        print(
+            case_module.check(check)
+            if check
+            else case_module.markdown(page.read_text(encoding="utf-8")).rstrip()
+        )
+        return
+    chosen = case_module.chosen(case or [])
+    contenders = _contenders(allocator or [], profile or [])
+    console = Console(stderr=as_json)
+    noise = NoiseMeter()
+    results = _run(chosen, contenders, fast, timeout or (FAST_S if fast else FULL_S), console)
+    view.show(results, console)
+    body = {**_body(chosen, contenders, results, fast), "noise": noise.stop().to_dict()}
+    if record:
+        console.print(f"recorded: {_save(body, results).id}")
+    if as_json:
+        print(json.dumps(body, indent=1))
+    ours = {contender.label for contender in contenders if contender.is_ours}
+    if any(result.state == "broken" and result.allocator in ours for result in results):
+        raise typer.Exit(1)
+
+
+# ---- who is tried ----
+
+
+def _contenders(names: Sequence[str], profiles: Sequence[str]) -> list[Contender]:
+    chosen = [_find(name) for name in names] or [*_first_two(), *peers.found()[1:]]
+    found: list[Contender] = []
+    for one in chosen:
+        found += (
+            _in_profiles(one, profiles) if one.origin == "hakmem" else [Contender(one.name, one)]
+        )
+    labels = [contender.label for contender in found]
+    if twice := {label for label in labels if labels.count(label) > 1}:
+        raise LabError(f"named twice: {', '.join(sorted(twice))}; NAME=PATH tells them apart")
+    return found
+
+
+def _first_two() -> list[Library]:
+    return [library.system(), library.hakmem()]
+
+
+def _find(text: str) -> Library:
+    name, equals, path = text.partition("=")
+    if not equals:
+        return cells.find(text)
+    found = cells.from_file(project.require_file(Path(path), "library"))
+    recipe = peers.recipes().get(name)  # a peer from elsewhere needs around it what ours needs
+    return replace(found, name=name, env=recipe.env if recipe else {})
+
+
+def _in_profiles(ours: Library, profiles: Sequence[str]) -> Iterable[Contender]:
+    names = PROFILES if "all" in profiles else profiles
+    if unknown := [name for name in names if name not in PROFILES]:
+        raise LabError(f"unknown profile: {', '.join(unknown)}; known: {', '.join(PROFILES)}, all")
+    if not names:
+        return [Contender(ours.name, ours)]
+    return [Contender(f"{ours.name} {name}", ours, {"HAKMEM_PROFILE": name}) for name in names]
+
+
+# ---- the trials ----
+
+
+def _run(
+    chosen: Sequence[Case],
+    contenders: Sequence[Contender],
+    fast: bool,
+    timeout_s: float,
+    console: Console,
+) -> list[Result]:
+    results = []
+    with progress_bar(console) as progress:
+        task = progress.add_task("", total=len(chosen) * len(contenders))
+        for contender in contenders:
+            for case in chosen:
+                progress.update(task, description=f"{contender.label}: {case.name}")
+                results.append(trial.run(case, contender, fast, timeout_s))
+                progress.advance(task)
+    return results
+
+
+# ---- the record ----
+
+
+def _body(
+    chosen: Sequence[Case], contenders: Sequence[Contender], results: Sequence[Result], fast: bool
+) -> dict[str, object]:
+    ours = {contender.label for contender in contenders if contender.is_ours}
+    broken = sum(result.state == "broken" and result.allocator in ours for result in results)
+    return {
+        "argv": provenance.own_argv(),
+        "what": f"{len(chosen)} promises, {len(contenders)} allocators: hakmem breaks {broken}",
+        "fast": fast,
+        "cases": {
+            case.name: {"promise": case.promise, "definition": case.definition} for case in chosen
+        },
+        "binary": [_binary(contender) for contender in contenders],
+        "standings": {
+            f"{result.allocator}, {result.case}": {"verdict": result.state, **result.to_dict()}
+            for result in results
+        },
+        "metrics": _metrics(contenders, results),
+        "source": provenance.source(project.source_dir()).to_dict(),
+        "host": provenance.host_facts(),
+        "ok": True,
+    }
+
+
+def _metrics(
+    contenders: Sequence[Contender], results: Sequence[Result]
+) -> dict[str, dict[str, object]]:
+    """How many promises each allocator keeps, and of how many that could be checked."""
+    found: dict[str, dict[str, object]] = {}
+    for contender in contenders:
+        states = [one.state for one in results if one.allocator == contender.label]
+        kept, checked = states.count("kept"), len(states) - states.count("not checked")
+        found[f"{contender.label} kept"] = {"value": kept, "unit": "promises"}
+        found[f"{contender.label} checked"] = {"value": checked, "unit": "promises"}
+    return found
+
+
+def _binary(contender: Contender) -> dict[str, object]:
+    found = contender.library
+    said = {"name": found.name, "version": found.version, "origin": found.origin}
+    return {**said, "settings": dict(contender.settings), **provenance.binary(found.path).to_dict()}
+
+
+def _save(body: dict[str, object], results: Sequence[Result]) -> Record:
+    raw = "".join(
+        f"== {result.allocator}, {result.case}\n{result.output}\n"
+        for result in results
+        if result.output
+    )
+    return Ledger.default().append("conformance", body, {"stderr.txt": raw.encode()})

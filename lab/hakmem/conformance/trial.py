@@ -1,0 +1,119 @@
+"""One case under one allocator: how the program ended, and on which malloc it ran."""
+
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from hakmem.conformance.cases import Case
+from hakmem.errors import LabError
+from hakmem.process import children, proof, provenance
+from hakmem.process.library import Library
+from hakmem.process.sample import PASSED_ON
+
+State = Literal["kept", "broken", "not checked"]
+
+NOT_CHECKED, OTHER_ALLOCATOR = 77, 78
+KEPT_OF_OUTPUT = 2000
+SERVED = re.compile(r"^malloc is in (.+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Contender:
+    """An allocator as it is tried: `label` tells hakmem's profiles apart."""
+
+    label: str
+    library: Library
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_ours(self) -> bool:
+        return self.library.origin == "hakmem"
+
+
+@dataclass(frozen=True)
+class Result:
+    case: str
+    allocator: str
+    state: State
+    reason: str
+    seconds: float
+    output: str = field(default="", repr=False)
+
+    def to_dict(self) -> dict[str, object]:
+        row = asdict(self)
+        del row["output"]
+        return {**row, "seconds": round(self.seconds, 2)}
+
+
+def surroundings(contender: Contender) -> dict[str, str]:
+    """A small known environment: what the user's shell carries must not decide a promise."""
+    known = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    return {**contender.library.environment({**known, "LC_ALL": "C"}), **contender.settings}
+
+
+def run(case: Case, contender: Contender, fast: bool, timeout_s: float) -> Result:
+    """LabError where the process ran on another allocator than the one it was to be tried on."""
+    argv = [str(case.program), *(["--fast"] if fast else [])]
+    environment = surroundings(contender)
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="hakmem-conformance-") as name:
+        folder = Path(name)
+        if contender.is_ours:
+            environment["HAKMEM_PROOF"] = str(folder / "proof")
+        out, err = folder / "stdout", folder / "stderr"
+        with out.open("wb") as stdout, err.open("wb") as stderr:
+            child = children.start(argv, env=environment, stdout=stdout, stderr=stderr, cwd=folder)
+            status = _ended(child, timeout_s)
+        said = [file.read_text(encoding="utf-8", errors="replace") for file in (out, err)]
+        found = next((p for p in proof.read(folder / "proof") if p.pid == child.pid), None)
+    state, reason = judge(status, said[1], timeout_s)
+    served = SERVED.search(said[0])
+    if state == "kept" or served:
+        _require_served(contender, served.group(1) if served else None)
+    if state == "kept" and contender.is_ours:
+        provenance.require_intended(contender.library, found, contender.settings)
+    seconds = time.monotonic() - begun
+    return Result(case.name, contender.label, state, reason, seconds, said[1][-KEPT_OF_OUTPUT:])
+
+
+def _ended(child: "subprocess.Popen[bytes]", timeout_s: float) -> int | None:
+    """The exit status, None if it had to be stopped; its group does not outlive it."""
+    try:
+        return child.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        children.end(child)
+        children.end_group(child.pid)
+
+
+def judge(status: int | None, said: str, timeout_s: float) -> tuple[State, str]:
+    """What the end of a program means, and the words for it. Pure."""
+    lines = [line for line in said.strip().splitlines() if line]
+    last = lines[-1][:200] if lines else ""
+    if status == 0:
+        return "kept", ""
+    if status == NOT_CHECKED:
+        return "not checked", last or "it did not say why"
+    if status is None:
+        return "broken", f"time-out after {timeout_s:g} s" + (f": {last}" if last else "")
+    if status < 0:
+        how = f"ended by {signal.Signals(-status).name}"
+        return "broken", f"{how}: {last}" if last else how
+    return "broken", last if status == 1 and last else f"status {status}: {last or 'no word'}"
+
+
+def _require_served(contender: Contender, served: str | None) -> None:
+    """The file that answered malloc must be the library's; for the C library, the C library."""
+    if served is None:
+        raise LabError(f"{contender.label}: the program did not say where its malloc is")
+    intended = contender.library.path or provenance.c_library()
+    if not Path(served).exists() or not Path(served).samefile(intended):
+        raise LabError(f"{contender.label}: malloc was in {served}, not in {intended}")
