@@ -4,11 +4,13 @@
 #include <errno.h>
 #include <limits.h>
 #include <malloc.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 void *__libc_memalign(size_t align, size_t n);
 void __libc_free(void *p);
@@ -51,6 +53,10 @@ static void *place(char *at, void *base, size_t n) {
 static void *allocate(size_t align, size_t n) {
     if (align > PTRDIFF_MAX / 4 || n > PTRDIFF_MAX - 2 * align - 256)
         return refuse();
+    if (n > 100000 && lies("hang"))
+        pause();
+    if (n > 100000 && lies("crash"))
+        raise(SIGSEGV);
     if (lies("unaligned-memalign") && align > 64)
         align = 64;
     if (align < 16)

@@ -1,0 +1,40 @@
+// Three thousand live threads with a few blocks each need at most 1.2 times the C library's memory.
+#include "promise.h"
+
+static pthread_barrier_t all_here;
+
+static void *work(void *unused) {
+    for (size_t i = 0; i < 6; i++) {
+        size_t n = (size_t)24 << i; // 24 to 768 bytes
+        memset(malloc(n), 1, n);
+        free(memset(malloc(n), 1, n));
+    }
+    pthread_barrier_wait(&all_here);
+    pthread_barrier_wait(&all_here);
+    return unused;
+}
+
+static size_t memory_of(unsigned count) {
+    pthread_attr_t small;
+    pthread_attr_init(&small);
+    pthread_attr_setstacksize(&small, 64 * KIB);
+    pthread_barrier_init(&all_here, NULL, count + 1);
+    for (unsigned i = 0; i < count; i++) {
+        pthread_t thread;
+        NEED((errno = pthread_create(&thread, &small, work, NULL)) == 0, "pthread_create");
+    }
+    pthread_barrier_wait(&all_here);
+    return resident();
+}
+
+int main(int argc, char **argv) {
+    if (begin(argc, argv) != NULL)
+        answer(memory_of((unsigned)scaled(3000, 1000)));
+    long libc = again((again_t){.stage = "threads", .bare = true});
+    long ours = again((again_t){.stage = "threads"});
+    NEED(libc > 0, "3000 threads on the C library");
+    PROMISE(ours > 0, "the threads did not all live");
+    PROMISE(ours * 10 <= libc * 12, "resident %ld KiB, %.2f times the C library's %ld KiB",
+            ours / 1024, (double)ours / (double)libc, libc / 1024);
+    return 0;
+}
