@@ -90,7 +90,7 @@ def _contenders(names: Sequence[str], profiles: Sequence[str]) -> list[Contender
     found: list[Contender] = []
     for one in chosen:
         found += (
-            _in_profiles(one, profiles) if one.origin == "hakmem" else [Contender(one.name, one)]
+            in_profiles(one, profiles) if one.origin == "hakmem" else [Contender(one.name, one)]
         )
     labels = [contender.label for contender in found]
     if twice := {label for label in labels if labels.count(label) > 1}:
@@ -111,7 +111,8 @@ def _find(text: str) -> Library:
     return replace(found, name=name, env=recipe.env if recipe else {})
 
 
-def _in_profiles(ours: Library, profiles: Sequence[str]) -> Iterable[Contender]:
+def in_profiles(ours: Library, profiles: Sequence[str]) -> Iterable[Contender]:
+    """hakmem as it is, or once for each profile named."""
     names = PROFILES if "all" in profiles else profiles
     if unknown := [name for name in names if name not in PROFILES]:
         raise LabError(f"unknown profile: {', '.join(unknown)}; known: {', '.join(PROFILES)}, all")

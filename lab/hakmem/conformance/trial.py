@@ -73,6 +73,8 @@ def run(case: Case, contender: Contender, fast: bool, timeout_s: float) -> Resul
             status = _ended(child, timeout_s)
         said = [file.read_text(encoding="utf-8", errors="replace") for file in (out, err)]
         found = next((p for p in proof.read(folder / "proof") if p.pid == child.pid), None)
+    if status == OTHER_ALLOCATOR:
+        raise LabError(f"{contender.label}: {said[1].strip()}")
     state, reason = judge(status, said[1], timeout_s)
     served = SERVED.search(said[0])
     if state == "kept" or served:

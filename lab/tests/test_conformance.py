@@ -1,0 +1,207 @@
+"""`hakmem conformance`: what the end of a program means, bad allocators found out, the page."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from hakmem import project
+from hakmem.conformance import cases, cli, trial
+from hakmem.conformance.cases import Case
+from hakmem.conformance.trial import Contender, Result
+from hakmem.errors import LabError
+from hakmem.ledger.store import Ledger
+from hakmem.process import library, provenance
+from hakmem.process.library import Library
+from standing import Stand
+
+ROOT = Path(__file__).parents[2]
+BUILT = project.root() / "build" / "tests"
+SERVED = 'echo "malloc is in $FILE"\n'
+
+
+def scripted(folder: Path, name: str, script: str) -> Case:
+    """A case whose program is a shell script; FILE is the C library, as a program finds it."""
+    program = folder / name
+    where = f"FILE={provenance.c_library()}\n"
+    program.write_text(f"#!/bin/sh\n{where}{script}\n", encoding="utf-8")
+    program.chmod(0o755)
+    return Case(name, f"{name} is promised.", program, program)
+
+
+def tried(folder: Path, script: str, timeout_s: float = 20) -> Result:
+    system = Contender("system", library.system())
+    return trial.run(scripted(folder, "case", script), system, False, timeout_s)
+
+
+@pytest.mark.parametrize(
+    ("script", "state", "reason"),
+    [
+        ("exit 0", "kept", ""),
+        ("echo 'no such tool' >&2; exit 77", "not checked", "no such tool"),
+        ("echo noise >&2; echo '3 is not 4' >&2; exit 1", "broken", "3 is not 4"),
+        ("exit 5", "broken", "status 5: no word"),
+        ("kill -SEGV $$", "broken", "ended by SIGSEGV"),
+        ("echo 'heap broken' >&2; kill -ABRT $$", "broken", "ended by SIGABRT: heap broken"),
+    ],
+)
+def test_how_a_program_ends_is_what_is_said(
+    tmp_path: Path, script: str, state: str, reason: str
+) -> None:
+    result = tried(tmp_path, SERVED + script)
+    assert (result.state, result.reason) == (state, reason)
+
+
+def test_a_hang_becomes_a_time_out_and_nothing_outlives_it(tmp_path: Path) -> None:
+    orphan = tmp_path / "orphan"
+    result = tried(tmp_path, f"{SERVED}(sleep 3; touch {orphan}) & sleep 60", timeout_s=0.5)
+    assert (result.state, result.reason) == ("broken", "time-out after 0.5 s")
+    assert result.seconds < 3
+    tried(tmp_path, f"{SERVED}sleep 3.2")
+    assert not orphan.exists()
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("exit 0", "did not say where its malloc is"),
+        ("echo 'malloc is in /bin/sh'", "malloc was in /bin/sh"),
+        ("echo 'malloc is in /bin/sh'; exit 1", "malloc was in /bin/sh"),
+        ("echo 'malloc is in another file' >&2; exit 78", "another file"),
+    ],
+)
+def test_nothing_is_concluded_on_another_allocator(tmp_path: Path, script: str, said: str) -> None:
+    with pytest.raises(LabError, match=said):
+        tried(tmp_path, script)
+
+
+def call(
+    stand: Stand, folder: Path, scripts: Mapping[str, str], *arguments: object
+) -> tuple[int, str, str]:
+    """The command on scripted cases and the C library alone, or what `arguments` name."""
+    made = [scripted(folder, name, SERVED + script) for name, script in scripts.items()]
+    with mock.patch.object(cases, "all_cases", return_value=made):
+        done = stand.call("conformance", *arguments, LAB_LEDGER=str(folder / "ledger"))
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_the_table_has_marks_and_the_reasons_follow(stand: Stand, tmp_path: Path) -> None:
+    scripts = {"good": "exit 0", "bad": "echo '3 is not 4' >&2; exit 1", "far": "exit 77"}
+    status, out, _ = call(stand, tmp_path, scripts, "--allocator", "system", "--fast")
+    rows = {words[1]: words[3] for line in out.splitlines() if len(words := line.split()) > 4}
+    assert (rows["good"], rows["bad"], rows["far"]) == ("✓", "✗", "–")
+    assert "✗ system, bad: 3 is not 4" in out
+    assert "– system, far: it did not say why" in out
+    assert "1/2" in out
+    assert status == 0  # a rival's failure is none of ours
+    record = list(Ledger(tmp_path / "ledger").records())[-1]
+    assert record.kind == "conformance"
+    assert record.body["standings"]["system, bad"]["reason"] == "3 is not 4"
+    assert record.body["metrics"]["system kept"] == {"value": 1, "unit": "promises"}
+    assert set(record.body["cases"]) == set(scripts)
+    assert "recorded: " + record.id in out
+
+
+def test_the_record_can_be_repeated_and_a_change_contradicts(stand: Stand, tmp_path: Path) -> None:
+    flag = tmp_path / "flag"
+    scripts = {"moody": f"test -e {flag} && exit 1; exit 0"}
+    call(stand, tmp_path, scripts, "--allocator", "system")
+    (record,) = Ledger(tmp_path / "ledger").records()
+    flag.touch()
+    made = [scripted(tmp_path, "moody", SERVED + scripts["moody"])]
+    with (
+        mock.patch.object(cases, "all_cases", return_value=made),
+        mock.patch("hakmem.rerun.source.is_present", return_value=True),
+    ):
+        done = stand.call("rerun", record.id, LAB_LEDGER=str(tmp_path / "ledger"))
+    assert done.returncode == 1
+    assert "contradicts" in done.stdout
+
+
+def test_json_is_the_body_and_the_table_goes_elsewhere(stand: Stand, tmp_path: Path) -> None:
+    arguments = ("--allocator", "system", "--json", "--no-record")
+    _, out, _ = call(stand, tmp_path, {"good": "exit 0"}, *arguments)
+    assert json.loads(out)["standings"]["system, good"]["verdict"] == "kept"
+    assert not (tmp_path / "ledger").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--case", "none"), "unknown case: none; known: good"),
+        (("--allocator", "hakmem", "--profile", "fast"), "unknown profile: fast"),
+        (("--allocator", "system", "--allocator", "system"), "named twice: system"),
+        (("--allocator", "x=/no/such.so"), "library not found: /no/such.so"),
+    ],
+)
+def test_what_cannot_be_tried_is_said(
+    stand: Stand, tmp_path: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    status, _, err = call(stand, tmp_path, {"good": "exit 0"}, *arguments)
+    assert status == 2
+    assert said in err
+
+
+def test_all_profiles_are_those_that_the_library_has(stand: Stand) -> None:
+    if not project.default_library().is_file():
+        pytest.skip("nothing is built: run `make build`")
+    ours = Library("hakmem", project.default_library(), "0", "hakmem")
+    found = list(cli.in_profiles(ours, ["all"]))
+    assert [contender.label for contender in found] == [f"hakmem {name}" for name in cli.PROFILES]
+    assert found[2].settings == {"HAKMEM_PROFILE": "lean"}
+
+
+# ---- bad allocators, found out by the real programs ----
+
+
+@pytest.mark.parametrize(
+    ("lie", "case", "reason"),
+    [
+        ("", "errno_kept", ""),
+        ("errno", "errno_kept", "set errno to EINVAL"),
+        ("misaligned", "sizes", "is not aligned to 16"),
+        ("boastful-size", "sizes", ""),
+        ("dirty-calloc", "calloc_zero", "is not zero"),
+        ("overflow", "overflow", "gave a block"),
+        ("any-alignment", "errno_alignment", "not EINVAL"),
+        ("forgetful-realloc", "realloc_content", "lost content"),
+        ("leak", "threads_short", "resident"),
+        ("crash", "realloc_content", "ended by SIGSEGV"),
+        ("hang", "realloc_content", "time-out after 3 s"),
+    ],
+)
+def test_a_bad_allocator_is_found_out(lie: str, case: str, reason: str) -> None:
+    liar = BUILT / "world" / "libworld_liar.so"
+    program = BUILT / "conformance" / case
+    if not liar.is_file() or not program.is_file():
+        pytest.skip("nothing is built: run `make build`")
+    chosen = next(one for one in cases.all_cases() if one.name == case)
+    bad = Contender("liar", Library("liar", liar, "0", "given"), {"WORLD_LIE": lie})
+    result = trial.run(chosen, bad, fast=True, timeout_s=3 if lie == "hang" else 60)
+    assert result.state == ("broken" if lie else "kept")
+    assert reason in result.reason
+
+
+# ---- the programs and the page ----
+
+
+def test_each_promise_is_one_sentence_and_each_program_proves_its_malloc() -> None:
+    found = cases.all_cases()
+    assert len(found) >= 35
+    for case in found:
+        assert case.promise.endswith(".")
+        assert "begin(argc, argv)" in case.source.read_text(encoding="utf-8")
+
+
+def test_a_stale_page_is_refused(tmp_path: Path) -> None:
+    page = tmp_path / "conformance.md"
+    page.write_text(f"# x\n\n{cases.BEGIN}\nold\n{cases.END}\n\nmore\n", encoding="utf-8")
+    with pytest.raises(LabError, match="stale"):
+        cases.check(page)
+    page.write_text(cases.markdown(page.read_text(encoding="utf-8")), encoding="utf-8")
+    assert cases.check(page).endswith("promises")
+    assert page.read_text(encoding="utf-8").endswith("\n\nmore\n")
+    page.write_text("no markers", encoding="utf-8")
+    with pytest.raises(LabError, match="has no"):
+        cases.check(page)
