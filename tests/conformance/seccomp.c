@@ -54,7 +54,7 @@ static void caught(int number, siginfo_t *info, void *context) {
 }
 
 static void *work(void *seed) {
-    churn(scaled(50000, 5000), 16 * MIB, (uint64_t)(uintptr_t)seed);
+    churn(scaled(20000, 2000), 16 * MIB, (uint64_t)(uintptr_t)seed);
     return NULL;
 }
 
