@@ -35,7 +35,7 @@ bench: build $(READY) ## the benchmarks; results in out/
 	.venv/bin/hakmem bench
 
 conformance: build $(READY) ## hakmem, the C library and the peers held to the same promises
-	-@tools/setup conformance
+	-@tools/setup test
 	.venv/bin/hakmem conformance --profile all
 
 lint: $(READY) ## formats, warnings, box order, Python
