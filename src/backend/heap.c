@@ -81,18 +81,23 @@ static void link_tail(hk_heap_t *heap, hk_slab_t *slab) {
     hk_slab_list_t *list = &heap->partial[slab->cls];
     hk_assert(!slab->listed);
     slab->listed = true;
-    slab->next = NULL;
-    slab->prev = list->tail;
-    *(list->tail != NULL ? &list->tail->next : &list->head) = slab;
-    list->tail = slab;
+    if (list->head == NULL) {
+        list->head = slab->next = slab->prev = slab;
+        return;
+    }
+    slab->next = list->head;
+    slab->prev = list->head->prev;
+    slab->next->prev = slab->prev->next = slab;
 }
 
 static void unlink_slab(hk_heap_t *heap, hk_slab_t *slab) {
     hk_slab_list_t *list = &heap->partial[slab->cls];
     hk_assert(slab->listed);
     slab->listed = false;
-    *(slab->prev != NULL ? &slab->prev->next : &list->head) = slab->next;
-    *(slab->next != NULL ? &slab->next->prev : &list->tail) = slab->prev;
+    if (list->head == slab)
+        list->head = slab->next != slab ? slab->next : NULL;
+    slab->next->prev = slab->prev;
+    slab->prev->next = slab->next;
 }
 
 /* ---- retiring ---- */
@@ -123,7 +128,7 @@ static void gained(hk_heap_t *heap, hk_slab_t *slab, unsigned n, hk_slab_t **ret
         link_tail(heap, slab);
     if (free != hk_classes[slab->cls].blocks)
         return;
-    if (slab->next != NULL || slab->prev != NULL || hk_load_relaxed(&heap->orphan))
+    if (slab->next != slab || hk_load_relaxed(&heap->orphan))
         retire(heap, slab, retired);
 }
 
@@ -459,12 +464,16 @@ void hk_heap_give_remote(unsigned cls, void *p) {
 
 static void collect_and_retire_locked(hk_heap_t *heap, hk_slab_t **retired) {
     collect_locked(heap, retired);
-    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
-        for (hk_slab_t *slab = heap->partial[cls].head, *next; slab != NULL; slab = next) {
-            next = slab->next;
+    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++) {
+        hk_slab_t *slab = heap->partial[cls].head, *last = slab != NULL ? slab->prev : NULL;
+        for (bool more = slab != NULL; more;) {
+            hk_slab_t *next = slab->next;
+            more = slab != last;
             if (hk_load_relaxed(&slab->free) == hk_classes[cls].blocks)
                 retire(heap, slab, retired);
+            slab = next;
         }
+    }
 }
 
 void hk_heap_collect(hk_heap_t *heap) {

@@ -10,8 +10,9 @@
 #include "base/lock.h"
 #include "stats/counters.h"
 
+/* A ring: head->prev is the last. */
 typedef struct {
-    hk_slab_t *head, *tail;
+    hk_slab_t *head;
 } hk_slab_list_t;
 
 /* Invariant: partial[c] lists exactly the slabs of class c owned by this heap with a free bit

@@ -14,14 +14,14 @@
 
 /* Kinds above the size classes are "always full": free leaves the hit path on them. */
 enum {
-    HK_KIND_FOREIGN = 0, /* not ours */
-    HK_KIND_LARGE = 48,  /* first slice of a large run */
-    HK_KIND_HUGE,        /* first slice of a huge block */
-    HK_KIND_INTERIOR,    /* a later slice of either */
-    HK_KIND_FREE,        /* ours, and nothing is live in it */
-    HK_KIND_EMERGENCY,   /* see front/emergency.h */
-    HK_KIND_PACKED,      /* a unit of blocks that share slices, see backend/pack.h */
-    HK_KIND_COUNT = 64,
+    HK_KIND_FOREIGN = 0,            /* not ours */
+    HK_KIND_LARGE = HK_CLASS_COUNT, /* first slice of a large run */
+    HK_KIND_HUGE,                   /* first slice of a huge block */
+    HK_KIND_INTERIOR,               /* a later slice of either */
+    HK_KIND_FREE,                   /* ours, and nothing is live in it */
+    HK_KIND_EMERGENCY,              /* see front/emergency.h */
+    HK_KIND_PACKED,                 /* a unit of blocks that share slices, see backend/pack.h */
+    HK_KIND_COUNT
 };
 
 /* The flat map as the hit path sees it. */

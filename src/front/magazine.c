@@ -5,7 +5,7 @@
 #include "config/config.h"
 #include "policy/purger.h"
 
-enum { FIRST_CAPACITY = 16, IDLE_VISITS = 64, PREFETCHED = 4 };
+enum { FIRST_CAPACITY = 16, CROWD_MISSES = 8, IDLE_VISITS = 64, PREFETCHED = 4 };
 
 void *hk_unused_bin[1];
 
@@ -41,17 +41,26 @@ static void give_oldest(hk_thread_t *thread, unsigned cls, unsigned n) {
 
 /* ---- how large ---- */
 
+/* The block on top moves with its magazine where the slots for few do not do, or do again. */
 static void set_capacity(hk_thread_t *thread, unsigned cls, unsigned capacity) {
     hk_magazine_t *mag = &thread->magazines[cls];
+    if (capacity > HK_FEW && hk_thread_rest(thread) == NULL)
+        capacity = HK_FEW;
+    void **from = hk_magazine_slots(thread, cls);
+    unsigned held = hk_magazine_count(thread, cls);
     if (mag->capacity == 0) {
-        hk_magazine_slots(thread, cls)[0] = NULL;
-        hk_store_relaxed(&thread->cache.top[cls], hk_magazine_slots(thread, cls));
-        mag->refill = 4;
+        from[0] = NULL;
+        mag->crowd = hk_threads_are_many();
+        mag->refill = mag->crowd ? 1 : 4;
     }
     thread->budget += (size_t)mag->capacity * hk_classes[cls].size;
     thread->budget -= (size_t)capacity * hk_classes[cls].size;
-    mag->capacity = (uint16_t)capacity;
-    thread->cache.limit[cls] = hk_magazine_slots(thread, cls) + capacity;
+    mag->capacity = capacity & 1023;
+    void **to = hk_magazine_slots(thread, cls);
+    if (to != from)
+        memcpy(to, from, (held + 1) * sizeof *to);
+    hk_store_relaxed(&thread->cache.top[cls], to + held);
+    thread->cache.limit[cls] = to + capacity;
 }
 
 /* Halves the magazine with the most bytes among those not visited lately or, if need be, among all
@@ -84,7 +93,7 @@ static bool make_room(hk_thread_t *thread, unsigned cls, bool need) {
 static void enlarge(hk_thread_t *thread, unsigned cls) {
     const hk_class_t *c = &hk_classes[cls];
     const unsigned now = thread->magazines[cls].capacity;
-    unsigned more = now == 0 ? FIRST_CAPACITY : now;
+    unsigned more = now == 0 ? HK_FEW : now <= HK_FEW ? FIRST_CAPACITY - now : now;
     if (HK_UNLIKELY(hk_option(tcache_adaptive) == 0))
         more = c->magazine;
     more = (unsigned)hk_min(more, (size_t)(c->magazine - now));
@@ -125,22 +134,29 @@ void hk_magazine_fill(hk_thread_t *thread, unsigned cls, unsigned blocks) {
 static hk_magazine_t *visit(hk_thread_t *thread, unsigned cls) {
     hk_magazine_t *mag = &thread->magazines[cls];
     mag->visited = ++thread->visits;
-    if (mag->capacity < hk_classes[cls].magazine)
+    bool stays = mag->crowd && mag->capacity != 0;
+    if (mag->capacity < hk_classes[cls].magazine && !stays)
         enlarge(thread, cls);
     return mag;
 }
 
 /* ---- in and out ---- */
 
-/* Misses in a row ask for more each time. */
+/* Misses in a row ask for more each time. One of many threads takes its first few blocks one by one from
+ * slabs that it shares, since a page of its own for each class is more than all else it has. */
 unsigned hk_magazine_refill(hk_thread_t *thread, unsigned cls) {
     hk_magazine_t *mag = visit(thread, cls);
     void **slots = hk_magazine_slots(thread, cls);
     unsigned half = (mag->capacity + 1u) / 2;
     unsigned want = mag->was_flush ? half : (unsigned)hk_min(mag->refill, mag->capacity);
-    mag->refill = (uint16_t)hk_min(2 * want, hk_classes[cls].magazine);
+    if (mag->crowd)
+        want = 1;
+    hk_heap_t *heap = mag->crowd ? &hk_crowd : &thread->heap;
+    mag->refill =
+        (uint16_t)(mag->crowd ? mag->refill + 1u : hk_min(2 * want, hk_classes[cls].magazine));
     mag->was_flush = false;
-    unsigned got = hk_heap_take(&thread->heap, cls, slots + 1, want);
+    mag->crowd = mag->crowd && mag->refill <= CROWD_MISSES;
+    unsigned got = hk_heap_take(heap, cls, slots + 1, want);
     hk_store_relaxed(&thread->cache.top[cls], slots + got);
     if (HK_UNLIKELY(hk_option(tcache_prefetch) != 0))
         for (unsigned i = 0; i < PREFETCHED && i < got; i++)
@@ -151,6 +167,7 @@ unsigned hk_magazine_refill(hk_thread_t *thread, unsigned cls) {
 /* The older half goes back, or all of it where one flush follows another. Where the visit has
  * enlarged the magazine there is room already. */
 unsigned hk_magazine_flush(hk_thread_t *thread, unsigned cls) {
+    thread->magazines[cls].crowd = false;
     hk_magazine_t *mag = visit(thread, cls);
     unsigned held = hk_magazine_count(thread, cls);
     if (held < mag->capacity)

@@ -15,14 +15,23 @@ void hk_magazines_reset(hk_thread_t *thread);
 /* Gives all blocks back to their slabs. */
 void hk_magazines_flush(hk_thread_t *thread);
 
+/* Where the magazine's slots are: with few in the record, with more in its rest. */
 HK_INLINE void **hk_magazine_slots(hk_thread_t *thread, unsigned cls) {
-    return &thread->slots[hk_classes[cls].first_slot];
+    if (thread->magazines[cls].capacity <= HK_FEW)
+        return thread->few[cls];
+    return &hk_load_relaxed(&thread->rest)->slots[hk_classes[cls].first_slot];
 }
 
 /* Blocks in the magazine. Any thread: then it is as of some moment. */
 HK_INLINE unsigned hk_magazine_count(const hk_thread_t *thread, unsigned cls) {
     void **top = hk_load_relaxed(&thread->cache.top[cls]);
-    return top == hk_unused_bin ? 0 : (unsigned)(top - &thread->slots[hk_classes[cls].first_slot]);
+    size_t among_few = ((uintptr_t)top - (uintptr_t)thread->few[cls]) / sizeof *top;
+    if (among_few <= HK_FEW)
+        return (unsigned)among_few;
+    hk_thread_rest_t *rest = hk_load_acquire(&thread->rest);
+    if (top == hk_unused_bin || rest == NULL)
+        return 0;
+    return (unsigned)(top - &rest->slots[hk_classes[cls].first_slot]);
 }
 
 /* The block on top, or NULL. */

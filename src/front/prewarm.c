@@ -39,8 +39,9 @@ static void make(plan_t *plan) {
         reserve(plan, cls, hk_classes[cls].magazine);
 }
 
+/* Of many threads most do little: warm caches for all of them would be most of the process. */
 void hk_prewarm(hk_thread_t *thread) {
-    if (hk_option(lean) != 0 && hk_option(tiny_profile) == 0)
+    if ((hk_option(lean) != 0 && hk_option(tiny_profile) == 0) || hk_threads_are_many())
         return;
     plan_t plan = {.budget = thread->budget};
     for (unsigned cls = 1; cls < CLASSES; cls++)

@@ -39,7 +39,9 @@ static bool initialised;     /* lock: registry */
 static pthread_key_t key;    /* const once initialised */
 static hk_thread_t *all;     /* lock: registry; every record but the shared one */
 static hk_thread_t *orphans; /* lock: registry; last in, first out: its memory is the warmest */
-static unsigned served;      /* lock: registry; records that a thread has */
+
+atomic_uint hk_threads_served;
+hk_heap_t hk_crowd;
 
 /* atomic: set by a thread that forks, while it holds all gates, the registry and the shared record */
 static atomic_bool forking;
@@ -58,11 +60,26 @@ static void set_up_locked(hk_thread_t *thread) {
     thread->cache.map = hk_flat.bytes;
     hk_store_relaxed(&thread->cache.mask, hk_load_relaxed(&hk_flat.mask));
     thread->cache.thread = thread;
-    memcpy(&thread->trap, &no_cache, sizeof no_cache);
-    thread->trap.thread = thread;
     hk_magazines_reset(thread);
     hk_heap_init(&thread->heap);
     hk_thread_plan_locked(thread);
+}
+
+/* Two threads may make it at the same time: what the second one has made is lost, for once. */
+hk_thread_rest_t *hk_thread_rest(hk_thread_t *thread) {
+    hk_thread_rest_t *rest = hk_load_acquire(&thread->rest), *seen = NULL;
+    if (rest != NULL)
+        return rest;
+    rest = hk_meta_alloc(sizeof *rest);
+    if (rest == NULL)
+        return NULL;
+    memcpy(&rest->trap, &no_cache, sizeof no_cache);
+    rest->trap.thread = thread;
+    if (!hk_cas_seq(&thread->rest, &seen, rest))
+        rest = seen;
+    if (!HK_FAST && thread == hk_load_relaxed(&hk_tc)->thread)
+        hk_sections_keep_in(&rest->sections);
+    return rest;
 }
 
 static void thread_ends(void *record);
@@ -75,6 +92,7 @@ static void initialise_locked(void) {
     hk_region_init();
     shared_record.shared = true;
     set_up_locked(&shared_record);
+    hk_heap_init(&hk_crowd);
     pthread_key_create(&key, thread_ends);
 }
 
@@ -96,7 +114,7 @@ static hk_thread_t *obtain_record(void) {
     if (thread != NULL) {
         hk_store_relaxed(&thread->gate,
                          (unsigned)HK_INSIDE); /* a fork waits until it is attached */
-        served++;
+        hk_add_relaxed(&hk_threads_served, 1u);
     }
     hk_unlock(&registry);
     return thread;
@@ -110,8 +128,9 @@ static hk_thread_t *attach(void) {
     if (thread == NULL)
         return NULL;
     thread->exit_rounds = 0;
+    hk_thread_rest_t *rest = hk_load_acquire(&thread->rest);
     if (!HK_FAST)
-        hk_sections_keep_in(&thread->sections);
+        hk_sections_keep_in(rest != NULL ? &rest->sections : NULL);
     hk_prewarm(thread);
     hk_store_relaxed(&hk_tc, &thread->cache);
     hk_lock(&registry);
@@ -182,7 +201,7 @@ static void make_orphan_locked(hk_thread_t *thread) {
     hk_heap_set_orphan(&thread->heap, true);
     thread->orphan_next = orphans;
     orphans = thread;
-    served--;
+    hk_sub_relaxed(&hk_threads_served, 1u);
 }
 
 /* From the flush on no handler finds a cache: what it needs comes from the emergency heap, until
@@ -205,7 +224,7 @@ static void thread_ends(void *record) {
         hk_sections_keep_in(NULL);
     make_orphan_locked(thread);
     hk_gate_leave(thread);
-    bool last = served == 0;
+    bool last = hk_load_relaxed(&hk_threads_served) == 0;
     hk_unlock(&registry);
     hk_store_relaxed(&outside.inside, false);
     if (last)
@@ -220,8 +239,11 @@ void hk_thread_plan_locked(hk_thread_t *thread) {
     unsigned plan = hk_plan_from_options();
     if (plan != (hk_load_relaxed(&thread->plan) & ~(unsigned)HK_PLAN_NEW))
         hk_store_relaxed(&thread->plan, plan | HK_PLAN_NEW);
-    if (thread->tc != NULL)
-        hk_store_relaxed(thread->tc, plan != 0 ? &thread->trap : &thread->cache);
+    if (thread->tc == NULL)
+        return;
+    /* without memory for a trap only what comes to the boundary anyway is observed */
+    hk_thread_rest_t *rest = plan != 0 ? hk_thread_rest(thread) : NULL;
+    hk_store_relaxed(thread->tc, rest != NULL ? &rest->trap : &thread->cache);
 }
 
 static void visit_all(hk_thread_visitor_t *visit, void *argument) {
@@ -272,7 +294,9 @@ void hk_threads_held(size_t blocks[HK_CLASS_COUNT]) {
 }
 
 static void add_sections(hk_thread_t *thread, void *sum) {
-    hk_sections_sum_add(sum, &thread->sections);
+    hk_thread_rest_t *rest = hk_load_acquire(&thread->rest);
+    if (rest != NULL)
+        hk_sections_sum_add(sum, &rest->sections);
 }
 
 bool hk_threads_sections(hk_sections_sum_t *sum) {
@@ -364,7 +388,9 @@ static void fork_child(void) {
     for (hk_thread_t *thread = all; thread != NULL; thread = thread->all_next) {
         if (!HK_FAST) {
             hk_observed_forget(thread);
-            hk_sections_forget(&thread->sections);
+            hk_thread_rest_t *rest = hk_load_relaxed(&thread->rest);
+            if (rest != NULL)
+                hk_sections_forget(&rest->sections);
         }
         if (thread != own && !hk_load_relaxed(&thread->heap.orphan))
             make_orphan_locked(thread);

@@ -11,10 +11,11 @@
 
 /* What the boundary keeps about a bin, apart from what hits touch. */
 typedef struct {
-    uint16_t capacity; /* blocks; 0 until the bin is first used */
-    uint16_t refill;   /* blocks to ask for at the next miss */
-    bool was_flush;    /* the last visit was a flush */
-    uint32_t visited;  /* the thread's count of visits at the last one */
+    uint32_t capacity : 10; /* blocks; 0 until the bin is first used */
+    uint32_t refill : 10;   /* blocks to ask for at the next miss */
+    uint32_t crowd : 1; /* filled from slabs that all threads share; its thread is one of many */
+    uint32_t was_flush : 1; /* the last visit was a flush */
+    uint32_t visited;       /* the thread's count of visits at the last one */
 } hk_magazine_t;
 
 typedef struct hk_observed hk_observed_t; /* front/observed.c */
@@ -27,8 +28,19 @@ typedef enum {
     HK_HELD     /* outside, and kept there while another thread forks */
 } hk_gate_t;
 
+/* So many blocks' slots a thread has for each class from the start. */
+enum { HK_FEW = HK_HOSTILE ? 1 : 2 };
+
+/* What a thread needs that does more than a little, or is observed: made then, and kept with its
+ * record. */
+typedef struct {
+    hk_tcache_t trap;       /* const: all bins unused, so each operation comes to the boundary */
+    hk_sections_t sections; /* owner writes, any reads */
+    void *slots[HK_SLOT_COUNT]; /* owner: the slots of bins with room for more than a few blocks */
+} hk_thread_rest_t;
+
 /* Invariant: budget + sum over classes of capacity * size == the budget at start; *tc is &cache or
- * &trap, the latter while the thread is observed. */
+ * &rest->trap, the latter while the thread is observed. */
 struct hk_thread {
     hk_tcache_t cache;         /* owner */
     atomic_uint gate;          /* atomic: hk_gate_t */
@@ -41,13 +53,10 @@ struct hk_thread {
     hk_thread_t *all_next;                   /* const once set; lock: registry */
     hk_thread_t *orphan_next;                /* lock: registry */
     _Atomic(hk_observed_t *) observed;       /* atomic: owner writes; NULL until first observed */
-    _Atomic(hk_tcache_t *) *tc; /* lock: registry; the thread's hk_tc, NULL: no thread */
-    hk_tcache_t trap;           /* const: all bins unused, so each operation comes to
-                                   the boundary; the thread is set */
+    _Atomic(hk_tcache_t *) *tc;       /* lock: registry; the thread's hk_tc, NULL: no thread */
+    _Atomic(hk_thread_rest_t *) rest; /* atomic: any thread makes it; NULL until then */
     hk_heap_t heap;
-    void *slots[HK_SLOT_COUNT]; /* owner: the bins' slots; pages are touched when a bin is used */
-    /* owner writes, any reads; last: its page is touched when switched on */
-    hk_sections_t sections;
+    void *few[HK_CLASS_COUNT][1 + HK_FEW]; /* owner: the slots of bins with room for few blocks */
 };
 
 /* The record to work on, inside the boundary: the thread's own, made if there is none yet, or the
@@ -69,6 +78,19 @@ HK_INLINE bool hk_gate_enter(hk_thread_t *thread) {
 HK_INLINE void hk_gate_leave(hk_thread_t *thread) {
     hk_store_release(&thread->gate, (unsigned)HK_OUTSIDE);
 }
+
+/* The rest of the record, made if it is not there yet; NULL: out of memory. Any thread. */
+hk_thread_rest_t *hk_thread_rest(hk_thread_t *thread);
+
+/* Whether there are so many threads that one which needs few blocks gets no slab of its own for them;
+ * and the heap that it shares with the others. */
+extern atomic_uint
+    hk_threads_served; /* records that a thread has; written under the registry lock */
+enum { HK_MANY_THREADS = HK_HOSTILE ? 2 : 32 };
+HK_INLINE bool hk_threads_are_many(void) {
+    return hk_load_relaxed(&hk_threads_served) > HK_MANY_THREADS;
+}
+extern hk_heap_t hk_crowd;
 
 /* Gives all blocks that the thread holds back to their slabs. The thread is entered. */
 void hk_thread_flush(hk_thread_t *thread);

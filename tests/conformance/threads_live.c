@@ -29,7 +29,7 @@ static size_t memory_of(unsigned count) {
 
 int main(int argc, char **argv) {
     if (begin(argc, argv) != NULL)
-        answer(memory_of((unsigned)scaled(3000, 1000)));
+        answer(memory_of(3000));
     long libc = again((again_t){.stage = "threads", .bare = true});
     long ours = again((again_t){.stage = "threads"});
     NEED(libc > 0, "3000 threads on the C library");

@@ -15,7 +15,7 @@ static hk_thread_t *own_record(void) {
 }
 
 static void *const *slots_of(const hk_thread_t *thread, unsigned cls) {
-    return &thread->slots[hk_classes[cls].first_slot];
+    return hk_magazine_slots((hk_thread_t *)(uintptr_t)thread, cls);
 }
 
 /* Blocks in the magazine, read from its slots. */

@@ -293,7 +293,8 @@ static pthread_key_t late;
 static unsigned rounds;
 
 static uint64_t in_record(const hk_thread_t *thread) {
-    return hk_load_relaxed(&thread->sections.of[HK_SECTION_malloc_slow].count);
+    return hk_load_relaxed(
+        &hk_load_acquire(&thread->rest)->sections.of[HK_SECTION_malloc_slow].count);
 }
 
 static void past_the_end(void *record) {

@@ -31,19 +31,24 @@ static void use(void) {
     }
 }
 
+static const hk_tcache_t *trap_of(const hk_thread_t *thread) {
+    const hk_thread_rest_t *rest = hk_load_acquire(&thread->rest);
+    return rest == NULL ? NULL : &rest->trap;
+}
+
 /* On its own thread a change is seen at once, and the record is the same. */
 static void own_thread(void) {
     use();
     hk_thread_t *thread = cache_now()->thread;
     CHECK(cache_now() == &thread->cache);
     observe(true);
-    CHECK(cache_now() == &thread->trap && cache_now()->thread == thread);
+    CHECK(cache_now() == trap_of(thread) && cache_now()->thread == thread);
     for (unsigned kind = 0; kind < HK_KIND_COUNT; kind++) {
-        CHECK(hk_load_relaxed(&thread->trap.top[kind]) == thread->trap.limit[kind]);
-        CHECK(*thread->trap.limit[kind] == NULL);
+        CHECK(hk_load_relaxed(&trap_of(thread)->top[kind]) == trap_of(thread)->limit[kind]);
+        CHECK(*trap_of(thread)->limit[kind] == NULL);
     }
     use();
-    CHECK(cache_now() == &thread->trap);
+    CHECK(cache_now() == trap_of(thread));
     observe(false);
     CHECK(cache_now() == &thread->cache);
     use();
@@ -56,7 +61,7 @@ static bool expected; /* between barriers: whether threads are observed */
 
 static void check_side(void) {
     const hk_thread_t *thread = cache_now()->thread;
-    CHECK(cache_now() == (expected ? &thread->trap : &thread->cache));
+    CHECK(cache_now() == (expected ? trap_of(thread) : &thread->cache));
 }
 
 static void *follow(void *unused) {
