@@ -108,7 +108,7 @@ typedef struct {
     uint64_t refills, remote_frees, collects, adoptions;
 
     /* calls to the system by kind: with maps and madvise above they add up to calls */
-    uint64_t munmap, mremap, mprotect, mincore, futex, sched_yield, nanosleep, other_calls, calls;
+    uint64_t munmap, mremap, mprotect, mincore, futex, other_calls, calls;
 } hak_stats_t;
 
 /* Fills *stats, whose size the caller has set. Exact where no other thread allocates or frees

@@ -83,14 +83,18 @@ static size_t purge(const hk_pool_cursor_t *cursor, hk_advice_t how, bool aged, 
 }
 
 size_t hk_purge_superslab(const hk_pool_cursor_t *cursor, hk_advice_t how, bool aged, bool *seen) {
+    const uint64_t began = hk_os_now_ns();
     size_t bytes;
     HK_TIMED(purge, bytes = purge(cursor, how, aged, seen));
+    hk_count(purge_ns, hk_os_now_ns() - began);
     return bytes;
 }
 
 size_t hk_purge_cached(size_t most) {
+    const uint64_t began = hk_os_now_ns();
     unsigned calls = 0;
     size_t bytes = hk_region_purge(most, &calls);
+    hk_count(purge_ns, hk_os_now_ns() - began);
     hk_count(purge_calls, calls);
     hk_count(purge_bytes, bytes);
     hk_count(superslabs_retired, bytes / HK_UNIT);
@@ -98,7 +102,6 @@ size_t hk_purge_cached(size_t most) {
 }
 
 size_t hk_purge_all(void) {
-    const uint64_t began = hk_os_cpu_ns();
     size_t bytes = 0;
     bool seen = false;
     hk_heap_collect_all();
@@ -108,7 +111,6 @@ size_t hk_purge_all(void) {
     bytes += hk_purge_cached(SIZE_MAX);
     if (bytes != 0)
         hk_count(purge_runs, 1);
-    hk_count(purge_ns, hk_os_cpu_ns() - began);
     return bytes;
 }
 

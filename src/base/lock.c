@@ -1,12 +1,14 @@
 #include "base/lock.h"
 
 #include <errno.h>
-#include <sched.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/calls.h"
 
-enum { SPINS_BEFORE_YIELD = 64, YIELDS_BEFORE_SLEEP = 64, SLEEP_NS = 50000 };
+enum { SPINS = 128, NAP_NS = 50000, LONGEST_SLEEP_NS = 500000 };
 
 HK_INLINE void relax(void) {
 #if defined(__x86_64__) || defined(__i386__)
@@ -16,26 +18,41 @@ HK_INLINE void relax(void) {
 #endif
 }
 
-/* Sleeping in the end, rather than only yielding, keeps a real-time thread from starving the
- * holder. */
-HK_COLD void hk_lock_pause(unsigned tries) {
-    static const struct timespec nap = {.tv_sec = 0, .tv_nsec = SLEEP_NS};
+static void sleep_while(atomic_uint *word, unsigned value, long ns) {
+    const struct timespec most = {.tv_sec = 0, .tv_nsec = ns};
     int saved = errno; /* free must not change it */
-    if (tries < SPINS_BEFORE_YIELD)
-        relax();
-    else if (tries < SPINS_BEFORE_YIELD + YIELDS_BEFORE_SLEEP)
-        HK_CALL(sched_yield, sched_yield());
-    else
-        HK_CALL(nanosleep, nanosleep(&nap, NULL));
+    HK_CALL(futex, syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, &most, NULL, 0));
     errno = saved;
 }
 
+HK_COLD void hk_lock_pause(unsigned tries) {
+    static atomic_uint nobody_wakes;
+    if (tries < SPINS)
+        relax();
+    else
+        sleep_while(&nobody_wakes, 0, NAP_NS);
+}
+
+/* Sleeping, rather than yielding, keeps a real-time thread from starving the holder. A wake is missed
+ * where the holder looks for sleepers before its store is seen: hence the time limit. */
 HK_COLD void hk_lock_wait(hk_lock_t *lock) {
     for (unsigned tries = 0;; tries++) {
         if (hk_load_relaxed(&lock->taken) == 0 && hk_exchange_acquire(&lock->taken, 1u) == 0)
             return;
-        hk_lock_pause(tries);
+        if (tries < SPINS) {
+            relax();
+            continue;
+        }
+        hk_add_seq(&lock->sleepers, 1u);
+        sleep_while(&lock->taken, 1, LONGEST_SLEEP_NS);
+        hk_sub_relaxed(&lock->sleepers, 1u);
     }
+}
+
+HK_COLD void hk_lock_wake(hk_lock_t *lock) {
+    int saved = errno;
+    HK_CALL(futex, syscall(SYS_futex, &lock->taken, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0));
+    errno = saved;
 }
 
 bool hk_lock_unless(hk_lock_t *lock, const atomic_bool *never) {

@@ -1,8 +1,9 @@
 /* One kind of lock, and the order in which locks are taken.
  *
- * A lock is one exchange to take and one store to release when nobody waits. Waiters spin, then
- * yield, then sleep: hold times are some hundred nanoseconds and a heap's lock is nearly always
- * taken by its own thread only. No lock is ever taken on the hit path. */
+ * A lock is one exchange to take, one store and a look to release when nobody waits. Waiters spin, then
+ * sleep on a futex, the one call for waiting that every sandbox allows: hold times are some hundred
+ * nanoseconds and a heap's lock is nearly always taken by its own thread only. No lock is ever taken
+ * on the hit path. */
 #ifndef HK_BASE_LOCK_H
 #define HK_BASE_LOCK_H
 
@@ -25,12 +26,13 @@ typedef enum {
 } hk_rank_t;
 
 typedef struct {
-    atomic_uint taken; /* atomic: any thread */
-    hk_rank_t rank;    /* const */
+    atomic_uint taken;    /* atomic: any thread */
+    atomic_uint sleepers; /* atomic: any thread; who may be asleep on `taken` */
+    hk_rank_t rank;       /* const */
 } hk_lock_t;
 
 #define HK_LOCK_INIT(r)                                                                            \
-    { .taken = 0, .rank = (r) }
+    { .taken = 0, .sleepers = 0, .rank = (r) }
 
 #if HK_DEBUG
 void hk_lock_check(const hk_lock_t *lock, bool tried);
@@ -45,8 +47,13 @@ void hk_lock_wait(hk_lock_t *lock);
 /* Takes the lock, unless `never` is set before it can be had: false, and it is not taken. */
 bool hk_lock_unless(hk_lock_t *lock, const atomic_bool *never);
 
-/* What a waiter does after so many tries in vain: spins, then yields, then sleeps a little. */
+/* What a waiter for something else does after so many tries in vain: spins, then sleeps a little. */
 void hk_lock_pause(unsigned tries);
+
+/* In a fork's child, which has none of the threads that slept. */
+HK_INLINE void hk_lock_forked(hk_lock_t *lock) { hk_store_relaxed(&lock->sleepers, 0u); }
+
+void hk_lock_wake(hk_lock_t *lock);
 
 HK_INLINE bool hk_lock_try(hk_lock_t *lock) {
     hk_lock_check(lock, true);
@@ -66,6 +73,8 @@ HK_INLINE void hk_lock(hk_lock_t *lock) {
 HK_INLINE void hk_unlock(hk_lock_t *lock) {
     hk_lock_note(lock, false);
     hk_store_release(&lock->taken, 0u);
+    if (HK_UNLIKELY(hk_load_relaxed(&lock->sleepers) != 0))
+        hk_lock_wake(lock);
 }
 
 #endif

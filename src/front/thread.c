@@ -396,6 +396,8 @@ static void fork_child(void) {
             make_orphan_locked(thread);
     }
     release_locked(own);
+    hk_lock_forked(&registry); /* other forks may have waited */
+    hk_lock_forked(&shared_lock);
 }
 
 /* Not from a constructor: most processes that only start never allocate beyond a page or fork. */

@@ -91,8 +91,8 @@ void hk_os_wake(_Atomic uint32_t *word);
 /* The core that the calling thread runs on; -1 where the system does not say. */
 int hk_os_cpu(void);
 
-/* CPU time of the calling thread in nanoseconds. */
-uint64_t hk_os_cpu_ns(void);
+/* Nanoseconds since some moment; no call of the system where that maps its clock into processes. */
+uint64_t hk_os_now_ns(void);
 
 /* The lowest limit on memory, in bytes, that the cgroup v2 groups of this process set (memory.max
  * and memory.high, from its own group up to the mount); 0: none. `membership` is the process's list

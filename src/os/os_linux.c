@@ -271,8 +271,8 @@ int hk_os_cpu(void) {
     return cpu;
 }
 
-uint64_t hk_os_cpu_ns(void) {
+uint64_t hk_os_now_ns(void) {
     struct timespec now = {0};
-    HK_CALL(other, clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now));
+    clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }

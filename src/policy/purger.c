@@ -141,18 +141,11 @@ static void sleep_since(uint32_t before) {
 
 static void *purger(void *unused) {
     unsigned idle_looks = 0;
-    uint64_t counted_ns = 0;
     for (uint64_t mode; (mode = decommit()) != HK_DECOMMIT_OFF && !hk_load_seq(&stopping);) {
         rest(mode == HK_DECOMMIT_DONTNEED && idle_looks == 0 ? SHORT_INTERVAL_MS : INTERVAL_MS);
         const uint32_t before = hk_load_seq(&noted);
-        if (look(mode)) {
-            const uint64_t now = hk_os_cpu_ns();
-            hk_count(purge_ns, now - counted_ns);
-            counted_ns = now;
-            idle_looks = 0;
-            continue;
-        }
-        if (++idle_looks < IDLE_LOOKS)
+        idle_looks = look(mode) ? 0 : idle_looks + 1;
+        if (idle_looks < IDLE_LOOKS)
             continue;
         if (is_small())
             break;
@@ -183,6 +176,7 @@ HK_COLD void hk_purger_start_slow(void) {
 
 void hk_purger_forked(void) {
     hk_purger_release();
+    hk_lock_forked(&at_work);
     hk_store_seq(&stopping, false);
     hk_store_seq(&hk_purger_runs, false);
     hk_store_seq(&asleep, false);

@@ -23,7 +23,7 @@ OS_LINE = re.compile(
     r"\[SS_OS_STATS\] alloc=(\d+) free=(\d+) madvise=(\d+) madvise_enomem=(\d+) "
     r"madvise_other=(\d+) madvise_disabled=([01]) mmap_total=(\d+) fallback_mmap=(\d+) "
     r"huge_alloc=(\d+) huge_fail=(\d+) lean_decommit=(\d+) lean_retire=(\d+) munmap=(\d+) "
-    r"mremap=(\d+) mprotect=(\d+) mincore=(\d+) futex=(\d+) sched_yield=(\d+) nanosleep=(\d+) "
+    r"mremap=(\d+) mprotect=(\d+) mincore=(\d+) futex=(\d+) "
     r"other=(\d+) calls=(\d+) pid=(\d+)\n"
 )
 
