@@ -79,35 +79,52 @@ static void *huge_alloc(size_t bytes, size_t align, size_t *dirty) {
     return huge->range.start;
 }
 
-static void *pack_alloc(size_t n) {
-    void *p = hk_pack_take(n);
-    if (p != NULL)
-        return p;
-    hk_heap_collect_pending();
-    return hk_pack_alloc(n);
-}
-
 size_t hk_large_huge_blocks(void) { return hk_load_relaxed(&live); }
 
-void *hk_large_alloc(size_t n, size_t align, size_t *dirty) {
-    hk_assert(n <= HK_MOST_BYTES && align <= HK_MOST_BYTES);
-    n = hk_max(n, 1);
-    if (hk_region_is_bounded() && n <= HK_PACK_MOST && align <= HK_GRAIN) {
-        *dirty = n;
-        return pack_alloc(n);
-    }
-    if (n > LARGE_MAX || align > HK_SLICE || hk_region_is_bounded())
-        return huge_alloc(huge_bytes(n), hk_max(align, HK_UNIT), dirty);
-    unsigned slices = (unsigned)((n + HK_SLICE - 1) / HK_SLICE);
-    hk_slab_t *run = hk_pool_take_mapped(slices, 0);
-    if (run == NULL) {
-        hk_heap_collect_pending();
-        run = hk_pool_take(slices, 0);
-    }
+static unsigned slices_for(size_t n) { return (unsigned)((n + HK_SLICE - 1) / HK_SLICE); }
+
+static void *use_run(hk_slab_t *run, size_t n, size_t *dirty) {
     if (run == NULL)
         return NULL;
     *dirty = run->zeroed ? 0 : n;
     return run->base;
+}
+
+static void *run_alloc(size_t n, size_t *dirty) {
+    hk_slab_t *run = hk_pool_take_mapped(slices_for(n), 0);
+    if (run == NULL) {
+        hk_heap_collect_pending();
+        run = hk_pool_take(slices_for(n), 0);
+    }
+    return use_run(run, n, dirty);
+}
+
+/* Where memory is bounded, without rounding up that costs much; whole slices that are free already cost
+ * nothing more. */
+static void *bounded_alloc(size_t n, size_t *dirty) {
+    if (n > HK_PACK_MOST) {
+        void *p = use_run(hk_pool_take_mapped(slices_for(n), 0), n, dirty);
+        return p != NULL ? p : huge_alloc(huge_bytes(n), HK_UNIT, dirty);
+    }
+    *dirty = n;
+    void *p = hk_pack_take(n);
+    if (p == NULL) {
+        hk_heap_collect_pending();
+        p = hk_pack_alloc(n);
+    }
+    return p != NULL ? p : use_run(hk_pool_take_mapped(slices_for(n), 0), n, dirty);
+}
+
+void *hk_large_alloc(size_t n, size_t align, size_t *dirty) {
+    hk_assert(n <= HK_MOST_BYTES && align <= HK_MOST_BYTES);
+    n = hk_max(n, 1);
+    if (n > LARGE_MAX || align > HK_SLICE)
+        return huge_alloc(huge_bytes(n), hk_max(align, HK_UNIT), dirty);
+    if (HK_LIKELY(!hk_region_is_bounded()))
+        return run_alloc(n, dirty);
+    if (align > HK_GRAIN)
+        return huge_alloc(huge_bytes(n), HK_UNIT, dirty);
+    return bounded_alloc(n, dirty);
 }
 
 /* The descriptor of a large or huge block that starts at p. */
@@ -246,7 +263,7 @@ void *hk_large_resize(void *p, unsigned kind, size_t n) {
     if (n > HK_MOST_BYTES)
         return NULL;
     if (kind == HK_KIND_LARGE) {
-        unsigned slices = (unsigned)((n + HK_SLICE - 1) / HK_SLICE);
+        unsigned slices = slices_for(n);
         hk_slab_t *run = run_at(p, HK_INVALID_POINTER);
         return n <= LARGE_MAX && hk_pool_resize(run, slices) ? p : NULL;
     }

@@ -54,9 +54,9 @@ static void *map(void *hint, size_t bytes, int protection, int flags) {
     return p == MAP_FAILED ? NULL : p;
 }
 
-/* Where the system would have put it, a little lower and so aligned: it takes the hint unless
- * something is there. Needs no more address space than is asked for. */
-static char *map_near(char *hint, size_t bytes, size_t align) {
+/* At the last aligned address below `hint`, which the system takes as a hint unless something is there.
+ * Needs no more address space than is asked for. */
+static char *map_below(char *hint, size_t bytes, size_t align) {
     hint = (char *)((uintptr_t)hint & ~(uintptr_t)(align - 1));
     char *p = map(hint, bytes, PROT_READ | PROT_WRITE, 0);
     if (p == NULL || ((uintptr_t)p & (align - 1)) == 0)
@@ -82,13 +82,19 @@ static char *map_and_trim(size_t bytes, size_t align) {
     return aligned;
 }
 
+/* In most cases one of the first two does it. The third needs room that a limit may not leave. */
 void *hk_os_map(size_t bytes, size_t align) {
-    char *p = map(NULL, bytes, PROT_READ | PROT_WRITE, 0);
+    enum { HINTS = 16 };
+    char *p = map(NULL, bytes, PROT_READ | PROT_WRITE, 0), *aligned;
     if (p == NULL || ((uintptr_t)p & (align - 1)) == 0)
         return p;
     hk_os_unmap(p, bytes);
-    char *near = map_near(p, bytes, align);
-    return near != NULL ? near : map_and_trim(bytes, align);
+    if ((aligned = map_below(p, bytes, align)) != NULL ||
+        (aligned = map_and_trim(bytes, align)) != NULL)
+        return aligned;
+    for (uintptr_t i = 1; i <= HINTS && aligned == NULL && (uintptr_t)p > i * align; i++)
+        aligned = map_below(p - i * align, bytes, align);
+    return aligned;
 }
 
 void *hk_os_reserve(size_t bytes) { return map(NULL, bytes, PROT_READ, MAP_NORESERVE); }
