@@ -1,5 +1,5 @@
-/* burst: batches of small blocks are allocated by one thread and freed by another
- * (xmalloc-test). */
+/* burst: batches of small blocks are allocated by one thread and freed by another (xmalloc-test).
+ */
 #include "harness/blocks.h"
 #include "harness/team.h"
 

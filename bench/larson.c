@@ -31,8 +31,8 @@ static const hb_program_t program = {
 };
 
 /* What is handed from generation to generation. Owner: the thread that holds the lane. Aligned, so
- * that threads do not write to each other's cache lines, nor to the pairs that processors
- * prefetch. */
+ * that threads do not write to each other's cache lines, nor to the pairs that processors prefetch.
+ */
 typedef struct {
     _Alignas(128) hb_team_t *team;
     hb_block_t *block;

@@ -1,5 +1,5 @@
-/* peak: memory grows to a peak, most of it is freed, the process goes quiet; what stays
- * resident? */
+/* peak: memory grows to a peak, most of it is freed, the process goes quiet; what stays resident?
+ */
 #include <inttypes.h>
 #include <malloc.h>
 #include <stdio.h>

@@ -31,8 +31,8 @@ static const hb_program_t program = {
 
 /* One of the places for live threads. Owner: its thread, and main while it has none. */
 typedef struct {
-    /* const: `blocks` of them; the first `left` are alive between threads */
-    _Alignas(128) hb_block_t *block;
+    _Alignas(128)
+        hb_block_t *block; /* const: `blocks` of them; the first `left` are alive between threads */
     uint64_t left;
     uint64_t threads; /* that have been here */
     pthread_t thread;

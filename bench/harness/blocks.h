@@ -67,8 +67,8 @@ static inline unsigned char *hb_block_new(size_t size, uint32_t tag) {
     return bytes;
 }
 
-/* The timed runs do not read the block: its cache misses are the benchmark's, not the
- * allocator's. */
+/* The timed runs do not read the block: its cache misses are the benchmark's, not the allocator's.
+ */
 static inline void hb_block_free(unsigned char *bytes, size_t size, uint32_t tag) {
     if (__builtin_expect(hb_smoke, 0)) {
         hb_verify(bytes, size, tag);

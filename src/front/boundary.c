@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "backend/large.h"
 #include "backend/purge.h"
@@ -171,6 +172,18 @@ static HK_COLD void *reclaim_and_take(hk_thread_t *thread, unsigned cls, size_t 
     return p;
 }
 
+/* A program that cannot even start has no words for it. */
+static HK_COLD void say_that_nothing_can_be_mapped(void) {
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    if (hk_region_stats().maps != 0 || atomic_flag_test_and_set(&said))
+        return;
+    hk_line_t line = {0};
+    hk_line_str(&line,
+                "hakmem: warning: no memory: the system refuses this process its first mapping; "
+                "is RLIMIT_AS (ulimit -v) or RLIMIT_DATA (ulimit -d) too low?");
+    hk_line_write(&line, STDERR_FILENO);
+}
+
 /* A block of n bytes, aligned to `align`, from the bin of class cls or, where that is 0, a large
  * one. */
 static void *allocate(unsigned cls, size_t n, size_t align, size_t *dirty) {
@@ -195,8 +208,11 @@ static void *allocate(unsigned cls, size_t n, size_t align, size_t *dirty) {
         if (!ended)
             hk_purger_start();
     }
-    if (HK_UNLIKELY(p == NULL))
+    if (HK_UNLIKELY(p == NULL)) {
+        if (n <= HK_UNIT)
+            say_that_nothing_can_be_mapped();
         errno = ENOMEM;
+    }
     return p;
 }
 

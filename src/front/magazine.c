@@ -5,7 +5,7 @@
 #include "config/config.h"
 #include "policy/purger.h"
 
-enum { FIRST_CAPACITY = 16, CROWD_MISSES = 8, IDLE_VISITS = 64, PREFETCHED = 4 };
+enum { FIRST_CAPACITY = 16, CROWD_VISITS = 8, IDLE_VISITS = 64, PREFETCHED = 4 };
 
 void *hk_unused_bin[1];
 
@@ -87,13 +87,21 @@ static bool make_room(hk_thread_t *thread, unsigned cls, bool need) {
     return true;
 }
 
+/* How many blocks more a magazine should have room for. The first few need no memory of their own; where
+ * there is that already, from an earlier thread, they are left out. */
+static unsigned growth(const hk_thread_t *thread, unsigned now) {
+    if (now == 0 && (hk_load_relaxed(&thread->rest) == NULL || hk_threads_are_many()))
+        return HK_FEW;
+    return now <= HK_FEW ? FIRST_CAPACITY - now : now;
+}
+
 /* Each visit to the boundary doubles a magazine, up to the class's most and as far as the thread's
  * budget of bytes goes, to which idle magazines give way: so magazines are large only where there
  * is traffic. A magazine that has nothing yet takes from any other. */
 static void enlarge(hk_thread_t *thread, unsigned cls) {
     const hk_class_t *c = &hk_classes[cls];
     const unsigned now = thread->magazines[cls].capacity;
-    unsigned more = now == 0 ? HK_FEW : now <= HK_FEW ? FIRST_CAPACITY - now : now;
+    unsigned more = growth(thread, now);
     if (HK_UNLIKELY(hk_option(tcache_adaptive) == 0))
         more = c->magazine;
     more = (unsigned)hk_min(more, (size_t)(c->magazine - now));
@@ -131,32 +139,33 @@ void hk_magazine_fill(hk_thread_t *thread, unsigned cls, unsigned blocks) {
     }
 }
 
+/* One of many threads takes its first few blocks one by one from slabs that it shares and has room for few
+ * of them, since pages of its own for each class are more than all else it has. So many visits end that. */
 static hk_magazine_t *visit(hk_thread_t *thread, unsigned cls) {
     hk_magazine_t *mag = &thread->magazines[cls];
     mag->visited = ++thread->visits;
-    bool stays = mag->crowd && mag->capacity != 0;
-    if (mag->capacity < hk_classes[cls].magazine && !stays)
+    if (mag->crowd)
+        mag->crowd = ++mag->refill <= CROWD_VISITS;
+    if (mag->capacity < hk_classes[cls].magazine && !(mag->crowd && mag->capacity != 0))
         enlarge(thread, cls);
     return mag;
 }
 
 /* ---- in and out ---- */
 
-/* Misses in a row ask for more each time. One of many threads takes its first few blocks one by one from
- * slabs that it shares, since a page of its own for each class is more than all else it has. */
+/* Misses in a row ask for more each time. */
 unsigned hk_magazine_refill(hk_thread_t *thread, unsigned cls) {
     hk_magazine_t *mag = visit(thread, cls);
     void **slots = hk_magazine_slots(thread, cls);
-    unsigned half = (mag->capacity + 1u) / 2;
+    unsigned half = (mag->capacity + 1u) / 2, got;
     unsigned want = mag->was_flush ? half : (unsigned)hk_min(mag->refill, mag->capacity);
-    if (mag->crowd)
-        want = 1;
-    hk_heap_t *heap = mag->crowd ? &hk_crowd : &thread->heap;
-    mag->refill =
-        (uint16_t)(mag->crowd ? mag->refill + 1u : hk_min(2 * want, hk_classes[cls].magazine));
     mag->was_flush = false;
-    mag->crowd = mag->crowd && mag->refill <= CROWD_MISSES;
-    unsigned got = hk_heap_take(heap, cls, slots + 1, want);
+    if (HK_UNLIKELY(mag->crowd)) {
+        got = hk_heap_take(&hk_crowd, cls, slots + 1, 1);
+    } else {
+        mag->refill = hk_min(2 * want, hk_classes[cls].magazine) & 1023;
+        got = hk_heap_take(&thread->heap, cls, slots + 1, want);
+    }
     hk_store_relaxed(&thread->cache.top[cls], slots + got);
     if (HK_UNLIKELY(hk_option(tcache_prefetch) != 0))
         for (unsigned i = 0; i < PREFETCHED && i < got; i++)
@@ -167,7 +176,6 @@ unsigned hk_magazine_refill(hk_thread_t *thread, unsigned cls) {
 /* The older half goes back, or all of it where one flush follows another. Where the visit has
  * enlarged the magazine there is room already. */
 unsigned hk_magazine_flush(hk_thread_t *thread, unsigned cls) {
-    thread->magazines[cls].crowd = false;
     hk_magazine_t *mag = visit(thread, cls);
     unsigned held = hk_magazine_count(thread, cls);
     if (held < mag->capacity)

@@ -46,6 +46,10 @@ hk_heap_t hk_crowd;
 /* atomic: set by a thread that forks, while it holds all gates, the registry and the shared record */
 static atomic_bool forking;
 
+/* Whether the calling thread is between the two halves of a fork: from prepare on it holds the others or,
+ * where its signal handler has interrupted the allocator, nobody. */
+static _Thread_local enum { FORKS_NOT, FORKS_AND_HOLDS, FORKS_INSIDE } fork_state;
+
 static hk_lock_t shared_lock = HK_LOCK_INIT(HK_RANK_SHARED);
 static hk_thread_t shared_record; /* lock: shared; untouched pages until a thread needs it */
 
@@ -181,6 +185,8 @@ void hk_thread_leave(hk_thread_t *thread) {
 
 hk_thread_t *hk_thread_enter_patiently(void) {
     enum { MOST_TRIES = 20000 }; /* of which all but the first sleep for 50 us */
+    if (fork_state == FORKS_AND_HOLDS)
+        return NULL; /* it holds what its callers are about to take */
     hk_thread_t *thread = hk_thread_enter();
     for (unsigned tries = 0; thread == NULL && hk_load_seq(&forking) && tries < MOST_TRIES;
          tries++) {
@@ -270,6 +276,8 @@ static void forget_flat(hk_thread_t *thread) {
 
 /* Records set up later find no flat map either: both happen under the registry lock. */
 void hk_threads_give_up_flat_map(void) {
+    if (fork_state == FORKS_AND_HOLDS)
+        return; /* another time */
     hk_lock(&registry);
     if (hk_map_has_flat()) {
         forget_flat(&shared_record);
@@ -318,8 +326,6 @@ bool hk_threads_sections(hk_sections_sum_t *sum) {
 
 /* A fork by a signal handler that interrupted the allocator: whom we waited for might wait for what
  * the interrupted frame holds. Nothing is held then; POSIX lets the child do little before exec. */
-static _Thread_local bool forks_inside;
-
 static bool is_inside(const hk_thread_t *own) {
     return own != NULL ? hk_load_relaxed(&own->gate) == HK_INSIDE
                        : hk_load_relaxed(&outside.inside);
@@ -348,8 +354,8 @@ static void release_locked(hk_thread_t *own) {
 
 static void fork_prepare(void) {
     hk_thread_t *own = hk_load_relaxed(&hk_tc)->thread;
-    forks_inside = is_inside(own);
-    if (forks_inside)
+    fork_state = is_inside(own) ? FORKS_INSIDE : FORKS_AND_HOLDS;
+    if (fork_state == FORKS_INSIDE)
         return;
     hk_lock(&shared_lock);
     hk_store_seq(&forking, true);
@@ -362,8 +368,14 @@ static void fork_prepare(void) {
     hk_purger_hold();
 }
 
+static bool held_others(void) {
+    bool held = fork_state == FORKS_AND_HOLDS;
+    fork_state = FORKS_NOT;
+    return held;
+}
+
 static void fork_parent(void) {
-    if (forks_inside)
+    if (!held_others())
         return;
     hk_purger_release();
     release_locked(hk_load_relaxed(&hk_tc)->thread);
@@ -376,7 +388,7 @@ static void fork_child(void) {
     hk_calls_forked();
     hk_counters_forked();
     hk_heap_counters_forked();
-    if (forks_inside)
+    if (!held_others())
         return;
     hk_purger_forked();
     hk_config_forked();

@@ -29,7 +29,7 @@ typedef enum {
 } hk_gate_t;
 
 /* So many blocks' slots a thread has for each class from the start. */
-enum { HK_FEW = HK_HOSTILE ? 1 : 2 };
+enum { HK_FEW = 1 };
 
 /* What a thread needs that does more than a little, or is observed: made then, and kept with its
  * record. */
@@ -65,7 +65,8 @@ struct hk_thread {
 hk_thread_t *hk_thread_enter(void);
 void hk_thread_leave(hk_thread_t *thread);
 
-/* The same for somebody without another way: waits for a fork's end, for at most a second. */
+/* The same for somebody without another way: waits for a fork's end, for at most a second. NULL also in
+ * the fork handlers of others on the thread that forks. The caller may take the registry's lock. */
 hk_thread_t *hk_thread_enter_patiently(void);
 
 /* What entering is for a thread whose record is at hand. */

@@ -1,6 +1,6 @@
 /* The purger: gives free memory back by itself, also in a process that has gone quiet.
  *
- * It is a thread of the lowest priority. It is started from an allocation (never from a free, which
+ * It is a thread of its own. It is started from an allocation (never from a free, which
  * the C library may call with its own locks held) once more memory than the target is in use,
  * sleeps while nothing is freed, and ends when no more than the target is in use any more. With
  * decommit OFF there is none.

@@ -4,6 +4,8 @@
 #include "churn.h"
 #include "process.h"
 
+#include <malloc.h>
+
 enum { FORKS = 60, THREADS = 2 };
 
 static block_t *kept;
@@ -15,6 +17,8 @@ static void allocate_and_free(void) {
     for (int i = 0; i < 100; i++)
         block_delete(block_new(rng_size(&rng, i % 20 == 0 ? 400000 : 3000), (uint64_t)i));
     kept = block_new(1064, 1);
+    mallinfo2(); // whatever it says then: it comes back
+    malloc_trim(0);
 }
 
 static void prepare(void) { calls[0]++, allocate_and_free(); }
