@@ -14,6 +14,7 @@ hk_os_advised_t hk_advise(const hk_os_range_t *ranges, size_t n, hk_advice_t adv
     if (hk_advice_is_disabled())
         return (hk_os_advised_t){0};
     hk_os_advised_t how = hk_os_advise(ranges, n, advice);
+    hk_assert(how.done <= n && (how.error != 0) == (how.done < n));
     if (how.error == ENOMEM)
         hk_count(madvise_enomem, 1);
     else if (how.error != 0)

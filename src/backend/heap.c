@@ -38,6 +38,8 @@ static atomic_uint heaps;        /* how many there are */
 static atomic_uint orphans;      /* how many of them are */
 
 void hk_heap_init(hk_heap_t *heap) {
+    hk_assert(hk_load_relaxed(&heap->all_next) == NULL && heap->partial[1].head == NULL);
+    hk_assert(hk_load_relaxed(&heap->pending) == NULL && !hk_load_relaxed(&heap->orphan));
     heap->lock = (hk_lock_t)HK_LOCK_INIT(HK_RANK_HEAP);
     hk_heap_t *first = hk_load_seq(&all);
     do
@@ -47,8 +49,10 @@ void hk_heap_init(hk_heap_t *heap) {
 }
 
 void hk_heap_set_orphan(hk_heap_t *heap, bool orphan) {
+    hk_assert(hk_load_relaxed(&heap->orphan) != orphan); /* or it would be counted twice */
     hk_store_release(&heap->orphan, orphan);
     hk_add_relaxed(&orphans, orphan ? 1u : -1u);
+    hk_assert(hk_load_relaxed(&orphans) <= hk_load_relaxed(&heaps));
 }
 
 uint64_t hk_heap_counted(hk_heap_counter_t counter) {
@@ -68,6 +72,7 @@ void hk_heap_counters_forked(void) {
 
 static void count_locked(hk_heap_t *heap, hk_heap_counter_t counter, unsigned n) {
     _Atomic uint64_t *count = &heap->counts[counter];
+    hk_assert(hk_lock_is_mine(&heap->lock));
     hk_store_relaxed(count, hk_load_relaxed(count) + n);
 }
 
@@ -75,11 +80,52 @@ unsigned hk_heap_orphans(void) { return hk_load_relaxed(&orphans); }
 
 /* ---- the list of a class ---- */
 
+#if HK_DEBUG
+/* A slab on its owner's ring, and both neighbours. */
+static void is_listed(const hk_heap_t *heap, const hk_slab_t *slab, unsigned cls) {
+    hk_assert(slab->listed && slab->cls == cls);
+    hk_assert(hk_load_relaxed(&slab->owner) == heap);
+    hk_assert(hk_load_relaxed(&slab->free) != 0);
+    hk_assert(slab->next->prev == slab && slab->prev->next == slab);
+}
+
+/* The list of a class: as a whole where it is short, and of a long one the beginning, the end, and all
+ * of it now and then. The slab is on it just where it says so. */
+static void list_is_valid(const hk_heap_t *heap, unsigned cls, const hk_slab_t *slab) {
+    enum { FEW = 4, NOW_AND_THEN = 64 };
+    static _Thread_local unsigned calls;
+    const unsigned most = ++calls % NOW_AND_THEN == 0 ? UINT32_MAX : FEW;
+    const hk_slab_t *head = heap->partial[cls].head, *at = head;
+    bool found = false, whole = head == NULL;
+    if (head != NULL)
+        is_listed(heap, head->prev, cls);
+    for (unsigned i = 0; i < most && !whole; i++) {
+        is_listed(heap, at, cls);
+        found |= at == slab;
+        at = at->next;
+        whole = at == head;
+    }
+    hk_assert(!whole || found == slab->listed);
+}
+
+/* The invariant of a heap's lists, seen from one slab that it owns. */
+static void is_valid(const hk_heap_t *heap, const hk_slab_t *slab) {
+    hk_assert(hk_lock_is_mine(&heap->lock) && hk_load_relaxed(&slab->owner) == heap);
+    hk_assert(slab->listed == (hk_load_relaxed(&slab->free) != 0));
+    if (slab->listed)
+        is_listed(heap, slab, slab->cls);
+    list_is_valid(heap, slab->cls, slab);
+}
+#else
+HK_INLINE void is_valid(const hk_heap_t *heap, const hk_slab_t *slab) { (void)heap, (void)slab; }
+#endif
+
 /* New free blocks make a slab last in line: until its turn comes it gathers more of them, so that a
  * refill finds many blocks in few slabs. */
 static void link_tail(hk_heap_t *heap, hk_slab_t *slab) {
     hk_slab_list_t *list = &heap->partial[slab->cls];
-    hk_assert(!slab->listed);
+    hk_assert(!slab->listed && hk_lock_is_mine(&heap->lock));
+    hk_assert(hk_load_relaxed(&slab->owner) == heap);
     slab->listed = true;
     if (list->head == NULL) {
         list->head = slab->next = slab->prev = slab;
@@ -92,7 +138,9 @@ static void link_tail(hk_heap_t *heap, hk_slab_t *slab) {
 
 static void unlink_slab(hk_heap_t *heap, hk_slab_t *slab) {
     hk_slab_list_t *list = &heap->partial[slab->cls];
-    hk_assert(slab->listed);
+    hk_assert(slab->listed && hk_lock_is_mine(&heap->lock));
+    hk_assert(hk_load_relaxed(&slab->owner) == heap);
+    hk_assert(slab->next->prev == slab && slab->prev->next == slab);
     slab->listed = false;
     if (list->head == slab)
         list->head = slab->next != slab ? slab->next : NULL;
@@ -104,6 +152,7 @@ static void unlink_slab(hk_heap_t *heap, hk_slab_t *slab) {
 
 /* Retired slabs are chained through `next` and handed to the pool after the heap is unlocked. */
 static void retire(hk_heap_t *heap, hk_slab_t *slab, hk_slab_t **retired) {
+    hk_assert(hk_load_relaxed(&slab->free) == hk_classes[slab->cls].blocks);
     unlink_slab(heap, slab);
     hk_store_seq(&slab->owner, NULL);
     slab->next = *retired;
@@ -111,6 +160,7 @@ static void retire(hk_heap_t *heap, hk_slab_t *slab, hk_slab_t **retired) {
 }
 
 static void hand_to_pool(hk_slab_t *retired) {
+    hk_assert(hk_lock_may_take(HK_RANK_POOL));
     while (retired != NULL) {
         hk_slab_t *next = retired->next;
         hk_pool_give(retired);
@@ -122,10 +172,12 @@ static void hand_to_pool(hk_slab_t *retired) {
  * class's last with free blocks where a thread may want them again. */
 static void gained(hk_heap_t *heap, hk_slab_t *slab, unsigned n, hk_slab_t **retired) {
     unsigned free = hk_load_relaxed(&slab->free) + n;
+    hk_assert(n != 0 && free <= hk_classes[slab->cls].blocks);
     hk_store_relaxed(&slab->free, (uint16_t)free);
     hk_slab_is_valid(slab);
     if (!slab->listed)
         link_tail(heap, slab);
+    is_valid(heap, slab);
     if (free != hk_classes[slab->cls].blocks)
         return;
     if (slab->next != slab || hk_load_relaxed(&heap->orphan))
@@ -136,6 +188,7 @@ static void gained(hk_heap_t *heap, hk_slab_t *slab, unsigned n, hk_slab_t **ret
 
 static void announce(hk_slab_t *slab) {
     for (;;) {
+        hk_assert(hk_load_relaxed(&slab->pending) == 1); /* and that makes it ours */
         hk_heap_t *owner = hk_load_seq(&slab->owner);
         if (owner != NULL) {
             hk_slab_t *first = hk_load_seq(&owner->pending);
@@ -159,6 +212,7 @@ static void remote_announce(hk_slab_t *slab) {
 static void drain(hk_heap_t *heap, hk_slab_t *slab, hk_slab_t **retired) {
     const hk_class_t *c = &hk_classes[slab->cls];
     unsigned words = (c->blocks + 63u) / 64, n = 0;
+    hk_assert(hk_lock_is_mine(&heap->lock) && hk_load_relaxed(&slab->owner) == heap);
     for (unsigned w = 0; w < words; w++) {
         if (hk_load_seq(&slab->remote[w]) == 0)
             continue;
@@ -167,6 +221,7 @@ static void drain(hk_heap_t *heap, hk_slab_t *slab, hk_slab_t **retired) {
         if (HK_UNLIKELY(twice != 0))
             hk_fatal(HK_DOUBLE_FREE,
                      slab->base + (w * 64 + (unsigned)__builtin_ctzll(twice)) * (size_t)c->size);
+        hk_assert((w + 1) * 64 <= c->blocks || bits >> (c->blocks - w * 64) == 0);
         slab->bits[w] |= bits;
         slab->summary |= (uint64_t)1 << w;
         n += (unsigned)__builtin_popcountll(bits);
@@ -178,6 +233,7 @@ static void drain(hk_heap_t *heap, hk_slab_t *slab, hk_slab_t **retired) {
 static void collect_pending_locked(hk_heap_t *heap, hk_slab_t **retired) {
     hk_slab_t *slab = hk_exchange_seq(&heap->pending, NULL);
     while (slab != NULL) {
+        hk_assert(hk_load_relaxed(&slab->pending) == 1 && slab->cls != 0);
         hk_slab_t *next = slab->pending_next; /* before pending is cleared: then it is not ours */
         if (hk_load_seq(&slab->owner) != heap) {
             announce(slab);
@@ -191,14 +247,17 @@ static void collect_pending_locked(hk_heap_t *heap, hk_slab_t **retired) {
 }
 
 static void collect_locked(hk_heap_t *heap, hk_slab_t **retired) {
+    hk_assert(hk_lock_is_mine(&heap->lock));
     if (HK_UNLIKELY(hk_load_relaxed(&heap->pending) != NULL))
         HK_TIMED(collect, collect_pending_locked(heap, retired));
 }
 
 /* ---- taking blocks ---- */
 
-/* Takes one slab of the class from an orphan, with both heaps locked. */
+/* Takes one slab of the class from an orphan, with both heaps locked. (A new thread may have taken the
+ * heap over meanwhile, but it can do nothing with it before it is unlocked.) */
 static bool adopt_from(hk_heap_t *heap, hk_heap_t *orphan, unsigned cls, hk_slab_t **retired) {
+    hk_assert(heap != orphan && hk_lock_is_mine(&heap->lock) && hk_lock_is_mine(&orphan->lock));
     collect_locked(orphan, retired);
     hk_slab_t *slab = orphan->partial[cls].head;
     if (slab == NULL)
@@ -207,6 +266,7 @@ static bool adopt_from(hk_heap_t *heap, hk_heap_t *orphan, unsigned cls, hk_slab
     hk_store_seq(&slab->owner, heap);
     count_locked(heap, HK_HEAP_COUNT_adoptions, 1);
     link_tail(heap, slab);
+    is_valid(heap, slab);
     drain(heap, slab, retired);
     return true;
 }
@@ -253,6 +313,7 @@ static bool find_slab(hk_heap_t *heap, unsigned cls) {
     hk_lock(&heap->lock);
     hk_store_seq(&slab->owner, heap);
     link_tail(heap, slab);
+    is_valid(heap, slab);
     hk_unlock(&heap->lock);
     return true;
 }
@@ -264,6 +325,8 @@ static HK_NOINLINE bool obtain_slab(hk_heap_t *heap, unsigned cls) {
 }
 
 static HK_NOINLINE unsigned take(hk_heap_t *heap, unsigned cls, void **out, unsigned n) {
+    hk_assert(cls != 0 && cls < HK_CLASS_COUNT && n != 0);
+    hk_assert(hk_lock_may_take(HK_RANK_HEAP));
     hk_slab_t *retired = NULL;
     hk_slab_list_t *list = &heap->partial[cls];
     void **end = out + n;
@@ -288,6 +351,7 @@ static HK_NOINLINE unsigned take(hk_heap_t *heap, unsigned cls, void **out, unsi
         if (take == free)
             unlink_slab(heap, slab);
         hk_slab_take(slab, end, take);
+        is_valid(heap, slab);
         end -= take;
     }
     hk_unlock(&heap->lock);
@@ -337,6 +401,7 @@ static void set_bits(giving_t *g) {
 }
 
 HK_INLINE void give_bits(giving_t *g, unsigned word, uint64_t mask) {
+    hk_assert(word * 64 < g->c->blocks && mask != 0);
     if (word != g->word || (g->mask & mask) != 0) {
         if (g->mask != 0)
             set_bits(g);
@@ -433,6 +498,7 @@ static unsigned give_to_slab(hk_heap_t *heap, unsigned cls, void *const *blocks,
 }
 
 static HK_NOINLINE void give(hk_heap_t *heap, unsigned cls, void *const *blocks, unsigned n) {
+    hk_assert(cls != 0 && cls < HK_CLASS_COUNT);
     hk_slab_t *retired = NULL;
     hk_lock(&heap->lock);
     for (unsigned i = 0; i < n;)
@@ -453,6 +519,7 @@ void hk_heap_give(hk_heap_t *heap, unsigned cls, void *const *blocks, unsigned n
 }
 
 void hk_heap_give_remote(unsigned cls, void *p) {
+    hk_assert(cls != 0 && cls < HK_CLASS_COUNT);
     giving_t g = {.slab = slab_for(p, cls), .c = &hk_classes[cls]};
     unsigned index = block_index(&g, p);
     give_bits(&g, index / 64, (uint64_t)1 << index % 64);
@@ -497,12 +564,14 @@ static bool collect_other(hk_heap_t *heap) {
 }
 
 void hk_heap_collect_all(void) {
+    hk_assert(hk_lock_may_take(HK_RANK_HEAP)); /* of which it only tries each */
     for (hk_heap_t *heap = hk_load_acquire(&all); heap != NULL;
          heap = hk_load_relaxed(&heap->all_next))
         collect_other(heap);
 }
 
 void hk_heap_collect_pending(void) {
+    hk_assert(hk_lock_may_take(HK_RANK_HEAP));
     static _Atomic(hk_heap_t *) cursor; /* atomic: any thread; NULL: the first */
     hk_heap_t *heap = hk_load_relaxed(&cursor);
     const unsigned most = (unsigned)hk_min(COLLECT_SEEN, hk_load_relaxed(&heaps));
@@ -539,6 +608,8 @@ uint64_t hk_heap_claim(hk_slab_t *slab, bool aged, bool *seen) {
         pages = hk_slab_claim(slab, aged);
     if (slab->listed && hk_load_relaxed(&slab->free) == 0)
         unlink_slab(owner, slab);
+    if (pages != 0)
+        is_valid(owner, slab);
     *seen |= slab->seen != 0;
     hk_unlock(&owner->lock);
     return pages;

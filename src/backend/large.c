@@ -42,11 +42,30 @@ static void drop_descriptor(huge_t *huge) {
     hk_unlock(&lock);
 }
 
+#if HK_DEBUG
+/* The page map knows the block: its owner, its first slice, and what follows, looked at here and there. */
+static void is_valid(const huge_t *huge) {
+    enum { LOOKS = 32 };
+    const hk_range_t *r = &huge->range;
+    const size_t slices = (r->bytes + HK_SLICE - 1) / HK_SLICE, step = 1 + slices / LOOKS;
+    hk_assert(hk_is_aligned((uintptr_t)r->start, HK_UNIT) && r->bytes != 0);
+    hk_assert(hk_is_aligned(r->bytes, hk_os_page_size()));
+    hk_assert(hk_map_owner(r->start) == huge && hk_map_kind(r->start) == HK_KIND_HUGE);
+    for (size_t i = 1; i < slices; i += step)
+        hk_assert(hk_map_kind(r->start + i * HK_SLICE) == HK_KIND_INTERIOR);
+    hk_assert(slices == 1 || hk_map_kind(r->start + r->bytes - 1) == HK_KIND_INTERIOR);
+    hk_assert(r->bytes <= HK_UNIT || hk_map_owner(r->start + r->bytes - 1) == NULL);
+}
+#else
+HK_INLINE void is_valid(const huge_t *huge) { (void)huge; }
+#endif
+
 static void publish(huge_t *huge) {
     char *start = huge->range.start;
     hk_map_set_owner(start, huge);
     hk_map_set(start, 1, HK_KIND_HUGE);
     hk_map_set(start + HK_SLICE, (huge->range.bytes - 1) / HK_SLICE, HK_KIND_INTERIOR);
+    is_valid(huge);
 }
 
 /* What a huge block of n bytes takes: whole units or, where memory is bounded, whole OS pages. */
@@ -57,6 +76,7 @@ static size_t huge_bytes(size_t n) {
 /* Before fresh memory is taken for a block that the cache does not hold, what other threads have freed
  * is collected: the superslabs that empty go to the cache. */
 static bool take_range(size_t bytes, size_t align, hk_range_t *range, size_t *dirty) {
+    hk_assert(hk_is_aligned(bytes, hk_os_page_size()) && hk_is_aligned(align, HK_UNIT));
     if (hk_region_cached() < bytes)
         hk_heap_collect_pending();
     if (bytes % HK_UNIT == 0)
@@ -86,6 +106,7 @@ static unsigned slices_for(size_t n) { return (unsigned)((n + HK_SLICE - 1) / HK
 static void *use_run(hk_slab_t *run, size_t n, size_t *dirty) {
     if (run == NULL)
         return NULL;
+    hk_assert(run->cls == 0 && run->slices == slices_for(n));
     *dirty = run->zeroed ? 0 : n;
     return run->base;
 }
@@ -116,7 +137,7 @@ static void *bounded_alloc(size_t n, size_t *dirty) {
 }
 
 void *hk_large_alloc(size_t n, size_t align, size_t *dirty) {
-    hk_assert(n <= HK_MOST_BYTES && align <= HK_MOST_BYTES);
+    hk_assert(n <= HK_MOST_BYTES && align <= HK_MOST_BYTES && hk_is_pow2(align));
     n = hk_max(n, 1);
     if (n > LARGE_MAX || align > HK_SLICE)
         return huge_alloc(huge_bytes(n), hk_max(align, HK_UNIT), dirty);
@@ -132,6 +153,7 @@ static hk_slab_t *run_at(const void *p, hk_fatal_t if_not) {
     hk_slab_t *run = hk_slab_of(p);
     if (run == NULL || run->base != p)
         hk_fatal(if_not, p);
+    hk_assert(run->cls == 0);
     return run;
 }
 
@@ -158,6 +180,8 @@ static huge_t *claim_huge(void *p) {
 
 static size_t free_huge(huge_t *huge) {
     size_t bytes = huge->range.bytes;
+    hk_assert(hk_load_relaxed(&live) != 0);
+    hk_assert(hk_map_owner(huge->range.start) != huge); /* it has been claimed */
     hk_sub_relaxed(&live, (size_t)1);
     hk_region_give(huge->range);
     drop_descriptor(huge);
@@ -165,6 +189,7 @@ static size_t free_huge(huge_t *huge) {
 }
 
 size_t hk_large_free(void *p, unsigned kind) {
+    hk_assert(hk_large_is(kind));
     switch (kind) {
     case HK_KIND_LARGE:
         return free_run(run_at(p, HK_INVALID_FREE));
@@ -187,6 +212,7 @@ atomic_bool hk_large_aside;            /* atomic: any thread; set behind a push 
     while (!hk_cas_seq(list, &(item)->link, item))
 
 void hk_large_put_aside(void *p, unsigned kind) {
+    hk_assert(hk_large_is(kind));
     if (kind == HK_KIND_LARGE) {
         hk_slab_t *run = run_at(p, HK_INVALID_FREE);
         hk_map_set(p, 1, HK_KIND_FREE);
@@ -202,6 +228,7 @@ void hk_large_put_aside(void *p, unsigned kind) {
 }
 
 size_t hk_large_free_late(void) {
+    hk_assert(hk_lock_may_take(HK_RANK_POOL));
     hk_store_seq(&hk_large_aside, false);
     size_t bytes = hk_pack_free_late();
     for (hk_slab_t *run = hk_exchange_seq(&late_runs, NULL), *next; run != NULL; run = next) {
@@ -216,6 +243,7 @@ size_t hk_large_free_late(void) {
 }
 
 size_t hk_large_usable(const void *p, unsigned kind) {
+    hk_assert(hk_large_is(kind));
     switch (kind) {
     case HK_KIND_LARGE:
         return run_at(p, HK_INVALID_POINTER)->slices * HK_SLICE;
@@ -233,6 +261,7 @@ static size_t with_headroom(size_t bytes) {
 }
 
 static void *huge_grow(huge_t *huge, size_t bytes) {
+    hk_assert(bytes > huge->range.bytes);
     char *old = huge->range.start;
     if (hk_region_extend(&huge->range, bytes)) {
         publish(huge);
@@ -246,20 +275,24 @@ static void *huge_grow(huge_t *huge, size_t bytes) {
 }
 
 static void huge_shrink(huge_t *huge, size_t bytes) {
+    hk_assert(bytes != 0 && bytes < huge->range.bytes);
     if (huge->range.bytes % HK_UNIT != 0) {
         hk_region_extend(&huge->range, bytes);
         publish(huge);
         return;
     }
     bytes = hk_align_up(bytes, HK_UNIT);
+    hk_assert(bytes <= huge->range.bytes); /* rounded up it is no more than all of it */
     hk_range_t tail = {huge->range.start + bytes, huge->range.bytes - bytes, huge->range.mixed};
     if (tail.bytes == 0)
         return;
     huge->range.bytes = bytes;
+    is_valid(huge);
     hk_region_give(tail);
 }
 
 void *hk_large_resize(void *p, unsigned kind, size_t n) {
+    hk_assert(hk_large_is(kind) && n > HK_MID_MAX);
     if (n > HK_MOST_BYTES)
         return NULL;
     if (kind == HK_KIND_LARGE) {
@@ -270,6 +303,7 @@ void *hk_large_resize(void *p, unsigned kind, size_t n) {
     if (kind == HK_KIND_PACKED)
         return n <= HK_PACK_MOST && hk_pack_resize(p, n) ? p : NULL;
     huge_t *huge = huge_at(p, HK_INVALID_POINTER);
+    is_valid(huge);
     size_t bytes = huge_bytes(n);
     if (bytes > huge->range.bytes)
         return huge_grow(huge, bytes);

@@ -25,9 +25,32 @@ static size_t left;               /* lock: meta; bytes from `next` to the end of
 static _Atomic(chunk_t *) newest; /* written under the lock; any thread reads */
 static _Atomic size_t mapped;     /* atomic: any thread */
 
+#if HK_DEBUG
+/* What is left ends with the newest chunk, and nobody has written to its first line yet: who does has
+ * gone beyond the end of the descriptor before. */
+static void is_valid_locked(void) {
+    hk_assert(hk_lock_is_mine(&lock));
+    hk_assert(hk_is_aligned((uintptr_t)next, HK_CACHE_LINE) && hk_is_aligned(left, HK_CACHE_LINE));
+    const chunk_t *chunk = hk_load_relaxed(&newest);
+    if (chunk == NULL) {
+        hk_assert(left == 0 && next == NULL);
+        return;
+    }
+    hk_assert(hk_is_aligned(chunk->bytes, hk_os_page_size()));
+    hk_assert(next + left == (const char *)chunk + chunk->bytes);
+    hk_assert(next >= (const char *)(chunk + 1));
+    for (unsigned i = 0; left != 0 && i < HK_CACHE_LINE / sizeof(uint64_t); i++)
+        hk_assert(((const uint64_t *)(const void *)next)[i] == 0);
+}
+#else
+HK_INLINE void is_valid_locked(void) {}
+#endif
+
 void *hk_meta_alloc(size_t bytes) {
+    hk_assert(bytes != 0);
     bytes = hk_align_up(bytes, HK_CACHE_LINE);
     hk_lock(&lock);
+    is_valid_locked();
     if (bytes > left) {
         size_t chunk = chunk_for(bytes);
         chunk_t *fresh = hk_os_map(chunk, hk_os_page_size());
@@ -45,6 +68,7 @@ void *hk_meta_alloc(size_t bytes) {
     void *p = next;
     next += bytes;
     left -= bytes;
+    is_valid_locked();
     hk_unlock(&lock);
     return p;
 }
@@ -52,6 +76,7 @@ void *hk_meta_alloc(size_t bytes) {
 size_t hk_meta_mapped(void) { return hk_load_relaxed(&mapped); }
 
 void hk_meta_visit(void (*visit)(const void *start, size_t bytes, void *argument), void *argument) {
+    hk_assert(hk_lock_may_take(HK_RANK_META)); /* `visit` may */
     for (chunk_t *chunk = hk_load_acquire(&newest); chunk != NULL; chunk = chunk->before)
         visit(chunk, chunk->bytes, argument);
 }

@@ -27,6 +27,7 @@ static hk_pack_stats_t stats; /* lock: pack */
 HK_INLINE bool get(const uint64_t *bits, unsigned i) { return bits[i / 64] >> i % 64 & 1; }
 
 HK_INLINE void set(uint64_t *bits, unsigned from, unsigned n, bool value) {
+    hk_assert(n != 0 && from + n <= GRAINS);
     for (unsigned i = from; i < from + n; i++)
         bits[i / 64] = (bits[i / 64] & ~((uint64_t)1 << i % 64)) | (uint64_t)value << i % 64;
 }
@@ -42,21 +43,29 @@ HK_INLINE void set_length(pack_t *pack, unsigned first, unsigned n) {
 }
 
 #if HK_DEBUG
-static void is_valid(const pack_t *pack) {
-    unsigned used = 0, in_blocks = 0;
+/* The equation, and that `longest` bounds every run. */
+static void is_valid_locked(const pack_t *pack) {
+    unsigned used = 0, in_blocks = 0, run = 0;
+    hk_assert(hk_lock_is_mine(&lock));
+    hk_assert(pack->base != NULL && hk_is_aligned((uintptr_t)pack->base, HK_UNIT));
+    hk_assert(hk_map_owner(pack->base) == pack);
     for (unsigned w = 0; w < WORDS; w++)
         used += (unsigned)__builtin_popcountll(pack->used[w]);
     for (unsigned i = 0, end = 0; i < GRAINS; i++) {
+        run = get(pack->used, i) ? 0 : run + 1;
+        hk_assert(run <= pack->longest);
         if (length(pack, i) == 0)
             continue;
         hk_assert(i >= end && get(pack->used, i));
         end = i + length(pack, i);
         in_blocks += length(pack, i);
     }
-    hk_assert(used == in_blocks && (pack->base != NULL || used == 0));
+    hk_assert(used == in_blocks);
+    hk_assert(stats.packs != 0 && stats.bytes >= (size_t)used * HK_GRAIN);
+    hk_assert(stats.bytes >= stats.blocks * HK_GRAIN && stats.bytes <= stats.packs * HK_UNIT);
 }
 #else
-HK_INLINE void is_valid(const pack_t *pack) { (void)pack; }
+HK_INLINE void is_valid_locked(const pack_t *pack) { (void)pack; }
 #endif
 
 /* ---- grains ---- */
@@ -64,6 +73,7 @@ HK_INLINE void is_valid(const pack_t *pack) { (void)pack; }
 /* The first run of n unused grains; GRAINS where there is none, and the bound is then exact. */
 static unsigned find_locked(pack_t *pack, unsigned n) {
     unsigned longest = 0;
+    hk_assert(hk_lock_is_mine(&lock));
     for (unsigned at = 0, end; at < GRAINS; at = end + 1) {
         if (at % 64 == 0 && pack->used[at / 64] == UINT64_MAX) {
             end = at + 63;
@@ -97,7 +107,7 @@ static void *take_locked(pack_t *pack, unsigned n) {
     set_length(pack, first, n);
     stats.blocks++;
     stats.bytes += (size_t)n * HK_GRAIN;
-    is_valid(pack);
+    is_valid_locked(pack);
     return pack->base + (size_t)first * HK_GRAIN;
 }
 
@@ -105,13 +115,14 @@ static void *take_locked(pack_t *pack, unsigned n) {
 static char *give_locked(pack_t *pack, unsigned first, size_t *bytes) {
     unsigned n = length(pack, first);
     uint64_t any = 0;
+    is_valid_locked(pack);
     set(pack->used, first, n, false);
     set_length(pack, first, 0);
     pack->longest = GRAINS;
     stats.blocks--;
     stats.bytes -= (size_t)n * HK_GRAIN;
     *bytes += (size_t)n * HK_GRAIN;
-    is_valid(pack);
+    is_valid_locked(pack);
     for (unsigned w = 0; w < WORDS; w++)
         any |= pack->used[w];
     if (any != 0)
@@ -125,6 +136,7 @@ static char *give_locked(pack_t *pack, unsigned first, size_t *bytes) {
 static void release(char *base) {
     if (base == NULL)
         return;
+    hk_assert(hk_map_kind(base) == HK_KIND_PACKED);
     hk_map_set_owner(base, NULL);
     hk_region_give((hk_range_t){base, HK_UNIT, false});
 }
@@ -132,6 +144,7 @@ static void release(char *base) {
 /* ---- packs ---- */
 
 static void *take_from_any_locked(unsigned n) {
+    hk_assert(hk_lock_is_mine(&lock));
     for (pack_t *pack = all; pack != NULL; pack = pack->next) {
         void *p = pack->base == NULL ? NULL : take_locked(pack, n);
         if (p != NULL)
@@ -142,6 +155,7 @@ static void *take_from_any_locked(unsigned n) {
 
 /* A descriptor without memory, an old one or a new one. */
 static pack_t *descriptor_locked(void) {
+    hk_assert(hk_lock_is_mine(&lock));
     for (pack_t *pack = all; pack != NULL; pack = pack->next)
         if (pack->base == NULL)
             return pack;
@@ -162,7 +176,8 @@ static void *take_from_new(unsigned n) {
     pack_t *pack = descriptor_locked();
     void *p = NULL;
     if (pack != NULL) {
-        hk_map_set_owner(range.start, pack);
+        void *before = hk_map_set_owner(range.start, pack);
+        hk_assert(before == NULL); /* nobody else has the unit */
         hk_map_set(range.start, HK_UNIT / HK_SLICE, HK_KIND_PACKED);
         pack->base = range.start;
         pack->longest = GRAINS;
@@ -244,7 +259,7 @@ bool hk_pack_resize(void *p, size_t n) {
         pack->longest = GRAINS;
         stats.bytes += (size_t)want * HK_GRAIN;
         stats.bytes -= (size_t)have * HK_GRAIN;
-        is_valid(pack);
+        is_valid_locked(pack);
     }
     hk_unlock(&lock);
     return fits;

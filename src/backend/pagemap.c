@@ -17,6 +17,8 @@
 #define LEAF_SLICES ((size_t)1 << (LEAF_SHIFT - HK_SLICE_SHIFT))
 #define LEAF_UNITS ((size_t)1 << (LEAF_SHIFT - HK_UNIT_SHIFT))
 
+_Static_assert(LEAF_SLICES *HK_SLICE == LEAF_UNITS * HK_UNIT, "both cover the same addresses");
+
 typedef struct leaf {
     _Atomic(void *) owner[LEAF_UNITS]; /* atomic: any thread */
     _Atomic uint8_t kind[LEAF_SLICES]; /* atomic: any thread */
@@ -33,6 +35,7 @@ hk_flat_t hk_flat = {.bytes = no_map, .mask = 0};
 
 void hk_map_init(void) {
     size_t bytes = (size_t)1 << (ADDRESS_BITS - HK_SLICE_SHIFT);
+    hk_assert(!hk_map_has_flat() && hk_flat.bytes == no_map); /* called once */
     void *reserved = hk_os_reserve(bytes);
     if (reserved == NULL)
         return;
@@ -57,6 +60,7 @@ void hk_map_give_up_flat(void) {
     const size_t leaves = sizeof root / sizeof root[0];
     const size_t at_break = (uintptr_t)sbrk(0) >> LEAF_SHIFT;
     uint8_t *flat = (uint8_t *)hk_flat.bytes;
+    hk_assert(hk_flat.bytes != no_map); /* there is one to give up */
     hk_store_seq(&hk_flat.mask, (uintptr_t)0);
     for (size_t i = 0, end; i < leaves; i = end + 1) {
         for (end = i; end < leaves && !stays(end, at_break);)
@@ -78,6 +82,7 @@ HK_INLINE size_t slice_in_leaf(uintptr_t a) { return (a >> HK_SLICE_SHIFT) & (LE
 static size_t leaf_bytes(void) { return hk_align_up(sizeof(leaf_t), hk_os_page_size()); }
 
 static leaf_t *leaf_make(uintptr_t a) {
+    hk_assert(a >> ADDRESS_BITS == 0);
     leaf_t *leaf = hk_os_map(leaf_bytes(), hk_os_page_size());
     if (leaf == NULL)
         return NULL;
@@ -98,6 +103,8 @@ static leaf_t *leaf_make(uintptr_t a) {
  * at once: it is idempotent. */
 static bool flat_commit(leaf_t *leaf, size_t slice) {
     size_t page = hk_os_page_size();
+    hk_assert(LEAF_SLICES / page <= 32); /* `committed` has a bit for each */
+    hk_assert(slice >> (LEAF_SHIFT - HK_SLICE_SHIFT) == leaf->first >> LEAF_SHIFT);
     unsigned bit = 1u << ((slice & (LEAF_SLICES - 1)) / page);
     if (hk_load_acquire(&leaf->committed) & bit)
         return true;
@@ -108,9 +115,33 @@ static bool flat_commit(leaf_t *leaf, size_t slice) {
     return true;
 }
 
+#if HK_DEBUG
+/* The setters write only to what hk_map_commit() has prepared. Without a flat map that is the leaf. */
+static void is_committed(const leaf_t *leaf, uintptr_t a) {
+    hk_assert(leaf != NULL);
+    hk_assert(leaf->first == a >> LEAF_SHIFT << LEAF_SHIFT);
+    unsigned bits = hk_load_acquire(&leaf->committed);
+    hk_assert(bits >> slice_in_leaf(a) / hk_os_page_size() & 1 || !hk_map_has_flat());
+}
+
+void hk_map_is_valid(const void *p, size_t slices) {
+    const uintptr_t a = (uintptr_t)p;
+    hk_assert(hk_is_aligned(a, HK_SLICE));
+    for (size_t i = 0; i < slices && hk_map_has_flat(); i++) {
+        unsigned flat = hk_load_relaxed(&hk_flat.bytes[(a >> HK_SLICE_SHIFT) + i]);
+        unsigned kind = hk_map_kind((const char *)p + i * HK_SLICE);
+        hk_assert(kind < HK_KIND_COUNT);
+        hk_assert(flat == kind || !hk_map_has_flat()); /* it may be given up at any moment */
+    }
+}
+#else
+HK_INLINE void is_committed(const leaf_t *leaf, uintptr_t a) { (void)leaf, (void)a; }
+#endif
+
 bool hk_map_commit(const void *p, size_t bytes) {
     uintptr_t first = (uintptr_t)p, end = first + bytes;
-    hk_assert((end - 1) >> ADDRESS_BITS == 0);
+    hk_assert(bytes != 0 && end > first && (end - 1) >> ADDRESS_BITS == 0);
+    hk_assert(hk_is_aligned(first, HK_SLICE));
     for (uintptr_t a = first; a < end;) {
         leaf_t *leaf = leaf_of((const void *)a);
         if (leaf == NULL && (leaf = leaf_make(a)) == NULL)
@@ -126,8 +157,10 @@ bool hk_map_commit(const void *p, size_t bytes) {
 
 void hk_map_set(const void *p, size_t slices, unsigned kind) {
     uintptr_t a = (uintptr_t)p;
+    hk_assert(hk_is_aligned(a, HK_SLICE) && kind < HK_KIND_COUNT);
     for (size_t i = 0; i < slices; i++, a += HK_SLICE) {
         leaf_t *leaf = leaf_of((const void *)a);
+        is_committed(leaf, a);
         hk_store_relaxed(&leaf->kind[slice_in_leaf(a)], (uint8_t)kind);
         if (hk_map_has_flat())
             hk_store_relaxed(&hk_flat.bytes[a >> HK_SLICE_SHIFT], (uint8_t)kind);
@@ -145,6 +178,7 @@ HK_INLINE size_t unit_in_leaf(const void *p) {
 }
 
 void *hk_map_set_owner(const void *p, void *descriptor) {
+    hk_assert(leaf_of(p) != NULL);
     return hk_exchange_seq(&leaf_of(p)->owner[unit_in_leaf(p)], descriptor);
 }
 

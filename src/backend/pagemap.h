@@ -24,6 +24,8 @@ enum {
     HK_KIND_COUNT
 };
 
+_Static_assert(HK_KIND_COUNT <= UINT8_MAX, "a kind is a byte");
+
 /* The flat map as the hit path sees it. */
 typedef struct {
     _Atomic uint8_t *bytes; /* written once; indexed by (address >> HK_SLICE_SHIFT) & mask */
@@ -57,6 +59,14 @@ unsigned hk_map_kind(const void *p);
  * unit becomes visible. Returns the one before. */
 void *hk_map_set_owner(const void *p, void *descriptor);
 void *hk_map_owner(const void *p);
+
+/* Where there is a flat map, its bytes for these slices are those of the other map. The caller owns
+ * them. */
+#if HK_DEBUG
+void hk_map_is_valid(const void *p, size_t slices);
+#else
+HK_INLINE void hk_map_is_valid(const void *p, size_t slices) { (void)p, (void)slices; }
+#endif
 
 /* Calls `visit` for each run of slices that are ours, cut at the borders of units; kinds[i] is the
  * kind of the i-th. Nothing is locked: the map may be changing meanwhile. */

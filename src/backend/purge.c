@@ -25,8 +25,57 @@ static struct {
 } claims[HK_SLICES];
 static unsigned claim_count;
 
+/* The slices that the first `done` ranges hold. */
+static uint32_t slices_of(unsigned done) {
+    uint32_t mask = 0;
+    for (unsigned i = 0; i < done; i++)
+        for (size_t at = 0; at < ranges[i].bytes; at += HK_SLICE)
+            mask |= (uint32_t)1 << (((uintptr_t)ranges[i].start + at) >> HK_SLICE_SHIFT &
+                                    (HK_SLICES - 1));
+    return mask;
+}
+
+#if HK_DEBUG
+/* Ranges first .. end-1 ascend and do not touch; each is of OS pages of the unit. */
+static void ascend(unsigned first, unsigned end, uintptr_t unit) {
+    for (unsigned i = first; i < end; i++) {
+        const uintptr_t start = (uintptr_t)ranges[i].start, last = start + ranges[i].bytes - 1;
+        hk_assert(ranges[i].bytes != 0 && hk_is_aligned(start, hk_os_page_size()));
+        hk_assert(hk_is_aligned(ranges[i].bytes, hk_os_page_size()));
+        hk_assert(start >> HK_UNIT_SHIFT == unit && last >> HK_UNIT_SHIFT == unit);
+        hk_assert(i == first || (uintptr_t)ranges[i - 1].start + ranges[i - 1].bytes < start);
+    }
+}
+
+/* What is claimed of one superslab: free slices, then pages of slabs, each with the ranges that cover
+ * them, and nothing twice. */
+static void claims_are_valid_locked(uint32_t slices, unsigned of_slices) {
+    hk_assert(hk_lock_is_mine(&lock));
+    hk_assert(of_slices <= HK_SLICES / 2 && of_slices <= count && count <= MOST_RANGES);
+    const uintptr_t unit = count != 0 ? (uintptr_t)ranges[0].start >> HK_UNIT_SHIFT : 0;
+    hk_assert(slices_of(of_slices) == slices);
+    ascend(0, of_slices, unit);
+    for (unsigned i = 0, at = of_slices; i < claim_count; at = claims[i++].end) {
+        const hk_slab_t *slab = claims[i].slab;
+        hk_assert(i == 0 || claims[i - 1].slab < slab); /* each once */
+        hk_assert(claims[i].pages != 0 && claims[i].end > at);
+        ascend(at, claims[i].end, unit);
+        hk_assert((slices >> slab->first & 1) == 0);
+        hk_assert((char *)ranges[at].start >= slab->base);
+        const hk_os_range_t *last = &ranges[claims[i].end - 1];
+        hk_assert((char *)last->start + last->bytes <= slab->base + slab->slices * HK_SLICE);
+    }
+    hk_assert(count == (claim_count != 0 ? claims[claim_count - 1].end : of_slices));
+}
+#else
+HK_INLINE void claims_are_valid_locked(uint32_t slices, unsigned of_slices) {
+    (void)slices, (void)of_slices;
+}
+#endif
+
 static void claim_slabs_locked(const hk_pool_cursor_t *cursor, bool aged, bool *seen) {
     claim_count = 0;
+    hk_assert(hk_lock_is_mine(&lock) && cursor->count <= HK_SLICES);
     for (unsigned i = 0; i < cursor->count; i++) {
         hk_slab_t *slab = cursor->slabs[i];
         uint64_t pages = hk_heap_claim(slab, aged, seen);
@@ -39,21 +88,13 @@ static void claim_slabs_locked(const hk_pool_cursor_t *cursor, bool aged, bool *
     }
 }
 
-/* The slices that the first `done` ranges hold. */
-static uint32_t slices_of(unsigned done) {
-    uint32_t mask = 0;
-    for (unsigned i = 0; i < done; i++)
-        for (size_t at = 0; at < ranges[i].bytes; at += HK_SLICE)
-            mask |= (uint32_t)1 << (((uintptr_t)ranges[i].start + at) >> HK_SLICE_SHIFT &
-                                    (HK_SLICES - 1));
-    return mask;
-}
-
 /* Claimed memory goes back: huge pages first, which would bring it in again. */
 static hk_os_advised_t advise_locked(hk_superslab_t *ss, hk_advice_t how) {
     hk_os_range_t whole;
     if (claim_count != 0 && hk_pool_rule_out_huge_pages(ss, &whole))
         hk_count(purge_calls, hk_advise(&whole, 1, HK_NO_HUGE_PAGES).calls);
+    hk_assert(hk_lock_is_mine(&lock) &&
+              hk_lock_may_take(HK_RANK_HEAP)); /* "without any such lock" */
     hk_os_advised_t advised = hk_advise(ranges, count, how);
     hk_count(purge_calls, advised.calls);
     return advised;
@@ -67,6 +108,7 @@ static size_t purge(const hk_pool_cursor_t *cursor, hk_advice_t how, bool aged, 
     uint32_t slices = hk_pool_claim(ss, aged, ranges, &of_slices);
     count = of_slices;
     claim_slabs_locked(cursor, aged, seen);
+    claims_are_valid_locked(slices, of_slices);
     if (count != 0)
         advised = advise_locked(ss, how);
     uint32_t purged = slices_of((unsigned)hk_min(advised.done, of_slices));
@@ -83,6 +125,8 @@ static size_t purge(const hk_pool_cursor_t *cursor, hk_advice_t how, bool aged, 
 }
 
 size_t hk_purge_superslab(const hk_pool_cursor_t *cursor, hk_advice_t how, bool aged, bool *seen) {
+    hk_assert(cursor->superslab != NULL && (how == HK_PURGE || how == HK_RESET));
+    hk_assert(hk_lock_may_take(HK_RANK_PURGE));
     const uint64_t began = hk_os_now_ns();
     size_t bytes;
     HK_TIMED(purge, bytes = purge(cursor, how, aged, seen));
@@ -104,6 +148,7 @@ size_t hk_purge_cached(size_t most) {
 size_t hk_purge_all(void) {
     size_t bytes = 0;
     bool seen = false;
+    hk_assert(hk_lock_may_take(HK_RANK_PURGE));
     hk_heap_collect_all();
     for (hk_pool_cursor_t cursor = {0}; hk_pool_next(&cursor);)
         bytes += hk_purge_superslab(&cursor, HK_PURGE, false, &seen);

@@ -46,9 +46,40 @@ HK_INLINE size_t slices_of(size_t bytes) { return (bytes + HK_SLICE - 1) / HK_SL
 
 HK_INLINE char *end_of(const hk_range_t *r) { return r->start + r->bytes; }
 
+/* A range as it is handed out and taken back: of OS pages, from a unit's start on. */
+#if HK_DEBUG
+static void is_range(hk_range_t r) {
+    hk_assert(hk_is_aligned((uintptr_t)r.start, HK_UNIT) && r.bytes != 0);
+    hk_assert(hk_is_aligned(r.bytes, hk_os_page_size()));
+    hk_assert((uintptr_t)r.start + r.bytes > (uintptr_t)r.start);
+}
+
+/* The equation of the cache. */
+static void cache_is_valid_locked(void) {
+    size_t sum = 0;
+    hk_assert(hk_lock_is_mine(&lock) && free_count <= FREE_SLOTS);
+    for (unsigned i = 0; i < free_count; i++) {
+        const hk_range_t *r = &free_ranges[i];
+        is_range(*r);
+        hk_assert(!is_exact(r));
+        /* sorted and apart; where one ended at the next one's start they would have been joined */
+        hk_assert(i == 0 || end_of(r - 1) < r->start);
+        sum += r->bytes;
+    }
+    hk_assert(sum == hk_region_cached());
+    hk_assert(hk_region_live() + hk_region_cached() <= peak);
+}
+#else
+HK_INLINE void is_range(hk_range_t r) { (void)r; }
+HK_INLINE void cache_is_valid_locked(void) {}
+#endif
+
 /* ---- the free ranges ---- */
 
+static void raise_peak_locked(void) { peak = hk_max(peak, hk_region_live() + hk_region_cached()); }
+
 static void delete_locked(unsigned i) {
+    hk_assert(hk_lock_is_mine(&lock) && i < free_count);
     hk_sub_relaxed(&cached, free_ranges[i].bytes);
     free_count--;
     memmove(&free_ranges[i], &free_ranges[i + 1], (free_count - i) * sizeof free_ranges[0]);
@@ -56,10 +87,14 @@ static void delete_locked(unsigned i) {
 
 /* False where there is no slot left. */
 static bool insert_locked(hk_range_t range) {
-    hk_assert(range.bytes % HK_UNIT == 0 && range.bytes != 0);
+    is_range(range);
+    hk_assert(hk_lock_is_mine(&lock) && !is_exact(&range));
     unsigned i = 0;
     while (i < free_count && free_ranges[i].start < range.start)
         i++;
+    /* what overlaps a free range has been given back twice, or was never handed out */
+    hk_assert(i == free_count || end_of(&range) <= free_ranges[i].start);
+    hk_assert(i == 0 || end_of(&free_ranges[i - 1]) <= range.start);
     if (i < free_count && end_of(&range) == free_ranges[i].start) {
         range.bytes += free_ranges[i].bytes;
         range.mixed = true;
@@ -77,6 +112,8 @@ static bool insert_locked(hk_range_t range) {
     free_ranges[i] = range;
     free_count++;
     hk_add_relaxed(&cached, range.bytes);
+    raise_peak_locked(); /* fresh memory may come here at once, where pages could not be moved into it */
+    cache_is_valid_locked();
     return true;
 }
 
@@ -86,6 +123,7 @@ HK_INLINE char *aligned_start(const hk_range_t *r, size_t align) {
 
 /* The smallest free range in which an aligned range of `bytes` fits. */
 static unsigned best_fit_locked(size_t bytes, size_t align) {
+    hk_assert(hk_lock_is_mine(&lock));
     unsigned best = NONE;
     for (unsigned i = 0; i < free_count; i++) {
         const hk_range_t *r = &free_ranges[i];
@@ -101,6 +139,8 @@ static unsigned best_fit_locked(size_t bytes, size_t align) {
  * unmapping. */
 static hk_range_t cut_locked(unsigned i, char *start, size_t bytes) {
     hk_range_t r = free_ranges[i];
+    hk_assert(i < free_count && bytes != 0 && bytes % HK_UNIT == 0);
+    hk_assert(start >= r.start && start + bytes <= end_of(&r));
     hk_range_t before = {r.start, (size_t)(start - r.start), r.mixed};
     hk_range_t behind = {start + bytes, r.bytes - bytes - before.bytes, r.mixed};
     delete_locked(i);
@@ -124,11 +164,14 @@ static unsigned gather_locked(size_t bytes, hk_range_t *out) {
         cut_locked(largest, out[n].start, out[n].bytes); /* the rest has the slot just freed */
         bytes -= out[n++].bytes;
     }
+    cache_is_valid_locked();
     return n;
 }
 
 /* False: refused, because the mapping would have to be cut and the process has no more to spare. */
 static bool unmap(hk_range_t range) {
+    is_range(range);
+    hk_assert(hk_lock_may_take(HK_RANK_REGION)); /* the system is not called with the lock held */
     hk_map_set(range.start, slices_of(range.bytes), HK_KIND_FOREIGN);
     if (!hk_os_unmap(range.start, range.bytes))
         return false;
@@ -137,8 +180,9 @@ static bool unmap(hk_range_t range) {
 }
 
 static void add_live_locked(size_t bytes) {
+    hk_assert(hk_lock_is_mine(&lock));
     hk_add_relaxed(&live, bytes);
-    peak = hk_max(peak, hk_region_live() + hk_region_cached());
+    raise_peak_locked();
     if (HK_UNLIKELY(hk_region_live() >= next_look)) {
         next_look = 2 * hk_region_live();
         hk_store_relaxed(&hk_region_look_is_due, true);
@@ -157,6 +201,7 @@ static hk_range_t cut_end_locked(size_t most, const char *limit) {
         i--;
     if (i == 0)
         return (hk_range_t){0};
+    hk_assert(most != 0); /* nothing is no range */
     hk_range_t last = free_ranges[i - 1];
     size_t bytes = hk_align_up(hk_min(last.bytes, most), HK_UNIT);
     char *start = end_of(&last) - bytes;
@@ -193,6 +238,8 @@ static bool unmap_or_keep(hk_range_t range) {
 /* Puts a range into the cache, and unmaps what is then over the bound. */
 static void keep_or_unmap(hk_range_t range) {
     hk_lock(&lock);
+    is_range(range);
+    hk_map_is_valid(range.start, slices_of(range.bytes));
     /* before it can be taken again; a second free of the block is then known for one */
     hk_map_set(range.start, slices_of(range.bytes), HK_KIND_FREE);
     bool kept = !is_exact(&range) && insert_locked(range);
@@ -223,6 +270,8 @@ static bool map_fresh(size_t bytes, size_t align, bool dense, hk_range_t *range)
     if (dense && hk_option(thp) != 0)
         hk_advise(&(hk_os_range_t){start, bytes}, 1, HK_HUGE_PAGES);
     *range = (hk_range_t){start, bytes, false};
+    hk_assert(hk_is_aligned((uintptr_t)start, align));
+    hk_map_is_valid(start, slices_of(bytes));
     return true;
 }
 
@@ -231,6 +280,8 @@ static bool map_fresh(size_t bytes, size_t align, bool dense, hk_range_t *range)
  * not all, the rest is in the cache again, and the next step's place may be a hole, which another
  * thread's mapping may be in by now. */
 static size_t move_free(hk_range_t from, char *to) {
+    is_range(from);
+    hk_assert(hk_is_aligned((uintptr_t)to, HK_UNIT));
     hk_map_set(from.start, from.bytes / HK_SLICE, HK_KIND_FOREIGN);
     size_t step = from.mixed ? HK_UNIT : from.bytes;
     for (size_t at = 0; at < from.bytes; at += step)
@@ -274,7 +325,8 @@ static bool take_gathered(size_t bytes, size_t align, bool dense, const hk_range
 }
 
 static bool take(size_t bytes, size_t align, bool dense, hk_range_t *range, size_t *used) {
-    hk_assert(bytes % HK_UNIT == 0 && bytes != 0 && align % HK_UNIT == 0);
+    hk_assert(bytes % HK_UNIT == 0 && bytes != 0);
+    hk_assert(align % HK_UNIT == 0 && hk_is_pow2(align));
     hk_range_t gathered[MOST_GATHERED], homeless = {0};
     unsigned n = 0;
     hk_lock(&lock);
@@ -293,6 +345,9 @@ static bool take(size_t bytes, size_t align, bool dense, hk_range_t *range, size
     if (fit == NONE && !take_gathered(bytes, align, dense, gathered, n, range, used) &&
         (n == 0 || !take_gathered(bytes, align, dense, NULL, 0, range, used)))
         return false;
+    is_range(*range);
+    hk_assert(range->bytes == bytes && hk_is_aligned((uintptr_t)range->start, align));
+    hk_assert(*used <= bytes);
     hk_lock(&lock);
     add_live_locked(bytes);
     hk_unlock(&lock);
@@ -306,7 +361,8 @@ bool hk_region_take(size_t bytes, size_t align, bool dense, hk_range_t *range, s
 }
 
 bool hk_region_take_exact(size_t bytes, size_t align, hk_range_t *range) {
-    hk_assert(bytes % HK_UNIT != 0 && bytes % hk_os_page_size() == 0 && align % HK_UNIT == 0);
+    hk_assert(bytes % HK_UNIT != 0 && bytes % hk_os_page_size() == 0);
+    hk_assert(align % HK_UNIT == 0 && hk_is_pow2(align));
     if (!map_fresh(bytes, align, false, range))
         return false;
     hk_lock(&lock);
@@ -330,6 +386,7 @@ bool hk_region_look_at_bounds(void) {
 
 void hk_region_give(hk_range_t range) {
     hk_lock(&lock);
+    hk_assert(range.bytes <= hk_region_live()); /* no more than was handed out */
     hk_sub_relaxed(&live, range.bytes);
     hk_unlock(&lock);
     HK_TIMED(region_give, keep_or_unmap(range));
@@ -337,6 +394,7 @@ void hk_region_give(hk_range_t range) {
 
 /* Kind bytes of what goes are cleared first, page-map entries of what comes can be set then. */
 static bool resize_exact(hk_range_t *range, size_t new_bytes) {
+    hk_assert(new_bytes != 0 && hk_is_aligned(new_bytes, hk_os_page_size()));
     size_t before = range->bytes, kept = slices_of(hk_min(before, new_bytes));
     if (new_bytes > before && !hk_map_commit(range->start, new_bytes))
         return false;
@@ -353,8 +411,10 @@ static bool resize_exact(hk_range_t *range, size_t new_bytes) {
 }
 
 bool hk_region_extend(hk_range_t *range, size_t new_bytes) {
+    is_range(*range);
     if (is_exact(range))
         return resize_exact(range, new_bytes);
+    hk_assert(new_bytes > range->bytes);
     size_t more = new_bytes - range->bytes;
     hk_range_t homeless = {0};
     bool found = false;
@@ -376,7 +436,10 @@ bool hk_region_extend(hk_range_t *range, size_t new_bytes) {
 }
 
 bool hk_region_move(hk_range_t *range, size_t new_bytes) {
-    hk_assert(new_bytes > range->bytes);
+    is_range(*range);
+    hk_assert(new_bytes > range->bytes && hk_is_aligned(new_bytes, hk_os_page_size()));
+    /* else a free in another thread would still find the block while its pages move */
+    hk_assert(hk_map_kind(range->start) == HK_KIND_FOREIGN);
     hk_range_t to;
     if (!may(&no_moves) || !map_fresh(new_bytes, HK_UNIT, false, &to))
         return false;
@@ -396,6 +459,7 @@ bool hk_region_move(hk_range_t *range, size_t new_bytes) {
 
 size_t hk_region_purge(size_t most, unsigned *calls) {
     size_t total = 0;
+    hk_assert(hk_lock_may_take(HK_RANK_REGION));
     for (const char *limit = TOP; total < most; ++*calls) {
         hk_lock(&lock);
         hk_range_t range = cut_end_locked(most - total, limit);
@@ -420,6 +484,7 @@ size_t hk_region_cached(void) { return hk_load_relaxed(&cached); }
 
 hk_region_stats_t hk_region_stats(void) {
     hk_lock(&lock);
+    cache_is_valid_locked();
     hk_region_stats_t stats = {
         .live = hk_region_live(),
         .cached = hk_region_cached(),

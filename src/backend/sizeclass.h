@@ -95,6 +95,7 @@ extern const uint8_t hk_class_of_mid[HK_MID_MAX / 256 + 1];
 
 /* The class for n bytes, n <= HK_MID_MAX. */
 HK_INLINE unsigned hk_class_of(size_t n) {
+    hk_assert(n <= HK_MID_MAX);
     return HK_LIKELY(n <= HK_SMALL_MAX) ? hk_class_of_small[(n + 7) >> 3]
                                         : hk_class_of_mid[(n + 255) >> 8];
 }
@@ -112,6 +113,7 @@ HK_INLINE size_t hk_size_for_alignment(size_t n, size_t align) {
  * which stays below 1/size as long as offset * size < 2^40: offsets are < 2^18 and
  * sizes <= 2^15. */
 HK_INLINE uint32_t hk_class_index(const hk_class_t *c, size_t offset) {
+    hk_assert(offset < c->slices * HK_SLICE);
     return (uint32_t)((offset * c->reciprocal) >> 40);
 }
 

@@ -2,6 +2,7 @@
 
 /* Bits first .. first+n-1, 0 < n <= 64. */
 HK_INLINE uint64_t run_mask(unsigned first, unsigned n) {
+    hk_assert(n != 0 && first + n <= 64);
     return (n == 64 ? UINT64_MAX : ((uint64_t)1 << n) - 1) << first;
 }
 
@@ -11,7 +12,10 @@ HK_INLINE unsigned pages_of(const hk_slab_t *slab) {
     return (unsigned)(slab->slices * HK_SLICE >> page_shift());
 }
 
-HK_INLINE const hk_class_t *class_of(const hk_slab_t *slab) { return &hk_classes[slab->cls]; }
+HK_INLINE const hk_class_t *class_of(const hk_slab_t *slab) {
+    hk_assert(slab->cls != 0 && slab->cls < HK_CLASS_COUNT); /* a large run has no blocks */
+    return &hk_classes[slab->cls];
+}
 
 /* ---- marks ---- */
 
@@ -22,6 +26,7 @@ static void note_marks(hk_slab_t *slab) {
 /* The pages that blocks lo .. hi overlap. */
 HK_INLINE uint64_t pages_of_blocks(const hk_class_t *c, unsigned lo, unsigned hi) {
     const unsigned shift = page_shift();
+    hk_assert(lo <= hi && hi < c->blocks);
     unsigned first = (unsigned)((size_t)lo * c->size >> shift);
     unsigned last = (unsigned)((((size_t)hi + 1) * c->size - 1) >> shift);
     return run_mask(first, last - first + 1);
@@ -43,6 +48,7 @@ HK_INLINE uint64_t used_pages(const hk_class_t *c) { return pages_of_blocks(c, 0
 void hk_slab_mark_slices(hk_slab_t *slab, uint32_t clean, uint32_t lazy) {
     const unsigned per_slice = (unsigned)(HK_SLICE >> page_shift());
     const uint64_t used = used_pages(class_of(slab));
+    hk_assert((clean & lazy) == 0); /* what has no memory is not to be taken */
     uint64_t clean_pages = 0, lazy_pages = 0;
     for (unsigned i = 0; i < slab->slices; i++) {
         uint64_t pages = run_mask(i * per_slice, per_slice) & used;
@@ -86,6 +92,7 @@ static unsigned take_bits(hk_slab_t *slab, unsigned w, uint64_t from, void **end
     char *first = slab->base + w * 64 * (size_t)c->size;
     unsigned taken = 0;
     uint64_t left = slab->bits[w];
+    hk_assert((from & ~left) == 0);
     for (; taken < n && from != 0; from &= from - 1) {
         unsigned i = (unsigned)__builtin_ctzll(from);
         *(end - ++taken) = first + i * (size_t)c->size;
@@ -120,6 +127,7 @@ static HK_NOINLINE void take_marked(hk_slab_t *slab, void **end, unsigned n) {
 static void take_unmarked(hk_slab_t *slab, void **end, unsigned n) {
     const size_t size = class_of(slab)->size;
     while (n != 0) {
+        hk_assert(slab->summary != 0); /* `free` has promised n */
         unsigned w = (unsigned)__builtin_ctzll(slab->summary);
         uint64_t bits = slab->bits[w];
         char *first = slab->base + w * 64 * size;
@@ -141,6 +149,7 @@ static void take_unmarked(hk_slab_t *slab, void **end, unsigned n) {
 }
 
 void hk_slab_take(hk_slab_t *slab, void **end, unsigned n) {
+    hk_assert(n <= hk_load_relaxed(&slab->free));
     hk_store_relaxed(&slab->free, (uint16_t)(hk_load_relaxed(&slab->free) - n));
     if (HK_UNLIKELY(slab->marked))
         take_marked(slab, end, n);
@@ -173,6 +182,7 @@ static uint64_t free_pages(const hk_slab_t *slab) {
 
 /* Takes the first run of pages out of *pages. */
 HK_INLINE void next_run(uint64_t *pages, unsigned *first, unsigned *n) {
+    hk_assert(*pages != 0);
     *first = (unsigned)__builtin_ctzll(*pages);
     uint64_t ones = ~(*pages >> *first);
     *n = ones == 0 ? 64 - *first : (unsigned)__builtin_ctzll(ones);
@@ -183,6 +193,7 @@ HK_INLINE void next_run(uint64_t *pages, unsigned *first, unsigned *n) {
 /* Sets or clears the bits of blocks lo .. hi; returns how many changed. */
 static unsigned put_blocks(hk_slab_t *slab, unsigned lo, unsigned hi, bool free) {
     unsigned changed = 0;
+    hk_assert(lo <= hi && hi < class_of(slab)->blocks);
     for (unsigned w = lo / 64; w <= hi / 64; w++) {
         unsigned first = w == lo / 64 ? lo % 64 : 0, last = w == hi / 64 ? hi % 64 : 63;
         uint64_t mask = run_mask(first, last - first + 1), before = slab->bits[w];
@@ -200,11 +211,32 @@ static unsigned put_pages(hk_slab_t *slab, uint64_t pages, bool free) {
     unsigned changed = 0, first, n, lo, hi;
     while (pages != 0) {
         next_run(&pages, &first, &n);
-        blocks_of_pages(class_of(slab), first, first + n - 1, &lo, &hi);
+        bool any = blocks_of_pages(class_of(slab), first, first + n - 1, &lo, &hi);
+        hk_assert(any); /* pages behind the last block are neither claimed nor put back */
         changed += put_blocks(slab, lo, hi, free);
     }
     return changed;
 }
+
+#if HK_DEBUG
+/* No block on the pages is in the bitmap, so that nobody can get one; and none of the pages is marked,
+ * which would say that they have been purged already. */
+static void is_claimed(const hk_slab_t *slab, uint64_t pages) {
+    unsigned lo, hi;
+    hk_assert((pages & ~used_pages(class_of(slab))) == 0);
+    hk_assert((pages & (hk_load_relaxed(&slab->clean) | slab->seen)) == 0);
+    for (unsigned first, n; pages != 0;) {
+        next_run(&pages, &first, &n);
+        blocks_of_pages(class_of(slab), first, first + n - 1, &lo, &hi);
+        for (unsigned i = lo; i <= hi; i = (i / 64 + 1) * 64) {
+            unsigned last = (unsigned)hk_min(hi, i | 63);
+            hk_assert((slab->bits[i / 64] & run_mask(i % 64, last - i + 1)) == 0);
+        }
+    }
+}
+#else
+HK_INLINE void is_claimed(const hk_slab_t *slab, uint64_t pages) { (void)slab, (void)pages; }
+#endif
 
 uint64_t hk_slab_claim(hk_slab_t *slab, bool aged) {
     uint64_t dirty = free_pages(slab) & ~hk_load_relaxed(&slab->clean);
@@ -212,12 +244,15 @@ uint64_t hk_slab_claim(hk_slab_t *slab, bool aged) {
     slab->seen = dirty & ~pages;
     note_marks(slab);
     unsigned blocks = put_pages(slab, pages, false);
+    hk_assert((blocks != 0) == (pages != 0));
+    is_claimed(slab, pages);
     hk_store_relaxed(&slab->free, (uint16_t)(hk_load_relaxed(&slab->free) - blocks));
     hk_slab_is_valid(slab);
     return pages;
 }
 
 unsigned hk_slab_unclaim(hk_slab_t *slab, uint64_t pages, bool purged, bool lazily) {
+    is_claimed(slab, pages);
     if (purged) {
         hk_store_relaxed(&slab->clean, hk_load_relaxed(&slab->clean) | pages);
         if (lazily)
@@ -232,6 +267,7 @@ unsigned hk_slab_ranges(const hk_slab_t *slab, uint64_t pages, hk_os_range_t *ra
     unsigned count = 0, first, n;
     while (pages != 0) {
         next_run(&pages, &first, &n);
+        hk_assert(count < 32 && first + n <= pages_of(slab));
         ranges[count++] =
             (hk_os_range_t){slab->base + ((size_t)first << shift), (size_t)n << shift};
     }
@@ -258,6 +294,10 @@ void hk_slab_is_valid(const hk_slab_t *slab) {
     hk_assert(free == hk_load_relaxed(&slab->free));
     hk_assert(free <= c->blocks);
     hk_assert(c->blocks % 64 == 0 || slab->bits[words - 1] >> (c->blocks % 64) == 0);
+    hk_assert(words == 64 || slab->summary >> words == 0);
+    hk_assert(slab->slices == c->slices && hk_is_aligned((uintptr_t)slab->base, HK_SLICE));
+    hk_assert(((uintptr_t)slab->base >> HK_SLICE_SHIFT) % HK_SLICES == slab->first);
+    hk_assert(((hk_load_relaxed(&slab->clean) | slab->seen) & ~used_pages(c)) == 0);
     hk_assert((slab->seen & hk_load_relaxed(&slab->clean)) == 0);
     hk_assert((hk_load_relaxed(&slab->lazy) & ~hk_load_relaxed(&slab->clean)) == 0);
     hk_assert(slab->marked == ((hk_load_relaxed(&slab->clean) | slab->seen) != 0));

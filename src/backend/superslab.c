@@ -61,7 +61,82 @@ static unsigned longest_run(uint32_t free) {
     return longest;
 }
 
+/* ---- what must be true ---- */
+
+#if HK_DEBUG
+/* The slab or large run whose first slice is `first`: its descriptor, and the slices it takes. */
+static uint32_t run_is_valid_locked(const hk_superslab_t *ss, unsigned first) {
+    const hk_slab_t *slab = &ss->slabs[first];
+    hk_assert(slab->first == first && slab->base == ss->base + first * HK_SLICE);
+    hk_assert(slab->slices >= 1 && first + slab->slices <= HK_SLICES);
+    hk_assert(slab->cls < HK_CLASS_COUNT);
+    hk_assert(slab->cls == 0 || slab->slices == hk_classes[slab->cls].slices);
+    for (unsigned i = first; i < first + slab->slices; i++)
+        hk_assert(ss->head[i] == first);
+    return run_mask(first, slab->slices);
+}
+
+/* It is on the list of its longest run, and its neighbours there know it. */
+static void is_listed_locked(const hk_superslab_t *ss) {
+    hk_assert(ss->list == longest_run(ss->free));
+    if (ss->list == NO_LIST)
+        return;
+    hk_assert(not_empty >> ss->list & 1);
+    hk_assert((ss->prev != NULL ? ss->prev->next : lists[ss->list]) == ss);
+    hk_assert(ss->prev == NULL || ss->prev->list == ss->list);
+    hk_assert(ss->next == NULL || (ss->next->prev == ss && ss->next->list == ss->list));
+}
+
+/* The totals, and every superslab's place. */
+static void pool_is_valid_locked(void) {
+    size_t bytes = 0, count = 0, listed = 0, without = 0;
+    for (const hk_superslab_t *ss = all; ss != NULL; ss = ss->all_next) {
+        is_listed_locked(ss);
+        bytes += ss->base != NULL ? (size_t)__builtin_popcount(ss->whole) * HK_SLICE : 0;
+        count += ss->base != NULL;
+        without += ss->base == NULL;
+        listed += ss->list != NO_LIST;
+    }
+    hk_assert(count == superslab_count && bytes == mapped);
+    for (unsigned n = 0; n <= HK_SLICES; n++) {
+        hk_assert((lists[n] != NULL) == (not_empty >> n & 1));
+        for (const hk_superslab_t *ss = lists[n]; ss != NULL; ss = ss->next, listed--)
+            hk_assert(ss->list == n && listed != 0);
+    }
+    hk_assert(listed == 0);
+    for (const hk_superslab_t *ss = unmapped; ss != NULL; ss = ss->next, without--)
+        hk_assert(ss->base == NULL && without != 0); /* others are about to get memory */
+}
+
+/* Of a superslab that has just changed; all of the pool only now and then. */
+static void is_valid_locked(const hk_superslab_t *ss) {
+    enum { NOW_AND_THEN = 32 };
+    static unsigned calls; /* lock: pool */
+    hk_assert(hk_lock_is_mine(&lock));
+    const uint32_t not_carved = ss->free | ss->claimed;
+    hk_assert((ss->free & ss->claimed) == 0);
+    hk_assert(ss->base != NULL || not_carved == 0);
+    hk_assert((not_carved & ~ss->whole) == 0);
+    hk_assert(((ss->fresh | ss->lazy | ss->seen) & ~ss->free) == 0);
+    hk_assert((ss->fresh & ss->lazy) == 0 && (ss->seen & (ss->fresh | ss->lazy)) == 0);
+    uint32_t carved = ss->base != NULL ? ss->whole & ~not_carved : 0;
+    while (carved != 0) {
+        uint32_t run = run_is_valid_locked(ss, (unsigned)__builtin_ctz(carved));
+        hk_assert((run & ~carved) == 0); /* no two share a slice, and none is free */
+        carved &= ~run;
+    }
+    is_listed_locked(ss);
+    if (++calls % NOW_AND_THEN == 0)
+        pool_is_valid_locked();
+}
+#else
+HK_INLINE void is_valid_locked(const hk_superslab_t *ss) { (void)ss; }
+#endif
+
+/* ---- lists ---- */
+
 static void unlink_locked(hk_superslab_t *ss) {
+    hk_assert(hk_lock_is_mine(&lock));
     if (ss->list == NO_LIST)
         return;
     if (ss->prev != NULL)
@@ -76,6 +151,7 @@ static void unlink_locked(hk_superslab_t *ss) {
 }
 
 static void link_locked(hk_superslab_t *ss, unsigned list) {
+    hk_assert(hk_lock_is_mine(&lock) && ss->list == NO_LIST && list <= HK_SLICES);
     ss->list = (uint8_t)list;
     if (list == NO_LIST)
         return;
@@ -97,11 +173,13 @@ static void relist_locked(hk_superslab_t *ss) {
 
 /* The slices are free no more. */
 static void use_locked(hk_superslab_t *ss, uint32_t mask) {
+    hk_assert((ss->free & mask) == mask);
     ss->free &= ~mask;
     ss->fresh &= ~mask;
     ss->lazy &= ~mask;
     ss->seen &= ~mask;
     relist_locked(ss);
+    is_valid_locked(ss);
 }
 
 /* Slices that were used before come first: their pages are there. */
@@ -113,6 +191,8 @@ static hk_slab_t *take_from_locked(hk_superslab_t *ss, unsigned slices, unsigned
     unsigned first = (unsigned)__builtin_ctz(starts);
     uint32_t mask = run_mask(first, slices);
     hk_slab_t *slab = &ss->slabs[first];
+    hk_assert(hk_load_relaxed(&slab->owner) ==
+              NULL); /* whoever had the slices has let go of them */
     slab->zeroed = (ss->fresh & mask) == mask;
     for (unsigned i = first; i < first + slices; i++)
         ss->head[i] = (uint8_t)first;
@@ -135,10 +215,22 @@ static hk_slab_t *take_locked(unsigned slices, unsigned cls) {
     return take_from_locked(lists[__builtin_ctzll(candidates)], slices, cls);
 }
 
+#if HK_DEBUG
+/* None of the slab's blocks is given out: nobody can have freed one. (Where somebody has, and the program
+ * did not free it twice, a collection has lost it.) */
+static void no_remote_frees(const hk_slab_t *slab) {
+    for (unsigned w = 0; slab->cls != 0 && w < HK_BITMAP_WORDS; w++)
+        hk_assert(hk_load_relaxed(&slab->remote[w]) == 0);
+}
+#else
+HK_INLINE void no_remote_frees(const hk_slab_t *slab) { (void)slab; }
+#endif
+
 /* Makes the slices just taken into an ownerless slab. `pending` and `remote` are left alone: a
  * remote freer of the slab that was here before may still be between its two steps. */
 static hk_slab_t *carve(hk_slab_t *slab) {
     slab->listed = false;
+    hk_assert(hk_map_owner(slab->base) != NULL && hk_map_kind(slab->base) == HK_KIND_FREE);
     if (slab->cls == 0) {
         hk_map_set(slab->base, 1, HK_KIND_LARGE);
         hk_map_set(slab->base + HK_SLICE, slab->slices - 1u, HK_KIND_INTERIOR);
@@ -151,11 +243,15 @@ static hk_slab_t *carve(hk_slab_t *slab) {
     if (blocks % 64 != 0)
         slab->bits[words++] = ((uint64_t)1 << (blocks % 64)) - 1;
     slab->summary = words == 64 ? UINT64_MAX : ((uint64_t)1 << words) - 1;
+    hk_slab_is_valid(slab);
+    no_remote_frees(slab);
     hk_map_set(slab->base, slab->slices, slab->cls);
     return slab;
 }
 
 hk_slab_t *hk_pool_take_mapped(unsigned slices, unsigned cls) {
+    hk_assert(slices >= 1 && slices <= HK_SLICES && cls < HK_CLASS_COUNT);
+    hk_assert(cls == 0 || slices == hk_classes[cls].slices);
     hk_lock(&lock);
     hk_slab_t *slab = take_locked(slices, cls);
     hk_unlock(&lock);
@@ -168,6 +264,7 @@ typedef struct {
 } usage_t;
 
 static void visit_locked(const hk_superslab_t *ss, hk_slab_visitor_t *visit, void *argument) {
+    hk_assert(hk_lock_is_mine(&lock));
     for (unsigned i = 0; ss->base != NULL && i < HK_SLICES;) {
         if ((ss->free | ss->claimed) >> i & 1) {
             i++;
@@ -205,6 +302,7 @@ static hk_superslab_t *descriptor(void) {
     if (ss != NULL)
         unmapped = ss->next;
     hk_unlock(&lock);
+    hk_assert(ss == NULL || (ss->base == NULL && ss->list == NO_LIST && ss->claimed == 0));
     if (ss != NULL)
         return ss;
     ss = hk_meta_alloc(sizeof *ss);
@@ -260,7 +358,8 @@ static bool add_superslab(unsigned slices) {
         hk_unlock(&lock);
         return false;
     }
-    hk_map_set_owner(range.start, ss);
+    void *before = hk_map_set_owner(range.start, ss);
+    hk_assert(before == NULL); /* nobody else has the unit */
     const unsigned count = (unsigned)(range.bytes / HK_SLICE);
     hk_map_set(range.start, count, HK_KIND_FREE);
     hk_lock(&lock);
@@ -271,6 +370,7 @@ static bool add_superslab(unsigned slices) {
     link_locked(ss, count);
     superslab_count++;
     mapped += range.bytes;
+    is_valid_locked(ss);
     hk_unlock(&lock);
     return true;
 }
@@ -307,12 +407,14 @@ static hk_range_t detach_locked(hk_superslab_t *ss) {
     unmapped = ss;
     superslab_count--;
     mapped -= range.bytes;
+    is_valid_locked(ss);
     return range;
 }
 
 static void release(hk_range_t range) {
     if (range.bytes == 0)
         return;
+    hk_assert(hk_map_kind(range.start) == HK_KIND_FREE);
     hk_map_set_owner(range.start, NULL);
     hk_region_give(range);
 }
@@ -327,11 +429,16 @@ static hk_range_t put_back_locked(hk_superslab_t *ss, uint32_t mask) {
     if (ss->free == ss->whole && (ss->whole != ALL || lists[HK_SLICES] != NULL))
         return detach_locked(ss);
     relist_locked(ss);
+    is_valid_locked(ss);
     return (hk_range_t){0};
 }
 
 void hk_pool_give(hk_slab_t *slab) {
     hk_superslab_t *ss = superslab_of(slab);
+    hk_assert(hk_load_relaxed(&slab->owner) == NULL && hk_map_owner(slab->base) == ss);
+    hk_assert(slab->cls == 0 || hk_load_relaxed(&slab->free) == hk_classes[slab->cls].blocks);
+    hk_assert(!slab->listed);
+    no_remote_frees(slab);
     hk_map_set(slab->base, slab->slices, HK_KIND_FREE);
     hk_lock(&lock);
     hk_range_t empty = put_back_locked(ss, run_mask(slab->first, slab->slices));
@@ -342,6 +449,7 @@ void hk_pool_give(hk_slab_t *slab) {
 bool hk_pool_resize(hk_slab_t *slab, unsigned slices) {
     hk_superslab_t *ss = superslab_of(slab);
     unsigned old = slab->slices, first = slab->first;
+    hk_assert(slab->cls == 0 && slices >= 1 && slices <= HK_SLICES);
     if (slices < old) {
         hk_map_set(slab->base + slices * HK_SLICE, old - slices, HK_KIND_FREE);
         hk_lock(&lock);
@@ -373,6 +481,7 @@ bool hk_pool_resize(hk_slab_t *slab, unsigned slices) {
 
 static void collect_slab(const hk_slab_t *slab, void *argument) {
     hk_pool_cursor_t *cursor = argument;
+    hk_assert(cursor->count < HK_SLICES);
     if (slab->cls != 0)
         cursor->slabs[cursor->count++] = (hk_slab_t *)(uintptr_t)slab;
 }
@@ -401,6 +510,8 @@ uint32_t hk_pool_claim(hk_superslab_t *ss, bool aged, hk_os_range_t *ranges, uns
     ss->free &= ~claimed;
     ss->claimed |= claimed;
     relist_locked(ss);
+    if (claimed != 0)
+        is_valid_locked(ss);
     hk_unlock(&lock);
     *count = 0;
     for (uint32_t left = claimed; left != 0;) {
@@ -413,11 +524,15 @@ uint32_t hk_pool_claim(hk_superslab_t *ss, bool aged, hk_os_range_t *ranges, uns
 }
 
 bool hk_pool_unclaim(hk_superslab_t *ss, uint32_t claimed, uint32_t purged, bool lazily) {
+    hk_assert((purged & ~claimed) == 0);
     hk_lock(&lock);
+    hk_assert((ss->claimed & claimed) == claimed); /* which keeps its memory where it is */
     *(lazily ? &ss->lazy : &ss->fresh) |= purged;
     ss->free |= claimed;
     ss->claimed &= ~claimed;
     relist_locked(ss);
+    if (claimed != 0)
+        is_valid_locked(ss);
     bool seen = ss->seen != 0;
     hk_unlock(&lock);
     return seen;

@@ -9,6 +9,7 @@
 #include "backend/pagemap.h"
 #include "backend/purge.h"
 #include "backend/region.h"
+#include "backend/slab.h"
 #include "backend/superslab.h"
 #include "os/os.h"
 
@@ -20,6 +21,7 @@ HK_INLINE unsigned words_of(const hk_class_t *c) { return (c->blocks + 63u) / 64
  * two steps of a free. */
 static unsigned take_remote(const hk_slab_t *slab, const hk_class_t *c, uint64_t *free) {
     unsigned count = 0;
+    hk_assert(c->blocks != 0);
     for (unsigned w = 0; hk_load_relaxed(&slab->pending) != 0 && w < words_of(c); w++) {
         uint64_t bits = hk_load_relaxed(&slab->remote[w]);
         count += (unsigned)__builtin_popcountll(bits);
@@ -41,6 +43,7 @@ static void count_slab(const hk_slab_t *slab, void *argument) {
     const hk_class_t *c = &hk_classes[slab->cls];
     hk_class_usage_t *of_class = &usage->classes[slab->cls];
     size_t free = hk_load_acquire(&slab->free);
+    hk_assert(free <= c->blocks); /* or the subtraction wraps */
     size_t remote = hk_min(take_remote(slab, c, NULL), c->blocks - free);
     of_class->slabs++;
     of_class->remote += remote;
@@ -54,6 +57,7 @@ static void add_bytes(const void *start, size_t bytes, void *argument) {
 }
 
 void hk_usage_count(hk_usage_t *usage) {
+    hk_assert(hk_lock_may_take(HK_RANK_PURGE));
     memset(usage, 0, sizeof *usage);
     hk_purge_lock(); /* claimed blocks would look as if they were in use */
     hk_pool_visit(count_slab, usage);
@@ -86,14 +90,18 @@ typedef struct {
 
 /* Looks at a range of at most a unit. */
 static bool look_at(walk_t *walk, const void *start, size_t bytes) {
+    hk_assert(bytes / hk_os_page_size() <= MOST_PAGES);
     return hk_os_look(&walk->look, start, bytes, walk->pages);
 }
 
 /* Resident bytes among the n OS pages from the first-th one looked at. */
 static size_t resident(const walk_t *walk, size_t first, size_t n) {
     size_t count = 0;
-    for (size_t i = first; i < first + n; i++)
+    hk_assert(first + n <= MOST_PAGES);
+    for (size_t i = first; i < first + n; i++) {
+        hk_assert(walk->pages[i] <= 1); /* they are added up */
         count += walk->pages[i];
+    }
     return count * hk_os_page_size();
 }
 
@@ -137,6 +145,7 @@ static bool copy_slab(const hk_slab_t *slab, slab_copy_t *copy) {
     bool owned = hk_load_seq(&slab->owner) == owner;
     unsigned free = 0;
     if (owned) {
+        hk_slab_is_valid(slab); /* the lock is its owner's */
         copy->base = slab->base;
         copy->c = &hk_classes[slab->cls];
         copy->lazy = hk_load_relaxed(&slab->lazy);
@@ -149,6 +158,7 @@ static bool copy_slab(const hk_slab_t *slab, slab_copy_t *copy) {
 
 /* Whether all blocks are free that overlap bytes [from, to) of the slab. */
 static bool nothing_live(const slab_copy_t *copy, size_t from, size_t to) {
+    hk_assert(from < to);
     unsigned first = hk_class_index(copy->c, from);
     unsigned end = (unsigned)hk_min(hk_class_index(copy->c, to - 1) + 1u, copy->c->blocks);
     for (unsigned at = first; at < end; at = (at / 64 + 1) * 64) {
@@ -201,6 +211,7 @@ static bool measure_next(hk_pool_cursor_t *cursor, walk_t *walk) {
 }
 
 void hk_usage_residency(hk_residency_t *residency) {
+    hk_assert(hk_lock_may_take(HK_RANK_PURGE));
     walk_t walk = {.look = hk_os_look_begin()};
     hk_map_visit(measure_slices, &walk);
     for (hk_pool_cursor_t cursor = {0}; measure_next(&cursor, &walk);)
@@ -210,5 +221,6 @@ void hk_usage_residency(hk_residency_t *residency) {
     hk_map_visit_own(measure_own, &walk);
     hk_meta_visit(measure_own, &walk);
     hk_os_look_end(&walk.look);
+    hk_assert(walk.sum.lazy <= walk.sum.free && walk.sum.free <= walk.sum.resident);
     *residency = walk.sum;
 }

@@ -27,14 +27,6 @@
 #define HK_UNIT_SHIFT 21
 #define HK_UNIT ((size_t)1 << HK_UNIT_SHIFT)
 
-/* Rounds n up to a multiple of the power of two `align`; the caller has excluded overflow. */
-HK_INLINE size_t hk_align_up(size_t n, size_t align) { return (n + align - 1) & ~(align - 1); }
-
-HK_INLINE bool hk_is_pow2(size_t n) { return n != 0 && (n & (n - 1)) == 0; }
-
-HK_INLINE size_t hk_min(size_t a, size_t b) { return a < b ? a : b; }
-HK_INLINE size_t hk_max(size_t a, size_t b) { return a > b ? a : b; }
-
 /* An assertion is about our own bug; the user's bugs go to hk_fatal() in base/report.h. */
 #if HK_DEBUG
 _Noreturn void hk_assert_failed(const char *what, const char *file, int line);
@@ -42,6 +34,23 @@ _Noreturn void hk_assert_failed(const char *what, const char *file, int line);
 #else
 #define hk_assert(c) ((void)sizeof((c) ? 1 : 0))
 #endif
+
+HK_INLINE bool hk_is_pow2(size_t n) { return n != 0 && (n & (n - 1)) == 0; }
+
+/* Rounds n up to a multiple of the power of two `align`; the caller has excluded overflow. */
+HK_INLINE size_t hk_align_up(size_t n, size_t align) {
+    hk_assert(hk_is_pow2(align));
+    return (n + align - 1) & ~(align - 1);
+}
+
+/* Whether n, or an address, is a multiple of the power of two `align`. */
+HK_INLINE bool hk_is_aligned(uintptr_t n, size_t align) {
+    hk_assert(hk_is_pow2(align));
+    return (n & (align - 1)) == 0;
+}
+
+HK_INLINE size_t hk_min(size_t a, size_t b) { return a < b ? a : b; }
+HK_INLINE size_t hk_max(size_t a, size_t b) { return a > b ? a : b; }
 
 /* Atomics by order. The seq forms are the Dekker pair of the remote-free protocol
  * (backend/heap.c). */

@@ -45,6 +45,7 @@ HK_COLD void hk_lock_wait(hk_lock_t *lock) {
         }
         hk_add_seq(&lock->sleepers, 1u);
         sleep_while(&lock->taken, 1, LONGEST_SLEEP_NS);
+        hk_assert(hk_load_relaxed(&lock->sleepers) != 0); /* this thread is one */
         hk_sub_relaxed(&lock->sleepers, 1u);
     }
 }
@@ -68,12 +69,25 @@ bool hk_lock_unless(hk_lock_t *lock, const atomic_bool *never) {
 /* How many locks of each rank this thread holds. */
 static _Thread_local unsigned char held[HK_RANK_META + 1];
 
+bool hk_lock_is_mine(const hk_lock_t *lock) {
+    return hk_load_relaxed(&lock->taken) != 0 && held[lock->rank] != 0;
+}
+
+bool hk_lock_may_take(hk_rank_t rank) {
+    unsigned count = 0;
+    for (unsigned r = rank; r <= HK_RANK_META; r++)
+        count += held[r];
+    return count == 0;
+}
+
 void hk_lock_check(const hk_lock_t *lock, bool tried) {
+    hk_assert(lock->rank <= HK_RANK_META); /* it has been initialised, and not overwritten */
     for (unsigned r = lock->rank; r <= HK_RANK_META; r++)
         hk_assert(held[r] == 0 || (tried && r == (unsigned)lock->rank));
 }
 
 void hk_lock_note(const hk_lock_t *lock, bool taken) {
+    hk_assert(hk_load_relaxed(&lock->taken) == 1); /* also when it is about to be given back */
     hk_assert(taken || held[lock->rank] > 0);
     held[lock->rank] = (unsigned char)(taken ? held[lock->rank] + 1 : held[lock->rank] - 1);
 }

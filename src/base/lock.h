@@ -34,6 +34,12 @@ typedef struct {
 #define HK_LOCK_INIT(r)                                                                            \
     { .taken = 0, .sleepers = 0, .rank = (r) }
 
+/* For assertions. What a debug build knows is how many locks of each rank a thread holds: a lock
+ * counts as the calling thread's where somebody holds it and the thread holds one of that rank. */
+bool hk_lock_is_mine(const hk_lock_t *lock);
+/* The calling thread holds no lock of this rank or of a higher one: it may take one. */
+bool hk_lock_may_take(hk_rank_t rank);
+
 #if HK_DEBUG
 void hk_lock_check(const hk_lock_t *lock, bool tried);
 void hk_lock_note(const hk_lock_t *lock, bool taken);

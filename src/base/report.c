@@ -8,6 +8,7 @@
 #include "base/calls.h"
 
 static void put(hk_line_t *line, const char *s, size_t n) {
+    hk_assert(line->len < sizeof line->text);        /* or there would be room without end */
     size_t room = sizeof line->text - 1 - line->len; /* one byte is kept for the newline */
     n = hk_min(n, room);
     memcpy(line->text + line->len, s, n);
@@ -17,6 +18,7 @@ static void put(hk_line_t *line, const char *s, size_t n) {
 static void put_number(hk_line_t *line, uint64_t value, unsigned base) {
     char digits[24];
     size_t at = sizeof digits;
+    hk_assert(base >= 10 && base <= 16); /* 24 are enough, and there are as many signs */
     do {
         digits[--at] = "0123456789abcdef"[value % base];
         value /= base;
@@ -61,11 +63,13 @@ void hk_line_pad(hk_line_t *line, size_t column) {
 }
 
 const char *hk_line_text(hk_line_t *line) {
+    hk_assert(line->len < sizeof line->text);
     line->text[line->len] = '\0';
     return line->text;
 }
 
 void hk_line_flush(hk_line_t *line, int fd) {
+    hk_assert(line->len <= sizeof line->text && fd >= 0);
     int saved = errno;
     ssize_t ignored = HK_CALL(other, write(fd, line->text, line->len));
     (void)ignored; /* there is nobody left to tell */
@@ -88,10 +92,12 @@ bool hk_line_path(hk_line_t *line, const char *pattern, bool *numbered) {
         }
     }
     line->text[line->len] = '\0';
+    hk_assert(line->len <= sizeof line->text - ROOM / 2); /* for the suffix */
     return true;
 }
 
 void hk_line_write(hk_line_t *line, int fd) {
+    hk_assert(line->len < sizeof line->text); /* put() keeps this byte */
     line->text[line->len++] = '\n';
     hk_line_flush(line, fd);
 }
@@ -102,6 +108,7 @@ _Noreturn HK_COLD void hk_fatal(hk_fatal_t kind, const void *p) {
         [HK_INVALID_FREE] = "invalid free",
         [HK_INVALID_POINTER] = "invalid pointer",
     };
+    hk_assert((unsigned)kind < sizeof names / sizeof names[0]);
     hk_line_t line = {0};
     hk_line_str(&line, "hakmem: fatal: ");
     hk_line_str(&line, names[kind]);

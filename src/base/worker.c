@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include "base/calls.h"
+#include "base/lock.h"
 
 /* A worker that outlives all other threads runs the program's exit handlers on it. */
 #define STACK_BYTES (256 * HK_KIB)
@@ -19,6 +20,7 @@ int hk_worker_start(void *(*run)(void *)) {
     sigset_t all, before;
     pthread_attr_t attributes;
     pthread_t thread;
+    hk_assert(run != NULL && hk_lock_may_take(HK_RANK_CONFIG)); /* that is, holds none at all */
     sigfillset(&all);
     for (unsigned i = 0; i < sizeof own_faults / sizeof own_faults[0]; i++)
         sigdelset(&all, own_faults[i]);

@@ -49,10 +49,12 @@ void hk_config_warn(const char *name, const char *value, const char *problem,
 /* ---- effective values ---- */
 
 static _Atomic uint64_t *number_of(unsigned option) {
+    hk_assert(option < HK_OPTION_COUNT && hk_options[option].type != HK_TYPE_TEXT);
     return (void *)((char *)&hk_config + hk_options[option].offset);
 }
 
 static _Atomic(const char *) *text_of(unsigned option) {
+    hk_assert(option < HK_OPTION_COUNT && hk_options[option].type == HK_TYPE_TEXT);
     return (void *)((char *)&hk_config + hk_options[option].offset);
 }
 
@@ -60,6 +62,8 @@ uint64_t hk_option_number(unsigned option) { return hk_load_relaxed(number_of(op
 const char *hk_option_text(unsigned option) { return hk_load_relaxed(text_of(option)); }
 
 static void set_number(unsigned option, uint64_t value, hk_origin_t origin) {
+    hk_option_is_valid(option, value);
+    hk_assert(origin >= hk_load_relaxed(&hk_origins[option])); /* the strongest has the last word */
     hk_store_relaxed(number_of(option), value);
     hk_store_relaxed(&hk_origins[option], (uint8_t)origin);
 }
@@ -68,6 +72,7 @@ static void set_number(unsigned option, uint64_t value, hk_origin_t origin) {
 static void set_text(unsigned option, const char *value) {
     static char kept[8192];
     static size_t used;
+    hk_assert(used <= sizeof kept);
     size_t bytes = strlen(value) + 1;
     if (bytes > sizeof kept - used) {
         hk_config_warn(hk_options[option].env, value, "longer than can be kept", "ignored");

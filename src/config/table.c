@@ -20,6 +20,27 @@ const hk_option_row_t hk_options[HK_OPTION_COUNT] = {
 #undef HK_TEXT
 };
 
+/* Each text ends within its field of the row (C would cut off the end without a word), and a default is
+ * one of the values that are allowed. */
+#define FITS(text, member) (sizeof(text) <= sizeof((hk_option_row_t *)0)->member)
+#define HK_GROUP(id, title)
+#define HK_UINT(field, name, value, lo, hi, of, level, when, text)                                 \
+    _Static_assert(FITS(name, env) && FITS(of, unit) && FITS(text, doc), name);                    \
+    _Static_assert((value) >= (lo) && (value) <= (hi), name);
+#define HK_WORD(field, name, value, list, level, when, text)                                       \
+    _Static_assert(FITS(name, env) && FITS(list, words) && FITS(text, doc), name);                 \
+    _Static_assert((size_t)(value) < sizeof(list) / 2, name);
+#define HK_TEXT(field, name, level, when, text)                                                    \
+    _Static_assert(FITS(name, env) && FITS(text, doc), name);
+#include "config/options.def"
+#undef FITS
+#undef HK_GROUP
+#undef HK_UINT
+#undef HK_WORD
+#undef HK_TEXT
+_Static_assert(sizeof(hk_config_t) <= UINT16_MAX, "an offset");
+_Static_assert(HK_OPTION_COUNT <= UINT8_MAX, "the numbers in hk_profile_value_t");
+
 /* A group's number is that of its first option: the enumeration steps back after each. */
 enum {
 #define HK_GROUP(id, title) GROUP_##id, END_OF_##id = GROUP_##id - 1,
@@ -159,7 +180,24 @@ static bool parse_word(const char *text, const char *words, uint64_t *index) {
     return false;
 }
 
+#if HK_DEBUG
+void hk_option_is_valid(unsigned option, uint64_t value) {
+    hk_assert(option < HK_OPTION_COUNT);
+    const hk_option_row_t *row = &hk_options[option];
+    hk_assert(row->type != HK_TYPE_TEXT);
+    if (row->type == HK_TYPE_NUMBER) {
+        hk_assert(value >= row->least && value <= row->most);
+        return;
+    }
+    uint64_t words = 0;
+    for (const char *word = row->words; word != NULL; word = next_word(word))
+        words++;
+    hk_assert(value < words);
+}
+#endif
+
 bool hk_option_parse(unsigned option, const char *text, uint64_t *value) {
+    hk_assert(option < HK_OPTION_COUNT && hk_options[option].type != HK_TYPE_TEXT);
     const hk_option_row_t *row = &hk_options[option];
     if (row->type == HK_TYPE_WORD)
         return parse_word(text, row->words, value);
@@ -186,6 +224,7 @@ static void say_nearest(hk_line_t *line, const char *words, const char *text) {
 }
 
 void hk_option_say_allowed(hk_line_t *line, unsigned option, const char *instead_of) {
+    hk_assert(option < HK_OPTION_COUNT && hk_options[option].type != HK_TYPE_TEXT);
     const hk_option_row_t *row = &hk_options[option];
     if (row->type == HK_TYPE_WORD) {
         hk_line_str(line, "one of ");
@@ -205,6 +244,7 @@ void hk_option_say_allowed(hk_line_t *line, unsigned option, const char *instead
 }
 
 void hk_option_print(hk_line_t *line, unsigned option, uint64_t value) {
+    hk_option_is_valid(option, value);
     const hk_option_row_t *row = &hk_options[option];
     if (row->type != HK_TYPE_WORD) {
         hk_line_u64(line, value);

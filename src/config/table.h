@@ -75,6 +75,12 @@ unsigned hk_option_nearest(const char *name, size_t len);
 
 /* The number that `text` means for an option that is no text; false if it is not allowed. */
 bool hk_option_parse(unsigned option, const char *text, uint64_t *value);
+/* A value that such an option may have. */
+#if HK_DEBUG
+void hk_option_is_valid(unsigned option, uint64_t value);
+#else
+HK_INLINE void hk_option_is_valid(unsigned option, uint64_t value) { (void)option, (void)value; }
+#endif
 /* "one of a|b|c is allowed (the nearest is b)". */
 void hk_option_say_allowed(hk_line_t *line, unsigned option, const char *instead_of);
 /* The value as the environment would have it. */

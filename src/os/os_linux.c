@@ -26,6 +26,16 @@ size_t hk_os_page_size(void) {
     return bytes;
 }
 
+/* What the contract says of sizes, and the system of addresses. */
+#if HK_DEBUG
+static void are_pages(const void *p, size_t bytes) {
+    hk_assert(hk_is_aligned((uintptr_t)p, hk_os_page_size()));
+    hk_assert(bytes != 0 && hk_is_aligned(bytes, hk_os_page_size()));
+}
+#else
+HK_INLINE void are_pages(const void *p, size_t bytes) { (void)p, (void)bytes; }
+#endif
+
 #if HK_DEBUG
 static atomic_long fail_countdown = -1;
 
@@ -85,6 +95,7 @@ static char *map_and_trim(size_t bytes, size_t align) {
 /* In most cases one of the first two does it. The third needs room that a limit may not leave. */
 void *hk_os_map(size_t bytes, size_t align) {
     enum { HINTS = 16 };
+    hk_assert(hk_is_pow2(align) && align >= hk_os_page_size());
     char *p = map(NULL, bytes, PROT_READ | PROT_WRITE, 0), *aligned;
     if (p == NULL || ((uintptr_t)p & (align - 1)) == 0)
         return p;
@@ -97,7 +108,10 @@ void *hk_os_map(size_t bytes, size_t align) {
     return aligned;
 }
 
-void *hk_os_reserve(size_t bytes) { return map(NULL, bytes, PROT_READ, MAP_NORESERVE); }
+void *hk_os_reserve(size_t bytes) {
+    are_pages(NULL, bytes);
+    return map(NULL, bytes, PROT_READ, MAP_NORESERVE);
+}
 
 static bool grants(size_t bytes, int flags) {
     if (refused())
@@ -122,6 +136,7 @@ uint64_t hk_os_data_limit(void) {
 }
 
 bool hk_os_commit(void *p, size_t bytes) {
+    are_pages(p, bytes);
     if (refused())
         return false;
     int saved = errno;
@@ -131,6 +146,7 @@ bool hk_os_commit(void *p, size_t bytes) {
 }
 
 bool hk_os_unmap(void *p, size_t bytes) {
+    are_pages(p, bytes);
     int saved = errno;
     bool ok = HK_CALL(munmap, munmap(p, bytes)) == 0;
     errno = saved;
@@ -138,6 +154,8 @@ bool hk_os_unmap(void *p, size_t bytes) {
 }
 
 bool hk_os_resize(void *p, size_t bytes, size_t new_bytes) {
+    are_pages(p, bytes);
+    are_pages(p, new_bytes);
     if (new_bytes > bytes && refused())
         return false;
     int saved = errno;
@@ -147,6 +165,10 @@ bool hk_os_resize(void *p, size_t bytes, size_t new_bytes) {
 }
 
 bool hk_os_move(void *from, size_t bytes, void *to, size_t new_bytes) {
+    are_pages(from, bytes);
+    are_pages(to, new_bytes);
+    /* the system refuses what overlaps, having unmapped some of it */
+    hk_assert((char *)from + bytes <= (char *)to || (char *)to + new_bytes <= (char *)from);
     if (refused())
         return false;
     int saved = errno;
@@ -242,6 +264,7 @@ static bool scan(int fd, uintptr_t start, size_t bytes, unsigned char *pages) {
 }
 
 bool hk_os_look(hk_os_look_t *look, const void *p, size_t bytes, unsigned char *pages) {
+    are_pages(p, bytes);
     int saved = errno;
     bool ok = look->fd >= 0 && scan(look->fd, (uintptr_t)p, bytes, pages);
     if (!ok) {

@@ -33,6 +33,7 @@ static atomic_size_t unnoted;  /* atomic: bytes freed that have not raised `note
 /* ---- what is to be done ---- */
 
 static uint64_t decommit(void) {
+    hk_assert(hk_option(lean_decommit) <= HK_DECOMMIT_DONTNEED);
     return hk_option(lean) != 0 ? hk_option(lean_decommit) : HK_DECOMMIT_OFF;
 }
 
@@ -81,7 +82,10 @@ void hk_purger_note_slow(size_t bytes) {
 static hk_lock_t at_work = HK_LOCK_INIT(HK_RANK_LOOK);
 
 void hk_purger_hold(void) { hk_lock(&at_work); }
-void hk_purger_release(void) { hk_unlock(&at_work); }
+void hk_purger_release(void) {
+    hk_assert(hk_lock_is_mine(&at_work)); /* hk_purger_hold() was before */
+    hk_unlock(&at_work);
+}
 
 static void rest(unsigned ms) { hk_os_wait(&noted, hk_load_relaxed(&noted), ms); }
 
@@ -93,6 +97,8 @@ static size_t dirty_bytes(void) { return hk_region_cached() + hk_pool_dirty_byte
  * none. */
 static bool look_locked(uint64_t mode) {
     static size_t cached_before; /* bytes in the region cache at the last look */
+    hk_assert(hk_lock_is_mine(&at_work) && mode != HK_DECOMMIT_OFF);
+    hk_assert(hk_load_relaxed(&hk_purger_runs)); /* in a fork's child nobody comes here */
     if (hk_advice_is_disabled())
         return false;
     hk_heap_collect_all();
@@ -105,11 +111,13 @@ static bool look_locked(uint64_t mode) {
         size_t unused = aged ? hk_min(cached, cached_before) : cached;
         purged = hk_purge_cached(hk_min(most, unused));
         seen = purged < cached;
+        hk_assert(hk_lock_may_take(HK_RANK_PURGE));
         unsigned count = 0;
         for (hk_pool_cursor_t cursor = {0}; purged < most && hk_pool_next(&cursor);) {
             size_t bytes = hk_purge_superslab(&cursor, aged ? HK_RESET : HK_PURGE, aged, &seen);
             purged += bytes;
             hk_unlock(&at_work);
+            hk_assert(hk_lock_may_take(HK_RANK_CONFIG)); /* a fork need not wait while it rests */
             if (bytes != 0 && ++count % PURGED_AT_ONCE == 0)
                 rest(REST_MS);
             hk_lock(&at_work);
@@ -133,6 +141,7 @@ static bool look(uint64_t mode) {
 
 /* Sleeps until something is freed, unless that has happened since `noted` was `before`. */
 static void sleep_since(uint32_t before) {
+    hk_assert(!hk_load_relaxed(&asleep) && hk_lock_may_take(HK_RANK_CONFIG));
     hk_store_seq(&asleep, true);
     if (hk_load_seq(&noted) == before)
         hk_os_wait(&noted, before, 0);
@@ -152,6 +161,7 @@ static void *purger(void *unused) {
         sleep_since(before);
         idle_looks = 0;
     }
+    hk_assert(hk_load_relaxed(&hk_purger_runs)); /* so that there was no second one */
     hk_store_seq(&stopping, false);
     hk_store_seq(&hk_purger_runs, false);
     rearm();
@@ -161,6 +171,7 @@ static void *purger(void *unused) {
 HK_COLD void hk_purger_start_slow(void) {
     if (is_small() || hk_exchange_seq(&hk_purger_runs, true))
         return;
+    hk_assert(hk_lock_may_take(HK_RANK_CONFIG)); /* to start a thread is to allocate */
     hk_store_seq(&hk_purger_may_start, false);
     int saved = errno;
     if (hk_worker_start(purger) != 0) {

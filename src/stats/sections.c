@@ -42,6 +42,7 @@ static hk_entry_t begin_in(hk_section_timings_t *timings, bool shared, uint64_t 
 
 /* Another thread may have switched sampling off since the caller looked. */
 HK_COLD hk_entry_t hk_section_begin(hk_section_t section) {
+    hk_assert((unsigned)section < HK_SECTION_COUNT);
     hk_sections_t *sections = own != NULL ? own : &shared_timings;
     return begin_in(&sections->of[section], own == NULL, hk_load_relaxed(&hk_sections_every));
 }
@@ -49,6 +50,7 @@ HK_COLD hk_entry_t hk_section_begin(hk_section_t section) {
 HK_COLD void hk_section_end(const hk_entry_t *entry) {
     const uint64_t stop = hk_os_ticks();
     hk_section_timings_t *timings = entry->timings;
+    hk_assert(timings != NULL); /* else the entry is not timed, and has no end */
     if (hk_os_cpu() != entry->cpu || stop < entry->start) {
         add(&timings->dropped, 1, entry->shared);
         return;
@@ -70,6 +72,7 @@ static uint64_t measure(void) {
         hk_section_timings_t timings = {0};
         hk_entry_t entry = begin_in(&timings, false, 1);
         hk_section_end(&entry);
+        hk_assert(hk_load_relaxed(&timings.sampled) + hk_load_relaxed(&timings.dropped) == 1);
         if (hk_load_relaxed(&timings.sampled) != 0)
             least = hk_min(least, hk_load_relaxed(&timings.cycles));
     }
@@ -79,6 +82,7 @@ static uint64_t measure(void) {
 void hk_sections_sample(uint64_t every) {
     if (every != 0 && hk_load_relaxed(&overhead) == 0)
         hk_store_relaxed(&overhead, measure());
+    hk_assert(every == 0 || hk_load_relaxed(&overhead) != 0); /* 0 says: never switched on */
     hk_store_seq(&hk_sections_every, every);
 }
 
@@ -92,6 +96,7 @@ void hk_sections_forget_shared(void) { hk_sections_forget(&shared_timings); }
 /* ---- reading ---- */
 
 void hk_sections_sum_begin(hk_sections_sum_t *sum) {
+    hk_assert(sum->overhead == 0 && sum->of[0].count == 0); /* zeroed */
     sum->sample = hk_load_relaxed(&hk_sections_every);
     sum->overhead = hk_load_relaxed(&overhead);
     hk_sections_sum_add(sum, &shared_timings);

@@ -299,7 +299,8 @@ static void double_and_invalid_frees_abort(void) {
         for (unsigned i = 0; i < 4; i++)
             CHECK_FATAL(commit_crime, &twice[i], "double free", p);
         CHECK_FATAL(commit_in_one_batch, &twice[0], "double free", p);
-        crime_t inside = {&a, &a, cls, NULL, p + 4}, other = {&a, &a, cls + 1, NULL, p};
+        const unsigned next = cls % (HK_CLASS_COUNT - 1) + 1;
+        crime_t inside = {&a, &a, cls, NULL, p + 4}, other = {&a, &a, next, NULL, p};
         CHECK_FATAL(commit_crime, &inside, "invalid free", p + 4);
         CHECK_FATAL(commit_crime, &other, "invalid free", p);
         if (tail < hk_slab_of(p)->base + hk_classes[cls].slices * HK_SLICE) {

@@ -277,6 +277,8 @@ static void model_is_followed(unsigned cls, uint64_t seed) {
     uint64_t left = step_claim(false);
     step_unclaim(left, false, false);
     step_unclaim(step_claim(false), false, false); /* refused: no block lost, all still dirty */
+    for (unsigned b = 0; b < m.blocks; b++)
+        free_block(b); /* the pool takes back whole slabs only */
     hk_pool_give(slab);
     hk_pool_give(whole);
     clear_the_way();
