@@ -89,8 +89,8 @@ static void is_listed(const hk_heap_t *heap, const hk_slab_t *slab, unsigned cls
     hk_assert(slab->next->prev == slab && slab->prev->next == slab);
 }
 
-/* The list of a class: as a whole where it is short, and of a long one the beginning, the end, and all
- * of it now and then. The slab is on it just where it says so. */
+/* The list of a class: as a whole where it is short, and of a long one the beginning, the end, and
+ * all of it now and then. The slab is on it just where it says so. */
 static void list_is_valid(const hk_heap_t *heap, unsigned cls, const hk_slab_t *slab) {
     enum { FEW = 4, NOW_AND_THEN = 64 };
     static _Thread_local unsigned calls;
@@ -254,8 +254,8 @@ static void collect_locked(hk_heap_t *heap, hk_slab_t **retired) {
 
 /* ---- taking blocks ---- */
 
-/* Takes one slab of the class from an orphan, with both heaps locked. (A new thread may have taken the
- * heap over meanwhile, but it can do nothing with it before it is unlocked.) */
+/* Takes one slab of the class from an orphan, with both heaps locked. (A new thread may have taken
+ * the heap over meanwhile, but it can do nothing with it before it is unlocked.) */
 static bool adopt_from(hk_heap_t *heap, hk_heap_t *orphan, unsigned cls, hk_slab_t **retired) {
     hk_assert(heap != orphan && hk_lock_is_mine(&heap->lock) && hk_lock_is_mine(&orphan->lock));
     collect_locked(orphan, retired);

@@ -39,8 +39,9 @@ unsigned hk_heap_take(hk_heap_t *heap, unsigned cls, void **out, unsigned n);
  * double or invalid free. Called by the heap's thread. */
 void hk_heap_give(hk_heap_t *heap, unsigned cls, void *const *blocks, unsigned n);
 
-/* Gives one block of class `cls` back as another thread would, whoever owns its slab. Takes no lock,
- * so anybody may call it at any time: a signal handler inside the boundary, a thread beside a fork. */
+/* Gives one block of class `cls` back as another thread would, whoever owns its slab. Takes no
+ * lock, so anybody may call it at any time: a signal handler inside the boundary, a thread beside a
+ * fork. */
 void hk_heap_give_remote(unsigned cls, void *p);
 
 /* Collects what others have freed and retires empty slabs, keeping none. */
@@ -49,8 +50,8 @@ void hk_heap_collect(hk_heap_t *heap);
 /* The same for all heaps that are orphans or have something pending, and whose lock is free. */
 void hk_heap_collect_all(void);
 
-/* The same for some of them, at a bounded cost: what is done before new memory is taken. The next call
- * goes on where this one ends. */
+/* The same for some of them, at a bounded cost: what is done before new memory is taken. The next
+ * call goes on where this one ends. */
 void hk_heap_collect_pending(void);
 
 /* For a purge: takes pages out of a slab's reach (hk_slab_claim) and puts them back, under the lock

@@ -43,7 +43,8 @@ static void drop_descriptor(huge_t *huge) {
 }
 
 #if HK_DEBUG
-/* The page map knows the block: its owner, its first slice, and what follows, looked at here and there. */
+/* The page map knows the block: its owner, its first slice, and what follows, looked at here and
+ * there. */
 static void is_valid(const huge_t *huge) {
     enum { LOOKS = 32 };
     const hk_range_t *r = &huge->range;
@@ -73,8 +74,8 @@ static size_t huge_bytes(size_t n) {
     return hk_align_up(n, hk_region_is_bounded() ? hk_os_page_size() : HK_UNIT);
 }
 
-/* Before fresh memory is taken for a block that the cache does not hold, what other threads have freed
- * is collected: the superslabs that empty go to the cache. */
+/* Before fresh memory is taken for a block that the cache does not hold, what other threads have
+ * freed is collected: the superslabs that empty go to the cache. */
 static bool take_range(size_t bytes, size_t align, hk_range_t *range, size_t *dirty) {
     hk_assert(hk_is_aligned(bytes, hk_os_page_size()) && hk_is_aligned(align, HK_UNIT));
     if (hk_region_cached() < bytes)
@@ -120,8 +121,8 @@ static void *run_alloc(size_t n, size_t *dirty) {
     return use_run(run, n, dirty);
 }
 
-/* Where memory is bounded, without rounding up that costs much; whole slices that are free already cost
- * nothing more. */
+/* Where memory is bounded, without rounding up that costs much; whole slices that are free already
+ * cost nothing more. */
 static void *bounded_alloc(size_t n, size_t *dirty) {
     if (n > HK_PACK_MOST) {
         void *p = use_run(hk_pool_take_mapped(slices_for(n), 0), n, dirty);
@@ -200,7 +201,7 @@ size_t hk_large_free(void *p, unsigned kind) {
     }
 }
 
-/* ---- put aside: linked through the descriptors' fields for lists, on none of which they are ---- */
+/* ---- put aside: linked through the descriptors' fields for lists ---- */
 
 static _Atomic(hk_slab_t *) late_runs; /* atomic: any thread */
 static _Atomic(huge_t *) late_huge;    /* atomic: any thread */
@@ -254,8 +255,8 @@ size_t hk_large_usable(const void *p, unsigned kind) {
     }
 }
 
-/* A block that has grown once will grow again: an eighth of untouched address space goes on top, where
- * that costs nothing. */
+/* A block that has grown once will grow again: an eighth of untouched address space goes on top,
+ * where that costs nothing. */
 static size_t with_headroom(size_t bytes) {
     return hk_region_is_bounded() ? bytes : hk_align_up(bytes + bytes / 8, HK_UNIT);
 }

@@ -1,6 +1,7 @@
 /* Blocks above 32 KiB: runs of slices in a superslab up to 2 MiB ("large"), address ranges of their
- * own above ("huge"). Where memory is bounded (backend/region.h) neither rounds up that far: blocks up
- * to 512 KiB share slices ("packed"), and those above take whole OS pages. Any thread may free or resize any of them. */
+ * own above ("huge"). Where memory is bounded (backend/region.h) neither rounds up that far: blocks
+ * up to 512 KiB share slices ("packed"), and those above take whole OS pages. Any thread may free
+ * or resize any of them. */
 #ifndef HK_BACKEND_LARGE_H
 #define HK_BACKEND_LARGE_H
 

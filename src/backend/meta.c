@@ -26,8 +26,8 @@ static _Atomic(chunk_t *) newest; /* written under the lock; any thread reads */
 static _Atomic size_t mapped;     /* atomic: any thread */
 
 #if HK_DEBUG
-/* What is left ends with the newest chunk, and nobody has written to its first line yet: who does has
- * gone beyond the end of the descriptor before. */
+/* What is left ends with the newest chunk, and nobody has written to its first line yet: who does
+ * has gone beyond the end of the descriptor before. */
 static void is_valid_locked(void) {
     hk_assert(hk_lock_is_mine(&lock));
     hk_assert(hk_is_aligned((uintptr_t)next, HK_CACHE_LINE) && hk_is_aligned(left, HK_CACHE_LINE));

@@ -8,8 +8,8 @@
 
 enum { GRAINS = HK_UNIT / HK_GRAIN, WORDS = GRAINS / 64 };
 
-/* Equation: lengths[i] != 0 <=> a block begins with grain i; used is the grains of all blocks, which do
- * not overlap. Lock: pack, for all that is not atomic. Type-stable. */
+/* Equation: lengths[i] != 0 <=> a block begins with grain i; used is the grains of all blocks,
+ * which do not overlap. Lock: pack, for all that is not atomic. Type-stable. */
 typedef struct pack {
     char *base;                   /* NULL: without memory */
     uint64_t used[WORDS];         /* 1: the grain is a block's */

@@ -116,7 +116,8 @@ static bool flat_commit(leaf_t *leaf, size_t slice) {
 }
 
 #if HK_DEBUG
-/* The setters write only to what hk_map_commit() has prepared. Without a flat map that is the leaf. */
+/* The setters write only to what hk_map_commit() has prepared. Without a flat map that is the
+ * leaf. */
 static void is_committed(const leaf_t *leaf, uintptr_t a) {
     hk_assert(leaf != NULL);
     hk_assert(leaf->first == a >> LEAF_SHIFT << LEAF_SHIFT);

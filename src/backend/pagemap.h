@@ -3,9 +3,9 @@
  * there.
  *
  * The bytes exist twice. The flat map (one load, used by free's hit path) is a reserved read-only
- * array made writable one OS page at a time. It may be refused, or given up where address space turns
- * out to be limited (ulimit -v); then the mask is 0 and every free takes the slow path. The two-level
- * map is always there and answers everything else. */
+ * array made writable one OS page at a time. It may be refused, or given up where address space
+ * turns out to be limited (ulimit -v); then the mask is 0 and every free takes the slow path. The
+ * two-level map is always there and answers everything else. */
 #ifndef HK_BACKEND_PAGEMAP_H
 #define HK_BACKEND_PAGEMAP_H
 

@@ -47,8 +47,8 @@ static void ascend(unsigned first, unsigned end, uintptr_t unit) {
     }
 }
 
-/* What is claimed of one superslab: free slices, then pages of slabs, each with the ranges that cover
- * them, and nothing twice. */
+/* What is claimed of one superslab: free slices, then pages of slabs, each with the ranges that
+ * cover them, and nothing twice. */
 static void claims_are_valid_locked(uint32_t slices, unsigned of_slices) {
     hk_assert(hk_lock_is_mine(&lock));
     hk_assert(of_slices <= HK_SLICES / 2 && of_slices <= count && count <= MOST_RANGES);

@@ -12,11 +12,15 @@
 
 enum { FREE_SLOTS = 256, MOST_GATHERED = 32, NONE = FREE_SLOTS };
 
-/* After a refusal for want of mappings, so many calls pass before moving or cutting is tried again. */
+/* After a refusal for want of mappings, so many calls pass before moving or cutting is tried
+ * again. */
 enum { PATIENCE = 1024 };
 
 /* What a process must have before the system is asked for the first time. */
 #define FIRST_LOOK (4 * HK_MIB)
+
+/* With a lower limit from the start on, every unit counts. (One of addresses refuses the flat map.) */
+#define LITTLE ((size_t)2 << 30)
 
 static hk_lock_t lock = HK_LOCK_INIT(HK_RANK_REGION);
 /* lock: region, down to peak. Sorted by address, neighbours joined. Invariant:
@@ -112,7 +116,8 @@ static bool insert_locked(hk_range_t range) {
     free_ranges[i] = range;
     free_count++;
     hk_add_relaxed(&cached, range.bytes);
-    raise_peak_locked(); /* fresh memory may come here at once, where pages could not be moved into it */
+    /* fresh memory may come here at once, where pages could not be moved into it */
+    raise_peak_locked();
     cache_is_valid_locked();
     return true;
 }
@@ -219,8 +224,8 @@ static hk_range_t shed_locked(void) {
     return cut_end_locked(now - bound, TOP);
 }
 
-/* Unmaps a range or, where that is refused, gives up its pages and keeps its addresses for reuse. (If
- * that is not possible either they are lost, and nothing else.) False: refused. */
+/* Unmaps a range or, where that is refused, gives up its pages and keeps its addresses for reuse.
+ * (If that is not possible either they are lost, and nothing else.) False: refused. */
 static bool unmap_or_keep(hk_range_t range) {
     if (unmap(range))
         return true;
@@ -371,14 +376,25 @@ bool hk_region_take_exact(size_t bytes, size_t align, hk_range_t *range) {
     return true;
 }
 
+/* Read once: later a sandbox may kill for asking. */
+static size_t data_limit = SIZE_MAX;
+
 void hk_region_init(void) {
-    if (!hk_map_has_flat() || hk_os_data_limit() < HK_REGION_PLENTY)
+    data_limit = (size_t)hk_os_data_limit();
+    if (!hk_map_has_flat() || data_limit < LITTLE)
         hk_store_relaxed(&hk_region_bounded, true);
 }
 
-bool hk_region_look_at_bounds(void) {
+/* Far from its limit a process need not save: what it has got by then is a small part of the whole. */
+size_t hk_region_plenty(size_t wanted) {
+    enum { TIMES = 8 };
+    return hk_align_up(hk_max(TIMES * hk_max(hk_region_live(), FIRST_LOOK), wanted), HK_UNIT);
+}
+
+bool hk_region_look_at_bounds(size_t wanted) {
     hk_store_relaxed(&hk_region_look_is_due, false);
-    if (hk_region_is_bounded() || hk_os_grants_commitment(HK_REGION_PLENTY))
+    const size_t plenty = hk_region_plenty(wanted);
+    if (hk_region_is_bounded() || (data_limit >= plenty && hk_os_grants_commitment(plenty)))
         return false;
     hk_store_relaxed(&hk_region_bounded, true);
     return true;

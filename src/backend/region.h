@@ -14,9 +14,9 @@
  * mappings as the kernel allows can neither move pages nor cut a mapping; then ranges are used
  * again whole or stay in the cache without their pages.
  *
- * Where address space or memory turns out to be bounded for this process (RLIMIT_AS, RLIMIT_DATA, strict
- * accounting of commitments), rounding to units would waste it: a range may then be *exact*, of whole
- * OS pages, mapped for one block and unmapped with it. */
+ * Where address space or memory turns out to be bounded for this process (RLIMIT_AS, RLIMIT_DATA,
+ * strict accounting of commitments), rounding to units would waste it: a range may then be *exact*,
+ * of whole OS pages, mapped for one block and unmapped with it. */
 #ifndef HK_BACKEND_REGION_H
 #define HK_BACKEND_REGION_H
 
@@ -35,22 +35,25 @@ typedef struct {
  * nothing taken. */
 bool hk_region_take(size_t bytes, size_t align, bool dense, hk_range_t *range, size_t *used);
 
-/* Takes an exact range: bytes is a multiple of the OS page and of no unit. All of it reads as zero. */
+/* Takes an exact range: bytes is a multiple of the OS page and of no unit. All of it reads as
+ * zero. */
 bool hk_region_take_exact(size_t bytes, size_t align, hk_range_t *range);
-
-/* What a process must be able to get so that its memory does not count as bounded. */
-#define HK_REGION_PLENTY ((size_t)32 << 30)
 
 /* Whether memory is bounded for this process. Once so, always so. */
 extern atomic_bool hk_region_bounded;
 HK_INLINE bool hk_region_is_bounded(void) { return hk_load_relaxed(&hk_region_bounded); }
 
-/* Called once, after hk_map_init() and before any other function: the limits of the process's start. */
+/* Called once, after hk_map_init() and before any other function: the limits of the process's
+ * start. */
 void hk_region_init(void);
 
-/* Finds out, by asking the system for much more; returns whether this is news. Due whenever what is
+/* What a process must be able to get, in bytes, so that its memory does not count as bounded: several
+ * times what it has, and `wanted`. */
+size_t hk_region_plenty(size_t wanted);
+
+/* Finds out, by asking the system for plenty; returns whether this is news. Due whenever what is
  * handed out has doubled, which the caller looks at now and then. Any thread, no lock. */
-bool hk_region_look_at_bounds(void);
+bool hk_region_look_at_bounds(size_t wanted);
 extern atomic_bool hk_region_look_is_due;
 
 /* Gives a range back, or a part of one. Its kind bytes become FREE where it is kept and FOREIGN

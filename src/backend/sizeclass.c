@@ -11,8 +11,8 @@
      : (size) <= 1024 ? 7                                                                          \
                       : 8)
 
-/* What the compiler can see of the promises in sizeclass.h: sizes ascend in steps that the two tables
- * can name, and waste at most 15 bytes or a fifth; ... */
+/* What the compiler can see of the promises in sizeclass.h: sizes ascend in steps that the two
+ * tables can name, and waste at most 15 bytes or a fifth; ... */
 #define SIZES(cls, bytes, before, n)                                                               \
     _Static_assert((cls) >= 1 && (cls) < HK_CLASS_COUNT, "class 0 means none");                    \
     _Static_assert((before) < (bytes) && (bytes) <= HK_MID_MAX, "sizes ascend");                   \
@@ -21,8 +21,8 @@
     _Static_assert((bytes) - (before) <= 16 || ((bytes) - (before)-1) * 5 <= (bytes), "waste");
 HK_CLASSES(SIZES)
 
-/* ... a slab's blocks fit into its slices, its bitmaps and, with OS pages of 4 KiB, into one word of
- * pages; its offsets are small enough for hk_class_index(). */
+/* ... a slab's blocks fit into its slices, its bitmaps and, with OS pages of 4 KiB, into one word
+ * of pages; its offsets are small enough for hk_class_index(). */
 #define FITS(cls, bytes, before, n)                                                                \
     _Static_assert((n) >= 1 && (n)*HK_SLICE / 4096 <= 64, "one word has a bit for each page");     \
     _Static_assert((n)*HK_SLICE / (bytes) >= 1, "a slab holds a block");                           \

@@ -219,8 +219,8 @@ static unsigned put_pages(hk_slab_t *slab, uint64_t pages, bool free) {
 }
 
 #if HK_DEBUG
-/* No block on the pages is in the bitmap, so that nobody can get one; and none of the pages is marked,
- * which would say that they have been purged already. */
+/* No block on the pages is in the bitmap, so that nobody can get one; and none of the pages is
+ * marked, which would say that they have been purged already. */
 static void is_claimed(const hk_slab_t *slab, uint64_t pages) {
     unsigned lo, hi;
     hk_assert((pages & ~used_pages(class_of(slab))) == 0);

@@ -12,8 +12,8 @@
 enum { NO_LIST = 0 };
 static const uint32_t ALL = UINT32_MAX;
 
-/* Equation: free, claimed and the runs of the carved slabs partition the slices of whole; fresh, lazy and
- * seen are disjoint subsets of free.
+/* Equation: free, claimed and the runs of the carved slabs partition the slices of whole; fresh,
+ * lazy and seen are disjoint subsets of free.
  * Lock: pool, for everything but slabs[]. */
 struct hk_superslab {
     char *base;
@@ -216,8 +216,8 @@ static hk_slab_t *take_locked(unsigned slices, unsigned cls) {
 }
 
 #if HK_DEBUG
-/* None of the slab's blocks is given out: nobody can have freed one. (Where somebody has, and the program
- * did not free it twice, a collection has lost it.) */
+/* None of the slab's blocks is given out: nobody can have freed one. (Where somebody has, and the
+ * program did not free it twice, a collection has lost it.) */
 static void no_remote_frees(const hk_slab_t *slab) {
     for (unsigned w = 0; slab->cls != 0 && w < HK_BITMAP_WORDS; w++)
         hk_assert(hk_load_relaxed(&slab->remote[w]) == 0);

@@ -33,8 +33,8 @@ HK_COLD void hk_lock_pause(unsigned tries) {
         sleep_while(&nobody_wakes, 0, NAP_NS);
 }
 
-/* Sleeping, rather than yielding, keeps a real-time thread from starving the holder. A wake is missed
- * where the holder looks for sleepers before its store is seen: hence the time limit. */
+/* Sleeping, rather than yielding, keeps a real-time thread from starving the holder. A wake is
+ * missed where the holder looks for sleepers before its store is seen: hence the time limit. */
 HK_COLD void hk_lock_wait(hk_lock_t *lock) {
     for (unsigned tries = 0;; tries++) {
         if (hk_load_relaxed(&lock->taken) == 0 && hk_exchange_acquire(&lock->taken, 1u) == 0)

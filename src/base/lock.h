@@ -1,9 +1,9 @@
 /* One kind of lock, and the order in which locks are taken.
  *
- * A lock is one exchange to take, one store and a look to release when nobody waits. Waiters spin, then
- * sleep on a futex, the one call for waiting that every sandbox allows: hold times are some hundred
- * nanoseconds and a heap's lock is nearly always taken by its own thread only. No lock is ever taken
- * on the hit path. */
+ * A lock is one exchange to take, one store and a look to release when nobody waits. Waiters spin,
+ * then sleep on a futex, the one call for waiting that every sandbox allows: hold times are some
+ * hundred nanoseconds and a heap's lock is nearly always taken by its own thread only. No lock is
+ * ever taken on the hit path. */
 #ifndef HK_BASE_LOCK_H
 #define HK_BASE_LOCK_H
 
@@ -53,7 +53,8 @@ void hk_lock_wait(hk_lock_t *lock);
 /* Takes the lock, unless `never` is set before it can be had: false, and it is not taken. */
 bool hk_lock_unless(hk_lock_t *lock, const atomic_bool *never);
 
-/* What a waiter for something else does after so many tries in vain: spins, then sleeps a little. */
+/* What a waiter for something else does after so many tries in vain: spins, then sleeps a
+ * little. */
 void hk_lock_pause(unsigned tries);
 
 /* In a fork's child, which has none of the threads that slept. */

@@ -20,8 +20,8 @@ const hk_option_row_t hk_options[HK_OPTION_COUNT] = {
 #undef HK_TEXT
 };
 
-/* Each text ends within its field of the row (C would cut off the end without a word), and a default is
- * one of the values that are allowed. */
+/* Each text ends within its field of the row (C would cut off the end without a word), and a
+ * default is one of the values that are allowed. */
 #define FITS(text, member) (sizeof(text) <= sizeof((hk_option_row_t *)0)->member)
 #define HK_GROUP(id, title)
 #define HK_UINT(field, name, value, lo, hi, of, level, when, text)                                 \

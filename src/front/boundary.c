@@ -85,8 +85,8 @@ static void free_observed(hk_thread_t *thread, unsigned plan, void *p) {
         free_timed(thread, plan, p);
 }
 
-/* Without a flat map each free comes to the boundary; a magazine with room still takes the block as on
- * the hit path, that is, without entering. */
+/* Without a flat map each free comes to the boundary; a magazine with room still takes the block as
+ * on the hit path, that is, without entering. */
 static bool push_without_map(hk_thread_t *thread, void *p) {
     unsigned kind = hk_map_kind(p);
     return kind - 1 < HK_CLASS_COUNT - 1 && hk_magazine_give(thread, kind, p);
@@ -149,11 +149,15 @@ static HK_COLD size_t reclaim(hk_thread_t *thread) {
     return hk_purge_all();
 }
 
-/* Where memory turns out to be bounded for the process, it is spent with more care from now on; and if
- * it is addresses that are bounded, the flat map's go back. True: something has changed. */
-static HK_COLD bool look_at_bounds(void) {
-    bool news = hk_region_look_at_bounds();
-    if (!hk_region_is_bounded() || !hk_map_has_flat() || hk_os_grants_addresses(HK_REGION_PLENTY))
+/* More than any limit that matters; a request above it fails for its own sake. */
+#define BOUNDED_MOST ((size_t)32 << 30)
+
+/* Where memory turns out to be bounded for the process, it is spent with more care from now on; and
+ * if it is addresses that are bounded, the flat map's go back. True: something has changed. */
+static HK_COLD bool look_at_bounds(size_t wanted) {
+    bool news = hk_region_look_at_bounds(wanted);
+    if (!hk_region_is_bounded() || !hk_map_has_flat() ||
+        hk_os_grants_addresses(hk_region_plenty(wanted)))
         return news;
     hk_threads_give_up_flat_map();
     return true;
@@ -162,7 +166,7 @@ static HK_COLD bool look_at_bounds(void) {
 /* The last try is made under the purge lock, so that no purge keeps out of reach what there is. */
 static HK_COLD void *reclaim_and_take(hk_thread_t *thread, unsigned cls, size_t n, size_t align,
                                       size_t *dirty) {
-    void *p = look_at_bounds() ? take(thread, cls, n, align, dirty) : NULL;
+    void *p = look_at_bounds(hk_min(n, BOUNDED_MOST)) ? take(thread, cls, n, align, dirty) : NULL;
     if (p != NULL)
         return p;
     reclaim(thread);
@@ -202,7 +206,7 @@ static void *allocate(unsigned cls, size_t n, size_t align, size_t *dirty) {
         if (HK_UNLIKELY(p == NULL))
             p = reclaim_and_take(thread, cls, n, align, dirty);
         else if (HK_UNLIKELY(hk_load_relaxed(&hk_region_look_is_due)))
-            look_at_bounds();
+            look_at_bounds(0);
         bool ended = thread->shared;
         hk_thread_leave(thread);
         if (!ended)

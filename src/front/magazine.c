@@ -87,8 +87,8 @@ static bool make_room(hk_thread_t *thread, unsigned cls, bool need) {
     return true;
 }
 
-/* How many blocks more a magazine should have room for. The first few need no memory of their own; where
- * there is that already, from an earlier thread, they are left out. */
+/* How many blocks more a magazine should have room for. The first few need no memory of their own;
+ * where there is that already, from an earlier thread, they are left out. */
 static unsigned growth(const hk_thread_t *thread, unsigned now) {
     if (now == 0 && (hk_load_relaxed(&thread->rest) == NULL || hk_threads_are_many()))
         return HK_FEW;
@@ -139,8 +139,9 @@ void hk_magazine_fill(hk_thread_t *thread, unsigned cls, unsigned blocks) {
     }
 }
 
-/* One of many threads takes its first few blocks one by one from slabs that it shares and has room for few
- * of them, since pages of its own for each class are more than all else it has. So many visits end that. */
+/* One of many threads takes its first few blocks one by one from slabs that it shares and has room
+ * for few of them, since pages of its own for each class are more than all else it has. So many
+ * visits end that. */
 static hk_magazine_t *visit(hk_thread_t *thread, unsigned cls) {
     hk_magazine_t *mag = &thread->magazines[cls];
     mag->visited = ++thread->visits;

@@ -43,11 +43,12 @@ static hk_thread_t *orphans; /* lock: registry; last in, first out: its memory i
 atomic_uint hk_threads_served;
 hk_heap_t hk_crowd;
 
-/* atomic: set by a thread that forks, while it holds all gates, the registry and the shared record */
+/* atomic: set by a thread that forks, while it holds all gates, the registry and the shared
+ * record */
 static atomic_bool forking;
 
-/* Whether the calling thread is between the two halves of a fork: from prepare on it holds the others or,
- * where its signal handler has interrupted the allocator, nobody. */
+/* Whether the calling thread is between the two halves of a fork: from prepare on it holds the
+ * others or, where its signal handler has interrupted the allocator, nobody. */
 static _Thread_local enum { FORKS_NOT, FORKS_AND_HOLDS, FORKS_INSIDE } fork_state;
 
 static hk_lock_t shared_lock = HK_LOCK_INIT(HK_RANK_SHARED);
@@ -317,12 +318,12 @@ bool hk_threads_sections(hk_sections_sum_t *sum) {
 
 /* ---- fork ----
  *
- * A fork holds every other thread outside the boundary. Nobody is inside, so no lock of the backend is
- * taken and no change half done: the child finds everything whole, and the fork holds no lock that
- * anybody could wait for. A thread that comes to the boundary meanwhile is served without locks, by the
- * emergency heap and by remote frees: what it may hold (a stream, a lock of the loader, one of the
- * program's own), and what the C library takes after our handler, cannot close a circle with us.
- * (docs/concurrency.md argues it.) */
+ * A fork holds every other thread outside the boundary. Nobody is inside, so no lock of the backend
+ * is taken and no change half done: the child finds everything whole, and the fork holds no lock
+ * that anybody could wait for. A thread that comes to the boundary meanwhile is served without
+ * locks, by the emergency heap and by remote frees: what it may hold (a stream, a lock of the
+ * loader, one of the program's own), and what the C library takes after our handler, cannot close a
+ * circle with us. (docs/concurrency.md argues it.) */
 
 /* A fork by a signal handler that interrupted the allocator: whom we waited for might wait for what
  * the interrupted frame holds. Nothing is held then; POSIX lets the child do little before exec. */

@@ -20,8 +20,8 @@ typedef struct {
 
 typedef struct hk_observed hk_observed_t; /* front/observed.c */
 
-/* Where a thread is, as far as others must know. Its own entry and a fork's hold exclude each other;
- * a signal handler that finds HK_INSIDE has interrupted its own thread there. */
+/* Where a thread is, as far as others must know. Its own entry and a fork's hold exclude each
+ * other; a signal handler that finds HK_INSIDE has interrupted its own thread there. */
 typedef enum {
     HK_OUTSIDE, /* of the boundary: hits, or none of our code */
     HK_INSIDE,  /* changing its record, and shared structures under their locks */
@@ -60,13 +60,14 @@ struct hk_thread {
 };
 
 /* The record to work on, inside the boundary: the thread's own, made if there is none yet, or the
- * shared one, locked, for a thread past its end. NULL: no lock may be taken, because a signal handler
- * interrupted its thread inside the boundary, or because another thread is forking. */
+ * shared one, locked, for a thread past its end. NULL: no lock may be taken, because a signal
+ * handler interrupted its thread inside the boundary, or because another thread is forking. */
 hk_thread_t *hk_thread_enter(void);
 void hk_thread_leave(hk_thread_t *thread);
 
-/* The same for somebody without another way: waits for a fork's end, for at most a second. NULL also in
- * the fork handlers of others on the thread that forks. The caller may take the registry's lock. */
+/* The same for somebody without another way: waits for a fork's end, for at most a second. NULL
+ * also in the fork handlers of others on the thread that forks. The caller may take the registry's
+ * lock. */
 hk_thread_t *hk_thread_enter_patiently(void);
 
 /* What entering is for a thread whose record is at hand. */
@@ -83,8 +84,8 @@ HK_INLINE void hk_gate_leave(hk_thread_t *thread) {
 /* The rest of the record, made if it is not there yet; NULL: out of memory. Any thread. */
 hk_thread_rest_t *hk_thread_rest(hk_thread_t *thread);
 
-/* Whether there are so many threads that one which needs few blocks gets no slab of its own for them;
- * and the heap that it shares with the others. */
+/* Whether there are so many threads that one which needs few blocks gets no slab of its own for
+ * them; and the heap that it shares with the others. */
 extern atomic_uint
     hk_threads_served; /* records that a thread has; written under the registry lock */
 enum { HK_MANY_THREADS = HK_HOSTILE ? 2 : 32 };
@@ -101,8 +102,8 @@ void hk_thread_flush(hk_thread_t *thread);
 typedef void hk_thread_visitor_t(hk_thread_t *thread, void *argument);
 bool hk_threads_visit(hk_thread_visitor_t *visit, void *argument);
 
-/* Gives up the flat page map (backend/pagemap.h), for all threads. The caller has entered its record and
- * holds no lock. */
+/* Gives up the flat page map (backend/pagemap.h), for all threads. The caller has entered its
+ * record and holds no lock. */
 void hk_threads_give_up_flat_map(void);
 
 /* The blocks of each class that lie in the magazines and layers of all threads, while these go on:

@@ -21,14 +21,15 @@ void *hk_os_map(size_t bytes, size_t align);
  * counted against RLIMIT_DATA or the overcommit limit. */
 void *hk_os_reserve(size_t bytes);
 
-/* Whether the system would grant so much more address space, and whether it would commit itself to so
- * much more memory in it (a strict vm.overcommit_memory says no). Asks, and gives back. What is asked
- * for cannot be touched, so that a process whose future memory is locked does not get it for real. */
+/* Whether the system would grant so much more address space, and whether it would commit itself to
+ * so much more memory in it (a strict vm.overcommit_memory says no). Asks, and gives back. What is
+ * asked for cannot be touched, so that a process whose future memory is locked does not get it for
+ * real. */
 bool hk_os_grants_addresses(size_t bytes);
 bool hk_os_grants_commitment(size_t bytes);
 
-/* The limit on private writable memory (RLIMIT_DATA), in bytes. For the process's start, when sandboxes
- * do not kill yet for asking. */
+/* The limit on private writable memory (RLIMIT_DATA), in bytes. For the process's start, when
+ * sandboxes do not kill yet for asking. */
 uint64_t hk_os_data_limit(void);
 
 /* Makes part of a reserved range writable. */

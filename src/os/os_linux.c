@@ -64,8 +64,8 @@ static void *map(void *hint, size_t bytes, int protection, int flags) {
     return p == MAP_FAILED ? NULL : p;
 }
 
-/* At the last aligned address below `hint`, which the system takes as a hint unless something is there.
- * Needs no more address space than is asked for. */
+/* At the last aligned address below `hint`, which the system takes as a hint unless something is
+ * there. Needs no more address space than is asked for. */
 static char *map_below(char *hint, size_t bytes, size_t align) {
     hint = (char *)((uintptr_t)hint & ~(uintptr_t)(align - 1));
     char *p = map(hint, bytes, PROT_READ | PROT_WRITE, 0);
@@ -126,8 +126,8 @@ static bool grants(size_t bytes, int flags) {
 
 bool hk_os_grants_addresses(size_t bytes) { return grants(bytes, MAP_PRIVATE); }
 
-/* Shared memory is accounted for when it is mapped, whatever its protection; MAP_NORESERVE exempts it,
- * unless accounting is strict. */
+/* Shared memory is accounted for when it is mapped, whatever its protection; MAP_NORESERVE exempts
+ * it, unless accounting is strict. */
 bool hk_os_grants_commitment(size_t bytes) { return grants(bytes, MAP_SHARED); }
 
 uint64_t hk_os_data_limit(void) {
