@@ -1,5 +1,6 @@
 """`hakmem conformance`: what the end of a program means, bad allocators found out, the page."""
 
+import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,13 +8,14 @@ from unittest import mock
 
 import pytest
 from hakmem import project
-from hakmem.conformance import cases, cli, trial
+from hakmem.conformance import cases, cli, trial, view
 from hakmem.conformance.cases import Case
 from hakmem.conformance.trial import Contender, Result
 from hakmem.errors import LabError
 from hakmem.ledger.store import Ledger
 from hakmem.process import library, provenance
 from hakmem.process.library import Library
+from rich.console import Console
 from standing import Stand
 
 ROOT = Path(__file__).parents[2]
@@ -101,6 +103,17 @@ def test_the_table_has_marks_and_the_reasons_follow(stand: Stand, tmp_path: Path
     assert record.body["metrics"]["system kept"] == {"value": 1, "unit": "promises"}
     assert set(record.body["cases"]) == set(scripts)
     assert "recorded: " + record.id in out
+
+
+@pytest.mark.parametrize(("width", "named"), [(200, True), (60, False)])
+def test_a_narrow_console_shows_numbers_and_says_whose(width: int, named: bool) -> None:
+    names = [f"an allocator, number {i}" for i in range(1, 7)]
+    results = [Result("a_case_of_some_length", name, "kept", "", 0.0) for name in names]
+    text = io.StringIO()
+    view.show(results, Console(file=text, width=width))
+    assert "a_case_of_some_length" in text.getvalue()
+    assert all(name in text.getvalue() for name in names)
+    assert (f"  6 {names[5]}: 1/1" in text.getvalue()) is not named
 
 
 def test_the_record_can_be_repeated_and_a_change_contradicts(stand: Stand, tmp_path: Path) -> None:

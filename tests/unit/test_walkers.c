@@ -1,6 +1,6 @@
-/* The assertions and walkers of a debug build can fail: each of these does something twice, the second
- * time with a corruption or a misuse planted in it, and the process must end with the assertion that is
- * about it. Without the plant the same steps must pass. */
+/* The assertions and walkers of a debug build can fail: each of these does something twice, the
+ * second time with a corruption or a misuse planted in it, and the process must end with the
+ * assertion that is about it. Without the plant the same steps must pass. */
 #include "backend/heap.h"
 #include "backend/large.h"
 #include "backend/meta.h"

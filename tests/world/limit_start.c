@@ -1,5 +1,5 @@
-// A process that may map nothing at all: malloc answers NULL and ENOMEM, and one line on stderr says why
-// the program cannot go on. A request that no limit could serve is no reason for it.
+// A process that may map nothing at all: malloc answers NULL and ENOMEM, and one line on stderr
+// says why the program cannot go on. A request that no limit could serve is no reason for it.
 #include "process.h"
 
 #include <sys/resource.h>
