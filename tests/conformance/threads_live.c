@@ -27,11 +27,21 @@ static size_t memory_of(unsigned count) {
     return resident();
 }
 
+// Of three processes: which threads run at once differs, and can only add to what there must be.
+static long least(again_t how) {
+    long best = again(how);
+    for (int i = 0; i < 2; i++) {
+        long next_one = again(how);
+        best = next_one < best ? next_one : best;
+    }
+    return best;
+}
+
 int main(int argc, char **argv) {
     if (begin(argc, argv) != NULL)
         answer(memory_of(3000));
-    long libc = again((again_t){.stage = "threads", .bare = true});
-    long ours = again((again_t){.stage = "threads"});
+    long libc = least((again_t){.stage = "threads", .bare = true});
+    long ours = least((again_t){.stage = "threads"});
     NEED(libc > 0, "3000 threads on the C library");
     PROMISE(ours > 0, "the threads did not all live");
     PROMISE(ours * 10 <= libc * 12, "resident %ld KiB, %.2f times the C library's %ld KiB",
