@@ -7,8 +7,8 @@
 
 #include "procfs.h"
 
-/* Below this a run says more about start-up and frequency scaling than about the work. */
-static const double shortest_sample_s = 0.5;
+/* Below this a run says more about its own beginning than about the work. */
+static const double shortest_sample_s = 0.01;
 
 static double seconds_of(struct timeval t) { return (double)t.tv_sec + (double)t.tv_usec * 1e-6; }
 
@@ -83,7 +83,7 @@ void hb_report(const hb_program_t *program, uint64_t ops, const hb_usage_t *usag
     if (!hb_smoke && usage->wall_s < shortest_sample_s) {
         hb_print(
             STDERR_FILENO,
-            "bench: warning: the timed part took %.3f s; below %.1f s it is no sample, give it "
+            "bench: warning: the timed part took %.4f s; below %.2f s it is no sample, give it "
             "more work\n",
             usage->wall_s, shortest_sample_s);
     }

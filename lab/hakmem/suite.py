@@ -29,7 +29,10 @@ class Reference:
 
 @dataclass(frozen=True)
 class Command:
-    """One program and its arguments; `{n}` is the amount of work: `full` or `quick`.
+    """One program and its arguments; `{n}` is the amount of work: `full`, `quick` or `sample`.
+
+    `sample` is what one of many short processes does: as little as can be without its beginning,
+    the pages touched for the first time, being part of the figure.
 
     `settings` are those of hakmem's options that this work asks for; none where it runs as built.
     One that takes long is run only `by_name`.
@@ -40,6 +43,7 @@ class Command:
     arguments: tuple[str, ...]
     full: int
     quick: int
+    sample: int
     threads: int = 1
     references: tuple[Reference, ...] = ()
     proof_apart: bool = False
@@ -113,13 +117,14 @@ _FLOORS = (
 )
 
 
-def _random_mixed(slots: int, full: int, quick: int) -> Command:
+def _random_mixed(slots: int, full: int, quick: int, sample: int) -> Command:
     return Command(
         f"random_mixed_{slots}",
         "bench_random_mixed",
         ("{n}", str(slots), "1234567"),
         full,
         quick,
+        sample,
         references=_FLOORS,
     )
 
@@ -128,33 +133,44 @@ def _above_floor(slots: int) -> Figure:
     return Figure(
         f"random_mixed_{slots}",
         f"random_mixed_{slots}",
-        "user_ns",
-        f"16–1039 B at random over {slots} slots, user CPU above the null floor",
+        "cpu_ns",
+        f"16–1039 B at random over {slots} slots, CPU above the null floor",
         floor=NULL,
         counted="user_cycles",
     )
 
 
 _MIXES = (
-    (256, 40_000_000, 10_000_000),
-    (400, 40_000_000, 10_000_000),
-    (8192, 40_000_000, 10_000_000),
-    (100_000, 30_000_000, 10_000_000),
+    (256, 40_000_000, 10_000_000, 2_000_000),
+    (400, 40_000_000, 10_000_000, 2_000_000),
+    (8192, 40_000_000, 10_000_000, 2_000_000),
+    (100_000, 30_000_000, 10_000_000, 4_000_000),
 )
 
 _WALL = (
-    Command("batch_lifo", "bench_batch", ("--order=lifo", "--rounds={n}"), 2000, 300),
-    Command("batch_fifo", "bench_batch", ("--order=fifo", "--rounds={n}"), 2000, 300),
-    Command("prodcons", "bench_prodcons", ("--items={n}",), 20_000_000, 3_000_000, threads=2),
-    Command("larson_1", "bench_larson", ("--threads=1", "--ops={n}"), 20_000_000, 4_000_000),
+    Command("batch_lifo", "bench_batch", ("--order=lifo", "--rounds={n}"), 2000, 300, 200),
+    Command("batch_fifo", "bench_batch", ("--order=fifo", "--rounds={n}"), 2000, 300, 200),
     Command(
-        "larson_2", "bench_larson", ("--threads=2", "--ops={n}"), 40_000_000, 8_000_000, threads=2
+        "prodcons", "bench_prodcons", ("--items={n}",), 20_000_000, 3_000_000, 2_000_000, threads=2
+    ),
+    Command(
+        "larson_1", "bench_larson", ("--threads=1", "--ops={n}"), 20_000_000, 4_000_000, 4_000_000
+    ),
+    Command(
+        "larson_2",
+        "bench_larson",
+        ("--threads=2", "--ops={n}"),
+        40_000_000,
+        8_000_000,
+        6_000_000,
+        threads=2,
     ),
     Command(
         "larson_16",
         "bench_larson",
         ("--threads=16", "--slots=1000", "--ops={n}"),
         40_000_000,
+        8_000_000,
         8_000_000,
         threads=16,
     ),
@@ -164,14 +180,15 @@ _WALL = (
         ("--threads=2", "--generations=50", "--ops={n}"),
         20_000_000,
         4_000_000,
+        4_000_000,
         threads=2,
     ),
-    Command("burst", "bench_burst", ("--batches={n}",), 8000, 1500, threads=2),
-    Command("huge", "bench_huge", ("--ops={n}",), 500, 60),
-    Command("large", "bench_large", ("--ops={n}",), 200_000, 30_000),
-    Command("thread_churn", "bench_thread_churn", ("--total={n}",), 20_000, 3000),
-    Command("realloc", "bench_realloc", ("--rounds={n}",), 40, 6),
-    Command("aligned", "bench_aligned", ("--ops={n}",), 20_000_000, 3_000_000),
+    Command("burst", "bench_burst", ("--batches={n}",), 8000, 1500, 1500, threads=2),
+    Command("huge", "bench_huge", ("--ops={n}",), 500, 60, 200),
+    Command("large", "bench_large", ("--ops={n}",), 200_000, 30_000, 10_000),
+    Command("thread_churn", "bench_thread_churn", ("--total={n}",), 20_000, 3000, 2000),
+    Command("realloc", "bench_realloc", ("--rounds={n}",), 40, 6, 6),
+    Command("aligned", "bench_aligned", ("--ops={n}",), 20_000_000, 3_000_000, 2_000_000),
 )
 
 _WHAT = {
@@ -190,8 +207,13 @@ _WHAT = {
     "aligned": "aligned blocks of mixed alignment",
 }
 
-# Where one operation is long, its time is read in microseconds.
-_UNITS = dict.fromkeys(("huge", "large", "realloc", "thread_churn"), "wall_us")
+# One thread's time is its CPU time, which the kernel counts exactly and nobody else adds to; of
+# several threads it is what the user waits for. Where an operation is long, in microseconds.
+_UNITS = {
+    **{command.name: "cpu_ns" for command in _WALL if command.threads == 1},
+    **dict.fromkeys(("huge", "large", "realloc"), "cpu_us"),
+    "thread_churn": "wall_us",
+}
 
 _STARTUP = Command(
     "startup",
@@ -199,17 +221,19 @@ _STARTUP = Command(
     ("--count={n}",),
     500,
     100,
+    40,
     references=(Reference(EMPTY, preload="bench_empty.so"),),
     proof_apart=True,
 )
 
-_IDLE = Command("idle_rss", "bench_idle_rss", (), 1, 1)
+_IDLE = Command("idle_rss", "bench_idle_rss", (), 1, 1, 1)
 
 # Quiet for so long because giving back begins only then; hakmem does it where it is asked to.
 _PEAK = Command(
     "peak",
     "bench_peak",
     ("--wait=10",),
+    1,
     1,
     1,
     settings=(
@@ -222,7 +246,7 @@ _PEAK = Command(
 SUITE = Suite(
     commands=(*(_random_mixed(*mix) for mix in _MIXES), *_WALL, _STARTUP, _IDLE, _PEAK),
     figures=(
-        *(_above_floor(slots) for slots, _, _ in _MIXES),
+        *(_above_floor(slots) for slots, *_ in _MIXES),
         Figure(
             "random_mixed_100000_process",
             "random_mixed_100000",

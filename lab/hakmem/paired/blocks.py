@@ -1,7 +1,11 @@
 """Runs a sequential paired comparison: blocks of all cells, a look, and on until it is decided.
 
-A block holds every cell twice, in a random order there and back, so any two cells stand in it as
-A B B A or B A A B. Cells that are decided, or fail, are measured no further.
+A block goes through all cells in a random order and back, as often as its track says: any two of
+them stand in it as A B B A or B A A B, again and again. What disturbs a shared machine comes in
+bursts of seconds, and its processor has two or three speeds: a hundred short samples of each cell,
+taken in turn, meet them all alike (docs/decisions/0014). A cell's figure in a block is the mean of
+its samples without the worst tenth, net of the floor's in the same block; the block's value is the
+logarithm of the ratio. Cells that are decided, or fail, are measured no further.
 """
 
 import math
@@ -11,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Literal
 
-from hakmem import stats
 from hakmem.paired import protocol
 from hakmem.paired.cells import Cell
 from hakmem.paired.protocol import Aim, Decision
@@ -28,13 +31,17 @@ LEAST_NET = 0.01
 
 @dataclass(frozen=True)
 class Track:
-    """One work all cells run, and what is read off it; a cell may bring a work of its own."""
+    """One work all cells run, and what is read off it; a cell may bring a work of its own.
+
+    `turns` is how often a block goes there and back: it has twice as many samples of each cell.
+    """
 
     name: str
     role: Literal["target", "guard"]
     reading: Reading
     works: Mapping[str, Work]
     floor: Reference | None = None
+    turns: int = 1
 
 
 @dataclass(frozen=True)
@@ -62,7 +69,11 @@ class Block:
 
 @dataclass(frozen=True)
 class Plan:
-    """What to compare and by which rules; the first track is the target."""
+    """What to compare and by which rules; the first track is the target.
+
+    Nothing is decided before the look at `first` blocks, for what is read off the same samples
+    needs its blocks too.
+    """
 
     cells: Mapping[str, Cell]
     tracks: Sequence[Track]
@@ -70,13 +81,14 @@ class Plan:
     margin: float
     seed: int
     most: int = protocol.LOOKS[-1]
+    first: int = protocol.LOOKS[0]
 
     @property
     def contenders(self) -> list[str]:
         return [letter for letter in self.cells if letter != BASE]
 
     def samples_per_round(self) -> int:
-        return sum(2 * (len(self.cells) + (t.floor is not None)) for t in self.tracks)
+        return sum(2 * t.turns * (len(self.cells) + (t.floor is not None)) for t in self.tracks)
 
 
 @dataclass
@@ -86,6 +98,11 @@ class Outcome:
     blocks: list[Block] = field(default_factory=list)
     decisions: dict[str, Decision] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def rounds(self) -> int:
+        """How many blocks of each track there are at most."""
+        return max((block.round + 1 for block in self.blocks), default=0)
 
     def samples(self, track: str, letter: str) -> list[Sample]:
         """The cell's good samples on a track."""
@@ -99,6 +116,11 @@ class Outcome:
 
     def values(self, track: Track, letter: str) -> list[float]:
         return [track.reading.value(sample) for sample in self.samples(track.name, letter)]
+
+    def net(self, track: Track, letter: str) -> float:
+        """The cell's figure over all its samples, as in a block: without the worst tenth, net."""
+        mine, floor = self.values(track, letter), self.values(track, FLOOR)
+        return typical(mine, track.reading) - (typical(floor, track.reading) if floor else 0.0)
 
     def gains(self, track: str, letter: str) -> list[float]:
         return [b.gains[letter] for b in self.blocks if b.track == track and letter in b.gains]
@@ -120,7 +142,7 @@ def run(
     """
     rng = random.Random(plan.seed)
     outcome = Outcome(failures=dict(failures or {}))
-    looks = protocol.looks(plan.most)
+    looks = [n for n in protocol.looks(plan.most) if n >= min(plan.first, plan.most)]
     for number in range(plan.most):
         for track in order.shuffled(plan.tracks, rng):
             letters = [BASE, *_open(plan, outcome)]
@@ -150,13 +172,12 @@ def _open(plan: Plan, outcome: Outcome) -> list[str]:
 
 
 def _at_floor(plan: Plan, outcome: Outcome) -> dict[str, str]:
-    """The open cells whose median is not above the floor's: what is net of it would be noise."""
+    """The open cells that are not above the floor: what is net of it would be noise."""
     reasons = {}
     for track in plan.tracks:
-        floor = outcome.values(track, FLOOR)
-        for letter in (BASE, *_open(plan, outcome)) if floor else ():
-            gross = stats.median(outcome.values(track, letter))
-            if gross - stats.median(floor) <= LEAST_NET * gross:
+        for letter in (BASE, *_open(plan, outcome)) if outcome.values(track, FLOOR) else ():
+            gross = typical(outcome.values(track, letter), track.reading)
+            if outcome.net(track, letter) <= LEAST_NET * gross:
                 reasons[letter] = f"{track.name}: nothing of it is above its floor"
     return reasons
 
@@ -178,7 +199,8 @@ def _block(
 ) -> Block:
     """Takes the block's samples. A cell that fails leaves it, and leaves no gain."""
     taken: list[tuple[str, Sample]] = []
-    row = "".join(order.palindrome([*letters, *([FLOOR] if track.floor else [])], rng))
+    sides = [*letters, *([FLOOR] if track.floor else [])]
+    row = "".join(at for _ in range(track.turns) for at in order.palindrome(sides, rng))
     for position, letter in enumerate(row):
         trial = Trial(track, letter, number, position, order.padding(rng), row)
         if letter in failures:
@@ -209,25 +231,29 @@ def _gains(
     contenders: Sequence[str],
     failures: Mapping[str, str],
 ) -> Iterator[tuple[str, float]]:
+    """ln of the ratio, signed, of each contender that has not failed, to the base."""
     if BASE in failures or FLOOR in failures:
         return
-    values = [(letter, track.reading.value(s)) for letter, s in taken if letter not in failures]
+    good = [(at, track.reading.value(s)) for at, s in taken if at not in failures]
+    figures = change_of({at: [v for a, v in good if a == at] for at, _ in good}, track.reading)
     for letter in contenders:
-        if letter not in failures:
-            yield letter, track.reading.sign * _change(values, letter, track.floor is not None)
+        if letter in figures:
+            yield letter, track.reading.sign * figures[letter]
 
 
-def _change(values: Sequence[tuple[str, float]], letter: str, net: bool) -> float:
-    """mean ln B - mean ln A over the block's samples of the two; net of the block's own floor.
+def change_of(values: Mapping[str, Sequence[float]], reading: Reading) -> dict[str, float]:
+    """ln (cell ÷ base) of the cells of a block, net of the block's own floor where it has one.
 
-    Net, the means are taken before the logarithm, and a side at its floor counts as LEAST_NET of
-    what it took in all: an extreme block, as it is, among others that are ranked.
+    A side at its floor counts as LEAST_NET of what it took in all: an extreme block, as it is,
+    among others that are ranked.
     """
-    if not net:
-        mine = [(at, value) for at, value in values if at in (BASE, letter)]
-        names = "".join("A" if at == BASE else "B" for at, _ in mine)
-        return stats.block_value(names, [value for _, value in mine])
-    floor, a, b = (
-        fmean(value for at, value in values if at == which) for which in (FLOOR, BASE, letter)
-    )
-    return math.log(max(b - floor, LEAST_NET * b)) - math.log(max(a - floor, LEAST_NET * a))
+    gross = {at: typical(mine, reading) for at, mine in values.items()}
+    floor = gross.pop(FLOOR, 0.0)
+    logs = {at: math.log(max(mine - floor, LEAST_NET * mine)) for at, mine in gross.items()}
+    return {at: log - logs[BASE] for at, log in logs.items() if at != BASE}
+
+
+def typical(values: Sequence[float], reading: Reading) -> float:
+    """The mean without the worst tenth; of fewer than ten values, of all of them."""
+    best_first = sorted(values, reverse=reading.better == "higher")
+    return fmean(best_first[: len(values) - len(values) // 10])

@@ -33,7 +33,8 @@ Most = Annotated[
     int, typer.Option("--max-blocks", min=LOOKS[0], max=LOOKS[-1], help="Blocks at most.")
 ]
 Seconds = Annotated[
-    float, typer.Option("--min-seconds", min=0.5, help="Timed part of a benchmark's sample.")
+    float,
+    typer.Option("--min-seconds", min=0.1, help="Timed part of each cell in a block of samples."),
 ]
 Seed = Annotated[int | None, typer.Option(help="Of order and padding; default: random.")]
 Record = Annotated[bool, typer.Option("--record/--no-record", help="Keep it in the ledger.")]
@@ -163,12 +164,10 @@ def compare_command(
     max_blocks: Annotated[
         int | None,
         typer.Option(
-            min=LOOKS[0], max=LOOKS[-1], help="Blocks at most [default: 12; of benchmarks 20]."
+            min=LOOKS[0], max=LOOKS[-1], help="Blocks at most [default: 12; of benchmarks 30]."
         ),
     ] = None,
-    min_seconds: Annotated[
-        float, typer.Option(min=0.5, help="Timed part of a benchmark's sample.")
-    ] = 0.5,
+    min_seconds: Seconds = 0.5,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with benchmarks that are not recorded yet.")
     ] = False,
@@ -195,7 +194,7 @@ def compare_command(
             rivals=rival or [],
             metric=metric,
             better=better,
-            most=max_blocks or LOOKS[2],
+            most=max_blocks or LOOKS[3],
             seconds=min_seconds,
             seed=seed,
             record=record,

@@ -22,6 +22,8 @@ from hakmem.process.lock import host_lock
 
 # Built to stop attacks rather than to be fast: compared with where they are named.
 HARDENED = ("-secure", "-check")
+# An older version of what is here: compared with where it is named.
+OF_DEBIAN = "-debian"
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,13 @@ def rivals(names: Sequence[str]) -> list[Cell]:
     """The named ones, or the system's allocator and all peers found but the hardened builds."""
     if names:
         return [cell_module.parse(name) for name in names]
-    return [Cell(lib.name, lib) for lib in peers.found() if not lib.name.endswith(HARDENED)]
+    found = [lib for lib in peers.found() if not lib.name.endswith(HARDENED)]
+    newest = {lib.name for lib in found if not lib.name.endswith(OF_DEBIAN)}
+    return [
+        Cell(lib.name, lib)
+        for lib in found
+        if lib.name.removesuffix(OF_DEBIAN) not in newest - {lib.name}
+    ]
 
 
 def standing(plan: Plan, blocks: int, decisions: Mapping[str, Decision]) -> list[str]:

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 else:
     np = lazy.Module("numpy")
 
-METHOD = "paired-1"
+METHOD = "paired-2"
+KIND = "95 % CI over all looks"
 LOOKS = (8, 12, 20, 30)
 ALPHA = 0.0182
 NARROW = 0.01
@@ -205,7 +206,7 @@ def interval(values: Sequence[float], low: float, high: float) -> stats.Interval
     estimate = stats.hodges_lehmann(merged)
     if math.isnan(low) or math.isnan(high):
         return stats.Interval(estimate, min(values), max(values), "range")
-    return stats.Interval(estimate, low, high, "95 % CI over all looks")
+    return stats.Interval(estimate, low, high, KIND)
 
 
 def bca(values: Sequence[float], alpha: float = ALPHA) -> stats.Interval | None:

@@ -38,7 +38,11 @@ WORDS = {
     "idle": "idle memory",
     "left": "memory left after the peak",
 }
-_WORDS_OF = {"wall_us": "wall time", "process_ns": "CPU time of the whole process"}
+_WORDS_OF = {
+    "wall_us": "wall time",
+    "cpu_us": "CPU time",
+    "process_ns": "CPU time of the whole process",
+}
 MEMORY = ("rss", "idle", "left")
 # Where most of the work of an operation is the kernel's, its time belongs to the operation.
 _KERNEL_WORK = ("huge", "large", "realloc", "thread_churn", "startup")
@@ -104,11 +108,10 @@ def of_figure(figure: Figure) -> Reading:
 
 
 def default_for(bench: str | None) -> str:
-    if bench is None or bench in _KERNEL_WORK:
-        return "cpu"
     if bench in ("idle_rss", "peak"):
         return "idle" if bench == "idle_rss" else "left"
-    return "cycles" if counters() is None else "user"
+    counted = bench is not None and bench not in _KERNEL_WORK and counters() is None
+    return "cycles" if counted else "cpu"
 
 
 def _by_pattern(pattern: str, better: Better) -> Reading:

@@ -1,25 +1,28 @@
-"""Writes a finished comparison into the ledger: its setting, samples, blocks and verdicts.
+"""Writes a finished comparison into the ledger: its setting with all samples, and its verdicts.
 
-Everything is appended after the last sample, so an interrupted comparison leaves nothing.
+Everything is appended after the last sample, so an interrupted comparison leaves nothing. Samples
+are hundreds and are read by nobody but a doubter: they lie compressed beside the ledger, a line of
+figures each, from which the blocks follow (`samples.tsv.xz`; the order is that of the lines).
 """
 
+import json
+import lzma
+import shlex
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from hakmem import __version__, project
 from hakmem.ledger.store import Ledger, Record
-from hakmem.paired import protocol, readings
-from hakmem.paired.blocks import BASE, FLOOR, Block, Outcome, Plan, Track, Trial
+from hakmem.paired import protocol
+from hakmem.paired.blocks import Outcome, Plan, Track
 from hakmem.paired.cells import Cell
 from hakmem.paired.protocol import Decision
-from hakmem.paired.readings import OF_BENCH, OF_COMMAND
-from hakmem.paired.session import Conducted, process_for
+from hakmem.paired.session import Conducted
 from hakmem.process import provenance
-from hakmem.process.metrics import METRICS
-from hakmem.process.sample import PASSED_ON, Sample, clean_environment
+from hakmem.process.sample import Sample
 from hakmem.stats import Interval
 
 MOST_RAW = 1 << 20
@@ -101,17 +104,15 @@ def cell_entry(letter: str, cell: Cell) -> dict[str, object]:
 def track_entry(track: Track) -> dict[str, object]:
     """What was run and read; a benchmark with its amount and the hash of its definition.
 
-    `amounts` are those of each cell, where slow ones were given less.
+    `samples` are those of each cell in a block.
     """
     works: dict[str, dict[str, object]] = {}
     for work in track.works.values():
         command = work.command
-        amounts = {at: w.amount for at, w in track.works.items() if w.name == work.name}
         works[work.name] = {
             "arguments": list(work.arguments),
-            "amount": max(amounts.values()),
+            "amount": work.amount,
             "definition": provenance.definition(command, project.source_dir()) if command else None,
-            **({"amounts": amounts} if len(set(amounts.values())) > 1 else {}),
         }
     return {
         "name": track.name,
@@ -120,6 +121,7 @@ def track_entry(track: Track) -> dict[str, object]:
         "better": track.reading.better,
         "unit": track.reading.unit,
         "floor": track.floor.name if track.floor else None,
+        "samples": 2 * track.turns,
         "works": works,
     }
 
@@ -135,109 +137,92 @@ def save(
 
     `host` is where it was measured, if not here.
     """
-    plan, outcome = done.plan, done.outcome
-    ledger = Ledger.default(host)
-    tracks = {track.name: track for track in plan.tracks}
-    with uninterrupted(), ledger.together() as batch:
-        setting = batch.append(
-            "setting",
-            {
-                "lab": __version__,
-                "argv": list(facts.argv),
-                "host": dict(facts.host),
-                "source": dict(facts.source),
-                "binaries": {at: dict(found) for at, found in facts.binaries.items()},
-                "noise": dict(done.noise),
-                "failures": dict(outcome.failures),
-                "ok": not outcome.failures,
-            },
-            {"output.txt": _outputs(outcome)},
-        )
-        blocks: list[tuple[Block, Record]] = []
-        for block in outcome.blocks:
-            ids = [
-                batch.append("sample", sample_body(plan, tracks[block.track], s, facts, setting))
-                for s in block.samples
-            ]
-            body = {
-                "setting": setting.id,
-                "track": block.track,
-                "round": block.round,
-                "order": block.order,
-                "gains": dict(block.gains),
-                "inputs": [record.id for record in ids],
-                "ok": all(sample.error is None for sample in block.samples),
-            }
-            blocks.append((block, batch.append("block", body)))
+    with uninterrupted(), Ledger.default(host).together() as batch:
+        setting = batch.append("setting", {**setting_body(facts), **course(done)}, raw(done))
         return {
-            letter: batch.append(
-                kind,
-                {
-                    **body,
-                    "inputs": [setting.id, *(r.id for b, r in blocks if letter in b.gains)],
-                },
-            )
+            letter: batch.append(kind, {**body, "inputs": [setting.id]})
             for letter, body in bodies.items()
         }
 
 
-def sample_body(
-    plan: Plan, track: Track, sample: Sample, facts: Facts, setting: Record
-) -> dict[str, Any]:
-    """One sample, with every figure it carries."""
-    letter = sample.letter or BASE
-    trial = Trial(track, letter, sample.round, sample.position, sample.padding)
-    environment = clean_environment(process_for(plan, trial))
-    unknown = (*PASSED_ON, "LAB_PADDING", "LD_PRELOAD")
-    binary = facts.binaries.get(letter)
+def setting_body(facts: Facts) -> dict[str, Any]:
+    """What is the same for all that is measured in one go."""
     return {
-        "setting": setting.id,
-        "cell": letter,
-        "track": track.name,
-        "metrics": figures(track, sample),
-        "argv": list(sample.argv),
-        "environment": {k: v for k, v in environment.items() if k not in unknown},
-        "padding": sample.padding,
-        "seed": plan.seed,
-        "order": [sample.round, sample.position],
-        "proof": sample.proof,
-        "status": sample.status,
-        "involuntary_switches": sample.involuntary_switches,
-        "source": facts.source["commit"],
-        "binary": binary["sha256"] if binary else FLOOR,
-        "error": sample.error,
-        "ok": sample.error is None,
+        "lab": __version__,
+        "argv": list(facts.argv),
+        "host": dict(facts.host),
+        "source": dict(facts.source),
+        "binaries": {at: dict(found) for at, found in facts.binaries.items()},
+        "ok": True,
     }
 
 
-def figures(track: Track, sample: Sample) -> dict[str, dict[str, object]]:
-    """All figures of a sample by name, the deciding one among them."""
-    if sample.error is not None:
-        return {}
-    found: dict[str, dict[str, object]] = {}
-    if sample.result is not None:
-        for key in OF_BENCH.values():
-            value = METRICS[key].of(sample.to_dict())
-            found[key] = {"value": value, "unit": METRICS[key].unit}
-    else:
-        for name, (unit, of) in OF_COMMAND.items():
-            found[name] = {"value": of(sample), "unit": unit}
-    reading = track.reading
-    found[readings.OF_BENCH.get(reading.name, reading.name) if sample.result else reading.name] = {
-        "value": reading.value(sample),
-        "unit": reading.unit,
+def course(done: Conducted) -> dict[str, Any]:
+    """How the measuring went."""
+    return {
+        "noise": dict(done.noise),
+        "failures": dict(done.outcome.failures),
+        "ok": not done.outcome.failures,
     }
-    return {name: entry for name, entry in found.items() if entry["value"] is not None}
+
+
+# ---- the samples ----
+
+# Integers, because their digits are all that is stored: a column and what it has of a sample.
+_COLUMNS: Mapping[str, Callable[[Sample], object]] = {
+    "wall_us": lambda s: round(1e6 * s.wall_s),
+    "user_us": lambda s: round(1e6 * s.user_s),
+    "sys_us": lambda s: round(1e6 * s.sys_s),
+    "minflt": lambda s: s.minflt,
+    "majflt": lambda s: s.majflt,
+    "switches": lambda s: s.involuntary_switches,
+    "peak_kb": lambda s: s.max_rss_kb,
+    "cycles": lambda s: s.cycles,
+    "instructions": lambda s: s.instructions,
+    "timed_ns": lambda s: _timed(s, "seconds", 1e9),
+    "timed_user_us": lambda s: _timed(s, "user_s", 1e6),
+    "timed_sys_us": lambda s: _timed(s, "sys_s", 1e6),
+    "ops": lambda s: (s.result or {}).get("ops"),
+}
+
+
+def _timed(sample: Sample, name: str, scale: float) -> int | None:
+    value = (sample.result or {}).get(name)
+    return round(scale * value) if isinstance(value, int | float) else None
+
+
+def raw(done: Conducted) -> dict[str, bytes]:
+    """The samples as a compressed table, and what the first of each cell, and the failed, wrote."""
+    return {"samples.tsv.xz": lzma.compress(table(done)), "output.txt": _outputs(done.outcome)}
+
+
+def table(done: Conducted) -> bytes:
+    """A line per sample, in their order: where it stands, the deciding figure, all others."""
+    tracks = {track.name: track for track in done.plan.tracks}
+    lines = ["\t".join(("track", "block", "cell", "padding", "error", "figure", *_COLUMNS))]
+    for block in done.outcome.blocks:
+        for letter, sample in zip(block.order, block.samples, strict=True):
+            error = " ".join((sample.error or "").split())
+            figure = "" if sample.error else repr(tracks[block.track].reading.value(sample))
+            place = (block.track, str(block.round), letter, str(sample.padding), error, figure)
+            numbers = (column(sample) for column in _COLUMNS.values())
+            lines.append("\t".join((*place, *("" if n is None else str(n) for n in numbers))))
+    return ("\n".join(lines) + "\n").encode()
 
 
 def _outputs(outcome: Outcome) -> bytes:
-    """What all samples printed, each under a line that says which it was."""
+    """What they printed, each under a line that says which it was, with its command and proof."""
     parts = []
+    seen = set()
     for block in outcome.blocks:
         for letter, sample in zip(block.order, block.samples, strict=True):
+            if sample.error is None and (block.track, letter) in seen:
+                continue
+            seen.add((block.track, letter))
             text = sample.output if len(sample.output) <= MOST_RAW else sample.output[-MOST_RAW:]
-            head = f"== {block.track}, round {block.round}, position {sample.position}, {letter}\n"
-            parts.append(head + text.rstrip("\n") + "\n")
+            head = f"== {block.track}, round {block.round}, position {sample.position}, {letter}"
+            said = (head, shlex.join(sample.argv), json.dumps(sample.proof), text.rstrip("\n"), "")
+            parts.append("\n".join(said))
     return "".join(parts).encode(errors="replace")
 
 

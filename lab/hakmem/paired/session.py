@@ -1,6 +1,5 @@
 """One comparison from its cells to its outcome: checks, a trial run of everything, the blocks."""
 
-import math
 import os
 import tempfile
 import time
@@ -16,7 +15,7 @@ from hakmem.paired import protocol
 from hakmem.paired.blocks import BASE, FLOOR, Outcome, Plan, Sampler, Track, Trial
 from hakmem.paired.cells import Cell
 from hakmem.paired.protocol import Decision
-from hakmem.paired.work import Work
+from hakmem.paired.readings import MEMORY
 from hakmem.process import library, provenance
 from hakmem.process.proof import Proof
 from hakmem.process.sample import Process, Sample, take
@@ -25,13 +24,12 @@ from hakmem.suite import Reference
 
 Standing = Callable[[Plan, int, Mapping[str, Decision]], Iterable[str]]
 
-SHORTEST_S = 0.5
-SPARE = 1.2  # machines are faster at times than in the trial run
+MOST_TURNS = 100
 
 
 @dataclass(frozen=True)
 class Ready:
-    """A plan whose amounts of work are fitted; `failures` are the cells that failed their trial."""
+    """A plan whose blocks are sized; `failures` are the cells that failed their trial."""
 
     plan: Plan
     failures: Mapping[str, str]
@@ -83,11 +81,10 @@ def cell_of(plan: Plan, track: Track, letter: str) -> Cell | Reference:
     return track.floor
 
 
-def prepare(plan: Plan, seconds: float, console: Console, slow: float | None = None) -> Ready:
-    """Runs everything once, untimed, so that what cannot work is known before the first block.
+def prepare(plan: Plan, seconds: float, console: Console) -> Ready:
+    """Runs everything once, uncounted, so that what cannot work is known before the first block.
 
-    Amounts of work are then fitted so that the fastest cell's timed part takes `seconds`; `slow` as
-    in `_fitted`.
+    A block then has as many samples as make `seconds` of the fastest cell's timed part.
     """
     failures = unproven(plan.cells)
     tracks, round_s = [], 0.0
@@ -101,17 +98,14 @@ def prepare(plan: Plan, seconds: float, console: Console, slow: float | None = N
                     if sample.error is not None:
                         failures[letter] = f"{track.name}: {sample.error}"
                     found[letter] = sample
-            fitted = _fitted(track, found, seconds, slow)
-            tracks.append(fitted)
-            round_s += 2 * sum(s.wall_s * _growth(track, fitted, at) for at, s in found.items())
+            tracks.append(replace(track, turns=turns(track, found, seconds)))
+            round_s += 2 * tracks[-1].turns * sum(s.wall_s for s in found.values())
     return Ready(replace(plan, tracks=tracks), failures, round_s)
 
 
-def require_ready(
-    plan: Plan, seconds: float, console: Console, drop: bool = False, slow: float | None = None
-) -> Ready:
+def require_ready(plan: Plan, seconds: float, console: Console, drop: bool = False) -> Ready:
     """The prepared plan; LabError where what failed its trial leaves nothing to measure."""
-    ready = prepare(plan, seconds, console, slow)
+    ready = prepare(plan, seconds, console)
     if ready.failures and (not drop or ready.failures.keys() & {BASE, FLOOR}):
         said = "; ".join(f"{name_of(plan, at)}: {why}" for at, why in ready.failures.items())
         raise LabError(f"nothing was measured: {said}", status=1)
@@ -158,33 +152,17 @@ def _trial(plan: Plan, trial: Trial) -> Sample:
     return sample
 
 
-def _fitted(track: Track, found: Mapping[str, Sample], seconds: float, slow: float | None) -> Track:
-    """The track with amounts for `seconds` in the fastest cell of each benchmark.
+def turns(track: Track, found: Mapping[str, Sample], seconds: float) -> int:
+    """How often a block goes there and back, so that it has `seconds` of the fastest cell.
 
-    All cells do the same work, so that whatever one run costs once weighs the same in each. Where
-    `slow` is given, a cell that took more than that many times the fastest one's time does less of
-    it, fitted to its own trial run: half as long again as the fastest one, for a trial is noisy.
-    Figures are per operation.
+    Once is the least. Memory is read off few samples: it hardly differs between them.
     """
-    works: dict[str, Work] = {}
-    for name in {work.name for work in track.works.values()}:
-        same = {at: work for at, work in track.works.items() if work.name == name}
-        good = {at: s for at, s in found.items() if at in same and s.error is None}
-        times = {at: max(_timed(sample), 1e-6) for at, sample in good.items()}
-        least = min(times.values(), default=seconds)
-        for at, work in same.items():
-            took = times.get(at, least)
-            base = took / 1.5 if slow and took > slow * least else least
-            amount = math.ceil(work.amount * SPARE * seconds / base)
-            works[at] = replace(work, amount=amount) if work.scales and times else work
-    return replace(track, works=works)
-
-
-def _growth(before: Track, after: Track, letter: str) -> float:
-    """By how much the cell's amount of work grew; 1 for what has none."""
-    at = BASE if letter == FLOOR else letter
-    was = before.works[at].amount
-    return after.works[at].amount / was if was else 1.0
+    good = [sample for sample in found.values() if sample.error is None]
+    if not good or track.reading.name in MEMORY:
+        return 1
+    # What takes long to begin has fewer: at least a third of the block shall be timed.
+    longest = max(min(map(_timed, good)), min(s.wall_s for s in good) / 3, 1e-6)
+    return max(1, min(MOST_TURNS, round(seconds / (2 * longest))))
 
 
 def _timed(sample: Sample) -> float:
@@ -192,18 +170,9 @@ def _timed(sample: Sample) -> float:
     return float(seconds) if isinstance(seconds, int | float) else sample.wall_s
 
 
-def timed_too_short(outcome: Outcome) -> int:
-    """How many samples of cells, not floors, had a timed part below half a second."""
-    return sum(
-        letter != FLOOR and sample.error is None and _timed(sample) < SHORTEST_S
-        for block in outcome.blocks
-        for letter, sample in zip(block.order, block.samples, strict=True)
-    )
-
-
 @dataclass(frozen=True)
 class Conducted:
-    """A comparison that was measured: the plan with its amounts, and what else the host did."""
+    """A comparison that was measured: the plan, its blocks sized, and what else the host did."""
 
     plan: Plan
     outcome: Outcome
@@ -218,15 +187,13 @@ def conduct(
     take_sample: Sampler | None = None,
     drop: bool = False,
     say: Standing | None = None,
-    slow: float | None = None,
 ) -> Conducted:
     """Prepares and measures. With `drop` cells that fail their trial are left out, but for A.
 
-    `say` makes the lines shown after a look, `slow` is `_fitted`'s. Ctrl-C leaves one line and no
-    record.
+    `say` makes the lines shown after a look. Ctrl-C leaves one line and no record.
     """
     try:
-        ready = require_ready(plan, seconds, console, drop, slow)
+        ready = require_ready(plan, seconds, console, drop)
         console.print(f"this takes {expected_time(ready)}", highlight=False)
         meter, started = provenance.NoiseMeter(), time.monotonic()
         outcome = measure(ready, console, take_sample or sampler(ready.plan), say)

@@ -1,26 +1,47 @@
-"""The record of a comparison over the suite: made from its verdict records alone. Pure.
+"""The records of a comparison over the suite. Pure.
 
-A verdict of `compare --bench` answers for hakmem (cell A) against one rival on one benchmark. It
-has two metrics, both hakmem ÷ rival: the benchmark's own figure and `memory`, the peak resident set
-of the same samples. Each has a word, from hakmem's side.
+One `comparison` for each benchmark, of hakmem (cell A) with all rivals, is recorded at once; the
+`suite` over them all is derived from these. Of a benchmark are read its own figure ("time") and,
+off the same samples, `cpu`, `memory` and `variation`, that of the samples in a block. Ratios are
+hakmem ÷ rival, each with a word from hakmem's side; against *the oracle* they are hakmem ÷ the best
+rival, which was chosen on one half of the blocks and scored on the other: the luckiest of eight
+noisy rivals is no rival.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from hakmem import __version__, stats
+from hakmem.ledger.store import Record
 from hakmem.overview.summary import TIE_BAND
-from hakmem.paired import protocol, readings, recording
-from hakmem.paired.blocks import BASE, FLOOR, Outcome, Track
+from hakmem.paired import oracle, protocol, readings, recording
+from hakmem.paired.blocks import BASE, FLOOR, Outcome, Plan, Track, change_of
 from hakmem.paired.protocol import Decision
+from hakmem.paired.readings import Reading
 from hakmem.paired.session import Conducted
+from hakmem.process.sample import Sample
 from hakmem.suite import Figure
 
-MEMORY = "memory"
-KEPT = ("low", "high", "unit", "kind", "verdict")
+TIME, CPU, MEMORY, VARIATION = "time", "cpu", "memory", "variation"
+TITLES = {TIME: "time", CPU: "CPU", MEMORY: "peak memory"}  # of what there is an oracle
+ORACLE = "the oracle"
+KINDS = (protocol.KIND, "range", oracle.KIND)
+DIGITS = 5  # of a recorded figure; what follows is noise
 
-# ---- from a finished comparison to what its verdicts say more than those of `ab` ----
+# letter -> block -> ln (cell ÷ A), NaN where the block does not have it
+Changes = Mapping[str, Sequence[float]]
+
+
+def metric_name(benchmark: str, kind: str, rival: str) -> str:
+    """Under which name a ratio is cited; a library's path gives no slash."""
+    words = (benchmark, "" if kind == TIME else kind, "against", rival.replace("/", "-"))
+    return " ".join(filter(None, words))
+
+
+# ---- from a finished comparison to its record ----
 
 
 def word(decision: Decision) -> str:
@@ -32,177 +53,233 @@ def word(decision: Decision) -> str:
     return "tie" if close else "undecided"
 
 
-def memory(done: Conducted) -> dict[str, Decision]:
-    """Whether hakmem's peak is lower, by rival: the same blocks judged by the same rule.
-
-    It stops nothing: the blocks are as many as the benchmark's own figure asked for.
-    """
-    track = done.plan.tracks[0]
-    if not _shows_memory(track):
-        return {}
-    gains = {letter: _memory_gains(done.outcome, letter) for letter in done.outcome.decisions}
-    known = {letter: [values] for letter, values in gains.items() if values}
-    return protocol.look(known, "improvement", done.plan.margin, last=True)
-
-
-def _shows_memory(track: Track) -> bool:
-    """A program that only starts others has none that is worth showing."""
-    command = track.works[BASE].command
-    return command is not None and not command.proof_apart
-
-
-def _memory_gains(outcome: Outcome, letter: str) -> list[float]:
-    """ln rival - ln hakmem of the peaks, block by block; nothing if any block does not show it."""
-    values = []
-    for block in outcome.blocks:
-        if letter in block.gains:
-            pair = [
-                ("A" if at == BASE else "B", sample.max_rss_kb or 0)
-                for at, sample in zip(block.order, block.samples, strict=True)
-                if at in (BASE, letter)
-            ]
-            if min(kb for _, kb in pair) <= 0:
-                return []
-            values.append(stats.block_value("".join(at for at, _ in pair), [kb for _, kb in pair]))
-    return values
-
-
-def verdict_bodies(
-    done: Conducted, figure: Figure, facts: recording.Facts
-) -> dict[str, dict[str, Any]]:
-    """The verdicts on hakmem against each rival, by the rival's letter."""
+def comparison(
+    done: Conducted, figure: Figure, setting: str, facts: recording.Facts
+) -> dict[str, Any]:
+    """The record of one benchmark; `setting` is the id of what all of the run have in common."""
     plan, outcome = done.plan, done.outcome
-    track, name = plan.tracks[0], plan.cells[BASE].name
-    work = track.works[BASE].command
-    peaks = Track(MEMORY, "target", readings.choose("rss", figure.command), track.works)
-    peak_decisions = memory(done)
-    shared = {
+    track = plan.tracks[0]
+    command = track.works[BASE].command
+    decided = list(outcome.decisions)
+    names = {at: cell.name for at, cell in plan.cells.items()}
+    ratios: dict[str, dict[str, Any]] = {}
+    for kind, reading in kinds(track, figure).items():
+        changes = _changes(outcome, reading, kind)
+        found = outcome.decisions if kind == TIME else _judged(changes, decided, reading, plan)
+        of = Track(figure.name, "target", reading, track.works)
+        ratios[kind] = {
+            names[letter]: _short(recording.ratio(of, mine.target), mine.blocks, word(mine))
+            for letter, decision in found.items()
+            if (mine := protocol.swapped(decision))
+        }
+        costs = [[reading.sign * c for c in changes[at]] for at in found if at in changes]
+        score = oracle.score(costs) if kind in TITLES else None
+        if score:
+            ratios[kind][ORACLE] = _short(score.interval, outcome.rounds, None)
+    cells = {at: cell_figures(track, outcome, at) for at in (BASE, *decided)}
+    return {
+        "setting": setting,
         "suite": figure.name,
+        "subject": names[BASE],
+        "what": figure.what,
         "unit": track.reading.unit,
         "reading": track.reading.words,
         "better": track.reading.better,
-        "settings": dict(work.settings) if work else {},
-        "left_out": {plan.cells[at].name: why for at, why in outcome.failures.items()},
+        "settings": dict(command.settings) if command else {},
+        "figures": {names[at]: _rounded(found) for at, found in cells.items()},
+        "left_out": {names[at]: why for at, why in outcome.failures.items()},
+        "ratios": ratios,
+        "blocks": [min(d.blocks for d in outcome.decisions.values()), outcome.rounds],
+        "most_blocks": plan.most,
+        "family": len(plan.contenders),
+        "margin": plan.margin,
+        "seed": plan.seed,
+        "protocol": protocol.METHOD,
+        "benchmarks": [recording.track_entry(track)],
+        "source": dict(facts.source),
+        **recording.course(done),
+        "ok": True,
     }
-    bodies = {}
-    for letter, found in outcome.decisions.items():
-        decision = protocol.swapped(found)
-        what = f"{track.reading.words} of {figure.name}"
-        asked = f"is {name} better than {plan.cells[letter].name} in {what}?"
-        body = recording.verdict_body(plan, (letter, BASE), decision, asked, facts)
-        body["metrics"][track.name]["verdict"] = word(decision)
-        if letter in peak_decisions:
-            peak = peak_decisions[letter]
-            entry = recording.ratio_entry(peaks, peak.target)
-            body["metrics"][MEMORY] = {**entry, "verdict": word(peak)}
-        figures = {at: cell_figures(track, outcome, at) for at in (BASE, letter)}
-        bodies[letter] = {**body, **shared, "figures": figures}
-    return bodies
+
+
+def kinds(track: Track, figure: Figure) -> dict[str, Reading]:
+    """What is read off the samples: the benchmark's own figure, and the others where they differ.
+
+    A program that only starts others has no memory that is worth showing.
+    """
+    found = {TIME: track.reading}
+    command = track.works[BASE].command
+    if track.reading.name not in ("cpu", "cycles", "cpu_us", *readings.MEMORY):
+        found[CPU] = readings.choose("cpu", figure.command)
+    if command is not None and not command.proof_apart:
+        found[MEMORY] = readings.choose("rss", figure.command)
+    if track.turns > 1:
+        found[VARIATION] = track.reading
+    return found
+
+
+def _judged(
+    changes: Changes, letters: Sequence[str], reading: Reading, plan: Plan
+) -> dict[str, Decision]:
+    """The same blocks judged by the same rule. It stops nothing: they are as many as they are."""
+    gains = {
+        at: [[reading.sign * change for change in changes[at] if math.isfinite(change)]]
+        for at in letters
+        if any(map(math.isfinite, changes.get(at, ())))
+    }
+    return protocol.look(gains, "improvement", plan.margin, last=True) if gains else {}
+
+
+def _changes(outcome: Outcome, reading: Reading, kind: str) -> Changes:
+    """Of each rival, block by block; net of the floor where the figure is time."""
+    rows = []
+    for block in outcome.blocks:
+        values: dict[str, list[float]] = {}
+        for at, sample in zip(block.order, block.samples, strict=True):
+            wanted = at in block.gains or at == BASE or (at == FLOOR and kind != MEMORY)
+            if wanted and (value := _positive(reading.of, sample)) is not None:
+                values.setdefault(at, []).append(value)
+        change = _spread if kind == VARIATION else partial(change_of, reading=reading)
+        rows.append(change(values) if BASE in values else {})
+    letters = sorted({at for row in rows for at in row})
+    return {at: [row.get(at, math.nan) for row in rows] for at in letters}
+
+
+def _positive(of: Callable[[Sample], float | None], sample: Sample) -> float | None:
+    value = of(sample) if sample.error is None else None
+    return value if value is not None and value > 0 else None
+
+
+def _spread(values: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """ln of the ratio of two cells' coefficients of variation within a block, floors included."""
+    logs = {
+        at: math.log(max(statistics.stdev(mine) / statistics.fmean(mine), 1e-9))
+        for at, mine in values.items()
+    }
+    return {at: log - logs[BASE] for at, log in logs.items() if at not in (BASE, FLOOR)}
 
 
 def cell_figures(track: Track, outcome: Outcome, letter: str) -> dict[str, Any]:
-    """Medians of a cell's samples; `cv`, deviation ÷ mean, is of the figure before its floor."""
-    values, floor = outcome.values(track, letter), outcome.values(track, FLOOR)
-    samples = outcome.samples(track.name, letter) if _shows_memory(track) else []
+    """A cell's figure over all its samples, net of its floor, and its mean peak."""
+    samples = outcome.samples(track.name, letter)
     peaks = [sample.max_rss_kb for sample in samples if sample.max_rss_kb]
-    mean = sum(values) / len(values)
-    spread = math.sqrt(sum((v - mean) ** 2 for v in values) / max(1, len(values) - 1))
     return {
-        "median": stats.median(values) - (stats.median(floor) if floor else 0.0),
-        "memory_kb": round(stats.median(peaks)) if peaks else None,
-        "cv": spread / mean,
-        "samples": len(values),
+        "value": outcome.net(track, letter),
+        "memory_kb": round(statistics.fmean(peaks)) if peaks else None,
+        "samples": len(samples),
     }
 
 
-# ---- from verdicts to the record ----
+def _short(ratio: stats.Interval, blocks: int, said: str | None) -> list[Any]:
+    """A ratio as it is recorded, four dozen times in a comparison; `ratios` reads it."""
+    numbers = (float(f"{x:.{DIGITS}g}") for x in (ratio.estimate, ratio.low, ratio.high))
+    return [*numbers, KINDS.index(ratio.kind), blocks, said]
 
-Finding = tuple[str, Mapping[str, Any]]
+
+def metrics(part: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The ratios of a comparison as metrics that can be cited."""
+    found = {}
+    for kind, by_rival in part["ratios"].items():
+        for rival, (value, low, high, sort, blocks, said) in by_rival.items():
+            entry = {"value": value, "low": low, "high": high, "kind": KINDS[sort]}
+            entry |= {"unit": "ratio", "blocks": blocks} | ({"verdict": said} if said else {})
+            found[metric_name(part["suite"], kind, rival)] = entry
+    return found
 
 
-def body(
-    findings: Sequence[Finding], failures: Mapping[str, str], argv: Sequence[str]
-) -> dict[str, Any]:
-    """The record over the verdicts (id and body); `failures` are benchmarks hakmem failed."""
-    bodies = [found for _, found in findings]
-    names = list(dict.fromkeys(found["suite"] for found in bodies))
-    first = bodies[0]
-    tracks = {found["suite"]: found["benchmarks"] for found in bodies}
+def _rounded(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
+        for key, value in entry.items()
+    }
+
+
+# ---- from these to the suite ----
+
+
+def body(records: Sequence[Record], failures: Mapping[str, str], setting: Record) -> dict[str, Any]:
+    """The record over the comparisons; `failures` are benchmarks hakmem failed."""
+    bodies = [record.body for record in records]
+    first, common = bodies[0], setting.body
     return {
         "lab": __version__,
         "ok": not failures,
-        "metrics": {name: entry for found in bodies for name, entry in _metrics(found)},
-        "rows": [_row([f for f in findings if f[1]["suite"] == name]) for name in names],
+        "metrics": overall(bodies),
         "failures": dict(failures),
         "libraries": {
             side["name"]: {key: side.get(key) for key in ("version", "origin", "sha256")}
-            for found in bodies
-            for side in found["binary"]
+            for side in common["binaries"].values()
         },
-        "benchmarks": [track for name in names for track in tracks[name]],
-        "blocks": [min(f["blocks"] for f in bodies), max(f["blocks"] for f in bodies)],
+        "benchmarks": [track for found in bodies for track in found["benchmarks"]],
+        "blocks": [min(f["blocks"][0] for f in bodies), max(f["blocks"][1] for f in bodies)],
         "protocol": first["protocol"],
         "seed": first["seed"],
-        "source": first["source"],
-        "host": first["host"],
-        "argv": list(argv),
-        "inputs": [id for id, _ in findings],
+        "source": common["source"],
+        "host": common["host"],
+        "argv": common["argv"],
+        "inputs": [record.id for record in records],
     }
 
 
-def rival_of(found: Mapping[str, Any]) -> str:
-    return str(found["cells"][0]["name"])
+def overall(bodies: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Geometric means over the benchmarks of hakmem ÷ oracle. Where time is CPU time, it is both.
+
+    What is no time, the memory of an idle process, is of no mean but memory's.
+    """
+    of_memory = [readings.WORDS[name] for name in readings.MEMORY]
+    found = {}
+    for kind, title in TITLES.items():
+        entries = []
+        for one in bodies:
+            own = one["ratios"]
+            fitting = own.get(kind) or (own[TIME] if kind == CPU else {})
+            if ORACLE in fitting and (kind == MEMORY or one["reading"] not in of_memory):
+                entries.append(
+                    metrics(one)[metric_name(one["suite"], kind if kind in own else TIME, ORACLE)]
+                )
+        mean = oracle.mean(entries)
+        if mean:
+            found[metric_name(title, TIME, ORACLE)] = _rounded(mean)
+    return found
 
 
-def _metrics(found: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """The verdict's metrics under the names of the whole; a library's path gives no slash."""
-    rival = rival_of(found).replace("/", "-")
-    titles = {found["suite"]: f"{found['suite']} against {rival}"}
-    titles[MEMORY] = f"{found['suite']} memory against {rival}"
-    return [
-        (titles[name], {**{key: entry[key] for key in KEPT}, "value": entry["estimate"]})
-        for name, entry in found["metrics"].items()
-    ]
+def whole(suite: Record, records: Mapping[str, Record]) -> dict[str, Any] | None:
+    """The suite with the `rows` and `metrics` of its benchmarks; None where they have no such form.
+
+    So it was measured by an earlier method, whose tables nobody shows any more.
+    """
+    parts = [records[id] for id in suite.body["inputs"] if id in records]
+    if len(parts) < len(suite.body["inputs"]) or {part.kind for part in parts} != {"comparison"}:
+        return None
+    return joined(suite.body, [part.body for part in parts])
 
 
-def _row(findings: Sequence[Finding]) -> dict[str, Any]:
-    """One benchmark: hakmem's figures, and those of each rival with the verdict on it."""
-    first = findings[0][1]
-    rivals: dict[str, dict[str, Any]] = {}
-    for id, found in findings:
-        figures = found["figures"][found["cells"][0]["letter"]]
-        rivals[rival_of(found)] = {**figures, "verdict_id": id, "failure": None}
-    empty = dict.fromkeys(("median", "memory_kb", "cv", "verdict_id"))
-    for name, why in first["left_out"].items():
+def joined(body: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """A row has hakmem's figures and those of each rival, or why it failed."""
+    found = {name: entry for part in parts for name, entry in metrics(part).items()}
+    rows = [_row(part) for part in parts]
+    return {**body, "rows": rows, "metrics": {**body["metrics"], **found}}
+
+
+def alone(part: Mapping[str, Any]) -> dict[str, Any]:
+    """A single comparison in the form of a suite's whole."""
+    return {"rows": [_row(part)], "metrics": metrics(part), "failures": {}}
+
+
+def _row(part: Mapping[str, Any]) -> dict[str, Any]:
+    figures, own = part["figures"], part["subject"]
+    rivals = {name: {**figures[name], "failure": None} for name in figures if name != own}
+    empty = dict.fromkeys(("value", "memory_kb", "samples"))
+    for name, why in part["left_out"].items():
         rivals[name] = {**empty, "failure": why}
-    own = first["figures"][BASE]
+    mine = figures[own]
     return {
-        "benchmark": first["suite"],
-        "unit": first["unit"],
-        "reading": first["reading"],
-        "better": first["better"],
-        "settings": first["settings"],
-        "hakmem": own["median"],
-        "hakmem_memory_kb": own["memory_kb"],
-        "hakmem_cv": own["cv"],
+        "benchmark": part["suite"],
+        "unit": part["unit"],
+        "reading": part["reading"],
+        "better": part["better"],
+        "settings": part["settings"],
+        "hakmem": mine["value"],
+        "hakmem_memory_kb": mine["memory_kb"],
         "rivals": rivals,
     }
-
-
-# ---- which verdicts of an unfinished run are there ----
-
-
-def complete(findings: Sequence[Finding], rivals: Sequence[str]) -> dict[str, list[Finding]]:
-    """The findings of each benchmark that was recorded whole, of the last time it was.
-
-    A writer that was killed may have left a verdict on some rivals only.
-    """
-    runs: dict[tuple[str, str], list[Finding]] = {}
-    for id, found in findings:
-        runs.setdefault((found["suite"], found["inputs"][0]), []).append((id, found))
-    whole = {}
-    for (name, _), run in runs.items():
-        told = {rival_of(found) for _, found in run} | run[0][1]["left_out"].keys()
-        if told >= set(rivals):
-            whole[name] = run
-    return whole

@@ -1,10 +1,12 @@
 """`hakmem compare --bench`: hakmem against its rivals over benchmarks, to recorded verdicts."""
 
 import random
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -12,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hakmem.errors import LabError
-from hakmem.ledger.store import Ledger
+from hakmem.ledger.store import Ledger, Record
 from hakmem.paired import cells as cell_module
 from hakmem.paired import (
     compare,
@@ -29,19 +31,19 @@ from hakmem.paired.blocks import BASE, FLOOR, Plan, Sampler, Track
 from hakmem.paired.cells import Cell
 from hakmem.paired.readings import Better
 from hakmem.paired.recording import Facts
-from hakmem.paired.suite_record import Finding
 from hakmem.process import provenance
 from hakmem.process.lock import host_lock
 from hakmem.suite import EMPTY, SUITE, Figure
 
-# A rival that takes more than this many times the fastest one's time is given less work.
-SLOW = 2.0
-# By how much a process is longer than its fitted part, over all cells: slower rivals, warm-up.
-LONGER = 1.4
+# By how much a block is longer than its timed part, over all cells: slower rivals, beginnings.
+LONGER = 2.0
+
+# Correlated blocks are merged: of fewer than these nothing is left that eight rivals can share.
+FIRST = protocol.LOOKS[2]
 
 # Columns of the table; where there is not room for all, what is told of time and of memory.
 ROOMY = 132
-NARROW = (0, 1, 2, 3, 7)
+NARROW = (0, 1, 2, 3, 8)
 
 
 @dataclass(frozen=True)
@@ -76,13 +78,14 @@ class Run:
     """A comparison under way; `found` has the verdicts of the benchmarks that are done.
 
     `failures` are benchmarks that hakmem failed, or all of its rivals; `pace` is how many seconds
-    each one measured took.
+    each one measured took. `setting` is recorded with the first of them.
     """
 
     figures: Sequence[Figure]
     cells: Mapping[str, Cell]
     seed: int
-    found: dict[str, list[Finding]] = field(default_factory=dict)
+    setting: Record | None = None
+    found: dict[str, Record] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
     pace: list[float] = field(default_factory=list)
 
@@ -94,8 +97,8 @@ class Run:
     def waiting(self) -> list[Figure]:
         return [f for f in self.figures if f.name not in {*self.found, *self.failures}]
 
-    def findings(self) -> list[Finding]:
-        return [one for figure in self.figures for one in self.found.get(figure.name, ())]
+    def done(self) -> list[Record]:
+        return [self.found[f.name] for f in self.figures if f.name in self.found]
 
 
 def run(request: Request, console: Console, sampler: Sampler | None = None) -> bool:
@@ -147,30 +150,32 @@ def begin(
     recorded = list(_recorded(request, facts))
     if not recorded:
         raise LabError(
-            "nothing to resume: the ledger has no verdicts of this command line with this library "
-            f"at this commit ({str(facts.source['commit'])[:10]})"
+            "nothing to resume: the ledger has no benchmarks of this command line with this "
+            f"library at this commit ({str(facts.source['commit'])[:10]})"
         )
-    seed = int(recorded[-1][1]["seed"])
-    resumed = Run(figures, cells, seed)
-    same = [(id, found) for id, found in recorded if found["seed"] == seed]
-    whole = suite_record.complete(same, resumed.rivals)
-    resumed.found = {f.name: whole[f.name] for f in figures if f.name in whole}
-    return resumed
+    setting, last = recorded[-1]
+    found = {r.body["suite"]: r for of, r in recorded if of.id == setting.id}
+    names = {f.name for f in figures}
+    kept = {name: record for name, record in found.items() if name in names}
+    return Run(figures, cells, int(last.body["seed"]), setting, kept)
 
 
-def _recorded(request: Request, facts: Facts) -> Iterator[Finding]:
-    """Verdicts of this command line, with this hakmem, from this source."""
+def _recorded(request: Request, facts: Facts) -> Iterator[tuple[Record, Record]]:
+    """Benchmarks of this command line with this hakmem from this source, each after its setting."""
+    settings = {}
     for record in Ledger.default().records():
-        found = record.body
-        if (
-            record.kind == "verdict"
-            and "suite" in found
-            and request.seed in (None, found["seed"])
-            and found["argv"] == request.argv_with(found["seed"])
-            and found["source"] == facts.source
-            and found["binary"][1]["sha256"] == facts.binaries[BASE]["sha256"]
-        ):
-            yield record.id, found
+        body = record.body
+        if record.kind == "setting":
+            settings[record.id] = record
+        elif record.kind == "comparison":
+            setting = settings[body["setting"]]
+            if (
+                request.seed in (None, body["seed"])
+                and setting.body["argv"] == request.argv_with(body["seed"])
+                and setting.body["source"] == facts.source
+                and setting.body["binaries"][BASE]["sha256"] == facts.binaries[BASE]["sha256"]
+            ):
+                yield setting, record
 
 
 def track_of(figure: Figure, cells: Mapping[str, Cell], request: Request) -> Track:
@@ -205,8 +210,9 @@ def guess(run: Run, request: Request) -> str:
     The pace of what was measured takes its place after the first benchmark.
     """
     least = protocol.least_blocks(len(run.rivals))
+    least = max(least, min(FIRST, request.most))
     looks = [blocks for blocks in protocol.looks(request.most) if blocks >= least]
-    block = 2 * len(run.cells) * session.SPARE * request.seconds * LONGER
+    block = len(run.cells) * request.seconds * LONGER
     first, last = (session.duration(n * block * len(run.waiting)) for n in (looks[0], looks[-1]))
     return first if first == last else f"{first} to {last}"
 
@@ -225,9 +231,9 @@ def measure(
     head = f"{number} of {len(run.figures)}: {figure.name}, {figure.what}: {track.reading.words}"
     console.print(Text(head, style="bold"), soft_wrap=True)
     cells = fitting(run.cells, track)
-    plan = Plan(cells, [track], "improvement", protocol.LEAST_MARGIN, run.seed, request.most)
+    plan = Plan(cells, [track], "improvement", protocol.LEAST_MARGIN, run.seed, request.most, FIRST)
     try:
-        done = session.conduct(plan, request.seconds, console, sampler, drop=True, slow=SLOW)
+        done = session.conduct(plan, request.seconds, console, sampler, drop=True)
     except LabError as error:
         if error.status != 1:
             raise
@@ -235,25 +241,37 @@ def measure(
         console.print(Text(f"✗ {error}", style="red"), soft_wrap=True)
         return
     require_unchanged(run.cells, facts)
-    broken = {at: why for at, why in done.outcome.failures.items() if at in (BASE, FLOOR)}
-    bodies: Mapping[str, Mapping[str, Any]] = {}
-    if not broken:
-        bodies = suite_record.verdict_bodies(done, figure, facts)
-    records = recording.save(done, facts, bodies) if request.record else {}
-    bodies = {**bodies, **{letter: record.body for letter, record in records.items()}}
-    ids = {letter: record.id for letter, record in records.items()}
-    if bodies:
-        run.found[figure.name] = [(ids.get(at, ""), body) for at, body in bodies.items()]
-        one = suite_record.body(run.found[figure.name], {}, facts.argv)
-        console.print(result_table(one, console.width))
-    else:
-        failed = broken or done.outcome.failures
+    failed = {at: why for at, why in done.outcome.failures.items() if at in (BASE, FLOOR)}
+    if failed or not done.outcome.decisions:
+        failed = failed or dict(done.outcome.failures)
         run.failures[figure.name] = "; ".join(dict.fromkeys(failed.values()))
-    paired_tables.print_measured(console, done, records.values())
+    else:
+        record = keep(done, figure, run, request, facts)
+        run.found[figure.name] = record
+        console.print(result_table(suite_record.alone(record.body), console.width))
+    paired_tables.print_measured(
+        console, done, [run.found[figure.name]] if request.record and not failed else []
+    )
     run.pace.append(time.monotonic() - started)
     if run.waiting:
         left = len(run.waiting) * sum(run.pace) / len(run.pace)
         console.print(f"about {session.duration(left)} left at this pace", style="dim")
+
+
+def keep(
+    done: session.Conducted, figure: Figure, run: Run, request: Request, facts: Facts
+) -> Record:
+    """The record of one benchmark, in the ledger where it is to be; before the first, its setting.
+
+    What is not recorded is a record all the same, in no ledger.
+    """
+    with recording.uninterrupted(), tempfile.TemporaryDirectory() as nowhere:
+        ledger = Ledger.default() if request.record else Ledger(Path(nowhere))
+        with ledger.together() as batch:
+            if run.setting is None:
+                run.setting = batch.append("setting", recording.setting_body(facts))
+            body = suite_record.comparison(done, figure, run.setting.id, facts)
+            return batch.append("comparison", body, recording.raw(done))
 
 
 def require_unchanged(cells: Mapping[str, Cell], facts: Facts) -> None:
@@ -286,13 +304,13 @@ def interrupted(run: Run, request: Request) -> str:
 
 def finish(run: Run, request: Request, facts: Facts, console: Console) -> bool:
     """The record of the whole, derived from the verdicts, and its table."""
-    findings = run.findings()
-    if not findings:
+    done = run.done()
+    if not done or run.setting is None:
         raise LabError(f"nothing was measured: {'; '.join(run.failures.values())}", status=1)
-    body = suite_record.body(findings, run.failures, facts.argv)
-    console.print(result_table(body, console.width))
-    when = datetime.now(UTC).isoformat()
-    for note in suite_table.notes(body, when):
+    body = suite_record.body(done, run.failures, run.setting)
+    shown = suite_record.joined(body, [record.body for record in done])
+    console.print(result_table(shown, console.width))
+    for note in suite_table.notes(shown, datetime.now(UTC).isoformat()):
         console.print(Text(note))
     if request.record:
         ledger = Ledger.default()
@@ -306,7 +324,7 @@ def finish(run: Run, request: Request, facts: Facts, console: Console) -> bool:
             highlight=False,
             soft_wrap=True,
         )
-    left_out = [row for row in body["rows"] if any(r["failure"] for r in row["rivals"].values())]
+    left_out = [row for row in shown["rows"] if any(r["failure"] for r in row["rivals"].values())]
     return not run.failures and not left_out
 
 

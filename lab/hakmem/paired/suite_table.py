@@ -1,4 +1,8 @@
-"""A `suite` record as the table of a README or of the terminal. Pure; wins and losses alike."""
+"""A suite (suite_record.joined) as a README's or the terminal's table. Pure; losses like wins.
+
+The best rival of a row is the one with the best figure over all blocks; "÷ oracle" is against the
+best one as suite_record has it, chosen on other blocks than it is scored on.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -6,18 +10,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from hakmem import words
+from hakmem.ledger.claims import value
 from hakmem.overview import summary
-from hakmem.paired.suite_record import MEMORY
+from hakmem.paired.suite_record import MEMORY, ORACLE, TIME, metric_name
+from hakmem.paired.suite_record import TITLES as TITLE_OF
 
 TITLES = (
     "benchmark",
     "hakmem",
     "best rival",
     "÷ best rival",
+    "÷ oracle",
     "÷ system",
     "peak MiB",
     "leanest rival",
     "÷ leanest rival",
+    "÷ oracle",
 )
 NONE = "–"
 SMALL = 0.1  # below it a ratio has three decimals
@@ -44,27 +52,27 @@ def _line(row: Mapping[str, Any], metrics: Mapping[str, Any]) -> Line:
     name = row["benchmark"]
     able = {rival: entry for rival, entry in row["rivals"].items() if entry["failure"] is None}
     sign = 1 if row["better"] == "lower" else -1
-    best = min(able, key=lambda rival: sign * able[rival]["median"], default=None)
+    best = min(able, key=lambda rival: sign * able[rival]["value"], default=None)
     peaks = {rival: e["memory_kb"] for rival, e in able.items() if e["memory_kb"]}
     lean = min(peaks, key=lambda rival: peaks[rival], default=None)
-    time = _metric(metrics, name, best)
-    memory = _metric(metrics, f"{name} {MEMORY}", lean)
+
+    def entry(kind: str, rival: str | None) -> Mapping[str, Any] | None:
+        return metrics.get(metric_name(name, kind, rival)) if rival else None
+
+    time, memory = entry(TIME, best), entry(MEMORY, lean)
     cells = (
         name + " *" * bool(row["settings"]),
         f"{words.number(row['hakmem'])} {row['unit']}",
-        f"{words.number(able[best]['median'])} {best}" if best else NONE,
+        f"{words.number(able[best]['value'])} {best}" if best else NONE,
         ratio(time),
-        ratio(_metric(metrics, name, summary.SYSTEM)),
-        _mib(row["hakmem_memory_kb"]) if lean else NONE,
-        f"{_mib(peaks[lean])} {lean}" if lean else NONE,
+        ratio(entry(TIME, ORACLE)),
+        ratio(entry(TIME, summary.SYSTEM)),
+        _mib(row["hakmem_memory_kb"]) if memory else NONE,
+        f"{_mib(peaks[lean])} {lean}" if memory and lean else NONE,
         ratio(memory),
+        ratio(entry(MEMORY, ORACLE)),
     )
-    return Line(cells, *(entry["verdict"] if entry else None for entry in (time, memory)))
-
-
-def _metric(metrics: Mapping[str, Any], name: str, rival: str | None) -> Mapping[str, Any] | None:
-    found = metrics.get(f"{name} against {str(rival).replace('/', '-')}")
-    return found if isinstance(found, Mapping) else None
+    return Line(cells, *(found["verdict"] if found else None for found in (time, memory)))
 
 
 def _mib(kib: float) -> str:
@@ -72,18 +80,18 @@ def _mib(kib: float) -> str:
 
 
 def ratio(entry: Mapping[str, Any] | None) -> str:
-    """Mark, ratio and interval; the range of blocks too few for an interval is called so."""
+    """Mark, if it was judged, ratio and interval; the range of too few blocks is called so."""
     if entry is None:
         return NONE
-    digits = 2 if entry["value"] >= SMALL else 3
-    shown, low, high = (f"{entry[key]:.{digits}f}" for key in ("value", "low", "high"))
-    mark = words.MARKS[entry["verdict"]].split()[0]
-    return f"{mark} {shown} [{low}–{high}]" + " range" * (entry["kind"] == "range")
+    digits = 2 if value(entry) >= SMALL else 3
+    shown, low, high = (f"{x:.{digits}f}" for x in (value(entry), entry["low"], entry["high"]))
+    mark = f"{words.MARKS[entry['verdict']].split()[0]} " if "verdict" in entry else ""
+    return f"{mark}{shown} [{low}–{high}]" + " range" * (entry["kind"] == "range")
 
 
 def markdown(body: Mapping[str, Any], time: str) -> str:
     """The table, and below it what it says in all, what was left out and what it was made from."""
-    head = [_row(TITLES), _row(("---", "--:", "---", *["--:"] * 3, "---", "--:"))]
+    head = [_row(TITLES), _row(("---", "--:", "---", *["--:"] * 4, "---", "--:", "--:"))]
     table = "\n".join([*head, *(_row(line.cells) for line in lines(body))])
     return "\n\n".join([table, *notes(body, time)]) + "\n"
 
@@ -95,6 +103,7 @@ def _row(cells: tuple[str, ...]) -> str:
 def notes(body: Mapping[str, Any], time: str) -> Iterator[str]:
     """`time` is when the record was made, UTC."""
     yield tally(body)
+    yield from against_oracle(body)
     for row in body["rows"]:
         if row["settings"]:
             own = " ".join(f"{name}={value}" for name, value in row["settings"].items())
@@ -116,6 +125,21 @@ def notes(body: Mapping[str, Any], time: str) -> Iterator[str]:
     )
     commit = str(body["source"]["commit"])[:10]
     yield f"Measured {time[:10]} at commit {commit}, {blocks} blocks each. Rivals: {rivals}."
+
+
+def against_oracle(body: Mapping[str, Any]) -> Iterator[str]:
+    """The geometric means over the rows, in one sentence."""
+    found = {
+        title: body["metrics"][name]
+        for title in TITLE_OF.values()
+        if (name := metric_name(title, TIME, ORACLE)) in body["metrics"]
+    }
+    if found:
+        said = ", ".join(f"{ratio(m)} of its {title} ({m['rows']})" for title, m in found.items())
+        yield (
+            f"Against the oracle, the best rival of each row (chosen on one half of its blocks, "
+            f"scored on the other), hakmem needs {said}: geometric means over so many rows."
+        )
 
 
 def tally(body: Mapping[str, Any]) -> str:

@@ -9,14 +9,14 @@ from rich.text import Text
 from hakmem import stats, words
 from hakmem.ledger.store import Record
 from hakmem.paired import recording
-from hakmem.paired.blocks import BASE, FLOOR, Outcome, Plan, Track
-from hakmem.paired.session import Conducted, duration, name_of, timed_too_short
+from hakmem.paired.blocks import BASE, Outcome, Plan, Track
+from hakmem.paired.session import Conducted, duration, name_of
 
 STYLES = {"GO": "bold green", "NO-GO": "bold red", "UNDECIDED": "dim", "failed": "bold red reverse"}
 
 
 def result_table(plan: Plan, outcome: Outcome, width: int) -> Table:
-    """Per contender and track: both medians, the ratio with its interval, and what follows."""
+    """Per contender and track: both figures, the ratio with its interval, and what follows."""
     roomy = width >= 110
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("", no_wrap=True, overflow="ellipsis", min_width=12)
@@ -56,12 +56,8 @@ def ends(ratio: stats.Interval) -> str:
 
 
 def typical(track: Track, outcome: Outcome, letter: str) -> str:
-    """The median of the cell's samples, net of the floor's median."""
-    values, floor = outcome.values(track, letter), outcome.values(track, FLOOR)
-    if not values:
-        return "–"
-    net = stats.median(values) - (stats.median(floor) if floor else 0.0)
-    return words.number(net)
+    """The cell's figure over all its samples, net of the floor's."""
+    return words.number(outcome.net(track, letter)) if outcome.values(track, letter) else "–"
 
 
 def held(gain: stats.Interval, margin: float) -> Text:
@@ -82,14 +78,6 @@ def print_measured(console: Console, done: Conducted, records: Iterable[Record])
         line = f"✗ {name_of(done.plan, letter)}: {reason}"
         console.print(Text(line, style="red"), soft_wrap=True)
     count = sum(len(block.samples) for block in done.outcome.blocks)
-    short = timed_too_short(done.outcome)
-    if short:
-        console.print(
-            f"{short} of {count} samples ran for less than half a second: give them more work "
-            "for figures that count",
-            style="yellow",
-            highlight=False,
-        )
     ids = [record.id for record in records]
     many = f"{len(ids)} records, the last {ids[-1]}" if len(ids) > 3 else ", ".join(ids)
     kept = f"recorded: {many}" if ids else "not recorded"

@@ -62,11 +62,6 @@ class Work:
             environment=cell.environment,
         )
 
-    @property
-    def scales(self) -> bool:
-        """Whether its amount of work can be chosen."""
-        return self.command is not None and any("{n}" in a for a in self.command.arguments)
-
     def floor(self, name: str) -> Reference | None:
         """The reference of this benchmark that is subtracted under that name."""
         references = self.command.references if self.command else ()
@@ -74,7 +69,7 @@ class Work:
 
 
 def benchmark(name: str) -> Work:
-    """One benchmark of the suite with a short amount of work, to be fitted later."""
+    """One benchmark of the suite, with the amount of work of one sample."""
     chosen = SUITE.select([name]).commands
     if len(chosen) != 1:
         names = ", ".join(command.name for command in chosen)
@@ -82,7 +77,7 @@ def benchmark(name: str) -> Work:
     command = chosen[0]
     for file in (command.executable, *(r.preload for r in command.references if r.preload)):
         project.require_file(project.bench_dir() / file, "benchmark")
-    return Work(command.name, command=command, amount=command.quick)
+    return Work(command.name, command=command, amount=command.sample)
 
 
 def own(argv: Sequence[str], passed: Sequence[str] = (), timeout_s: float = 3600.0) -> Work:

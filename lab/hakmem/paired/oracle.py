@@ -1,0 +1,88 @@
+"""The honest oracle: the best rival of a row, chosen on half of its blocks, scored on the others.
+
+Pure. Whoever picks the best of several noisy rivals and scores it on the same data picks luck too:
+of eight equal rivals the "best" is better than all of them. Chosen on the even blocks and scored on
+the odd ones, and the other way round, it is as good as it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hakmem import lazy, stats
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    np = lazy.Module("numpy")
+
+KIND = "95 % CI, split halves"
+WIDE = 1.96  # standard errors from the middle of an interval to its ends
+RESAMPLES = 1000
+FEWEST = 4  # blocks of a row
+
+
+@dataclass(frozen=True)
+class Score:
+    """ln (subject ÷ oracle) of one row, and its standard error from resampled blocks."""
+
+    log: float
+    error: float
+
+    @property
+    def interval(self) -> stats.Interval:
+        """As a ratio, at 95 %."""
+        wide = WIDE * self.error
+        return stats.Interval(self.log, self.log - wide, self.log + wide, KIND).exp()
+
+
+def score(costs: Sequence[Sequence[float]], seed: int = 1) -> Score | None:
+    """Of one row. `costs` are ln (subject ÷ rival), rivals by blocks, NaN where a block has none.
+
+    The error is that of whole repetitions: blocks drawn again within each half, the rival chosen
+    again. None where there is no rival or are too few blocks.
+    """
+    table = np.asarray(costs, dtype=float)
+    if table.ndim != 2 or table.shape[0] == 0 or table.shape[1] < FEWEST:
+        return None
+    halves = [np.arange(start, table.shape[1], 2) for start in (0, 1)]
+    rng = np.random.default_rng(seed)
+    log = float(_crossed(table, halves[0][None], halves[1][None])[0])
+    drawn = [rng.choice(half, (RESAMPLES, len(half))) for half in halves]
+    again = _crossed(table, *drawn)
+    again = again[np.isfinite(again)]
+    return Score(log, float(again.std(ddof=1))) if math.isfinite(log) and len(again) > 1 else None
+
+
+def _crossed(table: np.ndarray, one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Chosen on the one, scored on the other, both ways, averaged; blocks by repetition."""
+    means = [_means(table, picks) for picks in (one, other)]
+    scores = []
+    for choose, judge in (means, means[::-1]):
+        best = np.argmax(np.where(np.isfinite(choose), choose, -np.inf), axis=0)
+        scores.append(judge[best, np.arange(judge.shape[1])])
+    return (scores[0] + scores[1]) / 2
+
+
+def _means(table: np.ndarray, picks: np.ndarray) -> np.ndarray:
+    """Of each rival in each repetition, over the blocks that have it: rivals by repetitions."""
+    values = table[:, picks]
+    known = np.isfinite(values)
+    count = known.sum(axis=-1)
+    total = np.where(known, values, 0.0).sum(axis=-1)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+def mean(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """The geometric mean over rows of such metrics, the rows being what they are; with its ends."""
+    if not entries:
+        return None
+    logs = [math.log(entry["value"]) for entry in entries]
+    errors = [math.log(entry["high"] / entry["low"]) / (2 * WIDE) for entry in entries]
+    error = math.sqrt(sum(e * e for e in errors)) / len(entries)
+    found = Score(sum(logs) / len(logs), error).interval
+    ends = {"value": found.estimate, "low": found.low, "high": found.high}
+    return {**ends, "unit": "ratio", "kind": KIND, "rows": len(entries)}
