@@ -12,6 +12,7 @@ from hakmem import cli, git, project
 from hakmem.audit import check as audit
 from hakmem.audit import citing as audit_record
 from hakmem.audit import planted as audit_planted
+from hakmem.audit import scanner
 from hakmem.audit.check import Audit
 from hakmem.audit.planted import Site
 from hakmem.audit.settings import Settings
@@ -49,12 +50,26 @@ def test_all_planted_violations_are_refused() -> None:
     assert audit_planted.rehearse() == []
 
 
+def test_sentences_that_share_a_site_are_told_apart() -> None:
+    together = [v.words for v in audit_planted.VIOLATIONS if v.together]
+    assert len(set(together)) == len(together)
+    assert len(audit_planted.VIOLATIONS) >= 40
+    assert len(audit_planted.HARMLESS) >= 10
+
+
+def test_an_audit_that_sees_figures_everywhere_notices(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = scanner.figures
+    monkeypatch.setattr(scanner, "figures", lambda block: [*seen(block), *seen("7 ns")])
+    wrong = audit_planted.rehearse([])
+    assert sum("harmless" in what for what in wrong) >= len(audit_planted.HARMLESS)
+
+
 @pytest.mark.parametrize(
     ("module", "name", "blind", "missed"),
     [
         (audit, "differences", lambda *_: [], "a changed last digit"),
         (audit_record, "_ratio_rules", lambda *_: [], "a ratio without interval"),
-        (claims, "_figures", lambda _: [], "a figure typed by hand"),
+        (scanner, "figures", lambda _: [], "a figure typed by hand"),
         (audit_record.Evidence, "_stale", lambda *_: [], "a stale benchmark"),
         (audit_record.Evidence, "objections", lambda *_: [], "a dirty record"),
         (Ledger, "read", lambda *_: iter(()), "a good claim refused"),
@@ -93,10 +108,12 @@ def test_a_blind_audit_notices(
         "| a | here |\n|---|---|\n| x | 1.81 s, 340 MiB |",
         "```\ncode\n```\nbut here 7 ns",
         "``` never closed\n7 ns",
+        "**7** ns, or 1.5<b>×</b>",
+        "> It takes 7\n>   ns.",
     ],
 )
 def test_a_figure_without_a_record_is_found(text: str) -> None:
-    assert claims.scan(text).unbacked
+    assert scanner.scan(text).unbacked
 
 
 @pytest.mark.parametrize(
@@ -113,27 +130,42 @@ def test_a_figure_without_a_record_is_found(text: str) -> None:
     ],
 )
 def test_what_is_no_claim_is_left_alone(text: str) -> None:
-    assert claims.scan(text).unbacked == []
+    assert scanner.scan(text).unbacked == []
 
 
 def test_an_exemption_has_a_reason_and_an_end() -> None:
-    assert claims.scan("<!--noclaim:-->7 ns").faults
-    assert claims.scan("<!--noclaim: why-->\n\n7 ns\n\n8 ns").unbacked == [(5, "8 ns")]
+    assert scanner.scan("<!--noclaim:-->7 ns").faults
+    assert scanner.scan("<!--noclaim: why-->\n\n7 ns\n\n8 ns").unbacked == [(5, "8 ns")]
 
 
 def test_a_marker_needs_a_figure() -> None:
-    found = claims.scan("fast<!--c:abcdef012345/rate-->")
+    found = scanner.scan("fast<!--c:abcdef012345/rate-->")
     assert (found.claims, len(found.faults)) == ([], 1)
 
 
 def test_a_range_is_two_figures() -> None:
-    assert len(claims.scan("7 to 11 ns<!--c:abcdef012345/time-->").faults) == 1
-    assert len(claims.scan("7 to 11 ns").unbacked) == 1
+    assert len(scanner.scan("7 to 11 ns<!--c:abcdef012345/time-->").faults) == 1
+    assert len(scanner.scan("7 to 11 ns").unbacked) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("It does 25.1 Mops, 3 times faster.", ["25.1 Mops", "3 times faster"]),
+        ("Throughput of 25.1 Mops/s", ["Throughput of 25.1 Mops/s"]),
+        ("IPC went from\n1.8 to 2.12 with it", ["IPC went from 1.8 to 2.12"]),
+        ("1.25e-7 per op, 1.25·10⁻⁷ s", ["1.25e-7 per op", "1.25·10⁻⁷ s"]),
+        ("it is 2-3x faster", ["2-3x faster"]),
+        ("hakmem 10.2M vs System 72.9M ops/s", ["10.2M vs System 72.9M ops/s"]),
+    ],
+)
+def test_a_figure_is_shown_whole(text: str, shown: list[str]) -> None:
+    assert [words for _, words in scanner.scan(text).unbacked] == shown
 
 
 def test_a_figure_may_be_wrapped_and_grouped() -> None:
     text = "about **1\u202f224\nKiB**<!--c:abcdef012345/idle_rss-->, 8 ns"
-    found = claims.scan(text)
+    found = scanner.scan(text)
     assert [(c.number, c.unit, c.address) for c in found.claims] == [
         ("1\u202f224", "KiB", "idle_rss")
     ]
@@ -167,7 +199,7 @@ def test_what_is_cited_is_accepted(
     record = Ledger(site.root / "evidence").append("verdict", body)
     assert claims.figure(metric, scale, decimals) == shown
     marker = f"<!--c:{record.id}/m{f'/{scale}' if scale else ''}-->"
-    (claim,) = claims.scan(shown + marker).claims
+    (claim,) = scanner.scan(shown + marker).claims
     assert audit_record.differences(claim, record) == []
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hakmem import cli, project
 from hakmem.audit import planted as audit_planted
+from hakmem.audit import scanner
 from hakmem.audit.check import Audit
 from hakmem.audit.citing import differences
 from hakmem.errors import LabError
@@ -655,7 +656,7 @@ def test_a_ratio_of_a_matrix_may_be_cited_with_its_verdict(site: Site) -> None:
         f"It is {figure}, undecided.",
         f"1.00<!--c:{record.id}/throughput-->",
     ):
-        found = claims.scan(text).claims
+        found = scanner.scan(text).claims
         said[text] = [why for claim in found for why in differences(claim, record)]
     plain, open_, bare = said.values()
     assert plain == ["the verdict is UNDECIDED, and the paragraph does not say so"]

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from hakmem.audit import blocks as audit_blocks
 from hakmem.audit import citing as audit_record
+from hakmem.audit import scanner
 from hakmem.errors import LabError
-from hakmem.ledger import claims
 from hakmem.ledger.store import Ledger, Record
 from hakmem.paired import cli as paired_cli
 from hakmem.paired import protocol, recording, session, suite_record, suite_table, work
@@ -429,7 +429,7 @@ def test_the_table_in_a_document_is_made_from_the_record(recorded: Record) -> No
     (block,) = audit_blocks.find(made)
     assert block.rows == 2
     assert audit_blocks.rewrite(made, Path(), {recorded.id: recorded}) == made
-    assert claims.scan(audit_blocks.without(made)[0]).unbacked == []
+    assert scanner.scan(audit_blocks.without(made)[0]).unbacked == []
 
 
 def test_ratios_are_shown_with_their_intervals(recorded: Record) -> None:
@@ -442,7 +442,7 @@ def test_ratios_are_shown_with_their_intervals(recorded: Record) -> None:
 
 def test_a_suite_is_cited_like_a_verdict(recorded: Record) -> None:
     text = f"0.50 [0.50–0.50]<!--c:{recorded.id}/batch_lifo against system-->"
-    (claim,) = claims.scan(text).claims
+    (claim,) = scanner.scan(text).claims
     assert audit_record.differences(claim, recorded) == []
     undecided = {
         **recorded.body["metrics"]["batch_lifo against system"],

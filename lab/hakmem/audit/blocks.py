@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from hakmem.audit import scanner
 from hakmem.audit.citing import OF_RATIOS
 from hakmem.errors import LabError
 from hakmem.ledger import claims
@@ -54,7 +55,7 @@ class Block:
 
 def find(text: str) -> list[Block]:
     """The blocks of a document, those in fenced code left out."""
-    masked = claims.without_code(text)
+    masked = scanner.without_code(text)
     return [
         Block(
             kind=match[1],
@@ -70,7 +71,7 @@ def find(text: str) -> list[Block]:
 
 def without(text: str) -> tuple[str, list[int]]:
     """The text with its blocks and code blanked, and the lines of marks that make no block."""
-    masked = _BLOCK.sub(claims.spaces, claims.without_code(text))
+    masked = _BLOCK.sub(scanner.spaces, scanner.without_code(text))
     return masked, [masked.count("\n", 0, m.start()) + 1 for m in _STRAY.finditer(masked)]
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from hakmem import git, project
 from hakmem.audit import blocks as audit_blocks
+from hakmem.audit import scanner
 from hakmem.audit.citing import Evidence, differences
 from hakmem.audit.settings import Settings
 from hakmem.errors import LabError
-from hakmem.ledger import claims
 from hakmem.ledger.store import Ledger
 from hakmem.ledger.verify import verify
 
@@ -56,11 +56,11 @@ class Audit:
             self._block(f"{name}:{block.line}", block)
         rest, stray = audit_blocks.without(text)
         self.problems += [f"{name}:{line}: a mark that makes no block" for line in stray]
-        self._figures(name, claims.scan(rest), fresh=True)
+        self._figures(name, scanner.scan(rest), fresh=True)
 
     def message(self, commit: str, text: str) -> None:
         self.messages += 1
-        self._figures(f"commit {commit[:10]}", claims.scan(text, "["), fresh=False)
+        self._figures(f"commit {commit[:10]}", scanner.scan(text, "["), fresh=False)
 
     def floor(self, least: int) -> None:
         if self.seen < least:
@@ -79,7 +79,7 @@ class Audit:
                 "brings it"
             )
 
-    def _figures(self, name: str, found: claims.Found, fresh: bool) -> None:
+    def _figures(self, name: str, found: scanner.Found, fresh: bool) -> None:
         self.cited += len(found.claims)
         self.exempt += found.exempt
         for claim in found.claims:

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from hakmem import git
+from hakmem.audit.scanner import Claim
 from hakmem.errors import LabError
 from hakmem.ledger import claims
-from hakmem.ledger.claims import Claim
 from hakmem.ledger.store import Record
 from hakmem.process import provenance
 from hakmem.suite import SUITE, Command

@@ -54,6 +54,7 @@ def command(
         )
     for note in result.notes:
         print(f"note: {note}")
-    print(f"audit: {len(audit_planted.VIOLATIONS)} planted violations refused; {result}")
+    refused, passed = len(audit_planted.VIOLATIONS), len(audit_planted.HARMLESS)
+    print(f"audit: {refused} planted violations refused, {passed} harmless sentences not; {result}")
     if result.problems:
         raise typer.Exit(1)

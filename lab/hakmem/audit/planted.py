@@ -1,5 +1,8 @@
-"""Planted violations: before each audit, a small project of its own in which each is refused."""
+"""Planted violations: before each audit, a small project of its own in which each is refused, and
+in which harmless sentences are not."""
 
+import html
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
@@ -9,6 +12,7 @@ from pathlib import Path
 from hakmem import git
 from hakmem.audit import blocks as audit_blocks
 from hakmem.audit.check import Audit
+from hakmem.audit.sentences import FIGURES, HARMLESS
 from hakmem.errors import LabError
 from hakmem.ledger.store import Ledger
 from hakmem.process import provenance
@@ -98,11 +102,27 @@ def _git(root: Path, *arguments: str) -> None:
 
 @dataclass(frozen=True)
 class Violation:
-    """What is done to a good site, and words of the problem that must be found then."""
+    """What is done to a good site, and words of the problem that must be found then.
+
+    Those that are planted `together` share a site, so their words must not be the same.
+    """
 
     what: str
     plant: Callable[[Site], None]
     words: str
+    together: bool = False
+
+
+def _typed(sentence: str) -> Violation:
+    """A figure in the document; it must be shown as what stands between « and »."""
+    shown = re.sub(r"[*`]", "", html.unescape("".join(re.findall("«(.*)»", sentence, re.DOTALL))))
+    text = re.sub("[«»]", "", sentence)
+    return Violation(
+        f"the figure {' '.join(text.split())!r}",
+        lambda site: site.say("It does", f"{text}\n\nIt does"),
+        f"unbacked: {' '.join(shown.split())!r}",
+        together=True,
+    )
 
 
 VIOLATIONS = (
@@ -119,6 +139,7 @@ VIOLATIONS = (
     Violation("an edited table", lambda s: s.say("0.851", "0.852"), "not what its source gives"),
     Violation("a message's figure", lambda s: s.tell("cost", "7 ns/op, cost"), "unbacked"),
     Violation("a lost claim", lambda s: s.say(f"<!--c:{s.sample}/rate/M-->", ""), "the floor"),
+    *map(_typed, FIGURES),
 )
 
 
@@ -128,11 +149,20 @@ def rehearse(violations: Sequence[Violation] = VIOLATIONS) -> list[str]:
     with tempfile.TemporaryDirectory(prefix="hakmem-audit-") as folder:
         good = build(Path(folder) / "good")
         wrong += [f"a good claim refused ({problem})" for problem in good.problems()]
-        for number, violation in enumerate(violations):
-            root = Path(folder) / str(number)
-            shutil.copytree(good.root, root)
-            site = replace(good, root=root)
-            violation.plant(site)
-            if not any(violation.words in problem for problem in site.problems()):
-                wrong.append(violation.what)
+        harmless = _copy(good)
+        harmless.say("It does", "\n\n".join((*HARMLESS, "It does")))
+        wrong += [f"a harmless sentence refused ({problem})" for problem in harmless.problems()]
+        alone = [[violation] for violation in violations if not violation.together]
+        for group in (*alone, [violation for violation in violations if violation.together]):
+            site = _copy(good)
+            for violation in group:
+                violation.plant(site)
+            problems = site.problems()
+            wrong += [v.what for v in group if not any(v.words in found for found in problems)]
     return wrong
+
+
+def _copy(good: Site) -> Site:
+    root = Path(tempfile.mkdtemp(dir=good.root.parent)) / "site"
+    shutil.copytree(good.root, root)
+    return replace(good, root=root)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hakmem.audit import blocks as audit_blocks
-from hakmem.ledger import claims
+from hakmem.audit import scanner
 from hakmem.ledger.store import Record
 
 
@@ -18,7 +18,7 @@ def cited(files: Sequence[Path], records: Mapping[str, Record]) -> dict[str, lis
         text = path.read_text(encoding="utf-8")
         rest, _ = audit_blocks.without(text)
         ids = [id for block in audit_blocks.find(text) for id in block.ids]
-        ids += [claim.id for claim in claims.scan(rest).claims]
+        ids += [claim.id for claim in scanner.scan(rest).claims]
         for id in ids:
             where = found.setdefault(id, [])
             if path.name not in where:
