@@ -9,6 +9,7 @@ from types import ModuleType
 
 import pytest
 from hakmem import cli, git, project
+from hakmem.audit import blocks as audit_blocks
 from hakmem.audit import check as audit
 from hakmem.audit import citing as audit_record
 from hakmem.audit import planted as audit_planted
@@ -76,6 +77,7 @@ def test_an_audit_that_sees_figures_everywhere_notices(monkeypatch: pytest.Monke
         (Audit, "floor", lambda *_: None, "a lost claim"),
         (Audit, "message", lambda *_: None, "a message's figure"),
         (Audit, "_block", lambda *_: None, "an edited table"),
+        (Audit, "_figures", lambda *_, **__: None, "in history a digit"),
         (ledger, "_decode", lambda line: Record(**json.loads(line)), "an edited byte"),
     ],
 )
@@ -242,6 +244,50 @@ def test_some_source_commits_are_allowed_and_no_more(site: Site) -> None:
     assert any("3 commits have changed" in p for p in audited(site, stale_after=2).problems)
 
 
+def test_history_may_be_old_and_nothing_else(site: Site) -> None:
+    history = {site.root / "old.md"}
+
+    def problems(name: str) -> list[str]:
+        result = Audit.of(site.root, Ledger(site.root / "evidence"), 0, history)
+        result.document(site.root / name)
+        assert result.dated == (result.seen if name == "old.md" else 0)
+        return result.problems
+
+    site.edit("src/a.c", "a", "b")
+    site.edit("bench/a.c", "a", "b")
+    assert any("is stale" in p for p in problems("doc.md"))
+    assert problems("old.md") == []
+    for old, new, words in (
+        ("It does", "7 ns/op. It does", "unbacked"),
+        ("41.2", "41.3", "the record says 41.2"),
+        (" [0.85–0.90]", "", "must show its interval"),
+        (site.sample, site.dirty, "(dirty)"),
+        (site.sample, "0" * 12, "no record"),
+        ("| GO |", "| NO-GO |", "not what its source gives"),
+        (f"{site.verdict}-->\n|", f"{site.sample}-->\n|", "cannot be made again"),
+    ):
+        whole = (site.root / "old.md").read_text()
+        site.edit("old.md", old, new)
+        assert any(words in p for p in problems("old.md")), words
+        (site.root / "old.md").write_text(whole)
+
+
+def test_a_table_of_history_says_when(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (site.root / "old.md").read_text()
+    record = Ledger(site.root / "evidence").get(site.verdict)
+    day, at = record.time[:10], record.body["source"]["commit"][:10]
+    assert f"| {at}, {day} |" in text
+    for word in (day, at):
+        mute = text.replace(word, "")
+        (table,) = audit_blocks.find(mute)
+        (site.root / "old.md").write_text(mute)
+        monkeypatch.setattr(audit_blocks, "render", lambda *_, made=table.text: made)
+        result = Audit.of(site.root, Ledger(site.root / "evidence"), 0, {site.root / "old.md"})
+        result.document(site.root / "old.md")
+        assert len(result.problems) == 1
+        assert "does not say when" in result.problems[0]
+
+
 def test_an_amended_message_keeps_its_evidence(site: Site) -> None:
     source = provenance.source(site.root).to_dict() | {"commit": "0" * 40}
     body = {"ok": True, "source": source, "metrics": {"rate": {"value": 1.0, "unit": "s"}}}
@@ -352,7 +398,7 @@ def shallow(site: Site, tmp_path: Path) -> Site:
 
 def test_a_shallow_clone_says_what_it_could_not_check(shallow: Site) -> None:
     result = audited(shallow)
-    result.history()
+    result.incomplete()
     assert result.problems == []
     (note,) = (note for note in result.notes if "history is incomplete" in note)
     assert "of 2 cited records" in note
@@ -439,6 +485,57 @@ def test_settings_that_lack_something_are_refused(tmp_path: Path) -> None:
         (tmp_path / "evidence" / "audit.toml").write_text(text)
         with pytest.raises(LabError, match=r"audit\.toml"):
             Settings.load(tmp_path)
+
+
+def test_history_names_documents_that_are_there(tmp_path: Path) -> None:
+    (tmp_path / "evidence").mkdir()
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "1.md").touch()
+    (tmp_path / "docs" / "1.txt").touch()
+
+    def dated(history: str) -> frozenset[Path]:
+        text = f'floor = 0\nstale-after = 0\nmessages-from = ""\n{history}'
+        (tmp_path / "evidence" / "audit.toml").write_text(text)
+        return Settings.load(tmp_path).dated(tmp_path)
+
+    assert dated("") == frozenset()
+    assert dated('history = ["docs/*.md"]') == {tmp_path / "docs" / "1.md"}
+    for globs, why in (
+        ('["docs/*.md", "doc/*.md"]', "'doc/.*' matches no document"),
+        ('["docs/*.txt"]', "matches no document"),
+        ('["/etc/*.md"]', "'/etc/"),
+        ('[""]', "''"),
+        ('"docs/*.md"', "a list of globs"),
+        ("[1]", "a list of globs"),
+    ):
+        with pytest.raises(LabError, match=why):
+            dated(f"history = {globs}")
+
+
+@pytest.mark.parametrize("arguments", [(), ("--release",)])
+def test_the_command_lets_history_be_old(
+    site: Site,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+) -> None:
+    (site.root / "README.md").write_text("hello")
+    (site.root / "doc.md").unlink()
+    settings = 'floor = 4\nstale-after = 0\nmessages-from = "HEAD"\nhistory = ["old.md"]\n'
+    (site.root / "evidence" / "audit.toml").write_text(settings)
+    commit(site, "later", src_a="int later;\n")
+    with pytest.raises(SystemExit) as ended:
+        run_audit(monkeypatch, site.root, *arguments)
+    said = capsys.readouterr().out
+    assert not ended.value.code, said
+    assert "4 of all are history" in said
+    (site.root / "README.md").write_text((site.root / "old.md").read_text())
+    with pytest.raises(SystemExit) as ended:
+        run_audit(monkeypatch, site.root, *arguments)
+    said = capsys.readouterr().out
+    assert ended.value.code == 1
+    assert all(p.startswith("problem: README.md") for p in said.splitlines() if "stale" in p)
+    assert "is stale" in said
 
 
 @pytest.mark.parametrize(("text", "status"), [("It is small.", 0), ("It does 41.2 M ops/s.", 1)])

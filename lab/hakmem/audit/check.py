@@ -1,6 +1,6 @@
 """The audit: no figure in a document or a commit message without a record behind it."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,12 +19,17 @@ WITHOUT_HISTORY = "without the whole history nobody can say what is stale"
 
 @dataclass
 class Audit:
-    """One pass over documents and messages: what was seen, and what is wrong."""
+    """One pass over documents and messages: what was seen, and what is wrong.
+
+    Documents of `history` say what was measured when: their evidence may be stale.
+    """
 
     root: Path
     evidence: Evidence
+    history: Collection[Path] = ()
     cited: int = 0
     generated: int = 0
+    dated: int = 0
     documents: int = 0
     messages: int = 0
     exempt: int = 0
@@ -32,13 +37,15 @@ class Audit:
     notes: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(cls, root: Path, ledger: Ledger, stale_after: int) -> "Audit":
+    def of(
+        cls, root: Path, ledger: Ledger, stale_after: int, history: Collection[Path] = ()
+    ) -> "Audit":
         """Begins by verifying the ledger: only records that verify are evidence."""
         checked = verify(ledger)
         problems = [f"ledger: {problem}" for problem in checked.problems]
         notes = [f"ledger: {note}" for note in checked.notes]
         evidence = Evidence(root, checked.records, stale_after)
-        return cls(root, evidence, problems=problems, notes=notes)
+        return cls(root, evidence, history, problems=problems, notes=notes)
 
     @property
     def seen(self) -> int:
@@ -52,11 +59,14 @@ class Audit:
             self.problems.append(f"{name}: cannot be read: {error}")
             return
         self.documents += 1
+        fresh = path.resolve() not in self.history
+        before = self.seen
         for block in audit_blocks.find(text):
-            self._block(f"{name}:{block.line}", block)
+            self._block(f"{name}:{block.line}", block, fresh)
         rest, stray = audit_blocks.without(text)
         self.problems += [f"{name}:{line}: a mark that makes no block" for line in stray]
-        self._figures(name, scanner.scan(rest), fresh=True)
+        self._figures(name, scanner.scan(rest), fresh)
+        self.dated += 0 if fresh else self.seen - before
 
     def message(self, commit: str, text: str) -> None:
         self.messages += 1
@@ -69,7 +79,7 @@ class Audit:
                 "(the floor is set in evidence/audit.toml)"
             )
 
-    def history(self) -> None:
+    def incomplete(self) -> None:
         """Says what a clone without the whole history cannot be asked."""
         if self.evidence.shallow:
             self.notes.append(
@@ -93,10 +103,14 @@ class Audit:
             f"{name}:{line}: unbacked: {what!r} cites no record" for line, what in found.unbacked
         ]
 
-    def _block(self, where: str, block: audit_blocks.Block) -> None:
+    def _block(self, where: str, block: audit_blocks.Block, fresh: bool) -> None:
+        """A scorecard is of now, wherever it stands."""
         self.generated += block.rows
+        fresh = fresh or block.kind == "scorecard"
         for id in block.ids:
-            self.problems += [f"{where}: {why}" for why in self.evidence.objections(id)]
+            self.problems += [f"{where}: {why}" for why in self.evidence.objections(id, fresh)]
+            if not fresh and not self._says_when(block, id):
+                self.problems.append(f"{where}: the table does not say when {id} was measured")
         if block.kind == "scorecard" and self.evidence.shallow:
             self.notes.append(f"{where}: the scorecard was not made again: {WITHOUT_HISTORY}")
             return
@@ -110,14 +124,22 @@ class Audit:
                 f"{where}: the table is not what its source gives: `hakmem audit --write`"
             )
 
+    def _says_when(self, block: audit_blocks.Block, id: str) -> bool:
+        """Whether the table has the date of the record, and the commit that it was measured at."""
+        record = self.evidence.records.get(id)
+        source = record.body.get("source") if record else None
+        if record is None or not isinstance(source, dict):
+            return True
+        return record.time[:10] in block.text and str(source.get("commit"))[:10] in block.text
+
     def __str__(self) -> str:
         ages = self.evidence.ages.values()
         oldest = f", the oldest {max(ages)} source commits old" if ages else ""
         state = f"{len(self.problems)} problems" if self.problems else "all backed"
         return (
-            f"{self.seen} claims ({self.cited} cited, {self.generated} in generated tables"
-            f"{oldest}), {self.exempt} paragraphs exempt, in {self.documents} documents and "
-            f"{self.messages} commit messages: {state}"
+            f"{self.seen} claims ({self.cited} cited, {self.generated} in generated tables, "
+            f"{self.dated} of all are history{oldest}), {self.exempt} paragraphs exempt, "
+            f"in {self.documents} documents and {self.messages} commit messages: {state}"
         )
 
 

@@ -11,6 +11,9 @@ what was measured
   amending a message loses nothing), and at most `stale_after` later commits may have changed src/
   or include/. Uncommitted changes there count as one more.
 
+Commit messages, and documents that are history, may cite what is stale (`fresh=False`), but nothing
+whose commit is not in the history of HEAD.
+
 A shallow clone does not have that history: what is measured at a commit it does not know is held to
 everything else, and counted in `unplaced`.
 """

@@ -22,7 +22,11 @@ def command(
         bool, typer.Option("--write", help="First make the generated tables again.")
     ] = False,
     release: Annotated[
-        bool, typer.Option("--release", help="Refuse evidence of any source but this one.")
+        bool,
+        typer.Option(
+            "--release",
+            help="Refuse evidence of any source but this one; of history, nothing more.",
+        ),
     ] = False,
 ) -> None:
     """Check that every figure in the docs and commit messages is what a record says."""
@@ -34,7 +38,8 @@ def command(
     chosen = [path.resolve() for path in files or audit.documents(root)]
     if make:
         audit.write(root, chosen, ledger)
-    result = audit.Audit.of(root, ledger, 0 if release else settings.stale_after)
+    stale_after = 0 if release else settings.stale_after
+    result = audit.Audit.of(root, ledger, stale_after, settings.dated(root))
     shallow = result.evidence.shallow
     if release and shallow:
         raise LabError("a release needs the whole history to be audited: git fetch --unshallow")
@@ -44,7 +49,7 @@ def command(
         for commit, text in audit.messages(root, settings, shallow):
             result.message(commit, text)
         result.floor(settings.floor)
-    result.history()
+    result.incomplete()
     for problem in result.problems:
         print(f"problem: {problem}")
     if any("unbacked" in problem for problem in result.problems):

@@ -17,14 +17,14 @@ from hakmem.errors import LabError
 from hakmem.ledger.store import Ledger
 from hakmem.process import provenance
 
-CLAIMS = 5
+CLAIMS = 9
 LEDGER = "evidence/ledger"
 
 
 @dataclass
 class Site:
-    """The small project: a benchmark, a source, a ledger, a document and a commit message, with
-    CLAIMS good claims in all.
+    """The small project: a benchmark, a source, a ledger, a document, one that is history, and a
+    commit message, with CLAIMS good claims in all.
 
     `sample`, `dirty` and `verdict` are the ids of its records.
     """
@@ -36,8 +36,10 @@ class Site:
     message: str = ""
 
     def problems(self) -> list[str]:
-        audit = Audit.of(self.root, Ledger(self.root / "evidence"), stale_after=0)
+        history = (self.root / "old.md").resolve()
+        audit = Audit.of(self.root, Ledger(self.root / "evidence"), 0, {history})
         audit.document(self.root / "doc.md")
+        audit.document(history)
         audit.message("planted", self.message)
         audit.floor(CLAIMS)
         return audit.problems
@@ -86,7 +88,8 @@ def build(root: Path) -> Site:
         f"<!--claims:begin verdict={verdict}-->\n<!--claims:end-->\n"
     )
     made = audit_blocks.rewrite(text, root, {verdict: record})
-    (root / "doc.md").write_text(made, encoding="utf-8")
+    for name in ("doc.md", "old.md"):
+        (root / name).write_text(made, encoding="utf-8")
     _git(root, "add", ".")
     _git(root, "commit", "-q", "-m", "evidence")
     return Site(root, sample, dirty, verdict, f"cost 0.88 [0.85–0.90] [c:{verdict}/cost]")
@@ -139,6 +142,9 @@ VIOLATIONS = (
     Violation("an edited table", lambda s: s.say("0.851", "0.852"), "not what its source gives"),
     Violation("a message's figure", lambda s: s.tell("cost", "7 ns/op, cost"), "unbacked"),
     Violation("a lost claim", lambda s: s.say(f"<!--c:{s.sample}/rate/M-->", ""), "the floor"),
+    Violation("in history a figure", lambda s: s.edit("old.md", "It", "7 ns. It"), "unbacked"),
+    Violation("in history a digit", lambda s: s.edit("old.md", "41.2", "41.3"), "says 41.2"),
+    Violation("in history a dirty record", lambda s: s.edit("old.md", s.sample, s.dirty), "dirty"),
     *map(_typed, FIGURES),
 )
 
