@@ -43,7 +43,7 @@ class Command:
     arguments: tuple[str, ...]
     full: int
     quick: int
-    sample: int
+    sample: int = 1
     threads: int = 1
     references: tuple[Reference, ...] = ()
     proof_apart: bool = False

@@ -1,7 +1,7 @@
 """The generated tables of documents: finding them, making them again.
 
 `<!--claims:begin verdict=ID[,ID…]-->` … `<!--claims:end-->` is made from verdict records or, with
-the ID of one `suite`, from the verdicts over all benchmarks;
+the ID of one `suite`, from its comparisons;
 `<!--scorecard:begin FILE-->` … `<!--scorecard:end-->` from the targets in evidence/ and the ledger.
 """
 
@@ -15,7 +15,7 @@ from hakmem.audit.citing import OF_RATIOS
 from hakmem.errors import LabError
 from hakmem.ledger import claims
 from hakmem.ledger.store import Record
-from hakmem.paired import suite_table
+from hakmem.paired import suite_record, suite_table
 
 _BLOCK = re.compile(r"<!--(claims|scorecard):begin ([^>]*?)-->\n(.*?)<!--\1:end-->", re.DOTALL)
 _STRAY = re.compile(r"<!--(?:claims|scorecard):(?:begin|end)[^>]*-->")
@@ -86,7 +86,10 @@ def render(block: Block, root: Path, records: Mapping[str, Record]) -> str:
         raise LabError(f"no verdict record: {', '.join(missing) or block.source}")
     chosen = [records[id] for id in block.ids]
     if [record.kind for record in chosen] == ["suite"]:
-        return suite_table.markdown(chosen[0].body, chosen[0].time)
+        body = suite_record.whole(chosen[0], records)
+        if body is None:
+            raise LabError(f"suite {chosen[0].id} was measured by another method: measure it anew")
+        return suite_table.markdown(body, chosen[0].time)
     return verdict_table(chosen)
 
 

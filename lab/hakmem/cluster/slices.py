@@ -31,7 +31,7 @@ from hakmem.paired import cells, session
 from hakmem.paired.blocks import Outcome, Plan, Sampler, Trial
 from hakmem.paired.cells import Cell
 from hakmem.paired.protocol import Decision
-from hakmem.paired.recording import Facts
+from hakmem.paired.recording import Facts, settings_of_user
 from hakmem.paired.session import Ready
 from hakmem.process import host, provenance
 from hakmem.process.lock import host_lock
@@ -55,11 +55,6 @@ class Places:
             if path.is_relative_to(theirs):
                 return mine / path.relative_to(theirs)
         return path
-
-
-def settings_of_user() -> dict[str, str]:
-    """hakmem's variables in the user's shell: they reach every measured process."""
-    return {name: value for name, value in os.environ.items() if name.startswith("HAKMEM_")}
 
 
 @dataclass(frozen=True)

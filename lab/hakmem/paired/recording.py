@@ -7,6 +7,7 @@ figures each, from which the blocks follow (`samples.tsv.xz`; the order is that 
 
 import json
 import lzma
+import os
 import shlex
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -150,11 +151,17 @@ def setting_body(facts: Facts) -> dict[str, Any]:
     return {
         "lab": __version__,
         "argv": list(facts.argv),
+        "settings_of_user": settings_of_user(),
         "host": dict(facts.host),
         "source": dict(facts.source),
         "binaries": {at: dict(found) for at, found in facts.binaries.items()},
         "ok": True,
     }
+
+
+def settings_of_user() -> dict[str, str]:
+    """hakmem's variables in the user's shell: they reach every measured process."""
+    return {name: value for name, value in os.environ.items() if name.startswith("HAKMEM_")}
 
 
 def course(done: Conducted) -> dict[str, Any]:

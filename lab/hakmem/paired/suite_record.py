@@ -19,6 +19,7 @@ from hakmem.ledger.store import Record
 from hakmem.overview.summary import TIE_BAND
 from hakmem.paired import oracle, protocol, readings, recording
 from hakmem.paired.blocks import BASE, FLOOR, Outcome, Plan, Track, change_of
+from hakmem.paired.oracle import ORACLE
 from hakmem.paired.protocol import Decision
 from hakmem.paired.readings import Reading
 from hakmem.paired.session import Conducted
@@ -27,7 +28,6 @@ from hakmem.suite import Figure
 
 TIME, CPU, MEMORY, VARIATION = "time", "cpu", "memory", "variation"
 TITLES = {TIME: "time", CPU: "CPU", MEMORY: "peak memory"}  # of what there is an oracle
-ORACLE = "the oracle"
 KINDS = (protocol.KIND, "range", oracle.KIND)
 DIGITS = 5  # of a recorded figure; what follows is noise
 

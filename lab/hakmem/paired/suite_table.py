@@ -12,7 +12,8 @@ from typing import Any
 from hakmem import words
 from hakmem.ledger.claims import value
 from hakmem.overview import summary
-from hakmem.paired.suite_record import MEMORY, ORACLE, TIME, metric_name
+from hakmem.paired.oracle import ORACLE
+from hakmem.paired.suite_record import MEMORY, TIME, metric_name
 from hakmem.paired.suite_record import TITLES as TITLE_OF
 
 TITLES = (

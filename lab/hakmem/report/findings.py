@@ -39,7 +39,7 @@ def _add(found: Findings, ledger: Ledger, asked: Asked) -> None:
     if kind in ("verdict", "A/A"):
         found.verdicts.append(report_verdicts.verdict(asked))
     elif kind == "suite":
-        found.suites.append(report_verdicts.suite(asked))
+        found.suites.append(report_verdicts.suite(asked, ledger))
     elif kind == "soak":
         csv = report_records.raw(ledger, asked.record, "epochs.csv")
         _add_soak(found, report_soaks.of_record(asked, csv))

@@ -9,12 +9,13 @@ from hakmem.ledger.store import Ledger, Record
 
 PARTS = (
     "setting",
+    "comparison",
     "sample",
     "block",
     "probe",
 )  # what others are derived from: no figures of their own
 
-WHOLES = ("suite", "bisect")  # what is made of verdicts
+WHOLES = ("suite", "bisect")  # what is made of others
 
 
 @dataclass(frozen=True)

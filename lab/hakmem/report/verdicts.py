@@ -5,8 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from hakmem import words
+from hakmem.errors import LabError
 from hakmem.ledger import claims
-from hakmem.ledger.store import Record
+from hakmem.ledger.store import Ledger, Record
+from hakmem.paired import suite_record
+from hakmem.paired.oracle import ORACLE
 from hakmem.report import charts
 from hakmem.report.charts import Ratio, Sides
 from hakmem.report.records import Asked
@@ -72,47 +75,63 @@ def forest(verdicts: Sequence[Verdict]) -> str:
     return charts.both(charts.forest, drawn, SIDES)
 
 
-# ---- a suite: one table over many verdicts ----
+# ---- a suite: one table over all its benchmarks ----
 
 
 @dataclass(frozen=True)
 class Suite:
+    """`oracle` has the geometric means: title, number of rows and ratio."""
+
     asked: Asked
     rivals: Sequence[str]
     rows: Sequence[Mapping[str, Any]]
+    oracle: Sequence[tuple[str, int, Interval]]
     tally: Mapping[str, int]
     forest: str
     failures: Mapping[str, str]
 
 
-def suite(asked: Asked) -> Suite:
-    """Time and memory against each rival; the plot has, of each benchmark, the best rival's."""
-    body = asked.record.body
+def suite(asked: Asked, ledger: Ledger) -> Suite:
+    """Time and memory against each rival and the oracle, which is what the plot has."""
+    wanted = {*asked.record.body["inputs"]}
+    body = suite_record.whole(asked.record, {r.id: r for r in ledger.records() if r.id in wanted})
+    if body is None:
+        raise LabError(
+            f"suite {asked.record.id} was measured by an earlier method: it has no table"
+        )
     rivals = list(dict.fromkeys(name for row in body["rows"] for name in row["rivals"]))
     metrics = body["metrics"]
     tally = dict.fromkeys(("win", "tie", "loss", "undecided"), 0)
     drawn, rows = [], []
     for row in body["rows"]:
         name = row["benchmark"]
-        cells = {rival: _cell(metrics, row, name, rival) for rival in row["rivals"]}
-        against = {rival: cell["time"] for rival, cell in cells.items() if cell["time"]}
-        for found in against.values():
-            tally[found["verdict"]] = tally.get(found["verdict"], 0) + 1
-        if against:
-            best = max(against, key=lambda rival: against[rival]["ratio"].estimate)
-            found = against[best]
-            drawn.append(Ratio(name, best, found["ratio"], found["verdict"]))
+        failed = {rival: found.get("failure") for rival, found in row["rivals"].items()}
+        cells = {at: _cell(metrics, name, at, failed.get(at)) for at in (*failed, ORACLE)}
+        for rival in failed:
+            if cells[rival]["time"]:
+                tally[cells[rival]["time"]["verdict"]] += 1
+        found = cells[ORACLE]["time"]
+        if found:
+            drawn.append(Ratio(name, ORACLE, found["ratio"], _beside(found["ratio"])))
         rows.append({**row, "cells": cells})
     plot = charts.both(charts.forest, drawn)
-    return Suite(asked, rivals, rows, tally, plot, body.get("failures") or {})
+    means = [
+        (title, metrics[name]["rows"], interval(metrics[name]))
+        for title in suite_record.TITLES.values()
+        if (name := suite_record.metric_name(title, suite_record.TIME, ORACLE)) in metrics
+    ]
+    return Suite(asked, [*rivals, ORACLE], rows, means, tally, plot, body.get("failures") or {})
 
 
-def _cell(
-    metrics: Mapping[str, Any], row: Mapping[str, Any], name: str, rival: str
-) -> dict[str, Any]:
-    found: dict[str, Any] = {"failure": row["rivals"][rival].get("failure")}
-    for key, metric in (("time", name), ("memory", f"{name} memory")):
-        entry = metrics.get(f"{metric} against {rival.replace('/', '-')}")
+def _beside(ratio: Interval) -> str:
+    """Of a ratio that nobody judged, the colour it has in the plot: on which side of 1 it lies."""
+    return "win" if ratio.high < 1 else "loss" if ratio.low > 1 else "undecided"
+
+
+def _cell(metrics: Mapping[str, Any], name: str, rival: str, failure: str | None) -> dict[str, Any]:
+    found: dict[str, Any] = {"failure": failure}
+    for key in (suite_record.TIME, suite_record.MEMORY):
+        entry = metrics.get(suite_record.metric_name(name, key, rival))
         found[key] = entry and {"ratio": interval(entry), "verdict": entry.get("verdict", "")}
     return found
 

@@ -55,9 +55,9 @@ def command(
     records = {record.id: record for record in Ledger.default().records()}
     given = files(lib or [])
     wanted = chosen(id, records, console)
-    pasts = [
-        Past(part, records, given) for record in wanted for part in rerun.parts(record, records)
-    ]
+    for record in wanted:
+        rerun.require_whole(record, records)
+    pasts = [Past(record, records, given) for record in wanted]
     total = len(pasts)
     if limit is not None and limit < total:
         pasts = random.SystemRandom().sample(pasts, limit)
@@ -72,9 +72,6 @@ def command(
         except LabError as error:  # an interrupt: what failed for itself is in the repetition
             before = f"; {len(done)} of {len(pasts)} were repeated before" if done else ""
             raise LabError(f"{error}{before}", error.status) from None
-    if len(pasts) == total:
-        summed = [rerun.summed_up(record, done) for record in wanted if record.kind == "suite"]
-        done += [repetition for repetition in summed if repetition]
     if len(done) > 1:
         console.print(overview(done, console.width))
     conclude(done, console)

@@ -1,7 +1,7 @@
 """`hakmem rerun`: measures again what a record says, and holds the two against each other."""
 
+import os
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -14,17 +14,14 @@ from rich.text import Text
 from hakmem.errors import LabError
 from hakmem.ledger import store as ledger
 from hakmem.ledger.store import Ledger, Record
-from hakmem.paired import ab, protocol, recording, session
-from hakmem.process import provenance
-from hakmem.process.lock import host_lock
-from hakmem.rerun import record as rerun_record
 from hakmem.rerun import source as rerun_source
 from hakmem.rerun.record import Past
 from hakmem.rerun.verdict import Judgement, judge
 
-PAIRED = ("verdict", "A/A")
-BY_COMMAND = ("baseline", "soak", "matrix", "bisect", "hotpath", "conformance")
-KINDS = (*PAIRED, "suite", *BY_COMMAND)
+KINDS = (
+    *("verdict", "A/A", "suite", "baseline", "soak"),
+    *("matrix", "bisect", "hotpath", "conformance"),
+)
 
 
 @dataclass
@@ -43,37 +40,42 @@ class Repetition:
         return self.judgement.state
 
 
-def parts(record: Record, records: Mapping[str, Record]) -> list[Record]:
-    """The records that are measured to repeat this one: itself, or a suite's verdicts."""
-    if record.kind == "suite":
-        return [records[id] for id in record.body["inputs"]]
+def require_whole(record: Record, records: Mapping[str, Record]) -> None:
+    """LabError where it is a part of a result: that can be repeated, or nothing rests on it."""
     if record.kind not in KINDS:
-        whole = next((r.id for r in records.values() if rests_on(r, record, records)), None)
+        rests = (r.id for r in records.values() if r.kind in KINDS and _has(r, record))
+        whole = next(rests, None)
         hint = f"repeat {whole}, which rests on it" if whole else "nothing rests on it"
         raise LabError(f"record {record.id} is a {record.kind}, a part of a result: {hint}")
-    return [record]
 
 
-def rests_on(result: Record, part: Record, records: Mapping[str, Record]) -> bool:
-    if result.kind not in KINDS:
-        return False
-    inputs = result.body.get("inputs") or ()
-    blocks = (records[i] for i in inputs if i in records and records[i].kind == "block")
-    return part.id in inputs or any(part.id in block.body["inputs"] for block in blocks)
+def _has(result: Record, part: Record) -> bool:
+    return part.id in {*(result.body.get("inputs") or ()), result.body.get("setting")}
 
 
 def repeat(past: Past, console: Console) -> Repetition:
-    """One record that is measured as a whole; where it cannot be, that is part of the answer."""
+    """One record measured again; where it cannot be, that is part of the answer."""
     record = past.record
     console.print(Text(f"{record.id}: {title(record)}", style="bold"), soft_wrap=True)
     try:
         with rerun_source.as_of(past, console), ledger.repeating(record.id):
-            again = paired(past, console) if record.kind in PAIRED else by_command(past, console)
+            again = by_command(past, console)
     except LabError as error:
         if error.status == 130:
             raise
         return Repetition(past, failure=str(error))
-    return Repetition(past, again, judge(record.body, again.body))
+    note_libraries(past, again)
+    records = {**past.records, **{r.id: r for r in Ledger.default().records()}}
+    before, now = (_with_parts(r, records) for r in (record, again))
+    return Repetition(past, again, judge(before, now))
+
+
+def _with_parts(record: Record, records: Mapping[str, Record]) -> Mapping[str, Any]:
+    """A record's body; a suite's with the figures of its benchmarks."""
+    from hakmem.paired import suite_record
+
+    whole = suite_record.whole(record, records) if record.kind == "suite" else None
+    return whole or record.body
 
 
 def title(record: Record) -> str:
@@ -81,72 +83,46 @@ def title(record: Record) -> str:
     return str(body.get("question") or body.get("title") or " ".join(body.get("argv", ())))
 
 
-def paired(past: Past, console: Console) -> Record:
-    """A verdict or an A/A: the same two cells, amounts, rules and seed."""
-    with tempfile.TemporaryDirectory(prefix="hakmem-aa-") as folder, host_lock():
-        plan = rerun_record.comparison(past, Path(folder))
-        facts = recording.Facts.of(plan.cells, provenance.own_argv())
-        done = session.conduct(plan, 1.0, console, say=ab.standing)
-        decision = done.outcome.decisions.get("B")
-        if decision is None:
-            why = "; ".join(done.outcome.failures.values())
-            raise LabError(f"it could not be measured again: {why}", 1)
-        body = _body(past, done, decision, facts)
-        return recording.save(done, facts, {"B": body}, past.record.kind)["B"]
+def note_libraries(past: Past, again: Record) -> None:
+    """Says which libraries are other files than the recorded ones."""
+    now = binaries(again.body)
+    for name, digest in binaries(past.body).items():
+        if name in now and now[name] != digest:
+            past.note(
+                f"{name} is not the recorded file (sha256 {now[name][:12]}, was {digest[:12]})"
+            )
 
 
-def _body(
-    past: Past,
-    done: session.Conducted,
-    decision: protocol.Decision,
-    facts: recording.Facts,
-) -> Mapping[str, Any]:
-    """The record in the form that the first one has."""
-    if "suite" in past.body:
-        from hakmem.paired import suite_record
-        from hakmem.suite import SUITE
-
-        figure = next(f for f in SUITE.figures if f.name == past.body["suite"])
-        return suite_record.verdict_bodies(done, figure, facts)["B"]
-    pair = ("A", "B")
-    if rerun_record.is_of_the_base(past.body):
-        pair, decision = ("B", "A"), protocol.swapped(decision)
-    return recording.verdict_body(done.plan, pair, decision, past.body["question"], facts)
-
-
-def summed_up(suite: Record, done: Sequence[Repetition]) -> Repetition | None:
-    """The suite again, from its verdicts that were measured again; None where one is missing."""
-    from hakmem.paired import suite_record
-
-    parts = [r for r in done if r.past.record.id in suite.body["inputs"]]
-    again = [(r.again.id, r.again.body) for r in parts if r.again]
-    if len(again) < len(suite.body["inputs"]):
-        return None
-    with ledger.repeating(suite.id):
-        body = suite_record.body(again, {}, provenance.own_argv())
-        record = Ledger.default().append("suite", body)
-    return Repetition(Past(suite, {}), record, judge(suite.body, record.body))
-
-
-# ---- what is repeated by its command line ----
+def binaries(body: Mapping[str, Any]) -> dict[str, str]:
+    """Checksums of the libraries of a record, by name."""
+    found = body.get("binary") or ()
+    sides = [found] if isinstance(found, Mapping) else list(found)
+    named = {side["name"]: side["sha256"] for side in sides if side.get("sha256")}
+    libraries = body.get("libraries") or {}
+    return named | {name: str(one["sha256"]) for name, one in libraries.items()}
 
 
 def by_command(past: Past, console: Console) -> Record:
     """Runs its command line again, and finds what that recorded."""
     kind, before = past.record.kind, {r.id for r in Ledger.default().records()}
+    os.environ.update(past.settings())
     folder = Path("out") / f"rerun-{past.record.id}"
     argv = command_line(past, folder)
     console.print(Text(" ".join(argv)), soft_wrap=True)
     run_own(argv)
     new = [r for r in Ledger.default().records() if r.id not in before and r.kind == kind]
-    if not new:
-        raise LabError("its command ended without a record: what it said stands above", 1)
-    return new[-1]
+    asked = past.body.get("question")
+    same = [r for r in new if r.body.get("question") == asked]
+    if not same:
+        raise LabError("its command ended without such a record: what it said stands above", 1)
+    return same[-1]
 
 
 def command_line(past: Past, folder: Path) -> list[str]:
     """Its argv, with results going into a folder of this repetition."""
-    argv = [*map(str, past.body["argv"])]
+    argv = [past.with_given(str(word)) for word in past.body["argv"]]
+    if past.record.kind in ("verdict", "A/A") and "--bench" in argv and argv[1] == "compare":
+        raise LabError("it is of a suite of an earlier method: repeat its command line", 1)
     if past.record.kind == "soak":
         return _with_option(argv, "--out", str(folder / "soak.csv"))
     if past.record.kind == "matrix":
@@ -209,7 +185,7 @@ def _argv(argv: Sequence[str]) -> Iterator[None]:
 
 
 def expected_s(past: Past) -> float | None:
-    """Seconds that it took, of the part that is repeated; None where the record does not tell."""
+    """Seconds that it took; None where the record does not tell."""
     record, body = past.record, past.body
     if record.kind == "matrix":
         return sum(
@@ -217,10 +193,6 @@ def expected_s(past: Past) -> float | None:
             * (stage["stage"]["seconds"] + 2 * stage["stage"]["rounds"] * stage["stage"]["pair_s"])
             for stage in body["stages"]
         )
-    inputs = (past.records[i] for i in body.get("inputs", ()) if i in past.records)
-    setting = next((r for r in inputs if r.kind == "setting"), record)
-    seconds = (setting.body.get("noise") or {}).get("seconds")
-    if seconds is None:
-        return None
-    shared = len(setting.body.get("binaries") or ())
-    return float(seconds) * (2 / shared if record.kind in PAIRED and shared else 1)
+    inputs = [past.records[i] for i in body.get("inputs", ()) if i in past.records]
+    known = [(r.body.get("noise") or {}).get("seconds") for r in (inputs or [record])]
+    return sum(map(float, filter(None, known))) if any(known) else None

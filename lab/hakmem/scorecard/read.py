@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from hakmem.audit.citing import Evidence
 from hakmem.ledger.store import Record
+from hakmem.paired import suite_record
 from hakmem.scorecard import rules
 from hakmem.scorecard.rules import Bound, Figure, State
-from hakmem.scorecard.targets import AGAINST, MARGIN, NOISE, SAME, Target
+from hakmem.scorecard.targets import AGAINST, MARGIN, NOISE, OVERALL, SAME, Target
 
 HAKMEM, SYSTEM = "hakmem", "system"
 REPEATED = 10  # of A/A runs that are counted together
@@ -42,7 +43,7 @@ def rows(targets: Sequence[Target], evidence: Evidence) -> list[Row]:
     ledger = _Records(evidence)
     found = []
     for target in targets:
-        if target.kind == "suite":
+        if target.kind == "suite" and target.metric not in OVERALL:
             found += [_of_suite(target, name, ledger) for name in target.benchmarks]
         else:
             found.append(_of_record(target, ledger))
@@ -63,6 +64,11 @@ class _Records:
         for record in sorted(
             self.evidence.records.values(), key=lambda r: (r.time, r.seq), reverse=True
         ):
+            if record.kind == "suite":
+                body = suite_record.whole(record, self.evidence.records)
+                if body is None:
+                    continue
+                record = replace(record, body=body)
             found.setdefault(record.kind, []).append(record)
         return found
 
@@ -259,16 +265,12 @@ def _figures(target: Target, name: str, record: Record) -> dict[str, Figure]:
         return _known({HAKMEM: _number(row.get("hakmem"))})
     if target.metric == "above system":
         return _known(
-            {SYSTEM: _number(row.get("hakmem")) - _number(at(row, "rivals.system.median"))}
+            {SYSTEM: _number(row.get("hakmem")) - _number(at(row, "rivals.system.value"))}
         )
     chosen = [rival for rival in row["rivals"] if not target.rivals or rival in target.rivals]
-    if target.metric == "variation":
-        found = {rival: _variation(row, rival) for rival in chosen}
-    else:
-        middle = "memory against" if target.metric == "memory" else "against"
-        metrics = record.body["metrics"]
-        # A library that was named by its path has no slashes in the names of metrics.
-        found = {r: _figure(metrics.get(f"{name} {middle} {r.replace('/', '-')}")) for r in chosen}
+    kind = suite_record.TIME if target.metric == "against" else target.metric
+    metrics = record.body["metrics"]
+    found = {r: _figure(metrics.get(suite_record.metric_name(name, kind, r))) for r in chosen}
     return {rival: figure for rival, figure in found.items() if figure is not None}
 
 
@@ -279,23 +281,6 @@ def _known(values: Mapping[str, float]) -> dict[str, Figure]:
 def _row(record: Record, name: str) -> Mapping[str, Any] | None:
     found: Iterable[Any] = record.body.get("rows") or ()
     return next((row for row in found if row.get("benchmark") == name), None)
-
-
-def _variation(row: Mapping[str, Any], rival: str) -> Figure | None:
-    """hakmem's coefficient of variation ÷ the rival's, with the interval of the F distribution.
-
-    It takes the samples of both to be as many as the rival's, of which there are never more, and
-    the figures to be normal: outliers make the true interval wider than this one.
-    """
-    other = row["rivals"][rival]
-    own, its = _number(row.get("hakmem_cv")), _number(other.get("cv"))
-    samples = other.get("samples") or 0
-    if not (own > 0 and its > 0 and samples >= 3):
-        return None
-    from scipy.stats import f  # here, because every command would wait a second for it
-
-    wide = math.sqrt(float(f.ppf(0.975, samples - 1, samples - 1)))
-    return Figure(own / its, own / its / wide, own / its * wide)
 
 
 def _absent(target: Target, name: str, record: Record, figures: Mapping[str, Figure]) -> list[str]:

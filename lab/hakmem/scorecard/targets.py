@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from hakmem.errors import LabError
 from hakmem.ledger import claims
+from hakmem.paired.oracle import ORACLE
 from hakmem.soak.analysis import MARGINS, TAILS
 from hakmem.suite import SUITE
 
@@ -22,9 +23,11 @@ OPTIONAL = ("tie", "per", "unit", "scale", "interval", "why", "where", "least", 
 OF_SUITE = ("benchmarks", "except", "rivals", "needs")
 
 BENCHMARKS = tuple(figure.name for figure in SUITE.figures)
-# Of a suite record: ratios to each rival, a benchmark's own figure, or what it is above the system.
+# Of a suite: ratios to each rival, a benchmark's own figure, what it is above the system's; and of
+# the whole of it, geometric means against the oracle.
 AGAINST = ("against", "memory", "variation")
 ALONE = ("own", "above system")
+OVERALL = tuple(f"{title} against {ORACLE}" for title in ("time", "CPU", "peak memory"))
 NOISE, SAME = "half-width", "no difference"
 
 
@@ -48,7 +51,7 @@ def _soak_name(column: str) -> str:
 
 # By kind of record, which metrics there are.
 METRICS = {
-    "suite": _words([*AGAINST, *ALONE]),
+    "suite": _words([*AGAINST, *ALONE, *OVERALL]),
     "A/A": f"{NOISE}|{SAME}",
     "verdict": rf"(?:guard )?(?:{_words(BENCHMARKS)})|verdict",
     "baseline": rf"(?:{_words(BENCHMARKS)}) \w+(?: variation)?",
@@ -127,6 +130,7 @@ def _target(entry: Mapping[str, Any]) -> Target:
         if not re.fullmatch(METRICS[kind], name):
             raise _WrongError(f"unknown metric: no {kind} record has {name!r}")
     side, bound = _bound(entry)
+    benchmarks = _benchmarks(entry)
     return Target(
         **{key: entry[key] for key in ("id", "area", "what", "kind", "metric")},
         source=entry["from"],
@@ -140,7 +144,7 @@ def _target(entry: Mapping[str, Any]) -> Target:
         why=_text(entry, "why"),
         where=_table(entry, "where"),
         least=_table(entry, "least"),
-        benchmarks=_benchmarks(entry),
+        benchmarks=benchmarks,
         rivals=_names(entry, "rivals"),
         needs=_names(entry, "needs") or _names(entry, "rivals"),
     )
@@ -205,14 +209,15 @@ def _names(entry: Mapping[str, Any], key: str) -> tuple[str, ...]:
     found = entry.get(key, [])
     if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
         raise _WrongError(f"{key} must be a list of names")
-    if key in entry and (entry["kind"] != "suite" or not found):
-        raise _WrongError(f"{key} belongs to the kind suite, and names at least one")
+    if key in entry and not found:
+        raise _WrongError(f"{key} names at least one")
     return tuple(found)
 
 
 def _benchmarks(entry: Mapping[str, Any]) -> tuple[str, ...]:
-    if entry["kind"] != "suite":
-        _names(entry, "benchmarks"), _names(entry, "except")
+    if entry["kind"] != "suite" or entry["metric"] in OVERALL:
+        if any(key in entry for key in OF_SUITE):
+            raise _WrongError(f"{', '.join(OF_SUITE)} belong to figures of single benchmarks")
         return ()
     chosen, left = _names(entry, "benchmarks"), _names(entry, "except")
     unknown = {*chosen, *left} - set(BENCHMARKS)
