@@ -28,6 +28,10 @@ OF_COMMAND: dict[str, tuple[str, Callable[[Sample], float | None]]] = {
     "cycles": ("cycles", lambda s: s.cycles),
     "wall": ("s", lambda s: s.wall_s),
     "rss": ("MiB", lambda s: s.max_rss_kb / 1024 if s.max_rss_kb else None),
+    "mbs": ("MB·s", lambda s: s.memory_mb_s),
+    "quiet": ("MiB", lambda s: s.quiet_kb / 1024 if s.quiet_kb else None),
+    "faults": ("faults", lambda s: s.minflt + s.majflt),
+    "sys": ("s", lambda s: s.sys_s),
 }
 WORDS = {
     "user": "user CPU time",
@@ -37,13 +41,17 @@ WORDS = {
     "rss": "peak memory",
     "idle": "idle memory",
     "left": "memory left after the peak",
+    "mbs": "memory over time",
+    "quiet": "memory after the quiet",
+    "faults": "page faults",
+    "sys": "system CPU time",
 }
 _WORDS_OF = {
     "wall_us": "wall time",
     "cpu_us": "CPU time",
     "process_ns": "CPU time of the whole process",
 }
-MEMORY = ("rss", "idle", "left")
+MEMORY = ("rss", "idle", "left", "mbs", "quiet")
 # Where most of the work of an operation is the kernel's, its time belongs to the operation.
 _KERNEL_WORK = ("huge", "large", "realloc", "thread_churn", "startup")
 

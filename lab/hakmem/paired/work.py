@@ -1,4 +1,4 @@
-"""What a cell runs: a benchmark with its amount of work, or the user's own command."""
+"""What a cell runs: a benchmark and its amount of work, a real program, or a user's command."""
 
 import shutil
 from collections.abc import Sequence
@@ -10,6 +10,7 @@ from hakmem.errors import LabError
 from hakmem.paired.cells import Cell
 from hakmem.process.library import system
 from hakmem.process.sample import Process
+from hakmem.programs import Program, Ready, prepare
 from hakmem.suite import EMPTY, NULL, SUITE, Command, Reference
 
 FLOORS = {"null": NULL, "empty": EMPTY}
@@ -17,9 +18,10 @@ FLOORS = {"null": NULL, "empty": EMPTY}
 
 @dataclass(frozen=True)
 class Work:
-    """`command` None: the user's own, measured from outside. `amount` is a benchmark's.
+    """`command` is a benchmark and `amount` its work, `program` a real one; else the user's own.
 
-    A name holds no slash, because records are cited by it.
+    All but a benchmark are measured from outside. A name holds no slash, because records are cited
+    by it.
     """
 
     name: str
@@ -28,9 +30,13 @@ class Work:
     amount: int = 0
     passed: tuple[str, ...] = ()
     timeout_s: float = 300.0
+    program: Ready | None = None
 
     def process(self, cell: Cell | Reference, padding: int, counted: bool) -> Process:
         """One process of it under a cell, or as one of the benchmark's references."""
+        if self.program is not None:
+            assert isinstance(cell, Cell)
+            return self.program.process(cell.library, cell.environment, padding, cell.is_hakmem)
         if self.command is None:
             assert isinstance(cell, Cell)
             return Process(
@@ -78,6 +84,11 @@ def benchmark(name: str) -> Work:
     for file in (command.executable, *(r.preload for r in command.references if r.preload)):
         project.require_file(project.bench_dir() / file, "benchmark")
     return Work(command.name, command=command, amount=command.sample)
+
+
+def real(program: Program) -> Work:
+    """A real program with its inputs; LabError says why it cannot run here."""
+    return Work(program.name, program=prepare(program), timeout_s=program.timeout_s)
 
 
 def own(argv: Sequence[str], passed: Sequence[str] = (), timeout_s: float = 3600.0) -> Work:

@@ -5,40 +5,109 @@ itself that is far too much, so a bare interpreter forks instead; below its own 
 visible, and is reported so. Its start is not in the times.
 """
 
-import os
+import ast
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 # Only modules that a bare interpreter holds anyway: each further one raises the lowest peak seen.
+# Memory is that of the command and its descendants: where these share pages, once for each.
 _LAUNCHER = r"""
 import os, sys, time
 out, request = sys.argv[1:3]
 with open(request, "rb") as file:
-    program, *rest = file.read().split(b"\0")
-argv = sys.argv[3:]
-environment = dict(entry.split(b"=", 1) for entry in rest if entry)
+    asked = eval(file.read())
+every, load, quiet = asked["watch"] or (None, None, None)
+
+def start(program, argv, environment):
+    try:
+        return os.posix_spawn(program, argv, environment, setsigmask=())
+    except OSError as error:
+        sys.exit("cannot start: " + error.strerror)
+
+def pages(pid):
+    held = 0
+    try:
+        with open("/proc/%d/statm" % pid, "rb", 0) as file:
+            held = int(file.read().split()[1])
+        for task in os.listdir("/proc/%d/task" % pid):
+            with open("/proc/%d/task/%s/children" % (pid, task), "rb", 0) as file:
+                for child in file.read().split():
+                    held += pages(int(child))
+    except OSError:
+        pass
+    return held
+
+def watched():
+    page = os.sysconf("SC_PAGE_SIZE") // 1024
+    loading = start(*load) if load else None
+    seen = {"kb_s": 0.0, "sum_peak_kb": 0}
+    last, held, until = begin, 0, None
+    while True:
+        _signal.sigtimedwait({_signal.SIGCHLD}, every)
+        gone, status, usage = os.wait4(pid, os.WNOHANG)
+        now = time.perf_counter()
+        before, held = held, held if gone else pages(pid) * page
+        seen["kb_s"] += (now - last) * (before + held) / 2
+        seen["sum_peak_kb"] = max(seen["sum_peak_kb"], held)
+        last = now
+        if loading and "load_status" not in seen:
+            if gone:
+                os.kill(loading, _signal.SIGKILL)
+            done, ended = os.waitpid(loading, 0 if gone else os.WNOHANG)
+            if done:
+                seen["load_status"] = os.waitstatus_to_exitcode(ended)
+                seen["wall_s"] = now - begin
+                until = now if seen["load_status"] else now + quiet
+        if gone:
+            return status, usage, {"wall_s": now - begin, **seen}
+        if until is not None and now >= until:
+            seen["quiet_kb"], until = held, None
+            os.kill(pid, _signal.SIGTERM)
+
+if every:
+    import _signal
+    _signal.pthread_sigmask(_signal.SIG_BLOCK, {_signal.SIGCHLD})
 begin = time.perf_counter()
-try:
-    pid = os.posix_spawn(program, argv, environment)
-except OSError as error:
-    sys.exit("cannot start: " + error.strerror)
-_, status, usage = os.wait4(pid, 0)
-wall = time.perf_counter() - begin
+pid = start(asked["program"], sys.argv[3:], asked["environment"])
+if every:
+    status, usage, seen = watched()
+else:
+    _, status, usage = os.wait4(pid, 0)
+    seen = {"wall_s": time.perf_counter() - begin}
 with open("/proc/self/status") as file:
     own = next(int(line.split()[1]) for line in file if line.startswith("VmHWM"))
+seen.update(
+    user_s=usage.ru_utime, sys_s=usage.ru_stime, minflt=usage.ru_minflt, majflt=usage.ru_majflt,
+    involuntary_switches=usage.ru_nivcsw, peak_kb=usage.ru_maxrss, floor_kb=own,
+    status=os.waitstatus_to_exitcode(status), pid=pid)
 with open(out, "w") as file:
-    print(wall, usage.ru_utime, usage.ru_stime, usage.ru_minflt, usage.ru_majflt, usage.ru_nivcsw,
-          usage.ru_maxrss, own, os.waitstatus_to_exitcode(status), pid, file=file)
+    print(seen, file=file)
 """
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Asks for memory over time, read `every_s` seconds: of the command and its descendants.
+
+    A command with a `load` (program, argv, environment) is a server: once the load has ended well
+    and `quiet_s` are over, or at once where it failed, the server is told to end by SIGTERM.
+    """
+
+    every_s: float = 0.01
+    load: tuple[str, Sequence[str], Mapping[str, str]] | None = None
+    quiet_s: float = 0.0
 
 
 @dataclass(frozen=True)
 class Account:
     """What the command cost, seconds and counts of the whole process and its children.
 
-    `peak_kb` None: not above `floor_kb`, the launcher's own size, so not visible.
+    `peak_kb` None: not above `floor_kb`, the launcher's own size, so not visible. The rest only
+    where it was watched: `kb_s` is the integral of resident memory, `sum_peak_kb` the most that all
+    processes held together; pages that they share count in each. A server's `wall_s` ends with its
+    load, `quiet_kb` is its memory when it was told to end.
     """
 
     wall_s: float
@@ -51,14 +120,26 @@ class Account:
     floor_kb: int
     status: int
     pid: int
+    kb_s: float | None = None
+    sum_peak_kb: int | None = None
+    quiet_kb: int | None = None
+    load_status: int | None = None
 
 
 def argv_for(
-    program: str, argv: Sequence[str], environment: Mapping[str, str], folder: Path
+    program: str,
+    argv: Sequence[str],
+    environment: Mapping[str, str],
+    folder: Path,
+    watch: Watch | None = None,
 ) -> list[str]:
     """The launcher's command line; the command's environment goes through a file in `folder`."""
-    entries = [program, *(f"{name}={value}" for name, value in environment.items())]
-    (folder / "request").write_bytes(b"\0".join(os.fsencode(entry) for entry in entries))
+    asked: dict[str, object] = {"program": program, "watch": None}
+    asked["environment"] = dict(environment)
+    if watch:
+        load = watch.load and (watch.load[0], list(watch.load[1]), dict(watch.load[2]))
+        asked["watch"] = (watch.every_s, load, watch.quiet_s)
+    (folder / "request").write_bytes(ascii(asked).encode())
     files = [str(folder / "account"), str(folder / "request")]
     return [sys.executable, "-I", "-S", "-c", _LAUNCHER, *files, *argv]
 
@@ -66,12 +147,8 @@ def argv_for(
 def read(folder: Path) -> Account | None:
     """The account, or None where the launcher was stopped before it wrote it whole."""
     try:
-        fields = (folder / "account").read_text().split()
-    except FileNotFoundError:
+        account = Account(**ast.literal_eval((folder / "account").read_text()))
+    except (FileNotFoundError, SyntaxError):
         return None
-    if len(fields) != 10:
-        return None
-    wall, user, system = (float(field) for field in fields[:3])
-    minflt, majflt, switches, peak, floor, status, pid = (int(field) for field in fields[3:])
-    seen = peak if peak > floor else None
-    return Account(wall, user, system, minflt, majflt, switches, seen, floor, status, pid)
+    assert account.peak_kb is not None
+    return account if account.peak_kb > account.floor_kb else replace(account, peak_kb=None)

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -29,6 +29,10 @@ class Sample:
     `max_rss_kb` is what the benchmark read from its own VmHWM, or what a launcher saw of a user's
     command. `ru_maxrss_kb` is kept beside it, but the kernel starts that figure at the size of the
     process that forked: the lab's. `output` is all it wrote, stdout first; no part of the record.
+
+    Of a job alone: `memory_mb_s` is resident memory over time (10^6 bytes times seconds) of the
+    program and its descendants, `sum_peak_kb` the most they held together, `quiet_kb` what a server
+    held when all had been quiet.
     """
 
     command: str
@@ -47,6 +51,9 @@ class Sample:
     involuntary_switches: int = 0
     ru_maxrss_kb: int = 0
     max_rss_kb: int | None = None
+    memory_mb_s: float | None = None
+    sum_peak_kb: int | None = None
+    quiet_kb: int | None = None
     cycles: int | None = None
     instructions: int | None = None
     status: int | None = None
@@ -62,12 +69,29 @@ class Sample:
 
 
 @dataclass(frozen=True)
+class Job:
+    """What a real program is given to do: it runs in an empty folder where `in` is `inputs`.
+
+    `wrong` sees that folder and what was written on standard output, and says what is not as it
+    must be, or None. `worker` is the executable that does the work where it is not argv[0]. A
+    `load` makes the program a server, driven and then left in peace for `quiet_s`, as launch.Watch
+    says.
+    """
+
+    inputs: Path
+    wrong: Callable[[Path, bytes], str | None]
+    worker: str | None = None
+    load: tuple[str, ...] = ()
+    quiet_s: float = 0.0
+
+
+@dataclass(frozen=True)
 class Process:
     """Everything needed to start one measured process.
 
     `environment` comes on top of the small known one, `passed` are further names let through from
     the user's. A process without an `own_account`, a JSON line, is a user's command. `counted` asks
-    for user cycles where perf can count them.
+    for user cycles where perf can count them. One with a `job` is a real program.
     """
 
     argv: tuple[str, ...]
@@ -80,6 +104,7 @@ class Process:
     passed: tuple[str, ...] = ()
     own_account: bool = True
     counted: bool = True
+    job: Job | None = None
 
 
 @cache
@@ -111,14 +136,17 @@ def parse_perf(text: str) -> dict[str, int]:
 
 def clean_environment(process: Process) -> dict[str, str]:
     """A small known environment: what the user's shell carries must not decide a benchmark."""
-    names = (*PASSED_ON, *process.passed)
-    environment = {key: os.environ[key] for key in names if key in os.environ}
-    environment["LC_ALL"] = "C"
+    environment = _plain_environment(process.passed)
     for key, value in os.environ.items():
         if key.startswith("HAKMEM_") and not key.startswith(("HAKMEM_BENCH_", "HAKMEM_PROOF")):
             environment[key] = value
     environment["LAB_PADDING"] = "x" * process.padding
     return {**process.library.environment(environment), **process.environment}
+
+
+def _plain_environment(passed: Sequence[str] = ()) -> dict[str, str]:
+    names = (*PASSED_ON, *passed)
+    return {**{key: os.environ[key] for key in names if key in os.environ}, "LC_ALL": "C"}
 
 
 def take(blank: Sample, process: Process) -> Sample:
@@ -147,8 +175,12 @@ def take(blank: Sample, process: Process) -> Sample:
 def _own_proof(found: list[proofs.Proof], process: Process, pid: int | None) -> proofs.Proof | None:
     """The measured program's own proof; where it starts others, that of the first of them.
 
-    A user's command is known by its process: it may be a script that becomes the program.
+    A user's command is known by its process: it may be a script that becomes the program. Of a
+    job's workers none may go unserved.
     """
+    if process.job and process.job.worker:
+        workers = [p for p in found if p.program == process.job.worker]
+        return min(workers, key=lambda p: p.serving, default=None)
     if pid is not None:
         return next((p for p in reversed(found) if p.pid == pid), None)
     name = Path(process.argv[0]).resolve().name
@@ -165,6 +197,8 @@ def _judge(sample: Sample, process: Process) -> Sample:
         error = "printed no JSON line"
     if error is None and process.expects_proof and not (proof and proof["serving"]):
         error = "no proof that hakmem served malloc"
+        if process.job and process.job.worker:
+            error += f" of {process.job.worker}"
     if error is None and not process.expects_proof and proof is not None:
         error = "hakmem was loaded although it is not under test"
     return replace(sample, error=error)
@@ -173,17 +207,19 @@ def _judge(sample: Sample, process: Process) -> Sample:
 def _measure(blank: Sample, process: Process, environment: dict[str, str], folder: Path) -> Sample:
     counted = process.counted and counters() is None
     argv = list(process.argv)
+    home = _home(process.job, folder) if process.job else None
     if counted:
         argv = _perf(str(folder / "perf.csv"), argv)
     if not process.own_account:
         program = shutil.which(argv[0], path=environment.get("PATH")) or argv[0]
-        argv = launch.argv_for(program, argv, environment, folder)
+        watch = _watch(process.job) if process.job else None
+        argv = launch.argv_for(program, argv, environment, folder, watch)
         environment = {}
     out, err = folder / "stdout", folder / "stderr"
     with out.open("wb") as stdout, err.open("wb") as stderr:
         start = time.perf_counter()
         try:
-            child = children.start(argv, env=environment, stdout=stdout, stderr=stderr)
+            child = children.start(argv, env=environment, cwd=home, stdout=stdout, stderr=stderr)
         except OSError as refusal:
             return replace(blank, error=f"cannot start: {refusal.strerror}")
         late, status, usage = _reap(child, process.timeout_s)
@@ -209,7 +245,34 @@ def _measure(blank: Sample, process: Process, environment: dict[str, str], folde
     error = f"still running after {process.timeout_s:g} s: killed" if late else None
     if error is None and sample.status is not None and sample.status != 0:
         error = _failure(sample.status, said[1])
+    if error is None and process.job and home:
+        error = _undone(process.job, home, folder, said[1])
     return replace(sample, error=error)
+
+
+def _home(job: Job, folder: Path) -> Path:
+    home = folder / "run"
+    home.mkdir()
+    (home / "in").symlink_to(job.inputs)
+    return home
+
+
+def _watch(job: Job) -> launch.Watch:
+    """How the program is watched; its load gets nothing of the cell's."""
+    plain = _plain_environment()
+    load = (shutil.which(job.load[0]) or job.load[0], job.load, plain) if job.load else None
+    return launch.Watch(load=load, quiet_s=job.quiet_s)
+
+
+def _undone(job: Job, home: Path, folder: Path, stderr: str) -> str | None:
+    """Why a job that ended well is not done after all."""
+    account = launch.read(folder)
+    if account and account.load_status:
+        return f"its load ended: {_failure(account.load_status, stderr)}"
+    try:
+        return job.wrong(home, (folder / "stdout").read_bytes())
+    except OSError as error:
+        return f"its result is not there: {error.strerror}"
 
 
 def _own_account(sample: Sample, text: str) -> Sample:
@@ -234,6 +297,9 @@ def _seen(sample: Sample, folder: Path) -> Sample:
         involuntary_switches=account.involuntary_switches,
         max_rss_kb=account.peak_kb,
         status=account.status,
+        memory_mb_s=account.kb_s * 1024 / 1e6 if account.kb_s is not None else None,
+        sum_peak_kb=account.sum_peak_kb,
+        quiet_kb=account.quiet_kb,
     )
 
 

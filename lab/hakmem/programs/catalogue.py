@@ -1,0 +1,274 @@
+"""The real programs, a row each: what runs, on what, and what of it must come out the same."""
+
+import hashlib
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from hakmem.errors import LabError
+from hakmem.programs import inputs
+
+# What the laboratory's own interpreter, and the one with wheels in it, are called in a row.
+PYTHON = "{python}"
+WHEELS = "{wheels}"
+
+Maker = Callable[[Path, random.Random], None]
+Outcome = Callable[[Path, bytes], str]
+
+
+def of_output(folder: Path, output: bytes) -> str:
+    """A digest of what it wrote on its standard output."""
+    return hashlib.sha256(output).hexdigest()
+
+
+def of_file(name: str) -> Outcome:
+    """A digest of the file that it left under that name."""
+
+    def of(folder: Path, output: bytes) -> str:
+        return hashlib.sha256((folder / name).read_bytes()).hexdigest()
+
+    return of
+
+
+def objects_packed(folder: Path, output: bytes) -> str:
+    """How many objects its packs hold; which thread finds a delta first changes their bytes."""
+    packs = list((folder / "pack").glob("*.pack"))
+    counts = [int.from_bytes(pack.read_bytes()[8:12], "big") for pack in packs]
+    return f"{sum(counts)} objects in {len(packs)} packs"
+
+
+@dataclass(frozen=True)
+class Program:
+    """One program and its work, of a second or so. Records are cited by `name`: no slash, no blank.
+
+    It runs in an empty folder in which `in` is the folder of its inputs: what `makers` make, and
+    `scripts`. `package` is Debian's, `wheel` a requirement NAME==VERSION of pip; `command` is what
+    they bring, and `worker` the executable that does the work, each where it is not argv[0]. A
+    program with a `load` is a server: the load drives it under no allocator but the system's, then
+    all is quiet for `quiet_s`, then it is told to end. `outcome` must be what it was on the
+    system's allocator. `version` makes the command say its version.
+    """
+
+    name: str
+    what: str
+    argv: tuple[str, ...]
+    package: str | None = None
+    command: str | None = None
+    wheel: str | None = None
+    makers: tuple[Maker, ...] = ()
+    scripts: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    worker: str | None = None
+    load: tuple[str, ...] = ()
+    quiet_s: float = 0.0
+    outcome: Outcome = of_output
+    version: tuple[str, ...] = ("--version",)
+    timeout_s: float = 120.0
+
+
+def _redis(name: str, what: str, maker: Maker, quiet_s: float = 0.0) -> Program:
+    return Program(
+        name,
+        what,
+        (
+            *("in/redis-server", "--port", "0", "--unixsocket", "socket", "--logfile", "log"),
+            *("--save", "", "--jemalloc-bg-thread", "no"),
+        ),
+        package="redis-tools",
+        command="redis-check-rdb",
+        makers=(maker,),
+        scripts=("load.py",),
+        load=(PYTHON, "-I", "-S", "in/load.py", "socket", "in/requests"),
+        quiet_s=quiet_s,
+    )
+
+
+def _python(name: str, what: str, *argv: str, **more: str) -> Program:
+    """A script of ours and its arguments, with the settings of Python that `more` has."""
+    return Program(
+        name,
+        what,
+        (PYTHON, "-S", f"in/{argv[0]}", *argv[1:]),
+        makers=(inputs.text,) if "in/text" in argv else (),
+        scripts=(argv[0],),
+        environment={"PYTHONHASHSEED": "0", **more},
+    )
+
+
+PROGRAMS = (
+    _redis("redis", "a server under a mixed load of all common types", inputs.mixed_requests),
+    _redis(
+        "redis-deleted",
+        "a server filled with 300 000 keys of mixed sizes, nine in ten deleted, then quiet for 3 s",
+        inputs.fill_and_delete,
+        quiet_s=3.0,
+    ),
+    replace(
+        _python("sqlite", "a database in memory, from python", "database.py", "70000"),
+        version=("-c", "import sqlite3; print('sqlite', sqlite3.sqlite_version)"),
+    ),
+    _python(
+        "python-malloc",
+        "python with every object from malloc",
+        *("objects.py", "in/text"),
+        PYTHONMALLOC="malloc",
+    ),
+    _python("python", "python with its own small blocks", "objects.py", "in/text"),
+    Program(
+        "g++",
+        "compiles templates",
+        ("g++", "-std=c++17", "-O1", "-c", "in/templates.cpp", "-o", "out.o"),
+        package="g++",
+        makers=(inputs.cxx_file,),
+        worker="cc1plus",
+        outcome=of_file("out.o"),
+    ),
+    Program(
+        "gcc",
+        "compiles C with optimisation",
+        ("gcc", "-O2", "-c", "in/many.c", "-o", "out.o"),
+        package="gcc",
+        makers=(inputs.c_file,),
+        worker="cc1",
+        outcome=of_file("out.o"),
+    ),
+    Program(
+        "lua",
+        "tables, strings and closures",
+        ("lua5.4", "in/text.lua", "in/text"),
+        package="lua5.4",
+        makers=(inputs.text,),
+        scripts=("text.lua",),
+        version=("-v",),
+    ),
+    Program(
+        "perl",
+        "hashes, lists and regular expressions",
+        ("perl", "in/text.pl", "in/text"),
+        package="perl",
+        makers=(inputs.text,),
+        scripts=("text.pl",),
+        environment={"PERL_HASH_SEED": "0"},
+        version=("-e", "print $^V"),
+    ),
+    Program(
+        "jq",
+        "groups and sorts JSON",
+        (
+            *("jq", "-c", "[group_by(.group)[] | {n: length, sum: (map(.score) | add), all: .}]"),
+            "in/records.json",
+        ),
+        package="jq",
+        makers=(inputs.records,),
+    ),
+    Program(
+        "xmllint",
+        "reads XML into a tree and formats it",
+        ("xmllint", "--format", "--output", "out.xml", "in/document.xml"),
+        package="libxml2-utils",
+        makers=(inputs.document,),
+        outcome=of_file("out.xml"),
+    ),
+    Program(
+        "node",
+        "objects of the engine, buffers and compression beside them",
+        ("node", "in/buffers.js", "in/text"),
+        package="nodejs",
+        makers=(inputs.text,),
+        scripts=("buffers.js",),
+    ),
+    Program(
+        "z3",
+        "solves equalities of uninterpreted terms",
+        ("z3", "in/formula.smt2"),
+        package="z3",
+        makers=(inputs.formula,),
+    ),
+    Program(
+        "duckdb",
+        "joins, groups and sorts on two threads, from python",
+        (WHEELS, "in/analytics.py"),
+        wheel="duckdb==1.0.0",
+        scripts=("analytics.py",),
+        environment={"PYTHONHASHSEED": "0"},
+        version=("-c", "import duckdb; print('duckdb', duckdb.__version__)"),
+    ),
+    Program(
+        "git",
+        "repacks a repository on two threads",
+        ("git", "-c", "pack.threads=2", "repack", "-a", "-f", "-q"),
+        package="git",
+        makers=(inputs.repository,),
+        environment={
+            "GIT_DIR": "in/repository",
+            "GIT_OBJECT_DIRECTORY": ".",
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": "in/repository/objects",
+            "GIT_CONFIG_GLOBAL": "/dev/null",
+            "GIT_CONFIG_NOSYSTEM": "1",
+        },
+        worker="git",
+        outcome=objects_packed,
+    ),
+    Program(
+        "ghostscript",
+        "draws pages of text and curves",
+        (
+            *("gs", "-q", "-dNOPAUSE", "-dBATCH", "-dSAFER", "-sDEVICE=ppmraw", "-r72"),
+            *("-o", "out.ppm", "in/pages.ps"),
+        ),
+        package="ghostscript",
+        makers=(inputs.drawing,),
+        outcome=of_file("out.ppm"),
+    ),
+    Program(
+        "sort",
+        "sorts lines on two threads",
+        ("sort", "--parallel=2", "-S", "200M", "-o", "out", "in/lines"),
+        package="coreutils",
+        makers=(inputs.lines,),
+        outcome=of_file("out"),
+    ),
+    Program(
+        "gawk",
+        "arrays and strings",
+        ("gawk", "-f", "in/text.awk", "in/text"),
+        package="gawk",
+        makers=(inputs.text,),
+        scripts=("text.awk",),
+    ),
+    Program(
+        "ruby",
+        "hashes, arrays and structs",
+        ("ruby", "in/text.rb", "in/text"),
+        package="ruby",
+        makers=(inputs.text,),
+        scripts=("text.rb",),
+    ),
+    Program(
+        "php",
+        "arrays, objects and JSON, all from malloc",
+        ("php", "-n", "-d", "memory_limit=-1", "in/text.php", "in/text"),
+        package="php-cli",
+        makers=(inputs.text,),
+        scripts=("text.php",),
+        environment={"USE_ZEND_ALLOC": "0"},
+    ),
+    Program(
+        "graphviz",
+        "lays out a graph",
+        ("dot", "-Tplain", "in/graph.dot"),
+        package="graphviz",
+        makers=(inputs.graph,),
+        version=("-V",),
+    ),
+)
+
+
+def find(names: Sequence[str] = ()) -> list[Program]:
+    """The programs of those names, in the table's order; without names all."""
+    known = {program.name: program for program in PROGRAMS}
+    for name in names:
+        if name not in known:
+            raise LabError(f"unknown program: {name}; known: {', '.join(known)}")
+    return [program for program in PROGRAMS if not names or program.name in names]
