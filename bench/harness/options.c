@@ -145,6 +145,30 @@ static void set_from_environment(const hb_option_t *option) {
     }
 }
 
+/* A misspelt name would otherwise leave the default in effect, and nobody would notice. */
+static void refuse_unknown_environment(const hb_program_t *program) {
+    static const char prefix[] = "HAKMEM_BENCH_";
+    hb_text_t known = {0};
+    for (size_t i = 0; i < program->count; i++) {
+        const char *env = program->options[i].env;
+        if (env != NULL && strncmp(env, prefix, sizeof prefix - 1) == 0) {
+            hb_text_add(&known, "%s%s", known.length ? ", " : "", env);
+        }
+    }
+    for (char **entry = environ; *entry != NULL; entry++) {
+        const size_t length = strcspn(*entry, "=");
+        bool read = strncmp(*entry, prefix, sizeof prefix - 1) != 0;
+        for (size_t i = 0; i < program->count && !read; i++) {
+            const char *env = program->options[i].env;
+            read = env != NULL && strlen(env) == length && memcmp(env, *entry, length) == 0;
+        }
+        if (!read) {
+            usage_error("unknown variable ", *entry, NULL,
+                        known.length ? known.bytes : "no HAKMEM_BENCH_* in this program");
+        }
+    }
+}
+
 static void add_option_help(hb_text_t *text, const hb_option_t *option) {
     hb_text_add(text, "  --%s%s\n      %s", option->name, option->kind == HB_FLAG ? "" : "=VALUE",
                 option->doc);
@@ -249,6 +273,7 @@ void hb_options_parse(const hb_program_t *program, int argc, char **argv) {
         }
         hb_smoke |= strcmp(argv[i], "--smoke") == 0;
     }
+    refuse_unknown_environment(program);
     for (size_t i = 0; i < program->count; i++) {
         const hb_option_t *option = &program->options[i];
         const char *start = hb_smoke && option->smoke ? option->smoke : option->start;

@@ -46,7 +46,8 @@ typedef struct {
 /* Short run in which every block is filled and verified; set by hb_options_parse(). */
 extern bool hb_smoke;
 
-/* Fills the variables of the table. Prints help and exits 0 on --help; exits 2 on bad usage. */
+/* Fills the variables of the table. Prints help and exits 0 on --help; exits 2 on bad usage, which
+   a HAKMEM_BENCH_* variable that no option of the table reads is too. */
 void hb_options_parse(const hb_program_t *program, int argc, char **argv);
 
 /* Appends {"name":value,...} with the values in effect. */
