@@ -633,7 +633,8 @@ def test_a_soak_records_its_drift_with_interval_and_margin() -> None:
     known = Drift("none", 20, per_run=1, low=-2, high=3, margin=1024)
     unknown = Drift("open", 0, math.nan, -math.inf, math.inf, 5.0)
     analysis = Analysis(
-        method=1, epochs=400, used=300, run_s=400, plateau={}, spread={}, changes={}, tails={},
+        method=1, epochs=400, used=300, run_s=400,
+        plateau={}, spread={}, changes={}, distributions={},
         drift={"rss_kb": known, "ops_per_s": unknown},
         cpu_share=None, calls_per_op=None, remarks=(),
     )  # fmt: skip

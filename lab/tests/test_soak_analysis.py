@@ -1,10 +1,14 @@
 """What a soak's analysis says, against soaks whose truth is known; and its own error rates."""
 
+import re
+
 import numpy as np
 import pytest
 from hakmem.errors import LabError
+from hakmem.scorecard import targets
 from hakmem.soak import analysis as soak_analysis
 from hakmem.soak import epochs_csv as soak_csv
+from hakmem.soak import session
 from hakmem.soak.analysis import MEMORY, RATE
 from hakmem.soak.epochs_csv import Soak
 from scipy.signal import lfilter
@@ -111,7 +115,7 @@ def test_too_few_epochs_leave_drift_open() -> None:
         soak_analysis.analyze(of(rss_kb=np.ones(3)))
 
 
-# ---- spread, tails, steps ----
+# ---- spread, percentiles, steps ----
 
 
 def test_both_coefficients_of_variation() -> None:
@@ -122,23 +126,45 @@ def test_both_coefficients_of_variation() -> None:
 
 
 @pytest.mark.parametrize(
-    ("epochs", "quoted"),
-    [
-        (58, []),
-        (59, ["p5"]),
-        (298, ["p5"]),
-        (299, ["p5", "p1"]),
-        (2994, ["p5", "p1"]),
-        (2995, ["p5", "p1", "p0.1"]),
-    ],
+    ("percentile", "needs"),
+    zip(
+        ["p50", "p10", "p90", "p5", "p95", "p1", "p99", "p0.1", "p99.9"],
+        [5, 29, 29, 59, 59, 299, 299, 2995, 2995],
+        strict=True,
+    ),
 )
-def test_a_percentile_needs_enough_epochs_behind_it(epochs: int, quoted: list[str]) -> None:
-    rates = np.linspace(1, 2, epochs)
-    found = soak_analysis.tails(rates)
-    assert list(found) == ["p5", "p1", "p0.1"]
-    assert [name for name, value in found.items() if value is not None] == quoted
-    if quoted:
-        assert found["p5"] == pytest.approx(1.05)
+def test_a_percentile_needs_enough_epochs_behind_it(percentile: str, needs: int) -> None:
+    assert soak_analysis.epochs_needed(percentile) == needs
+    column = "ns_per_op" if float(percentile[1:]) > 50 else "ops_per_s"
+    for epochs, carried in ((needs - 1, False), (needs, True)):
+        found = soak_analysis.distributions({column: np.linspace(1, 2, epochs)})
+        seen = found[column].percentiles[percentile]
+        assert (seen.carried, seen.needs) == (carried, needs)
+        assert seen.value == pytest.approx(1 + float(percentile[1:]) / 100)
+
+
+def test_only_as_many_epochs_as_are_needed_reach_beyond_the_true_percentile() -> None:
+    rng = np.random.default_rng(8)
+    slowest = rng.random((4000, soak_analysis.epochs_needed("p5"))).min(axis=1)
+    assert np.mean(slowest < 0.05) == pytest.approx(0.95, abs=0.01)
+
+
+def test_the_distribution_of_rates_and_of_the_time_per_operation() -> None:
+    rates = np.linspace(1e6, 2e6, 400)
+    found = soak_analysis.analyze(of(ops_per_s=rates)).distributions
+    assert list(found) == ["ops_per_s", "ns_per_op"]
+    used = rates[100:]
+    of_rates, of_times = found.values()
+    assert (of_rates.minimum, of_rates.maximum) == (used[0], used[-1])
+    assert of_rates.mean == pytest.approx(used.mean())
+    assert of_rates.sd == pytest.approx(used.std(ddof=1))
+    assert of_rates.cv == pytest.approx(of_rates.sd / of_rates.mean)
+    assert of_times.maximum == pytest.approx(1e9 / used[0])
+    assert of_times.percentiles["p99"].value == pytest.approx(np.quantile(1e9 / used, 0.99))
+    stalled = soak_analysis.analyze(of(ops_per_s=np.append(rates, 0.0))).distributions
+    assert list(stalled) == ["ops_per_s"], "an epoch without operations has no time per operation"
+    times = soak_analysis.analyze(of(ns_per_op=1e9 / rates))
+    assert times.distributions["ops_per_s"].mean == pytest.approx(used.mean())
 
 
 def test_a_planted_step_is_found_where_it_is() -> None:
@@ -194,6 +220,19 @@ def test_calls_per_operation_only_where_they_were_counted() -> None:
 def test_an_analysis_is_json() -> None:
     found = soak_analysis.analyze(of(rss_kb=np.ones(20))).to_dict()
     assert found["drift"]["rss_kb"]["low"] is None
+    found = soak_analysis.analyze(of(ops_per_s=np.full(80, 5.0))).to_dict()
+    percentiles = found["distributions"]["ops_per_s"]["percentiles"]
+    assert percentiles["p5"] == {"value": 5.0, "carried": True, "needs": 59}
+    assert percentiles["p1"] == {"value": 5.0, "carried": False, "needs": 299}
+
+
+def test_a_record_holds_the_percentiles_that_its_epochs_carry_and_no_other() -> None:
+    found = session.metrics(soak_analysis.analyze(of(ops_per_s=np.full(80, 5e8))))
+    assert found["throughput_p5"] == {"value": 5e8, "unit": "ops/s"}
+    assert found["ns_per_op_p95"] == {"value": 2.0, "unit": "ns/op"}
+    assert not {"throughput_p1", "throughput_p0.1", "ns_per_op_p99", "ns_per_op_p99.9"} & set(found)
+    known = re.compile(targets.METRICS["soak"])
+    assert all(known.fullmatch(name) for name in found)
 
 
 # ---- the file ----

@@ -75,7 +75,8 @@ def of_record(asked: Asked, csv: bytes) -> Shown:
     binary = body.get("binary") or {}
     facts["library"] = f"{binary.get('name', '?')} {binary.get('version', '')}".strip()
     try:
-        soak, analysis = parsed(csv), recorded(body["analysis"])
+        soak = parsed(csv)
+        analysis = recorded(body["analysis"], soak)
     except LabError as error:
         raise LabError(f"soak {asked.record.id}: {error}") from None
     return shown(asked, title, facts, soak, analysis, asked.record.id)
@@ -100,8 +101,11 @@ def parsed(csv: bytes) -> Soak:
         raise LabError("the epochs are not text") from None
 
 
-def recorded(body: Mapping[str, Any]) -> Analysis:
-    """The analysis of a record as it was; its nulls stood for what is not finite."""
+def recorded(body: Mapping[str, Any], soak: Soak) -> Analysis:
+    """The analysis of a record as it was; its nulls stood for what is not finite.
+
+    But for the distributions, which the epochs give again: older records hold none.
+    """
 
     def numbers(entry: Mapping[str, Any]) -> dict[str, Any]:
         return {key: math.nan if value is None else value for key, value in entry.items()}
@@ -112,7 +116,11 @@ def recorded(body: Mapping[str, Any]) -> Analysis:
             "spread": {name: Spread(**numbers(s)) for name, s in body["spread"].items()},
             "changes": {k: [Change(**c) for c in found] for k, found in body["changes"].items()},
         }
-        return Analysis(**{**body, **parts})
+        kept = {key: value for key, value in body.items() if key != "tails"}
+        whole = soak_analysis.with_derived(soak.columns)
+        judged = {name: column[-body["used"] :] for name, column in whole.items()}
+        parts["distributions"] = soak_analysis.distributions(judged)
+        return Analysis(**{**kept, **parts})
     except (KeyError, TypeError, AttributeError):
         raise LabError("its analysis was recorded in another form than this report reads") from None
 
@@ -134,7 +142,14 @@ def shown(
     ]
     absent = [f"{NAMES[name][0]}: 0 in every epoch" for name in constant]
     return Shown(
-        key, asked, title, facts, found, rows(analysis), soak_view.remarks(analysis), absent
+        key,
+        asked,
+        title,
+        facts,
+        found,
+        rows(analysis),
+        [*soak_view.distribution_lines(analysis), *soak_view.remarks(analysis)],
+        absent,
     )
 
 
@@ -156,15 +171,11 @@ def _rate(
 def _inverse(
     key: str, columns: Mapping[str, np.ndarray], analysis: Analysis, epochs: int
 ) -> list[Chart]:
-    if "ns_per_op" in columns:
-        values = columns["ns_per_op"]
-    elif "ops_per_s" in columns:
-        with np.errstate(divide="ignore"):
-            values = 1e9 / columns["ops_per_s"]
-    else:
+    if "ns_per_op" not in columns:
         return []
-    lines = [Line("time per operation", values, "--s3")]
-    return [_chart(key, "time per operation", "ns", lines, "", columns, analysis, epochs)]
+    name, unit, _ = NAMES["ns_per_op"]
+    lines = [Line(name, columns["ns_per_op"], "--s3")]
+    return [_chart(key, name, unit, lines, "", columns, analysis, epochs)]
 
 
 def _memory(

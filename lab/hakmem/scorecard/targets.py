@@ -10,6 +10,7 @@ from typing import Any, Literal
 from hakmem.errors import LabError
 from hakmem.ledger import claims
 from hakmem.paired.oracle import ORACLE
+from hakmem.soak.analysis import MARGINS, PERCENTILES
 from hakmem.soak.analysis import MARGINS, TAILS
 from hakmem.suite import SUITE
 
@@ -38,9 +39,14 @@ def _words(names: Sequence[str]) -> str:
 def _of_soak() -> str:
     rates = ("throughput", "throughput_by_cpu")
     judged = [_soak_name(column) for column in MARGINS]
+    of_epochs = [
+        f"{_soak_name(column)}_{name}"
+        for column, percentiles in PERCENTILES.items()
+        for name in ("mean", "sd", "min", "max", *percentiles)
+    ]
     return (
         f"calls_per_op|cpu_share|live|committed|anon|anonhuge|lazyfree|{_words(rates)}|"
-        f"(?:{_words(judged)})(?:_drift|_cv|_robust_cv)?|throughput_(?:{_words(list(TAILS))})"
+        f"(?:{_words(judged)})(?:_drift|_cv|_robust_cv)?|{_words(of_epochs)}"
     )
 
 

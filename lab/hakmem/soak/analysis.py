@@ -30,9 +30,13 @@ HIGH_CORRELATION = 0.2
 WARM_UP_SHARE = 0.25
 CV_GATE = 0.05
 
-# With N epochs the slowest of them is below the true p-quantile with 95 % certainty only where
-# (1 - p)^N <= 0.05: N >= 59 for p5, 299 for p1, 2995 for p0.1.
-TAILS = {"p5": (0.05, 59), "p1": (0.01, 299), "p0.1": (0.001, 2995)}
+# Of each column the percentiles that tell: the slow side, which is low for rates, high for times.
+SLOWEST_RATES = ("p0.1", "p1", "p5", "p10", "p50")
+PERCENTILES = {
+    "ops_per_s": SLOWEST_RATES,
+    "ops_per_cpu_s": SLOWEST_RATES,
+    "ns_per_op": ("p50", "p90", "p95", "p99", "p99.9"),
+}
 
 DriftState = Literal["none", "drifts", "open"]
 
@@ -74,6 +78,30 @@ class Drift:
 
 
 @dataclass(frozen=True)
+class Percentile:
+    """`carried`: with 95 % certainty one of the epochs lies beyond the true percentile.
+
+    Otherwise there were fewer than `needs` epochs, and it may be worse than any that was seen.
+    """
+
+    value: float
+    carried: bool
+    needs: int
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """How a column's epochs are distributed, each epoch being one value."""
+
+    mean: float
+    sd: float
+    cv: float
+    minimum: float
+    maximum: float
+    percentiles: Mapping[str, Percentile]
+
+
+@dataclass(frozen=True)
 class Spread:
     """Both coefficients of variation: the classic one gates, the robust one explains it."""
 
@@ -102,7 +130,7 @@ class Analysis:
     drift: Mapping[str, Drift]
     spread: Mapping[str, Spread]
     changes: Mapping[str, Sequence[Change]]
-    tails: Mapping[str, float | None]
+    distributions: Mapping[str, Distribution]
     cpu_share: float | None
     calls_per_op: float | None
     remarks: Sequence[str]
@@ -132,7 +160,6 @@ def analyze(soak: Soak) -> Analysis:
     times = soak.columns["t_s"]
     run_s = float(times[-1] - times[0]) * soak.epochs / (soak.epochs - 1)
     judged = [name for name in MARGINS if name in kept and np.all(np.isfinite(kept[name]))]
-    rates = kept.get("ops_per_s")
     return Analysis(
         method=METHOD,
         epochs=soak.epochs,
@@ -142,7 +169,7 @@ def analyze(soak: Soak) -> Analysis:
         drift={name: drift(kept["t_s"], kept[name], run_s, MARGINS[name]) for name in judged},
         spread={name: spread(kept[name]) for name in judged},
         changes={name: changes(kept["t_s"], kept[name], MARGINS[name]) for name in judged},
-        tails={} if rates is None else tails(rates),
+        distributions=distributions(kept),
         cpu_share=_cpu_share(whole, warm_up),
         calls_per_op=calls_per_op(soak),
         remarks=tuple(soak.remarks),
@@ -152,9 +179,14 @@ def analyze(soak: Soak) -> Analysis:
 def with_derived(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Adds `resident_kb`, what is resident and not given back lazily, and `ops_per_cpu_s`.
 
-    The latter is the rate by the process's own processor time: neighbours disturb it less.
+    The latter is the rate by the process's own processor time: neighbours disturb it less. Of
+    `ops_per_s` and `ns_per_op` one is made from the other.
     """
     result = dict(columns)
+    for name, other in (("ops_per_s", "ns_per_op"), ("ns_per_op", "ops_per_s")):
+        if name not in columns and other in columns:
+            with np.errstate(divide="ignore"):
+                result[name] = 1e9 / columns[other]
     if "rss_kb" in columns and "lazyfree_kb" in columns:
         result["resident_kb"] = columns["rss_kb"] - columns["lazyfree_kb"]
     if {"ops", "user_s", "sys_s"} <= columns.keys():
@@ -222,12 +254,35 @@ def spread(values: np.ndarray) -> Spread:
     )
 
 
-def tails(rates: np.ndarray) -> dict[str, float | None]:
-    """Throughput that all but the slowest epochs exceed; None where N epochs cannot support it."""
-    return {
-        name: float(np.quantile(rates, share)) if len(rates) >= least else None
-        for name, (share, least) in TAILS.items()
-    }
+def epochs_needed(percentile: str) -> int:
+    """Epochs of which one lies beyond the true percentile with 95 % certainty: 59 for p5 and p95.
+
+    All of n lie on its near side with the chance (1 - q)^n, q being the share beyond it.
+    """
+    share = float(percentile[1:]) / 100
+    return math.ceil(math.log(0.05) / math.log1p(-min(share, 1 - share)))
+
+
+def distributions(columns: Mapping[str, np.ndarray]) -> dict[str, Distribution]:
+    """Of the columns whose every epoch is a number."""
+    found = {}
+    for name, percentiles in PERCENTILES.items():
+        values = columns.get(name)
+        if values is None or not np.all(np.isfinite(values)):
+            continue
+        quantiles = np.percentile(values, [float(p[1:]) for p in percentiles])
+        found[name] = Distribution(
+            mean=float(np.mean(values)),
+            sd=float(np.std(values, ddof=1)),
+            cv=spread(values).cv,
+            minimum=float(np.min(values)),
+            maximum=float(np.max(values)),
+            percentiles={
+                p: Percentile(float(value), len(values) >= epochs_needed(p), epochs_needed(p))
+                for p, value in zip(percentiles, quantiles, strict=True)
+            },
+        )
+    return found
 
 
 def changes(times: np.ndarray, values: np.ndarray, margin: Margin) -> list[Change]:

@@ -153,6 +153,4 @@ def _columns(names: Sequence[str], table: np.ndarray, remarks: list[str]) -> dic
         raise LabError(f"no column with the time: t_s is expected; there are {', '.join(names)}")
     if np.any(np.diff(columns["t_s"]) <= 0):
         raise LabError("the time in column t_s does not rise from line to line")
-    if "ops_per_s" not in columns and "ns_per_op" in columns:
-        columns["ops_per_s"] = 1e9 / columns["ns_per_op"]
     return columns

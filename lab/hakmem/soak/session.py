@@ -199,7 +199,10 @@ def benchmarks(argv: Sequence[str]) -> list[dict[str, object]]:
 
 
 def metrics(analysis: Analysis) -> dict[str, dict[str, object]]:
-    """The figures of a soak that a document may cite, in base units."""
+    """The figures of a soak that a document may cite, in base units.
+
+    A percentile that its epochs do not carry is none of them.
+    """
     found: dict[str, tuple[float | None, str]] = {
         "calls_per_op": (analysis.calls_per_op, "calls/op"),
         "cpu_share": (analysis.cpu_share, "share"),
@@ -210,8 +213,11 @@ def metrics(analysis: Analysis) -> dict[str, dict[str, object]]:
     for column, spread in analysis.spread.items():
         found[f"{_metric(column)}_cv"] = (spread.cv, "share")
         found[f"{_metric(column)}_robust_cv"] = (spread.robust_cv, "share")
-    for name, tail in analysis.tails.items():
-        found[f"throughput_{name}"] = (tail, "ops/s")
+    for column, seen in analysis.distributions.items():
+        unit = "ns/op" if column == "ns_per_op" else "ops/s"
+        known = {"mean": seen.mean, "sd": seen.sd, "min": seen.minimum, "max": seen.maximum}
+        known |= {name: p.value for name, p in seen.percentiles.items() if p.carried}
+        found |= {f"{_metric(column)}_{name}": (value, unit) for name, value in known.items()}
     plain = {k: {"value": v, "unit": unit} for k, (v, unit) in found.items() if v is not None}
     return plain | _drifts(analysis)
 

@@ -10,9 +10,10 @@ from rich.text import Text
 
 from hakmem import words
 from hakmem.paired.session import duration
-from hakmem.soak.analysis import BLOCKS, CV_GATE, TAILS, Analysis, Drift
+from hakmem.soak.analysis import BLOCKS, CV_GATE, Analysis, Distribution, Drift
 
 SHOWN = 240  # epochs in the moving picture
+NOT_CARRIED = "*"
 
 # Column: what it is called here, its unit, and what the column's unit is multiplied with.
 NAMES = {
@@ -25,6 +26,7 @@ NAMES = {
     "anonhuge_kb": ("in huge pages", "MiB", 1 / 1024),
     "live_kb": ("live", "MiB", 1 / 1024),
     "committed_kb": ("committed", "MiB", 1 / 1024),
+    "ns_per_op": ("time per operation", "ns", 1),
 }
 MARKS = {
     "none": Text("✓ none", style="green"),
@@ -102,6 +104,9 @@ def print_analysis(console: Console, analysis: Analysis) -> None:
         f"{analysis.used}, the first quarter is warm-up"
     )
     console.print(_table(analysis))
+    if analysis.distributions:
+        console.print(_distributions(analysis))
+        console.print(*not_carried(analysis), highlight=False)
     for line in remarks(analysis):
         console.print(line, highlight=False)
 
@@ -130,8 +135,57 @@ def drift_words(name: str, drift: Drift) -> str:
     return f"{middle} [{' … '.join(ends)}]"
 
 
+def figures(column: str, found: Distribution) -> dict[str, str]:
+    """A column's distribution in its unit; percentiles that the epochs do not carry are marked."""
+    mean, sd, least, most = (
+        shown(column, value, unit=False)
+        for value in (found.mean, found.sd, found.minimum, found.maximum)
+    )
+    percentiles = {
+        name: shown(column, p.value, unit=False) + NOT_CARRIED * (not p.carried)
+        for name, p in found.percentiles.items()
+    }
+    cv = f"{100 * found.cv:.2f} %"
+    return {"mean": mean, "sd": sd, "CV": cv, "minimum": least, **percentiles, "maximum": most}
+
+
+def not_carried(analysis: Analysis) -> list[str]:
+    """The footnote of the marked percentiles, if there are any."""
+    needs = {
+        name: p.needs
+        for found in analysis.distributions.values()
+        for name, p in found.percentiles.items()
+        if not p.carried
+    }
+    each = ", ".join(f"{name} (needs {least})" for name, least in needs.items())
+    said = f"{NOT_CARRIED} not supported with {analysis.used} epochs, may be worse: {each}"
+    return [said] if needs else []
+
+
+def distribution_lines(analysis: Analysis) -> list[str]:
+    """What the table shows, a line for each column."""
+    return [
+        f"{NAMES[name][0]} of the epochs, {NAMES[name][1]}: "
+        + ", ".join(f"{label} {text}" for label, text in figures(name, found).items())
+        for name, found in analysis.distributions.items()
+    ] + not_carried(analysis)
+
+
+def _distributions(analysis: Analysis) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("of the epochs", no_wrap=True)
+    for name in analysis.distributions:
+        table.add_column("\n".join(NAMES[name][:2]), justify="right", no_wrap=True)
+    columns = [figures(name, found) for name, found in analysis.distributions.items()]
+    percentiles = {p for found in analysis.distributions.values() for p in found.percentiles}
+    by_size = sorted(percentiles, key=lambda name: float(name[1:]))
+    for label in ("mean", "sd", "CV", "minimum", *by_size, "maximum"):
+        table.add_row(label, *(column.get(label, "") for column in columns))
+    return table
+
+
 def remarks(analysis: Analysis) -> list[str]:
-    """One line each: spread, tails, steps, calls, processor time, and how the file was read."""
+    """One line each: spread, steps, calls, processor time, and how the file was read."""
     lines = []
     for name, spread in analysis.spread.items():
         classic, robust = 100 * spread.cv, 100 * spread.robust_cv
@@ -139,17 +193,6 @@ def remarks(analysis: Analysis) -> list[str]:
         if name.startswith("ops"):
             gate = f": {'within' if spread.cv < CV_GATE else 'NOT within'} the gate of 5 %"
         lines.append(f"CV of {NAMES[name][0]}: {classic:.2f} %, robust {robust:.2f} %{gate}")
-    for name, value in analysis.tails.items():
-        share, least = TAILS[name]
-        if value is None:
-            lines.append(
-                f"throughput {name}: not supported with {analysis.used} epochs (needs {least})"
-            )
-        else:
-            lines.append(
-                f"throughput {name}: {shown('ops_per_s', value)} ({100 * (1 - share):g} % of the "
-                "epochs are faster)"
-            )
     for name, found in analysis.changes.items():
         lines += [
             f"{NAMES[name][0]} changed at {duration(change.t_s)}: {shown(name, change.before)} → "
