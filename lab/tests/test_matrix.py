@@ -143,6 +143,25 @@ def test_stages_eliminate_and_the_verdict_is_of_them_all(soaking: Stand, tmp_pat
         {"leaking"},
     ]
     assert stages[1]["going"] == ["good"]
+    titles = [line.split() for line in done.stdout.splitlines() if line.startswith("mode ")]
+    assert [words[1:5] for words in titles] == [["by", "CPU", "its", "CV"]] * 3
+    rows = [line.split() for line in done.stdout.splitlines() if line.startswith("slow ")]
+    metrics = record["body"]["metrics"]
+    mean = metrics["stage 1/slow/soak throughput_by_cpu_mean"]["value"] / 1e6
+    assert [float(rows[0][1]), rows[0][3]] == [pytest.approx(mean, abs=0.006), "%"]
+
+
+def test_an_absolute_limit_on_memory_holds_the_baseline_too(soaking: Stand, tmp_path: Path) -> None:
+    for limit, verdict in (("1 GiB", "GO"), ("1 kB", "NO-GO")):
+        (tmp_path / verdict).mkdir()
+        rules = f'{{ rss_below = "{limit}" }}'
+        one = STAGE.format(name="1", modes='["base", "good"]', rules=rules)
+        file = written(tmp_path / verdict, {"good": ""}, one)
+        done = soaking.call("matrix", file, "--out", tmp_path / verdict / "run", "--no-record")
+        assert done.returncode == (verdict == "NO-GO"), done.stdout + done.stderr
+        assert f"limit {limit}" in " ".join(done.stdout.split())
+        assert "RSS below" in (tmp_path / verdict / "run" / "matrix.svg").read_text()
+        assert ("The baseline itself broke RSS below" in done.stdout) == (verdict == "NO-GO")
 
 
 def test_no_mode_left_is_a_no_go_and_the_rest_is_not_run(soaking: Stand, tmp_path: Path) -> None:

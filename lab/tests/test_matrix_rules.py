@@ -66,6 +66,12 @@ def well(**planted: float | None) -> Evidence:
         (Rules(rss="baseline"), well(rss=21100), "RSS", "broken"),
         (Rules(rss=RssBound(1.5, 5)), well(), "RSS", "kept"),
         (Rules(rss=RssBound(1.5, 4)), well(), "RSS", "broken"),
+        # 20000 KiB are 20.48 MB and 19.53 MiB; a plateau at the limit is not below it.
+        (Rules(rss_below="20.5 MB"), well(), "RSS below", "kept"),
+        (Rules(rss_below="20.4 MB"), well(), "RSS below", "broken"),
+        (Rules(rss_below="19.6MiB"), well(), "RSS below", "kept"),
+        (Rules(rss_below="19.5MiB"), well(), "RSS below", "broken"),
+        (Rules(rss_below="20000 KiB"), well(), "RSS below", "broken"),
         (Rules(drift=("rss",)), well(), "RSS drift", "kept"),
         (Rules(drift=("rss",)), well(leak=4000), "RSS drift", "broken"),
         (Rules(drift=("throughput",)), well(), "throughput drift", "kept"),
@@ -277,6 +283,10 @@ def test_a_file_is_read(tmp_path) -> None:  # noqa: ANN001
         ('name = "x"', 'name = "base"', "same name"),
         ("rules = {", 'rules = { rss = "none",', 'rss is "baseline"'),
         ("rules = {", "rules = { rss = { per_live = 1 },", "plus_mib must be"),
+        *(
+            ("rules = {", f"rules = {{ rss_below = {size},", "rss_below is a size with its unit")
+            for size in ('"15"', "15", '"15 mb"', '"15 Mb"', '"-1 MB"', '"0 MB"', '"15 MB "', '""')
+        ),
         ("rules = {", 'rules = { drift = ["all"],', "drift is a list"),
         ("command =", 'clock = "moon"\ncommand =', 'clock is "wall" or "cpu"'),
         ("title = ", "title = [", "is not TOML"),

@@ -127,11 +127,10 @@ def test_both_coefficients_of_variation() -> None:
 
 @pytest.mark.parametrize(
     ("percentile", "needs"),
-    zip(
-        ["p50", "p10", "p90", "p5", "p95", "p1", "p99", "p0.1", "p99.9"],
-        [5, 29, 29, 59, 59, 299, 299, 2995, 2995],
-        strict=True,
-    ),
+    [
+        *(("p50", 5), ("p10", 29), ("p5", 59), ("p1", 299), ("p0.1", 2995)),
+        *(("p90", 29), ("p95", 59), ("p99", 299), ("p99.9", 2995)),
+    ],
 )
 def test_a_percentile_needs_enough_epochs_behind_it(percentile: str, needs: int) -> None:
     assert soak_analysis.epochs_needed(percentile) == needs

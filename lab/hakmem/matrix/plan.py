@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -18,6 +19,8 @@ LEAST_EPOCHS = 40  # a quarter is warm-up; what is left must fill 20 blocks
 LEAST_EPOCH_S = 0.05
 LEAST_PAIR_S = 0.5  # a shorter timed part is no sample
 
+MEMORY_UNITS = {"kB": 1e3, "KiB": 2**10, "MB": 1e6, "MiB": 2**20, "GB": 1e9, "GiB": 2**30}
+
 
 @dataclass(frozen=True)
 class RssBound:
@@ -33,6 +36,7 @@ class Rules:
 
     throughput_floor: float | None = None
     rss: RssBound | Literal["baseline"] | None = None
+    rss_below: str | None = None
     drift: tuple[Literal["rss", "throughput"], ...] = ()
     cv: float | None = None
     calls_per_op: float | None = None
@@ -142,6 +146,14 @@ def scaled(matrix: Matrix, scale: float) -> Matrix:
     return replace(matrix, stages=tuple(shrunk(stage) for stage in matrix.stages), scale=scale)
 
 
+def memory_bytes(text: str) -> float:
+    """A size as a rule writes it, such as "15 MB"; ValueError on anything else."""
+    found = re.fullmatch(rf"(\d+(?:\.\d+)?) ?({'|'.join(MEMORY_UNITS)})", text, re.ASCII)
+    if not found or not float(found[1]):
+        raise ValueError(text)
+    return float(found[1]) * MEMORY_UNITS[found[2]]
+
+
 # ---- from TOML ----
 
 
@@ -202,6 +214,14 @@ def _rules(entry: Mapping[str, Any], where: str) -> Rules:
         rss = RssBound(_number(rss, "per_live", inside), _number(rss, "plus_mib", inside))
     elif rss not in (None, "baseline"):
         raise LabError(f'{where}: rss is "baseline" or {{ per_live = …, plus_mib = … }}')
+    below = entry.get("rss_below")
+    try:
+        if below is not None:
+            memory_bytes(below)
+    except (TypeError, ValueError):
+        known = ", ".join(MEMORY_UNITS)
+        wanted = f'a size with its unit ({known}), such as "15 MB"'
+        raise LabError(f"{where}: rss_below is {wanted}, not {below!r}") from None
     drift = tuple(entry.get("drift", ()))
     if not set(drift) <= {"rss", "throughput"}:
         raise LabError(f'{where}: drift is a list of "rss" and "throughput"')
@@ -209,7 +229,7 @@ def _rules(entry: Mapping[str, Any], where: str) -> Rules:
         key: float(entry[key]) if key in entry else None
         for key in ("throughput_floor", "cv", "calls_per_op")
     }
-    return Rules(rss=rss, drift=drift, **numbers)
+    return Rules(rss=rss, rss_below=below, drift=drift, **numbers)
 
 
 def _only(entry: object, known: Sequence[str], where: str) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from hakmem import lazy, stats
-from hakmem.matrix.plan import Clock, Matrix, RssBound, Stage
+from hakmem.matrix.plan import Clock, Matrix, RssBound, Stage, memory_bytes
 from hakmem.soak.analysis import MEMORY, Analysis
 from hakmem.stats import Interval
 
@@ -29,6 +29,7 @@ State = Literal["kept", "broken", "open"]
 Verdict = Literal["GO", "NO-GO", "UNDECIDED"]
 
 CRASH, THROUGHPUT, RSS, CV, CALLS = "no crash", "throughput", "RSS", "CV", "calls"
+RSS_BELOW = "RSS below"
 DRIFT = {"rss": "RSS drift", "throughput": "throughput drift"}
 
 CLEAR = 0.01  # a mode is dropped by its throughput if the 99 % upper bound is below the floor
@@ -152,6 +153,15 @@ def rss(
     return _memory(level, base + MEMORY.around(base))
 
 
+def rss_below(limit: str, found: Analysis) -> Judgement:
+    level = found.plateau.get("rss_kb")
+    if level is None:
+        return Judgement(RSS_BELOW, "open", "not recorded")
+    size, allowed = 1024 * level, memory_bytes(limit)
+    words = f"{size / 2**20:.1f} MiB, limit {limit}"
+    return Judgement(RSS_BELOW, "kept" if size < allowed else "broken", words)
+
+
 def _memory(level: float, allowed: float) -> Judgement:
     words = f"{level / 1024:.1f} of {allowed / 1024:.1f} MiB"
     return Judgement(RSS, "kept" if level <= allowed else "broken", words)
@@ -246,6 +256,8 @@ def _of_the_soak(
     found = []
     if rules.rss is not None and not (is_baseline and rules.rss == "baseline"):
         found.append(rss(rules.rss, analysis, base))
+    if rules.rss_below is not None:
+        found.append(rss_below(rules.rss_below, analysis))
     found += [drift(what, analysis, clock, stage.shortened) for what in rules.drift]
     if rules.cv is not None:
         found.append(cv(rules.cv, analysis, clock, stage.shortened))

@@ -12,14 +12,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hakmem import pages
-from hakmem.matrix.plan import Matrix
+from hakmem import pages, words
+from hakmem.matrix.plan import Clock, Matrix
 from hakmem.matrix.rules import (
     CALLS,
     CRASH,
     CV,
     DRIFT,
+    OF_CLOCK,
     RSS,
+    RSS_BELOW,
     THROUGHPUT,
     Conclusion,
     Judgement,
@@ -40,7 +42,7 @@ STYLES: dict[str, str] = {
     "NO-GO": "bold red",
     "UNDECIDED": "bold yellow",
 }
-RULES = (CRASH, THROUGHPUT, RSS, *DRIFT.values(), CV, CALLS)
+RULES = (CRASH, THROUGHPUT, RSS, RSS_BELOW, *DRIFT.values(), CV, CALLS)
 
 
 def print_plan(console: Console, matrix: Matrix, seconds: float) -> None:
@@ -64,8 +66,8 @@ def say_rehearsal(console: Console, matrix: Matrix) -> None:
         )
 
 
-def print_stage(console: Console, result: Result) -> None:
-    """A row for each mode: its state under every rule, and whether it goes on."""
+def print_stage(console: Console, result: Result, clock: Clock) -> None:
+    """A row for each mode: its soak's throughput, its state under every rule, if it goes on."""
     rules = _judged_by([result])
     table = Table(
         title=f"stage {result.stage.name}, {duration(result.stage.seconds)}",
@@ -76,13 +78,15 @@ def print_stage(console: Console, result: Result) -> None:
         header_style="bold",
     )
     table.add_column("mode", no_wrap=True)
+    table.add_column("M ops/s" + "\nby CPU" * (clock == "cpu"), justify="right", no_wrap=True)
+    table.add_column("its CV", justify="right", no_wrap=True)
     for rule in rules:
         table.add_column(rule)
     table.add_column("")
     for name, found in result.judged.items():
         cells = [_cell(_of(found, rule)) for rule in rules]
         out = result.left_out.get(name, "")
-        table.add_row(name, *cells, Text(out, style="dim"))
+        table.add_row(name, *_speed(result, name, clock), *cells, Text(out, style="dim"))
     console.print(table)
     broken = [judgement.rule for judgement in result.baseline if judgement.state == "broken"]
     if broken:
@@ -90,6 +94,13 @@ def print_stage(console: Console, result: Result) -> None:
             f"[yellow]The baseline itself broke {', '.join(broken)}:[/] the host or the rule is to "
             "blame as well; the rule holds all the same"
         )
+
+
+def _speed(result: Result, name: str, clock: Clock) -> tuple[str, str]:
+    """Mean and CV of the soak's epochs: a description, for only the pairs compare modes."""
+    analysis = result.evidence[name].analysis
+    seen = analysis and analysis.distributions.get(OF_CLOCK[clock])
+    return (words.number(seen.mean / 1e6), f"{100 * seen.cv:.1f} %") if seen else ("–", "–")
 
 
 def _judged_by(results: Sequence[Result]) -> list[str]:
