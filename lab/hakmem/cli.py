@@ -22,7 +22,7 @@ from hakmem.ledger import cli as ledger_cli
 from hakmem.matrix import cli as matrix_cli
 from hakmem.overview import bench, demo, summary
 from hakmem.paired import cli as paired_cli
-from hakmem.process import provenance
+from hakmem.process import provenance, scratch
 from hakmem.process import run as runner
 from hakmem.report import cli as report_cli
 from hakmem.rerun import cli as rerun_cli
@@ -186,6 +186,7 @@ def main() -> None:
     # A polite end is an interrupt: what was started is stopped, and no half is written.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
+        scratch.sweep()
         try:
             app(standalone_mode=True)
         finally:

@@ -15,7 +15,7 @@ from hakmem.audit.check import Audit
 from hakmem.audit.sentences import FIGURES, HARMLESS
 from hakmem.errors import LabError
 from hakmem.ledger.store import Ledger
-from hakmem.process import provenance
+from hakmem.process import provenance, scratch
 
 CLAIMS = 9
 LEDGER = "evidence/ledger"
@@ -152,8 +152,8 @@ VIOLATIONS = (
 def rehearse(violations: Sequence[Violation] = VIOLATIONS) -> list[str]:
     """What was let through or wrongly refused; nothing, if the audit can be trusted."""
     wrong = []
-    with tempfile.TemporaryDirectory(prefix="hakmem-audit-") as folder:
-        good = build(Path(folder) / "good")
+    with scratch.folder("audit") as folder:
+        good = build(folder / "good")
         wrong += [f"a good claim refused ({problem})" for problem in good.problems()]
         harmless = _copy(good)
         harmless.say("It does", "\n\n".join((*HARMLESS, "It does")))

@@ -14,7 +14,6 @@ import pickle
 import shutil
 import signal
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +32,7 @@ from hakmem.paired.cells import Cell
 from hakmem.paired.protocol import Decision
 from hakmem.paired.recording import Facts, settings_of_user
 from hakmem.paired.session import Ready
-from hakmem.process import host, provenance
+from hakmem.process import host, provenance, scratch
 from hakmem.process.lock import host_lock
 from hakmem.process.sample import Sample
 
@@ -210,18 +209,18 @@ def answer(request: Request) -> Slice | Busy | Refused:
         except LabError as busy:
             return Busy(str(busy))
         try:
-            return _measure(request, Path(stack.enter_context(tempfile.TemporaryDirectory())))
+            return _measure(request, stack.enter_context(scratch.folder("slice")))
         except LabError as error:
             return Refused(str(error))
 
 
-def _measure(request: Request, scratch: Path) -> Slice:
+def _measure(request: Request, folder: Path) -> Slice:
     job = request.job
     problems = differing(request.files, job.places)
     if problems:
         raise LabError("; ".join(problems))
     _settle(job)
-    plan = replace(job.plan, cells=_cells_here(job, scratch))
+    plan = replace(job.plan, cells=_cells_here(job, folder))
     facts = request.facts
     if facts:
         _require_same_host(facts.host)
@@ -252,14 +251,14 @@ def _settle(job: Job) -> None:
         raise LabError(f"the folder {folder} is not there: a command runs where it was asked for")
 
 
-def _cells_here(job: Job, scratch: Path) -> Mapping[str, Cell]:
+def _cells_here(job: Job, folder: Path) -> Mapping[str, Cell]:
     def here(cell: Cell) -> Cell:
         path = cell.library.path
         moved = job.places.here(path) if path else None
         return replace(cell, library=replace(cell.library, path=moved))
 
     if job.twins:
-        return cells.distinct(cells.twins(here(job.twins), scratch))
+        return cells.distinct(cells.twins(here(job.twins), folder))
     return {letter: here(cell) for letter, cell in job.plan.cells.items()}
 
 

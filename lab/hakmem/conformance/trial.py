@@ -4,7 +4,6 @@ import os
 import re
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -13,7 +12,7 @@ from typing import Literal
 
 from hakmem.conformance.cases import Case
 from hakmem.errors import LabError
-from hakmem.process import children, proof, provenance
+from hakmem.process import children, proof, provenance, scratch
 from hakmem.process.library import Library
 from hakmem.process.sample import PASSED_ON
 
@@ -63,8 +62,7 @@ def run(case: Case, contender: Contender, fast: bool, timeout_s: float) -> Resul
     argv = [str(case.program), *(["--fast"] if fast else [])]
     environment = surroundings(contender)
     begun = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="hakmem-conformance-") as name:
-        folder = Path(name)
+    with scratch.folder("conformance") as folder:
         if contender.is_ours:
             environment["HAKMEM_PROOF"] = str(folder / "proof")
         out, err = folder / "stdout", folder / "stderr"

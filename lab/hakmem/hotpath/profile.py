@@ -7,7 +7,6 @@ record.
 """
 
 import random
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,7 +26,7 @@ from hakmem.hotpath.work import Workload
 from hakmem.paired import recording
 from hakmem.paired.cells import Cell
 from hakmem.paired.recording import Facts
-from hakmem.process import library, order, provenance, sample
+from hakmem.process import library, order, provenance, sample, scratch
 
 Method = Literal["perf", "callgrind"]
 TOP = 40  # functions kept in a record
@@ -120,8 +119,8 @@ def measure(request: Request, tick: Tick) -> Found:
         library.verify(cell.library)
         found.code[letter], found.no_code[letter] = _code(cell)
     for workload in request.workloads:
-        with tempfile.TemporaryDirectory(prefix="hakmem-hotpath-") as name:
-            meter = Meter(request, workload, Path(name), rng, found.raw)
+        with scratch.folder("hotpath") as folder:
+            meter = Meter(request, workload, folder, rng, found.raw)
             found.sides |= {(workload.name, at): Side() for at in request.cells}
             for what in meter.passes():
                 for letter, cell in request.cells.items():

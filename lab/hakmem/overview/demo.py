@@ -1,7 +1,6 @@
 """`hakmem demo`: real programs under hakmem with proof, then a benchmark in a time budget."""
 
 import shutil
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,7 +10,7 @@ from rich.console import Console
 
 from hakmem.errors import INTERRUPTED, LabError
 from hakmem.overview import bench, summary
-from hakmem.process import provenance, run
+from hakmem.process import provenance, run, scratch
 from hakmem.process.library import Library
 from hakmem.process.order import rounds
 from hakmem.suite import SUITE, Suite
@@ -47,8 +46,8 @@ def programs(library: Path, console: Console) -> None:
     if shutil.which("gcc") is None:
         console.print("gcc is not installed: the compiler part is left out")
         return
-    with tempfile.TemporaryDirectory(prefix="hakmem-demo-") as folder:
-        source = Path(folder) / "demo.c"
+    with scratch.folder("demo") as folder:
+        source = folder / "demo.c"
         source.write_text(C_PROGRAM, encoding="utf-8")
         command = ["gcc", "-O1", "-o", str(source.with_suffix("")), str(source)]
         console.print("compiling a C file of 2000 functions with gcc")

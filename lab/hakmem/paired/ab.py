@@ -1,7 +1,6 @@
 """`hakmem ab`: two or more cells through the sequential paired protocol, to a recorded verdict."""
 
 import math
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from hakmem.paired.blocks import BASE, Outcome, Plan, Sampler, Track
 from hakmem.paired.cells import Cell
 from hakmem.paired.protocol import Aim, Decision
 from hakmem.paired.readings import MEMORY, Better
+from hakmem.process import scratch
 from hakmem.process.lock import host_lock
 
 
@@ -47,8 +47,8 @@ class Request:
 
 def run(request: Request, console: Console, sampler: Sampler | None = None) -> Outcome:
     """Measures, prints and records. `sampler` takes the samples in place of real processes."""
-    with tempfile.TemporaryDirectory(prefix="hakmem-aa-") as folder, host_lock():
-        plan = plan_of(request, cell_module.distinct(sides(request, Path(folder))))
+    with scratch.folder("aa") as folder, host_lock():
+        plan = plan_of(request, cell_module.distinct(sides(request, folder)))
         facts = recording.Facts.of(plan.cells, request.argv) if request.record else None
         announce(request, plan, console)
         done = session.conduct(plan, request.seconds, console, sampler, say=standing)
@@ -59,8 +59,8 @@ def run(request: Request, console: Console, sampler: Sampler | None = None) -> O
 
 def run_on(address: str, request: Request, console: Console) -> list[Outcome]:
     """The same on every host of a cluster, each by itself and with its own margin."""
-    with tempfile.TemporaryDirectory(prefix="hakmem-aa-") as folder:
-        plan = plan_of(request, cell_module.distinct(sides(request, Path(folder))))
+    with scratch.folder("aa") as folder:
+        plan = plan_of(request, cell_module.distinct(sides(request, folder)))
         announce(request, plan, console)
 
         def margin(host: str) -> float:

@@ -6,7 +6,6 @@ import signal
 import stat
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Literal
 
 from hakmem.errors import LabError
 from hakmem.process import proof as proofs
+from hakmem.process import scratch
 
 NOT_PROVEN = 3
 
@@ -68,8 +68,8 @@ def execute(command: Sequence[str], library: Path) -> Outcome:
     program = shutil.which(command[0])
     if program is None:
         raise LabError(f"command not found: {command[0]}", status=127)
-    with tempfile.TemporaryDirectory(prefix="hakmem-run-") as folder:
-        file = Path(folder) / "proof.jsonl"
+    with scratch.folder("run") as folder:
+        file = folder / "proof.jsonl"
         environment = {**preloaded(library, os.environ), "HAKMEM_PROOF": str(file)}
         pid, status = _run(command, environment)
         sentence, proven = describe(proofs.read(file), pid, Path(program))

@@ -7,14 +7,13 @@ import select
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
-from hakmem.process import children, launch
+from hakmem.process import children, launch, scratch
 from hakmem.process import proof as proofs
 from hakmem.process.library import Library
 
@@ -112,9 +111,10 @@ def counters() -> str | None:
     """None if `perf stat` can count user cycles here; otherwise why not. Asked once."""
     if shutil.which("perf") is None:
         return "perf is not installed"
-    with tempfile.NamedTemporaryFile(prefix="hakmem-perf-") as out:
-        done = subprocess.run(_perf(out.name, ["true"]), capture_output=True, check=False)
-        text = Path(out.name).read_text(encoding="utf-8", errors="replace")
+    with scratch.folder("perf") as folder:
+        out = folder / "counts"
+        done = subprocess.run(_perf(str(out), ["true"]), capture_output=True, check=False)
+        text = out.read_text(encoding="utf-8", errors="replace") if out.exists() else ""
     if done.returncode != 0:
         return "perf is refused here"
     return None if len(parse_perf(text)) == len(PERF_EVENTS) else "perf counts no cycles here"
@@ -151,8 +151,7 @@ def _plain_environment(passed: Sequence[str] = ()) -> dict[str, str]:
 
 def take(blank: Sample, process: Process) -> Sample:
     """Runs the process and fills in the blank; a failure is a sample with `error`, never a gap."""
-    with tempfile.TemporaryDirectory(prefix="hakmem-sample-") as name:
-        folder = Path(name)
+    with scratch.folder("sample") as folder:
         environment = clean_environment(process)
         proof_file = folder / "proof.jsonl"
         with_proof = {**environment, "HAKMEM_PROOF": str(proof_file)}

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from rich.console import Console
 from hakmem import git, project
 from hakmem.builds import Builds
 from hakmem.errors import LabError
-from hakmem.process import host, provenance
+from hakmem.process import host, provenance, scratch
 from hakmem.rerun.record import Past, source
 from hakmem.suite import SUITE
 
@@ -105,8 +104,8 @@ def commit_of(past: Past, found: Mapping[str, Any]) -> str:
 def _worktree(commit: str) -> Iterator[Path]:
     """A checkout of the commit: what is recorded as the source is read there."""
     root = project.root()
-    with tempfile.TemporaryDirectory(prefix="hakmem-source-") as folder:
-        tree = Path(folder) / "tree"
+    with scratch.folder("source") as folder:
+        tree = folder / "tree"
         add = ("-c", "core.hooksPath=/dev/null", "worktree", "add", "--detach")
         done = git.run(root, *add, str(tree), commit)
         if done.returncode != 0:

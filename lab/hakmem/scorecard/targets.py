@@ -11,7 +11,6 @@ from hakmem.errors import LabError
 from hakmem.ledger import claims
 from hakmem.paired.oracle import ORACLE
 from hakmem.soak.analysis import MARGINS, PERCENTILES
-from hakmem.soak.analysis import MARGINS, TAILS
 from hakmem.suite import SUITE
 
 FILE = "evidence/targets.toml"

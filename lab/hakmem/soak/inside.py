@@ -6,14 +6,13 @@ import re
 import select
 import signal
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from hakmem.errors import LabError
-from hakmem.process import children, provenance
+from hakmem.process import children, provenance, scratch
 from hakmem.process import proof as proofs
 from hakmem.process.library import Library
 from hakmem.process.sample import last_json_line
@@ -84,8 +83,8 @@ def run_epochs(what: Started, epoch_s: float, on_epoch: OnEpoch) -> Ended:
     It is killed when it stops printing: after the first epoch by a minute and ten epochs.
     """
     reader = _Reader(on_epoch)
-    with tempfile.TemporaryDirectory(prefix="hakmem-soak-") as name:
-        proof_file, err = Path(name) / "proof.jsonl", Path(name) / "stderr"
+    with scratch.folder("soak") as folder:
+        proof_file, err = folder / "proof.jsonl", folder / "stderr"
         with err.open("wb") as stderr:
             child = start(what, proof_file, subprocess.PIPE, stderr)
             with ended_with_us(child):

@@ -3,7 +3,6 @@
 import contextlib
 import re
 import subprocess
-import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from os import sysconf
 from pathlib import Path
 
 from hakmem.errors import LabError
-from hakmem.process import host
+from hakmem.process import host, scratch
 from hakmem.soak.inside import Ended, OnEpoch, Row, Started, ended_with_us, ending, own_proof, start
 from hakmem.soak.inside import unintended as not_intended
 
@@ -119,8 +118,8 @@ def run(
     After `seconds` it is asked to end, and killed if it does not: that is no failure. Without
     them it runs to its own end.
     """
-    with tempfile.TemporaryDirectory(prefix="hakmem-soak-") as name, log.open("wb") as out:
-        proof_file = Path(name) / "proof.jsonl"
+    with scratch.folder("soak") as folder, log.open("wb") as out:
+        proof_file = folder / "proof.jsonl"
         child = start(what, proof_file, out, out)
         with ended_with_us(child):
             epochs = sample(child.pid, epoch_s, seconds, on_epoch)

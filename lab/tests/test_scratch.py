@@ -1,0 +1,102 @@
+"""Temporary folders: gone when the lab ends well or politely, swept when it was killed."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hakmem.process import scratch
+from standing import Stand
+
+HOLDS = """
+import time
+from hakmem.process import scratch
+with scratch.folder("test") as folder:
+    (folder / "file").write_text("x")
+    print(folder, flush=True)
+    time.sleep(60)
+"""
+
+
+def holder(tmp_path: Path) -> tuple["subprocess.Popen[str]", Path]:
+    """A process that holds a folder in tmp_path, and the folder."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", HOLDS],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout is not None
+    return child, Path(child.stdout.readline().strip())
+
+
+def test_the_next_start_sweeps_what_a_killed_lab_left_and_nothing_else(
+    stand: Stand, tmp_path: Path
+) -> None:
+    (killed, orphan), (alive, owned) = holder(tmp_path), holder(tmp_path)
+    others = [tmp_path / name for name in ("hakmem-run-ab12cd_x", "hakmem-x", "other")]
+    for folder in others:
+        folder.mkdir()
+    try:
+        killed.kill()
+        killed.communicate()
+        assert (orphan / "file").exists()
+        assert stand.run("peers", "list", TMPDIR=str(tmp_path)).returncode == 0
+        assert sorted(tmp_path.iterdir()) == sorted([owned, *others])
+        assert (owned / "file").exists()
+    finally:
+        alive.kill()
+        alive.communicate()
+
+
+def test_a_folder_swept_before_it_is_locked_is_made_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    real, left = scratch.tempfile.mkdtemp, [1, 2]
+
+    def swept(**words: str) -> str:
+        name = real(**words)
+        if left:
+            left.pop()
+            scratch.sweep()
+        return name
+
+    monkeypatch.setattr(scratch.tempfile, "mkdtemp", swept)
+    with scratch.folder("test") as folder:
+        assert not left
+        assert list(tmp_path.iterdir()) == [folder]
+        scratch.sweep()
+        assert folder.is_dir()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_polite_end_leaves_no_folder_and_no_process(
+    stand: Stand, tmp_path: Path, number: int
+) -> None:
+    pid_file, temp = tmp_path / "pid", tmp_path / "temp"
+    temp.mkdir()
+    command = ("sh", "-c", f"echo $$ > {pid_file}; sleep 60")
+    with subprocess.Popen(
+        stand.command("soak", "--epoch-sec", "0.05", "--out", tmp_path / "a.csv", "--", *command),
+        env={**stand.environment, "TMPDIR": str(temp)},
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    ) as child:
+        deadline = time.monotonic() + 60
+        while not pid_file.exists() or not pid_file.read_text().strip():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        (folder,) = temp.iterdir()
+        assert re.fullmatch(rf"hakmem-soak-{child.pid}-\w+", folder.name)
+        child.send_signal(number)
+        _, said = child.communicate(timeout=60)
+    assert (child.returncode, said.count("\n")) == (130, 1)
+    assert list(temp.iterdir()) == []
+    assert not Path("/proc", pid_file.read_text().strip()).exists()
