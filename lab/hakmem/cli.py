@@ -72,7 +72,7 @@ Libraries = Annotated[
 ]
 
 
-@app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@app.command(context_settings=paired_cli.OWN_COMMAND)
 def run(
     command: Annotated[
         list[str] | None, typer.Argument(help="What to run; without it, a demonstration.")
@@ -148,7 +148,7 @@ def bench_command(
     request = bench.Request(
         suite=suite,
         libraries=libraries,
-        out=out,
+        out=project.place(out, out),
         quick=quick,
         rounds=rounds or (6 if quick else 12),
         pairs=pairs,
@@ -166,7 +166,7 @@ def demo_command(
     out: Out = Path("out"),
 ) -> None:
     """Show hakmem at work: real programs with proof, a short benchmark, the report."""
-    console = Console()
+    console, out = Console(), project.place(out, out)
     libraries = bench.choose_libraries(lib or [])
     demo.programs(cast(Path, libraries[0].path), console)  # hakmem is always a file
     seed = random.SystemRandom().randrange(2**31) if seed is None else seed

@@ -39,10 +39,19 @@ def require_file(path: Path, what: str) -> Path:
     raise LabError(f"{what} not found: {path} ({hint})")
 
 
+def place(out: Path | None, otherwise: Path) -> Path:
+    """Where results go: what --out says, in a folder that is there; or in one made for them."""
+    if out is not None and not out.parent.is_dir():
+        raise LabError(f"--out {out}: there is no folder {out.parent}: make it first")
+    found = out or otherwise
+    found.parent.mkdir(parents=True, exist_ok=True)
+    return found
+
+
 def write_atomically(path: Path, text: str) -> None:
     """Writes beside the target and renames: readers see the old file or the new one, never half."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(exist_ok=True)
         _replace(path, text)
     except OSError as error:
         raise LabError(f"cannot write {path}: {error.strerror}") from error

@@ -266,6 +266,17 @@ def test_what_to_run_must_be_said(stand: Stand, arguments: list[str], message: s
     assert message in done.stderr
 
 
+@pytest.mark.parametrize("what", [("--bench", "nosuch"), ("--", "no-such-program")])
+def test_what_is_not_there_is_refused_before_a_commit_is_built(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch, what: tuple[str, str]
+) -> None:
+    monkeypatch.setattr("hakmem.builds.Builds.at", lambda *_: pytest.fail("it was built"))
+    done = stand.call("bisect", "HEAD~1", "HEAD", *what)
+    assert done.returncode in (2, 127)
+    assert what[1] in done.stderr
+    assert done.stdout == ""
+
+
 # ---- the range ----
 
 

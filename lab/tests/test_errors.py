@@ -144,6 +144,24 @@ def one_edited_byte(file: Path) -> None:
     file.write_bytes(file.read_bytes().replace(b'"value":1', b'"value":2', 1))
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *(("soak",), ("soak", "--", "true"), ("report",), ("matrix", "lean")),
+        *(("bench", "burst", "--lib", "system"), ("demo",)),
+    ],
+)
+def test_results_go_into_a_folder_that_is_there(
+    own: Stand, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    name, *rest = arguments
+    where = tmp_path / "gone" / "deeper" / "x"
+    done = own.call(name, "--out", where, *rest)
+    assert done.returncode == 2
+    one_message(done, f"--out {where}: there is no folder {where.parent}")
+    assert list(tmp_path.iterdir()) == []
+
+
 READING = [
     ("list",),
     ("show", "{id}"),
@@ -400,7 +418,7 @@ LONG = {
     "ab": ("ab", "--b", "X=1", "--bench", "prodcons"),
     "compare": ("compare", "--", "{tools}/hang"),
     "baseline": ("baseline",),
-    "soak": ("soak", "--out", "{out}/a.csv"),
+    "soak": ("soak", "--out", "{tmp}/a.csv"),
     "matrix": ("matrix", "{tmp}/m.toml", "--out", "{out}"),
     "bench": ("bench", "prodcons", "--out", "{out}"),
     "demo": ("demo", "--out", "{out}"),

@@ -284,6 +284,25 @@ def hakmem(
     return run
 
 
+def test_the_figures_of_a_record_are_listed_one_to_a_line(
+    ledger: Ledger, hakmem: Callable[..., Said]
+) -> None:
+    metrics = {f"bench_{n} cost": {"value": float(n), "unit": "s"} for n in range(200)}
+    id = ledger.append("baseline", {"metrics": metrics, "ok": True}).id
+    lines = hakmem("cite", id).stdout.splitlines()
+    assert len(lines) == 202
+    assert ["bench_7", "cost", "7.00", "s"] in map(str.split, lines)
+    assert lines[-1].startswith("200 of 200 metrics; ")
+    some = hakmem("cite", id, "_19").stdout.splitlines()
+    assert [line.split()[0] for line in some[1:3]] == ["bench_19", "bench_190"]
+    assert some[-1].startswith("11 of 200 metrics; ")
+    for arguments, word in (((id, "x"), "'x'"), ((f"{id}/bench_1 cots",), "similar: bench_1 cost")):
+        refused = hakmem("cite", *arguments)
+        assert (refused.status, refused.stderr.count("\n")) == (2, 1)
+        assert word in refused.stderr
+        assert len(refused.stderr) < 250
+
+
 def test_the_command_shows_and_verifies(ledger: Ledger, hakmem: Callable[..., Said]) -> None:
     ratio = {"cost": {"estimate": 0.876, "low": 0.851, "high": 0.902, "unit": "ratio"}}
     body = {"question": "is it less?", "verdict": "GO", "metrics": ratio, "ok": True}

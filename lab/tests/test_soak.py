@@ -108,6 +108,36 @@ def test_a_full_disk_is_one_clear_line(soaking: Stand, tmp_path: Path) -> None:
     )
 
 
+def test_a_mistyped_option_is_no_command(soaking: Stand, tmp_path: Path) -> None:
+    out = tmp_path / "a.csv"
+    for arguments in (("--epoch", "1"), ("--epoch", "1", "--", "true")):
+        done = soaking.call("soak", "--seconds", "2", *arguments, "--out", out)
+        assert done.returncode == 2
+        assert "No such option: --epoch" in done.stderr
+        assert "--epoch-sec" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+    done = soaking.call("soak", "--seconds", "2", "--out", out, "no-such-program", "--epoch", "1")
+    assert (done.returncode, done.stderr) == (127, "hakmem: command not found: no-such-program\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_soak_that_failed_before_its_first_epoch_leaves_no_file(
+    soaking: Stand, tmp_path: Path
+) -> None:
+    out = tmp_path / "a.csv"
+    program = tmp_path / "program"
+    program.write_bytes(b"\x7fELF")
+    program.chmod(0o755)
+    silent = ("--env", "HAKMEM_TEST_SOAK=silent")
+    for arguments, status in ((silent, 1), (("--", program), 126), (("--", "true"), 2)):
+        done = soaking.call("soak", *QUICK, "--out", out, *arguments)
+        assert done.returncode == status, done.stdout + done.stderr
+        assert list(tmp_path.iterdir()) == [program]
+    out.write_text("an older one\n")
+    assert soaking.call("soak", *QUICK, "--out", out, *silent).returncode == 1
+    assert out.read_text() == "an older one\n"
+
+
 def test_a_hanging_program_is_killed(
     soaking: Stand, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -288,7 +288,12 @@ def test_a_soak_without_its_end_is_said_to_be_so() -> None:
         (HEAD, "no epochs"),
         (HEAD + "0,1.0,x,5\n" + rows(3), "line 2 is damaged"),
         ("epoch,rss_kb\n0,5\n", "no column with the time"),
-        (HEAD + "0,2.0,1,5\n1,1.0,1,5\n", "does not rise"),
+        (HEAD + "0,2.0,1,5\n1,1.0,1,5\n", "line 3, column t_s: the time does not rise"),
+        (HEAD + rows(3) + "3,,1,5\n", "line 5, column t_s: the time does not rise"),
+        (HEAD + rows(3) + "# a fact: x\n3,4.0,-1,5\n", "line 6, column ops_per_s: -1 is no"),
+        (HEAD + rows(3) + "3,4.0,1,-0.5\n", "line 5, column rss_kb: -0.5 is no"),
+        (HEAD + rows(3) + "3,4.0,inf,5\n", "line 5, column ops_per_s: inf is no"),
+        (HEAD + "0,1.0,,5\n1,2.0,nan,5\n", "column ops_per_s has no number in lines 2 to 3"),
     ],
 )
 def test_what_cannot_be_read_is_said(text: str, message: str) -> None:

@@ -11,7 +11,7 @@ from hakmem.bisect.course import Course, Request
 from hakmem.bisect.search import Finding
 from hakmem.builds import Builds
 from hakmem.errors import LabError
-from hakmem.paired import readings
+from hakmem.paired import readings, work
 from hakmem.process.lock import host_lock
 
 
@@ -39,12 +39,16 @@ def run(request: Request, console: Console) -> Finding:
 
 
 def check(request: Request) -> None:
-    """LabError where the request does not say what to run."""
+    """LabError where the request does not say what to run, or it is not there."""
     if request.repository is None:
         if request.build:
             raise LabError("--build is for another repository: name it with --repo")
         if bool(request.bench) == bool(request.command):
             raise LabError("what shall run? --bench NAME, or -- command …")
+        if request.bench:
+            work.benchmark(request.bench)
+        else:
+            work.own(request.command)
     elif request.bench or not request.command:
         raise LabError("another repository has its own program: -- command …, run in its worktree")
 

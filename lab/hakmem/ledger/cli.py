@@ -2,6 +2,7 @@
 
 import json
 import sys
+from difflib import get_close_matches
 from typing import Annotated, Any
 
 import typer
@@ -91,15 +92,37 @@ def query_command(
 
 @app.command("cite")
 def cite_command(
-    figure: Annotated[str, typer.Argument(help="ID/metric or ID/metric/scale.")],
+    figure: Annotated[
+        str, typer.Argument(help="ID/metric or ID/metric/scale; a bare ID lists its metrics.")
+    ],
+    part: Annotated[
+        str, typer.Argument(help="Of a bare ID: only metrics with this in their name.")
+    ] = "",
     decimals: Annotated[int, typer.Option(min=0, max=9, help="Digits after the point.")] = 2,
 ) -> None:
     """Print a figure with its marker, ready for a document: nothing needs to be typed."""
     id, _, rest = figure.partition("/")
-    record = Ledger.default().get(id)
-    metric, scale = claims.address(rest, record.body)
-    entry: dict[str, Any] | None = (record.body.get("metrics") or {}).get(metric)
-    if entry is None:
-        known = ", ".join(record.body.get("metrics") or {}) or "none"
-        raise LabError(f"record {id} has no metric {metric!r}; it has: {known}")
-    print(f"{claims.figure(entry, scale, decimals)}<!--c:{figure}-->")
+    body = Ledger.default().get(id).body
+    metrics: dict[str, Any] = body.get("metrics") or {}
+    if not rest:
+        _list_metrics(id, metrics, part)
+        return
+    metric, scale = claims.address(rest, body)
+    if metric not in metrics:
+        near = ", ".join(get_close_matches(metric, metrics)) or "none is like it"
+        where = f"its {len(metrics)} metrics: hakmem ledger cite {id}"
+        raise LabError(f"record {id} has no metric {metric!r}; similar: {near}; {where}")
+    print(f"{claims.figure(metrics[metric], scale, decimals)}<!--c:{figure}-->")
+
+
+def _list_metrics(id: str, metrics: dict[str, Any], part: str) -> None:
+    chosen = {name: entry for name, entry in metrics.items() if part in name}
+    if not chosen:
+        raise LabError(
+            f"none of the {len(metrics)} metrics of record {id} has {part!r} in its name"
+        )
+    table = Table("metric", "value", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name, entry in chosen.items():
+        table.add_row(Text(name), Text(ledger_list.short(entry)))
+    Console().print(table)
+    print(f"{len(chosen)} of {len(metrics)} metrics; hakmem ledger cite {id}/METRIC cites one")

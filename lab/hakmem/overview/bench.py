@@ -122,7 +122,7 @@ def run(request: Request, console: Console) -> list[summary.Row]:
     """Measures, prints the table and writes bench.json and report.html into the out folder."""
     require_built(request.suite)
     # Before an hour of measuring, not after it.
-    request.out.mkdir(parents=True, exist_ok=True)
+    request.out.mkdir(exist_ok=True)
     with host_lock():
         libraries, entries = checked(request.libraries)
         for entry in entries:

@@ -15,8 +15,9 @@ from hakmem.paired.protocol import LOOKS, Aim
 from hakmem.paired.readings import Better
 from hakmem.process import provenance
 
-# A command may stand after --, with options of its own.
-OWN_COMMAND = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+# A command may stand at the end, with options of its own; what it must follow is --, or a mistyped
+# option of the lab would be taken for one.
+OWN_COMMAND = {"allow_interspersed_args": False}
 
 Command = Annotated[
     list[str] | None, typer.Argument(help="The command to measure, after --; or use --bench.")

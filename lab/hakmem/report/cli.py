@@ -35,7 +35,7 @@ def command(
     answer. The file needs no network, and no script to be read.
     """
     recorded, found, beside = gather(what or [])
-    target = out or beside
+    target = project.place(out, beside)
     project.write_atomically(target, report.render(recorded, found))
     print(f"written: {target}")
     for problem in found.problems:

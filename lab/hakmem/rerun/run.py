@@ -123,6 +123,8 @@ def command_line(past: Past, folder: Path) -> list[str]:
     argv = [past.with_given(str(word)) for word in past.body["argv"]]
     if past.record.kind in ("verdict", "A/A") and "--bench" in argv and argv[1] == "compare":
         raise LabError("it is of a suite of an earlier method: repeat its command line", 1)
+    if past.record.kind in ("soak", "matrix"):
+        folder.mkdir(parents=True, exist_ok=True)
     if past.record.kind == "soak":
         return _with_option(argv, "--out", str(folder / "soak.csv"))
     if past.record.kind == "matrix":
@@ -143,7 +145,6 @@ def _own_file(past: Past, argv: Sequence[str], folder: Path) -> list[str]:
         return list(argv)
     text = Ledger.default().raw_path(past.record.raw[name]).read_bytes()
     file = folder.with_suffix(".toml")
-    file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(text)
     stem = name.removesuffix(".toml")
     return [str(file) if Path(word).name.removesuffix(".toml") == stem else word for word in argv]

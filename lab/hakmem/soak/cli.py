@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 
 from hakmem import project
 from hakmem.errors import LabError
-from hakmem.paired import cells
+from hakmem.paired import cells, work
 from hakmem.paired.cli import OWN_COMMAND, Record
 from hakmem.process.library import Library, verify
 from hakmem.process.lock import host_lock
@@ -86,8 +86,10 @@ def run_command(
     if pid is not None and command:
         raise LabError("--pid and a command are two things to sample: choose one")
     stamp = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
-    path = out or Path("out") / f"soak-{stamp}.csv"
     settings = parse_settings(env or [])
+    if command:
+        work.own(command)
+    path = project.place(out, Path("out") / f"soak-{stamp}.csv")
     if pid is not None:
         finish(_process(pid, epoch_s, seconds, path))
         return
@@ -98,8 +100,8 @@ def run_command(
         what = Started(command, library, surroundings, settings)
         finish(_command(what, epoch_s, seconds, path, record))
     else:
-        work = [f"--ws={ws}", f"--min={least}", f"--max={most}", f"--seed={seed}"]
-        what = benchmark(library, settings, seconds or 60, epoch_s, work)
+        mix = [f"--ws={ws}", f"--min={least}", f"--max={most}", f"--seed={seed}"]
+        what = benchmark(library, settings, seconds or 60, epoch_s, mix)
         finish(_benchmark(what, epoch_s, seconds or 60, path, record))
 
 
@@ -108,10 +110,10 @@ def benchmark(
     settings: dict[str, str],
     seconds: float,
     epoch_s: float,
-    work: Sequence[str],
+    mix: Sequence[str],
 ) -> Started:
     program = project.require_file(project.bench_dir() / "soak_mixed", "the soak benchmark")
-    argv = [str(program), f"--seconds={seconds:g}", f"--epoch-sec={epoch_s:g}", *work]
+    argv = [str(program), f"--seconds={seconds:g}", f"--epoch-sec={epoch_s:g}", *mix]
     return Started(argv, library, soak_session.surroundings(argv, library, settings), settings)
 
 

@@ -100,6 +100,7 @@ def parse(text: str) -> Soak:
     facts: dict[str, str] = {}
     names: list[str] = []
     rows: list[list[float]] = []
+    at: list[int] = []
     damaged: int | None = None
     lines = text.splitlines()
     for number, line in enumerate(lines, 1):
@@ -118,6 +119,7 @@ def parse(text: str) -> Soak:
                 damaged = number
             else:
                 rows.append(row)
+                at.append(number)
     if not rows:
         raise LabError("no epochs: a line of column names and lines of numbers are expected")
     remarks = []
@@ -125,7 +127,9 @@ def parse(text: str) -> Soak:
         remarks.append(f"line {damaged} is torn and was left out")
     if text.startswith(FORMAT) and "end" not in facts:
         remarks.append("the soak did not reach its end: its last epochs are missing")
-    return Soak(_columns(names, np.asarray(rows), remarks), facts, tuple(remarks))
+    columns = _columns(names, np.asarray(rows), remarks)
+    _require_sense(columns, at)
+    return Soak(columns, facts, tuple(remarks))
 
 
 def _row(line: str, width: int) -> list[float] | None:
@@ -151,6 +155,23 @@ def _columns(names: Sequence[str], table: np.ndarray, remarks: list[str]) -> dic
                 remarks.append(f"column {name} was read as {known}")
     if "t_s" not in columns:
         raise LabError(f"no column with the time: t_s is expected; there are {', '.join(names)}")
-    if np.any(np.diff(columns["t_s"]) <= 0):
-        raise LabError("the time in column t_s does not rise from line to line")
     return columns
+
+
+def _require_sense(columns: Mapping[str, np.ndarray], at: Sequence[int]) -> None:
+    """Nothing that is counted here can be negative or infinite, and a column of gaps is none.
+
+    `at` are the lines of the file that the rows stood in.
+    """
+    for name, column in columns.items():
+        if np.all(np.isnan(column)):
+            raise LabError(f"column {name} has no number in lines {at[0]} to {at[-1]}")
+        wrong = np.flatnonzero((column < 0) | np.isinf(column))
+        if len(wrong):
+            value = f"{column[wrong[0]]:g} is no {name}: it must be a number from 0 on"
+            raise LabError(f"line {at[wrong[0]]}, column {name}: {value}")
+    late = np.flatnonzero(~(np.diff(columns["t_s"]) > 0))
+    if len(late):
+        raise LabError(
+            f"line {at[late[0] + 1]}, column t_s: the time does not rise from line to line"
+        )

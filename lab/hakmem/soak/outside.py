@@ -4,10 +4,11 @@ import contextlib
 import re
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from os import sysconf
 from pathlib import Path
+from typing import IO
 
 from hakmem.errors import LabError
 from hakmem.process import host, scratch
@@ -118,7 +119,7 @@ def run(
     After `seconds` it is asked to end, and killed if it does not: that is no failure. Without
     them it runs to its own end.
     """
-    with scratch.folder("soak") as folder, log.open("wb") as out:
+    with scratch.folder("soak") as folder, _output(log) as out:
         proof_file = folder / "proof.jsonl"
         child = start(what, proof_file, out, out)
         with ended_with_us(child):
@@ -132,7 +133,7 @@ def run(
             else:
                 child.wait()
         proof = own_proof(proof_file, child.pid)
-    said = log.read_text(encoding="utf-8", errors="replace")
+        said = log.read_text(encoding="utf-8", errors="replace")
     status = 0 if stopped else child.returncode
     return Ended(
         status=status,
@@ -142,6 +143,17 @@ def run(
         proof=proof.to_dict() if proof else None,
         epochs=epochs,
     )
+
+
+@contextlib.contextmanager
+def _output(log: Path) -> Iterator[IO[bytes]]:
+    """The file for what a program prints; a silent one leaves none."""
+    try:
+        with log.open("wb") as out:
+            yield out
+    finally:
+        if log.is_file() and log.stat().st_size == 0:
+            log.unlink()
 
 
 def _still_running(child: subprocess.Popen[bytes]) -> bool:

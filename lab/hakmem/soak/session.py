@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from rich.console import Console
 
@@ -45,33 +45,44 @@ class Plan:
 
 
 class Csv:
-    """The file while the soak runs: each line goes out whole and at once."""
+    """The file while the soak runs: each line goes out whole and at once.
+
+    What was there before stays until there is something to write; a new file that is still empty
+    at the end is removed.
+    """
 
     def __init__(self, path: Path, facts: Mapping[str, str]) -> None:
         self._path, self._facts = path, facts
-        self._begun = False
+        self._file: TextIO | None = None
+        self._new = not path.exists()
         with self._said():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = path.open("w", encoding="utf-8")
+            path.open("a").close()
 
     def __enter__(self) -> "Csv":
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._file is None:
+            if self._new:
+                self._path.unlink(missing_ok=True)
+            return
         with contextlib.suppress(OSError):  # every line was flushed before
             self._file.close()
 
+    @property
+    def begun(self) -> bool:
+        return self._file is not None
+
     def epoch(self, names: Sequence[str], line: str) -> None:
-        if not self._begun:
-            self._write(soak_csv.header(self._facts, names))
-            self._begun = True
-        self._write(line + "\n")
+        self._write(("" if self.begun else soak_csv.header(self._facts, names)) + line + "\n")
 
     def end(self, facts: Mapping[str, str]) -> None:
         self._write("".join(soak_csv.fact(k, v) + "\n" for k, v in facts.items()))
 
     def _write(self, text: str) -> None:
         with self._said():
+            if self._file is None:
+                self._file = self._path.open("w", encoding="utf-8")
             self._file.write(text)
             self._file.flush()
 
@@ -127,7 +138,8 @@ def run(plan: Plan, run_it: Runner, console: Console) -> Analysis:
     ended = watched(plan, run_it, console)
     if ended.proof is not None:
         console.print(f"hakmem {ended.proof['version']} served malloc (pid {ended.proof['pid']})")
-    console.print(f"written: {plan.path}", soft_wrap=True)
+    if ended.epochs:
+        console.print(f"written: {plan.path}", soft_wrap=True)
     if ended.error is not None:
         raise LabError(f"the soak failed: {ended.error}", status=1)
     analysis = soak_analysis.analyze(soak_csv.parse(plan.path.read_text(encoding="utf-8")))
@@ -152,9 +164,11 @@ def watched(plan: Plan, run_it: Runner, console: Console) -> Ended:
         try:
             ended = run_it(on_epoch)
         except KeyboardInterrupt:
-            kept = f"interrupted: {plan.path} keeps the epochs so far, nothing was recorded"
-            raise LabError(kept, status=130) from None
-        csv.end(ended.facts())
+            kept = f"{plan.path} keeps the epochs so far" if csv.begun else "before its first epoch"
+            said = f"interrupted: {kept}, nothing was recorded"
+            raise LabError(said, status=130) from None
+        if csv.begun:
+            csv.end(ended.facts())
     return ended
 
 
