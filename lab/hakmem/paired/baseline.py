@@ -1,29 +1,81 @@
 """`hakmem baseline`: what this host gives today, for hakmem and the C library, run by run."""
 
 import math
+import re
 import statistics
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hakmem import stats, words
+from hakmem import project, stats, words
 from hakmem.cluster import client as cluster
+from hakmem.errors import LabError
 from hakmem.paired import protocol, readings, recording, session, work
 from hakmem.paired import tables as paired_tables
-from hakmem.paired.blocks import BASE, Outcome, Plan, Sampler, Track
+from hakmem.paired.blocks import BASE, Outcome, Plan, Sampler, Track, Trial, checked
 from hakmem.paired.cells import distinct, parse
 from hakmem.paired.recording import Facts
 from hakmem.paired.session import Conducted
+from hakmem.paired.work import Work
 from hakmem.process.lock import host_lock
 from hakmem.process.sample import Sample
-from hakmem.suite import SUITE
+from hakmem.suite import SUITE, Command
 
-BENCHES = tuple(c.name for c in SUITE.commands if c.executable == "bench_random_mixed")
+PROGRAM = "bench_random_mixed"
+QUICK_OPS = 10_000_000
+BENCHES = tuple(c.name for c in SUITE.commands if c.executable == PROGRAM)
 FACTS = ("cpu", "virtualisation", "governor", "frequency", "turbo off", "load before")
+
+
+@dataclass(frozen=True)
+class Mix:
+    """A random_mixed of the user's own: slots, the seed of its stream, smallest and largest block.
+
+    `ops` None: as many operations as fill the time of a sample.
+    """
+
+    ops: int | None = None
+    slots: int = 8192
+    seed: int = 1234567
+    smallest: int = 16
+    largest: int = 1040
+
+    def work(self) -> Work:
+        numbers = (self.slots, self.seed, self.smallest, self.largest)
+        arguments = ("{n}" if self.ops is None else str(self.ops), *map(str, numbers))
+        command = Command("random_mixed", PROGRAM, arguments, full=1, quick=QUICK_OPS)
+        project.require_file(project.bench_dir() / PROGRAM, "benchmark")
+        return Work(command.name, command=command, amount=self.ops or QUICK_OPS)
+
+
+def mix_of(
+    numbers: Sequence[int], ops: int | None, slots: int | None, seed: int | None, span: str | None
+) -> Mix | None:
+    """From OPS SLOTS SEED and the options of the same meaning; None where nothing is said."""
+    names = ("ops", "slots", "seed")
+    if len(numbers) > len(names):
+        raise LabError(f"OPS SLOTS SEED are expected, not {len(numbers)} numbers")
+    given = dict(zip(names, numbers, strict=False))
+    options = {"ops": ops, "slots": slots, "seed": seed}
+    named = {name: value for name, value in options.items() if value is not None}
+    if given.keys() & named.keys():
+        twice = ", ".join(sorted(given.keys() & named.keys()))
+        raise LabError(f"said twice, as a number and as an option: {twice}")
+    if span is not None:
+        found = re.fullmatch(r"([1-9]\d*)-([1-9]\d*)", span, re.ASCII)
+        if not found or int(found[1]) > int(found[2]):
+            raise LabError(f"--range is MIN-MAX in bytes, such as 16-1040, not {span!r}")
+        named |= {"smallest": int(found[1]), "largest": int(found[2])}
+    said = given | named
+    wrong = [f"{name} {value}" for name, value in said.items() if value < 1]
+    if wrong:
+        raise LabError(f"must be at least 1: {', '.join(wrong)}")
+    return Mix(**said) if said else None
 
 
 @dataclass(frozen=True)
@@ -45,6 +97,7 @@ class Spread:
 
 
 def run(
+    mix: Mix | None,
     runs: int,
     seconds: float,
     seed: int,
@@ -53,17 +106,36 @@ def run(
     console: Console,
     sampler: Sampler | None = None,
 ) -> Outcome:
-    """At least `runs` runs of each, two by two in blocks; prints one table and records it."""
-    plan = plan_of(runs, seed)
+    """At least `runs` runs of each, two by two in blocks; prints each, a table, and records it."""
+    plan = plan_of(mix, runs, seed)
     with host_lock():
         facts = Facts.of(plan.cells, argv)
-        done = session.conduct(plan, seconds, console, sampler)
-        finish(done, facts, record, console)
+        said = aloud(plan, sampler or session.sampler(plan), console)
+        done = session.conduct(plan, seconds, console, said)
+        finish(mix, done, facts, record, console)
     return done.outcome
+
+
+def aloud(plan: Plan, sampler: Sampler, console: Console) -> Sampler:
+    """The sampler, with a line for each run as soon as it is measured."""
+    runs: Counter[tuple[str, str]] = Counter()
+
+    def one(trial: Trial) -> Sample:
+        sample = checked(sampler(trial), trial.track.reading)
+        name = plan.cells[trial.letter].name
+        runs[trial.track.name, name] += 1
+        number = runs[trial.track.name, name]
+        said = sample.error or f"{words.number(rate(sample) / 1e6)} M ops/s"
+        line = f"run {number}: {trial.track.name}, {name}: {said}"
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        return sample
+
+    return one
 
 
 def run_on(
     address: str,
+    mix: Mix | None,
     runs: int,
     seconds: float,
     seed: int,
@@ -75,35 +147,41 @@ def run_on(
 
     def ended(done: Conducted, facts: Facts | None, host: str) -> None:
         assert facts is not None
-        finish(done, facts, record, console, host)
+        finish(mix, done, facts, record, console, host)
 
-    job = cluster.job(plan_of(runs, seed), seconds, argv, facts=True)
+    job = cluster.job(plan_of(mix, runs, seed), seconds, argv, facts=True)
     return cluster.run(address, cluster.Comparison(job, ended, mark), console)
 
 
-def plan_of(runs: int, seed: int) -> Plan:
+def plan_of(mix: Mix | None, runs: int, seed: int) -> Plan:
     cells = distinct([parse("system"), parse("hakmem")])
     tracks = []
-    for name in BENCHES:
-        found = work.benchmark(name)
-        tracks.append(
-            Track(name, "target", readings.choose("wall", name), dict.fromkeys(cells, found))
-        )
+    for found in [mix.work()] if mix else map(work.benchmark, BENCHES):
+        reading = readings.choose("wall", found.name)
+        tracks.append(Track(found.name, "target", reading, dict.fromkeys(cells, found)))
     return Plan(cells, tracks, "neutral", protocol.LEAST_MARGIN, seed, math.ceil(runs / 2))
 
 
 def finish(
-    done: Conducted, facts: Facts, record: bool, console: Console, host: str | None = None
+    mix: Mix | None,
+    done: Conducted,
+    facts: Facts,
+    record: bool,
+    console: Console,
+    host: str | None = None,
 ) -> None:
     """Records and prints it; where something failed, its samples without a baseline."""
     found = spreads(done)
     records = {}
     if record:
-        made = {} if done.outcome.failures else {"B": body(found, done, facts)}
+        made = {} if done.outcome.failures else {"B": body(found, done, facts, mix)}
         records = recording.save(done, facts, made, "baseline", host)
     for name in FACTS:
         console.print(f"{name}: {facts.host[name]}", highlight=False)
     console.print(table(found))
+    for name, ratio in ratios(done).items():
+        said = f"{ratio.estimate:.3f} {paired_tables.ends(ratio)}"
+        console.print(Text(f"{name}: throughput, hakmem ÷ system: {said}"))
     paired_tables.print_measured(console, done, records.values())
 
 
@@ -124,6 +202,15 @@ def spreads(done: Conducted) -> list[Spread]:
             if samples:
                 result.append(Spread(track.name, name, tuple(rate(sample) for sample in samples)))
     return result
+
+
+def ratios(done: Conducted) -> dict[str, stats.Interval]:
+    """By benchmark, hakmem's throughput divided by the C library's; a gain is its logarithm."""
+    decision = done.outcome.decisions.get("B")
+    if decision is None:
+        return {}
+    gains = (decision.target, *decision.guards)
+    return {t.name: gain.exp() for t, gain in zip(done.plan.tracks, gains, strict=True)}
 
 
 def rate(sample: Sample) -> float:
@@ -149,8 +236,10 @@ def table(found: Sequence[Spread]) -> Table:
     return made
 
 
-def body(found: Sequence[Spread], done: Conducted, facts: Facts) -> Mapping[str, Any]:
-    """The record: medians with the range of the runs, and the variation beside them."""
+def body(
+    found: Sequence[Spread], done: Conducted, facts: Facts, mix: Mix | None
+) -> Mapping[str, Any]:
+    """The record: medians with the range of the runs, the variation beside them, the ratios."""
     metrics: dict[str, Any] = {}
     for spread in found:
         name = f"{spread.bench} {spread.allocator}"
@@ -163,10 +252,19 @@ def body(found: Sequence[Spread], done: Conducted, facts: Facts) -> Mapping[str,
             "runs": len(spread.rates),
         }
         metrics[f"{name} variation"] = {"value": spread.variation, "unit": "share"}
+    for name, ratio in ratios(done).items():
+        of = "throughput, hakmem ÷ system"
+        metrics[f"{name} ratio"] = {**vars(ratio), "unit": "ratio", "of": of}
+    entries: list[dict[str, Any]] = [recording.track_entry(track) for track in done.plan.tracks]
+    for own in [mix.work()] if mix else []:  # not of the suite: the record itself says what it is
+        assert own.command is not None
+        stated = {"executable": PROGRAM, "arguments": list(own.command.arguments)}
+        entries[0]["works"][own.name].update(stated)
     return {
         "metrics": metrics,
+        "mix": asdict(mix) if mix else None,
         "cells": [recording.cell_entry(at, cell) for at, cell in done.plan.cells.items()],
-        "benchmarks": [recording.track_entry(track) for track in done.plan.tracks],
+        "benchmarks": entries,
         "source": dict(facts.source),
         "binary": [dict(facts.binaries[at]) for at in (BASE, "B")],
         "host": dict(facts.host),

@@ -228,13 +228,33 @@ def compare_command(
 
 
 def baseline_command(
+    numbers: Annotated[
+        list[int] | None,
+        typer.Argument(
+            metavar="[OPS [SLOTS [SEED]]]",
+            help="One random_mixed of your own instead of the suite's: its operations, its slots, "
+            "the seed of its random stream. Or by the options:",
+        ),
+    ] = None,
+    ops: Annotated[int | None, typer.Option(help="Default: as fill --min-seconds.")] = None,
+    slots: Annotated[int | None, typer.Option(help="The working set; default: 8192.")] = None,
+    bench_seed: Annotated[
+        int | None, typer.Option(help="Of its random stream; default: 1234567.")
+    ] = None,
+    span: Annotated[
+        str | None, typer.Option("--range", help="MIN-MAX, sizes in bytes; default: 16-1040.")
+    ] = None,
     runs: Annotated[int, typer.Option(min=3, max=60, help="Runs of each, at least.")] = 4,
     min_seconds: Seconds = 1.0,
     seed: Seed = None,
     record: Record = True,
     on: On = None,
 ) -> None:
-    """What this host gives today: random_mixed under hakmem and the C library, and its spread."""
+    """What this host gives today: random_mixed under hakmem and the C library, and its spread.
+
+    Each run is printed when it is measured, at the end the ratio with its interval.
+    """
     seed = fresh(seed)
-    asked = (runs, min_seconds, seed, record, again(seed), Console())
+    mix = baseline.mix_of(numbers or [], ops, slots, bench_seed, span)
+    asked = (mix, runs, min_seconds, seed, record, again(seed), Console())
     end(*baseline.run_on(on, *asked) if on else (baseline.run(*asked),))
