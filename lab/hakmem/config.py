@@ -2,16 +2,19 @@
 
 import json
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from rich.console import Group
+import typer
+from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
+from hakmem import project
 from hakmem.errors import LabError
 from hakmem.process.library import bare_python
 
@@ -221,7 +224,7 @@ def _option_line(option: Option) -> str:
     return f"| {' | '.join(cells)} |\n"
 
 
-def check(page: Path, listing: Listing) -> str:
+def check_page(page: Path, listing: Listing) -> str:
     """Says that the page is what the library gives; a LabError names the first line that is not."""
     remedy = f"run `hakmem config --markdown > {page}`"
     try:
@@ -234,3 +237,36 @@ def check(page: Path, listing: Listing) -> str:
     pairs = enumerate(zip_longest(lines, due), 1)
     number = next((n for n, (is_there, should_be) in pairs if is_there != should_be), len(lines))
     raise LabError(f"{page}:{number}: not what the library says; {remedy}", status=1)
+
+
+# ---- the command ----
+
+
+def command(
+    lib: Annotated[
+        Path | None, typer.Option(help="Library to ask (default: build/libhakmem.so).")
+    ] = None,
+    env: Annotated[
+        list[str] | None, typer.Option("--env", help="NAME=VALUE to set for the process asked.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As the library writes it.")] = False,
+    as_markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print docs/options.md: the defaults.")
+    ] = False,
+    check: Annotated[
+        Path | None, typer.Option(help="Fail if this page is not what --markdown prints.")
+    ] = None,
+) -> None:
+    """Show every option: what is allowed, what is effective here, and where that comes from."""
+    library = project.require_file(lib or project.default_library(), "hakmem's library")
+    if as_markdown or check:
+        defaults = ask(library, without_settings(os.environ))
+        print(check_page(check, defaults) if check else markdown(defaults).rstrip())
+        return
+    listing = ask(library, environment(env or [], os.environ))
+    print(listing.said, end="", file=sys.stderr)
+    if as_json:
+        print(json.dumps(listing.document, indent=1))
+    else:
+        console = Console()
+        console.print(tables(listing, console.width))

@@ -109,14 +109,23 @@ def recipes(root: Path | None = None) -> dict[str, Recipe]:
 
 def found(root: Path | None = None) -> list[Library]:
     """The system's allocator and, by name, every peer that is here right now."""
-    folder = (root or project.root()) / "build" / "peers"
     peers = [
         Library(recipe.name, file, _recorded_version(file), "cargo", recipe.env)
-        for recipe in recipes(root).values()
-        if (file := folder / f"{recipe.name}.so").is_file()
+        for recipe, file in _built(root)
     ]
     peers += _installed()
     return [system(), *sorted(peers, key=lambda library: library.name)]
+
+
+def names(root: Path | None = None) -> list[str]:
+    """The names of the peers that are here, without the versions, which take long to find."""
+    return sorted([*(recipe.name for recipe, _ in _built(root)), *_debian_files()])
+
+
+def _built(root: Path | None) -> list[tuple[Recipe, Path]]:
+    folder = (root or project.root()) / "build" / "peers"
+    known = [(recipe, folder / f"{recipe.name}.so") for recipe in recipes(root).values()]
+    return [(recipe, file) for recipe, file in known if file.is_file()]
 
 
 def _recorded_version(file: Path) -> str:
@@ -128,19 +137,24 @@ def _recorded_version(file: Path) -> str:
 
 
 def _installed() -> list[Library]:
+    return [
+        Library(name, file, _package_version(file), "debian")
+        for name, file in _debian_files().items()
+    ]
+
+
+def _debian_files() -> dict[str, Path]:
     """The distribution's peers, by the loader's own cache."""
     ldconfig = shutil.which("ldconfig", path=f"{os.environ.get('PATH', '')}:/sbin:/usr/sbin")
     if ldconfig is None:
-        return []
+        return {}
     done = subprocess.run([ldconfig, "-p"], capture_output=True, text=True, check=False)
     known = [line.split(" => ") for line in done.stdout.splitlines() if " => " in line]
-    result = []
+    result: dict[str, Path] = {}
     for name, packaged in DEBIAN.items():
         for label, path in known:
             if label.split()[0] == packaged.soname and _same_machine(Path(path)):
-                file = Path(path).resolve()
-                result.append(Library(name, file, _package_version(file), "debian"))
-                break
+                result.setdefault(name, Path(path).resolve())
     return result
 
 

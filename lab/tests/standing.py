@@ -13,6 +13,7 @@ from unittest import mock
 from hakmem.cli import main
 
 PROGRAMS = Path(__file__).parent / "programs"
+SLOW_TO_LOAD = {"numpy", "scipy", "ruptures", "jinja2", "plotext", "distributed"}
 
 
 def compile_c(source: str, out: Path, *flags: str) -> Path:

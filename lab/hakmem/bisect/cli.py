@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from hakmem import complete
 from hakmem.bisect import posterior as bisect_posterior
 from hakmem.bisect import run as bisect
 from hakmem.bisect.course import Aim, Request
@@ -20,7 +21,12 @@ def command(
         list[str] | None, typer.Argument(metavar="COMMAND", help="What to run, after --.")
     ] = None,
     bench_name: Annotated[
-        str | None, typer.Option("--bench", help="Benchmark to run instead of a command.")
+        str | None,
+        typer.Option(
+            "--bench",
+            help="Benchmark to run instead of a command.",
+            autocompletion=complete.benchmarks,
+        ),
     ] = None,
     metric: Metric = None,
     better: BetterIs = "lower",

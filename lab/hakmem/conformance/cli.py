@@ -43,7 +43,7 @@ def command(
         typer.Option("--profile", help="hakmem in this profile; `all` for each of them."),
     ] = None,
     timeout: Annotated[
-        float | None, typer.Option(min=0.1, help="Seconds for a case [default: 900, fast 120].")
+        float | None, typer.Option(min=0.1, help="Seconds for a case (default: 900, fast 120).")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the record's body.")] = False,
     as_markdown: Annotated[

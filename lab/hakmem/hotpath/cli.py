@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from hakmem import complete
 from hakmem.errors import LabError
 from hakmem.hotpath import profile as hotpath
 from hakmem.hotpath import view as hotpath_view
@@ -39,11 +40,16 @@ def command(
             "--bench",
             help="Benchmark, or 'random_mixed LOW-HIGH'; repeatable. "
             "Default: random_mixed 16-1024 and 129-1024.",
+            autocompletion=complete.benchmarks,
         ),
     ] = None,
     lib: Annotated[
         list[str] | None,
-        typer.Option("--lib", help="A cell as in `hakmem ab`; repeatable. Default: hakmem."),
+        typer.Option(
+            "--lib",
+            help="A cell as in `hakmem ab`; repeatable. Default: hakmem.",
+            autocompletion=complete.libraries,
+        ),
     ] = None,
     method: Annotated[
         MethodChoice, typer.Option(help="Counters, or a simulated processor.")

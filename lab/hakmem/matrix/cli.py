@@ -28,7 +28,7 @@ def command(
         float, typer.Option(min=1e-6, max=1, help="Shrinks all lengths: a rehearsal.")
     ] = 1.0,
     out: Annotated[
-        Path | None, typer.Option(help="Folder of the run [default: out/matrix-NAME].")
+        Path | None, typer.Option(help="Folder of the run (default: out/matrix-NAME).")
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Of the order; default: random.")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Forget the run in the folder.")] = False,

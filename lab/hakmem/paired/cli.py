@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from hakmem import complete
 from hakmem.errors import LabError
 from hakmem.paired import ab, baseline, cells, compare
 from hakmem.paired import suite_run as compare_suite
@@ -15,10 +16,6 @@ from hakmem.paired.protocol import LOOKS, Aim
 from hakmem.paired.readings import Better
 from hakmem.process import provenance
 
-# A command may stand at the end, with options of its own; what it must follow is --, or a mistyped
-# option of the lab would be taken for one.
-OWN_COMMAND = {"allow_interspersed_args": False}
-
 Command = Annotated[
     list[str] | None, typer.Argument(help="The command to measure, after --; or use --bench.")
 ]
@@ -26,7 +23,8 @@ Metric = Annotated[
     str | None,
     typer.Option(
         help="user, cpu, cycles, wall, rss, idle, left or regex:PATTERN; "
-        "without it user CPU per operation, CPU of a command."
+        "without it user CPU per operation, CPU of a command.",
+        autocompletion=complete.metrics,
     ),
 ]
 BetterIs = Annotated[Better, typer.Option("--better", help="Which way a regex's figure is better.")]
@@ -82,14 +80,31 @@ def end(*outcomes: Outcome) -> None:
 def ab_command(
     command: Command = None,
     a: Annotated[
-        str, typer.Option("--a", help="The cell compared with, such as 'lib=old.so X=1'.")
+        str,
+        typer.Option(
+            "--a",
+            help="The cell compared with, such as 'lib=old.so X=1'.",
+            autocompletion=complete.libraries,
+        ),
     ] = "",
     b: Annotated[
-        list[str] | None, typer.Option("--b", help="A cell that is judged; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            "--b",
+            help="A cell that is judged; may be repeated.",
+            autocompletion=complete.libraries,
+        ),
     ] = None,
-    bench_name: Annotated[str | None, typer.Option("--bench", help="Benchmark all run.")] = None,
+    bench_name: Annotated[
+        str | None,
+        typer.Option("--bench", help="Benchmark all run.", autocompletion=complete.benchmarks),
+    ] = None,
     guard: Annotated[
-        list[str] | None, typer.Option(help="Benchmark that must not get slower; repeatable.")
+        list[str] | None,
+        typer.Option(
+            help="Benchmark that must not get slower; repeatable.",
+            autocompletion=complete.benchmarks,
+        ),
     ] = None,
     aim: Annotated[Aim, typer.Option(help="What B must be.")] = "improvement",
     aa: Annotated[
@@ -144,28 +159,38 @@ def compare_command(
     command: Annotated[list[str] | None, typer.Argument(help="Your program, after --.")] = None,
     bench_name: Annotated[
         list[str] | None,
-        typer.Option("--bench", help="Instead of a program: a benchmark or pattern; repeatable."),
+        typer.Option(
+            "--bench",
+            help="Instead of a program: a benchmark or pattern; repeatable.",
+            autocompletion=complete.benchmarks,
+        ),
     ] = None,
     suite: Annotated[
         bool, typer.Option("--suite", help="All benchmarks but the long ones, which --bench adds.")
     ] = False,
-    lib: Annotated[str, typer.Option(help="The cell that is compared.")] = "hakmem",
+    lib: Annotated[
+        str, typer.Option(help="The cell that is compared.", autocompletion=complete.libraries)
+    ] = "hakmem",
     rival: Annotated[
         list[str] | None,
-        typer.Option(help="Only this one; repeatable. Default: system and all peers found."),
+        typer.Option(
+            help="Only this one; repeatable. Default: system and all peers found.",
+            autocompletion=complete.libraries,
+        ),
     ] = None,
     metric: Annotated[
         str | None,
         typer.Option(
             help="cpu (default), user, cycles, wall, rss or regex:PATTERN; "
-            "without it a benchmark has its own."
+            "without it a benchmark has its own.",
+            autocompletion=complete.metrics,
         ),
     ] = None,
     better: BetterIs = "lower",
     max_blocks: Annotated[
         int | None,
         typer.Option(
-            min=LOOKS[0], max=LOOKS[-1], help="Blocks at most [default: 12; of benchmarks 30]."
+            min=LOOKS[0], max=LOOKS[-1], help="Blocks at most (default: 12; of benchmarks 30)."
         ),
     ] = None,
     min_seconds: Seconds = 0.5,

@@ -26,7 +26,7 @@ def command(
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Where [default: out/report.html, or beside a file].")
+        Path | None, typer.Option(help="Where (default: out/report.html, or beside a file).")
     ] = None,
 ) -> None:
     """Make one HTML file of what was measured: verdicts, soaks, matrices, how to repeat each.

@@ -12,10 +12,11 @@ import typer
 from rich.console import Console
 from typer.core import TyperGroup
 
-from hakmem import project
+from hakmem import complete, project
+from hakmem.commands import OWN_COMMAND
 from hakmem.errors import LabError
 from hakmem.paired import cells, work
-from hakmem.paired.cli import OWN_COMMAND, Record
+from hakmem.paired.cli import Record
 from hakmem.process.library import Library, verify
 from hakmem.process.lock import host_lock
 from hakmem.soak import analysis as soak_analysis
@@ -64,18 +65,21 @@ def run_command(
     ] = None,
     seconds: Annotated[
         float | None,
-        typer.Option(min=0.1, help="Length [default: 60; a command's: to its own end]."),
+        typer.Option(min=0.1, help="Length (default: 60; a command's: to its own end)."),
     ] = None,
     epoch_s: Annotated[float, typer.Option("--epoch-sec", min=0.05, help="Of an epoch.")] = 1.0,
     ws: Annotated[int, typer.Option(min=1, help="Slots of the benchmark.")] = 8192,
     least: Annotated[int, typer.Option("--min", min=1, help="Its smallest block, bytes.")] = 16,
     most: Annotated[int, typer.Option("--max", min=1, help="Its largest block, bytes.")] = 1040,
     seed: Annotated[int, typer.Option(min=1, help="Of its random stream.")] = 1234567,
-    lib: Annotated[str, typer.Option(help="hakmem, system, a peer or a file.")] = "hakmem",
+    lib: Annotated[
+        str,
+        typer.Option(help="hakmem, system, a peer or a file.", autocompletion=complete.libraries),
+    ] = "hakmem",
     env: Annotated[list[str] | None, typer.Option("--env", help="NAME=VALUE; repeatable.")] = None,
     pid: Annotated[int | None, typer.Option(help="Sample this process from outside.")] = None,
     out: Annotated[
-        Path | None, typer.Option(help="The CSV [default: out/soak-DATE-TIME.csv].")
+        Path | None, typer.Option(help="The CSV (default: out/soak-DATE-TIME.csv).")
     ] = None,
     record: Record = True,
 ) -> None:

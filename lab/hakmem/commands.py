@@ -1,0 +1,144 @@
+"""Which commands there are, in the order of the help; one is loaded when it is used."""
+
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_group
+
+from hakmem import errors
+
+# A command may stand at the end, with options of its own; what it must follow is --, or a mistyped
+# option of the lab would be taken for one.
+OWN_COMMAND = {"allow_interspersed_args": False}
+
+# By panel and name: where the command is, and the first line of its help.
+PANELS = {
+    "Run and compare": {
+        "run": (
+            "process.cli:run_command",
+            "Run a program under hakmem and say what was proven inside its processes.",
+        ),
+        "demo": (
+            "overview.cli:demo_command",
+            "Show hakmem at work: real programs with proof, a short benchmark, the report.",
+        ),
+        "compare": (
+            "paired.cli:compare_command",
+            "Try hakmem on your own program, against the system's allocator and every peer found.",
+        ),
+        "bench": (
+            "overview.cli:bench_command",
+            "Compare hakmem with the system's allocator and every rival that is here.",
+        ),
+        "ab": (
+            "paired.cli:ab_command",
+            "Decide whether B is better than A (or no worse), by interleaved blocks, "
+            "and record it.",
+        ),
+        "baseline": (
+            "paired.cli:baseline_command",
+            "What this host gives today: random_mixed under hakmem and the C library, "
+            "and its spread.",
+        ),
+        "config": (
+            "config:command",
+            "Show every option: what is allowed, what is effective here, and where that comes "
+            "from.",
+        ),
+        "peers": ("peers:app", "The rival allocators: build them, list them."),
+    },
+    "Watch over time": {
+        "soak": (
+            "soak.cli:app",
+            "Let a program run for long, epoch by epoch; judge its drift, spread and memory.",
+        ),
+        "matrix": (
+            "matrix.cli:command",
+            "Run modes through stages with pass rules, and end in GO, NO-GO or UNDECIDED.",
+        ),
+    },
+    "Evidence": {
+        "report": (
+            "report.cli:command",
+            "Make one HTML file of what was measured: verdicts, soaks, matrices, "
+            "how to repeat each.",
+        ),
+        "ledger": ("ledger.cli:app", "The recorded evidence: list, show, verify, query."),
+        "rerun": (
+            "rerun.cli:command",
+            "Measure a record again, from the record alone, and show both side by side.",
+        ),
+        "scorecard": (
+            "scorecard.cli:command",
+            "Show every target with the last figure of it that may be cited, and whether it is "
+            "met.",
+        ),
+        "audit": (
+            "audit.cli:command",
+            "Check that every figure in the docs and commit messages is what a record says.",
+        ),
+    },
+    "Work on an allocator": {
+        "conformance": (
+            "conformance.cli:command",
+            "Hold allocators to the promises of tests/conformance: kept, broken and why, "
+            "or not checked.",
+        ),
+        "hotpath": (
+            "hotpath.cli:command",
+            "What one operation costs: instructions, branches, misses, where, and in what code.",
+        ),
+        "bisect": (
+            "bisect.cli:command",
+            "Find the commit that changed a benchmark's or a command's cost, or that none did.",
+        ),
+    },
+}
+WITH_OWN_COMMAND = ("run", "compare", "ab", "hotpath")
+
+
+def load(name: str) -> Any:
+    """The command itself, from its module."""
+    where = next(rows[name][0] for rows in PANELS.values() if name in rows)
+    module, _, attribute = where.partition(":")
+    found = getattr(import_module(f"hakmem.{module}"), attribute)
+    alone = typer.Typer()
+    if isinstance(found, typer.Typer):
+        alone.add_typer(found, name=name)
+    else:
+        settings = OWN_COMMAND if name in WITH_OWN_COMMAND else None
+        alone.command(name, context_settings=settings)(found)
+    return get_group(alone).commands[name]
+
+
+class Commands(TyperGroup):
+    """Has stand-ins for all commands, which know enough to be listed; one is loaded when named."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, found, rest = super().resolve_command(ctx, args)
+        return name, load(name) if found is not None and name else found, rest
+
+    def invoke(self, ctx: Any) -> Any:
+        """Typer would end an interrupted command without a word."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            message, status = errors.explain(error)
+            raise errors.LabError(message, status) from None
+
+
+def _stand_in() -> None:
+    raise AssertionError("only listed: what is named is loaded")
+
+
+app = typer.Typer(
+    cls=Commands,
+    help="hakmem's laboratory: run programs under the allocator, with proof; compare it honestly.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+for panel, rows in PANELS.items():
+    for name, (_, line) in rows.items():
+        app.command(name, help=line, rich_help_panel=panel)(_stand_in)

@@ -1,0 +1,99 @@
+"""The commands as a whole: what the help lists and loads, and what the shell is offered."""
+
+import inspect
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from hakmem import commands
+from hakmem.commands import PANELS
+from standing import SLOW_TO_LOAD, Stand
+
+NAMES = [name for rows in PANELS.values() for name in rows]
+REFUSED = [
+    ("comprae",),
+    ("bench", "nope"),
+    ("compare",),
+    ("ab", "--max-blocks", "1"),
+    ("soak", "--seconds", "x"),
+    ("matrix", "nope"),
+    ("rerun",),
+    ("report", "nope.json"),
+    ("bisect", "no-such", "HEAD", "--bench", "larson_1"),
+]
+
+
+def modules(*arguments: str) -> set[str]:
+    """What Python says it loaded for the command."""
+    done = subprocess.run(
+        [sys.executable, "-c", "from hakmem.cli import main; main()", *arguments],
+        env={**os.environ, "PYTHONPROFILEIMPORTTIME": "1"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == (0 if "--help" in arguments else 2), done.stderr
+    return {line.rpartition("|")[2].strip() for line in done.stderr.split("\n") if "|" in line}
+
+
+def test_the_help_loads_no_command_and_of_rich_only_what_prints_it() -> None:
+    loaded = modules("--help")
+    ours = {name for name in loaded if name.startswith("hakmem.")}
+    assert ours == {"hakmem.cli", "hakmem.commands", "hakmem.errors"}
+    assert not loaded & {*SLOW_TO_LOAD, "rich.progress", "rich.live", "rich.status"}
+    assert "rich.console" in loaded  # planted: what is loaded is seen
+
+
+@pytest.mark.parametrize(
+    "arguments", [*((name, "--help") for name in NAMES), *REFUSED], ids=" ".join
+)
+def test_neither_help_nor_a_refusal_loads_what_only_results_need(
+    arguments: tuple[str, ...],
+) -> None:
+    assert not modules(*arguments) & SLOW_TO_LOAD
+
+
+def test_what_the_help_lists_is_what_each_command_says_of_itself() -> None:
+    listed = {name: line for rows in PANELS.values() for name, (_, line) in rows.items()}
+    said = {name: inspect.cleandoc(commands.load(name).help).split("\n\n")[0] for name in NAMES}
+    assert listed == said
+
+
+def test_the_help_has_a_panel_for_each_kind_of_command_first_what_users_need(stand: Stand) -> None:
+    said = stand.call("--help").stdout
+    places = [said.index(f" {title} ") for title in PANELS]
+    assert places == sorted(places)
+    assert next(iter(PANELS)) == "Run and compare"
+
+
+def offered(stand: Stand, words: str) -> list[str]:
+    """What bash is offered for the last of the words."""
+    count = len(words.split(" ")) - 1
+    done = stand.run(_HAKMEM_COMPLETE="complete_bash", COMP_WORDS=words, COMP_CWORD=str(count))
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def test_the_shell_completes_commands_options_and_their_values(stand: Stand) -> None:
+    assert offered(stand, "hakmem com") == ["compare"]
+    assert offered(stand, "hakmem ledger ver") == ["verify"]
+    assert offered(stand, "hakmem ab --bench larson_1") == ["larson_1", "larson_16"]
+    assert offered(stand, "hakmem ab --metric r") == ["rss", "regex:"]
+    assert offered(stand, "hakmem compare --rival sy") == ["system"]
+    assert "--max-blocks" in offered(stand, "hakmem compare --max")
+    assert offered(stand, "hakmem compare --rival no-such") == []
+
+
+def test_no_help_is_taken_for_markup() -> None:
+    """Words in brackets would be, and vanish."""
+    texts = [param.help or "" for name in NAMES for param in params(commands.load(name))]
+    assert len(texts) > 100
+    assert not [text for text in texts if "[" in text]
+
+
+def params(command: Any) -> list[Any]:
+    below = getattr(command, "commands", {}).values()
+    return [*command.params, *(found for each in below for found in params(each))]
