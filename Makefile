@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := build
 .NOTPARALLEL:
-.PHONY: help setup build run test pytest bench conformance lint clean
+.PHONY: help setup build run test pytest bench conformance lint clean install-for-test
 
 # Builds besides the product whose unit tests `make test` runs; e.g. `make test CHECKED=debug`.
 CHECKED ?= debug asan ubsan tsan hostile
@@ -22,28 +22,35 @@ build: ## build/libhakmem.so, build/libhakmem.a, the tests and the benchmarks
 	@tools/setup build
 	@$(MAKE) --no-print-directory build-release
 
-run: build $(READY) ## a real program on hakmem, with proof, and a quick comparison
+run: ## a real program on hakmem, with proof, and a quick comparison
+	@tools/setup build lab venv --or-without peers
+	@cmake --log-level=WARNING --preset release >/dev/null
+	@cmake --build --preset release --parallel $(JOBS) --target hakmem bench/all
 	.venv/bin/hakmem demo
 
-test: build $(addprefix test-,release $(CHECKED)) pytest ## everything, sanitizers included
+test: install-for-test build $(addprefix test-,release $(CHECKED)) pytest ## everything, sanitizers included
 
 pytest: build $(READY) ## the tests of the laboratory, and real programs on hakmem
-	-@tools/setup browser
+	@tools/setup --or-without browser
 	.venv/bin/pytest -c lab/pyproject.toml --rootdir . -n auto $(PYTEST_ARGS) lab/tests tests/programs
 
 bench: build $(READY) ## the benchmarks; results in out/
 	.venv/bin/hakmem bench
 
 conformance: build $(READY) ## hakmem, the C library and the peers held to the same promises
-	-@tools/setup test
+	@tools/setup --or-without test
 	.venv/bin/hakmem conformance --profile all
 
-lint: $(READY) ## formats, warnings, box order, Python
-	@tools/setup build lint
+lint: ## formats, warnings, box order, Python
+	@tools/setup build lint lab venv
 	@tools/lint
 
 clean: ## remove build/; .venv and out/ stay
 	rm -rf build
+
+# All at once, before what needs a part of it asks for that.
+install-for-test:
+	@tools/setup build lab venv --or-without test browser
 
 # One preset of CMakePresets.json: build-debug, test-asan ...
 build-%:
@@ -51,7 +58,7 @@ build-%:
 	@cmake --build --preset $* --parallel $(JOBS)
 
 test-%: build-%
-	-@tools/setup test
+	@tools/setup --or-without test
 	ctest --preset $*
 
 $(READY): lab/pyproject.toml

@@ -60,14 +60,6 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class Packaged:
-    """A peer that Debian has: the name the loader knows it by, and its package."""
-
-    soname: str
-    package: str
-
-
-@dataclass(frozen=True)
 class Built:
     """How building one peer ended: either a verified library, or the reason why not."""
 
@@ -77,10 +69,11 @@ class Built:
     seconds: float = 0.0
 
 
+# Debian's packages of peers (tools/apt-packages.txt), by the name that the loader knows.
 DEBIAN = {
-    "gperftools": Packaged("libtcmalloc_minimal.so.4", "libtcmalloc-minimal4"),
-    "jemalloc-debian": Packaged("libjemalloc.so.2", "libjemalloc2"),
-    "mimalloc2-debian": Packaged("libmimalloc.so.2", "libmimalloc2.0"),
+    "gperftools": "libtcmalloc_minimal.so.4",
+    "jemalloc-debian": "libjemalloc.so.2",
+    "mimalloc2-debian": "libmimalloc.so.2",
 }
 
 Tell = Callable[[str, str], None]
@@ -151,9 +144,9 @@ def _debian_files() -> dict[str, Path]:
     done = subprocess.run([ldconfig, "-p"], capture_output=True, text=True, check=False)
     known = [line.split(" => ") for line in done.stdout.splitlines() if " => " in line]
     result: dict[str, Path] = {}
-    for name, packaged in DEBIAN.items():
+    for name, soname in DEBIAN.items():
         for label, path in known:
-            if label.split()[0] == packaged.soname and _same_machine(Path(path)):
+            if label.split()[0] == soname and _same_machine(Path(path)):
                 result.setdefault(name, Path(path).resolve())
     return result
 
@@ -272,30 +265,20 @@ def _install(made: Path, recipe: Recipe, folder: Path) -> Library:
 
 
 def install_debian(tell: Tell | None = None) -> list[Built]:
-    """Installs Debian's peers with apt-get, each on its own, and verifies them."""
-    command = ["apt-get", "install", "-y", "--no-install-recommends"]
-    if shutil.which("apt-get") is None:
-        raise LabError("--debian needs apt-get, which this system does not have: leave it out")
-    if os.geteuid() != 0:
-        packages = [packaged.package for packaged in DEBIAN.values()]
-        raise LabError(f"--debian needs root: `sudo {' '.join(command[:3] + packages)}`")
+    """Installs Debian's peers, as `make run` does, and verifies them."""
     tell = tell or (lambda name, what: None)
-    errors = {}
-    for name, packaged in DEBIAN.items():
+    for name in DEBIAN:
         tell(name, "installing")
-        done = subprocess.run(
-            [*command, packaged.package],
-            env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode != 0:
-            lines = done.stderr.strip().splitlines() or ["it said nothing"]
-            errors[name] = f"apt-get failed (is `apt-get update` needed?): {lines[-1]}"
+    done = subprocess.run(
+        [project.root() / "tools" / "setup", "peers"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    error = (done.stderr.splitlines() or [""])[0] if done.returncode != 0 else None
     here = {library.name: library for library in _installed()}
-    results = [_checked(name, here.get(name), errors.get(name)) for name in DEBIAN]
+    results = [_checked(name, here.get(name), error) for name in DEBIAN]
     for result in results:
         tell(result.name, "failed" if result.error else "installed and verified")
     return results
@@ -322,7 +305,7 @@ def build_command(
         list[str] | None, typer.Argument(help="Peers to build; all when none is named.")
     ] = None,
     debian: Annotated[
-        bool, typer.Option("--debian", help="Also install Debian's peers with apt-get (as root).")
+        bool, typer.Option("--debian", help="Also install Debian's peers (as root).")
     ] = False,
 ) -> None:
     """Build the peers into build/peers/, one after the other, and verify each."""

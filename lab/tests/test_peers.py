@@ -195,8 +195,7 @@ def test_installed_peers_are_found_by_the_loaders_cache(
     bin_folder = tmp_path / "bin"
     program(bin_folder, "ldconfig", "printf '%s\\n' " + " ".join(f"'{line}'" for line in lines))
     monkeypatch.setenv("PATH", f"{bin_folder}")
-    packaged = peers.Packaged("libplanted.so.4", "libplanted4")
-    monkeypatch.setattr(peers, "DEBIAN", {"planted": packaged})
+    monkeypatch.setattr(peers, "DEBIAN", {"planted": "libplanted.so.4"})
     assert peers.found(tmp_path)[1:] == [Library("planted", real, "4.5.6", "debian")]
 
 
@@ -308,3 +307,9 @@ def test_list_shows_what_is_proven(
     assert done.exit_code == (0 if good else 1)
     assert "planted" in done.output
     assert ("malloc binds to" in done.output) is not good
+
+
+def test_set_up_installs_every_peer_that_debian_has() -> None:
+    lines = (peers.project.root() / "tools" / "apt-packages.txt").read_text().splitlines()
+    files = [line.split()[2] for line in lines if line.startswith("peers ")]
+    assert sorted(file.rpartition("/")[2] for file in files) == sorted(peers.DEBIAN.values())

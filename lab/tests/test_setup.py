@@ -1,0 +1,100 @@
+"""tools/setup: all that is missing is installed at once; what may be missing is said aloud."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from hakmem import project
+
+PACKAGES = """
+# a comment
+build   tool-a  a-tool
+lint    tool-b  {folder}/b-*.so
+peers   tool-c  c-tool
+"""
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A checkout whose apt-get notes its calls and installs all but the packages in `refused`."""
+    (tmp_path / "tools").mkdir()
+    shutil.copy(project.root() / "tools" / "setup", tmp_path / "tools")
+    packages = PACKAGES.format(folder=tmp_path)
+    (tmp_path / "tools" / "apt-packages.txt").write_text(packages)
+    (tmp_path / "refused").write_text("nothing\n")
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    program(tools / "id", "echo 0")
+    program(
+        tools / "apt-get",
+        f'cd {tmp_path}; echo "$@" >>asked; [ "$1" = install ] || exit 0\n'
+        'for word; do grep -qxe "$word" refused && exit 100; done\n'
+        "for word; do case $word in tool-b) touch b-1.so ;;\n"
+        'tool-*) cp bin/id "bin/${word#tool-}-tool" ;; esac; done',
+    )
+    return tmp_path
+
+
+def program(path: Path, script: str) -> None:
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
+def setup(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [tree / "tools" / "setup", *arguments],
+        env={**os.environ, "PATH": f"{tree / 'bin'}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def asked(tree: Path) -> list[str]:
+    """What apt-get was asked to install, call by call."""
+    lines = (tree / "asked").read_text().splitlines()
+    return [line.partition("recommends ")[2] for line in lines if line.startswith("install")]
+
+
+def test_all_that_is_missing_is_installed_in_one_call_and_then_is_there(tree: Path) -> None:
+    done = setup(tree, "build", "lint", "--or-without", "peers")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert asked(tree) == ["tool-a tool-b tool-c"]
+    assert setup(tree, "build", "lint", "peers").stdout == ""
+    assert len(asked(tree)) == 1
+
+
+def test_what_may_be_missing_is_said_and_does_not_keep_the_rest_away(tree: Path) -> None:
+    (tree / "refused").write_text("tool-c\n")
+    done = setup(tree, "build", "--or-without", "peers")
+    assert done.returncode == 0
+    assert "could not install tool-c" in done.stderr
+    assert "GOING ON WITHOUT: tool-c" in done.stderr
+    assert (tree / "bin" / "a-tool").is_file()
+
+
+def test_what_is_needed_and_cannot_be_installed_is_a_failure(tree: Path) -> None:
+    (tree / "refused").write_text("tool-b\n")
+    done = setup(tree, "build", "lint")
+    assert done.returncode == 1
+    assert "still missing: tool-b" in done.stderr
+    assert setup(tree, "build").returncode == 0
+
+
+def test_who_may_not_install_is_told_the_command(tree: Path) -> None:
+    program(tree / "bin" / "id", "echo 1000")
+    done = setup(tree, "build", "lint")
+    assert done.returncode == 1
+    assert "Run as root: apt-get install tool-a tool-b" in done.stderr
+    done = setup(tree, "--or-without", "peers")
+    assert done.returncode == 0
+    assert "GOING ON WITHOUT: tool-c" in done.stderr
+
+
+def test_an_unknown_group_is_refused(tree: Path) -> None:
+    done = setup(tree, "biuld")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "unknown group 'biuld'" in done.stderr
