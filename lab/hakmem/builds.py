@@ -68,7 +68,7 @@ class Builds:
 
     def at(self, commit: str) -> Built:
         """The commit, built now or before. BuildFailed where it does not build."""
-        full = self.resolve(commit)
+        full = git.resolved(self.root, commit)
         if full not in self._built:
             with self._locked():
                 own = self.command is not None
@@ -102,15 +102,6 @@ class Builds:
         self._run(self.command, tree, commit)
         return Built(commit, tree, tree)
 
-    def resolve(self, commit: str) -> str:
-        """The full hash; LabError where the repository has no such commit."""
-        full = git.ask(self.root, "rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}")
-        if full is None:
-            if git.ask(self.root, "rev-parse", "--git-dir") is None:
-                raise LabError(f"{self.root} is no git repository: name one that is")
-            raise LabError(f"{self.root} has no commit {commit}: `git log` lists what it has")
-        return full
-
     def _checked_out(self, commit: str, folder: Path) -> Path:
         """A fresh worktree in the commit's folder."""
         # Known before it is there: an interrupt in between must not leave it behind.
@@ -118,12 +109,7 @@ class Builds:
         self._clear(folder)
         folder.mkdir(parents=True)
         tree = folder / "tree"
-        # A hook is the working tree's affair, not a measurement's.
-        add = ("-c", "core.hooksPath=/dev/null", "worktree", "add", "--force", "--detach")
-        done = git.run(self.root, *add, str(tree), commit)
-        if done.returncode != 0:
-            said = done.stderr.decode(errors="replace").strip()
-            raise LabError(f"git cannot check out {commit[:12]} in a worktree: {said}")
+        git.add_worktree(self.root, tree, commit)
         self._log(commit).unlink(missing_ok=True)
         return tree
 

@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby, zip_longest
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +14,7 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from hakmem import project
+from hakmem import pages, project
 from hakmem.errors import LabError
 from hakmem.process.library import bare_python
 
@@ -225,18 +225,10 @@ def _option_line(option: Option) -> str:
 
 
 def check_page(page: Path, listing: Listing) -> str:
-    """Says that the page is what the library gives; a LabError names the first line that is not."""
+    """Says that the page is what the library gives; LabError where it is not."""
     remedy = f"run `hakmem config --markdown > {page}`"
-    try:
-        text = page.read_text(encoding="utf-8")
-    except OSError as error:
-        raise LabError(f"{page}: {error.strerror}; {remedy}", status=1) from None
-    if text == (wanted := markdown(listing)):
-        return f"{page}: {len(listing.options)} options, as the library has them"
-    lines, due = text.splitlines(), wanted.splitlines()
-    pairs = enumerate(zip_longest(lines, due), 1)
-    number = next((n for n, (is_there, should_be) in pairs if is_there != should_be), len(lines))
-    raise LabError(f"{page}:{number}: not what the library says; {remedy}", status=1)
+    pages.require_same(page, markdown(listing), "the library says", remedy)
+    return f"{page}: {len(listing.options)} options, as the library has them"
 
 
 # ---- the command ----

@@ -1,5 +1,7 @@
 """How numbers and verdicts are written, the same in the terminal and in the report."""
 
+from collections.abc import Sequence
+
 from hakmem.overview.summary import Cell, Comparison, Row
 from hakmem.stats import Interval
 
@@ -41,6 +43,16 @@ def failure(cell: Cell) -> str:
     """Why a cell has no number, with how many of its samples failed."""
     share = f" ({cell.failed} of {cell.count} samples)" if cell.count else ""
     return f"{cell.error}{share}"
+
+
+def failures(rows: Sequence[Row]) -> list[str]:
+    """Every failed cell."""
+    return [
+        f"{row.name}, {cell.library}: {failure(cell)}"
+        for row in rows
+        for cell in [*row.cells.values(), *row.references.values(), row.floor]
+        if cell is not None and cell.error
+    ]
 
 
 def best_rival(comparison: Comparison | None) -> str:

@@ -28,7 +28,7 @@ def between(root: Path, good: str, bad: str) -> list[Commit]:
 
     LabError where the one does not lead to the other by first parents.
     """
-    ends = [_resolved(root, name) for name in (good, bad)]
+    ends = [git.resolved(root, name) for name in (good, bad)]
     if ends[0] == ends[1]:
         raise LabError(f"{good} and {bad} are the same commit: there is nothing between them")
     line = git.ask(root, "log", "--first-parent", "--format=%H%x00%P%x00%s", ends[1])
@@ -47,12 +47,3 @@ def between(root: Path, good: str, bad: str) -> list[Commit]:
     raise LabError(
         f"{good} is no ancestor of {bad}: the good end comes first, and is the older one"
     )
-
-
-def _resolved(root: Path, name: str) -> str:
-    full = git.ask(root, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
-    if full is None:
-        if git.ask(root, "rev-parse", "--git-dir") is None:
-            raise LabError(f"{root} is no git repository: name one with --repo")
-        raise LabError(f"{root} has no commit {name}: `git log` lists what it has")
-    return full

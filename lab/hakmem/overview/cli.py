@@ -73,7 +73,7 @@ def bench_command(
 
 
 def demo_command(
-    budget: Annotated[float, typer.Option(min=5, help="Seconds for the benchmark.")] = 100,
+    budget: Annotated[float, typer.Option(min=5, help="Seconds for the benchmark.")] = 80,
     lib: Libraries = None,
     seed: Seed = None,
     out: Out = Path("out"),

@@ -21,11 +21,8 @@ STYLES = {
 def print_results(console: Console, rows: Sequence[Row]) -> None:
     """The verdict table, then every error in full, then the tally."""
     console.print(verdict_table(rows, console.width))
-    for row in rows:
-        for cell in [*row.cells.values(), *row.references.values(), row.floor]:
-            if cell is not None and cell.error:
-                message = f"{row.name}, {cell.library}: {words.failure(cell)}"
-                console.print(Text(f"✗ {message}", style="red"), soft_wrap=True)
+    for message in words.failures(rows):
+        console.print(Text(f"✗ {message}", style="red"), soft_wrap=True)
     counts = tally(rows)
     against = "against the best of all rivals"
     said = ", ".join(f"{n} {word}" for word, n in counts.items() if n)

@@ -1,7 +1,7 @@
 """The report's part on a recorded run of the benchmarks (bench.json). Pure."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from hakmem import stats, words
@@ -24,7 +24,7 @@ def context(document: Mapping[str, Any]) -> dict[str, Any]:
         "forest": charts.both(charts.forest, charts.of_rows(rows)),
         "memory": charts.both(charts.dots, strips, "MiB", title),
         "system_work": system_work(document),
-        "errors": errors(rows),
+        "errors": words.failures(rows),
         "proof": first_proof(document),
         "rerun": rerun(document),
         "one_sample": one_sample(document),
@@ -71,16 +71,6 @@ def system_work(document: Mapping[str, Any]) -> list[dict[str, Any]]:
                 }
         table.append({"name": command["name"], "cells": cells})
     return table
-
-
-def errors(rows: Sequence[summary.Row]) -> list[str]:
-    """Every failed cell, in words."""
-    return [
-        f"{row.name}, {cell.library}: {words.failure(cell)}"
-        for row in rows
-        for cell in [*row.cells.values(), *row.references.values(), row.floor]
-        if cell is not None and cell.error
-    ]
 
 
 def first_proof(document: Mapping[str, Any]) -> dict[str, Any] | None:

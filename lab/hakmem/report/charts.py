@@ -97,12 +97,33 @@ def line(x1: float, y1: float, x2: float, y2: float, css: str) -> str:
     return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="{css}"/>'
 
 
-def _frame(layout: Layout, count: int, title: str, parts: Sequence[str]) -> str:
-    height = TOP + layout.row * count + BOTTOM
+def svg(name: str, width: float, height: float, title: str, parts: Sequence[str]) -> str:
     return (
-        f'<svg class="chart {layout.name}" viewBox="0 0 {layout.width} {height}" role="img" '
+        f'<svg class="chart {name}" viewBox="0 0 {width:g} {height:g}" role="img" '
         f'aria-label="{escape(title)}"><title>{escape(title)}</title>{"".join(parts)}</svg>'
     )
+
+
+def _frame(layout: Layout, count: int, title: str, parts: Sequence[str]) -> str:
+    height = TOP + layout.row * count + BOTTOM
+    return svg(layout.name, layout.width, height, title, parts)
+
+
+def _row_label(
+    layout: Layout, index: int, label: str, number: str, beside: str, under: str
+) -> list[str]:
+    """A row in words: in the narrow layout `under` stands for number and small print."""
+    y = layout.label_y(index)
+    if layout.stacked:
+        return [
+            text(layout.left, y, fit(label, layout.width, BOLD), "label"),
+            text(layout.left, y + 18, fit(under, layout.width, SMALL), "small"),
+        ]
+    return [
+        text(layout.left - 16, y, fit(label, layout.left - 16, BOLD), "label", "end"),
+        text(layout.width - layout.right + 16, y, number, "number"),
+        text(layout.width, y, beside, "small", "end"),
+    ]
 
 
 def _grid(layout: Layout, axis: Axis, ticks: Sequence[float], count: int, unit: str) -> list[str]:
@@ -182,19 +203,10 @@ def _interval(axis: Axis, y: float, ratio: Ratio) -> list[str]:
 
 
 def _forest_label(layout: Layout, index: int, ratio: Ratio) -> list[str]:
-    y = layout.label_y(index)
     figures = f"{words.ratio(ratio.interval)}  {words.ends(ratio.interval)}"
-    if layout.stacked:
-        beside = f"{figures} {ratio.beside}"
-        return [
-            text(layout.left, y, fit(ratio.label, layout.width, BOLD), "label"),
-            text(layout.left, y + 18, fit(beside, layout.width, SMALL), "small"),
-        ]
-    return [
-        text(layout.left - 16, y, fit(ratio.label, layout.left - 16, BOLD), "label", "end"),
-        text(layout.width - layout.right + 16, y, figures, "number"),
-        text(layout.width, y, fit(ratio.beside, 140, SMALL), "small", "end"),
-    ]
+    under = f"{figures} {ratio.beside}"
+    beside = fit(ratio.beside, 140, SMALL)
+    return _row_label(layout, index, ratio.label, figures, beside, under)
 
 
 def _diamond(x: float, y: float, r: float) -> str:
@@ -228,21 +240,11 @@ def dots(layout: Layout, strips: Sequence[Strip], unit: str, title: str) -> str:
 
 
 def _dots_label(layout: Layout, index: int, strip: Strip, unit: str) -> list[str]:
-    y = layout.label_y(index)
     own = strip.values.get(SUBJECT)
     lowest = min(strip.values, key=strip.values.__getitem__)
-    own_text = f"{words.number(own)} {unit}" if own is not None else "error"
-    low_text = f"least: {lowest} {words.number(strip.values[lowest])}"
-    if layout.stacked:
-        return [
-            text(layout.left, y, strip.label, "label"),
-            text(layout.left, y + 18, f"{own_text} · {low_text}", "small"),
-        ]
-    return [
-        text(layout.left - 16, y, strip.label, "label", "end"),
-        text(layout.width - layout.right + 16, y, own_text, "number"),
-        text(layout.width, y, low_text, "small", "end"),
-    ]
+    number = f"{words.number(own)} {unit}" if own is not None else "error"
+    least = f"least: {lowest} {words.number(strip.values[lowest])}"
+    return _row_label(layout, index, strip.label, number, least, f"{number} · {least}")
 
 
 def _dot(x: float, y: float, name: str, value: float, unit: str) -> str:

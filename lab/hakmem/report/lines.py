@@ -147,10 +147,7 @@ def _svg(chart: Chart, box: Box) -> str:
         (a, b), (c, d) = chart.trend
         parts.append(charts.line(box.x(a), box.y(b), box.x(c), box.y(d), "trend"))
     title = f"{chart.title}, {chart.unit}"
-    return (
-        f'<svg class="chart {box.name}" viewBox="0 0 {box.width:g} {box.height:g}" role="img" '
-        f'aria-label="{escape(title)}"><title>{escape(title)}</title>{"".join(parts)}</svg>'
-    )
+    return charts.svg(box.name, box.width, box.height, title, parts)
 
 
 def _warm_up(chart: Chart, box: Box) -> list[str]:

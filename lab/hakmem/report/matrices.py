@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hakmem.errors import LabError
 from hakmem.matrix.view import MARKS, RULES
 from hakmem.paired.session import duration
 from hakmem.report import charts
@@ -63,16 +62,11 @@ class Shown:
 
 def of_record(asked: Asked) -> Shown:
     body = asked.record.body
-    try:
-        modes = in_order(body)
-        stages = [_stage(stage, modes) for stage in body["stages"]]
-        id = f"{asked.record.id}-heat"
-        standings = {mode: body["standings"][mode] for mode in modes if mode in body["standings"]}
-        return Shown(asked, id, modes, stages, standings, forest(body))
-    except (KeyError, TypeError, AttributeError):
-        raise LabError(
-            f"matrix {asked.record.id} was recorded in another form than this report reads"
-        ) from None
+    modes = in_order(body)
+    stages = [_stage(stage, modes) for stage in body["stages"]]
+    id = f"{asked.record.id}-heat"
+    standings = {mode: body["standings"][mode] for mode in modes if mode in body["standings"]}
+    return Shown(asked, id, modes, stages, standings, forest(body))
 
 
 def in_order(body: Mapping[str, Any]) -> list[str]:

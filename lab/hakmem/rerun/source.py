@@ -106,11 +106,7 @@ def _worktree(commit: str) -> Iterator[Path]:
     root = project.root()
     with scratch.folder("source") as folder:
         tree = folder / "tree"
-        add = ("-c", "core.hooksPath=/dev/null", "worktree", "add", "--detach")
-        done = git.run(root, *add, str(tree), commit)
-        if done.returncode != 0:
-            said = done.stderr.decode(errors="replace").strip()
-            raise LabError(f"git cannot check out {commit[:12]}: {said}")
+        git.add_worktree(root, tree, commit)
         try:
             yield tree
         finally:

@@ -10,10 +10,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hakmem import words
+from hakmem import pages, words
 from hakmem.audit.citing import Evidence
 from hakmem.audit.settings import Settings
-from hakmem.errors import LabError
 from hakmem.ledger import claims
 from hakmem.ledger.store import Record
 from hakmem.scorecard import read as scorecard_read
@@ -96,18 +95,9 @@ def tally(found: Sequence[Row]) -> str:
 
 
 def check(path: Path, found: Sequence[Row]) -> str:
-    """Says that the page is what the ledger gives; LabError names the first line that is not."""
-    remedy = "run `hakmem scorecard --write`"
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise LabError(f"{path}: {error.strerror}; {remedy}", status=1) from None
-    due = page(found)
-    if text == due:
-        return f"{path}: {tally(found)}, as the ledger has it"
-    pairs = zip([*text.split("\n"), ""], [*due.split("\n"), ""], strict=False)
-    number = next((n for n, (is_there, right) in enumerate(pairs, 1) if is_there != right), 1)
-    raise LabError(f"{path}:{number}: not what the ledger says; {remedy}", status=1)
+    """Says that the page is what the ledger gives; LabError where it is not."""
+    pages.require_same(path, page(found), "the ledger says", "run `hakmem scorecard --write`")
+    return f"{path}: {tally(found)}, as the ledger has it"
 
 
 def _line(row: Row) -> str:
