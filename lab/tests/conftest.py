@@ -87,11 +87,10 @@ def recorded() -> Callable[..., dict[str, object]]:
             for name, path in (("hakmem", "/b/h.so"), ("system", None), ("rival", "/b/r.so"))
         ]
         return {
-            "format": 1,
+            "format": 2,
             "lab": "0.1.0",
             "created": "2026-01-01T00:00:00+00:00",
-            "mode": "rounds",
-            "count": rounds,
+            "rounds": rounds,
             "scale": "quick",
             "seed": 1,
             "argv": ["hakmem", "bench"],

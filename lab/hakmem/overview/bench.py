@@ -1,7 +1,7 @@
 """`hakmem bench`: chooses libraries and benchmarks, measures, and writes the results."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,6 @@ from hakmem.overview.collect import collect
 from hakmem.process import host, order
 from hakmem.process.library import Library
 from hakmem.process.lock import host_lock
-from hakmem.process.order import Task
 from hakmem.process.sample import Sample, counters
 from hakmem.progress import progress_bar
 from hakmem.report import page as report
@@ -28,14 +27,13 @@ RESERVED = (NULL, FAST, EMPTY)
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asked for. `pairs` None means rounds; `budget_s` ends a run of rounds early."""
+    """What the user asked for; `budget_s` ends a run early."""
 
     suite: Suite
     libraries: Sequence[Library]
     out: Path
     quick: bool
     rounds: int
-    pairs: int | None
     seed: int
     argv: Sequence[str]
     factor: Mapping[str, float] | None = None
@@ -139,8 +137,7 @@ def run(request: Request, console: Console) -> list[summary.Row]:
         samples,
         entries,
         {
-            "mode": "pairs" if request.pairs else "rounds",
-            "count": max((s.round for s in samples), default=-1) + 1,
+            "rounds": max((s.round for s in samples), default=-1) + 1,
             "scale": request.scale,
             "seed": request.seed,
             "argv": list(request.argv),
@@ -166,34 +163,20 @@ def write(recorded: Mapping[str, Any], out: Path) -> None:
 
 def announce(request: Request, libraries: Sequence[Library], console: Console) -> None:
     names = ", ".join(library.name for library in libraries)
-    blocks = f"{request.pairs} ABBA/BAAB blocks per pair"
-    way = blocks if request.pairs else f"up to {request.rounds} rounds"
     console.print(f"{len(request.suite.commands)} commands × {len(libraries)} allocators: {names}")
-    console.print(f"{way}, scale {request.scale}, seed {request.seed}")
+    console.print(f"up to {request.rounds} rounds, scale {request.scale}, seed {request.seed}")
     why = counters()
     if why is not None:
         console.print(f"user cycles are not visible ({why}): user CPU time is used instead")
 
 
-def plan(request: Request, names: Sequence[str]) -> tuple[Iterator[list[Task]], int]:
-    """The tasks in their order, and how many there are if all are run."""
-    commands = request.suite.commands
-    references = sum(len(command.references) for command in commands)
-    rivals = [name for name in names if name != summary.SUBJECT]
-    if request.pairs:
-        total = request.pairs * (4 * len(commands) * len(rivals) + references)
-        tasks = order.pairs(commands, summary.SUBJECT, rivals, request.seed, request.pairs)
-    else:
-        total = request.rounds * (len(commands) * len(names) + references)
-        tasks = order.rounds(commands, names, request.seed, request.rounds)
-    return tasks, total
-
-
 def measure(request: Request, libraries: Sequence[Library], console: Console) -> list[Sample]:
-    tasks, total = plan(request, [library.name for library in libraries])
+    commands = request.suite.commands
+    tasks = order.rounds(commands, [lib.name for lib in libraries], request.seed, request.rounds)
+    cells = sum(len(libraries) + len(command.references) for command in commands)
     deadline = time.monotonic() + request.budget_s if request.budget_s else None
     with progress_bar(console) as progress:
-        bar = progress.add_task("measuring", total=total)
+        bar = progress.add_task("measuring", total=request.rounds * cells)
         return collect(
             tasks,
             {library.name: library for library in libraries},

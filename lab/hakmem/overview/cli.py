@@ -45,17 +45,12 @@ def bench_command(
     rounds: Annotated[
         int | None, typer.Option(min=1, help="Rounds (default: 12, quick 6).")
     ] = None,
-    pairs: Annotated[
-        int | None, typer.Option(min=1, help="ABBA/BAAB blocks per rival instead of rounds.")
-    ] = None,
     lib: Libraries = None,
     seed: Seed = None,
     out: Out = Path("out"),
 ) -> None:
     """Compare hakmem with the system's allocator and every rival that is here."""
     suite = SUITE.select([*(names or []), *(only or [])])
-    if pairs and rounds:
-        raise LabError("--pairs and --rounds are two ways to measure: choose one")
     libraries = bench.choose_libraries(lib or [])
     if len(libraries) < 2:
         raise LabError("nothing to compare with: name a rival with --lib, or leave --lib out")
@@ -65,7 +60,6 @@ def bench_command(
         out=out,
         quick=quick,
         rounds=rounds or (6 if quick else 12),
-        pairs=pairs,
         seed=random.SystemRandom().randrange(2**31) if seed is None else seed,
         argv=provenance.own_argv(),
     )

@@ -62,8 +62,6 @@ def collect(
                 argv=process.argv,
                 round=task.round,
                 position=position,
-                block=task.block,
-                letter=task.letter,
                 padding=task.padding,
             )
             try:

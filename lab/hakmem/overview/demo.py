@@ -75,7 +75,7 @@ def fitted(
     """
     took = {}
     probe = next(lib for lib in libraries if lib.path is None)
-    request = bench.Request(suite, [probe], Path(), True, 1, None, 0, [])
+    request = bench.Request(suite, [probe], Path(), True, 1, 0, [])
     for command in suite.commands:
         start = time.monotonic()
         tasks = rounds([replace(command, references=())], [probe.name], 0, 1)
@@ -107,7 +107,6 @@ def benchmark(
         out=out,
         quick=True,
         rounds=count,
-        pairs=None,
         seed=seed,
         argv=provenance.own_argv(),
         factor=factor,

@@ -11,7 +11,7 @@ from hakmem.errors import LabError
 from hakmem.process.sample import Sample
 from hakmem.suite import Figure, Suite
 
-FORMAT = 1
+FORMAT = 2
 
 
 def figure_entry(figure: Figure, counted: bool) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def build(
     amount_of: Callable[[str], int],
     counters: str | None,
 ) -> dict[str, Any]:
-    """`facts` carries what only the caller knows: mode, scale, seed, argv, host, source."""
+    """`facts` carries what only the caller knows: rounds, scale, seed, argv, host, source."""
     return {
         "format": FORMAT,
         "lab": __version__,

@@ -192,17 +192,12 @@ def compare(
     offset: Floor | None,
     better: str,
 ) -> Comparison:
-    """The paired ratio subject ÷ rival: over blocks where there are blocks, else over rounds."""
+    """The ratio subject ÷ rival, paired by rounds."""
     if offset is None or any(metrics.value(key, s) is None for s in subject):
         return Comparison(name, None, 0, "error", better)
-    blocks = any(s.get("block") for s in rival)
-    if offset is not NO_FLOOR and not blocks:
+    if offset is not NO_FLOOR:
         return _compare_above(subject, rival, name, key, offset, better)
-    logs = stats.merge_neighbours(
-        _block_logs(subject, rival, name, key, offset)
-        if blocks
-        else _round_logs(subject, rival, key, offset)
-    )
+    logs = stats.merge_neighbours(_round_logs(subject, rival, key))
     if not logs or any(math.isnan(value) for value in logs):
         return Comparison(name, None, len(logs), "undecided", better)
     return _judged(name, stats.spread_interval(logs).exp(), len(logs), better)
@@ -252,35 +247,11 @@ def _log(value: float) -> float:
 
 
 def _round_logs(
-    subject: Sequence[Mapping[str, Any]],
-    rival: Sequence[Mapping[str, Any]],
-    key: str,
-    offset: Floor,
+    subject: Sequence[Mapping[str, Any]], rival: Sequence[Mapping[str, Any]], key: str
 ) -> list[float]:
-    mine = {s["round"]: _known(key, s) - offset.under(s) for s in subject}
-    theirs = {s["round"]: _known(key, s) - offset.under(s) for s in rival}
+    mine = {s["round"]: _known(key, s) for s in subject}
+    theirs = {s["round"]: _known(key, s) for s in rival}
     return [_log(mine[r]) - _log(theirs[r]) for r in sorted(mine.keys() & theirs.keys())]
-
-
-def _block_logs(
-    subject: Sequence[Mapping[str, Any]],
-    rival: Sequence[Mapping[str, Any]],
-    name: str,
-    key: str,
-    offset: Floor,
-) -> list[float]:
-    blocks: dict[str, list[Mapping[str, Any]]] = {}
-    for sample in [*subject, *rival]:
-        if (sample.get("block") or "").split("/")[1:2] == [name]:
-            blocks.setdefault(sample["block"], []).append(sample)
-    logs = []
-    for samples in sorted(blocks.values(), key=lambda b: b[0]["round"]):
-        values = [_known(key, s) - offset.under(s) for s in samples]
-        if len(values) != 4:
-            continue
-        letters = "".join(s["letter"] for s in samples)
-        logs.append(stats.block_value(letters, values) if min(values) > 0 else math.nan)
-    return logs
 
 
 def _best(

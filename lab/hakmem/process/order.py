@@ -20,8 +20,6 @@ class Task:
     reference: Reference | None
     round: int
     padding: int
-    block: str | None = None
-    letter: str | None = None
 
     @property
     def cell(self) -> tuple[str, str]:
@@ -46,25 +44,6 @@ def rounds(
         yield tasks
 
 
-def pairs(
-    commands: Sequence[Command], subject: str, rivals: Sequence[str], seed: int, count: int
-) -> Iterator[list[Task]]:
-    """Each round takes one block per command and rival: A B B A or B A A B by a seeded coin.
-
-    A is the rival, B the subject; the references of a command are taken once per round.
-    """
-    rng = random.Random(seed)
-    for number in range(count):
-        units: list[list[Task]] = []
-        for command in commands:
-            units += [_block(command, subject, rival, number, rng) for rival in rivals]
-            units += [
-                [Task(command, reference.name, reference, number, padding(rng))]
-                for reference in command.references
-            ]
-        yield [task for unit in shuffled(units, rng) for task in unit]
-
-
 def palindrome(items: Sequence[T], rng: random.Random) -> list[T]:
     """All items in a random order and back again, so that every two of them stand as ABBA.
 
@@ -72,17 +51,6 @@ def palindrome(items: Sequence[T], rng: random.Random) -> list[T]:
     """
     there = shuffled(items, rng)
     return [*there, *reversed(there)]
-
-
-def _block(
-    command: Command, subject: str, rival: str, number: int, rng: random.Random
-) -> list[Task]:
-    block = f"{command.name}/{rival}/{number}"
-    names = {"A": rival, "B": subject}
-    return [
-        Task(command, names[letter], None, number, padding(rng), block, letter)
-        for letter in palindrome("AB", rng)
-    ]
 
 
 def padding(rng: random.Random) -> int:
