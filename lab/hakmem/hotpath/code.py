@@ -4,17 +4,16 @@ Loads and stores are explicit memory operands; what push, pop, call and ret do t
 counted. Pure but for `read`.
 """
 
-import os
 import platform
 import re
 import shutil
-import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 
 from hakmem.errors import LabError
+from hakmem.hotpath.process import run_tool
 
 FUNCTIONS = ("malloc", "free")
 
@@ -181,15 +180,7 @@ def _split(operands: str) -> list[str]:
 
 
 def _objdump(*arguments: str | Path) -> str:
-    done = subprocess.run(
-        ["objdump", *map(str, arguments)],
-        env={**os.environ, "LC_ALL": "C"},
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=60,
-        check=False,
-    )
+    done = run_tool(["objdump", *map(str, arguments)])
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines() or ["it said nothing"]
         raise LabError(f"objdump failed: {lines[-1]}")

@@ -5,17 +5,15 @@ another event than the one asked for (cpu-clock where cycles are refused). Each 
 here and is no figure. Pure but for `refusal` and `symbols_of`.
 """
 
-import os
 import re
 import shutil
-import subprocess
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from hakmem.errors import LabError
-from hakmem.hotpath.process import last_line
+from hakmem.hotpath.process import last_line, run_tool
 from hakmem.process import host
 
 WHAT = "user mode only, by the processor's counters"
@@ -56,7 +54,7 @@ def refusal() -> str | None:
     """None if cycles and instructions can be counted here, else why not and what to do."""
     if shutil.which("perf") is None:
         return "perf is not installed: apt-get install linux-perf"
-    done = _run([*stat_argv(Path("/dev/stderr"), NEEDED), "true"])
+    done = run_tool([*stat_argv(Path("/dev/stderr"), NEEDED), "true"])
     return refused(done.returncode, done.stderr, host.read(PARANOID))
 
 
@@ -165,20 +163,7 @@ def _same(event: str, asked: str) -> bool:
 
 
 def _checked(argv: Sequence[str]) -> str:
-    done = _run(argv)
+    done = run_tool(argv)
     if done.returncode != 0:
         raise LabError(f"{' '.join(argv[:2])} failed: {last_line(done.stderr)}", status=1)
     return done.stdout
-
-
-def _run(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        list(argv),
-        env={**os.environ, "LC_ALL": "C"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=120,
-        check=False,
-    )

@@ -1,5 +1,6 @@
 """One process of a hot-path measurement: under a tool, with proof of the allocator inside it."""
 
+import os
 import re
 import shlex
 import signal
@@ -90,6 +91,20 @@ def _ops(workload: Workload, amount: int, out: str) -> int:
     if not isinstance(ops, int) or ops <= 0:
         raise LabError(f"{workload.name} did not say how many operations it timed", status=1)
     return ops
+
+
+def run_tool(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """A tool that answers at once, in words that do not depend on the user's language."""
+    return subprocess.run(
+        argv,
+        env={**os.environ, "LC_ALL": "C"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=120,
+        check=False,
+    )
 
 
 def last_line(text: str) -> str:

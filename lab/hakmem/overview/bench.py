@@ -14,7 +14,7 @@ from hakmem import peers, project
 from hakmem.errors import LabError
 from hakmem.overview import document, summary, tables
 from hakmem.overview.collect import collect
-from hakmem.process import host, order
+from hakmem.process import host, order, provenance
 from hakmem.process.library import Library
 from hakmem.process.lock import host_lock
 from hakmem.process.sample import Sample, counters
@@ -142,7 +142,7 @@ def run(request: Request, console: Console) -> list[summary.Row]:
             "seed": request.seed,
             "argv": list(request.argv),
             "host": facts,
-            "source": host.source(project.root()),
+            "source": provenance.source(project.root()).to_dict(),
         },
         request.amount_of,
         counters(),

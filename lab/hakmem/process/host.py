@@ -85,23 +85,5 @@ def facts() -> dict[str, str]:
     }
 
 
-def source(root: Path) -> dict[str, object]:
-    """The commit measured and whether the tree differs from it."""
-
-    def git(*arguments: str) -> str | None:
-        if shutil.which("git") is None:
-            return None
-        done = subprocess.run(
-            ["git", "-C", str(root), *arguments], capture_output=True, text=True, check=False
-        )
-        return done.stdout.strip() if done.returncode == 0 else None
-
-    status = git("status", "--porcelain")
-    return {
-        "commit": git("rev-parse", "HEAD") or "no commit",
-        "dirty": True if status is None else bool(status),
-    }
-
-
 def sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
