@@ -21,6 +21,7 @@ REFUSED = [
     ("matrix", "nope"),
     ("rerun",),
     ("report", "nope.json"),
+    ("audit", "nope.md"),
     ("bisect", "no-such", "HEAD", "--bench", "larson_1"),
 ]
 

@@ -30,6 +30,8 @@ def command(
     ] = False,
 ) -> None:
     """Check that every figure in the docs and commit messages is what a record says."""
+    for path in files or ():
+        project.require_file(path, "document")
     missed = audit_planted.rehearse()
     if missed:
         raise LabError(f"the audit itself is broken, it let through: {'; '.join(missed)}", 1)
