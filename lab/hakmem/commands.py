@@ -13,96 +13,63 @@ from hakmem import errors
 # option of the lab would be taken for one.
 OWN_COMMAND = {"allow_interspersed_args": False}
 
-# By panel and name: where the command is, and the first line of its help.
+# By panel and name: the first line of each command's help.
 PANELS = {
     "Run and compare": {
-        "run": (
-            "process.cli:run_command",
-            "Run a program under hakmem and say what was proven inside its processes.",
-        ),
-        "demo": (
-            "overview.cli:demo_command",
-            "Show hakmem at work: real programs with proof, a short benchmark, the report.",
-        ),
-        "compare": (
-            "paired.cli:compare_command",
-            "Try hakmem on your own program, against the system's allocator and every peer found.",
-        ),
-        "bench": (
-            "overview.cli:bench_command",
-            "Compare hakmem with the system's allocator and every rival that is here.",
-        ),
-        "ab": (
-            "paired.cli:ab_command",
-            "Decide whether B is better than A (or no worse), by interleaved blocks, "
-            "and record it.",
-        ),
-        "baseline": (
-            "paired.cli:baseline_command",
-            "What this host gives today: random_mixed under hakmem and the C library, "
-            "and its spread.",
-        ),
-        "config": (
-            "config:command",
-            "Show every option: what is allowed, what is effective here, and where that comes "
-            "from.",
-        ),
-        "peers": ("peers:app", "The rival allocators: build them, list them."),
+        "run": "Run a program under hakmem and say what was proven inside its processes.",
+        "demo": "Show hakmem at work: real programs with proof, a short benchmark, the report.",
+        "compare": "Try hakmem on your own program, against the system's allocator and every peer "
+        "found.",
+        "bench": "Compare hakmem with the system's allocator and every rival that is here.",
+        "ab": "Decide whether B is better than A (or no worse), by interleaved blocks, and record "
+        "it.",
+        "baseline": "What this host gives today: random_mixed under hakmem and the C library, and "
+        "its spread.",
+        "config": "Show every option: what is allowed, what is effective here, and where that "
+        "comes from.",
+        "peers": "The rival allocators: build them, list them.",
     },
     "Watch over time": {
-        "soak": (
-            "soak.cli:app",
-            "Let a program run for long, epoch by epoch; judge its drift, spread and memory.",
-        ),
-        "matrix": (
-            "matrix.cli:command",
-            "Run modes through stages with pass rules, and end in GO, NO-GO or UNDECIDED.",
-        ),
+        "soak": "Let a program run for long, epoch by epoch; judge its drift, spread and memory.",
+        "matrix": "Run modes through stages with pass rules, and end in GO, NO-GO or UNDECIDED.",
     },
     "Evidence": {
-        "report": (
-            "report.cli:command",
-            "Make one HTML file of what was measured: verdicts, soaks, matrices, "
-            "how to repeat each.",
-        ),
-        "ledger": ("ledger.cli:app", "The recorded evidence: list, show, verify, query."),
-        "rerun": (
-            "rerun.cli:command",
-            "Measure a record again, from the record alone, and show both side by side.",
-        ),
-        "scorecard": (
-            "scorecard.cli:command",
-            "Show every target with the last figure of it that may be cited, and whether it is "
-            "met.",
-        ),
-        "audit": (
-            "audit.cli:command",
-            "Check that every figure in the docs and commit messages is what a record says.",
-        ),
+        "report": "Make one HTML file of what was measured: verdicts, soaks, matrices, how to "
+        "repeat each.",
+        "ledger": "The recorded evidence: list, show, verify, query.",
+        "rerun": "Measure a record again, from the record alone, and show both side by side.",
+        "scorecard": "Show every target with the last figure of it that may be cited, and whether "
+        "it is met.",
+        "audit": "Check that every figure in the docs and commit messages is what a record says.",
     },
     "Work on an allocator": {
-        "conformance": (
-            "conformance.cli:command",
-            "Hold allocators to the promises of tests/conformance: kept, broken and why, "
-            "or not checked.",
-        ),
-        "hotpath": (
-            "hotpath.cli:command",
-            "What one operation costs: instructions, branches, misses, where, and in what code.",
-        ),
-        "bisect": (
-            "bisect.cli:command",
-            "Find the commit that changed a benchmark's or a command's cost, or that none did.",
-        ),
+        "conformance": "Hold allocators to the promises of tests/conformance: kept, broken and "
+        "why, or not checked.",
+        "hotpath": "What one operation costs: instructions, branches, misses, where, and in what "
+        "code.",
+        "bisect": "Find the commit that changed a benchmark's or a command's cost, or that none "
+        "did.",
     },
+}
+# Where a command is that is not `command` in the cli of its own folder.
+PLACES = {
+    "run": "process.cli:run_command",
+    "demo": "overview.cli:demo_command",
+    "compare": "paired.cli:compare_command",
+    "bench": "overview.cli:bench_command",
+    "ab": "paired.cli:ab_command",
+    "baseline": "paired.cli:baseline_command",
+    "config": "config:command",
+    "peers": "peers:app",
+    "soak": "soak.cli:app",
+    "ledger": "ledger.cli:app",
 }
 WITH_OWN_COMMAND = ("run", "compare", "ab", "hotpath")
 
 
 def load(name: str) -> Any:
     """The command itself, from its module."""
-    where = next(rows[name][0] for rows in PANELS.values() if name in rows)
-    module, _, attribute = where.partition(":")
+    module, _, attribute = PLACES.get(name, f"{name}.cli:command").partition(":")
     found = getattr(import_module(f"hakmem.{module}"), attribute)
     alone = typer.Typer()
     if isinstance(found, typer.Typer):
@@ -140,5 +107,5 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for panel, rows in PANELS.items():
-    for name, (_, line) in rows.items():
+    for name, line in rows.items():
         app.command(name, help=line, rich_help_panel=panel)(_stand_in)

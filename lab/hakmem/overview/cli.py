@@ -33,14 +33,6 @@ def bench_command(
             autocompletion=complete.benchmarks,
         ),
     ] = None,
-    only: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--only",
-            help="The same as naming a benchmark.",
-            autocompletion=complete.benchmarks,
-        ),
-    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Short samples and fewer rounds.")] = False,
     rounds: Annotated[
         int | None, typer.Option(min=1, help="Rounds (default: 12, quick 6).")
@@ -50,7 +42,7 @@ def bench_command(
     out: Out = Path("out"),
 ) -> None:
     """Compare hakmem with the system's allocator and every rival that is here."""
-    suite = SUITE.select([*(names or []), *(only or [])])
+    suite = SUITE.select(names or [])
     libraries = bench.choose_libraries(lib or [])
     if len(libraries) < 2:
         raise LabError("nothing to compare with: name a rival with --lib, or leave --lib out")
