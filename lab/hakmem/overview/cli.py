@@ -7,7 +7,7 @@ from typing import Annotated, cast
 import typer
 from rich.console import Console
 
-from hakmem import complete
+from hakmem import complete, project
 from hakmem.errors import LabError
 from hakmem.overview import bench, demo, summary
 from hakmem.process import provenance
@@ -49,7 +49,7 @@ def bench_command(
     request = bench.Request(
         suite=suite,
         libraries=libraries,
-        out=out,
+        out=project.place(out, out),
         quick=quick,
         rounds=rounds or (6 if quick else 12),
         seed=random.SystemRandom().randrange(2**31) if seed is None else seed,
@@ -65,7 +65,7 @@ def demo_command(
     out: Out = Path("out"),
 ) -> None:
     """Show hakmem at work: real programs with proof, a short benchmark, the report."""
-    console = Console()
+    console, out = Console(), project.place(out, out)
     libraries = bench.choose_libraries(lib or [])
     demo.programs(cast(Path, libraries[0].path), console)  # hakmem is always a file
     seed = random.SystemRandom().randrange(2**31) if seed is None else seed

@@ -193,7 +193,7 @@ def compare_command(
             min=LOOKS[0], max=LOOKS[-1], help="Blocks at most (default: 12; of benchmarks 30)."
         ),
     ] = None,
-    min_seconds: Seconds = 0.5,
+    min_seconds: Seconds = 0.2,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with benchmarks that are not recorded yet.")
     ] = False,

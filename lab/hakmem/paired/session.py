@@ -1,6 +1,5 @@
 """One comparison from its cells to its outcome: checks, a trial run of everything, the blocks."""
 
-import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -14,7 +13,8 @@ from hakmem.paired.blocks import BASE, FLOOR, Outcome, Plan, Sampler, Track, Tri
 from hakmem.paired.cells import Cell
 from hakmem.paired.protocol import Decision
 from hakmem.paired.readings import MEMORY
-from hakmem.process import library, provenance, scratch
+from hakmem.process import library, provenance
+from hakmem.process.loaded import take_shown
 from hakmem.process.proof import Proof
 from hakmem.process.sample import Process, Sample, take
 from hakmem.progress import progress_bar
@@ -134,20 +134,7 @@ def _trial(plan: Plan, trial: Trial) -> Sample:
     """One run, with the loader's own word that a library that leaves no proof was loaded."""
     process = process_for(plan, trial)
     blank = Sample(trial.track.name, trial.letter, process.argv, -1, 0)
-    lib = process.library
-    gnu = "CS_GNU_LIBC_VERSION" in os.confstr_names
-    if process.own_account or process.expects_proof or lib.path is None or not gnu:
-        return paired.checked(proven(take(blank, process), process), trial.track.reading)
-    with scratch.folder("loader") as folder:
-        says = {"LD_DEBUG": "files", "LD_DEBUG_OUTPUT": f"{folder}/says"}
-        told = replace(process, environment={**process.environment, **says})
-        sample = paired.checked(take(blank, told), trial.track.reading)
-        mark = f"calling init: {lib.path}".encode()
-        loaded = any(mark in file.read_bytes() for file in folder.iterdir())
-    if sample.error is None and not loaded:
-        why = "statically linked, or of another libc"
-        return replace(sample, error=f"{lib.name} was not loaded into it: is it {why}?")
-    return sample
+    return paired.checked(proven(take_shown(blank, process), process), trial.track.reading)
 
 
 def turns(track: Track, found: Mapping[str, Sample], seconds: float) -> int:

@@ -1,12 +1,10 @@
 """`hakmem compare --bench`: hakmem against its rivals over benchmarks, to recorded verdicts."""
 
 import random
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -31,7 +29,7 @@ from hakmem.paired.blocks import BASE, FLOOR, Plan, Sampler, Track
 from hakmem.paired.cells import Cell
 from hakmem.paired.readings import Better
 from hakmem.paired.recording import Facts
-from hakmem.process import provenance
+from hakmem.process import provenance, scratch
 from hakmem.process.lock import host_lock
 from hakmem.suite import EMPTY, SUITE, Figure
 
@@ -265,8 +263,8 @@ def keep(
 
     What is not recorded is a record all the same, in no ledger.
     """
-    with recording.uninterrupted(), tempfile.TemporaryDirectory() as nowhere:
-        ledger = Ledger.default() if request.record else Ledger(Path(nowhere))
+    with recording.uninterrupted(), scratch.folder("nowhere") as nowhere:
+        ledger = Ledger.default() if request.record else Ledger(nowhere)
         with ledger.together() as batch:
             if run.setting is None:
                 run.setting = batch.append("setting", recording.setting_body(facts))
