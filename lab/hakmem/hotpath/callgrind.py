@@ -70,14 +70,16 @@ def refusal() -> str | None:
 
 
 def argv(folder: Path) -> list[str]:
-    """Each process writes a file of its own: one that the program forks must not replace it."""
-    return [
-        "valgrind",
-        "--tool=callgrind",
-        "--branch-sim=yes",
-        "--cache-sim=yes",
-        f"--callgrind-out-file={profile_of(folder, '%p')}",
-    ]
+    """Instructions, and a simulated predictor and caches."""
+    return [*counting(folder), "--branch-sim=yes", "--cache-sim=yes"]
+
+
+def counting(folder: Path) -> list[str]:
+    """Instructions alone.
+
+    Each process writes a file of its own: one that the program forks must not replace it.
+    """
+    return ["valgrind", "--tool=callgrind", f"--callgrind-out-file={profile_of(folder, '%p')}"]
 
 
 def profile_of(folder: Path, pid: object) -> Path:

@@ -21,6 +21,7 @@ from hakmem.paired.protocol import Aim, Decision
 from hakmem.paired.readings import MEMORY, Better
 from hakmem.process import scratch
 from hakmem.process.lock import host_lock
+from hakmem.suite import FAST
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,7 @@ def plan_of(request: Request, cells: Mapping[str, Cell]) -> Plan:
     """The plan as asked, with benchmarks found and metrics chosen; nothing is run."""
     if len(cells) < 2:
         raise LabError("one cell is nothing to compare: add --b, or --aa for the noise floor")
+    protocol.require_decidable(len(cells) - 1, request.most)
     tracks = [target_track(request, cells)]
     for name in request.guards:
         found = work.benchmark(name)
@@ -232,12 +234,15 @@ def question(plan: Plan, letter: str, twins: bool = False) -> str:
 def tell(done: session.Conducted, records: Mapping[str, Record], console: Console) -> None:
     """The table, one sentence for each contender, and where it is recorded."""
     plan, outcome = done.plan, done.outcome
+    paired_tables.print_warnings(console, done)
     console.print(paired_tables.result_table(plan, outcome, console.width))
     for letter in plan.contenders:
         decision = outcome.decisions.get(letter)
         if decision is not None:
             line = Text(f"{decision.verdict}: ", style=paired_tables.STYLES[decision.verdict])
             console.print(line.append(sentence(plan, letter, decision), style="default"))
+            if plan.tracks[0].floor and plan.tracks[0].floor.name == FAST:
+                console.print(way_to_floor(plan, letter, decision))
             for note in cross_checks(plan, outcome, letter, decision):
                 console.print(Text(note, style="yellow"))
     paired_tables.print_measured(console, done, records.values())
@@ -287,6 +292,16 @@ def sentence(plan: Plan, letter: str, decision: Decision) -> str:
         return f"{b} loses more than {margin}: it takes {what}"
     tail = f", and no guard loses more than {margin}" if guards and decision.verdict == "GO" else ""
     return f"{b} takes {what} on {target.name}{tail}"
+
+
+def way_to_floor(plan: Plan, letter: str, decision: Decision) -> str:
+    """How much of what A takes above the limit of any front end B has saved."""
+    ratio = recording.ratio(plan.tracks[0], decision.target)
+    share, *ends = (100 * (1 - x) for x in (ratio.estimate, ratio.high, ratio.low))
+    return (
+        f"{plan.cells[letter].name} is {share:.0f} % [{ends[0]:.0f}–{ends[1]:.0f}] of the way from "
+        f"{plan.cells[BASE].name} to {FAST}"
+    )
 
 
 def still_open(plan: Plan, decision: Decision) -> list[str]:

@@ -5,7 +5,7 @@ import re
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from rich.console import Console
@@ -27,19 +27,17 @@ from hakmem.process.sample import Sample
 from hakmem.suite import SUITE, Command
 
 PROGRAM = "bench_random_mixed"
-QUICK_OPS = 10_000_000
+FULL_OPS = 40_000_000
 BENCHES = tuple(c.name for c in SUITE.commands if c.executable == PROGRAM)
+ONE_RUN = 0.0  # seconds to fill: a block has two runs of each, however short
 FACTS = ("cpu", "virtualisation", "governor", "frequency", "turbo off", "load before")
 
 
 @dataclass(frozen=True)
 class Mix:
-    """A random_mixed of the user's own: slots, the seed of its stream, smallest and largest block.
+    """A random_mixed of the user's own: slots, the seed of its stream, smallest and largest block."""
 
-    `ops` None: as many operations as fill the time of a sample.
-    """
-
-    ops: int | None = None
+    ops: int = FULL_OPS
     slots: int = 8192
     seed: int = 1234567
     smallest: int = 16
@@ -47,10 +45,10 @@ class Mix:
 
     def work(self) -> Work:
         numbers = (self.slots, self.seed, self.smallest, self.largest)
-        arguments = ("{n}" if self.ops is None else str(self.ops), *map(str, numbers))
-        command = Command("random_mixed", PROGRAM, arguments, full=1, quick=QUICK_OPS)
+        arguments = (str(self.ops), *map(str, numbers))
+        command = Command("random_mixed", PROGRAM, arguments, full=1, quick=1)
         project.require_file(project.bench_dir() / PROGRAM, "benchmark")
-        return Work(command.name, command=command, amount=self.ops or QUICK_OPS)
+        return Work(command.name, command=command, amount=self.ops)
 
 
 def mix_of(
@@ -99,7 +97,6 @@ class Spread:
 def run(
     mix: Mix | None,
     runs: int,
-    seconds: float,
     seed: int,
     record: bool,
     argv: Sequence[str],
@@ -111,7 +108,7 @@ def run(
     with host_lock():
         facts = Facts.of(plan.cells, argv)
         said = aloud(plan, sampler or session.sampler(plan), console)
-        done = session.conduct(plan, seconds, console, said)
+        done = session.conduct(plan, ONE_RUN, console, said)
         finish(mix, done, facts, record, console)
     return done.outcome
 
@@ -137,7 +134,6 @@ def run_on(
     address: str,
     mix: Mix | None,
     runs: int,
-    seconds: float,
     seed: int,
     record: bool,
     argv: Sequence[str],
@@ -149,17 +145,24 @@ def run_on(
         assert facts is not None
         finish(mix, done, facts, record, console, host)
 
-    job = cluster.job(plan_of(mix, runs, seed), seconds, argv, facts=True)
+    job = cluster.job(plan_of(mix, runs, seed), ONE_RUN, argv, facts=True)
     return cluster.run(address, cluster.Comparison(job, ended, mark), console)
 
 
 def plan_of(mix: Mix | None, runs: int, seed: int) -> Plan:
     cells = distinct([parse("system"), parse("hakmem")])
     tracks = []
-    for found in [mix.work()] if mix else map(work.benchmark, BENCHES):
+    for found in [mix.work()] if mix else map(full, BENCHES):
         reading = readings.choose("wall", found.name)
         tracks.append(Track(found.name, "target", reading, dict.fromkeys(cells, found)))
     return Plan(cells, tracks, "neutral", protocol.LEAST_MARGIN, seed, math.ceil(runs / 2))
+
+
+def full(name: str) -> Work:
+    """A benchmark with all the work of a long run."""
+    found = work.benchmark(name)
+    assert found.command is not None
+    return replace(found, amount=found.command.full)
 
 
 def finish(

@@ -19,12 +19,16 @@ GRAMMAR = "a cell is written [lib=]NAME-or-PATH, bench=NAME, name=LABEL and VARI
 
 @dataclass(frozen=True)
 class Cell:
-    """One side of a comparison. `bench` None: it runs what all cells run."""
+    """One side of a comparison. `bench` None: it runs what all cells run.
+
+    `twin`: it is one of the two copies of an A/A, and shall be what the other is.
+    """
 
     name: str
     library: Library
     environment: Mapping[str, str] = field(default_factory=dict)
     bench: str | None = None
+    twin: bool = False
 
     @property
     def is_hakmem(self) -> bool:
@@ -109,5 +113,5 @@ def twins(cell: Cell, folder: Path) -> list[Cell]:
             target.parent.mkdir()
             shutil.copy2(copy.path, target)
             copy = replace(copy, path=target)
-        made.append(replace(cell, name=f"{cell.name}, copy {side}", library=copy))
+        made.append(replace(cell, name=f"{cell.name}, copy {side}", library=copy, twin=True))
     return made

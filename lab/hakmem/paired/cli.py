@@ -1,7 +1,7 @@
 """The command lines of paired measurements: `hakmem ab`, `hakmem compare`, `hakmem baseline`."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated
 
 import typer
@@ -12,9 +12,10 @@ from hakmem.errors import LabError
 from hakmem.paired import ab, baseline, cells, compare
 from hakmem.paired import suite_run as compare_suite
 from hakmem.paired.blocks import Outcome
-from hakmem.paired.protocol import LOOKS, Aim
+from hakmem.paired.protocol import LOOKS, Aim, Verdict
 from hakmem.paired.readings import Better
 from hakmem.process import provenance
+from hakmem.process.sample import counters
 
 Command = Annotated[
     list[str] | None, typer.Argument(help="The command to measure, after --; or use --bench.")
@@ -77,6 +78,18 @@ def end(*outcomes: Outcome) -> None:
         raise typer.Exit(1)
 
 
+NO_GO, UNDECIDED = 3, 4  # exit statuses of `ab`
+
+
+def end_with(verdicts: Iterable[Verdict]) -> None:
+    """The exit status of verdicts together, so that a script can gate on them."""
+    found = set(verdicts)
+    if "NO-GO" in found:
+        raise typer.Exit(NO_GO)
+    if "UNDECIDED" in found:
+        raise typer.Exit(UNDECIDED)
+
+
 def ab_command(
     command: Command = None,
     a: Annotated[
@@ -113,7 +126,8 @@ def ab_command(
     metric: Metric = None,
     better: BetterIs = "lower",
     floor: Annotated[
-        str | None, typer.Option(help="Measure it in the same blocks and subtract: null, empty.")
+        str | None,
+        typer.Option(help="Measure it in the same blocks and subtract: null, empty, benchfast."),
     ] = None,
     max_blocks: Most = LOOKS[-1],
     min_seconds: Seconds = 1.0,
@@ -130,6 +144,9 @@ def ab_command(
 
     A cell is a library and an environment: '' is hakmem as built, 'mimalloc' a peer,
     'HAKMEM_TINY_PROFILE=full' hakmem with a setting, 'lib=old.so name=before X=1' all of it.
+
+    Ends with 0 for GO, 3 for NO-GO, 4 for UNDECIDED, over all of --b the worst of these; with 1
+    where something could not be measured, with 2 where it was not asked for rightly.
     """
     if aa and b:
         raise LabError("--aa compares A with a copy of itself: leave --b out")
@@ -152,7 +169,15 @@ def ab_command(
         passed=passed or [],
         twins=aa,
     )
-    end(*ab.run_on(on, request, Console()) if on else (ab.run(request, Console()),))
+    if metric == "instructions" and counters() is not None:
+        if on:
+            raise LabError("exact counts are the same on each host: leave --on out")
+        from hakmem.hotpath import exact  # here, because it stands on what is below this file
+
+        return end_with(exact.run(request, Console()).values())
+    outcomes = ab.run_on(on, request, Console()) if on else [ab.run(request, Console())]
+    end(*outcomes)
+    return end_with(d.verdict for outcome in outcomes for d in outcome.decisions.values())
 
 
 def compare_command(
@@ -167,6 +192,10 @@ def compare_command(
     ] = None,
     suite: Annotated[
         bool, typer.Option("--suite", help="All benchmarks but the long ones, which --bench adds.")
+    ] = False,
+    programs: Annotated[
+        bool,
+        typer.Option("--programs", help="Real programs, those named or all; fetched if missing."),
     ] = False,
     lib: Annotated[
         str, typer.Option(help="The cell that is compared.", autocompletion=complete.libraries)
@@ -207,20 +236,24 @@ def compare_command(
     Runs are interleaved; a rival that is decided is not run again. Example:
     hakmem compare -- python3 my_job.py
 
-    The same over benchmarks, to a recorded table: hakmem compare --bench 'larson_*', or --suite.
+    The same over benchmarks, to a recorded table: hakmem compare --bench 'larson_*', or --suite;
+    over real programs with inputs of ours: hakmem compare --programs jq g++, or all of them.
     """
-    if bench_name or suite:
+    if bench_name or suite or programs:
+        if programs and (bench_name or suite):
+            raise LabError("--programs and benchmarks are two tables: make one after the other")
         if on:
             raise LabError("--on is for one comparison: name a command, or take `hakmem ab`")
         names = [*(bench_name or []), *(command or [])]
         asked = compare_suite.Request(
             names=names,
             everything=suite,
+            programs=programs,
             library=lib,
             rivals=rival or [],
             metric=metric,
             better=better,
-            most=max_blocks or LOOKS[3],
+            most=max_blocks or (LOOKS[1] if programs else LOOKS[3]),
             seconds=min_seconds,
             seed=seed,
             record=record,
@@ -231,10 +264,10 @@ def compare_command(
             raise typer.Exit(1)
         return
     if resume:
-        raise LabError("--resume is for benchmarks: --bench NAME, or --suite")
+        raise LabError("--resume is for tables: --bench NAME, --suite or --programs")
     if not command:
         raise LabError(
-            "which program? hakmem compare -- COMMAND …, or --bench NAME, or --suite for all"
+            "which program? hakmem compare -- COMMAND …, or --bench NAME, --suite or --programs"
         )
     seed = fresh(seed)
     request = compare.Request(
@@ -261,7 +294,7 @@ def baseline_command(
             "the seed of its random stream. Or by the options:",
         ),
     ] = None,
-    ops: Annotated[int | None, typer.Option(help="Default: as fill --min-seconds.")] = None,
+    ops: Annotated[int | None, typer.Option(help="Default: 40 million.")] = None,
     slots: Annotated[int | None, typer.Option(help="The working set; default: 8192.")] = None,
     bench_seed: Annotated[
         int | None, typer.Option(help="Of its random stream; default: 1234567.")
@@ -270,7 +303,6 @@ def baseline_command(
         str | None, typer.Option("--range", help="MIN-MAX, sizes in bytes; default: 16-1040.")
     ] = None,
     runs: Annotated[int, typer.Option(min=3, max=60, help="Runs of each, at least.")] = 4,
-    min_seconds: Seconds = 1.0,
     seed: Seed = None,
     record: Record = True,
     on: On = None,
@@ -281,5 +313,5 @@ def baseline_command(
     """
     seed = fresh(seed)
     mix = baseline.mix_of(numbers or [], ops, slots, bench_seed, span)
-    asked = (mix, runs, min_seconds, seed, record, again(seed), Console())
+    asked = (mix, runs, seed, record, again(seed), Console())
     end(*baseline.run_on(on, *asked) if on else (baseline.run(*asked),))

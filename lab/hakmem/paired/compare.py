@@ -74,6 +74,7 @@ def plan_of(request: Request) -> Plan:
     reading = readings.choose(request.metric, None, request.better)
     cells = cell_module.distinct([cell_module.parse(request.library), *rivals(request.rivals)])
     track = Track(own.name, "target", reading, dict.fromkeys(cells, own))
+    protocol.require_decidable(len(cells) - 1, request.most)
     return Plan(cells, [track], "improvement", protocol.LEAST_MARGIN, request.seed, request.most)
 
 
@@ -128,6 +129,7 @@ def tell(done: Conducted, records: Mapping[str, Record], console: Console) -> No
     track = done.plan.tracks[0]
     shown = readings.choose("rss", None)
     second = None if track.reading.name == "rss" else shown
+    paired_tables.print_warnings(console, done)
     console.print(table(done, second))
     console.print(summary(done))
     if second:

@@ -17,6 +17,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Literal, cast
 
 from hakmem import lazy, stats
+from hakmem.errors import LabError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -82,6 +83,16 @@ def margin(noise: stats.Interval | None) -> float:
 def least_blocks(contenders: int) -> int:
     """Fewer blocks than this decide nothing where so many contenders share one error rate."""
     return next(n for n in range(2, LOOKS[-1] + 1) if _rank(n, ALPHA / contenders) > 0)
+
+
+def require_decidable(contenders: int, most: int) -> None:
+    """LabError where so few blocks decide nothing, whatever is measured."""
+    least = least_blocks(contenders)
+    if most < least:
+        raise LabError(
+            f"{most} blocks can decide nothing over {contenders} cells, which share one error "
+            f"rate: --max-blocks {least} or more, or fewer of them"
+        )
 
 
 def half_width(interval: stats.Interval) -> float:

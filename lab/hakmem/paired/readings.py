@@ -17,6 +17,7 @@ OF_BENCH = {
     "user": "user_ns",
     "cpu": "cpu_ns",
     "cycles": "user_cycles",
+    "instructions": "user_instructions",
     "wall": "wall_ns",
     "rss": "peak_rss",
     "idle": "idle_rss",
@@ -26,6 +27,7 @@ OF_COMMAND: dict[str, tuple[str, Callable[[Sample], float | None]]] = {
     "user": ("s", lambda s: s.user_s),
     "cpu": ("s", lambda s: s.user_s + s.sys_s),
     "cycles": ("cycles", lambda s: s.cycles),
+    "instructions": ("instructions", lambda s: s.instructions),
     "wall": ("s", lambda s: s.wall_s),
     "rss": ("MiB", lambda s: s.max_rss_kb / 1024 if s.max_rss_kb else None),
     "mbs": ("MB·s", lambda s: s.memory_mb_s),
@@ -37,6 +39,7 @@ WORDS = {
     "user": "user CPU time",
     "cpu": "CPU time",
     "cycles": "user cycles",
+    "instructions": "user instructions",
     "wall": "wall time",
     "rss": "peak memory",
     "idle": "idle memory",
@@ -51,6 +54,7 @@ _WORDS_OF = {
     "cpu_us": "CPU time",
     "process_ns": "CPU time of the whole process",
 }
+COUNTED = ("cycles", "instructions")
 MEMORY = ("rss", "idle", "left", "mbs", "quiet")
 # Where most of the work of an operation is the kernel's, its time belongs to the operation.
 _KERNEL_WORK = ("huge", "large", "realloc", "thread_churn", "startup")
@@ -93,9 +97,9 @@ def choose(metric: str | None, bench: str | None, better: Better = "lower") -> R
     known = OF_BENCH if bench else OF_COMMAND
     if name not in known:
         raise LabError(f"unknown metric: {name}; known here: {', '.join(known)}, regex:PATTERN")
-    why = counters() if name == "cycles" else None
+    why = counters() if name in COUNTED else None
     if why is not None:
-        raise LabError(f"user cycles cannot be read: {why}; take --metric user")
+        raise LabError(f"{WORDS[name]} cannot be read: {why}; take --metric cpu")
     if bench is None:
         unit, of = OF_COMMAND[name]
         return Reading(name, unit, "lower", WORDS[name], of)

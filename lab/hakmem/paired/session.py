@@ -12,7 +12,7 @@ from hakmem.paired import protocol
 from hakmem.paired.blocks import BASE, FLOOR, Outcome, Plan, Sampler, Track, Trial
 from hakmem.paired.cells import Cell
 from hakmem.paired.protocol import Decision
-from hakmem.paired.readings import MEMORY
+from hakmem.paired.readings import COUNTED, MEMORY
 from hakmem.process import library, provenance
 from hakmem.process.loaded import take_shown
 from hakmem.process.proof import Proof
@@ -68,7 +68,7 @@ def proven(sample: Sample, process: Process) -> Sample:
 def process_for(plan: Plan, trial: Trial) -> Process:
     track = trial.track
     work = track.works[BASE if trial.letter == FLOOR else trial.letter]
-    counted = track.reading.name == "cycles"
+    counted = track.reading.name in COUNTED
     return work.process(cell_of(plan, track, trial.letter), trial.padding, counted)
 
 
@@ -96,9 +96,46 @@ def prepare(plan: Plan, seconds: float, console: Console) -> Ready:
                     if sample.error is not None:
                         failures[letter] = f"{track.name}: {sample.error}"
                     found[letter] = sample
+            if track is plan.tracks[0]:
+                require_different(plan, track, found)
             tracks.append(replace(track, turns=turns(track, found, seconds)))
             round_s += 2 * tracks[-1].turns * sum(s.wall_s for s in found.values())
     return Ready(replace(plan, tracks=tracks), failures, round_s)
+
+
+def warnings(sample: Sample) -> list[str]:
+    """What the library itself had to say in that process."""
+    return [line for line in sample.output.splitlines() if line.startswith("hakmem: ")]
+
+
+def require_different(plan: Plan, track: Track, found: Mapping[str, Sample]) -> None:
+    """LabError where a cell is what A is: same file, same work, same settings in effect.
+
+    What a process states of its settings is what it was told; of what had no effect it warns.
+    """
+    base = found.get(BASE)
+    for letter in plan.contenders:
+        sample = found.get(letter)
+        if base is None or sample is None or plan.cells[letter].twin:
+            continue
+        if _effective(plan, track, BASE, base) == _effective(plan, track, letter, sample):
+            said = "".join(f"; {line}" for line in dict.fromkeys(warnings(base) + warnings(sample)))
+            raise LabError(
+                f"nothing to compare: {name_of(plan, BASE)} and {name_of(plan, letter)} are the "
+                f"same library with the same settings in effect (--aa compares two copies){said}"
+            )
+
+
+def _effective(plan: Plan, track: Track, letter: str, sample: Sample) -> object:
+    cell, work = plan.cells[letter], track.works[letter]
+    idle = {word for line in warnings(sample) if " no effect" in line for word in line.split()}
+    stated = (sample.proof or {}).get("settings")
+    own = stated if isinstance(stated, Mapping) else {}
+    known = {name: value for name, value in own.items() if f"{name}={value}" not in idle}
+    others = {k: v for k, v in cell.environment.items() if stated is None or k not in own}
+    others = {k: v for k, v in others.items() if stated is None or not k.startswith("HAKMEM_")}
+    digest = provenance.binary(cell.library.path).sha256
+    return digest, dict(cell.library.env), work, known, others
 
 
 def require_ready(plan: Plan, seconds: float, console: Console, drop: bool = False) -> Ready:

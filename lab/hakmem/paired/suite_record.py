@@ -27,7 +27,17 @@ from hakmem.process.sample import Sample
 from hakmem.suite import Figure
 
 TIME, CPU, MEMORY, VARIATION = "time", "cpu", "memory", "variation"
-TITLES = {TIME: "time", CPU: "CPU", MEMORY: "peak memory"}  # of what there is an oracle
+WALL, OVER_TIME = "wall", "mbs"
+# Of what there is an oracle.
+TITLES = {
+    TIME: "time",
+    CPU: "CPU",
+    WALL: "wall time",
+    MEMORY: "peak memory",
+    OVER_TIME: "memory over time",
+}
+# What else is read off a program, to be shown.
+OF_PROGRAM = (WALL, "sys", "faults", OVER_TIME, "quiet")
 KINDS = (protocol.KIND, "range", oracle.KIND)
 DIGITS = 5  # of a recorded figure; what follows is noise
 
@@ -86,6 +96,7 @@ def comparison(
         "reading": track.reading.words,
         "better": track.reading.better,
         "settings": dict(command.settings) if command else {},
+        "program": _program(track),
         "figures": {names[at]: _rounded(found) for at, found in cells.items()},
         "left_out": {names[at]: why for at, why in outcome.failures.items()},
         "ratios": ratios,
@@ -102,16 +113,28 @@ def comparison(
     }
 
 
+def _program(track: Track) -> dict[str, Any] | None:
+    """What is needed to run a real program again: its command line, version and inputs."""
+    ready = track.works[BASE].program
+    if ready is None:
+        return None
+    return {"argv": list(ready.program.argv), "version": ready.version, "inputs": ready.made}
+
+
 def kinds(track: Track, figure: Figure) -> dict[str, Reading]:
-    """What is read off the samples: the benchmark's own figure, and the others where they differ.
+    """What is judged off the samples: the row's own figure, and the others where they differ.
 
     A program that only starts others has no memory that is worth showing.
     """
     found = {TIME: track.reading}
     command = track.works[BASE].command
+    if command is None:
+        found |= {kind: readings.choose(kind, None) for kind in (WALL, OVER_TIME)}
+        found[MEMORY] = readings.choose("rss", None)
+        return found
     if track.reading.name not in ("cpu", "cycles", "cpu_us", *readings.MEMORY):
         found[CPU] = readings.choose("cpu", figure.command)
-    if command is not None and not command.proof_apart:
+    if not command.proof_apart:
         found[MEMORY] = readings.choose("rss", figure.command)
     if track.turns > 1:
         found[VARIATION] = track.reading
@@ -136,7 +159,7 @@ def _changes(outcome: Outcome, reading: Reading, kind: str) -> Changes:
     for block in outcome.blocks:
         values: dict[str, list[float]] = {}
         for at, sample in zip(block.order, block.samples, strict=True):
-            wanted = at in block.gains or at == BASE or (at == FLOOR and kind != MEMORY)
+            wanted = at in block.gains or at == BASE or (at == FLOOR and kind in (TIME, CPU))
             if wanted and (value := _positive(reading.of, sample)) is not None:
                 values.setdefault(at, []).append(value)
         change = _spread if kind == VARIATION else partial(change_of, reading=reading)
@@ -160,14 +183,22 @@ def _spread(values: Mapping[str, Sequence[float]]) -> dict[str, float]:
 
 
 def cell_figures(track: Track, outcome: Outcome, letter: str) -> dict[str, Any]:
-    """A cell's figure over all its samples, net of its floor, and its mean peak."""
+    """A cell's figure over all its samples, net of its floor, and its mean peak; of a program
+    the means of all that is read off it."""
     samples = outcome.samples(track.name, letter)
     peaks = [sample.max_rss_kb for sample in samples if sample.max_rss_kb]
-    return {
+    found = {
         "value": outcome.net(track, letter),
         "memory_kb": round(statistics.fmean(peaks)) if peaks else None,
         "samples": len(samples),
     }
+    program = track.works[BASE].program
+    for name in OF_PROGRAM if program else ():
+        reading = readings.choose(name, None)
+        values = [value for sample in samples if (value := reading.of(sample)) is not None]
+        if values and (name != "quiet" or (program and program.program.quiet_s)):
+            found[name] = statistics.fmean(values)
+    return found
 
 
 def _short(ratio: stats.Interval, blocks: int, said: str | None) -> list[Any]:
@@ -197,8 +228,13 @@ def _rounded(entry: Mapping[str, Any]) -> dict[str, Any]:
 # ---- from these to the suite ----
 
 
-def body(records: Sequence[Record], failures: Mapping[str, str], setting: Record) -> dict[str, Any]:
-    """The record over the comparisons; `failures` are benchmarks hakmem failed."""
+def body(
+    records: Sequence[Record],
+    failures: Mapping[str, str],
+    absent: Mapping[str, str],
+    setting: Record,
+) -> dict[str, Any]:
+    """The record over the comparisons; `failures` are rows hakmem failed, `absent` not here."""
     bodies = [record.body for record in records]
     first, common = bodies[0], setting.body
     return {
@@ -206,6 +242,7 @@ def body(records: Sequence[Record], failures: Mapping[str, str], setting: Record
         "ok": not failures,
         "metrics": overall(bodies),
         "failures": dict(failures),
+        "absent": dict(absent),
         "libraries": {
             side["name"]: {key: side.get(key) for key in ("version", "origin", "sha256")}
             for side in common["binaries"].values()
@@ -279,6 +316,9 @@ def _row(part: Mapping[str, Any]) -> dict[str, Any]:
         "reading": part["reading"],
         "better": part["better"],
         "settings": part["settings"],
+        "program": part["program"],
+        "subject": own,
+        "figures": figures,
         "hakmem": mine["value"],
         "hakmem_memory_kb": mine["memory_kb"],
         "rivals": rivals,

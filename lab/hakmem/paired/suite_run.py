@@ -1,4 +1,7 @@
-"""`hakmem compare --bench`: hakmem against its rivals over benchmarks, to recorded verdicts."""
+"""`hakmem compare --suite`, `--bench`, `--programs`: hakmem against its rivals over many rows.
+
+A row is a benchmark of ours or a real program; each ends in a record of its own.
+"""
 
 import random
 import time
@@ -11,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from hakmem import programs
 from hakmem.errors import LabError
 from hakmem.ledger.store import Ledger, Record
 from hakmem.paired import cells as cell_module
@@ -48,12 +52,13 @@ NARROW = (0, 1, 2, 3, 8)
 class Request:
     """What the user asked for: benchmarks by name, or `everything`, those named being added.
 
-    `argv` is the command line without --seed and --resume. A seed of None is chosen or, with
-    `resume`, found in the ledger.
+    With `programs` the rows are real programs, those named or all. `argv` is the command line
+    without --seed and --resume. A seed of None is chosen or, with `resume`, found in the ledger.
     """
 
     names: Sequence[str]
     everything: bool
+    programs: bool
     library: str
     rivals: Sequence[str]
     metric: str | None
@@ -84,6 +89,7 @@ class Run:
     seed: int
     setting: Record | None = None
     found: dict[str, Record] = field(default_factory=dict)
+    absent: dict[str, str] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
     pace: list[float] = field(default_factory=list)
 
@@ -93,7 +99,9 @@ class Run:
 
     @property
     def waiting(self) -> list[Figure]:
-        return [f for f in self.figures if f.name not in {*self.found, *self.failures}]
+        return [
+            f for f in self.figures if f.name not in {*self.found, *self.failures, *self.absent}
+        ]
 
     def done(self) -> list[Record]:
         return [self.found[f.name] for f in self.figures if f.name in self.found]
@@ -101,15 +109,15 @@ class Run:
 
 def run(request: Request, console: Console, sampler: Sampler | None = None) -> bool:
     """Measures what is not recorded yet, then records it all; whether every cell could do it."""
-    figures = chosen(request.names, request.everything)
+    figures = rows_of(request)
     rivals = compare.rivals(request.rivals)
     cells = cell_module.distinct([cell_module.parse(request.library), *rivals])
-    require_decidable(len(rivals), request.most)
+    protocol.require_decidable(len(rivals), request.most)
     with host_lock():
         facts = Facts.of(cells, request.argv)
         under_way = begin(request, figures, cells, facts)
         facts = replace(facts, argv=request.argv_with(under_way.seed))
-        tracks = {f.name: track_of(f, under_way.cells, request) for f in under_way.waiting}
+        tracks = dict(tracks_of(under_way, request, console))
         announce(under_way, request, console)
         try:
             for figure in under_way.waiting:
@@ -121,21 +129,36 @@ def run(request: Request, console: Console, sampler: Sampler | None = None) -> b
     return finish(under_way, request, facts, console)
 
 
+def rows_of(request: Request) -> list[Figure]:
+    """The benchmarks asked for; of programs, each by its CPU time."""
+    if not request.programs:
+        return chosen(request.names, request.everything)
+    return [Figure(p.name, p.name, "cpu", p.what) for p in programs.find(request.names)]
+
+
+def tracks_of(run: Run, request: Request, console: Console) -> Iterator[tuple[str, Track]]:
+    """What is run and read in each row; a program that is not here is left out aloud."""
+    for figure in run.waiting:
+        if not request.programs:
+            yield figure.name, track_of(figure, run.cells, request)
+            continue
+        with console.status(f"{figure.name}: what it needs"):
+            try:
+                real = work.real(programs.find([figure.name])[0])
+            except LabError as error:
+                run.absent[figure.name] = str(error)
+                console.print(Text(f"left out: {error}", style="bold yellow"), soft_wrap=True)
+                continue
+        reading = readings.choose(request.metric, None, request.better)
+        yield figure.name, Track(figure.name, "target", reading, dict.fromkeys(run.cells, real))
+
+
 def chosen(names: Sequence[str], everything: bool = False) -> list[Figure]:
     """One figure per benchmark, its first; another one where it is named."""
     own = SUITE.select(names).figures if names else ()
     rest = SUITE.select([]).figures if everything or not names else ()
     found = {*own, *rest}
     return [f for f in SUITE.figures if f in found and (f.name == f.command or f.name in names)]
-
-
-def require_decidable(rivals: int, most: int) -> None:
-    least = protocol.least_blocks(rivals)
-    if most < least:
-        raise LabError(
-            f"{most} blocks can decide nothing against {rivals} rivals, which share one error "
-            f"rate: --max-blocks {least} or more, or fewer rivals (--rival)"
-        )
 
 
 def begin(
@@ -193,7 +216,8 @@ def announce(run: Run, request: Request, console: Console) -> None:
     names = f"{run.cells[BASE].name} against {', '.join(run.rivals)}"
     console.print(Text(names, style="bold"), soft_wrap=True)
     done, waiting = len(run.found), len(run.waiting)
-    parts = [f"{len(run.figures)} benchmarks"]
+    what = "programs" if request.programs else "benchmarks"
+    parts = [f"{len(run.figures) - len(run.absent)} {what}"]
     parts += [f"{done} of them recorded before"] if done else []
     parts += [f"{request.most} blocks at most, seed {run.seed}"]
     parts += [f"roughly {guess(run, request)}"] if waiting else []
@@ -247,6 +271,7 @@ def measure(
         record = keep(done, figure, run, request, facts)
         run.found[figure.name] = record
         console.print(result_table(suite_record.alone(record.body), console.width))
+    paired_tables.print_warnings(console, done)
     paired_tables.print_measured(
         console, done, [run.found[figure.name]] if request.record and not failed else []
     )
@@ -305,7 +330,7 @@ def finish(run: Run, request: Request, facts: Facts, console: Console) -> bool:
     done = run.done()
     if not done or run.setting is None:
         raise LabError(f"nothing was measured: {'; '.join(run.failures.values())}", status=1)
-    body = suite_record.body(done, run.failures, run.setting)
+    body = suite_record.body(done, run.failures, run.absent, run.setting)
     shown = suite_record.joined(body, [record.body for record in done])
     console.print(result_table(shown, console.width))
     for note in suite_table.notes(shown, datetime.now(UTC).isoformat()):
@@ -323,7 +348,7 @@ def finish(run: Run, request: Request, facts: Facts, console: Console) -> bool:
             soft_wrap=True,
         )
     left_out = [row for row in shown["rows"] if any(r["failure"] for r in row["rivals"].values())]
-    return not run.failures and not left_out
+    return not run.failures and not run.absent and not left_out
 
 
 def result_table(body: Mapping[str, Any], width: int) -> Table:

@@ -94,7 +94,49 @@ def markdown(body: Mapping[str, Any], time: str) -> str:
     """The table, and below it what it says in all, what was left out and what it was made from."""
     head = [_row(TITLES), _row(("---", "--:", "---", *["--:"] * 4, "---", "--:", "--:"))]
     table = "\n".join([*head, *(_row(line.cells) for line in lines(body))])
-    return "\n\n".join([table, *notes(body, time)]) + "\n"
+    said = list(notes(body, time))
+    if any(row["program"] for row in body["rows"]):
+        said += [
+            "Means of all runs; in each cell **hakmem** · the system's allocator · the least of "
+            "all rivals, whichever that is there.",
+            figures(body),
+        ]
+    return "\n\n".join([table, *said]) + "\n"
+
+
+# Of a program, what is read off it besides: column, key of its figures, factor.
+MORE = (
+    ("CPU s", "value", 1.0),
+    ("wall s", "wall", 1.0),
+    ("system s", "sys", 1.0),
+    ("page faults", "faults", 1.0),
+    ("peak MiB", "memory_kb", 1 / 1024),
+    ("MB·s", "mbs", 1.0),
+    ("MiB after the quiet", "quiet", 1.0),
+)
+
+
+def figures(body: Mapping[str, Any]) -> str:
+    """Of programs, all that was read: hakmem, the system's allocator, the least of all rivals."""
+    rows = [
+        _row(("program", *(title for title, _, _ in MORE))),
+        _row(("---", *["--:"] * len(MORE))),
+    ]
+    for row in sorted(body["rows"], key=lambda row: summary.natural(row["benchmark"])):
+        cells = [_three(row["figures"], row["subject"], key, factor) for _, key, factor in MORE]
+        rows.append(_row((row["benchmark"], *cells)))
+    return "\n".join(rows)
+
+
+def _three(figures: Mapping[str, Any], own: str, key: str, factor: float) -> str:
+    known = {name: f[key] * factor for name, f in figures.items() if f.get(key) is not None}
+    if own not in known:
+        return NONE
+    rivals = {name: value for name, value in known.items() if name != own}
+    system = words.number(known.get(summary.SYSTEM))
+    least = min(rivals, key=lambda name: rivals[name], default=None)
+    best = f"{words.number(rivals[least])} {least}" if least else NONE
+    return f"**{words.number(known[own])}** · {system} · {best}"
 
 
 def _row(cells: tuple[str, ...]) -> str:
@@ -109,6 +151,8 @@ def notes(body: Mapping[str, Any], time: str) -> Iterator[str]:
         if row["settings"]:
             own = " ".join(f"{name}={value}" for name, value in row["settings"].items())
             yield f"\\* {row['benchmark']}: hakmem with {own}."
+    if body.get("absent"):
+        yield f"Not here, and left out: {', '.join(body['absent'])}."
     gone = [f"{b}: hakmem ({why})" for b, why in body["failures"].items()] + [
         f"{row['benchmark']}: {name} ({entry['failure']})"
         for row in body["rows"]
@@ -156,4 +200,4 @@ def tally(body: Mapping[str, Any]) -> str:
     memory = count([line.memory for line in shown if line.memory])
     parts = [f"against the best rival {time}"] if time else []
     parts += [f"in peak memory against the leanest {memory}"] if memory else []
-    return f"hakmem over {len(shown)} benchmarks: {'; '.join(parts) or 'nothing'}."
+    return f"hakmem over {len(shown)} rows: {'; '.join(parts) or 'nothing'}."

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from hakmem import stats, words
 from hakmem.ledger.store import Record
-from hakmem.paired import recording
+from hakmem.paired import recording, session
 from hakmem.paired.blocks import BASE, Outcome, Plan, Track
 from hakmem.paired.session import Conducted, duration, name_of
 
@@ -70,6 +70,18 @@ def held(gain: stats.Interval, margin: float) -> Text:
 def change(ratio: float) -> str:
     """A ratio as a signed change in per cent."""
     return f"{100 * (ratio - 1):+.1f} %".replace("-", "−")
+
+
+def print_warnings(console: Console, done: Conducted) -> None:
+    """Each thing that the library had to say in any process, once."""
+    said = dict.fromkeys(
+        line
+        for block in done.outcome.blocks
+        for sample in block.samples
+        for line in session.warnings(sample)
+    )
+    for line in said:
+        console.print(Text(line, style="yellow"), soft_wrap=True)
 
 
 def print_measured(console: Console, done: Conducted, records: Iterable[Record]) -> None:

@@ -11,9 +11,9 @@ from hakmem.paired.cells import Cell
 from hakmem.process.library import system
 from hakmem.process.sample import Process
 from hakmem.programs import Program, Ready, prepare
-from hakmem.suite import EMPTY, NULL, SUITE, Command, Reference
+from hakmem.suite import EMPTY, FAST, NULL, SUITE, Command, Reference
 
-FLOORS = {"null": NULL, "empty": EMPTY}
+FLOORS = {"null": NULL, "empty": EMPTY, "benchfast": FAST}
 
 
 @dataclass(frozen=True)

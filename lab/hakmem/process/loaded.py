@@ -13,9 +13,9 @@ def take_shown(blank: Sample, process: Process) -> Sample:
     """A sample, with an error where the library is not shown in the process that does the work.
 
     Of a job that is its worker; a user's command may become any program, so one is enough. hakmem
-    leaves a proof of its own, the C library's allocator needs none, a benchmark tells by itself, and
-    only the GNU loader can be asked. Asking costs time: such a sample is good for a trial, not for
-    its figures.
+    leaves a proof of its own, the C library's allocator needs none, a benchmark tells by itself,
+    and only the GNU loader can be asked. Asking costs time: such a sample is good for a trial, not
+    for its figures.
     """
     path = process.library.path
     gnu = "CS_GNU_LIBC_VERSION" in os.confstr_names

@@ -35,8 +35,8 @@ def _timed_cpu(scale: float) -> Callable[[Row], float | None]:
     return of
 
 
-def _cycles(row: Row) -> float | None:
-    return _per_op(row, row.get("cycles"), 1.0)
+def _counted(event: str) -> Callable[[Row], float | None]:
+    return lambda row: _per_op(row, row.get(event), 1.0)
 
 
 def _timed_wall(scale: float) -> Callable[[Row], float | None]:
@@ -64,7 +64,8 @@ def _left(row: Row) -> float | None:
 
 METRICS: dict[str, Metric] = {
     "user_ns": Metric("ns user CPU/op", "lower", _timed_user),
-    "user_cycles": Metric("user cycles/op", "lower", _cycles),
+    "user_cycles": Metric("user cycles/op", "lower", _counted("cycles")),
+    "user_instructions": Metric("user instructions/op", "lower", _counted("instructions")),
     "cpu_ns": Metric("ns CPU/op", "lower", _timed_cpu(1e9)),
     "cpu_us": Metric("µs CPU/op", "lower", _timed_cpu(1e6)),
     "wall_ns": Metric("ns/op", "lower", _timed_wall(1e9)),

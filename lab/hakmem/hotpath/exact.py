@@ -1,0 +1,184 @@
+"""`hakmem ab --metric instructions` where no counter works: executed instructions, by callgrind.
+
+Exact for one thread: what differs between runs is where addresses fall. So a few runs of each cell
+are enough, with another padding each, and the margin is a hundredth of that of times. Counts
+explain and guard; what a user waits for is time, which they do not replace (docs/hotpath.md).
+"""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from hakmem import words
+from hakmem.errors import LabError
+from hakmem.hotpath import callgrind
+from hakmem.hotpath import process as hotpath_process
+from hakmem.hotpath import work as hotpath_work
+from hakmem.ledger.store import Ledger
+from hakmem.paired import ab, recording
+from hakmem.paired import cells as cell_module
+from hakmem.paired import tables as paired_tables
+from hakmem.paired.blocks import BASE
+from hakmem.paired.cells import Cell
+from hakmem.paired.protocol import Aim, Verdict
+from hakmem.process import order, scratch
+from hakmem.process.lock import host_lock
+from hakmem.progress import progress_bar
+from hakmem.stats import Interval
+
+RUNS = 3
+MARGIN = 0.001
+KIND = f"range of {RUNS} exact counts"
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Instructions per operation of each cell, a value per run, and what callgrind said."""
+
+    values: Mapping[str, Sequence[float]]
+    said: str
+
+    def ratio(self, letter: str) -> Interval:
+        """The cell ÷ A; the ends are the farthest that any two runs lie apart."""
+        mine, base = self.values[letter], self.values[BASE]
+        ends = (min(mine) / max(base), max(mine) / min(base))
+        return Interval(fmean(mine) / fmean(base), *ends, KIND)
+
+
+def verdict(ratio: Interval, aim: Aim) -> Verdict:
+    """As the protocol's rules have it, with this margin on either side of 1."""
+    if ratio.low > 1 + MARGIN:
+        return "NO-GO"
+    if aim == "neutral":
+        return "GO" if ratio.high <= 1 + MARGIN else "UNDECIDED"
+    return "GO" if ratio.high < 1 - MARGIN else "UNDECIDED"
+
+
+def run(request: ab.Request, console: Console) -> dict[str, Verdict]:
+    """Counts, prints and records; the verdicts by the cells' letters."""
+    workload = workload_of(request)
+    with scratch.folder("aa") as twins, host_lock():
+        cells = cell_module.distinct(ab.sides(request, twins))
+        facts = recording.Facts.of(cells, request.argv)
+        with scratch.folder("exact") as folder:
+            counted = count(workload, cells, request.seed, folder, console)
+    found = {at: verdict(counted.ratio(at), request.aim) for at in cells if at != BASE}
+    console.print(table(workload.unit, cells, counted, found))
+    if request.record:
+        for letter, word in found.items():
+            said = record(request, workload, cells, letter, counted, word, facts)
+            console.print(f"recorded: {said}", highlight=False)
+    return found
+
+
+def workload_of(request: ab.Request) -> hotpath_work.Workload:
+    why = callgrind.refusal()
+    if why:
+        raise LabError(why)
+    if request.guards or request.floor or any(cell.bench for cell in request.cells):
+        raise LabError("exact counts take one benchmark or command: no guards, floors or bench=")
+    if len(request.cells) < 2 and not request.twins:
+        raise LabError("one cell is nothing to compare: add --b, or --aa")
+    if request.command:
+        return hotpath_work.own(request.command, passed=request.passed)
+    if not request.bench:
+        raise LabError("what shall they run? --bench NAME, or -- command …")
+    found = hotpath_work.benchmark(request.bench)
+    if found.command and found.command.threads > 1:
+        raise LabError(f"{found.name} has {found.command.threads} threads: counts are not exact")
+    return found
+
+
+def count(
+    workload: hotpath_work.Workload,
+    cells: Mapping[str, Cell],
+    seed: int,
+    folder: Path,
+    console: Console,
+) -> Counted:
+    """Runs of all cells in turn, each the difference of two amounts of work."""
+    rng, said = random.Random(seed), []
+    values: dict[str, list[float]] = {letter: [] for letter in cells}
+    amounts = workload.amounts(simulated=True)
+    with progress_bar(console) as progress:
+        bar = progress.add_task("counting", total=RUNS * len(cells))
+        for _ in range(RUNS):
+            for letter in order.shuffled(list(cells), rng):
+                padding, sums = order.padding(rng), []
+                for amount in (amounts.small, amounts.large) if amounts else (1,):
+                    ran = hotpath_process.run(
+                        callgrind.counting(folder),
+                        workload,
+                        cells[letter],
+                        amount,
+                        amounts,
+                        padding,
+                        folder,
+                    )
+                    text = callgrind.profile_of(folder, ran.pid).read_text(encoding="utf-8")
+                    said.append(callgrind.summary_lines(text))
+                    sums.append((callgrind.parse(text).totals["Ir"], ran.ops))
+                (small, fewer), (large, more) = (sums[0] if amounts else (0, 0)), sums[-1]
+                values[letter].append((large - small) / (more - fewer))
+                progress.update(bar, advance=1)
+    return Counted(values, "\n".join(said))
+
+
+def table(
+    unit: str, cells: Mapping[str, Cell], counted: Counted, found: Mapping[str, Verdict]
+) -> Table:
+    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for title in ("", f"instructions per {unit}", "÷ A", "range", ""):
+        made.add_column(title, no_wrap=True)
+    for letter, cell in cells.items():
+        row = [f"{letter} {cell.name}", words.number(fmean(counted.values[letter]))]
+        if letter == BASE:
+            made.add_row(*row)
+            continue
+        ratio = counted.ratio(letter)
+        word = Text(found[letter], style=paired_tables.STYLES[found[letter]])
+        made.add_row(*row, f"{ratio.estimate:.4f}", f"[{ratio.low:.4f}–{ratio.high:.4f}]", word)
+    return made
+
+
+def record(
+    request: ab.Request,
+    workload: hotpath_work.Workload,
+    cells: Mapping[str, Cell],
+    letter: str,
+    counted: Counted,
+    word: Verdict,
+    facts: recording.Facts,
+) -> str:
+    """The id of the verdict's record."""
+    pair = (BASE, letter)
+    a, b = (cells[at].name for at in pair)
+    body = {
+        "question": f"does {b} execute fewer instructions than {a} on {workload.name}?",
+        "aim": request.aim,
+        "cells": [recording.cell_entry(at, cells[at]) for at in pair],
+        "metrics": {
+            workload.name: {**vars(counted.ratio(letter)), "unit": "ratio", "of": "instructions"}
+        },
+        "values": {at: list(counted.values[at]) for at in pair},
+        "verdict": word,
+        "margin": MARGIN,
+        "blocks": RUNS,
+        "seed": request.seed,
+        "protocol": "exact counts",
+        "benchmarks": [workload.entry(simulated=True)],
+        "source": dict(facts.source),
+        "binary": [dict(facts.binaries[at]) for at in pair],
+        "host": dict(facts.host),
+        "argv": list(request.argv),
+        "settings_of_user": recording.settings_of_user(),
+        "ok": True,
+    }
+    raw = {"callgrind.txt": counted.said.encode()}
+    return Ledger.default().append("A/A" if request.twins else "verdict", body, raw).id
