@@ -79,14 +79,6 @@ def wilcoxon_interval(values: Sequence[float], alpha: float = 0.05) -> Interval 
     return Interval(float(np.median(walsh)), float(walsh[k - 1]), float(walsh[-k]), level)
 
 
-def spread_interval(values: Sequence[float]) -> Interval:
-    """The best interval the data carries: signed-rank where possible, else the plain range."""
-    interval = wilcoxon_interval(values)
-    if interval is not None:
-        return interval
-    return Interval(hodges_lehmann(values), float(min(values)), float(max(values)), "range")
-
-
 def net_ratio(
     subject: Sequence[float], rival: Sequence[float], floor: Sequence[float], resamples: int = 4000
 ) -> Interval:
@@ -107,16 +99,6 @@ def net_ratio(
 
     low, high = np.percentile(ratio(values[:, picks]), (2.5, 97.5))
     return Interval(float(ratio(values)), float(low), float(high), "95 % bootstrap CI")
-
-
-def block_value(order: str, values: Sequence[float]) -> float:
-    """The value of a block such as ABBA: mean ln B - mean ln A."""
-    if len(order) != len(values) or set(order) != {"A", "B"}:
-        raise ValueError(f"a block needs A and B and one value for each: {order!r}, {len(values)}")
-    logs: dict[str, list[float]] = {"A": [], "B": []}
-    for letter, value in zip(order, values, strict=True):
-        logs[letter].append(math.log(value))
-    return float(np.mean(logs["B"]) - np.mean(logs["A"]))
 
 
 def lag1_correlation(values: Sequence[float]) -> float:

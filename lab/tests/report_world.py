@@ -94,24 +94,40 @@ def add_matrix(ledger: Ledger, title: str = "what does it cost?") -> str:
     return ledger.append("matrix", body).id
 
 
-def add_suite(ledger: Ledger, inputs: list[str]) -> str:
-    def against(ratio: float, verdict: str) -> dict[str, object]:
-        ends = {"low": ratio - 0.02, "high": ratio + 0.02}
-        return {"value": ratio, **ends, "unit": "ratio", "kind": "95 %", "verdict": verdict}
+def add_suite(ledger: Ledger) -> str:
+    def against(ratio: float, verdict: str | None, kind: int = 0) -> list[object]:
+        return [ratio, ratio - 0.02, ratio + 0.02, kind, 20, verdict]
 
-    rival = {"median": 20.0, "memory_kb": 4000, "cv": 0.01, "verdict_id": None, "failure": None}
-    row = {"benchmark": "batch", "unit": "ns/op", "reading": "user", "hakmem": 15.0}
-    rivals = {"fast": rival, "slow": rival, "gone": {**rival, "failure": "killed by SIGSEGV"}}
+    part = {
+        "suite": "batch",
+        "subject": "hakmem",
+        "unit": "ns/op",
+        "reading": "user",
+        "better": "lower",
+        "settings": {},
+        "program": None,
+        "figures": {
+            "hakmem": {"value": 15.0, "memory_kb": 2048},
+            "fast": {"value": 12.0, "memory_kb": 4000},
+            "slow": {"value": 20.0, "memory_kb": 4000},
+        },
+        "left_out": {"gone": "killed by SIGSEGV"},
+        "ratios": {
+            "time": {
+                "fast": against(1.25, "loss"),
+                "slow": against(0.75, "win"),
+                "the oracle": against(1.2, None, 2),
+            },
+            "memory": {"fast": against(0.5, "win"), "the oracle": against(0.6, None, 2)},
+        },
+    }
+    inside = ledger.append("comparison", {**COMMON, **part}).id
+    ends = {"low": 1.18, "high": 1.22, "unit": "ratio", "kind": "95 %", "rows": 1}
     body = {
         **COMMON,
-        "inputs": inputs,
+        "inputs": [inside],
         "failures": {"larson": "hakmem was killed by SIGABRT"},
-        "metrics": {
-            "batch against fast": against(1.25, "loss"),
-            "batch memory against fast": against(0.5, "win"),
-            "batch against slow": against(0.75, "win"),
-        },
-        "rows": [{**row, "hakmem_memory_kb": 2048, "rivals": rivals}],
+        "metrics": {"time against the oracle": {"value": 1.2, **ends}},
     }
     return ledger.append("suite", body).id
 

@@ -62,9 +62,8 @@ def test_a_question_asked_again_shows_the_newest_answer_and_how_often(ledger: Le
 
 
 def test_parts_of_a_result_and_of_a_suite_are_not_shown_apart(ledger: Ledger) -> None:
-    inside = world.add_verdict(ledger, "is hakmem better than fast?", "NO-GO", 1.25)
     ledger.append("sample", {"metrics": {}})
-    suite = world.add_suite(ledger, [inside])
+    suite = world.add_suite(ledger)
     ends = world.add_verdict(ledger, "is bad worse than good?", "NO-GO", 1.1)
     ledger.append("probe", {"metrics": {}})
     bisect = world.add_bisect(ledger, [ends])
@@ -97,14 +96,15 @@ def test_a_verdict_is_said_with_its_interval_guards_and_how_to_repeat_it(ledger:
 
 
 def test_a_suite_shows_losses_failures_and_memory(ledger: Ledger) -> None:
-    world.add_suite(ledger, [])
+    world.add_suite(ledger)
     page = page_of(ledger)
     text = text_of(page)
     assert "1 ▲ win 0 = tie 1 ▼ loss 0 ? open" in text
     assert "1.25 [1.23–1.27] memory 0.50" in text
     assert "killed by SIGSEGV" in text
     assert "✗ larson: hakmem was killed by SIGABRT" in text
-    # The plot has the rival that does best, which is where hakmem loses.
+    assert "1.20 [1.18–1.22] of its time over 1 benchmarks" in text
+    # The plot has the oracle, to which hakmem loses.
     assert re.findall(r'class="loss"><line', page) == ['class="loss"><line'] * 2
 
 

@@ -16,6 +16,7 @@ from hakmem.errors import LabError
 from hakmem.ledger import claims
 from hakmem.ledger.store import Ledger, Record
 from hakmem.ledger.verify import verify
+from hakmem.paired import suite_record
 from hakmem.process import provenance
 from hakmem.scorecard import cli as scorecard_cli
 from hakmem.scorecard import page as scorecard
@@ -191,6 +192,11 @@ class Site:
         audit_planted._git(self.root, *words)
 
     def add(self, kind: str, body: Mapping[str, Any]) -> Record:
+        """A suite comes with its one benchmark, as `part`."""
+        if kind == "suite":
+            body = dict(body)
+            part = self.ledger.append("comparison", body.pop("part"))
+            body = {"inputs": [part.id], **body}
         return self.ledger.append(kind, {"ok": True, "source": self.source, **body})
 
     def rows(self) -> dict[str, Row]:
@@ -236,16 +242,32 @@ def ratio(value: float, **more: Any) -> dict[str, Any]:
     return {"value": value, "low": value - 0.05, "high": value + 0.05, "unit": "ratio", **more}
 
 
-def suite(time: Mapping[str, float], memory: float = 0.9, **more: Any) -> dict[str, Any]:
-    """A suite record of one benchmark against the rivals of `time`."""
-    rivals: dict[str, Any] = {
-        name: {"median": 10.0, "cv": 0.02, "samples": 24, "failure": None} for name in time
+def suite(
+    time: Mapping[str, float], memory: float = 0.9, bench: str = BENCH, **more: Any
+) -> dict[str, Any]:
+    """A suite record of one benchmark against the rivals of `time`, with that as its part."""
+
+    def short(value: float) -> list[Any]:
+        return [value, value - 0.05, value + 0.05, 0, 20, "win"]
+
+    figures: dict[str, Any] = {name: {"value": 10.0, "memory_kb": 9} for name in time}
+    part = {
+        "suite": bench,
+        "subject": "hakmem",
+        "unit": "ns/op",
+        "reading": "wall time",
+        "better": "lower",
+        "settings": {},
+        "program": None,
+        "left_out": {},
+        "figures": {**figures, "hakmem": {"value": 8.0, "memory_kb": 9}},
+        "ratios": {
+            "time": {name: short(value) for name, value in time.items()},
+            "memory": {name: short(memory) for name in time},
+        },
     }
-    metrics = {f"{BENCH} against {name}": ratio(value) for name, value in time.items()}
-    metrics |= {f"{BENCH} memory against {name}": ratio(memory) for name in time}
-    row = {"benchmark": BENCH, "hakmem": 8.0, "hakmem_cv": 0.01, "rivals": rivals}
     libraries = {"hakmem": {"origin": "hakmem"}}
-    return {"metrics": metrics, "rows": [row], "libraries": libraries, "argv": ["compare"], **more}
+    return {"part": part, "metrics": {}, "libraries": libraries, "argv": ["compare"], **more}
 
 
 def soak(low: float = 0, high: float = 0.5, **more: Any) -> dict[str, Any]:
@@ -292,9 +314,32 @@ def test_a_needed_rival_that_was_not_measured_keeps_it_open(site: Site) -> None:
     assert states(site)["time"] == "missed"
 
 
+def test_an_earlier_form_of_a_suite_is_not_read(site: Site) -> None:
+    old = site.ledger.append("verdict", {"suite": BENCH})
+    body = {k: v for k, v in suite({"a": 0.8, "b": 0.8}).items() if k != "part"}
+    site.ledger.append("suite", {"ok": True, "source": site.source, **body, "inputs": [old.id]})
+    assert states(site)["time"] == "not measured"
+
+
+def test_the_mean_against_the_oracle_is_a_target_of_its_own(site: Site) -> None:
+    path = site.root / "evidence/targets.toml"
+    own = (
+        '[[target]]\nid = "all"\narea = "All"\nwhat = "w"\nfrom = "f"\nkind = "suite"\n'
+        'metric = "time against the oracle"\nat_most = 1\n'
+    )
+    path.write_text(TARGETS + own)
+    mean = {"value": 0.9, "low": 0.88, "high": 0.93, "unit": "ratio", "kind": "95 % CI"}
+    site.add("suite", suite({"a": 0.8}, metrics={"time against the oracle": mean}))
+    row = site.rows()["all"]
+    assert (row.state, row.figure) == ("met", Figure(0.9, 0.88, 0.93))
+    path.write_text(TARGETS + own + 'benchmarks = ["larson_1"]\n')
+    with pytest.raises(LabError, match="belong to figures of single benchmarks"):
+        site.rows()
+
+
 def test_a_range_is_no_interval(site: Site) -> None:
     body = suite({"a": 0.8, "b": 0.8})
-    body["metrics"][f"{BENCH} against a"]["kind"] = "range"
+    body["part"]["ratios"]["time"]["a"][3] = suite_record.KINDS.index("range")
     site.add("suite", body)
     row = site.rows()["time"]
     assert row.state == "undecided"
@@ -316,10 +361,10 @@ def test_another_metric_or_library_is_another_question(site: Site, change: Any) 
 
 def test_a_benchmark_that_hakmem_failed_is_missed(site: Site) -> None:
     site.add("suite", suite({"a": 0.8, "b": 0.9}))
-    failed = {"failures": {BENCH: "killed by SIGSEGV"}, "ok": False, "rows": [], "metrics": {}}
-    record = site.add("suite", suite({}, **failed))
+    failed = {"failures": {BENCH: "killed by SIGSEGV"}, "ok": False}
+    record = site.add("suite", suite({"a": 0.8}, bench="another", **failed))
     row = site.rows()["time"]
-    assert (row.state, row.record) == ("missed", record)
+    assert (row.state, row.record and row.record.id) == ("missed", record.id)
     assert "SIGSEGV" in row.remark
     site.add("suite", suite({"a": 0.8, "b": 0.9}))
     assert states(site)["time"] == "met"

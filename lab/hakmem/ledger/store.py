@@ -27,7 +27,6 @@ from hakmem.errors import LabError
 METHOD = "1"  # raised when figures are obtained in another way than before
 START = "0" * 64  # what the first record of a host has before it
 ID_DIGITS = 12
-DERIVED = ("id", "hash")
 
 
 @dataclass(frozen=True)
@@ -275,15 +274,23 @@ def _hash(content: Mapping[str, object]) -> str:
 
 
 def _decode(line: bytes) -> Record:
-    """The record of a line; LabError unless the line is, byte for byte, what was written."""
+    """The record of a line; LabError unless the line is, byte for byte, what was written.
+
+    Hash and id are cut out of their places in the line instead of writing the rest anew: what the
+    hash is of was canonical, so nothing else gives it, and thousands of records are read at once.
+    """
     try:
         row = json.loads(line)
         record = Record(**row)
-        content = {name: value for name, value in row.items() if name not in DERIVED}
-        genuine = _seal(content) == line
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError):
         raise LabError("not a record") from None
-    if not genuine:
+    rest = line
+    for key, value, after in (("hash", record.hash, "host"), ("id", record.id, "kind")):
+        place = f',"{key}":"{value}","{after}":'.encode()
+        head, found, tail = rest.rpartition(place)
+        rest = head + f',"{after}":'.encode() + tail if found else b""
+    digest = hashlib.sha256(str(record.prev).encode() + rest).hexdigest()
+    if (record.hash, record.id) != (digest, digest[:ID_DIGITS]):
         raise LabError("the record was changed: its hash does not fit")
     return record
 

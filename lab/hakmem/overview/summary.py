@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from hakmem import stats
 from hakmem.process import metrics
+from hakmem.suite import FAST
 
 Verdict = Literal["win", "tie", "loss", "error", "undecided"]
 
@@ -69,6 +70,16 @@ class Row:
     best: Comparison | None
     system: Comparison | None
     verdict: Verdict
+
+    @property
+    def way(self) -> float | None:
+        """How much of what the system's allocator takes above the limit of any front end (the
+        reference BenchFast) hakmem has saved: 1 where it is there. None where that is not known."""
+        found = (self.cells.get(SYSTEM), self.cells.get(SUBJECT), self.references.get(FAST))
+        system, own, fast = (cell.median if cell else None for cell in found)
+        if system is None or own is None or fast is None or system <= fast:
+            return None
+        return (system - own) / (system - fast)
 
 
 @dataclass(frozen=True)
@@ -192,33 +203,18 @@ def compare(
     offset: Floor | None,
     better: str,
 ) -> Comparison:
-    """The ratio subject ÷ rival, paired by rounds."""
+    """The ratio of the two medians that are shown, its interval from drawing rounds again."""
     if offset is None or any(metrics.value(key, s) is None for s in subject):
         return Comparison(name, None, 0, "error", better)
-    if offset is not NO_FLOOR:
-        return _compare_above(subject, rival, name, key, offset, better)
-    logs = stats.merge_neighbours(_round_logs(subject, rival, key))
-    if not logs or any(math.isnan(value) for value in logs):
-        return Comparison(name, None, len(logs), "undecided", better)
-    return _judged(name, stats.spread_interval(logs).exp(), len(logs), better)
-
-
-def _compare_above(
-    subject: Sequence[Mapping[str, Any]],
-    rival: Sequence[Mapping[str, Any]],
-    name: str,
-    key: str,
-    floor: Floor,
-    better: str,
-) -> Comparison:
-    mine = {s["round"]: _known(key, s) for s in subject}
-    theirs = {s["round"]: _known(key, s) for s in rival}
-    both = sorted(mine.keys() & theirs.keys() & floor.by_round.keys())
+    mine, theirs = (
+        {s["round"]: (_known(key, s), offset.under(s)) for s in samples}
+        for samples in (subject, rival)
+    )
+    both = sorted(mine.keys() & theirs.keys())
     if not both:
         return Comparison(name, None, 0, "undecided", better)
-    ratio = stats.net_ratio(
-        [mine[r] for r in both], [theirs[r] for r in both], [floor.by_round[r] for r in both]
-    )
+    own, its = ([side[r][0] for r in both] for side in (mine, theirs))
+    ratio = stats.net_ratio(own, its, [mine[r][1] for r in both])
     if any(math.isnan(end) for end in (ratio.estimate, ratio.low, ratio.high)):
         return Comparison(name, None, len(both), "undecided", better)
     return _judged(name, ratio, len(both), better)
@@ -240,18 +236,6 @@ def judge(cost: stats.Interval, count: int) -> Verdict:
     if cost.low > 1 and cost.estimate > 1 + MARGIN:
         return "loss"
     return "tie" if cost.low > 1 - TIE_BAND and cost.high < 1 + TIE_BAND else "undecided"
-
-
-def _log(value: float) -> float:
-    return math.log(value) if value > 0 else math.nan
-
-
-def _round_logs(
-    subject: Sequence[Mapping[str, Any]], rival: Sequence[Mapping[str, Any]], key: str
-) -> list[float]:
-    mine = {s["round"]: _known(key, s) for s in subject}
-    theirs = {s["round"]: _known(key, s) for s in rival}
-    return [_log(mine[r]) - _log(theirs[r]) for r in sorted(mine.keys() & theirs.keys())]
 
 
 def _best(

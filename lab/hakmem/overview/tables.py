@@ -8,6 +8,7 @@ from rich.text import Text
 
 from hakmem import words
 from hakmem.overview.summary import SUBJECT, SYSTEM, Cell, Comparison, Row, tally
+from hakmem.suite import FAST
 
 STYLES = {
     "win": "green",
@@ -30,7 +31,10 @@ def print_results(console: Console, rows: Sequence[Row]) -> None:
 
 
 def verdict_table(rows: Sequence[Row], width: int) -> Table:
-    """One row per figure, sorted by name. Ratios are hakmem ÷ other: below 1, hakmem needs less."""
+    """One row per figure, sorted by name. Ratios are hakmem ÷ other: below 1, hakmem needs less.
+
+    "To BenchFast" is the share of the way from the system's allocator to the limit of any front.
+    """
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
     roomy = width >= 110
     table.add_column("benchmark", no_wrap=True)
@@ -43,6 +47,8 @@ def verdict_table(rows: Sequence[Row], width: int) -> Table:
     if roomy:
         table.add_column("interval", style="dim", no_wrap=True)
     table.add_column("÷ sys", justify="right", no_wrap=True)
+    if roomy:
+        table.add_column(f"to {FAST}", justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True, min_width=7)
     for row in rows:
         table.add_row(*_cells(row, roomy))
@@ -65,6 +71,8 @@ def _cells(row: Row, roomy: bool) -> list[Text | str]:
     if roomy:
         cells.append(words.ends(best.ratio) if best else "")
     cells.append(_ratio(row.system))
+    if roomy:
+        cells.append("" if row.way is None else f"{100 * row.way:.0f} %")
     cells.append(Text(words.MARKS[row.verdict], style=STYLES[row.verdict]))
     return cells
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -44,6 +44,12 @@ class Request:
     argv: Sequence[str]
     passed: Sequence[str] = ()
     twins: bool = False
+    plant: float = 0.0
+
+    @property
+    def kind(self) -> str:
+        """What it is recorded as: with something planted it says nothing of the host's noise."""
+        return "A/A" if self.twins and not self.plant else "verdict"
 
 
 def run(request: Request, console: Console, sampler: Sampler | None = None) -> Outcome:
@@ -100,9 +106,9 @@ def keep(
         return {}
     bodies = {}
     for letter, decision in done.outcome.decisions.items():
-        asked = question(done.plan, letter, request.twins)
+        asked = question(done.plan, letter, request.twins, request.plant)
         bodies[letter] = recording.verdict_body(done.plan, (BASE, letter), decision, asked, facts)
-    return recording.save(done, facts, bodies, "A/A" if request.twins else "verdict", host)
+    return recording.save(done, facts, bodies, request.kind, host)
 
 
 def mark(done: session.Conducted, letter: str) -> Text:
@@ -148,6 +154,10 @@ def target_track(request: Request, cells: Mapping[str, Cell]) -> Track:
         raise LabError("what shall they run? --bench NAME, or -- command …")
     works = {letter: work.benchmark(str(name)) for letter, name in names.items()}
     first = works[BASE]
+    if request.plant:
+        if not first.scales:
+            raise LabError(f"{first.name} has no amount of work to plant more of")
+        works["B"] = replace(first, planted=request.plant)
     reading = readings.choose(request.metric, first.name, request.better)
     floor = _floor(request.floor, first, required=True)
     if floor and reading.name in MEMORY:
@@ -217,12 +227,14 @@ def figure(track: Track) -> str:
     return f"{track.reading.words}, {track.reading.unit}"
 
 
-def question(plan: Plan, letter: str, twins: bool = False) -> str:
+def question(plan: Plan, letter: str, twins: bool = False, plant: float = 0.0) -> str:
     """What the verdict answers, in words."""
     target, *guards = plan.tracks
     net = f" net of the {target.floor.name}" if target.floor else ""
     what = f"{target.reading.words}{net} on {target.name}"
     a, b = plan.cells[BASE].name, plan.cells[letter].name
+    if plant:
+        return f"planted: is {100 * plant:g} % more work of {b} found in {what}?"
     if twins:
         return f"A/A: how far do two copies of {a} differ in {what}?"
     guarded = f", guarded by {', '.join(t.name for t in guards)}" if guards else ""

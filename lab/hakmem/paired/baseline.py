@@ -35,7 +35,7 @@ FACTS = ("cpu", "virtualisation", "governor", "frequency", "turbo off", "load be
 
 @dataclass(frozen=True)
 class Mix:
-    """A random_mixed of the user's own: slots, the seed of its stream, smallest and largest block."""
+    """A random_mixed of the user's own: slots, seed of its stream, smallest and largest block."""
 
     ops: int = FULL_OPS
     slots: int = 8192

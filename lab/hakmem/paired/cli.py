@@ -123,6 +123,10 @@ def ab_command(
     aa: Annotated[
         bool, typer.Option("--aa", help="Compare A with a copy of itself: the noise floor.")
     ] = False,
+    plant: Annotated[
+        float,
+        typer.Option(min=0, max=1, help="With --aa: share of work that copy b does unsaid."),
+    ] = 0.0,
     metric: Metric = None,
     better: BetterIs = "lower",
     floor: Annotated[
@@ -150,13 +154,15 @@ def ab_command(
     """
     if aa and b:
         raise LabError("--aa compares A with a copy of itself: leave --b out")
+    if plant and not aa:
+        raise LabError("--plant is for --aa: it shows what a comparison of copies would find")
     seed = fresh(seed)
     request = ab.Request(
         cells=[cells.parse(text) for text in (a, *(b or []))],
         bench=bench_name,
         command=command,
         guards=guard or [],
-        aim="neutral" if aa else aim,
+        aim="neutral" if aa and not plant else aim,
         metric=metric,
         better=better,
         floor=floor,
@@ -168,6 +174,7 @@ def ab_command(
         argv=again(seed),
         passed=passed or [],
         twins=aa,
+        plant=plant,
     )
     if metric == "instructions" and counters() is not None:
         if on:

@@ -49,7 +49,8 @@ def sampler(plan: Plan) -> Sampler:
             letter=trial.letter,
             padding=trial.padding,
         )
-        return proven(take(blank, process), process)
+        sample = proven(take(blank, process), process)
+        return trial.track.works[BASE if trial.letter == FLOOR else trial.letter].nominal(sample)
 
     return one
 

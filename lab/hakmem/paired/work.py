@@ -9,7 +9,7 @@ from hakmem import project
 from hakmem.errors import LabError
 from hakmem.paired.cells import Cell
 from hakmem.process.library import system
-from hakmem.process.sample import Process
+from hakmem.process.sample import Process, Sample
 from hakmem.programs import Program, Ready, prepare
 from hakmem.suite import EMPTY, FAST, NULL, SUITE, Command, Reference
 
@@ -20,7 +20,8 @@ FLOORS = {"null": NULL, "empty": EMPTY, "benchfast": FAST}
 class Work:
     """`command` is a benchmark and `amount` its work, `program` a real one; else the user's own.
 
-    All but a benchmark are measured from outside. A name holds no slash, because records are cited
+    `planted` is a share by which a benchmark does more than it says, to show what a comparison
+    finds. All but a benchmark are measured from outside. A name holds no slash, because records are cited
     by it.
     """
 
@@ -31,6 +32,14 @@ class Work:
     passed: tuple[str, ...] = ()
     timeout_s: float = 300.0
     program: Ready | None = None
+    planted: float = 0.0
+
+    def nominal(self, sample: Sample) -> Sample:
+        """The sample as if what was planted had not been asked for: it only took longer."""
+        if not self.planted or sample.result is None:
+            return sample
+        ops = float(str(sample.result["ops"])) / (1 + self.planted)
+        return replace(sample, result={**sample.result, "ops": ops})
 
     def process(self, cell: Cell | Reference, padding: int, counted: bool) -> Process:
         """One process of it under a cell, or as one of the benchmark's references."""
@@ -59,7 +68,7 @@ class Work:
                 expects_proof=False,
             )
         return Process(
-            argv=self.command.argv(self.amount),
+            argv=self.command.argv(round(self.amount * (1 + self.planted))),
             library=cell.library,
             padding=padding,
             expects_proof=cell.is_hakmem,
@@ -67,6 +76,11 @@ class Work:
             timeout_s=self.timeout_s,
             environment=cell.environment,
         )
+
+    @property
+    def scales(self) -> bool:
+        """Whether its amount of work can be chosen."""
+        return self.command is not None and any("{n}" in a for a in self.command.arguments)
 
     def floor(self, name: str) -> Reference | None:
         """The reference of this benchmark that is subtracted under that name."""

@@ -39,7 +39,9 @@ class Past:
     def with_given(self, word: str) -> str:
         """A word of its command line with the files that were given in place of libraries."""
         for name, path in self.given.items():
-            word = re.sub(rf"(?<![\w./-]){re.escape(name)}(?![\w./-])", str(path), word)
+            # The name alone, or at the end of a path.
+            named = rf"(?<![\w.-])(?:[^\s='\"]*/)?{re.escape(name)}(?![\w./-])"
+            word = re.sub(named, str(path), word)
         return word
 
 

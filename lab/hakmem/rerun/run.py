@@ -1,6 +1,5 @@
 """`hakmem rerun`: measures again what a record says, and holds the two against each other."""
 
-import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -105,7 +104,6 @@ def binaries(body: Mapping[str, Any]) -> dict[str, str]:
 def by_command(past: Past, console: Console) -> Record:
     """Runs its command line again, and finds what that recorded."""
     kind, before = past.record.kind, {r.id for r in Ledger.default().records()}
-    os.environ.update(past.settings())
     folder = Path("out") / f"rerun-{past.record.id}"
     argv = command_line(past, folder)
     console.print(Text(" ".join(argv)), soft_wrap=True)

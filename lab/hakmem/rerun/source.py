@@ -121,7 +121,7 @@ def _settings(past: Past, places: Mapping[str, str]) -> Iterator[None]:
         if name.startswith("HAKMEM_"):
             past.note(f"{name} of your shell was not used: the record's own settings were")
             del os.environ[name]
-    own = past.body.get("environment") or {}
+    own = {**past.settings(), **(past.body.get("environment") or {})}
     os.environ.update({k: v for k, v in own.items() if k.startswith("HAKMEM_")})
     os.environ.update(places)
     try:

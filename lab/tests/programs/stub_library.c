@@ -35,17 +35,30 @@ __attribute__((constructor)) static void refuse(void) {
     }
 }
 
+/* One option that has no effect, as the allocator says of those that another one suppresses. */
+__attribute__((constructor)) static void idle(void) {
+    const char *value = getenv("HAKMEM_IDLE");
+    if (value != NULL) {
+        fprintf(stderr, "hakmem: note: HAKMEM_IDLE=%s has no effect: planted\n", value);
+    }
+}
+
 #ifndef SILENT
 __attribute__((constructor)) static void prove(void) {
-    char exe[512] = {0}, line[800];
+    char exe[512] = {0}, line[1000], settings[200] = "";
+    const char *none = getenv("HAKMEM_IDLE"), *other = getenv("HAKMEM_OTHER");
+    if (none != NULL) {
+        snprintf(settings, sizeof settings, ",\"settings\":{\"HAKMEM_IDLE\":\"%s\"%s%s%s}", none,
+                 other ? ",\"HAKMEM_OTHER\":\"" : "", other ? other : "", other ? "\"" : "");
+    }
     const char *file = getenv("HAKMEM_PROOF");
     if (file == NULL || readlink("/proc/self/exe", exe, sizeof exe - 1) < 0) {
         return;
     }
     const int length = snprintf(line, sizeof line,
                                 "{\"hakmem\":\"0.0-stub\",\"pid\":%d,\"exe\":\"%s\","
-                                "\"serving\":true,\"allocator\":\"hakmem\"}\n",
-                                (int)getpid(), exe);
+                                "\"serving\":true,\"allocator\":\"hakmem\"%s}\n",
+                                (int)getpid(), exe, settings);
     const int out = open(file, O_WRONLY | O_APPEND | O_CREAT, 0600);
     if (out < 0 || write(out, line, (size_t)length) != length || close(out) != 0) {
         abort();

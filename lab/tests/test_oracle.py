@@ -1,0 +1,63 @@
+"""The honest oracle: chosen on one half, scored on the other."""
+
+import math
+
+import numpy as np
+import pytest
+from hakmem.paired import oracle
+
+
+def equal_rivals(seed: int, rivals: int = 8, blocks: int = 20) -> np.ndarray:
+    """ln (subject ÷ rival) where all are equal, and only noise tells them apart."""
+    return np.random.default_rng(seed).normal(0, 0.05, (rivals, blocks))
+
+
+def test_among_equals_the_oracle_is_no_better_than_any() -> None:
+    """Planted: the luckiest of eight on the same blocks is said to be 1.5 % better."""
+    tables = [equal_rivals(seed) for seed in range(200)]
+    naive = np.mean([table.mean(axis=1).max() for table in tables])
+    scores = [oracle.score(table.tolist()) for table in tables]
+    honest = np.mean([score.log for score in scores if score])
+    assert naive > 0.01
+    assert abs(honest) < 0.003
+
+
+def test_its_interval_covers_what_is_true() -> None:
+    scores = [oracle.score(equal_rivals(seed).tolist()) for seed in range(200)]
+    covered = [score.interval.low <= 1 <= score.interval.high for score in scores if score]
+    assert np.mean(covered) >= 0.95
+    assert all(score.interval.high / score.interval.low < 1.2 for score in scores if score)
+
+
+def test_a_rival_that_is_better_is_the_oracle() -> None:
+    table = equal_rivals(1)
+    table[3] += math.log(1.2)
+    found = oracle.score(table.tolist())
+    assert found
+    assert found.interval.low < 1.2 < found.interval.high
+    assert found.log > math.log(1.15)
+
+
+def test_a_rival_that_left_early_counts_with_the_blocks_it_has() -> None:
+    table = equal_rivals(2, blocks=20)
+    table[0] -= 0.5
+    table[0, 12:] = math.nan
+    assert oracle.score(table.tolist()) is not None
+    table[:, :] = math.nan
+    assert oracle.score(table.tolist()) is None
+
+
+def test_too_few_blocks_or_no_rival_have_no_score() -> None:
+    assert oracle.score([]) is None
+    assert oracle.score([[0.1, 0.2, 0.3]]) is None
+
+
+def test_the_mean_over_rows_is_geometric_and_narrower_than_a_row() -> None:
+    ends = {"low": 0.9, "high": 1.1, "unit": "ratio"}
+    rows = [{"value": 0.5, **ends}, {"value": 2.0, **ends}]
+    found = oracle.mean(rows)
+    assert found
+    assert found["value"] == pytest.approx(1.0)
+    assert found["rows"] == 2
+    assert math.log(found["high"] / found["low"]) < math.log(1.1 / 0.9)
+    assert oracle.mean([]) is None
