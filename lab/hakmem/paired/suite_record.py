@@ -240,6 +240,7 @@ def body(
     return {
         "lab": __version__,
         "ok": not failures,
+        "programs": any(found.get("program") for found in bodies),
         "metrics": overall(bodies),
         "failures": dict(failures),
         "absent": dict(absent),
@@ -316,7 +317,7 @@ def _row(part: Mapping[str, Any]) -> dict[str, Any]:
         "reading": part["reading"],
         "better": part["better"],
         "settings": part["settings"],
-        "program": part["program"],
+        "program": part.get("program"),
         "subject": own,
         "figures": figures,
         "hakmem": mine["value"],

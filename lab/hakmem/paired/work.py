@@ -21,8 +21,8 @@ class Work:
     """`command` is a benchmark and `amount` its work, `program` a real one; else the user's own.
 
     `planted` is a share by which a benchmark does more than it says, to show what a comparison
-    finds. All but a benchmark are measured from outside. A name holds no slash, because records are cited
-    by it.
+    finds. All but a benchmark are measured from outside. A name holds no slash, because records are
+    cited by it.
     """
 
     name: str

@@ -99,12 +99,15 @@ def _fits(record: Record, target: Target) -> bool:
     body = record.body
     if target.kind == "suite" and not _natural(body):
         return False
+    # Programs are a suite of their own, which a target asks for by name.
+    if target.kind == "suite" and bool(body.get("programs")) is not ("programs" in target.where):
+        return False
     same = all(at(body, path) == wanted for path, wanted in target.where.items())
     return same and all(_number(at(body, path)) >= n for path, n in target.least.items())
 
 
 def _natural(body: Mapping[str, Any]) -> bool:
-    """A suite of hakmem as built, each benchmark read as it is by nature."""
+    """A suite of hakmem as built, each row read as it is by nature."""
     chosen = any(str(word).startswith("--metric") for word in body.get("argv", ()))
     return not chosen and at(body, f"libraries.{HAKMEM}.origin") == HAKMEM
 
