@@ -180,7 +180,7 @@ def test_a_figure_that_is_zero_or_missing_is_a_failure() -> None:
 def ab(stand: Stand, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     def run(*arguments: object, **more: str) -> subprocess.CompletedProcess[str]:
         extra = {"LAB_LEDGER": str(tmp_path / "evidence"), **more}
-        return stand.call("ab", "--seed", 5, *arguments, **extra)
+        return stand.call("ab", "--seed", 5, "--min-seconds", 0, *arguments, **extra)
 
     return run
 
@@ -294,6 +294,30 @@ def test_what_the_library_says_is_shown_once(ab: Ab) -> None:
     done = ab("--no-record", *SHORT, "--bench", "prodcons", *cells)
     assert done.stdout.count("HAKMEM_IDLE=1 has no effect") == 1
     assert done.stdout.index("no effect") < done.stdout.index("UNDECIDED")
+
+
+def test_a_block_is_filled_with_short_samples(ab: Ab, tmp_path: Path) -> None:
+    words = ("--min-seconds", "0.1", "--b", "COST=105", *COST)
+    assert ab(*SHORT, *words).returncode == 3
+    turns = ledger(tmp_path)[-1].body["benchmarks"][0]["samples"] // 2
+    assert 2 <= turns <= 10
+    taken = samples(tmp_path)
+    assert len(taken) == 8 * 4 * turns
+    for block in range(8):
+        row = "".join(r["cell"] for r in taken if r["block"] == str(block))
+        pieces = {row[n : n + 4] for n in range(0, len(row), 4)}
+        assert pieces <= {"ABBA", "BAAB"}
+
+
+def test_planted_work_is_found_and_says_nothing_of_the_noise(ab: Ab, tmp_path: Path) -> None:
+    """The stand-in takes the same time for more: what is planted is not owned up to."""
+    done = ab(*SHORT, "--aa", "--plant", "0.05", "--bench", "prodcons", "--metric", "wall")
+    assert done.returncode == 3, done.stdout + done.stderr
+    record = ledger(tmp_path)[-1]
+    assert (record.kind, record.body["verdict"]) == ("verdict", "NO-GO")
+    assert record.body["metrics"]["prodcons"]["estimate"] == pytest.approx(1.05)
+    assert record.body["question"].startswith("planted: is 5 % more work")
+    assert "--plant is for --aa" in ab("--b", "X=1", "--plant", "0.1", "--bench", "burst").stderr
 
 
 def test_too_few_blocks_for_so_many_cells_are_refused(ab: Ab) -> None:
@@ -437,7 +461,19 @@ def test_interrupt_leaves_no_record_and_no_process(stand: Stand, tmp_path: Path)
     mark = tmp_path / "started"
     program = f"test -e {mark}.2 && echo $$ > {mark} && sleep 600; touch {mark}.2; echo cost=1"
     running = subprocess.Popen(
-        stand.command("ab", "--b", "X=1", "--metric", "regex:cost=(.)", "--", "sh", "-c", program),
+        stand.command(
+            "ab",
+            "--min-seconds",
+            0,
+            "--b",
+            "X=1",
+            "--metric",
+            "regex:cost=(.)",
+            "--",
+            "sh",
+            "-c",
+            program,
+        ),
         env={**stand.environment, "LAB_LEDGER": str(tmp_path / "evidence")},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

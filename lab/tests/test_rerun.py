@@ -21,7 +21,7 @@ from hakmem.rerun.verdict import judge
 from standing import PROGRAMS, Stand, compile_c
 
 Done = subprocess.CompletedProcess[str]
-SHORT = ("--max-blocks", 8)
+SHORT = ("--max-blocks", 8, "--min-seconds", 0)
 
 
 @pytest.fixture
@@ -211,7 +211,7 @@ def test_the_noise_floor_is_measured_between_two_new_copies(own: Stand, tmp_path
 def test_a_verdict_of_compare_keeps_its_direction(own: Stand, tmp_path: Path) -> None:
     """It is on cell A against another, as hakmem against its rivals."""
     program = 'case "$LD_PRELOAD" in *libhakmem*) echo cost=50;; *) echo cost=100;; esac'
-    metric = ("--metric", "regex:cost=([0-9.]+)", "--rival", "system")
+    metric = ("--metric", "regex:cost=([0-9.]+)", "--rival", "system", "--min-seconds", 0)
     first = recorded(own, tmp_path, "compare", *metric, "--", "sh", "-c", program)
     assert first.body["verdict"] == "GO"
     assert own.call("rerun", first.id).returncode == 0
@@ -464,7 +464,7 @@ def test_a_baseline_and_a_matrix_are_run_again(
 
 def test_a_suite_is_measured_again_as_one(own: Stand, tmp_path: Path) -> None:
     benches = ("--bench", "prodcons", "--bench", "larson_1")
-    first = recorded(own, tmp_path, "compare", *benches, "--rival", "system", "--max-blocks", 8)
+    first = recorded(own, tmp_path, "compare", *benches, "--rival", "system", *SHORT)
     assert first.kind == "suite"
     assert "1 to measure" in own.call("rerun", first.id, "--list").stdout
     part = own.call("rerun", first.body["inputs"][0])

@@ -34,7 +34,11 @@ Most = Annotated[
 ]
 Seconds = Annotated[
     float,
-    typer.Option("--min-seconds", min=0.1, help="Timed part of each cell in a block of samples."),
+    typer.Option(
+        "--min-seconds",
+        min=0,
+        help="Timed part of each cell in a block, in short samples; 0: two samples.",
+    ),
 ]
 Seed = Annotated[int | None, typer.Option(help="Of order and padding; default: random.")]
 Record = Annotated[bool, typer.Option("--record/--no-record", help="Keep it in the ledger.")]
@@ -229,7 +233,10 @@ def compare_command(
             min=LOOKS[0], max=LOOKS[-1], help="Blocks at most (default: 12; of benchmarks 30)."
         ),
     ] = None,
-    min_seconds: Seconds = 0.2,
+    min_seconds: Annotated[
+        float | None,
+        typer.Option(min=0, help="As for ab (default: 1; of benchmarks 0.2)."),
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with benchmarks that are not recorded yet.")
     ] = False,
@@ -261,7 +268,7 @@ def compare_command(
             metric=metric,
             better=better,
             most=max_blocks or (LOOKS[1] if programs else LOOKS[3]),
-            seconds=min_seconds,
+            seconds=0.2 if min_seconds is None else min_seconds,
             seed=seed,
             record=record,
             resume=resume,
@@ -284,6 +291,7 @@ def compare_command(
         metric=metric,
         better=better,
         most=max_blocks or LOOKS[1],
+        seconds=1.0 if min_seconds is None else min_seconds,
         seed=seed,
         record=record,
         argv=again(seed),

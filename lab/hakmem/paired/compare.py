@@ -36,6 +36,7 @@ class Request:
     metric: str | None
     better: Better
     most: int
+    seconds: float
     seed: int
     record: bool
     argv: Sequence[str]
@@ -48,7 +49,7 @@ def run(request: Request, console: Console, sampler: Sampler | None = None) -> O
     with host_lock():
         facts = recording.Facts.of(plan.cells, request.argv) if request.record else None
         announce(request, plan, console)
-        done = session.conduct(plan, 1.0, console, sampler, drop=True, say=standing)
+        done = session.conduct(plan, request.seconds, console, sampler, drop=True, say=standing)
         records = keep(done, facts)
     tell(done, records, console)
     return done.outcome
@@ -60,7 +61,12 @@ def run_on(address: str, request: Request, console: Console) -> list[Outcome]:
     announce(request, plan, console)
     comparison = cluster.Comparison(
         job=cluster.job(
-            plan, 1.0, request.argv, facts=request.record, drop=True, passed=request.passed
+            plan,
+            request.seconds,
+            request.argv,
+            facts=request.record,
+            drop=True,
+            passed=request.passed,
         ),
         finish=lambda done, facts, host: tell(done, keep(done, facts, host), console),
         mark=lambda done, letter: mark(done.outcome.decisions[letter], done.plan.tracks[0]),
