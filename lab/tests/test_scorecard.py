@@ -20,7 +20,6 @@ from hakmem.paired import suite_record
 from hakmem.process import provenance
 from hakmem.scorecard import cli as scorecard_cli
 from hakmem.scorecard import page as scorecard
-from hakmem.scorecard import read as scorecard_read
 from hakmem.scorecard import targets as scorecard_targets
 from hakmem.scorecard.read import Row
 from hakmem.scorecard.rules import Bound, Figure, decide, judge
@@ -482,15 +481,23 @@ def test_a_count_needs_no_interval(site: Site) -> None:
         assert states(site)["hit"] == state
 
 
-def test_variation_has_the_interval_of_the_f_distribution() -> None:
-    row = {"hakmem_cv": 0.02, "rivals": {"a": {"cv": 0.04, "samples": 21}}}
-    found = scorecard_read._variation(row, "a")
-    assert found is not None
-    # F(0.975; 20, 20) is 2.4645 in every table.
-    assert found.high == pytest.approx(0.5 * 2.4645**0.5, rel=1e-4)
-    assert found.low == pytest.approx(0.5 / 2.4645**0.5, rel=1e-4)
-    row["rivals"]["a"]["samples"] = 2  # type: ignore[index]
-    assert scorecard_read._variation(row, "a") is None
+def test_variation_is_one_figure_over_all_benchmarks(site: Site) -> None:
+    path = site.root / "evidence/targets.toml"
+    own = (
+        '[[target]]\nid = "spread"\narea = "All"\nwhat = "w"\nfrom = "f"\nkind = "suite"\n'
+        'metric = "variation"\nat_most = 1\n'
+    )
+    path.write_text(TARGETS + own)
+    body = suite({"a": 0.8, "b": 0.8})
+    body["part"]["ratios"]["variation"] = {
+        "a": [0.7, 0.6, 0.8, 0, 20, "win"],
+        "b": [1.4, 1.2, 1.6, 0, 20, "loss"],
+    }
+    site.add("suite", body)
+    row = site.rows()["spread"]
+    assert (row.state, row.against) == ("missed", "b")
+    assert row.figure
+    assert row.figure.value == pytest.approx(1.4)
 
 
 # ---- the targets' file ----

@@ -240,7 +240,6 @@ def body(
     return {
         "lab": __version__,
         "ok": not failures,
-        "programs": any(found.get("program") for found in bodies),
         "metrics": overall(bodies),
         "failures": dict(failures),
         "absent": dict(absent),
@@ -260,12 +259,19 @@ def body(
 
 
 def overall(bodies: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Geometric means over the benchmarks of hakmem ÷ oracle. Where time is CPU time, it is both.
+    """Geometric means over the rows: of hakmem ÷ oracle, and of the variation against each rival.
 
+    Where time is CPU time, it is both.
     What is no time, the memory of an idle process, is of no mean but memory's.
     """
     of_memory = [readings.WORDS[name] for name in readings.MEMORY]
     found = {}
+    for rival in sorted({name for one in bodies for name in one["ratios"].get(VARIATION, ())}):
+        # Of a single benchmark it is mostly the machine's; of all it says something.
+        rows = [metrics(one).get(metric_name(one["suite"], VARIATION, rival)) for one in bodies]
+        mean = oracle.mean([row for row in rows if row and row["kind"] == protocol.KIND])
+        if mean:
+            found[metric_name(VARIATION, TIME, rival)] = _rounded(mean)
     for kind, title in TITLES.items():
         entries = []
         for one in bodies:
@@ -294,9 +300,11 @@ def whole(suite: Record, records: Mapping[str, Record]) -> dict[str, Any] | None
 
 def joined(body: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """A row has hakmem's figures and those of each rival, or why it failed."""
-    found = {name: entry for part in parts for name, entry in metrics(part).items()}
-    rows = [_row(part) for part in parts]
-    return {**body, "rows": rows, "metrics": {**body["metrics"], **found}}
+    found = overall(parts)
+    for part in parts:
+        found |= metrics(part)
+    programs = any(part.get("program") for part in parts)
+    return {**body, "rows": list(map(_row, parts)), "metrics": found, "programs": programs}
 
 
 def alone(part: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from hakmem.ledger.store import Record
 from hakmem.paired import suite_record
 from hakmem.scorecard import rules
 from hakmem.scorecard.rules import Bound, Figure, State
-from hakmem.scorecard.targets import AGAINST, MARGIN, NOISE, OVERALL, SAME, Target
+from hakmem.scorecard.targets import AGAINST, MARGIN, NOISE, OVERALL, SAME, VARIATION, Target
 
 HAKMEM, SYSTEM = "hakmem", "system"
 REPEATED = 10  # of A/A runs that are counted together
@@ -135,7 +135,8 @@ def _number(found: object) -> float:
 def _of_record(target: Target, ledger: _Records) -> Row:
     if target.metric == SAME:
         return _repeated(target, ledger)
-    read = _noise if target.metric == NOISE else _verdict if target.side == "is" else _metric
+    own = {NOISE: _noise, VARIATION: _of_all_rivals}.get(target.metric)
+    read = own or (_verdict if target.side == "is" else _metric)
     record, stale = ledger.newest(target, lambda r: read(target, r) is not None)
     if record is None:
         return Row(target, "", "not measured", bound=_stated(target))
@@ -156,6 +157,20 @@ def _bound(target: Target, value: object) -> Bound | None:
     if target.side == "is" or not isinstance(value, float):
         return None
     return Bound(target.side, value, target.tie)
+
+
+def _of_all_rivals(target: Target, record: Record) -> Row | None:
+    """What there is of each rival: one that beats the bound is enough to miss it."""
+    head = f"{target.metric} against "
+    entries = (at(record.body, "metrics") or {}).items()
+    named = {name.removeprefix(head): _figure(m) for name, m in entries if name.startswith(head)}
+    figures = {rival: figure for rival, figure in named.items() if figure is not None}
+    bound = _stated(target)
+    if not figures or bound is None:
+        return None
+    state, against = rules.decide(figures, bound, target.plain)
+    assert against is not None
+    return Row(target, "", state, figures[against], bound, against, record)
 
 
 def _verdict(target: Target, record: Record) -> Row | None:

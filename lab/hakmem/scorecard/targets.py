@@ -10,6 +10,7 @@ from typing import Any, Literal
 from hakmem.errors import LabError
 from hakmem.ledger import claims
 from hakmem.paired.oracle import ORACLE
+from hakmem.paired.suite_record import TITLES
 from hakmem.soak.analysis import MARGINS, PERCENTILES
 from hakmem.suite import SUITE
 
@@ -24,10 +25,11 @@ OF_SUITE = ("benchmarks", "except", "rivals", "needs")
 
 BENCHMARKS = tuple(figure.name for figure in SUITE.figures)
 # Of a suite: ratios to each rival, a benchmark's own figure, what it is above the system's; and of
-# the whole of it, geometric means against the oracle.
-AGAINST = ("against", "memory", "variation")
+# the whole of it geometric means, of the variation against each rival, and against the oracle.
+AGAINST = ("against", "memory")
 ALONE = ("own", "above system")
-OVERALL = tuple(f"{title} against {ORACLE}" for title in ("time", "CPU", "peak memory"))
+VARIATION = "variation"
+OVERALL = (VARIATION, *(f"{title} against {ORACLE}" for title in TITLES.values()))
 NOISE, SAME = "half-width", "no difference"
 
 
