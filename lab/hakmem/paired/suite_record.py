@@ -38,6 +38,7 @@ TITLES = {
 }
 # What else is read off a program, to be shown.
 OF_PROGRAM = (WALL, "sys", "faults", OVER_TIME, "quiet")
+# Of an interval; recorded by its number, so that the order stays.
 KINDS = (protocol.KIND, "range", oracle.KIND)
 DIGITS = 5  # of a recorded figure; what follows is noise
 
