@@ -27,8 +27,8 @@ class Sample:
 
     `max_rss_kb` is what the benchmark read from its own VmHWM, or what a launcher saw of a user's
     command. `ru_maxrss_kb` is kept beside it, but the kernel starts that figure at the size of the
-    process that forked: the lab's. `output` is all it wrote, stdout first; no part of the record. Of a
-    job it is what it wrote on stderr: the rest was its result, and has been looked at.
+    process that forked: the lab's. `output` is all it wrote, stdout first; no part of the record.
+    Of a job it is what it wrote on stderr: the rest was its result, and has been looked at.
 
     Of a job alone: `memory_mb_s` is resident memory over time (10^6 bytes times seconds) of the
     program and its descendants, `sum_peak_kb` the most they held together, `quiet_kb` what a server
