@@ -22,7 +22,7 @@ from hakmem.suite import Reference
 
 Standing = Callable[[Plan, int, Mapping[str, Decision]], Iterable[str]]
 
-MOST_TURNS = 100
+MOST_TURNS = 1000
 MOST_OF_COMMAND = 10  # starting one from outside takes longer than most of what is so short
 
 
