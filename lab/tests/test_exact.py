@@ -41,7 +41,9 @@ def test_a_command_that_does_more_is_found_and_recorded(stand: Stand, tmp_path: 
     def ab(*words: str) -> int:
         command = ("--", "sh", "-c", "i=0; while [ $i -lt ${N:-100} ]; do i=$((i+1)); done")
         own = {"LAB_LEDGER": str(tmp_path / "led")}
-        return stand.call("ab", "--metric", "instructions", *words, *command, **own).returncode
+        done = stand.call("ab", "--metric", "instructions", *words, *command, **own)
+        assert done.returncode in (0, 3, 4), done.stderr
+        return done.returncode
 
     from hakmem.process.sample import counters
 
@@ -50,7 +52,7 @@ def test_a_command_that_does_more_is_found_and_recorded(stand: Stand, tmp_path: 
     assert ab("--b", "N=500") == 3
     record = list(Ledger(tmp_path / "led").records())[-1]
     assert (record.kind, record.body["verdict"]) == ("verdict", "NO-GO")
-    assert record.body["metrics"]["sh"]["kind"] == exact.KIND
+    assert [m["kind"] for m in record.body["metrics"].values()] == [exact.KIND]
     assert (
         b"callgrind" in Ledger(tmp_path / "led").raw_path(record.raw["callgrind.txt"]).read_bytes()
     )

@@ -68,10 +68,9 @@ def run(request: ab.Request, console: Console) -> dict[str, Verdict]:
         facts = recording.Facts.of(cells, request.argv)
         with scratch.folder("exact") as folder:
             counted = count(workload, cells, request.seed, folder, console)
-    found = {at: verdict(counted.ratio(at), request.aim) for at in cells if at != BASE}
-    console.print(table(workload.unit, cells, counted, found))
-    if request.record:
-        for letter, word in found.items():
+        found = {at: verdict(counted.ratio(at), request.aim) for at in cells if at != BASE}
+        console.print(table(workload.unit, cells, counted, found))
+        for letter, word in found.items() if request.record else ():
             said = record(request, workload, cells, letter, counted, word, facts)
             console.print(f"recorded: {said}", highlight=False)
     return found

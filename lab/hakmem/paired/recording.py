@@ -213,7 +213,7 @@ def table(done: Conducted) -> bytes:
     for block in done.outcome.blocks:
         for letter, sample in zip(block.order, block.samples, strict=True):
             error = " ".join((sample.error or "").split())
-            figure = "" if sample.error else repr(tracks[block.track].reading.value(sample))
+            figure = "" if sample.error else f"{tracks[block.track].reading.value(sample):.7g}"
             place = (block.track, str(block.round), letter, str(sample.padding), error, figure)
             numbers = (column(sample) for column in _COLUMNS.values())
             lines.append("\t".join((*place, *("" if n is None else str(n) for n in numbers))))

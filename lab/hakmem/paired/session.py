@@ -28,11 +28,15 @@ MOST_OF_COMMAND = 10  # starting one from outside takes longer than most of what
 
 @dataclass(frozen=True)
 class Ready:
-    """A plan whose blocks are sized; `failures` are the cells that failed their trial."""
+    """A plan whose blocks are sized; `failures` are the cells that failed their trial.
+
+    `same` says which cell is what A is, so that there is nothing to compare.
+    """
 
     plan: Plan
     failures: Mapping[str, str]
     round_s: float
+    same: str = ""
 
 
 def sampler(plan: Plan) -> Sampler:
@@ -87,7 +91,7 @@ def prepare(plan: Plan, seconds: float, console: Console) -> Ready:
     A block then has as many samples as make `seconds` of the fastest cell's timed part.
     """
     failures = unproven(plan.cells)
-    tracks, round_s = [], 0.0
+    tracks, round_s, same = [], 0.0, ""
     with console.status("one run of everything, not counted"):
         for track in plan.tracks:
             letters = [*plan.cells, *([FLOOR] if track.floor else [])]
@@ -99,10 +103,10 @@ def prepare(plan: Plan, seconds: float, console: Console) -> Ready:
                         failures[letter] = f"{track.name}: {sample.error}"
                     found[letter] = sample
             if track is plan.tracks[0]:
-                require_different(plan, track, found)
+                same = what_is_the_same(plan, track, found)
             tracks.append(replace(track, turns=turns(track, found, seconds)))
             round_s += 2 * tracks[-1].turns * sum(s.wall_s for s in found.values())
-    return Ready(replace(plan, tracks=tracks), failures, round_s)
+    return Ready(replace(plan, tracks=tracks), failures, round_s, same)
 
 
 def warnings(sample: Sample) -> list[str]:
@@ -110,8 +114,8 @@ def warnings(sample: Sample) -> list[str]:
     return [line for line in sample.output.splitlines() if line.startswith("hakmem: ")]
 
 
-def require_different(plan: Plan, track: Track, found: Mapping[str, Sample]) -> None:
-    """LabError where a cell is what A is: same file, same work, same settings in effect.
+def what_is_the_same(plan: Plan, track: Track, found: Mapping[str, Sample]) -> str:
+    """Names a cell that is what A is: same file, same work, same settings in effect; or "".
 
     What a process states of its settings is what it was told; of what had no effect it warns.
     """
@@ -122,10 +126,11 @@ def require_different(plan: Plan, track: Track, found: Mapping[str, Sample]) -> 
             continue
         if _effective(plan, track, BASE, base) == _effective(plan, track, letter, sample):
             said = "".join(f"; {line}" for line in dict.fromkeys(warnings(base) + warnings(sample)))
-            raise LabError(
+            return (
                 f"nothing to compare: {name_of(plan, BASE)} and {name_of(plan, letter)} are the "
                 f"same library with the same settings in effect (--aa compares two copies){said}"
             )
+    return ""
 
 
 def _effective(plan: Plan, track: Track, letter: str, sample: Sample) -> object:
@@ -143,6 +148,8 @@ def _effective(plan: Plan, track: Track, letter: str, sample: Sample) -> object:
 def require_ready(plan: Plan, seconds: float, console: Console, drop: bool = False) -> Ready:
     """The prepared plan; LabError where what failed its trial leaves nothing to measure."""
     ready = prepare(plan, seconds, console)
+    if ready.same:
+        raise LabError(ready.same)
     if ready.failures and (not drop or ready.failures.keys() & {BASE, FLOOR}):
         said = "; ".join(f"{name_of(plan, at)}: {why}" for at, why in ready.failures.items())
         raise LabError(f"nothing was measured: {said}", status=1)

@@ -33,7 +33,7 @@ TITLES = {
     TIME: "time",
     CPU: "CPU",
     WALL: "wall time",
-    MEMORY: "peak memory",
+    MEMORY: "memory",
     OVER_TIME: "memory over time",
 }
 # What else is read off a program, to be shown.

@@ -183,7 +183,8 @@ def against_oracle(body: Mapping[str, Any]) -> Iterator[str]:
         said = ", ".join(f"{ratio(m)} of its {title} ({m['rows']})" for title, m in found.items())
         yield (
             f"Against the oracle, the best rival of each row (chosen on one half of its blocks, "
-            f"scored on the other), hakmem needs {said}: geometric means over so many rows."
+            f"scored on the other), hakmem needs {said}: geometric means over so many rows, memory "
+            "being the peak."
         )
 
 

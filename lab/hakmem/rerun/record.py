@@ -51,3 +51,15 @@ def source(past: Past) -> Mapping[str, Any]:
     if isinstance(own, Mapping):
         return own
     raise LabError(f"record {past.record.id} does not say from which source it was measured")
+
+
+def binaries(body: Mapping[str, Any]) -> dict[str, str]:
+    """Checksums of the libraries of a record, by name."""
+    found = body.get("binary") or ()
+    sides = [found] if isinstance(found, Mapping) else list(found)
+    sides += [{"name": name, **one} for name, one in (body.get("libraries") or {}).items()]
+    return {
+        side.get("name") or Path(str(side.get("path"))).stem: str(side["sha256"])
+        for side in sides
+        if side.get("sha256")
+    }

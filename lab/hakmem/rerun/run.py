@@ -14,7 +14,7 @@ from hakmem.errors import LabError
 from hakmem.ledger import store as ledger
 from hakmem.ledger.store import Ledger, Record
 from hakmem.rerun import source as rerun_source
-from hakmem.rerun.record import Past
+from hakmem.rerun.record import Past, binaries
 from hakmem.rerun.verdict import Judgement, judge
 
 KINDS = (
@@ -92,15 +92,6 @@ def note_libraries(past: Past, again: Record) -> None:
             )
 
 
-def binaries(body: Mapping[str, Any]) -> dict[str, str]:
-    """Checksums of the libraries of a record, by name."""
-    found = body.get("binary") or ()
-    sides = [found] if isinstance(found, Mapping) else list(found)
-    named = {side["name"]: side["sha256"] for side in sides if side.get("sha256")}
-    libraries = body.get("libraries") or {}
-    return named | {name: str(one["sha256"]) for name, one in libraries.items()}
-
-
 def by_command(past: Past, console: Console) -> Record:
     """Runs its command line again, and finds what that recorded."""
     kind, before = past.record.kind, {r.id for r in Ledger.default().records()}
@@ -109,11 +100,15 @@ def by_command(past: Past, console: Console) -> Record:
     console.print(Text(" ".join(argv)), soft_wrap=True)
     run_own(argv)
     new = [r for r in Ledger.default().records() if r.id not in before and r.kind == kind]
-    asked = past.body.get("question")
-    same = [r for r in new if r.body.get("question") == asked]
-    if not same:
+    # Of several verdicts that one command recorded, the one in the same place.
+    inputs = past.body.get("inputs")
+    together = [
+        r.id for r in past.records.values() if r.kind == kind and r.body.get("inputs") == inputs
+    ]
+    place = together.index(past.record.id) if inputs else 0
+    if len(new) <= place:
         raise LabError("its command ended without such a record: what it said stands above", 1)
-    return same[-1]
+    return new[place]
 
 
 def command_line(past: Past, folder: Path) -> list[str]:

@@ -12,7 +12,7 @@ from hakmem import git, project
 from hakmem.builds import Builds
 from hakmem.errors import LabError
 from hakmem.process import host, provenance, scratch
-from hakmem.rerun.record import Past, source
+from hakmem.rerun.record import Past, binaries, source
 from hakmem.suite import SUITE
 
 # What a build is made of; the rest of a commit changes no figure.
@@ -60,10 +60,7 @@ def is_present(past: Past, found: Mapping[str, Any]) -> bool:
 
 def own_checksums(body: Mapping[str, Any]) -> set[str]:
     """Of the recorded binaries those that are the lab's own library."""
-    binaries = body.get("binary") or []
-    listed = [binaries] if isinstance(binaries, Mapping) else binaries
-    names = ((b.get("name") or Path(str(b.get("path"))).stem, b["sha256"]) for b in listed)
-    return {digest for name, digest in names if name in ("hakmem", "libhakmem")}
+    return {digest for name, digest in binaries(body).items() if name in ("hakmem", "libhakmem")}
 
 
 def changed_benchmarks(body: Mapping[str, Any]) -> list[str]:

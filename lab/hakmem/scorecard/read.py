@@ -256,7 +256,7 @@ def _repeated(target: Target, ledger: _Records) -> Row:
 def _of_suite(target: Target, name: str, ledger: _Records) -> Row:
     record, stale = ledger.newest(target, lambda r: bool(_figures(target, name, r)))
     failed = ledger.failed(target, lambda r: name in (r.body.get("failures") or {}))
-    if failed and (record is None or failed.time > record.time):
+    if failed and (record is None or (failed.time, failed.seq) > (record.time, record.seq)):
         why = f"hakmem failed: {failed.body['failures'][name]}"
         return Row(target, name, "missed", bound=_stated(target), record=failed, remark=why)
     bound = _stated(target)
