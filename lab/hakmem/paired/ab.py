@@ -37,6 +37,7 @@ class Request:
     better: Better
     floor: str | None
     most: int
+    first: int
     seconds: float
     seed: int
     margin: float | None
@@ -137,7 +138,9 @@ def plan_of(request: Request, cells: Mapping[str, Cell]) -> Plan:
     if len({track.name for track in tracks}) < len(tracks):
         raise LabError("a guard is the target, or is named twice")
     margin = request.margin if request.margin is not None else known_margin(tracks[0], cells)
-    return Plan(cells, tracks, request.aim, margin, request.seed, request.most)
+    return Plan(
+        cells, tracks, request.aim, margin, request.seed, request.most, first=request.first
+    )
 
 
 def target_track(request: Request, cells: Mapping[str, Cell]) -> Track:

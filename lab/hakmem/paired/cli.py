@@ -138,6 +138,12 @@ def ab_command(
         typer.Option(help="Measure it in the same blocks and subtract: null, empty, benchfast."),
     ] = None,
     max_blocks: Most = LOOKS[-1],
+    min_blocks: Annotated[
+        int,
+        typer.Option(
+            min=LOOKS[0], max=LOOKS[-1], help="No verdict before so many: for a sharper figure."
+        ),
+    ] = LOOKS[0],
     min_seconds: Seconds = 1.0,
     margin: Annotated[
         float | None,
@@ -171,6 +177,7 @@ def ab_command(
         better=better,
         floor=floor,
         most=max_blocks,
+        first=min_blocks,
         seconds=min_seconds,
         seed=seed,
         margin=0.01 if aa else margin,
