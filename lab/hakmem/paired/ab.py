@@ -138,9 +138,7 @@ def plan_of(request: Request, cells: Mapping[str, Cell]) -> Plan:
     if len({track.name for track in tracks}) < len(tracks):
         raise LabError("a guard is the target, or is named twice")
     margin = request.margin if request.margin is not None else known_margin(tracks[0], cells)
-    return Plan(
-        cells, tracks, request.aim, margin, request.seed, request.most, first=request.first
-    )
+    return Plan(cells, tracks, request.aim, margin, request.seed, request.most, first=request.first)
 
 
 def target_track(request: Request, cells: Mapping[str, Cell]) -> Track:

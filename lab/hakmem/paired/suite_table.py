@@ -179,7 +179,7 @@ def against_oracle(body: Mapping[str, Any]) -> Iterator[str]:
         for title in TITLE_OF.values()
         if (name := metric_name(title, TIME, ORACLE)) in body["metrics"]
     }
-    if found:
+    if len(body["rows"]) > 1 and found:
         said = ", ".join(f"{ratio(m)} of its {title} ({m['rows']})" for title, m in found.items())
         yield (
             f"Against the oracle, the best rival of each row (chosen on one half of its blocks, "
@@ -201,4 +201,4 @@ def tally(body: Mapping[str, Any]) -> str:
     memory = count([line.memory for line in shown if line.memory])
     parts = [f"against the best rival {time}"] if time else []
     parts += [f"in peak memory against the leanest {memory}"] if memory else []
-    return f"hakmem over {len(shown)} rows: {'; '.join(parts) or 'nothing'}."
+    return f"hakmem over {len(shown)} row{'s' * (len(shown) > 1)}: {'; '.join(parts) or 'nothing'}."
