@@ -468,6 +468,7 @@ def test_a_suite_is_cited_like_a_verdict(recorded: Record) -> None:
         (("--suite", "--resume", "--rival", "system"), "nothing to resume"),
         (("--suite", "--programs"), "two tables"),
         (("--programs", "nope"), "nope"),
+        (("--programs", "jq", "--rival", "system"), "put --rival in front of jq"),
     ],
 )
 def test_mistakes_are_one_clear_line(

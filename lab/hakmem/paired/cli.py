@@ -266,6 +266,9 @@ def compare_command(
         if on:
             raise LabError("--on is for one comparison: name a command, or take `hakmem ab`")
         names = [*(bench_name or []), *(command or [])]
+        late = next((name for name in names if name.startswith("-")), None)
+        if late:
+            raise LabError(f"options stand before names: put {late} in front of {names[0]}")
         asked = compare_suite.Request(
             names=names,
             everything=suite,
