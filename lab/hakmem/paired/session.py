@@ -105,7 +105,8 @@ def prepare(plan: Plan, seconds: float, console: Console) -> Ready:
             if track is plan.tracks[0]:
                 same = what_is_the_same(plan, track, found)
             tracks.append(replace(track, turns=turns(track, found, seconds)))
-            round_s += 2 * tracks[-1].turns * sum(s.wall_s for s in found.values())
+            quiet = track.works[BASE].quiet_s
+            round_s += 2 * tracks[-1].turns * sum(s.wall_s + quiet for s in found.values())
     return Ready(replace(plan, tracks=tracks), failures, round_s, same)
 
 

@@ -78,6 +78,11 @@ class Work:
         )
 
     @property
+    def quiet_s(self) -> float:
+        """How long a sample of it lasts beyond what is timed."""
+        return self.program.program.quiet_s if self.program else 0.0
+
+    @property
     def scales(self) -> bool:
         """Whether its amount of work can be chosen."""
         return self.command is not None and any("{n}" in a for a in self.command.arguments)
