@@ -167,7 +167,7 @@ def announce(request: Request, libraries: Sequence[Library], console: Console) -
     console.print(f"up to {request.rounds} rounds, scale {request.scale}, seed {request.seed}")
     why = counters()
     if why is not None:
-        console.print(f"user cycles are not visible ({why}): user CPU time is used instead")
+        console.print(f"user cycles are not visible ({why}): CPU time is used instead")
 
 
 def measure(request: Request, libraries: Sequence[Library], console: Console) -> list[Sample]:

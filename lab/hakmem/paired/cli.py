@@ -24,7 +24,7 @@ Metric = Annotated[
     str | None,
     typer.Option(
         help="user, cpu, cycles, wall, rss, idle, left or regex:PATTERN; "
-        "without it user CPU per operation, CPU of a command.",
+        "without it CPU time, of a benchmark per operation.",
         autocompletion=complete.metrics,
     ),
 ]
