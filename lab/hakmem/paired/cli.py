@@ -23,7 +23,7 @@ Command = Annotated[
 Metric = Annotated[
     str | None,
     typer.Option(
-        help="user, cpu, cycles, wall, rss, idle, left or regex:PATTERN; "
+        help="cpu, cycles, instructions, wall, user, rss, idle, left or regex:PATTERN; "
         "without it CPU time, of a benchmark per operation.",
         autocompletion=complete.metrics,
     ),
