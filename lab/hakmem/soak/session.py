@@ -142,6 +142,8 @@ def run(plan: Plan, run_it: Runner, console: Console) -> Analysis:
         console.print(f"written: {plan.path}", soft_wrap=True)
     if ended.error is not None:
         raise LabError(f"the soak failed: {ended.error}", status=1)
+    if not ended.epochs:  # gone so soon that nothing of it was read
+        raise LabError(f"{plan.title} ended before its first epoch")
     analysis = soak_analysis.analyze(soak_csv.parse(plan.path.read_text(encoding="utf-8")))
     soak_view.print_analysis(console, analysis)
     if plan.record and what is not None:
