@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from hakmem.errors import LabError
 from hakmem.ledger.store import Ledger, Record
+from hakmem.paired.protocol import METHOD
 
 PARTS = (
     "setting",
@@ -29,9 +30,10 @@ class Asked:
 def newest(records: Iterable[Record]) -> list[Asked]:
     """Of each question the newest answer, with the number of those before it; the latest first.
 
-    What a suite or a bisection is made of is shown with it.
+    What a suite or a bisection is made of is shown with it. A suite of an earlier method answers
+    nothing any more.
     """
-    cited = [r for r in records if r.kind not in PARTS]
+    cited = [r for r in records if r.kind not in PARTS and not _of_old_method(r)]
     inside = {id for r in cited if r.kind in WHOLES for id in r.body.get("inputs") or ()}
     answers: dict[tuple[str, ...], list[Record]] = {}
     for record in sorted(cited, key=_when):
@@ -39,6 +41,10 @@ def newest(records: Iterable[Record]) -> list[Asked]:
             answers.setdefault(question(record), []).append(record)
     found = [Asked(same[-1], len(same) - 1) for same in answers.values()]
     return sorted(found, key=lambda asked: _when(asked.record), reverse=True)
+
+
+def _of_old_method(record: Record) -> bool:
+    return record.kind == "suite" and record.body.get("protocol", METHOD) != METHOD
 
 
 def _when(record: Record) -> tuple[str, int]:
