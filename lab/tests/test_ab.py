@@ -442,6 +442,7 @@ def test_memory_and_times_of_a_command_are_its_own(ab: Ab, tmp_path: Path) -> No
     assert all(30 < float(row["figure"]) < 90 for row in samples(tmp_path))
     assert '"serving": true' in outputs(tmp_path)
     assert "python" in outputs(tmp_path)
+    assert str(Path(sys.executable).resolve().parent) not in outputs(tmp_path)
 
 
 def test_a_peak_below_the_launchers_own_is_not_visible(ab: Ab) -> None:

@@ -10,9 +10,11 @@ import lzma
 import os
 import shlex
 import signal
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from hakmem import __version__, project
@@ -233,7 +235,9 @@ def _outputs(outcome: Outcome) -> bytes:
             head = f"== {block.track}, round {block.round}, position {sample.position}, {letter}"
             said = (head, shlex.join(sample.argv), json.dumps(sample.proof), text.rstrip("\n"), "")
             parts.append("\n".join(said))
-    return "".join(parts).encode(errors="replace")
+    # Where the laboratory's own interpreter lies is no part of what was measured.
+    own = f"{Path(sys.executable).resolve().parent}/"
+    return "".join(parts).replace(own, "").encode(errors="replace")
 
 
 @contextmanager
