@@ -34,8 +34,9 @@ pytest: build $(READY) ## the tests of the laboratory, and real programs on hakm
 	@tools/setup --or-without browser
 	.venv/bin/pytest -c lab/pyproject.toml --rootdir . -n auto $(PYTEST_ARGS) lab/tests tests/programs
 
-bench: build $(READY) ## the benchmarks; results in out/
-	.venv/bin/hakmem bench
+bench: build $(READY) ## the benchmarks, not recorded; results in out/
+	@mkdir -p out
+	.venv/bin/hakmem compare --suite --no-record --page out/report.html
 
 conformance: build $(READY) ## hakmem, the C library and the peers held to the same promises
 	@tools/setup --or-without test

@@ -20,7 +20,6 @@ PANELS = {
         "demo": "Show hakmem at work: real programs with proof, a short benchmark, the report.",
         "compare": "Try hakmem on your own program, against the system's allocator and every peer "
         "found.",
-        "bench": "Compare hakmem with the system's allocator and every rival that is here.",
         "ab": "Decide whether B is better than A (or no worse), by interleaved blocks, and record "
         "it.",
         "baseline": "What this host gives today: random_mixed under hakmem and the C library, and "
@@ -54,9 +53,7 @@ PANELS = {
 # Where a command is that is not `command` in the cli of its own folder.
 PLACES = {
     "run": "process.cli:run_command",
-    "demo": "overview.cli:demo_command",
     "compare": "paired.cli:compare_command",
-    "bench": "overview.cli:bench_command",
     "ab": "paired.cli:ab_command",
     "baseline": "paired.cli:baseline_command",
     "config": "config:command",

@@ -20,9 +20,7 @@ from rich.table import Table
 
 from hakmem import project
 from hakmem.errors import LabError
-from hakmem.process.library import Library, Proof, hakmem, system, verify
-
-__all__ = ["Built", "Library", "Proof", "app", "build", "found", "hakmem", "system", "verify"]
+from hakmem.process.library import Library, hakmem, system, verify
 
 # What a build may need, and the Debian package that brings it.
 TOOLS = {"cc": "gcc", "c++": "g++", "cmake": "cmake", "make": "make"}

@@ -39,10 +39,10 @@ def require_file(path: Path, what: str) -> Path:
     raise LabError(f"{what} not found: {path} ({hint})")
 
 
-def place(out: Path | None, otherwise: Path) -> Path:
-    """Where results go: what --out says, in a folder that is there; or in one made for them."""
+def place(out: Path | None, otherwise: Path, option: str = "--out") -> Path:
+    """Where results go: where the option says, in a folder that is there; or in one made for it."""
     if out is not None and not out.parent.is_dir():
-        raise LabError(f"--out {out}: there is no folder {out.parent}: make it first")
+        raise LabError(f"{option} {out}: there is no folder {out.parent}: make it first")
     found = out or otherwise
     found.parent.mkdir(parents=True, exist_ok=True)
     return found

@@ -79,28 +79,6 @@ def wilcoxon_interval(values: Sequence[float], alpha: float = 0.05) -> Interval 
     return Interval(float(np.median(walsh)), float(walsh[k - 1]), float(walsh[-k]), level)
 
 
-def net_ratio(
-    subject: Sequence[float], rival: Sequence[float], floor: Sequence[float], resamples: int = 4000
-) -> Interval:
-    """(subject - floor) ÷ (rival - floor), each triple measured in one round.
-
-    The estimate is the ratio of the medians of the differences: a round in which noise makes a
-    difference negative does not spoil it, as it would a mean of logarithms. The interval is the
-    percentile bootstrap over rounds, with a fixed seed. NaN where a median is not positive.
-    """
-    values = np.asarray([subject, rival, floor], dtype=float)
-    rng = np.random.default_rng(1)
-    picks = rng.integers(0, values.shape[1], (resamples, values.shape[1]))
-
-    def ratio(rounds: np.ndarray) -> np.ndarray:
-        mine = np.median(rounds[0] - rounds[2], axis=-1)
-        theirs = np.median(rounds[1] - rounds[2], axis=-1)
-        return np.where((mine > 0) & (theirs > 0), mine / np.where(theirs > 0, theirs, 1), np.nan)
-
-    low, high = np.percentile(ratio(values[:, picks]), (2.5, 97.5))
-    return Interval(float(ratio(values)), float(low), float(high), "95 % bootstrap CI")
-
-
 def lag1_correlation(values: Sequence[float]) -> float:
     """Correlation of each value with the next; 0 for a constant or very short series."""
     array = np.asarray(values, dtype=float) - np.mean(values)

@@ -50,9 +50,6 @@ class Command:
     settings: tuple[tuple[str, str], ...] = ()
     by_name: bool = False
 
-    def amount(self, quick: bool, factor: float = 1.0) -> int:
-        return max(1, round((self.quick if quick else self.full) * factor))
-
     def argv(self, amount: int, reference: Reference | None = None) -> tuple[str, ...]:
         own = tuple(argument.format(n=amount) for argument in self.arguments)
         extra = reference.arguments if reference else ()

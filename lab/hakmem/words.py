@@ -1,8 +1,5 @@
 """How numbers and verdicts are written, the same in the terminal and in the report."""
 
-from collections.abc import Sequence
-
-from hakmem.overview.summary import Cell, Comparison, Row
 from hakmem.stats import Interval
 
 MARKS = {
@@ -12,6 +9,7 @@ MARKS = {
     "undecided": "? open",
     "error": "✗ error",
 }
+SMALL = 0.1  # a ratio below it has three decimals
 
 
 def number(value: float | None) -> str:
@@ -24,53 +22,20 @@ def number(value: float | None) -> str:
     return text.replace("-", "−")
 
 
-def ratio(interval: Interval | None) -> str:
-    return "–" if interval is None else f"{interval.estimate:.2f}"
+def ratio(interval: Interval) -> str:
+    return f"{interval.estimate:.{_decimals(interval)}f}"
 
 
-def ends(interval: Interval | None) -> str:
-    return "" if interval is None else f"[{interval.low:.2f}–{interval.high:.2f}]"
+def ends(interval: Interval) -> str:
+    """In brackets; the range of values too few for an interval is called so."""
+    low, high = (f"{end:.{_decimals(interval)}f}" for end in (interval.low, interval.high))
+    return f"[{low}–{high}]" + " range" * (interval.kind == "range")
 
 
-def spread(cell: Cell) -> str:
-    """The median absolute deviation as a share of the median."""
-    if cell.mad is None or not cell.median:
-        return ""
-    return f"±{100 * cell.mad / abs(cell.median):.1f} %"
+def _decimals(ratio: Interval) -> int:
+    return 2 if ratio.estimate >= SMALL else 3
 
 
-def failure(cell: Cell) -> str:
-    """Why a cell has no number, with how many of its samples failed."""
-    share = f" ({cell.failed} of {cell.count} samples)" if cell.count else ""
-    return f"{cell.error}{share}"
-
-
-def failures(rows: Sequence[Row]) -> list[str]:
-    """Every failed cell."""
-    return [
-        f"{row.name}, {cell.library}: {failure(cell)}"
-        for row in rows
-        for cell in [*row.cells.values(), *row.references.values(), row.floor]
-        if cell is not None and cell.error
-    ]
-
-
-def best_rival(comparison: Comparison | None) -> str:
-    return comparison.rival if comparison else "none"
-
-
-def reading(row: Row) -> str:
-    """One plain sentence on a row's outcome."""
-    if row.verdict == "error":
-        return failure(row.cells["hakmem"])
-    if row.best is None:
-        return "nothing to compare with"
-    if row.best.cost is None:
-        return f"no ratio to {row.best.rival}: a sample is at the floor"
-    change = 100 * (row.best.cost.estimate - 1)
-    if row.verdict == "tie":
-        return f"the same as {row.best.rival}, within 5 %"
-    if row.verdict == "undecided":
-        return f"too noisy or too few to tell from {row.best.rival}"
-    word = "less" if change < 0 else "more"
-    return f"{abs(change):.0f} % {word} than {row.best.rival}"
+def mark(verdict: str) -> str:
+    """The sign of a verdict alone, for where there is no room for its word."""
+    return MARKS[verdict][0]

@@ -94,13 +94,16 @@ def add_matrix(ledger: Ledger, title: str = "what does it cost?") -> str:
     return ledger.append("matrix", body).id
 
 
-def add_suite(ledger: Ledger) -> str:
+def add_suite(ledger: Ledger, what: str = "blocks in order") -> str:
+    """One row that hakmem loses to the fast one of two rivals, and one that it could not do."""
+
     def against(ratio: float, verdict: str | None, kind: int = 0) -> list[object]:
         return [ratio, ratio - 0.02, ratio + 0.02, kind, 20, verdict]
 
     part = {
         "suite": "batch",
         "subject": "hakmem",
+        "what": what,
         "unit": "ns/op",
         "reading": "user",
         "better": "lower",
@@ -126,7 +129,13 @@ def add_suite(ledger: Ledger) -> str:
     body = {
         **COMMON,
         "inputs": [inside],
-        "failures": {"larson": "hakmem was killed by SIGABRT"},
+        "failures": {"larson": "killed by SIGABRT"},
+        "libraries": {
+            name: {"version": "1.0", "origin": "cargo", "sha256": "ab" * 32}
+            for name in ("hakmem", "fast", "slow")
+        },
+        "blocks": [20, 20],
+        "seed": 7,
         "metrics": {"time against the oracle": {"value": 1.2, **ends}},
     }
     return ledger.append("suite", body).id

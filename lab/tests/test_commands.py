@@ -14,7 +14,7 @@ from standing import SLOW_TO_LOAD, Stand
 NAMES = [name for rows in PANELS.values() for name in rows]
 REFUSED = [
     ("comprae",),
-    ("bench", "nope"),
+    ("demo", "--budget", "x"),
     ("compare",),
     ("ab", "--max-blocks", "1"),
     ("soak", "--seconds", "x"),

@@ -4,7 +4,6 @@ Each through the real command line, in a process of its own: the messages of the
 subject here, the reasons for them belong to the tests of the parts.
 """
 
-import json
 import os
 import resource
 import shutil
@@ -82,7 +81,7 @@ def test_short_commands_load_nothing_slow(own: Stand, arguments: tuple[str, ...]
 
 @pytest.mark.parametrize(
     ("arguments", "nearest"),
-    [(("comprae",), "'compare'"), (("ledger", "lst"), "'list'"), (("benhc",), "'bench'")],
+    [(("comprae",), "'compare'"), (("ledger", "lst"), "'list'"), (("dmeo",), "'demo'")],
 )
 def test_an_unknown_command_names_the_nearest(
     own: Stand, arguments: tuple[str, ...], nearest: str
@@ -95,7 +94,7 @@ def test_an_unknown_command_names_the_nearest(
 MISSING = [
     ("run", "--lib", "/no/such.so", "--", "true"),
     ("config", "--lib", "/no/such.so"),
-    ("bench", "prodcons", "--lib", "hakmem=/no/such.so"),
+    ("demo", "--lib", "/no/such.so"),
     ("ab", "--b", "lib=/no/such.so", "--bench", "prodcons"),
     ("compare", "--lib", "/no/such.so", "--", "true"),
     ("soak", "--lib", "/no/such.so"),
@@ -123,8 +122,6 @@ def test_without_perf_cycles_are_refused_and_not_replaced(own: Stand, tmp_path: 
 def test_without_the_peer_it_is_said_which_are_here(own: Stand) -> None:
     done = own.call("compare", "--rival", "no-such-peer", "--", "true")
     one_message(done, "unknown library: no-such-peer; known: hakmem, system")
-    done = own.call("bench", "prodcons", "--lib", "hakmem")
-    one_message(done, "nothing to compare with")
 
 
 # ---- the ledger ----
@@ -146,18 +143,19 @@ def one_edited_byte(file: Path) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        *(("soak",), ("soak", "--", "true"), ("report",), ("matrix", "lean")),
-        *(("bench", "burst", "--lib", "system"), ("demo",)),
+        *(("soak",), ("soak", "--", "true"), ("report",), ("matrix", "lean"), ("demo",)),
+        ("compare", "--page", "--bench", "burst"),
     ],
 )
 def test_results_go_into_a_folder_that_is_there(
     own: Stand, tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
     name, *rest = arguments
+    option = rest.pop(0) if rest[:1] == ["--page"] else "--out"
     where = tmp_path / "gone" / "deeper" / "x"
-    done = own.call(name, "--out", where, *rest)
+    done = own.call(name, option, where, *rest)
     assert done.returncode == 2
-    one_message(done, f"--out {where}: there is no folder {where.parent}")
+    one_message(done, f"{option} {where}: there is no folder {where.parent}")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -312,17 +310,13 @@ def test_a_full_disk_adds_nothing_to_the_ledger(own: Stand, tmp_path: Path, kib:
     assert not list(Ledger(tmp_path / "kept" / "led").records())
 
 
-@pytest.mark.parametrize(("kib", "left"), [(4, []), (20, ["bench.json"])])
-def test_a_full_disk_leaves_no_half_report(
-    own: Stand, tmp_path: Path, kib: int, left: list[str]
-) -> None:
-    two = ("--lib", "hakmem", "--lib", "system")
-    arguments = ("bench", "prodcons", "--rounds", 2, "--quick", *two, "--out", "DISK")
+@pytest.mark.parametrize("kib", [8])
+def test_a_full_disk_leaves_no_half_page(own: Stand, tmp_path: Path, kib: int) -> None:
+    short = ("--rival", "system", "--max-blocks", 8, "--min-seconds", 0, "--no-record")
+    arguments = ("compare", "--bench", "prodcons", *short, "--page", "DISK/report.html")
     done = on_full_disk(own, tmp_path, kib, *arguments)
     one_message(done, "cannot write", "No space left on device")
-    kept = sorted((tmp_path / "kept").iterdir())
-    assert [path.name for path in kept] == left
-    assert all(json.loads(path.read_text()) for path in kept)
+    assert list((tmp_path / "kept").iterdir()) == []
 
 
 def test_a_full_disk_ends_a_soak_in_words(own: Stand, tmp_path: Path) -> None:
@@ -419,7 +413,7 @@ LONG = {
     "baseline": ("baseline",),
     "soak": ("soak", "--out", "{tmp}/a.csv"),
     "matrix": ("matrix", "{tmp}/m.toml", "--out", "{out}"),
-    "bench": ("bench", "prodcons", "--out", "{out}"),
+    "suite": ("compare", "--bench", "prodcons", "--page", "{tmp}/page.html"),
     "demo": ("demo", "--out", "{out}"),
     "audit": ("audit",),
 }
@@ -454,6 +448,7 @@ def test_ctrl_c_is_one_line_and_leaves_no_half(hanging: Stand, tmp_path: Path, n
     assert lines[0].startswith("hakmem: interrupted"), said
     assert all(gone(pid, 10) for pid in marked(tmp_path))
     assert not (tmp_path / "led").exists()
+    assert not (tmp_path / "page.html").exists()
     left = [p for p in (tmp_path / "out").rglob("*") if p.is_file()]
     assert {p.name for p in left} <= {"state.json", "a.csv", "1-a.csv", "1-b.csv"}
 

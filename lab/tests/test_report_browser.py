@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -49,7 +48,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     world.add_verdict(ledger, world.PLANTED, "NO-GO", 1.2)
     found = report_findings.find(ledger, report_records.newest(ledger.records()))
     file = folder / "report.html"
-    file.write_text(report.render(None, found), encoding="utf-8")
+    report.write(file, found)
     return file
 
 
@@ -95,9 +94,10 @@ def test_the_page_fills_the_window_in_its_colours(
     assert len(picture) > 8 * blank
 
 
-def test_the_report_of_a_benchmark_fills_the_window(
-    recorded: Callable[..., dict], browser: Browser, tmp_path: Path, blank: int
-) -> None:
+def test_the_page_of_a_suite_fills_the_window(browser: Browser, tmp_path: Path, blank: int) -> None:
+    ledger = Ledger(tmp_path / "evidence")
+    world.add_suite(ledger)
+    found = report_findings.find(ledger, report_records.newest(ledger.records()))
     page = tmp_path / "report.html"
-    page.write_text(report.render(recorded(25)), encoding="utf-8")
+    report.write(page, found)
     assert len(browser.picture(page, 1360)) > 4 * blank

@@ -17,6 +17,7 @@ from hakmem.report import findings as report_findings
 from hakmem.report import lines as report_lines
 from hakmem.report import page as report
 from hakmem.report import records as report_records
+from hakmem.report.page import Findings
 from standing import Stand
 
 
@@ -37,7 +38,7 @@ def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
 def page_of(ledger: Ledger) -> str:
     found = report_findings.find(ledger, report_records.newest(ledger.records()))
     assert found.problems == []
-    return report.render(None, found)
+    return report.render(found)
 
 
 def text_of(page: str) -> str:
@@ -96,16 +97,33 @@ def test_a_verdict_is_said_with_its_interval_guards_and_how_to_repeat_it(ledger:
 
 
 def test_a_suite_shows_losses_failures_and_memory(ledger: Ledger) -> None:
-    world.add_suite(ledger)
+    id = world.add_suite(ledger)
     page = page_of(ledger)
     text = text_of(page)
-    assert "1 ▲ win 0 = tie 1 ▼ loss 0 ? open" in text
-    assert "1.25 [1.23–1.27] memory 0.50" in text
-    assert "killed by SIGSEGV" in text
-    assert "✗ larson: hakmem was killed by SIGABRT" in text
+    # Against the best of the two rivals, and the row that hakmem could not do.
+    assert "0 ▲ win 0 = tie 1 ▼ loss 1 ✗ error" in text
+    assert 'class="badge loss">▼ loss<' in page
+    assert "badge win" not in page
+    assert "against fast" in text
+    assert "▼ 1.25 [1.23–1.27] memory ▲ 0.50 ▲ 0.75 [0.73–0.77]" in text
+    assert "✗ batch, gone: killed by SIGSEGV" in text
+    assert "✗ larson, hakmem: killed by SIGABRT" in text
+    assert "larson ✗ error ✗ failed" in text
     assert "1.20 [1.18–1.22] of its time over 1 benchmarks" in text
-    # The plot has the oracle, to which hakmem loses.
+    assert f"hakmem rerun {id}" in text
+    assert "fast 1.0 cargo" in text
+    # The plot has the oracle, to which hakmem loses; the dots are the peaks of all three.
     assert re.findall(r'class="loss"><line', page) == ['class="loss"><line'] * 2
+    assert [page.count(f'class="{css}"><title>') for css in ("subject", "peer")] == [2, 4]
+
+
+def test_the_page_needs_nothing_from_anywhere(ledger: Ledger) -> None:
+    world.add_suite(ledger)
+    page = page_of(ledger)
+    assert re.findall(r"https?://|<script|<link|@import|url\(|src=", page) == []
+    assert "script-src 'none'" in html.unescape(page)
+    assert "a &lt;cpu&gt;" in page
+    assert "prefers-color-scheme: dark" in page
 
 
 def test_any_record_with_metrics_is_shown(ledger: Ledger) -> None:
@@ -196,6 +214,7 @@ def test_text_from_records_cannot_become_part_of_the_page(ledger: Ledger) -> Non
     world.add_verdict(ledger, world.PLANTED, "GO", 0.9)
     world.add_matrix(ledger, world.PLANTED)
     world.add_soak(ledger, world.PLANTED)
+    world.add_suite(ledger, world.PLANTED)
     ledger.append(
         "baseline",
         {**world.COMMON, "metrics": {world.PLANTED: {"value": 1, "unit": world.PLANTED}}},
@@ -204,7 +223,7 @@ def test_text_from_records_cannot_become_part_of_the_page(ledger: Ledger) -> Non
     assert "<script>document.title" not in page
     assert "<img src=x" not in page
     assert page.count("</script>") == page.count("<script")
-    assert page.count("&lt;/script&gt;") >= 5
+    assert page.count("&lt;/script&gt;") >= 6
 
 
 def test_only_the_pages_own_scripts_may_run(ledger: Ledger) -> None:
@@ -249,7 +268,7 @@ def test_the_command_takes_ids_files_and_nothing(ledger: Ledger, stand: Stand) -
     for arguments, message in (
         (("dead", two), "no record dead"),
         (("no.csv",), "cannot read no.csv"),
-        (("no.json",), "cannot read no.json"),
+        (("no.json",), "no.json is neither a record's id nor the CSV file of a soak"),
     ):
         done = stand.call("report", *arguments)
         assert done.returncode != 0
@@ -299,7 +318,7 @@ def test_a_line_without_variation_is_drawn() -> None:
 
 def test_the_page_without_anything_is_an_error() -> None:
     with pytest.raises(LabError, match="nothing to report"):
-        report.render()
+        report.render(Findings())
 
 
 def test_pages_are_whole_or_not_there(

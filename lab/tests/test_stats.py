@@ -60,17 +60,3 @@ def test_correlated_neighbours_are_merged_and_others_are_not() -> None:
     assert stats.merge_neighbours(slow) == [0, 1, 2, 3, 4]
     quick = [0, 1, 0, 1, 0, 1]
     assert stats.merge_neighbours(quick) == quick
-
-
-def test_net_ratio_finds_the_ratio_above_a_drifting_floor() -> None:
-    rng = np.random.default_rng(5)
-    speed = rng.uniform(1.0, 2.0, 31)  # the machine's, different in each round
-    noise = rng.normal(1.0, 0.01, (3, 31))
-    subject, rival, floor = 30 * speed * noise[0], 35 * speed * noise[1], 20 * speed * noise[2]
-    found = stats.net_ratio(subject, rival, floor)
-    assert found.estimate == pytest.approx(10 / 15, abs=0.03)
-    assert found.low < 10 / 15 < found.high
-
-
-def test_net_ratio_has_no_value_where_nothing_is_above_the_floor() -> None:
-    assert np.isnan(stats.net_ratio([1.0, 1.1], [2.0, 2.0], [1.5, 1.5]).estimate)

@@ -2,6 +2,8 @@
 
 import io
 import lzma
+import math
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,9 +23,11 @@ from hakmem.paired.blocks import FLOOR, Track, Trial
 from hakmem.paired.cells import Cell
 from hakmem.paired.readings import choose
 from hakmem.paired.suite_run import Request
-from hakmem.process import provenance
+from hakmem.process import lock, provenance
 from hakmem.process.library import system
 from hakmem.process.sample import Sample
+from hakmem.report import findings
+from hakmem.report import page as report
 from hakmem.stats import Interval
 from hakmem.suite import SUITE
 from rich.console import Console
@@ -104,8 +108,8 @@ def request(tmp_path: Path, *names: str, **more: Any) -> Request:
 
 def run(asked: Request, world: World) -> tuple[bool, str]:
     out = io.StringIO()
-    good = compare_suite.run(asked, Console(file=out, width=200), world.sampler)
-    return good, " ".join(out.getvalue().split())
+    finished = compare_suite.run(asked, Console(file=out, width=200), world.sampler)
+    return finished.good, " ".join(out.getvalue().split())
 
 
 def of_kind(ledger: Ledger, kind: str) -> list[Record]:
@@ -189,6 +193,7 @@ def test_a_block_is_one_palindrome_over_all_cells(
     assert len(orders) > 1
     assert all(order == order[::-1] and set(order) == set("ABC") for order in orders)
     assert len(world.trials) == 8 * 6
+    assert len({trial.padding for trial in world.trials}) > 10
 
 
 def test_nothing_is_recorded_where_that_is_asked(
@@ -344,8 +349,8 @@ def test_only_the_same_run_is_resumed(
         run(replace(asked, resume=True, **other), world)
 
 
-def test_the_command_line_is_known_without_its_seed() -> None:
-    words = ["hakmem", "compare", "--resume", "--seed", "7", "--suite", "--seed=8"]
+def test_the_command_line_is_known_without_its_seed_and_page() -> None:
+    words = ["hakmem", "compare", "--resume", "--seed", "7", "--suite", "--seed=8", "--page", "x"]
     assert paired_cli.without_seed(words) == ["hakmem", "compare", "--suite"]
 
 
@@ -402,6 +407,25 @@ def test_a_block_has_as_many_samples_as_fill_its_seconds() -> None:
     # What takes long to begin is not begun so often.
     assert turns(0.01, 0.3, 1.0) == 5
     assert turns(0.02, 0.03, 1.0, "rss") == 1
+
+
+def test_where_time_is_short_samples_are_fewer_and_then_shorter() -> None:
+    command = next(c for c in SUITE.commands if c.name == "batch_lifo")
+    own = work.Work("batch_lifo", command=command, amount=1000)
+    cells = {letter: Cell(letter, system()) for letter in "AB"}
+    track = Track("batch_lifo", "target", choose("cpu", "batch_lifo"), dict.fromkeys(cells, own))
+    # Of either sample a tenth of the time is its beginning; the pair takes 1 s, there and back 2 s.
+    found = {at: Sample("x", at, (), -1, 0, wall_s=0.5, result={"seconds": 0.45}) for at in "AB"}
+
+    def sized(most_s: float) -> tuple[int, int, float]:
+        chosen, block_s = session.sized(track, found, 4.5, most_s)
+        return chosen.turns, chosen.works["A"].amount, pytest.approx(block_s)
+
+    assert sized(math.inf) == (5, 1000, 10.0)
+    assert sized(7.0) == (3, 1000, 6.0)
+    assert sized(1.1) == (1, 500, 1.1)
+    # It is its beginning that would be measured.
+    assert sized(0.0) == (1, 250, 0.65)
 
 
 def test_each_benchmark_is_there_once_unless_another_figure_is_named() -> None:
@@ -467,6 +491,7 @@ def test_a_suite_is_cited_like_a_verdict(recorded: Record) -> None:
         ((), "--suite or --programs"),
         (("--suite", "--resume", "--rival", "system"), "nothing to resume"),
         (("--suite", "--programs"), "two tables"),
+        (("--page", "x.html", "--", "true"), "--page is for tables"),
         (("--programs", "nope"), "nope"),
         (("--programs", "jq", "--rival", "system"), "put --rival in front of jq"),
     ],
@@ -477,3 +502,57 @@ def test_mistakes_are_one_clear_line(
     done = stand.call("compare", *arguments, LAB_LEDGER=str(ledger.root))
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
     assert message in done.stderr
+
+
+def test_missing_benchmarks_say_make_build(ledger: Ledger, stand: Stand, tmp_path: Path) -> None:
+    (tmp_path / "libhakmem.so").symlink_to(stand.library)
+    arguments = ("compare", "--bench", "prodcons", "--rival", "system")
+    done = stand.call(*arguments, LAB_BUILD_DIR=str(tmp_path))
+    assert done.returncode == 2
+    assert "bench_prodcons" in done.stderr
+    assert "make build" in done.stderr
+
+
+def test_only_one_measurement_at_a_time(ledger: Ledger, stand: Stand) -> None:
+    with lock.host_lock():
+        done = stand.run("compare", "--bench", "prodcons", "--rival", "system")
+    assert done.returncode == 2
+    assert f"another benchmark runs on this host (process {os.getpid()})" in done.stderr
+
+
+# ---- its page ----
+
+
+def page_of(asked: Request, world: World) -> str:
+    finished = compare_suite.run(asked, Console(file=io.StringIO()), world.sampler)
+    return report.render(findings.of_run(finished.record, finished.whole, asked.record))
+
+
+def test_the_page_of_what_is_not_recorded_says_so_and_how_to_repeat_it(
+    ledger: Ledger, tmp_path: Path, world: World
+) -> None:
+    page = page_of(request(tmp_path, "batch_lifo", record=False), world)
+    assert "Not recorded: nothing is to be claimed from it" in page
+    assert "hakmem compare --seed 5 batch_lifo</code>" in page
+    assert "hakmem rerun" not in page
+    assert 'class="badge loss">▼ loss<' in page
+    assert "against rival.so" in page
+    assert "badge win" not in page
+    assert list(ledger.records()) == []
+    recorded = page_of(request(tmp_path, "batch_lifo"), world)
+    (record,) = of_kind(ledger, "suite")
+    assert f"hakmem rerun {record.id}" in recorded
+    assert "Not recorded" not in recorded
+
+
+def test_what_failed_is_on_the_page_in_full_and_no_gap(
+    ledger: Ledger, tmp_path: Path, world: World
+) -> None:
+    world.fails = lambda trial: "a planted <fault>" if trial.letter == "C" else None
+    page = page_of(request(tmp_path, "huge", "batch_lifo", record=False), world)
+    assert "huge, hakmem: " in page
+    assert "status 9: planted failure" in page
+    assert 'class="badge error">✗ error<' in page
+    assert "batch_lifo, rival.so: batch_lifo: a planted &lt;fault&gt;" in page
+    assert '<span class="failed">✗ failed</span>' in page
+    assert "against system" in page

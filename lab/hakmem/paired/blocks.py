@@ -87,6 +87,11 @@ class Plan:
     def contenders(self) -> list[str]:
         return [letter for letter in self.cells if letter != BASE]
 
+    @property
+    def looks(self) -> tuple[int, ...]:
+        """The numbers of blocks at which something may be decided; the last is `most`."""
+        return tuple(n for n in protocol.looks(self.most) if n >= min(self.first, self.most))
+
     def samples_per_round(self) -> int:
         return sum(2 * t.turns * (len(self.cells) + (t.floor is not None)) for t in self.tracks)
 
@@ -142,7 +147,6 @@ def run(
     """
     rng = random.Random(plan.seed)
     outcome = Outcome(failures=dict(failures or {}))
-    looks = [n for n in protocol.looks(plan.most) if n >= min(plan.first, plan.most)]
     for number in range(plan.most):
         for track in order.shuffled(plan.tracks, rng):
             letters = [BASE, *_open(plan, outcome)]
@@ -150,10 +154,10 @@ def run(
                 outcome.blocks.append(
                     _block(track, letters, number, rng, sampler, on_sample, outcome.failures)
                 )
-        if number + 1 in looks:
+        if number + 1 in plan.looks:
             outcome.failures |= _at_floor(plan, outcome)
         waiting = _open(plan, outcome)
-        if waiting and number + 1 in looks:
+        if waiting and number + 1 in plan.looks:
             found = _look(plan, outcome, waiting, last=number + 1 == plan.most)
             on_look(number + 1, found)
             outcome.decisions |= {name: d for name, d in found.items() if d.final}

@@ -10,7 +10,7 @@ from pathlib import Path
 from hakmem import peers, project
 from hakmem.errors import LabError
 from hakmem.process import library
-from hakmem.process.library import Library
+from hakmem.process.library import SUBJECT, SYSTEM, Library
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
@@ -38,7 +38,7 @@ class Cell:
 
 def parse(text: str) -> Cell:
     """A cell from its specification; the empty one is hakmem as built, with nothing set."""
-    lib, bench, name = "hakmem", None, None
+    lib, bench, name = SUBJECT, None, None
     environment: dict[str, str] = {}
     try:
         words = shlex.split(text)
@@ -61,7 +61,7 @@ def parse(text: str) -> Cell:
             environment[key] = value
     chosen = find(lib)
     words_of_name = [f"{k}={v}" for k, v in environment.items()]
-    if chosen.name != "hakmem" or not words_of_name:
+    if chosen.name != SUBJECT or not words_of_name:
         words_of_name.insert(0, chosen.name)
     if bench:
         words_of_name.append(f"on {bench}")
@@ -70,16 +70,16 @@ def parse(text: str) -> Cell:
 
 def find(text: str) -> Library:
     """A library by its name or by its file; what a file is, it says itself."""
-    if text == "hakmem":
+    if text == SUBJECT:
         return library.hakmem()
-    if text == "system":
+    if text == SYSTEM:
         return library.system()
     if "/" in text or text.endswith(".so"):
         return from_file(project.require_file(Path(text), "library"))
     known = {lib.name: lib for lib in peers.found()}
     if text in known:
         return known[text]
-    names = ", ".join(["hakmem", *known])
+    names = ", ".join([SUBJECT, *known])
     raise LabError(f"unknown library: {text}; known: {names}, or a path; {GRAMMAR}")
 
 

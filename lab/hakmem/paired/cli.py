@@ -2,12 +2,13 @@
 
 import random
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from hakmem import complete
+from hakmem import complete, project
 from hakmem.errors import LabError
 from hakmem.paired import ab, baseline, cells, compare
 from hakmem.paired import suite_run as compare_suite
@@ -65,13 +66,13 @@ def again(seed: int) -> list[str]:
 
 
 def without_seed(argv: Sequence[str]) -> list[str]:
-    """The command line by which a run is known again: without --seed and --resume."""
+    """The command line by which a run is known again: without --seed, --resume and --page."""
     words = iter(argv)
     kept = []
     for word in words:
-        if word == "--seed":
+        if word in ("--seed", "--page"):
             next(words, None)
-        elif word != "--resume" and not word.startswith("--seed="):
+        elif word != "--resume" and not word.startswith(("--seed=", "--page=")):
             kept.append(word)
     return kept
 
@@ -247,6 +248,9 @@ def compare_command(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with benchmarks that are not recorded yet.")
     ] = False,
+    page: Annotated[
+        Path | None, typer.Option(help="Write the table as an HTML page too, like `hakmem report`.")
+    ] = None,
     seed: Seed = None,
     record: Record = True,
     passed: Pass = None,
@@ -284,11 +288,10 @@ def compare_command(
             resume=resume,
             argv=without_seed(provenance.own_argv()),
         )
-        if not compare_suite.run(asked, Console()):
-            raise typer.Exit(1)
-        return
-    if resume:
-        raise LabError("--resume is for tables: --bench NAME, --suite or --programs")
+        return tables(asked, page)
+    if resume or page:
+        option = "--resume" if resume else "--page"
+        raise LabError(f"{option} is for tables: --bench NAME, --suite or --programs")
     if not command:
         raise LabError(
             "which program? hakmem compare -- COMMAND …, or --bench NAME, --suite or --programs"
@@ -307,7 +310,22 @@ def compare_command(
         argv=again(seed),
         passed=passed or [],
     )
-    end(*compare.run_on(on, request, Console()) if on else (compare.run(request, Console()),))
+    return end(
+        *compare.run_on(on, request, Console()) if on else (compare.run(request, Console()),)
+    )
+
+
+def tables(asked: compare_suite.Request, page: Path | None) -> None:
+    """Over many rows, with a page if one is asked for. What failed anywhere is no success."""
+    target = project.place(page, page, "--page") if page else None
+    finished = compare_suite.run(asked, Console())
+    if target:
+        from hakmem.report import cli as report  # here, because it stands on what is below this
+
+        report.write_run(target, finished.record, finished.whole, asked.record)
+        print(f"written: {target}")
+    if not finished.good:
+        raise typer.Exit(1)
 
 
 def baseline_command(

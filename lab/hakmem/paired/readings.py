@@ -111,7 +111,7 @@ def choose(metric: str | None, bench: str | None, better: Better = "lower") -> R
 
 
 def of_figure(figure: Figure) -> Reading:
-    """As the overview of all benchmarks reads it, in the same unit."""
+    """As the table of all benchmarks has it."""
     key = figure.counted if figure.counted and counters() is None else figure.metric
     shape = metrics.METRICS[key]
     name = next((short for short, full in OF_BENCH.items() if full == key), key)

@@ -1,5 +1,6 @@
 """One comparison from its cells to its outcome: checks, a trial run of everything, the blocks."""
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -8,7 +9,6 @@ from rich.console import Console
 
 from hakmem.errors import LabError
 from hakmem.paired import blocks as paired
-from hakmem.paired import protocol
 from hakmem.paired.blocks import BASE, FLOOR, Outcome, Plan, Sampler, Track, Trial
 from hakmem.paired.cells import Cell
 from hakmem.paired.protocol import Decision
@@ -24,6 +24,7 @@ Standing = Callable[[Plan, int, Mapping[str, Decision]], Iterable[str]]
 
 MOST_TURNS = 1000
 MOST_OF_COMMAND = 10  # starting one from outside takes longer than most of what is so short
+LEAST_SHARE = 0.25  # of its work that a sample does however little time there is
 
 
 @dataclass(frozen=True)
@@ -85,11 +86,13 @@ def cell_of(plan: Plan, track: Track, letter: str) -> Cell | Reference:
     return track.floor
 
 
-def prepare(plan: Plan, seconds: float, console: Console) -> Ready:
+def prepare(plan: Plan, seconds: float, console: Console, within_s: float = math.inf) -> Ready:
     """Runs everything once, uncounted, so that what cannot work is known before the first block.
 
-    A block then has as many samples as make `seconds` of the fastest cell's timed part.
+    A block then has as many samples as make `seconds` of the fastest cell's timed part; fewer and
+    shorter ones where the first look would come later than `within_s` from now.
     """
+    end = time.monotonic() + within_s
     failures = unproven(plan.cells)
     tracks, round_s, same = [], 0.0, ""
     with console.status("one run of everything, not counted"):
@@ -104,9 +107,10 @@ def prepare(plan: Plan, seconds: float, console: Console) -> Ready:
                     found[letter] = sample
             if track is plan.tracks[0]:
                 same = what_is_the_same(plan, track, found)
-            tracks.append(replace(track, turns=turns(track, found, seconds)))
-            quiet = track.works[BASE].quiet_s
-            round_s += 2 * tracks[-1].turns * sum(s.wall_s + quiet for s in found.values())
+            left = (end - time.monotonic()) / (len(plan.tracks) * plan.looks[0])
+            chosen, block_s = sized(track, found, seconds, left)
+            tracks.append(chosen)
+            round_s += block_s
     return Ready(replace(plan, tracks=tracks), failures, round_s, same)
 
 
@@ -146,9 +150,15 @@ def _effective(plan: Plan, track: Track, letter: str, sample: Sample) -> object:
     return digest, dict(cell.library.env), work, known, others
 
 
-def require_ready(plan: Plan, seconds: float, console: Console, drop: bool = False) -> Ready:
+def require_ready(
+    plan: Plan,
+    seconds: float,
+    console: Console,
+    drop: bool = False,
+    within_s: float = math.inf,
+) -> Ready:
     """The prepared plan; LabError where what failed its trial leaves nothing to measure."""
-    ready = prepare(plan, seconds, console)
+    ready = prepare(plan, seconds, console, within_s)
     if ready.same:
         raise LabError(ready.same)
     if ready.failures and (not drop or ready.failures.keys() & {BASE, FLOOR}):
@@ -182,6 +192,25 @@ def _trial(plan: Plan, trial: Trial) -> Sample:
     process = process_for(plan, trial)
     blank = Sample(trial.track.name, trial.letter, process.argv, -1, 0)
     return paired.checked(proven(take_shown(blank, process), process), trial.track.reading)
+
+
+def sized(
+    track: Track, found: Mapping[str, Sample], seconds: float, most_s: float = math.inf
+) -> tuple[Track, float]:
+    """The track with its samples chosen, and how many seconds a block of it takes.
+
+    Where that would be more than `most_s` it has fewer samples and, where two of each cell are too
+    many, shorter ones; but no shorter than LEAST_SHARE.
+    """
+    good = [sample for sample in found.values() if sample.error is None]
+    pair = max(1e-6, 2 * sum(s.wall_s + track.works[BASE].quiet_s for s in good))
+    often = max(1, int(min(turns(track, found, seconds), most_s / pair)))
+    timed = max(1e-6, 2 * sum(min(_timed(s), s.wall_s) for s in good))
+    share = min(1.0, max(LEAST_SHARE, 1 - (pair - most_s) / timed))
+    if share == 1:
+        return replace(track, turns=often), often * pair
+    works = {letter: work.shortened(share) for letter, work in track.works.items()}
+    return replace(track, turns=1, works=works), pair - (1 - share) * timed
 
 
 def turns(track: Track, found: Mapping[str, Sample], seconds: float) -> int:
@@ -220,13 +249,15 @@ def conduct(
     take_sample: Sampler | None = None,
     drop: bool = False,
     say: Standing | None = None,
+    within_s: float = math.inf,
 ) -> Conducted:
     """Prepares and measures. With `drop` cells that fail their trial are left out, but for A.
 
-    `say` makes the lines shown after a look. Ctrl-C leaves one line and no record.
+    `say` makes the lines shown after a look, which shall be no later than `within_s`. Ctrl-C
+    leaves one line and no record.
     """
     try:
-        ready = require_ready(plan, seconds, console, drop)
+        ready = require_ready(plan, seconds, console, drop, within_s)
         console.print(f"this takes {expected_time(ready)}", highlight=False)
         meter, started = provenance.NoiseMeter(), time.monotonic()
         outcome = measure(ready, console, take_sample or sampler(ready.plan), say)
@@ -242,7 +273,7 @@ def name_of(plan: Plan, letter: str) -> str:
 
 def expected_time(ready: Ready) -> str:
     """From the first look to the last; rounds get shorter as cells are decided."""
-    first, last = (n * ready.round_s for n in (protocol.looks(ready.plan.most)[0], ready.plan.most))
+    first, last = (n * ready.round_s for n in (ready.plan.looks[0], ready.plan.most))
     return duration(last) if first == last else f"{duration(first)} to {duration(last)}"
 
 

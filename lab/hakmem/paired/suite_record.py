@@ -16,7 +16,6 @@ from typing import Any
 
 from hakmem import __version__, stats
 from hakmem.ledger.store import Record
-from hakmem.overview.summary import TIE_BAND
 from hakmem.paired import oracle, protocol, readings, recording
 from hakmem.paired.blocks import BASE, FLOOR, Outcome, Plan, Track, change_of
 from hakmem.paired.oracle import ORACLE
@@ -40,6 +39,7 @@ TITLES = {
 OF_PROGRAM = (WALL, "sys", "faults", OVER_TIME, "quiet")
 # Of an interval; recorded by its number, so that the order stays.
 KINDS = (protocol.KIND, "range", oracle.KIND)
+TIE_BAND = 0.05  # a tie: the whole interval so near to 1
 DIGITS = 5  # of a recorded figure; what follows is noise
 
 # letter -> block -> ln (cell ÷ A), NaN where the block does not have it
@@ -56,7 +56,7 @@ def metric_name(benchmark: str, kind: str, rival: str) -> str:
 
 
 def word(decision: Decision) -> str:
-    """Of a decision whether hakmem is better. A tie is a finding too: all of it near 1."""
+    """Of a decision whether hakmem is better. A tie is a finding too."""
     gain, near = decision.target, math.log1p(TIE_BAND)
     if decision.verdict != "UNDECIDED":
         return "win" if decision.verdict == "GO" else "loss"
@@ -322,6 +322,7 @@ def _row(part: Mapping[str, Any]) -> dict[str, Any]:
     mine = figures[own]
     return {
         "benchmark": part["suite"],
+        "what": part.get("what", ""),
         "unit": part["unit"],
         "reading": part["reading"],
         "better": part["better"],

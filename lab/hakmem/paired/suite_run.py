@@ -3,15 +3,16 @@
 A row is a benchmark of ours or a real program; each ends in a record of its own.
 """
 
+import math
 import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from hakmem import programs
@@ -43,17 +44,15 @@ LONGER = 2.0
 # Correlated blocks are merged: of fewer than these nothing is left that eight rivals can share.
 FIRST = protocol.LOOKS[2]
 
-# Columns of the table; where there is not room for all, what is told of time and of memory.
-ROOMY = 132
-NARROW = (0, 1, 2, 3, 8)
-
 
 @dataclass(frozen=True)
 class Request:
     """What the user asked for: benchmarks by name, or `everything`, those named being added.
 
     With `programs` the rows are real programs, those named or all. `argv` is the command line
-    without --seed and --resume. A seed of None is chosen or, with `resume`, found in the ledger.
+    without --seed, --resume and --page. A seed of None is chosen or, with `resume`, found in the
+    ledger. With `budget_s` it shall take about so many seconds in all, with fewer and shorter
+    samples.
     """
 
     names: Sequence[str]
@@ -69,6 +68,7 @@ class Request:
     record: bool
     resume: bool
     argv: Sequence[str]
+    budget_s: float = math.inf
 
     def argv_with(self, seed: int) -> list[str]:
         """The command line as it is recorded: typed again, it measures the same."""
@@ -81,7 +81,8 @@ class Run:
     """A comparison under way; `found` has the verdicts of the benchmarks that are done.
 
     `failures` are benchmarks that hakmem failed, or all of its rivals; `pace` is how many seconds
-    each one measured took. `setting` is recorded with the first of them.
+    each one measured took. `setting` is recorded with the first of them. It shall be over at
+    `until`, by the monotonic clock.
     """
 
     figures: Sequence[Figure]
@@ -92,6 +93,7 @@ class Run:
     absent: dict[str, str] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
     pace: list[float] = field(default_factory=list)
+    until: float = math.inf
 
     @property
     def rivals(self) -> list[str]:
@@ -107,8 +109,18 @@ class Run:
         return [self.found[f.name] for f in self.figures if f.name in self.found]
 
 
-def run(request: Request, console: Console, sampler: Sampler | None = None) -> bool:
-    """Measures what is not recorded yet, then records it all; whether every cell could do it."""
+@dataclass(frozen=True)
+class Finished:
+    """A comparison at its end: the record over all rows, which has a place in the ledger or in
+    none, the same with its rows and ratios, and whether every cell could do all of it."""
+
+    record: Record
+    whole: Mapping[str, Any]
+    good: bool
+
+
+def run(request: Request, console: Console, sampler: Sampler | None = None) -> Finished:
+    """Measures what is not recorded yet, then records it all."""
     figures = rows_of(request)
     rivals = compare.rivals(request.rivals)
     cells = cell_module.distinct([cell_module.parse(request.library), *rivals])
@@ -119,6 +131,7 @@ def run(request: Request, console: Console, sampler: Sampler | None = None) -> b
         facts = replace(facts, argv=request.argv_with(under_way.seed))
         tracks = dict(tracks_of(under_way, request, console))
         announce(under_way, request, console)
+        under_way.until = time.monotonic() + request.budget_s
         try:
             for figure in under_way.waiting:
                 measure(figure, tracks[figure.name], under_way, request, facts, console, sampler)
@@ -126,7 +139,7 @@ def run(request: Request, console: Console, sampler: Sampler | None = None) -> b
             if isinstance(stop, LabError) and stop.status != 130:
                 raise
             raise LabError(interrupted(under_way, request), status=130) from None
-    return finish(under_way, request, facts, console)
+    return finish(under_way, request, console)
 
 
 def rows_of(request: Request) -> list[Figure]:
@@ -231,8 +244,9 @@ def guess(run: Run, request: Request) -> str:
 
     The pace of what was measured takes its place after the first benchmark.
     """
-    least = protocol.least_blocks(len(run.rivals))
-    least = max(least, min(FIRST, request.most))
+    if math.isfinite(request.budget_s):
+        return session.duration(request.budget_s)
+    least = max(protocol.least_blocks(len(run.rivals)), min(FIRST, request.most))
     looks = [blocks for blocks in protocol.looks(request.most) if blocks >= least]
     block = len(run.cells) * request.seconds * LONGER
     first, last = (session.duration(n * block * len(run.waiting)) for n in (looks[0], looks[-1]))
@@ -254,8 +268,11 @@ def measure(
     console.print(Text(head, style="bold"), soft_wrap=True)
     cells = fitting(run.cells, track)
     plan = Plan(cells, [track], "improvement", protocol.LEAST_MARGIN, run.seed, request.most, FIRST)
+    within_s = (run.until - started) / len(run.waiting)
     try:
-        done = session.conduct(plan, request.seconds, console, sampler, drop=True)
+        done = session.conduct(
+            plan, request.seconds, console, sampler, drop=True, within_s=within_s
+        )
     except LabError as error:
         if error.status != 1:
             raise
@@ -270,7 +287,7 @@ def measure(
     else:
         record = keep(done, figure, run, request, facts)
         run.found[figure.name] = record
-        console.print(result_table(suite_record.alone(record.body), console.width))
+        console.print(paired_tables.rows_table(suite_record.alone(record.body), console.width))
     paired_tables.print_warnings(console, done)
     paired_tables.print_measured(
         console, done, [run.found[figure.name]] if request.record and not failed else []
@@ -284,17 +301,23 @@ def measure(
 def keep(
     done: session.Conducted, figure: Figure, run: Run, request: Request, facts: Facts
 ) -> Record:
-    """The record of one benchmark, in the ledger where it is to be; before the first, its setting.
+    """The record of one benchmark; before the first, its setting."""
+    with recording.uninterrupted(), ledger_of(request) as ledger, ledger.together() as batch:
+        if run.setting is None:
+            run.setting = batch.append("setting", recording.setting_body(facts))
+        body = suite_record.comparison(done, figure, run.setting.id, facts)
+        return batch.append("comparison", body, recording.raw(done))
 
-    What is not recorded is a record all the same, in no ledger.
-    """
-    with recording.uninterrupted(), scratch.folder("nowhere") as nowhere:
-        ledger = Ledger.default() if request.record else Ledger(nowhere)
-        with ledger.together() as batch:
-            if run.setting is None:
-                run.setting = batch.append("setting", recording.setting_body(facts))
-            body = suite_record.comparison(done, figure, run.setting.id, facts)
-            return batch.append("comparison", body, recording.raw(done))
+
+@contextmanager
+def ledger_of(request: Request) -> Iterator[Ledger]:
+    """Where its records belong. What is not recorded is a record all the same, in a ledger that is
+    gone afterwards."""
+    if request.record:
+        yield Ledger.default()
+        return
+    with scratch.folder("nowhere") as nowhere:
+        yield Ledger(nowhere)
 
 
 def require_unchanged(cells: Mapping[str, Cell], facts: Facts) -> None:
@@ -325,21 +348,21 @@ def interrupted(run: Run, request: Request) -> str:
     )
 
 
-def finish(run: Run, request: Request, facts: Facts, console: Console) -> bool:
+def finish(run: Run, request: Request, console: Console) -> Finished:
     """The record of the whole, derived from the verdicts, and its table."""
     done = run.done()
     if not done or run.setting is None:
         raise LabError(f"nothing was measured: {'; '.join(run.failures.values())}", status=1)
     body = suite_record.body(done, run.failures, run.absent, run.setting)
     shown = suite_record.joined(body, [record.body for record in done])
-    console.print(result_table(shown, console.width))
+    console.print(paired_tables.rows_table(shown, console.width))
     for note in suite_table.notes(shown, datetime.now(UTC).isoformat()):
         console.print(Text(note))
-    if request.record:
-        ledger = Ledger.default()
+    with ledger_of(request) as ledger:
         before = [r for r in ledger.records() if r.kind == "suite"]
         same = [r for r in before if r.body["inputs"] == body["inputs"]]
         record = same[-1] if same else ledger.append("suite", body)
+    if request.record:
         console.print(
             f"recorded{' before' * bool(same)}: {record.id}; as a table in a document: "
             f"<!--claims:begin verdict={record.id}-->, <!--claims:end-->, "
@@ -348,22 +371,4 @@ def finish(run: Run, request: Request, facts: Facts, console: Console) -> bool:
             soft_wrap=True,
         )
     left_out = [row for row in shown["rows"] if any(r["failure"] for r in row["rivals"].values())]
-    return not run.failures and not run.absent and not left_out
-
-
-def result_table(body: Mapping[str, Any], width: int) -> Table:
-    """The record in the terminal; the same cells as in a document, a narrow one has fewer."""
-    shown = range(len(suite_table.TITLES)) if width >= ROOMY else NARROW
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    lines = suite_table.lines(body)
-    for number in shown:
-        # Where it is too narrow, figures break into lines; the names stay whole.
-        least = max(len(line.cells[0]) for line in lines) if number == 0 else None
-        table.add_column(suite_table.TITLES[number], min_width=least, no_wrap=number == 0)
-    for line in lines:
-        table.add_row(*(Text(line.cells[n], style=_style(line.cells[n])) for n in shown))
-    return table
-
-
-def _style(cell: str) -> str:
-    return {"▲": "green", "▼": "bold red", "?": "dim"}.get(cell[:1], "")
+    return Finished(record, shown, not run.failures and not run.absent and not left_out)

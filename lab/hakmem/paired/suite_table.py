@@ -5,16 +5,17 @@ best one as suite_record has it, chosen on other blocks than it is scored on.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from hakmem import words
 from hakmem.ledger.claims import value
-from hakmem.overview import summary
 from hakmem.paired.oracle import ORACLE
 from hakmem.paired.suite_record import MEMORY, TIME, metric_name
 from hakmem.paired.suite_record import TITLES as TITLE_OF
+from hakmem.process.library import SYSTEM
+from hakmem.stats import Interval
 
 TITLES = (
     "benchmark",
@@ -29,7 +30,6 @@ TITLES = (
     "÷ oracle",
 )
 NONE = "–"
-SMALL = 0.1  # below it a ratio has three decimals
 
 
 @dataclass(frozen=True)
@@ -43,17 +43,35 @@ class Line:
 
 def lines(body: Mapping[str, Any]) -> list[Line]:
     """All benchmarks in the order of their names; those that hakmem failed last."""
-    rows = sorted(body["rows"], key=lambda row: summary.natural(row["benchmark"]))
+    rows = in_order(body["rows"])
     made = [_line(row, body["metrics"]) for row in rows]
     gaps = (NONE,) * (len(TITLES) - 2)
     return made + [Line((name, "failed", *gaps), None, None) for name in body["failures"]]
 
 
+def in_order(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """By the names of their benchmarks, numbers in them as numbers."""
+
+    def key(row: Mapping[str, Any]) -> list[tuple[int, int | str]]:
+        parts = row["benchmark"].split("_")
+        return [(0, int(part)) if part.isdigit() else (1, part) for part in parts]
+
+    return sorted(rows, key=key)
+
+
+def _able(row: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    return {rival: entry for rival, entry in row["rivals"].items() if entry["failure"] is None}
+
+
+def best_rival(row: Mapping[str, Any]) -> str | None:
+    """The one with the best figure over all blocks; None where every one failed."""
+    able, sign = _able(row), 1 if row["better"] == "lower" else -1
+    return min(able, key=lambda rival: sign * able[rival]["value"], default=None)
+
+
 def _line(row: Mapping[str, Any], metrics: Mapping[str, Any]) -> Line:
     name = row["benchmark"]
-    able = {rival: entry for rival, entry in row["rivals"].items() if entry["failure"] is None}
-    sign = 1 if row["better"] == "lower" else -1
-    best = min(able, key=lambda rival: sign * able[rival]["value"], default=None)
+    able, best = _able(row), best_rival(row)
     peaks = {rival: e["memory_kb"] for rival, e in able.items() if e["memory_kb"]}
     lean = min(peaks, key=lambda rival: peaks[rival], default=None)
 
@@ -67,7 +85,7 @@ def _line(row: Mapping[str, Any], metrics: Mapping[str, Any]) -> Line:
         f"{words.number(able[best]['value'])} {best}" if best else NONE,
         ratio(time),
         ratio(entry(TIME, ORACLE)),
-        ratio(entry(TIME, summary.SYSTEM)),
+        ratio(entry(TIME, SYSTEM)),
         _mib(row["hakmem_memory_kb"]) if memory else NONE,
         f"{_mib(peaks[lean])} {lean}" if memory and lean else NONE,
         ratio(memory),
@@ -81,13 +99,12 @@ def _mib(kib: float) -> str:
 
 
 def ratio(entry: Mapping[str, Any] | None) -> str:
-    """Mark, if it was judged, ratio and interval; the range of too few blocks is called so."""
+    """Mark, if it was judged, ratio and interval."""
     if entry is None:
         return NONE
-    digits = 2 if value(entry) >= SMALL else 3
-    shown, low, high = (f"{x:.{digits}f}" for x in (value(entry), entry["low"], entry["high"]))
-    mark = f"{words.MARKS[entry['verdict']].split()[0]} " if "verdict" in entry else ""
-    return f"{mark}{shown} [{low}–{high}]" + " range" * (entry["kind"] == "range")
+    found = Interval(value(entry), entry["low"], entry["high"], entry["kind"])
+    mark = f"{words.mark(entry['verdict'])} " if "verdict" in entry else ""
+    return f"{mark}{words.ratio(found)} {words.ends(found)}"
 
 
 def markdown(body: Mapping[str, Any], time: str) -> str:
@@ -122,7 +139,7 @@ def figures(body: Mapping[str, Any]) -> str:
         _row(("program", *(title for title, _, _ in MORE))),
         _row(("---", *["--:"] * len(MORE))),
     ]
-    for row in sorted(body["rows"], key=lambda row: summary.natural(row["benchmark"])):
+    for row in in_order(body["rows"]):
         cells = [_three(row["figures"], row["subject"], key, factor) for _, key, factor in MORE]
         rows.append(_row((row["benchmark"], *cells)))
     return "\n".join(rows)
@@ -133,7 +150,7 @@ def _three(figures: Mapping[str, Any], own: str, key: str, factor: float) -> str
     if own not in known:
         return NONE
     rivals = {name: value for name, value in known.items() if name != own}
-    system = words.number(known.get(summary.SYSTEM))
+    system = words.number(known.get(SYSTEM))
     least = min(rivals, key=lambda name: rivals[name], default=None)
     best = f"{words.number(rivals[least])} {least}" if least else NONE
     return f"**{words.number(known[own])}** · {system} · {best}"
@@ -194,8 +211,7 @@ def tally(body: Mapping[str, Any]) -> str:
 
     def count(found: list[str]) -> str:
         number = Counter(found)
-        marks = {word: mark.split()[0] for word, mark in words.MARKS.items()}
-        return ", ".join(f"{number[word]} {marks[word]}" for word in marks if number[word])
+        return ", ".join(f"{number[w]} {words.mark(w)}" for w in words.MARKS if number[w])
 
     time = count([line.time for line in shown if line.time])
     memory = count([line.memory for line in shown if line.memory])

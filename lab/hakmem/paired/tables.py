@@ -1,6 +1,7 @@
-"""Paired comparisons in the terminal: the table of tracks, and what follows every result."""
+"""Paired comparisons in the terminal: the tables, and what follows every result."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -8,11 +9,15 @@ from rich.text import Text
 
 from hakmem import stats, words
 from hakmem.ledger.store import Record
-from hakmem.paired import recording, session
+from hakmem.paired import recording, session, suite_table
 from hakmem.paired.blocks import BASE, Outcome, Plan, Track
 from hakmem.paired.session import Conducted, duration, name_of
 
 STYLES = {"GO": "bold green", "NO-GO": "bold red", "UNDECIDED": "dim", "failed": "bold red reverse"}
+
+# Columns of a table of many rows; where there is not room for all, what is told of time and memory.
+ROOMY = 132
+NARROW = (0, 1, 2, 3, 8)
 
 
 def result_table(plan: Plan, outcome: Outcome, width: int) -> Table:
@@ -94,3 +99,21 @@ def print_measured(console: Console, done: Conducted, records: Iterable[Record])
     many = f"{len(ids)} records, the last {ids[-1]}" if len(ids) > 3 else ", ".join(ids)
     kept = f"recorded: {many}" if ids else "not recorded"
     console.print(f"{count} samples in {duration(done.seconds)}; {kept}", highlight=False)
+
+
+def rows_table(body: Mapping[str, Any], width: int) -> Table:
+    """What suite_record.joined says, as in a document; a narrow table has fewer columns."""
+    shown = range(len(suite_table.TITLES)) if width >= ROOMY else NARROW
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    lines = suite_table.lines(body)
+    for number in shown:
+        # Where it is too narrow, figures break into lines; the names stay whole.
+        least = max(len(line.cells[0]) for line in lines) if number == 0 else None
+        table.add_column(suite_table.TITLES[number], min_width=least, no_wrap=number == 0)
+    for line in lines:
+        table.add_row(*(Text(line.cells[n], style=_mark_style(line.cells[n])) for n in shown))
+    return table
+
+
+def _mark_style(cell: str) -> str:
+    return {"▲": "green", "▼": "bold red", "?": "dim"}.get(cell[:1], "")

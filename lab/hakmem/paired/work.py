@@ -87,6 +87,10 @@ class Work:
         """Whether its amount of work can be chosen."""
         return self.command is not None and any("{n}" in a for a in self.command.arguments)
 
+    def shortened(self, share: float) -> "Work":
+        """The same with so much of its amount of work, where that can be chosen."""
+        return replace(self, amount=max(1, round(share * self.amount))) if self.scales else self
+
     def floor(self, name: str) -> Reference | None:
         """The reference of this benchmark that is subtracted under that name."""
         references = self.command.references if self.command else ()

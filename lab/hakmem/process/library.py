@@ -14,6 +14,10 @@ from hakmem.errors import LabError
 
 Origin = Literal["system", "cargo", "debian", "hakmem", "given"]
 
+# The two that are always there, by name.
+SUBJECT = "hakmem"
+SYSTEM = "system"
+
 # Where one of these came from another allocator than malloc did, a free would meet a stranger.
 ENTRY_POINTS = (
     "malloc",
@@ -113,7 +117,7 @@ def system() -> Library:
         version = os.confstr("CS_GNU_LIBC_VERSION") or "unknown"
     except (ValueError, OSError):
         version = "unknown"
-    return Library(name="system", path=None, version=version, origin="system")
+    return Library(name=SYSTEM, path=None, version=version, origin="system")
 
 
 def hakmem(path: Path | None = None) -> Library:
@@ -124,7 +128,7 @@ def hakmem(path: Path | None = None) -> Library:
     done = _python(asks, [str(file)], system())
     if done.returncode != 0:
         raise LabError(f"{file} is not hakmem: {_last_line(done.stderr)}")
-    return Library(name="hakmem", path=file, version=done.stdout.strip(), origin="hakmem")
+    return Library(name=SUBJECT, path=file, version=done.stdout.strip(), origin="hakmem")
 
 
 def verify(library: Library) -> Proof:

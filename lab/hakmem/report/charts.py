@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from html import escape
 
 from hakmem import words
-from hakmem.overview.summary import SUBJECT, SYSTEM, Row
+from hakmem.process.library import SUBJECT, SYSTEM
 from hakmem.stats import Interval
 
 RATIO_TICKS = (0.1, 0.2, 0.33, 0.5, 0.67, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 2, 3, 5, 10)
@@ -157,17 +157,8 @@ class Sides:
 
 
 COSTS = Sides(
-    "hakmem divided by its best rival, per benchmark", "hakmem needs less", "hakmem needs more"
+    "hakmem divided by the oracle, per benchmark", "hakmem needs less", "hakmem needs more"
 )
-
-
-def of_rows(rows: Sequence[Row]) -> list[Ratio]:
-    """hakmem ÷ best rival per figure, as a cost: left of the line hakmem needs less."""
-    return [
-        Ratio(row.name, row.best.rival, row.best.cost, row.verdict)
-        for row in rows
-        if row.best and row.best.cost
-    ]
 
 
 def forest(layout: Layout, drawn: Sequence[Ratio], sides: Sides = COSTS) -> str:
@@ -223,7 +214,7 @@ class Strip:
 
 
 def dots(layout: Layout, strips: Sequence[Strip], unit: str, title: str) -> str:
-    """A row per command, a mark per library: hakmem filled, the system a ring, rivals ticks."""
+    """A row per benchmark, a mark per library: hakmem filled, the system a ring, rivals ticks."""
     values = [v for strip in strips for v in strip.values.values() if v > 0]
     if not values:
         return ""

@@ -1,12 +1,15 @@
 """From records to the parts of a report: each kind by its own module."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from hakmem.errors import LabError
-from hakmem.ledger.store import Ledger
+from hakmem.ledger.store import Ledger, Record
+from hakmem.paired import suite_record
 from hakmem.report import matrices as report_matrices
 from hakmem.report import records as report_records
 from hakmem.report import soaks as report_soaks
+from hakmem.report import suites as report_suites
 from hakmem.report import verdicts as report_verdicts
 from hakmem.report.page import Findings
 from hakmem.report.records import Asked
@@ -34,12 +37,18 @@ def add_file(found: Findings, name: str, csv: bytes) -> None:
     _add_soak(found, report_soaks.of_file(name, csv, f"file-{len(found.soaks)}"))
 
 
+def of_run(suite: Record, whole: Mapping[str, Any], kept: bool) -> Findings:
+    """A comparison over many rows that has just ended, whether or not the ledger keeps it."""
+    asked = Asked(suite, kept=kept)
+    return Findings(asked=[asked], suites=[report_suites.suite(asked, whole)])
+
+
 def _add(found: Findings, ledger: Ledger, asked: Asked) -> None:
     kind = asked.record.kind
     if kind in ("verdict", "A/A"):
         found.verdicts.append(report_verdicts.verdict(asked))
     elif kind == "suite":
-        found.suites.append(report_verdicts.suite(asked, ledger))
+        found.suites.append(report_suites.suite(asked, _whole(ledger, asked.record)))
     elif kind == "soak":
         csv = report_records.raw(ledger, asked.record, "epochs.csv")
         _add_soak(found, report_soaks.of_record(asked, csv))
@@ -49,6 +58,14 @@ def _add(found: Findings, ledger: Ledger, asked: Asked) -> None:
         found.charts[matrix.id] = report_matrices.data(matrix)
     else:
         found.figures.append(report_verdicts.figures(asked))
+
+
+def _whole(ledger: Ledger, suite: Record) -> Mapping[str, Any]:
+    parts = {*suite.body["inputs"]}
+    whole = suite_record.whole(suite, {r.id: r for r in ledger.records() if r.id in parts})
+    if whole is None:
+        raise LabError(f"suite {suite.id} was measured by an earlier method: it has no table")
+    return whole
 
 
 def _add_soak(found: Findings, soak: report_soaks.Shown) -> None:

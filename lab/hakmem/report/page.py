@@ -1,9 +1,9 @@
 """The report: one self-contained HTML file, offline, that reads without a script.
 
-Made of a recorded run of the benchmarks, of records of the ledger, or of both. Charts that a
-script draws are static drawings and tables first; the script and ECharts are on the page only
-where there are such charts. The page names the only scripts that may run on it by their hashes,
-so nothing that came with a record can.
+Made of records of the ledger, of a comparison that has just ended, and of CSV files of soaks.
+Charts that a script draws are static drawings and tables first; the script and ECharts are on the
+page only where there are such charts. The page names the only scripts that may run on it by their
+hashes, so nothing that came with a record can.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hakmem import pages, words
+from hakmem import pages, project, words
 from hakmem.errors import LabError
-from hakmem.report import bench as report_bench
 from hakmem.report import lines as report_lines
 from hakmem.report import verdicts as report_verdicts
 
@@ -30,14 +30,15 @@ if TYPE_CHECKING:
     from hakmem.report import matrices as report_matrices
     from hakmem.report import soaks as report_soaks
     from hakmem.report.records import Asked
-    from hakmem.report.verdicts import Figures, Suite, Verdict
+    from hakmem.report.suites import Suite
+    from hakmem.report.verdicts import Figures, Verdict
 
 VENDOR = Path(__file__).parent / "vendor"
 
 
 @dataclass
 class Findings:
-    """What of the ledger the page shows. `problems`: what it cannot show, and why. `charts`: what
+    """What the page shows. `problems`: what it cannot show, and why. `charts`: what
     the script draws, by the id of the place where it stands."""
 
     asked: list[Asked] = field(default_factory=list)
@@ -58,23 +59,24 @@ def _environment() -> Environment:
         "states": report_verdicts.STATES,
         "drawing": report_lines.drawing,
         "heading": report_verdicts.heading,
+        "again": shlex.join,
     }
     return environment
 
 
-def render(document: Mapping[str, Any] | None = None, findings: Findings | None = None) -> str:
-    """The whole page; LabError where there is nothing to show."""
-    found = findings or Findings()
-    if document is None and not (found.asked or found.soaks):
-        raise LabError("nothing to report: measure something first, `make run` is a beginning")
+def write(path: Path, found: Findings) -> None:
+    """The whole page, complete or not there; LabError where there is nothing to show."""
+    project.write_atomically(path, render(found))
+
+
+def render(found: Findings) -> str:
+    if not (found.asked or found.soaks):
+        raise LabError("nothing to report: record something first, `hakmem baseline` is quick")
     scripts = _scripts() if found.charts else []
-    bench = report_bench.context(document) if document is not None else None
     return (
         _environment()
         .get_template("report.html.j2")
         .render(
-            **(bench or {}),
-            bench=bench,
             found=found,
             verdict_forest=report_verdicts.forest(found.verdicts),
             css=_template("report.css"),

@@ -21,10 +21,14 @@ WHOLES = ("suite", "bisect")  # what is made of others
 
 @dataclass(frozen=True)
 class Asked:
-    """A record, and how many older ones answer the same question on the same host."""
+    """A record, and how many older ones answer the same question on the same host.
+
+    One that is not `kept` is in no ledger: nobody can look it up or repeat it by its id.
+    """
 
     record: Record
     older: int = 0
+    kept: bool = True
 
 
 def newest(records: Iterable[Record]) -> list[Asked]:

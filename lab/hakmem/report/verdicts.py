@@ -1,15 +1,12 @@
-"""The report's parts on comparisons: verdicts, suites, and records that are a table of figures."""
+"""The report's parts on verdicts, and on records that are a table of figures."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from hakmem import words
-from hakmem.errors import LabError
 from hakmem.ledger import claims
-from hakmem.ledger.store import Ledger, Record
-from hakmem.paired import suite_record
-from hakmem.paired.oracle import ORACLE
+from hakmem.ledger.store import Record
 from hakmem.report import charts
 from hakmem.report.charts import Ratio, Sides
 from hakmem.report.records import Asked
@@ -73,67 +70,6 @@ def forest(verdicts: Sequence[Verdict]) -> str:
         for track in (found.target, *found.guards)
     ]
     return charts.both(charts.forest, drawn, SIDES)
-
-
-# ---- a suite: one table over all its benchmarks ----
-
-
-@dataclass(frozen=True)
-class Suite:
-    """`oracle` has the geometric means: title, number of rows and ratio."""
-
-    asked: Asked
-    rivals: Sequence[str]
-    rows: Sequence[Mapping[str, Any]]
-    oracle: Sequence[tuple[str, int, Interval]]
-    tally: Mapping[str, int]
-    forest: str
-    failures: Mapping[str, str]
-
-
-def suite(asked: Asked, ledger: Ledger) -> Suite:
-    """Time and memory against each rival and the oracle, which is what the plot has."""
-    wanted = {*asked.record.body["inputs"]}
-    body = suite_record.whole(asked.record, {r.id: r for r in ledger.records() if r.id in wanted})
-    if body is None:
-        raise LabError(
-            f"suite {asked.record.id} was measured by an earlier method: it has no table"
-        )
-    rivals = list(dict.fromkeys(name for row in body["rows"] for name in row["rivals"]))
-    metrics = body["metrics"]
-    tally = dict.fromkeys(("win", "tie", "loss", "undecided"), 0)
-    drawn, rows = [], []
-    for row in body["rows"]:
-        name = row["benchmark"]
-        failed = {rival: found.get("failure") for rival, found in row["rivals"].items()}
-        cells = {at: _cell(metrics, name, at, failed.get(at)) for at in (*failed, ORACLE)}
-        for rival in failed:
-            if cells[rival]["time"]:
-                tally[cells[rival]["time"]["verdict"]] += 1
-        found = cells[ORACLE]["time"]
-        if found:
-            drawn.append(Ratio(name, ORACLE, found["ratio"], _beside(found["ratio"])))
-        rows.append({**row, "cells": cells})
-    plot = charts.both(charts.forest, drawn)
-    means = [
-        (title, metrics[name]["rows"], interval(metrics[name]))
-        for title in suite_record.TITLES.values()
-        if (name := suite_record.metric_name(title, suite_record.TIME, ORACLE)) in metrics
-    ]
-    return Suite(asked, [*rivals, ORACLE], rows, means, tally, plot, body.get("failures") or {})
-
-
-def _beside(ratio: Interval) -> str:
-    """Of a ratio that nobody judged, the colour it has in the plot: on which side of 1 it lies."""
-    return "win" if ratio.high < 1 else "loss" if ratio.low > 1 else "undecided"
-
-
-def _cell(metrics: Mapping[str, Any], name: str, rival: str, failure: str | None) -> dict[str, Any]:
-    found: dict[str, Any] = {"failure": failure}
-    for key in (suite_record.TIME, suite_record.MEMORY):
-        entry = metrics.get(suite_record.metric_name(name, key, rival))
-        found[key] = entry and {"ratio": interval(entry), "verdict": entry.get("verdict", "")}
-    return found
 
 
 # ---- anything else that has metrics ----

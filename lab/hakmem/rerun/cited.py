@@ -26,9 +26,3 @@ def cited(files: Sequence[Path], records: Mapping[str, Record]) -> dict[str, lis
     whole = [id for id in found if id in records and records[id].kind == "suite"]
     inside = {part for id in whole for part in records[id].body["inputs"]}
     return {id: where for id, where in found.items() if id not in inside}
-
-
-def run_files(files: Sequence[Path]) -> list[str]:
-    """Runs recorded as files, which no ledger holds: they are repeated by their own command."""
-    blocks = (b for path in files for b in audit_blocks.find(path.read_text(encoding="utf-8")))
-    return sorted({block.source for block in blocks if block.kind == "bench"})

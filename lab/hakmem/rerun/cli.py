@@ -54,7 +54,7 @@ def command(
     console = Console()
     records = {record.id: record for record in Ledger.default().records()}
     given = files(lib or [])
-    wanted = chosen(id, records, console)
+    wanted = chosen(id, records)
     for record in wanted:
         rerun.require_whole(record, records)
     pasts = [Past(record, records, given) for record in wanted]
@@ -77,8 +77,8 @@ def command(
     conclude(done, console)
 
 
-def chosen(id: str | None, records: Mapping[str, Record], console: Console) -> list[Record]:
-    """The record named, or all that are cited; what is cited but no record of a ledger is said."""
+def chosen(id: str | None, records: Mapping[str, Record]) -> list[Record]:
+    """The record named, or all that are cited."""
     if id is not None:
         return [Ledger.default().get(id)]
     documents = audit.documents(project.root())
@@ -86,8 +86,6 @@ def chosen(id: str | None, records: Mapping[str, Record], console: Console) -> l
     missing = [name for name in cited if name not in records]
     if missing:
         raise LabError(f"cited, but not in the ledger: {', '.join(missing)}; see `hakmem audit`")
-    for name in rerun_claims.run_files(documents):
-        console.print(f"{name} is no record of the ledger: `hakmem bench` repeats it")
     if not cited:
         raise LabError("no document cites a record")
     return [records[name] for name in cited]

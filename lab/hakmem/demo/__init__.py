@@ -1,0 +1,1 @@
+"""hakmem at work, in two minutes: `hakmem demo`."""

@@ -1,0 +1,112 @@
+"""The report's part on comparisons over many rows: time and memory against every rival. Pure."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hakmem.paired import suite_table
+from hakmem.paired.oracle import ORACLE
+from hakmem.paired.suite_record import MEMORY, TIME, TITLES, metric_name
+from hakmem.process.library import SUBJECT, SYSTEM
+from hakmem.report import charts
+from hakmem.report.charts import Ratio, Strip
+from hakmem.report.records import Asked
+from hakmem.report.verdicts import interval
+from hakmem.stats import Interval
+
+PEAKS = "Peak resident memory per benchmark and library"
+
+
+@dataclass(frozen=True)
+class Suite:
+    """`rivals` are the columns, the system's first, the oracle last. `rows` are those of
+    suite_record.joined, each with its `cells` by column, the name of its `best` rival and the
+    `verdict` against that one, which `tally` counts. `oracle` has the geometric means: title,
+    number of rows and ratio."""
+
+    asked: Asked
+    whole: Mapping[str, Any]
+    rivals: Sequence[str]
+    rows: Sequence[Mapping[str, Any]]
+    oracle: Sequence[tuple[str, int, Interval]]
+    tally: Mapping[str, int]
+    forest: str
+    memory: str
+    failures: Sequence[str]
+
+
+def suite(asked: Asked, whole: Mapping[str, Any]) -> Suite:
+    """`whole` is the record with its rows and metrics, as suite_record.joined makes it."""
+    metrics = whole["metrics"]
+    rows = [_row(row, metrics) for row in suite_table.in_order(whole["rows"])]
+    drawn = [
+        Ratio(row["benchmark"], "", found["ratio"], _side(found["ratio"]))
+        for row in rows
+        if (found := row["cells"][ORACLE]["time"])
+    ]
+    means = [
+        (title, metrics[name]["rows"], interval(metrics[name]))
+        for title in TITLES.values()
+        if (name := metric_name(title, TIME, ORACLE)) in metrics
+    ]
+    counted = Counter(row["verdict"] for row in rows) + Counter(error=len(whole["failures"]))
+    rivals = dict.fromkeys(name for row in rows for name in row["rivals"])
+    return Suite(
+        asked,
+        whole,
+        [*sorted(rivals, key=lambda name: name != SYSTEM), ORACLE],
+        rows,
+        means,
+        {**dict.fromkeys(("win", "tie", "loss"), 0), **counted},
+        charts.both(charts.forest, drawn),
+        charts.both(charts.dots, [strip for row in rows for strip in _peaks(row)], "MiB", PEAKS),
+        list(_failures(whole)),
+    )
+
+
+def _row(row: Mapping[str, Any], metrics: Mapping[str, Any]) -> dict[str, Any]:
+    failed = {rival: found["failure"] for rival, found in row["rivals"].items()}
+    cells = {at: _cell(metrics, row["benchmark"], at, failed.get(at)) for at in (*failed, ORACLE)}
+    best = suite_table.best_rival(row)
+    time = cells[best]["time"] if best else None
+    verdict = time["verdict"] if time else "undecided"
+    return {**row, "cells": cells, "best": best, "verdict": verdict}
+
+
+def _cell(metrics: Mapping[str, Any], name: str, rival: str, failure: str | None) -> dict[str, Any]:
+    found: dict[str, Any] = {"failure": failure}
+    for title, key in (("time", TIME), ("memory", MEMORY)):
+        entry = metrics.get(metric_name(name, key, rival))
+        found[title] = entry and {"ratio": interval(entry), "verdict": entry.get("verdict")}
+    return found
+
+
+def _side(ratio: Interval) -> str:
+    """Of a ratio that nobody judged, the colour it has in the plot: on which side of 1 it lies."""
+    return "win" if ratio.high < 1 else "loss" if ratio.low > 1 else "undecided"
+
+
+def _peaks(row: Mapping[str, Any]) -> Iterator[Strip]:
+    """Mean peaks in MiB; none of a row whose memory was not judged, for it is not its own."""
+    if any(cell["memory"] for cell in row["cells"].values()):
+        yield Strip(
+            row["benchmark"],
+            {
+                SUBJECT if name == row["subject"] else name: found["memory_kb"] / 1024
+                for name, found in row["figures"].items()
+                if found["memory_kb"]
+            },
+        )
+
+
+def _failures(whole: Mapping[str, Any]) -> Iterator[str]:
+    """Each in full: of hakmem, of a rival, and what is not here at all."""
+    for name, why in whole["failures"].items():
+        yield f"{name}, {SUBJECT}: {why}"
+    for row in whole["rows"]:
+        for rival, found in row["rivals"].items():
+            if found["failure"]:
+                yield f"{row['benchmark']}, {rival}: {found['failure']}"
+    for name, why in (whole.get("absent") or {}).items():
+        yield f"{name} is not here: {why}"

@@ -1,0 +1,48 @@
+"""The benchmarks as the suite names them: that they are built, how they are chosen and read."""
+
+import os
+import subprocess
+
+import pytest
+from hakmem import project
+from hakmem.errors import LabError
+from hakmem.process.sample import last_json_line, parse_perf
+from hakmem.suite import SUITE
+
+
+def test_every_entry_of_the_suite_is_built() -> None:
+    folder = project.root() / "build" / "bench"
+    if not folder.is_dir():
+        pytest.skip("nothing is built: run `make build`")
+    programs = {command.executable for command in SUITE.commands}
+    assert [name for name in sorted(programs) if not os.access(folder / name, os.X_OK)] == []
+
+
+@pytest.mark.parametrize("command", SUITE.commands, ids=lambda command: command.name)
+def test_the_real_benchmark_knows_its_options(command: object) -> None:
+    program = project.root() / "build" / "bench" / command.executable
+    if not program.is_file():
+        pytest.skip(f"{command.executable} is not built: run `make build`")
+    argv = [str(program), *command.argv(1)[1:], "--help"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_families_patterns_and_figures_select() -> None:
+    assert {f.name for f in SUITE.select(["larson"]).figures} == {
+        "larson_1",
+        "larson_2",
+        "larson_16",
+        "larson_generations",
+    }
+    assert [c.name for c in SUITE.select(["*_process"]).commands] == ["random_mixed_100000"]
+    with pytest.raises(LabError, match="known: aligned"):
+        SUITE.select(["lars"])
+
+
+def test_parsers_read_what_the_tools_write() -> None:
+    text = "# started on x\n\n1234,,cycles:u,99,100.00,,\n<not supported>,,instructions:u,0,100,,\n"
+    assert parse_perf(text) == {"cycles:u": 1234}
+    assert last_json_line('Throughput = 1\n{"bench":"x","ops":1}\n') == {"bench": "x", "ops": 1}
+    assert last_json_line('{"bench":"x"') is None
+    assert last_json_line('{"other":1}') is None

@@ -1,0 +1,49 @@
+"""`hakmem demo` over stand-ins for the benchmarks: its plan, its page, and how it ends."""
+
+import shutil
+from pathlib import Path
+
+from hakmem.demo import benchmark
+from hakmem.paired import protocol, suite_run
+from hakmem.suite import SUITE
+from standing import Stand
+
+
+def test_its_plan_can_decide_against_nine_rivals_where_all_neighbours_are_correlated() -> None:
+    asked = benchmark.request(None, [], 80, 1, ["hakmem", "demo"])
+    assert [figure.name for figure in suite_run.chosen(asked.names)] == [
+        figure.name for figure in SUITE.figures if figure.name in benchmark.ROWS
+    ]
+    assert not asked.record
+    for rivals in range(1, 10):
+        protocol.require_decidable(rivals, asked.most)
+        assert protocol.least_blocks(rivals) <= suite_run.FIRST // 2
+
+
+def test_it_shows_programs_with_proof_rows_and_a_page(stand: Stand, tmp_path: Path) -> None:
+    ledger = tmp_path / "evidence"
+    arguments = ("demo", "--rival", "system", "--budget", 5, "--seed", 1, "--out", tmp_path / "out")
+    done = stand.run(*arguments, LAB_LEDGER=str(ledger))
+    assert done.returncode == 0, done.stderr
+    assert "served malloc in" in done.stdout
+    assert "hakmem against system" in done.stdout
+    assert f"the report: {tmp_path}/out/report.html" in done.stdout.replace("\n", "")
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert all(f"<b>{name}</b>" in page for name in benchmark.ROWS)
+    assert "demo --seed 1 --rival system --budget 5" in page
+    assert not ledger.exists()
+
+
+def test_a_row_that_failed_ends_it_with_1_and_is_on_the_page(stand: Stand, tmp_path: Path) -> None:
+    folder = tmp_path / "build"
+    shutil.copytree(stand.folder / "bench", folder / "bench")
+    shutil.copy(stand.library, folder)
+    program = folder / "bench" / "bench_thread_churn"
+    program.write_text("#!/bin/sh\necho planted failure >&2\nexit 9\n")
+    arguments = ("demo", "--rival", "system", "--budget", 5, "--out", tmp_path / "out")
+    done = stand.run(*arguments, LAB_BUILD_DIR=str(folder), LAB_LEDGER=str(tmp_path / "evidence"))
+    assert done.returncode == 1, done.stderr
+    assert "planted failure" in done.stdout
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "thread_churn, hakmem: " in page
+    assert "<b>larson_1</b>" in page
