@@ -109,6 +109,9 @@ typedef struct {
 
     /* calls to the system by kind: with maps and madvise above they add up to calls */
     uint64_t munmap, mremap, mprotect, mincore, futex, other_calls, calls;
+
+    uint64_t classes_learned; /* sizes that were given a class of their own */
+    uint64_t touched;         /* memory handed out that had to be brought in first */
 } hak_stats_t;
 
 /* Fills *stats, whose size the caller has set. Exact where no other thread allocates or frees

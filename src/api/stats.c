@@ -39,7 +39,7 @@ static void add_whole(hak_stats_band_t *band, size_t blocks, size_t bytes) {
 static void add_bands(hak_stats_t *stats, const hk_usage_t *usage) {
     size_t held[HK_CLASS_COUNT] = {0};
     hk_threads_held(held);
-    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
+    for (unsigned cls = 1; cls < hk_class_end(); cls++)
         add_class(&stats->bands[hk_classes[cls].band], cls, &usage->classes[cls], held[cls]);
     hk_emergency_stats_t single = hk_emergency_stats();
     add_whole(&stats->bands[HAK_BAND_LARGE], usage->large_blocks, usage->large_bytes);

@@ -315,6 +315,7 @@ static bool find_slab(hk_heap_t *heap, unsigned cls) {
     link_tail(heap, slab);
     is_valid(heap, slab);
     hk_unlock(&heap->lock);
+    hk_class_note(cls, heap->wanted, hk_pool_carved(cls));
     return true;
 }
 

@@ -21,6 +21,7 @@ struct hk_heap {
     hk_lock_t lock;
     _Atomic uint64_t counts[HK_HEAP_COUNT_COUNT]; /* written under the lock, read by any thread */
     hk_slab_list_t partial[HK_CLASS_COUNT];       /* lock: heap */
+    size_t wanted; /* owner: the bytes that somebody asked for last and came here for */
     /* atomic: slabs with remote frees to collect */
     _Alignas(HK_CACHE_LINE) _Atomic(hk_slab_t *) pending;
     _Atomic(hk_heap_t *) all_next; /* const once set: every heap there ever was */

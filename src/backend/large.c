@@ -97,6 +97,7 @@ static void *huge_alloc(size_t bytes, size_t align, size_t *dirty) {
     publish(huge);
     hk_add_relaxed(&live, (size_t)1);
     hk_count(huge_allocs, 1);
+    hk_count(touched, huge->range.bytes - *dirty);
     return huge->range.start;
 }
 

@@ -100,36 +100,41 @@ static hk_os_advised_t advise_locked(hk_superslab_t *ss, hk_advice_t how) {
     return advised;
 }
 
-static size_t purge(const hk_pool_cursor_t *cursor, hk_advice_t how, bool aged, bool *seen) {
+static size_t bytes_of_locked(size_t done) {
+    size_t bytes = 0;
+    for (size_t i = 0; i < done; i++)
+        bytes += ranges[i].bytes;
+    return bytes;
+}
+
+static size_t purge(const hk_pool_cursor_t *cursor, hk_purge_way_t way, bool *seen) {
     hk_superslab_t *ss = cursor->superslab;
     hk_os_advised_t advised = {0};
     unsigned of_slices;
     hk_lock(&lock);
-    uint32_t slices = hk_pool_claim(ss, aged, ranges, &of_slices);
+    uint32_t slices = hk_pool_claim(ss, way.aged, ranges, &of_slices);
     count = of_slices;
-    claim_slabs_locked(cursor, aged, seen);
+    claim_slabs_locked(cursor, way.aged, seen);
     claims_are_valid_locked(slices, of_slices);
-    if (count != 0)
-        advised = advise_locked(ss, how);
+    if (count != 0 && bytes_of_locked(count) >= count * way.least_run * hk_os_page_size())
+        advised = advise_locked(ss, way.how);
     uint32_t purged = slices_of((unsigned)hk_min(advised.done, of_slices));
-    *seen |= hk_pool_unclaim(ss, slices, purged, how == HK_RESET);
+    *seen |= hk_pool_unclaim(ss, slices, purged, way.how == HK_RESET);
     for (unsigned i = 0; i < claim_count; i++)
         hk_heap_unclaim(claims[i].slab, claims[i].pages, claims[i].end <= advised.done,
-                        how == HK_RESET);
-    size_t bytes = 0;
-    for (size_t i = 0; i < advised.done; i++)
-        bytes += ranges[i].bytes;
+                        way.how == HK_RESET);
+    const size_t bytes = bytes_of_locked(advised.done);
     hk_count(purge_bytes, bytes);
     hk_unlock(&lock);
     return bytes;
 }
 
-size_t hk_purge_superslab(const hk_pool_cursor_t *cursor, hk_advice_t how, bool aged, bool *seen) {
-    hk_assert(cursor->superslab != NULL && (how == HK_PURGE || how == HK_RESET));
+size_t hk_purge_superslab(const hk_pool_cursor_t *cursor, hk_purge_way_t way, bool *seen) {
+    hk_assert(cursor->superslab != NULL && (way.how == HK_PURGE || way.how == HK_RESET));
     hk_assert(hk_lock_may_take(HK_RANK_PURGE));
     const uint64_t began = hk_os_now_ns();
     size_t bytes;
-    HK_TIMED(purge, bytes = purge(cursor, how, aged, seen));
+    HK_TIMED(purge, bytes = purge(cursor, way, seen));
     hk_count(purge_ns, hk_os_now_ns() - began);
     return bytes;
 }
@@ -148,10 +153,11 @@ size_t hk_purge_cached(size_t most) {
 size_t hk_purge_all(void) {
     size_t bytes = 0;
     bool seen = false;
+    const hk_purge_way_t at_once = {.how = HK_PURGE};
     hk_assert(hk_lock_may_take(HK_RANK_PURGE));
     hk_heap_collect_all();
     for (hk_pool_cursor_t cursor = {0}; hk_pool_next(&cursor);)
-        bytes += hk_purge_superslab(&cursor, HK_PURGE, false, &seen);
+        bytes += hk_purge_superslab(&cursor, at_once, &seen);
     hk_pool_release_empty();
     bytes += hk_purge_cached(SIZE_MAX);
     if (bytes != 0)

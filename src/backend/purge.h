@@ -9,10 +9,16 @@
 
 #include "backend/superslab.h"
 
-/* Purges the superslab at which the cursor stands: HK_PURGE or HK_RESET. With `aged`, only what was
- * free at the last look too; *seen is set where there is more that will be old enough at the next
- * one. Returns the bytes given back. The caller holds no lock. */
-size_t hk_purge_superslab(const hk_pool_cursor_t *cursor, hk_advice_t how, bool aged, bool *seen);
+/* How to purge. */
+typedef struct {
+    hk_advice_t how;    /* HK_PURGE or HK_RESET */
+    bool aged;          /* only what was free at the last look too */
+    unsigned least_run; /* only where runs of OS pages have so many on average: each costs a call */
+} hk_purge_way_t;
+
+/* Purges the superslab at which the cursor stands. *seen is set where there is more that will be old
+ * enough at the next look. Returns the bytes given back. The caller holds no lock. */
+size_t hk_purge_superslab(const hk_pool_cursor_t *cursor, hk_purge_way_t way, bool *seen);
 
 /* Gives back so many bytes, or all there are, of the region cache; returns how many. */
 size_t hk_purge_cached(size_t most);

@@ -198,8 +198,8 @@ static size_t bound_locked(void) {
     return hk_max(hk_option(region_cache_mb) * HK_MIB, hk_region_live() / 4);
 }
 
-/* Takes up to `most` bytes, in whole units, off the end of the last free range that starts below
- * `limit`; its bytes are 0 where there is none. */
+/* Takes up to `most` bytes, in whole units, off the end of what is free below `limit`; none are 0
+ * bytes. */
 static hk_range_t cut_end_locked(size_t most, const char *limit) {
     unsigned i = free_count;
     while (i > 0 && free_ranges[i - 1].start >= limit)
@@ -208,8 +208,11 @@ static hk_range_t cut_end_locked(size_t most, const char *limit) {
         return (hk_range_t){0};
     hk_assert(most != 0); /* nothing is no range */
     hk_range_t last = free_ranges[i - 1];
-    size_t bytes = hk_align_up(hk_min(last.bytes, most), HK_UNIT);
-    char *start = end_of(&last) - bytes;
+    const char *end = end_of(&last) < limit ? end_of(&last) : limit;
+    size_t bytes = hk_align_up(hk_min((size_t)(end - last.start), most), HK_UNIT);
+    char *start = last.start + (end - last.start) - bytes;
+    if (end != end_of(&last) && free_count == FREE_SLOTS)
+        return (hk_range_t){0}; /* what lies behind would have no slot */
     cut_locked(i - 1, start, bytes);
     return (hk_range_t){start, bytes, last.mixed};
 }

@@ -1,5 +1,9 @@
 #include "backend/sizeclass.h"
 
+#include "base/lock.h"
+#include "config/config.h"
+#include "stats/counters.h"
+
 #define BAND(size)                                                                                 \
     ((size) <= 8      ? 0                                                                          \
      : (size) <= 16   ? 1                                                                          \
@@ -11,12 +15,12 @@
      : (size) <= 1024 ? 7                                                                          \
                       : 8)
 
-/* What the compiler can see of the promises in sizeclass.h: sizes ascend in steps that the two
- * tables can name, and waste at most 15 bytes or a fifth; ... */
+/* What the compiler can see of the promises in sizeclass.h: sizes ascend in steps that the table
+ * can name, and waste at most 15 bytes or a fifth; ... */
 #define SIZES(cls, bytes, before, n)                                                               \
-    _Static_assert((cls) >= 1 && (cls) < HK_CLASS_COUNT, "class 0 means none");                    \
+    _Static_assert((cls) >= 1 && (cls) < HK_CLASS_FIXED, "class 0 means none");                    \
     _Static_assert((before) < (bytes) && (bytes) <= HK_MID_MAX, "sizes ascend");                   \
-    _Static_assert((bytes) % ((bytes) <= HK_SMALL_MAX ? 8 : 256) == 0, "a table has an entry");    \
+    _Static_assert((bytes) % 8 == 0, "the table has an entry");                                    \
     _Static_assert((bytes) <= 8 || (bytes) % 16 == 0, "blocks suit max_align_t");                  \
     _Static_assert((bytes) - (before) <= 16 || ((bytes) - (before)-1) * 5 <= (bytes), "waste");
 HK_CLASSES(SIZES)
@@ -41,12 +45,144 @@ _Static_assert(HK_CLASS_COUNT <= UINT8_MAX, "the tables' entries");
              .first_slot = HK_SLOTS_OF_##cls,                                                      \
              .slices = (n),                                                                        \
              .band = BAND(bytes)},
-const hk_class_t hk_classes[HK_CLASS_COUNT] = {HK_CLASSES(ENTRY)};
+#define SPARE(i) [HK_CLASS_FIXED + (i)] = {.first_slot = HK_SLOTS_OF_LEARNED + (i)*HK_LEARNED_SLOTS}
+hk_class_t hk_classes[HK_CLASS_COUNT] = {
+    HK_CLASSES(ENTRY) SPARE(0),
+    SPARE(1),
+    SPARE(2),
+    SPARE(3),
+    SPARE(4),
+    SPARE(5),
+    SPARE(6),
+    SPARE(7),
+};
+_Static_assert(HK_CLASS_COUNT - HK_CLASS_FIXED == 8, "as many spare rows");
 
-/* Entry i serves the sizes above 8*(i-1) up to 8*i; entry 0, for malloc(0), is class 1 as well. */
-#define SMALL(cls, bytes, before, n) [((before) + 8) / 8 * ((before) != 0)...(bytes) / 8] = (cls),
-const uint8_t hk_class_of_small[HK_SMALL_MAX / 8 + 1] = {HK_CLASSES_SMALL(SMALL)};
+#define SIZE(cls, bytes, before, n) [((before) + 8) / 8 * ((before) != 0)...(bytes) / 8] = (cls),
+_Atomic uint8_t hk_class_of_size[HK_MID_MAX / 8 + 1] = {HK_CLASSES(SIZE)};
 
-/* Entry i serves the sizes above 256*(i-1) up to 256*i; the entries up to 1024 are never read. */
-#define MID(cls, bytes, before, n) [(before) / 256 + 1 ...(bytes) / 256] = (cls),
-const uint8_t hk_class_of_mid[HK_MID_MAX / 256 + 1] = {HK_CLASSES_MID(MID)};
+/* ---- learning ---- */
+
+/* So many of a class's latest slabs are looked at; what a new class saves is at least so small a
+ * share of what such slabs hold, and so many bytes of those that are there. */
+enum {
+    SAMPLES = HK_HOSTILE ? 2 : 16,
+    LEAST_SHARE = HK_HOSTILE ? 256 : 24,
+    LEAST_SAVED = HK_HOSTILE ? 1 : 128 * 1024,
+    SIXTEENS = 16
+};
+
+static hk_lock_t lock = HK_LOCK_INIT(HK_RANK_CLASSES);
+static atomic_uint learned; /* written under the lock; how many spare classes have a size */
+
+/* lock: classes. The sizes that the latest slabs of each class were asked for with, in sixteens of
+ * bytes; those from `count` on have not been there yet. */
+static struct {
+    uint16_t size[SAMPLES];
+    uint8_t count, next;
+} samples[HK_CLASS_COUNT];
+
+unsigned hk_class_end(void) { return HK_CLASS_FIXED + hk_load_acquire(&learned); }
+
+/* Leads the sizes from above `before` up to `size` to class `cls`. */
+static void lead_locked(size_t before, size_t size, unsigned cls) {
+    hk_assert(hk_lock_is_mine(&lock) && before < size && hk_classes[cls].size >= size);
+    for (size_t i = before / 8 + 1; i <= size / 8; i++)
+        hk_store_release(&hk_class_of_size[i], (uint8_t)cls);
+}
+
+/* The largest size that the table does not lead to class `cls` any more, or never has. */
+static size_t before_locked(unsigned cls) {
+    size_t size = hk_classes[cls].size;
+    while (size > 8 && hk_load_relaxed(&hk_class_of_size[size / 8]) == cls)
+        size -= 8;
+    return size;
+}
+
+/* A slab is as long as leaves little of it behind the last block. */
+static void set_locked(hk_class_t *c, uint32_t size) {
+    enum { MOST_SLICES = 4, LITTLE = 32 };
+    unsigned best = 1;
+    for (unsigned n = 1; n <= MOST_SLICES; n++) {
+        if (n * HK_SLICE % size * best < best * HK_SLICE % size * n)
+            best = n;
+        if (best * HK_SLICE % size <= best * HK_SLICE / LITTLE)
+            break;
+    }
+    c->size = size;
+    c->reciprocal = ((1ull << 40) + size - 1) / size;
+    c->slices = (uint8_t)best;
+    c->blocks = (uint16_t)hk_min(best * HK_SLICE / size, HK_SLAB_MAX_BLOCKS);
+    c->magazine = (uint16_t)HK_MAGAZINE(size);
+    c->band = BAND(size);
+}
+
+/* A learned class of that size, or a spare one that gets it; 0: there is none left. */
+static unsigned class_locked(uint32_t size) {
+    const unsigned end = hk_class_end();
+    for (unsigned cls = HK_CLASS_FIXED; cls < end; cls++)
+        if (hk_classes[cls].size == size)
+            return cls;
+    if (end == HK_CLASS_COUNT)
+        return 0;
+    set_locked(&hk_classes[end], size);
+    hk_store_release(&learned, end + 1 - HK_CLASS_FIXED);
+    return end;
+}
+
+/* Of the sizes noted for class `cls` the one that would save most as a class of its own, and what it
+ * saves of each block of the class on average, times SAMPLES. */
+static uint32_t best_locked(unsigned cls, uint32_t *saved) {
+    uint32_t best = 0;
+    *saved = 0;
+    for (unsigned i = 0; i < SAMPLES; i++) {
+        const uint32_t size = samples[cls].size[i] * (uint32_t)SIXTEENS;
+        uint32_t served = 0;
+        for (unsigned k = 0; k < SAMPLES; k++)
+            served += samples[cls].size[k] <= samples[cls].size[i];
+        if (served * (hk_classes[cls].size - size) > *saved) {
+            *saved = served * (hk_classes[cls].size - size);
+            best = size;
+        }
+    }
+    return best;
+}
+
+static void learn_locked(unsigned cls, size_t slab_bytes) {
+    const size_t of = (size_t)hk_classes[cls].size * SAMPLES;
+    uint32_t saved;
+    const uint32_t size = best_locked(cls, &saved);
+    if (saved * (size_t)LEAST_SHARE < of || saved * slab_bytes / of < LEAST_SAVED)
+        return;
+    const size_t before = before_locked(cls);
+    const unsigned own = size > before ? class_locked(size) : 0;
+    if (own == 0)
+        return;
+    lead_locked(before, size, own);
+    samples[cls].count = samples[own].count = 0;
+    hk_count(classes_learned, 1);
+}
+
+void hk_class_note(unsigned cls, size_t n, size_t slab_bytes) {
+    if (n <= HK_LEARNED_FROM || hk_option(learn) == 0 || hk_class_of(n) != cls)
+        return;
+    hk_lock(&lock);
+    samples[cls].size[samples[cls].next] = (uint16_t)((n + SIXTEENS - 1) / SIXTEENS);
+    samples[cls].next = (uint8_t)((samples[cls].next + 1) % SAMPLES);
+    if (samples[cls].count < SAMPLES)
+        samples[cls].count++;
+    if (samples[cls].count == SAMPLES)
+        learn_locked(cls, slab_bytes);
+    hk_unlock(&lock);
+}
+
+/* To the next larger class that the table leads to. */
+void hk_class_forget(unsigned cls) {
+    hk_assert(cls >= HK_CLASS_FIXED && cls < hk_class_end());
+    hk_lock(&lock);
+    const size_t size = hk_classes[cls].size, before = before_locked(cls);
+    if (before != size)
+        lead_locked(before, size, hk_load_relaxed(&hk_class_of_size[size / 8 + 1]));
+    samples[cls].count = 0;
+    hk_unlock(&lock);
+}

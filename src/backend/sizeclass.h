@@ -1,15 +1,21 @@
 /* Size classes: which block size serves a request, and how a slab of each class is cut.
  *
- * Classes: 8, then 16 to 128 by 16, then four per doubling up to 32 KiB: at most 15 bytes are
- * wasted up to 128 B, at most 20 % above. Class 0 means "none". A band (C0 ... C7) is the unit in
- * which users tune and read reports; it covers one or more classes. */
+ * The fixed classes: 8, then 16 to 128 by 16, then four per doubling up to 32 KiB: at most 15 bytes
+ * are wasted up to 128 B, at most 20 % above. Class 0 means "none". A band (C0 ... C7) is the unit
+ * in which users tune and read reports; it covers one or more classes.
+ *
+ * A few more are *learned* while the program runs: in most programs one or two sizes hold most of
+ * the bytes, and few of them are a fixed class's. A new slab comes with the size that asked for it;
+ * where the latest of a class say that a smaller one would save enough, a spare class gets that
+ * size, for good, and the table of sizes leads to it. Blocks there are stay in the class they have;
+ * so an entry may change at any moment, and whoever read the old one is served as well. */
 #ifndef HK_BACKEND_SIZECLASS_H
 #define HK_BACKEND_SIZECLASS_H
 
 #include "base/base.h"
 
 /* X(class, block bytes, bytes of the class before, slices of a slab) */
-#define HK_CLASSES_SMALL(X)                                                                        \
+#define HK_CLASSES(X)                                                                              \
     X(1, 8, 0, 1)                                                                                  \
     X(2, 16, 8, 1)                                                                                 \
     X(3, 32, 16, 1)                                                                                \
@@ -30,10 +36,7 @@
     X(18, 640, 512, 1)                                                                             \
     X(19, 768, 640, 1)                                                                             \
     X(20, 896, 768, 1)                                                                             \
-    X(21, 1024, 896, 1)
-
-/* The classes above 1024 bytes: their sizes are multiples of 256. */
-#define HK_CLASSES_MID(X)                                                                          \
+    X(21, 1024, 896, 1)                                                                            \
     X(22, 1280, 1024, 1)                                                                           \
     X(23, 1536, 1280, 1)                                                                           \
     X(24, 1792, 1536, 1)                                                                           \
@@ -55,8 +58,6 @@
     X(40, 28672, 24576, 4)                                                                         \
     X(41, 32768, 28672, 4)
 
-#define HK_CLASSES(X) HK_CLASSES_SMALL(X) HK_CLASSES_MID(X)
-
 /* The most blocks of a class that a thread's magazine may hold: 256, at most 64 KiB of them up to
  * 1 KiB and 128 KiB above, but never fewer than 8. All magazines of a thread together are bounded
  * by its budget (front/thread.h). */
@@ -65,9 +66,10 @@
     (HK_HOSTILE ? 2 : HK_CLAMP(((size) <= 1024 ? 65536 : 131072) / (size), 8, 256))
 
 enum {
-    HK_CLASS_COUNT = 42, /* class 0 included */
-    HK_SMALL_MAX = 1024,
+    HK_CLASS_FIXED = 42, /* class 0 included; the numbers from here on are of learned classes */
+    HK_CLASS_COUNT = HK_CLASS_FIXED + 8, /* each is a few dozen bytes of every thread */
     HK_MID_MAX = 32768,
+    HK_LEARNED_FROM = 128,     /* bytes: up to here 15 at most are wasted, and nothing is learned */
     HK_SLAB_MAX_BLOCKS = 4096, /* 64 bitmap words: one summary word covers them */
 };
 
@@ -75,10 +77,14 @@ enum {
  * block. */
 #define HK_SLOTS(cls, size, before, slices)                                                        \
     HK_SLOTS_OF_##cls, HK_SLOTS_END_##cls = HK_SLOTS_OF_##cls + HK_MAGAZINE(size),
-enum { HK_CLASSES(HK_SLOTS) HK_SLOT_COUNT };
+#define HK_LEARNED_SLOTS (1 + HK_MAGAZINE(HK_LEARNED_FROM))
+enum {
+    HK_CLASSES(HK_SLOTS) HK_SLOTS_OF_LEARNED,
+    HK_SLOT_COUNT = HK_SLOTS_OF_LEARNED + (HK_CLASS_COUNT - HK_CLASS_FIXED) * HK_LEARNED_SLOTS
+};
 
-/* What is fixed for a class. Invariant: blocks * size <= slices * HK_SLICE,
- * blocks <= HK_SLAB_MAX_BLOCKS. */
+/* What is fixed for a class; of a spare one only first_slot until it has a size, which it then
+ * keeps. Invariant: blocks * size <= slices * HK_SLICE, blocks <= HK_SLAB_MAX_BLOCKS. */
 typedef struct {
     uint64_t reciprocal; /* ceil(2^40 / size), see hk_class_index() */
     uint32_t size;       /* bytes of a block */
@@ -89,23 +95,49 @@ typedef struct {
     uint8_t band;        /* C0 ... C7; 8 above 1024 bytes */
 } hk_class_t;
 
-extern const hk_class_t hk_classes[HK_CLASS_COUNT];
-extern const uint8_t hk_class_of_small[HK_SMALL_MAX / 8 + 1];
-extern const uint8_t hk_class_of_mid[HK_MID_MAX / 256 + 1];
+extern hk_class_t hk_classes[HK_CLASS_COUNT];
 
-/* The class for n bytes, n <= HK_MID_MAX. */
+/* The table: entry i leads to the class for sizes above 8*(i-1) up to 8*i; entry 0, for malloc(0),
+ * to class 1 as well. */
+extern _Atomic uint8_t hk_class_of_size[HK_MID_MAX / 8 + 1];
+
+/* The class for n bytes, n <= HK_MID_MAX; its row can be read (acquire: a learned one has been
+ * written before). */
 HK_INLINE unsigned hk_class_of(size_t n) {
     hk_assert(n <= HK_MID_MAX);
-    return HK_LIKELY(n <= HK_SMALL_MAX) ? hk_class_of_small[(n + 7) >> 3]
-                                        : hk_class_of_mid[(n + 255) >> 8];
+    return hk_load_acquire(&hk_class_of_size[(n + 7) >> 3]);
 }
 
-/* The size to ask for so that n bytes come aligned to `align`, a power of two: the class of a
- * multiple of the alignment is itself one, because the classes of a doubling are multiples of a
- * quarter of its start; and slabs start at a slice, so each of their blocks is then aligned.
- * SIZE_MAX where that overflows. */
+/* The fixed class for n bytes, 0 < n <= HK_MID_MAX: by sixteens, then by quarters of a doubling. */
+HK_INLINE unsigned hk_fixed_class_of(size_t n) {
+    hk_assert(n != 0 && n <= HK_MID_MAX);
+    if (n <= 128)
+        return n <= 8 ? 1 : (unsigned)(n + 15) / 16 + 1;
+    const unsigned doubling = 63u - (unsigned)__builtin_clzll(n - 1);
+    return 10 + (doubling - 7) * 4 + ((unsigned)((n - 1) >> (doubling - 2)) & 3);
+}
+
+/* ---- learning ---- */
+
+/* Notes that a new slab of class `cls` is made because somebody asked for n bytes, and how many
+ * bytes all slabs of the class have now. Every so often that makes a new class. Any thread. */
+void hk_class_note(unsigned cls, size_t n, size_t slab_bytes);
+
+/* The last slab of a learned class is gone: its sizes are served by the class before again, until
+ * it is learned once more. Any thread. */
+void hk_class_forget(unsigned cls);
+
+/* One more than the highest class that has a size. Rows below it can be read. */
+unsigned hk_class_end(void);
+
+/* The size to ask for so that n bytes come aligned to `align`, a power of two: the fixed class of a
+ * multiple of the alignment is itself one, because the fixed classes of a doubling are multiples of
+ * a quarter of its start; and slabs start at a slice, so each of their blocks is then aligned. The
+ * size of a fixed class always leads to it. SIZE_MAX where that overflows. */
 HK_INLINE size_t hk_size_for_alignment(size_t n, size_t align) {
     size_t up = hk_align_up(hk_max(n, 1), align);
+    if (align > 16 && up - 1 < HK_MID_MAX)
+        return hk_classes[hk_fixed_class_of(up)].size;
     return up != 0 ? up : SIZE_MAX;
 }
 

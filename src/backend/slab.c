@@ -1,5 +1,7 @@
 #include "backend/slab.h"
 
+#include "stats/counters.h"
+
 /* Bits first .. first+n-1, 0 < n <= 64. */
 HK_INLINE uint64_t run_mask(unsigned first, unsigned n) {
     hk_assert(n != 0 && first + n <= 64);
@@ -117,6 +119,7 @@ static HK_NOINLINE void take_marked(hk_slab_t *slab, void **end, unsigned n) {
             n -= taken;
         }
     }
+    hk_count(touched, (uint64_t)__builtin_popcountll(pages & clean) << page_shift());
     hk_store_relaxed(&slab->clean, clean & ~pages);
     hk_store_relaxed(&slab->lazy, hk_load_relaxed(&slab->lazy) & ~pages);
     slab->seen &= ~pages;
@@ -274,13 +277,28 @@ unsigned hk_slab_ranges(const hk_slab_t *slab, uint64_t pages, hk_os_range_t *ra
     return count;
 }
 
+size_t hk_slab_clean_bytes(const hk_slab_t *slab) {
+    return (size_t)__builtin_popcountll(hk_load_relaxed(&slab->clean)) << page_shift();
+}
+
+/* All blocks of a page are free with the share's power of how many there are. */
+size_t hk_slab_likely_bytes(const hk_slab_t *slab, size_t dirty) {
+    enum { ONE = 1 << 15 };
+    const hk_class_t *c = class_of(slab);
+    uint32_t share = hk_load_relaxed(&slab->free) * (uint32_t)ONE / c->blocks, power = ONE;
+    for (size_t left = 1 + hk_os_page_size() / c->size; left != 0; left /= 2) {
+        power = left % 2 != 0 ? power * share / ONE : power;
+        share = share * share / ONE;
+    }
+    return dirty / ONE * power;
+}
+
 size_t hk_slab_dirty_bytes(const hk_slab_t *slab) {
     const hk_class_t *c = class_of(slab);
     size_t free = (size_t)hk_load_relaxed(&slab->free) * c->size, end = (size_t)c->blocks * c->size;
     if (free != 0) /* the last page counts whole, as it does in `clean` */
         free += hk_align_up(end, hk_os_page_size()) - end;
-    size_t clean = (size_t)__builtin_popcountll(hk_load_relaxed(&slab->clean)) << page_shift();
-    return free - hk_min(free, clean);
+    return free - hk_min(free, hk_slab_clean_bytes(slab));
 }
 
 #if HK_DEBUG

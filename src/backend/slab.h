@@ -32,8 +32,14 @@ void hk_slab_mark_slices(hk_slab_t *slab, uint32_t clean, uint32_t lazy);
 /* Writes the runs of pages as address ranges; returns how many, at most 32. */
 unsigned hk_slab_ranges(const hk_slab_t *slab, uint64_t pages, hk_os_range_t *ranges);
 
-/* An upper bound on the bytes of free pages that are not clean. Any thread. */
+/* An upper bound on the bytes of free pages that are not clean. Any thread, as the two below. */
 size_t hk_slab_dirty_bytes(const hk_slab_t *slab);
+
+/* How many of those `dirty` bytes lie on free pages if the free blocks are spread by chance. */
+size_t hk_slab_likely_bytes(const hk_slab_t *slab, size_t dirty);
+
+/* The bytes of clean pages. */
+size_t hk_slab_clean_bytes(const hk_slab_t *slab);
 
 #if HK_DEBUG
 void hk_slab_is_valid(const hk_slab_t *slab);

@@ -6,6 +6,7 @@
 #include "backend/slab.h"
 #include "base/lock.h"
 #include "base/report.h"
+#include "stats/counters.h"
 
 /* Superslabs with free slices are kept in lists by the length of their longest free run, so that
  * the first list that is long enough serves a request without a search. */
@@ -35,9 +36,10 @@ static hk_lock_t lock = HK_LOCK_INIT(HK_RANK_POOL);
 static hk_superslab_t *lists[HK_SLICES + 1]; /* lock: pool; [n]: the longest free run is n slices */
 static uint64_t not_empty;                   /* lock: pool; bit n: lists[n] is not empty */
 static hk_superslab_t *all;                  /* lock: pool */
-static hk_superslab_t *unmapped; /* lock: pool; descriptors without memory, linked by next */
-static size_t superslab_count;   /* lock: pool; with memory */
-static size_t mapped;            /* lock: pool; bytes of them */
+static hk_superslab_t *unmapped;        /* lock: pool; descriptors without memory, linked by next */
+static size_t superslab_count;          /* lock: pool; with memory */
+static size_t mapped;                   /* lock: pool; bytes of them */
+static size_t in_slabs[HK_CLASS_COUNT]; /* lock: pool; slices of each class's slabs */
 
 HK_INLINE uint32_t run_mask(unsigned first, unsigned n) {
     return (n == HK_SLICES ? ALL : (1u << n) - 1) << first;
@@ -203,7 +205,10 @@ static hk_slab_t *take_from_locked(hk_superslab_t *ss, unsigned slices, unsigned
     hk_store_relaxed(&slab->free, hk_classes[cls].blocks);
     if (cls != 0)
         hk_slab_mark_slices(slab, ss->fresh >> first, ss->lazy >> first);
+    else
+        hk_count(touched, (uint64_t)__builtin_popcount(ss->fresh & mask) * HK_SLICE);
     use_locked(ss, mask);
+    in_slabs[cls] += slices;
     return slab;
 }
 
@@ -439,11 +444,23 @@ void hk_pool_give(hk_slab_t *slab) {
     hk_assert(slab->cls == 0 || hk_load_relaxed(&slab->free) == hk_classes[slab->cls].blocks);
     hk_assert(!slab->listed);
     no_remote_frees(slab);
+    const unsigned cls = slab->cls;
     hk_map_set(slab->base, slab->slices, HK_KIND_FREE);
     hk_lock(&lock);
+    in_slabs[cls] -= slab->slices;
+    bool last = in_slabs[cls] == 0;
     hk_range_t empty = put_back_locked(ss, run_mask(slab->first, slab->slices));
     hk_unlock(&lock);
     release(empty);
+    if (last && cls >= HK_CLASS_FIXED)
+        hk_class_forget(cls);
+}
+
+size_t hk_pool_carved(unsigned cls) {
+    hk_lock(&lock);
+    size_t slices = in_slabs[cls];
+    hk_unlock(&lock);
+    return slices * HK_SLICE;
 }
 
 bool hk_pool_resize(hk_slab_t *slab, unsigned slices) {
@@ -454,6 +471,7 @@ bool hk_pool_resize(hk_slab_t *slab, unsigned slices) {
         hk_map_set(slab->base + slices * HK_SLICE, old - slices, HK_KIND_FREE);
         hk_lock(&lock);
         slab->slices = (uint8_t)slices;
+        in_slabs[0] -= old - slices;
         put_back_locked(ss, run_mask(first + slices, old - slices));
         hk_unlock(&lock);
         return true;
@@ -469,6 +487,7 @@ bool hk_pool_resize(hk_slab_t *slab, unsigned slices) {
         for (unsigned i = first + old; i < first + slices; i++)
             ss->head[i] = (uint8_t)first;
         slab->slices = (uint8_t)slices;
+        in_slabs[0] += slices - old;
         use_locked(ss, more);
     }
     hk_unlock(&lock);
@@ -558,23 +577,29 @@ void hk_pool_release_empty(void) {
     hk_unlock(&lock);
 }
 
-static void add_dirty(const hk_slab_t *slab, void *argument) {
-    if (slab->cls != 0)
-        *(size_t *)argument += hk_slab_dirty_bytes(slab);
+static void add_free(const hk_slab_t *slab, void *argument) {
+    hk_pool_free_t *sum = argument;
+    if (slab->cls == 0)
+        return;
+    const size_t dirty = hk_slab_dirty_bytes(slab);
+    sum->dirty += dirty;
+    sum->likely += hk_slab_likely_bytes(slab, dirty);
+    sum->clean += hk_slab_clean_bytes(slab);
 }
 
-size_t hk_pool_dirty_bytes(void) {
-    size_t bytes = 0;
+bool hk_pool_add_free(hk_superslab_t **at, hk_pool_free_t *sum) {
     hk_lock(&lock);
-    hk_superslab_t *first = all;
-    hk_unlock(&lock);
-    for (hk_superslab_t *ss = first; ss != NULL; ss = ss->all_next) {
-        hk_lock(&lock);
-        bytes += dirty_locked(ss);
-        visit_locked(ss, add_dirty, &bytes);
-        hk_unlock(&lock);
+    hk_superslab_t *ss = *at == NULL ? all : (*at)->all_next;
+    if (ss != NULL) {
+        sum->dirty += dirty_locked(ss);
+        sum->likely += dirty_locked(ss);
+        sum->slices += dirty_locked(ss);
+        sum->clean += (size_t)__builtin_popcount(ss->fresh | ss->lazy) * HK_SLICE;
+        visit_locked(ss, add_free, sum);
     }
-    return bytes;
+    hk_unlock(&lock);
+    *at = ss;
+    return ss != NULL;
 }
 
 hk_pool_stats_t hk_pool_stats(void) {

@@ -68,6 +68,9 @@ void hk_pool_give(hk_slab_t *slab);
 /* Large runs: changes the number of slices without moving. Growing needs free slices behind. */
 bool hk_pool_resize(hk_slab_t *slab, unsigned slices);
 
+/* Bytes of all slabs of a class; of class 0, of all large runs. */
+size_t hk_pool_carved(unsigned cls);
+
 /* ---- for purging, see backend/purge.h ---- */
 
 /* A superslab to purge, and the slabs carved of it (no large runs). They may change as soon as this
@@ -110,9 +113,15 @@ typedef struct {
 } hk_pool_stats_t;
 hk_pool_stats_t hk_pool_stats(void);
 
-/* Bytes that are free and resident, at most: free slices that have memory, and free pages of
- * slabs. */
-size_t hk_pool_dirty_bytes(void);
+/* What is free of some superslabs, in bytes. */
+typedef struct {
+    size_t dirty;  /* free and resident, at most: slices that have memory, and blocks of slabs */
+    size_t likely; /* of that, on whole OS pages, if those are free that chance would have */
+    size_t slices; /* of that, slices */
+    size_t clean;  /* slices and OS pages that have no memory, or may lose it */
+} hk_pool_free_t;
+/* Adds what is free of the next superslab, from NULL to the first; false: there is none. */
+bool hk_pool_add_free(hk_superslab_t **at, hk_pool_free_t *sum);
 
 /* Calls `visit` for every carved slab and large run, with the pool locked for one superslab at a
  * time. The fields that a heap's lock guards may be changing meanwhile. */

@@ -22,6 +22,7 @@ typedef enum {
     HK_RANK_PACK,     /* backend/pack.c: blocks that share slices */
     HK_RANK_HUGE,     /* backend/large.c: unused descriptors of huge blocks */
     HK_RANK_REGION,   /* backend/region.c: cached address ranges */
+    HK_RANK_CLASSES,  /* backend/sizeclass.c: learning */
     HK_RANK_META,     /* backend/meta.c: the allocator's own memory */
 } hk_rank_t;
 

@@ -191,10 +191,10 @@ void hk_config_load(void) {
         }
     if (any)
         apply_profile();
-    if (purging())
-        hk_config_look_at_limits();
     if (!any)
         return;
+    if (purging() && hk_option_origin(lean_decommit) != HK_FROM_DEFAULT)
+        hk_config_look_at_limits();
     hk_config_note_suppressed();
     if (hk_option(confirm) != 0)
         hk_config_print_text(STDERR_FILENO, "hakmem: ");

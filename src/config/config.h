@@ -15,8 +15,8 @@ enum {
     HK_PROFILE_SECURE,
     HK_PROFILE_BENCH,
     HK_PROFILE_OBSERVE,
-    HK_PROFILE_OLD_BALANCED, /* never the effective value: the profile's own name is */
-    HK_PROFILE_OLD_SPEED,
+    HK_PROFILE_OLD_BALANCED,
+    HK_PROFILE_OLD_SPEED, /* never the effective value: the profile's own name is */
 };
 enum { HK_DECOMMIT_OFF, HK_DECOMMIT_FREE, HK_DECOMMIT_DONTNEED };
 enum { HK_TINY_PROFILE_ADAPTIVE, HK_TINY_PROFILE_FULL };
@@ -68,7 +68,8 @@ extern _Atomic uint8_t hk_origins[HK_OPTION_COUNT]; /* atomic: any thread; an hk
 /* Reads the environment and applies the profile. A value that cannot be used gets one line on
  * stderr and is ignored; so is an unknown HAKMEM_* name, with the nearest known one. So says what
  * has no effect, and, where HAKMEM_CONFIRM asks for it, all values. Ignores the environment of a
- * setuid program. Opens no file unless memory is to be given back, or all values are asked for. */
+ * setuid program. Opens no file unless the environment says something of giving memory back, or
+ * asks for all values. */
 void hk_config_load(void);
 
 /* The effective value by number: of an option that is no text, and of one that is. */

@@ -125,6 +125,7 @@ HK_NOINLINE void hk_free_long(void *p) {
     free_entered(thread, p, kind);
     if (HK_UNLIKELY(hk_load_relaxed(&hk_large_aside)))
         hk_purger_note(hk_large_free_late());
+    hk_purger_go_on();
     hk_thread_leave(thread);
 }
 
@@ -137,7 +138,10 @@ static HK_NOINLINE void *take_large(size_t n, size_t align, size_t *dirty) {
 }
 
 static void *take(hk_thread_t *thread, unsigned cls, size_t n, size_t align, size_t *dirty) {
-    return cls != 0 ? get(thread, cls) : take_large(n, align, dirty);
+    if (HK_UNLIKELY(cls == 0))
+        return take_large(n, align, dirty);
+    thread->heap.wanted = n;
+    return get(thread, cls);
 }
 
 /* Gives all free memory back to the system, as far as this thread can get at it; returns the
@@ -307,6 +311,7 @@ static void *resize_large(void *p, unsigned kind, size_t n) {
     HK_TIMED(large_resize, q = hk_large_resize(p, kind, n));
     if (q != NULL)
         hk_purger_note(before - hk_min(before, hk_large_usable(q, hk_map_kind(q))));
+    hk_purger_go_on();
     hk_thread_leave(thread);
     return q;
 }

@@ -68,7 +68,7 @@ static void set_capacity(hk_thread_t *thread, unsigned cls, unsigned capacity) {
 static bool make_room(hk_thread_t *thread, unsigned cls, bool need) {
     unsigned victim = 0;
     size_t most = 0;
-    for (unsigned i = 1; i < HK_CLASS_COUNT; i++) {
+    for (unsigned i = 1; i < hk_class_end(); i++) {
         const hk_magazine_t *mag = &thread->magazines[i];
         size_t bytes = (size_t)mag->capacity * hk_classes[i].size;
         bool idle = thread->visits - mag->visited > IDLE_VISITS;

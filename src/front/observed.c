@@ -21,7 +21,7 @@ typedef struct {
 
 HK_INLINE route_t route_of(const hk_thread_t *thread, unsigned cls) {
     unsigned plan = hk_load_relaxed(&thread->plan);
-    return (route_t){plan, plan & hk_layers_of_band[hk_classes[cls].band], cls};
+    return (route_t){plan, plan & hk_layers_of(cls), cls};
 }
 
 static hk_layer_t home_of(route_t route) {
@@ -234,6 +234,7 @@ void hk_observed_free(hk_thread_t *thread, void *p) {
         return;
     }
     hk_observed_give(thread, cls, p);
+    hk_purger_go_on();
     hk_gate_leave(thread);
 }
 

@@ -41,13 +41,9 @@ void hk_observed_give(hk_thread_t *thread, unsigned cls, void *p);
 /* The early exit for the plan HK_MAGAZINES_COUNTED: a hit, counted; as short as can be, and like
  * the hit path not entered. NULL or false: anything else, and nothing is done. */
 HK_INLINE void *hk_observed_pop(hk_thread_t *thread, size_t n) {
-    unsigned cls;
-    if (HK_LIKELY(n <= HK_SMALL_MAX))
-        cls = hk_class_of_small[(n + 7) >> 3];
-    else if (n <= HK_MID_MAX)
-        cls = hk_class_of_mid[(n + 255) >> 8];
-    else
+    if (HK_UNLIKELY(n > HK_MID_MAX))
         return NULL;
+    const unsigned cls = hk_class_of(n);
     void *p = hk_magazine_take(thread, cls);
     if (HK_LIKELY(p != NULL))
         hk_metrics_add(&hk_load_relaxed(&thread->observed)->metrics, HK_LAYER_HEAPV2, cls,

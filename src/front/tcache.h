@@ -57,12 +57,9 @@ HK_INLINE size_t hk_hit_kind(const hk_tcache_t *tc, const void *p) {
 HK_INLINE void *hk_hit_pop(size_t n) {
     hk_tcache_t *tc = hk_load_relaxed(&hk_tc);
     size_t cls;
-    if (HK_LIKELY(n <= HK_SMALL_MAX))
-        cls = hk_class_of_small[(n + 7) >> 3];
-    else if (n <= HK_MID_MAX)
-        cls = hk_class_of_mid[(n + 255) >> 8];
-    else
+    if (HK_UNLIKELY(n > HK_MID_MAX))
         return NULL;
+    cls = hk_load_relaxed(&hk_class_of_size[(n + 7) >> 3]);
     void **top = hk_load_relaxed(&tc->top[cls]);
     void *p = *top;
     HK_INDEX_AGAIN(cls);

@@ -11,6 +11,7 @@
 #include "front/magazine.h"
 #include "front/observed.h"
 #include "front/prewarm.h"
+#include "policy/look.h"
 #include "policy/purger.h"
 
 /* Our destructor asks to be called again in each round but the last, so that the destructors of
@@ -87,6 +88,12 @@ hk_thread_rest_t *hk_thread_rest(hk_thread_t *thread) {
     return rest;
 }
 
+/* So many threads more have a record. */
+static void serve_locked(int more) {
+    unsigned before = hk_add_relaxed(&hk_threads_served, (unsigned)more);
+    hk_store_relaxed(&hk_purger_on_foot, before + (unsigned)more <= 1);
+}
+
 static void thread_ends(void *record);
 
 static void initialise_locked(void) {
@@ -119,7 +126,7 @@ static hk_thread_t *obtain_record(void) {
     if (thread != NULL) {
         hk_store_relaxed(&thread->gate,
                          (unsigned)HK_INSIDE); /* a fork waits until it is attached */
-        hk_add_relaxed(&hk_threads_served, 1u);
+        serve_locked(1);
     }
     hk_unlock(&registry);
     return thread;
@@ -208,7 +215,7 @@ static void make_orphan_locked(hk_thread_t *thread) {
     hk_heap_set_orphan(&thread->heap, true);
     thread->orphan_next = orphans;
     orphans = thread;
-    hk_sub_relaxed(&hk_threads_served, 1u);
+    serve_locked(-1);
 }
 
 /* From the flush on no handler finds a cache: what it needs comes from the emergency heap, until
@@ -366,7 +373,7 @@ static void fork_prepare(void) {
         hk_lock_pause(tries);
         hk_lock(&registry);
     }
-    hk_purger_hold();
+    hk_look_hold();
 }
 
 static bool held_others(void) {
@@ -378,7 +385,7 @@ static bool held_others(void) {
 static void fork_parent(void) {
     if (!held_others())
         return;
-    hk_purger_release();
+    hk_look_release();
     release_locked(hk_load_relaxed(&hk_tc)->thread);
 }
 

@@ -8,6 +8,11 @@ const uint8_t hk_layers_of_band[9] = {
     [8] = EVERYWHERE,
 };
 
+/* Those of one band only have room for its fixed classes. */
+unsigned hk_layers_of(unsigned cls) {
+    return cls < HK_CLASS_FIXED ? hk_layers_of_band[hk_classes[cls].band] : EVERYWHERE;
+}
+
 static bool is_shelf(hk_layer_t layer) {
     return layer == HK_LAYER_ULTRAHOT || layer == HK_LAYER_C7_HOT;
 }
@@ -34,8 +39,8 @@ void hk_layer_drain(hk_layers_t *layers, hk_layer_t layer, hk_heap_t *heap) {
         hk_unified_drain(&layers->unified, heap, 0);
         return;
     }
-    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++) {
-        if ((hk_layers_of_band[hk_classes[cls].band] & HK_LAYER_BIT(layer)) == 0)
+    for (unsigned cls = 1; cls < hk_class_end(); cls++) {
+        if ((hk_layers_of(cls) & HK_LAYER_BIT(layer)) == 0)
             continue;
         if (is_shelf(layer))
             hk_shelf_drain(hk_layer_shelf(layers, layer, cls), heap, cls, 0);

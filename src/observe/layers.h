@@ -25,6 +25,9 @@ typedef struct {
 /* The layers that serve each band, as bits of a plan. Index 8 is everything above 1 KiB. */
 extern const uint8_t hk_layers_of_band[9];
 
+/* The same for a class. */
+unsigned hk_layers_of(unsigned cls);
+
 HK_INLINE hk_shelf_t *hk_layer_shelf(hk_layers_t *layers, hk_layer_t layer, unsigned cls) {
     return layer == HK_LAYER_ULTRAHOT ? &layers->ultrahot[cls - HK_ULTRAHOT_FIRST]
                                       : &layers->c7_hot[cls - HK_C7_FIRST];

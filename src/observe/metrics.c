@@ -14,7 +14,7 @@ static const char *const band_names[HK_BAND_COUNT] = {"C0", "C1", "C2", "C3", "C
 
 void hk_metrics_sum(hk_metrics_sum_t *sum, hk_metrics_t *metrics) {
     for (unsigned layer = 0; layer < HK_LAYER_COUNT; layer++)
-        for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
+        for (unsigned cls = 1; cls < hk_class_end(); cls++)
             for (unsigned event = 0; event < HK_EVENT_COUNT; event++)
                 sum->n[layer][hk_classes[cls].band][event] +=
                     hk_load_relaxed(&metrics->n[layer][cls][event]);

@@ -3,20 +3,20 @@
 #include <errno.h>
 #include <unistd.h>
 
-#include "backend/advise.h"
-#include "backend/heap.h"
-#include "backend/purge.h"
 #include "backend/region.h"
+#include "base/lock.h"
 #include "base/report.h"
 #include "base/worker.h"
 #include "config/config.h"
 #include "os/os.h"
-#include "stats/counters.h"
+#include "policy/demand.h"
+#include "policy/look.h"
 
-/* So many bytes freed are worth a look; so many superslabs are purged between two short rests, so
- * that others get at the system's lock of the address space; so many looks without any effect send
- * it to sleep. */
-enum { NOTED_BYTES = 1 << 20, PURGED_AT_ONCE = 32, REST_MS = 2, IDLE_LOOKS = 2 };
+/* So many bytes freed are worth a look, or a 32nd of what is in use; so many steps are made between
+ * two short rests, so that others get at the system's lock of the address space; so many looks
+ * without any effect send it to sleep; a step on foot takes so long for each mebibyte. */
+enum { NOTED_BYTES = 1 << 20, NOTED_SHARE = 32, AT_ONCE = 32, REST_MS = 2, IDLE_LOOKS = 2 };
+enum { ON_FOOT_NS = 100000 };
 enum {
     INTERVAL_MS = HK_HOSTILE ? 1 : 1000,
     SHORT_INTERVAL_MS = HK_HOSTILE ? 1 : 100,
@@ -24,26 +24,17 @@ enum {
 
 atomic_bool hk_purger_may_start;
 atomic_bool hk_purger_runs;
+atomic_bool hk_purger_is_due;
+atomic_bool hk_purger_on_foot = true;
 
 static _Atomic uint32_t noted; /* atomic: rises when something happens; the purger sleeps on it */
 static atomic_bool stopping;   /* atomic: it is to end */
 static atomic_bool asleep;     /* atomic: until woken, not only for an interval */
 static atomic_size_t unnoted;  /* atomic: bytes freed that have not raised `noted` yet */
-
-/* ---- what is to be done ---- */
-
-static uint64_t decommit(void) {
-    hk_assert(hk_option(lean_decommit) <= HK_DECOMMIT_DONTNEED);
-    return hk_option(lean) != 0 ? hk_option(lean_decommit) : HK_DECOMMIT_OFF;
-}
-
-static size_t target(void) { return hk_option(lean_target_mb) * HK_MIB; }
-
-/* No more in use than the target, so that there is never more to give back. */
-static bool is_small(void) { return hk_region_live() + hk_region_cached() <= target(); }
+static atomic_size_t freed;    /* atomic: bytes freed that a step on foot is for */
 
 static bool may_start(void) {
-    return decommit() != HK_DECOMMIT_OFF && !hk_load_seq(&hk_purger_runs);
+    return hk_look_mode() != HK_DECOMMIT_OFF && !hk_load_seq(&hk_purger_runs);
 }
 
 /* Once more where it has changed meanwhile: two threads may do this at the same time. */
@@ -70,95 +61,96 @@ void hk_purger_stop(void) {
 }
 
 void hk_purger_note_slow(size_t bytes) {
-    if (hk_add_relaxed(&unnoted, bytes) + bytes < NOTED_BYTES)
+    const size_t worth = hk_max(NOTED_BYTES, hk_region_live() / NOTED_SHARE);
+    const size_t sum = hk_add_relaxed(&unnoted, bytes) + bytes;
+    if (sum < worth)
         return;
     hk_store_relaxed(&unnoted, (size_t)0);
+    if (!hk_load_relaxed(&hk_purger_runs)) {
+        hk_store_relaxed(&freed, sum);
+        hk_store_relaxed(&hk_purger_is_due,
+                         hk_load_relaxed(&hk_purger_on_foot) && !hk_look_is_small());
+        return;
+    }
     hk_add_seq(&noted, 1u);
     if (hk_load_seq(&asleep))
         hk_os_wake(&noted);
 }
 
-/* Held while memory is given back: a fork then waits, and its child finds nothing half done. */
-static hk_lock_t at_work = HK_LOCK_INIT(HK_RANK_LOOK);
-
-void hk_purger_hold(void) { hk_lock(&at_work); }
-void hk_purger_release(void) {
-    hk_assert(hk_lock_is_mine(&at_work)); /* hk_purger_hold() was before */
-    hk_unlock(&at_work);
-}
-
 static void rest(unsigned ms) { hk_os_wait(&noted, hk_load_relaxed(&noted), ms); }
 
-/* ---- a look ---- */
+/* ---- on foot ---- */
 
-static size_t dirty_bytes(void) { return hk_region_cached() + hk_pool_dirty_bytes(); }
+/* Until it has taken its time, which is more where one free has brought much: the rest is for the next
+ * visit, if there is one. */
+HK_COLD void hk_purger_step(void) {
+    static bool under_way; /* lock: look */
+    const size_t mebibytes = hk_load_relaxed(&freed) / HK_MIB;
+    const uint64_t mode = hk_look_mode();
+    const uint64_t until = hk_os_now_ns() + hk_max(mebibytes, 1) * ON_FOOT_NS;
+    hk_store_relaxed(&freed, (size_t)0);
+    hk_store_relaxed(&hk_purger_is_due, false);
+    if (!hk_load_relaxed(&hk_purger_on_foot) || !hk_look_try())
+        return;
+    if (!under_way && mode != HK_DECOMMIT_OFF && !hk_look_is_small()) {
+        hk_look_begin(false, true);
+        under_way = true;
+    }
+    while (under_way && hk_os_now_ns() < until)
+        under_way = hk_look_step(mode);
+    hk_store_relaxed(&hk_purger_is_due, under_way);
+    hk_look_release();
+}
+
+/* ---- a thread ---- */
 
 /* One look; false if it had no effect and the next one, unless something is freed, will have
  * none. */
 static bool look_locked(uint64_t mode) {
-    static size_t cached_before; /* bytes in the region cache at the last look */
-    hk_assert(hk_lock_is_mine(&at_work) && mode != HK_DECOMMIT_OFF);
+    unsigned count = 0;
     hk_assert(hk_load_relaxed(&hk_purger_runs)); /* in a fork's child nobody comes here */
-    if (hk_advice_is_disabled())
-        return false;
-    hk_heap_collect_all();
-    const size_t dirty = dirty_bytes(), most = dirty - hk_min(dirty, target());
-    const size_t cached = hk_region_cached();
-    const bool aged = mode == HK_DECOMMIT_FREE;
-    size_t purged = 0;
-    bool seen = false;
-    if (most != 0) {
-        size_t unused = aged ? hk_min(cached, cached_before) : cached;
-        purged = hk_purge_cached(hk_min(most, unused));
-        seen = purged < cached;
-        hk_assert(hk_lock_may_take(HK_RANK_PURGE));
-        unsigned count = 0;
-        for (hk_pool_cursor_t cursor = {0}; purged < most && hk_pool_next(&cursor);) {
-            size_t bytes = hk_purge_superslab(&cursor, aged ? HK_RESET : HK_PURGE, aged, &seen);
-            purged += bytes;
-            hk_unlock(&at_work);
-            hk_assert(hk_lock_may_take(HK_RANK_CONFIG)); /* a fork need not wait while it rests */
-            if (bytes != 0 && ++count % PURGED_AT_ONCE == 0)
-                rest(REST_MS);
-            hk_lock(&at_work);
-        }
-        hk_pool_release_empty();
+    hk_look_begin(mode == HK_DECOMMIT_FREE, false);
+    while (hk_look_step(mode)) {
+        hk_look_release();
+        hk_assert(hk_lock_may_take(HK_RANK_CONFIG)); /* a fork need not wait while it rests */
+        if (++count % AT_ONCE == 0)
+            rest(REST_MS);
+        hk_look_hold();
     }
-    cached_before = hk_region_cached();
-    if (purged != 0)
-        hk_count(purge_runs, 1);
-    return purged != 0 || (aged && seen);
+    return hk_look_had_effect();
 }
 
-static bool look(uint64_t mode) {
-    hk_lock(&at_work);
+/* *breathes: the next look may find more even if nothing is freed. */
+static bool look(uint64_t mode, bool *breathes) {
+    hk_look_hold();
     bool again = look_locked(mode);
-    hk_unlock(&at_work);
+    *breathes = hk_look_breathes();
+    hk_look_release();
     return again;
 }
 
-/* ---- the thread ---- */
-
-/* Sleeps until something is freed, unless that has happened since `noted` was `before`. */
-static void sleep_since(uint32_t before) {
+/* Sleeps until something is freed, unless that has happened since `noted` was `before`; or for so
+ * many milliseconds, 0 for ever. */
+static void sleep_since(uint32_t before, unsigned ms) {
     hk_assert(!hk_load_relaxed(&asleep) && hk_lock_may_take(HK_RANK_CONFIG));
     hk_store_seq(&asleep, true);
     if (hk_load_seq(&noted) == before)
-        hk_os_wait(&noted, before, 0);
+        hk_os_wait(&noted, before, ms);
     hk_store_seq(&asleep, false);
 }
 
 static void *purger(void *unused) {
     unsigned idle_looks = 0;
-    for (uint64_t mode; (mode = decommit()) != HK_DECOMMIT_OFF && !hk_load_seq(&stopping);) {
+    bool breathes;
+    for (uint64_t mode; (mode = hk_look_mode()) != HK_DECOMMIT_OFF && !hk_load_seq(&stopping);) {
         rest(mode == HK_DECOMMIT_DONTNEED && idle_looks == 0 ? SHORT_INTERVAL_MS : INTERVAL_MS);
         const uint32_t before = hk_load_seq(&noted);
-        idle_looks = look(mode) ? 0 : idle_looks + 1;
+        idle_looks = look(mode, &breathes) ? 0 : idle_looks + 1;
         if (idle_looks < IDLE_LOOKS)
             continue;
-        if (is_small())
+        if (hk_look_is_small())
             break;
-        sleep_since(before);
+        sleep_since(before, breathes ? HK_DEMAND_MS : 0);
         idle_looks = 0;
     }
     hk_assert(hk_load_relaxed(&hk_purger_runs)); /* so that there was no second one */
@@ -169,7 +161,8 @@ static void *purger(void *unused) {
 }
 
 HK_COLD void hk_purger_start_slow(void) {
-    if (is_small() || hk_exchange_seq(&hk_purger_runs, true))
+    if (hk_look_is_small() || hk_load_relaxed(&hk_purger_on_foot) ||
+        hk_exchange_seq(&hk_purger_runs, true))
         return;
     hk_assert(hk_lock_may_take(HK_RANK_CONFIG)); /* to start a thread is to allocate */
     hk_store_seq(&hk_purger_may_start, false);
@@ -186,8 +179,8 @@ HK_COLD void hk_purger_start_slow(void) {
 }
 
 void hk_purger_forked(void) {
-    hk_purger_release();
-    hk_lock_forked(&at_work);
+    hk_look_release();
+    hk_look_forked();
     hk_store_seq(&stopping, false);
     hk_store_seq(&hk_purger_runs, false);
     hk_store_seq(&asleep, false);

@@ -1,12 +1,17 @@
-/* The purger: gives free memory back by itself, also in a process that has gone quiet.
+/* The purger: gives free memory back by itself. With decommit OFF there is none.
  *
- * It is a thread of its own. It is started from an allocation (never from a free, which
- * the C library may call with its own locks held) once more memory than the target is in use,
- * sleeps while nothing is freed, and ends when no more than the target is in use any more. With
- * decommit OFF there is none.
+ * Where one thread allocates it does it itself, on foot: each mebibyte that goes back to its
+ * slabs, or each 32nd of what is in use, is worth a look, and a visit to the boundary goes on with
+ * it for a tenth of a millisecond until it is done. A second thread would cost such a process more
+ * than its own work: the C library's locks become real, and some doors of the system close. So it is
+ * in the child of a fork until that has threads.
  *
- * Awake, it looks once per interval. Where more than the target is free and resident, it gives back
- * what was free at the look before too (DONTNEED: what is free now) until the target is met. */
+ * Where several threads allocate it is one of its own, so that no free is slow and a process that has gone
+ * quiet is looked at too. It is started from an allocation (never from a free, which the C library
+ * may call with its own locks held) once more memory than the target is in use, sleeps while nothing
+ * is freed, and ends when no more than the target is in use any more. Awake, it looks once per
+ * interval. Where more is free and resident than may be (policy/demand.h), it gives back what was
+ * free at the look before too (DONTNEED: what is free now) until that is met. */
 #ifndef HK_POLICY_PURGER_H
 #define HK_POLICY_PURGER_H
 
@@ -27,8 +32,20 @@ HK_INLINE void hk_purger_start(void) {
  * ours. */
 void hk_purger_note_slow(size_t bytes);
 HK_INLINE void hk_purger_note(size_t bytes) {
-    if (HK_UNLIKELY(hk_load_relaxed(&hk_purger_runs)))
+    if (hk_load_relaxed(&hk_purger_may_start) || hk_load_relaxed(&hk_purger_runs))
         hk_purger_note_slow(bytes);
+}
+
+/* Whether at most one thread allocates. Written by the front under the registry's lock. */
+extern atomic_bool hk_purger_on_foot;
+
+/* What is to be done on foot is done, or a part of it. The caller has entered its record, and holds
+ * no lock. */
+extern atomic_bool hk_purger_is_due;
+void hk_purger_step(void);
+HK_INLINE void hk_purger_go_on(void) {
+    if (HK_UNLIKELY(hk_load_relaxed(&hk_purger_is_due)))
+        hk_purger_step();
 }
 
 /* Reads the options again. At the start of the process, and after one has changed. */
@@ -38,11 +55,7 @@ void hk_policy_apply(void);
  * allocates has ended, and a process lives as long as any of its threads. */
 void hk_purger_stop(void);
 
-/* Around a fork, in the parent: the purger does not work meanwhile. */
-void hk_purger_hold(void);
-void hk_purger_release(void);
-
-/* In the child of that fork, where there is no purger. */
+/* In the child of a fork, before which hk_look_hold() was called: there is no purger. */
 void hk_purger_forked(void);
 
 #endif

@@ -282,7 +282,7 @@ static void every_profile(void) {
                  {"lean", HK_PROFILE_LEAN},
                  {"bench", HK_PROFILE_BENCH},
                  {"observe", HK_PROFILE_OBSERVE},
-                 {"MIXED_TINYV3_C7_BALANCED", HK_PROFILE_BALANCED},
+                 {"MIXED_TINYV3_C7_BALANCED", HK_PROFILE_OLD_BALANCED},
                  {"MIXED_TINYV3_C7_SAFE", HK_PROFILE_SPEED}};
     expected_t all;
     for (unsigned i = 0; i < sizeof words / sizeof words[0]; i++) {
@@ -418,9 +418,10 @@ static void settings_without_effect(void) {
         {{"HAKMEM_PROFILE=lean", "HAKMEM_SS_MEM_LEAN=0"},
          "hakmem: note: HAKMEM_SS_MEM_LEAN_DECOMMIT=FREE, HAKMEM_SS_MEM_LEAN_TARGET_MB=4 have no "
          "effect: " LEAN_IS_OFF},
-        {{"HAKMEM_SS_MEM_LEAN_DECOMMIT=DONTNEED", "HAKMEM_SS_MEM_LEAN=0"},
-         "hakmem: note: HAKMEM_SS_MEM_LEAN_DECOMMIT=DONTNEED has no effect: " LEAN_IS_OFF},
-        {{"HAKMEM_SS_MEM_LEAN_TARGET_MB=99"},
+        {{"HAKMEM_SS_MEM_LEAN_DECOMMIT=FREE", "HAKMEM_SS_MEM_LEAN=0"},
+         "hakmem: note: HAKMEM_SS_MEM_LEAN_DECOMMIT=FREE has no effect: " LEAN_IS_OFF},
+        {{"HAKMEM_SS_MEM_LEAN_TARGET_MB=99"}, ""},
+        {{"HAKMEM_SS_MEM_LEAN_TARGET_MB=99", "HAKMEM_SS_MEM_LEAN_DECOMMIT=OFF"},
          "hakmem: note: HAKMEM_SS_MEM_LEAN_TARGET_MB=99 has no effect: "
          "HAKMEM_SS_MEM_LEAN_DECOMMIT=OFF gives nothing back\n"},
         {{"HAKMEM_SS_MEM_LEAN_TARGET_MB=99", "HAKMEM_SS_MEM_LEAN_DECOMMIT=FREE"}, ""},
@@ -640,7 +641,7 @@ int main(int argc, char **argv) {
     unknown_names();
     nearest_profiles();
     names_of_others();
-    if (!HK_HOSTILE) { /* there memory is given back by default */
+    if (!HK_HOSTILE) { /* there the target is 0 by default */
         balanced_is_the_default();
         settings_without_effect();
         cgroup_limits();

@@ -23,7 +23,7 @@ enum { HELD = 150 };
 static void work(unsigned rounds, tally_t *tally) {
     static _Thread_local void *blocks[HELD];
     for (unsigned round = 0; round < rounds; round++) {
-        unsigned cls = 1 + round % (HK_CLASS_COUNT - 1);
+        unsigned cls = 1 + round % (HK_CLASS_FIXED - 1);
         unsigned n = hk_classes[cls].size > 4096 ? HELD / 10 : HELD;
         for (unsigned i = 0; i < n; i++)
             CHECK((blocks[i] = hak_malloc(size_of(cls))) != NULL);

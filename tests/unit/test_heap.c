@@ -78,7 +78,7 @@ static void check_all_once(const hk_slab_t *slab, void *const *blocks, unsigned 
 /* A heap that starts without slabs: the first slab's worth of blocks is one slab, whole. */
 static void take_and_give(void) {
     static void *blocks[MOST];
-    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++) {
+    for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++) {
         unsigned n = hk_classes[cls].blocks;
         take(&a, cls, blocks, n);
         hk_slab_t *slab = hk_slab_of(blocks[0]);
@@ -138,7 +138,7 @@ static void batches_across_slabs(void) {
 
 static void remote_frees(void) {
     static void *blocks[MOST];
-    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls += 3) {
+    for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls += 3) {
         unsigned n = hk_classes[cls].blocks, half = n / 2;
         take(&a, cls, blocks, n);
         hk_slab_t *slab = hk_slab_of(blocks[0]);
@@ -170,8 +170,8 @@ static void remote_frees(void) {
 static void retired_slabs_serve_any_class(void) {
     static void *blocks[4 * HK_SLAB_MAX_BLOCKS];
     size_t most = 0;
-    for (unsigned round = 0; round < 3 * HK_CLASS_COUNT; round++) {
-        unsigned cls = 1 + round * 17 % (HK_CLASS_COUNT - 1);
+    for (unsigned round = 0; round < 3 * HK_CLASS_FIXED; round++) {
+        unsigned cls = 1 + round * 17 % (HK_CLASS_FIXED - 1);
         hk_heap_t *heap = round % 2 ? &a : &b, *other = round % 3 ? &b : &a;
         unsigned n = 4 * hk_classes[cls].blocks;
         take(heap, cls, blocks, n);
@@ -187,17 +187,17 @@ static void retired_slabs_serve_any_class(void) {
 /* A running heap takes over what an orphan has, before it carves new slabs; full slabs as well,
  * once one of their blocks is freed. */
 static void orphans_are_adopted(void) {
-    static void *blocks[HK_CLASS_COUNT][MOST];
+    static void *blocks[HK_CLASS_FIXED][MOST];
     static void *mine[2];
     unsigned adopted = 0;
-    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++) {
+    for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++) {
         unsigned n = hk_classes[cls].blocks;
         take(&orphan, cls, blocks[cls], n);
         if (cls % 2 == 0) /* an even class's slab is partly free, an odd one's is full */
             hk_heap_give(&orphan, cls, blocks[cls] + n - 1, 1);
     }
     hk_heap_set_orphan(&orphan, true);
-    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++) {
+    for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++) {
         unsigned n = hk_classes[cls].blocks;
         hk_slab_t *slab = hk_slab_of(blocks[cls][0]);
         if (cls % 2 != 0)
@@ -211,11 +211,11 @@ static void orphans_are_adopted(void) {
         hk_heap_give(&b, cls, blocks[cls], n - 1); /* own blocks now, or remote ones */
         check_slab(slab, 0);
     }
-    CHECK(adopted + 3 >= HK_CLASS_COUNT - 1); /* the search may begin elsewhere once or twice */
+    CHECK(adopted + 3 >= HK_CLASS_FIXED - 1); /* the search may begin elsewhere once or twice */
     hk_heap_set_orphan(&orphan, false);
     hk_heap_collect(&orphan);
     hk_heap_collect(&b);
-    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
+    for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++)
         CHECK(orphan.partial[cls].head == NULL && b.partial[cls].head == NULL);
 }
 
@@ -288,7 +288,7 @@ static void commit_in_one_batch(void *argument) {
 
 static void double_and_invalid_frees_abort(void) {
     static void *blocks[MOST];
-    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls += 8) {
+    for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls += 8) {
         unsigned n = hk_classes[cls].blocks;
         char *p, *tail;
         take(&a, cls, blocks, n);
@@ -299,7 +299,7 @@ static void double_and_invalid_frees_abort(void) {
         for (unsigned i = 0; i < 4; i++)
             CHECK_FATAL(commit_crime, &twice[i], "double free", p);
         CHECK_FATAL(commit_in_one_batch, &twice[0], "double free", p);
-        const unsigned next = cls % (HK_CLASS_COUNT - 1) + 1;
+        const unsigned next = cls % (HK_CLASS_FIXED - 1) + 1;
         crime_t inside = {&a, &a, cls, NULL, p + 4}, other = {&a, &a, next, NULL, p};
         CHECK_FATAL(commit_crime, &inside, "invalid free", p + 4);
         CHECK_FATAL(commit_crime, &other, "invalid free", p);

@@ -23,7 +23,7 @@ static bool serves(hk_layer_t layer, unsigned cls) {
 
 /* The rows of shelves have a shelf for each class that the bands say they serve, and no other. */
 static void classes_are_bands(void) {
-    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++) {
+    for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++) {
         CHECK_EQ(serves(HK_LAYER_ULTRAHOT, cls),
                  cls >= HK_ULTRAHOT_FIRST && cls <= HK_ULTRAHOT_LAST);
         CHECK_EQ(serves(HK_LAYER_C7_HOT, cls), cls >= HK_C7_FIRST && cls <= HK_C7_LAST);
@@ -33,7 +33,7 @@ static void classes_are_bands(void) {
 
 static size_t bytes_held(void) {
     size_t bytes = 0;
-    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
+    for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++)
         bytes += (size_t)hk_layers_count(&layers, cls) * hk_classes[cls].size;
     return bytes;
 }
@@ -82,11 +82,11 @@ static void one_layer(hk_layer_t layer) {
     hk_heap_t *heap = &thread->heap;
     hk_thread_flush(thread);
     size_t active = hk_pool_stats().active;
-    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
+    for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++)
         if (serves(layer, cls))
             fill_and_empty(heap, layer, cls);
     CHECK_EQ(hk_pool_stats().active, active);
-    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
+    for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++)
         if (serves(layer, cls))
             make_room(heap, layer, cls);
     CHECK_EQ(hk_pool_stats().active, active + bytes_held());

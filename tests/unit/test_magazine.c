@@ -31,7 +31,7 @@ static unsigned held(const hk_thread_t *thread, unsigned cls) {
  * the way. */
 static size_t pinned(const hk_thread_t *thread) {
     size_t bytes = 0;
-    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++) {
+    for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++) {
         unsigned capacity = thread->magazines[cls].capacity;
         CHECK(capacity <= hk_classes[cls].magazine);
         CHECK(held(thread, cls) <= capacity);
@@ -64,14 +64,14 @@ static void check_budget(const char *order) {
 }
 
 static void *small_first(void *unused) {
-    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
+    for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++)
         drive(cls);
     check_budget("small classes first");
     return unused;
 }
 
 static void *large_first(void *unused) {
-    for (unsigned cls = HK_CLASS_COUNT - 1; cls >= 1; cls--)
+    for (unsigned cls = HK_CLASS_FIXED - 1; cls >= 1; cls--)
         drive(cls);
     check_budget("large classes first");
     return unused;
@@ -97,7 +97,7 @@ static void *flush_empties(void *unused) {
     CHECK(thread == own_record());
     hk_thread_flush(thread);
     hk_thread_leave(thread);
-    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
+    for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++)
         CHECK_EQ(held(thread, cls), 0);
     CHECK(hk_pool_stats().active < active);
     return unused;

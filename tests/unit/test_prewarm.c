@@ -37,14 +37,14 @@ static unsigned expected[BANDS]; /* blocks of each band; between threads */
 static void has_what_was_asked_for(void) {
     hk_thread_t *thread = own_record();
     size_t budget = hk_option(tcache_kb) * HK_KIB;
-    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++) {
+    for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++) {
         const hk_class_t *c = &hk_classes[cls];
         unsigned blocks = c->band < BANDS ? expected[c->band] : 0;
         blocks = (unsigned)hk_min(hk_min(blocks, c->magazine), budget / c->size);
         budget -= (size_t)blocks * c->size;
         CHECK_EQ(hk_magazine_count(thread, cls), blocks);
     }
-    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
+    for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++)
         for (unsigned left = hk_magazine_count(thread, cls); left-- != 0;) {
             void *p = hak_malloc(hk_classes[cls].size);
             CHECK_EQ(hk_map_kind(p), cls);
@@ -81,18 +81,18 @@ static void prewarm(unsigned all, const int own[BANDS], bool lean) {
 static unsigned capacity(unsigned cls) { return own_record()->magazines[cls].capacity; }
 
 static void full_from_start(void) {
-    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
+    for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++)
         CHECK_EQ(capacity(cls), hk_classes[cls].band < BANDS ? hk_classes[cls].magazine : 0);
 }
 
 static void within_budget(void) {
     size_t bytes = 0;
-    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
+    for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++)
         bytes += (size_t)capacity(cls) * hk_classes[cls].size;
     CHECK(bytes <= hk_option(tcache_kb) * HK_KIB);
     CHECK_EQ(own_record()->budget, hk_option(tcache_kb) * HK_KIB - bytes);
     hak_free(hak_malloc(HK_MID_MAX)); /* whoever comes late still finds room */
-    CHECK(capacity(HK_CLASS_COUNT - 1) > 0);
+    CHECK(capacity(HK_CLASS_FIXED - 1) > 0);
 }
 
 static void full_at_first_use(void) {
@@ -184,10 +184,10 @@ static int first_thread(bool lean) {
 
 /* dprintf allocates, so nothing is printed before all is known. */
 static void print_held(void) {
-    unsigned held[HK_CLASS_COUNT];
-    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
+    unsigned held[HK_CLASS_FIXED];
+    for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++)
         held[cls] = hk_magazine_count(own_record(), cls);
-    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
+    for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++)
         if (held[cls] != 0)
             dprintf(STDOUT_FILENO, "%u:%u ", hk_classes[cls].size, held[cls]);
 }

@@ -286,7 +286,7 @@ static void model_is_followed(unsigned cls, uint64_t seed) {
 
 /* What a slab of several slices is told about them. */
 static void slices_are_marked(void) {
-    const unsigned cls = HK_CLASS_COUNT - 1, slices = hk_classes[cls].slices;
+    const unsigned cls = HK_CLASS_FIXED - 1, slices = hk_classes[cls].slices;
     hk_slab_t *whole = own_superslab(false), *slab = take_in(whole, slices, cls);
     model_of(slab, false);
     for (unsigned bits = 0; bits < 1u << 2 * slices; bits++) {
@@ -425,7 +425,7 @@ int main(void) {
     hk_policy_apply(); /* nobody else purges */
     hak_free(hak_malloc(1));
     page = hk_os_page_size();
-    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
+    for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++)
         for (uint64_t seed = 1; seed <= SEEDS; seed++)
             model_is_followed(cls, seed);
     slices_are_marked();

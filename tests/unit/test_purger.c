@@ -141,7 +141,19 @@ static void survives_toggling(void) {
     CHECK_EQ(purgers(), 0);
 }
 
+static void *idle(void *unused) {
+    sigset_t all; /* its own faults too, which tells it from a purger */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, NULL);
+    hak_free(hak_malloc(1));
+    for (;;)
+        pause();
+    return unused;
+}
+
 int main(void) {
+    pthread_t company; /* without which there is none */
+    CHECK(pthread_create(&company, NULL, idle, NULL) == 0);
     set(1, HK_DECOMMIT_OFF, 0);
     await(0, false); /* where it is on by default */
     comes_and_goes();

@@ -1,4 +1,4 @@
-/* Size classes: the two lookup tables, the reciprocals, aligned requests, bands and slots, each
+/* Size classes: the lookup table, the reciprocals, aligned requests, bands and slots, each
  * against the definition written out. */
 #include "backend/sizeclass.h"
 
@@ -6,22 +6,25 @@
 
 /* The definition: the first class that holds n bytes. */
 static unsigned smallest_class(size_t n) {
-    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
+    for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++)
         if (hk_classes[cls].size >= n)
             return cls;
     return 0;
 }
 
 static void every_size_has_the_smallest_class(void) {
-    for (size_t n = 0; n <= HK_MID_MAX; n++)
+    for (size_t n = 0; n <= HK_MID_MAX; n++) {
         CHECK_EQ(hk_class_of(n), smallest_class(n));
+        if (n != 0)
+            CHECK_EQ(hk_fixed_class_of(n), smallest_class(n));
+    }
 }
 
 static void classes_increase_and_fit(void) {
     CHECK_EQ(hk_classes[0].size, 0);
     CHECK_EQ(hk_classes[0].magazine, 0);
-    CHECK_EQ(hk_classes[HK_CLASS_COUNT - 1].size, HK_MID_MAX);
-    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++) {
+    CHECK_EQ(hk_classes[HK_CLASS_FIXED - 1].size, HK_MID_MAX);
+    for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++) {
         const hk_class_t *c = &hk_classes[cls];
         size_t slab = c->slices * HK_SLICE;
         CHECK(c->size > hk_classes[cls - 1].size);
@@ -43,7 +46,7 @@ static void waste_is_bounded(void) {
 
 /* Up to the end of the slab: the tail behind the last block as well. */
 static void index_is_exact(void) {
-    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++) {
+    for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++) {
         const hk_class_t *c = &hk_classes[cls];
         size_t slab = c->slices * HK_SLICE;
         for (size_t offset = 0; offset < slab; offset++)
@@ -55,8 +58,13 @@ static void index_is_exact(void) {
 static void aligned_requests(void) {
     for (size_t align = 1; align <= HK_MID_MAX; align *= 2)
         for (size_t n = 0; n <= HK_MID_MAX; n++) {
-            size_t up = hk_size_for_alignment(n, align);
-            CHECK(up >= n && up < hk_max(n, 1) + align);
+            const size_t up = hk_size_for_alignment(n, align);
+            const size_t multiple = (hk_max(n, 1) + align - 1) / align * align;
+            CHECK(up >= n);
+            if (up > HK_MID_MAX || align <= 16)
+                CHECK_EQ(up, multiple);
+            else /* the whole of a fixed class, whatever is learned below it */
+                CHECK_EQ(up, hk_classes[smallest_class(multiple)].size);
             if (up <= HK_MID_MAX)
                 CHECK_EQ(hk_classes[hk_class_of(up)].size % align, 0);
         }
@@ -66,7 +74,7 @@ static void aligned_requests(void) {
 
 static void bands(void) {
     static const size_t most[] = {8, 16, 32, 64, 128, 256, 512, 1024, HK_MID_MAX};
-    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++) {
+    for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++) {
         unsigned band = hk_classes[cls].band;
         CHECK(band < sizeof most / sizeof most[0]);
         CHECK(hk_classes[cls].size <= most[band]);
@@ -77,9 +85,13 @@ static void bands(void) {
 /* One slot for NULL and one for each block, class after class, none shared and none left over. */
 static void slots_partition_the_array(void) {
     size_t next = 0;
-    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++) {
+    for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++) {
         CHECK_EQ(hk_classes[cls].first_slot, next);
         next += hk_classes[cls].magazine + 1u;
+    }
+    for (unsigned cls = HK_CLASS_FIXED; cls < HK_CLASS_COUNT; cls++) {
+        CHECK_EQ(hk_classes[cls].first_slot, next); /* of a spare class, whatever size it gets */
+        next += HK_MAGAZINE(HK_LEARNED_FROM) + 1u;
     }
     CHECK_EQ(HK_SLOT_COUNT, next);
 }

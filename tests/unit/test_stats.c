@@ -61,7 +61,7 @@ enum { PER_CLASS = 70, LARGE = 3, HUGE = 2 };
 #define LARGE_BYTES (200 * HK_KIB) /* four slices */
 #define HUGE_BYTES (5 * HK_MIB)    /* three units */
 
-static void *small[HK_CLASS_COUNT][PER_CLASS], *large[LARGE], *huge[HUGE];
+static void *small[HK_CLASS_FIXED][PER_CLASS], *large[LARGE], *huge[HUGE];
 
 static void *touched(size_t n) {
     char *p = hak_malloc(n);
@@ -72,7 +72,7 @@ static void *touched(size_t n) {
 }
 
 static void allocate_known(void) {
-    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
+    for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++)
         for (unsigned i = 0; i < PER_CLASS; i++)
             small[cls][i] = touched(hk_classes[cls].size);
     for (unsigned i = 0; i < LARGE; i++)
@@ -83,7 +83,7 @@ static void allocate_known(void) {
 
 /* Blocks [from, to) of each class. */
 static void free_known(unsigned from, unsigned to) {
-    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
+    for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++)
         for (unsigned i = from; i < to; i++)
             hak_free(small[cls][i]);
 }
@@ -93,7 +93,7 @@ static void check_more(const hak_stats_t *before, unsigned per_class, unsigned l
                        unsigned huges) {
     hak_stats_t s = now();
     hak_stats_band_t want[HAK_STATS_BANDS] = {0};
-    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++) {
+    for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++) {
         want[hk_classes[cls].band].blocks += per_class;
         want[hk_classes[cls].band].allocated += (uint64_t)per_class * hk_classes[cls].size;
     }
@@ -131,11 +131,11 @@ static void own_frees(void) {
 /* ---- another thread frees, and leaves some of its own ---- */
 
 static pthread_barrier_t step;
-static void *left_behind[HK_CLASS_COUNT];
+static void *left_behind[HK_CLASS_FIXED];
 
 static void *free_and_leave(void *unused) {
     pthread_barrier_wait(&step); /* 1: main has allocated */
-    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
+    for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++)
         left_behind[cls] = hak_malloc(hk_classes[cls].size);
     free_known(0, 40);
     hak_free(large[0]);
@@ -162,10 +162,10 @@ static void frees_of_another(void) {
     /* what the thread freed has left its magazines, and is not collected */
     hak_stats_t ended = now();
     uint64_t freed = 0;
-    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
+    for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++)
         freed += 40 * (uint64_t)hk_classes[cls].size;
     CHECK_EQ(ended.remote - full.remote, freed);
-    CHECK_EQ(ended.remote_frees - full.remote_frees, 40 * (HK_CLASS_COUNT - 1));
+    CHECK_EQ(ended.remote_frees - full.remote_frees, 40 * (HK_CLASS_FIXED - 1));
     hk_thread_t *self = hk_thread_enter();
     hk_heap_collect(&self->heap);
     hk_thread_leave(self);
@@ -175,7 +175,7 @@ static void frees_of_another(void) {
     CHECK(collected.collects > ended.collects);
 
     free_known(40, PER_CLASS);
-    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
+    for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++)
         hak_free(left_behind[cls]);
     hak_free(large[1]);
     hak_free(large[2]);

@@ -57,7 +57,7 @@ static void runs_of_every_length(void) {
 }
 
 static void slabs_of_every_class(void) {
-    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++) {
+    for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++) {
         const hk_class_t *c = &hk_classes[cls];
         size_t active = hk_pool_stats().active;
         hk_slab_t *slab = hk_pool_take(c->slices, cls);

@@ -12,6 +12,7 @@
 #include "check.h"
 #include "config/config.h"
 #include "hakmem/hakmem.h"
+#include "policy/look.h"
 #include "policy/purger.h"
 #include "stats/sections.h"
 #include "superslabs.h"
@@ -338,7 +339,7 @@ static void pending_word_lost(bool planted) {
 
 static void remote_free_of_no_block(bool planted) {
     void *large[64];
-    const unsigned cls = HK_CLASS_COUNT - 1; /* of which a slab holds 8 */
+    const unsigned cls = HK_CLASS_FIXED - 1; /* of which a slab holds 8 */
     CHECK(hk_heap_take(&a, cls, large, 2) == 2);
     hk_slab_t *slab = hk_slab_of(large[0]);
     hk_heap_give(&b, cls, large, 1);
@@ -412,7 +413,7 @@ static void claims_of_two_superslabs(bool planted) {
         if (found && planted)
             cursor.superslab = hk_map_owner(run->base);
         if (found)
-            hk_purge_superslab(&cursor, HK_PURGE, false, &seen);
+            hk_purge_superslab(&cursor, (hk_purge_way_t){.how = HK_PURGE, .aged = false}, &seen);
     }
     CHECK(found);
 }
@@ -421,14 +422,14 @@ static void purge_of_nothing(bool planted) {
     hk_pool_cursor_t cursor = {0};
     bool seen = false;
     CHECK(planted || hk_pool_next(&cursor));
-    hk_purge_superslab(&cursor, HK_PURGE, false, &seen);
+    hk_purge_superslab(&cursor, (hk_purge_way_t){.how = HK_PURGE, .aged = false}, &seen);
 }
 
 static void purger_let_go_twice(bool planted) {
-    hk_purger_hold();
-    hk_purger_release();
+    hk_look_hold();
+    hk_look_release();
     if (planted)
-        hk_purger_release();
+        hk_look_release();
 }
 
 /* ---- all of them ---- */
@@ -483,7 +484,7 @@ typedef void planting_t(bool planted);
     X(large_block_of_no_kind, "hk_large_is(kind)")                                                 \
     X(claims_of_two_superslabs, "== unit")                                                         \
     X(purge_of_nothing, "cursor->superslab != NULL")                                               \
-    X(purger_let_go_twice, "hk_lock_is_mine(&at_work)")
+    X(purger_let_go_twice, "hk_lock_is_mine(&lock)")
 
 static const struct {
     planting_t *run;

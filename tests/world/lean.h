@@ -3,6 +3,7 @@
 #ifndef WORLD_LEAN_H
 #define WORLD_LEAN_H
 
+#include "company.h"
 #include "pattern.h"
 #include "process.h"
 

@@ -23,6 +23,7 @@ static void child_uses_memory(heap_t *heap) {
 
 // Just when the purger starts to work, or a little later.
 static void once(void) {
+    have_company();
     for (int i = 0; i < PARENTS; i++) {
         heap_t heap = heap_grow(PEAK, 5);
         await_purger(true);
@@ -57,8 +58,11 @@ static void child_of_torture(uint64_t seed) {
     uint64_t rng = seed + 1;
     for (int i = 0; i < 300; i++)
         churn_step(&rng);
-    if (seed % 10 == 0) { // large enough for a purger of its own
+    if (seed % 10 == 0) { // large enough for a purger of its own, once it has threads
         heap_t heap = heap_grow(12 << 20, seed);
+        CHECK(tasks_now().purger == 0, "a thread has been started in a child");
+        have_company();
+        free(malloc(3 * MIB));
         await_purger(true);
         heap_thin(&heap, 10, seed);
         heap_check(&heap);

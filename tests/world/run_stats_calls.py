@@ -284,7 +284,7 @@ def runs(program: str, folder: Path, scratch: Path) -> list[Run]:
     found = [
         Run((program, "huge", "20"), (("HAKMEM_REGION_CACHE_MB", "0"),)),
         Run((program, "fork"), files),
-        Run((program, "figures"), (("HAKMEM_SECTIONS_SAMPLE", "1"),)),
+        Run((program, "figures"), (("HAKMEM_SECTIONS_SAMPLE", "1"), ("HAKMEM_SS_MEM_LEAN", "0"))),
     ]
     for path in benchmarks_in(folder):
         found.append(Run((str(path), "--smoke"), linked="_hakmem" in path.name))

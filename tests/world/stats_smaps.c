@@ -1,6 +1,7 @@
 // Statistics against the kernel: what hak_stats_get() says to be resident is what
 // /proc/self/smaps_rollup says has come, within 2 %, with blocks of all kinds, after frees here and
 // by another thread, and after a trim. Lazily freed memory is told apart.
+#include "company.h"
 #include "process.h"
 #include "statistics.h"
 
@@ -96,6 +97,7 @@ int main(int argc, char **argv) {
     setvbuf(stdout, NULL, _IOLBF, 0); // a failed check ends the process at once
     if (smaps_rollup("Rss:") == 0)
         world_skip("/proc/self/smaps_rollup cannot be read");
+    have_company(); // else what is scattered stays
     free(malloc(1));
     memset(blocks, -1, sizeof blocks); // its memory is the test's, and there from here on
     size_t rss = smaps_rollup("Rss:");

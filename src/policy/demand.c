@@ -1,0 +1,45 @@
+#include "policy/demand.h"
+
+enum { SHARE = 16 };
+
+static void fade(hk_demand_t *demand, uint64_t now) {
+    hk_assert(demand->faded_at <= now);
+    for (; now - demand->faded_at >= HK_DEMAND_MS && (demand->once | demand->given) != 0;
+         demand->faded_at += HK_DEMAND_MS) {
+        demand->given /= 2;
+        demand->once /= 2;
+        demand->breath /= 2;
+    }
+}
+
+/* What was given back and has been taken again since. */
+static size_t taken(const hk_demand_t *demand, uint64_t touched) {
+    hk_assert(demand->touched <= touched);
+    return (size_t)hk_min(touched - demand->touched, demand->given);
+}
+
+/* What would have been left alone, had it been known. */
+static size_t note_round(hk_demand_t *demand, uint64_t touched, uint64_t now) {
+    const size_t again = taken(demand, touched), needed = again != 0 ? again + demand->breath : 0;
+    const size_t twice = hk_min(demand->once, needed);
+    if (twice > demand->breath) {
+        demand->breath = twice;
+        demand->faded_at = now;
+    }
+    return needed;
+}
+
+size_t hk_demand_allows(hk_demand_t *demand, uint64_t touched, size_t in_use, size_t target,
+                        uint64_t now) {
+    fade(demand, now);
+    note_round(demand, touched, now);
+    return target + in_use / SHARE + demand->breath;
+}
+
+void hk_demand_given(hk_demand_t *demand, uint64_t touched, size_t bytes, uint64_t now) {
+    fade(demand, now);
+    demand->once = hk_max(demand->once, note_round(demand, touched, now));
+    demand->given += bytes - taken(demand, touched);
+    demand->touched = touched;
+    demand->faded_at = now;
+}

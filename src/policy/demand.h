@@ -1,0 +1,31 @@
+/* How much free memory a process may keep. Pure: no clock, no system.
+ *
+ * The target, a sixteenth of what is in use, and its *breath*: memory that is given back and taken
+ * again, round after round, because the process comes and goes by so much. The second round in a
+ * few seconds shows it; it fades while there is none. */
+#ifndef HK_POLICY_DEMAND_H
+#define HK_POLICY_DEMAND_H
+
+#include "base/base.h"
+
+/* Bytes; all zero at first. */
+typedef struct {
+    uint64_t touched;  /* what had been brought in, in all, when memory was last given back */
+    size_t given;      /* given back lately, and not taken again */
+    size_t once;       /* the most that was taken again of it in a round, breath included */
+    size_t breath;     /* the most that was so twice: left alone on top of the rest */
+    uint64_t faded_at; /* milliseconds; when all this last grew or faded */
+} hk_demand_t;
+
+/* So many milliseconds without a new round halve what is known of the old ones. */
+enum { HK_DEMAND_MS = 10000 };
+
+/* How much may be free and resident of a process that uses so many bytes and has brought in
+ * `touched` since its beginning, at `now` milliseconds. */
+size_t hk_demand_allows(hk_demand_t *demand, uint64_t touched, size_t in_use, size_t target,
+                        uint64_t now);
+
+/* So many bytes have been given back. */
+void hk_demand_given(hk_demand_t *demand, uint64_t touched, size_t bytes, uint64_t now);
+
+#endif

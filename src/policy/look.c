@@ -1,0 +1,157 @@
+#include "policy/look.h"
+
+#include "backend/advise.h"
+#include "backend/heap.h"
+#include "backend/purge.h"
+#include "backend/region.h"
+#include "base/lock.h"
+#include "config/config.h"
+#include "os/os.h"
+#include "policy/demand.h"
+#include "stats/counters.h"
+
+/* So much of the region cache is given back in a step. */
+#define CACHED_AT_ONCE (2 * HK_UNIT)
+/* So much more must be free than what the last pass could not get at. */
+#define LEAST_MORE HK_MIB
+enum { LOOKS_WITHOUT_CACHE = 64, MORE_SHARE = 32, MORE_SHARE_ON_FOOT = 2, LEAST_RUN_ON_FOOT = 2 };
+
+static hk_lock_t lock = HK_LOCK_INIT(HK_RANK_LOOK);
+
+/* lock: look. The pass under way. */
+static struct {
+    enum { LOOKS, PURGES } stage;
+    hk_superslab_t *at;  /* looked at last */
+    hk_pool_free_t free; /* of those looked at */
+    hk_pool_cursor_t cursor;
+    size_t most;   /* bytes to give back */
+    size_t cached; /* of them at most so many cached ones */
+    size_t purged; /* so far */
+    bool aged, on_foot, seen;
+} pass;
+
+static hk_demand_t demand;   /* lock: look */
+static size_t stuck;         /* lock: look; free bytes that the last pass could not get at */
+static size_t stuck_likely;  /* lock: look; and what was likely of them (hk_pool_free_t) */
+static unsigned refused;     /* lock: look; so many looks do without the region cache, which the
+                                system would not take */
+static size_t cached_before; /* lock: look; bytes in the region cache at the last look */
+
+uint64_t hk_look_mode(void) {
+    hk_assert(hk_option(lean_decommit) <= HK_DECOMMIT_DONTNEED);
+    return hk_option(lean) != 0 ? hk_option(lean_decommit) : HK_DECOMMIT_OFF;
+}
+
+size_t hk_look_target(void) { return hk_option(lean_target_mb) * HK_MIB; }
+bool hk_look_is_small(void) { return hk_region_live() + hk_region_cached() <= hk_look_target(); }
+
+void hk_look_hold(void) { hk_lock(&lock); }
+bool hk_look_try(void) { return hk_lock_try(&lock); }
+void hk_look_release(void) {
+    hk_assert(hk_lock_is_mine(&lock)); /* hk_look_hold() was before */
+    hk_unlock(&lock);
+}
+
+/* In a fork's child, whose counters begin anew. */
+void hk_look_forked(void) {
+    demand = (hk_demand_t){0};
+    hk_lock_forked(&lock);
+}
+
+static uint64_t now_ms(void) { return hk_os_now_ns() / 1000000; }
+
+void hk_look_begin(bool aged, bool on_foot) {
+    hk_assert(hk_lock_is_mine(&lock));
+    hk_heap_collect_all();
+    pass.stage = LOOKS;
+    pass.at = NULL;
+    pass.free = (hk_pool_free_t){0};
+    pass.purged = 0;
+    pass.aged = aged;
+    pass.on_foot = on_foot;
+}
+
+/* Whether a pass could find so much more than the one before that it is worth its while. What is
+ * freed bit by bit costs a call for each bit if it is given back as soon as it is free: on foot, where
+ * nothing tells that the freeing is over, it is left to gather. */
+static bool is_worth_it(size_t dirty, size_t cached, size_t in_use) {
+    size_t more = hk_max(LEAST_MORE, in_use / MORE_SHARE);
+    if (pass.on_foot)
+        more = hk_max(hk_max(LEAST_MORE, hk_look_target()), in_use / MORE_SHARE_ON_FOOT);
+    stuck = hk_min(stuck, dirty);
+    stuck_likely = hk_min(stuck_likely, pass.free.likely);
+    return dirty >= stuck + hk_max(more, stuck / 4) || pass.free.likely >= stuck_likely + more ||
+           cached + pass.free.slices >= more;
+}
+
+/* All has been looked at. */
+static bool decide(void) {
+    const size_t cached = refused == 0 ? hk_region_cached() : 0, dirty = cached + pass.free.dirty;
+    const size_t known = hk_region_live() - hk_min(hk_region_live(), pass.free.clean);
+    const size_t in_use = known - hk_min(known, pass.free.dirty);
+    const size_t allowed =
+        hk_demand_allows(&demand, hk_counted(touched), in_use, hk_look_target(), now_ms());
+    refused -= refused != 0;
+    const bool ripe = pass.seen; /* what the pass before saw is old enough now */
+    const size_t old = pass.aged ? hk_min(cached, cached_before) : cached;
+    cached_before = cached;
+    pass.seen = false;
+    if (dirty <= allowed || !(ripe || is_worth_it(dirty, cached, in_use)) ||
+        hk_advice_is_disabled())
+        return false;
+    stuck = dirty;
+    stuck_likely = pass.free.likely;
+    pass.stage = PURGES;
+    pass.cursor = (hk_pool_cursor_t){0};
+    pass.most = dirty - allowed;
+    pass.cached = old;
+    pass.seen = old < cached;
+    return true;
+}
+
+static bool purge(uint64_t mode) {
+    size_t bytes;
+    if (pass.cached != 0) {
+        bytes = hk_purge_cached(hk_min(hk_min(pass.cached, CACHED_AT_ONCE), pass.most));
+        pass.cached = bytes == 0 ? 0 : pass.cached - hk_min(pass.cached, bytes);
+        refused = bytes == 0 ? LOOKS_WITHOUT_CACHE : 0;
+    } else {
+        if (!hk_pool_next(&pass.cursor))
+            return false;
+        const hk_purge_way_t way = {.how = mode == HK_DECOMMIT_FREE ? HK_RESET : HK_PURGE,
+                                    .aged = pass.aged,
+                                    .least_run = pass.on_foot ? LEAST_RUN_ON_FOOT : 0};
+        bytes = hk_purge_superslab(&pass.cursor, way, &pass.seen);
+    }
+    pass.purged += bytes;
+    pass.most -= hk_min(bytes, pass.most);
+    return pass.most != 0;
+}
+
+static void end(void) {
+    hk_pool_release_empty();
+    cached_before = hk_region_cached();
+    stuck -= hk_min(pass.purged, stuck);
+    stuck_likely -= hk_min(pass.purged, stuck_likely);
+    if (pass.purged == 0)
+        return;
+    hk_count(purge_runs, 1);
+    hk_demand_given(&demand, hk_counted(touched), pass.purged, now_ms());
+}
+
+bool hk_look_step(uint64_t mode) {
+    hk_assert(hk_lock_is_mine(&lock) && hk_lock_may_take(HK_RANK_PURGE));
+    if (pass.stage == LOOKS)
+        return hk_pool_add_free(&pass.at, &pass.free) || decide();
+    if (purge(mode))
+        return true;
+    end();
+    return false;
+}
+
+bool hk_look_had_effect(void) { return pass.purged != 0 || (pass.aged && pass.seen); }
+
+bool hk_look_breathes(void) {
+    hk_assert(hk_lock_is_mine(&lock));
+    return demand.breath >= LEAST_MORE;
+}

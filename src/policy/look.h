@@ -1,0 +1,39 @@
+/* A look at what is free and resident, and the passes over it that give back what is more than the
+ * process may keep (policy/demand.h). By the purger (policy/purger.h), or step by step by the one
+ * thread that allocates, when it comes to the boundary. */
+#ifndef HK_POLICY_LOOK_H
+#define HK_POLICY_LOOK_H
+
+#include "base/base.h"
+
+/* What the options say: HK_DECOMMIT_OFF unless lean gives memory back; and the target, in bytes. */
+uint64_t hk_look_mode(void);
+size_t hk_look_target(void);
+
+/* No more in use than the target, so that there is never more to give back. */
+bool hk_look_is_small(void);
+
+/* The lock around all that follows, which a fork takes. */
+void hk_look_hold(void);
+bool hk_look_try(void);
+void hk_look_release(void);
+void hk_look_forked(void);
+
+/* Begins a pass. It looks at all superslabs first, and ends there where no more is free than may be,
+ * or as good as nothing that the pass before did not try in vain. `aged`: only what was free at the
+ * look before too; `on_foot`: not by the purger. The lock is held, here and in all that follows; between two steps it need not
+ * be. */
+void hk_look_begin(bool aged, bool on_foot);
+
+/* Looks at one superslab, or gives back what is free of one, or some cached ranges; returns whether
+ * there is more to do. */
+bool hk_look_step(uint64_t mode);
+
+/* Whether the pass has given anything back, or the next one will because what is free will then be
+ * old enough. */
+bool hk_look_had_effect(void);
+
+/* Whether something is left alone that will not be for ever. */
+bool hk_look_breathes(void);
+
+#endif

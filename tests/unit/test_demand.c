@@ -1,0 +1,76 @@
+/* How much free memory may stay: the share of what is in use, and breath, learned from the second
+ * round and faded by quiet. */
+#include "policy/demand.h"
+
+#include "check.h"
+
+#define TARGET (10 * HK_MIB)
+#define ROUND (90 * HK_MIB)
+
+/* What may stay when a process that has brought in so much has freed all of it. */
+static size_t allows(hk_demand_t *demand, uint64_t touched, uint64_t now) {
+    return hk_demand_allows(demand, touched, 0, TARGET, now);
+}
+
+static void a_share_of_what_is_in_use(void) {
+    hk_demand_t demand = {0};
+    CHECK_EQ(allows(&demand, 0, 1), TARGET);
+    CHECK_EQ(hk_demand_allows(&demand, 500 * HK_MIB, 160 * HK_MIB, TARGET, 2), 20 * HK_MIB);
+    CHECK_EQ(allows(&demand, 500 * HK_MIB, 3), TARGET); /* a first peak is no breath */
+}
+
+/* Rounds of ROUND bytes, one a second: given back after the first and the second, kept from the
+ * third on. */
+static void the_second_round_shows_it(void) {
+    hk_demand_t demand = {0};
+    uint64_t touched = ROUND, now = 1000;
+    for (unsigned round = 0; round < 2; round++, touched += ROUND, now += 1000) {
+        CHECK_EQ(allows(&demand, touched, now), TARGET);
+        hk_demand_given(&demand, touched, ROUND / 2, now); /* in two steps */
+        CHECK_EQ(allows(&demand, touched, now + 1), TARGET);
+        hk_demand_given(&demand, touched, ROUND - ROUND / 2, now + 1);
+    }
+    CHECK_EQ(allows(&demand, touched, now), TARGET + ROUND);
+    CHECK_EQ(allows(&demand, touched, now + 2000), TARGET + ROUND); /* nothing new was brought in */
+}
+
+/* What grows is no breath: no more can be taken again than was given back. */
+static void growth_is_no_breath(void) {
+    hk_demand_t demand = {0};
+    hk_demand_given(&demand, ROUND, HK_MIB, 1000);
+    for (uint64_t i = 1; i < 20; i++) {
+        CHECK(allows(&demand, ROUND * i, 1000 + i) <= TARGET + 3 * HK_MIB);
+        if (i < 3)
+            hk_demand_given(&demand, ROUND * i, HK_MIB, 1000 + i);
+    }
+}
+
+static void quiet_fades_it(void) {
+    hk_demand_t demand = {0};
+    uint64_t touched = ROUND, now = 1000;
+    for (unsigned round = 0; round < 2; round++, touched += ROUND, now += 1000)
+        hk_demand_given(&demand, touched, ROUND, now);
+    CHECK_EQ(allows(&demand, touched, now), TARGET + ROUND);
+    CHECK_EQ(allows(&demand, touched, now + HK_DEMAND_MS), TARGET + ROUND / 2);
+    CHECK_EQ(allows(&demand, touched, now + 2 * HK_DEMAND_MS), TARGET + ROUND / 4);
+    CHECK_EQ(allows(&demand, touched, now + 100 * HK_DEMAND_MS), TARGET);
+}
+
+/* A round a minute later is a first one again, or nearly so. */
+static void slow_rounds_do_not_count(void) {
+    hk_demand_t demand = {0};
+    uint64_t touched = ROUND, now = 1000;
+    for (unsigned round = 0; round < 4; round++, touched += ROUND, now += 60000) {
+        CHECK(allows(&demand, touched, now) <= TARGET + ROUND / 32);
+        hk_demand_given(&demand, touched, ROUND, now);
+    }
+}
+
+int main(void) {
+    a_share_of_what_is_in_use();
+    the_second_round_shows_it();
+    growth_is_no_breath();
+    quiet_fades_it();
+    slow_rounds_do_not_count();
+    return 0;
+}
