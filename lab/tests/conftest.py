@@ -3,9 +3,13 @@
 import os
 import shutil
 import signal
+from pathlib import Path
 
 import pytest
+from hakmem import project
+from hakmem.audit import planted as audit_planted
 from hakmem.suite import SUITE
+from scorecards import TARGETS, Site
 from standing import Stand, compile_c
 
 # A shell that starts the tests in the background has SIGINT ignored, and children inherit that.
@@ -33,3 +37,33 @@ def stand(tmp_path_factory: pytest.TempPathFactory) -> Stand:
         "NO_COLOR": "1",
     }
     return Stand(folder, library, silent, environment)
+
+
+@pytest.fixture(scope="session")
+def scorecard_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("template")
+    for name, text in {
+        "bench/a.c": "int a;\n",
+        "src/a.c": "int a;\n",
+        "evidence/targets.toml": TARGETS,
+        "evidence/audit.toml": 'floor = 0\nstale-after = 0\nmessages-from = ""\n',
+    }.items():
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_text(text)
+    audit_planted._git(root, "init", "-q", "--template=")
+    audit_planted._git(root, "add", ".")
+    audit_planted._git(root, "commit", "-q", "-m", "targets")
+    return root
+
+
+@pytest.fixture
+def site(tmp_path: Path, scorecard_template: Path) -> Site:
+    shutil.copytree(scorecard_template, tmp_path / "site")
+    return Site(tmp_path / "site")
+
+
+@pytest.fixture
+def here(site: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
+    monkeypatch.setattr(project, "root", lambda: site.root)
+    monkeypatch.setenv("LAB_LEDGER", str(site.root / "evidence"))
+    return site

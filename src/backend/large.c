@@ -1,6 +1,7 @@
 #include "backend/large.h"
 
 #include "backend/heap.h"
+#include "backend/hugepages.h"
 #include "backend/meta.h"
 #include "backend/pack.h"
 #include "backend/pagemap.h"
@@ -81,7 +82,8 @@ static bool take_range(size_t bytes, size_t align, hk_range_t *range, size_t *di
     if (hk_region_cached() < bytes)
         hk_heap_collect_pending();
     if (bytes % HK_UNIT == 0)
-        return hk_region_take(bytes, align, bytes >= HUGE_PAGES_FROM, range, dirty);
+        return hk_region_take(bytes, align, bytes >= HUGE_PAGES_FROM && hk_huge_pages_pay(), range,
+                              dirty);
     *dirty = 0;
     return hk_region_take_exact(bytes, align, range);
 }

@@ -51,23 +51,21 @@ hk_class_t hk_classes[HK_CLASS_COUNT] = {
     SPARE(1),
     SPARE(2),
     SPARE(3),
-    SPARE(4),
-    SPARE(5),
-    SPARE(6),
-    SPARE(7),
 };
-_Static_assert(HK_CLASS_COUNT - HK_CLASS_FIXED == 8, "as many spare rows");
+_Static_assert(HK_CLASS_COUNT - HK_CLASS_FIXED == 4, "as many spare rows");
 
 #define SIZE(cls, bytes, before, n) [((before) + 8) / 8 * ((before) != 0)...(bytes) / 8] = (cls),
 _Atomic uint8_t hk_class_of_size[HK_MID_MAX / 8 + 1] = {HK_CLASSES(SIZE)};
 
 /* ---- learning ---- */
 
-/* So many of a class's latest slabs are looked at; what a new class saves is at least so small a
- * share of what such slabs hold, and so many bytes of those that are there. */
+/* So many of a class's latest slabs are looked at; a size that gets a class of its own is that of so
+ * many of them at least, and saves at least so small a share of what the class's slabs hold, and so
+ * many bytes. */
 enum {
     SAMPLES = HK_HOSTILE ? 2 : 16,
     LEAST_SHARE = HK_HOSTILE ? 256 : 24,
+    LEAST_SERVED = HK_HOSTILE ? 1 : 12,
     LEAST_SAVED = HK_HOSTILE ? 1 : 128 * 1024,
     SIXTEENS = 16
 };
@@ -130,29 +128,22 @@ static unsigned class_locked(uint32_t size) {
     return end;
 }
 
-/* Of the sizes noted for class `cls` the one that would save most as a class of its own, and what it
- * saves of each block of the class on average, times SAMPLES. */
-static uint32_t best_locked(unsigned cls, uint32_t *saved) {
-    uint32_t best = 0;
-    *saved = 0;
-    for (unsigned i = 0; i < SAMPLES; i++) {
-        const uint32_t size = samples[cls].size[i] * (uint32_t)SIXTEENS;
-        uint32_t served = 0;
+/* The size that most of the slabs noted for class `cls` were asked for with; 0: there is none. */
+static uint32_t dominant_locked(unsigned cls) {
+    for (unsigned i = 0; i <= SAMPLES - LEAST_SERVED; i++) {
+        unsigned same = 0;
         for (unsigned k = 0; k < SAMPLES; k++)
-            served += samples[cls].size[k] <= samples[cls].size[i];
-        if (served * (hk_classes[cls].size - size) > *saved) {
-            *saved = served * (hk_classes[cls].size - size);
-            best = size;
-        }
+            same += samples[cls].size[k] == samples[cls].size[i];
+        if (same >= LEAST_SERVED)
+            return samples[cls].size[i] * (uint32_t)SIXTEENS;
     }
-    return best;
+    return 0;
 }
 
 static void learn_locked(unsigned cls, size_t slab_bytes) {
-    const size_t of = (size_t)hk_classes[cls].size * SAMPLES;
-    uint32_t saved;
-    const uint32_t size = best_locked(cls, &saved);
-    if (saved * (size_t)LEAST_SHARE < of || saved * slab_bytes / of < LEAST_SAVED)
+    const uint32_t size = dominant_locked(cls), of = hk_classes[cls].size;
+    const size_t saved = slab_bytes / of * (of - size);
+    if (size == 0 || saved < slab_bytes / LEAST_SHARE || saved < LEAST_SAVED)
         return;
     const size_t before = before_locked(cls);
     const unsigned own = size > before ? class_locked(size) : 0;

@@ -67,7 +67,7 @@
 
 enum {
     HK_CLASS_FIXED = 42, /* class 0 included; the numbers from here on are of learned classes */
-    HK_CLASS_COUNT = HK_CLASS_FIXED + 8, /* each is a few dozen bytes of every thread */
+    HK_CLASS_COUNT = HK_CLASS_FIXED + 4, /* each is a few dozen bytes of every thread */
     HK_MID_MAX = 32768,
     HK_LEARNED_FROM = 128,     /* bytes: up to here 15 at most are wasted, and nothing is learned */
     HK_SLAB_MAX_BLOCKS = 4096, /* 64 bitmap words: one summary word covers them */

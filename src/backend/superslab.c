@@ -1,11 +1,13 @@
 #include "backend/superslab.h"
 
+#include "backend/hugepages.h"
 #include "backend/meta.h"
 #include "backend/pagemap.h"
 #include "backend/region.h"
 #include "backend/slab.h"
 #include "base/lock.h"
 #include "base/report.h"
+#include "config/config.h"
 #include "stats/counters.h"
 
 /* Superslabs with free slices are kept in lists by the length of their longest free run, so that
@@ -320,19 +322,64 @@ static hk_superslab_t *descriptor(void) {
     return ss;
 }
 
-/* Whether a new superslab is likely to be touched all over, so that a huge page saves faults and
- * TLB misses and wastes no memory: there are a few already, and what is carved of the newest of
- * them is in use. Many threads with a few blocks in each class fail that. */
-static bool is_dense(void) {
-    enum { LEAST = 4, SAMPLE = 8 };
-    usage_t usage = {0};
-    hk_lock(&lock);
-    bool enough = superslab_count >= LEAST;
+/* What of a slab may never have been touched: pages that nobody was given, and all of blocks of several
+ * pages, of which buffers use but the first. */
+static size_t untouched_bytes(const hk_slab_t *slab) {
+    if (slab->cls != 0 && hk_classes[slab->cls].size <= 2 * hk_os_page_size())
+        return hk_slab_clean_bytes(slab);
+    return slab->slices * HK_SLICE;
+}
+
+/* Of the newest superslabs. */
+typedef struct {
+    size_t untouched;
+    usage_t usage;
+} sample_t;
+
+static void add_to_sample(const hk_slab_t *slab, void *argument) {
+    sample_t *sample = argument;
+    sample->untouched += untouched_bytes(slab);
+    add_slab(slab, &sample->usage);
+}
+
+static sample_t sample_locked(void) {
+    enum { SAMPLE = 8 };
+    sample_t sample = {0};
     unsigned seen = 0;
-    for (hk_superslab_t *ss = all; enough && ss != NULL && seen < SAMPLE; ss = ss->all_next, seen++)
-        add_usage_locked(ss, &usage);
+    for (hk_superslab_t *ss = all; ss != NULL && seen < SAMPLE; ss = ss->all_next, seen++) {
+        sample.untouched += (size_t)__builtin_popcount(ss->fresh) * HK_SLICE;
+        visit_locked(ss, add_to_sample, &sample);
+    }
+    return sample;
+}
+
+/* Whether a huge page for a new superslab is likely to be touched all over, so that it saves faults and
+ * TLB misses and wastes little. For slabs: what it and the newest ones may waste is a small part of what
+ * there is. For large blocks, which who asks for them fills: there are a few superslabs already, and
+ * what is carved of the newest is in use. */
+static bool is_dense(unsigned cls) {
+    enum { SHARE = 32, LEAST = 4 };
+    hk_lock(&lock);
+    const sample_t sample = sample_locked();
+    bool dense =
+        cls != 0 ? sample.untouched + HK_UNIT <= mapped / SHARE
+                 : superslab_count >= LEAST && sample.usage.active >= sample.usage.carved / 8 * 7;
     hk_unlock(&lock);
-    return enough && usage.active >= usage.carved / 8 * 7;
+    return dense;
+}
+
+/* The first page will be used at once. Not timed in a process that has only begun: its clock may be
+ * somebody else's function, which is not ready. */
+static void touch(const hk_range_t *range, bool dense) {
+    enum { BEGUN = 4 };
+    hk_lock(&lock);
+    bool begun = superslab_count >= BEGUN;
+    hk_unlock(&lock);
+    if (!begun)
+        return;
+    const uint64_t start = hk_os_now_ns();
+    *(volatile char *)range->start = 0;
+    hk_huge_pages_note(hk_os_now_ns() - start, dense && hk_option(thp) != 0);
 }
 
 static size_t bytes_of(const hk_superslab_t *ss) {
@@ -340,9 +387,13 @@ static size_t bytes_of(const hk_superslab_t *ss) {
 }
 
 /* A unit or, where memory is bounded and that much is not left, as much of one as can be had. */
-static bool take_memory(size_t least, hk_range_t *range, size_t *used) {
-    if (hk_region_take(HK_UNIT, HK_UNIT, is_dense(), range, used))
+static bool take_memory(size_t least, unsigned cls, hk_range_t *range, size_t *used) {
+    const bool dense = is_dense(cls) && hk_huge_pages_pay();
+    if (hk_region_take(HK_UNIT, HK_UNIT, dense, range, used)) {
+        if (*used == 0)
+            touch(range, dense);
         return true;
+    }
     *used = 0;
     for (size_t bytes = HK_UNIT / 2; hk_region_is_bounded() && bytes >= least; bytes /= 2)
         if (hk_region_take_exact(bytes, HK_UNIT, range))
@@ -350,13 +401,13 @@ static bool take_memory(size_t least, hk_range_t *range, size_t *used) {
     return false;
 }
 
-static bool add_superslab(unsigned slices) {
+static bool add_superslab(unsigned slices, unsigned cls) {
     hk_superslab_t *ss = descriptor();
     if (ss == NULL)
         return false;
     hk_range_t range;
     size_t used;
-    if (!take_memory(slices * HK_SLICE, &range, &used)) {
+    if (!take_memory(slices * HK_SLICE, cls, &range, &used)) {
         hk_lock(&lock);
         ss->next = unmapped;
         unmapped = ss;
@@ -383,7 +434,7 @@ static bool add_superslab(unsigned slices) {
 hk_slab_t *hk_pool_take(unsigned slices, unsigned cls) {
     for (;;) {
         hk_slab_t *slab = hk_pool_take_mapped(slices, cls);
-        if (slab != NULL || !add_superslab(slices))
+        if (slab != NULL || !add_superslab(slices, cls))
             return slab;
         /* another thread may have emptied the new superslab already: then once more */
     }

@@ -1,7 +1,5 @@
 #include "policy/demand.h"
 
-enum { SHARE = 16 };
-
 static void fade(hk_demand_t *demand, uint64_t now) {
     hk_assert(demand->faded_at <= now);
     for (; now - demand->faded_at >= HK_DEMAND_MS && (demand->once | demand->given) != 0;
@@ -29,11 +27,10 @@ static size_t note_round(hk_demand_t *demand, uint64_t touched, uint64_t now) {
     return needed;
 }
 
-size_t hk_demand_allows(hk_demand_t *demand, uint64_t touched, size_t in_use, size_t target,
-                        uint64_t now) {
+size_t hk_demand_allows(hk_demand_t *demand, uint64_t touched, size_t always, uint64_t now) {
     fade(demand, now);
     note_round(demand, touched, now);
-    return target + in_use / SHARE + demand->breath;
+    return always + demand->breath;
 }
 
 void hk_demand_given(hk_demand_t *demand, uint64_t touched, size_t bytes, uint64_t now) {

@@ -1,7 +1,7 @@
 /* How much free memory a process may keep. Pure: no clock, no system.
  *
- * The target, a sixteenth of what is in use, and its *breath*: memory that is given back and taken
- * again, round after round, because the process comes and goes by so much. The second round in a
+ * The target, a share of what is in use, and its *breath*: memory that is given back and taken again,
+ * round after round, because the process comes and goes by so much. The second round in a
  * few seconds shows it; it fades while there is none. */
 #ifndef HK_POLICY_DEMAND_H
 #define HK_POLICY_DEMAND_H
@@ -20,10 +20,9 @@ typedef struct {
 /* So many milliseconds without a new round halve what is known of the old ones. */
 enum { HK_DEMAND_MS = 10000 };
 
-/* How much may be free and resident of a process that uses so many bytes and has brought in
- * `touched` since its beginning, at `now` milliseconds. */
-size_t hk_demand_allows(hk_demand_t *demand, uint64_t touched, size_t in_use, size_t target,
-                        uint64_t now);
+/* How much may be free and resident, beside `always`, of a process that has brought in `touched` since
+ * its beginning, at `now` milliseconds. */
+size_t hk_demand_allows(hk_demand_t *demand, uint64_t touched, size_t always, uint64_t now);
 
 /* So many bytes have been given back. */
 void hk_demand_given(hk_demand_t *demand, uint64_t touched, size_t bytes, uint64_t now);

@@ -14,13 +14,15 @@
 #define CACHED_AT_ONCE (2 * HK_UNIT)
 /* So much more must be free than what the last pass could not get at. */
 #define LEAST_MORE HK_MIB
+/* Of what is in use such a share may be free, and so much more may gather before a pass. */
+enum { SHARE = 16, SHARE_ON_FOOT = 4 };
 enum { LOOKS_WITHOUT_CACHE = 64, MORE_SHARE = 32, MORE_SHARE_ON_FOOT = 2, LEAST_RUN_ON_FOOT = 2 };
 
 static hk_lock_t lock = HK_LOCK_INIT(HK_RANK_LOOK);
 
 /* lock: look. The pass under way. */
 static struct {
-    enum { LOOKS, PURGES } stage;
+    enum { NONE, LOOKS, PURGES } stage;
     hk_superslab_t *at;  /* looked at last */
     hk_pool_free_t free; /* of those looked at */
     hk_pool_cursor_t cursor;
@@ -33,6 +35,7 @@ static struct {
 static hk_demand_t demand;   /* lock: look */
 static size_t stuck;         /* lock: look; free bytes that the last pass could not get at */
 static size_t stuck_likely;  /* lock: look; and what was likely of them (hk_pool_free_t) */
+static atomic_size_t worth;  /* atomic: written under the lock; see hk_look_worth() */
 static unsigned refused;     /* lock: look; so many looks do without the region cache, which the
                                 system would not take */
 static size_t cached_before; /* lock: look; bytes in the region cache at the last look */
@@ -58,6 +61,12 @@ void hk_look_forked(void) {
     hk_lock_forked(&lock);
 }
 
+void hk_look_forget(void) {
+    hk_look_hold();
+    demand = (hk_demand_t){.touched = hk_counted(touched)};
+    hk_look_release();
+}
+
 static uint64_t now_ms(void) { return hk_os_now_ns() / 1000000; }
 
 void hk_look_begin(bool aged, bool on_foot) {
@@ -81,7 +90,7 @@ static bool is_worth_it(size_t dirty, size_t cached, size_t in_use) {
     stuck = hk_min(stuck, dirty);
     stuck_likely = hk_min(stuck_likely, pass.free.likely);
     return dirty >= stuck + hk_max(more, stuck / 4) || pass.free.likely >= stuck_likely + more ||
-           cached + pass.free.slices >= more;
+           cached + pass.free.slices >= (pass.on_foot ? more : 1);
 }
 
 /* All has been looked at. */
@@ -89,16 +98,23 @@ static bool decide(void) {
     const size_t cached = refused == 0 ? hk_region_cached() : 0, dirty = cached + pass.free.dirty;
     const size_t known = hk_region_live() - hk_min(hk_region_live(), pass.free.clean);
     const size_t in_use = known - hk_min(known, pass.free.dirty);
-    const size_t allowed =
-        hk_demand_allows(&demand, hk_counted(touched), in_use, hk_look_target(), now_ms());
+    const size_t always = hk_look_target() + in_use / (pass.on_foot ? SHARE_ON_FOOT : SHARE);
+    const size_t allowed = hk_demand_allows(&demand, hk_counted(touched), always, now_ms());
     refused -= refused != 0;
     const bool ripe = pass.seen; /* what the pass before saw is old enough now */
     const size_t old = pass.aged ? hk_min(cached, cached_before) : cached;
     cached_before = cached;
     pass.seen = false;
-    if (dirty <= allowed || !(ripe || is_worth_it(dirty, cached, in_use)) ||
-        hk_advice_is_disabled())
+    /* What a process that goes on as it does frees here it takes there: on foot only one that has
+     * become much smaller gives anything back. */
+    const size_t slack = pass.on_foot ? in_use : 0;
+    const size_t short_of = allowed + slack - hk_min(dirty, allowed + slack);
+    /* what is freed is in use no more, and counts twice */
+    hk_store_relaxed(&worth, short_of / 2);
+    if (short_of != 0 || !(ripe || is_worth_it(dirty, cached, in_use)) || hk_advice_is_disabled()) {
+        pass.stage = NONE;
         return false;
+    }
     stuck = dirty;
     stuck_likely = pass.free.likely;
     pass.stage = PURGES;
@@ -129,8 +145,10 @@ static bool purge(uint64_t mode) {
 }
 
 static void end(void) {
+    pass.stage = NONE;
     hk_pool_release_empty();
     cached_before = hk_region_cached();
+    hk_store_relaxed(&worth, (size_t)0);
     stuck -= hk_min(pass.purged, stuck);
     stuck_likely -= hk_min(pass.purged, stuck_likely);
     if (pass.purged == 0)
@@ -139,8 +157,15 @@ static void end(void) {
     hk_demand_given(&demand, hk_counted(touched), pass.purged, now_ms());
 }
 
+size_t hk_look_worth(void) { return hk_load_relaxed(&worth); }
+bool hk_look_is_under_way(void) { return pass.stage != NONE; }
+
 bool hk_look_step(uint64_t mode) {
     hk_assert(hk_lock_is_mine(&lock) && hk_lock_may_take(HK_RANK_PURGE));
+    if (mode == HK_DECOMMIT_OFF) /* by now */
+        pass.stage = NONE;
+    if (pass.stage == NONE)
+        return false; /* or somebody else has gone on with it to its end */
     if (pass.stage == LOOKS)
         return hk_pool_add_free(&pass.at, &pass.free) || decide();
     if (purge(mode))

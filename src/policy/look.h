@@ -19,6 +19,9 @@ bool hk_look_try(void);
 void hk_look_release(void);
 void hk_look_forked(void);
 
+/* Forgets what the process has shown that it takes back: the options have changed. Takes the lock. */
+void hk_look_forget(void);
+
 /* Begins a pass. It looks at all superslabs first, and ends there where no more is free than may be,
  * or as good as nothing that the pass before did not try in vain. `aged`: only what was free at the
  * look before too; `on_foot`: not by the purger. The lock is held, here and in all that follows; between two steps it need not
@@ -28,6 +31,12 @@ void hk_look_begin(bool aged, bool on_foot);
 /* Looks at one superslab, or gives back what is free of one, or some cached ranges; returns whether
  * there is more to do. */
 bool hk_look_step(uint64_t mode);
+
+/* So many bytes must be freed before a look on foot can find anything to give back. Any thread. */
+size_t hk_look_worth(void);
+
+/* A pass has begun and not ended: whoever comes goes on with it. */
+bool hk_look_is_under_way(void);
 
 /* Whether the pass has given anything back, or the next one will because what is free will then be
  * old enough. */

@@ -45,6 +45,7 @@ static void rearm(void) {
 }
 
 void hk_policy_apply(void) {
+    hk_look_forget();
     rearm();
     if (!hk_load_seq(&hk_purger_runs))
         return;
@@ -61,12 +62,13 @@ void hk_purger_stop(void) {
 }
 
 void hk_purger_note_slow(size_t bytes) {
-    const size_t worth = hk_max(NOTED_BYTES, hk_region_live() / NOTED_SHARE);
+    const bool on_foot = !hk_load_relaxed(&hk_purger_runs);
+    const size_t worth = hk_max(hk_region_live() / NOTED_SHARE, on_foot ? hk_look_worth() : 0);
     const size_t sum = hk_add_relaxed(&unnoted, bytes) + bytes;
-    if (sum < worth)
+    if (sum < hk_max(worth, NOTED_BYTES))
         return;
     hk_store_relaxed(&unnoted, (size_t)0);
-    if (!hk_load_relaxed(&hk_purger_runs)) {
+    if (on_foot) {
         hk_store_relaxed(&freed, sum);
         hk_store_relaxed(&hk_purger_is_due,
                          hk_load_relaxed(&hk_purger_on_foot) && !hk_look_is_small());
@@ -84,7 +86,6 @@ static void rest(unsigned ms) { hk_os_wait(&noted, hk_load_relaxed(&noted), ms);
 /* Until it has taken its time, which is more where one free has brought much: the rest is for the next
  * visit, if there is one. */
 HK_COLD void hk_purger_step(void) {
-    static bool under_way; /* lock: look */
     const size_t mebibytes = hk_load_relaxed(&freed) / HK_MIB;
     const uint64_t mode = hk_look_mode();
     const uint64_t until = hk_os_now_ns() + hk_max(mebibytes, 1) * ON_FOOT_NS;
@@ -92,13 +93,14 @@ HK_COLD void hk_purger_step(void) {
     hk_store_relaxed(&hk_purger_is_due, false);
     if (!hk_load_relaxed(&hk_purger_on_foot) || !hk_look_try())
         return;
-    if (!under_way && mode != HK_DECOMMIT_OFF && !hk_look_is_small()) {
+    bool more = hk_look_is_under_way();
+    if (!more && !hk_look_is_small()) {
         hk_look_begin(false, true);
-        under_way = true;
+        more = true;
     }
-    while (under_way && hk_os_now_ns() < until)
-        under_way = hk_look_step(mode);
-    hk_store_relaxed(&hk_purger_is_due, under_way);
+    while (more && hk_os_now_ns() < until)
+        more = hk_look_step(mode);
+    hk_store_relaxed(&hk_purger_is_due, more);
     hk_look_release();
 }
 
@@ -146,8 +148,8 @@ static void *purger(void *unused) {
         rest(mode == HK_DECOMMIT_DONTNEED && idle_looks == 0 ? SHORT_INTERVAL_MS : INTERVAL_MS);
         const uint32_t before = hk_load_seq(&noted);
         idle_looks = look(mode, &breathes) ? 0 : idle_looks + 1;
-        if (idle_looks < IDLE_LOOKS)
-            continue;
+        if (idle_looks < IDLE_LOOKS || hk_look_mode() != mode || hk_load_seq(&stopping))
+            continue; /* what was said during the rest has raised `noted` already */
         if (hk_look_is_small())
             break;
         sleep_since(before, breathes ? HK_DEMAND_MS : 0);

@@ -1,7 +1,7 @@
 /* The purger: gives free memory back by itself. With decommit OFF there is none.
  *
- * Where one thread allocates it does it itself, on foot: each mebibyte that goes back to its
- * slabs, or each 32nd of what is in use, is worth a look, and a visit to the boundary goes on with
+ * Where one thread allocates it does it itself, on foot: when as much has gone back to its
+ * slabs as can make a difference, and a mebibyte at least, it looks, and a visit to the boundary goes on with
  * it for a tenth of a millisecond until it is done. A second thread would cost such a process more
  * than its own work: the C library's locks become real, and some doors of the system close. So it is
  * in the child of a fork until that has threads.
@@ -19,12 +19,14 @@
 
 extern atomic_bool hk_purger_may_start; /* whether hk_purger_start() may have something to do */
 extern atomic_bool hk_purger_runs;      /* a purger exists or is being started */
+/* Whether at most one thread allocates. Written by the front under the registry's lock. */
+extern atomic_bool hk_purger_on_foot;
 
 /* Starts the purger if the process has become large enough. Called by an allocation outside the
  * boundary, with no lock held: starting a thread allocates. */
 void hk_purger_start_slow(void);
 HK_INLINE void hk_purger_start(void) {
-    if (HK_UNLIKELY(hk_load_relaxed(&hk_purger_may_start)))
+    if (hk_load_relaxed(&hk_purger_may_start) && !hk_load_relaxed(&hk_purger_on_foot))
         hk_purger_start_slow();
 }
 
@@ -35,9 +37,6 @@ HK_INLINE void hk_purger_note(size_t bytes) {
     if (hk_load_relaxed(&hk_purger_may_start) || hk_load_relaxed(&hk_purger_runs))
         hk_purger_note_slow(bytes);
 }
-
-/* Whether at most one thread allocates. Written by the front under the registry's lock. */
-extern atomic_bool hk_purger_on_foot;
 
 /* What is to be done on foot is done, or a part of it. The caller has entered its record, and holds
  * no lock. */

@@ -1,4 +1,4 @@
-/* How much free memory may stay: the share of what is in use, and breath, learned from the second
+/* How much free memory may stay beside the target: breath, learned from the second
  * round and faded by quiet. */
 #include "policy/demand.h"
 
@@ -9,14 +9,14 @@
 
 /* What may stay when a process that has brought in so much has freed all of it. */
 static size_t allows(hk_demand_t *demand, uint64_t touched, uint64_t now) {
-    return hk_demand_allows(demand, touched, 0, TARGET, now);
+    return hk_demand_allows(demand, touched, TARGET, now);
 }
 
-static void a_share_of_what_is_in_use(void) {
+static void a_peak_is_no_breath(void) {
     hk_demand_t demand = {0};
     CHECK_EQ(allows(&demand, 0, 1), TARGET);
-    CHECK_EQ(hk_demand_allows(&demand, 500 * HK_MIB, 160 * HK_MIB, TARGET, 2), 20 * HK_MIB);
-    CHECK_EQ(allows(&demand, 500 * HK_MIB, 3), TARGET); /* a first peak is no breath */
+    CHECK_EQ(hk_demand_allows(&demand, 500 * HK_MIB, 2 * TARGET, 2), 2 * TARGET);
+    CHECK_EQ(allows(&demand, 500 * HK_MIB, 3), TARGET);
 }
 
 /* Rounds of ROUND bytes, one a second: given back after the first and the second, kept from the
@@ -67,7 +67,7 @@ static void slow_rounds_do_not_count(void) {
 }
 
 int main(void) {
-    a_share_of_what_is_in_use();
+    a_peak_is_no_breath();
     the_second_round_shows_it();
     growth_is_no_breath();
     quiet_fades_it();

@@ -1,0 +1,291 @@
+"""The targets' file, the scorecard's page and command, and the records of soaks and matrices."""
+
+import math
+from pathlib import Path
+
+import pytest
+from hakmem import cli, project
+from hakmem.audit import scanner
+from hakmem.audit.check import Audit
+from hakmem.audit.citing import differences
+from hakmem.errors import LabError
+from hakmem.ledger import claims
+from hakmem.ledger.store import Ledger
+from hakmem.process import provenance
+from hakmem.scorecard import cli as scorecard_cli
+from hakmem.scorecard import page as scorecard
+from hakmem.scorecard import targets as scorecard_targets
+from hakmem.soak import session as soak_session
+from hakmem.soak.analysis import Analysis, Drift
+from scorecards import BENCH, TARGETS, Site, ratio, soak, states, suite
+
+ROOT = Path(__file__).parents[2]
+
+
+# ---- the targets' file ----
+
+
+def changed(tmp_path: Path, old: str, new: str) -> list[scorecard_targets.Target]:
+    assert old in TARGETS
+    path = tmp_path / "targets.toml"
+    path.write_text(TARGETS.replace(old, new, 1))
+    return scorecard_targets.load(path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('kind = "suite"', 'kind = "sweet"', "target time: unknown kind of record: sweet"),
+        (
+            'metric = "against"',
+            'metric = "agianst"',
+            "target time: unknown metric: no suite record",
+        ),
+        ('metric = "rss_drift"', 'metric = "rss_cvv"', "target drift: unknown metric"),
+        ("at_most = 1\n", "", "target time: needs one bound"),
+        ("at_most = 1\n", "at_most = 1\nat_least = 1\n", "target time: needs one bound"),
+        ("at_most = 1\n", 'at_most = "one"\n', "target time: at_most must be a number"),
+        ("at_most = 1\n", 'at_most = "margin"\n', "only a drift has a margin"),
+        ('id = "memory"', 'id = "time"', "target time: the id is taken"),
+        ('from = "the purpose"\n', "", "target time: needs from"),
+        ("tie =", "tye =", "target time: unknown key: tye"),
+        (f'benchmarks = ["{BENCH}"]', 'benchmarks = ["fast"]', "unknown benchmark: fast"),
+        ("interval = false\nwhy", "interval = true\nwhy", "target tail: interval can only be"),
+        ('why = "a percentile"\n', "", "target tail: interval can only be false, with the reason"),
+        ('is = "GO"', 'is = "NO-GO"', "target matrix: a verdict has the bound"),
+        ('scale = "Mi"', 'scale = "miles"', "target drift: no scale 'miles'"),
+        ('id = "time"\n', "", "target 1: needs id"),
+        ("[[target]]", "[[targets]]", "unknown: targets"),
+        ("[[target]]", "[[target", "targets.toml: "),
+    ],
+)
+def test_a_wrong_target_gets_one_line(tmp_path: Path, old: str, new: str, said: str) -> None:
+    with pytest.raises(LabError) as error:
+        changed(tmp_path, old, new)
+    message = str(error.value)
+    assert said in message
+    assert str(tmp_path / "targets.toml") in message
+    assert "\n" not in message
+
+
+def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match="cannot read the targets"):
+        scorecard_targets.load(tmp_path / "none.toml")
+
+
+def test_the_projects_own_targets_are_right() -> None:
+    targets = scorecard_targets.load(ROOT / scorecard_targets.FILE)
+    kinds = {target.kind for target in targets}
+    assert {"suite", "soak", "matrix", "A/A", "verdict", "hotpath"} <= kinds
+
+
+# ---- the page ----
+
+
+def filled(site: Site) -> Path:
+    site.add("suite", suite({"a": 1.234, "b": 0.9}))
+    site.add("soak", soak())
+    path = site.root / scorecard.PAGE
+    project.write_atomically(path, scorecard.page(list(site.rows().values())))
+    return path
+
+
+def problems(site: Site) -> list[str]:
+    audit = Audit.of(site.root, site.ledger, stale_after=0)
+    audit.document(site.root / scorecard.PAGE)
+    return audit.problems
+
+
+def test_the_page_says_losses_like_wins(site: Site) -> None:
+    text = filled(site).read_text()
+    record = site.rows()["time"].record
+    assert record is not None
+    assert "| ≤ 1 + 0.01 | 1.234, a | [1.184–1.284] | ✗ missed |" in text
+    assert f"[{record.id}](../evidence/ledger/{record.host}.jsonl#L{record.seq})" in text
+    assert "**8 targets: 3 met, 1 missed, 4 not measured**" in text
+
+
+def test_check_refuses_a_changed_digit(site: Site) -> None:
+    path = filled(site)
+    rows = list(site.rows().values())
+    assert "as the ledger has it" in scorecard.check(path, rows)
+    line = next(n for n, t in enumerate(path.read_text().split("\n"), 1) if "1.234" in t)
+    path.write_text(path.read_text().replace("1.234", "1.235"))
+    with pytest.raises(LabError, match=f":{line}: not what the ledger says"):
+        scorecard.check(path, rows)
+    path.unlink()
+    with pytest.raises(LabError, match="scorecard --write"):
+        scorecard.check(path, rows)
+
+
+def test_check_refuses_a_page_that_is_cut_or_longer(site: Site) -> None:
+    path = filled(site)
+    text, rows = path.read_text(), list(site.rows().values())
+    for other in (text.removesuffix("\n"), text + "more\n", text[: len(text) // 2]):
+        path.write_text(other)
+        with pytest.raises(LabError, match="not what the ledger says"):
+            scorecard.check(path, rows)
+
+
+def test_the_audit_makes_the_page_again(site: Site) -> None:
+    path = filled(site)
+    assert problems(site) == []
+    path.write_text(path.read_text().replace("✗ missed", "✓ met"))
+    assert any("not what its source gives" in problem for problem in problems(site))
+    path.write_text(path.read_text().replace("<!--scorecard:end-->", ""))
+    assert any("makes no block" in problem for problem in problems(site))
+
+
+def test_a_release_refuses_a_scorecard_of_an_older_source(site: Site) -> None:
+    (site.root / "evidence/audit.toml").write_text(
+        'floor = 0\nstale-after = 5\nmessages-from = ""\n'
+    )
+    filled(site)
+    site.age()
+    assert states(site)["drift"] == "met"
+    assert sum("is stale" in problem for problem in problems(site)) == 4
+
+
+def test_a_stale_line_is_no_problem_of_the_page(site: Site) -> None:
+    filled(site)
+    site.age()
+    project.write_atomically(site.root / scorecard.PAGE, scorecard.page(list(site.rows().values())))
+    assert "~ stale" in (site.root / scorecard.PAGE).read_text()
+    assert problems(site) == []
+
+
+# ---- records of soaks and matrices ----
+
+
+@pytest.fixture
+def soaked(here: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
+    """Its bench/ has the soak's source, and its build the program."""
+    monkeypatch.setenv("LAB_BUILD_DIR", str(here.root / "build"))
+    (here.root / "bench/soak_mixed.c").write_text("int main;\n")
+    here.git("add", ".")
+    here.git("commit", "-q", "-m", "the soak")
+    here.source = provenance.source(here.root).to_dict()
+    return here
+
+
+def test_only_its_own_benchmark_makes_a_soak_stale(soaked: Site) -> None:
+    stated = soak_session.benchmarks([str(project.bench_dir() / "soak_mixed"), "--ws=7"])
+    work = stated[0]["works"]["soak_mixed"]  # type: ignore[index]
+    assert (work["executable"], work["arguments"]) == ("soak_mixed", ["--ws=7"])
+    soaked.add("soak", soak(benchmarks=stated))
+    (soaked.root / "bench/a.c").write_text("int b;\n")
+    assert states(soaked)["drift"] == "met"
+    (soaked.root / "bench/soak_mixed.c").write_text("int other;\n")
+    assert states(soaked)["drift"] == "stale"
+
+
+def test_what_a_soak_ran_must_be_what_it_states(soaked: Site) -> None:
+    stated = soak_session.benchmarks([str(project.bench_dir() / "soak_mixed"), "--ws=7"])
+    stated[0]["works"]["soak_mixed"]["arguments"] = ["--ws=8"]  # type: ignore[index]
+    soaked.add("soak", soak(benchmarks=stated))
+    assert states(soaked)["drift"] == "stale"
+
+
+@pytest.mark.parametrize(
+    ("argv", "state"),
+    [
+        (["redis-server", "--save"], "met"),  # a user's own: nothing in bench/ is behind it
+        (["sh", "-c", "soak_mixed --ws=7"], "stale"),  # ours in disguise
+    ],
+)
+def test_a_users_command_has_no_definition(soaked: Site, argv: list[str], state: str) -> None:
+    soaked.add("soak", soak(benchmarks=soak_session.benchmarks(argv)))
+    (soaked.root / "bench/a.c").write_text("int b;\n")
+    assert states(soaked)["drift"] == state
+
+
+def test_a_program_without_source_states_nothing(soaked: Site) -> None:
+    assert soak_session.benchmarks([str(project.bench_dir() / "gone")]) == []
+
+
+def test_a_soak_records_its_drift_with_interval_and_margin() -> None:
+    known = Drift("none", 20, per_run=1, low=-2, high=3, margin=1024)
+    unknown = Drift("open", 0, math.nan, -math.inf, math.inf, 5.0)
+    analysis = Analysis(
+        method=1, epochs=400, used=300, run_s=400,
+        plateau={}, spread={}, changes={}, distributions={},
+        drift={"rss_kb": known, "ops_per_s": unknown},
+        cpu_share=None, calls_per_op=None, remarks=(),
+    )  # fmt: skip
+    kib = 1024
+    assert soak_session.metrics(analysis) == {
+        "rss_drift": {
+            "value": kib, "low": -2 * kib, "high": 3 * kib, "margin": kib * kib,
+            "unit": "B", "kind": claims.WITHIN,
+        }
+    }  # fmt: skip
+
+
+def test_a_ratio_of_a_matrix_may_be_cited_with_its_verdict(site: Site) -> None:
+    metric = {**ratio(1.0), "estimate": 1.0, "verdict": "UNDECIDED"}
+    record = site.add("matrix", {"verdict": "GO", "metrics": {"throughput": metric}})
+    figure = f"1.00 [0.95–1.05]<!--c:{record.id}/throughput-->"
+    said = {}
+    for text in (
+        f"It is {figure}.",
+        f"It is {figure}, undecided.",
+        f"1.00<!--c:{record.id}/throughput-->",
+    ):
+        found = scanner.scan(text).claims
+        said[text] = [why for claim in found for why in differences(claim, record)]
+    plain, open_, bare = said.values()
+    assert plain == ["the verdict is UNDECIDED, and the paragraph does not say so"]
+    assert open_ == []
+    assert "a ratio must show its interval" in bare
+
+
+# ---- the command ----
+
+
+def test_the_command_writes_what_it_then_accepts(
+    here: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here.add("soak", soak())
+    scorecard_cli.command(write=True, check=False)
+    scorecard_cli.command(write=False, check=True)
+    assert "8 targets: 2 met, 6 not measured, as the ledger has it" in capsys.readouterr().out
+    here.add("soak", soak(low=2, high=3))
+    with pytest.raises(LabError, match="not what the ledger says"):
+        scorecard_cli.command(write=False, check=True)
+    scorecard_cli.command(write=False, check=False)
+    said = capsys.readouterr().out
+    assert said.startswith("8 targets: 1 met, 1 missed, 6 not measured")
+    assert "0 of 10 runs are there" in said
+
+
+def test_a_shallow_clone_cannot_judge_and_says_so(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    filled(site)
+    site.git("add", "-A")
+    site.git("commit", "-q", "-m", "a page")
+    path = tmp_path / "clone"
+    site.git("clone", "-q", "--depth", "1", f"file://{site.root}", str(path))
+    monkeypatch.setattr(project, "root", lambda: path)
+    monkeypatch.setenv("LAB_LEDGER", str(path / "evidence"))
+    scorecard_cli.command(write=False, check=True)
+    assert "not checked: without the whole history" in capsys.readouterr().out
+    with pytest.raises(LabError, match="git fetch --unshallow"):
+        scorecard_cli.command(write=True, check=False)
+    audit = Audit.of(path, Ledger(path / "evidence"), stale_after=0)
+    audit.document(path / scorecard.PAGE)
+    assert audit.problems == []
+    assert any("was not made again" in note for note in audit.notes)
+
+
+def test_an_edited_ledger_is_no_evidence(here: Site) -> None:
+    here.add("soak", soak())
+    path = here.ledger.files()[0]
+    path.write_text(path.read_text().replace("95.0", "96.0"))
+    with pytest.raises(LabError, match="does not verify"):
+        scorecard_cli.command(write=True, check=False)
+    assert not (here.root / scorecard.PAGE).exists()
+
+
+def test_the_command_is_there() -> None:
+    assert "scorecard" in {command.name for command in cli.app.registered_commands}
