@@ -12,7 +12,7 @@
 #include "policy/demand.h"
 #include "policy/look.h"
 
-/* So many bytes freed are worth a look, or a 32nd of what is in use; so many steps are made between
+/* So many bytes freed are worth a look, or a share of what is handed out; so many steps are made between
  * two short rests, so that others get at the system's lock of the address space; so many looks
  * without any effect send it to sleep; a step on foot takes so long for each mebibyte. */
 enum { NOTED_BYTES = 1 << 20, NOTED_SHARE = 32, AT_ONCE = 32, REST_MS = 2, IDLE_LOOKS = 2 };
