@@ -34,7 +34,6 @@ class Command:
     `sample` is what one of many short processes does: as little as can be without its beginning,
     the pages touched for the first time, being part of the figure.
 
-    `settings` are those of hakmem's options that this work asks for; none where it runs as built.
     One that takes long is run only `by_name`.
     """
 
@@ -47,7 +46,6 @@ class Command:
     threads: int = 1
     references: tuple[Reference, ...] = ()
     proof_apart: bool = False
-    settings: tuple[tuple[str, str], ...] = ()
     by_name: bool = False
 
     def argv(self, amount: int, reference: Reference | None = None) -> tuple[str, ...]:
@@ -225,23 +223,22 @@ _STARTUP = Command(
 
 _IDLE = Command("idle_rss", "bench_idle_rss", (), 1, 1, 1)
 
-# Quiet for so long because giving back begins only then; hakmem does it where it is asked to.
-_PEAK = Command(
-    "peak",
-    "bench_peak",
-    ("--wait=10",),
-    1,
-    1,
-    1,
-    settings=(
-        ("HAKMEM_SS_MEM_LEAN_DECOMMIT", "FREE"),
-        ("HAKMEM_SS_MEM_LEAN_TARGET_MB", "4"),
+# Quiet for so long because some give back only then.
+_PEAKS = (
+    Command("peak", "bench_peak", ("--wait=10",), 1, 1, 1, by_name=True),
+    Command(
+        "peak_large",
+        "bench_peak",
+        ("--wait=10", "--min=1024", "--max=32768"),
+        1,
+        1,
+        1,
+        by_name=True,
     ),
-    by_name=True,
 )
 
 SUITE = Suite(
-    commands=(*(_random_mixed(*mix) for mix in _MIXES), *_WALL, _STARTUP, _IDLE, _PEAK),
+    commands=(*(_random_mixed(*mix) for mix in _MIXES), *_WALL, _STARTUP, _IDLE, *_PEAKS),
     figures=(
         *(_above_floor(slots) for slots, *_ in _MIXES),
         Figure(
@@ -259,6 +256,7 @@ SUITE = Suite(
             floor=EMPTY,
         ),
         Figure("idle_rss", "idle_rss", "idle_rss", "memory of a process that does nothing"),
-        Figure("peak", "peak", "left", "memory left when most of it was freed, as a share"),
+        Figure("peak", "peak", "left", "memory left when most was freed, as a share; 16–1024 B"),
+        Figure("peak_large", "peak_large", "left", "the same; 1–32 KiB"),
     ),
 )

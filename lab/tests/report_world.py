@@ -107,7 +107,6 @@ def add_suite(ledger: Ledger, what: str = "blocks in order") -> str:
         "unit": "ns/op",
         "reading": "user",
         "better": "lower",
-        "settings": {},
         "program": None,
         "figures": {
             "hakmem": {"value": 15.0, "memory_kb": 2048},

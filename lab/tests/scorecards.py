@@ -159,7 +159,6 @@ def suite(
         "unit": "ns/op",
         "reading": "wall time",
         "better": "lower",
-        "settings": {},
         "program": None,
         "left_out": {},
         "figures": {**figures, "hakmem": {"value": 8.0, "memory_kb": 9}},

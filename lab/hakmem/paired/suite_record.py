@@ -70,7 +70,6 @@ def comparison(
     """The record of one benchmark; `setting` is the id of what all of the run have in common."""
     plan, outcome = done.plan, done.outcome
     track = plan.tracks[0]
-    command = track.works[BASE].command
     decided = list(outcome.decisions)
     names = {at: cell.name for at, cell in plan.cells.items()}
     ratios: dict[str, dict[str, Any]] = {}
@@ -96,7 +95,6 @@ def comparison(
         "unit": track.reading.unit,
         "reading": track.reading.words,
         "better": track.reading.better,
-        "settings": dict(command.settings) if command else {},
         "program": _program(track),
         "figures": {names[at]: _rounded(found) for at, found in cells.items()},
         "left_out": {names[at]: why for at, why in outcome.failures.items()},
@@ -326,7 +324,6 @@ def _row(part: Mapping[str, Any]) -> dict[str, Any]:
         "unit": part["unit"],
         "reading": part["reading"],
         "better": part["better"],
-        "settings": part["settings"],
         "program": part.get("program"),
         "subject": own,
         "figures": figures,

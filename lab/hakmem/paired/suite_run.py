@@ -266,8 +266,9 @@ def measure(
     number, started = len(run.figures) - len(run.waiting) + 1, time.monotonic()
     head = f"{number} of {len(run.figures)}: {figure.name}, {figure.what}: {track.reading.words}"
     console.print(Text(head, style="bold"), soft_wrap=True)
-    cells = fitting(run.cells, track)
-    plan = Plan(cells, [track], "improvement", protocol.LEAST_MARGIN, run.seed, request.most, FIRST)
+    plan = Plan(
+        run.cells, [track], "improvement", protocol.LEAST_MARGIN, run.seed, request.most, FIRST
+    )
     within_s = (run.until - started) / len(run.waiting)
     try:
         done = session.conduct(
@@ -329,13 +330,6 @@ def require_unchanged(cells: Mapping[str, Cell], facts: Facts) -> None:
                 f"{now.path} was changed during the measurement: this benchmark was not recorded",
                 status=1,
             )
-
-
-def fitting(cells: Mapping[str, Cell], track: Track) -> dict[str, Cell]:
-    """The cells of a benchmark: hakmem with the settings that its work asks for."""
-    command, own = track.works[BASE].command, cells[BASE]
-    settings = dict(command.settings) if command else {}
-    return {**cells, BASE: replace(own, environment={**settings, **own.environment})}
 
 
 def interrupted(run: Run, request: Request) -> str:

@@ -80,7 +80,7 @@ def _line(row: Mapping[str, Any], metrics: Mapping[str, Any]) -> Line:
 
     time, memory = entry(TIME, best), entry(MEMORY, lean)
     cells = (
-        name + " *" * bool(row["settings"]),
+        name,
         f"{words.number(row['hakmem'])} {row['unit']}",
         f"{words.number(able[best]['value'])} {best}" if best else NONE,
         ratio(time),
@@ -164,10 +164,6 @@ def notes(body: Mapping[str, Any], time: str) -> Iterator[str]:
     """`time` is when the record was made, UTC."""
     yield tally(body)
     yield from against_oracle(body)
-    for row in body["rows"]:
-        if row["settings"]:
-            own = " ".join(f"{name}={value}" for name, value in row["settings"].items())
-            yield f"\\* {row['benchmark']}: hakmem with {own}."
     if body.get("absent"):
         yield f"Not here, and left out: {', '.join(body['absent'])}."
     gone = [f"{b}: hakmem ({why})" for b, why in body["failures"].items()] + [
