@@ -188,35 +188,38 @@ static void gained(hk_heap_t *heap, hk_slab_t *slab, unsigned n, hk_slab_t **ret
 
 static void announce(hk_slab_t *slab) {
     for (;;) {
-        hk_assert(hk_load_relaxed(&slab->pending) == 1); /* and that makes it ours */
+        hk_assert(hk_load_relaxed(&hk_remote_of(slab)->pending) == 1); /* and that makes it ours */
         hk_heap_t *owner = hk_load_seq(&slab->owner);
         if (owner != NULL) {
             hk_slab_t *first = hk_load_seq(&owner->pending);
             do
-                slab->pending_next = first;
+                hk_remote_of(slab)->pending_next = first;
             while (!hk_cas_seq(&owner->pending, &first, slab));
             return;
         }
-        hk_store_seq(&slab->pending, 0u);
-        if (hk_load_seq(&slab->owner) == NULL || hk_exchange_seq(&slab->pending, 1u) != 0)
+        hk_store_seq(&hk_remote_of(slab)->pending, 0u);
+        if (hk_load_seq(&slab->owner) == NULL ||
+            hk_exchange_seq(&hk_remote_of(slab)->pending, 1u) != 0)
             return;
     }
 }
 
 static void remote_announce(hk_slab_t *slab) {
-    if (hk_load_seq(&slab->pending) == 0 && hk_exchange_seq(&slab->pending, 1u) == 0)
+    if (hk_load_seq(&hk_remote_of(slab)->pending) == 0 &&
+        hk_exchange_seq(&hk_remote_of(slab)->pending, 1u) == 0)
         announce(slab);
 }
 
 /* Takes the remote bits into the local ones. Heap locked, slab owned. */
 static void drain(hk_heap_t *heap, hk_slab_t *slab, hk_slab_t **retired) {
     const hk_class_t *c = &hk_classes[slab->cls];
-    unsigned words = (c->blocks + 63u) / 64, n = 0;
+    _Atomic uint64_t *remote = hk_remote_bits(slab, c);
+    unsigned words = hk_class_words(c), n = 0;
     hk_assert(hk_lock_is_mine(&heap->lock) && hk_load_relaxed(&slab->owner) == heap);
     for (unsigned w = 0; w < words; w++) {
-        if (hk_load_seq(&slab->remote[w]) == 0)
+        if (hk_load_seq(&remote[w]) == 0)
             continue;
-        uint64_t bits = hk_exchange_seq(&slab->remote[w], (uint64_t)0);
+        uint64_t bits = hk_exchange_seq(&remote[w], (uint64_t)0);
         uint64_t twice = bits & slab->bits[w];
         if (HK_UNLIKELY(twice != 0))
             hk_fatal(HK_DOUBLE_FREE,
@@ -233,12 +236,13 @@ static void drain(hk_heap_t *heap, hk_slab_t *slab, hk_slab_t **retired) {
 static void collect_pending_locked(hk_heap_t *heap, hk_slab_t **retired) {
     hk_slab_t *slab = hk_exchange_seq(&heap->pending, NULL);
     while (slab != NULL) {
-        hk_assert(hk_load_relaxed(&slab->pending) == 1 && slab->cls != 0);
-        hk_slab_t *next = slab->pending_next; /* before pending is cleared: then it is not ours */
+        hk_assert(hk_load_relaxed(&hk_remote_of(slab)->pending) == 1 && slab->cls != 0);
+        hk_slab_t *next =
+            hk_remote_of(slab)->pending_next; /* before pending is cleared: then it is not ours */
         if (hk_load_seq(&slab->owner) != heap) {
             announce(slab);
         } else {
-            hk_store_seq(&slab->pending, 0u);
+            hk_store_seq(&hk_remote_of(slab)->pending, 0u);
             count_locked(heap, HK_HEAP_COUNT_collects, 1);
             drain(heap, slab, retired);
         }
@@ -393,7 +397,7 @@ static void set_bits(giving_t *g) {
         g->slab->bits[g->word] = before | g->mask;
         g->slab->summary |= (uint64_t)1 << g->word;
     } else {
-        before = hk_or_seq(&g->slab->remote[g->word], g->mask);
+        before = hk_or_seq(&hk_remote_bits(g->slab, g->c)[g->word], g->mask);
     }
     uint64_t twice = before & g->mask;
     if (HK_UNLIKELY(twice != 0))

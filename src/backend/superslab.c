@@ -32,7 +32,14 @@ struct hk_superslab {
     hk_superslab_t *next, *prev;
     hk_superslab_t *all_next; /* const once set: all that ever were, for statistics and reuse */
     hk_slab_t slabs[HK_SLICES];
+    hk_remote_t remotes[HK_SLICES];
+    /* the bitmaps of slabs whose own are too short */
+    uint64_t wide_bits[HK_SLICES][HK_BITMAP_WORDS];
+    _Atomic uint64_t wide_remote_bits[HK_SLICES][HK_BITMAP_WORDS];
 };
+_Static_assert(offsetof(hk_superslab_t, remotes) ==
+                   offsetof(hk_superslab_t, slabs) + HK_SLICES * sizeof(hk_slab_t),
+               "hk_remote_of()");
 
 static hk_lock_t lock = HK_LOCK_INIT(HK_RANK_POOL);
 static hk_superslab_t *lists[HK_SLICES + 1]; /* lock: pool; [n]: the longest free run is n slices */
@@ -204,6 +211,8 @@ static hk_slab_t *take_from_locked(hk_superslab_t *ss, unsigned slices, unsigned
     slab->first = (uint8_t)first;
     slab->slices = (uint8_t)slices;
     slab->cls = (uint8_t)cls;
+    slab->bits =
+        hk_class_words(&hk_classes[cls]) <= HK_FEW_WORDS ? slab->few_bits : ss->wide_bits[first];
     hk_store_relaxed(&slab->free, hk_classes[cls].blocks);
     if (cls != 0)
         hk_slab_mark_slices(slab, ss->fresh >> first, ss->lazy >> first);
@@ -226,8 +235,9 @@ static hk_slab_t *take_locked(unsigned slices, unsigned cls) {
 /* None of the slab's blocks is given out: nobody can have freed one. (Where somebody has, and the
  * program did not free it twice, a collection has lost it.) */
 static void no_remote_frees(const hk_slab_t *slab) {
-    for (unsigned w = 0; slab->cls != 0 && w < HK_BITMAP_WORDS; w++)
-        hk_assert(hk_load_relaxed(&slab->remote[w]) == 0);
+    const hk_class_t *c = &hk_classes[slab->cls];
+    for (unsigned w = 0; w < hk_class_words(c); w++)
+        hk_assert(hk_load_relaxed(&hk_remote_bits(slab, c)[w]) == 0);
 }
 #else
 HK_INLINE void no_remote_frees(const hk_slab_t *slab) { (void)slab; }
@@ -443,6 +453,10 @@ hk_slab_t *hk_pool_take(unsigned slices, unsigned cls) {
 static hk_superslab_t *superslab_of(const hk_slab_t *slab) {
     return (hk_superslab_t *)(uintptr_t)((const char *)(slab - slab->first) -
                                          offsetof(hk_superslab_t, slabs));
+}
+
+_Atomic uint64_t *hk_remote_wide_bits(const hk_slab_t *slab) {
+    return superslab_of(slab)->wide_remote_bits[slab->first];
 }
 
 hk_slab_t *hk_slab_of(const void *p) {

@@ -10,7 +10,11 @@
 #include "base/base.h"
 #include "os/os.h"
 
-enum { HK_SLICES = 32, HK_BITMAP_WORDS = HK_SLAB_MAX_BLOCKS / 64 };
+enum {
+    HK_SLICES = 32,
+    HK_BITMAP_WORDS = HK_SLAB_MAX_BLOCKS / 64,
+    HK_FEW_WORDS = 16 /* of a class of 64 bytes and more */
+};
 _Static_assert(HK_SLICES *HK_SLICE == HK_UNIT, "a superslab is one unit");
 
 typedef struct hk_heap hk_heap_t;
@@ -21,35 +25,57 @@ typedef struct hk_superslab hk_superslab_t;
  *
  * Equation: free bits + claimed for a purge + remote bits + blocks in magazines + blocks in use ==
  * blocks; free == popcount(bits[0..words)); summary bit w set <=> bits[w] != 0.
- * Who writes: the fields above `pending` only under the lock of the heap that owns the slab, or,
- * while owner is NULL, by whoever holds the slices. What a flush touches lies in the first cache
- * line (and the first two bitmap words with it: all of a class above 512 bytes); what remote
- * threads write starts a line of its own. */
+ * Who writes: only the holder of the lock of the heap that owns the slab, or, while owner is NULL,
+ * whoever holds the slices. What a flush touches lies in the first cache line (and the first bitmap
+ * word with it: all of a class above 1024 bytes). */
 struct hk_slab {
     /* atomic: written as above, read by any thread */
     _Alignas(HK_CACHE_LINE) _Atomic(hk_heap_t *) owner;
-    char *base;                     /* first block, or the large block itself */
-    uint64_t summary;               /* owner */
-    hk_slab_t *next, *prev;         /* owner: the heap's list of its class */
-    _Atomic uint16_t free;          /* owner writes; statistics read */
-    uint8_t cls;                    /* const while carved; 0 for a large run */
-    uint8_t slices;                 /* const while carved */
-    uint8_t first;                  /* const while carved: number of the first slice */
-    bool zeroed;                    /* large run: its memory reads as zero */
-    bool listed;                    /* owner: is on a list */
-    bool marked;                    /* owner: clean or seen is not 0 */
-    uint64_t bits[HK_BITMAP_WORDS]; /* owner: 1 is a free block */
-    _Atomic uint64_t clean;         /* owner writes: OS pages without memory (backend/slab.h) */
-    uint64_t seen;                  /* owner: OS pages that were free at the last look */
+    char *base;                      /* first block, or the large block itself */
+    uint64_t summary;                /* owner */
+    hk_slab_t *next, *prev;          /* owner: the heap's list of its class */
+    _Atomic uint16_t free;           /* owner writes; statistics read */
+    uint8_t cls;                     /* const while carved; 0 for a large run */
+    uint8_t slices;                  /* const while carved */
+    uint8_t first;                   /* const while carved: number of the first slice */
+    bool zeroed;                     /* large run: its memory reads as zero */
+    bool listed;                     /* owner: is on a list */
+    bool marked;                     /* owner: clean or seen is not 0 */
+    uint64_t *bits;                  /* const while carved; owner: 1 is a free block */
+    uint64_t few_bits[HK_FEW_WORDS]; /* where `bits` points if that is enough */
+    _Atomic uint64_t clean;          /* owner writes: OS pages without memory (backend/slab.h) */
+    _Atomic uint64_t lazy; /* owner writes: clean, and the system may not have taken them yet */
+    uint64_t seen;         /* owner: OS pages that were free at the last look */
+};
+_Static_assert(offsetof(hk_slab_t, few_bits) == HK_CACHE_LINE - 8, "a word in the first line");
 
+/* What other threads write of a slab. All of a superslab's lie together, behind its descriptors:
+ * beside what their owners write the one would drag the other's cache lines along, and where nobody
+ * frees for others this memory is never touched. */
+typedef struct {
     /* atomic: 1 while on a pending list or being put there */
     _Alignas(HK_CACHE_LINE) atomic_uint pending;
-    hk_slab_t *pending_next;                  /* whoever set `pending` */
-    _Atomic uint64_t remote[HK_BITMAP_WORDS]; /* atomic: freed by others, not yet collected */
-    /* owner writes: of the clean pages, those the system may not have taken yet */
-    _Atomic uint64_t lazy;
-};
-_Static_assert(offsetof(hk_slab_t, bits) == HK_CACHE_LINE - 16, "two words in the first line");
+    hk_slab_t *pending_next;                 /* whoever set `pending` */
+    _Atomic uint64_t few_bits[HK_FEW_WORDS]; /* see hk_remote_bits() */
+    char padding[HK_CACHE_LINE];
+} hk_remote_t;
+_Static_assert(sizeof(hk_remote_t) == sizeof(hk_slab_t), "the arrays run in parallel");
+
+/* Where it lies follows from the slab's address alone: to look it up in the descriptor, whoever
+ * frees would first have to wait for a cache line that the owner writes. */
+HK_INLINE hk_remote_t *hk_remote_of(const hk_slab_t *slab) {
+    return (hk_remote_t *)(uintptr_t)(slab + HK_SLICES);
+}
+
+HK_INLINE unsigned hk_class_words(const hk_class_t *c) { return (c->blocks + 63u) / 64; }
+
+/* The blocks of the slab, of class c, that were freed by others and are not yet collected. */
+_Atomic uint64_t *hk_remote_wide_bits(const hk_slab_t *slab);
+HK_INLINE _Atomic uint64_t *hk_remote_bits(const hk_slab_t *slab, const hk_class_t *c) {
+    if (HK_LIKELY(hk_class_words(c) <= HK_FEW_WORDS))
+        return hk_remote_of(slab)->few_bits;
+    return hk_remote_wide_bits(slab);
+}
 
 /* The slab or large run that p lies in; NULL if no superslab is there. Interior slices are
  * resolved. */

@@ -15,15 +15,14 @@
 
 /* ---- our own records ---- */
 
-HK_INLINE unsigned words_of(const hk_class_t *c) { return (c->blocks + 63u) / 64; }
-
 /* Blocks freed by others and not collected. Only a pending slab has any, but for the moment between
  * two steps of a free. */
 static unsigned take_remote(const hk_slab_t *slab, const hk_class_t *c, uint64_t *free) {
     unsigned count = 0;
     hk_assert(c->blocks != 0);
-    for (unsigned w = 0; hk_load_relaxed(&slab->pending) != 0 && w < words_of(c); w++) {
-        uint64_t bits = hk_load_relaxed(&slab->remote[w]);
+    for (unsigned w = 0;
+         hk_load_relaxed(&hk_remote_of(slab)->pending) != 0 && w < hk_class_words(c); w++) {
+        uint64_t bits = hk_load_relaxed(&hk_remote_bits(slab, c)[w]);
         count += (unsigned)__builtin_popcountll(bits);
         if (free != NULL)
             free[w] |= bits;
@@ -149,7 +148,7 @@ static bool copy_slab(const hk_slab_t *slab, slab_copy_t *copy) {
         copy->base = slab->base;
         copy->c = &hk_classes[slab->cls];
         copy->lazy = hk_load_relaxed(&slab->lazy);
-        memcpy(copy->free, slab->bits, words_of(copy->c) * sizeof copy->free[0]);
+        memcpy(copy->free, slab->bits, hk_class_words(copy->c) * sizeof copy->free[0]);
         free = hk_load_relaxed(&slab->free) + take_remote(slab, copy->c, copy->free);
     }
     hk_unlock(&owner->lock);

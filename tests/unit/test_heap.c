@@ -21,14 +21,14 @@ static void check_slab(const hk_slab_t *slab, unsigned held) {
     unsigned free = 0, remote = 0;
     for (unsigned w = 0; w < HK_BITMAP_WORDS && w < (c->blocks + 63u) / 64; w++) {
         free += bits_of(slab->bits[w]);
-        remote += bits_of(hk_load_relaxed(&slab->remote[w]));
+        remote += bits_of(hk_load_relaxed(&hk_remote_bits(slab, c)[w]));
         CHECK_EQ(slab->summary >> w & 1, slab->bits[w] != 0);
     }
     CHECK_EQ(hk_load_relaxed(&slab->free), free);
     CHECK_EQ(free + remote + held, c->blocks);
     /* listed exactly while it has free blocks; remote bits never without a pending entry */
     CHECK_EQ(slab->listed, free != 0);
-    CHECK(remote == 0 || hk_load_relaxed(&slab->pending) == 1);
+    CHECK(remote == 0 || hk_load_relaxed(&hk_remote_of(slab)->pending) == 1);
 }
 
 /* Takes exactly n blocks in batches; within a batch the lowest address comes last. */
@@ -150,12 +150,13 @@ static void remote_frees(void) {
             CHECK(hk_load_relaxed(&a.pending) == slab);
         check_slab(slab, n - half);
         hk_heap_give(&b, cls, blocks + half, 1); /* is on the list once */
-        CHECK(half == 0 || slab->pending_next == NULL);
+        CHECK(half == 0 || hk_remote_of(slab)->pending_next == NULL);
         check_slab(slab, n - half - 1);
         if (n > 1) {
             unsigned got = hk_heap_take(&a, cls, blocks, 1); /* a visit collects */
             CHECK(got == 1 && hk_slab_of(blocks[0]) == slab);
-            CHECK(hk_load_relaxed(&a.pending) == NULL && hk_load_relaxed(&slab->pending) == 0);
+            CHECK(hk_load_relaxed(&a.pending) == NULL &&
+                  hk_load_relaxed(&hk_remote_of(slab)->pending) == 0);
             check_slab(slab, n - half);
             hk_heap_give(&a, cls, blocks, 1);
         }

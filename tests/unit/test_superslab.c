@@ -208,11 +208,11 @@ static void carving_keeps_the_protocol_words(void) {
     hk_slab_t *first = dirty_superslab();
     hk_slab_t *slab = hk_pool_take(1, 1);
     CHECK(slab->base == first->base + HK_SLICE);
-    hk_store_relaxed(&slab->pending, 1u);
+    hk_store_relaxed(&hk_remote_of(slab)->pending, 1u);
     hk_pool_give(slab);
     CHECK(hk_pool_take(1, 2) == slab);
-    CHECK_EQ(hk_load_relaxed(&slab->pending), 1);
-    hk_store_relaxed(&slab->pending, 0u);
+    CHECK_EQ(hk_load_relaxed(&hk_remote_of(slab)->pending), 1);
+    hk_store_relaxed(&hk_remote_of(slab)->pending, 0u);
     hk_pool_give(slab);
     hk_pool_give(first);
 }

@@ -248,7 +248,7 @@ static void slab_with_a_block_in_use(bool planted) {
 
 static void slab_with_a_lost_remote_free(bool planted) {
     hk_slab_t *slab = hk_pool_take(1, CLS);
-    hk_store_relaxed(&slab->remote[0], planted ? 8u : 0u);
+    hk_store_relaxed(hk_remote_bits(slab, &hk_classes[slab->cls]), planted ? 8u : 0u);
     hk_pool_give(slab);
 }
 
@@ -333,7 +333,7 @@ static void pending_word_lost(bool planted) {
     three_slabs(slabs);
     hk_heap_give(&b, CLS, &blocks[1], 1);
     if (planted)
-        hk_store_relaxed(&slabs[0]->pending, 0u);
+        hk_store_relaxed(&hk_remote_of(slabs[0])->pending, 0u);
     hk_heap_collect(&a);
 }
 
@@ -344,7 +344,7 @@ static void remote_free_of_no_block(bool planted) {
     hk_slab_t *slab = hk_slab_of(large[0]);
     hk_heap_give(&b, cls, large, 1);
     if (planted)
-        hk_or_seq(&slab->remote[0], (uint64_t)1 << 8);
+        hk_or_seq(hk_remote_bits(slab, &hk_classes[slab->cls]), (uint64_t)1 << 8);
     hk_heap_collect(&a);
 }
 
@@ -465,7 +465,7 @@ typedef void planting_t(bool planted);
     X(slices_that_are_not_claimed, "(ss->claimed & claimed) == claimed")                           \
     X(slab_that_has_an_owner, "hk_load_relaxed(&slab->owner) == NULL")                             \
     X(slab_with_a_block_in_use, "hk_load_relaxed(&slab->free) == hk_classes[slab->cls].blocks")    \
-    X(slab_with_a_lost_remote_free, "hk_load_relaxed(&slab->remote[w]) == 0")                      \
+    X(slab_with_a_lost_remote_free, "hk_load_relaxed(&hk_remote_bits(slab, c)[w]) == 0")           \
     X(bit_that_is_not_counted, "free == hk_load_relaxed(&slab->free)")                             \
     X(page_clean_and_seen, "(slab->seen & hk_load_relaxed(&slab->clean)) == 0")                    \
     X(pages_that_are_not_claimed, "& run_mask(")                                                   \
@@ -473,7 +473,7 @@ typedef void planting_t(bool planted);
     X(slab_of_another_heap_on_the_list, "hk_load_relaxed(&slab->owner) == heap")                   \
     X(slab_that_is_not_on_the_list, "found == slab->listed")                                       \
     X(free_blocks_counted_wrong, "free == hk_load_relaxed(&slab->free)")                           \
-    X(pending_word_lost, "hk_load_relaxed(&slab->pending) == 1")                                   \
+    X(pending_word_lost, "hk_load_relaxed(&hk_remote_of(slab)->pending) == 1")                     \
     X(remote_free_of_no_block, "bits >> (c->blocks - w * 64) == 0")                                \
     X(orphaned_twice, "hk_load_relaxed(&heap->orphan) != orphan")                                  \
     X(collected_with_a_heap_locked, "hk_lock_may_take(HK_RANK_HEAP)")                              \
