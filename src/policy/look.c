@@ -12,6 +12,10 @@
 
 /* So much of the region cache is given back in a step. */
 #define CACHED_AT_ONCE (2 * HK_UNIT)
+/* And so much of what is old, on foot, for each millisecond since the last time, up to a second: so taking
+ * it again costs one per cent of the time at most. */
+#define OLD_PER_MS (64 * HK_KIB)
+#define OLD_AT_ONCE (64 * HK_MIB)
 /* So much more must be free than what the last pass could not get at. */
 #define LEAST_MORE HK_MIB
 /* Of what is in use such a share may be free, and so much more may gather before a pass. */
@@ -29,7 +33,7 @@ static struct {
     size_t most;   /* bytes to give back */
     size_t cached; /* of them at most so many cached ones */
     size_t purged; /* so far */
-    bool aged, on_foot, seen;
+    bool aged, on_foot, tried, seen;
 } pass;
 
 static hk_demand_t demand;   /* lock: look */
@@ -38,6 +42,7 @@ static size_t stuck_likely;  /* lock: look; and what was likely of them (hk_pool
 static atomic_size_t worth;  /* atomic: written under the lock; see hk_look_worth() */
 static unsigned refused;     /* lock: look; so many looks do without the region cache, which the
                                 system would not take */
+static uint64_t old_before;  /* lock: look; milliseconds; when something old was given back last */
 static size_t cached_before; /* lock: look; bytes in the region cache at the last look */
 
 uint64_t hk_look_mode(void) {
@@ -76,6 +81,7 @@ void hk_look_begin(bool aged, bool on_foot) {
     pass.at = NULL;
     pass.free = (hk_pool_free_t){0};
     pass.purged = 0;
+    pass.tried = false;
     pass.aged = aged;
     pass.on_foot = on_foot;
 }
@@ -98,28 +104,40 @@ static bool decide(void) {
     const size_t cached = refused == 0 ? hk_region_cached() : 0, dirty = cached + pass.free.dirty;
     const size_t known = hk_region_live() - hk_min(hk_region_live(), pass.free.clean);
     const size_t in_use = known - hk_min(known, pass.free.dirty);
-    const size_t always = hk_look_target() + in_use / (pass.on_foot ? SHARE_ON_FOOT : SHARE);
-    const size_t allowed = hk_demand_allows(&demand, hk_counted(touched), always, now_ms());
+    /* What a process that goes on as it does frees here it takes there: on foot only one that has
+     * become much smaller gives anything back, but for what it has not taken again for long. Of that
+     * little enough goes at once that it may be taken again and again. */
+    const bool for_old = pass.on_foot && pass.aged, only_much = pass.on_foot && !pass.aged;
+    const size_t always = hk_look_target() + in_use / (only_much ? SHARE_ON_FOOT : SHARE);
+    const uint64_t now = now_ms();
+    const size_t breathing = hk_demand_allows(&demand, hk_counted(touched), always, now);
+    const size_t allowed = for_old ? always : breathing;
     refused -= refused != 0;
     const bool ripe = pass.seen; /* what the pass before saw is old enough now */
     const size_t old = pass.aged ? hk_min(cached, cached_before) : cached;
     cached_before = cached;
     pass.seen = false;
-    /* What a process that goes on as it does frees here it takes there: on foot only one that has
-     * become much smaller gives anything back. */
-    const size_t slack = pass.on_foot ? in_use : 0;
+    const size_t slack = only_much ? in_use : 0;
     const size_t short_of = allowed + slack - hk_min(dirty, allowed + slack);
-    /* what is freed is in use no more, and counts twice */
-    hk_store_relaxed(&worth, short_of / 2);
-    if (short_of != 0 || !(ripe || is_worth_it(dirty, cached, in_use)) || hk_advice_is_disabled()) {
+    if (only_much) /* what is freed is in use no more, and counts twice */
+        hk_store_relaxed(&worth, short_of / 2);
+    const bool worth_it = for_old || ripe || is_worth_it(dirty, cached, in_use);
+    if (short_of != 0 || !worth_it || hk_advice_is_disabled()) {
         pass.stage = NONE;
         return false;
     }
-    stuck = dirty;
-    stuck_likely = pass.free.likely;
+    if (!for_old) {
+        stuck = dirty;
+        stuck_likely = pass.free.likely;
+    }
     pass.stage = PURGES;
+    pass.tried = true;
     pass.cursor = (hk_pool_cursor_t){0};
     pass.most = dirty - allowed;
+    if (for_old) {
+        pass.most = hk_min(pass.most, hk_min((now - old_before) * OLD_PER_MS, OLD_AT_ONCE));
+        old_before = now;
+    }
     pass.cached = old;
     pass.seen = old < cached;
     return true;
@@ -136,7 +154,7 @@ static bool purge(uint64_t mode) {
             return false;
         const hk_purge_way_t way = {.how = mode == HK_DECOMMIT_FREE ? HK_RESET : HK_PURGE,
                                     .aged = pass.aged,
-                                    .least_run = pass.on_foot ? LEAST_RUN_ON_FOOT : 0};
+                                    .least_run = pass.on_foot && !pass.aged ? LEAST_RUN_ON_FOOT : 0};
         bytes = hk_purge_superslab(&pass.cursor, way, &pass.seen);
     }
     pass.purged += bytes;
@@ -154,11 +172,14 @@ static void end(void) {
     if (pass.purged == 0)
         return;
     hk_count(purge_runs, 1);
-    hk_demand_given(&demand, hk_counted(touched), pass.purged, now_ms());
+    if (!(pass.on_foot && pass.aged))
+        hk_demand_given(&demand, hk_counted(touched), pass.purged, now_ms());
 }
 
 size_t hk_look_worth(void) { return hk_load_relaxed(&worth); }
 bool hk_look_is_under_way(void) { return pass.stage != NONE; }
+bool hk_look_is_for_old(void) { return pass.aged; }
+bool hk_look_was_in_vain(void) { return pass.tried && !hk_look_had_effect(); }
 
 bool hk_look_step(uint64_t mode) {
     hk_assert(hk_lock_is_mine(&lock) && hk_lock_may_take(HK_RANK_PURGE));

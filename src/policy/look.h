@@ -38,6 +38,12 @@ size_t hk_look_worth(void);
 /* A pass has begun and not ended: whoever comes goes on with it. */
 bool hk_look_is_under_way(void);
 
+/* Whether the pass, or the last one, was for what had been free at the look before too. */
+bool hk_look_is_for_old(void);
+
+/* Whether it tried to give something back, and there was nothing. */
+bool hk_look_was_in_vain(void);
+
 /* Whether the pass has given anything back, or the next one will because what is free will then be
  * old enough. */
 bool hk_look_had_effect(void);

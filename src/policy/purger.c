@@ -20,6 +20,7 @@ enum { ON_FOOT_NS = 100000 };
 enum {
     INTERVAL_MS = HK_HOSTILE ? 1 : 1000,
     SHORT_INTERVAL_MS = HK_HOSTILE ? 1 : 100,
+    LONGEST_INTERVAL_MS = 64 * INTERVAL_MS,
 };
 
 atomic_bool hk_purger_may_start;
@@ -32,6 +33,9 @@ static atomic_bool stopping;   /* atomic: it is to end */
 static atomic_bool asleep;     /* atomic: until woken, not only for an interval */
 static atomic_size_t unnoted;  /* atomic: bytes freed that have not raised `noted` yet */
 static atomic_size_t freed;    /* atomic: bytes freed that a step on foot is for */
+static atomic_size_t gathered; /* atomic: bytes freed since it was last looked whether that is much */
+static _Atomic uint64_t old_at; /* atomic: milliseconds; when to look on foot for what is old */
+static unsigned old_interval;   /* lock: look; milliseconds between two such looks */
 
 static bool may_start(void) {
     return hk_look_mode() != HK_DECOMMIT_OFF && !hk_load_seq(&hk_purger_runs);
@@ -61,17 +65,30 @@ void hk_purger_stop(void) {
     hk_os_wake(&noted);
 }
 
+static uint64_t now_ms(void) { return hk_os_now_ns() / 1000000; }
+
+/* Much has been freed, or it is time to look for what has been free for long. */
+static bool is_due_on_foot(size_t bytes) {
+    const size_t sum = hk_add_relaxed(&gathered, bytes) + bytes;
+    if (!hk_load_relaxed(&hk_purger_on_foot) || hk_look_is_small())
+        return false;
+    if (sum < hk_max(hk_region_live() / NOTED_SHARE, hk_look_worth()))
+        return now_ms() >= hk_load_relaxed(&old_at);
+    hk_store_relaxed(&gathered, (size_t)0);
+    return true;
+}
+
 void hk_purger_note_slow(size_t bytes) {
     const bool on_foot = !hk_load_relaxed(&hk_purger_runs);
-    const size_t worth = hk_max(hk_region_live() / NOTED_SHARE, on_foot ? hk_look_worth() : 0);
+    const size_t worth = on_foot ? 0 : hk_region_live() / NOTED_SHARE;
     const size_t sum = hk_add_relaxed(&unnoted, bytes) + bytes;
     if (sum < hk_max(worth, NOTED_BYTES))
         return;
     hk_store_relaxed(&unnoted, (size_t)0);
     if (on_foot) {
-        hk_store_relaxed(&freed, sum);
-        hk_store_relaxed(&hk_purger_is_due,
-                         hk_load_relaxed(&hk_purger_on_foot) && !hk_look_is_small());
+        hk_add_relaxed(&freed, sum);
+        if (is_due_on_foot(sum))
+            hk_store_relaxed(&hk_purger_is_due, true);
         return;
     }
     hk_add_seq(&noted, 1u);
@@ -83,23 +100,34 @@ static void rest(unsigned ms) { hk_os_wait(&noted, hk_load_relaxed(&noted), ms);
 
 /* ---- on foot ---- */
 
+/* When to look next for what is old: a large heap more seldom, because that takes some microseconds for
+ * each superslab; and each time more seldom while there is none. */
+static void set_old_at(void) {
+    const size_t least = hk_max(SHORT_INTERVAL_MS, hk_region_live() / HK_UNIT);
+    const size_t next = hk_look_was_in_vain() ? hk_max(2 * old_interval, least) : least;
+    old_interval = (unsigned)hk_min(next, LONGEST_INTERVAL_MS);
+    hk_store_relaxed(&old_at, now_ms() + old_interval);
+}
+
 /* Until it has taken its time, which is more where one free has brought much: the rest is for the next
  * visit, if there is one. */
 HK_COLD void hk_purger_step(void) {
     const size_t mebibytes = hk_load_relaxed(&freed) / HK_MIB;
     const uint64_t mode = hk_look_mode();
-    const uint64_t until = hk_os_now_ns() + hk_max(mebibytes, 1) * ON_FOOT_NS;
+    const uint64_t now = hk_os_now_ns(), until = now + hk_max(mebibytes, 1) * ON_FOOT_NS;
     hk_store_relaxed(&freed, (size_t)0);
     hk_store_relaxed(&hk_purger_is_due, false);
     if (!hk_load_relaxed(&hk_purger_on_foot) || !hk_look_try())
         return;
     bool more = hk_look_is_under_way();
     if (!more && !hk_look_is_small()) {
-        hk_look_begin(false, true);
+        hk_look_begin(now / 1000000 >= hk_load_relaxed(&old_at), true);
         more = true;
     }
     while (more && hk_os_now_ns() < until)
         more = hk_look_step(mode);
+    if (!more && hk_look_is_for_old())
+        set_old_at();
     hk_store_relaxed(&hk_purger_is_due, more);
     hk_look_release();
 }
