@@ -329,6 +329,21 @@ static HK_NOINLINE bool obtain_slab(hk_heap_t *heap, unsigned cls) {
     return found;
 }
 
+/* The fullest of the first few in line, so that the others empty out. */
+static hk_slab_t *choose(const hk_slab_list_t *list) {
+    enum { FEW = 8 };
+    hk_slab_t *best = list->head;
+    unsigned least = best != NULL ? hk_load_relaxed(&best->free) : 0, seen = 1;
+    for (hk_slab_t *at = best; seen < FEW && best != NULL && at->next != list->head; seen++) {
+        at = at->next;
+        if (hk_load_relaxed(&at->free) < least) {
+            least = hk_load_relaxed(&at->free);
+            best = at;
+        }
+    }
+    return best;
+}
+
 static HK_NOINLINE unsigned take(hk_heap_t *heap, unsigned cls, void **out, unsigned n) {
     hk_assert(cls != 0 && cls < HK_CLASS_COUNT && n != 0);
     hk_assert(hk_lock_may_take(HK_RANK_HEAP));
@@ -339,7 +354,7 @@ static HK_NOINLINE unsigned take(hk_heap_t *heap, unsigned cls, void **out, unsi
     count_locked(heap, HK_HEAP_COUNT_refills, 1);
     collect_locked(heap, &retired);
     while (end != out) {
-        hk_slab_t *slab = list->head;
+        hk_slab_t *slab = choose(list);
         if (slab == NULL) {
             if (end != out + n)
                 break;

@@ -154,7 +154,8 @@ static bool purge(uint64_t mode) {
             return false;
         const hk_purge_way_t way = {.how = mode == HK_DECOMMIT_FREE ? HK_RESET : HK_PURGE,
                                     .aged = pass.aged,
-                                    .least_run = pass.on_foot && !pass.aged ? LEAST_RUN_ON_FOOT : 0};
+                                    .least_run =
+                                        pass.on_foot && !pass.aged ? LEAST_RUN_ON_FOOT : 0};
         bytes = hk_purge_superslab(&pass.cursor, way, &pass.seen);
     }
     pass.purged += bytes;

@@ -33,7 +33,9 @@ static atomic_bool stopping;   /* atomic: it is to end */
 static atomic_bool asleep;     /* atomic: until woken, not only for an interval */
 static atomic_size_t unnoted;  /* atomic: bytes freed that have not raised `noted` yet */
 static atomic_size_t freed;    /* atomic: bytes freed that a step on foot is for */
-static atomic_size_t gathered; /* atomic: bytes freed since it was last looked whether that is much */
+static atomic_size_t
+    gathered;            /* atomic: bytes freed since it was last looked whether that is much */
+static atomic_bool much; /* atomic: it was much, and has not been looked at */
 static _Atomic uint64_t old_at; /* atomic: milliseconds; when to look on foot for what is old */
 static unsigned old_interval;   /* lock: look; milliseconds between two such looks */
 
@@ -75,6 +77,7 @@ static bool is_due_on_foot(size_t bytes) {
     if (sum < hk_max(hk_region_live() / NOTED_SHARE, hk_look_worth()))
         return now_ms() >= hk_load_relaxed(&old_at);
     hk_store_relaxed(&gathered, (size_t)0);
+    hk_store_relaxed(&much, true);
     return true;
 }
 
@@ -121,7 +124,8 @@ HK_COLD void hk_purger_step(void) {
         return;
     bool more = hk_look_is_under_way();
     if (!more && !hk_look_is_small()) {
-        hk_look_begin(now / 1000000 >= hk_load_relaxed(&old_at), true);
+        hk_look_begin(!hk_load_relaxed(&much), true);
+        hk_store_relaxed(&much, false);
         more = true;
     }
     while (more && hk_os_now_ns() < until)

@@ -56,6 +56,21 @@ static void alone(void) {
     }
 }
 
+// What a program that stays as large as it is does not use again comes back too, while it goes on.
+static void old(void) {
+    heap_t stays = heap_grow(2 * PEAK, 5), goes = heap_grow(PEAK, 7);
+    size_t full = kept_bytes();
+    heap_free(&goes);
+    CHECK(kept_bytes() > full - PEAK / 4, "it comes back at once: this test shows nothing");
+    for (long ms = 0; kept_bytes() > full - PEAK / 4 * 3; ms += POLL_MS) {
+        CHECK(ms < DEADLINE_MS, "%zu of %zu MiB are kept", kept_bytes() / MIB, full / MIB);
+        grow_and_shrink(SMALL);
+        sleep_ms(POLL_MS);
+    }
+    heap_check(&stays);
+    CHECK(tasks_now().threads == 1, "a thread has been started");
+}
+
 // One whose memory comes and goes keeps it in the end: from the third time on nothing is brought in
 // anew.
 static void breathes(void) {
@@ -231,9 +246,16 @@ int main(int argc, char **argv) {
     static const struct {
         const char *name;
         void (*run)(void);
-    } cases[] = {{"absent", absent},   {"small", small},           {"ends", ends},
-                 {"alone", alone},     {"breathes", breathes},     {"steady", steady},
-                 {"signals", signals}, {"scheduling", scheduling}, {"last", outlives_nobody},
+    } cases[] = {{"absent", absent},
+                 {"small", small},
+                 {"ends", ends},
+                 {"old", old},
+                 {"alone", alone},
+                 {"breathes", breathes},
+                 {"steady", steady},
+                 {"signals", signals},
+                 {"scheduling", scheduling},
+                 {"last", outlives_nobody},
                  {"refused", refused}};
     world_begin(60);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
