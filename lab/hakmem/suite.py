@@ -236,9 +236,12 @@ _PEAKS = (
         by_name=True,
     ),
 )
+_CACHE = Command(
+    "cache", "bench_cache", ("--ops={n}",), 2_000_000, 500_000, 2_000_000, by_name=True
+)
 
 SUITE = Suite(
-    commands=(*(_random_mixed(*mix) for mix in _MIXES), *_WALL, _STARTUP, _IDLE, *_PEAKS),
+    commands=(*(_random_mixed(*mix) for mix in _MIXES), *_WALL, _STARTUP, _IDLE, *_PEAKS, _CACHE),
     figures=(
         *(_above_floor(slots) for slots, *_ in _MIXES),
         Figure(
@@ -258,5 +261,6 @@ SUITE = Suite(
         Figure("idle_rss", "idle_rss", "idle_rss", "memory of a process that does nothing"),
         Figure("peak", "peak", "left", "memory left when most was freed, as a share; 16–1024 B"),
         Figure("peak_large", "peak_large", "left", "the same; 1–32 KiB"),
+        Figure("cache", "cache", "held", "memory held over time by a cache whose sizes shift"),
     ),
 )

@@ -13,9 +13,9 @@
 /* So much of the region cache is given back in a step. */
 #define CACHED_AT_ONCE (2 * HK_UNIT)
 /* And so much of what is old, on foot, for each millisecond since the last time, up to a second: so taking
- * it again costs one per cent of the time at most. */
-#define OLD_PER_MS (64 * HK_KIB)
-#define OLD_AT_ONCE (64 * HK_MIB)
+ * it again costs two per cent of the time at most. */
+#define OLD_PER_MS (128 * HK_KIB)
+#define OLD_AT_ONCE (128 * HK_MIB)
 /* So much more must be free than what the last pass could not get at. */
 #define LEAST_MORE HK_MIB
 /* Of what is in use such a share may be free, and so much more may gather before a pass. */

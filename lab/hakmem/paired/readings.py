@@ -22,6 +22,7 @@ OF_BENCH = {
     "rss": "peak_rss",
     "idle": "idle_rss",
     "left": "left",
+    "held": "held",
 }
 OF_COMMAND: dict[str, tuple[str, Callable[[Sample], float | None]]] = {
     "user": ("s", lambda s: s.user_s),
@@ -44,6 +45,7 @@ WORDS = {
     "rss": "peak memory",
     "idle": "idle memory",
     "left": "memory left after the peak",
+    "held": "memory held over time",
     "mbs": "memory over time",
     "quiet": "memory after the quiet",
     "faults": "page faults",
@@ -55,7 +57,7 @@ _WORDS_OF = {
     "process_ns": "CPU time of the whole process",
 }
 COUNTED = ("cycles", "instructions")
-MEMORY = ("rss", "idle", "left", "mbs", "quiet")
+MEMORY = ("rss", "idle", "left", "held", "mbs", "quiet")
 # Where most of the work of an operation is the kernel's, its time belongs to the operation.
 _KERNEL_WORK = ("huge", "large", "realloc", "thread_churn", "startup")
 
@@ -120,8 +122,9 @@ def of_figure(figure: Figure) -> Reading:
 
 
 def default_for(bench: str | None) -> str:
-    if bench in ("idle_rss", "peak"):
-        return "idle" if bench == "idle_rss" else "left"
+    own = {"idle_rss": "idle", "peak": "left", "peak_large": "left", "cache": "held"}
+    if bench in own:
+        return own[bench]
     counted = bench is not None and bench not in _KERNEL_WORK and counters() is None
     return "cycles" if counted else "cpu"
 

@@ -62,6 +62,11 @@ def _left(row: Row) -> float | None:
     return None if after is None or lazy is None or not peak else (after - lazy) / peak
 
 
+def _held(row: Row) -> float | None:
+    """Resident bytes per byte of live blocks, the mean over time."""
+    return row["result"].get("held")
+
+
 METRICS: dict[str, Metric] = {
     "user_ns": Metric("ns user CPU/op", "lower", _timed_user),
     "user_cycles": Metric("user cycles/op", "lower", _counted("cycles")),
@@ -74,6 +79,7 @@ METRICS: dict[str, Metric] = {
     "peak_rss": Metric("MiB", "lower", _peak_rss),
     "idle_rss": Metric("KiB", "lower", _idle_rss),
     "left": Metric("share", "lower", _left),
+    "held": Metric("× live", "lower", _held),
 }
 
 
