@@ -121,7 +121,7 @@ HK_INLINE void is_valid(const hk_heap_t *heap, const hk_slab_t *slab) { (void)he
 #endif
 
 /* New free blocks make a slab last in line: until its turn comes it gathers more of them, so that a
- * refill finds many blocks in few slabs. */
+ * refill finds many blocks in few slabs. See choose(). */
 static void link_tail(hk_heap_t *heap, hk_slab_t *slab) {
     hk_slab_list_t *list = &heap->partial[slab->cls];
     hk_assert(!slab->listed && hk_lock_is_mine(&heap->lock));

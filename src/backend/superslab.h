@@ -64,7 +64,7 @@ _Static_assert(sizeof(hk_remote_t) == sizeof(hk_slab_t), "the arrays run in para
 /* Where it lies follows from the slab's address alone: to look it up in the descriptor, whoever
  * frees would first have to wait for a cache line that the owner writes. */
 HK_INLINE hk_remote_t *hk_remote_of(const hk_slab_t *slab) {
-    return (hk_remote_t *)(uintptr_t)(slab + HK_SLICES);
+    return (hk_remote_t *)((uintptr_t)slab + HK_SLICES * sizeof *slab);
 }
 
 HK_INLINE unsigned hk_class_words(const hk_class_t *c) { return (c->blocks + 63u) / 64; }

@@ -2,7 +2,8 @@
  *
  * Where one thread allocates it does it itself, on foot: when as much has gone back to its
  * slabs as can make a difference, and a mebibyte at least, it looks, and a visit to the boundary goes on with
- * it for a tenth of a millisecond until it is done. A second thread would cost such a process more
+ * it for a tenth of a millisecond until it is done. Now and then, if anything is freed meanwhile, it
+ * also looks for what has not been used again since the last time. A second thread would cost such a process more
  * than its own work: the C library's locks become real, and some doors of the system close. So it is
  * in the child of a fork until that has threads.
  *
