@@ -38,7 +38,7 @@ size_t hk_look_worth(void);
 /* A pass has begun and not ended: whoever comes goes on with it. */
 bool hk_look_is_under_way(void);
 
-/* Whether the pass, or the last one, was for what had been free at the look before too. */
+/* Whether the pass, or the last one, was on foot for what had been free at the look before too. */
 bool hk_look_is_for_old(void);
 
 /* Whether it tried to give something back, and there was nothing. */
