@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from hakmem.errors import LabError
+from hakmem.process.metrics import LATENCIES
 from hakmem.project import bench_dir
 
 ReferenceName = Literal["null floor", "BenchFast", "empty library"]
@@ -58,7 +59,8 @@ class Command:
 class Figure:
     """A number of a command: the metric, and the reference whose median is subtracted first.
 
-    `counted` is the metric that takes over where the machine lets us count user cycles.
+    `counted` is the metric that takes over where the machine lets us count user cycles; `also` are
+    metrics that are read off the same samples.
     """
 
     name: str
@@ -67,6 +69,7 @@ class Figure:
     what: str
     floor: str | None = None
     counted: str | None = None
+    also: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -239,9 +242,30 @@ _PEAKS = (
 _CACHE = Command(
     "cache", "bench_cache", ("--ops={n}",), 2_000_000, 500_000, 2_000_000, by_name=True
 )
+_LATENCIES = tuple(
+    Command(
+        f"latency_{threads}",
+        "bench_latency",
+        (f"--threads={threads}", "--ops={n}"),
+        4_000_000,
+        1_000_000,
+        1_000_000,
+        threads=threads,
+        by_name=True,
+    )
+    for threads in (1, 2)
+)
 
 SUITE = Suite(
-    commands=(*(_random_mixed(*mix) for mix in _MIXES), *_WALL, _STARTUP, _IDLE, *_PEAKS, _CACHE),
+    commands=(
+        *(_random_mixed(*mix) for mix in _MIXES),
+        *_WALL,
+        _STARTUP,
+        _IDLE,
+        *_PEAKS,
+        _CACHE,
+        *_LATENCIES,
+    ),
     figures=(
         *(_above_floor(slots) for slots, *_ in _MIXES),
         Figure(
@@ -262,5 +286,15 @@ SUITE = Suite(
         Figure("peak", "peak", "left", "memory left when most was freed, as a share; 16–1024 B"),
         Figure("peak_large", "peak_large", "left", "the same; 1–32 KiB"),
         Figure("cache", "cache", "held", "memory held over time by a cache whose sizes shift"),
+        *(
+            Figure(
+                c.name,
+                c.name,
+                "free_p9999",
+                "every call timed; one free in 10 000 takes longer",
+                also=tuple(name for name in LATENCIES if name != "free_p9999"),
+            )
+            for c in _LATENCIES
+        ),
     ),
 )

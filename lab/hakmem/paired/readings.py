@@ -23,6 +23,7 @@ OF_BENCH = {
     "idle": "idle_rss",
     "left": "left",
     "held": "held",
+    **{name: name for name in metrics.LATENCIES},
 }
 OF_COMMAND: dict[str, tuple[str, Callable[[Sample], float | None]]] = {
     "user": ("s", lambda s: s.user_s),
@@ -50,6 +51,7 @@ WORDS = {
     "quiet": "memory after the quiet",
     "faults": "page faults",
     "sys": "system CPU time",
+    **{name: f"{name.replace('_', ' ')} of single calls" for name in metrics.LATENCIES},
 }
 _WORDS_OF = {
     "wall_us": "wall time",
@@ -123,6 +125,7 @@ def of_figure(figure: Figure) -> Reading:
 
 def default_for(bench: str | None) -> str:
     own = {"idle_rss": "idle", "peak": "left", "peak_large": "left", "cache": "held"}
+    own |= dict.fromkeys(("latency_1", "latency_2"), "free_p9999")
     if bench in own:
         return own[bench]
     counted = bench is not None and bench not in _KERNEL_WORK and counters() is None

@@ -86,7 +86,7 @@ def comparison(
         score = oracle.score(costs) if kind in TITLES else None
         if score:
             ratios[kind][ORACLE] = _short(score.interval, outcome.rounds, None)
-    cells = {at: cell_figures(track, outcome, at) for at in (BASE, *decided)}
+    cells = {at: cell_figures(track, outcome, at, figure.also) for at in (BASE, *decided)}
     return {
         "setting": setting,
         "suite": figure.name,
@@ -137,7 +137,7 @@ def kinds(track: Track, figure: Figure) -> dict[str, Reading]:
         found[MEMORY] = readings.choose("rss", figure.command)
     if track.turns > 1:
         found[VARIATION] = track.reading
-    return found
+    return found | {name: readings.choose(name, figure.command) for name in figure.also}
 
 
 def _judged(
@@ -181,9 +181,11 @@ def _spread(values: Mapping[str, Sequence[float]]) -> dict[str, float]:
     return {at: log - logs[BASE] for at, log in logs.items() if at not in (BASE, FLOOR)}
 
 
-def cell_figures(track: Track, outcome: Outcome, letter: str) -> dict[str, Any]:
-    """A cell's figure over all its samples, net of its floor, and its mean peak; of a program
-    the means of all that is read off it."""
+def cell_figures(
+    track: Track, outcome: Outcome, letter: str, also: Sequence[str] = ()
+) -> dict[str, Any]:
+    """A cell's figure over all its samples, net of its floor, its mean peak, and the means of what
+    is `also` read off them; of a program, of all that is."""
     samples = outcome.samples(track.name, letter)
     peaks = [sample.max_rss_kb for sample in samples if sample.max_rss_kb]
     found = {
@@ -192,8 +194,8 @@ def cell_figures(track: Track, outcome: Outcome, letter: str) -> dict[str, Any]:
         "samples": len(samples),
     }
     program = track.works[BASE].program
-    for name in OF_PROGRAM if program else ():
-        reading = readings.choose(name, None)
+    for name in OF_PROGRAM if program else also:
+        reading = readings.choose(name, None if program else track.name)
         values = [value for sample in samples if (value := reading.of(sample)) is not None]
         if values and (name != "quiet" or (program and program.program.quiet_s)):
             found[name] = statistics.fmean(values)

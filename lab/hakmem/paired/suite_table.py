@@ -5,7 +5,7 @@ best one as suite_record has it, chosen on other blocks than it is scored on.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from hakmem.ledger.claims import value
 from hakmem.paired.oracle import ORACLE
 from hakmem.paired.suite_record import MEMORY, TIME, metric_name
 from hakmem.paired.suite_record import TITLES as TITLE_OF
+from hakmem.process import metrics
 from hakmem.process.library import SYSTEM
 from hakmem.stats import Interval
 
@@ -112,17 +113,22 @@ def markdown(body: Mapping[str, Any], time: str) -> str:
     head = [_row(TITLES), _row(("---", "--:", "---", *["--:"] * 4, "---", "--:", "--:"))]
     table = "\n".join([*head, *(_row(line.cells) for line in lines(body))])
     said = list(notes(body, time))
-    if any(row["program"] for row in body["rows"]):
-        said += [
-            "Means of all runs; in each cell **hakmem** · the system's allocator · the least of "
-            "all rivals, whichever that is there.",
-            figures(body),
-        ]
+    for what, columns in (("program", MORE), ("benchmark", LATENCIES)):
+        rows = [row for row in in_order(body["rows"]) if _has(row, columns)]
+        if rows:
+            said += [
+                "Means of all runs; in each cell **hakmem** · the system's allocator · the least "
+                "of all rivals, whichever that is there.",
+                figures(what, rows, columns),
+            ]
     return "\n\n".join([table, *said]) + "\n"
 
 
-# Of a program, what is read off it besides: column, key of its figures, factor.
-MORE = (
+# What is read off a row besides its own figure: column, key of its figures, factor.
+Columns = Sequence[tuple[str, str, float]]
+
+# Of a program.
+MORE: Columns = (
     ("CPU s", "value", 1.0),
     ("wall s", "wall", 1.0),
     ("system s", "sys", 1.0),
@@ -131,18 +137,28 @@ MORE = (
     ("MB·s", "mbs", 1.0),
     ("MiB after the quiet", "quiet", 1.0),
 )
+# Of single calls, in nanoseconds; what is a row's own figure is its "value".
+LATENCIES: Columns = tuple(
+    (f"{name.replace('_', ' ')} ns", "value" if name == "free_p9999" else name, 1.0)
+    for name in metrics.LATENCIES
+)
 
 
-def figures(body: Mapping[str, Any]) -> str:
-    """Of programs, all that was read: hakmem, the system's allocator, the least of all rivals."""
-    rows = [
-        _row(("program", *(title for title, _, _ in MORE))),
-        _row(("---", *["--:"] * len(MORE))),
+def _has(row: Mapping[str, Any], columns: Columns) -> bool:
+    """Whether the second column was read off the row's samples."""
+    return columns[1][1] in row["figures"][row["subject"]]
+
+
+def figures(what: str, rows: Iterable[Mapping[str, Any]], columns: Columns) -> str:
+    """All that was read off some rows: hakmem, the system's allocator, the least of all rivals."""
+    made = [
+        _row((what, *(title for title, _, _ in columns))),
+        _row(("---", *["--:"] * len(columns))),
     ]
-    for row in in_order(body["rows"]):
-        cells = [_three(row["figures"], row["subject"], key, factor) for _, key, factor in MORE]
-        rows.append(_row((row["benchmark"], *cells)))
-    return "\n".join(rows)
+    for row in rows:
+        cells = [_three(row["figures"], row["subject"], key, factor) for _, key, factor in columns]
+        made.append(_row((row["benchmark"], *cells)))
+    return "\n".join(made)
 
 
 def _three(figures: Mapping[str, Any], own: str, key: str, factor: float) -> str:

@@ -67,6 +67,15 @@ def _held(row: Row) -> float | None:
     return row["result"].get("held")
 
 
+def _of_calls(name: str) -> Callable[[Row], float | None]:
+    return lambda row: row["result"].get(f"{name}_ns")
+
+
+# Of single calls: the longest of half of them, of 99 in 100 and so on, and of all.
+LATENCIES = tuple(
+    f"{call}_{share}" for call in ("malloc", "free") for share in ("p50", "p99", "p999", "p9999", "max")
+)
+
 METRICS: dict[str, Metric] = {
     "user_ns": Metric("ns user CPU/op", "lower", _timed_user),
     "user_cycles": Metric("user cycles/op", "lower", _counted("cycles")),
@@ -80,6 +89,7 @@ METRICS: dict[str, Metric] = {
     "idle_rss": Metric("KiB", "lower", _idle_rss),
     "left": Metric("share", "lower", _left),
     "held": Metric("× live", "lower", _held),
+    **{name: Metric("ns", "lower", _of_calls(name)) for name in LATENCIES},
 }
 
 

@@ -11,6 +11,7 @@ from hakmem.errors import LabError
 from hakmem.ledger import claims
 from hakmem.paired.oracle import ORACLE
 from hakmem.paired.suite_record import TITLES
+from hakmem.process.metrics import LATENCIES
 from hakmem.soak.analysis import MARGINS, PERCENTILES
 from hakmem.suite import SUITE
 
@@ -24,9 +25,9 @@ OPTIONAL = ("tie", "per", "unit", "scale", "interval", "why", "where", "least", 
 OF_SUITE = ("benchmarks", "except", "rivals", "needs")
 
 BENCHMARKS = tuple(figure.name for figure in SUITE.figures)
-# Of a suite: ratios to each rival, a benchmark's own figure, what it is above the system's; and of
+# Of a suite: ratios to each rival, also of single calls, a benchmark's own figure, what it is above the system's; and of
 # the whole of it geometric means, of the variation against each rival, and against the oracle.
-AGAINST = ("against", "memory")
+AGAINST = ("against", "memory", *LATENCIES)
 ALONE = ("own", "above system")
 VARIATION = "variation"
 OVERALL = (VARIATION, *(f"{title} against {ORACLE}" for title in TITLES.values()))
