@@ -273,7 +273,7 @@ static void *huge_grow(huge_t *huge, size_t bytes) {
     }
     hk_map_set_owner(old, NULL);
     hk_map_set(old, huge->range.bytes / HK_SLICE, HK_KIND_FOREIGN);
-    bool moved = hk_region_move(&huge->range, with_headroom(bytes));
+    bool moved = hk_region_move(&huge->range, bytes, with_headroom(bytes));
     publish(huge);
     return moved ? huge->range.start : NULL;
 }

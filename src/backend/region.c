@@ -303,33 +303,44 @@ static size_t move_free(hk_range_t from, char *to) {
 
 /* ---- taking and giving ---- */
 
-/* A fresh mapping with the n gathered ranges moved to its front. They are used up in any case. */
-static bool take_gathered(size_t bytes, size_t align, bool dense, const hk_range_t *gathered,
-                          unsigned n, hk_range_t *range, size_t *used) {
-    if (!map_fresh(bytes, align, dense, range)) {
-        for (unsigned i = 0; i < n; i++)
-            keep_or_unmap(gathered[i]);
-        return false;
-    }
-    *used = 0;
-    range->mixed = n != 0;
+/* Moves the n gathered ranges to range->start + at, one behind the other; they are used up in any case.
+ * Returns where they end; 0: there is a hole now, and all but that went back. */
+static size_t fill(hk_range_t *range, size_t at, const hk_range_t *gathered, unsigned n) {
+    range->mixed |= n != 0;
     for (unsigned i = 0; i < n; i++) {
-        size_t moved = move_free(gathered[i], range->start + *used);
-        *used += moved;
+        size_t moved = move_free(gathered[i], range->start + at);
+        at += moved;
         if (moved == gathered[i].bytes)
             continue;
         /* what lies before and behind the hole goes back; so do the ranges not come to */
         size_t hole = gathered[i].mixed ? HK_UNIT : gathered[i].bytes;
-        size_t behind = *used + hole;
-        if (*used != 0)
-            keep_or_unmap((hk_range_t){range->start, *used, true});
-        if (behind != bytes)
-            keep_or_unmap((hk_range_t){range->start + behind, bytes - behind, false});
+        size_t behind = at + hole;
+        if (at != 0)
+            keep_or_unmap((hk_range_t){range->start, at, true});
+        if (behind != range->bytes)
+            keep_or_unmap((hk_range_t){range->start + behind, range->bytes - behind, false});
         while (++i < n)
             keep_or_unmap(gathered[i]);
-        return false;
+        return 0;
     }
-    return true;
+    return at;
+}
+
+/* A fresh mapping with the n gathered ranges at `at`. They are used up in any case. */
+static bool map_filled(size_t bytes, size_t align, bool dense, size_t at,
+                       const hk_range_t *gathered, unsigned n, hk_range_t *range) {
+    if (map_fresh(bytes, align, dense, range))
+        return n == 0 || fill(range, at, gathered, n) != 0;
+    for (unsigned i = 0; i < n; i++)
+        keep_or_unmap(gathered[i]);
+    return false;
+}
+
+static size_t bytes_of(const hk_range_t *ranges, unsigned n) {
+    size_t bytes = 0;
+    while (n != 0)
+        bytes += ranges[--n].bytes;
+    return bytes;
 }
 
 static bool take(size_t bytes, size_t align, bool dense, hk_range_t *range, size_t *used) {
@@ -350,9 +361,14 @@ static bool take(size_t bytes, size_t align, bool dense, hk_range_t *range, size
     hk_unlock(&lock);
     if (homeless.bytes != 0)
         unmap_or_keep(homeless);
-    if (fit == NONE && !take_gathered(bytes, align, dense, gathered, n, range, used) &&
-        (n == 0 || !take_gathered(bytes, align, dense, NULL, 0, range, used)))
-        return false;
+    if (fit == NONE) {
+        *used = bytes_of(gathered, n);
+        if (!map_filled(bytes, align, dense, 0, gathered, n, range)) {
+            *used = 0;
+            if (n == 0 || !map_fresh(bytes, align, dense, range))
+                return false;
+        }
+    }
     is_range(*range);
     hk_assert(range->bytes == bytes && hk_is_aligned((uintptr_t)range->start, align));
     hk_assert(*used <= bytes);
@@ -454,20 +470,63 @@ bool hk_region_extend(hk_range_t *range, size_t new_bytes) {
     return found;
 }
 
-bool hk_region_move(hk_range_t *range, size_t new_bytes) {
+/* Moves the pages of a block, which are several mappings, unit by unit. Where the system stops half-way
+ * all of it is copied to a third place, which is there before the first step. */
+static bool move_units(hk_range_t *from, hk_range_t *to) {
+    hk_range_t third;
+    size_t at = 0;
+    if (!map_fresh(to->bytes, HK_UNIT, false, &third))
+        return false;
+    while (at < from->bytes && hk_os_move(from->start + at, HK_UNIT, to->start + at, HK_UNIT))
+        at += HK_UNIT;
+    if (at != 0 && at < from->bytes) {
+        const size_t behind = at + HK_UNIT; /* a hole, or about to be */
+        memcpy(third.start, to->start, at);
+        memcpy(third.start + at, from->start + at, from->bytes - at);
+        keep_or_unmap((hk_range_t){to->start, at, true});
+        keep_or_unmap((hk_range_t){to->start + behind, to->bytes - behind, true});
+        keep_or_unmap((hk_range_t){from->start + at, from->bytes - at, true});
+        *to = third;
+        hk_store_relaxed(&no_moves, (unsigned)PATIENCE);
+        return true;
+    }
+    unmap_or_keep(third);
+    return at != 0;
+}
+
+/* With pages from the cache at its end the new place is several mappings. */
+static bool move_block(hk_range_t *from, hk_range_t *to) {
+    if (from->mixed) {
+        to->mixed = true;
+        return move_units(from, to);
+    }
+    return hk_os_move(from->start, from->bytes, to->start, to->mixed ? from->bytes : to->bytes);
+}
+
+/* What the block grows by comes from the cache first. */
+bool hk_region_move(hk_range_t *range, size_t wanted, size_t new_bytes) {
     is_range(*range);
-    hk_assert(new_bytes > range->bytes && hk_is_aligned(new_bytes, hk_os_page_size()));
+    hk_assert(new_bytes >= wanted && hk_is_aligned(new_bytes, hk_os_page_size()));
+    hk_assert(wanted > range->bytes);
     /* else a free in another thread would still find the block while its pages move */
     hk_assert(hk_map_kind(range->start) == HK_KIND_FOREIGN);
-    hk_range_t to;
-    if (!may(&no_moves) || !map_fresh(new_bytes, HK_UNIT, false, &to))
+    hk_range_t to, gathered[MOST_GATHERED];
+    unsigned n = 0;
+    if (!may(&no_moves))
         return false;
-    if (range->mixed) {
-        memcpy(to.start, range->start, range->bytes); /* once: the copy is one mapping */
-        keep_or_unmap(*range);
-    } else if (!hk_os_move(range->start, range->bytes, to.start, new_bytes)) {
+    if (!is_exact(range) && wanted % HK_UNIT == 0) {
+        hk_lock(&lock);
+        n = gather_locked(wanted - range->bytes, gathered);
+        hk_unlock(&lock);
+    }
+    if (!map_filled(new_bytes, HK_UNIT, false, range->bytes, gathered, n, &to))
+        return false;
+    if (!move_block(range, &to)) {
         hk_store_relaxed(&no_moves, (unsigned)PATIENCE);
-        return false; /* `to` may be gone, and be somebody else's by now: it is left alone */
+        /* the block's new place may be gone, and be somebody else's by now: it is left alone */
+        if (n != 0)
+            keep_or_unmap((hk_range_t){to.start + range->bytes, new_bytes - range->bytes, true});
+        return false;
     }
     hk_lock(&lock);
     add_live_locked(new_bytes - range->bytes);

@@ -199,7 +199,7 @@ static void moving(void) {
         mark(r.start + i * HK_UNIT, HK_UNIT, (unsigned char)(1 + i));
     size_t live = hk_region_stats().live;
     hk_map_set(r.start, r.bytes / HK_SLICE, HK_KIND_FOREIGN);
-    CHECK(hk_region_move(&r, 7 * HK_UNIT));
+    CHECK(hk_region_move(&r, 7 * HK_UNIT, 7 * HK_UNIT));
     CHECK(r.start != old && r.bytes == 7 * HK_UNIT && (uintptr_t)r.start % HK_UNIT == 0);
     for (size_t i = 0; i < 3; i++)
         CHECK(marked(r.start + i * HK_UNIT, HK_UNIT, (unsigned char)(1 + i)));
@@ -216,12 +216,20 @@ static void moving(void) {
     CHECK_EQ(used, 3 * HK_UNIT);
     mark(pieces.start, pieces.bytes, 0xdd);
     hk_map_set(pieces.start, pieces.bytes / HK_SLICE, HK_KIND_FOREIGN);
-    CHECK(hk_region_move(&pieces, 5 * HK_UNIT));
+    CHECK(hk_region_move(&pieces, 5 * HK_UNIT, 5 * HK_UNIT));
     CHECK(marked(pieces.start, 3 * HK_UNIT, 0xdd));
     CHECK(is_zero(pieces.start + 3 * HK_UNIT, 2 * HK_UNIT));
-    hk_region_give(pieces);
+
+    /* what it grows by comes from the cache, and nothing does for what is only headroom */
     for (size_t i = 0; i < 7; i += 2)
         give(r.start + i * HK_UNIT, 1);
+    hk_map_set(pieces.start, pieces.bytes / HK_SLICE, HK_KIND_FOREIGN);
+    CHECK(hk_region_move(&pieces, 7 * HK_UNIT, 9 * HK_UNIT));
+    CHECK(marked(pieces.start, 3 * HK_UNIT, 0xdd));
+    CHECK(marked(pieces.start + 5 * HK_UNIT, 2 * HK_UNIT, 0xcc));
+    CHECK(is_zero(pieces.start + 7 * HK_UNIT, 2 * HK_UNIT));
+    CHECK_EQ(hk_region_stats().cached, 2 * HK_UNIT);
+    hk_region_give(pieces);
 }
 
 /* With the system refusing from the nth call on: what fails has changed nothing that can be
@@ -255,12 +263,25 @@ static void system_refuses(void) {
         hk_map_set(r.start, r.bytes / HK_SLICE, HK_KIND_FOREIGN);
         before = hk_region_stats();
         hk_os_fail_after(n);
-        bool moved = hk_region_move(&r, 4 * HK_UNIT);
+        bool moved = hk_region_move(&r, 4 * HK_UNIT, 4 * HK_UNIT);
         hk_os_fail_after(-1);
         CHECK(moved ? r.bytes == 4 * HK_UNIT : r.start == all.start && r.bytes == HK_UNIT);
         CHECK(marked(r.start, HK_UNIT, 0xee));
         CHECK_EQ(hk_region_stats().live, before.live + (moved ? 3 * HK_UNIT : 0));
         *(moved ? &served : &refused) += 1;
+
+        /* it may be several mappings now: its units follow each other, or all are copied, or none */
+        const hk_range_t was = r;
+        mark(r.start, r.bytes, 0x77);
+        hk_map_set(r.start, r.bytes / HK_SLICE, HK_KIND_FOREIGN);
+        before = hk_region_stats();
+        hk_os_fail_after(n);
+        moved = hk_region_move(&r, was.bytes + 3 * HK_UNIT, was.bytes + 4 * HK_UNIT);
+        hk_os_fail_after(-1);
+        CHECK_EQ(r.bytes, was.bytes + (moved ? 4 * HK_UNIT : 0));
+        CHECK(moved || r.start == was.start);
+        CHECK(marked(r.start, was.bytes, 0x77));
+        CHECK_EQ(hk_region_stats().live, before.live + r.bytes - was.bytes);
 
         hk_range_t later = take(5, &used);
         CHECK(is_zero(later.start + used, later.bytes - used));

@@ -161,7 +161,7 @@ static void range_that_begins_within_a_unit(bool planted) {
 static void block_that_moves_and_is_still_found(bool planted) {
     hk_range_t range = take_range(1);
     hk_map_set(range.start, HK_SLICES, planted ? HK_KIND_INTERIOR : HK_KIND_FOREIGN);
-    CHECK(hk_region_move(&range, 2 * HK_UNIT));
+    CHECK(hk_region_move(&range, 2 * HK_UNIT, 2 * HK_UNIT));
 }
 
 /* ---- superslabs ---- */
