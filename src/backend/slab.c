@@ -44,6 +44,16 @@ HK_INLINE bool blocks_of_pages(const hk_class_t *c, unsigned first, unsigned las
     return *lo < c->blocks;
 }
 
+/* Takes the first run of pages out of *pages. */
+HK_INLINE void next_run(uint64_t *pages, unsigned *first, unsigned *n) {
+    hk_assert(*pages != 0);
+    *first = (unsigned)__builtin_ctzll(*pages);
+    uint64_t ones = ~(*pages >> *first);
+    *n = ones == 0 ? 64 - *first : (unsigned)__builtin_ctzll(ones);
+    *n = (unsigned)hk_min(*n, 64 - *first);
+    *pages &= ~run_mask(*first, *n);
+}
+
 /* All pages that count: not those behind the last block. */
 HK_INLINE uint64_t used_pages(const hk_class_t *c) { return pages_of_blocks(c, 0, c->blocks - 1u); }
 
@@ -73,10 +83,14 @@ static uint64_t on_clean_pages(const hk_slab_t *slab, unsigned w) {
     const uint64_t pages = pages_of_blocks(c, lo, hi);
     if ((pages & clean) == 0 || (pages & ~clean) == 0)
         return (pages & clean) == 0 ? 0 : UINT64_MAX;
-    uint64_t mask = 0;
-    for (unsigned i = lo; i <= hi; i++)
-        if ((pages_of_blocks(c, i, i) & clean) != 0)
-            mask |= (uint64_t)1 << (i - lo);
+    uint64_t left = pages & clean, mask = 0;
+    for (unsigned page, n, first, last; left != 0;) {
+        next_run(&left, &page, &n);
+        blocks_of_pages(c, page, page + n - 1, &first, &last);
+        first = (unsigned)hk_max(first, lo);
+        last = (unsigned)hk_min(last, hi);
+        mask |= run_mask(first - lo, last - first + 1);
+    }
     return mask;
 }
 
@@ -181,16 +195,6 @@ static uint64_t free_pages(const hk_slab_t *slab) {
         if (blocks_of_pages(c, page, page, &lo, &hi) && all_free(slab, lo, hi))
             pages |= (uint64_t)1 << page;
     return pages;
-}
-
-/* Takes the first run of pages out of *pages. */
-HK_INLINE void next_run(uint64_t *pages, unsigned *first, unsigned *n) {
-    hk_assert(*pages != 0);
-    *first = (unsigned)__builtin_ctzll(*pages);
-    uint64_t ones = ~(*pages >> *first);
-    *n = ones == 0 ? 64 - *first : (unsigned)__builtin_ctzll(ones);
-    *n = (unsigned)hk_min(*n, 64 - *first);
-    *pages &= ~run_mask(*first, *n);
 }
 
 /* Sets or clears the bits of blocks lo .. hi; returns how many changed. */

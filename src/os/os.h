@@ -11,7 +11,12 @@
 #include "base/base.h"
 
 /* Bytes of an OS page, read from the system, never assumed. */
-size_t hk_os_page_size(void);
+size_t hk_os_read_page_size(void);
+extern _Atomic size_t hk_os_page_bytes; /* 0 until it was read */
+HK_INLINE size_t hk_os_page_size(void) {
+    size_t bytes = hk_load_relaxed(&hk_os_page_bytes);
+    return HK_LIKELY(bytes != 0) ? bytes : hk_os_read_page_size();
+}
 
 /* Maps `bytes` of zeroed read-write memory aligned to `align` (a power of two >= the OS page). The
  * caller owns the range until hk_os_unmap(). */

@@ -16,13 +16,11 @@
 
 #include "base/calls.h"
 
-size_t hk_os_page_size(void) {
-    static _Atomic size_t cached;
-    size_t bytes = hk_load_relaxed(&cached);
-    if (HK_UNLIKELY(bytes == 0)) {
-        bytes = getauxval(AT_PAGESZ);
-        hk_store_relaxed(&cached, bytes);
-    }
+_Atomic size_t hk_os_page_bytes;
+
+HK_COLD size_t hk_os_read_page_size(void) {
+    size_t bytes = getauxval(AT_PAGESZ);
+    hk_store_relaxed(&hk_os_page_bytes, bytes);
     return bytes;
 }
 
