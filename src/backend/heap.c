@@ -395,50 +395,37 @@ unsigned hk_heap_take(hk_heap_t *heap, unsigned cls, void **out, unsigned n) {
 
 /* ---- giving blocks back ---- */
 
-/* The blocks of one slab on their way back: bits gather in a mask and are set a word at a time. */
+/* The blocks of one slab on their way back. */
 typedef struct {
     hk_slab_t *slab;
     const hk_class_t *c;
     bool own;
-    unsigned word;
-    uint64_t mask;
-    unsigned count;
 } giving_t;
 
-static void set_bits(giving_t *g) {
+/* Sets the bits of blocks that lie in one word. */
+HK_INLINE void set_bits(const giving_t *g, unsigned word, uint64_t mask) {
     uint64_t before;
+    hk_assert(word * 64 < g->c->blocks && mask != 0);
     if (g->own) {
-        before = g->slab->bits[g->word];
-        g->slab->bits[g->word] = before | g->mask;
-        g->slab->summary |= (uint64_t)1 << g->word;
+        before = g->slab->bits[word];
+        g->slab->bits[word] = before | mask;
+        g->slab->summary |= (uint64_t)1 << word;
     } else {
-        before = hk_or_seq(&hk_remote_bits(g->slab, g->c)[g->word], g->mask);
+        before = hk_or_seq(&hk_remote_bits(g->slab, g->c)[word], mask);
     }
-    uint64_t twice = before & g->mask;
+    uint64_t twice = before & mask;
     if (HK_UNLIKELY(twice != 0))
-        hk_fatal(HK_DOUBLE_FREE, g->slab->base + (g->word * 64 + (unsigned)__builtin_ctzll(twice)) *
+        hk_fatal(HK_DOUBLE_FREE, g->slab->base + (word * 64 + (unsigned)__builtin_ctzll(twice)) *
                                                      (size_t)g->c->size);
 }
 
-HK_INLINE void give_bits(giving_t *g, unsigned word, uint64_t mask) {
-    hk_assert(word * 64 < g->c->blocks && mask != 0);
-    if (word != g->word || (g->mask & mask) != 0) {
-        if (g->mask != 0)
-            set_bits(g);
-        g->word = word;
-        g->mask = 0;
-    }
-    g->mask |= mask;
-}
-
 /* Gives the blocks with index lo .. lo+n-1. */
-HK_INLINE void give_run(giving_t *g, unsigned lo, unsigned n) {
-    g->count += n;
+static void give_run(const giving_t *g, unsigned lo, unsigned n) {
     while (n != 0) {
         unsigned bit = lo % 64;
         unsigned here = n < 64 - bit ? n : 64 - bit;
         uint64_t mask = (here == 64 ? UINT64_MAX : ((uint64_t)1 << here) - 1) << bit;
-        give_bits(g, lo / 64, mask);
+        set_bits(g, lo / 64, mask);
         lo += here;
         n -= here;
     }
@@ -463,10 +450,10 @@ HK_INLINE unsigned block_index(const giving_t *g, const char *p) {
     return index;
 }
 
-/* How many of blocks[0..n) lie `step` bytes apart one after the other; the first two do. Eight at a
- * time, so that the compiler can compare them at once. */
+/* How many of blocks[0..n) lie `step` bytes apart one after the other. Eight at a time, so that the
+ * compiler can compare them at once. */
 HK_INLINE unsigned run_length(void *const *blocks, unsigned n, ptrdiff_t step) {
-    unsigned run = 2;
+    unsigned run = 1;
     for (; run + 8 <= n; run += 8) {
         ptrdiff_t off = 0;
         for (unsigned i = run; i < run + 8; i++)
@@ -479,71 +466,106 @@ HK_INLINE unsigned run_length(void *const *blocks, unsigned n, ptrdiff_t step) {
     return run;
 }
 
-/* Gives back blocks[0..n) as long as they lie in one slab; returns how many did. Blocks freed in
- * the order of their addresses, either way, go back as one run, at most to the end of the slab. */
-static unsigned give_to_slab(hk_heap_t *heap, unsigned cls, void *const *blocks, unsigned n,
-                             hk_slab_t **retired) {
+/* Blocks freed in the order of their addresses, either way, go back as one run, at most to the end of
+ * the slab. Returns how many of blocks[0..n) these are; too few are left alone, and are none. */
+static unsigned give_in_order(const giving_t *g, void *const *blocks, unsigned n) {
+    enum { FEW = 4 };
+    const ptrdiff_t size = (ptrdiff_t)g->c->size;
+    const ptrdiff_t step = n > 1 ? (char *)blocks[1] - (char *)blocks[0] : 0;
+    if (step != size && step != -size)
+        return 0;
+    const unsigned index = block_index(g, blocks[0]);
+    const unsigned most = (unsigned)hk_min(n, step > 0 ? g->c->blocks - index : index + 1);
+    const unsigned run = run_length(blocks, most, step);
+    if (run < FEW)
+        return 0;
+    give_run(g, step > 0 ? index : index + 1 - run, run);
+    return run;
+}
+
+enum { MOST_SEEN = 64 };
+
+/* Gives those of the blocks that lie in the slab; the others are then behind them. Where a block lies
+ * cannot be foretold, so there is no branch for it. Returns how many it gave. */
+static unsigned give_scattered(const giving_t *g, void **blocks, unsigned n) {
+    void *mine[MOST_SEEN];
+    const size_t slab_bytes = (size_t)g->c->slices * HK_SLICE;
+    unsigned others = n, count = 0;
+    hk_assert(n <= MOST_SEEN);
+    for (unsigned i = others; i-- != 0;) {
+        void *p = blocks[i];
+        const bool in = (size_t)((char *)p - g->slab->base) < slab_bytes;
+        mine[count] = p;
+        count += in;
+        blocks[others - 1] = p;
+        others -= !in;
+    }
+    for (unsigned i = 0; i < count; i++) {
+        const unsigned index = block_index(g, mine[i]);
+        set_bits(g, index / 64, (uint64_t)1 << index % 64);
+    }
+    return count;
+}
+
+/* Gives back the first of blocks[0..n), and others of its slab among the first `seen`; returns how many.
+ * What is left lies behind them. */
+static unsigned give_to_slab(hk_heap_t *heap, unsigned cls, void **blocks, unsigned n,
+                             unsigned seen, hk_slab_t **retired) {
     giving_t g = {.slab = slab_for(blocks[0], cls), .c = &hk_classes[cls]};
     g.own = hk_load_relaxed(&g.slab->owner) == heap;
-    const ptrdiff_t size = (ptrdiff_t)g.c->size;
-    const size_t slab_bytes = (size_t)g.c->slices * HK_SLICE;
-    unsigned i = 0;
-    do {
-        unsigned index = block_index(&g, blocks[i]);
-        ptrdiff_t step = i + 1 < n ? (char *)blocks[i + 1] - (char *)blocks[i] : 0;
-        if (step == size && index + 1 < g.c->blocks) {
-            unsigned most = (unsigned)hk_min(n - i, g.c->blocks - index);
-            unsigned run = run_length(blocks + i, most, step);
-            give_run(&g, index, run);
-            i += run;
-        } else if (step == -size && index != 0) {
-            unsigned most = (unsigned)hk_min(n - i, index + 1);
-            unsigned run = run_length(blocks + i, most, step);
-            give_run(&g, index + 1 - run, run);
-            i += run;
-        } else {
-            g.count++;
-            give_bits(&g, index / 64, (uint64_t)1 << index % 64);
-            i++;
-        }
-    } while (i < n && (size_t)((char *)blocks[i] - g.slab->base) < slab_bytes);
-    set_bits(&g);
+    unsigned given = give_in_order(&g, blocks, n);
+    if (given == 0)
+        given = give_scattered(&g, blocks, (unsigned)hk_min(n, seen));
     if (g.own) {
-        gained(heap, g.slab, g.count, retired);
+        gained(heap, g.slab, given, retired);
     } else {
-        count_locked(heap, HK_HEAP_COUNT_remote_frees, g.count);
+        count_locked(heap, HK_HEAP_COUNT_remote_frees, given);
         remote_announce(g.slab);
     }
-    return i;
+    return given;
 }
 
-static HK_NOINLINE void give(hk_heap_t *heap, unsigned cls, void *const *blocks, unsigned n) {
+/* Where the blocks are of many slabs it does not pay to look for those of one. */
+static HK_NOINLINE unsigned give(hk_heap_t *heap, unsigned cls, void **blocks, unsigned n,
+                                 unsigned least) {
     hk_assert(cls != 0 && cls < HK_CLASS_COUNT);
     hk_slab_t *retired = NULL;
+    unsigned given = 0;
     hk_lock(&heap->lock);
-    for (unsigned i = 0; i < n;)
-        i += give_to_slab(heap, cls, blocks + i, n - i, &retired);
+    unsigned seen = heap->seen + 1u;
+    while (given < least) {
+        unsigned here = give_to_slab(heap, cls, blocks + given, n - given, seen, &retired);
+        seen = here > 1 ? (unsigned)hk_min(2 * seen, MOST_SEEN) : (seen + 1) / 2;
+        given += here;
+    }
+    heap->seen = (uint8_t)hk_min(seen, MOST_SEEN - 1);
     hk_unlock(&heap->lock);
     hand_to_pool(retired);
+    return given;
 }
 
-static HK_COLD void give_timed(hk_heap_t *heap, unsigned cls, void *const *blocks, unsigned n) {
-    HK_TIMED(flush, give(heap, cls, blocks, n));
+static HK_COLD unsigned give_timed(hk_heap_t *heap, unsigned cls, void **blocks, unsigned n,
+                                   unsigned least) {
+    unsigned given;
+    HK_TIMED(flush, given = give(heap, cls, blocks, n, least));
+    return given;
 }
 
-void hk_heap_give(hk_heap_t *heap, unsigned cls, void *const *blocks, unsigned n) {
-    if (HK_LIKELY(!hk_sections_on()))
-        give(heap, cls, blocks, n);
-    else
-        give_timed(heap, cls, blocks, n);
+unsigned hk_heap_give_some(hk_heap_t *heap, unsigned cls, void **blocks, unsigned n,
+                           unsigned least) {
+    return HK_LIKELY(!hk_sections_on()) ? give(heap, cls, blocks, n, least)
+                                        : give_timed(heap, cls, blocks, n, least);
+}
+
+void hk_heap_give(hk_heap_t *heap, unsigned cls, void **blocks, unsigned n) {
+    hk_heap_give_some(heap, cls, blocks, n, n);
 }
 
 void hk_heap_give_remote(unsigned cls, void *p) {
     hk_assert(cls != 0 && cls < HK_CLASS_COUNT);
     giving_t g = {.slab = slab_for(p, cls), .c = &hk_classes[cls]};
     unsigned index = block_index(&g, p);
-    give_bits(&g, index / 64, (uint64_t)1 << index % 64);
-    set_bits(&g);
+    set_bits(&g, index / 64, (uint64_t)1 << index % 64);
     remote_announce(g.slab);
 }
 

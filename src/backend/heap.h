@@ -21,6 +21,8 @@ struct hk_heap {
     hk_lock_t lock;
     _Atomic uint64_t counts[HK_HEAP_COUNT_COUNT]; /* written under the lock, read by any thread */
     hk_slab_list_t partial[HK_CLASS_COUNT];       /* lock: heap */
+    uint8_t
+        seen; /* lock: heap; among so many blocks that come back it pays to look for one slab's */
     size_t wanted; /* owner: the bytes that somebody asked for last and came here for */
     /* atomic: slabs with remote frees to collect */
     _Alignas(HK_CACHE_LINE) _Atomic(hk_slab_t *) pending;
@@ -36,9 +38,14 @@ void hk_heap_init(hk_heap_t *heap);
  * heap's thread. */
 unsigned hk_heap_take(hk_heap_t *heap, unsigned cls, void **out, unsigned n);
 
-/* Gives n blocks of class `cls` back to the slabs they came from, whoever owns those. Aborts on a
- * double or invalid free. Called by the heap's thread. */
-void hk_heap_give(hk_heap_t *heap, unsigned cls, void *const *blocks, unsigned n);
+/* Gives n blocks of class `cls` back to the slabs they came from, whoever owns those; `blocks` is used up.
+ * Aborts on a double or invalid free. Called by the heap's thread. */
+void hk_heap_give(hk_heap_t *heap, unsigned cls, void **blocks, unsigned n);
+
+/* The same, but only so many at least, and those that lie with them in their slabs. Returns how many it
+ * gave; the others lie behind these then. */
+unsigned hk_heap_give_some(hk_heap_t *heap, unsigned cls, void **blocks, unsigned n,
+                           unsigned least);
 
 /* Gives one block of class `cls` back as another thread would, whoever owns its slab. Takes no
  * lock, so anybody may call it at any time: a signal handler inside the boundary, a thread beside a

@@ -148,6 +148,7 @@ static void *take(hk_thread_t *thread, unsigned cls, size_t n, size_t align, siz
  * bytes. */
 static HK_COLD size_t reclaim(hk_thread_t *thread) {
     hk_thread_flush(thread);
+    hk_threads_cool_orphans();
     hk_heap_collect(&thread->heap);
     hk_large_free_late();
     return hk_purge_all();
@@ -330,11 +331,14 @@ void *hk_realloc(void *p, size_t n) {
         if (q != NULL)
             return q;
     }
-    void *q = hk_malloc_slow(n);
+    void *q = hk_hit_pop(n);
+    if (q == NULL)
+        q = hk_malloc_slow(n);
     if (q == NULL)
         return NULL;
     memcpy(q, p, hk_min(old, n));
-    hk_free_slow(p);
+    if (!hk_hit_push(p))
+        hk_free_slow(p);
     return q;
 }
 

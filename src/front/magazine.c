@@ -5,7 +5,14 @@
 #include "config/config.h"
 #include "policy/purger.h"
 
-enum { FIRST_CAPACITY = 16, CROWD_VISITS = 8, IDLE_VISITS = 64, PREFETCHED = 4 };
+enum {
+    FIRST_CAPACITY = 16,
+    SHRINK = 32,
+    CROWD_VISITS = 8,
+    IDLE_VISITS = 256,
+    LOOKS = 8,
+    PREFETCHED = 4
+};
 
 void *hk_unused_bin[1];
 
@@ -30,13 +37,26 @@ void hk_magazines_flush(hk_thread_t *thread) {
     }
 }
 
-static void give_oldest(hk_thread_t *thread, unsigned cls, unsigned n) {
+size_t hk_magazines_held(const hk_thread_t *thread) {
+    size_t bytes = 0;
+    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
+        bytes += (size_t)hk_magazine_count(thread, cls) * hk_classes[cls].size;
+    return bytes;
+}
+
+/* Of the oldest n so many go back at least; returns how many. Where that is few, as many of the newest take
+ * their place, for to move all others down takes longer. */
+static unsigned give_oldest(hk_thread_t *thread, unsigned cls, unsigned n, unsigned least) {
     void **slots = hk_magazine_slots(thread, cls);
+    n = hk_heap_give_some(&thread->heap, cls, slots + 1, n, least);
     unsigned left = hk_magazine_count(thread, cls) - n;
-    hk_heap_give(&thread->heap, cls, slots + 1, n);
     hk_purger_note((size_t)n * hk_classes[cls].size);
-    memmove(slots + 1, slots + 1 + n, left * sizeof *slots);
+    if (n <= left / 4)
+        memcpy(slots + 1, slots + 1 + left, n * sizeof *slots);
+    else
+        memmove(slots + 1, slots + 1 + n, left * sizeof *slots);
     hk_store_relaxed(&thread->cache.top[cls], slots + left);
+    return n;
 }
 
 /* ---- how large ---- */
@@ -55,7 +75,7 @@ static void set_capacity(hk_thread_t *thread, unsigned cls, unsigned capacity) {
     }
     thread->budget += (size_t)mag->capacity * hk_classes[cls].size;
     thread->budget -= (size_t)capacity * hk_classes[cls].size;
-    mag->capacity = capacity & 1023;
+    mag->capacity = capacity & 511;
     void **to = hk_magazine_slots(thread, cls);
     if (to != from)
         memcpy(to, from, (held + 1) * sizeof *to);
@@ -63,28 +83,45 @@ static void set_capacity(hk_thread_t *thread, unsigned cls, unsigned capacity) {
     thread->cache.limit[cls] = to + capacity;
 }
 
-/* Halves the magazine with the most bytes among those not visited lately or, if need be, among all
- * the others; false where there is none. */
-static bool make_room(hk_thread_t *thread, unsigned cls, bool need) {
+/* Takes room from one magazine for another one: half of it, as long as that is little. */
+static void shrink(hk_thread_t *thread, unsigned cls) {
+    const unsigned now = thread->magazines[cls].capacity;
+    const unsigned capacity = now - (unsigned)hk_min((now + 1) / 2, SHRINK);
+    const unsigned held = hk_magazine_count(thread, cls);
+    if (held > capacity)
+        give_oldest(thread, cls, held - capacity, held - capacity);
+    set_capacity(thread, cls, capacity);
+}
+
+/* Shrinks one that was not visited lately, of the few looked at in turn. */
+static void take_from_idle(hk_thread_t *thread, unsigned cls) {
+    const unsigned end = hk_class_end();
+    for (unsigned looks = 0; looks < LOOKS; looks++) {
+        const unsigned i = thread->idle_at + 1u < end ? thread->idle_at + 1u : 1;
+        const hk_magazine_t *mag = &thread->magazines[i];
+        thread->idle_at = (uint16_t)i;
+        if (i == cls || mag->capacity <= HK_FEW ||
+            (uint16_t)(thread->visits - mag->visited) <= IDLE_VISITS)
+            continue;
+        shrink(thread, i);
+        return;
+    }
+}
+
+/* Shrinks the one with the most bytes; false where there is none. */
+static bool take_from_largest(hk_thread_t *thread, unsigned cls) {
     unsigned victim = 0;
     size_t most = 0;
     for (unsigned i = 1; i < hk_class_end(); i++) {
-        const hk_magazine_t *mag = &thread->magazines[i];
-        size_t bytes = (size_t)mag->capacity * hk_classes[i].size;
-        bool idle = thread->visits - mag->visited > IDLE_VISITS;
-        if (i == cls || bytes <= most || !(idle || need))
+        const size_t bytes = (size_t)thread->magazines[i].capacity * hk_classes[i].size;
+        if (i == cls || bytes <= most)
             continue;
         victim = i;
         most = bytes;
     }
-    if (victim == 0)
-        return false;
-    unsigned capacity = thread->magazines[victim].capacity / 2u;
-    unsigned held = hk_magazine_count(thread, victim);
-    if (held > capacity)
-        give_oldest(thread, victim, held - capacity);
-    set_capacity(thread, victim, capacity);
-    return true;
+    if (victim != 0)
+        shrink(thread, victim);
+    return victim != 0;
 }
 
 /* How many blocks more a magazine should have room for. The first few need no memory of their own;
@@ -106,8 +143,8 @@ static void enlarge(hk_thread_t *thread, unsigned cls) {
         more = c->magazine;
     more = (unsigned)hk_min(more, (size_t)(c->magazine - now));
     if (HK_UNLIKELY((size_t)more * c->size > thread->budget)) {
-        make_room(thread, cls, false);
-        while (now == 0 && thread->budget < c->size && make_room(thread, cls, true))
+        take_from_idle(thread, cls);
+        while (now == 0 && thread->budget < c->size && take_from_largest(thread, cls))
             continue;
         more = (unsigned)hk_min(more, thread->budget / c->size);
     }
@@ -159,12 +196,12 @@ unsigned hk_magazine_refill(hk_thread_t *thread, unsigned cls) {
     hk_magazine_t *mag = visit(thread, cls);
     void **slots = hk_magazine_slots(thread, cls);
     unsigned half = (mag->capacity + 1u) / 2, got;
-    unsigned want = mag->was_flush ? half : (unsigned)hk_min(mag->refill, mag->capacity);
-    mag->was_flush = false;
+    unsigned want = mag->flushed != 0 ? half : (unsigned)hk_min(mag->refill, mag->capacity);
+    mag->flushed = 0;
     if (HK_UNLIKELY(mag->crowd)) {
         got = hk_heap_take(&hk_crowd, cls, slots + 1, 1);
     } else {
-        mag->refill = hk_min(2 * want, hk_classes[cls].magazine) & 1023;
+        mag->refill = hk_min(2 * want, hk_classes[cls].magazine) & 511;
         got = hk_heap_take(&thread->heap, cls, slots + 1, want);
     }
     hk_store_relaxed(&thread->cache.top[cls], slots + got);
@@ -174,15 +211,29 @@ unsigned hk_magazine_refill(hk_thread_t *thread, unsigned cls) {
     return got;
 }
 
-/* The older half goes back, or all of it where one flush follows another. Where the visit has
- * enlarged the magazine there is room already. */
+static uint16_t known_by(const void *p) { return (uint16_t)((uintptr_t)p / 16); }
+
+/* Whether the thread has only freed since the last flush, or nearly: what that has left lies where it
+ * lay. */
+static bool only_frees(hk_thread_t *thread, unsigned cls, unsigned held) {
+    const hk_magazine_t *mag = &thread->magazines[cls];
+    return mag->flushed != 0 && mag->flushed <= held &&
+           known_by(hk_magazine_slots(thread, cls)[held - mag->flushed]) == mag->left;
+}
+
+/* A few of the older half go back, so that no free takes long. Of a thread that only frees, in the end twice
+ * as many each time. Where the visit has enlarged the magazine there is room already. */
 unsigned hk_magazine_flush(hk_thread_t *thread, unsigned cls) {
+    enum { FEW = 4, SURE = 3, MOST = 9 };
     hk_magazine_t *mag = visit(thread, cls);
     unsigned held = hk_magazine_count(thread, cls);
     if (held < mag->capacity)
         return 0;
-    unsigned n = mag->was_flush ? held : (held + 1u) / 2;
-    give_oldest(thread, cls, n);
-    mag->was_flush = true;
+    mag->streak = only_frees(thread, cls, held) ? hk_min(mag->streak + 1u, MOST) & 15 : 0;
+    const unsigned doublings = mag->streak < SURE ? 0 : mag->streak - SURE + 1;
+    const unsigned from = doublings != 0 ? held : (held + 1) / 2;
+    unsigned n = give_oldest(thread, cls, from, (unsigned)hk_min(FEW << doublings, from));
+    mag->flushed = n & 511;
+    mag->left = known_by(*hk_load_relaxed(&thread->cache.top[cls]));
     return n;
 }

@@ -15,6 +15,9 @@ void hk_magazines_reset(hk_thread_t *thread);
 /* Gives all blocks back to their slabs. */
 void hk_magazines_flush(hk_thread_t *thread);
 
+/* The bytes of all blocks in the magazines. */
+size_t hk_magazines_held(const hk_thread_t *thread);
+
 /* Where the magazine's slots are: with few in the record, with more in its rest. */
 HK_INLINE void **hk_magazine_slots(hk_thread_t *thread, unsigned cls) {
     if (thread->magazines[cls].capacity <= HK_FEW)

@@ -22,8 +22,11 @@ enum { DESTRUCTOR_ROUNDS = 2 };
 enum { DESTRUCTOR_ROUNDS = 4 };
 #endif
 
-/* So many orphans may keep an empty slab for each class, for the next thread's sake. */
-enum { WARM_ORPHANS = 8 };
+/* So many orphans may keep an empty slab for each class, for the next thread's sake. Where threads come and
+ * go, as a record knows that has served a few, these keep the magazines' blocks as well, if they are not
+ * much. */
+enum { WARM_ORPHANS = 8, WARM_FROM = 8 };
+#define WARM_BYTES (256 * HK_KIB)
 
 #define ALL_UNUSED                                                                                 \
     { [0 ... HK_KIND_COUNT - 1] = hk_unused_bin }
@@ -218,7 +221,22 @@ static void make_orphan_locked(hk_thread_t *thread) {
     serve_locked(-1);
 }
 
-/* From the flush on no handler finds a cache: what it needs comes from the emergency heap, until
+/* What an ending thread has in its magazines goes back, but for a little. */
+static void leave_behind(hk_thread_t *thread) {
+    const bool many = hk_heap_orphans() >= WARM_ORPHANS;
+    if (!HK_FAST)
+        hk_observed_flush(thread);
+    if (thread->served < WARM_FROM)
+        thread->served++;
+    if (!many && thread->served == WARM_FROM && hk_magazines_held(thread) <= WARM_BYTES)
+        return;
+    hk_magazines_flush(thread);
+    if (many)
+        hk_heap_collect(&thread->heap);
+    hk_magazines_reset(thread);
+}
+
+/* Once the record is left no handler finds a cache: what it needs comes from the emergency heap, until
  * the record is an orphan's and the shared one serves. */
 static void thread_ends(void *record) {
     hk_thread_t *thread = record;
@@ -226,10 +244,7 @@ static void thread_ends(void *record) {
         return;
     for (unsigned tries = 0; !hk_gate_enter(thread); tries++)
         hk_lock_pause(tries); /* another thread forks */
-    hk_thread_flush(thread);
-    if (hk_heap_orphans() >= WARM_ORPHANS)
-        hk_heap_collect(&thread->heap);
-    hk_magazines_reset(thread);
+    leave_behind(thread);
     outside.ended = true;
     hk_store_relaxed(&outside.inside, true);
     hk_lock(&registry);
@@ -243,6 +258,18 @@ static void thread_ends(void *record) {
     hk_store_relaxed(&outside.inside, false);
     if (last)
         hk_purger_stop();
+}
+
+/* Nobody else takes an orphan's record while the registry is locked. */
+void hk_threads_cool_orphans(void) {
+    if (fork_state == FORKS_AND_HOLDS)
+        return; /* another time */
+    hk_lock(&registry);
+    for (hk_thread_t *thread = orphans; thread != NULL; thread = thread->orphan_next) {
+        hk_magazines_flush(thread);
+        hk_magazines_reset(thread);
+    }
+    hk_unlock(&registry);
 }
 
 /* ---- all threads ---- */

@@ -1,7 +1,8 @@
 /* Threads: one record each, with its magazines and its heap, from the first allocation to the end.
  *
- * Records are type-stable. A thread's end empties the magazines and leaves the record, heap and
- * slabs included, to the next thread that starts; meanwhile running threads adopt its slabs. */
+ * Records are type-stable. A thread's end leaves the record, heap and slabs included, to the next
+ * thread that starts; meanwhile running threads adopt its slabs. Its magazines are emptied, unless they
+ * hold little and few records wait for a thread. */
 #ifndef HK_FRONT_THREAD_H
 #define HK_FRONT_THREAD_H
 
@@ -11,11 +12,13 @@
 
 /* What the boundary keeps about a bin, apart from what hits touch. */
 typedef struct {
-    uint32_t capacity : 10; /* blocks; 0 until the bin is first used */
-    uint32_t refill : 10;   /* blocks to ask for at the next miss */
-    uint32_t crowd : 1; /* filled from slabs that all threads share; its thread is one of many */
-    uint32_t was_flush : 1; /* the last visit was a flush */
-    uint32_t visited;       /* the thread's count of visits at the last one */
+    uint32_t capacity : 9; /* blocks; 0 until the bin is first used */
+    uint32_t refill : 9;   /* blocks to ask for at the next miss */
+    uint32_t crowd : 1;    /* filled from slabs that all threads share; its thread is one of many */
+    uint32_t flushed : 9;  /* blocks that the last visit gave back; 0: it was a refill */
+    uint32_t streak : 4;   /* flushes of a thread that has only freed between them */
+    uint16_t visited;      /* the thread's count of visits at the last one */
+    uint16_t left;         /* of what lay on top then: enough to know it again */
 } hk_magazine_t;
 
 typedef struct hk_observed hk_observed_t; /* front/observed.c */
@@ -47,7 +50,9 @@ struct hk_thread {
     bool shared;               /* const: the record of threads that have none */
     atomic_uint plan;          /* atomic: how the thread is observed (observe/plan.h); 0: not */
     unsigned char exit_rounds; /* owner: rounds of destructors seen */
-    uint32_t visits;           /* owner: to the boundary, modulo 2^32 */
+    unsigned char served;      /* owner: threads that it has seen the end of, up to a few */
+    uint16_t visits;           /* owner: to the boundary, modulo 2^16 */
+    uint16_t idle_at;          /* owner: the magazine looked at last for whether it is idle */
     size_t budget;             /* owner: bytes that magazines may still grow by */
     hk_magazine_t magazines[HK_CLASS_COUNT]; /* owner */
     hk_thread_t *all_next;                   /* const once set; lock: registry */
@@ -96,6 +101,10 @@ extern hk_heap_t hk_crowd;
 
 /* Gives all blocks that the thread holds back to their slabs. The thread is entered. */
 void hk_thread_flush(hk_thread_t *thread);
+
+/* The same for all records that no thread has: their magazines are as at first. The caller has entered its
+ * own, and holds no lock. */
+void hk_threads_cool_orphans(void);
 
 /* Calls `visit` for every record there is, under the registry lock. False: as
  * hk_thread_enter_patiently(), and nothing was done. */

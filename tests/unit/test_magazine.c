@@ -1,10 +1,12 @@
 /* Magazines: what one thread may hold back stays within its budget, however it allocates, the
- * option is honoured, and a flush gives everything back. */
+ * option is honoured, a full one gives few blocks back at a time, a flush everything, and what an ended
+ * thread leaves in them is bounded. */
 #include <pthread.h>
 
 #include "check.h"
 #include "config/config.h"
 #include "config/table.h"
+#include "front/boundary.h"
 #include "front/magazine.h"
 #include "hakmem/hakmem.h"
 
@@ -103,6 +105,113 @@ static void *flush_empties(void *unused) {
     return unused;
 }
 
+/* ---- how much a full magazine gives back ---- */
+
+enum { LIVE = 4096 };
+static void *live[LIVE];
+
+/* Frees a block; returns how many the magazine gave back for it. */
+static unsigned give_one(unsigned cls, void *p) {
+    hk_thread_t *thread = own_record();
+    const unsigned before = held(thread, cls);
+    hak_free(p);
+    return before + 1 - held(thread, cls);
+}
+
+static void allocate_shuffled(unsigned cls) {
+    uint32_t x = 1;
+    for (unsigned i = 0; i < LIVE; i++)
+        live[i] = hak_malloc(hk_classes[cls].size);
+    for (unsigned i = LIVE - 1; i != 0; i--) {
+        x = x * 1664525u + 1013904223u;
+        const unsigned k = (unsigned)(((uint64_t)x * (i + 1)) >> 32);
+        void *p = live[i];
+        live[i] = live[k];
+        live[k] = p;
+    }
+}
+
+/* Whoever takes blocks between his frees never waits for many; whoever only frees gets rid of twice as many
+ * each time. */
+static void *few_at_a_time(void *unused) {
+    enum { MOST = 4 + 64 };
+    const unsigned cls = hk_class_of(512), full = hk_classes[cls].magazine;
+    unsigned most = 0;
+    drive(cls);
+    CHECK_EQ(own_record()->magazines[cls].capacity, full);
+    allocate_shuffled(cls);
+    for (unsigned round = 0, at = 0; round < 500; round++) {
+        unsigned freed = 0, gave = 0;
+        for (; gave == 0; freed++)
+            gave = give_one(cls, live[(at + freed) % LIVE]);
+        CHECK(gave <= (full + 1) / 2 && gave <= MOST);
+        for (unsigned i = 0; i < freed; i++, at++)
+            live[at % LIVE] = hak_malloc(hk_classes[cls].size);
+    }
+    for (unsigned i = 0; i < LIVE; i++) {
+        unsigned gave = give_one(cls, live[i]);
+        most = gave > most ? gave : most;
+    }
+    CHECK_EQ(most, full);
+    return unused;
+}
+
+/* ---- what ended threads leave ---- */
+
+enum { CROWD = 16, LIVES = 12 };
+static hk_thread_t *records[CROWD];
+static pthread_barrier_t together;
+
+static void *live_shortly(void *place) {
+    for (unsigned i = 0; i < 100; i++)
+        hak_free(hak_malloc(64));
+    *(hk_thread_t **)place = own_record();
+    pthread_barrier_wait(&together); /* each has a record of its own */
+    return place;
+}
+
+static void live_together(unsigned count) {
+    pthread_t threads[CROWD];
+    CHECK(pthread_barrier_init(&together, NULL, count) == 0);
+    for (unsigned i = 0; i < count; i++)
+        CHECK(pthread_create(&threads[i], NULL, live_shortly, &records[i]) == 0);
+    for (unsigned i = 0; i < count; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+}
+
+static unsigned records_with_blocks(unsigned count) {
+    unsigned warm = 0;
+    for (unsigned i = 0; i < count; i++)
+        warm += held(records[i], hk_class_of(64)) != 0;
+    return warm;
+}
+
+static void *live_largely(void *place) {
+    for (unsigned cls = hk_class_of(64); cls <= hk_class_of(2048); cls++)
+        drive(cls);
+    return live_shortly(place);
+}
+
+/* The first threads' blocks go back; where threads come and go a few records keep a little, until a trim. */
+static void left_behind(void *unused) {
+    (void)unused;
+    for (unsigned i = 0; i < LIVES; i++) {
+        live_together(1);
+        CHECK(records_with_blocks(1) == (i + 1 >= 8));
+    }
+    hk_trim();
+    CHECK_EQ(records_with_blocks(1), 0);
+    live_together(1);
+    CHECK_EQ(records_with_blocks(1), 1);
+    pthread_t large;
+    CHECK(pthread_create(&large, NULL, live_largely, &records[0]) == 0);
+    CHECK(pthread_join(large, NULL) == 0);
+    CHECK_EQ(records_with_blocks(1), HK_HOSTILE); /* where a thread never holds much */
+    for (unsigned i = 0; i < LIVES; i++)
+        live_together(CROWD);
+    CHECK(records_with_blocks(CROWD) >= 1 && records_with_blocks(CROWD) <= 8);
+}
+
 /* In a thread of a process of its own: no record is inherited, with magazines that have grown
  * already. */
 static void in_new_thread(void *argument) {
@@ -128,7 +237,7 @@ static void exec_with_option(void *kib) {
 }
 
 int main(int argc, char **argv) {
-    void *(*orders[])(void *) = {small_first, large_first, one_class, flush_empties};
+    void *(*orders[])(void *) = {small_first, large_first, one_class, flush_empties, few_at_a_time};
     if (argc == 2) { /* run by exec_with_option: the main thread's budget, and a later one's */
         CHECK_EQ(hk_option(tcache_kb), strtoull(argv[1], NULL, 10));
         small_first(NULL);
@@ -137,6 +246,7 @@ int main(int argc, char **argv) {
     }
     for (unsigned i = 0; i < sizeof orders / sizeof orders[0]; i++)
         check_passes(in_new_thread, &orders[i]);
+    check_passes(left_behind, NULL);
     const uint64_t budgets[] = {1000, 16384, hk_options[HK_OPTION_tcache_kb].least};
     for (unsigned i = 0; i < 3; i++) {
         char kib[24];

@@ -4,6 +4,7 @@
 
 #include "check.h"
 #include "config/config.h"
+#include "front/boundary.h"
 #include "front/magazine.h"
 #include "hakmem/hakmem.h"
 
@@ -72,7 +73,9 @@ static void prewarm(unsigned all, const int own[BANDS], bool lean) {
         hk_store_relaxed(options[band].origin, (uint8_t)(set ? HK_FROM_PROFILE : HK_FROM_DEFAULT));
         expected[band] = lean ? 0 : set ? (unsigned)own[band] : all;
     }
+    hk_trim(); /* else the record of those before may have kept its magazines */
     in_thread(has_what_was_asked_for);
+    hk_trim();
     in_thread(has_what_was_asked_for); /* the record of the one before */
 }
 
