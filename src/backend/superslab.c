@@ -342,7 +342,7 @@ static size_t untouched_bytes(const hk_slab_t *slab) {
 
 /* Of the newest superslabs. */
 typedef struct {
-    size_t untouched;
+    size_t bytes, untouched;
     usage_t usage;
 } sample_t;
 
@@ -353,10 +353,15 @@ static void add_to_sample(const hk_slab_t *slab, void *argument) {
 }
 
 static sample_t sample_locked(void) {
-    enum { SAMPLE = 8 };
+    enum { SAMPLE = 8, LOOKS = 64 };
     sample_t sample = {0};
-    unsigned seen = 0;
-    for (hk_superslab_t *ss = all; ss != NULL && seen < SAMPLE; ss = ss->all_next, seen++) {
+    unsigned looks = 0;
+    for (hk_superslab_t *ss = all; ss != NULL && looks < LOOKS; ss = ss->all_next, looks++) {
+        if (ss->base == NULL) /* yet, or no more */
+            continue;
+        if (sample.bytes == SAMPLE * HK_UNIT)
+            break;
+        sample.bytes += HK_UNIT;
         sample.untouched += (size_t)__builtin_popcount(ss->fresh) * HK_SLICE;
         visit_locked(ss, add_to_sample, &sample);
     }
@@ -364,15 +369,16 @@ static sample_t sample_locked(void) {
 }
 
 /* Whether a huge page for a new superslab is likely to be touched all over, so that it saves faults and
- * TLB misses and wastes little. For slabs: what it and the newest ones may waste is a small part of what
- * there is. For large blocks, which who asks for them fills: there are a few superslabs already, and
+ * TLB misses and wastes little. For slabs: little of the newest ones, of which some are just being filled,
+ * is untouched, and what these and it may waste is a small part of what there is. For large blocks, which who asks for them fills: there are a few superslabs already, and
  * what is carved of the newest is in use. */
 static bool is_dense(unsigned cls) {
-    enum { SHARE = 32, LEAST = 4 };
+    enum { SHARE = 32, SHARE_OF_NEWEST = 4, LEAST = 4 };
     hk_lock(&lock);
     const sample_t sample = sample_locked();
     bool dense =
-        cls != 0 ? sample.untouched + HK_UNIT <= mapped / SHARE
+        cls != 0 ? sample.untouched < sample.bytes / SHARE_OF_NEWEST &&
+                       sample.untouched + HK_UNIT <= mapped / SHARE
                  : superslab_count >= LEAST && sample.usage.active >= sample.usage.carved / 8 * 7;
     hk_unlock(&lock);
     return dense;
