@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "harness/blocks.h"
-#include "harness/histogram.h"
 #include "harness/team.h"
-#include "harness/ticks.h"
+#include "latency_histogram.h"
+#include "latency_ticks.h"
 
 static uint64_t ops, threads, slots, pass, min_size, max_size, seed;
 

@@ -1,5 +1,5 @@
-/* The harness's histogram against sorted durations: each percentile is off by less than it says. */
-#include "harness/histogram.h"
+/* The histogram of latencies against sorted durations: each percentile is off by less than it says. */
+#include "latency_histogram.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -224,7 +224,8 @@ static bool only_frees(hk_thread_t *thread, unsigned cls, unsigned held) {
 /* A few of the older half go back, so that no free takes long. Of a thread that only frees, in the end twice
  * as many each time. Where the visit has enlarged the magazine there is room already. */
 unsigned hk_magazine_flush(hk_thread_t *thread, unsigned cls) {
-    enum { FEW = 4, SURE = 3, MOST = 9 };
+    enum { SURE = 3, MOST = 9 };
+    const size_t few = 4;
     hk_magazine_t *mag = visit(thread, cls);
     unsigned held = hk_magazine_count(thread, cls);
     if (held < mag->capacity)
@@ -232,7 +233,7 @@ unsigned hk_magazine_flush(hk_thread_t *thread, unsigned cls) {
     mag->streak = only_frees(thread, cls, held) ? hk_min(mag->streak + 1u, MOST) & 15 : 0;
     const unsigned doublings = mag->streak < SURE ? 0 : mag->streak - SURE + 1;
     const unsigned from = doublings != 0 ? held : (held + 1) / 2;
-    unsigned n = give_oldest(thread, cls, from, (unsigned)hk_min(FEW << doublings, from));
+    unsigned n = give_oldest(thread, cls, from, (unsigned)hk_min(few << doublings, from));
     mag->flushed = n & 511;
     mag->left = known_by(*hk_load_relaxed(&thread->cache.top[cls]));
     return n;

@@ -73,7 +73,9 @@ def _of_calls(name: str) -> Callable[[Row], float | None]:
 
 # Of single calls: the longest of half of them, of 99 in 100 and so on, and of all.
 LATENCIES = tuple(
-    f"{call}_{share}" for call in ("malloc", "free") for share in ("p50", "p99", "p999", "p9999", "max")
+    f"{call}_{share}"
+    for call in ("malloc", "free")
+    for share in ("p50", "p99", "p999", "p9999", "max")
 )
 
 METRICS: dict[str, Metric] = {

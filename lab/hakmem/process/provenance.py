@@ -57,7 +57,7 @@ def source(root: Path) -> Source:
 
 
 def definition(command: Command, root: Path) -> str:
-    """The hash of what a benchmark does: its program, the harness, its arguments.
+    """The hash of what a benchmark does: its program and headers, the harness, its arguments.
 
     The amount of work is not part of it. LabError where the program's source is not there.
     """
@@ -68,7 +68,8 @@ def definition(command: Command, root: Path) -> str:
     if program is None:
         raise LabError(f"no source of {command.executable} in {folder}")
     total = hashlib.sha256(repr((command.name, command.arguments, command.threads)).encode())
-    for path in [program, *sorted((folder / "harness").glob("*.[ch]"))]:
+    headers = sorted(folder.glob(f"{program.stem}_*.h"))
+    for path in [program, *headers, *sorted((folder / "harness").glob("*.[ch]"))]:
         total.update(f"{path.name} {host.sha256(path)}\n".encode())
     return total.hexdigest()
 

@@ -25,8 +25,9 @@ OPTIONAL = ("tie", "per", "unit", "scale", "interval", "why", "where", "least", 
 OF_SUITE = ("benchmarks", "except", "rivals", "needs")
 
 BENCHMARKS = tuple(figure.name for figure in SUITE.figures)
-# Of a suite: ratios to each rival, also of single calls, a benchmark's own figure, what it is above the system's; and of
-# the whole of it geometric means, of the variation against each rival, and against the oracle.
+# Of a suite: ratios to each rival, also of single calls, a benchmark's own figure, what it is above
+# the system's; and of the whole of it geometric means, of the variation against each rival, and
+# against the oracle.
 AGAINST = ("against", "memory", *LATENCIES)
 ALONE = ("own", "above system")
 VARIATION = "variation"

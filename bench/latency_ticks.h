@@ -1,7 +1,7 @@
 /* The processor's own clock, read so that what is timed neither begins before the first reading nor
  * goes on after the second. */
-#ifndef HB_TICKS_H
-#define HB_TICKS_H
+#ifndef HB_LATENCY_TICKS_H
+#define HB_LATENCY_TICKS_H
 
 #include <stdint.h>
 
