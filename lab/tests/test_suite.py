@@ -23,7 +23,7 @@ from hakmem.paired.blocks import FLOOR, Track, Trial
 from hakmem.paired.cells import Cell
 from hakmem.paired.readings import choose
 from hakmem.paired.suite_run import Request
-from hakmem.process import lock, provenance
+from hakmem.process import lock, metrics, provenance
 from hakmem.process.library import system
 from hakmem.process.sample import Sample
 from hakmem.report import findings
@@ -49,6 +49,7 @@ class World:
         self.trials.append(trial)
         seconds = TIMES[trial.letter]
         result = {"bench": "x", "ops": 10**9, "seconds": seconds, "user_s": seconds, "sys_s": 0.0}
+        result |= {f"{name}_ns": 10 * seconds for name in metrics.LATENCIES}
         result |= {"peak_kb": 1000, "after_kb": 200 * seconds, "after_lazy_kb": 100 * seconds}
         return Sample(
             command=trial.track.name,
@@ -220,6 +221,22 @@ def test_memory_left_after_a_peak_is_a_share(ledger: Ledger, tmp_path: Path, wor
     (row,) = body["rows"]
     assert (row["unit"], row["hakmem"]) == ("share", pytest.approx(0.1))
     assert body["metrics"]["peak against system"]["verdict"] == "win"
+
+
+def test_of_single_calls_all_percentiles_are_judged_and_shown(
+    ledger: Ledger, tmp_path: Path, world: World
+) -> None:
+    run(request(tmp_path, "latency_1"), world)
+    body = whole(ledger)
+    (row,) = body["rows"]
+    assert (row["reading"], row["hakmem"]) == ("free p9999 of single calls", pytest.approx(10))
+    assert body["metrics"]["latency_1 against system"]["verdict"] == "win"
+    assert body["metrics"]["latency_1 malloc_p999 against rival.so"]["verdict"] == "loss"
+    columns = suite_table.LATENCIES
+    table = suite_table.figures("benchmark", body["rows"], columns).splitlines()
+    assert table[0].count("|") == len(columns) + 2
+    assert table[2] == "| latency_1 |" + " **10.0** · 20.0 · 8.00 rival.so |" * len(columns)
+    assert table[2] in suite_table.markdown(body, "2026-01-01")
 
 
 def test_a_rival_that_fails_is_left_out_and_said(

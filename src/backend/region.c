@@ -523,9 +523,10 @@ bool hk_region_move(hk_range_t *range, size_t wanted, size_t new_bytes) {
         return false;
     if (!move_block(range, &to)) {
         hk_store_relaxed(&no_moves, (unsigned)PATIENCE);
-        /* the block's new place may be gone, and be somebody else's by now: it is left alone */
-        if (n != 0)
-            keep_or_unmap((hk_range_t){to.start + range->bytes, new_bytes - range->bytes, true});
+        /* what the system was asked for last may be gone, and be somebody else's by now: it is left alone */
+        const size_t gone = range->mixed ? HK_UNIT : to.mixed ? range->bytes : new_bytes;
+        if (gone != new_bytes)
+            keep_or_unmap((hk_range_t){to.start + gone, new_bytes - gone, true});
         return false;
     }
     hk_lock(&lock);

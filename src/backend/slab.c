@@ -133,9 +133,11 @@ static HK_NOINLINE void take_marked(hk_slab_t *slab, void **end, unsigned n) {
             n -= taken;
         }
     }
-    hk_count(touched, (uint64_t)__builtin_popcountll(pages & clean) << page_shift());
-    hk_store_relaxed(&slab->clean, clean & ~pages);
-    hk_store_relaxed(&slab->lazy, hk_load_relaxed(&slab->lazy) & ~pages);
+    if ((pages & clean) != 0) { /* else the counters' line stays where it is */
+        hk_count(touched, (uint64_t)__builtin_popcountll(pages & clean) << page_shift());
+        hk_store_relaxed(&slab->clean, clean & ~pages);
+        hk_store_relaxed(&slab->lazy, hk_load_relaxed(&slab->lazy) & ~pages);
+    }
     slab->seen &= ~pages;
     note_marks(slab);
 }

@@ -14,6 +14,8 @@ enum {
     PREFETCHED = 4
 };
 
+#define NOTED_AT_ONCE (64 * HK_KIB)
+
 void *hk_unused_bin[1];
 
 void hk_magazines_reset(hk_thread_t *thread) {
@@ -25,6 +27,15 @@ void hk_magazines_reset(hk_thread_t *thread) {
     thread->budget = hk_magazines_budget();
 }
 
+/* The purger hears of what went back once it is much: its count is one line for all threads. */
+static void note(hk_thread_t *thread, size_t bytes) {
+    thread->unnoted += bytes;
+    if (thread->unnoted < NOTED_AT_ONCE)
+        return;
+    hk_purger_note(thread->unnoted);
+    thread->unnoted = 0;
+}
+
 void hk_magazines_flush(hk_thread_t *thread) {
     for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++) {
         unsigned n = hk_magazine_count(thread, cls);
@@ -32,7 +43,7 @@ void hk_magazines_flush(hk_thread_t *thread) {
             continue;
         void **slots = hk_magazine_slots(thread, cls);
         hk_heap_give(&thread->heap, cls, slots + 1, n);
-        hk_purger_note((size_t)n * hk_classes[cls].size);
+        note(thread, (size_t)n * hk_classes[cls].size);
         hk_store_relaxed(&thread->cache.top[cls], slots);
     }
 }
@@ -50,7 +61,7 @@ static unsigned give_oldest(hk_thread_t *thread, unsigned cls, unsigned n, unsig
     void **slots = hk_magazine_slots(thread, cls);
     n = hk_heap_give_some(&thread->heap, cls, slots + 1, n, least);
     unsigned left = hk_magazine_count(thread, cls) - n;
-    hk_purger_note((size_t)n * hk_classes[cls].size);
+    note(thread, (size_t)n * hk_classes[cls].size);
     if (n <= left / 4)
         memcpy(slots + 1, slots + 1 + left, n * sizeof *slots);
     else

@@ -54,6 +54,7 @@ struct hk_thread {
     uint16_t visits;           /* owner: to the boundary, modulo 2^16 */
     uint16_t idle_at;          /* owner: the magazine looked at last for whether it is idle */
     size_t budget;             /* owner: bytes that magazines may still grow by */
+    size_t unnoted;            /* owner: bytes given back that the purger has not heard of */
     hk_magazine_t magazines[HK_CLASS_COUNT]; /* owner */
     hk_thread_t *all_next;                   /* const once set; lock: registry */
     hk_thread_t *orphan_next;                /* lock: registry */

@@ -1,7 +1,7 @@
 """The generated tables of documents: finding them, making them again.
 
 `<!--claims:begin verdict=ID[,ID…]-->` … `<!--claims:end-->` is made from verdict records or, with
-the ID of one `suite`, from its comparisons;
+the ID of one `suite`, from its comparisons, or from one `hotpath` of the method emulated;
 `<!--scorecard:begin FILE-->` … `<!--scorecard:end-->` from the targets in evidence/ and the ledger.
 """
 
@@ -13,6 +13,7 @@ from pathlib import Path
 from hakmem.audit import scanner
 from hakmem.audit.citing import OF_RATIOS
 from hakmem.errors import LabError
+from hakmem.hotpath import sharing
 from hakmem.ledger import claims
 from hakmem.ledger.store import Record
 from hakmem.paired import suite_record, suite_table
@@ -90,6 +91,8 @@ def render(block: Block, root: Path, records: Mapping[str, Record]) -> str:
         if body is None:
             raise LabError(f"suite {chosen[0].id} was measured by another method: measure it anew")
         return suite_table.markdown(body, chosen[0].time)
+    if [record.body.get("method") for record in chosen] == ["emulated"]:
+        return sharing.markdown(chosen[0].body)
     return verdict_table(chosen)
 
 

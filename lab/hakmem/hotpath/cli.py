@@ -27,6 +27,7 @@ class MethodChoice(StrEnum):
     auto = "auto"
     perf = "perf"
     callgrind = "callgrind"
+    emulated = "emulated"
 
 
 def command(
@@ -38,7 +39,7 @@ def command(
         list[str] | None,
         typer.Option(
             "--bench",
-            help="Benchmark, or 'random_mixed LOW-HIGH'; repeatable. "
+            help="Benchmark, 'random_mixed LOW-HIGH', 'larson on THREADS'; repeatable. "
             "Default: random_mixed 16-1024 and 129-1024.",
             autocompletion=complete.benchmarks,
         ),
@@ -52,7 +53,10 @@ def command(
         ),
     ] = None,
     method: Annotated[
-        MethodChoice, typer.Option(help="Counters, or a simulated processor.")
+        MethodChoice,
+        typer.Option(
+            help="Counters, or a simulated processor; emulated: locks and lines between threads."
+        ),
     ] = MethodChoice.auto,
     repeat: Annotated[int, typer.Option(min=1, max=50, help="Pairs of processes.")] = 5,
     amounts: Annotated[

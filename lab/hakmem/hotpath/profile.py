@@ -19,6 +19,7 @@ from hakmem.hotpath import callgrind as hotpath_callgrind
 from hakmem.hotpath import code as hotpath_code
 from hakmem.hotpath import perf as hotpath_perf
 from hakmem.hotpath import sections as hotpath_sections
+from hakmem.hotpath import sharing as hotpath_sharing
 from hakmem.hotpath.code import Code
 from hakmem.hotpath.process import Ran, run
 from hakmem.hotpath.sections import Section
@@ -28,7 +29,7 @@ from hakmem.paired.cells import Cell
 from hakmem.paired.recording import Facts
 from hakmem.process import library, order, provenance, sample, scratch
 
-Method = Literal["perf", "callgrind"]
+Method = Literal["perf", "callgrind", "emulated"]
 TOP = 40  # functions kept in a record
 FAULTS = "page faults"
 
@@ -89,6 +90,11 @@ Tick = Callable[[str], None]
 def choose(asked: str) -> tuple[Method | None, list[str]]:
     """The method, and a line for each that cannot be used here. LabError where it was named."""
     said: list[str] = []
+    if asked == "emulated":
+        why = hotpath_sharing.refusal()
+        if why is not None:
+            raise LabError(why, status=1)
+        return "emulated", said
     if asked in ("auto", "perf"):
         why = hotpath_perf.refusal()
         if why is None:
@@ -177,7 +183,7 @@ class Meter:
         self._folder = folder
         self._rng = rng
         self._raw = raw
-        self._simulated = request.method == "callgrind"
+        self._simulated = request.method in ("callgrind", "emulated")
 
     def passes(self) -> list[Pass]:
         every = self._request.sections_every
@@ -191,8 +197,10 @@ class Meter:
     def _repetition(self, cell: Cell, side: Side) -> None:
         if self._request.method == "perf":
             self._perf(cell, side)
-        elif self._simulated:
+        elif self._request.method == "callgrind":
             self._callgrind(cell, side)
+        elif self._request.method == "emulated":
+            self._emulated(cell, side)
         self._faults(cell, side)
 
     def _perf(self, cell: Cell, side: Side) -> None:
@@ -234,6 +242,16 @@ class Meter:
             for name, own, inclusive in hotpath_callgrind.functions_between(small, large, ops)
         ]
         side.functions = sorted(spent, key=lambda s: -s.own)
+
+    def _emulated(self, cell: Cell, side: Side) -> None:
+        out = self._folder / "sharing.json"
+        ops, small, large = self._pair(
+            cell,
+            hotpath_sharing.argv(cell, out),
+            lambda _: hotpath_sharing.parse(self._kept(out), cell),
+            True,
+        )
+        _add(side, {name: (n - (small[name] if small else 0)) / ops for name, n in large.items()})
 
     def _require_served(
         self,

@@ -11,6 +11,7 @@ from hakmem import stats
 from hakmem.hotpath import callgrind as hotpath_callgrind
 from hakmem.hotpath import perf as hotpath_perf
 from hakmem.hotpath import sections as hotpath_sections
+from hakmem.hotpath import sharing as hotpath_sharing
 from hakmem.hotpath.code import Code, Tally
 from hakmem.hotpath.profile import FAULTS, Found, Request, Side
 from hakmem.hotpath.work import Workload
@@ -20,6 +21,7 @@ LABEL, COLUMN = 28, 19
 WORDS = {
     "perf": f"perf: {hotpath_perf.WHAT}",
     "callgrind": f"callgrind: {hotpath_callgrind.WHAT}",
+    "emulated": f"qemu: {hotpath_sharing.WHAT}",
     None: "nothing here counts instructions: page faults only",
 }
 

@@ -23,6 +23,14 @@ from hakmem.suite import SUITE, Command
 CLASSIC = ("random_mixed 16-1024", "random_mixed 129-1024")
 _SIZES = re.compile(r"random_mixed[ _](\d+)[-_–](\d+)")
 _OF_SIZES = "random_mixed_400"  # the slots of the classic cells
+# Benchmarks that run on any number of threads: which one of the suite, how the number is said, and
+# the two amounts for each thread.
+_ON_THREADS = re.compile(r"(larson|burst|thread_churn) on (\d+)")
+_OF_THREADS = {
+    "larson": ("larson_2", ("--slots=500", "--threads={}"), (1000, 5000)),
+    "burst": ("burst", ("--style=both", "--threads={}"), (2, 6)),
+    "thread_churn": ("thread_churn", ("--alive={}",), (4, 16)),
+}
 _MIXED = "bench_random_mixed"
 AMOUNT = "{n}"
 TIMEOUT_S = 1800.0
@@ -125,6 +133,9 @@ def benchmark(name: str, given: Amounts | None = None) -> Workload:
             raise LabError(f"{name}: the smallest size is above the largest")
         command = next(c for c in SUITE.commands if c.name == _OF_SIZES)
         found = Workload(f"random_mixed {low}-{high}", command, (str(low), str(high)), given)
+    elif on := _ON_THREADS.fullmatch(name):
+        found = _on_threads(on[1], int(on[2]), given)
+        command = next(c for c in SUITE.commands if c is found.command)
     else:
         chosen = SUITE.select([name]).commands
         if len(chosen) != 1:
@@ -136,6 +147,16 @@ def benchmark(name: str, given: Amounts | None = None) -> Workload:
         raise LabError(f"{name} has no operations in its own process that could be counted")
     project.require_file(project.bench_dir() / command.executable, "benchmark")
     return found
+
+
+def _on_threads(family: str, threads: int, given: Amounts | None) -> Workload:
+    if not 1 <= threads <= 256:
+        raise LabError(f"{family} runs on 1 to 256 threads, not on {threads}")
+    of, more, (small, large) = _OF_THREADS[family]
+    command = next(c for c in SUITE.commands if c.name == of)
+    arguments = tuple(argument.format(threads) for argument in more)
+    amounts = given or Amounts(small * threads, large * threads)
+    return Workload(f"{family} on {threads}", command, arguments, amounts)
 
 
 def own(argv: Sequence[str], given: Amounts | None = None, passed: Sequence[str] = ()) -> Workload:

@@ -20,7 +20,7 @@ int main(int argc, char **argv) {
     printf("Throughput = 1 operations per second, relative time: 1.000s.\n");
     printf("{\"bench\":\"stub\",\"ops\":1000,\"seconds\":%g,\"ops_per_s\":2000,\"user_s\":%g,"
            "\"sys_s\":%g,\"minflt\":1,\"majflt\":0,\"max_rss_kb\":2048,\"rss_kb\":1024,"
-           "\"peak_kb\":1000,\"after_kb\":600,\"after_lazy_kb\":100}\n",
+           "\"peak_kb\":1000,\"after_kb\":600,\"after_lazy_kb\":100,\"free_p9999_ns\":9}\n",
            0.5 * share, 0.4 * share, 0.1 * share);
     return 0;
 }

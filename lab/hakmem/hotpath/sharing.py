@@ -1,0 +1,91 @@
+"""What threads do to each other inside the allocator: qemu's emulation, with a plugin of ours.
+
+Counts, no times: they are those of as many processors as there are threads, with endless caches,
+whatever machine this is. The plugin (`sharing.c`) says how it keeps the threads in step.
+"""
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from hakmem import project, words
+from hakmem.errors import LabError
+from hakmem.hotpath.process import last_line, run_tool
+from hakmem.paired.cells import Cell
+
+WHAT = "counted in an emulated processor for each thread; only the allocator's own instructions"
+EMULATOR = "qemu-x86_64"
+SOURCE = Path(__file__).with_name("sharing.c")
+
+# Our names for what the plugin writes.
+FIGURES: Mapping[str, str] = {
+    "instructions": "instructions",
+    "locked instructions": "locked",
+    "lines taken over": "lines",
+    "futex calls": "futex",
+}
+
+
+def refusal() -> str | None:
+    """Why nothing can be emulated here; None if it can."""
+    missing = [tool for tool in (EMULATOR, "gcc") if shutil.which(tool) is None]
+    if missing:
+        return f"{' and '.join(missing)} not found: apt-get install qemu-user gcc"
+    return None
+
+
+@cache
+def plugin() -> Path:
+    """Compiled where other builds are, unless it is there and newer than its source."""
+    made = project.build_dir() / "sharing.so"
+    if made.exists() and made.stat().st_mtime > SOURCE.stat().st_mtime:
+        return made
+    made.parent.mkdir(parents=True, exist_ok=True)
+    handle, new = tempfile.mkstemp(dir=made.parent, suffix=".so")
+    os.close(handle)
+    done = run_tool(["gcc", "-O2", "-Wall", "-shared", "-fPIC", "-o", new, str(SOURCE)])
+    if done.returncode != 0:
+        Path(new).unlink()
+        raise LabError(f"{SOURCE.name} cannot be compiled: {last_line(done.stderr)}", status=1)
+    return Path(new).replace(made)
+
+
+def argv(cell: Cell, out: Path) -> list[str]:
+    """What runs a program under a cell; the emulator itself does without the allocator."""
+    library = cell.library.path
+    name = library.resolve().name if library else "libc.so.6"
+    preload = ["-E", f"LD_PRELOAD={library}"] if library else []
+    plugged = f"{plugin()},library={name},out={out}"
+    return ["env", "-u", "LD_PRELOAD", EMULATOR, *preload, "-plugin", plugged]
+
+
+def parse(text: str, cell: Cell) -> dict[str, float]:
+    """The counts of a process by our names. LabError where the allocator did not run in it."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        raise LabError("the emulator left no counts", status=1) from None
+    if not found["found"] or found["instructions"] <= 0:
+        raise LabError(f"no instruction of {cell.library.name} ran in the emulator", status=1)
+    return {name: float(found[key]) for name, key in FIGURES.items()}
+
+
+def markdown(body: Mapping[str, Any]) -> str:
+    """A record's counts as a document's table: for 1000 operations, a column for each allocator."""
+    cells = [cell["name"] for cell in body["cells"]]
+    rows = [("benchmark, 1000 operations", "count", *cells), ("---", "---", *["--:"] * len(cells))]
+    for work in (benchmark["name"] for benchmark in body["benchmarks"]):
+        for figure in FIGURES:
+            named = [f"{work} {figure} per operation{_of(cell)}" for cell in cells]
+            values = [1000 * body["metrics"][name]["value"] for name in named]
+            rows.append((work, figure, *map(words.number, values)))
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def _of(cell: str) -> str:
+    return "" if cell == "hakmem" else f" of {cell}"
