@@ -63,9 +63,14 @@ HK_INLINE void hk_lock_forked(hk_lock_t *lock) { hk_store_relaxed(&lock->sleeper
 
 void hk_lock_wake(hk_lock_t *lock);
 
+/* A look: it may have changed by the time the caller knows. */
+HK_INLINE bool hk_lock_is_taken(const hk_lock_t *lock) {
+    return hk_load_relaxed(&lock->taken) != 0;
+}
+
 HK_INLINE bool hk_lock_try(hk_lock_t *lock) {
     hk_lock_check(lock, true);
-    if (hk_load_relaxed(&lock->taken) != 0 || hk_exchange_acquire(&lock->taken, 1u) != 0)
+    if (hk_lock_is_taken(lock) || hk_exchange_acquire(&lock->taken, 1u) != 0)
         return false;
     hk_lock_note(lock, true);
     return true;

@@ -210,7 +210,7 @@ unsigned hk_magazine_refill(hk_thread_t *thread, unsigned cls) {
     unsigned want = mag->flushed != 0 ? half : (unsigned)hk_min(mag->refill, mag->capacity);
     mag->flushed = 0;
     if (HK_UNLIKELY(mag->crowd)) {
-        got = hk_heap_take(&hk_crowd, cls, slots + 1, 1);
+        got = hk_heap_take(hk_crowd(thread), cls, slots + 1, 1);
     } else {
         mag->refill = hk_min(2 * want, hk_classes[cls].magazine) & 511;
         got = hk_heap_take(&thread->heap, cls, slots + 1, want);

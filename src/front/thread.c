@@ -45,7 +45,7 @@ static hk_thread_t *all;     /* lock: registry; every record but the shared one 
 static hk_thread_t *orphans; /* lock: registry; last in, first out: its memory is the warmest */
 
 atomic_uint hk_threads_served;
-hk_heap_t hk_crowd;
+hk_heap_t hk_crowds[HK_CROWDS];
 
 /* atomic: set by a thread that forks, while it holds all gates, the registry and the shared
  * record */
@@ -91,10 +91,28 @@ hk_thread_rest_t *hk_thread_rest(hk_thread_t *thread) {
     return rest;
 }
 
+static void gather_crowds_locked(void) {
+    static bool gathered; /* lock: registry */
+    if (gathered)
+        return;
+    gathered = true;
+    for (unsigned i = 0; i < HK_CROWDS; i++)
+        hk_heap_init(&hk_crowds[i]);
+}
+
 /* So many threads more have a record. */
 static void serve_locked(int more) {
-    unsigned before = hk_add_relaxed(&hk_threads_served, (unsigned)more);
-    hk_store_relaxed(&hk_purger_on_foot, before + (unsigned)more <= 1);
+    const unsigned now = hk_load_relaxed(&hk_threads_served) + (unsigned)more;
+    if (now > HK_MANY_THREADS)
+        gather_crowds_locked();
+    hk_store_release(&hk_threads_served, now);
+    hk_store_relaxed(&hk_purger_on_foot, now <= 1);
+}
+
+hk_heap_t *hk_crowd(hk_thread_t *thread) {
+    for (unsigned i = 1; i < HK_CROWDS && hk_lock_is_taken(&hk_crowds[thread->crowd].lock); i++)
+        thread->crowd = (thread->crowd + 1) % HK_CROWDS;
+    return &hk_crowds[thread->crowd];
 }
 
 static void thread_ends(void *record);
@@ -107,7 +125,6 @@ static void initialise_locked(void) {
     hk_region_init();
     shared_record.shared = true;
     set_up_locked(&shared_record);
-    hk_heap_init(&hk_crowd);
     pthread_key_create(&key, thread_ends);
 }
 

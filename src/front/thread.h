@@ -53,6 +53,7 @@ struct hk_thread {
     unsigned char served;      /* owner: threads that it has seen the end of, up to a few */
     uint16_t visits;           /* owner: to the boundary, modulo 2^16 */
     uint16_t idle_at;          /* owner: the magazine looked at last for whether it is idle */
+    unsigned crowd;            /* owner: the shared heap used last */
     size_t budget;             /* owner: bytes that magazines may still grow by */
     size_t unnoted;            /* owner: bytes given back that the purger has not heard of */
     hk_magazine_t magazines[HK_CLASS_COUNT]; /* owner */
@@ -91,14 +92,18 @@ HK_INLINE void hk_gate_leave(hk_thread_t *thread) {
 hk_thread_rest_t *hk_thread_rest(hk_thread_t *thread);
 
 /* Whether there are so many threads that one which needs few blocks gets no slab of its own for
- * them; and the heap that it shares with the others. */
+ * them; and the heaps that it shares with the others. */
 extern atomic_uint
     hk_threads_served; /* records that a thread has; written under the registry lock */
 enum { HK_MANY_THREADS = HK_HOSTILE ? 2 : 32 };
 HK_INLINE bool hk_threads_are_many(void) {
-    return hk_load_relaxed(&hk_threads_served) > HK_MANY_THREADS;
+    return hk_load_acquire(&hk_threads_served) > HK_MANY_THREADS;
 }
-extern hk_heap_t hk_crowd;
+enum { HK_CROWDS = 16 };
+extern hk_heap_t hk_crowds[HK_CROWDS];
+
+/* One of those that nobody is at, or seems to be: the last one, or from there on. */
+hk_heap_t *hk_crowd(hk_thread_t *thread);
 
 /* Gives all blocks that the thread holds back to their slabs. The thread is entered. */
 void hk_thread_flush(hk_thread_t *thread);

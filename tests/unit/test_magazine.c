@@ -195,6 +195,7 @@ static void *live_largely(void *place) {
 /* The first threads' blocks go back; where threads come and go a few records keep a little, until a trim. */
 static void left_behind(void *unused) {
     (void)unused;
+    hak_free(hak_malloc(64)); /* not later, by a record that another has left */
     for (unsigned i = 0; i < LIVES; i++) {
         live_together(1);
         CHECK(records_with_blocks(1) == (i + 1 >= 8));
@@ -210,6 +211,25 @@ static void left_behind(void *unused) {
     for (unsigned i = 0; i < LIVES; i++)
         live_together(CROWD);
     CHECK(records_with_blocks(CROWD) >= 1 && records_with_blocks(CROWD) <= 8);
+}
+
+/* Of the heaps that many threads share, one that nobody is at, as long as there is one. */
+static void crowds(void *unused) {
+    (void)unused;
+    hak_free(hak_malloc(64));
+    hk_thread_t *thread = own_record();
+    CHECK(hk_crowd(thread) == &hk_crowds[0]);
+    for (unsigned i = 0; i < HK_CROWDS - 1; i++) {
+        hk_store_relaxed(&hk_crowds[i].lock.taken, 1u);
+        CHECK(hk_crowd(thread) == &hk_crowds[i + 1]);
+    }
+    hk_store_relaxed(&hk_crowds[0].lock.taken, 0u);
+    CHECK(hk_crowd(thread) == &hk_crowds[HK_CROWDS - 1]); /* no need to change */
+    hk_store_relaxed(&hk_crowds[HK_CROWDS - 1].lock.taken, 1u);
+    CHECK(hk_crowd(thread) == &hk_crowds[0]);
+    hk_store_relaxed(&hk_crowds[0].lock.taken, 1u);
+    const hk_heap_t *any = hk_crowd(thread);
+    CHECK(any >= hk_crowds && any < hk_crowds + HK_CROWDS);
 }
 
 /* In a thread of a process of its own: no record is inherited, with magazines that have grown
@@ -247,6 +267,7 @@ int main(int argc, char **argv) {
     for (unsigned i = 0; i < sizeof orders / sizeof orders[0]; i++)
         check_passes(in_new_thread, &orders[i]);
     check_passes(left_behind, NULL);
+    check_passes(crowds, NULL);
     const uint64_t budgets[] = {1000, 16384, hk_options[HK_OPTION_tcache_kb].least};
     for (unsigned i = 0; i < 3; i++) {
         char kib[24];

@@ -1,0 +1,18 @@
+/* hakmem/inline.h says again what the hit path reads; here the compiler holds the two together. */
+#include "hakmem/inline.h"
+
+#include "front/tcache.h"
+
+#define SAME(ours, theirs)                                                                         \
+    _Static_assert(offsetof(hk_tcache_t, ours) == offsetof(struct hak_inline_cache, theirs),       \
+                   "a new layout: hakmem/inline.h and the number in its names must follow")
+
+SAME(top, top);
+SAME(map, map);
+SAME(mask, mask);
+SAME(thread, thread);
+SAME(limit, limit);
+_Static_assert(sizeof(hk_tcache_t) == sizeof(struct hak_inline_cache), "no more and no less");
+_Static_assert((int)HAK_INLINE_KINDS == (int)HK_KIND_COUNT, "one bin each");
+_Static_assert((int)HAK_INLINE_MAX == (int)HK_MID_MAX, "what is cached");
+_Static_assert((int)HAK_INLINE_SLICE_BITS == HK_SLICE_SHIFT, "what the map is indexed by");
