@@ -31,7 +31,7 @@ HK_CLASSES(SIZES)
     _Static_assert((n) >= 1 && (n)*HK_SLICE / 4096 <= 64, "one word has a bit for each page");     \
     _Static_assert((n)*HK_SLICE / (bytes) >= 1, "a slab holds a block");                           \
     _Static_assert((n)*HK_SLICE * (bytes) < (1ull << 40), "the reciprocal is exact");              \
-    _Static_assert(HK_MAGAZINE(bytes) >= 1 && HK_MAGAZINE(bytes) <= 256, "a magazine");
+    _Static_assert(HK_MAGAZINE_ONE_WAY(bytes) >= 1 && HK_MAGAZINE(bytes) <= 2000, "a magazine");
 HK_CLASSES(FITS)
 _Static_assert(HK_SLAB_MAX_BLOCKS == 64 * 64, "one summary word for all bitmap words");
 _Static_assert(HK_SLOT_COUNT <= UINT16_MAX, "first_slot");
@@ -42,10 +42,14 @@ _Static_assert(HK_CLASS_COUNT <= UINT8_MAX, "the tables' entries");
              .size = (bytes),                                                                      \
              .blocks = HK_CLAMP((n)*65536 / (bytes), 1, HK_SLAB_MAX_BLOCKS),                       \
              .magazine = HK_MAGAZINE(bytes),                                                       \
+             .one_way = HK_MAGAZINE_ONE_WAY(bytes),                                                \
              .first_slot = HK_SLOTS_OF_##cls,                                                      \
+             .wide_slot = HK_WIDE_SLOTS_OF_##cls,                                                  \
              .slices = (n),                                                                        \
              .band = BAND(bytes)},
-#define SPARE(i) [HK_CLASS_FIXED + (i)] = {.first_slot = HK_SLOTS_OF_LEARNED + (i)*HK_LEARNED_SLOTS}
+#define SPARE(i)                                                                                   \
+    [HK_CLASS_FIXED + (i)] = {.first_slot = HK_SLOTS_OF_LEARNED + (i)*HK_LEARNED_SLOTS,            \
+                              .wide_slot = HK_WIDE_SLOTS_OF_LEARNED + (i)*HK_LEARNED_WIDE_SLOTS}
 hk_class_t hk_classes[HK_CLASS_COUNT] = {
     HK_CLASSES(ENTRY) SPARE(0),
     SPARE(1),
@@ -112,6 +116,7 @@ static void set_locked(hk_class_t *c, uint32_t size) {
     c->slices = (uint8_t)best;
     c->blocks = (uint16_t)hk_min(best * HK_SLICE / size, HK_SLAB_MAX_BLOCKS);
     c->magazine = (uint16_t)HK_MAGAZINE(size);
+    c->one_way = (uint16_t)HK_MAGAZINE_ONE_WAY(size);
     c->band = BAND(size);
 }
 

@@ -58,11 +58,13 @@
     X(40, 28672, 24576, 4)                                                                         \
     X(41, 32768, 28672, 4)
 
-/* The most blocks of a class that a thread's magazine may hold: 256, at most 64 KiB of them up to
- * 1 KiB and 128 KiB above, but never fewer than 8. All magazines of a thread together are bounded
- * by its budget (front/thread.h). */
+/* The most blocks of a class that a thread's magazine may hold: 2000, at most 128 KiB of them, but
+ * never fewer than 8; and of a thread that so far only takes blocks, or only frees them, 256, and
+ * at most 64 KiB of those up to 1 KiB. All magazines of a thread together are bounded by its budget
+ * (front/thread.h). */
 #define HK_CLAMP(x, lo, hi) ((x) < (lo) ? (lo) : (x) > (hi) ? (hi) : (x))
-#define HK_MAGAZINE(size)                                                                          \
+#define HK_MAGAZINE(size) (HK_HOSTILE ? 2 : HK_CLAMP(131072 / (size), 8, 2000))
+#define HK_MAGAZINE_ONE_WAY(size)                                                                  \
     (HK_HOSTILE ? 2 : HK_CLAMP(((size) <= 1024 ? 65536 : 131072) / (size), 8, 256))
 
 enum {
@@ -74,23 +76,31 @@ enum {
 };
 
 /* Where each class's slots start in a thread's slot array: slot 0 of a class and one for each
- * block. */
+ * block. First those of all magazines that are not wide, close together. */
 #define HK_SLOTS(cls, size, before, slices)                                                        \
-    HK_SLOTS_OF_##cls, HK_SLOTS_END_##cls = HK_SLOTS_OF_##cls + HK_MAGAZINE(size),
-#define HK_LEARNED_SLOTS (1 + HK_MAGAZINE(HK_LEARNED_FROM))
+    HK_SLOTS_OF_##cls, HK_SLOTS_END_##cls = HK_SLOTS_OF_##cls + HK_MAGAZINE_ONE_WAY(size),
+#define HK_WIDE_SLOTS(cls, size, before, slices)                                                   \
+    HK_WIDE_SLOTS_OF_##cls, HK_WIDE_SLOTS_END_##cls = HK_WIDE_SLOTS_OF_##cls + HK_MAGAZINE(size),
+#define HK_LEARNED_SLOTS (1 + HK_MAGAZINE_ONE_WAY(HK_LEARNED_FROM))
+#define HK_LEARNED_WIDE_SLOTS (1 + HK_MAGAZINE(HK_LEARNED_FROM))
 enum {
     HK_CLASSES(HK_SLOTS) HK_SLOTS_OF_LEARNED,
-    HK_SLOT_COUNT = HK_SLOTS_OF_LEARNED + (HK_CLASS_COUNT - HK_CLASS_FIXED) * HK_LEARNED_SLOTS
+    HK_LAST_SLOT = HK_SLOTS_OF_LEARNED + (HK_CLASS_COUNT - HK_CLASS_FIXED) * HK_LEARNED_SLOTS - 1,
+    HK_CLASSES(HK_WIDE_SLOTS) HK_WIDE_SLOTS_OF_LEARNED,
+    HK_SLOT_COUNT =
+        HK_WIDE_SLOTS_OF_LEARNED + (HK_CLASS_COUNT - HK_CLASS_FIXED) * HK_LEARNED_WIDE_SLOTS
 };
 
-/* What is fixed for a class; of a spare one only first_slot until it has a size, which it then
+/* What is fixed for a class; of a spare one only its slots until it has a size, which it then
  * keeps. Invariant: blocks * size <= slices * HK_SLICE, blocks <= HK_SLAB_MAX_BLOCKS. */
 typedef struct {
     uint64_t reciprocal; /* ceil(2^40 / size), see hk_class_index() */
     uint32_t size;       /* bytes of a block */
     uint16_t blocks;     /* per slab */
     uint16_t magazine;   /* the most blocks a thread's magazine of this class may hold */
-    uint16_t first_slot; /* of the magazine, in a thread's slot array */
+    uint16_t one_way;    /* the same, of a thread that only takes or only frees */
+    uint16_t first_slot; /* of a magazine that holds no more than that, in a thread's slot array */
+    uint16_t wide_slot;  /* of a larger one */
     uint8_t slices;      /* per slab */
     uint8_t band;        /* C0 ... C7; 8 above 1024 bytes */
 } hk_class_t;

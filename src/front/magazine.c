@@ -86,7 +86,7 @@ static void set_capacity(hk_thread_t *thread, unsigned cls, unsigned capacity) {
     }
     thread->budget += (size_t)mag->capacity * hk_classes[cls].size;
     thread->budget -= (size_t)capacity * hk_classes[cls].size;
-    mag->capacity = capacity & 511;
+    mag->capacity = capacity & 2047;
     void **to = hk_magazine_slots(thread, cls);
     if (to != from)
         memcpy(to, from, (held + 1) * sizeof *to);
@@ -143,16 +143,16 @@ static unsigned growth(const hk_thread_t *thread, unsigned now) {
     return now <= HK_FEW ? FIRST_CAPACITY - now : now;
 }
 
-/* Each visit to the boundary doubles a magazine, up to the class's most and as far as the thread's
+/* Each visit to the boundary doubles a magazine, as far as the thread's
  * budget of bytes goes, to which idle magazines give way: so magazines are large only where there
  * is traffic. A magazine that has nothing yet takes from any other. */
-static void enlarge(hk_thread_t *thread, unsigned cls) {
+static void enlarge(hk_thread_t *thread, unsigned cls, unsigned most) {
     const hk_class_t *c = &hk_classes[cls];
     const unsigned now = thread->magazines[cls].capacity;
     unsigned more = growth(thread, now);
     if (HK_UNLIKELY(hk_option(tcache_adaptive) == 0))
-        more = c->magazine;
-    more = (unsigned)hk_min(more, (size_t)(c->magazine - now));
+        more = most;
+    more = (unsigned)hk_min(more, (size_t)(most - now));
     if (HK_UNLIKELY((size_t)more * c->size > thread->budget)) {
         take_from_idle(thread, cls);
         while (now == 0 && thread->budget < c->size && take_from_largest(thread, cls))
@@ -164,7 +164,7 @@ static void enlarge(hk_thread_t *thread, unsigned cls) {
 
 unsigned hk_magazine_more(unsigned cls, unsigned now, unsigned wanted, size_t budget) {
     const hk_class_t *c = &hk_classes[cls];
-    wanted = (unsigned)hk_min(wanted, c->magazine);
+    wanted = (unsigned)hk_min(wanted, c->one_way);
     return wanted > now ? (unsigned)hk_min(wanted - now, budget / c->size) : 0;
 }
 
@@ -189,14 +189,17 @@ void hk_magazine_fill(hk_thread_t *thread, unsigned cls, unsigned blocks) {
 
 /* One of many threads takes its first few blocks one by one from slabs that it shares and has room
  * for few of them, since pages of its own for each class are more than all else it has. So many
- * visits end that. */
-static hk_magazine_t *visit(hk_thread_t *thread, unsigned cls) {
+ * visits end that. Only one that takes and frees in turn gets a wide magazine. */
+static hk_magazine_t *visit(hk_thread_t *thread, unsigned cls, bool frees) {
     hk_magazine_t *mag = &thread->magazines[cls];
+    const hk_class_t *c = &hk_classes[cls];
+    const unsigned most = frees != mag->frees ? c->magazine : c->one_way;
+    mag->frees = frees;
     mag->visited = ++thread->visits;
     if (mag->crowd)
         mag->crowd = ++mag->refill <= CROWD_VISITS;
-    if (mag->capacity < hk_classes[cls].magazine && !(mag->crowd && mag->capacity != 0))
-        enlarge(thread, cls);
+    if (mag->capacity < most && !(mag->crowd && mag->capacity != 0))
+        enlarge(thread, cls, most);
     return mag;
 }
 
@@ -204,7 +207,7 @@ static hk_magazine_t *visit(hk_thread_t *thread, unsigned cls) {
 
 /* Misses in a row ask for more each time. */
 unsigned hk_magazine_refill(hk_thread_t *thread, unsigned cls) {
-    hk_magazine_t *mag = visit(thread, cls);
+    hk_magazine_t *mag = visit(thread, cls, false);
     void **slots = hk_magazine_slots(thread, cls);
     unsigned half = (mag->capacity + 1u) / 2, got;
     unsigned want = mag->flushed != 0 ? half : (unsigned)hk_min(mag->refill, mag->capacity);
@@ -212,7 +215,7 @@ unsigned hk_magazine_refill(hk_thread_t *thread, unsigned cls) {
     if (HK_UNLIKELY(mag->crowd)) {
         got = hk_heap_take(hk_crowd(thread), cls, slots + 1, 1);
     } else {
-        mag->refill = hk_min(2 * want, hk_classes[cls].magazine) & 511;
+        mag->refill = hk_min(2 * want, hk_classes[cls].one_way) & 32767;
         got = hk_heap_take(&thread->heap, cls, slots + 1, want);
     }
     hk_store_relaxed(&thread->cache.top[cls], slots + got);
@@ -237,7 +240,7 @@ static bool only_frees(hk_thread_t *thread, unsigned cls, unsigned held) {
 unsigned hk_magazine_flush(hk_thread_t *thread, unsigned cls) {
     enum { SURE = 3, MOST = 9 };
     const size_t few = 4;
-    hk_magazine_t *mag = visit(thread, cls);
+    hk_magazine_t *mag = visit(thread, cls, true);
     unsigned held = hk_magazine_count(thread, cls);
     if (held < mag->capacity)
         return 0;
@@ -245,7 +248,7 @@ unsigned hk_magazine_flush(hk_thread_t *thread, unsigned cls) {
     const unsigned doublings = mag->streak < SURE ? 0 : mag->streak - SURE + 1;
     const unsigned from = doublings != 0 ? held : (held + 1) / 2;
     unsigned n = give_oldest(thread, cls, from, (unsigned)hk_min(few << doublings, from));
-    mag->flushed = n & 511;
+    mag->flushed = (uint16_t)n;
     mag->left = known_by(*hk_load_relaxed(&thread->cache.top[cls]));
     return n;
 }

@@ -20,9 +20,12 @@ size_t hk_magazines_held(const hk_thread_t *thread);
 
 /* Where the magazine's slots are: with few in the record, with more in its rest. */
 HK_INLINE void **hk_magazine_slots(hk_thread_t *thread, unsigned cls) {
-    if (thread->magazines[cls].capacity <= HK_FEW)
+    const hk_class_t *c = &hk_classes[cls];
+    const unsigned capacity = thread->magazines[cls].capacity;
+    if (capacity <= HK_FEW)
         return thread->few[cls];
-    return &hk_load_relaxed(&thread->rest)->slots[hk_classes[cls].first_slot];
+    void **slots = hk_load_relaxed(&thread->rest)->slots;
+    return slots + (capacity <= c->one_way ? c->first_slot : c->wide_slot);
 }
 
 /* Blocks in the magazine. Any thread: then it is as of some moment. */
@@ -34,7 +37,9 @@ HK_INLINE unsigned hk_magazine_count(const hk_thread_t *thread, unsigned cls) {
     hk_thread_rest_t *rest = hk_load_acquire(&thread->rest);
     if (top == hk_unused_bin || rest == NULL)
         return 0;
-    return (unsigned)(top - &rest->slots[hk_classes[cls].first_slot]);
+    const size_t slot = (size_t)(top - rest->slots);
+    const hk_class_t *c = &hk_classes[cls];
+    return (unsigned)(slot - (slot <= HK_LAST_SLOT ? c->first_slot : c->wide_slot));
 }
 
 /* The block on top, or NULL. */
@@ -60,7 +65,7 @@ HK_INLINE bool hk_magazine_give(hk_thread_t *thread, unsigned cls, void *p) {
 HK_INLINE size_t hk_magazines_budget(void) { return hk_option(tcache_kb) * HK_KIB; }
 
 /* How many blocks more a magazine that has room for `now` can be made to hold, of `wanted` in all:
- * as far as its class's most and a budget of so many bytes go. */
+ * as far as its class's most one way and a budget of so many bytes go. */
 unsigned hk_magazine_more(unsigned cls, unsigned now, unsigned wanted, size_t budget);
 
 /* Makes the magazine large enough for so many blocks, so far as that. */

@@ -155,7 +155,7 @@ static void bind_c7(hk_thread_t *thread, hk_observed_t *o, unsigned plan) {
     for (unsigned cls = HK_C7_FIRST; cls <= HK_C7_LAST; cls++) {
         unsigned moved;
         if ((plan & HK_LAYER_BIT(HK_LAYER_HEAPV2)) != 0)
-            hk_magazine_reserve(thread, cls, hk_classes[cls].magazine);
+            hk_magazine_reserve(thread, cls, hk_classes[cls].one_way);
         if ((plan & HK_PLAN_C7_EARLY) == 0 || hk_layers_count(&o->layers, cls) != 0)
             continue;
         void *p = refill_layer(thread, o, HK_LAYER_C7_HOT, cls, &moved);

@@ -36,7 +36,7 @@ static void make(plan_t *plan) {
         plan->blocks[cls] = (uint16_t)hk_min(wanted(cls), plan->capacity[cls]);
     }
     for (unsigned cls = 1; cls < CLASSES && hk_option(tiny_profile) != 0; cls++)
-        reserve(plan, cls, hk_classes[cls].magazine);
+        reserve(plan, cls, hk_classes[cls].one_way);
 }
 
 /* Of many threads most do little: warm caches for all of them would be most of the process. */
@@ -75,7 +75,7 @@ static void warn_if_short(const plan_t *plan, unsigned option) {
         if (source(c->band) != option || blocks >= wanted(cls))
             continue;
         bool first = !magazine && !budget;
-        *(blocks == c->magazine ? &magazine : &budget) = true;
+        *(blocks == c->one_way ? &magazine : &budget) = true;
         hk_line_str(&instead, first ? "a thread has " : ", ");
         hk_line_u64(&instead, blocks);
         hk_line_str(&instead, first ? " blocks of " : " of ");

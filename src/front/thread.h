@@ -12,13 +12,14 @@
 
 /* What the boundary keeps about a bin, apart from what hits touch. */
 typedef struct {
-    uint32_t capacity : 9; /* blocks; 0 until the bin is first used */
-    uint32_t refill : 9;   /* blocks to ask for at the next miss */
-    uint32_t crowd : 1;    /* filled from slabs that all threads share; its thread is one of many */
-    uint32_t flushed : 9;  /* blocks that the last visit gave back; 0: it was a refill */
-    uint32_t streak : 4;   /* flushes of a thread that has only freed between them */
-    uint16_t visited;      /* the thread's count of visits at the last one */
-    uint16_t left;         /* of what lay on top then: enough to know it again */
+    uint16_t capacity : 11; /* blocks; 0 until the bin is first used */
+    uint16_t crowd : 1;     /* filled from slabs that threads share; its thread is one of many */
+    uint16_t streak : 4;    /* flushes of a thread that has only freed between them */
+    uint16_t refill : 15;   /* blocks to ask for at the next miss */
+    uint16_t frees : 1;     /* the last visit was a flush */
+    uint16_t flushed;       /* blocks that the last visit gave back; 0: it was a refill */
+    uint16_t visited;       /* the thread's count of visits at the last one */
+    uint16_t left;          /* of what lay on top then: enough to know it again */
 } hk_magazine_t;
 
 typedef struct hk_observed hk_observed_t; /* front/observed.c */

@@ -156,6 +156,51 @@ static void *few_at_a_time(void *unused) {
     return unused;
 }
 
+/* ---- wide magazines ---- */
+
+enum { ONE_WAY = 8192 };
+
+/* A thread that only takes, or only frees what others took, gets no wide magazine; one that does both
+ * in turn does. */
+static void *only_takes(void *blocks) {
+    const unsigned cls = hk_class_of(64);
+    for (unsigned i = 0; i < ONE_WAY; i++)
+        ((void **)blocks)[i] = hak_malloc(64);
+    CHECK_EQ(own_record()->magazines[cls].capacity, hk_classes[cls].one_way);
+    return blocks;
+}
+
+static void *only_frees(void *blocks) {
+    const unsigned cls = hk_class_of(64);
+    for (unsigned i = 0; i < ONE_WAY; i++)
+        hak_free(((void **)blocks)[i]);
+    CHECK_EQ(own_record()->magazines[cls].capacity, hk_classes[cls].one_way);
+    return blocks;
+}
+
+static void *in_turn(void *blocks) {
+    const unsigned cls = hk_class_of(64);
+    for (unsigned round = 0; round < 12; round++) {
+        for (unsigned i = 0; i < ONE_WAY; i++)
+            ((void **)blocks)[i] = hak_malloc(64);
+        for (unsigned i = 0; i < ONE_WAY; i++)
+            hak_free(((void **)blocks)[i]);
+    }
+    CHECK_EQ(own_record()->magazines[cls].capacity, hk_classes[cls].magazine);
+    return blocks;
+}
+
+static void wide(void *unused) {
+    static void *blocks[ONE_WAY];
+    void *(*const lives[])(void *) = {only_takes, only_frees, in_turn};
+    (void)unused;
+    for (unsigned i = 0; i < 3; i++) {
+        pthread_t thread;
+        CHECK(pthread_create(&thread, NULL, lives[i], blocks) == 0);
+        CHECK(pthread_join(thread, NULL) == 0);
+    }
+}
+
 /* ---- what ended threads leave ---- */
 
 enum { CROWD = 16, LIVES = 12 };
@@ -266,6 +311,7 @@ int main(int argc, char **argv) {
     }
     for (unsigned i = 0; i < sizeof orders / sizeof orders[0]; i++)
         check_passes(in_new_thread, &orders[i]);
+    check_passes(wide, NULL);
     check_passes(left_behind, NULL);
     check_passes(crowds, NULL);
     const uint64_t budgets[] = {1000, 16384, hk_options[HK_OPTION_tcache_kb].least};

@@ -82,16 +82,20 @@ static void bands(void) {
     }
 }
 
-/* One slot for NULL and one for each block, class after class, none shared and none left over. */
+/* One slot for NULL and one for each block, class after class, none shared and none left over; all
+ * wide ones behind all others. */
 static void slots_partition_the_array(void) {
     size_t next = 0;
-    for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++) {
+    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++) {
         CHECK_EQ(hk_classes[cls].first_slot, next);
-        next += hk_classes[cls].magazine + 1u;
+        next += 1u + (cls < HK_CLASS_FIXED ? hk_classes[cls].one_way
+                                           : HK_MAGAZINE_ONE_WAY(HK_LEARNED_FROM));
     }
-    for (unsigned cls = HK_CLASS_FIXED; cls < HK_CLASS_COUNT; cls++) {
-        CHECK_EQ(hk_classes[cls].first_slot, next); /* of a spare class, whatever size it gets */
-        next += HK_MAGAZINE(HK_LEARNED_FROM) + 1u;
+    CHECK_EQ(HK_LAST_SLOT + 1, next);
+    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++) {
+        CHECK_EQ(hk_classes[cls].wide_slot, next);
+        next += 1u + (cls < HK_CLASS_FIXED ? hk_classes[cls].magazine /* a spare class may get */
+                                           : HK_MAGAZINE(HK_LEARNED_FROM)); /* any size */
     }
     CHECK_EQ(HK_SLOT_COUNT, next);
 }

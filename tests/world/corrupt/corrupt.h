@@ -10,7 +10,7 @@
 
 // The promise for a small block: misuse is found after at most this many further frees of its
 // size class by the same thread, or when the thread ends.
-enum { PROMISED_FREES = 1000 };
+enum { PROMISED_FREES = 2000 };
 
 static void *spares[PROMISED_FREES];
 
