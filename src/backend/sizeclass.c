@@ -162,7 +162,8 @@ static void learn_locked(unsigned cls, size_t slab_bytes) {
 void hk_class_note(unsigned cls, size_t n, size_t slab_bytes) {
     if (n <= HK_LEARNED_FROM || hk_option(learn) == 0 || hk_class_of(n) != cls)
         return;
-    hk_lock(&lock);
+    if (!hk_lock_try(&lock))
+        return; /* somebody's slab is noted: it is a sample */
     samples[cls].size[samples[cls].next] = (uint16_t)((n + SIXTEENS - 1) / SIXTEENS);
     samples[cls].next = (uint8_t)((samples[cls].next + 1) % SAMPLES);
     if (samples[cls].count < SAMPLES)

@@ -45,10 +45,11 @@ static hk_lock_t lock = HK_LOCK_INIT(HK_RANK_POOL);
 static hk_superslab_t *lists[HK_SLICES + 1]; /* lock: pool; [n]: the longest free run is n slices */
 static uint64_t not_empty;                   /* lock: pool; bit n: lists[n] is not empty */
 static hk_superslab_t *all;                  /* lock: pool */
-static hk_superslab_t *unmapped;        /* lock: pool; descriptors without memory, linked by next */
-static size_t superslab_count;          /* lock: pool; with memory */
-static size_t mapped;                   /* lock: pool; bytes of them */
-static size_t in_slabs[HK_CLASS_COUNT]; /* lock: pool; slices of each class's slabs */
+static hk_superslab_t *unmapped; /* lock: pool; descriptors without memory, linked by next */
+static size_t superslab_count;   /* lock: pool; with memory */
+static size_t mapped;            /* lock: pool; bytes of them */
+/* Slices of each class's slabs; written under the lock, read by any thread. */
+static _Atomic size_t in_slabs[HK_CLASS_COUNT];
 
 HK_INLINE uint32_t run_mask(unsigned first, unsigned n) {
     return (n == HK_SLICES ? ALL : (1u << n) - 1) << first;
@@ -146,6 +147,12 @@ HK_INLINE void is_valid_locked(const hk_superslab_t *ss) { (void)ss; }
 
 /* ---- lists ---- */
 
+static size_t count_slices_locked(unsigned cls, size_t more) {
+    const size_t now = hk_load_relaxed(&in_slabs[cls]) + more;
+    hk_store_relaxed(&in_slabs[cls], now);
+    return now;
+}
+
 static void unlink_locked(hk_superslab_t *ss) {
     hk_assert(hk_lock_is_mine(&lock));
     if (ss->list == NO_LIST)
@@ -219,7 +226,7 @@ static hk_slab_t *take_from_locked(hk_superslab_t *ss, unsigned slices, unsigned
     else
         hk_count(touched, (uint64_t)__builtin_popcount(ss->fresh & mask) * HK_SLICE);
     use_locked(ss, mask);
-    in_slabs[cls] += slices;
+    count_slices_locked(cls, slices);
     return slab;
 }
 
@@ -518,8 +525,7 @@ void hk_pool_give(hk_slab_t *slab) {
     const unsigned cls = slab->cls;
     hk_map_set(slab->base, slab->slices, HK_KIND_FREE);
     hk_lock(&lock);
-    in_slabs[cls] -= slab->slices;
-    bool last = in_slabs[cls] == 0;
+    bool last = count_slices_locked(cls, -(size_t)slab->slices) == 0;
     hk_range_t empty = put_back_locked(ss, run_mask(slab->first, slab->slices));
     hk_unlock(&lock);
     release(empty);
@@ -527,12 +533,7 @@ void hk_pool_give(hk_slab_t *slab) {
         hk_class_forget(cls);
 }
 
-size_t hk_pool_carved(unsigned cls) {
-    hk_lock(&lock);
-    size_t slices = in_slabs[cls];
-    hk_unlock(&lock);
-    return slices * HK_SLICE;
-}
+size_t hk_pool_carved(unsigned cls) { return hk_load_relaxed(&in_slabs[cls]) * HK_SLICE; }
 
 bool hk_pool_resize(hk_slab_t *slab, unsigned slices) {
     hk_superslab_t *ss = superslab_of(slab);
@@ -542,7 +543,7 @@ bool hk_pool_resize(hk_slab_t *slab, unsigned slices) {
         hk_map_set(slab->base + slices * HK_SLICE, old - slices, HK_KIND_FREE);
         hk_lock(&lock);
         slab->slices = (uint8_t)slices;
-        in_slabs[0] -= old - slices;
+        count_slices_locked(0, slices - (size_t)old);
         put_back_locked(ss, run_mask(first + slices, old - slices));
         hk_unlock(&lock);
         return true;
@@ -558,7 +559,7 @@ bool hk_pool_resize(hk_slab_t *slab, unsigned slices) {
         for (unsigned i = first + old; i < first + slices; i++)
             ss->head[i] = (uint8_t)first;
         slab->slices = (uint8_t)slices;
-        in_slabs[0] += slices - old;
+        count_slices_locked(0, slices - old);
         use_locked(ss, more);
     }
     hk_unlock(&lock);

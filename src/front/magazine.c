@@ -209,13 +209,14 @@ static hk_magazine_t *visit(hk_thread_t *thread, unsigned cls, bool frees) {
 unsigned hk_magazine_refill(hk_thread_t *thread, unsigned cls) {
     hk_magazine_t *mag = visit(thread, cls, false);
     void **slots = hk_magazine_slots(thread, cls);
-    unsigned half = (mag->capacity + 1u) / 2, got;
+    const unsigned most = hk_classes[cls].one_way; /* at once: no malloc shall take long */
+    unsigned half = (unsigned)hk_min((mag->capacity + 1u) / 2, most), got;
     unsigned want = mag->flushed != 0 ? half : (unsigned)hk_min(mag->refill, mag->capacity);
     mag->flushed = 0;
     if (HK_UNLIKELY(mag->crowd)) {
         got = hk_heap_take(hk_crowd(thread), cls, slots + 1, 1);
     } else {
-        mag->refill = hk_min(2 * want, hk_classes[cls].one_way) & 32767;
+        mag->refill = hk_min(2 * want, most) & 511;
         got = hk_heap_take(&thread->heap, cls, slots + 1, want);
     }
     hk_store_relaxed(&thread->cache.top[cls], slots + got);
@@ -225,7 +226,8 @@ unsigned hk_magazine_refill(hk_thread_t *thread, unsigned cls) {
     return got;
 }
 
-static uint16_t known_by(const void *p) { return (uint16_t)((uintptr_t)p / 16); }
+enum { KNOWN = 2047 };
+static unsigned known_by(const void *p) { return (uintptr_t)p / 16 & KNOWN; }
 
 /* Whether the thread has only freed since the last flush, or nearly: what that has left lies where it
  * lay. */
@@ -248,7 +250,7 @@ unsigned hk_magazine_flush(hk_thread_t *thread, unsigned cls) {
     const unsigned doublings = mag->streak < SURE ? 0 : mag->streak - SURE + 1;
     const unsigned from = doublings != 0 ? held : (held + 1) / 2;
     unsigned n = give_oldest(thread, cls, from, (unsigned)hk_min(few << doublings, from));
-    mag->flushed = (uint16_t)n;
-    mag->left = known_by(*hk_load_relaxed(&thread->cache.top[cls]));
+    mag->flushed = n & 2047;
+    mag->left = known_by(*hk_load_relaxed(&thread->cache.top[cls])) & KNOWN;
     return n;
 }

@@ -12,15 +12,17 @@
 
 /* What the boundary keeps about a bin, apart from what hits touch. */
 typedef struct {
-    uint16_t capacity : 11; /* blocks; 0 until the bin is first used */
-    uint16_t crowd : 1;     /* filled from slabs that threads share; its thread is one of many */
-    uint16_t streak : 4;    /* flushes of a thread that has only freed between them */
-    uint16_t refill : 15;   /* blocks to ask for at the next miss */
-    uint16_t frees : 1;     /* the last visit was a flush */
-    uint16_t flushed;       /* blocks that the last visit gave back; 0: it was a refill */
-    uint16_t visited;       /* the thread's count of visits at the last one */
-    uint16_t left;          /* of what lay on top then: enough to know it again */
+    uint64_t capacity : 11; /* blocks; 0 until the bin is first used */
+    uint64_t flushed : 11;  /* blocks that the last visit gave back; 0: it was a refill */
+    uint64_t refill : 9;    /* blocks to ask for at the next miss */
+    uint64_t crowd : 1;     /* filled from slabs that threads share; its thread is one of many */
+    uint64_t frees : 1;     /* the last visit was a flush */
+    uint64_t streak : 4;    /* flushes of a thread that has only freed between them */
+    uint64_t left : 11;     /* of what lay on top after the last flush: enough to know it again */
+    uint64_t visited : 16;  /* the thread's count of visits at the last one */
 } hk_magazine_t;
+
+_Static_assert(sizeof(hk_magazine_t) == 8, "each thread has one for each class");
 
 typedef struct hk_observed hk_observed_t; /* front/observed.c */
 
