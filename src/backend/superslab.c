@@ -145,13 +145,14 @@ static void is_valid_locked(const hk_superslab_t *ss) {
 HK_INLINE void is_valid_locked(const hk_superslab_t *ss) { (void)ss; }
 #endif
 
-/* ---- lists ---- */
-
+/* So many more, or fewer; returns how many there are now. */
 static size_t count_slices_locked(unsigned cls, size_t more) {
     const size_t now = hk_load_relaxed(&in_slabs[cls]) + more;
     hk_store_relaxed(&in_slabs[cls], now);
     return now;
 }
+
+/* ---- lists ---- */
 
 static void unlink_locked(hk_superslab_t *ss) {
     hk_assert(hk_lock_is_mine(&lock));

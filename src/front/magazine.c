@@ -143,7 +143,7 @@ static unsigned growth(const hk_thread_t *thread, unsigned now) {
     return now <= HK_FEW ? FIRST_CAPACITY - now : now;
 }
 
-/* Each visit to the boundary doubles a magazine, as far as the thread's
+/* Each visit to the boundary doubles a magazine, up to so many blocks and as far as the thread's
  * budget of bytes goes, to which idle magazines give way: so magazines are large only where there
  * is traffic. A magazine that has nothing yet takes from any other. */
 static void enlarge(hk_thread_t *thread, unsigned cls, unsigned most) {
@@ -226,6 +226,7 @@ unsigned hk_magazine_refill(hk_thread_t *thread, unsigned cls) {
     return got;
 }
 
+/* What mag->left keeps of an address. */
 enum { KNOWN = 2047 };
 static unsigned known_by(const void *p) { return (uintptr_t)p / 16 & KNOWN; }
 

@@ -91,6 +91,7 @@ hk_thread_rest_t *hk_thread_rest(hk_thread_t *thread) {
     return rest;
 }
 
+/* Not before there are many threads: most processes never touch these pages. */
 static void gather_crowds_locked(void) {
     static bool gathered; /* lock: registry */
     if (gathered)
