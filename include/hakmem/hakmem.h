@@ -39,6 +39,15 @@ void hak_free(void *p);
 /* Bytes that may be used at p, at least what was asked for; 0 for NULL. */
 size_t hak_usable_size(const void *p);
 
+/* Bytes from p, any address, to the end of the block that it lies in: of those that were asked for where
+ * blocks are guarded (docs/security.md). SIZE_MAX where that is not known: p lies in no block of
+ * hakmem's, or well inside a large one. */
+size_t hak_room(const void *p);
+
+/* Reports an overflow of the block at p, and ends the process, if n bytes from p on reach beyond its
+ * end; a use after free, where blocks are guarded and the block is not in use. */
+void hak_check_range(const void *p, size_t n);
+
 /* "MAJOR.MINOR.PATCH"; a constant. */
 const char *hak_version(void);
 
@@ -112,6 +121,7 @@ typedef struct {
 
     uint64_t classes_learned; /* sizes that were given a class of their own */
     uint64_t touched;         /* memory handed out that had to be brought in first */
+    uint64_t guard_fences, guard_samples, faults; /* guarded blocks given out; lines about faults */
 } hak_stats_t;
 
 /* Fills *stats, whose size the caller has set. Exact where no other thread allocates or frees

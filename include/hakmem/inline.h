@@ -16,7 +16,7 @@ extern "C" {
 
 enum {
     HAK_INLINE_MAX = 32768,    /* bytes; larger blocks are not cached */
-    HAK_INLINE_KINDS = 52,     /* what may lie in a slice: one of the size classes, or none */
+    HAK_INLINE_KINDS = 53,     /* what may lie in a slice: one of the size classes, or none */
     HAK_INLINE_SLICE_BITS = 16 /* of an address: where it lies in its slice */
 };
 
@@ -30,15 +30,15 @@ struct hak_inline_cache {
     void **limit[HAK_INLINE_KINDS]; /* where top is in a full bin */
 };
 
-extern __attribute__((visibility("hidden"))) __thread struct hak_inline_cache *hak_inline_cache_1;
+extern __attribute__((visibility("hidden"))) __thread struct hak_inline_cache *hak_inline_cache_2;
 extern __attribute__((
-    visibility("hidden"))) unsigned char hak_inline_class_of_size_1[HAK_INLINE_MAX / 8 + 1];
+    visibility("hidden"))) unsigned char hak_inline_class_of_size_2[HAK_INLINE_MAX / 8 + 1];
 
 /* hak_malloc(n). */
 static inline __attribute__((always_inline)) void *hak_malloc_inline(size_t n) {
     if (n <= HAK_INLINE_MAX) {
-        struct hak_inline_cache *cache = __atomic_load_n(&hak_inline_cache_1, __ATOMIC_RELAXED);
-        size_t kind = __atomic_load_n(&hak_inline_class_of_size_1[(n + 7) / 8], __ATOMIC_RELAXED);
+        struct hak_inline_cache *cache = __atomic_load_n(&hak_inline_cache_2, __ATOMIC_RELAXED);
+        size_t kind = __atomic_load_n(&hak_inline_class_of_size_2[(n + 7) / 8], __ATOMIC_RELAXED);
         void **top = __atomic_load_n(&cache->top[kind], __ATOMIC_RELAXED);
         void *block = *top;
         if (__builtin_expect(block != NULL, 1)) {
@@ -51,7 +51,7 @@ static inline __attribute__((always_inline)) void *hak_malloc_inline(size_t n) {
 
 /* hak_free(p). */
 static inline __attribute__((always_inline)) void hak_free_inline(void *p) {
-    struct hak_inline_cache *cache = __atomic_load_n(&hak_inline_cache_1, __ATOMIC_RELAXED);
+    struct hak_inline_cache *cache = __atomic_load_n(&hak_inline_cache_2, __ATOMIC_RELAXED);
     uintptr_t slice =
         ((uintptr_t)p >> HAK_INLINE_SLICE_BITS) & __atomic_load_n(&cache->mask, __ATOMIC_RELAXED);
     size_t kind = __atomic_load_n(&cache->map[slice], __ATOMIC_RELAXED);

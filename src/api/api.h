@@ -17,8 +17,11 @@ extern "C" {
 
 /* operator new after a failure (src/api/cxx.cc): runs the new-handler as long as there is one, then
  * throws bad_alloc; the nothrow form returns NULL instead. */
-void *hk_new_failed(size_t n, size_t align);
-void *hk_new_failed_nothrow(size_t n, size_t align);
+void *hk_new_failed(size_t n, size_t align, unsigned by);
+void *hk_new_failed_nothrow(size_t n, size_t align, unsigned by);
+
+/* Tries again (front/boundary.h). */
+void *hk_new_again(size_t n, size_t align, unsigned by);
 
 /* This library's malloc, where it exports one: `malloc` means that which serves the process. */
 void *hk_own_malloc(size_t n);

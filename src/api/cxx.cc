@@ -18,14 +18,14 @@ __asm__(".weak __gxx_personality_v0\n"
         ".weak __cxa_end_catch\n"
         ".weak _Unwind_Resume\n");
 
-void *hk_new_failed(size_t n, size_t align) {
+void *hk_new_failed(size_t n, size_t align, unsigned by) {
     for (;;) {
         std::new_handler handler =
             std::get_new_handler != nullptr ? std::get_new_handler() : nullptr;
         if (handler == nullptr)
             break;
         handler();
-        if (void *p = hk_aligned(align, n))
+        if (void *p = hk_new_again(n, align, by))
             return p;
     }
     if (std::__throw_bad_alloc != nullptr)
@@ -35,9 +35,9 @@ void *hk_new_failed(size_t n, size_t align) {
     abort();
 }
 
-void *hk_new_failed_nothrow(size_t n, size_t align) {
+void *hk_new_failed_nothrow(size_t n, size_t align, unsigned by) {
     try {
-        return hk_new_failed(n, align);
+        return hk_new_failed(n, align, by);
     } catch (...) {
         return nullptr;
     }

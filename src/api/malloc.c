@@ -8,6 +8,7 @@
 
 #include "api/api.h"
 #include "base/base.h"
+#include "base/report.h"
 #include "front/boundary.h"
 #include "front/tcache.h"
 #include "hakmem/hakmem.h"
@@ -52,7 +53,12 @@ HK_INLINE void *resize(void *p, size_t n) {
 
 void *hk_aligned(size_t align, size_t n) {
     size_t up = hk_size_for_alignment(n, align);
-    return HK_LIKELY(up <= HK_MID_MAX) ? allocate(up) : hk_aligned_large(n, align);
+    void *p = hk_hit_pop(up);
+    return HK_LIKELY(p != NULL) ? p : hk_aligned_slow(n, align, up);
+}
+
+void *hk_new_again(size_t n, size_t align, unsigned by) {
+    return hk_new_slow(n, align, (hk_by_t)by);
 }
 
 HK_INLINE void *allocate_aligned(size_t align, size_t n) {
@@ -71,6 +77,22 @@ HK_EXPORT void *hak_calloc(size_t count, size_t size) { return allocate_zeroed(c
 HK_EXPORT void *hak_realloc(void *p, size_t n) { return resize(p, n); }
 HK_EXPORT void *hak_aligned_alloc(size_t align, size_t n) { return allocate_aligned(align, n); }
 HK_EXPORT size_t hak_usable_size(const void *p) { return hk_usable(p); }
+HK_EXPORT size_t hak_room(const void *p) {
+    const void *block;
+    return hk_room(p, &block);
+}
+
+HK_EXPORT void hak_check_range(const void *p, size_t n) {
+    const void *block;
+    const size_t room = hk_room(p, &block);
+    if (HK_LIKELY(n <= room))
+        return;
+    const size_t into = (size_t)((const char *)p - (const char *)block);
+    const size_t bytes = room == 0 && into == 0 ? HK_NO_SIZE : into + room;
+    hk_fault(room == 0 && into == 0 ? HK_USE_AFTER_FREE : HK_OVERFLOW, block, bytes,
+             (ptrdiff_t)(into + n - 1));
+}
+
 HK_EXPORT const char *hak_version(void) { return HK_VERSION; }
 
 /* ---- the malloc family ---- */
@@ -141,72 +163,80 @@ HK_EXPORT void *pvalloc(size_t n) {
     return memalign(page, hk_align_up(n, page));
 }
 
-/* The page map knows the size by one load; being told it saves nothing. */
+/* The page map knows the size by one load; being told it saves nothing. Where blocks are guarded it is
+ * a claim that is checked. */
 HK_EXPORT void free_sized(void *p, size_t n) {
-    (void)n;
-    free(p);
+    if (HK_UNLIKELY(hk_guarded()))
+        hk_delete_slow(p, HK_BY_MALLOC, n);
+    else
+        free(p);
 }
 
 HK_EXPORT void free_aligned_sized(void *p, size_t align, size_t n) {
-    (void)align, (void)n;
-    free(p);
+    (void)align;
+    free_sized(p, n);
 }
 
 /* ---- operator new and delete ---- */
 
-static HK_NOINLINE void *new_slow(size_t n) {
-    void *p = hk_malloc_slow(n);
-    return HK_LIKELY(p != NULL) ? p : hk_new_failed(n, 16);
+static HK_NOINLINE void *new_slow(size_t n, size_t align, hk_by_t by) {
+    void *p = hk_new_slow(n, align, by);
+    return HK_LIKELY(p != NULL) ? p : hk_new_failed(n, align, by);
 }
 
-static HK_NOINLINE void *new_nothrow_slow(size_t n) {
-    void *p = hk_malloc_slow(n);
-    return HK_LIKELY(p != NULL) ? p : hk_new_failed_nothrow(n, 16);
+static HK_NOINLINE void *new_nothrow_slow(size_t n, size_t align, hk_by_t by) {
+    void *p = hk_new_slow(n, align, by);
+    return HK_LIKELY(p != NULL) ? p : hk_new_failed_nothrow(n, align, by);
 }
 
 typedef struct nothrow nothrow_t;
 
-/* The mangled names, here for a 64-bit size_t (m). `slow` is what does it after a miss, `failed`
- * after a failure. What else an operator is told it ignores. */
-#define NEW(name, slow, ...)                                                                       \
+/* The mangled names, here for a 64-bit size_t (m). `slow` is what does it after a miss. */
+#define NEW(name, slow, by, ...)                                                                   \
     void *name(size_t n, ##__VA_ARGS__);                                                           \
     HK_EXPORT void *name(size_t n, ##__VA_ARGS__) {                                                \
         void *p = hk_hit_pop(n);                                                                   \
-        return HK_LIKELY(p != NULL) ? p : slow(n);                                                 \
+        return HK_LIKELY(p != NULL) ? p : slow(n, 8, by);                                          \
     }
-#define NEW_ALIGNED(name, failed, ...)                                                             \
+#define NEW_ALIGNED(name, slow, by, ...)                                                           \
     void *name(size_t n, size_t align, ##__VA_ARGS__);                                             \
     HK_EXPORT void *name(size_t n, size_t align, ##__VA_ARGS__) {                                  \
-        void *p = hk_aligned(align, n);                                                            \
-        return HK_LIKELY(p != NULL) ? p : failed(n, align);                                        \
+        void *p = hk_hit_pop(hk_size_for_alignment(n, align));                                     \
+        return HK_LIKELY(p != NULL) ? p : slow(n, align, by);                                      \
     }
-#define DELETE(name, ...)                                                                          \
+#define DELETE(name, by, size, ...)                                                                \
     void name(void *p, ##__VA_ARGS__);                                                             \
-    HK_EXPORT void name(void *p, ##__VA_ARGS__) { release(p); }
+    HK_EXPORT void name(void *p, ##__VA_ARGS__) {                                                  \
+        if (HK_UNLIKELY(!hk_hit_push(p)))                                                          \
+            hk_delete_slow(p, by, size);                                                           \
+    }
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"
-NEW(_Znwm, new_slow)
-NEW(_Znam, new_slow)
-NEW(_ZnwmRKSt9nothrow_t, new_nothrow_slow, const nothrow_t *tag)
-NEW(_ZnamRKSt9nothrow_t, new_nothrow_slow, const nothrow_t *tag)
-NEW_ALIGNED(_ZnwmSt11align_val_t, hk_new_failed)
-NEW_ALIGNED(_ZnamSt11align_val_t, hk_new_failed)
-NEW_ALIGNED(_ZnwmSt11align_val_tRKSt9nothrow_t, hk_new_failed_nothrow, const nothrow_t *tag)
-NEW_ALIGNED(_ZnamSt11align_val_tRKSt9nothrow_t, hk_new_failed_nothrow, const nothrow_t *tag)
+NEW(_Znwm, new_slow, HK_BY_NEW)
+NEW(_Znam, new_slow, HK_BY_NEW_ARRAY)
+NEW(_ZnwmRKSt9nothrow_t, new_nothrow_slow, HK_BY_NEW, const nothrow_t *tag)
+NEW(_ZnamRKSt9nothrow_t, new_nothrow_slow, HK_BY_NEW_ARRAY, const nothrow_t *tag)
+NEW_ALIGNED(_ZnwmSt11align_val_t, new_slow, HK_BY_NEW)
+NEW_ALIGNED(_ZnamSt11align_val_t, new_slow, HK_BY_NEW_ARRAY)
+NEW_ALIGNED(_ZnwmSt11align_val_tRKSt9nothrow_t, new_nothrow_slow, HK_BY_NEW, const nothrow_t *tag)
+NEW_ALIGNED(_ZnamSt11align_val_tRKSt9nothrow_t, new_nothrow_slow, HK_BY_NEW_ARRAY,
+            const nothrow_t *tag)
 
-DELETE(_ZdlPv)
-DELETE(_ZdaPv)
-DELETE(_ZdlPvm, size_t n)
-DELETE(_ZdaPvm, size_t n)
-DELETE(_ZdlPvRKSt9nothrow_t, const nothrow_t *tag)
-DELETE(_ZdaPvRKSt9nothrow_t, const nothrow_t *tag)
-DELETE(_ZdlPvSt11align_val_t, size_t align)
-DELETE(_ZdaPvSt11align_val_t, size_t align)
-DELETE(_ZdlPvmSt11align_val_t, size_t n, size_t align)
-DELETE(_ZdaPvmSt11align_val_t, size_t n, size_t align)
-DELETE(_ZdlPvSt11align_val_tRKSt9nothrow_t, size_t align, const nothrow_t *tag)
-DELETE(_ZdaPvSt11align_val_tRKSt9nothrow_t, size_t align, const nothrow_t *tag)
+DELETE(_ZdlPv, HK_BY_NEW, HK_ANY_SIZE)
+DELETE(_ZdaPv, HK_BY_NEW_ARRAY, HK_ANY_SIZE)
+DELETE(_ZdlPvm, HK_BY_NEW, n, size_t n)
+DELETE(_ZdaPvm, HK_BY_NEW_ARRAY, n, size_t n)
+DELETE(_ZdlPvRKSt9nothrow_t, HK_BY_NEW, HK_ANY_SIZE, const nothrow_t *tag)
+DELETE(_ZdaPvRKSt9nothrow_t, HK_BY_NEW_ARRAY, HK_ANY_SIZE, const nothrow_t *tag)
+DELETE(_ZdlPvSt11align_val_t, HK_BY_NEW, HK_ANY_SIZE, size_t align)
+DELETE(_ZdaPvSt11align_val_t, HK_BY_NEW_ARRAY, HK_ANY_SIZE, size_t align)
+DELETE(_ZdlPvmSt11align_val_t, HK_BY_NEW, n, size_t n, size_t align)
+DELETE(_ZdaPvmSt11align_val_t, HK_BY_NEW_ARRAY, n, size_t n, size_t align)
+DELETE(_ZdlPvSt11align_val_tRKSt9nothrow_t, HK_BY_NEW, HK_ANY_SIZE, size_t align,
+       const nothrow_t *tag)
+DELETE(_ZdaPvSt11align_val_tRKSt9nothrow_t, HK_BY_NEW_ARRAY, HK_ANY_SIZE, size_t align,
+       const nothrow_t *tag)
 #pragma GCC diagnostic pop
 
 #endif

@@ -8,8 +8,10 @@
 #include "backend/heap.h"
 #include "backend/usage.h"
 #include "base/calls.h"
+#include "base/report.h"
 #include "front/emergency.h"
 #include "front/thread.h"
+#include "guard/fence.h"
 #include "stats/counters.h"
 #include "stats/process.h"
 
@@ -42,9 +44,11 @@ static void add_bands(hak_stats_t *stats, const hk_usage_t *usage) {
     for (unsigned cls = 1; cls < hk_class_end(); cls++)
         add_class(&stats->bands[hk_classes[cls].band], cls, &usage->classes[cls], held[cls]);
     hk_emergency_stats_t single = hk_emergency_stats();
+    hk_fence_stats_t fenced = hk_fence_stats();
     add_whole(&stats->bands[HAK_BAND_LARGE], usage->large_blocks, usage->large_bytes);
     add_whole(&stats->bands[HAK_BAND_HUGE], usage->huge_blocks, usage->huge_bytes);
     add_whole(&stats->bands[HAK_BAND_HUGE], single.blocks, single.bytes);
+    add_whole(&stats->bands[HAK_BAND_HUGE], fenced.blocks, fenced.bytes);
     for (const hak_stats_band_t *band = stats->bands; band < stats->bands + HAK_STATS_BANDS;
          band++) {
         stats->allocated += band->allocated;
@@ -54,7 +58,7 @@ static void add_bands(hak_stats_t *stats, const hk_usage_t *usage) {
         stats->remote += band->remote;
         stats->carved += band->carved;
     }
-    size_t others = usage->metadata + single.bytes;
+    size_t others = usage->metadata + single.bytes + fenced.bytes;
     stats->mapped = usage->superslabs + usage->packs + usage->huge_bytes + usage->cached + others;
     stats->peak_mapped = hk_max(usage->peak + others, stats->mapped);
     stats->metadata = usage->metadata;
@@ -67,6 +71,7 @@ static void add_counters(hak_stats_t *stats) {
 #include "stats/counters.def"
 #undef HK_COUNTER
 #undef HK_HEAP_COUNTER
+    stats->faults = hk_load_relaxed(&hk_faults);
     uint64_t counts[HK_CALL_KINDS];
     stats->calls = hk_calls_read(counts);
 #define HK_CALL_KIND(kind, field, doc) stats->field = counts[HK_CALL_##kind];

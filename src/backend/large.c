@@ -13,10 +13,6 @@
 
 #define LARGE_MAX HK_UNIT
 
-/* Huge pages are asked for from this size on, where the last one wastes at most a quarter of the
- * block. */
-#define HUGE_PAGES_FROM (4 * HK_MIB)
-
 /* A huge block's descriptor, found through the owner table. Type-stable. */
 typedef struct huge {
     hk_range_t range; /* range.start is the block */
@@ -82,8 +78,8 @@ static bool take_range(size_t bytes, size_t align, hk_range_t *range, size_t *di
     if (hk_region_cached() < bytes)
         hk_heap_collect_pending();
     if (bytes % HK_UNIT == 0)
-        return hk_region_take(bytes, align, bytes >= HUGE_PAGES_FROM && hk_huge_pages_pay(), range,
-                              dirty);
+        return hk_region_take(bytes, align, bytes >= HK_HUGE_PAGES_FROM && hk_huge_pages_pay(),
+                              range, dirty);
     *dirty = 0;
     return hk_region_take_exact(bytes, align, range);
 }

@@ -11,6 +11,10 @@
 /* No block and no alignment is larger: no address space is. */
 #define HK_MOST_BYTES ((size_t)1 << 48)
 
+/* Huge pages are asked for from this size on, where the last one wastes at most a quarter of the
+ * block. */
+#define HK_HUGE_PAGES_FROM (4 * HK_MIB)
+
 /* Allocates n bytes (any n that is no class's) aligned to `align`, a power of two. *dirty receives
  * how many bytes from the start may hold old data; the rest reads as zero. NULL: out of memory. */
 void *hk_large_alloc(size_t n, size_t align, size_t *dirty);

@@ -20,6 +20,7 @@ enum {
     HK_KIND_INTERIOR,               /* a later slice of either */
     HK_KIND_FREE,                   /* ours, and nothing is live in it */
     HK_KIND_EMERGENCY,              /* see front/emergency.h */
+    HK_KIND_FENCED,                 /* see guard/fence.h */
     HK_KIND_PACKED,                 /* a unit of blocks that share slices, see backend/pack.h */
     HK_KIND_COUNT
 };

@@ -109,7 +109,7 @@ extern hk_class_t hk_classes[HK_CLASS_COUNT];
 
 /* The table: entry i leads to the class for sizes above 8*(i-1) up to 8*i; entry 0, for malloc(0),
  * to class 1 as well. */
-extern _Atomic uint8_t hk_class_of_size[HK_MID_MAX / 8 + 1] __asm__("hak_inline_class_of_size_1");
+extern _Atomic uint8_t hk_class_of_size[HK_MID_MAX / 8 + 1] __asm__("hak_inline_class_of_size_2");
 
 /* The class for n bytes, n <= HK_MID_MAX; its row can be read (acquire: a learned one has been
  * written before). */

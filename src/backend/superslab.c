@@ -31,6 +31,7 @@ struct hk_superslab {
     uint8_t head[HK_SLICES]; /* slice -> first slice of its run; set before its blocks are seen */
     hk_superslab_t *next, *prev;
     hk_superslab_t *all_next; /* const once set: all that ever were, for statistics and reuse */
+    _Atomic uint16_t *shadow; /* const once set; NULL where nobody guards the heap */
     hk_slab_t slabs[HK_SLICES];
     hk_remote_t remotes[HK_SLICES];
     /* the bitmaps of slabs whose own are too short */
@@ -48,6 +49,7 @@ static hk_superslab_t *all;                  /* lock: pool */
 static hk_superslab_t *unmapped; /* lock: pool; descriptors without memory, linked by next */
 static size_t superslab_count;   /* lock: pool; with memory */
 static size_t mapped;            /* lock: pool; bytes of them */
+static atomic_bool shadows;      /* atomic: any thread; whether a superslab gets one */
 /* Slices of each class's slabs; written under the lock, read by any thread. */
 static _Atomic size_t in_slabs[HK_CLASS_COUNT];
 
@@ -261,6 +263,8 @@ static hk_slab_t *carve(hk_slab_t *slab) {
         hk_map_set(slab->base + HK_SLICE, slab->slices - 1u, HK_KIND_INTERIOR);
         return slab;
     }
+    if (HK_UNLIKELY(hk_load_relaxed(&shadows)) && !slab->zeroed)
+        hk_zero(slab->base, slab->slices * HK_SLICE);
     unsigned blocks = hk_classes[slab->cls].blocks;
     unsigned words = blocks / 64;
     for (unsigned w = 0; w < words; w++)
@@ -318,6 +322,60 @@ static void add_usage_locked(const hk_superslab_t *ss, usage_t *usage) {
     usage->free_dirty += dirty_locked(ss);
     usage->free_lazy += (size_t)__builtin_popcount(ss->lazy) * HK_SLICE;
     visit_locked(ss, add_slab, usage);
+}
+
+static hk_superslab_t *superslab_of(const hk_slab_t *slab) {
+    return (hk_superslab_t *)(uintptr_t)((const char *)(slab - slab->first) -
+                                         offsetof(hk_superslab_t, slabs));
+}
+
+/* ---- shadows ----
+ *
+ * First those of slabs with few blocks, close together, then those of slabs with many. */
+
+enum { FEW_BLOCKS = 128 };
+#define SHADOW_FEW ((size_t)HK_SLICES * FEW_BLOCKS)
+#define SHADOW_BYTES ((SHADOW_FEW + (size_t)HK_SLICES * HK_SLAB_MAX_BLOCKS) * sizeof(uint16_t))
+
+static bool add_shadow(hk_superslab_t *ss) {
+    if (ss->shadow == NULL)
+        ss->shadow = hk_meta_alloc(SHADOW_BYTES);
+    return ss->shadow != NULL;
+}
+
+static _Atomic uint16_t *shadow_of_slab(const hk_superslab_t *ss, unsigned first, unsigned blocks) {
+    return blocks <= FEW_BLOCKS ? ss->shadow + (size_t)first * FEW_BLOCKS
+                                : ss->shadow + SHADOW_FEW + (size_t)first * HK_SLAB_MAX_BLOCKS;
+}
+
+_Atomic uint16_t *hk_shadow_of(const void *p, unsigned cls) {
+    const hk_superslab_t *ss = hk_map_owner(p);
+    const hk_class_t *c = &hk_classes[cls];
+    const unsigned first = ss->head[((uintptr_t)p >> HK_SLICE_SHIFT) & (HK_SLICES - 1)];
+    const size_t offset = (size_t)((const char *)p - (ss->base + first * HK_SLICE));
+    const unsigned index = hk_class_index(c, offset);
+    if (HK_UNLIKELY((size_t)index * c->size != offset || index >= c->blocks))
+        return NULL;
+    return shadow_of_slab(ss, first, c->blocks) + index;
+}
+
+static void shadow_early(const hk_slab_t *slab, void *early) {
+    const unsigned blocks = hk_classes[slab->cls].blocks;
+    _Atomic uint16_t *shadow = shadow_of_slab(superslab_of(slab), slab->first, blocks);
+    for (unsigned i = 0; slab->cls != 0 && i < blocks; i++)
+        hk_store_relaxed(&shadow[i], *(const uint16_t *)early);
+}
+
+bool hk_pool_add_shadows(uint16_t early) {
+    hk_store_relaxed(&shadows, true);
+    hk_lock(&lock);
+    bool added = true;
+    for (hk_superslab_t *ss = all; ss != NULL && added; ss = ss->all_next)
+        added = add_shadow(ss);
+    hk_unlock(&lock);
+    if (added)
+        hk_pool_visit(shadow_early, &early);
+    return added;
 }
 
 /* A descriptor without memory: an old one, or a new one (zeroed). */
@@ -431,7 +489,8 @@ static bool add_superslab(unsigned slices, unsigned cls) {
         return false;
     hk_range_t range;
     size_t used;
-    if (!take_memory(slices * HK_SLICE, cls, &range, &used)) {
+    if ((HK_UNLIKELY(hk_load_relaxed(&shadows)) && !add_shadow(ss)) ||
+        !take_memory(slices * HK_SLICE, cls, &range, &used)) {
         hk_lock(&lock);
         ss->next = unmapped;
         unmapped = ss;
@@ -462,11 +521,6 @@ hk_slab_t *hk_pool_take(unsigned slices, unsigned cls) {
             return slab;
         /* another thread may have emptied the new superslab already: then once more */
     }
-}
-
-static hk_superslab_t *superslab_of(const hk_slab_t *slab) {
-    return (hk_superslab_t *)(uintptr_t)((const char *)(slab - slab->first) -
-                                         offsetof(hk_superslab_t, slabs));
 }
 
 _Atomic uint64_t *hk_remote_wide_bits(const hk_slab_t *slab) {

@@ -38,7 +38,7 @@ struct hk_slab {
     uint8_t cls;                     /* const while carved; 0 for a large run */
     uint8_t slices;                  /* const while carved */
     uint8_t first;                   /* const while carved: number of the first slice */
-    bool zeroed;                     /* large run: its memory reads as zero */
+    bool zeroed;                     /* its memory read as zero when it was carved */
     bool listed;                     /* owner: is on a list */
     bool marked;                     /* owner: clean or seen is not 0 */
     uint64_t *bits;                  /* const while carved; owner: 1 is a free block */
@@ -96,6 +96,18 @@ bool hk_pool_resize(hk_slab_t *slab, unsigned slices);
 
 /* Bytes of all slabs of a class; of class 0, of all large runs. */
 size_t hk_pool_carved(unsigned cls);
+
+/* ---- shadows: 16 bits for each block, kept apart from it, for whoever guards the heap ----
+ *
+ * Where there are shadows a slab reads as zero when it is carved. */
+
+/* From now on every superslab has a shadow, all zero at first; those there are get one, in which
+ * each block of a slab is `early`. False: out of memory. Called once, while the process starts. */
+bool hk_pool_add_shadows(uint16_t early);
+
+/* The bits of the block of class cls that starts at p, an address in a slab of that class; NULL where
+ * none starts there. */
+_Atomic uint16_t *hk_shadow_of(const void *p, unsigned cls);
 
 /* ---- for purging, see backend/purge.h ---- */
 

@@ -52,6 +52,21 @@ HK_INLINE bool hk_is_aligned(uintptr_t n, size_t align) {
 HK_INLINE size_t hk_min(size_t a, size_t b) { return a < b ? a : b; }
 HK_INLINE size_t hk_max(size_t a, size_t b) { return a > b ? a : b; }
 
+/* Zeroes n bytes, like p a multiple of 8, of memory that nobody may touch: not by memset, for which
+ * somebody may have put another that looks whose memory it is (check/check.c). */
+HK_INLINE void hk_zero(void *p, size_t n) {
+    typedef uint64_t two_t __attribute__((vector_size(16), aligned(8), may_alias));
+    char *to = p, *end = to + n;
+    for (; end - to >= 32; to += 32) {
+        ((two_t *)(void *)to)[0] = ((two_t *)(void *)to)[1] = (two_t){0, 0};
+        __asm__("" : "+r"(to)); /* or the compiler makes it a call of memset */
+    }
+    for (; to < end; to += 8) {
+        *(uint64_t *)(void *)to = 0;
+        __asm__("" : "+r"(to));
+    }
+}
+
 /* Atomics by order. The seq forms are the Dekker pair of the remote-free protocol
  * (backend/heap.c). */
 #define hk_load_relaxed(p) atomic_load_explicit((p), memory_order_relaxed)
@@ -63,6 +78,7 @@ HK_INLINE size_t hk_max(size_t a, size_t b) { return a > b ? a : b; }
 #define hk_exchange_acquire(p, v) atomic_exchange_explicit((p), (v), memory_order_acquire)
 #define hk_exchange_seq(p, v) atomic_exchange_explicit((p), (v), memory_order_seq_cst)
 #define hk_or_seq(p, v) atomic_fetch_or_explicit((p), (v), memory_order_seq_cst)
+#define hk_and_seq(p, v) atomic_fetch_and_explicit((p), (v), memory_order_seq_cst)
 #define hk_or_release(p, v) atomic_fetch_or_explicit((p), (v), memory_order_release)
 #define hk_add_seq(p, v) atomic_fetch_add_explicit((p), (v), memory_order_seq_cst)
 #define hk_add_relaxed(p, v) atomic_fetch_add_explicit((p), (v), memory_order_relaxed)

@@ -102,20 +102,63 @@ void hk_line_write(hk_line_t *line, int fd) {
     hk_line_flush(line, fd);
 }
 
-_Noreturn HK_COLD void hk_fatal(hk_fatal_t kind, const void *p) {
+atomic_uint hk_on_fault;
+atomic_uint hk_faults;
+
+static void put_fault(hk_line_t *line, const char *how, hk_fatal_t kind, const void *p) {
     static const char *const names[] = {
-        [HK_DOUBLE_FREE] = "double free",
-        [HK_INVALID_FREE] = "invalid free",
-        [HK_INVALID_POINTER] = "invalid pointer",
+#define HK_FAULT(kind, words, doc) [HK_##kind] = (words),
+#include "base/faults.def"
+#undef HK_FAULT
     };
     hk_assert((unsigned)kind < sizeof names / sizeof names[0]);
-    hk_line_t line = {0};
-    hk_line_str(&line, "hakmem: fatal: ");
-    hk_line_str(&line, names[kind]);
-    hk_line_str(&line, ": ");
-    hk_line_hex(&line, (uint64_t)(uintptr_t)p);
-    hk_line_write(&line, STDERR_FILENO);
+    hk_line_str(line, how);
+    hk_line_str(line, names[kind]);
+    hk_line_str(line, ": ");
+    hk_line_hex(line, (uint64_t)(uintptr_t)p);
+}
+
+static _Noreturn void end(void) {
+    if (hk_load_relaxed(&hk_on_fault) == HK_ON_FAULT_TRAP)
+        __builtin_trap();
     abort();
+}
+
+_Noreturn HK_COLD void hk_fatal(hk_fatal_t kind, const void *p) {
+    hk_line_t line = {0};
+    put_fault(&line, "hakmem: fatal: ", kind, p);
+    hk_line_write(&line, STDERR_FILENO);
+    end();
+}
+
+static bool goes_on(void) { return hk_load_relaxed(&hk_on_fault) == HK_ON_FAULT_REPORT; }
+
+HK_COLD void hk_fault_say(hk_fatal_t kind, const void *p, size_t bytes, ptrdiff_t at) {
+    hk_line_t line = {0};
+    put_fault(&line, goes_on() ? "hakmem: error: " : "hakmem: fatal: ", kind, p);
+    if (bytes != HK_NO_SIZE) {
+        hk_line_str(&line, ", a block of ");
+        hk_line_u64(&line, bytes);
+        hk_line_str(&line, bytes == 1 ? " byte" : " bytes");
+    }
+    if (at != HK_NOWHERE) {
+        hk_line_str(&line, at < 0 ? ", at byte -" : ", at byte ");
+        hk_line_u64(&line, (uint64_t)(at < 0 ? -at : at));
+    }
+    hk_line_str(&line, ", in thread ");
+    hk_line_u64(&line, (uint64_t)HK_CALL(other, gettid()));
+    hk_line_write(&line, STDERR_FILENO);
+    hk_add_relaxed(&hk_faults, 1u);
+}
+
+HK_COLD void hk_fault_end(void) {
+    if (!goes_on())
+        end();
+}
+
+HK_COLD void hk_fault(hk_fatal_t kind, const void *p, size_t bytes, ptrdiff_t at) {
+    hk_fault_say(kind, p, bytes, at);
+    hk_fault_end();
 }
 
 #if HK_DEBUG

@@ -30,10 +30,31 @@ bool hk_line_path(hk_line_t *line, const char *pattern, bool *numbered);
 /* Writes the line and a newline with one write(2); errno is kept. */
 void hk_line_write(hk_line_t *line, int fd);
 
-/* The kinds of heap corruption: the user's bug, always checked, one fixed message each. */
-typedef enum { HK_DOUBLE_FREE, HK_INVALID_FREE, HK_INVALID_POINTER } hk_fatal_t;
+/* The kinds of heap corruption: the user's bug, one fixed message each (faults.def). */
+typedef enum {
+#define HK_FAULT(kind, words, doc) HK_##kind,
+#include "base/faults.def"
+#undef HK_FAULT
+} hk_fatal_t;
 
-/* Prints "hakmem: fatal: <kind>: 0x<pointer>" and aborts. */
+/* What happens then: HAKMEM_ON_FAULT, by its words. */
+typedef enum { HK_ON_FAULT_ABORT, HK_ON_FAULT_TRAP, HK_ON_FAULT_REPORT } hk_on_fault_t;
+extern atomic_uint hk_on_fault; /* atomic: any thread reads; set at the start of the process */
+
+/* Prints "hakmem: fatal: <kind>: 0x<pointer>" and ends the process, also where faults are only to be
+ * reported: there is no going on. */
 _Noreturn void hk_fatal(hk_fatal_t kind, const void *p);
+
+/* The same where there is, in two steps. The line, of a block of so many bytes as were asked for, whose
+ * byte `at` was misused (HK_NO_SIZE, HK_NOWHERE: not known); and the end, which returns where faults are
+ * only to be reported. */
+#define HK_NOWHERE PTRDIFF_MAX
+#define HK_NO_SIZE SIZE_MAX
+void hk_fault_say(hk_fatal_t kind, const void *p, size_t bytes, ptrdiff_t at);
+void hk_fault_end(void);
+void hk_fault(hk_fatal_t kind, const void *p, size_t bytes, ptrdiff_t at);
+
+/* Faults said so far. */
+extern atomic_uint hk_faults;
 
 #endif

@@ -163,11 +163,6 @@ static void apply_profile(void) {
     for (unsigned i = 0; i < HK_ALIAS_COUNT; i++)
         if (hk_aliases[i].word == profile)
             profile = hk_aliases[i].profile;
-    if (profile == HK_PROFILE_SECURE) {
-        hk_config_warn("HAKMEM_PROFILE", "secure", "this version has no checks for it yet",
-                       "using balanced");
-        profile = HK_PROFILE_BALANCED;
-    }
     set_number(HK_OPTION_profile, profile, HK_FROM_ENVIRONMENT);
     for (unsigned i = 0; i < HK_VALUE_COUNT; i++) {
         const hk_profile_value_t *row = &hk_profile_values[i];
@@ -189,10 +184,10 @@ void hk_config_load(void) {
             any = true;
             read_entry(*entry);
         }
-    if (any)
-        apply_profile();
     if (!any)
         return;
+    apply_profile();
+    hk_store_relaxed(&hk_on_fault, (unsigned)hk_option(on_fault));
     if (purging() && hk_option_origin(lean_decommit) != HK_FROM_DEFAULT)
         hk_config_look_at_limits();
     hk_config_note_suppressed();

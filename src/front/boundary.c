@@ -11,10 +11,13 @@
 #include "base/report.h"
 #include "config/config.h"
 #include "front/emergency.h"
+#include "front/guarded.h"
 #include "front/magazine.h"
 #include "front/observed.h"
 #include "front/prewarm.h"
 #include "front/thread.h"
+#include "guard/block.h"
+#include "guard/fence.h"
 #include "policy/purger.h"
 #include "stats/sections.h"
 
@@ -77,7 +80,7 @@ static HK_COLD void free_timed(hk_thread_t *thread, unsigned plan, void *p) {
 }
 
 static void free_observed(hk_thread_t *thread, unsigned plan, void *p) {
-    if (plan == HK_MAGAZINES_COUNTED && hk_observed_push(thread, p))
+    if ((plan | HK_PLAN_METRICS) == HK_MAGAZINES_COUNTED && hk_observed_push(thread, plan, p))
         return;
     if (HK_LIKELY(!hk_sections_on()))
         hk_observed_free(thread, p);
@@ -93,6 +96,10 @@ static bool push_without_map(hk_thread_t *thread, void *p) {
 }
 
 void hk_free_slow(void *p) {
+    if (HK_UNLIKELY(hk_guarded())) {
+        hk_guarded_free(p, HK_BY_MALLOC, HK_ANY_SIZE);
+        return;
+    }
     hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
     unsigned plan = thread != NULL ? hk_observed(thread) : 0;
     if (HK_UNLIKELY(plan != 0))
@@ -103,6 +110,13 @@ void hk_free_slow(void *p) {
         hk_free_long(p);
     else
         free_timed(thread, plan, p);
+}
+
+void hk_delete_slow(void *p, hk_by_t by, size_t n) {
+    if (HK_UNLIKELY(hk_guarded()))
+        hk_guarded_free(p, by, n);
+    else
+        hk_free_slow(p);
 }
 
 HK_NOINLINE void hk_free_long(void *p) {
@@ -117,6 +131,10 @@ HK_NOINLINE void hk_free_long(void *p) {
     }
     if (kind == HK_KIND_FREE || kind == HK_KIND_INTERIOR)
         refuse(p, kind);
+    if (HK_UNLIKELY(kind == HK_KIND_FENCED)) {
+        hk_fence_free(p, HK_BY_MALLOC, HK_ANY_SIZE);
+        return;
+    }
     hk_thread_t *thread = hk_thread_enter();
     if (HK_UNLIKELY(thread == NULL)) {
         free_without_locks(p, kind);
@@ -232,7 +250,8 @@ static HK_COLD void *malloc_timed(hk_thread_t *thread, unsigned plan, size_t n) 
 }
 
 static void *malloc_observed(hk_thread_t *thread, unsigned plan, size_t n) {
-    void *p = plan == HK_MAGAZINES_COUNTED ? hk_observed_pop(thread, n) : NULL;
+    void *p =
+        (plan | HK_PLAN_METRICS) == HK_MAGAZINES_COUNTED ? hk_observed_pop(thread, plan, n) : NULL;
     if (HK_LIKELY(p != NULL))
         return p;
     return HK_LIKELY(!hk_sections_on()) ? hk_observed_malloc(thread, n)
@@ -240,32 +259,56 @@ static void *malloc_observed(hk_thread_t *thread, unsigned plan, size_t n) {
 }
 
 void *hk_malloc_slow(size_t n) {
+    if (HK_UNLIKELY(hk_guarded()))
+        return hk_guarded_malloc(n, 8, HK_BY_MALLOC);
     hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
     unsigned plan = thread != NULL ? hk_observed(thread) : 0;
-    if (HK_UNLIKELY(plan != 0))
-        return malloc_observed(thread, plan, n);
+    if (HK_UNLIKELY(plan != 0)) {
+        void *p = hk_sampling() ? hk_sampled_malloc(thread, n, 8, HK_BY_MALLOC) : NULL;
+        return p != NULL ? p : malloc_observed(thread, plan, n);
+    }
     return HK_LIKELY(!hk_sections_on()) ? hk_malloc_long(n) : malloc_timed(thread, plan, n);
 }
 
 HK_NOINLINE void *hk_malloc_long(size_t n) {
+    return hk_take_block(n <= HK_MID_MAX ? hk_class_of(n) : 0, n, 16);
+}
+
+void *hk_take_block(unsigned cls, size_t n, size_t align) {
     size_t dirty;
-    return allocate(n <= HK_MID_MAX ? hk_class_of(n) : 0, n, 16, &dirty);
+    return allocate(cls, n, align, &dirty);
 }
 
 void *hk_calloc_large(size_t n) {
-    size_t dirty;
+    size_t dirty = n;
     void *p;
-    HK_TIMED(malloc_slow, p = allocate(0, n, 16, &dirty));
+    if (HK_UNLIKELY(hk_guarded())) {
+        p = hk_guarded_malloc(n, 8, HK_BY_MALLOC);
+        if (p != NULL && hk_map_kind(p) == HK_KIND_FENCED)
+            return p;
+    } else {
+        HK_TIMED(malloc_slow, p = allocate(0, n, 16, &dirty));
+    }
     if (p != NULL && dirty != 0)
         memset(p, 0, hk_min(n, dirty));
     return p;
 }
 
-void *hk_aligned_large(size_t n, size_t align) {
-    size_t dirty;
+void *hk_aligned_slow(size_t n, size_t align, size_t up) {
+    if (HK_UNLIKELY(hk_guarded()))
+        return hk_guarded_malloc(n, align, HK_BY_MALLOC);
+    if (HK_LIKELY(up <= HK_MID_MAX))
+        return hk_malloc_slow(up);
     void *p;
-    HK_TIMED(malloc_slow, p = allocate(0, n, align, &dirty));
+    HK_TIMED(malloc_slow, p = hk_take_block(0, n, align));
     return p;
+}
+
+void *hk_new_slow(size_t n, size_t align, hk_by_t by) {
+    if (HK_UNLIKELY(hk_guarded()))
+        return hk_guarded_malloc(n, align, by);
+    return align <= 8 ? hk_malloc_slow(n)
+                      : hk_aligned_slow(n, align, hk_size_for_alignment(n, align));
 }
 
 /* ---- realloc and the like ---- */
@@ -285,8 +328,8 @@ static HK_COLD size_t foreign_usable(const void *p) {
 }
 
 static size_t usable(const void *p, unsigned kind) {
-    if (HK_LIKELY(kind != HK_KIND_FOREIGN && kind < HK_CLASS_COUNT))
-        return hk_classes[kind].size;
+    if (HK_LIKELY(kind - 1 < HK_CLASS_COUNT - 1))
+        return HK_UNLIKELY(hk_guarded()) ? hk_guarded_bytes(p, kind) : hk_classes[kind].size;
     switch (kind) {
     case HK_KIND_LARGE:
     case HK_KIND_HUGE:
@@ -294,6 +337,8 @@ static size_t usable(const void *p, unsigned kind) {
         return hk_large_usable(p, kind);
     case HK_KIND_EMERGENCY:
         return hk_emergency_usable(p);
+    case HK_KIND_FENCED:
+        return hk_guarded_bytes(p, kind);
     case HK_KIND_FOREIGN:
         return foreign_usable(p);
     default:
@@ -302,6 +347,22 @@ static size_t usable(const void *p, unsigned kind) {
 }
 
 size_t hk_usable(const void *p) { return p == NULL ? 0 : usable(p, hk_map_kind(p)); }
+
+/* A large block's slices say no more than that they are inside one. */
+size_t hk_room(const void *p, const void **block) {
+    const unsigned kind = hk_map_kind(p);
+    *block = NULL;
+    if (kind - 1 >= HK_CLASS_COUNT - 1)
+        return kind == HK_KIND_FENCED ? hk_fence_room(p, block) : SIZE_MAX;
+    const hk_class_t *c = &hk_classes[kind];
+    const size_t offset = (size_t)((const char *)p - hk_slab_of(p)->base);
+    const char *start = (const char *)p - offset % c->size;
+    if (offset / c->size >= c->blocks)
+        return SIZE_MAX; /* behind the last one */
+    *block = start;
+    const size_t bytes = hk_guarded() ? hk_block_known(start, kind) : c->size;
+    return bytes - hk_min(bytes, (size_t)((const char *)p - start));
+}
 
 static void *resize_large(void *p, unsigned kind, size_t n) {
     hk_thread_t *thread = hk_thread_enter();
@@ -323,6 +384,8 @@ void *hk_realloc(void *p, size_t n) {
     unsigned kind = hk_map_kind(p);
     if (kind == HK_KIND_FOREIGN && __libc_realloc != NULL)
         return __libc_realloc(p, n);
+    if (HK_UNLIKELY(hk_guarded() || kind == HK_KIND_FENCED))
+        return hk_guarded_realloc(p, n);
     size_t old = usable(p, kind);
     if (n <= old && n >= old / 2)
         return p;
@@ -352,6 +415,8 @@ bool hk_trim(void) {
 }
 
 void hk_front_start(void) {
+    hk_guarded_start();
+    hk_guarded_apply();
     if (hk_plan_from_options() != 0 || hk_option(sections_sample) != 0)
         hk_front_apply();
     if (hk_load_relaxed(&hk_tc)->thread == NULL)

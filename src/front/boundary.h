@@ -4,6 +4,7 @@
 #define HK_FRONT_BOUNDARY_H
 
 #include "base/base.h"
+#include "guard/guard.h"
 
 /* When the process starts, after its options have been read: what they say about prewarming and
  * observing holds from here on, for the calling thread too if it has allocated already. */
@@ -14,11 +15,17 @@ void hk_front_start(void);
  * when such an option has been changed; any thread, outside of signal handlers. */
 void hk_front_apply(void);
 
-/* malloc without the hit path; NULL and ENOMEM when out of memory. */
+/* malloc without the hit path; NULL and ENOMEM when out of memory. The same for n bytes aligned to
+ * `align`, a power of two, to get which one asks for `up` bytes of a class, if there is one; and for
+ * operator new. */
 void *hk_malloc_slow(size_t n);
+void *hk_aligned_slow(size_t n, size_t align, size_t up);
+void *hk_new_slow(size_t n, size_t align, hk_by_t by);
 
-/* free without the hit path; any pointer. Keeps errno. */
+/* free without the hit path; any pointer. Keeps errno. The same for somebody who says more than the
+ * address: who gave the block out and, or HK_ANY_SIZE, how large it is. */
 void hk_free_slow(void *p);
+void hk_delete_slow(void *p, hk_by_t by, size_t n);
 
 /* The same for what the short way of an observed thread (front/observed.h) cannot do. */
 void *hk_malloc_long(size_t n);
@@ -27,14 +34,18 @@ void hk_free_long(void *p);
 /* A block of n bytes that reads as zero, n > HK_MID_MAX: only what may be dirty is written. */
 void *hk_calloc_large(size_t n);
 
-/* A block of n bytes aligned to `align`, a power of two, that no class serves. */
-void *hk_aligned_large(size_t n, size_t align);
+/* A block of class cls for n bytes or, where that is 0, a large one, whatever guards it. */
+void *hk_take_block(unsigned cls, size_t n, size_t align);
 
 /* Changes the size of p (not NULL) to n (not 0). On failure NULL and ENOMEM; p is untouched. */
 void *hk_realloc(void *p, size_t n);
 
 /* Bytes that may be used at p: at least what was asked for. 0 for NULL. */
 size_t hk_usable(const void *p);
+
+/* What lies at p, any address: the bytes from there to the end of its block, as far as is known, or
+ * SIZE_MAX; and the block, NULL where there is none or it is unknown. */
+size_t hk_room(const void *p, const void **block);
 
 /* Gives back to the system all memory that is free; true if there was any. */
 bool hk_trim(void);

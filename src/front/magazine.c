@@ -205,6 +205,12 @@ static hk_magazine_t *visit(hk_thread_t *thread, unsigned cls, bool frees) {
 
 /* ---- in and out ---- */
 
+static HK_COLD void shuffle(hk_thread_t *thread, void **blocks, unsigned n) {
+    hk_thread_rest_t *rest = hk_load_relaxed(&thread->rest);
+    if (rest != NULL && rest->quarantine != NULL)
+        hk_guard_shuffle(&rest->quarantine->stream, blocks, n);
+}
+
 /* Misses in a row ask for more each time. */
 unsigned hk_magazine_refill(hk_thread_t *thread, unsigned cls) {
     hk_magazine_t *mag = visit(thread, cls, false);
@@ -219,6 +225,8 @@ unsigned hk_magazine_refill(hk_thread_t *thread, unsigned cls) {
         mag->refill = hk_min(2 * want, most) & 511;
         got = hk_heap_take(&thread->heap, cls, slots + 1, want);
     }
+    if (HK_UNLIKELY(hk_guarded()))
+        shuffle(thread, slots + 1, got);
     hk_store_relaxed(&thread->cache.top[cls], slots + got);
     if (HK_UNLIKELY(hk_option(tcache_prefetch) != 0))
         for (unsigned i = 0; i < PREFETCHED && i < got; i++)

@@ -6,6 +6,7 @@
 #include "backend/meta.h"
 #include "config/config.h"
 #include "front/boundary.h"
+#include "front/guarded.h"
 #include "front/magazine.h"
 #include "observe/layers.h"
 #include "policy/purger.h"
@@ -272,6 +273,7 @@ static void apply_sampling(void) {
 
 void hk_front_apply(void) {
     apply_sampling();
+    hk_guarded_apply();
     hk_threads_visit(apply, NULL);
 }
 

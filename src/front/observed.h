@@ -38,25 +38,26 @@ void hk_observed_free(hk_thread_t *thread, void *p);
 void *hk_observed_take(hk_thread_t *thread, unsigned cls);
 void hk_observed_give(hk_thread_t *thread, unsigned cls, void *p);
 
-/* The early exit for the plan HK_MAGAZINES_COUNTED: a hit, counted; as short as can be, and like
+/* The early exit for the plan HK_MAGAZINES_COUNTED, counting or not: a hit; as short as can be, and like
  * the hit path not entered. NULL or false: anything else, and nothing is done. */
-HK_INLINE void *hk_observed_pop(hk_thread_t *thread, size_t n) {
+HK_INLINE void *hk_observed_pop(hk_thread_t *thread, unsigned plan, size_t n) {
     if (HK_UNLIKELY(n > HK_MID_MAX))
         return NULL;
     const unsigned cls = hk_class_of(n);
     void *p = hk_magazine_take(thread, cls);
-    if (HK_LIKELY(p != NULL))
+    if (HK_LIKELY(p != NULL) && (plan & HK_PLAN_METRICS) != 0)
         hk_metrics_add(&hk_load_relaxed(&thread->observed)->metrics, HK_LAYER_HEAPV2, cls,
                        HK_MALLOC_HIT, 1);
     return p;
 }
 
-HK_INLINE bool hk_observed_push(hk_thread_t *thread, void *p) {
+HK_INLINE bool hk_observed_push(hk_thread_t *thread, unsigned plan, void *p) {
     size_t kind = hk_hit_kind(&thread->cache, p);
     if (HK_UNLIKELY(!hk_magazine_give(thread, (unsigned)kind, p)))
         return false;
-    hk_metrics_add(&hk_load_relaxed(&thread->observed)->metrics, HK_LAYER_HEAPV2, (unsigned)kind,
-                   HK_FREE_HIT, 1);
+    if ((plan & HK_PLAN_METRICS) != 0)
+        hk_metrics_add(&hk_load_relaxed(&thread->observed)->metrics, HK_LAYER_HEAPV2,
+                       (unsigned)kind, HK_FREE_HIT, 1);
     return true;
 }
 

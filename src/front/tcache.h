@@ -32,7 +32,7 @@ typedef struct {
 
 /* The calling thread's cache: the 8 bytes of static TLS that hakmem uses. Never NULL. (The name it
  * is linked by is of hakmem/inline.h.) */
-extern _Thread_local _Atomic(hk_tcache_t *) hk_tc __asm__("hak_inline_cache_1");
+extern _Thread_local _Atomic(hk_tcache_t *) hk_tc __asm__("hak_inline_cache_2");
 
 /* Keeps the compiler from computing the address of an atomic array element once for all accesses,
  * by an instruction that indexed addressing does not need. */

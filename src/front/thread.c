@@ -8,6 +8,7 @@
 #include "backend/region.h"
 #include "base/calls.h"
 #include "config/config.h"
+#include "front/guarded.h"
 #include "front/magazine.h"
 #include "front/observed.h"
 #include "front/prewarm.h"
@@ -225,9 +226,15 @@ hk_thread_t *hk_thread_enter_patiently(void) {
     return thread;
 }
 
+static void flush_layers(hk_thread_t *thread) {
+    if (HK_FAST)
+        return;
+    hk_observed_flush(thread);
+    hk_guarded_flush(thread);
+}
+
 void hk_thread_flush(hk_thread_t *thread) {
-    if (!HK_FAST)
-        hk_observed_flush(thread);
+    flush_layers(thread);
     hk_magazines_flush(thread);
 }
 
@@ -242,8 +249,7 @@ static void make_orphan_locked(hk_thread_t *thread) {
 /* What an ending thread has in its magazines goes back, but for a little. */
 static void leave_behind(hk_thread_t *thread) {
     const bool many = hk_heap_orphans() >= WARM_ORPHANS;
-    if (!HK_FAST)
-        hk_observed_flush(thread);
+    flush_layers(thread);
     if (thread->served < WARM_FROM)
         thread->served++;
     if (!many && thread->served == WARM_FROM && hk_magazines_held(thread) <= WARM_BYTES)
@@ -302,6 +308,7 @@ void hk_thread_plan_locked(hk_thread_t *thread) {
         return;
     /* without memory for a trap only what comes to the boundary anyway is observed */
     hk_thread_rest_t *rest = plan != 0 ? hk_thread_rest(thread) : NULL;
+    hk_guarded_set_up_locked(thread);
     hk_store_relaxed(thread->tc, rest != NULL ? &rest->trap : &thread->cache);
 }
 
@@ -453,6 +460,7 @@ static void fork_child(void) {
     for (hk_thread_t *thread = all; thread != NULL; thread = thread->all_next) {
         if (!HK_FAST) {
             hk_observed_forget(thread);
+            hk_guarded_forked(thread);
             hk_thread_rest_t *rest = hk_load_relaxed(&thread->rest);
             if (rest != NULL)
                 hk_sections_forget(&rest->sections);

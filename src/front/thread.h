@@ -8,6 +8,7 @@
 
 #include "backend/heap.h"
 #include "front/tcache.h"
+#include "guard/quarantine.h"
 #include "stats/sections.h"
 
 /* What the boundary keeps about a bin, apart from what hits touch. */
@@ -42,7 +43,9 @@ enum { HK_FEW = 1 };
 typedef struct {
     hk_tcache_t trap;       /* const: all bins unused, so each operation comes to the boundary */
     hk_sections_t sections; /* owner writes, any reads */
-    void *slots[HK_SLOT_COUNT]; /* owner: the slots of bins with room for more than a few blocks */
+    hk_quarantine_t *quarantine; /* const once set; NULL where nothing is guarded */
+    uint32_t until_sample;       /* owner: allocations up to the next sampled one */
+    void *slots[HK_SLOT_COUNT];  /* owner: the slots of bins with room for more than a few blocks */
 } hk_thread_rest_t;
 
 /* Invariant: budget + sum over classes of capacity * size == the budget at start; *tc is &cache or

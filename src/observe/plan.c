@@ -5,6 +5,9 @@
 unsigned hk_plan_from_options(void) {
     static const unsigned product = HK_LAYER_BIT(HK_LAYER_HEAPV2);
     static const unsigned bound[] = {0, HK_PLAN_C7_BOUND, HK_PLAN_C7_BOUND | HK_PLAN_C7_EARLY};
+    if (hk_option(guard) != 0)
+        return product |
+               HK_PLAN_OBSERVED; /* each operation comes to the boundary, for its own reasons */
     unsigned plan = hk_option(no_heapv2) != 0 ? 0 : product;
     if (hk_option(ultrahot) != 0)
         plan |= HK_LAYER_BIT(HK_LAYER_ULTRAHOT);
@@ -18,5 +21,5 @@ unsigned hk_plan_from_options(void) {
         plan |= HK_PLAN_METRICS;
     if (hk_option(passdown) != 0)
         plan |= HK_PLAN_PASSDOWN;
-    return plan == product ? 0 : plan | HK_PLAN_OBSERVED;
+    return plan == product && hk_option(guard_sample) == 0 ? 0 : plan | HK_PLAN_OBSERVED;
 }

@@ -40,6 +40,19 @@ uint64_t hk_os_data_limit(void);
 /* Makes part of a reserved range writable. */
 bool hk_os_commit(void *p, size_t bytes);
 
+/* What nobody can read or write, `align`ed to a power of two. Costs no memory. */
+void *hk_os_fence(size_t bytes, size_t align);
+
+/* What may be done with pages from now on. */
+typedef enum { HK_READ, HK_READ_WRITE } hk_access_t;
+bool hk_os_protect(void *p, size_t bytes, hk_access_t access);
+
+/* Takes the pages' memory, and all access to them. */
+bool hk_os_close(void *p, size_t bytes);
+
+/* 64 bits that nobody can guess. */
+uint64_t hk_os_random(void);
+
 /* Gives the range back, address space included. On refusal the range stays mapped and readable. */
 bool hk_os_unmap(void *p, size_t bytes);
 

@@ -9,6 +9,7 @@
 #include <sys/auxv.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -74,11 +75,11 @@ static char *map_below(char *hint, size_t bytes, size_t align) {
 }
 
 /* Takes enough to hold an aligned range, and gives the ends back. */
-static char *map_and_trim(size_t bytes, size_t align) {
+static char *map_and_trim(size_t bytes, size_t align, int protection, int flags) {
     size_t slack = align - hk_os_page_size();
     if (bytes > SIZE_MAX - slack)
         return NULL;
-    char *p = map(NULL, bytes + slack, PROT_READ | PROT_WRITE, 0);
+    char *p = map(NULL, bytes + slack, protection, flags);
     if (p == NULL)
         return NULL;
     char *aligned = (char *)hk_align_up((uintptr_t)p, align);
@@ -99,7 +100,7 @@ void *hk_os_map(size_t bytes, size_t align) {
         return p;
     hk_os_unmap(p, bytes);
     if ((aligned = map_below(p, bytes, align)) != NULL ||
-        (aligned = map_and_trim(bytes, align)) != NULL)
+        (aligned = map_and_trim(bytes, align, PROT_READ | PROT_WRITE, 0)) != NULL)
         return aligned;
     for (uintptr_t i = 1; i <= HINTS && aligned == NULL && (uintptr_t)p > i * align; i++)
         aligned = map_below(p - i * align, bytes, align);
@@ -133,14 +134,45 @@ uint64_t hk_os_data_limit(void) {
     return HK_CALL(other, getrlimit(RLIMIT_DATA, &limit)) == 0 ? limit.rlim_cur : RLIM_INFINITY;
 }
 
-bool hk_os_commit(void *p, size_t bytes) {
+bool hk_os_protect(void *p, size_t bytes, hk_access_t access) {
     are_pages(p, bytes);
     if (refused())
         return false;
     int saved = errno;
-    bool ok = HK_CALL(mprotect, mprotect(p, bytes, PROT_READ | PROT_WRITE)) == 0;
+    const int protection = access == HK_READ ? PROT_READ : PROT_READ | PROT_WRITE;
+    bool ok = HK_CALL(mprotect, mprotect(p, bytes, protection)) == 0;
     errno = saved;
     return ok;
+}
+
+bool hk_os_commit(void *p, size_t bytes) { return hk_os_protect(p, bytes, HK_READ_WRITE); }
+
+/* Where the system does not place it well, enough of it to hold an aligned part: the rest goes back. */
+void *hk_os_fence(size_t bytes, size_t align) {
+    are_pages(NULL, bytes);
+    char *p = map(NULL, bytes, PROT_NONE, MAP_NORESERVE);
+    if (p == NULL || hk_is_aligned((uintptr_t)p, align))
+        return p;
+    hk_os_unmap(p, bytes);
+    return map_and_trim(bytes, align, PROT_NONE, MAP_NORESERVE);
+}
+
+/* A fresh mapping in place of the old one does both with one call. */
+bool hk_os_close(void *p, size_t bytes) {
+    are_pages(p, bytes);
+    return map(p, bytes, PROT_NONE, MAP_NORESERVE | MAP_FIXED) != NULL;
+}
+
+/* Where the system has no such call, or none left, what it gave the process at its start. */
+uint64_t hk_os_random(void) {
+    uint64_t number = 0;
+    int saved = errno;
+    if (HK_CALL(other, getrandom(&number, sizeof number, GRND_NONBLOCK)) != sizeof number) {
+        memcpy(&number, (const char *)getauxval(AT_RANDOM), sizeof number);
+        number ^= hk_os_now_ns();
+    }
+    errno = saved;
+    return number;
 }
 
 bool hk_os_unmap(void *p, size_t bytes) {

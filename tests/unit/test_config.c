@@ -272,6 +272,9 @@ static void check_overrides(unsigned profile, char *profile_entry) {
 #define CANNOT_OBSERVE                                                                             \
     "hakmem: warning: HAKMEM_PROFILE=observe: this build has left the observed front out; "        \
     "HAKMEM_TINY_FRONT_METRICS stays 0\n"
+#define CANNOT_GUARD                                                                               \
+    "hakmem: warning: HAKMEM_PROFILE=secure: this build has left the observed front out; "         \
+    "HAKMEM_GUARD stays 0\n"
 
 static void every_profile(void) {
     static const struct {
@@ -282,23 +285,21 @@ static void every_profile(void) {
                  {"lean", HK_PROFILE_LEAN},
                  {"bench", HK_PROFILE_BENCH},
                  {"observe", HK_PROFILE_OBSERVE},
+                 {"secure", HK_PROFILE_SECURE},
                  {"MIXED_TINYV3_C7_BALANCED", HK_PROFILE_OLD_BALANCED},
                  {"MIXED_TINYV3_C7_SAFE", HK_PROFILE_SPEED}};
     expected_t all;
     for (unsigned i = 0; i < sizeof words / sizeof words[0]; i++) {
         char entry[64], *environment[] = {entry, NULL};
         snprintf(entry, sizeof entry, "HAKMEM_PROFILE=%s", words[i].word);
-        bool cannot = HK_FAST && words[i].profile == HK_PROFILE_OBSERVE;
+        const char *cannot = !HK_FAST                                 ? ""
+                             : words[i].profile == HK_PROFILE_OBSERVE ? CANNOT_OBSERVE
+                             : words[i].profile == HK_PROFILE_SECURE  ? CANNOT_GUARD
+                                                                      : "";
         expect_profile(&all, words[i].profile);
-        check_environment(environment, cannot ? CANNOT_OBSERVE : "", &all);
+        check_environment(environment, cannot, &all);
         check_overrides(words[i].profile, entry);
     }
-    char *secure[] = {"HAKMEM_PROFILE=secure", NULL};
-    expect_profile(&all, HK_PROFILE_BALANCED);
-    check_environment(secure,
-                      "hakmem: warning: HAKMEM_PROFILE=secure: this version has no checks for it "
-                      "yet; using balanced\n",
-                      &all);
 }
 
 static void check_says(char *const *environment, const char *line) {

@@ -1,5 +1,9 @@
-"""The promises: one program each in tests/conformance, the first line of which is the promise."""
+"""The promises: one program each in tests/conformance, the first line of which is the promise.
 
+The programs of tests/world/corrupt misuse memory: there the promise is that it is found.
+"""
+
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +24,7 @@ class Case:
     promise: str
     source: Path
     program: Path
+    is_misuse: bool = False
 
     @property
     def definition(self) -> str:
@@ -35,6 +40,23 @@ def all_cases() -> list[Case]:
     return [Case(path.stem, promise(path), path, programs / path.stem) for path in sources]
 
 
+def misuses() -> list[Case]:
+    """The programs that corrupt the heap; what begins like `// secure:` is for the tests."""
+    folder = project.root() / "tests" / "world" / "corrupt"
+    programs = project.root() / "build" / "tests" / "world" / "corrupt"
+    return [
+        Case(path.stem, misuse(path), path, programs / path.stem, is_misuse=True)
+        for path in sorted(folder.glob("*.c"))
+    ]
+
+
+def misuse(source: Path) -> str:
+    """The first sentence of the comment, behind what is for the tests."""
+    comment = source.read_text(encoding="utf-8").split("\n#", 1)[0].splitlines()
+    lines = [line.removeprefix("// ") for line in comment if not re.match(r"// [a-z]+: ", line)]
+    return " ".join(lines).strip().partition(". ")[0].removesuffix(".") + "."
+
+
 def promise(source: Path) -> str:
     first = source.read_text(encoding="utf-8").split("\n", 1)[0]
     text = first.removeprefix("// ")
@@ -43,9 +65,9 @@ def promise(source: Path) -> str:
     return text
 
 
-def chosen(names: Sequence[str]) -> list[Case]:
+def chosen(names: Sequence[str], corruption: bool = False) -> list[Case]:
     """The named cases, or all; those whose programs are not built are an error."""
-    known = {case.name: case for case in all_cases()}
+    known = {case.name: case for case in (misuses() if corruption else all_cases())}
     if unknown := [name for name in names if name not in known]:
         raise LabError(f"unknown case: {', '.join(unknown)}; known: {', '.join(known)}")
     cases = [known[name] for name in dict.fromkeys(names)] or list(known.values())

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from hakmem import peers, project
 from hakmem.conformance import cases as case_module
-from hakmem.conformance import trial, view
+from hakmem.conformance import security, trial, view
 from hakmem.conformance.cases import Case
 from hakmem.conformance.trial import Contender, Result
 from hakmem.errors import LabError
@@ -23,9 +23,11 @@ from hakmem.process.library import Library
 from hakmem.process.provenance import NoiseMeter
 from hakmem.progress import progress_bar
 
-PROFILES = ("balanced", "speed", "lean", "bench", "observe")
+PROFILES = ("balanced", "speed", "lean", "secure", "bench", "observe")
 PAGE = Path("docs") / "conformance.md"
+SECURITY = Path("docs") / "security.md"
 FAST_S, FULL_S = 120.0, 900.0
+MISUSE_S = 5.0  # a corrupted heap may go round in circles
 
 
 def command(
@@ -37,17 +39,29 @@ def command(
         ),
     ] = None,
     case: Annotated[list[str] | None, typer.Option("--case", help="Only these cases.")] = None,
+    corruption: Annotated[
+        bool,
+        typer.Option(
+            "--corruption",
+            help="The programs of tests/world/corrupt instead: which misuse is found.",
+        ),
+    ] = False,
     fast: Annotated[bool, typer.Option("--fast", help="Fewer repetitions of everything.")] = False,
     profile: Annotated[
         list[str] | None,
         typer.Option("--profile", help="hakmem in this profile; `all` for each of them."),
     ] = None,
     timeout: Annotated[
-        float | None, typer.Option(min=0.1, help="Seconds for a case (default: 900, fast 120).")
+        float | None,
+        typer.Option(min=0.1, help="Seconds for a case (default: 900, fast 120, corruption 5)."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the record's body.")] = False,
     as_markdown: Annotated[
-        bool, typer.Option("--markdown", help="Print docs/conformance.md with its table.")
+        bool,
+        typer.Option(
+            "--markdown",
+            help="Print the page with its table: docs/conformance.md, or docs/security.md.",
+        ),
     ] = False,
     check: Annotated[
         Path | None, typer.Option(help="Fail if the table of this page is not the programs'.")
@@ -56,8 +70,12 @@ def command(
 ) -> None:
     """Hold allocators to the promises of tests/conformance: kept, broken and why, or not checked.
 
-    Exit status 1 only if hakmem breaks one.
+    Exit status 1 only if hakmem breaks one; of misuse it need not find all.
     """
+    if corruption and as_markdown:
+        text = (project.source_dir() / SECURITY).read_text(encoding="utf-8")
+        print(security.markdown(text, Ledger.default()).rstrip())
+        return
     if check or as_markdown:
         page = project.source_dir() / PAGE
         print(
@@ -66,11 +84,14 @@ def command(
             else case_module.markdown(page.read_text(encoding="utf-8")).rstrip()
         )
         return
-    chosen = case_module.chosen(case or [])
+    chosen = case_module.chosen(case or [], corruption)
     contenders = _contenders(allocator or [], profile or [])
+    if corruption and not profile:
+        contenders = [one for found in contenders for one in _guarded(found)]
     console = Console(stderr=as_json)
     noise = NoiseMeter()
-    results = _run(chosen, contenders, fast, timeout or (FAST_S if fast else FULL_S), console)
+    most_s = MISUSE_S if corruption else FAST_S if fast else FULL_S
+    results = _run(chosen, contenders, fast, timeout or most_s, console)
     view.show(results, console)
     body = {**_body(chosen, contenders, results, fast), "noise": noise.stop().to_dict()}
     if record:
@@ -78,7 +99,8 @@ def command(
     if as_json:
         print(json.dumps(body, indent=1))
     ours = {contender.label for contender in contenders if contender.is_ours}
-    if any(result.state == "broken" and result.allocator in ours for result in results):
+    broken = any(result.state == "broken" and result.allocator in ours for result in results)
+    if broken and not corruption:
         raise typer.Exit(1)
 
 
@@ -121,6 +143,20 @@ def in_profiles(ours: Library, profiles: Sequence[str]) -> Iterable[Contender]:
     return [Contender(f"{ours.name} {name}", ours, {"HAKMEM_PROFILE": name}) for name in names]
 
 
+def _guarded(found: Contender) -> list[Contender]:
+    """hakmem as it is, secure, and with every allocation sampled; a rival as it is."""
+    if not found.is_ours:
+        return [found]
+    settings: dict[str, dict[str, str]] = {
+        "secure": {"HAKMEM_PROFILE": "secure"},
+        "sampled": {"HAKMEM_GUARD_SAMPLE": "1"},
+    }
+    return [
+        found,
+        *(Contender(f"{found.label} {name}", found.library, s) for name, s in settings.items()),
+    ]
+
+
 # ---- the trials ----
 
 
@@ -154,6 +190,7 @@ def _body(
         "argv": provenance.own_argv(),
         "what": f"{len(chosen)} promises, {len(contenders)} allocators: hakmem breaks {broken}",
         "fast": fast,
+        "corruption": all(case.is_misuse for case in chosen),
         "cases": {
             case.name: {"promise": case.promise, "definition": case.definition} for case in chosen
         },

@@ -19,6 +19,8 @@ from hakmem.process.sample import PASSED_ON
 State = Literal["kept", "broken", "not checked"]
 
 NOT_CHECKED, OTHER_ALLOCATOR = 77, 78
+DEFUSED = 7
+FATAL = {signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGTRAP}
 KEPT_OF_OUTPUT = 2000
 SERVED = re.compile(r"^malloc is in (.+)$", re.MULTILINE)
 
@@ -59,7 +61,7 @@ def surroundings(contender: Contender) -> dict[str, str]:
 
 def run(case: Case, contender: Contender, fast: bool, timeout_s: float) -> Result:
     """LabError where the process ran on another allocator than the one it was to be tried on."""
-    argv = [str(case.program), *(["--fast"] if fast else [])]
+    argv = [str(case.program), *(["--fast"] if fast and not case.is_misuse else [])]
     environment = surroundings(contender)
     begun = time.monotonic()
     with scratch.folder("conformance") as folder:
@@ -73,7 +75,7 @@ def run(case: Case, contender: Contender, fast: bool, timeout_s: float) -> Resul
         found = next((p for p in proof.read(folder / "proof") if p.pid == child.pid), None)
     if status == OTHER_ALLOCATOR:
         raise LabError(f"{contender.label}: {said[1].strip()}")
-    state, reason = judge(status, said[1], timeout_s)
+    state, reason = (judge_misuse if case.is_misuse else judge)(status, said[1], timeout_s)
     served = SERVED.search(said[0])
     if state == "kept" or served:
         _require_served(contender, served.group(1) if served else None)
@@ -108,6 +110,18 @@ def judge(status: int | None, said: str, timeout_s: float) -> tuple[State, str]:
         how = f"ended by {signal.Signals(-status).name}"
         return "broken", f"{how}: {last}" if last else how
     return "broken", last if status == 1 and last else f"status {status}: {last or 'no word'}"
+
+
+def judge_misuse(status: int | None, said: str, timeout_s: float) -> tuple[State, str]:
+    """The same for one that misuses memory: it must be ended, or get nowhere. Pure."""
+    first = next(iter(said.strip().splitlines()), "")[:200]
+    if status == DEFUSED:
+        return "kept", "it got nowhere"
+    if status is not None and -status in FATAL:
+        return "kept", f"{signal.Signals(-status).name}: {first}" if first else ""
+    if status == 0:
+        return "broken", "it got away with it"
+    return "broken", f"time-out after {timeout_s:g} s" if status is None else f"status {status}"
 
 
 def _require_served(contender: Contender, served: str | None) -> None:

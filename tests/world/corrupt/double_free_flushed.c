@@ -1,4 +1,6 @@
 // expect: hakmem: fatal: double free: PTR
+// secure: double free: PTR, .*
+// sampled: double free: PTR
 // The second free comes when the first has long left the thread cache.
 #include "corrupt.h"
 

@@ -1,4 +1,6 @@
 // expect: hakmem: fatal: double free: PTR
+// secure: double free: PTR, a block of 20971520 bytes, .*
+// sampled: double free: PTR
 // A directly mapped block, freed twice in a row: found at once.
 #include "corrupt.h"
 

@@ -1,4 +1,6 @@
 // expect: hakmem: fatal: double free: PTR
+// secure: double free: PTR, .*
+// sampled: double free: PTR
 // A block of 20 KiB, above the sizes of the first table.
 #include "corrupt.h"
 

@@ -1,4 +1,6 @@
 // expect: hakmem: fatal: double free: PTR
+// secure: double free: PTR, .*
+// sampled: double free: PTR
 // Another thread frees the block, then its owner does: found when the owner next takes in what
 // others have freed, that is before it gets new blocks from any slab.
 #include "corrupt.h"

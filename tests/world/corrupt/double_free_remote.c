@@ -1,4 +1,6 @@
 // expect: hakmem: fatal: double free: PTR
+// secure: double free: PTR, .*
+// sampled: double free: PTR, a block of 1000 bytes, .*
 // Two threads that do not own the block free it, one after the other.
 #include "corrupt.h"
 

@@ -1,4 +1,6 @@
 // expect: hakmem: fatal: double free: PTR
+// secure: double free: PTR, .*
+// sampled: double free: PTR
 // All blocks of several slabs were freed, so the slabs themselves are gone: found at once.
 #include "corrupt.h"
 

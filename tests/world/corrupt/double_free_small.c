@@ -1,4 +1,6 @@
 // expect: hakmem: fatal: double free: PTR
+// secure: double free: PTR, .*
+// sampled: double free: PTR
 // The same small block twice in a row: found when the thread cache gives blocks back.
 #include "corrupt.h"
 

@@ -1,4 +1,6 @@
 // expect: hakmem: fatal: double free: PTR
+// secure: double free: PTR, .*
+// sampled: double free: PTR, a block of 1000 bytes, .*
 // A thread frees the same block twice and ends: its cache is given back then.
 #include "corrupt.h"
 

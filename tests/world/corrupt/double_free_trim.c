@@ -1,4 +1,6 @@
 // expect: hakmem: fatal: double free: PTR
+// secure: double free: PTR, .*
+// sampled: double free: PTR, a block of 64 bytes, .*
 // The same small block twice in a row: found when malloc_trim empties the thread cache.
 #include "corrupt.h"
 

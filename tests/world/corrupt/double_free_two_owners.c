@@ -1,4 +1,6 @@
 // expect: hakmem: fatal: double free: PTR
+// secure: double free: PTR, .*
+// sampled: double free: PTR
 // A block freed twice is handed out twice, unseen (not_caught.c); found when both of its owners
 // have freed it and the thread cache gives it back.
 #include "corrupt.h"

@@ -1,4 +1,6 @@
 // expect: free\(\): invalid pointer
+// secure: free\(\): invalid pointer
+// sampled: free\(\): invalid pointer
 // Not from any heap: handed to the C library, whose own check then speaks.
 #include "corrupt.h"
 

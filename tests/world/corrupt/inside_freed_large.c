@@ -1,4 +1,6 @@
 // expect: hakmem: fatal: (double free|invalid pointer): PTR
+// secure: invalid free: PTR, .*
+// sampled: double free: PTR
 // An address inside a large block that was freed.
 #include "corrupt.h"
 

@@ -1,4 +1,6 @@
 // expect: hakmem: fatal: invalid free: PTR
+// secure: invalid free: PTR, .*
+// sampled: invalid free: PTR
 // An address inside a live large block, in another slice than its start.
 #include "corrupt.h"
 

@@ -1,4 +1,6 @@
 // expect: hakmem: fatal: invalid (free|pointer): PTR
+// secure: invalid pointer: PTR, .*
+// sampled: invalid pointer: PTR
 // realloc of an address inside a live large block.
 #include "corrupt.h"
 

@@ -1,4 +1,6 @@
 // expect: hakmem: fatal: invalid free: PTR
+// secure: invalid free: PTR, .*
+// sampled: invalid free: PTR
 // An address inside a small block, well aligned.
 #include "corrupt.h"
 

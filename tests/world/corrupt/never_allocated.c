@@ -1,4 +1,6 @@
 // expect: hakmem: fatal: (double free|invalid pointer): PTR
+// secure: double free: PTR, .*
+// sampled: invalid free: PTR, .*
 // The last 64 KiB of a superslab (2 MiB or more) that has just been begun: nobody got a block
 // there.
 #include "corrupt.h"

@@ -1,4 +1,6 @@
 // expect: hakmem: fatal: double free: PTR
+// secure: double free: PTR, .*
+// sampled: invalid free: PTR, .*
 // A block of a slab in use that nobody got yet: it is free already.
 #include "corrupt.h"
 

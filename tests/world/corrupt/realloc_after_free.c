@@ -1,4 +1,6 @@
 // expect: hakmem: fatal: (double free|invalid free|invalid pointer): PTR
+// secure: invalid pointer: PTR, .*
+// sampled: invalid pointer: PTR
 // realloc of a large block that was freed.
 #include "corrupt.h"
 

@@ -1,4 +1,6 @@
 // expect: hakmem: fatal: double free: PTR
+// secure: invalid pointer: PTR, .*
+// sampled: invalid pointer: PTR, a block of 64 bytes, .*
 // realloc of a small block that was freed: its move frees the block once more.
 #include "corrupt.h"
 

@@ -1,4 +1,6 @@
 // expect: hakmem: fatal: invalid pointer: PTR
+// secure: invalid pointer: PTR, .*
+// sampled: invalid pointer: PTR
 // malloc_usable_size of a large block that was freed.
 #include "corrupt.h"
 

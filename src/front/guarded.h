@@ -1,0 +1,39 @@
+/* The guarded front: what the boundary does when every operation is checked. All threads go by their trap
+ * caches then, so that each operation comes here.
+ *
+ *   malloc(n) ── the magazine of n + 1 bytes, refilled in random order ── hk_block_hand_out
+ *   free(p) ──── hk_block_take_back ── quarantine ── what chance drives out: magazine
+ *
+ * Blocks above 32 KiB, and of no bytes, are fenced. */
+#ifndef HK_FRONT_GUARDED_H
+#define HK_FRONT_GUARDED_H
+
+#include "front/thread.h"
+#include "guard/guard.h"
+#include "guard/sample.h"
+
+/* Guards from now on, if the options say so. Called once, when the process starts. */
+void hk_guarded_start(void);
+
+/* As many allocations are sampled as the options say now. */
+void hk_guarded_apply(void);
+
+/* The thread's next allocation as a sampled one, if it is its turn; else NULL. */
+void *hk_sampled_malloc(hk_thread_t *thread, size_t n, size_t align, hk_by_t by);
+
+/* What the entry points do. n <= HK_MOST_BYTES is the caller's to see to. */
+void *hk_guarded_malloc(size_t n, size_t align, hk_by_t by);
+void hk_guarded_free(void *p, hk_by_t by, size_t n);
+void *hk_guarded_realloc(void *p, size_t n);
+size_t hk_guarded_bytes(const void *p, unsigned kind);
+
+/* The thread's record gets what guarding needs. Under the registry's lock. */
+void hk_guarded_set_up_locked(hk_thread_t *thread);
+
+/* What the thread has in quarantine goes to its heap. The thread is entered. */
+void hk_guarded_flush(hk_thread_t *thread);
+
+/* In a fork's child: whatever the record's thread was about, it is not. */
+void hk_guarded_forked(hk_thread_t *thread);
+
+#endif

@@ -1,0 +1,277 @@
+#include "guard/fence.h"
+
+#include "backend/advise.h"
+#include "backend/hugepages.h"
+#include "backend/large.h"
+#include "backend/pagemap.h"
+#include "base/report.h"
+#include "config/config.h"
+#include "guard/sample.h"
+#include "guard/tail.h"
+#include "os/os.h"
+#include "stats/counters.h"
+
+enum { FREE, OUT };
+
+/* Lies at the start of the slice in which the block starts or, where the block is at that start, of
+ * the slice before. */
+typedef struct {
+    char *block;
+    size_t n;
+    char *start; /* of the mapping, and its bytes */
+    size_t bytes;
+    char *body; /* what is accessible, and its bytes */
+    size_t body_bytes;
+    hk_by_t by;
+    atomic_uint state; /* atomic: whoever frees */
+} header_t;
+
+static _Atomic size_t live_blocks, live; /* atomic: any thread; how many, and bytes of mappings */
+static _Atomic uint64_t stream;          /* atomic: two threads may get the same number */
+
+static uint32_t chance(uint32_t end) {
+    uint64_t own = hk_load_relaxed(&stream);
+    if (own == 0)
+        own = hk_guard_stream();
+    const uint32_t number = hk_guard_random(&own, end);
+    hk_store_relaxed(&stream, own);
+    return number;
+}
+
+static header_t *header_of(const void *p) {
+    return (header_t *)(((uintptr_t)p - 1) & ~(uintptr_t)(HK_SLICE - 1));
+}
+
+/* ---- blocks of no bytes ---- */
+
+enum { NOTHINGS = 65536, NOTHING_BYTES = 16 };
+static _Atomic(char *) nothings;                     /* atomic: made once, by any thread */
+static _Atomic uint64_t nothings_out[NOTHINGS / 64]; /* atomic: 1 is given out */
+
+static char *nothings_made(void) {
+    const size_t bytes = (size_t)NOTHINGS * NOTHING_BYTES;
+    char *seen = NULL, *start = hk_os_fence(bytes, HK_SLICE);
+    if (start != NULL && hk_map_commit(start, bytes) && hk_cas_seq(&nothings, &seen, start)) {
+        hk_map_set(start, bytes / HK_SLICE, HK_KIND_FENCED);
+        return start;
+    }
+    if (start != NULL)
+        hk_os_unmap(start, bytes);
+    return seen;
+}
+
+/* The first that is free from a random one on; NULL: there is none. */
+static void *take_nothing(void) {
+    enum { WORDS = NOTHINGS / 64 };
+    char *start = hk_load_acquire(&nothings);
+    if (start == NULL && (start = nothings_made()) == NULL)
+        return NULL;
+    const uint32_t from = chance(NOTHINGS);
+    for (uint32_t i = 0; i <= WORDS; i++) {
+        const uint32_t w = (from / 64 + i) % WORDS;
+        uint64_t out = hk_load_relaxed(&nothings_out[w]);
+        const uint64_t free = ~out & (i == 0 ? UINT64_MAX << from % 64 : UINT64_MAX);
+        if (free == 0)
+            continue;
+        const unsigned bit = (unsigned)__builtin_ctzll(free);
+        if ((hk_or_seq(&nothings_out[w], (uint64_t)1 << bit) >> bit & 1) == 0)
+            return start + ((size_t)w * 64 + bit) * NOTHING_BYTES;
+    }
+    return NULL;
+}
+
+/* Its number; NOTHINGS: p is no such block. */
+static size_t nothing_at(const void *p) {
+    const size_t offset = (size_t)((const char *)p - hk_load_acquire(&nothings));
+    return hk_load_relaxed(&nothings) != NULL ? hk_min(offset / NOTHING_BYTES, NOTHINGS) : NOTHINGS;
+}
+
+static bool nothing_is_out(const void *p, size_t number) {
+    return hk_is_aligned((uintptr_t)p, NOTHING_BYTES) &&
+           (hk_load_relaxed(&nothings_out[number / 64]) >> number % 64 & 1) != 0;
+}
+
+static void give_nothing(void *p, size_t number) {
+    const uint64_t bit = (uint64_t)1 << number % 64;
+    if (!hk_is_aligned((uintptr_t)p, NOTHING_BYTES))
+        hk_fault(HK_INVALID_FREE, p, 0, HK_NOWHERE);
+    else if ((hk_and_seq(&nothings_out[number / 64], ~bit) & bit) == 0)
+        hk_fault(HK_DOUBLE_FREE, p, 0, HK_NOWHERE);
+}
+
+/* ---- blocks with bytes ---- */
+
+/* Where a block and its body lie in a mapping that starts at `start`. */
+static header_t laid_out(char *start, size_t bytes, size_t body_bytes, size_t n, size_t align) {
+    enum { FENCE_PAGES = 8 };
+    const size_t page = hk_os_page_size();
+    header_t header = {.start = start, .bytes = bytes, .body_bytes = body_bytes, .n = n};
+    if (align > page) {
+        header.body = (char *)hk_align_up((uintptr_t)start + 2 * page, align);
+        header.block = header.body;
+        return header;
+    }
+    const size_t spare =
+        (bytes - body_bytes) / page - 3; /* the header, a page before, one behind */
+    header.body = start + (2 + chance((uint32_t)hk_min(spare, FENCE_PAGES - 1) + 1)) * page;
+    header.block = header.body + body_bytes - hk_align_up(n, hk_max(align, 16));
+    return header;
+}
+
+static size_t room_of(const header_t *header) {
+    return (size_t)(header->body + header->body_bytes - header->block);
+}
+
+/* As a block of that size has them where it is not fenced. */
+static void ask_for_huge_pages(const header_t *laid) {
+    const hk_os_range_t body = {laid->body, laid->body_bytes};
+    if (body.bytes >= HK_HUGE_PAGES_FROM && hk_option(thp) != 0 && hk_huge_pages_pay())
+        hk_advise(&body, 1, HK_HUGE_PAGES);
+}
+
+static void *publish(const header_t *laid) {
+    header_t *header = header_of(laid->block);
+    if (!hk_os_protect(header, hk_os_page_size(), HK_READ_WRITE) ||
+        !hk_os_protect(laid->body, laid->body_bytes, HK_READ_WRITE))
+        return NULL;
+    *header = *laid;
+    ask_for_huge_pages(laid);
+    hk_tail_write(laid->block, laid->n, room_of(laid));
+    hk_map_set(laid->start, laid->bytes / HK_SLICE, HK_KIND_INTERIOR);
+    hk_map_set((char *)((uintptr_t)laid->block & ~(uintptr_t)(HK_SLICE - 1)), 1, HK_KIND_FENCED);
+    hk_count(guard_fences, 1);
+    hk_add_relaxed(&live_blocks, (size_t)1);
+    hk_add_relaxed(&live, laid->bytes);
+    return laid->block;
+}
+
+void *hk_fence_alloc(size_t n, size_t align, hk_by_t by) {
+    if (n == 0 && align <= NOTHING_BYTES) {
+        void *p = take_nothing();
+        if (p != NULL)
+            return p;
+    }
+    const size_t page = hk_os_page_size();
+    const size_t body = hk_align_up(hk_max(n, 1), page);
+    const size_t bytes = hk_align_up(body + 3 * page + (align > page ? align : 0), HK_SLICE);
+    char *start = hk_os_fence(bytes, HK_SLICE);
+    if (start == NULL)
+        return NULL;
+    header_t header = laid_out(start, bytes, body, n, align);
+    header.by = by;
+    header.state = OUT;
+    void *p = hk_map_commit(start, bytes) ? publish(&header) : NULL;
+    if (p == NULL)
+        hk_os_unmap(start, bytes);
+    return p;
+}
+
+static void unmap(const header_t *header) {
+    const header_t h = *header;
+    hk_map_set(h.start, h.bytes / HK_SLICE, HK_KIND_FOREIGN);
+    hk_os_unmap(h.start, h.bytes);
+}
+
+/* Freed ones wait here, so many at most and of so much address space each. */
+#define WAITS_UP_TO (64 * HK_MIB)
+static _Atomic(header_t *) waiting[32]; /* atomic: any thread */
+
+void hk_fence_let_go(void) {
+    for (unsigned i = 0; i < sizeof waiting / sizeof waiting[0]; i++) {
+        header_t *header = hk_exchange_seq(&waiting[i], NULL);
+        if (header != NULL)
+            unmap(header);
+    }
+}
+
+static void wait_or_go(header_t *header) {
+    if (header->bytes <= WAITS_UP_TO && hk_os_close(header->body, header->body_bytes)) {
+        _Atomic(header_t *) *place = &waiting[chance(sizeof waiting / sizeof waiting[0])];
+        header = hk_exchange_seq(place, header);
+    }
+    if (header != NULL)
+        unmap(header);
+}
+
+/* The header of the block at p that is out; NULL: a fault was reported. */
+static header_t *in_use(const void *p, hk_fatal_t if_not) {
+    header_t *header = header_of(p);
+    if (header->block == p && hk_load_relaxed(&header->state) == OUT)
+        return header;
+    hk_fault(if_not, p, HK_NO_SIZE, HK_NOWHERE);
+    return NULL;
+}
+
+static bool edges_are_whole(const header_t *header) {
+    const size_t at = hk_tail_broken(header->block, header->n, room_of(header));
+    const size_t before = hk_not_zero(header->body, (size_t)(header->block - header->body));
+    if (HK_UNLIKELY(before != SIZE_MAX))
+        hk_fault(HK_UNDERFLOW, header->block, header->n, header->body + before - header->block);
+    if (at == SIZE_MAX)
+        return true;
+    hk_fault(HK_OVERFLOW, header->block, header->n, (ptrdiff_t)at);
+    return false;
+}
+
+void hk_fence_free(void *p, hk_by_t by, size_t n) {
+    if (hk_sample_has(p)) {
+        hk_sample_free(p);
+        return;
+    }
+    const size_t number = nothing_at(p);
+    if (number != NOTHINGS) {
+        give_nothing(p, number);
+        return;
+    }
+    header_t *header = header_of(p);
+    unsigned out = OUT;
+    if (header->block != p) {
+        hk_fault(HK_INVALID_FREE, p, HK_NO_SIZE, HK_NOWHERE);
+        return;
+    }
+    if (!hk_cas_acquire(&header->state, &out, (unsigned)FREE)) {
+        hk_fault(HK_DOUBLE_FREE, p, header->n, HK_NOWHERE);
+        return;
+    }
+    edges_are_whole(header);
+    hk_guard_check_claims(p, header->n, header->by, by, n);
+    hk_sub_relaxed(&live_blocks, (size_t)1);
+    hk_sub_relaxed(&live, header->bytes);
+    wait_or_go(header);
+}
+
+size_t hk_fence_bytes(const void *p) {
+    if (hk_sample_has(p))
+        return hk_sample_bytes(p);
+    const size_t number = nothing_at(p);
+    if (number != NOTHINGS && nothing_is_out(p, number))
+        return 0;
+    const header_t *header = number == NOTHINGS ? in_use(p, HK_INVALID_POINTER) : NULL;
+    return header != NULL ? header->n : 0;
+}
+
+/* Within the block's first slice its header is found; further on the fence will do. */
+size_t hk_fence_room(const void *p, const void **block) {
+    if (hk_sample_has(p) || nothing_at(p) != NOTHINGS)
+        return SIZE_MAX;
+    const header_t *header = header_of(p);
+    if ((const char *)p < header->block)
+        return SIZE_MAX;
+    *block = header->block;
+    const size_t bytes = hk_load_relaxed(&header->state) == OUT ? header->n : 0;
+    return bytes - hk_min(bytes, (size_t)((const char *)p - header->block));
+}
+
+bool hk_fence_resize(void *p, size_t n) {
+    header_t *header =
+        !hk_sample_has(p) && nothing_at(p) == NOTHINGS ? in_use(p, HK_INVALID_POINTER) : NULL;
+    if (header == NULL || !edges_are_whole(header) || n > room_of(header))
+        return false;
+    header->n = n;
+    hk_tail_write(p, n, room_of(header));
+    return true;
+}
+
+hk_fence_stats_t hk_fence_stats(void) {
+    return (hk_fence_stats_t){hk_load_relaxed(&live_blocks), hk_load_relaxed(&live)};
+}

@@ -1,0 +1,38 @@
+/* Fenced blocks: each is a mapping of its own, its last byte as near as its alignment allows before a
+ * page that nobody can read or write; before it, at some distance, lies another one. A freed one is
+ * inaccessible, and has no memory, until chance drives it out of the quarantine. No lock is taken.
+ *
+ *   | header | fence, 1 to 8 pages | body ........... block | tail | fence |
+ *
+ * Blocks of no bytes lie on one range of such pages, 16 bytes apart. */
+#ifndef HK_GUARD_FENCE_H
+#define HK_GUARD_FENCE_H
+
+#include "guard/guard.h"
+
+/* n bytes aligned to `align`, a power of two, that read as zero; n may be 0. NULL: out of memory, or of
+ * mappings. Any thread, any time. */
+void *hk_fence_alloc(size_t n, size_t align, hk_by_t by);
+
+/* Lets go of all freed ones. */
+void hk_fence_let_go(void);
+
+/* Frees a block of kind HK_KIND_FENCED, a sampled one too; a fault where there is none at p. */
+void hk_fence_free(void *p, hk_by_t by, size_t n);
+
+/* The bytes that were asked for. */
+size_t hk_fence_bytes(const void *p);
+
+/* What lies at p: see hk_room(). */
+size_t hk_fence_room(const void *p, const void **block);
+
+/* The block has n bytes now; false: there is no room. */
+bool hk_fence_resize(void *p, size_t n);
+
+/* What there is now: blocks, and the bytes of their mappings. Any thread. */
+typedef struct {
+    size_t blocks, bytes;
+} hk_fence_stats_t;
+hk_fence_stats_t hk_fence_stats(void);
+
+#endif

@@ -1,0 +1,62 @@
+/* What the guard checks, and with which secret: read from the options when the process starts, and
+ * read-only from then on. */
+#ifndef HK_GUARD_GUARD_H
+#define HK_GUARD_GUARD_H
+
+#include "base/base.h"
+
+/* Who gave a block out, and who takes it back. */
+typedef enum { HK_BY_MALLOC = 1, HK_BY_NEW, HK_BY_NEW_ARRAY } hk_by_t;
+
+/* Who takes back and knows no size. */
+#define HK_ANY_SIZE SIZE_MAX
+
+/* const once set. */
+typedef struct {
+    uint64_t secret; /* of this process */
+    size_t zeroed;   /* bytes of a freed block that are cleared, and looked at before reuse */
+    size_t quarantine_bytes; /* of one class, and thread */
+    uint8_t tail;            /* bytes kept free behind each block, 1 or 0 */
+    bool fences;             /* large blocks between inaccessible pages */
+    bool sizes;              /* a size that free is told must be that of malloc */
+    bool kinds;              /* and new, new[] and malloc are told apart */
+} hk_guard_t;
+/* On a page of its own, which cannot be written to once it is set. */
+extern union hk_guard_page {
+    _Alignas(4096) hk_guard_t settings;
+    char page[4096];
+} hk_guard_page;
+#define hk_guard (&hk_guard_page.settings)
+
+/* Whether operations are guarded. */
+extern atomic_bool hk_guard_on;
+HK_INLINE bool hk_guarded(void) { return !HK_FAST && hk_load_relaxed(&hk_guard_on); }
+
+/* The settings and the secret, from the options; once. For all that the guard does. */
+void hk_guard_prepare(void);
+
+/* Guards all blocks from now on; those there are already as far as they are known. Called once, when
+ * the process starts, by a thread that holds no lock and has entered its record where it has one. False: the
+ * system refuses memory, and nothing is guarded. */
+bool hk_guard_start(void);
+
+/* Holds a free that says more than an address to what is known of the block: a fault where it was given
+ * out by somebody else, or has another size. */
+void hk_guard_check_claims(const void *p, size_t bytes, hk_by_t was, hk_by_t by, size_t n);
+
+/* The next number of a stream, uniformly spread below `end`. A small multiplicative generator: fast, and
+ * not meant to withstand who can read the allocator's own memory. */
+HK_INLINE uint32_t hk_guard_random(uint64_t *stream, uint32_t end) {
+    *stream += 0x9E3779B97F4A7C15u;
+    __extension__ typedef unsigned __int128 wide_t;
+    const wide_t product = (wide_t)*stream * (*stream ^ 0xE7037ED1A0B428DBu);
+    return (uint32_t)((((uint64_t)(product >> 64) ^ (uint64_t)product) >> 32) * end >> 32);
+}
+
+/* Where a new stream starts: different for each one, and each process. */
+uint64_t hk_guard_stream(void);
+
+/* Puts the blocks into another order, though none far from where it was. */
+void hk_guard_shuffle(uint64_t *stream, void **blocks, unsigned n);
+
+#endif

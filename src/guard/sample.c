@@ -1,0 +1,261 @@
+#include "guard/sample.h"
+
+#include <execinfo.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backend/meta.h"
+#include "backend/pagemap.h"
+#include "base/report.h"
+#include "guard/tail.h"
+#include "os/os.h"
+#include "stats/counters.h"
+
+enum { PLACES = 256, FRAMES = 16, SKIPPED = 2 };
+
+/* Who did something to a block. */
+typedef struct {
+    int thread, count;
+    void *frames[FRAMES];
+} trace_t;
+
+typedef enum { UNUSED, CHANGING, OUT, FREED } state_t;
+
+/* What lies on a place, or lay there last. */
+typedef struct {
+    atomic_uint state; /* atomic: whoever has set it to CHANGING owns the rest */
+    char *block;
+    size_t n;
+    trace_t taken, freed;
+} place_t;
+
+atomic_uint hk_sample_every;
+static _Atomic(char *) pages;     /* atomic: made once; the fence before the first place */
+static _Atomic(place_t *) places; /* atomic: made once, before `pages` */
+static atomic_uint next;          /* atomic: the place to try first */
+static _Atomic uint64_t stream;   /* atomic: two threads may get the same number */
+
+static size_t pages_bytes(void) {
+    return hk_align_up((2 * PLACES + 1) * hk_os_page_size(), HK_SLICE);
+}
+
+static char *page_of(size_t place) {
+    return hk_load_relaxed(&pages) + (2 * place + 1) * hk_os_page_size();
+}
+
+bool hk_sample_has(const void *p) {
+    const char *start = hk_load_acquire(&pages);
+    return start != NULL && (const char *)p >= start && (const char *)p < start + pages_bytes();
+}
+
+unsigned hk_sample_gap(void) {
+    const unsigned every = hk_load_relaxed(&hk_sample_every);
+    uint64_t own = hk_load_relaxed(&stream);
+    const unsigned gap = every == 0 ? UINT32_MAX : 1 + hk_guard_random(&own, 2 * every - 1);
+    hk_store_relaxed(&stream, own);
+    return gap;
+}
+
+/* ---- saying what happened ---- */
+
+static void trace(trace_t *t) {
+    void *frames[FRAMES + SKIPPED];
+    const int count = backtrace(frames, FRAMES + SKIPPED);
+    t->thread = gettid();
+    t->count = count > SKIPPED ? count - SKIPPED : 0;
+    memcpy(t->frames, frames + SKIPPED, (size_t)t->count * sizeof *frames);
+}
+
+static void print_trace(const char *what, const trace_t *t) {
+    hk_line_t line = {0};
+    if (t->count == 0)
+        return;
+    hk_line_str(&line, what);
+    hk_line_u64(&line, (uint64_t)t->thread);
+    hk_line_str(&line, ":");
+    hk_line_write(&line, STDERR_FILENO);
+    backtrace_symbols_fd(t->frames, t->count, STDERR_FILENO);
+}
+
+static void print_traces(const place_t *place) {
+    print_trace("hakmem: allocated by thread ", &place->taken);
+    if (hk_load_relaxed(&place->state) != OUT)
+        print_trace("hakmem: freed by thread ", &place->freed);
+}
+
+/* ---- the handler ---- */
+
+static struct sigaction before_segv, before_bus;
+
+/* Whose fault an access at p is: the block on the place, or the one beside the fence that is nearer. */
+static place_t *place_near(const char *p) {
+    const size_t page = hk_os_page_size();
+    const size_t number = (size_t)(p - hk_load_relaxed(&pages)) / page;
+    place_t *all = hk_load_relaxed(&places);
+    if (number % 2 == 1 || number == 0 || number == 2 * PLACES)
+        return &all[hk_min(number / 2, PLACES - 1)];
+    place_t *left = &all[number / 2 - 1], *right = &all[number / 2];
+    const size_t into = (uintptr_t)p % page;
+    const bool left_is = hk_load_relaxed(&left->state) != UNUSED;
+    const bool right_is = hk_load_relaxed(&right->state) != UNUSED;
+    return left_is && (into < page / 2 || !right_is) ? left : right;
+}
+
+static void report(const char *p) {
+    place_t *place = place_near(p);
+    const bool out = hk_load_relaxed(&place->state) == OUT;
+    hk_fault_say(out ? HK_OUT_OF_BOUNDS : HK_USE_AFTER_FREE, place->block, place->n,
+                 p - place->block);
+    print_traces(place);
+}
+
+/* Ours is told, and then happens what would have happened without us. */
+static void on_fault(int number, siginfo_t *info, void *context) {
+    const struct sigaction *before = number == SIGSEGV ? &before_segv : &before_bus;
+    if (hk_sample_has(info->si_addr)) {
+        report(info->si_addr);
+        if (hk_load_relaxed(&hk_on_fault) == HK_ON_FAULT_REPORT) {
+            char *page = (char *)((uintptr_t)info->si_addr & ~(hk_os_page_size() - 1));
+            if (hk_os_protect(page, hk_os_page_size(), HK_READ_WRITE))
+                return;
+        }
+        if (hk_load_relaxed(&hk_on_fault) == HK_ON_FAULT_TRAP)
+            __builtin_trap();
+    }
+    if ((before->sa_flags & SA_SIGINFO) != 0)
+        before->sa_sigaction(number, info, context);
+    else if (before->sa_handler != SIG_DFL && before->sa_handler != SIG_IGN)
+        before->sa_handler(number);
+    else
+        signal(number, SIG_DFL); /* the access is made again */
+}
+
+static void handle(void) {
+    struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+    sigaction(SIGSEGV, &action, &before_segv);
+    sigaction(SIGBUS, &action, &before_bus);
+}
+
+/* ---- places ---- */
+
+static bool make_places(void) {
+    char *seen = NULL, *start = hk_os_fence(pages_bytes(), HK_SLICE);
+    place_t *all = start != NULL ? hk_meta_alloc(PLACES * sizeof *all) : NULL;
+    if (all == NULL || !hk_map_commit(start, pages_bytes())) {
+        if (start != NULL)
+            hk_os_unmap(start, pages_bytes());
+        return false;
+    }
+    hk_guard_prepare();
+    hk_store_relaxed(&stream, hk_guard_stream());
+    hk_store_relaxed(&places, all);
+    if (!hk_cas_seq(&pages, &seen, start)) {
+        hk_os_unmap(start, pages_bytes());
+        return true;
+    }
+    hk_map_set(start, pages_bytes() / HK_SLICE, HK_KIND_FENCED);
+    handle();
+    return true;
+}
+
+/* The stack's reader loads its library at its first use. */
+bool hk_sample_start(unsigned every) {
+    void *frame;
+    if (every != 0 && hk_load_acquire(&pages) == NULL && !make_places())
+        return false;
+    if (every != 0)
+        backtrace(&frame, 1);
+    hk_store_relaxed(&hk_sample_every, every);
+    return true;
+}
+
+/* The one that was taken longest ago, if it is free; the caller's to change. */
+static place_t *take_place(void) {
+    enum { TRIES = 8 };
+    for (unsigned i = 0; i < TRIES; i++) {
+        place_t *place = &hk_load_relaxed(&places)[hk_add_relaxed(&next, 1u) % PLACES];
+        unsigned state = hk_load_relaxed(&place->state);
+        if ((state == UNUSED || state == FREED) &&
+            hk_cas_acquire(&place->state, &state, (unsigned)CHANGING))
+            return place;
+    }
+    return NULL;
+}
+
+static char *page_at(const place_t *place) {
+    return page_of((size_t)(place - hk_load_relaxed(&places)));
+}
+
+/* What of the page the tail of the block is: all behind it. */
+static size_t room_of(const place_t *place) {
+    return (size_t)(page_at(place) + hk_os_page_size() - place->block);
+}
+
+void *hk_sample_alloc(size_t n, size_t align, hk_by_t by) {
+    static atomic_uint turn;
+    const size_t page = hk_os_page_size();
+    (void)by;
+    if (n > page || n == 0 || align > page)
+        return NULL;
+    place_t *place = take_place();
+    if (place == NULL)
+        return NULL;
+    char *start = page_at(place);
+    if (!hk_os_protect(start, page, HK_READ_WRITE)) {
+        hk_store_release(&place->state, (unsigned)FREED);
+        return NULL;
+    }
+    const bool right = hk_add_relaxed(&turn, 1u) % 2 == 0;
+    place->block = right ? start + page - hk_align_up(n, hk_max(align, n < 16 ? 8 : 16)) : start;
+    place->n = n;
+    trace(&place->taken);
+    hk_tail_write(place->block, n, room_of(place));
+    hk_store_release(&place->state, (unsigned)OUT);
+    hk_count(guard_samples, 1);
+    return place->block;
+}
+
+/* The place whose block starts at p; NULL: none does. */
+static place_t *place_of(const void *p) {
+    const size_t number = (size_t)((const char *)p - hk_load_relaxed(&pages)) / hk_os_page_size();
+    place_t *place = &hk_load_relaxed(&places)[hk_min(number / 2, PLACES - 1)];
+    return number % 2 == 1 && place->block == p ? place : NULL;
+}
+
+static void accuse(hk_fatal_t kind, const void *p, const place_t *place, ptrdiff_t at) {
+    hk_fault_say(kind, p, place != NULL ? place->n : HK_NO_SIZE, at);
+    if (place != NULL)
+        print_traces(place);
+    hk_fault_end();
+}
+
+void hk_sample_free(void *p) {
+    place_t *place = place_of(p);
+    unsigned out = OUT;
+    if (place == NULL) {
+        accuse(HK_INVALID_FREE, p, NULL, HK_NOWHERE);
+        return;
+    }
+    if (!hk_cas_acquire(&place->state, &out, (unsigned)CHANGING)) {
+        accuse(HK_DOUBLE_FREE, p, place, HK_NOWHERE);
+        return;
+    }
+    trace(&place->freed);
+    const size_t at = hk_tail_broken(place->block, place->n, room_of(place));
+    const size_t before = hk_not_zero(page_at(place), (size_t)(place->block - page_at(place)));
+    if (at != SIZE_MAX)
+        accuse(HK_OVERFLOW, p, place, (ptrdiff_t)at);
+    if (before != SIZE_MAX)
+        accuse(HK_UNDERFLOW, p, place, page_at(place) + before - place->block);
+    hk_os_close(page_at(place), hk_os_page_size());
+    hk_store_release(&place->state, (unsigned)FREED);
+}
+
+size_t hk_sample_bytes(const void *p) {
+    const place_t *place = place_of(p);
+    if (place != NULL && hk_load_relaxed(&place->state) == OUT)
+        return place->n;
+    accuse(HK_INVALID_POINTER, p, place, HK_NOWHERE);
+    return 0;
+}

@@ -1,0 +1,33 @@
+/* Sampled guards: one in so many allocations lies on a page of its own between inaccessible ones, at its
+ * right or left edge in turn, and stays inaccessible when it is freed, until all other places have been
+ * taken since. A read or write beyond it, or after it was freed, ends the process with a line that says
+ * which, and with the stacks of allocation and free. No lock is taken.
+ *
+ *   | fence | place 0 | fence | place 1 | fence | ... */
+#ifndef HK_GUARD_SAMPLE_H
+#define HK_GUARD_SAMPLE_H
+
+#include "guard/guard.h"
+
+/* One in so many allocations; 0: none. */
+extern atomic_uint hk_sample_every;
+HK_INLINE bool hk_sampling(void) { return !HK_FAST && hk_load_relaxed(&hk_sample_every) != 0; }
+
+/* From now on one in `every`. The first time a handler for SIGSEGV and SIGBUS is installed, which hands
+ * on what is not about a sampled block. False: the system refuses memory. Allocates. */
+bool hk_sample_start(unsigned every);
+
+/* A sampled block; NULL: it is too large for one, or no place is free. Of `by` malloc, new or new[]. */
+void *hk_sample_alloc(size_t n, size_t align, hk_by_t by);
+
+/* How many allocations from now on the next one shall be. */
+unsigned hk_sample_gap(void);
+
+/* Whether p lies on the places or their fences. */
+bool hk_sample_has(const void *p);
+
+/* What to do with such a block. */
+void hk_sample_free(void *p);
+size_t hk_sample_bytes(const void *p);
+
+#endif

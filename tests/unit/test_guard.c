@@ -1,0 +1,368 @@
+/* The guard: what it knows of each block, what it finds and when, and that it goes on where it is told
+ * to. The process starts unguarded, so that blocks from before are there too. */
+#include <pthread.h>
+
+#include "base/report.h"
+#include "check.h"
+#include "config/config.h"
+#include "front/boundary.h"
+#include "front/guarded.h"
+#include "guard/fence.h"
+#include "guard/quarantine.h"
+#include "guard/tail.h"
+#include "hakmem/hakmem.h"
+#include "os/os.h"
+
+static void *hidden(void *p) {
+    __asm__ volatile("" : "+r"(p));
+    return p;
+}
+
+static void guard(void) {
+    hk_store_relaxed(&hk_config.guard, 1u);
+    hk_guarded_start();
+    hk_front_apply();
+    CHECK(hk_guarded());
+}
+
+/* ---- what a child does, and what it says ---- */
+
+static child_t child;
+
+/* fn(argument) ends by SIGABRT, having said so much, among else which pointer. */
+static void check_fault(void (*fn)(void *), void *argument, const char *said) {
+    child_run(&child, fn, argument);
+    if (strstr(child.text, said) != child.text) {
+        dprintf(STDERR_FILENO, "got %s, expected %s...\n", child.text, said);
+        _exit(1);
+    }
+    CHECK(WIFSIGNALED(child.status) && WTERMSIG(child.status) == SIGABRT);
+}
+
+static void free_it(void *p) { hak_free(p); }
+static void ask_size(void *p) { hak_usable_size(p); }
+static void resize_it(void *p) { hidden(hak_realloc(p, 5000)); }
+
+#define CHECK_FAULT(fn, p, kind, rest)                                                             \
+    do {                                                                                           \
+        char line[160];                                                                            \
+        snprintf(line, sizeof line, "hakmem: fatal: %s: 0x%" PRIxPTR "%s, in thread ", kind,       \
+                 (uintptr_t)(p), rest);                                                            \
+        check_fault(fn, p, line);                                                                  \
+    } while (0)
+
+/* ---- sizes ---- */
+
+static void exact_sizes(void) {
+    static const size_t sizes[] = {1,      7,       8,    9,     15,    16,     100,
+                                   128,    1000,    1024, 4096,  32766, 32767,  32768,
+                                   100000, 2097152, 0,    40000, 65536, 5000000};
+    for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        unsigned char *p = hak_malloc(sizes[i]);
+        CHECK(p != NULL);
+        CHECK_EQ(hak_usable_size(p), sizes[i]);
+        for (size_t at = 0; at < sizes[i]; at++)
+            CHECK_EQ(p[at], 0);
+        if (sizes[i] != 0)
+            memset(p, 0x5a, sizes[i]);
+        hak_free(p);
+    }
+    for (size_t align = 16; align <= 4 * HK_MIB; align *= 2)
+        for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+            unsigned char *p = hak_aligned_alloc(align, sizes[i]);
+            CHECK(p != NULL && hk_is_aligned((uintptr_t)p, align));
+            CHECK(hak_usable_size(p) >= sizes[i]);
+            if (sizes[i] != 0)
+                memset(p, 0x5a, sizes[i]);
+            hak_free(p);
+        }
+}
+
+static void realloc_keeps(void) {
+    uint64_t random = 7;
+    unsigned char *p = NULL;
+    size_t n = 0;
+    for (unsigned i = 0; i < 3000; i++) {
+        const size_t more = 1 + chance_below(&random, i % 10 == 0 ? 200000 : 3000);
+        p = hak_realloc(p, more);
+        CHECK(p != NULL && hak_usable_size(p) == more);
+        for (size_t at = 0; at < hk_min(n, more); at++)
+            CHECK_EQ(p[at], (unsigned char)(at * 7 + i - 1));
+        for (size_t at = 0; at < more; at++)
+            p[at] = (unsigned char)(at * 7 + i);
+        n = more;
+    }
+    hak_free(p);
+}
+
+/* ---- what is found ---- */
+
+static void found_at_once(void) {
+    char *p = hak_malloc(40);
+    CHECK_FAULT(free_it, p + 8, "invalid free", "");
+    CHECK_FAULT(ask_size, p + 8, "invalid pointer", "");
+    hak_free(p);
+    CHECK_FAULT(free_it, p, "double free", "");
+    CHECK_FAULT(ask_size, p, "invalid pointer", "");
+    CHECK_FAULT(resize_it, p, "invalid pointer", "");
+    p = hak_malloc(50000);
+    CHECK_FAULT(free_it, p + 16, "invalid free", "");
+    hak_free(p);
+    CHECK_FAULT(free_it, p, "double free", ", a block of 50000 bytes");
+}
+
+/* Each byte of the tail, and bytes of every value. */
+static void found_in_the_tail(void) {
+    for (unsigned n = 1; n < 300; n += 37)
+        for (size_t at = n; at < n + 12; at++) {
+            char *p = hak_malloc(n);
+            const size_t room = hk_classes[hk_map_kind(p)].size;
+            char *byte = hidden(p + at);
+            for (unsigned value = 0; value < 256 && at < room; value += 51) {
+                const char before = *byte;
+                *byte = (char)value;
+                char rest[64];
+                snprintf(rest, sizeof rest, ", a block of %u byte%s, at byte %zu", n,
+                         n == 1 ? "" : "s", at);
+                if (*byte != before)
+                    CHECK_FAULT(free_it, p, "overflow", rest);
+                *byte = before;
+            }
+            hak_free(p);
+        }
+}
+
+static void take_and_free(void *n) {
+    for (unsigned i = 0; i < 20000; i++)
+        hak_free(hidden(hak_malloc(*(size_t *)n)));
+}
+
+static void found_before_reuse(void) {
+    static const size_t at[] = {0, 1, 63, 64, 500, 1023};
+    for (unsigned i = 0; i < sizeof at / sizeof at[0]; i++) {
+        size_t n = 1500;
+        char *p = hak_malloc(n);
+        hak_free(p);
+        ((char *)hidden(p))[at[i]] = 1;
+        char rest[64];
+        snprintf(rest, sizeof rest, ", a block of 1536 bytes, at byte %zu", at[i]);
+        char line[160];
+        snprintf(line, sizeof line, "hakmem: fatal: write after free: 0x%" PRIxPTR "%s",
+                 (uintptr_t)p, rest);
+        check_fault(take_and_free, &n, line);
+        ((char *)hidden(p))[at[i]] = 0;
+    }
+}
+
+/* ---- going on ---- */
+
+enum { ROUNDS = 2000 };
+static pthread_barrier_t barrier;
+static void *contested;
+
+static void *free_contested(void *unused) {
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        pthread_barrier_wait(&barrier);
+        hak_free(hidden(contested));
+        pthread_barrier_wait(&barrier);
+    }
+    return unused;
+}
+
+/* Of two threads that free the same block at once, one is told, whichever block it is. */
+static void raced(void *unused) {
+    (void)unused;
+    hk_store_relaxed(&hk_on_fault, (unsigned)HK_ON_FAULT_REPORT);
+    int none = dup(STDERR_FILENO);
+    CHECK(freopen("/dev/null", "w", stderr) != NULL);
+    pthread_t other;
+    pthread_barrier_init(&barrier, NULL, 2);
+    CHECK(pthread_create(&other, NULL, free_contested, NULL) == 0);
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        const unsigned before = hk_load_relaxed(&hk_faults);
+        contested = hak_malloc(i % 3 == 0 ? 40000 : i % 3 == 1 ? 0 : 64);
+        pthread_barrier_wait(&barrier);
+        hak_free(hidden(contested));
+        pthread_barrier_wait(&barrier);
+        if (hk_load_relaxed(&hk_faults) != before + 1) {
+            dprintf(none, "round %u: %u faults\n", i, hk_load_relaxed(&hk_faults) - before);
+            _exit(1);
+        }
+    }
+    pthread_join(other, NULL);
+    hak_stats_t stats = {.size = sizeof stats};
+    CHECK(hak_stats_get(&stats) == 0 && stats.faults == ROUNDS);
+}
+
+static void reports_and_goes_on(void) {
+    child_run(&child, raced, NULL);
+    CHECK_TEXT(child.text, "");
+    CHECK_EQ(child.status, 0);
+}
+
+/* ---- late, and by chance ---- */
+
+static void reuse_is_late(void) {
+    enum { TRIES = 400 };
+    unsigned soon = 0;
+    for (unsigned i = 0; i < TRIES; i++) {
+        void *p = hak_malloc(100), *held[8];
+        hak_free(p);
+        for (unsigned j = 0; j < 8; j++) {
+            held[j] = hak_malloc(100);
+            soon += held[j] == p;
+        }
+        for (unsigned j = 0; j < 8; j++)
+            hak_free(held[j]);
+    }
+    CHECK(soon < TRIES / 2);
+}
+
+static void order_is_chance(void) {
+    enum { BLOCKS = 512 };
+    char *blocks[BLOCKS];
+    unsigned up = 0;
+    for (unsigned i = 0; i < BLOCKS; i++)
+        blocks[i] = hak_malloc(700);
+    for (unsigned i = 1; i < BLOCKS; i++)
+        up += blocks[i] > blocks[i - 1];
+    if (!HK_HOSTILE) /* whose magazines have no two blocks to shuffle */
+        CHECK(up > BLOCKS / 4 && up < BLOCKS / 4 * 3);
+    for (unsigned i = 0; i < BLOCKS; i++)
+        hak_free(blocks[i]);
+}
+
+/* Every block of a full quarantine can be the next to go. */
+static void every_place_is_left(void) {
+    static hk_quarantine_t quarantine;
+    static char blocks[HK_QUARANTINE_MOST + 4000];
+    const unsigned room = hk_quarantine_room(2);
+    unsigned left[HK_QUARANTINE_MOST + 1] = {0};
+    CHECK(room > 16 && room <= HK_QUARANTINE_MOST);
+    quarantine.stream = 12345;
+    for (unsigned i = 0; i < room; i++)
+        CHECK(hk_quarantine_put(&quarantine, 2, &blocks[i]) == NULL);
+    for (unsigned i = room; i < sizeof blocks; i++) {
+        char *out = hk_quarantine_put(&quarantine, 2, &blocks[i]);
+        CHECK(out >= blocks && out < &blocks[i]);
+        if (out < &blocks[room])
+            left[out - blocks]++;
+    }
+    unsigned gone = 0;
+    for (unsigned i = 0; i < room; i++) {
+        CHECK(left[i] <= 1);
+        gone += left[i];
+    }
+    CHECK_EQ(gone, room);
+}
+
+/* ---- fences ---- */
+
+static void fences_go(void) {
+    void *nothings[70000];
+    hk_fence_stats_t before = hk_fence_stats();
+    for (unsigned i = 0; i < 2000; i++) {
+        char *p = hak_malloc(40000 + i);
+        p[0] = p[40000 + i - 1] = 1;
+        hak_free(p);
+    }
+    CHECK_EQ(hk_fence_stats().blocks, before.blocks);
+    CHECK_EQ(hk_fence_stats().bytes, before.bytes);
+    for (unsigned i = 0; i < 70000; i++) {
+        nothings[i] = hak_malloc(0);
+        CHECK(nothings[i] != NULL && hak_usable_size(nothings[i]) == 0);
+    }
+    for (unsigned i = 0; i < 70000; i++)
+        hak_free(nothings[i]);
+}
+
+#if HK_DEBUG
+/* Where the system refuses, a large block does without its fences, or there is none. */
+static void without_memory(void) {
+    for (long calls = 0; calls < 12; calls++) {
+        hk_os_fail_after(calls);
+        char *p = hak_malloc(300000);
+        hk_os_fail_after(-1);
+        if (p != NULL)
+            memset(p, 1, 300000);
+        hak_free(p);
+    }
+}
+#else
+static void without_memory(void) {}
+#endif
+
+/* ---- samples ---- */
+
+static void gaps_are_right(void) {
+    double sum = 0;
+    hk_store_relaxed(&hk_sample_every, 1000u);
+    for (unsigned i = 0; i < 100000; i++)
+        sum += hk_sample_gap();
+    hk_store_relaxed(&hk_sample_every, 0u);
+    CHECK(sum / 100000 > 980 && sum / 100000 < 1020);
+}
+
+static void *use(void *unused) {
+    uint64_t random = (uintptr_t)&random | 1;
+    void *blocks[64] = {NULL};
+    for (unsigned i = 0; i < 20000; i++) {
+        void **slot = &blocks[chance_below(&random, 64)];
+        hak_free(*slot);
+        const size_t n = chance_below(&random, 6000);
+        *slot = i % 7 == 0 ? hak_realloc(hak_malloc(n / 2), n + 1) : hak_malloc(n);
+        CHECK(*slot != NULL);
+        memset(*slot, 1, n);
+    }
+    for (unsigned i = 0; i < 64; i++)
+        hak_free(blocks[i]);
+    return unused;
+}
+
+static uint64_t samples(void) {
+    hak_stats_t stats = {.size = sizeof stats};
+    CHECK(hak_stats_get(&stats) == 0);
+    return stats.guard_samples;
+}
+
+/* On and off while the process runs, with threads, in each case about as many as asked for. */
+static void sampled(void) {
+    pthread_t threads[3];
+    const uint64_t before = samples();
+    CHECK(hak_ctl("HAKMEM_GUARD_SAMPLE", "50", NULL, 0) == 0);
+    for (unsigned i = 0; i < 3; i++)
+        CHECK(pthread_create(&threads[i], NULL, use, NULL) == 0);
+    use(NULL);
+    for (unsigned i = 0; i < 3; i++)
+        pthread_join(threads[i], NULL);
+    CHECK(hak_ctl("HAKMEM_GUARD_SAMPLE", "0", NULL, 0) == 0);
+    const uint64_t some = samples() - before;
+    CHECK(some > 4 * 20000 / 50 / 3 && some < 4 * 23000 / 50 * 2);
+    use(NULL);
+    CHECK_EQ(samples() - before, some);
+}
+
+int main(void) {
+    void *early = hak_malloc(64), *early_free = hak_malloc(64), *early_large = hak_malloc(100000);
+    hak_free(early_free);
+    gaps_are_right();
+    sampled();
+    guard();
+    hak_free(early);
+    CHECK_FAULT(free_it, early, "double free", "");
+    CHECK(hak_usable_size(early_large) >= 100000);
+    hak_free(early_large);
+    exact_sizes();
+    realloc_keeps();
+    found_at_once();
+    found_in_the_tail();
+    found_before_reuse();
+    reports_and_goes_on();
+    reuse_is_late();
+    order_is_chance();
+    every_place_is_left();
+    fences_go();
+    without_memory();
+    sampled();
+    use(NULL);
+}

@@ -1,0 +1,11 @@
+// expect: survives
+// secure: SIGSEGV
+// sampled: survives
+// Writing to a block of no bytes: the write itself fails.
+#include "corrupt.h"
+
+int main(void) {
+    char *p = announce(malloc(0));
+    *(char *)at_offset(p, 0) = 'x';
+    free(p);
+}
