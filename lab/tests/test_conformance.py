@@ -8,7 +8,7 @@ from unittest import mock
 
 import pytest
 from hakmem import project
-from hakmem.conformance import cases, cli, trial, view
+from hakmem.conformance import cases, cli, security, trial, view
 from hakmem.conformance.cases import Case
 from hakmem.conformance.trial import Contender, Result
 from hakmem.errors import LabError
@@ -218,3 +218,38 @@ def test_a_stale_page_is_refused(tmp_path: Path) -> None:
     page.write_text("no markers", encoding="utf-8")
     with pytest.raises(LabError, match="has no"):
         cases.check(page)
+
+
+# ---- misuse ----
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "state", "reason"),
+    [
+        (0, "", "broken", "it got away with it"),
+        (7, "", "kept", "it got nowhere"),
+        (-6, "heap broken\nmore\n", "kept", "SIGABRT: heap broken"),
+        (-11, "", "kept", ""),
+        (-9, "", "broken", "status -9"),
+        (1, "", "broken", "status 1"),
+        (None, "", "broken", "time-out after 5 s"),
+    ],
+)
+def test_misuse_must_be_ended_or_get_nowhere(
+    status: int | None, said: str, state: str, reason: str
+) -> None:
+    assert trial.judge_misuse(status, said, 5.0) == (state, reason)
+
+
+def test_each_misuse_says_in_a_sentence_what_it_does() -> None:
+    found = cases.misuses()
+    assert len(found) > 50
+    assert all(len(case.promise) > 20 and case.promise.endswith(".") for case in found)
+
+
+def test_the_security_page_is_what_the_sources_and_the_ledger_give() -> None:
+    page = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    made = security.markdown(page, Ledger(ROOT / "evidence"))
+    assert made.rstrip() == page.rstrip()
+    with pytest.raises(LabError, match="faults:begin"):
+        security.markdown("nothing", Ledger(ROOT / "evidence"))

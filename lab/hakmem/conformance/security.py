@@ -32,7 +32,8 @@ def last_run(ledger: Ledger) -> Record:
 def corruption(record: Record) -> str:
     """A row for each program, a column for each allocator; the sums below."""
     standings: Mapping[str, Mapping[str, str]] = record.body["standings"]
-    names = list(dict.fromkeys(row["allocator"] for row in standings.values()))
+    there = {row["allocator"] for row in standings.values()}
+    names = sorted(there, key=lambda name: (not name.startswith("hakmem"), name))
     known = {case.name: case.promise for case in cases.misuses()}
     rows = []
     for name in record.body["cases"]:
