@@ -99,6 +99,38 @@ static void give_nothing(void *p, size_t number) {
         hk_fault(HK_DOUBLE_FREE, p, 0, HK_NOWHERE);
 }
 
+/* ---- mappings, of which a process has so many ----
+ *
+ * A fenced block takes several. When there are no more, blocks without fences must still be had:
+ * for them some mappings are kept, in a range of which every other page can be read. Nothing is fenced
+ * without it; it goes when a fence was refused, and comes back when there is enough. */
+
+enum {
+    SPARE_PAGES = 33
+}; /* odd: pages of neither end may become a part of what lies beside them */
+static _Atomic(char *) spare; /* atomic: any thread */
+
+static bool spare_is_there(void) {
+    const size_t page = hk_os_page_size(), bytes = SPARE_PAGES * page;
+    if (HK_LIKELY(hk_load_relaxed(&spare) != NULL))
+        return true;
+    char *seen = NULL, *start = hk_os_fence(bytes, page);
+    bool ok = start != NULL;
+    for (size_t i = 0; ok && i < SPARE_PAGES; i += 2)
+        ok = hk_os_protect(start + i * page, page, HK_READ);
+    if (ok && hk_cas_seq(&spare, &seen, start))
+        return true;
+    if (start != NULL)
+        hk_os_unmap(start, bytes);
+    return ok;
+}
+
+static void let_go_of_spare(void) {
+    char *start = hk_exchange_seq(&spare, NULL);
+    if (start != NULL)
+        hk_os_unmap(start, SPARE_PAGES * hk_os_page_size());
+}
+
 /* ---- blocks with bytes ---- */
 
 /* Where a block and its body lie in a mapping that starts at `start`. */
@@ -111,9 +143,8 @@ static header_t laid_out(char *start, size_t bytes, size_t body_bytes, size_t n,
         header.block = header.body;
         return header;
     }
-    const size_t spare =
-        (bytes - body_bytes) / page - 3; /* the header, a page before, one behind */
-    header.body = start + (2 + chance((uint32_t)hk_min(spare, FENCE_PAGES - 1) + 1)) * page;
+    const size_t left = (bytes - body_bytes) / page - 3; /* the header, a page before, one behind */
+    header.body = start + (2 + chance((uint32_t)hk_min(left, FENCE_PAGES - 1) + 1)) * page;
     header.block = header.body + body_bytes - hk_align_up(n, hk_max(align, 16));
     return header;
 }
@@ -154,7 +185,7 @@ void *hk_fence_alloc(size_t n, size_t align, hk_by_t by) {
     const size_t page = hk_os_page_size();
     const size_t body = hk_align_up(hk_max(n, 1), page);
     const size_t bytes = hk_align_up(body + 3 * page + (align > page ? align : 0), HK_SLICE);
-    char *start = hk_os_fence(bytes, HK_SLICE);
+    char *start = spare_is_there() ? hk_os_fence(bytes, HK_SLICE) : NULL;
     if (start == NULL)
         return NULL;
     header_t header = laid_out(start, bytes, body, n, align);
@@ -182,6 +213,7 @@ void hk_fence_let_go(void) {
         if (header != NULL)
             unmap(header);
     }
+    let_go_of_spare();
 }
 
 static void wait_or_go(header_t *header) {

@@ -14,7 +14,8 @@
  * mappings. Any thread, any time. */
 void *hk_fence_alloc(size_t n, size_t align, hk_by_t by);
 
-/* Lets go of all freed ones. */
+/* Lets go of all freed ones, and of the mappings that are kept for blocks without fences: for after a
+ * NULL. */
 void hk_fence_let_go(void);
 
 /* Frees a block of kind HK_KIND_FENCED, a sampled one too; a fault where there is none at p. */

@@ -32,7 +32,7 @@ typedef struct {
 
 atomic_uint hk_sample_every;
 static _Atomic(char *) pages;     /* atomic: made once; the fence before the first place */
-static _Atomic(place_t *) places; /* atomic: made once, before `pages` */
+static _Atomic(place_t *) places; /* atomic: made once, before `pages`; of the same thread */
 static atomic_uint next;          /* atomic: the place to try first */
 static _Atomic uint64_t stream;   /* atomic: two threads may get the same number */
 
@@ -139,23 +139,25 @@ static void handle(void) {
 
 /* ---- places ---- */
 
+/* Whose list of places is taken makes the pages too; the others sample as soon as those are there. */
 static bool make_places(void) {
-    char *seen = NULL, *start = hk_os_fence(pages_bytes(), HK_SLICE);
-    place_t *all = start != NULL ? hk_meta_alloc(PLACES * sizeof *all) : NULL;
-    if (all == NULL || !hk_map_commit(start, pages_bytes())) {
+    place_t *seen = NULL, *all = hk_meta_alloc(PLACES * sizeof *all);
+    if (all == NULL)
+        return false;
+    if (!hk_cas_seq(&places, &seen, all))
+        return true;
+    char *start = hk_os_fence(pages_bytes(), HK_SLICE);
+    if (start == NULL || !hk_map_commit(start, pages_bytes())) {
         if (start != NULL)
             hk_os_unmap(start, pages_bytes());
+        hk_store_release(&places, NULL);
         return false;
     }
     hk_guard_prepare();
     hk_store_relaxed(&stream, hk_guard_stream());
-    hk_store_relaxed(&places, all);
-    if (!hk_cas_seq(&pages, &seen, start)) {
-        hk_os_unmap(start, pages_bytes());
-        return true;
-    }
     hk_map_set(start, pages_bytes() / HK_SLICE, HK_KIND_FENCED);
     handle();
+    hk_store_release(&pages, start);
     return true;
 }
 
@@ -196,7 +198,7 @@ void *hk_sample_alloc(size_t n, size_t align, hk_by_t by) {
     static atomic_uint turn;
     const size_t page = hk_os_page_size();
     (void)by;
-    if (n > page || n == 0 || align > page)
+    if (n > page || n == 0 || align > page || hk_load_acquire(&pages) == NULL)
         return NULL;
     place_t *place = take_place();
     if (place == NULL)
