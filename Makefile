@@ -2,12 +2,14 @@
 
 .DEFAULT_GOAL := build
 .NOTPARALLEL:
-.PHONY: help setup build run test pytest bench conformance lint clean install-for-test
+.PHONY: help setup build run test pytest bench conformance fuzz lint clean install-for-test
 
 # Builds besides the product whose unit tests `make test` runs; e.g. `make test CHECKED=debug`.
 CHECKED ?= debug asan ubsan tsan hostile
 JOBS ?= $(shell nproc)
 PYTEST_ARGS ?=
+# Of each fuzz target in each profile.
+FUZZ_SECONDS ?= 60
 
 # The stamp that tools/setup leaves when the Python environment is complete.
 READY := .venv/.ready
@@ -41,6 +43,19 @@ bench: build $(READY) ## the benchmarks, not recorded; results in out/
 conformance: build $(READY) ## hakmem, the C library and the peers held to the same promises
 	@tools/setup --or-without test
 	.venv/bin/hakmem conformance --profile all
+
+# What is found new goes to out/fuzz; an input that fails is written to out/fuzz/TARGET.PROFILE-*.
+fuzz: ## the fuzz targets with libFuzzer, FUZZ_SECONDS each
+	@tools/setup build fuzz
+	@$(MAKE) --no-print-directory build-fuzz
+	@for target in heap config; do for profile in balanced secure; do \
+	    mkdir -p out/fuzz/$$target; \
+	    echo "fuzz: $$target, profile $$profile, $(FUZZ_SECONDS) s"; \
+	    HAKMEM_PROFILE=$$profile build/fuzz/tests/fuzz/fuzz_$$target -max_total_time=$(FUZZ_SECONDS) \
+	        -timeout=60 -rss_limit_mb=4096 -max_len=4096 -len_control=0 -print_final_stats=1 -verbosity=0 \
+	        -artifact_prefix=out/fuzz/$$target.$$profile- \
+	        out/fuzz/$$target tests/fuzz/corpus/$$target || exit 1; \
+	done; done
 
 lint: ## formats, warnings, box order, Python
 	@tools/setup build lint lab venv

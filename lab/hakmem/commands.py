@@ -7,7 +7,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
-from hakmem import errors
+from hakmem import errors, project
 
 # A command may stand at the end, with options of its own; what it must follow is --, or a mistyped
 # option of the lab would be taken for one.
@@ -61,6 +61,11 @@ PLACES = {
     "soak": "soak.cli:app",
     "ledger": "ledger.cli:app",
 }
+# What is about this repository: its sources, benchmarks and targets.
+OF_CHECKOUT = {
+    *("demo", "baseline", "matrix", "rerun", "scorecard", "audit"),
+    *("conformance", "hotpath", "bisect"),
+}
 WITH_OWN_COMMAND = ("run", "compare", "ab", "hotpath")
 
 
@@ -82,6 +87,8 @@ class Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, found, rest = super().resolve_command(ctx, args)
+        if name in OF_CHECKOUT and project.checkout() is None and "--help" not in rest:
+            raise errors.LabError(f"{name} {project.NEEDS_CHECKOUT}")
         return name, load(name) if found is not None and name else found, rest
 
     def invoke(self, ctx: Any) -> Any:

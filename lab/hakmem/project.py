@@ -7,9 +7,16 @@ from pathlib import Path
 from hakmem.errors import LabError
 
 
+def checkout() -> Path | None:
+    """The checkout that this package belongs to; None where it was installed from a wheel."""
+    folder = Path(__file__).resolve().parents[2]
+    return folder if (folder / "src" / "base" / "base.h").is_file() else None
+
+
 def root() -> Path:
-    """The project root: the checkout this package belongs to."""
-    return Path(__file__).resolve().parents[2]
+    """The checkout; where there is none, the user's own folder: evidence/ and out/ are in it."""
+    data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return checkout() or Path(data) / "hakmem"
 
 
 def build_dir() -> Path:
@@ -27,7 +34,16 @@ def bench_dir() -> Path:
 
 
 def default_library() -> Path:
+    """The release build's; where there is no checkout, the one that was installed with this."""
+    if checkout() is None and "LAB_BUILD_DIR" not in os.environ:
+        return Path(__file__).resolve().parent / "native" / "libhakmem.so"
     return build_dir() / "libhakmem.so"
+
+
+NEEDS_CHECKOUT = (
+    "needs a checkout of hakmem, with its benchmarks and sources; installed by itself it runs and "
+    "compares programs of yours: hakmem run -- PROGRAM, hakmem compare -- PROGRAM"
+)
 
 
 def require_file(path: Path, what: str) -> Path:
@@ -36,6 +52,8 @@ def require_file(path: Path, what: str) -> Path:
         return path.resolve()
     inside_build = path.is_absolute() and path.is_relative_to(build_dir())
     hint = "run `make build` first" if inside_build else "check the path"
+    if inside_build and checkout() is None:
+        hint = f"this {NEEDS_CHECKOUT}"
     raise LabError(f"{what} not found: {path} ({hint})")
 
 

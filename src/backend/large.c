@@ -58,6 +58,8 @@ static void is_valid(const huge_t *huge) {
 HK_INLINE void is_valid(const huge_t *huge) { (void)huge; }
 #endif
 
+static unsigned slices_for(size_t n) { return (unsigned)((n + HK_SLICE - 1) / HK_SLICE); }
+
 static void publish(huge_t *huge) {
     char *start = huge->range.start;
     hk_map_set_owner(start, huge);
@@ -100,8 +102,6 @@ static void *huge_alloc(size_t bytes, size_t align, size_t *dirty) {
 }
 
 size_t hk_large_huge_blocks(void) { return hk_load_relaxed(&live); }
-
-static unsigned slices_for(size_t n) { return (unsigned)((n + HK_SLICE - 1) / HK_SLICE); }
 
 static void *use_run(hk_slab_t *run, size_t n, size_t *dirty) {
     if (run == NULL)
@@ -268,7 +268,7 @@ static void *huge_grow(huge_t *huge, size_t bytes) {
         return old;
     }
     hk_map_set_owner(old, NULL);
-    hk_map_set(old, huge->range.bytes / HK_SLICE, HK_KIND_FOREIGN);
+    hk_map_set(old, slices_for(huge->range.bytes), HK_KIND_FOREIGN);
     bool moved = hk_region_move(&huge->range, bytes, with_headroom(bytes));
     publish(huge);
     return moved ? huge->range.start : NULL;

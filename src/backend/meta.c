@@ -24,6 +24,7 @@ static char *next;                /* lock: meta */
 static size_t left;               /* lock: meta; bytes from `next` to the end of the chunk */
 static _Atomic(chunk_t *) newest; /* written under the lock; any thread reads */
 static _Atomic size_t mapped;     /* atomic: any thread */
+static bool fenced;               /* lock: meta */
 
 #if HK_DEBUG
 /* What is left ends with the newest chunk, and nobody has written to its first line yet: who does
@@ -46,6 +47,26 @@ static void is_valid_locked(void) {
 HK_INLINE void is_valid_locked(void) {}
 #endif
 
+static chunk_t *map_chunk_locked(size_t bytes) {
+    const size_t page = hk_os_page_size();
+    if (!fenced)
+        return hk_os_map(bytes, page);
+    char *fence = hk_os_fence(bytes + 2 * page, page);
+    if (fence == NULL || hk_os_commit(fence + page, bytes))
+        return fence != NULL ? (chunk_t *)(void *)(fence + page) : NULL;
+    hk_os_unmap(fence, bytes + 2 * page);
+    return NULL;
+}
+
+/* What is left of the chunk that is not fenced stays untouched. */
+void hk_meta_fence(void) {
+    hk_lock(&lock);
+    fenced = true;
+    next += left;
+    left = 0;
+    hk_unlock(&lock);
+}
+
 void *hk_meta_alloc(size_t bytes) {
     hk_assert(bytes != 0);
     bytes = hk_align_up(bytes, HK_CACHE_LINE);
@@ -53,7 +74,7 @@ void *hk_meta_alloc(size_t bytes) {
     is_valid_locked();
     if (bytes > left) {
         size_t chunk = chunk_for(bytes);
-        chunk_t *fresh = hk_os_map(chunk, hk_os_page_size());
+        chunk_t *fresh = map_chunk_locked(chunk);
         if (fresh == NULL) {
             hk_unlock(&lock);
             return NULL;

@@ -8,6 +8,9 @@
 /* Zeroed memory aligned to a cache line, for ever; NULL when the system refuses. Any thread. */
 void *hk_meta_alloc(size_t bytes);
 
+/* From now on what is handed out lies between inaccessible pages. Called once. */
+void hk_meta_fence(void);
+
 /* Bytes mapped for metadata so far. */
 size_t hk_meta_mapped(void);
 

@@ -263,9 +263,44 @@ static void keep_or_unmap(hk_range_t range) {
 
 /* ---- fresh memory ---- */
 
+/* Where ranges lie by chance: in every other unit of a window, which lies by chance too. One that is
+ * small next to the address space keeps the page map's tables few. 46 bits of addresses is what
+ * processes have at least; where there are fewer the system places them as it likes. */
+#define WINDOW ((uint64_t)1 << 40)
+#define ADDRESSES ((uint64_t)1 << 46)
+static _Atomic uint64_t window; /* atomic: any thread; 0: nothing is scattered */
+static _Atomic uint64_t places; /* atomic: two threads may be led to the same place */
+
+/* By Steele, Lea and Flood: splitmix64's finaliser, over a sequence with their increment. */
+static uint64_t next_place(void) {
+    const uint64_t step = 0x9E3779B97F4A7C15u;
+    uint64_t z = hk_add_relaxed(&places, step) + step;
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+    return z ^ z >> 31;
+}
+
+void hk_region_scatter(uint64_t seed) {
+    hk_store_relaxed(&places, seed);
+    const uint64_t room = ADDRESSES / 2 - WINDOW; /* the second quarter of it, and the third */
+    hk_store_relaxed(&window, ADDRESSES / 4 + next_place() % room / HK_UNIT * HK_UNIT);
+}
+
+void hk_region_scatter_no_more(void) { hk_store_relaxed(&window, (uint64_t)0); }
+
+static char *map_somewhere(size_t bytes, size_t align) {
+    enum { TRIES = 4 };
+    const uint64_t start = hk_load_relaxed(&window);
+    char *p = NULL;
+    if (HK_UNLIKELY(start != 0) && bytes == HK_UNIT && align == HK_UNIT)
+        for (unsigned i = 0; i < TRIES && p == NULL; i++)
+            p = hk_os_map_at(start + next_place() % (WINDOW / HK_UNIT / 2) * 2 * HK_UNIT, bytes);
+    return p != NULL ? p : hk_os_map(bytes, align);
+}
+
 /* The cache is given up before the request is. */
 static bool map_fresh(size_t bytes, size_t align, bool dense, hk_range_t *range) {
-    char *start = hk_os_map(bytes, align);
+    char *start = map_somewhere(bytes, align);
     if (start == NULL && hk_region_trim() != 0)
         start = hk_os_map(bytes, align);
     if (start == NULL)

@@ -53,13 +53,21 @@ HK_INLINE size_t hk_min(size_t a, size_t b) { return a < b ? a : b; }
 HK_INLINE size_t hk_max(size_t a, size_t b) { return a > b ? a : b; }
 
 /* Zeroes n bytes, like p a multiple of 8, of memory that nobody may touch: not by memset, for which
- * somebody may have put another that looks whose memory it is (check/check.c). */
+ * somebody may have put another that looks whose memory it is (check/check.c). Sixty-four bytes at a time, the
+ * last of which may have been zeroed already: a loop for what remains could not be foretold either. */
 HK_INLINE void hk_zero(void *p, size_t n) {
     typedef uint64_t two_t __attribute__((vector_size(16), aligned(8), may_alias));
+    const two_t zero = {0, 0};
     char *to = p, *end = to + n;
-    for (; end - to >= 32; to += 32) {
-        ((two_t *)(void *)to)[0] = ((two_t *)(void *)to)[1] = (two_t){0, 0};
+    for (; n >= 64 && to < end - 64; to += 64) {
+        two_t *at = (two_t *)(void *)to;
+        at[0] = at[1] = at[2] = at[3] = zero;
         __asm__("" : "+r"(to)); /* or the compiler makes it a call of memset */
+    }
+    if (HK_LIKELY(n >= 64)) {
+        two_t *at = (two_t *)(void *)(end - 64);
+        at[0] = at[1] = at[2] = at[3] = zero;
+        return;
     }
     for (; to < end; to += 8) {
         *(uint64_t *)(void *)to = 0;

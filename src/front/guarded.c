@@ -11,6 +11,7 @@
 #include "front/magazine.h"
 #include "guard/block.h"
 #include "guard/fence.h"
+#include "guard/tail.h"
 
 /* ---- the start, and the thread's part ---- */
 
@@ -83,17 +84,6 @@ void *hk_sampled_malloc(hk_thread_t *thread, size_t n, size_t align, hk_by_t by)
 
 /* ---- malloc ---- */
 
-/* Where memory or mappings have run out, those that wait go first. */
-static void *fenced(size_t n, size_t align, hk_by_t by) {
-    if (!hk_guard->fences)
-        return NULL;
-    void *p = hk_fence_alloc(n, align, by);
-    if (HK_LIKELY(p != NULL))
-        return p;
-    hk_fence_let_go();
-    return hk_fence_alloc(n, align, by);
-}
-
 static void *of_class(unsigned cls, size_t n, size_t bytes, size_t align, hk_by_t by) {
     hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
     void *p = HK_LIKELY(thread != NULL) ? hk_magazine_take(thread, cls) : NULL;
@@ -107,6 +97,8 @@ static void *of_class(unsigned cls, size_t n, size_t bytes, size_t align, hk_by_
 
 void *hk_guarded_malloc(size_t n, size_t align, hk_by_t by) {
     size_t bytes = n + hk_guard->tail;
+    if (bytes <= 8)
+        bytes += 8u * hk_guard->tail; /* a block with a tail has room for one of its windows */
     if (HK_UNLIKELY(n > HK_MOST_BYTES || align > HK_MOST_BYTES)) {
         errno = ENOMEM;
         return NULL;
@@ -120,7 +112,7 @@ void *hk_guarded_malloc(size_t n, size_t align, hk_by_t by) {
     }
     if (HK_LIKELY(n != 0 && bytes <= HK_MID_MAX))
         return of_class(hk_class_of(bytes), n, bytes, align, by);
-    void *p = fenced(n, align, by);
+    void *p = hk_guard->fences ? hk_fence_alloc(n, align, by) : NULL;
     if (p != NULL)
         return p;
     return bytes <= HK_MID_MAX ? of_class(hk_class_of(bytes), n, bytes, align, by)
@@ -173,7 +165,8 @@ static bool resized(void *p, unsigned kind, size_t before, size_t n) {
     if (kind == HK_KIND_FENCED)
         return n >= before / 2 && hk_fence_resize(p, n);
     const size_t room = hk_classes[kind].size;
-    return n < room && n + hk_guard->tail <= room && n >= room / 2 && hk_block_resize(p, kind, n);
+    const bool fits = n < room && n + hk_guard->tail <= room;
+    return fits && n >= room / 2 && room >= HK_TAIL_WINDOW && hk_block_resize(p, kind, n);
 }
 
 void *hk_guarded_realloc(void *p, size_t n) {

@@ -4,6 +4,7 @@
 #include "backend/hugepages.h"
 #include "backend/large.h"
 #include "backend/pagemap.h"
+#include "backend/region.h"
 #include "base/report.h"
 #include "config/config.h"
 #include "guard/sample.h"
@@ -103,12 +104,21 @@ static void give_nothing(void *p, size_t number) {
  *
  * A fenced block takes several. When there are no more, blocks without fences must still be had:
  * for them some mappings are kept, in a range of which every other page can be read. Nothing is fenced
- * without it; it goes when a fence was refused, and comes back when there is enough. */
+ * without it; it goes when a fence was refused, and comes back some time later. */
 
 enum {
-    SPARE_PAGES = 33
-}; /* odd: pages of neither end may become a part of what lies beside them */
+    SPARE_PAGES = 33, /* odd: pages of neither end may become a part of what lies beside them */
+    PATIENCE = 1024   /* so many blocks later */
+};
 static _Atomic(char *) spare; /* atomic: any thread */
+static atomic_uint patience;  /* atomic: two threads may count one block */
+
+HK_INLINE bool patient(void) {
+    const unsigned blocks = hk_load_relaxed(&patience);
+    if (HK_UNLIKELY(blocks != 0))
+        hk_store_relaxed(&patience, blocks - 1);
+    return blocks != 0;
+}
 
 static bool spare_is_there(void) {
     const size_t page = hk_os_page_size(), bytes = SPARE_PAGES * page;
@@ -176,12 +186,30 @@ static void *publish(const header_t *laid) {
     return laid->block;
 }
 
-void *hk_fence_alloc(size_t n, size_t align, hk_by_t by) {
-    if (n == 0 && align <= NOTHING_BYTES) {
-        void *p = take_nothing();
-        if (p != NULL)
-            return p;
+static void unmap(const header_t *header) {
+    const header_t h = *header;
+    hk_map_set(h.start, h.bytes / HK_SLICE, HK_KIND_FOREIGN);
+    hk_os_unmap(h.start, h.bytes);
+}
+
+/* Freed ones wait here, so many at most and of so much address space each; not where mappings are few. */
+#define WAITS_UP_TO (64 * HK_MIB)
+static _Atomic(header_t *) waiting[32]; /* atomic: any thread */
+
+/* So that a block without fences can be had; superslabs are not scattered any more, which takes
+ * mappings too. */
+static void let_go(void) {
+    for (unsigned i = 0; i < sizeof waiting / sizeof waiting[0]; i++) {
+        header_t *header = hk_exchange_seq(&waiting[i], NULL);
+        if (header != NULL)
+            unmap(header);
     }
+    hk_store_relaxed(&patience, (unsigned)PATIENCE);
+    let_go_of_spare();
+    hk_region_scatter_no_more();
+}
+
+static void *alloc(size_t n, size_t align, hk_by_t by) {
     const size_t page = hk_os_page_size();
     const size_t body = hk_align_up(hk_max(n, 1), page);
     const size_t bytes = hk_align_up(body + 3 * page + (align > page ? align : 0), HK_SLICE);
@@ -197,27 +225,19 @@ void *hk_fence_alloc(size_t n, size_t align, hk_by_t by) {
     return p;
 }
 
-static void unmap(const header_t *header) {
-    const header_t h = *header;
-    hk_map_set(h.start, h.bytes / HK_SLICE, HK_KIND_FOREIGN);
-    hk_os_unmap(h.start, h.bytes);
-}
-
-/* Freed ones wait here, so many at most and of so much address space each. */
-#define WAITS_UP_TO (64 * HK_MIB)
-static _Atomic(header_t *) waiting[32]; /* atomic: any thread */
-
-void hk_fence_let_go(void) {
-    for (unsigned i = 0; i < sizeof waiting / sizeof waiting[0]; i++) {
-        header_t *header = hk_exchange_seq(&waiting[i], NULL);
-        if (header != NULL)
-            unmap(header);
-    }
-    let_go_of_spare();
+void *hk_fence_alloc(size_t n, size_t align, hk_by_t by) {
+    void *p = n == 0 && align <= NOTHING_BYTES ? take_nothing() : NULL;
+    if (p != NULL || patient())
+        return p;
+    p = alloc(n, align, by);
+    if (HK_UNLIKELY(p == NULL))
+        let_go();
+    return p;
 }
 
 static void wait_or_go(header_t *header) {
-    if (header->bytes <= WAITS_UP_TO && hk_os_close(header->body, header->body_bytes)) {
+    const bool waits = header->bytes <= WAITS_UP_TO && hk_load_relaxed(&patience) == 0;
+    if (waits && hk_os_close(header->body, header->body_bytes)) {
         _Atomic(header_t *) *place = &waiting[chance(sizeof waiting / sizeof waiting[0])];
         header = hk_exchange_seq(place, header);
     }
@@ -305,5 +325,7 @@ bool hk_fence_resize(void *p, size_t n) {
 }
 
 hk_fence_stats_t hk_fence_stats(void) {
-    return (hk_fence_stats_t){hk_load_relaxed(&live_blocks), hk_load_relaxed(&live)};
+    const size_t sampled = hk_sample_blocks();
+    return (hk_fence_stats_t){hk_load_relaxed(&live_blocks) + sampled,
+                              hk_load_relaxed(&live) + sampled * hk_os_page_size()};
 }

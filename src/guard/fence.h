@@ -11,12 +11,9 @@
 #include "guard/guard.h"
 
 /* n bytes aligned to `align`, a power of two, that read as zero; n may be 0. NULL: out of memory, or of
- * mappings. Any thread, any time. */
+ * mappings; what freed ones had of both has been let go of for a block without fences. Any thread, any
+ * time. */
 void *hk_fence_alloc(size_t n, size_t align, hk_by_t by);
-
-/* Lets go of all freed ones, and of the mappings that are kept for blocks without fences: for after a
- * NULL. */
-void hk_fence_let_go(void);
 
 /* Frees a block of kind HK_KIND_FENCED, a sampled one too; a fault where there is none at p. */
 void hk_fence_free(void *p, hk_by_t by, size_t n);
@@ -30,7 +27,7 @@ size_t hk_fence_room(const void *p, const void **block);
 /* The block has n bytes now; false: there is no room. */
 bool hk_fence_resize(void *p, size_t n);
 
-/* What there is now: blocks, and the bytes of their mappings. Any thread. */
+/* What there is now, sampled ones included: blocks, and the bytes of their mappings. Any thread. */
 typedef struct {
     size_t blocks, bytes;
 } hk_fence_stats_t;

@@ -1,5 +1,7 @@
 #include "guard/guard.h"
 
+#include "backend/meta.h"
+#include "backend/region.h"
 #include "backend/superslab.h"
 #include "base/report.h"
 #include "config/config.h"
@@ -60,6 +62,8 @@ void hk_guard_prepare(void) {
 
 bool hk_guard_start(void) {
     hk_guard_prepare();
+    hk_meta_fence();
+    hk_region_scatter(hk_os_random());
     if (!hk_pool_add_shadows(HK_BLOCK_EARLY))
         return false;
     hk_store_relaxed(&hk_guard_on, true);

@@ -250,7 +250,8 @@ void hk_sample_free(void *p) {
         accuse(HK_OVERFLOW, p, place, (ptrdiff_t)at);
     if (before != SIZE_MAX)
         accuse(HK_UNDERFLOW, p, place, page_at(place) + before - place->block);
-    hk_os_close(page_at(place), hk_os_page_size());
+    if (!hk_os_close(page_at(place), hk_os_page_size()))
+        hk_zero(page_at(place), hk_os_page_size()); /* as the next one expects it */
     hk_store_release(&place->state, (unsigned)FREED);
 }
 
@@ -260,4 +261,12 @@ size_t hk_sample_bytes(const void *p) {
         return place->n;
     accuse(HK_INVALID_POINTER, p, place, HK_NOWHERE);
     return 0;
+}
+
+unsigned hk_sample_blocks(void) {
+    const place_t *all = hk_load_acquire(&pages) != NULL ? hk_load_relaxed(&places) : NULL;
+    unsigned out = 0;
+    for (unsigned i = 0; all != NULL && i < PLACES; i++)
+        out += hk_load_relaxed(&all[i].state) == OUT;
+    return out;
 }

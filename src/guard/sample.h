@@ -30,4 +30,7 @@ bool hk_sample_has(const void *p);
 void hk_sample_free(void *p);
 size_t hk_sample_bytes(const void *p);
 
+/* How many there are now; each is a page. Any thread. */
+unsigned hk_sample_blocks(void);
+
 #endif

@@ -23,55 +23,55 @@ HK_INLINE uint64_t hk_tail_at(uint64_t word, size_t at) {
     return word >> bits | word << (-bits & 63);
 }
 
-HK_INLINE uint64_t hk_tail_load(const char *p) {
-    uint64_t word;
-    memcpy(&word, p, 8);
-    return word;
+/* Sixteen bytes; of a whole tail twice as many are looked at, through two windows of that width that may
+ * be one. */
+typedef uint64_t hk_sixteen_t __attribute__((vector_size(16)));
+enum { HK_TAIL_WINDOW = 16 };
+_Static_assert(HK_TAIL_MOST == 2 * HK_TAIL_WINDOW, "of two windows");
+
+HK_INLINE hk_sixteen_t hk_sixteen_at(const void *p) {
+    hk_sixteen_t value;
+    memcpy(&value, p, sizeof value);
+    return value;
 }
 
-/* Of a tail of 16 bytes and more: where its second half starts. Below that it is in two words, the second
- * of which ends the block; of each, the bytes that belong to it. */
-HK_INLINE size_t hk_tail_half(size_t n, size_t room) { return hk_min(n + 16, room - 16); }
-HK_INLINE uint64_t hk_tail_mask(size_t tail) {
-    return tail >= 8 ? UINT64_MAX : ~(UINT64_MAX >> 8 * tail);
+/* Where the windows of a tail from n on start: there and behind that, but so that they end with the block at
+ * the latest. (Of a block with less room than a window it starts before the block, where there is memory
+ * then.) What lies before n is masked, so that no branch depends on the tail's length, which is chance. */
+typedef struct {
+    ptrdiff_t at;
+    hk_sixteen_t mask, value;
+} hk_tail_window_t;
+HK_INLINE hk_tail_window_t hk_tail_window(uint64_t word, size_t from, size_t n, size_t room) {
+    static const uint8_t edge[2 * HK_TAIL_WINDOW] = {[HK_TAIL_WINDOW... 2 * HK_TAIL_WINDOW - 1] =
+                                                         UINT8_MAX};
+    const ptrdiff_t last = (ptrdiff_t)room - HK_TAIL_WINDOW, end = (ptrdiff_t)n;
+    const ptrdiff_t at = (ptrdiff_t)from < last ? (ptrdiff_t)from : last;
+    const ptrdiff_t before = end > at ? end - at : 0;
+    hk_assert(n <= room && before <= HK_TAIL_WINDOW);
+    const uint64_t value = hk_tail_at(word, (size_t)at);
+    return (hk_tail_window_t){at, hk_sixteen_at(edge + HK_TAIL_WINDOW - before), {value, value}};
 }
 
-HK_INLINE void hk_tail_write_word(char *p, uint64_t word, uint64_t mask) {
-    word = (hk_tail_load(p) & ~mask) | (word & mask);
-    memcpy(p, &word, 8);
+HK_INLINE void hk_tail_write_window(char *p, hk_tail_window_t window) {
+    const hk_sixteen_t now = hk_sixteen_at(p + window.at);
+    const hk_sixteen_t then = (now & ~window.mask) | (window.value & window.mask);
+    memcpy(p + window.at, &then, sizeof then);
 }
 
 HK_INLINE void hk_tail_write(char *p, size_t n, size_t room) {
     const uint64_t word = hk_tail_word(p);
-    const size_t tail = room - n;
-    if (HK_LIKELY(tail >= 16)) {
-        const size_t half = hk_tail_half(n, room);
-        const uint64_t first = hk_tail_at(word, n), second = hk_tail_at(word, half);
-        memcpy(p + n, &first, 8);
-        memcpy(p + n + 8, &first, 8);
-        memcpy(p + half, &second, 8);
-        memcpy(p + half + 8, &second, 8);
-    } else if (tail != 0) {
-        hk_tail_write_word(p + room - 8, word, hk_tail_mask(tail));
-        if (tail > 8)
-            hk_tail_write_word(p + room - 16, word, hk_tail_mask(tail - 8));
-    }
+    hk_tail_write_window(p, hk_tail_window(word, n, n, room));
+    hk_tail_write_window(p, hk_tail_window(word, n + HK_TAIL_WINDOW, n, room));
 }
 
 HK_INLINE bool hk_tail_is_whole(const char *p, size_t n, size_t room) {
     const uint64_t word = hk_tail_word(p);
-    const size_t tail = room - n;
-    if (HK_LIKELY(tail >= 16)) {
-        const size_t half = hk_tail_half(n, room);
-        const uint64_t first = hk_tail_at(word, n), second = hk_tail_at(word, half);
-        return ((hk_tail_load(p + n) ^ first) | (hk_tail_load(p + n + 8) ^ first) |
-                (hk_tail_load(p + half) ^ second) | (hk_tail_load(p + half + 8) ^ second)) == 0;
-    }
-    if (tail == 0)
-        return true;
-    if (((hk_tail_load(p + room - 8) ^ word) & hk_tail_mask(tail)) != 0)
-        return false;
-    return tail <= 8 || ((hk_tail_load(p + room - 16) ^ word) & hk_tail_mask(tail - 8)) == 0;
+    const hk_tail_window_t one = hk_tail_window(word, n, n, room),
+                           other = hk_tail_window(word, n + HK_TAIL_WINDOW, n, room);
+    const hk_sixteen_t wrong = ((hk_sixteen_at(p + one.at) ^ one.value) & one.mask) |
+                               ((hk_sixteen_at(p + other.at) ^ other.value) & other.mask);
+    return (wrong[0] | wrong[1]) == 0;
 }
 
 /* The first byte of the tail that was written to; SIZE_MAX: none. */
@@ -83,18 +83,23 @@ HK_INLINE size_t hk_tail_broken(const char *p, size_t n, size_t room) {
     return n;
 }
 
-/* Whether n bytes are 0; p and n are multiples of 8. */
+/* Whether n bytes are 0; p and n are multiples of 8. As hk_zero(). */
 HK_INLINE bool hk_is_zero(const char *p, size_t n) {
     typedef uint64_t two_t __attribute__((vector_size(16), aligned(8), may_alias));
     two_t all = {0, 0};
-    size_t at = 0;
-    for (; at + 64 <= n; at += 64) {
-        const two_t *words = (const two_t *)(const void *)(p + at);
-        all |= words[0] | words[1] | words[2] | words[3];
+    uint64_t rest = 0;
+    const char *end = p + n;
+    for (; n >= 64 && p < end - 64; p += 64) {
+        const two_t *at = (const two_t *)(const void *)p;
+        all |= at[0] | at[1] | at[2] | at[3];
     }
-    uint64_t rest = all[0] | all[1];
-    for (; at < n; at += 8)
-        rest |= *(const uint64_t *)(const void *)(p + at);
+    if (HK_LIKELY(n >= 64)) {
+        const two_t *at = (const two_t *)(const void *)(end - 64);
+        all |= at[0] | at[1] | at[2] | at[3];
+        return (all[0] | all[1]) == 0;
+    }
+    for (; p < end; p += 8)
+        rest |= *(const uint64_t *)(const void *)p;
     return rest == 0;
 }
 

@@ -22,6 +22,9 @@ HK_INLINE size_t hk_os_page_size(void) {
  * caller owns the range until hk_os_unmap(). */
 void *hk_os_map(size_t bytes, size_t align);
 
+/* Maps as much there and nowhere else; NULL also where something is there already. */
+void *hk_os_map_at(uintptr_t where, size_t bytes);
+
 /* Reserves address space that reads as zero and cannot be written; costs no memory and is not
  * counted against RLIMIT_DATA or the overcommit limit. */
 void *hk_os_reserve(size_t bytes);

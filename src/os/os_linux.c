@@ -91,6 +91,15 @@ static char *map_and_trim(size_t bytes, size_t align, int protection, int flags)
     return aligned;
 }
 
+void *hk_os_map_at(uintptr_t where, size_t bytes) {
+    are_pages((void *)where, bytes);
+    void *p = map((void *)where, bytes, PROT_READ | PROT_WRITE, 0);
+    if (p == NULL || (uintptr_t)p == where)
+        return p;
+    hk_os_unmap(p, bytes);
+    return NULL;
+}
+
 /* In most cases one of the first two does it. The third needs room that a limit may not leave. */
 void *hk_os_map(size_t bytes, size_t align) {
     enum { HINTS = 16 };

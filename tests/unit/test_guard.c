@@ -2,6 +2,7 @@
  * to. The process starts unguarded, so that blocks from before are there too. */
 #include <pthread.h>
 
+#include "backend/meta.h"
 #include "base/report.h"
 #include "check.h"
 #include "config/config.h"
@@ -258,6 +259,54 @@ static void every_place_is_left(void) {
 
 /* ---- fences ---- */
 
+/* ---- where things lie ---- */
+
+/* Superslabs of a guarded process: apart, and each time elsewhere. */
+static void superslabs_lie_apart(void) {
+#ifdef __SANITIZE_THREAD__
+    return; /* it allows no mappings at most addresses, and says so by another place */
+#endif
+    enum { UNITS = 12, BYTES = 30000, BLOCKS = UNITS * (int)(HK_UNIT / BYTES) };
+    static void *blocks[BLOCKS];
+    uintptr_t seen[2 * UNITS], least = UINTPTR_MAX, most = 0;
+    unsigned count = 0;
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        blocks[i] = hak_malloc(BYTES);
+        const uintptr_t unit = (uintptr_t)blocks[i] >> HK_UNIT_SHIFT;
+        bool known = (uintptr_t)blocks[i] >> 46 != 0; /* from before, where the system put it */
+        for (unsigned k = 0; k < count; k++) {
+            known |= seen[k] == unit;
+            CHECK(seen[k] == unit || (seen[k] != unit + 1 && unit != seen[k] + 1));
+        }
+        if (!known && count < 2 * UNITS)
+            seen[count++] = unit;
+    }
+    for (unsigned k = 0; k < count; k++) {
+        least = hk_min(least, seen[k]);
+        most = hk_max(most, seen[k]);
+    }
+    CHECK(count >= UNITS / 2);
+    CHECK(most - least > 1000 * count); /* of half a million places: one run in 10^17 fails */
+    for (unsigned i = 0; i < BLOCKS; i++)
+        hak_free(blocks[i]);
+}
+
+static void write_there(void *p) { *(volatile char *)p = 1; }
+
+/* The pages before and behind a chunk of the allocator's own memory. */
+static void own_memory_is_fenced(void) {
+    static const size_t chunk = 512 * HK_KIB; /* more than what is left of the last one */
+    char *p = hk_meta_alloc(chunk);
+    CHECK(p != NULL);
+    write_there(p + chunk - 1);
+    char *first = (char *)((uintptr_t)p & ~(hk_os_page_size() - 1));
+    child_run(&child, write_there, first - 1);
+    CHECK(child.status != 0); /* SIGSEGV, or what a sanitizer makes of it */
+    char *behind = (char *)hk_align_up((uintptr_t)p + chunk, hk_os_page_size());
+    child_run(&child, write_there, behind);
+    CHECK(child.status != 0); /* SIGSEGV, or what a sanitizer makes of it */
+}
+
 static void fences_go(void) {
     void *nothings[70000];
     hk_fence_stats_t before = hk_fence_stats();
@@ -288,8 +337,22 @@ static void without_memory(void) {
         hak_free(p);
     }
 }
+
+/* The system refuses to take a sampled block's page away: who has the page next finds nothing in it. */
+static void sampled_without_memory(void) {
+    CHECK(hak_ctl("HAKMEM_GUARD_SAMPLE", "1", NULL, 0) == 0);
+    for (unsigned i = 0; i < 2000; i++) {
+        char *p = hak_malloc(162);
+        memset(p, 1, 162);
+        hk_os_fail_after(0);
+        hak_free(p);
+        hk_os_fail_after(-1);
+    }
+    CHECK(hak_ctl("HAKMEM_GUARD_SAMPLE", "0", NULL, 0) == 0);
+}
 #else
 static void without_memory(void) {}
+static void sampled_without_memory(void) {}
 #endif
 
 /* ---- samples ---- */
@@ -325,6 +388,26 @@ static uint64_t samples(void) {
     return stats.guard_samples;
 }
 
+static uint64_t allocated(void) {
+    hak_stats_t stats = {.size = sizeof stats};
+    CHECK(hak_stats_get(&stats) == 0);
+    return stats.allocated;
+}
+
+/* One counts as a page that is allocated. */
+static void *sampled_block(void) {
+    for (;;) {
+        const uint64_t before = samples(), held = allocated();
+        void *p = hak_malloc(100);
+        if (samples() == before) {
+            hak_free(p);
+            continue;
+        }
+        CHECK_EQ(allocated() - held, hk_os_page_size());
+        return p;
+    }
+}
+
 /* On and off while the process runs, with threads, in each case about as many as asked for. */
 static void sampled(void) {
     pthread_t threads[3];
@@ -335,7 +418,9 @@ static void sampled(void) {
     use(NULL);
     for (unsigned i = 0; i < 3; i++)
         pthread_join(threads[i], NULL);
+    void *one = sampled_block();
     CHECK(hak_ctl("HAKMEM_GUARD_SAMPLE", "0", NULL, 0) == 0);
+    hak_free(one);
     const uint64_t some = samples() - before;
     CHECK(some > 4 * 20000 / 50 / 3 && some < 4 * 23000 / 50 * 2);
     use(NULL);
@@ -361,8 +446,11 @@ int main(void) {
     reuse_is_late();
     order_is_chance();
     every_place_is_left();
+    superslabs_lie_apart();
+    own_memory_is_fenced();
     fences_go();
     without_memory();
+    sampled_without_memory();
     sampled();
     use(NULL);
 }

@@ -297,9 +297,33 @@ static void system_refuses(void) {
 #endif
 }
 
+/* Where memory is bounded a huge block ends within a slice: when it moves, that is forgotten too. */
+static void moved_to_its_end(void) {
+    hk_store_relaxed(&hk_region_bounded, true);
+    const size_t odd = HK_UNIT + HK_SLICE + HK_KIB;
+    char *blocks[64], *moved = NULL;
+    for (unsigned i = 0; i < 64; i++)
+        CHECK((blocks[i] = hak_malloc(odd)) != NULL);
+    for (unsigned i = 0; i < 64; i++) {
+        char *old = blocks[i];
+        blocks[i] = hak_realloc(old, 4 * odd);
+        CHECK(blocks[i] != NULL);
+        if (blocks[i] == old || moved != NULL)
+            continue;
+        moved = old;
+        for (size_t at = 0; at < odd; at += HK_SLICE)
+            CHECK_EQ(hk_map_kind(moved + at), HK_KIND_FOREIGN);
+    }
+    CHECK(moved != NULL);
+    for (unsigned i = 0; i < 64; i++)
+        hak_free(blocks[i]);
+    hk_store_relaxed(&hk_region_bounded, false);
+}
+
 int main(void) {
     hak_free(hak_malloc(1));
     size_t live = hk_region_stats().live;
+    moved_to_its_end();
     fresh_memory();
     best_fit_and_joins();
     gathering();

@@ -1,0 +1,70 @@
+/* hakmem for C++ containers, whatever the program's malloc is: an allocator, and a memory resource.
+ *
+ *     std::vector<int, hakmem::allocator<int>> numbers;
+ *     std::pmr::string text(hakmem::resource());
+ *
+ * C++17. Any thread; blocks may be freed by any other. Out of memory they throw std::bad_alloc. */
+#ifndef HAKMEM_ALLOCATOR_HPP
+#define HAKMEM_ALLOCATOR_HPP
+
+#include <cstddef>
+#include <memory_resource>
+#include <new>
+
+#include <hakmem/hakmem.h>
+
+namespace hakmem {
+
+/* `bytes` aligned to `align`, a power of two; the caller owns the block until hak_free(). */
+inline void *allocate(std::size_t bytes, std::size_t align) {
+    void *p = align <= 8 ? hak_malloc(bytes) : hak_aligned_alloc(align, bytes);
+    if (p == nullptr)
+        throw std::bad_alloc();
+    return p;
+}
+
+/* Meets the requirements of an allocator; has no state, so that all are equal. */
+template <class T> struct allocator {
+    using value_type = T;
+
+    constexpr allocator() noexcept = default;
+    template <class U> constexpr allocator(const allocator<U> &) noexcept {}
+
+    /* Room for n objects; std::bad_array_new_length where that many cannot be. */
+    [[nodiscard]] T *allocate(std::size_t n) {
+        if (n > static_cast<std::size_t>(PTRDIFF_MAX) / sizeof(T))
+            throw std::bad_array_new_length();
+        return static_cast<T *>(hakmem::allocate(n * sizeof(T), alignof(T)));
+    }
+    void deallocate(T *p, std::size_t) noexcept { hak_free(p); }
+};
+
+template <class T, class U>
+constexpr bool operator==(const allocator<T> &, const allocator<U> &) noexcept {
+    return true;
+}
+template <class T, class U>
+constexpr bool operator!=(const allocator<T> &, const allocator<U> &) noexcept {
+    return false;
+}
+
+/* All of them are one resource, and equal. */
+class memory_resource final : public std::pmr::memory_resource {
+    void *do_allocate(std::size_t bytes, std::size_t align) override {
+        return hakmem::allocate(bytes, align);
+    }
+    void do_deallocate(void *p, std::size_t, std::size_t) override { hak_free(p); }
+    bool do_is_equal(const std::pmr::memory_resource &other) const noexcept override {
+        return this == &other || dynamic_cast<const memory_resource *>(&other) != nullptr;
+    }
+};
+
+/* Lives as long as the process. */
+inline memory_resource *resource() noexcept {
+    static memory_resource one;
+    return &one;
+}
+
+} // namespace hakmem
+
+#endif

@@ -1,0 +1,163 @@
+"""hakmem as others get it, each from an empty folder: a wheel, an installed package, sources."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import venv
+from collections.abc import Sequence
+from pathlib import Path
+
+import hakmem
+import pytest
+from hakmem import project
+
+CONSUMER = project.root() / "tests" / "packages"
+VERSION = re.search(r'HK_VERSION "(.+)"', (project.root() / "src/base/base.h").read_text())
+# Which library a process has.
+MAPPED = "print({l.split()[-1] for l in open('/proc/self/maps') if 'libhakmem' in l}.pop())"
+# A caller's preload, and what make says to its own children, are not the user's.
+CLEAN = {
+    k: v
+    for k, v in os.environ.items()
+    if k != "LD_PRELOAD" and not k.startswith(("HAKMEM_", "LAB_", "MAKE"))
+}
+
+
+def run(
+    argv: Sequence[str | Path], cwd: Path, status: int = 0, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [str(word) for word in argv],
+        cwd=cwd,
+        env={**CLEAN, **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == status, f"{argv}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+def version() -> str:
+    assert VERSION is not None
+    return VERSION[1]
+
+
+def test_there_is_one_version() -> None:
+    assert hakmem.__version__ == version()
+
+
+@pytest.fixture(scope="module")
+def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The release build, installed; and moved afterwards, because packages are."""
+    if not (project.build_dir() / "libhakmem.a").is_file():
+        pytest.skip("nothing is built: run `make build` first")
+    first = tmp_path_factory.mktemp("first") / "prefix"
+    run(["cmake", "--install", project.build_dir(), "--prefix", first], first.parent)
+    moved = tmp_path_factory.mktemp("moved") / "prefix"
+    shutil.move(first, moved)
+    return moved
+
+
+def build_consumer(folder: Path, *settings: str) -> None:
+    run(["cmake", "-S", CONSUMER, "-B", folder, "-DCMAKE_BUILD_TYPE=Release", *settings], folder)
+    run(["cmake", "--build", folder, "--parallel", "2"], folder)
+
+
+@pytest.mark.built
+def test_a_project_finds_the_package(prefix: Path, tmp_path: Path) -> None:
+    build_consumer(tmp_path, f"-DCMAKE_PREFIX_PATH={prefix}")
+    for form in ("hakmem", "static"):
+        for language in ("c", "cxx"):
+            done = run([tmp_path / f"in_{language}_{form}"], tmp_path)
+            assert done.stdout.strip() == version()
+
+
+@pytest.mark.built
+def test_pkg_config_says_how_to_link(prefix: Path, tmp_path: Path) -> None:
+    if shutil.which("pkg-config") is None:
+        pytest.skip("pkg-config is not installed")
+    found = next(prefix.rglob("hakmem.pc")).parent
+    flags = run(
+        ["pkg-config", "--cflags", "--libs", "hakmem"], tmp_path, PKG_CONFIG_PATH=str(found)
+    )
+    run(["gcc", CONSUMER / "in_c.c", "-o", "program", *flags.stdout.split()], tmp_path)
+    folder = str(next(prefix.rglob("libhakmem.so")).parent)
+    done = run([tmp_path / "program"], tmp_path, LD_LIBRARY_PATH=folder)
+    assert done.stdout.strip() == version()
+
+
+def test_a_project_fetches_the_sources(tmp_path: Path) -> None:
+    build_consumer(tmp_path, f"-DHAKMEM_FROM={project.root()}")
+    run([tmp_path / "in_c_static"], tmp_path)
+    run([tmp_path / "in_cxx_hakmem"], tmp_path)
+    assert not list(tmp_path.rglob("test_*")), "a part of another project builds the library only"
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bin/ of a virtual environment with the wheel in it, made from this checkout."""
+    folder = tmp_path_factory.mktemp("wheel")
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input"]
+    done = subprocess.run(
+        [*pip, "wheel", "--no-deps", "--wheel-dir", folder, project.root() / "lab"],
+        cwd=folder,
+        env=CLEAN,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    if done.returncode != 0 and "scikit-build-core" in done.stderr and "No matching" in done.stderr:
+        pytest.skip(f"SKIPPED: the build's own packages cannot be had: {done.stderr[-300:]}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (wheel,) = folder.glob("hakmem-*.whl")
+    assert wheel.name.startswith(f"hakmem-{version()}-py3-none-")
+    venv.create(folder / "venv", with_pip=True)
+    # What it depends on is in this environment already: to fetch it again would test a network.
+    site = next((folder / "venv" / "lib").glob("python*")) / "site-packages"
+    (site / "dependencies.pth").write_text(
+        "\n".join(p for p in sys.path if p.endswith("site-packages")) + "\n"
+    )
+    python = folder / "venv" / "bin" / "python"
+    run([python, "-m", "pip", "install", "--no-deps", "--no-index", wheel], folder)
+    return folder / "venv" / "bin"
+
+
+def test_a_wheel_runs_a_program(installed: Path, tmp_path: Path) -> None:
+    done = run(
+        [installed / "hakmem", "run", "--", sys.executable, "-c", MAPPED],
+        tmp_path,
+        HOME=str(tmp_path),
+    )
+    assert done.stdout.strip().startswith(str(installed.parent))
+    assert done.stdout.strip().endswith("hakmem/native/libhakmem.so")
+    assert "served malloc" in done.stderr
+
+
+def test_a_wheel_shows_the_options(installed: Path, tmp_path: Path) -> None:
+    done = run([installed / "hakmem", "config"], tmp_path, HAKMEM_PROFILE="lean")
+    assert "HAKMEM_PROFILE" in done.stdout
+    assert "lean" in done.stdout
+
+
+def test_a_wheel_compares_a_program(installed: Path, tmp_path: Path) -> None:
+    done = run(
+        [installed / "hakmem", "compare", "--rival", "system", "--min-seconds", "0"]
+        + ["--", "python3", "-c", "[str(i) for i in range(10000)]"],
+        tmp_path,
+        HOME=str(tmp_path),
+        LAB_LOCK_FILE=str(tmp_path / "lock"),
+    )
+    assert "system" in done.stdout
+    assert list((tmp_path / ".local/share/hakmem/evidence/ledger").glob("*.jsonl"))
+
+
+def test_a_wheel_says_what_needs_a_checkout(installed: Path, tmp_path: Path) -> None:
+    for command in ("audit", "conformance"):
+        done = run([installed / "hakmem", command], tmp_path, status=2)
+        assert done.stderr.startswith(f"hakmem: {command} needs a checkout of hakmem")
+        assert "Traceback" not in done.stderr
