@@ -7,7 +7,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
-from hakmem import errors, project
+from hakmem import errors
 
 # A command may stand at the end, with options of its own; what it must follow is --, or a mistyped
 # option of the lab would be taken for one.
@@ -82,13 +82,21 @@ def load(name: str) -> Any:
     return get_group(alone).commands[name]
 
 
+def require_checkout(name: str) -> None:
+    """LabError where hakmem was installed by itself: the command is about what is not there."""
+    from hakmem import project  # here, because the help needs none of it
+
+    if project.checkout() is None:
+        raise errors.LabError(f"{name} {project.NEEDS_CHECKOUT}")
+
+
 class Commands(TyperGroup):
     """Has stand-ins for all commands, which know enough to be listed; one is loaded when named."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, found, rest = super().resolve_command(ctx, args)
-        if name in OF_CHECKOUT and project.checkout() is None and "--help" not in rest:
-            raise errors.LabError(f"{name} {project.NEEDS_CHECKOUT}")
+        if name in OF_CHECKOUT and "--help" not in rest:
+            require_checkout(name)
         return name, load(name) if found is not None and name else found, rest
 
     def invoke(self, ctx: Any) -> Any:

@@ -145,9 +145,10 @@ def test_a_wheel_shows_the_options(installed: Path, tmp_path: Path) -> None:
 
 
 def test_a_wheel_compares_a_program(installed: Path, tmp_path: Path) -> None:
+    words = ("compare", "--rival", "system", "--min-seconds", "0", "--")
+    work = ("python3", "-c", "[str(i) for i in range(10000)]")
     done = run(
-        [installed / "hakmem", "compare", "--rival", "system", "--min-seconds", "0"]
-        + ["--", "python3", "-c", "[str(i) for i in range(10000)]"],
+        [installed / "hakmem", *words, *work],
         tmp_path,
         HOME=str(tmp_path),
         LAB_LOCK_FILE=str(tmp_path / "lock"),

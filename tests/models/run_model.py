@@ -1,7 +1,7 @@
-"""Explores a model of tests/models exhaustively with spin, as the code is and with each planted bug.
+"""Explores a model of tests/models in full with spin, as the code is and with each planted bug.
 
-`run_model.py MODEL.pml` exits with 0 if nothing is wrong in the model as it is and something is with
-each BUG that its head comment lists; with 77 (skipped) where there is no spin.
+`run_model.py MODEL.pml` exits with 0 if nothing is wrong in the model as it is, and something is
+with each BUG that its head comment lists; with 77 (skipped) where there is no spin.
 """
 
 import re
@@ -13,22 +13,23 @@ from pathlib import Path
 
 SKIPPED = 77
 SECONDS = 300
-MEMORY_MB = 3000
+COMPILE = ("gcc", "-O2", "-w", "-DSAFETY", "-DCOLLAPSE", "-DVECTORSZ=4096", "-DMEMLIM=3000")
 
 
 def explore(model: Path, bug: int) -> tuple[int, str, str]:
-    """Compile and run the model with BUG=`bug`: errors found, how many states there are, what it said.
+    """Compile and run the model with BUG=`bug`: errors found, states there are, what it said.
 
     Raises RuntimeError where the search was cut short: then it proves nothing.
     """
     with tempfile.TemporaryDirectory() as folder:
         for command in (
             ["spin", f"-DBUG={bug}", "-a", str(model)],
-            ["gcc", "-O2", "-w", "-DSAFETY", "-DCOLLAPSE", "-DVECTORSZ=4096"]
-            + [f"-DMEMLIM={MEMORY_MB}", "-o", "pan", "pan.c"],
+            [*COMPILE, "-o", "pan", "pan.c"],
             ["./pan", "-m1000000", "-n"],
         ):
-            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=SECONDS)
+            done = subprocess.run(
+                command, cwd=folder, capture_output=True, text=True, timeout=SECONDS
+            )
             said = done.stdout + done.stderr
             if done.returncode != 0 and command[0] != "./pan":
                 raise RuntimeError(f"{command[0]}: {said}")
