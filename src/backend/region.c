@@ -1,5 +1,6 @@
 #include "backend/region.h"
 
+#include <limits.h>
 #include <string.h>
 
 #include "backend/advise.h"
@@ -286,7 +287,12 @@ void hk_region_scatter(uint64_t seed) {
     hk_store_relaxed(&window, ADDRESSES / 4 + next_place() % room / HK_UNIT * HK_UNIT);
 }
 
-void hk_region_scatter_no_more(void) { hk_store_relaxed(&window, (uint64_t)0); }
+/* For as many calls as no process makes near that limit. */
+void hk_region_save_mappings(void) {
+    hk_store_relaxed(&window, (uint64_t)0);
+    hk_store_relaxed(&no_moves, UINT_MAX);
+    hk_store_relaxed(&no_cuts, UINT_MAX);
+}
 
 static char *map_somewhere(size_t bytes, size_t align) {
     enum { TRIES = 4 };

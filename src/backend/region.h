@@ -52,9 +52,11 @@ void hk_region_init(void);
 size_t hk_region_plenty(size_t wanted);
 
 /* From now on fresh ranges of a unit lie at places of chance, found by this number, with nothing of
- * ours on either side; or, after the second call, where the system puts them, which saves mappings. */
+ * ours on either side. */
 void hk_region_scatter(uint64_t seed);
-void hk_region_scatter_no_more(void);
+
+/* From now on mappings are saved: nothing is scattered, moved or cut. */
+void hk_region_save_mappings(void);
 
 /* Finds out, by asking the system for plenty; returns whether this is news. Due whenever what is
  * handed out has doubled, which the caller looks at now and then. Any thread, no lock. */

@@ -196,8 +196,7 @@ static void unmap(const header_t *header) {
 #define WAITS_UP_TO (64 * HK_MIB)
 static _Atomic(header_t *) waiting[32]; /* atomic: any thread */
 
-/* So that a block without fences can be had; superslabs are not scattered any more, which takes
- * mappings too. */
+/* So that a block without fences can be had. */
 static void let_go(void) {
     for (unsigned i = 0; i < sizeof waiting / sizeof waiting[0]; i++) {
         header_t *header = hk_exchange_seq(&waiting[i], NULL);
@@ -206,7 +205,7 @@ static void let_go(void) {
     }
     hk_store_relaxed(&patience, (unsigned)PATIENCE);
     let_go_of_spare();
-    hk_region_scatter_no_more();
+    hk_region_save_mappings();
 }
 
 static void *alloc(size_t n, size_t align, hk_by_t by) {
