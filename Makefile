@@ -75,7 +75,7 @@ build-%:
 
 test-%: build-%
 	@tools/setup --or-without test
-	ctest --preset $*
+	ctest --preset $* --parallel $(JOBS)
 
 $(READY): lab/pyproject.toml
 	@tools/setup lab venv
