@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "../unit/check.h"
 #include "fuzz.h"
 
 enum { LONGEST = 4096, MOST_FILES = 512 };
@@ -20,14 +21,6 @@ typedef struct {
 static input_t inputs[MOST_FILES], now;
 static unsigned count;
 static uint64_t seed, state, number;
-
-/* xorshift64 */
-static uint64_t chance(void) {
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return state;
-}
 
 static void keep_what_failed(int signal) {
     dprintf(STDERR_FILENO,
@@ -75,15 +68,15 @@ static void run_path(const char *path) {
 }
 
 static void make_by_chance(void) {
-    if (count != 0 && chance() % 2 != 0) {
-        now = inputs[chance() % count];
-        for (unsigned changes = 1 + chance() % 8; changes != 0 && now.size != 0; changes--)
-            now.bytes[chance() % now.size] = (uint8_t)chance();
+    if (count != 0 && chance(&state) % 2 != 0) {
+        now = inputs[chance(&state) % count];
+        for (unsigned changes = 1 + chance(&state) % 8; changes != 0 && now.size != 0; changes--)
+            now.bytes[chance(&state) % now.size] = (uint8_t)chance(&state);
         return;
     }
-    now.size = chance() % LONGEST;
+    now.size = chance(&state) % LONGEST;
     for (size_t i = 0; i < now.size; i++)
-        now.bytes[i] = (uint8_t)chance();
+        now.bytes[i] = (uint8_t)chance(&state);
 }
 
 static double seconds(void) {
