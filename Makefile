@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := build
 .NOTPARALLEL:
-.PHONY: help setup build run test pytest bench conformance fuzz lint clean install-for-test
+.PHONY: help setup build run test pytest bench conformance fuzz deb lint clean install-for-test
 
 # Builds besides the product whose unit tests `make test` runs; e.g. `make test CHECKED=debug`.
 CHECKED ?= debug asan ubsan tsan hostile
@@ -33,7 +33,7 @@ run: ## a real program on hakmem, with proof, and a quick comparison
 test: install-for-test build $(addprefix test-,release $(CHECKED)) pytest ## everything, sanitizers included
 
 pytest: build $(READY) ## the tests of the laboratory, and real programs on hakmem
-	@tools/setup --or-without browser
+	@tools/setup --or-without browser packaging
 	.venv/bin/pytest -c lab/pyproject.toml --rootdir . -n auto $(PYTEST_ARGS) lab/tests tests/programs
 
 bench: build $(READY) ## the benchmarks, not recorded; results in out/
@@ -57,6 +57,11 @@ fuzz: ## the fuzz targets with libFuzzer, FUZZ_SECONDS each
 	        out/fuzz/$$target tests/fuzz/corpus/$$target || exit 1; \
 	done; done
 
+deb: ## Debian packages in build/debian: libhakmem0 and libhakmem-dev
+	@tools/setup build --or-without packaging
+	@$(MAKE) --no-print-directory build-debian
+	cpack --config build/debian/CPackConfig.cmake -B build/debian
+
 lint: ## formats, warnings, box order, Python
 	@tools/setup build lint lab venv
 	@tools/lint
@@ -66,7 +71,7 @@ clean: ## remove build/; .venv and out/ stay
 
 # All at once, before what needs a part of it asks for that.
 install-for-test:
-	@tools/setup build lab venv --or-without test browser
+	@tools/setup build lab venv --or-without test browser packaging
 
 # One preset of CMakePresets.json: build-debug, test-asan ...
 build-%:

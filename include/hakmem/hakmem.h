@@ -55,6 +55,10 @@ const char *hak_version(void);
  * else. */
 int hak_is_serving(void);
 
+/* Gives everything that is free back to the system, but for what the magazines of other running threads
+ * hold, as malloc_trim() does where malloc is hakmem's. 1 if anything went, else 0. Keeps errno. */
+int hak_trim(void);
+
 /* Reads an option, or changes it while the process runs. `name` is that of the environment's
  * variable, e.g. "HAKMEM_SS_MEM_LEAN". `value` is what the variable would be set to; NULL only
  * reads. `out` receives the effective value as a string (empty for a text that is not set), the one

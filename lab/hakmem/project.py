@@ -47,9 +47,12 @@ NEEDS_CHECKOUT = (
 
 
 def require_file(path: Path, what: str) -> Path:
-    """The path itself if it is a file; otherwise an error that names the way out."""
+    """The path from the root on if it is a file; otherwise an error that names the way out.
+
+    A link keeps its name: libhakmem.so is one, to a file that has the version in its name.
+    """
     if path.is_file():
-        return path.resolve()
+        return path.parent.resolve() / path.name
     inside_build = path.is_absolute() and path.is_relative_to(build_dir())
     hint = "run `make build` first" if inside_build else "check the path"
     if inside_build and checkout() is None:

@@ -242,6 +242,7 @@ _PEAKS = (
 _CACHE = Command(
     "cache", "bench_cache", ("--ops={n}",), 2_000_000, 500_000, 2_000_000, by_name=True
 )
+_THREADS = Command("threads", "bench_threads", ("--ops={n}",), 4000, 1000, 4000, by_name=True)
 _LATENCIES = tuple(
     Command(
         f"latency_{threads}",
@@ -264,6 +265,7 @@ SUITE = Suite(
         _IDLE,
         *_PEAKS,
         _CACHE,
+        _THREADS,
         *_LATENCIES,
     ),
     figures=(
@@ -286,6 +288,7 @@ SUITE = Suite(
         Figure("peak", "peak", "left", "memory left when most was freed, as a share; 16–1024 B"),
         Figure("peak_large", "peak_large", "left", "the same; 1–32 KiB"),
         Figure("cache", "cache", "held", "memory held over time by a cache whose sizes shift"),
+        Figure("threads", "threads", "held", "memory held by 2000 threads with 64 KiB each in use"),
         *(
             Figure(
                 c.name,

@@ -1,49 +1,18 @@
 """hakmem as others get it, each from an empty folder: a wheel, an installed package, sources."""
 
-import os
-import re
 import shutil
 import subprocess
 import sys
 import venv
-from collections.abc import Sequence
 from pathlib import Path
 
 import hakmem
 import pytest
 from hakmem import project
+from users import CLEAN, build_consumer, link_by_pkg_config, run, version
 
-CONSUMER = project.root() / "tests" / "packages"
-VERSION = re.search(r'HK_VERSION "(.+)"', (project.root() / "src/base/base.h").read_text())
 # Which library a process has.
 MAPPED = "print({l.split()[-1] for l in open('/proc/self/maps') if 'libhakmem' in l}.pop())"
-# A caller's preload, and what make says to its own children, are not the user's.
-CLEAN = {
-    k: v
-    for k, v in os.environ.items()
-    if k != "LD_PRELOAD" and not k.startswith(("HAKMEM_", "LAB_", "MAKE"))
-}
-
-
-def run(
-    argv: Sequence[str | Path], cwd: Path, status: int = 0, **environment: str
-) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [str(word) for word in argv],
-        cwd=cwd,
-        env={**CLEAN, **environment},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == status, f"{argv}: {done.returncode}\n{done.stdout}\n{done.stderr}"
-    return done
-
-
-def version() -> str:
-    assert VERSION is not None
-    return VERSION[1]
 
 
 def test_there_is_one_version() -> None:
@@ -62,11 +31,6 @@ def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return moved
 
 
-def build_consumer(folder: Path, *settings: str) -> None:
-    run(["cmake", "-S", CONSUMER, "-B", folder, "-DCMAKE_BUILD_TYPE=Release", *settings], folder)
-    run(["cmake", "--build", folder, "--parallel", "2"], folder)
-
-
 @pytest.mark.built
 def test_a_project_finds_the_package(prefix: Path, tmp_path: Path) -> None:
     build_consumer(tmp_path, f"-DCMAKE_PREFIX_PATH={prefix}")
@@ -78,16 +42,7 @@ def test_a_project_finds_the_package(prefix: Path, tmp_path: Path) -> None:
 
 @pytest.mark.built
 def test_pkg_config_says_how_to_link(prefix: Path, tmp_path: Path) -> None:
-    if shutil.which("pkg-config") is None:
-        pytest.skip("pkg-config is not installed")
-    found = next(prefix.rglob("hakmem.pc")).parent
-    flags = run(
-        ["pkg-config", "--cflags", "--libs", "hakmem"], tmp_path, PKG_CONFIG_PATH=str(found)
-    )
-    run(["gcc", CONSUMER / "in_c.c", "-o", "program", *flags.stdout.split()], tmp_path)
-    folder = str(next(prefix.rglob("libhakmem.so")).parent)
-    done = run([tmp_path / "program"], tmp_path, LD_LIBRARY_PATH=folder)
-    assert done.stdout.strip() == version()
+    link_by_pkg_config(prefix, tmp_path)
 
 
 def test_a_project_fetches_the_sources(tmp_path: Path) -> None:
@@ -136,6 +91,7 @@ def test_a_wheel_runs_a_program(installed: Path, tmp_path: Path) -> None:
     assert done.stdout.strip().startswith(str(installed.parent))
     assert done.stdout.strip().endswith("hakmem/native/libhakmem.so")
     assert "served malloc" in done.stderr
+    assert not list(installed.parent.rglob("libhakmem.so.*")), "a wheel turns links into copies"
 
 
 def test_a_wheel_shows_the_options(installed: Path, tmp_path: Path) -> None:

@@ -77,6 +77,13 @@ def test_a_binary_says_how_it_was_made(stand: Stand) -> None:
         provenance.binary(stand.folder / "absent.so")
 
 
+def test_a_library_is_recorded_by_the_name_that_leads_to_it(stand: Stand, tmp_path: Path) -> None:
+    link = tmp_path / "link.so"
+    link.symlink_to(stand.library)
+    facts = provenance.binary(link)
+    assert (facts.path, facts.sha256) == (str(link), host.sha256(stand.library))
+
+
 def test_a_library_older_than_its_source_is_refused(tmp_path: Path) -> None:
     for name in ("build/lib.so", "src/a.c"):
         (tmp_path / name).parent.mkdir()

@@ -12,6 +12,8 @@
 #include "front/boundary.h"
 #include "stats/emit.h"
 
+HK_EXPORT int hak_trim(void) { return hk_trim(); }
+
 #if !HK_NO_OVERRIDE
 
 /* The fields as the C library documents them: arena what lies in superslabs, hblkhd huge blocks,
@@ -85,7 +87,7 @@ HK_EXPORT void malloc_stats(void) { hak_stats_print(STDERR_FILENO, HAK_STATS_TEX
 /* Everything free goes back; a pad to keep makes no sense where nothing is at the top of a heap. */
 HK_EXPORT int malloc_trim(size_t pad) {
     (void)pad;
-    return hk_trim();
+    return hak_trim();
 }
 
 /* The C library's parameters describe its own heap. 1 says "accepted", which callers expect; none

@@ -67,8 +67,9 @@ static void append_head(proof_t *proof) {
     hk_line_str(&line, ",\"exe\":\"");
     hk_line_json(&line, exe);
     hk_line_str(&line, "\",\"serving\":");
-    hk_line_str(&line, hak_is_serving() ? "true" : "false");
-    hk_line_str(&line, ",\"allocator\":\"hakmem\",\"profile\":\"");
+    hk_line_str(&line, hak_is_serving() ? "true,\"allocator\":\"hakmem\""
+                                        : "false,\"allocator\":\"another\"");
+    hk_line_str(&line, ",\"profile\":\"");
     hk_option_print(&line, HK_OPTION_profile, hk_option(profile));
     hk_line_str(&line, "\",\"settings\":{");
     append(proof, &line);

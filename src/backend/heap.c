@@ -227,7 +227,7 @@ static void drain(hk_heap_t *heap, hk_slab_t *slab, hk_slab_t **retired) {
         hk_assert((w + 1) * 64 <= c->blocks || bits >> (c->blocks - w * 64) == 0);
         slab->bits[w] |= bits;
         slab->summary |= (uint64_t)1 << w;
-        n += (unsigned)__builtin_popcountll(bits);
+        n += hk_ones(bits);
     }
     if (n != 0)
         gained(heap, slab, n, retired);
@@ -525,12 +525,28 @@ static unsigned give_to_slab(hk_heap_t *heap, unsigned cls, void **blocks, unsig
     return given;
 }
 
+/* What will be written for each of the first blocks. Where their slabs are different ones, all lines are waited
+ * for together instead of one after the other. */
+static void fetch(const hk_heap_t *heap, void *const *blocks, unsigned n, unsigned cls) {
+    enum { MOST = 4 };
+    hk_slab_t *slabs[MOST];
+    n = (unsigned)hk_min(n, MOST);
+    for (unsigned i = 0; i < n; i++) {
+        slabs[i] = slab_for(blocks[i], cls);
+        __builtin_prefetch(slabs[i], 1);
+    }
+    for (unsigned i = 0; i < n; i++)
+        if (hk_load_relaxed(&slabs[i]->owner) != heap)
+            __builtin_prefetch(hk_remote_of(slabs[i]), 1);
+}
+
 /* Where the blocks are of many slabs it does not pay to look for those of one. */
 static HK_NOINLINE unsigned give(hk_heap_t *heap, unsigned cls, void **blocks, unsigned n,
                                  unsigned least) {
     hk_assert(cls != 0 && cls < HK_CLASS_COUNT);
     hk_slab_t *retired = NULL;
     unsigned given = 0;
+    fetch(heap, blocks, n, cls);
     hk_lock(&heap->lock);
     unsigned seen = heap->seen + 1u;
     while (given < least) {

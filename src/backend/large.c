@@ -73,22 +73,32 @@ static size_t huge_bytes(size_t n) {
     return hk_align_up(n, hk_region_is_bounded() ? hk_os_page_size() : HK_UNIT);
 }
 
+/* What of a block of n bytes huge pages are asked for: the units that it fills, or nearly. That makes two
+ * mappings of it, of which a process has so many; so in one that has many such blocks, all of it. */
+static size_t dense_bytes(size_t n) {
+    enum { FEW_BLOCKS = 8 };
+    const size_t bytes = huge_bytes(n);
+    if (bytes < HK_HUGE_PAGES_FROM || !hk_huge_pages_pay())
+        return 0;
+    return hk_large_huge_blocks() < FEW_BLOCKS ? (n + HK_UNIT / 8) / HK_UNIT * HK_UNIT : bytes;
+}
+
 /* Before fresh memory is taken for a block that the cache does not hold, what other threads have
  * freed is collected: the superslabs that empty go to the cache. */
-static bool take_range(size_t bytes, size_t align, hk_range_t *range, size_t *dirty) {
+static bool take_range(size_t n, size_t align, hk_range_t *range, size_t *dirty) {
+    const size_t bytes = huge_bytes(n);
     hk_assert(hk_is_aligned(bytes, hk_os_page_size()) && hk_is_aligned(align, HK_UNIT));
     if (hk_region_cached() < bytes)
         hk_heap_collect_pending();
     if (bytes % HK_UNIT == 0)
-        return hk_region_take(bytes, align, bytes >= HK_HUGE_PAGES_FROM && hk_huge_pages_pay(),
-                              range, dirty);
+        return hk_region_take(bytes, align, dense_bytes(n), range, dirty);
     *dirty = 0;
     return hk_region_take_exact(bytes, align, range);
 }
 
-static void *huge_alloc(size_t bytes, size_t align, size_t *dirty) {
+static void *huge_alloc(size_t n, size_t align, size_t *dirty) {
     huge_t *huge = descriptor();
-    if (huge == NULL || !take_range(bytes, align, &huge->range, dirty)) {
+    if (huge == NULL || !take_range(n, align, &huge->range, dirty)) {
         if (huge != NULL)
             drop_descriptor(huge);
         hk_count(huge_failures, 1);
@@ -125,7 +135,7 @@ static void *run_alloc(size_t n, size_t *dirty) {
 static void *bounded_alloc(size_t n, size_t *dirty) {
     if (n > HK_PACK_MOST) {
         void *p = use_run(hk_pool_take_mapped(slices_for(n), 0), n, dirty);
-        return p != NULL ? p : huge_alloc(huge_bytes(n), HK_UNIT, dirty);
+        return p != NULL ? p : huge_alloc(n, HK_UNIT, dirty);
     }
     *dirty = n;
     void *p = hk_pack_take(n);
@@ -140,11 +150,11 @@ void *hk_large_alloc(size_t n, size_t align, size_t *dirty) {
     hk_assert(n <= HK_MOST_BYTES && align <= HK_MOST_BYTES && hk_is_pow2(align));
     n = hk_max(n, 1);
     if (n > LARGE_MAX || align > HK_SLICE)
-        return huge_alloc(huge_bytes(n), hk_max(align, HK_UNIT), dirty);
+        return huge_alloc(n, hk_max(align, HK_UNIT), dirty);
     if (HK_LIKELY(!hk_region_is_bounded()))
         return run_alloc(n, dirty);
     if (align > HK_GRAIN)
-        return huge_alloc(huge_bytes(n), HK_UNIT, dirty);
+        return huge_alloc(n, HK_UNIT, dirty);
     return bounded_alloc(n, dirty);
 }
 

@@ -50,7 +50,7 @@ static void is_valid_locked(const pack_t *pack) {
     hk_assert(pack->base != NULL && hk_is_aligned((uintptr_t)pack->base, HK_UNIT));
     hk_assert(hk_map_owner(pack->base) == pack);
     for (unsigned w = 0; w < WORDS; w++)
-        used += (unsigned)__builtin_popcountll(pack->used[w]);
+        used += hk_ones(pack->used[w]);
     for (unsigned i = 0, end = 0; i < GRAINS; i++) {
         run = get(pack->used, i) ? 0 : run + 1;
         hk_assert(run <= pack->longest);
@@ -170,7 +170,7 @@ static pack_t *descriptor_locked(void) {
 static void *take_from_new(unsigned n) {
     hk_range_t range;
     size_t used;
-    if (!hk_region_take(HK_UNIT, HK_UNIT, false, &range, &used))
+    if (!hk_region_take(HK_UNIT, HK_UNIT, 0, &range, &used))
         return NULL;
     hk_lock(&lock);
     pack_t *pack = descriptor_locked();

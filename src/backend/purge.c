@@ -116,7 +116,7 @@ static size_t purge(const hk_pool_cursor_t *cursor, hk_purge_way_t way, bool *se
     count = of_slices;
     claim_slabs_locked(cursor, way.aged, seen);
     claims_are_valid_locked(slices, of_slices);
-    if (count != 0 && bytes_of_locked(count) >= count * way.least_run * hk_os_page_size())
+    if (count != 0)
         advised = advise_locked(ss, way.how);
     uint32_t purged = slices_of((unsigned)hk_min(advised.done, of_slices));
     *seen |= hk_pool_unclaim(ss, slices, purged, way.how == HK_RESET);

@@ -11,9 +11,8 @@
 
 /* How to purge. */
 typedef struct {
-    hk_advice_t how;    /* HK_PURGE or HK_RESET */
-    bool aged;          /* only what was free at the last look too */
-    unsigned least_run; /* only where runs of OS pages have so many on average: each costs a call */
+    hk_advice_t how; /* HK_PURGE or HK_RESET */
+    bool aged;       /* only what was free at the last look too */
 } hk_purge_way_t;
 
 /* Purges the superslab at which the cursor stands. *seen is set where there is more that will be old

@@ -6,6 +6,7 @@
 #include "backend/advise.h"
 #include "backend/pagemap.h"
 #include "base/lock.h"
+#include "base/random.h"
 #include "config/config.h"
 #include "os/os.h"
 #include "stats/counters.h"
@@ -270,22 +271,16 @@ static void keep_or_unmap(hk_range_t range) {
 #define WINDOW ((uint64_t)1 << 40)
 #define ADDRESSES ((uint64_t)1 << 46)
 static _Atomic uint64_t window; /* atomic: any thread; 0: nothing is scattered */
-static _Atomic uint64_t places; /* atomic: two threads may be led to the same place */
-
-/* By Steele, Lea and Flood: splitmix64's finaliser, over a sequence with their increment. */
-static uint64_t next_place(void) {
-    const uint64_t step = 0x9E3779B97F4A7C15u;
-    uint64_t z = hk_add_relaxed(&places, step) + step;
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
-    return z ^ z >> 31;
-}
+static _Atomic uint64_t places; /* atomic: any thread */
 
 void hk_region_scatter(uint64_t seed) {
     hk_store_relaxed(&places, seed);
     const uint64_t room = ADDRESSES / 2 - WINDOW; /* the second quarter of it, and the third */
-    hk_store_relaxed(&window, ADDRESSES / 4 + next_place() % room / HK_UNIT * HK_UNIT);
+    const uint64_t unit = hk_random_shared(&places, (uint32_t)(room / HK_UNIT));
+    hk_store_relaxed(&window, ADDRESSES / 4 + unit * HK_UNIT);
 }
+
+bool hk_region_scatters(void) { return hk_load_relaxed(&window) != 0; }
 
 /* For as many calls as no process makes near that limit. */
 void hk_region_save_mappings(void) {
@@ -299,13 +294,15 @@ static char *map_somewhere(size_t bytes, size_t align) {
     const uint64_t start = hk_load_relaxed(&window);
     char *p = NULL;
     if (HK_UNLIKELY(start != 0) && bytes == HK_UNIT && align == HK_UNIT)
-        for (unsigned i = 0; i < TRIES && p == NULL; i++)
-            p = hk_os_map_at(start + next_place() % (WINDOW / HK_UNIT / 2) * 2 * HK_UNIT, bytes);
+        for (unsigned i = 0; i < TRIES && p == NULL; i++) {
+            const uint64_t place = hk_random_shared(&places, (uint32_t)(WINDOW / HK_UNIT / 2));
+            p = hk_os_map_at(start + place * 2 * HK_UNIT, bytes);
+        }
     return p != NULL ? p : hk_os_map(bytes, align);
 }
 
 /* The cache is given up before the request is. */
-static bool map_fresh(size_t bytes, size_t align, bool dense, hk_range_t *range) {
+static bool map_fresh(size_t bytes, size_t align, size_t dense, hk_range_t *range) {
     char *start = map_somewhere(bytes, align);
     if (start == NULL && hk_region_trim() != 0)
         start = hk_os_map(bytes, align);
@@ -316,9 +313,12 @@ static bool map_fresh(size_t bytes, size_t align, bool dense, hk_range_t *range)
         return false;
     }
     hk_count(region_maps, 1);
-    if (dense && hk_option(thp) != 0)
-        hk_advise(&(hk_os_range_t){start, bytes}, 1, HK_HUGE_PAGES);
-    *range = (hk_range_t){start, bytes, false};
+    const size_t huge = hk_option(thp) != 0 ? dense : 0;
+    if (huge != 0)
+        hk_advise(&(hk_os_range_t){start, huge}, 1, HK_HUGE_PAGES);
+    if (huge != bytes) /* where the system gives them to everybody they have to be refused */
+        hk_advise(&(hk_os_range_t){start + huge, bytes - huge}, 1, HK_NO_HUGE_PAGES);
+    *range = (hk_range_t){start, bytes, huge != 0 && huge != bytes};
     hk_assert(hk_is_aligned((uintptr_t)start, align));
     hk_map_is_valid(start, slices_of(bytes));
     return true;
@@ -368,7 +368,7 @@ static size_t fill(hk_range_t *range, size_t at, const hk_range_t *gathered, uns
 }
 
 /* A fresh mapping with the n gathered ranges at `at`. They are used up in any case. */
-static bool map_filled(size_t bytes, size_t align, bool dense, size_t at,
+static bool map_filled(size_t bytes, size_t align, size_t dense, size_t at,
                        const hk_range_t *gathered, unsigned n, hk_range_t *range) {
     if (map_fresh(bytes, align, dense, range))
         return n == 0 || fill(range, at, gathered, n) != 0;
@@ -384,7 +384,7 @@ static size_t bytes_of(const hk_range_t *ranges, unsigned n) {
     return bytes;
 }
 
-static bool take(size_t bytes, size_t align, bool dense, hk_range_t *range, size_t *used) {
+static bool take(size_t bytes, size_t align, size_t dense, hk_range_t *range, size_t *used) {
     hk_assert(bytes % HK_UNIT == 0 && bytes != 0);
     hk_assert(align % HK_UNIT == 0 && hk_is_pow2(align));
     hk_range_t gathered[MOST_GATHERED], homeless = {0};
@@ -419,7 +419,7 @@ static bool take(size_t bytes, size_t align, bool dense, hk_range_t *range, size
     return true;
 }
 
-bool hk_region_take(size_t bytes, size_t align, bool dense, hk_range_t *range, size_t *used) {
+bool hk_region_take(size_t bytes, size_t align, size_t dense, hk_range_t *range, size_t *used) {
     bool taken;
     HK_TIMED(region_take, taken = take(bytes, align, dense, range, used));
     return taken;
@@ -428,7 +428,7 @@ bool hk_region_take(size_t bytes, size_t align, bool dense, hk_range_t *range, s
 bool hk_region_take_exact(size_t bytes, size_t align, hk_range_t *range) {
     hk_assert(bytes % HK_UNIT != 0 && bytes % hk_os_page_size() == 0);
     hk_assert(align % HK_UNIT == 0 && hk_is_pow2(align));
-    if (!map_fresh(bytes, align, false, range))
+    if (!map_fresh(bytes, align, 0, range))
         return false;
     hk_lock(&lock);
     add_live_locked(bytes);
@@ -516,7 +516,7 @@ bool hk_region_extend(hk_range_t *range, size_t new_bytes) {
 static bool move_units(hk_range_t *from, hk_range_t *to) {
     hk_range_t third;
     size_t at = 0;
-    if (!map_fresh(to->bytes, HK_UNIT, false, &third))
+    if (!map_fresh(to->bytes, HK_UNIT, 0, &third))
         return false;
     while (at < from->bytes && hk_os_move(from->start + at, HK_UNIT, to->start + at, HK_UNIT))
         at += HK_UNIT;
@@ -560,7 +560,7 @@ bool hk_region_move(hk_range_t *range, size_t wanted, size_t new_bytes) {
         n = gather_locked(wanted - range->bytes, gathered);
         hk_unlock(&lock);
     }
-    if (!map_filled(new_bytes, HK_UNIT, false, range->bytes, gathered, n, &to))
+    if (!map_filled(new_bytes, HK_UNIT, 0, range->bytes, gathered, n, &to))
         return false;
     if (!move_block(range, &to)) {
         hk_store_relaxed(&no_moves, (unsigned)PATIENCE);

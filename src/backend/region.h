@@ -29,11 +29,11 @@ typedef struct {
     bool mixed; /* may be several kernel mappings, which older kernels move only one by one */
 } hk_range_t;
 
-/* Takes `bytes` aligned to `align`, both multiples of a unit; huge pages are asked for in what is
- * fresh of it where `dense` says that it will be touched all over. The first *used bytes may hold
- * old data, the rest reads as zero. Page-map entries of the range can be set. False: out of memory,
- * nothing taken. */
-bool hk_region_take(size_t bytes, size_t align, bool dense, hk_range_t *range, size_t *used);
+/* Takes `bytes` aligned to `align`, both multiples of a unit. The first `dense` of them, whole units too,
+ * will be touched all over: huge pages are asked for in what is fresh of these, and of no others. The
+ * first *used bytes may hold old data, the rest reads as zero. Page-map entries of the range can be set.
+ * False: out of memory, nothing taken. */
+bool hk_region_take(size_t bytes, size_t align, size_t dense, hk_range_t *range, size_t *used);
 
 /* Takes an exact range: bytes is a multiple of the OS page and of no unit. All of it reads as
  * zero. */
@@ -54,6 +54,9 @@ size_t hk_region_plenty(size_t wanted);
 /* From now on fresh ranges of a unit lie at places of chance, found by this number, with nothing of
  * ours on either side. */
 void hk_region_scatter(uint64_t seed);
+
+/* Whether they do. */
+bool hk_region_scatters(void);
 
 /* From now on mappings are saved: nothing is scattered, moved or cut. */
 void hk_region_save_mappings(void);

@@ -134,7 +134,7 @@ static HK_NOINLINE void take_marked(hk_slab_t *slab, void **end, unsigned n) {
         }
     }
     if ((pages & clean) != 0) { /* else the counters' line stays where it is */
-        hk_count(touched, (uint64_t)__builtin_popcountll(pages & clean) << page_shift());
+        hk_count(touched, (uint64_t)hk_ones(pages & clean) << page_shift());
         hk_store_relaxed(&slab->clean, clean & ~pages);
         hk_store_relaxed(&slab->lazy, hk_load_relaxed(&slab->lazy) & ~pages);
     }
@@ -207,7 +207,7 @@ static unsigned put_blocks(hk_slab_t *slab, unsigned lo, unsigned hi, bool free)
         unsigned first = w == lo / 64 ? lo % 64 : 0, last = w == hi / 64 ? hi % 64 : 63;
         uint64_t mask = run_mask(first, last - first + 1), before = slab->bits[w];
         uint64_t after = free ? before | mask : before & ~mask;
-        changed += (unsigned)__builtin_popcountll(before ^ after);
+        changed += hk_ones(before ^ after);
         slab->summary |= (uint64_t)1 << w;
         set_word(slab, w, after);
     }
@@ -284,7 +284,7 @@ unsigned hk_slab_ranges(const hk_slab_t *slab, uint64_t pages, hk_os_range_t *ra
 }
 
 size_t hk_slab_clean_bytes(const hk_slab_t *slab) {
-    return (size_t)__builtin_popcountll(hk_load_relaxed(&slab->clean)) << page_shift();
+    return (size_t)hk_ones(hk_load_relaxed(&slab->clean)) << page_shift();
 }
 
 /* All blocks of a page are free with the share's power of how many there are. */
@@ -312,7 +312,7 @@ void hk_slab_is_valid(const hk_slab_t *slab) {
     const hk_class_t *c = class_of(slab);
     unsigned free = 0, words = (c->blocks + 63u) / 64;
     for (unsigned w = 0; w < words; w++) {
-        free += (unsigned)__builtin_popcountll(slab->bits[w]);
+        free += hk_ones(slab->bits[w]);
         hk_assert((slab->bits[w] != 0) == (slab->summary >> w & 1));
     }
     hk_assert(free == hk_load_relaxed(&slab->free));

@@ -1,11 +1,13 @@
 #include "backend/superslab.h"
 
+#include "backend/advise.h"
 #include "backend/hugepages.h"
 #include "backend/meta.h"
 #include "backend/pagemap.h"
 #include "backend/region.h"
 #include "backend/slab.h"
 #include "base/lock.h"
+#include "base/random.h"
 #include "base/report.h"
 #include "config/config.h"
 #include "stats/counters.h"
@@ -16,11 +18,12 @@ enum { NO_LIST = 0 };
 static const uint32_t ALL = UINT32_MAX;
 
 /* Equation: free, claimed and the runs of the carved slabs partition the slices of whole; fresh,
- * lazy and seen are disjoint subsets of free.
+ * lazy and seen are disjoint subsets of free; holes and whole are disjoint.
  * Lock: pool, for everything but slabs[]. */
 struct hk_superslab {
     char *base;
     uint32_t whole;          /* const while mapped. 1: the slice is there */
+    uint32_t holes;          /* const while mapped. 1: nobody can read or write the slice */
     uint32_t free;           /* 1: the slice is free */
     uint32_t fresh;          /* 1: the slice reads as zero */
     uint32_t lazy;           /* 1: the system may take the slice's memory, or has */
@@ -46,15 +49,21 @@ static hk_lock_t lock = HK_LOCK_INIT(HK_RANK_POOL);
 static hk_superslab_t *lists[HK_SLICES + 1]; /* lock: pool; [n]: the longest free run is n slices */
 static uint64_t not_empty;                   /* lock: pool; bit n: lists[n] is not empty */
 static hk_superslab_t *all;                  /* lock: pool */
-static hk_superslab_t *unmapped; /* lock: pool; descriptors without memory, linked by next */
-static size_t superslab_count;   /* lock: pool; with memory */
-static size_t mapped;            /* lock: pool; bytes of them */
-static atomic_bool shadows;      /* atomic: any thread; whether a superslab gets one */
+static hk_superslab_t *unmapped;  /* lock: pool; descriptors without memory, linked by next */
+static size_t superslab_count;    /* lock: pool; with memory */
+static size_t mapped;             /* lock: pool; bytes of them */
+static atomic_bool shadows;       /* atomic: any thread; whether a superslab gets one */
+static _Atomic uint64_t diggings; /* atomic: any thread; where holes are next; 0: nowhere */
 /* Slices of each class's slabs; written under the lock, read by any thread. */
 static _Atomic size_t in_slabs[HK_CLASS_COUNT];
 
 HK_INLINE uint32_t run_mask(unsigned first, unsigned n) {
     return (n == HK_SLICES ? ALL : (1u << n) - 1) << first;
+}
+
+/* Of its memory. */
+HK_INLINE size_t bytes_of(const hk_superslab_t *ss) {
+    return (size_t)hk_ones(ss->whole | ss->holes) * HK_SLICE;
 }
 
 /* Bit i of the result: slices i .. i+n-1 are all free. */
@@ -106,7 +115,7 @@ static void pool_is_valid_locked(void) {
     size_t bytes = 0, count = 0, listed = 0, without = 0;
     for (const hk_superslab_t *ss = all; ss != NULL; ss = ss->all_next) {
         is_listed_locked(ss);
-        bytes += ss->base != NULL ? (size_t)__builtin_popcount(ss->whole) * HK_SLICE : 0;
+        bytes += ss->base != NULL ? bytes_of(ss) : 0;
         count += ss->base != NULL;
         without += ss->base == NULL;
         listed += ss->list != NO_LIST;
@@ -130,7 +139,7 @@ static void is_valid_locked(const hk_superslab_t *ss) {
     const uint32_t not_carved = ss->free | ss->claimed;
     hk_assert((ss->free & ss->claimed) == 0);
     hk_assert(ss->base != NULL || not_carved == 0);
-    hk_assert((not_carved & ~ss->whole) == 0);
+    hk_assert((not_carved & ~ss->whole) == 0 && (ss->whole & ss->holes) == 0);
     hk_assert(((ss->fresh | ss->lazy | ss->seen) & ~ss->free) == 0);
     hk_assert((ss->fresh & ss->lazy) == 0 && (ss->seen & (ss->fresh | ss->lazy)) == 0);
     uint32_t carved = ss->base != NULL ? ss->whole & ~not_carved : 0;
@@ -227,7 +236,7 @@ static hk_slab_t *take_from_locked(hk_superslab_t *ss, unsigned slices, unsigned
     if (cls != 0)
         hk_slab_mark_slices(slab, ss->fresh >> first, ss->lazy >> first);
     else
-        hk_count(touched, (uint64_t)__builtin_popcount(ss->fresh & mask) * HK_SLICE);
+        hk_count(touched, (uint64_t)hk_ones(ss->fresh & mask) * HK_SLICE);
     use_locked(ss, mask);
     count_slices_locked(cls, slices);
     return slab;
@@ -295,7 +304,7 @@ typedef struct {
 static void visit_locked(const hk_superslab_t *ss, hk_slab_visitor_t *visit, void *argument) {
     hk_assert(hk_lock_is_mine(&lock));
     for (unsigned i = 0; ss->base != NULL && i < HK_SLICES;) {
-        if ((ss->free | ss->claimed) >> i & 1) {
+        if ((~ss->whole | ss->free | ss->claimed) >> i & 1) {
             i++;
             continue;
         }
@@ -315,12 +324,12 @@ static void add_slab(const hk_slab_t *slab, void *argument) {
 }
 
 static size_t dirty_locked(const hk_superslab_t *ss) {
-    return (size_t)__builtin_popcount(ss->free & ~(ss->fresh | ss->lazy)) * HK_SLICE;
+    return (size_t)hk_ones(ss->free & ~(ss->fresh | ss->lazy)) * HK_SLICE;
 }
 
 static void add_usage_locked(const hk_superslab_t *ss, usage_t *usage) {
     usage->free_dirty += dirty_locked(ss);
-    usage->free_lazy += (size_t)__builtin_popcount(ss->lazy) * HK_SLICE;
+    usage->free_lazy += (size_t)hk_ones(ss->lazy) * HK_SLICE;
     visit_locked(ss, add_slab, usage);
 }
 
@@ -428,7 +437,7 @@ static sample_t sample_locked(void) {
         if (sample.bytes == SAMPLE * HK_UNIT)
             break;
         sample.bytes += HK_UNIT;
-        sample.untouched += (size_t)__builtin_popcount(ss->fresh) * HK_SLICE;
+        sample.untouched += (size_t)hk_ones(ss->fresh) * HK_SLICE;
         visit_locked(ss, add_to_sample, &sample);
     }
     return sample;
@@ -464,14 +473,10 @@ static void touch(const hk_range_t *range, bool dense) {
     hk_huge_pages_note(hk_os_now_ns() - start, dense && hk_option(thp) != 0);
 }
 
-static size_t bytes_of(const hk_superslab_t *ss) {
-    return (size_t)__builtin_popcount(ss->whole) * HK_SLICE;
-}
-
 /* A unit or, where memory is bounded and that much is not left, as much of one as can be had. */
 static bool take_memory(size_t least, unsigned cls, hk_range_t *range, size_t *used) {
     const bool dense = is_dense(cls) && hk_huge_pages_pay();
-    if (hk_region_take(HK_UNIT, HK_UNIT, dense, range, used)) {
+    if (hk_region_take(HK_UNIT, HK_UNIT, dense ? HK_UNIT : 0, range, used)) {
         if (*used == 0)
             touch(range, dense);
         return true;
@@ -481,6 +486,34 @@ static bool take_memory(size_t least, unsigned cls, hk_range_t *range, size_t *u
         if (hk_region_take_exact(bytes, HK_UNIT, range))
             return true;
     return false;
+}
+
+/* ---- holes ---- */
+
+enum { HOLE_EVERY = 8 };
+
+void hk_pool_dig_holes(uint64_t seed) { hk_store_relaxed(&diggings, seed | 1); }
+
+/* Between the holes there is room for any slab. Where the system refuses there is none. */
+static uint32_t dig_holes(const hk_range_t *range, unsigned cls, bool used) {
+    uint32_t holes = 0;
+    if (HK_LIKELY(hk_load_relaxed(&diggings) == 0) || cls == 0 || range->bytes != HK_UNIT ||
+        !hk_region_scatters())
+        return 0;
+    for (unsigned i = 0; i < HK_SLICES; i += HOLE_EVERY) {
+        const unsigned at = i + hk_random_shared(&diggings, HOLE_EVERY);
+        char *hole = range->start + at * HK_SLICE;
+        if (used)
+            hk_advise(&(hk_os_range_t){hole, HK_SLICE}, 1, HK_PURGE);
+        if (hk_os_protect(hole, HK_SLICE, HK_NO_ACCESS))
+            holes |= run_mask(at, 1);
+    }
+    return holes;
+}
+
+/* False: refused, and the superslab cannot be used for anything else. */
+static bool fill_holes_locked(const hk_superslab_t *ss) {
+    return ss->holes == 0 || hk_os_protect(ss->base, bytes_of(ss), HK_READ_WRITE);
 }
 
 static bool add_superslab(unsigned slices, unsigned cls) {
@@ -500,13 +533,15 @@ static bool add_superslab(unsigned slices, unsigned cls) {
     void *before = hk_map_set_owner(range.start, ss);
     hk_assert(before == NULL); /* nobody else has the unit */
     const unsigned count = (unsigned)(range.bytes / HK_SLICE);
+    const uint32_t holes = dig_holes(&range, cls, used != 0);
     hk_map_set(range.start, count, HK_KIND_FREE);
     hk_lock(&lock);
     ss->base = range.start;
-    ss->whole = ss->free = run_mask(0, count);
+    ss->holes = holes;
+    ss->whole = ss->free = run_mask(0, count) & ~holes;
     ss->fresh = used == 0 ? ss->whole : 0;
     ss->no_huge_pages = false;
-    link_locked(ss, count);
+    link_locked(ss, longest_run(ss->free));
     superslab_count++;
     mapped += range.bytes;
     is_valid_locked(ss);
@@ -537,9 +572,10 @@ hk_slab_t *hk_slab_of(const void *p) {
 /* Parts a wholly free superslab from its descriptor; the memory is the caller's to release(). */
 static hk_range_t detach_locked(hk_superslab_t *ss) {
     hk_assert(ss->free == ss->whole);
-    hk_range_t range = {ss->base, bytes_of(ss), false};
+    hk_range_t range = {ss->base, bytes_of(ss), ss->holes != 0};
     unlink_locked(ss);
     ss->base = NULL;
+    ss->whole = ss->holes = 0;
     ss->free = ss->fresh = ss->lazy = ss->seen = 0;
     ss->next = unmapped;
     unmapped = ss;
@@ -564,7 +600,8 @@ static hk_range_t put_back_locked(hk_superslab_t *ss, uint32_t mask) {
     if (HK_UNLIKELY((ss->free & mask) != 0)) /* two threads freed the same large block at once */
         hk_fatal(HK_DOUBLE_FREE, ss->base + (unsigned)__builtin_ctz(mask) * HK_SLICE);
     ss->free |= mask;
-    if (ss->free == ss->whole && (ss->whole != ALL || lists[HK_SLICES] != NULL))
+    if (ss->free == ss->whole && (ss->whole != ALL || lists[HK_SLICES] != NULL) &&
+        fill_holes_locked(ss))
         return detach_locked(ss);
     relist_locked(ss);
     is_valid_locked(ss);
@@ -721,7 +758,7 @@ bool hk_pool_add_free(hk_superslab_t **at, hk_pool_free_t *sum) {
         sum->dirty += dirty_locked(ss);
         sum->likely += dirty_locked(ss);
         sum->slices += dirty_locked(ss);
-        sum->clean += (size_t)__builtin_popcount(ss->fresh | ss->lazy) * HK_SLICE;
+        sum->clean += (size_t)hk_ones(ss->fresh | ss->lazy) * HK_SLICE;
         visit_locked(ss, add_free, sum);
     }
     hk_unlock(&lock);

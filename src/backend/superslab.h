@@ -97,6 +97,10 @@ bool hk_pool_resize(hk_slab_t *slab, unsigned slices);
 /* Bytes of all slabs of a class; of class 0, of all large runs. */
 size_t hk_pool_carved(unsigned cls);
 
+/* From now on, as long as superslabs are scattered, nobody can read or write one in eight of the slices of
+ * a new superslab for slabs, which one being found by this number. */
+void hk_pool_dig_holes(uint64_t seed);
+
 /* ---- shadows: 16 bits for each block, kept apart from it, for whoever guards the heap ----
  *
  * Where there are shadows a slab reads as zero when it is carved. */

@@ -23,7 +23,7 @@ static unsigned take_remote(const hk_slab_t *slab, const hk_class_t *c, uint64_t
     for (unsigned w = 0;
          hk_load_relaxed(&hk_remote_of(slab)->pending) != 0 && w < hk_class_words(c); w++) {
         uint64_t bits = hk_load_relaxed(&hk_remote_bits(slab, c)[w]);
-        count += (unsigned)__builtin_popcountll(bits);
+        count += hk_ones(bits);
         if (free != NULL)
             free[w] |= bits;
     }

@@ -52,6 +52,15 @@ HK_INLINE bool hk_is_aligned(uintptr_t n, size_t align) {
 HK_INLINE size_t hk_min(size_t a, size_t b) { return a < b ? a : b; }
 HK_INLINE size_t hk_max(size_t a, size_t b) { return a > b ? a : b; }
 
+/* How many bits are 1: by pairs, fours and eights, then the bytes' sum. (The compiler's own is a call where
+ * processors without the instruction are supported, to code that lies apart from ours.) */
+HK_INLINE unsigned hk_ones(uint64_t x) {
+    x -= x >> 1 & 0x5555555555555555u;
+    x = (x & 0x3333333333333333u) + (x >> 2 & 0x3333333333333333u);
+    x = (x + (x >> 4)) & 0x0F0F0F0F0F0F0F0Fu;
+    return (unsigned)(x * 0x0101010101010101u >> 56);
+}
+
 /* Zeroes n bytes, like p a multiple of 8, of memory that nobody may touch: not by memset, for which
  * somebody may have put another that looks whose memory it is (check/check.c). Sixty-four bytes at a time, the
  * last of which may have been zeroed already: a loop for what remains could not be foretold either. */

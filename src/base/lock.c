@@ -8,7 +8,7 @@
 
 #include "base/calls.h"
 
-enum { SPINS = 128, NAP_NS = 50000, LONGEST_SLEEP_NS = 500000 };
+enum { SPINS = 128, NAP_NS = 50000, LONGEST_SLEEP_NS = 500000, MOST_OTHERS = 999 };
 
 HK_INLINE void relax(void) {
 #if defined(__x86_64__) || defined(__i386__)
@@ -25,30 +25,45 @@ static void sleep_while(atomic_uint *word, unsigned value, long ns) {
     errno = saved;
 }
 
+/* What is slept is for all sleepers together: a thousand that woke every half millisecond would leave
+ * whom they wait for no processor. */
+static void sleep_among(atomic_uint *sleepers, atomic_uint *word, unsigned value, long ns) {
+    const long others = (long)hk_min(hk_add_seq(sleepers, 1u), MOST_OTHERS);
+    sleep_while(word, value, (1 + others) * ns);
+    hk_assert(hk_load_relaxed(sleepers) != 0); /* this thread is one */
+    hk_sub_relaxed(sleepers, 1u);
+}
+
+static atomic_uint nobody_wakes, napping; /* atomic: any thread */
+
 HK_COLD void hk_lock_pause(unsigned tries) {
-    static atomic_uint nobody_wakes;
     if (tries < SPINS)
         relax();
     else
-        sleep_while(&nobody_wakes, 0, NAP_NS);
+        sleep_among(&napping, &nobody_wakes, 0, NAP_NS);
+}
+
+void hk_lock_forked(hk_lock_t *lock) {
+    hk_store_relaxed(&lock->sleepers, 0u);
+    hk_store_relaxed(&napping, 0u);
 }
 
 /* Sleeping, rather than yielding, keeps a real-time thread from starving the holder. A wake is
  * missed where the holder looks for sleepers before its store is seen: hence the time limit. */
-HK_COLD void hk_lock_wait(hk_lock_t *lock) {
+static bool wait_for(hk_lock_t *lock, const atomic_bool *never) {
     for (unsigned tries = 0;; tries++) {
         if (hk_load_relaxed(&lock->taken) == 0 && hk_exchange_acquire(&lock->taken, 1u) == 0)
-            return;
-        if (tries < SPINS) {
+            return true;
+        if (never != NULL && hk_load_seq(never))
+            return false;
+        if (tries < SPINS)
             relax();
-            continue;
-        }
-        hk_add_seq(&lock->sleepers, 1u);
-        sleep_while(&lock->taken, 1, LONGEST_SLEEP_NS);
-        hk_assert(hk_load_relaxed(&lock->sleepers) != 0); /* this thread is one */
-        hk_sub_relaxed(&lock->sleepers, 1u);
+        else
+            sleep_among(&lock->sleepers, &lock->taken, 1, LONGEST_SLEEP_NS);
     }
 }
+
+HK_COLD void hk_lock_wait(hk_lock_t *lock) { wait_for(lock, NULL); }
 
 HK_COLD void hk_lock_wake(hk_lock_t *lock) {
     int saved = errno;
@@ -57,11 +72,10 @@ HK_COLD void hk_lock_wake(hk_lock_t *lock) {
 }
 
 bool hk_lock_unless(hk_lock_t *lock, const atomic_bool *never) {
-    for (unsigned tries = 0; !hk_lock_try(lock); tries++) {
-        if (hk_load_seq(never))
-            return false;
-        hk_lock_pause(tries);
-    }
+    hk_lock_check(lock, true);
+    if (!wait_for(lock, never))
+        return false;
+    hk_lock_note(lock, true);
     return true;
 }
 

@@ -55,11 +55,11 @@ void hk_lock_wait(hk_lock_t *lock);
 bool hk_lock_unless(hk_lock_t *lock, const atomic_bool *never);
 
 /* What a waiter for something else does after so many tries in vain: spins, then sleeps a
- * little. */
+ * little, and the longer the more there are. */
 void hk_lock_pause(unsigned tries);
 
 /* In a fork's child, which has none of the threads that slept. */
-HK_INLINE void hk_lock_forked(hk_lock_t *lock) { hk_store_relaxed(&lock->sleepers, 0u); }
+void hk_lock_forked(hk_lock_t *lock);
 
 void hk_lock_wake(hk_lock_t *lock);
 

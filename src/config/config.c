@@ -175,12 +175,18 @@ static void apply_profile(void) {
     }
 }
 
+/* Sign by sign, so that a process without options touches no page of constants. */
+static bool is_ours(const char *entry) {
+    return entry[0] == 'H' && entry[1] == 'A' && entry[2] == 'K' && entry[3] == 'M' &&
+           entry[4] == 'E' && entry[5] == 'M' && entry[6] == '_';
+}
+
 void hk_config_load(void) {
     if (getauxval(AT_SECURE) != 0 || environ == NULL)
         return;
     bool any = false;
     for (char **entry = environ; *entry != NULL; entry++)
-        if (strncmp(*entry, "HAKMEM_", 7) == 0) {
+        if (is_ours(*entry)) {
             any = true;
             read_entry(*entry);
         }

@@ -415,8 +415,10 @@ bool hk_trim(void) {
 }
 
 void hk_front_start(void) {
-    hk_guarded_start();
-    hk_guarded_apply();
+    if (hk_option(guard) != 0)
+        hk_guarded_start();
+    if (hk_option(guard_sample) != 0)
+        hk_guarded_apply();
     if (hk_plan_from_options() != 0 || hk_option(sections_sample) != 0)
         hk_front_apply();
     if (hk_load_relaxed(&hk_tc)->thread == NULL)

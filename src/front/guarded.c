@@ -16,8 +16,6 @@
 /* ---- the start, and the thread's part ---- */
 
 void hk_guarded_start(void) {
-    if (hk_option(guard) == 0)
-        return;
     hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread != NULL ? hk_thread_enter() : NULL;
     if (!hk_guard_start())
         hk_config_warn("HAKMEM_GUARD", "1", "the system refuses memory", "nothing is checked");

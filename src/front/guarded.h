@@ -12,7 +12,7 @@
 #include "guard/guard.h"
 #include "guard/sample.h"
 
-/* Guards from now on, if the options say so. Called once, when the process starts. */
+/* Guards from now on. Called once, when the process starts. */
 void hk_guarded_start(void);
 
 /* As many allocations are sampled as the options say now. */

@@ -2,19 +2,30 @@
 
 #include <string.h>
 
+#include "backend/region.h"
 #include "config/config.h"
 #include "policy/purger.h"
+#include "stats/counters.h"
 
 enum {
-    FIRST_CAPACITY = 16,
     SHRINK = 32,
-    CROWD_VISITS = 8,
+    CROWD_VISITS = 24,
+    BUSY_VISITS = 500,
     IDLE_VISITS = 256,
     LOOKS = 8,
     PREFETCHED = 4
 };
 
+/* Threads that have so little each, on average, and are so many, share their slabs for long. */
+enum { VERY_MANY = HK_HOSTILE ? 4 : 256 };
+#define LITTLE_EACH HK_MIB
+
 #define NOTED_AT_ONCE (64 * HK_KIB)
+
+/* What the magazines of all threads may hold, unless HAKMEM_TCACHE_KB says what one may: so much, or a
+ * share of the memory that the process has. */
+#define ALL_THREADS (32 * HK_MIB)
+enum { ALL_THREADS_SHARE = 8 };
 
 void *hk_unused_bin[1];
 
@@ -71,6 +82,19 @@ static unsigned give_oldest(hk_thread_t *thread, unsigned cls, unsigned n, unsig
 }
 
 /* ---- how large ---- */
+
+/* The bytes of memory that the process has for blocks, at most: addresses are no measure, since many
+ * threads' slabs are nearly empty. */
+static size_t memory(void) { return hk_min(hk_region_live(), (size_t)hk_counted(touched)); }
+
+size_t hk_magazines_part(void) {
+    const size_t own = hk_magazines_budget(), threads = hk_load_relaxed(&hk_threads_served);
+    if (threads * own <= ALL_THREADS || hk_option_origin(tcache_kb) != HK_FROM_DEFAULT)
+        return own;
+    return hk_min(own, hk_max(ALL_THREADS, memory() / ALL_THREADS_SHARE) / threads);
+}
+
+static size_t allotted(const hk_thread_t *thread) { return hk_magazines_budget() - thread->budget; }
 
 /* The block on top moves with its magazine where the slots for few do not do, or do again. */
 static void set_capacity(hk_thread_t *thread, unsigned cls, unsigned capacity) {
@@ -140,24 +164,25 @@ static bool take_from_largest(hk_thread_t *thread, unsigned cls) {
 static unsigned growth(const hk_thread_t *thread, unsigned now) {
     if (now == 0 && (hk_load_relaxed(&thread->rest) == NULL || hk_threads_are_many()))
         return HK_FEW;
-    return now <= HK_FEW ? FIRST_CAPACITY - now : now;
+    return now < HK_SOME ? HK_SOME - now : now;
 }
 
-/* Each visit to the boundary doubles a magazine, up to so many blocks and as far as the thread's
- * budget of bytes goes, to which idle magazines give way: so magazines are large only where there
- * is traffic. A magazine that has nothing yet takes from any other. */
-static void enlarge(hk_thread_t *thread, unsigned cls, unsigned most) {
+/* Each visit to the boundary doubles a magazine, up to so many blocks and as far as the thread's part
+ * of bytes goes, to which idle magazines give way: so magazines are large only where there is
+ * traffic. A magazine that has nothing yet takes from any other. */
+static void enlarge(hk_thread_t *thread, unsigned cls, unsigned most, size_t part) {
     const hk_class_t *c = &hk_classes[cls];
     const unsigned now = thread->magazines[cls].capacity;
     unsigned more = growth(thread, now);
     if (HK_UNLIKELY(hk_option(tcache_adaptive) == 0))
         more = most;
     more = (unsigned)hk_min(more, (size_t)(most - now));
-    if (HK_UNLIKELY((size_t)more * c->size > thread->budget)) {
+    if (HK_UNLIKELY(allotted(thread) + (size_t)more * c->size > part)) {
         take_from_idle(thread, cls);
         while (now == 0 && thread->budget < c->size && take_from_largest(thread, cls))
             continue;
-        more = (unsigned)hk_min(more, thread->budget / c->size);
+        const size_t room = part - hk_min(part, allotted(thread));
+        more = (unsigned)hk_min(more, hk_max(room / c->size, now == 0));
     }
     set_capacity(thread, cls, now + more);
 }
@@ -189,17 +214,31 @@ void hk_magazine_fill(hk_thread_t *thread, unsigned cls, unsigned blocks) {
 
 /* One of many threads takes its first few blocks one by one from slabs that it shares and has room
  * for few of them, since pages of its own for each class are more than all else it has. So many
- * visits end that. Only one that takes and frees in turn gets a wide magazine. */
+ * visits end that. Where there are very many threads that have little each it then gets room for
+ * some, and slabs of its own only once it has turned out to be busy. Returns how much room. */
+static unsigned most_in_crowd(hk_magazine_t *mag, unsigned most) {
+    if (++mag->refill <= CROWD_VISITS)
+        return HK_FEW;
+    const size_t threads = hk_load_relaxed(&hk_threads_served);
+    mag->crowd =
+        mag->refill < BUSY_VISITS && threads >= VERY_MANY && memory() / threads < LITTLE_EACH;
+    return mag->crowd ? (unsigned)hk_min(most, HK_SOME) : most;
+}
+
+/* Only a thread that takes and frees in turn gets a wide magazine. */
 static hk_magazine_t *visit(hk_thread_t *thread, unsigned cls, bool frees) {
     hk_magazine_t *mag = &thread->magazines[cls];
     const hk_class_t *c = &hk_classes[cls];
-    const unsigned most = frees != mag->frees ? c->magazine : c->one_way;
+    unsigned most = frees != mag->frees ? c->magazine : c->one_way;
     mag->frees = frees;
     mag->visited = ++thread->visits;
     if (mag->crowd)
-        mag->crowd = ++mag->refill <= CROWD_VISITS;
-    if (mag->capacity < most && !(mag->crowd && mag->capacity != 0))
-        enlarge(thread, cls, most);
+        most = most_in_crowd(mag, most);
+    const size_t part = hk_magazines_part();
+    if (HK_UNLIKELY(allotted(thread) > part)) /* there are more threads now */
+        take_from_largest(thread, cls);
+    if (mag->capacity < most)
+        enlarge(thread, cls, most, part);
     return mag;
 }
 
@@ -220,7 +259,8 @@ unsigned hk_magazine_refill(hk_thread_t *thread, unsigned cls) {
     unsigned want = mag->flushed != 0 ? half : (unsigned)hk_min(mag->refill, mag->capacity);
     mag->flushed = 0;
     if (HK_UNLIKELY(mag->crowd)) {
-        got = hk_heap_take(hk_crowd(thread), cls, slots + 1, 1);
+        got =
+            hk_heap_take(hk_crowd(thread), cls, slots + 1, mag->refill <= CROWD_VISITS ? 1 : half);
     } else {
         mag->refill = hk_min(2 * want, most) & 511;
         got = hk_heap_take(&thread->heap, cls, slots + 1, want);

@@ -18,14 +18,16 @@ void hk_magazines_flush(hk_thread_t *thread);
 /* The bytes of all blocks in the magazines. */
 size_t hk_magazines_held(const hk_thread_t *thread);
 
-/* Where the magazine's slots are: with few in the record, with more in its rest. */
+/* Where the magazine's slots are: with few in the record, with some and with more in its rest. */
 HK_INLINE void **hk_magazine_slots(hk_thread_t *thread, unsigned cls) {
     const hk_class_t *c = &hk_classes[cls];
     const unsigned capacity = thread->magazines[cls].capacity;
     if (capacity <= HK_FEW)
         return thread->few[cls];
-    void **slots = hk_load_relaxed(&thread->rest)->slots;
-    return slots + (capacity <= c->one_way ? c->first_slot : c->wide_slot);
+    hk_thread_rest_t *rest = hk_load_relaxed(&thread->rest);
+    if (capacity <= HK_SOME)
+        return rest->some[cls];
+    return rest->slots + (capacity <= c->one_way ? c->first_slot : c->wide_slot);
 }
 
 /* Blocks in the magazine. Any thread: then it is as of some moment. */
@@ -37,6 +39,9 @@ HK_INLINE unsigned hk_magazine_count(const hk_thread_t *thread, unsigned cls) {
     hk_thread_rest_t *rest = hk_load_acquire(&thread->rest);
     if (top == hk_unused_bin || rest == NULL)
         return 0;
+    const size_t among_some = ((uintptr_t)top - (uintptr_t)rest->some[cls]) / sizeof *top;
+    if (among_some <= HK_SOME)
+        return (unsigned)among_some;
     const size_t slot = (size_t)(top - rest->slots);
     const hk_class_t *c = &hk_classes[cls];
     return (unsigned)(slot - (slot <= HK_LAST_SLOT ? c->first_slot : c->wide_slot));
@@ -63,6 +68,10 @@ HK_INLINE bool hk_magazine_give(hk_thread_t *thread, unsigned cls, void *p) {
 
 /* What all magazines of a thread may hold, in bytes. */
 HK_INLINE size_t hk_magazines_budget(void) { return hk_option(tcache_kb) * HK_KIB; }
+
+/* What they may hold where there are many threads: of what all threads' may, the same for each, and no more
+ * than that budget. Each magazine may have one block all the same. */
+size_t hk_magazines_part(void);
 
 /* How many blocks more a magazine that has room for `now` can be made to hold, of `wanted` in all:
  * as far as its class's most one way and a budget of so many bytes go. */

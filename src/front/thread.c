@@ -44,6 +44,7 @@ static bool initialised;     /* lock: registry */
 static pthread_key_t key;    /* const once initialised */
 static hk_thread_t *all;     /* lock: registry; every record but the shared one */
 static hk_thread_t *orphans; /* lock: registry; last in, first out: its memory is the warmest */
+static atomic_uint ending;   /* atomic: threads that have begun to end and are no orphans yet */
 
 atomic_uint hk_threads_served;
 hk_heap_t hk_crowds[HK_CROWDS];
@@ -51,6 +52,7 @@ hk_heap_t hk_crowds[HK_CROWDS];
 /* atomic: set by a thread that forks, while it holds all gates, the registry and the shared
  * record */
 static atomic_bool forking;
+atomic_bool hk_fork_waits;
 
 /* Whether the calling thread is between the two halves of a fork: from prepare on it holds the
  * others or, where its signal handler has interrupted the allocator, nobody. */
@@ -246,9 +248,10 @@ static void make_orphan_locked(hk_thread_t *thread) {
     serve_locked(-1);
 }
 
-/* What an ending thread has in its magazines goes back, but for a little. */
+/* What an ending thread has in its magazines goes back, but for a little. Others may end meanwhile. */
 static void leave_behind(hk_thread_t *thread) {
-    const bool many = hk_heap_orphans() >= WARM_ORPHANS;
+    const unsigned before = hk_add_seq(&ending, 1u);
+    const bool many = before + hk_heap_orphans() >= WARM_ORPHANS;
     flush_layers(thread);
     if (thread->served < WARM_FROM)
         thread->served++;
@@ -276,6 +279,7 @@ static void thread_ends(void *record) {
     if (!HK_FAST)
         hk_sections_keep_in(NULL);
     make_orphan_locked(thread);
+    hk_add_seq(&ending, -1u);
     hk_gate_leave(thread);
     bool last = hk_load_relaxed(&hk_threads_served) == 0;
     hk_unlock(&registry);
@@ -308,7 +312,8 @@ void hk_thread_plan_locked(hk_thread_t *thread) {
         return;
     /* without memory for a trap only what comes to the boundary anyway is observed */
     hk_thread_rest_t *rest = plan != 0 ? hk_thread_rest(thread) : NULL;
-    hk_guarded_set_up_locked(thread);
+    if (rest != NULL)
+        hk_guarded_set_up_locked(thread);
     hk_store_relaxed(thread->tc, rest != NULL ? &rest->trap : &thread->cache);
 }
 
@@ -421,10 +426,12 @@ static void fork_prepare(void) {
     hk_store_seq(&forking, true);
     hk_lock(&registry);
     for (unsigned tries = 0; !hold_others_locked(own); tries++) {
+        hk_store_relaxed(&hk_fork_waits, true);
         hk_unlock(&registry); /* which whoever is inside may want */
         hk_lock_pause(tries);
         hk_lock(&registry);
     }
+    hk_store_relaxed(&hk_fork_waits, false);
     hk_look_hold();
 }
 
@@ -473,9 +480,19 @@ static void fork_child(void) {
     hk_lock_forked(&shared_lock);
 }
 
+/* What the C library's pthread_atfork does, which is a piece of code in each library, and of all places at the
+ * end of ours: for its sake 64 KiB more would be mapped in each process. */
+#ifdef __GLIBC__
+int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void), void *dso);
+extern void *__dso_handle __attribute__((visibility("hidden")));
+#define HANDLE_FORKS(prepare, parent, child) __register_atfork(prepare, parent, child, __dso_handle)
+#else
+#define HANDLE_FORKS pthread_atfork
+#endif
+
 /* Not from a constructor: most processes that only start never allocate beyond a page or fork. */
 static void handle_forks(void) {
     static atomic_flag done = ATOMIC_FLAG_INIT;
     if (!atomic_flag_test_and_set(&done))
-        pthread_atfork(fork_prepare, fork_parent, fork_child);
+        HANDLE_FORKS(fork_prepare, fork_parent, fork_child);
 }

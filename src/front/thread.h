@@ -35,8 +35,9 @@ typedef enum {
     HK_HELD     /* outside, and kept there while another thread forks */
 } hk_gate_t;
 
-/* So many blocks' slots a thread has for each class from the start. */
-enum { HK_FEW = 1 };
+/* So many blocks' slots a thread has for each class from the start, and so many lie close together in its
+ * rest: a thread that does little touches a page or two of them. */
+enum { HK_FEW = 1, HK_SOME = HK_HOSTILE ? 1 : 16 };
 
 /* What a thread needs that does more than a little, or is observed: made then, and kept with its
  * record. */
@@ -45,7 +46,9 @@ typedef struct {
     hk_sections_t sections; /* owner writes, any reads */
     hk_quarantine_t *quarantine; /* const once set; NULL where nothing is guarded */
     uint32_t until_sample;       /* owner: allocations up to the next sampled one */
-    void *slots[HK_SLOT_COUNT];  /* owner: the slots of bins with room for more than a few blocks */
+    void
+        *some[HK_CLASS_COUNT][1 + HK_SOME]; /* owner: the slots of bins with room for some blocks */
+    void *slots[HK_SLOT_COUNT];             /* owner: and for more */
 } hk_thread_rest_t;
 
 /* Invariant: budget + sum over classes of capacity * size == the budget at start; *tc is &cache or
@@ -83,10 +86,15 @@ void hk_thread_leave(hk_thread_t *thread);
  * lock. */
 hk_thread_t *hk_thread_enter_patiently(void);
 
+/* A fork waits for those who are inside: nobody else enters meanwhile, or a thread that hardly does anything
+ * but enter would keep it waiting for ever. atomic: set and cleared by the thread that forks. */
+extern atomic_bool hk_fork_waits;
+
 /* What entering is for a thread whose record is at hand. */
 HK_INLINE bool hk_gate_enter(hk_thread_t *thread) {
     unsigned outside = HK_OUTSIDE;
-    return hk_cas_acquire(&thread->gate, &outside, (unsigned)HK_INSIDE);
+    return !hk_load_relaxed(&hk_fork_waits) &&
+           hk_cas_acquire(&thread->gate, &outside, (unsigned)HK_INSIDE);
 }
 
 /* release: a fork that holds the thread sees its magazines as they are now */

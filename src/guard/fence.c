@@ -5,6 +5,7 @@
 #include "backend/large.h"
 #include "backend/pagemap.h"
 #include "backend/region.h"
+#include "base/random.h"
 #include "base/report.h"
 #include "config/config.h"
 #include "guard/sample.h"
@@ -28,15 +29,12 @@ typedef struct {
 } header_t;
 
 static _Atomic size_t live_blocks, live; /* atomic: any thread; how many, and bytes of mappings */
-static _Atomic uint64_t stream;          /* atomic: two threads may get the same number */
+static _Atomic uint64_t stream;          /* atomic: any thread */
 
 static uint32_t chance(uint32_t end) {
-    uint64_t own = hk_load_relaxed(&stream);
-    if (own == 0)
-        own = hk_guard_stream();
-    const uint32_t number = hk_guard_random(&own, end);
-    hk_store_relaxed(&stream, own);
-    return number;
+    if (hk_load_relaxed(&stream) == 0)
+        hk_store_relaxed(&stream, hk_guard_stream());
+    return hk_random_shared(&stream, end);
 }
 
 static header_t *header_of(const void *p) {
@@ -49,15 +47,19 @@ enum { NOTHINGS = 65536, NOTHING_BYTES = 16 };
 static _Atomic(char *) nothings;                     /* atomic: made once, by any thread */
 static _Atomic uint64_t nothings_out[NOTHINGS / 64]; /* atomic: 1 is given out */
 
+/* The map says what they are before anybody can get one. */
 static char *nothings_made(void) {
     const size_t bytes = (size_t)NOTHINGS * NOTHING_BYTES;
     char *seen = NULL, *start = hk_os_fence(bytes, HK_SLICE);
-    if (start != NULL && hk_map_commit(start, bytes) && hk_cas_seq(&nothings, &seen, start)) {
+    if (start == NULL)
+        return NULL;
+    if (hk_map_commit(start, bytes)) {
         hk_map_set(start, bytes / HK_SLICE, HK_KIND_FENCED);
-        return start;
+        if (hk_cas_seq(&nothings, &seen, start))
+            return start;
+        hk_map_set(start, bytes / HK_SLICE, HK_KIND_FOREIGN);
     }
-    if (start != NULL)
-        hk_os_unmap(start, bytes);
+    hk_os_unmap(start, bytes);
     return seen;
 }
 

@@ -3,6 +3,7 @@
 #include "backend/meta.h"
 #include "backend/region.h"
 #include "backend/superslab.h"
+#include "base/random.h"
 #include "base/report.h"
 #include "config/config.h"
 #include "guard/block.h"
@@ -25,7 +26,7 @@ void hk_guard_shuffle(uint64_t *stream, void **blocks, unsigned n) {
     for (; n > AT_A_TIME; n -= AT_A_TIME)
         hk_guard_shuffle(stream, blocks + n - AT_A_TIME, AT_A_TIME);
     for (unsigned i = n; i > 1; i--) {
-        const unsigned other = hk_guard_random(stream, i);
+        const unsigned other = hk_random_below(stream, i);
         void *p = blocks[i - 1];
         blocks[i - 1] = blocks[other];
         blocks[other] = p;
@@ -64,6 +65,7 @@ bool hk_guard_start(void) {
     hk_guard_prepare();
     hk_meta_fence();
     hk_region_scatter(hk_os_random());
+    hk_pool_dig_holes(hk_os_random());
     if (!hk_pool_add_shadows(HK_BLOCK_EARLY))
         return false;
     hk_store_relaxed(&hk_guard_on, true);

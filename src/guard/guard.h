@@ -44,16 +44,7 @@ bool hk_guard_start(void);
  * out by somebody else, or has another size. */
 void hk_guard_check_claims(const void *p, size_t bytes, hk_by_t was, hk_by_t by, size_t n);
 
-/* The next number of a stream, uniformly spread below `end`. A small multiplicative generator: fast, and
- * not meant to withstand who can read the allocator's own memory. */
-HK_INLINE uint32_t hk_guard_random(uint64_t *stream, uint32_t end) {
-    *stream += 0x9E3779B97F4A7C15u;
-    __extension__ typedef unsigned __int128 wide_t;
-    const wide_t product = (wide_t)*stream * (*stream ^ 0xE7037ED1A0B428DBu);
-    return (uint32_t)((((uint64_t)(product >> 64) ^ (uint64_t)product) >> 32) * end >> 32);
-}
-
-/* Where a new stream starts: different for each one, and each process. */
+/* Where a new stream (base/random.h) starts: different for each one, and each process. */
 uint64_t hk_guard_stream(void);
 
 /* Puts the blocks into another order, though none far from where it was. */

@@ -1,5 +1,7 @@
 #include "guard/quarantine.h"
 
+#include "base/random.h"
+
 static void *swap(hk_quarantine_t *q, unsigned cls, void *p) {
     const unsigned room = hk_quarantine_room(cls);
     if (room == 0)
@@ -8,7 +10,7 @@ static void *swap(hk_quarantine_t *q, unsigned cls, void *p) {
         q->blocks[cls][q->held[cls]++] = p;
         return NULL;
     }
-    void **place = &q->blocks[cls][hk_guard_random(&q->stream, room)];
+    void **place = &q->blocks[cls][hk_random_below(&q->stream, room)];
     void *out = *place;
     *place = p;
     return out;

@@ -7,6 +7,7 @@
 
 #include "backend/meta.h"
 #include "backend/pagemap.h"
+#include "base/random.h"
 #include "base/report.h"
 #include "guard/tail.h"
 #include "os/os.h"
@@ -34,7 +35,7 @@ atomic_uint hk_sample_every;
 static _Atomic(char *) pages;     /* atomic: made once; the fence before the first place */
 static _Atomic(place_t *) places; /* atomic: made once, before `pages`; of the same thread */
 static atomic_uint next;          /* atomic: the place to try first */
-static _Atomic uint64_t stream;   /* atomic: two threads may get the same number */
+static _Atomic uint64_t stream;   /* atomic: any thread */
 
 static size_t pages_bytes(void) {
     return hk_align_up((2 * PLACES + 1) * hk_os_page_size(), HK_SLICE);
@@ -51,10 +52,7 @@ bool hk_sample_has(const void *p) {
 
 unsigned hk_sample_gap(void) {
     const unsigned every = hk_load_relaxed(&hk_sample_every);
-    uint64_t own = hk_load_relaxed(&stream);
-    const unsigned gap = every == 0 ? UINT32_MAX : 1 + hk_guard_random(&own, 2 * every - 1);
-    hk_store_relaxed(&stream, own);
-    return gap;
+    return every == 0 ? UINT32_MAX : 1 + hk_random_shared(&stream, 2 * every - 1);
 }
 
 /* ---- saying what happened ---- */

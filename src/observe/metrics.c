@@ -5,12 +5,12 @@
 #include "base/calls.h"
 #include "base/report.h"
 
-static const char *const layer_names[HK_LAYER_COUNT] = {
+static const char layer_names[HK_LAYER_COUNT][12] = {
     [HK_LAYER_ULTRAHOT] = "ultrahot", [HK_LAYER_C7_HOT] = "c7_hot",   [HK_LAYER_HEAPV2] = "heapv2",
     [HK_LAYER_SLL] = "sll",           [HK_LAYER_UNIFIED] = "unified", [HK_LAYER_HEAP] = "heap",
 };
-static const char *const band_names[HK_BAND_COUNT] = {"C0", "C1", "C2", "C3", "C4",
-                                                      "C5", "C6", "C7", "mid"};
+static const char band_names[HK_BAND_COUNT][4] = {"C0", "C1", "C2", "C3", "C4",
+                                                  "C5", "C6", "C7", "mid"};
 
 void hk_metrics_sum(hk_metrics_sum_t *sum, hk_metrics_t *metrics) {
     for (unsigned layer = 0; layer < HK_LAYER_COUNT; layer++)

@@ -47,7 +47,7 @@ bool hk_os_commit(void *p, size_t bytes);
 void *hk_os_fence(size_t bytes, size_t align);
 
 /* What may be done with pages from now on. */
-typedef enum { HK_READ, HK_READ_WRITE } hk_access_t;
+typedef enum { HK_NO_ACCESS = 0, HK_READ = 1, HK_READ_WRITE = 3 } hk_access_t;
 bool hk_os_protect(void *p, size_t bytes, hk_access_t access);
 
 /* Takes the pages' memory, and all access to them. */
@@ -65,13 +65,15 @@ typedef struct {
     size_t bytes;
 } hk_os_range_t;
 
-/* What to do with the pages of ranges. Each keeps the address space. */
+/* What to do with the pages of ranges; numbers as the system has them, or each process would touch a table of
+ * those. Each keeps the address space. */
 typedef enum {
-    HK_PURGE, /* give them back now; the ranges then read as zero */
-    HK_RESET, /* the system may take them whenever it likes; until written to, they read as before
+    HK_PURGE = 4, /* give them back now; the ranges then read as zero */
+    HK_RESET =
+        8, /* the system may take them whenever it likes; until written to, they read as before
                  or as zero */
-    HK_NO_HUGE_PAGES, /* back the ranges by no huge pages from now on; those there stay */
-    HK_HUGE_PAGES,    /* a hint that huge pages are wanted */
+    HK_NO_HUGE_PAGES = 15, /* back the ranges by no huge pages from now on; those there stay */
+    HK_HUGE_PAGES = 14,    /* a hint that huge pages are wanted */
 } hk_advice_t;
 
 /* How it went. */

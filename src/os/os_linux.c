@@ -143,13 +143,16 @@ uint64_t hk_os_data_limit(void) {
     return HK_CALL(other, getrlimit(RLIMIT_DATA, &limit)) == 0 ? limit.rlim_cur : RLIM_INFINITY;
 }
 
+_Static_assert(HK_NO_ACCESS == PROT_NONE && HK_READ == PROT_READ &&
+                   HK_READ_WRITE == (PROT_READ | PROT_WRITE),
+               "as the system calls them");
+
 bool hk_os_protect(void *p, size_t bytes, hk_access_t access) {
     are_pages(p, bytes);
     if (refused())
         return false;
     int saved = errno;
-    const int protection = access == HK_READ ? PROT_READ : PROT_READ | PROT_WRITE;
-    bool ok = HK_CALL(mprotect, mprotect(p, bytes, protection)) == 0;
+    bool ok = HK_CALL(mprotect, mprotect(p, bytes, (int)access)) == 0;
     errno = saved;
     return ok;
 }
@@ -219,23 +222,13 @@ bool hk_os_move(void *from, size_t bytes, void *to, size_t new_bytes) {
 
 /* ---- advice ---- */
 
-static int number_of(hk_advice_t advice) {
-    switch (advice) {
-    case HK_PURGE:
-        return MADV_DONTNEED;
-    case HK_RESET:
-        return MADV_FREE;
-    case HK_NO_HUGE_PAGES:
-        return MADV_NOHUGEPAGE;
-    default:
-        return MADV_HUGEPAGE;
-    }
-}
+_Static_assert(HK_PURGE == MADV_DONTNEED && HK_RESET == MADV_FREE, "as the system calls them");
+_Static_assert(HK_HUGE_PAGES == MADV_HUGEPAGE && HK_NO_HUGE_PAGES == MADV_NOHUGEPAGE, "and these");
 
 /* One by one. The call that takes them all at once (process_madvise) is new, and a sandbox that
  * kills on what it does not know would kill the process at its first purge. */
 hk_os_advised_t hk_os_advise(const hk_os_range_t *ranges, size_t n, hk_advice_t what) {
-    const int advice = number_of(what), saved = errno;
+    const int advice = (int)what, saved = errno;
     hk_os_advised_t how = {0};
     for (; how.done < n && how.error == 0; how.calls++) {
         const hk_os_range_t *next = &ranges[how.done];

@@ -20,7 +20,7 @@
 #define LEAST_MORE HK_MIB
 /* Of what is in use such a share may be free, and so much more may gather before a pass. */
 enum { SHARE = 16, SHARE_ON_FOOT = 4 };
-enum { LOOKS_WITHOUT_CACHE = 64, MORE_SHARE = 32, MORE_SHARE_ON_FOOT = 2, LEAST_RUN_ON_FOOT = 2 };
+enum { LOOKS_WITHOUT_CACHE = 64, MORE_SHARE = 32, MORE_SHARE_ON_FOOT = 2 };
 
 static hk_lock_t lock = HK_LOCK_INIT(HK_RANK_LOOK);
 
@@ -153,9 +153,7 @@ static bool purge(uint64_t mode) {
         if (!hk_pool_next(&pass.cursor))
             return false;
         const hk_purge_way_t way = {.how = mode == HK_DECOMMIT_FREE ? HK_RESET : HK_PURGE,
-                                    .aged = pass.aged,
-                                    .least_run =
-                                        pass.on_foot && !pass.aged ? LEAST_RUN_ON_FOOT : 0};
+                                    .aged = pass.aged};
         bytes = hk_purge_superslab(&pass.cursor, way, &pass.seen);
     }
     pass.purged += bytes;

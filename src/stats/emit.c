@@ -9,22 +9,23 @@
 #include "os/ticks.h"
 #include "stats/counters.h"
 
-const char *const hk_band_names[HAK_STATS_BANDS] = {"C0", "C1", "C2",  "C3",    "C4",  "C5",
-                                                    "C6", "C7", "mid", "large", "huge"};
+const char hk_band_names[HAK_STATS_BANDS][6] = {"C0", "C1", "C2",  "C3",    "C4",  "C5",
+                                                "C6", "C7", "mid", "large", "huge"};
 
-/* A figure of hak_stats_t, of hak_stats_band_t, of the sections or of one of them. */
+/* A figure of hak_stats_t, of hak_stats_band_t, of the sections or of one of them. The texts are in the row
+ * itself: pointers to them would have to be relocated at each start of a process. */
 typedef struct {
-    const char *name, *unit, *doc;
-    size_t offset;
+    char name[24], unit[16], doc[104];
     bool counter;
+    size_t offset;
 } row_t;
 
 enum { COUNTS_SUM = true, COUNTS_MOST = false };
 
 static const row_t heap_rows[] = {
 #define HK_BAND(name, unit, doc)
-#define HK_GAUGE(name, unit, doc) {#name, unit, doc, offsetof(hak_stats_t, name), false},
-#define HK_COUNTER(name, unit, doc) {#name, unit, doc, offsetof(hak_stats_t, name), true},
+#define HK_GAUGE(name, unit, doc) {#name, unit, doc, false, offsetof(hak_stats_t, name)},
+#define HK_COUNTER(name, unit, doc) {#name, unit, doc, true, offsetof(hak_stats_t, name)},
 #define HK_HEAP_COUNTER HK_COUNTER
 #include "stats/fields.def"
 #undef HK_BAND
@@ -34,7 +35,7 @@ static const row_t heap_rows[] = {
 };
 
 static const row_t band_rows[] = {
-#define HK_BAND(name, unit, doc) {#name, unit, doc, offsetof(hak_stats_band_t, name), false},
+#define HK_BAND(name, unit, doc) {#name, unit, doc, false, offsetof(hak_stats_band_t, name)},
 #define HK_GAUGE(name, unit, doc)
 #define HK_COUNTER(name, unit, doc)
 #define HK_HEAP_COUNTER(name, unit, doc)
@@ -46,23 +47,23 @@ static const row_t band_rows[] = {
 };
 
 static const row_t sampling_rows[] = {
-    {"sample", "entries", "every so many entries of a section one is timed; 0: none",
-     offsetof(hk_sections_sum_t, sample), false},
-    {"overhead", "cycles", "what an empty section is timed with at the least",
-     offsetof(hk_sections_sum_t, overhead), false},
+    {"sample", "entries", "every so many entries of a section one is timed; 0: none", false,
+     offsetof(hk_sections_sum_t, sample)},
+    {"overhead", "cycles", "what an empty section is timed with at the least", false,
+     offsetof(hk_sections_sum_t, overhead)},
 };
 
 static const row_t timing_rows[] = {
 #define HK_SECTION(name, doc)
 #define HK_TIMING(name, over, unit, doc)                                                           \
-    {#name, unit, doc, offsetof(hk_section_sum_t, name), COUNTS_##over},
+    {#name, unit, doc, COUNTS_##over, offsetof(hk_section_sum_t, name)},
 #include "stats/sections.def"
 #undef HK_SECTION
 #undef HK_TIMING
 };
 
 static const struct {
-    const char *name, *doc;
+    char name[24], doc[144];
 } section_rows[] = {
 #define HK_SECTION(name, doc) {#name, doc},
 #define HK_TIMING(name, over, unit, doc)
@@ -360,7 +361,7 @@ static void put_part(hk_line_t *line, const char *name, uint64_t value) {
 
 /* The kinds that have no name of their own there; these are mmap_total and madvise. */
 static void put_other_kinds(hk_line_t *line, const uint64_t *counts) {
-    static const char *const names[] = {
+    static const char names[][16] = {
 #define HK_CALL_KIND(kind, field, doc) [HK_CALL_##kind] = #kind,
 #include "base/calls.def"
 #undef HK_CALL_KIND

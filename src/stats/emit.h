@@ -7,7 +7,7 @@
 #include "stats/sections.h"
 
 /* "C0" ... "C7", "mid", "large", "huge". */
-extern const char *const hk_band_names[HAK_STATS_BANDS];
+extern const char hk_band_names[HAK_STATS_BANDS][6];
 
 /* All that is written. */
 typedef struct {

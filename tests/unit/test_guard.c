@@ -293,6 +293,43 @@ static void superslabs_lie_apart(void) {
 
 static void write_there(void *p) { *(volatile char *)p = 1; }
 
+static void read_there(void *p) { (void)*(volatile const char *)p; }
+
+/* One in eight slices of a superslab for slabs cannot be touched, each time another; the others can. */
+static void superslabs_have_holes(void) {
+#ifdef __SANITIZE_THREAD__
+    return; /* as above */
+#endif
+    enum { BYTES = 30000, BLOCKS = 400, UNITS = 32 };
+    static char *blocks[BLOCKS], *units[UNITS];
+    static bool used[UNITS][HK_UNIT / HK_SLICE];
+    unsigned count = 0, holes = 0;
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        blocks[i] = hak_malloc(BYTES);
+        blocks[i][BYTES - 1] = 1;
+        if ((uintptr_t)blocks[i] >> 46 != 0)
+            continue; /* in a superslab from before */
+        char *unit = (char *)((uintptr_t)blocks[i] & ~(HK_UNIT - 1));
+        unsigned at = 0;
+        while (at < count && units[at] != unit)
+            at++;
+        CHECK(at < UNITS);
+        units[at] = unit;
+        count = (unsigned)hk_max(count, at + 1);
+        used[at][(size_t)(blocks[i] - unit) / HK_SLICE] = true;
+    }
+    for (unsigned at = 0; at < count; at++)
+        for (unsigned slice = 0; slice < HK_UNIT / HK_SLICE; slice++) {
+            child_run(&child, read_there, units[at] + slice * HK_SLICE);
+            holes += child.status != 0;
+            CHECK(child.status == 0 || !used[at][slice]);
+        }
+    CHECK(count >= 2);
+    CHECK_EQ(holes, 4 * count);
+    for (unsigned i = 0; i < BLOCKS; i++)
+        hak_free(blocks[i]);
+}
+
 /* The pages before and behind a chunk of the allocator's own memory. */
 static void own_memory_is_fenced(void) {
     static const size_t chunk = 512 * HK_KIB; /* more than what is left of the last one */
@@ -447,6 +484,7 @@ int main(void) {
     order_is_chance();
     every_place_is_left();
     superslabs_lie_apart();
+    superslabs_have_holes();
     own_memory_is_fenced();
     fences_go();
     without_memory();

@@ -3,6 +3,7 @@
  * thread leaves in them is bounded. */
 #include <pthread.h>
 
+#include "backend/slab.h"
 #include "check.h"
 #include "config/config.h"
 #include "config/table.h"
@@ -277,6 +278,103 @@ static void crowds(void *unused) {
     CHECK(any >= hk_crowds && any < hk_crowds + HK_CROWDS);
 }
 
+/* ---- many threads ---- */
+
+enum { THREADS = 64 };
+
+/* Grows all magazines twice: before the other threads are there, and among them. */
+static void *live_among_many(void *most) {
+    const unsigned from = hk_class_of(64), to = hk_class_of(16384);
+    for (unsigned round = 0; round < 2; round++) {
+        for (unsigned cls = from; cls <= to; cls++)
+            drive(cls);
+        pthread_barrier_wait(&together);
+    }
+    *(size_t *)most = pinned(own_record());
+    pthread_barrier_wait(&together); /* a record that is left starts anew */
+    return NULL;
+}
+
+/* All threads' magazines share a budget as well, and those that have more give way as they go on. Each may
+ * hold one block all the same. */
+static void many(void *unused) {
+    static pthread_t threads[THREADS];
+    static size_t may[THREADS];
+    (void)unused;
+    CHECK(pthread_barrier_init(&together, NULL, THREADS + 1) == 0);
+    for (unsigned i = 0; i < THREADS; i++)
+        CHECK(pthread_create(&threads[i], NULL, live_among_many, &may[i]) == 0);
+    pthread_barrier_wait(&together);
+    pthread_barrier_wait(&together);
+    const size_t part = hk_magazines_part();
+    pthread_barrier_wait(&together);
+    size_t one_each = 0, all = 0;
+    for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++)
+        one_each += hk_classes[cls].size;
+    CHECK(HK_HOSTILE || part < hk_magazines_budget());
+    for (unsigned i = 0; i < THREADS; i++) {
+        CHECK(pthread_join(threads[i], NULL) == 0);
+        CHECK(may[i] <= part + one_each);
+        all += may[i];
+    }
+    dprintf(STDOUT_FILENO, "%d threads: their magazines may hold %zu bytes, %zu each\n", THREADS,
+            all, part);
+}
+
+/* ---- very many threads ---- */
+
+enum { VERY_MANY = 300 };
+
+/* Who owns the slab of the first block that the thread is handed after so many rounds of 64 blocks, each
+ * of which takes it to the boundary ten times or more while its magazine is small. */
+static const hk_heap_t *owner_after(unsigned rounds) {
+    enum { MOST = 2048 };
+    static _Thread_local void *blocks[MOST];
+    hk_thread_t *thread = own_record();
+    for (unsigned round = 0; round < rounds; round++) {
+        for (unsigned i = 0; i < 64; i++)
+            CHECK((blocks[i] = hak_malloc(64)) != NULL);
+        for (unsigned i = 0; i < 64; i++)
+            hak_free(blocks[i]);
+    }
+    unsigned n = 0; /* those of the magazine first, which may be from before */
+    do
+        CHECK((blocks[n] = hak_malloc(64)) != NULL);
+    while (++n < MOST && held(thread, hk_class_of(64)) != 0);
+    CHECK((blocks[n] = hak_malloc(64)) != NULL);
+    const hk_heap_t *owner = hk_load_relaxed(&hk_slab_of(blocks[n])->owner);
+    for (unsigned i = 0; i <= n; i++)
+        hak_free(blocks[i]);
+    return owner;
+}
+
+static bool is_crowd(const hk_heap_t *heap) {
+    return heap >= hk_crowds && heap < hk_crowds + HK_CROWDS;
+}
+
+/* Where they are that many a thread that does little has no slab of its own. */
+static void *live_among_very_many(void *last) {
+    hak_free(hak_malloc(64));
+    pthread_barrier_wait(&together);
+    if (last != NULL) {
+        CHECK(is_crowd(owner_after(2)));
+        CHECK(owner_after(500) == &own_record()->heap);
+    }
+    pthread_barrier_wait(&together);
+    return NULL;
+}
+
+static void very_many(void *unused) {
+    static pthread_t threads[VERY_MANY];
+    (void)unused;
+    CHECK(pthread_barrier_init(&together, NULL, VERY_MANY) == 0);
+    for (unsigned i = 0; i < VERY_MANY; i++)
+        CHECK(pthread_create(&threads[i], NULL, live_among_very_many,
+                             i + 1 == VERY_MANY ? threads : NULL) == 0);
+    for (unsigned i = 0; i < VERY_MANY; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+}
+
 /* In a thread of a process of its own: no record is inherited, with magazines that have grown
  * already. */
 static void in_new_thread(void *argument) {
@@ -314,6 +412,8 @@ int main(int argc, char **argv) {
     check_passes(wide, NULL);
     check_passes(left_behind, NULL);
     check_passes(crowds, NULL);
+    check_passes(many, NULL);
+    check_passes(very_many, NULL);
     const uint64_t budgets[] = {1000, 16384, hk_options[HK_OPTION_tcache_kb].least};
     for (unsigned i = 0; i < 3; i++) {
         char kib[24];

@@ -235,12 +235,15 @@ static void huge_pages_are_ruled_out(void) {
 }
 
 static atomic_bool purging;
+static atomic_uint pushed_in; /* past a fork that waited */
 
 static void *purge_again_and_again(void *unused) {
     while (atomic_load(&purging)) {
+        const bool waits = hk_load_seq(&hk_fork_waits);
         hk_thread_t *self = hk_thread_enter(); /* as all do whom a fork must wait for */
         if (self == NULL)
             continue;
+        atomic_fetch_add(&pushed_in, waits && hk_load_seq(&hk_fork_waits));
         purge_each(HK_PURGE, false);
         hk_thread_leave(self);
     }
@@ -280,6 +283,7 @@ static void forks_see_no_claims(void) {
     }
     atomic_store(&purging, false);
     CHECK(pthread_join(thread, NULL) == 0);
+    CHECK_EQ(atomic_load(&pushed_in), 0);
     hk_heap_collect(&a);
     CHECK(a.partial[cls].head == NULL);
 }

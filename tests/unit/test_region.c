@@ -12,7 +12,7 @@
 enum { UNITS = 16 };
 
 static bool try_take(size_t units, size_t align, hk_range_t *range, size_t *used) {
-    return hk_region_take(units * HK_UNIT, align, units >= 2, range, used);
+    return hk_region_take(units * HK_UNIT, align, units >= 2 ? units * HK_UNIT : 0, range, used);
 }
 
 static hk_range_t take(size_t units, size_t *used) {

@@ -116,7 +116,7 @@ static void kind_in_the_middle_of_a_slice(bool planted) {
 static hk_range_t take_range(size_t units) {
     hk_range_t range;
     size_t used;
-    CHECK(hk_region_take(units * HK_UNIT, HK_UNIT, false, &range, &used));
+    CHECK(hk_region_take(units * HK_UNIT, HK_UNIT, 0, &range, &used));
     return range;
 }
 
@@ -169,7 +169,7 @@ static void block_that_moves_and_is_still_found(bool planted) {
 /* The beginning of struct hk_superslab in backend/superslab.c. */
 typedef struct {
     char *base;
-    uint32_t whole, free, fresh, lazy, seen, claimed;
+    uint32_t whole, holes, free, fresh, lazy, seen, claimed;
     bool no_huge_pages;
     uint8_t list, head[HK_SLICES];
 } superslab_t;

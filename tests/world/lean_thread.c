@@ -56,6 +56,25 @@ static void alone(void) {
     }
 }
 
+// So is what lies scattered, as far as whole pages are free: nine of ten blocks go, in no order, and of their
+// pages more than half.
+static void scattered(void) {
+    enum { BYTES = 800, BLOCKS = PEAK / BYTES };
+    static char *blocks[BLOCKS];
+    size_t before = kept_bytes();
+    for (int i = 0; i < BLOCKS; i++)
+        memset(blocks[i] = malloc(BYTES), 1, BYTES);
+    size_t full = kept_bytes();
+    for (int i = 0; i < BLOCKS;
+         i++) // 9973 and BLOCKS have no common divisor, nor 10 and what is left
+        if (i % 10 != 0)
+            free(blocks[(long)i * 9973 % BLOCKS]);
+    size_t after = kept_bytes();
+    CHECK(after - before < (full - before) / 4 * 3, "%zu of %zu MiB are kept",
+          (after - before) / MIB, (full - before) / MIB);
+    CHECK(tasks_now().threads == 1, "a thread has been started");
+}
+
 // What a program that stays as large as it is does not use again comes back too, while it goes on.
 static void old(void) {
     heap_t stays = heap_grow(2 * PEAK, 5), goes = heap_grow(PEAK, 7);
@@ -251,6 +270,7 @@ int main(int argc, char **argv) {
                  {"ends", ends},
                  {"old", old},
                  {"alone", alone},
+                 {"scattered", scattered},
                  {"breathes", breathes},
                  {"steady", steady},
                  {"signals", signals},

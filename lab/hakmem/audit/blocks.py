@@ -1,14 +1,17 @@
-"""The generated tables of documents: finding them, making them again.
+"""The generated tables and pictures of documents: finding them, making them again.
 
 `<!--claims:begin verdict=ID[,ID…]-->` … `<!--claims:end-->` is made from verdict records or, with
 the ID of one `suite`, from its comparisons, or from one `hotpath` of the method emulated;
-`<!--scorecard:begin FILE-->` … `<!--scorecard:end-->` from the targets in evidence/ and the ledger.
+`<!--scorecard:begin FILE-->` … `<!--scorecard:end-->` from the targets in evidence/ and the ledger;
+`<!--picture:begin FILE verdict=ID[,ID…]-->` … `<!--picture:end-->` shows FILE, which is drawn from
+suites (`drawing`).
 """
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hakmem.audit import scanner
 from hakmem.audit.citing import OF_RATIOS
@@ -16,10 +19,12 @@ from hakmem.errors import LabError
 from hakmem.hotpath import sharing
 from hakmem.ledger import claims
 from hakmem.ledger.store import Record
-from hakmem.paired import suite_record, suite_table
+from hakmem.paired import picture, suite_record, suite_table
 
-_BLOCK = re.compile(r"<!--(claims|scorecard):begin ([^>]*?)-->\n(.*?)<!--\1:end-->", re.DOTALL)
-_STRAY = re.compile(r"<!--(?:claims|scorecard):(?:begin|end)[^>]*-->")
+_BLOCK = re.compile(
+    r"<!--(claims|scorecard|picture):begin ([^>]*?)-->\n(.*?)<!--\1:end-->", re.DOTALL
+)
+_STRAY = re.compile(r"<!--(?:claims|scorecard|picture):(?:begin|end)[^>]*-->")
 _RECORD = re.compile(r"\| \[([0-9a-f]{12})\]\([^|]*\) \|$", re.MULTILINE)
 # Not what is shown as stale, nor a run that hakmem itself failed.
 _HOLDS = re.compile(rf"^\|(?!.*(?:~ stale|hakmem failed)).*{_RECORD.pattern}", re.MULTILINE)
@@ -44,13 +49,20 @@ class Block:
         """The records whose figures it states as those that hold."""
         if self.kind == "scorecard":
             return _HOLDS.findall(self.text)
-        return self.source.removeprefix("verdict=").split(",") if self.kind == "claims" else []
+        return self.source.rpartition("verdict=")[2].split(",")
+
+    @property
+    def file(self) -> str:
+        """Of a picture: where it is, seen from the document."""
+        return self.source.partition(" ")[0]
 
     @property
     def rows(self) -> int:
         """Lines with figures; of a scorecard those with a record."""
         if self.kind == "scorecard":
             return len(_RECORD.findall(self.text))
+        if self.kind == "picture":
+            return len(self.ids)
         return max(0, sum(line.startswith("|") for line in self.text.splitlines()) - 2)
 
 
@@ -82,18 +94,37 @@ def render(block: Block, root: Path, records: Mapping[str, Record]) -> str:
         from hakmem.scorecard import page as scorecard
 
         return scorecard.block(scorecard.rows(root, records))
-    missing = [id for id in block.ids if id not in records]
-    if missing or not block.source.startswith("verdict="):
-        raise LabError(f"no verdict record: {', '.join(missing) or block.source}")
-    chosen = [records[id] for id in block.ids]
+    if block.kind == "picture":
+        return f"![hakmem ÷ each rival, in time and in peak memory]({block.file})\n"
+    chosen = _chosen(block, records)
     if [record.kind for record in chosen] == ["suite"]:
-        body = suite_record.whole(chosen[0], records)
-        if body is None:
-            raise LabError(f"suite {chosen[0].id} was measured by another method: measure it anew")
-        return suite_table.markdown(body, chosen[0].time)
+        return suite_table.markdown(_suite(chosen[0], records), chosen[0].time)
     if [record.body.get("method") for record in chosen] == ["emulated"]:
         return sharing.markdown(chosen[0].body)
     return verdict_table(chosen)
+
+
+def drawing(block: Block, records: Mapping[str, Record]) -> str:
+    """What belongs into the file of a picture; LabError where it cannot be drawn."""
+    chosen = _chosen(block, records)
+    if {record.kind for record in chosen} != {"suite"}:
+        raise LabError(f"a picture is drawn from suites: {block.source}")
+    bodies = [_suite(record, records) for record in chosen]
+    return picture.svg(bodies, [record.time for record in chosen])
+
+
+def _chosen(block: Block, records: Mapping[str, Record]) -> list[Record]:
+    missing = [id for id in block.ids if id not in records]
+    if missing or "verdict=" not in block.source:
+        raise LabError(f"no verdict record: {', '.join(missing) or block.source}")
+    return [records[id] for id in block.ids]
+
+
+def _suite(record: Record, records: Mapping[str, Record]) -> Mapping[str, Any]:
+    body = suite_record.whole(record, records)
+    if body is None:
+        raise LabError(f"suite {record.id} was measured by another method: measure it anew")
+    return body
 
 
 def verdict_table(records: Sequence[Record]) -> str:

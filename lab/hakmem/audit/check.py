@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hakmem import git, project
+from hakmem import git, pages, project
 from hakmem.audit import blocks as audit_blocks
 from hakmem.audit import scanner
 from hakmem.audit.citing import Evidence, differences
@@ -62,7 +62,7 @@ class Audit:
         fresh = path.resolve() not in self.history
         before = self.seen
         for block in audit_blocks.find(text):
-            self._block(f"{name}:{block.line}", block, fresh)
+            self._block(f"{name}:{block.line}", path.parent, block, fresh)
         rest, stray = audit_blocks.without(text)
         self.problems += [f"{name}:{line}: a mark that makes no block" for line in stray]
         self._figures(name, scanner.scan(rest), fresh)
@@ -103,8 +103,8 @@ class Audit:
             f"{name}:{line}: unbacked: {what!r} cites no record" for line, what in found.unbacked
         ]
 
-    def _block(self, where: str, block: audit_blocks.Block, fresh: bool) -> None:
-        """A scorecard is of now, wherever it stands."""
+    def _block(self, where: str, folder: Path, block: audit_blocks.Block, fresh: bool) -> None:
+        """A scorecard is of now, wherever it stands; a picture's file lies in or below `folder`."""
         self.generated += block.rows
         fresh = fresh or block.kind == "scorecard"
         for id in block.ids:
@@ -116,6 +116,10 @@ class Audit:
             return
         try:
             right = audit_blocks.render(block, self.root, self.evidence.records)
+            if block.kind == "picture":
+                drawn = audit_blocks.drawing(block, self.evidence.records)
+                remedy = "`hakmem audit --write`"
+                pages.require_same(folder / block.file, drawn, "its records give", remedy)
         except (LabError, KeyError, TypeError, ValueError) as error:
             self.problems.append(f"{where}: the table cannot be made again: {error}")
             return
@@ -182,6 +186,10 @@ def write(root: Path, files: Sequence[Path], ledger: Ledger) -> None:
     records = verify(ledger).records
     for path in files:
         text = path.read_text(encoding="utf-8")
+        for block in audit_blocks.find(text):
+            if block.kind == "picture":
+                file = path.parent / block.file
+                project.write_atomically(file, audit_blocks.drawing(block, records))
         made = audit_blocks.rewrite(text, root, records)
         if made != text:
             project.write_atomically(path, made)

@@ -124,7 +124,8 @@ def of_figure(figure: Figure) -> Reading:
 
 
 def default_for(bench: str | None) -> str:
-    own = {"idle_rss": "idle", "peak": "left", "peak_large": "left", "cache": "held"}
+    own = {"idle_rss": "idle", "peak": "left", "peak_large": "left"}
+    own |= dict.fromkeys(("cache", "threads"), "held")
     own |= dict.fromkeys(("latency_1", "latency_2"), "free_p9999")
     if bench in own:
         return own[bench]

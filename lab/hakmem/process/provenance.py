@@ -95,7 +95,7 @@ class Binary:
 
 def binary(path: Path | None) -> Binary:
     """Facts about a library; None is the C library of this system."""
-    file = project.require_file(path or c_library(), "library").resolve()
+    file = project.require_file(path or c_library(), "library")
     return _binary(file, file.stat().st_mtime_ns)
 
 

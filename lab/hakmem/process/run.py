@@ -108,7 +108,7 @@ def describe(found: Sequence[proofs.Proof], pid: int, program: Path) -> tuple[st
         last = own[-1]
         return f"hakmem {last.version} served malloc in {last.program} (pid {pid}){tail}", True
     if own:
-        why = f"the library was loaded, but malloc is served by {own[-1].allocator}"
+        why = "the library was loaded, but the program has a malloc of its own"
     else:
         why = _why_unproven(program)
     return f"hakmem: NOT proven in {program.name} (pid {pid}){tail}: {why}", False

@@ -1,0 +1,156 @@
+"""The Rust crates: they bind what the header has, and work as they are published."""
+
+import json
+import re
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hakmem import project
+from users import CLEAN, run, version
+
+RUST = project.root() / "bindings" / "rust"
+HEADER = re.sub(
+    r"/\*.*?\*/", "", (project.root() / "include/hakmem/hakmem.h").read_text(), flags=re.DOTALL
+)
+BINDING = (RUST / "hakmem-sys" / "src" / "lib.rs").read_text()
+# What a field of the header's is in Rust.
+TYPES = {
+    "uint32_t": "u32",
+    "uint64_t": "u64",
+    "hak_stats_band_t": "[hak_stats_band_t; HAK_STATS_BANDS]",
+}
+# What cargo says where it cannot fetch the one crate that these are built with.
+NO_NETWORK = ("failed to download", "Could not resolve host", "network failure", "[6] Could not")
+
+
+def manifest(folder: Path) -> dict[str, Any]:
+    return tomllib.loads((folder / "Cargo.toml").read_text())
+
+
+# ---- without cargo ----
+
+
+def test_there_is_one_version() -> None:
+    workspace = manifest(RUST)["workspace"]
+    assert workspace["package"]["version"] == version()
+    assert workspace["dependencies"]["hakmem-sys"]["version"] == version()
+    for name in workspace["members"]:
+        package = manifest(RUST / name)["package"]
+        assert (package["name"], package["version"]) == (name, {"workspace": True})
+
+
+def test_the_functions_are_the_headers() -> None:
+    functions = re.findall(r"\b(hak_\w+)\(", HEADER)
+    assert len(functions) > 10
+    assert re.findall(r"pub fn (hak_\w+)\(", BINDING) == functions
+
+
+def fields_of_header(name: str) -> list[tuple[str, str]]:
+    body = re.search(rf"typedef struct {{([^}}]*)}} {name};", HEADER)
+    assert body is not None
+    found = []
+    for statement in body[1].split(";")[:-1]:
+        kind, names = statement.split(maxsplit=1)
+        found += [(one.partition("[")[0].strip(), TYPES[kind]) for one in names.split(",")]
+    return found
+
+
+@pytest.mark.parametrize("name", ["hak_stats_band_t", "hak_stats_t"])
+def test_the_structs_are_the_headers(name: str) -> None:
+    body = re.search(rf"pub struct {name} {{([^}}]*)}}", BINDING)
+    assert body is not None
+    assert re.findall(r"pub (\w+): ([^,]+),", body[1]) == fields_of_header(name)
+
+
+def test_the_constants_are_the_headers() -> None:
+    bands = re.findall(r"\b(HAK_\w+) = (\d+)", HEADER)
+    assert bands == re.findall(r"pub const (\w+): usize = (\d+);", BINDING)
+    formats = re.search(r"typedef enum {([^}]*)} hak_stats_format_t;", HEADER)
+    assert formats is not None
+    named = dict(re.findall(r"pub const (\w+): hak_stats_format_t = (\d+);", BINDING))
+    assert list(named) == formats[1].replace(",", " ").split()
+    assert list(named.values()) == [str(value) for value in range(len(named))]
+
+
+def test_what_is_not_called_vendor_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "kept").touch()
+    done = run([project.root() / "tools" / "vendor-crate", tmp_path], tmp_path, status=1)
+    assert "is not called vendor" in done.stderr
+    assert (tmp_path / "kept").exists()
+
+
+# ---- with cargo ----
+
+
+def need_cargo() -> None:
+    least = manifest(RUST)["workspace"]["package"]["rust-version"]
+    if shutil.which("cargo") is None:
+        pytest.skip("SKIPPED: cargo is not installed: the Rust crates are NOT tested")
+    said = run(["cargo", "--version"], RUST).stdout
+    found = re.match(r"cargo (\d+)\.(\d+)", said)
+    if found is None or [int(n) for n in found.groups()] < [int(n) for n in least.split(".")]:
+        pytest.skip(f"SKIPPED: {said.strip()} is older than {least}: the crates are NOT tested")
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The workspace outside of the checkout, with the C sources in it as in a published crate."""
+    need_cargo()
+    folder = tmp_path_factory.mktemp("crates") / "rust"
+    built = shutil.ignore_patterns("target", "vendor", "Cargo.lock")
+    shutil.copytree(RUST, folder, ignore=built)
+    run([project.root() / "tools" / "vendor-crate", folder / "hakmem-sys" / "vendor"], folder)
+    return folder
+
+
+def cargo(folder: Path, *words: str, **environment: str) -> str:
+    """What a call of cargo in the folder of a crate printed."""
+    done = subprocess.run(
+        ["cargo", *words],
+        cwd=folder,
+        env={**CLEAN, "CARGO_TARGET_DIR": str(folder.parent / "target"), **environment},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    if done.returncode != 0 and any(trouble in done.stderr for trouble in NO_NETWORK):
+        pytest.skip(f"SKIPPED: cargo has no network, NOT tested: {done.stderr[-300:]}")
+    assert done.returncode == 0, f"cargo {words}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.mark.parametrize("features", [(), ("--features", "override")])
+def test_programs_run_on_the_crate(workspace: Path, features: tuple[str, ...]) -> None:
+    said = cargo(workspace / "hakmem", "test", *features)
+    results = re.findall(r"test result: ok\. (\d+) passed", said)
+    # Three files of tests and the README's program; the crates themselves have none inside.
+    assert sorted(map(int, results))[-4:] == [1, 1, 5, 5]
+    said = cargo(workspace / "hakmem", "run", "--quiet", "--example", "global", *features)
+    assert f"hakmem {version()}: " in said
+    assert f"malloc is {'' if features else 'not '}hakmem's" in said
+
+
+def test_naming_the_crate_is_enough_for_the_whole_process(workspace: Path, tmp_path: Path) -> None:
+    call = ("run", "--quiet", "--features", "override", "--example", "whole")
+    said = cargo(workspace / "hakmem", *call, HAKMEM_PROOF=str(tmp_path / "proof"))
+    assert said == "allocated by malloc\n"
+    proofs = [json.loads(line) for line in (tmp_path / "proof").read_text().splitlines()]
+    assert [(Path(p["exe"]).name, p["serving"]) for p in proofs] == [("whole", True)]
+
+
+def test_the_crates_can_be_published(workspace: Path) -> None:
+    cargo(workspace / "hakmem-sys", "publish", "--dry-run", "--allow-dirty")
+    listed = cargo(workspace / "hakmem-sys", "package", "--list", "--allow-dirty").splitlines()
+    root = project.root()
+    sources = [*(root / "src").rglob("*.*"), *(root / "include").rglob("*.*"), root / "LICENSE"]
+    assert {f"vendor/{path.relative_to(root)}" for path in sources} <= set(listed)
+    assert {"build.rs", "src/lib.rs", "README.md"} <= set(listed)
+    # A dry run of hakmem would look for hakmem-sys where crates are published, and it is not there
+    # before it has been; so what goes in is all that can be seen here.
+    listed = cargo(workspace / "hakmem", "package", "--list", "--allow-dirty").splitlines()
+    assert {"src/lib.rs", "README.md", "examples/global.rs", "tests/serving.rs"} <= set(listed)

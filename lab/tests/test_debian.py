@@ -1,0 +1,117 @@
+"""The Debian packages as `make deb` makes them: what is in them; installed, used and removed."""
+
+import gzip
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from hakmem import project
+from hakmem.process import library
+from users import build_consumer, link_by_pkg_config, run, version
+
+RUNTIME, DEVELOPMENT = "libhakmem0", "libhakmem-dev"
+# What lintian says against packages that were never sent to Debian.
+NOT_IN_DEBIAN = {"bogus-mail-host", "initial-upload-closes-no-bugs"}
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The packages by name, made from this checkout."""
+    for tool in ("cpack", "dpkg-shlibdeps", "ninja"):
+        if shutil.which(tool) is None:
+            pytest.skip(f"SKIPPED: {tool} is not installed: the Debian packages are NOT tested")
+    folder = tmp_path_factory.mktemp("debian")
+    build, made = folder / "build", folder / "packages"
+    run(["cmake", "--preset", "debian", "-B", build], project.root())
+    run(["cmake", "--build", build, "--parallel", "2"], folder)
+    run(["cpack", "--config", build / "CPackConfig.cmake", "-B", made], folder)
+    return {path.name.partition("_")[0]: path for path in made.glob("*.deb")}
+
+
+def field(package: Path, name: str) -> str:
+    return run(["dpkg-deb", "--field", package, name], package.parent).stdout.strip()
+
+
+def test_the_packages_are_what_they_say(packages: dict[str, Path], tmp_path: Path) -> None:
+    assert packages.keys() == {RUNTIME, DEVELOPMENT}
+    ours = f"{version()}-1"
+    for name, package in packages.items():
+        assert (field(package, "Package"), field(package, "Version")) == (name, ours)
+        run(["dpkg-deb", "--extract", package, tmp_path / name], tmp_path)
+        docs = tmp_path / name / "usr" / "share" / "doc" / name
+        assert (docs / "copyright").read_text().startswith("MIT License")
+        changes = gzip.decompress((docs / "changelog.Debian.gz").read_bytes()).decode()
+        assert changes.startswith(f"hakmem ({ours}) ")
+    assert field(packages[RUNTIME], "Depends").startswith("libc6 (>= ")
+    assert f"{RUNTIME} (= {ours})" in field(packages[DEVELOPMENT], "Depends")
+    # No scripts: the loader's cache is a trigger's work.
+    run(["dpkg-deb", "--control", packages[RUNTIME], tmp_path / "control"], tmp_path)
+    assert {path.name: path.read_text() for path in (tmp_path / "control").glob("[!cm]*")} == {
+        "shlibs": f"libhakmem 0 {RUNTIME} (>= {version()})\n",
+        "triggers": "activate-noawait ldconfig\n",
+    }
+
+
+def test_each_file_is_in_one_package(packages: dict[str, Path], tmp_path: Path) -> None:
+    files = {}
+    for name, package in packages.items():
+        root = tmp_path / name
+        run(["dpkg-deb", "--extract", package, root], tmp_path)
+        found = {p.relative_to(root / "usr"): p for p in root.rglob("*") if not p.is_dir()}
+        files[name] = {path: found[path] for path in found if "doc" not in path.parts}
+    # Beside a later version of the library there may be nothing that has no version.
+    places = {path.name: path for path in files[RUNTIME]}
+    assert places.keys() == {"libhakmem.so.0", f"libhakmem.so.{version()}"}
+    # A folder of its own for each machine: lib/x86_64-linux-gnu.
+    assert len({path.parent for path in places.values()}) == 1
+    assert len(places["libhakmem.so.0"].parts) == 3
+    link = files[RUNTIME][places["libhakmem.so.0"]]
+    assert link.readlink() == Path(f"libhakmem.so.{version()}")
+    development = {path.name: path for path in files[DEVELOPMENT].values()}
+    assert development["libhakmem.so"].readlink() == Path("libhakmem.so.0")
+    wanted = {"hakmem.h", "allocator.hpp", "inline.h", "libhakmem.a", "hakmem.pc"}
+    assert wanted | {"hakmem-config.cmake"} <= development.keys()
+    sections = run(["readelf", "-SW", development["libhakmem.a"]], tmp_path).stdout
+    assert ".debug_info" not in sections
+
+
+def test_lintian_has_nothing_to_say(packages: dict[str, Path], tmp_path: Path) -> None:
+    if shutil.which("lintian") is None:
+        pytest.skip("SKIPPED: lintian is not installed (tools/setup packaging): NOT checked by it")
+    argv = ["lintian", "--allow-root", "--fail-on", "none", *packages.values()]
+    said = re.findall(r"^[EW]: \S+: (\S+).*$", run(argv, tmp_path).stdout, re.MULTILINE)
+    assert set(said) <= NOT_IN_DEBIAN
+
+
+def dpkg(root: Path, *words: str | Path) -> None:
+    """dpkg for the system below `root`, which has no other package, not even the C library."""
+    as_root = [] if os.geteuid() == 0 else ["fakeroot"]
+    if as_root and shutil.which("fakeroot") is None:
+        pytest.skip("SKIPPED: neither root nor fakeroot: the Debian packages are NOT installed")
+    places = [f"--root={root}", f"--log={root / 'log'}"]
+    path = f"{os.environ['PATH']}:/usr/sbin:/sbin"  # dpkg wants to see ldconfig
+    run([*as_root, "dpkg", "--force-depends,not-root", *places, *words], root, PATH=path)
+
+
+def test_installed_it_serves_and_removed_it_is_gone(
+    packages: dict[str, Path], tmp_path: Path
+) -> None:
+    root = tmp_path / "root"
+    for folder in ("info", "updates", "triggers"):
+        (root / "var" / "lib" / "dpkg" / folder).mkdir(parents=True)
+    (root / "var" / "lib" / "dpkg" / "status").touch()
+    dpkg(root, "--install", *packages.values())
+    shared = next(root.rglob("libhakmem.so.0"))
+    assert library.verify(library.hakmem(shared)).has_operators
+
+    build_consumer(tmp_path, f"-DCMAKE_PREFIX_PATH={root / 'usr'}")
+    for name in ("in_c_hakmem", "in_c_static", "in_cxx_hakmem", "in_cxx_static"):
+        assert run([tmp_path / name], tmp_path).stdout.strip() == version()
+    program = link_by_pkg_config(root / "usr", tmp_path)
+    needs = run(["readelf", "-dW", program], tmp_path).stdout
+    assert "Shared library: [libhakmem.so.0]" in needs
+
+    dpkg(root, "--remove", DEVELOPMENT, RUNTIME)
+    assert not list((root / "usr").rglob("*hakmem*"))

@@ -1,0 +1,60 @@
+"""What others do with hakmem: run a tool, build a program of their own against a package."""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hakmem import project
+
+CONSUMER = project.root() / "tests" / "packages"
+VERSION = re.search(r'HK_VERSION "(.+)"', (project.root() / "src/base/base.h").read_text())
+# A caller's preload, and what make says to its own children, are not the user's.
+CLEAN = {
+    k: v
+    for k, v in os.environ.items()
+    if k != "LD_PRELOAD" and not k.startswith(("HAKMEM_", "LAB_", "MAKE"))
+}
+
+
+def run(
+    argv: Sequence[str | Path], cwd: Path, status: int = 0, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [str(word) for word in argv],
+        cwd=cwd,
+        env={**CLEAN, **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == status, f"{argv}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+def version() -> str:
+    assert VERSION is not None
+    return VERSION[1]
+
+
+def build_consumer(folder: Path, *settings: str) -> None:
+    run(["cmake", "-S", CONSUMER, "-B", folder, "-DCMAKE_BUILD_TYPE=Release", *settings], folder)
+    run(["cmake", "--build", folder, "--parallel", "2"], folder)
+
+
+def link_by_pkg_config(prefix: Path, folder: Path) -> Path:
+    """A program in C, built in `folder` as the hakmem.pc below `prefix` says, that has run."""
+    if shutil.which("pkg-config") is None:
+        pytest.skip("pkg-config is not installed")
+    found = next(prefix.rglob("hakmem.pc")).parent
+    flags = run(["pkg-config", "--cflags", "--libs", "hakmem"], folder, PKG_CONFIG_PATH=str(found))
+    program = folder / "program"
+    run(["gcc", CONSUMER / "in_c.c", "-o", program, *flags.stdout.split()], folder)
+    library = next(prefix.rglob("libhakmem.so")).parent
+    done = run([program], folder, LD_LIBRARY_PATH=str(library))
+    assert done.stdout.strip() == version()
+    return program

@@ -1,0 +1,24 @@
+/* Numbers of chance, for places and orders that nobody shall foretell without reading our memory. */
+#ifndef HK_BASE_RANDOM_H
+#define HK_BASE_RANDOM_H
+
+#include "base/base.h"
+
+/* The next number of a stream, uniformly spread below `end`. A small multiplicative generator: fast, and
+ * not meant to withstand who can read the allocator's own memory. */
+HK_INLINE uint32_t hk_random_below(uint64_t *stream, uint32_t end) {
+    *stream += 0x9E3779B97F4A7C15u;
+    __extension__ typedef unsigned __int128 wide_t;
+    const wide_t product = (wide_t)*stream * (*stream ^ 0xE7037ED1A0B428DBu);
+    return (uint32_t)((((uint64_t)(product >> 64) ^ (uint64_t)product) >> 32) * end >> 32);
+}
+
+/* The same of a stream that threads share; two of them may get the same number. */
+HK_INLINE uint32_t hk_random_shared(_Atomic uint64_t *stream, uint32_t end) {
+    uint64_t own = hk_load_relaxed(stream);
+    const uint32_t number = hk_random_below(&own, end);
+    hk_store_relaxed(stream, own);
+    return number;
+}
+
+#endif

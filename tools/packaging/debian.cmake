@@ -1,0 +1,89 @@
+# Debian packages, made by cpack of an installation in /usr (the preset debian, `make deb`):
+#   libhakmem0     the shared library, named after its SONAME so that a later one can be beside it
+#   libhakmem-dev  what is needed to build with it: header, archive, link, packages of CMake and pkg-config
+# The laboratory and its command are a wheel, not a Debian package (lab/pyproject.toml).
+if(NOT CMAKE_INSTALL_PREFIX STREQUAL "/usr")
+    message(FATAL_ERROR "HAKMEM_DEBIAN needs -DCMAKE_INSTALL_PREFIX=/usr: it decides where libraries lie")
+endif()
+set(HAKMEM_MAINTAINER "hakmem authors <hakmem@example.org>"
+    CACHE STRING "Name and address in the Debian packages, for whoever gives them out to set")
+
+set(soversion ${PROJECT_VERSION_MAJOR})
+set(components runtime development)
+set(packages libhakmem${soversion} libhakmem-dev)
+set(release 1)
+set(made ${PROJECT_BINARY_DIR}/packaging)
+
+# ---- files that only the packages have -----------------------------------------------------------
+
+string(TIMESTAMP date "%a, %d %b %Y %H:%M:%S +0000" UTC) # or what SOURCE_DATE_EPOCH says
+configure_file(${CMAKE_CURRENT_LIST_DIR}/changelog.in ${made}/changelog @ONLY)
+execute_process(COMMAND gzip -9nc ${made}/changelog
+    OUTPUT_FILE ${made}/changelog.Debian.gz COMMAND_ERROR_IS_FATAL ANY)
+foreach(component package IN ZIP_LISTS components packages)
+    set(folder ${CMAKE_INSTALL_DATADIR}/doc/${package})
+    install(FILES ${PROJECT_SOURCE_DIR}/LICENSE RENAME copyright
+        DESTINATION ${folder} COMPONENT ${component})
+    install(FILES ${made}/changelog.Debian.gz DESTINATION ${folder} COMPONENT ${component})
+endforeach()
+
+# CPACK_STRIP_FILES leaves archives as they are. This one keeps its symbols.
+install(CODE "execute_process(
+    COMMAND \"${CMAKE_STRIP}\" --strip-debug --enable-deterministic-archives
+        \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/libhakmem.a\"
+    COMMAND_ERROR_IS_FATAL ANY)" COMPONENT development)
+
+# The loader's cache is made again by a trigger, so that the packages need no script.
+file(WRITE ${made}/triggers "activate-noawait ldconfig\n")
+file(WRITE ${made}/shlibs
+    "libhakmem ${soversion} libhakmem${soversion} (>= ${PROJECT_VERSION})\n")
+configure_file(${CMAKE_CURRENT_LIST_DIR}/depends.cmake.in ${made}/depends.cmake @ONLY)
+
+# ---- what they say of themselves -----------------------------------------------------------------
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_VERBATIM_VARIABLES ON)
+set(CPACK_PACKAGE_NAME hakmem)
+set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "") # else it goes before each package's own
+set(CPACK_STRIP_FILES ON)
+set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS
+    OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
+set(CPACK_PROJECT_CONFIG_FILE ${made}/depends.cmake)
+
+set(CPACK_COMPONENTS_ALL ${components})
+set(CPACK_COMPONENTS_GROUPING IGNORE)
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_COMPRESSION_TYPE xz)
+set(CPACK_DEBIAN_PACKAGE_MAINTAINER ${HAKMEM_MAINTAINER})
+set(CPACK_DEBIAN_PACKAGE_SOURCE hakmem)
+set(CPACK_DEBIAN_PACKAGE_RELEASE ${release})
+set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
+
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_NAME libhakmem${soversion})
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_SECTION libs)
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_CONTROL_EXTRA ${made}/triggers ${made}/shlibs)
+string(JOIN "\n" CPACK_DEBIAN_RUNTIME_DESCRIPTION
+    "drop-in memory allocator, shared library"
+    "hakmem serves malloc and its family and the C++ operators new and delete,"
+    "for programs that are linked to it and for any that it is preloaded to:"
+    "free memory goes back to the system by itself, statistics tell what is"
+    "held, and a profile checks every operation."
+    ""
+    "This package has the library.")
+
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libhakmem-dev)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS
+    "libhakmem${soversion} (= ${PROJECT_VERSION}-${release}), libc6-dev")
+string(JOIN "\n" CPACK_DEBIAN_DEVELOPMENT_DESCRIPTION
+    "drop-in memory allocator, development files"
+    "hakmem serves malloc and its family and the C++ operators new and delete."
+    "Its own functions read options and statistics and allocate by names of"
+    "their own."
+    ""
+    "This package has headers for C and C++, the static library, and packages"
+    "for CMake and pkg-config.")
+
+include(CPack)
