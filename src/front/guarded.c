@@ -132,9 +132,21 @@ static void free_other(void *p, unsigned kind, hk_by_t by, size_t n) {
     hk_free_long(p);
 }
 
+/* The calling thread's record, made if it has none: who frees before it ever allocates counts as a
+ * second thread too (hk_block_take_back). NULL: it can have none. */
+static hk_thread_t *thread_served(void) {
+    hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
+    if (HK_UNLIKELY(thread == NULL) && (thread = hk_thread_enter()) != NULL) {
+        hk_thread_leave(thread);
+        thread = hk_load_relaxed(&hk_tc)->thread;
+    }
+    return thread;
+}
+
 void hk_guarded_free(void *p, hk_by_t by, size_t n) {
     if (p == NULL)
         return;
+    hk_thread_t *thread = thread_served();
     const unsigned cls = hk_map_kind(p);
     if (HK_UNLIKELY(cls - 1 >= HK_CLASS_COUNT - 1)) {
         free_other(p, cls, by, n);
@@ -142,7 +154,6 @@ void hk_guarded_free(void *p, hk_by_t by, size_t n) {
     }
     if (!hk_block_take_back(p, cls, by, n))
         return;
-    hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
     hk_quarantine_t *quarantine = quarantine_of(thread);
     if (HK_LIKELY(quarantine != NULL))
         p = hk_quarantine_put(quarantine, cls, p);

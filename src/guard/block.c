@@ -62,7 +62,7 @@ static bool tail_is_whole(const char *p, uint16_t shadow, size_t room) {
 }
 
 /* False: another thread has freed the block meanwhile. Who allocates alone needs no exclusive access to
- * say so, which takes longer than all else. */
+ * say so, which takes longer than all else; that it is not alone any more it may miss once. */
 static bool set_free(_Atomic uint16_t *shadow, uint16_t was) {
     if (HK_UNLIKELY(!hk_load_relaxed(&hk_purger_on_foot)))
         return hk_cas_acquire(shadow, &was, (uint16_t)FREE);
