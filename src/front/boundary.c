@@ -16,6 +16,7 @@
 #include "front/observed.h"
 #include "front/prewarm.h"
 #include "front/thread.h"
+#include "front/watched.h"
 #include "guard/block.h"
 #include "guard/fence.h"
 #include "policy/purger.h"
@@ -95,7 +96,7 @@ static bool push_without_map(hk_thread_t *thread, void *p) {
     return kind - 1 < HK_CLASS_COUNT - 1 && hk_magazine_give(thread, kind, p);
 }
 
-void hk_free_slow(void *p) {
+HK_INLINE void free_unwatched(void *p) {
     if (HK_UNLIKELY(hk_guarded())) {
         hk_guarded_free(p, HK_BY_MALLOC, HK_ANY_SIZE);
         return;
@@ -112,11 +113,25 @@ void hk_free_slow(void *p) {
         free_timed(thread, plan, p);
 }
 
-void hk_delete_slow(void *p, hk_by_t by, size_t n) {
+void hk_free_slow(void *p) {
+    if (HK_UNLIKELY(hk_watched()))
+        hk_watched_free(p, HK_BY_MALLOC, HK_ANY_SIZE);
+    else
+        free_unwatched(p);
+}
+
+void hk_free_unwatched(void *p, hk_by_t by, size_t n) {
     if (HK_UNLIKELY(hk_guarded()))
         hk_guarded_free(p, by, n);
     else
-        hk_free_slow(p);
+        free_unwatched(p);
+}
+
+void hk_delete_slow(void *p, hk_by_t by, size_t n) {
+    if (HK_UNLIKELY(hk_watched()))
+        hk_watched_free(p, by, n);
+    else
+        hk_free_unwatched(p, by, n);
 }
 
 HK_NOINLINE void hk_free_long(void *p) {
@@ -258,7 +273,7 @@ static void *malloc_observed(hk_thread_t *thread, unsigned plan, size_t n) {
                                         : malloc_timed(thread, plan, n);
 }
 
-void *hk_malloc_slow(size_t n) {
+HK_INLINE void *malloc_unwatched(size_t n) {
     if (HK_UNLIKELY(hk_guarded()))
         return hk_guarded_malloc(n, 8, HK_BY_MALLOC);
     hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
@@ -270,6 +285,10 @@ void *hk_malloc_slow(size_t n) {
     return HK_LIKELY(!hk_sections_on()) ? hk_malloc_long(n) : malloc_timed(thread, plan, n);
 }
 
+void *hk_malloc_slow(size_t n) {
+    return HK_UNLIKELY(hk_watched()) ? hk_watched_malloc(n, 8, HK_BY_MALLOC) : malloc_unwatched(n);
+}
+
 HK_NOINLINE void *hk_malloc_long(size_t n) {
     return hk_take_block(n <= HK_MID_MAX ? hk_class_of(n) : 0, n, 16);
 }
@@ -279,7 +298,7 @@ void *hk_take_block(unsigned cls, size_t n, size_t align) {
     return allocate(cls, n, align, &dirty);
 }
 
-void *hk_calloc_large(size_t n) {
+void *hk_calloc_large_unwatched(size_t n) {
     size_t dirty = n;
     void *p;
     if (HK_UNLIKELY(hk_guarded())) {
@@ -294,21 +313,35 @@ void *hk_calloc_large(size_t n) {
     return p;
 }
 
-void *hk_aligned_slow(size_t n, size_t align, size_t up) {
+void *hk_calloc_large(size_t n) {
+    return HK_UNLIKELY(hk_watched()) ? hk_watched_calloc_large(n) : hk_calloc_large_unwatched(n);
+}
+
+HK_INLINE void *aligned_unwatched(size_t n, size_t align, size_t up) {
     if (HK_UNLIKELY(hk_guarded()))
         return hk_guarded_malloc(n, align, HK_BY_MALLOC);
     if (HK_LIKELY(up <= HK_MID_MAX))
-        return hk_malloc_slow(up);
+        return malloc_unwatched(up);
     void *p;
     HK_TIMED(malloc_slow, p = hk_take_block(0, n, align));
     return p;
 }
 
-void *hk_new_slow(size_t n, size_t align, hk_by_t by) {
+void *hk_aligned_slow(size_t n, size_t align, size_t up) {
+    return HK_UNLIKELY(hk_watched()) ? hk_watched_malloc(n, align, HK_BY_MALLOC)
+                                     : aligned_unwatched(n, align, up);
+}
+
+void *hk_malloc_unwatched(size_t n, size_t align, hk_by_t by) {
     if (HK_UNLIKELY(hk_guarded()))
         return hk_guarded_malloc(n, align, by);
-    return align <= 8 ? hk_malloc_slow(n)
-                      : hk_aligned_slow(n, align, hk_size_for_alignment(n, align));
+    return align <= 8 ? malloc_unwatched(n)
+                      : aligned_unwatched(n, align, hk_size_for_alignment(n, align));
+}
+
+void *hk_new_slow(size_t n, size_t align, hk_by_t by) {
+    return HK_UNLIKELY(hk_watched()) ? hk_watched_malloc(n, align, by)
+                                     : hk_malloc_unwatched(n, align, by);
 }
 
 /* ---- realloc and the like ---- */
@@ -380,7 +413,7 @@ static void *resize_large(void *p, unsigned kind, size_t n) {
 
 /* A block stays where it is as long as at least half of it is used; a large one grows in place or
  * by moving pages where it can. */
-void *hk_realloc(void *p, size_t n) {
+void *hk_realloc_unwatched(void *p, size_t n) {
     unsigned kind = hk_map_kind(p);
     if (kind == HK_KIND_FOREIGN && __libc_realloc != NULL)
         return __libc_realloc(p, n);
@@ -396,13 +429,17 @@ void *hk_realloc(void *p, size_t n) {
     }
     void *q = hk_hit_pop(n);
     if (q == NULL)
-        q = hk_malloc_slow(n);
+        q = malloc_unwatched(n);
     if (q == NULL)
         return NULL;
     memcpy(q, p, hk_min(old, n));
     if (!hk_hit_push(p))
-        hk_free_slow(p);
+        free_unwatched(p);
     return q;
+}
+
+void *hk_realloc(void *p, size_t n) {
+    return HK_UNLIKELY(hk_watched()) ? hk_watched_realloc(p, n) : hk_realloc_unwatched(p, n);
 }
 
 bool hk_trim(void) {

@@ -27,6 +27,13 @@ void *hk_new_slow(size_t n, size_t align, hk_by_t by);
 void hk_free_slow(void *p);
 void hk_delete_slow(void *p, hk_by_t by, size_t n);
 
+/* The same operations, and hk_realloc() and hk_calloc_large(), of which no watcher hears
+ * (front/watched.h). */
+void *hk_malloc_unwatched(size_t n, size_t align, hk_by_t by);
+void hk_free_unwatched(void *p, hk_by_t by, size_t n);
+void *hk_realloc_unwatched(void *p, size_t n);
+void *hk_calloc_large_unwatched(size_t n);
+
 /* The same for what the short way of an observed thread (front/observed.h) cannot do. */
 void *hk_malloc_long(size_t n);
 void hk_free_long(void *p);

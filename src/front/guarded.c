@@ -184,10 +184,10 @@ void *hk_guarded_realloc(void *p, size_t n) {
     const bool known = kind == HK_KIND_FENCED || kind - 1 < HK_CLASS_COUNT - 1;
     if (known && resized(p, kind, before, n))
         return p;
-    void *q = hk_malloc_slow(n);
+    void *q = hk_malloc_unwatched(n, 8, HK_BY_MALLOC);
     if (q == NULL)
         return NULL;
     memcpy(q, p, hk_min(before, n));
-    hk_free_slow(p);
+    hk_free_unwatched(p, HK_BY_MALLOC, HK_ANY_SIZE);
     return q;
 }

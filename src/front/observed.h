@@ -21,8 +21,9 @@ struct hk_observed {
     hk_layers_t layers;   /* owner */
 };
 
-/* The commonest plan, for which there is an early exit. */
-#define HK_MAGAZINES_COUNTED (HK_LAYER_BIT(HK_LAYER_HEAPV2) | HK_PLAN_METRICS | HK_PLAN_OBSERVED)
+/* The commonest plans, for which there is an early exit. */
+#define HK_MAGAZINES_OBSERVED (HK_LAYER_BIT(HK_LAYER_HEAPV2) | HK_PLAN_OBSERVED)
+#define HK_MAGAZINES_COUNTED (HK_MAGAZINES_OBSERVED | HK_PLAN_METRICS)
 
 /* The thread's plan: 0 unless it is observed, or was and has not put things in order since. Nothing
  * else of this file exists in a FAST build. */

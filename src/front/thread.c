@@ -12,6 +12,7 @@
 #include "front/magazine.h"
 #include "front/observed.h"
 #include "front/prewarm.h"
+#include "front/watched.h"
 #include "policy/look.h"
 #include "policy/purger.h"
 
@@ -252,6 +253,8 @@ static void make_orphan_locked(hk_thread_t *thread) {
 static void leave_behind(hk_thread_t *thread) {
     const unsigned before = hk_add_seq(&ending, 1u);
     const bool many = before + hk_heap_orphans() >= WARM_ORPHANS;
+    if (hk_watched())
+        hk_watched_end(thread);
     flush_layers(thread);
     if (thread->served < WARM_FROM)
         thread->served++;
@@ -306,6 +309,8 @@ void hk_thread_plan_locked(hk_thread_t *thread) {
     if (HK_FAST)
         return;
     unsigned plan = hk_plan_from_options();
+    if (plan == 0 && hk_watched())
+        plan = HK_MAGAZINES_OBSERVED;
     if (plan != (hk_load_relaxed(&thread->plan) & ~(unsigned)HK_PLAN_NEW))
         hk_store_relaxed(&thread->plan, plan | HK_PLAN_NEW);
     if (thread->tc == NULL)
@@ -468,6 +473,7 @@ static void fork_child(void) {
         if (!HK_FAST) {
             hk_observed_forget(thread);
             hk_guarded_forked(thread);
+            hk_watched_forked(thread);
             hk_thread_rest_t *rest = hk_load_relaxed(&thread->rest);
             if (rest != NULL)
                 hk_sections_forget(&rest->sections);

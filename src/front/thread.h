@@ -39,13 +39,18 @@ typedef enum {
  * rest: a thread that does little touches a page or two of them. */
 enum { HK_FEW = 1, HK_SOME = HK_HOSTILE ? 1 : 16 };
 
+/* Who may hear of every operation (front/watched.h). */
+typedef enum { HK_WATCH_PROFILE, HK_WATCH_RECORD, HK_WATCH_PLACES } hk_watch_place_t;
+
 /* What a thread needs that does more than a little, or is observed: made then, and kept with its
  * record. */
 typedef struct {
     hk_tcache_t trap;       /* const: all bins unused, so each operation comes to the boundary */
     hk_sections_t sections; /* owner writes, any reads */
-    hk_quarantine_t *quarantine; /* const once set; NULL where nothing is guarded */
-    uint32_t until_sample;       /* owner: allocations up to the next sampled one */
+    hk_quarantine_t *quarantine;     /* const once set; NULL where nothing is guarded */
+    uint32_t until_sample;           /* owner: allocations up to the next sampled one */
+    atomic_bool telling;             /* owner: a watcher hears of something (front/watched.h) */
+    void *watchers[HK_WATCH_PLACES]; /* owner: what each of them keeps of the thread */
     void
         *some[HK_CLASS_COUNT][1 + HK_SOME]; /* owner: the slots of bins with room for some blocks */
     void *slots[HK_SLOT_COUNT];             /* owner: and for more */

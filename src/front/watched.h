@@ -1,0 +1,52 @@
+/* The watched front: what the boundary does while somebody wants to hear of every operation (a heap
+ * profile, a recording). All threads go by their trap caches then. An operation is done as ever, by the magazines,
+ * the guard or the backend, and told:
+ *
+ *   malloc(n) ──────── as ever ──── given(p, n)
+ *   free(p) ── taken(p) ── as ever                   (afterwards p may be another thread's)
+ *   realloc(p, n) ── taken(p) ── as ever ── given(q, n), or p again where it failed
+ *
+ * What a watcher itself allocates or frees, and what a signal handler does that interrupts it, it does not
+ * hear of. */
+#ifndef HK_FRONT_WATCHED_H
+#define HK_FRONT_WATCHED_H
+
+#include "front/thread.h"
+#include "guard/guard.h"
+
+/* What was done. */
+typedef struct {
+    size_t n;     /* the bytes asked for; of a free what it says, or HK_ANY_SIZE */
+    size_t align; /* of what is given */
+    hk_by_t by;
+    bool resized; /* half of a realloc */
+} hk_told_t;
+
+/* A watcher's own for the thread, NULL at first: the thread's to use, as long as its record lives. The thread may
+ * have none: `own` is NULL then. No lock of the allocator is held; errno is kept. */
+typedef struct {
+    void (*given)(void **own, void *p, const hk_told_t *told);
+    void (*taken)(void **own, void *p, const hk_told_t *told);
+    void (*ended)(void **own);  /* the thread ends; inside the boundary; may be NULL */
+    void (*forked)(void **own); /* in a fork's child, of every record; may be NULL */
+} hk_watcher_t;
+
+/* Whether anybody hears of operations. */
+extern atomic_bool hk_watched_on;
+HK_INLINE bool hk_watched(void) { return !HK_FAST && hk_load_relaxed(&hk_watched_on); }
+
+/* From now on `watcher` hears of the operations of all threads, in this place; NULL: nobody. Operations
+ * that are under way may still be told to the one before. Any thread, outside of signal handlers. */
+void hk_watch(hk_watch_place_t place, const hk_watcher_t *watcher);
+
+/* What the entry points do. */
+void *hk_watched_malloc(size_t n, size_t align, hk_by_t by);
+void *hk_watched_calloc_large(size_t n);
+void hk_watched_free(void *p, hk_by_t by, size_t n);
+void *hk_watched_realloc(void *p, size_t n);
+
+/* The thread ends; the process is a fork's child. */
+void hk_watched_end(hk_thread_t *thread);
+void hk_watched_forked(hk_thread_t *thread);
+
+#endif
