@@ -17,6 +17,7 @@ OWN_COMMAND = {"allow_interspersed_args": False}
 PANELS = {
     "Run and compare": {
         "run": "Run a program under hakmem and say what was proven inside its processes.",
+        "heap": "Show what a program's memory is in use for: a flame graph, the functions, growth.",
         "demo": "Show hakmem at work: real programs with proof, a short benchmark, the report.",
         "compare": "Try hakmem on your own program, against the system's allocator and every peer "
         "found.",
@@ -58,6 +59,7 @@ PLACES = {
     "baseline": "paired.cli:baseline_command",
     "config": "config:command",
     "peers": "peers:app",
+    "heap": "heap.cli:app",
     "soak": "soak.cli:app",
     "ledger": "ledger.cli:app",
 }
@@ -106,6 +108,15 @@ class Commands(TyperGroup):
         except KeyboardInterrupt as error:
             message, status = errors.explain(error)
             raise errors.LabError(message, status) from None
+
+
+class RunsByDefault(TyperGroup):
+    """Of a command with parts: `hakmem soak --seconds 5` means `hakmem soak run --seconds 5`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not args or (args[0] not in self.commands and args[0] != "--help"):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
 
 
 def _stand_in() -> None:

@@ -22,6 +22,18 @@ def number(value: float | None) -> str:
     return text.replace("-", "−")
 
 
+def count(value: int) -> str:
+    return f"{value:,}".replace(",", "\u202f").replace("-", "−")
+
+
+def size(count: float) -> str:
+    """Bytes, in the unit that leaves the fewest digits."""
+    for unit, power in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if abs(count) >= 1 << power:
+            return f"{number(count / (1 << power))} {unit}"
+    return f"{count:.0f} B".replace("-", "−")
+
+
 def ratio(interval: Interval) -> str:
     return f"{interval.estimate:.{_decimals(interval)}f}"
 

@@ -9,6 +9,7 @@ import pytest
 from hakmem import project
 from hakmem.audit import planted as audit_planted
 from hakmem.suite import SUITE
+from report_world import Browser
 from scorecards import TARGETS, Site
 from standing import Stand, compile_c
 
@@ -67,3 +68,23 @@ def here(site: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
     monkeypatch.setattr(project, "root", lambda: site.root)
     monkeypatch.setenv("LAB_LEDGER", str(site.root / "evidence"))
     return site
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Browser:
+    program = shutil.which("chromium") or shutil.which("chromium-browser")
+    if program is None:
+        if os.geteuid() == 0 and shutil.which("apt-get"):
+            pytest.fail(
+                "chromium is not installed: run tools/setup browser, or pytest -m 'not browser'"
+            )
+        pytest.skip("chromium is not installed: the report was not looked at in a browser")
+    return Browser(program, tmp_path_factory.mktemp("browser"))
+
+
+@pytest.fixture(scope="session")
+def blank(browser: Browser) -> int:
+    """The size of a picture of nothing."""
+    file = browser.folder / "blank.html"
+    file.write_text("<body></body>", encoding="utf-8")
+    return len(browser.picture(file, 1360))

@@ -201,11 +201,16 @@ class Browser:
             "const some = all.filter((e) => e.checkVisibility());"
             "document.body.append(`seen ${some.length}.`);"
         )
-        around = self._frame(page, 1200, 3000, f'sandbox="allow-same-origin" onload="{look}"')
-        done = self._run(around, "--dump-dom", "--allow-file-access-from-files")
-        found = re.search(r"seen (\d+)\.", done.stdout.rpartition("</iframe>")[2])
-        assert found, done.stderr
+        found = re.search(r"seen (\d+)\.", self.says(page, look, "allow-same-origin"))
+        assert found
         return int(found[1])
+
+    def says(self, page: Path, script: str, sandbox: str | None = None) -> str:
+        """What a script appends to the page around this one, whose frame is `this` in it."""
+        forbids = "" if sandbox is None else f'sandbox="{sandbox}"'
+        around = self._frame(page, 1200, 3000, f'{forbids} onload="{script}"')
+        done = self._run(around, "--dump-dom", "--allow-file-access-from-files")
+        return done.stdout.rpartition("</iframe>")[2]
 
     def picture(self, page: Path, width: int, dark: bool = False, scripts: bool = True) -> bytes:
         """In a frame, which may be narrower than the browser's least window."""

@@ -14,6 +14,7 @@ from standing import SLOW_TO_LOAD, Stand
 NAMES = [name for rows in PANELS.values() for name in rows]
 REFUSED = [
     ("comprae",),
+    ("heap", "show", "nope"),
     ("demo", "--budget", "x"),
     ("compare",),
     ("ab", "--max-blocks", "1"),

@@ -1,8 +1,6 @@
 """The report in a real browser: with its scripts, without them, light, dark, wide and narrow."""
 
-import os
 import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -16,26 +14,6 @@ from report_world import Browser, corner, drawn
 pytestmark = pytest.mark.browser
 
 LIGHT, NIGHT = (0xFB, 0xFA, 0xF7), (0x14, 0x17, 0x1A)
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Browser:
-    program = shutil.which("chromium") or shutil.which("chromium-browser")
-    if program is None:
-        if os.geteuid() == 0 and shutil.which("apt-get"):
-            pytest.fail(
-                "chromium is not installed: run tools/setup browser, or pytest -m 'not browser'"
-            )
-        pytest.skip("chromium is not installed: the report was not looked at in a browser")
-    return Browser(program, tmp_path_factory.mktemp("browser"))
-
-
-@pytest.fixture(scope="module")
-def blank(browser: Browser) -> int:
-    """The size of a picture of nothing."""
-    file = browser.folder / "blank.html"
-    file.write_text("<body></body>", encoding="utf-8")
-    return len(browser.picture(file, 1360))
 
 
 @pytest.fixture(scope="module")

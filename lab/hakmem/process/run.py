@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal
 
 from hakmem.errors import LabError
@@ -61,7 +62,9 @@ def preloaded(library: Path, environment: Mapping[str, str]) -> dict[str, str]:
     return {**environment, "LD_PRELOAD": value}
 
 
-def execute(command: Sequence[str], library: Path) -> Outcome:
+def execute(
+    command: Sequence[str], library: Path, settings: Mapping[str, str] = MappingProxyType({})
+) -> Outcome:
     """Runs the command to its end with inherited stdio and reads its proof."""
     if any(separator in str(library) for separator in " :"):
         raise LabError(f"the loader cannot preload a path with a space or colon: {library}")
@@ -70,7 +73,7 @@ def execute(command: Sequence[str], library: Path) -> Outcome:
         raise LabError(f"command not found: {command[0]}", status=127)
     with scratch.folder("run") as folder:
         file = folder / "proof.jsonl"
-        environment = {**preloaded(library, os.environ), "HAKMEM_PROOF": str(file)}
+        environment = {**preloaded(library, os.environ), **settings, "HAKMEM_PROOF": str(file)}
         pid, status = _run(command, environment)
         sentence, proven = describe(proofs.read(file), pid, Path(program))
     if not proven:

@@ -138,7 +138,7 @@ def drawing(chart: Chart) -> str:
 
 
 def _svg(chart: Chart, box: Box) -> str:
-    parts = [*_warm_up(chart, box), *_axes(chart, box)]
+    parts = [*_warm_up(chart, box), *axes(chart, box)]
     for line in chart.lines:
         parts += _line(chart, line, box)
     for t in chart.steps:
@@ -160,7 +160,7 @@ def _warm_up(chart: Chart, box: Box) -> list[str]:
     return [f'{area} class="warm"/>', label]
 
 
-def _axes(chart: Chart, box: Box) -> list[str]:
+def axes(chart: Chart, box: Box) -> list[str]:
     parts = []
     wide = box.name == "wide"
     for value in ticks(box.low, box.high, 6):
@@ -193,14 +193,14 @@ def _line(chart: Chart, line: Line, box: Box) -> list[str]:
     if size > 1:
         forth = list(zip(xs, most, strict=True))
         back = list(zip(xs, least, strict=True))[::-1]
-        parts.append(f'<polygon points="{_points(forth + back)}" class="range" {style}/>')
-    path = _points(list(zip(xs, middle, strict=True)))
+        parts.append(f'<polygon points="{points(forth + back)}" class="range" {style}/>')
+    path = points(list(zip(xs, middle, strict=True)))
     tip = f"<title>{escape(line.name)}: median {words.number(_median(line))}</title>"
     return [*parts, f'<polyline points="{path}" class="line" {style}>{tip}</polyline>']
 
 
-def _points(points: Sequence[tuple[float, float]]) -> str:
-    return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+def points(corners: Sequence[tuple[float, float]]) -> str:
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in corners)
 
 
 def _median(line: Line) -> float:

@@ -6,14 +6,13 @@ import shlex
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
-from typer.core import TyperGroup
 
 from hakmem import complete, project
-from hakmem.commands import OWN_COMMAND
+from hakmem.commands import OWN_COMMAND, RunsByDefault
 from hakmem.errors import LabError
 from hakmem.paired import cells, work
 from hakmem.paired.cli import Record
@@ -29,18 +28,8 @@ from hakmem.soak.analysis import Analysis
 from hakmem.soak.inside import Ended, Started
 from hakmem.soak.session import Plan
 
-
-class _RunsByDefault(TyperGroup):
-    """`hakmem soak --seconds 5` means `hakmem soak run --seconds 5`."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if not args or (args[0] not in self.commands and args[0] != "--help"):
-            args = ["run", *args]
-        return super().parse_args(ctx, args)
-
-
 app = typer.Typer(
-    cls=_RunsByDefault,
+    cls=RunsByDefault,
     help="Let a program run for long, epoch by epoch; judge its drift, spread and memory.\n\n"
     "`run` may be left out: hakmem soak --seconds 60. Columns and rules: docs/soak.md.",
 )

@@ -1,0 +1,1 @@
+"""Heap profiles, named and shown: `hakmem heap`."""

@@ -1,0 +1,142 @@
+"""The command lines of heap profiles: `hakmem heap`, which makes some, `show` and `diff`."""
+
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from hakmem import project
+from hakmem.commands import OWN_COMMAND, RunsByDefault
+from hakmem.errors import LabError
+
+app = typer.Typer(
+    cls=RunsByDefault,
+    help="Show what a program's memory is in use for: a flame graph, the functions, growth.\n\n"
+    "hakmem heap -- PROGRAM runs it and makes one HTML file; `show` and `diff` read profiles that "
+    "are there. How to profile a service, and what a weight means: docs/heap.md.",
+)
+
+Out = Annotated[Path | None, typer.Option(help="The page (default: out/heap.html).")]
+Pid = Annotated[int | None, typer.Option(help="The process (default: the one with most in use).")]
+Wrappers = Annotated[
+    str | None,
+    typer.Option(
+        help="Regular expression of functions that only pass a request on, so that what they "
+        "allocate is their caller's (default: malloc and its like, a language's own library)."
+    ),
+]
+
+
+@app.command("run", context_settings=OWN_COMMAND)
+def run_command(
+    command: Annotated[list[str] | None, typer.Argument(help="What to run, after --.")] = None,
+    out: Out = None,
+    keep: Annotated[
+        Path | None, typer.Option(help="A folder for the profiles (default: they are not kept).")
+    ] = None,
+    sample_kb: Annotated[
+        int | None,
+        typer.Option(min=0, help="Mean distance of samples; 0: every allocation (default: 512)."),
+    ] = None,
+    every_mb: Annotated[
+        int, typer.Option(min=0, help="A profile for each N MiB allocated; 0: none of these.")
+    ] = 256,
+    peaks: Annotated[bool, typer.Option(help="A profile at each new peak.")] = True,
+    pid: Pid = None,
+    wrappers: Wrappers = None,
+    lib: Annotated[
+        Path | None, typer.Option(help="Library to preload (default: build/libhakmem.so).")
+    ] = None,
+) -> None:
+    """Run a program under hakmem with heap profiles, and make a page of them.
+
+    Ends with the program's own status, and with 3 where hakmem did not serve it.
+    """
+    from hakmem.heap import run
+    from hakmem.process import scratch
+
+    if not command:
+        raise LabError("what is to be run? hakmem heap -- PROGRAM …, or hakmem heap show FILE")
+    charged = _pattern(wrappers)
+    library = project.require_file(lib or project.default_library(), "hakmem's library")
+    page = project.place(out, Path("out") / "heap.html")
+    kept = project.place(keep, Path(), "--keep") if keep else None
+    with scratch.folder("heap") as folder:
+        asked = run.Asked(sample_kb, every_mb, peaks)
+        outcome, files = run.profiled(command, library, asked, folder)
+        print(outcome.sentence, file=sys.stderr)
+        if kept:
+            run.keep(folder, kept)
+        if not files:
+            if not outcome.proven:
+                raise typer.Exit(outcome.exit_status)
+            why = run.why_none(outcome)
+            raise LabError(f"no profile was written: {why}", status=outcome.exit_status or 1)
+        _show(files, page, pid, charged, shlex.join(command))
+    if outcome.exit_status:
+        said = (
+            f"the program ended with status {outcome.status}: the page is of what it did until then"
+        )
+        raise LabError(said, status=outcome.exit_status)
+
+
+@app.command("show")
+def show_command(
+    files: Annotated[list[Path], typer.Argument(help="Profiles, of one process or of several.")],
+    out: Out = None,
+    pid: Pid = None,
+    wrappers: Wrappers = None,
+) -> None:
+    """Make the page of profiles that are there: of a service, of another machine."""
+    charged = _pattern(wrappers)
+    _show(files, project.place(out, Path("out") / "heap.html"), pid, charged, "")
+
+
+@app.command("diff")
+def diff_command(
+    before: Annotated[Path, typer.Argument(help="A profile.")],
+    after: Annotated[Path, typer.Argument(help="A later one, or another process's.")],
+    out: Out = None,
+    wrappers: Wrappers = None,
+) -> None:
+    """Show what grew and what shrank from one profile to another."""
+    from hakmem.heap import page as heap_page
+    from hakmem.heap import pprof, story, view
+
+    charged = _pattern(wrappers)
+    target = project.place(out, Path("out") / "heap-diff.html")
+    sides = [pprof.read(file) for file in (before, after)]
+    folders = [file.parent for file in (before, after)]
+    page = story.of_two(sides[0], sides[1], folders, charged)
+    project.write_atomically(target, heap_page.render(page))
+    console = Console()
+    view.show(page, console)
+    console.print(f"written: {target}", soft_wrap=True, highlight=False)
+
+
+def _show(
+    files: list[Path], target: Path, pid: int | None, charged: re.Pattern[str], command: str
+) -> None:
+    from hakmem.heap import page as heap_page
+    from hakmem.heap import story, view
+
+    found = story.processes(files)
+    chosen = story.choose(found, pid)
+    page = story.of_process(chosen, found, {file.parent for file in files}, charged, command)
+    project.write_atomically(target, heap_page.render(page))
+    console = Console()
+    view.show(page, console)
+    console.print(f"written: {target}", soft_wrap=True, highlight=False)
+
+
+def _pattern(text: str | None) -> re.Pattern[str]:
+    from hakmem.heap import weigh
+
+    try:
+        return re.compile(weigh.WRAPPERS if text is None else text or r"(?!)")
+    except re.error as error:
+        raise LabError(f"--wrappers {text!r}: no regular expression: {error}") from None

@@ -1,0 +1,147 @@
+"""The page of a heap: one HTML file, offline, that reads without a script.
+
+Views of the same process are switched by the browser itself. The script only draws the flame graphs
+again, so that they can be zoomed and searched.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from hakmem import pages, words
+from hakmem.heap import flame, weigh
+from hakmem.heap.weigh import Change, Function, Growth, Weighed
+from hakmem.report import charts
+from hakmem.report import lines as report_lines
+from hakmem.report import page as report
+
+ROWS = 20  # of a table of functions
+DRAWN = 5  # functions of the growth that have a colour of their own
+RECURSION = 20_000
+
+
+@dataclass(frozen=True)
+class View:
+    """One way to look at the heap: `id` names it in the page, `name` on its button."""
+
+    id: str
+    name: str
+    note: str
+    weighed: Weighed
+    functions: Sequence[Function]
+
+    @property
+    def by_own(self) -> list[Function]:
+        return [row for row in self.functions if row.own.bytes][:ROWS]
+
+    @property
+    def by_total(self) -> list[Function]:
+        return sorted(self.functions, key=lambda row: -row.total.bytes)[:ROWS]
+
+
+@dataclass(frozen=True)
+class Page:
+    """`changes`: of a page about two profiles. `others`: processes that have a profile too."""
+
+    title: str
+    kicker: str
+    lede: str
+    views: Sequence[View]
+    first: str
+    facts: Mapping[str, str]
+    interval: int
+    growth: Growth | None = None
+    changes: Sequence[Change] = ()
+    others: Sequence[tuple[str, str, str]] = ()
+    problems: Sequence[str] = field(default_factory=tuple)
+
+
+def render(page: Page) -> str:
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), RECURSION))  # of stacks, as deep as theirs
+    roots = {view.id: weigh.tree(view.weighed, view.name) for view in page.views}
+    colours, table = flame.colours(list(roots.values())), flame.Table()
+    views = {id: table.tree(root) for id, root in roots.items()}
+    data = {"frames": table.rows(colours), "views": views}
+    script = (pages.TEMPLATES / "heap.js").read_text(encoding="utf-8")
+    styles = ("report.css", "heap.css")
+    environment = pages.environment()
+    environment.globals |= {"words": words, "exact": exact, "share": share}
+    return environment.get_template("heap.html.j2").render(
+        page=page,
+        css="".join((pages.TEMPLATES / name).read_text(encoding="utf-8") for name in styles),
+        flames={
+            view.id: flame.drawing(roots[view.id], colours, f"{view.name}, by caller")
+            for view in page.views
+        },
+        modules={module: css for module, css in colours.items() if module},
+        growth=growth_drawing(page.growth) if page.growth else "",
+        unit=unit_of(page.growth)[1] if page.growth else "",
+        shown=min(len(page.changes), ROWS),
+        data=report.for_script(data),
+        script=script,
+        policy=report.policy([script]),
+    )
+
+
+def exact(weight: weigh.Weight) -> str:
+    """How far the figure may be off: for a reader, no more digits than that deserves."""
+    if not weight.variance:
+        return "exact"
+    off = weight.margin / max(abs(weight.bytes), 1)
+    return f"±{100 * off:.0f} %" if off < 1 else "few samples"
+
+
+def share(weight: weigh.Weight, whole: weigh.Weight) -> str:
+    return f"{100 * weight.bytes / max(whole.bytes, 1):.1f} %"
+
+
+def when(ns: int) -> str:
+    if not ns:
+        return "not said"
+    return datetime.fromtimestamp(ns / 1e9).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+# ---- growth ----
+
+
+UNITS = ((30, "GiB"), (20, "MiB"), (10, "KiB"), (0, "bytes"))
+
+
+def unit_of(growth: Growth) -> tuple[int, str]:
+    """The power of two, and its name, in which the highest of all has few digits."""
+    return next((power, unit) for power, unit in UNITS if growth.highest >= 1 << power)
+
+
+def growth_drawing(growth: Growth) -> str:
+    """Areas on each other, the heaviest function at the bottom; both widths."""
+    import numpy as np
+
+    power, unit = unit_of(growth)
+    times = np.array(growth.seconds)
+    chart = report_lines.Chart("growth", "in use over time", unit, times, (), 0.0)
+    span = float(times[0]), float(times[-1])
+    high = 1.06 * growth.highest / (1 << power)
+    sizes = (("wide", 960, 280, 58), ("narrow", 340, 220, 46))
+    return "".join(
+        _areas(growth, chart, report_lines.Box(*size, *span, 0.0, high)) for size in sizes
+    )
+
+
+def _areas(growth: Growth, chart: report_lines.Chart, box: report_lines.Box) -> str:
+    parts = report_lines.axes(chart, box)
+    unit = 1 << unit_of(growth)[0]
+    below = [box.y(0.0)] * len(growth.seconds)
+    heights = [0] * len(growth.seconds)
+    across = [box.x(t) for t in growth.seconds]
+    for number, layer in enumerate(growth.layers, 1):
+        heights = [height + bytes for height, bytes in zip(heights, layer, strict=True)]
+        above = [box.y(height / unit) for height in heights]
+        forth = list(zip(across, above, strict=True))
+        back = list(zip(across, below, strict=True))[::-1]
+        css = f"c{number}" if number < len(growth.layers) else "c6"
+        parts.append(f'<polygon points="{report_lines.points(forth + back)}" class="area {css}"/>')
+        below = above
+    return charts.svg(box.name, box.width, box.height, f"{chart.title}, {chart.unit}", parts)

@@ -1,0 +1,66 @@
+"""A program run under hakmem with heap profiles on, and what it wrote."""
+
+import contextlib
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hakmem.errors import LabError
+from hakmem.process import run
+from hakmem.process.run import Outcome
+
+PATTERN = "*.pb.gz"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How the program is to be profiled; None leaves what the environment says, or the default."""
+
+    sample_kb: int | None
+    every_mb: int
+    peaks: bool
+
+    def settings(self, environment: Mapping[str, str]) -> dict[str, str]:
+        peaks = {"HAKMEM_PROF_PEAK": "1"} if self.peaks else {}
+        every = {"HAKMEM_PROF_EVERY_MB": str(self.every_mb)} if self.every_mb else {}
+        own = {name: environment[name] for name in (*peaks, *every) if name in environment}
+        exact = {} if self.sample_kb is None else {"HAKMEM_PROF_SAMPLE_KB": str(self.sample_kb)}
+        return {"HAKMEM_PROF": "1", **peaks, **every, **own, **exact}
+
+
+def profiled(
+    command: Sequence[str], library: Path, asked: Asked, folder: Path
+) -> tuple[Outcome, list[Path]]:
+    """Runs the command to its end; its profiles, and those of its children, are in the folder."""
+    settings = asked.settings(os.environ)
+    name = Path(command[0]).name.replace("%", "_")
+    settings["HAKMEM_PROF_PATH"] = str(folder / f"{name}.%p")
+    outcome = run.execute(command, library, settings)
+    files = sorted(folder.glob(PATTERN))
+    for pid in {file.name.rsplit(".", 5)[1] for file in files if file.name.count(".") >= 5}:
+        with contextlib.suppress(OSError):
+            shutil.copy(f"/tmp/perf-{pid}.map", folder)
+    return outcome, files
+
+
+def why_none(outcome: Outcome) -> str:
+    """The likeliest reason why a program that hakmem served left no profile."""
+    if outcome.status > 128:
+        return (
+            f"a signal ended it (status {outcome.status}) before it could write one: "
+            "--every-mb N writes one for each N MiB that it allocates"
+        )
+    return (
+        "it left by _exit or exec, which write none (--every-mb N writes some on the way), or this "
+        "libhakmem.so knows no profiles (then it has said so above)"
+    )
+
+
+def keep(folder: Path, target: Path) -> None:
+    """Copies all that the run wrote there; what is there already stays."""
+    try:
+        shutil.copytree(folder, target, dirs_exist_ok=True)
+    except (OSError, shutil.Error) as error:
+        raise LabError(f"cannot keep the profiles in {target}: {error}") from error

@@ -1,0 +1,222 @@
+"""What a program's addresses are called: functions, inlined ones too, and their lines.
+
+By binutils' own reading of the modules' debug information and symbols, each module asked once. What
+has neither, or is another build than the one that ran, stays module+offset: a name that is only
+near would be a wrong one.
+"""
+
+import bisect
+import re
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from hakmem.heap.pprof import Location, Module, Profile
+
+_SEGMENT = re.compile(r"^\s*LOAD\s+0x(\w+)\s+0x(\w+)\s+0x\w+\s+0x(\w+)", re.MULTILINE)
+_BUILD_ID = re.compile(r"Build ID: (\w+)")
+_SYMBOL = re.compile(r"^(\w+) (\w+) [TtWwiu] (.+?)(?:@.*)?$", re.MULTILINE)
+_ADDRESS = re.compile(r"^0x[0-9a-f]+$")
+_PLACE = re.compile(r"^(.*):(\d+|\?)(?: \(discriminator \d+\))?$")
+_GENERATED = re.compile(r"^(\w+) (\w+) (.+)$", re.MULTILINE)
+_PYTHON = re.compile(r"^py::(.*):(.*)$")
+
+_CLONE = re.compile(r"( \[clone [^]]*\]|\.(part|constprop|isra|cold|lto_priv)(\.\d+)?)+$")
+_OPERATOR = re.compile(r"operator ?(->\*?|<=>|<<=?|>>=?|[<>]=?|\(\))")
+_HIDDEN = {ord(sign): 0xE000 + ord(sign) for sign in "<>()"}
+_SHOWN = {hidden: sign for sign, hidden in _HIDDEN.items()} | {ord("⟨"): "<…>"}
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A function of a module: two are the same whatever line of it they are at, whatever types a
+    template is of, and whichever clone of it the compiler made."""
+
+    name: str
+    module: str
+    function: str = field(default="", compare=False)
+    file: str = field(default="", compare=False)
+    line: int = field(default=0, compare=False)
+
+
+def frame(function: str, module: str, file: str = "", line: int = 0) -> Frame:
+    name = brief(function)
+    if name == "operator()" and file:  # a lambda's; what it belongs to is not said
+        name += f" in {Path(file).name}"
+    return Frame(name, module, function, file, line)
+
+
+@cache
+def brief(function: str) -> str:
+    """Without what a reader skips: a C++ name's arguments, of templates too, its result, clones."""
+    function = _CLONE.sub("", function)
+    if function.startswith("<") or not re.search(r"[(<]", function):
+        return function
+    text = function.replace("(anonymous namespace)", "{anonymous}")
+    text = _OPERATOR.sub(lambda found: found[0].translate(_HIDDEN), text)
+    for pattern, instead in ((r" ?<[^<>]*>", "⟨"), (r"\([^()]*\)", "")):
+        before = ""
+        while text != before:
+            before, text = text, re.sub(pattern, instead, text)
+    text = re.sub(r"( const)?( &&?)?$|\[abi:\w+\]", "", text)
+    head, operator, tail = text.partition("operator ")
+    text = head.rpartition(" ")[2] + operator + tail if operator else text.rpartition(" ")[2]
+    return text.translate(_SHOWN) or function
+
+
+@dataclass
+class Names:
+    """The frames of each location, innermost first; `problems`: why some have no name."""
+
+    of: dict[Location, tuple[Frame, ...]]
+    problems: list[str]
+
+
+def names(profiles: Sequence[Profile], beside: Iterable[Path]) -> Names:
+    """Of all locations of the profiles of one process. `beside`: folders that may have its
+    perf-PID.map, in which runtimes with generated code say what it is called."""
+    every = {place for p in profiles for sample in p.samples for place in sample.stack}
+    found, problems = {}, []
+    by_file: dict[str, list[Location]] = {}
+    generated = _Generated(profiles[0].pid, beside)
+    for place in every:
+        if place.named:
+            found[place] = tuple(
+                frame(n.function, _short(place.module), n.file, n.line) for n in place.named
+            )
+        elif place.module is not None and place.module.file.startswith("/"):
+            by_file.setdefault(place.module.file, []).append(place)
+        else:
+            found[place] = (generated.frame(place),)
+    for file, places in sorted(by_file.items()):
+        known, why = _of_file(Path(file), places)
+        found |= known
+        problems += [f"{file}: {why}"] if why else []
+    return Names(found, problems)
+
+
+def _short(module: Module | None) -> str:
+    return Path(module.file).name if module else "?"
+
+
+def _unnamed(place: Location, offset: int) -> Frame:
+    if place.module is None:
+        return frame(f"[0x{place.address:x}]", "?")
+    name = _short(place.module)
+    return frame(f"[{name}+0x{offset:x}]", name)
+
+
+def _of_file(
+    file: Path, places: Sequence[Location]
+) -> tuple[dict[Location, tuple[Frame, ...]], str]:
+    """And why there are no names, or nothing."""
+    module = places[0].module
+    assert module is not None
+    offsets = {}
+    for place in places:
+        assert place.module is not None
+        offsets[place] = place.address - place.module.start + place.module.offset
+    try:
+        headers = _tool("readelf", "-Wln", str(file))
+        build_id = _BUILD_ID.search(headers)
+        if module.build_id and build_id and build_id[1] != module.build_id.lower():
+            raise _NoNames("it is another build than the one that ran")
+        at = {place: _virtual(offset, headers) for place, offset in offsets.items()}
+        return _by_address(file, at), ""
+    except _NoNames as error:
+        return {place: (_unnamed(place, at),) for place, at in offsets.items()}, str(error)
+
+
+def _virtual(offset: int, headers: str) -> int:
+    """The address that the linker gave to what lies at that offset of the file."""
+    for begin, address, size in ((int(n, 16) for n in s) for s in _SEGMENT.findall(headers)):
+        if begin <= offset < begin + size:
+            return offset - begin + address
+    return offset
+
+
+def _by_address(file: Path, at: Mapping[Location, int]) -> dict[Location, tuple[Frame, ...]]:
+    """A name without a line is only the nearest symbol's: then the symbols' sizes decide."""
+    order = sorted(set(at.values()))
+    asked = "".join(f"0x{address:x}\n" for address in order)
+    answers = _answers(_tool("addr2line", "-afiCe", str(file), asked=asked), file.name)
+    lines = dict(zip(order, answers, strict=True))
+    symbols = None if all(frames[0].file for frames in lines.values()) else _Symbols(file)
+    found = {}
+    for place, address in at.items():
+        frames = lines[address]
+        if symbols and not frames[0].file:
+            name = symbols.at(address)
+            frames = (frame(name, file.name) if name else _unnamed(place, address),)
+        found[place] = frames
+    return found
+
+
+def _answers(text: str, module: str) -> list[tuple[Frame, ...]]:
+    """What addr2line -afi says of each address: pairs of lines, innermost first."""
+    found: list[list[Frame]] = []
+    lines = iter(text.splitlines())
+    for line in lines:
+        if _ADDRESS.match(line):
+            found.append([])
+            continue
+        place = _PLACE.match(next(lines))
+        file = "" if place is None or place[1] == "??" else place[1]
+        number = int(place[2]) if place and place[2].isdecimal() else 0
+        found[-1].append(frame(line, module, file, number))
+    return [tuple(frames) for frames in found]
+
+
+class _Symbols:
+    """The symbols of a file: what an address lies in, by their sizes."""
+
+    def __init__(self, file: Path) -> None:
+        listed = [_tool("nm", *of, "-CS", "--defined-only", str(file)) for of in ([], ["-D"])]
+        self.rows = sorted(
+            (int(start, 16), int(size, 16), name)
+            for text in listed
+            for start, size, name in _SYMBOL.findall(text)
+        )
+
+    def at(self, address: int) -> str:
+        index = bisect.bisect_right(self.rows, address, key=lambda row: row[0]) - 1
+        start, size, name = self.rows[index] if index >= 0 else (0, 0, "")
+        return name if start <= address < start + size else ""
+
+
+class _Generated:
+    """What a runtime says of the code that it generates: perf-PID.map."""
+
+    def __init__(self, pid: int, folders: Iterable[Path]) -> None:
+        files = (folder / f"perf-{pid}.map" for folder in folders)
+        file = next((file for file in files if pid and file.is_file()), None)
+        text = file.read_text(errors="replace") if file else ""
+        self.rows = sorted((int(a, 16), int(b, 16), c) for a, b, c in _GENERATED.findall(text))
+
+    def frame(self, place: Location) -> Frame:
+        index = bisect.bisect_right(self.rows, place.address, key=lambda row: row[0]) - 1
+        start, size, name = self.rows[index] if index >= 0 else (0, 0, "")
+        if not start <= place.address < start + size:
+            module = place.module
+            return _unnamed(place, place.address - module.start if module else 0)
+        python = _PYTHON.match(name)
+        return frame(python[1], "python", python[2]) if python else frame(name, "generated")
+
+
+class _NoNames(Exception):
+    pass
+
+
+def _tool(name: str, *arguments: str, asked: str = "") -> str:
+    try:
+        done = subprocess.run(
+            [name, *arguments], input=asked, capture_output=True, text=True, errors="replace"
+        )
+    except FileNotFoundError:
+        raise _NoNames(f"{name} is not installed: apt-get install binutils") from None
+    if done.returncode != 0:
+        said = done.stderr.strip().splitlines() or ["it said nothing"]
+        raise _NoNames(said[-1].removeprefix(f"{name}: "))
+    return done.stdout

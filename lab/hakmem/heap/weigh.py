@@ -1,0 +1,249 @@
+"""What the samples weigh: by stack and by function, at several times, and how exactly. Pure."""
+
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from hakmem.heap.pprof import Location, Profile
+from hakmem.heap.symbols import Frame
+
+Stack = tuple[Frame, ...]  # outermost first
+
+# An allocation belongs to whoever asked for it, not to what passes the request on: by name, or by
+# where it is written, because inlined functions of C++ come without their namespace.
+WRAPPERS = (
+    r"[mM]alloc|(?<!lo)[cC]alloc|(?<!p)[rR]ealloc|memalign|strn?dup|^operator new"
+    r"|^<?(std|__gnu_cxx|alloc|core|hashbrown)::|^__rust_|^hk_|^hak_"
+)
+LANGUAGES_OWN = re.compile(r"/include/c\+\+/|^/rustc/\w+/library/")
+SIDE = 1.96  # standard errors on each side of a 95 % interval
+
+
+@dataclass(frozen=True)
+class Weight:
+    """`variance`: of the bytes, by chance of which allocations were sampled."""
+
+    bytes: int = 0
+    objects: int = 0
+    variance: float = 0.0
+
+    def __add__(self, other: "Weight") -> "Weight":
+        return Weight(
+            self.bytes + other.bytes,
+            self.objects + other.objects,
+            self.variance + other.variance,
+        )
+
+    def __sub__(self, other: "Weight") -> "Weight":
+        return Weight(
+            self.bytes - other.bytes,
+            self.objects - other.objects,
+            self.variance + other.variance,
+        )
+
+    def __neg__(self) -> "Weight":
+        return Weight(-self.bytes, -self.objects, self.variance)
+
+    @property
+    def margin(self) -> float:
+        """How far the bytes may be off in either direction, with 95 %."""
+        return SIDE * math.sqrt(self.variance)
+
+
+def weight(bytes: int, objects: int, interval: int) -> Weight:
+    """Of like objects: each was sampled with a chance p that its size decides, and counts for 1/p.
+
+    So n of them are n·p samples, and their sum has the variance n·size²·(1 − p)/p.
+    """
+    if interval <= 1 or objects <= 0:
+        return Weight(bytes, objects)
+    size = bytes / objects
+    chance = -math.expm1(-size / interval)
+    return Weight(bytes, objects, objects * size**2 * (1 - chance) / chance if chance else 0.0)
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """A profile's stacks with their weights, those of no weight left out."""
+
+    stacks: Sequence[tuple[Stack, Weight]]
+
+    @property
+    def total(self) -> Weight:
+        return sum((each for _, each in self.stacks), Weight())
+
+
+def weigh(profile: Profile, what: str, names: Mapping[Location, tuple[Frame, ...]]) -> Weighed:
+    rows = []
+    for sample in profile.samples:
+        if sample.bytes[what] > 0:
+            stack = tuple(frame for place in sample.stack for frame in names[place])[::-1]
+            rows.append((stack, weight(sample.bytes[what], sample.objects[what], profile.interval)))
+    return Weighed(rows)
+
+
+def difference(before: Weighed, after: Weighed) -> tuple[Weighed, Weighed]:
+    """By stack: what grew, and what shrank, both as positive weights.
+
+    Their variances add up, though what one process has in use at both times was sampled only once:
+    the margins are rather too wide.
+    """
+    change: dict[Stack, Weight] = defaultdict(Weight)
+    for stack, each in after.stacks:
+        change[stack] += each
+    for stack, each in before.stacks:
+        change[stack] -= each
+    grew = [(stack, each) for stack, each in change.items() if each.bytes > 0]
+    shrank = [(stack, -each) for stack, each in change.items() if each.bytes < 0]
+    return Weighed(grew), Weighed(shrank)
+
+
+# ---- functions ----
+
+
+@dataclass
+class Function:
+    """What was allocated for a function itself, and for it and all that it called."""
+
+    frame: Frame
+    own: Weight = Weight()
+    total: Weight = Weight()
+    places: Counter[tuple[bool, str, int]] = field(default_factory=Counter)
+
+    @property
+    def place(self) -> str:
+        """Its file, and the line that weighs most; first of all what was allocated for itself."""
+        _, file, line = max(self.places, key=lambda place: (place[0], self.places[place]))
+        return f"{file}:{line}" if line else file
+
+
+def owner(stack: Stack, wrappers: re.Pattern[str]) -> Frame:
+    """The innermost function that does not only pass the request on."""
+    for frame in reversed(stack):
+        passes = wrappers.search(frame.name) or LANGUAGES_OWN.search(frame.file)
+        if not passes and not frame.module.startswith("libhakmem"):
+            return frame
+    return stack[0] if stack else Frame("[no stack]", "?")
+
+
+def functions(weighed: Weighed, wrappers: re.Pattern[str]) -> list[Function]:
+    """Heaviest first. A function that calls itself counts once for a stack."""
+    found: dict[Frame, Function] = {}
+    for stack, each in weighed.stacks:
+        own = owner(stack, wrappers)
+        inner = {frame: frame for frame in stack} or {own: own}
+        for frame in inner.values():
+            row = found.setdefault(frame, Function(frame))
+            row.total += each
+            if frame == own:
+                row.own += each
+            row.places[frame == own, frame.file, frame.line] += each.bytes
+    return sorted(
+        found.values(), key=lambda row: (-row.own.bytes, -row.total.bytes, row.frame.name)
+    )
+
+
+@dataclass(frozen=True)
+class Change:
+    """A function before and after."""
+
+    frame: Frame
+    before: Weight
+    after: Weight
+
+    @property
+    def change(self) -> Weight:
+        return self.after - self.before
+
+    @property
+    def is_clear(self) -> bool:
+        """More than chance can make of it, with 95 %."""
+        return abs(self.change.bytes) > self.change.margin
+
+
+def changes(before: Weighed, after: Weighed, wrappers: re.Pattern[str]) -> list[Change]:
+    """By what was allocated for the functions themselves; the largest change first."""
+    sides = [
+        {row.frame: row.own for row in functions(side, wrappers) if row.own.bytes}
+        for side in (before, after)
+    ]
+    rows = [
+        Change(frame, sides[0].get(frame, Weight()), sides[1].get(frame, Weight()))
+        for frame in {**sides[0], **sides[1]}
+    ]
+    moved = [row for row in rows if row.change.bytes]
+    return sorted(moved, key=lambda row: (-abs(row.change.bytes), row.frame.name))
+
+
+# ---- stacks as a tree ----
+
+
+@dataclass
+class Node:
+    """A function as called from its parent, with all below it."""
+
+    frame: Frame
+    weight: Weight = Weight()
+    below: dict[Frame, "Node"] = field(default_factory=dict)
+
+    def children(self) -> list["Node"]:
+        return sorted(self.below.values(), key=lambda node: (-node.weight.bytes, node.frame.name))
+
+
+def tree(weighed: Weighed, name: str) -> Node:
+    root = Node(Frame(name, ""))
+    for stack, each in weighed.stacks:
+        node = root
+        node.weight += each
+        for frame in stack:
+            node = node.below.setdefault(frame, Node(frame))
+            node.weight += each
+    return root
+
+
+# ---- time ----
+
+
+@dataclass(frozen=True)
+class Growth:
+    """In use at each time, in seconds since the process started: of its heaviest functions, and of
+    all others."""
+
+    seconds: Sequence[float]
+    names: Sequence[Frame]
+    bytes: Sequence[Sequence[int]]
+    rest: Sequence[int]
+
+    @property
+    def layers(self) -> list[Sequence[int]]:
+        return [*self.bytes, self.rest]
+
+    @property
+    def highest(self) -> int:
+        return max(map(sum, zip(*self.layers, strict=True)))
+
+
+def growth(
+    profiles: Sequence[Profile], weighed: Sequence[Weighed], wrappers: re.Pattern[str], most: int
+) -> Growth:
+    at = [_owned(each, wrappers) for each in weighed]
+    highest: Counter[Frame] = Counter()
+    for owned in at:
+        highest |= owned
+    names = [frame for frame, _ in highest.most_common(most)]
+    begin = profiles[0].time_ns - profiles[0].duration_ns
+    return Growth(
+        seconds=[(profile.time_ns - begin) / 1e9 for profile in profiles],
+        names=names,
+        bytes=[[owned[name] for owned in at] for name in names],
+        rest=[owned.total() - sum(owned[name] for name in names) for owned in at],
+    )
+
+
+def _owned(weighed: Weighed, wrappers: re.Pattern[str]) -> Counter[Frame]:
+    found: Counter[Frame] = Counter()
+    for stack, each in weighed.stacks:
+        found[owner(stack, wrappers)] += each.bytes
+    return found

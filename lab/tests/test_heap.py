@@ -1,0 +1,269 @@
+"""`hakmem heap`: a page of a program's profiles or of given ones, what changed, what fails."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import heap_world as world
+import pytest
+from standing import Stand
+
+MIB = 1 << 20
+FIRST = world.Made(
+    rows=[
+        (["malloc", "load", "main"], [10, 10 * MIB, 10, 10 * MIB]),
+        (["malloc", "parse", "main"], [1, 2 * MIB, 1, 2 * MIB]),
+    ],
+    duration_ns=10**9,
+    comments=["hakmem 0.0-made", "pid 4711", "reason peak", f"rss_bytes {20 * MIB}"],
+)
+LAST = replace(
+    FIRST,
+    rows=[
+        (["malloc", "load", "main"], [1, 1 * MIB, 20, 20 * MIB]),
+        (["malloc", "parse", "main"], [2, 4 * MIB, 2, 4 * MIB]),
+    ],
+    time_ns=FIRST.time_ns + 10**9,
+    duration_ns=2 * 10**9,
+    comments=["hakmem 0.0-made", "pid 4711", "reason exit", f"live_bytes {5 * MIB}"],
+)
+OTHER = replace(FIRST, comments=["pid 99", "reason exit"], rows=[(["f"], [1, MIB, 1, MIB])])
+# Stands in for a program that the allocator profiles: leaves a profile as the allocator would.
+LEAVES = 'cp "$MADE" "$(echo "$HAKMEM_PROF_PATH" | sed s/%p/$$/).0001.exit.pb.gz"'
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[Path]:
+    return [
+        FIRST.write(tmp_path / "p.4711.0001.peak.pb.gz"),
+        LAST.write(tmp_path / "p.4711.0002.exit.pb.gz"),
+    ]
+
+
+def data(page: Path) -> dict[str, object]:
+    found = re.search(r'id="flame-data">(.*?)</script>', page.read_text())
+    assert found
+    return json.loads(found[1])
+
+
+def weights(page: Path, view: str) -> dict[str, int]:
+    """By function, what the script's graph has of it; each is called from one place here."""
+    whole = data(page)
+    found: dict[str, int] = {}
+
+    def walk(node: list[object]) -> None:
+        index, bytes, _, below = node
+        found[whole["frames"][index][0]] = bytes
+        for child in below:
+            walk(child)
+
+    walk(whole["views"][view])
+    return found
+
+
+def test_show_says_where_memory_went_at_each_time(
+    stand: Stand, files: list[Path], tmp_path: Path
+) -> None:
+    page = tmp_path / "heap.html"
+    done = stand.call("heap", "show", *files, "--out", page)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "12.0 MiB were in use at the peak, 5.00 MiB in the end" in done.stdout
+    assert re.search(r"load\W+10\.0 MiB\W+83\.3 %\W+exact\W+10\W+10\.0 MiB", done.stdout)
+    assert f"written: {page}" in done.stdout
+    assert {n: b // MIB for n, b in weights(page, "inuse").items()} == {
+        "In use": 5, "main": 5, "parse": 4, "load": 1, "malloc": 1,
+    }  # fmt: skip
+    assert weights(page, "peak")["load"] == 10 * MIB
+    assert weights(page, "alloc")["load"] == 20 * MIB
+    text = page.read_text()
+    assert 'id="v-peak" checked' in text
+    for fact in ("0.0-made", "4711", "everything", "5.00 MiB"):
+        assert f"<dd>{fact}</dd>" in text
+
+
+def test_a_function_that_only_passes_requests_on_can_be_named(
+    stand: Stand, files: list[Path], tmp_path: Path
+) -> None:
+    words = ("heap", "show", files[0], "--out", tmp_path / "a.html", "--wrappers")
+    assert re.search(r"│ main +│ 10\.0 MiB", stand.call(*words, "malloc|load").stdout)
+    assert re.search(r"│ malloc +│ 12\.0 MiB", stand.call(*words, "").stdout)
+
+
+def test_over_time_the_areas_are_what_was_in_use(
+    stand: Stand, files: list[Path], tmp_path: Path
+) -> None:
+    """At the last profile: parse at the bottom, 4 MiB high, load 1 MiB on it."""
+    page = tmp_path / "heap.html"
+    stand.call("heap", "show", *reversed(files), "--out", page)
+    section = page.read_text().partition('id="growth"')[2]
+    areas = re.findall(r'points="([^"]*)" class="area c[12]"', section.partition("narrow")[0])
+    corners = [[tuple(map(float, p.split(","))) for p in area.split()] for area in areas]
+    load, parse = ([y for _, y in area] for area in corners)
+    unit = (load[3] - load[0]) / 10
+    assert unit > 10
+    assert load[2] - load[1] == pytest.approx(unit, abs=0.3)
+    assert parse[2] - parse[1] == pytest.approx(4 * unit, abs=0.3)
+    assert parse[3] - parse[0] == pytest.approx(2 * unit, abs=0.3)
+
+
+def test_one_profile_has_no_course(stand: Stand, files: list[Path], tmp_path: Path) -> None:
+    page = tmp_path / "heap.html"
+    assert stand.call("heap", "show", files[0], "--out", page).returncode == 0
+    assert 'id="growth"' not in page.read_text()
+    assert sorted(data(page)["views"]) == ["alloc", "inuse"]
+
+
+def test_of_several_processes_the_largest_is_shown_and_the_others_named(
+    stand: Stand, files: list[Path], tmp_path: Path
+) -> None:
+    page, other = tmp_path / "heap.html", OTHER.write(tmp_path / "p.99.0001.exit.pb.gz")
+    stand.call("heap", "show", other, *files, "--out", page)
+    assert weights(page, "inuse")["parse"] == 4 * MIB
+    assert "process 99 (pid 99, 1 profiles)" in page.read_text()
+    stand.call("heap", "show", other, *files, "--out", page, "--pid", "99")
+    assert weights(page, "inuse") == {"In use": MIB, "f": MIB}
+    done = stand.call("heap", "show", other, *files, "--out", page, "--pid", "5")
+    assert done.returncode == 2
+    assert "--pid 5: no profile is of that process, but of 4711" in done.stderr
+
+
+def test_diff_says_what_grew_and_what_shrank(
+    stand: Stand, files: list[Path], tmp_path: Path
+) -> None:
+    page = tmp_path / "diff.html"
+    done = stand.call("heap", "diff", *files, "--out", page)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "12.0 MiB were in use before, 5.00 MiB after: 7.00 MiB less" in done.stdout
+    assert re.search(r"load\W+−9\.00 MiB\W+exact\W+10\.0 MiB\W+1\.00 MiB", done.stdout)
+    assert re.search(r"parse\W+\+2\.00 MiB\W+exact\W+2\.00 MiB\W+4\.00 MiB", done.stdout)
+    assert weights(page, "grew")["parse"] == weights(page, "grew")["Grew"] == 2 * MIB
+    assert weights(page, "shrank")["load"] == weights(page, "shrank")["Shrank"] == 9 * MIB
+    assert weights(page, "alloc")["load"] == 10 * MIB
+    assert 'id="v-shrank" checked' in page.read_text()
+
+
+def test_what_another_process_allocated_is_not_taken_from_this_one(
+    stand: Stand, files: list[Path], tmp_path: Path
+) -> None:
+    page, other = tmp_path / "diff.html", OTHER.write(tmp_path / "q")
+    assert stand.call("heap", "diff", other, files[0], "--out", page).returncode == 0
+    assert sorted(data(page)["views"]) == ["grew", "shrank"]
+
+
+def test_names_in_a_profile_cannot_take_over_the_page(stand: Stand, tmp_path: Path) -> None:
+    evil = "</script><script>alert(1)</script>"
+    made = replace(FIRST, rows=[([evil], [1, MIB, 1, MIB])], comments=[f"hakmem {evil}", "pid 1"])
+    page = tmp_path / "heap.html"
+    assert stand.call("heap", "show", made.write(tmp_path / "p"), "--out", page).returncode == 0
+    assert evil not in page.read_text()
+    assert "&lt;script&gt;alert(1)" in page.read_text()
+    assert weights(page, "inuse")[evil] == MIB
+
+
+# ---- a program ----
+
+
+def test_a_program_is_run_and_its_profiles_are_shown_and_kept(
+    stand: Stand, files: list[Path], tmp_path: Path
+) -> None:
+    page, keep = tmp_path / "heap.html", tmp_path / "kept"
+    words = ("heap", "--out", page, "--keep", keep, "--", "sh", "-c", LEAVES)
+    done = stand.run(*words, MADE=str(files[1]))
+    assert done.returncode == 0, done.stderr
+    assert "hakmem 0.0-stub served malloc in" in done.stderr
+    assert "parse" in done.stdout
+    (kept,) = keep.iterdir()
+    assert re.fullmatch(r"sh\.\d+\.0001\.exit\.pb\.gz", kept.name)
+    assert kept.read_bytes() == files[1].read_bytes()
+    assert "sh -c &#39;cp" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "own", "seen"),
+    [
+        ((), {}, "1  1 256"),
+        (("--sample-kb", "0", "--every-mb", "0", "--no-peaks"), {}, "1 0  "),
+        ((), {"HAKMEM_PROF_SAMPLE_KB": "64", "HAKMEM_PROF_EVERY_MB": "3"}, "1 64 1 3"),
+        (("--sample-kb", "7"), {"HAKMEM_PROF_SAMPLE_KB": "64"}, "1 7 1 256"),
+    ],
+)
+def test_what_the_program_is_told(
+    stand: Stand, tmp_path: Path, words: tuple[str, ...], own: dict[str, str], seen: str
+) -> None:
+    names = ("", "_SAMPLE_KB", "_PEAK", "_EVERY_MB")
+    shown = " ".join(f"$HAKMEM_PROF{name}" for name in names)
+    command = ("--", "sh", "-c", f'echo "{shown}"')
+    done = stand.run("heap", "--out", tmp_path / "a.html", *words, *command, **own)
+    assert done.stdout == f"{seen}\n"
+
+
+def test_the_programs_own_status_is_kept_and_the_page_made(
+    stand: Stand, files: list[Path], tmp_path: Path
+) -> None:
+    page = tmp_path / "heap.html"
+    words = ("heap", "--out", page, "--", "sh", "-c", f"{LEAVES}; exit 7")
+    done = stand.run(*words, MADE=str(files[1]))
+    assert done.returncode == 7
+    assert page.is_file()
+    assert "the program ended with status 7" in done.stderr.splitlines()[-1]
+
+
+def test_a_program_that_is_not_on_hakmem_says_why_and_exits_3(stand: Stand, tmp_path: Path) -> None:
+    words = ("heap", "--lib", stand.silent, "--out", tmp_path / "a.html", "--", "true")
+    done = stand.run(*words)
+    assert done.returncode == 3
+    assert "NOT proven in true" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "a.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("script", "status", "why"),
+    [
+        ("true", 1, "no profile was written: it left by _exit or exec"),
+        ("exit 5", 5, "no profile was written: it left by _exit or exec"),
+        ("kill -9 $$", 137, "no profile was written: a signal ended it (status 137)"),
+    ],
+)
+def test_a_program_without_a_profile_is_one_line_more(
+    stand: Stand, tmp_path: Path, script: str, status: int, why: str
+) -> None:
+    done = stand.run("heap", "--out", tmp_path / "a.html", "--", "sh", "-c", script)
+    assert done.returncode == status
+    assert why in done.stderr
+    assert done.stderr.count("\n") == 2
+
+
+# ---- bad input ----
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        ((), 2, "what is to be run?"),
+        (("show", "{tmp}/none"), 2, "cannot read {tmp}/none: No such file"),
+        (("show", "{tmp}"), 2, "cannot read {tmp}: Is a directory"),
+        (("show", "{tmp}/text"), 2, "{tmp}/text is no heap profile: it is not compressed"),
+        (("diff", "{tmp}/good", "{tmp}/text"), 2, "{tmp}/text is no heap profile"),
+        (("show", "{tmp}/none-sampled"), 1, "nothing was sampled in process 4711"),
+        (("show", "{tmp}/good", "--out", "{tmp}/no/a.html"), 2, "make it first"),
+        (("show", "{tmp}/good", "--wrappers", "("), 2, "no regular expression"),
+        (("--", "no-such-program"), 127, "command not found: no-such-program"),
+        (("--keep", "{tmp}/no/a", "--", "true"), 2, "--keep {tmp}/no/a: there is no folder"),
+    ],
+)
+def test_bad_input_is_one_line(
+    stand: Stand, tmp_path: Path, arguments: tuple[str, ...], status: int, message: str
+) -> None:
+    FIRST.write(tmp_path / "good")
+    replace(FIRST, rows=[]).write(tmp_path / "none-sampled")
+    (tmp_path / "text").write_text("no profile")
+    out = () if "--out" in arguments else ("--out", tmp_path / "out.html")
+    given = [argument.format(tmp=tmp_path) for argument in arguments]
+    first = given[:1] if given[:1] in (["show"], ["diff"]) else []
+    done = stand.call("heap", *first, *out, *given[len(first) :])
+    assert done.returncode == status
+    assert message.format(tmp=tmp_path) in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "out.html").exists()
