@@ -59,6 +59,17 @@ def test_names_that_the_profile_has_are_taken(tmp_path: Path) -> None:
     assert named == [(pprof.Named(name, "made.c", 7),) for name in ("f", "main")]
 
 
+def test_fields_that_a_heap_does_not_need_are_passed_over(tmp_path: Path) -> None:
+    eight, four = world.varint(99 << 3 | 1) + b"\xff" * 8, world.varint(98 << 3 | 5) + b"\xff" * 4
+    data = eight + four + MADE.encode() + world.number(97, 3) + world.part(96, b"text")
+    assert pprof.decode(data, "p").samples == pprof.decode(MADE.encode(), "p").samples
+
+
+def test_a_field_that_goes_on_after_the_end_is_refused() -> None:
+    with pytest.raises(ValueError, match="after the end"):
+        pprof.message(world.part(1, b"text")[:-1])
+
+
 WHOLE = gzip.compress(MADE.encode())
 CPU = replace(MADE, types=[("samples", "count"), ("cpu", "nanoseconds")], rows=[])
 
@@ -70,11 +81,12 @@ CPU = replace(MADE, types=[("samples", "count"), ("cpu", "nanoseconds")], rows=[
         (b"\n\x04\x08\x01", "it is not compressed by gzip"),
         (WHOLE[:-20], "it is cut off"),
         (WHOLE[:60] + b"XXXX" + WHOLE[64:], "it is damaged"),
+        (WHOLE[:10] + b"\xff" * 20, "it is damaged"),
         (gzip.compress(b"heap profile: 1: 2"), "not in pprof's format"),
         (gzip.compress(MADE.encode()[:-300]), "not in pprof's format"),
         (gzip.compress(CPU.encode()), "it counts samples, cpu, not inuse_space"),
     ],
-    ids=["empty", "plain", "cut off", "damaged", "text", "half", "another kind"],
+    ids=["empty", "plain", "cut off", "damaged", "no deflate", "text", "half", "another kind"],
 )
 def test_what_is_no_profile_is_one_line(tmp_path: Path, content: bytes, why: str) -> None:
     file = tmp_path / "p.pb.gz"

@@ -142,12 +142,12 @@ def test_growth_is_by_the_heaviest_and_the_rest() -> None:
         time = (100 + second) * 10**9
         return Profile(f"{second}", [], [], time, second * 10**9, 0, {})
 
-    at = [heap(main_a=1, main_b=10, main_c=2), heap(main_a=20, main_b=5, main_c=3)]
+    at = [heap(main_a=1, main_b=10, main_c=2), heap(main_a=20, main_b=1, main_c=3)]
     found = weigh.growth([profile(1), profile(3)], at, NONE, most=2)
     assert found.seconds == [1.0, 3.0]
     assert [name.name for name in found.names] == ["a", "b"]
-    assert found.bytes == [[1, 20], [10, 5]]
-    assert (found.rest, found.highest) == ([2, 3], 28)
+    assert found.bytes == [[1, 20], [10, 1]]
+    assert (found.rest, found.highest) == ([2, 3], 24)
 
 
 # ---- names ----
