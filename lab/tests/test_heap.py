@@ -143,12 +143,50 @@ def test_diff_says_what_grew_and_what_shrank(
     assert 'id="v-shrank" checked' in page.read_text()
 
 
-def test_what_another_process_allocated_is_not_taken_from_this_one(
+def test_only_of_one_process_in_time_it_says_what_was_allocated_between(
     stand: Stand, files: list[Path], tmp_path: Path
 ) -> None:
     page, other = tmp_path / "diff.html", OTHER.write(tmp_path / "q")
-    assert stand.call("heap", "diff", other, files[0], "--out", page).returncode == 0
-    assert sorted(data(page)["views"]) == ["grew", "shrank"]
+    for before, after in ((other, files[0]), (files[1], files[0])):
+        assert stand.call("heap", "diff", before, after, "--out", page).returncode == 0
+        assert sorted(data(page)["views"]) == ["grew", "shrank"]
+
+
+def test_what_is_not_as_it_should_be_is_on_the_page_and_in_the_terminal(
+    stand: Stand, tmp_path: Path
+) -> None:
+    module = world.Mapped(0x1000, 0x2000, 0, "/none/gone.so")
+    made = world.Made([([0x1234], [1, MIB, 1, MIB])], [module], comments=["lost_samples 1234"])
+    page = tmp_path / "heap.html"
+    done = stand.call("heap", "show", made.write(tmp_path / "p"), "--out", page)
+    assert done.returncode == 0
+    assert weights(page, "inuse") == {"In use": MIB, "[gone.so+0x234]": MIB}
+    section = page.read_text().partition('id="problems"')[2].partition("</section>")[0]
+    for said in ("/none/gone.so: ", "1\u202f234 samples were lost"):
+        assert said in section
+        assert said in done.stdout
+
+
+def test_a_stack_that_was_cut_off_is_not_taken_for_a_whole_one(
+    stand: Stand, tmp_path: Path
+) -> None:
+    rows = [([f"f{n}" for n in range(64)], [1, MIB, 1, MIB]), (["g"], [1, MIB, 1, MIB])]
+    page = tmp_path / "heap.html"
+    made = replace(FIRST, rows=rows)
+    assert stand.call("heap", "show", made.write(tmp_path / "p"), "--out", page).returncode == 0
+    outermost = data(page)["views"]["inuse"][3]
+    frames = data(page)["frames"]
+    assert [frames[node[0]][0] for node in outermost] == ["[deeper: callers not kept]", "g"]
+
+
+def test_a_narrow_terminal_shortens_names_and_no_figure(
+    stand: Stand, files: list[Path], tmp_path: Path
+) -> None:
+    long = replace(FIRST, rows=[(["malloc", "a_function_of_many_words" * 4], [1, MIB, 1, MIB])])
+    words = ("heap", "show", long.write(tmp_path / "p"), "--out", tmp_path / "a.html")
+    narrow = stand.call(*words, COLUMNS="80").stdout
+    assert re.search(r"a_function[a_-z]*…\W+1\.00 MiB\W+100\.0 %\W+exact\W+1\W+1\.00 MiB", narrow)
+    assert "with callees" in narrow
 
 
 def test_names_in_a_profile_cannot_take_over_the_page(stand: Stand, tmp_path: Path) -> None:
@@ -182,16 +220,17 @@ def test_a_program_is_run_and_its_profiles_are_shown_and_kept(
 @pytest.mark.parametrize(
     ("words", "own", "seen"),
     [
-        ((), {}, "1  1 256"),
-        (("--sample-kb", "0", "--every-mb", "0", "--no-peaks"), {}, "1 0  "),
-        ((), {"HAKMEM_PROF_SAMPLE_KB": "64", "HAKMEM_PROF_EVERY_MB": "3"}, "1 64 1 3"),
-        (("--sample-kb", "7"), {"HAKMEM_PROF_SAMPLE_KB": "64"}, "1 7 1 256"),
+        ((), {}, "1  1 256 "),
+        (("--sample-kb", "0", "--every-mb", "0", "--no-peaks"), {}, "1 0   "),
+        ((), {"HAKMEM_PROF_SAMPLE_KB": "64", "HAKMEM_PROF_EVERY_MB": "3"}, "1 64 1 3 "),
+        (("--sample-kb", "7"), {"HAKMEM_PROF_SAMPLE_KB": "64"}, "1 7 1 256 "),
+        ((), {"HAKMEM_PROF_FORMAT": "text"}, "1  1 256 pprof"),
     ],
 )
 def test_what_the_program_is_told(
     stand: Stand, tmp_path: Path, words: tuple[str, ...], own: dict[str, str], seen: str
 ) -> None:
-    names = ("", "_SAMPLE_KB", "_PEAK", "_EVERY_MB")
+    names = ("", "_SAMPLE_KB", "_PEAK", "_EVERY_MB", "_FORMAT")
     shown = " ".join(f"$HAKMEM_PROF{name}" for name in names)
     command = ("--", "sh", "-c", f'echo "{shown}"')
     done = stand.run("heap", "--out", tmp_path / "a.html", *words, *command, **own)
@@ -206,7 +245,7 @@ def test_the_programs_own_status_is_kept_and_the_page_made(
     done = stand.run(*words, MADE=str(files[1]))
     assert done.returncode == 7
     assert page.is_file()
-    assert "the program ended with status 7" in done.stderr.splitlines()[-1]
+    assert "the command ended with status 7" in done.stderr.splitlines()[-1]
 
 
 def test_a_program_that_is_not_on_hakmem_says_why_and_exits_3(stand: Stand, tmp_path: Path) -> None:

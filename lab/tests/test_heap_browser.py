@@ -42,7 +42,7 @@ def test_each_function_is_drawn_and_planted_text_does_not_run(browser: Browser, 
 def asked(browser: Browser, page: Path, script: str) -> str:
     """What the script says of the page: `page` is its document, `graph` the flame graph shown."""
     begin = "const page = this.contentDocument, say = (text) => document.body.append(text),"
-    graph = "graph = [...page.querySelectorAll('.live')].find((e) => e.clientWidth);"
+    graph = "graph = [...page.querySelectorAll('.sheet')].find((e) => e.clientWidth);"
     boxes = "const box = (name) => [...graph.children].find((e) => e.textContent === name);"
     return browser.says(page, begin + graph + boxes + script)
 
@@ -86,7 +86,7 @@ def test_what_lies_under_the_pointer_is_told(browser: Browser, page: Path) -> No
         page,
         "const over = new page.defaultView.MouseEvent('mouseover', {bubbles: true});"
         "box('load').dispatchEvent(over);"
-        "say(graph.parentElement.querySelector('.told').textContent);",
+        "say(graph.closest('figure').querySelector('.told').textContent);",
     )
     assert "load · ? — 700 KiB, 70.0 %, 10 objects" in said
 

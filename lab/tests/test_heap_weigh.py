@@ -115,26 +115,49 @@ def test_margins_of_parts_add_up_as_their_squares() -> None:
 
 
 def test_what_grew_and_what_shrank_are_apart() -> None:
-    grew, shrank = weigh.difference(
-        heap(main_a=5, main_b=9, main_c=1), heap(main_a=8, main_b=2, main_c=1)
-    )
+    changed = weigh.change(heap(main_a=5, main_b=9, main_c=1), heap(main_a=8, main_b=2, main_c=1))
+    grew, shrank = weigh.grown(changed), weigh.shrunk(changed)
     assert [(s[-1].name, w.bytes) for s, w in grew.stacks] == [("a", 3)]
     assert [(s[-1].name, w.bytes) for s, w in shrank.stacks] == [("b", 7)]
 
 
-def test_changes_by_function_the_largest_first_and_what_chance_can_make() -> None:
-    def of(name: str, bytes: int, interval: int) -> tuple[weigh.Stack, Weight]:
-        return stack("main", name), weigh.weight(bytes, bytes // 10, interval)
+def some(name: str, bytes: int, interval: int) -> Weighed:
+    """So much, in blocks of ten bytes."""
+    return Weighed([(stack("main", name), weigh.weight(bytes, bytes // 10, interval))])
 
-    before = Weighed([of("a", 100_000, 512), of("b", 1000, 4096)])
-    after = Weighed([of("a", 10_000, 512), of("b", 2000, 4096), of("c", 500, 0)])
-    rows = weigh.changes(before, after, NONE)
-    assert [(r.frame.name, r.change.bytes) for r in rows] == [
-        ("a", -90_000),
-        ("b", 1000),
-        ("c", 500),
-    ]
-    assert [r.is_clear for r in rows] == [True, False, True]
+
+def both(*parts: Weighed) -> Weighed:
+    return Weighed([row for part in parts for row in part.stacks])
+
+
+def test_changes_by_function_the_largest_first_and_what_chance_can_make() -> None:
+    before = both(some("a", 100_000, 512), some("b", 1000, 4096))
+    after = both(some("a", 10_000, 512), some("b", 2000, 4096), some("c", 500, 0))
+    rows = weigh.changes(before, after, weigh.change(before, after), NONE)
+    figures = [("a", -90_000), ("b", 1000), ("c", 500)]
+    assert [(row.frame.name, row.change.bytes) for row in rows] == figures
+    assert [row.is_clear for row in rows] == [True, False, True]
+    assert [row.after.bytes for row in rows] == [10_000, 2000, 500]
+
+
+def test_what_stayed_in_use_makes_no_change_less_clear() -> None:
+    """Of a megabyte in use 20 000 bytes are new; of another process all of it could be chance."""
+    before, after, new = (some("a", n, 512) for n in (1_000_000, 1_020_000, 20_000))
+    (apart,) = weigh.change(before, after).values()
+    (same,) = weigh.change(before, after, new, 512).values()
+    assert apart.bytes == same.bytes == 20_000
+    assert apart.margin > 20_000 > same.margin
+    assert same.margin == pytest.approx(new.total.margin)
+
+
+def test_what_came_and_went_makes_it_less_clear_but_no_more_than_all_there_was() -> None:
+    before, after = some("a", 50_000, 512), some("a", 70_000, 512)
+    margins = []
+    for new in (20_000, 40_000, 10_000_000):
+        (found,) = weigh.change(before, after, some("a", new, 512), 512).values()
+        margins.append(found.margin)
+    assert margins[1] ** 2 == pytest.approx(3 * margins[0] ** 2)  # 40 000 came, 20 000 went
+    assert margins[2] == pytest.approx((after.total - before.total).margin)
 
 
 def test_growth_is_by_the_heaviest_and_the_rest() -> None:

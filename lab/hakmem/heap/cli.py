@@ -79,7 +79,7 @@ def run_command(
         _show(files, page, pid, charged, shlex.join(command))
     if outcome.exit_status:
         said = (
-            f"the program ended with status {outcome.status}: the page is of what it did until then"
+            f"the command ended with status {outcome.status}: the page is of what it did until then"
         )
         raise LabError(said, status=outcome.exit_status)
 

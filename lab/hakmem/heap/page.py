@@ -88,9 +88,9 @@ def render(page: Page) -> str:
 
 def exact(weight: weigh.Weight) -> str:
     """How far the figure may be off: for a reader, no more digits than that deserves."""
-    if not weight.variance:
-        return "exact"
     off = weight.margin / max(abs(weight.bytes), 1)
+    if off < 0.005:
+        return "exact"
     return f"±{100 * off:.0f} %" if off < 1 else "few samples"
 
 

@@ -27,7 +27,8 @@ class Asked:
         every = {"HAKMEM_PROF_EVERY_MB": str(self.every_mb)} if self.every_mb else {}
         own = {name: environment[name] for name in (*peaks, *every) if name in environment}
         exact = {} if self.sample_kb is None else {"HAKMEM_PROF_SAMPLE_KB": str(self.sample_kb)}
-        return {"HAKMEM_PROF": "1", **peaks, **every, **own, **exact}
+        form = {"HAKMEM_PROF_FORMAT": "pprof"} if "HAKMEM_PROF_FORMAT" in environment else {}
+        return {"HAKMEM_PROF": "1", **form, **peaks, **every, **own, **exact}
 
 
 def profiled(

@@ -101,8 +101,14 @@ def of_process(
         interval=process.last.interval,
         growth=growth,
         others=[_row(other) for other in others if other is not process],
-        problems=names.problems,
+        problems=[*names.problems, *_lost(process.last)],
     )
+
+
+def _lost(profile: Profile) -> list[str]:
+    lost = profile.fact("lost_samples")
+    why = "there was no memory for their stacks, and they are in no figure"
+    return [f"{words.count(lost)} samples were lost: {why}"] if lost else []
 
 
 def _view(id: str, name: str, note: str, weighed: Weighed, wrappers: re.Pattern[str]) -> View:
@@ -168,7 +174,7 @@ def of_two(
 ) -> Page:
     """What grew and what shrank from one to the other."""
     folders = [*beside, PERF_MAPS]
-    same = before.pid == after.pid
+    same = 0 != before.pid == after.pid and before.time_ns <= after.time_ns
     if same:
         names = symbols.names([before, after], folders)
         of, problems = names.of, names.problems
@@ -177,14 +183,18 @@ def of_two(
         of = each[0].of | each[1].of
         problems = list(dict.fromkeys(each[0].problems + each[1].problems))
     sides = [weigh.weigh(profile, IN_USE, of) for profile in (before, after)]
-    grew, shrank = weigh.difference(*sides)
+    between = None
+    if same:
+        made = [weigh.weigh(profile, ALLOCATED, of) for profile in (before, after)]
+        between = weigh.grown(weigh.change(made[0], made[1]))
+    interval = max(before.interval, after.interval)
+    changed = weigh.change(sides[0], sides[1], between, interval)
+    grew, shrank = weigh.grown(changed), weigh.shrunk(changed)
     views = [
         _view("grew", "Grew", "What is in use after and was not before.", grew, wrappers),
         _view("shrank", "Shrank", "What was in use before and is not after.", shrank, wrappers),
     ]
-    if same:
-        made = [weigh.weigh(profile, ALLOCATED, of) for profile in (before, after)]
-        between = weigh.difference(*made)[0]
+    if between:
         note = "Between the two profiles, freed or not."
         views.append(_view("alloc", "Allocated", note, between, wrappers))
     then, now = (side.total.bytes for side in sides)
@@ -205,7 +215,7 @@ def of_two(
         views=views,
         first="grew" if grew.total.bytes >= shrank.total.bytes else "shrank",
         facts=facts,
-        interval=max(before.interval, after.interval),
-        changes=weigh.changes(sides[0], sides[1], wrappers),
+        interval=interval,
+        changes=weigh.changes(sides[0], sides[1], changed, wrappers),
         problems=problems,
     )

@@ -17,48 +17,59 @@ def show(page: Page, console: Console) -> None:
     """The view that the page opens with; of two profiles the changes."""
     console.print(f"[bold]{page.title}[/]: {page.lede}", highlight=False, soft_wrap=True)
     if page.changes:
-        console.print(_changes(page))
+        console.print(_changes(page, console.width))
     else:
-        console.print(_functions(next(view for view in page.views if view.id == page.first)))
+        opened = next(view for view in page.views if view.id == page.first)
+        console.print(_functions(opened, console.width))
     for problem in page.problems:
-        console.print(Text(f"not named: {problem}", style="yellow"), soft_wrap=True)
+        console.print(Text(problem, style="yellow"), soft_wrap=True)
 
 
-def _table(title: str, columns: Sequence[str]) -> Table:
+def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Table:
+    """Empty. Its first column, of names, is what gives way where the terminal is narrow."""
+    figures = [
+        max(map(len, column)) for column in zip(columns, *(row[1:] for row in rows), strict=True)
+    ]
+    most = max(12, width - sum(figures) - 3 * len(figures) - 4)
     made = Table(title=title, title_justify="left", title_style="dim")
-    made.add_column("function", overflow="ellipsis", no_wrap=True, ratio=1)
-    for column in columns:
-        made.add_column(column, justify="right", no_wrap=True)
+    made.add_column("function", no_wrap=True, max_width=most, overflow="ellipsis")
+    for column, least in zip(columns, figures, strict=True):
+        made.add_column(column, justify="right", no_wrap=True, min_width=least)
     return made
 
 
-def _functions(view: View) -> Table:
-    columns = ("self", "", "±, 95 %", "objects", "with callees")
-    made = _table(view.name.lower(), columns)
-    for row in view.by_own[:ROWS]:
-        made.add_row(
-            Text(row.frame.name),
+def _functions(view: View, width: int) -> Table:
+    rows = [
+        (
+            row.frame.name,
             words.size(row.own.bytes),
             heap_page.share(row.own, view.weighed.total),
             heap_page.exact(row.own),
             words.count(row.own.objects),
             words.size(row.total.bytes),
         )
+        for row in view.by_own[:ROWS]
+    ]
+    columns = ("self", "", "±, 95 %", "objects", "with callees")
+    made = _table(view.name.lower(), columns, rows, width)
+    for name, *cells in rows:
+        made.add_row(Text(name), *cells)
     return made
 
 
-def _changes(page: Page) -> Table:
-    made = _table(
-        "in use; dim: no more than chance can make", ("change", "±, 95 %", "before", "after")
-    )
-    for row in page.changes[:ROWS]:
-        change = row.change
-        made.add_row(
-            Text(row.frame.name),
-            "+" * (change.bytes > 0) + words.size(change.bytes),
-            words.size(change.margin) if change.variance else "exact",
+def _changes(page: Page, width: int) -> Table:
+    rows = [
+        (
+            row.frame.name,
+            "+" * (row.change.bytes > 0) + words.size(row.change.bytes),
+            words.size(row.change.margin) if row.change.variance else "exact",
             words.size(row.before.bytes),
             words.size(row.after.bytes),
-            style="" if row.is_clear else "dim",
         )
+        for row in page.changes[:ROWS]
+    ]
+    title = "in use; dim: no more than chance can make"
+    made = _table(title, ("change", "±, 95 %", "before", "after"), rows, width)
+    for row, (name, *cells) in zip(page.changes, rows, strict=False):
+        made.add_row(Text(name), *cells, style="" if row.is_clear else "dim")
     return made

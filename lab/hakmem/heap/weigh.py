@@ -4,7 +4,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hakmem.heap.pprof import Location, Profile
 from hakmem.heap.symbols import Frame
@@ -18,6 +18,9 @@ WRAPPERS = (
     r"|^<?(std|__gnu_cxx|alloc|core|hashbrown)::|^__rust_|^hk_|^hak_"
 )
 LANGUAGES_OWN = re.compile(r"/include/c\+\+/|^/rustc/\w+/library/")
+# The allocator keeps this much of a stack (src/profile/sample.c); what called that is not known.
+FRAMES = 64
+CUT = Frame("[deeper: callers not kept]", "")
 SIDE = 1.96  # standard errors on each side of a 95 % interval
 
 
@@ -80,24 +83,48 @@ def weigh(profile: Profile, what: str, names: Mapping[Location, tuple[Frame, ...
     for sample in profile.samples:
         if sample.bytes[what] > 0:
             stack = tuple(frame for place in sample.stack for frame in names[place])[::-1]
+            if len(sample.stack) == FRAMES:
+                stack = (CUT, *stack)
             rows.append((stack, weight(sample.bytes[what], sample.objects[what], profile.interval)))
     return Weighed(rows)
 
 
-def difference(before: Weighed, after: Weighed) -> tuple[Weighed, Weighed]:
-    """By stack: what grew, and what shrank, both as positive weights.
+def _by_stack(weighed: Weighed) -> dict[Stack, Weight]:
+    found: dict[Stack, Weight] = defaultdict(Weight)
+    for stack, each in weighed.stacks:
+        found[stack] += each
+    return found
 
-    Their variances add up, though what one process has in use at both times was sampled only once:
-    the margins are rather too wide.
+
+def change(
+    before: Weighed, after: Weighed, between: Weighed | None = None, interval: int = 0
+) -> dict[Stack, Weight]:
+    """By stack, what it has more after than before.
+
+    What one process has in use at both times was sampled once, and adds nothing to the variance.
+    So what it allocated `between` them, and what must therefore have gone, bounds that as well.
     """
-    change: dict[Stack, Weight] = defaultdict(Weight)
-    for stack, each in after.stacks:
-        change[stack] += each
-    for stack, each in before.stacks:
-        change[stack] -= each
-    grew = [(stack, each) for stack, each in change.items() if each.bytes > 0]
-    shrank = [(stack, -each) for stack, each in change.items() if each.bytes < 0]
-    return Weighed(grew), Weighed(shrank)
+    then, now = _by_stack(before), _by_stack(after)
+    came = _by_stack(between) if between else {}
+    found = {}
+    for stack in {**then, **now}:
+        found[stack] = now.get(stack, Weight()) - then.get(stack, Weight())
+        if between is not None:
+            new = came.get(stack, Weight())
+            gone = new - found[stack]
+            sides = (weight(side.bytes, side.objects, interval) for side in (new, gone))
+            least = min(found[stack].variance, sum(side.variance for side in sides))
+            found[stack] = replace(found[stack], variance=least)
+    return found
+
+
+def grown(changed: Mapping[Stack, Weight]) -> Weighed:
+    return Weighed([(stack, each) for stack, each in changed.items() if each.bytes > 0])
+
+
+def shrunk(changed: Mapping[Stack, Weight]) -> Weighed:
+    """As positive weights."""
+    return Weighed([(stack, -each) for stack, each in changed.items() if each.bytes < 0])
 
 
 # ---- functions ----
@@ -145,17 +172,14 @@ def functions(weighed: Weighed, wrappers: re.Pattern[str]) -> list[Function]:
     )
 
 
-@dataclass(frozen=True)
+@dataclass
 class Change:
-    """A function before and after."""
+    """What is in use for a function itself, before and after."""
 
     frame: Frame
-    before: Weight
-    after: Weight
-
-    @property
-    def change(self) -> Weight:
-        return self.after - self.before
+    before: Weight = Weight()
+    after: Weight = Weight()
+    change: Weight = Weight()
 
     @property
     def is_clear(self) -> bool:
@@ -163,17 +187,23 @@ class Change:
         return abs(self.change.bytes) > self.change.margin
 
 
-def changes(before: Weighed, after: Weighed, wrappers: re.Pattern[str]) -> list[Change]:
-    """By what was allocated for the functions themselves; the largest change first."""
-    sides = [
-        {row.frame: row.own for row in functions(side, wrappers) if row.own.bytes}
-        for side in (before, after)
-    ]
-    rows = [
-        Change(frame, sides[0].get(frame, Weight()), sides[1].get(frame, Weight()))
-        for frame in {**sides[0], **sides[1]}
-    ]
-    moved = [row for row in rows if row.change.bytes]
+def changes(
+    before: Weighed, after: Weighed, changed: Mapping[Stack, Weight], wrappers: re.Pattern[str]
+) -> list[Change]:
+    """The largest first."""
+    found: dict[Frame, Change] = {}
+
+    def of(stack: Stack) -> Change:
+        frame = owner(stack, wrappers)
+        return found.setdefault(frame, Change(frame))
+
+    for stack, each in before.stacks:
+        of(stack).before += each
+    for stack, each in after.stacks:
+        of(stack).after += each
+    for stack, each in changed.items():
+        of(stack).change += each
+    moved = [row for row in found.values() if row.change.bytes]
     return sorted(moved, key=lambda row: (-abs(row.change.bytes), row.frame.name))
 
 

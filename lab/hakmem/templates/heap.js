@@ -20,7 +20,7 @@
   const matched = (node) => (matches(node) ? node[1] : node[3].reduce((sum, child) => sum + matched(child), 0));
 
   function draw(graph) {
-    const { live, path } = graph;
+    const { live, path, sheet } = graph;
     const top = path[path.length - 1];
     const width = graph.width = live.clientWidth;
     if (!width) return; // another view is shown
@@ -51,8 +51,8 @@
       box(node, depth, 0, width, true).chain = path.slice(0, depth + 1);
     });
     below(top, path.length - 1, 0, width, path.slice(0, -1));
-    live.style.height = `${(deepest + 1) * ROW}px`;
-    live.replaceChildren(...boxes);
+    sheet.style.height = `${(deepest + 1) * ROW}px`;
+    sheet.replaceChildren(...boxes);
     graph.figure.dataset.boxes = boxes.length; // what was really drawn, for whoever looks by a program
   }
 
@@ -74,7 +74,9 @@
   for (const figure of document.querySelectorAll("figure.flame")) {
     const live = figure.querySelector(".live");
     const root = data.views[figure.dataset.view];
-    const graph = { figure, live, root, path: [root], told: figure.querySelector(".told") };
+    const sheet = live.appendChild(document.createElement("div"));
+    sheet.className = "sheet";
+    const graph = { figure, live, sheet, root, path: [root], told: figure.querySelector(".told") };
     const boxOf = (event) => event.target.closest(".box");
     live.addEventListener("click", (event) => {
       const box = boxOf(event);
