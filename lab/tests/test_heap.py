@@ -7,7 +7,8 @@ from pathlib import Path
 
 import heap_world as world
 import pytest
-from standing import Stand
+from hakmem import project
+from standing import Stand, compile_c
 
 MIB = 1 << 20
 FIRST = world.Made(
@@ -206,13 +207,16 @@ def test_a_program_is_run_and_its_profiles_are_shown_and_kept(
     stand: Stand, files: list[Path], tmp_path: Path
 ) -> None:
     page, keep = tmp_path / "heap.html", tmp_path / "kept"
-    words = ("heap", "--out", page, "--keep", keep, "--", "sh", "-c", LEAVES)
+    script = f'{LEAVES}; echo "7f00 10 py::f:/a.py" >/tmp/perf-$$.map; echo $$'
+    words = ("heap", "--out", page, "--keep", keep, "--", "sh", "-c", script)
     done = stand.run(*words, MADE=str(files[1]))
     assert done.returncode == 0, done.stderr
+    pid = done.stdout.split("\n")[0]
+    Path(f"/tmp/perf-{pid}.map").unlink()
     assert "hakmem 0.0-stub served malloc in" in done.stderr
     assert "parse" in done.stdout
-    (kept,) = keep.iterdir()
-    assert re.fullmatch(r"sh\.\d+\.0001\.exit\.pb\.gz", kept.name)
+    kept, names = sorted(keep.iterdir(), reverse=True)
+    assert (kept.name, names.name) == (f"sh.{pid}.0001.exit.pb.gz", f"perf-{pid}.map")
     assert kept.read_bytes() == files[1].read_bytes()
     assert "sh -c &#39;cp" in page.read_text()
 
@@ -272,6 +276,24 @@ def test_a_program_without_a_profile_is_one_line_more(
     assert done.returncode == status
     assert why in done.stderr
     assert done.stderr.count("\n") == 2
+
+
+@pytest.mark.built
+def test_the_allocators_own_profiles_are_exact_where_every_allocation_is_one(
+    tmp_path: Path, stand: Stand
+) -> None:
+    library = project.build_dir() / "libhakmem.so"
+    if not library.is_file() or b"HAKMEM_PROF_SAMPLE_KB" not in library.read_bytes():
+        pytest.skip("nothing is built that writes heap profiles: run `make build` first")
+    program = compile_c("heap_names.c", tmp_path / "program", "-g")
+    page = tmp_path / "heap.html"
+    words = ("heap", "--lib", library, "--out", page, "--sample-kb", "0")
+    done = stand.run(*words, "--", program, "2000")
+    assert done.returncode == 0, done.stderr
+    found = weights(page, "inuse")
+    assert found["inlined"] == found["keep_static"] == 2000 * 1000
+    assert "keep_exported" not in found
+    assert weights(page, "alloc")["keep_exported"] == 2000 * 5000
 
 
 # ---- bad input ----

@@ -80,10 +80,10 @@ def test_debug_information_names_functions_inlined_ones_and_lines(program: Path)
     calls = calls_of_malloc(program)
     found = named(program, list(calls.values()), build_id(program))
     assert said(found.of[calls["keep_static"]]) == [
-        ("inlined", "heap_names.c", 7),
-        ("keep_static", "heap_names.c", 11),
+        ("inlined", "heap_names.c", 8),
+        ("keep_static", "heap_names.c", 12),
     ]
-    assert said(found.of[calls["keep_exported"]]) == [("keep_exported", "heap_names.c", 15)]
+    assert said(found.of[calls["keep_exported"]]) == [("keep_exported", "heap_names.c", 16)]
     assert found.problems == []
 
 
@@ -166,3 +166,10 @@ def test_names_in_the_profile_need_no_module() -> None:
     profile = pprof.decode(world.Made(rows=[(["f"], [1, 1, 1, 1])]).encode(), "p")
     (frames,) = symbols.names([profile], []).of.values()
     assert said(frames) == [("f", "made.c", 7)]
+
+
+def test_an_empty_name_in_the_profile_is_none() -> None:
+    """pprof writes some where its own symbolizer gave a line only."""
+    profile = pprof.decode(world.Made(rows=[([""], [1, 1, 1, 1])]).encode(), "p")
+    (frames,) = symbols.names([profile], []).of.values()
+    assert said(frames) == [("[0x0]", "", 0)]

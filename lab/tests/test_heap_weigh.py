@@ -49,7 +49,7 @@ def test_what_passes_requests_on_owns_nothing() -> None:
     ("name", "passes"),
     [
         *((n, True) for n in ("malloc", "PyMem_RawMalloc", "Perl_safesysmalloc", "g_realloc")),
-        *((n, True) for n in ("operator new[](unsigned long)", "strndup", "xcalloc")),
+        *((n, True) for n in ("operator new[](unsigned long)", "strndup", "CRYPTO_zalloc")),
         ("void std::vector<int, std::allocator<int> >::_M_realloc_insert<int>(int&&)", True),
         ("<alloc::vec::Vec<T> as core::clone::Clone>::clone", True),
         *((n, False) for n in ("preallocate", "localcalls", "main", "allocate_session")),

@@ -7,6 +7,7 @@ import venv
 from pathlib import Path
 
 import hakmem
+import heap_world
 import pytest
 from hakmem import project
 from users import CLEAN, build_consumer, link_by_pkg_config, run, version
@@ -111,6 +112,14 @@ def test_a_wheel_compares_a_program(installed: Path, tmp_path: Path) -> None:
     )
     assert "system" in done.stdout
     assert list((tmp_path / ".local/share/hakmem/evidence/ledger").glob("*.jsonl"))
+
+
+def test_a_wheel_shows_a_heap(installed: Path, tmp_path: Path) -> None:
+    made = heap_world.Made(rows=[(["f", "main"], [1, 1 << 20, 1, 1 << 20])])
+    profile, page = made.write(tmp_path / "p.pb.gz"), tmp_path / "heap.html"
+    done = run([installed / "hakmem", "heap", "show", profile, "--out", page], tmp_path)
+    assert "1.00 MiB were in use" in done.stdout
+    assert page.read_text().endswith("</html>")
 
 
 def test_a_wheel_says_what_needs_a_checkout(installed: Path, tmp_path: Path) -> None:

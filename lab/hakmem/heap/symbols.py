@@ -82,7 +82,7 @@ def names(profiles: Sequence[Profile], beside: Iterable[Path]) -> Names:
     by_file: dict[str, list[Location]] = {}
     generated = _Generated(profiles[0].pid, beside)
     for place in every:
-        if place.named:
+        if place.named and place.named[0].function:
             found[place] = tuple(
                 frame(n.function, _short(place.module), n.file, n.line) for n in place.named
             )

@@ -14,7 +14,7 @@ Stack = tuple[Frame, ...]  # outermost first
 # An allocation belongs to whoever asked for it, not to what passes the request on: by name, or by
 # where it is written, because inlined functions of C++ come without their namespace.
 WRAPPERS = (
-    r"[mM]alloc|(?<!lo)[cC]alloc|(?<!p)[rR]ealloc|memalign|strn?dup|^operator new"
+    r"[mMz]alloc|(?<!lo)[cC]alloc|(?<!p)[rR]ealloc|memalign|strn?dup|^operator new"
     r"|^<?(std|__gnu_cxx|alloc|core|hashbrown)::|^__rust_|^hk_|^hak_"
 )
 LANGUAGES_OWN = re.compile(r"/include/c\+\+/|^/rustc/\w+/library/")
