@@ -180,6 +180,14 @@ def test_a_stack_that_was_cut_off_is_not_taken_for_a_whole_one(
     assert [frames[node[0]][0] for node in outermost] == ["[deeper: callers not kept]", "g"]
 
 
+def test_the_allocators_own_functions_are_left_out(stand: Stand, tmp_path: Path) -> None:
+    linked = ["read", "given", "hk_watched_malloc", "new_slow", "operator new", "hk_f", "main"]
+    page = tmp_path / "heap.html"
+    made = replace(FIRST, rows=[(linked, [1, MIB, 1, MIB])])
+    assert stand.call("heap", "show", made.write(tmp_path / "p"), "--out", page).returncode == 0
+    assert list(weights(page, "inuse")) == ["In use", "main", "hk_f", "operator new"]
+
+
 def test_a_narrow_terminal_shortens_names_and_no_figure(
     stand: Stand, files: list[Path], tmp_path: Path
 ) -> None:

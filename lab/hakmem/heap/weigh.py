@@ -15,12 +15,14 @@ Stack = tuple[Frame, ...]  # outermost first
 # where it is written, because inlined functions of C++ come without their namespace.
 WRAPPERS = (
     r"[mMz]alloc|(?<!lo)[cC]alloc|(?<!p)[rR]ealloc|memalign|strn?dup|^operator new"
-    r"|^<?(std|__gnu_cxx|alloc|core|hashbrown)::|^__rust_|^hk_|^hak_"
+    r"|^<?(std|__gnu_cxx|alloc|core|hashbrown)::|^__rust_"
 )
 LANGUAGES_OWN = re.compile(r"/include/c\+\+/|^/rustc/\w+/library/")
 # The allocator keeps this much of a stack (src/profile/sample.c); what called that is not known.
 FRAMES = 64
 CUT = Frame("[deeper: callers not kept]", "")
+# Where hakmem is linked into the program, the allocator cannot tell its own functions from others.
+OURS = ("hk_watched_", "new_slow", "new_nothrow_slow")
 SIDE = 1.96  # standard errors on each side of a 95 % interval
 
 
@@ -83,6 +85,8 @@ def weigh(profile: Profile, what: str, names: Mapping[Location, tuple[Frame, ...
     for sample in profile.samples:
         if sample.bytes[what] > 0:
             stack = tuple(frame for place in sample.stack for frame in names[place])[::-1]
+            ours = (at for at, frame in enumerate(stack) if frame.name.startswith(OURS))
+            stack = stack[: next(ours, None)]
             if len(sample.stack) == FRAMES:
                 stack = (CUT, *stack)
             rows.append((stack, weight(sample.bytes[what], sample.objects[what], profile.interval)))
@@ -149,8 +153,7 @@ class Function:
 def owner(stack: Stack, wrappers: re.Pattern[str]) -> Frame:
     """The innermost function that does not only pass the request on."""
     for frame in reversed(stack):
-        passes = wrappers.search(frame.name) or LANGUAGES_OWN.search(frame.file)
-        if not passes and not frame.module.startswith("libhakmem"):
+        if not (wrappers.search(frame.name) or LANGUAGES_OWN.search(frame.file)):
             return frame
     return stack[0] if stack else Frame("[no stack]", "?")
 
