@@ -18,7 +18,7 @@ RANKS: tuple[tuple[str, ...], ...] = (
     ("config", "stats"),
     ("backend",),
     ("policy",),
-    ("observe", "guard"),
+    ("observe", "guard", "profile"),
     ("front",),
     ("api",),
 )

@@ -140,6 +140,12 @@ typedef enum { HAK_STATS_TEXT, HAK_STATS_JSON, HAK_STATS_OPENMETRICS } hak_stats
  * format, or what write(2) says. */
 int hak_stats_print(int fd, hak_stats_format_t format);
 
+/* ---- heap profiles: docs/statistics.md ---- */
+
+/* Writes a heap profile to a file descriptor, as HAKMEM_PROF_FORMAT says, while HAKMEM_PROF is on. Allocates
+ * nothing. 0; or -1 and errno: EINVAL: it is off, or what write(2) says. No signal handler. */
+int hak_profile_write(int fd);
+
 #ifdef __cplusplus
 }
 #endif

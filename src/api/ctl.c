@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "api/api.h"
+#include "api/profile.h"
 #include "config/config.h"
 #include "config/listing.h"
 #include "front/boundary.h"
@@ -17,6 +18,7 @@ HK_EXPORT int hak_ctl(const char *name, const char *value, char *out, size_t out
     if (problem == 0 && value != NULL) {
         hk_front_apply();
         hk_policy_apply();
+        hk_profile_apply();
     }
     return problem;
 }

@@ -23,6 +23,7 @@ typedef enum {
     HK_RANK_HUGE,     /* backend/large.c: unused descriptors of huge blocks */
     HK_RANK_REGION,   /* backend/region.c: cached address ranges */
     HK_RANK_CLASSES,  /* backend/sizeclass.c: learning */
+    HK_RANK_PROFILE,  /* profile/table.c: samples and stacks */
     HK_RANK_META,     /* backend/meta.c: the allocator's own memory */
 } hk_rank_t;
 

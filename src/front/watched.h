@@ -31,12 +31,14 @@ typedef struct {
     void (*forked)(void **own); /* in a fork's child, of every record; may be NULL */
 } hk_watcher_t;
 
-/* Whether anybody hears of operations. */
-extern atomic_bool hk_watched_on;
-HK_INLINE bool hk_watched(void) { return !HK_FAST && hk_load_relaxed(&hk_watched_on); }
+/* Whether anybody hears of operations, and if it is of samples only. */
+typedef enum { HK_WATCHED_NOT, HK_WATCHED_SAMPLES, HK_WATCHED_ALL } hk_watched_t;
+extern atomic_uint hk_watched_how;
+HK_INLINE bool hk_watched(void) { return !HK_FAST && hk_load_relaxed(&hk_watched_how) != 0; }
 
-/* From now on `watcher` hears of the operations of all threads, in this place; NULL: nobody. Operations
- * that are under way may still be told to the one before. Any thread, outside of signal handlers. */
+/* From now on `watcher` hears of the operations of all threads, in this place; NULL: nobody. Alone in the profile's
+ * place it hears only of what may be a sample or may have been one (profile/sample.h), of which `own` is the
+ * countdown. Operations that are under way may still be told to the one before. Any thread, outside of signal handlers. */
 void hk_watch(hk_watch_place_t place, const hk_watcher_t *watcher);
 
 /* What the entry points do. */

@@ -11,9 +11,10 @@
 #include "base/report.h"
 #include "guard/tail.h"
 #include "os/os.h"
+#include "os/stack.h"
 #include "stats/counters.h"
 
-enum { PLACES = 256, FRAMES = 16, SKIPPED = 2 };
+enum { PLACES = 256, FRAMES = 16 };
 
 /* Who did something to a block. */
 typedef struct {
@@ -58,11 +59,8 @@ unsigned hk_sample_gap(void) {
 /* ---- saying what happened ---- */
 
 static void trace(trace_t *t) {
-    void *frames[FRAMES + SKIPPED];
-    const int count = backtrace(frames, FRAMES + SKIPPED);
     t->thread = gettid();
-    t->count = count > SKIPPED ? count - SKIPPED : 0;
-    memcpy(t->frames, frames + SKIPPED, (size_t)t->count * sizeof *frames);
+    t->count = (int)hk_stack_read(t->frames, FRAMES);
 }
 
 static void print_trace(const char *what, const trace_t *t) {
@@ -159,13 +157,11 @@ static bool make_places(void) {
     return true;
 }
 
-/* The stack's reader loads its library at its first use. */
 bool hk_sample_start(unsigned every) {
-    void *frame;
     if (every != 0 && hk_load_acquire(&pages) == NULL && !make_places())
         return false;
     if (every != 0)
-        backtrace(&frame, 1);
+        hk_stack_prepare();
     hk_store_relaxed(&hk_sample_every, every);
     return true;
 }

@@ -118,7 +118,6 @@ static void test_threads(void) {
     static const hk_watcher_t counter = {count_given, count_taken, ended, NULL};
     pthread_t threads[4];
     hk_watch(HK_WATCH_RECORD, &counter);
-    hk_watch(HK_WATCH_PROFILE, NULL);
     hk_store_seq(&given_in_all, 0u);
     hk_store_seq(&taken_in_all, 0u);
     hk_store_seq(&ends, 0u);
@@ -130,8 +129,7 @@ static void test_threads(void) {
     CHECK(hk_load_seq(&taken_in_all) >= 4 * BLOCKS);
     CHECK(hk_load_seq(&given_in_all) < 5 * BLOCKS);
     CHECK(hk_load_seq(&ends) == 4);
-    hk_watch(HK_WATCH_PROFILE, &watcher);
-    hk_watch(HK_WATCH_RECORD, NULL);
+    hk_watch(HK_WATCH_RECORD, &watcher);
 }
 
 static void test_child(void) {
@@ -147,7 +145,7 @@ static void test_child(void) {
 
 /* Off, nobody hears of anything, and the thread goes by its own cache again. */
 static void test_off(void) {
-    hk_watch(HK_WATCH_PROFILE, NULL);
+    hk_watch(HK_WATCH_RECORD, NULL);
     CHECK(!hk_watched());
     heard.given_times = heard.taken_times = 0;
     hak_free(hak_malloc(40));
@@ -158,7 +156,7 @@ static void test_off(void) {
 }
 
 int main(void) {
-    hk_watch(HK_WATCH_PROFILE, &watcher);
+    hk_watch(HK_WATCH_RECORD, &watcher);
     heard.given_times = heard.taken_times = 0;
     test_each_kind();
     test_realloc();

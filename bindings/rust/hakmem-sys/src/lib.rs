@@ -181,6 +181,8 @@ extern "C" {
     pub fn hak_stats_get(stats: *mut hak_stats_t) -> c_int;
     /// Writes the statistics; 0, or -1 and errno.
     pub fn hak_stats_print(fd: c_int, format: hak_stats_format_t) -> c_int;
+    /// Writes a heap profile while HAKMEM_PROF is on; 0, or -1 and errno.
+    pub fn hak_profile_write(fd: c_int) -> c_int;
 }
 
 /// What brings the library into a program that names this crate and calls nothing of it.

@@ -1,0 +1,139 @@
+#include "api/asked.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/calls.h"
+#include "base/worker.h"
+#include "config/config.h"
+#include "front/thread.h"
+#include "os/os.h"
+
+/* ---- paths ---- */
+
+static pid_t first; /* const: the process that read the environment */
+
+void hk_asked_start(void) { first = HK_CALL(other, getpid()); }
+
+bool hk_asked_path(hk_line_t *path, const char *pattern) {
+    bool numbered;
+    const pid_t self = HK_CALL(other, getpid());
+    if (!hk_line_path(path, pattern, &numbered))
+        return false;
+    if (!numbered && self != first) {
+        hk_line_str(path, ".");
+        hk_line_u64(path, (uint64_t)self);
+        hk_line_text(path);
+    }
+    return true;
+}
+
+/* ---- files ---- */
+
+static int emit_into(const char *path, hk_emit_t *emit, const void *what) {
+    int fd = HK_CALL(other, open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+    if (fd < 0)
+        return errno;
+    int error = emit(fd, what);
+    if (HK_CALL(other, close(fd)) != 0 && error == 0)
+        error = errno;
+    return error;
+}
+
+int hk_asked_file(const hk_line_t *path, hk_emit_t *emit, const void *what) {
+    struct stat there;
+    if (HK_CALL(other, lstat(path->text, &there)) == 0 && !S_ISREG(there.st_mode))
+        return emit_into(path->text, emit, what);
+    hk_line_t part = *path;
+    hk_line_str(&part, ".");
+    hk_line_u64(&part, (uint64_t)HK_CALL(other, getpid()));
+    hk_line_str(&part, ".tmp");
+    hk_line_text(&part);
+    int error = emit_into(part.text, emit, what);
+    if (error == 0 && HK_CALL(other, rename(part.text, path->text)) != 0)
+        error = errno;
+    if (error != 0)
+        HK_CALL(other, unlink(part.text));
+    return error;
+}
+
+/* ---- signals ---- */
+
+pthread_mutex_t hk_writing = PTHREAD_MUTEX_INITIALIZER;
+
+static void (*writers[2])(void); /* const once listened to: for SIGUSR1 and SIGUSR2 */
+static _Atomic uint32_t asked;   /* atomic: a bit for each of them; the thread sleeps on it */
+
+static unsigned writer_of(int number) { return number == SIGUSR2; }
+
+static void on_signal(int number) {
+    hk_or_seq(&asked, 1u << writer_of(number));
+    hk_os_wake(&asked);
+}
+
+static void *write_when_asked(void *unused) {
+    HK_CALL(other, pthread_setname_np(pthread_self(), "hakmem-stats"));
+    for (;;) {
+        const uint32_t now = hk_exchange_seq(&asked, 0u);
+        if (now == 0)
+            hk_os_wait(&asked, 0, 0);
+        for (unsigned i = 0; i < 2; i++)
+            if ((now & 1u << i) != 0)
+                writers[i]();
+    }
+    return unused;
+}
+
+static void warn(int number, const char *problem) {
+    if (number == SIGUSR1)
+        hk_config_warn("HAKMEM_PROF_SIGNAL", "1", problem, "SIGUSR1 writes no profile");
+    else
+        hk_config_warn("HAKMEM_STATS_SIGNAL", "1", problem, "SIGUSR2 writes no statistics");
+}
+
+static bool start_writer(int number) {
+    hk_store_seq(&asked, 0u);
+    int error = hk_worker_start(write_when_asked);
+    if (error != 0)
+        warn(number, strerror(error));
+    return error == 0;
+}
+
+/* The parent's thread may have held it. */
+void hk_asked_forked(void) { pthread_mutex_init(&hk_writing, NULL); }
+
+static void start_in_child(void) {
+    hk_asked_forked();
+    start_writer(writers[1] != NULL ? SIGUSR2 : SIGUSR1);
+}
+
+/* In a child the allocator's own fork handler must run before ours: it comes first. */
+static bool start(int number) {
+    static bool started;
+    if (started)
+        return true;
+    started = start_writer(number);
+    hk_thread_t *self = hk_thread_enter();
+    if (self != NULL)
+        hk_thread_leave(self);
+    if (started)
+        pthread_atfork(NULL, NULL, start_in_child);
+    return started;
+}
+
+void hk_asked_listen(int number, void (*write)(void)) {
+    struct sigaction now, ours = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    if (HK_CALL(other, sigaction(number, NULL, &now)) != 0 || now.sa_handler != SIG_DFL) {
+        warn(number, number == SIGUSR1 ? "SIGUSR1 is ignored or handled already"
+                                       : "SIGUSR2 is ignored or handled already");
+        return;
+    }
+    writers[writer_of(number)] = write;
+    if (start(number))
+        HK_CALL(other, sigaction(number, &ours, NULL));
+}

@@ -1,0 +1,36 @@
+/* What is written about the process to files: by whom, under which name, and when a signal asks for it.
+ *
+ * A signal's handler only wakes a thread of ours, which sleeps otherwise and exists only where asked for. That
+ * does the writing, because what is written needs locks that the interrupted code may hold. A forked
+ * child starts a thread of its own. */
+#ifndef HK_API_ASKED_H
+#define HK_API_ASKED_H
+
+#include <pthread.h>
+
+#include "base/base.h"
+#include "base/report.h"
+
+/* Held while something is written; no lock of the allocator's is. In a fork's child it is free again where a
+ * signal is listened to, and after hk_asked_forked(). */
+extern pthread_mutex_t hk_writing;
+void hk_asked_forked(void);
+
+/* This process is the one that read the environment. */
+void hk_asked_start(void);
+
+/* Appends the path with each %p in it replaced by the process's number. Where there is none a forked child puts its
+ * own at the end: it must not overwrite what its parent writes. False: it is too long. */
+bool hk_asked_path(hk_line_t *path, const char *pattern);
+
+/* Has `emit` write `what` to a file of this name; it says 0, or what is wrong as errno does, and so does this. Readers
+ * see the old file or the whole new one. What is there and no regular file (a device, a pipe, a link) is written
+ * to, not replaced. */
+typedef int hk_emit_t(int fd, const void *what);
+int hk_asked_file(const hk_line_t *path, hk_emit_t *emit, const void *what);
+
+/* From now on `write` is called whenever SIGUSR1 or SIGUSR2 comes; one line says so where it cannot be. A
+ * program's own handler stays, whether it was there before or comes later. */
+void hk_asked_listen(int number, void (*write)(void));
+
+#endif

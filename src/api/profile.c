@@ -1,0 +1,222 @@
+/* HAKMEM_PROF and HAKMEM_LEAKS: heap profiles at exit, on SIGUSR1, at peaks and each so many bytes, and the report
+ * of what is still in use at exit.
+ *
+ * A profile of a peak is written by the thread whose allocation made it, which holds no lock then; the others go
+ * on, and do not wait where a profile is due meanwhile. */
+#include "api/profile.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "api/api.h"
+#include "api/asked.h"
+#include "api/stats.h"
+#include "base/calls.h"
+#include "config/config.h"
+#include "front/watched.h"
+#include "hakmem/hakmem.h"
+#include "os/os.h"
+#include "profile/leaks.h"
+#include "profile/sample.h"
+#include "profile/write.h"
+
+/* Lower peaks are not written. */
+#define FIRST_PEAK HK_MIB
+
+/* Lock: hk_writing. A forked child begins anew. */
+static atomic_bool on; /* atomic: written under the lock */
+static bool warned;
+static unsigned files; /* written so far */
+static _Atomic uint64_t peak,
+    bytes; /* atomic: any thread reads: in use at the highest peak that was written, and
+                                        allocated when the last multiple was */
+
+/* ---- writing ---- */
+
+static uint64_t resident(void) {
+    char text[128] = "";
+    uint64_t pages = 0;
+    int fd = HK_CALL(other, open("/proc/self/statm", O_RDONLY | O_CLOEXEC));
+    ssize_t n = fd >= 0 ? HK_CALL(other, read(fd, text, sizeof text - 1)) : 0;
+    for (const char *s = memchr(text, ' ', n > 0 ? (size_t)n : 0); s != NULL && *++s >= '0';)
+        pages = pages * 10 + (uint64_t)(*s - '0');
+    if (fd >= 0)
+        HK_CALL(other, close(fd));
+    return pages * hk_os_page_size();
+}
+
+static int emit(int fd, const void *reason) {
+    hak_stats_t stats;
+    const bool known = hk_stats_collect(&stats, false);
+    return hk_profile_write(fd, &(hk_profile_about_t){.reason = reason,
+                                                      .rss = resident(),
+                                                      .live = known ? stats.allocated : 0,
+                                                      .text = hk_option(prof_format) != 0});
+}
+
+/* PREFIX.0001.exit.pb.gz */
+static bool put_name(hk_line_t *path, const char *prefix, const char *reason) {
+    if (!hk_asked_path(path, prefix))
+        return false;
+    hk_line_str(path, ".");
+    for (unsigned most = 1000; most > 1 && files < most; most /= 10)
+        hk_line_str(path, "0");
+    hk_line_u64(path, files);
+    hk_line_str(path, ".");
+    hk_line_str(path, reason);
+    hk_line_str(path, hk_option(prof_format) != 0 ? ".txt" : ".pb.gz");
+    hk_line_text(path);
+    return true;
+}
+
+/* The calls are places where a thread can be cancelled, which malloc must not be. One warning. */
+static void write_locked(const char *reason) {
+    hk_line_t path = {0};
+    int cancel;
+    const char *given = hk_option(prof_path), *prefix = given != NULL ? given : "hakmem.%p";
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+    files++;
+    const int error =
+        put_name(&path, prefix, reason) ? hk_asked_file(&path, emit, reason) : ENAMETOOLONG;
+    if (error != 0 && !warned)
+        hk_config_warn("HAKMEM_PROF_PATH", prefix, strerror(error), "no profile is written");
+    warned |= error != 0;
+    pthread_setcancelstate(cancel, &cancel);
+}
+
+static bool multiple_is_due(uint64_t allocated) {
+    const uint64_t every = hk_option(prof_every_mb) * HK_MIB;
+    return every != 0 && allocated / every > hk_load_relaxed(&bytes) / every;
+}
+
+static bool peak_is_due(uint64_t in_use) {
+    const uint64_t before = hk_load_relaxed(&peak);
+    return hk_option(prof_peak) != 0 && in_use > hk_max(before + before / 8, FIRST_PEAK);
+}
+
+/* Signals are blocked: a handler that ends the process would wait for what its thread holds. */
+static HK_COLD void write_what_is_due(uint64_t allocated, uint64_t in_use) {
+    sigset_t all, before;
+    sigfillset(&all);
+    HK_CALL(other, pthread_sigmask(SIG_SETMASK, &all, &before));
+    if (pthread_mutex_trylock(&hk_writing) == 0) {
+        if (multiple_is_due(allocated)) {
+            hk_store_relaxed(&bytes, allocated);
+            write_locked("bytes");
+        }
+        if (peak_is_due(in_use)) {
+            hk_store_relaxed(&peak, in_use);
+            write_locked("peak");
+        }
+        pthread_mutex_unlock(&hk_writing);
+    }
+    HK_CALL(other, pthread_sigmask(SIG_SETMASK, &before, NULL));
+}
+
+/* ---- watching ---- */
+
+static void given(void **own, void *p, const hk_told_t *told) {
+    if (!hk_profile_given(own, p, told->n) || hk_option(prof) == 0)
+        return;
+    const uint64_t allocated = hk_load_relaxed(&hk_profile_allocated);
+    const uint64_t in_use = hk_load_relaxed(&hk_profile_in_use);
+    if (multiple_is_due(allocated) || peak_is_due(in_use))
+        write_what_is_due(allocated, in_use);
+}
+
+static void taken(void **own, void *p, const hk_told_t *told) {
+    (void)told;
+    hk_profile_taken(own, p);
+}
+
+static void begin_anew(void) {
+    hk_store_relaxed(&peak, (uint64_t)0);
+    hk_store_relaxed(&bytes, (uint64_t)0);
+}
+
+static void forked(void **own) {
+    *own = NULL;
+    hk_profile_clear_later();
+    hk_asked_forked();
+    begin_anew();
+    files = 0;
+    warned = false;
+}
+
+static const hk_watcher_t watcher = {given, taken, NULL, forked};
+
+void hk_profile_apply(void) {
+    const bool wanted = !HK_FAST && (hk_option(prof) != 0 || hk_option(leaks) != 0);
+    if (wanted == hk_load_relaxed(&on))
+        return;
+    pthread_mutex_lock(&hk_writing);
+    if (wanted && !hk_load_relaxed(&on)) {
+        if (!hk_profile_start(hk_option(prof_sample_kb) * HK_KIB, hk_os_random()))
+            hk_config_warn("HAKMEM_PROF", "1", "libgcc_s.so.1 cannot be loaded",
+                           "all stacks are empty");
+        begin_anew();
+    }
+    if (wanted != hk_load_relaxed(&on))
+        hk_watch(HK_WATCH_PROFILE, wanted ? &watcher : NULL);
+    hk_store_relaxed(&on, wanted);
+    pthread_mutex_unlock(&hk_writing);
+}
+
+/* ---- asked for ---- */
+
+static void on_signal(void) {
+    if (hk_option(prof) == 0) {
+        hak_ctl("HAKMEM_PROF", "1", NULL, 0);
+        return;
+    }
+    pthread_mutex_lock(&hk_writing);
+    write_locked("signal");
+    pthread_mutex_unlock(&hk_writing);
+}
+
+/* Without the lock: whoever reads it may take his time. */
+HK_EXPORT int hak_profile_write(int fd) {
+    const int error = hk_load_relaxed(&on) && hk_option(prof) != 0 ? emit(fd, "ask") : EINVAL;
+    if (error != 0)
+        errno = error;
+    return error == 0 ? 0 : -1;
+}
+
+/* ---- the process's beginning and end ---- */
+
+static HK_COLD void begin(void) {
+    hk_asked_start();
+    hk_profile_apply();
+    if (hk_option(prof_signal) != 0)
+        hk_asked_listen(SIGUSR1, on_signal);
+}
+
+/* After the options have been read (api/start.c). */
+__attribute__((constructor(102))) static void start(void) {
+    if (!HK_FAST && (hk_option(prof) != 0 || hk_option(leaks) != 0 || hk_option(prof_signal) != 0))
+        begin();
+}
+
+static HK_COLD void end(void) {
+    const char *ignored = hk_option(leaks_ignore);
+    pthread_mutex_lock(&hk_writing);
+    if (hk_load_relaxed(&on) && hk_option(prof) != 0)
+        write_locked("exit");
+    const bool any = hk_load_relaxed(&on) && hk_option(leaks) != 0 &&
+                     hk_leaks_report(ignored != NULL ? ignored : "_IO_file_doallocate");
+    pthread_mutex_unlock(&hk_writing);
+    if (!any || hk_option(leaks_status) == 0)
+        return;
+    fflush(NULL); /* which exit() would do after us */
+    _exit((int)hk_option(leaks_status));
+}
+
+/* After all else that we write (api/stats_file.c): it may end the process. */
+__attribute__((destructor(101))) static void finish(void) {
+    if (hk_watched())
+        end();
+}

@@ -1,0 +1,129 @@
+/* Stacks are read by the compiler's unwinder, which needs no frame pointers: to follow those where some functions
+ * keep none leaves callers out without a sign. Where it knows a function not, as in code that was made at run
+ * time, they are followed as far as they are plausible. */
+#include "os/stack.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <link.h>
+#include <sys/auxv.h>
+#include <sys/uio.h>
+#include <unistd.h>
+#include <unwind.h>
+
+#include "base/calls.h"
+
+#if defined(__x86_64__)
+enum { FRAME_POINTER = 6 };
+#elif defined(__aarch64__)
+enum { FRAME_POINTER = 29 };
+#else
+#error "which register is the frame pointer?"
+#endif
+
+/* A frame is no larger than this, if its pointer is one. */
+#define MOST_FRAME (16 * HK_MIB)
+
+/* const once ready */
+static struct {
+    __typeof__(_Unwind_Backtrace) *walk;
+    __typeof__(_Unwind_GetIP) *address;
+    __typeof__(_Unwind_GetCFA) *stack;
+    __typeof__(_Unwind_GetGR) *reg;
+} unwinder;
+static atomic_bool ready; /* atomic: set once */
+
+/* Our own file: the library's or, where it is linked in statically, the program's. */
+extern const char file[] __asm__("__ehdr_start") __attribute__((visibility("hidden")));
+static size_t file_bytes; /* const once ready */
+static bool skips;        /* const once ready: we are not the program */
+
+static size_t measure_file(void) {
+    const ElfW(Ehdr) *head = (const void *)file;
+    const ElfW(Phdr) *part = (const void *)(file + head->e_phoff);
+    size_t end = 0;
+    for (unsigned i = 0; i < head->e_phnum; i++)
+        if (part[i].p_type == PT_LOAD)
+            end = hk_max(end, part[i].p_vaddr + part[i].p_memsz);
+    return end;
+}
+
+static bool is_in_our_file(uintptr_t pc) { return pc - (uintptr_t)file < file_bytes; }
+
+static void *load(const char *name) {
+    static void *library;
+    if (library == NULL)
+        library = dlopen("libgcc_s.so.1", RTLD_NOW | RTLD_LOCAL);
+    return library != NULL ? dlsym(library, name) : NULL;
+}
+
+bool hk_stack_prepare(void) {
+    void *frame;
+    if (hk_load_acquire(&ready))
+        return true;
+    *(void **)&unwinder.address = load("_Unwind_GetIP");
+    *(void **)&unwinder.stack = load("_Unwind_GetCFA");
+    *(void **)&unwinder.reg = load("_Unwind_GetGR");
+    *(void **)&unwinder.walk = load("_Unwind_Backtrace");
+    if (unwinder.walk == NULL)
+        return false;
+    file_bytes = measure_file();
+    skips = !is_in_our_file(getauxval(AT_PHDR));
+    hk_store_release(&ready, true);
+    hk_stack_read(&frame, 1); /* what it does the first time, it has done */
+    return true;
+}
+
+typedef struct {
+    void **frames;
+    unsigned count, most;
+    bool skipping;        /* our own functions, which come first */
+    uintptr_t pc, sp, fp; /* of the frame looked at last */
+} walk_t;
+
+static void note(walk_t *w, uintptr_t pc) {
+    w->skipping = w->skipping && is_in_our_file(pc);
+    if (!w->skipping && w->count < w->most)
+        w->frames[w->count++] = (void *)pc;
+}
+
+static _Unwind_Reason_Code look(struct _Unwind_Context *context, void *argument) {
+    walk_t *w = argument;
+    w->pc = unwinder.address(context);
+    w->sp = unwinder.stack(context);
+    w->fp = unwinder.reg(context, FRAME_POINTER);
+    if (w->pc != 0)
+        note(w, w->pc);
+    return w->pc != 0 && w->count < w->most ? _URC_NO_REASON : _URC_END_OF_STACK;
+}
+
+bool hk_os_peek(void *to, uintptr_t from, size_t n) {
+    const int saved = errno;
+    const struct iovec here = {to, n}, there = {(void *)from, n};
+    const pid_t self = HK_CALL(other, getpid());
+    const bool ok = HK_CALL(other, process_vm_readv(self, &here, 1, &there, 1, 0)) == (ssize_t)n;
+    errno = saved;
+    return ok;
+}
+
+/* Each frame's pointer points at the caller's, beside which lies the return address. */
+static void follow_frame_pointers(walk_t *w) {
+    uintptr_t frame[2];
+    while (w->count < w->most && w->fp - w->sp < MOST_FRAME &&
+           hk_is_aligned(w->fp, sizeof *frame) && hk_os_peek(frame, w->fp, sizeof frame) &&
+           frame[1] != 0) {
+        note(w, frame[1]);
+        w->sp = w->fp + sizeof frame;
+        w->fp = frame[0];
+    }
+}
+
+HK_NOINLINE unsigned hk_stack_read(void **frames, unsigned most) {
+    walk_t w = {.frames = frames, .most = most, .skipping = skips};
+    if (!hk_load_acquire(&ready))
+        return 0;
+    unwinder.walk(look, &w);
+    if (w.pc != 0)
+        follow_frame_pointers(&w);
+    return w.count;
+}

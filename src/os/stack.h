@@ -1,0 +1,18 @@
+/* Stacks: who called. Any thread, also in signal handlers; no lock of ours is held or taken. */
+#ifndef HK_OS_STACK_H
+#define HK_OS_STACK_H
+
+#include "base/base.h"
+
+/* Loads what reads stacks, libgcc_s.so.1, so that nothing is allocated later. Allocates. False: it cannot be. */
+bool hk_stack_prepare(void);
+
+/* Puts at most `most` return addresses into `frames`, the innermost first, from the program's call of the allocator
+ * on (in a program that the allocator is linked into statically: from the caller on). Returns how many; 0 where
+ * the system has nothing that reads stacks. */
+unsigned hk_stack_read(void **frames, unsigned most);
+
+/* Copies n bytes of our own memory from wherever `from` points; false: they cannot be read. Keeps errno. */
+bool hk_os_peek(void *to, uintptr_t from, size_t n);
+
+#endif

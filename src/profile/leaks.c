@@ -1,0 +1,82 @@
+#include "profile/leaks.h"
+
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/report.h"
+#include "profile/sample.h"
+
+enum { MOST_TOLD = 32 };
+
+static uint64_t bytes_of(const hk_profile_stack_t *s) {
+    return hk_load_relaxed(&s->in_use.all_bytes);
+}
+
+static bool has_word(const char *name, const char *words) {
+    for (size_t n; name != NULL && *words != '\0'; words += n + (words[n] == ',')) {
+        n = strcspn(words, ",");
+        if (n != 0 && memmem(name, strlen(name), words, n) != NULL)
+            return true;
+    }
+    return false;
+}
+
+static bool is_ignored(const hk_profile_stack_t *s, const char *words) {
+    Dl_info info;
+    for (unsigned i = 0; i < s->count; i++)
+        if (dladdr((char *)s->frames[i] - 1, &info) != 0 &&
+            (has_word(info.dli_sname, words) || has_word(info.dli_fname, words)))
+            return true;
+    return false;
+}
+
+/* Which comes first: by bytes, then by age. */
+static bool is_before(const hk_profile_stack_t *a, const hk_profile_stack_t *b) {
+    return bytes_of(a) != bytes_of(b) ? bytes_of(a) > bytes_of(b) : a < b;
+}
+
+/* The first one behind `last`; NULL: there is none. */
+static const hk_profile_stack_t *next_of(const hk_profile_stack_t *newest,
+                                         const hk_profile_stack_t *last) {
+    const hk_profile_stack_t *best = NULL;
+    for (const hk_profile_stack_t *s = newest; s != NULL; s = s->before)
+        if (hk_load_relaxed(&s->in_use.objects) != 0 && (last == NULL || is_before(last, s)) &&
+            (best == NULL || is_before(s, best)))
+            best = s;
+    return best;
+}
+
+static void say(uint64_t objects, uint64_t bytes, const char *what) {
+    hk_line_t line = {0};
+    hk_line_str(&line, "hakmem: leaks: ");
+    hk_line_u64(&line, bytes);
+    hk_line_str(&line, bytes == 1 ? " byte in " : " bytes in ");
+    hk_line_u64(&line, objects);
+    hk_line_str(&line, objects == 1 ? " block" : " blocks");
+    hk_line_str(&line, what);
+    hk_line_write(&line, STDERR_FILENO);
+}
+
+bool hk_leaks_report(const char *ignored) {
+    const hk_profile_stack_t *newest = hk_profile_stacks(), *last = NULL;
+    uint64_t told = 0, objects = 0, bytes = 0;
+    for (; told < MOST_TOLD && (last = next_of(newest, last)) != NULL;) {
+        if (is_ignored(last, ignored))
+            continue;
+        told++;
+        objects += hk_profile_objects(&last->in_use);
+        bytes += bytes_of(last);
+        say(hk_profile_objects(&last->in_use), bytes_of(last), ", allocated by");
+        backtrace_symbols_fd(last->frames, (int)last->count, STDERR_FILENO);
+    }
+    if (told == 0)
+        return false;
+    hk_line_t line = {0};
+    hk_line_str(&line, told < MOST_TOLD ? " in all" : " of these stacks, the largest");
+    hk_line_str(&line, hk_profile_mean() != 0 ? ", estimated from samples" : "");
+    hk_line_str(&line, ", still in use; whether anything points there was not looked at");
+    say(objects, bytes, hk_line_text(&line));
+    return true;
+}

@@ -1,0 +1,127 @@
+#include "profile/maps.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <link.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/calls.h"
+#include "os/stack.h"
+
+bool hk_maps_open(hk_maps_t *maps) {
+    maps->fd = HK_CALL(other, open("/proc/self/maps", O_RDONLY | O_CLOEXEC));
+    maps->from = maps->to = 0;
+    maps->bytes = 0;
+    return maps->fd >= 0;
+}
+
+void hk_maps_close(hk_maps_t *maps) { HK_CALL(other, close(maps->fd)); }
+
+char *hk_maps_line(hk_maps_t *maps) {
+    for (;;) {
+        char *line = maps->text + maps->from;
+        char *end = memchr(line, '\n', maps->to - maps->from);
+        if (end != NULL) {
+            *end = '\0';
+            maps->from = (size_t)(end + 1 - maps->text);
+            return line;
+        }
+        memmove(maps->text, line, maps->to -= maps->from);
+        maps->from = 0;
+        const ssize_t n =
+            HK_CALL(other, read(maps->fd, maps->text + maps->to, sizeof maps->text - maps->to));
+        if (n <= 0 && !(n < 0 && errno == EINTR))
+            return NULL;
+        maps->to += n > 0 ? (size_t)n : 0;
+    }
+}
+
+/* A number, and what stands behind it. */
+static uint64_t number(char **s, unsigned base) {
+    uint64_t n = 0;
+    for (;; ++*s) {
+        const unsigned digit = **s >= 'a' ? (unsigned)(**s - 'a' + 10) : (unsigned)(**s - '0');
+        if (digit >= base)
+            break;
+        n = n * base + digit;
+    }
+    ++*s;
+    return n;
+}
+
+/* ---- build ids ---- */
+
+static void put_hex(char *to, const unsigned char *from, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        *to++ = "0123456789abcdef"[from[i] >> 4];
+        *to++ = "0123456789abcdef"[from[i] & 15];
+    }
+    *to = '\0';
+}
+
+/* A note: three numbers, a name and the contents, of which either begins at a multiple of four. */
+static bool find_in_notes(const unsigned char *notes, size_t n, char *id) {
+    ElfW(Nhdr) note;
+    for (size_t at = 0; at + sizeof note <= n;) {
+        memcpy(&note, notes + at, sizeof note);
+        const size_t name = at + sizeof note, contents = name + (note.n_namesz + 3u) / 4 * 4;
+        if (note.n_namesz > n || note.n_descsz > n || contents + note.n_descsz > n)
+            return false;
+        if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 &&
+            memcmp(notes + name, "GNU", 4) == 0 && note.n_descsz <= 64) {
+            put_hex(id, notes + contents, note.n_descsz);
+            return true;
+        }
+        at = contents + (note.n_descsz + 3u) / 4 * 4;
+    }
+    return false;
+}
+
+/* The file may be unmapped meanwhile, hence the peeking. */
+static void read_build_id(const hk_maps_t *maps, char *id) {
+    ElfW(Ehdr) file;
+    ElfW(Phdr) part;
+    unsigned char notes[1024];
+    if (!hk_os_peek(&file, maps->file, sizeof file) || memcmp(file.e_ident, ELFMAG, SELFMAG) != 0)
+        return;
+    for (unsigned i = 0; i < file.e_phnum; i++) {
+        if (!hk_os_peek(&part, maps->file + file.e_phoff + i * sizeof part, sizeof part))
+            return;
+        const size_t n = hk_min(part.p_filesz, sizeof notes);
+        if (part.p_type == PT_NOTE && part.p_offset < maps->bytes &&
+            hk_os_peek(notes, maps->file + part.p_offset, n) && find_in_notes(notes, n, id))
+            return;
+    }
+}
+
+/* ---- mappings ---- */
+
+/* START-END PERMISSIONS OFFSET DEVICE:DEVICE INODE PATH */
+bool hk_maps_next(hk_maps_t *maps, hk_mapping_t *mapping) {
+    char *s;
+    while ((s = hk_maps_line(maps)) != NULL) {
+        mapping->start = number(&s, 16);
+        mapping->end = number(&s, 16);
+        const bool executable = s[2] == 'x';
+        s += strlen("r-xp ");
+        mapping->offset = number(&s, 16);
+        number(&s, 16);
+        number(&s, 16);
+        const uint64_t inode = number(&s, 10);
+        mapping->path = s + strspn(s, " ");
+        if (mapping->offset == 0) {
+            maps->file = mapping->start;
+            maps->bytes = mapping->end - mapping->start;
+            maps->inode = inode;
+        }
+        if (!executable)
+            continue;
+        mapping->build_id[0] = '\0';
+        if (maps->bytes != 0 && inode == maps->inode && strcmp(mapping->path, "[vsyscall]") != 0)
+            read_build_id(maps, mapping->build_id);
+        return true;
+    }
+    return false;
+}

@@ -1,0 +1,70 @@
+#include "profile/sample.h"
+
+#include "base/random.h"
+#include "os/os.h"
+#include "os/stack.h"
+
+enum { MOST_FRAMES = 64 };
+
+static _Atomic uint64_t mean, began; /* atomic: any thread reads */
+static _Atomic uint64_t stream;      /* atomic: any thread */
+
+bool hk_profile_start(uint64_t bytes, uint64_t seed) {
+    const bool reads_stacks = hk_stack_prepare();
+    hk_profile_clear();
+    hk_store_relaxed(&stream, seed);
+    hk_store_relaxed(&mean, bytes);
+    hk_store_relaxed(&began, hk_os_now_ns());
+    return reads_stacks;
+}
+
+uint64_t hk_profile_mean(void) { return hk_load_relaxed(&mean); }
+uint64_t hk_profile_began(void) { return hk_load_relaxed(&began); }
+
+/* Exponentially distributed, rounded up. By von Neumann's method, without a logarithm: numbers are drawn as long as
+ * each is less than the one before; if they are even in number, which the first one u has the chance exp(-u) of, u is
+ * the fraction, else the whole part grows by one. */
+static intptr_t gap(void) {
+    const double r = (double)hk_load_relaxed(&mean);
+    for (unsigned whole = 0;; whole++) {
+        const uint32_t first = hk_random_shared(&stream, UINT32_MAX);
+        bool even = true;
+        for (uint32_t last = first, next;; last = next, even = !even)
+            if ((next = hk_random_shared(&stream, UINT32_MAX)) >= last)
+                break;
+        if (even)
+            return 1 + (intptr_t)((whole + first / 4294967296.0) * r);
+    }
+}
+
+/* 1 - exp(-n/R), by its series for a 1024th and ten squarings. */
+static double chance_of(size_t n) {
+    const double r = (double)hk_load_relaxed(&mean), x = (double)hk_profile_bytes(n) / r;
+    if (r == 0 || x > 64)
+        return 1;
+    const double y = x / 1024;
+    double chance = y * (1 - y / 2 * (1 - y / 3 * (1 - y / 4)));
+    for (unsigned i = 0; i < 10; i++)
+        chance *= 2 - chance;
+    return chance;
+}
+
+/* Where a thread keeps nothing each allocation draws its own gap: exponential gaps know no past. */
+bool hk_profile_given(void **own, const void *p, size_t n) {
+    void *nothing = NULL, *frames[MOST_FRAMES];
+    const bool keeps = own != NULL;
+    if (!keeps)
+        own = &nothing;
+    if (*own == NULL)
+        *own = (void *)gap();
+    if (hk_profile_passes(own, n))
+        return false;
+    *own = (void *)gap();
+    hk_profile_add(p, n, chance_of(n), frames, hk_stack_read(frames, MOST_FRAMES), keeps);
+    return true;
+}
+
+void hk_profile_taken(void **own, const void *p) {
+    if (hk_profile_may_know(p))
+        hk_profile_remove(p, own != NULL);
+}

@@ -1,0 +1,40 @@
+/* Which allocations a heap profile samples: of the bytes allocated each has the same chance, one in R on average
+ * (HAKMEM_PROF_SAMPLE_KB), so that the gaps are exponential and a block of n bytes is sampled with the
+ * chance 1 - exp(-n/R). Each thread counts down the bytes to its next sample. Called with no lock held. */
+#ifndef HK_PROFILE_SAMPLE_H
+#define HK_PROFILE_SAMPLE_H
+
+#include "profile/table.h"
+
+/* Begins anew with mean R; 0: every allocation is a sample. `seed`: the same one gives the same samples of one
+ * thread. Allocates. False: stacks cannot be read, and all are empty. */
+bool hk_profile_start(uint64_t mean, uint64_t seed);
+
+/* The mean; when it began, as hk_os_now_ns() says it. */
+uint64_t hk_profile_mean(void);
+uint64_t hk_profile_began(void);
+
+/* A block of no bytes counts as one of one. */
+HK_INLINE intptr_t hk_profile_bytes(size_t n) { return (intptr_t)(n + (n == 0)); }
+
+/* Whether an allocation of n bytes is passed over. *own is the thread's countdown, 0 at first. */
+HK_INLINE bool hk_profile_passes(void **own, size_t n) {
+    const intptr_t left = (intptr_t)*own - hk_profile_bytes(n);
+    if (HK_UNLIKELY(left <= 0))
+        return false;
+    *own = (void *)left;
+    return true;
+}
+
+/* Whether p may be a sample. */
+HK_INLINE bool hk_profile_may_know(const void *p) {
+    const _Atomic uint8_t *likes = hk_load_acquire(&hk_profile_likes);
+    return likes != NULL && hk_load_relaxed(&likes[hk_profile_like(p)]) != 0;
+}
+
+/* n bytes at p have been allocated; p is about to be freed. True: a sample has been taken. A thread that keeps
+ * nothing has own NULL. */
+bool hk_profile_given(void **own, const void *p, size_t n);
+void hk_profile_taken(void **own, const void *p);
+
+#endif

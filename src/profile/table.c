@@ -1,0 +1,264 @@
+#include "profile/table.h"
+
+#include <string.h>
+
+#include "base/lock.h"
+#include "os/os.h"
+
+enum { FIRST_SLOTS = HK_HOSTILE ? 4 : 1024, MOST_SLOTS = 1 << 26 };
+enum { BUCKETS = HK_HOSTILE ? 4 : 1 << 14, MOST_STACKS = 1 << 18, ROOM = 1 << 18 };
+
+typedef hk_profile_stack_t stack_t;
+
+/* A block in use; the chance that its size is sampled with. */
+typedef struct {
+    const void *p; /* NULL: none */
+    size_t n;
+    double chance;
+    stack_t *stack;
+} sample_t;
+
+/* Open addressing: a block lies behind its home, without a gap. */
+typedef struct {
+    size_t mask;
+    sample_t slots[];
+} blocks_t;
+
+static hk_lock_t lock = HK_LOCK_INIT(HK_RANK_PROFILE);
+static blocks_t *blocks;            /* lock: profile; one word, so that no fork finds half of it */
+static size_t used;                 /* lock: profile; slots */
+static _Atomic(stack_t *) *buckets; /* lock: profile */
+static char *room;                  /* lock: profile; for stacks */
+static size_t room_left;            /* lock: profile */
+static unsigned stacks;             /* lock: profile; how many */
+static _Atomic(stack_t *) newest;   /* atomic: written under the lock */
+static atomic_bool stale;           /* atomic: what is known is of a fork's parent */
+
+_Atomic uint64_t hk_profile_in_use, hk_profile_allocated, hk_profile_lost;
+_Atomic(_Atomic uint8_t *) hk_profile_likes;
+
+/* ---- sums ---- */
+
+static void add(_Atomic uint64_t *sum, uint64_t n) {
+    hk_store_relaxed(sum, hk_load_relaxed(sum) + n);
+}
+
+static void sum_up(hk_profile_sums_t *sums, _Atomic uint64_t *process, const sample_t *s,
+                   bool more) {
+    const uint64_t sign = more ? 1 : UINT64_MAX;
+    const uint64_t all = (uint64_t)((double)s->n / s->chance + 0.5);
+    add(&sums->objects, sign);
+    add(&sums->bytes, sign * s->n);
+    add(&sums->all_objects, sign * (uint64_t)(HK_PROFILE_OBJECT / s->chance + 0.5));
+    add(&sums->all_bytes, sign * all);
+    add(process, sign * all);
+}
+
+static void zero(hk_profile_sums_t *sums) {
+    hk_store_relaxed(&sums->objects, (uint64_t)0);
+    hk_store_relaxed(&sums->bytes, (uint64_t)0);
+    hk_store_relaxed(&sums->all_objects, (uint64_t)0);
+    hk_store_relaxed(&sums->all_bytes, (uint64_t)0);
+}
+
+static void clear_locked(void) {
+    for (stack_t *s = hk_load_relaxed(&newest); s != NULL; s = s->before) {
+        zero(&s->in_use);
+        zero(&s->allocated);
+    }
+    if (blocks != NULL)
+        hk_zero(blocks->slots, (blocks->mask + 1) * sizeof(sample_t));
+    for (unsigned i = 0; used != 0 && i < HK_PROFILE_LIKES; i++)
+        hk_store_relaxed(&hk_load_relaxed(&hk_profile_likes)[i], (uint8_t)0);
+    used = 0;
+    hk_store_relaxed(&hk_profile_in_use, (uint64_t)0);
+    hk_store_relaxed(&hk_profile_allocated, (uint64_t)0);
+    hk_store_relaxed(&hk_profile_lost, (uint64_t)0);
+    hk_store_relaxed(&stale, false);
+}
+
+void hk_profile_clear(void) {
+    hk_lock(&lock);
+    clear_locked();
+    hk_unlock(&lock);
+}
+
+/* Whoever had the lock is not there, and what he was doing is half done. Most children only exec, and shall not
+ * touch the tables. */
+void hk_profile_clear_later(void) {
+    lock = (hk_lock_t)HK_LOCK_INIT(HK_RANK_PROFILE);
+    room_left = 0;
+    hk_store_relaxed(&stale, true);
+}
+
+/* Zeroed memory of our own. That of the allocator has a lock, which a fork must find free, and only who is inside
+ * the boundary may take it. */
+static void *map(size_t bytes) {
+    const size_t page = hk_os_page_size();
+    return hk_os_map(hk_align_up(bytes, page), page);
+}
+
+static size_t bytes_of(size_t slots) { return sizeof(blocks_t) + slots * sizeof(sample_t); }
+
+/* ---- stacks ---- */
+
+stack_t *hk_profile_stacks(void) {
+    if (hk_load_relaxed(&stale))
+        hk_profile_clear();
+    return hk_load_acquire(&newest);
+}
+
+static stack_t *make_stack_locked(unsigned count) {
+    const size_t bytes = sizeof(stack_t) + count * sizeof(void *);
+    if (stacks == MOST_STACKS)
+        return NULL;
+    if (bytes > room_left) {
+        room = map(ROOM);
+        room_left = room != NULL ? ROOM : 0;
+    }
+    if (bytes > room_left)
+        return NULL;
+    room_left -= bytes;
+    stacks++;
+    return (stack_t *)(void *)(room + room_left);
+}
+
+/* A fork's child may find it in the list and not in its bucket, but not the other way round. */
+static stack_t *new_stack_locked(uint32_t hash, void *const *frames, unsigned count) {
+    stack_t *s = make_stack_locked(count);
+    if (s == NULL)
+        return NULL;
+    s->before = hk_load_relaxed(&newest);
+    s->same_bucket = hk_load_relaxed(&buckets[hash % BUCKETS]);
+    s->hash = hash;
+    s->count = count;
+    memcpy(s->frames, frames, count * sizeof *frames);
+    hk_store_release(&newest, s);
+    hk_store_release(&buckets[hash % BUCKETS], s);
+    return s;
+}
+
+static stack_t *stack_locked(void *const *frames, unsigned count) {
+    uint64_t hash = count;
+    if (buckets == NULL && (buckets = map(BUCKETS * sizeof *buckets)) == NULL)
+        return NULL;
+    for (unsigned i = 0; i < count; i++)
+        hash = (hash ^ (uintptr_t)frames[i]) * 0x9E3779B97F4A7C15u;
+    hash >>= 32;
+    for (stack_t *s = hk_load_relaxed(&buckets[hash % BUCKETS]); s != NULL; s = s->same_bucket)
+        if (s->hash == hash && s->count == count &&
+            memcmp(s->frames, frames, count * sizeof *frames) == 0)
+            return s;
+    return new_stack_locked((uint32_t)hash, frames, count);
+}
+
+/* ---- blocks ---- */
+
+static size_t home_of(const blocks_t *t, const void *p) {
+    return ((uintptr_t)p >> 3) * 0x9E3779B97F4A7C15u >> 32 & t->mask;
+}
+
+/* The block's slot, or the one where it belongs. */
+static sample_t *slot_of(blocks_t *t, const void *p) {
+    size_t i = home_of(t, p);
+    while (t->slots[i].p != NULL && t->slots[i].p != p)
+        i = (i + 1) & t->mask;
+    return &t->slots[i];
+}
+
+/* Doubles the table where half of it is used. False: there is no room for one more. */
+static bool has_room_locked(void) {
+    blocks_t *before = blocks;
+    const size_t slots = before != NULL ? before->mask + 1 : 0;
+    if (used < slots / 2)
+        return true;
+    if (hk_load_relaxed(&hk_profile_likes) == NULL)
+        hk_store_release(&hk_profile_likes, map(HK_PROFILE_LIKES));
+    if (hk_load_relaxed(&hk_profile_likes) == NULL)
+        return false;
+    const size_t more = slots != 0 ? 2 * slots : FIRST_SLOTS;
+    blocks_t *grown = more <= MOST_SLOTS ? map(bytes_of(more)) : NULL;
+    if (grown == NULL)
+        return used + slots / 8 < slots;
+    grown->mask = more - 1;
+    for (size_t i = 0; i < slots; i++)
+        if (before->slots[i].p != NULL)
+            *slot_of(grown, before->slots[i].p) = before->slots[i];
+    blocks = grown;
+    if (before != NULL)
+        hk_os_unmap(before, hk_align_up(bytes_of(slots), hk_os_page_size()));
+    return true;
+}
+
+/* One more, or one less. */
+static void like_locked(const void *p, int more) {
+    _Atomic uint8_t *like = &hk_load_relaxed(&hk_profile_likes)[hk_profile_like(p)];
+    if (hk_load_relaxed(like) != UINT8_MAX)
+        hk_store_relaxed(like, (uint8_t)(hk_load_relaxed(like) + more));
+}
+
+/* What lies behind moves up where that is nearer to its home. */
+static void empty_locked(sample_t *slot) {
+    blocks_t *t = blocks;
+    size_t hole = (size_t)(slot - t->slots);
+    like_locked(slot->p, -1);
+    for (size_t i = (hole + 1) & t->mask; t->slots[i].p != NULL; i = (i + 1) & t->mask) {
+        const size_t far = (i - home_of(t, t->slots[i].p)) & t->mask;
+        if (far < ((i - hole) & t->mask))
+            continue;
+        t->slots[hole] = t->slots[i];
+        hole = i;
+    }
+    t->slots[hole].p = NULL;
+    used--;
+}
+
+static void remove_locked(const void *p) {
+    sample_t *slot = blocks != NULL ? slot_of(blocks, p) : NULL;
+    if (slot == NULL || slot->p == NULL)
+        return;
+    sum_up(&slot->stack->in_use, &hk_profile_in_use, slot, false);
+    empty_locked(slot);
+}
+
+/* For some 50 ms where it may be this thread that has the lock. */
+static bool enter(bool waits) {
+    enum { MOST_TRIES = 1000 };
+    for (unsigned tries = 0; !waits && !hk_lock_try(&lock); tries++) {
+        if (tries == MOST_TRIES)
+            return false;
+        hk_lock_pause(tries);
+    }
+    if (waits)
+        hk_lock(&lock);
+    return true;
+}
+
+void hk_profile_remove(const void *p, bool waits) {
+    if (hk_load_relaxed(&stale) || !enter(waits))
+        return;
+    remove_locked(p);
+    hk_unlock(&lock);
+}
+
+/* A block that is known already was freed while nobody was told. */
+void hk_profile_add(const void *p, size_t n, double chance, void *const *frames, unsigned count,
+                    bool waits) {
+    if (!enter(waits))
+        return;
+    if (hk_load_relaxed(&stale))
+        clear_locked();
+    remove_locked(p);
+    stack_t *stack = stack_locked(frames, count);
+    if (stack == NULL || !has_room_locked()) {
+        add(&hk_profile_lost, 1);
+    } else {
+        sample_t *slot = slot_of(blocks, p);
+        *slot = (sample_t){p, n, chance, stack};
+        used++;
+        like_locked(p, 1);
+        sum_up(&stack->in_use, &hk_profile_in_use, slot, true);
+        sum_up(&stack->allocated, &hk_profile_allocated, slot, true);
+    }
+    hk_unlock(&lock);
+}

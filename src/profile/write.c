@@ -1,0 +1,359 @@
+/* The form is pprof's profile.proto, in a gzip file whose blocks are stored as they are: a reader that wants them
+ * smaller packs them again. */
+#include "profile/write.h"
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/calls.h"
+#include "base/report.h"
+#include "os/os.h"
+#include "profile/maps.h"
+#include "profile/sample.h"
+
+enum { STORED_HEAD = 5, BLOCK = 32768, MOST_MAPPINGS = 4096 };
+
+/* A range of code; its number in the profile is its place here, from 1. */
+typedef struct {
+    uintptr_t start, end;
+} code_t;
+
+/* All that a writer needs, in one mapping of its own. */
+typedef struct {
+    int fd, error;
+    bool text;
+    uint32_t crc, total;
+    size_t used;      /* of `block`, behind the head */
+    uint64_t strings; /* told so far */
+    unsigned codes;
+    uintptr_t *told; /* addresses that have been told; open addressing */
+    size_t mask;
+    hk_maps_t maps;
+    hk_mapping_t mapping;
+    code_t code[MOST_MAPPINGS];
+    uint8_t block[STORED_HEAD + BLOCK];
+} writer_t;
+
+/* ---- bytes ---- */
+
+static void write_all(writer_t *w, const void *bytes, size_t n) {
+    const char *at = bytes;
+    while (n != 0 && w->error == 0) {
+        const ssize_t done = HK_CALL(other, write(w->fd, at, n));
+        if (done < 0 && errno != EINTR)
+            w->error = errno;
+        at += done > 0 ? done : 0;
+        n -= done > 0 ? (size_t)done : 0;
+    }
+}
+
+static uint32_t crc_of(uint32_t crc, const uint8_t *at, size_t n) {
+    static const uint32_t of_four_bits[16] = {0x00000000, 0x1DB71064, 0x3B6E20C8, 0x26D930AC,
+                                              0x76DC4190, 0x6B6B51F4, 0x4DB26158, 0x5005713C,
+                                              0xEDB88320, 0xF00F9344, 0xD6D6A3E8, 0xCB61B38C,
+                                              0x9B64C2B0, 0x86D3D2D4, 0xA00AE278, 0xBDBDF21C};
+    for (crc = ~crc; n != 0; n--, at++) {
+        crc = of_four_bits[(crc ^ *at) & 15] ^ crc >> 4;
+        crc = of_four_bits[(crc ^ *at >> 4) & 15] ^ crc >> 4;
+    }
+    return ~crc;
+}
+
+static void flush(writer_t *w, bool last) {
+    const unsigned n = (unsigned)w->used, no = ~n;
+    const uint8_t head[STORED_HEAD] = {last, (uint8_t)n, (uint8_t)(n >> 8), (uint8_t)no,
+                                       (uint8_t)(no >> 8)};
+    if (w->text) {
+        write_all(w, w->block + STORED_HEAD, n);
+    } else {
+        memcpy(w->block, head, sizeof head);
+        w->crc = crc_of(w->crc, w->block + STORED_HEAD, n);
+        w->total += n;
+        write_all(w, w->block, STORED_HEAD + n);
+    }
+    w->used = 0;
+}
+
+static void put(writer_t *w, const void *bytes, size_t n) {
+    for (const char *at = bytes; n != 0;) {
+        const size_t part = hk_min(n, BLOCK - w->used);
+        memcpy(w->block + STORED_HEAD + w->used, at, part);
+        w->used += part;
+        at += part;
+        n -= part;
+        if (w->used == BLOCK)
+            flush(w, false);
+    }
+}
+
+static void begin(writer_t *w) {
+    static const uint8_t head[] = {31, 139, 8, 0, 0, 0, 0, 0, 0, 255};
+    if (!w->text)
+        write_all(w, head, sizeof head);
+}
+
+static void end(writer_t *w) {
+    flush(w, true);
+    uint8_t tail[8];
+    for (unsigned i = 0; i < 4; i++) {
+        tail[i] = (uint8_t)(w->crc >> 8 * i);
+        tail[4 + i] = (uint8_t)(w->total >> 8 * i);
+    }
+    if (!w->text)
+        write_all(w, tail, sizeof tail);
+}
+
+/* ---- protobuf ---- */
+
+enum { NUMBER = 0, BYTES = 2 };
+
+/* A message under construction; the longest is a sample's list of addresses. */
+typedef struct {
+    size_t len;
+    uint8_t bytes[1024];
+} message_t;
+
+static void put_number(message_t *m, uint64_t n) {
+    hk_assert(m->len + 10 <= sizeof m->bytes);
+    for (; n > 127; n >>= 7)
+        m->bytes[m->len++] = (uint8_t)(n | 128);
+    m->bytes[m->len++] = (uint8_t)n;
+}
+
+static void put_field(message_t *m, unsigned field, uint64_t n) {
+    put_number(m, field << 3 | NUMBER);
+    put_number(m, n);
+}
+
+static void put_list(message_t *m, unsigned field, const message_t *list) {
+    put_number(m, field << 3 | BYTES);
+    put_number(m, list->len);
+    hk_assert(m->len + list->len <= sizeof m->bytes);
+    memcpy(m->bytes + m->len, list->bytes, list->len);
+    m->len += list->len;
+}
+
+/* A field of the profile itself: bytes, or a number. */
+static void tell_bytes(writer_t *w, unsigned field, const void *bytes, size_t n) {
+    message_t head = {0};
+    put_number(&head, field << 3 | BYTES);
+    put_number(&head, n);
+    put(w, head.bytes, head.len);
+    put(w, bytes, n);
+}
+
+static void tell_number(writer_t *w, unsigned field, uint64_t n) {
+    message_t m = {0};
+    put_field(&m, field, n);
+    put(w, m.bytes, m.len);
+}
+
+/* profile.proto */
+enum { SAMPLE_TYPE = 1, SAMPLE, MAPPING, LOCATION, STRING = 6, TIME = 9, DURATION };
+enum { PERIOD_TYPE = 11, PERIOD, COMMENT, DEFAULT_TYPE };
+
+static uint64_t tell_string(writer_t *w, const char *s) {
+    tell_bytes(w, STRING, s, strlen(s));
+    return w->strings++;
+}
+
+static void tell_type(writer_t *w, unsigned field, const char *type, const char *unit) {
+    message_t m = {0};
+    put_field(&m, 1, tell_string(w, type));
+    put_field(&m, 2, tell_string(w, unit));
+    tell_bytes(w, field, m.bytes, m.len);
+}
+
+/* ---- a profile ---- */
+
+static void tell_mappings(writer_t *w) {
+    hk_mapping_t *m = &w->mapping;
+    if (!hk_maps_open(&w->maps))
+        return;
+    while (w->codes < MOST_MAPPINGS && hk_maps_next(&w->maps, m)) {
+        message_t message = {0};
+        w->code[w->codes++] = (code_t){m->start, m->end};
+        put_field(&message, 1, w->codes);
+        put_field(&message, 2, m->start);
+        put_field(&message, 3, m->end);
+        put_field(&message, 4, m->offset);
+        put_field(&message, 5, tell_string(w, m->path));
+        put_field(&message, 6, tell_string(w, m->build_id));
+        tell_bytes(w, MAPPING, message.bytes, message.len);
+    }
+    hk_maps_close(&w->maps);
+}
+
+/* The system lists mappings by address. */
+static unsigned mapping_of(const writer_t *w, uintptr_t pc) {
+    unsigned from = 0, to = w->codes;
+    while (from < to) {
+        const unsigned at = (from + to) / 2;
+        if (w->code[at].end <= pc)
+            from = at + 1;
+        else
+            to = at;
+    }
+    return from < w->codes && w->code[from].start <= pc ? from + 1 : 0;
+}
+
+/* A location's number is its address, of the last byte of the call. Each is told once. */
+static uintptr_t tell_location(writer_t *w, const void *frame) {
+    const uintptr_t pc = (uintptr_t)frame - 1;
+    size_t i = pc * 0x9E3779B97F4A7C15u >> 32 & w->mask;
+    for (; w->told[i] != 0; i = (i + 1) & w->mask)
+        if (w->told[i] == pc)
+            return pc;
+    w->told[i] = pc;
+    message_t m = {0};
+    put_field(&m, 1, pc);
+    put_field(&m, 2, mapping_of(w, pc));
+    put_field(&m, 3, pc);
+    tell_bytes(w, LOCATION, m.bytes, m.len);
+    return pc;
+}
+
+static void tell_sample(writer_t *w, const hk_profile_stack_t *s) {
+    message_t places = {0}, values = {0}, m = {0};
+    for (unsigned i = 0; i < s->count; i++)
+        put_number(&places, tell_location(w, s->frames[i]));
+    put_number(&values, hk_profile_objects(&s->in_use));
+    put_number(&values, hk_load_relaxed(&s->in_use.all_bytes));
+    put_number(&values, hk_profile_objects(&s->allocated));
+    put_number(&values, hk_load_relaxed(&s->allocated.all_bytes));
+    put_list(&m, 1, &places);
+    put_list(&m, 2, &values);
+    tell_bytes(w, SAMPLE, m.bytes, m.len);
+}
+
+static void tell_comment(writer_t *w, const char *what, const char *word, uint64_t n) {
+    hk_line_t line = {0};
+    hk_line_str(&line, what);
+    if (word != NULL)
+        hk_line_str(&line, word);
+    else
+        hk_line_u64(&line, n);
+    tell_number(w, COMMENT, tell_string(w, hk_line_text(&line)));
+}
+
+static void tell_all(writer_t *w, const hk_profile_about_t *about, const hk_profile_stack_t *s) {
+    struct timespec now = {0};
+    clock_gettime(CLOCK_REALTIME, &now);
+    tell_string(w, "");
+    tell_type(w, SAMPLE_TYPE, "inuse_objects", "count");
+    tell_type(w, SAMPLE_TYPE, "inuse_space", "bytes");
+    tell_type(w, SAMPLE_TYPE, "alloc_objects", "count");
+    tell_type(w, SAMPLE_TYPE, "alloc_space", "bytes");
+    tell_type(w, PERIOD_TYPE, "space", "bytes");
+    tell_number(w, DEFAULT_TYPE, tell_string(w, "inuse_space"));
+    tell_number(w, PERIOD, hk_max(hk_profile_mean(), 1));
+    tell_number(w, TIME, (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec);
+    tell_number(w, DURATION, hk_os_now_ns() - hk_profile_began());
+    tell_comment(w, "hakmem ", HK_VERSION, 0);
+    tell_comment(w, "pid ", NULL, (uint64_t)HK_CALL(other, getpid()));
+    tell_comment(w, "reason ", about->reason, 0);
+    tell_comment(w, "rss_bytes ", NULL, about->rss);
+    tell_comment(w, "live_bytes ", NULL, about->live);
+    if (hk_load_relaxed(&hk_profile_lost) != 0)
+        tell_comment(w, "lost_samples ", NULL, hk_load_relaxed(&hk_profile_lost));
+    tell_mappings(w);
+    for (; s != NULL; s = s->before)
+        if (hk_load_relaxed(&s->allocated.objects) != 0)
+            tell_sample(w, s);
+}
+
+/* ---- the same as text ---- */
+
+static void say_sums(hk_line_t *line, uint64_t sums[4]) {
+    hk_line_u64(line, sums[0]);
+    hk_line_str(line, ": ");
+    hk_line_u64(line, sums[1]);
+    hk_line_str(line, " [");
+    hk_line_u64(line, sums[2]);
+    hk_line_str(line, ": ");
+    hk_line_u64(line, sums[3]);
+    hk_line_str(line, "] @");
+}
+
+static void say_line(writer_t *w, hk_line_t *line) {
+    hk_line_str(line, "\n");
+    put(w, line->text, line->len);
+    line->len = 0;
+}
+
+static void say_sample(writer_t *w, const hk_profile_stack_t *s) {
+    hk_line_t line = {0};
+    say_sums(&line,
+             (uint64_t[]){hk_load_relaxed(&s->in_use.objects), hk_load_relaxed(&s->in_use.bytes),
+                          hk_load_relaxed(&s->allocated.objects),
+                          hk_load_relaxed(&s->allocated.bytes)});
+    for (unsigned i = 0; i < s->count; i++) {
+        hk_line_str(&line, " ");
+        hk_line_hex(&line, (uintptr_t)s->frames[i]);
+        if (line.len > sizeof line.text / 2) {
+            put(w, line.text, line.len);
+            line.len = 0;
+        }
+    }
+    say_line(w, &line);
+}
+
+static void say_all(writer_t *w, const hk_profile_stack_t *newest) {
+    uint64_t sums[4] = {0};
+    for (const hk_profile_stack_t *s = newest; s != NULL; s = s->before) {
+        sums[0] += hk_load_relaxed(&s->in_use.objects);
+        sums[1] += hk_load_relaxed(&s->in_use.bytes);
+        sums[2] += hk_load_relaxed(&s->allocated.objects);
+        sums[3] += hk_load_relaxed(&s->allocated.bytes);
+    }
+    hk_line_t line = {0};
+    hk_line_str(&line, "heap profile: ");
+    say_sums(&line, sums);
+    hk_line_str(&line, " heap_v2/");
+    hk_line_u64(&line, hk_max(hk_profile_mean(), 1));
+    say_line(w, &line);
+    for (const hk_profile_stack_t *s = newest; s != NULL; s = s->before)
+        if (hk_load_relaxed(&s->allocated.objects) != 0)
+            say_sample(w, s);
+    hk_line_str(&line, "\nMAPPED_LIBRARIES:");
+    say_line(w, &line);
+    if (!hk_maps_open(&w->maps))
+        return;
+    for (const char *s; (s = hk_maps_line(&w->maps)) != NULL;) {
+        put(w, s, strlen(s));
+        put(w, "\n", 1);
+    }
+    hk_maps_close(&w->maps);
+}
+
+/* Stacks that are made meanwhile are not told. */
+int hk_profile_write(int fd, const hk_profile_about_t *about) {
+    const int saved = errno;
+    const hk_profile_stack_t *newest = hk_profile_stacks();
+    size_t places = 2, bytes;
+    for (const hk_profile_stack_t *s = newest; s != NULL; s = s->before)
+        places += 2 * s->count;
+    for (bytes = 1; bytes < places;)
+        bytes *= 2;
+    const size_t mask = bytes - 1;
+    bytes = hk_align_up(sizeof(writer_t) + bytes * sizeof(uintptr_t), hk_os_page_size());
+    writer_t *w = hk_os_map(bytes, hk_os_page_size());
+    if (w == NULL)
+        return ENOMEM;
+    w->fd = fd;
+    w->text = about->text;
+    w->told = (uintptr_t *)(void *)(w + 1);
+    w->mask = mask;
+    begin(w);
+    if (w->text)
+        say_all(w, newest);
+    else
+        tell_all(w, about, newest);
+    end(w);
+    const int error = w->error;
+    hk_os_unmap(w, bytes);
+    errno = saved;
+    return error;
+}

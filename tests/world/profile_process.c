@@ -1,0 +1,85 @@
+// A process with known allocations, for run_profile.py.
+//
+//   keep [FORKS]  keeps 300 blocks of 10000 bytes and 200 of 40, frees 1000 of 500; with FORKS a child keeps 100 of 7000
+//   grow          keeps 64 blocks of 1 MiB, one after the other, and frees them
+//   wait          says "ready", keeps what it reads lines for: one block of 3000 bytes each
+//   clean         frees all that it allocates
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define APART __attribute__((noinline, noclone))
+#define NO_JUMP __asm__ volatile("" ::: "memory") // a call at the end stays one
+
+static void *volatile kept[4096];
+static unsigned used;
+
+APART static void keep_large(void) {
+    for (unsigned i = 0; i < 300; i++)
+        kept[used++] = malloc(10000);
+    NO_JUMP;
+}
+
+APART static void keep_small(void) {
+    for (unsigned i = 0; i < 200; i++)
+        kept[used++] = malloc(40);
+    NO_JUMP;
+}
+
+APART static void keep_in_child(void) {
+    for (unsigned i = 0; i < 100; i++)
+        kept[used++] = malloc(7000);
+    NO_JUMP;
+}
+
+APART static void use_for_a_while(void) {
+    for (unsigned i = 0; i < 1000; i++) {
+        void *volatile p = malloc(500);
+        free(p);
+    }
+    NO_JUMP;
+}
+
+APART static void grow(void) {
+    for (unsigned i = 0; i < 64; i++)
+        kept[i] = malloc(1 << 20);
+    for (unsigned i = 0; i < 64; i++)
+        free(kept[i]);
+}
+
+APART static void keep_lines(void) {
+    char line[16];
+    while (read(STDIN_FILENO, line, 1) == 1) {
+        kept[used++] = malloc(3000);
+        write(STDOUT_FILENO, "kept\n", 5);
+    }
+}
+
+int main(int argc, char **argv) {
+    const char *what = argc > 1 ? argv[1] : "";
+    if (strcmp(what, "keep") == 0) {
+        keep_large();
+        keep_small();
+        use_for_a_while();
+        if (argc > 2 && fork() == 0) {
+            keep_in_child();
+            return 0;
+        }
+        while (wait(NULL) > 0)
+            ;
+    } else if (strcmp(what, "grow") == 0) {
+        grow();
+    } else if (strcmp(what, "wait") == 0) {
+        write(STDOUT_FILENO, "ready\n", 6);
+        keep_lines();
+    } else if (strcmp(what, "clean") == 0) {
+        use_for_a_while();
+        printf("done\n"); // whose buffer stays
+    } else {
+        return 2;
+    }
+    return 0;
+}

@@ -1,0 +1,458 @@
+"""Check heap profiles and the report of leaks from outside, and that pprof reads them.
+
+Usage: run_profile.py LIBHAKMEM PROGRAM             all checks but pprof's
+       run_profile.py LIBHAKMEM PROGRAM pprof       what `go tool pprof` says
+       run_profile.py LIBHAKMEM PROGRAM NAME        the check of this name
+"""
+
+import gzip
+import itertools
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+TIMEOUT_S = 60
+SKIPPED = 77
+TYPES = [
+    ("inuse_objects", "count"),
+    ("inuse_space", "bytes"),
+    ("alloc_objects", "count"),
+    ("alloc_space", "bytes"),
+]
+LARGE = [300, 300 * 10000, 300, 300 * 10000]
+SMALL = [200, 200 * 40, 200, 200 * 40]
+BRIEF = [0, 0, 1000, 1000 * 500]
+IN_CHILD = [100, 100 * 7000, 100, 100 * 7000]
+
+library, program = sys.argv[1:3]
+
+
+def expect(condition: bool, what: str) -> None:
+    if not condition:
+        raise AssertionError(what)
+
+
+def environment(**options: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("HAKMEM_")}
+    return kept | {"LD_PRELOAD": library} | options
+
+
+def run(folder: Path, *command: str, status: int = 0, **options: str) -> str:
+    """What it says on stderr."""
+    done = subprocess.run(
+        [*(command if "/" in command[0] else (program, *command))],
+        env=environment(**options),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    expect(
+        done.returncode == status,
+        f"{command} ended with {done.returncode}: {done.stderr}",
+    )
+    return done.stderr
+
+
+# ---- the form ----
+
+
+def varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        value |= (byte & 127) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 128:
+            return value, at
+
+
+def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    at = 0
+    while at < len(data):
+        key, at = varint(data, at)
+        value: int | bytes
+        value, at = varint(data, at)
+        if key & 7 == 2:
+            length = value
+            value, at = data[at : at + length], at + length
+            expect(len(value) == length, "a field is cut off")
+        else:
+            expect(key & 7 == 0, f"a field of wire type {key & 7}")
+        yield key >> 3, value
+
+
+def packed(data: bytes) -> list[int]:
+    values, at = [], 0
+    while at < len(data):
+        value, at = varint(data, at)
+        values.append(value)
+    return values
+
+
+@dataclass
+class Profile:
+    types: list[tuple[str, str]] = field(default_factory=list)
+    samples: list[tuple[list[int], list[int]]] = field(default_factory=list)
+    mappings: dict[int, dict[int, int]] = field(default_factory=dict)
+    locations: dict[int, dict[int, int]] = field(default_factory=dict)
+    strings: list[str] = field(default_factory=list)
+    comments: dict[str, str] = field(default_factory=dict)
+    numbers: dict[int, int] = field(default_factory=dict)
+    period_type: tuple[str, str] = ("", "")
+
+    def having(self, values: list[int]) -> list[list[int]]:
+        return [places for places, has in self.samples if has == values]
+
+    def path_of(self, location: int) -> str:
+        mapping = self.mappings[self.locations[location][2]]
+        expect(mapping[2] <= self.locations[location][3] < mapping[3], "not in its mapping")
+        return self.strings[mapping[5]]
+
+    def in_use(self) -> int:
+        return sum(values[1] for _, values in self.samples)
+
+
+def numbers(data: int | bytes) -> dict[int, int]:
+    assert isinstance(data, bytes)
+    return {number: value for number, value in fields(data) if isinstance(value, int)}
+
+
+def decode(path: Path) -> Profile:
+    profile, types, comments = Profile(), [], []
+    for number, value in fields(gzip.decompress(path.read_bytes())):
+        match number, value:
+            case 1, bytes():
+                types.append(numbers(value))
+            case 2, bytes():
+                of = dict(fields(value))
+                profile.samples.append((packed(of[1]), packed(of[2])))  # type: ignore[arg-type]
+            case 3, bytes():
+                profile.mappings[numbers(value)[1]] = numbers(value)
+            case 4, bytes():
+                of_place = numbers(value)
+                expect(of_place[1] not in profile.locations, "a location is told twice")
+                profile.locations[of_place[1]] = of_place
+            case 6, bytes():
+                profile.strings.append(value.decode())
+            case 11, bytes():
+                profile.numbers[11] = 0
+                period = numbers(value)
+            case 13, int():
+                comments.append(value)
+            case _, int():
+                profile.numbers[number] = value
+            case _:
+                raise AssertionError(f"field {number}")
+    name = profile.strings.__getitem__
+    profile.types = [(name(of[1]), name(of[2])) for of in types]
+    profile.period_type = (name(period[1]), name(period[2]))
+    profile.comments = dict(name(comment).split(" ", 1) for comment in comments)
+    return profile
+
+
+def only(folder: Path, *reasons: str) -> list[Path]:
+    """The files of one process, which are these, numbered from 1."""
+    found = sorted(path.name for path in folder.iterdir())
+    match = re.match(r"hakmem\.(\d+)\.", found[0] if found else "")
+    expect(match is not None, f"no file: {found}")
+    assert match is not None
+    names = [f"hakmem.{match[1]}.{i:04}.{why}.pb.gz" for i, why in enumerate(reasons, 1)]
+    expect(found == names, f"{found}, not {names}")
+    return [folder / name for name in names]
+
+
+# ---- files ----
+
+EXACTLY = {"HAKMEM_PROF": "1", "HAKMEM_PROF_SAMPLE_KB": "0"}
+
+
+def check_exact(folder: Path) -> None:
+    expect(run(folder, "keep", **EXACTLY) == "", "a word on stderr")
+    (path,) = only(folder, "exit")
+    profile = decode(path)
+    expect(profile.types == TYPES, f"{profile.types}")
+    expect(profile.period_type == ("space", "bytes"), f"{profile.period_type}")
+    expect(profile.numbers[12] == 1, f"period {profile.numbers[12]}")
+    expect(profile.strings[profile.numbers[14]] == "inuse_space", "the default type")
+    expect(profile.numbers[9] > 0 and profile.numbers[10] > 0, "no time")
+    expect(profile.strings[0] == "", "the first string")
+    for values in (LARGE, SMALL, BRIEF):
+        (places,) = profile.having(values)
+        expect(
+            profile.path_of(places[0]) == program,
+            f"{values} by {profile.path_of(places[0])}",
+        )
+        expect(len(places) >= 4, f"{len(places)} frames")
+    pid = path.name.split(".")[1]
+    comments = profile.comments
+    expect(comments["pid"] == pid and comments["reason"] == "exit", f"{comments}")
+    expect(re.fullmatch(r"\d+\.\d+\.\d+", comments["hakmem"]) is not None, f"{comments}")
+    expect(int(comments["live_bytes"]) >= profile.in_use(), f"{comments}")
+    expect(int(comments["rss_bytes"]) > 1 << 20, f"{comments}")
+    expect("lost_samples" not in comments, f"{comments}")
+
+
+def check_build_id(folder: Path) -> None:
+    run(folder, "keep", **EXACTLY)
+    profile = decode(only(folder, "exit")[0])
+    of_file = {profile.strings[of[5]]: profile.strings[of[6]] for of in profile.mappings.values()}
+    for path in (program, str(Path(library).resolve())):
+        data = Path(path).read_bytes()
+        at = data.find(b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0")
+        expect(at > 0, f"{path} has no build id to compare with")
+        expect(of_file[path] == data[at + 16 : at + 36].hex(), f"{path}: {of_file[path]}")
+
+
+def check_sampled(folder: Path) -> None:
+    """The default rate; that weights are right is left to the unit test."""
+    run(folder, "grow", HAKMEM_PROF="1")
+    profile = decode(only(folder, "exit")[0])
+    expect(profile.numbers[12] == 512 << 10, f"{profile.numbers}")
+    allocated = sum(values[3] for _, values in profile.samples)
+    expect(32 << 20 < allocated < 128 << 20, f"{allocated} bytes of 64 MiB")
+
+
+def check_names(folder: Path) -> None:
+    run(folder, "keep", HAKMEM_PROF_PATH="a%p-%p", **EXACTLY)
+    (path,) = folder.iterdir()
+    expect(re.fullmatch(r"a(\d+)-\1\.0001\.exit\.pb\.gz", path.name) is not None, path.name)
+    path.unlink()
+    run(folder, "keep", "1", HAKMEM_PROF_PATH="fixed", **EXACTLY)
+    child, parent = sorted(folder.iterdir(), key=lambda path: -len(path.name))
+    expect(parent.name == "fixed.0001.exit.pb.gz", parent.name)
+    expect(
+        re.fullmatch(r"fixed\.\d+\.0001\.exit\.pb\.gz", child.name) is not None,
+        child.name,
+    )
+
+
+def check_child(folder: Path) -> None:
+    run(folder, "keep", "1", **EXACTLY)
+    files = {decode(path).comments["pid"]: path for path in folder.iterdir()}
+    expect(len(files) == 2, f"{files}")
+    for pid, path in files.items():
+        expect(path.name == f"hakmem.{pid}.0001.exit.pb.gz", path.name)
+    has_child = [bool(decode(path).having(IN_CHILD)) for path in files.values()]
+    has_parent = [bool(decode(path).having(LARGE)) for path in files.values()]
+    expect(sorted(has_child) == [False, True], f"{has_child}")
+    expect(has_parent == [not has for has in has_child], "the child tells of its parent's")
+
+
+def check_peaks(folder: Path) -> None:
+    run(folder, "grow", HAKMEM_PROF_PEAK="1", **EXACTLY)
+    peaks = [decode(path) for path in sorted(folder.iterdir())]
+    expect(len(peaks) > 10, f"{len(peaks)} files")
+    expect(peaks.pop().comments["reason"] == "exit", "the last one")
+    sizes = [peak.in_use() for peak in peaks]
+    expect(all(peak.comments["reason"] == "peak" for peak in peaks), "another reason")
+    expect(all(b > a * 9 / 8 for a, b in itertools.pairwise(sizes)), f"{sizes}")
+    expect(sizes[-1] * 9 / 8 >= 64 << 20, f"the last peak has {sizes[-1]}")
+
+
+def check_multiples(folder: Path) -> None:
+    run(folder, "grow", HAKMEM_PROF_EVERY_MB="10", **EXACTLY)
+    files = only(folder, *["bytes"] * 6, "exit")
+    for i, path in enumerate(files[:-1], 1):
+        allocated = sum(values[3] for _, values in decode(path).samples)
+        expect(10 * i <= allocated >> 20 <= 10 * i + 1, f"{path.name}: {allocated}")
+
+
+def check_unwritable(folder: Path) -> None:
+    path = f"{folder}/none/x"
+    said = run(folder, "grow", HAKMEM_PROF_PATH=path, HAKMEM_PROF_PEAK="1", **EXACTLY)
+    line = f"hakmem: warning: HAKMEM_PROF_PATH={path}: No such file or directory; "
+    expect(said == line + "no profile is written\n", said)
+
+
+def check_signal(folder: Path) -> None:
+    """Nothing is sampled at first: one signal begins, the next one writes."""
+    process = subprocess.Popen(
+        [program, "wait"],
+        env=environment(HAKMEM_PROF_SIGNAL="1", HAKMEM_PROF_SAMPLE_KB="0"),
+        cwd=folder,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        expect(process.stdout.readline() == b"ready\n", "not ready")
+
+        def keep() -> int:
+            process.stdin.write(b"x")
+            process.stdin.flush()
+            expect(process.stdout.readline() == b"kept\n", "not kept")
+            return 1
+
+        before = keep()
+        process.send_signal(signal.SIGUSR1)
+        path = folder / f"hakmem.{process.pid}.0001.signal.pb.gz"
+        between = 0
+        while not path.exists():  # the one that begins may be one with the next
+            expect(process.poll() is None, "it has ended")
+            between += keep()
+            process.send_signal(signal.SIGUSR1)
+        expect(decode(path).comments["reason"] == "signal", "another reason")
+        after = keep() + keep()
+    finally:
+        process.stdin.close()
+        status = process.wait(TIMEOUT_S)
+    expect(status == 0, f"it ended with {status}")
+    at_exit = decode(max(folder.iterdir()))
+    expect(at_exit.comments["reason"] == "exit", "no file at exit")
+    (blocks,) = (of[0] for _, of in at_exit.samples if of[0] != 0 and of[1] == 3000 * of[0])
+    expect(after <= blocks <= between + after, f"{blocks}: {before}, {between}, {after}")
+
+
+def check_off(folder: Path) -> None:
+    said = run(folder, "keep", HAKMEM_PROF_PATH="x", HAKMEM_PROF_SAMPLE_KB="1")
+    expect(said == "" and not list(folder.iterdir()), said)
+
+
+def check_secure(folder: Path) -> None:
+    run(folder, "keep", HAKMEM_PROFILE="secure", **EXACTLY)
+    profile = decode(only(folder, "exit")[0])
+    for values in (LARGE, SMALL, BRIEF):
+        expect(len(profile.having(values)) == 1, f"no {values}")
+
+
+def check_without_unwinder(folder: Path) -> None:
+    (folder / "lib").mkdir()
+    (folder / "lib" / "libgcc_s.so.1").touch()
+    said = run(folder, "keep", LD_LIBRARY_PATH=f"{folder}/lib", **EXACTLY)
+    line = "hakmem: warning: HAKMEM_PROF=1: libgcc_s.so.1 cannot be loaded; all stacks are empty\n"
+    expect(said == line, said)
+    (sample,) = decode(next(folder.glob("*.pb.gz"))).samples
+    expect(sample[0] == [] and sample[1][0] >= 500, f"{sample}")
+
+
+def check_python(folder: Path) -> None:
+    code = "kept = [str(i) * 100 for i in range(10000)]"
+    said = run(folder, sys.executable, "-c", code, PYTHONMALLOC="malloc", **EXACTLY)
+    expect(said == "", said)
+    profile = decode(only(folder, "exit")[0])
+    expect(sum(values[2] for _, values in profile.samples) > 10000, "few allocations")
+
+
+# ---- leaks ----
+
+
+def check_leaks(folder: Path) -> None:
+    exactly = {"HAKMEM_LEAKS": "1", "HAKMEM_PROF_SAMPLE_KB": "0"}
+    said = run(folder, "keep", **exactly)
+    large = said.find("hakmem: leaks: 3000000 bytes in 300 blocks, allocated by\n" + program)
+    small = said.find("hakmem: leaks: 8000 bytes in 200 blocks, allocated by\n" + program)
+    expect(0 == large < small, said)
+    last = said.splitlines()[-1]
+    expect(
+        last == "hakmem: leaks: 3008000 bytes in 500 blocks in all, still in use; "
+        "whether anything points there was not looked at",
+        last,
+    )
+    expect(not list(folder.iterdir()), "a file")
+    run(folder, "keep", HAKMEM_LEAKS_STATUS="23", status=23, **exactly)
+    expect(run(folder, "clean", HAKMEM_LEAKS_STATUS="23", **exactly) == "", "clean")
+    with_buffer = run(folder, "clean", HAKMEM_LEAKS_IGNORE="none_of,these", **exactly)
+    expect("_IO_file_doallocate" in with_buffer, with_buffer)
+    name = Path(program).name
+    said = run(
+        folder,
+        "keep",
+        HAKMEM_LEAKS_IGNORE=f"a,{name}",
+        HAKMEM_LEAKS_STATUS="23",
+        **exactly,
+    )
+    expect(said == "", said)
+
+
+# ---- pprof ----
+
+
+def pprof(*arguments: str | Path) -> str:
+    done = subprocess.run(
+        ["go", "tool", "pprof", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    expect(done.returncode == 0, done.stderr)
+    return done.stdout
+
+
+def flat(top: str) -> dict[str, str]:
+    """What each function has itself, from -top."""
+    rows = [line.split() for line in top.splitlines()]
+    return {row[5]: row[0] for row in rows if len(row) >= 6 and row[1].endswith("%")}
+
+
+def pprof_reads(folder: Path, form: str) -> None:
+    run(folder, "keep", HAKMEM_PROF_FORMAT=form, **EXACTLY)
+    (path,) = folder.iterdir()
+    top = flat(pprof("-top", "-unit=B", "-nodefraction=0", path))
+    expect(top.get("keep_large") == "3000000B", f"{top}")
+    expect(top.get("keep_small") == "8000B", f"{top}")
+    top = flat(pprof("-top", "-unit=B", "-nodefraction=0", "-sample_index=alloc_space", path))
+    expect(top.get("use_for_a_while") == "500000B", f"{top}")
+    expect("keep_large" in pprof("-raw", path), "-raw")
+    path.unlink()
+
+
+def check_pprof(folder: Path) -> None:
+    pprof_reads(folder, "pprof")
+    pprof_reads(folder, "text")
+
+
+CHECKS: tuple[Callable[[Path], None], ...] = (
+    check_exact,
+    check_build_id,
+    check_sampled,
+    check_names,
+    check_child,
+    check_peaks,
+    check_multiples,
+    check_unwritable,
+    check_signal,
+    check_off,
+    check_secure,
+    check_without_unwinder,
+    check_python,
+    check_leaks,
+)
+
+
+def main(names: list[str]) -> int:
+    failed = 0
+    if names == ["pprof"] and shutil.which("go") is None:
+        print("SKIPPED: there is no go, and so no `go tool pprof`: nobody reads the profiles")
+        return SKIPPED
+    for check in (*CHECKS, check_pprof):
+        name = check.__name__.removeprefix("check_")
+        if name not in names and (names or check is check_pprof):
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                check(Path(folder))
+                print(f"{name}: ok")
+            except (
+                AssertionError,
+                KeyError,
+                OSError,
+                ValueError,
+                subprocess.TimeoutExpired,
+            ) as error:
+                print(f"{name}: {error!r}")
+                failed += 1
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[3:]))
