@@ -18,7 +18,7 @@ RANKS: tuple[tuple[str, ...], ...] = (
     ("config", "stats"),
     ("backend",),
     ("policy",),
-    ("observe", "guard", "profile"),
+    ("observe", "guard", "profile", "record"),
     ("front",),
     ("api",),
 )

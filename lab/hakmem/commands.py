@@ -23,6 +23,11 @@ PANELS = {
         "found.",
         "ab": "Decide whether B is better than A (or no worse), by interleaved blocks, and record "
         "it.",
+        "record": "Run a program and record its allocations, as a trace to replay under any "
+        "allocator.",
+        "replay": "Replay a trace under hakmem and every other allocator: time, peak, memory held.",
+        "advise": "Find the options of hakmem that help a trace, by measured replays; often none "
+        "does.",
         "baseline": "What this host gives today: random_mixed under hakmem and the C library, and "
         "its spread.",
         "config": "Show every option: what is allowed, what is effective here, and where that "
@@ -56,6 +61,9 @@ PLACES = {
     "run": "process.cli:run_command",
     "compare": "paired.cli:compare_command",
     "ab": "paired.cli:ab_command",
+    "record": "replay.cli:record_command",
+    "replay": "replay.cli:replay_command",
+    "advise": "replay.cli:advise_command",
     "baseline": "paired.cli:baseline_command",
     "config": "config:command",
     "peers": "peers:app",
@@ -65,10 +73,10 @@ PLACES = {
 }
 # What is about this repository: its sources, benchmarks and targets.
 OF_CHECKOUT = {
-    *("demo", "baseline", "matrix", "rerun", "scorecard", "audit"),
+    *("replay", "advise", "demo", "baseline", "matrix", "rerun", "scorecard", "audit"),
     *("conformance", "hotpath", "bisect"),
 }
-WITH_OWN_COMMAND = ("run", "compare", "ab", "hotpath")
+WITH_OWN_COMMAND = ("run", "record", "compare", "ab", "hotpath")
 
 
 def load(name: str) -> Any:

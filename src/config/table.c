@@ -75,7 +75,8 @@ const char *hk_option_group(unsigned option) {
 bool hk_option_built(unsigned option) {
     bool observing =
         (option >= GROUP_front && option < GROUP_statistics) || option == HK_OPTION_sections_sample;
-    return !HK_FAST || !observing;
+    bool recording = option == HK_OPTION_record || option == HK_OPTION_record_mb;
+    return !HK_FAST || !(observing || recording);
 }
 
 const hk_profile_row_t hk_profiles[HK_PROFILE_COUNT] = {

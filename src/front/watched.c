@@ -44,18 +44,18 @@ static void end(hk_thread_rest_t *rest) {
         hk_store_relaxed(&rest->telling, false);
 }
 
-static void tell(void *p, hk_told_t told, bool given) {
+HK_INLINE void tell(void *p, hk_told_t told, bool given) {
     hk_thread_rest_t *rest = own_rest();
     if (p == NULL || !begin(rest))
         return;
-    const int saved = errno;
+    int *error = &errno, saved = *error;
     for (unsigned i = 0; i < HK_WATCH_PLACES; i++) {
         const hk_watcher_t *watcher = hk_load_acquire(&watchers[i]);
         if (watcher != NULL)
             (given ? watcher->given : watcher->taken)(rest != NULL ? &rest->watchers[i] : NULL, p,
                                                       &told);
     }
-    errno = saved;
+    *error = saved;
     end(rest);
 }
 

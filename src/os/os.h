@@ -43,6 +43,10 @@ uint64_t hk_os_data_limit(void);
 /* Makes part of a reserved range writable. */
 bool hk_os_commit(void *p, size_t bytes);
 
+/* Puts a part of a file in the place of pages: what is written there is the file's, however the process ends. The file
+ * is open for reading and writing, and long enough; the offset is that of a page. */
+bool hk_os_map_file(void *p, size_t bytes, int fd, uint64_t offset);
+
 /* What nobody can read or write, `align`ed to a power of two. Costs no memory. */
 void *hk_os_fence(size_t bytes, size_t align);
 

@@ -175,6 +175,17 @@ bool hk_os_close(void *p, size_t bytes) {
     return map(p, bytes, PROT_NONE, MAP_NORESERVE | MAP_FIXED) != NULL;
 }
 
+bool hk_os_map_file(void *p, size_t bytes, int fd, uint64_t offset) {
+    const int flags = MAP_SHARED | MAP_FIXED;
+    are_pages(p, bytes);
+    if (refused())
+        return false;
+    int saved = errno;
+    void *at = HK_CALL(mmap, mmap(p, bytes, PROT_READ | PROT_WRITE, flags, fd, (off_t)offset));
+    errno = saved;
+    return at == p;
+}
+
 /* Where the system has no such call, or none left, what it gave the process at its start. */
 uint64_t hk_os_random(void) {
     uint64_t number = 0;

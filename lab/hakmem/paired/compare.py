@@ -154,7 +154,7 @@ def table(done: Conducted, second: Reading | None) -> Table:
     made.add_column("interval", no_wrap=True)
     made.add_column(plan.cells[BASE].name, no_wrap=True)
     if second:
-        made.add_column("MiB", justify="right", no_wrap=True)
+        made.add_column(second.unit, justify="right", no_wrap=True)
         made.add_column("ratio", justify="right", no_wrap=True)
     made.add_row(
         plan.cells[BASE].name,

@@ -38,7 +38,8 @@ class Line:
 @dataclass(frozen=True)
 class Chart:
     """Lines over the time in seconds. `trend`: two points of the drift line; `steps`: times of
-    lasting changes; `warm_up`: the end of what is not judged; `zero`: the axis begins at 0."""
+    lasting changes; `warm_up`: the end of what is not judged; `zero`: the axis begins at 0. An
+    `axis` says what the times are where they are none."""
 
     id: str
     title: str
@@ -50,10 +51,13 @@ class Chart:
     trend_name: str = ""
     steps: Sequence[float] = field(default_factory=tuple)
     zero: bool = False
+    axis: str = ""
 
     @property
     def time_unit(self) -> tuple[float, str]:
         """Seconds in the unit of the axis, and its name."""
+        if self.axis:
+            return 1, self.axis
         return next((by, name) for least, by, name in UNITS if self.times[-1] >= least)
 
 
@@ -172,7 +176,7 @@ def axes(chart: Chart, box: Box) -> list[str]:
         x = box.x(tick * by)
         parts.append(charts.text(x, box.height - box.bottom + 13, f"{tick:g}", "tick", "middle"))
     edge = box.width - box.right
-    parts.append(charts.text(edge, box.height - 9, f"time, {name}", "tick", "end"))
+    parts.append(charts.text(edge, box.height - 9, chart.axis or f"time, {name}", "tick", "end"))
     return parts
 
 

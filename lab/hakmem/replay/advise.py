@@ -1,0 +1,136 @@
+"""Which of hakmem's options help a trace: measured, and recommended only where that is decided."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from hakmem.paired import cells as cell_module
+from hakmem.paired import protocol, recording
+from hakmem.paired import tables as paired_tables
+from hakmem.paired.blocks import BASE
+from hakmem.paired.cells import Cell
+from hakmem.paired.protocol import Decision
+from hakmem.paired.session import Conducted
+from hakmem.replay.measure import Replayed
+
+# The sets that are tried. Sizes around the default, and what each profile is for.
+SETS = (
+    "HAKMEM_PROFILE=speed",
+    "HAKMEM_PROFILE=lean",
+    "HAKMEM_TCACHE_KB=256",
+    "HAKMEM_TCACHE_KB=8192",
+    "HAKMEM_THP=0",
+    "HAKMEM_LEARN_SIZES=0",
+    "HAKMEM_SS_MEM_LEAN_TARGET_MB=64",
+)
+
+Side = Literal["better", "worse", "same", "open"]
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What is known of one set of options: its name, and how time and memory come out."""
+
+    name: str
+    time: Side
+    memory: Side
+
+    @property
+    def helps(self) -> bool:
+        return "better" in (self.time, self.memory)
+
+
+def cells_of(more: Sequence[str]) -> Mapping[str, Cell]:
+    """hakmem as it is, then each set of options."""
+    return cell_module.distinct([cell_module.parse(text) for text in ("", *SETS, *more)])
+
+
+def side(decision: Decision | None) -> Side:
+    """What the interval says of a set, against the default; nothing below 1 % is worth a word."""
+    if decision is None:
+        return "open"
+    gain = decision.target
+    if gain.kind != "range" and gain.low > -protocol.NARROW and gain.high < protocol.NARROW:
+        return "same"
+    sides: dict[str, Side] = {"GO": "better", "NO-GO": "worse"}
+    return sides.get(decision.verdict, "open")
+
+
+def advices(done: Replayed) -> list[Advice]:
+    cells = done.request.cells
+    decided = (done.time.outcome.decisions, done.memory.outcome.decisions)
+    return [
+        Advice(cell.name, *(side(found.get(letter)) for found in decided))
+        for letter, cell in cells.items()
+        if letter != BASE
+    ]
+
+
+def sentence(found: Sequence[Advice]) -> str:
+    """The recommendation: sets that help and cost nothing; then what must be weighed."""
+    free = [a for a in found if a.helps and "worse" not in (a.time, a.memory)]
+    dear = [a for a in found if a.helps and a not in free]
+    parts = [f"{a.name} ({_gain(a)})" for a in free]
+    traded = [f"{a.name} ({_gain(a)}, but {_loss(a)})" for a in dear]
+    if not (parts or traded):
+        return "nothing helps: no set of options is shown to be better than hakmem as it is"
+    said = f"recommended: {', '.join(parts)}" if parts else "nothing helps without a price"
+    return said + (f"; to be weighed: {', '.join(traded)}" if traded else "")
+
+
+def _gain(advice: Advice) -> str:
+    pairs = ((advice.time, "faster"), (advice.memory, "less memory"))
+    return " and ".join(word for which, word in pairs if which == "better")
+
+
+def _loss(advice: Advice) -> str:
+    pairs = ((advice.time, "slower"), (advice.memory, "more memory"))
+    return " and ".join(word for which, word in pairs if which == "worse")
+
+
+def tell(done: Replayed, console: Console) -> None:
+    for conducted, _ in done.parts:
+        paired_tables.print_warnings(console, conducted)
+        paired_tables.print_measured(console, conducted, ())
+    console.print(table(done))
+    console.print(
+        Text("ratios to hakmem as it is, with their intervals: ▲ better, ▼ worse, = same, ? open")
+    )
+    console.print(Text(sentence(advices(done)), style="bold"), soft_wrap=True)
+
+
+def table(done: Replayed) -> Table:
+    """A row per set: time and memory as ratios to the default, with their intervals."""
+    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    made.add_column("", no_wrap=True)
+    for conducted, _ in done.parts:
+        made.add_column(conducted.plan.tracks[0].reading.unit, no_wrap=True)
+    for letter, cell in done.request.cells.items():
+        shown = (_cell(conducted, letter) for conducted, _ in done.parts)
+        made.add_row(cell.name, *shown)
+    return made
+
+
+MARKS: Mapping[Side, tuple[str, str]] = {
+    "better": ("▲", "green"),
+    "worse": ("▼", "bold red"),
+    "same": ("=", ""),
+    "open": ("?", "dim"),
+}
+
+
+def _cell(done: Conducted, letter: str) -> Text:
+    """The default's own figure, or a set's ratio to it."""
+    track = done.plan.tracks[0]
+    if letter == BASE:
+        return Text(paired_tables.typical(track, done.outcome, BASE))
+    decision = done.outcome.decisions.get(letter)
+    if decision is None:
+        return Text("failed", style=paired_tables.STYLES["failed"])
+    ratio = recording.ratio(track, decision.target)
+    mark, style = MARKS[side(decision)]
+    return Text(f"{ratio.estimate:.3f} {paired_tables.ends(ratio)} {mark}", style=style)

@@ -1,0 +1,128 @@
+"""The command lines `hakmem record`, `hakmem replay` and `hakmem advise`."""
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from hakmem import complete, project
+from hakmem.errors import LabError
+from hakmem.paired import cells, compare
+from hakmem.paired.cli import Most, Seconds, Seed, end, fresh
+from hakmem.paired.protocol import LOOKS
+from hakmem.replay import advise, measure, trace
+
+Path_ = Annotated[Path, typer.Argument(help="A file that `hakmem record` has written.")]
+
+
+class Touch(StrEnum):
+    pages = "pages"
+    first = "first"
+
+
+Touched = Annotated[
+    Touch, typer.Option(help="What a replay writes to: each OS page of a block, or its first byte.")
+]
+
+
+def record_command(
+    command: Annotated[list[str] | None, typer.Argument(help="Your program, after --.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The trace (default: PROGRAM.hktrace here).")
+    ] = None,
+    megabytes: Annotated[
+        int, typer.Option("--mb", min=1, max=65536, help="Stop after so much, 16 bytes each.")
+    ] = 1024,
+    all_: Annotated[
+        bool, typer.Option("--all", help="A trace of every process, not of the one that did most.")
+    ] = False,
+    raw: Annotated[
+        Path | None,
+        typer.Option(help="Instead of a program: what HAKMEM_RECORD has left, made a trace."),
+    ] = None,
+    lib: Annotated[
+        Path | None, typer.Option(help="Library to preload (default: build/libhakmem.so).")
+    ] = None,
+) -> None:
+    """Run a program and record its allocations, as a trace to replay under any allocator."""
+    if bool(command) == bool(raw):
+        raise LabError("which program? hakmem record -- COMMAND …, or --raw FILE")
+    from hakmem.replay import record  # here, because the other commands do without it
+
+    if raw:
+        target = project.place(out, Path(raw.name + trace.SUFFIX))
+        made = record.convert(project.require_file(raw, "the recording"), target)
+        print(f"written: {made.path}: {trace.describe(made.facts)}", file=sys.stderr)
+        return
+    assert command
+    library = project.require_file(lib or project.default_library(), "hakmem's library")
+    target = project.place(out, Path(Path(command[0]).name + trace.SUFFIX))
+    found = record.record(command, library, target, megabytes, all_)
+    for written in found.traces:
+        print(f"written: {written.path}: {trace.describe(written.facts)}", file=sys.stderr)
+    if found.others:
+        said = f"{found.others} smaller recordings of other processes left out (--all keeps them)"
+        print(said, file=sys.stderr)
+    raise typer.Exit(found.outcome.exit_status)
+
+
+def replay_command(
+    path: Path_,
+    lib: Annotated[
+        str, typer.Option(help="The cell that is compared.", autocompletion=complete.libraries)
+    ] = "hakmem",
+    allocator: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Only against this one; repeatable. Default: system and all peers found.",
+            autocompletion=complete.libraries,
+        ),
+    ] = None,
+    touch: Touched = Touch.pages,
+    max_blocks: Most = LOOKS[1],
+    min_seconds: Seconds = 0.2,
+    page: Annotated[
+        Path | None, typer.Option(help="Write tables and memory curves as an HTML page too.")
+    ] = None,
+    seed: Seed = None,
+) -> None:
+    """Replay a trace under hakmem and every other allocator: time, peak, memory held."""
+    found = trace.read(path)
+    target = project.place(page, page, "--page") if page else None
+    rivals = compare.rivals(allocator or [])
+    chosen = cells.distinct([cells.parse(lib), *rivals])
+    asked = measure.Request(found, chosen, touch, max_blocks, min_seconds, fresh(seed))
+    console = Console()
+    done = measure.run(asked, console)
+    measure.tell(done, console)
+    if target:
+        from hakmem.replay import page as pages  # here, because it loads what is slow to load
+
+        pages.write(target, done)
+        print(f"written: {target}")
+    end(done.time.outcome, done.memory.outcome)
+
+
+def advise_command(
+    path: Path_,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Also 'VARIABLE=VALUE …' of hakmem's; repeatable."),
+    ] = None,
+    touch: Touched = Touch.pages,
+    max_blocks: Most = LOOKS[2],
+    min_seconds: Seconds = 0.1,
+    seed: Seed = None,
+) -> None:
+    """Find the options of hakmem that help a trace, by measured replays; often none does."""
+    found = trace.read(path)
+    console = Console()
+    asked = measure.Request(
+        found, advise.cells_of(setting or []), touch, max_blocks, min_seconds, fresh(seed)
+    )
+    done = measure.run(asked, console)
+    advise.tell(done, console)
+    end(done.time.outcome, done.memory.outcome)

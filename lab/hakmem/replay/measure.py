@@ -1,0 +1,153 @@
+"""Replays measured: a trace is one more benchmark, under several allocators or settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.text import Text
+
+from hakmem import project
+from hakmem.paired import compare, protocol, readings, session
+from hakmem.paired import tables as paired_tables
+from hakmem.paired.blocks import Plan, Track
+from hakmem.paired.cells import Cell
+from hakmem.paired.readings import Reading
+from hakmem.paired.session import Conducted
+from hakmem.paired.work import Work
+from hakmem.process import scratch
+from hakmem.process.lock import host_lock
+from hakmem.process.sample import Sample
+from hakmem.replay import trace
+from hakmem.suite import NULL, Command, Reference
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+PROGRAM = "bench_replay"
+OPERATIONS = 4_000_000  # of one sample; a shorter trace is replayed several times over
+OF_THREADS = 400_000  # the same where threads wait for each other
+
+
+def _member(name: str, scale: float = 1.0) -> Any:
+    def of(sample: Sample) -> float | None:
+        value = (sample.result or {}).get(name)
+        return scale * value if isinstance(value, int | float) else None
+
+    return of
+
+
+PEAK = Reading("rss", "MiB", "lower", "peak memory", _member("peak_kb", 1 / 1024))
+HELD = Reading("held", "× live", "lower", "memory held per live byte", _member("held"))
+OVER_TIME = Reading("mbs", "MB·ms", "lower", "memory over time", _member("mb_s", 1000))
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is replayed, under which cells, the first of which is compared with the others."""
+
+    trace: trace.Trace
+    cells: Mapping[str, Cell]
+    touch: str
+    most: int
+    seconds: float
+    seed: int
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """Two comparisons of the same cells: by time, with the peak read off the same samples; and by
+    the memory held at the trace's points, with the memory over time."""
+
+    request: Request
+    time: Conducted
+    memory: Conducted
+
+    @property
+    def parts(self) -> tuple[tuple[Conducted, Reading], ...]:
+        return (self.time, PEAK), (self.memory, OVER_TIME)
+
+
+def run(request: Request, console: Console) -> Replayed:
+    """Measures both, and prints what it is about to do; LabError as a comparison has it."""
+    project.require_file(project.bench_dir() / PROGRAM, "the replayer")
+    protocol.require_decidable(len(request.cells) - 1, request.most)
+    console.print(Text(f"{request.trace.name}: {trace.describe(request.trace.facts)}"))
+    with host_lock(), unpacked(request.trace) as file:
+        done = [
+            session.conduct(plan, request.seconds, console, drop=True, say=compare.standing)
+            for plan in (plan_of(request, file, points) for points in (False, True))
+        ]
+    return Replayed(request, *done)
+
+
+@contextmanager
+def unpacked(found: trace.Trace) -> Iterator[Path]:
+    with scratch.folder("replay") as folder:
+        file = folder / "streams"
+        trace.unpack(found, file)
+        yield file
+
+
+def plan_of(request: Request, file: Path, points: bool) -> Plan:
+    """By time per operation, of one thread its CPU time above the null floor; or by memory, of
+    which a few blocks more cost little: where it hardly varies neighbours are alike, and merged."""
+    work = work_of(request.trace, file, request.touch, points)
+    floor, reading, most = None, HELD, max(request.most, protocol.LOOKS[2])
+    if not points:
+        most = request.most
+        reading = readings.choose("cpu" if request.trace.threads == 1 else "wall", "replay")
+        floor = next(iter(work.command.references), None) if work.command else None
+    works = dict.fromkeys(request.cells, work)
+    track = Track(request.trace.name, "target", reading, works, floor)
+    margin = protocol.LEAST_MARGIN
+    return Plan(request.cells, [track], "improvement", margin, request.seed, most)
+
+
+def work_of(found: trace.Trace, file: Path, touch: str, points: bool = False) -> Work:
+    """The trace as a benchmark. What threads wait for each other is no floor to be subtracted."""
+    enough = OPERATIONS if found.threads == 1 else OF_THREADS
+    often = 1 if points else max(1, round(enough / max(1, found.operations)))
+    command = Command(
+        found.name,
+        PROGRAM,
+        (str(file), f"--touch={touch}", *(["--points"] if points else []), "--repeat={n}"),
+        often,
+        often,
+        often,
+        threads=found.threads,
+        references=(Reference(NULL, ("--mode=null",)),) if found.threads == 1 else (),
+    )
+    return Work(found.name, command=command, amount=often)
+
+
+def tell(done: Replayed, console: Console) -> None:
+    for conducted, second in done.parts:
+        paired_tables.print_warnings(console, conducted)
+        console.print(compare.table(conducted, second))
+        console.print(compare.summary(conducted))
+        paired_tables.print_measured(console, conducted, ())
+
+
+def plain(table: Table) -> tuple[list[str], list[list[str]]]:
+    """A table of the terminal as words: its head and its rows."""
+    columns = [[str(cell) for cell in column.cells] for column in table.columns]
+    return [str(column.header) for column in table.columns], [
+        list(row) for row in zip(*columns, strict=True)
+    ]
+
+
+def curves(done: Replayed) -> Mapping[str, Sequence[tuple[float, float]]]:
+    """Of each cell live and resident MiB at the trace's points, from its first replay."""
+    track = done.memory.plan.tracks[0]
+    found = {}
+    for letter, cell in done.memory.plan.cells.items():
+        samples = done.memory.outcome.samples(track.name, letter)
+        if samples and samples[0].result:
+            points: Any = samples[0].result["curve"]
+            found[cell.name] = [(live / 1024, rss / 1024) for live, rss in points]
+    return found

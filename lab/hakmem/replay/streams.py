@@ -1,0 +1,220 @@
+"""From a recording to what is replayed: a stream of operations for each thread, by block.
+
+docs/replay.md has the form. A block's number is a slot: the replay keeps its address there. A
+thread takes a slot again only when what was in it is freed, so a replay that runs freely never has
+more blocks than the program had.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from hakmem import lazy
+from hakmem.errors import LabError
+from hakmem.replay.raw import GIVEN, RESIZED, TAKEN, Events
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    np = lazy.Module("numpy")
+
+VERSION = 1
+MAGIC = b"hkreplay"
+MALLOC, FREE, REALLOC, ALIGNED, START, WAIT, POINT = range(7)
+POINTS = 64
+NATURAL = 3  # logarithm of the alignment that malloc is recorded with
+MOST_SLOTS = 1 << 29
+NOBODY = 1  # the number of threads that have none
+BATCH = 1 << 18
+
+
+@dataclass(frozen=True)
+class Operations:
+    """In their order: what is done, in which thread, to the block of which earlier event (or -1),
+    with how many bytes and what alignment; `live` are the bytes in use afterwards."""
+
+    event: np.ndarray
+    op: np.ndarray
+    thread: np.ndarray
+    match: np.ndarray
+    size: np.ndarray
+    log2: np.ndarray
+    live: np.ndarray
+    unknown: int
+
+
+@dataclass
+class Streams:
+    """The threads' words, how many slots they need, and what there is to know of them."""
+
+    words: list[array[int]]
+    slots: int
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def to_bytes(self) -> bytes:
+        head = np.array([VERSION, len(self.words), self.slots, POINTS], "<u4").tobytes()
+        counts = np.array([len(words) for words in self.words], "<u8").tobytes()
+        bodies = (np.frombuffer(words, np.uint32).astype("<u4").tobytes() for words in self.words)
+        return b"".join((MAGIC, head, counts, *bodies))
+
+
+def operations(events: Events) -> Operations:
+    """Which block each event is about: that of the event before it at its address.
+
+    Frees of blocks from before the recording are left out, and counted. The halves of a realloc,
+    one after the other in their thread, are one operation.
+    """
+    total = len(events.kind)
+    by_address = np.argsort(events.address, kind="stable")
+    here = events.address[by_address]
+    match = np.full(total, -1, np.int64)
+    same = here[1:] == here[:-1]
+    match[by_address[1:][same]] = by_address[:-1][same]
+    given = (events.kind & GIVEN) != 0
+    match[given] = -1
+    match[(match >= 0) & ~given[match]] = -1
+    unknown = int(np.count_nonzero(~given & (match < 0)))
+
+    by_thread = np.argsort(events.thread, kind="stable")
+    kind, thread = events.kind[by_thread], events.thread[by_thread]
+    pair = (kind[:-1] == TAKEN | RESIZED) & (kind[1:] == GIVEN | RESIZED)
+    pair &= thread[:-1] == thread[1:]
+    first, second = by_thread[:-1][pair], by_thread[1:][pair]
+
+    op = np.where(given, MALLOC, FREE).astype(np.uint8)
+    op[given & (events.log2 > NATURAL)] = ALIGNED
+    resized = match[first] >= 0
+    op[second[resized]] = REALLOC
+    match[second] = match[first]
+    done = given | (match >= 0)
+    done[first] = False
+
+    size = np.maximum(events.size, 1)
+    before = np.where(match >= 0, size[match], 0)
+    live = np.cumsum(np.where(done, np.where(op == FREE, 0, size) - before, 0))
+    event = np.flatnonzero(done)
+    return Operations(
+        event,
+        op[event],
+        _merged(events.thread)[event],
+        match[event],
+        size[event],
+        events.log2[event],
+        live[event],
+        unknown,
+    )
+
+
+def _merged(thread: np.ndarray) -> np.ndarray:
+    """With one thread alone, what was not told to be its was its all the same."""
+    known = np.unique(thread)
+    alone = len(known) == 2 and known[0] == NOBODY
+    return np.full_like(thread, known[1]) if alone else thread
+
+
+def make(events: Events) -> Streams:
+    """The streams; LabError where there is nothing to replay."""
+    ops = operations(events)
+    if not len(ops.event):
+        raise LabError("nothing was recorded: the program has not allocated", status=1)
+    made = _Maker(len(events.kind), len(ops.event)).run(ops)
+    kinds = np.bincount(ops.op, minlength=4).tolist()
+    made.facts |= {
+        "operations": len(ops.event),
+        "mallocs": kinds[MALLOC],
+        "aligned": kinds[ALIGNED],
+        "reallocs": kinds[REALLOC],
+        "frees": kinds[FREE],
+        "threads": len(made.words),
+        "peak_bytes": int(ops.live.max()),
+        "end_bytes": int(ops.live[-1]),
+        "unknown_frees": ops.unknown,
+        "lost": events.lost,
+        "full": events.full,
+        "ended": events.ended,
+        "seconds": (events.last_ns - events.begin_ns) / 1e9,
+    }
+    return made
+
+
+def size_word(size: int) -> int:
+    """Bytes; from 2 GiB on MiB, rounded up."""
+    return size if size < 1 << 31 else 1 << 31 | -(-size >> 20)
+
+
+class _Maker:
+    """Goes through the operations in their order, giving slots to blocks and writing streams.
+
+    An operation on a slot that another thread used last waits until that one has done so many
+    operations. A thread is started by the one that did the operation before its first.
+    """
+
+    def __init__(self, events: int, total: int) -> None:
+        self.slot_of = array("I", bytes(4 * events))
+        self.points = [(n + 1) * total // POINTS for n in range(POINTS)]
+        self.words: list[array[int]] = []
+        self.lane_of: dict[int, int] = {}
+
+    def run(self, ops: Operations) -> Streams:
+        owner, last, last_at = array("I"), array("I"), array("I")
+        free: list[list[int]] = []
+        done: list[int] = []
+        seen: list[dict[int, int]] = []
+        slot_of, words = self.slot_of, self.words
+        lane = 0
+        due = iter([*self.points, -1])
+        point = next(due)
+        rows = enumerate(_rows(ops), 1)
+        for number, (event, op, thread, match, size, log2, live) in rows:
+            before, lane = lane, self.lane_of.get(thread, -1)
+            if lane < 0:
+                lane = self.lane_of[thread] = len(words)
+                words.append(array("I"))
+                free.append([])
+                done.append(0)
+                seen.append({})
+                if lane:
+                    words[before].append(lane << 3 | START)
+            out = words[lane]
+            if op in (MALLOC, ALIGNED):
+                if free[lane]:
+                    slot = free[lane].pop()
+                else:
+                    slot = len(owner)
+                    owner.append(lane)
+                    last.append(lane)
+                    last_at.append(0)
+            else:
+                slot = slot_of[match]
+            other = last[slot]
+            if other != lane:
+                if seen[lane].get(other, 0) < last_at[slot]:
+                    seen[lane][other] = last_at[slot]
+                    out.extend((other << 3 | WAIT, last_at[slot]))
+                last[slot] = lane
+            out.append(slot << 3 | op)
+            if op == FREE:
+                free[owner[slot]].append(slot)
+            else:
+                slot_of[event] = slot
+                out.append(size if size < 1 << 31 else size_word(size))
+                if op == ALIGNED:
+                    out.append(log2)
+            done[lane] += 1
+            last_at[slot] = done[lane]
+            while number == point:
+                out.extend((POINT, -(-live >> 10)))
+                point = next(due)
+        if len(owner) > MOST_SLOTS:
+            raise LabError(f"{len(owner)} blocks at once are too many to replay", status=1)
+        return Streams(words, len(owner))
+
+
+def _rows(ops: Operations) -> Iterator[tuple[int, ...]]:
+    """As Python's own numbers, a batch at a time."""
+    columns = (ops.event, ops.op, ops.thread, ops.match, ops.size, ops.log2, ops.live)
+    for at in range(0, len(ops.event), BATCH):
+        yield from zip(*(c[at : at + BATCH].tolist() for c in columns), strict=True)

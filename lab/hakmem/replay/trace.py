@@ -1,0 +1,131 @@
+"""The file NAME.hktrace: a line that says what it is, a line of facts, the streams compressed."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hakmem.errors import LabError
+from hakmem.replay import streams
+
+SUFFIX = ".hktrace"
+FIRST = b"hktrace "
+VERSION = 1
+MOST_FACTS = 1 << 16
+LARGE = 32 << 20  # of which the compressor would take minutes at its best
+PIECE = 1 << 20
+MOST_SHOWN = 80  # of a command
+
+
+@dataclass(frozen=True)
+class Trace:
+    """`facts` are those of docs/replay.md, `at` is where its streams begin."""
+
+    path: Path
+    facts: Mapping[str, Any]
+    at: int
+
+    @property
+    def name(self) -> str:
+        return self.path.name.removesuffix(SUFFIX)
+
+    @property
+    def threads(self) -> int:
+        return int(self.facts["threads"])
+
+    @property
+    def operations(self) -> int:
+        return int(self.facts["operations"])
+
+
+def write(path: Path, made: streams.Streams, facts: Mapping[str, Any]) -> None:
+    """The whole file or none. The facts of the streams are added."""
+    body = made.to_bytes()
+    whole = {**facts, **made.facts, "bytes": len(body)}
+    preset = 6 if len(body) < LARGE else 1
+    text = json.dumps(whole, ensure_ascii=True, separators=(",", ":"))
+    part = path.with_name(f".{path.name}.part")
+    try:
+        with part.open("wb") as out:
+            out.write(FIRST + f"{VERSION}\n{text}\n".encode())
+            out.write(lzma.compress(body, preset=preset))
+        part.rename(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def read(path: Path) -> Trace:
+    """Its facts; LabError says in a line why it is none."""
+    try:
+        with path.open("rb") as file:
+            first, second = file.readline(64), file.readline(MOST_FACTS)
+            at = file.tell()
+    except OSError as error:
+        raise LabError(f"cannot read {path}: {error.strerror}") from error
+    if not first.startswith(FIRST):
+        raise LabError(f"{path} is no trace: `hakmem record -- COMMAND` makes one")
+    if first != FIRST + f"{VERSION}\n".encode():
+        said = first[len(FIRST) :].decode(errors="replace").strip()
+        raise LabError(f"{path} is a trace of version {said!r}: this hakmem reads {VERSION}")
+    try:
+        facts = json.loads(second)
+        if not second.endswith(b"\n"):
+            raise ValueError
+        for name in ("operations", "threads", "bytes", "peak_bytes"):
+            if not (isinstance(facts[name], int) and facts[name] >= 0):
+                raise ValueError
+    except (ValueError, KeyError, TypeError):
+        raise _damaged(path) from None
+    return Trace(path, facts, at)
+
+
+def unpack(trace: Trace, target: Path) -> None:
+    """The streams as a file for bench_replay; LabError where they are not as they were written."""
+    left = int(trace.facts["bytes"])
+    decompressor = lzma.LZMADecompressor(lzma.FORMAT_XZ)
+    try:
+        with trace.path.open("rb") as file, target.open("wb") as out:
+            file.seek(trace.at)
+            while left and not decompressor.eof:
+                piece = file.read(PIECE) if decompressor.needs_input else b""
+                if decompressor.needs_input and not piece:
+                    raise _damaged(trace.path)
+                found = decompressor.decompress(piece, min(left, PIECE))
+                left -= len(found)
+                out.write(found)
+            if not decompressor.eof:  # the end has the check of the whole
+                decompressor.decompress(file.read(), 0)
+            if left or not decompressor.eof:
+                raise _damaged(trace.path)
+    except lzma.LZMAError:
+        raise _damaged(trace.path) from None
+    with target.open("rb") as file:
+        if file.read(len(streams.MAGIC)) != streams.MAGIC:
+            raise _damaged(trace.path)
+
+
+def _damaged(path: Path) -> LabError:
+    return LabError(f"{path} is damaged or cut off: record it again")
+
+
+def describe(facts: Mapping[str, Any]) -> str:
+    """What is in it, in a line."""
+    threads = facts["threads"]
+    parts = [
+        f"{facts['operations']} operations of {threads} thread{'s' * (threads != 1)}",
+        f"{facts['peak_bytes'] / 2**20:.1f} MiB in use at most",
+    ]
+    if facts.get("command"):
+        command = " ".join(shlex.join(facts["command"]).split())
+        parts.insert(0, command if len(command) <= MOST_SHOWN else f"{command[:MOST_SHOWN]} …")
+    if facts.get("lost"):
+        why = "the file was full" if facts.get("full") else "the program was killed"
+        parts.append(f"{facts['lost']} operations are missing: {why}")
+    if facts.get("unknown_frees"):
+        parts.append(f"{facts['unknown_frees']} frees of blocks from before left out")
+    return "; ".join(parts)

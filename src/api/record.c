@@ -1,0 +1,68 @@
+/* HAKMEM_RECORD: the watched front tells the recorder. */
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/calls.h"
+#include "config/config.h"
+#include "front/thread.h"
+#include "front/watched.h"
+#include "record/record.h"
+
+static unsigned half(const hk_told_t *told) { return told->resized ? HK_RECORD_RESIZED : 0; }
+
+static void given(void **own, void *p, const hk_told_t *told) {
+    hk_record_note(own, HK_RECORD_GIVEN | half(told), p, told->n, told->align);
+}
+
+static void taken(void **own, void *p, const hk_told_t *told) {
+    hk_record_note(own, HK_RECORD_TAKEN | half(told), p, 0, 1);
+}
+
+static const hk_watcher_t recorder = {given, taken, hk_record_thread_ends, hk_record_forked};
+
+/* The program may change its folder. NULL: errno says why. */
+static const char *absolute(const char *path) {
+    static char text[PATH_MAX];
+    const size_t length = strlen(path);
+    if (path[0] == '/')
+        return path;
+    if (HK_CALL(other, getcwd(text, sizeof text)) == NULL)
+        return NULL;
+    const size_t before = strlen(text);
+    if (before + 1 + length >= sizeof text) {
+        errno = ENAMETOOLONG;
+        return NULL;
+    }
+    text[before] = '/';
+    memcpy(text + before + 1, path, length + 1);
+    return text;
+}
+
+/* After the options have been read (api/start.c). */
+__attribute__((constructor(103))) static void start(void) {
+    const char *value = hk_option(record);
+    if (HK_FAST || value == NULL)
+        return;
+    const int saved = errno;
+    const char *path = absolute(value);
+    const char *problem =
+        path == NULL ? strerror(errno) : hk_record_start(path, hk_option(record_mb) * HK_MIB);
+    if (problem != NULL) {
+        hk_config_warn("HAKMEM_RECORD", value, problem, "nothing is recorded");
+    } else {
+        /* with a record the thread is told of by its own from the first operation on, and forks are handled */
+        hk_thread_t *self = hk_thread_enter();
+        if (self != NULL)
+            hk_thread_leave(self);
+        hk_watch(HK_WATCH_RECORD, &recorder);
+    }
+    errno = saved;
+}
+
+/* Last, for other destructors free what is theirs. */
+__attribute__((destructor(101))) static void finish(void) {
+    if (hk_option(record) != NULL)
+        hk_record_end();
+}

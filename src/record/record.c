@@ -1,0 +1,278 @@
+#include "record/record.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/calls.h"
+#include "base/report.h"
+#include "os/os.h"
+
+enum { LINES = HK_RECORD_CHUNK / sizeof(hk_record_line_t) };
+
+/* Where the recording is. */
+enum { NONE, OPENING, FORKED, RUNS, STOPPED };
+
+static struct {
+    atomic_uint state;
+    const char *pattern; /* const */
+    uint64_t most;       /* const: bytes */
+    char *base; /* const while it runs: the first chunk, the head's; room for all lies behind it */
+    char path[1024]; /* const while it runs */
+    dev_t device;    /* const while it runs; with `inode`: the file, whatever the path leads to */
+    ino_t inode;
+    _Atomic uint32_t threads;         /* atomic: numbers given to threads */
+    _Atomic(hk_record_line_t *) left; /* atomic: where a thread that has ended would have gone on */
+    _Atomic(hk_record_line_t *) nobody; /* atomic: the chunk of threads that have none */
+} rec;
+
+static hk_record_head_t *head(void) { return (hk_record_head_t *)(void *)rec.base; }
+
+/* ---- the file ---- */
+
+static bool is_ours(int fd) {
+    struct stat there;
+    return HK_CALL(other, fstat(fd, &there)) == 0 && there.st_dev == rec.device &&
+           there.st_ino == rec.inode;
+}
+
+/* Opened for each chunk: a number kept open would be the program's to close, and to use for another file. */
+static int map_chunk(uint64_t chunk) {
+    const int fd = HK_CALL(other, open(rec.path, O_RDWR | O_CLOEXEC));
+    if (fd < 0)
+        return errno;
+    const uint64_t at = chunk * HK_RECORD_CHUNK;
+    int error = is_ours(fd) ? 0 : ESTALE;
+    if (error == 0) /* a page that the disk has no room for would be a SIGBUS */
+        error = HK_CALL(other, posix_fallocate(fd, (off_t)at, HK_RECORD_CHUNK));
+    if (error == 0 && !hk_os_map_file(rec.base + at, HK_RECORD_CHUNK, fd, at))
+        error = ENOMEM;
+    HK_CALL(other, close(fd));
+    return error;
+}
+
+static bool expand_path(void) {
+    hk_line_t line = {0};
+    bool numbered;
+    if (!hk_line_path(&line, rec.pattern, &numbered))
+        return false;
+    if (!numbered) {
+        hk_line_str(&line, ".");
+        hk_line_u64(&line, (uint64_t)HK_CALL(other, getpid()));
+    }
+    memcpy(rec.path, hk_line_text(&line), line.len + 1);
+    return true;
+}
+
+/* A new file, so that whoever has an older one of that name mapped keeps it. */
+static int make_file(void) {
+    struct stat there;
+    HK_CALL(other, unlink(rec.path));
+    const int fd = HK_CALL(other, open(rec.path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    if (fd < 0)
+        return errno;
+    const int error = HK_CALL(other, fstat(fd, &there)) == 0 ? 0 : errno;
+    rec.device = there.st_dev;
+    rec.inode = there.st_ino;
+    HK_CALL(other, close(fd));
+    return error;
+}
+
+static const char *begin(void) {
+    if (!expand_path())
+        return "the path is too long";
+    int error = make_file();
+    if (error != 0)
+        return strerror(error);
+    rec.base = hk_os_fence(rec.most, HK_RECORD_CHUNK);
+    if (rec.base == NULL)
+        return "there is no address space for so much";
+    if ((error = map_chunk(0)) != 0) {
+        hk_os_unmap(rec.base, rec.most);
+        rec.base = NULL;
+        return strerror(error);
+    }
+    hk_record_head_t *h = head();
+    h->chunk_bytes = HK_RECORD_CHUNK;
+    h->pid = (uint64_t)HK_CALL(other, getpid());
+    h->begin_ns = hk_os_now_ns();
+    h->most_chunks = rec.most / HK_RECORD_CHUNK;
+    hk_store_relaxed(&h->chunks, (uint64_t)1);
+    hk_store_relaxed(&h->stopped, UINT64_MAX);
+    hk_store_release(&h->magic, HK_RECORD_MAGIC);
+    hk_store_seq(&rec.state, (unsigned)RUNS);
+    return NULL;
+}
+
+static void say(const char *problem) {
+    hk_line_t line = {0};
+    hk_line_str(&line, "hakmem: warning: HAKMEM_RECORD=");
+    hk_line_str(&line, rec.pattern);
+    hk_line_str(&line, ": ");
+    hk_line_str(&line, problem);
+    hk_line_str(&line, "; what follows is not recorded");
+    hk_line_write(&line, STDERR_FILENO);
+}
+
+static HK_COLD void stop(const char *problem) {
+    unsigned runs = RUNS;
+    if (!hk_cas_seq(&rec.state, &runs, (unsigned)STOPPED))
+        return;
+    hk_store_seq(&head()->stopped, hk_load_seq(&head()->operations));
+    say(problem);
+}
+
+const char *hk_record_start(const char *path, uint64_t bytes) {
+    rec.pattern = path;
+    rec.most = bytes;
+    return begin();
+}
+
+/* Of threads that come at once to a child's first operation one opens; the others' are lost. */
+static bool runs(void) {
+    unsigned state = hk_load_seq(&rec.state), forked = FORKED;
+    if (state == FORKED && hk_cas_seq(&rec.state, &forked, (unsigned)OPENING)) {
+        const char *problem = begin();
+        if (problem != NULL) {
+            hk_store_seq(&rec.state, (unsigned)STOPPED);
+            say(problem);
+        }
+        state = hk_load_seq(&rec.state);
+    }
+    return state == RUNS;
+}
+
+/* ---- chunks ---- */
+
+/* The first line of a new chunk; NULL: there is none. */
+static HK_COLD hk_record_line_t *new_chunk(uint32_t thread) {
+    const uint64_t chunk = hk_add_relaxed(&head()->chunks, (uint64_t)1);
+    if (chunk >= head()->most_chunks) {
+        stop("the file is full (HAKMEM_RECORD_MB)");
+        return NULL;
+    }
+    const int error = map_chunk(chunk);
+    if (error != 0) {
+        stop(strerror(error));
+        return NULL;
+    }
+    hk_record_line_t *first = (hk_record_line_t *)(void *)(rec.base + chunk * HK_RECORD_CHUNK);
+    first->what = hk_os_now_ns();
+    hk_store_release(&first->where, (uint64_t)thread);
+    return first;
+}
+
+/* The chunk of which `at` is a line, or the end. */
+static hk_record_line_t *chunk_of(hk_record_line_t *at) {
+    return (hk_record_line_t *)(((uintptr_t)at - 1) & ~(uintptr_t)(HK_RECORD_CHUNK - 1));
+}
+
+static bool is_end(const hk_record_line_t *at) {
+    return ((uintptr_t)at & (HK_RECORD_CHUNK - 1)) == 0;
+}
+
+/* Where a thread begins: in what one that has ended has left of its chunk, or in a new one. */
+static hk_record_line_t *begin_thread(void) {
+    const uint32_t thread = hk_add_relaxed(&rec.threads, 1u) + 2; /* 0: no chunk; 1: of nobody */
+    hk_record_line_t *at = hk_exchange_seq(&rec.left, NULL);
+    if (at == NULL)
+        return new_chunk(thread);
+    hk_store_relaxed(&chunk_of(at)->where,
+                     (uint32_t)hk_load_relaxed(&chunk_of(at)->where) | (uint64_t)thread << 32);
+    at->what = hk_os_now_ns();
+    hk_store_release(&at->where, (uint64_t)HK_RECORD_THREAD << 48 | thread);
+    return at;
+}
+
+/* Where a thread goes on whose chunk is full, or that has none yet. */
+static HK_COLD hk_record_line_t *go_on(hk_record_line_t *at) {
+    if (!runs())
+        return NULL;
+    hk_record_line_t *before;
+    if (at == NULL) {
+        before = begin_thread();
+    } else {
+        const uint64_t owners = hk_load_relaxed(&chunk_of(at)->where), last = owners >> 32;
+        hk_os_close(chunk_of(at), HK_RECORD_CHUNK);
+        before = new_chunk((uint32_t)(last != 0 ? last : owners));
+    }
+    return before != NULL ? before + 1 : NULL;
+}
+
+/* The place for the operation of a thread that has none of its own. Its chunk's first line has how many
+ * places are taken above the thread's number. It stays mapped: who knows who writes to it. */
+static HK_COLD hk_record_line_t *for_nobody(void) {
+    if (!runs())
+        return NULL;
+    for (;;) {
+        hk_record_line_t *first = hk_load_acquire(&rec.nobody);
+        const uint64_t one = (uint64_t)1 << 32;
+        const uint64_t taken = first != NULL ? hk_add_relaxed(&first->where, one) >> 32 : LINES;
+        if (taken + 1 < LINES)
+            return first + 1 + taken;
+        if ((first = new_chunk(1)) == NULL)
+            return NULL;
+        hk_store_release(&rec.nobody, first);
+    }
+}
+
+/* ---- operations ---- */
+
+static HK_COLD void count_lost(void) {
+    if (hk_load_relaxed(&rec.state) == STOPPED && rec.base != NULL)
+        hk_add_relaxed(&head()->operations, (uint64_t)1);
+}
+
+void hk_record_note(void **own, unsigned kind, const void *p, size_t n, size_t align) {
+    hk_record_line_t *at = own != NULL ? *own : for_nobody();
+    if (HK_UNLIKELY(is_end(at))) {
+        at = own != NULL ? go_on(at) : at;
+        if (own != NULL && at != NULL)
+            *own = at;
+        if (at == NULL) {
+            count_lost();
+            return;
+        }
+    }
+    const uint32_t number = (uint32_t)hk_add_relaxed(&head()->operations, (uint64_t)1);
+    uint64_t where = (uintptr_t)p | (uint64_t)kind << 48, size = 0;
+    if (kind & HK_RECORD_GIVEN) {
+        size = hk_min(n, ((uint64_t)1 << 40) - 1);
+        where |= (uint64_t)hk_min((size_t)__builtin_ctzll(align), 31) << 51 | size >> 32 << 56;
+    }
+    at->what = size << 32 | number;
+    hk_store_release(&at->where, where);
+    if (own != NULL)
+        *own = at + 1;
+}
+
+/* One chunk waits for the next thread, so that many short-lived ones, one after the other, share it. */
+void hk_record_thread_ends(void **own) {
+    hk_record_line_t *at = *own;
+    *own = NULL;
+    if (at != NULL && !is_end(at) && !is_end(at + 1))
+        at = hk_exchange_seq(&rec.left, at);
+    if (at != NULL)
+        hk_os_close(chunk_of(at), HK_RECORD_CHUNK);
+}
+
+void hk_record_forked(void **own) {
+    *own = NULL;
+    hk_store_relaxed(&rec.nobody, NULL);
+    hk_store_relaxed(&rec.left, NULL);
+    const unsigned state = hk_load_relaxed(&rec.state);
+    if (state == NONE || state == FORKED)
+        return;
+    if (rec.base != NULL)
+        hk_os_unmap(rec.base, rec.most);
+    rec.base = NULL;
+    hk_store_relaxed(&rec.threads, 0u);
+    hk_store_relaxed(&rec.state, (unsigned)FORKED);
+}
+
+void hk_record_end(void) {
+    if (hk_load_relaxed(&rec.state) == RUNS)
+        hk_store_relaxed(&head()->end_ns, hk_os_now_ns());
+}

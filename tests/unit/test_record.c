@@ -1,0 +1,329 @@
+/* What a program did is in its recording, once each and in an order that can be replayed: with threads, after a fork,
+ * after a kill, and up to the last operation that there was room for. */
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "check.h"
+#include "hakmem/hakmem.h"
+#include "record/record.h"
+
+enum { MARK = 54321, MANY = 20000, THREADS = 4, EACH = 6000, CHURN = 300 };
+
+/* ---- what the recorded programs do ---- */
+
+static void do_resize(void) {
+    char *p = hak_malloc(MARK);
+    p = hak_realloc(p, 3 * MARK);
+    hak_free(p);
+    p = hak_aligned_alloc(4096, MARK);
+    hak_free(p);
+}
+
+static void do_many(void) {
+    for (unsigned i = 0; i < MANY; i++)
+        hak_free(hak_malloc(MARK));
+}
+
+/* Each frees what the one before has allocated, and what it finds there later. */
+static _Atomic(void *) handed[THREADS];
+
+static void *hand_on(void *argument) {
+    const unsigned own = (unsigned)(uintptr_t)argument;
+    for (unsigned i = 0; i < EACH; i++)
+        hak_free(atomic_exchange(&handed[(own + i) % THREADS],
+                                 hak_malloc(i % 4 != 0 ? 16 + i % 100 : 100000)));
+    return NULL;
+}
+
+static void do_threads(void) {
+    pthread_t threads[THREADS];
+    for (uintptr_t i = 0; i < THREADS; i++)
+        CHECK(pthread_create(&threads[i], NULL, hand_on, (void *)i) == 0);
+    for (unsigned i = 0; i < THREADS; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+}
+
+static void *do_little(void *unused) {
+    hak_free(hak_malloc(MARK));
+    return unused;
+}
+
+static void *do_more(void *unused) {
+    for (unsigned i = 0; i < MANY; i++)
+        hak_free(hak_malloc(MARK + 1));
+    return unused;
+}
+
+/* The last one needs more than what is left of the chunk. */
+static void do_churn(void) {
+    for (unsigned i = 0; i <= CHURN; i++) {
+        pthread_t thread;
+        CHECK(pthread_create(&thread, NULL, i < CHURN ? do_little : do_more, NULL) == 0);
+        CHECK(pthread_join(thread, NULL) == 0);
+    }
+}
+
+static void do_fork(void) {
+    hak_free(hak_malloc(10));
+    const pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        do_many();
+        exit(0);
+    }
+    int status;
+    CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+    printf("%d\n", pid);
+}
+
+static void do_kill(void) {
+    do_many();
+    raise(SIGKILL);
+}
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} deeds[] = {{"resize", do_resize}, {"many", do_many}, {"threads", do_threads},
+             {"fork", do_fork},     {"kill", do_kill}, {"churn", do_churn}};
+
+/* ---- running them ---- */
+
+static char folder[] = "/tmp/test_record_XXXXXX", path[256];
+static child_t child;
+
+static void start_recorded(void *name) {
+    setenv("HAKMEM_RECORD", path, 1);
+    setenv("HAKMEM_RECORD_MB", strcmp(name, "many") == 0 ? "1" : "64", 1);
+    execl("/proc/self/exe", "test_record", name, (char *)NULL);
+    _exit(3);
+}
+
+/* %p is left out, so that the number comes behind the name. */
+static void run_recorded(const char *deed) {
+    snprintf(path, sizeof path, "%s/%s", folder, deed);
+    child_run(&child, start_recorded, (void *)(uintptr_t)deed);
+}
+
+/* ---- reading the file ---- */
+
+typedef struct {
+    uint64_t address, size;
+    unsigned kind, log2, thread;
+} event_t;
+
+static struct {
+    hk_record_head_t *head;
+    event_t *events; /* by number; kind 0: not there */
+    uint64_t count;
+} got;
+
+static void read_line(const hk_record_line_t *line, unsigned thread) {
+    const uint64_t where = line->where, what = line->what, number = (uint32_t)what;
+    if (where >> 48 == 0 || number >= got.count)
+        return;
+    CHECK_EQ(got.events[number].kind, 0); /* no number twice */
+    got.events[number] =
+        (event_t){where & 0xffffffffffff, what >> 32 | where >> 56 << 32,
+                  (unsigned)(where >> 48 & 7), (unsigned)(where >> 51 & 31), thread};
+}
+
+static void read_file(const char *name) {
+    struct stat there;
+    const int fd = open(name, O_RDONLY);
+    CHECK(fd >= 0 && fstat(fd, &there) == 0);
+    const size_t bytes = (size_t)there.st_size;
+    char *file = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+    CHECK(file != MAP_FAILED);
+    close(fd);
+    got.head = (hk_record_head_t *)(void *)file;
+    CHECK_EQ(got.head->magic, HK_RECORD_MAGIC);
+    got.count = got.head->stopped < got.head->operations ? got.head->stopped : got.head->operations;
+    got.events = mmap(NULL, (got.count + 1) * sizeof *got.events, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    for (size_t at = HK_RECORD_CHUNK; at + HK_RECORD_CHUNK <= bytes; at += HK_RECORD_CHUNK) {
+        const hk_record_line_t *lines = (const hk_record_line_t *)(const void *)(file + at);
+        unsigned thread = (unsigned)lines->where;
+        for (unsigned i = 1; i < HK_RECORD_CHUNK / sizeof *lines && thread != 0; i++)
+            if ((lines[i].where >> 48 & 7) == HK_RECORD_THREAD)
+                thread = (unsigned)lines[i].where;
+            else
+                read_line(&lines[i], thread);
+    }
+}
+
+/* The recording whose number, behind the name, is the process's: the only one but `other`'s. */
+static void read_recording(const char *deed, pid_t other) {
+    char name[512], command[600], not_that[64] = "";
+    if (other != 0)
+        snprintf(not_that, sizeof not_that, " | grep -v '[.]%d$'", other);
+    snprintf(command, sizeof command, "ls %s/%s.*%s", folder, deed, not_that);
+    FILE *list = popen(command, "r");
+    CHECK(list != NULL && fgets(name, sizeof name, list) != NULL);
+    pclose(list);
+    name[strcspn(name, "\n")] = '\0';
+    read_file(name);
+}
+
+static uint64_t count_of(uint64_t size) {
+    uint64_t found = 0;
+    for (uint64_t i = 0; i < got.count; i++)
+        found += got.events[i].kind == HK_RECORD_GIVEN && got.events[i].size == size;
+    return found;
+}
+
+/* Nothing is missing, and of each address what is taken was given before, and the other way round. */
+static void check_order(void) {
+    enum { PLACES = 1 << 20 };
+    static uint64_t in_use[PLACES];
+    memset(in_use, 0, sizeof in_use);
+    for (uint64_t i = 0; i < got.count; i++) {
+        const event_t *e = &got.events[i];
+        CHECK(e->kind != 0);
+        uint64_t at = e->address * UINT64_C(0x9e3779b97f4a7c15) >> 44;
+        while (in_use[at] >> 1 != e->address && in_use[at] != 0)
+            at = (at + 1) % PLACES;
+        const bool given = (e->kind & HK_RECORD_GIVEN) != 0;
+        if (in_use[at] != 0)
+            CHECK(given == !(in_use[at] & 1));
+        in_use[at] = e->address << 1 | given;
+    }
+}
+
+/* ---- the tests ---- */
+
+static void test_resize(void) {
+    run_recorded("resize");
+    CHECK_EQ(child.status, 0);
+    CHECK_TEXT(child.text, "");
+    read_recording("resize", 0);
+    check_order();
+    CHECK(got.head->end_ns > got.head->begin_ns);
+    CHECK_EQ(count_of(MARK), 2);
+    uint64_t i = 0;
+    while (got.events[i].size != MARK)
+        i++;
+    const event_t *e = &got.events[i];
+    CHECK_EQ(e[0].kind, HK_RECORD_GIVEN);
+    CHECK_EQ(e[0].log2, 3);
+    CHECK_EQ(e[1].kind, HK_RECORD_TAKEN | HK_RECORD_RESIZED);
+    CHECK_EQ(e[1].address, e[0].address);
+    CHECK_EQ(e[2].kind, HK_RECORD_GIVEN | HK_RECORD_RESIZED);
+    CHECK_EQ(e[2].size, 3 * MARK);
+    CHECK_EQ(e[3].kind, HK_RECORD_TAKEN);
+    CHECK_EQ(e[3].address, e[2].address);
+    CHECK_EQ(e[4].log2, 12);
+    CHECK_EQ(e[4].address % 4096, 0);
+}
+
+static void test_threads(void) {
+    run_recorded("threads");
+    CHECK_EQ(child.status, 0);
+    read_recording("threads", 0);
+    check_order();
+    CHECK(got.count >= THREADS * (2 * EACH - 1));
+    unsigned of[64] = {0};
+    for (uint64_t i = 0; i < got.count; i++)
+        of[got.events[i].thread % 64]++;
+    unsigned busy = 0;
+    for (unsigned i = 0; i < 64; i++)
+        busy += of[i] >= EACH;
+    CHECK_EQ(busy, THREADS);
+}
+
+/* Threads that come one after the other share chunks, and are known apart. */
+static void test_churn(void) {
+    run_recorded("churn");
+    CHECK_EQ(child.status, 0);
+    read_recording("churn", 0);
+    check_order();
+    CHECK_EQ(count_of(MARK), CHURN);
+    CHECK(got.head->chunks < 10 + 2 * MANY / 2047);
+    bool seen[CHURN + 8] = {false};
+    unsigned last = 0;
+    for (uint64_t i = 0; i < got.count; i++) {
+        const event_t *e = &got.events[i];
+        CHECK(e->thread < CHURN + 8);
+        if (e->size == MARK + 1)
+            last = last != 0 ? last : e->thread;
+        if (e->size == MARK + 1)
+            CHECK_EQ(e->thread, last);
+        if (e->size == MARK)
+            CHECK(!seen[e->thread]);
+        seen[e->thread] |= e->size == MARK;
+    }
+    CHECK(last != 0 && !seen[last]);
+}
+
+static void test_fork(void) {
+    run_recorded("fork");
+    CHECK_EQ(child.status, 0);
+    const pid_t forked = (pid_t)atoi(child.text);
+    read_recording("fork", forked);
+    check_order();
+    CHECK_EQ(count_of(10), 1);
+    CHECK_EQ(count_of(MARK), 0);
+    char name[512];
+    snprintf(name, sizeof name, "%s/fork.%d", folder, forked);
+    read_file(name);
+    check_order();
+    CHECK_EQ(got.head->pid, forked);
+    CHECK_EQ(count_of(MARK), MANY);
+}
+
+static void test_kill(void) {
+    run_recorded("kill");
+    CHECK(WIFSIGNALED(child.status) && WTERMSIG(child.status) == SIGKILL);
+    read_recording("kill", 0);
+    check_order();
+    CHECK_EQ(got.head->end_ns, 0);
+    CHECK_EQ(count_of(MARK), MANY);
+}
+
+/* A MiB has room for 31 chunks: fewer than it does operations twice over, hence once it does three times as many. */
+static void test_full(void) {
+    run_recorded("many");
+    CHECK_EQ(child.status, 0);
+    static const char *const line =
+        "the file is full (HAKMEM_RECORD_MB); what follows is not recorded\n";
+    const char *said = strstr(child.text, line);
+    CHECK(said != NULL && strcmp(said, line) == 0);
+    CHECK(strchr(child.text, '\n') == child.text + strlen(child.text) - 1);
+    read_recording("many", 0);
+    check_order();
+    CHECK(got.head->stopped < got.head->operations + 1);
+    CHECK_EQ(got.count, 31 * (HK_RECORD_CHUNK / sizeof(hk_record_line_t) - 1));
+}
+
+static void test_bad_path(void) {
+    char expected[512];
+    snprintf(path, sizeof path, "%s/none/file", folder);
+    child_run(&child, start_recorded, (void *)(uintptr_t) "resize");
+    CHECK_EQ(child.status, 0);
+    snprintf(expected, sizeof expected,
+             "hakmem: warning: HAKMEM_RECORD=%s: No such file or directory; nothing is recorded\n",
+             path);
+    CHECK_TEXT(child.text, expected);
+}
+
+int main(int argc, char **argv) {
+    for (unsigned i = 0; argc > 1 && i < sizeof deeds / sizeof deeds[0]; i++)
+        if (strcmp(argv[1], deeds[i].name) == 0) {
+            for (unsigned n = 0; n < (deeds[i].run == do_many ? 3 : 1); n++)
+                deeds[i].run();
+            return 0;
+        }
+    CHECK(mkdtemp(folder) != NULL);
+    test_resize();
+    test_threads();
+    test_churn();
+    test_fork();
+    test_kill();
+    test_full();
+    test_bad_path();
+    char command[512];
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    return system(command);
+}
