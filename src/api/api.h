@@ -26,9 +26,6 @@ void *hk_new_again(size_t n, size_t align, unsigned by);
 /* This library's malloc, where it exports one: `malloc` means that which serves the process. */
 void *hk_own_malloc(size_t n);
 
-/* n bytes aligned to `align`, a power of two; NULL and ENOMEM when out of memory. */
-void *hk_aligned(size_t align, size_t n);
-
 #ifdef __cplusplus
 }
 #endif

@@ -51,10 +51,14 @@ HK_INLINE void *resize(void *p, size_t n) {
     return hk_realloc(p, n);
 }
 
-void *hk_aligned(size_t align, size_t n) {
-    size_t up = hk_size_for_alignment(n, align);
-    void *p = hk_hit_pop(up);
-    return HK_LIKELY(p != NULL) ? p : hk_aligned_slow(n, align, up);
+static HK_NOINLINE void *aligned_slow(size_t align, size_t n) {
+    return hk_aligned_slow(n, align, hk_size_for_alignment(n, align));
+}
+
+/* n bytes aligned to `align`, a power of two; NULL and ENOMEM when out of memory. */
+HK_INLINE void *aligned(size_t align, size_t n) {
+    void *p = hk_hit_pop_aligned(n, align);
+    return HK_LIKELY(p != NULL) ? p : aligned_slow(align, n);
 }
 
 void *hk_new_again(size_t n, size_t align, unsigned by) {
@@ -66,7 +70,7 @@ HK_INLINE void *allocate_aligned(size_t align, size_t n) {
         errno = EINVAL;
         return NULL;
     }
-    return hk_aligned(align, n);
+    return aligned(align, n);
 }
 
 /* ---- hak_* ---- */
@@ -139,22 +143,25 @@ HK_EXPORT void *memalign(size_t align, size_t n) {
     size_t up = 1;
     while (up < align)
         up *= 2;
-    return hk_aligned(up, n);
+    return aligned(up, n);
 }
 
 HK_EXPORT int posix_memalign(void **out, size_t align, size_t n) {
     if (!hk_is_pow2(align) || align % sizeof(void *) != 0)
         return EINVAL;
-    int saved = errno;
-    void *p = hk_aligned(align, n);
-    errno = saved;
-    if (p == NULL)
-        return ENOMEM;
+    void *p = hk_hit_pop_aligned(n, align);
+    if (HK_UNLIKELY(p == NULL)) {
+        const int saved = errno;
+        p = aligned_slow(align, n);
+        errno = saved;
+        if (p == NULL)
+            return ENOMEM;
+    }
     *out = p;
     return 0;
 }
 
-HK_EXPORT void *valloc(size_t n) { return hk_aligned(hk_os_page_size(), n); }
+HK_EXPORT void *valloc(size_t n) { return aligned(hk_os_page_size(), n); }
 
 HK_EXPORT void *pvalloc(size_t n) {
     size_t page = hk_os_page_size();
@@ -201,7 +208,7 @@ typedef struct nothrow nothrow_t;
 #define NEW_ALIGNED(name, slow, by, ...)                                                           \
     void *name(size_t n, size_t align, ##__VA_ARGS__);                                             \
     HK_EXPORT void *name(size_t n, size_t align, ##__VA_ARGS__) {                                  \
-        void *p = hk_hit_pop(hk_size_for_alignment(n, align));                                     \
+        void *p = hk_hit_pop_aligned(n, align);                                                    \
         return HK_LIKELY(p != NULL) ? p : slow(n, align, by);                                      \
     }
 #define DELETE(name, by, size, ...)                                                                \

@@ -482,6 +482,7 @@ static bool resize_exact(hk_range_t *range, size_t new_bytes) {
     hk_sub_relaxed(&live, before);
     add_live_locked(new_bytes);
     hk_unlock(&lock);
+    hk_count(touched, new_bytes - hk_min(before, new_bytes));
     range->bytes = new_bytes;
     return true;
 }
@@ -560,6 +561,7 @@ bool hk_region_move(hk_range_t *range, size_t wanted, size_t new_bytes) {
         n = gather_locked(wanted - range->bytes, gathered);
         hk_unlock(&lock);
     }
+    const size_t fresh = new_bytes - range->bytes - bytes_of(gathered, n);
     if (!map_filled(new_bytes, HK_UNIT, 0, range->bytes, gathered, n, &to))
         return false;
     if (!move_block(range, &to)) {
@@ -573,6 +575,7 @@ bool hk_region_move(hk_range_t *range, size_t wanted, size_t new_bytes) {
     hk_lock(&lock);
     add_live_locked(new_bytes - range->bytes);
     hk_unlock(&lock);
+    hk_count(touched, fresh);
     *range = to;
     return true;
 }

@@ -652,6 +652,7 @@ bool hk_pool_resize(hk_slab_t *slab, unsigned slices) {
             ss->head[i] = (uint8_t)first;
         slab->slices = (uint8_t)slices;
         count_slices_locked(0, slices - old);
+        hk_count(touched, (uint64_t)hk_ones(ss->fresh & more) * HK_SLICE);
         use_locked(ss, more);
     }
     hk_unlock(&lock);

@@ -13,7 +13,10 @@ enum {
     BUSY_VISITS = 500,
     IDLE_VISITS = 256,
     LOOKS = 8,
-    PREFETCHED = 4
+    PREFETCHED = 4,
+    FEW_SLABS = 48,
+    FEW_AT_ONCE = 4,
+    MORE_AT_ONCE = 16
 };
 
 /* Threads that have so little each, on average, and are so many, share their slabs for long. */
@@ -250,6 +253,13 @@ static HK_COLD void shuffle(hk_thread_t *thread, void **blocks, unsigned n) {
         hk_guard_shuffle(&rest->quarantine->stream, blocks, n);
 }
 
+/* How many blocks go back at a time, and as many come after that: a walk between an empty and a full
+ * magazine meets its ends the less often the more go and the fewer come. But where a class has so many slabs
+ * that hardly two blocks share one, each costs cache misses of its own, and a free shall not take long. */
+static unsigned at_once(unsigned cls) {
+    return hk_pool_carved(cls) <= FEW_SLABS * HK_SLICE ? MORE_AT_ONCE : FEW_AT_ONCE;
+}
+
 /* Misses in a row ask for more each time. */
 unsigned hk_magazine_refill(hk_thread_t *thread, unsigned cls) {
     hk_magazine_t *mag = visit(thread, cls, false);
@@ -257,6 +267,8 @@ unsigned hk_magazine_refill(hk_thread_t *thread, unsigned cls) {
     const unsigned most = hk_classes[cls].one_way; /* at once: no malloc shall take long */
     unsigned half = (unsigned)hk_min((mag->capacity + 1u) / 2, most), got;
     unsigned want = mag->flushed != 0 ? half : (unsigned)hk_min(mag->refill, mag->capacity);
+    if (mag->flushed != 0 && at_once(cls) == MORE_AT_ONCE)
+        want = (unsigned)hk_min(half, hk_max(mag->flushed, MORE_AT_ONCE));
     mag->flushed = 0;
     if (HK_UNLIKELY(mag->crowd)) {
         got =
@@ -290,7 +302,6 @@ static bool only_frees(hk_thread_t *thread, unsigned cls, unsigned held) {
  * as many each time. Where the visit has enlarged the magazine there is room already. */
 unsigned hk_magazine_flush(hk_thread_t *thread, unsigned cls) {
     enum { SURE = 3, MOST = 9 };
-    const size_t few = 4;
     hk_magazine_t *mag = visit(thread, cls, true);
     unsigned held = hk_magazine_count(thread, cls);
     if (held < mag->capacity)
@@ -298,7 +309,8 @@ unsigned hk_magazine_flush(hk_thread_t *thread, unsigned cls) {
     mag->streak = only_frees(thread, cls, held) ? hk_min(mag->streak + 1u, MOST) & 15 : 0;
     const unsigned doublings = mag->streak < SURE ? 0 : mag->streak - SURE + 1;
     const unsigned from = doublings != 0 ? held : (held + 1) / 2;
-    unsigned n = give_oldest(thread, cls, from, (unsigned)hk_min(few << doublings, from));
+    const size_t least = hk_min((size_t)at_once(cls) << doublings, from);
+    unsigned n = give_oldest(thread, cls, from, (unsigned)least);
     mag->flushed = n & 2047;
     mag->left = known_by(*hk_load_relaxed(&thread->cache.top[cls])) & KNOWN;
     return n;

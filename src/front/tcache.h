@@ -54,19 +54,35 @@ HK_INLINE size_t hk_hit_kind(const hk_tcache_t *tc, const void *p) {
     return hk_load_relaxed(&tc->map[hk_masked((uintptr_t)p >> HK_SLICE_SHIFT, &tc->mask)]);
 }
 
-/* The block on top of the bin for n bytes, or NULL: to the boundary. */
-HK_INLINE void *hk_hit_pop(size_t n) {
-    hk_tcache_t *tc = hk_load_relaxed(&hk_tc);
-    size_t cls;
-    if (HK_UNLIKELY(n > HK_MID_MAX))
-        return NULL;
-    cls = hk_load_relaxed(&hk_class_of_size[(n + 7) >> 3]);
+/* The block on top of the bin of class cls, or NULL: to the boundary. */
+HK_INLINE void *hk_hit_pop_class(hk_tcache_t *tc, size_t cls) {
     void **top = hk_load_relaxed(&tc->top[cls]);
     void *p = *top;
     HK_INDEX_AGAIN(cls);
     if (HK_LIKELY(p != NULL))
         hk_store_relaxed(&tc->top[cls], top - 1);
     return p;
+}
+
+/* The same for n bytes. */
+HK_INLINE void *hk_hit_pop(size_t n) {
+    hk_tcache_t *tc = hk_load_relaxed(&hk_tc);
+    if (HK_UNLIKELY(n > HK_MID_MAX))
+        return NULL;
+    return hk_hit_pop_class(tc, hk_load_relaxed(&hk_class_of_size[(n + 7) >> 3]));
+}
+
+/* The same, aligned to a power of two: of the class that hk_size_for_alignment() asks for, found without
+ * working its size out unless a learned one is in its place. */
+HK_INLINE void *hk_hit_pop_aligned(size_t n, size_t align) {
+    hk_tcache_t *tc = hk_load_relaxed(&hk_tc);
+    const size_t up = hk_align_up(n, align);
+    if (HK_UNLIKELY(up - 1 >= HK_MID_MAX)) /* nothing at all as well, and what overflows */
+        return NULL;
+    size_t cls = hk_load_relaxed(&hk_class_of_size[(up + 7) >> 3]);
+    if (HK_UNLIKELY(cls >= HK_CLASS_FIXED) && align > 16)
+        cls = hk_fixed_class_of(up);
+    return hk_hit_pop_class(tc, cls);
 }
 
 /* Puts p on its bin; false: to the boundary. */

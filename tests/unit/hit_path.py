@@ -90,7 +90,7 @@ def check(name: str, listing: str, entry: int | None = None) -> int:
 def listing_of(library: Path, name: str) -> str:
     """The disassembly of one exported function."""
     symbols = run("objdump", "-T", library)
-    match = re.search(rf"^([0-9a-f]+) .*\.text\s+([0-9a-f]+)\s.*\b{name}$", symbols, re.MULTILINE)
+    match = re.search(rf"^([0-9a-f]+) .*\.text\S*\s+([0-9a-f]+)\s.*\b{name}$", symbols, re.M)
     if match is None:
         raise NotAHitPathError(f"{library} does not export {name}: is it the product's build?")
     start = int(match[1], 16)

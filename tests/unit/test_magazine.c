@@ -108,7 +108,7 @@ static void *flush_empties(void *unused) {
 
 /* ---- how much a full magazine gives back ---- */
 
-enum { LIVE = 4096 };
+enum { IN_FEW_SLABS = 4096, LIVE = 8192 };
 static void *live[LIVE];
 
 /* Frees a block; returns how many the magazine gave back for it. */
@@ -119,11 +119,11 @@ static unsigned give_one(unsigned cls, void *p) {
     return before + 1 - held(thread, cls);
 }
 
-static void allocate_shuffled(unsigned cls) {
+static void allocate_shuffled(unsigned cls, unsigned count) {
     uint32_t x = 1;
-    for (unsigned i = 0; i < LIVE; i++)
+    for (unsigned i = 0; i < count; i++)
         live[i] = hak_malloc(hk_classes[cls].size);
-    for (unsigned i = LIVE - 1; i != 0; i--) {
+    for (unsigned i = count - 1; i != 0; i--) {
         x = x * 1664525u + 1013904223u;
         const unsigned k = (unsigned)(((uint64_t)x * (i + 1)) >> 32);
         void *p = live[i];
@@ -132,28 +132,58 @@ static void allocate_shuffled(unsigned cls) {
     }
 }
 
-/* Whoever takes blocks between his frees never waits for many; whoever only frees gets rid of twice as many
- * each time. */
-static void *few_at_a_time(void *unused) {
-    enum { MOST = 4 + 64 };
+/* After a flush the empty magazine gets no more blocks than that gave back, or a few, even if there are more. */
+static void as_many_come_back(unsigned cls) {
+    void *taken[1024];
+    unsigned freed = 0, gave = 0, n = 0;
+    for (; freed < hk_classes[cls].magazine; freed++)
+        hak_free(live[freed]);
+    hk_thread_flush(own_record());
+    for (; gave == 0; freed++)
+        gave = give_one(cls, live[freed]);
+    while (held(own_record(), cls) != 0)
+        taken[n++] = hak_malloc(hk_classes[cls].size);
+    taken[n++] = hak_malloc(hk_classes[cls].size);
+    CHECK(held(own_record(), cls) < hk_max(gave, 16));
+    while (n != 0)
+        hak_free(taken[--n]);
+    while (freed != 0)
+        live[--freed] = hak_malloc(hk_classes[cls].size);
+}
+
+/* Whoever takes blocks between his frees never waits for many, nor for as many slabs where there are many of
+ * these, and gets no more than he gave; whoever only frees gets rid of twice as many each time. Returns how many go
+ * back at a time. */
+static unsigned replace(unsigned count) {
+    enum { ROUNDS = 500, MOST = 16 + 64 };
     const unsigned cls = hk_class_of(512), full = hk_classes[cls].magazine;
-    unsigned most = 0;
+    unsigned most = 0, sum = 0;
     drive(cls);
     CHECK_EQ(own_record()->magazines[cls].capacity, full);
-    allocate_shuffled(cls);
-    for (unsigned round = 0, at = 0; round < 500; round++) {
+    allocate_shuffled(cls, count);
+    for (unsigned round = 0, at = 0; round < ROUNDS; round++) {
         unsigned freed = 0, gave = 0;
         for (; gave == 0; freed++)
-            gave = give_one(cls, live[(at + freed) % LIVE]);
+            gave = give_one(cls, live[(at + freed) % count]);
         CHECK(gave <= (full + 1) / 2 && gave <= MOST);
+        sum += gave;
         for (unsigned i = 0; i < freed; i++, at++)
-            live[at % LIVE] = hak_malloc(hk_classes[cls].size);
+            live[at % count] = hak_malloc(hk_classes[cls].size);
     }
-    for (unsigned i = 0; i < LIVE; i++) {
+    if (count == IN_FEW_SLABS)
+        as_many_come_back(cls);
+    for (unsigned i = 0; i < count; i++) {
         unsigned gave = give_one(cls, live[i]);
         most = gave > most ? gave : most;
     }
     CHECK_EQ(most, full);
+    return sum / ROUNDS;
+}
+
+static void *few_at_a_time(void *unused) {
+    const unsigned few = replace(LIVE), more = replace(IN_FEW_SLABS);
+    dprintf(STDOUT_FILENO, "%u at a time, %u of few slabs\n", few, more);
+    CHECK(HK_HOSTILE || (few >= 4 && few < 16 && more >= 16));
     return unused;
 }
 

@@ -8,6 +8,7 @@
 #include "config/config.h"
 #include "hakmem/hakmem.h"
 #include "os/os.h"
+#include "stats/counters.h"
 
 enum { UNITS = 16 };
 
@@ -197,9 +198,10 @@ static void moving(void) {
     char *old = r.start;
     for (size_t i = 0; i < 3; i++)
         mark(r.start + i * HK_UNIT, HK_UNIT, (unsigned char)(1 + i));
-    size_t live = hk_region_stats().live;
+    size_t live = hk_region_stats().live, touched = hk_counted(touched);
     hk_map_set(r.start, r.bytes / HK_SLICE, HK_KIND_FOREIGN);
     CHECK(hk_region_move(&r, 7 * HK_UNIT, 7 * HK_UNIT));
+    CHECK_EQ(hk_counted(touched), touched + 4 * HK_UNIT);
     CHECK(r.start != old && r.bytes == 7 * HK_UNIT && (uintptr_t)r.start % HK_UNIT == 0);
     for (size_t i = 0; i < 3; i++)
         CHECK(marked(r.start + i * HK_UNIT, HK_UNIT, (unsigned char)(1 + i)));
@@ -223,8 +225,11 @@ static void moving(void) {
     /* what it grows by comes from the cache, and nothing does for what is only headroom */
     for (size_t i = 0; i < 7; i += 2)
         give(r.start + i * HK_UNIT, 1);
+    touched = hk_counted(touched);
     hk_map_set(pieces.start, pieces.bytes / HK_SLICE, HK_KIND_FOREIGN);
     CHECK(hk_region_move(&pieces, 7 * HK_UNIT, 9 * HK_UNIT));
+    CHECK_EQ(hk_counted(touched),
+             touched + 2 * HK_UNIT); /* the headroom, which it will grow into */
     CHECK(marked(pieces.start, 3 * HK_UNIT, 0xdd));
     CHECK(marked(pieces.start + 5 * HK_UNIT, 2 * HK_UNIT, 0xcc));
     CHECK(is_zero(pieces.start + 7 * HK_UNIT, 2 * HK_UNIT));

@@ -7,6 +7,7 @@
 #include "backend/region.h"
 #include "check.h"
 #include "hakmem/hakmem.h"
+#include "stats/counters.h"
 
 static hk_slab_t *take(unsigned slices) {
     hk_slab_t *run = hk_pool_take(slices, 0);
@@ -134,6 +135,24 @@ static void resizing(void) {
     CHECK(hk_pool_resize(neighbour, 1));
     check_run(neighbour, 1);
     hk_pool_give(neighbour);
+}
+
+/* What a run grows by is counted as brought in where nobody has had it. */
+static void growth_is_counted(void) {
+    hk_slab_t *run = dirty_superslab();
+    const uint64_t before = hk_counted(touched);
+    CHECK(hk_pool_resize(run, HK_SLICES));
+    CHECK_EQ(hk_counted(touched), before);
+    hk_pool_give(run);
+    hk_pool_release_empty();
+    hk_region_trim();
+    hk_slab_t *two[] = {take(HK_SLICES - 1), take(HK_SLICES - 1)};
+    run = two[two[0]->first != 0]; /* of a new superslab; the other may be of the process's own */
+    const uint64_t then = hk_counted(touched);
+    CHECK(run->zeroed && hk_pool_resize(run, HK_SLICES));
+    CHECK_EQ(hk_counted(touched), then + HK_SLICE);
+    hk_pool_give(two[0]);
+    hk_pool_give(two[1]);
 }
 
 /* One wholly free superslab is kept at most; the others go back to the region. */
@@ -264,6 +283,7 @@ int main(void) {
     slabs_of_every_class();
     exhaustion_and_reuse();
     resizing();
+    growth_is_counted();
     empty_superslabs_go_back();
     zeroed_is_truthful();
     carving_keeps_the_protocol_words();

@@ -1,0 +1,69 @@
+// A process that does nothing unusual needs no more of the library's file than the first 64 KiB
+// (src/order.ld): the rest may as well be out of reach.
+#include "process.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <sys/mman.h>
+
+#define FIRST ((uintptr_t)64 << 10)
+
+static uintptr_t base;
+
+static void on_fault(int signal, siginfo_t *info, void *context) {
+    (void)signal, (void)context;
+    world_say(
+        "the library's file was needed at 0x%zx: addr2line -f -e build/libhakmem.so says what "
+        "that is; src/order.ld has what lies in the first 64 KiB",
+        (size_t)((uintptr_t)info->si_addr - base));
+    _exit(1);
+}
+
+// The mapping of the file that p lies in, which begins with the file.
+static uintptr_t mapping_of(const void *p, uintptr_t *end) {
+    uintptr_t start = 0, offset = 1;
+    char line[512];
+    FILE *maps = fopen("/proc/self/maps", "r");
+    CHECK(maps != NULL, "/proc/self/maps: %s", strerror(errno));
+    while (fgets(line, sizeof line, maps) != NULL &&
+           (sscanf(line, "%zx-%zx %*s %zx", &start, end, &offset) != 3 || *end <= (uintptr_t)p))
+        continue;
+    fclose(maps);
+    CHECK(start <= (uintptr_t)p && (uintptr_t)p < *end && offset == 0, "no mapping of %p", p);
+    return start;
+}
+
+static void *do_little(void *unused) {
+    enum { BLOCKS = 6000 };
+    static _Thread_local char *blocks[BLOCKS];
+    for (size_t i = 0; i < BLOCKS; i++) {
+        const size_t size = 16 + i * 37 % 1500;
+        CHECK((blocks[i] = i % 7 == 0 ? calloc(1, size) : malloc(size)) != NULL, "malloc");
+        if (i % 3 == 2)
+            CHECK((blocks[i] = realloc(blocks[i], 2 * size)) != NULL, "realloc");
+    }
+    for (size_t i = 0; i < BLOCKS; i++)
+        free(blocks[i]);
+    free(aligned_alloc(64, 256));
+    free(malloc(100000));
+    return unused;
+}
+
+int main(void) {
+    world_begin(30);
+    void *const inside = dlsym(RTLD_DEFAULT, "malloc");
+    uintptr_t end;
+    CHECK(inside != NULL, "no malloc");
+    base = mapping_of(inside, &end);
+    struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO};
+    CHECK(sigaction(SIGSEGV, &action, NULL) == 0, "sigaction: %s", strerror(errno));
+    CHECK(end > base + FIRST, "the library's code ends at 0x%zx", (size_t)(end - base));
+    CHECK(mprotect((char *)base + FIRST, end - base - FIRST, PROT_NONE) == 0, "mprotect: %s",
+          strerror(errno));
+    do_little(NULL);
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, do_little, NULL) == 0, "pthread_create");
+    CHECK(pthread_join(thread, NULL) == 0, "pthread_join");
+    return 0;
+}
