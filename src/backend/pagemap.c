@@ -4,37 +4,20 @@
 
 #include "os/os.h"
 
-/* A leaf covers 4 GiB of addresses; the root 47 bits (48 where user space is larger). */
-#define LEAF_SHIFT 32
 #if UINTPTR_MAX <= UINT32_MAX
 #error "hakmem needs a 64-bit address space"
 #endif
-#if defined(__x86_64__)
-#define ADDRESS_BITS 47
-#else
-#define ADDRESS_BITS 48
-#endif
-#define LEAF_SLICES ((size_t)1 << (LEAF_SHIFT - HK_SLICE_SHIFT))
-#define LEAF_UNITS ((size_t)1 << (LEAF_SHIFT - HK_UNIT_SHIFT))
+_Static_assert(HK_LEAF_SLICES *HK_SLICE == HK_LEAF_UNITS * HK_UNIT,
+               "both cover the same addresses");
 
-_Static_assert(LEAF_SLICES *HK_SLICE == LEAF_UNITS * HK_UNIT, "both cover the same addresses");
-
-typedef struct leaf {
-    _Atomic(void *) owner[LEAF_UNITS]; /* atomic: any thread */
-    _Atomic uint8_t kind[LEAF_SLICES]; /* atomic: any thread */
-    atomic_uint committed;  /* atomic: bit i: the flat map's i-th OS page here is writable */
-    uintptr_t first;        /* const: the first address */
-    struct leaf *made_next; /* const once set */
-} leaf_t;
-
-static _Atomic(leaf_t *) made; /* atomic: every leaf; push only */
-static _Atomic(leaf_t *) root[(size_t)1 << (ADDRESS_BITS - LEAF_SHIFT)];
+static _Atomic(hk_leaf_t *) made; /* atomic: every leaf; push only */
+_Atomic(hk_leaf_t *) hk_map_root[(size_t)1 << (HK_ADDRESS_BITS - HK_LEAF_SHIFT)];
 static _Atomic uint8_t no_map[1]; /* the flat map where there is none */
 
 hk_flat_t hk_flat = {.bytes = no_map, .mask = 0};
 
 void hk_map_init(void) {
-    size_t bytes = (size_t)1 << (ADDRESS_BITS - HK_SLICE_SHIFT);
+    size_t bytes = (size_t)1 << (HK_ADDRESS_BITS - HK_SLICE_SHIFT);
     hk_assert(!hk_map_has_flat() && hk_flat.bytes == no_map); /* called once */
     void *reserved = hk_os_reserve(bytes);
     if (reserved == NULL)
@@ -49,16 +32,16 @@ static bool stays(size_t i, size_t at_break) {
     size_t from_break = i > at_break ? i - at_break : at_break - i;
     if (i == 0 || from_break <= NEAR)
         return true;
-    size_t last = hk_min(i + NEAR, sizeof root / sizeof root[0] - 1);
+    size_t last = hk_min(i + NEAR, sizeof hk_map_root / sizeof hk_map_root[0] - 1);
     for (size_t at = i - hk_min(i, NEAR); at <= last; at++)
-        if (hk_load_acquire(&root[at]) != NULL)
+        if (hk_load_acquire(&hk_map_root[at]) != NULL)
             return true;
     return false;
 }
 
 void hk_map_give_up_flat(void) {
-    const size_t leaves = sizeof root / sizeof root[0];
-    const size_t at_break = (uintptr_t)sbrk(0) >> LEAF_SHIFT;
+    const size_t leaves = sizeof hk_map_root / sizeof hk_map_root[0];
+    const size_t at_break = (uintptr_t)sbrk(0) >> HK_LEAF_SHIFT;
     uint8_t *flat = (uint8_t *)hk_flat.bytes;
     hk_assert(hk_flat.bytes != no_map); /* there is one to give up */
     hk_store_seq(&hk_flat.mask, (uintptr_t)0);
@@ -66,33 +49,24 @@ void hk_map_give_up_flat(void) {
         for (end = i; end < leaves && !stays(end, at_break);)
             end++;
         if (end != i)
-            hk_os_unmap(flat + i * LEAF_SLICES, (end - i) * LEAF_SLICES);
+            hk_os_unmap(flat + i * HK_LEAF_SLICES, (end - i) * HK_LEAF_SLICES);
     }
 }
 
-HK_INLINE leaf_t *leaf_of(const void *p) {
-    uintptr_t a = (uintptr_t)p;
-    if (HK_UNLIKELY(a >> ADDRESS_BITS != 0))
-        return NULL;
-    return hk_load_acquire(&root[a >> LEAF_SHIFT]);
-}
+static size_t leaf_bytes(void) { return hk_align_up(sizeof(hk_leaf_t), hk_os_page_size()); }
 
-HK_INLINE size_t slice_in_leaf(uintptr_t a) { return (a >> HK_SLICE_SHIFT) & (LEAF_SLICES - 1); }
-
-static size_t leaf_bytes(void) { return hk_align_up(sizeof(leaf_t), hk_os_page_size()); }
-
-static leaf_t *leaf_make(uintptr_t a) {
-    hk_assert(a >> ADDRESS_BITS == 0);
-    leaf_t *leaf = hk_os_map(leaf_bytes(), hk_os_page_size());
+static hk_leaf_t *leaf_make(uintptr_t a) {
+    hk_assert(a >> HK_ADDRESS_BITS == 0);
+    hk_leaf_t *leaf = hk_os_map(leaf_bytes(), hk_os_page_size());
     if (leaf == NULL)
         return NULL;
-    leaf->first = a >> LEAF_SHIFT << LEAF_SHIFT;
-    leaf_t *seen = NULL;
-    if (!hk_cas_seq(&root[a >> LEAF_SHIFT], &seen, leaf)) {
+    leaf->first = a >> HK_LEAF_SHIFT << HK_LEAF_SHIFT;
+    hk_leaf_t *seen = NULL;
+    if (!hk_cas_seq(&hk_map_root[a >> HK_LEAF_SHIFT], &seen, leaf)) {
         hk_os_unmap(leaf, leaf_bytes());
         return seen;
     }
-    leaf_t *before = hk_load_seq(&made);
+    hk_leaf_t *before = hk_load_seq(&made);
     do
         leaf->made_next = before;
     while (!hk_cas_seq(&made, &before, leaf));
@@ -101,11 +75,11 @@ static leaf_t *leaf_make(uintptr_t a) {
 
 /* Makes the OS page of the flat map that holds slice number `slice` writable. Two threads may do so
  * at once: it is idempotent. */
-static bool flat_commit(leaf_t *leaf, size_t slice) {
+static bool flat_commit(hk_leaf_t *leaf, size_t slice) {
     size_t page = hk_os_page_size();
-    hk_assert(LEAF_SLICES / page <= 32); /* `committed` has a bit for each */
-    hk_assert(slice >> (LEAF_SHIFT - HK_SLICE_SHIFT) == leaf->first >> LEAF_SHIFT);
-    unsigned bit = 1u << ((slice & (LEAF_SLICES - 1)) / page);
+    hk_assert(HK_LEAF_SLICES / page <= 32); /* `committed` has a bit for each */
+    hk_assert(slice >> (HK_LEAF_SHIFT - HK_SLICE_SHIFT) == leaf->first >> HK_LEAF_SHIFT);
+    unsigned bit = 1u << ((slice & (HK_LEAF_SLICES - 1)) / page);
     if (hk_load_acquire(&leaf->committed) & bit)
         return true;
     uint8_t *start = (uint8_t *)hk_flat.bytes + (slice & ~(page - 1));
@@ -118,11 +92,11 @@ static bool flat_commit(leaf_t *leaf, size_t slice) {
 #if HK_DEBUG
 /* The setters write only to what hk_map_commit() has prepared. Without a flat map that is the
  * leaf. */
-static void is_committed(const leaf_t *leaf, uintptr_t a) {
+static void is_committed(const hk_leaf_t *leaf, uintptr_t a) {
     hk_assert(leaf != NULL);
-    hk_assert(leaf->first == a >> LEAF_SHIFT << LEAF_SHIFT);
+    hk_assert(leaf->first == a >> HK_LEAF_SHIFT << HK_LEAF_SHIFT);
     unsigned bits = hk_load_acquire(&leaf->committed);
-    hk_assert(bits >> slice_in_leaf(a) / hk_os_page_size() & 1 || !hk_map_has_flat());
+    hk_assert(bits >> hk_map_slice((const void *)a) / hk_os_page_size() & 1 || !hk_map_has_flat());
 }
 
 void hk_map_is_valid(const void *p, size_t slices) {
@@ -136,15 +110,15 @@ void hk_map_is_valid(const void *p, size_t slices) {
     }
 }
 #else
-HK_INLINE void is_committed(const leaf_t *leaf, uintptr_t a) { (void)leaf, (void)a; }
+HK_INLINE void is_committed(const hk_leaf_t *leaf, uintptr_t a) { (void)leaf, (void)a; }
 #endif
 
 bool hk_map_commit(const void *p, size_t bytes) {
     uintptr_t first = (uintptr_t)p, end = first + bytes;
-    hk_assert(bytes != 0 && end > first && (end - 1) >> ADDRESS_BITS == 0);
+    hk_assert(bytes != 0 && end > first && (end - 1) >> HK_ADDRESS_BITS == 0);
     hk_assert(hk_is_aligned(first, HK_SLICE));
     for (uintptr_t a = first; a < end;) {
-        leaf_t *leaf = leaf_of((const void *)a);
+        hk_leaf_t *leaf = hk_map_leaf((const void *)a);
         if (leaf == NULL && (leaf = leaf_make(a)) == NULL)
             return false;
         if (hk_map_has_flat() && !flat_commit(leaf, a >> HK_SLICE_SHIFT) && hk_map_has_flat())
@@ -160,32 +134,27 @@ void hk_map_set(const void *p, size_t slices, unsigned kind) {
     uintptr_t a = (uintptr_t)p;
     hk_assert(hk_is_aligned(a, HK_SLICE) && kind < HK_KIND_COUNT);
     for (size_t i = 0; i < slices; i++, a += HK_SLICE) {
-        leaf_t *leaf = leaf_of((const void *)a);
+        hk_leaf_t *leaf = hk_map_leaf((const void *)a);
         is_committed(leaf, a);
-        hk_store_relaxed(&leaf->kind[slice_in_leaf(a)], (uint8_t)kind);
+        hk_store_relaxed(&leaf->kind[hk_map_slice((const void *)a)], (uint8_t)kind);
         if (hk_map_has_flat())
             hk_store_relaxed(&hk_flat.bytes[a >> HK_SLICE_SHIFT], (uint8_t)kind);
     }
 }
 
 unsigned hk_map_kind(const void *p) {
-    leaf_t *leaf = leaf_of(p);
-    return leaf == NULL ? HK_KIND_FOREIGN
-                        : hk_load_relaxed(&leaf->kind[slice_in_leaf((uintptr_t)p)]);
-}
-
-HK_INLINE size_t unit_in_leaf(const void *p) {
-    return ((uintptr_t)p >> HK_UNIT_SHIFT) & (LEAF_UNITS - 1);
+    hk_leaf_t *leaf = hk_map_leaf(p);
+    return leaf == NULL ? HK_KIND_FOREIGN : hk_load_relaxed(&leaf->kind[hk_map_slice(p)]);
 }
 
 void *hk_map_set_owner(const void *p, void *descriptor) {
-    hk_assert(leaf_of(p) != NULL);
-    return hk_exchange_seq(&leaf_of(p)->owner[unit_in_leaf(p)], descriptor);
+    hk_assert(hk_map_leaf(p) != NULL);
+    return hk_exchange_seq(&hk_map_leaf(p)->owner[hk_map_unit(p)], descriptor);
 }
 
 void *hk_map_owner(const void *p) {
-    leaf_t *leaf = leaf_of(p);
-    return leaf == NULL ? NULL : hk_load_acquire(&leaf->owner[unit_in_leaf(p)]);
+    hk_leaf_t *leaf = hk_map_leaf(p);
+    return leaf == NULL ? NULL : hk_load_acquire(&leaf->owner[hk_map_unit(p)]);
 }
 
 /* ---- visiting ---- */
@@ -205,8 +174,8 @@ static void visit_unit(const char *start, const _Atomic uint8_t *kinds, hk_map_v
 
 void hk_map_visit(hk_map_visitor_t *visit, void *argument) {
     const size_t per_unit = HK_UNIT / HK_SLICE;
-    for (leaf_t *leaf = hk_load_acquire(&made); leaf != NULL; leaf = leaf->made_next)
-        for (size_t unit = 0; unit < LEAF_UNITS; unit++)
+    for (hk_leaf_t *leaf = hk_load_acquire(&made); leaf != NULL; leaf = leaf->made_next)
+        for (size_t unit = 0; unit < HK_LEAF_UNITS; unit++)
             visit_unit((const char *)leaf->first + unit * HK_UNIT, &leaf->kind[unit * per_unit],
                        visit, argument);
 }
@@ -214,7 +183,7 @@ void hk_map_visit(hk_map_visitor_t *visit, void *argument) {
 void hk_map_visit_own(void (*visit)(const void *start, size_t bytes, void *argument),
                       void *argument) {
     const size_t page = hk_os_page_size();
-    for (leaf_t *leaf = hk_load_acquire(&made); leaf != NULL; leaf = leaf->made_next) {
+    for (hk_leaf_t *leaf = hk_load_acquire(&made); leaf != NULL; leaf = leaf->made_next) {
         visit(leaf, leaf_bytes(), argument);
         const uint8_t *flat = (const uint8_t *)hk_flat.bytes + (leaf->first >> HK_SLICE_SHIFT);
         for (unsigned i = 0, bits = hk_load_acquire(&leaf->committed); bits >> i != 0; i++)

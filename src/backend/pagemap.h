@@ -27,6 +27,43 @@ enum {
 
 _Static_assert(HK_KIND_COUNT <= UINT8_MAX, "a kind is a byte");
 
+/* The two-level map: a leaf covers 4 GiB of addresses; the root 47 bits (48 where user space is
+ * larger). */
+#define HK_LEAF_SHIFT 32
+#if defined(__x86_64__)
+#define HK_ADDRESS_BITS 47
+#else
+#define HK_ADDRESS_BITS 48
+#endif
+#define HK_LEAF_SLICES ((size_t)1 << (HK_LEAF_SHIFT - HK_SLICE_SHIFT))
+#define HK_LEAF_UNITS ((size_t)1 << (HK_LEAF_SHIFT - HK_UNIT_SHIFT))
+
+typedef struct hk_leaf {
+    _Atomic(void *) owner[HK_LEAF_UNITS]; /* atomic: any thread */
+    _Atomic uint8_t kind[HK_LEAF_SLICES]; /* atomic: any thread */
+    atomic_uint committed;     /* atomic: bit i: the flat map's i-th OS page here is writable */
+    uintptr_t first;           /* const: the first address */
+    struct hk_leaf *made_next; /* const once set */
+} hk_leaf_t;
+
+extern _Atomic(hk_leaf_t *) hk_map_root[(size_t)1 << (HK_ADDRESS_BITS - HK_LEAF_SHIFT)];
+
+/* NULL where there is none. */
+HK_INLINE hk_leaf_t *hk_map_leaf(const void *p) {
+    const uintptr_t a = (uintptr_t)p;
+    return HK_UNLIKELY(a >> HK_ADDRESS_BITS != 0)
+               ? NULL
+               : hk_load_acquire(&hk_map_root[a >> HK_LEAF_SHIFT]);
+}
+
+HK_INLINE size_t hk_map_slice(const void *p) {
+    return ((uintptr_t)p >> HK_SLICE_SHIFT) & (HK_LEAF_SLICES - 1);
+}
+
+HK_INLINE size_t hk_map_unit(const void *p) {
+    return ((uintptr_t)p >> HK_UNIT_SHIFT) & (HK_LEAF_UNITS - 1);
+}
+
 /* The flat map as the hit path sees it. */
 typedef struct {
     _Atomic uint8_t *bytes; /* written once; indexed by (address >> HK_SLICE_SHIFT) & mask */

@@ -21,17 +21,17 @@ static const uint32_t ALL = UINT32_MAX;
  * lazy and seen are disjoint subsets of free; holes and whole are disjoint.
  * Lock: pool, for everything but slabs[]. */
 struct hk_superslab {
+    hk_superslab_head_t at;
     char *base;
-    uint32_t whole;          /* const while mapped. 1: the slice is there */
-    uint32_t holes;          /* const while mapped. 1: nobody can read or write the slice */
-    uint32_t free;           /* 1: the slice is free */
-    uint32_t fresh;          /* 1: the slice reads as zero */
-    uint32_t lazy;           /* 1: the system may take the slice's memory, or has */
-    uint32_t seen;           /* 1: the slice was free and had memory at the last look */
-    uint32_t claimed;        /* 1: the slice is being purged */
-    bool no_huge_pages;      /* they have been ruled out for the superslab */
-    uint8_t list;            /* which list it is on, or NO_LIST */
-    uint8_t head[HK_SLICES]; /* slice -> first slice of its run; set before its blocks are seen */
+    uint32_t whole;     /* const while mapped. 1: the slice is there */
+    uint32_t holes;     /* const while mapped. 1: nobody can read or write the slice */
+    uint32_t free;      /* 1: the slice is free */
+    uint32_t fresh;     /* 1: the slice reads as zero */
+    uint32_t lazy;      /* 1: the system may take the slice's memory, or has */
+    uint32_t seen;      /* 1: the slice was free and had memory at the last look */
+    uint32_t claimed;   /* 1: the slice is being purged */
+    bool no_huge_pages; /* they have been ruled out for the superslab */
+    uint8_t list;       /* which list it is on, or NO_LIST */
     hk_superslab_t *next, *prev;
     hk_superslab_t *all_next; /* const once set: all that ever were, for statistics and reuse */
     _Atomic uint16_t *shadow; /* const once set; NULL where nobody guards the heap */
@@ -95,7 +95,7 @@ static uint32_t run_is_valid_locked(const hk_superslab_t *ss, unsigned first) {
     hk_assert(slab->cls < HK_CLASS_COUNT);
     hk_assert(slab->cls == 0 || slab->slices == hk_classes[slab->cls].slices);
     for (unsigned i = first; i < first + slab->slices; i++)
-        hk_assert(ss->head[i] == first);
+        hk_assert(ss->at.head[i] == first);
     return run_mask(first, slab->slices);
 }
 
@@ -225,7 +225,7 @@ static hk_slab_t *take_from_locked(hk_superslab_t *ss, unsigned slices, unsigned
               NULL); /* whoever had the slices has let go of them */
     slab->zeroed = (ss->fresh & mask) == mask;
     for (unsigned i = first; i < first + slices; i++)
-        ss->head[i] = (uint8_t)first;
+        ss->at.head[i] = (uint8_t)first;
     slab->base = ss->base + first * HK_SLICE;
     slab->first = (uint8_t)first;
     slab->slices = (uint8_t)slices;
@@ -250,6 +250,30 @@ static hk_slab_t *take_locked(unsigned slices, unsigned cls) {
     return take_from_locked(lists[__builtin_ctzll(candidates)], slices, cls);
 }
 
+static hk_superslab_t *superslab_of(const hk_slab_t *slab) {
+    return (hk_superslab_t *)(uintptr_t)((const char *)(slab - slab->first) -
+                                         offsetof(hk_superslab_t, slabs));
+}
+
+/* First the shadows of slabs with few blocks, close together, then those of slabs with many. */
+enum { SHADOW_FEW = 128, SHADOW_MANY = HK_SLICES * SHADOW_FEW };
+#define SHADOW_BYTES ((SHADOW_MANY + (size_t)HK_SLICES * HK_SLAB_MAX_BLOCKS) * sizeof(uint16_t))
+
+static bool add_shadow(hk_superslab_t *ss) {
+    if (ss->shadow == NULL)
+        ss->shadow = hk_meta_alloc(SHADOW_BYTES);
+    return ss->shadow != NULL;
+}
+
+static void find_shadow(const hk_slab_t *slab) {
+    hk_superslab_t *ss = superslab_of(slab);
+    const size_t start = hk_classes[slab->cls].blocks <= SHADOW_FEW
+                             ? (size_t)slab->first * SHADOW_FEW
+                             : SHADOW_MANY + (size_t)slab->first * HK_SLAB_MAX_BLOCKS;
+    for (unsigned i = slab->first; i < slab->first + slab->slices; i++)
+        ss->at.shadow[i] = ss->shadow + start;
+}
+
 #if HK_DEBUG
 /* None of the slab's blocks is given out: nobody can have freed one. (Where somebody has, and the
  * program did not free it twice, a collection has lost it.) */
@@ -272,8 +296,11 @@ static hk_slab_t *carve(hk_slab_t *slab) {
         hk_map_set(slab->base + HK_SLICE, slab->slices - 1u, HK_KIND_INTERIOR);
         return slab;
     }
-    if (HK_UNLIKELY(hk_load_relaxed(&shadows)) && !slab->zeroed)
-        hk_zero(slab->base, slab->slices * HK_SLICE);
+    if (HK_UNLIKELY(hk_load_relaxed(&shadows))) {
+        find_shadow(slab);
+        if (!slab->zeroed)
+            hk_zero(slab->base, slab->slices * HK_SLICE);
+    }
     unsigned blocks = hk_classes[slab->cls].blocks;
     unsigned words = blocks / 64;
     for (unsigned w = 0; w < words; w++)
@@ -308,7 +335,7 @@ static void visit_locked(const hk_superslab_t *ss, hk_slab_visitor_t *visit, voi
             i++;
             continue;
         }
-        const hk_slab_t *slab = &ss->slabs[ss->head[i]];
+        const hk_slab_t *slab = &ss->slabs[ss->at.head[i]];
         visit(slab, argument);
         i += slab->slices;
     }
@@ -333,45 +360,14 @@ static void add_usage_locked(const hk_superslab_t *ss, usage_t *usage) {
     visit_locked(ss, add_slab, usage);
 }
 
-static hk_superslab_t *superslab_of(const hk_slab_t *slab) {
-    return (hk_superslab_t *)(uintptr_t)((const char *)(slab - slab->first) -
-                                         offsetof(hk_superslab_t, slabs));
-}
-
-/* ---- shadows ----
- *
- * First those of slabs with few blocks, close together, then those of slabs with many. */
-
-enum { FEW_BLOCKS = 128 };
-#define SHADOW_FEW ((size_t)HK_SLICES * FEW_BLOCKS)
-#define SHADOW_BYTES ((SHADOW_FEW + (size_t)HK_SLICES * HK_SLAB_MAX_BLOCKS) * sizeof(uint16_t))
-
-static bool add_shadow(hk_superslab_t *ss) {
-    if (ss->shadow == NULL)
-        ss->shadow = hk_meta_alloc(SHADOW_BYTES);
-    return ss->shadow != NULL;
-}
-
-static _Atomic uint16_t *shadow_of_slab(const hk_superslab_t *ss, unsigned first, unsigned blocks) {
-    return blocks <= FEW_BLOCKS ? ss->shadow + (size_t)first * FEW_BLOCKS
-                                : ss->shadow + SHADOW_FEW + (size_t)first * HK_SLAB_MAX_BLOCKS;
-}
-
-_Atomic uint16_t *hk_shadow_of(const void *p, unsigned cls) {
-    const hk_superslab_t *ss = hk_map_owner(p);
-    const hk_class_t *c = &hk_classes[cls];
-    const unsigned first = ss->head[((uintptr_t)p >> HK_SLICE_SHIFT) & (HK_SLICES - 1)];
-    const size_t offset = (size_t)((const char *)p - (ss->base + first * HK_SLICE));
-    const unsigned index = hk_class_index(c, offset);
-    if (HK_UNLIKELY((size_t)index * c->size != offset || index >= c->blocks))
-        return NULL;
-    return shadow_of_slab(ss, first, c->blocks) + index;
-}
+/* ---- shadows ---- */
 
 static void shadow_early(const hk_slab_t *slab, void *early) {
-    const unsigned blocks = hk_classes[slab->cls].blocks;
-    _Atomic uint16_t *shadow = shadow_of_slab(superslab_of(slab), slab->first, blocks);
-    for (unsigned i = 0; slab->cls != 0 && i < blocks; i++)
+    if (slab->cls == 0)
+        return;
+    find_shadow(slab);
+    _Atomic uint16_t *shadow = superslab_of(slab)->at.shadow[slab->first];
+    for (unsigned i = 0; i < hk_classes[slab->cls].blocks; i++)
         hk_store_relaxed(&shadow[i], *(const uint16_t *)early);
 }
 
@@ -566,7 +562,7 @@ hk_slab_t *hk_slab_of(const void *p) {
     hk_superslab_t *ss = hk_map_owner(p);
     if (ss == NULL)
         return NULL;
-    return &ss->slabs[ss->head[((uintptr_t)p >> HK_SLICE_SHIFT) & (HK_SLICES - 1)]];
+    return &ss->slabs[ss->at.head[((uintptr_t)p >> HK_SLICE_SHIFT) & (HK_SLICES - 1)]];
 }
 
 /* Parts a wholly free superslab from its descriptor; the memory is the caller's to release(). */
@@ -649,7 +645,7 @@ bool hk_pool_resize(hk_slab_t *slab, unsigned slices) {
     bool ok = (ss->free & more) == more;
     if (ok) {
         for (unsigned i = first + old; i < first + slices; i++)
-            ss->head[i] = (uint8_t)first;
+            ss->at.head[i] = (uint8_t)first;
         slab->slices = (uint8_t)slices;
         count_slices_locked(0, slices - old);
         hk_count(touched, (uint64_t)hk_ones(ss->fresh & more) * HK_SLICE);

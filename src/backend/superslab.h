@@ -6,6 +6,7 @@
 #ifndef HK_BACKEND_SUPERSLAB_H
 #define HK_BACKEND_SUPERSLAB_H
 
+#include "backend/pagemap.h"
 #include "backend/sizeclass.h"
 #include "base/base.h"
 #include "os/os.h"
@@ -109,9 +110,38 @@ void hk_pool_dig_holes(uint64_t seed);
  * each block of a slab is `early`. False: out of memory. Called once, while the process starts. */
 bool hk_pool_add_shadows(uint16_t early);
 
+/* What a superslab's descriptor begins with: all that finding a block's bits takes. Of each slice, set before
+ * its blocks are seen: the first slice of its run, and where the bits of its slab are (only where somebody guards
+ * the heap). */
+typedef struct {
+    uint8_t head[HK_SLICES];
+    _Atomic uint16_t *shadow[HK_SLICES];
+} hk_superslab_head_t;
+
 /* The bits of the block of class cls that starts at p, an address in a slab of that class; NULL where
- * none starts there. */
-_Atomic uint16_t *hk_shadow_of(const void *p, unsigned cls);
+ * none starts there, if that is not known. `owner` is that of p's unit. */
+HK_INLINE _Atomic uint16_t *hk_shadow_in(const void *owner, const void *p, unsigned cls,
+                                         bool known) {
+    const hk_superslab_head_t *ss = owner;
+    const hk_class_t *c = &hk_classes[cls];
+    const size_t at = (uintptr_t)p & (HK_UNIT - 1), slice = at >> HK_SLICE_SHIFT;
+    const size_t offset = at - ss->head[slice] * HK_SLICE;
+    const unsigned index = hk_class_index(c, offset);
+    if (!known && HK_UNLIKELY((size_t)index * c->size != offset || index >= c->blocks))
+        return NULL;
+    hk_assert((size_t)index * c->size == offset && index < c->blocks);
+    return ss->shadow[slice] + index;
+}
+
+/* The owner where there is one. */
+HK_INLINE const void *hk_shadow_owner(const void *p) {
+    const hk_leaf_t *leaf = hk_load_acquire(&hk_map_root[(uintptr_t)p >> HK_LEAF_SHIFT]);
+    return hk_load_acquire(&leaf->owner[hk_map_unit(p)]);
+}
+
+HK_INLINE _Atomic uint16_t *hk_shadow_of(const void *p, unsigned cls) {
+    return hk_shadow_in(hk_shadow_owner(p), p, cls, false);
+}
 
 /* ---- for purging, see backend/purge.h ---- */
 

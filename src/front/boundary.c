@@ -98,7 +98,7 @@ static bool push_without_map(hk_thread_t *thread, void *p) {
 
 HK_INLINE void free_unwatched(void *p) {
     if (HK_UNLIKELY(hk_guarded())) {
-        hk_guarded_free(p, HK_BY_MALLOC, HK_ANY_SIZE);
+        hk_guarded_free(p);
         return;
     }
     hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
@@ -122,7 +122,7 @@ void hk_free_slow(void *p) {
 
 void hk_free_unwatched(void *p, hk_by_t by, size_t n) {
     if (HK_UNLIKELY(hk_guarded()))
-        hk_guarded_free(p, by, n);
+        hk_guarded_delete(p, by, n);
     else
         free_unwatched(p);
 }
@@ -275,7 +275,7 @@ static void *malloc_observed(hk_thread_t *thread, unsigned plan, size_t n) {
 
 HK_INLINE void *malloc_unwatched(size_t n) {
     if (HK_UNLIKELY(hk_guarded()))
-        return hk_guarded_malloc(n, 8, HK_BY_MALLOC);
+        return hk_guarded_malloc(n, HK_BY_MALLOC);
     hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
     unsigned plan = thread != NULL ? hk_observed(thread) : 0;
     if (HK_UNLIKELY(plan != 0)) {
@@ -302,7 +302,7 @@ void *hk_calloc_large_unwatched(size_t n) {
     size_t dirty = n;
     void *p;
     if (HK_UNLIKELY(hk_guarded())) {
-        p = hk_guarded_malloc(n, 8, HK_BY_MALLOC);
+        p = hk_guarded_malloc(n, HK_BY_MALLOC);
         if (p != NULL && hk_map_kind(p) == HK_KIND_FENCED)
             return p;
     } else {
@@ -319,7 +319,7 @@ void *hk_calloc_large(size_t n) {
 
 HK_INLINE void *aligned_unwatched(size_t n, size_t align, size_t up) {
     if (HK_UNLIKELY(hk_guarded()))
-        return hk_guarded_malloc(n, align, HK_BY_MALLOC);
+        return hk_guarded_aligned(n, align, HK_BY_MALLOC);
     if (HK_LIKELY(up <= HK_MID_MAX))
         return malloc_unwatched(up);
     void *p;
@@ -334,7 +334,7 @@ void *hk_aligned_slow(size_t n, size_t align, size_t up) {
 
 void *hk_malloc_unwatched(size_t n, size_t align, hk_by_t by) {
     if (HK_UNLIKELY(hk_guarded()))
-        return hk_guarded_malloc(n, align, by);
+        return align <= 8 ? hk_guarded_malloc(n, by) : hk_guarded_aligned(n, align, by);
     return align <= 8 ? malloc_unwatched(n)
                       : aligned_unwatched(n, align, hk_size_for_alignment(n, align));
 }

@@ -11,7 +11,6 @@
 #include "front/magazine.h"
 #include "guard/block.h"
 #include "guard/fence.h"
-#include "guard/tail.h"
 
 /* ---- the start, and the thread's part ---- */
 
@@ -29,31 +28,49 @@ void hk_guarded_set_up_locked(hk_thread_t *thread) {
         return;
     if (hk_sampling())
         rest->until_sample = hk_sample_gap();
-    if (!hk_guarded() || rest->quarantine != NULL)
+    if (!hk_guarded() || thread->quarantine != NULL)
         return;
-    rest->quarantine = hk_meta_alloc(sizeof *rest->quarantine);
-    if (rest->quarantine != NULL)
-        rest->quarantine->stream = hk_guard_stream();
+    hk_quarantine_t *quarantine = hk_meta_alloc(sizeof *quarantine);
+    if (quarantine == NULL)
+        return;
+    quarantine->stream = hk_guard_stream();
+    thread->quarantine = quarantine;
 }
 
-static hk_quarantine_t *quarantine_of(hk_thread_t *thread) {
-    hk_thread_rest_t *rest = thread != NULL ? hk_load_relaxed(&thread->rest) : NULL;
-    return rest != NULL ? rest->quarantine : NULL;
+void hk_guarded_refilled(hk_thread_t *thread, unsigned cls, void **blocks, unsigned n) {
+    for (unsigned i = 0; i < n; i++)
+        hk_block_touch(blocks[i], cls);
+    if (thread->quarantine != NULL)
+        hk_guard_shuffle(&thread->quarantine->stream, blocks, n);
+}
+
+/* The thread moves a block to or from its magazines or quarantine. What a signal handler frees meanwhile that
+ * it has just allocated goes back to where it was, on top of its magazine, so that the thread finds all as it
+ * was. Returns what to tell end(). */
+HK_INLINE bool begin(hk_thread_t *thread) {
+    const bool before = hk_load_relaxed(&thread->guarding);
+    hk_store_relaxed(&thread->guarding, true);
+    atomic_signal_fence(memory_order_seq_cst);
+    return before;
+}
+
+HK_INLINE void end(hk_thread_t *thread, bool before) {
+    atomic_signal_fence(memory_order_seq_cst);
+    hk_store_relaxed(&thread->guarding, before);
 }
 
 void hk_guarded_flush(hk_thread_t *thread) {
-    hk_quarantine_t *quarantine = quarantine_of(thread);
     void *p;
-    for (unsigned cls = 1; quarantine != NULL && cls < HK_CLASS_COUNT; cls++)
-        while ((p = hk_quarantine_take(quarantine, cls)) != NULL)
+    if (thread->quarantine == NULL)
+        return;
+    const bool before = begin(thread);
+    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
+        while ((p = hk_quarantine_take(thread->quarantine, cls)) != NULL)
             hk_heap_give(&thread->heap, cls, &p, 1);
+    end(thread, before);
 }
 
-void hk_guarded_forked(hk_thread_t *thread) {
-    hk_quarantine_t *quarantine = quarantine_of(thread);
-    if (quarantine != NULL)
-        hk_store_relaxed(&quarantine->busy, false);
-}
+void hk_guarded_forked(hk_thread_t *thread) { hk_store_relaxed(&thread->guarding, false); }
 
 /* ---- samples ---- */
 
@@ -82,44 +99,53 @@ void *hk_sampled_malloc(hk_thread_t *thread, size_t n, size_t align, hk_by_t by)
 
 /* ---- malloc ---- */
 
-static void *of_class(unsigned cls, size_t n, size_t bytes, size_t align, hk_by_t by) {
-    hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
-    void *p = HK_LIKELY(thread != NULL) ? hk_magazine_take(thread, cls) : NULL;
-    if (HK_UNLIKELY(p == NULL)) {
-        p = hk_take_block(cls, bytes, align);
-        if (p == NULL || hk_map_kind(p) != cls) /* none, or the emergency heap's */
-            return p;
-    }
+/* A block has room for its tail, and for a window to look at that (guard/tail.h). */
+static size_t with_tail(size_t n) { return hk_max(n + hk_guard->tail, HK_TAIL_WINDOW); }
+
+/* Where the magazine is empty. */
+static HK_NOINLINE void *of_class(unsigned cls, size_t n, size_t bytes, size_t align, hk_by_t by) {
+    void *p = hk_take_block(cls, bytes, align);
+    if (p == NULL || hk_map_kind(p) != cls) /* none, or the emergency heap's */
+        return p;
     return hk_block_hand_out(p, cls, n, by);
 }
 
-void *hk_guarded_malloc(size_t n, size_t align, hk_by_t by) {
-    size_t bytes = n + hk_guard->tail;
-    if (bytes <= 8)
-        bytes += 8u * hk_guard->tail; /* a block with a tail has room for one of its windows */
-    if (HK_UNLIKELY(n > HK_MOST_BYTES || align > HK_MOST_BYTES)) {
+void *hk_guarded_aligned(size_t n, size_t align, hk_by_t by) {
+    if (n > HK_MOST_BYTES || align > HK_MOST_BYTES) {
         errno = ENOMEM;
         return NULL;
     }
-    if (align > 8)
-        bytes = hk_size_for_alignment(bytes, align);
-    if (HK_UNLIKELY(hk_sampling())) {
-        void *p = hk_sampled_malloc(hk_load_relaxed(&hk_tc)->thread, n, align, by);
-        if (p != NULL)
-            return p;
-    }
-    if (HK_LIKELY(n != 0 && bytes <= HK_MID_MAX))
-        return of_class(hk_class_of(bytes), n, bytes, align, by);
-    void *p = hk_guard->fences ? hk_fence_alloc(n, align, by) : NULL;
+    hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
+    void *p = hk_sampling() ? hk_sampled_malloc(thread, n, align, by) : NULL;
+    if (p != NULL)
+        return p;
+    const size_t bytes = align > 8 ? hk_size_for_alignment(with_tail(n), align) : with_tail(n);
+    if ((n == 0 || bytes > HK_MID_MAX) && hk_guard->fences)
+        p = hk_fence_alloc(n, align, false, by);
     if (p != NULL)
         return p;
     return bytes <= HK_MID_MAX ? of_class(hk_class_of(bytes), n, bytes, align, by)
                                : hk_take_block(0, n, align);
 }
 
+void *hk_guarded_malloc(size_t n, hk_by_t by) {
+    if (HK_UNLIKELY(n - 1 >= HK_MID_MAX - 1 || hk_sampling()))
+        return hk_guarded_aligned(n, 8, by);
+    const size_t bytes = with_tail(n);
+    const unsigned cls = hk_class_of(bytes);
+    hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
+    void *p = NULL;
+    if (HK_LIKELY(thread != NULL)) {
+        const bool before = begin(thread);
+        p = hk_magazine_take(thread, cls);
+        end(thread, before);
+    }
+    return HK_LIKELY(p != NULL) ? hk_block_hand_out(p, cls, n, by) : of_class(cls, n, bytes, 8, by);
+}
+
 /* ---- free ---- */
 
-static void free_other(void *p, unsigned kind, hk_by_t by, size_t n) {
+static HK_NOINLINE void free_other(void *p, unsigned kind, hk_by_t by, size_t n) {
     if (kind == HK_KIND_FENCED) {
         hk_fence_free(p, by, n);
         return;
@@ -133,7 +159,7 @@ static void free_other(void *p, unsigned kind, hk_by_t by, size_t n) {
 }
 
 /* The calling thread's record, made if it has none: who frees before it ever allocates counts as a
- * second thread too (hk_block_take_back). NULL: it can have none. */
+ * second thread too (hk_block_set_free). NULL: it can have none. */
 static hk_thread_t *thread_served(void) {
     hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
     if (HK_UNLIKELY(thread == NULL) && (thread = hk_thread_enter()) != NULL) {
@@ -143,25 +169,59 @@ static hk_thread_t *thread_served(void) {
     return thread;
 }
 
-void hk_guarded_free(void *p, hk_by_t by, size_t n) {
-    if (p == NULL)
-        return;
+/* Puts a block that was taken back into quarantine, or where the one goes that comes out for it. */
+HK_INLINE void retire(hk_thread_t *thread, unsigned cls, void *p) {
+    const bool before = begin(thread);
+    if (HK_LIKELY(thread->quarantine != NULL && !before))
+        p = hk_quarantine_put(thread->quarantine, cls, p);
+    const bool given = p == NULL || hk_magazine_give(thread, cls, p);
+    end(thread, before);
+    if (HK_UNLIKELY(!given))
+        hk_free_long(p);
+}
+
+static HK_COLD void free_odd(void *p, unsigned cls, hk_by_t by, size_t n) {
     hk_thread_t *thread = thread_served();
-    const unsigned cls = hk_map_kind(p);
+    if (!hk_block_take_back_odd(p, cls, by, n))
+        return;
+    if (thread != NULL)
+        retire(thread, cls, p);
+    else
+        hk_free_long(p);
+}
+
+static HK_COLD void free_overrun(hk_thread_t *thread, unsigned cls, void *p, size_t bytes) {
+    hk_block_take_back_overrun(p, cls, bytes);
+    retire(thread, cls, p);
+}
+
+static HK_COLD void free_raced(void *p) { hk_fault(HK_DOUBLE_FREE, p, HK_NO_SIZE, HK_NOWHERE); }
+
+HK_INLINE void release(void *p, hk_by_t by, size_t n) {
+    const hk_leaf_t *leaf = hk_map_leaf(p);
+    const unsigned cls =
+        HK_LIKELY(leaf != NULL) ? hk_load_relaxed(&leaf->kind[hk_map_slice(p)]) : HK_KIND_FOREIGN;
     if (HK_UNLIKELY(cls - 1 >= HK_CLASS_COUNT - 1)) {
         free_other(p, cls, by, n);
         return;
     }
-    if (!hk_block_take_back(p, cls, by, n))
-        return;
-    hk_quarantine_t *quarantine = quarantine_of(thread);
-    if (HK_LIKELY(quarantine != NULL))
-        p = hk_quarantine_put(quarantine, cls, p);
-    if (p == NULL)
-        return;
-    if (HK_UNLIKELY(thread == NULL || !hk_magazine_give(thread, cls, p)))
-        hk_free_long(p);
+    hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
+    const void *owner = hk_load_acquire(&leaf->owner[hk_map_unit(p)]);
+    size_t bytes = 0;
+    const hk_block_end_t end =
+        HK_LIKELY(thread != NULL) ? hk_block_take_back(p, cls, owner, by, n, &bytes) : HK_BLOCK_ODD;
+    if (HK_LIKELY(end == HK_BLOCK_TAKEN))
+        retire(thread, cls, p);
+    else if (end == HK_BLOCK_ODD)
+        free_odd(p, cls, by, n);
+    else if (end == HK_BLOCK_OVERRUN)
+        free_overrun(thread, cls, p, bytes);
+    else
+        free_raced(p);
 }
+
+void hk_guarded_free(void *p) { release(p, HK_BY_MALLOC, HK_ANY_SIZE); }
+void hk_guarded_delete(void *p, hk_by_t by, size_t n) { release(p, by, n); }
 
 /* ---- realloc and the like ---- */
 
@@ -170,21 +230,28 @@ size_t hk_guarded_bytes(const void *p, unsigned kind) {
 }
 
 /* A block stays where it is as long as at least half of it is used. */
-static bool resized(void *p, unsigned kind, size_t before, size_t n) {
+static bool resized(void *p, unsigned kind, size_t n) {
     if (kind == HK_KIND_FENCED)
-        return n >= before / 2 && hk_fence_resize(p, n);
+        return hk_fence_resize(p, n);
     const size_t room = hk_classes[kind].size;
-    const bool fits = n < room && n + hk_guard->tail <= room;
-    return fits && n >= room / 2 && room >= HK_TAIL_WINDOW && hk_block_resize(p, kind, n);
+    return n <= room && with_tail(n) <= room && n >= room / 2 && hk_block_resize(p, kind, n);
+}
+
+/* A large block that has grown once will grow again. */
+static void *grown(size_t n) {
+    const bool large = n >= HK_MID_MAX && n <= HK_MOST_BYTES;
+    void *p = large && hk_guard->fences && !hk_sampling() ? hk_fence_alloc(n, 8, true, HK_BY_MALLOC)
+                                                          : NULL;
+    return p != NULL ? p : hk_malloc_unwatched(n, 8, HK_BY_MALLOC);
 }
 
 void *hk_guarded_realloc(void *p, size_t n) {
     const unsigned kind = hk_map_kind(p);
     const size_t before = hk_usable(p);
     const bool known = kind == HK_KIND_FENCED || kind - 1 < HK_CLASS_COUNT - 1;
-    if (known && resized(p, kind, before, n))
+    if (known && resized(p, kind, n))
         return p;
-    void *q = hk_malloc_unwatched(n, 8, HK_BY_MALLOC);
+    void *q = n > before ? grown(n) : hk_malloc_unwatched(n, 8, HK_BY_MALLOC);
     if (q == NULL)
         return NULL;
     memcpy(q, p, hk_min(before, n));

@@ -21,14 +21,19 @@ void hk_guarded_apply(void);
 /* The thread's next allocation as a sampled one, if it is its turn; else NULL. */
 void *hk_sampled_malloc(hk_thread_t *thread, size_t n, size_t align, hk_by_t by);
 
-/* What the entry points do. n <= HK_MOST_BYTES is the caller's to see to. */
-void *hk_guarded_malloc(size_t n, size_t align, hk_by_t by);
-void hk_guarded_free(void *p, hk_by_t by, size_t n);
+/* What the entry points do; the first two are the shortest ways. */
+void *hk_guarded_malloc(size_t n, hk_by_t by);
+void hk_guarded_free(void *p);
+void *hk_guarded_aligned(size_t n, size_t align, hk_by_t by);
+void hk_guarded_delete(void *p, hk_by_t by, size_t n);
 void *hk_guarded_realloc(void *p, size_t n);
 size_t hk_guarded_bytes(const void *p, unsigned kind);
 
 /* The thread's record gets what guarding needs. Under the registry's lock. */
 void hk_guarded_set_up_locked(hk_thread_t *thread);
+
+/* These blocks have come from slabs, and go to the thread's magazine. */
+void hk_guarded_refilled(hk_thread_t *thread, unsigned cls, void **blocks, unsigned n);
 
 /* What the thread has in quarantine goes to its heap. The thread is entered. */
 void hk_guarded_flush(hk_thread_t *thread);

@@ -4,6 +4,7 @@
 
 #include "backend/region.h"
 #include "config/config.h"
+#include "front/guarded.h"
 #include "policy/purger.h"
 #include "stats/counters.h"
 
@@ -247,12 +248,6 @@ static hk_magazine_t *visit(hk_thread_t *thread, unsigned cls, bool frees) {
 
 /* ---- in and out ---- */
 
-static HK_COLD void shuffle(hk_thread_t *thread, void **blocks, unsigned n) {
-    hk_thread_rest_t *rest = hk_load_relaxed(&thread->rest);
-    if (rest != NULL && rest->quarantine != NULL)
-        hk_guard_shuffle(&rest->quarantine->stream, blocks, n);
-}
-
 /* How many blocks go back at a time, and as many come after that: a walk between an empty and a full
  * magazine meets its ends the less often the more go and the fewer come. But where a class has so many slabs
  * that hardly two blocks share one, each costs cache misses of its own, and a free shall not take long. */
@@ -278,7 +273,7 @@ unsigned hk_magazine_refill(hk_thread_t *thread, unsigned cls) {
         got = hk_heap_take(&thread->heap, cls, slots + 1, want);
     }
     if (HK_UNLIKELY(hk_guarded()))
-        shuffle(thread, slots + 1, got);
+        hk_guarded_refilled(thread, cls, slots + 1, got);
     hk_store_relaxed(&thread->cache.top[cls], slots + got);
     if (HK_UNLIKELY(hk_option(tcache_prefetch) != 0))
         for (unsigned i = 0; i < PREFETCHED && i < got; i++)

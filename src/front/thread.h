@@ -47,9 +47,8 @@ typedef enum { HK_WATCH_PROFILE, HK_WATCH_RECORD, HK_WATCH_PLACES } hk_watch_pla
 typedef struct {
     hk_tcache_t trap;       /* const: all bins unused, so each operation comes to the boundary */
     hk_sections_t sections; /* owner writes, any reads */
-    hk_quarantine_t *quarantine;     /* const once set; NULL where nothing is guarded */
-    uint32_t until_sample;           /* owner: allocations up to the next sampled one */
-    atomic_bool telling;             /* owner: a watcher hears of something (front/watched.h) */
+    uint32_t until_sample;  /* owner: allocations up to the next sampled one */
+    atomic_bool telling;    /* owner: a watcher hears of something (front/watched.h) */
     void *watchers[HK_WATCH_PLACES]; /* owner: what each of them keeps of the thread */
     void
         *some[HK_CLASS_COUNT][1 + HK_SOME]; /* owner: the slots of bins with room for some blocks */
@@ -62,6 +61,7 @@ struct hk_thread {
     hk_tcache_t cache;         /* owner */
     atomic_uint gate;          /* atomic: hk_gate_t */
     bool shared;               /* const: the record of threads that have none */
+    atomic_bool guarding;      /* owner: is at a magazine or its quarantine (front/guarded.c) */
     atomic_uint plan;          /* atomic: how the thread is observed (observe/plan.h); 0: not */
     unsigned char exit_rounds; /* owner: rounds of destructors seen */
     unsigned char served;      /* owner: threads that it has seen the end of, up to a few */
@@ -74,6 +74,7 @@ struct hk_thread {
     hk_thread_t *all_next;                   /* const once set; lock: registry */
     hk_thread_t *orphan_next;                /* lock: registry */
     _Atomic(hk_observed_t *) observed;       /* atomic: owner writes; NULL until first observed */
+    hk_quarantine_t *quarantine;             /* const once set; NULL where nothing is guarded */
     _Atomic(hk_tcache_t *) *tc;       /* lock: registry; the thread's hk_tc, NULL: no thread */
     _Atomic(hk_thread_rest_t *) rest; /* atomic: any thread makes it; NULL until then */
     hk_heap_t heap;

@@ -1,5 +1,7 @@
 #include "guard/fence.h"
 
+#include <string.h>
+
 #include "backend/advise.h"
 #include "backend/hugepages.h"
 #include "backend/large.h"
@@ -210,10 +212,14 @@ static void let_go(void) {
     hk_region_save_mappings();
 }
 
-static void *alloc(size_t n, size_t align, hk_by_t by) {
+/* The addresses that a block which grows may grow by, at most. */
+#define GROWS_BY (256 * HK_MIB)
+
+static void *alloc(size_t n, size_t align, size_t headroom, hk_by_t by) {
     const size_t page = hk_os_page_size();
     const size_t body = hk_align_up(hk_max(n, 1), page);
-    const size_t bytes = hk_align_up(body + 3 * page + (align > page ? align : 0), HK_SLICE);
+    const size_t bytes =
+        hk_align_up(body + headroom + 3 * page + (align > page ? align : 0), HK_SLICE);
     char *start = spare_is_there() ? hk_os_fence(bytes, HK_SLICE) : NULL;
     if (start == NULL)
         return NULL;
@@ -226,11 +232,11 @@ static void *alloc(size_t n, size_t align, hk_by_t by) {
     return p;
 }
 
-void *hk_fence_alloc(size_t n, size_t align, hk_by_t by) {
+void *hk_fence_alloc(size_t n, size_t align, bool grows, hk_by_t by) {
     void *p = n == 0 && align <= NOTHING_BYTES ? take_nothing() : NULL;
     if (p != NULL || patient())
         return p;
-    p = alloc(n, align, by);
+    p = alloc(n, align, grows && !hk_region_is_bounded() ? hk_min(n, GROWS_BY) : 0, by);
     if (HK_UNLIKELY(p == NULL))
         let_go();
     return p;
@@ -315,13 +321,32 @@ size_t hk_fence_room(const void *p, const void **block) {
     return bytes - hk_min(bytes, (size_t)((const char *)p - header->block));
 }
 
+/* Makes more of the mapping accessible, all but its last page. */
+static bool grow(header_t *header, size_t n) {
+    const size_t page = hk_os_page_size();
+    char *end = header->body + header->body_bytes, *fence = header->start + header->bytes - page;
+    const size_t most = (size_t)(fence - header->block);
+    if (n > most)
+        return false;
+    const size_t more = hk_align_up(n - room_of(header), page);
+    if (!hk_os_protect(end, more, HK_READ_WRITE))
+        return false;
+    header->body_bytes += more;
+    return true;
+}
+
 bool hk_fence_resize(void *p, size_t n) {
     header_t *header =
         !hk_sample_has(p) && nothing_at(p) == NOTHINGS ? in_use(p, HK_INVALID_POINTER) : NULL;
-    if (header == NULL || !edges_are_whole(header) || n > room_of(header))
+    if (header == NULL || !edges_are_whole(header) || n < header->n / 2)
         return false;
+    if (n > room_of(header) && !grow(header, n))
+        return false;
+    const size_t before = header->n;
     header->n = n;
     hk_tail_write(p, n, room_of(header));
+    if (n > before) /* what was the tail reads as the rest does */
+        memset((char *)p + before, 0, hk_min(n - before, HK_TAIL_WINDOW));
     return true;
 }
 

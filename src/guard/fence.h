@@ -11,9 +11,9 @@
 #include "guard/guard.h"
 
 /* n bytes aligned to `align`, a power of two, that read as zero; n may be 0. NULL: out of memory, or of
- * mappings; what freed ones had of both has been let go of for a block without fences. Any thread, any
- * time. */
-void *hk_fence_alloc(size_t n, size_t align, hk_by_t by);
+ * mappings; what freed ones had of both has been let go of for a block without fences. One that grows
+ * gets addresses to grow into. Any thread, any time. */
+void *hk_fence_alloc(size_t n, size_t align, bool grows, hk_by_t by);
 
 /* Frees a block of kind HK_KIND_FENCED, a sampled one too; a fault where there is none at p. */
 void hk_fence_free(void *p, hk_by_t by, size_t n);
@@ -24,7 +24,8 @@ size_t hk_fence_bytes(const void *p);
 /* What lies at p: see hk_room(). */
 size_t hk_fence_room(const void *p, const void **block);
 
-/* The block has n bytes now; false: there is no room. */
+/* The block has n bytes now; false: there is no room, or it would be less than half. One that has grown where it
+ * is ends up to a page before its fence. */
 bool hk_fence_resize(void *p, size_t n);
 
 /* What there is now, sampled ones included: blocks, and the bytes of their mappings. Any thread. */

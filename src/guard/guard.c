@@ -22,7 +22,7 @@ uint64_t hk_guard_stream(void) {
 /* By Fisher and Yates, so many at a time: what is asked for together is used together, and stays in
  * the same few cache lines and pages. */
 void hk_guard_shuffle(uint64_t *stream, void **blocks, unsigned n) {
-    enum { AT_A_TIME = 8 };
+    enum { AT_A_TIME = 4 };
     for (; n > AT_A_TIME; n -= AT_A_TIME)
         hk_guard_shuffle(stream, blocks + n - AT_A_TIME, AT_A_TIME);
     for (unsigned i = n; i > 1; i--) {
@@ -50,7 +50,7 @@ void hk_guard_prepare(void) {
         return;
     *hk_guard = (hk_guard_t){
         .secret = hk_os_random(),
-        .zeroed = hk_align_up(hk_option(guard_zero), 8),
+        .zeroed = hk_align_up(hk_option(guard_zero), 16),
         .quarantine_bytes = hk_option(guard_quarantine_kb) * HK_KIB / SHARES,
         .tail = hk_option(guard_tail) != 0,
         .fences = hk_option(guard_fences) != 0 && pages_are_small(),

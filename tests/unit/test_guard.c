@@ -362,6 +362,47 @@ static void fences_go(void) {
         hak_free(nothings[i]);
 }
 
+/* A block that grows by a page at a time gets a mapping now and then, and keeps what is in it and its fence. */
+static void grows_where_it_is(void) {
+    enum { STEPS = 200, STEP = 4096, FIRST = 70001 };
+    unsigned moves = 0;
+    size_t n = FIRST;
+    char *p = hak_malloc(n);
+    memset(p, 1, n);
+    for (unsigned i = 0; i < STEPS; i++, n += STEP) {
+        char *q = hak_realloc(p, n + STEP);
+        moves += q != p;
+        p = q;
+        CHECK_EQ(hak_usable_size(p), n + STEP);
+        CHECK_EQ(p[0] + p[n - 1] + p[n], 2);
+        memset(p + n, 1, STEP);
+    }
+    CHECK(moves >= 1 && moves <= 6);
+    child_run(&child, write_there, p + n + hk_os_page_size());
+    CHECK(child.status != 0);
+    CHECK(*(char *)hidden(p + n) != 0); /* its tail */
+    *(char *)hidden(p + n) ^= 1;
+    CHECK_FAULT(free_it, p, "overflow", ", a block of 889201 bytes, at byte 889201");
+    *(char *)hidden(p + n) ^= 1;
+    hak_free(p);
+}
+
+/* What a handler frees that it has just allocated, while it interrupts its thread at a magazine, is on top of it
+ * again. */
+static void a_handler_puts_it_back(void) {
+    hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
+    hk_store_relaxed(&thread->guarding, true);
+    for (unsigned i = 0; i < 100; i++) {
+        void *p = hak_malloc(100);
+        hak_free(p);
+        void *q = hak_malloc(100);
+        CHECK(q == p);
+        hak_free(q);
+        CHECK(hk_load_relaxed(&thread->guarding));
+    }
+    hk_store_relaxed(&thread->guarding, false);
+}
+
 #if HK_DEBUG
 /* Where the system refuses, a large block does without its fences, or there is none. */
 static void without_memory(void) {
@@ -487,6 +528,8 @@ int main(void) {
     superslabs_have_holes();
     own_memory_is_fenced();
     fences_go();
+    grows_where_it_is();
+    a_handler_puts_it_back();
     without_memory();
     sampled_without_memory();
     sampled();
