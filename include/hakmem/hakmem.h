@@ -59,6 +59,16 @@ int hak_is_serving(void);
  * hold, as malloc_trim() does where malloc is hakmem's. 1 if anything went, else 0. Keeps errno. */
 int hak_trim(void);
 
+/* Calls callback(wanted, context) when an allocation of `wanted` bytes is about to be refused: beyond
+ * HAKMEM_LIMIT_MB, or because the system has no more. All that is free has gone back to the system by then. It may
+ * free and allocate, on the thread that allocates, while others allocate and may call it at the same time; the
+ * allocation is then tried once more, and refused (NULL and ENOMEM) if there is still no room. What it allocates
+ * itself is refused at once. It must return, by no jump or exception; and what it changes of the program's
+ * is best volatile or atomic, because compilers take it for granted that malloc calls nobody back. One for the process, its forked children
+ * included, instead of the one before; NULL: none. Each call keeps some bytes for good. 0, or -1 and ENOMEM. */
+typedef void (*hak_limit_callback_t)(size_t wanted, void *context);
+int hak_limit_on_reached(hak_limit_callback_t callback, void *context);
+
 /* Reads an option, or changes it while the process runs. `name` is that of the environment's
  * variable, e.g. "HAKMEM_SS_MEM_LEAN". `value` is what the variable would be set to; NULL only
  * reads. `out` receives the effective value as a string (empty for a text that is not set), the one
@@ -126,6 +136,9 @@ typedef struct {
     uint64_t classes_learned; /* sizes that were given a class of their own */
     uint64_t touched;         /* memory handed out that had to be brought in first */
     uint64_t guard_fences, guard_samples, faults; /* guarded blocks given out; lines about faults */
+
+    uint64_t limit, held; /* the most that may be held, 0: no limit; and what is */
+    uint64_t refused;     /* allocations that were, for want of memory */
 } hak_stats_t;
 
 /* Fills *stats, whose size the caller has set. Exact where no other thread allocates or frees

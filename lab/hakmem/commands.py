@@ -35,6 +35,9 @@ PANELS = {
         "peers": "The rival allocators: build them, list them.",
     },
     "Watch over time": {
+        "top": "Show every process here that runs on hakmem with HAKMEM_LIVE=1: memory, purges, "
+        "faults.",
+        "export": "Serve OpenMetrics of every process here that runs on hakmem with HAKMEM_LIVE=1.",
         "soak": "Let a program run for long, epoch by epoch; judge its drift, spread and memory.",
         "matrix": "Run modes through stages with pass rules, and end in GO, NO-GO or UNDECIDED.",
     },
@@ -66,6 +69,8 @@ PLACES = {
     "advise": "replay.cli:advise_command",
     "baseline": "paired.cli:baseline_command",
     "config": "config:command",
+    "top": "live.cli:top_command",
+    "export": "live.cli:export_command",
     "peers": "peers:app",
     "heap": "heap.cli:app",
     "soak": "soak.cli:app",

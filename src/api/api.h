@@ -2,6 +2,7 @@
 #ifndef HK_API_API_H
 #define HK_API_API_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* Two entry points that do the same are not to be folded into one address (src/api/malloc.c). */
@@ -25,6 +26,10 @@ void *hk_new_again(size_t n, size_t align, unsigned by);
 
 /* This library's malloc, where it exports one: `malloc` means that which serves the process. */
 void *hk_own_malloc(size_t n);
+
+/* What the options say about a limit holds from now on. When the process `starts`, one that cannot be had gets a
+ * line. */
+void hk_limit_apply(bool starts);
 
 #ifdef __cplusplus
 }

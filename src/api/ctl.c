@@ -19,6 +19,7 @@ HK_EXPORT int hak_ctl(const char *name, const char *value, char *out, size_t out
         hk_front_apply();
         hk_policy_apply();
         hk_profile_apply();
+        hk_limit_apply(false);
     }
     return problem;
 }

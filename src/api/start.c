@@ -98,6 +98,8 @@ __attribute__((constructor(101))) static void start(void) {
     hk_prewarm_check();
     hk_front_start();
     hk_policy_apply();
+    if ((hk_option(limit_mb) | hk_option(limit_percent) | hk_option(on_limit)) != 0)
+        hk_limit_apply(true);
     if (hk_option(proof) != NULL) {
         int saved = errno;
         write_proof(hk_option(proof));

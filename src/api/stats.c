@@ -6,6 +6,7 @@
 
 #include "api/api.h"
 #include "backend/heap.h"
+#include "backend/limit.h"
 #include "backend/usage.h"
 #include "base/calls.h"
 #include "base/report.h"
@@ -63,6 +64,8 @@ static void add_bands(hak_stats_t *stats, const hk_usage_t *usage) {
     stats->peak_mapped = hk_max(usage->peak + others, stats->mapped);
     stats->metadata = usage->metadata;
     stats->cached = usage->cached;
+    stats->limit = hk_limit();
+    stats->held = hk_held();
 }
 
 static void add_counters(hak_stats_t *stats) {

@@ -29,17 +29,10 @@ static void warn(const char *problem, const char *consequence) {
 
 /* "FORMAT" or "FORMAT:PATH". */
 static bool parse_target(const char *value) {
-    static const char *const names[] = {[HAK_STATS_TEXT] = "text",
-                                        [HAK_STATS_JSON] = "json",
-                                        [HAK_STATS_OPENMETRICS] = "openmetrics"};
-    size_t len = strcspn(value, ":");
-    for (unsigned i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strlen(names[i]) == len && memcmp(value, names[i], len) == 0) {
-            target.format = (hak_stats_format_t)i;
-            target.path = value[len] == ':' ? value + len + 1 : NULL;
-            return target.path == NULL || *target.path != '\0';
-        }
-    return false;
+    const size_t len = strcspn(value, ":");
+    target.path = value[len] == ':' ? value + len + 1 : NULL;
+    return hk_emit_format(value, len, &target.format) &&
+           (target.path == NULL || *target.path != '\0');
 }
 
 /* ---- writing ---- */

@@ -1,5 +1,6 @@
 #include "backend/meta.h"
 
+#include "backend/limit.h"
 #include "backend/region.h"
 #include "base/lock.h"
 #include "os/os.h"
@@ -85,6 +86,7 @@ void *hk_meta_alloc(size_t bytes) {
         next = (char *)(fresh + 1);
         left = chunk - sizeof *fresh;
         hk_add_relaxed(&mapped, chunk);
+        hk_held_add(chunk);
     }
     void *p = next;
     next += bytes;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "backend/advise.h"
+#include "backend/limit.h"
 #include "backend/pagemap.h"
 #include "base/lock.h"
 #include "base/random.h"
@@ -182,6 +183,7 @@ static bool unmap(hk_range_t range) {
     hk_map_set(range.start, slices_of(range.bytes), HK_KIND_FOREIGN);
     if (!hk_os_unmap(range.start, range.bytes))
         return false;
+    hk_held_drop(range.bytes);
     hk_count(region_unmaps, 1);
     return true;
 }
@@ -236,11 +238,11 @@ static bool unmap_or_keep(hk_range_t range) {
         return true;
     hk_store_relaxed(&no_cuts, (unsigned)PATIENCE);
     hk_advise(&(hk_os_range_t){range.start, range.bytes}, 1, HK_PURGE);
-    if (is_exact(&range))
-        return false;
     hk_lock(&lock);
-    if (insert_locked(range))
+    if (!is_exact(&range) && insert_locked(range))
         hk_map_set(range.start, range.bytes / HK_SLICE, HK_KIND_FREE);
+    else
+        hk_held_drop(range.bytes);
     hk_unlock(&lock);
     return false;
 }
@@ -301,15 +303,17 @@ static char *map_somewhere(size_t bytes, size_t align) {
     return p != NULL ? p : hk_os_map(bytes, align);
 }
 
-/* The cache is given up before the request is. */
-static bool map_fresh(size_t bytes, size_t align, size_t dense, hk_range_t *range) {
+/* The cache is given up before the request is. So many bytes of pages are about to be moved here. */
+static bool map_fresh(size_t bytes, size_t align, size_t dense, size_t moving, hk_range_t *range) {
+    if (!hk_held_take(bytes, moving) && (hk_region_trim() == 0 || !hk_held_take(bytes, moving)))
+        return false;
     char *start = map_somewhere(bytes, align);
     if (start == NULL && hk_region_trim() != 0)
         start = hk_os_map(bytes, align);
-    if (start == NULL)
-        return false;
-    if (!hk_map_commit(start, bytes)) {
-        hk_os_unmap(start, bytes);
+    if (start == NULL || !hk_map_commit(start, bytes)) {
+        if (start != NULL)
+            hk_os_unmap(start, bytes);
+        hk_held_drop(bytes);
         return false;
     }
     hk_count(region_maps, 1);
@@ -333,12 +337,15 @@ static size_t move_free(hk_range_t from, char *to) {
     hk_assert(hk_is_aligned((uintptr_t)to, HK_UNIT));
     hk_map_set(from.start, from.bytes / HK_SLICE, HK_KIND_FOREIGN);
     size_t step = from.mixed ? HK_UNIT : from.bytes;
-    for (size_t at = 0; at < from.bytes; at += step)
-        if (!hk_os_move(from.start + at, step, to + at, step)) {
+    for (size_t at = 0; at < from.bytes; at += step) {
+        bool moved = hk_os_move(from.start + at, step, to + at, step);
+        hk_held_drop(step); /* the old place, or the hole */
+        if (!moved) {
             hk_store_relaxed(&no_moves, (unsigned)PATIENCE);
             keep_or_unmap((hk_range_t){from.start + at, from.bytes - at, from.mixed});
             return at;
         }
+    }
     return from.bytes;
 }
 
@@ -367,21 +374,22 @@ static size_t fill(hk_range_t *range, size_t at, const hk_range_t *gathered, uns
     return at;
 }
 
-/* A fresh mapping with the n gathered ranges at `at`. They are used up in any case. */
-static bool map_filled(size_t bytes, size_t align, size_t dense, size_t at,
-                       const hk_range_t *gathered, unsigned n, hk_range_t *range) {
-    if (map_fresh(bytes, align, dense, range))
-        return n == 0 || fill(range, at, gathered, n) != 0;
-    for (unsigned i = 0; i < n; i++)
-        keep_or_unmap(gathered[i]);
-    return false;
-}
-
 static size_t bytes_of(const hk_range_t *ranges, unsigned n) {
     size_t bytes = 0;
     while (n != 0)
         bytes += ranges[--n].bytes;
     return bytes;
+}
+
+/* A fresh mapping with the n gathered ranges at `at`, behind what will be moved there. They are used up in any
+ * case. */
+static bool map_filled(size_t bytes, size_t align, size_t dense, size_t at,
+                       const hk_range_t *gathered, unsigned n, hk_range_t *range) {
+    if (map_fresh(bytes, align, dense, at + bytes_of(gathered, n), range))
+        return n == 0 || fill(range, at, gathered, n) != 0;
+    for (unsigned i = 0; i < n; i++)
+        keep_or_unmap(gathered[i]);
+    return false;
 }
 
 static bool take(size_t bytes, size_t align, size_t dense, hk_range_t *range, size_t *used) {
@@ -406,7 +414,7 @@ static bool take(size_t bytes, size_t align, size_t dense, hk_range_t *range, si
         *used = bytes_of(gathered, n);
         if (!map_filled(bytes, align, dense, 0, gathered, n, range)) {
             *used = 0;
-            if (n == 0 || !map_fresh(bytes, align, dense, range))
+            if (n == 0 || !map_fresh(bytes, align, dense, 0, range))
                 return false;
         }
     }
@@ -428,7 +436,7 @@ bool hk_region_take(size_t bytes, size_t align, size_t dense, hk_range_t *range,
 bool hk_region_take_exact(size_t bytes, size_t align, hk_range_t *range) {
     hk_assert(bytes % HK_UNIT != 0 && bytes % hk_os_page_size() == 0);
     hk_assert(align % HK_UNIT == 0 && hk_is_pow2(align));
-    if (!map_fresh(bytes, align, 0, range))
+    if (!map_fresh(bytes, align, 0, 0, range))
         return false;
     hk_lock(&lock);
     add_live_locked(bytes);
@@ -454,7 +462,8 @@ size_t hk_region_plenty(size_t wanted) {
 bool hk_region_look_at_bounds(size_t wanted) {
     hk_store_relaxed(&hk_region_look_is_due, false);
     const size_t plenty = hk_region_plenty(wanted);
-    if (hk_region_is_bounded() || (data_limit >= plenty && hk_os_grants_commitment(plenty)))
+    if (hk_region_is_bounded() ||
+        (data_limit >= plenty && !hk_limit_is_near() && hk_os_grants_commitment(plenty)))
         return false;
     hk_store_relaxed(&hk_region_bounded, true);
     return true;
@@ -472,11 +481,14 @@ void hk_region_give(hk_range_t range) {
 static bool resize_exact(hk_range_t *range, size_t new_bytes) {
     hk_assert(new_bytes != 0 && hk_is_aligned(new_bytes, hk_os_page_size()));
     size_t before = range->bytes, kept = slices_of(hk_min(before, new_bytes));
-    if (new_bytes > before && !hk_map_commit(range->start, new_bytes))
+    const size_t more = new_bytes - hk_min(before, new_bytes);
+    if (more != 0 && (!hk_map_commit(range->start, new_bytes) || !hk_held_take(more, 0)))
         return false;
     if (slices_of(before) > kept)
         hk_map_set(range->start + kept * HK_SLICE, slices_of(before) - kept, HK_KIND_FOREIGN);
-    if (!hk_os_resize(range->start, before, new_bytes))
+    const bool resized = hk_os_resize(range->start, before, new_bytes);
+    hk_held_drop(resized ? before + more - new_bytes : more);
+    if (!resized)
         return false;
     hk_lock(&lock);
     hk_sub_relaxed(&live, before);
@@ -493,6 +505,8 @@ bool hk_region_extend(hk_range_t *range, size_t new_bytes) {
         return resize_exact(range, new_bytes);
     hk_assert(new_bytes > range->bytes);
     size_t more = new_bytes - range->bytes;
+    if (more % HK_UNIT != 0) /* the cache has whole units */
+        return false;
     hk_range_t homeless = {0};
     bool found = false;
     hk_lock(&lock);
@@ -517,12 +531,14 @@ bool hk_region_extend(hk_range_t *range, size_t new_bytes) {
 static bool move_units(hk_range_t *from, hk_range_t *to) {
     hk_range_t third;
     size_t at = 0;
-    if (!map_fresh(to->bytes, HK_UNIT, 0, &third))
+    if (!map_fresh(to->bytes, HK_UNIT, 0, to->bytes + from->bytes, &third))
         return false;
     while (at < from->bytes && hk_os_move(from->start + at, HK_UNIT, to->start + at, HK_UNIT))
         at += HK_UNIT;
+    hk_held_drop(at);
     if (at != 0 && at < from->bytes) {
         const size_t behind = at + HK_UNIT; /* a hole, or about to be */
+        hk_held_drop(HK_UNIT);
         memcpy(third.start, to->start, at);
         memcpy(third.start + at, from->start + at, from->bytes - at);
         keep_or_unmap((hk_range_t){to->start, at, true});
@@ -542,7 +558,10 @@ static bool move_block(hk_range_t *from, hk_range_t *to) {
         to->mixed = true;
         return move_units(from, to);
     }
-    return hk_os_move(from->start, from->bytes, to->start, to->mixed ? from->bytes : to->bytes);
+    if (!hk_os_move(from->start, from->bytes, to->start, to->mixed ? from->bytes : to->bytes))
+        return false;
+    hk_held_drop(from->bytes);
+    return true;
 }
 
 /* What the block grows by comes from the cache first. */
@@ -568,6 +587,7 @@ bool hk_region_move(hk_range_t *range, size_t wanted, size_t new_bytes) {
         hk_store_relaxed(&no_moves, (unsigned)PATIENCE);
         /* what the system was asked for last may be gone, and be somebody else's by now: it is left alone */
         const size_t gone = range->mixed ? HK_UNIT : to.mixed ? range->bytes : new_bytes;
+        hk_held_drop(gone);
         if (gone != new_bytes)
             keep_or_unmap((hk_range_t){to.start + gone, new_bytes - gone, true});
         return false;

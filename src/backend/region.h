@@ -15,8 +15,8 @@
  * again whole or stay in the cache without their pages.
  *
  * Where address space or memory turns out to be bounded for this process (RLIMIT_AS, RLIMIT_DATA,
- * strict accounting of commitments), rounding to units would waste it: a range may then be *exact*,
- * of whole OS pages, mapped for one block and unmapped with it. */
+ * strict accounting of commitments), or a limit is near (backend/limit.h), rounding to units would
+ * waste it: a range may then be *exact*, of whole OS pages, mapped for one block and unmapped with it. */
 #ifndef HK_BACKEND_REGION_H
 #define HK_BACKEND_REGION_H
 

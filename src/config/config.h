@@ -19,6 +19,7 @@ enum {
     HK_PROFILE_OLD_SPEED, /* never the effective value: the profile's own name is */
 };
 enum { HK_DECOMMIT_OFF, HK_DECOMMIT_FREE, HK_DECOMMIT_DONTNEED };
+enum { HK_ON_LIMIT_NULL, HK_ON_LIMIT_ABORT };
 enum { HK_MATCH_OFF, HK_MATCH_SIZES, HK_MATCH_KINDS };
 enum { HK_TINY_PROFILE_ADAPTIVE, HK_TINY_PROFILE_FULL };
 

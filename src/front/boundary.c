@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "backend/large.h"
+#include "backend/limit.h"
 #include "backend/purge.h"
 #include "backend/region.h"
 #include "base/report.h"
@@ -20,6 +21,7 @@
 #include "guard/block.h"
 #include "guard/fence.h"
 #include "policy/purger.h"
+#include "stats/counters.h"
 #include "stats/sections.h"
 
 /* ---- the thread's cache ---- */
@@ -217,7 +219,7 @@ static HK_COLD void *reclaim_and_take(hk_thread_t *thread, unsigned cls, size_t 
 /* A program that cannot even start has no words for it. */
 static HK_COLD void say_that_nothing_can_be_mapped(void) {
     static atomic_flag said = ATOMIC_FLAG_INIT;
-    if (hk_region_stats().maps != 0 || atomic_flag_test_and_set(&said))
+    if (hk_region_stats().maps != 0 || hk_limit() != 0 || atomic_flag_test_and_set(&said))
         return;
     hk_line_t line = {0};
     hk_line_str(&line,
@@ -226,16 +228,10 @@ static HK_COLD void say_that_nothing_can_be_mapped(void) {
     hk_line_write(&line, STDERR_FILENO);
 }
 
-/* A block of n bytes, aligned to `align`, from the bin of class cls or, where that is 0, a large
- * one. */
-static void *allocate(unsigned cls, size_t n, size_t align, size_t *dirty) {
-    *dirty = n;
-    if (HK_UNLIKELY(n > HK_MOST_BYTES || align > HK_MOST_BYTES)) {
-        errno = ENOMEM;
-        return NULL;
-    }
+static void *try_to_allocate(unsigned cls, size_t n, size_t align, size_t *dirty) {
     hk_thread_t *thread = hk_thread_enter();
     void *p;
+    *dirty = n;
     if (HK_UNLIKELY(thread == NULL)) {
         *dirty = 0;
         p = hk_emergency_alloc(n, align);
@@ -250,12 +246,48 @@ static void *allocate(unsigned cls, size_t n, size_t align, size_t *dirty) {
         if (!ended)
             hk_purger_start();
     }
-    if (HK_UNLIKELY(p == NULL)) {
-        if (n <= HK_UNIT)
-            say_that_nothing_can_be_mapped();
-        errno = ENOMEM;
-    }
     return p;
+}
+
+_Atomic(hk_refusal_t *) hk_refusal;
+
+/* Not to who hears already, nor from a signal handler that has interrupted the allocator. */
+static HK_COLD bool somebody_frees(size_t n, unsigned tries) {
+    hk_refusal_t *hear = hk_load_acquire(&hk_refusal);
+    hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
+    if (hear == NULL || thread == NULL || thread->refused ||
+        hk_load_relaxed(&thread->gate) == HK_INSIDE)
+        return false;
+    thread->refused = true;
+    atomic_signal_fence(memory_order_seq_cst);
+    const bool again = hear(n, tries);
+    atomic_signal_fence(memory_order_seq_cst);
+    thread->refused = false;
+    return again;
+}
+
+static HK_COLD void *refused(size_t n) {
+    if (n <= HK_UNIT)
+        say_that_nothing_can_be_mapped();
+    hk_count(refused, 1);
+    errno = ENOMEM;
+    return NULL;
+}
+
+/* A block of n bytes, aligned to `align`, from the bin of class cls or, where that is 0, a large
+ * one. */
+static void *allocate(unsigned cls, size_t n, size_t align, size_t *dirty) {
+    if (HK_UNLIKELY(n > HK_MOST_BYTES || align > HK_MOST_BYTES)) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    for (unsigned tries = 0;; tries++) {
+        void *p = try_to_allocate(cls, n, align, dirty);
+        if (HK_LIKELY(p != NULL))
+            return p;
+        if (!somebody_frees(n, tries))
+            return refused(n);
+    }
 }
 
 static HK_COLD void *malloc_timed(hk_thread_t *thread, unsigned plan, size_t n) {

@@ -44,6 +44,12 @@ void *hk_calloc_large(size_t n);
 /* A block of class cls for n bytes or, where that is 0, a large one, whatever guards it. */
 void *hk_take_block(unsigned cls, size_t n, size_t align);
 
+/* Hears of each allocation that is about to be refused for want of memory, outside of the boundary, after all that
+ * is free has gone back to the system: so many bytes, tried again so many times already. True: once more. What it
+ * allocates itself is refused without its hearing of it. NULL, the default: nobody hears. */
+typedef bool hk_refusal_t(size_t n, unsigned tries);
+extern _Atomic(hk_refusal_t *) hk_refusal;
+
 /* Changes the size of p (not NULL) to n (not 0). On failure NULL and ENOMEM; p is untouched. */
 void *hk_realloc(void *p, size_t n);
 

@@ -1,5 +1,6 @@
 #include "front/emergency.h"
 
+#include "backend/limit.h"
 #include "backend/pagemap.h"
 #include "base/report.h"
 #include "os/os.h"
@@ -39,6 +40,7 @@ void *hk_emergency_alloc(size_t n, size_t align) {
     hk_count(single_maps, 1);
     hk_add_relaxed(&live_blocks, (size_t)1);
     hk_add_relaxed(&live, bytes);
+    hk_held_add(bytes);
     return block;
 }
 
@@ -53,6 +55,7 @@ void hk_emergency_free(void *p) {
     header_t header = *checked(p, HK_INVALID_FREE);
     hk_sub_relaxed(&live_blocks, (size_t)1);
     hk_sub_relaxed(&live, header.bytes);
+    hk_held_drop(header.bytes);
     hk_map_set(header.start, header.bytes / HK_SLICE, HK_KIND_FOREIGN);
     hk_os_unmap(header.start, header.bytes);
 }

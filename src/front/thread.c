@@ -165,6 +165,7 @@ static hk_thread_t *attach(void) {
     if (thread == NULL)
         return NULL;
     thread->exit_rounds = 0;
+    thread->refused = false;
     hk_thread_rest_t *rest = hk_load_acquire(&thread->rest);
     if (!HK_FAST)
         hk_sections_keep_in(rest != NULL ? &rest->sections : NULL);

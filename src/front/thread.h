@@ -63,6 +63,7 @@ struct hk_thread {
     bool shared;               /* const: the record of threads that have none */
     atomic_bool guarding;      /* owner: is at a magazine or its quarantine (front/guarded.c) */
     atomic_uint plan;          /* atomic: how the thread is observed (observe/plan.h); 0: not */
+    bool refused;              /* owner: somebody hears that an allocation is about to be */
     unsigned char exit_rounds; /* owner: rounds of destructors seen */
     unsigned char served;      /* owner: threads that it has seen the end of, up to a few */
     uint16_t visits;           /* owner: to the boundary, modulo 2^16 */

@@ -5,6 +5,7 @@
 #include "backend/advise.h"
 #include "backend/hugepages.h"
 #include "backend/large.h"
+#include "backend/limit.h"
 #include "backend/pagemap.h"
 #include "backend/region.h"
 #include "base/random.h"
@@ -215,11 +216,15 @@ static void let_go(void) {
 /* The addresses that a block which grows may grow by, at most. */
 #define GROWS_BY (256 * HK_MIB)
 
-static void *alloc(size_t n, size_t align, size_t headroom, hk_by_t by) {
+static size_t body_for(size_t n) { return hk_align_up(hk_max(n, 1), hk_os_page_size()); }
+
+static size_t mapping_for(size_t n, size_t align, size_t headroom) {
     const size_t page = hk_os_page_size();
-    const size_t body = hk_align_up(hk_max(n, 1), page);
-    const size_t bytes =
-        hk_align_up(body + headroom + 3 * page + (align > page ? align : 0), HK_SLICE);
+    return hk_align_up(body_for(n) + headroom + 3 * page + (align > page ? align : 0), HK_SLICE);
+}
+
+static void *alloc(size_t n, size_t align, size_t bytes, hk_by_t by) {
+    const size_t body = body_for(n);
     char *start = spare_is_there() ? hk_os_fence(bytes, HK_SLICE) : NULL;
     if (start == NULL)
         return NULL;
@@ -236,9 +241,15 @@ void *hk_fence_alloc(size_t n, size_t align, bool grows, hk_by_t by) {
     void *p = n == 0 && align <= NOTHING_BYTES ? take_nothing() : NULL;
     if (p != NULL || patient())
         return p;
-    p = alloc(n, align, grows && !hk_region_is_bounded() ? hk_min(n, GROWS_BY) : 0, by);
-    if (HK_UNLIKELY(p == NULL))
+    const size_t headroom = grows && !hk_region_is_bounded() ? hk_min(n, GROWS_BY) : 0;
+    const size_t bytes = mapping_for(n, align, headroom);
+    if (HK_UNLIKELY(!hk_held_take(bytes, 0)))
+        return NULL; /* without fences it may fit */
+    p = alloc(n, align, bytes, by);
+    if (HK_UNLIKELY(p == NULL)) {
+        hk_held_drop(bytes);
         let_go();
+    }
     return p;
 }
 
@@ -296,6 +307,7 @@ void hk_fence_free(void *p, hk_by_t by, size_t n) {
     hk_guard_check_claims(p, header->n, header->by, by, n);
     hk_sub_relaxed(&live_blocks, (size_t)1);
     hk_sub_relaxed(&live, header->bytes);
+    hk_held_drop(header->bytes);
     wait_or_go(header);
 }
 

@@ -338,6 +338,18 @@ static void openmetrics(output_t *out, const hk_figures_t *figures) {
     put(out, "# EOF\n");
 }
 
+bool hk_emit_format(const char *word, size_t len, hak_stats_format_t *format) {
+    static const char names[][12] = {[HAK_STATS_TEXT] = "text",
+                                     [HAK_STATS_JSON] = "json",
+                                     [HAK_STATS_OPENMETRICS] = "openmetrics"};
+    for (unsigned i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strlen(names[i]) == len && memcmp(word, names[i], len) == 0) {
+            *format = (hak_stats_format_t)i;
+            return true;
+        }
+    return false;
+}
+
 int hk_emit_stats(int fd, hak_stats_format_t format, const hk_figures_t *figures) {
     const int saved = errno;
     output_t out = {.fd = fd};

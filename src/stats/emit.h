@@ -15,6 +15,9 @@ typedef struct {
     hk_sections_sum_t sections;
 } hk_figures_t;
 
+/* The format that the word of so many bytes names, "text", "json" or "openmetrics"; false: none. */
+bool hk_emit_format(const char *word, size_t len, hak_stats_format_t *format);
+
 /* Writes *figures to fd; 0, or errno as write(2) left it. Allocates nothing; keeps errno. */
 int hk_emit_stats(int fd, hak_stats_format_t format, const hk_figures_t *figures);
 

@@ -33,6 +33,10 @@ typedef struct {
     bool fails; /* the system may refuse memory */
 } actor_t;
 
+static atomic_bool limited; /* a limit of hakmem's own has been set */
+
+static bool may_fail(const actor_t *actor) { return actor->fails || hk_load_seq(&limited); }
+
 /* ---- one block ---- */
 
 static void mark_all(block_t *block, unsigned char mark) {
@@ -110,7 +114,7 @@ static void let_go(actor_t *actor, block_t *block) {
 /* What a call for this many bytes returned. */
 static void got(actor_t *actor, block_t *block, void *p, size_t size, size_t align, bool zero) {
     if (p == NULL) {
-        FUZZ_CHECK(actor->fails, "no memory for %zu bytes aligned to %zu: error %d", size, align,
+        FUZZ_CHECK(may_fail(actor), "no memory for %zu bytes aligned to %zu: error %d", size, align,
                    errno);
         FUZZ_CHECK(errno == ENOMEM, "error %d", errno);
         return;
@@ -164,7 +168,7 @@ static void resize(actor_t *actor) {
     errno = 0;
     void *p = realloc(block->p, size);
     if (p == NULL) {
-        FUZZ_CHECK(actor->fails && errno == ENOMEM, "realloc from %zu to %zu bytes: error %d",
+        FUZZ_CHECK(may_fail(actor) && errno == ENOMEM, "realloc from %zu to %zu bytes: error %d",
                    before.size, size, errno);
         if (block->p != NULL)
             is_as_it_was(block);
@@ -204,8 +208,18 @@ static void change_an_option(fuzz_input_t *in) {
         snprintf(value, sizeof value, "%u", by % 2);
     else if (row->type == HK_TYPE_WORD)
         snprintf(value, sizeof value, "%s", by % 2 ? "DONTNEED" : "OFF");
+    if (option == HK_OPTION_limit_mb || option == HK_OPTION_limit_percent)
+        hk_store_seq(&limited, true);
     const int is = hak_ctl(row->env, value, NULL, 0);
     FUZZ_CHECK(is == 0 || is == EINVAL || is == EPERM, "%s=%s: %d", row->env, value, is);
+}
+
+static void limit_no_more(void) {
+    if (!hk_load_seq(&limited))
+        return;
+    FUZZ_CHECK(hak_ctl("HAKMEM_LIMIT_MB", "0", NULL, 0) == 0, "no limit");
+    FUZZ_CHECK(hak_ctl("HAKMEM_LIMIT_PERCENT", "0", NULL, 0) == 0, "no limit");
+    hk_store_seq(&limited, false);
 }
 
 static void look_at_statistics(const actor_t *actor, bool alone) {
@@ -273,7 +287,7 @@ static void with_a_helper(actor_t *actor, actor_t *helper) {
     helper->fails = actor->fails;
     errno = pthread_create(&thread, NULL, be_a_helper, helper);
     if (errno != 0) {
-        FUZZ_CHECK(actor->fails, "pthread_create: %d", errno);
+        FUZZ_CHECK(may_fail(actor), "pthread_create: %d", errno);
         return;
     }
     for (unsigned i = fuzz_below(&actor->in, 16); i != 0 && !fuzz_is_used_up(&actor->in); i--)
@@ -305,6 +319,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             one_step(&actor);
     }
     refuse(&actor, false);
+    limit_no_more();
     let_all_go(&actor);
     let_all_go(&helper);
     if (size % 16 == 0)

@@ -181,6 +181,8 @@ static void extending(void) {
     give(all.start + 2 * HK_UNIT, 4);
     size_t live = hk_region_stats().live;
     CHECK(!hk_region_extend(&r, 7 * HK_UNIT));
+    CHECK(!hk_region_extend(&r, 2 * HK_UNIT + hk_os_page_size())); /* in whole units only */
+    CHECK_EQ(hk_region_stats().cached, 4 * HK_UNIT);
     CHECK(hk_region_extend(&r, 3 * HK_UNIT));
     CHECK(r.start == all.start && r.bytes == 3 * HK_UNIT);
     CHECK_EQ(hk_region_stats().live, live + HK_UNIT);

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -55,7 +55,10 @@ def run(*arguments: str, **options: str) -> subprocess.CompletedProcess[str]:
 
 @contextmanager
 def waiting(
-    *words: str, preexec: Callable[[], None] | None = None, **options: str
+    *words: str,
+    preexec: Callable[[], None] | None = None,
+    inherited: Sequence[int] = (),
+    **options: str,
 ) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """A process that waits, and the number of the one that says it is ready."""
     process = subprocess.Popen(
@@ -66,6 +69,7 @@ def waiting(
         stderr=subprocess.PIPE,
         text=True,
         preexec_fn=preexec,
+        pass_fds=inherited,
     )
     try:
         assert process.stdout is not None
@@ -332,9 +336,9 @@ CHECKS: tuple[Callable[[Path], None], ...] = (
 )
 
 
-def main(names: list[str]) -> int:
+def main(names: list[str], checks: tuple[Callable[[Path], None], ...] = CHECKS) -> int:
     failed = 0
-    for check in CHECKS:
+    for check in checks:
         if names and check.__name__ not in names:
             continue
         with tempfile.TemporaryDirectory() as folder:

@@ -6,6 +6,7 @@
 //             further words: threads  that allocate, free and fork meanwhile
 //                            own      SIGUSR2 is the program's: it says "mine"
 //                            child    a forked child does the waiting
+//                            shut     all files but standard input are closed at the first input
 //   huge N    allocates and frees a block of 8 MiB N times
 #include "process.h"
 #include "statistics.h"
@@ -151,11 +152,14 @@ static void wait_for_end(int words, char **word) {
     for (size_t i = 0; busy && i < 3; i++)
         CHECK(pthread_create(&threads[i], NULL, i == 0 ? fork_often : churn, NULL) == 0, "thread");
     dprintf(STDOUT_FILENO, "ready %d\n", (int)getpid());
+    const bool shuts = words == 1 && strcmp(word[0], "shut") == 0;
     char text[64];
     ssize_t n;
-    do
+    do {
         n = read(STDIN_FILENO, text, sizeof text);
-    while (n > 0 || (n < 0 && errno == EINTR));
+        for (int fd = 1; shuts && fd < 1024; fd++)
+            close(fd);
+    } while (n > 0 || (n < 0 && errno == EINTR));
     atomic_store(&stop, true);
     for (size_t i = 0; busy && i < 3; i++)
         pthread_join(threads[i], NULL);

@@ -133,6 +133,12 @@ pub struct hak_stats_t {
     pub guard_samples: u64,
     /// Lines about faults.
     pub faults: u64,
+    /// The most that may be held; 0: no limit.
+    pub limit: u64,
+    /// What counts of that.
+    pub held: u64,
+    /// Allocations refused: out of memory, or beyond the limit.
+    pub refused: u64,
 }
 
 /// How statistics are written.
@@ -168,6 +174,11 @@ extern "C" {
     pub fn hak_is_serving() -> c_int;
     /// Gives back what is free. 1 if anything went.
     pub fn hak_trim() -> c_int;
+    /// Calls `callback(wanted, context)` before an allocation is refused; `None`: nobody. 0, or -1 and ENOMEM.
+    pub fn hak_limit_on_reached(
+        callback: Option<unsafe extern "C" fn(usize, *mut c_void)>,
+        context: *mut c_void,
+    ) -> c_int;
     /// Reads an option, or changes it; 0 or an errno.
     pub fn hak_ctl(
         name: *const c_char,

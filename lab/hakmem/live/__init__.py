@@ -1,0 +1,1 @@
+"""Processes that run on hakmem now: `hakmem top`, `hakmem export`."""

@@ -1,0 +1,82 @@
+"""What `hakmem export` serves to Prometheus: the processes that are there when it asks."""
+
+import ipaddress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socket import AF_INET6
+
+from hakmem.errors import LabError
+from hakmem.live import metrics, processes
+from hakmem.live.metrics import Exposition
+from hakmem.live.processes import Answer
+
+PAGE = "/metrics"
+
+
+def exposition(answer: Answer) -> Exposition | None:
+    """None: that is not all of it, or not hakmem's."""
+    whole = answer.text.endswith(metrics.END)
+    command = processes.command_of(answer.pid)
+    return Exposition(answer.pid, command, answer.text) if whole else None
+
+
+def document() -> str:
+    found = processes.found(processes.ask_all("openmetrics"), exposition)
+    return metrics.merged(sorted(found.here, key=lambda one: one.pid))
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers GET and HEAD of the one page."""
+
+    server_version = "hakmem"
+    sys_version = ""
+
+    def do_GET(self) -> None:
+        if self.path.partition("?")[0] != PAGE:
+            self.send_error(404, f"There is only {PAGE}")
+            return
+        body = document().encode()
+        self.send_response(200)
+        self.send_header("Content-Type", metrics.CONTENT_TYPE)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    do_HEAD = do_GET
+
+    def log_message(self, *unused: object) -> None:
+        """Nobody wants a line every few seconds."""
+
+
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+
+class Server6(Server):
+    address_family = AF_INET6
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """HOST:PORT, [HOST]:PORT for IPv6; LabError for anything else."""
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535 or (":" in host) != (host[:1] == "["):
+        raise LabError(
+            f"--listen takes HOST:PORT, such as 127.0.0.1:9712 or [::1]:9712, not {text}"
+        )
+    return host.strip("[]"), int(port)
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def server(host: str, port: int) -> Server:
+    """Listening; its address is in `server_address`, where port 0 has become a free one."""
+    try:
+        return (Server6 if ":" in host else Server)((host, port), Handler)
+    except (OSError, UnicodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "no such host"
+        raise LabError(f"--listen {host}:{port}: {why}") from None

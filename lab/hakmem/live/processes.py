@@ -1,0 +1,133 @@
+"""Which processes here can be asked for their statistics (HAKMEM_LIVE), and what they answer.
+
+The protocol is in docs/statistics.md. What answers is believed to be who the system says it is, and
+nothing else: anybody may listen under such a name.
+"""
+
+import contextlib
+import json
+import os
+import socket
+import struct
+from collections import defaultdict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+SOCKETS = Path("/proc/net/unix")
+PREFIX = "@hakmem/"
+LISTENS = "00010000"  # a flag of /proc/net/unix
+PATIENCE_S = 3.0
+MOST_BYTES = 1 << 20
+AT_ONCE = 16
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the process `pid`, as it is called here, has written."""
+
+    pid: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Process:
+    """`figures` is its JSON document; `page_faults` are the system's count since it began."""
+
+    pid: int
+    command: str
+    page_faults: int
+    figures: dict[str, Any]
+
+    @property
+    def heap(self) -> dict[str, int]:
+        return self.figures["heap"]
+
+
+@dataclass(frozen=True)
+class Found(Generic[T]):
+    """In the order of their numbers; and how many there are that gave no answer."""
+
+    here: list[T]
+    silent: int
+
+
+def listening(sockets: Path = SOCKETS) -> list[str]:
+    """The names of their sockets."""
+    lines = (line.split() for line in sockets.read_text(encoding="utf-8").splitlines())
+    return sorted(
+        words[7]
+        for words in lines
+        if len(words) == 8 and words[3] == LISTENS and words[7].startswith(PREFIX)
+    )
+
+
+def ask(name: str, form: str) -> Answer | None:
+    """None: it has gone meanwhile, does not answer, or is another user's."""
+    with socket.socket(socket.AF_UNIX) as connection, contextlib.suppress(OSError):
+        connection.settimeout(PATIENCE_S)
+        connection.connect("\0" + name.removeprefix("@"))
+        peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        pid, user, _ = struct.unpack("3i", peer)
+        if os.geteuid() not in (0, user):
+            return None
+        connection.sendall(f"{form}\n".encode())
+        with connection.makefile("rb") as file:
+            text = file.read(MOST_BYTES).decode("utf-8", "replace")
+        return Answer(pid, text) if text and pid > 0 else None
+    return None
+
+
+def ask_all(form: str) -> list[Answer | None]:
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return list(pool.map(lambda name: ask(name, form), listening()))
+
+
+def command_of(pid: int) -> str:
+    """As the process calls itself, which may be anything, but for what a terminal would act on."""
+    try:
+        name = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return "?"
+    return "".join(sign if sign.isprintable() else "?" for sign in name.removesuffix("\n"))
+
+
+def page_faults_of(pid: int) -> int:
+    """Minor and major ones; 0 where the system does not say."""
+    with contextlib.suppress(OSError):
+        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+        return int(fields[7]) + int(fields[9])
+    return 0
+
+
+def parse(answer: Answer) -> Process | None:
+    """None: that is no document of hakmem's. What another version does not have is 0."""
+    try:
+        figures = json.loads(answer.text)
+        figures["heap"] = counts(figures["heap"])
+        figures["bands"] = {name: counts(band) for name, band in figures["bands"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return Process(answer.pid, command_of(answer.pid), page_faults_of(answer.pid), figures)
+
+
+def counts(figures: dict[str, Any]) -> defaultdict[str, int]:
+    """TypeError where one is no number."""
+    if not all(isinstance(number, int) for number in figures.values()):
+        raise TypeError
+    return defaultdict(int, figures)
+
+
+def found(answers: list[Answer | None], read: Callable[[Answer], T | None]) -> Found[T]:
+    read_ones = [read(answer) for answer in answers if answer is not None]
+    here = [one for one in read_ones if one is not None]
+    return Found(here, len(answers) - len(here))
+
+
+def running() -> Found[Process]:
+    everybody = found(ask_all("json"), parse)
+    return Found(sorted(everybody.here, key=lambda one: one.pid), everybody.silent)

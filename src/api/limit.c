@@ -1,0 +1,121 @@
+/* A limit on memory: where it comes from, and what is done before an allocation is refused. */
+#include "backend/limit.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "api/api.h"
+#include "api/stats.h"
+#include "backend/meta.h"
+#include "base/report.h"
+#include "config/config.h"
+#include "front/boundary.h"
+#include "os/os.h"
+
+/* const once it can be found; never given back, because another thread may be about to call. */
+typedef struct {
+    hak_limit_callback_t callback;
+    void *context;
+} handler_t;
+
+static _Atomic(handler_t *) handler; /* atomic: any thread */
+
+/* ---- the limit ---- */
+
+static size_t share_of_cgroup(uint64_t percent, bool says) {
+    if (percent == 0)
+        return 0;
+    const uint64_t limit = hk_os_memory_limit(HK_OS_MEMBERSHIP, HK_OS_CGROUPS);
+    if (limit == 0 && says) {
+        hk_line_t line = {0};
+        hk_line_str(&line, "hakmem: note: HAKMEM_LIMIT_PERCENT=");
+        hk_line_u64(&line, percent);
+        hk_line_str(&line, " has no effect: no cgroup limits the memory of this process");
+        hk_line_write(&line, STDERR_FILENO);
+    }
+    return (size_t)(limit / 100 * percent);
+}
+
+static hk_refusal_t hear;
+
+static void hear_or_not(void) {
+    const bool wanted = hk_option(on_limit) != HK_ON_LIMIT_NULL || hk_load_seq(&handler) != NULL;
+    hk_store_seq(&hk_refusal, wanted ? hear : NULL);
+}
+
+void hk_limit_apply(bool starts) {
+    const size_t own = (size_t)hk_option(limit_mb) * HK_MIB;
+    const size_t share = share_of_cgroup(hk_option(limit_percent), starts);
+    hk_limit_set(own != 0 && share != 0 ? hk_min(own, share) : own + share);
+    hear_or_not();
+}
+
+HK_EXPORT int hak_limit_on_reached(hak_limit_callback_t callback, void *context) {
+    handler_t *made = callback != NULL ? hk_meta_alloc(sizeof *made) : NULL;
+    if (callback != NULL && made == NULL) {
+        errno = ENOMEM;
+        return -1;
+    }
+    if (made != NULL)
+        *made = (handler_t){callback, context};
+    hk_store_seq(&handler, made);
+    hear_or_not();
+    return 0;
+}
+
+/* ---- an allocation that is about to be refused ---- */
+
+/* The bands that hold most, the largest first. */
+static void say_who_holds_it(const hak_stats_t *stats) {
+    enum { BIGGEST = 5 };
+    bool said[HAK_STATS_BANDS] = {false};
+    for (unsigned i = 0; i < BIGGEST; i++) {
+        unsigned most = HAK_STATS_BANDS;
+        for (unsigned band = 0; band < HAK_STATS_BANDS; band++)
+            if (!said[band] && stats->bands[band].allocated != 0 &&
+                (most == HAK_STATS_BANDS ||
+                 stats->bands[band].allocated > stats->bands[most].allocated))
+                most = band;
+        if (most == HAK_STATS_BANDS)
+            return;
+        said[most] = true;
+        hk_line_t line = {0};
+        hk_line_str(&line, "hakmem: limit: ");
+        hk_line_str(&line, hk_band_names[most]);
+        hk_line_str(&line, ": ");
+        hk_line_u64(&line, stats->bands[most].blocks);
+        hk_line_str(&line, " blocks, ");
+        hk_line_u64(&line, stats->bands[most].allocated);
+        hk_line_str(&line, " bytes");
+        hk_line_write(&line, STDERR_FILENO);
+    }
+}
+
+static _Noreturn void end(size_t n) {
+    hak_stats_t stats;
+    if (hk_stats_collect(&stats, false))
+        say_who_holds_it(&stats);
+    hk_line_t line = {0};
+    hk_line_str(&line, "hakmem: fatal: memory limit: ");
+    hk_line_u64(&line, hk_held());
+    hk_line_str(&line, " bytes held of ");
+    hk_line_u64(&line, hk_limit());
+    hk_line_str(&line, ", no room for a block of ");
+    hk_line_u64(&line, n);
+    hk_line_write(&line, STDERR_FILENO);
+    abort();
+}
+
+static bool hear(size_t n, unsigned tries) {
+    const handler_t *now = hk_load_acquire(&handler);
+    if (now != NULL && tries == 0) {
+        const int saved = errno;
+        now->callback(n, now->context);
+        errno = saved;
+        return true;
+    }
+    if (hk_limit() != 0 && hk_option(on_limit) == HK_ON_LIMIT_ABORT)
+        end(n);
+    return false;
+}

@@ -1,0 +1,136 @@
+/* HAKMEM_LIVE: whoever asks gets the statistics of the running process (docs/statistics.md).
+ *
+ * A thread of ours, which exists only where asked for, listens at a socket in the abstract namespace: it has no
+ * file, and is gone with the process however that ends. The thread has a table of open files of its own,
+ * with nothing but the socket in it, so that the program can neither close it nor meet it, and what the program
+ * closes is closed. A forked child starts a thread of its own. */
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "api/stats.h"
+#include "base/calls.h"
+#include "base/report.h"
+#include "base/worker.h"
+#include "config/config.h"
+#include "front/thread.h"
+#include "os/os.h"
+#include "stats/emit.h"
+
+#define UNSHARE 2u /* CLOSE_RANGE_UNSHARE, which older headers do not have */
+enum { WAITING = 8, LONGEST_WORD = 15, RETRY_MS = 1000 };
+
+static void warn(const char *problem) {
+    hk_config_warn("HAKMEM_LIVE", "1", problem, "the process cannot be watched");
+}
+
+/* ---- one who asks ---- */
+
+static bool may_know(int fd) {
+    struct ucred who;
+    socklen_t bytes = sizeof who;
+    return HK_CALL(other, getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &bytes)) == 0 &&
+           (who.uid == 0 || who.uid == HK_CALL(other, geteuid()));
+}
+
+/* A word, up to the end of the line or of what is sent; none at all: JSON. */
+static bool read_format(int fd, hak_stats_format_t *format) {
+    char word[LONGEST_WORD + 1];
+    size_t len = 0;
+    ssize_t n = 0;
+    while (len < sizeof word && memchr(word, '\n', len) == NULL &&
+           (n = HK_CALL(other, read(fd, word + len, sizeof word - len))) > 0)
+        len += (size_t)n;
+    const char *end = memchr(word, '\n', len);
+    len = end != NULL ? (size_t)(end - word) : len;
+    *format = HAK_STATS_JSON;
+    return n >= 0 && (len == 0 || hk_emit_format(word, len, format));
+}
+
+static void answer(int fd) {
+    const struct timeval patience = {.tv_sec = 1};
+    hak_stats_format_t format;
+    hk_figures_t figures;
+    HK_CALL(other, setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience));
+    HK_CALL(other, setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience));
+    if (may_know(fd) && read_format(fd, &format) && hk_figures_collect(&figures))
+        hk_emit_stats(fd, format, &figures);
+}
+
+/* ---- the thread ---- */
+
+/* "hakmem/PROCESS/CHANCE", which nobody else has: the number alone may be another container's too. */
+static int listen_alone(void) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    hk_line_t name = {0};
+    hk_line_str(&name, "hakmem/");
+    hk_line_u64(&name, (uint64_t)HK_CALL(other, getpid()));
+    hk_line_str(&name, "/");
+    hk_line_hex(&name, hk_os_random());
+    memcpy(address.sun_path + 1, name.text, name.len);
+    const socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + name.len);
+    int fd = HK_CALL(other, socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (fd >= 0 && HK_CALL(other, bind(fd, (const struct sockaddr *)&address, bytes)) == 0 &&
+        HK_CALL(other, listen(fd, WAITING)) == 0)
+        return fd;
+    return -1;
+}
+
+static bool close_from(unsigned first, unsigned flags) {
+    return HK_CALL(other, syscall(SYS_close_range, first, UINT32_MAX, flags)) == 0;
+}
+
+/* The socket takes the places of what would be read from and written to. */
+static bool move_out(void) {
+    if (!close_from(UINT32_MAX, UNSHARE)) {
+        warn("the system gives a thread no open files of its own (Linux 5.9 does)");
+        return false;
+    }
+    int fd = listen_alone();
+    if (fd < 0) {
+        warn(strerror(errno));
+        return false;
+    }
+    for (int i = 0; i <= STDERR_FILENO; i++)
+        if (i != fd)
+            HK_CALL(other, dup2(fd, i));
+    return close_from(STDERR_FILENO + 1, 0);
+}
+
+static void *serve(void *unused) {
+    HK_CALL(other, pthread_setname_np(pthread_self(), "hakmem-live"));
+    if (!move_out())
+        return unused;
+    for (_Atomic uint32_t never = 0;;) {
+        int fd = HK_CALL(other, accept4(0, NULL, NULL, SOCK_CLOEXEC));
+        if (fd < 0) { /* the system has no more files for now, say */
+            hk_os_wait(&never, 0, RETRY_MS);
+            continue;
+        }
+        answer(fd);
+        HK_CALL(other, close(fd));
+    }
+}
+
+static void start_thread(void) {
+    int error = hk_worker_start(serve);
+    if (error != 0)
+        warn(strerror(error));
+}
+
+/* After the options have been read (api/start.c). In a child the allocator's own fork handler must run before
+ * ours: it comes first. */
+__attribute__((constructor(102))) static void start(void) {
+    if (hk_option(live) == 0)
+        return;
+    hk_thread_t *self = hk_thread_enter();
+    if (self != NULL)
+        hk_thread_leave(self);
+    pthread_atfork(NULL, NULL, start_thread);
+    start_thread();
+}

@@ -1,0 +1,32 @@
+#include "backend/limit.h"
+
+static _Atomic size_t limit; /* atomic: any thread; 0: none */
+static _Atomic size_t held;  /* atomic: any thread */
+
+void hk_limit_set(size_t bytes) { hk_store_relaxed(&limit, bytes); }
+size_t hk_limit(void) { return hk_load_relaxed(&limit); }
+size_t hk_held(void) { return hk_load_relaxed(&held); }
+void hk_held_add(size_t bytes) { hk_add_relaxed(&held, bytes); }
+
+void hk_held_drop(size_t bytes) {
+    hk_assert(bytes <= hk_held()); /* it was taken */
+    hk_sub_relaxed(&held, bytes);
+}
+
+bool hk_limit_is_near(void) { return hk_limit() != 0 && hk_held() + HK_UNIT > hk_limit() / 2; }
+
+/* Step by step, so that a refused thread is in no other's way even for a moment. */
+bool hk_held_take(size_t bytes, size_t moving) {
+    const size_t most = hk_limit();
+    if (HK_LIKELY(most == 0)) {
+        hk_held_add(bytes);
+        return true;
+    }
+    size_t now = hk_held();
+    do {
+        const size_t others = now - hk_min(now, moving);
+        if (others > most || bytes > most - others)
+            return false;
+    } while (!hk_cas_seq(&held, &now, now + bytes));
+    return true;
+}

@@ -1,0 +1,29 @@
+/* How much the process has of the system, and may have (HAKMEM_LIMIT_MB, HAKMEM_LIMIT_PERCENT).
+ *
+ * What counts is mapped address space: ranges handed out and cached (backend/region.h), fenced blocks, and, never
+ * refused, metadata and blocks mapped on their own. It is more than what is resident, so what is resident never
+ * exceeds the limit by more than those two; pages that a range of ours has given back count as long as the range
+ * is there. Pages that are about to move count once. */
+#ifndef HK_BACKEND_LIMIT_H
+#define HK_BACKEND_LIMIT_H
+
+#include "base/base.h"
+
+/* Bytes; 0: none. Any thread; less than what there is already only keeps more from being had. */
+void hk_limit_set(size_t bytes);
+size_t hk_limit(void);
+
+/* More than half of it is used up, or will be by the next superslab: memory is to be spent with care. */
+bool hk_limit_is_near(void);
+
+/* Before so many bytes are mapped; `moving` others will be unmapped at once, because their pages move there.
+ * False: that would be beyond the limit. Any thread, any time, no lock; as the two below. */
+bool hk_held_take(size_t bytes, size_t moving);
+
+/* The same for what is never refused; and what is there no more. */
+void hk_held_add(size_t bytes);
+void hk_held_drop(size_t bytes);
+
+size_t hk_held(void);
+
+#endif

@@ -1,0 +1,416 @@
+/* A limit on memory: what counts is what is mapped, nothing goes beyond, who is told first may free, and all goes
+ * on afterwards. */
+#include "backend/limit.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/mount.h>
+
+#include "api/api.h"
+#include "backend/meta.h"
+#include "backend/region.h"
+#include "check.h"
+#include "config/config.h"
+#include "hakmem/hakmem.h"
+#include "os/os.h"
+
+/* Metadata counts and is never refused. */
+#define SLACK (2 * HK_MIB)
+
+static void set(const char *name, const char *value) { CHECK_EQ(hak_ctl(name, value, NULL, 0), 0); }
+
+static void limit_mb(size_t mb) {
+    char text[24];
+    snprintf(text, sizeof text, "%zu", mb);
+    set("HAKMEM_LIMIT_MB", text);
+}
+
+static size_t held_mb(void) { return hk_held() / HK_MIB; }
+
+static uint64_t refused(void) {
+    hak_stats_t stats = {.size = sizeof stats};
+    CHECK_EQ(hak_stats_get(&stats), 0);
+    CHECK_EQ(stats.limit, hk_limit());
+    return stats.refused;
+}
+
+/* The equation. Nobody else is at work. */
+static void check_held(void) {
+    CHECK_EQ(hk_held(), hk_region_live() + hk_region_cached() + hk_meta_mapped());
+}
+
+/* ---- blocks that form a list inside themselves ---- */
+
+typedef struct node {
+    struct node *next;
+    size_t n, number;
+} node_t;
+
+static node_t *push(node_t *list, node_t *node, size_t n) {
+    memset(node, (int)(n & 0x7f), n);
+    *node = (node_t){list, n, list != NULL ? list->number + 1 : 0};
+    return node;
+}
+
+static void check_node(const node_t *node) {
+    const unsigned char *bytes = (const unsigned char *)node;
+    for (size_t i = sizeof *node; i < node->n; i += 509)
+        CHECK_EQ(bytes[i], node->n & 0x7f);
+    CHECK_EQ(bytes[node->n - 1], node->n == sizeof *node ? bytes[node->n - 1] : (node->n & 0x7f));
+}
+
+/* Frees every step-th. */
+static node_t *drop(node_t *list, size_t step) {
+    node_t *kept = NULL;
+    for (size_t i = 0; list != NULL; i++) {
+        node_t *next = list->next;
+        check_node(list);
+        if (i % step == 0) {
+            hak_free(list);
+        } else {
+            list->next = kept;
+            kept = list;
+        }
+        list = next;
+    }
+    return kept;
+}
+
+/* Takes blocks of n bytes until one is refused. */
+static node_t *fill(node_t *list, size_t n) {
+    for (;;) {
+        errno = 0;
+        void *p = hak_malloc(n);
+        if (p == NULL) {
+            CHECK_EQ(errno, ENOMEM);
+            return list;
+        }
+        CHECK(hk_held() <= hk_limit() + SLACK);
+        list = push(list, p, n);
+    }
+}
+
+/* ---- accounts ---- */
+
+static void random_work(unsigned steps, uint64_t seed) {
+    enum { SLOTS = 64 };
+    static void *slots[SLOTS];
+    static const size_t most[] = {2000, 100000, 600000, 3000000, 12000000};
+    for (unsigned i = 0; i < steps; i++) {
+        void **slot = &slots[chance_below(&seed, SLOTS)];
+        const size_t n = 1 + chance_below(&seed, (unsigned)most[chance_below(&seed, 5)]);
+        if (chance_below(&seed, 3) == 0) {
+            hak_free(*slot);
+            *slot = NULL;
+        } else {
+            void *p = hak_realloc(*slot, n);
+            if (p != NULL) {
+                *slot = p;
+                memset(p, 1, hk_min(n, 5000));
+            }
+        }
+        if (i % 16 == 0)
+            check_held();
+    }
+    for (unsigned i = 0; i < SLOTS; i++) {
+        hak_free(slots[i]);
+        slots[i] = NULL;
+    }
+    check_held();
+}
+
+static void what_counts(void) {
+    hak_free(hak_malloc(100));
+    check_held();
+    random_work(4000, 1);
+    limit_mb(held_mb() + 40);
+    random_work(4000, 2);
+    CHECK(hk_region_is_bounded());
+    CHECK(hk_held() <= hk_limit() + SLACK);
+#if HK_DEBUG
+    for (long calls = 0; calls < 40; calls++) { /* a system that refuses changes nothing of it */
+        hk_os_fail_after(calls);
+        random_work(60, (uint64_t)calls + 3);
+        hk_os_fail_after(-1);
+        check_held();
+    }
+#endif
+    limit_mb(0);
+    hak_trim();
+    check_held();
+}
+
+/* Far from its limit a process is served as ever. */
+static void not_bounded_by_a_far_limit(void *unused) {
+    (void)unused;
+    limit_mb(held_mb() + 4096);
+    random_work(2000, 4);
+    CHECK(!hk_region_is_bounded());
+    limit_mb(held_mb() + 40);
+    random_work(2000, 5);
+    CHECK(hk_region_is_bounded());
+}
+
+/* ---- refusals ---- */
+
+static void refused_and_recovered(void) {
+    static const size_t sizes[] = {sizeof(node_t), 100, 5000, 50000, 300000, 700000, 3000000};
+    for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        hak_trim();
+        limit_mb(held_mb() + 32);
+        const uint64_t before = refused();
+        node_t *list = fill(NULL, sizes[i]);
+        CHECK((list->number + 1) * sizes[i] >= 16 * HK_MIB); /* most of it can be had */
+        CHECK_EQ(refused(), before + 1);
+        list = fill(drop(list, 2), sizes[i]);
+        list = drop(list, 1);
+        void *p = hak_malloc(16 * HK_MIB); /* and in other sizes afterwards */
+        CHECK(p != NULL);
+        hak_free(p);
+        limit_mb(0);
+        CHECK(list == NULL);
+    }
+}
+
+static void lowered_and_raised(void) {
+    hak_trim();
+    limit_mb(0);
+    node_t *list = NULL;
+    for (unsigned i = 0; i < 16; i++)
+        list = push(list, hak_malloc(3000000), 3000000);
+    limit_mb(held_mb() / 2);
+    CHECK(hk_held() > hk_limit());
+    CHECK(hak_malloc(3000000) == NULL && errno == ENOMEM);
+    list = drop(list, 1);
+    void *p = hak_malloc(3000000);
+    CHECK(p != NULL && hk_held() <= hk_limit() + SLACK);
+    CHECK(hak_malloc(100 * HK_MIB) == NULL);
+    limit_mb(held_mb() + 200);
+    void *q = hak_malloc(100 * HK_MIB);
+    CHECK(q != NULL);
+    hak_free(q);
+    hak_free(p);
+    limit_mb(0);
+}
+
+/* ---- who is told ---- */
+
+static struct {
+    node_t *spare; /* what the callback may free */
+    unsigned calls, inner;
+    size_t wanted;
+    bool allocates, forks;
+} told;
+
+static void free_spare(size_t wanted, void *context) {
+    CHECK(context == &told);
+    told.calls++;
+    told.wanted = wanted;
+    if (told.allocates) {
+        void *p = hak_malloc(24); /* from what is there */
+        CHECK(p != NULL);
+        hak_free(p);
+        CHECK(hak_malloc(100 * HK_MIB) == NULL && errno == ENOMEM);
+        CHECK(hak_malloc(hk_limit()) == NULL);
+        told.inner++;
+    }
+    if (told.forks && told.calls == 1) {
+        pid_t pid = fork();
+        CHECK(pid >= 0);
+        if (pid == 0) {
+            told.spare = drop(told.spare, 1);
+            void *p = hak_malloc(wanted);
+            CHECK(p != NULL);
+            _exit(0);
+        }
+        int status;
+        CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+    told.spare = drop(told.spare, 1);
+    errno = E2BIG;
+}
+
+static void told_and_freed(bool allocates, bool forks) {
+    hak_trim();
+    memset(&told, 0, sizeof told);
+    told.allocates = allocates;
+    told.forks = forks;
+    CHECK_EQ(hak_limit_on_reached(free_spare, &told), 0);
+    limit_mb(held_mb() + 32);
+    for (unsigned i = 0; i < 6; i++)
+        told.spare = push(told.spare, hak_malloc(3000000), 3000000);
+    const uint64_t before = refused();
+    errno = 0;
+    void *p = hak_malloc(24 * HK_MIB);
+    CHECK(p != NULL && errno == 0);
+    CHECK_EQ(told.calls, 1);
+    CHECK_EQ(told.wanted, 24 * HK_MIB);
+    CHECK_EQ(told.inner, allocates ? 1 : 0);
+    CHECK_EQ(refused(), before + (allocates ? 2 : 0));
+    /* now there is nothing to free */
+    CHECK(hak_malloc(24 * HK_MIB) == NULL && errno == ENOMEM);
+    CHECK_EQ(told.calls, 2);
+    CHECK(hak_realloc(p, 64 * HK_MIB) == NULL && errno == ENOMEM);
+    CHECK_EQ(told.calls, 3);
+    CHECK_EQ(hak_limit_on_reached(NULL, NULL), 0);
+    CHECK(hak_malloc(24 * HK_MIB) == NULL && errno == ENOMEM);
+    CHECK_EQ(told.calls, 3);
+    hak_free(p);
+    limit_mb(0);
+}
+
+static void raise_limit(size_t wanted, void *context) {
+    (void)context;
+    limit_mb(held_mb() + wanted / HK_MIB + 8);
+}
+
+static void told_and_raised(void) {
+    CHECK_EQ(hak_limit_on_reached(raise_limit, NULL), 0);
+    limit_mb(held_mb() + 8);
+    void *p = hak_malloc(64 * HK_MIB);
+    CHECK(p != NULL);
+    hak_free(p);
+    CHECK_EQ(hak_limit_on_reached(NULL, NULL), 0);
+    limit_mb(0);
+}
+
+/* ---- threads ---- */
+
+enum { THREADS = 4, ROUNDS = 1500, SHARED = 64 };
+static _Atomic(void *) cache[SHARED]; /* what anybody may free */
+static atomic_uint calls, had;
+
+static void free_cache(size_t wanted, void *context) {
+    (void)wanted, (void)context;
+    hk_add_seq(&calls, 1u);
+    for (unsigned i = 0; i < SHARED; i++)
+        hak_free(hk_exchange_seq(&cache[i], NULL));
+}
+
+static void *work(void *argument) {
+    uint64_t rng = 77 + (uint64_t)(uintptr_t)argument;
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        const size_t n = 1 + chance_below(&rng, chance_below(&rng, 4) == 0 ? 4000000 : 60000);
+        void *p = hak_malloc(n);
+        CHECK(hk_held() <= hk_limit() + SLACK);
+        if (p == NULL)
+            continue;
+        memset(p, 1, hk_min(n, 4096));
+        hk_add_seq(&had, 1u);
+        hak_free(hk_exchange_seq(&cache[chance_below(&rng, SHARED)], p));
+    }
+    return NULL;
+}
+
+static void threads(void) {
+    hak_trim();
+    CHECK_EQ(hak_limit_on_reached(free_cache, NULL), 0);
+    limit_mb(held_mb() + 24);
+    pthread_t ids[THREADS];
+    for (size_t i = 0; i < THREADS; i++)
+        CHECK_EQ(pthread_create(&ids[i], NULL, work, (void *)i), 0);
+    for (size_t i = 0; i < THREADS; i++)
+        CHECK_EQ(pthread_join(ids[i], NULL), 0);
+    CHECK(hk_load_seq(&calls) != 0);
+    CHECK(hk_load_seq(&had) > THREADS * ROUNDS / 2);
+    free_cache(0, NULL);
+    CHECK_EQ(hak_limit_on_reached(NULL, NULL), 0);
+    limit_mb(0);
+    hak_trim();
+    check_held();
+}
+
+/* ---- the end ---- */
+
+static void go_beyond(void *unused) {
+    (void)unused;
+    set("HAKMEM_ON_LIMIT", "abort");
+    CHECK_EQ(hak_limit_on_reached(free_spare, &told), 0);
+    memset(&told, 0, sizeof told);
+    for (unsigned i = 0; i < 3; i++)
+        CHECK(hak_malloc(8 * HK_MIB) != NULL);
+    CHECK(hak_malloc(40000) != NULL);
+    limit_mb(held_mb() + 4);
+    hak_free(hak_malloc(100 * HK_MIB));
+}
+
+static void aborts(void) {
+    static child_t child;
+    child_run(&child, go_beyond, NULL);
+    const char *huge = strstr(child.text, "hakmem: limit: huge: 3 blocks, 25165824 bytes\n");
+    const char *large = strstr(child.text, "\nhakmem: limit: large: 1 blocks, ");
+    const char *line = strstr(child.text, "\nhakmem: fatal: memory limit: ");
+    CHECK(huge == child.text && large > huge && line > large);
+    CHECK(strstr(line, ", no room for a block of 104857600\n") != NULL);
+    CHECK(WIFSIGNALED(child.status) && WTERMSIG(child.status) == SIGABRT);
+}
+
+/* ---- a share of the cgroup's limit, in a namespace where a file system in memory is the cgroups' ---- */
+
+static void with_a_cgroup(void *unused) {
+    (void)unused;
+    hk_config.limit_percent = 50;
+    if (unshare(CLONE_NEWNS) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0)
+        _exit(UNIT_SKIPPED);
+    if (mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("none", HK_OS_CGROUPS, "tmpfs", 0, NULL) != 0)
+        _exit(UNIT_SKIPPED);
+    hk_limit_apply(true);
+    CHECK_EQ(hk_limit(), 0);
+    int fd = open(HK_OS_CGROUPS "/memory.max", O_WRONLY | O_CREAT, 0600);
+    CHECK(fd >= 0 && write(fd, "1073741824\n", 11) == 11 && close(fd) == 0);
+    hk_limit_apply(true);
+    CHECK_EQ(hk_limit(), 1073741824 / 100 * 50);
+    limit_mb(100);
+    CHECK_EQ(hk_limit(), 100 * HK_MIB);
+    limit_mb(1000);
+    CHECK_EQ(hk_limit(), 1073741824 / 100 * 50);
+    set("HAKMEM_LIMIT_PERCENT", "0");
+    CHECK_EQ(hk_limit(), 1000 * HK_MIB);
+}
+
+static void share_of_a_cgroup(void) {
+    static child_t child;
+    child_run(&child, with_a_cgroup, NULL);
+    if (WIFEXITED(child.status) && WEXITSTATUS(child.status) == UNIT_SKIPPED) {
+        puts("skipped, no mount namespace can be had here: share_of_a_cgroup");
+        return;
+    }
+    CHECK_TEXT(
+        child.text,
+        "hakmem: note: HAKMEM_LIMIT_PERCENT=50 has no effect: no cgroup limits the memory of "
+        "this process\n");
+    CHECK(WIFEXITED(child.status) && WEXITSTATUS(child.status) == 0);
+}
+
+static void in_a_child(void (*fn)(void *)) {
+    static child_t child;
+    child_run(&child, fn, NULL);
+    CHECK_TEXT(child.text, "");
+    CHECK(WIFEXITED(child.status) && WEXITSTATUS(child.status) == 0);
+}
+
+static void all_of_it(void *unused) {
+    (void)unused;
+    refused_and_recovered();
+    told_and_freed(false, false);
+    threads();
+}
+
+int main(void) {
+    in_a_child(not_bounded_by_a_far_limit);
+    share_of_a_cgroup();
+    aborts();
+    what_counts();
+    refused_and_recovered();
+    lowered_and_raised();
+    told_and_freed(false, false);
+    told_and_freed(true, false);
+    told_and_freed(true, true);
+    told_and_raised();
+    threads();
+    in_a_child(all_of_it);
+    return 0;
+}
