@@ -1,5 +1,5 @@
 // A process that does nothing unusual needs no more of the library's file than the first 64 KiB
-// (src/order.ld): the rest may as well be out of reach.
+// (tools/order.ld): the rest may as well be out of reach.
 #include "process.h"
 
 #include <pthread.h>
@@ -15,7 +15,7 @@ static void on_fault(int signal, siginfo_t *info, void *context) {
     (void)signal, (void)context;
     world_say(
         "the library's file was needed at 0x%zx: addr2line -f -e build/libhakmem.so says what "
-        "that is; src/order.ld has what lies in the first 64 KiB",
+        "that is; tools/order.ld has what lies in the first 64 KiB",
         (size_t)((uintptr_t)info->si_addr - base));
     _exit(1);
 }
