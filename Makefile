@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := build
 .NOTPARALLEL:
-.PHONY: help setup build run test pytest bench conformance fuzz deb lint clean install-for-test
+.PHONY: help setup build run test pytest bench conformance fuzz portability deb release site lint clean install-for-test
 
 # Builds besides the product whose unit tests `make test` runs; e.g. `make test CHECKED=debug`.
 CHECKED ?= debug asan ubsan tsan hostile
@@ -57,10 +57,28 @@ fuzz: ## the fuzz targets with libFuzzer, FUZZ_SECONDS each
 	        out/fuzz/$$target tests/fuzz/corpus/$$target || exit 1; \
 	done; done
 
+# Where a compiler is missing, what it builds is left out, and said so.
+portability: ## the unit tests, and programs, for aarch64, for musl, and by clang
+	@tools/setup build --or-without portability test
+	@status=0; for pair in aarch64=aarch64-linux-gnu-g++ musl=musl-gcc clang=clang++; do \
+	    if command -v $${pair#*=} >/dev/null; then \
+	        $(MAKE) --no-print-directory test-$${pair%=*} || status=1; \
+	    else \
+	        echo "SKIPPED: $${pair%=*} is NOT tested: there is no $${pair#*=}"; \
+	    fi; \
+	done; exit $$status
+
 deb: ## Debian packages in build/debian: libhakmem0 and libhakmem-dev
 	@tools/setup build --or-without packaging
 	@$(MAKE) --no-print-directory build-debian
 	cpack --config build/debian/CPackConfig.cmake -B build/debian
+
+release: ## sources, wheel, crates, Debian packages, notes and sums of the tree's version in out/release
+	@tools/setup build lint lab venv packaging
+	tools/release.py
+
+site: $(READY) ## the pages of docs/ as a site in out/site
+	tools/site
 
 lint: ## formats, warnings, box order, Python
 	@tools/setup build lint lab venv

@@ -1,5 +1,8 @@
 """hakmem as others get it, each from an empty folder: a wheel, an installed package, sources."""
 
+import importlib.util
+import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -10,7 +13,7 @@ import hakmem
 import heap_world
 import pytest
 from hakmem import project
-from users import CLEAN, build_consumer, link_by_pkg_config, run, version
+from users import CLEAN, CONSUMER, build_consumer, link_by_pkg_config, run, version
 
 # Which library a process has.
 MAPPED = "print({l.split()[-1] for l in open('/proc/self/maps') if 'libhakmem' in l}.pop())"
@@ -53,15 +56,34 @@ def test_a_project_fetches_the_sources(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("test_*")), "a part of another project builds the library only"
 
 
+def test_a_meson_project_has_it_as_a_subproject(tmp_path: Path) -> None:
+    for tool in ("meson", "ninja"):
+        if shutil.which(tool) is None:
+            pytest.skip(f"SKIPPED: {tool} is not installed (tools/setup packaging): NOT tested")
+    for path in CONSUMER.iterdir():
+        shutil.copy(path, tmp_path)
+    (tmp_path / "subprojects").mkdir()
+    (tmp_path / "subprojects" / "hakmem").symlink_to(project.root())
+    run(["meson", "setup", "build"], tmp_path)
+    run(["ninja", "-C", "build"], tmp_path)
+    for name in ("in_c_hakmem", "in_c_static", "in_cxx_hakmem", "in_cxx_static"):
+        assert run([tmp_path / "build" / name], tmp_path).stdout.strip() == version()
+    shared = tmp_path / "build" / "subprojects" / "hakmem" / "libhakmem.so"
+    said = run(["readelf", "-dW", shared], tmp_path).stdout
+    assert re.findall(r"Shared library: \[(\S+)\]", said) == ["libc.so.6"]
+    assert "soname: [libhakmem.so.0]" in said
+
+
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The bin/ of a virtual environment with the wheel in it, made from this checkout."""
+    if importlib.util.find_spec("auditwheel") is None:
+        pytest.skip("SKIPPED: auditwheel is not installed (tools/setup venv): no wheel is tested")
     folder = tmp_path_factory.mktemp("wheel")
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input"]
     done = subprocess.run(
-        [*pip, "wheel", "--no-deps", "--wheel-dir", folder, project.root() / "lab"],
+        [project.root() / "tools" / "wheel", folder],
         cwd=folder,
-        env=CLEAN,
+        env={**CLEAN, "PYTHON": sys.executable},
         capture_output=True,
         text=True,
         timeout=300,
@@ -71,7 +93,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip(f"SKIPPED: the build's own packages cannot be had: {done.stderr[-300:]}")
     assert done.returncode == 0, done.stdout + done.stderr
     (wheel,) = folder.glob("hakmem-*.whl")
-    assert wheel.name.startswith(f"hakmem-{version()}-py3-none-")
+    assert done.stdout.strip() == str(wheel)
+    assert wheel.name.startswith(f"hakmem-{version()}-py3-none-manylinux_2_")
     venv.create(folder / "venv", with_pip=True)
     # What it depends on is in this environment already: to fetch it again would test a network.
     site = next((folder / "venv" / "lib").glob("python*")) / "site-packages"
@@ -93,6 +116,18 @@ def test_a_wheel_runs_a_program(installed: Path, tmp_path: Path) -> None:
     assert done.stdout.strip().endswith("hakmem/native/libhakmem.so")
     assert "served malloc" in done.stderr
     assert not list(installed.parent.rglob("libhakmem.so.*")), "a wheel turns links into copies"
+
+
+def test_the_wheels_tag_is_true(installed: Path) -> None:
+    """No symbol is younger than the C library of the tag, which is not younger than it need be."""
+    (wheel,) = installed.parent.parent.glob("hakmem-*.whl")
+    tagged = re.search(r"-manylinux_2_(\d+)_(\w+)\.whl$", wheel.name)
+    assert tagged is not None, wheel.name
+    needed = set()
+    for library in installed.parent.rglob("native/libhakmem*.so"):
+        said = run(["objdump", "-T", library], wheel.parent).stdout
+        needed |= {int(minor) for minor in re.findall(r"\(GLIBC_2\.(\d+)", said)}
+    assert (int(tagged[1]), tagged[2]) == (max(needed), platform.machine())
 
 
 def test_a_wheel_shows_the_options(installed: Path, tmp_path: Path) -> None:

@@ -3,8 +3,8 @@
 // which brings the runtime along, ever comes here.
 #include "api/api.h"
 
-#include <cstdio>
-#include <cstdlib>
+#include <stdio.h>
+#include <stdlib.h>
 
 namespace std {
 using new_handler = void (*)();

@@ -14,7 +14,8 @@
 
 HK_EXPORT int hak_trim(void) { return hk_trim(); }
 
-#if !HK_NO_OVERRIDE
+/* What another C library (musl) has none of is not missed there. */
+#if !HK_NO_OVERRIDE && defined(__GLIBC__)
 
 /* The fields as the C library documents them: arena what lies in superslabs, hblkhd huge blocks,
  * uordblks in use of the arena, fordblks its rest, keepcost what malloc_trim could give back at

@@ -4,9 +4,6 @@
 
 #include "os/os.h"
 
-#if UINTPTR_MAX <= UINT32_MAX
-#error "hakmem needs a 64-bit address space"
-#endif
 _Static_assert(HK_LEAF_SLICES *HK_SLICE == HK_LEAF_UNITS * HK_UNIT,
                "both cover the same addresses");
 

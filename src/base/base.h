@@ -2,6 +2,10 @@
 #ifndef HK_BASE_BASE_H
 #define HK_BASE_BASE_H
 
+#if !defined(__linux__) || !defined(__LP64__)
+#error "hakmem is for Linux with a 64-bit address space"
+#endif
+
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>

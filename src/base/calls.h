@@ -21,6 +21,9 @@ extern _Atomic uint64_t hk_calls[HK_CALL_KINDS]; /* atomic: any thread */
  * otherwise. Any thread, signal handlers too. */
 #define HK_CALL(kind, call) ((void)hk_add_relaxed(&hk_calls[HK_CALL_##kind], (uint64_t)1), (call))
 
+/* As <linux/futex.h> has them, which does not come with every C library's headers. */
+enum { HK_FUTEX_WAIT = 0 | 128, HK_FUTEX_WAKE = 1 | 128 };
+
 /* Copies the counts, and returns their sum. */
 uint64_t hk_calls_read(uint64_t counts[HK_CALL_KINDS]);
 

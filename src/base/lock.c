@@ -1,7 +1,6 @@
 #include "base/lock.h"
 
 #include <errno.h>
-#include <linux/futex.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -21,7 +20,7 @@ HK_INLINE void relax(void) {
 static void sleep_while(atomic_uint *word, unsigned value, long ns) {
     const struct timespec most = {.tv_sec = 0, .tv_nsec = ns};
     int saved = errno; /* free must not change it */
-    HK_CALL(futex, syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, &most, NULL, 0));
+    HK_CALL(futex, syscall(SYS_futex, word, HK_FUTEX_WAIT, value, &most, NULL, 0));
     errno = saved;
 }
 
@@ -67,7 +66,7 @@ HK_COLD void hk_lock_wait(hk_lock_t *lock) { wait_for(lock, NULL); }
 
 HK_COLD void hk_lock_wake(hk_lock_t *lock) {
     int saved = errno;
-    HK_CALL(futex, syscall(SYS_futex, &lock->taken, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0));
+    HK_CALL(futex, syscall(SYS_futex, &lock->taken, HK_FUTEX_WAKE, 1, NULL, NULL, 0));
     errno = saved;
 }
 

@@ -1,6 +1,5 @@
 #include "guard/sample.h"
 
-#include <execinfo.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
@@ -71,7 +70,7 @@ static void print_trace(const char *what, const trace_t *t) {
     hk_line_u64(&line, (uint64_t)t->thread);
     hk_line_str(&line, ":");
     hk_line_write(&line, STDERR_FILENO);
-    backtrace_symbols_fd(t->frames, t->count, STDERR_FILENO);
+    hk_stack_print(t->frames, (unsigned)t->count);
 }
 
 static void print_traces(const place_t *place) {

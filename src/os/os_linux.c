@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/futex.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -295,10 +294,11 @@ static bool scan(int fd, uintptr_t start, size_t bytes, unsigned char *pages) {
                        .returned = IS_PRESENT};
     memset(pages, 0, bytes / page);
     while (argument.start < argument.end) {
-        int n = HK_CALL(other, ioctl(fd, PAGEMAP_SCAN, &argument));
+        /* C libraries differ in the type of ioctl's request */
+        long n = HK_CALL(other, syscall(SYS_ioctl, fd, PAGEMAP_SCAN, &argument));
         if (n < 0)
             return false;
-        for (int i = 0; i < n; i++)
+        for (long i = 0; i < n; i++)
             memset(pages + (regions[i].start - start) / page, 1,
                    (regions[i].end - regions[i].start) / page);
         argument.start = argument.walk_end;
@@ -326,13 +326,13 @@ void hk_os_wait(_Atomic uint32_t *word, uint32_t expected, unsigned ms) {
     int saved = errno;
     struct timespec time = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
     const struct timespec *most = ms == 0 ? NULL : &time;
-    HK_CALL(futex, syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, most, NULL, 0));
+    HK_CALL(futex, syscall(SYS_futex, word, HK_FUTEX_WAIT, expected, most, NULL, 0));
     errno = saved;
 }
 
 void hk_os_wake(_Atomic uint32_t *word) {
     int saved = errno;
-    HK_CALL(futex, syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0));
+    HK_CALL(futex, syscall(SYS_futex, word, HK_FUTEX_WAKE, INT_MAX, NULL, NULL, 0));
     errno = saved;
 }
 

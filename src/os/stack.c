@@ -10,8 +10,12 @@
 #include <sys/uio.h>
 #include <unistd.h>
 #include <unwind.h>
+#if __has_include(<execinfo.h>)
+#include <execinfo.h>
+#endif
 
 #include "base/calls.h"
+#include "base/report.h"
 
 #if defined(__x86_64__)
 enum { FRAME_POINTER = 6 };
@@ -52,9 +56,12 @@ static bool is_in_our_file(uintptr_t pc) { return pc - (uintptr_t)file < file_by
 
 static void *load(const char *name) {
     static void *library;
+    const int saved = errno;
     if (library == NULL)
         library = dlopen("libgcc_s.so.1", RTLD_NOW | RTLD_LOCAL);
-    return library != NULL ? dlsym(library, name) : NULL;
+    void *found = library != NULL ? dlsym(library, name) : NULL;
+    errno = saved;
+    return found;
 }
 
 bool hk_stack_prepare(void) {
@@ -126,4 +133,16 @@ HK_NOINLINE unsigned hk_stack_read(void **frames, unsigned most) {
     if (w.pc != 0)
         follow_frame_pointers(&w);
     return w.count;
+}
+
+void hk_stack_print(void *const *frames, unsigned count) {
+#if __has_include(<execinfo.h>)
+    backtrace_symbols_fd(frames, (int)count, STDERR_FILENO);
+#else /* musl: what the addresses are called is for the reader to find */
+    for (unsigned i = 0; i < count; i++) {
+        hk_line_t line = {0};
+        hk_line_hex(&line, (uintptr_t)frames[i]);
+        hk_line_write(&line, STDERR_FILENO);
+    }
+#endif
 }

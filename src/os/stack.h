@@ -12,6 +12,9 @@ bool hk_stack_prepare(void);
  * the system has nothing that reads stacks. */
 unsigned hk_stack_read(void **frames, unsigned most);
 
+/* Writes a line for each frame to stderr, with names where the C library has what finds them. */
+void hk_stack_print(void *const *frames, unsigned count);
+
 /* Copies n bytes of our own memory from wherever `from` points; false: they cannot be read. Keeps errno. */
 bool hk_os_peek(void *to, uintptr_t from, size_t n);
 

@@ -1,11 +1,11 @@
 #include "profile/leaks.h"
 
 #include <dlfcn.h>
-#include <execinfo.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/report.h"
+#include "os/stack.h"
 #include "profile/sample.h"
 
 enum { MOST_TOLD = 32 };
@@ -69,7 +69,7 @@ bool hk_leaks_report(const char *ignored) {
         objects += hk_profile_objects(&last->in_use);
         bytes += bytes_of(last);
         say(hk_profile_objects(&last->in_use), bytes_of(last), ", allocated by");
-        backtrace_symbols_fd(last->frames, (int)last->count, STDERR_FILENO);
+        hk_stack_print(last->frames, last->count);
     }
     if (told == 0)
         return false;

@@ -83,6 +83,8 @@ static int make_file(void) {
 static const char *begin(void) {
     if (!expand_path())
         return "the path is too long";
+    if (hk_os_page_size() > HK_RECORD_CHUNK)
+        return "the OS pages of this system are larger than its chunks";
     int error = make_file();
     if (error != 0)
         return strerror(error);

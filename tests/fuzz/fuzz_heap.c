@@ -12,6 +12,10 @@
 #include "hakmem/hakmem.h"
 #include "os/os.h"
 
+#ifndef __GLIBC__ /* no other C library has it */
+#define malloc_trim(pad) ((void)(pad), hak_trim())
+#endif
+
 enum {
     BLOCKS = 64,    /* that an actor holds at most */
     MARKED = 48,    /* bytes at either end of a block that are written and compared */

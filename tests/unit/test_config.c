@@ -111,6 +111,9 @@ static void run_with(char *const *environment) {
     CHECK(WIFEXITED(child.status) && WEXITSTATUS(child.status) == 0);
     if (HK_HOSTILE) /* whose magazines hold nothing of what a profile wants */
         drop_lines(": a magazine holds no more; ");
+    drop_lines(": libgcc_s.so.1 cannot be loaded; "); /* there may be none for this C library */
+    if (hk_os_page_size() == HK_SLICE)
+        drop_lines(": the OS pages of this system are larger than its chunks; ");
 }
 
 /* Under this environment a child says `warning` (notes and statistics aside) and has these values.
@@ -605,7 +608,7 @@ static void exec_setuid_copy(void *unused) {
 }
 
 static void setuid_programs(void) {
-    if (geteuid() != 0) {
+    if (geteuid() != 0 || is_emulated("setuid programs")) {
         puts("skipped, needs root to make a setuid program: setuid_programs");
         return;
     }

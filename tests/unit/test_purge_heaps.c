@@ -66,7 +66,8 @@ static void superslabs_are_purged(void) {
             hk_heap_collect_all();
             if (aged)
                 CHECK_EQ(purge_each(how, true), 0);
-            CHECK(purge_each(how, aged) >= page);
+            const size_t came_back = purge_each(how, aged);
+            CHECK(came_back >= page || page > 4096); /* in so few pages there may be no free one */
             while (purge_each(how, aged) != 0) /* slabs that retired when they were unclaimed */
                 CHECK(++again < 4);
             check_held(cls, n);
@@ -321,11 +322,16 @@ int main(void) {
     hk_heap_init(&a);
     hk_heap_init(&b);
     superslabs_are_purged();
-    owners_change_meanwhile();
-    the_owner_is_checked_again();
-    refused_advice_changes_nothing();
+    if (page == 4096) { /* pages of one slab */
+        owners_change_meanwhile();
+        the_owner_is_checked_again();
+    }
+    const bool emulated = is_emulated("the system's refusals, huge pages");
+    if (page == 4096 && !emulated)
+        refused_advice_changes_nothing();
     refused_slices_are_not_fresh();
-    huge_pages_are_ruled_out();
+    if (!emulated)
+        huge_pages_are_ruled_out();
     forks_see_no_claims();
 #if HK_DEBUG
     claims_do_not_exhaust_memory();

@@ -159,6 +159,8 @@ static void *busy(void *unused) {
 static void forks(void) {
     static child_t child;
     pthread_t id;
+    if (is_emulated("forks of a process with threads"))
+        return;
     CHECK(pthread_create(&id, NULL, busy, NULL) == 0);
     for (unsigned i = 0; i < 20; i++) {
         observe(expected = i % 2);

@@ -1,0 +1,193 @@
+/* Another system, to be preloaded: with HK_PAGE_BYTES one whose OS pages are so large, and as strict about them;
+ * with HK_EMULATOR one whose programs run by that command, so that a program can execute itself. It stands before
+ * functions of the C library, whose own calls it does not see. Nothing here allocates. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+extern char **environ;
+
+enum { REAL_PAGE = 4096 };
+
+/* The loader allocates before there is an environment to ask. */
+static size_t read_page_bytes(void) {
+    static char text[1 << 17];
+    const int fd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/environ", O_RDONLY | O_CLOEXEC);
+    size_t len = 0;
+    ssize_t n;
+    while ((n = read(fd, text + len, sizeof text - 1 - len)) > 0)
+        len += (size_t)n;
+    close(fd);
+    for (const char *at = text; at < text + len; at += strlen(at) + 1)
+        if (strncmp(at, "HK_PAGE_BYTES=", 14) == 0)
+            return strtoul(at + 14, NULL, 10);
+    return REAL_PAGE;
+}
+
+static size_t page_bytes(void) {
+    static size_t bytes; /* every thread finds the same */
+    if (bytes == 0)
+        bytes = read_page_bytes();
+    return bytes;
+}
+
+static size_t whole(size_t bytes) { return (bytes + page_bytes() - 1) & ~(page_bytes() - 1); }
+
+/* False, as the system says it, where p is not the start of an OS page. */
+static bool starts_page(const void *p) {
+    const bool is = ((uintptr_t)p & (page_bytes() - 1)) == 0;
+    if (!is)
+        errno = EINVAL;
+    return is;
+}
+
+static char *real_mmap(void *p, size_t n, int protection, int flags, int fd, off_t offset) {
+    return (char *)syscall(SYS_mmap, p, n, protection, flags, fd, offset);
+}
+
+/* Takes more than asked for, and gives the ends back. */
+static char *map_aligned(size_t n, int protection, int flags, int fd, off_t offset) {
+    char *p = real_mmap(NULL, n + page_bytes(), protection, flags, fd, offset);
+    if (p == MAP_FAILED)
+        return p;
+    char *start = (char *)whole((uintptr_t)p), *end = p + n + page_bytes();
+    if (start != p)
+        syscall(SYS_munmap, p, start - p);
+    syscall(SYS_munmap, start + n, end - (start + n));
+    return start;
+}
+
+void *mmap(void *hint, size_t n, int protection, int flags, int fd, off_t offset) {
+    const bool there = (flags & (MAP_FIXED | MAP_FIXED_NOREPLACE)) != 0;
+    if (there && !starts_page(hint))
+        return MAP_FAILED;
+    char *p = real_mmap((void *)whole((uintptr_t)hint), whole(n), protection, flags, fd, offset);
+    if (p == MAP_FAILED || ((uintptr_t)p & (page_bytes() - 1)) == 0)
+        return p;
+    syscall(SYS_munmap, p, whole(n));
+    return map_aligned(whole(n), protection, flags, fd, offset);
+}
+
+int munmap(void *p, size_t n) {
+    return starts_page(p) ? (int)syscall(SYS_munmap, p, whole(n)) : -1;
+}
+
+int mprotect(void *p, size_t n, int protection) {
+    return starts_page(p) ? (int)syscall(SYS_mprotect, p, whole(n), protection) : -1;
+}
+
+int madvise(void *p, size_t n, int advice) {
+    return starts_page(p) ? (int)syscall(SYS_madvise, p, whole(n), advice) : -1;
+}
+
+void *mremap(void *p, size_t n, size_t new_n, int flags, ...) {
+    va_list list;
+    va_start(list, flags);
+    void *to = (flags & MREMAP_FIXED) != 0 ? va_arg(list, void *) : NULL;
+    va_end(list);
+    if (!starts_page(p) || !starts_page(to))
+        return MAP_FAILED;
+    return (void *)syscall(SYS_mremap, p, whole(n), whole(new_n), flags, to);
+}
+
+/* A page is there if a part of it is. */
+int mincore(void *p, size_t n, unsigned char *pages) {
+    if (!starts_page(p))
+        return -1;
+    for (size_t at = 0; at < n; at += page_bytes(), pages++) {
+        unsigned char parts[65536 / REAL_PAGE];
+        if (syscall(SYS_mincore, (char *)p + at, page_bytes(), parts) != 0)
+            return -1;
+        *pages = 0;
+        for (size_t i = 0; i < page_bytes() / REAL_PAGE; i++)
+            *pages |= parts[i] & 1;
+    }
+    return 0;
+}
+
+/* What tells of pages of the real size is not to be had. */
+int open(const char *path, int flags, ...) {
+    va_list list;
+    va_start(list, flags);
+    const int mode = (flags & O_CREAT) != 0 ? va_arg(list, int) : 0;
+    va_end(list);
+    if (page_bytes() == REAL_PAGE || strcmp(path, "/proc/self/pagemap") != 0)
+        return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+    errno = EACCES;
+    return -1;
+}
+
+unsigned long getauxval(unsigned long type) {
+    if (type == AT_PAGESZ)
+        return page_bytes();
+    const int fd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/auxv", O_RDONLY | O_CLOEXEC);
+    unsigned long pair[2] = {0, 0};
+    while (read(fd, pair, sizeof pair) == sizeof pair && pair[0] != type && pair[0] != AT_NULL)
+        ;
+    close(fd);
+    return pair[0] == type ? pair[1] : 0;
+}
+
+int getpagesize(void) { return (int)page_bytes(); }
+
+/* ---- a program that executes itself ---- */
+
+enum { MOST_WORDS = 32, MOST_SETTINGS = 1000 };
+
+/* Whatever the new program's environment, it runs on this system too. */
+static void add_ours(char **to, char *const *environment) {
+    static const char *const ours[] = {"LD_PRELOAD=", "HK_PAGE_BYTES=", "HK_EMULATOR="};
+    char **const most = to + MOST_SETTINGS;
+    while (*environment != NULL && to < most)
+        *to++ = *environment++;
+    for (unsigned i = 0; i < sizeof ours / sizeof *ours; i++)
+        for (char **at = environ; *at != NULL; at++)
+            if (strncmp(*at, ours[i], strlen(ours[i])) == 0)
+                *to++ = *at;
+    *to = NULL;
+}
+
+static int execute(const char *path, char *const *words, char *const *environment) {
+    static char self[4096], emulator[4096];
+    char *of_emulator[MOST_WORDS], **to = of_emulator, *everything[MOST_SETTINGS + 4];
+    add_ours(everything, environment);
+    if (getenv("HK_EMULATOR") == NULL)
+        return (int)syscall(SYS_execve, path, words, everything);
+    strncpy(emulator, getenv("HK_EMULATOR"), sizeof emulator - 1);
+    for (char *rest = emulator; (*to = strtok_r(rest, " ", &rest)) != NULL;)
+        to++;
+    if (strcmp(path, "/proc/self/exe") == 0 && readlink(path, self, sizeof self - 1) > 0)
+        path = self;
+    for (*to++ = (char *)(uintptr_t)path; (*to = *++words) != NULL;)
+        to++;
+    return (int)syscall(SYS_execve, of_emulator[0], of_emulator, everything);
+}
+
+int execle(const char *path, const char *first, ...) {
+    char *words[MOST_WORDS] = {(char *)(uintptr_t)first};
+    va_list list;
+    va_start(list, first);
+    for (unsigned n = 0; words[n] != NULL;)
+        words[++n] = va_arg(list, char *);
+    char *const *environment = va_arg(list, char *const *);
+    va_end(list);
+    return execute(path, words, environment);
+}
+
+int execl(const char *path, const char *first, ...) {
+    char *words[MOST_WORDS] = {(char *)(uintptr_t)first};
+    va_list list;
+    va_start(list, first);
+    for (unsigned n = 0; words[n] != NULL;)
+        words[++n] = va_arg(list, char *);
+    va_end(list);
+    return execute(path, words, environ);
+}
