@@ -457,8 +457,8 @@ typedef void planting_t(bool planted);
     X(more_given_than_was_handed_out, "range.bytes <= hk_region_live()")                           \
     X(range_that_begins_within_a_unit, "hk_is_aligned((uintptr_t)r.start, HK_UNIT)")               \
     X(block_that_moves_and_is_still_found, "hk_map_kind(range->start) == HK_KIND_FOREIGN")         \
-    X(run_longer_than_its_slices, "ss->at.head[i] == first")                                          \
-    X(slice_of_another_run, "ss->at.head[i] == first")                                                \
+    X(run_longer_than_its_slices, "ss->at.head[i] == first")                                       \
+    X(slice_of_another_run, "ss->at.head[i] == first")                                             \
     X(free_slice_in_use, "(run & ~carved) == 0")                                                   \
     X(fresh_slice_in_use, "& ~ss->free) == 0")                                                     \
     X(superslab_on_the_wrong_list, "ss->list == longest_run(ss->free)")                            \
