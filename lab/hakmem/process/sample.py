@@ -157,7 +157,7 @@ def take(blank: Sample, process: Process) -> Sample:
         proof_file = folder / "proof.jsonl"
         with_proof = {**environment, "HAKMEM_PROOF": str(proof_file)}
         if process.proof_apart:
-            # What this benchmark measures is the process's little: proof is taken by a run of its own.
+            # What is measured is how little the process does: proof is taken by a run of its own.
             before = subprocess.run(
                 [process.argv[0], "--smoke"], env=with_proof, capture_output=True, check=False
             )
