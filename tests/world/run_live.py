@@ -25,8 +25,15 @@ def sockets(number: int) -> list[str]:
 
 
 def socket_of(number: int) -> str:
-    wait_for(lambda: len(sockets(number)) == 1, f"the socket of {number}")
-    return sockets(number)[0]
+    """While others' sockets come and go the list may lack it, or have it twice: one look decides."""
+    found: list[str] = []
+
+    def is_found() -> bool:
+        found[:] = sockets(number)
+        return len(found) == 1
+
+    wait_for(is_found, f"the socket of {number}")
+    return found[0]
 
 
 def ask(number: int, word: str = "json\n") -> str:
