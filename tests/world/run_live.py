@@ -25,7 +25,7 @@ def sockets(number: int) -> list[str]:
 
 
 def socket_of(number: int) -> str:
-    """While others' sockets come and go the list may lack it, or have it twice: one look decides."""
+    """While others' sockets come and go the list may lack it or have it twice: one look counts."""
     found: list[str] = []
 
     def is_found() -> bool:

@@ -59,11 +59,12 @@ class Found(Generic[T]):
 def listening(sockets: Path = SOCKETS) -> list[str]:
     """The names of their sockets."""
     lines = (line.split() for line in sockets.read_text(encoding="utf-8").splitlines())
-    return sorted(
+    found = {  # a set: while sockets come and go, the system's list may have one twice
         words[7]
         for words in lines
         if len(words) == 8 and words[3] == LISTENS and words[7].startswith(PREFIX)
-    )
+    }
+    return sorted(found)
 
 
 def ask(name: str, form: str) -> Answer | None:
