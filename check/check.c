@@ -15,9 +15,10 @@
 
 #include "hakmem/hakmem.h"
 
+#pragma GCC diagnostic ignored                                                                     \
+    "-Wmissing-prototypes" /* their headers' attributes and macros differ */
 #define EXPORT __attribute__((visibility("default")))
 
-/* Declared here and not by their headers, whose attributes and macros differ. */
 typedef struct _IO_FILE stream_t;
 size_t strlen(const char *s);
 int vsnprintf(char *to, size_t n, const char *format, va_list arguments);
@@ -44,10 +45,13 @@ static void *next_of(const char *name, _Atomic(void *) *known) {
     return function;
 }
 
+/* Or the loops below would become calls of memcpy and the like. */
+#define ONE_BY_ONE __asm__ volatile("" ::: "memory")
+
 static void *copied_down(char *to, const char *from, size_t n) {
     for (size_t i = 0; i < n; i++) {
         to[i] = from[i];
-        __asm__ volatile("" ::: "memory"); /* or it would become a call of memcpy */
+        ONE_BY_ONE;
     }
     return to;
 }
@@ -55,9 +59,9 @@ static void *copied_down(char *to, const char *from, size_t n) {
 static void *copied(char *to, const char *from, size_t n) {
     if (to <= from)
         return copied_down(to, from, n);
-    for (size_t i = n; i-- > 0;) {
-        to[i] = from[i];
-        __asm__ volatile("" ::: "memory");
+    while (n-- > 0) {
+        to[n] = from[n];
+        ONE_BY_ONE;
     }
     return to;
 }
@@ -65,7 +69,7 @@ static void *copied(char *to, const char *from, size_t n) {
 static void *filled(char *to, int c, size_t n) {
     for (size_t i = 0; i < n; i++) {
         to[i] = (char)c;
-        __asm__ volatile("" ::: "memory");
+        ONE_BY_ONE;
     }
     return to;
 }
@@ -80,7 +84,6 @@ static void *filled(char *to, int c, size_t n) {
 /* A function, and its form that the compiler calls where it knows how large the target is. That one
  * has checked the length already, but only against what the compiler knew. */
 #define CHECKED(type, name, parameters, checks, call, otherwise)                                   \
-    EXPORT type name parameters;                                                                   \
     EXPORT type name parameters {                                                                  \
         checks;                                                                                    \
         __typeof__(&name) next = NEXT(name);                                                       \
@@ -134,7 +137,6 @@ static int print(char *to, size_t n, const char *format, va_list arguments) {
     return length;
 }
 
-EXPORT int snprintf(char *to, size_t n, const char *format, ...);
 EXPORT int snprintf(char *to, size_t n, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
@@ -143,7 +145,6 @@ EXPORT int snprintf(char *to, size_t n, const char *format, ...) {
     return length;
 }
 
-EXPORT int __snprintf_chk(char *to, size_t n, int flag, size_t room, const char *format, ...);
 EXPORT int __snprintf_chk(char *to, size_t n, int flag, size_t room, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);

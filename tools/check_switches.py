@@ -17,6 +17,8 @@ SUFFIXES = {".c", ".h", ".cc", ".def"}
 
 CONDITION = re.compile(r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif)\b(.*)", re.MULTILINE)
 GUARD = re.compile(r"^\s*#\s*ifndef\s+(\w+_H)\s*\n\s*#\s*define\s+\1\s*$", re.MULTILINE)
+# What a list says of a row, unless its reader says it: no switch, for it has arguments.
+ROW = re.compile(r"^\s*#\s*ifndef\s+(HK_\w+)\s*\n\s*#\s*define\s+\1\(", re.MULTILINE)
 DEFINE = re.compile(r"^\s*#\s*define\s+(HK_\w+)", re.MULTILINE)
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 CONTINUATION = re.compile(r"\\\n")
@@ -27,9 +29,10 @@ def switches_in(text: str) -> Iterator[tuple[int, str]]:
     """Line number and name of every switch that a condition of this file tests."""
     text = COMMENT.sub(lambda match: "\n" * match[0].count("\n") or " ", text)
     guard = GUARD.search(text)
+    none = {*ROW.findall(text), *(guard.groups() if guard else ())}
     for condition in CONDITION.finditer(CONTINUATION.sub(" \x00", text)):
         for name in SWITCH.findall(condition[2]):
-            if guard is None or name != guard[1]:
+            if name not in none:
                 before = condition.string[: condition.start()]
                 yield 1 + before.count("\n") + before.count("\x00"), name
 
@@ -69,6 +72,7 @@ def build_h(count: int) -> str:
 CLEAN: dict[str, str] = {
     str(HOME): build_h(LIMIT),
     "src/os/os.h": "#ifndef HK_OS_H\n#define HK_OS_H\n#if HK_SWITCH_0 && HAVE_X\n#endif\n#endif\n",
+    "src/os/a.def": "#ifndef HK_ROW\n#define HK_ROW(name)\n#endif\nHK_ROW(a)\n#undef HK_ROW\n",
     "src/os/os.c": "/* text\n#if HK_IN_A_COMMENT\n*/\n#if 1 // HK_NOR_HERE\n#endif\n",
 }
 # Each file replaces or joins the clean tree and must be reported once, at this line.
@@ -78,6 +82,7 @@ PLANTED: tuple[tuple[str, str, int], ...] = (
     ("src/os/b.c", "/* x\n*/\n#ifdef HK_STRAY\n#endif\n", 3),
     ("src/os/c.c", "#if 0\n#elif 1 && \\\n  HK_STRAY\n#endif\n", 2),
     ("src/os/d.c", "#if 1 || \\\n 2\n#endif\n#if HK_STRAY\n#endif\n", 4),
+    ("src/os/e.def", "#ifndef HK_STRAY\n#define HK_STRAY 1\n#endif\nHK_ROW(a)\n", 1),
     ("include/hakmem/e.h", "#ifndef HK_STRAY\n#endif\n", 1),
 )
 

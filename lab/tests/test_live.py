@@ -335,12 +335,14 @@ def test_once_prints_the_page(stand: Stand) -> None:
 
 def names_of_the_tables() -> set[str]:
     """What the emitter calls each figure of src/stats/fields.def and of what that includes."""
-    rows = "HK_(BAND|GAUGE|COUNTER|HEAP_COUNTER)"
+    rows = "HK_(BAND|GAUGE|TOTAL|COUNTER|HEAP_COUNTER)"
     text = "".join(
         (ROOT / "src" / path).read_text()
         for path in ("stats/fields.def", "stats/counters.def", "base/calls.def")
     ).replace("\n    ", "")
     found = re.findall(rf'^{rows}\((\w+),\s*"(\w+)"', text, re.M)
+    for name in re.findall(r'^HK_BAND_BYTES\((\w+), "', text, re.M):
+        found += [("BAND", name, "bytes"), ("GAUGE", name, "bytes")]
     found += [
         ("COUNTER", *row) for row in re.findall(r'^HK_CALL_KIND\(\w+, (\w+), ("")?', text, re.M)
     ]
@@ -350,7 +352,9 @@ def names_of_the_tables() -> set[str]:
             name = name.removesuffix("_ns") + "_seconds"
         elif unit == "bytes" and not name.endswith("bytes"):
             name += "_bytes"
-        names.add(f"hakmem_{'band_' * (kind == 'BAND')}{name}{'_total' * ('COUNTER' in kind)}")
+        names.add(
+            f"hakmem_{'band_' * (kind == 'BAND')}{name}{'_total' * (kind not in ('BAND', 'GAUGE'))}"
+        )
     return names
 
 

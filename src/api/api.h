@@ -1,6 +1,5 @@
 /* What the entry points share: visibility, and the arithmetic of sizes. */
-#ifndef HK_API_API_H
-#define HK_API_API_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -33,6 +32,4 @@ void hk_limit_apply(bool starts);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -25,11 +25,9 @@ bool hk_asked_path(hk_line_t *path, const char *pattern) {
     const pid_t self = HK_CALL(other, getpid());
     if (!hk_line_path(path, pattern, &numbered))
         return false;
-    if (!numbered && self != first) {
-        hk_line_str(path, ".");
-        hk_line_u64(path, (uint64_t)self);
-        hk_line_text(path);
-    }
+    if (!numbered && self != first)
+        hk_line_put(path, ".%lu", (uint64_t)self);
+    hk_line_text(path);
     return true;
 }
 
@@ -50,9 +48,7 @@ int hk_asked_file(const hk_line_t *path, hk_emit_t *emit, const void *what) {
     if (HK_CALL(other, lstat(path->text, &there)) == 0 && !S_ISREG(there.st_mode))
         return emit_into(path->text, emit, what);
     hk_line_t part = *path;
-    hk_line_str(&part, ".");
-    hk_line_u64(&part, (uint64_t)HK_CALL(other, getpid()));
-    hk_line_str(&part, ".tmp");
+    hk_line_put(&part, ".%lu.tmp", (uint64_t)HK_CALL(other, getpid()));
     hk_line_text(&part);
     int error = emit_into(part.text, emit, what);
     if (error == 0 && HK_CALL(other, rename(part.text, path->text)) != 0)
@@ -90,10 +86,9 @@ static void *write_when_asked(void *unused) {
 }
 
 static void warn(int number, const char *problem) {
-    if (number == SIGUSR1)
-        hk_config_warn("HAKMEM_PROF_SIGNAL", "1", problem, "SIGUSR1 writes no profile");
-    else
-        hk_config_warn("HAKMEM_STATS_SIGNAL", "1", problem, "SIGUSR2 writes no statistics");
+    const bool profile = number == SIGUSR1;
+    hk_config_warn(profile ? "HAKMEM_PROF_SIGNAL" : "HAKMEM_STATS_SIGNAL", "1", problem,
+                   profile ? "SIGUSR1 writes no profile" : "SIGUSR2 writes no statistics");
 }
 
 static bool start_writer(int number) {
@@ -112,17 +107,19 @@ static void start_in_child(void) {
     start_writer(writers[1] != NULL ? SIGUSR2 : SIGUSR1);
 }
 
-/* In a child the allocator's own fork handler must run before ours: it comes first. */
-static bool start(int number) {
-    static bool started;
-    if (started)
-        return true;
-    started = start_writer(number);
+void hk_asked_in_children(void (*start)(void)) {
     hk_thread_t *self = hk_thread_enter();
     if (self != NULL)
         hk_thread_leave(self);
-    if (started)
-        pthread_atfork(NULL, NULL, start_in_child);
+    pthread_atfork(NULL, NULL, start);
+}
+
+static bool start(int number) {
+    static bool started;
+    if (!started && start_writer(number)) {
+        hk_asked_in_children(start_in_child);
+        started = true;
+    }
     return started;
 }
 

@@ -3,8 +3,7 @@
  * A signal's handler only wakes a thread of ours, which sleeps otherwise and exists only where asked for. That
  * does the writing, because what is written needs locks that the interrupted code may hold. A forked
  * child starts a thread of its own. */
-#ifndef HK_API_ASKED_H
-#define HK_API_ASKED_H
+#pragma once
 
 #include <pthread.h>
 
@@ -19,6 +18,9 @@ void hk_asked_forked(void);
 /* This process is the one that read the environment. */
 void hk_asked_start(void);
 
+/* Has forked children call `start`, the allocator's own fork handler having run: that one comes first. */
+void hk_asked_in_children(void (*start)(void));
+
 /* Appends the path with each %p in it replaced by the process's number. Where there is none a forked child puts its
  * own at the end: it must not overwrite what its parent writes. False: it is too long. */
 bool hk_asked_path(hk_line_t *path, const char *pattern);
@@ -32,5 +34,3 @@ int hk_asked_file(const hk_line_t *path, hk_emit_t *emit, const void *what);
 /* From now on `write` is called whenever SIGUSR1 or SIGUSR2 comes; one line says so where it cannot be. A
  * program's own handler stays, whether it was there before or comes later. */
 void hk_asked_listen(int number, void (*write)(void));
-
-#endif

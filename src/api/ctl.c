@@ -28,11 +28,10 @@ HK_EXPORT int hak_options_print(int fd, const char *format) {
     int saved = errno;
     if (format == NULL)
         return EINVAL;
-    if (write(fd, "", 0) < 0) {
-        int problem = errno;
-        errno = saved;
+    const int problem = write(fd, "", 0) < 0 ? errno : 0;
+    errno = saved;
+    if (problem != 0)
         return problem;
-    }
     if (strcmp(format, "text") == 0)
         hk_config_print_text(fd, "");
     else if (strcmp(format, "json") == 0)

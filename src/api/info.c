@@ -1,6 +1,5 @@
 /* mallinfo, malloc_info, malloc_stats, malloc_trim and mallopt, answering for our heap. */
 #include <errno.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <malloc.h>
 #include <stdio.h>
@@ -58,28 +57,21 @@ HK_EXPORT int malloc_info(int options, FILE *stream) {
     }
     hak_stats_t s;
     hk_stats_collect(&s, false);
-    fprintf(stream, "<malloc version=\"hakmem-%s\">\n", HK_VERSION);
+    fprintf(stream, "<malloc version=\"hakmem-" HK_VERSION "\">\n");
     for (unsigned i = 0; i < HAK_STATS_BANDS; i++) {
         const hak_stats_band_t *band = &s.bands[i];
         fprintf(stream,
-                "<band name=\"%s\" count=\"%" PRIu64 "\" allocated=\"%" PRIu64
-                "\" active=\"%" PRIu64 "\" free=\"%" PRIu64 "\" carved=\"%" PRIu64 "\"/>\n",
+                "<band name=\"%s\" count=\"%lu\" allocated=\"%lu\" active=\"%lu\" free=\"%lu\" "
+                "carved=\"%lu\"/>\n",
                 hk_band_names[i], band->blocks, band->allocated, band->active, band->free,
                 band->carved);
     }
-    const struct {
-        const char *element, *type;
-        uint64_t size;
-    } sums[] = {
-        {"total", "allocated", s.allocated}, {"total", "active", s.active},
-        {"total", "free", s.free},           {"system", "current", s.mapped},
-        {"system", "max", s.peak_mapped},    {"system", "cached", s.cached},
-        {"system", "metadata", s.metadata},
-    };
-    for (size_t i = 0; i < sizeof sums / sizeof sums[0]; i++)
-        fprintf(stream, "<%s type=\"%s\" size=\"%" PRIu64 "\"/>\n", sums[i].element, sums[i].type,
-                sums[i].size);
-    fputs("</malloc>\n", stream);
+#define SIZE(element, type) "<" element " type=\"" type "\" size=\"%lu\"/>\n"
+    fprintf(stream,
+            SIZE("total", "allocated") SIZE("total", "active") SIZE("total", "free")
+                SIZE("system", "current") SIZE("system", "max") SIZE("system", "cached")
+                    SIZE("system", "metadata") "</malloc>\n",
+            s.allocated, s.active, s.free, s.mapped, s.peak_mapped, s.cached, s.metadata);
     return ferror(stream) ? -1 : 0;
 }
 

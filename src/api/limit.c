@@ -29,9 +29,10 @@ static size_t share_of_cgroup(uint64_t percent, bool says) {
     const uint64_t limit = hk_os_memory_limit(HK_OS_MEMBERSHIP, HK_OS_CGROUPS);
     if (limit == 0 && says) {
         hk_line_t line = {0};
-        hk_line_str(&line, "hakmem: note: HAKMEM_LIMIT_PERCENT=");
-        hk_line_u64(&line, percent);
-        hk_line_str(&line, " has no effect: no cgroup limits the memory of this process");
+        hk_line_put(&line,
+                    "hakmem: note: HAKMEM_LIMIT_PERCENT=%lu has no effect: "
+                    "no cgroup limits the memory of this process",
+                    percent);
         hk_line_write(&line, STDERR_FILENO);
     }
     return (size_t)(limit / 100 * percent);
@@ -67,28 +68,20 @@ HK_EXPORT int hak_limit_on_reached(hak_limit_callback_t callback, void *context)
 /* ---- an allocation that is about to be refused ---- */
 
 /* The bands that hold most, the largest first. */
-static void say_who_holds_it(const hak_stats_t *stats) {
+static void say_who_holds_it(hak_stats_t *stats) {
     enum { BIGGEST = 5 };
-    bool said[HAK_STATS_BANDS] = {false};
     for (unsigned i = 0; i < BIGGEST; i++) {
-        unsigned most = HAK_STATS_BANDS;
-        for (unsigned band = 0; band < HAK_STATS_BANDS; band++)
-            if (!said[band] && stats->bands[band].allocated != 0 &&
-                (most == HAK_STATS_BANDS ||
-                 stats->bands[band].allocated > stats->bands[most].allocated))
+        hak_stats_band_t *most = stats->bands;
+        for (hak_stats_band_t *band = most; band < stats->bands + HAK_STATS_BANDS; band++)
+            if (band->allocated > most->allocated)
                 most = band;
-        if (most == HAK_STATS_BANDS)
+        if (most->allocated == 0)
             return;
-        said[most] = true;
         hk_line_t line = {0};
-        hk_line_str(&line, "hakmem: limit: ");
-        hk_line_str(&line, hk_band_names[most]);
-        hk_line_str(&line, ": ");
-        hk_line_u64(&line, stats->bands[most].blocks);
-        hk_line_str(&line, " blocks, ");
-        hk_line_u64(&line, stats->bands[most].allocated);
-        hk_line_str(&line, " bytes");
+        hk_line_put(&line, "hakmem: limit: %s: %lu blocks, %lu bytes",
+                    hk_band_names[most - stats->bands], most->blocks, most->allocated);
         hk_line_write(&line, STDERR_FILENO);
+        most->allocated = 0;
     }
 }
 
@@ -97,12 +90,10 @@ static _Noreturn void end(size_t n) {
     if (hk_stats_collect(&stats, false))
         say_who_holds_it(&stats);
     hk_line_t line = {0};
-    hk_line_str(&line, "hakmem: fatal: memory limit: ");
-    hk_line_u64(&line, hk_held());
-    hk_line_str(&line, " bytes held of ");
-    hk_line_u64(&line, hk_limit());
-    hk_line_str(&line, ", no room for a block of ");
-    hk_line_u64(&line, n);
+    hk_line_put(&line,
+                "hakmem: fatal: memory limit: %lu bytes held of %lu, "
+                "no room for a block of %lu",
+                hk_held(), hk_limit(), n);
     hk_line_write(&line, STDERR_FILENO);
     abort();
 }

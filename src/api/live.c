@@ -13,12 +13,12 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "api/asked.h"
 #include "api/stats.h"
 #include "base/calls.h"
 #include "base/report.h"
 #include "base/worker.h"
 #include "config/config.h"
-#include "front/thread.h"
 #include "os/os.h"
 #include "stats/emit.h"
 
@@ -68,10 +68,7 @@ static void answer(int fd) {
 static int listen_alone(void) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     hk_line_t name = {0};
-    hk_line_str(&name, "hakmem/");
-    hk_line_u64(&name, (uint64_t)HK_CALL(other, getpid()));
-    hk_line_str(&name, "/");
-    hk_line_hex(&name, hk_os_random());
+    hk_line_put(&name, "hakmem/%lu/%#lx", (uint64_t)HK_CALL(other, getpid()), hk_os_random());
     memcpy(address.sun_path + 1, name.text, name.len);
     const socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + name.len);
     int fd = HK_CALL(other, socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -92,14 +89,12 @@ static bool move_out(void) {
         return false;
     }
     int fd = listen_alone();
-    if (fd < 0) {
+    if (fd < 0)
         warn(strerror(errno));
-        return false;
-    }
-    for (int i = 0; i <= STDERR_FILENO; i++)
+    for (int i = 0; fd >= 0 && i <= STDERR_FILENO; i++)
         if (i != fd)
             HK_CALL(other, dup2(fd, i));
-    return close_from(STDERR_FILENO + 1, 0);
+    return fd >= 0 && close_from(STDERR_FILENO + 1, 0);
 }
 
 static void *serve(void *unused) {
@@ -123,14 +118,10 @@ static void start_thread(void) {
         warn(strerror(error));
 }
 
-/* After the options have been read (api/start.c). In a child the allocator's own fork handler must run before
- * ours: it comes first. */
+/* After the options have been read (api/start.c). */
 __attribute__((constructor(102))) static void start(void) {
     if (hk_option(live) == 0)
         return;
-    hk_thread_t *self = hk_thread_enter();
-    if (self != NULL)
-        hk_thread_leave(self);
-    pthread_atfork(NULL, NULL, start_thread);
+    hk_asked_in_children(start_thread);
     start_thread();
 }

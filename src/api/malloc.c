@@ -103,22 +103,9 @@ HK_EXPORT const char *hak_version(void) { return HK_VERSION; }
 
 #if !HK_NO_OVERRIDE
 
-/* Declared here and not by <stdlib.h>, whose attributes differ between C libraries. */
-void *malloc(size_t n);
-void *calloc(size_t count, size_t size);
-void *realloc(void *p, size_t n);
-void *reallocarray(void *p, size_t count, size_t size);
-void *aligned_alloc(size_t align, size_t n);
-void *memalign(size_t align, size_t n);
-int posix_memalign(void **out, size_t align, size_t n);
-void *valloc(size_t n);
-void *pvalloc(size_t n);
-size_t malloc_usable_size(void *p);
-void free(void *p);
-void cfree(void *p);
-void free_sized(void *p, size_t n);
-void free_aligned_sized(void *p, size_t align, size_t n);
-
+/* Not declared by <stdlib.h>, whose attributes differ between C libraries. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmissing-prototypes"
 HK_EXPORT void *malloc(size_t n) { return allocate(n); }
 void *hk_own_malloc(size_t n) __attribute__((alias("malloc")));
 HK_EXPORT void *calloc(size_t count, size_t size) { return allocate_zeroed(count, size); }
@@ -200,25 +187,21 @@ typedef struct nothrow nothrow_t;
 
 /* The mangled names, here for a 64-bit size_t (m). `slow` is what does it after a miss. */
 #define NEW(name, slow, by, ...)                                                                   \
-    void *name(size_t n, ##__VA_ARGS__);                                                           \
     HK_EXPORT void *name(size_t n, ##__VA_ARGS__) {                                                \
         void *p = hk_hit_pop(n);                                                                   \
         return HK_LIKELY(p != NULL) ? p : slow(n, 8, by);                                          \
     }
 #define NEW_ALIGNED(name, slow, by, ...)                                                           \
-    void *name(size_t n, size_t align, ##__VA_ARGS__);                                             \
     HK_EXPORT void *name(size_t n, size_t align, ##__VA_ARGS__) {                                  \
         void *p = hk_hit_pop_aligned(n, align);                                                    \
         return HK_LIKELY(p != NULL) ? p : slow(n, align, by);                                      \
     }
 #define DELETE(name, by, size, ...)                                                                \
-    void name(void *p, ##__VA_ARGS__);                                                             \
     HK_EXPORT void name(void *p, ##__VA_ARGS__) {                                                  \
         if (HK_UNLIKELY(!hk_hit_push(p)))                                                          \
             hk_delete_slow(p, by, size);                                                           \
     }
 
-#pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 NEW(_Znwm, new_slow, HK_BY_NEW)
 NEW(_Znam, new_slow, HK_BY_NEW_ARRAY)

@@ -1,8 +1,5 @@
 /* Heap profiles and the report of leaks, as the options ask for them. */
-#ifndef HK_API_PROFILE_H
-#define HK_API_PROFILE_H
+#pragma once
 
 /* Samples are taken from now on, or no more, as the options say now. Allocates. */
 void hk_profile_apply(void);
-
-#endif

@@ -13,8 +13,8 @@
 #include "front/emergency.h"
 #include "front/thread.h"
 #include "guard/fence.h"
+#include "os/os.h"
 #include "stats/counters.h"
-#include "stats/process.h"
 
 static size_t less(size_t a, size_t b) { return a - hk_min(a, b); }
 
@@ -50,14 +50,10 @@ static void add_bands(hak_stats_t *stats, const hk_usage_t *usage) {
     add_whole(&stats->bands[HAK_BAND_HUGE], usage->huge_blocks, usage->huge_bytes);
     add_whole(&stats->bands[HAK_BAND_HUGE], single.blocks, single.bytes);
     add_whole(&stats->bands[HAK_BAND_HUGE], fenced.blocks, fenced.bytes);
-    for (const hak_stats_band_t *band = stats->bands; band < stats->bands + HAK_STATS_BANDS;
-         band++) {
-        stats->allocated += band->allocated;
-        stats->magazines += band->magazines;
-        stats->active += band->active;
-        stats->free += band->free;
-        stats->remote += band->remote;
-        stats->carved += band->carved;
+    const hak_stats_band_t *band = stats->bands;
+    for (; band < stats->bands + HAK_STATS_BANDS; band++) {
+#define HK_BAND_BYTES(name, doc) stats->name += band->name;
+#include "stats/fields.def"
     }
     size_t others = usage->metadata + single.bytes + fenced.bytes;
     stats->mapped = usage->superslabs + usage->packs + usage->huge_bytes + usage->cached + others;
@@ -72,14 +68,11 @@ static void add_counters(hak_stats_t *stats) {
 #define HK_COUNTER(name, unit, doc) stats->name = hk_counted(name);
 #define HK_HEAP_COUNTER(name, unit, doc) stats->name = hk_heap_counted(HK_HEAP_COUNT_##name);
 #include "stats/counters.def"
-#undef HK_COUNTER
-#undef HK_HEAP_COUNTER
     stats->faults = hk_load_relaxed(&hk_faults);
     uint64_t counts[HK_CALL_KINDS];
     stats->calls = hk_calls_read(counts);
 #define HK_CALL_KIND(kind, field, doc) stats->field = counts[HK_CALL_##kind];
 #include "base/calls.def"
-#undef HK_CALL_KIND
 }
 
 static void add_residency(hak_stats_t *stats) {
@@ -89,7 +82,7 @@ static void add_residency(hak_stats_t *stats) {
     stats->lazy = residency.lazy;
     stats->dirty = residency.free - stats->lazy;
     stats->retained = less(stats->mapped, residency.resident);
-    stats->peak_resident = hk_process_peak_resident();
+    stats->peak_resident = hk_os_status("\nVmHWM:");
 }
 
 bool hk_stats_collect(hak_stats_t *stats, bool measure) {

@@ -1,6 +1,5 @@
 /* The statistics of the process, for everybody who reports them. */
-#ifndef HK_API_STATS_H
-#define HK_API_STATS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -13,5 +12,3 @@ bool hk_stats_collect(hak_stats_t *stats, bool measure);
 
 /* The same, all measured, and the sections: what is written. */
 bool hk_figures_collect(hk_figures_t *figures);
-
-#endif

@@ -1,6 +1,7 @@
-/* HAKMEM_STATS and HAKMEM_SS_OS_STATS: what is written at exit and, where HAKMEM_STATS_SIGNAL asks
- * for it, on SIGUSR2. */
+/* HAKMEM_STATS, HAKMEM_SS_OS_STATS and HAKMEM_TINY_FRONT_DUMP: what is written at exit and, where HAKMEM_STATS_SIGNAL
+ * asks for it, on SIGUSR2. */
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #include "base/calls.h"
 #include "base/report.h"
 #include "config/config.h"
+#include "front/observed.h"
 #include "stats/emit.h"
 
 /* ---- where to ---- */
@@ -83,4 +85,39 @@ __attribute__((destructor(102))) static void finish(void) {
         write_statistics();
     if (hk_option(os_stats) != 0)
         hk_emit_os_line(STDERR_FILENO, hk_advice_is_disabled());
+}
+
+/* ---- the front metrics ---- */
+
+static void warn_dump(const char *problem) {
+    hk_config_warn("HAKMEM_TINY_FRONT_DUMP", hk_option(front_dump), problem,
+                   "no front metrics are written");
+}
+
+/* Runs after the program's own exit handlers, on whichever thread called exit(). Other threads may
+ * go on: then what they do meanwhile may be counted or not. */
+__attribute__((destructor)) static void dump(void) {
+    const char *where = hk_option(front_dump);
+    if (HK_FAST || where == NULL || *where == '\0' || strcmp(where, "0") == 0)
+        return;
+    hk_metrics_sum_t sum;
+    hk_line_t path = {0};
+    bool numbered;
+    int fd = STDERR_FILENO;
+    if (!hk_front_metrics(&sum)) {
+        warn_dump("a signal handler ended the process inside the allocator");
+        return;
+    }
+    /* For appending, so that a forked child does not overwrite its parent's lines. */
+    if (strcmp(where, "1") != 0)
+        fd = hk_line_path(&path, where, &numbered)
+                 ? HK_CALL(other, open(path.text, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666))
+                 : -1;
+    if (fd < 0) {
+        warn_dump("cannot be opened for appending");
+        return;
+    }
+    hk_metrics_write(&sum, fd);
+    if (fd != STDERR_FILENO)
+        HK_CALL(other, close(fd));
 }

@@ -1,9 +1,10 @@
 /* Words that every box uses: attributes, alignment, assertions and atomics named by their order. */
-#ifndef HK_BASE_BASE_H
-#define HK_BASE_BASE_H
+#pragma once
 
 #if !defined(__linux__) || !defined(__LP64__)
 #error "hakmem is for Linux with a 64-bit address space"
+#elif !defined(__x86_64__) && !defined(__aarch64__)
+#error "hakmem knows the stack and the clock of x86-64 and 64-bit ARM only" /* os/stack.c, os/ticks.h */
 #endif
 
 #include <stdatomic.h>
@@ -38,6 +39,10 @@ _Noreturn void hk_assert_failed(const char *what, const char *file, int line);
 #else
 #define hk_assert(c) ((void)sizeof((c) ? 1 : 0))
 #endif
+
+/* Has a function look, by assertions of its own, in debug builds only. */
+#define hk_walk(call) hk_assert(((call), true))
+#define HK_WALKER __attribute__((unused))
 
 HK_INLINE bool hk_is_pow2(size_t n) { return n != 0 && (n & (n - 1)) == 0; }
 
@@ -110,5 +115,3 @@ HK_INLINE void hk_zero(void *p, size_t n) {
 #define hk_cas_seq(p, expected, v)                                                                 \
     atomic_compare_exchange_strong_explicit((p), (expected), (v), memory_order_seq_cst,            \
                                             memory_order_seq_cst)
-
-#endif

@@ -1,7 +1,6 @@
 /* Every compile-time switch of the allocator, and nothing else. The default build sets none of
  * them. At most ten may exist; the layer check counts them. */
-#ifndef HK_BASE_BUILD_H
-#define HK_BASE_BUILD_H
+#pragma once
 
 /* 1: assertions and the walkers that check each struct's equation at every transition. */
 #ifndef HK_DEBUG
@@ -23,6 +22,4 @@
  * sanitizers). */
 #ifndef HK_NO_OVERRIDE
 #define HK_NO_OVERRIDE 0
-#endif
-
 #endif

@@ -1,34 +1,25 @@
 #include "base/lock.h"
 
-#include <errno.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/calls.h"
 
 enum { SPINS = 128, NAP_NS = 50000, LONGEST_SLEEP_NS = 500000, MOST_OTHERS = 999 };
 
 HK_INLINE void relax(void) {
-#if defined(__x86_64__) || defined(__i386__)
+#if defined(__x86_64__)
     __builtin_ia32_pause();
-#elif defined(__aarch64__)
+#else
     __asm__ volatile("yield");
 #endif
-}
-
-static void sleep_while(atomic_uint *word, unsigned value, long ns) {
-    const struct timespec most = {.tv_sec = 0, .tv_nsec = ns};
-    int saved = errno; /* free must not change it */
-    HK_CALL(futex, syscall(SYS_futex, word, HK_FUTEX_WAIT, value, &most, NULL, 0));
-    errno = saved;
 }
 
 /* What is slept is for all sleepers together: a thousand that woke every half millisecond would leave
  * whom they wait for no processor. */
 static void sleep_among(atomic_uint *sleepers, atomic_uint *word, unsigned value, long ns) {
     const long others = (long)hk_min(hk_add_seq(sleepers, 1u), MOST_OTHERS);
-    sleep_while(word, value, (1 + others) * ns);
+    const struct timespec most = {.tv_nsec = (1 + others) * ns};
+    hk_futex(word, HK_FUTEX_WAIT, value, &most);
     hk_assert(hk_load_relaxed(sleepers) != 0); /* this thread is one */
     hk_sub_relaxed(sleepers, 1u);
 }
@@ -64,17 +55,13 @@ static bool wait_for(hk_lock_t *lock, const atomic_bool *never) {
 
 HK_COLD void hk_lock_wait(hk_lock_t *lock) { wait_for(lock, NULL); }
 
-HK_COLD void hk_lock_wake(hk_lock_t *lock) {
-    int saved = errno;
-    HK_CALL(futex, syscall(SYS_futex, &lock->taken, HK_FUTEX_WAKE, 1, NULL, NULL, 0));
-    errno = saved;
-}
+HK_COLD void hk_lock_wake(hk_lock_t *lock) { hk_futex(&lock->taken, HK_FUTEX_WAKE, 1, NULL); }
 
 bool hk_lock_unless(hk_lock_t *lock, const atomic_bool *never) {
-    hk_lock_check(lock, true);
+    hk_walk(hk_lock_check(lock, true));
     if (!wait_for(lock, never))
         return false;
-    hk_lock_note(lock, true);
+    hk_walk(hk_lock_note(lock, true));
     return true;
 }
 

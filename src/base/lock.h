@@ -4,8 +4,7 @@
  * then sleep on a futex, the one call for waiting that every sandbox allows: hold times are some
  * hundred nanoseconds and a heap's lock is nearly always taken by its own thread only. No lock is
  * ever taken on the hit path. */
-#ifndef HK_BASE_LOCK_H
-#define HK_BASE_LOCK_H
+#pragma once
 
 #include "base/base.h"
 
@@ -41,14 +40,8 @@ typedef struct {
 bool hk_lock_is_mine(const hk_lock_t *lock);
 /* The calling thread holds no lock of this rank or of a higher one: it may take one. */
 bool hk_lock_may_take(hk_rank_t rank);
-
-#if HK_DEBUG
 void hk_lock_check(const hk_lock_t *lock, bool tried);
 void hk_lock_note(const hk_lock_t *lock, bool taken);
-#else
-HK_INLINE void hk_lock_check(const hk_lock_t *lock, bool tried) { (void)lock, (void)tried; }
-HK_INLINE void hk_lock_note(const hk_lock_t *lock, bool taken) { (void)lock, (void)taken; }
-#endif
 
 void hk_lock_wait(hk_lock_t *lock);
 
@@ -70,25 +63,23 @@ HK_INLINE bool hk_lock_is_taken(const hk_lock_t *lock) {
 }
 
 HK_INLINE bool hk_lock_try(hk_lock_t *lock) {
-    hk_lock_check(lock, true);
+    hk_walk(hk_lock_check(lock, true));
     if (hk_lock_is_taken(lock) || hk_exchange_acquire(&lock->taken, 1u) != 0)
         return false;
-    hk_lock_note(lock, true);
+    hk_walk(hk_lock_note(lock, true));
     return true;
 }
 
 HK_INLINE void hk_lock(hk_lock_t *lock) {
-    hk_lock_check(lock, false);
+    hk_walk(hk_lock_check(lock, false));
     if (HK_UNLIKELY(hk_exchange_acquire(&lock->taken, 1u) != 0))
         hk_lock_wait(lock);
-    hk_lock_note(lock, true);
+    hk_walk(hk_lock_note(lock, true));
 }
 
 HK_INLINE void hk_unlock(hk_lock_t *lock) {
-    hk_lock_note(lock, false);
+    hk_walk(hk_lock_note(lock, false));
     hk_store_release(&lock->taken, 0u);
     if (HK_UNLIKELY(hk_load_relaxed(&lock->sleepers) != 0))
         hk_lock_wake(lock);
 }
-
-#endif

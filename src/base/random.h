@@ -1,6 +1,5 @@
 /* Numbers of chance, for places and orders that nobody shall foretell without reading our memory. */
-#ifndef HK_BASE_RANDOM_H
-#define HK_BASE_RANDOM_H
+#pragma once
 
 #include "base/base.h"
 
@@ -20,5 +19,3 @@ HK_INLINE uint32_t hk_random_shared(_Atomic uint64_t *stream, uint32_t end) {
     hk_store_relaxed(stream, own);
     return number;
 }
-
-#endif

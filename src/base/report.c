@@ -1,6 +1,5 @@
 #include "base/report.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,51 +14,106 @@ static void put(hk_line_t *line, const char *s, size_t n) {
     line->len += n;
 }
 
-static void put_number(hk_line_t *line, uint64_t value, unsigned base) {
+bool hk_parse(const char **s, uint64_t *value) {
+    uint64_t n = 0;
+    const char *at = *s;
+    for (; *at >= '0' && *at <= '9'; at++)
+        if (__builtin_mul_overflow(n, (uint64_t)10, &n) ||
+            __builtin_add_overflow(n, (uint64_t)(*at - '0'), &n))
+            return false;
+    const bool any = at != *s;
+    *s = at;
+    *value = n;
+    return any;
+}
+
+const char *hk_word_at(const char *words, uint64_t number) {
+    for (; number > 0 && words != NULL; number--) {
+        words = strchr(words, '|');
+        words += words != NULL;
+    }
+    return words;
+}
+
+bool hk_word_find(const char *words, const char *text, size_t len, uint64_t *number) {
+    for (uint64_t i = 0; (words = hk_word_at(words, i != 0)) != NULL; i++)
+        if (strcspn(words, "|") == len && memcmp(text, words, len) == 0) {
+            *number = i;
+            return true;
+        }
+    return false;
+}
+
+static const char *digits_of(uint64_t value, unsigned base, char *end) {
+    *end = '\0';
+    do
+        *--end = "0123456789abcdef"[value % base];
+    while ((value /= base) != 0);
+    return end;
+}
+
+/* One conversion, of which `s` is what follows the '%'. Returns its last sign. */
+static const char *convert(hk_line_t *line, const char *s, va_list *values) {
     char digits[24];
-    size_t at = sizeof digits;
-    hk_assert(base >= 10 && base <= 16); /* 24 are enough, and there are as many signs */
-    do {
-        digits[--at] = "0123456789abcdef"[value % base];
-        value /= base;
-    } while (value != 0);
-    put(line, digits + at, sizeof digits - at);
+    const char *text;
+    const bool left = *s == '-', prefix = *s == '#';
+    const char with = *s == '0' ? '0' : ' ';
+    uint64_t width = 0;
+    size_t most = SIZE_MAX;
+    s += left || prefix;
+    if (*s == '*')
+        width = (uint64_t)va_arg(*values, int), s++;
+    else
+        hk_parse(&s, &width);
+    if (*s == '.')
+        most = (size_t)va_arg(*values, int), s += 2;
+    if (*s == 's') {
+        text = va_arg(*values, const char *);
+    } else {
+        hk_assert(*s == 'l' && (s[1] == 'u' || s[1] == 'x'));
+        text =
+            digits_of(va_arg(*values, uint64_t), *++s == 'x' ? 16 : 10, digits + sizeof digits - 1);
+        put(line, "0x", prefix ? 2 : 0);
+    }
+    const size_t n = strnlen(text, most);
+    if (left)
+        put(line, text, n);
+    for (size_t i = n; i < width; i++)
+        put(line, &with, 1);
+    if (!left)
+        put(line, text, n);
+    return s;
+}
+
+void hk_line_put_list(hk_line_t *line, const char *format, va_list *values) {
+    for (const char *s = format; *s != '\0'; s++)
+        if (*s == '%')
+            s = convert(line, s + 1, values);
+        else
+            put(line, s, 1);
+}
+
+void hk_line_put(hk_line_t *line, const char *format, ...) {
+    va_list values;
+    va_start(values, format);
+    hk_line_put_list(line, format, &values);
+    va_end(values);
 }
 
 void hk_line_str(hk_line_t *line, const char *s) { put(line, s, strlen(s)); }
+void hk_line_u64(hk_line_t *line, uint64_t value) { hk_line_put(line, "%lu", value); }
+void hk_line_hex(hk_line_t *line, uint64_t value) { hk_line_put(line, "%#lx", value); }
 
 void hk_line_str_most(hk_line_t *line, const char *s, size_t n) {
-    size_t len = strnlen(s, n);
-    put(line, s, len);
-    if (s[len] != '\0')
-        put(line, "...", 3);
-}
-
-void hk_line_u64(hk_line_t *line, uint64_t value) { put_number(line, value, 10); }
-
-void hk_line_hex(hk_line_t *line, uint64_t value) {
-    put(line, "0x", 2);
-    put_number(line, value, 16);
+    hk_line_put(line, "%.*s%s", (int)n, s, strnlen(s, n + 1) > n ? "..." : "");
 }
 
 void hk_line_json(hk_line_t *line, const char *s) {
-    for (; *s != '\0'; s++) {
-        unsigned char c = (unsigned char)*s;
-        if (c == '"' || c == '\\') {
-            put(line, (char[]){'\\', *s}, 2);
-        } else if (c < 0x20) {
-            const char *hex = "0123456789abcdef";
-            put(line, (char[]){'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]}, 6);
-        } else {
-            put(line, s, 1);
-        }
-    }
-}
-
-void hk_line_pad(hk_line_t *line, size_t column) {
-    do
-        put(line, " ", 1);
-    while (line->len < hk_min(column, sizeof line->text - 1));
+    for (; *s != '\0'; s++)
+        if ((unsigned char)*s < 0x20)
+            hk_line_put(line, "\\u%04lx", (uint64_t)(unsigned char)*s);
+        else
+            hk_line_put(line, *s == '"' || *s == '\\' ? "\\%.*s" : "%.*s", 1, s);
 }
 
 const char *hk_line_text(hk_line_t *line) {
@@ -70,11 +124,8 @@ const char *hk_line_text(hk_line_t *line) {
 
 void hk_line_flush(hk_line_t *line, int fd) {
     hk_assert(line->len <= sizeof line->text && fd >= 0);
-    int saved = errno;
-    ssize_t ignored = HK_CALL(other, write(fd, line->text, line->len));
-    (void)ignored; /* there is nobody left to tell */
-    line->len = 0;
-    errno = saved;
+    (void)HK_KEEP_ERRNO(HK_CALL(other, write(fd, line->text, line->len)));
+    line->len = 0; /* there is nobody left to tell */
 }
 
 bool hk_line_path(hk_line_t *line, const char *pattern, bool *numbered) {
@@ -109,13 +160,9 @@ static void put_fault(hk_line_t *line, const char *how, hk_fatal_t kind, const v
     static const char *const names[] = {
 #define HK_FAULT(kind, words, doc) [HK_##kind] = (words),
 #include "base/faults.def"
-#undef HK_FAULT
     };
     hk_assert((unsigned)kind < sizeof names / sizeof names[0]);
-    hk_line_str(line, how);
-    hk_line_str(line, names[kind]);
-    hk_line_str(line, ": ");
-    hk_line_hex(line, (uint64_t)(uintptr_t)p);
+    hk_line_put(line, "%s%s: %#lx", how, names[kind], (uint64_t)(uintptr_t)p);
 }
 
 static _Noreturn void end(void) {
@@ -136,17 +183,11 @@ static bool goes_on(void) { return hk_load_relaxed(&hk_on_fault) == HK_ON_FAULT_
 HK_COLD void hk_fault_say(hk_fatal_t kind, const void *p, size_t bytes, ptrdiff_t at) {
     hk_line_t line = {0};
     put_fault(&line, goes_on() ? "hakmem: error: " : "hakmem: fatal: ", kind, p);
-    if (bytes != HK_NO_SIZE) {
-        hk_line_str(&line, ", a block of ");
-        hk_line_u64(&line, bytes);
-        hk_line_str(&line, bytes == 1 ? " byte" : " bytes");
-    }
-    if (at != HK_NOWHERE) {
-        hk_line_str(&line, at < 0 ? ", at byte -" : ", at byte ");
-        hk_line_u64(&line, (uint64_t)(at < 0 ? -at : at));
-    }
-    hk_line_str(&line, ", in thread ");
-    hk_line_u64(&line, (uint64_t)HK_CALL(other, gettid()));
+    if (bytes != HK_NO_SIZE)
+        hk_line_put(&line, ", a block of %lu byte%s", bytes, bytes == 1 ? "" : "s");
+    if (at != HK_NOWHERE)
+        hk_line_put(&line, ", at byte %s%lu", at < 0 ? "-" : "", (uint64_t)(at < 0 ? -at : at));
+    hk_line_put(&line, ", in thread %lu", (uint64_t)HK_CALL(other, gettid()));
     hk_line_write(&line, STDERR_FILENO);
     hk_add_relaxed(&hk_faults, 1u);
 }
@@ -164,12 +205,7 @@ HK_COLD void hk_fault(hk_fatal_t kind, const void *p, size_t bytes, ptrdiff_t at
 #if HK_DEBUG
 _Noreturn HK_COLD void hk_assert_failed(const char *what, const char *file, int line_number) {
     hk_line_t line = {0};
-    hk_line_str(&line, "hakmem: assertion failed: ");
-    hk_line_str(&line, what);
-    hk_line_str(&line, " at ");
-    hk_line_str(&line, file);
-    hk_line_str(&line, ":");
-    hk_line_u64(&line, (uint64_t)line_number);
+    hk_line_put(&line, "hakmem: assertion failed: %s at %s:%lu", what, file, (uint64_t)line_number);
     hk_line_write(&line, STDERR_FILENO);
     abort();
 }

@@ -1,7 +1,8 @@
 /* What the allocator says aloud: a formatter that never allocates, and the one line of a fatal
  * error. */
-#ifndef HK_BASE_REPORT_H
-#define HK_BASE_REPORT_H
+#pragma once
+
+#include <stdarg.h>
 
 #include "base/base.h"
 
@@ -11,6 +12,10 @@ typedef struct {
     char text[1024];
 } hk_line_t;
 
+/* Appends as printf does, of whose conversions there are %s, %lu, %lx and %#lx, with a width ('-' and '0'
+ * before it, or '*') or, of %s, the precision '*'. */
+void hk_line_put(hk_line_t *line, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void hk_line_put_list(hk_line_t *line, const char *format, va_list *values);
 void hk_line_str(hk_line_t *line, const char *s);
 /* Appends at most n bytes of s, and "..." where that is not all of it. */
 void hk_line_str_most(hk_line_t *line, const char *s, size_t n);
@@ -18,8 +23,6 @@ void hk_line_u64(hk_line_t *line, uint64_t value);
 void hk_line_hex(hk_line_t *line, uint64_t value);
 /* Appends s with the characters JSON reserves escaped. */
 void hk_line_json(hk_line_t *line, const char *s);
-/* Appends spaces up to this column; at least one. */
-void hk_line_pad(hk_line_t *line, size_t column);
 /* What is there, as a string; valid until the line changes. */
 const char *hk_line_text(hk_line_t *line);
 /* Writes what is there, without a newline, and empties the line: for texts longer than one. */
@@ -30,11 +33,18 @@ bool hk_line_path(hk_line_t *line, const char *pattern, bool *numbered);
 /* Writes the line and a newline with one write(2); errno is kept. */
 void hk_line_write(hk_line_t *line, int fd);
 
+/* Reads decimal digits, and moves *s behind them. False: there are none, or too many. */
+bool hk_parse(const char **s, uint64_t *value);
+
+/* Of words separated by bars: where the one of this number begins, NULL where there are not so many; and the number
+ * of the one that is `text`, of so many bytes. */
+const char *hk_word_at(const char *words, uint64_t number);
+bool hk_word_find(const char *words, const char *text, size_t len, uint64_t *number);
+
 /* The kinds of heap corruption: the user's bug, one fixed message each (faults.def). */
 typedef enum {
 #define HK_FAULT(kind, words, doc) HK_##kind,
 #include "base/faults.def"
-#undef HK_FAULT
 } hk_fatal_t;
 
 /* What happens then: HAKMEM_ON_FAULT, by its words. */
@@ -56,5 +66,3 @@ void hk_fault(hk_fatal_t kind, const void *p, size_t bytes, ptrdiff_t at);
 
 /* Faults said so far. */
 extern atomic_uint hk_faults;
-
-#endif

@@ -13,15 +13,9 @@
 extern char **environ;
 
 hk_config_t hk_config = {
-#define HK_GROUP(id, title)
 #define HK_UINT(field, env, value, least, most, unit, level, when, doc) .field = (value),
 #define HK_WORD(field, env, value, words, level, when, doc) .field = (value),
-#define HK_TEXT(field, env, level, when, doc)
 #include "config/options.def"
-#undef HK_GROUP
-#undef HK_UINT
-#undef HK_WORD
-#undef HK_TEXT
 };
 _Atomic uint8_t hk_origins[HK_OPTION_COUNT];
 
@@ -35,14 +29,9 @@ void hk_config_warn(const char *name, const char *value, const char *problem,
                     const char *consequence) {
     enum { ENOUGH = 200 };
     hk_line_t line = {0};
-    hk_line_str(&line, "hakmem: warning: ");
-    hk_line_str(&line, name);
-    hk_line_str(&line, "=");
+    hk_line_put(&line, "hakmem: warning: %s=", name);
     hk_line_str_most(&line, value, ENOUGH);
-    hk_line_str(&line, ": ");
-    hk_line_str(&line, problem);
-    hk_line_str(&line, "; ");
-    hk_line_str(&line, consequence);
+    hk_line_put(&line, ": %s; %s", problem, consequence);
     hk_line_write(&line, STDERR_FILENO);
 }
 
@@ -62,7 +51,7 @@ uint64_t hk_option_number(unsigned option) { return hk_load_relaxed(number_of(op
 const char *hk_option_text(unsigned option) { return hk_load_relaxed(text_of(option)); }
 
 static void set_number(unsigned option, uint64_t value, hk_origin_t origin) {
-    hk_option_is_valid(option, value);
+    hk_assert(hk_option_is_valid(option, value));
     hk_assert(origin >= hk_load_relaxed(&hk_origins[option])); /* the strongest has the last word */
     hk_store_relaxed(number_of(option), value);
     hk_store_relaxed(&hk_origins[option], (uint8_t)origin);
@@ -124,9 +113,8 @@ static void warn_unknown(const char *entry, size_t len) {
     char name[65] = {0};
     memcpy(name, entry, hk_min(len, sizeof name - 1));
     hk_line_t hint = {0};
-    hk_line_str(&hint, "ignored (the nearest known name is ");
-    hk_line_str(&hint, hk_options[hk_option_nearest(entry, len)].env);
-    hk_line_str(&hint, ")");
+    hk_line_put(&hint, "ignored (the nearest known name is %s)",
+                hk_options[hk_option_nearest(entry, len)].env);
     hk_config_warn(name, entry + len + 1, "no such option", hk_line_text(&hint));
 }
 
@@ -149,8 +137,7 @@ static void take_nothing(const hk_profile_value_t *row) {
     if (row->value == hk_options[row->option].otherwise)
         return;
     hk_option_print(&profile, HK_OPTION_profile, row->profile);
-    hk_line_str(&stays, hk_options[row->option].env);
-    hk_line_str(&stays, " stays ");
+    hk_line_put(&stays, "%s stays ", hk_options[row->option].env);
     hk_option_print(&stays, row->option, hk_options[row->option].otherwise);
     hk_config_warn("HAKMEM_PROFILE", hk_line_text(&profile), left_out, hk_line_text(&stays));
 }
@@ -160,9 +147,9 @@ static void apply_profile(void) {
     if (hk_option_origin(profile) != HK_FROM_ENVIRONMENT)
         return;
     uint64_t profile = hk_option(profile);
-    for (unsigned i = 0; i < HK_ALIAS_COUNT; i++)
-        if (hk_aliases[i].word == profile)
-            profile = hk_aliases[i].profile;
+    for (unsigned i = 0; i < HK_PROFILE_COUNT; i++)
+        if (hk_profiles[i].older == profile)
+            profile = hk_profiles[i].word;
     set_number(HK_OPTION_profile, profile, HK_FROM_ENVIRONMENT);
     for (unsigned i = 0; i < HK_VALUE_COUNT; i++) {
         const hk_profile_value_t *row = &hk_profile_values[i];
@@ -205,17 +192,17 @@ void hk_config_load(void) {
 
 static int read_out(unsigned option, char *out, size_t out_bytes) {
     hk_line_t number = {0};
-    const char *text;
-    if (hk_options[option].type == HK_TYPE_TEXT) {
-        text = hk_option_text(option);
-    } else {
+    const char *text = hk_line_text(&number);
+    if (hk_options[option].type != HK_TYPE_TEXT) {
         hk_option_print(&number, option, hk_option_number(option));
-        text = hk_line_text(&number);
+        hk_line_text(&number);
+    } else if (hk_option_text(option) != NULL) {
+        text = hk_option_text(option);
     }
-    size_t len = text != NULL ? strlen(text) : 0;
+    size_t len = strlen(text);
     if (len >= out_bytes)
         return ERANGE;
-    memcpy(out, text != NULL ? text : "", len + 1);
+    memcpy(out, text, len + 1);
     return 0;
 }
 

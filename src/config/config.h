@@ -1,7 +1,6 @@
 /* The options. The table is options.def; a value comes from hak_ctl(), the environment, the
  * profile, the cgroup's limits or the table, the first of these that says something. */
-#ifndef HK_CONFIG_CONFIG_H
-#define HK_CONFIG_CONFIG_H
+#pragma once
 
 #include "base/base.h"
 
@@ -9,14 +8,11 @@
 #define HK_PROFILE_WORDS                                                                           \
     "balanced|speed|lean|secure|bench|observe|MIXED_TINYV3_C7_BALANCED|MIXED_TINYV3_C7_SAFE"
 enum {
-    HK_PROFILE_BALANCED,
-    HK_PROFILE_SPEED,
-    HK_PROFILE_LEAN,
-    HK_PROFILE_SECURE,
-    HK_PROFILE_BENCH,
-    HK_PROFILE_OBSERVE,
-    HK_PROFILE_OLD_BALANCED,
-    HK_PROFILE_OLD_SPEED, /* never the effective value: the profile's own name is */
+#define HK_PROFILE(id, older, doc) HK_PROFILE_##id,
+#include "config/profiles.def"
+    HK_PROFILE_COUNT,
+    HK_PROFILE_OLD_SPEED =
+        HK_PROFILE_COUNT, /* never the effective value: the profile's own name is */
 };
 enum { HK_DECOMMIT_OFF, HK_DECOMMIT_FREE, HK_DECOMMIT_DONTNEED };
 enum { HK_ON_LIMIT_NULL, HK_ON_LIMIT_ABORT };
@@ -25,28 +21,18 @@ enum { HK_TINY_PROFILE_ADAPTIVE, HK_TINY_PROFILE_FULL };
 
 /* atomic: any thread reads; written at the start of the process and by hak_ctl(). */
 typedef struct {
-#define HK_GROUP(id, title)
 #define HK_UINT(field, env, value, least, most, unit, level, when, doc) _Atomic uint64_t field;
 #define HK_WORD(field, env, value, words, level, when, doc) _Atomic uint64_t field;
 #define HK_TEXT(field, env, level, when, doc) _Atomic(const char *) field;
 #include "config/options.def"
-#undef HK_GROUP
-#undef HK_UINT
-#undef HK_WORD
-#undef HK_TEXT
 } hk_config_t;
 
 /* The options by number, in the table's order. */
 typedef enum {
-#define HK_GROUP(id, title)
 #define HK_UINT(field, env, value, least, most, unit, level, when, doc) HK_OPTION_##field,
 #define HK_WORD(field, env, value, words, level, when, doc) HK_OPTION_##field,
 #define HK_TEXT(field, env, level, when, doc) HK_OPTION_##field,
 #include "config/options.def"
-#undef HK_GROUP
-#undef HK_UINT
-#undef HK_WORD
-#undef HK_TEXT
     HK_OPTION_COUNT
 } hk_option_id_t;
 
@@ -92,5 +78,3 @@ void hk_config_warn(const char *name, const char *value, const char *problem,
 
 /* In the child of a fork: whoever was in hk_config_control() is not there. */
 void hk_config_forked(void);
-
-#endif

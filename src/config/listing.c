@@ -26,73 +26,56 @@ static bool is_changed(unsigned option) {
 
 static void put_value(hk_line_t *line, unsigned option) {
     enum { ENOUGH = 400 };
-    if (!is_text(option)) {
+    if (!is_text(option))
         hk_option_print(line, option, hk_option_number(option));
-    } else if (hk_option_text(option) != NULL) {
+    else if (is_changed(option))
         hk_line_str_most(line, hk_option_text(option), ENOUGH);
-    } else {
+    else
         hk_line_str(line, "(not set)");
-    }
 }
 
 void hk_config_print_text(int fd, const char *begins) {
-    enum { VALUE = 40, UNIT = 62, ORIGIN = 70 };
     hk_config_look_at_limits();
-    size_t at = strlen(begins);
     for (unsigned i = 0; i < HK_OPTION_COUNT; i++) {
-        hk_line_t line = {0};
-        hk_line_str(&line, begins);
-        hk_line_str(&line, hk_options[i].env);
-        hk_line_pad(&line, at + VALUE);
-        put_value(&line, i);
-        hk_line_pad(&line, at + UNIT);
-        hk_line_str(&line, hk_options[i].unit);
-        hk_line_pad(&line, at + ORIGIN);
-        hk_line_str(&line, origin_of(i));
+        hk_line_t line = {0}, value = {0};
+        put_value(&value, i);
+        const int unit =
+            28 - (int)hk_min(28, hk_max(value.len, 21)); /* a long value takes its room */
+        hk_line_put(&line, "%s%-39s %-21s %-*s %s", begins, hk_options[i].env, hk_line_text(&value),
+                    unit, hk_options[i].unit, origin_of(i));
         hk_line_write(&line, fd);
     }
 }
 
 /* ---- settings without effect ---- */
 
-/* const. `option` has no effect while `other` has `value`; `what` that does. */
+/* const. The options from `first` to `last` have no effect while `other` has `value`; `what` that does. */
 typedef struct {
-    uint8_t option, other;
+    uint8_t first, last, other;
     uint64_t value;
     char what[32];
 } suppression_t;
 
 static const suppression_t suppressions[] = {
-#define HK_SUPPRESSED(field, other, value, what)                                                   \
-    {HK_OPTION_##field, HK_OPTION_##other, value, what},
+#define HK_SUPPRESSED(first, last, other, value, what)                                             \
+    {HK_OPTION_##first, HK_OPTION_##last, HK_OPTION_##other, value, what},
 #include "config/suppressed.def"
-#undef HK_SUPPRESSED
 };
 
-static bool is_suppressed(const suppression_t *row) {
-    bool other =
-        is_text(row->other) ? !is_changed(row->other) : hk_option_number(row->other) == row->value;
-    return other && is_changed(row->option) &&
-           hk_load_relaxed(&hk_origins[row->option]) >= HK_FROM_PROFILE;
+static bool suppresses(const suppression_t *row) {
+    return is_text(row->other) ? !is_changed(row->other)
+                               : hk_option_number(row->other) == row->value;
 }
 
-static void put_assignment(hk_line_t *line, unsigned option) {
-    hk_line_str(line, hk_options[option].env);
-    if (is_text(option) && !is_changed(option)) {
-        hk_line_str(line, " is not set");
-        return;
-    }
-    hk_line_str(line, "=");
-    put_value(line, option);
+static bool was_set(unsigned option) {
+    return is_changed(option) && hk_load_relaxed(&hk_origins[option]) >= HK_FROM_PROFILE;
 }
 
-static void finish_note(hk_line_t *line, const suppression_t *row) {
-    hk_line_str(line, ": ");
-    put_assignment(line, row->other);
-    if (row->what[0] != '\0')
-        hk_line_str(line, " ");
-    hk_line_str(line, row->what);
-    hk_line_write(line, STDERR_FILENO);
+static void put_assignment(hk_line_t *line, const char *before, unsigned option) {
+    const bool missing = is_text(option) && !is_changed(option);
+    hk_line_put(line, "%s%s%s", before, hk_options[option].env, missing ? " is not set" : "=");
+    if (!missing)
+        put_value(line, option);
 }
 
 void hk_config_note_suppressed(void) {
@@ -102,36 +85,30 @@ void hk_config_note_suppressed(void) {
         unsigned count = 0;
         for (next = i; next < ROWS && suppressions[next].other == suppressions[i].other &&
                        suppressions[next].value == suppressions[i].value;
-             next++) {
-            if (!is_suppressed(&suppressions[next]))
-                continue;
-            hk_line_str(&line, count++ == 0 ? "hakmem: note: " : ", ");
-            put_assignment(&line, suppressions[next].option);
-        }
+             next++)
+            for (unsigned option = suppressions[next].first;
+                 suppresses(&suppressions[i]) && option <= suppressions[next].last; option++)
+                if (was_set(option))
+                    put_assignment(&line, count++ == 0 ? "hakmem: note: " : ", ", option);
         if (count == 0)
             continue;
-        hk_line_str(&line, count == 1 ? " has no effect" : " have no effect");
-        finish_note(&line, &suppressions[i]);
+        put_assignment(
+            &line, count == 1 ? " has no effect: " : " have no effect: ", suppressions[i].other);
+        hk_line_put(&line, "%s%s", *suppressions[i].what != '\0' ? " " : "", suppressions[i].what);
+        hk_line_write(&line, STDERR_FILENO);
     }
 }
 
 /* ---- JSON ---- */
 
-static void put_string(hk_line_t *line, const char *s) {
-    hk_line_str(line, "\"");
+static void put_string(hk_line_t *line, const char *before, const char *s) {
+    hk_line_put(line, "%s\"", before);
     hk_line_json(line, s);
     hk_line_str(line, "\"");
 }
 
-static void put_member(hk_line_t *line, const char *name, const char *value) {
-    hk_line_str(line, ",\"");
-    hk_line_str(line, name);
-    hk_line_str(line, "\":");
-    put_string(line, value);
-}
-
-static void put_number_value(hk_line_t *line, unsigned option, uint64_t value) {
-    hk_line_str(line, "\"");
+static void put_number(hk_line_t *line, const char *before, unsigned option, uint64_t value) {
+    hk_line_put(line, "%s\"", before);
     hk_option_print(line, option, value);
     hk_line_str(line, "\"");
 }
@@ -150,69 +127,56 @@ static void put_long_string(hk_line_t *line, const char *s, int fd) {
 }
 
 static void put_what_is_allowed(hk_line_t *line, const hk_option_row_t *row) {
-    if (row->type == HK_TYPE_WORD) {
-        hk_line_str(line, ",\"words\":[\"");
-        for (const char *s = row->words; *s != '\0'; s++)
-            hk_line_str(line, *s == '|' ? "\",\"" : (char[]){*s, '\0'});
-        hk_line_str(line, "\"]");
-    }
-    if (row->type != HK_TYPE_NUMBER)
+    const char *before = ",\"words\":[";
+    if (row->type == HK_TYPE_NUMBER)
+        hk_line_put(line, ",\"least\":%lu,\"most\":%lu,\"unit\":\"%s\"", row->least, row->most,
+                    row->unit);
+    if (row->type != HK_TYPE_WORD)
         return;
-    hk_line_str(line, ",\"least\":");
-    hk_line_u64(line, row->least);
-    hk_line_str(line, ",\"most\":");
-    hk_line_u64(line, row->most);
-    put_member(line, "unit", row->unit);
+    for (const char *s = row->words; s != NULL; s = hk_word_at(s, 1), before = ",")
+        hk_line_put(line, "%s\"%.*s\"", before, (int)strcspn(s, "|"), s);
+    hk_line_str(line, "]");
 }
 
 static void print_option(unsigned option, const char *group, int fd) {
     const hk_option_row_t *row = &hk_options[option];
     hk_line_t line = {0};
-    hk_line_str(&line, option > 0 ? ",{\"name\":" : "{\"name\":");
-    put_string(&line, row->env);
-    put_member(&line, "group", group);
-    put_member(&line, "type", types[row->type]);
+    hk_line_put(&line, "%s{\"name\":\"%s\",\"group\":\"%s\",\"type\":\"%s\"", option > 0 ? "," : "",
+                row->env, group, types[row->type]);
     put_what_is_allowed(&line, row);
-    put_member(&line, "level", levels[row->level]);
-    put_member(&line, "when", times[row->when]);
-    put_member(&line, "doc", row->doc);
-    put_member(&line, "origin", origin_of(option));
-    hk_line_str(&line, hk_option_built(option) ? ",\"built\":true" : ",\"built\":false");
-    hk_line_str(&line, ",\"default\":");
-    if (is_text(option))
-        hk_line_str(&line, "null");
-    else
-        put_number_value(&line, option, row->otherwise);
-    hk_line_str(&line, ",\"value\":");
-    if (!is_text(option))
-        put_number_value(&line, option, hk_option_number(option));
-    else if (hk_option_text(option) == NULL)
-        hk_line_str(&line, "null");
-    else
-        put_long_string(&line, hk_option_text(option), fd);
+    hk_line_put(&line, ",\"level\":\"%s\",\"when\":\"%s\"", levels[row->level], times[row->when]);
+    put_string(&line, ",\"doc\":", row->doc);
+    hk_line_put(&line, ",\"origin\":\"%s\",\"built\":%s", origin_of(option),
+                hk_option_built(option) ? "true" : "false");
+    if (!is_text(option)) {
+        put_number(&line, ",\"default\":", option, row->otherwise);
+        put_number(&line, ",\"value\":", option, hk_option_number(option));
+    } else {
+        hk_line_str(&line, ",\"default\":null,\"value\":");
+        if (is_changed(option))
+            put_long_string(&line, hk_option_text(option), fd);
+        else
+            hk_line_str(&line, "null");
+    }
     hk_line_str(&line, "}");
     hk_line_write(&line, fd);
 }
 
 static void print_profile(const hk_profile_row_t *profile, bool first, int fd) {
     hk_line_t line = {0};
-    hk_line_str(&line, first ? "{\"name\":" : ",{\"name\":");
-    put_number_value(&line, HK_OPTION_profile, profile->word);
-    put_member(&line, "doc", profile->doc);
+    put_number(&line, first ? "{\"name\":" : ",{\"name\":", HK_OPTION_profile, profile->word);
+    put_string(&line, ",\"doc\":", profile->doc);
     hk_line_str(&line, ",\"aliases\":[");
-    for (unsigned i = 0, count = 0; i < HK_ALIAS_COUNT; i++)
-        if (hk_aliases[i].profile == profile->word) {
-            hk_line_str(&line, count++ > 0 ? "," : "");
-            put_number_value(&line, HK_OPTION_profile, hk_aliases[i].word);
-        }
+    if (profile->older != profile->word)
+        put_number(&line, "", HK_OPTION_profile, profile->older);
     hk_line_str(&line, "],\"sets\":{");
-    for (unsigned i = 0, count = 0; i < HK_VALUE_COUNT; i++)
-        if (hk_profile_values[i].profile == profile->word) {
-            unsigned option = hk_profile_values[i].option;
-            hk_line_str(&line, count++ > 0 ? "," : "");
-            put_string(&line, hk_options[option].env);
-            hk_line_str(&line, ":");
-            put_number_value(&line, option, hk_profile_values[i].value);
+    const char *before = "";
+    for (const hk_profile_value_t *v = hk_profile_values; v < hk_profile_values + HK_VALUE_COUNT;
+         v++)
+        if (v->profile == profile->word) {
+            put_string(&line, before, hk_options[v->option].env);
+            put_number(&line, ":", v->option, v->value);
+            before = ",";
         }
     hk_line_str(&line, "}}");
     hk_line_write(&line, fd);
@@ -246,8 +210,7 @@ bool hk_config_put_setting(hk_line_t *line, unsigned option) {
         hk_line_str_most(&value, hk_option_text(option), ENOUGH);
     else
         hk_option_print(&value, option, hk_option_number(option));
-    put_string(line, hk_options[option].env);
-    hk_line_str(line, ":");
-    put_string(line, hk_line_text(&value));
+    put_string(line, "", hk_options[option].env);
+    put_string(line, ":", hk_line_text(&value));
     return true;
 }

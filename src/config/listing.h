@@ -1,7 +1,6 @@
 /* The options as a user sees them: effective values and where they come from. Opens no file but to
  * learn the cgroup's limits; never allocates. */
-#ifndef HK_CONFIG_LISTING_H
-#define HK_CONFIG_LISTING_H
+#pragma once
 
 #include "base/report.h"
 #include "config/config.h"
@@ -18,5 +17,3 @@ void hk_config_note_suppressed(void);
 /* True, and "NAME":"value" appended, if the option has not the table's value. A long text is cut.
  * HAKMEM_PROOF is left out: it is where this is written to. */
 bool hk_config_put_setting(hk_line_t *line, unsigned option);
-
-#endif

@@ -2,8 +2,7 @@
  * how its values are read and written. Knows nothing of effective values.
  *
  * No row has a pointer: rows with pointers would be written to by the loader at each start. */
-#ifndef HK_CONFIG_TABLE_H
-#define HK_CONFIG_TABLE_H
+#pragma once
 
 #include "base/report.h"
 #include "config/config.h"
@@ -23,43 +22,23 @@ typedef struct {
 
 extern const hk_option_row_t hk_options[HK_OPTION_COUNT];
 
-/* A profile is a word of HAKMEM_PROFILE; an alias is another word for it. */
+/* A profile is a word of HAKMEM_PROFILE; there may be an older one for it. */
 typedef struct {
-    uint8_t word;
+    uint8_t word, older;
     char doc[120];
 } hk_profile_row_t;
-typedef struct {
-    uint8_t word, profile;
-} hk_alias_row_t;
 typedef struct {
     uint8_t profile, option;
     uint64_t value;
 } hk_profile_value_t;
 
 enum {
-#define HK_PROFILE(id, doc) HK_PROFILE_ROW_##id,
-#define HK_ALIAS(id, profile)
-#define HK_VALUE(profile, field, value)
-#include "config/profiles.def"
-#undef HK_PROFILE
-#undef HK_ALIAS
-#undef HK_VALUE
-    HK_PROFILE_COUNT
-};
-enum { HK_ALIAS_COUNT = HK_PROFILE_OLD_SPEED + 1 - HK_PROFILE_COUNT };
-enum {
-#define HK_PROFILE(id, doc)
-#define HK_ALIAS(id, profile)
 #define HK_VALUE(profile, field, value) HK_VALUE_##profile##_##field,
 #include "config/profiles.def"
-#undef HK_PROFILE
-#undef HK_ALIAS
-#undef HK_VALUE
     HK_VALUE_COUNT
 };
 
 extern const hk_profile_row_t hk_profiles[HK_PROFILE_COUNT];
-extern const hk_alias_row_t hk_aliases[HK_ALIAS_COUNT];
 extern const hk_profile_value_t hk_profile_values[HK_VALUE_COUNT];
 
 /* The title of the group that begins with this option, else NULL. */
@@ -76,14 +55,8 @@ unsigned hk_option_nearest(const char *name, size_t len);
 /* The number that `text` means for an option that is no text; false if it is not allowed. */
 bool hk_option_parse(unsigned option, const char *text, uint64_t *value);
 /* A value that such an option may have. */
-#if HK_DEBUG
-void hk_option_is_valid(unsigned option, uint64_t value);
-#else
-HK_INLINE void hk_option_is_valid(unsigned option, uint64_t value) { (void)option, (void)value; }
-#endif
+bool hk_option_is_valid(unsigned option, uint64_t value);
 /* "one of a|b|c is allowed (the nearest is b)". */
 void hk_option_say_allowed(hk_line_t *line, unsigned option, const char *instead_of);
 /* The value as the environment would have it. */
 void hk_option_print(hk_line_t *line, unsigned option, uint64_t value);
-
-#endif

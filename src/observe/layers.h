@@ -1,13 +1,89 @@
 /* The research layers of one thread behind one interface: take, give, drain, count. What a layer
  * may hold is bounded; when it is full it says so and the block goes on. The magazines, the layer
  * HEAPV2, are the front's own and not here. */
-#ifndef HK_OBSERVE_LAYERS_H
-#define HK_OBSERVE_LAYERS_H
+#pragma once
 
+#include <string.h>
+
+#include "backend/heap.h"
 #include "observe/plan.h"
-#include "observe/shelf.h"
-#include "observe/sll.h"
-#include "observe/unified.h"
+
+/* ---- UltraHot and C7 hot: shelves ---- */
+
+/* A few blocks of one class, last in, first out. The two layers are rows of them; they differ in their classes and
+ * in where they get blocks from. */
+enum { HK_SHELF_MOST = HK_HOSTILE ? 2 : 8 };
+typedef struct {
+    atomic_uint count; /* owner writes, any reads; <= HK_SHELF_MOST */
+    void *blocks[HK_SHELF_MOST];
+} hk_shelf_t;
+
+HK_INLINE void *hk_shelf_take(hk_shelf_t *shelf) {
+    unsigned n = hk_load_relaxed(&shelf->count);
+    if (n == 0)
+        return NULL;
+    hk_store_relaxed(&shelf->count, n - 1);
+    return shelf->blocks[n - 1];
+}
+
+HK_INLINE bool hk_shelf_give(hk_shelf_t *shelf, void *p) {
+    unsigned n = hk_load_relaxed(&shelf->count);
+    if (n == HK_SHELF_MOST)
+        return false;
+    shelf->blocks[n] = p;
+    hk_store_relaxed(&shelf->count, n + 1);
+    return true;
+}
+
+/* ---- SLL: a list for each class ---- */
+
+/* Linked through the free blocks themselves: the only place where the allocator writes into a block, a research
+ * layer, there to be compared with, whose links a program that writes to freed memory can destroy. A list has at
+ * most 64 blocks, at most 32 KiB of them. */
+enum { HK_SLL_BLOCKS = HK_HOSTILE ? 2 : 64 };
+#define HK_SLL_MOST(size) HK_CLAMP(32768u / (size), HK_HOSTILE ? 2u : 1u, (unsigned)HK_SLL_BLOCKS)
+typedef struct {
+    void *head[HK_CLASS_COUNT];        /* owner */
+    atomic_uint count[HK_CLASS_COUNT]; /* owner writes, any reads: blocks on the list */
+} hk_sll_t;
+
+HK_INLINE void *hk_sll_take(hk_sll_t *sll, unsigned cls) {
+    void *p = sll->head[cls];
+    if (p == NULL)
+        return NULL;
+    memcpy(&sll->head[cls], p, sizeof(void *));
+    hk_store_relaxed(&sll->count[cls], hk_load_relaxed(&sll->count[cls]) - 1);
+    return p;
+}
+
+HK_INLINE bool hk_sll_give(hk_sll_t *sll, unsigned cls, void *p) {
+    unsigned n = hk_load_relaxed(&sll->count[cls]);
+    if (n >= HK_SLL_MOST(hk_classes[cls].size))
+        return false;
+    memcpy(p, &sll->head[cls], sizeof(void *));
+    sll->head[cls] = p;
+    hk_store_relaxed(&sll->count[cls], n + 1);
+    return true;
+}
+
+/* ---- the unified cache: one small stock of blocks of all classes, searched from the newest on ---- */
+
+enum { HK_UNIFIED_MOST = HK_HOSTILE ? 4 : 64, HK_UNIFIED_BYTES = 256 * 1024 };
+
+/* Equation: the sum of held is count, bytes is the sum of held * size,
+ * bytes <= HK_UNIFIED_BYTES. */
+typedef struct {
+    void *blocks[HK_UNIFIED_MOST];        /* owner; oldest first */
+    uint8_t cls[HK_UNIFIED_MOST];         /* owner: the class of each */
+    unsigned count;                       /* owner */
+    size_t bytes;                         /* owner */
+    _Atomic uint8_t held[HK_CLASS_COUNT]; /* owner writes, any reads: blocks of each class */
+} hk_unified_t;
+
+void *hk_unified_take(hk_unified_t *unified, unsigned cls);
+bool hk_unified_give(hk_unified_t *unified, unsigned cls, void *p);
+
+/* ---- all of them ---- */
 
 /* The classes of bands C2 ... C5, and those of C7. */
 enum { HK_ULTRAHOT_FIRST = 3, HK_ULTRAHOT_LAST = 13, HK_C7_FIRST = 18, HK_C7_LAST = 21 };
@@ -35,26 +111,16 @@ HK_INLINE hk_shelf_t *hk_layer_shelf(hk_layers_t *layers, hk_layer_t layer, unsi
 
 /* A block of class cls, which the layer serves, or NULL. */
 HK_INLINE void *hk_layer_take(hk_layers_t *layers, hk_layer_t layer, unsigned cls) {
-    switch (layer) {
-    case HK_LAYER_SLL:
-        return hk_sll_take(&layers->sll, cls);
-    case HK_LAYER_UNIFIED:
-        return hk_unified_take(&layers->unified, cls);
-    default:
-        return hk_shelf_take(hk_layer_shelf(layers, layer, cls));
-    }
+    return layer == HK_LAYER_SLL       ? hk_sll_take(&layers->sll, cls)
+           : layer == HK_LAYER_UNIFIED ? hk_unified_take(&layers->unified, cls)
+                                       : hk_shelf_take(hk_layer_shelf(layers, layer, cls));
 }
 
 /* Keeps p; false: no room. */
 HK_INLINE bool hk_layer_give(hk_layers_t *layers, hk_layer_t layer, unsigned cls, void *p) {
-    switch (layer) {
-    case HK_LAYER_SLL:
-        return hk_sll_give(&layers->sll, cls, p);
-    case HK_LAYER_UNIFIED:
-        return hk_unified_give(&layers->unified, cls, p);
-    default:
-        return hk_shelf_give(hk_layer_shelf(layers, layer, cls), p);
-    }
+    return layer == HK_LAYER_SLL       ? hk_sll_give(&layers->sll, cls, p)
+           : layer == HK_LAYER_UNIFIED ? hk_unified_give(&layers->unified, cls, p)
+                                       : hk_shelf_give(hk_layer_shelf(layers, layer, cls), p);
 }
 
 /* How many blocks to fill the layer with where it has none of class cls: at most HK_LAYER_BATCH. */
@@ -70,5 +136,3 @@ void hk_layer_drain(hk_layers_t *layers, hk_layer_t layer, hk_heap_t *heap);
 
 /* The blocks of class cls in all of the layers. Any thread. */
 unsigned hk_layers_count(hk_layers_t *layers, unsigned cls);
-
-#endif

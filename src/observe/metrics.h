@@ -1,7 +1,6 @@
 /* Front metrics: what happened at each layer, per band, and the CSV that shows it
  * (docs/front-metrics.md). */
-#ifndef HK_OBSERVE_METRICS_H
-#define HK_OBSERVE_METRICS_H
+#pragma once
 
 #include "backend/sizeclass.h"
 #include "observe/plan.h"
@@ -43,5 +42,3 @@ void hk_metrics_sum(hk_metrics_sum_t *sum, hk_metrics_t *metrics);
 /* Writes the CSV: a line of names, then one line for each band and layer that was asked anything.
  * Each line is one write. */
 void hk_metrics_write(const hk_metrics_sum_t *sum, int fd);
-
-#endif

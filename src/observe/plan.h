@@ -1,7 +1,6 @@
 /* The plan: how a thread is observed, as one word. It says which layers an operation passes on its
  * way to the heap, and whether it is counted. */
-#ifndef HK_OBSERVE_PLAN_H
-#define HK_OBSERVE_PLAN_H
+#pragma once
 
 #include "base/base.h"
 
@@ -31,5 +30,3 @@ enum {
 
 /* The plan that the options ask for now. */
 unsigned hk_plan_from_options(void);
-
-#endif

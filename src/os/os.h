@@ -5,8 +5,7 @@
  * Every function may be called by any thread, keeps errno, and never allocates. Sizes are multiples
  * of hk_os_page_size() unless said otherwise. A false or NULL result means the system refused and
  * nothing has changed (except where stated). */
-#ifndef HK_OS_OS_H
-#define HK_OS_OS_H
+#pragma once
 
 #include "base/base.h"
 
@@ -129,10 +128,12 @@ uint64_t hk_os_now_ns(void);
 #define HK_OS_CGROUPS "/sys/fs/cgroup"
 uint64_t hk_os_memory_limit(const char *membership, const char *mount);
 
+/* A figure of /proc/self/status, in bytes: of the line "VmHWM:    123 kB" that of "\nVmHWM:", the most that has
+ * been resident. 0 where that cannot be read. */
+size_t hk_os_status(const char *name);
+
 #if HK_DEBUG
 /* The fault-injecting double: the Nth call from now on that asks for memory fails, and all after
  * it, until set to a negative number again. */
 void hk_os_fail_after(long calls);
-#endif
-
 #endif

@@ -25,40 +25,32 @@ HK_COLD size_t hk_os_read_page_size(void) {
 }
 
 /* What the contract says of sizes, and the system of addresses. */
-#if HK_DEBUG
-static void are_pages(const void *p, size_t bytes) {
+HK_WALKER static void are_pages(const void *p, size_t bytes) {
     hk_assert(hk_is_aligned((uintptr_t)p, hk_os_page_size()));
     hk_assert(bytes != 0 && hk_is_aligned(bytes, hk_os_page_size()));
 }
-#else
-HK_INLINE void are_pages(const void *p, size_t bytes) { (void)p, (void)bytes; }
-#endif
 
 #if HK_DEBUG
 static atomic_long fail_countdown = -1;
 
 void hk_os_fail_after(long calls) { hk_store_relaxed(&fail_countdown, calls); }
 
-static bool refused(void) {
+static bool may_ask(void) {
     long left = hk_load_relaxed(&fail_countdown);
-    if (left < 0)
-        return false;
-    if (left == 0)
-        return true;
-    hk_store_relaxed(&fail_countdown, left - 1);
-    return false;
+    if (left > 0)
+        hk_store_relaxed(&fail_countdown, left - 1);
+    return left != 0;
 }
 #else
-HK_INLINE bool refused(void) { return false; }
+HK_INLINE bool may_ask(void) { return true; }
 #endif
 
+/* Private, unless the flags say so. */
 static void *map(void *hint, size_t bytes, int protection, int flags) {
-    if (refused())
+    if (!may_ask())
         return NULL;
-    int saved = errno;
-    flags |= MAP_PRIVATE | MAP_ANONYMOUS;
-    void *p = HK_CALL(mmap, mmap(hint, bytes, protection, flags, -1, 0));
-    errno = saved;
+    flags |= MAP_ANONYMOUS | ((flags & MAP_SHARED) != 0 ? 0 : MAP_PRIVATE);
+    void *p = HK_KEEP_ERRNO(HK_CALL(mmap, mmap(hint, bytes, protection, flags, -1, 0)));
     return p == MAP_FAILED ? NULL : p;
 }
 
@@ -91,7 +83,7 @@ static char *map_and_trim(size_t bytes, size_t align, int protection, int flags)
 }
 
 void *hk_os_map_at(uintptr_t where, size_t bytes) {
-    are_pages((void *)where, bytes);
+    hk_walk(are_pages((void *)where, bytes));
     void *p = map((void *)where, bytes, PROT_READ | PROT_WRITE, 0);
     if (p == NULL || (uintptr_t)p == where)
         return p;
@@ -116,22 +108,16 @@ void *hk_os_map(size_t bytes, size_t align) {
 }
 
 void *hk_os_reserve(size_t bytes) {
-    are_pages(NULL, bytes);
+    hk_walk(are_pages(NULL, bytes));
     return map(NULL, bytes, PROT_READ, MAP_NORESERVE);
 }
 
 static bool grants(size_t bytes, int flags) {
-    if (refused())
-        return false;
-    int saved = errno;
-    flags |= MAP_ANONYMOUS | MAP_NORESERVE;
-    void *p = HK_CALL(mmap, mmap(NULL, bytes, PROT_NONE, flags, -1, 0));
-    bool ok = p != MAP_FAILED && HK_CALL(munmap, munmap(p, bytes)) == 0;
-    errno = saved;
-    return ok;
+    void *p = map(NULL, bytes, PROT_NONE, flags | MAP_NORESERVE);
+    return p != NULL && hk_os_unmap(p, bytes);
 }
 
-bool hk_os_grants_addresses(size_t bytes) { return grants(bytes, MAP_PRIVATE); }
+bool hk_os_grants_addresses(size_t bytes) { return grants(bytes, 0); }
 
 /* Shared memory is accounted for when it is mapped, whatever its protection; MAP_NORESERVE exempts
  * it, unless accounting is strict. */
@@ -147,20 +133,15 @@ _Static_assert(HK_NO_ACCESS == PROT_NONE && HK_READ == PROT_READ &&
                "as the system calls them");
 
 bool hk_os_protect(void *p, size_t bytes, hk_access_t access) {
-    are_pages(p, bytes);
-    if (refused())
-        return false;
-    int saved = errno;
-    bool ok = HK_CALL(mprotect, mprotect(p, bytes, (int)access)) == 0;
-    errno = saved;
-    return ok;
+    hk_walk(are_pages(p, bytes));
+    return may_ask() && HK_KEEP_ERRNO(HK_CALL(mprotect, mprotect(p, bytes, (int)access))) == 0;
 }
 
 bool hk_os_commit(void *p, size_t bytes) { return hk_os_protect(p, bytes, HK_READ_WRITE); }
 
 /* Where the system does not place it well, enough of it to hold an aligned part: the rest goes back. */
 void *hk_os_fence(size_t bytes, size_t align) {
-    are_pages(NULL, bytes);
+    hk_walk(are_pages(NULL, bytes));
     char *p = map(NULL, bytes, PROT_NONE, MAP_NORESERVE);
     if (p == NULL || hk_is_aligned((uintptr_t)p, align))
         return p;
@@ -170,64 +151,48 @@ void *hk_os_fence(size_t bytes, size_t align) {
 
 /* A fresh mapping in place of the old one does both with one call. */
 bool hk_os_close(void *p, size_t bytes) {
-    are_pages(p, bytes);
+    hk_walk(are_pages(p, bytes));
     return map(p, bytes, PROT_NONE, MAP_NORESERVE | MAP_FIXED) != NULL;
 }
 
 bool hk_os_map_file(void *p, size_t bytes, int fd, uint64_t offset) {
-    const int flags = MAP_SHARED | MAP_FIXED;
-    are_pages(p, bytes);
-    if (refused())
-        return false;
-    int saved = errno;
-    void *at = HK_CALL(mmap, mmap(p, bytes, PROT_READ | PROT_WRITE, flags, fd, (off_t)offset));
-    errno = saved;
-    return at == p;
+    const int access = PROT_READ | PROT_WRITE, flags = MAP_SHARED | MAP_FIXED;
+    hk_walk(are_pages(p, bytes));
+    return may_ask() &&
+           HK_KEEP_ERRNO(HK_CALL(mmap, mmap(p, bytes, access, flags, fd, (off_t)offset))) == p;
 }
 
 /* Where the system has no such call, or none left, what it gave the process at its start. */
 uint64_t hk_os_random(void) {
     uint64_t number = 0;
-    int saved = errno;
-    if (HK_CALL(other, getrandom(&number, sizeof number, GRND_NONBLOCK)) != sizeof number) {
+    if (HK_KEEP_ERRNO(HK_CALL(other, getrandom(&number, sizeof number, GRND_NONBLOCK))) !=
+        sizeof number) {
         memcpy(&number, (const char *)getauxval(AT_RANDOM), sizeof number);
         number ^= hk_os_now_ns();
     }
-    errno = saved;
     return number;
 }
 
 bool hk_os_unmap(void *p, size_t bytes) {
-    are_pages(p, bytes);
-    int saved = errno;
-    bool ok = HK_CALL(munmap, munmap(p, bytes)) == 0;
-    errno = saved;
-    return ok;
+    hk_walk(are_pages(p, bytes));
+    return HK_KEEP_ERRNO(HK_CALL(munmap, munmap(p, bytes)) == 0);
 }
 
 bool hk_os_resize(void *p, size_t bytes, size_t new_bytes) {
-    are_pages(p, bytes);
-    are_pages(p, new_bytes);
-    if (new_bytes > bytes && refused())
-        return false;
-    int saved = errno;
-    bool ok = HK_CALL(mremap, mremap(p, bytes, new_bytes, 0)) != MAP_FAILED;
-    errno = saved;
-    return ok;
+    hk_walk(are_pages(p, bytes));
+    hk_walk(are_pages(p, new_bytes));
+    return (new_bytes <= bytes || may_ask()) &&
+           HK_KEEP_ERRNO(HK_CALL(mremap, mremap(p, bytes, new_bytes, 0))) != MAP_FAILED;
 }
 
 bool hk_os_move(void *from, size_t bytes, void *to, size_t new_bytes) {
-    are_pages(from, bytes);
-    are_pages(to, new_bytes);
+    hk_walk(are_pages(from, bytes));
+    hk_walk(are_pages(to, new_bytes));
     /* the system refuses what overlaps, having unmapped some of it */
     hk_assert((char *)from + bytes <= (char *)to || (char *)to + new_bytes <= (char *)from);
-    if (refused())
-        return false;
-    int saved = errno;
     const int flags = MREMAP_MAYMOVE | MREMAP_FIXED;
-    bool ok = HK_CALL(mremap, mremap(from, bytes, new_bytes, flags, to)) != MAP_FAILED;
-    errno = saved;
-    return ok;
+    return may_ask() &&
+           HK_KEEP_ERRNO(HK_CALL(mremap, mremap(from, bytes, new_bytes, flags, to))) != MAP_FAILED;
 }
 
 /* ---- advice ---- */
@@ -265,18 +230,14 @@ typedef struct {
 enum { IS_PRESENT = 1 << 3, IS_ZERO_PAGE = 1 << 5 };
 
 hk_os_look_t hk_os_look_begin(void) {
-    int saved = errno;
-    hk_os_look_t look = {HK_CALL(other, open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC))};
-    errno = saved;
-    return look;
+    const int flags = O_RDONLY | O_CLOEXEC;
+    return (hk_os_look_t){HK_KEEP_ERRNO(HK_CALL(other, open("/proc/self/pagemap", flags)))};
 }
 
 void hk_os_look_end(hk_os_look_t *look) {
-    int saved = errno;
     if (look->fd >= 0)
-        HK_CALL(other, close(look->fd));
+        HK_KEEP_ERRNO(HK_CALL(other, close(look->fd)));
     look->fd = -1;
-    errno = saved;
 }
 
 /* All pages that are present, and are not the zero page. */
@@ -307,7 +268,7 @@ static bool scan(int fd, uintptr_t start, size_t bytes, unsigned char *pages) {
 }
 
 bool hk_os_look(hk_os_look_t *look, const void *p, size_t bytes, unsigned char *pages) {
-    are_pages(p, bytes);
+    hk_walk(are_pages(p, bytes));
     int saved = errno;
     bool ok = look->fd >= 0 && scan(look->fd, (uintptr_t)p, bytes, pages);
     if (!ok) {
@@ -323,25 +284,13 @@ bool hk_os_look(hk_os_look_t *look, const void *p, size_t bytes, unsigned char *
 /* ---- waiting ---- */
 
 void hk_os_wait(_Atomic uint32_t *word, uint32_t expected, unsigned ms) {
-    int saved = errno;
-    struct timespec time = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
-    const struct timespec *most = ms == 0 ? NULL : &time;
-    HK_CALL(futex, syscall(SYS_futex, word, HK_FUTEX_WAIT, expected, most, NULL, 0));
-    errno = saved;
+    const struct timespec time = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
+    hk_futex(word, HK_FUTEX_WAIT, expected, ms == 0 ? NULL : &time);
 }
 
-void hk_os_wake(_Atomic uint32_t *word) {
-    int saved = errno;
-    HK_CALL(futex, syscall(SYS_futex, word, HK_FUTEX_WAKE, INT_MAX, NULL, NULL, 0));
-    errno = saved;
-}
+void hk_os_wake(_Atomic uint32_t *word) { hk_futex(word, HK_FUTEX_WAKE, INT_MAX, NULL); }
 
-int hk_os_cpu(void) {
-    int saved = errno;
-    int cpu = sched_getcpu();
-    errno = saved;
-    return cpu;
-}
+int hk_os_cpu(void) { return HK_KEEP_ERRNO(sched_getcpu()); }
 
 uint64_t hk_os_now_ns(void) {
     struct timespec now = {0};

@@ -4,7 +4,6 @@
 #include "os/stack.h"
 
 #include <dlfcn.h>
-#include <errno.h>
 #include <link.h>
 #include <sys/auxv.h>
 #include <sys/uio.h>
@@ -19,10 +18,8 @@
 
 #if defined(__x86_64__)
 enum { FRAME_POINTER = 6 };
-#elif defined(__aarch64__)
-enum { FRAME_POINTER = 29 };
 #else
-#error "which register is the frame pointer?"
+enum { FRAME_POINTER = 29 };
 #endif
 
 /* A frame is no larger than this, if its pointer is one. */
@@ -56,12 +53,9 @@ static bool is_in_our_file(uintptr_t pc) { return pc - (uintptr_t)file < file_by
 
 static void *load(const char *name) {
     static void *library;
-    const int saved = errno;
     if (library == NULL)
-        library = dlopen("libgcc_s.so.1", RTLD_NOW | RTLD_LOCAL);
-    void *found = library != NULL ? dlsym(library, name) : NULL;
-    errno = saved;
-    return found;
+        library = HK_KEEP_ERRNO(dlopen("libgcc_s.so.1", RTLD_NOW | RTLD_LOCAL));
+    return library != NULL ? HK_KEEP_ERRNO(dlsym(library, name)) : NULL;
 }
 
 bool hk_stack_prepare(void) {
@@ -105,12 +99,10 @@ static _Unwind_Reason_Code look(struct _Unwind_Context *context, void *argument)
 }
 
 bool hk_os_peek(void *to, uintptr_t from, size_t n) {
-    const int saved = errno;
     const struct iovec here = {to, n}, there = {(void *)from, n};
     const pid_t self = HK_CALL(other, getpid());
-    const bool ok = HK_CALL(other, process_vm_readv(self, &here, 1, &there, 1, 0)) == (ssize_t)n;
-    errno = saved;
-    return ok;
+    return HK_KEEP_ERRNO(HK_CALL(other, process_vm_readv(self, &here, 1, &there, 1, 0))) ==
+           (ssize_t)n;
 }
 
 /* Each frame's pointer points at the caller's, beside which lies the return address. */
@@ -141,7 +133,7 @@ void hk_stack_print(void *const *frames, unsigned count) {
 #else /* musl: what the addresses are called is for the reader to find */
     for (unsigned i = 0; i < count; i++) {
         hk_line_t line = {0};
-        hk_line_hex(&line, (uintptr_t)frames[i]);
+        hk_line_put(&line, "%#lx", (uintptr_t)frames[i]);
         hk_line_write(&line, STDERR_FILENO);
     }
 #endif

@@ -1,6 +1,5 @@
 /* Stacks: who called. Any thread, also in signal handlers; no lock of ours is held or taken. */
-#ifndef HK_OS_STACK_H
-#define HK_OS_STACK_H
+#pragma once
 
 #include "base/base.h"
 
@@ -17,5 +16,3 @@ void hk_stack_print(void *const *frames, unsigned count);
 
 /* Copies n bytes of our own memory from wherever `from` points; false: they cannot be read. Keeps errno. */
 bool hk_os_peek(void *to, uintptr_t from, size_t n);
-
-#endif

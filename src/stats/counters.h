@@ -1,25 +1,18 @@
 /* The process's counters. The list is counters.def. */
-#ifndef HK_STATS_COUNTERS_H
-#define HK_STATS_COUNTERS_H
+#pragma once
 
 #include "base/base.h"
 
 typedef enum {
 #define HK_COUNTER(name, unit, doc) HK_COUNT_##name,
-#define HK_HEAP_COUNTER(name, unit, doc)
 #include "stats/counters.def"
-#undef HK_COUNTER
-#undef HK_HEAP_COUNTER
     HK_COUNT_COUNT
 } hk_counter_t;
 
 /* Those that each heap keeps for itself (backend/heap.h). */
 typedef enum {
-#define HK_COUNTER(name, unit, doc)
 #define HK_HEAP_COUNTER(name, unit, doc) HK_HEAP_COUNT_##name,
 #include "stats/counters.def"
-#undef HK_COUNTER
-#undef HK_HEAP_COUNTER
     HK_HEAP_COUNT_COUNT
 } hk_heap_counter_t;
 
@@ -31,5 +24,3 @@ extern _Atomic uint64_t hk_counters[HK_COUNT_COUNT]; /* atomic: any thread */
 
 /* In a fork's child, which counts from its own start. */
 void hk_counters_forked(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* The one emitter: statistics as text for people, JSON for programs, OpenMetrics for monitoring. */
-#ifndef HK_STATS_EMIT_H
-#define HK_STATS_EMIT_H
+#pragma once
 
 #include "base/base.h"
 #include "hakmem/hakmem.h"
@@ -23,5 +22,3 @@ int hk_emit_stats(int fd, hak_stats_format_t format, const hk_figures_t *figures
 
 /* Writes the one line "[SS_OS_STATS] alloc=..." to fd. `disabled`: advice has been given up. */
 void hk_emit_os_line(int fd, bool disabled);
-
-#endif

@@ -109,12 +109,9 @@ void hk_sections_sum_add(hk_sections_sum_t *sum, const hk_sections_t *sections) 
     for (unsigned i = 0; i < HK_SECTION_COUNT; i++) {
         const hk_section_timings_t *from = &sections->of[i];
         hk_section_sum_t *to = &sum->of[i];
-#define HK_SECTION(name, doc)
 #define HK_TIMING(name, over, unit, doc)                                                           \
     to->name = HK_##over(to->name, hk_load_relaxed(&from->name));
 #include "stats/sections.def"
-#undef HK_SECTION
-#undef HK_TIMING
     }
 }
 

@@ -1,26 +1,19 @@
 /* Sections: how long the slow paths take, by timing every Nth entry of each. The list is
  * sections.def. Nothing of this is on the hit path. */
-#ifndef HK_STATS_SECTIONS_H
-#define HK_STATS_SECTIONS_H
+#pragma once
 
 #include "base/base.h"
 
 typedef enum {
 #define HK_SECTION(name, doc) HK_SECTION_##name,
-#define HK_TIMING(name, over, unit, doc)
 #include "stats/sections.def"
-#undef HK_SECTION
-#undef HK_TIMING
     HK_SECTION_COUNT
 } hk_section_t;
 
 /* Of one section, what sections.def says. sampled + dropped <= count. */
 typedef struct {
-#define HK_SECTION(name, doc)
 #define HK_TIMING(name, over, unit, doc) _Atomic uint64_t name;
 #include "stats/sections.def"
-#undef HK_SECTION
-#undef HK_TIMING
 } hk_section_timings_t;
 
 /* A thread's; owner writes, any reads. Zeroed memory is one. */
@@ -76,11 +69,8 @@ void hk_sections_forget_shared(void);
 /* ---- reading ---- */
 
 typedef struct {
-#define HK_SECTION(name, doc)
 #define HK_TIMING(name, over, unit, doc) uint64_t name;
 #include "stats/sections.def"
-#undef HK_SECTION
-#undef HK_TIMING
 } hk_section_sum_t;
 
 typedef struct {
@@ -93,5 +83,3 @@ typedef struct {
  * then one thread's. Any thread; an entry that is under way may be counted and not timed yet. */
 void hk_sections_sum_begin(hk_sections_sum_t *sum);
 void hk_sections_sum_add(hk_sections_sum_t *sum, const hk_sections_t *sections);
-
-#endif

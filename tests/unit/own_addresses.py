@@ -5,24 +5,18 @@ their address: of two names at one address they take either, and report a block 
 freed by free. Exit code 0: each has its own; 1: not.
 """
 
-import argparse
-import subprocess
 import sys
 from collections import defaultdict
-from pathlib import Path
 
-FUNCTION_TYPES = {"T", "W", "i"}
+import symbols
 
 
-def shared(symbols: str) -> list[list[str]]:
-    """The groups of functions at one address in the output of `nm`; ValueError if it has none."""
+def shared(said: str) -> list[list[str]]:
+    """The groups of functions at one address in the output of `nm`; ValueError if that is empty."""
     names = defaultdict(set)
-    for line in symbols.splitlines():
-        fields = line.split()
-        if len(fields) == 3 and fields[1] in FUNCTION_TYPES:
-            names[int(fields[0], 16)].add(fields[2].partition("@")[0])
-    if not names:
-        raise ValueError("no function is exported")
+    for address, kind, name in symbols.read(said):
+        if kind == "function":
+            names[address].add(name)
     return sorted(sorted(group) for group in names.values() if len(group) > 1)
 
 
@@ -43,17 +37,7 @@ def self_test() -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("library", nargs="?", type=Path, help="e.g. build/libhakmem.so")
-    parser.add_argument("--self-test", action="store_true", help="check planted violations instead")
-    arguments = parser.parse_args()
-    if arguments.self_test:
-        self_test()
-        return 0
-    if arguments.library is None:
-        parser.error("name the library to check, e.g. build/libhakmem.so")
-    command = ["nm", "--dynamic", "--defined-only", arguments.library]
-    groups = shared(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    groups = shared(symbols.arguments(__doc__, self_test).symbols)
     for group in groups:
         print(f"own_addresses: one address for {', '.join(group)}")
     return int(bool(groups))

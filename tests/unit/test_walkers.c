@@ -444,8 +444,8 @@ typedef void planting_t(bool planted);
     X(line_too_long, "line->len < sizeof line->text")                                              \
     X(alignment_is_no_power_of_two, "hk_is_pow2(align)")                                           \
     X(unmap_half_an_os_page, "hk_is_aligned(bytes, hk_os_page_size())")                            \
-    X(word_that_there_is_not, "value < words")                                                     \
-    X(number_out_of_range, "value >= row->least")                                                  \
+    X(word_that_there_is_not, "hk_option_is_valid(option, value)")                                 \
+    X(number_out_of_range, "hk_option_is_valid(option, value)")                                    \
     X(end_of_an_entry_not_timed, "timings != NULL")                                                \
     X(class_of_a_large_block, "n <= HK_MID_MAX")                                                   \
     X(kind_where_nothing_is_committed, "leaf != NULL")                                             \

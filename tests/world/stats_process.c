@@ -21,17 +21,12 @@ static struct {
     size_t offset;
 } const figures[] =
     {
-#define HK_BAND(name, unit, doc)
 #define HK_GAUGE(name, unit, doc) {#name, offsetof(hak_stats_t, name)},
-#define HK_COUNTER HK_GAUGE
-#define HK_HEAP_COUNTER HK_GAUGE
+#define HK_TOTAL HK_GAUGE
 #include "stats/fields.def"
-#undef HK_BAND
-#undef HK_GAUGE
 },
         band_figures[] = {
 #define HK_BAND(name, unit, doc) {#name, offsetof(hak_stats_band_t, name)},
-#define HK_GAUGE(name, unit, doc)
 #include "stats/fields.def"
 };
 

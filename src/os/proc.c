@@ -1,46 +1,41 @@
+/* What the system says of the process in files: its groups' limits on memory, and how much it has. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/calls.h"
+#include "base/report.h"
 #include "os/os.h"
 
 enum { LONGEST_PATH = 2048 };
 
-/* The first `room - 1` bytes of a file; false where it cannot be read. */
+/* The first `room - 1` bytes of a file; "" where it cannot be read. */
 static bool read_text(const char *path, char *text, size_t room) {
     int fd = HK_CALL(other, open(path, O_RDONLY | O_CLOEXEC));
-    if (fd < 0)
-        return false;
     size_t len = 0;
-    for (;;) {
-        ssize_t n = HK_CALL(other, read(fd, text + len, room - 1 - len));
-        if (n > 0)
-            len += (size_t)n;
-        else if (n == 0 || errno != EINTR)
+    for (ssize_t n = 1; fd >= 0 && n != 0;) {
+        n = HK_CALL(other, read(fd, text + len, room - 1 - len));
+        if (n < 0 && errno != EINTR)
             break;
+        len += n > 0 ? (size_t)n : 0;
     }
-    HK_CALL(other, close(fd));
+    if (fd >= 0)
+        HK_CALL(other, close(fd));
     text[len] = '\0';
-    return true;
+    return fd >= 0;
 }
 
 /* The number in the file `name` of the group's folder path[0..len); UINT64_MAX for "max", no number
  * or no file. */
 static uint64_t read_limit(char *path, size_t len, const char *name) {
     char text[32];
+    const char *s = text;
+    uint64_t bytes;
     strcpy(path + len, name);
-    bool there = read_text(path, text, sizeof text);
+    read_text(path, text, sizeof text);
     path[len] = '\0';
-    uint64_t bytes = 0;
-    if (!there || *text < '0' || *text > '9')
-        return UINT64_MAX;
-    for (const char *s = text; *s >= '0' && *s <= '9'; s++)
-        if (__builtin_mul_overflow(bytes, (uint64_t)10, &bytes) ||
-            __builtin_add_overflow(bytes, (uint64_t)(*s - '0'), &bytes))
-            return UINT64_MAX;
-    return bytes;
+    return hk_parse(&s, &bytes) ? bytes : UINT64_MAX;
 }
 
 /* The group of the line "0::/a/b" in place; "" where there is none, or where it lies outside what
@@ -80,8 +75,18 @@ static uint64_t lowest_limit(const char *membership, const char *mount) {
 }
 
 uint64_t hk_os_memory_limit(const char *membership, const char *mount) {
-    int saved = errno;
-    uint64_t bytes = lowest_limit(membership, mount);
-    errno = saved;
-    return bytes;
+    return HK_KEEP_ERRNO(lowest_limit(membership, mount));
+}
+
+size_t hk_os_status(const char *name) {
+    char text[4096];
+    uint64_t kb = 0;
+    HK_KEEP_ERRNO(read_text("/proc/self/status", text, sizeof text));
+    const char *at = strstr(text, name);
+    if (at != NULL) {
+        at += strlen(name);
+        at += strspn(at, " \t");
+        hk_parse(&at, &kb);
+    }
+    return kb * HK_KIB;
 }
