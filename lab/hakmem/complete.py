@@ -1,5 +1,9 @@
 """What the shell offers for an option's value; the names alone, because it is asked at each Tab."""
 
+from functools import partial
+
+import typer
+
 from hakmem import peers
 from hakmem.paired.readings import OF_BENCH
 from hakmem.suite import SUITE
@@ -15,3 +19,7 @@ def libraries() -> list[str]:
 
 def metrics() -> list[str]:
     return [*OF_BENCH, "regex:"]
+
+
+of_benchmark = partial(typer.Option, autocompletion=benchmarks)
+of_library = partial(typer.Option, autocompletion=libraries)

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from hakmem import pages, project
 from hakmem.errors import LabError
+from hakmem.process.children import last_line
 from hakmem.process.library import bare_python
 
 # Loads the library as a program of the user's would, and leaves before anything is written at exit.
@@ -89,7 +90,7 @@ def ask(library: Path, base: Mapping[str, str] | None = None) -> Listing:
     try:
         document: dict[str, Any] = json.loads(done.stdout)
     except ValueError:
-        last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        last = last_line(done.stderr)
         raise LabError(f"{library}: no list of options came out of it ({last})") from None
     return parse(document, done.stderr)
 
@@ -213,7 +214,7 @@ def _profile_lines(listing: Listing) -> list[str]:
         sets = [f"`{name}={value}`" for name, value in profile.sets.items()]
         also = [f"`{alias}`" for alias in profile.aliases]
         cells = (f"`{profile.name}`", ", ".join(also), profile.doc, " ".join(sets))
-        lines.append(f"| {' | '.join(cells)} |\n")
+        lines.append(pages.row(cells))
     return lines
 
 
@@ -221,7 +222,7 @@ def _option_line(option: Option) -> str:
     default = "not set" if option.default is None else f"`{option.default}`"
     allowed = f"{option.allowed} {option.unit}".strip()
     cells = (f"`{option.name}`", allowed, default, option.when, option.level, option.doc)
-    return f"| {' | '.join(cells)} |\n"
+    return pages.row(cells)
 
 
 def check_page(page: Path, listing: Listing) -> str:

@@ -2,7 +2,7 @@
 
 import importlib
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 
 class Module(ModuleType):
@@ -12,3 +12,11 @@ class Module(ModuleType):
         found = importlib.import_module(self.__name__)
         vars(self).update(vars(found))
         return getattr(found, name)
+
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    np = Module("numpy")
+
+__all__ = ["Module", "np"]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +29,49 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+
+
+def render(template: str, **values: object) -> str:
+    return environment().get_template(template).render(**values)
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A logarithmic axis between two values over a range of a drawing."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def x(self, value: float) -> float:
+        inside = min(max(value, self.low), self.high)
+        share = math.log(inside / self.low) / math.log(self.high / self.low)
+        return self.start + share * (self.end - self.start)
+
+    def ticks(self, candidates: Sequence[float], gap: float, first: float) -> list[float]:
+        """The candidates that fit without crowding; `first` always stays where it is inside."""
+        chosen = [first] if self.low <= first <= self.high else []
+        for tick in candidates:
+            free = all(abs(self.x(tick) - self.x(other)) >= gap for other in chosen)
+            if self.low <= tick <= self.high and free:
+                chosen.append(tick)
+        return sorted(chosen)
+
+
+def row(cells: Iterable[str]) -> str:
+    """A line of a Markdown table."""
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |\n"
+
+
+def with_table(page: str, name: str, table: str) -> str:
+    """The page with the table between its marks `name`; LabError where it has none."""
+    begin, end = f"<!--{name}:begin-->", f"<!--{name}:end-->"
+    head, begins, rest = page.partition(begin)
+    _, ends, tail = rest.partition(end)
+    if not begins or not ends:
+        raise LabError(f"the page has no {begin} … {end}")
+    return f"{head}{begin}\n{table}{end}{tail}"
 
 
 def require_same(path: Path, due: str, says: str, remedy: str) -> None:

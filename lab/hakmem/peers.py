@@ -10,6 +10,7 @@ import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +21,7 @@ from rich.table import Table
 
 from hakmem import project
 from hakmem.errors import LabError
+from hakmem.process import children
 from hakmem.process.library import Library, hakmem, system, verify
 
 # What a build may need, and the Debian package that brings it.
@@ -64,7 +66,6 @@ class Built:
     name: str
     library: Library | None = None
     error: str | None = None
-    seconds: float = 0.0
 
 
 # Debian's packages of peers (tools/apt-packages.txt), by the name that the loader knows.
@@ -139,7 +140,7 @@ def _debian_files() -> dict[str, Path]:
     ldconfig = shutil.which("ldconfig", path=f"{os.environ.get('PATH', '')}:/sbin:/usr/sbin")
     if ldconfig is None:
         return {}
-    done = subprocess.run([ldconfig, "-p"], capture_output=True, text=True, check=False)
+    done = children.said([ldconfig, "-p"])
     known = [line.split(" => ") for line in done.stdout.splitlines() if " => " in line]
     result: dict[str, Path] = {}
     for name, soname in DEBIAN.items():
@@ -174,7 +175,7 @@ def _package_version(file: Path) -> str:
 
 
 def _output(command: Sequence[str]) -> str:
-    done = subprocess.run(list(command), capture_output=True, text=True, check=False)
+    done = children.said(command)
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
@@ -197,15 +198,18 @@ def build(
     for name in names or known:
         tell(name, "building")
         start = time.monotonic()
-        try:
-            library = _build_one(known[name], root or project.root())
-            result = Built(name, library=library, seconds=time.monotonic() - start)
-            tell(name, f"built and verified in {result.seconds:.0f} s")
-        except LabError as error:
-            result = Built(name, error=str(error), seconds=time.monotonic() - start)
-            tell(name, "failed")
+        result = _tried(name, partial(_build_one, known[name], root or project.root()))
+        took = f"built and verified in {time.monotonic() - start:.0f} s"
+        tell(name, "failed" if result.error else took)
         results.append(result)
     return results
+
+
+def _tried(name: str, make: Callable[[], Library]) -> Built:
+    try:
+        return Built(name, library=make())
+    except LabError as error:
+        return Built(name, error=str(error))
 
 
 def _build_one(recipe: Recipe, root: Path) -> Library:
@@ -267,29 +271,20 @@ def install_debian(tell: Tell | None = None) -> list[Built]:
     tell = tell or (lambda name, what: None)
     for name in DEBIAN:
         tell(name, "installing")
-    done = subprocess.run(
-        [project.root() / "tools" / "setup", "peers"],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = children.said([project.root() / "tools" / "setup", "peers"])
     error = (done.stderr.splitlines() or [""])[0] if done.returncode != 0 else None
     here = {library.name: library for library in _installed()}
-    results = [_checked(name, here.get(name), error) for name in DEBIAN]
+
+    def verified(name: str) -> Library:
+        if name not in here:
+            raise LabError(error or "installed, but the loader does not list it: `ldconfig`")
+        verify(here[name])
+        return here[name]
+
+    results = [_tried(name, partial(verified, name)) for name in DEBIAN]
     for result in results:
         tell(result.name, "failed" if result.error else "installed and verified")
     return results
-
-
-def _checked(name: str, library: Library | None, error: str | None) -> Built:
-    if library is None:
-        return Built(name, error=error or "installed, but the loader does not list it: `ldconfig`")
-    try:
-        verify(library)
-    except LabError as failure:
-        return Built(name, error=str(failure))
-    return Built(name, library=library)
 
 
 # --- commands ------------------------------------------------------------------------------------

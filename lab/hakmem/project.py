@@ -73,16 +73,17 @@ def write_atomically(path: Path, text: str) -> None:
     """Writes beside the target and renames: readers see the old file or the new one, never half."""
     try:
         path.parent.mkdir(exist_ok=True)
-        _replace(path, text)
+        replace(path, text.encode(), path.parent, f".{path.name}.")
     except OSError as error:
         raise LabError(f"cannot write {path}: {error.strerror}") from error
 
 
-def _replace(path: Path, text: str) -> None:
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+def replace(path: Path, data: bytes, aside: Path, prefix: str) -> None:
+    """The same with OSError, by way of a file in the folder `aside` of the same file system."""
+    handle, name = tempfile.mkstemp(prefix=prefix, dir=aside)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as out:
-            out.write(text)
+        with os.fdopen(handle, "wb") as out:
+            out.write(data)
             out.flush()
             os.fsync(out.fileno())
         Path(name).chmod(0o644)

@@ -8,14 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import cast
 
-from hakmem import lazy
-
-if TYPE_CHECKING:
-    import numpy as np
-else:
-    np = lazy.Module("numpy")
+from hakmem.lazy import np
 
 
 @dataclass(frozen=True)
@@ -42,16 +38,15 @@ def mad(values: Sequence[float]) -> float:
     return float(np.median(np.abs(array - np.median(array))))
 
 
-def walsh_averages(values: Sequence[float]) -> np.ndarray:
-    """All pairwise means (x_i + x_j) / 2 with i <= j, sorted."""
-    array = np.asarray(values, dtype=float)
-    i, j = np.triu_indices(len(array))
-    return np.sort((array[i] + array[j]) / 2)
+def walsh(values: np.ndarray) -> np.ndarray:
+    """The Walsh averages of each row: all pairwise means (x_i + x_j) / 2 with i <= j."""
+    i, j = np.triu_indices(values.shape[-1])
+    return cast(np.ndarray, (values[..., i] + values[..., j]) / 2)
 
 
 def hodges_lehmann(values: Sequence[float]) -> float:
     """The median of the Walsh averages: the location estimate that belongs to Wilcoxon's test."""
-    return float(np.median(walsh_averages(values)))
+    return float(np.median(walsh(np.asarray(values, dtype=float))))
 
 
 def signed_rank_cdf(n: int) -> np.ndarray:
@@ -64,6 +59,12 @@ def signed_rank_cdf(n: int) -> np.ndarray:
     return np.cumsum(counts)
 
 
+@cache
+def rank(count: int, alpha: float) -> int:
+    """Which Walsh average from either side ends the interval; 0 where too few values reach it."""
+    return int(np.searchsorted(signed_rank_cdf(count), alpha / 2, side="right"))
+
+
 def wilcoxon_interval(values: Sequence[float], alpha: float = 0.05) -> Interval | None:
     """Hodges–Lehmann estimate with the exact signed-rank interval at level 1 - alpha.
 
@@ -71,12 +72,12 @@ def wilcoxon_interval(values: Sequence[float], alpha: float = 0.05) -> Interval 
     both sides, where k - 1 is the largest w with P(W <= w) <= alpha / 2. None where so few values
     cannot reach the level (fewer than 6 at alpha = 0.05).
     """
-    walsh = walsh_averages(values)
-    k = int(np.searchsorted(signed_rank_cdf(len(values)), alpha / 2, side="right"))
+    k = rank(len(values), alpha)
     if k == 0:
         return None
+    means = np.sort(walsh(np.asarray(values, dtype=float)))
     level = f"{100 * (1 - alpha):g} % CI"
-    return Interval(float(np.median(walsh)), float(walsh[k - 1]), float(walsh[-k]), level)
+    return Interval(float(np.median(means)), float(means[k - 1]), float(means[-k]), level)
 
 
 def lag1_correlation(values: Sequence[float]) -> float:

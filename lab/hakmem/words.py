@@ -18,12 +18,11 @@ def number(value: float | None) -> str:
         return "–"
     size = abs(value)
     decimals = 0 if size >= 100 else 1 if size >= 10 else 2
-    text = f"{value:,.{decimals}f}".replace(",", "\u202f")
-    return text.replace("-", "−")
+    return count(value, decimals)
 
 
-def count(value: int) -> str:
-    return f"{value:,}".replace(",", "\u202f").replace("-", "−")
+def count(value: float, decimals: int = 0) -> str:
+    return f"{value:,.{decimals}f}".replace(",", "\u202f").replace("-", "−")
 
 
 def size(count: float) -> str:

@@ -118,7 +118,7 @@ class Site:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.ledger = Ledger(root / "evidence")
-        self.source = provenance.source(root).to_dict()
+        self.source = provenance.source(root)
 
     def git(self, *words: str) -> None:
         audit_planted._git(self.root, *words)

@@ -2,15 +2,19 @@
 
 import contextlib
 import io
+import lzma
 import os
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from unittest import mock
 
 from hakmem.cli import main
+from hakmem.ledger.store import Ledger, Record
 
 PROGRAMS = Path(__file__).parent / "programs"
 SLOW_TO_LOAD = {"numpy", "scipy", "ruptures", "jinja2", "plotext", "distributed"}
@@ -21,6 +25,46 @@ def compile_c(source: str, out: Path, *flags: str) -> Path:
         ["gcc", "-O1", *flags, "-o", str(out), str(PROGRAMS / source)], check=True, timeout=60
     )
     return out
+
+
+def script(path: Path, text: str) -> Path:
+    """A program of the shell's."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+def until(what: Callable[[], object], seconds: float = 60) -> bool:
+    """Waits for it; no test is decided by how long that takes."""
+    give_up = time.monotonic() + seconds
+    while not (found := bool(what())) and time.monotonic() < give_up:
+        time.sleep(0.02)
+    return found
+
+
+def ended(pid: int) -> bool:
+    """Gone, or dead and waiting for whoever adopted it."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def samples(evidence: Path, setting: Record | None = None) -> list[dict[str, str]]:
+    """The lines of a comparison's table of samples, by column; of the last one's, if none is named.
+
+    They are those of its setting.
+    """
+    ledger = Ledger(evidence)
+    chosen = setting or [r for r in ledger.records() if r.kind == "setting"][-1]
+    data = ledger.raw_path(chosen.raw["samples.tsv.xz"]).read_bytes()
+    head, *rows = lzma.decompress(data).decode().splitlines()
+    return [dict(zip(head.split("\t"), row.split("\t"), strict=True)) for row in rows]
 
 
 @dataclass(frozen=True)
@@ -34,6 +78,27 @@ class Stand:
 
     def command(self, *arguments: object) -> list[str]:
         return [sys.executable, "-c", "from hakmem.cli import main; main()", *map(str, arguments)]
+
+    def under(self, **more: object) -> "Stand":
+        """The same with more in its environment."""
+        return replace(self, environment={**self.environment, **{k: str(more[k]) for k in more}})
+
+    def interrupted(
+        self, ready: Callable[[], object], *arguments: object, number: int = signal.SIGINT
+    ) -> subprocess.CompletedProcess[str]:
+        """Sent the signal once `ready`, as a terminal does it: to all in the foreground."""
+        with subprocess.Popen(
+            self.command(*arguments),
+            env=self.environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        ) as child:
+            assert until(lambda: ready() or child.poll() is not None)
+            os.killpg(child.pid, number)
+            _, said = child.communicate(timeout=60)
+        return subprocess.CompletedProcess(child.args, child.returncode, "", said)
 
     def run(self, *arguments: object, **more: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

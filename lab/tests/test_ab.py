@@ -1,14 +1,11 @@
 """`hakmem ab`: the paired run with planted samples, and the command over the stand-in build."""
 
 import json
-import lzma
 import math
 import random
 import re
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +21,7 @@ from hakmem.paired.work import Work
 from hakmem.process import library
 from hakmem.process.sample import Sample
 from hakmem.suite import NULL, Reference
-from standing import Stand, compile_c
+from standing import Stand, compile_c, ended, flat, samples, script, until
 
 NAMES = "ABCD"
 
@@ -194,14 +191,6 @@ def ledger(tmp_path: Path) -> list[Record]:
     return list(Ledger(tmp_path / "evidence").records())
 
 
-def samples(tmp_path: Path) -> list[dict[str, str]]:
-    """The lines of the last comparison's table of samples, by column."""
-    setting = next(r for r in reversed(ledger(tmp_path)) if r.kind == "setting")
-    path = Ledger(tmp_path / "evidence").raw_path(setting.raw["samples.tsv.xz"])
-    head, *rows = lzma.decompress(path.read_bytes()).decode().splitlines()
-    return [dict(zip(head.split("\t"), row.split("\t"), strict=True)) for row in rows]
-
-
 def outputs(tmp_path: Path) -> str:
     setting = next(r for r in reversed(ledger(tmp_path)) if r.kind == "setting")
     return Ledger(tmp_path / "evidence").raw_path(setting.raw["output.txt"]).read_text()
@@ -233,7 +222,7 @@ def test_a_verdict_is_recorded_with_everything_it_rests_on(ab: Ab, tmp_path: Pat
     assert body["argv"][1:4] == ["ab", "--seed", "5"]
     ids = {record.id for record in records}
     assert set(body["inputs"]) <= ids
-    taken = samples(tmp_path)
+    taken = samples(tmp_path / "evidence")
     turns = {t["name"]: t["samples"] for t in body["benchmarks"]}
     for name, each in turns.items():
         mine = [row for row in taken if row["track"] == name]
@@ -251,10 +240,6 @@ def test_a_figure_that_does_not_rise_above_its_floor_fails(ab: Ab) -> None:
     assert "✗ X=1: random_mixed_400: nothing of it is above its floor" in done.stdout
 
 
-def flat(text: str) -> str:
-    return " ".join(text.split())
-
-
 def test_a_dearer_command_is_no_go_and_a_cheaper_one_go(ab: Ab, tmp_path: Path) -> None:
     done = ab("--b", "COST=105", *COST)
     assert done.returncode == 3, done.stderr
@@ -264,8 +249,8 @@ def test_a_dearer_command_is_no_go_and_a_cheaper_one_go(ab: Ab, tmp_path: Path) 
     higher = ab("--b", "COST=105", "--better", "higher", *COST)
     assert " GO: COST=105" in flat(higher.stdout)
     assert higher.returncode == 0
-    assert {float(row["figure"]) for row in samples(tmp_path)} == {100, 105}
-    assert all(int(row["wall_us"]) > 0 for row in samples(tmp_path))
+    assert {float(row["figure"]) for row in samples(tmp_path / "evidence")} == {100, 105}
+    assert all(int(row["wall_us"]) > 0 for row in samples(tmp_path / "evidence"))
 
 
 def test_the_exit_status_is_the_worst_of_the_verdicts(ab: Ab) -> None:
@@ -301,7 +286,7 @@ def test_a_block_is_filled_with_short_samples(ab: Ab, tmp_path: Path) -> None:
     assert ab(*SHORT, *words).returncode == 3
     turns = ledger(tmp_path)[-1].body["benchmarks"][0]["samples"] // 2
     assert 2 <= turns <= 10
-    taken = samples(tmp_path)
+    taken = samples(tmp_path / "evidence")
     assert len(taken) == 8 * 4 * turns
     for block in range(8):
         row = "".join(r["cell"] for r in taken if r["block"] == str(block))
@@ -432,14 +417,12 @@ def test_a_library_that_a_static_program_cannot_load_is_not_measured(
 
 def test_memory_and_times_of_a_command_are_its_own(ab: Ab, tmp_path: Path) -> None:
     """The peak is the command's, not the lab's; what a script becomes is what is proven."""
-    script = tmp_path / "job"
     job = "x = [1] * (${MIB:-30} << 17)"
-    script.write_text(f'#!/bin/sh\nexec {sys.executable} -I -c "{job}"\n')
-    script.chmod(0o755)
-    done = ab("--metric", "rss", "--b", "MIB=60", "--", script)
+    program = script(tmp_path / "job", f'exec {sys.executable} -I -c "{job}"')
+    done = ab("--metric", "rss", "--b", "MIB=60", "--", program)
     assert done.returncode == 3, done.stderr
     assert "NO-GO: MIB=60" in done.stdout
-    assert all(30 < float(row["figure"]) < 90 for row in samples(tmp_path))
+    assert all(30 < float(row["figure"]) < 90 for row in samples(tmp_path / "evidence"))
     assert '"serving": true' in outputs(tmp_path)
     assert "python" in outputs(tmp_path)
     assert str(Path(sys.executable).resolve().parent) not in outputs(tmp_path)
@@ -461,47 +444,13 @@ def test_only_named_variables_of_the_user_reach_the_command(ab: Ab) -> None:
 def test_interrupt_leaves_no_record_and_no_process(stand: Stand, tmp_path: Path) -> None:
     mark = tmp_path / "started"
     program = f"test -e {mark}.2 && echo $$ > {mark} && sleep 600; touch {mark}.2; echo cost=1"
-    running = subprocess.Popen(
-        stand.command(
-            "ab",
-            "--min-seconds",
-            0,
-            "--b",
-            "X=1",
-            "--metric",
-            "regex:cost=(.)",
-            "--",
-            "sh",
-            "-c",
-            program,
-        ),
-        env={**stand.environment, "LAB_LEDGER": str(tmp_path / "evidence")},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
+    sides = ("--min-seconds", 0, "--b", "X=1", "--metric", "regex:cost=(.)")
+    done = stand.under(LAB_LEDGER=tmp_path / "evidence").interrupted(
+        lambda: mark.exists() and mark.read_text(), "ab", *sides, "--", "sh", "-c", program
     )
-    give_up = time.monotonic() + 60
-    while not (mark.exists() and mark.read_text()) and time.monotonic() < give_up:
-        time.sleep(0.05)
-    running.send_signal(signal.SIGINT)
-    _, stderr = running.communicate(timeout=60)
-    assert running.returncode == 130
-    assert stderr == "hakmem: interrupted: nothing was recorded\n"
+    assert (done.returncode, done.stderr) == (130, "hakmem: interrupted: nothing was recorded\n")
     assert not (tmp_path / "evidence").exists()
-    assert ended(int(mark.read_text()), time.monotonic() + 30)
-
-
-def ended(pid: int, give_up: float) -> bool:
-    """True once the process is gone, or dead and waiting for whoever adopted it."""
-    stat = Path(f"/proc/{pid}/stat")
-    while time.monotonic() < give_up:
-        try:
-            if stat.read_text().rpartition(")")[2].split()[0] == "Z":
-                return True
-        except OSError:
-            return True
-        time.sleep(0.05)
-    return False
+    assert until(lambda: ended(int(mark.read_text())), 30)
 
 
 def test_a_ledger_that_cannot_be_written_is_said(ab: Ab, tmp_path: Path) -> None:

@@ -289,7 +289,7 @@ def test_a_table_of_history_says_when(site: Site, monkeypatch: pytest.MonkeyPatc
 
 
 def test_an_amended_message_keeps_its_evidence(site: Site) -> None:
-    source = provenance.source(site.root).to_dict() | {"commit": "0" * 40}
+    source = provenance.source(site.root) | {"commit": "0" * 40}
     body = {"ok": True, "source": source, "metrics": {"rate": {"value": 1.0, "unit": "s"}}}
     id = Ledger(site.root / "evidence").append("sample", body).id
     (site.root / "doc.md").write_text(f"1.0 s<!--c:{id}/rate-->")
@@ -309,7 +309,7 @@ def test_a_stated_benchmark_is_stale_only_by_its_own_change(site: Site) -> None:
     }
     body = {
         "ok": True,
-        "source": provenance.source(site.root).to_dict(),
+        "source": provenance.source(site.root),
         "benchmarks": [{"works": works}],
         "metrics": {"rate": {"value": 1.0, "unit": "s"}},
     }
@@ -327,7 +327,7 @@ def test_a_stated_benchmark_is_stale_only_by_its_own_change(site: Site) -> None:
 
 def test_a_sample_has_the_source_of_its_setting(site: Site) -> None:
     ledger = Ledger(site.root / "evidence")
-    source = provenance.source(site.root).to_dict()
+    source = provenance.source(site.root)
     for dirty, problems in ((False, 0), (True, 1)):
         setting = ledger.append("setting", {"source": {**source, "dirty": dirty}})
         metrics = {"a/b.c wall": {"value": 0.125, "unit": "share"}}

@@ -1,10 +1,7 @@
 """`hakmem bisect` on a small real repository whose program prints what it costs."""
 
-import lzma
 import re
-import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +10,7 @@ from hakmem.bisect import commits as bisect_range
 from hakmem.errors import LabError
 from hakmem.ledger.store import Ledger, Record
 from hakmem.ledger.verify import verify
-from standing import PROGRAMS, Stand
+from standing import PROGRAMS, Stand, samples
 from test_builds import CMAKE, Repository
 
 # Its cost is a figure it prints: what it was built with, times noise by how often it was run.
@@ -84,9 +81,8 @@ def assert_whole(tmp_path: Path, record: Record) -> None:
     assert [one.kind for one in inputs] == [kinds[role] for role in roles]
     for one in inputs:
         (setting,) = (found[i] for i in one.body["inputs"])
-        path = Ledger(tmp_path / "evidence").raw_path(setting.raw["samples.tsv.xz"])
-        rows = lzma.decompress(path.read_bytes()).decode().splitlines()[1:]
-        assert len({row.split("\t")[1] for row in rows}) == one.body["blocks"]
+        rows = samples(tmp_path / "evidence", setting)
+        assert len({row["block"] for row in rows}) == one.body["blocks"]
 
 
 def test_a_planted_slow_down_is_found_past_a_commit_that_does_not_build(
@@ -238,19 +234,12 @@ def test_an_interrupt_leaves_one_line_no_record_and_no_worktree(
     stand: Stand, repository: Repository, tmp_path: Path
 ) -> None:
     grow(repository, [100, 105])
-    argv = stand.command(
+    done = stand.under(LAB_LEDGER=tmp_path / "evidence").interrupted(
+        (tmp_path / "started").exists,
         *("bisect", "HEAD~1", "HEAD", "--repo", repository.root, "--build", BUILD),
         *("--", "sh", "-c", "touch $0; sleep 30", tmp_path / "started"),
     )
-    environment = {**stand.environment, "LAB_LEDGER": str(tmp_path / "evidence")}
-    child = subprocess.Popen(argv, env=environment, stdout=-1, stderr=-1, text=True)
-    deadline = time.monotonic() + 30
-    while not (tmp_path / "started").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    child.send_signal(signal.SIGINT)
-    said = child.communicate(timeout=30)[1]
-    assert child.returncode == 130
-    assert said.strip().splitlines() == ["hakmem: interrupted: nothing was recorded"]
+    assert (done.returncode, done.stderr) == (130, "hakmem: interrupted: nothing was recorded\n")
     assert not (tmp_path / "evidence").exists()
     assert repository.worktrees() == 1
 

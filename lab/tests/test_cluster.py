@@ -1,16 +1,14 @@
 """Many hosts: a real scheduler and two real workers on loopback, each a host of its own by name."""
 
 import json
-import lzma
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -33,7 +31,7 @@ from hakmem.paired.work import Work
 from hakmem.process import library
 from hakmem.process.lock import host_lock
 from hakmem.process.sample import Sample
-from standing import Stand, compile_c
+from standing import Stand, compile_c, ended, samples, until
 
 HOSTS = ("one", "two")
 PATIENCE_S = 60.0
@@ -46,15 +44,6 @@ echo $$ >> $NOTES/$LAB_LEDGER_HOST.began
 while test -e $NOTES/$LAB_LEDGER_HOST.hold; do sleep 0.05; done
 echo cost=${COST:-100}
 """
-
-
-def until(what: Callable[[], object]) -> bool:
-    give_up = time.monotonic() + PATIENCE_S
-    while time.monotonic() < give_up:
-        if what():
-            return True
-        time.sleep(0.05)
-    return False
 
 
 class Farm:
@@ -147,14 +136,6 @@ def asked(farm: Farm, *sides: object) -> list[object]:
     return ["--on", farm.on, *sides, *metric, *passed, "--", "sh", "-c", SCRIPT]
 
 
-def ended(pid: int) -> bool:
-    """Gone, or dead and waiting for whoever adopted it."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
-
-
 def ledger(tmp_path: Path) -> list[Record]:
     return list(Ledger(tmp_path / "evidence").records())
 
@@ -199,18 +180,16 @@ def test_a_worker_that_is_killed_costs_nothing_that_came_back(
     assert killed == [True]
     assert done.stdout.count("NO-GO +5.0 %") == len(HOSTS)
     # Trial runs, all samples once, and the one that was killed: nothing was measured again.
-    samples = 8 * 4
-    assert len(notes.began("two")) == 2 + samples
-    assert len(notes.began("one")) == 2 + samples + 1
+    taken = 8 * 4
+    assert len(notes.began("two")) == 2 + taken
+    assert len(notes.began("one")) == 2 + taken + 1
     assert not (notes.folder / "overlaps").exists()
     records = ledger(tmp_path)
     for host in HOSTS:
         mine = [record for record in records if record.host == host]
         kinds = Counter(record.kind for record in mine)
         assert kinds == {"setting": 1, "verdict": 1}
-        path = Ledger(tmp_path / "evidence").raw_path(mine[0].raw["samples.tsv.xz"])
-        rows = lzma.decompress(path.read_bytes()).decode().splitlines()[1:]
-        assert len(rows) == samples
+        assert len(samples(tmp_path / "evidence", mine[0])) == taken
         verdict = mine[-1]
         assert verdict.body["verdict"] == "NO-GO"
         assert set(verdict.body["inputs"]) < {record.id for record in mine}

@@ -1,9 +1,7 @@
 """The commands as a whole: what the help lists and loads, and what the shell is offered."""
 
 import inspect
-import os
-import subprocess
-import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,22 +25,18 @@ REFUSED = [
 ]
 
 
-def modules(*arguments: str) -> set[str]:
+SHORT = [("run", "--", "true"), ("ledger", "list")]
+
+
+def modules(stand: Stand, *arguments: str) -> set[str]:
     """What Python says it loaded for the command."""
-    done = subprocess.run(
-        [sys.executable, "-c", "from hakmem.cli import main; main()", *arguments],
-        env={**os.environ, "PYTHONPROFILEIMPORTTIME": "1"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == (0 if "--help" in arguments else 2), done.stderr
+    done = stand.run(*arguments, PYTHONPROFILEIMPORTTIME="1")
+    assert done.returncode == (0 if "--help" in arguments or arguments in SHORT else 2), done.stderr
     return {line.rpartition("|")[2].strip() for line in done.stderr.split("\n") if "|" in line}
 
 
-def test_the_help_loads_no_command_and_of_rich_only_what_prints_it() -> None:
-    loaded = modules("--help")
+def test_the_help_loads_no_command_and_of_rich_only_what_prints_it(stand: Stand) -> None:
+    loaded = modules(stand, "--help")
     ours = {name for name in loaded if name.startswith("hakmem.")}
     process = {"hakmem.process", "hakmem.process.scratch"}
     assert ours == {"hakmem.cli", "hakmem.commands", "hakmem.errors", *process}
@@ -51,12 +45,12 @@ def test_the_help_loads_no_command_and_of_rich_only_what_prints_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [*((name, "--help") for name in NAMES), *REFUSED], ids=" ".join
+    "arguments", [*((name, "--help") for name in NAMES), *REFUSED, *SHORT], ids=" ".join
 )
-def test_neither_help_nor_a_refusal_loads_what_only_results_need(
-    arguments: tuple[str, ...],
+def test_help_refusals_and_short_commands_load_nothing_that_only_results_need(
+    stand: Stand, tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
-    assert not modules(*arguments) & SLOW_TO_LOAD
+    assert not modules(stand.under(LAB_LEDGER=tmp_path), *arguments) & SLOW_TO_LOAD
 
 
 def test_what_the_help_lists_is_what_each_command_says_of_itself() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from hakmem.ledger.store import Ledger
-from standing import Stand, compile_c
+from standing import Stand, compile_c, flat
 
 Compare = Callable[..., subprocess.CompletedProcess[str]]
 FIGURE = ("--metric", "regex:t=(.+)")
@@ -34,10 +34,6 @@ def compare(stand: Stand, tmp_path: Path) -> Compare:
         return stand.call("compare", "--seed", 1, "--min-seconds", 0, *names, *arguments, **extra)
 
     return run
-
-
-def flat(text: str) -> str:
-    return " ".join(text.split())
 
 
 def test_win_and_loss_stand_in_one_table(compare: Compare, tmp_path: Path) -> None:

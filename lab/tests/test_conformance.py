@@ -16,29 +16,26 @@ from hakmem.ledger.store import Ledger
 from hakmem.process import library, provenance
 from hakmem.process.library import Library
 from rich.console import Console
-from standing import Stand
+from standing import Stand, script
 
 ROOT = Path(__file__).parents[2]
 BUILT = project.root() / "build" / "tests"
 SERVED = 'echo "malloc is in $FILE"\n'
 
 
-def scripted(folder: Path, name: str, script: str) -> Case:
+def scripted(folder: Path, name: str, text: str) -> Case:
     """A case whose program is a shell script; FILE is the C library, as a program finds it."""
-    program = folder / name
-    where = f"FILE={provenance.c_library()}\n"
-    program.write_text(f"#!/bin/sh\n{where}{script}\n", encoding="utf-8")
-    program.chmod(0o755)
+    program = script(folder / name, f"FILE={provenance.c_library()}\n{text}")
     return Case(name, f"{name} is promised.", program, program)
 
 
-def tried(folder: Path, script: str, timeout_s: float = 20) -> Result:
+def tried(folder: Path, text: str, timeout_s: float = 20) -> Result:
     system = Contender("system", library.system())
-    return trial.run(scripted(folder, "case", script), system, False, timeout_s)
+    return trial.run(scripted(folder, "case", text), system, False, timeout_s)
 
 
 @pytest.mark.parametrize(
-    ("script", "state", "reason"),
+    ("text", "state", "reason"),
     [
         ("exit 0", "kept", ""),
         ("echo 'no such tool' >&2; exit 77", "not checked", "no such tool"),
@@ -49,9 +46,9 @@ def tried(folder: Path, script: str, timeout_s: float = 20) -> Result:
     ],
 )
 def test_how_a_program_ends_is_what_is_said(
-    tmp_path: Path, script: str, state: str, reason: str
+    tmp_path: Path, text: str, state: str, reason: str
 ) -> None:
-    result = tried(tmp_path, SERVED + script)
+    result = tried(tmp_path, SERVED + text)
     assert (result.state, result.reason) == (state, reason)
 
 
@@ -65,7 +62,7 @@ def test_a_hang_becomes_a_time_out_and_nothing_outlives_it(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("script", "said"),
+    ("text", "said"),
     [
         ("exit 0", "did not say where its malloc is"),
         ("echo 'malloc is in /bin/sh'", "malloc was in /bin/sh"),
@@ -73,16 +70,16 @@ def test_a_hang_becomes_a_time_out_and_nothing_outlives_it(tmp_path: Path) -> No
         ("echo 'malloc is in another file' >&2; exit 78", "another file"),
     ],
 )
-def test_nothing_is_concluded_on_another_allocator(tmp_path: Path, script: str, said: str) -> None:
+def test_nothing_is_concluded_on_another_allocator(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(LabError, match=said):
-        tried(tmp_path, script)
+        tried(tmp_path, text)
 
 
 def call(
     stand: Stand, folder: Path, scripts: Mapping[str, str], *arguments: object
 ) -> tuple[int, str, str]:
     """The command on scripted cases and the C library alone, or what `arguments` name."""
-    made = [scripted(folder, name, SERVED + script) for name, script in scripts.items()]
+    made = [scripted(folder, name, SERVED + text) for name, text in scripts.items()]
     with mock.patch.object(cases, "all_cases", return_value=made):
         done = stand.call("conformance", *arguments, LAB_LEDGER=str(folder / "ledger"))
     return done.returncode, done.stdout, done.stderr
@@ -209,7 +206,9 @@ def test_each_promise_is_one_sentence_and_each_program_proves_its_malloc() -> No
 
 def test_a_stale_page_is_refused(tmp_path: Path) -> None:
     page = tmp_path / "conformance.md"
-    page.write_text(f"# x\n\n{cases.BEGIN}\nold\n{cases.END}\n\nmore\n", encoding="utf-8")
+    page.write_text(
+        "# x\n\n<!--promises:begin-->\nold\n<!--promises:end-->\n\nmore\n", encoding="utf-8"
+    )
     with pytest.raises(LabError, match="stale"):
         cases.check(page)
     page.write_text(cases.markdown(page.read_text(encoding="utf-8")), encoding="utf-8")

@@ -9,17 +9,14 @@ import resource
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hakmem.ledger.store import Ledger
 from hakmem.ledger.verify import verify
-from standing import SLOW_TO_LOAD, Stand, compile_c
+from standing import Stand, compile_c, ended, script, until
 
 Done = subprocess.CompletedProcess[str]
 COST = ("--metric", "regex:cost=([0-9.]+)", "--", "sh", "-c", "echo cost=${COST:-100}")
@@ -28,7 +25,7 @@ COST = ("--metric", "regex:cost=([0-9.]+)", "--", "sh", "-c", "echo cost=${COST:
 @pytest.fixture
 def own(stand: Stand, tmp_path: Path) -> Stand:
     """The stand-in build with a ledger of its own."""
-    return replace(stand, environment={**stand.environment, "LAB_LEDGER": str(tmp_path / "led")})
+    return stand.under(LAB_LEDGER=tmp_path / "led")
 
 
 def one_message(done: Done, *words: str) -> None:
@@ -45,35 +42,6 @@ def whole(folder: Path) -> None:
     problems = verify(Ledger(folder)).problems
     assert not problems, problems
     assert not [path for path in folder.rglob("*") if path.name.startswith(".")]
-
-
-# ---- the start ----
-
-
-def loaded(statement: str) -> list[str]:
-    """Which of the slow modules a statement loads in a fresh interpreter."""
-    asks = f"import sys; {statement}; print(*(m for m in {[*SLOW_TO_LOAD]} if m in sys.modules))"
-    done = subprocess.run(
-        [sys.executable, "-c", asks], capture_output=True, text=True, timeout=60, check=True
-    )
-    return done.stdout.split()
-
-
-def test_the_command_starts_without_what_is_slow_to_load() -> None:
-    assert loaded("import hakmem.cli") == []
-    # Planted: it would be seen.
-    assert loaded("import hakmem.stats; hakmem.stats.median([1])") == ["numpy"]
-
-
-@pytest.mark.parametrize("arguments", [("run", "--", "true"), ("ledger", "list")])
-def test_short_commands_load_nothing_slow(own: Stand, arguments: tuple[str, ...]) -> None:
-    done = own.run(*arguments, PYTHONPROFILEIMPORTTIME="1")
-    assert done.returncode == 0
-    modules = {
-        line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.split("\n")
-    }
-    assert "typer" in modules
-    assert not modules & SLOW_TO_LOAD
 
 
 # ---- what is not there ----
@@ -368,43 +336,26 @@ def hanging(own: Stand, tmp_path: Path) -> Iterator[Stand]:
     folder = tmp_path / "build"
     shutil.copytree(own.folder / "bench", folder / "bench")
     shutil.copy(own.library, folder)
-    program = f"#!/bin/sh\necho $$ >> {tmp_path}/mark\nexec sleep 600\n"
     tools = tmp_path / "tools"
-    tools.mkdir()
     names = [p for p in (folder / "bench").iterdir() if p.suffix != ".so"]
     for path in (*names, folder / "bench" / "soak_mixed", tools / "hang"):
         path.unlink(missing_ok=True)
-        path.write_text(program)
-        path.chmod(0o755)
+        script(path, f"echo $$ >> {tmp_path}/mark\nexec sleep 600")
     (tmp_path / "m.toml").write_text(
         'title = "t"\nbaseline = "a"\ncommand = ["soak_mixed"]\n[[mode]]\nname = "a"\n'
         'environment = {}\n[[mode]]\nname = "b"\nenvironment = {X = "1"}\n[[stage]]\nname = "1"\n'
         'seconds = 60\nmodes = ["a", "b"]\npairs = { rounds = 16, seconds = 1 }\n'
         "rules = { throughput_floor = -0.2 }\n"
     )
-    yield replace(own, environment={**own.environment, "LAB_BUILD_DIR": str(folder)})
+    yield own.under(LAB_BUILD_DIR=folder)
     for pid in marked(tmp_path):
-        if not gone(pid, 0):
+        if not ended(pid):
             os.kill(pid, signal.SIGKILL)
 
 
 def marked(tmp_path: Path) -> list[int]:
     mark = tmp_path / "mark"
     return [int(line) for line in mark.read_text().split()] if mark.exists() else []
-
-
-def gone(pid: int, seconds: float) -> bool:
-    """True once the process is no more, or dead and waiting for whoever adopted it."""
-    give_up = time.monotonic() + seconds
-    while True:
-        try:
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
-                return True
-        except OSError:
-            return True
-        if time.monotonic() > give_up:
-            return False
-        time.sleep(0.02)
 
 
 LONG = {
@@ -426,27 +377,16 @@ def test_ctrl_c_is_one_line_and_leaves_no_half(hanging: Stand, tmp_path: Path, n
     if name == "audit":  # what takes it long is git
         shutil.copy(tmp_path / "tools" / "hang", tmp_path / "tools" / "git")
         more["PATH"] = f"{tmp_path}/tools:{os.environ['PATH']}"
-    with (tmp_path / "stderr").open("w") as stderr:
-        running = subprocess.Popen(
-            hanging.command(*(word.format(**places) for word in LONG[name])),
-            env={**hanging.environment, **more},
-            stdout=subprocess.DEVNULL,
-            stderr=stderr,
-            start_new_session=True,
-        )
-        give_up = time.monotonic() + 60
-        while not marked(tmp_path) and running.poll() is None and time.monotonic() < give_up:
-            time.sleep(0.02)
-        os.killpg(running.pid, signal.SIGINT)  # a terminal sends it to all in the foreground
-        status = running.wait(timeout=60)
-    said = (tmp_path / "stderr").read_text()
+    command = (word.format(**places) for word in LONG[name])
+    done = hanging.under(**more).interrupted(lambda: marked(tmp_path), *command)
+    status, said = done.returncode, done.stderr
     lines = [line for line in said.splitlines() if line.startswith("hakmem: ")]
     assert marked(tmp_path), said
     assert status == 130, said
     assert "Traceback" not in said
     assert said.count("\n") == len(lines) == 1, said
     assert lines[0].startswith("hakmem: interrupted"), said
-    assert all(gone(pid, 10) for pid in marked(tmp_path))
+    assert until(lambda: all(map(ended, marked(tmp_path))), 10)
     assert not (tmp_path / "led").exists()
     assert not (tmp_path / "page.html").exists()
     left = [p for p in (tmp_path / "out").rglob("*") if p.is_file()]
@@ -455,23 +395,11 @@ def test_ctrl_c_is_one_line_and_leaves_no_half(hanging: Stand, tmp_path: Path, n
 
 def test_ctrl_c_in_the_demonstration_is_one_line(own: Stand, tmp_path: Path) -> None:
     """While a real program runs under hakmem, which gets the interrupt as well."""
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    (tools / "gcc").write_text(f"#!/bin/sh\necho $$ >> {tmp_path}/mark\nexec sleep 600\n")
-    (tools / "gcc").chmod(0o755)
-    running = subprocess.Popen(
-        own.command("demo", "--out", tmp_path / "out"),
-        env={**own.environment, "PATH": f"{tools}:{os.environ['PATH']}"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
+    gcc = script(tmp_path / "tools" / "gcc", f"echo $$ >> {tmp_path}/mark\nexec sleep 600")
+    done = own.under(PATH=f"{gcc.parent}:{os.environ['PATH']}").interrupted(
+        lambda: marked(tmp_path), "demo", "--out", tmp_path / "out"
     )
-    give_up = time.monotonic() + 60
-    while not marked(tmp_path) and running.poll() is None and time.monotonic() < give_up:
-        time.sleep(0.02)
-    os.killpg(running.pid, signal.SIGINT)
-    _, said = running.communicate(timeout=60)
-    assert running.returncode == 130, said
+    said = done.stderr
+    assert done.returncode == 130, said
     assert said == "hakmem: interrupted: no file was left half-written\n"
     assert not (tmp_path / "out").exists()

@@ -20,7 +20,7 @@ from hakmem.hotpath.work import Amounts
 from hakmem.ledger.store import Ledger
 from hakmem.process import provenance
 from hakmem.suite import SUITE
-from standing import Stand
+from standing import Stand, script
 
 # Like random_mixed: an untimed pass of n/10 and --warmup=, then n operations, all of equal cost.
 # As `plain` it has no untimed pass. Started where statistics are asked for, it plants them.
@@ -102,15 +102,9 @@ def planted(stand: Stand, tmp_path_factory: pytest.TempPathFactory) -> Stand:
 
 def without_perf(folder: Path) -> Path:
     """A folder for PATH whose perf counts nothing, as on most virtual machines."""
-    folder.mkdir()
-    perf = folder / "perf"
-    perf.write_text(
-        "#!/bin/sh\n"
-        "echo '<not supported>,,cycles:u,0,100.00,,' >&2\n"
-        "echo '<not supported>,,instructions:u,0,100.00,,' >&2\n"
-    )
-    perf.chmod(0o755)
-    return folder
+    said = "echo '<not supported>,,{}:u,0,100.00,,' >&2"
+    lines = (said.format(name) for name in ("cycles", "instructions"))
+    return script(folder / "perf", "\n".join(lines)).parent
 
 
 def need_valgrind() -> None:
@@ -294,10 +288,8 @@ def test_each_mistake_has_one_message(
 
 
 def test_a_script_is_no_program(planted: Stand, tmp_path: Path) -> None:
-    script = tmp_path / "script"
-    script.write_text("#!/bin/sh\ntrue\n")
-    script.chmod(0o755)
-    done = planted.call("hotpath", "--no-record", "--", script)
+    program = script(tmp_path / "script", "true")
+    done = planted.call("hotpath", "--no-record", "--", program)
     assert done.returncode == 2
     assert "is a script" in done.stderr
 

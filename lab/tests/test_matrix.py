@@ -1,11 +1,9 @@
 """`hakmem matrix` from the outside: modes of a stand-in program that do everything wrong."""
 
 import json
-import signal
 import subprocess
 import time
 import xml.etree.ElementTree as ElementTree
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -45,7 +43,7 @@ def stage(stand: Stand) -> Stand:
 
 @pytest.fixture
 def soaking(stage: Stand, tmp_path: Path) -> Stand:
-    return replace(stage, environment={**stage.environment, "LAB_LEDGER": str(tmp_path / "led")})
+    return stage.under(LAB_LEDGER=tmp_path / "led")
 
 
 def written(tmp_path: Path, planted: dict[str, str], *stages: str, clock: str = "wall") -> Path:
@@ -225,21 +223,9 @@ def test_a_killed_run_goes_on_where_it_stopped(soaking: Stand, tmp_path: Path) -
 def test_ctrl_c_is_one_line_and_leaves_what_is_done(soaking: Stand, tmp_path: Path) -> None:
     out = tmp_path / "run"
     file = written(tmp_path, {"hanging": "hang"})
-    with subprocess.Popen(
-        soaking.command("matrix", file, "--out", out),
-        env=soaking.environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as child:
-        deadline = time.monotonic() + 60
-        while not (out / "1-hanging.csv").exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        child.send_signal(signal.SIGINT)
-        _, said = child.communicate(timeout=60)
-    assert child.returncode == 130
-    assert said == (
+    done = soaking.interrupted((out / "1-hanging.csv").exists, "matrix", file, "--out", out)
+    assert done.returncode == 130
+    assert done.stderr == (
         f"hakmem: interrupted: {out} keeps all finished cells, the same command goes on\n"
     )
     assert records(tmp_path) == []

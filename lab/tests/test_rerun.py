@@ -1,13 +1,9 @@
 """`hakmem rerun`: what a record says is measured again, from the record alone."""
 
 import json
-import lzma
 import math
-import os
 import shutil
-import signal
 import subprocess
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +14,7 @@ from hakmem.ledger.claims import WITHIN
 from hakmem.ledger.store import Ledger, Record
 from hakmem.ledger.verify import verify
 from hakmem.rerun.verdict import judge
-from standing import PROGRAMS, Stand, compile_c
+from standing import PROGRAMS, Stand, compile_c, samples
 
 Done = subprocess.CompletedProcess[str]
 SHORT = ("--max-blocks", 8, "--min-seconds", 0)
@@ -27,8 +23,7 @@ SHORT = ("--max-blocks", 8, "--min-seconds", 0)
 @pytest.fixture
 def own(stand: Stand, tmp_path: Path) -> Stand:
     """The stand-in build with a ledger of its own."""
-    more = {"LAB_LEDGER": str(tmp_path / "led"), "LAB_LEDGER_HOST": "here"}
-    return replace(stand, environment={**stand.environment, **more})
+    return stand.under(LAB_LEDGER=tmp_path / "led", LAB_LEDGER_HOST="here")
 
 
 def records(tmp_path: Path, kind: str | None = None) -> list[Record]:
@@ -46,13 +41,6 @@ def recorded(own: Stand, tmp_path: Path, *arguments: object) -> Record:
     done = own.call(*arguments)
     assert done.returncode in (0, 3, 4), done.stdout + done.stderr
     return records(tmp_path)[-1]
-
-
-def samples(tmp_path: Path, setting: Record) -> list[dict[str, str]]:
-    """The lines of a comparison's table of samples, by column."""
-    path = Ledger(tmp_path / "led").raw_path(setting.raw["samples.tsv.xz"])
-    head, *rows = lzma.decompress(path.read_bytes()).decode().splitlines()
-    return [dict(zip(head.split("\t"), row.split("\t"), strict=True)) for row in rows]
 
 
 # ---- what agreement means ----
@@ -141,7 +129,7 @@ def test_a_verdict_is_measured_again_and_shown_side_by_side(
     same = ("question", "verdict", "margin", "seed", "aim", "most_blocks", "cells", "benchmarks")
     assert {k: again.body[k] for k in same} == {k: first.body[k] for k in same}
     # The same seed: the same order of the same samples.
-    one, other = (samples(tmp_path, setting) for setting in records(tmp_path, "setting"))
+    one, other = (samples(tmp_path / "led", setting) for setting in records(tmp_path, "setting"))
     assert [row["cell"] for row in one] == [row["cell"] for row in other]
     assert [row["padding"] for row in one] == [row["padding"] for row in other]
     assert not verify(Ledger(tmp_path / "led")).problems
@@ -228,20 +216,8 @@ def test_ctrl_c_leaves_one_line_and_no_record(own: Stand, tmp_path: Path) -> Non
     first = recorded(own, tmp_path, *words)
     before = len(records(tmp_path))
     (tmp_path / "then").touch()
-    running = subprocess.Popen(
-        own.command("rerun", first.id),
-        env=own.environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    give_up = time.monotonic() + 60
-    while not (tmp_path / "mark").exists() and time.monotonic() < give_up:
-        time.sleep(0.02)
-    os.killpg(running.pid, signal.SIGINT)
-    _, said = running.communicate(timeout=60)
-    assert (running.returncode, said) == (130, "hakmem: interrupted: nothing was recorded\n")
+    done = own.interrupted((tmp_path / "mark").exists, "rerun", first.id)
+    assert (done.returncode, done.stderr) == (130, "hakmem: interrupted: nothing was recorded\n")
     assert len(records(tmp_path)) == before
 
 

@@ -172,7 +172,7 @@ def test_stale_is_shown_as_stale_and_never_as_met(site: Site) -> None:
     site.age()
     found = states(site)
     assert [found[id] for id in ("drift", "time", "matrix")] == ["stale"] * 3
-    site.source = provenance.source(site.root).to_dict()
+    site.source = provenance.source(site.root)
     site.add("soak", soak(low=0.5, high=2))
     assert states(site)["drift"] == "undecided"
 

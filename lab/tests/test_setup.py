@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from hakmem import project
+from standing import script
 
 PACKAGES = """
 # a comment
@@ -26,8 +27,8 @@ def tree(tmp_path: Path) -> Path:
     (tmp_path / "refused").write_text("nothing\n")
     tools = tmp_path / "bin"
     tools.mkdir()
-    program(tools / "id", "echo 0")
-    program(
+    script(tools / "id", "echo 0")
+    script(
         tools / "apt-get",
         f'cd {tmp_path}; echo "$@" >>asked; [ "$1" = install ] || exit 0\n'
         'for word; do grep -qxe "$word" refused && exit 100; done\n'
@@ -35,11 +36,6 @@ def tree(tmp_path: Path) -> Path:
         'tool-*) cp bin/id "bin/${word#tool-}-tool" ;; esac; done',
     )
     return tmp_path
-
-
-def program(path: Path, script: str) -> None:
-    path.write_text(f"#!/bin/sh\n{script}\n")
-    path.chmod(0o755)
 
 
 def setup(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -85,7 +81,7 @@ def test_what_is_needed_and_cannot_be_installed_is_a_failure(tree: Path) -> None
 
 
 def test_who_may_not_install_is_told_the_command(tree: Path) -> None:
-    program(tree / "bin" / "id", "echo 1000")
+    script(tree / "bin" / "id", "echo 1000")
     done = setup(tree, "build", "lint")
     assert done.returncode == 1
     assert "Run as root: apt-get install tool-a tool-b" in done.stderr

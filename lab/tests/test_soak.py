@@ -3,11 +3,9 @@
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,8 +20,7 @@ QUICK = ("--seconds", "30", "--epoch-sec", "0.5")
 @pytest.fixture(scope="session")
 def soaking(stand: Stand) -> Stand:
     compile_c("stub_soak.c", stand.folder / "bench" / "soak_mixed")
-    ledger = str(stand.folder / "evidence")
-    return replace(stand, environment={**stand.environment, "LAB_LEDGER": ledger})
+    return stand.under(LAB_LEDGER=stand.folder / "evidence")
 
 
 def records(stand: Stand) -> list[dict[str, object]]:
@@ -204,21 +201,13 @@ def test_a_process_that_runs_already_is_sampled_and_left_alone(
 def test_an_interrupted_soak_keeps_its_epochs(soaking: Stand, tmp_path: Path) -> None:
     out = tmp_path / "a.csv"
     sleeper = (sys.executable, "-c", SLEEPY.format(60))
-    with subprocess.Popen(
-        soaking.command("soak", "--epoch-sec", "0.05", "--out", out, "--", *sleeper),
-        env=soaking.environment,
-        stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        text=True,
-    ) as child:
-        deadline = time.monotonic() + 60
-        while not out.exists() or out.read_text().count("\n") < 30:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        child.send_signal(signal.SIGINT)
-        _, said = child.communicate(timeout=60)
-    assert child.returncode == 130
-    assert said == f"hakmem: interrupted: {out} keeps the epochs so far, nothing was recorded\n"
+    done = soaking.interrupted(
+        lambda: out.exists() and out.read_text().count("\n") >= 30,
+        *("soak", "--epoch-sec", "0.05", "--out", out, "--", *sleeper),
+    )
+    assert done.returncode == 130
+    kept = f"{out} keeps the epochs so far, nothing was recorded"
+    assert done.stderr == f"hakmem: interrupted: {kept}\n"
     done = soaking.call("soak", "analyze", out)
     assert done.returncode == 0
     assert "did not reach its end" in done.stdout

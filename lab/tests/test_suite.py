@@ -82,7 +82,7 @@ def ledger(stand: Stand, rival: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     """The stand-in build, and a source that no commit of somebody else changes meanwhile."""
     for name, value in {**stand.environment, "LAB_LEDGER": str(tmp_path / "evidence")}.items():
         monkeypatch.setenv(name, value)
-    source = provenance.Source("c" * 40, "d" * 40, False)
+    source = {"commit": "c" * 40, "tree": "d" * 40, "dirty": False}
     monkeypatch.setattr(provenance, "source", lambda root: source)
     shutil.copy(rival, tmp_path / "rival.so")
     return Ledger(tmp_path / "evidence")
@@ -91,17 +91,11 @@ def ledger(stand: Stand, rival: Path, tmp_path: Path, monkeypatch: pytest.Monkey
 def request(tmp_path: Path, *names: str, **more: Any) -> Request:
     asked = Request(
         names=names,
-        everything=False,
-        programs=False,
         library="hakmem",
         rivals=["system", str(tmp_path / "rival.so")],
-        metric=None,
-        better="lower",
         most=8,
         seconds=0.5,
         seed=5,
-        record=True,
-        resume=False,
         argv=["hakmem", "compare", *names],
     )
     return replace(asked, **more)
@@ -355,7 +349,7 @@ def test_only_the_same_run_is_resumed(
     asked = request(tmp_path, "batch_lifo")
     run(asked, world)
     if commit := other.pop("commit", None):
-        source = provenance.Source(commit, "d" * 40, False)
+        source = {"commit": commit, "tree": "d" * 40, "dirty": False}
         monkeypatch.setattr(provenance, "source", lambda root: source)
     with pytest.raises(LabError, match="nothing to resume"):
         run(replace(asked, resume=True, **other), world)

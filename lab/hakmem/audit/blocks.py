@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hakmem import pages
 from hakmem.audit import scanner
 from hakmem.audit.citing import OF_RATIOS
 from hakmem.errors import LabError
@@ -142,8 +143,7 @@ def _lines(record: Record) -> Iterator[str]:
         shown, _, interval = claims.figure(metric, None, decimals).partition(" [")
         ends = f"[{interval}" if interval else "–"
         cells = (body.get("question", ""), name, shown, ends, body["verdict"], where)
-        escaped = (str(cell).replace("|", "\\|").replace("\n", " ") for cell in cells)
-        yield f"| {' | '.join(escaped)} |\n"
+        yield pages.row(str(cell).replace("\n", " ") for cell in cells)
 
 
 def rewrite(text: str, root: Path, records: Mapping[str, Record]) -> str:

@@ -72,7 +72,7 @@ def build(root: Path) -> Site:
     _git(root, "init", "-q", "--template=")
     _git(root, "add", ".")
     _git(root, "commit", "-q", "-m", "source")
-    source = provenance.source(root).to_dict()
+    source = provenance.source(root)
     rate = {"ok": True, "metrics": {"rate": {"value": 41.2345e6, "unit": "ops/s"}}}
     cost = {"estimate": 0.876, "low": 0.851, "high": 0.902, "unit": "ratio"}
     ledger = Ledger(root / "evidence")

@@ -6,11 +6,21 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from hakmem import complete
 from hakmem.bisect import posterior as bisect_posterior
 from hakmem.bisect import run as bisect
 from hakmem.bisect.course import Aim, Request
-from hakmem.paired.cli import BetterIs, Metric, Most, Pass, Record, Seconds, Seed, again, fresh
+from hakmem.paired.cli import (
+    Bench,
+    BetterIs,
+    Metric,
+    Most,
+    Pass,
+    Record,
+    Seconds,
+    Seed,
+    again,
+    fresh,
+)
 from hakmem.paired.protocol import LOOKS
 
 
@@ -20,14 +30,7 @@ def command(
     own: Annotated[
         list[str] | None, typer.Argument(metavar="COMMAND", help="What to run, after --.")
     ] = None,
-    bench_name: Annotated[
-        str | None,
-        typer.Option(
-            "--bench",
-            help="Benchmark to run instead of a command.",
-            autocompletion=complete.benchmarks,
-        ),
-    ] = None,
+    bench_name: Bench = None,
     metric: Metric = None,
     better: BetterIs = "lower",
     aim: Annotated[Aim, typer.Option(help="Which change of the metric is looked for.")] = "any",

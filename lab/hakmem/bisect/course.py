@@ -5,7 +5,6 @@ end until one is sure enough, and that one is compared with the commit before it
 comparison, which chose nothing, decides whether a commit is named.
 """
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,10 +22,10 @@ from hakmem.paired import protocol, recording, session, work
 from hakmem.paired.blocks import BASE, Plan, Track
 from hakmem.paired.cells import Cell
 from hakmem.paired.protocol import Decision
-from hakmem.paired.readings import Better, Reading
+from hakmem.paired.readings import Reading
 from hakmem.paired.session import Conducted
 from hakmem.paired.work import Work
-from hakmem.process import library, provenance
+from hakmem.process import library
 
 OTHER = "B"
 TREE = "{tree}"
@@ -34,8 +33,8 @@ TREE = "{tree}"
 Aim = Literal["any", "worse", "better"]
 
 
-@dataclass(frozen=True)
-class Request:
+@dataclass(frozen=True, kw_only=True)
+class Request(session.Asked):
     """What the user asked for. `repository` None: hakmem's own, whose library is preloaded.
 
     `most` are the blocks of the first and the last comparison, `blocks` those of a probe.
@@ -47,17 +46,9 @@ class Request:
     build: str | None
     bench: str | None
     command: Sequence[str]
-    metric: str | None
-    better: Better
     aim: Aim
-    most: int
     blocks: int
     probes: int
-    seconds: float
-    seed: int
-    record: bool
-    argv: Sequence[str]
-    passed: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -209,11 +200,8 @@ class Course:
         self._require(ready.failures, base, commit)
         what = f"{role}: {cells[OTHER].name} against {cells[BASE].name}"
         self.console.print(f"{what}, {session.expected_time(ready)}", highlight=False)
-        meter, started = provenance.NoiseMeter(), time.monotonic()
-        outcome = session.measure(ready, self.console, session.sampler(ready.plan), None)
-        took = time.monotonic() - started
-        self._require(outcome.failures, base, commit)
-        done = Conducted(ready.plan, outcome, meter.stop().to_dict(), took)
+        done = session.measure(ready, self.console, session.sampler(ready.plan))
+        self._require(done.outcome.failures, base, commit)
         result = Compared(role, base, commit, done, facts)
         self.compared.append(result)
         self.console.print(f"  {difference(result)}", highlight=False)

@@ -21,15 +21,10 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from hakmem import lazy, stats
+from hakmem import stats
+from hakmem.lazy import np
 from hakmem.paired import protocol
-
-if TYPE_CHECKING:
-    import numpy as np
-else:
-    np = lazy.Module("numpy")
 
 METHOD = "bisect-1"
 NONE = 0.5  # the prior probability that no commit changed it; the rest is shared by all commits

@@ -8,6 +8,7 @@ from hakmem.bisect.search import Finding
 from hakmem.ledger.store import Ledger, Record
 from hakmem.paired import ab, protocol, recording
 from hakmem.paired.blocks import BASE
+from hakmem.process import children
 
 # A probe's few blocks decide nothing by themselves, so it is no verdict.
 KINDS = {"ends": "verdict", "probe": "probe", "confirmation": "verdict"}
@@ -15,7 +16,7 @@ KINDS = {"ends": "verdict", "probe": "probe", "confirmation": "verdict"}
 
 def save(course: Course, finding: Finding) -> Record:
     """Appends the comparisons as they are, then the bisection, whose inputs they are."""
-    with recording.uninterrupted():
+    with children.held_back():
         inputs = [_compared(one).id for one in course.compared]
         return Ledger.default().append("bisect", {**body(course, finding), "inputs": inputs})
 
@@ -61,11 +62,8 @@ def body(course: Course, finding: Finding) -> dict[str, Any]:
         "method": METHOD,
         "protocol": protocol.METHOD,
         "benchmarks": [recording.track_entry(ends.target)],
-        "source": dict(ends.facts.source),
-        "binary": [dict(ends.facts.binaries[at]) for at in (BASE, OTHER)],
-        "host": dict(ends.facts.host),
+        **ends.facts.entry((BASE, OTHER)),
         "argv": argv(course),
-        "ok": True,
     }
 
 

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from hakmem import terminal
 from hakmem.bisect.commits import Commit
 from hakmem.bisect.posterior import Posterior
 from hakmem.bisect.search import Finding, Search
@@ -24,7 +25,7 @@ def bars(commits: Sequence[Commit], search: Search, sign: int) -> Table:
     """
     now, measured = search.posterior(), search.measured()
     ranked = sorted(range(len(now.chances)), key=lambda at: -now.chances[at])
-    table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
+    table = terminal.table(show_header=False)
     table.add_column(no_wrap=True, min_width=10)
     table.add_column(no_wrap=True, min_width=BAR)
     table.add_column(justify="right", no_wrap=True, min_width=7)

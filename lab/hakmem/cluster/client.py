@@ -20,6 +20,7 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
+from hakmem import terminal
 from hakmem.cluster.slices import (
     Busy,
     Job,
@@ -33,13 +34,14 @@ from hakmem.cluster.slices import (
 )
 from hakmem.cluster.worker import Probe, laboratory, measure, probe
 from hakmem.errors import LabError
-from hakmem.paired.blocks import Outcome, Plan
+from hakmem.paired import session
+from hakmem.paired.blocks import Outcome, Plan, Sampler
 from hakmem.paired.cells import Cell
 from hakmem.paired.protocol import Decision
 from hakmem.paired.recording import Facts
 from hakmem.paired.session import Conducted, Ready, Standing
+from hakmem.process.lock import host_lock
 from hakmem.process.sample import Sample
-from hakmem.progress import progress_bar
 
 SCHEME = "dask://"
 RESOURCE = {"bench": 1}
@@ -67,15 +69,17 @@ class Finished:
 class Comparison:
     """What is to be measured, and what its command does with it.
 
-    `finish` records and prints a host's part; `mark` puts a contender's result on a host into a few
-    words; `margin` is that of a host, if not the plan's.
+    `finish` records and prints a host's part, of this one where none is named; `mark` puts a
+    contender's result on a host into a few words; `margin` is that of a host, if not the plan's;
+    `sampler` takes the samples of this host, if not as usual.
     """
 
     job: Job
-    finish: Callable[[Conducted, Facts | None, str], None]
+    finish: Callable[[Conducted, Facts | None, str | None], None]
     mark: Callable[[Conducted, str], Text]
     margin: Callable[[str], float] | None = None
     say: Standing | None = None
+    sampler: Sampler | None = None
 
     def on(self, host: str) -> Job:
         if self.margin is None:
@@ -83,11 +87,14 @@ class Comparison:
         return replace(self.job, plan=replace(self.job.plan, margin=self.margin(host)))
 
 
-def run(address: str, comparison: Comparison, console: Console) -> list[Outcome]:
+def run(address: str | None, comparison: Comparison, console: Console) -> list[Outcome]:
     """Measures on all hosts; records and shows each as it ends, then all verdicts in one table.
 
-    LabError where a host gave no result, after those that did are recorded.
+    Without an address here alone. LabError where a host gave no result, after those that did are
+    recorded.
     """
+    if address is None:
+        return [_here(comparison, console)]
     ended: list[Finished] = []
     try:
         with contextlib.closing(everywhere(address, comparison, console)) as finished:
@@ -104,6 +111,17 @@ def run(address: str, comparison: Comparison, console: Console) -> list[Outcome]
     return [one.done.outcome for one in ended if one.done]
 
 
+def _here(comparison: Comparison, console: Console) -> Outcome:
+    job = comparison.job
+    with host_lock():
+        facts = Facts.of(job.plan.cells, job.argv) if job.facts else None
+        done = session.conduct(
+            job.plan, job.seconds, console, comparison.sampler, job.drop, comparison.say
+        )
+        comparison.finish(done, facts, None)
+    return done.outcome
+
+
 def show(one: Finished, comparison: Comparison, console: Console) -> None:
     """A host's result, recorded and printed."""
     console.rule(Text(one.host, style="bold"), align="left")
@@ -117,8 +135,7 @@ def show(one: Finished, comparison: Comparison, console: Console) -> None:
 def table(ended: Sequence[Finished], comparison: Comparison) -> Table:
     """A row for each host, a column for each contender."""
     plan = comparison.job.plan
-    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    made.add_column("host", no_wrap=True)
+    made = terminal.table("host")
     for letter in plan.contenders:
         made.add_column(plan.cells[letter].name)
     for one in sorted(ended, key=lambda one: one.host):
@@ -279,7 +296,7 @@ def everywhere(
         parts = [Part(name, comparison.on(name), files) for name in cluster.require_hosts()]
         console.print(f"on {', '.join(p.host for p in parts)}: each by itself", highlight=False)
         try:
-            with progress_bar(console) as progress:
+            with terminal.progress_bar(console) as progress:
                 yield from _conduct(cluster, parts, comparison.say, progress)
         finally:
             for part in parts:

@@ -233,7 +233,7 @@ def _measure(request: Request, folder: Path) -> Slice:
     meter, started = provenance.NoiseMeter(), time.monotonic()
     with suppress(Pause):
         paired.run(ready.plan, journal, failures=ready.failures)
-    took, noise = time.monotonic() - started, meter.stop().to_dict()
+    took, noise = time.monotonic() - started, meter.stop()
     # Back where the user is, the files are the user's again.
     ready = replace(ready, plan=replace(ready.plan, cells=job.plan.cells))
     return Slice(ready, facts, [_sent(job, s) for s in journal.fresh], noise, took)

@@ -8,12 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hakmem import project
+from hakmem import pages, project
 from hakmem.errors import LabError
 from hakmem.process import host
 
 SUFFIXES = (".c", ".cc")
-BEGIN, END = "<!--promises:begin-->", "<!--promises:end-->"
 
 
 @dataclass(frozen=True)
@@ -80,17 +79,13 @@ def chosen(names: Sequence[str], corruption: bool = False) -> list[Case]:
 
 
 def table() -> str:
-    rows = [f"| `{case.name}` | {case.promise} |" for case in all_cases()]
-    return "\n".join(["| case | promise |", "|---|---|", *rows])
+    rows = (pages.row((f"`{case.name}`", case.promise)) for case in all_cases())
+    return "".join(("| case | promise |\n|---|---|\n", *rows))
 
 
 def markdown(page: str) -> str:
     """The page with the table between its markers as the programs say it."""
-    head, begin, rest = page.partition(BEGIN)
-    _, end, tail = rest.partition(END)
-    if not begin or not end:
-        raise LabError(f"the page has no {BEGIN} … {END}")
-    return f"{head}{begin}\n{table()}\n{end}{tail}"
+    return pages.with_table(page, "promises", table())
 
 
 def check(page: Path) -> str:

@@ -21,7 +21,7 @@ from hakmem.paired.cli import Record as Keep
 from hakmem.process import library, provenance
 from hakmem.process.library import Library
 from hakmem.process.provenance import NoiseMeter
-from hakmem.progress import progress_bar
+from hakmem.terminal import progress_bar
 
 PROFILES = ("balanced", "speed", "lean", "secure", "bench", "observe")
 PAGE = Path("docs") / "conformance.md"
@@ -93,7 +93,7 @@ def command(
     most_s = MISUSE_S if corruption else FAST_S if fast else FULL_S
     results = _run(chosen, contenders, fast, timeout or most_s, console)
     view.show(results, console)
-    body = {**_body(chosen, contenders, results, fast), "noise": noise.stop().to_dict()}
+    body = {**_body(chosen, contenders, results, fast), "noise": noise.stop()}
     if record:
         console.print(f"recorded: {_save(body, results).id}")
     if as_json:
@@ -108,7 +108,11 @@ def command(
 
 
 def _contenders(names: Sequence[str], profiles: Sequence[str]) -> list[Contender]:
-    chosen = [_find(name) for name in names] or [*_first_two(), *peers.found()[1:]]
+    chosen = [_find(name) for name in names] or [
+        library.system(),
+        library.hakmem(),
+        *peers.found()[1:],
+    ]
     found: list[Contender] = []
     for one in chosen:
         found += (
@@ -118,10 +122,6 @@ def _contenders(names: Sequence[str], profiles: Sequence[str]) -> list[Contender
     if twice := {label for label in labels if labels.count(label) > 1}:
         raise LabError(f"named twice: {', '.join(sorted(twice))}; NAME=PATH tells them apart")
     return found
-
-
-def _first_two() -> list[Library]:
-    return [library.system(), library.hakmem()]
 
 
 def _find(text: str) -> Library:
@@ -194,13 +194,16 @@ def _body(
         "cases": {
             case.name: {"promise": case.promise, "definition": case.definition} for case in chosen
         },
-        "binary": [_binary(contender) for contender in contenders],
+        "binary": [
+            {**provenance.binary_of(one.library), "settings": dict(one.settings)}
+            for one in contenders
+        ],
         "standings": {
             f"{result.allocator}, {result.case}": {"verdict": result.state, **result.to_dict()}
             for result in results
         },
         "metrics": _metrics(contenders, results),
-        "source": provenance.source(project.source_dir()).to_dict(),
+        "source": provenance.source(project.source_dir()),
         "host": provenance.host_facts(),
         "ok": True,
     }
@@ -217,12 +220,6 @@ def _metrics(
         found[f"{contender.label} kept"] = {"value": kept, "unit": "promises"}
         found[f"{contender.label} checked"] = {"value": checked, "unit": "promises"}
     return found
-
-
-def _binary(contender: Contender) -> dict[str, object]:
-    found = contender.library
-    said = {"name": found.name, "version": found.version, "origin": found.origin}
-    return {**said, "settings": dict(contender.settings), **provenance.binary(found.path).to_dict()}
 
 
 def _save(body: dict[str, object], results: Sequence[Result]) -> Record:

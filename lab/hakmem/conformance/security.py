@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from hakmem import project
+from hakmem import pages, project
 from hakmem.conformance import cases
 from hakmem.errors import LabError
 from hakmem.ledger.store import Ledger, Record
@@ -15,8 +15,8 @@ MARKS = {"kept": "✓", "broken": "✗", "not checked": "–"}
 def faults() -> str:
     """The rows of src/base/faults.def."""
     text = (project.source_dir() / "src" / "base" / "faults.def").read_text(encoding="utf-8")
-    rows = [f"| `{words}` | {doc} |" for words, doc in FAULT.findall(text)]
-    return "\n".join(["| kind | the program |", "|---|---|", *rows])
+    rows = (pages.row((f"`{words}`", doc)) for words, doc in FAULT.findall(text))
+    return "".join(("| kind | the program |\n|---|---|\n", *rows))
 
 
 def last_run(ledger: Ledger) -> Record:
@@ -38,30 +38,17 @@ def corruption(record: Record) -> str:
     rows = []
     for name in record.body["cases"]:
         marks = [MARKS[standings[f"{allocator}, {name}"]["verdict"]] for allocator in names]
-        rows.append(f"| `{name}`: {known.get(name, '')} | {' | '.join(marks)} |")
+        rows.append((f"`{name}`: {known.get(name, '')}", *marks))
     sums = [
         sum(row["verdict"] == "kept" for row in standings.values() if row["allocator"] == allocator)
         for allocator in names
     ]
-    return "\n".join(
-        [
-            f"| `hakmem ledger show {record.id}` | {' | '.join(names)} |",
-            f"|---|{'---|' * len(names)}",
-            *rows,
-            f"| **found or in vain, of {len(rows)}** | {' | '.join(map(str, sums))} |",
-        ]
-    )
+    head = pages.row((f"`hakmem ledger show {record.id}`", *names))
+    foot = pages.row((f"**found or in vain, of {len(rows)}**", *map(str, sums)))
+    return "".join((head, f"|---|{'---|' * len(names)}\n", *map(pages.row, rows), foot))
 
 
 def markdown(page: str, ledger: Ledger) -> str:
     """The page with both tables between their markers."""
-    page = _between(page, "faults", faults())
-    return _between(page, "corruption", corruption(last_run(ledger)))
-
-
-def _between(page: str, name: str, table: str) -> str:
-    head, begin, rest = page.partition(f"<!--{name}:begin-->")
-    _, end, tail = rest.partition(f"<!--{name}:end-->")
-    if not begin or not end:
-        raise LabError(f"the page has no <!--{name}:begin--> … <!--{name}:end-->")
-    return f"{head}{begin}\n{table}\n{end}{tail}"
+    page = pages.with_table(page, "faults", faults())
+    return pages.with_table(page, "corruption", corruption(last_run(ledger)))

@@ -40,17 +40,12 @@ def request(
     """
     return suite_run.Request(
         names=ROWS,
-        everything=False,
-        programs=False,
         library=f"{shlex.quote(str(library.absolute()))} name={SUBJECT}" if library else SUBJECT,
         rivals=rivals,
-        metric=None,
-        better="lower",
         most=LOOKS[-1],
         seconds=SECONDS,
         seed=seed,
         record=False,
-        resume=False,
         argv=argv,
         budget_s=budget_s,
     )

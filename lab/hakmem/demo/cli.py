@@ -6,10 +6,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from hakmem import complete, project
+from hakmem import project
 from hakmem.demo import benchmark, programs
 from hakmem.paired import suite_run
-from hakmem.paired.cli import Seed, without_seed
+from hakmem.paired.cli import Rivals, Seed, without_seed
 from hakmem.process import provenance
 from hakmem.report import cli as report
 
@@ -21,13 +21,7 @@ def command(
     lib: Annotated[
         Path | None, typer.Option(help="hakmem's library (default: build/libhakmem.so).")
     ] = None,
-    rival: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Only this one; repeatable. Default: system and all peers found.",
-            autocompletion=complete.libraries,
-        ),
-    ] = None,
+    rival: Rivals = None,
     seed: Seed = None,
     out: Annotated[Path, typer.Option(help="Folder for report.html.")] = Path("out"),
 ) -> None:

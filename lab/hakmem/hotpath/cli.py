@@ -3,7 +3,6 @@
 import json
 import sys
 import time
-from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -20,14 +19,7 @@ from hakmem.paired.cells import distinct, parse
 from hakmem.paired.recording import Facts
 from hakmem.process.lock import host_lock
 from hakmem.process.provenance import NoiseMeter
-from hakmem.progress import progress_bar
-
-
-class MethodChoice(StrEnum):
-    auto = "auto"
-    perf = "perf"
-    callgrind = "callgrind"
-    emulated = "emulated"
+from hakmem.terminal import progress_bar
 
 
 def command(
@@ -37,27 +29,22 @@ def command(
     ] = None,
     bench_names: Annotated[
         list[str] | None,
-        typer.Option(
+        complete.of_benchmark(
             "--bench",
             help="Benchmark, 'random_mixed LOW-HIGH', 'larson on THREADS'; repeatable. "
             "Default: random_mixed 16-1024 and 129-1024.",
-            autocompletion=complete.benchmarks,
         ),
     ] = None,
     lib: Annotated[
         list[str] | None,
-        typer.Option(
-            "--lib",
-            help="A cell as in `hakmem ab`; repeatable. Default: hakmem.",
-            autocompletion=complete.libraries,
-        ),
+        complete.of_library("--lib", help="A cell as in `hakmem ab`; repeatable. Default: hakmem."),
     ] = None,
     method: Annotated[
-        MethodChoice,
+        hotpath.Choice,
         typer.Option(
             help="Counters, or a simulated processor; emulated: locks and lines between threads."
         ),
-    ] = MethodChoice.auto,
+    ] = "auto",
     repeat: Annotated[int, typer.Option(min=1, max=50, help="Pairs of processes.")] = 5,
     amounts: Annotated[
         str | None, typer.Option(help="SMALL,LARGE amounts of work, whose difference counts.")
@@ -86,7 +73,7 @@ def command(
     seed = paired_cli.fresh(seed)
     # With --json stdout is the document's alone.
     console = Console(stderr=as_json)
-    chosen, refusals = hotpath.choose(method.value)
+    chosen, refusals = hotpath.choose(method)
     for line in refusals:
         console.print(f"not counted: {line}", style="yellow", soft_wrap=True, highlight=False)
     request = hotpath.Request(
@@ -101,7 +88,7 @@ def command(
         facts = Facts.of(request.cells, paired_cli.again(seed))
         meter, began = NoiseMeter(), time.monotonic()
         found = _measure(request, console)
-        body = hotpath.body(request, found, facts, meter.stop().to_dict(), began)
+        body = hotpath.body(request, found, facts, meter.stop(), began)
     if as_json:
         print(json.dumps(body, indent=1))
     else:

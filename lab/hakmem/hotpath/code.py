@@ -8,12 +8,13 @@ import platform
 import re
 import shutil
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 from hakmem.errors import LabError
 from hakmem.hotpath.process import run_tool
+from hakmem.process.children import last_line
 
 FUNCTIONS = ("malloc", "free")
 
@@ -56,9 +57,6 @@ class Code:
     whole: Tally
     hit: Tally | None
     why: str = ""
-
-    def to_dict(self) -> dict[str, object]:
-        return asdict(self)
 
 
 def read(library: Path, is_hakmem: bool) -> list[Code]:
@@ -182,6 +180,5 @@ def _split(operands: str) -> list[str]:
 def _objdump(*arguments: str | Path) -> str:
     done = run_tool(["objdump", *map(str, arguments)])
     if done.returncode != 0:
-        lines = done.stderr.strip().splitlines() or ["it said nothing"]
-        raise LabError(f"objdump failed: {lines[-1]}")
+        raise LabError(f"objdump failed: {last_line(done.stderr)}")
     return done.stdout

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hakmem import words
+from hakmem import terminal, words
 from hakmem.errors import LabError
 from hakmem.hotpath import callgrind
 from hakmem.hotpath import process as hotpath_process
@@ -29,7 +29,6 @@ from hakmem.paired.cells import Cell
 from hakmem.paired.protocol import Aim, Verdict
 from hakmem.process import order, scratch
 from hakmem.process.lock import host_lock
-from hakmem.progress import progress_bar
 from hakmem.stats import Interval
 
 RUNS = 3
@@ -105,7 +104,7 @@ def count(
     rng, said = random.Random(seed), []
     values: dict[str, list[float]] = {letter: [] for letter in cells}
     amounts = workload.amounts(simulated=True)
-    with progress_bar(console) as progress:
+    with terminal.progress_bar(console) as progress:
         bar = progress.add_task("counting", total=RUNS * len(cells))
         for _ in range(RUNS):
             for letter in order.shuffled(list(cells), rng):
@@ -132,9 +131,7 @@ def count(
 def table(
     unit: str, cells: Mapping[str, Cell], counted: Counted, found: Mapping[str, Verdict]
 ) -> Table:
-    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for title in ("", f"instructions per {unit}", "÷ A", "range", ""):
-        made.add_column(title, no_wrap=True)
+    made = terminal.table("", f"instructions per {unit}", "÷ A", "range", "")
     for letter, cell in cells.items():
         row = [f"{letter} {cell.name}", words.number(fmean(counted.values[letter]))]
         if letter == BASE:
@@ -172,12 +169,8 @@ def record(
         "seed": request.seed,
         "protocol": "exact counts",
         "benchmarks": [workload.entry(simulated=True)],
-        "source": dict(facts.source),
-        "binary": [dict(facts.binaries[at]) for at in pair],
-        "host": dict(facts.host),
-        "argv": list(request.argv),
         "settings_of_user": recording.settings_of_user(),
-        "ok": True,
+        **facts.entry(pair),
     }
     raw = {"callgrind.txt": counted.said.encode()}
     return Ledger.default().append("A/A" if request.twins else "verdict", body, raw).id

@@ -95,16 +95,7 @@ def _ops(workload: Workload, amount: int, out: str) -> int:
 
 def run_tool(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
     """A tool that answers at once, in words that do not depend on the user's language."""
-    return subprocess.run(
-        argv,
-        env={**os.environ, "LC_ALL": "C"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=120,
-        check=False,
-    )
+    return children.said(argv, env={**os.environ, "LC_ALL": "C"}, timeout=120)
 
 
 def last_line(text: str) -> str:

@@ -9,7 +9,7 @@ record.
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,6 +30,7 @@ from hakmem.paired.recording import Facts
 from hakmem.process import library, order, provenance, sample, scratch
 
 Method = Literal["perf", "callgrind", "emulated"]
+Choice = Literal["auto", "perf", "callgrind", "emulated"]
 TOP = 40  # functions kept in a record
 FAULTS = "page faults"
 
@@ -87,27 +88,23 @@ class Found:
 Tick = Callable[[str], None]
 
 
-def choose(asked: str) -> tuple[Method | None, list[str]]:
+def choose(asked: Choice) -> tuple[Method | None, list[str]]:
     """The method, and a line for each that cannot be used here. LabError where it was named."""
+    ways: dict[Method, Callable[[], str | None]] = {
+        "perf": hotpath_perf.refusal,
+        "callgrind": hotpath_callgrind.refusal,
+        "emulated": hotpath_sharing.refusal,
+    }
     said: list[str] = []
-    if asked == "emulated":
-        why = hotpath_sharing.refusal()
-        if why is not None:
-            raise LabError(why, status=1)
-        return "emulated", said
-    if asked in ("auto", "perf"):
-        why = hotpath_perf.refusal()
-        if why is None:
-            return "perf", said
-        if asked == "perf":
-            raise LabError(why, status=1)
-        said.append(why)
-    why = hotpath_callgrind.refusal()
-    if why is None:
-        return "callgrind", said
-    if asked == "callgrind":
-        raise LabError(why, status=1)
-    return None, [*said, why]
+    for method, refusal in ways.items():
+        if asked == method or (asked == "auto" and method != "emulated"):
+            why = refusal()
+            if why is None:
+                return method, said
+            if asked == method:
+                raise LabError(why, status=1)
+            said.append(why)
+    return None, said
 
 
 def steps(request: Request) -> int:
@@ -167,23 +164,15 @@ class Pass:
     optional: bool = False
 
 
+@dataclass
 class Meter:
     """Takes one workload's measurements, one pair of processes after the other."""
 
-    def __init__(
-        self,
-        request: Request,
-        workload: Workload,
-        folder: Path,
-        rng: random.Random,
-        raw: list[str],
-    ) -> None:
-        self._request = request
-        self._work = workload
-        self._folder = folder
-        self._rng = rng
-        self._raw = raw
-        self._simulated = request.method in ("callgrind", "emulated")
+    _request: Request
+    _work: Workload
+    _folder: Path
+    _rng: random.Random
+    _raw: list[str]
 
     def passes(self) -> list[Pass]:
         every = self._request.sections_every
@@ -378,17 +367,14 @@ def body(
         "sections_timing": _of_sides(found, lambda s: dict(s.timing)),
         "not_counted": _of_sides(found, lambda s: dict(s.absent)),
         "simulated_caches": next((list(s.caches) for s in found.sides.values() if s.caches), []),
-        "code": {at: [c.to_dict() for c in rows] for at, rows in found.code.items()},
+        "code": {at: [asdict(c) for c in rows] for at, rows in found.code.items()},
         "notes": _of_sides(found, lambda s: list(s.notes)),
         "failures": {f"{work}, {at}": why for (work, at), why in found.failures.items()},
         "cells": [recording.cell_entry(at, cell) for at, cell in request.cells.items()],
         "benchmarks": [w.entry(request.method == "callgrind") for w in request.workloads],
-        "source": dict(facts.source),
-        "binary": [dict(facts.binaries[at]) for at in request.cells],
-        "host": dict(facts.host),
+        **facts.entry(request.cells),
         "noise": dict(noise),
         "seconds": time.monotonic() - began,
-        "argv": list(facts.argv),
         "inputs": [],
         "ok": not found.failures,
     }

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from hakmem import project, words
+from hakmem import pages, project, words
 from hakmem.errors import LabError
 from hakmem.hotpath.process import last_line, run_tool
 from hakmem.paired.cells import Cell
@@ -84,7 +84,7 @@ def markdown(body: Mapping[str, Any]) -> str:
             named = [f"{work} {figure} per operation{_of(cell)}" for cell in cells]
             values = [1000 * body["metrics"][name]["value"] for name in named]
             rows.append((work, figure, *map(words.number, values)))
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    return "".join(map(pages.row, rows))
 
 
 def _of(cell: str) -> str:

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hakmem import stats
+from hakmem import stats, terminal, words
 from hakmem.hotpath import callgrind as hotpath_callgrind
 from hakmem.hotpath import perf as hotpath_perf
 from hakmem.hotpath import sections as hotpath_sections
@@ -74,17 +74,8 @@ def _way(request: Request, workload: Workload) -> str:
     return f"{what}, {'once' if once else f'{request.repeat} times: median ± half the range'}"
 
 
-def _table(*titles: str, text: int = 1) -> Table:
-    """The first `text` columns hold words, the others numbers."""
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for number, title in enumerate(titles):
-        left = number < text
-        table.add_column(title, justify="left" if left else "right", no_wrap=True)
-    return table
-
-
 def figures_table(sides: Mapping[str, Side], cells: Mapping[str, Cell]) -> Table:
-    table = _table("", *(cells[at].name for at in sides))
+    table = terminal.table("", *(f">{cells[at].name}" for at in sides))
     names = list(dict.fromkeys(name for side in sides.values() for name in side.figures))
     # Page faults are counted in another way than the rest and close the table.
     names.sort(key=lambda name: name == FAULTS)
@@ -98,8 +89,8 @@ def functions_table(side: Side, request: Request, cell: Cell, top: int, width: i
     perf = request.method == "perf"
     what = "cycles" if perf else "instructions"
     most = max(20, width - 54)
-    titles = [_short(f"{what} of {cell.name}", most), "in", "itself", "share"]
-    table = _table(*titles, *([] if perf else ["with callees"]), text=2)
+    titles = [_short(f"{what} of {cell.name}", most), "in", ">itself", ">share"]
+    table = terminal.table(*titles, *([] if perf else [">with callees"]))
     total = sum(spent.own for spent in side.functions)
     for spent in side.functions[:top]:
         row = [
@@ -114,8 +105,8 @@ def functions_table(side: Side, request: Request, cell: Cell, top: int, width: i
 
 def sections_table(side: Side, cell: Cell, per: str) -> Table:
     op = "op" if per == "operation" else per
-    titles = (f"sections of {cell.name}", f"entries/{op}", "timed", "mean cycles", "longest")
-    table = _table(*titles, f"cycles/{op}")
+    titles = (f">entries/{op}", ">timed", ">mean cycles", ">longest", f">cycles/{op}")
+    table = terminal.table(f"sections of {cell.name}", *titles)
     for section in side.sections:
         table.add_row(
             section.name,
@@ -129,9 +120,8 @@ def sections_table(side: Side, cell: Cell, per: str) -> Table:
 
 
 def _print_code(console: Console, cells: Mapping[str, Cell], found: Found) -> None:
-    table = _table(
-        "code", "of", "", "bytes", "instr.", "branches", "jumps", "loads", "stores", "calls", text=3
-    )
+    titles = ("bytes", "instr.", "branches", "jumps", "loads", "stores", "calls")
+    table = terminal.table("code", "of", "", *(f">{title}" for title in titles))
     for letter, rows in found.code.items():
         for code in rows:
             for row in _code_rows(code, _short(cells[letter].name, max(10, console.width - 70))):
@@ -199,7 +189,7 @@ def number(value: float | None) -> str:
     if size < 0.0001:
         return "<0.0001"
     decimals = 0 if size >= 1000 else 1 if size >= 100 else 2 if size >= 0.99995 else 4
-    return f"{value:,.{decimals}f}".replace(",", "\u202f").replace("-", "−")
+    return words.count(value, decimals)
 
 
 def _short(text: str, most: int) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from hakmem import project
 from hakmem.errors import LabError
+from hakmem.paired import work
 from hakmem.paired.cells import Cell
 from hakmem.process import provenance
 from hakmem.process.sample import Process
@@ -116,12 +117,12 @@ class Workload:
         """For the record, in the form in which the audit looks for a benchmark's definition."""
         command = self.command
         uses = {"counted": self.amounts(simulated), "page faults": self.amounts(False)}
-        work = {
+        entry = {
             "arguments": list(self.arguments),
             "amounts": {use: [a.small, a.large] for use, a in uses.items() if a},
             "definition": provenance.definition(command, project.source_dir()) if command else None,
         }
-        return {"name": self.name, "works": {command.name if command else self.name: work}}
+        return {"name": self.name, "works": {command.name if command else self.name: entry}}
 
 
 def benchmark(name: str, given: Amounts | None = None) -> Workload:
@@ -137,11 +138,7 @@ def benchmark(name: str, given: Amounts | None = None) -> Workload:
         found = _on_threads(on[1], int(on[2]), given)
         command = next(c for c in SUITE.commands if c is found.command)
     else:
-        chosen = SUITE.select([name]).commands
-        if len(chosen) != 1:
-            names = ", ".join(c.name for c in chosen)
-            raise LabError(f"{name} names {len(chosen)} benchmarks, choose one: {names}")
-        command = chosen[0]
+        command = work.only(name)
         found = Workload(command.name, command, given=given)
     if command.proof_apart or not any(AMOUNT in a for a in command.arguments):
         raise LabError(f"{name} has no operations in its own process that could be counted")
@@ -161,14 +158,12 @@ def _on_threads(family: str, threads: int, given: Amounts | None) -> Workload:
 
 def own(argv: Sequence[str], given: Amounts | None = None, passed: Sequence[str] = ()) -> Workload:
     """The user's own command; {n} in it stands for the amount of work, which `given` must name."""
-    if shutil.which(argv[0]) is None:
-        raise LabError(f"command not found: {argv[0]}", status=127)
+    found = work.program_of(argv)
     scales = any(AMOUNT in a for a in argv)
     if scales and given is None:
         raise LabError(f"{AMOUNT} in the command needs --amounts SMALL,LARGE")
     if given and not scales:
         raise LabError(f"--amounts needs {AMOUNT} in the command, where the amount of work stands")
-    found = Path(str(shutil.which(argv[0]))).resolve()
     with found.open("rb") as file:
         if file.read(2) == b"#!":
             raise LabError(

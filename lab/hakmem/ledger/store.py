@@ -13,7 +13,6 @@ import os
 import platform
 import re
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -179,6 +178,17 @@ class Ledger:
     def raw_path(self, digest: str) -> Path:
         return self.root / "raw" / digest[:2] / digest
 
+    def raw(self, digest: str) -> bytes:
+        """A raw output; LabError where it is gone, or not what was recorded."""
+        path = self.raw_path(digest)
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise LabError(f"raw output {path}: {error.strerror}; restore it from git") from None
+        if hashlib.sha256(data).hexdigest() != digest:
+            raise LabError(f"raw output {path} was changed; restore it from git")
+        return data
+
     def recover(self) -> None:
         """Moves torn last lines aside, as the next record of that host would."""
         for path in self.files():
@@ -194,17 +204,7 @@ class Ledger:
         if path.exists():
             return
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(prefix=".new-", dir=self.root / "raw")
-        try:
-            with os.fdopen(descriptor, "wb") as out:
-                os.fchmod(out.fileno(), 0o644)
-                out.write(data)
-                out.flush()
-                os.fsync(out.fileno())
-            Path(name).rename(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        project.replace(path, data, self.root / "raw", ".new-")
         _sync_folder(path.parent)
         _sync_folder(path.parent.parent)
 

@@ -56,7 +56,7 @@ def command(
     console.print(f"written: {folder / 'matrix.svg'}", soft_wrap=True)
     if record:
         if finished.state.record is None:
-            finished.state.record = save(asked, finished, path)
+            finished.state.keep(save(asked, finished, path))
         console.print(f"recorded: {finished.state.record}")
     if finished.conclusion.verdict != "GO":
         raise typer.Exit(1)

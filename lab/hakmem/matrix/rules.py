@@ -13,17 +13,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from hakmem import lazy, stats
+from hakmem import stats
+from hakmem.lazy import np
 from hakmem.matrix.plan import Clock, Matrix, RssBound, Stage, memory_bytes
 from hakmem.soak.analysis import MEMORY, Analysis
 from hakmem.stats import Interval
-
-if TYPE_CHECKING:
-    import numpy as np
-else:
-    np = lazy.Module("numpy")
 
 State = Literal["kept", "broken", "open"]
 Verdict = Literal["GO", "NO-GO", "UNDECIDED"]

@@ -5,7 +5,6 @@ import os
 import random
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,14 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import Progress, TaskID
 
 from hakmem import project
 from hakmem.errors import LabError
@@ -31,7 +23,7 @@ from hakmem.matrix.plan import Clock, Matrix, Stage
 from hakmem.matrix.rules import Conclusion, Result
 from hakmem.matrix.state import Setting, State
 from hakmem.paired import cells
-from hakmem.process import host, library, order, provenance
+from hakmem.process import children, host, library, order, provenance
 from hakmem.process.library import Library
 from hakmem.process.lock import host_lock
 from hakmem.process.proof import Proof
@@ -39,6 +31,7 @@ from hakmem.process.sample import Process, Sample, take
 from hakmem.soak import inside as soak
 from hakmem.soak import session as soak_session
 from hakmem.soak.inside import Started
+from hakmem.terminal import progress_bar
 
 # Not the user's to set while modes are compared.
 FOREIGN = re.compile(r"HAKMEM_(?!BENCH_|PROOF)")
@@ -212,7 +205,7 @@ def prepare(matrix: Matrix) -> tuple[dict[str, Library], Setting]:
         if refused:
             raise LabError(f"mode {mode.name} is not what it says: {'; '.join(refused)}")
     hashes = {name: provenance.binary(lib.path).sha256 for name, lib in libraries.items()}
-    source = provenance.source(project.source_dir()).to_dict()
+    source = provenance.source(project.source_dir())
     return libraries, Setting(matrix.digest, matrix.scale, hashes, source)
 
 
@@ -220,9 +213,7 @@ def refused_settings(lib: Library, settings: Mapping[str, str]) -> list[str]:
     """What the allocator itself warns of about these settings."""
     true = shutil.which("true") or "/bin/true"
     what = soak_session.surroundings([true], lib, settings)
-    done = subprocess.run(
-        [true], env=what, capture_output=True, text=True, errors="replace", check=False
-    )
+    done = children.said([true], env=what)
     return [line for line, name in REFUSED_SETTING.findall(done.stderr) if name in settings]
 
 
@@ -249,7 +240,7 @@ def run(matrix: Matrix, folder: Path, seed: int | None, console: Console) -> Fin
         if state.cells:
             console.print(f"goes on where it stopped: {len(state.cells)} cells are done")
         results: list[Result] = []
-        with _progress(console) as progress:
+        with progress_bar(console, counted=False) as progress:
             runner = Runner(
                 matrix, libraries, state, progress, progress.add_task("", total=expected_s(matrix))
             )
@@ -270,7 +261,7 @@ def run(matrix: Matrix, folder: Path, seed: int | None, console: Console) -> Fin
                     f"interrupted: {folder} keeps all finished cells, the same command goes on",
                     status=130,
                 ) from None
-    binaries = {name: provenance.binary(lib.path).to_dict() for name, lib in libraries.items()}
+    binaries = {name: vars(provenance.binary(lib.path)) for name, lib in libraries.items()}
     return Finished(results, matrix_rules.conclude(matrix, results), state, binaries)
 
 
@@ -282,16 +273,3 @@ def judged(matrix: Matrix, stage: Stage, names: Sequence[str], state: State) -> 
     if base in evidence and evidence[base].error:
         raise LabError(f"stage {stage.name}: the baseline itself failed: {evidence[base].error}")
     return matrix_rules.judge(stage, matrix.clock, base, evidence)
-
-
-def _progress(console: Console) -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:.0f} %"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-    )

@@ -5,7 +5,7 @@ A cell is what is repeated when it was interrupted: one soak, or one round of pa
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,16 +29,19 @@ class Setting:
     libraries: Mapping[str, str]
     source: Mapping[str, object]
 
-    def to_dict(self) -> dict[str, Any]:
-        return {**vars(self), "libraries": dict(self.libraries), "source": dict(self.source)}
 
-
+@dataclass
 class State:
-    """The folder of one run: state.json, and the CSV of every soak beside it."""
+    """The folder of one run: state.json, and the CSV of every soak beside it.
 
-    def __init__(self, folder: Path, content: dict[str, Any]) -> None:
-        self.folder = folder
-        self._content = content
+    `record` is the id under which the finished matrix was recorded.
+    """
+
+    folder: Path
+    setting: Mapping[str, Any]
+    seed: int
+    cells: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    record: str | None = None
 
     @classmethod
     def open(cls, folder: Path, setting: Setting, seed: int | None, new_seed: int) -> "State":
@@ -46,58 +49,34 @@ class State:
         try:
             text = (folder / NAME).read_text(encoding="utf-8")
         except FileNotFoundError:
-            return cls._new(folder, setting, new_seed if seed is None else seed)
+            state = cls(folder, vars(setting), new_seed if seed is None else seed)
+            state._save()
+            return state
         except OSError as error:
             raise LabError(f"cannot read {folder / NAME}: {error.strerror}") from error
         try:
             content = json.loads(text)
-            found = content["setting"] if content["format"] == FORMAT else None
-        except (ValueError, KeyError, TypeError):
-            found = None
-        if found is None:
-            raise LabError(f"{folder / NAME} cannot be read: begin anew with --fresh")
-        for key, value in json.loads(json.dumps(setting.to_dict())).items():
-            if found.get(key) != value:
+            if content.pop("format") != FORMAT:
+                raise ValueError
+            state = cls(folder, **content)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise LabError(f"{folder / NAME} cannot be read: begin anew with --fresh") from None
+        for key, value in vars(setting).items():
+            if state.setting.get(key) != value:
                 raise LabError(
                     f"the {key} of the run in {folder} was another one: its cells do not fit; "
                     "begin anew with --fresh, or choose another folder with --out"
                 )
-        if seed is not None and content["seed"] != seed:
-            raise LabError(f"the run in {folder} has seed {content['seed']}: --fresh, or no --seed")
-        return cls(folder, content)
-
-    @classmethod
-    def _new(cls, folder: Path, setting: Setting, seed: int) -> "State":
-        content = {"format": FORMAT, "setting": setting.to_dict(), "seed": seed, "cells": {}}
-        state = cls(folder, {**content, "record": None})
-        state._save()
+        if seed is not None and state.seed != seed:
+            raise LabError(f"the run in {folder} has seed {state.seed}: --fresh, or no --seed")
         return state
 
-    @property
-    def seed(self) -> int:
-        return int(self._content["seed"])
-
-    @property
-    def setting(self) -> Mapping[str, Any]:
-        return dict(self._content["setting"])
-
-    @property
-    def cells(self) -> Mapping[str, Mapping[str, Any]]:
-        return dict(self._content["cells"])
-
-    @property
-    def record(self) -> str | None:
-        """The id under which the finished matrix was recorded."""
-        found: str | None = self._content["record"]
-        return found
-
-    @record.setter
-    def record(self, id: str) -> None:
-        self._content["record"] = id
+    def put(self, key: str, cell: Mapping[str, Any]) -> None:
+        self.cells[key] = dict(cell)
         self._save()
 
-    def put(self, key: str, cell: Mapping[str, Any]) -> None:
-        self._content["cells"][key] = dict(cell)
+    def keep(self, record: str) -> None:
+        self.record = record
         self._save()
 
     def has(self, key: str) -> bool:
@@ -109,7 +88,8 @@ class State:
         return path.is_file() and host.sha256(path) == str(cell["sha256"])
 
     def dump(self) -> str:
-        return json.dumps(self._content, indent=1, ensure_ascii=False) + "\n"
+        content = {key: value for key, value in vars(self).items() if key != "folder"}
+        return json.dumps({"format": FORMAT, **content}, indent=1, ensure_ascii=False) + "\n"
 
     def _save(self) -> None:
         project.write_atomically(self.folder / NAME, self.dump())

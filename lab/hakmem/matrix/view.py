@@ -1,18 +1,13 @@
 """A matrix in the terminal, and its picture: one static SVG."""
 
-from __future__ import annotations
-
-import math
+import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING
+from functools import partial
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from hakmem import pages, words
+from hakmem import pages, terminal, words
 from hakmem.matrix.plan import Clock, Matrix
 from hakmem.matrix.rules import (
     CALLS,
@@ -29,9 +24,6 @@ from hakmem.matrix.rules import (
     State,
 )
 from hakmem.paired.session import duration
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 MARKS: dict[State, str] = {"kept": "✓", "broken": "✗", "open": "?"}
 STYLES: dict[str, str] = {
@@ -69,20 +61,11 @@ def say_rehearsal(console: Console, matrix: Matrix) -> None:
 def print_stage(console: Console, result: Result, clock: Clock) -> None:
     """A row for each mode: its soak's throughput, its state under every rule, if it goes on."""
     rules = _judged_by([result])
-    table = Table(
-        title=f"stage {result.stage.name}, {duration(result.stage.seconds)}",
-        title_justify="left",
-        box=None,
-        pad_edge=False,
-        padding=(0, 2, 0, 0),
-        header_style="bold",
-    )
-    table.add_column("mode", no_wrap=True)
-    table.add_column("M ops/s" + "\nby CPU" * (clock == "cpu"), justify="right", no_wrap=True)
-    table.add_column("its CV", justify="right", no_wrap=True)
-    for rule in rules:
+    title = f"stage {result.stage.name}, {duration(result.stage.seconds)}"
+    speed = ">M ops/s" + "\nby CPU" * (clock == "cpu")
+    table = terminal.table("mode", speed, ">its CV", title=title, title_justify="left")
+    for rule in (*rules, ""):
         table.add_column(rule)
-    table.add_column("")
     for name, found in result.judged.items():
         cells = [_cell(_of(found, rule)) for rule in rules]
         out = result.left_out.get(name, "")
@@ -137,71 +120,36 @@ HEAD = 74
 CHARACTERS = 19  # that fit into a column
 
 
-@dataclass(frozen=True)
-class Scale:
-    """Ratios to the baseline, by their logarithm, over the width of the forest."""
-
-    low: float
-    high: float
-
-    def x(self, ratio: float) -> float:
-        inside = min(max(ratio, self.low), self.high)
-        share = math.log(inside / self.low) / math.log(self.high / self.low)
-        return FOREST[0] + share * (FOREST[1] - FOREST[0])
-
-
-@cache
-def _templates() -> Environment:
-    environment = pages.environment()
-    environment.filters["lines"] = _lines
-    return environment
-
-
 def picture(matrix: Matrix, results: Sequence[Result], conclusion: Conclusion) -> str:
     """The whole matrix: a block per stage, a row per mode, an interval and a cell per rule."""
     ends = [e for r in results for i in r.ratios.values() for e in (i.low, i.high)]
     floors = [1 + (r.stage.rules.throughput_floor or 0) for r in results]
-    scale = Scale(min([*ends, *floors, 0.95]) / 1.02, max([*ends, 1.05]) * 1.02)
+    scale = pages.Axis(min([*ends, *floors, 0.95]) / 1.02, max([*ends, 1.05]) * 1.02, *FOREST)
     rules = [rule for rule in _judged_by(results) if rule != THROUGHPUT]
     blocks, top = [], HEAD
     for result in results:
         blocks.append((top, result))
         top += 44 + ROW * len(result.judged) + 18
-    return (
-        _templates()
-        .get_template("matrix.svg.j2")
-        .render(
-            matrix=matrix,
-            blocks=blocks,
-            conclusion=conclusion,
-            rules=rules,
-            marks=MARKS,
-            throughput=THROUGHPUT,
-            scale=scale,
-            ticks=[
-                t
-                for t in (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5)
-                if scale.low < t < scale.high
-            ],
-            of=_of,
-            width=max(LEAST_WIDTH, FOREST[1] + 34 + COLUMN * len(rules)),
-            height=top + 26 * len(conclusion.modes) + 60,
-            end=top,
-            forest=FOREST,
-            column=COLUMN,
-            row=ROW,
-        )
+    steps = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5)
+    return pages.render(
+        "matrix.svg.j2",
+        matrix=matrix,
+        blocks=blocks,
+        conclusion=conclusion,
+        rules=rules,
+        marks=MARKS,
+        throughput=THROUGHPUT,
+        scale=scale,
+        ticks=[t for t in steps if scale.low < t < scale.high],
+        of=_of,
+        # Words in two lines of a column's width; what does not fit ends in an ellipsis.
+        lines=partial(
+            textwrap.wrap, width=CHARACTERS, max_lines=2, placeholder="…", break_on_hyphens=False
+        ),
+        width=max(LEAST_WIDTH, FOREST[1] + 34 + COLUMN * len(rules)),
+        height=top + 26 * len(conclusion.modes) + 60,
+        end=top,
+        forest=FOREST,
+        column=COLUMN,
+        row=ROW,
     )
-
-
-def _lines(text: str, count: int = 2) -> list[str]:
-    """Words in at most `count` lines of a column's width; what does not fit ends in an ellipsis."""
-    lines = [""]
-    for word in text.split():
-        if lines[-1] and len(lines[-1]) + 1 + len(word) > CHARACTERS:
-            lines.append(word)
-        else:
-            lines[-1] = f"{lines[-1]} {word}".strip()
-    if len(lines) > count:
-        lines = [*lines[: count - 1], lines[count - 1][: CHARACTERS - 1] + "…"]
-    return lines

@@ -15,17 +15,16 @@ from hakmem.ledger.store import Ledger, Record, host_name
 from hakmem.paired import cells as cell_module
 from hakmem.paired import protocol, readings, recording, session, work
 from hakmem.paired import tables as paired_tables
-from hakmem.paired.blocks import BASE, Outcome, Plan, Sampler, Track
+from hakmem.paired.blocks import BASE, Outcome, Plan, Track
 from hakmem.paired.cells import Cell
 from hakmem.paired.protocol import Aim, Decision
-from hakmem.paired.readings import MEMORY, Better
+from hakmem.paired.readings import MEMORY
 from hakmem.process import scratch
-from hakmem.process.lock import host_lock
 from hakmem.suite import FAST
 
 
-@dataclass(frozen=True)
-class Request:
+@dataclass(frozen=True, kw_only=True)
+class Request(session.Asked):
     """What the user asked for. `command` None: the benchmark `bench`. Margin None: found."""
 
     cells: Sequence[Cell]
@@ -33,17 +32,9 @@ class Request:
     command: Sequence[str] | None
     guards: Sequence[str]
     aim: Aim
-    metric: str | None
-    better: Better
     floor: str | None
-    most: int
     first: int
-    seconds: float
-    seed: int
     margin: float | None
-    record: bool
-    argv: Sequence[str]
-    passed: Sequence[str] = ()
     twins: bool = False
     plant: float = 0.0
 
@@ -53,20 +44,8 @@ class Request:
         return "A/A" if self.twins and not self.plant else "verdict"
 
 
-def run(request: Request, console: Console, sampler: Sampler | None = None) -> Outcome:
-    """Measures, prints and records. `sampler` takes the samples in place of real processes."""
-    with scratch.folder("aa") as folder, host_lock():
-        plan = plan_of(request, cell_module.distinct(sides(request, folder)))
-        facts = recording.Facts.of(plan.cells, request.argv) if request.record else None
-        announce(request, plan, console)
-        done = session.conduct(plan, request.seconds, console, sampler, say=standing)
-        records = keep(request, done, facts)
-    tell(done, records, console)
-    return done.outcome
-
-
-def run_on(address: str, request: Request, console: Console) -> list[Outcome]:
-    """The same on every host of a cluster, each by itself and with its own margin."""
+def run(request: Request, console: Console, on: str | None = None) -> list[Outcome]:
+    """Measures, prints and records: here, or on all hosts of a cluster, each with its margin."""
     with scratch.folder("aa") as folder:
         plan = plan_of(request, cell_module.distinct(sides(request, folder)))
         announce(request, plan, console)
@@ -88,7 +67,7 @@ def run_on(address: str, request: Request, console: Console) -> list[Outcome]:
             margin=None if request.margin is not None else margin,
             say=standing,
         )
-        return cluster.run(address, comparison, console)
+        return cluster.run(on, comparison, console)
 
 
 def sides(request: Request, folder: Path) -> list[Cell]:

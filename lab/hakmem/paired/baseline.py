@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hakmem import project, stats, words
+from hakmem import project, stats, terminal, words
 from hakmem.cluster import client as cluster
 from hakmem.errors import LabError
 from hakmem.paired import protocol, readings, recording, session, work
@@ -22,7 +22,6 @@ from hakmem.paired.cells import distinct, parse
 from hakmem.paired.recording import Facts
 from hakmem.paired.session import Conducted
 from hakmem.paired.work import Work
-from hakmem.process.lock import host_lock
 from hakmem.process.sample import Sample
 from hakmem.suite import SUITE, Command
 
@@ -101,16 +100,21 @@ def run(
     record: bool,
     argv: Sequence[str],
     console: Console,
-    sampler: Sampler | None = None,
-) -> Outcome:
-    """At least `runs` runs of each, two by two in blocks; prints each, a table, and records it."""
+    on: str | None = None,
+) -> list[Outcome]:
+    """At least `runs` runs of each, two by two in blocks; prints each, a table, and records it.
+
+    Here, or on every host of a cluster.
+    """
     plan = plan_of(mix, runs, seed)
-    with host_lock():
-        facts = Facts.of(plan.cells, argv)
-        said = aloud(plan, sampler or session.sampler(plan), console)
-        done = session.conduct(plan, ONE_RUN, console, said)
-        finish(mix, done, facts, record, console)
-    return done.outcome
+
+    def ended(done: Conducted, facts: Facts | None, host: str | None) -> None:
+        assert facts is not None
+        finish(mix, done, facts, record, console, host)
+
+    job = cluster.job(plan, ONE_RUN, argv, facts=True)
+    said = aloud(plan, session.sampler(plan), console)
+    return cluster.run(on, cluster.Comparison(job, ended, mark, sampler=said), console)
 
 
 def aloud(plan: Plan, sampler: Sampler, console: Console) -> Sampler:
@@ -128,25 +132,6 @@ def aloud(plan: Plan, sampler: Sampler, console: Console) -> Sampler:
         return sample
 
     return one
-
-
-def run_on(
-    address: str,
-    mix: Mix | None,
-    runs: int,
-    seed: int,
-    record: bool,
-    argv: Sequence[str],
-    console: Console,
-) -> list[Outcome]:
-    """The same on every host of a cluster."""
-
-    def ended(done: Conducted, facts: Facts | None, host: str) -> None:
-        assert facts is not None
-        finish(mix, done, facts, record, console, host)
-
-    job = cluster.job(plan_of(mix, runs, seed), ONE_RUN, argv, facts=True)
-    return cluster.run(address, cluster.Comparison(job, ended, mark), console)
 
 
 def plan_of(mix: Mix | None, runs: int, seed: int) -> Plan:
@@ -223,11 +208,8 @@ def rate(sample: Sample) -> float:
 
 
 def table(found: Sequence[Spread]) -> Table:
-    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    made.add_column("", no_wrap=True)
-    made.add_column("allocator", no_wrap=True)
-    for title in ("runs", "M ops/s", "lowest", "highest", "variation"):
-        made.add_column(title, justify="right", no_wrap=True)
+    titles = (">runs", ">M ops/s", ">lowest", ">highest", ">variation")
+    made = terminal.table("", "allocator", *titles)
     for spread in found:
         made.add_row(
             spread.bench,
@@ -268,10 +250,6 @@ def body(
         "mix": asdict(mix) if mix else None,
         "cells": [recording.cell_entry(at, cell) for at, cell in done.plan.cells.items()],
         "benchmarks": entries,
-        "source": dict(facts.source),
-        "binary": [dict(facts.binaries[at]) for at in (BASE, "B")],
-        "host": dict(facts.host),
         "seed": done.plan.seed,
-        "argv": list(facts.argv),
-        "ok": True,
+        **facts.entry((BASE, "B")),
     }

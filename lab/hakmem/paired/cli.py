@@ -21,6 +21,16 @@ from hakmem.process.sample import counters
 Command = Annotated[
     list[str] | None, typer.Argument(help="The command to measure, after --; or use --bench.")
 ]
+Bench = Annotated[
+    str | None,
+    complete.of_benchmark("--bench", help="Benchmark to run instead of a command."),
+]
+Rivals = Annotated[
+    list[str] | None,
+    complete.of_library(
+        "--rival", help="Only this one; repeatable. Default: system and all peers found."
+    ),
+]
 Metric = Annotated[
     str | None,
     typer.Option(
@@ -98,31 +108,16 @@ def end_with(verdicts: Iterable[Verdict]) -> None:
 def ab_command(
     command: Command = None,
     a: Annotated[
-        str,
-        typer.Option(
-            "--a",
-            help="The cell compared with, such as 'lib=old.so X=1'.",
-            autocompletion=complete.libraries,
-        ),
+        str, complete.of_library("--a", help="The cell compared with, such as 'lib=old.so X=1'.")
     ] = "",
     b: Annotated[
         list[str] | None,
-        typer.Option(
-            "--b",
-            help="A cell that is judged; may be repeated.",
-            autocompletion=complete.libraries,
-        ),
+        complete.of_library("--b", help="A cell that is judged; may be repeated."),
     ] = None,
-    bench_name: Annotated[
-        str | None,
-        typer.Option("--bench", help="Benchmark all run.", autocompletion=complete.benchmarks),
-    ] = None,
+    bench_name: Bench = None,
     guard: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Benchmark that must not get slower; repeatable.",
-            autocompletion=complete.benchmarks,
-        ),
+        complete.of_benchmark(help="Benchmark that must not get slower; repeatable."),
     ] = None,
     aim: Annotated[Aim, typer.Option(help="What B must be.")] = "improvement",
     aa: Annotated[
@@ -194,7 +189,7 @@ def ab_command(
         from hakmem.hotpath import exact  # here, because it stands on what is below this file
 
         return end_with(exact.run(request, Console()).values())
-    outcomes = ab.run_on(on, request, Console()) if on else [ab.run(request, Console())]
+    outcomes = ab.run(request, Console(), on)
     end(*outcomes)
     return end_with(d.verdict for outcome in outcomes for d in outcome.decisions.values())
 
@@ -203,10 +198,8 @@ def compare_command(
     command: Annotated[list[str] | None, typer.Argument(help="Your program, after --.")] = None,
     bench_name: Annotated[
         list[str] | None,
-        typer.Option(
-            "--bench",
-            help="Instead of a program: a benchmark or pattern; repeatable.",
-            autocompletion=complete.benchmarks,
+        complete.of_benchmark(
+            "--bench", help="Instead of a program: a benchmark or pattern; repeatable."
         ),
     ] = None,
     suite: Annotated[
@@ -216,16 +209,8 @@ def compare_command(
         bool,
         typer.Option("--programs", help="Real programs, those named or all; fetched if missing."),
     ] = False,
-    lib: Annotated[
-        str, typer.Option(help="The cell that is compared.", autocompletion=complete.libraries)
-    ] = "hakmem",
-    rival: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Only this one; repeatable. Default: system and all peers found.",
-            autocompletion=complete.libraries,
-        ),
-    ] = None,
+    lib: Annotated[str, complete.of_library(help="The cell that is compared.")] = "hakmem",
+    rival: Rivals = None,
     metric: Annotated[
         str | None,
         typer.Option(
@@ -310,9 +295,7 @@ def compare_command(
         argv=again(seed),
         passed=passed or [],
     )
-    return end(
-        *compare.run_on(on, request, Console()) if on else (compare.run(request, Console()),)
-    )
+    return end(*compare.run(request, Console(), on))
 
 
 def tables(asked: compare_suite.Request, page: Path | None) -> None:
@@ -356,5 +339,4 @@ def baseline_command(
     """
     seed = fresh(seed)
     mix = baseline.mix_of(numbers or [], ops, slots, bench_seed, span)
-    asked = (mix, runs, seed, record, again(seed), Console())
-    end(*baseline.run_on(on, *asked) if on else (baseline.run(*asked),))
+    end(*baseline.run(mix, runs, seed, record, again(seed), Console(), on))

@@ -7,18 +7,17 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hakmem import peers, stats, words
+from hakmem import peers, stats, terminal, words
 from hakmem.cluster import client as cluster
 from hakmem.ledger.store import Record
 from hakmem.paired import cells as cell_module
 from hakmem.paired import protocol, readings, recording, session, work
 from hakmem.paired import tables as paired_tables
-from hakmem.paired.blocks import BASE, Outcome, Plan, Sampler, Track
+from hakmem.paired.blocks import BASE, Outcome, Plan, Track
 from hakmem.paired.cells import Cell
 from hakmem.paired.protocol import Decision
-from hakmem.paired.readings import Better, Reading
+from hakmem.paired.readings import Reading
 from hakmem.paired.session import Conducted
-from hakmem.process.lock import host_lock
 
 # Built to stop attacks rather than to be fast: compared with where they are named.
 HARDENED = ("-secure", "-check")
@@ -26,37 +25,20 @@ HARDENED = ("-secure", "-check")
 OF_DEBIAN = "-debian"
 
 
-@dataclass(frozen=True)
-class Request:
+@dataclass(frozen=True, kw_only=True)
+class Request(session.Asked):
     """What the user asked for. No rivals named means all that are here."""
 
     command: Sequence[str]
     library: str
     rivals: Sequence[str]
-    metric: str | None
-    better: Better
-    most: int
-    seconds: float
-    seed: int
-    record: bool
-    argv: Sequence[str]
-    passed: Sequence[str] = ()
 
 
-def run(request: Request, console: Console, sampler: Sampler | None = None) -> Outcome:
-    """Measures, prints and records; a rival that cannot run the program is left out, and said."""
-    plan = plan_of(request)
-    with host_lock():
-        facts = recording.Facts.of(plan.cells, request.argv) if request.record else None
-        announce(request, plan, console)
-        done = session.conduct(plan, request.seconds, console, sampler, drop=True, say=standing)
-        records = keep(done, facts)
-    tell(done, records, console)
-    return done.outcome
+def run(request: Request, console: Console, on: str | None = None) -> list[Outcome]:
+    """Measures, prints and records: here, or on all hosts of a cluster.
 
-
-def run_on(address: str, request: Request, console: Console) -> list[Outcome]:
-    """The same on every host of a cluster, each by itself."""
+    A rival that cannot run the program is left out, and said.
+    """
     plan = plan_of(request)
     announce(request, plan, console)
     comparison = cluster.Comparison(
@@ -72,7 +54,7 @@ def run_on(address: str, request: Request, console: Console) -> list[Outcome]:
         mark=lambda done, letter: mark(done.outcome.decisions[letter], done.plan.tracks[0]),
         say=standing,
     )
-    return cluster.run(address, comparison, console)
+    return cluster.run(on, comparison, console)
 
 
 def plan_of(request: Request) -> Plan:
@@ -147,15 +129,9 @@ def table(done: Conducted, second: Reading | None) -> Table:
     """One row per allocator; ratios are hakmem ÷ it, with the interval of the deciding one."""
     plan, outcome = done.plan, done.outcome
     track = plan.tracks[0]
-    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    made.add_column("", no_wrap=True, overflow="ellipsis")
-    made.add_column(track.reading.unit, justify="right", no_wrap=True)
-    made.add_column("ratio", justify="right", no_wrap=True)
-    made.add_column("interval", no_wrap=True)
-    made.add_column(plan.cells[BASE].name, no_wrap=True)
-    if second:
-        made.add_column(second.unit, justify="right", no_wrap=True)
-        made.add_column("ratio", justify="right", no_wrap=True)
+    of_memory = (f">{second.unit}", ">ratio") if second else ()
+    titles = (f">{track.reading.unit}", ">ratio", "interval", plan.cells[BASE].name)
+    made = terminal.table("", *titles, *of_memory)
     made.add_row(
         plan.cells[BASE].name,
         paired_tables.typical(track, outcome, BASE),
@@ -188,18 +164,14 @@ def mark(decision: Decision, track: Track) -> Text:
     if protocol.same(decision):
         return Text("= same")
     return {
-        "GO": Text(f"▼ {_worse(track)}", style="bold red"),
-        "NO-GO": Text(f"▲ {_good(track)}", style="green"),
+        "GO": Text(f"▼ {_word(track, False)}", style="bold red"),
+        "NO-GO": Text(f"▲ {_word(track, True)}", style="green"),
         "UNDECIDED": Text("? open", style="dim"),
     }[decision.verdict]
 
 
-def _good(track: Track) -> str:
-    return "less" if track.reading.better == "lower" else "more"
-
-
-def _worse(track: Track) -> str:
-    return "more" if track.reading.better == "lower" else "less"
+def _word(track: Track, good: bool) -> str:
+    return "less" if (track.reading.better == "lower") is good else "more"
 
 
 def summary(done: Conducted) -> Text:
@@ -211,7 +183,7 @@ def summary(done: Conducted) -> Text:
         groups[group].append(done.plan.cells[letter].name)
     parts = [
         f"{word} than {', '.join(groups[verdict])}"
-        for verdict, word in (("NO-GO", _good(track)), ("GO", _worse(track)))
+        for verdict, word in (("NO-GO", _word(track, True)), ("GO", _word(track, False)))
         if groups[verdict]
     ]
     if groups["same"]:

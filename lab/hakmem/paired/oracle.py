@@ -10,14 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from hakmem import lazy, stats
-
-if TYPE_CHECKING:
-    import numpy as np
-else:
-    np = lazy.Module("numpy")
+from hakmem import stats
+from hakmem.lazy import np
 
 ORACLE = "the oracle"  # as rivals are named
 KIND = "95 % CI, split halves"

@@ -53,42 +53,35 @@ def svg(bodies: Sequence[Mapping[str, Any]], times: Sequence[str]) -> str:
     ]
     commits = sorted({str(body["source"]["commit"])[:10] for body in bodies})
     days = sorted({time[:10] for time in times})
-    return (
-        pages.environment()
-        .get_template("picture.svg.j2")
-        .render(
-            panels=panels,
-            ticks=[(words.number(tick), _x(tick, 0)) for tick in TICKS],
-            width=LEFT + 2 * PANEL + GAP + 20,
-            panel=PANEL,
-            top=TOP,
-            end=TOP + ROW * len(rivals),
-            radius=RADIUS,
-            rows=sum(len(body["rows"]) for body in bodies),
-            programs=sum(len(body["rows"]) for body in bodies if body["programs"]),
-            measured=f"{', '.join(days)} at {', '.join(commits)}",
-        )
+    return pages.render(
+        "picture.svg.j2",
+        panels=panels,
+        ticks=[(words.number(tick), pages.Axis(LOW, HIGH, 0, PANEL).x(tick)) for tick in TICKS],
+        width=LEFT + 2 * PANEL + GAP + 20,
+        panel=PANEL,
+        top=TOP,
+        end=TOP + ROW * len(rivals),
+        radius=RADIUS,
+        rows=sum(len(body["rows"]) for body in bodies),
+        programs=sum(len(body["rows"]) for body in bodies if body["programs"]),
+        measured=f"{', '.join(days)} at {', '.join(commits)}",
     )
-
-
-def _x(ratio: float, left: float) -> float:
-    clamped = min(max(ratio, LOW), HIGH)
-    return left + PANEL * math.log(clamped / LOW) / math.log(HIGH / LOW)
 
 
 def _rows(
     bodies: Sequence[Mapping[str, Any]], rivals: Iterable[str], kind: str, left: float
 ) -> Iterator[Row]:
+    axis = pages.Axis(LOW, HIGH, left, left + PANEL)
     for at, rival in enumerate(rivals):
         found = sorted(_ratios(bodies, rival, kind))
         middle = TOP + ROW * (at + 0.5)
         mean = math.exp(sum(math.log(ratio) for ratio, *_ in found) / len(found)) if found else 1.0
         dots: list[Dot] = []
         for ratio, name, program in found:
-            x = _x(ratio, left)
+            x = axis.x(ratio)
             y = middle + _offset(x, middle, dots)
             dots.append(Dot(x, y, f"{name}: {words.number(ratio)} of {rival}", program))
-        yield Row(rival, middle, dots, _x(mean, left), f"{words.number(mean)} of {rival}")
+        yield Row(rival, middle, dots, axis.x(mean), f"{words.number(mean)} of {rival}")
 
 
 def _offset(x: float, middle: float, dots: Sequence[Dot]) -> float:

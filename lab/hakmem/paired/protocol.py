@@ -13,16 +13,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from typing import TYPE_CHECKING, Literal, cast
+from typing import Literal, cast
 
-from hakmem import lazy, stats
+from hakmem import stats
 from hakmem.errors import LabError
-
-if TYPE_CHECKING:
-    import numpy as np
-else:
-    np = lazy.Module("numpy")
+from hakmem.lazy import np
 
 METHOD = "paired-2"
 KIND = "95 % CI over all looks"
@@ -82,7 +77,7 @@ def margin(noise: stats.Interval | None) -> float:
 
 def least_blocks(contenders: int) -> int:
     """Fewer blocks than this decide nothing where so many contenders share one error rate."""
-    return next(n for n in range(2, LOOKS[-1] + 1) if _rank(n, ALPHA / contenders) > 0)
+    return next(n for n in range(2, LOOKS[-1] + 1) if stats.rank(n, ALPHA / contenders) > 0)
 
 
 def require_decidable(contenders: int, most: int) -> None:
@@ -97,12 +92,6 @@ def require_decidable(contenders: int, most: int) -> None:
 
 def half_width(interval: stats.Interval) -> float:
     return (interval.high - interval.low) / 2
-
-
-@cache
-def _rank(count: int, alpha: float) -> int:
-    """Which Walsh average from either side ends the interval; 0 where too few values reach it."""
-    return int(np.searchsorted(stats.signed_rank_cdf(count), alpha / 2, side="right"))
 
 
 def ends(values: np.ndarray, alpha: float = ALPHA) -> tuple[np.ndarray, np.ndarray]:
@@ -120,18 +109,13 @@ def ends(values: np.ndarray, alpha: float = ALPHA) -> tuple[np.ndarray, np.ndarr
 
 
 def _ends(values: np.ndarray, alpha: float) -> tuple[np.ndarray, np.ndarray]:
-    k = _rank(values.shape[1], alpha)
+    k = stats.rank(values.shape[1], alpha)
     if k == 0:
         return np.full(len(values), np.nan), np.full(len(values), np.nan)
-    walsh = _walsh(values)
+    walsh = stats.walsh(values)
     last = walsh.shape[-1] - k
     walsh.partition((k - 1, last), axis=-1)
     return walsh[:, k - 1].copy(), walsh[:, last].copy()
-
-
-def _walsh(values: np.ndarray) -> np.ndarray:
-    i, j = np.triu_indices(values.shape[-1])
-    return cast(np.ndarray, (values[..., i] + values[..., j]) / 2)
 
 
 def _lag1(values: np.ndarray) -> np.ndarray:
@@ -232,7 +216,7 @@ def bca(values: Sequence[float], alpha: float = ALPHA) -> stats.Interval | None:
         return None
     found = bootstrap(
         (np.asarray(merged),),
-        lambda x, axis: np.median(_walsh(x), axis=axis),
+        lambda x, axis: np.median(stats.walsh(x), axis=axis),
         method="BCa",
         n_resamples=2000,
         confidence_level=1 - alpha,

@@ -107,20 +107,18 @@ def choose(metric: str | None, bench: str | None, better: Better = "lower") -> R
     if bench is None:
         unit, of = OF_COMMAND[name]
         return Reading(name, unit, "lower", WORDS[name], of)
-    key = OF_BENCH[name]
-    shape = metrics.METRICS[key]
-    return Reading(
-        name, shape.unit, shape.better, WORDS[name], lambda s: metrics.value(key, s.to_dict())
-    )
+    return _of_bench(name, OF_BENCH[name])
 
 
 def of_figure(figure: Figure) -> Reading:
     """As the table of all benchmarks has it."""
     key = figure.counted if figure.counted and counters() is None else figure.metric
-    shape = metrics.METRICS[key]
-    name = next((short for short, full in OF_BENCH.items() if full == key), key)
-    words = WORDS.get(name) or _WORDS_OF[name]
-    return Reading(name, shape.unit, shape.better, words, lambda s: metrics.value(key, s.to_dict()))
+    return _of_bench(next((short for short, full in OF_BENCH.items() if full == key), key), key)
+
+
+def _of_bench(name: str, key: str) -> Reading:
+    words, unit = WORDS.get(name) or _WORDS_OF[name], metrics.METRICS[key][0]
+    return Reading(name, unit, "lower", words, lambda s: metrics.value(key, s.to_dict()))
 
 
 def default_for(bench: str | None) -> str:

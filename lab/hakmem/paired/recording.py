@@ -9,10 +9,8 @@ import json
 import lzma
 import os
 import shlex
-import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +22,7 @@ from hakmem.paired.blocks import Outcome, Plan, Track
 from hakmem.paired.cells import Cell
 from hakmem.paired.protocol import Decision
 from hakmem.paired.session import Conducted
-from hakmem.process import provenance
+from hakmem.process import children, provenance
 from hakmem.process.sample import Sample
 from hakmem.stats import Interval
 
@@ -51,10 +49,15 @@ class Facts:
             lib = cell.library
             if lib.path == project.default_library():
                 provenance.require_current(lib.path, project.source_dir())
-            said = {"name": lib.name, "version": lib.version, "origin": lib.origin}
-            binaries[letter] = {**said, **provenance.binary(lib.path).to_dict()}
-        source = provenance.source(project.source_dir()).to_dict()
+            binaries[letter] = provenance.binary_of(lib)
+        source = provenance.source(project.source_dir())
         return cls(provenance.host_facts(), source, binaries, argv)
+
+    def entry(self, letters: Iterable[str]) -> dict[str, Any]:
+        """What a record states of them, with the libraries of these cells."""
+        binary = [dict(self.binaries[at]) for at in letters]
+        stated = {"source": dict(self.source), "host": dict(self.host), "argv": list(self.argv)}
+        return {**stated, "binary": binary, "ok": True}
 
 
 def verdict_body(
@@ -79,11 +82,7 @@ def verdict_body(
         "seed": plan.seed,
         "protocol": protocol.METHOD,
         "benchmarks": [track_entry(track) for track in plan.tracks],
-        "source": dict(facts.source),
-        "binary": [dict(facts.binaries[at]) for at in pair],
-        "host": dict(facts.host),
-        "argv": list(facts.argv),
-        "ok": True,
+        **facts.entry(pair),
     }
 
 
@@ -140,7 +139,7 @@ def save(
 
     `host` is where it was measured, if not here.
     """
-    with uninterrupted(), Ledger.default(host).together() as batch:
+    with children.held_back(), Ledger.default(host).together() as batch:
         setting = batch.append("setting", {**setting_body(facts), **course(done)}, raw(done))
         return {
             letter: batch.append(kind, {**body, "inputs": [setting.id]})
@@ -163,7 +162,12 @@ def setting_body(facts: Facts) -> dict[str, Any]:
 
 def settings_of_user() -> dict[str, str]:
     """hakmem's variables in the user's shell: they reach every measured process."""
-    return {name: value for name, value in os.environ.items() if name.startswith("HAKMEM_")}
+    return settings_of(os.environ)
+
+
+def settings_of(environment: Mapping[str, str]) -> dict[str, str]:
+    """What of an environment concerns the allocator."""
+    return {name: value for name, value in environment.items() if name.startswith("HAKMEM_")}
 
 
 def course(done: Conducted) -> dict[str, Any]:
@@ -238,15 +242,3 @@ def _outputs(outcome: Outcome) -> bytes:
     # Where the laboratory's own interpreter lies is no part of what was measured.
     own = f"{Path(sys.executable).resolve().parent}/"
     return "".join(parts).replace(own, "").encode(errors="replace")
-
-
-@contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Ctrl-C waits until the last record is written: it takes a second, and leaves no half."""
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rich.console import Console
@@ -12,19 +12,36 @@ from hakmem.paired import blocks as paired
 from hakmem.paired.blocks import BASE, FLOOR, Outcome, Plan, Sampler, Track, Trial
 from hakmem.paired.cells import Cell
 from hakmem.paired.protocol import Decision
-from hakmem.paired.readings import COUNTED, MEMORY
+from hakmem.paired.readings import COUNTED, MEMORY, Better
 from hakmem.process import library, provenance
 from hakmem.process.loaded import take_shown
 from hakmem.process.proof import Proof
 from hakmem.process.sample import Process, Sample, take
-from hakmem.progress import progress_bar
 from hakmem.suite import Reference
+from hakmem.terminal import progress_bar
 
 Standing = Callable[[Plan, int, Mapping[str, Decision]], Iterable[str]]
 
 MOST_TURNS = 1000
 MOST_OF_COMMAND = 10  # starting one from outside takes longer than most of what is so short
 LEAST_SHARE = 0.25  # of its work that a sample does however little time there is
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What every comparison is asked for: blocks at most, and how long the timed part of each is.
+
+    `argv` is what is typed to ask for it again, `passed` the user's variables that a command needs.
+    """
+
+    metric: str | None
+    better: Better
+    most: int
+    seconds: float
+    seed: int
+    record: bool
+    argv: Sequence[str]
+    passed: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -259,12 +276,9 @@ def conduct(
     try:
         ready = require_ready(plan, seconds, console, drop, within_s)
         console.print(f"this takes {expected_time(ready)}", highlight=False)
-        meter, started = provenance.NoiseMeter(), time.monotonic()
-        outcome = measure(ready, console, take_sample or sampler(ready.plan), say)
-        took = time.monotonic() - started
+        return measure(ready, console, take_sample or sampler(ready.plan), say)
     except KeyboardInterrupt:
         raise LabError("interrupted: nothing was recorded", status=130) from None
-    return Conducted(ready.plan, outcome, meter.stop().to_dict(), took)
 
 
 def name_of(plan: Plan, letter: str) -> str:
@@ -285,9 +299,11 @@ def duration(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h"
 
 
-def measure(ready: Ready, console: Console, take_sample: Sampler, say: Standing | None) -> Outcome:
+def measure(
+    ready: Ready, console: Console, take_sample: Sampler, say: Standing | None = None
+) -> Conducted:
     """The blocks, with progress and the standing after each look."""
-    plan = ready.plan
+    plan, meter, started = ready.plan, provenance.NoiseMeter(), time.monotonic()
     with progress_bar(console) as progress:
         bar = progress.add_task("block 1", total=plan.most * plan.samples_per_round())
 
@@ -299,4 +315,5 @@ def measure(ready: Ready, console: Console, take_sample: Sampler, say: Standing 
             for line in say(plan, blocks, decisions) if say else ():
                 progress.console.print(line, style="dim", highlight=False)
 
-        return paired.run(plan, take_sample, tick, tell, ready.failures)
+        outcome = paired.run(plan, take_sample, tick, tell, ready.failures)
+    return Conducted(plan, outcome, meter.stop(), time.monotonic() - started)

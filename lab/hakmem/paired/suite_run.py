@@ -34,7 +34,7 @@ from hakmem.paired.blocks import BASE, FLOOR, Plan, Sampler, Track
 from hakmem.paired.cells import Cell
 from hakmem.paired.readings import Better
 from hakmem.paired.recording import Facts
-from hakmem.process import provenance, scratch
+from hakmem.process import children, provenance, scratch
 from hakmem.process.lock import host_lock
 from hakmem.suite import EMPTY, SUITE, Figure
 
@@ -56,18 +56,18 @@ class Request:
     """
 
     names: Sequence[str]
-    everything: bool
-    programs: bool
     library: str
     rivals: Sequence[str]
-    metric: str | None
-    better: Better
     most: int
     seconds: float
     seed: int | None
-    record: bool
-    resume: bool
     argv: Sequence[str]
+    record: bool = True
+    everything: bool = False
+    programs: bool = False
+    metric: str | None = None
+    better: Better = "lower"
+    resume: bool = False
     budget_s: float = math.inf
 
     def argv_with(self, seed: int) -> list[str]:
@@ -85,6 +85,9 @@ class Run:
     `until`, by the monotonic clock.
     """
 
+    request: Request
+    facts: Facts
+    console: Console
     figures: Sequence[Figure]
     cells: Mapping[str, Cell]
     seed: int
@@ -127,19 +130,19 @@ def run(request: Request, console: Console, sampler: Sampler | None = None) -> F
     protocol.require_decidable(len(rivals), request.most)
     with host_lock():
         facts = Facts.of(cells, request.argv)
-        under_way = begin(request, figures, cells, facts)
-        facts = replace(facts, argv=request.argv_with(under_way.seed))
-        tracks = dict(tracks_of(under_way, request, console))
-        announce(under_way, request, console)
+        under_way = Run(request, facts, console, figures, cells, *begin(request, figures, facts))
+        under_way.facts = replace(facts, argv=request.argv_with(under_way.seed))
+        tracks = dict(tracks_of(under_way))
+        announce(under_way)
         under_way.until = time.monotonic() + request.budget_s
         try:
             for figure in under_way.waiting:
-                measure(figure, tracks[figure.name], under_way, request, facts, console, sampler)
+                measure(figure, tracks[figure.name], under_way, sampler)
         except (KeyboardInterrupt, LabError) as stop:
             if isinstance(stop, LabError) and stop.status != 130:
                 raise
-            raise LabError(interrupted(under_way, request), status=130) from None
-    return finish(under_way, request, console)
+            raise LabError(interrupted(under_way), status=130) from None
+    return finish(under_way)
 
 
 def rows_of(request: Request) -> list[Figure]:
@@ -149,8 +152,9 @@ def rows_of(request: Request) -> list[Figure]:
     return [Figure(p.name, p.name, "cpu", p.what) for p in programs.find(request.names)]
 
 
-def tracks_of(run: Run, request: Request, console: Console) -> Iterator[tuple[str, Track]]:
+def tracks_of(run: Run) -> Iterator[tuple[str, Track]]:
     """What is run and read in each row; a program that is not here is left out aloud."""
+    request, console = run.request, run.console
     for figure in run.waiting:
         if not request.programs:
             yield figure.name, track_of(figure, run.cells, request)
@@ -175,12 +179,12 @@ def chosen(names: Sequence[str], everything: bool = False) -> list[Figure]:
 
 
 def begin(
-    request: Request, figures: Sequence[Figure], cells: Mapping[str, Cell], facts: Facts
-) -> Run:
-    """A new run, or the one that the ledger has the first benchmarks of."""
+    request: Request, figures: Sequence[Figure], facts: Facts
+) -> tuple[int, Record | None, dict[str, Record]]:
+    """Seed, setting and what is found: of a new run, or of the one that the ledger has begun."""
     if not request.resume:
         seed = random.SystemRandom().randrange(2**31) if request.seed is None else request.seed
-        return Run(figures, cells, seed)
+        return seed, None, {}
     recorded = list(_recorded(request, facts))
     if not recorded:
         raise LabError(
@@ -191,7 +195,7 @@ def begin(
     found = {r.body["suite"]: r for of, r in recorded if of.id == setting.id}
     names = {f.name for f in figures}
     kept = {name: record for name, record in found.items() if name in names}
-    return Run(figures, cells, int(last.body["seed"]), setting, kept)
+    return int(last.body["seed"]), setting, kept
 
 
 def _recorded(request: Request, facts: Facts) -> Iterator[tuple[Record, Record]]:
@@ -225,7 +229,8 @@ def track_of(figure: Figure, cells: Mapping[str, Cell], request: Request) -> Tra
     return Track(figure.name, "target", reading, dict.fromkeys(cells, found), floor)
 
 
-def announce(run: Run, request: Request, console: Console) -> None:
+def announce(run: Run) -> None:
+    request, console = run.request, run.console
     names = f"{run.cells[BASE].name} against {', '.join(run.rivals)}"
     console.print(Text(names, style="bold"), soft_wrap=True)
     done, waiting = len(run.found), len(run.waiting)
@@ -233,17 +238,18 @@ def announce(run: Run, request: Request, console: Console) -> None:
     parts = [f"{len(run.figures) - len(run.absent)} {what}"]
     parts += [f"{done} of them recorded before"] if done else []
     parts += [f"{request.most} blocks at most, seed {run.seed}"]
-    parts += [f"roughly {guess(run, request)}"] if waiting else []
+    parts += [f"roughly {guess(run)}"] if waiting else []
     console.print("; ".join(parts), highlight=False)
     if len(run.rivals) > 1:
         console.print("in each benchmark one error rate: Holm's rule over its verdicts")
 
 
-def guess(run: Run, request: Request) -> str:
+def guess(run: Run) -> str:
     """How long it takes before anything was run; from the first look that can decide to the last.
 
     The pace of what was measured takes its place after the first benchmark.
     """
+    request = run.request
     if math.isfinite(request.budget_s):
         return session.duration(request.budget_s)
     least = max(protocol.least_blocks(len(run.rivals)), min(FIRST, request.most))
@@ -253,16 +259,9 @@ def guess(run: Run, request: Request) -> str:
     return first if first == last else f"{first} to {last}"
 
 
-def measure(
-    figure: Figure,
-    track: Track,
-    run: Run,
-    request: Request,
-    facts: Facts,
-    console: Console,
-    sampler: Sampler | None,
-) -> None:
+def measure(figure: Figure, track: Track, run: Run, sampler: Sampler | None) -> None:
     """One benchmark, recorded at once. One that hakmem fails is a failure of it, and no end."""
+    request, console = run.request, run.console
     number, started = len(run.figures) - len(run.waiting) + 1, time.monotonic()
     head = f"{number} of {len(run.figures)}: {figure.name}, {figure.what}: {track.reading.words}"
     console.print(Text(head, style="bold"), soft_wrap=True)
@@ -280,13 +279,13 @@ def measure(
         run.failures[figure.name] = str(error)
         console.print(Text(f"✗ {error}", style="red"), soft_wrap=True)
         return
-    require_unchanged(run.cells, facts)
+    require_unchanged(run.cells, run.facts)
     failed = {at: why for at, why in done.outcome.failures.items() if at in (BASE, FLOOR)}
     if failed or not done.outcome.decisions:
         failed = failed or dict(done.outcome.failures)
         run.failures[figure.name] = "; ".join(dict.fromkeys(failed.values()))
     else:
-        record = keep(done, figure, run, request, facts)
+        record = keep(done, figure, run)
         run.found[figure.name] = record
         console.print(paired_tables.rows_table(suite_record.alone(record.body), console.width))
     paired_tables.print_warnings(console, done)
@@ -299,14 +298,12 @@ def measure(
         console.print(f"about {session.duration(left)} left at this pace", style="dim")
 
 
-def keep(
-    done: session.Conducted, figure: Figure, run: Run, request: Request, facts: Facts
-) -> Record:
+def keep(done: session.Conducted, figure: Figure, run: Run) -> Record:
     """The record of one benchmark; before the first, its setting."""
-    with recording.uninterrupted(), ledger_of(request) as ledger, ledger.together() as batch:
+    with children.held_back(), ledger_of(run.request) as ledger, ledger.together() as batch:
         if run.setting is None:
-            run.setting = batch.append("setting", recording.setting_body(facts))
-        body = suite_record.comparison(done, figure, run.setting.id, facts)
+            run.setting = batch.append("setting", recording.setting_body(run.facts))
+        body = suite_record.comparison(done, figure, run.setting.id, run.facts)
         return batch.append("comparison", body, recording.raw(done))
 
 
@@ -332,9 +329,9 @@ def require_unchanged(cells: Mapping[str, Cell], facts: Facts) -> None:
             )
 
 
-def interrupted(run: Run, request: Request) -> str:
+def interrupted(run: Run) -> str:
     done = len(run.found)
-    if not done or not request.record:
+    if not done or not run.request.record:
         return "interrupted: nothing was recorded"
     return (
         f"interrupted: {done} of {len(run.figures)} benchmarks are recorded; the same command "
@@ -342,8 +339,9 @@ def interrupted(run: Run, request: Request) -> str:
     )
 
 
-def finish(run: Run, request: Request, console: Console) -> Finished:
+def finish(run: Run) -> Finished:
     """The record of the whole, derived from the verdicts, and its table."""
+    request, console = run.request, run.console
     done = run.done()
     if not done or run.setting is None:
         raise LabError(f"nothing was measured: {'; '.join(run.failures.values())}", status=1)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hakmem import words
+from hakmem import pages, words
 from hakmem.ledger.claims import value
 from hakmem.paired.oracle import ORACLE
 from hakmem.paired.suite_record import MEMORY, TIME, metric_name
@@ -110,8 +110,8 @@ def ratio(entry: Mapping[str, Any] | None) -> str:
 
 def markdown(body: Mapping[str, Any], time: str) -> str:
     """The table, and below it what it says in all, what was left out and what it was made from."""
-    head = [_row(TITLES), _row(("---", "--:", "---", *["--:"] * 4, "---", "--:", "--:"))]
-    table = "\n".join([*head, *(_row(line.cells) for line in lines(body))])
+    head = (TITLES, ("---", "--:", "---", *["--:"] * 4, "---", "--:", "--:"))
+    table = "".join(map(pages.row, (*head, *(line.cells for line in lines(body)))))
     said = list(notes(body, time))
     for what, columns in (("program", MORE), ("benchmark", LATENCIES)):
         rows = [row for row in in_order(body["rows"]) if _has(row, columns)]
@@ -121,7 +121,7 @@ def markdown(body: Mapping[str, Any], time: str) -> str:
                 "of all rivals, whichever that is there.",
                 figures(what, rows, columns),
             ]
-    return "\n\n".join([table, *said]) + "\n"
+    return "\n\n".join(part.rstrip() for part in (table, *said)) + "\n"
 
 
 # What is read off a row besides its own figure: column, key of its figures, factor.
@@ -151,14 +151,11 @@ def _has(row: Mapping[str, Any], columns: Columns) -> bool:
 
 def figures(what: str, rows: Iterable[Mapping[str, Any]], columns: Columns) -> str:
     """All that was read off some rows: hakmem, the system's allocator, the least of all rivals."""
-    made = [
-        _row((what, *(title for title, _, _ in columns))),
-        _row(("---", *["--:"] * len(columns))),
-    ]
+    made = [(what, *(title for title, _, _ in columns)), ("---", *["--:"] * len(columns))]
     for row in rows:
         cells = [_three(row["figures"], row["subject"], key, factor) for _, key, factor in columns]
-        made.append(_row((row["benchmark"], *cells)))
-    return "\n".join(made)
+        made.append((row["benchmark"], *cells))
+    return "".join(map(pages.row, made))
 
 
 def _three(figures: Mapping[str, Any], own: str, key: str, factor: float) -> str:
@@ -170,10 +167,6 @@ def _three(figures: Mapping[str, Any], own: str, key: str, factor: float) -> str
     least = min(rivals, key=lambda name: rivals[name], default=None)
     best = f"{words.number(rivals[least])} {least}" if least else NONE
     return f"**{words.number(known[own])}** · {system} · {best}"
-
-
-def _row(cells: tuple[str, ...]) -> str:
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
 def notes(body: Mapping[str, Any], time: str) -> Iterator[str]:

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hakmem import stats, words
+from hakmem import stats, terminal, words
 from hakmem.ledger.store import Record
 from hakmem.paired import recording, session, suite_table
 from hakmem.paired.blocks import BASE, Outcome, Plan, Track
@@ -23,8 +23,7 @@ NARROW = (0, 1, 2, 3, 8)
 def result_table(plan: Plan, outcome: Outcome, width: int) -> Table:
     """Per contender and track: both figures, the ratio with its interval, and what follows."""
     roomy = width >= 110
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column("", no_wrap=True, overflow="ellipsis", min_width=12)
+    table = terminal.table("", least=12)
     if roomy:
         table.add_column("unit", style="dim", no_wrap=True)
     for title in ("A", "B" if len(plan.contenders) == 1 else "other", "÷ A"):
@@ -104,7 +103,7 @@ def print_measured(console: Console, done: Conducted, records: Iterable[Record])
 def rows_table(body: Mapping[str, Any], width: int) -> Table:
     """What suite_record.joined says, as in a document; a narrow table has fewer columns."""
     shown = range(len(suite_table.TITLES)) if width >= ROOMY else NARROW
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table = terminal.table()
     lines = suite_table.lines(body)
     for number in shown:
         # Where it is too narrow, figures break into lines; the names stay whole.

@@ -99,14 +99,19 @@ class Work:
 
 def benchmark(name: str) -> Work:
     """One benchmark of the suite, with the amount of work of one sample."""
+    command = only(name)
+    for file in (command.executable, *(r.preload for r in command.references if r.preload)):
+        project.require_file(project.bench_dir() / file, "benchmark")
+    return Work(command.name, command=command, amount=command.sample)
+
+
+def only(name: str) -> Command:
+    """The one command of the suite that is named."""
     chosen = SUITE.select([name]).commands
     if len(chosen) != 1:
         names = ", ".join(command.name for command in chosen)
         raise LabError(f"{name} names {len(chosen)} benchmarks, choose one: {names}")
-    command = chosen[0]
-    for file in (command.executable, *(r.preload for r in command.references if r.preload)):
-        project.require_file(project.bench_dir() / file, "benchmark")
-    return Work(command.name, command=command, amount=command.sample)
+    return chosen[0]
 
 
 def real(program: Program) -> Work:
@@ -114,8 +119,15 @@ def real(program: Program) -> Work:
     return Work(program.name, program=prepare(program), timeout_s=program.timeout_s)
 
 
+def program_of(argv: Sequence[str]) -> Path:
+    """The file of a command; LabError where there is none."""
+    found = shutil.which(argv[0])
+    if found is None:
+        raise LabError(f"command not found: {argv[0]}", status=127)
+    return Path(found).resolve()
+
+
 def own(argv: Sequence[str], passed: Sequence[str] = (), timeout_s: float = 3600.0) -> Work:
     """The user's own command, found now rather than when measuring."""
-    if shutil.which(argv[0]) is None:
-        raise LabError(f"command not found: {argv[0]}", status=127)
+    program_of(argv)
     return Work(Path(argv[0]).name, tuple(argv), passed=tuple(passed), timeout_s=timeout_s)

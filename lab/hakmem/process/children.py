@@ -6,6 +6,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 
@@ -14,12 +15,23 @@ def start(argv: Sequence[str], **options: Any) -> "subprocess.Popen[Any]":
 
     An interrupt while it starts waits until it can be ended, and then ends it.
     """
-    with _held_back() as interrupts:
+    with held_back() as interrupts:
         child = subprocess.Popen(list(argv), stdin=subprocess.DEVNULL, process_group=0, **options)
     if interrupts:
         end(child)
         raise KeyboardInterrupt
     return child
+
+
+def said(argv: Sequence[str | Path], **options: Any) -> "subprocess.CompletedProcess[str]":
+    """A tool to its end, with nothing to read: its status and its words; `options` are run's."""
+    plain = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "check": False}
+    return subprocess.run(list(argv), **{**plain, "errors": "replace", **options})
+
+
+def last_line(text: str, otherwise: str = "it said nothing") -> str:
+    """What a program said last."""
+    return (text.strip().splitlines() or [otherwise])[-1]
 
 
 def end(child: "subprocess.Popen[Any]") -> None:
@@ -37,8 +49,11 @@ def end_group(leader: int) -> None:
 
 
 @contextlib.contextmanager
-def _held_back() -> Iterator[list[int]]:
-    """Interrupts are noted and not acted upon. Only the main thread gets any."""
+def held_back() -> Iterator[list[int]]:
+    """Interrupts are noted and not acted upon. Only the main thread gets any.
+
+    So that what must not be left half done, as records being written, is done first.
+    """
     noted: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield noted

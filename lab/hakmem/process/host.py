@@ -4,8 +4,9 @@ import hashlib
 import os
 import platform
 import shutil
-import subprocess
 from pathlib import Path
+
+from hakmem.process import children
 
 UNSEEN = "not visible"
 
@@ -36,10 +37,7 @@ def _virtualisation() -> str:
     if shutil.which("systemd-detect-virt"):
         names = []
         for flag in ("--vm", "--container"):
-            done = subprocess.run(
-                ["systemd-detect-virt", flag], capture_output=True, text=True, check=False
-            )
-            names.append(done.stdout.strip())
+            names.append(children.said(["systemd-detect-virt", flag]).stdout.strip())
         known = [name for name in names if name and name != "none"]
         return " + ".join(known) or "none seen"
     flags = (_line("/proc/cpuinfo", "flags") or "").split()

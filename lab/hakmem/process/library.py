@@ -11,6 +11,8 @@ from typing import Literal
 
 from hakmem import project
 from hakmem.errors import LabError
+from hakmem.process import children
+from hakmem.process.children import last_line
 
 Origin = Literal["system", "cargo", "debian", "hakmem", "given"]
 
@@ -98,19 +100,6 @@ class Library:
         return result
 
 
-@dataclass(frozen=True)
-class Proof:
-    """What a process started with the library said: the file that answers each entry point."""
-
-    library: str
-    symbols: Mapping[str, str]
-
-    @property
-    def has_operators(self) -> bool:
-        """True if the library brings its own C++ operator new."""
-        return self.symbols.get("_Znwm") == self.symbols["malloc"]
-
-
 def system() -> Library:
     """The C library's allocator."""
     try:
@@ -127,14 +116,15 @@ def hakmem(path: Path | None = None) -> Library:
     asks += "f.restype = ctypes.c_char_p; print(f().decode())"
     done = _python(asks, [str(file)], system())
     if done.returncode != 0:
-        raise LabError(f"{file} is not hakmem: {_last_line(done.stderr)}")
+        raise LabError(f"{file} is not hakmem: {last_line(done.stderr)}")
     return Library(name=SUBJECT, path=file, version=done.stdout.strip(), origin="hakmem")
 
 
-def verify(library: Library) -> Proof:
+def verify(library: Library) -> Mapping[str, str]:
     """Starts a small process with the library and proves that its malloc is the library's.
 
-    Raises LabError if any entry point binds elsewhere, or if the allocator fails in simple use.
+    The file that answers each entry point there, and C++'s operator new (_Znwm) if any. LabError if
+    any entry point binds elsewhere, or if the allocator fails in simple use.
     """
     if library.path is not None and not library.path.is_file():
         raise LabError(f"{library.name}: {library.path} does not exist")
@@ -150,14 +140,14 @@ def verify(library: Library) -> Proof:
         if file is None:
             raise LabError(f"{library.name}: nothing in the process defines {entry}")
         if not Path(file).exists() or not Path(file).samefile(expected):
-            hint = _last_line(done.stderr) if "cannot be preloaded" in done.stderr else ""
+            hint = last_line(done.stderr) if "cannot be preloaded" in done.stderr else ""
             raise LabError(
                 f"{library.name}: {entry} binds to {file}, not to {expected}"
                 + (f" ({hint})" if hint else "")
             )
     if done.returncode != 0:
         raise LabError(f"{library.name}: a process under it {_ending(done)}")
-    return Proof(library=library.name, symbols=symbols)
+    return symbols
 
 
 def _python(code: str, arguments: list[str], library: Library) -> subprocess.CompletedProcess[str]:
@@ -169,25 +159,13 @@ def bare_python(
 ) -> subprocess.CompletedProcess[str]:
     """A bare interpreter that runs `code` to its end; `name` is the library under which it does."""
     try:
-        return subprocess.run(
-            [sys.executable, "-I", "-S", "-c", code, *arguments],
-            env=dict(environment),
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=60,
-            check=False,
-        )
+        argv = [sys.executable, "-I", "-S", "-c", code, *arguments]
+        return children.said(argv, env=dict(environment), timeout=60)
     except subprocess.TimeoutExpired:
         raise LabError(f"{name}: a process under it hung for 60 s") from None
 
 
 def _ending(done: subprocess.CompletedProcess[str]) -> str:
     if done.returncode < 0:
-        return f"died of signal {-done.returncode}: {_last_line(done.stderr)}"
-    return f"ended with status {done.returncode}: {_last_line(done.stderr)}"
-
-
-def _last_line(text: str) -> str:
-    lines = text.strip().splitlines()
-    return lines[-1] if lines else "it said nothing"
+        return f"died of signal {-done.returncode}: {last_line(done.stderr)}"
+    return f"ended with status {done.returncode}: {last_line(done.stderr)}"

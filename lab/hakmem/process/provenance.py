@@ -4,18 +4,17 @@ import hashlib
 import os
 import platform
 import re
-import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from hakmem import config, git, project
 from hakmem.errors import LabError
-from hakmem.process import host
+from hakmem.process import children, host
 from hakmem.process.library import Library
 from hakmem.process.proof import Proof
 from hakmem.suite import Command
@@ -34,26 +33,17 @@ def own_argv() -> list[str]:
 # ---- source and benchmark ----
 
 
-@dataclass(frozen=True)
-class Source:
-    """The commit and its tree; `dirty` if anything that can change a figure differs from it."""
+def source(root: Path) -> dict[str, object]:
+    """The commit and its tree; `dirty` if anything that can change a figure differs from it.
 
-    commit: str
-    tree: str
-    dirty: bool
-
-    def to_dict(self) -> dict[str, object]:
-        return asdict(self)
-
-
-def source(root: Path) -> Source:
-    """The source in `root`; where git cannot say, it counts as dirty."""
+    Where git cannot say, it counts as dirty.
+    """
     changed = git.ask(root, "status", "--porcelain", "--", ".", *HARMLESS)
-    return Source(
-        commit=git.ask(root, "rev-parse", "HEAD") or "no commit",
-        tree=git.ask(root, "rev-parse", "HEAD^{tree}") or "no tree",
-        dirty=changed is None or changed != "",
-    )
+    return {
+        "commit": git.ask(root, "rev-parse", "HEAD") or "no commit",
+        "tree": git.ask(root, "rev-parse", "HEAD^{tree}") or "no tree",
+        "dirty": changed is None or changed != "",
+    }
 
 
 def definition(command: Command, root: Path) -> str:
@@ -89,14 +79,17 @@ class Binary:
     flags: str
     libc: str
 
-    def to_dict(self) -> dict[str, object]:
-        return asdict(self)
-
 
 def binary(path: Path | None) -> Binary:
     """Facts about a library; None is the C library of this system."""
     file = project.require_file(path or c_library(), "library")
     return _binary(file, file.stat().st_mtime_ns)
+
+
+def binary_of(library: Library) -> dict[str, object]:
+    """A library as records state it: what it is, and which file."""
+    said = {"name": library.name, "version": library.version, "origin": library.origin}
+    return {**said, **vars(binary(library.path))}
 
 
 @cache
@@ -118,12 +111,9 @@ def _binary(file: Path, changed: int) -> Binary:
 
 def _readelf(*arguments: str) -> str:
     try:
-        done = subprocess.run(
-            ["readelf", "-W", *arguments], capture_output=True, text=True, errors="replace"
-        )
+        return children.said(["readelf", "-W", *arguments]).stdout
     except OSError:
         return ""
-    return done.stdout
 
 
 def c_library() -> Path:
@@ -157,38 +147,23 @@ def host_facts() -> dict[str, str]:
     return {**host.facts(), "DAMON": ", ".join(states) or ("idle" if there else host.UNSEEN)}
 
 
-@dataclass(frozen=True)
-class Noise:
-    """What else the machine did during a measurement.
-
-    Shares are of all processors' time; stalls are seconds in which some task waited (PSI); context
-    switches are the whole machine's. None where the kernel does not say.
-    """
-
-    seconds: float
-    load_before: str
-    load_after: str
-    busy_share: float | None
-    steal_share: float | None
-    context_switches: int | None
-    stalled_s: Mapping[str, float | None]
-
-    def to_dict(self) -> dict[str, object]:
-        return asdict(self)
-
-
 class NoiseMeter:
     """Started by its construction; `stop` may be called once or many times."""
 
     def __init__(self) -> None:
-        self._before = _counters()
+        self._load, self._before = host.load(), _ticks()
         self._start = time.monotonic()
 
-    def stop(self) -> Noise:
-        before, after = self._before, _counters()
+    def stop(self) -> dict[str, object]:
+        """What else the machine did meanwhile.
+
+        Shares are of all processors' time; stalls are seconds in which some task waited (PSI);
+        context switches are the whole machine's. None where the kernel does not say.
+        """
+        after = _ticks()
 
         def grown(name: str) -> float | None:
-            old, new = before.ticks.get(name), after.ticks.get(name)
+            old, new = self._before.get(name), after.get(name)
             return None if old is None or new is None else new - old
 
         def share(name: str) -> float | None:
@@ -197,24 +172,18 @@ class NoiseMeter:
 
         switches = grown("ctxt")
         stalls = {name: grown(f"pressure {name}") for name in ("cpu", "memory", "io")}
-        return Noise(
-            seconds=time.monotonic() - self._start,
-            load_before=before.load,
-            load_after=after.load,
-            busy_share=share("busy"),
-            steal_share=share("steal"),
-            context_switches=None if switches is None else int(switches),
-            stalled_s={key: None if us is None else us / 1e6 for key, us in stalls.items()},
-        )
+        return {
+            "seconds": time.monotonic() - self._start,
+            "load_before": self._load,
+            "load_after": host.load(),
+            "busy_share": share("busy"),
+            "steal_share": share("steal"),
+            "context_switches": None if switches is None else int(switches),
+            "stalled_s": {key: None if us is None else us / 1e6 for key, us in stalls.items()},
+        }
 
 
-@dataclass(frozen=True)
-class _Counters:
-    load: str
-    ticks: Mapping[str, float]
-
-
-def _counters() -> _Counters:
+def _ticks() -> dict[str, float]:
     ticks: dict[str, float] = {}
     for line in (host.read("/proc/stat") or "").splitlines():
         name, *fields = line.split()
@@ -229,41 +198,25 @@ def _counters() -> _Counters:
         some = re.search(r"^some .*total=(\d+)", host.read(f"/proc/pressure/{name}") or "", re.M)
         if some:
             ticks[f"pressure {name}"] = int(some.group(1))
-    return _Counters(host.load(), ticks)
+    return ticks
 
 
 # ---- the allocator that was really there ----
 
 
-@dataclass(frozen=True)
-class Loaded:
-    """What a process said of its own malloc. `settings` are the effective ones, None if unstated.
-
-    For an allocator that cannot be asked, `allocator` is the library it was started with, which
-    `library.verify` showed to answer all entry points.
-    """
-
-    allocator: str
-    version: str
-    asked: bool
-    settings: Mapping[str, str] | None = None
-
-    def to_dict(self) -> dict[str, object]:
-        return {**asdict(self), "settings": UNSTATED if self.settings is None else self.settings}
-
-
 def require_intended(
     library: Library, proof: Proof | None, environment: Mapping[str, str] | None = None
-) -> Loaded:
-    """The allocator of a finished process; LabError where it is not the one intended.
+) -> None:
+    """LabError where the allocator of a finished process is not the one intended.
 
     `environment` is the process's: each option set in it must be in effect, where the process
-    states its settings. What the process did not state is recorded as not stated.
+    states its settings. An allocator that cannot be asked is the library it was started with, which
+    `library.verify` showed to answer all entry points.
     """
     if library.origin != "hakmem":
         if proof is not None:
             raise LabError(f"{library.name} was intended, but hakmem {proof.version} was loaded")
-        return Loaded(library.name, library.version, asked=False)
+        return
     if proof is None:
         raise LabError("hakmem was intended, but the process did not say that it was loaded")
     if not proof.serving:
@@ -274,7 +227,6 @@ def require_intended(
         for name, text in (environment or {}).items():
             if name.startswith("HAKMEM_") and not name.startswith(NO_SETTING):
                 _require_setting(name, text, proof.settings, library)
-    return Loaded("hakmem", proof.version, asked=True, settings=proof.settings)
 
 
 # Of the benchmarks, and of this very check.

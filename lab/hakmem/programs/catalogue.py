@@ -96,6 +96,13 @@ def _python(name: str, what: str, *argv: str, **more: str) -> Program:
     )
 
 
+def _on_text(name: str, what: str, package: str, *argv: str, version: str = "--version") -> Program:
+    """A script of ours, the last of the words, over the text."""
+    script = Path(argv[-1]).name
+    words, makers = (*argv, "in/text"), (inputs.text,)
+    return Program(name, what, words, package, makers=makers, scripts=(script,), version=(version,))
+
+
 PROGRAMS = (
     _redis("redis", "a server under a mixed load of all common types", inputs.mixed_requests),
     _redis(
@@ -133,22 +140,11 @@ PROGRAMS = (
         worker="cc1",
         outcome=of_file("out.o"),
     ),
-    Program(
-        "lua",
-        "tables, strings and closures",
-        ("lua5.4", "in/text.lua", "in/text"),
-        package="lua5.4",
-        makers=(inputs.text,),
-        scripts=("text.lua",),
-        version=("-v",),
+    _on_text(
+        "lua", "tables, strings and closures", "lua5.4", "lua5.4", "in/text.lua", version="-v"
     ),
-    Program(
-        "perl",
-        "hashes, lists and regular expressions",
-        ("perl", "in/text.pl", "in/text"),
-        package="perl",
-        makers=(inputs.text,),
-        scripts=("text.pl",),
+    replace(
+        _on_text("perl", "hashes, lists and regular expressions", "perl", "perl", "in/text.pl"),
         environment={"PERL_HASH_SEED": "0"},
         version=("-e", "print $^V"),
     ),
@@ -170,13 +166,10 @@ PROGRAMS = (
         makers=(inputs.document,),
         outcome=of_file("out.xml"),
     ),
-    Program(
+    _on_text(
         "node",
         "objects of the engine, buffers and compression beside them",
-        ("node", "in/buffers.js", "in/text"),
-        package="nodejs",
-        makers=(inputs.text,),
-        scripts=("buffers.js",),
+        *("nodejs", "node", "in/buffers.js"),
     ),
     Program(
         "z3",
@@ -229,29 +222,14 @@ PROGRAMS = (
         makers=(inputs.lines,),
         outcome=of_file("out"),
     ),
-    Program(
-        "gawk",
-        "arrays and strings",
-        ("gawk", "-f", "in/text.awk", "in/text"),
-        package="gawk",
-        makers=(inputs.text,),
-        scripts=("text.awk",),
-    ),
-    Program(
-        "ruby",
-        "hashes, arrays and structs",
-        ("ruby", "in/text.rb", "in/text"),
-        package="ruby",
-        makers=(inputs.text,),
-        scripts=("text.rb",),
-    ),
-    Program(
-        "php",
-        "arrays, objects and JSON, all from malloc",
-        ("php", "-n", "-d", "memory_limit=-1", "in/text.php", "in/text"),
-        package="php-cli",
-        makers=(inputs.text,),
-        scripts=("text.php",),
+    _on_text("gawk", "arrays and strings", "gawk", "gawk", "-f", "in/text.awk"),
+    _on_text("ruby", "hashes, arrays and structs", "ruby", "ruby", "in/text.rb"),
+    replace(
+        _on_text(
+            "php",
+            "arrays, objects and JSON, all from malloc",
+            *("php-cli", "php", "-n", "-d", "memory_limit=-1", "in/text.php"),
+        ),
         environment={"USE_ZEND_ALLOC": "0"},
     ),
     Program(

@@ -8,17 +8,19 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hakmem import project
 from hakmem.errors import LabError
+from hakmem.process import children
 from hakmem.process.library import Library, system
 from hakmem.process.sample import Job, Process, Sample, take
 from hakmem.programs import inputs
 from hakmem.programs.catalogue import PYTHON, WHEELS, Program
 
+_said = functools.partial(children.said, timeout=1800)
 # Comes before any allocator that a program is linked with, as a preloaded rival does.
 LIBC = "libc.so.6"
 
@@ -161,7 +163,7 @@ def _installed(program: Program) -> str:
     if shutil.which(command) is None:
         wanted = program.wheel or program.package
         raise LabError(f"{name}: {command} is not here, nor could {wanted} be installed. {trouble}")
-    said = _run((command, *program.version))
+    said = _said((command, *program.version))
     lines = (said.stdout + said.stderr).split("\n")
     if said.returncode != 0:
         last = next((line for line in reversed(lines) if line), "it said nothing")
@@ -169,17 +171,11 @@ def _installed(program: Program) -> str:
     return next((line.strip() for line in lines if line.strip()), "unknown")
 
 
-def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=1800
-    )
-
-
 @functools.cache
 def _install_packages() -> str:
     """Has tools/setup install what is missing of all programs, once; "" or what went wrong."""
     try:
-        done = _run((str(project.root() / "tools" / "setup"), "compare"))
+        done = _said((str(project.root() / "tools" / "setup"), "compare"))
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"tools/setup compare: {error}"
     return "" if done.returncode == 0 else " ".join((done.stdout + done.stderr).split())
@@ -192,12 +188,12 @@ def _install_wheel(wheel: str) -> str:
     try:
         if not python.exists():
             home = str(python.parent.parent)
-            _run((sys.executable, "-m", "venv", "--clear", home)).check_returncode()
+            _said((sys.executable, "-m", "venv", "--clear", home)).check_returncode()
         asks = f"import importlib.metadata as m; print(m.version({wheel.partition('==')[0]!r}))"
-        if _run((str(python), "-c", asks)).stdout.strip() == wheel.partition("==")[2]:
+        if _said((str(python), "-c", asks)).stdout.strip() == wheel.partition("==")[2]:
             return ""
         pip = (str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-        done = _run((*pip, wheel))
+        done = _said((*pip, wheel))
     except (OSError, subprocess.SubprocessError) as error:
         return f"pip install {wheel}: {error}"
     return "" if done.returncode == 0 else " ".join(done.stderr.split())[-300:]

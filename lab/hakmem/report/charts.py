@@ -4,12 +4,12 @@ Each chart is drawn twice, wide and narrow (labels above the marks), and CSS sho
 fits: a wide drawing shrunk to a telephone cannot be read.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
 from hakmem import words
+from hakmem.pages import Axis
 from hakmem.process.library import SUBJECT, SYSTEM
 from hakmem.stats import Interval
 
@@ -50,30 +50,6 @@ NARROW = Layout(width=340, left=10, right=10, row=66, stacked=True, name="narrow
 def both(draw: Callable[..., str], *what: object) -> str:
     """The drawing for each width."""
     return "".join(draw(layout, *what) for layout in (WIDE, NARROW))
-
-
-@dataclass(frozen=True)
-class Axis:
-    """A logarithmic axis between two values over a range of the drawing."""
-
-    low: float
-    high: float
-    start: float
-    end: float
-
-    def x(self, value: float) -> float:
-        inside = min(max(value, self.low), self.high)
-        share = math.log(inside / self.low) / math.log(self.high / self.low)
-        return self.start + share * (self.end - self.start)
-
-    def ticks(self, candidates: Sequence[float], gap: float, first: float) -> list[float]:
-        """The candidates that fit without crowding; `first` always stays where it is inside."""
-        chosen = [first] if self.low <= first <= self.high else []
-        for tick in candidates:
-            free = all(abs(self.x(tick) - self.x(other)) >= gap for other in chosen)
-            if self.low <= tick <= self.high and free:
-                chosen.append(tick)
-        return sorted(chosen)
 
 
 def text(x: float, y: float, content: str, css: str, anchor: str = "start") -> str:

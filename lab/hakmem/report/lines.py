@@ -10,15 +10,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from hakmem import lazy, words
+from hakmem import words
+from hakmem.lazy import np
 from hakmem.report import charts
-
-if TYPE_CHECKING:
-    import numpy as np
-else:
-    np = lazy.Module("numpy")
 
 MOST_POINTS = 300  # of a line in the drawing
 DIGITS = 6  # of a value in the data: more than any clock or /proc has

@@ -7,10 +7,10 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from hakmem import lazy
 from hakmem.errors import LabError
+from hakmem.lazy import np
 from hakmem.report import lines as report_lines
 from hakmem.report.lines import Chart, Line
 from hakmem.report.records import Asked
@@ -20,11 +20,6 @@ from hakmem.soak import view as soak_view
 from hakmem.soak.analysis import Analysis, Change, Drift, Spread
 from hakmem.soak.epochs_csv import Soak
 from hakmem.soak.view import NAMES
-
-if TYPE_CHECKING:
-    import numpy as np
-else:
-    np = lazy.Module("numpy")
 
 # The split of memory, in the order in which it is drawn.
 MEMORY = {
@@ -135,64 +130,32 @@ def shown(
 ) -> Shown:
     columns = soak_analysis.with_derived(soak.columns)
     constant = [n for n in MEMORY if n in columns and not np.nanmax(np.abs(columns[n]), initial=0)]
-    found = [
-        *_rate(f"{key}-throughput", columns, analysis, soak.epochs),
-        *_inverse(f"{key}-ns", columns, analysis, soak.epochs),
-        *_memory(f"{key}-memory", columns, analysis, soak.epochs, constant),
-    ]
-    absent = [f"{NAMES[name][0]}: 0 in every epoch" for name in constant]
+    # The first epoch after the warm-up.
+    first = max(0, min(soak.epochs - analysis.used, soak.epochs - 1))
+
+    def lines(colors: Mapping[str, str]) -> list[Line]:
+        there = [name for name in colors if name in columns and name not in constant]
+        return [Line(NAMES[n][0], columns[n] * NAMES[n][2], colors[n]) for n in there]
+
+    drawn = (
+        ("throughput", *NAMES["ops_per_s"][:2], lines({"ops_per_s": "--s1"}), "ops_per_s"),
+        ("ns", *NAMES["ns_per_op"][:2], lines({"ns_per_op": "--s3"}), ""),
+        ("memory", "memory", "MiB", lines(MEMORY), "rss_kb"),
+    )
     return Shown(
         key,
         asked,
         title,
         facts,
-        found,
+        [
+            _chart(f"{key}-{what}", name, unit, found, judged, columns["t_s"], first, analysis)
+            for what, name, unit, found, judged in drawn
+            if found
+        ],
         rows(analysis),
         [*soak_view.distribution_lines(analysis), *soak_view.remarks(analysis)],
-        absent,
+        [f"{NAMES[name][0]}: 0 in every epoch" for name in constant],
     )
-
-
-def _judged_from(columns: Mapping[str, np.ndarray], analysis: Analysis, epochs: int) -> int:
-    """The first epoch after the warm-up."""
-    return max(0, min(epochs - analysis.used, len(columns["t_s"]) - 1))
-
-
-def _rate(
-    key: str, columns: Mapping[str, np.ndarray], analysis: Analysis, epochs: int
-) -> list[Chart]:
-    if "ops_per_s" not in columns:
-        return []
-    name, unit, factor = NAMES["ops_per_s"]
-    lines = [Line(name, columns["ops_per_s"] * factor, "--s1")]
-    return [_chart(key, name, unit, lines, "ops_per_s", columns, analysis, epochs)]
-
-
-def _inverse(
-    key: str, columns: Mapping[str, np.ndarray], analysis: Analysis, epochs: int
-) -> list[Chart]:
-    if "ns_per_op" not in columns:
-        return []
-    name, unit, _ = NAMES["ns_per_op"]
-    lines = [Line(name, columns["ns_per_op"], "--s3")]
-    return [_chart(key, name, unit, lines, "", columns, analysis, epochs)]
-
-
-def _memory(
-    key: str,
-    columns: Mapping[str, np.ndarray],
-    analysis: Analysis,
-    epochs: int,
-    constant: Sequence[str],
-) -> list[Chart]:
-    lines = [
-        Line(NAMES[name][0], columns[name] * NAMES[name][2], color)
-        for name, color in MEMORY.items()
-        if name in columns and name not in constant
-    ]
-    if not lines:
-        return []
-    return [_chart(key, "memory", "MiB", lines, "rss_kb", columns, analysis, epochs, True)]
 
 
 def _chart(
@@ -201,14 +164,11 @@ def _chart(
     unit: str,
     lines: Sequence[Line],
     judged: str,
-    columns: Mapping[str, np.ndarray],
+    times: np.ndarray,
+    first: int,
     analysis: Analysis,
-    epochs: int,
-    zero: bool = False,
 ) -> Chart:
     """With the drift line and the lasting steps of the column it is judged by, if it is."""
-    times = columns["t_s"]
-    first = _judged_from(columns, analysis, epochs)
     steps = tuple(change.t_s for change in analysis.changes.get(judged, ()))
     trend: list[tuple[float, float]] = []
     drift = analysis.drift.get(judged)
@@ -219,6 +179,7 @@ def _chart(
         for t in (float(times[first]), float(times[-1])):
             trend.append((t, factor * (analysis.plateau[judged] + slope * (t - middle))))
     name = f"drift of {NAMES[judged][0]}" if trend else ""
+    zero = title == "memory"
     return Chart(key, title, unit, times, lines, float(times[first]), trend, name, steps, zero)
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hakmem import project, words
+from hakmem import project, terminal, words
 from hakmem.audit import check as audit
 from hakmem.errors import LabError
 from hakmem.ledger import claims
@@ -112,9 +112,7 @@ def announce(pasts: Sequence[Past], total: int, console: Console) -> None:
 
 def listing(pasts: Sequence[Past], width: int) -> Table:
     """What would be measured: each with its time, and whether its commit must be built."""
-    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for title in ("id", "kind", "took", "source"):
-        made.add_column(title, no_wrap=True, min_width=8)
+    made = terminal.table("id", "kind", "took", "source", least=8)
     made.add_column("what", no_wrap=True, overflow="ellipsis", max_width=max(20, width - 54))
     for past in pasts:
         seconds = rerun.expected_s(past)
@@ -149,11 +147,9 @@ def show(repetition: Repetition, console: Console) -> None:
     assert judgement is not None
     assert again is not None
     before = repetition.past.record
-    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    made.add_column("", no_wrap=True, overflow="ellipsis", min_width=12)
-    made.add_column(f"recorded {before.time[:10]}", no_wrap=True, min_width=20)
-    made.add_column("measured now", no_wrap=True, min_width=20)
-    made.add_column("", no_wrap=True, min_width=8)
+    made = terminal.table("", least=12)
+    for title, least in ((f"recorded {before.time[:10]}", 20), ("measured now", 20), ("", 8)):
+        made.add_column(title, no_wrap=True, min_width=least)
     for figure in judgement.figures:
         made.add_row(
             Text(figure.name), shown(figure.recorded), shown(figure.repeated), mark(figure.state)
@@ -183,9 +179,7 @@ def mark(state: str) -> Text:
 
 def overview(done: Sequence[Repetition], width: int) -> Table:
     """One line for each record."""
-    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for title in ("record", "again", "result"):
-        made.add_column(title, no_wrap=True, min_width=12)
+    made = terminal.table("record", "again", "result", least=12)
     made.add_column("what", no_wrap=True, overflow="ellipsis", max_width=max(20, width - 48))
     for repetition in done:
         again = repetition.again.id if repetition.again else "–"

@@ -136,7 +136,7 @@ def _own_file(past: Past, argv: Sequence[str], folder: Path) -> list[str]:
     name = next((n for n in past.record.raw if n.endswith(".toml")), None)
     if name is None:
         return list(argv)
-    text = Ledger.default().raw_path(past.record.raw[name]).read_bytes()
+    text = Ledger.default().raw(past.record.raw[name])
     file = folder.with_suffix(".toml")
     file.write_bytes(text)
     stem = name.removesuffix(".toml")

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hakmem import pages, words
+from hakmem import pages, terminal, words
 from hakmem.audit.citing import Evidence
 from hakmem.audit.settings import Settings
 from hakmem.ledger import claims
@@ -108,7 +108,7 @@ def _line(row: Row) -> str:
         link = f"[{record.id}](../evidence/ledger/{record.host}.jsonl#L{record.seq})"
         measured = _measured(record)
     cells = (name(row), bound(row), last(row), interval(row), _state(row), measured, link)
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |\n"
+    return pages.row(cells)
 
 
 def _measured(record: Record) -> str:
@@ -189,16 +189,12 @@ def show(found: Sequence[Row], console: Console) -> None:
 
 def _table(area: str, found: Sequence[Row], width: int) -> Table:
     roomy = width >= 120
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column(area, ratio=1, overflow="fold")
-    table.add_column("bound", justify="right", no_wrap=True)
-    table.add_column("last", justify="right", no_wrap=True)
-    table.add_column("interval", no_wrap=True)
-    table.add_column("state", no_wrap=True)
-    if roomy:
-        table.add_column("record", no_wrap=True, style="dim")
+    record = ["record"] if roomy else []
+    table = terminal.table(area, ">bound", ">last", "interval", "state", *record)
+    first = table.columns[0]
+    first.ratio, first.overflow, first.no_wrap = 1, "fold", False
     for row in found:
-        id = row.record.id if row.record else ""
+        id = Text(row.record.id if row.record else "", style="dim")
         state = Text(MARKS[row.state], style=STYLES[row.state])
         cells = (Text(name(row)), bound(row), last(row), interval(row), state)
         table.add_row(*cells, *([id] if roomy else []))

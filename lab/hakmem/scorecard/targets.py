@@ -4,6 +4,7 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,7 +13,7 @@ from hakmem.ledger import claims
 from hakmem.paired.oracle import ORACLE
 from hakmem.paired.suite_record import TITLES
 from hakmem.process.metrics import LATENCIES
-from hakmem.soak.analysis import MARGINS, PERCENTILES
+from hakmem.soak.analysis import MARGINS, PERCENTILES, metric_name
 from hakmem.suite import SUITE
 
 FILE = "evidence/targets.toml"
@@ -41,9 +42,9 @@ def _words(names: Sequence[str]) -> str:
 
 def _of_soak() -> str:
     rates = ("throughput", "throughput_by_cpu")
-    judged = [_soak_name(column) for column in MARGINS]
+    judged = [metric_name(column) for column in MARGINS]
     of_epochs = [
-        f"{_soak_name(column)}_{name}"
+        f"{metric_name(column)}_{name}"
         for column, percentiles in PERCENTILES.items()
         for name in ("mean", "sd", "min", "max", *percentiles)
     ]
@@ -51,11 +52,6 @@ def _of_soak() -> str:
         f"calls_per_op|cpu_share|live|committed|anon|anonhuge|lazyfree|{_words(rates)}|"
         f"(?:{_words(judged)})(?:_drift|_cv|_robust_cv)?|{_words(of_epochs)}"
     )
-
-
-def _soak_name(column: str) -> str:
-    rates = {"ops_per_s": "throughput", "ops_per_cpu_s": "throughput_by_cpu"}
-    return rates.get(column) or column.removesuffix("_kb")
 
 
 # By kind of record, which metrics there are.
@@ -176,18 +172,17 @@ def _bound(entry: Mapping[str, Any]) -> tuple[Literal["at most", "at least", "is
     return side, _number(entry, key)
 
 
-def _number(entry: Mapping[str, Any], key: str) -> float:
-    found = entry.get(key, 0.0)
-    if isinstance(found, bool) or not isinstance(found, int | float):
-        raise _WrongError(f"{key} must be a number, not {found!r}")
-    return float(found)
+def _of(kind: type, what: str, entry: Mapping[str, Any], key: str) -> Any:
+    """The key's value, or what is empty of its kind; an integer is a number too."""
+    found = entry.get(key, kind())
+    if isinstance(found, bool) or not isinstance(found, (kind, int) if kind is float else kind):
+        raise _WrongError(f"{key} must be {what}, not {found!r}")
+    return kind(found)
 
 
-def _text(entry: Mapping[str, Any], key: str) -> str:
-    found = entry.get(key, "")
-    if not isinstance(found, str):
-        raise _WrongError(f"{key} must be a text, not {found!r}")
-    return found
+_number = partial(_of, float, "a number")
+_text = partial(_of, str, "a text")
+_table = partial(_of, dict, "a table of paths into the record's body")
 
 
 def _scale(entry: Mapping[str, Any]) -> str | None:
@@ -205,13 +200,6 @@ def _plain(entry: Mapping[str, Any]) -> bool:
     if entry["interval"] is not False or not _text(entry, "why"):
         raise _WrongError("interval can only be false, with the reason as `why`")
     return True
-
-
-def _table(entry: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    found = entry.get(key, {})
-    if not isinstance(found, dict):
-        raise _WrongError(f"{key} must be a table of paths into the record's body")
-    return found
 
 
 def _names(entry: Mapping[str, Any], key: str) -> tuple[str, ...]:

@@ -11,16 +11,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from hakmem import lazy, stats
+from hakmem import stats
 from hakmem.errors import LabError
+from hakmem.lazy import np
 from hakmem.soak.epochs_csv import Soak
-
-if TYPE_CHECKING:
-    import numpy as np
-else:
-    np = lazy.Module("numpy")
 
 METHOD = 1  # of this analysis, for records: raised when the same CSV would be read differently
 
@@ -59,6 +55,12 @@ class Margin:
 MEMORY = Margin(share=0.01, floor=1024, bad="rise")
 RATE = Margin(share=0.05, floor=0, bad="fall")
 MARGINS = {"rss_kb": MEMORY, "resident_kb": MEMORY, "ops_per_s": RATE, "ops_per_cpu_s": RATE}
+
+
+def metric_name(column: str) -> str:
+    """As records and targets call a column."""
+    names = {"ops_per_s": "throughput", "ops_per_cpu_s": "throughput_by_cpu"}
+    return names.get(column) or column.removesuffix("_kb")
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 import json
 import os
 import shlex
-from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -11,12 +10,12 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from hakmem import complete, project
+from hakmem import complete, config, project
 from hakmem.commands import OWN_COMMAND, RunsByDefault
 from hakmem.errors import LabError
 from hakmem.paired import cells, work
 from hakmem.paired.cli import Record
-from hakmem.process.library import Library, verify
+from hakmem.process.library import verify
 from hakmem.process.lock import host_lock
 from hakmem.soak import analysis as soak_analysis
 from hakmem.soak import epochs_csv as soak_csv
@@ -35,17 +34,6 @@ app = typer.Typer(
 )
 
 
-def parse_settings(texts: Sequence[str]) -> dict[str, str]:
-    """`NAME=VALUE` texts as a mapping."""
-    settings = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise LabError(f"--env takes NAME=VALUE, not {text!r}")
-        settings[name] = value
-    return settings
-
-
 @app.command("run", context_settings=OWN_COMMAND)
 def run_command(
     command: Annotated[
@@ -61,10 +49,7 @@ def run_command(
     least: Annotated[int, typer.Option("--min", min=1, help="Its smallest block, bytes.")] = 16,
     most: Annotated[int, typer.Option("--max", min=1, help="Its largest block, bytes.")] = 1040,
     seed: Annotated[int, typer.Option(min=1, help="Of its random stream.")] = 1234567,
-    lib: Annotated[
-        str,
-        typer.Option(help="hakmem, system, a peer or a file.", autocompletion=complete.libraries),
-    ] = "hakmem",
+    lib: Annotated[str, complete.of_library(help="hakmem, system, a peer or a file.")] = "hakmem",
     env: Annotated[list[str] | None, typer.Option("--env", help="NAME=VALUE; repeatable.")] = None,
     pid: Annotated[int | None, typer.Option(help="Sample this process from outside.")] = None,
     out: Annotated[
@@ -79,71 +64,51 @@ def run_command(
     if pid is not None and command:
         raise LabError("--pid and a command are two things to sample: choose one")
     stamp = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
-    settings = parse_settings(env or [])
+    settings = config.environment(env or [], {})
     if command:
         work.own(command)
     path = project.place(out, Path("out") / f"soak-{stamp}.csv")
+    console = Console()
     if pid is not None:
-        finish(_process(pid, epoch_s, seconds, path))
+        # Never recorded: whose allocator serves a process that runs already cannot be proven.
+        said = soak_outside.mapped_allocator(pid)
+        console.print(f"process {pid}: {said}; not recorded", soft_wrap=True)
+        plan = Plan(f"process {pid}", {"process": f"{pid}, {said}"}, None, seconds, path, False)
+
+        def sampled(on_epoch: soak.OnEpoch) -> Ended:
+            epochs = soak_outside.sample(pid, epoch_s, seconds, on_epoch)
+            return Ended(0, None if epochs else "no epoch was seen", None, "", None, epochs)
+
+        finish(soak_session.run(plan, sampled, console))
         return
     library = cells.find(lib)
     verify(library)
     if command:
         surroundings = {**library.environment(os.environ), **soak.OS_STATS_ON, **settings}
-        what = Started(command, library, surroundings, settings)
-        finish(_command(what, epoch_s, seconds, path, record))
-    else:
-        mix = [f"--ws={ws}", f"--min={least}", f"--max={most}", f"--seed={seed}"]
-        what = benchmark(library, settings, seconds or 60, epoch_s, mix)
-        finish(_benchmark(what, epoch_s, seconds or 60, path, record))
-
-
-def benchmark(
-    library: Library,
-    settings: dict[str, str],
-    seconds: float,
-    epoch_s: float,
-    mix: Sequence[str],
-) -> Started:
-    program = project.require_file(project.bench_dir() / "soak_mixed", "the soak benchmark")
-    argv = [str(program), f"--seconds={seconds:g}", f"--epoch-sec={epoch_s:g}", *mix]
-    return Started(argv, library, soak_session.surroundings(argv, library, settings), settings)
-
-
-def _benchmark(what: Started, epoch_s: float, seconds: float, path: Path, record: bool) -> Analysis:
-    title = f"{Path(what.argv[0]).name} on {what.library.name}"
-    plan = Plan(title, soak_session.facts_of(what), what, seconds, path, record)
-    with host_lock():
-        return soak_session.run(
-            plan, lambda on_epoch: soak.run_epochs(what, epoch_s, on_epoch), Console()
+        what, log = Started(command, library, surroundings, settings), path.with_suffix(".log")
+        console.print(f"what it prints goes into {log}", soft_wrap=True)
+        plan = planned(shlex.join(command), what, seconds, path, record)
+        finish(
+            soak_session.run(
+                plan, lambda each: soak_outside.run(what, epoch_s, seconds, log, each), console
+            )
         )
+        return
+    program = project.require_file(project.bench_dir() / "soak_mixed", "the soak benchmark")
+    seconds = seconds or 60
+    length = (f"--seconds={seconds:g}", f"--epoch-sec={epoch_s:g}")
+    argv = [str(program), *length, f"--ws={ws}", f"--min={least}", f"--max={most}"]
+    argv.append(f"--seed={seed}")
+    own = soak_session.surroundings(argv, library, settings)
+    what = Started(argv, library, own, settings)
+    plan = planned(program.name, what, seconds, path, record)
+    with host_lock():
+        finish(soak_session.run(plan, lambda each: soak.run_epochs(what, epoch_s, each), console))
 
 
-def _command(
-    what: Started, epoch_s: float, seconds: float | None, path: Path, record: bool
-) -> Analysis:
-    log = path.with_suffix(".log")
-    console = Console()
-    console.print(f"what it prints goes into {log}", soft_wrap=True)
-    title = f"{shlex.join(what.argv)} on {what.library.name}"
-    plan = Plan(title, soak_session.facts_of(what), what, seconds, path, record)
-    return soak_session.run(
-        plan, lambda on_epoch: soak_outside.run(what, epoch_s, seconds, log, on_epoch), console
-    )
-
-
-def _process(pid: int, epoch_s: float, seconds: float | None, path: Path) -> Analysis:
-    """Never recorded: whose allocator serves a process that runs already cannot be proven."""
-    said = soak_outside.mapped_allocator(pid)
-    console = Console()
-    console.print(f"process {pid}: {said}; not recorded", soft_wrap=True)
-    plan = Plan(f"process {pid}", {"process": f"{pid}, {said}"}, None, seconds, path, False)
-
-    def sampled(on_epoch: soak.OnEpoch) -> Ended:
-        epochs = soak_outside.sample(pid, epoch_s, seconds, on_epoch)
-        return Ended(0, None if epochs else "no epoch was seen", None, "", None, epochs)
-
-    return soak_session.run(plan, sampled, console)
+def planned(name: str, what: Started, seconds: float | None, path: Path, record: bool) -> Plan:
+    title = f"{name} on {what.library.name}"
+    return Plan(title, soak_session.facts_of(what), what, seconds, path, record)
 
 
 def finish(analysis: Analysis) -> None:

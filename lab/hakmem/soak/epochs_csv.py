@@ -7,15 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from hakmem import lazy
 from hakmem.errors import LabError
-
-if TYPE_CHECKING:
-    import numpy as np
-else:
-    np = lazy.Module("numpy")
+from hakmem.lazy import np
 
 FORMAT = "# hakmem soak 1"
 

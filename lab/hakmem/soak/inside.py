@@ -7,7 +7,7 @@ import select
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
@@ -92,17 +92,24 @@ def run_epochs(what: Started, epoch_s: float, on_epoch: OnEpoch) -> Ended:
                 status = child.wait()
         said = err.read_text(encoding="utf-8", errors="replace")
         proof = own_proof(proof_file, child.pid)
+    result = last_json_line("\n".join(reader.rest))
+    found = ended(what, status, said, proof, reader.epochs, late, result)
+    silent = found.error is None and reader.epochs == 0
+    return replace(found, error="printed no epoch") if silent else found
+
+
+def ended(
+    what: Started,
+    status: int,
+    said: str,
+    proof: proofs.Proof | None,
+    epochs: int,
+    late: str | None = None,
+    result: Mapping[str, object] | None = None,
+) -> Ended:
+    """`late`: why it was killed. One that ended well must have been what it was meant to be."""
     error = late or (ending(status, said) if status != 0 else unintended(what, proof))
-    if error is None and reader.epochs == 0:
-        error = "printed no epoch"
-    return Ended(
-        status=status,
-        error=error,
-        result=last_json_line("\n".join(reader.rest)),
-        stderr=said,
-        proof=proof.to_dict() if proof else None,
-        epochs=reader.epochs,
-    )
+    return Ended(status, error, result, said, proof.to_dict() if proof else None, epochs)
 
 
 class _Reader:

@@ -12,8 +12,7 @@ from typing import IO
 
 from hakmem.errors import LabError
 from hakmem.process import host, scratch
-from hakmem.soak.inside import Ended, OnEpoch, Row, Started, ended_with_us, ending, own_proof, start
-from hakmem.soak.inside import unintended as not_intended
+from hakmem.soak.inside import Ended, OnEpoch, Row, Started, ended, ended_with_us, own_proof, start
 
 COLUMNS = (
     "epoch",
@@ -135,14 +134,7 @@ def run(
         proof = own_proof(proof_file, child.pid)
         said = log.read_text(encoding="utf-8", errors="replace")
     status = 0 if stopped else child.returncode
-    return Ended(
-        status=status,
-        error=ending(status, said) if status != 0 else not_intended(what, proof),
-        result=None,
-        stderr=said,
-        proof=proof.to_dict() if proof else None,
-        epochs=epochs,
-    )
+    return ended(what, status, said, proof, epochs)
 
 
 @contextlib.contextmanager

@@ -17,6 +17,7 @@ from hakmem import __version__, project
 from hakmem.errors import LabError
 from hakmem.ledger.claims import WITHIN
 from hakmem.ledger.store import Ledger
+from hakmem.paired import recording
 from hakmem.process import order, provenance
 from hakmem.process.library import Library
 from hakmem.process.provenance import NoiseMeter
@@ -25,7 +26,7 @@ from hakmem.soak import analysis as soak_analysis
 from hakmem.soak import epochs_csv as soak_csv
 from hakmem.soak import inside as soak
 from hakmem.soak import view as soak_view
-from hakmem.soak.analysis import Analysis
+from hakmem.soak.analysis import Analysis, metric_name
 from hakmem.soak.inside import Ended, OnEpoch, Started
 from hakmem.suite import Command
 
@@ -108,21 +109,16 @@ def surroundings(
     return clean_environment(process)
 
 
-def own_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """What of an environment concerns the allocator."""
-    return {name: value for name, value in environment.items() if name.startswith("HAKMEM_")}
-
-
 def facts_of(what: Started) -> dict[str, str]:
     """What the CSV's header says of the soak."""
     library = what.library
-    variables = own_variables(what.environment)
+    variables = recording.settings_of(what.environment)
     return {
         "command": shlex.join(what.argv),
         "library": f"{library.name} {library.version}",
         "sha256": provenance.binary(library.path).sha256,
         "environment": shlex.join(f"{k}={v}" for k, v in variables.items()),
-        "source": json.dumps(provenance.source(project.source_dir()).to_dict()),
+        "source": json.dumps(provenance.source(project.source_dir())),
         "host": json.dumps(provenance.host_facts()),
         "lab": __version__,
         "begun": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -147,7 +143,7 @@ def run(plan: Plan, run_it: Runner, console: Console) -> Analysis:
     analysis = soak_analysis.analyze(soak_csv.parse(plan.path.read_text(encoding="utf-8")))
     soak_view.print_analysis(console, analysis)
     if plan.record and what is not None:
-        body = record_body(what, ended, analysis, noise.stop().to_dict())
+        body = record_body(what, ended, analysis, noise.stop())
         record = Ledger.default().append("soak", body, {"epochs.csv": plan.path.read_bytes()})
         console.print(f"recorded: {record.id}")
     return analysis
@@ -177,15 +173,13 @@ def watched(plan: Plan, run_it: Runner, console: Console) -> Ended:
 def record_body(
     what: Started, ended: Ended, analysis: Analysis, noise: Mapping[str, object]
 ) -> dict[str, Any]:
-    library = what.library
-    said = {"name": library.name, "version": library.version, "origin": library.origin}
     return {
         "argv": provenance.own_argv(),
         "command": list(what.argv),
-        "environment": own_variables(what.environment),
+        "environment": recording.settings_of(what.environment),
         "benchmarks": benchmarks(what.argv),
-        "source": provenance.source(project.source_dir()).to_dict(),
-        "binary": {**said, **provenance.binary(library.path).to_dict()},
+        "source": provenance.source(project.source_dir()),
+        "binary": provenance.binary_of(what.library),
         "host": provenance.host_facts(),
         "noise": dict(noise),
         "proof": dict(ended.proof) if ended.proof else None,
@@ -225,15 +219,15 @@ def metrics(analysis: Analysis) -> dict[str, dict[str, object]]:
     }
     for column, value in analysis.plateau.items():
         memory = column.endswith("_kb")
-        found[_metric(column)] = (value * 1024, "B") if memory else (value, "ops/s")
+        found[metric_name(column)] = (value * 1024, "B") if memory else (value, "ops/s")
     for column, spread in analysis.spread.items():
-        found[f"{_metric(column)}_cv"] = (spread.cv, "share")
-        found[f"{_metric(column)}_robust_cv"] = (spread.robust_cv, "share")
+        found[f"{metric_name(column)}_cv"] = (spread.cv, "share")
+        found[f"{metric_name(column)}_robust_cv"] = (spread.robust_cv, "share")
     for column, seen in analysis.distributions.items():
         unit = "ns/op" if column == "ns_per_op" else "ops/s"
         known = {"mean": seen.mean, "sd": seen.sd, "min": seen.minimum, "max": seen.maximum}
         known |= {name: p.value for name, p in seen.percentiles.items() if p.carried}
-        found |= {f"{_metric(column)}_{name}": (value, unit) for name, value in known.items()}
+        found |= {f"{metric_name(column)}_{name}": (value, unit) for name, value in known.items()}
     plain = {k: {"value": v, "unit": unit} for k, (v, unit) in found.items() if v is not None}
     return plain | _drifts(analysis)
 
@@ -251,10 +245,5 @@ def _drifts(analysis: Analysis) -> dict[str, dict[str, object]]:
             known = {
                 key: factor * value for key, value in (ends | {"margin": found.margin}).items()
             }
-            result[f"{_metric(column)}_drift"] = {**known, "unit": unit, "kind": WITHIN}
+            result[f"{metric_name(column)}_drift"] = {**known, "unit": unit, "kind": WITHIN}
     return result
-
-
-def _metric(column: str) -> str:
-    names = {"ops_per_s": "throughput", "ops_per_cpu_s": "throughput_by_cpu"}
-    return names.get(column) or column.removesuffix("_kb")

@@ -8,7 +8,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from hakmem import words
+from hakmem import terminal, words
 from hakmem.paired.session import duration
 from hakmem.soak.analysis import BLOCKS, CV_GATE, Analysis, Distribution, Drift
 
@@ -70,10 +70,8 @@ class Watch:
     def _picture(self, row: Mapping[str, float]) -> RenderableType:
         at = row["t_s"]
         length = f" of {duration(self._seconds)}" if self._seconds else ""
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
         known = [name for name in NAMES if name in row]
-        for name in known:
-            table.add_column(NAMES[name][0], justify="right", no_wrap=True)
+        table = terminal.table(*(f">{NAMES[name][0]}" for name in known), header_style="dim")
         table.add_row(*(shown(name, row[name]) for name in known))
         charts = [self._chart(name) for name in ("ops_per_s", "rss_kb") if name in row]
         return Group(
@@ -112,11 +110,7 @@ def print_analysis(console: Console, analysis: Analysis) -> None:
 
 
 def _table(analysis: Analysis) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("after warm-up", no_wrap=True)
-    table.add_column("plateau", justify="right", no_wrap=True)
-    table.add_column("drift per run", justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
+    table = terminal.table("after warm-up", ">plateau", ">drift per run", "")
     for name in (name for name in NAMES if name in analysis.plateau):
         drift = analysis.drift.get(name)
         row: list[Text | str] = [NAMES[name][0], shown(name, analysis.plateau[name])]
@@ -172,10 +166,8 @@ def distribution_lines(analysis: Analysis) -> list[str]:
 
 
 def _distributions(analysis: Analysis) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("of the epochs", no_wrap=True)
-    for name in analysis.distributions:
-        table.add_column("\n".join(NAMES[name][:2]), justify="right", no_wrap=True)
+    titles = (">" + "\n".join(NAMES[name][:2]) for name in analysis.distributions)
+    table = terminal.table("of the epochs", *titles)
     columns = [figures(name, found) for name, found in analysis.distributions.items()]
     percentiles = {p for found in analysis.distributions.values() for p in found.percentiles}
     by_size = sorted(percentiles, key=lambda name: float(name[1:]))

@@ -1,0 +1,38 @@
+"""What looks the same in every command's terminal: tables, and the bar of all that takes long."""
+
+from typing import Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+
+def table(*titles: str, least: int | None = None, **more: Any) -> Table:
+    """Columns that do not wrap, `least` wide; a title behind > is of numbers, which are aligned."""
+    plain = {"box": None, "pad_edge": False, "header_style": "bold", "padding": (0, 2, 0, 0)}
+    made = Table(**{**plain, **more})
+    for title in titles:
+        side: Any = "right" if title.startswith(">") else "left"
+        made.add_column(title.removeprefix(">"), justify=side, no_wrap=True, min_width=least)
+    return made
+
+
+def progress_bar(console: Console, counted: bool = True) -> Progress:
+    """`counted`: it says how many of how many, and not the share."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn() if counted else TextColumn("{task.percentage:.0f} %"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+    )
