@@ -1,5 +1,6 @@
 """The scorecard reads targets off records: what is met, missed, undecided, stale."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -138,6 +139,25 @@ def test_a_range_is_no_interval(site: Site) -> None:
 def test_another_metric_or_library_is_another_question(site: Site, change: Any) -> None:
     site.add("suite", suite({"a": 0.5, "b": 0.5}, **change))
     assert states(site)["time"] == "not measured"
+
+
+def test_a_suite_under_settings_is_no_word_on_the_defaults(site: Site) -> None:
+    def under(**settings: str) -> Mapping[str, Any]:
+        setting = site.ledger.append("setting", {"settings_of_user": settings})
+        body = suite({"a": 0.5, "b": 0.5})
+        return {**body, "part": {**body["part"], "setting": setting.id}}
+
+    secure = site.add("suite", under(HAKMEM_PROFILE="secure"))
+    assert states(site)["time"] == "not measured"
+    path = site.root / "evidence/targets.toml"
+    path.write_text(
+        TARGETS.replace('needs = ["a", "b"]', 'where = { "settings.HAKMEM_PROFILE" = "secure" }')
+    )
+    row = site.rows()["time"]
+    assert (row.state, row.record and row.record.id) == ("met", secure.id)
+    path.write_text(TARGETS)
+    site.add("suite", under(HAKMEM_BENCH_DIR="build/bench"))
+    assert states(site)["time"] == "met"
 
 
 def test_a_benchmark_that_hakmem_failed_is_missed(site: Site) -> None:

@@ -19,7 +19,7 @@ HK_EXPORT int hak_trim(void) { return hk_trim(); }
 /* The fields as the C library documents them: arena what lies in superslabs, hblkhd huge blocks,
  * uordblks in use of the arena, fordblks its rest, keepcost what malloc_trim could give back at
  * once. All 0 in a signal handler that interrupted the allocator. */
-HK_EXPORT struct mallinfo2 mallinfo2(void) {
+static struct mallinfo2 info(void) {
     hak_stats_t s;
     hk_stats_collect(&s, false);
     const hak_stats_band_t *huge = &s.bands[HAK_BAND_HUGE];
@@ -34,11 +34,13 @@ HK_EXPORT struct mallinfo2 mallinfo2(void) {
     return m;
 }
 
+HK_EXPORT struct mallinfo2 mallinfo2(void) { return info(); }
+
 static int clamp(size_t n) { return n > INT_MAX ? INT_MAX : (int)n; }
 
 /* The older struct holds ints: figures beyond them are shown as INT_MAX, not wrapped around. */
 HK_EXPORT struct mallinfo mallinfo(void) {
-    struct mallinfo2 m = mallinfo2();
+    struct mallinfo2 m = info();
     return (struct mallinfo){
         .arena = clamp(m.arena),
         .hblks = clamp(m.hblks),
@@ -80,7 +82,7 @@ HK_EXPORT void malloc_stats(void) { hak_stats_print(STDERR_FILENO, HAK_STATS_TEX
 /* Everything free goes back; a pad to keep makes no sense where nothing is at the top of a heap. */
 HK_EXPORT int malloc_trim(size_t pad) {
     (void)pad;
-    return hak_trim();
+    return hk_trim();
 }
 
 /* The C library's parameters describe its own heap. 1 says "accepted", which callers expect; none

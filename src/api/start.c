@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "api/api.h"
@@ -21,7 +22,7 @@
 /* malloc is referenced as any program refers to it. Its address alone cannot say no: in a program
  * that is not position independent it is that of a stub. Then the page map says whose a block of it
  * is. */
-HK_EXPORT int hak_is_serving(void) {
+static int is_serving(void) {
     void *(*volatile serving)(size_t) = malloc;
     if (!HK_NO_OVERRIDE && serving == hk_own_malloc)
         return 1;
@@ -30,6 +31,8 @@ HK_EXPORT int hak_is_serving(void) {
     free(p);
     return ours;
 }
+
+HK_EXPORT int hak_is_serving(void) { return is_serving(); }
 
 /* A line longer than hk_line_t that is still written by one write, so that the processes of a tree
  * can share the file. Holds the settings of all options at their longest. */
@@ -44,13 +47,15 @@ static void append(proof_t *proof, const hk_line_t *line) {
     proof->len += n;
 }
 
+/* Whoever has only the defaults touches none of the tables: what is measured is to have a proof too. */
 static void append_settings(proof_t *proof) {
     bool first = true;
     for (unsigned i = 0; i < HK_OPTION_COUNT; i++) {
         hk_line_t line = {0};
         if (!first)
             hk_line_str(&line, ",");
-        if (hk_config_put_setting(&line, i)) {
+        if (i != HK_OPTION_proof && hk_load_relaxed(&hk_origins[i]) != HK_FROM_DEFAULT &&
+            hk_config_put_setting(&line, i)) {
             first = false;
             append(proof, &line);
         }
@@ -63,14 +68,17 @@ static void append_head(proof_t *proof) {
         exe[0] = '\0';
     hk_line_t line = {0};
     hk_line_str(&line, "{\"hakmem\":\"" HK_VERSION "\",\"pid\":");
-    hk_line_u64(&line, (uint64_t)HK_CALL(other, getpid()));
+    hk_line_u64(&line, (uint64_t)HK_CALL(other, syscall(SYS_getpid)));
     hk_line_str(&line, ",\"exe\":\"");
     hk_line_json(&line, exe);
     hk_line_str(&line, "\",\"serving\":");
-    hk_line_str(&line, hak_is_serving() ? "true,\"allocator\":\"hakmem\""
-                                        : "false,\"allocator\":\"another\"");
+    hk_line_str(&line,
+                is_serving() ? "true,\"allocator\":\"hakmem\"" : "false,\"allocator\":\"another\"");
     hk_line_str(&line, ",\"profile\":\"");
-    hk_option_print(&line, HK_OPTION_profile, hk_option(profile));
+    if (hk_option_origin(profile) == HK_FROM_DEFAULT)
+        hk_line_str(&line, "balanced");
+    else
+        hk_option_print(&line, HK_OPTION_profile, hk_option(profile));
     hk_line_str(&line, "\",\"settings\":{");
     append(proof, &line);
 }
@@ -86,7 +94,9 @@ static void write_proof(const char *path) {
     proof.len = 0;
     append_head(&proof);
     append_settings(&proof);
-    append(&proof, &(hk_line_t){3, "}}\n"});
+    hk_line_t end = {0};
+    hk_line_str(&end, "}}\n");
+    append(&proof, &end);
     ssize_t ignored = HK_CALL(other, write(fd, proof.text, proof.len));
     (void)ignored; /* a proof that is missing proves nothing, which is true */
     HK_CALL(other, close(fd));

@@ -58,7 +58,7 @@ static void set_number(unsigned option, uint64_t value, hk_origin_t origin) {
 }
 
 /* Texts are kept: a program may write its title over the environment that it was given. */
-static void set_text(unsigned option, const char *value) {
+static void set_text(unsigned option, _Atomic(const char *) *text, const char *value) {
     static char kept[8192];
     static size_t used;
     hk_assert(used <= sizeof kept);
@@ -68,7 +68,7 @@ static void set_text(unsigned option, const char *value) {
         return;
     }
     memcpy(kept + used, value, bytes);
-    hk_store_relaxed(text_of(option), kept + used);
+    hk_store_relaxed(text, kept + used);
     hk_store_relaxed(&hk_origins[option], HK_FROM_ENVIRONMENT);
     used += bytes;
 }
@@ -99,7 +99,7 @@ static void take_from_environment(unsigned option, const char *value) {
     if (!hk_option_built(option)) {
         hk_config_warn(name, value, left_out, "ignored");
     } else if (hk_options[option].type == HK_TYPE_TEXT) {
-        set_text(option, value);
+        set_text(option, text_of(option), value);
     } else if (hk_option_parse(option, value, &number)) {
         set_number(option, number, HK_FROM_ENVIRONMENT);
     } else {
@@ -168,12 +168,21 @@ static bool is_ours(const char *entry) {
            entry[4] == 'E' && entry[5] == 'M' && entry[6] == '_';
 }
 
+/* Of what is ours. It is looked up in no table either, for the proof is asked of processes whose memory is
+ * measured. */
+static bool is_proof(const char *entry) {
+    return entry[7] == 'P' && entry[8] == 'R' && entry[9] == 'O' && entry[10] == 'O' &&
+           entry[11] == 'F' && entry[12] == '=';
+}
+
 void hk_config_load(void) {
     if (getauxval(AT_SECURE) != 0 || environ == NULL)
         return;
     bool any = false;
     for (char **entry = environ; *entry != NULL; entry++)
-        if (is_ours(*entry)) {
+        if (is_ours(*entry) && is_proof(*entry)) {
+            set_text(HK_OPTION_proof, &hk_config.proof, *entry + 13);
+        } else if (is_ours(*entry)) {
             any = true;
             read_entry(*entry);
         }

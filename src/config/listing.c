@@ -203,7 +203,7 @@ void hk_config_print_json(int fd) {
 
 bool hk_config_put_setting(hk_line_t *line, unsigned option) {
     enum { ENOUGH = 100 };
-    if (option == HK_OPTION_proof || !is_changed(option))
+    if (!is_changed(option))
         return false;
     hk_line_t value = {0};
     if (is_text(option))

@@ -14,6 +14,5 @@ void hk_config_print_json(int fd);
 /* "hakmem: note: A=1, B=2 has no effect: C=0 ..." on stderr for all that suppressed.def knows. */
 void hk_config_note_suppressed(void);
 
-/* True, and "NAME":"value" appended, if the option has not the table's value. A long text is cut.
- * HAKMEM_PROOF is left out: it is where this is written to. */
+/* True, and "NAME":"value" appended, if the option has not the table's value. A long text is cut. */
 bool hk_config_put_setting(hk_line_t *line, unsigned option);

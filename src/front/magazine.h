@@ -25,7 +25,7 @@ HK_INLINE void **hk_magazine_slots(hk_thread_t *thread, unsigned cls) {
     if (capacity <= HK_FEW)
         return thread->few[cls];
     hk_thread_rest_t *rest = hk_load_relaxed(&thread->rest);
-    if (capacity <= HK_SOME)
+    if (capacity <= HK_CLOSE)
         return rest->some[cls];
     return rest->slots + (capacity <= c->one_way ? c->first_slot : c->wide_slot);
 }
@@ -40,7 +40,7 @@ HK_INLINE unsigned hk_magazine_count(const hk_thread_t *thread, unsigned cls) {
     if (top == hk_unused_bin || rest == NULL)
         return 0;
     const size_t among_some = ((uintptr_t)top - (uintptr_t)rest->some[cls]) / sizeof *top;
-    if (among_some <= HK_SOME)
+    if (among_some <= HK_CLOSE)
         return (unsigned)among_some;
     const size_t slot = (size_t)(top - rest->slots);
     const hk_class_t *c = &hk_classes[cls];

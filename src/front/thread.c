@@ -86,8 +86,6 @@ hk_thread_rest_t *hk_thread_rest(hk_thread_t *thread) {
     rest = hk_meta_alloc(sizeof *rest);
     if (rest == NULL)
         return NULL;
-    memcpy(&rest->trap, &no_cache, sizeof no_cache);
-    rest->trap.thread = thread;
     if (!hk_cas_seq(&thread->rest, &seen, rest))
         rest = seen;
     if (!HK_FAST && thread == hk_load_relaxed(&hk_tc)->thread)
@@ -318,6 +316,10 @@ void hk_thread_plan_locked(hk_thread_t *thread) {
         return;
     /* without memory for a trap only what comes to the boundary anyway is observed */
     hk_thread_rest_t *rest = plan != 0 ? hk_thread_rest(thread) : NULL;
+    if (rest != NULL && rest->trap.thread == NULL) {
+        memcpy(&rest->trap, &no_cache, sizeof no_cache);
+        rest->trap.thread = thread;
+    }
     if (rest != NULL)
         hk_guarded_set_up_locked(thread);
     hk_store_relaxed(thread->tc, rest != NULL ? &rest->trap : &thread->cache);
@@ -491,7 +493,8 @@ static void fork_child(void) {
  * end of ours: for its sake 64 KiB more would be mapped in each process. */
 #ifdef __GLIBC__
 int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void), void *dso);
-extern void *__dso_handle __attribute__((visibility("hidden")));
+/* That a library is unloaded ours need not know (CMakeLists.txt); in a program this is the compiler's. */
+void *__dso_handle __attribute__((weak, visibility("hidden")));
 #define HANDLE_FORKS(prepare, parent, child) __register_atfork(prepare, parent, child, __dso_handle)
 #else
 #define HANDLE_FORKS pthread_atfork

@@ -35,9 +35,9 @@ typedef enum {
     HK_HELD     /* outside, and kept there while another thread forks */
 } hk_gate_t;
 
-/* So many blocks' slots a thread has for each class from the start, and so many lie close together in its
- * rest: a thread that does little touches a page or two of them. */
-enum { HK_FEW = 1, HK_SOME = HK_HOSTILE ? 1 : 16 };
+/* So many blocks' slots a thread has for each class from the start, so many it has next, and of up to so many they
+ * lie close together in its rest: a thread that does little touches a page or two of them. */
+enum { HK_FEW = 1, HK_SOME = HK_HOSTILE ? 1 : 16, HK_CLOSE = HK_HOSTILE ? 1 : 32 };
 
 /* Who may hear of every operation (front/watched.h). */
 typedef enum { HK_WATCH_PROFILE, HK_WATCH_RECORD, HK_WATCH_PLACES } hk_watch_place_t;
@@ -45,14 +45,13 @@ typedef enum { HK_WATCH_PROFILE, HK_WATCH_RECORD, HK_WATCH_PLACES } hk_watch_pla
 /* What a thread needs that does more than a little, or is observed: made then, and kept with its
  * record. */
 typedef struct {
-    hk_tcache_t trap;       /* const: all bins unused, so each operation comes to the boundary */
+    hk_tcache_t trap;       /* const once made: all bins unused, so all comes to the boundary */
     hk_sections_t sections; /* owner writes, any reads */
     uint32_t until_sample;  /* owner: allocations up to the next sampled one */
     atomic_bool telling;    /* owner: a watcher hears of something (front/watched.h) */
-    void *watchers[HK_WATCH_PLACES]; /* owner: what each of them keeps of the thread */
-    void
-        *some[HK_CLASS_COUNT][1 + HK_SOME]; /* owner: the slots of bins with room for some blocks */
-    void *slots[HK_SLOT_COUNT];             /* owner: and for more */
+    void *watchers[HK_WATCH_PLACES];          /* owner: what each of them keeps of the thread */
+    void *some[HK_CLASS_COUNT][1 + HK_CLOSE]; /* owner: the slots of bins with room for some */
+    void *slots[HK_SLOT_COUNT];               /* owner: and for more */
 } hk_thread_rest_t;
 
 /* Invariant: budget + sum over classes of capacity * size == the budget at start; *tc is &cache or

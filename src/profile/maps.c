@@ -110,7 +110,9 @@ bool hk_maps_next(hk_maps_t *maps, hk_mapping_t *mapping) {
         number(&s, 16);
         number(&s, 16);
         const uint64_t inode = number(&s, 10);
-        mapping->path = s + strspn(s, " ");
+        while (*s == ' ')
+            s++;
+        mapping->path = s;
         if (mapping->offset == 0) {
             maps->file = mapping->start;
             maps->bytes = mapping->end - mapping->start;

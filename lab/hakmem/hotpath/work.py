@@ -140,7 +140,7 @@ def benchmark(name: str, given: Amounts | None = None) -> Workload:
     else:
         command = work.only(name)
         found = Workload(command.name, command, given=given)
-    if command.proof_apart or not any(AMOUNT in a for a in command.arguments):
+    if command.starts or not any(AMOUNT in a for a in command.arguments):
         raise LabError(f"{name} has no operations in its own process that could be counted")
     project.require_file(project.bench_dir() / command.executable, "benchmark")
     return found

@@ -22,6 +22,7 @@ from hakmem.paired.oracle import ORACLE
 from hakmem.paired.protocol import Decision
 from hakmem.paired.readings import Reading
 from hakmem.paired.session import Conducted
+from hakmem.process import provenance
 from hakmem.process.sample import Sample
 from hakmem.suite import Figure
 
@@ -133,7 +134,7 @@ def kinds(track: Track, figure: Figure) -> dict[str, Reading]:
         return found
     if track.reading.name not in ("cpu", "cycles", "cpu_us", *readings.MEMORY):
         found[CPU] = readings.choose("cpu", figure.command)
-    if not command.proof_apart:
+    if not command.starts:
         found[MEMORY] = readings.choose("rss", figure.command)
     if track.turns > 1:
         found[VARIATION] = track.reading
@@ -289,14 +290,18 @@ def overall(bodies: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def whole(suite: Record, records: Mapping[str, Record]) -> dict[str, Any] | None:
-    """The suite with the `rows` and `metrics` of its benchmarks; None where they have no such form.
+    """The suite with the `rows` and `metrics` of its benchmarks, and the `settings` that all were
+    told; None where they have no such form.
 
     So it was measured by an earlier method, whose tables nobody shows any more.
     """
     parts = [records[id] for id in suite.body["inputs"] if id in records]
     if len(parts) < len(suite.body["inputs"]) or {part.kind for part in parts} != {"comparison"}:
         return None
-    return joined(suite.body, [part.body for part in parts])
+    setting = records.get(str(parts[0].body.get("setting"))) if parts else None
+    told = setting.body.get("settings_of_user", {}) if setting else {}
+    settings = {n: v for n, v in told.items() if not n.startswith(provenance.NO_SETTING)}
+    return joined({**suite.body, "settings": settings}, [part.body for part in parts])
 
 
 def joined(body: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -72,7 +72,7 @@ class Work:
             library=cell.library,
             padding=padding,
             expects_proof=cell.is_hakmem,
-            proof_apart=self.command.proof_apart,
+            starts=self.command.starts,
             timeout_s=self.timeout_s,
             environment=cell.environment,
         )

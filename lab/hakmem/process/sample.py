@@ -98,7 +98,7 @@ class Process:
     library: Library
     padding: int
     expects_proof: bool
-    proof_apart: bool = False
+    starts: str = ""
     timeout_s: float = 300.0
     environment: Mapping[str, str] = field(default_factory=dict)
     passed: tuple[str, ...] = ()
@@ -153,18 +153,8 @@ def _plain_environment(passed: Sequence[str] = ()) -> dict[str, str]:
 def take(blank: Sample, process: Process) -> Sample:
     """Runs the process and fills in the blank; a failure is a sample with `error`, never a gap."""
     with scratch.folder("sample") as folder:
-        environment = clean_environment(process)
         proof_file = folder / "proof.jsonl"
-        with_proof = {**environment, "HAKMEM_PROOF": str(proof_file)}
-        if process.proof_apart:
-            # What is measured is how little the process does: proof is taken by a run of its own.
-            before = subprocess.run(
-                [process.argv[0], "--smoke"], env=with_proof, capture_output=True, check=False
-            )
-            if before.returncode != 0:
-                return replace(blank, error=f"its --smoke run ended with {before.returncode}")
-        else:
-            environment = with_proof
+        environment = {**clean_environment(process), "HAKMEM_PROOF": str(proof_file)}
         sample = _measure(blank, process, environment, folder)
         account = launch.read(folder)
         pid = account.pid if account else None
@@ -173,7 +163,7 @@ def take(blank: Sample, process: Process) -> Sample:
 
 
 def _own_proof(found: list[proofs.Proof], process: Process, pid: int | None) -> proofs.Proof | None:
-    """The measured program's own proof; where it starts others, that of the first of them.
+    """The measured program's own proof, or that of what it `starts`: the first of them.
 
     A user's command is known by its process: it may be a script that becomes the program. Of a
     job's workers none may go unserved.
@@ -183,8 +173,8 @@ def _own_proof(found: list[proofs.Proof], process: Process, pid: int | None) -> 
         return min(workers, key=lambda p: p.serving, default=None)
     if pid is not None:
         return next((p for p in reversed(found) if p.pid == pid), None)
-    name = Path(process.argv[0]).resolve().name
-    return next((p for p in found if process.proof_apart or p.program == name), None)
+    names = [Path(program).resolve().name for program in (process.argv[0], process.starts)]
+    return next((p for p in found if p.program in names), None)
 
 
 def _judge(sample: Sample, process: Process) -> Sample:

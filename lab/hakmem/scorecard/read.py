@@ -97,7 +97,7 @@ class _Records:
 def _fits(record: Record, target: Target) -> bool:
     """Whether the record is of what the target is about."""
     body = record.body
-    if target.kind == "suite" and not _natural(body):
+    if target.kind == "suite" and not _natural(body, target):
         return False
     # Programs are a suite of their own, which a target asks for by name.
     if target.kind == "suite" and bool(body.get("programs")) is not ("programs" in target.where):
@@ -106,10 +106,12 @@ def _fits(record: Record, target: Target) -> bool:
     return same and all(_number(at(body, path)) >= n for path, n in target.least.items())
 
 
-def _natural(body: Mapping[str, Any]) -> bool:
-    """A suite of hakmem as built, each row read as it is by nature."""
+def _natural(body: Mapping[str, Any], target: Target) -> bool:
+    """A suite of hakmem as built, each row read as it is by nature, with the settings that the
+    target asks for: else with none."""
     chosen = any(str(word).startswith("--metric") for word in body.get("argv", ()))
-    return not chosen and at(body, f"libraries.{HAKMEM}.origin") == HAKMEM
+    told = body.get("settings") and not any(path.startswith("settings") for path in target.where)
+    return not (chosen or told) and at(body, f"libraries.{HAKMEM}.origin") == HAKMEM
 
 
 def at(body: object, path: str) -> Any:
