@@ -11,6 +11,7 @@
 #include "base/report.h"
 #include "front/boundary.h"
 #include "front/tcache.h"
+#include "guard/guard.h"
 #include "hakmem/hakmem.h"
 #include "os/os.h"
 
@@ -93,8 +94,8 @@ HK_EXPORT void hak_check_range(const void *p, size_t n) {
         return;
     const size_t into = (size_t)((const char *)p - (const char *)block);
     const size_t bytes = room == 0 && into == 0 ? HK_NO_SIZE : into + room;
-    hk_fault(room == 0 && into == 0 ? HK_USE_AFTER_FREE : HK_OVERFLOW, block, bytes,
-             (ptrdiff_t)(into + n - 1));
+    hk_guard_fault(room == 0 && into == 0 ? HK_USE_AFTER_FREE : HK_OVERFLOW, block, bytes,
+                   (ptrdiff_t)(into + n - 1));
 }
 
 HK_EXPORT const char *hak_version(void) { return HK_VERSION; }

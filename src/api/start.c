@@ -15,6 +15,7 @@
 #include "config/listing.h"
 #include "config/table.h"
 #include "front/boundary.h"
+#include "front/guarded.h"
 #include "front/prewarm.h"
 #include "hakmem/hakmem.h"
 #include "policy/purger.h"
@@ -115,4 +116,10 @@ __attribute__((constructor(101))) static void start(void) {
         write_proof(hk_option(proof));
         errno = saved;
     }
+}
+
+/* What is still in quarantine has been looked at then. */
+__attribute__((destructor(101))) static void finish(void) {
+    if (hk_guarded())
+        hk_guarded_finish();
 }

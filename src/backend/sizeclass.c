@@ -2,6 +2,7 @@
 
 #include "base/lock.h"
 #include "config/config.h"
+#include "os/os.h"
 #include "stats/counters.h"
 
 #define BAND(size)                                                                                 \
@@ -84,6 +85,19 @@ static struct {
     uint8_t count, next;
 } samples[HK_CLASS_COUNT];
 
+static bool settled; /* lock: classes; nobody can write to the tables */
+
+static bool settle_locked(hk_access_t access) {
+    return !settled || hk_os_settle(hk_settled_classes, hk_settled_end, access);
+}
+
+void hk_classes_settle(void) {
+    hk_lock(&lock);
+    settled = true;
+    settle_locked(HK_READ);
+    hk_unlock(&lock);
+}
+
 unsigned hk_class_end(void) { return HK_CLASS_FIXED + hk_load_acquire(&learned); }
 
 /* Leads the sizes from above `before` up to `size` to class `cls`. */
@@ -151,12 +165,15 @@ static void learn_locked(unsigned cls, size_t slab_bytes) {
     if (size == 0 || saved < slab_bytes / LEAST_SHARE || saved < LEAST_SAVED)
         return;
     const size_t before = before_locked(cls);
-    const unsigned own = size > before ? class_locked(size) : 0;
-    if (own == 0)
+    if (size <= before || !settle_locked(HK_READ_WRITE))
         return;
-    lead_locked(before, size, own);
-    samples[cls].count = samples[own].count = 0;
-    hk_count(classes_learned, 1);
+    const unsigned own = class_locked(size);
+    if (own != 0) {
+        lead_locked(before, size, own);
+        samples[cls].count = samples[own].count = 0;
+        hk_count(classes_learned, 1);
+    }
+    settle_locked(HK_READ);
 }
 
 void hk_class_note(unsigned cls, size_t n, size_t slab_bytes) {
@@ -178,8 +195,10 @@ void hk_class_forget(unsigned cls) {
     hk_assert(cls >= HK_CLASS_FIXED && cls < hk_class_end());
     hk_lock(&lock);
     const size_t size = hk_classes[cls].size, before = before_locked(cls);
-    if (before != size)
+    if (before != size && settle_locked(HK_READ_WRITE)) {
         lead_locked(before, size, hk_load_relaxed(&hk_class_of_size[size / 8 + 1]));
+        settle_locked(HK_READ);
+    }
     samples[cls].count = 0;
     hk_unlock(&lock);
 }

@@ -137,6 +137,9 @@ void hk_class_note(unsigned cls, size_t n, size_t slab_bytes);
  * it is learned once more. Any thread. */
 void hk_class_forget(unsigned cls);
 
+/* From now on only learning can write to the tables, where the system and the linker help. */
+void hk_classes_settle(void);
+
 /* One more than the highest class that has a size. Rows below it can be read. */
 unsigned hk_class_end(void);
 

@@ -22,6 +22,7 @@ static const uint32_t ALL = UINT32_MAX;
  * Lock: pool, for everything but slabs[]. */
 struct hk_superslab {
     hk_superslab_head_t at;
+    uint8_t head[HK_SLICES]; /* the first slice of each one's run */
     char *base;
     uint32_t whole;     /* const while mapped. 1: the slice is there */
     uint32_t holes;     /* const while mapped. 1: nobody can read or write the slice */
@@ -95,7 +96,7 @@ static uint32_t run_is_valid_locked(const hk_superslab_t *ss, unsigned first) {
     hk_assert(slab->cls < HK_CLASS_COUNT);
     hk_assert(slab->cls == 0 || slab->slices == hk_classes[slab->cls].slices);
     for (unsigned i = first; i < first + slab->slices; i++)
-        hk_assert(ss->at.head[i] == first);
+        hk_assert(ss->head[i] == first);
     return run_mask(first, slab->slices);
 }
 
@@ -225,7 +226,7 @@ static hk_slab_t *take_from_locked(hk_superslab_t *ss, unsigned slices, unsigned
               NULL); /* whoever had the slices has let go of them */
     slab->zeroed = (ss->fresh & mask) == mask;
     for (unsigned i = first; i < first + slices; i++)
-        ss->at.head[i] = (uint8_t)first;
+        ss->head[i] = (uint8_t)first;
     slab->base = ss->base + first * HK_SLICE;
     slab->first = (uint8_t)first;
     slab->slices = (uint8_t)slices;
@@ -255,23 +256,23 @@ static hk_superslab_t *superslab_of(const hk_slab_t *slab) {
                                          offsetof(hk_superslab_t, slabs));
 }
 
-/* First the shadows of slabs with few blocks, close together, then those of slabs with many. */
-enum { SHADOW_FEW = 128, SHADOW_MANY = HK_SLICES * SHADOW_FEW };
-#define SHADOW_BYTES ((SHADOW_MANY + (size_t)HK_SLICES * HK_SLAB_MAX_BLOCKS) * sizeof(uint16_t))
+/* First the shadows of slabs with up to 256 blocks, then up to 1024, then all: those of a kind close together. */
+enum { SHADOW_FEW = 256, SHADOW_MORE = 4, SHADOWS = HK_SLICES * (256 + 1024 + HK_SLAB_MAX_BLOCKS) };
 
 static bool add_shadow(hk_superslab_t *ss) {
     if (ss->shadow == NULL)
-        ss->shadow = hk_meta_alloc(SHADOW_BYTES);
+        ss->shadow = hk_meta_alloc(SHADOWS * sizeof *ss->shadow);
     return ss->shadow != NULL;
 }
 
 static void find_shadow(const hk_slab_t *slab) {
     hk_superslab_t *ss = superslab_of(slab);
-    const size_t start = hk_classes[slab->cls].blocks <= SHADOW_FEW
-                             ? (size_t)slab->first * SHADOW_FEW
-                             : SHADOW_MANY + (size_t)slab->first * HK_SLAB_MAX_BLOCKS;
+    size_t start = 0, room = SHADOW_FEW;
+    for (; room < hk_classes[slab->cls].blocks; room *= SHADOW_MORE)
+        start += room * HK_SLICES;
+    start += slab->first * room;
     for (unsigned i = slab->first; i < slab->first + slab->slices; i++)
-        ss->at.shadow[i] = ss->shadow + start;
+        ss->at.slices[i].shadow = ss->shadow + start, ss->at.slices[i].base = slab->base;
 }
 
 #if HK_DEBUG
@@ -335,7 +336,7 @@ static void visit_locked(const hk_superslab_t *ss, hk_slab_visitor_t *visit, voi
             i++;
             continue;
         }
-        const hk_slab_t *slab = &ss->slabs[ss->at.head[i]];
+        const hk_slab_t *slab = &ss->slabs[ss->head[i]];
         visit(slab, argument);
         i += slab->slices;
     }
@@ -366,7 +367,7 @@ static void shadow_early(const hk_slab_t *slab, void *early) {
     if (slab->cls == 0)
         return;
     find_shadow(slab);
-    _Atomic uint16_t *shadow = superslab_of(slab)->at.shadow[slab->first];
+    _Atomic uint16_t *shadow = superslab_of(slab)->at.slices[slab->first].shadow;
     for (unsigned i = 0; i < hk_classes[slab->cls].blocks; i++)
         hk_store_relaxed(&shadow[i], *(const uint16_t *)early);
 }
@@ -562,7 +563,7 @@ hk_slab_t *hk_slab_of(const void *p) {
     hk_superslab_t *ss = hk_map_owner(p);
     if (ss == NULL)
         return NULL;
-    return &ss->slabs[ss->at.head[((uintptr_t)p >> HK_SLICE_SHIFT) & (HK_SLICES - 1)]];
+    return &ss->slabs[ss->head[((uintptr_t)p >> HK_SLICE_SHIFT) & (HK_SLICES - 1)]];
 }
 
 /* Parts a wholly free superslab from its descriptor; the memory is the caller's to release(). */
@@ -645,7 +646,7 @@ bool hk_pool_resize(hk_slab_t *slab, unsigned slices) {
     bool ok = (ss->free & more) == more;
     if (ok) {
         for (unsigned i = first + old; i < first + slices; i++)
-            ss->at.head[i] = (uint8_t)first;
+            ss->head[i] = (uint8_t)first;
         slab->slices = (uint8_t)slices;
         count_slices_locked(0, slices - old);
         hk_count(touched, (uint64_t)hk_ones(ss->fresh & more) * HK_SLICE);

@@ -111,11 +111,12 @@ void hk_pool_dig_holes(uint64_t seed);
 bool hk_pool_add_shadows(uint16_t early);
 
 /* What a superslab's descriptor begins with: all that finding a block's bits takes. Of each slice, set before
- * its blocks are seen: the first slice of its run, and where the bits of its slab are (only where somebody guards
- * the heap). */
+ * its blocks are seen, and only where somebody guards the heap: where the bits of its slab are, and where it starts. */
 typedef struct {
-    uint8_t head[HK_SLICES];
-    _Atomic uint16_t *shadow[HK_SLICES];
+    struct {
+        _Atomic uint16_t *shadow;
+        const char *base;
+    } slices[HK_SLICES];
 } hk_superslab_head_t;
 
 /* The bits of the block of class cls that starts at p, an address in a slab of that class; NULL where
@@ -124,13 +125,16 @@ HK_INLINE _Atomic uint16_t *hk_shadow_in(const void *owner, const void *p, unsig
                                          bool known) {
     const hk_superslab_head_t *ss = owner;
     const hk_class_t *c = &hk_classes[cls];
-    const size_t at = (uintptr_t)p & (HK_UNIT - 1), slice = at >> HK_SLICE_SHIFT;
-    const size_t offset = at - ss->head[slice] * HK_SLICE;
+    const size_t slice = ((uintptr_t)p >> HK_SLICE_SHIFT) & (HK_SLICES - 1);
+    const size_t offset = (size_t)((const char *)p - ss->slices[slice].base);
     const unsigned index = hk_class_index(c, offset);
     if (!known && HK_UNLIKELY((size_t)index * c->size != offset || index >= c->blocks))
         return NULL;
     hk_assert((size_t)index * c->size == offset && index < c->blocks);
-    return ss->shadow[slice] + index;
+    _Atomic uint16_t *shadow = ss->slices[slice].shadow + index;
+    if (shadow == NULL)
+        __builtin_unreachable(); /* there is no need to ask */
+    return shadow;
 }
 
 /* The owner where there is one. */

@@ -180,7 +180,8 @@ _Noreturn HK_COLD void hk_fatal(hk_fatal_t kind, const void *p) {
 
 static bool goes_on(void) { return hk_load_relaxed(&hk_on_fault) == HK_ON_FAULT_REPORT; }
 
-HK_COLD void hk_fault_say(hk_fatal_t kind, const void *p, size_t bytes, ptrdiff_t at) {
+HK_COLD void hk_fault_say(hk_fatal_t kind, const void *p, size_t bytes, ptrdiff_t at,
+                          size_t class_bytes) {
     hk_line_t line = {0};
     put_fault(&line, goes_on() ? "hakmem: error: " : "hakmem: fatal: ", kind, p);
     if (bytes != HK_NO_SIZE)
@@ -188,6 +189,8 @@ HK_COLD void hk_fault_say(hk_fatal_t kind, const void *p, size_t bytes, ptrdiff_
     if (at != HK_NOWHERE)
         hk_line_put(&line, ", at byte %s%lu", at < 0 ? "-" : "", (uint64_t)(at < 0 ? -at : at));
     hk_line_put(&line, ", in thread %lu", (uint64_t)HK_CALL(other, gettid()));
+    if (class_bytes != HK_NO_SIZE)
+        hk_line_put(&line, ", size class %lu", class_bytes);
     hk_line_write(&line, STDERR_FILENO);
     hk_add_relaxed(&hk_faults, 1u);
 }
@@ -195,11 +198,6 @@ HK_COLD void hk_fault_say(hk_fatal_t kind, const void *p, size_t bytes, ptrdiff_
 HK_COLD void hk_fault_end(void) {
     if (!goes_on())
         end();
-}
-
-HK_COLD void hk_fault(hk_fatal_t kind, const void *p, size_t bytes, ptrdiff_t at) {
-    hk_fault_say(kind, p, bytes, at);
-    hk_fault_end();
 }
 
 #if HK_DEBUG

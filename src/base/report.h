@@ -56,13 +56,12 @@ extern atomic_uint hk_on_fault; /* atomic: any thread reads; set at the start of
 _Noreturn void hk_fatal(hk_fatal_t kind, const void *p);
 
 /* The same where there is, in two steps. The line, of a block of so many bytes as were asked for, whose
- * byte `at` was misused (HK_NO_SIZE, HK_NOWHERE: not known); and the end, which returns where faults are
+ * byte `at` was misused, in a class of so many bytes (HK_NO_SIZE, HK_NOWHERE: not known); and the end, which returns where faults are
  * only to be reported. */
 #define HK_NOWHERE PTRDIFF_MAX
 #define HK_NO_SIZE SIZE_MAX
-void hk_fault_say(hk_fatal_t kind, const void *p, size_t bytes, ptrdiff_t at);
+void hk_fault_say(hk_fatal_t kind, const void *p, size_t bytes, ptrdiff_t at, size_t class_bytes);
 void hk_fault_end(void);
-void hk_fault(hk_fatal_t kind, const void *p, size_t bytes, ptrdiff_t at);
 
 /* Faults said so far. */
 extern atomic_uint hk_faults;

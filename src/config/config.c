@@ -50,6 +50,19 @@ static _Atomic(const char *) *text_of(unsigned option) {
 uint64_t hk_option_number(unsigned option) { return hk_load_relaxed(number_of(option)); }
 const char *hk_option_text(unsigned option) { return hk_load_relaxed(text_of(option)); }
 
+static bool settled; /* lock: config; nobody can write to the options */
+
+static bool settle_locked(hk_access_t access) {
+    return !settled || hk_os_settle(hk_settled_options, hk_settled_classes, access);
+}
+
+void hk_config_settle(void) {
+    hk_lock(&lock);
+    settled = true;
+    settle_locked(HK_READ);
+    hk_unlock(&lock);
+}
+
 static void set_number(unsigned option, uint64_t value, hk_origin_t origin) {
     hk_assert(hk_option_is_valid(option, value));
     hk_assert(origin >= hk_load_relaxed(&hk_origins[option])); /* the strongest has the last word */
@@ -84,8 +97,11 @@ void hk_config_look_at_limits(void) {
         return;
     uint64_t limit = hk_os_memory_limit(HK_OS_MEMBERSHIP, HK_OS_CGROUPS);
     hk_lock(&lock);
-    if (limit != 0 && hk_option_origin(lean_target_mb) == HK_FROM_DEFAULT)
+    if (limit != 0 && hk_option_origin(lean_target_mb) == HK_FROM_DEFAULT &&
+        settle_locked(HK_READ_WRITE)) {
         set_number(HK_OPTION_lean_target_mb, hk_config_target_mb(limit), HK_FROM_CGROUP);
+        settle_locked(HK_READ);
+    }
     hk_unlock(&lock);
 }
 
@@ -230,8 +246,12 @@ int hk_config_control(const char *name, const char *value, char *out, size_t out
         hk_config_look_at_limits();
     hk_lock(&lock);
     int problem = out != NULL ? read_out(option, out, out_bytes) : 0;
-    if (problem == 0 && value != NULL)
+    if (problem == 0 && value != NULL && !settle_locked(HK_READ_WRITE))
+        problem = ENOMEM;
+    if (problem == 0 && value != NULL) {
         set_number(option, number, HK_FROM_RUN_TIME);
+        settle_locked(HK_READ);
+    }
     hk_unlock(&lock);
     if (problem == 0 && value != NULL && purging())
         hk_config_look_at_limits();

@@ -60,6 +60,9 @@ extern _Atomic uint8_t hk_origins[HK_OPTION_COUNT]; /* atomic: any thread; an hk
  * asks for all values. */
 void hk_config_load(void);
 
+/* From now on only hak_ctl() can write to the options, where the system and the linker help. */
+void hk_config_settle(void);
+
 /* The effective value by number: of an option that is no text, and of one that is. */
 uint64_t hk_option_number(unsigned option);
 const char *hk_option_text(unsigned option);

@@ -186,6 +186,8 @@ static HK_COLD size_t reclaim(hk_thread_t *thread) {
     hk_threads_cool_orphans();
     hk_heap_collect(&thread->heap);
     hk_large_free_late();
+    if (hk_guarded())
+        hk_fence_trim();
     return hk_purge_all();
 }
 
@@ -305,9 +307,8 @@ static void *malloc_observed(hk_thread_t *thread, unsigned plan, size_t n) {
                                         : malloc_timed(thread, plan, n);
 }
 
-HK_INLINE void *malloc_unwatched(size_t n) {
-    if (HK_UNLIKELY(hk_guarded()))
-        return hk_guarded_malloc(n, HK_BY_MALLOC);
+/* Apart, so that what is guarded need not save what this does. */
+static HK_NOINLINE void *malloc_unguarded(size_t n) {
     hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
     unsigned plan = thread != NULL ? hk_observed(thread) : 0;
     if (HK_UNLIKELY(plan != 0)) {
@@ -315,6 +316,10 @@ HK_INLINE void *malloc_unwatched(size_t n) {
         return p != NULL ? p : malloc_observed(thread, plan, n);
     }
     return HK_LIKELY(!hk_sections_on()) ? hk_malloc_long(n) : malloc_timed(thread, plan, n);
+}
+
+HK_INLINE void *malloc_unwatched(size_t n) {
+    return HK_UNLIKELY(hk_guarded()) ? hk_guarded_malloc(n, HK_BY_MALLOC) : malloc_unguarded(n);
 }
 
 void *hk_malloc_slow(size_t n) {

@@ -38,8 +38,7 @@ void hk_guarded_set_up_locked(hk_thread_t *thread) {
 }
 
 void hk_guarded_refilled(hk_thread_t *thread, unsigned cls, void **blocks, unsigned n) {
-    for (unsigned i = 0; i < n; i++)
-        hk_block_touch(blocks[i], cls);
+    hk_block_touch(blocks, n, cls);
     if (thread->quarantine != NULL)
         hk_guard_shuffle(&thread->quarantine->stream, blocks, n);
 }
@@ -65,9 +64,19 @@ void hk_guarded_flush(hk_thread_t *thread) {
         return;
     const bool before = begin(thread);
     for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
-        while ((p = hk_quarantine_take(thread->quarantine, cls)) != NULL)
+        while ((p = hk_quarantine_take(thread->quarantine, cls)) != NULL) {
+            hk_block_look(p, cls);
             hk_heap_give(&thread->heap, cls, &p, 1);
+        }
     end(thread, before);
+}
+
+void hk_guarded_finish(void) {
+    hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread != NULL ? hk_thread_enter() : NULL;
+    if (thread == NULL)
+        return;
+    hk_guarded_flush(thread);
+    hk_thread_leave(thread);
 }
 
 void hk_guarded_forked(hk_thread_t *thread) { hk_store_relaxed(&thread->guarding, false); }
@@ -131,8 +140,8 @@ void *hk_guarded_aligned(size_t n, size_t align, hk_by_t by) {
 void *hk_guarded_malloc(size_t n, hk_by_t by) {
     if (HK_UNLIKELY(n - 1 >= HK_MID_MAX - 1 || hk_sampling()))
         return hk_guarded_aligned(n, 8, by);
-    const size_t bytes = with_tail(n);
-    const unsigned cls = hk_class_of(bytes);
+    /* the classes are multiples of 16 bytes, but for one that is too short for a window */
+    const unsigned cls = hk_class_of(hk_align_up(n + hk_guard->tail, 16));
     hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
     void *p = NULL;
     if (HK_LIKELY(thread != NULL)) {
@@ -140,7 +149,8 @@ void *hk_guarded_malloc(size_t n, hk_by_t by) {
         p = hk_magazine_take(thread, cls);
         end(thread, before);
     }
-    return HK_LIKELY(p != NULL) ? hk_block_hand_out(p, cls, n, by) : of_class(cls, n, bytes, 8, by);
+    return HK_LIKELY(p != NULL) ? hk_block_hand_out(p, cls, n, by)
+                                : of_class(cls, n, with_tail(n), 8, by);
 }
 
 /* ---- free ---- */
@@ -151,8 +161,8 @@ static HK_NOINLINE void free_other(void *p, unsigned kind, hk_by_t by, size_t n)
         return;
     }
     if (kind == HK_KIND_FREE || kind == HK_KIND_INTERIOR) {
-        hk_fault(kind == HK_KIND_FREE ? HK_DOUBLE_FREE : HK_INVALID_FREE, p, HK_NO_SIZE,
-                 HK_NOWHERE);
+        hk_guard_fault(kind == HK_KIND_FREE ? HK_DOUBLE_FREE : HK_INVALID_FREE, p, HK_NO_SIZE,
+                       HK_NOWHERE);
         return;
     }
     hk_free_long(p);
@@ -169,15 +179,30 @@ static hk_thread_t *thread_served(void) {
     return thread;
 }
 
-/* Puts a block that was taken back into quarantine, or where the one goes that comes out for it. */
-HK_INLINE void retire(hk_thread_t *thread, unsigned cls, void *p) {
+static HK_NOINLINE void retire_slow(hk_thread_t *thread, unsigned cls, void *p) {
     const bool before = begin(thread);
-    if (HK_LIKELY(thread->quarantine != NULL && !before))
-        p = hk_quarantine_put(thread->quarantine, cls, p);
+    if (thread->quarantine != NULL && !before)
+        p = hk_quarantine_put_slow(thread->quarantine, cls, p);
     const bool given = p == NULL || hk_magazine_give(thread, cls, p);
     end(thread, before);
-    if (HK_UNLIKELY(!given))
+    if (!given)
         hk_free_long(p);
+}
+
+/* Puts a block that was taken back into quarantine, or where the one goes that comes out for it. */
+HK_INLINE void retire(hk_thread_t *thread, unsigned cls, void *p) {
+    hk_quarantine_t *q = thread->quarantine;
+    if (HK_UNLIKELY(q == NULL || begin(thread))) {
+        retire_slow(thread, cls, p);
+        return;
+    }
+    void *out = hk_quarantine_exchange(q, cls, p);
+    const bool given = out != NULL && hk_magazine_give(thread, cls, out);
+    end(thread, false);
+    if (HK_UNLIKELY(out == NULL))
+        retire_slow(thread, cls, p);
+    else if (HK_UNLIKELY(!given))
+        hk_free_long(out);
 }
 
 static HK_COLD void free_odd(void *p, unsigned cls, hk_by_t by, size_t n) {
@@ -195,18 +220,28 @@ static HK_COLD void free_overrun(hk_thread_t *thread, unsigned cls, void *p, siz
     retire(thread, cls, p);
 }
 
-static HK_COLD void free_raced(void *p) { hk_fault(HK_DOUBLE_FREE, p, HK_NO_SIZE, HK_NOWHERE); }
+static HK_COLD void free_raced(void *p) {
+    hk_guard_fault(HK_DOUBLE_FREE, p, HK_NO_SIZE, HK_NOWHERE);
+}
+
+/* Whatever the flat map says, where there is one. */
+static HK_NOINLINE void free_by_map(void *p, hk_by_t by, size_t n) {
+    const unsigned kind = hk_map_kind(p);
+    if (kind - 1 < HK_CLASS_COUNT - 1)
+        free_odd(p, kind, by, n);
+    else
+        free_other(p, kind, by, n);
+}
 
 HK_INLINE void release(void *p, hk_by_t by, size_t n) {
-    const hk_leaf_t *leaf = hk_map_leaf(p);
     const unsigned cls =
-        HK_LIKELY(leaf != NULL) ? hk_load_relaxed(&leaf->kind[hk_map_slice(p)]) : HK_KIND_FOREIGN;
+        hk_load_relaxed(&hk_flat.bytes[hk_masked((uintptr_t)p >> HK_SLICE_SHIFT, &hk_flat.mask)]);
     if (HK_UNLIKELY(cls - 1 >= HK_CLASS_COUNT - 1)) {
-        free_other(p, cls, by, n);
+        free_by_map(p, by, n);
         return;
     }
     hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
-    const void *owner = hk_load_acquire(&leaf->owner[hk_map_unit(p)]);
+    const void *owner = hk_shadow_owner(p);
     size_t bytes = 0;
     const hk_block_end_t end =
         HK_LIKELY(thread != NULL) ? hk_block_take_back(p, cls, owner, by, n, &bytes) : HK_BLOCK_ODD;

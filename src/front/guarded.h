@@ -35,8 +35,11 @@ void hk_guarded_set_up_locked(hk_thread_t *thread);
 /* These blocks have come from slabs, and go to the thread's magazine. */
 void hk_guarded_refilled(hk_thread_t *thread, unsigned cls, void **blocks, unsigned n);
 
-/* What the thread has in quarantine goes to its heap. The thread is entered. */
+/* What the thread has in quarantine goes to its heap, having been looked at. The thread is entered. */
 void hk_guarded_flush(hk_thread_t *thread);
+
+/* The process ends: the same, of the calling thread. */
+void hk_guarded_finish(void);
 
 /* In a fork's child: whatever the record's thread was about, it is not. */
 void hk_guarded_forked(hk_thread_t *thread);

@@ -22,30 +22,43 @@ static bool tail_is_whole(const char *p, uint16_t shadow, size_t room) {
     const size_t at = hk_tail_broken(p, n, room);
     if (HK_LIKELY(at == SIZE_MAX))
         return true;
-    hk_fault(HK_OVERFLOW, p, n, (ptrdiff_t)at);
+    hk_guard_fault(HK_OVERFLOW, p, n, (ptrdiff_t)at);
     return false;
 }
 
-void hk_block_touch(void *p, unsigned cls) {
-    const size_t bytes = hk_min(hk_classes[cls].size, hk_guard->zeroed);
-    _Atomic uint64_t *word = p, *last = word + bytes / sizeof *word - 1;
-    uint64_t zero = 0;
-    if (bytes == 0)
-        return;
-    hk_cas_acquire(word, &zero, (uint64_t)0);
-    zero = 0;
-    if (((uintptr_t)word ^ (uintptr_t)last) >= hk_os_page_size())
-        hk_cas_acquire(last, &zero, (uint64_t)0);
+static void mark(char *p, size_t n, size_t room, _Atomic uint16_t *shadow, unsigned by) {
+    hk_store_relaxed(shadow, hk_block_shadow(n, room, by));
+    if (hk_guard->tail != 0)
+        hk_tail_write(p, n, room);
+}
+
+/* Blocks that follow each other share their pages. */
+void hk_block_touch(void **blocks, unsigned n, unsigned cls) {
+    const size_t bytes = hk_min(hk_classes[cls].size, hk_guard->zeroed), page = hk_os_page_size();
+    for (uintptr_t i = 0, before = 0; i < n && bytes != 0; i++)
+        for (unsigned end = 0; end < 2; end++) {
+            const uintptr_t word = (uintptr_t)blocks[i] + end * (bytes - sizeof(uint64_t));
+            uint64_t zero = 0;
+            if ((word ^ before) < page)
+                continue;
+            hk_cas_acquire((_Atomic uint64_t *)word, &zero, (uint64_t)0);
+            before = word;
+        }
 }
 
 /* Who freed it early did not clear it. */
-HK_COLD void *hk_block_hand_out_odd(void *p, unsigned cls, size_t n, hk_by_t by) {
+void hk_block_look(void *p, unsigned cls) {
     const size_t room = hk_classes[cls].size, at = hk_not_zero(p, hk_min(room, hk_guard->zeroed));
-    _Atomic uint16_t *shadow = hk_shadow_of(p, cls);
-    if (at != SIZE_MAX && hk_load_relaxed(shadow) != HK_BLOCK_EARLY)
-        hk_fault(HK_WRITE_AFTER_FREE, p, room, (ptrdiff_t)at);
+    if (at == SIZE_MAX)
+        return;
+    if (hk_load_relaxed(hk_shadow_of(p, cls)) != HK_BLOCK_EARLY)
+        hk_guard_fault(HK_WRITE_AFTER_FREE, p, room, (ptrdiff_t)at);
     hk_zero(p, room);
-    hk_block_mark(p, n, room, shadow, by);
+}
+
+HK_COLD void *hk_block_hand_out_odd(void *p, unsigned cls, size_t n, hk_by_t by) {
+    hk_block_look(p, cls);
+    mark(p, n, hk_classes[cls].size, hk_shadow_of(p, cls), by);
     return p;
 }
 
@@ -53,12 +66,12 @@ HK_COLD bool hk_block_take_back_odd(void *p, unsigned cls, hk_by_t by, size_t n)
     const size_t room = hk_classes[cls].size;
     _Atomic uint16_t *shadow = hk_shadow_of(p, cls);
     if (shadow == NULL) {
-        hk_fault(HK_INVALID_FREE, p, HK_NO_SIZE, HK_NOWHERE);
+        hk_guard_fault(HK_INVALID_FREE, p, HK_NO_SIZE, HK_NOWHERE);
         return false;
     }
     const uint16_t was = hk_load_relaxed(shadow);
     if (!is_in_use(was) || !hk_block_set_free(shadow, was)) {
-        hk_fault(HK_DOUBLE_FREE, p, HK_NO_SIZE, HK_NOWHERE);
+        hk_guard_fault(HK_DOUBLE_FREE, p, HK_NO_SIZE, HK_NOWHERE);
         return false;
     }
     tail_is_whole(p, was, room);
@@ -71,7 +84,7 @@ HK_COLD bool hk_block_take_back_odd(void *p, unsigned cls, hk_by_t by, size_t n)
 
 HK_COLD void hk_block_take_back_overrun(void *p, unsigned cls, size_t bytes) {
     const size_t room = hk_classes[cls].size;
-    hk_fault(HK_OVERFLOW, p, bytes, (ptrdiff_t)hk_tail_broken(p, bytes, room));
+    hk_guard_fault(HK_OVERFLOW, p, bytes, (ptrdiff_t)hk_tail_broken(p, bytes, room));
     hk_zero(p, hk_min(room, hk_guard->zeroed));
 }
 
@@ -80,7 +93,7 @@ static _Atomic uint16_t *in_use(const void *p, unsigned cls) {
     _Atomic uint16_t *shadow = hk_shadow_of(p, cls);
     if (HK_LIKELY(shadow != NULL && is_in_use(hk_load_relaxed(shadow))))
         return shadow;
-    hk_fault(HK_INVALID_POINTER, p, HK_NO_SIZE, HK_NOWHERE);
+    hk_guard_fault(HK_INVALID_POINTER, p, HK_NO_SIZE, HK_NOWHERE);
     return NULL;
 }
 
@@ -94,6 +107,14 @@ size_t hk_block_known(const void *p, unsigned cls) {
     return is_in_use(is) ? bytes_of(is, hk_classes[cls].size) : 0;
 }
 
+/* From a tail's end on, up to that of another one. */
+static void clear_between(char *p, size_t from, size_t to) {
+    for (; from < to && from % 8 != 0; from++)
+        *(volatile char *)(p + from) = 0; /* not by memset, see hk_zero() */
+    if (from < to)
+        hk_zero(p + from, hk_align_up(to - from, 8));
+}
+
 bool hk_block_resize(void *p, unsigned cls, size_t n) {
     const size_t room = hk_classes[cls].size;
     _Atomic uint16_t *shadow = in_use(p, cls);
@@ -101,8 +122,9 @@ bool hk_block_resize(void *p, unsigned cls, size_t n) {
         return false;
     const uint16_t was = hk_load_relaxed(shadow);
     const size_t before = bytes_of(was, room);
-    hk_block_mark(p, n, room, shadow, hk_block_is_out(was) ? was & HK_BLOCK_BY : HK_BY_MALLOC);
+    mark(p, n, room, shadow, hk_block_is_out(was) ? was & HK_BLOCK_BY : HK_BY_MALLOC);
     if (n > before) /* by memset, which may be another one that asks how long the block is */
         memset((char *)p + before, 0, n - before);
+    clear_between(p, hk_tail_end(n, room), hk_tail_end(before, room));
     return true;
 }

@@ -5,7 +5,8 @@
  *    └── take back: is it out? is the tail whole? cleared
  *
  * The tail is what lies between the bytes that were asked for and the block's end: up to so many bytes
- * have a value that depends on the address and a secret, and none of them is 0.
+ * have a value that depends on the address and a secret, and none of them is 0. What lies behind them reads as
+ * zero, now as when the block is free.
  *
  * A block has at least 16 bytes, but for those that were there before the guard. */
 #ifndef HK_GUARD_BLOCK_H
@@ -33,21 +34,21 @@ _Static_assert((HK_BLOCK_EARLY & HK_BLOCK_BY) == 0, "is told from a block that i
 HK_INLINE bool hk_block_is_out(uint16_t shadow) { return (shadow & HK_BLOCK_BY) != 0; }
 
 HK_INLINE bool hk_block_is_exact(uint16_t shadow) {
-    return hk_block_is_out(shadow) && shadow >> HK_BLOCK_SLACK_SHIFT < HK_BLOCK_MOST_SLACK;
+    return hk_block_is_out(shadow) && shadow < HK_BLOCK_MOST_SLACK << HK_BLOCK_SLACK_SHIFT;
 }
 
-/* Says that n bytes of the block at p, which has so much room, are somebody's now. */
-HK_INLINE void hk_block_mark(char *p, size_t n, size_t room, _Atomic uint16_t *shadow,
-                             unsigned by) {
+/* What says that n bytes of a block that has so much room are somebody's now. */
+HK_INLINE uint16_t hk_block_shadow(size_t n, size_t room, unsigned by) {
     const size_t slack = hk_min(room - n, HK_BLOCK_MOST_SLACK);
-    hk_store_relaxed(shadow, (uint16_t)(slack << HK_BLOCK_SLACK_SHIFT | by));
-    if (HK_LIKELY(hk_guard->tail != 0))
-        hk_tail_write(p, n, room);
+    return (uint16_t)(slack << HK_BLOCK_SLACK_SHIFT | by);
 }
 
-/* Brings in the pages that handing out the block will look at, by a write that changes nothing: a look would
+/* Brings in the pages that handing out these blocks will look at, by a write that changes nothing: a look would
  * bring in the system's page of zeros, and the first write after that another one. */
-void hk_block_touch(void *p, unsigned cls);
+void hk_block_touch(void **blocks, unsigned n, unsigned cls);
+
+/* The block at p is free: has somebody written to it? */
+void hk_block_look(void *p, unsigned cls);
 
 /* hk_block_hand_out() of a block that may not be clear. */
 void *hk_block_hand_out_odd(void *p, unsigned cls, size_t n, hk_by_t by);
@@ -59,7 +60,9 @@ HK_INLINE void *hk_block_hand_out(void *p, unsigned cls, size_t n, hk_by_t by) {
     hk_assert(n <= room && !hk_block_is_out(hk_load_relaxed(shadow)));
     if (HK_UNLIKELY(!hk_is_clear(p, hk_min(room, hk_guard->zeroed))))
         return hk_block_hand_out_odd(p, cls, n, by);
-    hk_block_mark(p, n, room, shadow, by);
+    hk_store_relaxed(shadow, hk_block_shadow(n, room, by));
+    if (HK_LIKELY(hk_guard->tail != 0))
+        hk_tail_begin(p, n, room);
     return p;
 }
 
@@ -81,16 +84,16 @@ HK_INLINE hk_block_end_t hk_block_take_back(void *p, unsigned cls, const void *o
     const size_t room = hk_classes[cls].size;
     _Atomic uint16_t *shadow = hk_shadow_in(owner, p, cls, false);
     const uint16_t was = HK_LIKELY(shadow != NULL) ? hk_load_relaxed(shadow) : HK_BLOCK_FREE;
-    if (HK_UNLIKELY(!hk_block_is_exact(was)))
+    if (HK_UNLIKELY(!hk_block_is_exact(was) || by != (was & HK_BLOCK_BY)))
         return HK_BLOCK_ODD;
     *bytes = room - (was >> HK_BLOCK_SLACK_SHIFT);
-    if (HK_UNLIKELY(by != (was & HK_BLOCK_BY) || (n != *bytes && n != HK_ANY_SIZE)))
+    if (HK_UNLIKELY(n != *bytes && n != HK_ANY_SIZE))
         return HK_BLOCK_ODD;
     if (HK_UNLIKELY(!hk_block_set_free(shadow, was)))
         return HK_BLOCK_RACED;
     if (HK_LIKELY(hk_guard->tail != 0) && HK_UNLIKELY(!hk_tail_is_whole(p, *bytes, room)))
         return HK_BLOCK_OVERRUN;
-    hk_clear(p, hk_min(room, hk_guard->zeroed));
+    hk_clear(p, hk_min(hk_align_up(hk_tail_end(*bytes, room), 16), hk_guard->zeroed));
     return HK_BLOCK_TAKEN;
 }
 

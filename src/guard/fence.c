@@ -28,11 +28,13 @@ typedef struct {
     char *body; /* what is accessible, and its bytes */
     size_t body_bytes;
     hk_by_t by;
+    bool keeps;        /* its memory while it is free */
     atomic_uint state; /* atomic: whoever frees */
 } header_t;
 
 static _Atomic size_t live_blocks, live; /* atomic: any thread; how many, and bytes of mappings */
-static _Atomic uint64_t stream;          /* atomic: any thread */
+static _Atomic size_t kept_bytes; /* atomic: any thread; of bodies with memory that are free */
+static _Atomic uint64_t stream;   /* atomic: any thread */
 
 static uint32_t chance(uint32_t end) {
     if (hk_load_relaxed(&stream) == 0)
@@ -100,9 +102,9 @@ static bool nothing_is_out(const void *p, size_t number) {
 static void give_nothing(void *p, size_t number) {
     const uint64_t bit = (uint64_t)1 << number % 64;
     if (!hk_is_aligned((uintptr_t)p, NOTHING_BYTES))
-        hk_fault(HK_INVALID_FREE, p, 0, HK_NOWHERE);
+        hk_guard_fault(HK_INVALID_FREE, p, 0, HK_NOWHERE);
     else if ((hk_and_seq(&nothings_out[number / 64], ~bit) & bit) == 0)
-        hk_fault(HK_DOUBLE_FREE, p, 0, HK_NOWHERE);
+        hk_guard_fault(HK_DOUBLE_FREE, p, 0, HK_NOWHERE);
 }
 
 /* ---- mappings, of which a process has so many ----
@@ -175,6 +177,16 @@ static void ask_for_huge_pages(const header_t *laid) {
         hk_advise(&body, 1, HK_HUGE_PAGES);
 }
 
+/* A body that can be written to, and is zero, is somebody's block now. */
+static void *given_out(header_t *header) {
+    hk_tail_write(header->block, header->n, room_of(header));
+    hk_count(guard_fences, 1);
+    hk_add_relaxed(&live_blocks, (size_t)1);
+    hk_add_relaxed(&live, header->bytes);
+    hk_store_release(&header->state, (unsigned)OUT);
+    return header->block;
+}
+
 static void *publish(const header_t *laid) {
     header_t *header = header_of(laid->block);
     if (!hk_os_protect(header, hk_os_page_size(), HK_READ_WRITE) ||
@@ -182,32 +194,44 @@ static void *publish(const header_t *laid) {
         return NULL;
     *header = *laid;
     ask_for_huge_pages(laid);
-    hk_tail_write(laid->block, laid->n, room_of(laid));
     hk_map_set(laid->start, laid->bytes / HK_SLICE, HK_KIND_INTERIOR);
     hk_map_set((char *)((uintptr_t)laid->block & ~(uintptr_t)(HK_SLICE - 1)), 1, HK_KIND_FENCED);
-    hk_count(guard_fences, 1);
-    hk_add_relaxed(&live_blocks, (size_t)1);
-    hk_add_relaxed(&live, laid->bytes);
-    return laid->block;
+    return given_out(header);
 }
 
 static void unmap(const header_t *header) {
     const header_t h = *header;
+    if (h.keeps)
+        hk_sub_relaxed(&kept_bytes, h.body_bytes);
     hk_map_set(h.start, h.bytes / HK_SLICE, HK_KIND_FOREIGN);
     hk_os_unmap(h.start, h.bytes);
 }
 
-/* Freed ones wait here, so many at most and of so much address space each; not where mappings are few. */
+/* Freed ones wait here, so many at most and of so much address space each; not where mappings are few. The
+ * smaller ones keep their memory, so much in all, and when they have waited may be had again: one for each number
+ * of pages, modulo the places. */
 #define WAITS_UP_TO (64 * HK_MIB)
-static _Atomic(header_t *) waiting[32]; /* atomic: any thread */
+#define KEEPS_UP_TO (512 * HK_KIB)
+#define KEEPS_IN_ALL (4 * HK_MIB)
+enum { PLACES = 32 };
+static _Atomic(header_t *) waiting[PLACES], kept[PLACES]; /* atomic: any thread */
+
+static void unmap_at(_Atomic(header_t *) *place) {
+    header_t *header = hk_exchange_seq(place, NULL);
+    if (header != NULL)
+        unmap(header);
+}
+
+void hk_fence_trim(void) {
+    for (unsigned i = 0; i < PLACES; i++) {
+        unmap_at(&waiting[i]);
+        unmap_at(&kept[i]);
+    }
+}
 
 /* So that a block without fences can be had. */
 static void let_go(void) {
-    for (unsigned i = 0; i < sizeof waiting / sizeof waiting[0]; i++) {
-        header_t *header = hk_exchange_seq(&waiting[i], NULL);
-        if (header != NULL)
-            unmap(header);
-    }
+    hk_fence_trim();
     hk_store_relaxed(&patience, (unsigned)PATIENCE);
     let_go_of_spare();
     hk_region_save_mappings();
@@ -230,11 +254,36 @@ static void *alloc(size_t n, size_t align, size_t bytes, hk_by_t by) {
         return NULL;
     header_t header = laid_out(start, bytes, body, n, align);
     header.by = by;
-    header.state = OUT;
     void *p = hk_map_commit(start, bytes) ? publish(&header) : NULL;
     if (p == NULL)
         hk_os_unmap(start, bytes);
     return p;
+}
+
+static _Atomic(header_t *) *kept_place(size_t body_bytes) {
+    return &kept[body_bytes / hk_os_page_size() % PLACES];
+}
+
+/* In the same pages as one that has waited; NULL: there is none. */
+static void *alloc_again(size_t n, size_t align, size_t bytes, hk_by_t by) {
+    const size_t body = body_for(n);
+    if (hk_load_relaxed(kept_place(body)) == NULL || align > hk_os_page_size())
+        return NULL;
+    header_t *header = hk_exchange_seq(kept_place(body), NULL);
+    if (header == NULL)
+        return NULL;
+    if (header->body_bytes != body || header->bytes != bytes ||
+        !hk_os_protect(header->body, body, HK_READ_WRITE)) {
+        unmap(header);
+        return NULL;
+    }
+    hk_sub_relaxed(&kept_bytes, body);
+    hk_zero(header->body, body);
+    header->block = header->body + body - hk_align_up(n, hk_max(align, 16));
+    header->n = n;
+    header->by = by;
+    header->keeps = false;
+    return given_out(header);
 }
 
 void *hk_fence_alloc(size_t n, size_t align, bool grows, hk_by_t by) {
@@ -245,7 +294,9 @@ void *hk_fence_alloc(size_t n, size_t align, bool grows, hk_by_t by) {
     const size_t bytes = mapping_for(n, align, headroom);
     if (HK_UNLIKELY(!hk_held_take(bytes, 0)))
         return NULL; /* without fences it may fit */
-    p = alloc(n, align, bytes, by);
+    p = alloc_again(n, align, bytes, by);
+    if (p == NULL)
+        p = alloc(n, align, bytes, by);
     if (HK_UNLIKELY(p == NULL)) {
         hk_held_drop(bytes);
         let_go();
@@ -253,12 +304,26 @@ void *hk_fence_alloc(size_t n, size_t align, bool grows, hk_by_t by) {
     return p;
 }
 
+/* Nobody can read or write its body any more. (One of large alignment may begin in another slice.) */
+static bool close_body(header_t *header) {
+    const size_t bytes = header->body_bytes;
+    header->keeps =
+        bytes <= KEEPS_UP_TO && (size_t)(header->body - header->start) < HK_SLICE / 4 * 3 &&
+        !hk_region_is_bounded() && hk_load_relaxed(&kept_bytes) + bytes <= KEEPS_IN_ALL &&
+        hk_os_protect(header->body, bytes, HK_NO_ACCESS);
+    if (header->keeps)
+        hk_add_relaxed(&kept_bytes, bytes);
+    else if (bytes <= KEEPS_UP_TO) /* room for the next one: nobody may want what is kept */
+        unmap_at(&kept[chance(PLACES)]);
+    return header->keeps || hk_os_close(header->body, bytes);
+}
+
 static void wait_or_go(header_t *header) {
     const bool waits = header->bytes <= WAITS_UP_TO && hk_load_relaxed(&patience) == 0;
-    if (waits && hk_os_close(header->body, header->body_bytes)) {
-        _Atomic(header_t *) *place = &waiting[chance(sizeof waiting / sizeof waiting[0])];
-        header = hk_exchange_seq(place, header);
-    }
+    if (waits && close_body(header))
+        header = hk_exchange_seq(&waiting[chance(PLACES)], header);
+    if (header != NULL && header->keeps)
+        header = hk_exchange_seq(kept_place(header->body_bytes), header);
     if (header != NULL)
         unmap(header);
 }
@@ -268,7 +333,7 @@ static header_t *in_use(const void *p, hk_fatal_t if_not) {
     header_t *header = header_of(p);
     if (header->block == p && hk_load_relaxed(&header->state) == OUT)
         return header;
-    hk_fault(if_not, p, HK_NO_SIZE, HK_NOWHERE);
+    hk_guard_fault(if_not, p, HK_NO_SIZE, HK_NOWHERE);
     return NULL;
 }
 
@@ -276,10 +341,11 @@ static bool edges_are_whole(const header_t *header) {
     const size_t at = hk_tail_broken(header->block, header->n, room_of(header));
     const size_t before = hk_not_zero(header->body, (size_t)(header->block - header->body));
     if (HK_UNLIKELY(before != SIZE_MAX))
-        hk_fault(HK_UNDERFLOW, header->block, header->n, header->body + before - header->block);
+        hk_guard_fault(HK_UNDERFLOW, header->block, header->n,
+                       header->body + before - header->block);
     if (at == SIZE_MAX)
         return true;
-    hk_fault(HK_OVERFLOW, header->block, header->n, (ptrdiff_t)at);
+    hk_guard_fault(HK_OVERFLOW, header->block, header->n, (ptrdiff_t)at);
     return false;
 }
 
@@ -296,11 +362,11 @@ void hk_fence_free(void *p, hk_by_t by, size_t n) {
     header_t *header = header_of(p);
     unsigned out = OUT;
     if (header->block != p) {
-        hk_fault(HK_INVALID_FREE, p, HK_NO_SIZE, HK_NOWHERE);
+        hk_guard_fault(HK_INVALID_FREE, p, HK_NO_SIZE, HK_NOWHERE);
         return;
     }
     if (!hk_cas_acquire(&header->state, &out, (unsigned)FREE)) {
-        hk_fault(HK_DOUBLE_FREE, p, header->n, HK_NOWHERE);
+        hk_guard_fault(HK_DOUBLE_FREE, p, header->n, HK_NOWHERE);
         return;
     }
     edges_are_whole(header);
@@ -315,9 +381,12 @@ size_t hk_fence_bytes(const void *p) {
     if (hk_sample_has(p))
         return hk_sample_bytes(p);
     const size_t number = nothing_at(p);
-    if (number != NOTHINGS && nothing_is_out(p, number))
+    if (number != NOTHINGS) {
+        if (!nothing_is_out(p, number))
+            hk_guard_fault(HK_INVALID_POINTER, p, 0, HK_NOWHERE);
         return 0;
-    const header_t *header = number == NOTHINGS ? in_use(p, HK_INVALID_POINTER) : NULL;
+    }
+    const header_t *header = in_use(p, HK_INVALID_POINTER);
     return header != NULL ? header->n : 0;
 }
 

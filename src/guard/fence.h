@@ -1,6 +1,6 @@
 /* Fenced blocks: each is a mapping of its own, its last byte as near as its alignment allows before a
  * page that nobody can read or write; before it, at some distance, lies another one. A freed one is
- * inaccessible, and has no memory, until chance drives it out of the quarantine. No lock is taken.
+ * inaccessible until chance drives it out of the quarantine. No lock is taken.
  *
  *   | header | fence, 1 to 8 pages | body ........... block | tail | fence |
  *
@@ -27,6 +27,9 @@ size_t hk_fence_room(const void *p, const void **block);
 /* The block has n bytes now; false: there is no room, or it would be less than half. One that has grown where it
  * is ends up to a page before its fence. */
 bool hk_fence_resize(void *p, size_t n);
+
+/* Lets go of all that is free, and of its memory. */
+void hk_fence_trim(void);
 
 /* What there is now, sampled ones included: blocks, and the bytes of their mappings. Any thread. */
 typedef struct {

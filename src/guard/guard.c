@@ -19,25 +19,37 @@ uint64_t hk_guard_stream(void) {
     return start * 0xFF51AFD7ED558CCDu;
 }
 
-/* By Fisher and Yates, so many at a time: what is asked for together is used together, and stays in
- * the same few cache lines and pages. */
+static void swap(void **blocks, unsigned i, unsigned j) {
+    void *p = blocks[i];
+    blocks[i] = blocks[j];
+    blocks[j] = p;
+}
+
+/* By Fisher and Yates, four at a time, one number for each four: what is asked for together is used together, and
+ * stays in the same few cache lines and pages. */
 void hk_guard_shuffle(uint64_t *stream, void **blocks, unsigned n) {
-    enum { AT_A_TIME = 4 };
-    for (; n > AT_A_TIME; n -= AT_A_TIME)
-        hk_guard_shuffle(stream, blocks + n - AT_A_TIME, AT_A_TIME);
-    for (unsigned i = n; i > 1; i--) {
-        const unsigned other = hk_random_below(stream, i);
-        void *p = blocks[i - 1];
-        blocks[i - 1] = blocks[other];
-        blocks[other] = p;
+    for (; n >= 4; n -= 4) {
+        const unsigned order = hk_random_below(stream, 4 * 3 * 2);
+        swap(blocks, n - 1, n - 4 + order % 4);
+        swap(blocks, n - 2, n - 4 + order / 4 % 3);
+        swap(blocks, n - 3, n - 4 + order / 12);
     }
+    for (; n > 1; n--)
+        swap(blocks, n - 1, hk_random_below(stream, n));
+}
+
+HK_COLD void hk_guard_fault(hk_fatal_t kind, const void *p, size_t bytes, ptrdiff_t at) {
+    const unsigned cls = hk_map_kind(p);
+    hk_fault_say(kind, p, bytes, at,
+                 cls - 1 < HK_CLASS_COUNT - 1 ? hk_classes[cls].size : HK_NO_SIZE);
+    hk_fault_end();
 }
 
 void hk_guard_check_claims(const void *p, size_t bytes, hk_by_t was, hk_by_t by, size_t n) {
     if (HK_UNLIKELY(by != was && hk_guard->kinds))
-        hk_fault(HK_MISMATCH, p, bytes, HK_NOWHERE);
+        hk_guard_fault(HK_MISMATCH, p, bytes, HK_NOWHERE);
     if (HK_UNLIKELY(n != bytes && n != HK_ANY_SIZE && hk_guard->sizes))
-        hk_fault(HK_WRONG_SIZE, p, bytes, HK_NOWHERE);
+        hk_guard_fault(HK_WRONG_SIZE, p, bytes, HK_NOWHERE);
 }
 
 /* Fences need a page for what describes the block, and some before it, in one slice. */
@@ -68,6 +80,8 @@ bool hk_guard_start(void) {
     hk_pool_dig_holes(hk_os_random());
     if (!hk_pool_add_shadows(HK_BLOCK_EARLY))
         return false;
+    hk_config_settle();
+    hk_classes_settle();
     hk_store_relaxed(&hk_guard_on, true);
     return true;
 }

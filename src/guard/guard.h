@@ -3,7 +3,7 @@
 #ifndef HK_GUARD_GUARD_H
 #define HK_GUARD_GUARD_H
 
-#include "base/base.h"
+#include "base/report.h"
 
 /* Who gave a block out, and who takes it back. */
 typedef enum { HK_BY_MALLOC = 1, HK_BY_NEW, HK_BY_NEW_ARRAY } hk_by_t;
@@ -43,6 +43,10 @@ bool hk_guard_start(void);
 /* Holds a free that says more than an address to what is known of the block: a fault where it was given
  * out by somebody else, or has another size. */
 void hk_guard_check_claims(const void *p, size_t bytes, hk_by_t was, hk_by_t by, size_t n);
+
+/* What is wrong with the block at p (base/report.h), and its class where it is of one; returns where faults are only
+ * to be reported. */
+void hk_guard_fault(hk_fatal_t kind, const void *p, size_t bytes, ptrdiff_t at);
 
 /* Where a new stream (base/random.h) starts: different for each one, and each process. */
 uint64_t hk_guard_stream(void);

@@ -101,7 +101,7 @@ static void report(const char *p) {
     place_t *place = place_near(p);
     const bool out = hk_load_relaxed(&place->state) == OUT;
     hk_fault_say(out ? HK_OUT_OF_BOUNDS : HK_USE_AFTER_FREE, place->block, place->n,
-                 p - place->block);
+                 p - place->block, HK_NO_SIZE);
     print_traces(place);
 }
 
@@ -219,7 +219,7 @@ static place_t *place_of(const void *p) {
 }
 
 static void accuse(hk_fatal_t kind, const void *p, const place_t *place, ptrdiff_t at) {
-    hk_fault_say(kind, p, place != NULL ? place->n : HK_NO_SIZE, at);
+    hk_fault_say(kind, p, place != NULL ? place->n : HK_NO_SIZE, at, HK_NO_SIZE);
     if (place != NULL)
         print_traces(place);
     hk_fault_end();

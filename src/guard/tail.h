@@ -37,10 +37,20 @@ HK_INLINE hk_tail_t hk_tail_of(const char *p, size_t n, size_t room) {
     return (hk_tail_t){at, hk_sixteen_at(edge + HK_TAIL_WINDOW - (from - at)), {word, word}};
 }
 
+/* Where it ends. What lies behind that nobody may write to either. */
+HK_INLINE size_t hk_tail_end(size_t n, size_t room) { return hk_min(n + HK_TAIL_WINDOW, room); }
+
 HK_INLINE void hk_tail_write(char *p, size_t n, size_t room) {
     const hk_tail_t tail = hk_tail_of(p, n, room);
     const hk_sixteen_t now = hk_sixteen_at(p + tail.at),
                        then = now ^ ((now ^ tail.value) & tail.mask);
+    memcpy(p + tail.at, &then, sizeof then);
+}
+
+/* Of a block that holds nothing yet, and is no shorter than the window: what is before the tail reads as zero. */
+HK_INLINE void hk_tail_begin(char *p, size_t n, size_t room) {
+    const hk_tail_t tail = hk_tail_of(p, n, room);
+    const hk_sixteen_t then = tail.value & tail.mask;
     memcpy(p + tail.at, &then, sizeof then);
 }
 
@@ -77,48 +87,40 @@ HK_INLINE size_t hk_not_zero(const char *p, size_t n) {
 
 /* ---- clearing blocks, and looking whether they are clear ----
  *
- * p and n are multiples of 16. Sixty-four bytes at a time, the last of which may have been seen already: a loop
- * for what remains could not be foretold either. Up to a KiB there is none, but a way in for each length. Not by
- * memset, see hk_zero(). */
+ * p and n are multiples of 16. Up to a KiB by a way in for each length, whose steps are an instruction each: a loop
+ * could not be foretold either, as lengths are chance. Not by memset, see hk_zero(). */
 
 typedef uint64_t hk_clear_t __attribute__((vector_size(16), may_alias));
-enum { HK_CLEAR_STEP = 4 * sizeof(hk_clear_t), HK_CLEAR_STEPS = 16 };
+enum { HK_CLEAR_STEP = sizeof(hk_clear_t), HK_CLEAR_STEPS = 64 };
 
-#define HK_CLEAR_EACH(step) /* that may lie before the last */                                     \
-    step(15) step(14) step(13) step(12) step(11) step(10) step(9) step(8) step(7) step(6) step(5)  \
-        step(4) step(3) step(2) step(1)
-
-/* The step that ends so many bytes behind p. */
-HK_INLINE hk_clear_t *hk_clear_step(const char *p, size_t end) {
-    return (hk_clear_t *)(uintptr_t)(p + end - HK_CLEAR_STEP);
-}
-
-/* What is in it goes to one of two sums each, which need not wait for each other. */
-HK_INLINE void hk_clear_look(const hk_clear_t *step, hk_clear_t *all, hk_clear_t *other) {
-    *all |= step[0];
-    *other |= step[1];
-    *all |= step[2];
-    *other |= step[3];
-}
+#define HK_CLEAR_4(step, i) step(i + 6) step(i + 4) step(i + 2) step(i)
+#define HK_CLEAR_EACH(step) /* two at a time, all but the first two */                             \
+    HK_CLEAR_4(step, 56)                                                                           \
+    HK_CLEAR_4(step, 48)                                                                           \
+    HK_CLEAR_4(step, 40)                                                                           \
+    HK_CLEAR_4(step, 32)                                                                           \
+    HK_CLEAR_4(step, 24) HK_CLEAR_4(step, 16) HK_CLEAR_4(step, 8) step(6) step(4) step(2)
 
 HK_INLINE bool hk_is_clear(const char *p, size_t n) {
-    hk_clear_t all = {0, 0}, other = {0, 0};
-    if (HK_UNLIKELY(n < HK_CLEAR_STEP)) {
-        for (; n != 0; n -= sizeof all)
-            all |= *(const hk_clear_t *)(const void *)(p + n - sizeof all);
-        return (all[0] | all[1]) == 0;
-    }
-    for (; HK_UNLIKELY(n > HK_CLEAR_STEP * HK_CLEAR_STEPS); n -= HK_CLEAR_STEP)
-        hk_clear_look(hk_clear_step(p, n), &all, &other);
-    hk_clear_look(hk_clear_step(p, n), &all, &other);
+    const hk_clear_t *at = (const void *)p;
+    hk_clear_t all = {0, 0}, other = {0, 0}; /* which need not wait for each other */
+    if (HK_UNLIKELY(n - 1 >= HK_CLEAR_STEPS * HK_CLEAR_STEP))
+        return hk_not_zero(p, n) == SIZE_MAX;
     switch ((n - 1) / HK_CLEAR_STEP) {
 #define LOOK(i)                                                                                    \
+    case (i) + 1:                                                                                  \
+        other |= at[(i) + 1];                                                                      \
+        __attribute__((fallthrough));                                                              \
     case i:                                                                                        \
-        hk_clear_look(hk_clear_step(p, i *HK_CLEAR_STEP), &all, &other);                           \
+        all |= at[i];                                                                              \
         __attribute__((fallthrough));
         HK_CLEAR_EACH(LOOK)
 #undef LOOK
+    case 1:
+        other |= at[1];
+        __attribute__((fallthrough));
     case 0:
+        all |= at[0];
         break;
     default:
         __builtin_unreachable();
@@ -127,28 +129,30 @@ HK_INLINE bool hk_is_clear(const char *p, size_t n) {
     return (all[0] | all[1]) == 0;
 }
 
-HK_INLINE void hk_clear_write(hk_clear_t *step) {
-    step[0] = step[1] = step[2] = step[3] = (hk_clear_t){0, 0};
-    __asm__("" : : : "memory"); /* or the compiler makes it a call of memset */
-}
-
 HK_INLINE void hk_clear(char *p, size_t n) {
-    if (HK_UNLIKELY(n < HK_CLEAR_STEP)) {
-        for (; n != 0; n -= sizeof(hk_clear_t))
-            *(hk_clear_t *)(void *)(p + n - sizeof(hk_clear_t)) = (hk_clear_t){0, 0};
+    hk_clear_t *at = (void *)p;
+    if (HK_UNLIKELY(n - 1 >= HK_CLEAR_STEPS * HK_CLEAR_STEP)) {
+        hk_zero(p, n);
         return;
     }
-    for (; HK_UNLIKELY(n > HK_CLEAR_STEP * HK_CLEAR_STEPS); n -= HK_CLEAR_STEP)
-        hk_clear_write(hk_clear_step(p, n));
-    hk_clear_write(hk_clear_step(p, n));
+    uint64_t none = 0;
+    __asm__("" : "+r"(none)); /* or each step would make its own */
+    const hk_clear_t zero = {none, none};
     switch ((n - 1) / HK_CLEAR_STEP) {
 #define CLEAR(i)                                                                                   \
+    case (i) + 1:                                                                                  \
+        at[(i) + 1] = zero;                                                                        \
+        __attribute__((fallthrough));                                                              \
     case i:                                                                                        \
-        hk_clear_write(hk_clear_step(p, i *HK_CLEAR_STEP));                                        \
+        at[i] = zero;                                                                              \
         __attribute__((fallthrough));
         HK_CLEAR_EACH(CLEAR)
 #undef CLEAR
+    case 1:
+        at[1] = zero;
+        __attribute__((fallthrough));
     case 0:
+        at[0] = zero;
         break;
     default:
         __builtin_unreachable();

@@ -62,6 +62,12 @@ uint64_t hk_os_random(void);
 /* Gives the range back, address space included. On refusal the range stays mapped and readable. */
 bool hk_os_unmap(void *p, size_t bytes);
 
+/* What changes hardly ever lies on pages of its own, from one of these on up to the next (tools/order.ld); NULL
+ * where the linker could not be told. Lets nobody write to it any more, or again. False: refused. */
+extern __attribute__((weak, visibility("hidden"))) char hk_settled_options[], hk_settled_classes[],
+    hk_settled_end[];
+bool hk_os_settle(char *from, char *to, hk_access_t access);
+
 /* A range of address space, whole OS pages. */
 typedef struct {
     void *start;

@@ -137,6 +137,12 @@ bool hk_os_protect(void *p, size_t bytes, hk_access_t access) {
     return may_ask() && HK_KEEP_ERRNO(HK_CALL(mprotect, mprotect(p, bytes, (int)access))) == 0;
 }
 
+bool hk_os_settle(char *from, char *to, hk_access_t access) {
+    const size_t bytes = (size_t)(to - from);
+    return !hk_is_aligned(bytes | (uintptr_t)from, hk_os_page_size()) || bytes == 0 ||
+           hk_os_protect(from, bytes, access);
+}
+
 bool hk_os_commit(void *p, size_t bytes) { return hk_os_protect(p, bytes, HK_READ_WRITE); }
 
 /* Where the system does not place it well, enough of it to hold an aligned part: the rest goes back. */

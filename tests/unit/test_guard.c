@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include "backend/meta.h"
+#include "base/calls.h"
 #include "base/report.h"
 #include "check.h"
 #include "config/config.h"
@@ -370,6 +371,32 @@ static void fences_go(void) {
         hak_free(nothings[i]);
 }
 
+static uint64_t mappings(void) {
+    return hk_load_relaxed(&hk_calls[HK_CALL_mmap]) + hk_load_relaxed(&hk_calls[HK_CALL_munmap]);
+}
+
+/* So many blocks, one after the other: each reads as zero. Returns how many calls of the system that took. */
+static uint64_t calls_for(unsigned blocks, size_t n) {
+    const uint64_t before = mappings();
+    for (unsigned i = 0; i < blocks; i++) {
+        char *p = hak_malloc(n - i % 1000);
+        for (size_t at = 0; at < n - i % 1000; at++)
+            CHECK_EQ(p[at], 0);
+        memset(p, 'x', n - i % 1000);
+        hak_free(p);
+    }
+    return mappings() - before;
+}
+
+/* Where one has waited, the next one of as many pages is put; and trimming forgets them. */
+static void fences_are_used_again(void) {
+    enum { BLOCKS = 1000 };
+    const uint64_t small = calls_for(BLOCKS, 102400), large = calls_for(BLOCKS, 1024000);
+    CHECK(small < BLOCKS && large > 2 * BLOCKS);
+    hak_trim();
+    CHECK(calls_for(1, 102400) > 0);
+}
+
 /* A block that grows by a page at a time gets a mapping now and then, and keeps what is in it and its fence. */
 static void grows_where_it_is(void) {
     enum { STEPS = 200, STEP = 4096, FIRST = 70001 };
@@ -538,8 +565,10 @@ int main(void) {
     }
     own_memory_is_fenced();
     fences_go();
-    if (hk_guard->fences)
+    if (hk_guard->fences) {
+        fences_are_used_again();
         grows_where_it_is();
+    }
     a_handler_puts_it_back();
     without_memory();
     sampled_without_memory();

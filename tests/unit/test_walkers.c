@@ -169,6 +169,7 @@ static void block_that_moves_and_is_still_found(bool planted) {
 /* The beginning of struct hk_superslab in backend/superslab.c. */
 typedef struct {
     hk_superslab_head_t at;
+    uint8_t head[HK_SLICES];
     char *base;
     uint32_t whole, holes, free, fresh, lazy, seen, claimed;
     bool no_huge_pages;
@@ -192,7 +193,7 @@ static void run_longer_than_its_slices(bool planted) {
 static void slice_of_another_run(bool planted) {
     hk_slab_t *run = own_superslab(false);
     CHECK(hk_pool_resize(run, 4));
-    superslab_of(run)->at.head[2] = planted ? 2 : 0;
+    superslab_of(run)->head[2] = planted ? 2 : 0;
     take_and_give(run);
 }
 
@@ -457,8 +458,8 @@ typedef void planting_t(bool planted);
     X(more_given_than_was_handed_out, "range.bytes <= hk_region_live()")                           \
     X(range_that_begins_within_a_unit, "hk_is_aligned((uintptr_t)r.start, HK_UNIT)")               \
     X(block_that_moves_and_is_still_found, "hk_map_kind(range->start) == HK_KIND_FOREIGN")         \
-    X(run_longer_than_its_slices, "ss->at.head[i] == first")                                       \
-    X(slice_of_another_run, "ss->at.head[i] == first")                                             \
+    X(run_longer_than_its_slices, "ss->head[i] == first")                                          \
+    X(slice_of_another_run, "ss->head[i] == first")                                                \
     X(free_slice_in_use, "(run & ~carved) == 0")                                                   \
     X(fresh_slice_in_use, "& ~ss->free) == 0")                                                     \
     X(superslab_on_the_wrong_list, "ss->list == longest_run(ss->free)")                            \

@@ -1,0 +1,12 @@
+// expect: SIGSEGV
+// secure: SIGSEGV
+// sampled: SIGSEGV
+// An address that nobody may read.
+#include <sys/mman.h>
+
+#include "corrupt.h"
+
+int main(void) {
+    void *p = mmap(NULL, 65536, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    free(at_offset(announce(p), 16));
+}
