@@ -69,7 +69,7 @@ void hk_slab_mark_slices(hk_slab_t *slab, uint32_t clean, uint32_t lazy) {
     }
     hk_store_relaxed(&slab->clean, clean_pages);
     hk_store_relaxed(&slab->lazy, lazy_pages);
-    slab->seen = 0;
+    slab->seen = slab->purged = 0;
     note_marks(slab);
 }
 
@@ -135,6 +135,10 @@ static HK_NOINLINE void take_marked(hk_slab_t *slab, void **end, unsigned n) {
     }
     if ((pages & clean) != 0) { /* else the counters' line stays where it is */
         hk_count(touched, (uint64_t)hk_ones(pages & clean) << page_shift());
+        if ((pages & slab->purged) != 0)
+            hk_add_relaxed(&hk_pool_retaken, (uint64_t)hk_ones(pages & slab->purged)
+                                                 << page_shift());
+        slab->purged &= ~pages;
         hk_store_relaxed(&slab->clean, clean & ~pages);
         hk_store_relaxed(&slab->lazy, hk_load_relaxed(&slab->lazy) & ~pages);
     }
@@ -264,6 +268,7 @@ unsigned hk_slab_unclaim(hk_slab_t *slab, uint64_t pages, bool purged, bool lazi
     is_claimed(slab, pages);
     if (purged) {
         hk_store_relaxed(&slab->clean, hk_load_relaxed(&slab->clean) | pages);
+        slab->purged |= pages;
         if (lazily)
             hk_store_relaxed(&slab->lazy, hk_load_relaxed(&slab->lazy) | pages);
     }
@@ -323,6 +328,7 @@ void hk_slab_is_valid(const hk_slab_t *slab) {
     hk_assert(((uintptr_t)slab->base >> HK_SLICE_SHIFT) % HK_SLICES == slab->first);
     hk_assert(((hk_load_relaxed(&slab->clean) | slab->seen) & ~used_pages(c)) == 0);
     hk_assert((slab->seen & hk_load_relaxed(&slab->clean)) == 0);
+    hk_assert((slab->purged & ~hk_load_relaxed(&slab->clean)) == 0);
     hk_assert((hk_load_relaxed(&slab->lazy) & ~hk_load_relaxed(&slab->clean)) == 0);
     hk_assert(slab->marked == ((hk_load_relaxed(&slab->clean) | slab->seen) != 0));
 }

@@ -18,7 +18,7 @@ enum { NO_LIST = 0 };
 static const uint32_t ALL = UINT32_MAX;
 
 /* Equation: free, claimed and the runs of the carved slabs partition the slices of whole; fresh,
- * lazy and seen are disjoint subsets of free; holes and whole are disjoint.
+ * lazy and seen are disjoint subsets of free, and purged is one too; holes and whole are disjoint.
  * Lock: pool, for everything but slabs[]. */
 struct hk_superslab {
     hk_superslab_head_t at;
@@ -31,8 +31,10 @@ struct hk_superslab {
     uint32_t lazy;      /* 1: the system may take the slice's memory, or has */
     uint32_t seen;      /* 1: the slice was free and had memory at the last look */
     uint32_t claimed;   /* 1: the slice is being purged */
+    uint32_t purged;    /* 1: the slice has been, and nobody had it since */
     bool no_huge_pages; /* they have been ruled out for the superslab */
     uint8_t list;       /* which list it is on, or NO_LIST */
+    bool filled;        /* what is fresh has memory all the same: a huge page's */
     hk_superslab_t *next, *prev;
     hk_superslab_t *all_next; /* const once set: all that ever were, for statistics and reuse */
     _Atomic uint16_t *shadow; /* const once set; NULL where nobody guards the heap */
@@ -55,6 +57,7 @@ static size_t superslab_count;    /* lock: pool; with memory */
 static size_t mapped;             /* lock: pool; bytes of them */
 static atomic_bool shadows;       /* atomic: any thread; whether a superslab gets one */
 static _Atomic uint64_t diggings; /* atomic: any thread; where holes are next; 0: nowhere */
+_Atomic uint64_t hk_pool_retaken; /* atomic: any thread */
 /* Slices of each class's slabs; written under the lock, read by any thread. */
 static _Atomic size_t in_slabs[HK_CLASS_COUNT];
 
@@ -141,7 +144,7 @@ static void is_valid_locked(const hk_superslab_t *ss) {
     hk_assert((ss->free & ss->claimed) == 0);
     hk_assert(ss->base != NULL || not_carved == 0);
     hk_assert((not_carved & ~ss->whole) == 0 && (ss->whole & ss->holes) == 0);
-    hk_assert(((ss->fresh | ss->lazy | ss->seen) & ~ss->free) == 0);
+    hk_assert(((ss->fresh | ss->lazy | ss->seen | ss->purged) & ~ss->free) == 0);
     hk_assert((ss->fresh & ss->lazy) == 0 && (ss->seen & (ss->fresh | ss->lazy)) == 0);
     uint32_t carved = ss->base != NULL ? ss->whole & ~not_carved : 0;
     while (carved != 0) {
@@ -209,6 +212,9 @@ static void use_locked(hk_superslab_t *ss, uint32_t mask) {
     ss->fresh &= ~mask;
     ss->lazy &= ~mask;
     ss->seen &= ~mask;
+    if ((ss->purged & mask) != 0)
+        hk_add_relaxed(&hk_pool_retaken, (uint64_t)hk_ones(ss->purged & mask) * HK_SLICE);
+    ss->purged &= ~mask;
     relist_locked(ss);
     is_valid_locked(ss);
 }
@@ -467,17 +473,20 @@ static void touch(const hk_range_t *range, bool dense) {
         return;
     const uint64_t start = hk_os_now_ns();
     *(volatile char *)range->start = 0;
-    hk_huge_pages_note(hk_os_now_ns() - start, dense && hk_option(thp) != 0);
+    hk_huge_pages_note(hk_os_now_ns() - start, dense);
 }
 
-/* A unit or, where memory is bounded and that much is not left, as much of one as can be had. */
-static bool take_memory(size_t least, unsigned cls, hk_range_t *range, size_t *used) {
-    const bool dense = is_dense(cls) && hk_huge_pages_pay();
+/* A unit or, where memory is bounded and that much is not left, as much of one as can be had. *filled: a huge
+ * page has brought in all of it. */
+static bool take_memory(size_t least, unsigned cls, hk_range_t *range, size_t *used, bool *filled) {
+    const bool dense = hk_option(thp) != 0 && is_dense(cls) && hk_huge_pages_pay();
     if (hk_region_take(HK_UNIT, HK_UNIT, dense ? HK_UNIT : 0, range, used)) {
         if (*used == 0)
             touch(range, dense);
+        *filled = dense && *used == 0;
         return true;
     }
+    *filled = false;
     *used = 0;
     for (size_t bytes = HK_UNIT / 2; hk_region_is_bounded() && bytes >= least; bytes /= 2)
         if (hk_region_take_exact(bytes, HK_UNIT, range))
@@ -519,8 +528,9 @@ static bool add_superslab(unsigned slices, unsigned cls) {
         return false;
     hk_range_t range;
     size_t used;
+    bool filled;
     if ((HK_UNLIKELY(hk_load_relaxed(&shadows)) && !add_shadow(ss)) ||
-        !take_memory(slices * HK_SLICE, cls, &range, &used)) {
+        !take_memory(slices * HK_SLICE, cls, &range, &used, &filled)) {
         hk_lock(&lock);
         ss->next = unmapped;
         unmapped = ss;
@@ -538,6 +548,7 @@ static bool add_superslab(unsigned slices, unsigned cls) {
     ss->whole = ss->free = run_mask(0, count) & ~holes;
     ss->fresh = used == 0 ? ss->whole : 0;
     ss->no_huge_pages = false;
+    ss->filled = filled;
     link_locked(ss, longest_run(ss->free));
     superslab_count++;
     mapped += range.bytes;
@@ -573,7 +584,7 @@ static hk_range_t detach_locked(hk_superslab_t *ss) {
     unlink_locked(ss);
     ss->base = NULL;
     ss->whole = ss->holes = 0;
-    ss->free = ss->fresh = ss->lazy = ss->seen = 0;
+    ss->free = ss->fresh = ss->lazy = ss->seen = ss->purged = 0;
     ss->next = unmapped;
     unmapped = ss;
     superslab_count--;
@@ -685,6 +696,9 @@ bool hk_pool_next(hk_pool_cursor_t *cursor) {
 
 uint32_t hk_pool_claim(hk_superslab_t *ss, bool aged, hk_os_range_t *ranges, unsigned *count) {
     hk_lock(&lock);
+    if (ss->filled)
+        ss->fresh = 0;
+    ss->filled = false;
     uint32_t dirty = ss->free & ~(ss->fresh | ss->lazy);
     uint32_t claimed = aged ? dirty & ss->seen : dirty;
     ss->seen = dirty & ~claimed;
@@ -709,6 +723,7 @@ bool hk_pool_unclaim(hk_superslab_t *ss, uint32_t claimed, uint32_t purged, bool
     hk_lock(&lock);
     hk_assert((ss->claimed & claimed) == claimed); /* which keeps its memory where it is */
     *(lazily ? &ss->lazy : &ss->fresh) |= purged;
+    ss->purged |= purged;
     ss->free |= claimed;
     ss->claimed &= ~claimed;
     relist_locked(ss);

@@ -47,6 +47,7 @@ struct hk_slab {
     _Atomic uint64_t clean;          /* owner writes: OS pages without memory (backend/slab.h) */
     _Atomic uint64_t lazy; /* owner writes: clean, and the system may not have taken them yet */
     uint64_t seen;         /* owner: OS pages that were free at the last look */
+    uint64_t purged;       /* owner: of clean, those that were given back since it was carved */
 };
 _Static_assert(offsetof(hk_slab_t, few_bits) == HK_CACHE_LINE - 8, "a word in the first line");
 
@@ -94,6 +95,9 @@ void hk_pool_give(hk_slab_t *slab);
 
 /* Large runs: changes the number of slices without moving. Growing needs free slices behind. */
 bool hk_pool_resize(hk_slab_t *slab, unsigned slices);
+
+/* Bytes that purges gave back and that were handed out again since. Any thread. */
+extern _Atomic uint64_t hk_pool_retaken;
 
 /* Bytes of all slabs of a class; of class 0, of all large runs. */
 size_t hk_pool_carved(unsigned cls);

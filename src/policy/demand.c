@@ -40,3 +40,18 @@ void hk_demand_given(hk_demand_t *demand, uint64_t touched, size_t bytes, uint64
     demand->touched = touched;
     demand->faded_at = now;
 }
+
+size_t hk_credit_allows(hk_credit_t *credit, uint64_t retaken, uint64_t now) {
+    const size_t per_ms = 256 * HK_KIB, most = 32 * HK_MIB;
+    const uint64_t more = hk_min(now - credit->at, most / per_ms) * per_ms;
+    hk_assert(credit->retaken <= retaken && credit->at <= now);
+    credit->bytes = hk_min(credit->bytes + more, most);
+    hk_credit_used(credit, retaken - credit->retaken);
+    credit->retaken = retaken;
+    credit->at = now;
+    return credit->bytes;
+}
+
+void hk_credit_used(hk_credit_t *credit, size_t bytes) {
+    credit->bytes -= hk_min(credit->bytes, bytes);
+}

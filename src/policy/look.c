@@ -4,6 +4,7 @@
 #include "backend/heap.h"
 #include "backend/purge.h"
 #include "backend/region.h"
+#include "backend/superslab.h"
 #include "base/lock.h"
 #include "config/config.h"
 #include "os/os.h"
@@ -12,14 +13,11 @@
 
 /* So much of the region cache is given back in a step. */
 #define CACHED_AT_ONCE (2 * HK_UNIT)
-/* And so much of what is old, on foot, for each millisecond since the last time, up to a second: so taking
- * it again costs a fiftieth of the time at most, where the system needs 0.6 us for a page. */
-#define OLD_PER_MS (128 * HK_KIB)
-#define OLD_AT_ONCE (128 * HK_MIB)
 /* So much more must be free than what the last pass could not get at. */
 #define LEAST_MORE HK_MIB
 /* Of what is in use such a share may be free, and so much more may gather before a pass. */
 enum { SHARE = 16, SHARE_ON_FOOT = 4 };
+enum { CACHED_MS = HK_HOSTILE ? 1 : 100 }; /* cached ranges are old later than pages of slabs */
 enum { LOOKS_WITHOUT_CACHE = 64, MORE_SHARE = 32, MORE_SHARE_ON_FOOT = 2 };
 
 static hk_lock_t lock = HK_LOCK_INIT(HK_RANK_LOOK);
@@ -42,8 +40,9 @@ static size_t stuck_likely;  /* lock: look; and what was likely of them (hk_pool
 static atomic_size_t worth;  /* atomic: written under the lock; see hk_look_worth() */
 static unsigned refused;     /* lock: look; so many looks do without the region cache, which the
                                 system would not take */
-static uint64_t old_before;  /* lock: look; milliseconds; when something old was given back last */
-static size_t cached_before; /* lock: look; bytes in the region cache at the last look */
+static hk_credit_t credit;   /* lock: look; for what is old */
+static size_t cached_before; /* lock: look; bytes in the region cache when it was last looked at */
+static uint64_t cached_at;   /* lock: look; milliseconds; when that was */
 
 uint64_t hk_look_mode(void) {
     hk_assert(hk_option(lean_decommit) <= HK_DECOMMIT_DONTNEED);
@@ -99,30 +98,42 @@ static bool is_worth_it(size_t dirty, size_t cached, size_t in_use) {
            cached + pass.free.slices >= (pass.on_foot ? more : 1);
 }
 
+/* What of the region cache counts: all, or what was there at a look a while ago too. */
+static size_t old_of_cached(size_t cached, uint64_t now) {
+    const size_t before = cached_before;
+    if (!pass.aged || now - cached_at < CACHED_MS)
+        return pass.aged ? 0 : cached;
+    cached_before = cached;
+    cached_at = now;
+    return hk_min(cached, before);
+}
+
 /* All has been looked at. */
 static bool decide(void) {
     const size_t cached = refused == 0 ? hk_region_cached() : 0, dirty = cached + pass.free.dirty;
     const size_t known = hk_region_live() - hk_min(hk_region_live(), pass.free.clean);
     const size_t in_use = known - hk_min(known, pass.free.dirty);
     /* What a process that goes on as it does frees here it takes there: on foot only one that has
-     * become much smaller gives anything back, but for what it has not taken again for long. Of that
-     * little enough goes at once that it may be taken again and again. */
+     * become much smaller gives anything back, but for what it has not taken again for long, as far as
+     * that stays away. */
     const bool for_old = hk_look_is_for_old(), only_much = pass.on_foot && !pass.aged;
     const size_t always = hk_look_target() + in_use / (only_much ? SHARE_ON_FOOT : SHARE);
     const uint64_t now = now_ms();
-    const size_t breathing = hk_demand_allows(&demand, hk_counted(touched), always, now);
-    const size_t allowed = for_old ? always : breathing;
+    const size_t allowed = hk_demand_allows(&demand, hk_counted(touched), always, now);
     refused -= refused != 0;
     const bool ripe = pass.seen; /* what the pass before saw is old enough now */
-    const size_t old = pass.aged ? hk_min(cached, cached_before) : cached;
-    cached_before = cached;
+    const size_t old = old_of_cached(cached, now);
     pass.seen = false;
     const size_t slack = only_much ? in_use : 0;
     const size_t short_of = allowed + slack - hk_min(dirty, allowed + slack);
     if (only_much) /* what is freed is in use no more, and counts twice */
         hk_store_relaxed(&worth, short_of / 2);
+    pass.most = dirty - hk_min(dirty, allowed);
+    if (for_old)
+        pass.most =
+            hk_min(pass.most, hk_credit_allows(&credit, hk_load_relaxed(&hk_pool_retaken), now));
     const bool worth_it = for_old || ripe || is_worth_it(dirty, cached, in_use);
-    if (short_of != 0 || !worth_it || hk_advice_is_disabled()) {
+    if (short_of != 0 || pass.most == 0 || !worth_it || hk_advice_is_disabled()) {
         pass.stage = NONE;
         return false;
     }
@@ -131,13 +142,9 @@ static bool decide(void) {
         stuck_likely = pass.free.likely;
     }
     pass.stage = PURGES;
-    pass.tried = true;
-    pass.cursor = (hk_pool_cursor_t){0};
-    pass.most = dirty - allowed;
-    if (for_old) {
-        pass.most = hk_min(pass.most, hk_min((now - old_before) * OLD_PER_MS, OLD_AT_ONCE));
-        old_before = now;
-    }
+    if (!for_old) /* else it goes on where the credit ended, or what is taken again would use it up */
+        pass.cursor = (hk_pool_cursor_t){0};
+    pass.tried = pass.cursor.superslab == NULL;
     pass.cached = old;
     pass.seen = old < cached;
     return true;
@@ -147,6 +154,7 @@ static bool purge(uint64_t mode) {
     size_t bytes;
     if (pass.cached != 0) {
         bytes = hk_purge_cached(hk_min(hk_min(pass.cached, CACHED_AT_ONCE), pass.most));
+        hk_credit_used(&credit, 2 * bytes); /* as if taken again, by a mapping of its own */
         pass.cached = bytes == 0 ? 0 : pass.cached - hk_min(pass.cached, bytes);
         refused = bytes == 0 ? LOOKS_WITHOUT_CACHE : 0;
     } else {

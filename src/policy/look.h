@@ -41,7 +41,7 @@ bool hk_look_is_under_way(void);
 /* Whether the pass, or the last one, was on foot for what had been free at the look before too. */
 bool hk_look_is_for_old(void);
 
-/* Whether it tried to give something back, and there was nothing. */
+/* Whether it tried to give something back of all there is, and there was nothing. */
 bool hk_look_was_in_vain(void);
 
 /* Whether the pass has given anything back, or the next one will because what is free will then be

@@ -20,6 +20,7 @@ enum { ON_FOOT_NS = 100000 };
 enum {
     INTERVAL_MS = HK_HOSTILE ? 1 : 1000,
     SHORT_INTERVAL_MS = HK_HOSTILE ? 1 : 100,
+    OLD_INTERVAL_MS = HK_HOSTILE ? 1 : 10,
     LONGEST_INTERVAL_MS = 64 * INTERVAL_MS,
 };
 
@@ -27,6 +28,7 @@ atomic_bool hk_purger_may_start;
 atomic_bool hk_purger_runs;
 atomic_bool hk_purger_is_due;
 atomic_bool hk_purger_on_foot = true;
+atomic_bool hk_purger_in_child;
 
 static _Atomic uint32_t noted; /* atomic: rises when something happens; the purger sleeps on it */
 static atomic_bool stopping;   /* atomic: it is to end */
@@ -106,7 +108,7 @@ static void rest(unsigned ms) { hk_os_wait(&noted, hk_load_relaxed(&noted), ms);
 /* When to look next for what is old: a large heap more seldom, because that takes some microseconds for
  * each superslab; and each time more seldom while there is none. */
 static void set_old_at(void) {
-    const size_t least = hk_max(SHORT_INTERVAL_MS, hk_region_live() / HK_UNIT);
+    const size_t least = hk_max(OLD_INTERVAL_MS, hk_region_live() / (16 * HK_UNIT));
     const size_t next = hk_look_was_in_vain() ? hk_max(2 * old_interval, least) : least;
     old_interval = (unsigned)hk_min(next, LONGEST_INTERVAL_MS);
     hk_store_relaxed(&old_at, now_ms() + old_interval);
@@ -120,7 +122,7 @@ HK_COLD void hk_purger_step(void) {
     const uint64_t now = hk_os_now_ns(), until = now + hk_max(mebibytes, 1) * ON_FOOT_NS;
     hk_store_relaxed(&freed, (size_t)0);
     hk_store_relaxed(&hk_purger_is_due, false);
-    if (!hk_load_relaxed(&hk_purger_on_foot) || !hk_look_try())
+    if (!hk_load_relaxed(&hk_purger_on_foot) || hk_load_seq(&hk_purger_runs) || !hk_look_try())
         return;
     bool more = hk_look_is_under_way();
     if (!more && !hk_look_is_small()) {
@@ -195,8 +197,7 @@ static void *purger(void *unused) {
 }
 
 HK_COLD void hk_purger_start_slow(void) {
-    if (hk_look_is_small() || hk_load_relaxed(&hk_purger_on_foot) ||
-        hk_exchange_seq(&hk_purger_runs, true))
+    if (hk_look_is_small() || hk_exchange_seq(&hk_purger_runs, true))
         return;
     hk_assert(hk_lock_may_take(HK_RANK_CONFIG)); /* to start a thread is to allocate */
     hk_store_seq(&hk_purger_may_start, false);
@@ -215,6 +216,7 @@ HK_COLD void hk_purger_start_slow(void) {
 void hk_purger_forked(void) {
     hk_look_release();
     hk_look_forked();
+    hk_store_relaxed(&hk_purger_in_child, true);
     hk_store_seq(&stopping, false);
     hk_store_seq(&hk_purger_runs, false);
     hk_store_seq(&asleep, false);

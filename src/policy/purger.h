@@ -1,13 +1,13 @@
 /* The purger: gives free memory back by itself. With decommit OFF there is none.
  *
- * Where one thread allocates it does it itself, on foot: when as much has gone back to its
- * slabs as can make a difference, and a mebibyte at least, it looks, and a visit to the boundary goes on with
+ * Where one thread allocates, and there is no other, it does it itself, on foot: when as much has gone back to
+ * its slabs as can make a difference, and a mebibyte at least, it looks, and a visit to the boundary goes on with
  * it for a tenth of a millisecond until it is done. Now and then, if anything is freed meanwhile, it
  * also looks for what has not been used again since the last time. A second thread would cost such a process more
  * than its own work: the C library's locks become real, and some doors of the system close. So it is
  * in the child of a fork until that has threads.
  *
- * Where several threads allocate it is one of its own, so that no free is slow and a process that has gone
+ * Where there are several threads it is one of its own, so that no free is slow and a process that has gone
  * quiet is looked at too. It is started from an allocation (never from a free, which the C library
  * may call with its own locks held) once more memory than the target is in use, sleeps while nothing
  * is freed, and ends when no more than the target is in use any more. Awake, it looks once per
@@ -23,11 +23,21 @@ extern atomic_bool hk_purger_runs;      /* a purger exists or is being started *
 /* Whether at most one thread allocates. Written by the front under the registry's lock. */
 extern atomic_bool hk_purger_on_foot;
 
+/* Whether the C library has started threads, so that one more changes nothing for the process. Not every C
+ * library says so, and in the child of a fork it speaks of the parent. */
+extern atomic_bool hk_purger_in_child;
+extern char __libc_single_threaded __attribute__((weak));
+HK_INLINE bool hk_purger_has_company(void) {
+    return &__libc_single_threaded != NULL && __libc_single_threaded == 0 &&
+           !hk_load_relaxed(&hk_purger_in_child);
+}
+
 /* Starts the purger if the process has become large enough. Called by an allocation outside the
  * boundary, with no lock held: starting a thread allocates. */
 void hk_purger_start_slow(void);
 HK_INLINE void hk_purger_start(void) {
-    if (hk_load_relaxed(&hk_purger_may_start) && !hk_load_relaxed(&hk_purger_on_foot))
+    if (hk_load_relaxed(&hk_purger_may_start) &&
+        (!hk_load_relaxed(&hk_purger_on_foot) || hk_purger_has_company()))
         hk_purger_start_slow();
 }
 

@@ -66,11 +66,25 @@ static void slow_rounds_do_not_count(void) {
     }
 }
 
+/* What stays away costs nothing; what is taken again is worth its time. */
+static void what_is_taken_again_is_on_credit(void) {
+    hk_credit_t credit = {0};
+    CHECK_EQ(hk_credit_allows(&credit, 0, 8), 2 * HK_MIB);
+    CHECK_EQ(hk_credit_allows(&credit, 0, 1000000), 32 * HK_MIB);
+    CHECK_EQ(hk_credit_allows(&credit, 30 * HK_MIB, 1000000), 2 * HK_MIB);
+    CHECK_EQ(hk_credit_allows(&credit, 30 * HK_MIB, 1000004), 3 * HK_MIB);
+    CHECK_EQ(hk_credit_allows(&credit, 90 * HK_MIB, 1000005), 0);
+    CHECK_EQ(hk_credit_allows(&credit, 90 * HK_MIB, 1000009), HK_MIB);
+    hk_credit_used(&credit, 2 * HK_MIB);
+    CHECK_EQ(hk_credit_allows(&credit, 90 * HK_MIB, 1000009), 0);
+}
+
 int main(void) {
     a_peak_is_no_breath();
     the_second_round_shows_it();
     growth_is_no_breath();
     quiet_fades_it();
     slow_rounds_do_not_count();
+    what_is_taken_again_is_on_credit();
     return 0;
 }

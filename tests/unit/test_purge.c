@@ -34,7 +34,8 @@ static struct {
     unsigned size, blocks, pages;
     uint8_t block[HK_SLAB_MAX_BLOCKS]; /* a state_t */
     uint8_t seed[HK_SLAB_MAX_BLOCKS];  /* of the contents of a block in use */
-    bool clean[MOST_PAGES], lazy[MOST_PAGES], seen[MOST_PAGES];
+    bool clean[MOST_PAGES], lazy[MOST_PAGES], seen[MOST_PAGES], purged[MOST_PAGES];
+    uint64_t retaken; /* bytes */
 } m;
 
 static bool overlap(unsigned block, unsigned n) {
@@ -101,6 +102,8 @@ static void check_against_model(void) {
     CHECK_EQ(hk_load_relaxed(&slab->clean), mask_of(m.clean));
     CHECK_EQ(hk_load_relaxed(&slab->lazy), mask_of(m.lazy));
     CHECK_EQ(slab->seen, mask_of(m.seen));
+    CHECK_EQ(slab->purged, mask_of(m.purged));
+    CHECK_EQ(hk_load_relaxed(&hk_pool_retaken), m.retaken);
     CHECK_EQ(slab->marked, (mask_of(m.clean) | mask_of(m.seen)) != 0);
     for (unsigned n = 0; n < m.pages; n++)
         dirty += page_is_free(n) && !m.clean[n] ? page : 0;
@@ -112,6 +115,7 @@ static void check_against_model(void) {
 static void model_of(hk_slab_t *slab, bool clean) {
     memset(&m, 0, sizeof m);
     m.slab = slab;
+    m.retaken = hk_load_relaxed(&hk_pool_retaken);
     m.size = hk_classes[slab->cls].size;
     m.blocks = hk_classes[slab->cls].blocks;
     m.pages = (unsigned)(slab->slices * HK_SLICE / page);
@@ -147,8 +151,10 @@ static void step_take(unsigned n, uint64_t *rng) {
     }
     for (unsigned i = 0; i < n; i++) {
         for (unsigned p = 0; p < m.pages; p++)
-            if (overlap(expected[i], p))
-                m.clean[p] = m.lazy[p] = m.seen[p] = false;
+            if (overlap(expected[i], p)) {
+                m.retaken += m.purged[p] ? page : 0;
+                m.clean[p] = m.lazy[p] = m.seen[p] = m.purged[p] = false;
+            }
         write_block(expected[i]);
     }
 }
@@ -217,6 +223,7 @@ static void step_unclaim(uint64_t pages, bool purged, bool lazily) {
         m.block[b] = m.block[b] == CLAIMED ? FREE : m.block[b];
     for (unsigned n = 0; n < m.pages; n++) {
         m.clean[n] |= purged && (pages >> n & 1);
+        m.purged[n] |= purged && (pages >> n & 1);
         m.lazy[n] |= purged && lazily && (pages >> n & 1);
     }
     check_against_model();
@@ -420,6 +427,32 @@ static void calloc_zeroes_what_was_purged_lazily(void) {
     }
 }
 
+/* Slices that were given back and are handed out again are counted, and others are not. */
+static void what_is_retaken_is_counted(void) {
+    hk_slab_t *run = own_superslab(false);
+    uint64_t before = hk_load_relaxed(&hk_pool_retaken);
+    CHECK(hk_pool_resize(run, 3));
+    CHECK_EQ(hk_load_relaxed(&hk_pool_retaken), before);
+    purge_each(HK_PURGE, false);
+    before = hk_load_relaxed(&hk_pool_retaken);
+    CHECK(hk_pool_resize(run, 7) && hk_pool_resize(run, 5) && hk_pool_resize(run, 7));
+    CHECK_EQ(hk_load_relaxed(&hk_pool_retaken), before + 4 * HK_SLICE);
+    hk_pool_give(run);
+}
+
+/* What a huge page has brought in goes back, although nobody has had it yet. Nearly all of what there is
+ * is in use, so that the next superslab asks for a huge page. */
+static void the_rest_of_a_huge_page_goes_back(void) {
+    enum { RUNS = 16 };
+    hk_slab_t *runs[RUNS];
+    hk_purge_all(); /* nothing else is there to go */
+    for (unsigned i = 0; i < RUNS; i++)
+        CHECK((runs[i] = hk_pool_take(HK_SLICES - 1, 0)) != NULL);
+    CHECK(hk_purge_all() >= HK_SLICE);
+    for (unsigned i = 0; i < RUNS; i++)
+        hk_pool_give(runs[i]);
+}
+
 int main(void) {
     hk_store_relaxed(&hk_config.lean_decommit, (uint64_t)HK_DECOMMIT_OFF);
     hk_policy_apply(); /* nobody else purges */
@@ -432,5 +465,7 @@ int main(void) {
     slices_are_claimed();
     slices_with_memory_come_first();
     calloc_zeroes_what_was_purged_lazily();
+    what_is_retaken_is_counted();
+    the_rest_of_a_huge_page_goes_back();
     return 0;
 }

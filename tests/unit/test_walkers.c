@@ -171,7 +171,7 @@ typedef struct {
     hk_superslab_head_t at;
     uint8_t head[HK_SLICES];
     char *base;
-    uint32_t whole, holes, free, fresh, lazy, seen, claimed;
+    uint32_t whole, holes, free, fresh, lazy, seen, claimed, purged;
     bool no_huge_pages;
     uint8_t list;
 } superslab_t;

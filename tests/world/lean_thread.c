@@ -75,6 +75,23 @@ static void scattered(void) {
     CHECK(tasks_now().threads == 1, "a thread has been started");
 }
 
+static void *never_allocates(void *unused) {
+    for (;;)
+        pause();
+    return unused;
+}
+
+// Nor does one whose only other thread never allocates have to wait for its next call: it has a purger.
+static void beside(void) {
+    pthread_t thread;
+    size_t before = kept_bytes();
+    CHECK(pthread_create(&thread, NULL, never_allocates, NULL) == 0, "pthread_create");
+    heap_t heap = heap_grow(PEAK, 5);
+    await_purger(true);
+    heap_free(&heap);
+    await_kept(before + PEAK / 4, "beside a thread that never allocates");
+}
+
 // What a program that stays as large as it is does not use again comes back too, while it goes on.
 static void old(void) {
     heap_t stays = heap_grow(2 * PEAK, 5), goes = heap_grow(PEAK, 7);
@@ -265,17 +282,10 @@ int main(int argc, char **argv) {
     static const struct {
         const char *name;
         void (*run)(void);
-    } cases[] = {{"absent", absent},
-                 {"small", small},
-                 {"ends", ends},
-                 {"old", old},
-                 {"alone", alone},
-                 {"scattered", scattered},
-                 {"breathes", breathes},
-                 {"steady", steady},
-                 {"signals", signals},
-                 {"scheduling", scheduling},
-                 {"last", outlives_nobody},
+    } cases[] = {{"absent", absent},   {"small", small},           {"ends", ends},
+                 {"old", old},         {"alone", alone},           {"scattered", scattered},
+                 {"beside", beside},   {"breathes", breathes},     {"steady", steady},
+                 {"signals", signals}, {"scheduling", scheduling}, {"last", outlives_nobody},
                  {"refused", refused}};
     world_begin(60);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
