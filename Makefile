@@ -68,7 +68,7 @@ portability: ## the unit tests, and programs, for aarch64, for musl, and by clan
 	    fi; \
 	done; exit $$status
 
-deb: ## Debian packages in build/debian: libhakmem0 and libhakmem-dev
+deb: ## Debian packages in build/debian: libhakmem0, libhakmem-dev and hakmem
 	@tools/setup build --or-without packaging
 	@$(MAKE) --no-print-directory build-debian
 	cpack --config build/debian/CPackConfig.cmake -B build/debian

@@ -6,10 +6,10 @@ import signal
 from pathlib import Path
 
 import pytest
+from browser_world import Browser
 from hakmem import project
 from hakmem.audit import planted as audit_planted
 from hakmem.suite import SUITE
-from report_world import Browser
 from scorecards import TARGETS, Site
 from standing import Stand, compile_c
 

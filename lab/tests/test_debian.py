@@ -4,6 +4,7 @@ import gzip
 import os
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from hakmem import project
 from hakmem.process import library
 from users import build_consumer, link_by_pkg_config, run, version
 
-RUNTIME, DEVELOPMENT = "libhakmem0", "libhakmem-dev"
+RUNTIME, DEVELOPMENT, COMMAND = "libhakmem0", "libhakmem-dev", "hakmem"
 # What lintian says against packages that were never sent to Debian.
 NOT_IN_DEBIAN = {"bogus-mail-host", "initial-upload-closes-no-bugs"}
 
@@ -35,7 +36,7 @@ def field(package: Path, name: str) -> str:
 
 
 def test_the_packages_are_what_they_say(packages: dict[str, Path], tmp_path: Path) -> None:
-    assert packages.keys() == {RUNTIME, DEVELOPMENT}
+    assert packages.keys() == {RUNTIME, DEVELOPMENT, COMMAND}
     ours = f"{version()}-1"
     for name, package in packages.items():
         assert (field(package, "Package"), field(package, "Version")) == (name, ours)
@@ -45,7 +46,8 @@ def test_the_packages_are_what_they_say(packages: dict[str, Path], tmp_path: Pat
         changes = gzip.decompress((docs / "changelog.Debian.gz").read_bytes()).decode()
         assert changes.startswith(f"hakmem ({ours}) ")
     assert field(packages[RUNTIME], "Depends").startswith("libc6 (>= ")
-    assert f"{RUNTIME} (= {ours})" in field(packages[DEVELOPMENT], "Depends")
+    for name in (DEVELOPMENT, COMMAND):
+        assert f"{RUNTIME} (= {ours})" in field(packages[name], "Depends")
     # No scripts: the loader's cache is a trigger's work.
     run(["dpkg-deb", "--control", packages[RUNTIME], tmp_path / "control"], tmp_path)
     assert {path.name: path.read_text() for path in (tmp_path / "control").glob("[!cm]*")} == {
@@ -114,5 +116,18 @@ def test_installed_it_serves_and_removed_it_is_gone(
     needs = run(["readelf", "-dW", program], tmp_path).stdout
     assert "Shared library: [libhakmem.so.0]" in needs
 
-    dpkg(root, "--remove", DEVELOPMENT, RUNTIME)
+    # Neither the checkout nor its library: what was installed.
+    python = root / "usr" / "lib" / "python3" / "dist-packages"
+    command = [sys.executable, root / "usr" / "bin" / "hakmem"]
+    said = run([*command, "run", "--", "true"], tmp_path, PYTHONPATH=str(python))
+    assert f"hakmem {version()} served malloc in true" in said.stdout + said.stderr
+    where = (python / "hakmem" / "native" / "libhakmem.so").resolve()
+    assert where == shared.resolve()
+    heap = [
+        *command,
+        *f"heap run --sample-kb 0 --out {tmp_path}/heap.html -- {command[0]} -c 1".split(),
+    ]
+    assert "heap.html" in run(heap, tmp_path, PYTHONPATH=str(python)).stdout
+
+    dpkg(root, "--remove", COMMAND, DEVELOPMENT, RUNTIME)
     assert not list((root / "usr").rglob("*hakmem*"))

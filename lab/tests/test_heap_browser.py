@@ -4,12 +4,11 @@ from pathlib import Path
 
 import heap_world as world
 import pytest
-from report_world import Browser, corner
+from browser_world import Browser, expect_full, windows
 from standing import Stand
 
 pytestmark = pytest.mark.browser
 
-LIGHT, NIGHT = (0xFB, 0xFA, 0xF7), (0x14, 0x17, 0x1A)
 PLANTED = "</script><script>document.title='owned'</script><img src=x onerror=alert(1)>"
 KIB = 1024
 ROWS = [
@@ -111,13 +110,8 @@ def test_without_scripts_there_are_drawings_tables_and_buttons(
     assert browser.seen(page, ".seek") == 0
 
 
-@pytest.mark.parametrize(
-    ("width", "dark", "scripts"),
-    [(1200, False, True), (400, True, True), (1200, True, False), (400, False, False)],
-)
+@windows
 def test_the_page_fills_the_window_in_its_colours(
     browser: Browser, page: Path, blank: int, width: int, dark: bool, scripts: bool
 ) -> None:
-    picture = browser.picture(page, width, dark, scripts)
-    assert corner(picture) == (NIGHT if dark else LIGHT)
-    assert len(picture) > 5 * blank
+    expect_full(browser.picture(page, width, dark, scripts), dark, 5 * blank)

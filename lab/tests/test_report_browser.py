@@ -5,15 +5,14 @@ from pathlib import Path
 
 import pytest
 import report_world as world
+from browser_world import Browser, expect_full, windows
 from hakmem.ledger.store import Ledger
 from hakmem.report import findings as report_findings
 from hakmem.report import page as report
 from hakmem.report import records as report_records
-from report_world import Browser, corner, drawn
+from report_world import drawn
 
 pytestmark = pytest.mark.browser
-
-LIGHT, NIGHT = (0xFB, 0xFA, 0xF7), (0x14, 0x17, 0x1A)
 
 
 @pytest.fixture(scope="module")
@@ -60,16 +59,11 @@ def test_without_scripts_the_figures_are_still_there(browser: Browser, page: Pat
     assert browser.seen(page, seen) == (1 + 1 + 3) + 4 * 3
 
 
-@pytest.mark.parametrize(
-    ("width", "dark", "scripts"),
-    [(1200, False, True), (400, True, True), (1200, True, False), (400, False, False)],
-)
+@windows
 def test_the_page_fills_the_window_in_its_colours(
     browser: Browser, page: Path, blank: int, width: int, dark: bool, scripts: bool
 ) -> None:
-    picture = browser.picture(page, width, dark, scripts)
-    assert corner(picture) == (NIGHT if dark else LIGHT)
-    assert len(picture) > 8 * blank
+    expect_full(browser.picture(page, width, dark, scripts), dark, 8 * blank)
 
 
 def test_the_page_of_a_suite_fills_the_window(browser: Browser, tmp_path: Path, blank: int) -> None:

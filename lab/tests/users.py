@@ -54,7 +54,7 @@ def link_by_pkg_config(prefix: Path, folder: Path) -> Path:
     flags = run(["pkg-config", "--cflags", "--libs", "hakmem"], folder, PKG_CONFIG_PATH=str(found))
     program = folder / "program"
     run(["gcc", CONSUMER / "in_c.c", "-o", program, *flags.stdout.split()], folder)
-    library = next(prefix.rglob("libhakmem.so")).parent
+    library = next(prefix.rglob("libhakmem.so.0")).parent
     done = run([program], folder, LD_LIBRARY_PATH=str(library))
     assert done.stdout.strip() == version()
     return program

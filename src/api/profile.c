@@ -120,17 +120,23 @@ static HK_COLD void write_what_is_due(uint64_t allocated, uint64_t in_use) {
 /* ---- watching ---- */
 
 static void given(void **own, void *p, const hk_told_t *told) {
-    if (!hk_profile_given(own, p, told->n) || hk_option(prof) == 0)
+    const int saved = errno;
+    if (!hk_profile_given(own, p, told->n) || hk_option(prof) == 0) {
+        errno = saved;
         return;
+    }
     const uint64_t allocated = hk_load_relaxed(&hk_profile_allocated);
     const uint64_t in_use = hk_load_relaxed(&hk_profile_in_use);
     if (multiple_is_due(allocated) || peak_is_due(in_use))
         write_what_is_due(allocated, in_use);
+    errno = saved;
 }
 
 static void taken(void **own, void *p, const hk_told_t *told) {
+    const int saved = errno;
     (void)told;
     hk_profile_taken(own, p);
+    errno = saved;
 }
 
 static void begin_anew(void) {

@@ -13,11 +13,11 @@
 static unsigned half(const hk_told_t *told) { return told->resized ? HK_RECORD_RESIZED : 0; }
 
 static void given(void **own, void *p, const hk_told_t *told) {
-    hk_record_note(own, HK_RECORD_GIVEN | half(told), p, told->n, told->align);
+    hk_record_note(own, hk_record_where(HK_RECORD_GIVEN | half(told), p, told->align), told->n);
 }
 
 static void taken(void **own, void *p, const hk_told_t *told) {
-    hk_record_note(own, HK_RECORD_TAKEN | half(told), p, 0, 1);
+    hk_record_note(own, hk_record_where(HK_RECORD_TAKEN | half(told), p, 1), 0);
 }
 
 static const hk_watcher_t recorder = {given, taken, hk_record_thread_ends, hk_record_forked};

@@ -61,6 +61,7 @@ _Static_assert(HK_CLASS_COUNT - HK_CLASS_FIXED == 4, "as many spare rows");
 
 #define SIZE(cls, bytes, before, n) [((before) + 8) / 8 * ((before) != 0)...(bytes) / 8] = (cls),
 _Atomic uint8_t hk_class_of_size[HK_MID_MAX / 8 + 1] = {HK_CLASSES(SIZE)};
+_Atomic uint8_t hk_class_hidden[HK_MID_MAX / 8 + 1];
 
 /* ---- learning ---- */
 
@@ -100,17 +101,35 @@ void hk_classes_settle(void) {
 
 unsigned hk_class_end(void) { return HK_CLASS_FIXED + hk_load_acquire(&learned); }
 
+static bool is_hidden; /* lock: classes */
+static _Atomic uint8_t *table_locked(void) {
+    return is_hidden ? hk_class_hidden : hk_class_of_size;
+}
+
+void hk_classes_hide(bool hidden) {
+    hk_lock(&lock);
+    hk_assert(hidden == is_hidden || !settled); /* who is guarded has all operations told */
+    for (size_t i = 0; i <= HK_MID_MAX / 8 && hidden != is_hidden; i++) {
+        if (hidden)
+            hk_store_release(&hk_class_hidden[i], hk_load_relaxed(&hk_class_of_size[i]));
+        hk_store_release(&hk_class_of_size[i],
+                         hidden ? (uint8_t)0 : hk_load_relaxed(&hk_class_hidden[i]));
+    }
+    is_hidden = hidden;
+    hk_unlock(&lock);
+}
+
 /* Leads the sizes from above `before` up to `size` to class `cls`. */
 static void lead_locked(size_t before, size_t size, unsigned cls) {
     hk_assert(hk_lock_is_mine(&lock) && before < size && hk_classes[cls].size >= size);
     for (size_t i = before / 8 + 1; i <= size / 8; i++)
-        hk_store_release(&hk_class_of_size[i], (uint8_t)cls);
+        hk_store_release(&table_locked()[i], (uint8_t)cls);
 }
 
 /* The largest size that the table does not lead to class `cls` any more, or never has. */
 static size_t before_locked(unsigned cls) {
     size_t size = hk_classes[cls].size;
-    while (size > 8 && hk_load_relaxed(&hk_class_of_size[size / 8]) == cls)
+    while (size > 8 && hk_load_relaxed(&table_locked()[size / 8]) == cls)
         size -= 8;
     return size;
 }
@@ -196,7 +215,7 @@ void hk_class_forget(unsigned cls) {
     hk_lock(&lock);
     const size_t size = hk_classes[cls].size, before = before_locked(cls);
     if (before != size && settle_locked(HK_READ_WRITE)) {
-        lead_locked(before, size, hk_load_relaxed(&hk_class_of_size[size / 8 + 1]));
+        lead_locked(before, size, hk_load_relaxed(&table_locked()[size / 8 + 1]));
         settle_locked(HK_READ);
     }
     samples[cls].count = 0;

@@ -111,11 +111,20 @@ extern hk_class_t hk_classes[HK_CLASS_COUNT];
  * to class 1 as well. */
 extern _Atomic uint8_t hk_class_of_size[HK_MID_MAX / 8 + 1] __asm__("hak_inline_class_of_size_2");
 
+/* Where the table is hidden it leads to class 0, so that each allocation comes to the boundary, and this one
+ * leads on. Any thread, entered; twice the same is nothing new. */
+void hk_classes_hide(bool hidden);
+extern _Atomic uint8_t hk_class_hidden[HK_MID_MAX / 8 + 1];
+HK_INLINE unsigned hk_class_of_hidden(size_t n) {
+    return hk_load_acquire(&hk_class_hidden[(n + 7) >> 3]);
+}
+
 /* The class for n bytes, n <= HK_MID_MAX; its row can be read (acquire: a learned one has been
  * written before). */
 HK_INLINE unsigned hk_class_of(size_t n) {
     hk_assert(n <= HK_MID_MAX);
-    return hk_load_acquire(&hk_class_of_size[(n + 7) >> 3]);
+    const unsigned cls = hk_load_acquire(&hk_class_of_size[(n + 7) >> 3]);
+    return HK_LIKELY(cls != 0) ? cls : hk_class_of_hidden(n);
 }
 
 /* The fixed class for n bytes, 0 < n <= HK_MID_MAX: by sixteens, then by quarters of a doubling. */

@@ -8,6 +8,7 @@
 #include "front/boundary.h"
 #include "front/guarded.h"
 #include "front/magazine.h"
+#include "front/watched.h"
 #include "observe/layers.h"
 #include "policy/purger.h"
 #include "stats/sections.h"
@@ -274,6 +275,7 @@ static void apply_sampling(void) {
 void hk_front_apply(void) {
     apply_sampling();
     hk_guarded_apply();
+    hk_watched_apply();
     hk_threads_visit(apply, NULL);
 }
 

@@ -24,6 +24,7 @@ struct hk_observed {
 /* The commonest plans, for which there is an early exit. */
 #define HK_MAGAZINES_OBSERVED (HK_LAYER_BIT(HK_LAYER_HEAPV2) | HK_PLAN_OBSERVED)
 #define HK_MAGAZINES_COUNTED (HK_MAGAZINES_OBSERVED | HK_PLAN_METRICS)
+#define HK_MAGAZINES_WATCHED (HK_MAGAZINES_OBSERVED | HK_PLAN_WATCHED)
 
 /* The thread's plan: 0 unless it is observed, or was and has not put things in order since. Nothing
  * else of this file exists in a FAST build. */

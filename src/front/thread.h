@@ -48,8 +48,6 @@ typedef struct {
     hk_tcache_t trap;       /* const once made: all bins unused, so all comes to the boundary */
     hk_sections_t sections; /* owner writes, any reads */
     uint32_t until_sample;  /* owner: allocations up to the next sampled one */
-    atomic_bool telling;    /* owner: a watcher hears of something (front/watched.h) */
-    void *watchers[HK_WATCH_PLACES];          /* owner: what each of them keeps of the thread */
     void *some[HK_CLASS_COUNT][1 + HK_CLOSE]; /* owner: the slots of bins with room for some */
     void *slots[HK_SLOT_COUNT];               /* owner: and for more */
 } hk_thread_rest_t;
@@ -68,8 +66,10 @@ struct hk_thread {
     uint16_t visits;           /* owner: to the boundary, modulo 2^16 */
     uint16_t idle_at;          /* owner: the magazine looked at last for whether it is idle */
     unsigned crowd;            /* owner: the shared heap used last */
-    size_t budget;             /* owner: bytes that magazines may still grow by */
-    size_t unnoted;            /* owner: bytes given back that the purger has not heard of */
+    atomic_bool telling;       /* owner: a watcher hears of something (front/watched.h) */
+    void *watchers[HK_WATCH_PLACES]; /* owner: what each of them keeps of the thread */
+    size_t budget;                   /* owner: bytes that magazines may still grow by */
+    size_t unnoted;                  /* owner: bytes given back that the purger has not heard of */
     hk_magazine_t magazines[HK_CLASS_COUNT]; /* owner */
     hk_thread_t *all_next;                   /* const once set; lock: registry */
     hk_thread_t *orphan_next;                /* lock: registry */

@@ -1,153 +1,190 @@
 #include "front/watched.h"
 
-#include <errno.h>
+#include <string.h>
 
+#include "backend/pack.h"
 #include "front/boundary.h"
-#include "front/guarded.h"
 #include "front/observed.h"
-#include "profile/sample.h"
+#include "observe/plan.h"
 
 atomic_uint hk_watched_how;
 static _Atomic(const hk_watcher_t *) watchers[HK_WATCH_PLACES];
 
-void hk_watch(hk_watch_place_t place, const hk_watcher_t *watcher) {
+HK_INLINE hk_thread_t *own_thread(void) { return hk_load_relaxed(&hk_tc)->thread; }
+HK_INLINE bool samples_only(void) { return hk_watched() == HK_WATCHED_SAMPLES; }
+
+/* Once all operations are told they are for as long as anybody watches: samples lie anywhere then. */
+static unsigned how_now(void) {
+    const bool samples = hk_watched() != HK_WATCHED_ALL && hk_plan_from_options() == 0 &&
+                         hk_profile_mean() >= HK_PROFILE_APART_FROM;
     unsigned how = HK_WATCHED_NOT;
-    hk_store_seq(&watchers[place], watcher);
     for (unsigned i = 0; i < HK_WATCH_PLACES; i++) /* the profile's comes first */
         if (hk_load_seq(&watchers[i]) != NULL)
-            how = i == HK_WATCH_PROFILE ? HK_WATCHED_SAMPLES : HK_WATCHED_ALL;
-    hk_store_seq(&hk_watched_how, how);
+            how = i == HK_WATCH_PROFILE && samples ? HK_WATCHED_SAMPLES : HK_WATCHED_ALL;
+    return how;
+}
+
+/* Once more where it has changed meanwhile: two threads may do this at the same time. */
+void hk_watched_apply(void) {
+    hk_thread_t *own = hk_thread_enter_patiently();
+    if (own == NULL)
+        return;
+    do {
+        hk_store_seq(&hk_watched_how, how_now());
+        hk_classes_hide(samples_only());
+    } while (hk_load_seq(&hk_watched_how) != how_now());
+    hk_thread_leave(own);
+}
+
+void hk_watch(hk_watch_place_t place, const hk_watcher_t *watcher) {
+    hk_store_seq(&watchers[place], watcher);
     hk_front_apply();
 }
 
 /* ---- telling ---- */
 
-static hk_thread_rest_t *own_rest(void) {
-    hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
-    return thread != NULL ? hk_load_relaxed(&thread->rest) : NULL;
-}
-
-/* False: a watcher of this thread's is at work. */
-static bool begin(hk_thread_rest_t *rest) {
-    if (rest == NULL)
-        return true;
-    if (hk_load_relaxed(&rest->telling))
-        return false;
-    hk_store_relaxed(&rest->telling, true);
-    atomic_signal_fence(memory_order_seq_cst);
-    return true;
-}
-
-static void end(hk_thread_rest_t *rest) {
-    atomic_signal_fence(memory_order_seq_cst);
-    if (rest != NULL)
-        hk_store_relaxed(&rest->telling, false);
-}
-
-HK_INLINE void tell(void *p, hk_told_t told, bool given) {
-    hk_thread_rest_t *rest = own_rest();
-    if (p == NULL || !begin(rest))
+/* Not while a watcher of this thread's is at work. */
+HK_INLINE void tell(hk_thread_t *thread, void *p, hk_told_t told, bool given) {
+    if (p == NULL || (thread != NULL && hk_load_relaxed(&thread->telling)))
         return;
-    int *error = &errno, saved = *error;
+    if (thread != NULL)
+        hk_store_relaxed(&thread->telling, true);
+    atomic_signal_fence(memory_order_seq_cst);
     for (unsigned i = 0; i < HK_WATCH_PLACES; i++) {
         const hk_watcher_t *watcher = hk_load_acquire(&watchers[i]);
         if (watcher != NULL)
-            (given ? watcher->given : watcher->taken)(rest != NULL ? &rest->watchers[i] : NULL, p,
-                                                      &told);
+            (given ? watcher->given : watcher->taken)(thread != NULL ? &thread->watchers[i] : NULL,
+                                                      p, &told);
     }
-    *error = saved;
-    end(rest);
+    atomic_signal_fence(memory_order_seq_cst);
+    if (thread != NULL)
+        hk_store_relaxed(&thread->telling, false);
 }
 
-/* ---- what is no sample: where samples are all that anybody wants, nearly every operation ---- */
+/* As long as the thread has no other reason to come here its magazines serve at once. */
+HK_INLINE bool goes_by_magazines(const hk_thread_t *thread) {
+    return thread != NULL && hk_observed(thread) == HK_MAGAZINES_WATCHED;
+}
+
+/* ---- samples, where they are all that anybody wants ---- */
 
 /* An allocation of n bytes is none, which is counted. */
-HK_INLINE bool passes(const hk_thread_t *thread, size_t n) {
-    if (hk_load_relaxed(&hk_watched_how) != HK_WATCHED_SAMPLES || thread == NULL)
-        return false;
-    hk_thread_rest_t *rest = hk_load_relaxed(&thread->rest);
-    return rest != NULL && !hk_load_relaxed(&rest->telling) &&
-           hk_profile_passes(&rest->watchers[HK_WATCH_PROFILE], n);
+HK_INLINE bool passes(hk_thread_t *thread, size_t n) {
+    return samples_only() && thread != NULL &&
+           hk_profile_passes(&thread->watchers[HK_WATCH_PROFILE], n);
 }
 
-HK_INLINE bool is_unknown(const void *p) {
-    return hk_load_relaxed(&hk_watched_how) == HK_WATCHED_SAMPLES && !hk_profile_may_know(p);
+/* Not told: of a small block that lies among others the free may be a hit. */
+static void tell_given(void *p, hk_told_t told) {
+    if (!samples_only() || hk_map_kind(p) - 1 >= HK_CLASS_COUNT - 1)
+        tell(own_thread(), p, told, true);
 }
 
-/* Nobody else wants to see the thread's operations. */
-HK_INLINE bool goes_by_magazines(const hk_thread_t *thread) {
-    return hk_observed(thread) == HK_MAGAZINES_OBSERVED && !hk_guarded() && !hk_sampling();
+/* A small block that lies apart; NULL also where it would not be told. */
+static void *take_apart(size_t n, size_t align) {
+    hk_thread_t *thread = own_thread();
+    if (!samples_only() || n > HK_MID_MAX || (thread != NULL && hk_load_relaxed(&thread->telling)))
+        return NULL;
+    if (align > HK_GRAIN)
+        return hk_take_block(0, n, align);
+    thread = hk_thread_enter();
+    if (thread == NULL)
+        return NULL;
+    void *p = hk_pack_alloc(hk_max(n, 1));
+    hk_thread_leave(thread);
+    return p;
 }
 
 /* ---- operations ---- */
 
 static HK_NOINLINE void *malloc_told(size_t n, size_t align, hk_by_t by) {
-    void *p = hk_malloc_unwatched(n, align, by);
-    tell(p, (hk_told_t){n, align, by, false}, true);
+    void *p = take_apart(n, align);
+    if (p == NULL)
+        p = hk_malloc_unwatched(n, align, by);
+    tell_given(p, (hk_told_t){n, align, by, false});
     return p;
 }
 
 void *hk_watched_malloc(size_t n, size_t align, hk_by_t by) {
-    hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
-    void *p = NULL;
-    if (HK_UNLIKELY(!passes(thread, n)))
-        return malloc_told(n, align, by);
-    if (HK_LIKELY(align <= 8 && goes_by_magazines(thread)))
-        p = hk_observed_pop(thread, HK_MAGAZINES_OBSERVED, n);
-    return HK_LIKELY(p != NULL) ? p : hk_malloc_unwatched(n, align, by);
+    hk_thread_t *thread = own_thread();
+    if (align <= 8 && goes_by_magazines(thread)) {
+        void *p = hk_observed_pop(thread, HK_MAGAZINES_OBSERVED, n);
+        if (p != NULL) {
+            tell(thread, p, (hk_told_t){n, align, by, false}, true);
+            return p;
+        }
+    }
+    void *p = align <= 8 && samples_only() ? hk_watched_pop(n) : NULL;
+    if (p != NULL)
+        return p;
+    return passes(own_thread(), n) ? hk_malloc_unwatched(n, align, by) : malloc_told(n, align, by);
 }
 
 void *hk_watched_calloc_large(size_t n) {
-    if (passes(hk_load_relaxed(&hk_tc)->thread, n))
+    if (passes(own_thread(), n))
         return hk_calloc_large_unwatched(n);
     void *p = hk_calloc_large_unwatched(n);
-    tell(p, (hk_told_t){n, 8, HK_BY_MALLOC, false}, true);
+    tell_given(p, (hk_told_t){n, 8, HK_BY_MALLOC, false});
     return p;
 }
 
+static void tell_taken(void *p, hk_told_t told) {
+    if (!samples_only() || hk_profile_may_know(p))
+        tell(own_thread(), p, told, false);
+}
+
 static HK_NOINLINE void free_told(void *p, hk_by_t by, size_t n) {
-    tell(p, (hk_told_t){n, 8, by, false}, false);
+    tell_taken(p, (hk_told_t){n, 8, by, false});
     hk_free_unwatched(p, by, n);
 }
 
 void hk_watched_free(void *p, hk_by_t by, size_t n) {
-    hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
-    if (HK_UNLIKELY(!is_unknown(p)))
+    hk_thread_t *thread = own_thread();
+    if (!goes_by_magazines(thread)) {
         free_told(p, by, n);
-    else if (HK_UNLIKELY(thread == NULL || !goes_by_magazines(thread) ||
-                         !hk_observed_push(thread, HK_MAGAZINES_OBSERVED, p)))
+        return;
+    }
+    tell(thread, p, (hk_told_t){n, 8, by, false}, false);
+    if (HK_UNLIKELY(!hk_observed_push(thread, HK_MAGAZINES_OBSERVED, p)))
         hk_free_unwatched(p, by, n);
 }
 
+static void *move_apart(void *p, size_t n) {
+    void *q = hk_map_kind(p) != HK_KIND_FOREIGN ? take_apart(n, 8) : NULL;
+    if (q == NULL)
+        return hk_realloc_unwatched(p, n);
+    memcpy(q, p, hk_min(hk_usable(p), n));
+    hk_free_unwatched(p, HK_BY_MALLOC, HK_ANY_SIZE);
+    return q;
+}
+
 void *hk_watched_realloc(void *p, size_t n) {
-    tell(p, (hk_told_t){HK_ANY_SIZE, 8, HK_BY_MALLOC, true}, false);
-    void *q = hk_realloc_unwatched(p, n);
+    tell_taken(p, (hk_told_t){HK_ANY_SIZE, 8, HK_BY_MALLOC, true});
+    if (passes(own_thread(), n))
+        return hk_realloc_unwatched(p, n);
+    void *q = move_apart(p, n);
     if (q != NULL)
-        tell(q, (hk_told_t){n, 8, HK_BY_MALLOC, true}, true);
+        tell_given(q, (hk_told_t){n, 8, HK_BY_MALLOC, true});
     else
-        tell(p, (hk_told_t){hk_usable(p), 8, HK_BY_MALLOC, true}, true);
+        tell_given(p, (hk_told_t){hk_usable(p), 8, HK_BY_MALLOC, true});
     return q;
 }
 
 /* ---- the ends of threads and processes ---- */
 
 void hk_watched_end(hk_thread_t *thread) {
-    hk_thread_rest_t *rest = hk_load_relaxed(&thread->rest);
-    for (unsigned i = 0; rest != NULL && i < HK_WATCH_PLACES; i++) {
+    for (unsigned i = 0; i < HK_WATCH_PLACES; i++) {
         const hk_watcher_t *watcher = hk_load_acquire(&watchers[i]);
         if (watcher != NULL && watcher->ended != NULL)
-            watcher->ended(&rest->watchers[i]);
+            watcher->ended(&thread->watchers[i]);
     }
 }
 
 void hk_watched_forked(hk_thread_t *thread) {
-    hk_thread_rest_t *rest = hk_load_relaxed(&thread->rest);
-    if (rest == NULL)
-        return;
-    hk_store_relaxed(&rest->telling, false);
+    hk_store_relaxed(&thread->telling, false);
     for (unsigned i = 0; i < HK_WATCH_PLACES; i++) {
         const hk_watcher_t *watcher = hk_load_acquire(&watchers[i]);
         if (watcher != NULL && watcher->forked != NULL)
-            watcher->forked(&rest->watchers[i]);
+            watcher->forked(&thread->watchers[i]);
     }
 }

@@ -1,10 +1,13 @@
-/* The watched front: what the boundary does while somebody wants to hear of every operation (a heap
- * profile, a recording). All threads go by their trap caches then. An operation is done as ever, by the magazines,
- * the guard or the backend, and told:
+/* The watched front: what the boundary does while somebody wants to hear of operations (a heap
+ * profile, a recording). An operation is done as ever, by the magazines, the guard or the backend, and told:
  *
  *   malloc(n) ──────── as ever ──── given(p, n)
  *   free(p) ── taken(p) ── as ever                   (afterwards p may be another thread's)
  *   realloc(p, n) ── taken(p) ── as ever ── given(q, n), or p again where it failed
+ *
+ * Who wants all of them has all threads go by their trap caches. For who wants samples only the table of sizes is
+ * hidden: each malloc comes to the boundary, where bytes are counted down and the magazine serves, and each free of a
+ * small block is a hit but of a sample, which lies apart: in a pack, whose kind's bin is always full.
  *
  * What a watcher itself allocates or frees, and what a signal handler does that interrupts it, it does not
  * hear of. */
@@ -13,6 +16,7 @@
 
 #include "front/thread.h"
 #include "guard/guard.h"
+#include "profile/sample.h"
 
 /* What was done. */
 typedef struct {
@@ -23,7 +27,7 @@ typedef struct {
 } hk_told_t;
 
 /* A watcher's own for the thread, NULL at first: the thread's to use, as long as its record lives. The thread may
- * have none: `own` is NULL then. No lock of the allocator is held; errno is kept. */
+ * have none: `own` is NULL then. No lock of the allocator is held; errno is kept by the watcher. */
 typedef struct {
     void (*given)(void **own, void *p, const hk_told_t *told);
     void (*taken)(void **own, void *p, const hk_told_t *told);
@@ -34,12 +38,31 @@ typedef struct {
 /* Whether anybody hears of operations, and if it is of samples only. */
 typedef enum { HK_WATCHED_NOT, HK_WATCHED_SAMPLES, HK_WATCHED_ALL } hk_watched_t;
 extern atomic_uint hk_watched_how;
-HK_INLINE bool hk_watched(void) { return !HK_FAST && hk_load_relaxed(&hk_watched_how) != 0; }
+HK_INLINE hk_watched_t hk_watched(void) {
+    return HK_FAST ? HK_WATCHED_NOT : (hk_watched_t)hk_load_relaxed(&hk_watched_how);
+}
 
 /* From now on `watcher` hears of the operations of all threads, in this place; NULL: nobody. Alone in the profile's
- * place it hears only of what may be a sample or may have been one (profile/sample.h), of which `own` is the
- * countdown. Operations that are under way may still be told to the one before. Any thread, outside of signal handlers. */
+ * place, where samples are few, it hears only of what may be a sample or may have been one (profile/sample.h), of which
+ * `own` is the countdown. Operations that are under way may still be told to the one before. Any thread, outside of signal handlers. */
 void hk_watch(hk_watch_place_t place, const hk_watcher_t *watcher);
+
+/* After the options have changed as well. */
+void hk_watched_apply(void);
+
+/* The commonest case where it is samples that somebody wants: an allocation that is none, from a magazine.
+ * NULL: anything else, and nothing is done. */
+HK_INLINE void *hk_watched_pop(size_t n) {
+    hk_tcache_t *tc = hk_load_relaxed(&hk_tc);
+    if (HK_UNLIKELY(n > HK_MID_MAX))
+        return NULL;
+    const unsigned cls = hk_class_of_hidden(n);
+    void **top = hk_load_relaxed(&tc->top[cls]), *p = *top;
+    if (HK_UNLIKELY(p == NULL || !hk_profile_passes(&tc->thread->watchers[HK_WATCH_PROFILE], n)))
+        return NULL;
+    hk_store_relaxed(&tc->top[cls], top - 1);
+    return p;
+}
 
 /* What the entry points do. */
 void *hk_watched_malloc(size_t n, size_t align, hk_by_t by);

@@ -21,12 +21,12 @@ bool hk_profile_start(uint64_t bytes, uint64_t seed) {
 uint64_t hk_profile_mean(void) { return hk_load_relaxed(&mean); }
 uint64_t hk_profile_began(void) { return hk_load_relaxed(&began); }
 
-/* Exponentially distributed, rounded up. By von Neumann's method, without a logarithm: numbers are drawn as long as
- * each is less than the one before; if they are even in number, which the first one u has the chance exp(-u) of, u is
- * the fraction, else the whole part grows by one. */
+/* Exponentially distributed, rounded up; none where every allocation is a sample. By von Neumann's method, without a
+ * logarithm: numbers are drawn as long as each is less than the one before; if they are even in number, which the
+ * first one u has the chance exp(-u) of, u is the fraction, else the whole part grows by one. */
 static intptr_t gap(void) {
     const double r = (double)hk_load_relaxed(&mean);
-    for (unsigned whole = 0;; whole++) {
+    for (unsigned whole = 0; r != 0; whole++) {
         const uint32_t first = hk_random_shared(&stream, UINT32_MAX);
         bool even = true;
         for (uint32_t last = first, next;; last = next, even = !even)
@@ -35,11 +35,12 @@ static intptr_t gap(void) {
         if (even)
             return 1 + (intptr_t)((whole + first / 4294967296.0) * r);
     }
+    return 0;
 }
 
 /* 1 - exp(-n/R), by its series for a 1024th and ten squarings. */
 static double chance_of(size_t n) {
-    const double r = (double)hk_load_relaxed(&mean), x = (double)hk_profile_bytes(n) / r;
+    const double r = (double)hk_load_relaxed(&mean), x = (double)n / r;
     if (r == 0 || x > 64)
         return 1;
     const double y = x / 1024;

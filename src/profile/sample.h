@@ -14,12 +14,12 @@ bool hk_profile_start(uint64_t mean, uint64_t seed);
 uint64_t hk_profile_mean(void);
 uint64_t hk_profile_began(void);
 
-/* A block of no bytes counts as one of one. */
-HK_INLINE intptr_t hk_profile_bytes(size_t n) { return (intptr_t)(n + (n == 0)); }
+/* From this mean on samples are so few that each can lie apart, where its free is no hit (front/watched.c). */
+enum { HK_PROFILE_APART_FROM = 32 * HK_KIB };
 
-/* Whether an allocation of n bytes is passed over. *own is the thread's countdown, 0 at first. */
+/* Whether an allocation of n bytes is passed over; one of none always, unless every one is a sample. *own is the thread's countdown, 0 at first. */
 HK_INLINE bool hk_profile_passes(void **own, size_t n) {
-    const intptr_t left = (intptr_t)*own - hk_profile_bytes(n);
+    const intptr_t left = (intptr_t)*own - (intptr_t)n;
     if (HK_UNLIKELY(left <= 0))
         return false;
     *own = (void *)left;

@@ -4,6 +4,7 @@
 
 #include "base/lock.h"
 #include "os/os.h"
+#include "os/probe.h"
 
 enum { FIRST_SLOTS = HK_HOSTILE ? 4 : 1024, MOST_SLOTS = 1 << 26 };
 enum { BUCKETS = HK_HOSTILE ? 4 : 1 << 14, MOST_STACKS = 1 << 18, ROOM = 1 << 18 };
@@ -34,6 +35,8 @@ static unsigned stacks;             /* lock: profile; how many */
 static _Atomic(stack_t *) newest;   /* atomic: written under the lock */
 static atomic_bool stale;           /* atomic: what is known is of a fork's parent */
 
+HK_PROBE_COUNTER(alloc);
+HK_PROBE_COUNTER(free);
 _Atomic uint64_t hk_profile_in_use, hk_profile_allocated, hk_profile_lost;
 _Atomic(_Atomic uint8_t *) hk_profile_likes;
 
@@ -43,10 +46,13 @@ static void add(_Atomic uint64_t *sum, uint64_t n) {
     hk_store_relaxed(sum, hk_load_relaxed(sum) + n);
 }
 
+/* The bytes that it stands for. */
+static uint64_t bytes_for(const sample_t *s) { return (uint64_t)((double)s->n / s->chance + 0.5); }
+
 static void sum_up(hk_profile_sums_t *sums, _Atomic uint64_t *process, const sample_t *s,
                    bool more) {
     const uint64_t sign = more ? 1 : UINT64_MAX;
-    const uint64_t all = (uint64_t)((double)s->n / s->chance + 0.5);
+    const uint64_t all = bytes_for(s);
     add(&sums->objects, sign);
     add(&sums->bytes, sign * s->n);
     add(&sums->all_objects, sign * (uint64_t)(HK_PROFILE_OBJECT / s->chance + 0.5));
@@ -213,12 +219,14 @@ static void empty_locked(sample_t *slot) {
     used--;
 }
 
-static void remove_locked(const void *p) {
+/* False: it is none. */
+static bool remove_locked(const void *p) {
     sample_t *slot = blocks != NULL ? slot_of(blocks, p) : NULL;
     if (slot == NULL || slot->p == NULL)
-        return;
+        return false;
     sum_up(&slot->stack->in_use, &hk_profile_in_use, slot, false);
     empty_locked(slot);
+    return true;
 }
 
 /* For some 50 ms where it may be this thread that has the lock. */
@@ -237,28 +245,32 @@ static bool enter(bool waits) {
 void hk_profile_remove(const void *p, bool waits) {
     if (hk_load_relaxed(&stale) || !enter(waits))
         return;
-    remove_locked(p);
+    const bool known = remove_locked(p);
     hk_unlock(&lock);
+    if (known)
+        HK_PROBE("otel_memory", free, "8@%0", "r"(p));
 }
 
 /* A block that is known already was freed while nobody was told. */
 void hk_profile_add(const void *p, size_t n, double chance, void *const *frames, unsigned count,
                     bool waits) {
+    sample_t sample = {p, n, chance, NULL};
     if (!enter(waits))
         return;
     if (hk_load_relaxed(&stale))
         clear_locked();
     remove_locked(p);
-    stack_t *stack = stack_locked(frames, count);
+    stack_t *stack = sample.stack = stack_locked(frames, count);
     if (stack == NULL || !has_room_locked()) {
         add(&hk_profile_lost, 1);
     } else {
         sample_t *slot = slot_of(blocks, p);
-        *slot = (sample_t){p, n, chance, stack};
+        *slot = sample;
         used++;
         like_locked(p, 1);
         sum_up(&stack->in_use, &hk_profile_in_use, slot, true);
         sum_up(&stack->allocated, &hk_profile_allocated, slot, true);
     }
     hk_unlock(&lock);
+    HK_PROBE("otel_memory", alloc, "8@%0 8@%1 8@%2", "r"(p), "r"(n), "r"(bytes_for(&sample)));
 }

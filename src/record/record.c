@@ -227,27 +227,35 @@ static HK_COLD void count_lost(void) {
         hk_add_relaxed(&head()->operations, (uint64_t)1);
 }
 
-void hk_record_note(void **own, unsigned kind, const void *p, size_t n, size_t align) {
-    hk_record_line_t *at = own != NULL ? *own : for_nobody();
-    if (HK_UNLIKELY(is_end(at))) {
-        at = own != NULL ? go_on(at) : at;
-        if (own != NULL && at != NULL)
-            *own = at;
-        if (at == NULL) {
-            count_lost();
-            return;
-        }
-    }
-    const uint32_t number = (uint32_t)hk_add_relaxed(&head()->operations, (uint64_t)1);
-    uint64_t where = (uintptr_t)p | (uint64_t)kind << 48, size = 0;
-    if (kind & HK_RECORD_GIVEN) {
-        size = hk_min(n, ((uint64_t)1 << 40) - 1);
-        where |= (uint64_t)hk_min((size_t)__builtin_ctzll(align), 31) << 51 | size >> 32 << 56;
-    }
-    at->what = size << 32 | number;
+HK_INLINE void write_line(hk_record_line_t *at, uint64_t where, size_t n) {
+    const uint64_t number = hk_add_relaxed(&head()->operations, (uint64_t)1);
+    at->what = (uint64_t)n << 32 | (uint32_t)number;
     hk_store_release(&at->where, where);
-    if (own != NULL)
+}
+
+static HK_NOINLINE void note_slow(void **own, uint64_t where, size_t n) {
+    const int saved = errno;
+    hk_record_line_t *at = own != NULL ? *own : for_nobody();
+    if (own != NULL && is_end(at))
+        at = go_on(at);
+    if (own != NULL && at != NULL)
         *own = at + 1;
+    n = hk_min(n, ((size_t)1 << 40) - 1);
+    if (at != NULL)
+        write_line(at, where | n >> 32 << 56, n);
+    else
+        count_lost();
+    errno = saved;
+}
+
+void hk_record_note(void **own, uint64_t where, size_t n) {
+    if (HK_UNLIKELY(own == NULL || is_end(*own) || n > UINT32_MAX)) {
+        note_slow(own, where, n);
+        return;
+    }
+    hk_record_line_t *at = *own;
+    *own = at + 1;
+    write_line(at, where, n);
 }
 
 /* One chunk waits for the next thread, so that many short-lived ones, one after the other, share it. */

@@ -46,9 +46,15 @@ enum { HK_RECORD_THREAD = 7 };
  * behind it. NULL, or what is wrong. Called once; the path stays the caller's. */
 const char *hk_record_start(const char *path, uint64_t bytes);
 
-/* Notes an operation. `own` is the thread's, NULL at first; or it is NULL, for a thread that has none. Any
- * thread; a signal handler where none of its thread's is under way. */
-void hk_record_note(void **own, unsigned kind, const void *p, size_t n, size_t align);
+/* What is done to p, as a line has it but for the size: kinds, and of what is given the alignment. */
+HK_INLINE uint64_t hk_record_where(unsigned kinds, const void *p, size_t align) {
+    return (uintptr_t)p | (uint64_t)kinds << 48 |
+           (uint64_t)hk_min((unsigned)__builtin_ctzll(align), 31u) << 51;
+}
+
+/* Notes an operation, of n bytes. `own` is the thread's, NULL at first; or it is NULL, for a thread that has none.
+ * Any thread; a signal handler where none of its thread's is under way. Keeps errno. */
+void hk_record_note(void **own, uint64_t where, size_t n);
 
 /* The thread ends. */
 void hk_record_thread_ends(void **own);

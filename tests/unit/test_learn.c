@@ -7,6 +7,7 @@
 #include "check.h"
 #include "config/config.h"
 #include "front/boundary.h"
+#include "front/tcache.h"
 #include "hakmem/hakmem.h"
 
 /* The table leads each size to a class that holds it, and each fixed class's own size to it. */
@@ -145,6 +146,23 @@ static void off(void) {
     hk_store_relaxed(&hk_config.learn, 1);
 }
 
+/* Hidden, the hit path finds nothing, the boundary all, and what is learned meanwhile stays. */
+static void hidden(void) {
+    hk_classes_hide(true);
+    CHECK_EQ(hk_load_relaxed(&hk_class_of_size[100]), 0);
+    CHECK(hk_hit_pop(100) == NULL);
+    table_is_whole();
+    CHECK(hk_class_of(2608) < HK_CLASS_FIXED);
+    hold(2608, 8 * HK_MIB);
+    free_all();
+    const unsigned cls = hk_class_of(2608);
+    CHECK(cls >= HK_CLASS_FIXED);
+    hk_classes_hide(false);
+    CHECK_EQ(hk_class_of(2608), cls);
+    CHECK_EQ(hk_load_relaxed(&hk_class_of_size[2608 / 8]), cls);
+    table_is_whole();
+}
+
 static void *allocates(void *seed) {
     enum { HELD = 4096, ROUNDS = 40 };
     static _Thread_local struct {
@@ -190,6 +208,7 @@ int main(void) {
     a_size_gets_a_class();
     aligned_requests_stay_aligned();
     there_is_a_way_back();
+    hidden();
     what_is_not_worth_it();
     off();
     threads_learn();

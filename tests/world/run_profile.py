@@ -44,8 +44,8 @@ def environment(**options: str) -> dict[str, str]:
     return kept | {"LD_PRELOAD": library} | options
 
 
-def run(folder: Path, *command: str, status: int = 0, **options: str) -> str:
-    """What it says on stderr."""
+def run(folder: Path, *command: str, status: int = 0, out: bool = False, **options: str) -> str:
+    """What it says on stderr, or on stdout."""
     done = subprocess.run(
         [*(command if "/" in command[0] else (program, *command))],
         env=environment(**options),
@@ -59,7 +59,7 @@ def run(folder: Path, *command: str, status: int = 0, **options: str) -> str:
         done.returncode == status,
         f"{command} ended with {done.returncode}: {done.stderr}",
     )
-    return done.stderr
+    return done.stdout if out else done.stderr
 
 
 # ---- the form ----
@@ -411,6 +411,52 @@ def check_pprof(folder: Path) -> None:
     pprof_reads(folder, "text")
 
 
+# ---- probes ----
+
+
+def check_probes(folder: Path) -> None:
+    """Where each probe is, what it has and which counter turns it on is in the file's notes."""
+    said = subprocess.run(
+        ["readelf", "-nW", library], cwd=folder, capture_output=True, text=True, check=True
+    ).stdout
+    pattern = (
+        r"Provider: otel_memory\s+Name: (\w+)\s+"
+        r"Location: (\w+), Base: (\w+), Semaphore: (\w+)\s+Arguments: (.*)"
+    )
+    found = {name: (places, has) for name, *places, has in re.findall(pattern, said)}
+    expect(sorted(found) == ["alloc", "free"], said)
+    expect(all(int(place, 16) != 0 for places, _ in found.values() for place in places), said)
+    expect(
+        {name: has.count("8@") for name, (_, has) in found.items()} == {"alloc": 3, "free": 1}, said
+    )
+
+
+def check_traced(folder: Path) -> None:
+    """gdb is a tracer: it turns the counters on, and hears of each sample."""
+    lines = ["set startup-with-shell off", f"set env LD_PRELOAD {library}"]
+    lines += [f"set env {name} {value}" for name, value in EXACTLY.items()]
+    lines += ["set breakpoint pending on", "start"]
+    for name, said in {
+        "alloc": '"alloc %lu %lu\\n", $_probe_arg1, $_probe_arg2',
+        "free": '"free %d\\n", $_probe_argc',
+    }.items():
+        lines += [f"break -probe-stap otel_memory:{name}", "commands", "silent"]
+        lines += [f"printf {said}", "cont", "end"]
+    (folder / "commands").write_text("\n".join([*lines, "cont", ""]))
+    said = run(
+        folder, "/usr/bin/env", "-u", "LD_PRELOAD", "gdb", "-q", "-batch", "-nx",
+        "-ex", "set pagination off", "-x", "commands", "--args", program, "keep", out=True,
+    )  # fmt: skip
+    counts = {line: said.splitlines().count(line) for line in said.splitlines()}
+    for line, times in {
+        "alloc 10000 10000": 300,
+        "alloc 40 40": 200,
+        "alloc 500 500": 1000,
+    }.items():
+        expect(counts.get(line) == times, f"{line}: {counts.get(line)} times: {said[-500:]}")
+    expect(counts.get("free 1", 0) >= 1000, f"{counts.get('free 1')} frees")
+
+
 CHECKS: tuple[Callable[[Path], None], ...] = (
     check_exact,
     check_build_id,
@@ -429,15 +475,20 @@ CHECKS: tuple[Callable[[Path], None], ...] = (
 )
 
 
+# What is checked only where it is asked for by name, and the tool that it takes.
+WITH_TOOLS = {check_pprof: "go", check_probes: "readelf", check_traced: "gdb"}
+
+
 def main(names: list[str]) -> int:
     failed = 0
-    if names == ["pprof"] and shutil.which("go") is None:
-        print("SKIPPED: there is no go, and so no `go tool pprof`: nobody reads the profiles")
-        return SKIPPED
-    for check in (*CHECKS, check_pprof):
+    for check in (*CHECKS, *WITH_TOOLS):
         name = check.__name__.removeprefix("check_")
-        if name not in names and (names or check is check_pprof):
+        if name not in names and (names or check in WITH_TOOLS):
             continue
+        tool = WITH_TOOLS.get(check)
+        if tool is not None and shutil.which(tool) is None:
+            print(f"SKIPPED: there is no {tool}: {name} is NOT checked")
+            return SKIPPED
         with tempfile.TemporaryDirectory() as folder:
             try:
                 check(Path(folder))

@@ -1,7 +1,7 @@
 # Debian packages, made by cpack of an installation in /usr (the preset debian, `make deb`):
 #   libhakmem0     the shared library, named after its SONAME so that a later one can be beside it
 #   libhakmem-dev  what is needed to build with it: header, archive, link, packages of CMake and pkg-config
-# The laboratory and its command are a wheel, not a Debian package (lab/pyproject.toml).
+#   hakmem         the command, for the Python of the system; a Debian that has older libraries than it needs takes the wheel
 if(NOT CMAKE_INSTALL_PREFIX STREQUAL "/usr")
     message(FATAL_ERROR "HAKMEM_DEBIAN needs -DCMAKE_INSTALL_PREFIX=/usr: it decides where libraries lie")
 endif()
@@ -9,8 +9,8 @@ set(HAKMEM_MAINTAINER "hakmem authors <hakmem@example.org>"
     CACHE STRING "Name and address in the Debian packages, for whoever gives them out to set")
 
 set(soversion ${PROJECT_VERSION_MAJOR})
-set(components runtime development)
-set(packages libhakmem${soversion} libhakmem-dev)
+set(components runtime development command)
+set(packages libhakmem${soversion} libhakmem-dev hakmem)
 set(release 1)
 set(made ${PROJECT_BINARY_DIR}/packaging)
 
@@ -32,6 +32,24 @@ install(CODE "execute_process(
     COMMAND \"${CMAKE_STRIP}\" --strip-debug --enable-deterministic-archives
         \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/libhakmem.a\"
     COMMAND_ERROR_IS_FATAL ANY)" COMPONENT development)
+
+# Python's own place for it, with what says its version; the library is the other package's.
+set(python lib/python3/dist-packages)
+install(DIRECTORY lab/hakmem DESTINATION ${python} COMPONENT command
+    PATTERN __pycache__ EXCLUDE PATTERN ".*" EXCLUDE)
+install(TARGETS hakmem_check LIBRARY DESTINATION ${python}/hakmem/native COMPONENT command)
+file(RELATIVE_PATH library /${python}/hakmem/native
+    /${CMAKE_INSTALL_LIBDIR}/libhakmem.so.${soversion})
+file(CREATE_LINK ${library} ${made}/libhakmem.so SYMBOLIC)
+install(FILES ${made}/libhakmem.so DESTINATION ${python}/hakmem/native COMPONENT command)
+file(WRITE ${made}/METADATA
+    "Metadata-Version: 2.1\nName: hakmem\nVersion: ${PROJECT_VERSION}\n")
+install(FILES ${made}/METADATA
+    DESTINATION ${python}/hakmem-${PROJECT_VERSION}.dist-info COMPONENT command)
+install(PROGRAMS ${CMAKE_CURRENT_LIST_DIR}/hakmem DESTINATION bin COMPONENT command)
+execute_process(COMMAND gzip -9nc ${CMAKE_CURRENT_LIST_DIR}/hakmem.1
+    OUTPUT_FILE ${made}/hakmem.1.gz COMMAND_ERROR_IS_FATAL ANY)
+install(FILES ${made}/hakmem.1.gz DESTINATION share/man/man1 COMPONENT command)
 
 # The loader's cache is made again by a trigger, so that the packages need no script.
 file(WRITE ${made}/triggers "activate-noawait ldconfig\n")
@@ -85,5 +103,18 @@ string(JOIN "\n" CPACK_DEBIAN_DEVELOPMENT_DESCRIPTION
     ""
     "This package has headers for C and C++, the static library, and packages"
     "for CMake and pkg-config.")
+
+set(CPACK_DEBIAN_COMMAND_PACKAGE_NAME hakmem)
+set(CPACK_DEBIAN_COMMAND_PACKAGE_SECTION devel)
+string(JOIN ", " CPACK_DEBIAN_COMMAND_PACKAGE_DEPENDS
+    "libhakmem${soversion} (= ${PROJECT_VERSION}-${release})" "libc6" "python3 (>= 3.11)"
+    "python3-typer (>= 0.15)" python3-rich python3-numpy python3-scipy python3-jinja2)
+string(JOIN "\n" CPACK_DEBIAN_COMMAND_DESCRIPTION
+    "drop-in memory allocator, command"
+    "hakmem serves malloc and its family and the C++ operators new and delete."
+    ""
+    "This package has the command, which runs a program on it and proves that"
+    "it does, compares allocators on the program, shows what its memory is in"
+    "use for, and what all processes that run on it hold.")
 
 include(CPack)

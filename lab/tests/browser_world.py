@@ -1,0 +1,104 @@
+"""A real browser for the pages that the laboratory writes, and what holds for each of them."""
+
+import re
+import struct
+import subprocess
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+LIGHT, NIGHT = (0xFB, 0xFA, 0xF7), (0x14, 0x17, 0x1A)
+windows = pytest.mark.parametrize(
+    ("width", "dark", "scripts"),
+    [(1200, False, True), (400, True, True), (1200, True, False), (400, False, False)],
+)
+FLAGS = (
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --hide-scrollbars "
+    "--disable-background-networking --disable-component-update --disable-sync "
+    "--enable-logging=stderr --virtual-time-budget=5000 "
+    # Frames without scripts in the process of their page, whose clock waits for them.
+    "--disable-features=IsolateSandboxedIframes --disable-site-isolation-trials"
+)
+
+
+LEAST_WINDOW = 500
+
+
+@dataclass(frozen=True)
+class Browser:
+    program: str
+    folder: Path
+
+    def _run(self, page: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+        argv = [self.program, *FLAGS.split(), f"--user-data-dir={self.folder / 'profile'}"]
+        return subprocess.run(
+            [*argv, *flags, page.as_uri()], capture_output=True, text=True, timeout=120, check=True
+        )
+
+    def dom(self, page: Path) -> str:
+        """The page after its scripts ran; none of them said anything on the console."""
+        done = self._run(page, "--dump-dom", "--window-size=1300,900")
+        assert [line for line in done.stderr.splitlines() if "CONSOLE" in line] == []
+        return done.stdout
+
+    def seen(self, page: Path, selector: str) -> int:
+        """How many elements are to be seen where no script of the page may run.
+
+        The page is in a frame that forbids them; the page around it looks.
+        """
+        look = (
+            f"const all = [...this.contentDocument.querySelectorAll('{selector}')];"
+            "const some = all.filter((e) => e.checkVisibility());"
+            "document.body.append(`seen ${some.length}.`);"
+        )
+        found = re.search(r"seen (\d+)\.", self.says(page, look, "allow-same-origin"))
+        assert found
+        return int(found[1])
+
+    def says(self, page: Path, script: str, sandbox: str | None = None) -> str:
+        """What a script appends to the page around this one, whose frame is `this` in it."""
+        forbids = "" if sandbox is None else f'sandbox="{sandbox}"'
+        around = self._frame(page, 1200, 3000, f'{forbids} onload="{script}"')
+        done = self._run(around, "--dump-dom", "--allow-file-access-from-files")
+        return done.stdout.rpartition("</iframe>")[2]
+
+    def picture(self, page: Path, width: int, dark: bool = False, scripts: bool = True) -> bytes:
+        """In a frame, which may be narrower than the browser's least window."""
+        around = self._frame(page, width, 3000, "" if scripts else "sandbox")
+        file = self.folder / "picture.png"
+        flags = ["--force-dark-mode"] if dark else []
+        size = max(width, LEAST_WINDOW), 3000
+        self._run(around, "--window-size={},{}".format(*size), f"--screenshot={file}", *flags)
+        data = file.read_bytes()
+        assert data[:8] == b"\x89PNG\r\n\x1a\n"
+        assert struct.unpack(">II", data[16:24]) == size
+        return data
+
+    def _frame(self, page: Path, width: int, height: int, attributes: str) -> Path:
+        around = self.folder / "around.html"
+        style = f"border:0;width:{width}px;height:{height}px"
+        around.write_text(
+            f'<body style="margin:0"><iframe src="{page.as_uri()}" style="{style}" {attributes}>'
+            "</iframe></body>",
+            encoding="utf-8",
+        )
+        return around
+
+
+def corner(png: bytes) -> tuple[int, ...]:
+    """Red, green and blue of the first pixel, which no filter of PNG changes."""
+    parts, at = b"", 8
+    while at < len(png):
+        (size,) = struct.unpack(">I", png[at : at + 4])
+        if png[at + 4 : at + 8] == b"IDAT":
+            parts += png[at + 8 : at + 8 + size]
+        at += 12 + size
+    return tuple(zlib.decompress(parts)[1:4])
+
+
+def expect_full(picture: bytes, dark: bool, least: int) -> None:
+    """The page's own colour in the corner, and more to see than `least` bytes have."""
+    assert corner(picture) == (NIGHT if dark else LIGHT)
+    assert len(picture) > least

@@ -1,0 +1,117 @@
+"""Recordings and traces for the tests of them: made from rows, or by a program."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hakmem import project
+from hakmem.replay import raw, streams, trace
+from hakmem.replay.raw import GIVEN, TAKEN
+
+BUILD = project.root() / "build"
+LIBRARY = BUILD / "libhakmem.so"
+REPLAYER = BUILD / "bench" / "bench_replay"
+MIXED = BUILD / "bench" / "bench_random_mixed"
+built = pytest.mark.skipif(
+    not (LIBRARY.is_file() and REPLAYER.is_file()), reason="not built: run `make build`"
+)
+WORDS = {
+    streams.MALLOC: 2,
+    streams.FREE: 1,
+    streams.REALLOC: 2,
+    streams.ALIGNED: 3,
+    streams.START: 1,
+    streams.WAIT: 2,
+    streams.POINT: 2,
+}
+NAMES = ("malloc", "free", "realloc", "aligned", "start", "wait", "point")
+
+
+def events(*rows: tuple[int, ...]) -> raw.Events:
+    """Rows of thread, kind, address, and of what is given size and alignment's logarithm."""
+    full = [(*row, *(0, 3)[len(row) - 3 :]) for row in rows]
+    thread, kind, address, size, log2 = (np.array(column) for column in zip(*full, strict=True))
+    return raw.Events(
+        pid=1,
+        address=address.astype(np.uint64),
+        kind=kind.astype(np.uint8),
+        size=size.astype(np.int64),
+        log2=log2.astype(np.uint8),
+        thread=thread.astype(np.uint32),
+        lost=0,
+        full=False,
+        ended=True,
+        begin_ns=10,
+        last_ns=10**9 + 10,
+    )
+
+
+def spelled(words: Sequence[int]) -> list[tuple[object, ...]]:
+    """A stream in words that can be read, without its points."""
+    found: list[tuple[object, ...]] = []
+    at = 0
+    while at < len(words):
+        op = words[at] & 7
+        if op != streams.POINT:
+            found.append((NAMES[op], words[at] >> 3, *words[at + 1 : at + WORDS[op]]))
+        at += WORDS[op]
+    return found
+
+
+def spelled_all(made: streams.Streams) -> list[list[tuple[object, ...]]]:
+    return [spelled(words) for words in made.words]
+
+
+def record(folder: Path, *command: object, status: int = 0, **more: str) -> trace.Trace:
+    """As a user would, with the product."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("HAKMEM_", "LD_PRE"))}
+    argv = [sys.executable, "-c", "from hakmem.cli import main; main()", "record", "--lib"]
+    separator = [] if "--" in command else ["--"]
+    words = [*argv, str(LIBRARY), "--out", "a.hktrace", *separator, *map(str, command)]
+    done = subprocess.run(
+        words, cwd=folder, env=environment | more, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == status, done.stderr
+    assert "written: a.hktrace: " in done.stderr
+    return trace.read(folder / "a.hktrace")
+
+
+def replayed(found: trace.Trace, *arguments: str) -> dict[str, object]:
+    streams_ = found.path.with_suffix(".streams")
+    trace.unpack(found, streams_)
+    done = subprocess.run(
+        [REPLAYER, streams_, *arguments], capture_output=True, text=True, timeout=120, check=True
+    )
+    result: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def small_trace(folder: Path) -> trace.Trace:
+    """Two threads and a thousand blocks of chance."""
+    rng, rows, live = random.Random(1), [], []
+    for n in range(3000):
+        thread = rng.randint(2, 3)
+        if live and rng.random() < 0.45:
+            rows.append((thread, TAKEN, live.pop(rng.randrange(len(live)))))
+        else:
+            live.append(16 * n)
+            rows.append((thread, GIVEN, 16 * n, rng.randint(1, 3000)))
+    path = folder / "small.hktrace"
+    trace.write(path, streams.make(events(*rows)), {"command": ["a", "b c"], "host": {}})
+    return trace.read(path)
+
+
+def damaged(whole: bytes, rng: random.Random) -> bytes:
+    """Cut off somewhere, or with some bytes changed."""
+    if rng.random() < 0.3:
+        return whole[: rng.randrange(len(whole))]
+    found = bytearray(whole)
+    for _ in range(rng.randint(1, 3)):
+        found[rng.randrange(len(found))] ^= 1 << rng.randrange(8)
+    return bytes(found)

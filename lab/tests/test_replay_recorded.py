@@ -1,0 +1,200 @@
+"""Programs recorded, and what the replay of each then does."""
+
+import contextlib
+import os
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hakmem import project
+from hakmem.errors import LabError
+from hakmem.hotpath import callgrind
+from hakmem.replay import raw, streams, trace
+from hakmem.replay.raw import GIVEN
+from replay_world import LIBRARY, MIXED, REPLAYER, built, damaged, record, replayed
+from standing import Stand
+
+
+def mixed(iterations: int, slots: int, seed: int) -> tuple[int, int, int]:
+    """What bench/README.md says random_mixed does: mallocs, frees, and live bytes at most."""
+    sizes: list[int] = [0] * slots
+    mallocs = frees = live = most = 0
+    for state, count in (((seed + 0x9E3779B9) % 2**32, iterations // 10), (seed, iterations)):
+        for _ in range(count):
+            state ^= state << 13 & 0xFFFFFFFF
+            state ^= state >> 17
+            state ^= state << 5 & 0xFFFFFFFF
+            slot = state % slots
+            if sizes[slot]:
+                live -= sizes[slot]
+                sizes[slot] = 0
+                frees += 1
+            else:
+                sizes[slot] = 16 + (state & 0x3FF)
+                live += sizes[slot]
+                mallocs += 1
+            most = max(most, live)
+    return mallocs, mallocs, most
+
+
+@built
+def test_of_a_known_program_the_trace_has_all_and_the_replay_does_all(tmp_path: Path) -> None:
+    found = record(tmp_path, MIXED, 30000, 300, 7)
+    mallocs, frees, most = mixed(30000, 300, 7)
+    facts = {"mallocs": mallocs, "frees": frees, "peak_bytes": most, "reallocs": 0, "aligned": 0}
+    facts |= {"threads": 1, "unknown_frees": 0, "lost": 0, "end_bytes": 0, "ended": True}
+    assert facts.items() <= found.facts.items()
+    assert found.facts["command"] == [str(MIXED), "30000", "300", "7"]
+    result = replayed(found, "--points", "--repeat=2")
+    assert (result["mallocs"], result["frees"], result["reallocs"]) == (mallocs, frees, 0)
+    assert result["ops"] == 2 * found.operations
+    curve = result["curve"]
+    assert isinstance(curve, list)
+    assert len(curve) == 64
+    assert curve[-1][0] == 0
+    assert max(live for live, _ in curve) <= -(-most // 1024)
+    replayed(found, "--smoke")
+
+
+THREADS = """
+import threading, queue
+q = queue.Queue()
+def make():
+    for n in range(2000):
+        q.put(bytearray(600 + n % 4000))
+def use():
+    for n in range(2000):
+        b = q.get(); b.extend(bytes(900))
+t = [threading.Thread(target=f) for f in (make, use, make, use)]
+[x.start() for x in t]; [x.join() for x in t]
+"""
+
+
+@built
+def test_threads_that_hand_blocks_to_each_other_are_replayed_whole(tmp_path: Path) -> None:
+    found = record(tmp_path, sys.executable, "-I", "-S", "-c", THREADS, PYTHONMALLOC="malloc")
+    assert found.threads >= 5
+    assert found.facts["reallocs"] >= 4000
+    result = replayed(found, "--smoke", "--repeat=3")
+    names = ("mallocs", "frees", "reallocs")
+    mallocs, frees, reallocs = (int(str(result[name])) for name in names)
+    assert mallocs == found.facts["mallocs"] + found.facts["aligned"]
+    assert (frees, reallocs) == (found.facts["frees"], found.facts["reallocs"])
+    assert result["ops"] == 3 * found.operations
+
+
+@built
+def test_a_recording_of_the_library_alone_becomes_a_trace(stand: Stand, tmp_path: Path) -> None:
+    settings = {"HAKMEM_RECORD": str(tmp_path / "raw.%p"), "LD_PRELOAD": str(LIBRARY)}
+    subprocess.run([MIXED, "3000", "30", "7"], env=settings, capture_output=True, check=True)
+    found = next(tmp_path.glob("raw.*"))
+    out = tmp_path / "b.hktrace"
+    done = stand.call("record", "--raw", found, "--out", out)
+    assert done.returncode == 0, done.stderr
+    assert trace.read(out).facts["mallocs"] == mixed(3000, 30, 7)[0]
+    whole, rng, made = found.read_bytes(), random.Random(4), 0
+    stopped = raw.HEAD.index("stopped") * 8
+    found.write_bytes(whole[:stopped] + (1000).to_bytes(8, "little") + whole[stopped + 8 :])
+    assert streams.make(raw.read(found)).facts["operations"] == 1000
+    for _ in range(60):
+        found.write_bytes(damaged(whole, rng))
+        with contextlib.suppress(LabError):
+            made += len(streams.make(raw.read(found)).to_bytes()) > 0
+    assert made
+    found.write_bytes(whole[:50])
+    cut = stand.call("record", "--raw", found, "--out", out)
+    assert (cut.returncode, cut.stderr.count("\n")) == (2, 1)
+    assert "is no recording: it is cut off" in cut.stderr
+
+
+@built
+def test_short_lived_threads_share_chunks_and_are_known_apart(tmp_path: Path) -> None:
+    script = "import threading\nfor _ in range(200):\n"
+    script += " t = threading.Thread(target=bytearray, args=(5000,)); t.start(); t.join()"
+    settings = {"HAKMEM_RECORD": str(tmp_path / "raw.%p"), "LD_PRELOAD": str(LIBRARY)}
+    argv = [sys.executable, "-I", "-S", "-c", script]
+    subprocess.run(argv, env={**settings, "PYTHONMALLOC": "malloc"}, check=True)
+    file = next(tmp_path.glob("raw.*"))
+    events = raw.read(file)
+    assert len(events.kind) == raw.count(file)
+    assert events.lost == 0
+    made = streams.make(events)
+    assert made.facts["threads"] >= 201
+    large = events.thread[(events.size == 5001) & ((events.kind & GIVEN) != 0)]
+    assert len(np.unique(large)) >= 200
+
+
+@built
+def test_a_full_file_has_what_came_before_and_says_so(tmp_path: Path) -> None:
+    settings = {"HAKMEM_RECORD": str(tmp_path / "raw.%p"), "LD_PRELOAD": str(LIBRARY)}
+    settings["HAKMEM_RECORD_MB"] = "1"
+    done = subprocess.run(
+        [MIXED, "90000", "30", "7"], env=settings, capture_output=True, text=True, check=True
+    )
+    assert "the file is full (HAKMEM_RECORD_MB); what follows is not recorded" in done.stderr
+    made = streams.make(raw.read(next(tmp_path.glob("raw.*"))))
+    assert made.facts["operations"] == 31 * 2047
+    assert made.facts["full"]
+    assert made.facts["operations"] + made.facts["lost"] == 2 * mixed(90000, 30, 7)[0]
+    assert "operations are missing: the file was full" in trace.describe(made.facts)
+
+
+@built
+def test_of_several_processes_the_busiest_is_kept_or_all(tmp_path: Path) -> None:
+    script = f"{MIXED} 2000 30 7; {MIXED} 9000 30 7; true"
+    found = record(tmp_path, "sh", "-c", script)
+    assert found.facts["mallocs"] == mixed(9000, 30, 7)[0]
+    found = record(tmp_path, "--all", "--", "sh", "-c", script)
+    counts = [trace.read(path).facts["mallocs"] for path in tmp_path.glob("a.*.hktrace")]
+    assert mixed(2000, 30, 7)[0] in counts
+    assert found.facts["mallocs"] == mixed(9000, 30, 7)[0]
+
+
+@built
+def test_a_program_that_is_killed_leaves_a_trace(tmp_path: Path) -> None:
+    script = "import os; x = [bytearray(5000) for _ in range(999)]; os.kill(os.getpid(), 9)"
+    found = record(tmp_path, sys.executable, "-I", "-S", "-c", script, status=137)
+    assert found.facts["ended"] is False
+    assert found.facts["end_bytes"] > 999 * 5000
+    replayed(found)
+
+
+def instructions_inside(folder: Path, *command: object) -> int:
+    """Those of the allocator alone."""
+    out = folder / "callgrind.out"
+    argv = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", *map(str, command)]
+    environment = {**os.environ, "LD_PRELOAD": str(LIBRARY)}
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    inside = callgrind.parse(out.read_text()).objects()
+    return sum(count for file, count in inside.items() if "libhakmem" in file)
+
+
+@built
+def test_a_replay_asks_of_the_allocator_what_the_program_did(tmp_path: Path) -> None:
+    if shutil.which("valgrind") is None:
+        pytest.skip("valgrind is not installed")
+    command = (MIXED, 60000, 400, 7)
+    found = record(tmp_path, *command)
+    replayed(found)
+    original = instructions_inside(tmp_path, *command)
+    again = instructions_inside(tmp_path, REPLAYER, found.path.with_suffix(".streams"))
+    assert again == pytest.approx(original, rel=0.05)
+
+
+EXAMPLES = sorted((project.root() / "bench" / "traces").glob("*.hktrace"))
+
+
+@built
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_the_traces_that_come_with_the_project_are_whole(path: Path, tmp_path: Path) -> None:
+    shutil.copy(path, tmp_path)
+    found = trace.read(tmp_path / path.name)
+    facts = {"unknown_frees": 0, "lost": 0, "ended": True, "threads": 1}
+    assert facts.items() <= found.facts.items()
+    assert replayed(found, "--smoke")["ops"] == found.operations
+    assert path.stat().st_size < 300 * 1024

@@ -1,0 +1,139 @@
+"""The file of a trace and its reader, the replayer's too: whole, damaged, and what is none."""
+
+import json
+import random
+import re
+import shutil
+import subprocess
+import sys
+from array import array
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hakmem.errors import LabError
+from hakmem.replay import streams, trace
+from replay_world import REPLAYER, built, damaged, small_trace
+from standing import Stand
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> trace.Trace:
+    return small_trace(tmp_path)
+
+
+def test_a_trace_is_read_as_it_was_written(small: trace.Trace, tmp_path: Path) -> None:
+    target = tmp_path / "streams"
+    trace.unpack(small, target)
+    assert target.stat().st_size == small.facts["bytes"]
+    assert (small.name, small.threads, small.operations) == ("small", 2, 3000)
+    said = trace.describe(small.facts)
+    assert said.startswith("a 'b c'; 3000 operations of 2 threads; ")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["small.hktrace", "streams"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is no trace: `hakmem record -- COMMAND` makes one"),
+        (b"hktrace 7\n{}\n", "is a trace of version '7': this hakmem reads 1"),
+        (b"hktrace 1\n", "is damaged or cut off: record it again"),
+        (b'hktrace 1\n{"operations":1,"threads":1,"bytes":9,"peak_bytes":1}\n', "damaged"),
+        (b"\x7fELF\0\0", "is no trace"),
+    ],
+)
+def test_what_is_no_trace_is_one_clear_line(
+    tmp_path: Path, stand: Stand, content: bytes, message: str
+) -> None:
+    path = tmp_path / "x.hktrace"
+    path.write_bytes(content)
+    with pytest.raises(LabError, match=re.escape(message)):
+        trace.unpack(trace.read(path), tmp_path / "streams")
+    for command in ("replay", "advise"):
+        shutil.copy(sys.executable, stand.folder / "bench" / "bench_replay")
+        done = stand.call(command, path)
+        (stand.folder / "bench" / "bench_replay").unlink()
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+        assert message in done.stderr
+
+
+def test_a_damaged_trace_is_refused_or_as_it_was(small: trace.Trace, tmp_path: Path) -> None:
+    """A letter of its facts may have become another; of its streams nothing may."""
+    good, target = tmp_path / "good", tmp_path / "streams"
+    trace.unpack(small, good)
+    whole, path, rng = small.path.read_bytes(), tmp_path / "x.hktrace", random.Random(2)
+    said = []
+    for _ in range(300):
+        path.write_bytes(damaged(whole, rng))
+        try:
+            trace.unpack(trace.read(path), target)
+        except LabError as error:
+            said.append(str(error))
+        else:
+            assert target.read_bytes() == good.read_bytes()
+    assert len(said) > 250
+    assert not [line for line in said if "\n" in line]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"bytes": 4}, {"bytes": 12124}, {"bytes": 1 << 30}, {"threads": "2"}, {"operations": None}],
+)
+def test_facts_that_cannot_be_are_damage(small: trace.Trace, change: dict[str, object]) -> None:
+    first, _, body = small.path.read_bytes().split(b"\n", 2)
+    text = json.dumps({**small.facts, **change}).encode()
+    small.path.write_bytes(b"\n".join((first, text, body)))
+    with pytest.raises(LabError, match="is damaged or cut off"):
+        trace.unpack(trace.read(small.path), small.path.with_suffix(".streams"))
+
+
+@built
+def test_the_replayer_refuses_damaged_streams_or_replays_them(
+    small: trace.Trace, tmp_path: Path
+) -> None:
+    """It neither dies of them nor waits for ever."""
+    good, path, rng = tmp_path / "good", tmp_path / "streams", random.Random(3)
+    trace.unpack(small, good)
+    whole, ends = good.read_bytes(), {0: 0, 1: 0}
+    for _ in range(60):
+        path.write_bytes(damaged(whole, rng))
+        done = subprocess.run([REPLAYER, path], capture_output=True, text=True, timeout=20)
+        assert done.returncode in ends, done.stderr
+        ends[done.returncode] += 1
+        if done.returncode:
+            assert re.fullmatch(r"bench: error: .*\n", done.stderr), done.stderr
+    assert all(ends.values())
+
+
+def said_of(path: Path, threads: Sequence[Sequence[int]], slots: int = 1) -> str:
+    """What the replayer says of streams in these words."""
+    made = streams.Streams([array("I", words) for words in threads], slots)
+    path.write_bytes(made.to_bytes())
+    done = subprocess.run([REPLAYER, path], capture_output=True, text=True, timeout=20)
+    return done.stderr.partition("replayed: ")[2].strip() if done.returncode == 1 else ""
+
+
+@built
+@pytest.mark.parametrize(
+    ("threads", "message"),
+    [
+        ([[0, 8, 1]], ""),
+        ([[0, 8, 1, 1]], "a block is used before it is there, or twice"),
+        ([[0, 8, 0, 8]], "a block is used before it is there, or twice"),
+        ([[2, 8]], "a block is used before it is there, or twice"),
+        ([[0, 0]], "a block has no bytes"),
+        ([[3, 8, 60]], "an alignment is none"),
+        ([[8, 8]], "a block's number is too large"),
+        ([[0]], "an operation is unknown or cut off"),
+        ([[7]], "an operation is unknown or cut off"),
+        ([[8 | 4]], "a thread's number is too large"),
+        ([[4]], "a thread starts twice"),
+        ([[8 | 4, 8 | 4], [0, 8]], "a thread starts twice"),
+        ([[8 | 4, 8 | 5, 1], [5, 1]], "its threads wait for each other for ever"),
+        ([[0, 8], [1]], "its threads wait for each other for ever"),
+    ],
+)
+def test_streams_that_cannot_be_replayed_are_refused(
+    tmp_path: Path, threads: Sequence[Sequence[int]], message: str
+) -> None:
+    assert said_of(tmp_path / "streams", threads) == message
