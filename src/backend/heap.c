@@ -236,7 +236,7 @@ static void drain(hk_heap_t *heap, hk_slab_t *slab, hk_slab_t **retired) {
 static void collect_pending_locked(hk_heap_t *heap, hk_slab_t **retired) {
     hk_slab_t *slab = hk_exchange_seq(&heap->pending, NULL);
     while (slab != NULL) {
-        hk_assert(hk_load_relaxed(&hk_remote_of(slab)->pending) == 1 && slab->cls != 0);
+        hk_assert(hk_load_relaxed(&hk_remote_of(slab)->pending) == 1);
         hk_slab_t *next =
             hk_remote_of(slab)->pending_next; /* before pending is cleared: then it is not ours */
         if (hk_load_seq(&slab->owner) != heap) {
@@ -318,8 +318,11 @@ static bool find_slab(hk_heap_t *heap, unsigned cls) {
     hk_store_seq(&slab->owner, heap);
     link_tail(heap, slab);
     is_valid(heap, slab);
+    heap->grown += hk_load_relaxed(&slab->clean) != 0 ? slices * HK_SLICE : 0;
     hk_unlock(&heap->lock);
-    hk_class_note(cls, heap->wanted, hk_pool_carved(cls));
+    /* each heap has begun one, at least, that may be nearly empty */
+    const size_t begun = (size_t)hk_load_relaxed(&heaps) * slices * HK_SLICE;
+    hk_class_note(cls, heap->wanted, hk_pool_carved(cls) - hk_min(begun, hk_pool_carved(cls)));
     return true;
 }
 
@@ -605,6 +608,18 @@ void hk_heap_collect(hk_heap_t *heap) {
     hk_slab_t *retired = NULL;
     hk_lock(&heap->lock);
     collect_and_retire_locked(heap, &retired);
+    hk_unlock(&heap->lock);
+    hand_to_pool(retired);
+}
+
+void hk_heap_retire_kept(hk_heap_t *heap) {
+    hk_slab_t *retired = NULL;
+    hk_lock(&heap->lock);
+    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++) {
+        hk_slab_t *slab = heap->partial[cls].head;
+        if (slab != NULL && hk_load_relaxed(&slab->free) == hk_classes[cls].blocks)
+            retire(heap, slab, &retired);
+    }
     hk_unlock(&heap->lock);
     hand_to_pool(retired);
 }

@@ -23,6 +23,7 @@ struct hk_heap {
     hk_slab_list_t partial[HK_CLASS_COUNT];       /* lock: heap */
     uint8_t
         seen; /* lock: heap; among so many blocks that come back it pays to look for one slab's */
+    size_t grown;  /* owner: bytes of slabs whose memory was not there yet, since the last sweep */
     size_t wanted; /* owner: the bytes that somebody asked for last and came here for */
     /* atomic: slabs with remote frees to collect */
     _Alignas(HK_CACHE_LINE) _Atomic(hk_slab_t *) pending;
@@ -54,6 +55,9 @@ void hk_heap_give_remote(unsigned cls, void *p);
 
 /* Collects what others have freed and retires empty slabs, keeping none. */
 void hk_heap_collect(hk_heap_t *heap);
+
+/* Retires the empty slabs that classes keep for their next block. */
+void hk_heap_retire_kept(hk_heap_t *heap);
 
 /* The same for all heaps that are orphans or have something pending, and whose lock is free. */
 void hk_heap_collect_all(void);

@@ -5,6 +5,7 @@
 #include "backend/meta.h"
 #include "backend/pack.h"
 #include "backend/pagemap.h"
+#include "backend/purge.h"
 #include "backend/region.h"
 #include "backend/superslab.h"
 #include "base/lock.h"
@@ -108,6 +109,8 @@ static void *huge_alloc(size_t n, size_t align, size_t *dirty) {
     hk_add_relaxed(&live, (size_t)1);
     hk_count(huge_allocs, 1);
     hk_count(touched, huge->range.bytes - *dirty);
+    if (*dirty != huge->range.bytes)
+        hk_purge_instead();
     return huge->range.start;
 }
 
@@ -127,6 +130,8 @@ static void *run_alloc(size_t n, size_t *dirty) {
         hk_heap_collect_pending();
         run = hk_pool_take(slices_for(n), 0);
     }
+    if (run != NULL && run->zeroed)
+        hk_purge_instead();
     return use_run(run, n, dirty);
 }
 

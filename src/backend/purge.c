@@ -2,15 +2,21 @@
 
 #include "backend/advise.h"
 #include "backend/heap.h"
+#include "backend/limit.h"
 #include "backend/region.h"
 #include "backend/slab.h"
 #include "base/lock.h"
+#include "config/config.h"
 #include "stats/counters.h"
 #include "stats/sections.h"
 
 /* Pages that are purged alternate with others at most: half of a superslab's smallest pages, and a
  * run of free slices for each second one. */
 enum { MOST_RANGES = HK_UNIT / 4096 / 2 + HK_SLICES / 2 };
+
+/* A process of so much is small, and for less than so much more it is not worth it. */
+#define SMALL (4 * HK_MIB)
+#define INSTEAD_OF (256 * HK_KIB)
 
 static hk_lock_t lock = HK_LOCK_INIT(HK_RANK_PURGE);
 
@@ -137,6 +143,32 @@ size_t hk_purge_superslab(const hk_pool_cursor_t *cursor, hk_purge_way_t way, bo
     HK_TIMED(purge, bytes = purge(cursor, way, seen));
     hk_count(purge_ns, hk_os_now_ns() - began);
     return bytes;
+}
+
+/* What the process has of memory, at most. */
+static size_t had(void) {
+    const uint64_t touched = hk_counted(touched), purged = hk_counted(purge_bytes);
+    return (size_t)hk_min(touched - hk_min(purged, touched), hk_held());
+}
+
+void hk_purge_instead(void) {
+    enum { LOOKS = 8 };
+    static _Atomic size_t most = SMALL;     /* atomic: any thread; the most that it had, or that */
+    static _Atomic(hk_superslab_t *) place; /* atomic: any thread; where the next look goes on */
+    const size_t now = had(), before = hk_load_relaxed(&most);
+    if (now < before + INSTEAD_OF || hk_option(lean) == 0 ||
+        hk_option(lean_decommit) != HK_DECOMMIT_DONTNEED || hk_advice_is_disabled() ||
+        hk_lock_is_taken(&lock)) /* by a purge, or by the caller: the last try is made under it */
+        return;
+    hk_store_relaxed(&most, now);
+    hk_pool_cursor_t cursor = {.superslab = hk_load_relaxed(&place)};
+    const hk_purge_way_t at_once = {.how = HK_PURGE};
+    size_t done = 0;
+    bool seen = false;
+    for (unsigned looks = 0; looks < LOOKS && done < now - before; looks++)
+        if (hk_pool_next(&cursor) && !cursor.huge_pages)
+            done += hk_purge_superslab(&cursor, at_once, &seen);
+    hk_store_relaxed(&place, cursor.superslab);
 }
 
 size_t hk_purge_cached(size_t most) {

@@ -19,6 +19,11 @@ typedef struct {
  * enough at the next look. Returns the bytes given back. The caller holds no lock. */
 size_t hk_purge_superslab(const hk_pool_cursor_t *cursor, hk_purge_way_t way, bool *seen);
 
+/* Where memory is about to be brought in for a large block, and the process has never had so much: as much of what is free
+ * goes back, as far as a few superslabs have it. So all that this takes is less than the process has
+ * grown. The caller holds no lock. */
+void hk_purge_instead(void);
+
 /* Gives back so many bytes, or all there are, of the region cache; returns how many. */
 size_t hk_purge_cached(size_t most);
 

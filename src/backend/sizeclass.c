@@ -35,7 +35,7 @@ HK_CLASSES(SIZES)
     _Static_assert(HK_MAGAZINE_ONE_WAY(bytes) >= 1 && HK_MAGAZINE(bytes) <= 2000, "a magazine");
 HK_CLASSES(FITS)
 _Static_assert(HK_SLAB_MAX_BLOCKS == 64 * 64, "one summary word for all bitmap words");
-_Static_assert(HK_SLOT_COUNT <= UINT16_MAX, "first_slot");
+_Static_assert(HK_SLOT_COUNT <= UINT16_MAX, "a magazine's place");
 _Static_assert(HK_CLASS_COUNT <= UINT8_MAX, "the tables' entries");
 
 #define ENTRY(cls, bytes, before, n)                                                               \
@@ -44,20 +44,9 @@ _Static_assert(HK_CLASS_COUNT <= UINT8_MAX, "the tables' entries");
              .blocks = HK_CLAMP((n)*65536 / (bytes), 1, HK_SLAB_MAX_BLOCKS),                       \
              .magazine = HK_MAGAZINE(bytes),                                                       \
              .one_way = HK_MAGAZINE_ONE_WAY(bytes),                                                \
-             .first_slot = HK_SLOTS_OF_##cls,                                                      \
-             .wide_slot = HK_WIDE_SLOTS_OF_##cls,                                                  \
              .slices = (n),                                                                        \
              .band = BAND(bytes)},
-#define SPARE(i)                                                                                   \
-    [HK_CLASS_FIXED + (i)] = {.first_slot = HK_SLOTS_OF_LEARNED + (i)*HK_LEARNED_SLOTS,            \
-                              .wide_slot = HK_WIDE_SLOTS_OF_LEARNED + (i)*HK_LEARNED_WIDE_SLOTS}
-hk_class_t hk_classes[HK_CLASS_COUNT] = {
-    HK_CLASSES(ENTRY) SPARE(0),
-    SPARE(1),
-    SPARE(2),
-    SPARE(3),
-};
-_Static_assert(HK_CLASS_COUNT - HK_CLASS_FIXED == 4, "as many spare rows");
+hk_class_t hk_classes[HK_CLASS_COUNT] = {HK_CLASSES(ENTRY)};
 
 #define SIZE(cls, bytes, before, n) [((before) + 8) / 8 * ((before) != 0)...(bytes) / 8] = (cls),
 _Atomic uint8_t hk_class_of_size[HK_MID_MAX / 8 + 1] = {HK_CLASSES(SIZE)};

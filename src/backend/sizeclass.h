@@ -75,32 +75,23 @@ enum {
     HK_SLAB_MAX_BLOCKS = 4096, /* 64 bitmap words: one summary word covers them */
 };
 
-/* Where each class's slots start in a thread's slot array: slot 0 of a class and one for each
- * block. First those of all magazines that are not wide, close together. */
-#define HK_SLOTS(cls, size, before, slices)                                                        \
-    HK_SLOTS_OF_##cls, HK_SLOTS_END_##cls = HK_SLOTS_OF_##cls + HK_MAGAZINE_ONE_WAY(size),
-#define HK_WIDE_SLOTS(cls, size, before, slices)                                                   \
-    HK_WIDE_SLOTS_OF_##cls, HK_WIDE_SLOTS_END_##cls = HK_WIDE_SLOTS_OF_##cls + HK_MAGAZINE(size),
-#define HK_LEARNED_SLOTS (1 + HK_MAGAZINE_ONE_WAY(HK_LEARNED_FROM))
-#define HK_LEARNED_WIDE_SLOTS (1 + HK_MAGAZINE(HK_LEARNED_FROM))
+/* The slots that all of a thread's magazines take at their largest, slot 0 of each included, and one more
+ * while it moves. */
+#define HK_SLOTS(cls, size, before, slices) +1 + HK_MAGAZINE(size)
 enum {
-    HK_CLASSES(HK_SLOTS) HK_SLOTS_OF_LEARNED,
-    HK_LAST_SLOT = HK_SLOTS_OF_LEARNED + (HK_CLASS_COUNT - HK_CLASS_FIXED) * HK_LEARNED_SLOTS - 1,
-    HK_CLASSES(HK_WIDE_SLOTS) HK_WIDE_SLOTS_OF_LEARNED,
-    HK_SLOT_COUNT =
-        HK_WIDE_SLOTS_OF_LEARNED + (HK_CLASS_COUNT - HK_CLASS_FIXED) * HK_LEARNED_WIDE_SLOTS
+    HK_SLOT_COUNT = HK_CLASSES(HK_SLOTS) +
+                    (HK_CLASS_COUNT - HK_CLASS_FIXED) * (1 + HK_MAGAZINE(HK_LEARNED_FROM)) + 1 +
+                    HK_MAGAZINE(8)
 };
 
-/* What is fixed for a class; of a spare one only its slots until it has a size, which it then
- * keeps. Invariant: blocks * size <= slices * HK_SLICE, blocks <= HK_SLAB_MAX_BLOCKS. */
+/* What is fixed for a class; of a spare one nothing until it has a size, which it then keeps.
+ * Invariant: blocks * size <= slices * HK_SLICE, blocks <= HK_SLAB_MAX_BLOCKS. */
 typedef struct {
     uint64_t reciprocal; /* ceil(2^40 / size), see hk_class_index() */
     uint32_t size;       /* bytes of a block */
     uint16_t blocks;     /* per slab */
     uint16_t magazine;   /* the most blocks a thread's magazine of this class may hold */
     uint16_t one_way;    /* the same, of a thread that only takes or only frees */
-    uint16_t first_slot; /* of a magazine that holds no more than that, in a thread's slot array */
-    uint16_t wide_slot;  /* of a larger one */
     uint8_t slices;      /* per slab */
     uint8_t band;        /* C0 ... C7; 8 above 1024 bytes */
 } hk_class_t;

@@ -32,7 +32,7 @@ struct hk_superslab {
     uint32_t seen;      /* 1: the slice was free and had memory at the last look */
     uint32_t claimed;   /* 1: the slice is being purged */
     uint32_t purged;    /* 1: the slice has been, and nobody had it since */
-    bool no_huge_pages; /* they have been ruled out for the superslab */
+    bool no_huge_pages; /* they have been ruled out for the superslab, or never asked for */
     uint8_t list;       /* which list it is on, or NO_LIST */
     bool filled;        /* what is fresh has memory all the same: a huge page's */
     hk_superslab_t *next, *prev;
@@ -219,9 +219,13 @@ static void use_locked(hk_superslab_t *ss, uint32_t mask) {
     is_valid_locked(ss);
 }
 
-/* Slices that were used before come first: their pages are there. */
+/* What run_starts() says of slices that were used before: their pages are there. */
+static uint32_t used_starts(const hk_superslab_t *ss, unsigned n) {
+    return run_starts(ss->free & ~(ss->fresh | ss->lazy), n);
+}
+
 static hk_slab_t *take_from_locked(hk_superslab_t *ss, unsigned slices, unsigned cls) {
-    uint32_t starts = run_starts(ss->free & ~(ss->fresh | ss->lazy), slices);
+    uint32_t starts = used_starts(ss, slices);
     if (starts == 0)
         starts = run_starts(ss->free, slices);
     hk_assert(starts != 0);
@@ -249,12 +253,21 @@ static hk_slab_t *take_from_locked(hk_superslab_t *ss, unsigned slices, unsigned
     return slab;
 }
 
-/* From the superslab whose longest run is the shortest that is long enough. */
-static hk_slab_t *take_locked(unsigned slices, unsigned cls) {
-    uint64_t candidates = not_empty >> slices << slices;
+/* From the superslab whose longest run is the shortest that is long enough; for a slab rather from one that
+ * has memory for it, of those that are first on their lists. Large runs would cut up more for that than it saves. */
+static HK_NOINLINE hk_slab_t *take_locked(unsigned slices, unsigned cls) {
+    const uint64_t candidates = not_empty >> slices << slices;
     if (candidates == 0)
         return NULL;
-    return take_from_locked(lists[__builtin_ctzll(candidates)], slices, cls);
+    hk_superslab_t *best = lists[__builtin_ctzll(candidates)];
+    for (uint64_t left = cls != 0 ? candidates : 0; left != 0; left &= left - 1) {
+        hk_superslab_t *ss = lists[__builtin_ctzll(left)];
+        if (used_starts(ss, slices) != 0) {
+            best = ss;
+            break;
+        }
+    }
+    return take_from_locked(best, slices, cls);
 }
 
 static hk_superslab_t *superslab_of(const hk_slab_t *slab) {
@@ -547,7 +560,7 @@ static bool add_superslab(unsigned slices, unsigned cls) {
     ss->holes = holes;
     ss->whole = ss->free = run_mask(0, count) & ~holes;
     ss->fresh = used == 0 ? ss->whole : 0;
-    ss->no_huge_pages = false;
+    ss->no_huge_pages = !filled && used == 0;
     ss->filled = filled;
     link_locked(ss, longest_run(ss->free));
     superslab_count++;
@@ -688,6 +701,7 @@ bool hk_pool_next(hk_pool_cursor_t *cursor) {
     if (ss != NULL) {
         cursor->base = ss->base;
         cursor->lazy = ss->lazy;
+        cursor->huge_pages = !ss->no_huge_pages;
         visit_locked(ss, collect_slab, cursor);
     }
     hk_unlock(&lock);

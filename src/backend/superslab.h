@@ -158,7 +158,8 @@ HK_INLINE _Atomic uint16_t *hk_shadow_of(const void *p, unsigned cls) {
 typedef struct {
     hk_superslab_t *superslab;
     char *base;
-    uint32_t lazy; /* free slices whose memory the system may take, or has */
+    uint32_t lazy;   /* free slices whose memory the system may take, or has */
+    bool huge_pages; /* it may have some */
     unsigned count;
     hk_slab_t *slabs[HK_SLICES];
 } hk_pool_cursor_t;

@@ -10,24 +10,30 @@
 
 enum {
     SHRINK = 32,
-    CROWD_VISITS = 24,
-    BUSY_VISITS = 500,
+    CROWD_VISITS = 32,
+    BUSY_VISITS = 15 * CROWD_VISITS,
     IDLE_VISITS = 256,
     LOOKS = 8,
     PREFETCHED = 4,
+    SWEPT_FROM = 14,
     FEW_SLABS = 48,
     FEW_AT_ONCE = 4,
-    MORE_AT_ONCE = 16
+    MORE_AT_ONCE = 16,
+    SLACK = 256, /* slots that may lie unused between magazines' */
+    SMALL = 512  /* bytes of which a thread in a crowd may have a few */
 };
 
-/* Threads that have so little each, on average, and are so many, share their slabs for long. */
-enum { VERY_MANY = HK_HOSTILE ? 4 : 256 };
+/* Threads that have so little each, on average, share their slabs for long. */
 #define LITTLE_EACH HK_MIB
 
 #define NOTED_AT_ONCE (64 * HK_KIB)
 
-/* What the magazines of all threads may hold, unless HAKMEM_TCACHE_KB says what one may: so much, or a
- * share of the memory that the process has. */
+/* A heap has grown where its slabs have brought in so much memory, and such a share of all there is. */
+#define GROWN (512 * HK_KIB)
+enum { GROWN_SHARE = 8 };
+
+/* What the magazines of all threads may hold, unless HAKMEM_TCACHE_KB says what one may: so much, the less the
+ * more threads there are beyond many, or a share of the memory that the process has. */
 #define ALL_THREADS (32 * HK_MIB)
 enum { ALL_THREADS_SHARE = 8 };
 
@@ -39,6 +45,9 @@ void hk_magazines_reset(hk_thread_t *thread) {
         thread->cache.limit[kind] = hk_unused_bin;
     }
     memset(thread->magazines, 0, sizeof thread->magazines);
+    hk_thread_rest_t *rest = hk_load_relaxed(&thread->rest);
+    if (rest != NULL)
+        rest->used = 0;
     thread->budget = hk_magazines_budget();
 }
 
@@ -95,31 +104,78 @@ size_t hk_magazines_part(void) {
     const size_t own = hk_magazines_budget(), threads = hk_load_relaxed(&hk_threads_served);
     if (threads * own <= ALL_THREADS || hk_option_origin(tcache_kb) != HK_FROM_DEFAULT)
         return own;
-    return hk_min(own, hk_max(ALL_THREADS, memory() / ALL_THREADS_SHARE) / threads);
+    const size_t all =
+        threads <= HK_MANY_THREADS ? ALL_THREADS : ALL_THREADS * HK_MANY_THREADS / threads;
+    return hk_min(own, hk_max(all, memory() / ALL_THREADS_SHARE) / threads);
 }
 
 static size_t allotted(const hk_thread_t *thread) { return hk_magazines_budget() - thread->budget; }
 
-/* The block on top moves with its magazine where the slots for few do not do, or do again. */
+/* Its slots lie there from now on, with what it holds. release: who counts sees the old place and the old top,
+ * or the new ones, or that it moves. */
+static void move(hk_thread_t *thread, unsigned cls, unsigned capacity, unsigned place) {
+    const unsigned held = hk_magazine_count(thread, cls);
+    hk_thread_rest_t *rest = capacity > HK_FEW ? hk_load_relaxed(&thread->rest) : NULL;
+    void **to = rest != NULL ? rest->slots + place : thread->few[cls];
+    memmove(to, hk_magazine_slots(thread, cls), (held + 1) * sizeof *to);
+    if (rest != NULL)
+        hk_store_relaxed(&rest->place[cls], (uint16_t)HK_SLOT_COUNT);
+    hk_store_release(&thread->cache.top[cls], to + held);
+    thread->cache.limit[cls] = to + capacity;
+    thread->magazines[cls].capacity = capacity & 2047;
+    if (rest != NULL)
+        hk_store_release(&rest->place[cls], (uint16_t)place);
+}
+
+/* The class whose magazine's slots are the first from there on; 0: there is none. */
+static unsigned class_from(const hk_thread_t *thread, const hk_thread_rest_t *rest, unsigned from) {
+    unsigned first = 0, at = HK_SLOT_COUNT;
+    for (unsigned cls = 1; cls < hk_class_end(); cls++) {
+        const unsigned place = hk_load_relaxed(&rest->place[cls]);
+        if (thread->magazines[cls].capacity <= HK_FEW || place < from || place >= at)
+            continue;
+        first = cls;
+        at = place;
+    }
+    return first;
+}
+
+/* A place for n slots behind all others'. Where too much between them has been left they close ranks first, so
+ * that few pages are touched. */
+static unsigned find_place(hk_thread_t *thread, hk_thread_rest_t *rest, unsigned n) {
+    unsigned all = n, end = 0;
+    for (unsigned cls = 1; cls < hk_class_end(); cls++)
+        if (thread->magazines[cls].capacity > HK_FEW)
+            all += thread->magazines[cls].capacity + 1u;
+    if (rest->used + n > hk_min(all + all / 2 + SLACK, HK_SLOT_COUNT)) {
+        for (unsigned cls, from = 0; (cls = class_from(thread, rest, from)) != 0;) {
+            from = hk_load_relaxed(&rest->place[cls]) + 1u;
+            move(thread, cls, thread->magazines[cls].capacity, end);
+            end += thread->magazines[cls].capacity + 1u;
+        }
+        rest->used = end;
+    }
+    rest->used += n;
+    hk_assert(rest->used <= HK_SLOT_COUNT);
+    return rest->used - n;
+}
+
 static void set_capacity(hk_thread_t *thread, unsigned cls, unsigned capacity) {
     hk_magazine_t *mag = &thread->magazines[cls];
-    if (capacity > HK_FEW && hk_thread_rest(thread) == NULL)
-        capacity = HK_FEW;
-    void **from = hk_magazine_slots(thread, cls);
-    unsigned held = hk_magazine_count(thread, cls);
+    hk_thread_rest_t *rest = capacity > HK_FEW ? hk_thread_rest(thread) : NULL;
+    if (rest == NULL)
+        capacity = (unsigned)hk_min(capacity, HK_FEW);
     if (mag->capacity == 0) {
-        from[0] = NULL;
+        thread->few[cls][0] = NULL;
         mag->crowd = hk_threads_are_many();
         mag->refill = mag->crowd ? 1 : 4;
     }
     thread->budget += (size_t)mag->capacity * hk_classes[cls].size;
     thread->budget -= (size_t)capacity * hk_classes[cls].size;
-    mag->capacity = capacity & 2047;
-    void **to = hk_magazine_slots(thread, cls);
-    if (to != from)
-        memcpy(to, from, (held + 1) * sizeof *to);
-    hk_store_relaxed(&thread->cache.top[cls], to + held);
-    thread->cache.limit[cls] = to + capacity;
+    unsigned place = rest != NULL ? hk_load_relaxed(&rest->place[cls]) : 0;
+    if (rest != NULL && capacity > mag->capacity)
+        place = find_place(thread, rest, capacity + 1);
+    move(thread, cls, capacity, place);
 }
 
 /* Takes room from one magazine for another one: half of it, as long as that is little. */
@@ -165,8 +221,10 @@ static bool take_from_largest(hk_thread_t *thread, unsigned cls) {
 
 /* How many blocks more a magazine should have room for. The first few need no memory of their own;
  * where there is that already, from an earlier thread, they are left out. */
-static unsigned growth(const hk_thread_t *thread, unsigned now) {
-    if (now == 0 && (hk_load_relaxed(&thread->rest) == NULL || hk_threads_are_many()))
+static unsigned growth(const hk_thread_t *thread, size_t size, unsigned now) {
+    if (now == 0 && hk_threads_are_many())
+        return size <= SMALL ? HK_FEW : 1;
+    if (now == 0 && hk_load_relaxed(&thread->rest) == NULL)
         return HK_FEW;
     return now < HK_SOME ? HK_SOME - now : now;
 }
@@ -177,7 +235,7 @@ static unsigned growth(const hk_thread_t *thread, unsigned now) {
 static void enlarge(hk_thread_t *thread, unsigned cls, unsigned most, size_t part) {
     const hk_class_t *c = &hk_classes[cls];
     const unsigned now = thread->magazines[cls].capacity;
-    unsigned more = growth(thread, now);
+    unsigned more = growth(thread, c->size, now);
     if (HK_UNLIKELY(hk_option(tcache_adaptive) == 0))
         more = most;
     more = (unsigned)hk_min(more, (size_t)(most - now));
@@ -216,34 +274,48 @@ void hk_magazine_fill(hk_thread_t *thread, unsigned cls, unsigned blocks) {
     }
 }
 
-/* One of many threads takes its first few blocks one by one from slabs that it shares and has room
- * for few of them, since pages of its own for each class are more than all else it has. So many
- * visits end that. Where there are very many threads that have little each it then gets room for
- * some, and slabs of its own only once it has turned out to be busy. Returns how much room. */
-static unsigned most_in_crowd(hk_magazine_t *mag, unsigned most) {
-    if (++mag->refill <= CROWD_VISITS)
-        return HK_FEW;
-    const size_t threads = hk_load_relaxed(&hk_threads_served);
-    mag->crowd =
-        mag->refill < BUSY_VISITS && threads >= VERY_MANY && memory() / threads < LITTLE_EACH;
-    return mag->crowd ? (unsigned)hk_min(most, HK_SOME) : most;
+/* One of many threads takes its blocks one by one from slabs that it shares and has room for few of them, since
+ * pages of its own for each class are more than all else it has. Twice so many visits end that, and where threads
+ * have little each, once it has turned out to be busy. */
+static bool is_in_crowd(const hk_thread_t *thread, hk_magazine_t *mag) {
+    const unsigned visits = mag->refill + (hk_ones(thread->visits) & 1); /* in whatever order */
+    mag->refill = visits & 511;
+    if (visits % CROWD_VISITS == 0)
+        mag->crowd =
+            visits < BUSY_VISITS && memory() / hk_load_relaxed(&hk_threads_served) < LITTLE_EACH;
+    return mag->crowd;
 }
 
 /* Only a thread that takes and frees in turn gets a wide magazine. */
 static hk_magazine_t *visit(hk_thread_t *thread, unsigned cls, bool frees) {
     hk_magazine_t *mag = &thread->magazines[cls];
     const hk_class_t *c = &hk_classes[cls];
-    unsigned most = frees != mag->frees ? c->magazine : c->one_way;
+    const unsigned most = frees != mag->frees ? c->magazine : c->one_way;
     mag->frees = frees;
     mag->visited = ++thread->visits;
-    if (mag->crowd)
-        most = most_in_crowd(mag, most);
+    if (mag->crowd && mag->capacity != 0 && is_in_crowd(thread, mag))
+        return mag;
     const size_t part = hk_magazines_part();
     if (HK_UNLIKELY(allotted(thread) > part)) /* there are more threads now */
         take_from_largest(thread, cls);
     if (mag->capacity < most)
         enlarge(thread, cls, most, part);
     return mag;
+}
+
+/* Where the heap has grown: what lies in magazines that nobody has come to since it did so last, and keeps slabs from
+ * being of use to other classes, goes back, but for what has just been fetched. Of small blocks that is little. */
+static HK_NOINLINE void sweep(hk_thread_t *thread, unsigned fetched) {
+    const unsigned since = (uint16_t)(thread->visits - thread->swept);
+    thread->heap.grown = 0;
+    thread->swept = thread->visits;
+    for (unsigned cls = SWEPT_FROM; cls < hk_class_end(); cls++) {
+        const unsigned n = hk_magazine_count(thread, cls);
+        const uint16_t idle = (uint16_t)(thread->visits - thread->magazines[cls].visited);
+        if (n != 0 && cls != fetched && idle >= since)
+            give_oldest(thread, cls, n, n);
+    }
+    hk_heap_retire_kept(&thread->heap);
 }
 
 /* ---- in and out ---- */
@@ -266,8 +338,7 @@ unsigned hk_magazine_refill(hk_thread_t *thread, unsigned cls) {
         want = (unsigned)hk_min(half, hk_max(mag->flushed, MORE_AT_ONCE));
     mag->flushed = 0;
     if (HK_UNLIKELY(mag->crowd)) {
-        got =
-            hk_heap_take(hk_crowd(thread), cls, slots + 1, mag->refill <= CROWD_VISITS ? 1 : half);
+        got = hk_heap_take(hk_crowd(thread), cls, slots + 1, 1);
     } else {
         mag->refill = hk_min(2 * want, most) & 511;
         got = hk_heap_take(&thread->heap, cls, slots + 1, want);
@@ -275,6 +346,9 @@ unsigned hk_magazine_refill(hk_thread_t *thread, unsigned cls) {
     if (HK_UNLIKELY(hk_guarded()))
         hk_guarded_refilled(thread, cls, slots + 1, got);
     hk_store_relaxed(&thread->cache.top[cls], slots + got);
+    if (HK_UNLIKELY(thread->heap.grown >= GROWN) &&
+        thread->heap.grown >= hk_region_live() / GROWN_SHARE && hk_option(lean) != 0)
+        sweep(thread, cls);
     if (HK_UNLIKELY(hk_option(tcache_prefetch) != 0))
         for (unsigned i = 0; i < PREFETCHED && i < got; i++)
             __builtin_prefetch(slots[got - i], 1);

@@ -18,33 +18,26 @@ void hk_magazines_flush(hk_thread_t *thread);
 /* The bytes of all blocks in the magazines. */
 size_t hk_magazines_held(const hk_thread_t *thread);
 
-/* Where the magazine's slots are: with few in the record, with some and with more in its rest. */
+/* Where the magazine's slots are: with few in the record, with more in its rest. */
 HK_INLINE void **hk_magazine_slots(hk_thread_t *thread, unsigned cls) {
-    const hk_class_t *c = &hk_classes[cls];
-    const unsigned capacity = thread->magazines[cls].capacity;
-    if (capacity <= HK_FEW)
+    if (thread->magazines[cls].capacity <= HK_FEW)
         return thread->few[cls];
     hk_thread_rest_t *rest = hk_load_relaxed(&thread->rest);
-    if (capacity <= HK_CLOSE)
-        return rest->some[cls];
-    return rest->slots + (capacity <= c->one_way ? c->first_slot : c->wide_slot);
+    return rest->slots + hk_load_relaxed(&rest->place[cls]);
 }
 
-/* Blocks in the magazine. Any thread: then it is as of some moment. */
+/* Blocks in the magazine. Any thread: then it is as of some moment, and none while the magazine moves. */
 HK_INLINE unsigned hk_magazine_count(const hk_thread_t *thread, unsigned cls) {
-    void **top = hk_load_relaxed(&thread->cache.top[cls]);
+    hk_thread_rest_t *rest = hk_load_acquire(&thread->rest);
+    const unsigned place = rest != NULL ? hk_load_acquire(&rest->place[cls]) : 0;
+    void **top = hk_load_acquire(&thread->cache.top[cls]);
     size_t among_few = ((uintptr_t)top - (uintptr_t)thread->few[cls]) / sizeof *top;
     if (among_few <= HK_FEW)
         return (unsigned)among_few;
-    hk_thread_rest_t *rest = hk_load_acquire(&thread->rest);
-    if (top == hk_unused_bin || rest == NULL)
+    if (top == hk_unused_bin || rest == NULL || place == HK_SLOT_COUNT ||
+        hk_load_relaxed(&rest->place[cls]) != place)
         return 0;
-    const size_t among_some = ((uintptr_t)top - (uintptr_t)rest->some[cls]) / sizeof *top;
-    if (among_some <= HK_CLOSE)
-        return (unsigned)among_some;
-    const size_t slot = (size_t)(top - rest->slots);
-    const hk_class_t *c = &hk_classes[cls];
-    return (unsigned)(slot - (slot <= HK_LAST_SLOT ? c->first_slot : c->wide_slot));
+    return (unsigned)(top - rest->slots) - place;
 }
 
 /* The block on top, or NULL. */

@@ -113,8 +113,13 @@ static void serve_locked(int more) {
 }
 
 hk_heap_t *hk_crowd(hk_thread_t *thread) {
-    for (unsigned i = 1; i < HK_CROWDS && hk_lock_is_taken(&hk_crowds[thread->crowd].lock); i++)
-        thread->crowd = (thread->crowd + 1) % HK_CROWDS;
+    static atomic_uint more; /* atomic: any thread; but for the first, how many are in use */
+    const unsigned last = hk_load_relaxed(&more);
+    unsigned looks = 0;
+    for (; looks <= last && hk_lock_is_taken(&hk_crowds[thread->crowd].lock); looks++)
+        thread->crowd = thread->crowd < last ? thread->crowd + 1 : 0;
+    if (looks > last && last + 1 < HK_CROWDS)
+        hk_store_relaxed(&more, thread->crowd = last + 1);
     return &hk_crowds[thread->crowd];
 }
 

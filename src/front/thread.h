@@ -35,9 +35,9 @@ typedef enum {
     HK_HELD     /* outside, and kept there while another thread forks */
 } hk_gate_t;
 
-/* So many blocks' slots a thread has for each class from the start, so many it has next, and of up to so many they
- * lie close together in its rest: a thread that does little touches a page or two of them. */
-enum { HK_FEW = 1, HK_SOME = HK_HOSTILE ? 1 : 16, HK_CLOSE = HK_HOSTILE ? 1 : 32 };
+/* So many blocks' slots a thread has for each class from the start, and for so many a magazine gets room in
+ * its rest then. */
+enum { HK_FEW = HK_HOSTILE ? 1 : 2, HK_SOME = HK_HOSTILE ? 1 : 16 };
 
 /* Who may hear of every operation (front/watched.h). */
 typedef enum { HK_WATCH_PROFILE, HK_WATCH_RECORD, HK_WATCH_PLACES } hk_watch_place_t;
@@ -45,11 +45,12 @@ typedef enum { HK_WATCH_PROFILE, HK_WATCH_RECORD, HK_WATCH_PLACES } hk_watch_pla
 /* What a thread needs that does more than a little, or is observed: made then, and kept with its
  * record. */
 typedef struct {
-    hk_tcache_t trap;       /* const once made: all bins unused, so all comes to the boundary */
-    hk_sections_t sections; /* owner writes, any reads */
-    uint32_t until_sample;  /* owner: allocations up to the next sampled one */
-    void *some[HK_CLASS_COUNT][1 + HK_CLOSE]; /* owner: the slots of bins with room for some */
-    void *slots[HK_SLOT_COUNT];               /* owner: and for more */
+    unsigned used;                          /* owner: slots up to the end of the last magazine's */
+    _Atomic uint16_t place[HK_CLASS_COUNT]; /* owner writes, any reads: slot 0 of a magazine */
+    void *slots[HK_SLOT_COUNT]; /* owner: of magazines with room for more than a few blocks */
+    hk_tcache_t trap;           /* const once made: all bins unused, so all comes to the boundary */
+    hk_sections_t sections;     /* owner writes, any reads */
+    uint32_t until_sample;      /* owner: allocations up to the next sampled one */
 } hk_thread_rest_t;
 
 /* Invariant: budget + sum over classes of capacity * size == the budget at start; *tc is &cache or
@@ -64,6 +65,7 @@ struct hk_thread {
     unsigned char exit_rounds; /* owner: rounds of destructors seen */
     unsigned char served;      /* owner: threads that it has seen the end of, up to a few */
     uint16_t visits;           /* owner: to the boundary, modulo 2^16 */
+    uint16_t swept;            /* owner: what that was when the heap had grown last */
     uint16_t idle_at;          /* owner: the magazine looked at last for whether it is idle */
     unsigned crowd;            /* owner: the shared heap used last */
     atomic_bool telling;       /* owner: a watcher hears of something (front/watched.h) */
@@ -122,7 +124,8 @@ HK_INLINE bool hk_threads_are_many(void) {
 enum { HK_CROWDS = 16 };
 extern hk_heap_t hk_crowds[HK_CROWDS];
 
-/* One of those that nobody is at, or seems to be: the last one, or from there on. */
+/* One of those that nobody is at, or seems to be: the last one, or from there on. Only as many are in use as
+ * that has taken so far. */
 hk_heap_t *hk_crowd(hk_thread_t *thread);
 
 /* Gives all blocks that the thread holds back to their slabs. The thread is entered. */

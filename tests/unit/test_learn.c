@@ -203,7 +203,34 @@ static void threads_learn(void) {
     table_is_whole();
 }
 
+/* ---- slabs that threads have begun ---- */
+
+enum { BEGINNERS = 24 };
+static pthread_barrier_t together;
+
+static void *takes_one(void *unused) {
+    void *p = hak_malloc(2100);
+    pthread_barrier_wait(&together);
+    hak_free(p);
+    return unused;
+}
+
+/* A slab of each thread, of which it uses one block, is no reason for a class. */
+static void beginners_teach_nothing(void *unused) {
+    (void)unused;
+    pthread_t threads[BEGINNERS];
+    CHECK(pthread_barrier_init(&together, NULL, BEGINNERS) == 0);
+    for (unsigned i = 0; i < BEGINNERS; i++)
+        CHECK(pthread_create(&threads[i], NULL, takes_one, NULL) == 0);
+    for (unsigned i = 0; i < BEGINNERS; i++)
+        pthread_join(threads[i], NULL);
+    CHECK_EQ(hk_class_end(), HK_CLASS_FIXED);
+}
+
 int main(void) {
+    static child_t child; /* which leaves this process with one heap */
+    child_run(&child, beginners_teach_nothing, NULL);
+    CHECK_EQ(child.status, 0);
     table_is_whole();
     a_size_gets_a_class();
     aligned_requests_stay_aligned();

@@ -30,10 +30,27 @@ static unsigned held(const hk_thread_t *thread, unsigned cls) {
     return n;
 }
 
+/* Magazines with more than a few slots lie in the record's rest, no two on the same slots, none behind the end. */
+static void slots_are_apart(const hk_thread_t *thread) {
+    static _Thread_local uint8_t taken[HK_SLOT_COUNT];
+    const hk_thread_rest_t *rest = hk_load_relaxed(&thread->rest);
+    memset(taken, 0, sizeof taken);
+    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++) {
+        const unsigned capacity = thread->magazines[cls].capacity;
+        if (capacity <= HK_FEW)
+            continue;
+        const unsigned place = hk_load_relaxed(&rest->place[cls]);
+        CHECK(place + capacity < rest->used && rest->used <= HK_SLOT_COUNT);
+        for (unsigned i = 0; i <= capacity; i++)
+            CHECK(taken[place + i]++ == 0);
+    }
+}
+
 /* The bytes of blocks that the thread's magazines may hold, now and later; each bin is checked on
  * the way. */
 static size_t pinned(const hk_thread_t *thread) {
     size_t bytes = 0;
+    slots_are_apart(thread);
     for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++) {
         unsigned capacity = thread->magazines[cls].capacity;
         CHECK(capacity <= hk_classes[cls].magazine);
@@ -103,6 +120,28 @@ static void *flush_empties(void *unused) {
     for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++)
         CHECK_EQ(held(thread, cls), 0);
     CHECK(hk_pool_stats().active < active);
+    return unused;
+}
+
+/* Where the heap grows, magazines that nobody comes to keep no slab; without lean they do. */
+static void grow(bool lean) {
+    enum { BLOCKS = 64 * 1024 };
+    static void *blocks[BLOCKS];
+    const unsigned idle = hk_class_of(1024);
+    hk_store_relaxed(&hk_config.lean, (uint64_t)lean);
+    drive(idle);
+    CHECK(held(own_record(), idle) != 0);
+    for (unsigned i = 0; i < BLOCKS; i++)
+        CHECK((blocks[i] = hak_malloc(128)) != NULL);
+    CHECK_EQ(held(own_record(), idle) == 0, lean);
+    CHECK_EQ(hk_pool_carved(idle) == 0, lean);
+    for (unsigned i = 0; i < BLOCKS; i++)
+        hak_free(blocks[i]);
+}
+
+static void *growth_sweeps(void *unused) {
+    grow(false);
+    grow(true);
     return unused;
 }
 
@@ -382,11 +421,27 @@ static bool is_crowd(const hk_heap_t *heap) {
     return heap >= hk_crowds && heap < hk_crowds + HK_CROWDS;
 }
 
+/* One block of each class, again and again: no magazine that has given way to others loses any. */
+static void nothing_is_lost(void) {
+    enum { ROUNDS = 100 };
+    void *one[HK_CLASS_FIXED];
+    size_t first = 0;
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++)
+            one[cls] = hak_malloc(hk_classes[cls].size);
+        for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++)
+            hak_free(one[cls]);
+        first = round == 0 ? hk_pool_stats().active : first;
+    }
+    CHECK(hk_pool_stats().active <= first + HK_MIB / 2);
+}
+
 /* Where they are that many a thread that does little has no slab of its own. */
 static void *live_among_very_many(void *last) {
     hak_free(hak_malloc(64));
     pthread_barrier_wait(&together);
     if (last != NULL) {
+        nothing_is_lost();
         CHECK(is_crowd(owner_after(2)));
         CHECK(owner_after(500) == &own_record()->heap);
     }
@@ -430,7 +485,8 @@ static void exec_with_option(void *kib) {
 }
 
 int main(int argc, char **argv) {
-    void *(*orders[])(void *) = {small_first, large_first, one_class, flush_empties, few_at_a_time};
+    void *(*orders[])(void *) = {small_first,   large_first,   one_class,
+                                 flush_empties, growth_sweeps, few_at_a_time};
     if (argc == 2) { /* run by exec_with_option: the main thread's budget, and a later one's */
         CHECK_EQ(hk_option(tcache_kb), strtoull(argv[1], NULL, 10));
         small_first(NULL);

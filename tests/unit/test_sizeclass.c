@@ -82,24 +82,6 @@ static void bands(void) {
     }
 }
 
-/* One slot for NULL and one for each block, class after class, none shared and none left over; all
- * wide ones behind all others. */
-static void slots_partition_the_array(void) {
-    size_t next = 0;
-    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++) {
-        CHECK_EQ(hk_classes[cls].first_slot, next);
-        next += 1u + (cls < HK_CLASS_FIXED ? hk_classes[cls].one_way
-                                           : HK_MAGAZINE_ONE_WAY(HK_LEARNED_FROM));
-    }
-    CHECK_EQ(HK_LAST_SLOT + 1, next);
-    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++) {
-        CHECK_EQ(hk_classes[cls].wide_slot, next);
-        next += 1u + (cls < HK_CLASS_FIXED ? hk_classes[cls].magazine /* a spare class may get */
-                                           : HK_MAGAZINE(HK_LEARNED_FROM)); /* any size */
-    }
-    CHECK_EQ(HK_SLOT_COUNT, next);
-}
-
 int main(void) {
     every_size_has_the_smallest_class();
     classes_increase_and_fit();
@@ -107,6 +89,5 @@ int main(void) {
     index_is_exact();
     aligned_requests();
     bands();
-    slots_partition_the_array();
     return 0;
 }

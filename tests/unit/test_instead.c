@@ -1,0 +1,71 @@
+/* Memory that is there and free comes before memory that is not: slabs are cut from it, and where a large block
+ * makes the process larger than it ever was, as much of it goes back. */
+#include "config/config.h"
+#include "hakmem/hakmem.h"
+#include "policy/purger.h"
+#include "stats/counters.h"
+#include "superslabs.h"
+
+static void decommit(uint64_t how) {
+    hk_store_relaxed(&hk_config.lean_decommit, how);
+    hk_policy_apply();
+}
+
+/* The one that fits best has no memory. A large run goes there all the same. */
+static void slabs_take_what_is_there(void) {
+    hk_slab_t *fresh = own_superslab(true), *used = own_superslab(false);
+    hk_slab_t *most = take_in(fresh, HK_SLICES - 2, 0);
+    clear_the_way();
+    for (unsigned cls = 1; hk_classes[cls].slices == 1; cls++) {
+        hk_slab_t *slab = hk_pool_take(1, cls);
+        CHECK(!slab->zeroed && hk_load_relaxed(&slab->clean) == 0);
+        hk_pool_give(slab);
+    }
+    hk_slab_t *run = hk_pool_take(1, 0);
+    CHECK(hk_map_owner(run->base) != hk_map_owner(used->base));
+    hk_pool_give(run);
+    hk_pool_give(most);
+    hk_pool_give(fresh);
+    hk_pool_give(used);
+}
+
+/* Slices that have been written to, and that nobody has. */
+static hk_slab_t *dirty_slices(void) {
+    hk_slab_t *whole = own_superslab(true), *run = take_in(whole, HK_SLICES / 2, 0);
+    clear_the_way();
+    memset(run->base, 0x5a, run->slices * HK_SLICE);
+    hk_pool_give(run);
+    return whole;
+}
+
+static void a_large_block_takes_their_place(void) {
+    const size_t dirty = HK_SLICES / 2 * HK_SLICE;
+    hk_slab_t *whole = dirty_slices();
+    uint64_t before = hk_counted(purge_bytes);
+    void *much = hak_malloc(64 * HK_MIB); /* more than there ever was; but nobody wants it lean */
+    CHECK(much != NULL && hk_counted(purge_bytes) == before);
+    decommit(HK_DECOMMIT_DONTNEED);
+    void *more = hak_malloc(64 * HK_MIB);
+    CHECK(more != NULL && hk_counted(purge_bytes) >= before + dirty);
+    hak_free(more);
+    hk_purge_all(); /* what is cached is not fresh */
+    hk_slab_t *again = take_in(whole, HK_SLICES / 2, 0);
+    CHECK(again->zeroed && reads_as(again->base, dirty, 0));
+    memset(again->base, 0x5a, dirty);
+    hk_pool_give(again);
+    clear_the_way();
+    before = hk_counted(purge_bytes);
+    more = hak_malloc(16 * HK_MIB); /* less than there was */
+    CHECK(more != NULL && hk_counted(purge_bytes) == before);
+    hak_free(more);
+    hak_free(much);
+    hk_pool_give(whole);
+}
+
+int main(void) {
+    hak_free(hak_malloc(1));
+    decommit(HK_DECOMMIT_OFF);
+    slabs_take_what_is_there();
+    a_large_block_takes_their_place();
+    return 0;
+}
