@@ -10,8 +10,8 @@
 
 enum {
     SHRINK = 32,
-    CROWD_VISITS = 32,
-    BUSY_VISITS = 15 * CROWD_VISITS,
+    CROWD_VISITS = 16,
+    BUSY_VISITS = 30 * CROWD_VISITS,
     IDLE_VISITS = 256,
     LOOKS = 8,
     PREFETCHED = 4,
@@ -23,7 +23,8 @@ enum {
     SMALL = 512  /* bytes of which a thread in a crowd may have a few */
 };
 
-/* Threads that have so little each, on average, share their slabs for long. */
+/* Threads that have so little each, on average, and are so many, share their slabs for long. */
+enum { VERY_MANY = HK_HOSTILE ? 4 : 64 };
 #define LITTLE_EACH HK_MIB
 
 #define NOTED_AT_ONCE (64 * HK_KIB)
@@ -275,14 +276,16 @@ void hk_magazine_fill(hk_thread_t *thread, unsigned cls, unsigned blocks) {
 }
 
 /* One of many threads takes its blocks one by one from slabs that it shares and has room for few of them, since
- * pages of its own for each class are more than all else it has. Twice so many visits end that, and where threads
- * have little each, once it has turned out to be busy. */
+ * pages of its own for each class are more than all else it has. Twice so many visits end that, and where there are
+ * very many threads that have little each, once it has turned out to be busy. */
 static bool is_in_crowd(const hk_thread_t *thread, hk_magazine_t *mag) {
     const unsigned visits = mag->refill + (hk_ones(thread->visits) & 1); /* in whatever order */
     mag->refill = visits & 511;
-    if (visits % CROWD_VISITS == 0)
+    if (visits % CROWD_VISITS == 0) {
+        const size_t threads = hk_load_relaxed(&hk_threads_served);
         mag->crowd =
-            visits < BUSY_VISITS && memory() / hk_load_relaxed(&hk_threads_served) < LITTLE_EACH;
+            visits < BUSY_VISITS && threads > VERY_MANY && memory() / threads < LITTLE_EACH;
+    }
     return mag->crowd;
 }
 
