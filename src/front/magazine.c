@@ -24,7 +24,7 @@ enum {
 };
 
 /* Threads that have so little each, on average, and are so many, share their slabs for long. */
-enum { VERY_MANY = HK_HOSTILE ? 4 : 64 };
+enum { VERY_MANY = HK_HOSTILE ? 4 : 96 };
 #define LITTLE_EACH HK_MIB
 
 #define NOTED_AT_ONCE (64 * HK_KIB)
