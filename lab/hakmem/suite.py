@@ -183,6 +183,9 @@ _WALL = (
         threads=2,
     ),
     Command("burst", "bench_burst", ("--batches={n}",), 8000, 1500, 1500, threads=2),
+    Command(
+        "containers", "bench_containers", ("--rounds={n}",), 2_000_000, 300_000, 100_000, threads=2
+    ),
     Command("huge", "bench_huge", ("--ops={n}",), 500, 60, 200),
     Command("large", "bench_large", ("--ops={n}",), 200_000, 30_000, 10_000),
     Command("thread_churn", "bench_thread_churn", ("--total={n}",), 20_000, 3000, 2000),
@@ -199,6 +202,7 @@ _WHAT = {
     "larson_16": "a server's blocks replaced at random, more threads than processors",
     "larson_generations": "threads die and leave their blocks to their successors",
     "burst": "bursts of equal blocks, freed by another thread",
+    "containers": "maps, queues, strings and vectors of C++",
     "huge": "5–25 MiB blocks replaced at random and touched",
     "large": "40 KiB–2 MiB blocks replaced at random",
     "thread_churn": "short-lived threads that allocate a little",
