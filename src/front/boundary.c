@@ -24,21 +24,6 @@
 #include "stats/counters.h"
 #include "stats/sections.h"
 
-/* ---- the thread's cache ---- */
-
-static void *get(hk_thread_t *thread, unsigned cls) {
-    if (HK_UNLIKELY(hk_observed(thread) != 0))
-        return hk_observed_take(thread, cls);
-    return hk_magazine_take_or_refill(thread, cls);
-}
-
-static void put(hk_thread_t *thread, unsigned cls, void *p) {
-    if (HK_UNLIKELY(hk_observed(thread) != 0))
-        hk_observed_give(thread, cls, p);
-    else
-        hk_magazine_give_or_flush(thread, cls, p);
-}
-
 /* ---- free ---- */
 
 /* The C library's own entries, for pointers that are its own. Absent in a static or foreign
@@ -51,21 +36,24 @@ static HK_COLD _Noreturn void refuse(void *p, unsigned kind) {
     hk_fatal(kind == HK_KIND_FREE ? HK_DOUBLE_FREE : HK_INVALID_FREE, p);
 }
 
-static HK_NOINLINE void free_large(void *p, unsigned kind) {
-    size_t bytes;
-    HK_TIMED(large_free, bytes = hk_large_free(p, kind));
-    hk_purger_note(bytes);
-}
-
-static void free_entered(hk_thread_t *thread, void *p, unsigned kind) {
-    if (HK_LIKELY(kind < HK_CLASS_COUNT))
-        put(thread, kind, p);
-    else if (hk_large_is(kind))
-        free_large(p, kind);
+static HK_NOINLINE void free_large_or_odd(void *p, unsigned kind) {
+    size_t bytes = 0;
+    if (hk_large_is(kind))
+        HK_TIMED(large_free, bytes = hk_large_free(p, kind));
     else if (kind == HK_KIND_EMERGENCY)
         hk_emergency_free(p);
     else
         refuse(p, kind);
+    hk_purger_note(bytes);
+}
+
+static void free_entered(hk_thread_t *thread, void *p, unsigned kind) {
+    if (HK_UNLIKELY(kind >= HK_CLASS_COUNT))
+        free_large_or_odd(p, kind);
+    else if (HK_UNLIKELY(hk_observed(thread) != 0))
+        hk_observed_give(thread, kind, p);
+    else
+        hk_magazine_give_or_flush(thread, kind, p);
 }
 
 /* A free that may take no lock: of a small block as another thread would do it. */
@@ -78,17 +66,9 @@ static HK_COLD void free_without_locks(void *p, unsigned kind) {
         hk_large_put_aside(p, kind);
 }
 
-static HK_COLD void free_timed(hk_thread_t *thread, unsigned plan, void *p) {
-    HK_TIMED(free_slow, plan == 0 ? hk_free_long(p) : hk_observed_free(thread, p));
-}
-
 static void free_observed(hk_thread_t *thread, unsigned plan, void *p) {
-    if ((plan | HK_PLAN_METRICS) == HK_MAGAZINES_COUNTED && hk_observed_push(thread, plan, p))
-        return;
-    if (HK_LIKELY(!hk_sections_on()))
-        hk_observed_free(thread, p);
-    else
-        free_timed(thread, plan, p);
+    if ((plan | HK_PLAN_METRICS) != HK_MAGAZINES_COUNTED || !hk_observed_push(thread, plan, p))
+        HK_TIMED(free_slow, hk_observed_free(thread, p));
 }
 
 /* Without a flat map each free comes to the boundary; a magazine with room still takes the block as
@@ -97,6 +77,8 @@ static bool push_without_map(hk_thread_t *thread, void *p) {
     unsigned kind = hk_map_kind(p);
     return kind - 1 < HK_CLASS_COUNT - 1 && hk_magazine_give(thread, kind, p);
 }
+
+static HK_COLD void free_long_timed(void *p) { HK_TIMED(free_slow, hk_free_long(p)); }
 
 HK_INLINE void free_unwatched(void *p) {
     if (HK_UNLIKELY(hk_guarded())) {
@@ -112,10 +94,13 @@ HK_INLINE void free_unwatched(void *p) {
     else if (HK_LIKELY(!hk_sections_on()))
         hk_free_long(p);
     else
-        free_timed(thread, plan, p);
+        free_long_timed(p);
 }
 
+/* A thread's end frees NULL a dozen times. */
 void hk_free_slow(void *p) {
+    if (p == NULL)
+        return;
     if (HK_UNLIKELY(hk_watched()))
         hk_watched_free(p, HK_BY_MALLOC, HK_ANY_SIZE);
     else
@@ -130,6 +115,8 @@ void hk_free_unwatched(void *p, hk_by_t by, size_t n) {
 }
 
 void hk_delete_slow(void *p, hk_by_t by, size_t n) {
+    if (p == NULL)
+        return;
     if (HK_UNLIKELY(hk_watched()))
         hk_watched_free(p, by, n);
     else
@@ -137,8 +124,6 @@ void hk_delete_slow(void *p, hk_by_t by, size_t n) {
 }
 
 HK_NOINLINE void hk_free_long(void *p) {
-    if (p == NULL)
-        return;
     unsigned kind = hk_map_kind(p);
     if (kind == HK_KIND_FOREIGN) {
         if (__libc_free == NULL)
@@ -176,7 +161,8 @@ static void *take(hk_thread_t *thread, unsigned cls, size_t n, size_t align, siz
     if (HK_UNLIKELY(cls == 0))
         return take_large(n, align, dirty);
     thread->heap.wanted = n;
-    return get(thread, cls);
+    return HK_UNLIKELY(hk_observed(thread) != 0) ? hk_observed_take(thread, cls)
+                                                 : hk_magazine_take_or_refill(thread, cls);
 }
 
 /* Gives all free memory back to the system, as far as this thread can get at it; returns the
@@ -232,22 +218,18 @@ static HK_COLD void say_that_nothing_can_be_mapped(void) {
 
 static void *try_to_allocate(unsigned cls, size_t n, size_t align, size_t *dirty) {
     hk_thread_t *thread = hk_thread_enter();
-    void *p;
-    *dirty = n;
-    if (HK_UNLIKELY(thread == NULL)) {
-        *dirty = 0;
-        p = hk_emergency_alloc(n, align);
-    } else {
-        p = take(thread, cls, n, align, dirty);
-        if (HK_UNLIKELY(p == NULL))
-            p = reclaim_and_take(thread, cls, n, align, dirty);
-        else if (HK_UNLIKELY(hk_load_relaxed(&hk_region_look_is_due)))
-            look_at_bounds(0);
-        bool ended = thread->shared;
-        hk_thread_leave(thread);
-        if (!ended)
-            hk_purger_start();
-    }
+    *dirty = thread != NULL ? n : 0;
+    if (HK_UNLIKELY(thread == NULL))
+        return hk_emergency_alloc(n, align);
+    void *p = take(thread, cls, n, align, dirty);
+    if (HK_UNLIKELY(p == NULL))
+        p = reclaim_and_take(thread, cls, n, align, dirty);
+    else if (HK_UNLIKELY(hk_load_relaxed(&hk_region_look_is_due)))
+        look_at_bounds(0);
+    const bool ended = thread->shared;
+    hk_thread_leave(thread);
+    if (!ended)
+        hk_purger_start();
     return p;
 }
 
@@ -292,30 +274,28 @@ static void *allocate(unsigned cls, size_t n, size_t align, size_t *dirty) {
     }
 }
 
-static HK_COLD void *malloc_timed(hk_thread_t *thread, unsigned plan, size_t n) {
+static HK_COLD void *malloc_long_timed(size_t n) {
     void *p;
-    HK_TIMED(malloc_slow, p = plan == 0 ? hk_malloc_long(n) : hk_observed_malloc(thread, n));
+    HK_TIMED(malloc_slow, p = hk_malloc_long(n));
     return p;
 }
 
 static void *malloc_observed(hk_thread_t *thread, unsigned plan, size_t n) {
-    void *p =
-        (plan | HK_PLAN_METRICS) == HK_MAGAZINES_COUNTED ? hk_observed_pop(thread, plan, n) : NULL;
-    if (HK_LIKELY(p != NULL))
-        return p;
-    return HK_LIKELY(!hk_sections_on()) ? hk_observed_malloc(thread, n)
-                                        : malloc_timed(thread, plan, n);
+    void *p = hk_sampling() ? hk_sampled_malloc(thread, n, 8, HK_BY_MALLOC) : NULL;
+    if (p == NULL && (plan | HK_PLAN_METRICS) == HK_MAGAZINES_COUNTED)
+        p = hk_observed_pop(thread, plan, n);
+    if (HK_UNLIKELY(p == NULL))
+        HK_TIMED(malloc_slow, p = hk_observed_malloc(thread, n));
+    return p;
 }
 
 /* Apart, so that what is guarded need not save what this does. */
 static HK_NOINLINE void *malloc_unguarded(size_t n) {
     hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
     unsigned plan = thread != NULL ? hk_observed(thread) : 0;
-    if (HK_UNLIKELY(plan != 0)) {
-        void *p = hk_sampling() ? hk_sampled_malloc(thread, n, 8, HK_BY_MALLOC) : NULL;
-        return p != NULL ? p : malloc_observed(thread, plan, n);
-    }
-    return HK_LIKELY(!hk_sections_on()) ? hk_malloc_long(n) : malloc_timed(thread, plan, n);
+    if (HK_UNLIKELY(plan != 0))
+        return malloc_observed(thread, plan, n);
+    return HK_LIKELY(!hk_sections_on()) ? hk_malloc_long(n) : malloc_long_timed(n);
 }
 
 HK_INLINE void *malloc_unwatched(size_t n) {
@@ -501,9 +481,8 @@ void hk_front_start(void) {
         hk_guarded_apply();
     if (hk_plan_from_options() != 0 || hk_option(sections_sample) != 0)
         hk_front_apply();
-    if (hk_load_relaxed(&hk_tc)->thread == NULL)
-        return; /* its first allocation will see to it */
-    hk_thread_t *thread = hk_thread_enter();
+    /* without a record its first allocation will see to it */
+    hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread != NULL ? hk_thread_enter() : NULL;
     if (thread == NULL)
         return;
     hk_prewarm(thread);

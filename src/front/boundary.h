@@ -1,7 +1,6 @@
 /* The boundary: where an operation goes that is no hit. The one place that decides what happens to
  * it. */
-#ifndef HK_FRONT_BOUNDARY_H
-#define HK_FRONT_BOUNDARY_H
+#pragma once
 
 #include "base/base.h"
 #include "guard/guard.h"
@@ -62,5 +61,3 @@ size_t hk_room(const void *p, const void **block);
 
 /* Gives back to the system all memory that is free; true if there was any. */
 bool hk_trim(void);
-
-#endif

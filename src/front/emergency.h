@@ -1,8 +1,7 @@
 /* The emergency heap: what a thread gets that may take no lock: a signal handler that interrupted
  * its own thread inside the boundary, and any thread while another one forks. Each block is a
  * mapping of its own and nothing is locked, so malloc works there, if slowly. */
-#ifndef HK_FRONT_EMERGENCY_H
-#define HK_FRONT_EMERGENCY_H
+#pragma once
 
 #include "base/base.h"
 
@@ -19,5 +18,3 @@ typedef struct {
     size_t blocks, bytes;
 } hk_emergency_stats_t;
 hk_emergency_stats_t hk_emergency_stats(void);
-
-#endif

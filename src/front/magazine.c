@@ -10,7 +10,7 @@
 
 enum {
     SHRINK = 32,
-    CROWD_VISITS = 16,
+    CROWD_VISITS = 32,
     BUSY_VISITS = 30 * CROWD_VISITS,
     IDLE_VISITS = 256,
     LOOKS = 8,
@@ -19,8 +19,10 @@ enum {
     FEW_SLABS = 48,
     FEW_AT_ONCE = 4,
     MORE_AT_ONCE = 16,
-    SLACK = 256, /* slots that may lie unused between magazines' */
-    SMALL = 512  /* bytes of which a thread in a crowd may have a few */
+    OFTEN = 24,
+    NARROW = 128, /* blocks, and half the bytes of a wide one */
+    SLACK = 256,  /* slots that may lie unused between magazines' */
+    SMALL = 512   /* bytes of which a thread in a crowd may have a few */
 };
 
 /* Threads that have so little each, on average, and are so many, share their slabs for long. */
@@ -48,7 +50,7 @@ void hk_magazines_reset(hk_thread_t *thread) {
     memset(thread->magazines, 0, sizeof thread->magazines);
     hk_thread_rest_t *rest = hk_load_relaxed(&thread->rest);
     if (rest != NULL)
-        rest->used = 0;
+        rest->used = rest->taken = 0;
     thread->budget = hk_magazines_budget();
 }
 
@@ -63,7 +65,7 @@ static void note(hk_thread_t *thread, size_t bytes) {
 
 void hk_magazines_flush(hk_thread_t *thread) {
     for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++) {
-        unsigned n = hk_magazine_count(thread, cls);
+        const unsigned n = hk_magazine_held(thread, cls);
         if (n == 0)
             continue;
         void **slots = hk_magazine_slots(thread, cls);
@@ -73,19 +75,12 @@ void hk_magazines_flush(hk_thread_t *thread) {
     }
 }
 
-size_t hk_magazines_held(const hk_thread_t *thread) {
-    size_t bytes = 0;
-    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
-        bytes += (size_t)hk_magazine_count(thread, cls) * hk_classes[cls].size;
-    return bytes;
-}
-
 /* Of the oldest n so many go back at least; returns how many. Where that is few, as many of the newest take
  * their place, for to move all others down takes longer. */
 static unsigned give_oldest(hk_thread_t *thread, unsigned cls, unsigned n, unsigned least) {
     void **slots = hk_magazine_slots(thread, cls);
     n = hk_heap_give_some(&thread->heap, cls, slots + 1, n, least);
-    unsigned left = hk_magazine_count(thread, cls) - n;
+    unsigned left = hk_magazine_held(thread, cls) - n;
     note(thread, (size_t)n * hk_classes[cls].size);
     if (n <= left / 4)
         memcpy(slots + 1, slots + 1 + left, n * sizeof *slots);
@@ -112,10 +107,19 @@ size_t hk_magazines_part(void) {
 
 static size_t allotted(const hk_thread_t *thread) { return hk_magazines_budget() - thread->budget; }
 
+bool hk_magazines_hold_more(const hk_thread_t *thread, size_t bytes) {
+    size_t held = 0;
+    if (allotted(thread) <= bytes)
+        return false; /* as most threads that come and go */
+    for (unsigned cls = 1, end = hk_class_end(); cls < end; cls++)
+        held += (size_t)hk_magazine_held(thread, cls) * hk_classes[cls].size;
+    return held > bytes;
+}
+
 /* Its slots lie there from now on, with what it holds. release: who counts sees the old place and the old top,
  * or the new ones, or that it moves. */
 static void move(hk_thread_t *thread, unsigned cls, unsigned capacity, unsigned place) {
-    const unsigned held = hk_magazine_count(thread, cls);
+    const unsigned held = hk_magazine_held(thread, cls);
     hk_thread_rest_t *rest = capacity > HK_FEW ? hk_load_relaxed(&thread->rest) : NULL;
     void **to = rest != NULL ? rest->slots + place : thread->few[cls];
     memmove(to, hk_magazine_slots(thread, cls), (held + 1) * sizeof *to);
@@ -131,7 +135,7 @@ static void move(hk_thread_t *thread, unsigned cls, unsigned capacity, unsigned 
 /* The class whose magazine's slots are the first from there on; 0: there is none. */
 static unsigned class_from(const hk_thread_t *thread, const hk_thread_rest_t *rest, unsigned from) {
     unsigned first = 0, at = HK_SLOT_COUNT;
-    for (unsigned cls = 1; cls < hk_class_end(); cls++) {
+    for (unsigned cls = 1, end = hk_class_end(); cls < end; cls++) {
         const unsigned place = hk_load_relaxed(&rest->place[cls]);
         if (thread->magazines[cls].capacity <= HK_FEW || place < from || place >= at)
             continue;
@@ -144,17 +148,14 @@ static unsigned class_from(const hk_thread_t *thread, const hk_thread_rest_t *re
 /* A place for n slots behind all others'. Where too much between them has been left they close ranks first, so
  * that few pages are touched. */
 static unsigned find_place(hk_thread_t *thread, hk_thread_rest_t *rest, unsigned n) {
-    unsigned all = n, end = 0;
-    for (unsigned cls = 1; cls < hk_class_end(); cls++)
-        if (thread->magazines[cls].capacity > HK_FEW)
-            all += thread->magazines[cls].capacity + 1u;
+    const unsigned all = rest->taken + n;
     if (rest->used + n > hk_min(all + all / 2 + SLACK, HK_SLOT_COUNT)) {
-        for (unsigned cls, from = 0; (cls = class_from(thread, rest, from)) != 0;) {
+        for (unsigned cls, from = 0, end = 0; (cls = class_from(thread, rest, from)) != 0;) {
             from = hk_load_relaxed(&rest->place[cls]) + 1u;
             move(thread, cls, thread->magazines[cls].capacity, end);
             end += thread->magazines[cls].capacity + 1u;
         }
-        rest->used = end;
+        rest->used = rest->taken;
     }
     rest->used += n;
     hk_assert(rest->used <= HK_SLOT_COUNT);
@@ -166,16 +167,17 @@ static void set_capacity(hk_thread_t *thread, unsigned cls, unsigned capacity) {
     hk_thread_rest_t *rest = capacity > HK_FEW ? hk_thread_rest(thread) : NULL;
     if (rest == NULL)
         capacity = (unsigned)hk_min(capacity, HK_FEW);
-    if (mag->capacity == 0) {
-        thread->few[cls][0] = NULL;
+    if (mag->capacity == 0)
         mag->crowd = hk_threads_are_many();
-        mag->refill = mag->crowd ? 1 : 4;
-    }
     thread->budget += (size_t)mag->capacity * hk_classes[cls].size;
     thread->budget -= (size_t)capacity * hk_classes[cls].size;
     unsigned place = rest != NULL ? hk_load_relaxed(&rest->place[cls]) : 0;
     if (rest != NULL && capacity > mag->capacity)
         place = find_place(thread, rest, capacity + 1);
+    if (rest != NULL)
+        rest->taken += capacity + 1;
+    if (mag->capacity > HK_FEW)
+        hk_load_relaxed(&thread->rest)->taken -= mag->capacity + 1u;
     move(thread, cls, capacity, place);
 }
 
@@ -183,7 +185,7 @@ static void set_capacity(hk_thread_t *thread, unsigned cls, unsigned capacity) {
 static void shrink(hk_thread_t *thread, unsigned cls) {
     const unsigned now = thread->magazines[cls].capacity;
     const unsigned capacity = now - (unsigned)hk_min((now + 1) / 2, SHRINK);
-    const unsigned held = hk_magazine_count(thread, cls);
+    const unsigned held = hk_magazine_held(thread, cls);
     if (held > capacity)
         give_oldest(thread, cls, held - capacity, held - capacity);
     set_capacity(thread, cls, capacity);
@@ -208,7 +210,7 @@ static void take_from_idle(hk_thread_t *thread, unsigned cls) {
 static bool take_from_largest(hk_thread_t *thread, unsigned cls) {
     unsigned victim = 0;
     size_t most = 0;
-    for (unsigned i = 1; i < hk_class_end(); i++) {
+    for (unsigned i = 1, end = hk_class_end(); i < end; i++) {
         const size_t bytes = (size_t)thread->magazines[i].capacity * hk_classes[i].size;
         if (i == cls || bytes <= most)
             continue;
@@ -238,7 +240,7 @@ static void enlarge(hk_thread_t *thread, unsigned cls, unsigned most, size_t par
     const unsigned now = thread->magazines[cls].capacity;
     unsigned more = growth(thread, c->size, now);
     if (HK_UNLIKELY(hk_option(tcache_adaptive) == 0))
-        more = most;
+        more = most = (unsigned)hk_max(most, c->one_way);
     more = (unsigned)hk_min(more, (size_t)(most - now));
     if (HK_UNLIKELY(allotted(thread) + (size_t)more * c->size > part)) {
         take_from_idle(thread, cls);
@@ -267,7 +269,7 @@ void hk_magazine_fill(hk_thread_t *thread, unsigned cls, unsigned blocks) {
     hk_magazine_reserve(thread, cls, blocks);
     void **slots = hk_magazine_slots(thread, cls);
     blocks = (unsigned)hk_min(blocks, thread->magazines[cls].capacity);
-    for (unsigned held = hk_magazine_count(thread, cls), got; held < blocks; held += got) {
+    for (unsigned held = hk_magazine_held(thread, cls), got; held < blocks; held += got) {
         got = hk_heap_take(&thread->heap, cls, slots + 1 + held, blocks - held);
         if (got == 0)
             break;
@@ -276,32 +278,34 @@ void hk_magazine_fill(hk_thread_t *thread, unsigned cls, unsigned blocks) {
 }
 
 /* One of many threads takes its blocks one by one from slabs that it shares and has room for few of them, since
- * pages of its own for each class are more than all else it has. Twice so many visits end that, and where there are
+ * pages of its own for each class are more than all else it has. So many visits end that, and where there are
  * very many threads that have little each, once it has turned out to be busy. */
-static bool is_in_crowd(const hk_thread_t *thread, hk_magazine_t *mag) {
-    const unsigned visits = mag->refill + (hk_ones(thread->visits) & 1); /* in whatever order */
-    mag->refill = visits & 511;
-    if (visits % CROWD_VISITS == 0) {
+static bool is_in_crowd(hk_magazine_t *mag) {
+    if (++mag->crowd_visits % CROWD_VISITS == 0) {
         const size_t threads = hk_load_relaxed(&hk_threads_served);
-        mag->crowd =
-            visits < BUSY_VISITS && threads > VERY_MANY && memory() / threads < LITTLE_EACH;
+        mag->crowd = mag->crowd_visits < BUSY_VISITS && threads > VERY_MANY &&
+                     memory() / threads < LITTLE_EACH;
     }
     return mag->crowd;
 }
 
-/* Only a thread that takes and frees in turn gets a wide magazine. */
+static unsigned narrow(const hk_class_t *c) { return (unsigned)hk_min(c->magazine / 2u, NARROW); }
+
+/* Only a thread that takes and frees in turn gets a wide magazine, and only one that it comes to often, of all its
+ * visits, grows beyond a few slots. */
 static hk_magazine_t *visit(hk_thread_t *thread, unsigned cls, bool frees) {
     hk_magazine_t *mag = &thread->magazines[cls];
     const hk_class_t *c = &hk_classes[cls];
-    const unsigned most = frees != mag->frees ? c->magazine : c->one_way;
+    const unsigned most = frees != mag->frees ? c->magazine : narrow(c);
+    const bool grows = mag->capacity < HK_SOME || (uint16_t)(thread->visits - mag->visited) < OFTEN;
     mag->frees = frees;
     mag->visited = ++thread->visits;
-    if (mag->crowd && mag->capacity != 0 && is_in_crowd(thread, mag))
+    if (mag->crowd && mag->capacity != 0 && is_in_crowd(mag))
         return mag;
     const size_t part = hk_magazines_part();
     if (HK_UNLIKELY(allotted(thread) > part)) /* there are more threads now */
         take_from_largest(thread, cls);
-    if (mag->capacity < most)
+    if (grows && mag->capacity < most)
         enlarge(thread, cls, most, part);
     return mag;
 }
@@ -313,7 +317,7 @@ static HK_NOINLINE void sweep(hk_thread_t *thread, unsigned fetched) {
     thread->heap.grown = 0;
     thread->swept = thread->visits;
     for (unsigned cls = SWEPT_FROM; cls < hk_class_end(); cls++) {
-        const unsigned n = hk_magazine_count(thread, cls);
+        const unsigned n = hk_magazine_held(thread, cls);
         const uint16_t idle = (uint16_t)(thread->visits - thread->magazines[cls].visited);
         if (n != 0 && cls != fetched && idle >= since)
             give_oldest(thread, cls, n, n);
@@ -330,22 +334,21 @@ static unsigned at_once(unsigned cls) {
     return hk_pool_carved(cls) <= FEW_SLABS * HK_SLICE ? MORE_AT_ONCE : FEW_AT_ONCE;
 }
 
-/* Misses in a row ask for more each time. */
+/* Half of the magazine, so that misses in a row ask for more each time as it grows, and all of one that does so no more. */
 unsigned hk_magazine_refill(hk_thread_t *thread, unsigned cls) {
     hk_magazine_t *mag = visit(thread, cls, false);
     void **slots = hk_magazine_slots(thread, cls);
-    const unsigned most = hk_classes[cls].one_way; /* at once: no malloc shall take long */
-    unsigned half = (unsigned)hk_min((mag->capacity + 1u) / 2, most), got;
-    unsigned want = mag->flushed != 0 ? half : (unsigned)hk_min(mag->refill, mag->capacity);
+    const hk_class_t *c = &hk_classes[cls];
+    const bool whole = mag->flushed == 0 && mag->capacity >= narrow(c);
+    const unsigned part = whole ? mag->capacity : (mag->capacity + 1u) / 2;
+    unsigned want = (unsigned)hk_min(part, c->one_way), got; /* no malloc shall take long */
     if (mag->flushed != 0 && at_once(cls) == MORE_AT_ONCE)
-        want = (unsigned)hk_min(half, hk_max(mag->flushed, MORE_AT_ONCE));
+        want = (unsigned)hk_min(want, hk_max(mag->flushed, MORE_AT_ONCE));
     mag->flushed = 0;
-    if (HK_UNLIKELY(mag->crowd)) {
+    if (HK_UNLIKELY(mag->crowd))
         got = hk_heap_take(hk_crowd(thread), cls, slots + 1, 1);
-    } else {
-        mag->refill = hk_min(2 * want, most) & 511;
+    else
         got = hk_heap_take(&thread->heap, cls, slots + 1, want);
-    }
     if (HK_UNLIKELY(hk_guarded()))
         hk_guarded_refilled(thread, cls, slots + 1, got);
     hk_store_relaxed(&thread->cache.top[cls], slots + got);
@@ -359,7 +362,7 @@ unsigned hk_magazine_refill(hk_thread_t *thread, unsigned cls) {
 }
 
 /* What mag->left keeps of an address. */
-enum { KNOWN = 2047 };
+enum { KNOWN = 1023 };
 static unsigned known_by(const void *p) { return (uintptr_t)p / 16 & KNOWN; }
 
 /* Whether the thread has only freed since the last flush, or nearly: what that has left lies where it
@@ -375,7 +378,7 @@ static bool only_frees(hk_thread_t *thread, unsigned cls, unsigned held) {
 unsigned hk_magazine_flush(hk_thread_t *thread, unsigned cls) {
     enum { SURE = 3, MOST = 9 };
     hk_magazine_t *mag = visit(thread, cls, true);
-    unsigned held = hk_magazine_count(thread, cls);
+    unsigned held = hk_magazine_held(thread, cls);
     if (held < mag->capacity)
         return 0;
     mag->streak = only_frees(thread, cls, held) ? hk_min(mag->streak + 1u, MOST) & 15 : 0;

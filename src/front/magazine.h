@@ -1,7 +1,6 @@
 /* Magazines at the boundary: how large each one is, how it is refilled from the thread's heap and
  * how it makes room. The thread is entered in all of these. */
-#ifndef HK_FRONT_MAGAZINE_H
-#define HK_FRONT_MAGAZINE_H
+#pragma once
 
 #include "config/config.h"
 #include "front/thread.h"
@@ -15,18 +14,18 @@ void hk_magazines_reset(hk_thread_t *thread);
 /* Gives all blocks back to their slabs. */
 void hk_magazines_flush(hk_thread_t *thread);
 
-/* The bytes of all blocks in the magazines. */
-size_t hk_magazines_held(const hk_thread_t *thread);
+/* Whether the blocks in the magazines are more than so many bytes. */
+bool hk_magazines_hold_more(const hk_thread_t *thread, size_t bytes);
 
-/* Where the magazine's slots are: with few in the record, with more in its rest. */
-HK_INLINE void **hk_magazine_slots(hk_thread_t *thread, unsigned cls) {
-    if (thread->magazines[cls].capacity <= HK_FEW)
-        return thread->few[cls];
-    hk_thread_rest_t *rest = hk_load_relaxed(&thread->rest);
-    return rest->slots + hk_load_relaxed(&rest->place[cls]);
+/* Where the magazine's slots are, with few in the record, with more in its rest; and its blocks. For the owner. */
+HK_INLINE void **hk_magazine_slots(const hk_thread_t *thread, unsigned cls) {
+    return thread->cache.limit[cls] - thread->magazines[cls].capacity;
+}
+HK_INLINE unsigned hk_magazine_held(const hk_thread_t *thread, unsigned cls) {
+    return (unsigned)(hk_load_relaxed(&thread->cache.top[cls]) - hk_magazine_slots(thread, cls));
 }
 
-/* Blocks in the magazine. Any thread: then it is as of some moment, and none while the magazine moves. */
+/* The blocks as any thread sees them: as of some moment, and none while the magazine moves. */
 HK_INLINE unsigned hk_magazine_count(const hk_thread_t *thread, unsigned cls) {
     hk_thread_rest_t *rest = hk_load_acquire(&thread->rest);
     const unsigned place = rest != NULL ? hk_load_acquire(&rest->place[cls]) : 0;
@@ -97,5 +96,3 @@ HK_INLINE void hk_magazine_give_or_flush(hk_thread_t *thread, unsigned cls, void
     hk_magazine_flush(thread, cls);
     hk_magazine_give(thread, cls, p);
 }
-
-#endif

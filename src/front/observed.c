@@ -166,6 +166,15 @@ static void bind_c7(hk_thread_t *thread, hk_observed_t *o, unsigned plan) {
     }
 }
 
+/* Empties the research layers but for those of the plan. */
+static void drain_but(hk_thread_t *thread, unsigned plan) {
+    hk_observed_t *o = hk_load_relaxed(&thread->observed);
+    const unsigned keep = plan | HK_LAYER_BIT(HK_LAYER_HEAPV2);
+    for (hk_layer_t layer = 0; o != NULL && layer < HK_LAYER_HEAP; layer++)
+        if ((keep & HK_LAYER_BIT(layer)) == 0)
+            hk_layer_drain(&o->layers, layer, &thread->heap);
+}
+
 /* The thread acts on its new plan: layers that are left out are emptied. The plan to go by; 0
  * where there is no memory to observe with, and the next visit tries again. */
 static HK_COLD unsigned settle(hk_thread_t *thread) {
@@ -178,14 +187,9 @@ static HK_COLD unsigned settle(hk_thread_t *thread) {
             return 0;
         hk_store_release(&thread->observed, o);
     }
-    for (hk_layer_t layer = 0; o != NULL && layer < HK_LAYER_HEAP; layer++) {
-        if ((plan & HK_LAYER_BIT(layer)) != 0)
-            continue;
-        if (layer != HK_LAYER_HEAPV2)
-            hk_layer_drain(&o->layers, layer, &thread->heap);
-        else if (plan != 0)
-            hk_magazines_flush(thread);
-    }
+    drain_but(thread, plan);
+    if (plan != 0 && (plan & HK_LAYER_BIT(HK_LAYER_HEAPV2)) == 0)
+        hk_magazines_flush(thread);
     if ((plan & HK_PLAN_C7_BOUND) != 0)
         bind_c7(thread, o, plan);
     hk_cas_seq(&thread->plan, &found, plan); /* fails where there is a newer one already */
@@ -242,12 +246,7 @@ void hk_observed_free(hk_thread_t *thread, void *p) {
 
 /* ---- all threads ---- */
 
-void hk_observed_flush(hk_thread_t *thread) {
-    hk_observed_t *o = hk_load_relaxed(&thread->observed);
-    for (hk_layer_t layer = 0; o != NULL && layer < HK_LAYER_HEAP; layer++)
-        if (layer != HK_LAYER_HEAPV2)
-            hk_layer_drain(&o->layers, layer, &thread->heap);
-}
+void hk_observed_flush(hk_thread_t *thread) { drain_but(thread, 0); }
 
 void hk_observed_forget(hk_thread_t *thread) {
     hk_observed_t *o = hk_load_relaxed(&thread->observed);

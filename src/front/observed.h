@@ -8,8 +8,7 @@
  * The home layer is the one that is filled from the heap: C7_HOT in its band if it is bound to a
  * slab; else the first of magazines, lists and unified cache; else none, and each operation goes to
  * the heap by itself. */
-#ifndef HK_FRONT_OBSERVED_H
-#define HK_FRONT_OBSERVED_H
+#pragma once
 
 #include "front/magazine.h"
 #include "observe/layers.h"
@@ -75,5 +74,3 @@ unsigned hk_observed_count(hk_thread_t *thread, unsigned cls);
 /* Adds up the counters of all threads, those that have ended included. False as
  * hk_threads_visit(). */
 bool hk_front_metrics(hk_metrics_sum_t *sum);
-
-#endif

@@ -56,13 +56,9 @@ void hk_prewarm(hk_thread_t *thread) {
 /* ---- what cannot be had ---- */
 
 static void say_why(hk_line_t *line, bool magazine, bool budget) {
-    hk_line_str(line, magazine ? "a magazine " : "");
-    hk_line_str(line, magazine && budget ? "and " : "");
-    if (budget) {
-        hk_line_str(line, "HAKMEM_TCACHE_KB=");
-        hk_line_u64(line, hk_option(tcache_kb));
-        hk_line_str(line, " ");
-    }
+    hk_line_put(line, "%s%s", magazine ? "a magazine " : "", magazine && budget ? "and " : "");
+    if (budget)
+        hk_line_put(line, "HAKMEM_TCACHE_KB=%lu ", hk_option(tcache_kb));
     hk_line_str(line, magazine && budget ? "hold no more" : "holds no more");
 }
 
@@ -76,11 +72,8 @@ static void warn_if_short(const plan_t *plan, unsigned option) {
             continue;
         bool first = !magazine && !budget;
         *(blocks == c->one_way ? &magazine : &budget) = true;
-        hk_line_str(&instead, first ? "a thread has " : ", ");
-        hk_line_u64(&instead, blocks);
-        hk_line_str(&instead, first ? " blocks of " : " of ");
-        hk_line_u64(&instead, c->size);
-        hk_line_str(&instead, first ? " bytes" : "");
+        hk_line_put(&instead, first ? "a thread has %lu blocks of %lu bytes" : ", %lu of %lu",
+                    (uint64_t)blocks, (uint64_t)c->size);
     }
     if (!magazine && !budget)
         return;

@@ -1,6 +1,5 @@
 /* Prewarm: what is in a thread's magazines before its first allocation. */
-#ifndef HK_FRONT_PREWARM_H
-#define HK_FRONT_PREWARM_H
+#pragma once
 
 #include "front/thread.h"
 
@@ -11,5 +10,3 @@ void hk_prewarm(hk_thread_t *thread);
 /* Once per process: a line on stderr for each option that asks for more blocks than a thread will
  * have, which says how many those are and why. */
 void hk_prewarm_check(void);
-
-#endif

@@ -8,8 +8,7 @@
  * Each rare condition is folded into those two branches: a thread without a cache has bins that are
  * both empty and full and a map mask of 0; pointers that are no small blocks of ours have a kind
  * whose bin is always full. No option is read, nothing is counted, nothing is locked. */
-#ifndef HK_FRONT_TCACHE_H
-#define HK_FRONT_TCACHE_H
+#pragma once
 
 #include "backend/pagemap.h"
 #include "backend/sizeclass.h"
@@ -97,5 +96,3 @@ HK_INLINE bool hk_hit_push(void *p) {
     hk_store_relaxed(&tc->top[kind], top + 1);
     return true;
 }
-
-#endif

@@ -16,13 +16,9 @@
 #include "policy/look.h"
 #include "policy/purger.h"
 
-/* Our destructor asks to be called again in each round but the last, so that the destructors of
- * others find a working cache. (The thread sanitizer's own state is gone in the last one.) */
-#ifdef __SANITIZE_THREAD__
+/* Our destructor asks to be called again once, so that the destructors of others find a working cache. Those that ask
+ * for more rounds have the shared record then: each round costs every thread half a thousand instructions. */
 enum { DESTRUCTOR_ROUNDS = 2 };
-#else
-enum { DESTRUCTOR_ROUNDS = 4 };
-#endif
 
 /* So many orphans may keep an empty slab for each class, for the next thread's sake. Where threads come and
  * go, as a record knows that has served a few, these keep the magazines' blocks as well, if they are not
@@ -262,7 +258,7 @@ static void leave_behind(hk_thread_t *thread) {
     flush_layers(thread);
     if (thread->served < WARM_FROM)
         thread->served++;
-    if (!many && thread->served == WARM_FROM && hk_magazines_held(thread) <= WARM_BYTES)
+    if (!many && thread->served == WARM_FROM && !hk_magazines_hold_more(thread, WARM_BYTES))
         return;
     hk_magazines_flush(thread);
     if (many)

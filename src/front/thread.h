@@ -3,8 +3,7 @@
  * Records are type-stable. A thread's end leaves the record, heap and slabs included, to the next
  * thread that starts; meanwhile running threads adopt its slabs. Its magazines are emptied, unless they
  * hold little and few records wait for a thread. */
-#ifndef HK_FRONT_THREAD_H
-#define HK_FRONT_THREAD_H
+#pragma once
 
 #include "backend/heap.h"
 #include "front/tcache.h"
@@ -15,12 +14,12 @@
 typedef struct {
     uint64_t capacity : 11; /* blocks; 0 until the bin is first used */
     uint64_t flushed : 11;  /* blocks that the last visit gave back; 0: it was a refill */
-    uint64_t refill : 9;    /* blocks to ask for at the next miss */
     uint64_t crowd : 1;     /* filled from slabs that threads share; its thread is one of many */
-    uint64_t frees : 1;     /* the last visit was a flush */
-    uint64_t streak : 4;    /* flushes of a thread that has only freed between them */
-    uint64_t left : 11;     /* of what lay on top after the last flush: enough to know it again */
-    uint64_t visited : 16;  /* the thread's count of visits at the last one */
+    uint64_t crowd_visits : 10; /* so many while it was */
+    uint64_t frees : 1;         /* the last visit was a flush */
+    uint64_t streak : 4;        /* flushes of a thread that has only freed between them */
+    uint64_t left : 10;    /* of what lay on top after the last flush: enough to know it again */
+    uint64_t visited : 16; /* the thread's count of visits at the last one */
 } hk_magazine_t;
 
 _Static_assert(sizeof(hk_magazine_t) == 8, "each thread has one for each class");
@@ -46,6 +45,7 @@ typedef enum { HK_WATCH_PROFILE, HK_WATCH_RECORD, HK_WATCH_PLACES } hk_watch_pla
  * record. */
 typedef struct {
     unsigned used;                          /* owner: slots up to the end of the last magazine's */
+    unsigned taken;                         /* owner: of these, magazines' */
     _Atomic uint16_t place[HK_CLASS_COUNT]; /* owner writes, any reads: slot 0 of a magazine */
     void *slots[HK_SLOT_COUNT]; /* owner: of magazines with room for more than a few blocks */
     hk_tcache_t trap;           /* const once made: all bins unused, so all comes to the boundary */
@@ -156,5 +156,3 @@ bool hk_threads_sections(hk_sections_sum_t *sum);
 /* Sets the thread's plan from the options, and points the thread at its trap or its cache. The
  * registry is locked. */
 void hk_thread_plan_locked(hk_thread_t *thread);
-
-#endif

@@ -30,10 +30,12 @@ static unsigned held(const hk_thread_t *thread, unsigned cls) {
     return n;
 }
 
-/* Magazines with more than a few slots lie in the record's rest, no two on the same slots, none behind the end. */
+/* Magazines with more than a few slots lie in the record's rest, no two on the same slots, none behind the end, and it
+ * is known how many slots they have. */
 static void slots_are_apart(const hk_thread_t *thread) {
     static _Thread_local uint8_t taken[HK_SLOT_COUNT];
     const hk_thread_rest_t *rest = hk_load_relaxed(&thread->rest);
+    unsigned all = 0;
     memset(taken, 0, sizeof taken);
     for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++) {
         const unsigned capacity = thread->magazines[cls].capacity;
@@ -41,9 +43,12 @@ static void slots_are_apart(const hk_thread_t *thread) {
             continue;
         const unsigned place = hk_load_relaxed(&rest->place[cls]);
         CHECK(place + capacity < rest->used && rest->used <= HK_SLOT_COUNT);
+        CHECK(slots_of(thread, cls) == rest->slots + place);
+        all += capacity + 1;
         for (unsigned i = 0; i <= capacity; i++)
             CHECK(taken[place + i]++ == 0);
     }
+    CHECK(rest == NULL || rest->taken == all);
 }
 
 /* The bytes of blocks that the thread's magazines may hold, now and later; each bin is checked on
@@ -228,15 +233,15 @@ static void *few_at_a_time(void *unused) {
 
 /* ---- wide magazines ---- */
 
-enum { ONE_WAY = 8192 };
+enum { ONE_WAY = 8192, NARROW = HK_HOSTILE ? 1 : 128 };
 
-/* A thread that only takes, or only frees what others took, gets no wide magazine; one that does both
- * in turn does. */
+/* A thread that only takes, or only frees what others took, gets a narrow magazine, and no wide one; one that does
+ * both in turn does. */
 static void *only_takes(void *blocks) {
     const unsigned cls = hk_class_of(64);
     for (unsigned i = 0; i < ONE_WAY; i++)
         ((void **)blocks)[i] = hak_malloc(64);
-    CHECK_EQ(own_record()->magazines[cls].capacity, hk_classes[cls].one_way);
+    CHECK_EQ(own_record()->magazines[cls].capacity, NARROW);
     return blocks;
 }
 
@@ -244,7 +249,22 @@ static void *only_frees(void *blocks) {
     const unsigned cls = hk_class_of(64);
     for (unsigned i = 0; i < ONE_WAY; i++)
         hak_free(((void **)blocks)[i]);
-    CHECK_EQ(own_record()->magazines[cls].capacity, hk_classes[cls].one_way);
+    CHECK_EQ(own_record()->magazines[cls].capacity, NARROW);
+    return blocks;
+}
+
+/* What a thread seldom comes to stays small, however many blocks it takes of that in the end. */
+static void *takes_seldom(void *blocks) {
+    enum { ROUNDS = 20, FEW = 8 };
+    const unsigned cls = hk_class_of(256);
+    for (unsigned i = 0; i < ROUNDS * FEW; i++) {
+        if (i % FEW == 0)
+            drive(hk_class_of(512));
+        ((void **)blocks)[i] = hak_malloc(256);
+    }
+    CHECK(own_record()->magazines[cls].capacity <= HK_SOME);
+    for (unsigned i = 0; i < ROUNDS * FEW; i++)
+        hak_free(((void **)blocks)[i]);
     return blocks;
 }
 
@@ -262,9 +282,9 @@ static void *in_turn(void *blocks) {
 
 static void wide(void *unused) {
     static void *blocks[ONE_WAY];
-    void *(*const lives[])(void *) = {only_takes, only_frees, in_turn};
+    void *(*const lives[])(void *) = {only_takes, only_frees, takes_seldom, in_turn};
     (void)unused;
-    for (unsigned i = 0; i < 3; i++) {
+    for (unsigned i = 0; i < 4; i++) {
         pthread_t thread;
         CHECK(pthread_create(&thread, NULL, lives[i], blocks) == 0);
         CHECK(pthread_join(thread, NULL) == 0);
@@ -444,6 +464,8 @@ static void *live_among_very_many(void *last) {
         nothing_is_lost();
         CHECK(is_crowd(owner_after(2)));
         CHECK(owner_after(500) == &own_record()->heap);
+        CHECK_EQ(own_record()->magazines[hk_class_of(64)].crowd_visits,
+                 960); /* so many ended that */
     }
     pthread_barrier_wait(&together);
     return NULL;
