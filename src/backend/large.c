@@ -8,42 +8,23 @@
 #include "backend/purge.h"
 #include "backend/region.h"
 #include "backend/superslab.h"
-#include "base/lock.h"
 #include "base/report.h"
 #include "stats/counters.h"
 
 #define LARGE_MAX HK_UNIT
 
 /* A huge block's descriptor, found through the owner table. Type-stable. */
-typedef struct huge {
+typedef struct {
     hk_range_t range; /* range.start is the block */
-    struct huge *next_unused;
+    hk_stocked_t kept;
 } huge_t;
 
-static hk_lock_t lock = HK_LOCK_INIT(HK_RANK_HUGE);
-static huge_t *unused;      /* lock: huge */
+static hk_stock_t stock = HK_STOCK(huge_t, kept);
 static _Atomic size_t live; /* atomic: any thread; huge blocks */
 
-static huge_t *descriptor(void) {
-    hk_lock(&lock);
-    huge_t *huge = unused;
-    if (huge != NULL)
-        unused = huge->next_unused;
-    hk_unlock(&lock);
-    return huge != NULL ? huge : hk_meta_alloc(sizeof *huge);
-}
-
-static void drop_descriptor(huge_t *huge) {
-    hk_lock(&lock);
-    huge->next_unused = unused;
-    unused = huge;
-    hk_unlock(&lock);
-}
-
-#if HK_DEBUG
 /* The page map knows the block: its owner, its first slice, and what follows, looked at here and
  * there. */
-static void is_valid(const huge_t *huge) {
+HK_WALKER static void is_valid(const huge_t *huge) {
     enum { LOOKS = 32 };
     const hk_range_t *r = &huge->range;
     const size_t slices = (r->bytes + HK_SLICE - 1) / HK_SLICE, step = 1 + slices / LOOKS;
@@ -55,9 +36,6 @@ static void is_valid(const huge_t *huge) {
     hk_assert(slices == 1 || hk_map_kind(r->start + r->bytes - 1) == HK_KIND_INTERIOR);
     hk_assert(r->bytes <= HK_UNIT || hk_map_owner(r->start + r->bytes - 1) == NULL);
 }
-#else
-HK_INLINE void is_valid(const huge_t *huge) { (void)huge; }
-#endif
 
 static unsigned slices_for(size_t n) { return (unsigned)((n + HK_SLICE - 1) / HK_SLICE); }
 
@@ -66,7 +44,7 @@ static void publish(huge_t *huge) {
     hk_map_set_owner(start, huge);
     hk_map_set(start, 1, HK_KIND_HUGE);
     hk_map_set(start + HK_SLICE, (huge->range.bytes - 1) / HK_SLICE, HK_KIND_INTERIOR);
-    is_valid(huge);
+    hk_walk(is_valid(huge));
 }
 
 /* What a huge block of n bytes takes: whole units or, where memory is bounded, whole OS pages. */
@@ -98,10 +76,10 @@ static bool take_range(size_t n, size_t align, hk_range_t *range, size_t *dirty)
 }
 
 static void *huge_alloc(size_t n, size_t align, size_t *dirty) {
-    huge_t *huge = descriptor();
+    huge_t *huge = hk_stock_take(&stock);
     if (huge == NULL || !take_range(n, align, &huge->range, dirty)) {
         if (huge != NULL)
-            drop_descriptor(huge);
+            hk_stock_put(&stock, huge);
         hk_count(huge_failures, 1);
         return NULL;
     }
@@ -116,39 +94,30 @@ static void *huge_alloc(size_t n, size_t align, size_t *dirty) {
 
 size_t hk_large_huge_blocks(void) { return hk_load_relaxed(&live); }
 
-static void *use_run(hk_slab_t *run, size_t n, size_t *dirty) {
+/* With `mapped`, from superslabs that are there already. */
+static void *run_alloc(size_t n, bool mapped, size_t *dirty) {
+    hk_slab_t *run = hk_pool_take_mapped(slices_for(n), 0);
+    if (run == NULL && !mapped) {
+        hk_heap_collect_pending();
+        run = hk_pool_take(slices_for(n), 0);
+    }
     if (run == NULL)
         return NULL;
+    if (run->zeroed && !mapped)
+        hk_purge_instead();
     hk_assert(run->cls == 0 && run->slices == slices_for(n));
     *dirty = run->zeroed ? 0 : n;
     return run->base;
 }
 
-static void *run_alloc(size_t n, size_t *dirty) {
-    hk_slab_t *run = hk_pool_take_mapped(slices_for(n), 0);
-    if (run == NULL) {
-        hk_heap_collect_pending();
-        run = hk_pool_take(slices_for(n), 0);
-    }
-    if (run != NULL && run->zeroed)
-        hk_purge_instead();
-    return use_run(run, n, dirty);
-}
-
 /* Where memory is bounded, without rounding up that costs much; whole slices that are free already
  * cost nothing more. */
 static void *bounded_alloc(size_t n, size_t *dirty) {
-    if (n > HK_PACK_MOST) {
-        void *p = use_run(hk_pool_take_mapped(slices_for(n), 0), n, dirty);
-        return p != NULL ? p : huge_alloc(n, HK_UNIT, dirty);
-    }
     *dirty = n;
-    void *p = hk_pack_take(n);
-    if (p == NULL) {
-        hk_heap_collect_pending();
-        p = hk_pack_alloc(n);
-    }
-    return p != NULL ? p : use_run(hk_pool_take_mapped(slices_for(n), 0), n, dirty);
+    void *p = n <= HK_PACK_MOST ? hk_pack_alloc(n) : NULL;
+    if (p == NULL)
+        p = run_alloc(n, true, dirty);
+    return p != NULL || n <= HK_PACK_MOST ? p : huge_alloc(n, HK_UNIT, dirty);
 }
 
 void *hk_large_alloc(size_t n, size_t align, size_t *dirty) {
@@ -157,7 +126,7 @@ void *hk_large_alloc(size_t n, size_t align, size_t *dirty) {
     if (n > LARGE_MAX || align > HK_SLICE)
         return huge_alloc(n, hk_max(align, HK_UNIT), dirty);
     if (HK_LIKELY(!hk_region_is_bounded()))
-        return run_alloc(n, dirty);
+        return run_alloc(n, false, dirty);
     if (align > HK_GRAIN)
         return huge_alloc(n, HK_UNIT, dirty);
     return bounded_alloc(n, dirty);
@@ -179,12 +148,6 @@ static huge_t *huge_at(const void *p, hk_fatal_t if_not) {
     return huge;
 }
 
-static size_t free_run(hk_slab_t *run) {
-    size_t bytes = run->slices * HK_SLICE;
-    hk_pool_give(run);
-    return bytes;
-}
-
 /* From here on nobody else can free it. */
 static huge_t *claim_huge(void *p) {
     huge_t *huge = huge_at(p, HK_INVALID_FREE);
@@ -199,26 +162,21 @@ static size_t free_huge(huge_t *huge) {
     hk_assert(hk_map_owner(huge->range.start) != huge); /* it has been claimed */
     hk_sub_relaxed(&live, (size_t)1);
     hk_region_give(huge->range);
-    drop_descriptor(huge);
+    hk_stock_put(&stock, huge);
     return bytes;
 }
 
 size_t hk_large_free(void *p, unsigned kind) {
     hk_assert(hk_large_is(kind));
-    switch (kind) {
-    case HK_KIND_LARGE:
-        return free_run(run_at(p, HK_INVALID_FREE));
-    case HK_KIND_PACKED:
-        return hk_pack_free(p);
-    default:
-        return free_huge(claim_huge(p));
-    }
+    if (kind == HK_KIND_LARGE)
+        return hk_pool_give(run_at(p, HK_INVALID_FREE));
+    return kind == HK_KIND_PACKED ? hk_pack_free(p) : free_huge(claim_huge(p));
 }
 
 /* ---- put aside: linked through the descriptors' fields for lists ---- */
 
 static _Atomic(hk_slab_t *) late_runs; /* atomic: any thread */
-static _Atomic(huge_t *) late_huge;    /* atomic: any thread */
+static _Atomic(void *) late_huge;      /* atomic: any thread */
 atomic_bool hk_large_aside;            /* atomic: any thread; set behind a push */
 
 #define PUSH(list, link, item)                                                                     \
@@ -228,16 +186,16 @@ atomic_bool hk_large_aside;            /* atomic: any thread; set behind a push 
 
 void hk_large_put_aside(void *p, unsigned kind) {
     hk_assert(hk_large_is(kind));
-    if (kind == HK_KIND_LARGE) {
+    if (kind == HK_KIND_PACKED) {
+        hk_pack_put_aside(p);
+    } else if (kind == HK_KIND_LARGE) {
         hk_slab_t *run = run_at(p, HK_INVALID_FREE);
         hk_map_set(p, 1, HK_KIND_FREE);
         PUSH(&late_runs, next, run);
-    } else if (kind == HK_KIND_PACKED) {
-        hk_pack_put_aside(p);
     } else {
         huge_t *huge = claim_huge(p);
         hk_map_set(p, 1, HK_KIND_FREE);
-        PUSH(&late_huge, next_unused, huge);
+        PUSH(&late_huge, kept.unused_next, huge);
     }
     hk_store_seq(&hk_large_aside, true);
 }
@@ -248,10 +206,10 @@ size_t hk_large_free_late(void) {
     size_t bytes = hk_pack_free_late();
     for (hk_slab_t *run = hk_exchange_seq(&late_runs, NULL), *next; run != NULL; run = next) {
         next = run->next;
-        bytes += free_run(run);
+        bytes += hk_pool_give(run);
     }
     for (huge_t *huge = hk_exchange_seq(&late_huge, NULL), *next; huge != NULL; huge = next) {
-        next = huge->next_unused;
+        next = huge->kept.unused_next;
         bytes += free_huge(huge);
     }
     return bytes;
@@ -259,22 +217,13 @@ size_t hk_large_free_late(void) {
 
 size_t hk_large_usable(const void *p, unsigned kind) {
     hk_assert(hk_large_is(kind));
-    switch (kind) {
-    case HK_KIND_LARGE:
+    if (kind == HK_KIND_LARGE)
         return run_at(p, HK_INVALID_POINTER)->slices * HK_SLICE;
-    case HK_KIND_PACKED:
-        return hk_pack_usable(p);
-    default:
-        return huge_at(p, HK_INVALID_POINTER)->range.bytes;
-    }
+    return kind == HK_KIND_PACKED ? hk_pack_usable(p) : huge_at(p, HK_INVALID_POINTER)->range.bytes;
 }
 
 /* A block that has grown once will grow again: an eighth of untouched address space goes on top,
  * where that costs nothing. */
-static size_t with_headroom(size_t bytes) {
-    return hk_region_is_bounded() ? bytes : hk_align_up(bytes + bytes / 8, HK_UNIT);
-}
-
 static void *huge_grow(huge_t *huge, size_t bytes) {
     hk_assert(bytes > huge->range.bytes);
     char *old = huge->range.start;
@@ -284,7 +233,8 @@ static void *huge_grow(huge_t *huge, size_t bytes) {
     }
     hk_map_set_owner(old, NULL);
     hk_map_set(old, slices_for(huge->range.bytes), HK_KIND_FOREIGN);
-    bool moved = hk_region_move(&huge->range, bytes, with_headroom(bytes));
+    const size_t most = hk_region_is_bounded() ? bytes : hk_align_up(bytes + bytes / 8, HK_UNIT);
+    const bool moved = hk_region_move(&huge->range, bytes, most);
     publish(huge);
     return moved ? huge->range.start : NULL;
 }
@@ -302,7 +252,7 @@ static void huge_shrink(huge_t *huge, size_t bytes) {
     if (tail.bytes == 0)
         return;
     huge->range.bytes = bytes;
-    is_valid(huge);
+    hk_walk(is_valid(huge));
     hk_region_give(tail);
 }
 
@@ -311,14 +261,13 @@ void *hk_large_resize(void *p, unsigned kind, size_t n) {
     if (n > HK_MOST_BYTES)
         return NULL;
     if (kind == HK_KIND_LARGE) {
-        unsigned slices = slices_for(n);
         hk_slab_t *run = run_at(p, HK_INVALID_POINTER);
-        return n <= LARGE_MAX && hk_pool_resize(run, slices) ? p : NULL;
+        return n <= LARGE_MAX && hk_pool_resize(run, slices_for(n)) ? p : NULL;
     }
     if (kind == HK_KIND_PACKED)
         return n <= HK_PACK_MOST && hk_pack_resize(p, n) ? p : NULL;
     huge_t *huge = huge_at(p, HK_INVALID_POINTER);
-    is_valid(huge);
+    hk_walk(is_valid(huge));
     size_t bytes = huge_bytes(n);
     if (bytes > huge->range.bytes)
         return huge_grow(huge, bytes);

@@ -2,8 +2,7 @@
  * own above ("huge"). Where memory is bounded (backend/region.h) neither rounds up that far: blocks
  * up to 512 KiB share slices ("packed"), and those above take whole OS pages. Any thread may free
  * or resize any of them. */
-#ifndef HK_BACKEND_LARGE_H
-#define HK_BACKEND_LARGE_H
+#pragma once
 
 #include "backend/pagemap.h"
 #include "base/base.h"
@@ -43,5 +42,3 @@ void *hk_large_resize(void *p, unsigned kind, size_t n);
 
 /* How many huge blocks there are. Any thread. */
 size_t hk_large_huge_blocks(void);
-
-#endif

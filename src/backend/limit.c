@@ -17,11 +17,7 @@ bool hk_limit_is_near(void) { return hk_limit() != 0 && hk_held() + HK_UNIT > hk
 
 /* Step by step, so that a refused thread is in no other's way even for a moment. */
 bool hk_held_take(size_t bytes, size_t moving) {
-    const size_t most = hk_limit();
-    if (HK_LIKELY(most == 0)) {
-        hk_held_add(bytes);
-        return true;
-    }
+    const size_t most = hk_limit() != 0 ? hk_limit() : SIZE_MAX;
     size_t now = hk_held();
     do {
         const size_t others = now - hk_min(now, moving);

@@ -4,8 +4,7 @@
  * refused, metadata and blocks mapped on their own. It is more than what is resident, so what is resident never
  * exceeds the limit by more than those two; pages that a range of ours has given back count as long as the range
  * is there. Pages that are about to move count once. */
-#ifndef HK_BACKEND_LIMIT_H
-#define HK_BACKEND_LIMIT_H
+#pragma once
 
 #include "base/base.h"
 
@@ -25,5 +24,3 @@ void hk_held_add(size_t bytes);
 void hk_held_drop(size_t bytes);
 
 size_t hk_held(void);
-
-#endif

@@ -24,13 +24,11 @@ static hk_lock_t lock = HK_LOCK_INIT(HK_RANK_META);
 static char *next;                /* lock: meta */
 static size_t left;               /* lock: meta; bytes from `next` to the end of the chunk */
 static _Atomic(chunk_t *) newest; /* written under the lock; any thread reads */
-static _Atomic size_t mapped;     /* atomic: any thread */
 static bool fenced;               /* lock: meta */
 
-#if HK_DEBUG
 /* What is left ends with the newest chunk, and nobody has written to its first line yet: who does
  * has gone beyond the end of the descriptor before. */
-static void is_valid_locked(void) {
+HK_WALKER static void is_valid_locked(void) {
     hk_assert(hk_lock_is_mine(&lock));
     hk_assert(hk_is_aligned((uintptr_t)next, HK_CACHE_LINE) && hk_is_aligned(left, HK_CACHE_LINE));
     const chunk_t *chunk = hk_load_relaxed(&newest);
@@ -44,9 +42,6 @@ static void is_valid_locked(void) {
     for (unsigned i = 0; left != 0 && i < HK_CACHE_LINE / sizeof(uint64_t); i++)
         hk_assert(((const uint64_t *)(const void *)next)[i] == 0);
 }
-#else
-HK_INLINE void is_valid_locked(void) {}
-#endif
 
 static chunk_t *map_chunk_locked(size_t bytes) {
     const size_t page = hk_os_page_size();
@@ -72,7 +67,7 @@ void *hk_meta_alloc(size_t bytes) {
     hk_assert(bytes != 0);
     bytes = hk_align_up(bytes, HK_CACHE_LINE);
     hk_lock(&lock);
-    is_valid_locked();
+    hk_walk(is_valid_locked());
     if (bytes > left) {
         size_t chunk = chunk_for(bytes);
         chunk_t *fresh = map_chunk_locked(chunk);
@@ -85,18 +80,41 @@ void *hk_meta_alloc(size_t bytes) {
         hk_store_release(&newest, fresh);
         next = (char *)(fresh + 1);
         left = chunk - sizeof *fresh;
-        hk_add_relaxed(&mapped, chunk);
         hk_held_add(chunk);
     }
     void *p = next;
     next += bytes;
     left -= bytes;
-    is_valid_locked();
+    hk_walk(is_valid_locked());
     hk_unlock(&lock);
     return p;
 }
 
-size_t hk_meta_mapped(void) { return hk_load_relaxed(&mapped); }
+static hk_stocked_t *field_of(const hk_stock_t *stock, char *descriptor) {
+    return (hk_stocked_t *)(void *)(descriptor + stock->field);
+}
+
+void *hk_stock_take(hk_stock_t *stock) {
+    hk_lock(&lock);
+    char *one = stock->unused;
+    if (one != NULL)
+        stock->unused = field_of(stock, one)->unused_next;
+    hk_unlock(&lock);
+    if (one != NULL || (one = hk_meta_alloc(stock->bytes)) == NULL)
+        return one;
+    hk_stocked_t *field = field_of(stock, one);
+    field->next = hk_load_seq(&stock->all);
+    while (!hk_cas_seq(&stock->all, &field->next, one))
+        continue;
+    return one;
+}
+
+void hk_stock_put(hk_stock_t *stock, void *descriptor) {
+    hk_lock(&lock);
+    field_of(stock, descriptor)->unused_next = stock->unused;
+    stock->unused = descriptor;
+    hk_unlock(&lock);
+}
 
 void hk_meta_visit(void (*visit)(const void *start, size_t bytes, void *argument), void *argument) {
     hk_assert(hk_lock_may_take(HK_RANK_META)); /* `visit` may */

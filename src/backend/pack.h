@@ -1,8 +1,7 @@
 /* Packs: units cut into grains of 1 KiB, for blocks of whole grains that share slices. They serve
  * blocks above 32 KiB where memory is bounded (backend/region.h) and a slice for each remainder is
  * too much. A pack costs a search and a lock that all threads share, so nobody else uses them. */
-#ifndef HK_BACKEND_PACK_H
-#define HK_BACKEND_PACK_H
+#pragma once
 
 #include "base/base.h"
 
@@ -10,9 +9,6 @@ enum { HK_GRAIN = 1024, HK_PACK_MOST = 512 * 1024 };
 
 /* n bytes, 0 < n <= HK_PACK_MOST, aligned to a grain; may hold old data. NULL: out of memory. */
 void *hk_pack_alloc(size_t n);
-
-/* The same, from packs that are there already. */
-void *hk_pack_take(size_t n);
 
 /* Frees a block of kind HK_KIND_PACKED; aborts unless p is its start. Returns its bytes. */
 size_t hk_pack_free(void *p);
@@ -33,5 +29,3 @@ typedef struct {
     size_t packs, blocks, bytes;
 } hk_pack_stats_t;
 hk_pack_stats_t hk_pack_stats(void);
-
-#endif

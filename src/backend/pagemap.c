@@ -7,8 +7,9 @@
 _Static_assert(HK_LEAF_SLICES *HK_SLICE == HK_LEAF_UNITS * HK_UNIT,
                "both cover the same addresses");
 
+#define LEAVES ((size_t)1 << (HK_ADDRESS_BITS - HK_LEAF_SHIFT))
 static _Atomic(hk_leaf_t *) made; /* atomic: every leaf; push only */
-_Atomic(hk_leaf_t *) hk_map_root[(size_t)1 << (HK_ADDRESS_BITS - HK_LEAF_SHIFT)];
+_Atomic(hk_leaf_t *) hk_map_root[LEAVES];
 static _Atomic uint8_t no_map[1]; /* the flat map where there is none */
 
 hk_flat_t hk_flat = {.bytes = no_map, .mask = 0};
@@ -26,24 +27,20 @@ void hk_map_init(void) {
 /* Whether the part of the flat map for the 4 GiB with this number stays when it is given up. */
 static bool stays(size_t i, size_t at_break) {
     enum { NEAR = 4 };
-    size_t from_break = i > at_break ? i - at_break : at_break - i;
-    if (i == 0 || from_break <= NEAR)
-        return true;
-    size_t last = hk_min(i + NEAR, sizeof hk_map_root / sizeof hk_map_root[0] - 1);
-    for (size_t at = i - hk_min(i, NEAR); at <= last; at++)
-        if (hk_load_acquire(&hk_map_root[at]) != NULL)
-            return true;
-    return false;
+    const size_t first = i - hk_min(i, NEAR), last = hk_min(i + NEAR, LEAVES - 1);
+    bool near_ours = false;
+    for (size_t at = first; at <= last; at++)
+        near_ours |= at == at_break || hk_load_acquire(&hk_map_root[at]) != NULL;
+    return i == 0 || near_ours;
 }
 
 void hk_map_give_up_flat(void) {
-    const size_t leaves = sizeof hk_map_root / sizeof hk_map_root[0];
     const size_t at_break = (uintptr_t)sbrk(0) >> HK_LEAF_SHIFT;
     uint8_t *flat = (uint8_t *)hk_flat.bytes;
     hk_assert(hk_flat.bytes != no_map); /* there is one to give up */
     hk_store_seq(&hk_flat.mask, (uintptr_t)0);
-    for (size_t i = 0, end; i < leaves; i = end + 1) {
-        for (end = i; end < leaves && !stays(end, at_break);)
+    for (size_t i = 0, end; i < LEAVES; i = end + 1) {
+        for (end = i; end < LEAVES && !stays(end, at_break);)
             end++;
         if (end != i)
             hk_os_unmap(flat + i * HK_LEAF_SLICES, (end - i) * HK_LEAF_SLICES);
@@ -63,10 +60,9 @@ static hk_leaf_t *leaf_make(uintptr_t a) {
         hk_os_unmap(leaf, leaf_bytes());
         return seen;
     }
-    hk_leaf_t *before = hk_load_seq(&made);
-    do
-        leaf->made_next = before;
-    while (!hk_cas_seq(&made, &before, leaf));
+    leaf->made_next = hk_load_seq(&made);
+    while (!hk_cas_seq(&made, &leaf->made_next, leaf))
+        continue;
     return leaf;
 }
 
@@ -86,10 +82,9 @@ static bool flat_commit(hk_leaf_t *leaf, size_t slice) {
     return true;
 }
 
-#if HK_DEBUG
 /* The setters write only to what hk_map_commit() has prepared. Without a flat map that is the
  * leaf. */
-static void is_committed(const hk_leaf_t *leaf, uintptr_t a) {
+HK_WALKER static void is_committed(const hk_leaf_t *leaf, uintptr_t a) {
     hk_assert(leaf != NULL);
     hk_assert(leaf->first == a >> HK_LEAF_SHIFT << HK_LEAF_SHIFT);
     unsigned bits = hk_load_acquire(&leaf->committed);
@@ -106,9 +101,6 @@ void hk_map_is_valid(const void *p, size_t slices) {
         hk_assert(flat == kind || !hk_map_has_flat()); /* it may be given up at any moment */
     }
 }
-#else
-HK_INLINE void is_committed(const hk_leaf_t *leaf, uintptr_t a) { (void)leaf, (void)a; }
-#endif
 
 bool hk_map_commit(const void *p, size_t bytes) {
     uintptr_t first = (uintptr_t)p, end = first + bytes;
@@ -132,7 +124,7 @@ void hk_map_set(const void *p, size_t slices, unsigned kind) {
     hk_assert(hk_is_aligned(a, HK_SLICE) && kind < HK_KIND_COUNT);
     for (size_t i = 0; i < slices; i++, a += HK_SLICE) {
         hk_leaf_t *leaf = hk_map_leaf((const void *)a);
-        is_committed(leaf, a);
+        hk_walk(is_committed(leaf, a));
         hk_store_relaxed(&leaf->kind[hk_map_slice((const void *)a)], (uint8_t)kind);
         if (hk_map_has_flat())
             hk_store_relaxed(&hk_flat.bytes[a >> HK_SLICE_SHIFT], (uint8_t)kind);
@@ -156,25 +148,17 @@ void *hk_map_owner(const void *p) {
 
 /* ---- visiting ---- */
 
-static void visit_unit(const char *start, const _Atomic uint8_t *kinds, hk_map_visitor_t *visit,
-                       void *argument) {
-    const size_t slices = HK_UNIT / HK_SLICE;
-    for (size_t i = 0, end; i < slices; i = end) {
-        for (end = i; end < slices && hk_load_relaxed(&kinds[end]) != HK_KIND_FOREIGN;)
-            end++;
-        if (end == i)
-            end++;
-        else
-            visit(start + i * HK_SLICE, end - i, &kinds[i], argument);
-    }
-}
-
 void hk_map_visit(hk_map_visitor_t *visit, void *argument) {
     const size_t per_unit = HK_UNIT / HK_SLICE;
     for (hk_leaf_t *leaf = hk_load_acquire(&made); leaf != NULL; leaf = leaf->made_next)
-        for (size_t unit = 0; unit < HK_LEAF_UNITS; unit++)
-            visit_unit((const char *)leaf->first + unit * HK_UNIT, &leaf->kind[unit * per_unit],
-                       visit, argument);
+        for (size_t i = 0, n; i < HK_LEAF_SLICES; i += hk_max(n, 1)) {
+            const _Atomic uint8_t *kinds = &leaf->kind[i];
+            for (n = 0;
+                 n < per_unit - i % per_unit && hk_load_relaxed(&kinds[n]) != HK_KIND_FOREIGN;)
+                n++;
+            if (n != 0)
+                visit((const char *)leaf->first + i * HK_SLICE, n, kinds, argument);
+        }
 }
 
 void hk_map_visit_own(void (*visit)(const void *start, size_t bytes, void *argument),

@@ -6,8 +6,7 @@
  * array made writable one OS page at a time. It may be refused, or given up where address space
  * turns out to be limited (ulimit -v); then the mask is 0 and every free takes the slow path. The
  * two-level map is always there and answers everything else. */
-#ifndef HK_BACKEND_PAGEMAP_H
-#define HK_BACKEND_PAGEMAP_H
+#pragma once
 
 #include "backend/sizeclass.h"
 #include "base/base.h"
@@ -100,11 +99,7 @@ void *hk_map_owner(const void *p);
 
 /* Where there is a flat map, its bytes for these slices are those of the other map. The caller owns
  * them. */
-#if HK_DEBUG
 void hk_map_is_valid(const void *p, size_t slices);
-#else
-HK_INLINE void hk_map_is_valid(const void *p, size_t slices) { (void)p, (void)slices; }
-#endif
 
 /* Calls `visit` for each run of slices that are ours, cut at the borders of units; kinds[i] is the
  * kind of the i-th. Nothing is locked: the map may be changing meanwhile. */
@@ -115,5 +110,3 @@ void hk_map_visit(hk_map_visitor_t *visit, void *argument);
 /* Calls `visit` for each range of the map's own memory. */
 void hk_map_visit_own(void (*visit)(const void *start, size_t bytes, void *argument),
                       void *argument);
-
-#endif

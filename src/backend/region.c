@@ -251,7 +251,7 @@ static bool unmap_or_keep(hk_range_t range) {
 static void keep_or_unmap(hk_range_t range) {
     hk_lock(&lock);
     is_range(range);
-    hk_map_is_valid(range.start, slices_of(range.bytes));
+    hk_walk(hk_map_is_valid(range.start, slices_of(range.bytes)));
     /* before it can be taken again; a second free of the block is then known for one */
     hk_map_set(range.start, slices_of(range.bytes), HK_KIND_FREE);
     bool kept = !is_exact(&range) && insert_locked(range);
@@ -324,7 +324,7 @@ static bool map_fresh(size_t bytes, size_t align, size_t dense, size_t moving, h
         hk_advise(&(hk_os_range_t){start + huge, bytes - huge}, 1, HK_NO_HUGE_PAGES);
     *range = (hk_range_t){start, bytes, huge != 0 && huge != bytes};
     hk_assert(hk_is_aligned((uintptr_t)start, align));
-    hk_map_is_valid(start, slices_of(bytes));
+    hk_walk(hk_map_is_valid(start, slices_of(bytes)));
     return true;
 }
 

@@ -3,8 +3,7 @@
  * A run of slices becomes a slab (blocks of one class) or a large run (one block). The descriptors
  * lie apart from the memory they describe and are type-stable: never unmapped, never zeroed,
  * because a late remote free may still touch one after its slab was retired (backend/heap.c). */
-#ifndef HK_BACKEND_SUPERSLAB_H
-#define HK_BACKEND_SUPERSLAB_H
+#pragma once
 
 #include "backend/pagemap.h"
 #include "backend/sizeclass.h"
@@ -90,8 +89,8 @@ hk_slab_t *hk_pool_take(unsigned slices, unsigned cls);
 /* The same, from superslabs that are there already; never calls the system. */
 hk_slab_t *hk_pool_take_mapped(unsigned slices, unsigned cls);
 
-/* Gives back a slab all of whose blocks are free, or a large run. Any thread; owner is NULL. */
-void hk_pool_give(hk_slab_t *slab);
+/* Gives back a slab all of whose blocks are free, or a large run; returns its bytes. Any thread; owner is NULL. */
+size_t hk_pool_give(hk_slab_t *slab);
 
 /* Large runs: changes the number of slices without moving. Growing needs free slices behind. */
 bool hk_pool_resize(hk_slab_t *slab, unsigned slices);
@@ -184,15 +183,8 @@ bool hk_pool_rule_out_huge_pages(hk_superslab_t *superslab, hk_os_range_t *range
 /* Gives wholly free superslabs to the region cache, the one that is kept for reuse included. */
 void hk_pool_release_empty(void);
 
-typedef struct {
-    size_t superslabs; /* mapped now */
-    size_t mapped;     /* bytes of them */
-    size_t carved;     /* bytes of slabs and large runs */
-    size_t active;     /* bytes of blocks that are not free in their slab, and of large runs */
-    size_t free_dirty; /* bytes of free slices that have memory */
-    size_t free_lazy;  /* bytes of free slices that the system may take */
-} hk_pool_stats_t;
-hk_pool_stats_t hk_pool_stats(void);
+/* Bytes of all superslabs. Any thread. */
+size_t hk_pool_mapped(void);
 
 /* What is free of some superslabs, in bytes. */
 typedef struct {
@@ -208,5 +200,3 @@ bool hk_pool_add_free(hk_superslab_t **at, hk_pool_free_t *sum);
  * time. The fields that a heap's lock guards may be changing meanwhile. */
 typedef void hk_slab_visitor_t(const hk_slab_t *slab, void *argument);
 void hk_pool_visit(hk_slab_visitor_t *visit, void *argument);
-
-#endif

@@ -61,7 +61,7 @@ void hk_usage_count(hk_usage_t *usage) {
     hk_purge_lock(); /* claimed blocks would look as if they were in use */
     hk_pool_visit(count_slab, usage);
     hk_purge_unlock();
-    usage->superslabs = hk_pool_stats().mapped;
+    usage->superslabs = hk_pool_mapped();
     hk_region_stats_t region = hk_region_stats();
     usage->huge_blocks = hk_large_huge_blocks();
     hk_pack_stats_t packs = hk_pack_stats();

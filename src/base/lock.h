@@ -19,7 +19,6 @@ typedef enum {
     HK_RANK_HEAP,     /* backend/heap.c: one per heap */
     HK_RANK_POOL,     /* backend/superslab.c: free slices */
     HK_RANK_PACK,     /* backend/pack.c: blocks that share slices */
-    HK_RANK_HUGE,     /* backend/large.c: unused descriptors of huge blocks */
     HK_RANK_REGION,   /* backend/region.c: cached address ranges */
     HK_RANK_CLASSES,  /* backend/sizeclass.c: learning */
     HK_RANK_PROFILE,  /* profile/table.c: samples and stacks */

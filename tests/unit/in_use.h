@@ -8,11 +8,12 @@
 #include "backend/region.h"
 #include "backend/superslab.h"
 #include "front/boundary.h"
+#include "pool_stats.h"
 
 /* Bytes of small and large blocks, and of huge ones. */
 static inline size_t in_use_now(void) {
     hk_purge_lock(); /* claimed blocks are not free */
-    hk_pool_stats_t pool = hk_pool_stats();
+    pool_stats_t pool = pool_stats();
     size_t bytes = pool.active + hk_region_stats().live - pool.mapped;
     hk_purge_unlock();
     return bytes;

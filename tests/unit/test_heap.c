@@ -8,6 +8,7 @@
 #include "backend/pagemap.h"
 #include "check.h"
 #include "hakmem/hakmem.h"
+#include "pool_stats.h"
 
 enum { BATCH = 64, MOST = 2 * HK_SLAB_MAX_BLOCKS };
 
@@ -180,8 +181,8 @@ static void retired_slabs_serve_any_class(void) {
         hk_heap_collect(heap);
         CHECK(heap->partial[cls].head == NULL);
         if (round == 4)
-            most = hk_pool_stats().superslabs;
-        CHECK(round < 4 || hk_pool_stats().superslabs <= most);
+            most = pool_stats().superslabs;
+        CHECK(round < 4 || pool_stats().superslabs <= most);
     }
 }
 
@@ -228,7 +229,7 @@ static void random_traffic(void) {
     hk_heap_t *heaps[] = {&a, &b};
     uint64_t state = 42;
     unsigned n = 0;
-    size_t active = hk_pool_stats().active;
+    size_t active = pool_stats().active;
     for (unsigned step = 0; step < STEPS; step++) {
         hk_heap_t *heap = heaps[chance_below(&state, 2)];
         unsigned count = 1 + chance_below(&state, 32);
@@ -262,7 +263,7 @@ static void random_traffic(void) {
     hk_heap_collect(&b);
     hk_heap_collect(&a);
     CHECK(a.partial[cls].head == NULL && b.partial[cls].head == NULL);
-    CHECK_EQ(hk_pool_stats().active, active);
+    CHECK_EQ(pool_stats().active, active);
 }
 
 /* ---- what ends the process ---- */

@@ -9,6 +9,7 @@
 #include "front/observed.h"
 #include "hakmem/hakmem.h"
 #include "layers.h"
+#include "pool_stats.h"
 
 static const hk_layer_t research[] = {HK_LAYER_ULTRAHOT, HK_LAYER_C7_HOT, HK_LAYER_SLL,
                                       HK_LAYER_UNIFIED};
@@ -82,19 +83,19 @@ static void one_layer(hk_layer_t layer) {
     hk_thread_t *thread = hk_thread_enter();
     hk_heap_t *heap = &thread->heap;
     hk_thread_flush(thread);
-    size_t active = hk_pool_stats().active;
+    size_t active = pool_stats().active;
     for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++)
         if (serves(layer, cls))
             fill_and_empty(heap, layer, cls);
-    CHECK_EQ(hk_pool_stats().active, active);
+    CHECK_EQ(pool_stats().active, active);
     for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++)
         if (serves(layer, cls))
             make_room(heap, layer, cls);
-    CHECK_EQ(hk_pool_stats().active, active + bytes_held());
+    CHECK_EQ(pool_stats().active, active + bytes_held());
     CHECK(bytes_held() <= bound_of(layer));
     hk_layer_drain(&layers, layer, heap);
     CHECK_EQ(bytes_held(), 0);
-    CHECK_EQ(hk_pool_stats().active, active);
+    CHECK_EQ(pool_stats().active, active);
     hk_thread_leave(thread);
 }
 

@@ -10,6 +10,7 @@
 #include "front/boundary.h"
 #include "front/magazine.h"
 #include "hakmem/hakmem.h"
+#include "pool_stats.h"
 
 static hk_thread_t *own_record(void) {
     hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
@@ -117,14 +118,14 @@ static void *flush_empties(void *unused) {
         drive(cls);
     for (unsigned cls = 1; cls <= last; cls++)
         CHECK(held(own_record(), cls) != 0);
-    size_t active = hk_pool_stats().active;
+    size_t active = pool_stats().active;
     hk_thread_t *thread = hk_thread_enter();
     CHECK(thread == own_record());
     hk_thread_flush(thread);
     hk_thread_leave(thread);
     for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++)
         CHECK_EQ(held(thread, cls), 0);
-    CHECK(hk_pool_stats().active < active);
+    CHECK(pool_stats().active < active);
     return unused;
 }
 
@@ -451,9 +452,9 @@ static void nothing_is_lost(void) {
             one[cls] = hak_malloc(hk_classes[cls].size);
         for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++)
             hak_free(one[cls]);
-        first = round == 0 ? hk_pool_stats().active : first;
+        first = round == 0 ? pool_stats().active : first;
     }
-    CHECK(hk_pool_stats().active <= first + HK_MIB / 2);
+    CHECK(pool_stats().active <= first + HK_MIB / 2);
 }
 
 /* Where they are that many a thread that does little has no slab of its own. */

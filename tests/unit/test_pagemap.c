@@ -155,6 +155,38 @@ static void without_flat_map_in_child(void) {
     CHECK(WIFEXITED(child.status) && WEXITSTATUS(child.status) == 0);
 }
 
+typedef struct {
+    const char *from, *to;
+    size_t runs, slices;
+} visits_t;
+
+static void note_visit(const char *start, size_t slices, const _Atomic uint8_t *kinds,
+                       void *argument) {
+    visits_t *visits = argument;
+    const char *end = start + slices * HK_SLICE;
+    CHECK(slices != 0 && hk_map_unit(start) == hk_map_unit(end - 1));
+    for (size_t i = 0; i < slices; i++)
+        CHECK(hk_load_relaxed(&kinds[i]) == hk_map_kind(start + i * HK_SLICE));
+    if (start >= visits->from && end <= visits->to) {
+        visits->runs++;
+        visits->slices += slices;
+    }
+}
+
+/* Runs of slices end where units do. */
+static void visits_are_cut(void) {
+    char *p = at(NOWHERE + 64 * GIB);
+    const size_t in_unit = HK_UNIT / HK_SLICE;
+    visits_t visits = {p, p + 4 * HK_UNIT, 0, 0};
+    CHECK(hk_map_commit(p, 4 * HK_UNIT));
+    hk_map_set(p + HK_SLICE, 2 * in_unit, HK_KIND_FREE);
+    hk_map_set(p + 3 * HK_UNIT + HK_SLICE, 1, HK_KIND_HUGE);
+    hk_map_visit(note_visit, &visits);
+    CHECK_EQ(visits.runs, 4);
+    CHECK_EQ(visits.slices, 2 * in_unit + 1);
+    hk_map_set(p, 4 * in_unit, HK_KIND_FOREIGN);
+}
+
 int main(int argc, char **argv) {
     if (argc == 2 && strcmp(argv[1], "without-flat-map") == 0) {
         without_flat_map();
@@ -166,6 +198,7 @@ int main(int argc, char **argv) {
     foreign_addresses();
     owners();
     blocks_of_ours();
+    visits_are_cut();
     without_flat_map_in_child();
     return 0;
 }

@@ -8,6 +8,7 @@
 #include "config/config.h"
 #include "hakmem/hakmem.h"
 #include "policy/purger.h"
+#include "pool_stats.h"
 #include "superslabs.h"
 
 #ifdef __SANITIZE_THREAD__
@@ -338,10 +339,10 @@ static void slices_are_claimed(void) {
     hk_slab_t *touched = take_in(whole, 1, 0);
     const uint32_t bit = 1u << touched->first;
     hk_pool_give(touched);
-    size_t carved = hk_pool_stats().carved;
+    size_t carved = pool_stats().carved;
     CHECK_EQ(claim_slices(whole, true, ranges, &count), others & ~bit);
-    CHECK_EQ(hk_pool_stats().carved, carved); /* nobody takes the claimed ones for slabs */
-    hk_slab_t *only = take_in(whole, 1, 0);   /* the one not claimed */
+    CHECK_EQ(pool_stats().carved, carved);  /* nobody takes the claimed ones for slabs */
+    hk_slab_t *only = take_in(whole, 1, 0); /* the one not claimed */
     CHECK(only == touched);
     hk_slab_t *elsewhere = hk_pool_take(1, 0);
     CHECK(hk_map_owner(elsewhere->base) != hk_map_owner(whole->base));

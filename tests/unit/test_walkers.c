@@ -7,6 +7,7 @@
 #include "backend/pack.h"
 #include "backend/region.h"
 #include "backend/slab.h"
+#include "backend/superslab_own.h"
 #include "base/report.h"
 #include "base/worker.h"
 #include "check.h"
@@ -166,17 +167,7 @@ static void block_that_moves_and_is_still_found(bool planted) {
 
 /* ---- superslabs ---- */
 
-/* The beginning of struct hk_superslab in backend/superslab.c. */
-typedef struct {
-    hk_superslab_head_t at;
-    uint8_t head[HK_SLICES];
-    char *base;
-    uint32_t whole, holes, free, fresh, lazy, seen, claimed, purged;
-    bool no_huge_pages;
-    uint8_t list;
-} superslab_t;
-
-static superslab_t *superslab_of(const hk_slab_t *slab) { return hk_map_owner(slab->base); }
+static hk_superslab_t *superslab_of(const hk_slab_t *slab) { return hk_map_owner(slab->base); }
 
 /* So often that the whole pool is looked at. */
 static void take_and_give(hk_slab_t *superslab) {
@@ -388,8 +379,8 @@ static void huge_block_that_ends_anywhere(bool planted) {
 static void grain_that_is_no_blocks(bool planted) {
     char *p = hk_pack_alloc(40000), *q = hk_pack_alloc(40000);
     CHECK(p != NULL && q != NULL);
-    uint64_t *used = (uint64_t *)hk_map_owner(p) + 1; /* behind the base */
-    used[20] |= planted;
+    unsigned *used = (unsigned *)((char **)hk_map_owner(p) + 1); /* behind the base */
+    *used += planted;
     CHECK(hk_pack_free(p) >= 40000);
 }
 
@@ -463,7 +454,7 @@ typedef void planting_t(bool planted);
     X(free_slice_in_use, "(run & ~carved) == 0")                                                   \
     X(fresh_slice_in_use, "& ~ss->free) == 0")                                                     \
     X(superslab_on_the_wrong_list, "ss->list == longest_run(ss->free)")                            \
-    X(totals_that_are_wrong, "bytes == mapped")                                                    \
+    X(totals_that_are_wrong, "bytes == hk_pool_mapped()")                                          \
     X(slices_that_are_not_claimed, "(ss->claimed & claimed) == claimed")                           \
     X(slab_that_has_an_owner, "hk_load_relaxed(&slab->owner) == NULL")                             \
     X(slab_with_a_block_in_use, "hk_load_relaxed(&slab->free) == hk_classes[slab->cls].blocks")    \
@@ -482,7 +473,7 @@ typedef void planting_t(bool planted);
     X(class_that_there_is_not, "cls != 0")                                                         \
     X(huge_block_without_its_inside, "== HK_KIND_INTERIOR")                                        \
     X(huge_block_that_ends_anywhere, "hk_is_aligned(r->bytes, hk_os_page_size())")                 \
-    X(grain_that_is_no_blocks, "used == in_blocks")                                                \
+    X(grain_that_is_no_blocks, "pack->used == in_blocks")                                          \
     X(large_block_of_no_kind, "hk_large_is(kind)")                                                 \
     X(claims_of_two_superslabs, "== unit")                                                         \
     X(purge_of_nothing, "cursor->superslab != NULL")                                               \

@@ -1,0 +1,117 @@
+/* Looks at superslabs: visits and figures, and what is claimed of them for a purge. */
+#include "backend/slab.h"
+#include "backend/superslab_own.h"
+
+/* ---- visits ---- */
+
+void hk_superslab_visit_locked(const hk_superslab_t *ss, hk_slab_visitor_t *visit, void *argument) {
+    hk_assert(hk_lock_is_mine(&hk_pool_lock));
+    for (uint32_t left = ss->whole & ~(ss->free | ss->claimed); left != 0;) {
+        const hk_slab_t *slab = &ss->slabs[__builtin_ctz(left)];
+        left &= ~hk_slice_mask(slab->first, slab->slices);
+        visit(slab, argument);
+    }
+}
+
+void hk_pool_visit(hk_slab_visitor_t *visit, void *argument) {
+    hk_superslab_t *ss = NULL;
+    do {
+        hk_lock(&hk_pool_lock);
+        ss = hk_superslab_next_locked(ss);
+        if (ss != NULL)
+            hk_superslab_visit_locked(ss, visit, argument);
+        hk_unlock(&hk_pool_lock);
+    } while (ss != NULL);
+}
+
+static void collect_slab(const hk_slab_t *slab, void *argument) {
+    hk_pool_cursor_t *cursor = argument;
+    hk_assert(cursor->count < HK_SLICES);
+    if (slab->cls != 0)
+        cursor->slabs[cursor->count++] = (hk_slab_t *)(uintptr_t)slab;
+}
+
+bool hk_pool_next(hk_pool_cursor_t *cursor) {
+    hk_lock(&hk_pool_lock);
+    hk_superslab_t *ss = cursor->superslab = hk_superslab_next_locked(cursor->superslab);
+    cursor->count = 0;
+    if (ss != NULL) {
+        cursor->base = ss->base;
+        cursor->lazy = ss->lazy;
+        cursor->huge_pages = !ss->no_huge_pages;
+        hk_superslab_visit_locked(ss, collect_slab, cursor);
+    }
+    hk_unlock(&hk_pool_lock);
+    return ss != NULL;
+}
+
+static void add_free(const hk_slab_t *slab, void *argument) {
+    hk_pool_free_t *sum = argument;
+    if (slab->cls == 0)
+        return;
+    const size_t dirty = hk_slab_dirty_bytes(slab);
+    sum->dirty += dirty;
+    sum->likely += hk_slab_likely_bytes(slab, dirty);
+    sum->clean += hk_slab_clean_bytes(slab);
+}
+
+bool hk_pool_add_free(hk_superslab_t **at, hk_pool_free_t *sum) {
+    hk_lock(&hk_pool_lock);
+    hk_superslab_t *ss = *at = hk_superslab_next_locked(*at);
+    if (ss != NULL) {
+        const size_t dirty = (size_t)hk_ones(hk_superslab_dirty(ss)) * HK_SLICE;
+        sum->dirty += dirty;
+        sum->likely += dirty;
+        sum->slices += dirty;
+        sum->clean += (size_t)hk_ones(ss->fresh | ss->lazy) * HK_SLICE;
+        hk_superslab_visit_locked(ss, add_free, sum);
+    }
+    hk_unlock(&hk_pool_lock);
+    return ss != NULL;
+}
+
+/* ---- claims ---- */
+
+uint32_t hk_pool_claim(hk_superslab_t *ss, bool aged, hk_os_range_t *ranges, unsigned *count) {
+    hk_lock(&hk_pool_lock);
+    if (ss->filled)
+        ss->fresh = 0;
+    ss->filled = false;
+    const uint32_t dirty = hk_superslab_dirty(ss), claimed = aged ? dirty & ss->seen : dirty;
+    ss->seen = dirty & ~claimed;
+    ss->free &= ~claimed;
+    ss->claimed |= claimed;
+    hk_pool_relist_locked(ss);
+    hk_unlock(&hk_pool_lock);
+    *count = 0;
+    for (uint32_t left = claimed; left != 0;) {
+        unsigned first = (unsigned)__builtin_ctz(left);
+        unsigned n = (unsigned)__builtin_ctzll(~((uint64_t)left >> first));
+        ranges[(*count)++] = (hk_os_range_t){ss->base + first * HK_SLICE, n * HK_SLICE};
+        left &= ~hk_slice_mask(first, n);
+    }
+    return claimed;
+}
+
+bool hk_pool_unclaim(hk_superslab_t *ss, uint32_t claimed, uint32_t purged, bool lazily) {
+    hk_assert((purged & ~claimed) == 0);
+    hk_lock(&hk_pool_lock);
+    hk_assert((ss->claimed & claimed) == claimed); /* which keeps its memory where it is */
+    *(lazily ? &ss->lazy : &ss->fresh) |= purged;
+    ss->purged |= purged;
+    ss->free |= claimed;
+    ss->claimed &= ~claimed;
+    hk_pool_relist_locked(ss);
+    const bool seen = ss->seen != 0;
+    hk_unlock(&hk_pool_lock);
+    return seen;
+}
+
+bool hk_pool_rule_out_huge_pages(hk_superslab_t *ss, hk_os_range_t *range) {
+    hk_lock(&hk_pool_lock);
+    bool first = !ss->no_huge_pages && ss->base != NULL;
+    ss->no_huge_pages = true;
+    *range = (hk_os_range_t){ss->base, hk_superslab_bytes(ss)};
+    hk_unlock(&hk_pool_lock);
+    return first;
+}

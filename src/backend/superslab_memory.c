@@ -1,0 +1,213 @@
+/* Memory for superslabs: their descriptors, whether huge pages will pay, what guards the heap, and the way to
+ * the region cache and back. */
+#include "backend/advise.h"
+#include "backend/hugepages.h"
+#include "backend/slab.h"
+#include "backend/superslab_own.h"
+#include "base/random.h"
+#include "config/config.h"
+
+static hk_stock_t stock = HK_STOCK(hk_superslab_t, kept);
+static _Atomic size_t mapped;     /* written under the pool's lock; any thread reads; bytes */
+static atomic_bool shadows;       /* atomic: any thread; whether a superslab gets one */
+static _Atomic uint64_t diggings; /* atomic: any thread; where holes are next; 0: nowhere */
+
+size_t hk_pool_mapped(void) { return hk_load_relaxed(&mapped); }
+
+hk_superslab_t *hk_superslab_next_locked(const hk_superslab_t *ss) {
+    hk_assert(hk_lock_is_mine(&hk_pool_lock));
+    hk_superslab_t *next = ss == NULL ? hk_load_acquire(&stock.all) : ss->kept.next;
+    while (next != NULL && next->base == NULL)
+        next = next->kept.next;
+    return next;
+}
+
+/* ---- shadows ---- */
+
+/* First the shadows of slabs with up to 256 blocks, then up to 1024, then all: those of a kind close together. */
+enum { SHADOW_FEW = 256, SHADOW_MORE = 4, SHADOWS = HK_SLICES * (256 + 1024 + HK_SLAB_MAX_BLOCKS) };
+
+static bool add_shadow(hk_superslab_t *ss) {
+    if (ss->shadow == NULL)
+        ss->shadow = hk_meta_alloc(SHADOWS * sizeof *ss->shadow);
+    return ss->shadow != NULL;
+}
+
+static _Atomic uint16_t *find_shadow(const hk_slab_t *slab) {
+    hk_superslab_t *ss = hk_superslab_of(slab);
+    size_t start = 0, room = SHADOW_FEW;
+    for (; room < hk_classes[slab->cls].blocks; room *= SHADOW_MORE)
+        start += room * HK_SLICES;
+    start += slab->first * room;
+    for (unsigned i = slab->first; i < slab->first + slab->slices; i++)
+        ss->at.slices[i].shadow = ss->shadow + start, ss->at.slices[i].base = slab->base;
+    return ss->shadow + start;
+}
+
+void hk_superslab_guard(hk_slab_t *slab) {
+    if (HK_LIKELY(!hk_load_relaxed(&shadows)))
+        return;
+    find_shadow(slab);
+    if (!slab->zeroed)
+        hk_zero(slab->base, slab->slices * HK_SLICE);
+}
+
+static void shadow_early(const hk_slab_t *slab, void *early) {
+    _Atomic uint16_t *shadow = slab->cls != 0 ? find_shadow(slab) : NULL;
+    for (unsigned i = 0; shadow != NULL && i < hk_classes[slab->cls].blocks; i++)
+        hk_store_relaxed(&shadow[i], *(const uint16_t *)early);
+}
+
+bool hk_pool_add_shadows(uint16_t early) {
+    hk_store_relaxed(&shadows, true);
+    hk_lock(&hk_pool_lock);
+    hk_superslab_t *ss = NULL;
+    while ((ss = hk_superslab_next_locked(ss)) != NULL && add_shadow(ss))
+        hk_superslab_visit_locked(ss, shadow_early, &early);
+    hk_unlock(&hk_pool_lock);
+    return ss == NULL;
+}
+
+/* ---- holes ---- */
+
+void hk_pool_dig_holes(uint64_t seed) { hk_store_relaxed(&diggings, seed | 1); }
+
+/* Between the holes there is room for any slab. Where the system refuses there is none. */
+static uint32_t dig_holes(const hk_range_t *range, unsigned cls, bool used) {
+    enum { EVERY = 8 };
+    uint32_t holes = 0;
+    if (HK_LIKELY(hk_load_relaxed(&diggings) == 0) || cls == 0 || range->bytes != HK_UNIT ||
+        !hk_region_scatters())
+        return 0;
+    for (unsigned i = 0; i < HK_SLICES; i += EVERY) {
+        const unsigned at = i + hk_random_shared(&diggings, EVERY);
+        char *hole = range->start + at * HK_SLICE;
+        if (used)
+            hk_advise(&(hk_os_range_t){hole, HK_SLICE}, 1, HK_PURGE);
+        if (hk_os_protect(hole, HK_SLICE, HK_NO_ACCESS))
+            holes |= hk_slice_mask(at, 1);
+    }
+    return holes;
+}
+
+/* ---- huge pages ---- */
+
+/* Of the newest superslabs. */
+typedef struct {
+    size_t bytes, untouched, carved, active;
+} sample_t;
+
+/* Pages of a slab may never have been touched that nobody was given, and all of blocks of several
+ * pages, of which buffers use but the first. */
+static void add_to_sample(const hk_slab_t *slab, void *argument) {
+    sample_t *sample = argument;
+    const hk_class_t *c = &hk_classes[slab->cls];
+    const size_t bytes = slab->slices * HK_SLICE, in_use = c->blocks - hk_load_relaxed(&slab->free);
+    const bool small = slab->cls != 0 && c->size <= 2 * hk_os_page_size();
+    sample->untouched += small ? hk_slab_clean_bytes(slab) : bytes;
+    sample->carved += bytes;
+    sample->active += slab->cls == 0 ? bytes : in_use * c->size;
+}
+
+/* Whether a huge page for a new superslab is likely to be touched all over, so that it saves faults and
+ * TLB misses and wastes little. For slabs: little of the newest ones, of which some are just being filled,
+ * is untouched, and what these and it may waste is a small part of what there is. For large blocks, which who asks for them fills: there are a few superslabs already, and
+ * what is carved of the newest is in use. */
+static bool is_dense(unsigned cls) {
+    enum { SAMPLE = 8, SHARE = 32, SHARE_OF_NEWEST = 4, LEAST = 4 };
+    sample_t s = {0};
+    hk_lock(&hk_pool_lock);
+    for (hk_superslab_t *ss = NULL; s.bytes < SAMPLE * HK_UNIT; s.bytes += HK_UNIT) {
+        if ((ss = hk_superslab_next_locked(ss)) == NULL)
+            break;
+        s.untouched += (size_t)hk_ones(ss->fresh) * HK_SLICE;
+        hk_superslab_visit_locked(ss, add_to_sample, &s);
+    }
+    hk_unlock(&hk_pool_lock);
+    if (cls == 0)
+        return hk_pool_mapped() >= LEAST * HK_UNIT && s.active >= s.carved / 8 * 7;
+    return s.untouched < s.bytes / SHARE_OF_NEWEST &&
+           s.untouched + HK_UNIT <= hk_pool_mapped() / SHARE;
+}
+
+/* The first page will be used at once. Not timed in a process that has only begun: its clock may be
+ * somebody else's function, which is not ready. */
+static void touch(const hk_range_t *range, bool dense) {
+    enum { BEGUN = 4 };
+    if (hk_pool_mapped() < BEGUN * HK_UNIT)
+        return;
+    const uint64_t start = hk_os_now_ns();
+    *(volatile char *)range->start = 0;
+    hk_huge_pages_note(hk_os_now_ns() - start, dense);
+}
+
+/* ---- superslabs ---- */
+
+/* A unit or, where memory is bounded and that much is not left, as much of one as can be had. *used receives how
+ * much of it may hold old data, *filled whether a huge page has brought in all of it. */
+static bool take_memory(size_t least, unsigned cls, hk_range_t *range, size_t *used, bool *filled) {
+    const bool dense = hk_option(thp) != 0 && is_dense(cls) && hk_huge_pages_pay();
+    if (hk_region_take(HK_UNIT, HK_UNIT, dense ? HK_UNIT : 0, range, used)) {
+        if (*used == 0)
+            touch(range, dense);
+        *filled = dense && *used == 0;
+        return true;
+    }
+    *filled = false;
+    *used = 0;
+    for (size_t bytes = HK_UNIT / 2; hk_region_is_bounded() && bytes >= least; bytes /= 2)
+        if (hk_region_take_exact(bytes, HK_UNIT, range))
+            return true;
+    return false;
+}
+
+bool hk_superslab_add(unsigned slices, unsigned cls) {
+    hk_superslab_t *ss = hk_stock_take(&stock);
+    hk_range_t range;
+    size_t used;
+    bool filled;
+    if (ss == NULL)
+        return false;
+    hk_assert(ss->base == NULL && ss->list == 0 && ss->claimed == 0);
+    if ((HK_UNLIKELY(hk_load_relaxed(&shadows)) && !add_shadow(ss)) ||
+        !take_memory(slices * HK_SLICE, cls, &range, &used, &filled)) {
+        hk_stock_put(&stock, ss);
+        return false;
+    }
+    void *before = hk_map_set_owner(range.start, ss);
+    hk_assert(before == NULL); /* nobody else has the unit */
+    const unsigned count = (unsigned)(range.bytes / HK_SLICE);
+    const uint32_t holes = dig_holes(&range, cls, used != 0);
+    hk_map_set(range.start, count, HK_KIND_FREE);
+    hk_lock(&hk_pool_lock);
+    ss->base = range.start;
+    ss->holes = holes;
+    ss->whole = ss->free = hk_slice_mask(0, count) & ~holes;
+    ss->fresh = used == 0 ? ss->whole : 0;
+    ss->no_huge_pages = !filled && used == 0;
+    ss->filled = filled;
+    hk_store_relaxed(&mapped, hk_pool_mapped() + range.bytes);
+    hk_pool_relist_locked(ss);
+    hk_unlock(&hk_pool_lock);
+    return true;
+}
+
+hk_range_t hk_superslab_detach_locked(hk_superslab_t *ss) {
+    const hk_range_t range = {ss->base, hk_superslab_bytes(ss), ss->holes != 0};
+    hk_assert(ss->free == ss->whole);
+    if (ss->holes != 0 && !hk_os_protect(range.start, range.bytes, HK_READ_WRITE))
+        return (hk_range_t){0};
+    ss->base = NULL;
+    ss->whole = ss->holes = 0;
+    ss->free = ss->fresh = ss->lazy = ss->seen = ss->purged = 0;
+    hk_store_relaxed(&mapped, hk_pool_mapped() - range.bytes);
+    hk_pool_relist_locked(ss);
+    return range;
+}
+
+void hk_superslab_release(hk_superslab_t *ss, hk_range_t range) {
+    hk_assert(hk_map_kind(range.start) == HK_KIND_FREE);
+    hk_map_set_owner(range.start, NULL);
+    hk_region_give(range);
+    hk_stock_put(&stock, ss);
+}

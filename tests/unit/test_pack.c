@@ -1,0 +1,132 @@
+/* Packs against a model of them, frees that are put aside, and the stock that their descriptors come from. */
+#include "backend/pack.h"
+
+#include "backend/meta.h"
+#include "backend/pagemap.h"
+#include "backend/region.h"
+#include "check.h"
+#include "hakmem/hakmem.h"
+
+enum { BLOCKS = 200, STEPS = 4000 };
+
+static struct {
+    char *p;
+    size_t grains;
+} model[BLOCKS];
+
+/* Each block has the number of its place at both ends: two that overlap would show. */
+static void mark(unsigned i) {
+    CHECK_EQ(hk_pack_usable(model[i].p), model[i].grains * HK_GRAIN);
+    model[i].p[0] = model[i].p[model[i].grains * HK_GRAIN - 1] = (char)i;
+}
+
+static void release(unsigned i, bool late) {
+    CHECK_EQ(model[i].p[0], (char)i);
+    CHECK_EQ(model[i].p[model[i].grains * HK_GRAIN - 1], (char)i);
+    if (late)
+        hk_pack_put_aside(model[i].p);
+    else
+        CHECK_EQ(hk_pack_free(model[i].p), model[i].grains * HK_GRAIN);
+    model[i].p = NULL;
+}
+
+static void check_stats(size_t aside) {
+    size_t blocks = 0, grains = aside;
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        blocks += model[i].p != NULL;
+        grains += model[i].p != NULL ? model[i].grains : 0;
+    }
+    CHECK_EQ(hk_pack_stats().bytes, grains * HK_GRAIN);
+    CHECK(aside != 0 || hk_pack_stats().blocks == blocks);
+}
+
+static void blocks_like_the_model(void) {
+    uint64_t state = 1;
+    for (unsigned step = 0; step < STEPS; step++) {
+        const unsigned i = chance_below(&state, BLOCKS), n = 1 + chance_below(&state, HK_PACK_MOST);
+        const size_t grains = (n + HK_GRAIN - 1) / HK_GRAIN;
+        if (model[i].p == NULL) {
+            model[i].p = hk_pack_alloc(n);
+            CHECK(model[i].p != NULL && hk_map_kind(model[i].p) == HK_KIND_PACKED);
+            model[i].grains = grains;
+        } else if (chance_below(&state, 2) == 0 && hk_pack_resize(model[i].p, n)) {
+            model[i].grains = grains;
+        } else {
+            CHECK(!hk_pack_resize(model[i].p, HK_PACK_MOST) ||
+                  hk_pack_resize(model[i].p, model[i].grains * HK_GRAIN));
+            release(i, false);
+            continue;
+        }
+        mark(i);
+        check_stats(0);
+    }
+}
+
+/* What is put aside is nobody's any more, and its memory nobody else's yet. */
+static void what_is_put_aside(void) {
+    size_t aside = 0;
+    for (unsigned i = 0; i < BLOCKS; i += 2) {
+        aside += model[i].p != NULL ? model[i].grains : 0;
+        if (model[i].p != NULL)
+            release(i, true);
+    }
+    CHECK(aside != 0);
+    check_stats(aside);
+    CHECK_EQ(hk_pack_free_late(), aside * HK_GRAIN);
+    check_stats(0);
+    CHECK_EQ(hk_pack_free_late(), 0);
+}
+
+/* A pack's memory goes when its last block does; the next one has the descriptor that was left. */
+static void all_goes(void) {
+    const size_t live = hk_region_live(), packs = hk_pack_stats().packs;
+    for (unsigned i = 0; i < BLOCKS; i++)
+        if (model[i].p != NULL)
+            release(i, false);
+    CHECK_EQ(hk_pack_stats().packs, 0);
+    CHECK_EQ(hk_region_live(), live - packs * HK_UNIT);
+    char *p = hk_pack_alloc(1), *q = hk_pack_alloc(HK_GRAIN);
+    CHECK(p != NULL && q == p + HK_GRAIN);
+    CHECK(!hk_pack_resize(p, HK_GRAIN + 1));
+    const void *descriptor = hk_map_owner(p);
+    CHECK_EQ(hk_pack_stats().packs, 1);
+    CHECK_EQ(hk_pack_free(p) + hk_pack_free(q), 2 * HK_GRAIN);
+    CHECK_EQ(hk_pack_stats().packs, 0);
+    p = hk_pack_alloc(1);
+    CHECK(p != NULL && hk_map_owner(p) == descriptor);
+}
+
+typedef struct {
+    uint64_t mine;
+    hk_stocked_t kept;
+} item_t;
+
+static hk_stock_t stock = HK_STOCK(item_t, kept);
+
+static void descriptors_are_used_again(void) {
+    item_t *items[8];
+    size_t known = 0;
+    for (unsigned i = 0; i < 8; i++) {
+        items[i] = hk_stock_take(&stock);
+        CHECK(items[i] != NULL && items[i]->mine == 0);
+        items[i]->mine = i + 1;
+    }
+    hk_stock_put(&stock, items[3]);
+    hk_stock_put(&stock, items[5]);
+    CHECK(hk_stock_take(&stock) == items[5] && items[5]->mine == 6);
+    CHECK(hk_stock_take(&stock) == items[3] && items[3]->mine == 4);
+    for (const item_t *item = hk_load_acquire(&stock.all); item != NULL; item = item->kept.next)
+        known |= (size_t)1 << item->mine;
+    CHECK_EQ(known, 0x1fe);
+    const item_t *fresh = hk_stock_take(&stock);
+    CHECK(fresh != NULL && fresh->mine == 0);
+}
+
+int main(void) {
+    hak_free(hak_malloc(1)); /* which starts it all */
+    blocks_like_the_model();
+    what_is_put_aside();
+    all_goes();
+    descriptors_are_used_again();
+    return 0;
+}
