@@ -24,9 +24,7 @@
  * That orphans keep their slabs (owner stays the orphaned heap) makes a thread's end and start
  * independent of how many slabs it has, and lets remote frees go on as before: they queue up on the
  * orphan's pending list and are collected by whoever takes it over or adopts from it. */
-#include "backend/heap.h"
-
-#include "backend/pagemap.h"
+#include "backend/heap_own.h"
 #include "backend/slab.h"
 #include "base/report.h"
 #include "stats/sections.h"
@@ -36,6 +34,8 @@ enum { ADOPT_TRIES = 4, ADOPT_SEEN = 256, COLLECT_SEEN = 256, COLLECT_VISITS = 6
 static _Atomic(hk_heap_t *) all; /* push only */
 static atomic_uint heaps;        /* how many there are */
 static atomic_uint orphans;      /* how many of them are */
+_Atomic uint64_t hk_heap_sparse;
+_Static_assert(HK_CLASS_COUNT <= 64, "a bit for each class");
 
 void hk_heap_init(hk_heap_t *heap) {
     hk_assert(hk_load_relaxed(&heap->all_next) == NULL && heap->partial[1].head == NULL);
@@ -70,7 +70,7 @@ void hk_heap_counters_forked(void) {
             hk_store_relaxed(&heap->counts[i], (uint64_t)0);
 }
 
-static void count_locked(hk_heap_t *heap, hk_heap_counter_t counter, unsigned n) {
+void hk_heap_count_locked(hk_heap_t *heap, hk_heap_counter_t counter, unsigned n) {
     _Atomic uint64_t *count = &heap->counts[counter];
     hk_assert(hk_lock_is_mine(&heap->lock));
     hk_store_relaxed(count, hk_load_relaxed(count) + n);
@@ -80,7 +80,6 @@ unsigned hk_heap_orphans(void) { return hk_load_relaxed(&orphans); }
 
 /* ---- the list of a class ---- */
 
-#if HK_DEBUG
 /* A slab on its owner's ring, and both neighbours. */
 static void is_listed(const hk_heap_t *heap, const hk_slab_t *slab, unsigned cls) {
     hk_assert(slab->listed && slab->cls == cls);
@@ -109,20 +108,18 @@ static void list_is_valid(const hk_heap_t *heap, unsigned cls, const hk_slab_t *
 }
 
 /* The invariant of a heap's lists, seen from one slab that it owns. */
-static void is_valid(const hk_heap_t *heap, const hk_slab_t *slab) {
+HK_WALKER static void is_valid(const hk_heap_t *heap, const hk_slab_t *slab) {
     hk_assert(hk_lock_is_mine(&heap->lock) && hk_load_relaxed(&slab->owner) == heap);
     hk_assert(slab->listed == (hk_load_relaxed(&slab->free) != 0));
     if (slab->listed)
         is_listed(heap, slab, slab->cls);
     list_is_valid(heap, slab->cls, slab);
 }
-#else
-HK_INLINE void is_valid(const hk_heap_t *heap, const hk_slab_t *slab) { (void)heap, (void)slab; }
-#endif
 
 /* New free blocks make a slab last in line: until its turn comes it gathers more of them, so that a
- * refill finds many blocks in few slabs. See choose(). */
-static void link_tail(hk_heap_t *heap, hk_slab_t *slab) {
+ * refill finds many blocks in few slabs. See choose(). In a sparse class, where the fullest are to serve, it is
+ * the first. */
+static void link_slab(hk_heap_t *heap, hk_slab_t *slab) {
     hk_slab_list_t *list = &heap->partial[slab->cls];
     hk_assert(!slab->listed && hk_lock_is_mine(&heap->lock));
     hk_assert(hk_load_relaxed(&slab->owner) == heap);
@@ -134,6 +131,8 @@ static void link_tail(hk_heap_t *heap, hk_slab_t *slab) {
     slab->next = list->head;
     slab->prev = list->head->prev;
     slab->next->prev = slab->prev->next = slab;
+    if (HK_UNLIKELY(hk_heap_is_sparse(slab->cls)))
+        list->head = slab;
 }
 
 static void unlink_slab(hk_heap_t *heap, hk_slab_t *slab) {
@@ -150,17 +149,19 @@ static void unlink_slab(hk_heap_t *heap, hk_slab_t *slab) {
 
 /* ---- retiring ---- */
 
-/* Retired slabs are chained through `next` and handed to the pool after the heap is unlocked. */
-static void retire(hk_heap_t *heap, hk_slab_t *slab, hk_slab_t **retired) {
+static void retire(hk_heap_t *heap, hk_slab_t *slab) {
     hk_assert(hk_load_relaxed(&slab->free) == hk_classes[slab->cls].blocks);
     unlink_slab(heap, slab);
     hk_store_seq(&slab->owner, NULL);
-    slab->next = *retired;
-    *retired = slab;
+    slab->next = heap->retired;
+    heap->retired = slab;
 }
 
-static void hand_to_pool(hk_slab_t *retired) {
-    hk_assert(hk_lock_may_take(HK_RANK_POOL));
+void hk_heap_leave(hk_heap_t *heap) {
+    hk_slab_t *retired = heap->retired;
+    heap->retired = NULL;
+    hk_unlock(&heap->lock);
+    hk_assert(hk_lock_may_take(HK_RANK_HEAP)); /* the pool may call the system */
     while (retired != NULL) {
         hk_slab_t *next = retired->next;
         hk_pool_give(retired);
@@ -168,20 +169,20 @@ static void hand_to_pool(hk_slab_t *retired) {
     }
 }
 
-/* The slab has gained `n` free blocks. Empty slabs go back: all of an orphan's, and all but a
- * class's last with free blocks where a thread may want them again. */
-static void gained(hk_heap_t *heap, hk_slab_t *slab, unsigned n, hk_slab_t **retired) {
+/* Empty slabs go back: all of an orphan's, and all but a class's last with free blocks where a thread
+ * may want them again. */
+void hk_heap_gained(hk_heap_t *heap, hk_slab_t *slab, unsigned n) {
     unsigned free = hk_load_relaxed(&slab->free) + n;
     hk_assert(n != 0 && free <= hk_classes[slab->cls].blocks);
     hk_store_relaxed(&slab->free, (uint16_t)free);
-    hk_slab_is_valid(slab);
+    hk_walk(hk_slab_is_valid(slab));
     if (!slab->listed)
-        link_tail(heap, slab);
-    is_valid(heap, slab);
+        link_slab(heap, slab);
+    hk_walk(is_valid(heap, slab));
     if (free != hk_classes[slab->cls].blocks)
         return;
     if (slab->next != slab || hk_load_relaxed(&heap->orphan))
-        retire(heap, slab, retired);
+        retire(heap, slab);
 }
 
 /* ---- remote frees: the other side ---- */
@@ -204,14 +205,14 @@ static void announce(hk_slab_t *slab) {
     }
 }
 
-static void remote_announce(hk_slab_t *slab) {
+void hk_heap_announce(hk_slab_t *slab) {
     if (hk_load_seq(&hk_remote_of(slab)->pending) == 0 &&
         hk_exchange_seq(&hk_remote_of(slab)->pending, 1u) == 0)
         announce(slab);
 }
 
 /* Takes the remote bits into the local ones. Heap locked, slab owned. */
-static void drain(hk_heap_t *heap, hk_slab_t *slab, hk_slab_t **retired) {
+static void drain(hk_heap_t *heap, hk_slab_t *slab) {
     const hk_class_t *c = &hk_classes[slab->cls];
     _Atomic uint64_t *remote = hk_remote_bits(slab, c);
     unsigned words = hk_class_words(c), n = 0;
@@ -230,10 +231,10 @@ static void drain(hk_heap_t *heap, hk_slab_t *slab, hk_slab_t **retired) {
         n += hk_ones(bits);
     }
     if (n != 0)
-        gained(heap, slab, n, retired);
+        hk_heap_gained(heap, slab, n);
 }
 
-static void collect_pending_locked(hk_heap_t *heap, hk_slab_t **retired) {
+static void collect_pending_locked(hk_heap_t *heap) {
     hk_slab_t *slab = hk_exchange_seq(&heap->pending, NULL);
     while (slab != NULL) {
         hk_assert(hk_load_relaxed(&hk_remote_of(slab)->pending) == 1);
@@ -243,35 +244,41 @@ static void collect_pending_locked(hk_heap_t *heap, hk_slab_t **retired) {
             announce(slab);
         } else {
             hk_store_seq(&hk_remote_of(slab)->pending, 0u);
-            count_locked(heap, HK_HEAP_COUNT_collects, 1);
-            drain(heap, slab, retired);
+            hk_heap_count_locked(heap, HK_HEAP_COUNT_collects, 1);
+            drain(heap, slab);
         }
         slab = next;
     }
 }
 
-static void collect_locked(hk_heap_t *heap, hk_slab_t **retired) {
+static void collect_locked(hk_heap_t *heap) {
     hk_assert(hk_lock_is_mine(&heap->lock));
     if (HK_UNLIKELY(hk_load_relaxed(&heap->pending) != NULL))
-        HK_TIMED(collect, collect_pending_locked(heap, retired));
+        HK_TIMED(collect, collect_pending_locked(heap));
 }
 
 /* ---- taking blocks ---- */
 
 /* Takes one slab of the class from an orphan, with both heaps locked. (A new thread may have taken
  * the heap over meanwhile, but it can do nothing with it before it is unlocked.) */
-static bool adopt_from(hk_heap_t *heap, hk_heap_t *orphan, unsigned cls, hk_slab_t **retired) {
+static bool adopt_from(hk_heap_t *heap, hk_heap_t *orphan, unsigned cls) {
     hk_assert(heap != orphan && hk_lock_is_mine(&heap->lock) && hk_lock_is_mine(&orphan->lock));
-    collect_locked(orphan, retired);
+    collect_locked(orphan);
+    while (orphan->retired != NULL) { /* only one of both is left */
+        hk_slab_t *empty = orphan->retired;
+        orphan->retired = empty->next;
+        empty->next = heap->retired;
+        heap->retired = empty;
+    }
     hk_slab_t *slab = orphan->partial[cls].head;
     if (slab == NULL)
         return false;
     unlink_slab(orphan, slab);
     hk_store_seq(&slab->owner, heap);
-    count_locked(heap, HK_HEAP_COUNT_adoptions, 1);
-    link_tail(heap, slab);
-    is_valid(heap, slab);
-    drain(heap, slab, retired);
+    hk_heap_count_locked(heap, HK_HEAP_COUNT_adoptions, 1);
+    link_slab(heap, slab);
+    hk_walk(is_valid(heap, slab));
+    drain(heap, slab);
     return true;
 }
 
@@ -280,7 +287,6 @@ static bool adopt(hk_heap_t *heap, unsigned cls) {
     static _Atomic(hk_heap_t *) cursor;
     if (hk_load_relaxed(&orphans) == 0)
         return false;
-    hk_slab_t *retired = NULL;
     bool found = false;
     hk_lock(&heap->lock);
     hk_heap_t *other = hk_load_relaxed(&cursor);
@@ -289,15 +295,14 @@ static bool adopt(hk_heap_t *heap, unsigned cls) {
             other = hk_load_acquire(&all);
         if (other != heap && hk_load_acquire(&other->orphan) && hk_lock_try(&other->lock)) {
             tries++;
-            found = adopt_from(heap, other, cls, &retired);
+            found = adopt_from(heap, other, cls);
             hk_unlock(&other->lock);
         }
         if (!found)
             other = hk_load_relaxed(&other->all_next);
     }
     hk_store_relaxed(&cursor, other);
-    hk_unlock(&heap->lock);
-    hand_to_pool(retired);
+    hk_heap_leave(heap);
     return found;
 }
 
@@ -314,10 +319,11 @@ static bool find_slab(hk_heap_t *heap, unsigned cls) {
     }
     if (slab == NULL)
         return false;
+    hk_and_seq(&hk_heap_sparse, ~((uint64_t)1 << cls));
     hk_lock(&heap->lock);
     hk_store_seq(&slab->owner, heap);
-    link_tail(heap, slab);
-    is_valid(heap, slab);
+    link_slab(heap, slab);
+    hk_walk(is_valid(heap, slab));
     heap->grown += hk_load_relaxed(&slab->clean) != 0 ? slices * HK_SLICE : 0;
     hk_unlock(&heap->lock);
     /* each heap has begun one, at least, that may be nearly empty */
@@ -350,20 +356,17 @@ static hk_slab_t *choose(const hk_slab_list_t *list) {
 static HK_NOINLINE unsigned take(hk_heap_t *heap, unsigned cls, void **out, unsigned n) {
     hk_assert(cls != 0 && cls < HK_CLASS_COUNT && n != 0);
     hk_assert(hk_lock_may_take(HK_RANK_HEAP));
-    hk_slab_t *retired = NULL;
     hk_slab_list_t *list = &heap->partial[cls];
     void **end = out + n;
     hk_lock(&heap->lock);
-    count_locked(heap, HK_HEAP_COUNT_refills, 1);
-    collect_locked(heap, &retired);
+    hk_heap_count_locked(heap, HK_HEAP_COUNT_refills, 1);
+    collect_locked(heap);
     while (end != out) {
         hk_slab_t *slab = choose(list);
         if (slab == NULL) {
             if (end != out + n)
                 break;
-            hk_unlock(&heap->lock);
-            hand_to_pool(retired);
-            retired = NULL;
+            hk_heap_leave(heap);
             if (!obtain_slab(heap, cls))
                 return 0;
             hk_lock(&heap->lock);
@@ -374,11 +377,10 @@ static HK_NOINLINE unsigned take(hk_heap_t *heap, unsigned cls, void **out, unsi
         if (take == free)
             unlink_slab(heap, slab);
         hk_slab_take(slab, end, take);
-        is_valid(heap, slab);
+        hk_walk(is_valid(heap, slab));
         end -= take;
     }
-    hk_unlock(&heap->lock);
-    hand_to_pool(retired);
+    hk_heap_leave(heap);
     unsigned got = (unsigned)(out + n - end);
     if (end != out)
         for (unsigned i = 0; i < got; i++)
@@ -396,232 +398,26 @@ unsigned hk_heap_take(hk_heap_t *heap, unsigned cls, void **out, unsigned n) {
     return HK_LIKELY(!hk_sections_on()) ? take(heap, cls, out, n) : take_timed(heap, cls, out, n);
 }
 
-/* ---- giving blocks back ---- */
-
-/* The blocks of one slab on their way back. */
-typedef struct {
-    hk_slab_t *slab;
-    const hk_class_t *c;
-    bool own;
-} giving_t;
-
-/* Sets the bits of blocks that lie in one word. */
-HK_INLINE void set_bits(const giving_t *g, unsigned word, uint64_t mask) {
-    uint64_t before;
-    hk_assert(word * 64 < g->c->blocks && mask != 0);
-    if (g->own) {
-        before = g->slab->bits[word];
-        g->slab->bits[word] = before | mask;
-        g->slab->summary |= (uint64_t)1 << word;
-    } else {
-        before = hk_or_seq(&hk_remote_bits(g->slab, g->c)[word], mask);
-    }
-    uint64_t twice = before & mask;
-    if (HK_UNLIKELY(twice != 0))
-        hk_fatal(HK_DOUBLE_FREE, g->slab->base + (word * 64 + (unsigned)__builtin_ctzll(twice)) *
-                                                     (size_t)g->c->size);
-}
-
-/* Gives the blocks with index lo .. lo+n-1. */
-static void give_run(const giving_t *g, unsigned lo, unsigned n) {
-    while (n != 0) {
-        unsigned bit = lo % 64;
-        unsigned here = n < 64 - bit ? n : 64 - bit;
-        uint64_t mask = (here == 64 ? UINT64_MAX : ((uint64_t)1 << here) - 1) << bit;
-        set_bits(g, lo / 64, mask);
-        lo += here;
-        n -= here;
-    }
-}
-
-/* The slab of a block that is given back. The kind comes first: only it tells that what the owner
- * table names is a superslab. */
-static hk_slab_t *slab_for(const char *p, unsigned cls) {
-    if (HK_UNLIKELY(hk_map_kind(p) != cls))
-        hk_fatal(HK_INVALID_FREE, p);
-    hk_slab_t *slab = hk_slab_of(p);
-    if (HK_UNLIKELY(slab == NULL || slab->cls != cls))
-        hk_fatal(HK_INVALID_FREE, p);
-    return slab;
-}
-
-HK_INLINE unsigned block_index(const giving_t *g, const char *p) {
-    size_t offset = (size_t)(p - g->slab->base);
-    unsigned index = hk_class_index(g->c, offset);
-    if (HK_UNLIKELY((size_t)index * g->c->size != offset || index >= g->c->blocks))
-        hk_fatal(HK_INVALID_FREE, p);
-    return index;
-}
-
-/* How many of blocks[0..n) lie `step` bytes apart one after the other. Eight at a time, so that the
- * compiler can compare them at once. */
-HK_INLINE unsigned run_length(void *const *blocks, unsigned n, ptrdiff_t step) {
-    unsigned run = 1;
-    for (; run + 8 <= n; run += 8) {
-        ptrdiff_t off = 0;
-        for (unsigned i = run; i < run + 8; i++)
-            off |= ((char *)blocks[i] - (char *)blocks[i - 1]) ^ step;
-        if (off != 0)
-            break;
-    }
-    while (run < n && (char *)blocks[run] - (char *)blocks[run - 1] == step)
-        run++;
-    return run;
-}
-
-/* Blocks freed in the order of their addresses, either way, go back as one run, at most to the end of
- * the slab. Returns how many of blocks[0..n) these are; too few are left alone, and are none. */
-static unsigned give_in_order(const giving_t *g, void *const *blocks, unsigned n) {
-    enum { FEW = 4 };
-    const ptrdiff_t size = (ptrdiff_t)g->c->size;
-    const ptrdiff_t step = n > 1 ? (char *)blocks[1] - (char *)blocks[0] : 0;
-    if (step != size && step != -size)
-        return 0;
-    const unsigned index = block_index(g, blocks[0]);
-    const unsigned most = (unsigned)hk_min(n, step > 0 ? g->c->blocks - index : index + 1);
-    const unsigned run = run_length(blocks, most, step);
-    if (run < FEW)
-        return 0;
-    give_run(g, step > 0 ? index : index + 1 - run, run);
-    return run;
-}
-
-enum { MOST_SEEN = 64 };
-
-/* Gives those of the blocks that lie in the slab; the others are then behind them. Where a block lies
- * cannot be foretold, so there is no branch for it. Returns how many it gave. */
-static unsigned give_scattered(const giving_t *g, void **blocks, unsigned n) {
-    void *mine[MOST_SEEN];
-    const size_t slab_bytes = (size_t)g->c->slices * HK_SLICE;
-    unsigned others = n, count = 0;
-    hk_assert(n <= MOST_SEEN);
-    for (unsigned i = others; i-- != 0;) {
-        void *p = blocks[i];
-        const bool in = (size_t)((char *)p - g->slab->base) < slab_bytes;
-        mine[count] = p;
-        count += in;
-        blocks[others - 1] = p;
-        others -= !in;
-    }
-    for (unsigned i = 0; i < count; i++) {
-        const unsigned index = block_index(g, mine[i]);
-        set_bits(g, index / 64, (uint64_t)1 << index % 64);
-    }
-    return count;
-}
-
-/* Gives back the first of blocks[0..n), and others of its slab among the first `seen`; returns how many.
- * What is left lies behind them. */
-static unsigned give_to_slab(hk_heap_t *heap, unsigned cls, void **blocks, unsigned n,
-                             unsigned seen, hk_slab_t **retired) {
-    giving_t g = {.slab = slab_for(blocks[0], cls), .c = &hk_classes[cls]};
-    g.own = hk_load_relaxed(&g.slab->owner) == heap;
-    unsigned given = give_in_order(&g, blocks, n);
-    if (given == 0)
-        given = give_scattered(&g, blocks, (unsigned)hk_min(n, seen));
-    if (g.own) {
-        gained(heap, g.slab, given, retired);
-    } else {
-        count_locked(heap, HK_HEAP_COUNT_remote_frees, given);
-        remote_announce(g.slab);
-    }
-    return given;
-}
-
-/* What will be written for each of the first blocks. Where their slabs are different ones, all lines are waited
- * for together instead of one after the other. */
-static void fetch(const hk_heap_t *heap, void *const *blocks, unsigned n, unsigned cls) {
-    enum { MOST = 4 };
-    hk_slab_t *slabs[MOST];
-    n = (unsigned)hk_min(n, MOST);
-    for (unsigned i = 0; i < n; i++) {
-        slabs[i] = slab_for(blocks[i], cls);
-        __builtin_prefetch(slabs[i], 1);
-    }
-    for (unsigned i = 0; i < n; i++)
-        if (hk_load_relaxed(&slabs[i]->owner) != heap)
-            __builtin_prefetch(hk_remote_of(slabs[i]), 1);
-}
-
-/* Where the blocks are of many slabs it does not pay to look for those of one. */
-static HK_NOINLINE unsigned give(hk_heap_t *heap, unsigned cls, void **blocks, unsigned n,
-                                 unsigned least) {
-    hk_assert(cls != 0 && cls < HK_CLASS_COUNT);
-    hk_slab_t *retired = NULL;
-    unsigned given = 0;
-    fetch(heap, blocks, n, cls);
-    hk_lock(&heap->lock);
-    unsigned seen = heap->seen + 1u;
-    while (given < least) {
-        unsigned here = give_to_slab(heap, cls, blocks + given, n - given, seen, &retired);
-        seen = here > 1 ? (unsigned)hk_min(2 * seen, MOST_SEEN) : (seen + 1) / 2;
-        given += here;
-    }
-    heap->seen = (uint8_t)hk_min(seen, MOST_SEEN - 1);
-    hk_unlock(&heap->lock);
-    hand_to_pool(retired);
-    return given;
-}
-
-static HK_COLD unsigned give_timed(hk_heap_t *heap, unsigned cls, void **blocks, unsigned n,
-                                   unsigned least) {
-    unsigned given;
-    HK_TIMED(flush, given = give(heap, cls, blocks, n, least));
-    return given;
-}
-
-unsigned hk_heap_give_some(hk_heap_t *heap, unsigned cls, void **blocks, unsigned n,
-                           unsigned least) {
-    return HK_LIKELY(!hk_sections_on()) ? give(heap, cls, blocks, n, least)
-                                        : give_timed(heap, cls, blocks, n, least);
-}
-
-void hk_heap_give(hk_heap_t *heap, unsigned cls, void **blocks, unsigned n) {
-    hk_heap_give_some(heap, cls, blocks, n, n);
-}
-
-void hk_heap_give_remote(unsigned cls, void *p) {
-    hk_assert(cls != 0 && cls < HK_CLASS_COUNT);
-    giving_t g = {.slab = slab_for(p, cls), .c = &hk_classes[cls]};
-    unsigned index = block_index(&g, p);
-    set_bits(&g, index / 64, (uint64_t)1 << index % 64);
-    remote_announce(g.slab);
-}
-
 /* ---- collecting without taking ---- */
 
-static void collect_and_retire_locked(hk_heap_t *heap, hk_slab_t **retired) {
-    collect_locked(heap, retired);
+static void collect_and_leave(hk_heap_t *heap) {
+    collect_locked(heap);
     for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++) {
         hk_slab_t *slab = heap->partial[cls].head, *last = slab != NULL ? slab->prev : NULL;
         for (bool more = slab != NULL; more;) {
             hk_slab_t *next = slab->next;
             more = slab != last;
             if (hk_load_relaxed(&slab->free) == hk_classes[cls].blocks)
-                retire(heap, slab, retired);
+                retire(heap, slab);
             slab = next;
         }
     }
+    hk_heap_leave(heap);
 }
 
 void hk_heap_collect(hk_heap_t *heap) {
-    hk_slab_t *retired = NULL;
     hk_lock(&heap->lock);
-    collect_and_retire_locked(heap, &retired);
-    hk_unlock(&heap->lock);
-    hand_to_pool(retired);
-}
-
-void hk_heap_retire_kept(hk_heap_t *heap) {
-    hk_slab_t *retired = NULL;
-    hk_lock(&heap->lock);
-    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++) {
-        hk_slab_t *slab = heap->partial[cls].head;
-        if (slab != NULL && hk_load_relaxed(&slab->free) == hk_classes[cls].blocks)
-            retire(heap, slab, &retired);
-    }
-    hk_unlock(&heap->lock);
-    hand_to_pool(retired);
+    collect_and_leave(heap);
 }
 
 /* True: it was worth a visit. */
@@ -629,10 +425,7 @@ static bool collect_other(hk_heap_t *heap) {
     bool worth = hk_load_relaxed(&heap->pending) != NULL || hk_load_relaxed(&heap->orphan);
     if (!worth || !hk_lock_try(&heap->lock))
         return false;
-    hk_slab_t *retired = NULL;
-    collect_and_retire_locked(heap, &retired);
-    hk_unlock(&heap->lock);
-    hand_to_pool(retired);
+    collect_and_leave(heap);
     return true;
 }
 
@@ -659,8 +452,7 @@ void hk_heap_collect_pending(void) {
 
 /* ---- purging ---- */
 
-/* The heap that owns the slab, locked; NULL where none does. */
-static hk_heap_t *lock_owner(const hk_slab_t *slab) {
+hk_heap_t *hk_heap_lock_owner(const hk_slab_t *slab) {
     for (;;) {
         hk_heap_t *owner = hk_load_seq(&slab->owner);
         if (owner == NULL)
@@ -673,7 +465,7 @@ static hk_heap_t *lock_owner(const hk_slab_t *slab) {
 }
 
 uint64_t hk_heap_claim(hk_slab_t *slab, bool aged, bool *seen) {
-    hk_heap_t *owner = lock_owner(slab);
+    hk_heap_t *owner = hk_heap_lock_owner(slab);
     if (owner == NULL)
         return 0;
     uint64_t pages = 0;
@@ -682,7 +474,7 @@ uint64_t hk_heap_claim(hk_slab_t *slab, bool aged, bool *seen) {
     if (slab->listed && hk_load_relaxed(&slab->free) == 0)
         unlink_slab(owner, slab);
     if (pages != 0)
-        is_valid(owner, slab);
+        hk_walk(is_valid(owner, slab));
     *seen |= slab->seen != 0;
     hk_unlock(&owner->lock);
     return pages;
@@ -690,10 +482,8 @@ uint64_t hk_heap_claim(hk_slab_t *slab, bool aged, bool *seen) {
 
 /* A slab with claimed blocks is not empty, so it has an owner, if not always the same. */
 void hk_heap_unclaim(hk_slab_t *slab, uint64_t pages, bool purged, bool lazily) {
-    hk_slab_t *retired = NULL;
-    hk_heap_t *owner = lock_owner(slab);
+    hk_heap_t *owner = hk_heap_lock_owner(slab);
     hk_assert(owner != NULL);
-    gained(owner, slab, hk_slab_unclaim(slab, pages, purged, lazily), &retired);
-    hk_unlock(&owner->lock);
-    hand_to_pool(retired);
+    hk_heap_gained(owner, slab, hk_slab_unclaim(slab, pages, purged, lazily));
+    hk_heap_leave(owner);
 }

@@ -3,8 +3,7 @@
  *
  * Heaps are type-stable. When its thread ends, a heap keeps its slabs and becomes an orphan: the
  * next thread takes it over whole, or running threads adopt its slabs one by one. */
-#ifndef HK_BACKEND_HEAP_H
-#define HK_BACKEND_HEAP_H
+#pragma once
 
 #include "backend/superslab.h"
 #include "base/lock.h"
@@ -21,6 +20,8 @@ struct hk_heap {
     hk_lock_t lock;
     _Atomic uint64_t counts[HK_HEAP_COUNT_COUNT]; /* written under the lock, read by any thread */
     hk_slab_list_t partial[HK_CLASS_COUNT];       /* lock: heap */
+    hk_slab_t
+        *retired; /* lock: heap; by next, of no owner: for the pool, once the heap is unlocked */
     uint8_t
         seen; /* lock: heap; among so many blocks that come back it pays to look for one slab's */
     size_t grown;  /* owner: bytes of slabs whose memory was not there yet, since the last sweep */
@@ -53,11 +54,16 @@ unsigned hk_heap_give_some(hk_heap_t *heap, unsigned cls, void **blocks, unsigne
  * fork. */
 void hk_heap_give_remote(unsigned cls, void *p);
 
+/* Classes, by their bits, of whose slabs much is free beside blocks in use (policy/look.c). What is freed of these
+ * had better go back to its slab than be handed out again as it comes: the fullest slabs then serve, and
+ * the others empty out. A class that needs a new slab is none of them any more. */
+extern _Atomic uint64_t hk_heap_sparse; /* atomic: any thread */
+HK_INLINE bool hk_heap_is_sparse(unsigned cls) {
+    return hk_load_relaxed(&hk_heap_sparse) >> cls & 1;
+}
+
 /* Collects what others have freed and retires empty slabs, keeping none. */
 void hk_heap_collect(hk_heap_t *heap);
-
-/* Retires the empty slabs that classes keep for their next block. */
-void hk_heap_retire_kept(hk_heap_t *heap);
 
 /* The same for all heaps that are orphans or have something pending, and whose lock is free. */
 void hk_heap_collect_all(void);
@@ -65,6 +71,9 @@ void hk_heap_collect_all(void);
 /* The same for some of them, at a bounded cost: what is done before new memory is taken. The next
  * call goes on where this one ends. */
 void hk_heap_collect_pending(void);
+
+/* The heap that owns the slab, locked; NULL where none does. */
+hk_heap_t *hk_heap_lock_owner(const hk_slab_t *slab);
 
 /* For a purge: takes pages out of a slab's reach (hk_slab_claim) and puts them back, under the lock
  * of whatever heap owns the slab then. The caller holds no heap's lock. *seen is set where more
@@ -83,5 +92,3 @@ uint64_t hk_heap_counted(hk_heap_counter_t counter);
 
 /* In a fork's child, which counts from its own start. */
 void hk_heap_counters_forked(void);
-
-#endif

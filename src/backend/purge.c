@@ -41,7 +41,6 @@ static uint32_t slices_of(unsigned done) {
     return mask;
 }
 
-#if HK_DEBUG
 /* Ranges first .. end-1 ascend and do not touch; each is of OS pages of the unit. */
 static void ascend(unsigned first, unsigned end, uintptr_t unit) {
     for (unsigned i = first; i < end; i++) {
@@ -55,7 +54,7 @@ static void ascend(unsigned first, unsigned end, uintptr_t unit) {
 
 /* What is claimed of one superslab: free slices, then pages of slabs, each with the ranges that
  * cover them, and nothing twice. */
-static void claims_are_valid_locked(uint32_t slices, unsigned of_slices) {
+HK_WALKER static void claims_are_valid_locked(uint32_t slices, unsigned of_slices) {
     hk_assert(hk_lock_is_mine(&lock));
     hk_assert(of_slices <= HK_SLICES / 2 && of_slices <= count && count <= MOST_RANGES);
     const uintptr_t unit = count != 0 ? (uintptr_t)ranges[0].start >> HK_UNIT_SHIFT : 0;
@@ -73,11 +72,6 @@ static void claims_are_valid_locked(uint32_t slices, unsigned of_slices) {
     }
     hk_assert(count == (claim_count != 0 ? claims[claim_count - 1].end : of_slices));
 }
-#else
-HK_INLINE void claims_are_valid_locked(uint32_t slices, unsigned of_slices) {
-    (void)slices, (void)of_slices;
-}
-#endif
 
 static void claim_slabs_locked(const hk_pool_cursor_t *cursor, bool aged, bool *seen) {
     claim_count = 0;
@@ -121,7 +115,7 @@ static size_t purge(const hk_pool_cursor_t *cursor, hk_purge_way_t way, bool *se
     uint32_t slices = hk_pool_claim(ss, way.aged, ranges, &of_slices);
     count = of_slices;
     claim_slabs_locked(cursor, way.aged, seen);
-    claims_are_valid_locked(slices, of_slices);
+    hk_walk(claims_are_valid_locked(slices, of_slices));
     if (count != 0)
         advised = advise_locked(ss, way.how);
     uint32_t purged = slices_of((unsigned)hk_min(advised.done, of_slices));

@@ -4,8 +4,7 @@
  * What is to be purged is claimed first, that is, put out of everybody's reach under the lock that
  * guards it; then the system is called without any such lock; then the claim is put back. One
  * superslab is purged at a time. */
-#ifndef HK_BACKEND_PURGE_H
-#define HK_BACKEND_PURGE_H
+#pragma once
 
 #include "backend/superslab.h"
 
@@ -33,5 +32,3 @@ size_t hk_purge_all(void);
 /* Nothing is claimed while the lock is held: for statistics, and the last try of an allocation. */
 void hk_purge_lock(void);
 void hk_purge_unlock(void);
-
-#endif

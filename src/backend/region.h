@@ -17,8 +17,7 @@
  * Where address space or memory turns out to be bounded for this process (RLIMIT_AS, RLIMIT_DATA,
  * strict accounting of commitments), or a limit is near (backend/limit.h), rounding to units would
  * waste it: a range may then be *exact*, of whole OS pages, mapped for one block and unmapped with it. */
-#ifndef HK_BACKEND_REGION_H
-#define HK_BACKEND_REGION_H
+#pragma once
 
 #include "base/base.h"
 
@@ -98,5 +97,3 @@ typedef struct {
     size_t unmaps; /* ranges given back so far */
 } hk_region_stats_t;
 hk_region_stats_t hk_region_stats(void);
-
-#endif

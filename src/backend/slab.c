@@ -178,27 +178,27 @@ void hk_slab_take(hk_slab_t *slab, void **end, unsigned n) {
         take_marked(slab, end, n);
     else
         take_unmarked(slab, end, n);
-    hk_slab_is_valid(slab);
+    hk_walk(hk_slab_is_valid(slab));
 }
 
 /* ---- pages ---- */
 
-static bool all_free(const hk_slab_t *slab, unsigned lo, unsigned hi) {
+static bool all_free(const uint64_t *bits, unsigned lo, unsigned hi) {
     for (unsigned w = lo / 64; w <= hi / 64; w++) {
         unsigned first = w == lo / 64 ? lo % 64 : 0, last = w == hi / 64 ? hi % 64 : 63;
         uint64_t mask = run_mask(first, last - first + 1);
-        if ((slab->bits[w] & mask) != mask)
+        if ((bits[w] & mask) != mask)
             return false;
     }
     return true;
 }
 
-static uint64_t free_pages(const hk_slab_t *slab) {
+uint64_t hk_slab_free_pages(const hk_slab_t *slab, const uint64_t *bits) {
     const hk_class_t *c = class_of(slab);
     uint64_t pages = 0;
     unsigned lo, hi;
     for (unsigned page = 0; page < pages_of(slab); page++)
-        if (blocks_of_pages(c, page, page, &lo, &hi) && all_free(slab, lo, hi))
+        if (!blocks_of_pages(c, page, page, &lo, &hi) || all_free(bits, lo, hi))
             pages |= (uint64_t)1 << page;
     return pages;
 }
@@ -231,10 +231,9 @@ static unsigned put_pages(hk_slab_t *slab, uint64_t pages, bool free) {
     return changed;
 }
 
-#if HK_DEBUG
 /* No block on the pages is in the bitmap, so that nobody can get one; and none of the pages is
  * marked, which would say that they have been purged already. */
-static void is_claimed(const hk_slab_t *slab, uint64_t pages) {
+HK_WALKER static void is_claimed(const hk_slab_t *slab, uint64_t pages) {
     unsigned lo, hi;
     hk_assert((pages & ~used_pages(class_of(slab))) == 0);
     hk_assert((pages & (hk_load_relaxed(&slab->clean) | slab->seen)) == 0);
@@ -247,25 +246,23 @@ static void is_claimed(const hk_slab_t *slab, uint64_t pages) {
         }
     }
 }
-#else
-HK_INLINE void is_claimed(const hk_slab_t *slab, uint64_t pages) { (void)slab, (void)pages; }
-#endif
 
 uint64_t hk_slab_claim(hk_slab_t *slab, bool aged) {
-    uint64_t dirty = free_pages(slab) & ~hk_load_relaxed(&slab->clean);
+    uint64_t dirty = hk_slab_free_pages(slab, slab->bits) & used_pages(class_of(slab)) &
+                     ~hk_load_relaxed(&slab->clean);
     uint64_t pages = aged ? dirty & slab->seen : dirty;
     slab->seen = dirty & ~pages;
     note_marks(slab);
     unsigned blocks = put_pages(slab, pages, false);
     hk_assert((blocks != 0) == (pages != 0));
-    is_claimed(slab, pages);
+    hk_walk(is_claimed(slab, pages));
     hk_store_relaxed(&slab->free, (uint16_t)(hk_load_relaxed(&slab->free) - blocks));
-    hk_slab_is_valid(slab);
+    hk_walk(hk_slab_is_valid(slab));
     return pages;
 }
 
 unsigned hk_slab_unclaim(hk_slab_t *slab, uint64_t pages, bool purged, bool lazily) {
-    is_claimed(slab, pages);
+    hk_walk(is_claimed(slab, pages));
     if (purged) {
         hk_store_relaxed(&slab->clean, hk_load_relaxed(&slab->clean) | pages);
         slab->purged |= pages;
@@ -312,7 +309,6 @@ size_t hk_slab_dirty_bytes(const hk_slab_t *slab) {
     return free - hk_min(free, hk_slab_clean_bytes(slab));
 }
 
-#if HK_DEBUG
 void hk_slab_is_valid(const hk_slab_t *slab) {
     const hk_class_t *c = class_of(slab);
     unsigned free = 0, words = (c->blocks + 63u) / 64;
@@ -332,4 +328,3 @@ void hk_slab_is_valid(const hk_slab_t *slab) {
     hk_assert((hk_load_relaxed(&slab->lazy) & ~hk_load_relaxed(&slab->clean)) == 0);
     hk_assert(slab->marked == ((hk_load_relaxed(&slab->clean) | slab->seen) != 0));
 }
-#endif

@@ -5,8 +5,7 @@
  * is; *clean* when it has no memory (or memory the system may take): it has been purged or never
  * touched, and no block on it handed out since; *seen* when it was free and not clean at the last
  * look, and no block on it handed out since. */
-#ifndef HK_BACKEND_SLAB_H
-#define HK_BACKEND_SLAB_H
+#pragma once
 
 #include "backend/superslab.h"
 #include "os/os.h"
@@ -14,6 +13,9 @@
 /* Writes `n` of the slab's free blocks downwards from `end`, the lowest address first; those on
  * clean pages come last. The slab has as many. */
 void hk_slab_take(hk_slab_t *slab, void **end, unsigned n);
+
+/* The pages of which all blocks are free by these bits, those behind the last block too. */
+uint64_t hk_slab_free_pages(const hk_slab_t *slab, const uint64_t *bits);
 
 /* Takes the free blocks on free pages that are not clean out of the bitmap, so that nobody gets
  * them while the pages are purged; returns the pages. With `aged`, only pages seen before; the
@@ -41,10 +43,4 @@ size_t hk_slab_likely_bytes(const hk_slab_t *slab, size_t dirty);
 /* The bytes of clean pages. */
 size_t hk_slab_clean_bytes(const hk_slab_t *slab);
 
-#if HK_DEBUG
 void hk_slab_is_valid(const hk_slab_t *slab);
-#else
-HK_INLINE void hk_slab_is_valid(const hk_slab_t *slab) { (void)slab; }
-#endif
-
-#endif

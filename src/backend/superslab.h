@@ -192,6 +192,7 @@ typedef struct {
     size_t likely; /* of that, on whole OS pages, if those are free that chance would have */
     size_t slices; /* of that, slices */
     size_t clean;  /* slices and OS pages that have no memory, or may lose it */
+    size_t of_class[HK_CLASS_COUNT]; /* of dirty, in slabs of each class */
 } hk_pool_free_t;
 /* Adds what is free of the next superslab, from NULL to the first; false: there is none. */
 bool hk_pool_add_free(hk_superslab_t **at, hk_pool_free_t *sum);

@@ -51,6 +51,7 @@ static void add_free(const hk_slab_t *slab, void *argument) {
         return;
     const size_t dirty = hk_slab_dirty_bytes(slab);
     sum->dirty += dirty;
+    sum->of_class[slab->cls] += dirty;
     sum->likely += hk_slab_likely_bytes(slab, dirty);
     sum->clean += hk_slab_clean_bytes(slab);
 }

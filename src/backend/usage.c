@@ -127,63 +127,34 @@ static void measure_own(const void *start, size_t bytes, void *argument) {
     }
 }
 
-/* A copy of what must be read under the lock of the slab's owner. */
-typedef struct {
-    char *base;
-    const hk_class_t *c;
-    uint64_t lazy;                  /* OS pages */
-    uint64_t free[HK_BITMAP_WORDS]; /* locally or remotely */
-} slab_copy_t;
-
-/* False where no block of the slab is free, or the slab is changing hands. */
-static bool copy_slab(const hk_slab_t *slab, slab_copy_t *copy) {
-    hk_heap_t *owner = hk_load_seq(&slab->owner);
+/* Of a slab the OS pages with nothing live, and those of them that the system may take; none where it is
+ * changing hands. */
+static uint64_t free_pages(const hk_slab_t *slab, char **base, uint64_t *lazy) {
+    uint64_t bits[HK_BITMAP_WORDS];
+    hk_heap_t *owner = hk_heap_lock_owner(slab);
     if (owner == NULL)
-        return false;
-    hk_lock(&owner->lock);
-    bool owned = hk_load_seq(&slab->owner) == owner;
-    unsigned free = 0;
-    if (owned) {
-        hk_slab_is_valid(slab); /* the lock is its owner's */
-        copy->base = slab->base;
-        copy->c = &hk_classes[slab->cls];
-        copy->lazy = hk_load_relaxed(&slab->lazy);
-        memcpy(copy->free, slab->bits, hk_class_words(copy->c) * sizeof copy->free[0]);
-        free = hk_load_relaxed(&slab->free) + take_remote(slab, copy->c, copy->free);
-    }
+        return 0;
+    hk_walk(hk_slab_is_valid(slab)); /* the lock is its owner's */
+    const hk_class_t *c = &hk_classes[slab->cls];
+    memcpy(bits, slab->bits, hk_class_words(c) * sizeof *bits);
+    take_remote(slab, c, bits);
+    *base = slab->base;
+    *lazy = hk_load_relaxed(&slab->lazy);
+    const uint64_t pages = hk_slab_free_pages(slab, bits);
     hk_unlock(&owner->lock);
-    return free != 0;
-}
-
-/* Whether all blocks are free that overlap bytes [from, to) of the slab. */
-static bool nothing_live(const slab_copy_t *copy, size_t from, size_t to) {
-    hk_assert(from < to);
-    unsigned first = hk_class_index(copy->c, from);
-    unsigned end = (unsigned)hk_min(hk_class_index(copy->c, to - 1) + 1u, copy->c->blocks);
-    for (unsigned at = first; at < end; at = (at / 64 + 1) * 64) {
-        unsigned n = (unsigned)hk_min(end - at, 64 - at % 64);
-        uint64_t mask = UINT64_MAX >> (64 - n) << at % 64;
-        if ((copy->free[at / 64] & mask) != mask)
-            return false;
-    }
-    return true;
+    return pages;
 }
 
 static void measure_slab(const hk_slab_t *slab, walk_t *walk) {
-    slab_copy_t copy;
-    if (!copy_slab(slab, &copy))
-        return;
-    const size_t page = hk_os_page_size(), count = copy.c->slices * HK_SLICE / page;
-    uint64_t free = 0;
-    for (size_t i = 0; i < count; i++)
-        if (nothing_live(&copy, i * page, (i + 1) * page))
-            free |= (uint64_t)1 << i;
-    if (free == 0 || !look_at(walk, copy.base, count * page))
+    char *base;
+    uint64_t lazy, free = free_pages(slab, &base, &lazy);
+    const size_t last = 63 - (size_t)__builtin_clzll(free | 1);
+    if (free == 0 || !look_at(walk, base, (last + 1) * hk_os_page_size()))
         return;
     for (; free != 0; free &= free - 1) {
         size_t i = (size_t)__builtin_ctzll(free), bytes = resident(walk, i, 1);
         walk->sum.free += bytes;
-        if (copy.lazy >> i & 1)
+        if (lazy >> i & 1)
             walk->sum.lazy += bytes;
     }
 }

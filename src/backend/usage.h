@@ -3,8 +3,7 @@
  * Nothing is stopped for a walk, and only one superslab is locked at a time: of a process in which
  * no other thread allocates or frees the figures are exact; otherwise each is of a moment of its
  * own. Nothing is allocated. Called with no lock held. */
-#ifndef HK_BACKEND_USAGE_H
-#define HK_BACKEND_USAGE_H
+#pragma once
 
 #include "backend/sizeclass.h"
 #include "base/base.h"
@@ -41,5 +40,3 @@ typedef struct {
 
 /* One system call for each 2 MiB, and one for each slab with free OS pages. */
 void hk_usage_residency(hk_residency_t *residency);
-
-#endif

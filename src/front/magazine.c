@@ -21,6 +21,8 @@ enum {
     MORE_AT_ONCE = 16,
     OFTEN = 24,
     NARROW = 128, /* blocks, and half the bytes of a wide one */
+    SPARSE = 8,   /* blocks of a sparse class (backend/heap.h) */
+    SURE = 3,     /* a thread that has only freed between so many flushes does nothing else */
     SLACK = 256,  /* slots that may lie unused between magazines' */
     SMALL = 512   /* bytes of which a thread in a crowd may have a few */
 };
@@ -291,6 +293,11 @@ static bool is_in_crowd(hk_magazine_t *mag) {
 
 static unsigned narrow(const hk_class_t *c) { return (unsigned)hk_min(c->magazine / 2u, NARROW); }
 
+/* Whether what is freed of the class is to go back to its slab soon: not of a thread that only frees. */
+HK_INLINE bool is_sparse(const hk_magazine_t *mag, unsigned cls) {
+    return HK_UNLIKELY(hk_heap_is_sparse(cls)) && mag->streak < SURE;
+}
+
 /* Only a thread that takes and frees in turn gets a wide magazine, and only one that it comes to often, of all its
  * visits, grows beyond a few slots. */
 static hk_magazine_t *visit(hk_thread_t *thread, unsigned cls, bool frees) {
@@ -299,14 +306,20 @@ static hk_magazine_t *visit(hk_thread_t *thread, unsigned cls, bool frees) {
     const unsigned most = frees != mag->frees ? c->magazine : narrow(c);
     const bool grows = mag->capacity < HK_SOME || (uint16_t)(thread->visits - mag->visited) < OFTEN;
     mag->frees = frees;
+    if (!frees)
+        mag->streak = 0;
     mag->visited = ++thread->visits;
     if (mag->crowd && mag->capacity != 0 && is_in_crowd(mag))
         return mag;
     const size_t part = hk_magazines_part();
     if (HK_UNLIKELY(allotted(thread) > part)) /* there are more threads now */
         take_from_largest(thread, cls);
-    if (grows && mag->capacity < most)
+    if (is_sparse(mag, cls) && mag->capacity >= hk_min(SPARSE, most)) {
+        if (mag->capacity > SPARSE)
+            shrink(thread, cls);
+    } else if (grows && mag->capacity < most) {
         enlarge(thread, cls, most, part);
+    }
     return mag;
 }
 
@@ -322,7 +335,7 @@ static HK_NOINLINE void sweep(hk_thread_t *thread, unsigned fetched) {
         if (n != 0 && cls != fetched && idle >= since)
             give_oldest(thread, cls, n, n);
     }
-    hk_heap_retire_kept(&thread->heap);
+    hk_heap_collect(&thread->heap);
 }
 
 /* ---- in and out ---- */
@@ -376,15 +389,17 @@ static bool only_frees(hk_thread_t *thread, unsigned cls, unsigned held) {
 /* A few of the older half go back, so that no free takes long. Of a thread that only frees, in the end twice
  * as many each time. Where the visit has enlarged the magazine there is room already. */
 unsigned hk_magazine_flush(hk_thread_t *thread, unsigned cls) {
-    enum { SURE = 3, MOST = 9 };
+    enum { MOST = 9 };
     hk_magazine_t *mag = visit(thread, cls, true);
     unsigned held = hk_magazine_held(thread, cls);
     if (held < mag->capacity)
         return 0;
     mag->streak = only_frees(thread, cls, held) ? hk_min(mag->streak + 1u, MOST) & 15 : 0;
     const unsigned doublings = mag->streak < SURE ? 0 : mag->streak - SURE + 1;
-    const unsigned from = doublings != 0 ? held : (held + 1) / 2;
-    const size_t least = hk_min((size_t)at_once(cls) << doublings, from);
+    unsigned from = doublings != 0 ? held : (held + 1) / 2;
+    size_t least = hk_min((size_t)at_once(cls) << doublings, from);
+    if (is_sparse(mag, cls) && held > 1 && held <= SPARSE)
+        least = from = held - 1;
     unsigned n = give_oldest(thread, cls, from, (unsigned)least);
     mag->flushed = n & 2047;
     mag->left = known_by(*hk_load_relaxed(&thread->cache.top[cls])) & KNOWN;

@@ -3,8 +3,7 @@
  * The target, a share of what is in use, and its *breath*: memory that is given back and taken again,
  * round after round, because the process comes and goes by so much. The second round in a
  * few seconds shows it; it fades while there is none. */
-#ifndef HK_POLICY_DEMAND_H
-#define HK_POLICY_DEMAND_H
+#pragma once
 
 #include "base/base.h"
 
@@ -40,5 +39,3 @@ size_t hk_credit_allows(hk_credit_t *credit, uint64_t retaken, uint64_t now);
 
 /* So much has gone of which nobody sees whether it is taken again. */
 void hk_credit_used(hk_credit_t *credit, size_t bytes);
-
-#endif

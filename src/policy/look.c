@@ -9,12 +9,16 @@
 #include "config/config.h"
 #include "os/os.h"
 #include "policy/demand.h"
+#include "policy/purger.h"
 #include "stats/counters.h"
 
 /* So much of the region cache is given back in a step. */
 #define CACHED_AT_ONCE (2 * HK_UNIT)
 /* So much more must be free than what the last pass could not get at. */
 #define LEAST_MORE HK_MIB
+/* A class of which so much is free in its slabs, and such a share, is sparse. */
+#define SPARSE_LEAST (256 * HK_KIB)
+enum { SPARSE_SHARE = 5 };
 /* Of what is in use such a share may be free, and so much more may gather before a pass. */
 enum { SHARE = 16, SHARE_ON_FOOT = 4 };
 enum { CACHED_MS = HK_HOSTILE ? 1 : 100 }; /* cached ranges are old later than pages of slabs */
@@ -67,6 +71,7 @@ void hk_look_forked(void) {
 
 void hk_look_forget(void) {
     hk_look_hold();
+    hk_store_relaxed(&hk_heap_sparse, (uint64_t)0);
     demand = (hk_demand_t){.touched = hk_counted(touched)};
     hk_look_release();
 }
@@ -108,8 +113,21 @@ static size_t old_of_cached(size_t cached, uint64_t now) {
     return hk_min(cached, before);
 }
 
+/* Of which classes so much is free that it is worth the time to gather what is in use. Where several threads allocate,
+ * what is free lies in slabs that they do not share, and nothing is gained. */
+static void find_sparse(void) {
+    uint64_t sparse = 0;
+    for (unsigned cls = 1; cls < HK_CLASS_COUNT && hk_load_relaxed(&hk_purger_on_foot); cls++) {
+        const size_t free = pass.free.of_class[cls];
+        if (free >= SPARSE_LEAST && free >= hk_pool_carved(cls) / SPARSE_SHARE)
+            sparse |= (uint64_t)1 << cls;
+    }
+    hk_store_relaxed(&hk_heap_sparse, sparse);
+}
+
 /* All has been looked at. */
 static bool decide(void) {
+    find_sparse();
     const size_t cached = refused == 0 ? hk_region_cached() : 0, dirty = cached + pass.free.dirty;
     const size_t known = hk_region_live() - hk_min(hk_region_live(), pass.free.clean);
     const size_t in_use = known - hk_min(known, pass.free.dirty);

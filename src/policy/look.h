@@ -1,8 +1,7 @@
 /* A look at what is free and resident, and the passes over it that give back what is more than the
  * process may keep (policy/demand.h). By the purger (policy/purger.h), or step by step by the one
  * thread that allocates, when it comes to the boundary. */
-#ifndef HK_POLICY_LOOK_H
-#define HK_POLICY_LOOK_H
+#pragma once
 
 #include "base/base.h"
 
@@ -50,5 +49,3 @@ bool hk_look_had_effect(void);
 
 /* Whether something is left alone that will not be for ever. */
 bool hk_look_breathes(void);
-
-#endif

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <unistd.h>
 
+#include "backend/heap.h"
 #include "backend/region.h"
 #include "base/lock.h"
 #include "base/report.h"
@@ -74,6 +75,8 @@ static uint64_t now_ms(void) { return hk_os_now_ns() / 1000000; }
 /* Much has been freed, or it is time to look for what has been free for long. */
 static bool is_due_on_foot(size_t bytes) {
     const size_t sum = hk_add_relaxed(&gathered, bytes) + bytes;
+    if (hk_look_is_small())
+        hk_store_relaxed(&hk_heap_sparse, (uint64_t)0); /* no look would say so */
     if (!hk_load_relaxed(&hk_purger_on_foot) || hk_look_is_small())
         return false;
     if (sum < hk_max(hk_region_live() / NOTED_SHARE, hk_look_worth()))

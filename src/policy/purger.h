@@ -13,8 +13,7 @@
  * is freed, and ends when no more than the target is in use any more. Awake, it looks once per
  * interval. Where more is free and resident than may be (policy/demand.h), it gives back what was
  * free at the look before too (DONTNEED: what is free now) until that is met. */
-#ifndef HK_POLICY_PURGER_H
-#define HK_POLICY_PURGER_H
+#pragma once
 
 #include "base/base.h"
 
@@ -67,5 +66,3 @@ void hk_purger_stop(void);
 
 /* In the child of a fork, before which hk_look_hold() was called: there is no purger. */
 void hk_purger_forked(void);
-
-#endif

@@ -318,6 +318,35 @@ static void double_and_invalid_frees_abort(void) {
     }
 }
 
+/* In a sparse class the slab that was full until now is the next to serve, and the emptier ones in line gather more;
+ * whoever needs a new slab has ended that. */
+static void sparse_classes_gather(void) {
+    enum { SLABS = 12 };
+    static void *blocks[MOST];
+    const unsigned cls = hk_class_of(1024), per = hk_classes[cls].blocks;
+    const uint64_t bit = (uint64_t)1 << cls;
+    for (unsigned sparse = 0; sparse < 2; sparse++) {
+        void *last, *got;
+        hk_store_relaxed(&hk_heap_sparse, UINT64_MAX);
+        take(&a, cls, blocks, SLABS * per);
+        CHECK_EQ(hk_load_relaxed(&hk_heap_sparse), ~bit);
+        for (unsigned i = 0; i < SLABS - 1; i++)
+            hk_heap_give(&a, cls, &blocks[i * per], 2);
+        hk_store_relaxed(&hk_heap_sparse, sparse != 0 ? bit : 0);
+        last = blocks[(SLABS - 1) * per];
+        hk_heap_give(&a, cls, &blocks[(SLABS - 1) * per], 1);
+        CHECK_EQ(hk_heap_take(&a, cls, &got, 1), 1);
+        CHECK_EQ(got == last, sparse != 0);
+        hk_heap_give(&a, cls, &got, 1);
+        for (unsigned i = 0; i < SLABS; i++) {
+            const unsigned gone = i < SLABS - 1 ? 2 : 1;
+            hk_heap_give(&a, cls, &blocks[i * per + gone], per - gone);
+        }
+        hk_heap_collect(&a);
+    }
+    hk_store_relaxed(&hk_heap_sparse, (uint64_t)0);
+}
+
 int main(void) {
     hak_free(hak_malloc(1));
     hk_heap_init(&a);
@@ -328,6 +357,7 @@ int main(void) {
     remote_frees();
     retired_slabs_serve_any_class();
     orphans_are_adopted();
+    sparse_classes_gather();
     random_traffic();
     double_and_invalid_frees_abort();
     return 0;

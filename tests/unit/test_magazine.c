@@ -281,11 +281,37 @@ static void *in_turn(void *blocks) {
     return blocks;
 }
 
+/* Of a sparse class few blocks are kept by a thread that takes and frees in turn, and many by one that only frees. */
+static void *little_of_sparse(void *blocks) {
+    enum { ROUNDS = 400, SPARSE = 8, MANY = 4096 };
+    static void *all[MANY];
+    const unsigned cls = hk_class_of(64);
+    in_turn(blocks);
+    const hk_magazine_t *mag = &own_record()->magazines[cls];
+    for (unsigned i = 0; i < MANY; i++)
+        all[i] = hak_malloc(64);
+    hk_store_relaxed(&hk_heap_sparse, (uint64_t)1 << cls);
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        const unsigned n = mag->capacity + 2u; /* comes to both ends */
+        for (unsigned i = 0; i < n; i++)
+            hak_free(all[i]);
+        for (unsigned i = 0; i < n; i++)
+            all[i] = hak_malloc(64);
+    }
+    CHECK(HK_HOSTILE || mag->capacity == SPARSE);
+    for (unsigned i = 0; i < MANY; i++)
+        hak_free(all[i]);
+    CHECK(HK_HOSTILE || mag->capacity > SPARSE);
+    hk_store_relaxed(&hk_heap_sparse, (uint64_t)0);
+    return in_turn(blocks); /* as wide as ever */
+}
+
 static void wide(void *unused) {
     static void *blocks[ONE_WAY];
-    void *(*const lives[])(void *) = {only_takes, only_frees, takes_seldom, in_turn};
+    void *(*const lives[])(void *) = {only_takes, only_frees, takes_seldom, in_turn,
+                                      little_of_sparse};
     (void)unused;
-    for (unsigned i = 0; i < 4; i++) {
+    for (unsigned i = 0; i < sizeof lives / sizeof *lives; i++) {
         pthread_t thread;
         CHECK(pthread_create(&thread, NULL, lives[i], blocks) == 0);
         CHECK(pthread_join(thread, NULL) == 0);

@@ -109,7 +109,7 @@ static void check_against_model(void) {
     for (unsigned n = 0; n < m.pages; n++)
         dirty += page_is_free(n) && !m.clean[n] ? page : 0;
     CHECK(hk_slab_dirty_bytes(slab) >= dirty); /* "an upper bound" */
-    hk_slab_is_valid(slab);
+    hk_walk(hk_slab_is_valid(slab));
 }
 
 /* The model of a slab just carved, whose pages all have the same mark. */

@@ -10,6 +10,7 @@
 #include "config/config.h"
 #include "front/thread.h"
 #include "hakmem/hakmem.h"
+#include "policy/look.h"
 #include "policy/purger.h"
 #include "superslabs.h"
 
@@ -314,6 +315,39 @@ static void claims_do_not_exhaust_memory(void) {
 }
 #endif
 
+/* A look finds classes of which much is free beside what is in use, where one thread allocates. */
+static void look(bool alone) {
+    hk_store_relaxed(&hk_purger_on_foot, alone);
+    hk_look_hold();
+    hk_look_begin(false, alone);
+    while (hk_look_step(HK_DECOMMIT_DONTNEED))
+        continue;
+    hk_look_release();
+}
+
+static void sparse_classes_are_found(void) {
+    const unsigned sparse = hk_class_of(1024), full = hk_class_of(512), few = hk_class_of(2048);
+    enum { OTHERS = 4096 };
+    static void *others[OTHERS];
+    fill(&a, sparse, 1024); /* a mebibyte, of which half is enough */
+    for (unsigned i = 0; i < 1024; i += 2)
+        hk_heap_give(&a, sparse, &held[i], 1);
+    CHECK_EQ(hk_heap_take(&b, few, others, 32), 32);
+    hk_heap_give(&b, few, others, 31);
+    for (unsigned have = 0; have < OTHERS;)
+        have += hk_heap_take(&b, full, others + have, OTHERS - have);
+    for (unsigned i = 0; i < OTHERS; i += 6)
+        hk_heap_give(&b, full, &others[i], 1);
+    look(true);
+    CHECK(hk_heap_is_sparse(sparse) && !hk_heap_is_sparse(full) && !hk_heap_is_sparse(few));
+    look(false);
+    CHECK_EQ(hk_load_relaxed(&hk_heap_sparse), 0);
+    look(true);
+    CHECK(hk_heap_is_sparse(sparse));
+    hk_policy_apply();
+    CHECK_EQ(hk_load_relaxed(&hk_heap_sparse), 0);
+}
+
 int main(void) {
     hk_store_relaxed(&hk_config.lean_decommit, (uint64_t)HK_DECOMMIT_OFF);
     hk_policy_apply(); /* nobody else purges */
@@ -333,6 +367,7 @@ int main(void) {
     if (!emulated)
         huge_pages_are_ruled_out();
     forks_see_no_claims();
+    sparse_classes_are_found();
 #if HK_DEBUG
     claims_do_not_exhaust_memory();
 #endif

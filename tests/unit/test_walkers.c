@@ -446,7 +446,7 @@ typedef void planting_t(bool planted);
     X(maps_that_differ, "flat == kind")                                                            \
     X(written_behind_a_descriptor, "[i] == 0")                                                     \
     X(range_given_back_twice, "<= free_ranges[i].start")                                           \
-    X(more_given_than_was_handed_out, "range.bytes <= hk_region_live()")                           \
+    X(more_given_than_was_handed_out, "bytes <= hk_region_live()")                                 \
     X(range_that_begins_within_a_unit, "hk_is_aligned((uintptr_t)r.start, HK_UNIT)")               \
     X(block_that_moves_and_is_still_found, "hk_map_kind(range->start) == HK_KIND_FOREIGN")         \
     X(run_longer_than_its_slices, "ss->head[i] == first")                                          \

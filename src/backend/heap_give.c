@@ -1,0 +1,193 @@
+/* Giving blocks back to the slabs they came from. */
+#include "backend/heap_own.h"
+#include "backend/pagemap.h"
+#include "base/report.h"
+#include "stats/sections.h"
+
+/* The blocks of one slab on their way back. */
+typedef struct {
+    hk_slab_t *slab;
+    const hk_class_t *c;
+    bool own;
+} giving_t;
+
+/* Sets the bits of blocks that lie in one word. */
+HK_INLINE void set_bits(const giving_t *g, unsigned word, uint64_t mask) {
+    uint64_t before;
+    hk_assert(word * 64 < g->c->blocks && mask != 0);
+    if (g->own) {
+        before = g->slab->bits[word];
+        g->slab->bits[word] = before | mask;
+        g->slab->summary |= (uint64_t)1 << word;
+    } else {
+        before = hk_or_seq(&hk_remote_bits(g->slab, g->c)[word], mask);
+    }
+    uint64_t twice = before & mask;
+    if (HK_UNLIKELY(twice != 0))
+        hk_fatal(HK_DOUBLE_FREE, g->slab->base + (word * 64 + (unsigned)__builtin_ctzll(twice)) *
+                                                     (size_t)g->c->size);
+}
+
+/* Gives the blocks with index lo .. lo+n-1. */
+static void give_run(const giving_t *g, unsigned lo, unsigned n) {
+    while (n != 0) {
+        unsigned bit = lo % 64;
+        unsigned here = n < 64 - bit ? n : 64 - bit;
+        uint64_t mask = (here == 64 ? UINT64_MAX : ((uint64_t)1 << here) - 1) << bit;
+        set_bits(g, lo / 64, mask);
+        lo += here;
+        n -= here;
+    }
+}
+
+/* The slab of a block that is given back. The kind comes first: only it tells that what the owner
+ * table names is a superslab. */
+static hk_slab_t *slab_for(const char *p, unsigned cls) {
+    if (HK_UNLIKELY(hk_map_kind(p) != cls))
+        hk_fatal(HK_INVALID_FREE, p);
+    hk_slab_t *slab = hk_slab_of(p);
+    if (HK_UNLIKELY(slab == NULL || slab->cls != cls))
+        hk_fatal(HK_INVALID_FREE, p);
+    return slab;
+}
+
+HK_INLINE unsigned block_index(const giving_t *g, const char *p) {
+    size_t offset = (size_t)(p - g->slab->base);
+    unsigned index = hk_class_index(g->c, offset);
+    if (HK_UNLIKELY((size_t)index * g->c->size != offset || index >= g->c->blocks))
+        hk_fatal(HK_INVALID_FREE, p);
+    return index;
+}
+
+/* How many of blocks[0..n) lie `step` bytes apart one after the other. Eight at a time, so that the
+ * compiler can compare them at once. */
+HK_INLINE unsigned run_length(void *const *blocks, unsigned n, ptrdiff_t step) {
+    unsigned run = 1;
+    for (; run + 8 <= n; run += 8) {
+        ptrdiff_t off = 0;
+        for (unsigned i = run; i < run + 8; i++)
+            off |= ((char *)blocks[i] - (char *)blocks[i - 1]) ^ step;
+        if (off != 0)
+            break;
+    }
+    while (run < n && (char *)blocks[run] - (char *)blocks[run - 1] == step)
+        run++;
+    return run;
+}
+
+/* Blocks freed in the order of their addresses, either way, go back as one run, at most to the end of
+ * the slab. Returns how many of blocks[0..n) these are; too few are left alone, and are none. */
+static unsigned give_in_order(const giving_t *g, void *const *blocks, unsigned n) {
+    enum { FEW = 4 };
+    const ptrdiff_t size = (ptrdiff_t)g->c->size;
+    const ptrdiff_t step = n > 1 ? (char *)blocks[1] - (char *)blocks[0] : 0;
+    if (step != size && step != -size)
+        return 0;
+    const unsigned index = block_index(g, blocks[0]);
+    const unsigned most = (unsigned)hk_min(n, step > 0 ? g->c->blocks - index : index + 1);
+    const unsigned run = run_length(blocks, most, step);
+    if (run < FEW)
+        return 0;
+    give_run(g, step > 0 ? index : index + 1 - run, run);
+    return run;
+}
+
+enum { MOST_SEEN = 64 };
+
+/* Gives those of the blocks that lie in the slab; the others are then behind them. Where a block lies
+ * cannot be foretold, so there is no branch for it. Returns how many it gave. */
+static unsigned give_scattered(const giving_t *g, void **blocks, unsigned n) {
+    void *mine[MOST_SEEN];
+    const size_t slab_bytes = (size_t)g->c->slices * HK_SLICE;
+    unsigned others = n, count = 0;
+    hk_assert(n <= MOST_SEEN);
+    for (unsigned i = others; i-- != 0;) {
+        void *p = blocks[i];
+        const bool in = (size_t)((char *)p - g->slab->base) < slab_bytes;
+        mine[count] = p;
+        count += in;
+        blocks[others - 1] = p;
+        others -= !in;
+    }
+    for (unsigned i = 0; i < count; i++) {
+        const unsigned index = block_index(g, mine[i]);
+        set_bits(g, index / 64, (uint64_t)1 << index % 64);
+    }
+    return count;
+}
+
+/* Gives back the first of blocks[0..n), and others of its slab among the first `seen`; returns how many.
+ * What is left lies behind them. */
+static unsigned give_to_slab(hk_heap_t *heap, unsigned cls, void **blocks, unsigned n,
+                             unsigned seen) {
+    giving_t g = {.slab = slab_for(blocks[0], cls), .c = &hk_classes[cls]};
+    g.own = hk_load_relaxed(&g.slab->owner) == heap;
+    unsigned given = give_in_order(&g, blocks, n);
+    if (given == 0)
+        given = give_scattered(&g, blocks, (unsigned)hk_min(n, seen));
+    if (g.own) {
+        hk_heap_gained(heap, g.slab, given);
+    } else {
+        hk_heap_count_locked(heap, HK_HEAP_COUNT_remote_frees, given);
+        hk_heap_announce(g.slab);
+    }
+    return given;
+}
+
+/* What will be written for each of the first blocks. Where their slabs are different ones, all lines are waited
+ * for together instead of one after the other. */
+static void fetch(const hk_heap_t *heap, void *const *blocks, unsigned n, unsigned cls) {
+    enum { MOST = 4 };
+    hk_slab_t *slabs[MOST];
+    n = (unsigned)hk_min(n, MOST);
+    for (unsigned i = 0; i < n; i++) {
+        slabs[i] = slab_for(blocks[i], cls);
+        __builtin_prefetch(slabs[i], 1);
+    }
+    for (unsigned i = 0; i < n; i++)
+        if (hk_load_relaxed(&slabs[i]->owner) != heap)
+            __builtin_prefetch(hk_remote_of(slabs[i]), 1);
+}
+
+/* Where the blocks are of many slabs it does not pay to look for those of one. */
+static HK_NOINLINE unsigned give(hk_heap_t *heap, unsigned cls, void **blocks, unsigned n,
+                                 unsigned least) {
+    hk_assert(cls != 0 && cls < HK_CLASS_COUNT);
+    unsigned given = 0;
+    fetch(heap, blocks, n, cls);
+    hk_lock(&heap->lock);
+    unsigned seen = heap->seen + 1u;
+    while (given < least) {
+        unsigned here = give_to_slab(heap, cls, blocks + given, n - given, seen);
+        seen = here > 1 ? (unsigned)hk_min(2 * seen, MOST_SEEN) : (seen + 1) / 2;
+        given += here;
+    }
+    heap->seen = (uint8_t)hk_min(seen, MOST_SEEN - 1);
+    hk_heap_leave(heap);
+    return given;
+}
+
+static HK_COLD unsigned give_timed(hk_heap_t *heap, unsigned cls, void **blocks, unsigned n,
+                                   unsigned least) {
+    unsigned given;
+    HK_TIMED(flush, given = give(heap, cls, blocks, n, least));
+    return given;
+}
+
+unsigned hk_heap_give_some(hk_heap_t *heap, unsigned cls, void **blocks, unsigned n,
+                           unsigned least) {
+    return HK_LIKELY(!hk_sections_on()) ? give(heap, cls, blocks, n, least)
+                                        : give_timed(heap, cls, blocks, n, least);
+}
+
+void hk_heap_give(hk_heap_t *heap, unsigned cls, void **blocks, unsigned n) {
+    hk_heap_give_some(heap, cls, blocks, n, n);
+}
+
+void hk_heap_give_remote(unsigned cls, void *p) {
+    hk_assert(cls != 0 && cls < HK_CLASS_COUNT);
+    giving_t g = {.slab = slab_for(p, cls), .c = &hk_classes[cls]};
+    unsigned index = block_index(&g, p);
+    set_bits(&g, index / 64, (uint64_t)1 << index % 64);
+    hk_heap_announce(g.slab);
+}

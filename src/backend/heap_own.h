@@ -1,0 +1,15 @@
+/* What the files of the heap share. */
+#pragma once
+
+#include "backend/heap.h"
+
+void hk_heap_count_locked(hk_heap_t *heap, hk_heap_counter_t counter, unsigned n);
+
+/* The slab has `n` free blocks more in its local bits. The heap is locked, and owns it. */
+void hk_heap_gained(hk_heap_t *heap, hk_slab_t *slab, unsigned n);
+
+/* Sees to it that the slab's owner collects what has been freed remotely. Any thread, no lock. */
+void hk_heap_announce(hk_slab_t *slab);
+
+/* Unlocks the heap, and then gives the slabs that have retired to the pool. */
+void hk_heap_leave(hk_heap_t *heap);

@@ -1,0 +1,277 @@
+/* The cache of freed ranges, and how ranges leave it for the system. */
+#include <string.h>
+
+#include "backend/advise.h"
+#include "backend/limit.h"
+#include "backend/region_own.h"
+#include "config/config.h"
+#include "stats/counters.h"
+
+enum { FREE_SLOTS = 256, NONE = FREE_SLOTS };
+
+hk_lock_t hk_region_lock = HK_LOCK_INIT(HK_RANK_REGION);
+/* lock: region, down to peak. Sorted by address, neighbours joined. Invariant:
+ * cached == sum of their bytes. */
+static hk_range_t free_ranges[FREE_SLOTS];
+static unsigned free_count;
+static _Atomic size_t cached; /* atomic: also read without the lock, as is live */
+static _Atomic size_t live;
+static size_t peak; /* the most that both have been together */
+static size_t next_look = HK_REGION_FIRST_LOOK;
+
+atomic_bool hk_region_look_is_due;
+
+atomic_uint hk_region_no_moves, hk_region_no_cuts;
+
+size_t hk_region_live(void) { return hk_load_relaxed(&live); }
+size_t hk_region_cached(void) { return hk_load_relaxed(&cached); }
+
+/* The equation of the cache. */
+HK_WALKER static void cache_is_valid_locked(void) {
+    size_t sum = 0;
+    hk_assert(hk_lock_is_mine(&hk_region_lock) && free_count <= FREE_SLOTS);
+    for (unsigned i = 0; i < free_count; i++) {
+        const hk_range_t *r = &free_ranges[i];
+        hk_walk(hk_range_is_valid(*r));
+        hk_assert(!hk_range_is_exact(r));
+        /* sorted and apart; where one ended at the next one's start they would have been joined */
+        hk_assert(i == 0 || hk_range_end(r - 1) < r->start);
+        sum += r->bytes;
+    }
+    hk_assert(sum == hk_region_cached());
+    hk_assert(hk_region_live() + hk_region_cached() <= peak);
+}
+
+/* ---- the free ranges ---- */
+
+static void raise_peak_locked(void) { peak = hk_max(peak, hk_region_live() + hk_region_cached()); }
+
+static void delete_locked(unsigned i) {
+    hk_assert(hk_lock_is_mine(&hk_region_lock) && i < free_count);
+    hk_sub_relaxed(&cached, free_ranges[i].bytes);
+    free_count--;
+    memmove(&free_ranges[i], &free_ranges[i + 1], (free_count - i) * sizeof free_ranges[0]);
+}
+
+/* False where there is no slot left. */
+static bool insert_locked(hk_range_t range) {
+    hk_walk(hk_range_is_valid(range));
+    hk_assert(hk_lock_is_mine(&hk_region_lock) && !hk_range_is_exact(&range));
+    unsigned i = 0;
+    while (i < free_count && free_ranges[i].start < range.start)
+        i++;
+    /* what overlaps a free range has been given back twice, or was never handed out */
+    hk_assert(i == free_count || hk_range_end(&range) <= free_ranges[i].start);
+    hk_assert(i == 0 || hk_range_end(&free_ranges[i - 1]) <= range.start);
+    if (i < free_count && hk_range_end(&range) == free_ranges[i].start) {
+        range.bytes += free_ranges[i].bytes;
+        range.mixed = true;
+        delete_locked(i);
+    }
+    if (i > 0 && hk_range_end(&free_ranges[i - 1]) == range.start) {
+        range.start = free_ranges[i - 1].start;
+        range.bytes += free_ranges[i - 1].bytes;
+        range.mixed = true;
+        delete_locked(--i);
+    }
+    if (free_count == FREE_SLOTS)
+        return false;
+    memmove(&free_ranges[i + 1], &free_ranges[i], (free_count - i) * sizeof free_ranges[0]);
+    free_ranges[i] = range;
+    free_count++;
+    hk_add_relaxed(&cached, range.bytes);
+    /* fresh memory may come here at once, where pages could not be moved into it */
+    raise_peak_locked();
+    hk_walk(cache_is_valid_locked());
+    return true;
+}
+
+/* Takes [start, start+bytes) out of free range i. What is left on both sides needs a slot more. */
+static void cut_locked(unsigned i, char *start, size_t bytes) {
+    hk_range_t r = free_ranges[i];
+    hk_assert(i < free_count && bytes != 0 && bytes % HK_UNIT == 0);
+    hk_assert(start >= r.start && start + bytes <= hk_range_end(&r));
+    hk_range_t before = {r.start, (size_t)(start - r.start), r.mixed};
+    hk_range_t behind = {start + bytes, r.bytes - bytes - before.bytes, r.mixed};
+    bool kept = true;
+    delete_locked(i);
+    if (before.bytes != 0)
+        kept = insert_locked(before);
+    if (behind.bytes != 0)
+        kept &= insert_locked(behind);
+    hk_assert(kept);
+}
+
+bool hk_region_fit_locked(size_t bytes, size_t align, hk_range_t *range) {
+    hk_assert(hk_lock_is_mine(&hk_region_lock));
+    unsigned best = NONE;
+    for (unsigned i = 0; i < free_count; i++) {
+        const hk_range_t *r = &free_ranges[i];
+        const size_t skipped = hk_align_up((uintptr_t)r->start, align) - (uintptr_t)r->start;
+        if (r->bytes >= bytes && r->bytes - bytes >= skipped &&
+            (skipped == 0 || free_count < FREE_SLOTS) &&
+            (best == NONE || r->bytes < free_ranges[best].bytes))
+            best = i;
+    }
+    if (best == NONE)
+        return false;
+    char *start = (char *)hk_align_up((uintptr_t)free_ranges[best].start, align);
+    *range = (hk_range_t){start, bytes, free_ranges[best].mixed};
+    cut_locked(best, start, bytes);
+    return true;
+}
+
+bool hk_region_cut_at_locked(const char *start, size_t bytes) {
+    for (unsigned i = 0; i < free_count; i++)
+        if (free_ranges[i].start == start && free_ranges[i].bytes >= bytes) {
+            cut_locked(i, free_ranges[i].start, bytes);
+            return true;
+        }
+    return false;
+}
+
+unsigned hk_region_gather_locked(size_t bytes, hk_range_t *out) {
+    unsigned n = 0;
+    while (n < HK_REGION_GATHERED && bytes > 0 && free_count > 0) {
+        unsigned largest = 0;
+        for (unsigned i = 1; i < free_count; i++)
+            if (free_ranges[i].bytes > free_ranges[largest].bytes)
+                largest = i;
+        hk_range_t *r = &free_ranges[largest];
+        out[n] = (hk_range_t){r->start, hk_min(bytes, r->bytes), r->mixed};
+        cut_locked(largest, out[n].start, out[n].bytes); /* the rest has the slot just freed */
+        bytes -= out[n++].bytes;
+    }
+    hk_walk(cache_is_valid_locked());
+    return n;
+}
+
+/* False: refused, because the mapping would have to be cut and the process has no more to spare. */
+static bool unmap(hk_range_t range) {
+    hk_walk(hk_range_is_valid(range));
+    hk_assert(hk_lock_may_take(HK_RANK_REGION)); /* the system is not called with the lock held */
+    hk_map_set(range.start, hk_slices_of(range.bytes), HK_KIND_FOREIGN);
+    if (!hk_os_unmap(range.start, range.bytes))
+        return false;
+    hk_held_drop(range.bytes);
+    hk_count(region_unmaps, 1);
+    return true;
+}
+
+void hk_region_add_live_locked(size_t bytes) {
+    hk_assert(hk_lock_is_mine(&hk_region_lock));
+    hk_add_relaxed(&live, bytes);
+    raise_peak_locked();
+    if (HK_UNLIKELY(hk_region_live() >= next_look)) {
+        next_look = 2 * hk_region_live();
+        hk_store_relaxed(&hk_region_look_is_due, true);
+    }
+}
+
+void hk_region_drop_live_locked(size_t bytes) {
+    hk_assert(hk_lock_is_mine(&hk_region_lock) &&
+              bytes <= hk_region_live()); /* no more than was handed out */
+    hk_sub_relaxed(&live, bytes);
+}
+
+static size_t bound_locked(void) {
+    return hk_max(hk_option(region_cache_mb) * HK_MIB, hk_region_live() / 4);
+}
+
+/* Takes up to `most` bytes, in whole units, off the end of what is free below `limit`; none are 0
+ * bytes. */
+static hk_range_t cut_end_locked(size_t most, const char *limit) {
+    unsigned i = free_count;
+    while (i > 0 && free_ranges[i - 1].start >= limit)
+        i--;
+    if (i == 0)
+        return (hk_range_t){0};
+    hk_assert(most != 0); /* nothing is no range */
+    hk_range_t last = free_ranges[i - 1];
+    const char *end = hk_range_end(&last) < limit ? hk_range_end(&last) : limit;
+    size_t bytes = hk_align_up(hk_min((size_t)(end - last.start), most), HK_UNIT);
+    char *start = last.start + (end - last.start) - bytes;
+    if (end != hk_range_end(&last) && free_count == FREE_SLOTS)
+        return (hk_range_t){0}; /* what lies behind would have no slot */
+    cut_locked(i - 1, start, bytes);
+    return (hk_range_t){start, bytes, last.mixed};
+}
+
+#define TOP ((const char *)UINTPTR_MAX)
+
+/* Takes the end of a free range out of the cache, as far as the cache is over its bound. */
+static hk_range_t shed_locked(void) {
+    size_t bound = bound_locked(), now = hk_region_cached();
+    if (now <= bound || !hk_region_may(&hk_region_no_cuts))
+        return (hk_range_t){0};
+    return cut_end_locked(now - bound, TOP);
+}
+
+bool hk_region_unmap(hk_range_t range) {
+    if (unmap(range))
+        return true;
+    hk_store_relaxed(&hk_region_no_cuts, (unsigned)HK_REGION_PATIENCE);
+    hk_advise(&(hk_os_range_t){range.start, range.bytes}, 1, HK_PURGE);
+    hk_lock(&hk_region_lock);
+    if (!hk_range_is_exact(&range) && insert_locked(range))
+        hk_map_set(range.start, range.bytes / HK_SLICE, HK_KIND_FREE);
+    else
+        hk_held_drop(range.bytes);
+    hk_unlock(&hk_region_lock);
+    return false;
+}
+
+void hk_region_keep(hk_range_t range) {
+    hk_lock(&hk_region_lock);
+    hk_walk(hk_range_is_valid(range));
+    hk_walk(hk_map_is_valid(range.start, hk_slices_of(range.bytes)));
+    /* before it can be taken again; a second free of the block is then known for one */
+    hk_map_set(range.start, hk_slices_of(range.bytes), HK_KIND_FREE);
+    bool kept = !hk_range_is_exact(&range) && insert_locked(range);
+    hk_range_t shed = kept ? shed_locked() : range;
+    while (shed.bytes != 0) {
+        hk_unlock(&hk_region_lock);
+        hk_region_unmap(shed);
+        hk_lock(&hk_region_lock);
+        shed = shed_locked();
+    }
+    hk_unlock(&hk_region_lock);
+}
+
+/* ---- giving it up ---- */
+
+size_t hk_region_purge(size_t most, unsigned *calls) {
+    size_t total = 0;
+    hk_assert(hk_lock_may_take(HK_RANK_REGION));
+    for (const char *limit = TOP; total < most; ++*calls) {
+        hk_lock(&hk_region_lock);
+        hk_range_t range = cut_end_locked(most - total, limit);
+        hk_unlock(&hk_region_lock);
+        if (range.bytes == 0)
+            break;
+        if (hk_region_unmap(range))
+            total += range.bytes;
+        else
+            limit = range.start;
+    }
+    return total;
+}
+
+size_t hk_region_trim(void) {
+    unsigned calls = 0;
+    return hk_region_purge(SIZE_MAX, &calls);
+}
+
+hk_region_stats_t hk_region_stats(void) {
+    hk_lock(&hk_region_lock);
+    hk_walk(cache_is_valid_locked());
+    hk_region_stats_t stats = {
+        .live = hk_region_live(),
+        .cached = hk_region_cached(),
+        .peak = peak,
+        .maps = hk_counted(region_maps),
+        .unmaps = hk_counted(region_unmaps),
+    };
+    hk_unlock(&hk_region_lock);
+    return stats;
+}
