@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "harness/blocks.h"
@@ -21,7 +22,7 @@ enum { TOUCH_FIRST, TOUCH_PAGES };
 static const char *path;
 static uint64_t repeat;
 static unsigned mode, touch;
-static bool read_points;
+static bool read_points, pace;
 
 static const hb_option_t options[] = {
     {HB_TEXT, "trace", &path, .positional = true,
@@ -33,7 +34,9 @@ static const hb_option_t options[] = {
      .doc = "where the blocks come from"},
     {HB_WORD, "touch", &touch, .start = "pages", .words = "first|pages",
      .doc = "what is written to: each block's first byte, or one in each of its 4 KiB too"},
-    {HB_FLAG, "points", &read_points, .doc = "read the memory at the trace's points"},
+    {HB_FLAG, "points", &read_points,
+     .doc = "first a replay that is not timed, at whose points the memory is read"},
+    {HB_FLAG, "pace", &pace, .doc = "the points' replay does nothing before its time"},
 };
 
 static const hb_program_t program = {
@@ -45,19 +48,18 @@ static const hb_program_t program = {
         "results. Members of the result besides the usual ones: mallocs, frees, reallocs, of one\n"
         "replay; peak_kb, the highest resident set less what was there before the first block. "
         "With\n"
-        "--points, of the first replay: curve, pairs of live and resident KiB; held, the mean of "
-        "the\n"
-        "resident per live byte; mb_s, resident 10^6 bytes times seconds.",
+        "--points, of the one that is not timed: curve, pairs of live and resident KiB; held, the\n"
+        "resident per live byte.",
     .options = options,
     .count = sizeof options / sizeof *options,
 };
 
 /* ---- the streams: docs/replay.md has their form ---- */
 
-enum { OP_MALLOC, OP_FREE, OP_REALLOC, OP_ALIGNED, OP_START, OP_WAIT, OP_POINT, OP_KINDS };
-static const unsigned char words_of[OP_KINDS] = {2, 1, 2, 3, 1, 2, 2};
+enum { OP_MALLOC, OP_FREE, OP_REALLOC, OP_ALIGNED, OP_START, OP_WAIT, OP_POINT, OP_TIME };
+static const unsigned char words_of[] = {2, 1, 2, 3, 1, 2, 2, 1};
 
-enum { VERSION = 1, MOST_POINTS = 64 };
+enum { VERSION = 2, MOST_POINTS = 64 };
 
 typedef struct {
     char magic[8];
@@ -88,8 +90,7 @@ static struct { uint64_t mallocs, frees, reallocs; } counted;
 
 static struct {
     uint64_t live_kb[MOST_POINTS], rss_kb[MOST_POINTS];
-    unsigned count;
-    double begin_s, last_s, reading_s, mb_s;
+    double begin_s;
     uint64_t before_kb;
     bool wanted;
 } curve;
@@ -163,17 +164,19 @@ static void wait_for(lane_t *other, uint32_t count) {
             sched_yield();
 }
 
-static __attribute__((noinline)) void point(uint32_t live_kb) {
-    if (!curve.wanted || curve.count == MOST_POINTS)
+static __attribute__((noinline)) void point(uint32_t number, uint32_t live_kb) {
+    if (!curve.wanted)
         return;
-    const double now = hb_wall_now();
     const uint64_t rss = hb_rollup_now().rss_kb, own = curve.before_kb;
-    const double since = now - curve.reading_s - curve.last_s;
-    curve.live_kb[curve.count] = live_kb;
-    curve.rss_kb[curve.count++] = rss > own ? rss - own : 0;
-    curve.mb_s += (rss > own ? (double)(rss - own) * 1024e-6 : 0) * since;
-    curve.last_s += since;
-    curve.reading_s += hb_wall_now() - now;
+    curve.live_kb[number] = live_kb;
+    curve.rss_kb[number] = rss > own ? rss - own : 0;
+}
+
+static __attribute__((noinline)) void wait_until(double ms) {
+    const double left = curve.begin_s + ms / 1000 - hb_wall_now();
+    if (left > 0)
+        nanosleep(&(struct timespec){(time_t)left, (long)((left - (double)(time_t)left) * 1e9)},
+                  NULL);
 }
 
 static void start(unsigned lane);
@@ -210,9 +213,14 @@ static inline __attribute__((always_inline)) void play(lane_t *lane, bool thread
             wait_for(&lanes[value], at[1]);
             at += 2;
             continue;
-        default:
-            point(at[1]);
+        case OP_POINT:
+            point(value, at[1]);
             at += 2;
+            continue;
+        default:
+            if (pace && curve.wanted)
+                wait_until(value);
+            at += 1;
             continue;
         }
         if (threads)
@@ -239,7 +247,7 @@ static hb_usage_t replay(void) {
     for (unsigned i = 0; i < head.threads; i++)
         atomic_store(&lanes[i].done, 0);
     const hb_usage_t begin = hb_usage_now();
-    curve.begin_s = curve.last_s = begin.wall_s;
+    curve.begin_s = begin.wall_s;
     if (head.threads > 1)
         enter(&lanes[0]);
     else if (mode == NULL_FLOOR)
@@ -282,12 +290,14 @@ static bool rehearse_lane(lane_t *lane) {
     const uint64_t before = lane->at;
     while (lane->at < lane->count) {
         const uint32_t *at = lane->words + lane->at, op = *at & 7, value = *at >> 3;
-        if (op >= OP_KINDS || lane->at + words_of[op] > lane->count)
-            damaged("an operation is unknown or cut off");
+        if (lane->at + words_of[op] > lane->count)
+            damaged("an operation is cut off");
         if ((op == OP_START || op == OP_WAIT) && value >= head.threads)
             damaged("a thread's number is too large");
         if (op == OP_WAIT && atomic_load(&lanes[value].done) < at[1])
             break;
+        if (op == OP_POINT && value >= head.points)
+            damaged("a point's number is too large");
         if (op == OP_START && (value == 0 || lanes[value].started))
             damaged("a thread starts twice");
         if (op == OP_START)
@@ -323,7 +333,8 @@ static void set_up(const unsigned char *bytes, size_t size) {
     if (head.version != VERSION)
         damaged("it is of another version");
     size_t at = sizeof head;
-    if (head.threads == 0 || head.threads > (size - at) / 8 || head.slots > (size - at) / 4)
+    if (head.threads == 0 || head.points > MOST_POINTS || head.threads > (size - at) / 8 ||
+        head.slots > (size - at) / 4)
         damaged("it is cut off");
     lanes = hb_map(head.threads * sizeof *lanes);
     slots = hb_map((head.slots + 1) * sizeof *slots);
@@ -355,10 +366,11 @@ static void load(void) {
 /* For --smoke: a thread that allocates, resizes and frees, and one that frees what the first made. */
 static void make_up(void) {
     enum { BLOCKS = 400 };
-    static uint32_t words[8 + 9 * BLOCKS];
+    static uint32_t words[16 + 9 * BLOCKS];
     uint32_t *first = words + 10, *at = first;
     memcpy(words, &(head_t){"hkreplay", VERSION, 2, BLOCKS, 1}, sizeof(head_t));
     *at++ = 1 << 3 | OP_START;
+    *at++ = 5 << 3 | OP_TIME;
     for (uint32_t i = 0; i < BLOCKS; i++) {
         *at++ = i << 3 | (i % 8 == 7 ? OP_ALIGNED : OP_MALLOC);
         *at++ = 1 + i * 7;
@@ -390,14 +402,14 @@ static void make_up(void) {
 static int add_curve(char *text, size_t room) {
     int length = snprintf(text, room, ",\"curve\":[");
     double rss = 0, live = 0;
-    for (unsigned i = 0; i < curve.count; i++) {
+    for (unsigned i = 0; i < head.points; i++) {
         length += snprintf(text + length, room - (size_t)length, "%s[%" PRIu64 ",%" PRIu64 "]",
                            i == 0 ? "" : ",", curve.live_kb[i], curve.rss_kb[i]);
         rss += (double)curve.rss_kb[i];
         live += (double)curve.live_kb[i];
     }
-    return length + snprintf(text + length, room - (size_t)length, "],\"held\":%.4f,\"mb_s\":%.6f",
-                             live > 0 ? rss / live : 0, curve.mb_s);
+    return length + snprintf(text + length, room - (size_t)length, "],\"held\":%.4f",
+                             live > 0 ? rss / live : 0);
 }
 
 int main(int argc, char **argv) {
@@ -411,9 +423,11 @@ int main(int argc, char **argv) {
         hb_die("which trace? `hakmem replay TRACE` unpacks one and runs this program");
     curve.before_kb = hb_rollup_now().rss_kb;
     curve.wanted = read_points;
-    hb_usage_t usage = replay();
+    if (read_points)
+        replay();
     curve.wanted = false;
-    for (uint64_t i = 1; i < repeat; i++) {
+    hb_usage_t usage = {0};
+    for (uint64_t i = 0; i < repeat; i++) {
         const hb_usage_t part = replay();
         hb_usage_add(&usage, &part);
     }

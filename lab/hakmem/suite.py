@@ -30,7 +30,8 @@ class Reference:
 
 @dataclass(frozen=True)
 class Command:
-    """One program and its arguments; `{n}` is the amount of work: `full`, `quick` or `sample`.
+    """One program and its arguments; `{n}` is the amount of work: `full`, `quick` or `sample`, and
+    `{trace}` the file of that name in the folder of the benchmarks.
 
     `sample` is what one of many short processes does: as little as can be without its beginning,
     the pages touched for the first time, being part of the figure.
@@ -49,9 +50,11 @@ class Command:
     references: tuple[Reference, ...] = ()
     starts: str = ""
     by_name: bool = False
+    trace: str = ""
 
     def argv(self, amount: int, reference: Reference | None = None) -> tuple[str, ...]:
-        own = tuple(argument.format(n=amount) for argument in self.arguments)
+        trace = bench_dir() / self.trace
+        own = tuple(argument.format(n=amount, trace=trace) for argument in self.arguments)
         extra = reference.arguments if reference else ()
         return (str(bench_dir() / self.executable), *own, *extra)
 
@@ -262,6 +265,29 @@ _LATENCIES = tuple(
     for threads in (1, 2)
 )
 
+# Real programs' traces, each so often that a sample has some four million operations.
+_REPLAYED = {
+    "jq": (42, "jq groups records, replayed"),
+    "lua": (8, "lua counts and joins the words of a text, replayed"),
+    "perl": (24, "perl does the same, replayed"),
+    "sqlite": (44, "python and sqlite fill a database, replayed"),
+    "xmllint": (21, "xmllint formats a document, replayed"),
+}
+_TRACES = tuple(
+    Command(
+        f"replay_{name}",
+        "bench_replay",
+        ("{trace}", "--points", "--repeat={n}"),
+        4 * often,
+        often,
+        often,
+        references=(Reference(NULL, arguments=("--mode=null",)),),
+        by_name=True,
+        trace=f"traces/{name}.streams",
+    )
+    for name, (often, _) in _REPLAYED.items()
+)
+
 SUITE = Suite(
     commands=(
         *(_random_mixed(*mix) for mix in _MIXES),
@@ -272,6 +298,7 @@ SUITE = Suite(
         _CACHE,
         _THREADS,
         *_LATENCIES,
+        *_TRACES,
     ),
     figures=(
         *(_above_floor(slots) for slots, *_ in _MIXES),
@@ -303,6 +330,10 @@ SUITE = Suite(
                 also=tuple(name for name in LATENCIES if name != "free_p9999"),
             )
             for c in _LATENCIES
+        ),
+        *(
+            Figure(f"replay_{name}", f"replay_{name}", "cpu_ns", what, NULL, also=("held",))
+            for name, (_, what) in _REPLAYED.items()
         ),
     ),
 )

@@ -29,12 +29,14 @@ WORDS = {
     streams.START: 1,
     streams.WAIT: 2,
     streams.POINT: 2,
+    streams.TIME: 1,
 }
-NAMES = ("malloc", "free", "realloc", "aligned", "start", "wait", "point")
+NAMES = ("malloc", "free", "realloc", "aligned", "start", "wait")
 
 
 def events(*rows: tuple[int, ...]) -> raw.Events:
-    """Rows of thread, kind, address, and of what is given size and alignment's logarithm."""
+    """Rows of thread, kind, address, and of what is given size and alignment's logarithm; they
+    happened one after the other in the second that it took."""
     full = [(*row, *(0, 3)[len(row) - 3 :]) for row in rows]
     thread, kind, address, size, log2 = (np.array(column) for column in zip(*full, strict=True))
     return raw.Events(
@@ -44,21 +46,21 @@ def events(*rows: tuple[int, ...]) -> raw.Events:
         size=size.astype(np.int64),
         log2=log2.astype(np.uint8),
         thread=thread.astype(np.uint32),
+        ns=np.linspace(0, 1e9, len(full)),
         lost=0,
         full=False,
         ended=True,
-        begin_ns=10,
-        last_ns=10**9 + 10,
+        whole_ns=1e9,
     )
 
 
 def spelled(words: Sequence[int]) -> list[tuple[object, ...]]:
-    """A stream in words that can be read, without its points."""
+    """A stream in words that can be read, without its points and times."""
     found: list[tuple[object, ...]] = []
     at = 0
     while at < len(words):
         op = words[at] & 7
-        if op != streams.POINT:
+        if op < streams.POINT:
             found.append((NAMES[op], words[at] >> 3, *words[at + 1 : at + WORDS[op]]))
         at += WORDS[op]
     return found

@@ -1,19 +1,27 @@
 """The commands that replay a trace and advise on it."""
 
+import hashlib
+import json
 import os
 import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hakmem import project
+from hakmem.audit import citing
+from hakmem.ledger.store import Ledger, Record
 from hakmem.paired import protocol
 from hakmem.paired.protocol import Decision
 from hakmem.process import provenance
-from hakmem.replay import advise, trace
+from hakmem.replay import advise, measure, trace
 from hakmem.replay.advise import Advice
+from hakmem.rerun import run as rerun
+from hakmem.rerun.record import Past
 from hakmem.stats import Interval
 from replay_world import BUILD, LIBRARY, built, small_trace
-from standing import Stand
+from rich.console import Console
+from standing import Stand, flat
 
 
 @pytest.fixture
@@ -47,6 +55,7 @@ def real(tmp_path: Path) -> Stand:
     """The command against the product, in this process."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("HAKMEM_", "LD_PRE"))}
     environment |= {"LAB_LOCK_FILE": str(tmp_path / "lock"), "COLUMNS": "140", "NO_COLOR": "1"}
+    environment["LAB_LEDGER"] = str(tmp_path / "evidence")
     provenance._binary.cache_clear()
     return Stand(BUILD, LIBRARY, LIBRARY, environment)
 
@@ -59,17 +68,59 @@ def test_replay_has_both_tables_and_the_page_has_the_curves(
     asked = ("--allocator", "system", "--max-blocks", 8, "--min-seconds", 0, "--page", page)
     done = real.call("replay", small.path, *asked)
     assert done.returncode == 0, done.stderr
-    for words in ("ns/op", "× live", "MB·ms", "wall time of hakmem", "memory held per live byte"):
+    for words in ("ns/op", "× live", "MB·s", "wall time of hakmem", "memory held per live byte"):
         assert words in done.stdout
     text = page.read_text()
-    assert text.count("<polyline") == 2 * 3  # both widths: live, hakmem, the C library
-    assert "operations done, %" in text
+    assert text.count("<polyline") == 2 * 5  # both widths: live, two held; the same two per byte
+    assert "time, s" in text
     assert "<script" not in text
+    records = list(Ledger(tmp_path / "evidence").records())
+    found = {r.body["benchmarks"][0]["metric"]: r for r in records if r.kind == "verdict"}
+    assert list(found) == ["wall", "held"]
+    for record in found.values():
+        shown = real.call("ledger", "show", record.id)
+        assert (shown.returncode, shown.stderr) == (0, "")
+        assert "of small?" in flat(shown.stdout)
+        assert hashlib.sha256(small.path.read_bytes()).hexdigest() in shown.stdout
+        body = json.loads(json.dumps(record.body))
+        evidence = citing.Evidence(project.root(), {}, 0)
+        assert list(evidence._benchmark_changed(body, None)) == []
+        body["benchmarks"][0]["works"]["small"]["arguments"][0] += "x"
+        assert list(evidence._benchmark_changed(body, None)) == ["the benchmark small has changed"]
+
+
+def test_a_verdict_is_repeated_by_that_on_the_same_metric(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("LAB_LEDGER", str(tmp_path))
+
+    def measure(argv: object = None) -> list[Record]:
+        bodies = ({"argv": ["hakmem"], "inputs": [m], "benchmarks": [{"metric": m}]} for m in "ab")
+        return [Ledger.default().append("verdict", body) for body in bodies]
+
+    before = measure()
+    monkeypatch.setattr(rerun, "run_own", measure)
+    for record in before:
+        again = rerun.by_command(Past(record, {r.id: r for r in before}), Console(quiet=True))
+        assert again.id not in {r.id for r in before}
+        assert again.body == record.body
+
+
+def test_only_a_replay_that_is_to_be_recorded_says_how_to_repeat_it(
+    stand: Stand, small: trace.Trace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[measure.Request] = []
+    monkeypatch.setattr(measure, "run", lambda request, console: asked.append(request) or 1 / 0)
+    for more in ((), ("--no-record",)):
+        with pytest.raises(ZeroDivisionError):
+            stand.call("replay", small.path, "--allocator", "system", "--seed", 7, *more)
+    argv = ["hakmem", "replay", str(small.path), "--allocator", "system", "--seed", "7"]
+    assert [request.argv for request in asked] == [argv, None]
 
 
 @built
 def test_advise_measures_each_set_and_ends_in_a_sentence(
-    real: Stand, small: trace.Trace, monkeypatch: pytest.MonkeyPatch
+    real: Stand, small: trace.Trace, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(advise, "SETS", ("HAKMEM_THP=0",))
     done = real.call("advise", small.path, "--max-blocks", 8, "--min-seconds", 0)
@@ -77,6 +128,7 @@ def test_advise_measures_each_set_and_ends_in_a_sentence(
     assert re.search(r"^HAKMEM_THP=0 +[\d.]+ +\[", done.stdout, re.MULTILINE)
     last = done.stdout.strip().splitlines()[-1]
     assert last.startswith(("recommended: HAKMEM_THP=0", "nothing helps", "to be weighed"))
+    assert not (tmp_path / "evidence").exists()
 
 
 def decision(low: float, high: float, verdict: protocol.Verdict) -> Decision:

@@ -1,5 +1,8 @@
 """What becomes of recorded operations: a stream for each thread, by block."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 from hakmem.errors import LabError
 from hakmem.replay import streams
@@ -92,15 +95,36 @@ def test_what_one_thread_alone_did_without_a_record_is_its_own() -> None:
     assert len(streams.make(events(*rows, (3, GIVEN, 300, 1))).words) == 3
 
 
-def test_there_are_as_many_points_as_the_form_says_with_what_is_live() -> None:
-    rows = [(2, GIVEN, 16 * n, 1024) for n in range(1, 1001)]
-    words = list(streams.make(events(*rows)).words[0])
-    live, at = [], 0
+def times_and_points(made: streams.Streams) -> list[tuple[int, int, int]]:
+    """Of each point its number, the time said last before it in ms, and what is live in KiB."""
+    words, found, at, ms = list(made.words[0]), [], 0, 0
     while at < len(words):
-        if words[at] & 7 == streams.POINT:
-            live.append(words[at + 1])
-        at += WORDS[words[at] & 7]
-    assert live == [1000 * n // 64 for n in range(1, 65)]
+        op, number = words[at] & 7, words[at] >> 3
+        if op == streams.TIME:
+            assert number >= ms
+            ms = number
+        if op == streams.POINT:
+            found.append((number, ms, words[at + 1]))
+        at += WORDS[op]
+    return found
+
+
+def test_points_lie_at_equal_times_with_what_is_live_then() -> None:
+    made = events(*((2, GIVEN, 16 * n, 1024) for n in range(1, 1001)))
+    even = [(n - 1, 1000 * n // 64, 1 + 999 * n // 64) for n in range(1, 65)]
+    assert times_and_points(streams.make(made)) == even
+    # All of it in the first millisecond, but for the last, which is half a second later.
+    late = np.append(np.linspace(0, 1e6, 999), 5e8)
+    paused = streams.make(replace(made, ns=late))
+    live = [(n - 1, 1000 * n // 64, 999 if n < 32 else 1000) for n in range(1, 65)]
+    assert times_and_points(paused) == live
+    assert paused.facts["idle_seconds"] == pytest.approx(0.999)
+
+
+def test_of_a_long_time_no_more_is_said_than_what_is_coarse() -> None:
+    made = replace(events(*((2, GIVEN, 16 * n, 1) for n in range(1, 20001))), whole_ns=3.6e12)
+    words = streams.make(replace(made, ns=np.linspace(0, 3.6e12, 20000))).words[0]
+    assert len(words) < 2 * 20000 + streams.TIMES + 4 * streams.POINTS
 
 
 def test_a_size_from_2_gib_on_is_in_mib() -> None:

@@ -28,7 +28,7 @@ def test_a_trace_is_read_as_it_was_written(small: trace.Trace, tmp_path: Path) -
     assert target.stat().st_size == small.facts["bytes"]
     assert (small.name, small.threads, small.operations) == ("small", 2, 3000)
     said = trace.describe(small.facts)
-    assert said.startswith("a 'b c'; 3000 operations of 2 threads; ")
+    assert said.startswith("a 'b c'; 3000 operations of 2 threads in 1 s; ")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["small.hktrace", "streams"]
 
 
@@ -36,9 +36,9 @@ def test_a_trace_is_read_as_it_was_written(small: trace.Trace, tmp_path: Path) -
     ("content", "message"),
     [
         (b"", "is no trace: `hakmem record -- COMMAND` makes one"),
-        (b"hktrace 7\n{}\n", "is a trace of version '7': this hakmem reads 1"),
-        (b"hktrace 1\n", "is damaged or cut off: record it again"),
-        (b'hktrace 1\n{"operations":1,"threads":1,"bytes":9,"peak_bytes":1}\n', "damaged"),
+        (b"hktrace 1\n{}\n", "is a trace of version '1': this hakmem reads 2: record again"),
+        (b"hktrace 2\n", "is damaged or cut off: record it again"),
+        (b'hktrace 2\n{"operations":1,"threads":1,"bytes":9,"peak_bytes":1}\n', "damaged"),
         (b"\x7fELF\0\0", "is no trace"),
     ],
 )
@@ -77,7 +77,14 @@ def test_a_damaged_trace_is_refused_or_as_it_was(small: trace.Trace, tmp_path: P
 
 @pytest.mark.parametrize(
     "change",
-    [{"bytes": 4}, {"bytes": 12124}, {"bytes": 1 << 30}, {"threads": "2"}, {"operations": None}],
+    [
+        {"bytes": 4},
+        {"bytes": 12124},
+        {"bytes": 1 << 30},
+        {"threads": "2"},
+        {"operations": None},
+        {"seconds": None},
+    ],
 )
 def test_facts_that_cannot_be_are_damage(small: trace.Trace, change: dict[str, object]) -> None:
     first, _, body = small.path.read_bytes().split(b"\n", 2)
@@ -124,8 +131,9 @@ def said_of(path: Path, threads: Sequence[Sequence[int]], slots: int = 1) -> str
         ([[0, 0]], "a block has no bytes"),
         ([[3, 8, 60]], "an alignment is none"),
         ([[8, 8]], "a block's number is too large"),
-        ([[0]], "an operation is unknown or cut off"),
-        ([[7]], "an operation is unknown or cut off"),
+        ([[7, 0, 8, 8 | 7, 6, 1]], ""),
+        ([[0]], "an operation is cut off"),
+        ([[64 << 3 | 6, 1]], "a point's number is too large"),
         ([[8 | 4]], "a thread's number is too large"),
         ([[4]], "a thread starts twice"),
         ([[8 | 4, 8 | 4], [0, 8]], "a thread starts twice"),

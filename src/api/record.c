@@ -13,7 +13,10 @@
 static unsigned half(const hk_told_t *told) { return told->resized ? HK_RECORD_RESIZED : 0; }
 
 static void given(void **own, void *p, const hk_told_t *told) {
-    hk_record_note(own, hk_record_where(HK_RECORD_GIVEN | half(told), p, told->align), told->n);
+    uint64_t where = hk_record_where(HK_RECORD_GIVEN, p, 8);
+    if (HK_UNLIKELY(told->resized || told->align != 8))
+        where = hk_record_where(HK_RECORD_GIVEN | half(told), p, told->align);
+    hk_record_note(own, where, told->n);
 }
 
 static void taken(void **own, void *p, const hk_told_t *told) {

@@ -44,7 +44,7 @@ void hk_watch(hk_watch_place_t place, const hk_watcher_t *watcher) {
 /* ---- telling ---- */
 
 /* Not while a watcher of this thread's is at work. */
-HK_INLINE void tell(hk_thread_t *thread, void *p, hk_told_t told, bool given) {
+HK_INLINE void tell(hk_thread_t *thread, void *p, const hk_told_t *told, bool given) {
     if (p == NULL || (thread != NULL && hk_load_relaxed(&thread->telling)))
         return;
     if (thread != NULL)
@@ -54,7 +54,7 @@ HK_INLINE void tell(hk_thread_t *thread, void *p, hk_told_t told, bool given) {
         const hk_watcher_t *watcher = hk_load_acquire(&watchers[i]);
         if (watcher != NULL)
             (given ? watcher->given : watcher->taken)(thread != NULL ? &thread->watchers[i] : NULL,
-                                                      p, &told);
+                                                      p, told);
     }
     atomic_signal_fence(memory_order_seq_cst);
     if (thread != NULL)
@@ -77,7 +77,7 @@ HK_INLINE bool passes(hk_thread_t *thread, size_t n) {
 /* Not told: of a small block that lies among others the free may be a hit. */
 static void tell_given(void *p, hk_told_t told) {
     if (!samples_only() || hk_map_kind(p) - 1 >= HK_CLASS_COUNT - 1)
-        tell(own_thread(), p, told, true);
+        tell(own_thread(), p, &told, true);
 }
 
 /* A small block that lies apart; NULL also where it would not be told. */
@@ -110,7 +110,7 @@ void *hk_watched_malloc(size_t n, size_t align, hk_by_t by) {
     if (align <= 8 && goes_by_magazines(thread)) {
         void *p = hk_observed_pop(thread, HK_MAGAZINES_OBSERVED, n);
         if (p != NULL) {
-            tell(thread, p, (hk_told_t){n, align, by, false}, true);
+            tell(thread, p, &(hk_told_t){n, align, by, false}, true);
             return p;
         }
     }
@@ -130,7 +130,7 @@ void *hk_watched_calloc_large(size_t n) {
 
 static void tell_taken(void *p, hk_told_t told) {
     if (!samples_only() || hk_profile_may_know(p))
-        tell(own_thread(), p, told, false);
+        tell(own_thread(), p, &told, false);
 }
 
 static HK_NOINLINE void free_told(void *p, hk_by_t by, size_t n) {
@@ -144,9 +144,10 @@ void hk_watched_free(void *p, hk_by_t by, size_t n) {
         free_told(p, by, n);
         return;
     }
-    tell(thread, p, (hk_told_t){n, 8, by, false}, false);
+    hk_told_t told = {n, 8, by, false}; /* read again: fewer registers to be saved */
+    tell(thread, p, &told, false);
     if (HK_UNLIKELY(!hk_observed_push(thread, HK_MAGAZINES_OBSERVED, p)))
-        hk_free_unwatched(p, by, n);
+        hk_free_unwatched(p, told.by, told.n);
 }
 
 static void *move_apart(void *p, size_t n) {

@@ -3,11 +3,13 @@
 
 #include "base/base.h"
 
-/* What hk_os_ticks() counts with, and hence what a tick is. */
+/* What hk_os_ticks() counts with, and hence what a tick is; and how many bits of them are a millisecond or a few. */
 #if defined(__x86_64__)
 #define HK_OS_TICKS "tsc"
+#define HK_OS_TICKS_MS 22
 #else
 #define HK_OS_TICKS "cntvct"
+#define HK_OS_TICKS_MS 17
 #endif
 
 /* Ticks since some moment: of the time-stamp counter or the generic timer, which both run at a

@@ -15,20 +15,19 @@ enum { LINES = HK_RECORD_CHUNK / sizeof(hk_record_line_t) };
 /* Where the recording is. */
 enum { NONE, OPENING, FORKED, RUNS, STOPPED };
 
+hk_record_head_t *hk_record_head;
+
 static struct {
     atomic_uint state;
     const char *pattern; /* const */
     uint64_t most;       /* const: bytes */
-    char *base; /* const while it runs: the first chunk, the head's; room for all lies behind it */
-    char path[1024]; /* const while it runs */
-    dev_t device;    /* const while it runs; with `inode`: the file, whatever the path leads to */
+    char path[1024];     /* const while it runs */
+    dev_t device; /* const while it runs; with `inode`: the file, whatever the path leads to */
     ino_t inode;
     _Atomic uint32_t threads;         /* atomic: numbers given to threads */
     _Atomic(hk_record_line_t *) left; /* atomic: where a thread that has ended would have gone on */
     _Atomic(hk_record_line_t *) nobody; /* atomic: the chunk of threads that have none */
 } rec;
-
-static hk_record_head_t *head(void) { return (hk_record_head_t *)(void *)rec.base; }
 
 /* ---- the file ---- */
 
@@ -47,7 +46,7 @@ static int map_chunk(uint64_t chunk) {
     int error = is_ours(fd) ? 0 : ESTALE;
     if (error == 0) /* a page that the disk has no room for would be a SIGBUS */
         error = HK_CALL(other, posix_fallocate(fd, (off_t)at, HK_RECORD_CHUNK));
-    if (error == 0 && !hk_os_map_file(rec.base + at, HK_RECORD_CHUNK, fd, at))
+    if (error == 0 && !hk_os_map_file((char *)hk_record_head + at, HK_RECORD_CHUNK, fd, at))
         error = ENOMEM;
     HK_CALL(other, close(fd));
     return error;
@@ -88,15 +87,15 @@ static const char *begin(void) {
     int error = make_file();
     if (error != 0)
         return strerror(error);
-    rec.base = hk_os_fence(rec.most, HK_RECORD_CHUNK);
-    if (rec.base == NULL)
+    hk_record_head = hk_os_fence(rec.most, HK_RECORD_CHUNK);
+    if (hk_record_head == NULL)
         return "there is no address space for so much";
     if ((error = map_chunk(0)) != 0) {
-        hk_os_unmap(rec.base, rec.most);
-        rec.base = NULL;
+        hk_os_unmap(hk_record_head, rec.most);
+        hk_record_head = NULL;
         return strerror(error);
     }
-    hk_record_head_t *h = head();
+    hk_record_head_t *h = hk_record_head;
     h->chunk_bytes = HK_RECORD_CHUNK;
     h->pid = (uint64_t)HK_CALL(other, getpid());
     h->begin_ns = hk_os_now_ns();
@@ -122,7 +121,7 @@ static HK_COLD void stop(const char *problem) {
     unsigned runs = RUNS;
     if (!hk_cas_seq(&rec.state, &runs, (unsigned)STOPPED))
         return;
-    hk_store_seq(&head()->stopped, hk_load_seq(&head()->operations));
+    hk_store_seq(&hk_record_head->stopped, hk_load_seq(&hk_record_head->operations));
     say(problem);
 }
 
@@ -150,8 +149,8 @@ static bool runs(void) {
 
 /* The first line of a new chunk; NULL: there is none. */
 static HK_COLD hk_record_line_t *new_chunk(uint32_t thread) {
-    const uint64_t chunk = hk_add_relaxed(&head()->chunks, (uint64_t)1);
-    if (chunk >= head()->most_chunks) {
+    const uint64_t chunk = hk_add_relaxed(&hk_record_head->chunks, (uint64_t)1);
+    if (chunk >= hk_record_head->most_chunks) {
         stop("the file is full (HAKMEM_RECORD_MB)");
         return NULL;
     }
@@ -160,7 +159,8 @@ static HK_COLD hk_record_line_t *new_chunk(uint32_t thread) {
         stop(strerror(error));
         return NULL;
     }
-    hk_record_line_t *first = (hk_record_line_t *)(void *)(rec.base + chunk * HK_RECORD_CHUNK);
+    hk_record_line_t *first =
+        (hk_record_line_t *)((uintptr_t)hk_record_head + chunk * HK_RECORD_CHUNK);
     first->what = hk_os_now_ns();
     hk_store_release(&first->where, (uint64_t)thread);
     return first;
@@ -171,8 +171,15 @@ static hk_record_line_t *chunk_of(hk_record_line_t *at) {
     return (hk_record_line_t *)(((uintptr_t)at - 1) & ~(uintptr_t)(HK_RECORD_CHUNK - 1));
 }
 
-static bool is_end(const hk_record_line_t *at) {
-    return ((uintptr_t)at & (HK_RECORD_CHUNK - 1)) == 0;
+static uint32_t thread_of(hk_record_line_t *chunk) {
+    const uint64_t owners = hk_load_relaxed(&chunk->where), last = owners >> 32;
+    return (uint32_t)(last != 0 ? last : owners);
+}
+
+/* Whose the next line is, and when. */
+static void note_time(hk_record_line_t *at, uint32_t thread) {
+    at->what = hk_os_now_ns();
+    hk_store_release(&at->where, (uint64_t)HK_RECORD_THREAD << 48 | thread);
 }
 
 /* Where a thread begins: in what one that has ended has left of its chunk, or in a new one. */
@@ -183,8 +190,7 @@ static hk_record_line_t *begin_thread(void) {
         return new_chunk(thread);
     hk_store_relaxed(&chunk_of(at)->where,
                      (uint32_t)hk_load_relaxed(&chunk_of(at)->where) | (uint64_t)thread << 32);
-    at->what = hk_os_now_ns();
-    hk_store_release(&at->where, (uint64_t)HK_RECORD_THREAD << 48 | thread);
+    note_time(at, thread);
     return at;
 }
 
@@ -196,9 +202,9 @@ static HK_COLD hk_record_line_t *go_on(hk_record_line_t *at) {
     if (at == NULL) {
         before = begin_thread();
     } else {
-        const uint64_t owners = hk_load_relaxed(&chunk_of(at)->where), last = owners >> 32;
+        const uint32_t thread = thread_of(chunk_of(at));
         hk_os_close(chunk_of(at), HK_RECORD_CHUNK);
-        before = new_chunk((uint32_t)(last != 0 ? last : owners));
+        before = new_chunk(thread);
     }
     return before != NULL ? before + 1 : NULL;
 }
@@ -223,46 +229,39 @@ static HK_COLD hk_record_line_t *for_nobody(void) {
 /* ---- operations ---- */
 
 static HK_COLD void count_lost(void) {
-    if (hk_load_relaxed(&rec.state) == STOPPED && rec.base != NULL)
-        hk_add_relaxed(&head()->operations, (uint64_t)1);
+    if (hk_load_relaxed(&rec.state) == STOPPED && hk_record_head != NULL)
+        hk_add_relaxed(&hk_record_head->operations, (uint64_t)1);
 }
 
-HK_INLINE void write_line(hk_record_line_t *at, uint64_t where, size_t n) {
-    const uint64_t number = hk_add_relaxed(&head()->operations, (uint64_t)1);
-    at->what = (uint64_t)n << 32 | (uint32_t)number;
-    hk_store_release(&at->where, where);
+/* A thread's next line, with the time before it where that was not noted for a while. */
+static hk_record_line_t *next_line(hk_record_line_t *at) {
+    const uint32_t tick = hk_record_tick();
+    if (!hk_record_is_end(at) && tick != hk_load_relaxed(&hk_record_head->tick)) {
+        hk_store_relaxed(&hk_record_head->tick, tick);
+        note_time(at, thread_of(chunk_of(at)));
+        at++;
+    }
+    return hk_record_is_end(at) ? go_on(at) : at;
 }
 
-static HK_NOINLINE void note_slow(void **own, uint64_t where, size_t n) {
+HK_NOINLINE void hk_record_note_slow(void **own, uint64_t where, size_t n) {
     const int saved = errno;
-    hk_record_line_t *at = own != NULL ? *own : for_nobody();
-    if (own != NULL && is_end(at))
-        at = go_on(at);
+    hk_record_line_t *at = own != NULL ? next_line(*own) : for_nobody();
     if (own != NULL && at != NULL)
         *own = at + 1;
     n = hk_min(n, ((size_t)1 << 40) - 1);
     if (at != NULL)
-        write_line(at, where | n >> 32 << 56, n);
+        hk_record_write(hk_record_head, at, where | n >> 32 << 56, n);
     else
         count_lost();
     errno = saved;
-}
-
-void hk_record_note(void **own, uint64_t where, size_t n) {
-    if (HK_UNLIKELY(own == NULL || is_end(*own) || n > UINT32_MAX)) {
-        note_slow(own, where, n);
-        return;
-    }
-    hk_record_line_t *at = *own;
-    *own = at + 1;
-    write_line(at, where, n);
 }
 
 /* One chunk waits for the next thread, so that many short-lived ones, one after the other, share it. */
 void hk_record_thread_ends(void **own) {
     hk_record_line_t *at = *own;
     *own = NULL;
-    if (at != NULL && !is_end(at) && !is_end(at + 1))
+    if (at != NULL && !hk_record_is_end(at) && !hk_record_is_end(at + 1))
         at = hk_exchange_seq(&rec.left, at);
     if (at != NULL)
         hk_os_close(chunk_of(at), HK_RECORD_CHUNK);
@@ -275,14 +274,14 @@ void hk_record_forked(void **own) {
     const unsigned state = hk_load_relaxed(&rec.state);
     if (state == NONE || state == FORKED)
         return;
-    if (rec.base != NULL)
-        hk_os_unmap(rec.base, rec.most);
-    rec.base = NULL;
+    if (hk_record_head != NULL)
+        hk_os_unmap(hk_record_head, rec.most);
+    hk_record_head = NULL;
     hk_store_relaxed(&rec.threads, 0u);
     hk_store_relaxed(&rec.state, (unsigned)FORKED);
 }
 
 void hk_record_end(void) {
     if (hk_load_relaxed(&rec.state) == RUNS)
-        hk_store_relaxed(&head()->end_ns, hk_os_now_ns());
+        hk_store_relaxed(&hk_record_head->end_ns, hk_os_now_ns());
 }

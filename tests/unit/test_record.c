@@ -4,13 +4,14 @@
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "check.h"
 #include "hakmem/hakmem.h"
 #include "os/os.h"
 #include "record/record.h"
 
-enum { MARK = 54321, MANY = 20000, THREADS = 4, EACH = 6000, CHURN = 300 };
+enum { MARK = 54321, MANY = 20000, THREADS = 4, EACH = 6000, CHURN = 300, PAUSE_MS = 60 };
 
 /* ---- what the recorded programs do ---- */
 
@@ -79,6 +80,12 @@ static void do_fork(void) {
     printf("%d\n", pid);
 }
 
+static void do_pause(void) {
+    hak_free(hak_malloc(MARK));
+    nanosleep(&(struct timespec){0, PAUSE_MS * 1000000L}, NULL);
+    hak_free(hak_malloc(MARK + 1));
+}
+
 static void do_kill(void) {
     do_many();
     raise(SIGKILL);
@@ -87,8 +94,8 @@ static void do_kill(void) {
 static const struct {
     const char *name;
     void (*run)(void);
-} deeds[] = {{"resize", do_resize}, {"many", do_many}, {"threads", do_threads},
-             {"fork", do_fork},     {"kill", do_kill}, {"churn", do_churn}};
+} deeds[] = {{"resize", do_resize}, {"many", do_many},   {"threads", do_threads}, {"fork", do_fork},
+             {"kill", do_kill},     {"churn", do_churn}, {"pause", do_pause}};
 
 /* ---- running them ---- */
 
@@ -113,22 +120,26 @@ static void run_recorded(const char *deed) {
 typedef struct {
     uint64_t address, size;
     unsigned kind, log2, thread;
+    uint64_t ns; /* the time noted before it */
 } event_t;
 
 static struct {
     hk_record_head_t *head;
-    event_t *events; /* by number; kind 0: not there */
-    uint64_t count;
+    event_t *events;       /* by number; kind 0: not there */
+    uint64_t count, times; /* times: lines that have one, first lines left out */
 } got;
 
-static void read_line(const hk_record_line_t *line, unsigned thread) {
+static void read_line(const hk_record_line_t *line, unsigned thread, uint64_t ns) {
     const uint64_t where = line->where, what = line->what, number = (uint32_t)what;
     if (where >> 48 == 0 || number >= got.count)
         return;
     CHECK_EQ(got.events[number].kind, 0); /* no number twice */
-    got.events[number] =
-        (event_t){where & 0xffffffffffff, what >> 32 | where >> 56 << 32,
-                  (unsigned)(where >> 48 & 7), (unsigned)(where >> 51 & 31), thread};
+    got.events[number] = (event_t){where & 0xffffffffffff,
+                                   what >> 32 | where >> 56 << 32,
+                                   (unsigned)(where >> 48 & 7),
+                                   (unsigned)(where >> 51 & 31),
+                                   thread,
+                                   ns};
 }
 
 static void read_file(const char *name) {
@@ -141,17 +152,20 @@ static void read_file(const char *name) {
     close(fd);
     got.head = (hk_record_head_t *)(void *)file;
     CHECK_EQ(got.head->magic, HK_RECORD_MAGIC);
+    got.times = 0;
     got.count = got.head->stopped < got.head->operations ? got.head->stopped : got.head->operations;
     got.events = mmap(NULL, (got.count + 1) * sizeof *got.events, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     for (size_t at = HK_RECORD_CHUNK; at + HK_RECORD_CHUNK <= bytes; at += HK_RECORD_CHUNK) {
         const hk_record_line_t *lines = (const hk_record_line_t *)(const void *)(file + at);
-        unsigned thread = (unsigned)lines->where;
-        for (unsigned i = 1; i < HK_RECORD_CHUNK / sizeof *lines && thread != 0; i++)
-            if ((lines[i].where >> 48 & 7) == HK_RECORD_THREAD)
-                thread = (unsigned)lines[i].where;
-            else
-                read_line(&lines[i], thread);
+        const hk_record_line_t *said = lines;
+        for (unsigned i = 1; i < HK_RECORD_CHUNK / sizeof *lines && lines->where != 0; i++)
+            if ((lines[i].where >> 48 & 7) == HK_RECORD_THREAD) {
+                said = &lines[i];
+                got.times++;
+            } else {
+                read_line(&lines[i], (unsigned)said->where, said->what);
+            }
     }
 }
 
@@ -258,6 +272,25 @@ static void test_churn(void) {
     CHECK(last != 0 && !seen[last]);
 }
 
+static const event_t *given(uint64_t size) {
+    uint64_t i = 0;
+    while (i < got.count && (got.events[i].kind != HK_RECORD_GIVEN || got.events[i].size != size))
+        i++;
+    CHECK(i < got.count);
+    return &got.events[i];
+}
+
+/* The first operation behind a pause has its time, and what is at once behind another has none of its own. */
+static void test_pause(void) {
+    run_recorded("pause");
+    CHECK_EQ(child.status, 0);
+    read_recording("pause", 0);
+    check_order();
+    CHECK(given(MARK + 1)->ns - given(MARK)->ns >= PAUSE_MS * UINT64_C(1000000));
+    CHECK(given(MARK)->ns >= got.head->begin_ns && given(MARK + 1)->ns <= got.head->end_ns);
+    CHECK(got.times < got.count);
+}
+
 static void test_fork(void) {
     run_recorded("fork");
     CHECK_EQ(child.status, 0);
@@ -295,7 +328,7 @@ static void test_full(void) {
     read_recording("many", 0);
     check_order();
     CHECK(got.head->stopped < got.head->operations + 1);
-    CHECK_EQ(got.count, 31 * (HK_RECORD_CHUNK / sizeof(hk_record_line_t) - 1));
+    CHECK_EQ(got.count + got.times, 31 * (HK_RECORD_CHUNK / sizeof(hk_record_line_t) - 1));
 }
 
 static void test_bad_path(void) {
@@ -327,6 +360,7 @@ int main(int argc, char **argv) {
     test_resize();
     test_threads();
     test_churn();
+    test_pause();
     test_fork();
     test_kill();
     test_full();

@@ -115,6 +115,7 @@ def track_entry(track: Track) -> dict[str, object]:
             "arguments": list(work.arguments),
             "amount": work.amount,
             "definition": provenance.definition(command, project.source_dir()) if command else None,
+            **work.stated,
         }
     return {
         "name": track.name,

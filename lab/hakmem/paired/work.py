@@ -1,8 +1,8 @@
 """What a cell runs: a benchmark and its amount of work, a real program, or a user's command."""
 
 import shutil
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hakmem import project
@@ -22,7 +22,7 @@ class Work:
 
     `planted` is a share by which a benchmark does more than it says, to show what a comparison
     finds. All but a benchmark are measured from outside. A name holds no slash, because records are
-    cited by it.
+    cited by it. `stated` is what a record has to say of a benchmark that the suite does not have.
     """
 
     name: str
@@ -33,6 +33,7 @@ class Work:
     timeout_s: float = 300.0
     program: Ready | None = None
     planted: float = 0.0
+    stated: Mapping[str, object] = field(default_factory=dict)
 
     def nominal(self, sample: Sample) -> Sample:
         """The sample as if what was planted had not been asked for: it only took longer."""
@@ -100,7 +101,8 @@ class Work:
 def benchmark(name: str) -> Work:
     """One benchmark of the suite, with the amount of work of one sample."""
     command = only(name)
-    for file in (command.executable, *(r.preload for r in command.references if r.preload)):
+    preloads = (reference.preload for reference in command.references)
+    for file in filter(None, (command.executable, command.trace, *preloads)):
         project.require_file(project.bench_dir() / file, "benchmark")
     return Work(command.name, command=command, amount=command.sample)
 

@@ -47,7 +47,8 @@ def source(root: Path) -> dict[str, object]:
 
 
 def definition(command: Command, root: Path) -> str:
-    """The hash of what a benchmark does: its program and headers, the harness, its arguments.
+    """The hash of what a benchmark does: its program and headers, the harness, its arguments, and
+    a trace of the project's.
 
     The amount of work is not part of it. LabError where the program's source is not there.
     """
@@ -59,7 +60,8 @@ def definition(command: Command, root: Path) -> str:
         raise LabError(f"no source of {command.executable} in {folder}")
     total = hashlib.sha256(repr((command.name, command.arguments, command.threads)).encode())
     headers = sorted(folder.glob(f"{program.stem}_*.h"))
-    for path in [program, *headers, *sorted((folder / "harness").glob("*.[ch]"))]:
+    traces = folder.glob(f"traces/{Path(command.trace).stem}.hktrace") if command.trace else ()
+    for path in [program, *headers, *sorted((folder / "harness").glob("*.[ch]")), *traces]:
         total.update(f"{path.name} {host.sha256(path)}\n".encode())
     return total.hexdigest()
 

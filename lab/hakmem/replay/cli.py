@@ -11,7 +11,7 @@ from rich.console import Console
 from hakmem import complete, project
 from hakmem.errors import LabError
 from hakmem.paired import cells, compare
-from hakmem.paired.cli import Most, Seconds, Seed, end, fresh
+from hakmem.paired.cli import Most, Record, Seconds, Seed, again, end, fresh
 from hakmem.paired.protocol import LOOKS
 from hakmem.replay import advise, measure, trace
 
@@ -82,19 +82,28 @@ def replay_command(
         ),
     ] = None,
     touch: Touched = Touch.pages,
+    pace: Annotated[
+        bool,
+        typer.Option(
+            "--pace", help="Read the memory at the recorded pace: what comes back in pauses."
+        ),
+    ] = False,
     max_blocks: Most = LOOKS[1],
     min_seconds: Seconds = 0.2,
     page: Annotated[
         Path | None, typer.Option(help="Write tables and memory curves as an HTML page too.")
     ] = None,
     seed: Seed = None,
+    record: Record = True,
 ) -> None:
     """Replay a trace under hakmem and every other allocator: time, peak, memory held."""
     found = trace.read(path)
     target = project.place(page, page, "--page") if page else None
     rivals = compare.rivals(allocator or [])
     chosen = cells.distinct([cells.parse(lib), *rivals])
-    asked = measure.Request(found, chosen, touch, max_blocks, min_seconds, fresh(seed))
+    seed = fresh(seed)
+    argv = again(seed) if record else None
+    asked = measure.Request(found, chosen, touch, max_blocks, min_seconds, seed, pace, argv)
     console = Console()
     done = measure.run(asked, console)
     measure.tell(done, console)

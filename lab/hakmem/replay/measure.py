@@ -6,20 +6,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.text import Text
 
 from hakmem import project
+from hakmem.ledger.store import Record
 from hakmem.paired import compare, protocol, readings, session
 from hakmem.paired import tables as paired_tables
 from hakmem.paired.blocks import Plan, Track
 from hakmem.paired.cells import Cell
 from hakmem.paired.readings import Reading
+from hakmem.paired.recording import Facts
 from hakmem.paired.session import Conducted
 from hakmem.paired.work import Work
-from hakmem.process import scratch
+from hakmem.process import host, scratch
 from hakmem.process.lock import host_lock
 from hakmem.process.sample import Sample
 from hakmem.replay import trace
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 
 PROGRAM = "bench_replay"
 OPERATIONS = 4_000_000  # of one sample; a shorter trace is replayed several times over
+A_PAGE = 32  # operations, about, that its first touch takes as long as
 OF_THREADS = 400_000  # the same where threads wait for each other
 
 
@@ -41,14 +45,28 @@ def _member(name: str, scale: float = 1.0) -> Any:
     return of
 
 
+def points_of(sample: Sample) -> list[tuple[float, float]]:
+    """Live and resident KiB at the trace's points, which lie at equal distances in time."""
+    found: Any = (sample.result or {}).get("curve") or []
+    return [(live, rss) for live, rss in found]
+
+
+def _over(seconds: float) -> Any:
+    def of(sample: Sample) -> float | None:
+        held = [rss for _, rss in points_of(sample)]
+        return fmean(held) * 1024e-6 * seconds if held else None
+
+    return of
+
+
 PEAK = Reading("rss", "MiB", "lower", "peak memory", _member("peak_kb", 1 / 1024))
 HELD = Reading("held", "× live", "lower", "memory held per live byte", _member("held"))
-OVER_TIME = Reading("mbs", "MB·ms", "lower", "memory over time", _member("mb_s", 1000))
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is replayed, under which cells, the first of which is compared with the others."""
+    """What is replayed, under which cells, the first of which is compared with the others; `argv`
+    is how to ask for it again, where it is to be recorded."""
 
     trace: trace.Trace
     cells: Mapping[str, Cell]
@@ -56,20 +74,25 @@ class Request:
     most: int
     seconds: float
     seed: int
+    pace: bool = False
+    argv: Sequence[str] | None = None
 
 
 @dataclass(frozen=True)
 class Replayed:
     """Two comparisons of the same cells: by time, with the peak read off the same samples; and by
-    the memory held at the trace's points, with the memory over time."""
+    the memory held at the trace's points, with the memory over the recorded time."""
 
     request: Request
     time: Conducted
     memory: Conducted
+    records: Sequence[Mapping[str, Record]]
 
     @property
     def parts(self) -> tuple[tuple[Conducted, Reading], ...]:
-        return (self.time, PEAK), (self.memory, OVER_TIME)
+        over = _over(self.request.trace.seconds)
+        over_time = Reading("mbs", "MB·s", "lower", "memory over time", over)
+        return (self.time, PEAK), (self.memory, over_time)
 
 
 def run(request: Request, console: Console) -> Replayed:
@@ -78,11 +101,12 @@ def run(request: Request, console: Console) -> Replayed:
     protocol.require_decidable(len(request.cells) - 1, request.most)
     console.print(Text(f"{request.trace.name}: {trace.describe(request.trace.facts)}"))
     with host_lock(), unpacked(request.trace) as file:
-        done = [
+        facts = None if request.argv is None else Facts.of(request.cells, request.argv)
+        time, memory = (
             session.conduct(plan, request.seconds, console, drop=True, say=compare.standing)
             for plan in (plan_of(request, file, points) for points in (False, True))
-        ]
-    return Replayed(request, *done)
+        )
+    return Replayed(request, time, memory, [compare.keep(part, facts) for part in (time, memory)])
 
 
 @contextmanager
@@ -96,7 +120,7 @@ def unpacked(found: trace.Trace) -> Iterator[Path]:
 def plan_of(request: Request, file: Path, points: bool) -> Plan:
     """By time per operation, of one thread its CPU time above the null floor; or by memory, of
     which a few blocks more cost little: where it hardly varies neighbours are alike, and merged."""
-    work = work_of(request.trace, file, request.touch, points)
+    work = work_of(request, file, points)
     floor, reading, most = None, HELD, max(request.most, protocol.LOOKS[2])
     if not points:
         most = request.most
@@ -108,29 +132,42 @@ def plan_of(request: Request, file: Path, points: bool) -> Plan:
     return Plan(request.cells, [track], "improvement", margin, request.seed, most)
 
 
-def work_of(found: trace.Trace, file: Path, touch: str, points: bool = False) -> Work:
-    """The trace as a benchmark. What threads wait for each other is no floor to be subtracted."""
+def work_of(request: Request, file: Path, points: bool) -> Work:
+    """The trace as a benchmark. What threads wait for each other is no floor to be subtracted.
+    Where the memory is read it may keep the trace's pauses."""
+    found = request.trace
     enough = OPERATIONS if found.threads == 1 else OF_THREADS
-    often = 1 if points else max(1, round(enough / max(1, found.operations)))
+    often = 1 if points else max(1, round(enough / max(1, found.operations + A_PAGE * found.pages)))
+    reading = ["--points", *(["--pace"] if request.pace else [])] if points else []
     command = Command(
         found.name,
         PROGRAM,
-        (str(file), f"--touch={touch}", *(["--points"] if points else []), "--repeat={n}"),
+        ("{trace}", f"--touch={request.touch}", *reading, "--repeat={n}"),
         often,
         often,
         often,
-        threads=found.threads,
         references=(Reference(NULL, ("--mode=null",)),) if found.threads == 1 else (),
+        trace=str(file),
     )
-    return Work(found.name, command=command, amount=often)
+    return Work(
+        found.name,
+        command=command,
+        amount=often,
+        timeout_s=300 + found.seconds,
+        stated={
+            "executable": PROGRAM,
+            "arguments": list(command.arguments),
+            "trace": host.sha256(found.path),
+        },
+    )
 
 
 def tell(done: Replayed, console: Console) -> None:
-    for conducted, second in done.parts:
+    for (conducted, second), records in zip(done.parts, done.records, strict=True):
         paired_tables.print_warnings(console, conducted)
         console.print(compare.table(conducted, second))
         console.print(compare.summary(conducted))
-        paired_tables.print_measured(console, conducted, ())
+        paired_tables.print_measured(console, conducted, records.values())
 
 
 def plain(table: Table) -> tuple[list[str], list[list[str]]]:
@@ -147,7 +184,7 @@ def curves(done: Replayed) -> Mapping[str, Sequence[tuple[float, float]]]:
     found = {}
     for letter, cell in done.memory.plan.cells.items():
         samples = done.memory.outcome.samples(track.name, letter)
-        if samples and samples[0].result:
-            points: Any = samples[0].result["curve"]
+        if samples:
+            points = points_of(samples[0])
             found[cell.name] = [(live / 1024, rss / 1024) for live, rss in points]
     return found

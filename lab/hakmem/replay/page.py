@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from hakmem import lazy, pages, project
+from hakmem import pages, project
+from hakmem.lazy import np
 from hakmem.paired import compare
 from hakmem.replay import measure, trace
 from hakmem.replay.measure import Replayed
 from hakmem.report import lines, page
-
-if TYPE_CHECKING:
-    import numpy as np
-else:
-    np = lazy.Module("numpy")
 
 COLORS = ("--s1", "--s3", "--s4", "--s5", "--s6")
 LIVE = "--s2"
@@ -38,7 +33,7 @@ def render(done: Replayed) -> str:
             said=trace.describe(done.request.trace.facts),
             host=done.request.trace.facts.get("host") or {},
             tables=tables,
-            chart=chart(measure.curves(done)),
+            charts=charts(measure.curves(done), done.request.trace.seconds),
             drawing=lines.drawing,
             css=(pages.TEMPLATES / "report.css").read_text(encoding="utf-8"),
             policy=page.policy([]),
@@ -46,15 +41,28 @@ def render(done: Replayed) -> str:
     )
 
 
-def chart(curves: Mapping[str, Sequence[tuple[float, float]]]) -> lines.Chart | None:
-    """What is live, and what each allocator holds of it; None where nothing was read."""
+def charts(
+    curves: Mapping[str, Sequence[tuple[float, float]]], seconds: float
+) -> list[tuple[str, lines.Chart]]:
+    """What is live and what each allocator holds of it, over the recorded time, each with a note;
+    then the ratio of the two, where something is live. Nothing where nothing was read."""
     if not curves:
-        return None
-    first = next(iter(curves.values()))
-    drawn = [lines.Line("in use by the program", np.array([live for live, _ in first]), LIVE)]
+        return []
+    held, ratios = [], []
     for number, (name, points) in enumerate(curves.items()):
-        held = np.array([rss for _, rss in points])
-        drawn.append(lines.Line(name, held, COLORS[number % len(COLORS)]))
-    shares = np.linspace(100 / len(first), 100, len(first))
-    axis = "operations done, %"
-    return lines.Chart("memory", "memory", "MiB", shares, drawn, 0.0, zero=True, axis=axis)
+        live, rss = np.array(points).T
+        color = COLORS[number % len(COLORS)]
+        held.append(lines.Line(name, rss, color))
+        ratios.append(lines.Line(name, rss / np.where(live > 0, live, np.nan), color))
+    times = np.linspace(0, seconds, len(live) + 1)[1:]
+    held.insert(0, lines.Line("in use by the program", live, LIVE))
+    return [
+        (
+            "What the program had in use, and what is resident for it under each allocator, in MiB",
+            lines.Chart("memory", "memory", "MiB", times, held, 0.0, zero=True),
+        ),
+        (
+            "Resident bytes per byte in use",
+            lines.Chart("held", "memory held", "× live", times, ratios, 0.0, zero=True),
+        ),
+    ]

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from hakmem import lazy
 from hakmem.errors import LabError
-
-if TYPE_CHECKING:
-    import numpy as np
-else:
-    np = lazy.Module("numpy")
+from hakmem.lazy import np
 
 MAGIC = 0x3164726365726B68
 CHUNK = 32 * 1024
@@ -20,6 +14,7 @@ LINE = 16
 GIVEN, TAKEN, RESIZED = 1, 2, 4
 THREAD = 7
 WHOLE = 2**64 - 1
+TICK_NS = 2e6  # what has no time of its own is at most so much later than what has one before it
 HEAD = ("magic", "chunk_bytes", "pid", "begin_ns", "end_ns", "chunks", "operations", "stopped")
 
 
@@ -27,8 +22,9 @@ HEAD = ("magic", "chunk_bytes", "pid", "begin_ns", "end_ns", "chunks", "operatio
 class Events:
     """Every recorded operation in the order in which they happened; arrays of equal length.
 
-    `lost` were begun but not written, or came after the file was full; `last_ns` is when the
-    process ended or began its last chunk. `ended`: it came to its end by itself.
+    `ns` are since the beginning, exact where a pause ends. `lost` were begun but not written, or
+    came after the file was full; `whole_ns` is until the process ended, or the last time that it
+    noted. `ended`: it came to its end by itself.
     """
 
     pid: int
@@ -37,11 +33,11 @@ class Events:
     size: np.ndarray
     log2: np.ndarray
     thread: np.ndarray
+    ns: np.ndarray
     lost: int
     full: bool
     ended: bool
-    begin_ns: int
-    last_ns: int
+    whole_ns: float
 
 
 def count(path: Path) -> int:
@@ -55,40 +51,51 @@ def read(path: Path) -> Events:
     head = _head(path)
     whole = path.stat().st_size // CHUNK
     lines = np.fromfile(path, "<u8", count=whole * CHUNK // 8).reshape(whole, CHUNK // LINE, 2)
-    lines = lines[1 : head["chunks"]]
-    where, what = lines[:, 1:, 0], lines[:, 1:, 1]
+    where, what = (lines[1 : head["chunks"], :, word].ravel() for word in (0, 1))
     number = what & np.uint64(0xFFFFFFFF)
     kind = (where >> np.uint64(48)) & np.uint64(7)
-    change = kind == np.uint64(THREAD)
-    thread = _owners(lines[:, 0, 0], np.where(change, where, 0))
-    times = [*lines[:, 0, 1][thread[:, 0] != 0].tolist(), *what[change].tolist()]
-    known = ((kind & np.uint64(3)) != 0) & ~change
+    says_whose = kind == np.uint64(THREAD)
+    says_whose[:: CHUNK // LINE] = True
+    said = np.maximum.accumulate(np.where(says_whose, np.arange(len(where)), 0))
+    thread = where[said] & np.uint64(0xFFFFFFFF)
+    known = ((kind & np.uint64(3)) != 0) & ~says_whose
     known &= (thread != 0) & (number < np.uint64(head["stopped"]))
-    where, what, number, thread = where[known], what[known], number[known], thread[known]
-    order = np.argsort(number, kind="stable")
-    where, what = where[order], what[order]
+    number = number[known]
+    at = np.flatnonzero(known)[np.argsort(number, kind="stable")]
+    number.sort()
+    ns, whole_ns = _times(number, said[at], what, head)
+    where, what = where[at], what[at]
     high = (where >> np.uint64(56)) << np.uint64(32)
-    last = max((head["begin_ns"], head["end_ns"], *times))
     return Events(
         pid=head["pid"],
         address=where & np.uint64((1 << 48) - 1),
-        kind=((where >> np.uint64(48)) & np.uint64(7)).astype(np.uint8),
+        kind=kind[at].astype(np.uint8),
         size=((what >> np.uint64(32)) | high).astype(np.int64),
         log2=((where >> np.uint64(51)) & np.uint64(31)).astype(np.uint8),
-        thread=thread[order].astype(np.uint32),
-        lost=max(0, head["operations"] - len(order)),
+        thread=thread[at].astype(np.uint32),
+        ns=ns,
+        lost=max(0, head["operations"] - len(at)),
         full=head["stopped"] != WHOLE,
         ended=head["end_ns"] != 0,
-        begin_ns=head["begin_ns"],
-        last_ns=last,
+        whole_ns=whole_ns,
     )
 
 
-def _owners(first: np.ndarray, changes: np.ndarray) -> np.ndarray:
-    """Whose each line is: the chunk's first owner's, or that of the last change before it."""
-    owners = np.concatenate((first[:, None], changes), axis=1) & np.uint64(0xFFFFFFFF)
-    places = np.where(owners != 0, np.arange(owners.shape[1], dtype=np.uint16), 0)
-    return np.take_along_axis(owners, np.maximum.accumulate(places, axis=1), axis=1)[:, 1:]
+def _times(
+    number: np.ndarray, said: np.ndarray, what: np.ndarray, head: dict[str, int]
+) -> tuple[np.ndarray, float]:
+    """Of each operation, and until the end: the first one behind a time has it, the others share
+    what is left until the next time, or a tick where that is far."""
+    at, first = np.unique(said, return_index=True)
+    first, at = np.sort(first), at[np.argsort(first)]
+    begin = float(head["begin_ns"])
+    begun = np.maximum.accumulate(np.maximum(what[at] - begin, 0))
+    whole_ns = max([0.0, head["end_ns"] - begin, *begun[-1:]])
+    over = np.minimum(begun + TICK_NS, np.append(begun[1:], whole_ns)[: len(begun)])
+    last = np.append(number[first[1:]], number[-1:] + np.uint64(1)) - 0.5
+    places = np.stack((number[first], last), 1).ravel()
+    ns = np.interp(number, places, np.stack((begun, over), 1).ravel()) if len(number) else begun
+    return ns, float(whole_ns)
 
 
 def _head(path: Path) -> dict[str, int]:

@@ -10,21 +10,19 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from hakmem import lazy
 from hakmem.errors import LabError
+from hakmem.lazy import np
 from hakmem.replay.raw import GIVEN, RESIZED, TAKEN, Events
 
-if TYPE_CHECKING:
-    import numpy as np
-else:
-    np = lazy.Module("numpy")
-
-VERSION = 1
+VERSION = 2
 MAGIC = b"hkreplay"
-MALLOC, FREE, REALLOC, ALIGNED, START, WAIT, POINT = range(7)
+MALLOC, FREE, REALLOC, ALIGNED, START, WAIT, POINT, TIME = range(8)
 POINTS = 64
+TIMES = 1 << 12  # of a thread at most, and no closer than a millisecond
+MOST_MS = (1 << 29) - 1
+IDLE_NS = 1e8  # a pause of all threads that is worth a word
 NATURAL = 3  # logarithm of the alignment that malloc is recorded with
 MOST_SLOTS = 1 << 29
 NOBODY = 1  # the number of threads that have none
@@ -34,7 +32,7 @@ BATCH = 1 << 18
 @dataclass(frozen=True)
 class Operations:
     """In their order: what is done, in which thread, to the block of which earlier event (or -1),
-    with how many bytes and what alignment; `live` are the bytes in use afterwards."""
+    with how many bytes and what alignment, when; `live` are the bytes in use afterwards."""
 
     event: np.ndarray
     op: np.ndarray
@@ -42,6 +40,7 @@ class Operations:
     match: np.ndarray
     size: np.ndarray
     log2: np.ndarray
+    ns: np.ndarray
     live: np.ndarray
     unknown: int
 
@@ -103,6 +102,7 @@ def operations(events: Events) -> Operations:
         match[event],
         size[event],
         events.log2[event],
+        events.ns[event],
         live[event],
         unknown,
     )
@@ -120,7 +120,8 @@ def make(events: Events) -> Streams:
     ops = operations(events)
     if not len(ops.event):
         raise LabError("nothing was recorded: the program has not allocated", status=1)
-    made = _Maker(len(events.kind), len(ops.event)).run(ops)
+    made = _Maker(len(events.kind), ops.ns, events.whole_ns).run(ops)
+    pauses = np.diff(np.append(ops.ns, events.whole_ns))
     kinds = np.bincount(ops.op, minlength=4).tolist()
     made.facts |= {
         "operations": len(ops.event),
@@ -129,13 +130,15 @@ def make(events: Events) -> Streams:
         "reallocs": kinds[REALLOC],
         "frees": kinds[FREE],
         "threads": len(made.words),
+        "asked_bytes": int(ops.size[ops.op != FREE].sum()),
         "peak_bytes": int(ops.live.max()),
         "end_bytes": int(ops.live[-1]),
         "unknown_frees": ops.unknown,
         "lost": events.lost,
         "full": events.full,
         "ended": events.ended,
-        "seconds": (events.last_ns - events.begin_ns) / 1e9,
+        "seconds": events.whole_ns / 1e9,
+        "idle_seconds": float(pauses[pauses >= IDLE_NS].sum()) / 1e9,
     }
     return made
 
@@ -145,16 +148,25 @@ def size_word(size: int) -> int:
     return size if size < 1 << 31 else 1 << 31 | -(-size >> 20)
 
 
+def milliseconds(ns: np.ndarray) -> np.ndarray:
+    return np.minimum(ns / 1e6, MOST_MS).astype(np.int64)
+
+
 class _Maker:
     """Goes through the operations in their order, giving slots to blocks and writing streams.
 
     An operation on a slot that another thread used last waits until that one has done so many
-    operations. A thread is started by the one that did the operation before its first.
+    operations. A thread is started by the one that did the operation before its first. Points lie
+    at equal distances in time, each behind the last operation before it.
     """
 
-    def __init__(self, events: int, total: int) -> None:
+    def __init__(self, events: int, ns: np.ndarray, whole_ns: float) -> None:
         self.slot_of = array("I", bytes(4 * events))
-        self.points = [(n + 1) * total // POINTS for n in range(POINTS)]
+        times = np.linspace(ns[0], whole_ns, POINTS + 1)[1:]
+        self.points = ns.searchsorted(times, side="right").tolist()
+        self.points[-1] = len(ns)
+        self.point_ms = milliseconds(times).tolist()
+        self.step = max(1, int(whole_ns / 1e6) // TIMES)
         self.words: list[array[int]] = []
         self.lane_of: dict[int, int] = {}
 
@@ -164,11 +176,12 @@ class _Maker:
         done: list[int] = []
         seen: list[dict[int, int]] = []
         slot_of, words = self.slot_of, self.words
+        next_ms: list[int] = []
         lane = 0
-        due = iter([*self.points, -1])
-        point = next(due)
+        due = iter(enumerate([*zip(self.points, self.point_ms, strict=True), (-1, 0)]))
+        point, (at, at_ms) = next(due)
         rows = enumerate(_rows(ops), 1)
-        for number, (event, op, thread, match, size, log2, live) in rows:
+        for number, (event, op, thread, match, size, log2, ms, live) in rows:
             before, lane = lane, self.lane_of.get(thread, -1)
             if lane < 0:
                 lane = self.lane_of[thread] = len(words)
@@ -176,9 +189,13 @@ class _Maker:
                 free.append([])
                 done.append(0)
                 seen.append({})
+                next_ms.append(0)
                 if lane:
                     words[before].append(lane << 3 | START)
             out = words[lane]
+            if ms >= next_ms[lane]:
+                next_ms[lane] = ms + self.step
+                out.append(ms << 3 | TIME)
             if op in (MALLOC, ALIGNED):
                 if free[lane]:
                     slot = free[lane].pop()
@@ -205,9 +222,9 @@ class _Maker:
                     out.append(log2)
             done[lane] += 1
             last_at[slot] = done[lane]
-            while number == point:
-                out.extend((POINT, -(-live >> 10)))
-                point = next(due)
+            while number == at:
+                out.extend((at_ms << 3 | TIME, point << 3 | POINT, -(-live >> 10)))
+                point, (at, at_ms) = next(due)
         if len(owner) > MOST_SLOTS:
             raise LabError(f"{len(owner)} blocks at once are too many to replay", status=1)
         return Streams(words, len(owner))
@@ -215,6 +232,7 @@ class _Maker:
 
 def _rows(ops: Operations) -> Iterator[tuple[int, ...]]:
     """As Python's own numbers, a batch at a time."""
-    columns = (ops.event, ops.op, ops.thread, ops.match, ops.size, ops.log2, ops.live)
+    ms = milliseconds(ops.ns)
+    columns = (ops.event, ops.op, ops.thread, ops.match, ops.size, ops.log2, ms, ops.live)
     for at in range(0, len(ops.event), BATCH):
         yield from zip(*(c[at : at + BATCH].tolist() for c in columns), strict=True)

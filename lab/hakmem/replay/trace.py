@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import lzma
+import math
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from hakmem.replay import streams
 
 SUFFIX = ".hktrace"
 FIRST = b"hktrace "
-VERSION = 1
+VERSION = 2
 MOST_FACTS = 1 << 16
 LARGE = 32 << 20  # of which the compressor would take minutes at its best
 PIECE = 1 << 20
@@ -41,6 +42,15 @@ class Trace:
     @property
     def operations(self) -> int:
         return int(self.facts["operations"])
+
+    @property
+    def pages(self) -> int:
+        """Of 4 KiB: how many whole ones its blocks come to."""
+        return int(self.facts["asked_bytes"]) >> 12
+
+    @property
+    def seconds(self) -> float:
+        return float(self.facts["seconds"])
 
 
 def write(path: Path, made: streams.Streams, facts: Mapping[str, Any]) -> None:
@@ -71,14 +81,18 @@ def read(path: Path) -> Trace:
         raise LabError(f"{path} is no trace: `hakmem record -- COMMAND` makes one")
     if first != FIRST + f"{VERSION}\n".encode():
         said = first[len(FIRST) :].decode(errors="replace").strip()
-        raise LabError(f"{path} is a trace of version {said!r}: this hakmem reads {VERSION}")
+        raise LabError(
+            f"{path} is a trace of version {said!r}: this hakmem reads {VERSION}: record again"
+        )
     try:
         facts = json.loads(second)
         if not second.endswith(b"\n"):
             raise ValueError
-        for name in ("operations", "threads", "bytes", "peak_bytes"):
+        for name in ("operations", "threads", "bytes", "asked_bytes", "peak_bytes"):
             if not (isinstance(facts[name], int) and facts[name] >= 0):
                 raise ValueError
+        if not (isinstance(facts["seconds"], float) and 0 <= facts["seconds"] < math.inf):
+            raise ValueError
     except (ValueError, KeyError, TypeError):
         raise _damaged(path) from None
     return Trace(path, facts, at)
@@ -120,6 +134,8 @@ def describe(facts: Mapping[str, Any]) -> str:
         f"{facts['operations']} operations of {threads} thread{'s' * (threads != 1)}",
         f"{facts['peak_bytes'] / 2**20:.1f} MiB in use at most",
     ]
+    idle = facts.get("idle_seconds")
+    parts[0] += f" in {facts['seconds']:.3g} s" + (f", idle for {idle:.3g} of them" if idle else "")
     if facts.get("command"):
         command = " ".join(shlex.join(facts["command"]).split())
         parts.insert(0, command if len(command) <= MOST_SHOWN else f"{command[:MOST_SHOWN]} …")

@@ -100,7 +100,8 @@ def by_command(past: Past, console: Console) -> Record:
     console.print(Text(" ".join(argv)), soft_wrap=True)
     run_own(argv)
     new = [r for r in Ledger.default().records() if r.id not in before and r.kind == kind]
-    # Of several verdicts that one command recorded, the one in the same place.
+    # Of several verdicts that one command recorded, the one in the same place for the same metric.
+    new = [r for r in new if _metric(r) == _metric(past.record)]
     inputs = past.body.get("inputs")
     together = [
         r.id for r in past.records.values() if r.kind == kind and r.body.get("inputs") == inputs
@@ -109,6 +110,11 @@ def by_command(past: Past, console: Console) -> Record:
     if len(new) <= place:
         raise LabError("its command ended without such a record: what it said stands above", 1)
     return new[place]
+
+
+def _metric(record: Record) -> object:
+    first = next(iter(record.body.get("benchmarks") or ()), None)
+    return first.get("metric") if isinstance(first, Mapping) else None
 
 
 def command_line(past: Past, folder: Path) -> list[str]:
