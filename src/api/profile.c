@@ -24,6 +24,8 @@
 #include "profile/sample.h"
 #include "profile/write.h"
 
+enum { LEAKS_UNREACHABLE = 2 }; /* HAKMEM_LEAKS */
+
 /* Lower peaks are not written. */
 #define FIRST_PEAK HK_MIB
 
@@ -37,23 +39,11 @@ static _Atomic uint64_t peak,
 
 /* ---- writing ---- */
 
-static uint64_t resident(void) {
-    char text[128] = "";
-    uint64_t pages = 0;
-    int fd = HK_CALL(other, open("/proc/self/statm", O_RDONLY | O_CLOEXEC));
-    ssize_t n = fd >= 0 ? HK_CALL(other, read(fd, text, sizeof text - 1)) : 0;
-    for (const char *s = memchr(text, ' ', n > 0 ? (size_t)n : 0); s != NULL && *++s >= '0';)
-        pages = pages * 10 + (uint64_t)(*s - '0');
-    if (fd >= 0)
-        HK_CALL(other, close(fd));
-    return pages * hk_os_page_size();
-}
-
 static int emit(int fd, const void *reason) {
     hak_stats_t stats;
     const bool known = hk_stats_collect(&stats, false);
     return hk_profile_write(fd, &(hk_profile_about_t){.reason = reason,
-                                                      .rss = resident(),
+                                                      .rss = hk_os_status("\nVmRSS:"),
                                                       .live = known ? stats.allocated : 0,
                                                       .text = hk_option(prof_format) != 0});
 }
@@ -62,13 +52,8 @@ static int emit(int fd, const void *reason) {
 static bool put_name(hk_line_t *path, const char *prefix, const char *reason) {
     if (!hk_asked_path(path, prefix))
         return false;
-    hk_line_str(path, ".");
-    for (unsigned most = 1000; most > 1 && files < most; most /= 10)
-        hk_line_str(path, "0");
-    hk_line_u64(path, files);
-    hk_line_str(path, ".");
-    hk_line_str(path, reason);
-    hk_line_str(path, hk_option(prof_format) != 0 ? ".txt" : ".pb.gz");
+    hk_line_put(path, ".%04lu.%s%s", (uint64_t)files, reason,
+                hk_option(prof_format) != 0 ? ".txt" : ".pb.gz");
     hk_line_text(path);
     return true;
 }
@@ -132,10 +117,12 @@ static void given(void **own, void *p, const hk_told_t *told) {
     errno = saved;
 }
 
+/* What points into blocks only from one that is freed does not reach them; of a realloc it is still needed. */
 static void taken(void **own, void *p, const hk_told_t *told) {
     const int saved = errno;
-    (void)told;
-    hk_profile_taken(own, p);
+    const size_t n = hk_profile_taken(own, p);
+    if (n != 0 && hk_option(leaks) == LEAKS_UNREACHABLE && !told->resized)
+        hk_zero(p, n);
     errno = saved;
 }
 
@@ -208,12 +195,14 @@ __attribute__((constructor(102))) static void start(void) {
 }
 
 static HK_COLD void end(void) {
+    __builtin_unwind_init(); /* registers, too, may point to blocks */
     const char *ignored = hk_option(leaks_ignore);
     pthread_mutex_lock(&hk_writing);
     if (hk_load_relaxed(&on) && hk_option(prof) != 0)
         write_locked("exit");
     const bool any = hk_load_relaxed(&on) && hk_option(leaks) != 0 &&
-                     hk_leaks_report(ignored != NULL ? ignored : "_IO_file_doallocate");
+                     hk_leaks_report(ignored != NULL ? ignored : "_IO_file_doallocate",
+                                     hk_option(leaks) == LEAKS_UNREACHABLE);
     pthread_mutex_unlock(&hk_writing);
     if (!any || hk_option(leaks_status) == 0)
         return;

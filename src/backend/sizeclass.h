@@ -102,7 +102,7 @@ extern hk_class_t hk_classes[HK_CLASS_COUNT];
  * to class 1 as well. */
 extern _Atomic uint8_t hk_class_of_size[HK_MID_MAX / 8 + 1] __asm__("hak_inline_class_of_size_2");
 
-/* Where the table is hidden it leads to class 0, so that each allocation comes to the boundary, and this one
+/* Where the table is hidden it leads to class 0, so that each allocation misses, and this one
  * leads on. Any thread, entered; twice the same is nothing new. */
 void hk_classes_hide(bool hidden);
 extern _Atomic uint8_t hk_class_hidden[HK_MID_MAX / 8 + 1];

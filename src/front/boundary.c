@@ -303,11 +303,7 @@ HK_INLINE void *malloc_unwatched(size_t n) {
 }
 
 void *hk_malloc_slow(size_t n) {
-    const hk_watched_t how = hk_watched();
-    void *p = how == HK_WATCHED_SAMPLES ? hk_watched_pop(n) : NULL;
-    if (how == HK_WATCHED_NOT)
-        return malloc_unwatched(n);
-    return HK_LIKELY(p != NULL) ? p : hk_watched_malloc(n, 8, HK_BY_MALLOC);
+    return HK_UNLIKELY(hk_watched()) ? hk_watched_malloc(n, 8, HK_BY_MALLOC) : malloc_unwatched(n);
 }
 
 HK_NOINLINE void *hk_malloc_long(size_t n) {
@@ -448,9 +444,7 @@ void *hk_realloc_unwatched(void *p, size_t n) {
         if (q != NULL)
             return q;
     }
-    void *q = hk_hit_pop(n);
-    if (q == NULL && hk_watched() == HK_WATCHED_SAMPLES && n <= HK_MID_MAX)
-        q = hk_hit_pop_class(hk_load_relaxed(&hk_tc), hk_class_of_hidden(n));
+    void *q = hk_hit_pop_class(hk_load_relaxed(&hk_tc), n <= HK_MID_MAX ? hk_class_of(n) : 0);
     if (q == NULL)
         q = malloc_unwatched(n);
     if (q == NULL)

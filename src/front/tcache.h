@@ -16,6 +16,9 @@
 
 typedef struct hk_thread hk_thread_t;
 
+/* Who may hear of every operation (front/watched.h). */
+typedef enum { HK_WATCH_PROFILE, HK_WATCH_RECORD, HK_WATCH_PLACES } hk_watch_place_t;
+
 /* A magazine ("bin") of each kind: a stack of free blocks in slots outside of them. Slot 0 holds
  * NULL, so that an empty bin needs no comparison. Invariant: slots <= top <= limit;
  * *top == NULL <=> empty. Tops and limits are apart because malloc needs no limit, and because an
@@ -27,6 +30,7 @@ typedef struct {
     hk_thread_t *thread;         /* const: whose cache this is; NULL: nobody's */
     void **limit[HK_KIND_COUNT]; /* owner: where top is when full; always, for kinds that
                                             are no class */
+    void *watchers[HK_WATCH_PLACES]; /* owner: what each keeps of the thread; NULL in a trap */
 } hk_tcache_t;
 
 /* The calling thread's cache: the 8 bytes of static TLS that hakmem uses. Never NULL. (The name it
@@ -63,12 +67,20 @@ HK_INLINE void *hk_hit_pop_class(hk_tcache_t *tc, size_t cls) {
     return p;
 }
 
-/* The same for n bytes. */
+/* The same for n bytes. Behind the miss: what a heap profile counts, and passes over (front/watched.h). */
 HK_INLINE void *hk_hit_pop(size_t n) {
     hk_tcache_t *tc = hk_load_relaxed(&hk_tc);
     if (HK_UNLIKELY(n > HK_MID_MAX))
         return NULL;
-    return hk_hit_pop_class(tc, hk_load_relaxed(&hk_class_of_size[(n + 7) >> 3]));
+    void *p = hk_hit_pop_class(tc, hk_load_relaxed(&hk_class_of_size[(n + 7) >> 3]));
+    void **left = &tc->watchers[HK_WATCH_PROFILE];
+    if (p != NULL || HK_FAST || n >= (uintptr_t)*left)
+        return p;
+    __asm__("" : "+m"(*left)); /* compared and changed where it is */
+    p = hk_hit_pop_class(tc, hk_class_of_hidden(n));
+    if (HK_LIKELY(p != NULL))
+        *left = (char *)*left - n;
+    return p;
 }
 
 /* The same, aligned to a power of two: of the class that hk_size_for_alignment() asks for, found without

@@ -38,9 +38,6 @@ typedef enum {
  * its rest then. */
 enum { HK_FEW = HK_HOSTILE ? 1 : 2, HK_SOME = HK_HOSTILE ? 1 : 16 };
 
-/* Who may hear of every operation (front/watched.h). */
-typedef enum { HK_WATCH_PROFILE, HK_WATCH_RECORD, HK_WATCH_PLACES } hk_watch_place_t;
-
 /* What a thread needs that does more than a little, or is observed: made then, and kept with its
  * record. */
 typedef struct {
@@ -69,9 +66,8 @@ struct hk_thread {
     uint16_t idle_at;          /* owner: the magazine looked at last for whether it is idle */
     unsigned crowd;            /* owner: the shared heap used last */
     atomic_bool telling;       /* owner: a watcher hears of something (front/watched.h) */
-    void *watchers[HK_WATCH_PLACES]; /* owner: what each of them keeps of the thread */
-    size_t budget;                   /* owner: bytes that magazines may still grow by */
-    size_t unnoted;                  /* owner: bytes given back that the purger has not heard of */
+    size_t budget;             /* owner: bytes that magazines may still grow by */
+    size_t unnoted;            /* owner: bytes given back that the purger has not heard of */
     hk_magazine_t magazines[HK_CLASS_COUNT]; /* owner */
     hk_thread_t *all_next;                   /* const once set; lock: registry */
     hk_thread_t *orphan_next;                /* lock: registry */

@@ -53,8 +53,8 @@ HK_INLINE void tell(hk_thread_t *thread, void *p, const hk_told_t *told, bool gi
     for (unsigned i = 0; i < HK_WATCH_PLACES; i++) {
         const hk_watcher_t *watcher = hk_load_acquire(&watchers[i]);
         if (watcher != NULL)
-            (given ? watcher->given : watcher->taken)(thread != NULL ? &thread->watchers[i] : NULL,
-                                                      p, told);
+            (given ? watcher->given
+                   : watcher->taken)(thread != NULL ? &thread->cache.watchers[i] : NULL, p, told);
     }
     atomic_signal_fence(memory_order_seq_cst);
     if (thread != NULL)
@@ -71,7 +71,7 @@ HK_INLINE bool goes_by_magazines(const hk_thread_t *thread) {
 /* An allocation of n bytes is none, which is counted. */
 HK_INLINE bool passes(hk_thread_t *thread, size_t n) {
     return samples_only() && thread != NULL &&
-           hk_profile_passes(&thread->watchers[HK_WATCH_PROFILE], n);
+           hk_profile_passes(&thread->cache.watchers[HK_WATCH_PROFILE], n);
 }
 
 /* Not told: of a small block that lies among others the free may be a hit. */
@@ -114,9 +114,6 @@ void *hk_watched_malloc(size_t n, size_t align, hk_by_t by) {
             return p;
         }
     }
-    void *p = align <= 8 && samples_only() ? hk_watched_pop(n) : NULL;
-    if (p != NULL)
-        return p;
     return passes(own_thread(), n) ? hk_malloc_unwatched(n, align, by) : malloc_told(n, align, by);
 }
 
@@ -177,7 +174,7 @@ void hk_watched_end(hk_thread_t *thread) {
     for (unsigned i = 0; i < HK_WATCH_PLACES; i++) {
         const hk_watcher_t *watcher = hk_load_acquire(&watchers[i]);
         if (watcher != NULL && watcher->ended != NULL)
-            watcher->ended(&thread->watchers[i]);
+            watcher->ended(&thread->cache.watchers[i]);
     }
 }
 
@@ -186,6 +183,6 @@ void hk_watched_forked(hk_thread_t *thread) {
     for (unsigned i = 0; i < HK_WATCH_PLACES; i++) {
         const hk_watcher_t *watcher = hk_load_acquire(&watchers[i]);
         if (watcher != NULL && watcher->forked != NULL)
-            watcher->forked(&thread->watchers[i]);
+            watcher->forked(&thread->cache.watchers[i]);
     }
 }

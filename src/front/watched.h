@@ -6,13 +6,12 @@
  *   realloc(p, n) ── taken(p) ── as ever ── given(q, n), or p again where it failed
  *
  * Who wants all of them has all threads go by their trap caches. For who wants samples only the table of sizes is
- * hidden: each malloc comes to the boundary, where bytes are counted down and the magazine serves, and each free of a
+ * hidden: each malloc misses, which counts its bytes down and goes to the magazine by the hidden one, and each free of a
  * small block is a hit but of a sample, which lies apart: in a pack, whose kind's bin is always full.
  *
  * What a watcher itself allocates or frees, and what a signal handler does that interrupts it, it does not
  * hear of. */
-#ifndef HK_FRONT_WATCHED_H
-#define HK_FRONT_WATCHED_H
+#pragma once
 
 #include "front/thread.h"
 #include "guard/guard.h"
@@ -50,20 +49,6 @@ void hk_watch(hk_watch_place_t place, const hk_watcher_t *watcher);
 /* After the options have changed as well. */
 void hk_watched_apply(void);
 
-/* The commonest case where it is samples that somebody wants: an allocation that is none, from a magazine.
- * NULL: anything else, and nothing is done. */
-HK_INLINE void *hk_watched_pop(size_t n) {
-    hk_tcache_t *tc = hk_load_relaxed(&hk_tc);
-    if (HK_UNLIKELY(n > HK_MID_MAX))
-        return NULL;
-    const unsigned cls = hk_class_of_hidden(n);
-    void **top = hk_load_relaxed(&tc->top[cls]), *p = *top;
-    if (HK_UNLIKELY(p == NULL || !hk_profile_passes(&tc->thread->watchers[HK_WATCH_PROFILE], n)))
-        return NULL;
-    hk_store_relaxed(&tc->top[cls], top - 1);
-    return p;
-}
-
 /* What the entry points do. */
 void *hk_watched_malloc(size_t n, size_t align, hk_by_t by);
 void *hk_watched_calloc_large(size_t n);
@@ -73,5 +58,3 @@ void *hk_watched_realloc(void *p, size_t n);
 /* The thread ends; the process is a fork's child. */
 void hk_watched_end(hk_thread_t *thread);
 void hk_watched_forked(hk_thread_t *thread);
-
-#endif

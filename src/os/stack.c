@@ -5,6 +5,7 @@
 
 #include <dlfcn.h>
 #include <link.h>
+#include <string.h>
 #include <sys/auxv.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -17,9 +18,9 @@
 #include "base/report.h"
 
 #if defined(__x86_64__)
-enum { FRAME_POINTER = 6 };
+enum { FRAME_POINTER = 6, RETURN_IS_BELOW = true }; /* the stack pointer of who is returned to */
 #else
-enum { FRAME_POINTER = 29 };
+enum { FRAME_POINTER = 29, RETURN_IS_BELOW = false };
 #endif
 
 /* A frame is no larger than this, if its pointer is one. */
@@ -75,17 +76,68 @@ bool hk_stack_prepare(void) {
     return true;
 }
 
+/* The unwinder interprets tables for each frame. What it found last is kept, for a few threads: once it comes to a
+ * frame that was there then, those further out are the same as long as their return addresses stand where they
+ * stood. */
+enum { DEEPEST = 64, KEPT = 16 };
+typedef struct {
+    atomic_bool busy; /* atomic: somebody is at it; or was, when the process forked */
+    unsigned count;
+    void *frames[DEEPEST];
+    uintptr_t sp[DEEPEST]; /* of each */
+} kept_t;
+static kept_t kept[KEPT];
+
 typedef struct {
     void **frames;
     unsigned count, most;
     bool skipping;        /* our own functions, which come first */
     uintptr_t pc, sp, fp; /* of the frame looked at last */
+    kept_t *last;         /* NULL: not to be had */
+    unsigned at;          /* of `last`: what lies further in has been passed */
+    uintptr_t sps[DEEPEST];
 } walk_t;
 
 static void note(walk_t *w, uintptr_t pc) {
     w->skipping = w->skipping && is_in_our_file(pc);
-    if (!w->skipping && w->count < w->most)
-        w->frames[w->count++] = (void *)pc;
+    if (w->skipping || w->count == w->most)
+        return;
+    if (w->last != NULL)
+        w->sps[w->count] = w->sp;
+    w->frames[w->count++] = (void *)pc;
+}
+
+static bool peek(void *to, size_t n, const struct iovec *there, unsigned count) {
+    const struct iovec here = {to, n};
+    const pid_t self = HK_CALL(other, getpid());
+    return HK_KEEP_ERRNO(HK_CALL(other, process_vm_readv(self, &here, 1, there, count, 0))) ==
+           (ssize_t)n;
+}
+
+bool hk_os_peek(void *to, uintptr_t from, size_t n) {
+    return peek(to, n, &(struct iovec){(void *)from, n}, 1);
+}
+
+/* Adds the frame looked at and all further out, where they are the same as last time. */
+static bool knows_the_rest(walk_t *w) {
+    kept_t *last = w->last;
+    void *now[DEEPEST];
+    struct iovec there[DEEPEST];
+    while (w->at < last->count && last->sp[w->at] < w->sp)
+        w->at++;
+    const unsigned n = (unsigned)hk_min(last->count - w->at, w->most - w->count);
+    if (n == 0 || last->sp[w->at] != w->sp || last->frames[w->at] != (void *)w->pc)
+        return false;
+    for (unsigned i = 0; i < n; i++)
+        there[i] = (struct iovec){(void *)(last->sp[w->at + i] - sizeof *now), sizeof *now};
+    if (!peek(now, n * sizeof *now, there, n) ||
+        memcmp(now, last->frames + w->at, n * sizeof *now) != 0)
+        return false;
+    memcpy(w->frames + w->count, now, n * sizeof *now);
+    memcpy(w->sps + w->count, last->sp + w->at, n * sizeof *now);
+    w->count += n;
+    w->pc = 0;
+    return true;
 }
 
 static _Unwind_Reason_Code look(struct _Unwind_Context *context, void *argument) {
@@ -93,16 +145,9 @@ static _Unwind_Reason_Code look(struct _Unwind_Context *context, void *argument)
     w->pc = unwinder.address(context);
     w->sp = unwinder.stack(context);
     w->fp = unwinder.reg(context, FRAME_POINTER);
-    if (w->pc != 0)
+    if (w->pc != 0 && (w->last == NULL || !knows_the_rest(w)))
         note(w, w->pc);
     return w->pc != 0 && w->count < w->most ? _URC_NO_REASON : _URC_END_OF_STACK;
-}
-
-bool hk_os_peek(void *to, uintptr_t from, size_t n) {
-    const struct iovec here = {to, n}, there = {(void *)from, n};
-    const pid_t self = HK_CALL(other, getpid());
-    return HK_KEEP_ERRNO(HK_CALL(other, process_vm_readv(self, &here, 1, &there, 1, 0))) ==
-           (ssize_t)n;
 }
 
 /* Each frame's pointer points at the caller's, beside which lies the return address. */
@@ -111,8 +156,8 @@ static void follow_frame_pointers(walk_t *w) {
     while (w->count < w->most && w->fp - w->sp < MOST_FRAME &&
            hk_is_aligned(w->fp, sizeof *frame) && hk_os_peek(frame, w->fp, sizeof frame) &&
            frame[1] != 0) {
-        note(w, frame[1]);
         w->sp = w->fp + sizeof frame;
+        note(w, frame[1]);
         w->fp = frame[0];
     }
 }
@@ -121,9 +166,20 @@ HK_NOINLINE unsigned hk_stack_read(void **frames, unsigned most) {
     walk_t w = {.frames = frames, .most = most, .skipping = skips};
     if (!hk_load_acquire(&ready))
         return 0;
+    const uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+    kept_t *last = &kept[here / (8 * HK_MIB) % KEPT]; /* a thread's stack has as much room */
+    const bool keeps =
+        RETURN_IS_BELOW && most <= DEEPEST && !hk_exchange_acquire(&last->busy, true);
+    w.last = keeps ? last : NULL;
     unwinder.walk(look, &w);
     if (w.pc != 0)
         follow_frame_pointers(&w);
+    if (keeps) {
+        last->count = w.count < most ? w.count : 0; /* a part would be taken for all */
+        memcpy(last->frames, frames, last->count * sizeof *frames);
+        memcpy(last->sp, w.sps, last->count * sizeof *w.sps);
+        hk_store_release(&last->busy, false);
+    }
     return w.count;
 }
 

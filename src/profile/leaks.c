@@ -6,12 +6,19 @@
 
 #include "base/report.h"
 #include "os/stack.h"
+#include "profile/reach.h"
 #include "profile/sample.h"
 
 enum { MOST_TOLD = 32 };
 
+static bool unreached_only; /* of the one thread that reports */
+
+static const hk_profile_sums_t *sums_of(const hk_profile_stack_t *s) {
+    return unreached_only ? &s->unreached : &s->in_use;
+}
+
 static uint64_t bytes_of(const hk_profile_stack_t *s) {
-    return hk_load_relaxed(&s->in_use.all_bytes);
+    return hk_load_relaxed(&sums_of(s)->all_bytes);
 }
 
 static bool has_word(const char *name, const char *words) {
@@ -42,7 +49,7 @@ static const hk_profile_stack_t *next_of(const hk_profile_stack_t *newest,
                                          const hk_profile_stack_t *last) {
     const hk_profile_stack_t *best = NULL;
     for (const hk_profile_stack_t *s = newest; s != NULL; s = s->before)
-        if (hk_load_relaxed(&s->in_use.objects) != 0 && (last == NULL || is_before(last, s)) &&
+        if (hk_load_relaxed(&sums_of(s)->objects) != 0 && (last == NULL || is_before(last, s)) &&
             (best == NULL || is_before(s, best)))
             best = s;
     return best;
@@ -50,33 +57,33 @@ static const hk_profile_stack_t *next_of(const hk_profile_stack_t *newest,
 
 static void say(uint64_t objects, uint64_t bytes, const char *what) {
     hk_line_t line = {0};
-    hk_line_str(&line, "hakmem: leaks: ");
-    hk_line_u64(&line, bytes);
-    hk_line_str(&line, bytes == 1 ? " byte in " : " bytes in ");
-    hk_line_u64(&line, objects);
-    hk_line_str(&line, objects == 1 ? " block" : " blocks");
-    hk_line_str(&line, what);
+    hk_line_put(&line, "hakmem: leaks: %lu byte%s in %lu block%s%s", bytes, bytes == 1 ? "" : "s",
+                objects, objects == 1 ? "" : "s", what);
     hk_line_write(&line, STDERR_FILENO);
 }
 
-bool hk_leaks_report(const char *ignored) {
+bool hk_leaks_report(const char *ignored, bool unreachable) {
+    unreached_only = unreachable && hk_reach_look((uintptr_t)__builtin_frame_address(0));
     const hk_profile_stack_t *newest = hk_profile_stacks(), *last = NULL;
     uint64_t told = 0, objects = 0, bytes = 0;
     for (; told < MOST_TOLD && (last = next_of(newest, last)) != NULL;) {
         if (is_ignored(last, ignored))
             continue;
         told++;
-        objects += hk_profile_objects(&last->in_use);
+        objects += hk_profile_objects(sums_of(last));
         bytes += bytes_of(last);
-        say(hk_profile_objects(&last->in_use), bytes_of(last), ", allocated by");
+        say(hk_profile_objects(sums_of(last)), bytes_of(last), ", allocated by");
         hk_stack_print(last->frames, last->count);
     }
     if (told == 0)
         return false;
     hk_line_t line = {0};
-    hk_line_str(&line, told < MOST_TOLD ? " in all" : " of these stacks, the largest");
-    hk_line_str(&line, hk_profile_mean() != 0 ? ", estimated from samples" : "");
-    hk_line_str(&line, ", still in use; whether anything points there was not looked at");
+    hk_line_put(&line, "%s%s, still in use%s",
+                told < MOST_TOLD ? " in all" : " of these stacks, the largest",
+                hk_profile_mean() != 0 ? ", estimated from samples" : "",
+                unreached_only ? ", and nothing that can be reached points there"
+                : unreachable  ? "; whether anything points there could not be looked at"
+                               : "; whether anything points there was not looked at");
     say(objects, bytes, hk_line_text(&line));
     return true;
 }

@@ -4,10 +4,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <link.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/calls.h"
+#include "base/report.h"
 #include "os/stack.h"
 
 bool hk_maps_open(hk_maps_t *maps) {
@@ -39,14 +41,8 @@ char *hk_maps_line(hk_maps_t *maps) {
 }
 
 /* A number, and what stands behind it. */
-static uint64_t number(char **s, unsigned base) {
-    uint64_t n = 0;
-    for (;; ++*s) {
-        const unsigned digit = **s >= 'a' ? (unsigned)(**s - 'a' + 10) : (unsigned)(**s - '0');
-        if (digit >= base)
-            break;
-        n = n * base + digit;
-    }
+static uint64_t number(char **s, int base) {
+    const uint64_t n = strtoull(*s, s, base);
     ++*s;
     return n;
 }
@@ -54,11 +50,10 @@ static uint64_t number(char **s, unsigned base) {
 /* ---- build ids ---- */
 
 static void put_hex(char *to, const unsigned char *from, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        *to++ = "0123456789abcdef"[from[i] >> 4];
-        *to++ = "0123456789abcdef"[from[i] & 15];
-    }
-    *to = '\0';
+    hk_line_t line = {0};
+    for (size_t i = 0; i < n; i++)
+        hk_line_put(&line, "%02lx", (uint64_t)from[i]);
+    memcpy(to, hk_line_text(&line), 2 * n + 1);
 }
 
 /* A note: three numbers, a name and the contents, of which either begins at a multiple of four. */

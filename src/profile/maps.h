@@ -1,6 +1,5 @@
 /* What code the process has: its executable mappings, from /proc/self/maps, with the build ids of their files. */
-#ifndef HK_PROFILE_MAPS_H
-#define HK_PROFILE_MAPS_H
+#pragma once
 
 #include "base/base.h"
 
@@ -28,5 +27,3 @@ char *hk_maps_line(hk_maps_t *maps);
 
 /* The next executable mapping. */
 bool hk_maps_next(hk_maps_t *maps, hk_mapping_t *mapping);
-
-#endif

@@ -65,7 +65,6 @@ bool hk_profile_given(void **own, const void *p, size_t n) {
     return true;
 }
 
-void hk_profile_taken(void **own, const void *p) {
-    if (hk_profile_may_know(p))
-        hk_profile_remove(p, own != NULL);
+size_t hk_profile_taken(void **own, const void *p) {
+    return hk_profile_may_know(p) ? hk_profile_remove(p, own != NULL) : 0;
 }

@@ -1,8 +1,7 @@
 /* Which allocations a heap profile samples: of the bytes allocated each has the same chance, one in R on average
  * (HAKMEM_PROF_SAMPLE_KB), so that the gaps are exponential and a block of n bytes is sampled with the
  * chance 1 - exp(-n/R). Each thread counts down the bytes to its next sample. Called with no lock held. */
-#ifndef HK_PROFILE_SAMPLE_H
-#define HK_PROFILE_SAMPLE_H
+#pragma once
 
 #include "profile/table.h"
 
@@ -33,8 +32,6 @@ HK_INLINE bool hk_profile_may_know(const void *p) {
 }
 
 /* n bytes at p have been allocated; p is about to be freed. True: a sample has been taken. A thread that keeps
- * nothing has own NULL. */
+ * nothing has own NULL. The second returns the bytes of a sample; 0: p is none. */
 bool hk_profile_given(void **own, const void *p, size_t n);
-void hk_profile_taken(void **own, const void *p);
-
-#endif
+size_t hk_profile_taken(void **own, const void *p);

@@ -219,14 +219,15 @@ static void empty_locked(sample_t *slot) {
     used--;
 }
 
-/* False: it is none. */
-static bool remove_locked(const void *p) {
+/* Its bytes, at least one; 0: it is none. */
+static size_t remove_locked(const void *p) {
     sample_t *slot = blocks != NULL ? slot_of(blocks, p) : NULL;
     if (slot == NULL || slot->p == NULL)
-        return false;
+        return 0;
+    const size_t n = hk_max(slot->n, 1);
     sum_up(&slot->stack->in_use, &hk_profile_in_use, slot, false);
     empty_locked(slot);
-    return true;
+    return n;
 }
 
 /* For some 50 ms where it may be this thread that has the lock. */
@@ -242,13 +243,14 @@ static bool enter(bool waits) {
     return true;
 }
 
-void hk_profile_remove(const void *p, bool waits) {
+size_t hk_profile_remove(const void *p, bool waits) {
     if (hk_load_relaxed(&stale) || !enter(waits))
-        return;
-    const bool known = remove_locked(p);
+        return 0;
+    const size_t n = remove_locked(p);
     hk_unlock(&lock);
-    if (known)
+    if (n != 0)
         HK_PROBE("otel_memory", free, "8@%0", "r"(p));
+    return n;
 }
 
 /* A block that is known already was freed while nobody was told. */
@@ -273,4 +275,35 @@ void hk_profile_add(const void *p, size_t n, double chance, void *const *frames,
     }
     hk_unlock(&lock);
     HK_PROBE("otel_memory", alloc, "8@%0 8@%1 8@%2", "r"(p), "r"(n), "r"(bytes_for(&sample)));
+}
+
+/* ---- what is reached ---- */
+
+size_t hk_profile_freeze(void) {
+    hk_lock(&lock);
+    return used;
+}
+
+void hk_profile_thaw(void) { hk_unlock(&lock); }
+
+size_t hk_profile_blocks(hk_profile_block_t *to) {
+    size_t n = 0;
+    if (blocks == NULL)
+        return 0;
+    for (size_t i = 0; i <= blocks->mask; i++) {
+        const sample_t *s = &blocks->slots[i];
+        if (s->p != NULL)
+            to[n++] =
+                (hk_profile_block_t){(uintptr_t)s->p, hk_max(s->n, 1), s->chance, s->stack, false};
+    }
+    to[n++] = (hk_profile_block_t){(uintptr_t)blocks, bytes_of(blocks->mask + 1), 1, NULL, true};
+    return n;
+}
+
+void hk_profile_reached(const hk_profile_block_t *b, size_t count) {
+    _Atomic uint64_t all = 0;
+    for (size_t i = 0; i < count; i++)
+        if (!b[i].reached)
+            sum_up(&b[i].stack->unreached, &all,
+                   &(sample_t){(const void *)b[i].p, b[i].n, b[i].chance, b[i].stack}, true);
 }

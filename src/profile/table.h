@@ -1,8 +1,7 @@
 /* What a heap profile knows: the sampled blocks that are in use, by address, and the stacks that they were allocated
  * by, with sums. Blocks have a lock of their own rank, which is not held while a stack is read; stacks are
  * never freed, so that who writes a profile reads them without it. */
-#ifndef HK_PROFILE_TABLE_H
-#define HK_PROFILE_TABLE_H
+#pragma once
 
 #include "base/base.h"
 
@@ -18,7 +17,8 @@ HK_INLINE uint64_t hk_profile_objects(const hk_profile_sums_t *sums) {
 
 typedef struct hk_profile_stack {
     struct hk_profile_stack *before, *same_bucket; /* const: made before this one */
-    hk_profile_sums_t in_use, allocated;
+    hk_profile_sums_t in_use, allocated,
+        unreached;        /* the last since somebody looked (profile/reach.h) */
     uint32_t hash, count; /* const */
     void *frames[];       /* const: return addresses, the innermost first */
 } hk_profile_stack_t;
@@ -38,8 +38,22 @@ void hk_profile_clear_later(void);
 void hk_profile_add(const void *p, size_t n, double chance, void *const *frames, unsigned count,
                     bool waits);
 
-/* A block is freed. */
-void hk_profile_remove(const void *p, bool waits);
+/* A block is freed. Returns its bytes; 0: it is none. */
+size_t hk_profile_remove(const void *p, bool waits);
+
+/* Nothing changes between the two; how many blocks there are. Copies them, the table's own memory as a block of
+ * nobody's as well; and sums up those that are not reached. */
+typedef struct {
+    uintptr_t p;
+    size_t n;
+    double chance;
+    hk_profile_stack_t *stack; /* NULL: nobody's */
+    bool reached;
+} hk_profile_block_t;
+size_t hk_profile_freeze(void);
+size_t hk_profile_blocks(hk_profile_block_t *to);
+void hk_profile_thaw(void);
+void hk_profile_reached(const hk_profile_block_t *blocks, size_t count);
 
 /* How many sampled blocks have an address like p's, by its middle bits: nearly always 0. What is 255 once stays so.
  * NULL until something is sampled. atomic: written under the lock, any thread reads. */
@@ -48,5 +62,3 @@ extern _Atomic(_Atomic uint8_t *) hk_profile_likes;
 HK_INLINE size_t hk_profile_like(const void *p) {
     return ((uintptr_t)p >> 4 ^ (uintptr_t)p >> 21) % HK_PROFILE_LIKES;
 }
-
-#endif

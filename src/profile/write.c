@@ -228,18 +228,15 @@ static void tell_sample(writer_t *w, const hk_profile_stack_t *s) {
     tell_bytes(w, SAMPLE, m.bytes, m.len);
 }
 
-static void tell_comment(writer_t *w, const char *what, const char *word, uint64_t n) {
+static void tell_comment(writer_t *w, const char *what, uint64_t n) {
     hk_line_t line = {0};
-    hk_line_str(&line, what);
-    if (word != NULL)
-        hk_line_str(&line, word);
-    else
-        hk_line_u64(&line, n);
+    hk_line_put(&line, "%s %lu", what, n);
     tell_number(w, COMMENT, tell_string(w, hk_line_text(&line)));
 }
 
 static void tell_all(writer_t *w, const hk_profile_about_t *about, const hk_profile_stack_t *s) {
     struct timespec now = {0};
+    hk_line_t reason = {0};
     clock_gettime(CLOCK_REALTIME, &now);
     tell_string(w, "");
     tell_type(w, SAMPLE_TYPE, "inuse_objects", "count");
@@ -251,13 +248,14 @@ static void tell_all(writer_t *w, const hk_profile_about_t *about, const hk_prof
     tell_number(w, PERIOD, hk_max(hk_profile_mean(), 1));
     tell_number(w, TIME, (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec);
     tell_number(w, DURATION, hk_os_now_ns() - hk_profile_began());
-    tell_comment(w, "hakmem ", HK_VERSION, 0);
-    tell_comment(w, "pid ", NULL, (uint64_t)HK_CALL(other, getpid()));
-    tell_comment(w, "reason ", about->reason, 0);
-    tell_comment(w, "rss_bytes ", NULL, about->rss);
-    tell_comment(w, "live_bytes ", NULL, about->live);
+    tell_number(w, COMMENT, tell_string(w, "hakmem " HK_VERSION));
+    tell_comment(w, "pid", (uint64_t)HK_CALL(other, getpid()));
+    hk_line_put(&reason, "reason %s", about->reason);
+    tell_number(w, COMMENT, tell_string(w, hk_line_text(&reason)));
+    tell_comment(w, "rss_bytes", about->rss);
+    tell_comment(w, "live_bytes", about->live);
     if (hk_load_relaxed(&hk_profile_lost) != 0)
-        tell_comment(w, "lost_samples ", NULL, hk_load_relaxed(&hk_profile_lost));
+        tell_comment(w, "lost_samples", hk_load_relaxed(&hk_profile_lost));
     tell_mappings(w);
     for (; s != NULL; s = s->before)
         if (hk_load_relaxed(&s->allocated.objects) != 0)
@@ -266,16 +264,7 @@ static void tell_all(writer_t *w, const hk_profile_about_t *about, const hk_prof
 
 /* ---- the same as text ---- */
 
-static void say_sums(hk_line_t *line, uint64_t sums[4]) {
-    hk_line_u64(line, sums[0]);
-    hk_line_str(line, ": ");
-    hk_line_u64(line, sums[1]);
-    hk_line_str(line, " [");
-    hk_line_u64(line, sums[2]);
-    hk_line_str(line, ": ");
-    hk_line_u64(line, sums[3]);
-    hk_line_str(line, "] @");
-}
+#define SUMS "%lu: %lu [%lu: %lu] @"
 
 static void say_line(writer_t *w, hk_line_t *line) {
     hk_line_str(line, "\n");
@@ -285,13 +274,10 @@ static void say_line(writer_t *w, hk_line_t *line) {
 
 static void say_sample(writer_t *w, const hk_profile_stack_t *s) {
     hk_line_t line = {0};
-    say_sums(&line,
-             (uint64_t[]){hk_load_relaxed(&s->in_use.objects), hk_load_relaxed(&s->in_use.bytes),
-                          hk_load_relaxed(&s->allocated.objects),
-                          hk_load_relaxed(&s->allocated.bytes)});
+    hk_line_put(&line, SUMS, hk_load_relaxed(&s->in_use.objects), hk_load_relaxed(&s->in_use.bytes),
+                hk_load_relaxed(&s->allocated.objects), hk_load_relaxed(&s->allocated.bytes));
     for (unsigned i = 0; i < s->count; i++) {
-        hk_line_str(&line, " ");
-        hk_line_hex(&line, (uintptr_t)s->frames[i]);
+        hk_line_put(&line, " %#lx", (uintptr_t)s->frames[i]);
         if (line.len > sizeof line.text / 2) {
             put(w, line.text, line.len);
             line.len = 0;
@@ -309,10 +295,8 @@ static void say_all(writer_t *w, const hk_profile_stack_t *newest) {
         sums[3] += hk_load_relaxed(&s->allocated.bytes);
     }
     hk_line_t line = {0};
-    hk_line_str(&line, "heap profile: ");
-    say_sums(&line, sums);
-    hk_line_str(&line, " heap_v2/");
-    hk_line_u64(&line, hk_max(hk_profile_mean(), 1));
+    hk_line_put(&line, "heap profile: " SUMS " heap_v2/%lu", sums[0], sums[1], sums[2], sums[3],
+                hk_max(hk_profile_mean(), 1));
     say_line(w, &line);
     for (const hk_profile_stack_t *s = newest; s != NULL; s = s->before)
         if (hk_load_relaxed(&s->allocated.objects) != 0)

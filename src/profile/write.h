@@ -1,7 +1,6 @@
 /* Writes a heap profile. Nothing is allocated by malloc and no lock is held, so that who reads what is written may be
  * a thread that allocates; each figure is of a moment of its own. */
-#ifndef HK_PROFILE_WRITE_H
-#define HK_PROFILE_WRITE_H
+#pragma once
 
 #include "base/base.h"
 
@@ -14,5 +13,3 @@ typedef struct {
 
 /* 0, or what the system says as errno does. Keeps errno. */
 int hk_profile_write(int fd, const hk_profile_about_t *about);
-
-#endif

@@ -28,11 +28,14 @@ COUNTED static void *take_again(void *p, size_t n) {
     return p;
 }
 
+static bool is_counted(const void *frame) {
+    return (const char *)frame >= __start_of_the_test && (const char *)frame < __stop_of_the_test;
+}
+
 static unsigned counted_frames(const hk_profile_stack_t *s) {
     unsigned n = 0;
     for (unsigned i = 0; i < s->count; i++)
-        n += (const char *)s->frames[i] >= __start_of_the_test &&
-             (const char *)s->frames[i] < __stop_of_the_test;
+        n += is_counted(s->frames[i]);
     return n;
 }
 
@@ -177,6 +180,40 @@ static void test_stacks(void) {
     const unsigned frames = most_counted_frames();
     CHECK(frames > 40 && frames <= 64);
     hak_free(p);
+}
+
+typedef void *taker_t(size_t n);
+
+#define TAKER(name)                                                                                \
+    COUNTED static void *name(size_t n) {                                                          \
+        void *p = take(n);                                                                         \
+        __asm__ volatile("nop # " #name ::: "memory");                                             \
+        return p;                                                                                  \
+    }
+TAKER(take_here)
+TAKER(take_there)
+
+/* The outermost frame that is counted. */
+static const void *caller_of_take(void) {
+    for (const hk_profile_stack_t *s = hk_profile_stacks(); s != NULL; s = s->before)
+        for (unsigned i = s->count; i != 0 && hk_load_relaxed(&s->in_use.objects) != 0; i--)
+            if (is_counted(s->frames[i - 1]))
+                return s->frames[i - 1];
+    return NULL;
+}
+
+/* Where a frame lies where another one lay the last time, and what it called is the same, it is still another's. */
+static void test_same_place(void) {
+    static taker_t *const takers[] = {take_here, take_there};
+    const void *callers[4];
+    sample_one_in(0);
+    for (unsigned i = 0; i < 4; i++) {
+        void *p = takers[i / 2](10);
+        callers[i] = caller_of_take();
+        hak_free(p);
+    }
+    CHECK(callers[0] != NULL && callers[1] == callers[0]);
+    CHECK(callers[2] != NULL && callers[2] != callers[0] && callers[3] == callers[2]);
 }
 
 #ifdef __x86_64__
@@ -412,6 +449,7 @@ static void test_all(void) {
     test_exact();
     test_realloc();
     test_stacks();
+    test_same_place();
     test_made_code();
     test_threads();
     test_child();

@@ -4,6 +4,8 @@
 //   grow          keeps 64 blocks of 1 MiB, one after the other, and frees them
 //   wait          says "ready", keeps what it reads lines for: one block of 3000 bytes each
 //   clean         frees all that it allocates
+//   lose          keeps 20 blocks of 100, one by one from the last; nothing leads to 30 rings of two of 200 each, nor to 40
+//                 of 300 that only freed ones lead to
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,6 +60,36 @@ APART static void keep_lines(void) {
     }
 }
 
+APART static void keep_chain(void) {
+    for (unsigned i = 0; i < 20; i++) {
+        char **block = malloc(100);
+        block[2] = kept[0]; // of which some point inside the block
+        kept[0] = (char *)block + i % 50;
+    }
+    NO_JUMP;
+}
+
+APART static void lose_rings(void) {
+    for (unsigned i = 0; i < 30; i++) {
+        void **one = malloc(200), **two = malloc(200);
+        *one = two;
+        *two = one;
+    }
+    NO_JUMP;
+}
+
+APART static void lose_children(void) {
+    void **parents[40];
+    for (unsigned i = 0; i < 40; i++) {
+        parents[i] = malloc(1000);
+        parents[i][1] = malloc(300);
+    }
+    for (unsigned i = 0; i < 40; i++)
+        free(parents[i]);
+    memset(parents, 0, sizeof parents);
+    __asm__ volatile("" : : "r"(parents) : "memory");
+}
+
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "";
     if (strcmp(what, "keep") == 0) {
@@ -75,6 +107,10 @@ int main(int argc, char **argv) {
     } else if (strcmp(what, "wait") == 0) {
         write(STDOUT_FILENO, "ready\n", 6);
         keep_lines();
+    } else if (strcmp(what, "lose") == 0) {
+        keep_chain();
+        lose_rings();
+        lose_children();
     } else if (strcmp(what, "clean") == 0) {
         use_for_a_while();
         printf("done\n"); // whose buffer stays

@@ -374,6 +374,27 @@ def check_leaks(folder: Path) -> None:
     expect(said == "", said)
 
 
+def check_unreachable(folder: Path) -> None:
+    exactly = {"HAKMEM_LEAKS": "unreachable", "HAKMEM_PROF_SAMPLE_KB": "0"}
+    lines = run(folder, "lose", **exactly).splitlines()
+    told = [line for line in lines if line.startswith("hakmem: ")]
+    expect(
+        told
+        == [
+            "hakmem: leaks: 12000 bytes in 40 blocks, allocated by",
+            "hakmem: leaks: 6000 bytes in 30 blocks, allocated by",
+            "hakmem: leaks: 6000 bytes in 30 blocks, allocated by",
+            "hakmem: leaks: 24000 bytes in 100 blocks in all, still in use, and nothing that can "
+            "be reached points there",
+        ],
+        "\n".join(lines),
+    )
+    for what in "keep", "clean":
+        said = run(folder, what, HAKMEM_LEAKS_STATUS="23", **exactly)
+        expect(said == "", said)
+    run(folder, "lose", HAKMEM_LEAKS_STATUS="23", status=23, **exactly)
+
+
 # ---- pprof ----
 
 
@@ -472,6 +493,7 @@ CHECKS: tuple[Callable[[Path], None], ...] = (
     check_without_unwinder,
     check_python,
     check_leaks,
+    check_unreachable,
 )
 
 

@@ -1,0 +1,138 @@
+#include "profile/reach.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "backend/meta.h"
+#include "backend/pagemap.h"
+#include "base/calls.h"
+#include "os/os.h"
+#include "profile/maps.h"
+
+enum { MOST_OWN = 1 << 16, MOST_SECONDS = 30 };
+
+/* What the child works on. Blocks by address; the allocator's own memory counts as blocks that are reached and
+ * not looked into. */
+typedef struct {
+    size_t count, most, todo;
+    uintptr_t sp;
+    uint32_t *work; /* blocks that are reached and have not been looked into */
+    hk_maps_t maps;
+    hk_profile_block_t blocks[];
+} look_t;
+
+static void add_own(const void *start, size_t bytes, void *argument) {
+    look_t *l = argument;
+    if (l->count == l->most)
+        _exit(1);
+    l->blocks[l->count++] =
+        (hk_profile_block_t){.p = (uintptr_t)start, .n = bytes, .reached = true};
+}
+
+/* Shell's: that of the C library may allocate. */
+static void sort(hk_profile_block_t *b, size_t n) {
+    for (size_t gap = n / 2; gap != 0; gap = gap == 2 ? 1 : gap * 5 / 11)
+        for (size_t i = gap; i < n; i++) {
+            const hk_profile_block_t one = b[i];
+            size_t at = i;
+            for (; at >= gap && b[at - gap].p > one.p; at -= gap)
+                b[at] = b[at - gap];
+            b[at] = one;
+        }
+}
+
+/* How many begin at w or before. */
+static size_t up_to(const look_t *l, uintptr_t w) {
+    size_t from = 0, to = l->count;
+    while (from < to) {
+        const size_t at = (from + to) / 2;
+        if (l->blocks[at].p <= w)
+            from = at + 1;
+        else
+            to = at;
+    }
+    return from;
+}
+
+static void scan(look_t *l, uintptr_t from, uintptr_t to) {
+    const uintptr_t low = l->blocks[0].p;
+    const uintptr_t high = l->blocks[l->count - 1].p + l->blocks[l->count - 1].n;
+    for (from = hk_align_up(from, sizeof from); from + sizeof from <= to; from += sizeof from) {
+        const uintptr_t w = *(const uintptr_t *)from;
+        if (w - low >= high - low)
+            continue;
+        hk_profile_block_t *b = &l->blocks[up_to(l, w) - 1];
+        if (b->reached || w - b->p >= b->n)
+            continue;
+        b->reached = true;
+        l->work[l->todo++] = (uint32_t)(b - l->blocks);
+    }
+}
+
+/* All of it that is no block's. */
+static void scan_around(look_t *l, uintptr_t from, uintptr_t to) {
+    while (from < to) {
+        const size_t i = up_to(l, from);
+        const uintptr_t end = i == 0 ? 0 : l->blocks[i - 1].p + l->blocks[i - 1].n;
+        const uintptr_t next = i < l->count ? hk_min(l->blocks[i].p, to) : to;
+        if (from >= end)
+            scan(l, from, next);
+        from = from < end ? end : next;
+    }
+}
+
+/* START-END rw-p ... */
+static void look(look_t *l) {
+    hk_meta_visit(add_own, l);
+    hk_map_visit_own(add_own, l);
+    sort(l->blocks, l->count);
+    if (!hk_maps_open(&l->maps))
+        _exit(1);
+    for (char *s; (s = hk_maps_line(&l->maps)) != NULL;) {
+        const uintptr_t start = strtoull(s, &s, 16), end = strtoull(s + 1, &s, 16);
+        const bool is_stack = start <= l->sp && l->sp < end;
+        if (s[1] == 'r' && s[2] == 'w' && s[4] == 'p')
+            scan_around(l, is_stack ? l->sp : start, end);
+    }
+    while (l->todo != 0) {
+        const hk_profile_block_t *b = &l->blocks[l->work[--l->todo]];
+        scan(l, b->p, b->p + b->n);
+    }
+}
+
+/* Without fork handlers: they take locks, and the profile forgets what it knows. */
+static pid_t copy_process(void) { return (pid_t)HK_CALL(other, syscall(SYS_clone, 0, 0, 0, 0, 0)); }
+
+bool hk_reach_look(uintptr_t sp) {
+    const struct rlimit seconds = {MOST_SECONDS, MOST_SECONDS}, none = {0, 0};
+    const size_t known = hk_profile_freeze(), most = known + MOST_OWN;
+    const size_t bytes = sizeof(look_t) + most * (sizeof(hk_profile_block_t) + sizeof(uint32_t));
+    look_t *l = HK_CALL(mmap, mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                                   MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    pid_t child = -1;
+    int status = -1;
+    if (l != MAP_FAILED) {
+        l->most = most;
+        l->sp = sp;
+        l->work = (uint32_t *)(void *)(l->blocks + most);
+        l->count = hk_profile_blocks(l->blocks);
+        child = copy_process();
+    }
+    hk_profile_thaw();
+    if (child == 0) {
+        setrlimit(RLIMIT_CPU, &seconds);
+        setrlimit(RLIMIT_CORE, &none);
+        look(l);
+        _exit(0);
+    }
+    if (child > 0 && HK_CALL(other, waitpid(child, &status, __WALL)) == child && status == 0)
+        hk_profile_reached(l->blocks, l->count);
+    if (l != MAP_FAILED)
+        HK_CALL(munmap, munmap(l, bytes));
+    return status == 0;
+}
