@@ -122,32 +122,25 @@ typedef struct {
     } slices[HK_SLICES];
 } hk_superslab_head_t;
 
-/* The bits of the block of class cls that starts at p, an address in a slab of that class; NULL where
- * none starts there, if that is not known. `owner` is that of p's unit. */
-HK_INLINE _Atomic uint16_t *hk_shadow_in(const void *owner, const void *p, unsigned cls,
-                                         bool known) {
-    const hk_superslab_head_t *ss = owner;
+/* The bits of the block of class cls that starts at p, an address in a slab of that class; NULL where none starts
+ * there. `quick`, where the class is not 1: behind the slab's last block there are some as well, that are 0. */
+HK_INLINE _Atomic uint16_t *hk_shadow_in(const void *p, unsigned cls, bool quick) {
+    const hk_leaf_t *leaf = hk_load_acquire(&hk_map_root[(uintptr_t)p >> HK_LEAF_SHIFT]);
+    const hk_superslab_head_t *ss = (const void *)hk_load_acquire(&leaf->owner[hk_map_unit(p)]);
     const hk_class_t *c = &hk_classes[cls];
     const size_t slice = ((uintptr_t)p >> HK_SLICE_SHIFT) & (HK_SLICES - 1);
     const size_t offset = (size_t)((const char *)p - ss->slices[slice].base);
     const unsigned index = hk_class_index(c, offset);
-    if (!known && HK_UNLIKELY((size_t)index * c->size != offset || index >= c->blocks))
+    if (HK_UNLIKELY((size_t)index * c->size != offset || (!quick && index >= c->blocks)))
         return NULL;
-    hk_assert((size_t)index * c->size == offset && index < c->blocks);
     _Atomic uint16_t *shadow = ss->slices[slice].shadow + index;
     if (shadow == NULL)
         __builtin_unreachable(); /* there is no need to ask */
     return shadow;
 }
 
-/* The owner where there is one. */
-HK_INLINE const void *hk_shadow_owner(const void *p) {
-    const hk_leaf_t *leaf = hk_load_acquire(&hk_map_root[(uintptr_t)p >> HK_LEAF_SHIFT]);
-    return hk_load_acquire(&leaf->owner[hk_map_unit(p)]);
-}
-
 HK_INLINE _Atomic uint16_t *hk_shadow_of(const void *p, unsigned cls) {
-    return hk_shadow_in(hk_shadow_owner(p), p, cls, false);
+    return hk_shadow_in(p, cls, false);
 }
 
 /* ---- for purging, see backend/purge.h ---- */

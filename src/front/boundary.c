@@ -98,13 +98,20 @@ HK_INLINE void free_unwatched(void *p) {
 }
 
 /* A thread's end frees NULL a dozen times. */
-void hk_free_slow(void *p) {
+static HK_NOINLINE void free_otherwise(void *p) {
     if (p == NULL)
         return;
     if (HK_UNLIKELY(hk_watched()))
         hk_watched_free(p, HK_BY_MALLOC, HK_ANY_SIZE);
     else
         free_unwatched(p);
+}
+
+void hk_free_slow(void *p) {
+    if (hk_load_relaxed(&hk_guarded_alone))
+        hk_guarded_free(p);
+    else
+        free_otherwise(p);
 }
 
 void hk_free_unwatched(void *p, hk_by_t by, size_t n) {
@@ -303,6 +310,8 @@ HK_INLINE void *malloc_unwatched(size_t n) {
 }
 
 void *hk_malloc_slow(size_t n) {
+    if (hk_load_relaxed(&hk_guarded_alone))
+        return hk_guarded_malloc_alone(n);
     return HK_UNLIKELY(hk_watched()) ? hk_watched_malloc(n, 8, HK_BY_MALLOC) : malloc_unwatched(n);
 }
 
@@ -390,7 +399,7 @@ static size_t usable(const void *p, unsigned kind) {
     case HK_KIND_FENCED:
         return hk_guarded_bytes(p, kind);
     case HK_KIND_FOREIGN:
-        return foreign_usable(p);
+        return hk_guarded() && hk_guarded_disowns(p, HK_INVALID_POINTER) ? 0 : foreign_usable(p);
     default:
         hk_fatal(HK_INVALID_POINTER, p);
     }
@@ -432,6 +441,8 @@ static void *resize_large(void *p, unsigned kind, size_t n) {
  * by moving pages where it can. */
 void *hk_realloc_unwatched(void *p, size_t n) {
     unsigned kind = hk_map_kind(p);
+    if (kind == HK_KIND_FOREIGN && hk_guarded() && hk_guarded_disowns(p, HK_INVALID_POINTER))
+        return NULL;
     if (kind == HK_KIND_FOREIGN && __libc_realloc != NULL)
         return __libc_realloc(p, n);
     if (HK_UNLIKELY(hk_guarded() || kind == HK_KIND_FENCED))

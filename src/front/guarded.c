@@ -1,7 +1,11 @@
 #include "front/guarded.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "backend/large.h"
 #include "backend/meta.h"
@@ -9,6 +13,7 @@
 #include "config/config.h"
 #include "front/boundary.h"
 #include "front/magazine.h"
+#include "front/watched.h"
 #include "guard/block.h"
 #include "guard/fence.h"
 
@@ -20,6 +25,20 @@ void hk_guarded_start(void) {
         hk_config_warn("HAKMEM_GUARD", "1", "the system refuses memory", "nothing is checked");
     if (thread != NULL)
         hk_thread_leave(thread);
+    hk_guarded_look_about();
+}
+
+atomic_bool hk_guarded_alone;
+
+static bool is_alone(void) {
+    return hk_guarded() && !hk_sampling() && hk_watched() == HK_WATCHED_NOT;
+}
+
+/* Once more where it has changed meanwhile, as in hk_watched_apply(). */
+void hk_guarded_look_about(void) {
+    do
+        hk_store_seq(&hk_guarded_alone, is_alone());
+    while (hk_load_seq(&hk_guarded_alone) != is_alone());
 }
 
 void hk_guarded_set_up_locked(hk_thread_t *thread) {
@@ -33,7 +52,7 @@ void hk_guarded_set_up_locked(hk_thread_t *thread) {
     hk_quarantine_t *quarantine = hk_meta_alloc(sizeof *quarantine);
     if (quarantine == NULL)
         return;
-    quarantine->stream = hk_guard_stream();
+    hk_quarantine_begin(quarantine);
     thread->quarantine = quarantine;
 }
 
@@ -43,43 +62,39 @@ void hk_guarded_refilled(hk_thread_t *thread, unsigned cls, void **blocks, unsig
         hk_guard_shuffle(&thread->quarantine->stream, blocks, n);
 }
 
-/* The thread moves a block to or from its magazines or quarantine. What a signal handler frees meanwhile that
- * it has just allocated goes back to where it was, on top of its magazine, so that the thread finds all as it
- * was. Returns what to tell end(). */
-HK_INLINE bool begin(hk_thread_t *thread) {
-    const bool before = hk_load_relaxed(&thread->guarding);
-    hk_store_relaxed(&thread->guarding, true);
-    atomic_signal_fence(memory_order_seq_cst);
-    return before;
-}
-
-HK_INLINE void end(hk_thread_t *thread, bool before) {
-    atomic_signal_fence(memory_order_seq_cst);
-    hk_store_relaxed(&thread->guarding, before);
-}
-
-void hk_guarded_flush(hk_thread_t *thread) {
+/* At the process's end what the magazines have is looked at as well, and what lies beside, if no other thread may be
+ * at it. */
+static void flush(hk_thread_t *thread, bool ends) {
+    hk_quarantine_t *q = thread->quarantine;
     void *p;
-    if (thread->quarantine == NULL)
+    if (q == NULL)
         return;
-    const bool before = begin(thread);
+    const uint64_t dice = hk_quarantine_close(q);
     for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
-        while ((p = hk_quarantine_take(thread->quarantine, cls)) != NULL) {
+        while ((p = hk_quarantine_drain(q, cls)) != NULL ||
+               (ends && (p = hk_magazine_take(thread, cls)) != NULL)) {
             hk_block_look(p, cls);
+            if (ends && hk_load_relaxed(&hk_purger_on_foot))
+                hk_block_look_beside(p, cls);
             hk_heap_give(&thread->heap, cls, &p, 1);
         }
-    end(thread, before);
+    hk_quarantine_open(q, dice);
 }
+
+void hk_guarded_flush(hk_thread_t *thread) { flush(thread, false); }
 
 void hk_guarded_finish(void) {
     hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread != NULL ? hk_thread_enter() : NULL;
     if (thread == NULL)
         return;
-    hk_guarded_flush(thread);
+    flush(thread, true);
     hk_thread_leave(thread);
 }
 
-void hk_guarded_forked(hk_thread_t *thread) { hk_store_relaxed(&thread->guarding, false); }
+void hk_guarded_forked(hk_thread_t *thread) {
+    if (thread->quarantine != NULL && hk_load_relaxed(&thread->quarantine->dice) == 0)
+        hk_quarantine_open(thread->quarantine, hk_guard->quarantine_bytes != 0);
+}
 
 /* ---- samples ---- */
 
@@ -87,6 +102,7 @@ void hk_guarded_apply(void) {
     const unsigned every = (unsigned)hk_option(guard_sample);
     if (!hk_sample_start(every))
         hk_config_warn("HAKMEM_GUARD_SAMPLE", "", "the system refuses memory", "none is taken");
+    hk_guarded_look_about();
 }
 
 /* Reading the stack may allocate: then it is not its turn. */
@@ -111,12 +127,34 @@ void *hk_sampled_malloc(hk_thread_t *thread, size_t n, size_t align, hk_by_t by)
 /* A block has room for its tail, and for a window to look at that (guard/tail.h). */
 static size_t with_tail(size_t n) { return hk_max(n + hk_guard->tail, HK_TAIL_WINDOW); }
 
-/* Where the magazine is empty. */
-static HK_NOINLINE void *of_class(unsigned cls, size_t n, size_t bytes, size_t align, hk_by_t by) {
-    void *p = hk_take_block(cls, bytes, align);
+static hk_quarantine_t *quarantine_of(hk_thread_t *thread) {
+    return thread != NULL ? thread->quarantine : NULL;
+}
+
+/* A few of the magazine's, where none has waited. */
+static void refill(hk_thread_t *thread, hk_quarantine_t *q, unsigned cls) {
+    enum { BLOCKS = 8 };
+    void *p;
+    const uint64_t dice = hk_quarantine_close(q);
+    for (unsigned i = 0; i < BLOCKS && (p = hk_magazine_take(thread, cls)) != NULL; i++)
+        hk_quarantine_put_out(q, cls, (hk_waiting_t){p, hk_shadow_in(p, cls, true)});
+    hk_quarantine_open(q, dice);
+}
+
+static HK_NOINLINE void *of_class(size_t bytes, size_t n, size_t align, hk_by_t by) {
+    const unsigned cls = hk_class_of(bytes);
+    hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
+    hk_quarantine_t *q = quarantine_of(thread);
+    void *p = NULL;
+    if (q != NULL && (p = hk_quarantine_take(q, cls).p) == NULL) {
+        refill(thread, q, cls);
+        p = hk_quarantine_take(q, cls).p;
+    }
+    if (p == NULL)
+        p = hk_take_block(cls, bytes, align);
     if (p == NULL || hk_map_kind(p) != cls) /* none, or the emergency heap's */
         return p;
-    return hk_block_hand_out(p, cls, n, by);
+    return hk_block_hand_out_any(p, cls, n, by);
 }
 
 void *hk_guarded_aligned(size_t n, size_t align, hk_by_t by) {
@@ -133,24 +171,52 @@ void *hk_guarded_aligned(size_t n, size_t align, hk_by_t by) {
         p = hk_fence_alloc(n, align, false, by);
     if (p != NULL)
         return p;
-    return bytes <= HK_MID_MAX ? of_class(hk_class_of(bytes), n, bytes, align, by)
-                               : hk_take_block(0, n, align);
+    return bytes <= HK_MID_MAX ? of_class(bytes, n, align, by) : hk_take_block(0, n, align);
+}
+
+HK_INLINE void *unsampled(size_t n, hk_by_t by) {
+    if (HK_UNLIKELY(n - 1 >= HK_MID_MAX - 1))
+        return hk_guarded_aligned(n, 8, by);
+    /* the classes are multiples of 16 bytes, but for one that is too short for a window; 0 where they are hidden */
+    const unsigned cls = hk_load_acquire(&hk_class_of_size[(n + 15 + hk_guard->tail) / 16 * 2]);
+    hk_quarantine_t *q = quarantine_of(hk_load_relaxed(&hk_tc)->thread);
+    if (HK_LIKELY(q != NULL)) {
+        const hk_waiting_t got = hk_quarantine_take(q, cls);
+        if (HK_LIKELY(got.p != NULL))
+            return hk_block_hand_out(q, got, cls, n, by);
+    }
+    return of_class(with_tail(n), n, 8, by);
 }
 
 void *hk_guarded_malloc(size_t n, hk_by_t by) {
-    if (HK_UNLIKELY(n - 1 >= HK_MID_MAX - 1 || hk_sampling()))
-        return hk_guarded_aligned(n, 8, by);
-    /* the classes are multiples of 16 bytes, but for one that is too short for a window */
-    const unsigned cls = hk_class_of(hk_align_up(n + hk_guard->tail, 16));
-    hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
-    void *p = NULL;
-    if (HK_LIKELY(thread != NULL)) {
-        const bool before = begin(thread);
-        p = hk_magazine_take(thread, cls);
-        end(thread, before);
-    }
-    return HK_LIKELY(p != NULL) ? hk_block_hand_out(p, cls, n, by)
-                                : of_class(cls, n, with_tail(n), 8, by);
+    return HK_UNLIKELY(hk_sampling()) ? hk_guarded_aligned(n, 8, by) : unsampled(n, by);
+}
+
+void *hk_guarded_malloc_alone(size_t n) { return unsampled(n, HK_BY_MALLOC); }
+
+/* ---- pointers that are nobody's ---- */
+
+/* On the stack that it is called on: a thread's has its descriptor above, the first one's what the system put there. */
+static bool is_on_stack(const void *p) {
+    const uintptr_t here = (uintptr_t)__builtin_frame_address(0), at = (uintptr_t)p;
+    const uintptr_t thread = (uintptr_t)__builtin_thread_pointer();
+    const uintptr_t end = gettid() == getpid() ? getauxval(AT_RANDOM) : thread;
+    return at > here && at < end && end - here < 64 * HK_MIB;
+}
+
+/* What is none of ours may be the C library's own allocator's, which is asked no questions unless it cannot be. */
+bool hk_guarded_disowns(const void *p, hk_fatal_t kind) {
+    Dl_info object;
+    unsigned char resident;
+    const int saved = errno;
+    const size_t page = hk_os_page_size();
+    const bool its = hk_is_aligned((uintptr_t)p, 16) && !is_on_stack(p) &&
+                     dladdr(p, &object) == 0 &&
+                     mincore((void *)((uintptr_t)p & ~(page - 1)), page, &resident) == 0;
+    errno = saved;
+    if (!its)
+        hk_guard_fault(kind, p, HK_NO_SIZE, HK_NOWHERE);
+    return !its;
 }
 
 /* ---- free ---- */
@@ -165,7 +231,8 @@ static HK_NOINLINE void free_other(void *p, unsigned kind, hk_by_t by, size_t n)
                        HK_NOWHERE);
         return;
     }
-    hk_free_long(p);
+    if (kind != HK_KIND_FOREIGN || p == NULL || !hk_guarded_disowns(p, HK_INVALID_FREE))
+        hk_free_long(p);
 }
 
 /* The calling thread's record, made if it has none: who frees before it ever allocates counts as a
@@ -179,30 +246,27 @@ static hk_thread_t *thread_served(void) {
     return thread;
 }
 
-static HK_NOINLINE void retire_slow(hk_thread_t *thread, unsigned cls, void *p) {
-    const bool before = begin(thread);
-    if (thread->quarantine != NULL && !before)
-        p = hk_quarantine_put_slow(thread->quarantine, cls, p);
-    const bool given = p == NULL || hk_magazine_give(thread, cls, p);
-    end(thread, before);
+static void give_back(hk_thread_t *thread, hk_quarantine_t *q, unsigned cls, void *p) {
+    const uint64_t dice = q != NULL ? hk_quarantine_close(q) : 0;
+    const bool given = hk_magazine_give(thread, cls, p);
+    if (q != NULL)
+        hk_quarantine_open(q, dice);
     if (!given)
         hk_free_long(p);
 }
 
-/* Puts a block that was taken back into quarantine, or where the one goes that comes out for it. */
-HK_INLINE void retire(hk_thread_t *thread, unsigned cls, void *p) {
-    hk_quarantine_t *q = thread->quarantine;
-    if (HK_UNLIKELY(q == NULL || begin(thread))) {
-        retire_slow(thread, cls, p);
-        return;
-    }
-    void *out = hk_quarantine_exchange(q, cls, p);
-    const bool given = out != NULL && hk_magazine_give(thread, cls, out);
-    end(thread, false);
-    if (HK_UNLIKELY(out == NULL))
-        retire_slow(thread, cls, p);
-    else if (HK_UNLIKELY(!given))
-        hk_free_long(out);
+/* Puts a block that was taken back into quarantine, having made room where those are too many that have waited. */
+static HK_NOINLINE void retire(unsigned cls, hk_waiting_t in) {
+    hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
+    hk_quarantine_t *q = quarantine_of(thread);
+    void *p;
+    if (q != NULL && q->top[cls] == q->end[cls] && hk_load_relaxed(&q->dice) != 0)
+        for (unsigned i = 0;
+             i < HK_QUARANTINE_OUT / 2 && (p = hk_quarantine_take(q, cls).p) != NULL; i++)
+            give_back(thread, q, cls, p);
+    p = q != NULL ? hk_quarantine_put_slow(q, cls, in) : in.p;
+    if (p != NULL)
+        give_back(thread, q, cls, p);
 }
 
 static HK_COLD void free_odd(void *p, unsigned cls, hk_by_t by, size_t n) {
@@ -210,18 +274,9 @@ static HK_COLD void free_odd(void *p, unsigned cls, hk_by_t by, size_t n) {
     if (!hk_block_take_back_odd(p, cls, by, n))
         return;
     if (thread != NULL)
-        retire(thread, cls, p);
+        retire(cls, (hk_waiting_t){p, hk_shadow_of(p, cls)});
     else
         hk_free_long(p);
-}
-
-static HK_COLD void free_overrun(hk_thread_t *thread, unsigned cls, void *p, size_t bytes) {
-    hk_block_take_back_overrun(p, cls, bytes);
-    retire(thread, cls, p);
-}
-
-static HK_COLD void free_raced(void *p) {
-    hk_guard_fault(HK_DOUBLE_FREE, p, HK_NO_SIZE, HK_NOWHERE);
 }
 
 /* Whatever the flat map says, where there is one. */
@@ -236,23 +291,16 @@ static HK_NOINLINE void free_by_map(void *p, hk_by_t by, size_t n) {
 HK_INLINE void release(void *p, hk_by_t by, size_t n) {
     const unsigned cls =
         hk_load_relaxed(&hk_flat.bytes[hk_masked((uintptr_t)p >> HK_SLICE_SHIFT, &hk_flat.mask)]);
-    if (HK_UNLIKELY(cls - 1 >= HK_CLASS_COUNT - 1)) {
+    if (HK_UNLIKELY(cls - 2 >= HK_CLASS_COUNT - 2)) { /* of class 1 no block is guarded */
         free_by_map(p, by, n);
         return;
     }
-    hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
-    const void *owner = hk_shadow_owner(p);
-    size_t bytes = 0;
-    const hk_block_end_t end =
-        HK_LIKELY(thread != NULL) ? hk_block_take_back(p, cls, owner, by, n, &bytes) : HK_BLOCK_ODD;
-    if (HK_LIKELY(end == HK_BLOCK_TAKEN))
-        retire(thread, cls, p);
-    else if (end == HK_BLOCK_ODD)
+    hk_quarantine_t *q = quarantine_of(hk_load_relaxed(&hk_tc)->thread);
+    const hk_waiting_t is = {p, hk_shadow_in(p, cls, true)};
+    if (HK_UNLIKELY(q == NULL || !hk_block_take_back(q, is, cls, by, n)))
         free_odd(p, cls, by, n);
-    else if (end == HK_BLOCK_OVERRUN)
-        free_overrun(thread, cls, p, bytes);
-    else
-        free_raced(p);
+    else if (HK_UNLIKELY(!hk_quarantine_put(q, cls, is)))
+        retire(cls, is);
 }
 
 void hk_guarded_free(void *p) { release(p, HK_BY_MALLOC, HK_ANY_SIZE); }

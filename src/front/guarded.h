@@ -5,8 +5,7 @@
  *   free(p) ──── hk_block_take_back ── quarantine ── what chance drives out: magazine
  *
  * Blocks above 32 KiB, and of no bytes, are fenced. */
-#ifndef HK_FRONT_GUARDED_H
-#define HK_FRONT_GUARDED_H
+#pragma once
 
 #include "front/thread.h"
 #include "guard/guard.h"
@@ -21,13 +20,23 @@ void hk_guarded_apply(void);
 /* The thread's next allocation as a sampled one, if it is its turn; else NULL. */
 void *hk_sampled_malloc(hk_thread_t *thread, size_t n, size_t align, hk_by_t by);
 
-/* What the entry points do; the first two are the shortest ways. */
-void *hk_guarded_malloc(size_t n, hk_by_t by);
+/* Operations are guarded, none are sampled, and nobody hears of them: so it is nearly always. */
+extern atomic_bool hk_guarded_alone;
+
+/* The one or the other may have changed. */
+void hk_guarded_look_about(void);
+
+/* What the entry points do; the first two are the shortest ways, the first of who is alone. */
+void *hk_guarded_malloc_alone(size_t n);
 void hk_guarded_free(void *p);
+void *hk_guarded_malloc(size_t n, hk_by_t by);
 void *hk_guarded_aligned(size_t n, size_t align, hk_by_t by);
 void hk_guarded_delete(void *p, hk_by_t by, size_t n);
 void *hk_guarded_realloc(void *p, size_t n);
 size_t hk_guarded_bytes(const void *p, unsigned kind);
+
+/* A fault of this kind, where p, which is no block of ours, cannot be one of the C library's own either. False: it may be. */
+bool hk_guarded_disowns(const void *p, hk_fatal_t kind);
 
 /* The thread's record gets what guarding needs. Under the registry's lock. */
 void hk_guarded_set_up_locked(hk_thread_t *thread);
@@ -43,5 +52,3 @@ void hk_guarded_finish(void);
 
 /* In a fork's child: whatever the record's thread was about, it is not. */
 void hk_guarded_forked(hk_thread_t *thread);
-
-#endif

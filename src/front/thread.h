@@ -56,7 +56,6 @@ struct hk_thread {
     hk_tcache_t cache;         /* owner */
     atomic_uint gate;          /* atomic: hk_gate_t */
     bool shared;               /* const: the record of threads that have none */
-    atomic_bool guarding;      /* owner: is at a magazine or its quarantine (front/guarded.c) */
     atomic_uint plan;          /* atomic: how the thread is observed (observe/plan.h); 0: not */
     bool refused;              /* owner: somebody hears that an allocation is about to be */
     unsigned char exit_rounds; /* owner: rounds of destructors seen */

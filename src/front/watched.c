@@ -4,6 +4,7 @@
 
 #include "backend/pack.h"
 #include "front/boundary.h"
+#include "front/guarded.h"
 #include "front/observed.h"
 #include "observe/plan.h"
 
@@ -33,6 +34,7 @@ void hk_watched_apply(void) {
         hk_store_seq(&hk_watched_how, how_now());
         hk_classes_hide(samples_only());
     } while (hk_load_seq(&hk_watched_how) != how_now());
+    hk_guarded_look_about();
     hk_thread_leave(own);
 }
 

@@ -5,21 +5,23 @@
 #include "base/report.h"
 #include "os/os.h"
 
+static bool is_exact(uint16_t shadow) { return (shadow & HK_BLOCK_BY) != 0; }
+
 /* The bytes asked for, as far as they are known. */
 static size_t bytes_of(uint16_t shadow, size_t room) {
-    return hk_block_is_exact(shadow) ? room - (shadow >> HK_BLOCK_SLACK_SHIFT) : room;
+    return is_exact(shadow) ? room - (shadow >> HK_BLOCK_SLACK_SHIFT) : room;
 }
 
-static bool is_in_use(uint16_t shadow) {
-    return hk_block_is_out(shadow) || shadow == HK_BLOCK_EARLY;
+/* By whom it was given out; 0: that is not known. */
+static unsigned by_of(uint16_t shadow) {
+    return is_exact(shadow) ? shadow & HK_BLOCK_BY : (unsigned)shadow >> HK_BLOCK_VAGUE_SHIFT;
 }
 
 /* False: the tail is not whole. */
 static bool tail_is_whole(const char *p, uint16_t shadow, size_t room) {
-    if (hk_guard->tail == 0 || !hk_block_is_exact(shadow))
-        return true;
     const size_t n = bytes_of(shadow, room);
-    const size_t at = hk_tail_broken(p, n, room);
+    const size_t at =
+        hk_guard->tail != 0 && is_exact(shadow) ? hk_tail_broken(p, n, room) : SIZE_MAX;
     if (HK_LIKELY(at == SIZE_MAX))
         return true;
     hk_guard_fault(HK_OVERFLOW, p, n, (ptrdiff_t)at);
@@ -27,8 +29,10 @@ static bool tail_is_whole(const char *p, uint16_t shadow, size_t room) {
 }
 
 static void mark(char *p, size_t n, size_t room, _Atomic uint16_t *shadow, unsigned by) {
-    hk_store_relaxed(shadow, hk_block_shadow(n, room, by));
-    if (hk_guard->tail != 0)
+    const bool exact = by != 0 && room - n <= HK_BLOCK_MOST_SLACK;
+    hk_store_relaxed(shadow, exact ? (uint16_t)((room - n) << HK_BLOCK_SLACK_SHIFT | by)
+                                   : (uint16_t)(by << HK_BLOCK_VAGUE_SHIFT | HK_BLOCK_VAGUE));
+    if (exact && hk_guard->tail != 0)
         hk_tail_write(p, n, room);
 }
 
@@ -48,15 +52,33 @@ void hk_block_touch(void **blocks, unsigned n, unsigned cls) {
 
 /* Who freed it early did not clear it. */
 void hk_block_look(void *p, unsigned cls) {
-    const size_t room = hk_classes[cls].size, at = hk_not_zero(p, hk_min(room, hk_guard->zeroed));
-    if (at == SIZE_MAX)
+    const size_t room = hk_classes[cls].size, most = hk_min(room, hk_guard->zeroed);
+    const size_t at = hk_is_clear(p, hk_clear_steps(room)) ? SIZE_MAX : hk_not_zero(p, most);
+    if (HK_LIKELY(at == SIZE_MAX))
         return;
     if (hk_load_relaxed(hk_shadow_of(p, cls)) != HK_BLOCK_EARLY)
         hk_guard_fault(HK_WRITE_AFTER_FREE, p, room, (ptrdiff_t)at);
     hk_zero(p, room);
 }
 
-HK_COLD void *hk_block_hand_out_odd(void *p, unsigned cls, size_t n, hk_by_t by) {
+void hk_block_look_beside(char *p, unsigned cls) {
+    const size_t room = hk_classes[cls].size;
+    for (char *other = p - room; other <= p + room; other += 2 * room) {
+        _Atomic uint16_t *shadow = hk_map_kind(other) == cls ? hk_shadow_of(other, cls) : NULL;
+        const uint16_t is = shadow != NULL ? hk_load_relaxed(shadow) : HK_BLOCK_EARLY;
+        if (is == HK_BLOCK_FREE) {
+            hk_block_look(other, cls);
+        } else if (is_exact(is) && hk_guard->tail != 0 && tail_is_whole(other, is, room)) {
+            const size_t n = bytes_of(is, room), end = hk_tail_end(n, room);
+            const size_t at =
+                hk_not_zero(other + end, hk_min(room, hk_max(end, hk_guard->zeroed)) - end);
+            if (at != SIZE_MAX)
+                hk_guard_fault(HK_OVERFLOW, other, n, (ptrdiff_t)(end + at));
+        }
+    }
+}
+
+void *hk_block_hand_out_any(void *p, unsigned cls, size_t n, hk_by_t by) {
     hk_block_look(p, cls);
     mark(p, n, hk_classes[cls].size, hk_shadow_of(p, cls), by);
     return p;
@@ -65,33 +87,24 @@ HK_COLD void *hk_block_hand_out_odd(void *p, unsigned cls, size_t n, hk_by_t by)
 HK_COLD bool hk_block_take_back_odd(void *p, unsigned cls, hk_by_t by, size_t n) {
     const size_t room = hk_classes[cls].size;
     _Atomic uint16_t *shadow = hk_shadow_of(p, cls);
-    if (shadow == NULL) {
-        hk_guard_fault(HK_INVALID_FREE, p, HK_NO_SIZE, HK_NOWHERE);
-        return false;
-    }
-    const uint16_t was = hk_load_relaxed(shadow);
-    if (!is_in_use(was) || !hk_block_set_free(shadow, was)) {
-        hk_guard_fault(HK_DOUBLE_FREE, p, HK_NO_SIZE, HK_NOWHERE);
+    const uint16_t was = shadow != NULL ? hk_load_relaxed(shadow) : HK_BLOCK_FREE;
+    if (was == HK_BLOCK_FREE || !hk_block_set_free(shadow, was)) {
+        hk_guard_fault(shadow != NULL ? HK_DOUBLE_FREE : HK_INVALID_FREE, p, HK_NO_SIZE,
+                       HK_NOWHERE);
         return false;
     }
     tail_is_whole(p, was, room);
-    if (hk_block_is_out(was))
-        hk_guard_check_claims(p, bytes_of(was, room), was & HK_BLOCK_BY, by,
-                              hk_block_is_exact(was) ? n : HK_ANY_SIZE);
+    if (by_of(was) != 0)
+        hk_guard_check_claims(p, bytes_of(was, room), by_of(was), by,
+                              is_exact(was) ? n : HK_ANY_SIZE);
     hk_zero(p, hk_min(room, hk_guard->zeroed));
     return true;
 }
 
-HK_COLD void hk_block_take_back_overrun(void *p, unsigned cls, size_t bytes) {
-    const size_t room = hk_classes[cls].size;
-    hk_guard_fault(HK_OVERFLOW, p, bytes, (ptrdiff_t)hk_tail_broken(p, bytes, room));
-    hk_zero(p, hk_min(room, hk_guard->zeroed));
-}
-
-/* The shadow of a block that is out or early; NULL: a fault was reported. */
+/* The shadow of a block that is in use; NULL: a fault was reported. */
 static _Atomic uint16_t *in_use(const void *p, unsigned cls) {
     _Atomic uint16_t *shadow = hk_shadow_of(p, cls);
-    if (HK_LIKELY(shadow != NULL && is_in_use(hk_load_relaxed(shadow))))
+    if (HK_LIKELY(shadow != NULL && hk_load_relaxed(shadow) != HK_BLOCK_FREE))
         return shadow;
     hk_guard_fault(HK_INVALID_POINTER, p, HK_NO_SIZE, HK_NOWHERE);
     return NULL;
@@ -104,7 +117,7 @@ size_t hk_block_bytes(const void *p, unsigned cls) {
 
 size_t hk_block_known(const void *p, unsigned cls) {
     const uint16_t is = hk_load_relaxed(hk_shadow_of(p, cls));
-    return is_in_use(is) ? bytes_of(is, hk_classes[cls].size) : 0;
+    return is != HK_BLOCK_FREE ? bytes_of(is, hk_classes[cls].size) : 0;
 }
 
 /* From a tail's end on, up to that of another one. */
@@ -122,7 +135,7 @@ bool hk_block_resize(void *p, unsigned cls, size_t n) {
         return false;
     const uint16_t was = hk_load_relaxed(shadow);
     const size_t before = bytes_of(was, room);
-    mark(p, n, room, shadow, hk_block_is_out(was) ? was & HK_BLOCK_BY : HK_BY_MALLOC);
+    mark(p, n, room, shadow, by_of(was) != 0 ? by_of(was) : HK_BY_MALLOC);
     if (n > before) /* by memset, which may be another one that asks how long the block is */
         memset((char *)p + before, 0, n - before);
     clear_between(p, hk_tail_end(n, room), hk_tail_end(before, room));

@@ -9,39 +9,27 @@
  * zero, now as when the block is free.
  *
  * A block has at least 16 bytes, but for those that were there before the guard. */
-#ifndef HK_GUARD_BLOCK_H
-#define HK_GUARD_BLOCK_H
+#pragma once
 
 #include "backend/superslab.h"
 #include "base/base.h"
 #include "guard/guard.h"
+#include "guard/quarantine.h"
 #include "guard/tail.h"
 #include "policy/purger.h"
 
-/* What a shadow says. Of a block that is out, in the lowest two bits, by whom it was given out; above
- * them how much longer than asked for it is, or as much as there is room for: that much at least, and it has
- * no tail. */
+/* What a shadow says. 0: free. Of a block that is out, in the lowest two bits, by whom it was given out, and above them
+ * how much longer than asked for it is. Where that is too much, or nothing is known of a block because it was there
+ * before the guard, in use or free, it has no tail, and the lowest two bits are 0. */
 enum {
     HK_BLOCK_FREE = 0,
     HK_BLOCK_BY = 3,
     HK_BLOCK_SLACK_SHIFT = 2,
     HK_BLOCK_MOST_SLACK = UINT16_MAX >> HK_BLOCK_SLACK_SHIFT,
-    /* it was there before the guard, in use or free: nothing is known of it */
-    HK_BLOCK_EARLY = 8
+    HK_BLOCK_EARLY = 4,
+    HK_BLOCK_VAGUE = 8, /* and above, by whom */
+    HK_BLOCK_VAGUE_SHIFT = 4
 };
-_Static_assert((HK_BLOCK_EARLY & HK_BLOCK_BY) == 0, "is told from a block that is out");
-
-HK_INLINE bool hk_block_is_out(uint16_t shadow) { return (shadow & HK_BLOCK_BY) != 0; }
-
-HK_INLINE bool hk_block_is_exact(uint16_t shadow) {
-    return hk_block_is_out(shadow) && shadow < HK_BLOCK_MOST_SLACK << HK_BLOCK_SLACK_SHIFT;
-}
-
-/* What says that n bytes of a block that has so much room are somebody's now. */
-HK_INLINE uint16_t hk_block_shadow(size_t n, size_t room, unsigned by) {
-    const size_t slack = hk_min(room - n, HK_BLOCK_MOST_SLACK);
-    return (uint16_t)(slack << HK_BLOCK_SLACK_SHIFT | by);
-}
 
 /* Brings in the pages that handing out these blocks will look at, by a write that changes nothing: a look would
  * bring in the system's page of zeros, and the first write after that another one. */
@@ -50,17 +38,21 @@ void hk_block_touch(void **blocks, unsigned n, unsigned cls);
 /* The block at p is free: has somebody written to it? */
 void hk_block_look(void *p, unsigned cls);
 
-/* hk_block_hand_out() of a block that may not be clear. */
-void *hk_block_hand_out_odd(void *p, unsigned cls, size_t n, hk_by_t by);
+/* The blocks on either side of it, while no other thread allocates: the tail of one that is out too. */
+void hk_block_look_beside(char *p, unsigned cls);
 
-/* The block at p, free and of class cls, is somebody's now: n bytes of it. */
-HK_INLINE void *hk_block_hand_out(void *p, unsigned cls, size_t n, hk_by_t by) {
-    const size_t room = hk_classes[cls].size;
-    _Atomic uint16_t *shadow = hk_shadow_in(hk_shadow_owner(p), p, cls, true);
-    hk_assert(n <= room && !hk_block_is_out(hk_load_relaxed(shadow)));
-    if (HK_UNLIKELY(!hk_is_clear(p, hk_min(room, hk_guard->zeroed))))
-        return hk_block_hand_out_odd(p, cls, n, by);
-    hk_store_relaxed(shadow, hk_block_shadow(n, room, by));
+/* hk_block_hand_out() of any free block of the class. */
+void *hk_block_hand_out_any(void *p, unsigned cls, size_t n, hk_by_t by);
+
+/* The block that has waited, free and of class cls, is somebody's now: n bytes of it, not much less than it has. */
+HK_INLINE void *hk_block_hand_out(hk_quarantine_t *q, hk_waiting_t is, unsigned cls, size_t n,
+                                  hk_by_t by) {
+    const size_t room = q->room[cls];
+    char *p = is.p;
+    hk_assert(room == hk_classes[cls].size && n <= room && room - n <= HK_BLOCK_MOST_SLACK);
+    if (HK_UNLIKELY(!hk_is_clear(p, q->looks[cls])))
+        return hk_block_hand_out_any(p, cls, n, by);
+    hk_store_relaxed(is.shadow, (uint16_t)((room - n) << HK_BLOCK_SLACK_SHIFT | by));
     if (HK_LIKELY(hk_guard->tail != 0))
         hk_tail_begin(p, n, room);
     return p;
@@ -75,31 +67,24 @@ HK_INLINE bool hk_block_set_free(_Atomic uint16_t *shadow, uint16_t was) {
     return true;
 }
 
-/* Any p in a slab of class cls, whose unit has this owner, is freed, by somebody who may know its size. What is
- * as it should be is done here. What is odd is hk_block_take_back_odd()'s, as if nothing had been seen; what is
- * overrun is free already, with so many bytes, and hk_block_take_back_overrun()'s. */
-typedef enum { HK_BLOCK_TAKEN, HK_BLOCK_ODD, HK_BLOCK_RACED, HK_BLOCK_OVERRUN } hk_block_end_t;
-HK_INLINE hk_block_end_t hk_block_take_back(void *p, unsigned cls, const void *owner, hk_by_t by,
-                                            size_t n, size_t *bytes) {
-    const size_t room = hk_classes[cls].size;
-    _Atomic uint16_t *shadow = hk_shadow_in(owner, p, cls, false);
-    const uint16_t was = HK_LIKELY(shadow != NULL) ? hk_load_relaxed(shadow) : HK_BLOCK_FREE;
-    if (HK_UNLIKELY(!hk_block_is_exact(was) || by != (was & HK_BLOCK_BY)))
-        return HK_BLOCK_ODD;
-    *bytes = room - (was >> HK_BLOCK_SLACK_SHIFT);
-    if (HK_UNLIKELY(n != *bytes && n != HK_ANY_SIZE))
-        return HK_BLOCK_ODD;
-    if (HK_UNLIKELY(!hk_block_set_free(shadow, was)))
-        return HK_BLOCK_RACED;
-    if (HK_LIKELY(hk_guard->tail != 0) && HK_UNLIKELY(!hk_tail_is_whole(p, *bytes, room)))
-        return HK_BLOCK_OVERRUN;
-    hk_clear(p, hk_min(hk_align_up(hk_tail_end(*bytes, room), 16), hk_guard->zeroed));
-    return HK_BLOCK_TAKEN;
+/* Whatever is in a slab of class cls, and its shadow if it has one, is freed, by somebody who may know its size. False:
+ * something is odd, and nothing has changed. */
+HK_INLINE bool hk_block_take_back(const hk_quarantine_t *q, hk_waiting_t is, unsigned cls,
+                                  hk_by_t by, size_t n) {
+    const size_t room = q->room[cls];
+    const uint16_t was = HK_LIKELY(is.shadow != NULL) ? hk_load_relaxed(is.shadow) : HK_BLOCK_FREE;
+    const size_t bytes = room - (was >> HK_BLOCK_SLACK_SHIFT);
+    const size_t ends = (bytes + HK_TAIL_WINDOW + HK_CLEAR_STEP - 1) / HK_CLEAR_STEP;
+    const size_t steps = hk_min(ends, q->looks[cls]);
+    if (HK_UNLIKELY(room == 0 || by != (was & HK_BLOCK_BY) || (n != bytes && n != HK_ANY_SIZE)) ||
+        (HK_LIKELY(hk_guard->tail != 0) && HK_UNLIKELY(!hk_tail_is_whole(is.p, bytes, room))) ||
+        HK_UNLIKELY(steps > HK_CLEAR_STEPS || !hk_block_set_free(is.shadow, was)))
+        return false;
+    hk_clear(is.p, steps);
+    return true;
 }
 
-void hk_block_take_back_overrun(void *p, unsigned cls, size_t bytes);
-
-/* The same for whatever lies there. False: a fault was reported, and there is nothing more to do. */
+/* The same, whatever is odd. False: a fault was reported, and there is nothing more to do. */
 bool hk_block_take_back_odd(void *p, unsigned cls, hk_by_t by, size_t n);
 
 /* The bytes that were asked for; a fault unless the block is out. */
@@ -111,5 +96,3 @@ size_t hk_block_known(const void *p, unsigned cls);
 /* The block that is out has n bytes now, no more than its class. False: what it had before is in
  * doubt, a fault was reported. */
 bool hk_block_resize(void *p, unsigned cls, size_t n);
-
-#endif

@@ -338,15 +338,12 @@ static header_t *in_use(const void *p, hk_fatal_t if_not) {
 }
 
 static bool edges_are_whole(const header_t *header) {
-    const size_t at = hk_tail_broken(header->block, header->n, room_of(header));
-    const size_t before = hk_not_zero(header->body, (size_t)(header->block - header->body));
-    if (HK_UNLIKELY(before != SIZE_MAX))
-        hk_guard_fault(HK_UNDERFLOW, header->block, header->n,
-                       header->body + before - header->block);
-    if (at == SIZE_MAX)
-        return true;
-    hk_guard_fault(HK_OVERFLOW, header->block, header->n, (ptrdiff_t)at);
-    return false;
+    ptrdiff_t at;
+    const hk_fatal_t kind = hk_edge_broken(header->block, header->n, room_of(header),
+                                           (size_t)(header->block - header->body), &at);
+    if (HK_UNLIKELY(at != HK_NOWHERE))
+        hk_guard_fault(kind, header->block, header->n, at);
+    return at == HK_NOWHERE;
 }
 
 void hk_fence_free(void *p, hk_by_t by, size_t n) {
@@ -428,6 +425,28 @@ bool hk_fence_resize(void *p, size_t n) {
     hk_tail_write(p, n, room_of(header));
     if (n > before) /* what was the tail reads as the rest does */
         memset((char *)p + before, 0, hk_min(n - before, HK_TAIL_WINDOW));
+    return true;
+}
+
+/* The header of a block of large alignment is not found. */
+bool hk_fence_report(const void *p) {
+    const char *slice = (const char *)((uintptr_t)p & ~(uintptr_t)(HK_SLICE - 1)), *block = p;
+    unsigned kind = hk_map_kind(p);
+    while (kind == HK_KIND_INTERIOR)
+        kind = hk_map_kind(slice -= HK_SLICE);
+    const header_t nothing = {0}, *header = (const void *)slice;
+    if (nothing_at(p) != NOTHINGS) {
+        header = &nothing;
+        block -= (uintptr_t)p % NOTHING_BYTES;
+    } else if (kind != HK_KIND_FENCED || header->start != slice || block >= slice + header->bytes) {
+        return false;
+    } else {
+        block = header->block;
+    }
+    const bool out = header == &nothing ? nothing_is_out(block, nothing_at(p))
+                                        : hk_load_relaxed(&header->state) == OUT;
+    hk_fault_say(out ? HK_OUT_OF_BOUNDS : HK_USE_AFTER_FREE, block, header->n,
+                 (const char *)p - block, HK_NO_SIZE);
     return true;
 }
 

@@ -5,8 +5,7 @@
  *   | header | fence, 1 to 8 pages | body ........... block | tail | fence |
  *
  * Blocks of no bytes lie on one range of such pages, 16 bytes apart. */
-#ifndef HK_GUARD_FENCE_H
-#define HK_GUARD_FENCE_H
+#pragma once
 
 #include "guard/guard.h"
 
@@ -28,6 +27,9 @@ size_t hk_fence_room(const void *p, const void **block);
  * is ends up to a page before its fence. */
 bool hk_fence_resize(void *p, size_t n);
 
+/* Says what an access at p did, if it is on a fence or in what was freed; false: it is not. In a signal handler. */
+bool hk_fence_report(const void *p);
+
 /* Lets go of all that is free, and of its memory. */
 void hk_fence_trim(void);
 
@@ -36,5 +38,3 @@ typedef struct {
     size_t blocks, bytes;
 } hk_fence_stats_t;
 hk_fence_stats_t hk_fence_stats(void);
-
-#endif

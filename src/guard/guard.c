@@ -7,6 +7,7 @@
 #include "base/report.h"
 #include "config/config.h"
 #include "guard/block.h"
+#include "guard/sample.h"
 #include "os/os.h"
 
 union hk_guard_page hk_guard_page;
@@ -75,6 +76,8 @@ void hk_guard_prepare(void) {
 
 bool hk_guard_start(void) {
     hk_guard_prepare();
+    if (hk_guard->fences)
+        hk_sample_handle();
     hk_meta_fence();
     hk_region_scatter(hk_os_random());
     hk_pool_dig_holes(hk_os_random());

@@ -1,7 +1,6 @@
 /* What the guard checks, and with which secret: read from the options when the process starts, and
  * read-only from then on. */
-#ifndef HK_GUARD_GUARD_H
-#define HK_GUARD_GUARD_H
+#pragma once
 
 #include "base/report.h"
 
@@ -53,5 +52,3 @@ uint64_t hk_guard_stream(void);
 
 /* Puts the blocks into another order, though none far from where it was. */
 void hk_guard_shuffle(uint64_t *stream, void **blocks, unsigned n);
-
-#endif

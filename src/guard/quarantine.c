@@ -1,30 +1,68 @@
 #include "guard/quarantine.h"
 
-static void throw_dice(hk_quarantine_t *q) {
+unsigned hk_quarantine_room(unsigned cls) {
+    const size_t blocks =
+        hk_guard->quarantine_bytes * hk_classes[cls].reciprocal >> 40; /* hk_class_index() */
+    const unsigned most = (unsigned)HK_CLAMP(blocks, 1, HK_QUARANTINE_MOST);
+    return 1u << (31 - __builtin_clz(most));
+}
+
+void hk_quarantine_begin(hk_quarantine_t *q) {
+    q->stream = hk_guard_stream();
+    hk_store_relaxed(&q->dice, (uint64_t)(hk_guard->quarantine_bytes != 0));
+    for (unsigned cls = 0; cls < HK_CLASS_COUNT; cls++) {
+        q->top[cls] = q->blocks[cls].out;
+        q->end[cls] = q->top[cls];
+    }
+}
+
+/* A class has its size once there is a block of it. */
+static void prepare(hk_quarantine_t *q, unsigned cls) {
+    q->room[cls] = (uint16_t)hk_classes[cls].size;
+    q->looks[cls] = (uint8_t)hk_clear_steps(q->room[cls]);
+    q->last[cls] = (uint8_t)(hk_quarantine_room(cls) - 1);
+    q->end[cls] = q->blocks[cls].out + HK_QUARANTINE_OUT;
+}
+
+static uint64_t thrown(hk_quarantine_t *q) {
     enum { BITS = 30 }; /* twice, and ten times six */
     const uint64_t number = hk_random_below(&q->stream, 1u << BITS);
-    q->dice = (uint64_t)1 << 2 * BITS | number << BITS | hk_random_below(&q->stream, 1u << BITS);
+    return (uint64_t)1 << 2 * BITS | number << BITS | hk_random_below(&q->stream, 1u << BITS);
 }
 
-HK_NOINLINE void *hk_quarantine_put_slow(hk_quarantine_t *q, unsigned cls, void *p) {
-    const unsigned room = hk_quarantine_room(cls);
-    if (room == 0)
-        return p;
-    if (q->held[cls] < room) {
-        q->blocks[cls][q->held[cls]++] = p;
-        return NULL;
-    }
-    q->last[cls] = (uint8_t)(room - 1);
-    if (room != 1) {
-        throw_dice(q);
-        return hk_quarantine_exchange(q, cls, p);
-    }
-    void *out = q->blocks[cls][0];
-    q->blocks[cls][0] = p;
-    return out;
+bool hk_quarantine_put_out(hk_quarantine_t *q, unsigned cls, hk_waiting_t one) {
+    if (q->room[cls] == 0)
+        prepare(q, cls);
+    if (q->top[cls] == q->end[cls])
+        return false;
+    q->top[cls][1] = one;
+    q->top[cls]++;
+    return true;
 }
 
-void *hk_quarantine_take(hk_quarantine_t *q, unsigned cls) {
-    q->last[cls] = 0;
-    return q->held[cls] != 0 ? q->blocks[cls][--q->held[cls]] : NULL;
+void *hk_quarantine_put_slow(hk_quarantine_t *q, unsigned cls, hk_waiting_t in) {
+    uint64_t dice = hk_quarantine_close(q);
+    if (dice == 1)
+        dice = thrown(q);
+    hk_waiting_t *place = &q->blocks[cls].waits[dice & q->last[cls]], out = in;
+    if (dice != 0) {
+        out = *place;
+        *place = in;
+        if (out.p == NULL)
+            q->held[cls]++;
+    }
+    const bool gone = out.p == NULL || hk_quarantine_put_out(q, cls, out);
+    hk_quarantine_open(q, dice >> HK_QUARANTINE_BITS);
+    return gone ? NULL : out.p;
+}
+
+void *hk_quarantine_drain(hk_quarantine_t *q, unsigned cls) {
+    void *p = hk_quarantine_take(q, cls).p;
+    for (hk_waiting_t *place = q->blocks[cls].waits; p == NULL && q->held[cls] != 0; place++)
+        if (place->p != NULL) {
+            p = place->p;
+            place->p = NULL;
+            q->held[cls]--;
+        }
+    return p;
 }

@@ -1,56 +1,100 @@
-/* A thread's quarantine: freed blocks wait in it, of each class a few. Which one a newcomer drives
- * out is a matter of chance, so that nobody can tell when a block is given out again. */
-#ifndef HK_GUARD_QUARANTINE_H
-#define HK_GUARD_QUARANTINE_H
+/* A thread's quarantine: freed blocks wait in it, of each class a few, and behind them those that have waited, ready to
+ * be given out again. Which one a newcomer drives out is a matter of chance, so that nobody can tell when a block is
+ * given out again.
+ *
+ *   put ──► waits: a random place ──► whoever was there ──► out: a stack ──► take
+ *
+ * Beside each block is kept where its shadow is, so that giving it out need not look for that. */
+#pragma once
 
 #include "backend/sizeclass.h"
 #include "base/random.h"
 #include "guard/guard.h"
+#include "guard/tail.h"
 
-enum { HK_QUARANTINE_MOST = 64 }; /* blocks of a class */
+/* Blocks of a class that may wait, and that may have waited. */
+enum { HK_QUARANTINE_MOST = 64, HK_QUARANTINE_OUT = 32, HK_QUARANTINE_BITS = 6 };
 
-/* All of it is the owning thread's. */
+typedef struct {
+    void *p;
+    _Atomic uint16_t *shadow;
+} hk_waiting_t;
+
+/* All of it is the owning thread's, and of signal handlers that interrupt it. */
 typedef struct {
     uint64_t stream;
-    uint64_t dice; /* a number of it, of which each exchange takes six bits; 1: used up */
-    uint8_t held[HK_CLASS_COUNT];
-    uint8_t last[HK_CLASS_COUNT]; /* the last place, as soon as all are taken; 0 before that */
-    void *blocks[HK_CLASS_COUNT][HK_QUARANTINE_MOST];
+    /* A number of it, of which each newcomer takes a few bits; 1: used up. 0: nothing is driven out, because
+     * the thread is about to move blocks, or because none shall wait: then what is put is taken next. */
+    _Atomic uint64_t dice;
+    hk_waiting_t *top[HK_CLASS_COUNT]; /* the one to take next; out[0], which is nobody: none */
+    hk_waiting_t
+        *end[HK_CLASS_COUNT];      /* the last place for it; out[0] until the first block is put */
+    uint16_t room[HK_CLASS_COUNT]; /* bytes of a block; from here on: 0 until then */
+    uint8_t looks[HK_CLASS_COUNT]; /* how much of one is cleared: hk_clear_steps() */
+    uint8_t last[HK_CLASS_COUNT];  /* the last place to wait in */
+    uint8_t held[HK_CLASS_COUNT];  /* how many wait */
+    struct {
+        hk_waiting_t waits[HK_QUARANTINE_MOST], out[1 + HK_QUARANTINE_OUT];
+    } blocks[HK_CLASS_COUNT];
 } hk_quarantine_t;
 
-/* How many blocks of a class may wait: a power of two, or none. */
-HK_INLINE unsigned hk_quarantine_room(unsigned cls) {
-    const size_t bytes = hk_guard->quarantine_bytes;
-    const size_t blocks = bytes * hk_classes[cls].reciprocal >> 40; /* hk_class_index() */
-    const unsigned most = (unsigned)HK_CLAMP(blocks, 1, HK_QUARANTINE_MOST);
-    return bytes == 0 ? 0 : 1u << (31 - __builtin_clz(most));
+/* How many blocks of a class may wait: a power of two. */
+unsigned hk_quarantine_room(unsigned cls);
+
+/* Of one that is zero. */
+void hk_quarantine_begin(hk_quarantine_t *quarantine);
+
+/* The thread moves blocks. What a signal handler frees meanwhile that it has just allocated goes back to where
+ * it was, so that the thread finds all as it was. Returns what to tell end. */
+HK_INLINE uint64_t hk_quarantine_close(hk_quarantine_t *q) {
+    const uint64_t dice = hk_load_relaxed(&q->dice);
+    hk_store_relaxed(&q->dice, (uint64_t)0);
+    atomic_signal_fence(memory_order_seq_cst);
+    return dice;
 }
 
-/* hk_quarantine_put() where there is a free place, or no place at all, or no number. */
-void *hk_quarantine_put_slow(hk_quarantine_t *quarantine, unsigned cls, void *p);
-
-/* NULL: not that easy. */
-HK_INLINE void *hk_quarantine_exchange(hk_quarantine_t *q, unsigned cls, void *p) {
-    const uint64_t dice = q->dice;
-    const unsigned last = q->last[cls];
-    if (HK_UNLIKELY(last == 0 || dice <= 1))
-        return NULL;
-    void **place = &q->blocks[cls][dice & last];
-    void *out = *place;
-    if (out == NULL)
-        __builtin_unreachable(); /* all places are taken */
-    *place = p;
-    q->dice = dice / HK_QUARANTINE_MOST;
-    return out;
+HK_INLINE void hk_quarantine_open(hk_quarantine_t *q, uint64_t dice) {
+    atomic_signal_fence(memory_order_seq_cst);
+    hk_store_relaxed(&q->dice, dice);
 }
 
-/* Puts p in; returns the block that goes out for it, NULL: none. */
-HK_INLINE void *hk_quarantine_put(hk_quarantine_t *q, unsigned cls, void *p) {
-    void *out = hk_quarantine_exchange(q, cls, p);
-    return HK_LIKELY(out != NULL) ? out : hk_quarantine_put_slow(q, cls, p);
+/* One that has waited; NULL: there is none. */
+HK_INLINE hk_waiting_t hk_quarantine_take(hk_quarantine_t *q, unsigned cls) {
+    const uint64_t dice = hk_quarantine_close(q);
+    hk_waiting_t *top = q->top[cls];
+    const hk_waiting_t got = *top;
+    if (HK_LIKELY(got.p != NULL))
+        q->top[cls] = top - 1;
+    hk_quarantine_open(q, dice);
+    return got;
 }
 
-/* Takes one out; NULL: there is none. */
-void *hk_quarantine_take(hk_quarantine_t *quarantine, unsigned cls);
+/* Puts a block in. False: not that easy. */
+HK_INLINE bool hk_quarantine_put(hk_quarantine_t *q, unsigned cls, hk_waiting_t in) {
+    const uint64_t dice = hk_load_relaxed(&q->dice);
+    hk_waiting_t *top = q->top[cls], *end = q->end[cls];
+    if (HK_UNLIKELY(dice <= 1 || top == end))
+        return false;
+    hk_store_relaxed(&q->dice, (uint64_t)0);
+    atomic_signal_fence(memory_order_seq_cst);
+    hk_waiting_t *place = end - (HK_QUARANTINE_OUT + HK_QUARANTINE_MOST) + (dice & q->last[cls]);
+    const hk_waiting_t out = *place;
+    *place = in;
+    if (HK_LIKELY(out.p != NULL)) {
+        top[1] = out;
+        q->top[cls] = top + 1;
+    } else {
+        q->held[cls]++;
+    }
+    hk_quarantine_open(q, dice >> HK_QUARANTINE_BITS);
+    return true;
+}
 
-#endif
+/* Puts one in that is ready to be given out; false: there is no room. It is closed. */
+bool hk_quarantine_put_out(hk_quarantine_t *quarantine, unsigned cls, hk_waiting_t one);
+
+/* hk_quarantine_put(), however it is. Returns a block that has no place in it any more, or NULL. */
+void *hk_quarantine_put_slow(hk_quarantine_t *quarantine, unsigned cls, hk_waiting_t in);
+
+/* Takes one out, whether it has waited or not; NULL: there is none. */
+void *hk_quarantine_drain(hk_quarantine_t *quarantine, unsigned cls);

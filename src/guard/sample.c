@@ -8,6 +8,7 @@
 #include "backend/pagemap.h"
 #include "base/random.h"
 #include "base/report.h"
+#include "guard/fence.h"
 #include "guard/tail.h"
 #include "os/os.h"
 #include "os/stack.h"
@@ -66,17 +67,15 @@ static void print_trace(const char *what, const trace_t *t) {
     hk_line_t line = {0};
     if (t->count == 0)
         return;
-    hk_line_str(&line, what);
-    hk_line_u64(&line, (uint64_t)t->thread);
-    hk_line_str(&line, ":");
+    hk_line_put(&line, "hakmem: %s by thread %lu:", what, (uint64_t)t->thread);
     hk_line_write(&line, STDERR_FILENO);
     hk_stack_print(t->frames, (unsigned)t->count);
 }
 
 static void print_traces(const place_t *place) {
-    print_trace("hakmem: allocated by thread ", &place->taken);
+    print_trace("allocated", &place->taken);
     if (hk_load_relaxed(&place->state) != OUT)
-        print_trace("hakmem: freed by thread ", &place->freed);
+        print_trace("freed", &place->freed);
 }
 
 /* ---- the handler ---- */
@@ -108,6 +107,7 @@ static void report(const char *p) {
 /* Ours is told, and then happens what would have happened without us. */
 static void on_fault(int number, siginfo_t *info, void *context) {
     const struct sigaction *before = number == SIGSEGV ? &before_segv : &before_bus;
+    bool found = true;
     if (hk_sample_has(info->si_addr)) {
         report(info->si_addr);
         if (hk_load_relaxed(&hk_on_fault) == HK_ON_FAULT_REPORT) {
@@ -115,9 +115,11 @@ static void on_fault(int number, siginfo_t *info, void *context) {
             if (hk_os_protect(page, hk_os_page_size(), HK_READ_WRITE))
                 return;
         }
-        if (hk_load_relaxed(&hk_on_fault) == HK_ON_FAULT_TRAP)
-            __builtin_trap();
+    } else if (!hk_fence_report(info->si_addr)) {
+        found = false;
     }
+    if (found && hk_load_relaxed(&hk_on_fault) == HK_ON_FAULT_TRAP)
+        __builtin_trap();
     if ((before->sa_flags & SA_SIGINFO) != 0)
         before->sa_sigaction(number, info, context);
     else if (before->sa_handler != SIG_DFL && before->sa_handler != SIG_IGN)
@@ -126,7 +128,10 @@ static void on_fault(int number, siginfo_t *info, void *context) {
         signal(number, SIG_DFL); /* the access is made again */
 }
 
-static void handle(void) {
+void hk_sample_handle(void) {
+    static atomic_flag done = ATOMIC_FLAG_INIT;
+    if (atomic_flag_test_and_set(&done))
+        return;
     struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK};
     sigaction(SIGSEGV, &action, &before_segv);
     sigaction(SIGBUS, &action, &before_bus);
@@ -151,7 +156,7 @@ static bool make_places(void) {
     hk_guard_prepare();
     hk_store_relaxed(&stream, hk_guard_stream());
     hk_map_set(start, pages_bytes() / HK_SLICE, HK_KIND_FENCED);
-    handle();
+    hk_sample_handle();
     hk_store_release(&pages, start);
     return true;
 }
@@ -237,12 +242,11 @@ void hk_sample_free(void *p) {
         return;
     }
     trace(&place->freed);
-    const size_t at = hk_tail_broken(place->block, place->n, room_of(place));
-    const size_t before = hk_not_zero(page_at(place), (size_t)(place->block - page_at(place)));
-    if (at != SIZE_MAX)
-        accuse(HK_OVERFLOW, p, place, (ptrdiff_t)at);
-    if (before != SIZE_MAX)
-        accuse(HK_UNDERFLOW, p, place, page_at(place) + before - place->block);
+    ptrdiff_t at;
+    const hk_fatal_t kind =
+        hk_edge_broken(p, place->n, room_of(place), (size_t)(place->block - page_at(place)), &at);
+    if (at != HK_NOWHERE)
+        accuse(kind, p, place, at);
     if (!hk_os_close(page_at(place), hk_os_page_size()))
         hk_zero(page_at(place), hk_os_page_size()); /* as the next one expects it */
     hk_store_release(&place->state, (unsigned)FREED);

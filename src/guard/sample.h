@@ -4,8 +4,7 @@
  * which, and with the stacks of allocation and free. No lock is taken.
  *
  *   | fence | place 0 | fence | place 1 | fence | ... */
-#ifndef HK_GUARD_SAMPLE_H
-#define HK_GUARD_SAMPLE_H
+#pragma once
 
 #include "guard/guard.h"
 
@@ -16,6 +15,9 @@ HK_INLINE bool hk_sampling(void) { return !HK_FAST && hk_load_relaxed(&hk_sample
 /* From now on one in `every`. The first time a handler for SIGSEGV and SIGBUS is installed, which hands
  * on what is not about a sampled block. False: the system refuses memory. Allocates. */
 bool hk_sample_start(unsigned every);
+
+/* Installs that handler, once: it tells what a fence was touched for too. */
+void hk_sample_handle(void);
 
 /* A sampled block; NULL: it is too large for one, or no place is free. Of `by` malloc, new or new[]. */
 void *hk_sample_alloc(size_t n, size_t align, hk_by_t by);
@@ -32,5 +34,3 @@ size_t hk_sample_bytes(const void *p);
 
 /* How many there are now; each is a page. Any thread. */
 unsigned hk_sample_blocks(void);
-
-#endif

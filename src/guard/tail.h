@@ -2,8 +2,7 @@
  *
  * The tail of a block, from its last byte in use on: up to 16 bytes, which nobody may write to. Their value
  * depends on where they are and on the process's secret, and none is 0. */
-#ifndef HK_GUARD_TAIL_H
-#define HK_GUARD_TAIL_H
+#pragma once
 
 #include <string.h>
 
@@ -75,14 +74,28 @@ HK_INLINE size_t hk_tail_broken(const char *p, size_t n, size_t room) {
     return SIZE_MAX;
 }
 
-/* The first of n bytes that is not 0; SIZE_MAX: none. p and n are multiples of 8. */
+/* The first of n bytes that is not 0; SIZE_MAX: none. */
 HK_INLINE size_t hk_not_zero(const char *p, size_t n) {
     size_t at = 0;
-    while (at < n && *(const uint64_t *)(const void *)(p + at) == 0)
-        at += 8;
+    for (uint64_t word = 0; at + sizeof word <= n; at += sizeof word) {
+        memcpy(&word, p + at, sizeof word);
+        if (word != 0)
+            break;
+    }
     while (at < n && p[at] == 0)
         at++;
     return at < n ? at : SIZE_MAX;
+}
+
+/* What is wrong with a block of n bytes that has so much room, and so much that reads as zero before it: where that was
+ * written to, HK_NOWHERE. */
+HK_INLINE hk_fatal_t hk_edge_broken(const char *p, size_t n, size_t room, size_t before,
+                                    ptrdiff_t *at) {
+    const size_t below = hk_not_zero(p - before, before), broken = hk_tail_broken(p, n, room);
+    *at = below != SIZE_MAX    ? (ptrdiff_t)(below - before)
+          : broken != SIZE_MAX ? (ptrdiff_t)broken
+                               : HK_NOWHERE;
+    return below != SIZE_MAX ? HK_UNDERFLOW : HK_OVERFLOW;
 }
 
 /* ---- clearing blocks, and looking whether they are clear ----
@@ -93,70 +106,60 @@ HK_INLINE size_t hk_not_zero(const char *p, size_t n) {
 typedef uint64_t hk_clear_t __attribute__((vector_size(16), may_alias));
 enum { HK_CLEAR_STEP = sizeof(hk_clear_t), HK_CLEAR_STEPS = 64 };
 
+/* How many steps a block of n bytes takes; more than HK_CLEAR_STEPS: it has no such way in. */
+HK_INLINE size_t hk_clear_steps(size_t n) {
+    return hk_min(hk_min(n, hk_guard->zeroed) / HK_CLEAR_STEP, HK_CLEAR_STEPS + 1);
+}
+
 #define HK_CLEAR_4(step, i) step(i + 6) step(i + 4) step(i + 2) step(i)
-#define HK_CLEAR_EACH(step) /* two at a time, all but the first two */                             \
+#define HK_CLEAR_EACH(step) /* two at a time */                                                    \
     HK_CLEAR_4(step, 56)                                                                           \
     HK_CLEAR_4(step, 48)                                                                           \
     HK_CLEAR_4(step, 40)                                                                           \
     HK_CLEAR_4(step, 32)                                                                           \
-    HK_CLEAR_4(step, 24) HK_CLEAR_4(step, 16) HK_CLEAR_4(step, 8) step(6) step(4) step(2)
+    HK_CLEAR_4(step, 24) HK_CLEAR_4(step, 16) HK_CLEAR_4(step, 8) HK_CLEAR_4(step, 0)
 
-HK_INLINE bool hk_is_clear(const char *p, size_t n) {
+/* In so many steps; false too where there is no such way. */
+HK_INLINE bool hk_is_clear(const char *p, size_t steps) {
     const hk_clear_t *at = (const void *)p;
     hk_clear_t all = {0, 0}, other = {0, 0}; /* which need not wait for each other */
-    if (HK_UNLIKELY(n - 1 >= HK_CLEAR_STEPS * HK_CLEAR_STEP))
-        return hk_not_zero(p, n) == SIZE_MAX;
-    switch ((n - 1) / HK_CLEAR_STEP) {
+    switch (steps) {
 #define LOOK(i)                                                                                    \
-    case (i) + 1:                                                                                  \
+    case (i) + 2:                                                                                  \
         other |= at[(i) + 1];                                                                      \
         __attribute__((fallthrough));                                                              \
-    case i:                                                                                        \
+    case (i) + 1:                                                                                  \
         all |= at[i];                                                                              \
         __attribute__((fallthrough));
         HK_CLEAR_EACH(LOOK)
 #undef LOOK
-    case 1:
-        other |= at[1];
-        __attribute__((fallthrough));
     case 0:
-        all |= at[0];
         break;
     default:
-        __builtin_unreachable();
+        return false;
     }
     all |= other;
     return (all[0] | all[1]) == 0;
 }
 
-HK_INLINE void hk_clear(char *p, size_t n) {
-    hk_clear_t *at = (void *)p;
-    if (HK_UNLIKELY(n - 1 >= HK_CLEAR_STEPS * HK_CLEAR_STEP)) {
-        hk_zero(p, n);
-        return;
-    }
-    uint64_t none = 0;
-    __asm__("" : "+r"(none)); /* or each step would make its own */
-    const hk_clear_t zero = {none, none};
-    switch ((n - 1) / HK_CLEAR_STEP) {
+HK_INLINE void hk_clear(char *p, size_t steps) {
+    hk_clear_t *at = (void *)p, zero = {0, 0};
+#if defined(__x86_64__)
+    __asm__("" : "+x"(zero)); /* or each step would make its own */
+#endif
+    switch (steps) {
 #define CLEAR(i)                                                                                   \
-    case (i) + 1:                                                                                  \
+    case (i) + 2:                                                                                  \
         at[(i) + 1] = zero;                                                                        \
         __attribute__((fallthrough));                                                              \
-    case i:                                                                                        \
+    case (i) + 1:                                                                                  \
         at[i] = zero;                                                                              \
         __attribute__((fallthrough));
         HK_CLEAR_EACH(CLEAR)
 #undef CLEAR
-    case 1:
-        at[1] = zero;
-        __attribute__((fallthrough));
     case 0:
-        at[0] = zero;
         break;
     default:
         __builtin_unreachable();
     }
 }
-
-#endif

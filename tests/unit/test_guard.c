@@ -242,28 +242,32 @@ static void order_is_chance(void) {
         hak_free(blocks[i]);
 }
 
-/* Every block of a full quarantine can be the next to go. */
+/* Every block that waits can be the next to go; what has gone is taken, the latest first, and once. */
 static void every_place_is_left(void) {
     static hk_quarantine_t quarantine;
     static char blocks[HK_QUARANTINE_MOST + 4000];
     const unsigned room = hk_quarantine_room(2);
-    unsigned left[HK_QUARANTINE_MOST + 1] = {0};
+    unsigned left[sizeof blocks] = {0}, gone = 0;
     CHECK(room > 16 && room <= HK_QUARANTINE_MOST);
-    quarantine.stream = 12345;
-    for (unsigned i = 0; i < room; i++)
-        CHECK(hk_quarantine_put(&quarantine, 2, &blocks[i]) == NULL);
-    for (unsigned i = room; i < sizeof blocks; i++) {
-        char *out = hk_quarantine_put(&quarantine, 2, &blocks[i]);
-        CHECK(out >= blocks && out < &blocks[i]);
-        if (out < &blocks[room])
+    hk_quarantine_begin(&quarantine);
+    for (unsigned i = 0; i < sizeof blocks; i++) {
+        const hk_waiting_t one = {&blocks[i], NULL};
+        if (!hk_quarantine_put(&quarantine, 2, one))
+            CHECK(hk_quarantine_put_slow(&quarantine, 2, one) == NULL);
+        char *out = hk_quarantine_take(&quarantine, 2).p;
+        CHECK(out == NULL || (out >= blocks && out < &blocks[i]));
+        if (out != NULL)
             left[out - blocks]++;
     }
-    unsigned gone = 0;
-    for (unsigned i = 0; i < room; i++) {
+    for (unsigned i = 0; i < sizeof blocks; i++) {
         CHECK(left[i] <= 1);
         gone += left[i];
+        CHECK(left[i] == 1 || i > 2000);
     }
-    CHECK_EQ(gone, room);
+    CHECK_EQ(gone, sizeof blocks - room);
+    while (hk_quarantine_drain(&quarantine, 2) != NULL)
+        gone++;
+    CHECK_EQ(gone, sizeof blocks);
 }
 
 /* ---- fences ---- */
@@ -426,16 +430,16 @@ static void grows_where_it_is(void) {
  * again. */
 static void a_handler_puts_it_back(void) {
     hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
-    hk_store_relaxed(&thread->guarding, true);
+    const uint64_t dice = hk_quarantine_close(thread->quarantine);
     for (unsigned i = 0; i < 100; i++) {
         void *p = hak_malloc(100);
         hak_free(p);
         void *q = hak_malloc(100);
         CHECK(q == p);
         hak_free(q);
-        CHECK(hk_load_relaxed(&thread->guarding));
+        CHECK_EQ(hk_load_relaxed(&thread->quarantine->dice), 0);
     }
-    hk_store_relaxed(&thread->guarding, false);
+    hk_quarantine_open(thread->quarantine, dice);
 }
 
 #if HK_DEBUG

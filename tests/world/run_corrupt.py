@@ -89,7 +89,9 @@ def judge(expected: str, status: int, said: str, pointer: str) -> list[str]:
     pattern = pattern.removeprefix(FATAL).replace("PTR", re.escape(pointer))
     lines = said.splitlines()
     stacks = len(lines) > 1 and lines[1].startswith("hakmem: allocated by thread ")
-    whole = pattern if pattern.startswith("free") else re.escape(FATAL) + f"(?:{pattern})"
+    whole = (
+        pattern if pattern.startswith(("free", "realloc")) else re.escape(FATAL) + f"(?:{pattern})"
+    )
     first = lines[0] if lines else ""
     if not pattern:
         if said:

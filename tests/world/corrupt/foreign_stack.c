@@ -1,5 +1,5 @@
 // expect: free\(\): invalid pointer
-// secure: free\(\): invalid pointer
+// secure: invalid free: PTR, in thread [0-9]+
 // sampled: free\(\): invalid pointer
 // An address on the stack.
 #include "corrupt.h"

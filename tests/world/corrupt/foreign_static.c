@@ -1,5 +1,5 @@
 // expect: free\(\): invalid pointer
-// secure: free\(\): invalid pointer
+// secure: invalid free: 0x[0-9a-f]+, in thread [0-9]+
 // sampled: free\(\): invalid pointer
 // Not from any heap: handed to the C library, whose own check then speaks.
 #include "corrupt.h"

@@ -1,6 +1,5 @@
 // expect: survives
 // secure: mismatched free: PTR, a block of 40 bytes, .*
-// setting: HAKMEM_GUARD_MATCH=kinds
 // sampled: survives
 // What malloc gave out is taken back by operator delete.
 #include "corrupt.h"

@@ -1,5 +1,5 @@
 // expect: survives
-// secure: SIGSEGV
+// secure: SIGSEGV out of bounds: PTR, .*
 // sampled: survives
 // Behind a large block, on the fence: the write itself fails.
 #include "corrupt.h"

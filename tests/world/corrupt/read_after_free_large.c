@@ -1,5 +1,5 @@
 // expect: survives
-// secure: SIGSEGV
+// secure: SIGSEGV use after free: PTR, .*
 // sampled: survives
 // Reading a freed large block: the read itself fails.
 #include "corrupt.h"

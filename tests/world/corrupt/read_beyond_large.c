@@ -1,5 +1,5 @@
 // expect: survives
-// secure: SIGSEGV
+// secure: SIGSEGV out of bounds: PTR, .*
 // sampled: survives
 // Reading on behind a large block: the read itself fails.
 #include "corrupt.h"

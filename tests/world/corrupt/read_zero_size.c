@@ -1,5 +1,5 @@
 // expect: survives
-// secure: SIGSEGV
+// secure: SIGSEGV out of bounds: PTR, a block of 0 bytes, .*
 // sampled: survives
 // Reading a block of no bytes: the read itself fails.
 #include "corrupt.h"

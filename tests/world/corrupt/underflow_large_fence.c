@@ -1,5 +1,5 @@
 // expect: survives
-// secure: SIGSEGV
+// secure: SIGSEGV out of bounds: PTR, .*
 // sampled: survives
 // A page before the start of a large block, on the fence.
 #include "corrupt.h"

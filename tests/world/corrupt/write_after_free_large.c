@@ -1,5 +1,5 @@
 // expect: survives
-// secure: SIGSEGV
+// secure: SIGSEGV use after free: PTR, .*
 // sampled: survives
 // Writing to a freed large block: the write itself fails.
 #include "corrupt.h"

@@ -1,5 +1,5 @@
 // expect: survives
-// secure: SIGSEGV
+// secure: SIGSEGV out of bounds: PTR, a block of 0 bytes, .*
 // sampled: survives
 // Writing to a block of no bytes: the write itself fails.
 #include "corrupt.h"
