@@ -1,10 +1,11 @@
 #include "api/asked.h"
 
 #include <errno.h>
-#include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -45,13 +46,16 @@ static int emit_into(const char *path, hk_emit_t *emit, const void *what) {
 
 int hk_asked_file(const hk_line_t *path, hk_emit_t *emit, const void *what) {
     struct stat there;
-    if (HK_CALL(other, lstat(path->text, &there)) == 0 && !S_ISREG(there.st_mode))
+    if (HK_CALL(other,
+                syscall(SYS_newfstatat, AT_FDCWD, path->text, &there, AT_SYMLINK_NOFOLLOW)) == 0 &&
+        !S_ISREG(there.st_mode))
         return emit_into(path->text, emit, what);
     hk_line_t part = *path;
     hk_line_put(&part, ".%lu.tmp", (uint64_t)HK_CALL(other, getpid()));
     hk_line_text(&part);
     int error = emit_into(part.text, emit, what);
-    if (error == 0 && HK_CALL(other, rename(part.text, path->text)) != 0)
+    if (error == 0 &&
+        HK_CALL(other, syscall(SYS_renameat, AT_FDCWD, part.text, AT_FDCWD, path->text)) != 0)
         error = errno;
     if (error != 0)
         HK_CALL(other, unlink(part.text));
@@ -60,7 +64,7 @@ int hk_asked_file(const hk_line_t *path, hk_emit_t *emit, const void *what) {
 
 /* ---- signals ---- */
 
-pthread_mutex_t hk_writing = PTHREAD_MUTEX_INITIALIZER;
+hk_lock_t hk_writing = HK_LOCK_INIT(HK_RANK_WRITING);
 
 static void (*writers[2])(void); /* const once listened to: for SIGUSR1 and SIGUSR2 */
 static _Atomic uint32_t asked;   /* atomic: a bit for each of them; the thread sleeps on it */
@@ -73,7 +77,7 @@ static void on_signal(int number) {
 }
 
 static void *write_when_asked(void *unused) {
-    HK_CALL(other, pthread_setname_np(pthread_self(), "hakmem-stats"));
+    HK_CALL(other, syscall(SYS_prctl, PR_SET_NAME, "hakmem-stats"));
     for (;;) {
         const uint32_t now = hk_exchange_seq(&asked, 0u);
         if (now == 0)
@@ -100,7 +104,7 @@ static bool start_writer(int number) {
 }
 
 /* The parent's thread may have held it. */
-void hk_asked_forked(void) { pthread_mutex_init(&hk_writing, NULL); }
+void hk_asked_forked(void) { hk_writing = (hk_lock_t)HK_LOCK_INIT(HK_RANK_WRITING); }
 
 static void start_in_child(void) {
     hk_asked_forked();
@@ -125,12 +129,12 @@ static bool start(int number) {
 
 void hk_asked_listen(int number, void (*write)(void)) {
     struct sigaction now, ours = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-    if (HK_CALL(other, sigaction(number, NULL, &now)) != 0 || now.sa_handler != SIG_DFL) {
+    if (HK_COUNTED(other, sigaction(number, NULL, &now)) != 0 || now.sa_handler != SIG_DFL) {
         warn(number, number == SIGUSR1 ? "SIGUSR1 is ignored or handled already"
                                        : "SIGUSR2 is ignored or handled already");
         return;
     }
     writers[writer_of(number)] = write;
     if (start(number))
-        HK_CALL(other, sigaction(number, &ours, NULL));
+        HK_COUNTED(other, sigaction(number, &ours, NULL));
 }

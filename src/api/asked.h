@@ -5,14 +5,12 @@
  * child starts a thread of its own. */
 #pragma once
 
-#include <pthread.h>
-
-#include "base/base.h"
+#include "base/lock.h"
 #include "base/report.h"
 
 /* Held while something is written; no lock of the allocator's is. In a fork's child it is free again where a
  * signal is listened to, and after hk_asked_forked(). */
-extern pthread_mutex_t hk_writing;
+extern hk_lock_t hk_writing;
 void hk_asked_forked(void);
 
 /* This process is the one that read the environment. */
@@ -34,3 +32,16 @@ int hk_asked_file(const hk_line_t *path, hk_emit_t *emit, const void *what);
 /* From now on `write` is called whenever SIGUSR1 or SIGUSR2 comes; one line says so where it cannot be. A
  * program's own handler stays, whether it was there before or comes later. */
 void hk_asked_listen(int number, void (*write)(void));
+
+/* What the options ask for when the process starts, once they have been read, and when it ends, after the program's own
+ * handlers of that (api/start.c). */
+void hk_live_begin(void);
+void hk_stats_begin(void);
+void hk_stats_end(void);
+void hk_recording_begin(void);
+void hk_profile_begin(void);
+/* It may end the process. */
+void hk_profile_end(void);
+
+/* Samples are taken from now on, or no more, as the options say now. Allocates. */
+void hk_profile_apply(void);

@@ -4,12 +4,14 @@
 #include <unistd.h>
 
 #include "api/api.h"
-#include "api/profile.h"
+#include "api/asked.h"
+#include "base/calls.h"
 #include "config/config.h"
 #include "config/listing.h"
 #include "front/boundary.h"
 #include "hakmem/hakmem.h"
 #include "policy/purger.h"
+#include "stats/emit.h"
 
 HK_EXPORT int hak_ctl(const char *name, const char *value, char *out, size_t out_bytes) {
     if (name == NULL)
@@ -28,15 +30,16 @@ HK_EXPORT int hak_options_print(int fd, const char *format) {
     int saved = errno;
     if (format == NULL)
         return EINVAL;
-    const int problem = write(fd, "", 0) < 0 ? errno : 0;
+    const int problem = HK_CALL(other, write(fd, "", 0)) < 0 ? errno : 0;
     errno = saved;
     if (problem != 0)
         return problem;
-    if (strcmp(format, "text") == 0)
-        hk_config_print_text(fd, "");
-    else if (strcmp(format, "json") == 0)
-        hk_config_print_json(fd);
-    else
+    hak_stats_format_t how;
+    if (!hk_emit_format(format, strlen(format), &how) || how == HAK_STATS_OPENMETRICS)
         return EINVAL;
+    if (how == HAK_STATS_TEXT)
+        hk_config_print_text(fd, "");
+    else
+        hk_config_print_json(fd);
     return 0;
 }

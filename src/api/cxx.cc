@@ -3,8 +3,9 @@
 // which brings the runtime along, ever comes here.
 #include "api/api.h"
 
-#include <stdio.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 namespace std {
 using new_handler = void (*)();
@@ -30,8 +31,9 @@ void *hk_new_failed(size_t n, size_t align, unsigned by) {
     }
     if (std::__throw_bad_alloc != nullptr)
         std::__throw_bad_alloc();
-    fputs("hakmem: fatal: operator new: out of memory, and no C++ runtime to throw bad_alloc\n",
-          stderr);
+    static const char text[] =
+        "hakmem: fatal: operator new: out of memory, and no C++ runtime to throw bad_alloc\n";
+    syscall(SYS_write, STDERR_FILENO, text, sizeof text - 1);
     abort();
 }
 

@@ -7,7 +7,7 @@
 
 #include "api/api.h"
 #include "api/stats.h"
-#include "base/base.h"
+#include "base/report.h"
 #include "front/boundary.h"
 #include "stats/emit.h"
 
@@ -58,23 +58,27 @@ HK_EXPORT int malloc_info(int options, FILE *stream) {
         return -1;
     }
     hak_stats_t s;
+    hk_line_t line = {0};
+    bool failed = false;
     hk_stats_collect(&s, false);
-    fprintf(stream, "<malloc version=\"hakmem-" HK_VERSION "\">\n");
+    hk_line_str(&line, "<malloc version=\"hakmem-" HK_VERSION "\">\n");
     for (unsigned i = 0; i < HAK_STATS_BANDS; i++) {
         const hak_stats_band_t *band = &s.bands[i];
-        fprintf(stream,
-                "<band name=\"%s\" count=\"%lu\" allocated=\"%lu\" active=\"%lu\" free=\"%lu\" "
-                "carved=\"%lu\"/>\n",
-                hk_band_names[i], band->blocks, band->allocated, band->active, band->free,
-                band->carved);
+        hk_line_put(&line,
+                    "<band name=\"%s\" count=\"%lu\" allocated=\"%lu\" active=\"%lu\" free=\"%lu\" "
+                    "carved=\"%lu\"/>\n",
+                    hk_band_names[i], band->blocks, band->allocated, band->active, band->free,
+                    band->carved);
+        failed |= fputs(hk_line_text(&line), stream) == EOF;
+        line.len = 0;
     }
 #define SIZE(element, type) "<" element " type=\"" type "\" size=\"%lu\"/>\n"
-    fprintf(stream,
-            SIZE("total", "allocated") SIZE("total", "active") SIZE("total", "free")
-                SIZE("system", "current") SIZE("system", "max") SIZE("system", "cached")
-                    SIZE("system", "metadata") "</malloc>\n",
-            s.allocated, s.active, s.free, s.mapped, s.peak_mapped, s.cached, s.metadata);
-    return ferror(stream) ? -1 : 0;
+    hk_line_put(&line,
+                SIZE("total", "allocated") SIZE("total", "active") SIZE("total", "free")
+                    SIZE("system", "current") SIZE("system", "max") SIZE("system", "cached")
+                        SIZE("system", "metadata") "</malloc>\n",
+                s.allocated, s.active, s.free, s.mapped, s.peak_mapped, s.cached, s.metadata);
+    return fputs(hk_line_text(&line), stream) == EOF || failed ? -1 : 0;
 }
 
 HK_EXPORT void malloc_stats(void) { hak_stats_print(STDERR_FILENO, HAK_STATS_TEXT); }

@@ -7,8 +7,8 @@
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -34,8 +34,9 @@ static void warn(const char *problem) {
 static bool may_know(int fd) {
     struct ucred who;
     socklen_t bytes = sizeof who;
-    return HK_CALL(other, getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &bytes)) == 0 &&
-           (who.uid == 0 || who.uid == HK_CALL(other, geteuid()));
+    return HK_CALL(other, syscall(SYS_getsockopt, fd, SOL_SOCKET, SO_PEERCRED, &who, &bytes)) ==
+               0 &&
+           (who.uid == 0 || who.uid == (uid_t)HK_CALL(other, syscall(SYS_geteuid)));
 }
 
 /* A word, up to the end of the line or of what is sent; none at all: JSON. */
@@ -56,8 +57,10 @@ static void answer(int fd) {
     const struct timeval patience = {.tv_sec = 1};
     hak_stats_format_t format;
     hk_figures_t figures;
-    HK_CALL(other, setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience));
-    HK_CALL(other, setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience));
+    HK_CALL(other,
+            syscall(SYS_setsockopt, fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience));
+    HK_CALL(other,
+            syscall(SYS_setsockopt, fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience));
     if (may_know(fd) && read_format(fd, &format) && hk_figures_collect(&figures))
         hk_emit_stats(fd, format, &figures);
 }
@@ -71,9 +74,9 @@ static int listen_alone(void) {
     hk_line_put(&name, "hakmem/%lu/%#lx", (uint64_t)HK_CALL(other, getpid()), hk_os_random());
     memcpy(address.sun_path + 1, name.text, name.len);
     const socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + name.len);
-    int fd = HK_CALL(other, socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    if (fd >= 0 && HK_CALL(other, bind(fd, (const struct sockaddr *)&address, bytes)) == 0 &&
-        HK_CALL(other, listen(fd, WAITING)) == 0)
+    int fd = HK_CALL(other, syscall(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (fd >= 0 && HK_CALL(other, syscall(SYS_bind, fd, &address, bytes)) == 0 &&
+        HK_CALL(other, syscall(SYS_listen, fd, WAITING)) == 0)
         return fd;
     return -1;
 }
@@ -93,16 +96,16 @@ static bool move_out(void) {
         warn(strerror(errno));
     for (int i = 0; fd >= 0 && i <= STDERR_FILENO; i++)
         if (i != fd)
-            HK_CALL(other, dup2(fd, i));
+            HK_CALL(other, syscall(SYS_dup3, fd, i, 0));
     return fd >= 0 && close_from(STDERR_FILENO + 1, 0);
 }
 
 static void *serve(void *unused) {
-    HK_CALL(other, pthread_setname_np(pthread_self(), "hakmem-live"));
+    HK_CALL(other, syscall(SYS_prctl, PR_SET_NAME, "hakmem-live"));
     if (!move_out())
         return unused;
     for (_Atomic uint32_t never = 0;;) {
-        int fd = HK_CALL(other, accept4(0, NULL, NULL, SOCK_CLOEXEC));
+        int fd = HK_CALL(other, syscall(SYS_accept4, 0, NULL, NULL, SOCK_CLOEXEC));
         if (fd < 0) { /* the system has no more files for now, say */
             hk_os_wait(&never, 0, RETRY_MS);
             continue;
@@ -118,8 +121,7 @@ static void start_thread(void) {
         warn(strerror(error));
 }
 
-/* After the options have been read (api/start.c). */
-__attribute__((constructor(102))) static void start(void) {
+void hk_live_begin(void) {
     if (hk_option(live) == 0)
         return;
     hk_asked_in_children(start_thread);

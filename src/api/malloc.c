@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "api/api.h"
-#include "base/base.h"
+#include "base/calls.h"
 #include "base/report.h"
 #include "front/boundary.h"
 #include "front/tcache.h"
@@ -53,25 +53,20 @@ HK_INLINE void *resize(void *p, size_t n) {
 }
 
 static HK_NOINLINE void *aligned_slow(size_t align, size_t n) {
-    return hk_aligned_slow(n, align, hk_size_for_alignment(n, align));
+    if (hk_is_pow2(align))
+        return hk_aligned_slow(n, align, hk_size_for_alignment(n, align));
+    errno = EINVAL;
+    return NULL;
 }
 
-/* n bytes aligned to `align`, a power of two; NULL and ENOMEM when out of memory. */
-HK_INLINE void *aligned(size_t align, size_t n) {
-    void *p = hk_hit_pop_aligned(n, align);
+/* n bytes aligned to `align`. (Of 0, which is no power of two either, the hit says no.) */
+HK_INLINE void *allocate_aligned(size_t align, size_t n) {
+    void *p = (align & (align - 1)) == 0 ? hk_hit_pop_aligned(n, align) : NULL;
     return HK_LIKELY(p != NULL) ? p : aligned_slow(align, n);
 }
 
 void *hk_new_again(size_t n, size_t align, unsigned by) {
     return hk_new_slow(n, align, (hk_by_t)by);
-}
-
-HK_INLINE void *allocate_aligned(size_t align, size_t n) {
-    if (!hk_is_pow2(align)) {
-        errno = EINVAL;
-        return NULL;
-    }
-    return aligned(align, n);
 }
 
 /* ---- hak_* ---- */
@@ -126,30 +121,31 @@ HK_EXPORT void *reallocarray(void *p, size_t count, size_t size) {
 /* As in the C library, an alignment that is no power of two is rounded up to one, where there is
  * one. */
 HK_EXPORT void *memalign(size_t align, size_t n) {
-    if (align > (size_t)PTRDIFF_MAX + 1)
-        return allocate_aligned(0, n);
-    size_t up = 1;
-    while (up < align)
-        up *= 2;
-    return aligned(up, n);
+    size_t up = hk_max(align, 1);
+    while ((up & (up - 1)) != 0)
+        up = (up | (up - 1)) + 1;
+    return allocate_aligned(up, n);
 }
 
-HK_EXPORT int posix_memalign(void **out, size_t align, size_t n) {
+static HK_NOINLINE int posix_memalign_slow(void **out, size_t align, size_t n) {
     if (!hk_is_pow2(align) || align % sizeof(void *) != 0)
         return EINVAL;
-    void *p = hk_hit_pop_aligned(n, align);
-    if (HK_UNLIKELY(p == NULL)) {
-        const int saved = errno;
-        p = aligned_slow(align, n);
-        errno = saved;
-        if (p == NULL)
-            return ENOMEM;
-    }
+    void *p = HK_KEEP_ERRNO(aligned_slow(align, n));
+    if (p == NULL)
+        return ENOMEM;
     *out = p;
     return 0;
 }
 
-HK_EXPORT void *valloc(size_t n) { return aligned(hk_os_page_size(), n); }
+HK_EXPORT int posix_memalign(void **out, size_t align, size_t n) {
+    void *p = (align & ((align - 1) | 7)) == 0 ? hk_hit_pop_aligned(n, align) : NULL;
+    if (HK_UNLIKELY(p == NULL))
+        return posix_memalign_slow(out, align, n);
+    *out = p;
+    return 0;
+}
+
+HK_EXPORT void *valloc(size_t n) { return allocate_aligned(hk_os_page_size(), n); }
 
 HK_EXPORT void *pvalloc(size_t n) {
     size_t page = hk_os_page_size();
@@ -160,16 +156,18 @@ HK_EXPORT void *pvalloc(size_t n) {
 
 /* The page map knows the size by one load; being told it saves nothing. Where blocks are guarded it is
  * a claim that is checked. */
-HK_EXPORT void free_sized(void *p, size_t n) {
+HK_INLINE void release_sized(void *p, size_t n) {
     if (HK_UNLIKELY(hk_guarded()))
         hk_delete_slow(p, HK_BY_MALLOC, n);
     else
         free(p);
 }
 
+HK_EXPORT void free_sized(void *p, size_t n) { release_sized(p, n); }
+
 HK_EXPORT void free_aligned_sized(void *p, size_t align, size_t n) {
     (void)align;
-    free_sized(p, n);
+    release_sized(p, n);
 }
 
 /* ---- operator new and delete ---- */

@@ -3,7 +3,7 @@
  *
  * A profile of a peak is written by the thread whose allocation made it, which holds no lock then; the others go
  * on, and do not wait where a profile is due meanwhile. */
-#include "api/profile.h"
+#include "api/asked.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,9 +13,9 @@
 #include <unistd.h>
 
 #include "api/api.h"
-#include "api/asked.h"
 #include "api/stats.h"
 #include "base/calls.h"
+#include "base/worker.h"
 #include "config/config.h"
 #include "front/watched.h"
 #include "hakmem/hakmem.h"
@@ -58,19 +58,16 @@ static bool put_name(hk_line_t *path, const char *prefix, const char *reason) {
     return true;
 }
 
-/* The calls are places where a thread can be cancelled, which malloc must not be. One warning. */
+/* One warning. */
 static void write_locked(const char *reason) {
     hk_line_t path = {0};
-    int cancel;
     const char *given = hk_option(prof_path), *prefix = given != NULL ? given : "hakmem.%p";
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
     files++;
     const int error =
         put_name(&path, prefix, reason) ? hk_asked_file(&path, emit, reason) : ENAMETOOLONG;
     if (error != 0 && !warned)
         hk_config_warn("HAKMEM_PROF_PATH", prefix, strerror(error), "no profile is written");
     warned |= error != 0;
-    pthread_setcancelstate(cancel, &cancel);
 }
 
 static bool multiple_is_due(uint64_t allocated) {
@@ -85,10 +82,8 @@ static bool peak_is_due(uint64_t in_use) {
 
 /* Signals are blocked: a handler that ends the process would wait for what its thread holds. */
 static HK_COLD void write_what_is_due(uint64_t allocated, uint64_t in_use) {
-    sigset_t all, before;
-    sigfillset(&all);
-    HK_CALL(other, pthread_sigmask(SIG_SETMASK, &all, &before));
-    if (pthread_mutex_trylock(&hk_writing) == 0) {
+    const uint64_t before = hk_signals_block(HK_SIGNALS_FROM_OUTSIDE);
+    if (hk_lock_try(&hk_writing)) {
         if (multiple_is_due(allocated)) {
             hk_store_relaxed(&bytes, allocated);
             write_locked("bytes");
@@ -97,9 +92,9 @@ static HK_COLD void write_what_is_due(uint64_t allocated, uint64_t in_use) {
             hk_store_relaxed(&peak, in_use);
             write_locked("peak");
         }
-        pthread_mutex_unlock(&hk_writing);
+        hk_unlock(&hk_writing);
     }
-    HK_CALL(other, pthread_sigmask(SIG_SETMASK, &before, NULL));
+    hk_signals_block(before);
 }
 
 /* ---- watching ---- */
@@ -146,7 +141,7 @@ void hk_profile_apply(void) {
     const bool wanted = !HK_FAST && (hk_option(prof) != 0 || hk_option(leaks) != 0);
     if (wanted == hk_load_relaxed(&on))
         return;
-    pthread_mutex_lock(&hk_writing);
+    hk_lock(&hk_writing);
     if (wanted && !hk_load_relaxed(&on)) {
         if (!hk_profile_start(hk_option(prof_sample_kb) * HK_KIB, hk_os_random()))
             hk_config_warn("HAKMEM_PROF", "1", "libgcc_s.so.1 cannot be loaded",
@@ -156,19 +151,20 @@ void hk_profile_apply(void) {
     if (wanted != hk_load_relaxed(&on))
         hk_watch(HK_WATCH_PROFILE, wanted ? &watcher : NULL);
     hk_store_relaxed(&on, wanted);
-    pthread_mutex_unlock(&hk_writing);
+    hk_unlock(&hk_writing);
 }
 
 /* ---- asked for ---- */
 
 static void on_signal(void) {
     if (hk_option(prof) == 0) {
-        hak_ctl("HAKMEM_PROF", "1", NULL, 0);
+        hk_config_control("HAKMEM_PROF", "1", NULL, 0);
+        hk_profile_apply();
         return;
     }
-    pthread_mutex_lock(&hk_writing);
+    hk_lock(&hk_writing);
     write_locked("signal");
-    pthread_mutex_unlock(&hk_writing);
+    hk_unlock(&hk_writing);
 }
 
 /* Without the lock: whoever reads it may take his time. */
@@ -181,37 +177,24 @@ HK_EXPORT int hak_profile_write(int fd) {
 
 /* ---- the process's beginning and end ---- */
 
-static HK_COLD void begin(void) {
-    hk_asked_start();
+void hk_profile_begin(void) {
     hk_profile_apply();
-    if (hk_option(prof_signal) != 0)
+    if (!HK_FAST && hk_option(prof_signal) != 0)
         hk_asked_listen(SIGUSR1, on_signal);
 }
 
-/* After the options have been read (api/start.c). */
-__attribute__((constructor(102))) static void start(void) {
-    if (!HK_FAST && (hk_option(prof) != 0 || hk_option(leaks) != 0 || hk_option(prof_signal) != 0))
-        begin();
-}
-
-static HK_COLD void end(void) {
+void hk_profile_end(void) {
     __builtin_unwind_init(); /* registers, too, may point to blocks */
     const char *ignored = hk_option(leaks_ignore);
-    pthread_mutex_lock(&hk_writing);
+    hk_lock(&hk_writing);
     if (hk_load_relaxed(&on) && hk_option(prof) != 0)
         write_locked("exit");
     const bool any = hk_load_relaxed(&on) && hk_option(leaks) != 0 &&
                      hk_leaks_report(ignored != NULL ? ignored : "_IO_file_doallocate",
                                      hk_option(leaks) == LEAKS_UNREACHABLE);
-    pthread_mutex_unlock(&hk_writing);
+    hk_unlock(&hk_writing);
     if (!any || hk_option(leaks_status) == 0)
         return;
     fflush(NULL); /* which exit() would do after us */
-    _exit((int)hk_option(leaks_status));
-}
-
-/* After all else that we write (api/stats_file.c): it may end the process. */
-__attribute__((destructor(101))) static void finish(void) {
-    if (hk_watched())
-        end();
+    HK_CALL(other, syscall(SYS_exit_group, (int)hk_option(leaks_status)));
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "api/asked.h"
 #include "base/calls.h"
 #include "config/config.h"
 #include "front/thread.h"
@@ -31,7 +32,7 @@ static const char *absolute(const char *path) {
     const size_t length = strlen(path);
     if (path[0] == '/')
         return path;
-    if (HK_CALL(other, getcwd(text, sizeof text)) == NULL)
+    if (HK_CALL(other, syscall(SYS_getcwd, text, sizeof text)) < 0)
         return NULL;
     const size_t before = strlen(text);
     if (before + 1 + length >= sizeof text) {
@@ -43,12 +44,10 @@ static const char *absolute(const char *path) {
     return text;
 }
 
-/* After the options have been read (api/start.c). */
-__attribute__((constructor(103))) static void start(void) {
+void hk_recording_begin(void) {
     const char *value = hk_option(record);
     if (HK_FAST || value == NULL)
         return;
-    const int saved = errno;
     const char *path = absolute(value);
     const char *problem =
         path == NULL ? strerror(errno) : hk_record_start(path, hk_option(record_mb) * HK_MIB);
@@ -61,11 +60,4 @@ __attribute__((constructor(103))) static void start(void) {
             hk_thread_leave(self);
         hk_watch(HK_WATCH_RECORD, &recorder);
     }
-    errno = saved;
-}
-
-/* Last, for other destructors free what is theirs. */
-__attribute__((destructor(101))) static void finish(void) {
-    if (hk_option(record) != NULL)
-        hk_record_end();
 }

@@ -1,13 +1,11 @@
 /* What happens once per process: the options are read, and it is written down whether we are
  * serving. */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "api/api.h"
+#include "api/asked.h"
 #include "backend/pagemap.h"
 #include "base/calls.h"
 #include "base/report.h"
@@ -17,8 +15,10 @@
 #include "front/boundary.h"
 #include "front/guarded.h"
 #include "front/prewarm.h"
+#include "front/watched.h"
 #include "hakmem/hakmem.h"
 #include "policy/purger.h"
+#include "record/record.h"
 
 /* malloc is referenced as any program refers to it. Its address alone cannot say no: in a program
  * that is not position independent it is that of a stub. Then the page map says whose a block of it
@@ -65,19 +65,17 @@ static void append_settings(proof_t *proof) {
 
 static void append_head(proof_t *proof) {
     char exe[512] = "";
-    if (HK_CALL(other, readlink("/proc/self/exe", exe, sizeof exe - 1)) < 0)
+    if (HK_CALL(other, syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", exe, sizeof exe - 1)) <
+        0)
         exe[0] = '\0';
     hk_line_t line = {0};
-    hk_line_str(&line, "{\"hakmem\":\"" HK_VERSION "\",\"pid\":");
-    hk_line_u64(&line, (uint64_t)HK_CALL(other, syscall(SYS_getpid)));
-    hk_line_str(&line, ",\"exe\":\"");
+    hk_line_put(&line, "{\"hakmem\":\"" HK_VERSION "\",\"pid\":%lu,\"exe\":\"",
+                (uint64_t)HK_CALL(other, getpid()));
     hk_line_json(&line, exe);
-    hk_line_str(&line, "\",\"serving\":");
-    hk_line_str(&line,
+    hk_line_put(&line, "\",\"serving\":%s,\"profile\":\"",
                 is_serving() ? "true,\"allocator\":\"hakmem\"" : "false,\"allocator\":\"another\"");
-    hk_line_str(&line, ",\"profile\":\"");
     if (hk_option_origin(profile) == HK_FROM_DEFAULT)
-        hk_line_str(&line, "balanced");
+        hk_line_str(&line, HK_PROFILE_DEFAULT);
     else
         hk_option_print(&line, HK_OPTION_profile, hk_option(profile));
     hk_line_str(&line, "\",\"settings\":{");
@@ -103,23 +101,42 @@ static void write_proof(const char *path) {
     HK_CALL(other, close(fd));
 }
 
+/* What few processes ask for. */
+static HK_COLD void begin(void) {
+    const int saved = errno;
+    if (hk_option(proof) != NULL)
+        write_proof(hk_option(proof));
+    if (hk_option(asked)) {
+        hk_prewarm_check();
+        hk_policy_apply();
+        hk_limit_apply(true);
+        hk_asked_start();
+        hk_stats_begin();
+        hk_profile_begin();
+        hk_live_begin();
+        hk_recording_begin();
+    }
+    errno = saved;
+}
+
 /* Touches no page that a process does not need anyway, as long as no option is set. */
 __attribute__((constructor(101))) static void start(void) {
     hk_config_load();
-    hk_prewarm_check();
     hk_front_start();
-    hk_policy_apply();
-    if ((hk_option(limit_mb) | hk_option(limit_percent) | hk_option(on_limit)) != 0)
-        hk_limit_apply(true);
-    if (hk_option(proof) != NULL) {
-        int saved = errno;
-        write_proof(hk_option(proof));
-        errno = saved;
-    }
+    if (hk_option(asked) || hk_option(proof) != NULL)
+        begin();
 }
 
-/* What is still in quarantine has been looked at then. */
+/* A recording ends late, for other destructors free what is theirs; what is still in quarantine has been looked at when
+ * this is through. */
 __attribute__((destructor(101))) static void finish(void) {
+    if (!hk_option(asked))
+        return;
+    hk_stats_end();
+    if (hk_option(record) != NULL)
+        hk_record_end();
+    if (hk_watched())
+        hk_profile_end();
     if (hk_guarded())
         hk_guarded_finish();
 }

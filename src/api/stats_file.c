@@ -2,7 +2,6 @@
  * asks for it, on SIGUSR2. */
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
@@ -18,7 +17,7 @@
 
 /* ---- where to ---- */
 
-/* const once start() has run */
+/* const once hk_stats_begin() has run */
 static struct {
     bool wanted; /* HAKMEM_STATS is set, and makes sense */
     hak_stats_format_t format;
@@ -54,37 +53,28 @@ static int emit_to_target(void) {
 /* One warning, however often it fails. */
 static void write_statistics(void) {
     static bool warned; /* lock: hk_writing */
-    pthread_mutex_lock(&hk_writing);
+    hk_lock(&hk_writing);
     int error = emit_to_target();
     if (error != 0 && !warned) {
         warned = true;
         warn(error == EBUSY ? "a signal interrupted the allocator" : strerror(error),
              "no statistics are written");
     }
-    pthread_mutex_unlock(&hk_writing);
+    hk_unlock(&hk_writing);
 }
 
 /* ---- the process's beginning and end ---- */
 
-/* After the options have been read (api/start.c). */
-__attribute__((constructor(102))) static void start(void) {
+void hk_stats_begin(void) {
     const char *value = hk_option(stats);
     if (value == NULL)
         return;
     target.wanted = parse_target(value);
-    hk_asked_start();
     if (!target.wanted)
         warn("allowed are text, json and openmetrics, with a colon and a path or alone",
              "no statistics are written");
     else if (hk_option(stats_signal) != 0)
         hk_asked_listen(SIGUSR2, write_statistics);
-}
-
-__attribute__((destructor(102))) static void finish(void) {
-    if (target.wanted)
-        write_statistics();
-    if (hk_option(os_stats) != 0)
-        hk_emit_os_line(STDERR_FILENO, hk_advice_is_disabled());
 }
 
 /* ---- the front metrics ---- */
@@ -94,11 +84,9 @@ static void warn_dump(const char *problem) {
                    "no front metrics are written");
 }
 
-/* Runs after the program's own exit handlers, on whichever thread called exit(). Other threads may
- * go on: then what they do meanwhile may be counted or not. */
-__attribute__((destructor)) static void dump(void) {
+static void dump(void) {
     const char *where = hk_option(front_dump);
-    if (HK_FAST || where == NULL || *where == '\0' || strcmp(where, "0") == 0)
+    if (HK_FAST || where == NULL || *where == '\0' || (where[0] == '0' && where[1] == '\0'))
         return;
     hk_metrics_sum_t sum;
     hk_line_t path = {0};
@@ -109,7 +97,7 @@ __attribute__((destructor)) static void dump(void) {
         return;
     }
     /* For appending, so that a forked child does not overwrite its parent's lines. */
-    if (strcmp(where, "1") != 0)
+    if (where[0] != '1' || where[1] != '\0')
         fd = hk_line_path(&path, where, &numbered)
                  ? HK_CALL(other, open(path.text, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666))
                  : -1;
@@ -120,4 +108,13 @@ __attribute__((destructor)) static void dump(void) {
     hk_metrics_write(&sum, fd);
     if (fd != STDERR_FILENO)
         HK_CALL(other, close(fd));
+}
+
+/* On whichever thread called exit(). Other threads may go on: then what they do meanwhile may be counted or not. */
+void hk_stats_end(void) {
+    dump();
+    if (target.wanted)
+        write_statistics();
+    if (hk_option(os_stats) != 0)
+        hk_emit_os_line(STDERR_FILENO, hk_advice_is_disabled());
 }

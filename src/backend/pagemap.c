@@ -1,7 +1,6 @@
 #include "backend/pagemap.h"
 
-#include <unistd.h>
-
+#include "base/calls.h"
 #include "os/os.h"
 
 _Static_assert(HK_LEAF_SLICES *HK_SLICE == HK_LEAF_UNITS * HK_UNIT,
@@ -35,7 +34,7 @@ static bool stays(size_t i, size_t at_break) {
 }
 
 void hk_map_give_up_flat(void) {
-    const size_t at_break = (uintptr_t)sbrk(0) >> HK_LEAF_SHIFT;
+    const size_t at_break = (uintptr_t)HK_COUNTED(other, syscall(SYS_brk, NULL)) >> HK_LEAF_SHIFT;
     uint8_t *flat = (uint8_t *)hk_flat.bytes;
     hk_assert(hk_flat.bytes != no_map); /* there is one to give up */
     hk_store_seq(&hk_flat.mask, (uintptr_t)0);

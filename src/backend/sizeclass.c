@@ -75,15 +75,12 @@ static struct {
     uint8_t count, next;
 } samples[HK_CLASS_COUNT];
 
-static bool settled; /* lock: classes; nobody can write to the tables */
-
 static bool settle_locked(hk_access_t access) {
-    return !settled || hk_os_settle(hk_settled_classes, hk_settled_end, access);
+    return hk_os_settle(hk_settled_classes, hk_settled_end, access);
 }
 
 void hk_classes_settle(void) {
     hk_lock(&lock);
-    settled = true;
     settle_locked(HK_READ);
     hk_unlock(&lock);
 }
@@ -97,7 +94,8 @@ static _Atomic uint8_t *table_locked(void) {
 
 void hk_classes_hide(bool hidden) {
     hk_lock(&lock);
-    hk_assert(hidden == is_hidden || !settled); /* who is guarded has all operations told */
+    hk_assert(hidden == is_hidden ||
+              !hk_load_relaxed(&hk_os_settled)); /* who is guarded has all operations told */
     for (size_t i = 0; i <= HK_MID_MAX / 8 && hidden != is_hidden; i++) {
         if (hidden)
             hk_store_release(&hk_class_hidden[i], hk_load_relaxed(&hk_class_of_size[i]));

@@ -9,12 +9,16 @@
  * where the latest of a class say that a smaller one would save enough, a spare class gets that
  * size, for good, and the table of sizes leads to it. Blocks there are stay in the class they have;
  * so an entry may change at any moment, and whoever read the old one is served as well. */
-#ifndef HK_BACKEND_SIZECLASS_H
-#define HK_BACKEND_SIZECLASS_H
+#pragma once
 
 #include "base/base.h"
 
-/* X(class, block bytes, bytes of the class before, slices of a slab) */
+/* X(class, block bytes, bytes of the class before, slices of a slab); the four of a doubling */
+#define HK_DOUBLED(X, cls, from, slices)                                                           \
+    X(cls, (from) / 4 * 5, from, slices)                                                           \
+    X((cls) + 1, (from) / 4 * 6, (from) / 4 * 5, slices)                                           \
+    X((cls) + 2, (from) / 4 * 7, (from) / 4 * 6, slices)                                           \
+    X((cls) + 3, (from)*2, (from) / 4 * 7, slices)
 #define HK_CLASSES(X)                                                                              \
     X(1, 8, 0, 1)                                                                                  \
     X(2, 16, 8, 1)                                                                                 \
@@ -25,38 +29,14 @@
     X(7, 96, 80, 1)                                                                                \
     X(8, 112, 96, 1)                                                                               \
     X(9, 128, 112, 1)                                                                              \
-    X(10, 160, 128, 1)                                                                             \
-    X(11, 192, 160, 1)                                                                             \
-    X(12, 224, 192, 1)                                                                             \
-    X(13, 256, 224, 1)                                                                             \
-    X(14, 320, 256, 1)                                                                             \
-    X(15, 384, 320, 1)                                                                             \
-    X(16, 448, 384, 1)                                                                             \
-    X(17, 512, 448, 1)                                                                             \
-    X(18, 640, 512, 1)                                                                             \
-    X(19, 768, 640, 1)                                                                             \
-    X(20, 896, 768, 1)                                                                             \
-    X(21, 1024, 896, 1)                                                                            \
-    X(22, 1280, 1024, 1)                                                                           \
-    X(23, 1536, 1280, 1)                                                                           \
-    X(24, 1792, 1536, 1)                                                                           \
-    X(25, 2048, 1792, 1)                                                                           \
-    X(26, 2560, 2048, 1)                                                                           \
-    X(27, 3072, 2560, 1)                                                                           \
-    X(28, 3584, 3072, 1)                                                                           \
-    X(29, 4096, 3584, 1)                                                                           \
-    X(30, 5120, 4096, 1)                                                                           \
-    X(31, 6144, 5120, 1)                                                                           \
-    X(32, 7168, 6144, 1)                                                                           \
-    X(33, 8192, 7168, 1)                                                                           \
-    X(34, 10240, 8192, 2)                                                                          \
-    X(35, 12288, 10240, 2)                                                                         \
-    X(36, 14336, 12288, 2)                                                                         \
-    X(37, 16384, 14336, 2)                                                                         \
-    X(38, 20480, 16384, 4)                                                                         \
-    X(39, 24576, 20480, 4)                                                                         \
-    X(40, 28672, 24576, 4)                                                                         \
-    X(41, 32768, 28672, 4)
+    HK_DOUBLED(X, 10, 128, 1)                                                                      \
+    HK_DOUBLED(X, 14, 256, 1)                                                                      \
+    HK_DOUBLED(X, 18, 512, 1)                                                                      \
+    HK_DOUBLED(X, 22, 1024, 1)                                                                     \
+    HK_DOUBLED(X, 26, 2048, 1)                                                                     \
+    HK_DOUBLED(X, 30, 4096, 1)                                                                     \
+    HK_DOUBLED(X, 34, 8192, 2)                                                                     \
+    HK_DOUBLED(X, 38, 16384, 4)
 
 /* The most blocks of a class that a thread's magazine may hold: 2000, at most 128 KiB of them, but
  * never fewer than 8; and of a thread that so far only takes blocks, or only frees them, 256, and
@@ -137,7 +117,7 @@ void hk_class_note(unsigned cls, size_t n, size_t slab_bytes);
  * it is learned once more. Any thread. */
 void hk_class_forget(unsigned cls);
 
-/* From now on only learning can write to the tables, where the system and the linker help. */
+/* From now on only learning can write to the tables, as only hak_ctl() to the options (hk_config_settle() is before). */
 void hk_classes_settle(void);
 
 /* One more than the highest class that has a size. Rows below it can be read. */
@@ -161,5 +141,3 @@ HK_INLINE uint32_t hk_class_index(const hk_class_t *c, size_t offset) {
     hk_assert(offset < c->slices * HK_SLICE);
     return (uint32_t)((offset * c->reciprocal) >> 40);
 }
-
-#endif

@@ -6,6 +6,9 @@
 #pragma once
 
 #include <errno.h>
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/base.h"
 
@@ -17,9 +20,24 @@ typedef enum {
 
 extern _Atomic uint64_t hk_calls[HK_CALL_KINDS]; /* atomic: any thread */
 
-/* Makes a call of the system and counts it: HK_CALL(munmap, munmap(p, bytes)). None is made
+/* Makes a call of the system and counts it: HK_COUNTED(munmap, munmap(p, bytes)). None is made
  * otherwise. Any thread, signal handlers too. */
-#define HK_CALL(kind, call) ((void)hk_add_relaxed(&hk_calls[HK_CALL_##kind], (uint64_t)1), (call))
+#define HK_COUNTED(kind, call)                                                                     \
+    ((void)hk_add_relaxed(&hk_calls[HK_CALL_##kind], (uint64_t)1), (call))
+
+/* The same by the call's number, for the loader looks up each name at each start of a process: HK_CALL(other,
+ * close(fd)). By name is only what is about memory, so that who replaces that hears of it, and where the C library does
+ * more. In none of these can a thread be cancelled. What one place calls has its number there. */
+#define HK_CALL(kind, call) HK_COUNTED(kind, hk_sys_##call)
+#define hk_sys_open(path, ...) (int)syscall(SYS_openat, AT_FDCWD, path, __VA_ARGS__)
+#define hk_sys_close(fd) (int)syscall(SYS_close, fd)
+#define hk_sys_read(fd, to, n) (ssize_t) syscall(SYS_read, fd, to, n)
+#define hk_sys_write(fd, from, n) (ssize_t) syscall(SYS_write, fd, from, n)
+#define hk_sys_fstat(fd, to) (int)syscall(SYS_fstat, fd, to)
+#define hk_sys_unlink(path) (int)syscall(SYS_unlinkat, AT_FDCWD, path, 0)
+#define hk_sys_getpid() (pid_t) syscall(SYS_getpid)
+#define hk_sys_posix_fallocate posix_fallocate
+#define hk_sys_syscall (int)syscall
 
 /* What the expression says; errno is kept. */
 #define HK_KEEP_ERRNO(expression)                                                                  \

@@ -29,8 +29,8 @@ bool hk_parse(const char **s, uint64_t *value) {
 
 const char *hk_word_at(const char *words, uint64_t number) {
     for (; number > 0 && words != NULL; number--) {
-        words = strchr(words, '|');
-        words += words != NULL;
+        words += strcspn(words, "|");
+        words = *words != '\0' ? words + 1 : NULL;
     }
     return words;
 }
@@ -75,7 +75,9 @@ static const char *convert(hk_line_t *line, const char *s, va_list *values) {
             digits_of(va_arg(*values, uint64_t), *++s == 'x' ? 16 : 10, digits + sizeof digits - 1);
         put(line, "0x", prefix ? 2 : 0);
     }
-    const size_t n = strnlen(text, most);
+    size_t n = 0;
+    while (n < most && text[n] != '\0')
+        n++;
     if (left)
         put(line, text, n);
     for (size_t i = n; i < width; i++)
@@ -105,7 +107,7 @@ void hk_line_u64(hk_line_t *line, uint64_t value) { hk_line_put(line, "%lu", val
 void hk_line_hex(hk_line_t *line, uint64_t value) { hk_line_put(line, "%#lx", value); }
 
 void hk_line_str_most(hk_line_t *line, const char *s, size_t n) {
-    hk_line_put(line, "%.*s%s", (int)n, s, strnlen(s, n + 1) > n ? "..." : "");
+    hk_line_put(line, "%.*s%s", (int)n, s, strlen(s) > n ? "..." : "");
 }
 
 void hk_line_json(hk_line_t *line, const char *s) {
@@ -188,7 +190,7 @@ HK_COLD void hk_fault_say(hk_fatal_t kind, const void *p, size_t bytes, ptrdiff_
         hk_line_put(&line, ", a block of %lu byte%s", bytes, bytes == 1 ? "" : "s");
     if (at != HK_NOWHERE)
         hk_line_put(&line, ", at byte %s%lu", at < 0 ? "-" : "", (uint64_t)(at < 0 ? -at : at));
-    hk_line_put(&line, ", in thread %lu", (uint64_t)HK_CALL(other, gettid()));
+    hk_line_put(&line, ", in thread %lu", (uint64_t)HK_CALL(other, syscall(SYS_gettid)));
     if (class_bytes != HK_NO_SIZE)
         hk_line_put(&line, ", size class %lu", class_bytes);
     hk_line_write(&line, STDERR_FILENO);

@@ -10,33 +10,40 @@
 /* A worker that outlives all other threads runs the program's exit handlers on it. */
 #define STACK_BYTES (256 * HK_KIB)
 
-/* Signals that a thread causes itself. To block them is to die of them; a sandbox answers system
- * calls with SIGSYS. */
-static const int own_faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
+#define BIT(number) ((uint64_t)1 << ((number)-1))
+#ifdef __GLIBC__
+#define OF_THE_C_LIBRARY (BIT(32) | BIT(33))
+#else
+#define OF_THE_C_LIBRARY (BIT(32) | BIT(33) | BIT(34))
+#endif
+#define CAUSED (BIT(SIGSEGV) | BIT(SIGBUS) | BIT(SIGFPE) | BIT(SIGILL) | BIT(SIGTRAP) | BIT(SIGSYS))
+
+uint64_t hk_signals_block(uint64_t which) {
+    uint64_t before = 0;
+    if (which == HK_SIGNALS_FROM_OUTSIDE)
+        which &= ~(CAUSED | OF_THE_C_LIBRARY);
+    (void)HK_KEEP_ERRNO(
+        HK_CALL(other, syscall(SYS_rt_sigprocmask, SIG_SETMASK, &which, &before, sizeof which)));
+    return before;
+}
 
 /* A small stack has no room for a program's thread-local storage where that is large; then the
  * usual one is taken. */
 int hk_worker_start(void *(*run)(void *)) {
-    sigset_t all, before;
     pthread_attr_t attributes;
     pthread_t thread;
-    hk_assert(run != NULL && hk_lock_may_take(HK_RANK_CONFIG)); /* that is, holds none at all */
-    sigfillset(&all);
-    for (unsigned i = 0; i < sizeof own_faults / sizeof own_faults[0]; i++)
-        sigdelset(&all, own_faults[i]);
-    HK_CALL(other, pthread_sigmask(SIG_SETMASK, &all, &before));
+    hk_assert(run != NULL && hk_lock_may_take(HK_RANK_WRITING)); /* that is, holds none at all */
+    const uint64_t before = hk_signals_block(HK_SIGNALS_FROM_OUTSIDE);
     pthread_attr_init(&attributes);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     /* not its creator's, which may be a real-time one */
     pthread_attr_setinheritsched(&attributes, PTHREAD_EXPLICIT_SCHED);
     pthread_attr_setstacksize(&attributes, STACK_BYTES);
-    int error = HK_CALL(other, pthread_create(&thread, &attributes, run, NULL));
-    if (error == EINVAL) {
-        error = HK_CALL(other, pthread_create(&thread, NULL, run, NULL));
-        if (error == 0)
-            pthread_detach(thread);
-    }
+    int error = HK_COUNTED(other, pthread_create(&thread, &attributes, run, NULL));
+    if (error == EINVAL)
+        error = HK_COUNTED(other, pthread_create(&thread, NULL, run, NULL));
+    if (error == 0)
+        pthread_detach(thread);
     pthread_attr_destroy(&attributes);
-    HK_CALL(other, pthread_sigmask(SIG_SETMASK, &before, NULL));
+    hk_signals_block(before);
     return error;
 }

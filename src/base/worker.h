@@ -6,3 +6,9 @@
 /* Starts run(NULL) on a small stack, detached and with all signals blocked. 0, or what
  * pthread_create() says. Allocates (the C library does), so no lock may be held. */
 int hk_worker_start(void *(*run)(void *));
+
+/* Has the calling thread block these signals, a bit for each, and returns which it did before: all from outside, or what
+ * was returned. Not those that a thread causes itself: to block them is to die of them, and a sandbox answers calls
+ * with SIGSYS; nor the C library's own. */
+#define HK_SIGNALS_FROM_OUTSIDE UINT64_MAX
+uint64_t hk_signals_block(uint64_t which);

@@ -50,15 +50,13 @@ static _Atomic(const char *) *text_of(unsigned option) {
 uint64_t hk_option_number(unsigned option) { return hk_load_relaxed(number_of(option)); }
 const char *hk_option_text(unsigned option) { return hk_load_relaxed(text_of(option)); }
 
-static bool settled; /* lock: config; nobody can write to the options */
-
 static bool settle_locked(hk_access_t access) {
-    return !settled || hk_os_settle(hk_settled_options, hk_settled_classes, access);
+    return hk_os_settle(hk_settled_options, hk_settled_classes, access);
 }
 
 void hk_config_settle(void) {
     hk_lock(&lock);
-    settled = true;
+    hk_store_relaxed(&hk_os_settled, true);
     settle_locked(HK_READ);
     hk_unlock(&lock);
 }
@@ -135,15 +133,15 @@ static void warn_unknown(const char *entry, size_t len) {
 }
 
 static void read_entry(const char *entry) {
-    const char *equals = strchr(entry, '=');
-    if (equals == NULL)
+    const size_t len = strcspn(entry, "=");
+    const unsigned option = hk_option_find(entry, len);
+    if (entry[len] == '\0')
         return;
-    size_t len = (size_t)(equals - entry);
-    unsigned option = hk_option_find(entry, len);
     if (option < HK_OPTION_COUNT)
-        take_from_environment(option, equals + 1);
+        take_from_environment(option, entry + len + 1);
     /* HAKMEM_BENCH_* is the benchmarks', HAKMEM_TEST_* the tests' */
-    else if (strncmp(entry, "HAKMEM_BENCH_", 13) != 0 && strncmp(entry, "HAKMEM_TEST_", 12) != 0)
+    else if ((len < 13 || memcmp(entry, "HAKMEM_BENCH_", 13) != 0) &&
+             (len < 12 || memcmp(entry, "HAKMEM_TEST_", 12) != 0))
         warn_unknown(entry, len);
 }
 
@@ -194,15 +192,14 @@ static bool is_proof(const char *entry) {
 void hk_config_load(void) {
     if (getauxval(AT_SECURE) != 0 || environ == NULL)
         return;
-    bool any = false;
     for (char **entry = environ; *entry != NULL; entry++)
         if (is_ours(*entry) && is_proof(*entry)) {
             set_text(HK_OPTION_proof, &hk_config.proof, *entry + 13);
         } else if (is_ours(*entry)) {
-            any = true;
+            hk_store_relaxed(&hk_config.asked, true);
             read_entry(*entry);
         }
-    if (!any)
+    if (!hk_option(asked))
         return;
     apply_profile();
     hk_store_relaxed(&hk_on_fault, (unsigned)hk_option(on_fault));
@@ -249,6 +246,7 @@ int hk_config_control(const char *name, const char *value, char *out, size_t out
     if (problem == 0 && value != NULL && !settle_locked(HK_READ_WRITE))
         problem = ENOMEM;
     if (problem == 0 && value != NULL) {
+        hk_store_relaxed(&hk_config.asked, true);
         set_number(option, number, HK_FROM_RUN_TIME);
         settle_locked(HK_READ);
     }

@@ -5,8 +5,10 @@
 #include "base/base.h"
 
 /* What the words of some options mean, in their order. */
+#define HK_PROFILE_DEFAULT "balanced"
 #define HK_PROFILE_WORDS                                                                           \
-    "balanced|speed|lean|secure|bench|observe|MIXED_TINYV3_C7_BALANCED|MIXED_TINYV3_C7_SAFE"
+    HK_PROFILE_DEFAULT                                                                             \
+    "|speed|lean|secure|bench|observe|MIXED_TINYV3_C7_BALANCED|MIXED_TINYV3_C7_SAFE"
 enum {
 #define HK_PROFILE(id, older, doc) HK_PROFILE_##id,
 #include "config/profiles.def"
@@ -25,6 +27,7 @@ typedef struct {
 #define HK_WORD(field, env, value, words, level, when, doc) _Atomic uint64_t field;
 #define HK_TEXT(field, env, level, when, doc) _Atomic(const char *) field;
 #include "config/options.def"
+    atomic_bool asked; /* anybody has set more than the proof */
 } hk_config_t;
 
 /* The options by number, in the table's order. */

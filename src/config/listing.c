@@ -24,12 +24,13 @@ static bool is_changed(unsigned option) {
 
 /* ---- lines ---- */
 
-static void put_value(hk_line_t *line, unsigned option) {
-    enum { ENOUGH = 400 };
+enum { ENOUGH = 400 };
+
+static void put_value(hk_line_t *line, unsigned option, size_t most) {
     if (!is_text(option))
         hk_option_print(line, option, hk_option_number(option));
     else if (is_changed(option))
-        hk_line_str_most(line, hk_option_text(option), ENOUGH);
+        hk_line_str_most(line, hk_option_text(option), most);
     else
         hk_line_str(line, "(not set)");
 }
@@ -38,7 +39,7 @@ void hk_config_print_text(int fd, const char *begins) {
     hk_config_look_at_limits();
     for (unsigned i = 0; i < HK_OPTION_COUNT; i++) {
         hk_line_t line = {0}, value = {0};
-        put_value(&value, i);
+        put_value(&value, i, ENOUGH);
         const int unit =
             28 - (int)hk_min(28, hk_max(value.len, 21)); /* a long value takes its room */
         hk_line_put(&line, "%s%-39s %-21s %-*s %s", begins, hk_options[i].env, hk_line_text(&value),
@@ -75,7 +76,7 @@ static void put_assignment(hk_line_t *line, const char *before, unsigned option)
     const bool missing = is_text(option) && !is_changed(option);
     hk_line_put(line, "%s%s%s", before, hk_options[option].env, missing ? " is not set" : "=");
     if (!missing)
-        put_value(line, option);
+        put_value(line, option, ENOUGH);
 }
 
 void hk_config_note_suppressed(void) {
@@ -202,14 +203,10 @@ void hk_config_print_json(int fd) {
 }
 
 bool hk_config_put_setting(hk_line_t *line, unsigned option) {
-    enum { ENOUGH = 100 };
+    hk_line_t value = {0};
     if (!is_changed(option))
         return false;
-    hk_line_t value = {0};
-    if (is_text(option))
-        hk_line_str_most(&value, hk_option_text(option), ENOUGH);
-    else
-        hk_option_print(&value, option, hk_option_number(option));
+    put_value(&value, option, ENOUGH / 4);
     put_string(line, "", hk_options[option].env);
     put_string(line, ":", hk_line_text(&value));
     return true;

@@ -84,15 +84,17 @@ HK_INLINE void *hk_hit_pop(size_t n) {
 }
 
 /* The same, aligned to a power of two: of the class that hk_size_for_alignment() asks for, found without
- * working its size out unless a learned one is in its place. */
+ * working its size out unless a learned one is in its place. NULL for no bytes, or no alignment. */
 HK_INLINE void *hk_hit_pop_aligned(size_t n, size_t align) {
     hk_tcache_t *tc = hk_load_relaxed(&hk_tc);
-    const size_t up = hk_align_up(n, align);
-    if (HK_UNLIKELY(up - 1 >= HK_MID_MAX)) /* nothing at all as well, and what overflows */
+    const size_t last = (n - 1) | (align - 1); /* the byte before the next multiple */
+    if (HK_UNLIKELY(last >= HK_MID_MAX))
         return NULL;
-    size_t cls = hk_load_relaxed(&hk_class_of_size[(up + 7) >> 3]);
-    if (HK_UNLIKELY(cls >= HK_CLASS_FIXED) && align > 16)
-        cls = hk_fixed_class_of(up);
+    size_t cls = hk_load_relaxed(&hk_class_of_size[(last >> 3) + 1]);
+    if (HK_UNLIKELY(cls >= HK_CLASS_FIXED)) {
+        HK_INDEX_AGAIN(cls); /* or the alignment would be looked at first, each time */
+        cls = align > 16 ? hk_fixed_class_of(last + 1) : cls;
+    }
     return hk_hit_pop_class(tc, cls);
 }
 

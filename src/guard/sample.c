@@ -6,6 +6,7 @@
 
 #include "backend/meta.h"
 #include "backend/pagemap.h"
+#include "base/calls.h"
 #include "base/random.h"
 #include "base/report.h"
 #include "guard/fence.h"
@@ -59,7 +60,7 @@ unsigned hk_sample_gap(void) {
 /* ---- saying what happened ---- */
 
 static void trace(trace_t *t) {
-    t->thread = gettid();
+    t->thread = HK_CALL(other, syscall(SYS_gettid));
     t->count = (int)hk_stack_read(t->frames, FRAMES);
 }
 
@@ -125,7 +126,7 @@ static void on_fault(int number, siginfo_t *info, void *context) {
     else if (before->sa_handler != SIG_DFL && before->sa_handler != SIG_IGN)
         before->sa_handler(number);
     else
-        signal(number, SIG_DFL); /* the access is made again */
+        sigaction(number, &(struct sigaction){.sa_handler = SIG_DFL}, NULL); /* made again */
 }
 
 void hk_sample_handle(void) {

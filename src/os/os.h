@@ -66,6 +66,7 @@ bool hk_os_unmap(void *p, size_t bytes);
  * where the linker could not be told. Lets nobody write to it any more, or again. False: refused. */
 extern __attribute__((weak, visibility("hidden"))) char hk_settled_options[], hk_settled_classes[],
     hk_settled_end[];
+extern atomic_bool hk_os_settled; /* atomic: set once; until then nothing is refused to anybody */
 bool hk_os_settle(char *from, char *to, hk_access_t access);
 
 /* A range of address space, whole OS pages. */

@@ -50,7 +50,7 @@ static void *map(void *hint, size_t bytes, int protection, int flags) {
     if (!may_ask())
         return NULL;
     flags |= MAP_ANONYMOUS | ((flags & MAP_SHARED) != 0 ? 0 : MAP_PRIVATE);
-    void *p = HK_KEEP_ERRNO(HK_CALL(mmap, mmap(hint, bytes, protection, flags, -1, 0)));
+    void *p = HK_KEEP_ERRNO(HK_COUNTED(mmap, mmap(hint, bytes, protection, flags, -1, 0)));
     return p == MAP_FAILED ? NULL : p;
 }
 
@@ -125,7 +125,9 @@ bool hk_os_grants_commitment(size_t bytes) { return grants(bytes, MAP_SHARED); }
 
 uint64_t hk_os_data_limit(void) {
     struct rlimit limit;
-    return HK_CALL(other, getrlimit(RLIMIT_DATA, &limit)) == 0 ? limit.rlim_cur : RLIM_INFINITY;
+    return HK_CALL(other, syscall(SYS_prlimit64, 0, RLIMIT_DATA, NULL, &limit)) == 0
+               ? limit.rlim_cur
+               : RLIM_INFINITY;
 }
 
 _Static_assert(HK_NO_ACCESS == PROT_NONE && HK_READ == PROT_READ &&
@@ -134,12 +136,15 @@ _Static_assert(HK_NO_ACCESS == PROT_NONE && HK_READ == PROT_READ &&
 
 bool hk_os_protect(void *p, size_t bytes, hk_access_t access) {
     hk_walk(are_pages(p, bytes));
-    return may_ask() && HK_KEEP_ERRNO(HK_CALL(mprotect, mprotect(p, bytes, (int)access))) == 0;
+    return may_ask() && HK_KEEP_ERRNO(HK_COUNTED(mprotect, mprotect(p, bytes, (int)access))) == 0;
 }
+
+atomic_bool hk_os_settled;
 
 bool hk_os_settle(char *from, char *to, hk_access_t access) {
     const size_t bytes = (size_t)(to - from);
-    return !hk_is_aligned(bytes | (uintptr_t)from, hk_os_page_size()) || bytes == 0 ||
+    return !hk_load_relaxed(&hk_os_settled) ||
+           !hk_is_aligned(bytes | (uintptr_t)from, hk_os_page_size()) || bytes == 0 ||
            hk_os_protect(from, bytes, access);
 }
 
@@ -165,14 +170,14 @@ bool hk_os_map_file(void *p, size_t bytes, int fd, uint64_t offset) {
     const int access = PROT_READ | PROT_WRITE, flags = MAP_SHARED | MAP_FIXED;
     hk_walk(are_pages(p, bytes));
     return may_ask() &&
-           HK_KEEP_ERRNO(HK_CALL(mmap, mmap(p, bytes, access, flags, fd, (off_t)offset))) == p;
+           HK_KEEP_ERRNO(HK_COUNTED(mmap, mmap(p, bytes, access, flags, fd, (off_t)offset))) == p;
 }
 
 /* Where the system has no such call, or none left, what it gave the process at its start. */
 uint64_t hk_os_random(void) {
     uint64_t number = 0;
-    if (HK_KEEP_ERRNO(HK_CALL(other, getrandom(&number, sizeof number, GRND_NONBLOCK))) !=
-        sizeof number) {
+    if (HK_KEEP_ERRNO(HK_CALL(other, syscall(SYS_getrandom, &number, sizeof number,
+                                             GRND_NONBLOCK))) != sizeof number) {
         memcpy(&number, (const char *)getauxval(AT_RANDOM), sizeof number);
         number ^= hk_os_now_ns();
     }
@@ -181,14 +186,14 @@ uint64_t hk_os_random(void) {
 
 bool hk_os_unmap(void *p, size_t bytes) {
     hk_walk(are_pages(p, bytes));
-    return HK_KEEP_ERRNO(HK_CALL(munmap, munmap(p, bytes)) == 0);
+    return HK_KEEP_ERRNO(HK_COUNTED(munmap, munmap(p, bytes)) == 0);
 }
 
 bool hk_os_resize(void *p, size_t bytes, size_t new_bytes) {
     hk_walk(are_pages(p, bytes));
     hk_walk(are_pages(p, new_bytes));
     return (new_bytes <= bytes || may_ask()) &&
-           HK_KEEP_ERRNO(HK_CALL(mremap, mremap(p, bytes, new_bytes, 0))) != MAP_FAILED;
+           HK_KEEP_ERRNO(HK_COUNTED(mremap, mremap(p, bytes, new_bytes, 0))) != MAP_FAILED;
 }
 
 bool hk_os_move(void *from, size_t bytes, void *to, size_t new_bytes) {
@@ -198,7 +203,8 @@ bool hk_os_move(void *from, size_t bytes, void *to, size_t new_bytes) {
     hk_assert((char *)from + bytes <= (char *)to || (char *)to + new_bytes <= (char *)from);
     const int flags = MREMAP_MAYMOVE | MREMAP_FIXED;
     return may_ask() &&
-           HK_KEEP_ERRNO(HK_CALL(mremap, mremap(from, bytes, new_bytes, flags, to))) != MAP_FAILED;
+           HK_KEEP_ERRNO(HK_COUNTED(mremap, mremap(from, bytes, new_bytes, flags, to))) !=
+               MAP_FAILED;
 }
 
 /* ---- advice ---- */
@@ -213,7 +219,7 @@ hk_os_advised_t hk_os_advise(const hk_os_range_t *ranges, size_t n, hk_advice_t 
     hk_os_advised_t how = {0};
     for (; how.done < n && how.error == 0; how.calls++) {
         const hk_os_range_t *next = &ranges[how.done];
-        if (HK_CALL(madvise, madvise(next->start, next->bytes, advice)) == 0)
+        if (HK_COUNTED(madvise, madvise(next->start, next->bytes, advice)) == 0)
             how.done++;
         else
             how.error = errno;
@@ -261,11 +267,10 @@ static bool scan(int fd, uintptr_t start, size_t bytes, unsigned char *pages) {
                        .returned = IS_PRESENT};
     memset(pages, 0, bytes / page);
     while (argument.start < argument.end) {
-        /* C libraries differ in the type of ioctl's request */
-        long n = HK_CALL(other, syscall(SYS_ioctl, fd, PAGEMAP_SCAN, &argument));
+        int n = HK_CALL(other, syscall(SYS_ioctl, fd, PAGEMAP_SCAN, &argument));
         if (n < 0)
             return false;
-        for (long i = 0; i < n; i++)
+        for (int i = 0; i < n; i++)
             memset(pages + (regions[i].start - start) / page, 1,
                    (regions[i].end - regions[i].start) / page);
         argument.start = argument.walk_end;
@@ -279,7 +284,7 @@ bool hk_os_look(hk_os_look_t *look, const void *p, size_t bytes, unsigned char *
     bool ok = look->fd >= 0 && scan(look->fd, (uintptr_t)p, bytes, pages);
     if (!ok) {
         hk_os_look_end(look);
-        ok = HK_CALL(mincore, mincore((void *)(uintptr_t)p, bytes, pages)) == 0;
+        ok = HK_COUNTED(mincore, mincore((void *)(uintptr_t)p, bytes, pages)) == 0;
         for (size_t i = 0; ok && i < bytes / hk_os_page_size(); i++)
             pages[i] &= 1;
     }

@@ -1,7 +1,6 @@
 /* Probes for tracers, by the form that they agree on (USDT): a note in the file says where a probe is, in which registers
  * its arguments are, and which counter is not 0 while somebody traces it. Until then it is the test of that counter. */
-#ifndef HK_OS_PROBE_H
-#define HK_OS_PROBE_H
+#pragma once
 
 #include "base/base.h"
 
@@ -33,5 +32,3 @@
                 "_.stapsdt.base: .space 1\n"                                                       \
                 ".popsection\n.endif\n" ::__VA_ARGS__);                                            \
     } while (0)
-
-#endif

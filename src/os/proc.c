@@ -10,16 +10,15 @@
 
 enum { LONGEST_PATH = 2048 };
 
-/* The first `room - 1` bytes of a file; "" where it cannot be read. */
+/* A newline and the first `room - 2` bytes of a file. False: it cannot be opened. */
 static bool read_text(const char *path, char *text, size_t room) {
-    int fd = HK_CALL(other, open(path, O_RDONLY | O_CLOEXEC));
-    size_t len = 0;
-    for (ssize_t n = 1; fd >= 0 && n != 0;) {
-        n = HK_CALL(other, read(fd, text + len, room - 1 - len));
-        if (n < 0 && errno != EINTR)
-            break;
+    const int fd = HK_CALL(other, open(path, O_RDONLY | O_CLOEXEC));
+    size_t len = 1;
+    ssize_t n = 0;
+    text[0] = '\n';
+    while (fd >= 0 && ((n = HK_CALL(other, read(fd, text + len, room - 1 - len))) > 0 ||
+                       (n < 0 && errno == EINTR)))
         len += n > 0 ? (size_t)n : 0;
-    }
     if (fd >= 0)
         HK_CALL(other, close(fd));
     text[len] = '\0';
@@ -30,23 +29,20 @@ static bool read_text(const char *path, char *text, size_t room) {
  * or no file. */
 static uint64_t read_limit(char *path, size_t len, const char *name) {
     char text[32];
-    const char *s = text;
+    const char *s = text + 1;
     uint64_t bytes;
-    strcpy(path + len, name);
+    memcpy(path + len, name, strlen(name) + 1);
     read_text(path, text, sizeof text);
-    path[len] = '\0';
     return hk_parse(&s, &bytes) ? bytes : UINT64_MAX;
 }
 
 /* The group of the line "0::/a/b" in place; "" where there is none, or where it lies outside what
  * this process can see. */
 static const char *group_in(char *membership) {
-    char *line = strncmp(membership, "0::", 3) == 0 ? membership : strstr(membership, "\n0::");
+    char *line = strstr(membership, "\n0::/");
     if (line == NULL)
         return "";
-    char *group = strchr(line, '/');
-    if (group == NULL)
-        return "";
+    char *group = line + strlen("\n0::");
     group[strcspn(group, "\n")] = '\0';
     return strstr(group, "/..") != NULL ? "" : group;
 }
@@ -55,16 +51,17 @@ static const char *group_in(char *membership) {
  * the container's own limit in the mount itself. */
 static uint64_t lowest_limit(const char *membership, const char *mount) {
     char text[LONGEST_PATH], path[2 * LONGEST_PATH];
-    if (!read_text(membership, text, sizeof text) || strlen(mount) >= LONGEST_PATH - 16)
+    const size_t top = strlen(mount);
+    if (!read_text(membership, text, sizeof text) || top >= LONGEST_PATH - 16)
         return 0;
-    strcpy(path, mount);
-    strcat(path, group_in(text));
-    size_t top = strlen(mount), len = strlen(path);
+    const char *group = group_in(text);
+    size_t len = top + strlen(group);
     uint64_t lowest = UINT64_MAX;
+    memcpy(path, mount, top);
+    memcpy(path + top, group, len - top);
     for (;;) {
         while (len > top && path[len - 1] == '/')
             len--;
-        path[len] = '\0';
         lowest = hk_min(lowest, read_limit(path, len, "/memory.max"));
         lowest = hk_min(lowest, read_limit(path, len, "/memory.high"));
         if (len == top)
@@ -85,7 +82,8 @@ size_t hk_os_status(const char *name) {
     const char *at = strstr(text, name);
     if (at != NULL) {
         at += strlen(name);
-        at += strspn(at, " \t");
+        while (*at == ' ' || *at == '\t')
+            at++;
         hk_parse(&at, &kb);
     }
     return kb * HK_KIB;

@@ -25,7 +25,7 @@ enum {
     LONGEST_INTERVAL_MS = 64 * INTERVAL_MS,
 };
 
-atomic_bool hk_purger_may_start;
+atomic_bool hk_purger_may_start = true; /* as the options' defaults say */
 atomic_bool hk_purger_runs;
 atomic_bool hk_purger_is_due;
 atomic_bool hk_purger_on_foot = true;

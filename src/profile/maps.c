@@ -116,7 +116,7 @@ bool hk_maps_next(hk_maps_t *maps, hk_mapping_t *mapping) {
         if (!executable)
             continue;
         mapping->build_id[0] = '\0';
-        if (maps->bytes != 0 && inode == maps->inode && strcmp(mapping->path, "[vsyscall]") != 0)
+        if (maps->bytes != 0 && inode == maps->inode && strstr(mapping->path, "[vsyscall]") == NULL)
             read_build_id(maps, mapping->build_id);
         return true;
     }

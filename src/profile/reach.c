@@ -112,8 +112,8 @@ bool hk_reach_look(uintptr_t sp) {
     const struct rlimit seconds = {MOST_SECONDS, MOST_SECONDS}, none = {0, 0};
     const size_t known = hk_profile_freeze(), most = known + MOST_OWN;
     const size_t bytes = sizeof(look_t) + most * (sizeof(hk_profile_block_t) + sizeof(uint32_t));
-    look_t *l = HK_CALL(mmap, mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                                   MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    look_t *l = HK_COUNTED(mmap, mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                                      MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
     pid_t child = -1;
     int status = -1;
     if (l != MAP_FAILED) {
@@ -130,9 +130,10 @@ bool hk_reach_look(uintptr_t sp) {
         look(l);
         _exit(0);
     }
-    if (child > 0 && HK_CALL(other, waitpid(child, &status, __WALL)) == child && status == 0)
+    if (child > 0 && HK_CALL(other, syscall(SYS_wait4, child, &status, __WALL, NULL)) == child &&
+        status == 0)
         hk_profile_reached(l->blocks, l->count);
     if (l != MAP_FAILED)
-        HK_CALL(munmap, munmap(l, bytes));
+        HK_COUNTED(munmap, munmap(l, bytes));
     return status == 0;
 }

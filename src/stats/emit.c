@@ -109,8 +109,8 @@ static uint64_t value_of(const table_t *table, unsigned line, const row_t *row) 
     return value;
 }
 
-#define EACH_ROW(row, table)                                                                       \
-    (const row_t *row = (table)->rows; row < (table)->rows + (table)->columns; row++)
+#define foreach(row, table)                                                                        \
+    for (const row_t *row = (table)->rows; row < (table)->rows + (table)->columns; row++)
 
 /* ---- writing ---- */
 
@@ -150,22 +150,19 @@ static uint64_t own_number(void) { return (uint64_t)HK_CALL(other, getpid()); }
 /* ---- text ---- */
 
 static void text_of_list(output_t *out, const table_t *list) {
-    for
-        EACH_ROW(row, list)
-    put(out, "  %s%-*s%16lu %-12s%s\n", list->prefix, 18 - (int)strlen(list->prefix), row->name,
-        value_of(list, 0, row), row->unit, row->doc);
+    foreach (row, list)
+        put(out, "  %s%-*s%16lu %-12s%s\n", list->prefix, 18 - (int)strlen(list->prefix), row->name,
+            value_of(list, 0, row), row->unit, row->doc);
 }
 
 static void text_of_table(output_t *out, const table_t *table) {
     put(out, "  %-*s", table->width, table->of);
-    for
-        EACH_ROW(row, table)
-    put(out, "%14s", row->name);
+    foreach (row, table)
+        put(out, "%14s", row->name);
     for (unsigned line = 0; line < table->lines; line++) {
         put(out, "\n  %-*s", table->width, name_of(table, line));
-        for
-            EACH_ROW(row, table)
-        put(out, "%14lu", value_of(table, line, row));
+        foreach (row, table)
+            put(out, "%14lu", value_of(table, line, row));
         if (table->docs != NULL)
             put(out, "  %s", table->docs + line * sizeof section_docs[0]);
     }
@@ -185,10 +182,9 @@ static void text(output_t *out, const tables_t *tables) {
 
 static void json_object(output_t *out, const table_t *table, unsigned line, const char *begin,
                         const char *separator) {
-    for
-        EACH_ROW(row, table)
-    put(out, "%s\"%s\": %lu", row == table->rows ? begin : separator, row->name,
-        value_of(table, line, row));
+    foreach (row, table)
+        put(out, "%s\"%s\": %lu", row == table->rows ? begin : separator, row->name,
+            value_of(table, line, row));
     put(out, "}");
 }
 
@@ -207,9 +203,8 @@ static void json(output_t *out, const tables_t *tables, uint64_t version) {
         version, own_number());
     json_object(out, &tables->of[HEAP], 0, "{\n  ", ",\n  ");
     json_of_table(out, &tables->of[BANDS], true);
-    for
-        EACH_ROW(row, sampling)
-    put(out, ",\n \"sections_%s\": %lu", row->name, value_of(sampling, 0, row));
+    foreach (row, sampling)
+        put(out, ",\n \"sections_%s\": %lu", row->name, value_of(sampling, 0, row));
     put(out, ",\n \"sections_timer\": \"" HK_OS_TICKS "\"");
     json_of_table(out, &tables->of[SECTIONS], tables->count == TABLES);
     put(out, "}\n");
@@ -221,12 +216,14 @@ static bool ends_with(const char *s, size_t len, const char *end) {
     return len >= strlen(end) && memcmp(s + len - strlen(end), end, strlen(end)) == 0;
 }
 
+static bool is(const char *unit, const char *word) { return ends_with(unit, strlen(unit), word); }
+
 /* Names end with the unit where that is one to OpenMetrics (bytes, seconds): hakmem_x_bytes, and
  * hakmem_x_seconds for what is kept as x_ns. Counts of things have none. */
 static void openmetric(output_t *out, const table_t *table, const row_t *row) {
     enum { NS_PER_SECOND = 1000000000 };
-    const bool nanoseconds = strcmp(row->unit, "nanoseconds") == 0;
-    const char *unit = nanoseconds ? "seconds" : strcmp(row->unit, "bytes") == 0 ? "bytes" : "";
+    const bool nanoseconds = is(row->unit, "nanoseconds");
+    const char *unit = nanoseconds ? "seconds" : is(row->unit, "bytes") ? "bytes" : "";
     const size_t len = strlen(row->name) - (nanoseconds ? strlen("_ns") : 0);
     const bool ends = ends_with(row->name, len, unit);
     hk_line_t line = {0};
@@ -253,9 +250,8 @@ static void openmetrics(output_t *out, const tables_t *tables) {
     put(out, "# TYPE hakmem info\n# HELP hakmem the allocator that wrote this\n"
              "hakmem_info{version=\"" HK_VERSION "\"} 1\n");
     for (const table_t *table = tables->of; table < tables->of + tables->count; table++)
-        for
-            EACH_ROW(row, table)
-    openmetric(out, table, row);
+        foreach (row, table)
+            openmetric(out, table, row);
     put(out, "# EOF\n");
 }
 

@@ -113,16 +113,43 @@ int mincore(void *p, size_t n, unsigned char *pages) {
     return 0;
 }
 
-/* What tells of pages of the real size is not to be had. */
-int open(const char *path, int flags, ...) {
-    va_list list;
-    va_start(list, flags);
-    const int mode = (flags & O_CREAT) != 0 ? va_arg(list, int) : 0;
-    va_end(list);
-    if (page_bytes() == REAL_PAGE || strcmp(path, "/proc/self/pagemap") != 0)
-        return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
-    errno = EACCES;
+static long real_syscall(long number, long a, long b, long c, long d, long e, long f) {
+#if defined(__x86_64__)
+    long said = number;
+    register long r10 __asm__("r10") = d, r8 __asm__("r8") = e, r9 __asm__("r9") = f;
+    __asm__ volatile("syscall"
+                     : "+a"(said)
+                     : "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+                     : "rcx", "r11", "memory");
+#else
+    register long said __asm__("x0") = a, x1 __asm__("x1") = b, x2 __asm__("x2") = c;
+    register long x3 __asm__("x3") = d, x4 __asm__("x4") = e, x5 __asm__("x5") = f;
+    register long x8 __asm__("x8") = number;
+    __asm__ volatile("svc 0"
+                     : "+r"(said)
+                     : "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5), "r"(x8)
+                     : "memory");
+#endif
+    if (said >= 0 || said < -4095)
+        return said;
+    errno = (int)-said;
     return -1;
+}
+
+/* What tells of pages of the real size is not to be had. */
+long syscall(long number, ...) {
+    long given[6];
+    va_list list;
+    va_start(list, number);
+    for (unsigned i = 0; i < 6; i++)
+        given[i] = va_arg(list, long);
+    va_end(list);
+    if (number == SYS_openat && strcmp((const char *)given[1], "/proc/self/pagemap") == 0 &&
+        page_bytes() != REAL_PAGE) {
+        errno = EACCES;
+        return -1;
+    }
+    return real_syscall(number, given[0], given[1], given[2], given[3], given[4], given[5]);
 }
 
 unsigned long getauxval(unsigned long type) {

@@ -432,7 +432,7 @@ typedef void planting_t(bool planted);
 #define PLANTS(X)                                                                                  \
     X(lock_given_back_twice, "hk_load_relaxed(&lock->taken) == 1")                                 \
     X(locks_in_the_wrong_order, "held[r] == 0")                                                    \
-    X(worker_started_with_a_lock_held, "hk_lock_may_take(HK_RANK_CONFIG)")                         \
+    X(worker_started_with_a_lock_held, "hk_lock_may_take(HK_RANK_WRITING)")                        \
     X(line_too_long, "line->len < sizeof line->text")                                              \
     X(alignment_is_no_power_of_two, "hk_is_pow2(align)")                                           \
     X(unmap_half_an_os_page, "hk_is_aligned(bytes, hk_os_page_size())")                            \

@@ -1,5 +1,6 @@
-// A process that does nothing unusual needs no more of the library's file than the first 64 KiB
-// (tools/order.ld): the rest may as well be out of reach. Nor does one that is to write a proof.
+// A process that does nothing unusual needs no more of the library's file than the first 64 KiB and what begins where
+// the last 64 KiB do, which is the start and the end (tools/order.ld): the rest may as well be out of reach. Nor does one
+// that is to write a proof.
 #include "process.h"
 
 #include <pthread.h>
@@ -15,12 +16,12 @@ static void on_fault(int signal, siginfo_t *info, void *context) {
     (void)signal, (void)context;
     world_say(
         "the library's file was needed at 0x%zx: addr2line -f -e build/libhakmem.so says what "
-        "that is; tools/order.ld has what lies in the first 64 KiB",
+        "that is; tools/order.ld has what lies there",
         (size_t)((uintptr_t)info->si_addr - base));
     _exit(1);
 }
 
-// The mapping of the file that p lies in, which begins with the file.
+// Where the file's beginning is mapped, and what of its code p lies in ends.
 static uintptr_t mapping_of(const void *p, uintptr_t *end) {
     uintptr_t start = 0, offset = 1;
     char line[512];
@@ -30,8 +31,8 @@ static uintptr_t mapping_of(const void *p, uintptr_t *end) {
            (sscanf(line, "%zx-%zx %*s %zx", &start, end, &offset) != 3 || *end <= (uintptr_t)p))
         continue;
     fclose(maps);
-    CHECK(start <= (uintptr_t)p && (uintptr_t)p < *end && offset == 0, "no mapping of %p", p);
-    return start;
+    CHECK(start <= (uintptr_t)p && (uintptr_t)p < *end && offset < FIRST, "no mapping of %p", p);
+    return start - offset;
 }
 
 static void *do_little(void *unused) {
@@ -85,13 +86,14 @@ int main(int argc, char **argv) {
     const int proven = resident_in_child(argv[0]);
     CHECK(proven <= quiet + 4, "%d KiB of the library, %d with a proof", quiet, proven);
     void *const inside = dlsym(RTLD_DEFAULT, "malloc");
-    uintptr_t end;
+    uintptr_t end, last;
     CHECK(inside != NULL, "no malloc");
     base = mapping_of(inside, &end);
     struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO};
     CHECK(sigaction(SIGSEGV, &action, NULL) == 0, "sigaction: %s", strerror(errno));
-    CHECK(end > base + FIRST, "the library's code ends at 0x%zx", (size_t)(end - base));
-    CHECK(mprotect((char *)base + FIRST, end - base - FIRST, PROT_NONE) == 0, "mprotect: %s",
+    last = (end - 1) & ~(FIRST - 1);
+    CHECK(last > base + FIRST, "the library's code ends at 0x%zx", (size_t)(end - base));
+    CHECK(mprotect((char *)base + FIRST, last - base - FIRST, PROT_NONE) == 0, "mprotect: %s",
           strerror(errno));
     do_little(NULL);
     pthread_t thread;
