@@ -3,6 +3,7 @@
 import fnmatch
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 from hakmem.errors import LabError
@@ -142,6 +143,11 @@ def _above_floor(slots: int) -> Figure:
     )
 
 
+def _larson(name: str, amounts: tuple[int, int, int], threads: int, *more: str) -> Command:
+    arguments = (f"--threads={threads}", *more, "--ops={n}")
+    return Command(name, "bench_larson", arguments, *amounts, threads=threads)
+
+
 _MIXES = (
     (256, 40_000_000, 10_000_000, 2_000_000),
     (400, 40_000_000, 10_000_000, 2_000_000),
@@ -155,36 +161,10 @@ _WALL = (
     Command(
         "prodcons", "bench_prodcons", ("--items={n}",), 20_000_000, 3_000_000, 2_000_000, threads=2
     ),
-    Command(
-        "larson_1", "bench_larson", ("--threads=1", "--ops={n}"), 20_000_000, 4_000_000, 4_000_000
-    ),
-    Command(
-        "larson_2",
-        "bench_larson",
-        ("--threads=2", "--ops={n}"),
-        40_000_000,
-        8_000_000,
-        6_000_000,
-        threads=2,
-    ),
-    Command(
-        "larson_16",
-        "bench_larson",
-        ("--threads=16", "--slots=1000", "--ops={n}"),
-        40_000_000,
-        8_000_000,
-        8_000_000,
-        threads=16,
-    ),
-    Command(
-        "larson_generations",
-        "bench_larson",
-        ("--threads=2", "--generations=50", "--ops={n}"),
-        20_000_000,
-        4_000_000,
-        4_000_000,
-        threads=2,
-    ),
+    _larson("larson_1", (20_000_000, 4_000_000, 4_000_000), 1),
+    _larson("larson_2", (40_000_000, 8_000_000, 6_000_000), 2),
+    _larson("larson_16", (40_000_000, 8_000_000, 8_000_000), 16, "--slots=1000"),
+    _larson("larson_generations", (20_000_000, 4_000_000, 4_000_000), 2, "--generations=50"),
     Command("burst", "bench_burst", ("--batches={n}",), 8000, 1500, 1500, threads=2),
     Command(
         "containers", "bench_containers", ("--rounds={n}",), 2_000_000, 300_000, 100_000, threads=2
@@ -235,17 +215,10 @@ _STARTUP = Command(
 _IDLE = Command("idle_rss", "bench_idle_rss", (), 1, 1, 1)
 
 # Quiet for so long because some give back only then.
+_PEAK = partial(Command, executable="bench_peak", full=1, quick=1, sample=1, by_name=True)
 _PEAKS = (
-    Command("peak", "bench_peak", ("--wait=10",), 1, 1, 1, by_name=True),
-    Command(
-        "peak_large",
-        "bench_peak",
-        ("--wait=10", "--min=1024", "--max=32768"),
-        1,
-        1,
-        1,
-        by_name=True,
-    ),
+    _PEAK("peak", arguments=("--wait=10",)),
+    _PEAK("peak_large", arguments=("--wait=10", "--min=1024", "--max=32768")),
 )
 _CACHE = Command(
     "cache", "bench_cache", ("--ops={n}",), 2_000_000, 500_000, 2_000_000, by_name=True

@@ -35,6 +35,13 @@ def script(path: Path, text: str) -> Path:
     return path
 
 
+def git(folder: Path, *arguments: str) -> str:
+    """What it says in that repository, to an author of its own."""
+    own = ("user.name=a", "user.email=a@localhost", "commit.gpgsign=false")
+    words = ["git", "-C", str(folder), *(word for text in own for word in ("-c", text)), *arguments]
+    return subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
+
+
 def until(what: Callable[[], object], seconds: float = 60) -> bool:
     """Waits for it; no test is decided by how long that takes."""
     give_up = time.monotonic() + seconds

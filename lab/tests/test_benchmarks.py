@@ -6,7 +6,8 @@ import subprocess
 import pytest
 from hakmem import project
 from hakmem.errors import LabError
-from hakmem.process.sample import last_json_line, parse_perf
+from hakmem.process.perf import NEEDED, parse_stat
+from hakmem.process.sample import last_json_line
 from hakmem.suite import SUITE
 
 
@@ -42,7 +43,7 @@ def test_families_patterns_and_figures_select() -> None:
 
 def test_parsers_read_what_the_tools_write() -> None:
     text = "# started on x\n\n1234,,cycles:u,99,100.00,,\n<not supported>,,instructions:u,0,100,,\n"
-    assert parse_perf(text) == {"cycles:u": 1234}
+    assert parse_stat(text, NEEDED).counted == {"cycles:u": 1234}
     assert last_json_line('Throughput = 1\n{"bench":"x","ops":1}\n') == {"bench": "x", "ops": 1}
     assert last_json_line('{"bench":"x"') is None
     assert last_json_line('{"other":1}') is None

@@ -35,43 +35,46 @@ BUILD = "gcc -include work.h -o work work.c"
 BROKEN = "this is no C\n"
 
 
+class World(Repository):
+    """Commits that cost what they are told to, and the command on them."""
+
+    def __init__(self, folder: Path, stand: Stand) -> None:
+        super().__init__(folder / "repository")
+        self.folder, self.stand, self.evidence = folder, stand, folder / "evidence"
+
+    def grow(self, costs: list[float | None], noise: float = 0.004) -> list[str]:
+        """A commit for each cost; None: one that does not build. The first is the good end."""
+        commits = []
+        for number, cost in enumerate(costs):
+            header = f"#define COST {cost}\n#define NOISE {noise}\n"
+            text = {"work_c": PROGRAM} if number == 0 else {}
+            text |= {"work_h": header if cost else BROKEN, "number_txt": str(number)}
+            commits.append(self.commit(f"step {number}", **text))
+        return commits
+
+    def bisect(self, *more: object, good: str = "HEAD~8") -> subprocess.CompletedProcess[str]:
+        (self.folder / "counter").write_text("0\n")
+        return self.stand.call(
+            *("bisect", good, "HEAD", "--repo", self.root, "--build", BUILD, "--seed", "5"),
+            *("--metric", "regex:cost: (.*)", "--probe-blocks", "4", "--max-blocks", "8", *more),
+            *("--min-seconds", "0"),
+            *("--", "{tree}/work", self.folder / "counter"),
+            LAB_LEDGER=str(self.evidence),
+        )
+
+    def record(self) -> Record:
+        assert verify(Ledger(self.evidence)).problems == []
+        return [r for r in Ledger(self.evidence).records() if r.kind == "bisect"][-1]
+
+
 @pytest.fixture
-def repository(tmp_path: Path) -> Repository:
-    return Repository(tmp_path / "repository")
+def world(stand: Stand, tmp_path: Path) -> World:
+    return World(tmp_path, stand)
 
 
-def grow(repository: Repository, costs: list[float | None], noise: float = 0.004) -> list[str]:
-    """A commit for each cost; None: one that does not build. The first is the good end."""
-    commits = []
-    for number, cost in enumerate(costs):
-        header = f"#define COST {cost}\n#define NOISE {noise}\n"
-        text = {"work_c": PROGRAM} if number == 0 else {}
-        text |= {"work_h": header if cost else BROKEN, "number_txt": str(number)}
-        commits.append(repository.commit(f"step {number}", **text))
-    return commits
-
-
-def bisect(
-    stand: Stand, repository: Repository, tmp_path: Path, *more: object, good: str = "HEAD~8"
-) -> subprocess.CompletedProcess[str]:
-    (tmp_path / "counter").write_text("0\n")
-    return stand.call(
-        *("bisect", good, "HEAD", "--repo", repository.root, "--build", BUILD, "--seed", "5"),
-        *("--metric", "regex:cost: (.*)", "--probe-blocks", "4", "--max-blocks", "8", *more),
-        *("--min-seconds", "0"),
-        *("--", "{tree}/work", tmp_path / "counter"),
-        LAB_LEDGER=str(tmp_path / "evidence"),
-    )
-
-
-def record_of(tmp_path: Path) -> Record:
-    assert verify(Ledger(tmp_path / "evidence")).problems == []
-    return [r for r in Ledger(tmp_path / "evidence").records() if r.kind == "bisect"][-1]
-
-
-def assert_whole(tmp_path: Path, record: Record) -> None:
+def assert_whole(world: World, record: Record) -> None:
     """Every sample of every comparison is in the ledger under the bisection."""
-    found = {r.id: r for r in Ledger(tmp_path / "evidence").records()}
+    found = {r.id: r for r in Ledger(world.evidence).records()}
     inputs = [found[one] for one in record.body["inputs"]]
     roles = [one["role"] for one in record.body["comparisons"]]
     kinds = {"ends": "verdict", "probe": "probe", "confirmation": "verdict"}
@@ -81,19 +84,17 @@ def assert_whole(tmp_path: Path, record: Record) -> None:
     assert [one.kind for one in inputs] == [kinds[role] for role in roles]
     for one in inputs:
         (setting,) = (found[i] for i in one.body["inputs"])
-        rows = samples(tmp_path / "evidence", setting)
+        rows = samples(world.evidence, setting)
         assert len({row["block"] for row in rows}) == one.body["blocks"]
 
 
-def test_a_planted_slow_down_is_found_past_a_commit_that_does_not_build(
-    stand: Stand, repository: Repository, tmp_path: Path
-) -> None:
-    commits = grow(repository, [100, 100, 100, 100, None, 100, 105, 105, 105])
-    done = bisect(stand, repository, tmp_path)
+def test_a_planted_slow_down_is_found_past_a_commit_that_does_not_build(world: World) -> None:
+    commits = world.grow([100, 100, 100, 100, None, 100, 105, 105, 105])
+    done = world.bisect()
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(f"GO: {commits[6][:10]} “step 6” changed it: \\+[45]\\.\\d %", done.stdout)
     assert f"skipped, because they cannot be run: {commits[4][:10]} “step 4”" in done.stdout
-    record = record_of(tmp_path)
+    record = world.record()
     assert record.body["answer"] == "commit"
     assert record.body["suspects"] == [commits[6]]
     assert record.body["before"] == commits[5]
@@ -104,56 +105,48 @@ def test_a_planted_slow_down_is_found_past_a_commit_that_does_not_build(
     assert sum(chances.values()) == pytest.approx(1)
     change = record.body["metrics"]["suspect"]
     assert change["low"] < 1.05 < change["high"]
-    assert_whole(tmp_path, record)
-    assert repository.worktrees() == 1
-    assert not list(Path(stand.folder / "commits").glob("*-*"))
+    assert_whole(world, record)
+    assert world.worktrees() == 1
+    assert not list(Path(world.stand.folder / "commits").glob("*-*"))
 
 
-def test_a_change_among_commits_that_do_not_build_is_a_range(
-    stand: Stand, repository: Repository, tmp_path: Path
-) -> None:
-    commits = grow(repository, [100, 100, None, None, 94])
-    done = bisect(stand, repository, tmp_path, "--no-record", good="HEAD~4")
+def test_a_change_among_commits_that_do_not_build_is_a_range(world: World) -> None:
+    commits = world.grow([100, 100, None, None, 94])
+    done = world.bisect("--no-record", good="HEAD~4")
     assert done.returncode == 0, done.stdout + done.stderr
     said = ", ".join(f"{commits[at][:10]} “step {at}”" for at in (2, 3, 4))
     assert f"GO: one of {said} changed it: −" in done.stdout
     assert "not recorded" in done.stdout
-    assert not (tmp_path / "evidence").exists()
+    assert not (world.evidence).exists()
 
 
-def test_a_change_that_is_none_under_noise_is_said_to_be_none(
-    stand: Stand, repository: Repository, tmp_path: Path
-) -> None:
-    grow(repository, [100] * 9, noise=0.012)
-    done = bisect(stand, repository, tmp_path, "--max-blocks", "20")
+def test_a_change_that_is_none_under_noise_is_said_to_be_none(world: World) -> None:
+    world.grow([100] * 9, noise=0.012)
+    done = world.bisect("--max-blocks", "20")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "NO-GO: no commit changed it" in done.stdout
-    record = record_of(tmp_path)
+    record = world.record()
     assert (record.body["answer"], record.body["suspects"]) == ("none", [])
     assert record.body["posterior"][0]["probability"] > 0.9
 
 
-def test_ends_that_cannot_be_told_apart_are_no_answer(
-    stand: Stand, repository: Repository, tmp_path: Path
-) -> None:
-    grow(repository, [100, 100, 101], noise=0.3)
-    done = bisect(stand, repository, tmp_path, good="HEAD~2")
+def test_ends_that_cannot_be_told_apart_are_no_answer(world: World) -> None:
+    world.grow([100, 100, 101], noise=0.3)
+    done = world.bisect(good="HEAD~2")
     assert done.returncode == 1
     assert "UNDECIDED: the ends cannot be told apart" in done.stdout
-    assert record_of(tmp_path).body["answer"] == "open"
+    assert world.record().body["answer"] == "open"
 
 
-def test_an_improvement_is_not_a_slow_down(
-    stand: Stand, repository: Repository, tmp_path: Path
-) -> None:
-    grow(repository, [100, 90])
-    done = bisect(stand, repository, tmp_path, "--aim", "worse", good="HEAD~1")
+def test_an_improvement_is_not_a_slow_down(world: World) -> None:
+    world.grow([100, 90])
+    done = world.bisect("--aim", "worse", good="HEAD~1")
     assert "the bad end is better, not worse" in done.stdout
-    assert record_of(tmp_path).body["answer"] == "none"
+    assert world.record().body["answer"] == "none"
 
 
 def test_the_commit_of_the_library_is_found_under_a_program_that_stays(
-    stand: Stand, repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """hakmem's own repository: each commit's library is built and preloaded."""
     library = (PROGRAMS / "stub_library.c").read_text()
@@ -161,87 +154,81 @@ def test_the_commit_of_the_library_is_found_under_a_program_that_stays(
     for number, cost in enumerate((100, 100, 107, 107)):
         text = {"tiny_c": f"{library}\nconst double planted_cost = {cost};\n"}
         text |= {"CMakeLists_txt": CMAKE, "bench__CMakeLists_txt": "", "number_txt": str(number)}
-        commits.append(repository.commit(f"step {number}", **text))
-    monkeypatch.setattr(project, "root", lambda: repository.root)
-    source, program = tmp_path / "work.c", tmp_path / "work"
+        commits.append(world.commit(f"step {number}", **text))
+    monkeypatch.setattr(project, "root", lambda: world.root)
+    source, program = world.folder / "work.c", world.folder / "work"
     source.write_text(PROGRAM)
     cost = '-DCOST=(*(const double *)dlsym(RTLD_DEFAULT, "planted_cost"))'
     flags = ["-D_GNU_SOURCE", "-include", "dlfcn.h", cost, "-DNOISE=0.004"]
     subprocess.run(["gcc", *flags, "-o", program, source], check=True, timeout=60)
-    (tmp_path / "counter").write_text("0\n")
-    done = stand.call(
+    (world.folder / "counter").write_text("0\n")
+    done = world.stand.call(
         *("bisect", "HEAD~3", "HEAD", "--seed", 5, "--metric", "regex:cost: (.*)"),
         *("--min-seconds", 0),
-        *("--probe-blocks", 4, "--max-blocks", 8, "--", program, tmp_path / "counter"),
-        LAB_LEDGER=str(tmp_path / "evidence"),
+        *("--probe-blocks", 4, "--max-blocks", 8, "--", program, world.folder / "counter"),
+        LAB_LEDGER=str(world.evidence),
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"GO: {commits[2][:10]} “step 2” changed it: +7" in done.stdout
-    record = record_of(tmp_path)
+    record = world.record()
     assert record.body["suspects"] == [commits[2]]
     ends = [f"hakmem {commits[at][:10]}" for at in (0, 3)]
     assert [binary["name"] for binary in record.body["binary"]] == ends
-    assert repository.worktrees() == 1
+    assert world.worktrees() == 1
 
 
-def test_a_bisection_is_run_again_though_head_has_moved(
-    stand: Stand, repository: Repository, tmp_path: Path
-) -> None:
-    grow(repository, [100, 100, 107])
-    assert bisect(stand, repository, tmp_path, good="HEAD~2").returncode == 0
-    first = record_of(tmp_path)
-    repository.commit("later", number_txt="later")
-    (tmp_path / "counter").write_text("0\n")
-    done = stand.call("rerun", first.id, LAB_LEDGER=str(tmp_path / "evidence"))
+def test_a_bisection_is_run_again_though_head_has_moved(world: World) -> None:
+    world.grow([100, 100, 107])
+    assert world.bisect(good="HEAD~2").returncode == 0
+    first = world.record()
+    world.commit("later", number_txt="later")
+    (world.folder / "counter").write_text("0\n")
+    done = world.stand.call("rerun", first.id, LAB_LEDGER=str(world.evidence))
     assert done.returncode == 0, done.stdout + done.stderr
-    again = record_of(tmp_path)
+    again = world.record()
     assert again.body["repeats"] == first.id
     for name in ("good", "bad", "suspects", "posterior"):
         assert again.body[name] == first.body[name]
 
 
 def test_a_change_that_only_the_search_believes_is_not_confirmed(
-    stand: Stand, repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The last comparison decides: with a search that always names the first commit, it refuses."""
     from hakmem.bisect.search import Search, Suspect
 
-    grow(repository, [100, 100, 110])
+    world.grow([100, 100, 110])
     monkeypatch.setattr(Search, "found", lambda self, now: Suspect(0, (1,), 0.99))
-    done = bisect(stand, repository, tmp_path, good="HEAD~2")
+    done = world.bisect(good="HEAD~2")
     assert done.returncode == 1
     assert "does not show it" in done.stdout
-    assert record_of(tmp_path).body["verdict"] == "NO-GO"
+    assert world.record().body["verdict"] == "NO-GO"
 
 
-def test_ends_that_do_not_run_are_messages(
-    stand: Stand, repository: Repository, tmp_path: Path
-) -> None:
-    grow(repository, [None, 100, None])
-    done = bisect(stand, repository, tmp_path, good="HEAD~1")
+def test_ends_that_do_not_run_are_messages(world: World) -> None:
+    world.grow([None, 100, None])
+    done = world.bisect(good="HEAD~1")
     assert done.returncode == 2
     assert re.search("the bad end, .*“step 2”, cannot be measured: .* does not build", done.stderr)
-    done = bisect(stand, repository, tmp_path, good="HEAD~2")
+    done = world.bisect(good="HEAD~2")
     assert "the good end" in done.stderr
-    done = stand.call(
-        *("bisect", "HEAD~1", "HEAD~1", "--repo", repository.root, "--", "true"),
+    done = world.stand.call(
+        *("bisect", "HEAD~1", "HEAD~1", "--repo", world.root, "--", "true"),
     )
     assert "the same commit" in done.stderr
-    assert repository.worktrees() == 1
+    assert world.worktrees() == 1
 
 
-def test_an_interrupt_leaves_one_line_no_record_and_no_worktree(
-    stand: Stand, repository: Repository, tmp_path: Path
-) -> None:
-    grow(repository, [100, 105])
-    done = stand.under(LAB_LEDGER=tmp_path / "evidence").interrupted(
-        (tmp_path / "started").exists,
-        *("bisect", "HEAD~1", "HEAD", "--repo", repository.root, "--build", BUILD),
-        *("--", "sh", "-c", "touch $0; sleep 30", tmp_path / "started"),
+def test_an_interrupt_leaves_one_line_no_record_and_no_worktree(world: World) -> None:
+    world.grow([100, 105])
+    done = world.stand.under(LAB_LEDGER=world.evidence).interrupted(
+        (world.folder / "started").exists,
+        *("bisect", "HEAD~1", "HEAD", "--repo", world.root, "--build", BUILD),
+        *("--", "sh", "-c", "touch $0; sleep 30", world.folder / "started"),
     )
     assert (done.returncode, done.stderr) == (130, "hakmem: interrupted: nothing was recorded\n")
-    assert not (tmp_path / "evidence").exists()
-    assert repository.worktrees() == 1
+    assert not (world.evidence).exists()
+    assert world.worktrees() == 1
 
 
 @pytest.mark.parametrize(
@@ -273,22 +260,22 @@ def test_what_is_not_there_is_refused_before_a_commit_is_built(
 # ---- the range ----
 
 
-def test_a_merge_is_one_commit_of_its_line(repository: Repository) -> None:
-    first = repository.commit("first", a_txt="1")
-    repository.git("checkout", "-q", "-b", "side")
-    inside = repository.commit("inside", b_txt="1")
-    repository.git("checkout", "-q", "main")
-    repository.commit("second", a_txt="2")
-    repository.git("merge", "-q", "--no-ff", "-m", "merged", "side")
-    found = bisect_range.between(repository.root, first, "HEAD")
+def test_a_merge_is_one_commit_of_its_line(world: World) -> None:
+    first = world.commit("first", a_txt="1")
+    world.git("checkout", "-q", "-b", "side")
+    inside = world.commit("inside", b_txt="1")
+    world.git("checkout", "-q", "main")
+    world.commit("second", a_txt="2")
+    world.git("merge", "-q", "--no-ff", "-m", "merged", "side")
+    found = bisect_range.between(world.root, first, "HEAD")
     assert [(c.subject, c.merge) for c in found] == [
         ("first", False),
         ("second", False),
         ("merged", True),
     ]
     with pytest.raises(LabError, match="came into HEAD by a merge"):
-        bisect_range.between(repository.root, inside, "HEAD")
+        bisect_range.between(world.root, inside, "HEAD")
     with pytest.raises(LabError, match="is no ancestor of"):
-        bisect_range.between(repository.root, "HEAD", first)
+        bisect_range.between(world.root, "HEAD", first)
     with pytest.raises(LabError, match="has no commit nonsense"):
-        bisect_range.between(repository.root, "nonsense", "HEAD")
+        bisect_range.between(world.root, "nonsense", "HEAD")

@@ -8,7 +8,10 @@ from unittest import mock
 
 import pytest
 from hakmem import project
-from hakmem.conformance import cases, cli, security, trial, view
+from hakmem.audit import blocks as audit_blocks
+from hakmem.audit.check import Audit
+from hakmem.audit.citing import Evidence
+from hakmem.conformance import cases, cli, trial
 from hakmem.conformance.cases import Case
 from hakmem.conformance.trial import Contender, Result
 from hakmem.errors import LabError
@@ -20,6 +23,7 @@ from standing import Stand, script
 
 ROOT = Path(__file__).parents[2]
 BUILT = project.root() / "build" / "tests"
+NOWHERE = Ledger(Path("/nowhere"))
 SERVED = 'echo "malloc is in $FILE"\n'
 
 
@@ -107,7 +111,7 @@ def test_a_narrow_console_shows_numbers_and_says_whose(width: int, named: bool) 
     names = [f"an allocator, number {i}" for i in range(1, 7)]
     results = [Result("a_case_of_some_length", name, "kept", "", 0.0) for name in names]
     text = io.StringIO()
-    view.show(results, Console(file=text, width=width))
+    cli.show(results, Console(file=text, width=width))
     assert "a_case_of_some_length" in text.getvalue()
     assert all(name in text.getvalue() for name in names)
     assert (f"  6 {names[5]}: 1/1" in text.getvalue()) is not named
@@ -210,13 +214,13 @@ def test_a_stale_page_is_refused(tmp_path: Path) -> None:
         "# x\n\n<!--promises:begin-->\nold\n<!--promises:end-->\n\nmore\n", encoding="utf-8"
     )
     with pytest.raises(LabError, match="stale"):
-        cases.check(page)
-    page.write_text(cases.markdown(page.read_text(encoding="utf-8")), encoding="utf-8")
-    assert cases.check(page).endswith("promises")
+        cases.check(page, NOWHERE)
+    page.write_text(cases.markdown(page.read_text(encoding="utf-8"), NOWHERE), encoding="utf-8")
+    assert cases.check(page, NOWHERE).endswith("promises")
     assert page.read_text(encoding="utf-8").endswith("\n\nmore\n")
     page.write_text("no markers", encoding="utf-8")
     with pytest.raises(LabError, match="has no"):
-        cases.check(page)
+        cases.check(page, NOWHERE)
 
 
 # ---- misuse ----
@@ -248,7 +252,21 @@ def test_each_misuse_says_in_a_sentence_what_it_does() -> None:
 
 def test_the_security_page_is_what_the_sources_and_the_ledger_give() -> None:
     page = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
-    made = security.markdown(page, Ledger(ROOT / "evidence"))
+    made = cases.markdown(page, Ledger(ROOT / "evidence"))
     assert made.rstrip() == page.rstrip()
     with pytest.raises(LabError, match="faults:begin"):
-        security.markdown("nothing", Ledger(ROOT / "evidence"))
+        cases.markdown("nothing", Ledger(ROOT / "evidence"))
+
+
+def test_the_audit_holds_the_table_of_misuse_to_the_record_that_it_names() -> None:
+    page = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    records = {record.id: record for record in Ledger(ROOT / "evidence").records()}
+    (block,) = audit_blocks.find(page)
+    assert [records[id].kind for id in block.ids] == ["conformance"]
+    assert audit_blocks.render(block, ROOT, records) == block.text
+    wrong = page.replace("| ✓ |", "| ✗ |", 1)
+    audit = Audit(ROOT, Evidence(ROOT, records, 0))
+    for text in (page, wrong):
+        (block,) = audit_blocks.find(text)
+        audit._block("security.md", ROOT / "docs", block, True)
+        assert len(audit.problems) == (text is wrong), audit.problems

@@ -3,16 +3,16 @@
 import shutil
 from pathlib import Path
 
-from hakmem.demo import benchmark
+from hakmem import demo
 from hakmem.paired import protocol, suite_run
 from hakmem.suite import SUITE
 from standing import Stand
 
 
 def test_its_plan_can_decide_against_nine_rivals_where_all_neighbours_are_correlated() -> None:
-    asked = benchmark.request(None, [], 80, 1, ["hakmem", "demo"])
+    asked = demo.request(None, [], 80, 1, ["hakmem", "demo"])
     assert [figure.name for figure in suite_run.chosen(asked.names)] == [
-        figure.name for figure in SUITE.figures if figure.name in benchmark.ROWS
+        figure.name for figure in SUITE.figures if figure.name in demo.ROWS
     ]
     assert not asked.record
     for rivals in range(1, 10):
@@ -29,7 +29,7 @@ def test_it_shows_programs_with_proof_rows_and_a_page(stand: Stand, tmp_path: Pa
     assert "hakmem against system" in done.stdout
     assert f"the report: {tmp_path}/out/report.html" in done.stdout.replace("\n", "")
     page = (tmp_path / "out" / "report.html").read_text()
-    assert all(f"<b>{name}</b>" in page for name in benchmark.ROWS)
+    assert all(f"<b>{name}</b>" in page for name in demo.ROWS)
     assert "demo --seed 1 --rival system --budget 5" in page
     assert not ledger.exists()
 

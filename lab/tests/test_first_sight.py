@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 import yaml
-from hakmem import commands, project
+from hakmem import cli as commands
+from hakmem import project
 
 ROOT = project.root()
 FORMS = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("[!c]*.yml"))

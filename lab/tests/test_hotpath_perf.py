@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from hakmem.errors import LabError
-from hakmem.hotpath import perf as hotpath_perf
-from hakmem.hotpath.perf import GROUPS, NEEDED, PERIOD, parse_script, parse_stat, require_event
 from hakmem.ledger.store import Ledger
+from hakmem.process import perf
+from hakmem.process.perf import GROUPS, NEEDED, PERIOD, parse_script, parse_stat, require_event
 from standing import Stand
 
 # ---- perf stat ----
@@ -79,7 +79,7 @@ def test_two_kinds_of_cores_are_added() -> None:
     ],
 )  # fmt: skip
 def test_why_perf_cannot_count(status: int, said: str, expected: str | None) -> None:
-    found = hotpath_perf.refused(status, said, "4")
+    found = perf.refused(status, said, "4")
     if expected is None:
         assert found is None
     else:

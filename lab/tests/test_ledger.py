@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 from hakmem import cli
 from hakmem.errors import LabError
-from hakmem.ledger import index as ledger_index
+from hakmem.ledger import cli as ledger_index
 from hakmem.ledger.store import Ledger
 from hakmem.ledger.verify import verify
+from standing import git
 
 WRITER = """
 import sys
@@ -57,11 +58,6 @@ def writer(ledger: Ledger, count: int, size: int) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         text=True,
     )
-
-
-def git(folder: Path, *arguments: str) -> None:
-    own = ["-c", "user.name=t", "-c", "user.email=t@localhost", "-c", "commit.gpgsign=false"]
-    subprocess.run(["git", "-C", str(folder), *own, *arguments], check=True, capture_output=True)
 
 
 def test_what_was_added_is_read_back(ledger: Ledger) -> None:

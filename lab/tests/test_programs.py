@@ -16,8 +16,7 @@ from hakmem.errors import LabError
 from hakmem.paired import readings, work
 from hakmem.paired.cells import Cell
 from hakmem.process.library import Library, system
-from hakmem.process.loaded import take_shown
-from hakmem.process.sample import Process, Sample, take
+from hakmem.process.sample import Process, Sample, take, take_shown
 from hakmem.programs import PROGRAMS, Program, Ready, find, inputs, prepare
 from hakmem.programs.catalogue import PYTHON, Maker
 from hakmem.programs.ready import make_inputs

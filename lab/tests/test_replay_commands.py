@@ -17,7 +17,7 @@ from hakmem.process import provenance
 from hakmem.replay import advise, measure, trace
 from hakmem.replay.advise import Advice
 from hakmem.rerun import run as rerun
-from hakmem.rerun.record import Past
+from hakmem.rerun.source import Past
 from hakmem.stats import Interval
 from replay_world import BUILD, LIBRARY, built, small_trace
 from rich.console import Console

@@ -7,12 +7,18 @@ import pytest
 import report_world as world
 from browser_world import Browser, expect_full, windows
 from hakmem.ledger.store import Ledger
-from hakmem.report import findings as report_findings
+from hakmem.report import cli as report_cli
 from hakmem.report import page as report
 from hakmem.report import records as report_records
 from report_world import drawn
 
 pytestmark = pytest.mark.browser
+
+
+def written(ledger: Ledger, folder: Path) -> Path:
+    file = folder / "report.html"
+    report.write(file, report_cli.find(ledger, report_records.newest(ledger.records())))
+    return file
 
 
 @pytest.fixture(scope="module")
@@ -23,10 +29,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     world.add_soak(ledger)
     world.add_matrix(ledger, world.PLANTED)
     world.add_verdict(ledger, world.PLANTED, "NO-GO", 1.2)
-    found = report_findings.find(ledger, report_records.newest(ledger.records()))
-    file = folder / "report.html"
-    report.write(file, found)
-    return file
+    return written(ledger, folder)
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +72,4 @@ def test_the_page_fills_the_window_in_its_colours(
 def test_the_page_of_a_suite_fills_the_window(browser: Browser, tmp_path: Path, blank: int) -> None:
     ledger = Ledger(tmp_path / "evidence")
     world.add_suite(ledger)
-    found = report_findings.find(ledger, report_records.newest(ledger.records()))
-    page = tmp_path / "report.html"
-    report.write(page, found)
-    assert len(browser.picture(page, 1360)) > 4 * blank
+    assert len(browser.picture(written(ledger, tmp_path), 1360)) > 4 * blank

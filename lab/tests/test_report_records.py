@@ -13,7 +13,7 @@ import pytest
 import report_world as world
 from hakmem.errors import LabError
 from hakmem.ledger.store import Ledger
-from hakmem.report import findings as report_findings
+from hakmem.report import cli as report_cli
 from hakmem.report import lines as report_lines
 from hakmem.report import page as report
 from hakmem.report import records as report_records
@@ -36,7 +36,7 @@ def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
 
 
 def page_of(ledger: Ledger) -> str:
-    found = report_findings.find(ledger, report_records.newest(ledger.records()))
+    found = report_cli.find(ledger, report_records.newest(ledger.records()))
     assert found.problems == []
     return report.render(found)
 
@@ -278,7 +278,7 @@ def test_the_command_takes_ids_files_and_nothing(ledger: Ledger, stand: Stand) -
 
 def test_records_of_another_form_are_said_and_not_drawn(ledger: Ledger) -> None:
     ids = [ledger.append(kind, {"metrics": {}}).id for kind in ("verdict", "matrix", "suite")]
-    found = report_findings.find(ledger, report_records.newest(ledger.records()))
+    found = report_cli.find(ledger, report_records.newest(ledger.records()))
     assert sorted(p.split()[1] for p in found.problems) == sorted(ids)
     assert [found.verdicts, found.matrices, found.suites] == [[], [], []]
 

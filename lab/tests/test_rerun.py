@@ -13,8 +13,8 @@ from hakmem import project
 from hakmem.ledger.claims import WITHIN
 from hakmem.ledger.store import Ledger, Record
 from hakmem.ledger.verify import verify
-from hakmem.rerun.verdict import judge
-from standing import PROGRAMS, Stand, compile_c, samples
+from hakmem.rerun.run import judge
+from standing import PROGRAMS, Stand, compile_c, git, samples
 
 Done = subprocess.CompletedProcess[str]
 SHORT = ("--max-blocks", 8, "--min-seconds", 0)
@@ -293,16 +293,9 @@ def repository(own: Stand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
     )
     (root / ".gitignore").write_text("build/\n")
     git(root, "init", "-q", "-b", "main")
-    git(root, "config", "user.email", "a@b.c")
-    git(root, "config", "user.name", "a")
     commit(root, "first")
     monkeypatch.setattr(project, "root", lambda: root)
     return root
-
-
-def git(root: Path, *arguments: str) -> str:
-    words = ["git", "-C", str(root), *arguments]
-    return subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def commit(root: Path, message: str) -> str:

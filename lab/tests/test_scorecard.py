@@ -9,7 +9,7 @@ from hakmem.ledger.store import Ledger
 from hakmem.paired import suite_record
 from hakmem.process import provenance
 from hakmem.scorecard import page as scorecard
-from hakmem.scorecard.rules import Bound, Figure, decide, judge
+from hakmem.scorecard.read import Bound, Figure, decide, judge
 from scorecards import BENCH, TARGETS, Site, soak, states, suite
 
 AT_MOST_1 = Bound("at most", 1)

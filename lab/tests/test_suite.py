@@ -2,7 +2,6 @@
 
 import io
 import lzma
-import math
 import os
 import shutil
 from collections.abc import Callable
@@ -17,19 +16,14 @@ from hakmem.audit import scanner
 from hakmem.errors import LabError
 from hakmem.ledger.store import Ledger, Record, canonical
 from hakmem.paired import cli as paired_cli
-from hakmem.paired import protocol, session, suite_record, suite_table, work
+from hakmem.paired import suite_record, suite_table
 from hakmem.paired import suite_run as compare_suite
-from hakmem.paired.blocks import FLOOR, Track, Trial
-from hakmem.paired.cells import Cell
-from hakmem.paired.readings import choose
+from hakmem.paired.blocks import FLOOR, Trial
 from hakmem.paired.suite_run import Request
 from hakmem.process import lock, metrics, provenance
-from hakmem.process.library import system
 from hakmem.process.sample import Sample
-from hakmem.report import findings
+from hakmem.report import cli as report_cli
 from hakmem.report import page as report
-from hakmem.stats import Interval
-from hakmem.suite import SUITE
 from rich.console import Console
 from standing import Stand, compile_c
 
@@ -41,7 +35,8 @@ PEAKS = {"A": 2000, "B": 1000, "C": 4000, FLOOR: 900}
 class World:
     """A sampler that never runs anything, and what it was asked."""
 
-    def __init__(self) -> None:
+    def __init__(self, ledger: Ledger, folder: Path) -> None:
+        self.ledger, self.folder = ledger, folder
         self.trials: list[Trial] = []
         self.fails: Callable[[Trial], str | None] = lambda trial: None
 
@@ -64,10 +59,37 @@ class World:
             error=self.fails(trial),
         )
 
+    def request(self, *names: str, **more: Any) -> Request:
+        asked = Request(
+            names=names,
+            library="hakmem",
+            rivals=["system", str(self.folder / "rival.so")],
+            most=8,
+            seconds=0.5,
+            seed=5,
+            argv=["hakmem", "compare", *names],
+        )
+        return replace(asked, **more)
+
+    def run(self, asked: Request) -> tuple[bool, str]:
+        out = io.StringIO()
+        finished = compare_suite.run(asked, Console(file=out, width=200), self.sampler)
+        return finished.good, " ".join(out.getvalue().split())
+
+    def of_kind(self, kind: str) -> list[Record]:
+        return [record for record in self.ledger.records() if record.kind == kind]
+
+    def whole(self) -> dict[str, Any]:
+        """The one suite with its rows and metrics."""
+        (record,) = self.of_kind("suite")
+        found = suite_record.whole(record, {r.id: r for r in self.ledger.records()})
+        assert found is not None
+        return found
+
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def world(ledger: Ledger, tmp_path: Path) -> World:
+    return World(ledger, tmp_path)
 
 
 @pytest.fixture(scope="session")
@@ -88,46 +110,13 @@ def ledger(stand: Stand, rival: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     return Ledger(tmp_path / "evidence")
 
 
-def request(tmp_path: Path, *names: str, **more: Any) -> Request:
-    asked = Request(
-        names=names,
-        library="hakmem",
-        rivals=["system", str(tmp_path / "rival.so")],
-        most=8,
-        seconds=0.5,
-        seed=5,
-        argv=["hakmem", "compare", *names],
-    )
-    return replace(asked, **more)
-
-
-def run(asked: Request, world: World) -> tuple[bool, str]:
-    out = io.StringIO()
-    finished = compare_suite.run(asked, Console(file=out, width=200), world.sampler)
-    return finished.good, " ".join(out.getvalue().split())
-
-
-def of_kind(ledger: Ledger, kind: str) -> list[Record]:
-    return [record for record in ledger.records() if record.kind == kind]
-
-
 # ---- what is measured and recorded ----
 
 
-def whole(ledger: Ledger) -> dict[str, Any]:
-    """The one suite with its rows and metrics."""
-    (record,) = of_kind(ledger, "suite")
-    found = suite_record.whole(record, {r.id: r for r in ledger.records()})
-    assert found is not None
-    return found
-
-
-def test_wins_and_losses_of_time_and_memory_are_recorded(
-    ledger: Ledger, tmp_path: Path, world: World
-) -> None:
-    good, said = run(request(tmp_path, "prodcons", "random_mixed_256"), world)
+def test_wins_and_losses_of_time_and_memory_are_recorded(world: World) -> None:
+    good, said = world.run(world.request("prodcons", "random_mixed_256"))
     assert good
-    setting, *parts, record = ledger.records()
+    setting, *parts, record = world.ledger.records()
     assert [r.kind for r in (setting, *parts, record)] == [
         "setting",
         *["comparison"] * 2,
@@ -135,7 +124,7 @@ def test_wins_and_losses_of_time_and_memory_are_recorded(
     ]
     assert all(part.body["setting"] == setting.id for part in parts)
     assert record.body["inputs"] == [part.id for part in parts]
-    metrics = whole(ledger)["metrics"]
+    metrics = world.whole()["metrics"]
     told = {name: entry["verdict"] for name, entry in metrics.items() if "verdict" in entry}
     expected = {"prodcons": ("time", "cpu", "memory"), "random_mixed_256": ("time", "memory")}
     names = suite_record.metric_name
@@ -159,20 +148,18 @@ def test_wins_and_losses_of_time_and_memory_are_recorded(
     for entry in metrics.values():
         assert entry["low"] <= entry["value"] <= entry["high"]
         assert entry["unit"] == "ratio"
-    row = next(r for r in whole(ledger)["rows"] if r["benchmark"] == "random_mixed_256")
+    row = next(r for r in world.whole()["rows"] if r["benchmark"] == "random_mixed_256")
     assert (row["unit"], row["hakmem"]) == ("ns CPU/op", pytest.approx(0.8))
     assert (row["hakmem_memory_kb"], row["rivals"]["system"]["memory_kb"]) == (2000, 1000)
     assert "hakmem over 2 rows: against the best rival 2 ▼; in peak memory" in said
     assert record.id in said
 
 
-def test_a_suite_takes_little_room_and_its_samples_are_beside_it(
-    ledger: Ledger, tmp_path: Path, world: World
-) -> None:
-    run(request(tmp_path, "prodcons"), world)
-    (part,) = of_kind(ledger, "comparison")
+def test_a_suite_takes_little_room_and_its_samples_are_beside_it(world: World) -> None:
+    world.run(world.request("prodcons"))
+    (part,) = world.of_kind("comparison")
     assert len(canonical(part.to_dict())) < 3000
-    text = lzma.decompress(ledger.raw_path(part.raw["samples.tsv.xz"]).read_bytes()).decode()
+    text = lzma.decompress(world.ledger.raw_path(part.raw["samples.tsv.xz"]).read_bytes()).decode()
     head, *rows = (line.split("\t") for line in text.splitlines())
     assert len(rows) == len(world.trials)
     taken = [dict(zip(head, row, strict=True)) for row in rows]
@@ -180,10 +167,8 @@ def test_a_suite_takes_little_room_and_its_samples_are_beside_it(
     assert {row["timed_ns"] for row in taken if row["cell"] == "B"} == {"2000000000"}
 
 
-def test_a_block_is_one_palindrome_over_all_cells(
-    ledger: Ledger, tmp_path: Path, world: World
-) -> None:
-    run(request(tmp_path, "batch_lifo"), world)
+def test_a_block_is_one_palindrome_over_all_cells(world: World) -> None:
+    world.run(world.request("batch_lifo"))
     orders = {trial.order for trial in world.trials}
     assert len(orders) > 1
     assert all(order == order[::-1] and set(order) == set("ABC") for order in orders)
@@ -191,37 +176,31 @@ def test_a_block_is_one_palindrome_over_all_cells(
     assert len({trial.padding for trial in world.trials}) > 10
 
 
-def test_nothing_is_recorded_where_that_is_asked(
-    ledger: Ledger, tmp_path: Path, world: World
-) -> None:
-    good, said = run(request(tmp_path, "batch_lifo", record=False), world)
+def test_nothing_is_recorded_where_that_is_asked(world: World) -> None:
+    good, said = world.run(world.request("batch_lifo", record=False))
     assert good
     assert "against the best rival 1 ▼" in said
-    assert list(ledger.records()) == []
+    assert list(world.ledger.records()) == []
 
 
-def test_the_start_of_a_process_has_no_memory_to_show(
-    ledger: Ledger, tmp_path: Path, world: World
-) -> None:
-    run(request(tmp_path, "startup"), world)
-    body = whole(ledger)
+def test_the_start_of_a_process_has_no_memory_to_show(world: World) -> None:
+    world.run(world.request("startup"))
+    body = world.whole()
     assert not any("memory" in name for name in body["metrics"])
     assert suite_table.lines(body)[0].cells[6:] == ("–",) * 4
 
 
-def test_memory_left_after_a_peak_is_a_share(ledger: Ledger, tmp_path: Path, world: World) -> None:
-    run(request(tmp_path, "peak"), world)
-    body = whole(ledger)
+def test_memory_left_after_a_peak_is_a_share(world: World) -> None:
+    world.run(world.request("peak"))
+    body = world.whole()
     (row,) = body["rows"]
     assert (row["unit"], row["hakmem"]) == ("share", pytest.approx(0.1))
     assert body["metrics"]["peak against system"]["verdict"] == "win"
 
 
-def test_of_single_calls_all_percentiles_are_judged_and_shown(
-    ledger: Ledger, tmp_path: Path, world: World
-) -> None:
-    run(request(tmp_path, "latency_1"), world)
-    body = whole(ledger)
+def test_of_single_calls_all_percentiles_are_judged_and_shown(world: World) -> None:
+    world.run(world.request("latency_1"))
+    body = world.whole()
     (row,) = body["rows"]
     assert (row["reading"], row["hakmem"]) == ("free p9999 of single calls", pytest.approx(10))
     assert body["metrics"]["latency_1 against system"]["verdict"] == "win"
@@ -233,61 +212,53 @@ def test_of_single_calls_all_percentiles_are_judged_and_shown(
     assert table[2] in suite_table.markdown(body, "2026-01-01")
 
 
-def test_a_rival_that_fails_is_left_out_and_said(
-    ledger: Ledger, tmp_path: Path, world: World
-) -> None:
+def test_a_rival_that_fails_is_left_out_and_said(world: World) -> None:
     world.fails = lambda trial: "planted" if trial.letter == "C" else None
-    good, said = run(request(tmp_path, "batch_lifo"), world)
+    good, said = world.run(world.request("batch_lifo"))
     assert not good
-    (record,) = of_kind(ledger, "suite")
+    (record,) = world.of_kind("suite")
     assert record.body["ok"]
-    row = whole(ledger)["rows"][0]
+    row = world.whole()["rows"][0]
     assert row["rivals"]["rival.so"]["failure"] == "batch_lifo: planted"
     assert "Failed and left out: batch_lifo: rival.so (batch_lifo: planted)" in said
 
 
-def test_a_benchmark_that_hakmem_fails_ends_no_run(
-    ledger: Ledger, tmp_path: Path, world: World
-) -> None:
-    good, _ = run(request(tmp_path, "huge", "batch_lifo"), world)
+def test_a_benchmark_that_hakmem_fails_ends_no_run(world: World) -> None:
+    good, _ = world.run(world.request("huge", "batch_lifo"))
     assert not good
-    (record,) = of_kind(ledger, "suite")
+    (record,) = world.of_kind("suite")
     assert not record.body["ok"]
     assert "planted failure" in record.body["failures"]["huge"]
-    assert suite_table.lines(whole(ledger))[-1].cells[:2] == ("huge", "failed")
-    assert "batch_lifo against system" in whole(ledger)["metrics"]
+    assert suite_table.lines(world.whole())[-1].cells[:2] == ("huge", "failed")
+    assert "batch_lifo against system" in world.whole()["metrics"]
     with pytest.raises(LabError, match="nothing was measured"):
-        run(request(tmp_path, "huge"), world)
+        world.run(world.request("huge"))
 
 
-def test_what_hakmem_or_the_floor_fails_half_way_is_not_decided(
-    ledger: Ledger, tmp_path: Path, world: World
-) -> None:
-    asked = request(tmp_path, "batch_lifo", "random_mixed_256", "aligned")
+def test_what_hakmem_or_the_floor_fails_half_way_is_not_decided(world: World) -> None:
+    asked = world.request("batch_lifo", "random_mixed_256", "aligned")
     fails = {("batch_lifo", "A"): "first", ("random_mixed_256", FLOOR): "second"}
     world.fails = lambda t: fails.get((t.track.name, t.letter)) if t.round == 6 else None
-    good, _ = run(asked, world)
+    good, _ = world.run(asked)
     assert not good
-    (record,) = of_kind(ledger, "suite")
+    (record,) = world.of_kind("suite")
     assert {name: why[-6:] for name, why in record.body["failures"].items()} == {
         "batch_lifo": " first",
         "random_mixed_256": "second",
     }
-    assert {v.body["suite"] for v in of_kind(ledger, "comparison")} == {"aligned"}
+    assert {v.body["suite"] for v in world.of_kind("comparison")} == {"aligned"}
 
 
-def test_a_library_that_is_built_again_meanwhile_stops_it(
-    ledger: Ledger, tmp_path: Path, world: World
-) -> None:
+def test_a_library_that_is_built_again_meanwhile_stops_it(world: World) -> None:
     def rebuild(trial: Trial) -> None:
         if trial.track.name == "aligned":
-            with (tmp_path / "rival.so").open("ab") as library:
+            with (world.folder / "rival.so").open("ab") as library:
                 library.write(b"another build")
 
     world.fails = rebuild
     with pytest.raises(LabError, match=r"rival\.so was changed during the measurement"):
-        run(request(tmp_path, "batch_lifo", "aligned"), world)
-    assert {v.body["suite"] for v in of_kind(ledger, "comparison")} == {"batch_lifo"}
+        world.run(world.request("batch_lifo", "aligned"))
+    assert {v.body["suite"] for v in world.of_kind("comparison")} == {"batch_lifo"}
 
 
 # ---- going on ----
@@ -302,37 +273,33 @@ def interrupt_at(name: str) -> Callable[[Trial], str | None]:
     return fails
 
 
-def test_an_interrupted_run_goes_on_where_it_was(
-    ledger: Ledger, tmp_path: Path, world: World
-) -> None:
-    asked = request(tmp_path, "batch_lifo", "aligned")
+def test_an_interrupted_run_goes_on_where_it_was(world: World) -> None:
+    asked = world.request("batch_lifo", "aligned")
     world.fails = interrupt_at("aligned")
     with pytest.raises(LabError, match=r"interrupted: 1 of 2 .* --seed 5 --resume") as stop:
-        run(asked, world)
+        world.run(asked)
     assert stop.value.status == 130
-    assert (len(of_kind(ledger, "comparison")), of_kind(ledger, "suite")) == (1, [])
-    again = World()
-    good, said = run(replace(asked, seed=None, resume=True), again)
+    assert (len(world.of_kind("comparison")), world.of_kind("suite")) == (1, [])
+    again = World(world.ledger, world.folder)
+    good, said = again.run(replace(asked, seed=None, resume=True))
     assert good
     assert {trial.track.name for trial in again.trials} == {"aligned"}
     assert "1 of them recorded before; 8 blocks at most, seed 5" in said
-    (record,) = of_kind(ledger, "suite")
-    assert record.body["inputs"] == [v.id for v in of_kind(ledger, "comparison")]
+    (record,) = world.of_kind("suite")
+    assert record.body["inputs"] == [v.id for v in world.of_kind("comparison")]
     assert len(record.body["inputs"]) == 2
-    assert len(of_kind(ledger, "setting")) == 1
-    idle = World()
-    run(replace(asked, seed=None, resume=True), idle)
+    assert len(world.of_kind("setting")) == 1
+    idle = World(world.ledger, world.folder)
+    idle.run(replace(asked, seed=None, resume=True))
     assert idle.trials == []
-    assert len(of_kind(ledger, "suite")) == 1
+    assert len(world.of_kind("suite")) == 1
 
 
-def test_interrupted_before_anything_was_recorded(
-    ledger: Ledger, tmp_path: Path, world: World
-) -> None:
+def test_interrupted_before_anything_was_recorded(world: World) -> None:
     world.fails = interrupt_at("batch_lifo")
     with pytest.raises(LabError, match="nothing was recorded"):
-        run(request(tmp_path, "batch_lifo"), world)
-    assert list(ledger.records()) == []
+        world.run(world.request("batch_lifo"))
+    assert list(world.ledger.records()) == []
 
 
 @pytest.mark.parametrize(
@@ -340,19 +307,15 @@ def test_interrupted_before_anything_was_recorded(
     [{"seed": 6}, {"argv": ["hakmem", "compare", "another"]}, {"commit": "e" * 40}],
 )
 def test_only_the_same_run_is_resumed(
-    ledger: Ledger,
-    tmp_path: Path,
-    world: World,
-    monkeypatch: pytest.MonkeyPatch,
-    other: dict[str, Any],
+    world: World, monkeypatch: pytest.MonkeyPatch, other: dict[str, Any]
 ) -> None:
-    asked = request(tmp_path, "batch_lifo")
-    run(asked, world)
+    asked = world.request("batch_lifo")
+    world.run(asked)
     if commit := other.pop("commit", None):
         source = {"commit": commit, "tree": "d" * 40, "dirty": False}
         monkeypatch.setattr(provenance, "source", lambda root: source)
     with pytest.raises(LabError, match="nothing to resume"):
-        run(replace(asked, resume=True, **other), world)
+        world.run(replace(asked, resume=True, **other))
 
 
 def test_the_command_line_is_known_without_its_seed_and_page() -> None:
@@ -360,98 +323,13 @@ def test_the_command_line_is_known_without_its_seed_and_page() -> None:
     assert paired_cli.without_seed(words) == ["hakmem", "compare", "--suite"]
 
 
-# ---- rules ----
-
-
-@pytest.mark.parametrize(
-    ("verdict", "low", "high", "kind", "word"),
-    [
-        ("GO", 0.001, 0.002, "CI", "win"),
-        ("NO-GO", -0.5, -0.4, "CI", "loss"),
-        ("UNDECIDED", -0.04, 0.04, "CI", "tie"),
-        ("UNDECIDED", -0.04, 0.06, "CI", "undecided"),
-        ("UNDECIDED", -0.06, 0.04, "CI", "undecided"),
-        ("UNDECIDED", -0.04, 0.04, "range", "undecided"),
-    ],
-)
-def test_words(verdict: Any, low: float, high: float, kind: str, word: str) -> None:
-    target = Interval((low + high) / 2, low, high, kind)
-    assert suite_record.word(protocol.Decision(verdict, target, (), 8, 0.0182, True)) == word
-
-
-def test_so_few_blocks_that_nothing_could_be_decided_are_refused() -> None:
-    for rivals in (1, 2, 8, 9):
-        least = protocol.least_blocks(rivals)
-        gains = {str(n): [[0.5] * least] for n in range(rivals)}
-        fewer = {name: [tracks[0][1:]] for name, tracks in gains.items()}
-        decided = protocol.look(gains, "improvement", 0.01, last=True)
-        assert {d.verdict for d in decided.values()} == {"GO"}
-        decided = protocol.look(fewer, "improvement", 0.01, last=True)
-        assert {d.verdict for d in decided.values()} == {"UNDECIDED"}
-    protocol.require_decidable(8, 10)
-    with pytest.raises(LabError, match="--max-blocks 10 or more"):
-        protocol.require_decidable(8, 9)
-
-
-def test_a_block_has_as_many_samples_as_fill_its_seconds() -> None:
-    command = next(c for c in SUITE.commands if c.name == "batch_lifo")
-    own = work.Work("batch_lifo", command=command, amount=1000)
-    cells = {letter: Cell(letter, system()) for letter in "AB"}
-    track = Track("batch_lifo", "target", choose("wall", "batch_lifo"), dict.fromkeys(cells, own))
-
-    def turns(timed: float, wall: float, seconds: float, reading: str = "wall") -> int:
-        found = {
-            at: Sample("x", at, (), -1, 0, wall_s=wall * slow, result={"seconds": timed * slow})
-            for at, slow in (("A", 1), ("B", 7))
-        }
-        own = replace(track, reading=choose(reading, "batch_lifo"))
-        return session.turns(own, found, seconds)
-
-    assert turns(0.02, 0.03, 1.0) == 25
-    assert turns(0.02, 0.03, 0.0) == 1
-    assert turns(2.0, 2.0, 1.0) == 1
-    # What takes long to begin is not begun so often.
-    assert turns(0.01, 0.3, 1.0) == 5
-    assert turns(0.02, 0.03, 1.0, "rss") == 1
-
-
-def test_where_time_is_short_samples_are_fewer_and_then_shorter() -> None:
-    command = next(c for c in SUITE.commands if c.name == "batch_lifo")
-    own = work.Work("batch_lifo", command=command, amount=1000)
-    cells = {letter: Cell(letter, system()) for letter in "AB"}
-    track = Track("batch_lifo", "target", choose("cpu", "batch_lifo"), dict.fromkeys(cells, own))
-    # Of either sample a tenth of the time is its beginning; the pair takes 1 s, there and back 2 s.
-    found = {at: Sample("x", at, (), -1, 0, wall_s=0.5, result={"seconds": 0.45}) for at in "AB"}
-
-    def sized(most_s: float) -> tuple[int, int, float]:
-        chosen, block_s = session.sized(track, found, 4.5, most_s)
-        return chosen.turns, chosen.works["A"].amount, pytest.approx(block_s)
-
-    assert sized(math.inf) == (5, 1000, 10.0)
-    assert sized(7.0) == (3, 1000, 6.0)
-    assert sized(1.1) == (1, 500, 1.1)
-    # It is its beginning that would be measured.
-    assert sized(0.0) == (1, 250, 0.65)
-
-
-def test_each_benchmark_is_there_once_unless_another_figure_is_named() -> None:
-    names = [figure.name for figure in compare_suite.chosen([])]
-    assert len(names) == len(set(names)) == len({f.command for f in compare_suite.chosen([])})
-    assert [f.name for f in compare_suite.chosen(["*_100000*"])] == ["random_mixed_100000"]
-    assert "peak" not in names
-    assert [f.name for f in compare_suite.chosen(["peak"], everything=True)] == [*names, "peak"]
-    assert [f.name for f in compare_suite.chosen(["p*"])] == ["prodcons"]
-    named = compare_suite.chosen(["random_mixed_100000_process"])
-    assert [f.name for f in named] == ["random_mixed_100000_process"]
-
-
 # ---- the table ----
 
 
 @pytest.fixture
-def recorded(ledger: Ledger, tmp_path: Path, world: World) -> Record:
-    run(request(tmp_path, "batch_lifo", "random_mixed_256"), world)
-    return of_kind(ledger, "suite")[0]
+def recorded(world: World) -> Record:
+    world.run(world.request("batch_lifo", "random_mixed_256"))
+    return world.of_kind("suite")[0]
 
 
 def test_the_table_in_a_document_is_made_from_the_record(recorded: Record, ledger: Ledger) -> None:
@@ -531,31 +409,27 @@ def test_only_one_measurement_at_a_time(ledger: Ledger, stand: Stand) -> None:
 
 def page_of(asked: Request, world: World) -> str:
     finished = compare_suite.run(asked, Console(file=io.StringIO()), world.sampler)
-    return report.render(findings.of_run(finished.record, finished.whole, asked.record))
+    return report.render(report_cli.of_run(finished.record, finished.whole, asked.record))
 
 
-def test_the_page_of_what_is_not_recorded_says_so_and_how_to_repeat_it(
-    ledger: Ledger, tmp_path: Path, world: World
-) -> None:
-    page = page_of(request(tmp_path, "batch_lifo", record=False), world)
+def test_the_page_of_what_is_not_recorded_says_so_and_how_to_repeat_it(world: World) -> None:
+    page = page_of(world.request("batch_lifo", record=False), world)
     assert "Not recorded: nothing is to be claimed from it" in page
     assert "hakmem compare --seed 5 batch_lifo</code>" in page
     assert "hakmem rerun" not in page
     assert 'class="badge loss">▼ loss<' in page
     assert "against rival.so" in page
     assert "badge win" not in page
-    assert list(ledger.records()) == []
-    recorded = page_of(request(tmp_path, "batch_lifo"), world)
-    (record,) = of_kind(ledger, "suite")
+    assert list(world.ledger.records()) == []
+    recorded = page_of(world.request("batch_lifo"), world)
+    (record,) = world.of_kind("suite")
     assert f"hakmem rerun {record.id}" in recorded
     assert "Not recorded" not in recorded
 
 
-def test_what_failed_is_on_the_page_in_full_and_no_gap(
-    ledger: Ledger, tmp_path: Path, world: World
-) -> None:
+def test_what_failed_is_on_the_page_in_full_and_no_gap(world: World) -> None:
     world.fails = lambda trial: "a planted <fault>" if trial.letter == "C" else None
-    page = page_of(request(tmp_path, "huge", "batch_lifo", record=False), world)
+    page = page_of(world.request("huge", "batch_lifo", record=False), world)
     assert "huge, hakmem: " in page
     assert "status 9: planted failure" in page
     assert 'class="badge error">✗ error<' in page

@@ -77,9 +77,12 @@ HK_INLINE bool hk_block_take_back(const hk_quarantine_t *q, hk_waiting_t is, uns
     const size_t ends = (bytes + HK_TAIL_WINDOW + HK_CLEAR_STEP - 1) / HK_CLEAR_STEP;
     const size_t steps = hk_min(ends, q->looks[cls]);
     if (HK_UNLIKELY(room == 0 || by != (was & HK_BLOCK_BY) || (n != bytes && n != HK_ANY_SIZE)) ||
-        (HK_LIKELY(hk_guard->tail != 0) && HK_UNLIKELY(!hk_tail_is_whole(is.p, bytes, room))) ||
         HK_UNLIKELY(steps > HK_CLEAR_STEPS || !hk_block_set_free(is.shadow, was)))
         return false;
+    if (HK_LIKELY(hk_guard->tail != 0) && HK_UNLIKELY(!hk_tail_is_whole(is.p, bytes, room))) {
+        hk_store_relaxed(is.shadow, was); /* for who says what is odd */
+        return false;
+    }
     hk_clear(is.p, steps);
     return true;
 }

@@ -2,13 +2,14 @@
 
 `<!--claims:begin verdict=ID[,ID…]-->` … `<!--claims:end-->` is made from verdict records or, with
 the ID of one `suite`, from its comparisons, or from one `hotpath` of the method emulated;
+`<!--corruption:begin-->` … `<!--corruption:end-->` from the `conformance` that it names itself;
 `<!--scorecard:begin FILE-->` … `<!--scorecard:end-->` from the targets in evidence/ and the ledger;
 `<!--picture:begin FILE verdict=ID[,ID…]-->` … `<!--picture:end-->` shows FILE, which is drawn from
 suites (`drawing`).
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,16 +17,17 @@ from typing import Any
 from hakmem import pages
 from hakmem.audit import scanner
 from hakmem.audit.citing import OF_RATIOS
+from hakmem.conformance import cases
 from hakmem.errors import LabError
 from hakmem.hotpath import sharing
 from hakmem.ledger import claims
 from hakmem.ledger.store import Record
-from hakmem.paired import picture, suite_record, suite_table
+from hakmem.paired import suite_record, suite_table
 
 _BLOCK = re.compile(
-    r"<!--(claims|scorecard|picture):begin ([^>]*?)-->\n(.*?)<!--\1:end-->", re.DOTALL
+    r"<!--(claims|scorecard|picture|corruption):begin ?([^>]*?)-->\n(.*?)<!--\1:end-->", re.DOTALL
 )
-_STRAY = re.compile(r"<!--(?:claims|scorecard|picture):(?:begin|end)[^>]*-->")
+_STRAY = re.compile(r"<!--(?:claims|scorecard|picture|corruption):(?:begin|end)[^>]*-->")
 _RECORD = re.compile(r"\| \[([0-9a-f]{12})\]\([^|]*\) \|$", re.MULTILINE)
 # Not what is shown as stale, nor a run that hakmem itself failed.
 _HOLDS = re.compile(rf"^\|(?!.*(?:~ stale|hakmem failed)).*{_RECORD.pattern}", re.MULTILINE)
@@ -50,6 +52,8 @@ class Block:
         """The records whose figures it states as those that hold."""
         if self.kind == "scorecard":
             return _HOLDS.findall(self.text)
+        if self.kind == "corruption":
+            return re.findall(r"^\| `hakmem ledger show (\w+)`", self.text)
         return self.source.rpartition("verdict=")[2].split(",")
 
     @property
@@ -97,12 +101,15 @@ def render(block: Block, root: Path, records: Mapping[str, Record]) -> str:
         return scorecard.block(scorecard.rows(root, records))
     if block.kind == "picture":
         return f"![hakmem ÷ each rival, in time and in peak memory]({block.file})\n"
+    if block.kind == "corruption":
+        return cases.corruption(next(records[id] for id in block.ids))
     chosen = _chosen(block, records)
     if [record.kind for record in chosen] == ["suite"]:
         return suite_table.markdown(_suite(chosen[0], records), chosen[0].time)
     if [record.body.get("method") for record in chosen] == ["emulated"]:
         return sharing.markdown(chosen[0].body)
-    return verdict_table(chosen)
+    # One line per metric of each verdict, wins and losses alike.
+    return _HEAD + "".join(line for record in chosen for line in _lines(record))
 
 
 def drawing(block: Block, records: Mapping[str, Record]) -> str:
@@ -111,7 +118,7 @@ def drawing(block: Block, records: Mapping[str, Record]) -> str:
     if {record.kind for record in chosen} != {"suite"}:
         raise LabError(f"a picture is drawn from suites: {block.source}")
     bodies = [_suite(record, records) for record in chosen]
-    return picture.svg(bodies, [record.time for record in chosen])
+    return suite_table.svg(bodies, [record.time for record in chosen])
 
 
 def _chosen(block: Block, records: Mapping[str, Record]) -> list[Record]:
@@ -126,11 +133,6 @@ def _suite(record: Record, records: Mapping[str, Record]) -> Mapping[str, Any]:
     if body is None:
         raise LabError(f"suite {record.id} was measured by another method: measure it anew")
     return body
-
-
-def verdict_table(records: Sequence[Record]) -> str:
-    """One line per metric of each verdict, wins and losses alike."""
-    return _HEAD + "".join(line for record in records for line in _lines(record))
 
 
 def _lines(record: Record) -> Iterator[str]:

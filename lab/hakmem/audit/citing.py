@@ -187,7 +187,8 @@ def differences(claim: Claim, record: Record) -> list[str]:
             found.append(
                 f"shows {claim.number}, the record says {expected} {expected_unit}".rstrip()
             )
-        if _plain(claim.unit) not in _accepted(expected_unit):
+        accepted = (_plain(expected_unit),) if expected_unit else ("", "×", "x", "times")
+        if _plain(claim.unit) not in accepted:
             found.append(f"shows the unit {claim.unit!r}, the record's is {expected_unit!r}")
         if claim.low is not None and claim.high is not None:
             shown = [claim.low.translate(NUMERALS), claim.high.translate(NUMERALS)]
@@ -227,7 +228,3 @@ def _show(value: float, unit: str, scale: str | None, like: str) -> str:
 
 def _plain(unit: str) -> str:
     return unit.replace(" ", "").replace("μ", "µ")
-
-
-def _accepted(unit: str) -> tuple[str, ...]:
-    return (_plain(unit),) if unit else ("", "×", "x", "times")

@@ -12,10 +12,114 @@ from pathlib import Path
 from hakmem import git
 from hakmem.audit import blocks as audit_blocks
 from hakmem.audit.check import Audit
-from hakmem.audit.sentences import FIGURES, HARMLESS
 from hakmem.errors import LabError
 from hakmem.ledger.store import Ledger
 from hakmem.process import provenance, scratch
+
+# What is to be shown of a figure stands between « and »; the audit reads the sentence without them.
+FIGURES = (
+    # rates
+    "It does «25.1 Mops» here.",
+    "It does «25 Mop/s» here.",
+    "A thread does «25.1 million ops a second».",
+    "We saw «3 billion calls every minute».",
+    "It serves «12k allocs/s».",
+    "It serves «12 million allocations per second».",
+    "It copies at «3.2 GB/s».",
+    "The server answers «900 kqps» on it.",
+    "A run gives «1.25·10⁷ ops/s».",
+    "It does «**25.1** Mops/s» here.",
+    # times
+    "A hit takes «1.25e-7 per op».",
+    "A pair costs «10 µs/alloc».",
+    "Frees take «0.8 ns each».",
+    "Its «latency: 35ns».",
+    "It takes «1.5&nbsp;ms».",
+    "It needs «1.5\nhours».",
+    "All was done in «1m32s».",
+    "It ends in at most «2 ms».",
+    "A miss takes «ten nanoseconds».",
+    # a quantity by its name
+    "We measured «throughput 25.1M».",
+    "Its «IPC is 2.12».",
+    "It has «cycles≈109.8M».",
+    "It has «p99 of 120».",
+    "The «p99.9 went from 340» to less.",
+    "The «RSS dropped to 33M».",
+    "That is a «speedup of 1.8».",
+    "The «page faults of the whole process were 178».",
+    "All «page faults fell to 2 627» in the end.",
+    "We count «5.1M misses».",
+    # comparisons
+    "It does «10.2M vs System 72.9M».",
+    "It keeps «33 MiB against 40 MiB» there.",
+    "It is «twice as fast».",
+    "A pair costs «half as much again».",
+    "It is «three times faster».",
+    "It is «2-3x faster».",
+    "It is «1.8× faster».",
+    "It is faster «by a factor of 3».",
+    "It grew «by a factor of two».",
+    "It is a «3.5-fold gain».",
+    "It is a «tenfold gain».",
+    "It has «1.8 times the speed» of the other.",
+    "It is a «3x improvement».",
+    "It needs «half the time».",
+    "It needs «half of glibc's memory».",
+    "It needs «a third less memory».",
+    "It is «a fifth faster».",
+    "It runs at «0.92 of the system's time».",
+    "It is «an order of magnitude faster».",
+    "It is faster «by orders of magnitude».",
+    "It «doubles the throughput».",
+    "The «peak has halved».",
+    "It «cuts the peak in half».",
+    "The «footprint shrank by a third».",
+    "It needs «twice as much memory».",
+    "It is «fifty percent faster».",
+    "It is «12 pct less».",
+    "It needs «three times the CPU time».",
+    # memory
+    "A program «uses 33 MiB of memory».",
+    "It «saves 40 MB».",
+    "It needs «20 MB less».",
+    "The resident set is «33 megabytes».",
+    # tables
+    "| | throughput |\n|---|---|\n| hakmem | «25.1» |",
+    "| | result |\n|---|---|\n| hakmem | «half as slow» |",
+)
+
+HARMLESS = (
+    "It holds twice as many entries.",
+    "Twice as much is asked for at each miss in a row.",
+    "The list has three times the length it had.",
+    "A block of 33 MiB has a mapping of its own.",
+    "A superslab holds 2 MiB in 32 slices of 64 KiB.",
+    "It was refused three times in a row.",
+    "Half of the blocks go back.",
+    "A magazine grows by doubling, up to 2048 KiB.",
+    "5 % of them may be late.",
+    "A sleeper waits at most 60 seconds.",
+    "Section 4.2 is about latency, section 2.1.3 about throughput.",
+    "It is compiled by gcc 12.2.0, clang 16 and Python 3.11.",
+    "Version 1.8.2 came on 2026-11-22 at 12:30.",
+    "Throughput at 8192 slots and latency of 16 threads are compared.",
+    "The p99 of 5 runs is taken.",
+    "They are of the same order of magnitude.",
+    "9 commands × 9 allocators, each 3 times.",
+    "Issue #1234, commit 54322e7a9, 0x7f000 and x86-64.",
+    "A run has 2 million operations over 400 slots.",
+    "The window moves from 64 to 48 blocks.",
+    "In the second half of the run memory comes back.",
+    "A third of the slabs are empty.",
+    "A superslab takes 2 MiB of address space.",
+    "The ratio of two medians, the mean of 10 runs.",
+    "The load factor of 2 is fixed.",
+    "One in ten calls fails; the count dropped to 3.",
+    "The time of the first 5 blocks is left out.",
+    "It is called once a second, with 16 threads.",
+)
+
 
 CLAIMS = 9
 LEDGER = "evidence/ledger"

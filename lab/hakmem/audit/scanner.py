@@ -9,8 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from hakmem.audit.figures import figures
-from hakmem.audit.pieces import INTERVAL, NUMBER
+from hakmem.audit.figures import INTERVAL, NUMBER, figures
 
 _ADDRESS = r"c:(?P<id>[0-9a-f]+)/(?P<address>[^<>\[\]]+?)"
 _MARKERS = {"<": rf"<!--{_ADDRESS}-->", "[": rf"\[{_ADDRESS}\]"}

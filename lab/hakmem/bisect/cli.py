@@ -5,10 +5,18 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
+from hakmem import project
+from hakmem.bisect import commits as bisect_range
 from hakmem.bisect import posterior as bisect_posterior
-from hakmem.bisect import run as bisect
-from hakmem.bisect.course import Aim, Request
+from hakmem.bisect import record as bisect_record
+from hakmem.bisect import view as bisect_view
+from hakmem.bisect.course import Aim, Course, Request
+from hakmem.bisect.search import Finding
+from hakmem.builds import Builds
+from hakmem.errors import LabError
+from hakmem.paired import readings, work
 from hakmem.paired.cli import (
     Bench,
     BetterIs,
@@ -22,6 +30,7 @@ from hakmem.paired.cli import (
     fresh,
 )
 from hakmem.paired.protocol import LOOKS
+from hakmem.process.lock import host_lock
 
 
 def command(
@@ -79,5 +88,62 @@ def command(
         argv=again(seed),
         passed=passed or [],
     )
-    if bisect.run(request, Console()).answer == "open":
+    if run(request, Console()).answer == "open":
         raise typer.Exit(1)
+
+
+def run(request: Request, console: Console) -> Finding:
+    """Bisects, prints and records."""
+    check(request)
+    root = request.repository or project.root()
+    commits = bisect_range.between(root, request.good, request.bad)
+    bench = None if request.repository else request.bench
+    reading = readings.choose(request.metric, bench, request.better)
+    command = None if request.repository is None else ["sh", "-c", request.build or "true"]
+    with host_lock(), Builds(root, command, project.build_dir() / "commits") as builds:
+        course = Course(request, commits, builds, reading, console)
+        announce(course)
+        try:
+            finding = course.go()
+        except KeyboardInterrupt:
+            raise LabError("interrupted: nothing was recorded", status=130) from None
+        record = bisect_record.save(course, finding) if request.record else None
+    bisect_view.print_finding(console, commits, course.search, finding, reading.sign)
+    kept = f"recorded: {record.id}" if record else "not recorded"
+    blocks = sum(one.decision.blocks for one in course.compared)
+    console.print(f"{len(course.compared)} comparisons, {blocks} blocks; {kept}", highlight=False)
+    return finding
+
+
+def check(request: Request) -> None:
+    """LabError where the request does not say what to run, or it is not there."""
+    if request.repository is None:
+        if request.build:
+            raise LabError("--build is for another repository: name it with --repo")
+        if bool(request.bench) == bool(request.command):
+            raise LabError("what shall run? --bench NAME, or -- command …")
+        if request.bench:
+            work.benchmark(request.bench)
+        else:
+            work.own(request.command)
+    elif request.bench or not request.command:
+        raise LabError("another repository has its own program: -- command …, run in its worktree")
+
+
+def announce(course: Course) -> None:
+    request, commits = course.request, course.commits
+    what = request.bench or " ".join(request.command)
+    course.console.print(Text(f"{what}: {course.reading.words}", style="bold"))
+    for name, commit in (("good", commits[0]), ("bad", commits[-1])):
+        course.console.print(Text(f"  {name:<5}{commit}"), soft_wrap=True)
+    way = (
+        "each commit's library under the programs that are here now: only the allocator differs"
+        if request.repository is None
+        else "the program of each commit, built and run in a worktree of its own"
+    )
+    course.console.print(f"{len(commits) - 1} commits; {way}", highlight=False)
+    course.console.print(
+        f"aim: {request.aim}; {request.most} blocks at most for the ends and the test, "
+        f"{request.blocks} for each of at most {request.probes} probes, seed {request.seed}",
+        highlight=False,
+    )

@@ -25,21 +25,24 @@ from hakmem.cluster.slices import (
     Busy,
     Job,
     Places,
+    Probe,
     Refused,
     Request,
     Slice,
     blocks_of,
+    laboratory,
+    measure,
     outcome_of,
+    probe,
     settings_of_user,
 )
-from hakmem.cluster.worker import Probe, laboratory, measure, probe
 from hakmem.errors import LabError
 from hakmem.paired import session
 from hakmem.paired.blocks import Outcome, Plan, Sampler
 from hakmem.paired.cells import Cell
 from hakmem.paired.protocol import Decision
 from hakmem.paired.recording import Facts
-from hakmem.paired.session import Conducted, Ready, Standing
+from hakmem.paired.session import Asked, Conducted, Ready, Standing
 from hakmem.process.lock import host_lock
 from hakmem.process.sample import Sample
 
@@ -150,19 +153,12 @@ def table(ended: Sequence[Finished], comparison: Comparison) -> Table:
     return made
 
 
-def job(
-    plan: Plan,
-    seconds: float,
-    argv: Sequence[str],
-    facts: bool,
-    drop: bool = False,
-    twins: Cell | None = None,
-    passed: Sequence[str] = (),
-) -> Job:
-    """The job with how things are here: folder, settings, and the variables named in `passed`."""
-    own = {name: os.environ[name] for name in passed if name in os.environ}
+def job(plan: Plan, asked: Asked, drop: bool = False, twins: Cell | None = None) -> Job:
+    """The job with how things are here: folder, settings, and the variables that are `passed`."""
+    own = {name: os.environ[name] for name in asked.passed if name in os.environ}
     places, environment = Places(), settings_of_user() | own
-    return Job(plan, seconds, argv, facts, drop, twins, places, Path.cwd(), environment)
+    how = (asked.seconds, asked.argv, asked.record, drop, twins)
+    return Job(plan, *how, places, Path.cwd(), environment)
 
 
 # ---- one host ----

@@ -8,11 +8,14 @@ stops, with all it has started: so the host's lock is free, and nothing measures
 worker that started it is gone.
 """
 
+import hashlib
 import io
 import os
 import pickle
+import select
 import shutil
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -25,6 +28,7 @@ from rich.console import Console
 
 from hakmem import project
 from hakmem.errors import LabError
+from hakmem.ledger.store import host_name
 from hakmem.paired import blocks as paired
 from hakmem.paired import cells, session
 from hakmem.paired.blocks import Outcome, Plan, Sampler, Trial
@@ -303,3 +307,75 @@ def _stop_at_end(descriptor: int) -> None:
     main_thread = threading.main_thread().ident
     assert main_thread is not None
     signal.pthread_kill(main_thread, signal.SIGINT)
+
+
+PULSE_S = 0.2
+ENDING_S = 30.0  # what was started ends at once, but it may be in the middle of a file
+
+
+# ---- in a Dask worker ----
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A host: its name in the ledger, its laboratory, and what it lacks of the files asked for."""
+
+    host: str
+    laboratory: str
+    problems: list[str]
+
+
+def probe(files: Mapping[str, str], places: Places) -> Probe:
+    return Probe(host_name(), laboratory(), differing(files, places))
+
+
+def laboratory() -> str:
+    """The checksum of this package's own code."""
+    total = hashlib.sha256()
+    root = Path(__file__).parents[1]
+    for path in sorted(root.rglob("*.py")):
+        total.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes())
+    return total.hexdigest()
+
+
+def measure(request: bytes) -> bytes:
+    """A task: the pickled answer to a pickled request, from a process of its own.
+
+    Empty where that process died. Cancelling the task, for whatever reason, ends the process.
+    """
+    child = subprocess.Popen(
+        [sys.executable, "-c", "from hakmem.cluster.slices import main; main()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert child.stdin is not None
+    assert child.stdout is not None
+    parts: list[bytes] = []
+    try:
+        child.stdin.write(b"%d\n" % len(request) + request)
+        child.stdin.flush()
+        while _wanted():
+            if select.select([child.stdout], [], [], PULSE_S)[0]:
+                parts.append(os.read(child.stdout.fileno(), 1 << 20))
+                if not parts[-1]:
+                    break
+    except BrokenPipeError:
+        pass  # it died before it had read the request
+    finally:
+        child.stdin.close()
+        try:
+            child.wait(ENDING_S)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+        child.stdout.close()
+    return b"".join(parts) if child.returncode == 0 else b""
+
+
+def _wanted() -> bool:
+    """Whether somebody still waits for this task: not after a cancellation, or the client's end."""
+    from distributed import get_worker
+
+    worker = get_worker()
+    state = worker.state.tasks.get(worker.get_current_task())
+    return state is not None and state.state != "cancelled"

@@ -4,12 +4,13 @@ The programs of tests/world/corrupt misuse memory: there the promise is that it 
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from hakmem import pages, project
 from hakmem.errors import LabError
+from hakmem.ledger.store import Ledger, Record
 from hakmem.process import host
 
 SUFFIXES = (".c", ".cc")
@@ -75,24 +76,69 @@ def chosen(names: Sequence[str], corruption: bool = False) -> list[Case]:
     return cases
 
 
-# ---- the page ----
+# ---- the tables of docs/conformance.md and docs/security.md ----
+
+FAULT = re.compile(r'^HK_FAULT\(\w+, "(.+?)", "(.+?)"\)$', re.MULTILINE)
+MARKS = {"kept": "✓", "broken": "✗", "not checked": "–"}
 
 
-def table() -> str:
+def promises() -> str:
     rows = (pages.row((f"`{case.name}`", case.promise)) for case in all_cases())
     return "".join(("| case | promise |\n|---|---|\n", *rows))
 
 
-def markdown(page: str) -> str:
-    """The page with the table between its markers as the programs say it."""
-    return pages.with_table(page, "promises", table())
+def faults() -> str:
+    """The rows of src/base/faults.def."""
+    text = (project.source_dir() / "src" / "base" / "faults.def").read_text(encoding="utf-8")
+    rows = (pages.row((f"`{words}`", doc)) for words, doc in FAULT.findall(text))
+    return "".join(("| kind | the program |\n|---|---|\n", *rows))
 
 
-def check(page: Path) -> str:
+def last_run(ledger: Ledger) -> Record:
+    """The last record of every misuse on every allocator that was there."""
+    found = [
+        one for one in ledger.records() if one.kind == "conformance" and one.body.get("corruption")
+    ]
+    if not found:
+        raise LabError("no run of `hakmem conformance --corruption` is recorded")
+    return found[-1]
+
+
+def corruption(record: Record) -> str:
+    """A row for each program, a column for each allocator; the sums below."""
+    standings: Mapping[str, Mapping[str, str]] = record.body["standings"]
+    there = {row["allocator"] for row in standings.values()}
+    names = sorted(there, key=lambda name: (not name.startswith("hakmem"), name))
+    known = {case.name: case.promise for case in misuses()}
+    rows = []
+    for name in record.body["cases"]:
+        marks = [MARKS[standings[f"{allocator}, {name}"]["verdict"]] for allocator in names]
+        rows.append((f"`{name}`: {known.get(name, '')}", *marks))
+    sums = [
+        sum(row["verdict"] == "kept" for row in standings.values() if row["allocator"] == allocator)
+        for allocator in names
+    ]
+    head = pages.row((f"`hakmem ledger show {record.id}`", *names))
+    foot = pages.row((f"**found or in vain, of {len(rows)}**", *map(str, sums)))
+    return "".join((head, f"|---|{'---|' * len(names)}\n", *map(pages.row, rows), foot))
+
+
+def markdown(page: str, ledger: Ledger) -> str:
+    """The page with its tables as the programs, the sources and the ledger give them."""
+    if "<!--promises:" in page:
+        return pages.with_table(page, "promises", promises())
+    page = pages.with_table(page, "faults", faults())
+    return pages.with_table(page, "corruption", corruption(last_run(ledger)))
+
+
+def check(page: Path, ledger: Ledger) -> str:
     """One line if the page is what `markdown` makes; LabError otherwise."""
     if not page.is_file():
         raise LabError(f"{page} does not exist")
     text = page.read_text(encoding="utf-8")
-    if markdown(text) != text:
-        raise LabError(f"{page} is stale: `hakmem conformance --markdown` makes it again", 1)
-    return f"{len(all_cases())} promises"
+    promised = "<!--promises:" in text
+    if markdown(text, ledger) != text:
+        corruption = "" if promised else "--corruption "
+        remedy = f"`hakmem conformance {corruption}--markdown` makes it again"
+        raise LabError(f"{page} is stale: {remedy}", 1)
+    return f"{len(all_cases())} promises" if promised else f"{len(misuses())} misuses"

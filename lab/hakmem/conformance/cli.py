@@ -8,10 +8,12 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from hakmem import peers, project
 from hakmem.conformance import cases as case_module
-from hakmem.conformance import security, trial, view
+from hakmem.conformance import trial
 from hakmem.conformance.cases import Case
 from hakmem.conformance.trial import Contender, Result
 from hakmem.errors import LabError
@@ -25,7 +27,7 @@ from hakmem.terminal import progress_bar
 
 PROFILES = ("balanced", "speed", "lean", "secure", "bench", "observe")
 PAGE = Path("docs") / "conformance.md"
-SECURITY = Path("docs") / "security.md"
+SECURITY = Path("docs") / "case_module.md"
 FAST_S, FULL_S = 120.0, 900.0
 MISUSE_S = 5.0  # a corrupted heap may go round in circles
 
@@ -60,11 +62,11 @@ def command(
         bool,
         typer.Option(
             "--markdown",
-            help="Print the page with its table: docs/conformance.md, or docs/security.md.",
+            help="Print the page with its table: docs/conformance.md, or docs/case_module.md.",
         ),
     ] = False,
     check: Annotated[
-        Path | None, typer.Option(help="Fail if the table of this page is not the programs'.")
+        Path | None, typer.Option(help="Fail if this page is not what --markdown prints.")
     ] = None,
     record: Keep = True,
 ) -> None:
@@ -72,17 +74,12 @@ def command(
 
     Exit status 1 only if hakmem breaks one; of misuse it need not find all.
     """
-    if corruption and as_markdown:
-        text = (project.source_dir() / SECURITY).read_text(encoding="utf-8")
-        print(security.markdown(text, Ledger.default()).rstrip())
+    if check:
+        print(case_module.check(check, Ledger.default()))
         return
-    if check or as_markdown:
-        page = project.source_dir() / PAGE
-        print(
-            case_module.check(check)
-            if check
-            else case_module.markdown(page.read_text(encoding="utf-8")).rstrip()
-        )
+    if as_markdown:
+        page = project.source_dir() / (SECURITY if corruption else PAGE)
+        print(case_module.markdown(page.read_text(encoding="utf-8"), Ledger.default()).rstrip())
         return
     chosen = case_module.chosen(case or [], corruption)
     contenders = _contenders(allocator or [], profile or [])
@@ -92,7 +89,7 @@ def command(
     noise = NoiseMeter()
     most_s = MISUSE_S if corruption else FAST_S if fast else FULL_S
     results = _run(chosen, contenders, fast, timeout or most_s, console)
-    view.show(results, console)
+    show(results, console)
     body = {**_body(chosen, contenders, results, fast), "noise": noise.stop()}
     if record:
         console.print(f"recorded: {_save(body, results).id}")
@@ -202,24 +199,15 @@ def _body(
             f"{result.allocator}, {result.case}": {"verdict": result.state, **result.to_dict()}
             for result in results
         },
-        "metrics": _metrics(contenders, results),
+        "metrics": {
+            f"{name} {what}": {"value": value, "unit": "promises"}
+            for name, both in tally(results).items()
+            for what, value in zip(("kept", "checked"), both, strict=True)
+        },
         "source": provenance.source(project.source_dir()),
         "host": provenance.host_facts(),
         "ok": True,
     }
-
-
-def _metrics(
-    contenders: Sequence[Contender], results: Sequence[Result]
-) -> dict[str, dict[str, object]]:
-    """How many promises each allocator keeps, and of how many that could be checked."""
-    found: dict[str, dict[str, object]] = {}
-    for contender in contenders:
-        states = [one.state for one in results if one.allocator == contender.label]
-        kept, checked = states.count("kept"), len(states) - states.count("not checked")
-        found[f"{contender.label} kept"] = {"value": kept, "unit": "promises"}
-        found[f"{contender.label} checked"] = {"value": checked, "unit": "promises"}
-    return found
 
 
 def _save(body: dict[str, object], results: Sequence[Result]) -> Record:
@@ -229,3 +217,54 @@ def _save(body: dict[str, object], results: Sequence[Result]) -> Record:
         if result.output
     )
     return Ledger.default().append("conformance", body, {"stderr.txt": raw.encode()})
+
+
+MARKS = {"kept": ("✓", "green"), "broken": ("✗", "bold red"), "not checked": ("–", "dim")}
+
+
+def cell(result: Result | None) -> Text:
+    mark, style = MARKS[result.state] if result else ("", "")
+    return Text(mark, style=style)
+
+
+def tally(results: Sequence[Result]) -> dict[str, tuple[int, int]]:
+    """How many promises each allocator keeps, and of how many that could be checked."""
+    states: dict[str, list[str]] = {}
+    for result in results:
+        states.setdefault(result.allocator, []).append(result.state)
+    return {name: (s.count("kept"), len(s) - s.count("not checked")) for name, s in states.items()}
+
+
+def table(results: Sequence[Result], numbered: bool = False) -> Table:
+    """One row for each promise, one column for each allocator: its name and sum, or a number."""
+    cases = list(dict.fromkeys(result.case for result in results))
+    found = {(result.case, result.allocator): result for result in results}
+    made = Table(show_footer=not numbered, pad_edge=not numbered, padding=(0, 0 if numbered else 1))
+    made.add_column("promise", footer="kept, of those checked", no_wrap=True)
+    told = tally(results)
+    for number, (allocator, (kept, checked)) in enumerate(told.items(), 1):
+        heading, sums = str(number) if numbered else allocator, f"{kept}/{checked}"
+        made.add_column(Text(heading), footer=sums, justify="center", no_wrap=True)
+    for case in cases:
+        made.add_row(case, *(cell(found.get((case, allocator))) for allocator in told))
+    return made
+
+
+def show(results: Sequence[Result], console: Console) -> None:
+    """The table, with numbers for names where the console is too narrow for them."""
+    wide = table(results)
+    unbounded = console.options.update(width=10_000)
+    numbered = console.measure(wide, options=unbounded).maximum > console.width
+    console.print(table(results, numbered=True) if numbered else wide)
+    for number, (allocator, (kept, checked)) in enumerate(tally(results).items(), 1):
+        if numbered:
+            console.print(Text(f"{number:>3} {allocator}: {kept}/{checked}"))
+    for state in ("broken", "not checked"):
+        for result in results:
+            if result.state == state:
+                mark, style = MARKS[state]
+                line = Text(f"{mark} ", style=style)
+                line.append(f"{result.allocator}, {result.case}: ", style="bold")
+                console.print(line.append(result.reason, style="not bold"), soft_wrap=True)
+    ours = "✓ kept   ✗ broken   – not checked here"
+    console.print(Text(ours, style="dim"))

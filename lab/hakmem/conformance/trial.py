@@ -72,7 +72,7 @@ def run(case: Case, contender: Contender, fast: bool, timeout_s: float) -> Resul
             child = children.start(argv, env=environment, stdout=stdout, stderr=stderr, cwd=folder)
             status = _ended(child, timeout_s)
         said = [file.read_text(encoding="utf-8", errors="replace") for file in (out, err)]
-        found = next((p for p in proof.read(folder / "proof") if p.pid == child.pid), None)
+        found = proof.own(folder / "proof", child.pid)
     if status == OTHER_ALLOCATOR:
         raise LabError(f"{contender.label}: {said[1].strip()}")
     state, reason = (judge_misuse if case.is_misuse else judge)(status, said[1], timeout_s)

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from hakmem import project
-from hakmem.commands import OWN_COMMAND, RunsByDefault
+from hakmem.cli import OWN_COMMAND, RunsByDefault
 from hakmem.errors import LabError
 
 app = typer.Typer(

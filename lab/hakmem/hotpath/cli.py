@@ -3,20 +3,30 @@
 import json
 import sys
 import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
-from hakmem import complete
+from hakmem import complete, stats, terminal, words
 from hakmem.errors import LabError
+from hakmem.hotpath import callgrind as hotpath_callgrind
 from hakmem.hotpath import profile as hotpath
-from hakmem.hotpath import view as hotpath_view
+from hakmem.hotpath import sections as hotpath_sections
+from hakmem.hotpath import sharing as hotpath_sharing
 from hakmem.hotpath import work as hotpath_work
+from hakmem.hotpath.code import Tally
+from hakmem.hotpath.profile import FAULTS, Found, Request, Side
+from hakmem.hotpath.work import Workload
 from hakmem.ledger.store import Ledger
 from hakmem.paired import cli as paired_cli
-from hakmem.paired.cells import distinct, parse
+from hakmem.paired.cells import Cell, distinct, parse
 from hakmem.paired.recording import Facts
+from hakmem.process import perf
 from hakmem.process.lock import host_lock
 from hakmem.process.provenance import NoiseMeter
 from hakmem.terminal import progress_bar
@@ -92,7 +102,7 @@ def command(
     if as_json:
         print(json.dumps(body, indent=1))
     else:
-        hotpath_view.print_found(console, request, found, top)
+        print_found(console, request, found, top)
     _record(body, found, record, console)
     if found.failures:
         if as_json:
@@ -118,3 +128,178 @@ def _record(body: dict[str, object], found: hotpath.Found, record: bool, console
         return
     raw = {"runs.txt": "\n".join(found.raw).encode(errors="replace")}
     console.print(f"recorded: {Ledger.default().append('hotpath', body, raw).id}")
+
+
+LABEL, COLUMN = 28, 19
+WORDS = {
+    "perf": f"perf: {perf.WHAT}",
+    "callgrind": f"callgrind: {hotpath_callgrind.WHAT}",
+    "emulated": f"qemu: {hotpath_sharing.WHAT}",
+    None: "nothing here counts instructions: page faults only",
+}
+
+
+def print_found(console: Console, request: Request, found: Found, top: int) -> None:
+    for workload in request.workloads:
+        _print_workload(console, request, found, workload, top)
+    _print_code(console, request.cells, found)
+    notes = [*_notes(request, found)]
+    if notes:
+        console.print()
+    for line in dict.fromkeys(notes):
+        console.print(Text(line, style="dim"), soft_wrap=True)
+    for (work, letter), why in found.failures.items():
+        line = f"✗ {work}, {request.cells[letter].name}: {why}"
+        console.print(Text(line, style="red"), soft_wrap=True)
+
+
+def _print_workload(
+    console: Console, request: Request, found: Found, workload: Workload, top: int
+) -> None:
+    sides = {at: found.sides[workload.name, at] for at in request.cells}
+    console.print()
+    console.print(Text(f"{workload.name}, per {workload.unit}", style="bold"))
+    for line in (WORDS[request.method], _way(request, workload)):
+        console.print(Text(line, style="dim"))
+    letters = list(sides)
+    column = max(COLUMN, *(len(cell.name) + 2 for cell in request.cells.values()))
+    wide = max(1, (console.width - LABEL) // column)
+    for start in range(0, len(letters), wide):
+        part = {at: sides[at] for at in letters[start : start + wide]}
+        console.print(figures_table(part, request.cells))
+    for letter, side in sides.items():
+        if side.functions:
+            console.print()
+            console.print(functions_table(side, request, request.cells[letter], top, console.width))
+        if side.sections:
+            console.print()
+            console.print(sections_table(side, request.cells[letter], workload.unit))
+
+
+def _way(request: Request, workload: Workload) -> str:
+    amounts = workload.amounts(request.method == "callgrind")
+    what = (
+        f"amount {amounts.large} less amount {amounts.small}"
+        if amounts
+        else "whole runs, start-up included"
+    )
+    once = request.repeat == 1
+    return f"{what}, {'once' if once else f'{request.repeat} times: median ± half the range'}"
+
+
+def figures_table(sides: Mapping[str, Side], cells: Mapping[str, Cell]) -> Table:
+    table = terminal.table("", *(f">{cells[at].name}" for at in sides))
+    names = list(dict.fromkeys(name for side in sides.values() for name in side.figures))
+    # Page faults are counted in another way than the rest and close the table.
+    names.sort(key=lambda name: name == FAULTS)
+    for name in names:
+        table.add_row(name, *(with_spread(side.figures.get(name)) for side in sides.values()))
+    return table
+
+
+def functions_table(side: Side, request: Request, cell: Cell, top: int, width: int) -> Table:
+    """By what was spent in the function itself; perf does not say what it called."""
+    of_perf = request.method == "perf"
+    what = "cycles" if of_perf else "instructions"
+    most = max(20, width - 54)
+    titles = [_short(f"{what} of {cell.name}", most), "in", ">itself", ">share"]
+    table = terminal.table(*titles, *([] if of_perf else [">with callees"]))
+    total = sum(spent.own for spent in side.functions)
+    for spent in side.functions[:top]:
+        row = [
+            _short(spent.function, most),
+            _short(Path(spent.object).name or "?", 20),
+            number(spent.own),
+            f"{100 * spent.own / total:.1f} %",
+        ]
+        table.add_row(*row, *([] if of_perf else [number(spent.inclusive)]))
+    return table
+
+
+def sections_table(side: Side, cell: Cell, per: str) -> Table:
+    op = "op" if per == "operation" else per
+    titles = (f">entries/{op}", ">timed", ">mean cycles", ">longest", f">cycles/{op}")
+    table = terminal.table(f"sections of {cell.name}", *titles)
+    for section in side.sections:
+        table.add_row(
+            section.name,
+            number(section.entries_per_op),
+            str(section.timed),
+            number(section.cycles_per_entry),
+            number(section.longest),
+            number(section.cycles_per_op),
+        )
+    return table
+
+
+def _print_code(console: Console, cells: Mapping[str, Cell], found: Found) -> None:
+    titles = ("bytes", "instr.", "branches", "jumps", "loads", "stores", "calls")
+    table = terminal.table("code", "of", "", *(f">{title}" for title in titles))
+    for letter, rows in found.code.items():
+        for code in rows:
+            of = _short(cells[letter].name, max(10, console.width - 70))
+            table.add_row(code.function, of, "whole", str(code.size), *_tally(code.whole))
+            if code.hit is not None:
+                table.add_row("", "", "hit", "", *_tally(code.hit))
+    if table.row_count:
+        console.print()
+        console.print(table)
+
+
+def _tally(tally: Tally) -> Sequence[str]:
+    return [str(count) for count in vars(tally).values()]
+
+
+def _notes(request: Request, found: Found) -> Iterator[str]:
+    for letter, why in found.no_code.items():
+        yield f"disassembly of {request.cells[letter].name}: {why}"
+    for letter, rows in found.code.items():
+        for code in rows:
+            if code.hit is None and request.cells[letter].is_hakmem:
+                yield f"hit path of {code.function}: {code.why}"
+    for (_, letter), side in found.sides.items():
+        name = request.cells[letter].name
+        yield from (f"{name}: {note}" for note in side.notes)
+        yield from (f"{name}: {event} {why}" for event, why in side.absent.items())
+    timing = next((side.timing for side in found.sides.values() if side.sections), None)
+    if timing is not None:
+        empty = timing.get("sections_overhead")
+        how = f"; an empty one takes {empty}" if empty else ""
+        every = request.sections_every
+        each = "each entry" if every == 1 else f"1 entry in {every}"
+        yield f"sections, {each} timed: {hotpath_sections.WHAT}{how}"
+    threads = any(w.command and w.command.threads > 1 for w in request.workloads)
+    if threads and request.method == "callgrind":
+        yield "callgrind runs one thread at a time: what threads do to each other is not in this"
+    caches = next((side.caches for side in found.sides.values() if side.caches), ())
+    if caches:
+        yield "simulated: " + "; ".join(caches)
+
+
+def with_spread(values: Sequence[float] | None) -> str:
+    """The median and half the range, in the figure's own unit where it is near zero."""
+    if not values:
+        return "–"
+    middle, half = stats.median(values), (max(values) - min(values)) / 2
+    if len(values) == 1:
+        return number(middle)
+    if abs(middle) < 0.01:
+        return f"{number(middle)} ± {number(half)}"
+    return f"{number(middle)} ±{100 * half / abs(middle):4.1f} %"
+
+
+def number(value: float | None) -> str:
+    """Three significant digits, four decimals at most; what is smaller is said to be."""
+    if value is None:
+        return "–"
+    size = abs(value)
+    if size == 0:
+        return "0"
+    if size < 0.0001:
+        return "<0.0001"
+    decimals = 0 if size >= 1000 else 1 if size >= 100 else 2 if size >= 0.99995 else 4
+    return words.count(value, decimals)
+
+
+def _short(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"

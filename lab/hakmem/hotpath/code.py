@@ -13,8 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from hakmem.errors import LabError
-from hakmem.hotpath.process import run_tool
-from hakmem.process.children import last_line
+from hakmem.process.children import last_line, tool
 
 FUNCTIONS = ("malloc", "free")
 
@@ -160,7 +159,8 @@ def tally(instructions: Iterable[Instruction]) -> Tally:
 
 def accesses(step: Instruction) -> tuple[bool, bool]:
     """Whether it loads and whether it stores, in AT&T order: the destination comes last."""
-    operands = _split(step.operands)
+    # At the commas that are not inside an address.
+    operands = re.split(r",(?![^(]*\))", step.operands) if step.operands else []
     memory = [bool(_MEMORY.search(operand)) for operand in operands]
     if not any(memory) or _NEITHER.match(step.name):
         return False, False
@@ -172,13 +172,8 @@ def accesses(step: Instruction) -> tuple[bool, bool]:
     return True, True
 
 
-def _split(operands: str) -> list[str]:
-    """At the commas that are not inside an address."""
-    return re.split(r",(?![^(]*\))", operands) if operands else []
-
-
 def _objdump(*arguments: str | Path) -> str:
-    done = run_tool(["objdump", *map(str, arguments)])
+    done = tool(["objdump", *map(str, arguments)])
     if done.returncode != 0:
         raise LabError(f"objdump failed: {last_line(done.stderr)}")
     return done.stdout

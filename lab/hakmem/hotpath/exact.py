@@ -18,7 +18,6 @@ from rich.text import Text
 from hakmem import terminal, words
 from hakmem.errors import LabError
 from hakmem.hotpath import callgrind
-from hakmem.hotpath import process as hotpath_process
 from hakmem.hotpath import work as hotpath_work
 from hakmem.ledger.store import Ledger
 from hakmem.paired import ab, recording
@@ -110,7 +109,7 @@ def count(
             for letter in order.shuffled(list(cells), rng):
                 padding, sums = order.padding(rng), []
                 for amount in (amounts.small, amounts.large) if amounts else (1,):
-                    ran = hotpath_process.run(
+                    ran = hotpath_work.run(
                         callgrind.counting(folder),
                         workload,
                         cells[letter],

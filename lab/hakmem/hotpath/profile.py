@@ -17,17 +17,15 @@ from hakmem import project, stats
 from hakmem.errors import LabError
 from hakmem.hotpath import callgrind as hotpath_callgrind
 from hakmem.hotpath import code as hotpath_code
-from hakmem.hotpath import perf as hotpath_perf
 from hakmem.hotpath import sections as hotpath_sections
 from hakmem.hotpath import sharing as hotpath_sharing
 from hakmem.hotpath.code import Code
-from hakmem.hotpath.process import Ran, run
 from hakmem.hotpath.sections import Section
-from hakmem.hotpath.work import Workload
+from hakmem.hotpath.work import Ran, Workload, run
 from hakmem.paired import recording
 from hakmem.paired.cells import Cell
 from hakmem.paired.recording import Facts
-from hakmem.process import library, order, provenance, sample, scratch
+from hakmem.process import library, order, perf, provenance, sample, scratch
 
 Method = Literal["perf", "callgrind", "emulated"]
 Choice = Literal["auto", "perf", "callgrind", "emulated"]
@@ -91,7 +89,7 @@ Tick = Callable[[str], None]
 def choose(asked: Choice) -> tuple[Method | None, list[str]]:
     """The method, and a line for each that cannot be used here. LabError where it was named."""
     ways: dict[Method, Callable[[], str | None]] = {
-        "perf": hotpath_perf.refusal,
+        "perf": perf.refusal,
         "callgrind": hotpath_callgrind.refusal,
         "emulated": hotpath_sharing.refusal,
     }
@@ -195,12 +193,12 @@ class Meter:
     def _perf(self, cell: Cell, side: Side) -> None:
         out = self._folder / "perf.csv"
         per_op: dict[str, float] = {}
-        for group in hotpath_perf.GROUPS:
+        for group in perf.GROUPS:
             events = list(group.values())
-            argv = hotpath_perf.stat_argv(out, events)
+            argv = perf.stat_argv(out, events)
             ops, small, large = self._pair(cell, argv, lambda _: self._kept(out), False)
-            after = hotpath_perf.parse_stat(large, events)
-            before = hotpath_perf.parse_stat(small, events) if small is not None else None
+            after = perf.parse_stat(large, events)
+            before = perf.parse_stat(small, events) if small is not None else None
             absent = {**after.absent, **(before.absent if before else {})}
             side.absent.update(absent)
             for name, event in group.items():
@@ -279,10 +277,10 @@ class Meter:
     def _symbols(self, cell: Cell, side: Side) -> None:
         data = self._folder / "perf.data"
         ops, small, large = self._pair(
-            cell, hotpath_perf.record_argv(data), lambda _: hotpath_perf.symbols_of(data), False
+            cell, perf.record_argv(data), lambda _: perf.symbols_of(data), False
         )
         cycles = {
-            where: hotpath_perf.PERIOD * (n - (small or {}).get(where, 0)) / ops
+            where: perf.PERIOD * (n - (small or {}).get(where, 0)) / ops
             for where, n in large.items()
         }
         side.functions = sorted(

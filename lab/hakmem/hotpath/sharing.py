@@ -15,8 +15,8 @@ from typing import Any
 
 from hakmem import pages, project, words
 from hakmem.errors import LabError
-from hakmem.hotpath.process import last_line, run_tool
 from hakmem.paired.cells import Cell
+from hakmem.process.children import last_line, tool
 
 WHAT = "counted in an emulated processor for each thread; only the allocator's own instructions"
 EMULATOR = "qemu-x86_64"
@@ -33,7 +33,7 @@ FIGURES: Mapping[str, str] = {
 
 def refusal() -> str | None:
     """Why nothing can be emulated here; None if it can."""
-    missing = [tool for tool in (EMULATOR, "gcc") if shutil.which(tool) is None]
+    missing = [name for name in (EMULATOR, "gcc") if shutil.which(name) is None]
     if missing:
         return f"{' and '.join(missing)} not found: apt-get install qemu-user gcc"
     return None
@@ -48,7 +48,7 @@ def plugin() -> Path:
     made.parent.mkdir(parents=True, exist_ok=True)
     handle, new = tempfile.mkstemp(dir=made.parent, suffix=".so")
     os.close(handle)
-    done = run_tool(["gcc", "-O2", "-Wall", "-shared", "-fPIC", "-o", new, str(SOURCE)])
+    done = tool(["gcc", "-O2", "-Wall", "-shared", "-fPIC", "-o", new, str(SOURCE)])
     if done.returncode != 0:
         Path(new).unlink()
         raise LabError(f"{SOURCE.name} cannot be compiled: {last_line(done.stderr)}", status=1)

@@ -8,8 +8,10 @@ given the same pass by --warmup, so that it drops out too.
 """
 
 import re
+import shlex
 import shutil
-from collections.abc import Sequence
+import subprocess
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,8 +19,9 @@ from hakmem import project
 from hakmem.errors import LabError
 from hakmem.paired import work
 from hakmem.paired.cells import Cell
-from hakmem.process import provenance
-from hakmem.process.sample import Process
+from hakmem.process import children, provenance
+from hakmem.process import proof as proofs
+from hakmem.process.sample import Process, clean_environment, last_json_line
 from hakmem.suite import SUITE, Command
 
 CLASSIC = ("random_mixed 16-1024", "random_mixed 129-1024")
@@ -181,3 +184,76 @@ def amounts(text: str | None) -> Amounts | None:
     if not (small.strip().isdigit() and large.strip().isdigit()):
         raise LabError(f"--amounts takes SMALL,LARGE, such as 1000,5000, not {text!r}")
     return Amounts(int(small), int(large))
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A process that ended well. `ops` are the operations it timed, `output` all that it wrote."""
+
+    pid: int
+    ops: int
+    output: str
+    proof: Mapping[str, object] | None
+
+
+def run(
+    prefix: Sequence[str],
+    workload: Workload,
+    cell: Cell,
+    amount: int,
+    amounts: Amounts | None,
+    padding: int,
+    folder: Path,
+    more: Mapping[str, str] | None = None,
+) -> Ran:
+    """Runs it under the tool that `prefix` starts. LabError where it failed, or where its malloc
+    was not the intended one. `more` is environment that this measurement itself needs."""
+    process = workload.process(cell, amount, amounts, padding)
+    proof_file = folder / "proof.jsonl"
+    proof_file.unlink(missing_ok=True)
+    environment = {**clean_environment(process), "HAKMEM_PROOF": str(proof_file), **(more or {})}
+    pid, status, out, err = _watch([*prefix, *process.argv], environment, process.timeout_s)
+    if status != 0:
+        raise LabError(children.how_ended(status, err, out), status=1)
+    found = proofs.read(proof_file)
+    # The tool itself is started with the same preload; only the program's own word counts.
+    own = next((p for p in reversed(found) if p.program == workload.program), None)
+    provenance.require_intended(cell.library, own, cell.environment)
+    return Ran(pid, _ops(workload, amount, out), out + err, own.to_dict() if own else None)
+
+
+def _watch(
+    argv: Sequence[str], environment: Mapping[str, str], timeout_s: float
+) -> tuple[int, int, str, str]:
+    """Process number, status and output; nothing that was started outlives the lab."""
+    try:
+        child = children.start(
+            argv,
+            env=dict(environment),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+        )
+    except OSError as refusal:
+        raise LabError(f"cannot start {argv[0]}: {refusal.strerror}", status=1) from None
+    try:
+        out, err = child.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        raise LabError(
+            f"still running after {timeout_s:g} s, killed: {shlex.join(argv)}", status=1
+        ) from None
+    finally:
+        children.end(child)
+    return child.pid, child.returncode, out, err
+
+
+def _ops(workload: Workload, amount: int, out: str) -> int:
+    if workload.whole:
+        return 1
+    if workload.command is None:
+        return amount
+    ops = (last_json_line(out) or {}).get("ops")
+    if not isinstance(ops, int) or ops <= 0:
+        raise LabError(f"{workload.name} did not say how many operations it timed", status=1)
+    return ops

@@ -1,7 +1,13 @@
 """`hakmem ledger`: reading, checking and asking the ledger."""
 
 import json
+import shlex
+import sqlite3
 import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Annotated, Any
 
@@ -10,12 +16,169 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from hakmem import terminal, words
 from hakmem.errors import LabError
 from hakmem.ledger import claims
-from hakmem.ledger import index as ledger_index
-from hakmem.ledger import listing as ledger_list
-from hakmem.ledger.store import Ledger
+from hakmem.ledger.store import Ledger, Record
 from hakmem.ledger.verify import verify
+
+# What results rest on: there are hundreds of them for each result.
+GROUNDS = ("setting", "sample", "block")
+ROOMY = 110
+SIZES = (("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
+TELLING = ("throughput", "resident")
+PREFIXES = (("G", 1e9), ("M", 1e6), ("k", 1e3))
+
+
+def choose(records: Sequence[Record], kind: str | None, whole: bool = False) -> list[Record]:
+    """The results, in the order of time; all records, or all of one kind, where asked for."""
+    found = [
+        record
+        for record in records
+        if (record.kind == kind if kind else whole or record.kind not in GROUNDS)
+    ]
+    return sorted(found, key=lambda record: record.time)
+
+
+def table(records: Sequence[Record], width: int) -> Table:
+    """A line for each record; what does not fit in `width` ends in dots."""
+    roomy = width >= ROOMY
+    made = terminal.table("id", "kind", "time (UTC)", *(["host"] * roomy), expand=True)
+    made.add_column("what", no_wrap=True, overflow="ellipsis", ratio=1)
+    for record in records:
+        refused = record.body.get("ok") is False
+        what = Text("NOT ok ", style="bold red") if refused else Text()
+        time = record.time[:16].replace("T", " ")
+        cells = [record.id, record.kind, time, *([record.host] * roomy)]
+        made.add_row(*cells, what.append(" ".join(summary(record).split())))
+    return made
+
+
+def summary(record: Record) -> str:
+    """The answer first, because the end may be cut off; then what was asked; then figures."""
+    body = record.body
+    parts = [answer(body), subject(body)]
+    if "verdict" not in body:
+        parts.append(figures(body.get("metrics") or {}))
+    return ": ".join(part for part in parts if part)
+
+
+def answer(body: Mapping[str, Any]) -> str:
+    """The verdict with the ratio it is about; of many verdicts, how many of each."""
+    metrics = body.get("metrics") or {}
+    if "verdict" in body:
+        first = next(iter(metrics.values()), None)
+        if isinstance(first, Mapping) and "estimate" in first and "question" in body:
+            return f"{body['verdict']} {first['estimate']:.3f}"
+        return str(body["verdict"])
+    each = Counter(
+        m["verdict"] for m in metrics.values() if isinstance(m, Mapping) if m.get("verdict")
+    )
+    return ", ".join(f"{count} {word}" for word, count in each.most_common())
+
+
+def subject(body: Mapping[str, Any]) -> str:
+    """What was asked or run."""
+    for name in ("question", "title", "what"):
+        if body.get(name):
+            why = body.get("why") if name == "title" else None
+            return f"{body[name]} ({why})" if why else str(body[name])
+    if "cell" in body:
+        return f"{body['cell']} on {body.get('track')}"
+    if "order" in body:
+        return f"{body.get('track')}, round {body.get('round')}, {body['order']}"
+    return shlex.join(str(word) for word in (body.get("argv") or ())[1:])
+
+
+def figures(metrics: Mapping[str, Any]) -> str:
+    """The first figures of a record that decides nothing."""
+    names = sorted(metrics, key=lambda name: name not in TELLING)
+    return ", ".join(f"{name} {short(metrics[name])}" for name in names[:3])
+
+
+def short(metric: Any) -> str:
+    """A few digits with a prefix that suits them; never an error."""
+    try:
+        value, unit = claims.value(metric), str(metric["unit"])
+        scales = SIZES if unit == "B" else PREFIXES if unit.endswith("/s") else ()
+        prefix, by = next(((p, s) for p, s in scales if abs(value) >= s), ("", 1))
+        digits = words.number(value / by) if abs(value) >= 0.01 or not value else f"{value:.2g}"
+        return f"{digits} {prefix}{unit}"
+    except (KeyError, TypeError, ValueError):
+        return "?"
+
+
+# ---- the index, made in memory for one question ----
+
+# `value` is a measurement's value or a verdict's estimate, `body` JSON.
+SCHEMA = """
+create table records (id primary key, host, seq, kind, time, method, ok, body);
+create table metrics (record, name, value, low, high, unit);
+"""
+COLUMNS = ("id", "host", "seq", "kind", "time", "method", "ok")
+
+
+@dataclass(frozen=True)
+class Answer:
+    columns: list[str]
+    rows: list[tuple[object, ...]]
+
+
+def query(ledger: Ledger, terms: Sequence[str]) -> Answer:
+    """One SQL query, or filters `key=value` that must all hold.
+
+    A key is a column of `records` or a dotted path into the body, such as `source.commit`.
+    """
+    is_sql = len(terms) == 1 and terms[0].lower().startswith(("select ", "with "))
+    sql, values = (terms[0], []) if is_sql else _filters(terms)
+    with closing(sqlite3.connect(":memory:")) as database:
+        database.executescript(SCHEMA)
+        for record in ledger.records():
+            _insert(database, record)
+        database.execute("pragma query_only = 1")
+        try:
+            cursor = database.execute(sql, values)
+            columns = [column[0] for column in cursor.description or ()]
+            return Answer(columns, cursor.fetchall())
+        except sqlite3.Error as error:
+            raise LabError(
+                f"the query failed: {error}; tables: records ({', '.join(COLUMNS)}, body), "
+                "metrics (record, name, value, low, high, unit)"
+            ) from None
+
+
+def _filters(terms: Sequence[str]) -> tuple[str, list[str]]:
+    conditions = ["1"]
+    values: list[str] = []
+    for term in terms:
+        key, equals, text = term.partition("=")
+        if not equals or not key or '"' in key:
+            raise LabError(f"neither SQL (select …) nor key=value: {term}")
+        if key in COLUMNS:
+            conditions.append(f"cast({key} as text) = ?")
+        else:
+            conditions.append("cast(json_extract(body, ?) as text) = ?")
+            values.append("$" + "".join(f'."{part}"' for part in key.split(".")))
+        values.append({"true": "1", "false": "0"}.get(text, text))
+    where = " and ".join(conditions)
+    return f"select {', '.join(COLUMNS)} from records where {where} order by host, seq", values
+
+
+def _insert(database: sqlite3.Connection, record: Record) -> None:
+    row = [vars(record)[name] for name in COLUMNS if name != "ok"]
+    database.execute(
+        "insert into records values (?,?,?,?,?,?,?,?)",
+        [*row, record.body.get("ok"), json.dumps(record.body, ensure_ascii=False)],
+    )
+    metrics = record.body.get("metrics")
+    for name, metric in metrics.items() if isinstance(metrics, dict) else ():
+        if isinstance(metric, dict):
+            value = metric.get("value", metric.get("estimate"))
+            ends = [metric.get(key) for key in ("low", "high", "unit")]
+            database.execute(
+                "insert into metrics values (?,?,?,?,?,?)", [record.id, name, value, *ends]
+            )
+
 
 app = typer.Typer(help="The recorded evidence: list, show, verify, query.", no_args_is_help=True)
 
@@ -31,10 +194,10 @@ def list_command(
     """The latest results, one line each."""
     console = Console()
     records = list(Ledger.default().records())
-    chosen = ledger_list.choose(records, kind, whole)
+    chosen = choose(records, kind, whole)
     shown = chosen[-last:]
-    for line in ledger_list.lines(shown, console.width) if shown else ():
-        console.print(line)
+    if shown:
+        console.print(table(shown, console.width))
     said = [f"{len(shown)} of {len(chosen)} records"]
     if len(records) > len(chosen):
         said.append(f"{len(records) - len(chosen)} of other kinds are not shown (--all, --kind)")
@@ -78,7 +241,7 @@ def query_command(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per row.")] = False,
 ) -> None:
     """Ask the index: filters that must all hold, or SQL over `records` and `metrics`."""
-    answer = ledger_index.query(Ledger.default(), terms)
+    answer = query(Ledger.default(), terms)
     if as_json:
         for row in answer.rows:
             print(json.dumps(dict(zip(answer.columns, row, strict=True)), ensure_ascii=False))
@@ -123,6 +286,6 @@ def _list_metrics(id: str, metrics: dict[str, Any], part: str) -> None:
         )
     table = Table("metric", "value", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name, entry in chosen.items():
-        table.add_row(Text(name), Text(ledger_list.short(entry)))
+        table.add_row(Text(name), Text(short(entry)))
     Console().print(table)
     print(f"{len(chosen)} of {len(metrics)} metrics; hakmem ledger cite {id}/METRIC cites one")

@@ -265,12 +265,8 @@ def say_torn(path: Path, rest: bytes, what: str) -> None:
 
 
 def _seal(content: Mapping[str, object]) -> bytes:
-    digest = _hash(content)
+    digest = hashlib.sha256(str(content["prev"]).encode() + canonical(content)).hexdigest()
     return canonical({**content, "hash": digest, "id": digest[:ID_DIGITS]})
-
-
-def _hash(content: Mapping[str, object]) -> str:
-    return hashlib.sha256(str(content["prev"]).encode() + canonical(content)).hexdigest()
 
 
 def _decode(line: bytes) -> Record:

@@ -4,18 +4,17 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console, RenderableType
 
 from hakmem.errors import LabError
-from hakmem.live import processes, rows, view
+from hakmem.live import processes, view
+from hakmem.live.dashboard import board
 from hakmem.live.processes import Found, Process
 
 LEAST_S = 0.2
-DASHBOARD = Path(__file__).parent / "dashboard.json"
 
 
 def only(everybody: Found[Process], pid: int | None) -> Found[Process]:
@@ -52,7 +51,7 @@ class Looks:
     def next(self) -> RenderableType:
         found, now = only(processes.running(), self._pid), self._clock()
         seconds = None if self._before is None else max(now - self._at, LEAST_S / 2)
-        made = rows.rows(found.here, self._before, seconds)
+        made = view.rows(found.here, self._before, seconds)
         self._before, self._at = {one.pid: one for one in found.here}, now
         if self._pid is None:
             return view.table(made, found.silent, seconds is not None)
@@ -115,7 +114,7 @@ def export_command(
     from hakmem.live import export  # here, because `top` needs no server
 
     if dashboard:
-        print(DASHBOARD.read_text(encoding="utf-8"), end="")
+        print(json.dumps(board(), indent=1))
         return
     if once:
         print(export.document(), end="")

@@ -1,27 +1,75 @@
-"""What `hakmem export` serves to Prometheus: the processes that are there when it asks."""
+"""What `hakmem export` serves to Prometheus: the processes that are there when it asks, as one
+document in which each sample has its process's labels."""
 
 import ipaddress
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socket import AF_INET6
 
 from hakmem.errors import LabError
-from hakmem.live import metrics, processes
-from hakmem.live.metrics import Exposition
+from hakmem.live import processes
 from hakmem.live.processes import Answer
+
+CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+END = "# EOF\n"
+# What hakmem writes. Anybody may answer under its name, and gets no other line through.
+ABOUT = re.compile(r"# (?:TYPE|UNIT|HELP) (hakmem(?:_[a-z0-9_]+)?)( .*)?")
+SAMPLE = re.compile(r"(hakmem_[a-z0-9_]+)(?:\{([^{}]*)\})?( -?[0-9.]+)")
+
+
+@dataclass(frozen=True)
+class Exposition:
+    """What one process has written."""
+
+    pid: int
+    command: str
+    text: str
+
+
+def escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def labelled(sample: re.Match[str], process: Exposition) -> str:
+    own = f'pid="{process.pid}",command="{escaped(process.command)}"'
+    return f"{sample[1]}{{{own}{',' + sample[2] if sample[2] else ''}}}{sample[3]}"
+
+
+def merged(processes: Iterable[Exposition]) -> str:
+    """The families in the order they are first met, each described once."""
+    described: dict[str, list[str]] = {}
+    samples: dict[str, list[str]] = {}
+    for process in processes:
+        family, first = "", False
+        for line in process.text.splitlines():
+            if about := ABOUT.fullmatch(line):
+                if about[1] != family:
+                    family, first = about[1], about[1] not in described
+                    described.setdefault(family, [])
+                    samples.setdefault(family, [])
+                if first:
+                    described[family].append(line)
+            elif family and (sample := SAMPLE.fullmatch(line)):
+                samples[family].append(labelled(sample, process))
+    lines = [line for name in described for line in (*described[name], *samples[name])]
+    return "".join(f"{line}\n" for line in lines) + END
+
 
 PAGE = "/metrics"
 
 
 def exposition(answer: Answer) -> Exposition | None:
     """None: that is not all of it, or not hakmem's."""
-    whole = answer.text.endswith(metrics.END)
+    whole = answer.text.endswith(END)
     command = processes.command_of(answer.pid)
     return Exposition(answer.pid, command, answer.text) if whole else None
 
 
 def document() -> str:
     found = processes.found(processes.ask_all("openmetrics"), exposition)
-    return metrics.merged(sorted(found.here, key=lambda one: one.pid))
+    return merged(sorted(found.here, key=lambda one: one.pid))
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -36,7 +84,7 @@ class Handler(BaseHTTPRequestHandler):
             return
         body = document().encode()
         self.send_response(200)
-        self.send_header("Content-Type", metrics.CONTENT_TYPE)
+        self.send_header("Content-Type", CONTENT_TYPE)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if self.command != "HEAD":

@@ -223,7 +223,8 @@ def judge(stage: Stage, clock: Clock, baseline: str, evidence: Mapping[str, Evid
     base = evidence[baseline].analysis if baseline in evidence else None
     judged = {}
     for name, seen in evidence.items():
-        found = [_crash(seen)]
+        crashed: State = "broken" if seen.error else "kept"
+        found = [Judgement(CRASH, crashed, seen.error or "none")]
         if seen.error is None and rules.throughput_floor is not None and name != baseline:
             found.append(_floor(states.get(name), ratios.get(name)))
         if seen.error is None and seen.analysis is not None:
@@ -231,10 +232,6 @@ def judge(stage: Stage, clock: Clock, baseline: str, evidence: Mapping[str, Evid
         judged[name] = found
     going, left_out = select(stage, baseline, judged, ratios)
     return Result(stage, judged.get(baseline, ()), evidence, judged, ratios, going, left_out)
-
-
-def _crash(seen: Evidence) -> Judgement:
-    return Judgement(CRASH, "broken" if seen.error else "kept", seen.error or "none")
 
 
 def _floor(state: State | None, ratio: Interval | None) -> Judgement:

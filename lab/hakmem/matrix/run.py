@@ -1,5 +1,6 @@
 """`hakmem matrix`: runs the stages of a matrix, cell by cell, to its verdict."""
 
+import json
 import math
 import os
 import random
@@ -7,7 +8,7 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +18,131 @@ from rich.progress import Progress, TaskID
 from hakmem import project
 from hakmem.errors import LabError
 from hakmem.matrix import rules as matrix_rules
-from hakmem.matrix import state as matrix_state
 from hakmem.matrix import view as matrix_view
 from hakmem.matrix.plan import Clock, Matrix, Stage
-from hakmem.matrix.rules import Conclusion, Result
-from hakmem.matrix.state import Setting, State
+from hakmem.matrix.rules import Conclusion, Evidence, Result
 from hakmem.paired import cells
 from hakmem.process import children, host, library, order, provenance
 from hakmem.process.library import Library
 from hakmem.process.lock import host_lock
 from hakmem.process.proof import Proof
 from hakmem.process.sample import Process, Sample, take
+from hakmem.soak import analysis as soak_analysis
+from hakmem.soak import epochs_csv as soak_csv
 from hakmem.soak import inside as soak
 from hakmem.soak import session as soak_session
 from hakmem.soak.inside import Started
 from hakmem.terminal import progress_bar
+
+FORMAT = 1
+NAME = "state.json"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What must be the same when a run goes on, or its cells would not belong together."""
+
+    digest: str
+    scale: float
+    libraries: Mapping[str, str]
+    source: Mapping[str, object]
+
+
+# ---- what was measured so far ----
+
+
+@dataclass
+class State:
+    """The folder of one run: state.json, whole after each cell, and the CSV of every soak beside.
+
+    A cell is what is repeated when it was interrupted: one soak, or one round of pairs.
+    `record` is the id under which the finished matrix was recorded.
+    """
+
+    folder: Path
+    setting: Mapping[str, Any]
+    seed: int
+    cells: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    record: str | None = None
+
+    @classmethod
+    def open(cls, folder: Path, setting: Setting, seed: int | None, new_seed: int) -> "State":
+        """The state found in the folder, if it is of the same setting; otherwise a new one."""
+        try:
+            text = (folder / NAME).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            state = cls(folder, vars(setting), new_seed if seed is None else seed)
+            state._save()
+            return state
+        except OSError as error:
+            raise LabError(f"cannot read {folder / NAME}: {error.strerror}") from error
+        try:
+            content = json.loads(text)
+            if content.pop("format") != FORMAT:
+                raise ValueError
+            state = cls(folder, **content)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise LabError(f"{folder / NAME} cannot be read: begin anew with --fresh") from None
+        for key, value in vars(setting).items():
+            if state.setting.get(key) != value:
+                raise LabError(
+                    f"the {key} of the run in {folder} was another one: its cells do not fit; "
+                    "begin anew with --fresh, or choose another folder with --out"
+                )
+        if seed is not None and state.seed != seed:
+            raise LabError(f"the run in {folder} has seed {state.seed}: --fresh, or no --seed")
+        return state
+
+    def put(self, key: str, cell: Mapping[str, Any]) -> None:
+        self.cells[key] = dict(cell)
+        self._save()
+
+    def keep(self, record: str) -> None:
+        self.record = record
+        self._save()
+
+    def has(self, key: str) -> bool:
+        """Also false where a soak's CSV is no longer the one that was written."""
+        cell = self.cells.get(key)
+        if cell is None or "csv" not in cell:
+            return cell is not None
+        path = self.folder / cell["csv"]
+        return path.is_file() and host.sha256(path) == str(cell["sha256"])
+
+    def dump(self) -> str:
+        content = {key: value for key, value in vars(self).items() if key != "folder"}
+        return json.dumps({"format": FORMAT, **content}, indent=1, ensure_ascii=False) + "\n"
+
+    def _save(self) -> None:
+        project.write_atomically(self.folder / NAME, self.dump())
+
+
+def soak_key(stage: str, mode: str) -> str:
+    return f"stage {stage}, soak, {mode}"
+
+
+def round_key(stage: str, number: int) -> str:
+    return f"stage {stage}, round {number}"
+
+
+def evidence(state: State, stage: str, mode: str, baseline: str, rounds: int) -> Evidence:
+    """All that the cells of a stage say of a mode."""
+    cell = state.cells[soak_key(stage, mode)]
+    errors = [cell["error"]]
+    gains = []
+    for number in range(rounds):
+        done = state.cells.get(round_key(stage, number), {})
+        errors.append(done.get("failed", {}).get(mode))
+        found = done.get("logs", {})
+        if mode in found and baseline in found:
+            gains.append(found[mode] - found[baseline])
+    error = next((e for e in errors if e), None)
+    analysis = None
+    if cell["error"] is None:
+        text = (state.folder / cell["csv"]).read_text(encoding="utf-8")
+        analysis = soak_analysis.analyze(soak_csv.parse(text))
+    return Evidence(error, analysis, cell["ops"], gains)
+
 
 # Not the user's to set while modes are compared.
 FOREIGN = re.compile(r"HAKMEM_(?!BENCH_|PROOF)")
@@ -65,12 +176,12 @@ class Runner:
         """The soaks in a random order, then the rounds of pairs, each in a random order."""
         rng = random.Random(f"{self.state.seed}/{stage.name}")
         for name in order.shuffled(names, rng):
-            key = matrix_state.soak_key(stage.name, name)
+            key = soak_key(stage.name, name)
             with self._cell(key, stage.seconds):
                 if not self.state.has(key):
                     self.state.put(key, self._soak(stage, name))
         for number in range(stage.rounds if stage.rules.throughput_floor is not None else 0):
-            key = matrix_state.round_key(stage.name, number)
+            key = round_key(stage.name, number)
             with self._cell(key, 2 * len(names) * stage.pair_s):
                 if not self.state.has(key):
                     self.state.put(key, self._round(stage, self._alive(stage, names), number))
@@ -87,7 +198,7 @@ class Runner:
         """Modes of which no process has failed in this stage."""
         done = [c for k, c in self.state.cells.items() if k.startswith(f"stage {stage.name}, r")]
         failed = {name for cell in done for name in cell["failed"]}
-        soaks = {name: self.state.cells[matrix_state.soak_key(stage.name, name)] for name in names}
+        soaks = {name: self.state.cells[soak_key(stage.name, name)] for name in names}
         return [n for n in names if n not in failed and soaks[n]["error"] is None]
 
     def _soak(self, stage: Stage, name: str) -> dict[str, Any]:
@@ -267,9 +378,7 @@ def run(matrix: Matrix, folder: Path, seed: int | None, console: Console) -> Fin
 
 def judged(matrix: Matrix, stage: Stage, names: Sequence[str], state: State) -> Result:
     base = matrix.baseline
-    evidence = {
-        name: matrix_state.evidence(state, stage.name, name, base, stage.rounds) for name in names
-    }
-    if base in evidence and evidence[base].error:
-        raise LabError(f"stage {stage.name}: the baseline itself failed: {evidence[base].error}")
-    return matrix_rules.judge(stage, matrix.clock, base, evidence)
+    seen = {name: evidence(state, stage.name, name, base, stage.rounds) for name in names}
+    if base in seen and seen[base].error:
+        raise LabError(f"stage {stage.name}: the baseline itself failed: {seen[base].error}")
+    return matrix_rules.judge(stage, matrix.clock, base, seen)

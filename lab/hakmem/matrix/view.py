@@ -21,11 +21,10 @@ from hakmem.matrix.rules import (
     Conclusion,
     Judgement,
     Result,
-    State,
 )
 from hakmem.paired.session import duration
 
-MARKS: dict[State, str] = {"kept": "✓", "broken": "✗", "open": "?"}
+MARKS: dict[str, str] = {"kept": "✓", "broken": "✗", "open": "?"}
 STYLES: dict[str, str] = {
     "kept": "green",
     "broken": "bold red",

@@ -54,14 +54,7 @@ def run(request: Request, console: Console, on: str | None = None) -> list[Outco
             return known_margin(plan.tracks[0], plan.cells, host)
 
         comparison = cluster.Comparison(
-            job=cluster.job(
-                plan,
-                request.seconds,
-                request.argv,
-                facts=request.record,
-                twins=request.cells[0] if request.twins else None,
-                passed=request.passed,
-            ),
+            job=cluster.job(plan, request, twins=request.cells[0] if request.twins else None),
             finish=lambda done, facts, host: tell(done, keep(request, done, facts, host), console),
             mark=mark,
             margin=None if request.margin is not None else margin,

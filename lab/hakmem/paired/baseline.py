@@ -112,7 +112,8 @@ def run(
         assert facts is not None
         finish(mix, done, facts, record, console, host)
 
-    job = cluster.job(plan, ONE_RUN, argv, facts=True)
+    asked = session.Asked(most=plan.most, seconds=ONE_RUN, seed=seed, record=True, argv=argv)
+    job = cluster.job(plan, asked)
     said = aloud(plan, session.sampler(plan), console)
     return cluster.run(on, cluster.Comparison(job, ended, mark, sampler=said), console)
 

@@ -42,14 +42,7 @@ def run(request: Request, console: Console, on: str | None = None) -> list[Outco
     plan = plan_of(request)
     announce(request, plan, console)
     comparison = cluster.Comparison(
-        job=cluster.job(
-            plan,
-            request.seconds,
-            request.argv,
-            facts=request.record,
-            drop=True,
-            passed=request.passed,
-        ),
+        job=cluster.job(plan, request, drop=True),
         finish=lambda done, facts, host: tell(done, keep(done, facts, host), console),
         mark=lambda done, letter: mark(done.outcome.decisions[letter], done.plan.tracks[0]),
         say=standing,

@@ -14,9 +14,8 @@ from hakmem.paired.cells import Cell
 from hakmem.paired.protocol import Decision
 from hakmem.paired.readings import COUNTED, MEMORY, Better
 from hakmem.process import library, provenance
-from hakmem.process.loaded import take_shown
 from hakmem.process.proof import Proof
-from hakmem.process.sample import Process, Sample, take
+from hakmem.process.sample import Process, Sample, take, take_shown
 from hakmem.suite import Reference
 from hakmem.terminal import progress_bar
 
@@ -34,14 +33,14 @@ class Asked:
     `argv` is what is typed to ask for it again, `passed` the user's variables that a command needs.
     """
 
-    metric: str | None
-    better: Better
     most: int
     seconds: float
     seed: int
     record: bool
     argv: Sequence[str]
     passed: Sequence[str] = ()
+    metric: str | None = None
+    better: Better = "lower"
 
 
 @dataclass(frozen=True)
@@ -82,10 +81,8 @@ def proven(sample: Sample, process: Process) -> Sample:
     """The sample, with an error where another allocator, or another setting, was in effect."""
     if sample.error is None:
         proof = Proof(**sample.proof) if sample.proof else None  # type: ignore[arg-type]
-        try:
-            provenance.require_intended(process.library, proof, process.environment)
-        except LabError as error:
-            return replace(sample, error=str(error))
+        wrong = provenance.unintended(process.library, proof, process.environment)
+        return replace(sample, error=wrong)
     return sample
 
 

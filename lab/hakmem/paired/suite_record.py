@@ -10,7 +10,7 @@ noisy rivals is no rival.
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -23,7 +23,6 @@ from hakmem.paired.protocol import Decision
 from hakmem.paired.readings import Reading
 from hakmem.paired.session import Conducted
 from hakmem.process import provenance
-from hakmem.process.sample import Sample
 from hakmem.suite import Figure
 
 TIME, CPU, MEMORY, VARIATION = "time", "cpu", "memory", "variation"
@@ -160,17 +159,13 @@ def _changes(outcome: Outcome, reading: Reading, kind: str) -> Changes:
         values: dict[str, list[float]] = {}
         for at, sample in zip(block.order, block.samples, strict=True):
             wanted = at in block.gains or at == BASE or (at == FLOOR and kind in (TIME, CPU))
-            if wanted and (value := _positive(reading.of, sample)) is not None:
+            value = reading.of(sample) if wanted and sample.error is None else None
+            if value is not None and value > 0:
                 values.setdefault(at, []).append(value)
         change = _spread if kind == VARIATION else partial(change_of, reading=reading)
         rows.append(change(values) if BASE in values else {})
     letters = sorted({at for row in rows for at in row})
     return {at: [row.get(at, math.nan) for row in rows] for at in letters}
-
-
-def _positive(of: Callable[[Sample], float | None], sample: Sample) -> float | None:
-    value = of(sample) if sample.error is None else None
-    return value if value is not None and value > 0 else None
 
 
 def _spread(values: Mapping[str, Sequence[float]]) -> dict[str, float]:

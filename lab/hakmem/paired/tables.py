@@ -14,6 +14,7 @@ from hakmem.paired.blocks import BASE, Outcome, Plan, Track
 from hakmem.paired.session import Conducted, duration, name_of
 
 STYLES = {"GO": "bold green", "NO-GO": "bold red", "UNDECIDED": "dim", "failed": "bold red reverse"}
+OF_MARK = {"▲": "green", "▼": "bold red", "?": "dim"}
 
 # Columns of a table of many rows; where there is not room for all, what is told of time and memory.
 ROOMY = 132
@@ -110,9 +111,6 @@ def rows_table(body: Mapping[str, Any], width: int) -> Table:
         least = max(len(line.cells[0]) for line in lines) if number == 0 else None
         table.add_column(suite_table.TITLES[number], min_width=least, no_wrap=number == 0)
     for line in lines:
-        table.add_row(*(Text(line.cells[n], style=_mark_style(line.cells[n])) for n in shown))
+        cells = (line.cells[n] for n in shown)
+        table.add_row(*(Text(cell, style=OF_MARK.get(cell[:1], "")) for cell in cells))
     return table
-
-
-def _mark_style(cell: str) -> str:
-    return {"▲": "green", "▼": "bold red", "?": "dim"}.get(cell[:1], "")

@@ -2,12 +2,15 @@
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+_USUAL = re.compile(r"\[[A-Z_]+\]|==\d+==|--\d+--|\s*$")
 
 
 def start(argv: Sequence[str], **options: Any) -> "subprocess.Popen[Any]":
@@ -32,6 +35,22 @@ def said(argv: Sequence[str | Path], **options: Any) -> "subprocess.CompletedPro
 def last_line(text: str, otherwise: str = "it said nothing") -> str:
     """What a program said last."""
     return (text.strip().splitlines() or [otherwise])[-1]
+
+
+def tool(argv: Sequence[str]) -> "subprocess.CompletedProcess[str]":
+    """One that answers at once, in words that do not depend on the user's language."""
+    return said(argv, env={**os.environ, "LC_ALL": "C"}, timeout=120)
+
+
+def how_ended(status: int, *texts: str) -> str:
+    """How a program ended, and its last words in the first text that has some.
+
+    What the benchmarks, the statistics and valgrind always say is no reason.
+    """
+    how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"status {status}"
+    lines = (line for text in texts for line in reversed(text.strip().splitlines()))
+    last = next((line for line in lines if not _USUAL.match(line)), "")
+    return f"{how}: {last[:200]}" if last else how
 
 
 def end(child: "subprocess.Popen[Any]") -> None:

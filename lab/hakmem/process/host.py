@@ -44,12 +44,6 @@ def _virtualisation() -> str:
     return "a hypervisor" if "hypervisor" in flags else "none seen"
 
 
-def _frequency(path: str) -> str:
-    """What the kernel says the processor runs at now; a guest's /proc/cpuinfo is only nominal."""
-    khz = read(path) or ""
-    return f"{int(khz) // 1000} MHz" if khz.isdigit() else UNSEEN
-
-
 def load() -> str:
     return " ".join((read("/proc/loadavg") or UNSEEN).split()[:3])
 
@@ -60,6 +54,8 @@ def facts() -> dict[str, str]:
     swap = (_line("/proc/meminfo", "SwapTotal") or UNSEEN).split()[0]
     cpu = "/sys/devices/system/cpu"
     huge = "/sys/kernel/mm/transparent_hugepage"
+    # What it runs at now by the kernel's word; a guest's /proc/cpuinfo is only nominal.
+    khz = read(f"{cpu}/cpu0/cpufreq/scaling_cur_freq") or ""
     return {
         "cpu": _line("/proc/cpuinfo", "model name") or platform.machine(),
         "cpus": f"{len(os.sched_getaffinity(0))} usable of {os.cpu_count()}",
@@ -69,7 +65,7 @@ def facts() -> dict[str, str]:
         "kernel": platform.release(),
         "libc": " ".join(platform.libc_ver()),
         "governor": read(f"{cpu}/cpu0/cpufreq/scaling_governor") or UNSEEN,
-        "frequency": _frequency(f"{cpu}/cpu0/cpufreq/scaling_cur_freq"),
+        "frequency": f"{int(khz) // 1000} MHz" if khz.isdigit() else UNSEEN,
         "turbo off": read(f"{cpu}/intel_pstate/no_turbo") or UNSEEN,
         "huge pages": f"{_chosen(f'{huge}/enabled')}, defrag {_chosen(f'{huge}/defrag')}",
         "page size": f"{os.sysconf('SC_PAGE_SIZE')} bytes",

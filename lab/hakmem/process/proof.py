@@ -64,3 +64,8 @@ def read(path: Path) -> list[Proof]:
         return parse(path.read_text(encoding="utf-8", errors="replace"))
     except FileNotFoundError:
         return []
+
+
+def own(path: Path, pid: int) -> Proof | None:
+    """The last word of that process."""
+    return next((p for p in reversed(read(path)) if p.pid == pid), None)

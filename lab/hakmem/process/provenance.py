@@ -231,6 +231,15 @@ def require_intended(
                 _require_setting(name, text, proof.settings, library)
 
 
+def unintended(library: Library, proof: Proof | None, environment: Mapping[str, str]) -> str | None:
+    """What `require_intended` says; None where all is as it was meant to be."""
+    try:
+        require_intended(library, proof, environment)
+    except LabError as error:
+        return str(error)
+    return None
+
+
 # Of the benchmarks, and of this very check.
 NO_SETTING = ("HAKMEM_BENCH_", "HAKMEM_PROOF")
 

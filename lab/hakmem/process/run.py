@@ -10,8 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal
+from typing import Annotated, Literal
 
+import typer
+
+from hakmem import project
 from hakmem.errors import LabError
 from hakmem.process import proof as proofs
 from hakmem.process import scratch
@@ -32,6 +35,21 @@ threads = [threading.Thread(target=trip) for _ in range(4)]
 assert same == [True] * 4, "a row changed on its way through json"
 print("demonstration: 4 threads each sent 20000 rows through json and back: equal")
 """
+
+
+def run_command(
+    command: Annotated[
+        list[str] | None, typer.Argument(help="What to run; without it, a demonstration.")
+    ] = None,
+    lib: Annotated[
+        Path | None, typer.Option(help="Library to preload (default: build/libhakmem.so).")
+    ] = None,
+) -> None:
+    """Run a program under hakmem and say what was proven inside its processes."""
+    library = project.require_file(lib or project.default_library(), "hakmem's library")
+    outcome = execute(command or demonstration(), library)
+    print(outcome.sentence, file=sys.stderr)
+    raise typer.Exit(outcome.exit_status)
 
 
 @dataclass(frozen=True)

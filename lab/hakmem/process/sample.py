@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import resource
 import select
 import shutil
@@ -9,15 +10,15 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
 
-from hakmem.process import children, launch, scratch
+from hakmem.process import children, host, launch, perf, scratch
 from hakmem.process import proof as proofs
+from hakmem.process.launch import Account
 from hakmem.process.library import Library
 
-PERF_EVENTS = ("cycles:u", "instructions:u")
 PASSED_ON = ("PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH")
 
 
@@ -110,29 +111,7 @@ class Process:
 @cache
 def counters() -> str | None:
     """None if `perf stat` can count user cycles here; otherwise why not. Asked once."""
-    if shutil.which("perf") is None:
-        return "perf is not installed"
-    with scratch.folder("perf") as folder:
-        out = folder / "counts"
-        done = subprocess.run(_perf(str(out), ["true"]), capture_output=True, check=False)
-        text = out.read_text(encoding="utf-8", errors="replace") if out.exists() else ""
-    if done.returncode != 0:
-        return "perf is refused here"
-    return None if len(parse_perf(text)) == len(PERF_EVENTS) else "perf counts no cycles here"
-
-
-def _perf(out: str, argv: Sequence[str]) -> list[str]:
-    return ["perf", "stat", "-x,", "-o", out, "-e", ",".join(PERF_EVENTS), "--", *argv]
-
-
-def parse_perf(text: str) -> dict[str, int]:
-    """Event name to count from `perf stat -x,`; events that were not counted are absent."""
-    counts = {}
-    for line in text.splitlines():
-        fields = line.split(",")
-        if len(fields) > 2 and fields[0].isdigit():
-            counts[fields[2]] = int(fields[0])
-    return counts
+    return perf.refusal()
 
 
 def clean_environment(process: Process) -> dict[str, str]:
@@ -195,11 +174,11 @@ def _judge(sample: Sample, process: Process) -> Sample:
 
 
 def _measure(blank: Sample, process: Process, environment: dict[str, str], folder: Path) -> Sample:
-    counted = process.counted and counters() is None
+    counted, counts_file = process.counted and counters() is None, folder / "perf.csv"
     argv = list(process.argv)
     home = _home(process.job, folder) if process.job else None
     if counted:
-        argv = _perf(str(folder / "perf.csv"), argv)
+        argv = [*perf.stat_argv(counts_file, perf.NEEDED), *argv]
     if not process.own_account:
         program = shutil.which(argv[0], path=environment.get("PATH")) or argv[0]
         watch = _watch(process.job) if process.job else None
@@ -214,8 +193,7 @@ def _measure(blank: Sample, process: Process, environment: dict[str, str], folde
             return replace(blank, error=f"cannot start: {refusal.strerror}")
         late, status, usage = _reap(child, process.timeout_s)
         wall = time.perf_counter() - start
-    counts_file = folder / "perf.csv"
-    counts = parse_perf(counts_file.read_text()) if counts_file.exists() else {}
+    counts = perf.parse_stat(host.read(str(counts_file)) or "", perf.NEEDED).counted
     said = [file.read_text(encoding="utf-8", errors="replace") for file in (out, err)]
     sample = replace(
         blank,
@@ -234,7 +212,7 @@ def _measure(blank: Sample, process: Process, environment: dict[str, str], folde
     sample = _own_account(sample, said[0]) if process.own_account else _seen(sample, folder)
     error = f"still running after {process.timeout_s:g} s: killed" if late else None
     if error is None and sample.status is not None and sample.status != 0:
-        error = _failure(sample.status, said[1])
+        error = children.how_ended(sample.status, said[1])
     if error is None and process.job and home:
         error = _undone(process.job, home, folder, said[1])
     return replace(sample, error=error)
@@ -258,7 +236,7 @@ def _undone(job: Job, home: Path, folder: Path, stderr: str) -> str | None:
     """Why a job that ended well is not done after all."""
     account = launch.read(folder)
     if account and account.load_status:
-        return f"its load ended: {_failure(account.load_status, stderr)}"
+        return f"its load ended: {children.how_ended(account.load_status, stderr)}"
     try:
         return job.wrong(home, (folder / "stdout").read_bytes())
     except OSError as error:
@@ -277,20 +255,10 @@ def _seen(sample: Sample, folder: Path) -> Sample:
     account = launch.read(folder)
     if account is None:
         return sample
-    return replace(
-        sample,
-        wall_s=account.wall_s,
-        user_s=account.user_s,
-        sys_s=account.sys_s,
-        minflt=account.minflt,
-        majflt=account.majflt,
-        involuntary_switches=account.involuntary_switches,
-        max_rss_kb=account.peak_kb,
-        status=account.status,
-        memory_mb_s=account.kb_s * 1024 / 1e6 if account.kb_s is not None else None,
-        sum_peak_kb=account.sum_peak_kb,
-        quiet_kb=account.quiet_kb,
-    )
+    names = {field.name for field in fields(Account)} & {field.name for field in fields(Sample)}
+    integral = None if account.kb_s is None else account.kb_s * 1024 / 1e6
+    same = {name: getattr(account, name) for name in names}
+    return replace(sample, **same, max_rss_kb=account.peak_kb, memory_mb_s=integral)
 
 
 def _reap(
@@ -319,12 +287,6 @@ def _ended(descriptor: int) -> bool:
     return bool(poller.poll(0))
 
 
-def _failure(status: int, stderr: str) -> str:
-    lines = [line for line in stderr.strip().splitlines() if not line.startswith("[RSS]")]
-    how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"status {status}"
-    return f"{how}: {lines[-1][:160]}" if lines else how
-
-
 def last_json_line(text: str) -> dict[str, object] | None:
     """The benchmark's own account: the last line of its output that is a JSON object."""
     for line in reversed(text.splitlines()):
@@ -335,3 +297,34 @@ def last_json_line(text: str) -> dict[str, object] | None:
                 return None
             return row if isinstance(row, dict) and "bench" in row else None
     return None
+
+
+def take_shown(blank: Sample, process: Process) -> Sample:
+    """A sample, with an error where the library is not shown in the process that does the work.
+
+    Of a job that is its worker; a user's command may become any program, so one is enough. hakmem
+    leaves a proof of its own, the C library's allocator needs none, a benchmark tells by itself,
+    and only the GNU loader can be asked. Asking costs time: such a sample is good for a trial, not
+    for its figures.
+    """
+    path = process.library.path
+    gnu = "CS_GNU_LIBC_VERSION" in os.confstr_names
+    if process.own_account or process.expects_proof or path is None or not gnu:
+        return take(blank, process)
+    with scratch.folder("loader") as folder:
+        says = {"LD_DEBUG": "files", "LD_DEBUG_OUTPUT": f"{folder}/says"}
+        sample = take(blank, replace(process, environment={**process.environment, **says}))
+        told = [file.read_text(errors="replace") for file in folder.iterdir()]
+    mark = f"calling init: {path}"
+    if process.job is None:
+        worker, shown = "it", any(mark in text for text in told)
+    else:
+        worker = process.job.worker or Path(process.argv[0]).name
+        started = re.compile(rf"initialize program: (.*/)?{re.escape(worker)}$", re.MULTILINE)
+        workers = [text for text in told if started.search(text)]
+        shown = bool(workers) and all(mark in text for text in workers)
+    if sample.error is None and not shown:
+        why = "statically linked, or of another libc"
+        said = f"{process.library.name} was not loaded into {worker}: is it {why}?"
+        return replace(sample, error=said)
+    return sample

@@ -6,8 +6,7 @@ import sys
 from hakmem import errors
 from hakmem.errors import LabError
 from hakmem.paired import cells
-from hakmem.process.loaded import take_shown
-from hakmem.process.sample import Sample
+from hakmem.process.sample import Sample, take_shown
 from hakmem.programs import find, prepare
 
 

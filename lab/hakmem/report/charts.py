@@ -166,7 +166,9 @@ def _interval(axis: Axis, y: float, ratio: Ratio) -> list[str]:
     parts.append(line(axis.x(found.low), y, axis.x(found.high), y, "whisker"))
     for end in (found.low, found.high):
         parts.append(line(axis.x(end), y - 5, axis.x(end), y + 5, "whisker"))
-    return [*parts, _diamond(axis.x(found.estimate), y, 6.5), "</g>"]
+    x, r = axis.x(found.estimate), 6.5
+    points = f"{x:.1f},{y - r:.1f} {x + r:.1f},{y:.1f} {x:.1f},{y + r:.1f} {x - r:.1f},{y:.1f}"
+    return [*parts, f'<polygon points="{points}" class="mark"/>', "</g>"]
 
 
 def _forest_label(layout: Layout, index: int, ratio: Ratio) -> list[str]:
@@ -174,11 +176,6 @@ def _forest_label(layout: Layout, index: int, ratio: Ratio) -> list[str]:
     under = f"{figures} {ratio.beside}"
     beside = fit(ratio.beside, 140, SMALL)
     return _row_label(layout, index, ratio.label, figures, beside, under)
-
-
-def _diamond(x: float, y: float, r: float) -> str:
-    points = f"{x:.1f},{y - r:.1f} {x + r:.1f},{y:.1f} {x:.1f},{y + r:.1f} {x - r:.1f},{y:.1f}"
-    return f'<polygon points="{points}" class="mark"/>'
 
 
 @dataclass(frozen=True)

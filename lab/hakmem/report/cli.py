@@ -1,7 +1,7 @@
-"""`hakmem report`: what is to be shown, and where it is written."""
+"""`hakmem report`: what is to be shown, each kind of record by its own module, and where."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,10 +10,10 @@ import typer
 from hakmem import project
 from hakmem.errors import LabError
 from hakmem.ledger.store import Ledger, Record
-from hakmem.report import findings as report_findings
-from hakmem.report import page as report
-from hakmem.report import records as report_records
+from hakmem.paired import suite_record
+from hakmem.report import matrices, page, records, soaks, suites, verdicts
 from hakmem.report.page import Findings
+from hakmem.report.records import Asked
 
 
 def command(
@@ -34,7 +34,7 @@ def command(
     """
     found, beside = gather(what or [])
     target = project.place(out, beside)
-    report.write(target, found)
+    page.write(target, found)
     print(f"written: {target}")
     for problem in found.problems:
         print(f"hakmem: not shown: {problem}", file=sys.stderr)
@@ -44,22 +44,25 @@ def command(
 
 def write_run(path: Path, suite: Record, whole: Mapping[str, Any], kept: bool) -> None:
     """The page of a comparison over many rows that has just ended."""
-    report.write(path, report_findings.of_run(suite, whole, kept))
+    page.write(path, of_run(suite, whole, kept))
 
 
 def gather(what: list[str]) -> tuple[Findings, Path]:
     """What is to be shown, and where the page belongs."""
     ledger = Ledger.default()
     if not what:
-        found = report_findings.find(ledger, report_records.newest(ledger.records()))
-        return found, Path("out/report.html")
+        return find(ledger, records.newest(ledger.records())), Path("out/report.html")
     files = [Path(text) for text in what if is_file(text)]
     ids = [text for text in what if not is_file(text)]
-    found = report_findings.find(ledger, report_records.chosen(ledger, ids) if ids else [])
+    found = find(ledger, records.chosen(ledger, ids) if ids else [])
     for file in files:
         if file.suffix != ".csv":
             raise LabError(f"{file} is neither a record's id nor the CSV file of a soak")
-        report_findings.add_file(found, str(file), _bytes(file))
+        try:
+            csv = file.read_bytes()
+        except OSError as error:
+            raise LabError(f"cannot read {file}: {error.strerror}") from error
+        _add_soak(found, soaks.of_file(str(file), csv, f"file-{len(found.soaks)}"))
     return found, files[0].with_suffix(".html") if files else Path("out/report.html")
 
 
@@ -68,8 +71,54 @@ def is_file(text: str) -> bool:
     return "/" in text or "." in text
 
 
-def _bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise LabError(f"cannot read {path}: {error.strerror}") from error
+def find(ledger: Ledger, chosen: Iterable[Asked]) -> Findings:
+    """Sorts the records by what they are; one that cannot be shown becomes a problem."""
+    found = Findings()
+    for asked in chosen:
+        found.asked.append(asked)
+        try:
+            _add(found, ledger, asked)
+        except LabError as error:
+            found.problems.append(str(error))
+        except (KeyError, TypeError, ValueError, AttributeError):
+            found.problems.append(
+                f"{asked.record.kind} {asked.record.id} was recorded in another form than this "
+                "report reads"
+            )
+    return found
+
+
+def of_run(suite: Record, whole: Mapping[str, Any], kept: bool) -> Findings:
+    """A comparison over many rows that has just ended, whether or not the ledger keeps it."""
+    asked = Asked(suite, kept=kept)
+    return Findings(asked=[asked], suites=[suites.suite(asked, whole)])
+
+
+def _add(found: Findings, ledger: Ledger, asked: Asked) -> None:
+    kind = asked.record.kind
+    if kind in ("verdict", "A/A"):
+        found.verdicts.append(verdicts.verdict(asked))
+    elif kind == "suite":
+        found.suites.append(suites.suite(asked, _whole(ledger, asked.record)))
+    elif kind == "soak":
+        csv = records.raw(ledger, asked.record, "epochs.csv")
+        _add_soak(found, soaks.of_record(asked, csv))
+    elif kind == "matrix":
+        matrix = matrices.of_record(asked)
+        found.matrices.append(matrix)
+        found.charts[matrix.id] = matrices.data(matrix)
+    else:
+        found.figures.append(verdicts.figures(asked))
+
+
+def _whole(ledger: Ledger, suite: Record) -> Mapping[str, Any]:
+    parts = {*suite.body["inputs"]}
+    whole = suite_record.whole(suite, {r.id: r for r in ledger.records() if r.id in parts})
+    if whole is None:
+        raise LabError(f"suite {suite.id} was measured by an earlier method: it has no table")
+    return whole
+
+
+def _add_soak(found: Findings, soak: soaks.Shown) -> None:
+    found.soaks.append(soak)
+    found.charts |= soaks.data(soak)

@@ -9,37 +9,20 @@ from hakmem.paired.session import duration
 from hakmem.report import charts
 from hakmem.report.charts import Ratio, Sides
 from hakmem.report.records import Asked
-from hakmem.report.verdicts import STATES, interval
+from hakmem.report.verdicts import interval
 
 SIDES = Sides("Throughput of each mode divided by the baseline's", "slower", "faster")
 CSS = {"kept": "win", "broken": "loss", "open": "undecided"}
 
 
 @dataclass(frozen=True)
-class Cell:
-    state: str
-    mark: str
-    words: str
-    css: str
-
-
-@dataclass(frozen=True)
-class Line:
-    """A rule in a stage: each mode's cell, None where it was not judged."""
-
-    stage: str
-    rule: str
-    cells: Mapping[str, Cell | None]
-
-
-@dataclass(frozen=True)
 class Stage:
-    """`modes`: those that were in it."""
+    """`modes`: those that were in it. A row has what a rule judged of each, None where nothing."""
 
     name: str
     length: str
     modes: Sequence[str]
-    lines: Sequence[Line]
+    rows: Sequence[tuple[str, Mapping[str, Mapping[str, str] | None]]]
 
 
 @dataclass(frozen=True)
@@ -54,10 +37,6 @@ class Shown:
     @property
     def body(self) -> Mapping[str, Any]:
         return self.asked.record.body
-
-    @property
-    def css(self) -> str:
-        return STATES.get(str(self.body["verdict"]), "undecided")
 
 
 def of_record(asked: Asked) -> Shown:
@@ -76,24 +55,16 @@ def in_order(body: Mapping[str, Any]) -> list[str]:
 
 
 def _stage(stage: Mapping[str, Any], modes: Sequence[str]) -> Stage:
-    name = str(stage["stage"]["name"])
     judged = {
         mode: {found["rule"]: found for found in stage["judged"].get(mode, ())} for mode in modes
     }
-    lines = [
-        Line(name, rule, {mode: _cell(judged[mode].get(rule)) for mode in modes})
+    rows = [
+        (rule, {mode: judged[mode].get(rule) for mode in modes})
         for rule in RULES
         if any(rule in found for found in judged.values())
     ]
     inside = [mode for mode in modes if judged[mode]]
-    return Stage(name, duration(stage["stage"]["seconds"]), inside, lines)
-
-
-def _cell(judged: Mapping[str, Any] | None) -> Cell | None:
-    if judged is None:
-        return None
-    state = judged["state"]
-    return Cell(state, MARKS[state], str(judged["words"]), CSS[state])
+    return Stage(str(stage["stage"]["name"]), duration(stage["stage"]["seconds"]), inside, rows)
 
 
 def forest(body: Mapping[str, Any]) -> str:
@@ -112,17 +83,19 @@ def forest(body: Mapping[str, Any]) -> str:
 
 def data(shown: Shown) -> dict[str, Any]:
     """The heat map for the script: a column per mode, a row per stage and rule."""
-    lines = [line for stage in shown.stages for line in stage.lines]
+    rows = [
+        (f"{stage.name} · {rule}", found) for stage in shown.stages for rule, found in stage.rows
+    ]
     cells = [
-        [x, y, found.state, f"{found.mark} {found.words}"]
-        for y, line in enumerate(lines)
-        for x, found in enumerate(line.cells.values())
-        if found
+        [x, y, judged["state"], f"{MARKS[judged['state']]} {judged['words']}"]
+        for y, (_, found) in enumerate(rows)
+        for x, judged in enumerate(found.values())
+        if judged
     ]
     return {
         "kind": "heat",
         "title": f"{shown.body['title']}: who kept which rule",
         "columns": list(shown.modes),
-        "rows": [f"{line.stage} · {line.rule}" for line in lines],
+        "rows": [name for name, _ in rows],
         "cells": cells,
     }

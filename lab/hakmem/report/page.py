@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, Any
 from hakmem import pages, project, words
 from hakmem.errors import LabError
 from hakmem.report import lines as report_lines
+from hakmem.report import matrices as report_matrices
 from hakmem.report import verdicts as report_verdicts
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-    from hakmem.report import matrices as report_matrices
     from hakmem.report import soaks as report_soaks
     from hakmem.report.records import Asked
     from hakmem.report.suites import Suite
@@ -57,6 +57,8 @@ def _environment() -> Environment:
     environment.globals |= {
         "words": words,
         "states": report_verdicts.STATES,
+        "rule_css": report_matrices.CSS,
+        "rule_marks": report_matrices.MARKS,
         "drawing": report_lines.drawing,
         "heading": report_verdicts.heading,
         "again": shlex.join,

@@ -7,13 +7,8 @@ from hakmem.errors import LabError
 from hakmem.ledger.store import Ledger, Record
 from hakmem.paired.protocol import METHOD
 
-PARTS = (
-    "setting",
-    "comparison",
-    "sample",
-    "block",
-    "probe",
-)  # what others are derived from: no figures of their own
+# What others are derived from: no figures of their own.
+PARTS = ("setting", "comparison", "sample", "block", "probe")
 
 WHOLES = ("suite", "bisect")  # what is made of others
 
@@ -36,7 +31,8 @@ def newest(records: Iterable[Record]) -> list[Asked]:
     What a suite or a bisection is made of is shown with it. A suite of an earlier method answers
     nothing any more.
     """
-    cited = [r for r in records if r.kind not in PARTS and not _of_old_method(r)]
+    current = (r for r in records if r.kind != "suite" or r.body.get("protocol", METHOD) == METHOD)
+    cited = [r for r in current if r.kind not in PARTS]
     inside = {id for r in cited if r.kind in WHOLES for id in r.body.get("inputs") or ()}
     answers: dict[tuple[str, ...], list[Record]] = {}
     for record in sorted(cited, key=_when):
@@ -44,10 +40,6 @@ def newest(records: Iterable[Record]) -> list[Asked]:
             answers.setdefault(question(record), []).append(record)
     found = [Asked(same[-1], len(same) - 1) for same in answers.values()]
     return sorted(found, key=lambda asked: _when(asked.record), reverse=True)
-
-
-def _of_old_method(record: Record) -> bool:
-    return record.kind == "suite" and record.body.get("protocol", METHOD) != METHOD
 
 
 def _when(record: Record) -> tuple[str, int]:

@@ -34,18 +34,6 @@ STATES = {"none": "win", "drifts": "loss", "open": "undecided"}
 
 
 @dataclass(frozen=True)
-class Row:
-    """A line of the table: plateau, and drift with its margin where it is judged."""
-
-    name: str
-    plateau: str
-    drift: str
-    margin: str
-    state: str
-    css: str
-
-
-@dataclass(frozen=True)
 class Shown:
     """A soak on the page. `asked` None: read from a file, not from a record."""
 
@@ -54,7 +42,7 @@ class Shown:
     title: str
     facts: Mapping[str, str]
     charts: Sequence[Chart]
-    rows: Sequence[Row]
+    rows: Sequence[Mapping[str, str]]
     remarks: Sequence[str]
     absent: Sequence[str]
 
@@ -183,18 +171,17 @@ def _chart(
     return Chart(key, title, unit, times, lines, float(times[first]), trend, name, steps, zero)
 
 
-def rows(analysis: Analysis) -> list[Row]:
+def rows(analysis: Analysis) -> list[dict[str, str]]:
+    """The lines of the table: plateau, and drift with its margin and state where it is judged."""
     made = []
     for name in (name for name in NAMES if name in analysis.plateau):
-        plateau = soak_view.shown(name, analysis.plateau[name])
-        drift = analysis.drift.get(name)
-        if drift is None:
-            made.append(Row(NAMES[name][0], plateau, "", "", "", ""))
-            continue
-        margin = soak_view.shown(name, drift.margin, unit=False)
-        mark = soak_view.MARKS[drift.state].plain
-        said = soak_view.drift_words(name, drift)
-        made.append(Row(NAMES[name][0], plateau, said, margin, mark, STATES[drift.state]))
+        row = {"name": NAMES[name][0], "plateau": soak_view.shown(name, analysis.plateau[name])}
+        if drift := analysis.drift.get(name):
+            row["margin"] = soak_view.shown(name, drift.margin, unit=False)
+            row["drift"] = soak_view.drift_words(name, drift)
+            row["state"] = soak_view.MARKS[drift.state].plain
+            row["css"] = STATES[drift.state]
+        made.append(row)
     return made
 
 

@@ -11,18 +11,18 @@ from rich.table import Table
 from rich.text import Text
 
 from hakmem import project, terminal, words
+from hakmem.audit import blocks as audit_blocks
 from hakmem.audit import check as audit
+from hakmem.audit import scanner
 from hakmem.errors import LabError
 from hakmem.ledger import claims
-from hakmem.ledger import listing as ledger_list
+from hakmem.ledger import cli as ledger_list
 from hakmem.ledger.store import Ledger, Record
 from hakmem.paired import session
-from hakmem.rerun import cited as rerun_claims
 from hakmem.rerun import run as rerun
 from hakmem.rerun import source as rerun_source
-from hakmem.rerun import verdict as rerun_verdict
-from hakmem.rerun.record import Past, source
 from hakmem.rerun.run import Repetition
+from hakmem.rerun.source import Past, source
 
 STYLES = {"agrees": "green", "contradicts": "bold red", "not judged": "dim", "failed": "bold red"}
 MARKS = {"agrees": "= agrees", "contradicts": "✗ contradicts", "not judged": "–"}
@@ -82,13 +82,13 @@ def chosen(id: str | None, records: Mapping[str, Record]) -> list[Record]:
     if id is not None:
         return [Ledger.default().get(id)]
     documents = audit.documents(project.root())
-    cited = rerun_claims.cited(documents, records)
-    missing = [name for name in cited if name not in records]
+    found = cited(documents, records)
+    missing = [name for name in found if name not in records]
     if missing:
         raise LabError(f"cited, but not in the ledger: {', '.join(missing)}; see `hakmem audit`")
-    if not cited:
+    if not found:
         raise LabError("no document cites a record")
-    return [records[name] for name in cited]
+    return [records[name] for name in found]
 
 
 def files(texts: Sequence[str]) -> dict[str, Path]:
@@ -190,9 +190,29 @@ def overview(done: Sequence[Repetition], width: int) -> Table:
 
 
 def conclude(done: Sequence[Repetition], console: Console) -> None:
-    console.print(Text(rerun_verdict.MEANING, style="dim"))
+    console.print(Text(rerun.MEANING, style="dim"))
     states = [repetition.state for repetition in done]
     said = ", ".join(f"{states.count(state)} {state}" for state in STYLES if state in states)
     console.print(f"{len(done)} repeated: {said}", highlight=False)
     if "contradicts" in states or "failed" in states:
         raise typer.Exit(1)
+
+
+def cited(files: Sequence[Path], records: Mapping[str, Record]) -> dict[str, list[str]]:
+    """Ids by order of appearance, each with the names of the documents that cite it.
+
+    A suite stands for its verdicts, so a verdict of a suite that is cited as well is left out.
+    """
+    found: dict[str, list[str]] = {}
+    for path in files:
+        text = path.read_text(encoding="utf-8")
+        rest, _ = audit_blocks.without(text)
+        ids = [id for block in audit_blocks.find(text) for id in block.ids]
+        ids += [claim.id for claim in scanner.scan(rest).claims]
+        for id in ids:
+            where = found.setdefault(id, [])
+            if path.name not in where:
+                where.append(path.name)
+    whole = [id for id in found if id in records and records[id].kind == "suite"]
+    inside = {part for id in whole for part in records[id].body["inputs"]}
+    return {id: where for id, where in found.items() if id not in inside}

@@ -2,7 +2,9 @@
 
 import contextlib
 import os
+import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,65 @@ from rich.console import Console
 from hakmem import git, project
 from hakmem.builds import Builds
 from hakmem.errors import LabError
+from hakmem.ledger.store import Record
 from hakmem.process import host, provenance, scratch
-from hakmem.rerun.record import Past, binaries, source
 from hakmem.suite import SUITE
+
+
+@dataclass
+class Past:
+    """A record with those it was made from; `notes` collect what is not as it was.
+
+    `given` names files for libraries whose own are gone.
+    """
+
+    record: Record
+    records: Mapping[str, Record]
+    given: Mapping[str, Path] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def body(self) -> Mapping[str, Any]:
+        return self.record.body
+
+    def note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def settings(self) -> dict[str, str]:
+        """hakmem's variables that its user had set, which reached every process."""
+        inputs = (self.records[i] for i in self.body.get("inputs") or () if i in self.records)
+        setting = next((r for r in inputs if r.kind == "setting"), self.record)
+        return dict(setting.body.get("settings_of_user") or {})
+
+    def with_given(self, word: str) -> str:
+        """A word of its command line with the files that were given in place of libraries."""
+        for name, path in self.given.items():
+            # The name alone, or at the end of a path.
+            named = rf"(?<![\w.-])(?:[^\s='\"]*/)?{re.escape(name)}(?![\w./-])"
+            word = re.sub(named, str(path), word)
+        return word
+
+
+def source(past: Past) -> Mapping[str, Any]:
+    """The source the record was measured from."""
+    own = past.body.get("source")
+    if isinstance(own, Mapping):
+        return own
+    raise LabError(f"record {past.record.id} does not say from which source it was measured")
+
+
+def binaries(body: Mapping[str, Any]) -> dict[str, str]:
+    """Checksums of the libraries of a record, by name."""
+    found = body.get("binary") or ()
+    sides = [found] if isinstance(found, Mapping) else list(found)
+    sides += [{"name": name, **one} for name, one in (body.get("libraries") or {}).items()]
+    return {
+        side.get("name") or Path(str(side.get("path"))).stem: str(side["sha256"])
+        for side in sides
+        if side.get("sha256")
+    }
+
 
 # What a build is made of; the rest of a commit changes no figure.
 PRODUCT = ("src", "include", "bench", "CMakeLists.txt", ":(exclude)*.md")
@@ -47,7 +105,8 @@ def is_present(past: Past, found: Mapping[str, Any]) -> bool:
     """Whether the present build is the one: by its checksum, or because the source is the same."""
     changed = changed_benchmarks(past.body)
     own = project.default_library()
-    recorded = own_checksums(past.body)
+    known = binaries(past.body).items()
+    recorded = {digest for name, digest in known if name in ("hakmem", "libhakmem")}
     if own.is_file() and recorded == {host.sha256(own)} and not changed:
         return True
     if changed:
@@ -56,11 +115,6 @@ def is_present(past: Past, found: Mapping[str, Any]) -> bool:
         return False
     same = git.run(project.root(), "diff", "--quiet", str(found.get("commit")), "--", *PRODUCT)
     return same.returncode == 0
-
-
-def own_checksums(body: Mapping[str, Any]) -> set[str]:
-    """Of the recorded binaries those that are the lab's own library."""
-    return {digest for name, digest in binaries(body).items() if name in ("hakmem", "libhakmem")}
 
 
 def changed_benchmarks(body: Mapping[str, Any]) -> list[str]:

@@ -11,14 +11,13 @@ from rich.table import Table
 from rich.text import Text
 
 from hakmem import pages, terminal, words
+from hakmem.audit.check import Settings
 from hakmem.audit.citing import Evidence
-from hakmem.audit.settings import Settings
 from hakmem.ledger import claims
 from hakmem.ledger.store import Record
 from hakmem.scorecard import read as scorecard_read
 from hakmem.scorecard import targets as scorecard_targets
-from hakmem.scorecard.read import Row
-from hakmem.scorecard.rules import STATES, Bound
+from hakmem.scorecard.read import STATES, Row
 from hakmem.scorecard.targets import FILE, MARGIN, Target
 
 PAGE = "docs/SCORECARD.md"
@@ -106,18 +105,11 @@ def _line(row: Row) -> str:
     if record is not None:
         # The ledger has one record per line, and its number is the line's.
         link = f"[{record.id}](../evidence/ledger/{record.host}.jsonl#L{record.seq})"
-        measured = _measured(record)
-    cells = (name(row), bound(row), last(row), interval(row), _state(row), measured, link)
-    return pages.row(cells)
-
-
-def _measured(record: Record) -> str:
-    return f"{str(record.body['source']['commit'])[:10]}, {record.time[:10]}, {record.host}"
-
-
-def _state(row: Row) -> str:
-    remark = " ".join(row.remark.split())
-    return f"{MARKS[row.state]} ({remark})" if remark else MARKS[row.state]
+        commit = str(record.body["source"]["commit"])[:10]
+        measured = f"{commit}, {record.time[:10]}, {record.host}"
+    remark = f" ({' '.join(row.remark.split())})" if row.remark.split() else ""
+    state = MARKS[row.state] + remark
+    return pages.row((name(row), bound(row), last(row), interval(row), state, measured, link))
 
 
 # ---- cells of both ----
@@ -138,12 +130,9 @@ def bound(row: Row) -> str:
     sign = "≤" if target.side == "at most" else "≥"
     if row.bound is None:
         return f"{sign} its {MARGIN}" if target.side == "at most" else f"{sign} −its {MARGIN}"
-    return f"{sign} {_shown(target, row.bound.value, True)}{_tie(target, row.bound)}"
-
-
-def _tie(target: Target, found: Bound) -> str:
-    sign = "+" if target.side == "at most" else "−"
-    return f" {sign} {_shown(target, found.tie, False)}" if found.tie else ""
+    beyond = "+" if target.side == "at most" else "−"
+    tie = f" {beyond} {_shown(target, row.bound.tie, False)}" if row.bound.tie else ""
+    return f"{sign} {_shown(target, row.bound.value, True)}{tie}"
 
 
 def last(row: Row) -> str:

@@ -10,14 +10,78 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 from hakmem.audit.citing import Evidence
 from hakmem.ledger.store import Record
 from hakmem.paired import suite_record
-from hakmem.scorecard import rules
-from hakmem.scorecard.rules import Bound, Figure, State
 from hakmem.scorecard.targets import AGAINST, MARGIN, NOISE, OVERALL, SAME, VARIATION, Target
+
+# ---- when a target is met, missed or undecided ----
+
+# Met where the whole interval is within the bound, missed where all of it is beyond, undecided
+# between them. A figure without an interval decides only where its target says that it needs none.
+State = Literal["met", "missed", "undecided", "stale", "not measured"]
+STATES: tuple[State, ...] = ("met", "missed", "undecided", "stale", "not measured")
+
+OF_VERDICT: Mapping[str, State] = {"GO": "met", "NO-GO": "missed"}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A recorded value; `low` and `high` are its interval, None where it has none."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The value that is allowed, at most or at least; `tie` is what beyond it counts as equal."""
+
+    side: Literal["at most", "at least"]
+    value: float
+    tie: float = 0.0
+
+    @property
+    def limit(self) -> float:
+        return self.value + self.tie if self.side == "at most" else self.value - self.tie
+
+    def excess(self, figure: Figure) -> tuple[float, float]:
+        """How far the figure's good end and its bad end are beyond the limit; below 0 is within."""
+        low = figure.value if figure.low is None else figure.low
+        high = figure.value if figure.high is None else figure.high
+        if self.side == "at most":
+            return low - self.limit, high - self.limit
+        return self.limit - high, self.limit - low
+
+
+def judge(figure: Figure, bound: Bound, plain: bool = False) -> State:
+    """`plain`: the target needs no interval."""
+    if not plain and (figure.low is None or figure.high is None):
+        return "undecided"
+    good, bad = bound.excess(figure)
+    if bad <= 0:
+        return "met"
+    return "missed" if good > 0 else "undecided"
+
+
+def decide(
+    figures: Mapping[str, Figure], bound: Bound, plain: bool = False
+) -> tuple[State, str | None]:
+    """The state over all rivals, and the one that decides it.
+
+    One that beats the bound is enough to miss it; to meet it, all must keep to it.
+    """
+    if not figures:
+        return "not measured", None
+    states = {name: judge(figure, bound, plain) for name, figure in figures.items()}
+    state: State = next(s for s in ("missed", "undecided", "met") if s in states.values())
+    end = 0 if state == "missed" else 1
+    among = [name for name, found in states.items() if found == state]
+    return state, max(among, key=lambda name: bound.excess(figures[name])[end])
+
 
 HAKMEM, SYSTEM = "hakmem", "system"
 REPEATED = 10  # of A/A runs that are counted together
@@ -144,11 +208,7 @@ def _of_record(target: Target, ledger: _Records) -> Row:
         return Row(target, "", "not measured", bound=_stated(target))
     row = read(target, record)
     assert row is not None
-    return _aged(row, stale)
-
-
-def _aged(row: Row, stale: bool) -> Row:
-    return Row(**{**vars(row), "state": "stale"}) if stale else row
+    return replace(row, state="stale") if stale else row
 
 
 def _stated(target: Target) -> Bound | None:
@@ -170,7 +230,7 @@ def _of_all_rivals(target: Target, record: Record) -> Row | None:
     bound = _stated(target)
     if not figures or bound is None:
         return None
-    state, against = rules.decide(figures, bound, target.plain)
+    state, against = decide(figures, bound, target.plain)
     assert against is not None
     return Row(target, "", state, figures[against], bound, against, record)
 
@@ -179,7 +239,7 @@ def _verdict(target: Target, record: Record) -> Row | None:
     word = record.body.get("verdict")
     if word is None:
         return None
-    state = rules.OF_VERDICT.get(str(word), "undecided")
+    state = OF_VERDICT.get(str(word), "undecided")
     return Row(target, "", state, record=record, remark=str(record.body.get("why") or word))
 
 
@@ -199,7 +259,7 @@ def _metric(target: Target, record: Record) -> Row | None:
         bound = _bound(target, margin if target.side == "at most" else -margin)
         if bound is None or math.isnan(margin):
             return None
-    return Row(target, "", rules.judge(figure, bound, target.plain), figure, bound, record=record)
+    return Row(target, "", judge(figure, bound, target.plain), figure, bound, record=record)
 
 
 def _figure(metric: object) -> Figure | None:
@@ -224,7 +284,7 @@ def _noise(target: Target, record: Record) -> Row | None:
     if figure is None or figure.low is None or figure.high is None or bound is None:
         return None
     half = Figure((figure.high - figure.low) / 2)
-    return Row(target, "", rules.judge(half, bound, target.plain), half, bound, record=record)
+    return Row(target, "", judge(half, bound, target.plain), half, bound, record=record)
 
 
 def _only(record: Record) -> Figure | None:
@@ -247,7 +307,7 @@ def _repeated(target: Target, ledger: _Records) -> Row:
         assert figure.high is not None
         same += figure.low <= 1 <= figure.high
     figure = Figure(same)
-    state = rules.judge(figure, bound, target.plain)
+    state = judge(figure, bound, target.plain)
     said = f"of the last {REPEATED}, back to {counted[-1].id}"
     return Row(target, "", state, figure, bound, record=counted[0], remark=said)
 
@@ -265,7 +325,7 @@ def _of_suite(target: Target, name: str, ledger: _Records) -> Row:
     if record is None or bound is None:
         return Row(target, name, "not measured", bound=bound)
     figures = _figures(target, name, record)
-    state, against = rules.decide(figures, bound, target.plain)
+    state, against = decide(figures, bound, target.plain)
     absent = _absent(target, name, record, figures)
     needed = [rival for rival in absent if rival in target.needs]
     if needed and state == "met":
@@ -273,7 +333,8 @@ def _of_suite(target: Target, name: str, ledger: _Records) -> Row:
     said = f"not measured: {', '.join(absent)}" if absent else ""
     assert against is not None
     beside = against if target.metric in AGAINST else None
-    return _aged(Row(target, name, state, figures[against], bound, beside, record, said), stale)
+    state = "stale" if stale else state
+    return Row(target, name, state, figures[against], bound, beside, record, said)
 
 
 def _figures(target: Target, name: str, record: Record) -> dict[str, Figure]:

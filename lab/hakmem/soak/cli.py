@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from hakmem import complete, config, project
-from hakmem.commands import OWN_COMMAND, RunsByDefault
+from hakmem.cli import OWN_COMMAND, RunsByDefault
 from hakmem.errors import LabError
 from hakmem.paired import cells, work
 from hakmem.paired.cli import Record
@@ -20,7 +20,6 @@ from hakmem.process.lock import host_lock
 from hakmem.soak import analysis as soak_analysis
 from hakmem.soak import epochs_csv as soak_csv
 from hakmem.soak import inside as soak
-from hakmem.soak import outside as soak_outside
 from hakmem.soak import session as soak_session
 from hakmem.soak import view as soak_view
 from hakmem.soak.analysis import Analysis
@@ -71,12 +70,12 @@ def run_command(
     console = Console()
     if pid is not None:
         # Never recorded: whose allocator serves a process that runs already cannot be proven.
-        said = soak_outside.mapped_allocator(pid)
+        said = soak.mapped_allocator(pid)
         console.print(f"process {pid}: {said}; not recorded", soft_wrap=True)
         plan = Plan(f"process {pid}", {"process": f"{pid}, {said}"}, None, seconds, path, False)
 
         def sampled(on_epoch: soak.OnEpoch) -> Ended:
-            epochs = soak_outside.sample(pid, epoch_s, seconds, on_epoch)
+            epochs = soak.sample(pid, epoch_s, seconds, on_epoch)
             return Ended(0, None if epochs else "no epoch was seen", None, "", None, epochs)
 
         finish(soak_session.run(plan, sampled, console))
@@ -90,7 +89,7 @@ def run_command(
         plan = planned(shlex.join(command), what, seconds, path, record)
         finish(
             soak_session.run(
-                plan, lambda each: soak_outside.run(what, epoch_s, seconds, log, each), console
+                plan, lambda each: soak.run(what, epoch_s, seconds, log, each), console
             )
         )
         return

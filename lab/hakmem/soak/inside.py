@@ -1,4 +1,4 @@
-"""Runs a program that prints its epochs, to its end: the soak benchmark, or one like it."""
+"""Runs what is soaked: a program that prints its epochs, or one that is sampled from outside."""
 
 import contextlib
 import os
@@ -6,13 +6,15 @@ import re
 import select
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from os import sysconf
 from pathlib import Path
 from typing import IO
 
 from hakmem.errors import LabError
-from hakmem.process import children, provenance, scratch
+from hakmem.process import children, host, provenance, scratch
 from hakmem.process import proof as proofs
 from hakmem.process.library import Library
 from hakmem.process.sample import last_json_line
@@ -91,7 +93,7 @@ def run_epochs(what: Started, epoch_s: float, on_epoch: OnEpoch) -> Ended:
                 late = _read_lines(child, epoch_s, reader.take)
                 status = child.wait()
         said = err.read_text(encoding="utf-8", errors="replace")
-        proof = own_proof(proof_file, child.pid)
+        proof = proofs.own(proof_file, child.pid)
     result = last_json_line("\n".join(reader.rest))
     found = ended(what, status, said, proof, reader.epochs, late, result)
     silent = found.error is None and reader.epochs == 0
@@ -108,7 +110,11 @@ def ended(
     result: Mapping[str, object] | None = None,
 ) -> Ended:
     """`late`: why it was killed. One that ended well must have been what it was meant to be."""
-    error = late or (ending(status, said) if status != 0 else unintended(what, proof))
+    error = late or (
+        children.how_ended(status, said)
+        if status != 0
+        else provenance.unintended(what.library, proof, what.settings)
+    )
     return Ended(status, error, result, said, proof.to_dict() if proof else None, epochs)
 
 
@@ -155,26 +161,6 @@ def ended_with_us(child: subprocess.Popen[bytes]) -> Iterator[None]:
             child.stdout.close()
 
 
-def own_proof(file: Path, pid: int) -> proofs.Proof | None:
-    return next((p for p in reversed(proofs.read(file)) if p.pid == pid), None)
-
-
-def unintended(what: Started, proof: proofs.Proof | None) -> str | None:
-    """Why the process was not what it was meant to be, or None."""
-    try:
-        provenance.require_intended(what.library, proof, what.settings)
-    except LabError as error:
-        return str(error)
-    return None
-
-
-def ending(status: int, stderr: str) -> str:
-    """How it ended, with the last thing it said."""
-    lines = [line for line in stderr.strip().splitlines() if not line.startswith("[")]
-    how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"status {status}"
-    return f"{how}: {lines[-1][:160]}" if lines else how
-
-
 def _read_lines(
     child: subprocess.Popen[bytes], epoch_s: float, take: Callable[[str], None]
 ) -> str | None:
@@ -198,3 +184,144 @@ def _read_lines(
     if pending:
         take(pending.decode("utf-8", errors="replace"))
     return None
+
+
+COLUMNS = (
+    "epoch",
+    "t_s",
+    "rss_kb",
+    "anon_kb",
+    "lazyfree_kb",
+    "anonhuge_kb",
+    "committed_kb",
+    "minflt",
+    "user_s",
+    "sys_s",
+)
+ROLLUP = {
+    "rss_kb": "Rss",
+    "anon_kb": "Anonymous",
+    "lazyfree_kb": "LazyFree",
+    "anonhuge_kb": "AnonHugePages",
+}
+GRACE_S = 5.0  # between asking a program to end and killing it
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """What the kernel has counted of a process since its start."""
+
+    started: int
+    minflt: int
+    user_s: float
+    sys_s: float
+
+
+def _counts(pid: int) -> _Counts | None:
+    """None where the process is gone; a zombie has no memory to read either."""
+    text = host.read(f"/proc/{pid}/stat") or ""
+    # The name in parentheses may hold anything; the numbers follow its last parenthesis.
+    fields = text.rpartition(")")[2].split()
+    if not fields or fields[0] in "ZX":
+        return None
+    tick = sysconf("SC_CLK_TCK")
+    return _Counts(
+        started=int(fields[19]),
+        minflt=int(fields[7]),
+        user_s=int(fields[11]) / tick,
+        sys_s=int(fields[12]) / tick,
+    )
+
+
+def _memory(pid: int) -> Row | None:
+    """None where the process is gone; an error where it is another user's."""
+    try:
+        texts = [Path(f"/proc/{pid}/{name}").read_text() for name in ("smaps_rollup", "status")]
+    except PermissionError:
+        raise LabError(f"process {pid} is another user's: its memory cannot be read") from None
+    except OSError:
+        return None
+    sizes = dict(re.findall(r"^(\w+):\s+(\d+) kB$", "".join(texts), re.MULTILINE))
+    if "Rss" not in sizes or "VmData" not in sizes:
+        return None
+    row = {column: float(sizes.get(name, 0)) for column, name in ROLLUP.items()}
+    return {**row, "committed_kb": float(sizes["VmData"])}
+
+
+def sample(pid: int, epoch_s: float, seconds: float | None, on_epoch: OnEpoch) -> int:
+    """One epoch after the other until the process ends or the time is over; returns how many.
+
+    Only the process itself is read, none of its children.
+    """
+    before = _counts(pid)
+    if before is None:
+        raise LabError(f"there is no process {pid}")
+    begin = time.monotonic()
+    epoch = 0
+    while seconds is None or (epoch + 1) * epoch_s <= seconds + 1e-9:
+        time.sleep(max(0.0, begin + (epoch + 1) * epoch_s - time.monotonic()))
+        now, memory = _counts(pid), _memory(pid)
+        if now is None or memory is None or now.started != before.started:
+            break
+        row = {
+            "epoch": epoch,
+            "t_s": time.monotonic() - begin,
+            **memory,
+            "minflt": now.minflt - before.minflt,
+            "user_s": now.user_s - before.user_s,
+            "sys_s": now.sys_s - before.sys_s,
+        }
+        on_epoch(row, _line(row))
+        before = now
+        epoch += 1
+    return epoch
+
+
+def _line(row: Mapping[str, float]) -> str:
+    values = ((name, row[name]) for name in COLUMNS)
+    return ",".join(f"{v:.6f}" if name.endswith("_s") else f"{v:.0f}" for name, v in values)
+
+
+def run(
+    what: Started, epoch_s: float, seconds: float | None, log: Path, on_epoch: OnEpoch
+) -> Ended:
+    """Starts a command and samples it; what it prints goes into `log`.
+
+    After `seconds` it is asked to end, and killed if it does not: that is no failure. Without
+    them it runs to its own end.
+    """
+    with scratch.folder("soak") as folder, _output(log) as out:
+        proof_file = folder / "proof.jsonl"
+        child = start(what, proof_file, out, out)
+        with ended_with_us(child):
+            epochs = sample(child.pid, epoch_s, seconds, on_epoch)
+            # It may also have vanished for sampling a moment before it can be waited for.
+            alive = child.poll() is None and _counts(child.pid) is not None
+            stopped = seconds is not None and alive
+            if stopped:
+                child.terminate()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    child.wait(GRACE_S)
+            else:
+                child.wait()
+        proof = proofs.own(proof_file, child.pid)
+        said = log.read_text(encoding="utf-8", errors="replace")
+    status = 0 if stopped else child.returncode
+    return ended(what, status, said, proof, epochs)
+
+
+@contextlib.contextmanager
+def _output(log: Path) -> Iterator[IO[bytes]]:
+    """The file for what a program prints; a silent one leaves none."""
+    try:
+        with log.open("wb") as out:
+            yield out
+    finally:
+        if log.is_file() and log.stat().st_size == 0:
+            log.unlink()
+
+
+def mapped_allocator(pid: int) -> str:
+    """What can be said about a process that runs already: a sign, no proof."""
+    there = "libhakmem" in (host.read(f"/proc/{pid}/maps") or "")
+    return f"{'' if there else 'no '}libhakmem in its mappings; no proof, it was not asked"

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hakmem.errors import LabError
-from hakmem.hotpath.process import last_line, run_tool
 from hakmem.process import host
+from hakmem.process.children import last_line, tool
 
 WHAT = "user mode only, by the processor's counters"
 
@@ -54,7 +54,7 @@ def refusal() -> str | None:
     """None if cycles and instructions can be counted here, else why not and what to do."""
     if shutil.which("perf") is None:
         return "perf is not installed: apt-get install linux-perf"
-    done = run_tool([*stat_argv(Path("/dev/stderr"), NEEDED), "true"])
+    done = tool([*stat_argv(Path("/dev/stderr"), NEEDED), "true"])
     return refused(done.returncode, done.stderr, host.read(PARANOID))
 
 
@@ -66,7 +66,7 @@ def refused(status: int, said: str, paranoid: str | None) -> str | None:
                 f"perf may not count for this user (perf_event_paranoid is {paranoid or '?'}): "
                 "sysctl kernel.perf_event_paranoid=2, or give perf CAP_PERFMON"
             )
-        return f"perf fails here: {last_line(said) or f'status {status}'}"
+        return f"perf fails here: {last_line(said, f'status {status}')}"
     counts = parse_stat(said, NEEDED)
     if counts.absent:
         why = ", ".join(f"{event} {why}" for event, why in counts.absent.items())
@@ -163,7 +163,7 @@ def _same(event: str, asked: str) -> bool:
 
 
 def _checked(argv: Sequence[str]) -> str:
-    done = run_tool(argv)
+    done = tool(argv)
     if done.returncode != 0:
         raise LabError(f"{' '.join(argv[:2])} failed: {last_line(done.stderr)}", status=1)
     return done.stdout

@@ -1,1 +1,0 @@
-"""hakmem at work, in two minutes: `hakmem demo`."""

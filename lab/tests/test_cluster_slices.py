@@ -1,0 +1,171 @@
+"""Slices of a comparison: they add up, and a host that is lost or busy is said."""
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from hakmem.cluster import client as cluster
+from hakmem.cluster import slices as cluster_slice
+from hakmem.cluster.client import Part
+from hakmem.cluster.slices import Busy, Job, Journal, Pause, Places, Refused, Request
+from hakmem.errors import LabError
+from hakmem.paired import blocks as paired
+from hakmem.paired import cells, readings
+from hakmem.paired.blocks import Plan, Track, Trial
+from hakmem.paired.session import Ready
+from hakmem.paired.work import Work
+from hakmem.process import library
+from hakmem.process.lock import host_lock
+from hakmem.process.sample import Sample
+
+
+def plan(guards: int = 1) -> Plan:
+    sides = {at: cells.Cell(at, library.system()) for at in "AB"}
+    reading = readings.choose("cpu", None)
+    works = dict.fromkeys(sides, Work("job", ("true",)))
+    tracks = [Track("job", "target", reading, works)]
+    tracks += [Track(f"guard{n}", "guard", reading, works) for n in range(guards)]
+    return Plan(sides, tracks, "improvement", 0.01, seed=3)
+
+
+def job(**more: object) -> Job:
+    made = Job(plan(), 1.0, ["hakmem"], False, False, None, Places(), Path.cwd(), {})
+    return replace(made, **more)
+
+
+def planted(trial: Trial) -> Sample:
+    """Not of any order of calls: noise by what the trial is, B 2 % cheaper."""
+    noise = 1 + 0.01 * ((trial.padding % 101) / 101)
+    cost = noise * (0.98 if trial.letter == "B" else 1.0)
+    blank = Sample(trial.track.name, trial.letter, (), trial.round, trial.position)
+    return replace(blank, letter=trial.letter, user_s=cost)
+
+
+def sliced(ready: Ready, seconds: Sequence[float]) -> list[Sample]:
+    """All samples of a comparison that was taken in slices."""
+    taken: list[Sample] = []
+    for number in range(100):
+        journal = Journal(taken, planted, seconds[number % len(seconds)])
+        with suppress(Pause):
+            paired.run(ready.plan, journal)
+        taken += journal.fresh
+        if cluster_slice.outcome_of(ready, taken):
+            break
+    return taken
+
+
+@pytest.mark.parametrize("seconds", [(0.0,), (0.0, 60.0), (60.0,)])
+def test_slices_add_up_to_the_comparison_as_it_is_in_one_piece(seconds: Sequence[float]) -> None:
+    ready = Ready(plan(), {}, 1.0)
+    taken = sliced(ready, seconds)
+    outcome, whole = cluster_slice.outcome_of(ready, taken), paired.run(plan(), planted)
+    assert outcome == whole
+    assert outcome is not None
+    assert outcome.decisions["B"].verdict == "GO"
+    assert cluster_slice.outcome_of(ready, taken[:-8]) is None
+
+
+def test_a_slice_ends_between_rounds_and_takes_at_least_one() -> None:
+    journal = Journal([], planted, 0.0)
+    with pytest.raises(Pause):
+        paired.run(plan(), journal)
+    assert [sample.round for sample in journal.fresh] == [0] * 8
+
+
+def test_samples_of_another_comparison_do_not_continue_this_one() -> None:
+    ready = Ready(plan(), {}, 1.0)
+    taken = sliced(ready, (0.0,))
+    with pytest.raises(LabError, match="not of this comparison"):
+        cluster_slice.outcome_of(ready, taken[1:])
+
+
+def test_a_host_that_is_lost_keeps_its_blocks_and_has_no_verdict(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ready = Ready(plan(), {}, 1.0)
+    part = Part("one", job(), {}, ready=ready, samples=sliced(ready, (0.0,))[:24], noise=[{}])
+    monkeypatch.setattr(cluster, "PATIENCE_S", 0.0)
+    part.step(None, None)
+    finished = part.finished()
+    assert finished.error == "its worker did not return within 0 s"
+    assert finished.done is not None
+    outcome = finished.done.outcome
+    assert [block.round for block in outcome.blocks] == [0, 0, 1, 1, 2, 2]
+    assert (outcome.decisions, outcome.failures) == ({}, {"B": finished.error})
+
+
+class Unlucky:
+    """A client whose tasks are lost."""
+
+    def __init__(self) -> None:
+        self.submitted = 0
+
+    def submit(self, *arguments: object, **more: object) -> object:
+        self.submitted += 1
+        assert more["workers"] == ["a"]
+        assert more["resources"] == {"bench": 1}
+        assert more["pure"] is False
+        return SimpleNamespace(done=lambda: False, cancel=lambda: None)
+
+
+def test_a_slice_that_kills_its_worker_again_and_again_is_given_up() -> None:
+    part, client = Part("one", job(), {}), Unlucky()
+    for _ in range(20):
+        part.step(client, "a")  # handed out
+        part.step(client, None)  # and its worker is gone
+    assert part.error == "its worker died, 3 times in the same slice"
+    assert client.submitted == cluster.TRIES
+    assert part.finished().done is None
+
+
+def request(**more: object) -> Request:
+    return replace(Request(job(), {}, None, None, [], 0.0), **more)
+
+
+@pytest.fixture
+def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAB_LOCK_FILE", str(tmp_path / "lock"))
+
+
+@pytest.mark.usefixtures("own_lock")
+def test_a_host_where_somebody_measures_is_busy() -> None:
+    with host_lock():
+        busy = cluster_slice.answer(request())
+    assert isinstance(busy, Busy)
+    assert f"another benchmark runs on this host (process {os.getpid()})" in busy.why
+
+
+@pytest.mark.usefixtures("own_lock")
+def test_each_slice_looks_at_the_files_again(tmp_path: Path) -> None:
+    file = tmp_path / "library.so"
+    file.write_text("rebuilt meanwhile")
+    refused = cluster_slice.answer(request(files={str(file): "0" * 64}))
+    assert isinstance(refused, Refused)
+    assert f"{file} is another file (sha256 " in refused.why
+
+
+def test_a_host_that_changed_in_the_middle_is_not_the_same_host(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = {"kernel": "6.1", "load before": "0.1"}
+    facts = dict(before)
+    monkeypatch.setattr(cluster_slice.provenance, "host_facts", lambda: facts)
+    facts["load before"] = "9.9"
+    cluster_slice._require_same_host(before)
+    facts["kernel"] = "6.2"
+    with pytest.raises(LabError, match="the host changed in the middle: kernel was"):
+        cluster_slice._require_same_host(before)
+
+
+def test_files_are_the_same_ones_at_the_places_of_another_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = Places(Path("/theirs"), Path("/theirs/build"))
+    monkeypatch.setenv("LAB_BUILD_DIR", str(tmp_path))
+    assert theirs.here(Path("/theirs/build/x.so")) == tmp_path / "x.so"
+    assert theirs.here(Path("/theirs/a/b")) == Places().root / "a/b"
+    assert theirs.here(Path("/usr/lib/x.so")) == Path("/usr/lib/x.so")

@@ -1,0 +1,99 @@
+"""The rules of a comparison over many rows: words, blocks, samples, which benchmarks."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hakmem.errors import LabError
+from hakmem.paired import protocol, session, suite_record, work
+from hakmem.paired import suite_run as compare_suite
+from hakmem.paired.blocks import Track
+from hakmem.paired.cells import Cell
+from hakmem.paired.readings import choose
+from hakmem.process.library import system
+from hakmem.process.sample import Sample
+from hakmem.stats import Interval
+from hakmem.suite import SUITE
+
+
+@pytest.mark.parametrize(
+    ("verdict", "low", "high", "kind", "word"),
+    [
+        ("GO", 0.001, 0.002, "CI", "win"),
+        ("NO-GO", -0.5, -0.4, "CI", "loss"),
+        ("UNDECIDED", -0.04, 0.04, "CI", "tie"),
+        ("UNDECIDED", -0.04, 0.06, "CI", "undecided"),
+        ("UNDECIDED", -0.06, 0.04, "CI", "undecided"),
+        ("UNDECIDED", -0.04, 0.04, "range", "undecided"),
+    ],
+)
+def test_words(verdict: Any, low: float, high: float, kind: str, word: str) -> None:
+    target = Interval((low + high) / 2, low, high, kind)
+    assert suite_record.word(protocol.Decision(verdict, target, (), 8, 0.0182, True)) == word
+
+
+def test_so_few_blocks_that_nothing_could_be_decided_are_refused() -> None:
+    for rivals in (1, 2, 8, 9):
+        least = protocol.least_blocks(rivals)
+        gains = {str(n): [[0.5] * least] for n in range(rivals)}
+        fewer = {name: [tracks[0][1:]] for name, tracks in gains.items()}
+        decided = protocol.look(gains, "improvement", 0.01, last=True)
+        assert {d.verdict for d in decided.values()} == {"GO"}
+        decided = protocol.look(fewer, "improvement", 0.01, last=True)
+        assert {d.verdict for d in decided.values()} == {"UNDECIDED"}
+    protocol.require_decidable(8, 10)
+    with pytest.raises(LabError, match="--max-blocks 10 or more"):
+        protocol.require_decidable(8, 9)
+
+
+def test_a_block_has_as_many_samples_as_fill_its_seconds() -> None:
+    command = next(c for c in SUITE.commands if c.name == "batch_lifo")
+    own = work.Work("batch_lifo", command=command, amount=1000)
+    cells = {letter: Cell(letter, system()) for letter in "AB"}
+    track = Track("batch_lifo", "target", choose("wall", "batch_lifo"), dict.fromkeys(cells, own))
+
+    def turns(timed: float, wall: float, seconds: float, reading: str = "wall") -> int:
+        found = {
+            at: Sample("x", at, (), -1, 0, wall_s=wall * slow, result={"seconds": timed * slow})
+            for at, slow in (("A", 1), ("B", 7))
+        }
+        own = replace(track, reading=choose(reading, "batch_lifo"))
+        return session.turns(own, found, seconds)
+
+    assert turns(0.02, 0.03, 1.0) == 25
+    assert turns(0.02, 0.03, 0.0) == 1
+    assert turns(2.0, 2.0, 1.0) == 1
+    # What takes long to begin is not begun so often.
+    assert turns(0.01, 0.3, 1.0) == 5
+    assert turns(0.02, 0.03, 1.0, "rss") == 1
+
+
+def test_where_time_is_short_samples_are_fewer_and_then_shorter() -> None:
+    command = next(c for c in SUITE.commands if c.name == "batch_lifo")
+    own = work.Work("batch_lifo", command=command, amount=1000)
+    cells = {letter: Cell(letter, system()) for letter in "AB"}
+    track = Track("batch_lifo", "target", choose("cpu", "batch_lifo"), dict.fromkeys(cells, own))
+    # Of either sample a tenth of the time is its beginning; the pair takes 1 s, there and back 2 s.
+    found = {at: Sample("x", at, (), -1, 0, wall_s=0.5, result={"seconds": 0.45}) for at in "AB"}
+
+    def sized(most_s: float) -> tuple[int, int, float]:
+        chosen, block_s = session.sized(track, found, 4.5, most_s)
+        return chosen.turns, chosen.works["A"].amount, pytest.approx(block_s)
+
+    assert sized(math.inf) == (5, 1000, 10.0)
+    assert sized(7.0) == (3, 1000, 6.0)
+    assert sized(1.1) == (1, 500, 1.1)
+    # It is its beginning that would be measured.
+    assert sized(0.0) == (1, 250, 0.65)
+
+
+def test_each_benchmark_is_there_once_unless_another_figure_is_named() -> None:
+    names = [figure.name for figure in compare_suite.chosen([])]
+    assert len(names) == len(set(names)) == len({f.command for f in compare_suite.chosen([])})
+    assert [f.name for f in compare_suite.chosen(["*_100000*"])] == ["random_mixed_100000"]
+    assert "peak" not in names
+    assert [f.name for f in compare_suite.chosen(["peak"], everything=True)] == [*names, "peak"]
+    assert [f.name for f in compare_suite.chosen(["p*"])] == ["prodcons"]
+    named = compare_suite.chosen(["random_mixed_100000_process"])
+    assert [f.name for f in named] == ["random_mixed_100000_process"]
