@@ -137,6 +137,8 @@ static void forked(void **own) {
 
 static const hk_watcher_t watcher = {given, taken, NULL, forked};
 
+/* What a thread that was about to tell of the last time adds before the watcher is set is cleared: its free may go
+ * untold. */
 void hk_profile_apply(void) {
     const bool wanted = !HK_FAST && (hk_option(prof) != 0 || hk_option(leaks) != 0);
     if (wanted == hk_load_relaxed(&on))
@@ -150,6 +152,8 @@ void hk_profile_apply(void) {
     }
     if (wanted != hk_load_relaxed(&on))
         hk_watch(HK_WATCH_PROFILE, wanted ? &watcher : NULL);
+    if (wanted && !hk_load_relaxed(&on))
+        hk_profile_clear();
     hk_store_relaxed(&on, wanted);
     hk_unlock(&hk_writing);
 }

@@ -67,7 +67,7 @@ bool hk_lock_unless(hk_lock_t *lock, const atomic_bool *never) {
 
 #if HK_DEBUG
 /* How many locks of each rank this thread holds. */
-static _Thread_local unsigned char held[HK_RANK_META + 1];
+static _Thread_local unsigned char held[HK_RANKS];
 
 bool hk_lock_is_mine(const hk_lock_t *lock) {
     return hk_load_relaxed(&lock->taken) != 0 && held[lock->rank] != 0;
@@ -75,14 +75,14 @@ bool hk_lock_is_mine(const hk_lock_t *lock) {
 
 bool hk_lock_may_take(hk_rank_t rank) {
     unsigned count = 0;
-    for (unsigned r = rank; r <= HK_RANK_META; r++)
+    for (unsigned r = rank; r < HK_RANKS; r++)
         count += held[r];
     return count == 0;
 }
 
 void hk_lock_check(const hk_lock_t *lock, bool tried) {
-    hk_assert(lock->rank <= HK_RANK_META); /* it has been initialised, and not overwritten */
-    for (unsigned r = lock->rank; r <= HK_RANK_META; r++)
+    hk_assert(lock->rank < HK_RANKS); /* it has been initialised, and not overwritten */
+    for (unsigned r = lock->rank; r < HK_RANKS; r++)
         hk_assert(held[r] == 0 || (tried && r == (unsigned)lock->rank));
 }
 

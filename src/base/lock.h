@@ -22,8 +22,10 @@ typedef enum {
     HK_RANK_PACK,     /* backend/pack.c: blocks that share slices */
     HK_RANK_REGION,   /* backend/region.c: cached address ranges */
     HK_RANK_CLASSES,  /* backend/sizeclass.c: learning */
-    HK_RANK_PROFILE,  /* profile/table.c: samples and stacks */
     HK_RANK_META,     /* backend/meta.c: the allocator's own memory */
+    HK_RANK_PROFILE,  /* profile/table.c: samples and stacks; also by a signal's handler, whatever
+                       * the thread holds that it interrupts */
+    HK_RANKS
 } hk_rank_t;
 
 typedef struct {
