@@ -53,7 +53,7 @@ void hk_magazines_reset(hk_thread_t *thread) {
     hk_thread_rest_t *rest = hk_load_relaxed(&thread->rest);
     if (rest != NULL)
         rest->used = rest->taken = 0;
-    thread->budget = hk_magazines_budget();
+    thread->allotted = 0;
 }
 
 /* The purger hears of what went back once it is much: its count is one line for all threads. */
@@ -107,11 +107,17 @@ size_t hk_magazines_part(void) {
     return hk_min(own, hk_max(all, memory() / ALL_THREADS_SHARE) / threads);
 }
 
-static size_t allotted(const hk_thread_t *thread) { return hk_magazines_budget() - thread->budget; }
+static size_t left_of(size_t bytes, const hk_thread_t *thread) {
+    return bytes - hk_min(bytes, thread->allotted);
+}
+
+size_t hk_magazines_left(const hk_thread_t *thread) {
+    return left_of(hk_magazines_budget(), thread);
+}
 
 bool hk_magazines_hold_more(const hk_thread_t *thread, size_t bytes) {
     size_t held = 0;
-    if (allotted(thread) <= bytes)
+    if (thread->allotted <= bytes)
         return false; /* as most threads that come and go */
     for (unsigned cls = 1, end = hk_class_end(); cls < end; cls++)
         held += (size_t)hk_magazine_held(thread, cls) * hk_classes[cls].size;
@@ -171,8 +177,8 @@ static void set_capacity(hk_thread_t *thread, unsigned cls, unsigned capacity) {
         capacity = (unsigned)hk_min(capacity, HK_FEW);
     if (mag->capacity == 0)
         mag->crowd = hk_threads_are_many();
-    thread->budget += (size_t)mag->capacity * hk_classes[cls].size;
-    thread->budget -= (size_t)capacity * hk_classes[cls].size;
+    thread->allotted -= (size_t)mag->capacity * hk_classes[cls].size;
+    thread->allotted += (size_t)capacity * hk_classes[cls].size;
     unsigned place = rest != NULL ? hk_load_relaxed(&rest->place[cls]) : 0;
     if (rest != NULL && capacity > mag->capacity)
         place = find_place(thread, rest, capacity + 1);
@@ -244,12 +250,11 @@ static void enlarge(hk_thread_t *thread, unsigned cls, unsigned most, size_t par
     if (HK_UNLIKELY(hk_option(tcache_adaptive) == 0))
         more = most = (unsigned)hk_max(most, c->one_way);
     more = (unsigned)hk_min(more, (size_t)(most - now));
-    if (HK_UNLIKELY(allotted(thread) + (size_t)more * c->size > part)) {
+    if (HK_UNLIKELY(thread->allotted + (size_t)more * c->size > part)) {
         take_from_idle(thread, cls);
-        while (now == 0 && thread->budget < c->size && take_from_largest(thread, cls))
+        while (now == 0 && hk_magazines_left(thread) < c->size && take_from_largest(thread, cls))
             continue;
-        const size_t room = part - hk_min(part, allotted(thread));
-        more = (unsigned)hk_min(more, hk_max(room / c->size, now == 0));
+        more = (unsigned)hk_min(more, hk_max(left_of(part, thread) / c->size, now == 0));
     }
     set_capacity(thread, cls, now + more);
 }
@@ -262,7 +267,7 @@ unsigned hk_magazine_more(unsigned cls, unsigned now, unsigned wanted, size_t bu
 
 void hk_magazine_reserve(hk_thread_t *thread, unsigned cls, unsigned capacity) {
     const unsigned now = thread->magazines[cls].capacity;
-    unsigned more = hk_magazine_more(cls, now, capacity, thread->budget);
+    unsigned more = hk_magazine_more(cls, now, capacity, hk_magazines_left(thread));
     if (more != 0)
         set_capacity(thread, cls, now + more);
 }
@@ -312,7 +317,7 @@ static hk_magazine_t *visit(hk_thread_t *thread, unsigned cls, bool frees) {
     if (mag->crowd && mag->capacity != 0 && is_in_crowd(mag))
         return mag;
     const size_t part = hk_magazines_part();
-    if (HK_UNLIKELY(allotted(thread) > part)) /* there are more threads now */
+    if (HK_UNLIKELY(thread->allotted > part)) /* there are more threads now */
         take_from_largest(thread, cls);
     if (is_sparse(mag, cls) && mag->capacity >= hk_min(SPARSE, most)) {
         if (mag->capacity > SPARSE)

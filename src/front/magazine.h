@@ -8,7 +8,7 @@
 /* What a bin points at that is not in use: empty, and with limit == top also full. */
 extern void *hk_unused_bin[1];
 
-/* All bins unused, the whole budget to be had. Blocks that were in them are forgotten. */
+/* All bins unused. Blocks that were in them are forgotten. */
 void hk_magazines_reset(hk_thread_t *thread);
 
 /* Gives all blocks back to their slabs. */
@@ -60,6 +60,10 @@ HK_INLINE bool hk_magazine_give(hk_thread_t *thread, unsigned cls, void *p) {
 
 /* What all magazines of a thread may hold, in bytes. */
 HK_INLINE size_t hk_magazines_budget(void) { return hk_option(tcache_kb) * HK_KIB; }
+
+/* How many bytes they may still grow by. The record of a thread that allocated before the options were read may
+ * have more than they allow. */
+size_t hk_magazines_left(const hk_thread_t *thread);
 
 /* What they may hold where there are many threads: of what all threads' may, the same for each, and no more
  * than that budget. Each magazine may have one block all the same. */

@@ -43,7 +43,7 @@ static void make(plan_t *plan) {
 void hk_prewarm(hk_thread_t *thread) {
     if ((hk_option(lean) != 0 && hk_option(tiny_profile) == 0) || hk_threads_are_many())
         return;
-    plan_t plan = {.budget = thread->budget};
+    plan_t plan = {.budget = hk_magazines_left(thread)};
     for (unsigned cls = 1; cls < CLASSES; cls++)
         plan.capacity[cls] = thread->magazines[cls].capacity;
     make(&plan);

@@ -50,7 +50,7 @@ typedef struct {
     uint32_t until_sample;      /* owner: allocations up to the next sampled one */
 } hk_thread_rest_t;
 
-/* Invariant: budget + sum over classes of capacity * size == the budget at start; *tc is &cache or
+/* Invariant: allotted == sum over classes of capacity * size; *tc is &cache or
  * &rest->trap, the latter while the thread is observed. */
 struct hk_thread {
     hk_tcache_t cache;         /* owner */
@@ -65,7 +65,7 @@ struct hk_thread {
     uint16_t idle_at;          /* owner: the magazine looked at last for whether it is idle */
     unsigned crowd;            /* owner: the shared heap used last */
     atomic_bool telling;       /* owner: a watcher hears of something (front/watched.h) */
-    size_t budget;             /* owner: bytes that magazines may still grow by */
+    size_t allotted;           /* owner: bytes that magazines have room for */
     size_t unnoted;            /* owner: bytes given back that the purger has not heard of */
     hk_magazine_t magazines[HK_CLASS_COUNT]; /* owner */
     hk_thread_t *all_next;                   /* const once set; lock: registry */

@@ -93,7 +93,7 @@ static void within_budget(void) {
     for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++)
         bytes += (size_t)capacity(cls) * hk_classes[cls].size;
     CHECK(bytes <= hk_option(tcache_kb) * HK_KIB);
-    CHECK_EQ(own_record()->budget, hk_option(tcache_kb) * HK_KIB - bytes);
+    CHECK_EQ(own_record()->allotted, bytes);
     hak_free(hak_malloc(HK_MID_MAX)); /* whoever comes late still finds room */
     CHECK(capacity(HK_CLASS_FIXED - 1) > 0);
 }
