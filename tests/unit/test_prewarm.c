@@ -137,7 +137,6 @@ static void sizes(void *unused) {
     hk_store_relaxed(&hk_config.tiny_profile, 1);
     in_thread(full_from_start);
     hk_store_relaxed(&hk_config.tcache_kb, 64);
-    in_thread(full_from_start); /* its end gives the record the new budget */
     in_thread(within_budget);
     hk_store_relaxed(&hk_config.tcache_prefetch, 1);
     in_thread(blocks_are_whole);
