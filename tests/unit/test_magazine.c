@@ -87,7 +87,8 @@ static void check_budget(const char *order) {
     dprintf(STDOUT_FILENO, "%s: magazines may hold %zu bytes, %zu are allowed\n", order, bytes,
             allowed);
     CHECK(bytes <= allowed);
-    const size_t wanted = HK_HOSTILE ? 256 * HK_KIB : 4 * HK_MIB; /* at least, where that is allowed */
+    /* At least so much, where that is allowed. */
+    const size_t wanted = HK_HOSTILE ? 256 * HK_KIB : 4 * HK_MIB;
     CHECK(bytes >= hk_min(allowed, wanted) * 9 / 10);
 }
 
