@@ -9,6 +9,7 @@
 #include "backend/pagemap.h"
 #include "base/calls.h"
 #include "base/report.h"
+#include "base/worker.h"
 #include "config/config.h"
 #include "config/listing.h"
 #include "config/table.h"
@@ -122,6 +123,7 @@ static HK_COLD void begin(void) {
 /* Touches no page that a process does not need anyway, as long as no option is set. */
 __attribute__((constructor(101))) static void start(void) {
     hk_config_load();
+    hk_worker_begin();
     hk_front_start();
     if (hk_option(asked) || hk_option(proof) != NULL)
         begin();

@@ -1,7 +1,6 @@
 /* Advice to the system about pages, counted, and given up where the system refuses it again and
  * again (memory that is locked, for instance, cannot be purged). */
-#ifndef HK_BACKEND_ADVISE_H
-#define HK_BACKEND_ADVISE_H
+#pragma once
 
 #include "os/os.h"
 
@@ -10,5 +9,3 @@ hk_os_advised_t hk_advise(const hk_os_range_t *ranges, size_t n, hk_advice_t adv
 
 /* Whether advice has been given up: hk_advise() then does nothing. */
 bool hk_advice_is_disabled(void);
-
-#endif

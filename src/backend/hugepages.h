@@ -2,8 +2,7 @@
  * and takes longer than all the small ones where it must make them first. The first touch of each fresh
  * superslab is timed, by a clock that is no system call. Any thread; of two notes at once one may be
  * lost. */
-#ifndef HK_BACKEND_HUGEPAGES_H
-#define HK_BACKEND_HUGEPAGES_H
+#pragma once
 
 #include "base/base.h"
 
@@ -13,5 +12,3 @@ bool hk_huge_pages_pay(void);
 
 /* The first touch of a fresh superslab took so long. `asked`: huge pages were asked for. */
 void hk_huge_pages_note(uint64_t ns, bool asked);
-
-#endif

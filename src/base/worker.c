@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 
 #include "base/calls.h"
@@ -27,6 +28,14 @@ uint64_t hk_signals_block(uint64_t which) {
     return before;
 }
 
+static bool has_real_time_priority;
+
+void hk_worker_begin(void) {
+    const int policy = HK_KEEP_ERRNO(HK_CALL(other, syscall(SYS_sched_getscheduler, 0)));
+    if (policy == SCHED_FIFO || policy == SCHED_RR) /* most processes are spared the page */
+        has_real_time_priority = true;
+}
+
 /* A small stack has no room for a program's thread-local storage where that is large; then the
  * usual one is taken. */
 int hk_worker_start(void *(*run)(void *)) {
@@ -35,11 +44,11 @@ int hk_worker_start(void *(*run)(void *)) {
     hk_assert(run != NULL && hk_lock_may_take(HK_RANK_WRITING)); /* that is, holds none at all */
     const uint64_t before = hk_signals_block(HK_SIGNALS_FROM_OUTSIDE);
     pthread_attr_init(&attributes);
-    /* not its creator's, which may be a real-time one */
-    pthread_attr_setinheritsched(&attributes, PTHREAD_EXPLICIT_SCHED);
+    if (has_real_time_priority)
+        pthread_attr_setinheritsched(&attributes, PTHREAD_EXPLICIT_SCHED);
     pthread_attr_setstacksize(&attributes, STACK_BYTES);
     int error = HK_COUNTED(other, pthread_create(&thread, &attributes, run, NULL));
-    if (error == EINVAL)
+    if (error == EINVAL || error == EPERM)
         error = HK_COUNTED(other, pthread_create(&thread, NULL, run, NULL));
     if (error == 0)
         pthread_detach(thread);

@@ -3,6 +3,10 @@
 
 #include "base/base.h"
 
+/* At the start of the process, before it may have entered a sandbox: one that has real-time priority then does not hand it
+ * on to workers. Only there may they need a call about scheduling, which a sandbox may end the process for. */
+void hk_worker_begin(void);
+
 /* Starts run(NULL) on a small stack, detached and with all signals blocked. 0, or what
  * pthread_create() says. Allocates (the C library does), so no lock may be held. */
 int hk_worker_start(void *(*run)(void *));

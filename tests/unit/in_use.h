@@ -1,6 +1,5 @@
 /* How much is in use, for tests that want all of it back. */
-#ifndef HK_TESTS_IN_USE_H
-#define HK_TESTS_IN_USE_H
+#pragma once
 
 #include <unistd.h>
 
@@ -31,5 +30,3 @@ static inline size_t in_use_settled(size_t expected, unsigned trims) {
     }
     return least;
 }
-
-#endif

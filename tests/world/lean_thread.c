@@ -193,12 +193,16 @@ static void signals(void) {
     CHECK(atomic_load(&handled_by) == getpid(), "handled by %d", atomic_load(&handled_by));
 }
 
-// It is an ordinary thread whoever started it.
+// It is an ordinary thread in a process with real-time priority. That is what this program becomes when it calls itself.
 static void scheduling(void) {
-    struct sched_param parameter = {.sched_priority = 3};
+    const struct sched_param parameter = {.sched_priority = 3};
+    if (sched_getscheduler(0) != SCHED_FIFO) {
+        if (sched_setscheduler(0, SCHED_FIFO, &parameter) != 0)
+            world_skip("real-time priorities are not permitted here");
+        execl("/proc/self/exe", "lean_thread", "scheduling", (char *)NULL);
+        CHECK(false, "execl: %s", strerror(errno));
+    }
     have_company();
-    if (sched_setscheduler(0, SCHED_FIFO, &parameter) != 0)
-        world_skip("real-time priorities are not permitted here");
     heap_t heap = heap_grow(PEAK, 5);
     await_purger(true);
     sleep_ms(50);
@@ -236,17 +240,35 @@ static void outlives_nobody(void) {
     }
 }
 
-static bool refuse_threads(void) {
+// Has the system answer calls of that number so from now on.
+static void answer(unsigned number, unsigned how) {
     struct sock_filter filter[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (unsigned)offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 1, 0),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAGAIN),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, how),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
     struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
-    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+        world_skip("seccomp filters are not permitted here");
+}
+
+// It starts in a sandbox that ends a process which asks about scheduling, or changes it.
+static void sandboxed(void) {
+    static const unsigned numbers[] = {
+        SYS_sched_setscheduler, SYS_sched_getscheduler, SYS_sched_setparam,
+        SYS_sched_getparam,     SYS_sched_setattr,      SYS_sched_getattr,
+        SYS_setpriority,        SYS_getpriority,        SYS_sched_yield};
+    have_company();
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        answer(numbers[i], SECCOMP_RET_KILL_PROCESS);
+    answer(SYS_prctl, SECCOMP_RET_KILL_PROCESS);
+    heap_t heap = heap_grow(PEAK, 5);
+    await_purger(true);
+    const size_t full = kept_bytes();
+    heap_free(&heap);
+    await_kept(full - PEAK / 4 * 3, "in a sandbox");
 }
 
 // No thread to be had: one line says so, and everything else works.
@@ -256,8 +278,8 @@ static void refused(void) {
     have_company();
     CHECK(pipe(ends) == 0, "pipe");
     int before = dup(STDERR_FILENO);
-    if (!refuse_threads())
-        world_skip("seccomp filters are not permitted here");
+    answer(SYS_clone, SECCOMP_RET_ERRNO | EAGAIN);
+    answer(SYS_clone3, SECCOMP_RET_ERRNO | EAGAIN);
     dup2(ends[1], STDERR_FILENO);
     close(ends[1]);
     errno = 77;
@@ -282,10 +304,19 @@ int main(int argc, char **argv) {
     static const struct {
         const char *name;
         void (*run)(void);
-    } cases[] = {{"absent", absent},   {"small", small},           {"ends", ends},
-                 {"old", old},         {"alone", alone},           {"scattered", scattered},
-                 {"beside", beside},   {"breathes", breathes},     {"steady", steady},
-                 {"signals", signals}, {"scheduling", scheduling}, {"last", outlives_nobody},
+    } cases[] = {{"absent", absent},
+                 {"small", small},
+                 {"ends", ends},
+                 {"old", old},
+                 {"alone", alone},
+                 {"scattered", scattered},
+                 {"beside", beside},
+                 {"breathes", breathes},
+                 {"steady", steady},
+                 {"signals", signals},
+                 {"scheduling", scheduling},
+                 {"last", outlives_nobody},
+                 {"sandboxed", sandboxed},
                  {"refused", refused}};
     world_begin(60);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)

@@ -1,6 +1,5 @@
 // A misuse in a fork's child.
-#ifndef HK_TESTS_CORRUPT_CHILD_H
-#define HK_TESTS_CORRUPT_CHILD_H
+#pragma once
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -19,5 +18,3 @@ static void end_as_child(void (*misuse)(void *), void *p) {
     if (waitpid(child, &status, 0) == child && WIFSIGNALED(status))
         raise(WTERMSIG(status));
 }
-
-#endif
