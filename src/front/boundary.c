@@ -437,8 +437,8 @@ static void *resize_large(void *p, unsigned kind, size_t n) {
     return q;
 }
 
-/* A block stays where it is as long as at least half of it is used; a large one grows in place or
- * by moving pages where it can. */
+/* A block stays where it is as long as at least half of it is used, or where nothing smaller is to be had; a
+ * large one grows in place or by moving pages where it can. */
 void *hk_realloc_unwatched(void *p, size_t n) {
     unsigned kind = hk_map_kind(p);
     if (kind == HK_KIND_FOREIGN && hk_guarded() && hk_guarded_disowns(p, HK_INVALID_POINTER))
@@ -456,8 +456,13 @@ void *hk_realloc_unwatched(void *p, size_t n) {
             return q;
     }
     void *q = hk_hit_pop_class(hk_load_relaxed(&hk_tc), n <= HK_MID_MAX ? hk_class_of(n) : 0);
+    const int saved = n < old ? errno : 0;
     if (q == NULL)
         q = malloc_unwatched(n);
+    if (q == NULL && n < old) {
+        errno = saved;
+        return p;
+    }
     if (q == NULL)
         return NULL;
     memcpy(q, p, hk_min(old, n));

@@ -312,12 +312,13 @@ size_t hk_guarded_bytes(const void *p, unsigned kind) {
     return kind == HK_KIND_FENCED ? hk_fence_bytes(p) : hk_block_bytes(p, kind);
 }
 
-/* A block stays where it is as long as at least half of it is used. */
-static bool resized(void *p, unsigned kind, size_t n) {
+/* A block stays where it is as long as so much of it is used, half or nothing. */
+static bool resized(void *p, unsigned kind, size_t n, bool half) {
     if (kind == HK_KIND_FENCED)
-        return hk_fence_resize(p, n);
+        return hk_fence_resize(p, n, half);
     const size_t room = hk_classes[kind].size;
-    return n <= room && with_tail(n) <= room && n >= room / 2 && hk_block_resize(p, kind, n);
+    return n <= room && with_tail(n) <= room && (n >= room / 2 || !half) &&
+           hk_block_resize(p, kind, n);
 }
 
 /* A large block that has grown once will grow again. */
@@ -332,9 +333,14 @@ void *hk_guarded_realloc(void *p, size_t n) {
     const unsigned kind = hk_map_kind(p);
     const size_t before = hk_usable(p);
     const bool known = kind == HK_KIND_FENCED || kind - 1 < HK_CLASS_COUNT - 1;
-    if (known && resized(p, kind, n))
+    if (known && resized(p, kind, n, true))
         return p;
+    const int saved = errno;
     void *q = n > before ? grown(n) : hk_malloc_unwatched(n, 8, HK_BY_MALLOC);
+    if (q == NULL && n < before && (!known || resized(p, kind, n, false))) {
+        errno = saved;
+        return p;
+    }
     if (q == NULL)
         return NULL;
     memcpy(q, p, hk_min(before, n));

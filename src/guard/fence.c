@@ -413,10 +413,10 @@ static bool grow(header_t *header, size_t n) {
     return true;
 }
 
-bool hk_fence_resize(void *p, size_t n) {
+bool hk_fence_resize(void *p, size_t n, bool half) {
     header_t *header =
         !hk_sample_has(p) && nothing_at(p) == NOTHINGS ? in_use(p, HK_INVALID_POINTER) : NULL;
-    if (header == NULL || !edges_are_whole(header) || n < header->n / 2)
+    if (header == NULL || !edges_are_whole(header) || (half && n < header->n / 2))
         return false;
     if (n > room_of(header) && !grow(header, n))
         return false;

@@ -23,9 +23,9 @@ size_t hk_fence_bytes(const void *p);
 /* What lies at p: see hk_room(). */
 size_t hk_fence_room(const void *p, const void **block);
 
-/* The block has n bytes now; false: there is no room, or it would be less than half. One that has grown where it
- * is ends up to a page before its fence. */
-bool hk_fence_resize(void *p, size_t n);
+/* The block has n bytes now; false: there is no room, or with `half` it would be less than half. One that has grown where
+ * it is ends up to a page before its fence. */
+bool hk_fence_resize(void *p, size_t n, bool half);
 
 /* Says what an access at p did, if it is on a fence or in what was freed; false: it is not. In a signal handler. */
 bool hk_fence_report(const void *p);
