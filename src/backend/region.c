@@ -1,10 +1,10 @@
 #include "backend/region_own.h"
 
-#include <limits.h>
 #include <string.h>
 
 #include "backend/advise.h"
 #include "backend/limit.h"
+#include "backend/mappings.h"
 #include "base/random.h"
 #include "config/config.h"
 #include "stats/counters.h"
@@ -32,11 +32,10 @@ void hk_region_scatter(uint64_t seed) {
     hk_store_relaxed(&window, ADDRESSES / 4 + unit * HK_UNIT);
 }
 
-/* For as many calls as no process makes near that limit. */
 void hk_region_save_mappings(void) {
     hk_store_relaxed(&window, (uint64_t)0);
-    hk_store_relaxed(&hk_region_no_moves, UINT_MAX);
-    hk_store_relaxed(&hk_region_no_cuts, UINT_MAX);
+    hk_store_relaxed(&hk_region_no_moves, (unsigned)HK_REGION_PATIENCE);
+    hk_store_relaxed(&hk_region_no_cuts, (unsigned)HK_REGION_PATIENCE);
 }
 
 bool hk_region_scatters(void) { return hk_load_relaxed(&window) != 0; }
@@ -53,21 +52,53 @@ static char *map_somewhere(size_t bytes, size_t align) {
     return p != NULL ? p : hk_os_map(bytes, align);
 }
 
-/* The cache is given up before the request is. So many bytes of pages are about to be moved here. */
+static _Atomic(char *) last; /* atomic: any thread; mapped while mappings were short */
+
+/* Below the last one, so that both are one mapping. */
+static char *map_sparingly(size_t bytes, size_t align) {
+    const char *above = hk_load_relaxed(&last);
+    char *p = NULL;
+    if (above != NULL && bytes % HK_UNIT == 0 && align == HK_UNIT)
+        p = hk_os_map_at((uintptr_t)above - bytes, bytes);
+    if (p == NULL)
+        p = hk_os_map(bytes, align);
+    if (p != NULL)
+        hk_store_relaxed(&last, p);
+    return p;
+}
+
+static char *map_and_commit(size_t bytes, size_t align) {
+    char *start =
+        hk_mappings_are_short() ? map_sparingly(bytes, align) : map_somewhere(bytes, align);
+    if (start == NULL || hk_map_commit(start, bytes))
+        return start;
+    hk_os_unmap(start, bytes);
+    return NULL;
+}
+
+/* What is wanting may be mappings; or else the cache is given up before the request is. */
+static char *map_or_make_room(size_t bytes, size_t align) {
+    char *start = map_and_commit(bytes, align);
+    if (start == NULL && hk_mappings_let_go()) {
+        start = map_and_commit(bytes, align);
+        if (!hk_mappings_to_spare() && hk_mappings_are_short())
+            hk_region_save_mappings();
+    }
+    return start == NULL && hk_region_trim() != 0 ? map_and_commit(bytes, align) : start;
+}
+
+/* So many bytes of pages are about to be moved here. */
 static bool map_fresh(size_t bytes, size_t align, size_t dense, size_t moving, hk_range_t *range) {
     if (!hk_held_take(bytes, moving) && (hk_region_trim() == 0 || !hk_held_take(bytes, moving)))
         return false;
-    char *start = map_somewhere(bytes, align);
-    if (start == NULL && hk_region_trim() != 0)
-        start = hk_os_map(bytes, align);
-    if (start == NULL || !hk_map_commit(start, bytes)) {
-        if (start != NULL)
-            hk_os_unmap(start, bytes);
+    char *start = map_or_make_room(bytes, align);
+    if (start == NULL) {
         hk_held_drop(bytes);
         return false;
     }
     hk_count(region_maps, 1);
-    const size_t huge = hk_option(thp) != 0 ? dense : 0;
+    /* ranges of one advice are one mapping */
+    const size_t huge = hk_option(thp) != 0 && !hk_mappings_are_short() ? dense : 0;
     if (huge != 0)
         hk_advise(&(hk_os_range_t){start, huge}, 1, HK_HUGE_PAGES);
     if (huge != bytes) /* where the system gives them to everybody they have to be refused */
@@ -135,7 +166,8 @@ static size_t bytes_of(const hk_range_t *ranges, unsigned n) {
  * case. */
 static bool map_filled(size_t bytes, size_t align, size_t dense, size_t at,
                        const hk_range_t *gathered, unsigned n, hk_range_t *range) {
-    if (map_fresh(bytes, align, dense, at + bytes_of(gathered, n), range))
+    if ((n == 0 || hk_mappings_may_be_taken()) &&
+        map_fresh(bytes, align, dense, at + bytes_of(gathered, n), range))
         return n == 0 || fill(range, at, gathered, n) != 0;
     for (unsigned i = 0; i < n; i++)
         hk_region_keep(gathered[i]);
@@ -196,17 +228,30 @@ void hk_region_init(void) {
 }
 
 /* Far from its limit a process need not save: what it has got by then is a small part of the whole. */
-size_t hk_region_plenty(size_t wanted) {
+static size_t plenty_for(size_t wanted) {
     enum { TIMES = 8 };
     return hk_align_up(hk_max(TIMES * hk_max(hk_region_live(), HK_REGION_FIRST_LOOK), wanted),
                        HK_UNIT);
 }
 
+/* A refusal for want of mappings says nothing of these. */
+static bool granted(bool (*grants)(size_t), size_t bytes) {
+    if (!hk_mappings_may_be_taken() || grants(bytes))
+        return true;
+    const bool after_all = hk_mappings_let_go() && grants(bytes);
+    hk_mappings_to_spare();
+    return after_all;
+}
+
+bool hk_region_grants_addresses(size_t wanted) {
+    return granted(hk_os_grants_addresses, plenty_for(wanted));
+}
+
 bool hk_region_look_at_bounds(size_t wanted) {
     hk_store_relaxed(&hk_region_look_is_due, false);
-    const size_t plenty = hk_region_plenty(wanted);
+    const size_t plenty = plenty_for(wanted);
     if (hk_region_is_bounded() ||
-        (data_limit >= plenty && !hk_limit_is_near() && hk_os_grants_commitment(plenty)))
+        (data_limit >= plenty && !hk_limit_is_near() && granted(hk_os_grants_commitment, plenty)))
         return false;
     hk_store_relaxed(&hk_region_bounded, true);
     return true;
@@ -307,7 +352,7 @@ bool hk_region_move(hk_range_t *range, size_t wanted, size_t new_bytes) {
     hk_assert(hk_map_kind(range->start) == HK_KIND_FOREIGN);
     hk_range_t to, gathered[HK_REGION_GATHERED];
     unsigned n = 0;
-    if (!hk_region_may(&hk_region_no_moves))
+    if (!hk_region_may(&hk_region_no_moves) || !hk_mappings_may_be_taken())
         return false;
     if (!hk_range_is_exact(range) && wanted % HK_UNIT == 0) {
         hk_lock(&hk_region_lock);

@@ -10,9 +10,9 @@
  * every kernel; whole units also move by their page-table page, or as one huge page.
  *
  * Bound: HAKMEM_REGION_CACHE_MB, or a quarter of what is handed out where that is more. What
- * does not fit is unmapped at once. hk_region_trim() empties it. A process that has nearly as many
- * mappings as the kernel allows can neither move pages nor cut a mapping; then ranges are used
- * again whole or stay in the cache without their pages.
+ * does not fit is unmapped at once. hk_region_trim() empties it. Where mappings are short
+ * (backend/mappings.h) no pages are moved and no mapping is cut: ranges are used again whole, or stay in
+ * the cache without their pages, and fresh ones lie side by side.
  *
  * Where address space or memory turns out to be bounded for this process (RLIMIT_AS, RLIMIT_DATA,
  * strict accounting of commitments), or a limit is near (backend/limit.h), rounding to units would
@@ -46,10 +46,6 @@ HK_INLINE bool hk_region_is_bounded(void) { return hk_load_relaxed(&hk_region_bo
  * start. */
 void hk_region_init(void);
 
-/* What a process must be able to get, in bytes, so that its memory does not count as bounded: several
- * times what it has, and `wanted`. */
-size_t hk_region_plenty(size_t wanted);
-
 /* From now on fresh ranges of a unit lie at places of chance, found by this number, with nothing of
  * ours on either side. */
 void hk_region_scatter(uint64_t seed);
@@ -57,13 +53,16 @@ void hk_region_scatter(uint64_t seed);
 /* Whether they do. */
 bool hk_region_scatters(void);
 
-/* From now on mappings are saved: nothing is scattered, moved or cut. */
+/* From now on nothing is scattered; for some time, nothing is moved or cut. */
 void hk_region_save_mappings(void);
 
 /* Finds out, by asking the system for plenty; returns whether this is news. Due whenever what is
  * handed out has doubled, which the caller looks at now and then. Any thread, no lock. */
 bool hk_region_look_at_bounds(size_t wanted);
 extern atomic_bool hk_region_look_is_due;
+
+/* Whether the system has as many addresses. Any thread, no lock. */
+bool hk_region_grants_addresses(size_t wanted);
 
 /* Gives a range back, or a part of one. Its kind bytes become FREE where it is kept and FOREIGN
  * where it is unmapped. */

@@ -3,6 +3,7 @@
 
 #include "backend/advise.h"
 #include "backend/limit.h"
+#include "backend/mappings.h"
 #include "backend/region_own.h"
 #include "config/config.h"
 #include "stats/counters.h"
@@ -22,6 +23,16 @@ static size_t next_look = HK_REGION_FIRST_LOOK;
 atomic_bool hk_region_look_is_due;
 
 atomic_uint hk_region_no_moves, hk_region_no_cuts;
+
+bool hk_region_waited(atomic_uint *patience) {
+    unsigned left = hk_load_relaxed(patience);
+    if (left == 0)
+        return true;
+    if (left == 1 && hk_mappings_are_short() && !hk_mappings_to_spare())
+        left = HK_REGION_PATIENCE;
+    hk_store_relaxed(patience, left - 1); /* two threads may count one call: all the same */
+    return false;
+}
 
 size_t hk_region_live(void) { return hk_load_relaxed(&live); }
 size_t hk_region_cached(void) { return hk_load_relaxed(&cached); }
@@ -208,7 +219,8 @@ static hk_range_t shed_locked(void) {
 }
 
 bool hk_region_unmap(hk_range_t range) {
-    if (unmap(range))
+    /* where it is addresses that are bounded, mappings are not what is wanting */
+    if ((hk_region_is_bounded() || hk_mappings_may_be_taken()) && unmap(range))
         return true;
     hk_store_relaxed(&hk_region_no_cuts, (unsigned)HK_REGION_PATIENCE);
     hk_advise(&(hk_os_range_t){range.start, range.bytes}, 1, HK_PURGE);

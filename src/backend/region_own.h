@@ -13,15 +13,13 @@ enum { HK_REGION_GATHERED = 32 };
 
 extern hk_lock_t hk_region_lock;
 
-/* After a refusal for want of mappings, so many calls pass before moving or cutting is tried again.
- * atomic: any thread. Calls left that do without. */
+/* After a refusal for want of mappings, so many calls pass before moving or cutting is tried again, and
+ * as many more while mappings are short. atomic: any thread. Calls left that do without. */
 enum { HK_REGION_PATIENCE = 1024 };
 extern atomic_uint hk_region_no_moves, hk_region_no_cuts;
+bool hk_region_waited(atomic_uint *patience);
 HK_INLINE bool hk_region_may(atomic_uint *patience) {
-    unsigned left = hk_load_relaxed(patience);
-    if (HK_UNLIKELY(left != 0))
-        hk_store_relaxed(patience, left - 1); /* two threads may count one call: all the same */
-    return left == 0;
+    return HK_LIKELY(hk_load_relaxed(patience) == 0) || hk_region_waited(patience);
 }
 
 HK_INLINE bool hk_range_is_exact(const hk_range_t *r) { return r->bytes % HK_UNIT != 0; }

@@ -191,8 +191,7 @@ static HK_COLD size_t reclaim(hk_thread_t *thread) {
  * if it is addresses that are bounded, the flat map's go back. True: something has changed. */
 static HK_COLD bool look_at_bounds(size_t wanted) {
     bool news = hk_region_look_at_bounds(wanted);
-    if (!hk_region_is_bounded() || !hk_map_has_flat() ||
-        hk_os_grants_addresses(hk_region_plenty(wanted)))
+    if (!hk_region_is_bounded() || !hk_map_has_flat() || hk_region_grants_addresses(wanted))
         return news;
     hk_threads_give_up_flat_map();
     return true;

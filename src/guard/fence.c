@@ -6,6 +6,7 @@
 #include "backend/hugepages.h"
 #include "backend/large.h"
 #include "backend/limit.h"
+#include "backend/mappings.h"
 #include "backend/pagemap.h"
 #include "backend/region.h"
 #include "base/random.h"
@@ -109,43 +110,17 @@ static void give_nothing(void *p, size_t number) {
 
 /* ---- mappings, of which a process has so many ----
  *
- * A fenced block takes several. When there are no more, blocks without fences must still be had:
- * for them some mappings are kept, in a range of which every other page can be read. Nothing is fenced
- * without it; it goes when a fence was refused, and comes back some time later. */
+ * A fenced block takes several. Nothing is fenced unless some are left to spare for blocks without
+ * fences, which must still be had when there are no more. */
 
-enum {
-    SPARE_PAGES = 33, /* odd: pages of neither end may become a part of what lies beside them */
-    PATIENCE = 1024   /* so many blocks later */
-};
-static _Atomic(char *) spare; /* atomic: any thread */
-static atomic_uint patience;  /* atomic: two threads may count one block */
+enum { PATIENCE = 1024 };    /* after a refusal, so many blocks have none */
+static atomic_uint patience; /* atomic: two threads may count one block */
 
 HK_INLINE bool patient(void) {
     const unsigned blocks = hk_load_relaxed(&patience);
     if (HK_UNLIKELY(blocks != 0))
         hk_store_relaxed(&patience, blocks - 1);
     return blocks != 0;
-}
-
-static bool spare_is_there(void) {
-    const size_t page = hk_os_page_size(), bytes = SPARE_PAGES * page;
-    if (HK_LIKELY(hk_load_relaxed(&spare) != NULL))
-        return true;
-    char *seen = NULL, *start = hk_os_fence(bytes, page);
-    bool ok = start != NULL;
-    for (size_t i = 0; ok && i < SPARE_PAGES; i += 2)
-        ok = hk_os_protect(start + i * page, page, HK_READ);
-    if (ok && hk_cas_seq(&spare, &seen, start))
-        return true;
-    if (start != NULL)
-        hk_os_unmap(start, bytes);
-    return ok;
-}
-
-static void let_go_of_spare(void) {
-    char *start = hk_exchange_seq(&spare, NULL);
-    if (start != NULL)
-        hk_os_unmap(start, SPARE_PAGES * hk_os_page_size());
 }
 
 /* ---- blocks with bytes ---- */
@@ -233,7 +208,7 @@ void hk_fence_trim(void) {
 static void let_go(void) {
     hk_fence_trim();
     hk_store_relaxed(&patience, (unsigned)PATIENCE);
-    let_go_of_spare();
+    hk_mappings_let_go();
     hk_region_save_mappings();
 }
 
@@ -249,7 +224,7 @@ static size_t mapping_for(size_t n, size_t align, size_t headroom) {
 
 static void *alloc(size_t n, size_t align, size_t bytes, hk_by_t by) {
     const size_t body = body_for(n);
-    char *start = spare_is_there() ? hk_os_fence(bytes, HK_SLICE) : NULL;
+    char *start = hk_mappings_to_spare() ? hk_os_fence(bytes, HK_SLICE) : NULL;
     if (start == NULL)
         return NULL;
     header_t header = laid_out(start, bytes, body, n, align);

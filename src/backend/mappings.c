@@ -1,0 +1,40 @@
+#include "backend/mappings.h"
+
+#include "os/os.h"
+
+/* Odd, so that pages of neither end may become a part of what lies beside them. */
+enum { SPARE_PAGES = 33 };
+
+static _Atomic(char *) spare; /* atomic: any thread */
+static atomic_bool wanting;   /* atomic: any thread */
+
+static size_t spare_bytes(void) { return SPARE_PAGES * hk_os_page_size(); }
+
+bool hk_mappings_to_spare(void) {
+    const size_t page = hk_os_page_size();
+    if (HK_LIKELY(hk_load_relaxed(&spare) != NULL))
+        return true;
+    char *seen = NULL, *start = hk_os_fence(spare_bytes(), page);
+    bool ok = start != NULL;
+    for (size_t i = 0; ok && i < SPARE_PAGES; i += 2)
+        ok = hk_os_protect(start + i * page, page, HK_READ);
+    if (start != NULL) /* else it may be addresses that are wanting */
+        hk_store_relaxed(&wanting, !ok);
+    if (ok && hk_cas_seq(&spare, &seen, start))
+        return true;
+    if (start != NULL)
+        hk_os_unmap(start, spare_bytes());
+    return ok;
+}
+
+bool hk_mappings_may_be_taken(void) { return hk_mappings_to_spare() || !hk_mappings_are_short(); }
+
+bool hk_mappings_let_go(void) {
+    char *start = hk_exchange_seq(&spare, NULL);
+    if (start == NULL)
+        return false;
+    hk_os_unmap(start, spare_bytes());
+    return true;
+}
+
+bool hk_mappings_are_short(void) { return hk_load_relaxed(&wanting); }
