@@ -67,14 +67,20 @@ static int say_resident(void) {
     return printf("%d\n", sum) < 0;
 }
 
+// The most of several: now and then the system maps fewer of the pages around one that is needed.
 static int resident_in_child(const char *self) {
+    enum { CHILDREN = 8 };
     char command[4200];
-    int kib = 0;
+    int most = 0;
     snprintf(command, sizeof command, "exec %s resident", self);
-    FILE *child = popen(command, "r");
-    CHECK(child != NULL && fscanf(child, "%d", &kib) == 1, "popen");
-    CHECK(pclose(child) == 0 && kib > 0, "the child failed");
-    return kib;
+    for (int i = 0; i < CHILDREN; i++) {
+        int kib = 0;
+        FILE *child = popen(command, "r");
+        CHECK(child != NULL && fscanf(child, "%d", &kib) == 1, "popen");
+        CHECK(pclose(child) == 0 && kib > 0, "the child failed");
+        most = kib > most ? kib : most;
+    }
+    return most;
 }
 
 int main(int argc, char **argv) {
