@@ -1,4 +1,4 @@
-#include "front/thread.h"
+#include "front/thread_own.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -36,33 +36,30 @@ static const hk_tcache_t no_cache = UNUSED_CACHE;
 _Thread_local _Atomic(hk_tcache_t *) hk_tc __attribute__((tls_model("initial-exec"))) =
     (hk_tcache_t *)&no_cache;
 
-static hk_lock_t registry = HK_LOCK_INIT(HK_RANK_REGISTRY);
+hk_lock_t hk_registry = HK_LOCK_INIT(HK_RANK_REGISTRY);
+hk_thread_t *hk_threads_all;
 static bool initialised;     /* lock: registry */
 static pthread_key_t key;    /* const once initialised */
-static hk_thread_t *all;     /* lock: registry; every record but the shared one */
 static hk_thread_t *orphans; /* lock: registry; last in, first out: its memory is the warmest */
 static atomic_uint ending;   /* atomic: threads that have begun to end and are no orphans yet */
 
 atomic_uint hk_threads_served;
 hk_heap_t hk_crowds[HK_CROWDS];
 
-/* atomic: set by a thread that forks, while it holds all gates, the registry and the shared
- * record */
-static atomic_bool forking;
-atomic_bool hk_fork_waits;
-
-/* Whether the calling thread is between the two halves of a fork: from prepare on it holds the
- * others or, where its signal handler has interrupted the allocator, nobody. */
-static _Thread_local enum { FORKS_NOT, FORKS_AND_HOLDS, FORKS_INSIDE } fork_state;
-
-static hk_lock_t shared_lock = HK_LOCK_INIT(HK_RANK_SHARED);
-static hk_thread_t shared_record; /* lock: shared; untouched pages until a thread needs it */
+hk_lock_t hk_shared_lock = HK_LOCK_INIT(HK_RANK_SHARED);
+hk_thread_t hk_shared_record; /* untouched pages until a thread needs it */
 
 /* A thread that has no record. */
 static _Thread_local struct {
     bool ended;         /* and will have none any more */
     atomic_bool inside; /* the boundary: attaching, or at work on the shared record */
 } outside;
+
+bool hk_thread_is_inside(void) {
+    const hk_thread_t *own = hk_load_relaxed(&hk_tc)->thread;
+    return own != NULL ? hk_load_relaxed(&own->gate) == HK_INSIDE
+                       : hk_load_relaxed(&outside.inside);
+}
 
 /* Under the registry lock, so that no heap appears while a fork holds them all. */
 static void set_up_locked(hk_thread_t *thread) {
@@ -127,15 +124,15 @@ static void initialise_locked(void) {
     initialised = true;
     hk_map_init();
     hk_region_init();
-    shared_record.shared = true;
-    set_up_locked(&shared_record);
+    hk_shared_record.shared = true;
+    set_up_locked(&hk_shared_record);
     pthread_key_create(&key, thread_ends);
 }
 
 /* A record for the calling thread, inside: an orphan's, else a new one. NULL: out of memory, or
  * another thread is forking. */
 static hk_thread_t *obtain_record(void) {
-    if (!hk_lock_unless(&registry, &forking))
+    if (!hk_lock_unless(&hk_registry, &hk_forking))
         return NULL;
     initialise_locked();
     hk_thread_t *thread = orphans;
@@ -144,19 +141,17 @@ static hk_thread_t *obtain_record(void) {
         hk_heap_set_orphan(&thread->heap, false);
     } else if ((thread = hk_meta_alloc(sizeof *thread)) != NULL) {
         set_up_locked(thread);
-        thread->all_next = all;
-        all = thread;
+        thread->all_next = hk_threads_all;
+        hk_threads_all = thread;
     }
     if (thread != NULL) {
         hk_store_relaxed(&thread->gate,
                          (unsigned)HK_INSIDE); /* a fork waits until it is attached */
         serve_locked(1);
     }
-    hk_unlock(&registry);
+    hk_unlock(&hk_registry);
     return thread;
 }
-
-static void handle_forks(void);
 
 /* Gives the thread a record; NULL: as obtain_record(). */
 static hk_thread_t *attach(void) {
@@ -170,16 +165,16 @@ static hk_thread_t *attach(void) {
         hk_sections_keep_in(rest != NULL ? &rest->sections : NULL);
     hk_prewarm(thread);
     hk_store_relaxed(&hk_tc, &thread->cache);
-    hk_lock(&registry);
+    hk_lock(&hk_registry);
     thread->tc = &hk_tc;
     hk_store_relaxed(&thread->plan, 0u); /* a plan is new to each thread */
     hk_thread_plan_locked(thread);
-    hk_unlock(&registry);
+    hk_unlock(&hk_registry);
     hk_gate_leave(thread);
     /* Both may allocate, which works by now. If the first fails the record is never left to
      * anybody: a leak of address space, not an error. */
     pthread_setspecific(key, thread);
-    handle_forks();
+    hk_fork_handle();
     return thread;
 }
 
@@ -189,8 +184,8 @@ static HK_COLD hk_thread_t *enter_outside(void) {
     hk_store_relaxed(&outside.inside, true);
     atomic_signal_fence(memory_order_seq_cst);
     hk_thread_t *thread = outside.ended ? NULL : attach();
-    if (thread == NULL && hk_lock_unless(&shared_lock, &forking))
-        return &shared_record;
+    if (thread == NULL && hk_lock_unless(&hk_shared_lock, &hk_forking))
+        return &hk_shared_record;
     atomic_signal_fence(memory_order_seq_cst);
     hk_store_relaxed(&outside.inside, false);
     return thread;
@@ -211,17 +206,17 @@ void hk_thread_leave(hk_thread_t *thread) {
         hk_gate_leave(thread);
         return;
     }
-    hk_unlock(&shared_lock);
+    hk_unlock(&hk_shared_lock);
     atomic_signal_fence(memory_order_seq_cst);
     hk_store_relaxed(&outside.inside, false);
 }
 
 hk_thread_t *hk_thread_enter_patiently(void) {
     enum { MOST_TRIES = 20000 }; /* of which all but the first sleep for 50 us */
-    if (fork_state == FORKS_AND_HOLDS)
+    if (hk_fork_is_mine())
         return NULL; /* it holds what its callers are about to take */
     hk_thread_t *thread = hk_thread_enter();
-    for (unsigned tries = 0; thread == NULL && hk_load_seq(&forking) && tries < MOST_TRIES;
+    for (unsigned tries = 0; thread == NULL && hk_load_seq(&hk_forking) && tries < MOST_TRIES;
          tries++) {
         hk_lock_pause(tries);
         thread = hk_thread_enter();
@@ -241,7 +236,7 @@ void hk_thread_flush(hk_thread_t *thread) {
     hk_magazines_flush(thread);
 }
 
-static void make_orphan_locked(hk_thread_t *thread) {
+void hk_thread_orphan_locked(hk_thread_t *thread) {
     thread->tc = NULL;
     hk_heap_set_orphan(&thread->heap, true);
     thread->orphan_next = orphans;
@@ -277,15 +272,15 @@ static void thread_ends(void *record) {
     leave_behind(thread);
     outside.ended = true;
     hk_store_relaxed(&outside.inside, true);
-    hk_lock(&registry);
+    hk_lock(&hk_registry);
     hk_store_relaxed(&hk_tc, (hk_tcache_t *)&no_cache);
     if (!HK_FAST)
         hk_sections_keep_in(NULL);
-    make_orphan_locked(thread);
+    hk_thread_orphan_locked(thread);
     hk_add_seq(&ending, -1u);
     hk_gate_leave(thread);
     bool last = hk_load_relaxed(&hk_threads_served) == 0;
-    hk_unlock(&registry);
+    hk_unlock(&hk_registry);
     hk_store_relaxed(&outside.inside, false);
     if (last)
         hk_purger_stop();
@@ -293,14 +288,14 @@ static void thread_ends(void *record) {
 
 /* Nobody else takes an orphan's record while the registry is locked. */
 void hk_threads_cool_orphans(void) {
-    if (fork_state == FORKS_AND_HOLDS)
+    if (hk_fork_is_mine())
         return; /* another time */
-    hk_lock(&registry);
+    hk_lock(&hk_registry);
     for (hk_thread_t *thread = orphans; thread != NULL; thread = thread->orphan_next) {
         hk_magazines_flush(thread);
         hk_magazines_reset(thread);
     }
-    hk_unlock(&registry);
+    hk_unlock(&hk_registry);
 }
 
 /* ---- all threads ---- */
@@ -327,12 +322,12 @@ void hk_thread_plan_locked(hk_thread_t *thread) {
 }
 
 static void visit_all(hk_thread_visitor_t *visit, void *argument) {
-    hk_lock(&registry);
+    hk_lock(&hk_registry);
     if (initialised)
-        visit(&shared_record, argument);
-    for (hk_thread_t *thread = all; thread != NULL; thread = thread->all_next)
+        visit(&hk_shared_record, argument);
+    for (hk_thread_t *thread = hk_threads_all; thread != NULL; thread = thread->all_next)
         visit(thread, argument);
-    hk_unlock(&registry);
+    hk_unlock(&hk_registry);
 }
 
 bool hk_threads_visit(hk_thread_visitor_t *visit, void *argument) {
@@ -350,16 +345,16 @@ static void forget_flat(hk_thread_t *thread) {
 
 /* Records set up later find no flat map either: both happen under the registry lock. */
 void hk_threads_give_up_flat_map(void) {
-    if (fork_state == FORKS_AND_HOLDS)
+    if (hk_fork_is_mine())
         return; /* another time */
-    hk_lock(&registry);
+    hk_lock(&hk_registry);
     if (hk_map_has_flat()) {
-        forget_flat(&shared_record);
-        for (hk_thread_t *thread = all; thread != NULL; thread = thread->all_next)
+        forget_flat(&hk_shared_record);
+        for (hk_thread_t *thread = hk_threads_all; thread != NULL; thread = thread->all_next)
             forget_flat(thread);
         hk_map_give_up_flat();
     }
-    hk_unlock(&registry);
+    hk_unlock(&hk_registry);
 }
 
 static void add_held(hk_thread_t *thread, void *blocks) {
@@ -387,123 +382,4 @@ bool hk_threads_sections(hk_sections_sum_t *sum) {
         return true;
     hk_sections_sum_begin(sum);
     return sum->overhead == 0 || hk_threads_visit(add_sections, sum);
-}
-
-/* ---- fork ----
- *
- * A fork holds every other thread outside the boundary. Nobody is inside, so no lock of the backend
- * is taken and no change half done: the child finds everything whole, and the fork holds no lock
- * that anybody could wait for. A thread that comes to the boundary meanwhile is served without
- * locks, by the emergency heap and by remote frees: what it may hold (a stream, a lock of the
- * loader, one of the program's own), and what the C library takes after our handler, cannot close a
- * circle with us. (docs/concurrency.md argues it.) */
-
-/* A fork by a signal handler that interrupted the allocator: whom we waited for might wait for what
- * the interrupted frame holds. Nothing is held then; POSIX lets the child do little before exec. */
-static bool is_inside(const hk_thread_t *own) {
-    return own != NULL ? hk_load_relaxed(&own->gate) == HK_INSIDE
-                       : hk_load_relaxed(&outside.inside);
-}
-
-/* False: somebody is inside. */
-static bool hold_others_locked(const hk_thread_t *own) {
-    bool all_held = true;
-    for (hk_thread_t *thread = all; thread != NULL; thread = thread->all_next) {
-        unsigned outside_now = HK_OUTSIDE;
-        if (thread != own && !hk_cas_acquire(&thread->gate, &outside_now, (unsigned)HK_HELD) &&
-            outside_now != HK_HELD)
-            all_held = false;
-    }
-    return all_held;
-}
-
-static void release_locked(hk_thread_t *own) {
-    for (hk_thread_t *thread = all; thread != NULL; thread = thread->all_next)
-        if (thread != own)
-            hk_gate_leave(thread);
-    hk_store_seq(&forking, false);
-    hk_unlock(&registry);
-    hk_unlock(&shared_lock);
-}
-
-static void fork_prepare(void) {
-    hk_thread_t *own = hk_load_relaxed(&hk_tc)->thread;
-    fork_state = is_inside(own) ? FORKS_INSIDE : FORKS_AND_HOLDS;
-    if (fork_state == FORKS_INSIDE)
-        return;
-    hk_lock(&shared_lock);
-    hk_store_seq(&forking, true);
-    hk_lock(&registry);
-    for (unsigned tries = 0; !hold_others_locked(own); tries++) {
-        hk_store_relaxed(&hk_fork_waits, true);
-        hk_unlock(&registry); /* which whoever is inside may want */
-        hk_lock_pause(tries);
-        hk_lock(&registry);
-    }
-    hk_store_relaxed(&hk_fork_waits, false);
-    hk_look_hold();
-}
-
-static bool held_others(void) {
-    bool held = fork_state == FORKS_AND_HOLDS;
-    fork_state = FORKS_NOT;
-    return held;
-}
-
-static void fork_parent(void) {
-    if (!held_others())
-        return;
-    hk_look_release();
-    release_locked(hk_load_relaxed(&hk_tc)->thread);
-}
-
-/* The other threads do not exist in the child: their records become orphans. Their magazines stay
- * as they are for the record's next thread; a push or pop that the fork interrupted loses at most
- * the one block it was about. */
-static void fork_child(void) {
-    hk_calls_forked();
-    hk_counters_forked();
-    hk_heap_counters_forked();
-    if (!held_others())
-        return;
-    hk_purger_forked();
-    hk_config_forked();
-    hk_thread_t *own = hk_load_relaxed(&hk_tc)->thread;
-    if (!HK_FAST) {
-        hk_observed_forget(&shared_record);
-        hk_sections_forget_shared();
-    }
-    for (hk_thread_t *thread = all; thread != NULL; thread = thread->all_next) {
-        if (!HK_FAST) {
-            hk_observed_forget(thread);
-            hk_guarded_forked(thread);
-            hk_watched_forked(thread);
-            hk_thread_rest_t *rest = hk_load_relaxed(&thread->rest);
-            if (rest != NULL)
-                hk_sections_forget(&rest->sections);
-        }
-        if (thread != own && !hk_load_relaxed(&thread->heap.orphan))
-            make_orphan_locked(thread);
-    }
-    release_locked(own);
-    hk_lock_forked(&registry); /* other forks may have waited */
-    hk_lock_forked(&shared_lock);
-}
-
-/* What the C library's pthread_atfork does, which is a piece of code in each library, and of all places at the
- * end of ours: for its sake 64 KiB more would be mapped in each process. */
-#ifdef __GLIBC__
-int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void), void *dso);
-/* That a library is unloaded ours need not know (CMakeLists.txt); in a program this is the compiler's. */
-void *__dso_handle __attribute__((weak, visibility("hidden")));
-#define HANDLE_FORKS(prepare, parent, child) __register_atfork(prepare, parent, child, __dso_handle)
-#else
-#define HANDLE_FORKS pthread_atfork
-#endif
-
-/* Not from a constructor: most processes that only start never allocate beyond a page or fork. */
-static void handle_forks(void) {
-    static atomic_flag done = ATOMIC_FLAG_INIT;
-    if (!atomic_flag_test_and_set(&done))
-        HANDLE_FORKS(fork_prepare, fork_parent, fork_child);
 }

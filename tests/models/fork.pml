@@ -1,4 +1,4 @@
-/* A fork (src/front/thread.c): it takes two locks, keeps all others outside the boundary by their gates, and
+/* A fork (src/front/fork.c): it takes two locks, keeps all others outside the boundary by their gates, and
  * then, inside the C library's fork, takes a lock of the C library's, which another thread may hold while it
  * allocates. One of the others has no record yet. Nobody may wait for ever, and when the process is copied
  * nobody is at anything.

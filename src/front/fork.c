@@ -1,0 +1,130 @@
+/* Fork.
+ *
+ * A fork holds every other thread outside the boundary. Nobody is inside, so no lock of the backend
+ * is taken and no change half done: the child finds everything whole, and the fork holds no lock
+ * that anybody could wait for. A thread that comes to the boundary meanwhile is served without
+ * locks, by the emergency heap and by remote frees: what it may hold (a stream, a lock of the
+ * loader, one of the program's own), and what the C library takes after our handler, cannot close a
+ * circle with us. (docs/concurrency.md argues it.) */
+#include <pthread.h>
+
+#include "base/calls.h"
+#include "config/config.h"
+#include "front/guarded.h"
+#include "front/observed.h"
+#include "front/thread_own.h"
+#include "front/watched.h"
+#include "policy/look.h"
+#include "policy/purger.h"
+
+atomic_bool hk_forking, hk_fork_waits;
+
+/* Whether the calling thread is between the two halves of a fork: from prepare on it holds the others or
+ * nobody. That is so where its signal handler has interrupted the allocator: whom we waited for might wait
+ * for what the interrupted frame holds. POSIX lets the child do little before exec. */
+static _Thread_local enum { FORKS_NOT, FORKS_AND_HOLDS, FORKS_INSIDE } fork_state;
+
+bool hk_fork_is_mine(void) { return fork_state == FORKS_AND_HOLDS; }
+
+/* False: somebody is inside. */
+static bool hold_others_locked(const hk_thread_t *own) {
+    bool all_held = true;
+    for (hk_thread_t *thread = hk_threads_all; thread != NULL; thread = thread->all_next) {
+        unsigned outside_now = HK_OUTSIDE;
+        if (thread != own && !hk_cas_acquire(&thread->gate, &outside_now, (unsigned)HK_HELD) &&
+            outside_now != HK_HELD)
+            all_held = false;
+    }
+    return all_held;
+}
+
+static void release_locked(hk_thread_t *own) {
+    for (hk_thread_t *thread = hk_threads_all; thread != NULL; thread = thread->all_next)
+        if (thread != own)
+            hk_gate_leave(thread);
+    hk_store_seq(&hk_forking, false);
+    hk_unlock(&hk_registry);
+    hk_unlock(&hk_shared_lock);
+}
+
+static void fork_prepare(void) {
+    const hk_thread_t *own = hk_load_relaxed(&hk_tc)->thread;
+    fork_state = hk_thread_is_inside() ? FORKS_INSIDE : FORKS_AND_HOLDS;
+    if (fork_state == FORKS_INSIDE)
+        return;
+    hk_lock(&hk_shared_lock);
+    hk_store_seq(&hk_forking, true);
+    hk_lock(&hk_registry);
+    for (unsigned tries = 0; !hold_others_locked(own); tries++) {
+        hk_store_relaxed(&hk_fork_waits, true);
+        hk_unlock(&hk_registry); /* which whoever is inside may want */
+        hk_lock_pause(tries);
+        hk_lock(&hk_registry);
+    }
+    hk_store_relaxed(&hk_fork_waits, false);
+    hk_look_hold();
+}
+
+static bool held_others(void) {
+    bool held = fork_state == FORKS_AND_HOLDS;
+    fork_state = FORKS_NOT;
+    return held;
+}
+
+static void fork_parent(void) {
+    if (!held_others())
+        return;
+    hk_look_release();
+    release_locked(hk_load_relaxed(&hk_tc)->thread);
+}
+
+/* The other threads do not exist in the child: their records become orphans. Their magazines stay
+ * as they are for the record's next thread; a push or pop that the fork interrupted loses at most
+ * the one block it was about. */
+static void fork_child(void) {
+    hk_calls_forked();
+    hk_counters_forked();
+    hk_heap_counters_forked();
+    if (!held_others())
+        return;
+    hk_purger_forked();
+    hk_config_forked();
+    hk_thread_t *own = hk_load_relaxed(&hk_tc)->thread;
+    if (!HK_FAST) {
+        hk_observed_forget(&hk_shared_record);
+        hk_sections_forget_shared();
+    }
+    for (hk_thread_t *thread = hk_threads_all; thread != NULL; thread = thread->all_next) {
+        if (!HK_FAST) {
+            hk_observed_forget(thread);
+            hk_guarded_forked(thread);
+            hk_watched_forked(thread);
+            hk_thread_rest_t *rest = hk_load_relaxed(&thread->rest);
+            if (rest != NULL)
+                hk_sections_forget(&rest->sections);
+        }
+        if (thread != own && !hk_load_relaxed(&thread->heap.orphan))
+            hk_thread_orphan_locked(thread);
+    }
+    release_locked(own);
+    hk_lock_forked(&hk_registry); /* other forks may have waited */
+    hk_lock_forked(&hk_shared_lock);
+}
+
+/* What the C library's pthread_atfork does, which is a piece of code in each library, and of all places at the
+ * end of ours: for its sake 64 KiB more would be mapped in each process. */
+#ifdef __GLIBC__
+int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void), void *dso);
+/* That a library is unloaded ours need not know (CMakeLists.txt); in a program this is the compiler's. */
+void *__dso_handle __attribute__((weak, visibility("hidden")));
+#define HANDLE_FORKS(prepare, parent, child) __register_atfork(prepare, parent, child, __dso_handle)
+#else
+#define HANDLE_FORKS pthread_atfork
+#endif
+
+/* Not from a constructor: most processes that only start never allocate beyond a page or fork. */
+void hk_fork_handle(void) {
+    static atomic_flag done = ATOMIC_FLAG_INIT;
+    if (!atomic_flag_test_and_set(&done))
+        HANDLE_FORKS(fork_prepare, fork_parent, fork_child);
+}

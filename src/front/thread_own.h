@@ -1,0 +1,26 @@
+/* What fork.c needs of the records, and they of it. */
+#pragma once
+
+#include "base/lock.h"
+#include "front/thread.h"
+
+extern hk_lock_t hk_registry;
+extern hk_thread_t *hk_threads_all; /* lock: registry; every record but the shared one */
+
+extern hk_lock_t hk_shared_lock;
+extern hk_thread_t hk_shared_record; /* lock: shared */
+
+/* Leaves the record to the next thread. */
+void hk_thread_orphan_locked(hk_thread_t *thread);
+
+/* Whether the caller, a signal handler's then, has interrupted its thread inside the boundary. */
+bool hk_thread_is_inside(void);
+
+/* atomic: set by a thread that forks, while it holds all gates, the registry and the shared record */
+extern atomic_bool hk_forking;
+
+/* Whether the calling thread is the one that does. */
+bool hk_fork_is_mine(void);
+
+/* From now on a fork finds everything whole. Called by each thread that gets a record. */
+void hk_fork_handle(void);
