@@ -1,0 +1,129 @@
+/* What a child says of its options, and what it should say: it reads them as any program does. */
+#pragma once
+
+#include <errno.h>
+
+#include "check.h"
+#include "config/config.h"
+#include "config/table.h"
+#include "os/os.h"
+
+static const char *const origins[] = {"default", "cgroup", "profile", "environment", "run time"};
+
+/* What a process says of itself: one "NAME=value (origin)" a line; a word is shown as its index. */
+static inline void print_values(void) {
+#define NUMBER(field, env)                                                                         \
+    dprintf(STDOUT_FILENO, "%s=%" PRIu64 " (%s)\n", env, hk_option(field),                         \
+            origins[hk_option_origin(field)]);
+#define HK_GROUP(id, title)
+#define HK_UINT(field, env, value, least, most, unit, level, when, doc) NUMBER(field, env)
+#define HK_WORD(field, env, value, words, level, when, doc) NUMBER(field, env)
+#define HK_TEXT(field, env, level, when, doc)                                                      \
+    dprintf(STDOUT_FILENO, "%s=%s (%s)\n", env,                                                    \
+            hk_option(field) != NULL ? hk_option(field) : "(none)",                                \
+            origins[hk_option_origin(field)]);
+#include "config/options.def"
+#undef HK_GROUP
+#undef HK_UINT
+#undef HK_WORD
+#undef HK_TEXT
+}
+
+/* ---- what it should say ---- */
+
+typedef struct {
+    char value[HK_OPTION_COUNT][256];
+    hk_origin_t origin[HK_OPTION_COUNT];
+} expected_t;
+
+static inline void expect(expected_t *all, unsigned option, uint64_t value, hk_origin_t origin) {
+    snprintf(all->value[option], sizeof all->value[option], "%" PRIu64, value);
+    all->origin[option] = origin;
+}
+
+static inline expected_t defaults(void) {
+    static expected_t all;
+#define DEFAULT(field, value) expect(&all, HK_OPTION_##field, (uint64_t)(value), HK_FROM_DEFAULT);
+#define HK_GROUP(id, title)
+#define HK_UINT(field, env, value, least, most, unit, level, when, doc) DEFAULT(field, value)
+#define HK_WORD(field, env, value, words, level, when, doc) DEFAULT(field, value)
+#define HK_TEXT(field, env, level, when, doc) strcpy(all.value[HK_OPTION_##field], "(none)");
+#include "config/options.def"
+#undef HK_GROUP
+#undef HK_UINT
+#undef HK_WORD
+#undef HK_TEXT
+    return all;
+}
+
+/* Where memory is given back, the machine's own limit may have a say. */
+static inline void expect_the_limit(expected_t *all) {
+    bool purging = strcmp(all->value[HK_OPTION_lean], "0") != 0 &&
+                   strcmp(all->value[HK_OPTION_lean_decommit], "0") != 0;
+    uint64_t limit = hk_os_memory_limit(HK_OS_MEMBERSHIP, HK_OS_CGROUPS);
+    if (purging && limit != 0 && all->origin[HK_OPTION_lean_target_mb] == HK_FROM_DEFAULT)
+        expect(all, HK_OPTION_lean_target_mb, hk_config_target_mb(limit), HK_FROM_CGROUP);
+}
+
+static inline void print_expected(char *out, size_t room, expected_t *all) {
+    size_t len = 0;
+    expect_the_limit(all);
+    for (unsigned i = 0; i < HK_OPTION_COUNT; i++)
+        len += (size_t)snprintf(out + len, room - len, "%s=%s (%s)\n", hk_options[i].env,
+                                all->value[i], origins[all->origin[i]]);
+    CHECK(len < room);
+}
+
+/* ---- children ---- */
+
+static char self[] = "/proc/self/exe";
+static child_t child;
+
+static inline void exec_with(void *environment) {
+    execle(self, self, "print", (char *)NULL, (char **)environment);
+    _exit(127);
+}
+
+/* Takes all lines with this in them out of what the child wrote. */
+static inline void drop_lines(const char *part) {
+    char *to = child.text;
+    for (char *line = child.text; *line != '\0';) {
+        size_t len = strcspn(line, "\n");
+        len += line[len] == '\n';
+        if (memmem(line, len, part, strlen(part)) == NULL) {
+            memmove(to, line, len);
+            to += len;
+        }
+        line += len;
+    }
+    *to = '\0';
+}
+
+static inline void run_with(char *const *environment) {
+    child_run(&child, exec_with, (void *)(uintptr_t)environment);
+    CHECK(WIFEXITED(child.status) && WEXITSTATUS(child.status) == 0);
+    if (HK_HOSTILE) /* whose magazines hold nothing of what a profile wants */
+        drop_lines(": a magazine holds no more; ");
+    drop_lines(": libgcc_s.so.1 cannot be loaded; "); /* there may be none for this C library */
+    if (hk_os_page_size() == HK_SLICE)
+        drop_lines(": the OS pages of this system are larger than its chunks; ");
+}
+
+/* Under this environment a child says `warning` (notes and statistics aside) and has these values.
+ */
+static inline void check_environment(char *const *environment, const char *warning,
+                                     expected_t *all) {
+    char text[8192];
+    size_t len = (size_t)snprintf(text, sizeof text, "%s", warning);
+    print_expected(text + len, sizeof text - len, all);
+    run_with(environment);
+    drop_lines("hakmem: note: ");
+    drop_lines("[SS_OS_STATS]"); /* what one of the options is for */
+    CHECK_TEXT(child.text, text);
+}
+
+static inline void check_says(char *const *environment, const char *line) {
+    run_with(environment);
+    if (strstr(child.text, line) == NULL)
+        check_text(__FILE__, __LINE__, child.text, line);
+}
