@@ -1,86 +1,13 @@
 /* Magazines: what one thread may hold back stays within its budget, however it allocates, the
- * option is honoured, a full one gives few blocks back at a time, a flush everything, and what an ended
- * thread leaves in them is bounded. */
+ * option is honoured, a full one gives few blocks back at a time, and a flush everything. */
 #include <pthread.h>
 
-#include "backend/slab.h"
 #include "check.h"
 #include "config/config.h"
 #include "config/table.h"
 #include "front/boundary.h"
-#include "front/magazine.h"
-#include "hakmem/hakmem.h"
+#include "magazines.h"
 #include "pool_stats.h"
-
-static hk_thread_t *own_record(void) {
-    hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
-    CHECK(thread != NULL && !thread->shared);
-    return thread;
-}
-
-static void *const *slots_of(const hk_thread_t *thread, unsigned cls) {
-    return hk_magazine_slots((hk_thread_t *)(uintptr_t)thread, cls);
-}
-
-/* Blocks in the magazine, read from its slots. */
-static unsigned held(const hk_thread_t *thread, unsigned cls) {
-    unsigned n = 0;
-    for (void *const *top = hk_load_relaxed(&thread->cache.top[cls]); *top != NULL; top--)
-        n++;
-    CHECK_EQ(hk_magazine_count(thread, cls), n);
-    return n;
-}
-
-/* Magazines with more than a few slots lie in the record's rest, no two on the same slots, none behind the end, and it
- * is known how many slots they have. */
-static void slots_are_apart(const hk_thread_t *thread) {
-    static _Thread_local uint8_t taken[HK_SLOT_COUNT];
-    const hk_thread_rest_t *rest = hk_load_relaxed(&thread->rest);
-    unsigned all = 0;
-    memset(taken, 0, sizeof taken);
-    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++) {
-        const unsigned capacity = thread->magazines[cls].capacity;
-        if (capacity <= HK_FEW)
-            continue;
-        const unsigned place = hk_load_relaxed(&rest->place[cls]);
-        CHECK(place + capacity < rest->used && rest->used <= HK_SLOT_COUNT);
-        CHECK(slots_of(thread, cls) == rest->slots + place);
-        all += capacity + 1;
-        for (unsigned i = 0; i <= capacity; i++)
-            CHECK(taken[place + i]++ == 0);
-    }
-    CHECK(rest == NULL || rest->taken == all);
-}
-
-/* The bytes of blocks that the thread's magazines may hold, now and later; each bin is checked on
- * the way. */
-static size_t pinned(const hk_thread_t *thread) {
-    size_t bytes = 0;
-    slots_are_apart(thread);
-    for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++) {
-        unsigned capacity = thread->magazines[cls].capacity;
-        CHECK(capacity <= hk_classes[cls].magazine);
-        CHECK(held(thread, cls) <= capacity);
-        CHECK(capacity == 0 || thread->cache.limit[cls] == slots_of(thread, cls) + capacity);
-        bytes += (size_t)capacity * hk_classes[cls].size;
-    }
-    return bytes;
-}
-
-/* Many blocks in and out, several times: the class's magazine grows as far as it may. */
-static void drive(unsigned cls) {
-    enum { BLOCKS = 3 * 256 };
-    static _Thread_local void *blocks[BLOCKS];
-    unsigned n = hk_classes[cls].size > 4096 ? 64 : BLOCKS;
-    for (unsigned round = 0; round < 12; round++) {
-        for (unsigned i = 0; i < n; i++) {
-            blocks[i] = hak_malloc(hk_classes[cls].size);
-            CHECK(blocks[i] != NULL);
-        }
-        for (unsigned i = 0; i < n; i++)
-            hak_free(blocks[i]);
-    }
-}
 
 static void check_budget(const char *order) {
     size_t bytes = pinned(own_record()), allowed = hk_option(tcache_kb) * HK_KIB;
@@ -321,197 +248,6 @@ static void wide(void *unused) {
     }
 }
 
-/* ---- what ended threads leave ---- */
-
-enum { CROWD = 16, LIVES = 12 };
-static hk_thread_t *records[CROWD];
-static pthread_barrier_t together;
-
-static void *live_shortly(void *place) {
-    for (unsigned i = 0; i < 100; i++)
-        hak_free(hak_malloc(64));
-    *(hk_thread_t **)place = own_record();
-    pthread_barrier_wait(&together); /* each has a record of its own */
-    return place;
-}
-
-static void live_together(unsigned count) {
-    pthread_t threads[CROWD];
-    CHECK(pthread_barrier_init(&together, NULL, count) == 0);
-    for (unsigned i = 0; i < count; i++)
-        CHECK(pthread_create(&threads[i], NULL, live_shortly, &records[i]) == 0);
-    for (unsigned i = 0; i < count; i++)
-        CHECK(pthread_join(threads[i], NULL) == 0);
-}
-
-static unsigned records_with_blocks(unsigned count) {
-    unsigned warm = 0;
-    for (unsigned i = 0; i < count; i++)
-        warm += held(records[i], hk_class_of(64)) != 0;
-    return warm;
-}
-
-static void *live_largely(void *place) {
-    for (unsigned cls = hk_class_of(64); cls <= hk_class_of(2048); cls++)
-        drive(cls);
-    return live_shortly(place);
-}
-
-/* The first threads' blocks go back; where threads come and go a few records keep a little, until a trim. */
-static void left_behind(void *unused) {
-    (void)unused;
-    hak_free(hak_malloc(64)); /* not later, by a record that another has left */
-    for (unsigned i = 0; i < LIVES; i++) {
-        live_together(1);
-        CHECK(records_with_blocks(1) == (i + 1 >= 8));
-    }
-    hk_trim();
-    CHECK_EQ(records_with_blocks(1), 0);
-    live_together(1);
-    CHECK_EQ(records_with_blocks(1), 1);
-    pthread_t large;
-    CHECK(pthread_create(&large, NULL, live_largely, &records[0]) == 0);
-    CHECK(pthread_join(large, NULL) == 0);
-    CHECK_EQ(records_with_blocks(1), HK_HOSTILE); /* where a thread never holds much */
-    for (unsigned i = 0; i < LIVES; i++)
-        live_together(CROWD);
-    CHECK(records_with_blocks(CROWD) >= 1 && records_with_blocks(CROWD) <= 8);
-}
-
-/* Of the heaps that many threads share, one that nobody is at, as long as there is one. */
-static void crowds(void *unused) {
-    (void)unused;
-    hak_free(hak_malloc(64));
-    hk_thread_t *thread = own_record();
-    CHECK(hk_crowd(thread) == &hk_crowds[0]);
-    for (unsigned i = 0; i < HK_CROWDS - 1; i++) {
-        hk_store_relaxed(&hk_crowds[i].lock.taken, 1u);
-        CHECK(hk_crowd(thread) == &hk_crowds[i + 1]);
-    }
-    hk_store_relaxed(&hk_crowds[0].lock.taken, 0u);
-    CHECK(hk_crowd(thread) == &hk_crowds[HK_CROWDS - 1]); /* no need to change */
-    hk_store_relaxed(&hk_crowds[HK_CROWDS - 1].lock.taken, 1u);
-    CHECK(hk_crowd(thread) == &hk_crowds[0]);
-    hk_store_relaxed(&hk_crowds[0].lock.taken, 1u);
-    const hk_heap_t *any = hk_crowd(thread);
-    CHECK(any >= hk_crowds && any < hk_crowds + HK_CROWDS);
-}
-
-/* ---- many threads ---- */
-
-enum { THREADS = 64 };
-
-/* Grows all magazines twice: before the other threads are there, and among them. */
-static void *live_among_many(void *most) {
-    const unsigned from = hk_class_of(64), to = hk_class_of(16384);
-    for (unsigned round = 0; round < 2; round++) {
-        for (unsigned cls = from; cls <= to; cls++)
-            drive(cls);
-        pthread_barrier_wait(&together);
-    }
-    *(size_t *)most = pinned(own_record());
-    pthread_barrier_wait(&together); /* a record that is left starts anew */
-    return NULL;
-}
-
-/* All threads' magazines share a budget as well, and those that have more give way as they go on. Each may
- * hold one block all the same. */
-static void many(void *unused) {
-    static pthread_t threads[THREADS];
-    static size_t may[THREADS];
-    (void)unused;
-    CHECK(pthread_barrier_init(&together, NULL, THREADS + 1) == 0);
-    for (unsigned i = 0; i < THREADS; i++)
-        CHECK(pthread_create(&threads[i], NULL, live_among_many, &may[i]) == 0);
-    pthread_barrier_wait(&together);
-    pthread_barrier_wait(&together);
-    const size_t part = hk_magazines_part();
-    pthread_barrier_wait(&together);
-    size_t one_each = 0, all = 0;
-    for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++)
-        one_each += hk_classes[cls].size;
-    CHECK(HK_HOSTILE || part < hk_magazines_budget());
-    for (unsigned i = 0; i < THREADS; i++) {
-        CHECK(pthread_join(threads[i], NULL) == 0);
-        CHECK(may[i] <= part + one_each);
-        all += may[i];
-    }
-    dprintf(STDOUT_FILENO, "%d threads: their magazines may hold %zu bytes, %zu each\n", THREADS,
-            all, part);
-}
-
-/* ---- very many threads ---- */
-
-enum { VERY_MANY = 300 };
-
-/* Who owns the slab of the first block that the thread is handed after so many rounds of 64 blocks, each
- * of which takes it to the boundary ten times or more while its magazine is small. */
-static const hk_heap_t *owner_after(unsigned rounds) {
-    enum { MOST = 2048 };
-    static _Thread_local void *blocks[MOST];
-    hk_thread_t *thread = own_record();
-    for (unsigned round = 0; round < rounds; round++) {
-        for (unsigned i = 0; i < 64; i++)
-            CHECK((blocks[i] = hak_malloc(64)) != NULL);
-        for (unsigned i = 0; i < 64; i++)
-            hak_free(blocks[i]);
-    }
-    unsigned n = 0; /* those of the magazine first, which may be from before */
-    do
-        CHECK((blocks[n] = hak_malloc(64)) != NULL);
-    while (++n < MOST && held(thread, hk_class_of(64)) != 0);
-    CHECK((blocks[n] = hak_malloc(64)) != NULL);
-    const hk_heap_t *owner = hk_load_relaxed(&hk_slab_of(blocks[n])->owner);
-    for (unsigned i = 0; i <= n; i++)
-        hak_free(blocks[i]);
-    return owner;
-}
-
-static bool is_crowd(const hk_heap_t *heap) {
-    return heap >= hk_crowds && heap < hk_crowds + HK_CROWDS;
-}
-
-/* One block of each class, again and again: no magazine that has given way to others loses any. */
-static void nothing_is_lost(void) {
-    enum { ROUNDS = 100 };
-    void *one[HK_CLASS_FIXED];
-    size_t first = 0;
-    for (unsigned round = 0; round < ROUNDS; round++) {
-        for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++)
-            one[cls] = hak_malloc(hk_classes[cls].size);
-        for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++)
-            hak_free(one[cls]);
-        first = round == 0 ? pool_stats().active : first;
-    }
-    CHECK(pool_stats().active <= first + HK_MIB / 2);
-}
-
-/* Where they are that many a thread that does little has no slab of its own. */
-static void *live_among_very_many(void *last) {
-    hak_free(hak_malloc(64));
-    pthread_barrier_wait(&together);
-    if (last != NULL) {
-        nothing_is_lost();
-        CHECK(is_crowd(owner_after(2)));
-        CHECK(owner_after(500) == &own_record()->heap);
-        CHECK_EQ(own_record()->magazines[hk_class_of(64)].crowd_visits,
-                 960); /* so many ended that */
-    }
-    pthread_barrier_wait(&together);
-    return NULL;
-}
-
-static void very_many(void *unused) {
-    static pthread_t threads[VERY_MANY];
-    (void)unused;
-    CHECK(pthread_barrier_init(&together, NULL, VERY_MANY) == 0);
-    for (unsigned i = 0; i < VERY_MANY; i++)
-        CHECK(pthread_create(&threads[i], NULL, live_among_very_many,
-                             i + 1 == VERY_MANY ? threads : NULL) == 0);
-    for (unsigned i = 0; i < VERY_MANY; i++)
-        CHECK(pthread_join(threads[i], NULL) == 0);
-}
-
 /* In a thread of a process of its own: no record is inherited, with magazines that have grown
  * already. */
 static void in_new_thread(void *argument) {
@@ -520,13 +256,6 @@ static void in_new_thread(void *argument) {
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, fn, NULL) == 0);
     CHECK(pthread_join(thread, NULL) == 0);
-}
-
-static void check_passes(void (*fn)(void *), void *argument) {
-    static child_t child;
-    child_run(&child, fn, argument);
-    dprintf(STDOUT_FILENO, "%s", child.text);
-    CHECK(WIFEXITED(child.status) && WEXITSTATUS(child.status) == 0);
 }
 
 static void exec_with_option(void *kib) {
@@ -557,10 +286,6 @@ int main(int argc, char **argv) {
         check_passes(in_new_thread, &orders[i]);
     check_passes(lowered, NULL);
     check_passes(wide, NULL);
-    check_passes(left_behind, NULL);
-    check_passes(crowds, NULL);
-    check_passes(many, NULL);
-    check_passes(very_many, NULL);
     const uint64_t budgets[] = {1000, 16384, hk_options[HK_OPTION_tcache_kb].least};
     for (unsigned i = 0; i < 3; i++) {
         char kib[24];
