@@ -231,7 +231,7 @@ static HK_NOINLINE void free_other(void *p, unsigned kind, hk_by_t by, size_t n)
                        HK_NOWHERE);
         return;
     }
-    if (kind != HK_KIND_FOREIGN || p == NULL || !hk_guarded_disowns(p, HK_INVALID_FREE))
+    if (kind != HK_KIND_FOREIGN || (p != NULL && !hk_guarded_disowns(p, HK_INVALID_FREE)))
         hk_free_long(p);
 }
 

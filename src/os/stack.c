@@ -110,8 +110,9 @@ static void note(walk_t *w, uintptr_t pc) {
 static bool peek(void *to, size_t n, const struct iovec *there, unsigned count) {
     const struct iovec here = {to, n};
     const pid_t self = HK_CALL(other, getpid());
+    /* the last one is on the stack, where an int would be half of what is read */
     return HK_KEEP_ERRNO(HK_CALL(other, syscall(SYS_process_vm_readv, self, &here, 1, there, count,
-                                                0))) == (ssize_t)n;
+                                                0ul))) == (ssize_t)n;
 }
 
 bool hk_os_peek(void *to, uintptr_t from, size_t n) {

@@ -187,7 +187,7 @@ typedef void *taker_t(size_t n);
 #define TAKER(name)                                                                                \
     COUNTED static void *name(size_t n) {                                                          \
         void *p = take(n);                                                                         \
-        __asm__ volatile("nop # " #name ::: "memory");                                             \
+        __asm__ volatile("nop /* " #name " */" ::: "memory");                                      \
         return p;                                                                                  \
     }
 TAKER(take_here)
