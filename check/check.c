@@ -11,7 +11,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/socket.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 
 #include "hakmem/hakmem.h"
 
@@ -21,7 +23,8 @@
 
 typedef struct _IO_FILE stream_t;
 size_t strlen(const char *s);
-int vsnprintf(char *to, size_t n, const char *format, va_list arguments);
+size_t strnlen(const char *s, size_t n);
+size_t wcslen(const wchar_t *s);
 
 extern __typeof__(hak_check_range) hak_check_range __attribute__((weak));
 extern __typeof__(hak_room) hak_room __attribute__((weak));
@@ -29,6 +32,19 @@ extern __typeof__(hak_room) hak_room __attribute__((weak));
 static void check(const void *p, size_t n) {
     if (n != 0 && hak_check_range != NULL)
         hak_check_range(p, n);
+}
+
+/* So many bytes each; more than there can be where that is more than a number. */
+static size_t times(size_t n, size_t size) {
+    size_t bytes;
+    return __builtin_mul_overflow(n, size, &bytes) ? SIZE_MAX : bytes;
+}
+
+static size_t wide(size_t n) { return times(n, sizeof(wchar_t)); }
+
+static void check_parts(const struct iovec *parts, int n) {
+    for (int i = 0; i < n; i++)
+        check(parts[i].iov_base, parts[i].iov_len);
 }
 
 static _Thread_local bool searching __attribute__((tls_model("initial-exec")));
@@ -81,8 +97,7 @@ static void *filled(char *to, int c, size_t n) {
         (__typeof__(&function))next_of(#function, &known);                                         \
     })
 
-/* A function, and its form that the compiler calls where it knows how large the target is. That one
- * has checked the length already, but only against what the compiler knew. */
+/* A function that checks first; `otherwise` while the next one of its name is not found. */
 #define CHECKED(type, name, parameters, checks, call, otherwise)                                   \
     EXPORT type name parameters {                                                                  \
         checks;                                                                                    \
@@ -90,66 +105,140 @@ static void *filled(char *to, int c, size_t n) {
         return next != NULL ? next call : (otherwise);                                             \
     }
 
+/* A function, and its form that the compiler calls where it knows how large the target is. That one
+ * has checked the length already, but only against what the compiler knew. */
+#define ALL(...) __VA_ARGS__
+#define BOTH(type, name, parameters, checks, call, otherwise)                                      \
+    CHECKED(type, name, parameters, checks, call, otherwise)                                       \
+    CHECKED(type, __##name##_chk, (ALL parameters, size_t room), checks, (ALL call, room),         \
+            otherwise)
+
 typedef const void *source_t;
 
-CHECKED(void *, memcpy, (void *to, source_t from, size_t n), (check(to, n), check(from, n)),
-        (to, from, n), copied_down(to, from, n))
-CHECKED(void *, memmove, (void *to, source_t from, size_t n), (check(to, n), check(from, n)),
-        (to, from, n), copied(to, from, n))
-CHECKED(void *, memset, (void *to, int c, size_t n), check(to, n), (to, c, n), filled(to, c, n))
-CHECKED(char *, strcpy, (char *to, const char *from), check(to, strlen(from) + 1), (to, from),
-        copied_down(to, from, strlen(from) + 1))
-CHECKED(char *, strcat, (char *to, const char *from), check(to, strlen(to) + strlen(from) + 1),
-        (to, from), (copied_down(to + strlen(to), from, strlen(from) + 1), to))
-CHECKED(char *, strncpy, (char *to, const char *from, size_t n), check(to, n), (to, from, n), to)
-CHECKED(ssize_t, read, (int fd, void *to, size_t n), check(to, n), (fd, to, n), -1)
+BOTH(void *, memcpy, (void *to, source_t from, size_t n), (check(to, n), check(from, n)),
+     (to, from, n), copied_down(to, from, n))
+BOTH(void *, mempcpy, (void *to, source_t from, size_t n), (check(to, n), check(from, n)),
+     (to, from, n), (char *)copied_down(to, from, n) + n)
+BOTH(void *, memmove, (void *to, source_t from, size_t n), (check(to, n), check(from, n)),
+     (to, from, n), copied(to, from, n))
+BOTH(void *, memset, (void *to, int c, size_t n), check(to, n), (to, c, n), filled(to, c, n))
+BOTH(char *, strcpy, (char *to, const char *from), check(to, strlen(from) + 1), (to, from),
+     copied_down(to, from, strlen(from) + 1))
+BOTH(char *, stpcpy, (char *to, const char *from), check(to, strlen(from) + 1), (to, from),
+     (char *)copied_down(to, from, strlen(from) + 1) + strlen(from))
+BOTH(char *, strcat, (char *to, const char *from), check(to, strlen(to) + strlen(from) + 1),
+     (to, from), (copied_down(to + strlen(to), from, strlen(from) + 1), to))
+BOTH(char *, strncpy, (char *to, const char *from, size_t n), check(to, n), (to, from, n), to)
+BOTH(char *, stpncpy, (char *to, const char *from, size_t n), check(to, n), (to, from, n), to)
+BOTH(char *, strncat, (char *to, const char *from, size_t n),
+     check(to, strlen(to) + strnlen(from, n) + 1), (to, from, n), to)
+
+BOTH(wchar_t *, wmemcpy, (wchar_t * to, const wchar_t *from, size_t n),
+     (check(to, wide(n)), check(from, wide(n))), (to, from, n), to)
+BOTH(wchar_t *, wmemmove, (wchar_t * to, const wchar_t *from, size_t n),
+     (check(to, wide(n)), check(from, wide(n))), (to, from, n), to)
+BOTH(wchar_t *, wmemset, (wchar_t * to, wchar_t c, size_t n), check(to, wide(n)), (to, c, n), to)
+BOTH(wchar_t *, wcscpy, (wchar_t * to, const wchar_t *from), check(to, wide(wcslen(from) + 1)),
+     (to, from), to)
+BOTH(wchar_t *, wcscat, (wchar_t * to, const wchar_t *from),
+     check(to, wide(wcslen(to) + wcslen(from) + 1)), (to, from), to)
+BOTH(wchar_t *, wcsncpy, (wchar_t * to, const wchar_t *from, size_t n), check(to, wide(n)),
+     (to, from, n), to)
+
+EXPORT void bcopy(source_t from, void *to, size_t n) { memmove(to, from, n); }
+EXPORT void bzero(void *to, size_t n) { memset(to, 0, n); }
+EXPORT void explicit_bzero(void *to, size_t n) { memset(to, 0, n); }
+EXPORT void __explicit_bzero_chk(void *to, size_t n, size_t room) { __memset_chk(to, 0, n, room); }
+
+BOTH(ssize_t, read, (int fd, void *to, size_t n), check(to, n), (fd, to, n), -1)
+CHECKED(ssize_t, readv, (int fd, const struct iovec *parts, int n), check_parts(parts, n),
+        (fd, parts, n), -1)
 CHECKED(ssize_t, recv, (int fd, void *to, size_t n, int flags), check(to, n), (fd, to, n, flags),
         -1)
-CHECKED(size_t, fread, (void *to, size_t size, size_t n, stream_t *stream), check(to, size *n),
-        (to, size, n, stream), 0)
-
-CHECKED(void *, __memcpy_chk, (void *to, source_t from, size_t n, size_t room),
-        (check(to, n), check(from, n)), (to, from, n, room), copied_down(to, from, n))
-CHECKED(void *, __memmove_chk, (void *to, source_t from, size_t n, size_t room),
-        (check(to, n), check(from, n)), (to, from, n, room), copied(to, from, n))
-CHECKED(void *, __memset_chk, (void *to, int c, size_t n, size_t room), check(to, n),
-        (to, c, n, room), filled(to, c, n))
-CHECKED(char *, __strcpy_chk, (char *to, const char *from, size_t room),
-        check(to, strlen(from) + 1), (to, from, room), to)
-CHECKED(char *, __strcat_chk, (char *to, const char *from, size_t room),
-        check(to, strlen(to) + strlen(from) + 1), (to, from, room), to)
-CHECKED(char *, __strncpy_chk, (char *to, const char *from, size_t n, size_t room), check(to, n),
-        (to, from, n, room), to)
-CHECKED(ssize_t, __read_chk, (int fd, void *to, size_t n, size_t room), check(to, n),
-        (fd, to, n, room), -1)
 CHECKED(ssize_t, __recv_chk, (int fd, void *to, size_t n, size_t room, int flags), check(to, n),
         (fd, to, n, room, flags), -1)
-CHECKED(size_t, __fread_chk, (void *to, size_t room, size_t size, size_t n, stream_t *stream),
-        check(to, size *n), (to, room, size, n, stream), 0)
+CHECKED(ssize_t, recvfrom,
+        (int fd, void *to, size_t n, int flags, struct sockaddr *who, socklen_t *length),
+        check(to, n), (fd, to, n, flags, who, length), -1)
+CHECKED(ssize_t, __recvfrom_chk,
+        (int fd, void *to, size_t n, size_t room, int flags, struct sockaddr *who,
+         socklen_t *length),
+        check(to, n), (fd, to, n, room, flags, who, length), -1)
+CHECKED(ssize_t, recvmsg, (int fd, struct msghdr *message, int flags),
+        check_parts(message->msg_iov, (int)message->msg_iovlen), (fd, message, flags), -1)
 
-/* How long the text is only printing tells. So it is printed into what there is of the block first,
- * and only where that does not hold it, nor the program's own bound it, there is something to say. */
-static int print(char *to, size_t n, const char *format, va_list arguments) {
+BOTH(ssize_t, pread, (int fd, void *to, size_t n, off_t at), check(to, n), (fd, to, n, at), -1)
+BOTH(ssize_t, pread64, (int fd, void *to, size_t n, off_t at), check(to, n), (fd, to, n, at), -1)
+
+/* With the stream's lock and without it. */
+#define STREAM(fread, __fread_chk, fgets, __fgets_chk)                                             \
+    CHECKED(size_t, fread, (void *to, size_t size, size_t n, stream_t *stream),                    \
+            check(to, times(size, n)), (to, size, n, stream), 0)                                   \
+    CHECKED(size_t, __fread_chk, (void *to, size_t room, size_t size, size_t n, stream_t *stream), \
+            check(to, times(size, n)), (to, room, size, n, stream), 0)                             \
+    CHECKED(char *, fgets, (char *to, int n, stream_t *stream), check(to, n > 0 ? (size_t)n : 0),  \
+            (to, n, stream), NULL)                                                                 \
+    CHECKED(char *, __fgets_chk, (char *to, size_t room, int n, stream_t *stream),                 \
+            check(to, n > 0 ? (size_t)n : 0), (to, room, n, stream), NULL)
+STREAM(fread, __fread_chk, fgets, __fgets_chk)
+STREAM(fread_unlocked, __fread_unlocked_chk, fgets_unlocked, __fgets_unlocked_chk)
+
+/* ---- printing: how long the text is only printing tells ---- */
+
+int vsnprintf(char *to, size_t n, const char *format, va_list arguments);
+
+static int print_at_most(char *to, size_t n, const char *format, va_list arguments) {
+    __typeof__(&vsnprintf) next = NEXT(vsnprintf);
+    return next != NULL ? next(to, n, format, arguments) : -1;
+}
+
+/* So it is printed into what there is of the block first, and only where that does not hold it, nor the
+ * program's own bound it, there is something to say. */
+EXPORT int vsnprintf(char *to, size_t n, const char *format, va_list arguments) {
     const size_t room = n != 0 && hak_room != NULL ? hak_room(to) : SIZE_MAX;
-    const int length = vsnprintf(to, n < room ? n : room, format, arguments);
+    const int length = print_at_most(to, n < room ? n : room, format, arguments);
     if (n > room && length >= 0 && (size_t)length >= room)
         check(to, (size_t)length < n ? (size_t)length + 1 : n);
     return length;
 }
 
-EXPORT int snprintf(char *to, size_t n, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    const int length = print(to, n, format, arguments);
-    va_end(arguments);
-    return length;
+EXPORT int __vsnprintf_chk(char *to, size_t n, int flag, size_t room, const char *format,
+                           va_list arguments) {
+    (void)flag;
+    return vsnprintf(to, n < room ? n : room, format, arguments);
 }
 
-EXPORT int __snprintf_chk(char *to, size_t n, int flag, size_t room, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    (void)flag;
-    const int length = print(to, n < room ? n : room, format, arguments);
-    va_end(arguments);
-    return length;
+/* Where nothing bounds it, it is printed to nowhere first: it may read its own target. */
+static void check_print(char *to, const char *format, va_list arguments) {
+    va_list again;
+    if (hak_room == NULL || hak_room(to) == SIZE_MAX)
+        return;
+    va_copy(again, arguments);
+    const int length = print_at_most(NULL, 0, format, again);
+    va_end(again);
+    if (length >= 0)
+        check(to, (size_t)length + 1);
 }
+
+CHECKED(int, vsprintf, (char *to, const char *format, va_list arguments),
+        check_print(to, format, arguments), (to, format, arguments), -1)
+CHECKED(int, __vsprintf_chk,
+        (char *to, int flag, size_t room, const char *format, va_list arguments),
+        check_print(to, format, arguments), (to, flag, room, format, arguments), -1)
+
+#define PRINTING(name, parameters, call)                                                           \
+    EXPORT int name parameters {                                                                   \
+        va_list arguments;                                                                         \
+        va_start(arguments, format);                                                               \
+        const int length = call;                                                                   \
+        va_end(arguments);                                                                         \
+        return length;                                                                             \
+    }
+
+PRINTING(snprintf, (char *to, size_t n, const char *format, ...),
+         vsnprintf(to, n, format, arguments))
+PRINTING(__snprintf_chk, (char *to, size_t n, int flag, size_t room, const char *format, ...),
+         __vsnprintf_chk(to, n, flag, room, format, arguments))
+PRINTING(sprintf, (char *to, const char *format, ...), vsprintf(to, format, arguments))
+PRINTING(__sprintf_chk, (char *to, int flag, size_t room, const char *format, ...),
+         __vsprintf_chk(to, flag, room, format, arguments))

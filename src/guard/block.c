@@ -17,11 +17,14 @@ static unsigned by_of(uint16_t shadow) {
     return is_exact(shadow) ? shadow & HK_BLOCK_BY : (unsigned)shadow >> HK_BLOCK_VAGUE_SHIFT;
 }
 
-/* False: the tail is not whole. */
+/* False: the tail is not whole, or what is behind it does not read as zero. */
 static bool tail_is_whole(const char *p, uint16_t shadow, size_t room) {
-    const size_t n = bytes_of(shadow, room);
-    const size_t at =
-        hk_guard->tail != 0 && is_exact(shadow) ? hk_tail_broken(p, n, room) : SIZE_MAX;
+    if (hk_guard->tail == 0 || !is_exact(shadow))
+        return true;
+    const size_t n = bytes_of(shadow, room), end = hk_tail_end(n, room);
+    const size_t behind = hk_not_zero(p + end, hk_min(room, hk_max(end, hk_guard->zeroed)) - end);
+    const size_t broken = hk_tail_broken(p, n, room);
+    const size_t at = broken == SIZE_MAX && behind != SIZE_MAX ? end + behind : broken;
     if (HK_LIKELY(at == SIZE_MAX))
         return true;
     hk_guard_fault(HK_OVERFLOW, p, n, (ptrdiff_t)at);
@@ -66,15 +69,10 @@ void hk_block_look_beside(char *p, unsigned cls) {
     for (char *other = p - room; other <= p + room; other += 2 * room) {
         _Atomic uint16_t *shadow = hk_map_kind(other) == cls ? hk_shadow_of(other, cls) : NULL;
         const uint16_t is = shadow != NULL ? hk_load_relaxed(shadow) : HK_BLOCK_EARLY;
-        if (is == HK_BLOCK_FREE) {
+        if (is == HK_BLOCK_FREE)
             hk_block_look(other, cls);
-        } else if (is_exact(is) && hk_guard->tail != 0 && tail_is_whole(other, is, room)) {
-            const size_t n = bytes_of(is, room), end = hk_tail_end(n, room);
-            const size_t at =
-                hk_not_zero(other + end, hk_min(room, hk_max(end, hk_guard->zeroed)) - end);
-            if (at != SIZE_MAX)
-                hk_guard_fault(HK_OVERFLOW, other, n, (ptrdiff_t)(end + at));
-        }
+        else
+            tail_is_whole(other, is, room);
     }
 }
 
@@ -135,6 +133,8 @@ bool hk_block_resize(void *p, unsigned cls, size_t n) {
         return false;
     const uint16_t was = hk_load_relaxed(shadow);
     const size_t before = bytes_of(was, room);
+    if (by_of(was) != 0)
+        hk_guard_check_claims(p, before, by_of(was), HK_BY_MALLOC, HK_ANY_SIZE);
     mark(p, n, room, shadow, by_of(was) != 0 ? by_of(was) : HK_BY_MALLOC);
     if (n > before) /* by memset, which may be another one that asks how long the block is */
         memset((char *)p + before, 0, n - before);

@@ -74,7 +74,7 @@ HK_INLINE bool hk_block_take_back(const hk_quarantine_t *q, hk_waiting_t is, uns
     const size_t room = q->room[cls];
     const uint16_t was = HK_LIKELY(is.shadow != NULL) ? hk_load_relaxed(is.shadow) : HK_BLOCK_FREE;
     const size_t bytes = room - (was >> HK_BLOCK_SLACK_SHIFT);
-    const size_t ends = (bytes + HK_TAIL_WINDOW + HK_CLEAR_STEP - 1) / HK_CLEAR_STEP;
+    const size_t ends = (bytes + HK_CLEAR_STEP) / HK_CLEAR_STEP; /* the tail's rest goes with it */
     const size_t steps = hk_min(ends, q->looks[cls]);
     if (HK_UNLIKELY(room == 0 || by != (was & HK_BLOCK_BY) || (n != bytes && n != HK_ANY_SIZE)) ||
         HK_UNLIKELY(steps > HK_CLEAR_STEPS || !hk_block_set_free(is.shadow, was)))
@@ -83,6 +83,7 @@ HK_INLINE bool hk_block_take_back(const hk_quarantine_t *q, hk_waiting_t is, uns
         hk_store_relaxed(is.shadow, was); /* for who says what is odd */
         return false;
     }
+    hk_tail_clear(is.p, bytes, room);
     hk_clear(is.p, steps);
     return true;
 }

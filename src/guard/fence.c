@@ -396,6 +396,7 @@ bool hk_fence_resize(void *p, size_t n, bool half) {
     if (n > room_of(header) && !grow(header, n))
         return false;
     const size_t before = header->n;
+    hk_guard_check_claims(p, before, header->by, HK_BY_MALLOC, HK_ANY_SIZE);
     header->n = n;
     hk_tail_write(p, n, room_of(header));
     if (n > before) /* what was the tail reads as the rest does */

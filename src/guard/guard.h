@@ -39,7 +39,7 @@ void hk_guard_prepare(void);
  * system refuses memory, and nothing is guarded. */
 bool hk_guard_start(void);
 
-/* Holds a free that says more than an address to what is known of the block: a fault where it was given
+/* Holds a free or a resize, and what it says but an address, to what is known of the block: a fault where it was given
  * out by somebody else, or has another size. */
 void hk_guard_check_claims(const void *p, size_t bytes, hk_by_t was, hk_by_t by, size_t n);
 

@@ -53,6 +53,12 @@ HK_INLINE void hk_tail_begin(char *p, size_t n, size_t room) {
     memcpy(p + tail.at, &then, sizeof then);
 }
 
+/* Of a block that is free, and no shorter than the window. */
+HK_INLINE void hk_tail_clear(char *p, size_t n, size_t room) {
+    const hk_sixteen_t zero = {0, 0};
+    memcpy(p + hk_tail_of(p, n, room).at, &zero, sizeof zero);
+}
+
 HK_INLINE hk_sixteen_t hk_tail_wrong(const char *p, size_t n, size_t room) {
     const hk_tail_t tail = hk_tail_of(p, n, room);
     return (hk_sixteen_at(p + tail.at) ^ tail.value) & tail.mask;
