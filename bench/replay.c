@@ -48,8 +48,9 @@ static const hb_program_t program = {
         "results. Members of the result besides the usual ones: mallocs, frees, reallocs, of one\n"
         "replay; peak_kb, the highest resident set less what was there before the first block. "
         "With\n"
-        "--points, of the one that is not timed: curve, pairs of live and resident KiB; held, the\n"
-        "resident per live byte.",
+        "--points, of the one that is not timed: curve, pairs of live and of anonymous resident "
+        "KiB\n"
+        "more than there were before; held, these per live byte.",
     .options = options,
     .count = sizeof options / sizeof *options,
 };
@@ -89,11 +90,11 @@ static unsigned char *lines;
 static struct { uint64_t mallocs, frees, reallocs; } counted;
 
 static struct {
-    uint64_t live_kb[MOST_POINTS], rss_kb[MOST_POINTS];
+    uint64_t live_kb[MOST_POINTS], held_kb[MOST_POINTS];
     double begin_s;
     uint64_t before_kb;
     bool wanted;
-} curve;
+} curve; /* of anonymous memory: how much of a library's file is mapped in is no matter of blocks */
 
 static size_t size_of(uint32_t word) {
     return word >> 31 ? (size_t)(word & 0x7fffffff) << 20 : word;
@@ -167,9 +168,9 @@ static void wait_for(lane_t *other, uint32_t count) {
 static __attribute__((noinline)) void point(uint32_t number, uint32_t live_kb) {
     if (!curve.wanted)
         return;
-    const uint64_t rss = hb_rollup_now().rss_kb, own = curve.before_kb;
+    const uint64_t anon = hb_rollup_now().anon_kb, own = curve.before_kb;
     curve.live_kb[number] = live_kb;
-    curve.rss_kb[number] = rss > own ? rss - own : 0;
+    curve.held_kb[number] = anon > own ? anon - own : 0;
 }
 
 static __attribute__((noinline)) void wait_until(double ms) {
@@ -401,15 +402,15 @@ static void make_up(void) {
 
 static int add_curve(char *text, size_t room) {
     int length = snprintf(text, room, ",\"curve\":[");
-    double rss = 0, live = 0;
+    double held = 0, live = 0;
     for (unsigned i = 0; i < head.points; i++) {
         length += snprintf(text + length, room - (size_t)length, "%s[%" PRIu64 ",%" PRIu64 "]",
-                           i == 0 ? "" : ",", curve.live_kb[i], curve.rss_kb[i]);
-        rss += (double)curve.rss_kb[i];
+                           i == 0 ? "" : ",", curve.live_kb[i], curve.held_kb[i]);
+        held += (double)curve.held_kb[i];
         live += (double)curve.live_kb[i];
     }
     return length + snprintf(text + length, room - (size_t)length, "],\"held\":%.4f",
-                             live > 0 ? rss / live : 0);
+                             live > 0 ? held / live : 0);
 }
 
 int main(int argc, char **argv) {
@@ -421,7 +422,8 @@ int main(int argc, char **argv) {
         make_up();
     else
         hb_die("which trace? `hakmem replay TRACE` unpacks one and runs this program");
-    curve.before_kb = hb_rollup_now().rss_kb;
+    const hb_rollup_t before = hb_rollup_now();
+    curve.before_kb = before.anon_kb;
     curve.wanted = read_points;
     if (read_points)
         replay();
@@ -436,7 +438,7 @@ int main(int argc, char **argv) {
                           "\"threads\":%u,\"mallocs\":%" PRIu64 ",\"frees\":%" PRIu64
                           ",\"reallocs\":%" PRIu64 ",\"peak_kb\":%" PRIu64,
                           head.threads, counted.mallocs, counted.frees, counted.reallocs,
-                          peak_kb > curve.before_kb ? peak_kb - curve.before_kb : 0);
+                          peak_kb > before.rss_kb ? peak_kb - before.rss_kb : 0);
     if (read_points)
         add_curve(extra + length, sizeof extra - (size_t)length);
     hb_report(&program, repeat * (counted.mallocs + counted.frees + counted.reallocs), &usage,

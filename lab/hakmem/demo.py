@@ -45,7 +45,7 @@ def command(
     out: Annotated[Path, typer.Option(help="Folder for report.html.")] = Path("out"),
 ) -> None:
     """Show hakmem at work: real programs with proof, a short benchmark, the report."""
-    console, page = Console(), project.place(out, out) / "report.html"
+    console, page = Console(), project.place(out, out, folder=True) / "report.html"
     library = project.require_file(lib or project.default_library(), "hakmem's library")
     console.print("[bold]1. Real programs under hakmem[/]")
     show_programs(library, console)

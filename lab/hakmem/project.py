@@ -60,12 +60,22 @@ def require_file(path: Path, what: str) -> Path:
     raise LabError(f"{what} not found: {path} ({hint})")
 
 
-def place(out: Path | None, otherwise: Path, option: str = "--out") -> Path:
-    """Where results go: where the option says, in a folder that is there; or in one made for it."""
+def place(out: Path | None, otherwise: Path, option: str = "--out", folder: bool = False) -> Path:
+    """Where results go: where the option says, in a folder that is there; or in one made for it.
+
+    Whether they can is tried, so that nobody waits for what cannot be kept.
+    """
     if out is not None and not out.parent.is_dir():
         raise LabError(f"{option} {out}: there is no folder {out.parent}: make it first")
     found = out or otherwise
-    found.parent.mkdir(parents=True, exist_ok=True)
+    if found.is_dir() and not folder:
+        raise LabError(f"{option} {found}: that is a folder: name a file")
+    try:
+        found.parent.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=found if found.is_dir() else found.parent).close()
+    except OSError as error:
+        said = f"{option} {found}: nothing can be written there: {error.strerror}"
+        raise LabError(f"{said}: name another place") from error
     return found
 
 

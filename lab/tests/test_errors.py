@@ -128,6 +128,21 @@ def test_results_go_into_a_folder_that_is_there(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [("/proc/x", "nothing can be written there: "), ("{tmp}", "that is a folder")],
+)
+@pytest.mark.parametrize("name", ["soak", "record", "heap"])
+def test_no_program_runs_whose_results_could_not_be_kept(
+    own: Stand, tmp_path: Path, name: str, where: str, said: str
+) -> None:
+    where = where.format(tmp=tmp_path)
+    done = own.call(name, "--out", where, "--", "touch", tmp_path / "it-ran")
+    assert done.returncode == 2
+    one_message(done, f"--out {where}: {said}")
+    assert list(tmp_path.iterdir()) == []
+
+
 READING = [
     ("list",),
     ("show", "{id}"),

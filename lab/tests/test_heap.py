@@ -196,6 +196,11 @@ def test_a_narrow_terminal_shortens_names_and_no_figure(
     narrow = stand.call(*words, COLUMNS="80").stdout
     assert re.search(r"a_function[a_-z]*…\W+1\.00 MiB\W+100\.0 %\W+exact\W+1\W+1\.00 MiB", narrow)
     assert "with callees" in narrow
+    for columns in ("60", "30"):
+        narrower = stand.call(*words, COLUMNS=columns).stdout
+        assert "with" not in narrower
+        assert re.search(r"a_func[a_-z]*…\W+1\.00 MiB", narrower)
+        assert not re.search(r"\d$|MiB$", narrower.partition("written")[0].rstrip(), re.M)
 
 
 def test_names_in_a_profile_cannot_take_over_the_page(stand: Stand, tmp_path: Path) -> None:

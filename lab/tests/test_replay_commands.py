@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hakmem import project
 from hakmem.audit import citing
+from hakmem.errors import LabError
 from hakmem.ledger.store import Ledger, Record
 from hakmem.paired import protocol
 from hakmem.paired.protocol import Decision
@@ -142,7 +143,14 @@ def test_only_a_verdict_is_a_side() -> None:
     assert advise.side(decision(-0.02, 0.05, "UNDECIDED")) == "open"
     assert advise.side(decision(-0.002, 0.005, "UNDECIDED")) == "same"
     assert advise.side(decision(0.004, 0.006, "GO")) == "same"
+    assert advise.side(decision(0.004, 0.02, "GO")) == "open"
     assert advise.side(None) == "open"
+
+
+@pytest.mark.parametrize("text", ["", "lean", "system", "HAKMEM_THP=0 jemalloc", "name=a"])
+def test_a_set_is_of_options_alone(text: str) -> None:
+    with pytest.raises(LabError, match=f"--set '{text}': a set is written 'HAKMEM_X=1"):
+        advise.cells_of([text])
 
 
 def test_what_is_recommended_costs_nothing_and_nothing_is_an_answer() -> None:

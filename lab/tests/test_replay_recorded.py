@@ -16,10 +16,11 @@ from hakmem.errors import LabError
 from hakmem.hotpath import callgrind
 from hakmem.process import provenance
 from hakmem.replay import raw, streams, trace
+from hakmem.replay import record as recorder
 from hakmem.replay.raw import GIVEN
 from hakmem.suite import SUITE
-from replay_world import LIBRARY, MIXED, REPLAYER, built, damaged, record, replayed
-from standing import Stand
+from replay_world import LIBRARY, MIXED, REPLAYER, built, damaged, record, replayed, small_trace
+from standing import Stand, compile_c
 
 
 def mixed(iterations: int, slots: int, seed: int) -> tuple[int, int, int]:
@@ -106,6 +107,21 @@ def test_a_pause_is_known_and_kept_where_the_pace_is_asked_for(tmp_path: Path) -
 
 
 @built
+def test_what_is_mapped_of_a_file_is_not_held_for_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, size = small_trace(tmp_path), 8 << 20
+    (tmp_path / "file").write_bytes(b"x" * size)
+    maps = compile_c("maps_a_file.c", tmp_path / "maps.so", "-shared", "-fPIC", f"-DBYTES={size}")
+    plain = replayed(found, "--points")
+    monkeypatch.setenv("LD_PRELOAD", str(maps))
+    monkeypatch.setenv("FILE", str(tmp_path / "file"))
+    mapped = replayed(found, "--points")
+    assert float(str(mapped["held"])) < 1.5 * float(str(plain["held"]))
+    assert int(str(mapped["peak_kb"])) > size >> 10
+
+
+@built
 def test_a_recording_of_the_library_alone_becomes_a_trace(stand: Stand, tmp_path: Path) -> None:
     settings = {"HAKMEM_RECORD": str(tmp_path / "raw.%p"), "LD_PRELOAD": str(LIBRARY)}
     subprocess.run([MIXED, "3000", "30", "7"], env=settings, capture_output=True, check=True)
@@ -159,6 +175,13 @@ def test_a_full_file_has_what_came_before_and_says_so(tmp_path: Path) -> None:
     assert made.facts["full"]
     assert made.facts["operations"] + made.facts["lost"] == 2 * mixed(90000, 30, 7)[0]
     assert "operations are missing: the file was full" in trace.describe(made.facts)
+
+
+@built
+def test_who_allocates_nothing_is_told_so(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match="the program has not allocated") as caught:
+        recorder.record(["true"], LIBRARY, tmp_path / "a.hktrace", 1, False)
+    assert caught.value.status == 1
 
 
 @built

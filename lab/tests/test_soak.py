@@ -101,7 +101,7 @@ def test_a_full_disk_is_one_clear_line(soaking: Stand, tmp_path: Path) -> None:
     done = soaking.call("soak", *QUICK, "--out", tmp_path)
     assert (done.returncode, done.stderr) == (
         2,
-        f"hakmem: cannot write {tmp_path}: Is a directory\n",
+        f"hakmem: --out {tmp_path}: that is a folder: name a file\n",
     )
 
 

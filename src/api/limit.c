@@ -68,7 +68,7 @@ HK_EXPORT int hak_limit_on_reached(hak_limit_callback_t callback, void *context)
 /* ---- an allocation that is about to be refused ---- */
 
 /* The bands that hold most, the largest first. */
-static void say_who_holds_it(hak_stats_t *stats) {
+static void put_who_holds_it(hk_line_t *line, hak_stats_t *stats) {
     enum { BIGGEST = 5 };
     for (unsigned i = 0; i < BIGGEST; i++) {
         hak_stats_band_t *most = stats->bands;
@@ -77,19 +77,18 @@ static void say_who_holds_it(hak_stats_t *stats) {
                 most = band;
         if (most->allocated == 0)
             return;
-        hk_line_t line = {0};
-        hk_line_put(&line, "hakmem: limit: %s: %lu blocks, %lu bytes",
+        hk_line_put(line, "hakmem: limit: %s: %lu blocks, %lu bytes\n",
                     hk_band_names[most - stats->bands], most->blocks, most->allocated);
-        hk_line_write(&line, STDERR_FILENO);
         most->allocated = 0;
     }
 }
 
+/* All in one write: several threads may be at the limit at once. */
 static _Noreturn void end(size_t n) {
     hak_stats_t stats;
-    if (hk_stats_collect(&stats, false))
-        say_who_holds_it(&stats);
     hk_line_t line = {0};
+    if (hk_stats_collect(&stats, false))
+        put_who_holds_it(&line, &stats);
     hk_line_put(&line,
                 "hakmem: fatal: memory limit: %lu bytes held of %lu, "
                 "no room for a block of %lu",

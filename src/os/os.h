@@ -35,9 +35,10 @@ void *hk_os_reserve(size_t bytes);
 bool hk_os_grants_addresses(size_t bytes);
 bool hk_os_grants_commitment(size_t bytes);
 
-/* The limit on private writable memory (RLIMIT_DATA), in bytes. For the process's start, when
- * sandboxes do not kill yet for asking. */
+/* The limits on private writable memory (RLIMIT_DATA) and on files that are written (RLIMIT_FSIZE), in bytes.
+ * For the process's start, when sandboxes do not kill yet for asking. */
 uint64_t hk_os_data_limit(void);
+uint64_t hk_os_file_limit(void);
 
 /* Makes part of a reserved range writable. */
 bool hk_os_commit(void *p, size_t bytes);

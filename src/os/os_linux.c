@@ -123,12 +123,14 @@ bool hk_os_grants_addresses(size_t bytes) { return grants(bytes, 0); }
  * it, unless accounting is strict. */
 bool hk_os_grants_commitment(size_t bytes) { return grants(bytes, MAP_SHARED); }
 
-uint64_t hk_os_data_limit(void) {
+static uint64_t limit_of(int what) {
     struct rlimit limit;
-    return HK_CALL(other, syscall(SYS_prlimit64, 0, RLIMIT_DATA, NULL, &limit)) == 0
-               ? limit.rlim_cur
-               : RLIM_INFINITY;
+    return HK_CALL(other, syscall(SYS_prlimit64, 0, what, NULL, &limit)) == 0 ? limit.rlim_cur
+                                                                              : RLIM_INFINITY;
 }
+
+uint64_t hk_os_data_limit(void) { return limit_of(RLIMIT_DATA); }
+uint64_t hk_os_file_limit(void) { return limit_of(RLIMIT_FSIZE); }
 
 _Static_assert(HK_NO_ACCESS == PROT_NONE && HK_READ == PROT_READ &&
                    HK_READ_WRITE == (PROT_READ | PROT_WRITE),

@@ -84,7 +84,7 @@ static const char *begin(void) {
         return "the path is too long";
     if (hk_os_page_size() > HK_RECORD_CHUNK)
         return "the OS pages of this system are larger than its chunks";
-    int error = make_file();
+    int error = rec.most != 0 ? make_file() : EFBIG;
     if (error != 0)
         return strerror(error);
     hk_record_head = hk_os_fence(rec.most, HK_RECORD_CHUNK);
@@ -127,7 +127,8 @@ static HK_COLD void stop(const char *problem) {
 
 const char *hk_record_start(const char *path, uint64_t bytes) {
     rec.pattern = path;
-    rec.most = bytes;
+    /* what grows beyond the system's limit ends the process by a signal */
+    rec.most = hk_min(bytes, hk_os_file_limit()) / HK_RECORD_CHUNK * HK_RECORD_CHUNK;
     return begin();
 }
 

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -100,11 +101,14 @@ static const struct {
 /* ---- running them ---- */
 
 static char folder[] = "/tmp/test_record_XXXXXX", path[256];
+static const char *most_mb = "64";
+static rlim_t largest_file = RLIM_INFINITY;
 static child_t child;
 
 static void start_recorded(void *name) {
     setenv("HAKMEM_RECORD", path, 1);
-    setenv("HAKMEM_RECORD_MB", strcmp(name, "many") == 0 ? "1" : "64", 1);
+    setenv("HAKMEM_RECORD_MB", most_mb, 1);
+    CHECK_EQ(setrlimit(RLIMIT_FSIZE, &(struct rlimit){largest_file, RLIM_INFINITY}), 0);
     execl("/proc/self/exe", "test_record", name, (char *)NULL);
     _exit(3);
 }
@@ -331,14 +335,13 @@ static void test_full(void) {
     CHECK_EQ(got.count + got.times, 31 * (HK_RECORD_CHUNK / sizeof(hk_record_line_t) - 1));
 }
 
-static void test_bad_path(void) {
+static void test_bad_path(const char *name, const char *why) {
     char expected[512];
-    snprintf(path, sizeof path, "%s/none/file", folder);
+    snprintf(path, sizeof path, "%s/%s", folder, name);
     child_run(&child, start_recorded, (void *)(uintptr_t) "resize");
     CHECK_EQ(child.status, 0);
     snprintf(expected, sizeof expected,
-             "hakmem: warning: HAKMEM_RECORD=%s: No such file or directory; nothing is recorded\n",
-             path);
+             "hakmem: warning: HAKMEM_RECORD=%s: %s; nothing is recorded\n", path, why);
     CHECK_TEXT(child.text, expected);
 }
 
@@ -363,8 +366,15 @@ int main(int argc, char **argv) {
     test_pause();
     test_fork();
     test_kill();
+    most_mb = "1";
     test_full();
-    test_bad_path();
+    most_mb = "64";
+    largest_file = HK_MIB + 5;
+    test_full();
+    largest_file = 5;
+    test_bad_path("resize", "File too large");
+    largest_file = RLIM_INFINITY;
+    test_bad_path("none/file", "No such file or directory");
     char command[512];
     snprintf(command, sizeof command, "rm -r %s", folder);
     return system(command);

@@ -64,7 +64,7 @@ def run_command(
     charged = _pattern(wrappers)
     library = project.require_file(lib or project.default_library(), "hakmem's library")
     page = project.place(out, Path("out") / "heap.html")
-    kept = project.place(keep, Path(), "--keep") if keep else None
+    kept = project.place(keep, Path(), "--keep", folder=True) if keep else None
     with scratch.folder("heap") as folder:
         asked = run.Asked(sample_kb, every_mb, peaks)
         outcome, files = run.profiled(command, library, asked, folder)

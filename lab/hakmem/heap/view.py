@@ -11,6 +11,7 @@ from hakmem.heap import page as heap_page
 from hakmem.heap.page import Page, View
 
 ROWS = 12
+NAME = 12  # so much of a name is left
 
 
 def show(page: Page, console: Console) -> None:
@@ -26,16 +27,24 @@ def show(page: Page, console: Console) -> None:
 
 
 def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Table:
-    """Empty. Its first column, of names, is what gives way where the terminal is narrow."""
+    """Empty. Where the terminal is narrow names give way, then whole columns from the right: no
+    figure is cut."""
     figures = [
         max(map(len, column)) for column in zip(columns, *(row[1:] for row in rows), strict=True)
     ]
-    most = max(12, width - sum(figures) - 3 * len(figures) - 4)
+    while len(figures) > 1 and _least(figures) > width:
+        figures.pop()
+    most = max(NAME, width - _least(figures) + NAME)
     made = Table(title=title, title_justify="left", title_style="dim")
     made.add_column("function", no_wrap=True, max_width=most, overflow="ellipsis")
-    for column, least in zip(columns, figures, strict=True):
+    for column, least in zip(columns, figures, strict=False):
         made.add_column(column, justify="right", no_wrap=True, min_width=least)
     return made
+
+
+def _least(figures: Sequence[int]) -> int:
+    """How wide a table is whose names are short, lines and blanks included."""
+    return NAME + sum(figures) + 3 * len(figures) + 4
 
 
 def _functions(view: View, width: int) -> Table:
@@ -53,7 +62,7 @@ def _functions(view: View, width: int) -> Table:
     columns = ("self", "", "±, 95 %", "objects", "with callees")
     made = _table(view.name.lower(), columns, rows, width)
     for name, *cells in rows:
-        made.add_row(Text(name), *cells)
+        made.add_row(Text(name), *cells[: len(made.columns) - 1])
     return made
 
 
@@ -71,5 +80,6 @@ def _changes(page: Page, width: int) -> Table:
     title = "in use; dim: no more than chance can make"
     made = _table(title, ("change", "±, 95 %", "before", "after"), rows, width)
     for row, (name, *cells) in zip(page.changes, rows, strict=False):
-        made.add_row(Text(name), *cells, style="" if row.is_clear else "dim")
+        shown = cells[: len(made.columns) - 1]
+        made.add_row(Text(name), *shown, style="" if row.is_clear else "dim")
     return made

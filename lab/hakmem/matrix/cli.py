@@ -46,7 +46,7 @@ def command(
     matrix_view.print_plan(console, asked, matrix.expected_s(asked))
     if plan:
         return
-    folder = project.place(out, Path("out") / f"matrix-{path.stem}")
+    folder = project.place(out, Path("out") / f"matrix-{path.stem}", folder=True)
     if fresh:
         _forget(folder)
     finished = matrix.run(asked, folder, seed, console)

@@ -1,5 +1,6 @@
 """Which of hakmem's options help a trace: measured, and recommended only where that is decided."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -8,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from hakmem.errors import LabError
 from hakmem.paired import cells as cell_module
 from hakmem.paired import protocol, recording
 from hakmem.paired import tables as paired_tables
@@ -45,7 +47,10 @@ class Advice:
 
 
 def cells_of(more: Sequence[str]) -> Mapping[str, Cell]:
-    """hakmem as it is, then each set of options."""
+    """hakmem as it is, then each set of options; LabError where one of `more` is none."""
+    for text in more:
+        if not text or not all(re.match(r"HAKMEM_\w+=", word) for word in text.split()):
+            raise LabError(f"--set {text!r}: a set is written 'HAKMEM_X=1 HAKMEM_Y=2'")
     return cell_module.distinct([cell_module.parse(text) for text in ("", *SETS, *more)])
 
 
@@ -56,8 +61,9 @@ def side(decision: Decision | None) -> Side:
     gain = decision.target
     if gain.kind != "range" and gain.low > -protocol.NARROW and gain.high < protocol.NARROW:
         return "same"
-    sides: dict[str, Side] = {"GO": "better", "NO-GO": "worse"}
-    return sides.get(decision.verdict, "open")
+    if decision.verdict == "NO-GO":
+        return "worse"
+    return "better" if decision.verdict == "GO" and gain.low >= protocol.NARROW else "open"
 
 
 def advices(done: Replayed) -> list[Advice]:

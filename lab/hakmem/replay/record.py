@@ -33,6 +33,8 @@ def record(
         outcome = run.execute(command, library, settings)
         found = sorted(_recordings(folder), reverse=True)
         if not found:
+            if any(file.stat().st_size for file in folder.iterdir()):
+                raise LabError(streams.NOTHING, outcome.exit_status or 1)
             raise LabError(f"nothing was recorded: {outcome.sentence}", run.NOT_PROVEN)
         chosen = found if all_ else found[:1]
         written = [convert(chosen[0][1], out, command)]

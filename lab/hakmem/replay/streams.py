@@ -27,6 +27,7 @@ NATURAL = 3  # logarithm of the alignment that malloc is recorded with
 MOST_SLOTS = 1 << 29
 NOBODY = 1  # the number of threads that have none
 BATCH = 1 << 18
+NOTHING = "nothing was recorded: the program has not allocated"
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ def make(events: Events) -> Streams:
     """The streams; LabError where there is nothing to replay."""
     ops = operations(events)
     if not len(ops.event):
-        raise LabError("nothing was recorded: the program has not allocated", status=1)
+        raise LabError(NOTHING, status=1)
     made = _Maker(len(events.kind), ops.ns, events.whole_ns).run(ops)
     pauses = np.diff(np.append(ops.ns, events.whole_ns))
     kinds = np.bincount(ops.op, minlength=4).tolist()
