@@ -174,26 +174,44 @@ static void write_file(const char *path, fuzz_input_t *in) {
 }
 
 /* A stand-in for the system's tree: the mount, and the groups a and a/b in it. */
+static char root[64];
+static const char *const folders[] = {"", "a", "a/b"};
+static const char *const names[] = {"memory.max",    "memory.high",    "a/memory.max",
+                                    "a/memory.high", "a/b/memory.max", "membership"};
+enum { FOLDERS = sizeof folders / sizeof *folders, NAMES = sizeof names / sizeof *names };
+
+static const char *in_root(const char *name) {
+    static char path[128];
+    snprintf(path, sizeof path, "%s/%s", root, name);
+    return path;
+}
+
+static void remove_root(void) {
+    for (unsigned i = 0; i < NAMES; i++)
+        unlink(in_root(names[i]));
+    for (unsigned i = FOLDERS; i-- > 0;)
+        rmdir(in_root(folders[i]));
+}
+
+static void make_root(void) {
+    snprintf(root, sizeof root, "/tmp/hakmem-fuzz-XXXXXX");
+    FUZZ_CHECK(mkdtemp(root) != NULL, "error %d", errno);
+    for (unsigned i = 1; i < FOLDERS; i++)
+        FUZZ_CHECK(mkdir(in_root(folders[i]), 0700) == 0, "error %d", errno);
+    atexit(remove_root);
+}
+
 static void read_limits(fuzz_input_t *in) {
-    static char root[64], path[128];
-    static const char *const names[] = {"memory.max", "memory.high", "a/memory.max",
-                                        "a/memory.high", "a/b/memory.max"};
-    if (*root == '\0') {
-        snprintf(root, sizeof root, "/tmp/hakmem-fuzz-XXXXXX");
-        FUZZ_CHECK(mkdtemp(root) != NULL, "error %d", errno);
-        snprintf(path, sizeof path, "%s/a", root);
-        FUZZ_CHECK(mkdir(path, 0700) == 0, "error %d", errno);
-        snprintf(path, sizeof path, "%s/a/b", root);
-        FUZZ_CHECK(mkdir(path, 0700) == 0, "error %d", errno);
-    }
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        snprintf(path, sizeof path, "%s/%s", root, names[i]);
+    if (*root == '\0')
+        make_root();
+    for (unsigned i = 0; i < NAMES - 1; i++) {
         if (fuzz_byte(in) % 2 != 0)
-            write_file(path, in);
+            write_file(in_root(names[i]), in);
         else
-            unlink(path);
+            unlink(in_root(names[i]));
     }
-    snprintf(path, sizeof path, "%s/membership", root);
+    char path[128];
+    snprintf(path, sizeof path, "%s", in_root("membership"));
     write_file(path, in);
     errno = ECHILD;
     const uint64_t limit = hk_os_memory_limit(path, root);
