@@ -131,13 +131,18 @@ static hk_quarantine_t *quarantine_of(hk_thread_t *thread) {
     return thread != NULL ? thread->quarantine : NULL;
 }
 
-/* A few of the magazine's, where none has waited. */
+/* A few of the magazine's, where none has waited; taken in the magazine's order, which is memory's but for a few: who
+ * comes back to the blocks in the order in which they were asked for waits for memory where that runs backwards. */
 static void refill(hk_thread_t *thread, hk_quarantine_t *q, unsigned cls) {
     enum { BLOCKS = 8 };
-    void *p;
+    void *blocks[BLOCKS];
+    unsigned n = 0;
     const uint64_t dice = hk_quarantine_close(q);
-    for (unsigned i = 0; i < BLOCKS && (p = hk_magazine_take(thread, cls)) != NULL; i++)
-        hk_quarantine_put_out(q, cls, (hk_waiting_t){p, hk_shadow_in(p, cls, true)});
+    while (n < BLOCKS && (blocks[n] = hk_magazine_take(thread, cls)) != NULL)
+        n++;
+    while (n-- > 0)
+        hk_quarantine_put_out(q, cls,
+                              (hk_waiting_t){blocks[n], hk_shadow_in(blocks[n], cls, true)});
     hk_quarantine_open(q, dice);
 }
 
