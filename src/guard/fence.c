@@ -183,13 +183,13 @@ static void unmap(const header_t *header) {
 }
 
 /* Freed ones wait here, so many at most and of so much address space each; not where mappings are few. The
- * smaller ones keep their memory, so much in all, and when they have waited may be had again: one for each number
- * of pages, modulo the places. */
+ * smaller ones keep their memory, so much in all, and when they have waited may be had again: a few for each number
+ * of pages, modulo the sets. */
 #define WAITS_UP_TO (64 * HK_MIB)
 #define KEEPS_UP_TO (512 * HK_KIB)
 #define KEEPS_IN_ALL (4 * HK_MIB)
-enum { PLACES = 32 };
-static _Atomic(header_t *) waiting[PLACES], kept[PLACES]; /* atomic: any thread */
+enum { PLACES = 32, SETS = 16, WAYS = 4 };
+static _Atomic(header_t *) waiting[PLACES], kept[SETS][WAYS]; /* atomic: any thread */
 
 static void unmap_at(_Atomic(header_t *) *place) {
     header_t *header = hk_exchange_seq(place, NULL);
@@ -198,10 +198,10 @@ static void unmap_at(_Atomic(header_t *) *place) {
 }
 
 void hk_fence_trim(void) {
-    for (unsigned i = 0; i < PLACES; i++) {
+    for (unsigned i = 0; i < PLACES; i++)
         unmap_at(&waiting[i]);
-        unmap_at(&kept[i]);
-    }
+    for (unsigned i = 0; i < SETS * WAYS; i++)
+        unmap_at(&kept[i / WAYS][i % WAYS]);
 }
 
 /* So that a block without fences can be had. */
@@ -235,20 +235,42 @@ static void *alloc(size_t n, size_t align, size_t bytes, hk_by_t by) {
     return p;
 }
 
-static _Atomic(header_t *) *kept_place(size_t body_bytes) {
-    return &kept[body_bytes / hk_os_page_size() % PLACES];
+static _Atomic(header_t *) *kept_set(size_t body_bytes) {
+    return kept[body_bytes / hk_os_page_size() % SETS];
+}
+
+static void keep(header_t *header) {
+    _Atomic(header_t *) *set = kept_set(header->body_bytes);
+    header_t *none = NULL;
+    for (unsigned i = 0; i < WAYS; i++, none = NULL)
+        if (hk_load_relaxed(&set[i]) == NULL && hk_cas_seq(&set[i], &none, header))
+            return;
+    header = hk_exchange_seq(&set[chance(WAYS)], header);
+    if (header != NULL)
+        unmap(header);
+}
+
+/* One that is kept, of such a body and mapping. Nobody looks at one that has not been taken out: it may be gone. */
+static header_t *kept_one(size_t body, size_t bytes) {
+    _Atomic(header_t *) *set = kept_set(body);
+    for (unsigned i = 0; i < WAYS; i++) {
+        header_t *header = hk_load_relaxed(&set[i]) != NULL ? hk_exchange_seq(&set[i], NULL) : NULL;
+        if (header == NULL)
+            continue;
+        if (header->body_bytes == body && header->bytes == bytes)
+            return header;
+        keep(header);
+    }
+    return NULL;
 }
 
 /* In the same pages as one that has waited; NULL: there is none. */
 static void *alloc_again(size_t n, size_t align, size_t bytes, hk_by_t by) {
     const size_t body = body_for(n);
-    if (hk_load_relaxed(kept_place(body)) == NULL || align > hk_os_page_size())
-        return NULL;
-    header_t *header = hk_exchange_seq(kept_place(body), NULL);
+    header_t *header = align <= hk_os_page_size() ? kept_one(body, bytes) : NULL;
     if (header == NULL)
         return NULL;
-    if (header->body_bytes != body || header->bytes != bytes ||
-        !hk_os_protect(header->body, body, HK_READ_WRITE)) {
+    if (!hk_os_protect(header->body, body, HK_READ_WRITE)) {
         unmap(header);
         return NULL;
     }
@@ -289,7 +311,7 @@ static bool close_body(header_t *header) {
     if (header->keeps)
         hk_add_relaxed(&kept_bytes, bytes);
     else if (bytes <= KEEPS_UP_TO) /* room for the next one: nobody may want what is kept */
-        unmap_at(&kept[chance(PLACES)]);
+        unmap_at(&kept[chance(SETS)][chance(WAYS)]);
     return header->keeps || hk_os_close(header->body, bytes);
 }
 
@@ -298,8 +320,8 @@ static void wait_or_go(header_t *header) {
     if (waits && close_body(header))
         header = hk_exchange_seq(&waiting[chance(PLACES)], header);
     if (header != NULL && header->keeps)
-        header = hk_exchange_seq(kept_place(header->body_bytes), header);
-    if (header != NULL)
+        keep(header);
+    else if (header != NULL)
         unmap(header);
 }
 
