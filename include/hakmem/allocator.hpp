@@ -55,7 +55,11 @@ class memory_resource final : public std::pmr::memory_resource {
     }
     void do_deallocate(void *p, std::size_t, std::size_t) override { hak_free(p); }
     bool do_is_equal(const std::pmr::memory_resource &other) const noexcept override {
-        return this == &other || dynamic_cast<const memory_resource *>(&other) != nullptr;
+#ifdef __cpp_rtti
+        if (dynamic_cast<const memory_resource *>(&other) != nullptr)
+            return true;
+#endif
+        return this == &other;
     }
 };
 

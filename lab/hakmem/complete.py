@@ -1,6 +1,7 @@
 """What the shell offers for an option's value; the names alone, because it is asked at each Tab."""
 
 from functools import partial
+from typing import Any, get_args
 
 import typer
 
@@ -19,6 +20,21 @@ def libraries() -> list[str]:
 
 def metrics() -> list[str]:
     return [*OF_BENCH, "regex:"]
+
+
+def one_of(kind: Any, *names: str, help: str) -> Any:
+    """An option that takes a word of the Literal `kind`, which the typer of Debian 13 cannot do."""
+    allowed = get_args(kind)
+
+    def parse(word: str) -> str:
+        if word not in allowed:
+            raise typer.BadParameter(f"{word!r} is not one of {', '.join(allowed)}.")
+        return word
+
+    shown = f"[{'|'.join(allowed)}]"
+    return typer.Option(
+        *names, help=help, parser=parse, metavar=shown, autocompletion=lambda: [*allowed]
+    )
 
 
 of_benchmark = partial(typer.Option, autocompletion=benchmarks)

@@ -4,11 +4,13 @@ import gzip
 import os
 import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from hakmem import project
+from hakmem.cli import PANELS
 from hakmem.process import library
 from users import build_consumer, link_by_pkg_config, run, version
 
@@ -85,6 +87,29 @@ def test_lintian_has_nothing_to_say(packages: dict[str, Path], tmp_path: Path) -
     argv = ["lintian", "--allow-root", "--fail-on", "none", *packages.values()]
     said = re.findall(r"^[EW]: \S+: (\S+).*$", run(argv, tmp_path).stdout, re.MULTILINE)
     assert set(said) <= NOT_IN_DEBIAN
+
+
+def test_all_commands_run_on_the_least_of_what_is_asked_for(
+    packages: dict[str, Path], tmp_path: Path
+) -> None:
+    run(["dpkg-deb", "--extract", packages[COMMAND], tmp_path / "root"], tmp_path)
+    python = tmp_path / "root" / "usr" / "lib" / "python3" / "dist-packages"
+    least = re.search(r"python3-typer \(>= ([\d.]+)\)", field(packages[COMMAND], "Depends"))
+    assert least is not None
+    fetch = ["-m", "pip", "install", "--quiet", "--target", tmp_path / "least"]
+    done = subprocess.run(
+        [sys.executable, *fetch, f"typer=={least[1]}.*"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0 and "No matching distribution" in done.stderr:
+        pytest.skip(f"SKIPPED: typer {least[1]} cannot be had, NOT tested: {done.stderr[-300:]}")
+    assert done.returncode == 0, done.stderr
+    for name in (name for rows in PANELS.values() for name in rows):
+        command = [sys.executable, tmp_path / "root" / "usr" / "bin" / "hakmem", name, "--help"]
+        done = run(command, tmp_path, PYTHONPATH=f"{tmp_path / 'least'}:{python}")
+        assert f"hakmem {name}" in done.stdout
 
 
 def dpkg(root: Path, *words: str | Path) -> None:

@@ -205,6 +205,22 @@ def test_a_ledger_without_permission_is_named(own: Stand) -> None:
     one_message(done, str(file), "Permission denied")
 
 
+@pytest.mark.parametrize(
+    "call",
+    [("compare", "--rival", "system"), ("ab", "--b", "X=1"), ("compare", "--bench", "burst")],
+)
+def test_nothing_is_measured_for_a_ledger_that_cannot_be_written(
+    own: Stand, tmp_path: Path, call: tuple[str, ...]
+) -> None:
+    (tmp_path / "file").touch()
+    ran = tmp_path / "ran"
+    words = call if "--bench" in call else (*call, "--", "touch", ran)
+    done = own.call(*words, LAB_LEDGER=str(tmp_path / "file" / "led"))
+    one_message(done, f"cannot write into {tmp_path / 'file'}; --no-record measures all the same")
+    assert done.stdout == ""
+    assert not ran.exists()
+
+
 @pytest.mark.parametrize("columns", [80, 140])
 def test_results_are_listed_one_line_each(own: Stand, tmp_path: Path, columns: int) -> None:
     ledger = Ledger(tmp_path / "led")

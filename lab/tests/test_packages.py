@@ -44,6 +44,11 @@ def test_a_project_finds_the_package(prefix: Path, tmp_path: Path) -> None:
             assert done.stdout.strip() == version()
 
 
+def test_the_headers_need_no_type_information(tmp_path: Path) -> None:
+    argv = ["g++", "-std=c++17", "-fno-rtti", f"-I{project.root() / 'include'}"]
+    run([*argv, "-fsyntax-only", CONSUMER / "in_cxx.cc"], tmp_path)
+
+
 @pytest.mark.built
 def test_pkg_config_says_how_to_link(prefix: Path, tmp_path: Path) -> None:
     link_by_pkg_config(prefix, tmp_path)
@@ -162,3 +167,5 @@ def test_a_wheel_says_what_needs_a_checkout(installed: Path, tmp_path: Path) -> 
         done = run([installed / "hakmem", command], tmp_path, status=2)
         assert done.stderr.startswith(f"hakmem: {command} needs a checkout of hakmem")
         assert "Traceback" not in done.stderr
+    done = run([installed / "hakmem", "report"], tmp_path, status=2, HOME=str(tmp_path))
+    assert done.stderr.endswith("hakmem compare -- PROGRAM\n"), "what can be done without one"

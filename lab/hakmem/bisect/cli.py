@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from hakmem import project
+from hakmem import complete, project
 from hakmem.bisect import commits as bisect_range
 from hakmem.bisect import posterior as bisect_posterior
 from hakmem.bisect import record as bisect_record
@@ -42,7 +42,9 @@ def command(
     bench_name: Bench = None,
     metric: Metric = None,
     better: BetterIs = "lower",
-    aim: Annotated[Aim, typer.Option(help="Which change of the metric is looked for.")] = "any",
+    aim: Annotated[
+        Aim, complete.one_of(Aim, help="Which change of the metric is looked for.")
+    ] = "any",
     repo: Annotated[
         Path | None,
         typer.Option(

@@ -51,8 +51,9 @@ def command(
     ] = None,
     method: Annotated[
         hotpath.Choice,
-        typer.Option(
-            help="Counters, or a simulated processor; emulated: locks and lines between threads."
+        complete.one_of(
+            hotpath.Choice,
+            help="Counters, or a simulated processor; emulated: locks and lines between threads.",
         ),
     ] = "auto",
     repeat: Annotated[int, typer.Option(min=1, max=50, help="Pairs of processes.")] = 5,

@@ -1,5 +1,6 @@
 """The command lines of paired measurements: `hakmem ab`, `hakmem compare`, `hakmem baseline`."""
 
+import os
 import random
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from rich.console import Console
 
 from hakmem import complete, project
 from hakmem.errors import LabError
+from hakmem.ledger.store import Ledger
 from hakmem.paired import ab, baseline, cells, compare
 from hakmem.paired import suite_run as compare_suite
 from hakmem.paired.blocks import Outcome
@@ -39,7 +41,9 @@ Metric = Annotated[
         autocompletion=complete.metrics,
     ),
 ]
-BetterIs = Annotated[Better, typer.Option("--better", help="Which way a regex's figure is better.")]
+BetterIs = Annotated[
+    Better, complete.one_of(Better, "--better", help="Which way a regex's figure is better.")
+]
 Most = Annotated[
     int, typer.Option("--max-blocks", min=LOOKS[0], max=LOOKS[-1], help="Blocks at most.")
 ]
@@ -60,6 +64,14 @@ On = Annotated[
 Pass = Annotated[
     list[str] | None, typer.Option("--pass", help="Variable of yours that the command needs.")
 ]
+
+
+def require_ledger(record: bool) -> None:
+    """LabError before anything is measured, and not after it, where a record could not be kept."""
+    places = (Ledger.default().root / "ledger" / "x").parents
+    folder = next(place for place in places if place.exists())
+    if record and not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
+        raise LabError(f"cannot write into {folder}; --no-record measures all the same")
 
 
 def fresh(seed: int | None) -> int:
@@ -119,7 +131,7 @@ def ab_command(
         list[str] | None,
         complete.of_benchmark(help="Benchmark that must not get slower; repeatable."),
     ] = None,
-    aim: Annotated[Aim, typer.Option(help="What B must be.")] = "improvement",
+    aim: Annotated[Aim, complete.one_of(Aim, help="What B must be.")] = "improvement",
     aa: Annotated[
         bool, typer.Option("--aa", help="Compare A with a copy of itself: the noise floor.")
     ] = False,
@@ -183,6 +195,7 @@ def ab_command(
         twins=aa,
         plant=plant,
     )
+    require_ledger(record)
     if metric == "instructions" and counters() is not None:
         if on:
             raise LabError("exact counts are the same on each host: leave --on out")
@@ -295,12 +308,14 @@ def compare_command(
         argv=again(seed),
         passed=passed or [],
     )
+    require_ledger(record)
     return end(*compare.run(request, Console(), on))
 
 
 def tables(asked: compare_suite.Request, page: Path | None) -> None:
     """Over many rows, with a page if one is asked for. What failed anywhere is no success."""
     target = project.place(page, page, "--page") if page else None
+    require_ledger(asked.record)
     finished = compare_suite.run(asked, Console())
     if target:
         from hakmem.report import cli as report  # here, because it stands on what is below this
@@ -339,4 +354,5 @@ def baseline_command(
     """
     seed = fresh(seed)
     mix = baseline.mix_of(numbers or [], ops, slots, bench_seed, span)
+    require_ledger(record)
     end(*baseline.run(mix, runs, seed, record, again(seed), Console(), on))

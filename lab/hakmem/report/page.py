@@ -73,7 +73,7 @@ def write(path: Path, found: Findings) -> None:
 
 def render(found: Findings) -> str:
     if not (found.asked or found.soaks):
-        raise LabError("nothing to report: record something first, `hakmem baseline` is quick")
+        raise LabError("nothing to report: record something first: hakmem compare -- PROGRAM")
     scripts = _scripts() if found.charts else []
     return (
         _environment()
