@@ -3,7 +3,7 @@
 #include "os/os.h"
 
 /* Odd, so that pages of neither end may become a part of what lies beside them. */
-enum { SPARE_PAGES = 33 };
+enum { SPARE_PAGES = 17 };
 
 static _Atomic(char *) spare; /* atomic: any thread */
 static atomic_bool wanting;   /* atomic: any thread */

@@ -17,7 +17,7 @@ extern hk_lock_t hk_region_lock;
  * as many more while mappings are short. atomic: any thread. Calls left that do without. */
 enum { HK_REGION_PATIENCE = 1024 };
 extern atomic_uint hk_region_no_moves, hk_region_no_cuts;
-bool hk_region_waited(atomic_uint *patience);
+bool hk_region_waited(atomic_uint *patience); /* the slow way of the next one */
 HK_INLINE bool hk_region_may(atomic_uint *patience) {
     return HK_LIKELY(hk_load_relaxed(patience) == 0) || hk_region_waited(patience);
 }
