@@ -258,15 +258,25 @@ def test_the_security_page_is_what_the_sources_and_the_ledger_give() -> None:
         cases.markdown("nothing", Ledger(ROOT / "evidence"))
 
 
+def test_both_pages_are_printed_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    for page, corruption in (("conformance.md", False), ("security.md", True)):
+        cli.command(corruption=corruption, as_markdown=True)
+        assert capsys.readouterr().out.rstrip() == (ROOT / "docs" / page).read_text().rstrip()
+
+
 def test_the_audit_holds_the_table_of_misuse_to_the_record_that_it_names() -> None:
     page = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
     records = {record.id: record for record in Ledger(ROOT / "evidence").records()}
-    (block,) = audit_blocks.find(page)
-    assert [records[id].kind for id in block.ids] == ["conformance"]
+
+    def misuses(text: str) -> audit_blocks.Block:
+        found = audit_blocks.find(text)
+        (block,) = (b for b in found if [records[id].kind for id in b.ids] == ["conformance"])
+        return block
+
+    block = misuses(page)
     assert audit_blocks.render(block, ROOT, records) == block.text
     wrong = page.replace("| ✓ |", "| ✗ |", 1)
     audit = Audit(ROOT, Evidence(ROOT, records, 0))
     for text in (page, wrong):
-        (block,) = audit_blocks.find(text)
-        audit._block("security.md", ROOT / "docs", block, True)
+        audit._block("security.md", ROOT / "docs", misuses(text), True)
         assert len(audit.problems) == (text is wrong), audit.problems

@@ -156,6 +156,9 @@ def test_a_suite_under_settings_is_no_word_on_the_defaults(site: Site) -> None:
     row = site.rows()["time"]
     assert (row.state, row.record and row.record.id) == ("met", secure.id)
     path.write_text(TARGETS)
+    of_a_cell = ["compare", "--lib", "lib=hakmem HAKMEM_PROFILE=secure name=secure"]
+    site.add("suite", suite({"a": 0.5, "b": 0.5}, argv=of_a_cell))
+    assert states(site)["time"] == "not measured"
     site.add("suite", under(HAKMEM_BENCH_DIR="build/bench"))
     assert states(site)["time"] == "met"
 

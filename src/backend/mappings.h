@@ -2,7 +2,7 @@
  *
  * Moving pages, cutting a mapping and fencing a block take more of them, and each can be done without.
  * Fresh memory cannot: for that some are kept to spare, in a range of which every other page can be
- * read. They go when the system refuses fresh memory. Mappings are *short* when so many more cannot be
+ * read. They go when the system refuses memory. Mappings are *short* when so many more cannot be
  * had, until they can. */
 #pragma once
 

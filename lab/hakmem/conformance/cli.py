@@ -27,7 +27,7 @@ from hakmem.terminal import progress_bar
 
 PROFILES = ("balanced", "speed", "lean", "secure", "bench", "observe")
 PAGE = Path("docs") / "conformance.md"
-SECURITY = Path("docs") / "case_module.md"
+SECURITY = Path("docs") / "security.md"
 FAST_S, FULL_S = 120.0, 900.0
 MISUSE_S = 5.0  # a corrupted heap may go round in circles
 
@@ -62,7 +62,7 @@ def command(
         bool,
         typer.Option(
             "--markdown",
-            help="Print the page with its table: docs/conformance.md, or docs/case_module.md.",
+            help="Print the page with its table: docs/conformance.md, or docs/security.md.",
         ),
     ] = False,
     check: Annotated[

@@ -68,6 +68,12 @@ def parse(text: str) -> Cell:
     return Cell(name or " ".join(words_of_name), chosen, environment, bench)
 
 
+def environment_of(text: str) -> dict[str, str]:
+    """What a cell of this specification sets for its processes, be its library here or not."""
+    found = [_VARIABLE.fullmatch(word) for word in shlex.split(text)]
+    return {m[1]: m[2] for m in found if m and m[1] not in ("lib", "bench", "name")}
+
+
 def find(text: str) -> Library:
     """A library by its name or by its file; what a file is, it says itself."""
     if text == SUBJECT:

@@ -12,11 +12,12 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 from hakmem import __version__, stats
 from hakmem.ledger.store import Record
-from hakmem.paired import oracle, protocol, readings, recording
+from hakmem.paired import cells, oracle, protocol, readings, recording
 from hakmem.paired.blocks import BASE, FLOOR, Outcome, Plan, Track, change_of
 from hakmem.paired.oracle import ORACLE
 from hakmem.paired.protocol import Decision
@@ -285,8 +286,8 @@ def overall(bodies: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def whole(suite: Record, records: Mapping[str, Record]) -> dict[str, Any] | None:
-    """The suite with the `rows` and `metrics` of its benchmarks, and the `settings` that all were
-    told; None where they have no such form.
+    """The suite with the `rows` and `metrics` of its benchmarks, and the `settings` that all, or
+    the cell that is compared, were told; None where they have no such form.
 
     So it was measured by an earlier method, whose tables nobody shows any more.
     """
@@ -296,6 +297,9 @@ def whole(suite: Record, records: Mapping[str, Record]) -> dict[str, Any] | None
     setting = records.get(str(parts[0].body.get("setting"))) if parts else None
     told = setting.body.get("settings_of_user", {}) if setting else {}
     settings = {n: v for n, v in told.items() if not n.startswith(provenance.NO_SETTING)}
+    words = [str(word) for word in suite.body.get("argv", ())]
+    for option, cell in pairwise(words):
+        settings |= cells.environment_of(cell) if option == "--lib" else {}
     return joined({**suite.body, "settings": settings}, [part.body for part in parts])
 
 
