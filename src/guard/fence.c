@@ -30,6 +30,8 @@ typedef struct {
     size_t body_bytes;
     hk_by_t by;
     bool keeps;        /* its memory while it is free */
+    bool open;         /* it is cleared while it is free, and anybody can write to it */
+    unsigned served;   /* blocks that have been here before this one */
     atomic_uint state; /* atomic: whoever frees */
 } header_t;
 
@@ -174,8 +176,22 @@ static void *publish(const header_t *laid) {
     return given_out(header);
 }
 
+/* Of one that is free and open: has somebody written to it? */
+static void look(const header_t *header) {
+    char *body = header->body, *end = body + header->body_bytes, *at = body;
+    while (at < end && hk_is_clear(at, HK_CLEAR_STEPS))
+        at += HK_CLEAR_STEPS * HK_CLEAR_STEP;
+    if (HK_LIKELY(at == end))
+        return;
+    at += hk_not_zero(at, (size_t)(end - at));
+    hk_guard_fault(HK_WRITE_AFTER_FREE, header->block, header->n, at - header->block);
+    hk_zero(body, header->body_bytes);
+}
+
 static void unmap(const header_t *header) {
     const header_t h = *header;
+    if (h.open)
+        look(header);
     if (h.keeps)
         hk_sub_relaxed(&kept_bytes, h.body_bytes);
     hk_map_set(h.start, h.bytes / HK_SLICE, HK_KIND_FOREIGN);
@@ -188,20 +204,36 @@ static void unmap(const header_t *header) {
 #define WAITS_UP_TO (64 * HK_MIB)
 #define KEEPS_UP_TO (512 * HK_KIB)
 #define KEEPS_IN_ALL (4 * HK_MIB)
-enum { PLACES = 32, SETS = 16, WAYS = 4 };
-static _Atomic(header_t *) waiting[PLACES], kept[SETS][WAYS]; /* atomic: any thread */
+enum { PLACES = 32, KEPT = 64 };
+static _Atomic(header_t *) waiting[PLACES]; /* atomic: any thread */
+/* atomic: any thread; headers, which start slices, and in the bits below what body and mapping they have. 0: none */
+static _Atomic uintptr_t kept[KEPT];
+_Static_assert(KEEPS_UP_TO / 4096 < 256, "a byte for the body's pages");
 
-static void unmap_at(_Atomic(header_t *) *place) {
-    header_t *header = hk_exchange_seq(place, NULL);
+/* 0: none that is kept has such a shape. */
+static uintptr_t shape_of(size_t body_bytes, size_t bytes) {
+    const size_t slices = bytes / HK_SLICE;
+    return body_bytes <= KEEPS_UP_TO && slices < 256 ? body_bytes / hk_os_page_size() << 8 | slices
+                                                     : 0;
+}
+
+static void let_go_of_kept(unsigned i) {
+    const uintptr_t was = hk_exchange_seq(&kept[i], (uintptr_t)0);
+    if (was != 0)
+        unmap((header_t *)(was & ~(uintptr_t)(HK_SLICE - 1)));
+}
+
+static void let_go_of_waiting(unsigned i) {
+    header_t *header = hk_exchange_seq(&waiting[i], NULL);
     if (header != NULL)
         unmap(header);
 }
 
 void hk_fence_trim(void) {
     for (unsigned i = 0; i < PLACES; i++)
-        unmap_at(&waiting[i]);
-    for (unsigned i = 0; i < SETS * WAYS; i++)
-        unmap_at(&kept[i / WAYS][i % WAYS]);
+        let_go_of_waiting(i);
+    for (unsigned i = 0; i < KEPT; i++)
+        let_go_of_kept(i);
 }
 
 /* So that a block without fences can be had. */
@@ -235,31 +267,28 @@ static void *alloc(size_t n, size_t align, size_t bytes, hk_by_t by) {
     return p;
 }
 
-static _Atomic(header_t *) *kept_set(size_t body_bytes) {
-    return kept[body_bytes / hk_os_page_size() % SETS];
-}
-
+/* Where there is no place, one that chance finds goes. */
 static void keep(header_t *header) {
-    _Atomic(header_t *) *set = kept_set(header->body_bytes);
-    header_t *none = NULL;
-    for (unsigned i = 0; i < WAYS; i++, none = NULL)
-        if (hk_load_relaxed(&set[i]) == NULL && hk_cas_seq(&set[i], &none, header))
+    const uintptr_t is = (uintptr_t)header | shape_of(header->body_bytes, header->bytes);
+    for (unsigned i = 0; i < KEPT; i++) {
+        uintptr_t none = 0;
+        if (hk_load_relaxed(&kept[i]) == 0 && hk_cas_seq(&kept[i], &none, is))
             return;
-    header = hk_exchange_seq(&set[chance(WAYS)], header);
-    if (header != NULL)
-        unmap(header);
+    }
+    const unsigned i = chance(KEPT);
+    let_go_of_kept(i);
+    const uintptr_t was = hk_exchange_seq(&kept[i], is);
+    if (was != 0)
+        unmap((header_t *)(was & ~(uintptr_t)(HK_SLICE - 1)));
 }
 
-/* One that is kept, of such a body and mapping. Nobody looks at one that has not been taken out: it may be gone. */
-static header_t *kept_one(size_t body, size_t bytes) {
-    _Atomic(header_t *) *set = kept_set(body);
-    for (unsigned i = 0; i < WAYS; i++) {
-        header_t *header = hk_load_relaxed(&set[i]) != NULL ? hk_exchange_seq(&set[i], NULL) : NULL;
-        if (header == NULL)
-            continue;
-        if (header->body_bytes == body && header->bytes == bytes)
-            return header;
-        keep(header);
+/* One that is kept, of such a body and mapping. */
+static header_t *kept_one(size_t body_bytes, size_t bytes) {
+    const uintptr_t shape = shape_of(body_bytes, bytes);
+    for (unsigned i = 0; i < KEPT && shape != 0; i++) {
+        uintptr_t is = hk_load_relaxed(&kept[i]);
+        if (is % HK_SLICE == shape && hk_cas_seq(&kept[i], &is, (uintptr_t)0))
+            return (header_t *)(is - shape);
     }
     return NULL;
 }
@@ -270,16 +299,20 @@ static void *alloc_again(size_t n, size_t align, size_t bytes, hk_by_t by) {
     header_t *header = align <= hk_os_page_size() ? kept_one(body, bytes) : NULL;
     if (header == NULL)
         return NULL;
-    if (!hk_os_protect(header->body, body, HK_READ_WRITE)) {
+    if (header->open) {
+        look(header);
+    } else if (hk_os_protect(header->body, body, HK_READ_WRITE)) {
+        hk_zero(header->body, body);
+    } else {
         unmap(header);
         return NULL;
     }
     hk_sub_relaxed(&kept_bytes, body);
-    hk_zero(header->body, body);
+    header->keeps = header->open = false;
+    header->served++;
     header->block = header->body + body - hk_align_up(n, hk_max(align, 16));
     header->n = n;
     header->by = by;
-    header->keeps = false;
     return given_out(header);
 }
 
@@ -301,17 +334,40 @@ void *hk_fence_alloc(size_t n, size_t align, bool grows, hk_by_t by) {
     return p;
 }
 
-/* Nobody can read or write its body any more. (One of large alignment may begin in another slice.) */
+/* Nobody may want what is kept: the next one from a place of chance on makes room for others. */
+static void let_go_of_any(void) {
+    const unsigned from = chance(KEPT);
+    for (unsigned i = 0; i < KEPT; i++)
+        if (hk_load_relaxed(&kept[(from + i) % KEPT]) != 0) {
+            let_go_of_kept((from + i) % KEPT);
+            return;
+        }
+}
+
+/* Where blocks come and go all the time, as buffers do, closing each would take longer than all else: of a mapping
+ * that has served often one in so many of up to so many bytes is closed, by chance, and the others are cleared. */
+#define OPEN_UP_TO (128 * HK_KIB)
+enum { OFTEN = 8, CLOSED_IN = 8 };
+
+static bool may_be_open(const header_t *header) {
+    return header->served >= OFTEN && header->body_bytes <= OPEN_UP_TO && chance(CLOSED_IN) != 0;
+}
+
+/* Nobody can read what was in the body any more, nor write to it unless it is open. (One of large alignment may begin in
+ * another slice.) */
 static bool close_body(header_t *header) {
     const size_t bytes = header->body_bytes;
-    header->keeps =
+    const bool keeps =
         bytes <= KEEPS_UP_TO && (size_t)(header->body - header->start) < HK_SLICE / 4 * 3 &&
-        !hk_region_is_bounded() && hk_load_relaxed(&kept_bytes) + bytes <= KEEPS_IN_ALL &&
-        hk_os_protect(header->body, bytes, HK_NO_ACCESS);
+        !hk_region_is_bounded() && hk_load_relaxed(&kept_bytes) + bytes <= KEEPS_IN_ALL;
+    header->open = keeps && may_be_open(header);
+    if (header->open)
+        hk_zero(header->body, bytes);
+    header->keeps = keeps && (header->open || hk_os_protect(header->body, bytes, HK_NO_ACCESS));
     if (header->keeps)
         hk_add_relaxed(&kept_bytes, bytes);
-    else if (bytes <= KEEPS_UP_TO) /* room for the next one: nobody may want what is kept */
-        unmap_at(&kept[chance(SETS)][chance(WAYS)]);
+    else if (bytes <= KEEPS_UP_TO)
+        let_go_of_any();
     return header->keeps || hk_os_close(header->body, bytes);
 }
 
