@@ -7,6 +7,7 @@
  * A function of ours finds the next one of its name at its first call. Until dlsym() has answered, which may
  * itself copy, and in it, the few bytes there are to copy are copied one by one. */
 #include <dlfcn.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,9 +23,17 @@
 #define EXPORT __attribute__((visibility("default")))
 
 typedef struct _IO_FILE stream_t;
+#ifdef __GLIBC__
+typedef int flags_t; /* of recvmmsg() */
+#else
+typedef unsigned flags_t;
+#undef preadv64 /* musl has it, but as another word for preadv */
+#endif
+void *memchr(const void *s, int c, size_t n);
 size_t strlen(const char *s);
 size_t strnlen(const char *s, size_t n);
 size_t wcslen(const wchar_t *s);
+size_t wcsnlen(const wchar_t *s, size_t n);
 
 extern __typeof__(hak_check_range) hak_check_range __attribute__((weak));
 extern __typeof__(hak_room) hak_room __attribute__((weak));
@@ -41,24 +50,41 @@ static size_t times(size_t n, size_t size) {
 }
 
 static size_t wide(size_t n) { return times(n, sizeof(wchar_t)); }
+static size_t at_most(size_t a, size_t b) { return a < b ? a : b; }
+static size_t not_below_0(int n) { return n > 0 ? (size_t)n : 0; }
 
 static void check_parts(const struct iovec *parts, int n) {
     for (int i = 0; i < n; i++)
         check(parts[i].iov_base, parts[i].iov_len);
 }
 
+static void check_messages(const struct mmsghdr *messages, unsigned n) {
+    for (unsigned i = 0; i < n; i++)
+        check_parts(messages[i].msg_hdr.msg_iov, (int)messages[i].msg_hdr.msg_iovlen);
+}
+
+/* So many bytes memccpy() copies. */
+static size_t up_to(const char *from, int c, size_t n) {
+    const char *end = memchr(from, c, n);
+    return end != NULL ? (size_t)(end - from) + 1 : n;
+}
+
 static _Thread_local bool searching __attribute__((tls_model("initial-exec")));
 
 /* NULL while a search is under way on this thread. */
-static void *next_of(const char *name, _Atomic(void *) *known) {
-    void *function = *known;
-    if (function != NULL || searching)
-        return function;
+static __attribute__((noinline, cold)) void *search(const char *name, _Atomic(void *) *known) {
+    if (searching)
+        return NULL;
     searching = true;
-    function = dlsym(RTLD_NEXT, name);
+    void *function = dlsym(RTLD_NEXT, name);
     searching = false;
     *known = function;
     return function;
+}
+
+static void *next_of(const char *name, _Atomic(void *) *known) {
+    void *function = *known;
+    return function != NULL ? function : search(name, known);
 }
 
 /* Or the loops below would become calls of memcpy and the like. */
@@ -88,6 +114,14 @@ static void *filled(char *to, int c, size_t n) {
         ONE_BY_ONE;
     }
     return to;
+}
+
+/* What strlcpy() does, where no library has one. */
+static size_t copied_short(char *to, const char *from, size_t n) {
+    const size_t length = strlen(from);
+    if (n != 0)
+        *((char *)copied_down(to, from, at_most(length, n - 1)) + at_most(length, n - 1)) = 0;
+    return length;
 }
 
 /* The next function of this name, as one of the same type. */
@@ -132,18 +166,46 @@ BOTH(char *, strncpy, (char *to, const char *from, size_t n), check(to, n), (to,
 BOTH(char *, stpncpy, (char *to, const char *from, size_t n), check(to, n), (to, from, n), to)
 BOTH(char *, strncat, (char *to, const char *from, size_t n),
      check(to, strlen(to) + strnlen(from, n) + 1), (to, from, n), to)
+BOTH(size_t, strlcpy, (char *to, const char *from, size_t n),
+     check(to, at_most(strlen(from) + 1, n)), (to, from, n), copied_short(to, from, n))
+BOTH(size_t, strlcat, (char *to, const char *from, size_t n),
+     check(to, at_most(strnlen(to, n) + strlen(from) + 1, n)), (to, from, n),
+     strnlen(to, n) + copied_short(to + strnlen(to, n), from, n - strnlen(to, n)))
+CHECKED(void *, memccpy, (void *to, source_t from, int c, size_t n),
+        (check(to, up_to(from, c, n)), check(from, up_to(from, c, n))), (to, from, c, n), to)
 
 BOTH(wchar_t *, wmemcpy, (wchar_t * to, const wchar_t *from, size_t n),
+     (check(to, wide(n)), check(from, wide(n))), (to, from, n), to)
+BOTH(wchar_t *, wmempcpy, (wchar_t * to, const wchar_t *from, size_t n),
      (check(to, wide(n)), check(from, wide(n))), (to, from, n), to)
 BOTH(wchar_t *, wmemmove, (wchar_t * to, const wchar_t *from, size_t n),
      (check(to, wide(n)), check(from, wide(n))), (to, from, n), to)
 BOTH(wchar_t *, wmemset, (wchar_t * to, wchar_t c, size_t n), check(to, wide(n)), (to, c, n), to)
 BOTH(wchar_t *, wcscpy, (wchar_t * to, const wchar_t *from), check(to, wide(wcslen(from) + 1)),
      (to, from), to)
+BOTH(wchar_t *, wcpcpy, (wchar_t * to, const wchar_t *from), check(to, wide(wcslen(from) + 1)),
+     (to, from), to)
 BOTH(wchar_t *, wcscat, (wchar_t * to, const wchar_t *from),
      check(to, wide(wcslen(to) + wcslen(from) + 1)), (to, from), to)
 BOTH(wchar_t *, wcsncpy, (wchar_t * to, const wchar_t *from, size_t n), check(to, wide(n)),
      (to, from, n), to)
+BOTH(wchar_t *, wcpncpy, (wchar_t * to, const wchar_t *from, size_t n), check(to, wide(n)),
+     (to, from, n), to)
+BOTH(wchar_t *, wcsncat, (wchar_t * to, const wchar_t *from, size_t n),
+     check(to, wide(wcslen(to) + wcsnlen(from, n) + 1)), (to, from, n), to)
+
+/* Between the two, at most so many; the source is measured in the other kind. */
+BOTH(size_t, mbstowcs, (wchar_t * to, source_t from, size_t n), check(to, wide(n)), (to, from, n),
+     0)
+BOTH(size_t, wcstombs, (char *to, source_t from, size_t n), check(to, n), (to, from, n), 0)
+BOTH(size_t, mbsrtowcs, (wchar_t * to, source_t *from, size_t n, void *state), check(to, wide(n)),
+     (to, from, n, state), 0)
+BOTH(size_t, wcsrtombs, (char *to, source_t *from, size_t n, void *state), check(to, n),
+     (to, from, n, state), 0)
+BOTH(size_t, mbsnrtowcs, (wchar_t * to, source_t *from, size_t most, size_t n, void *state),
+     check(to, wide(n)), (to, from, most, n, state), 0)
+BOTH(size_t, wcsnrtombs, (char *to, source_t *from, size_t most, size_t n, void *state),
+     check(to, n), (to, from, most, n, state), 0)
 
 EXPORT void bcopy(source_t from, void *to, size_t n) { memmove(to, from, n); }
 EXPORT void bzero(void *to, size_t n) { memset(to, 0, n); }
@@ -170,18 +232,58 @@ CHECKED(ssize_t, recvmsg, (int fd, struct msghdr *message, int flags),
 BOTH(ssize_t, pread, (int fd, void *to, size_t n, off_t at), check(to, n), (fd, to, n, at), -1)
 BOTH(ssize_t, pread64, (int fd, void *to, size_t n, off_t at), check(to, n), (fd, to, n, at), -1)
 
+CHECKED(ssize_t, preadv, (int fd, const struct iovec *parts, int n, off_t at),
+        check_parts(parts, n), (fd, parts, n, at), -1)
+CHECKED(ssize_t, preadv64, (int fd, const struct iovec *parts, int n, off_t at),
+        check_parts(parts, n), (fd, parts, n, at), -1)
+CHECKED(ssize_t, preadv2, (int fd, const struct iovec *parts, int n, off_t at, int flags),
+        check_parts(parts, n), (fd, parts, n, at, flags), -1)
+CHECKED(ssize_t, preadv64v2, (int fd, const struct iovec *parts, int n, off_t at, int flags),
+        check_parts(parts, n), (fd, parts, n, at, flags), -1)
+CHECKED(int, recvmmsg,
+        (int fd, struct mmsghdr *messages, unsigned n, flags_t flags, struct timespec *timeout),
+        check_messages(messages, n), (fd, messages, n, flags, timeout), -1)
+CHECKED(ssize_t, getrandom, (void *to, size_t n, unsigned flags), check(to, n), (to, n, flags), -1)
+CHECKED(int, getentropy, (void *to, size_t n), check(to, n), (to, n), -1)
+
+/* Names and texts, held to the length they are told as well. What is told none is promised PATH_MAX. */
+BOTH(char *, getcwd, (char *to, size_t n), check(to, n), (to, n), NULL)
+BOTH(char *, realpath, (const char *path, char *to), check(to, PATH_MAX), (path, to), NULL)
+BOTH(ssize_t, readlink, (const char *path, char *to, size_t n), check(to, n), (path, to, n), -1)
+BOTH(ssize_t, readlinkat, (int folder, const char *path, char *to, size_t n), check(to, n),
+     (folder, path, to, n), -1)
+BOTH(int, gethostname, (char *to, size_t n), check(to, n), (to, n), -1)
+BOTH(int, ttyname_r, (int fd, char *to, size_t n), check(to, n), (fd, to, n), -1)
+CHECKED(const char *, inet_ntop, (int family, source_t from, char *to, socklen_t n), check(to, n),
+        (family, from, to, n), NULL)
+CHECKED(size_t, strftime, (char *to, size_t n, const char *format, source_t when), check(to, n),
+        (to, n, format, when), 0)
+CHECKED(size_t, wcsftime, (wchar_t * to, size_t n, const wchar_t *format, source_t when),
+        check(to, wide(n)), (to, n, format, when), 0)
+CHECKED(int, __xpg_strerror_r, (int error, char *to, size_t n), check(to, n), (error, to, n), -1)
+#ifdef __GLIBC__ /* elsewhere it is the one above */
+CHECKED(char *, strerror_r, (int error, char *to, size_t n), check(to, n), (error, to, n), to)
+#endif
+
 /* With the stream's lock and without it. */
 #define STREAM(fread, __fread_chk, fgets, __fgets_chk)                                             \
     CHECKED(size_t, fread, (void *to, size_t size, size_t n, stream_t *stream),                    \
             check(to, times(size, n)), (to, size, n, stream), 0)                                   \
     CHECKED(size_t, __fread_chk, (void *to, size_t room, size_t size, size_t n, stream_t *stream), \
             check(to, times(size, n)), (to, room, size, n, stream), 0)                             \
-    CHECKED(char *, fgets, (char *to, int n, stream_t *stream), check(to, n > 0 ? (size_t)n : 0),  \
+    CHECKED(char *, fgets, (char *to, int n, stream_t *stream), check(to, not_below_0(n)),         \
             (to, n, stream), NULL)                                                                 \
     CHECKED(char *, __fgets_chk, (char *to, size_t room, int n, stream_t *stream),                 \
-            check(to, n > 0 ? (size_t)n : 0), (to, room, n, stream), NULL)
+            check(to, not_below_0(n)), (to, room, n, stream), NULL)
+#define WIDE_STREAM(fgetws, __fgetws_chk)                                                          \
+    CHECKED(wchar_t *, fgetws, (wchar_t * to, int n, stream_t *stream),                            \
+            check(to, wide(not_below_0(n))), (to, n, stream), NULL)                                \
+    CHECKED(wchar_t *, __fgetws_chk, (wchar_t * to, size_t room, int n, stream_t *stream),         \
+            check(to, wide(not_below_0(n))), (to, room, n, stream), NULL)
 STREAM(fread, __fread_chk, fgets, __fgets_chk)
 STREAM(fread_unlocked, __fread_unlocked_chk, fgets_unlocked, __fgets_unlocked_chk)
+WIDE_STREAM(fgetws, __fgetws_chk)
+WIDE_STREAM(fgetws_unlocked, __fgetws_unlocked_chk)
 
 /* ---- printing: how long the text is only printing tells ---- */
 
@@ -226,6 +328,13 @@ CHECKED(int, __vsprintf_chk,
         (char *to, int flag, size_t room, const char *format, va_list arguments),
         check_print(to, format, arguments), (to, flag, room, format, arguments), -1)
 
+/* In wide characters, held to the length it is told: that it does not fit is all that such printing says. */
+CHECKED(int, vswprintf, (wchar_t * to, size_t n, const wchar_t *format, va_list arguments),
+        check(to, wide(n)), (to, n, format, arguments), -1)
+CHECKED(int, __vswprintf_chk,
+        (wchar_t * to, size_t n, int flag, size_t room, const wchar_t *format, va_list arguments),
+        check(to, wide(n)), (to, n, flag, room, format, arguments), -1)
+
 #define PRINTING(name, parameters, call)                                                           \
     EXPORT int name parameters {                                                                   \
         va_list arguments;                                                                         \
@@ -242,3 +351,8 @@ PRINTING(__snprintf_chk, (char *to, size_t n, int flag, size_t room, const char 
 PRINTING(sprintf, (char *to, const char *format, ...), vsprintf(to, format, arguments))
 PRINTING(__sprintf_chk, (char *to, int flag, size_t room, const char *format, ...),
          __vsprintf_chk(to, flag, room, format, arguments))
+PRINTING(swprintf, (wchar_t * to, size_t n, const wchar_t *format, ...),
+         vswprintf(to, n, format, arguments))
+PRINTING(__swprintf_chk,
+         (wchar_t * to, size_t n, int flag, size_t room, const wchar_t *format, ...),
+         __vswprintf_chk(to, n, flag, room, format, arguments))

@@ -15,7 +15,7 @@ def benchmarks() -> list[tuple[str, str]]:
 
 
 def libraries() -> list[str]:
-    return ["hakmem", "system", *peers.names()]
+    return ["hakmem", "hakmem-checked", "system", *peers.names()]
 
 
 def metrics() -> list[str]:

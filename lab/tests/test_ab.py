@@ -4,6 +4,7 @@ import json
 import math
 import random
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from hakmem.paired import blocks as paired
 from hakmem.paired import cells, readings
 from hakmem.paired.blocks import Outcome, Plan, Track, Trial
 from hakmem.paired.work import Work
-from hakmem.process import library
+from hakmem.process import host, library, provenance
 from hakmem.process.sample import Sample
 from hakmem.suite import NULL, Reference
 from standing import Stand, compile_c, ended, flat, samples, script, until
@@ -347,7 +348,10 @@ WRONG = [
     (("--b", "X=1"), "what shall they run?"),
     (("--b", "X=1", "--bench", "nope"), "unknown benchmark: nope; known: aligned"),
     (("--b", "X=1", "--bench", "larson"), "names 4 benchmarks, choose one"),
-    (("--b", "nope", "--bench", "prodcons"), "unknown library: nope; known: hakmem, system"),
+    (
+        ("--b", "nope", "--bench", "prodcons"),
+        "unknown library: nope; known: hakmem, hakmem-checked, system",
+    ),
     (("--b", "lib=/no/such.so", "--bench", "prodcons"), "library not found: /no/such.so"),
     (("--b", "LD_PRELOAD=x", "--bench", "prodcons"), "LD_PRELOAD is the lab's own"),
     (("--b", "X='", "--bench", "prodcons"), "No closing quotation"),
@@ -458,6 +462,43 @@ def test_a_ledger_that_cannot_be_written_is_said(ab: Ab, tmp_path: Path) -> None
     done = ab("--b", "COST=105", *COST)
     assert done.returncode == 2
     assert re.search(r"cannot (read|write)", done.stderr)
+
+
+@pytest.fixture
+def checked(stand: Stand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The stand-in library, and one with a memcpy of its own beside it: the path of that one."""
+    monkeypatch.setenv("LAB_BUILD_DIR", str(tmp_path))
+    shutil.copy(stand.library, tmp_path / "libhakmem.so")
+    source = tmp_path / "check.c"
+    source.write_text(
+        "#include <stddef.h>\n"
+        "void *memcpy(void *to, const void *from, size_t n) {\n"
+        "    for (size_t i = 0; i < n; i++) ((volatile char *)to)[i] = ((const char *)from)[i];\n"
+        "    return to;\n}\n"
+    )
+    return compile_c(str(source), tmp_path / "libhakmem_check.so", "-shared", "-fPIC")
+
+
+def test_checked_copying_is_a_cell_of_its_own(checked: Path, stand: Stand) -> None:
+    cell = cells.parse("hakmem-checked A=1")
+    assert (cell.name, cell.is_hakmem) == ("hakmem-checked A=1", True)
+    preloaded = cell.library.environment({})["LD_PRELOAD"]
+    assert preloaded == f"{checked}:{checked.with_name('libhakmem.so')}"
+    stated = provenance.binary_of(cell.library)
+    assert stated["beside"]["sha256"] == host.sha256(checked)
+    assert "beside" not in provenance.binary_of(cells.parse("hakmem").library)
+    assert library.verify(cell.library)["memcpy"] == str(checked)
+
+
+def test_checked_copying_that_does_not_copy_is_refused(checked: Path, stand: Stand) -> None:
+    source = checked.with_name("nothing.c")
+    source.write_text("int nothing;\n")
+    compile_c(str(source), checked, "-shared", "-fPIC")
+    with pytest.raises(LabError, match=r"hakmem-checked: memcpy binds to .*, not to .*_check\.so"):
+        library.verify(cells.parse("hakmem-checked").library)
+    checked.unlink()
+    with pytest.raises(LabError, match="the library of checked copying"):
+        cells.parse("hakmem-checked")
 
 
 def test_cells_are_parsed_as_they_are_written(

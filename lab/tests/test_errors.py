@@ -90,7 +90,7 @@ def test_without_perf_cycles_are_refused_and_not_replaced(own: Stand, tmp_path: 
 
 def test_without_the_peer_it_is_said_which_are_here(own: Stand) -> None:
     done = own.call("compare", "--rival", "no-such-peer", "--", "true")
-    one_message(done, "unknown library: no-such-peer; known: hakmem, system")
+    one_message(done, "unknown library: no-such-peer; known: hakmem, hakmem-checked, system")
 
 
 # ---- the ledger ----

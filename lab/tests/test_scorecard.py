@@ -134,6 +134,7 @@ def test_a_range_is_no_interval(site: Site) -> None:
         {"argv": ["compare", "--metric=rss"]},
         {"libraries": {"old": {"origin": "hakmem"}}},
         {"libraries": {"hakmem": {"origin": "given"}}},
+        {"libraries": {"hakmem": {"origin": "hakmem"}, "hakmem-checked": {"beside": {}}}},
     ],
 )
 def test_another_metric_or_library_is_another_question(site: Site, change: Any) -> None:

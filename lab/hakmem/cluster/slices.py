@@ -83,7 +83,7 @@ class Job:
         A program without a slash in its name is whatever PATH leads to.
         """
         sides = [self.twins] if self.twins else self.plan.cells.values()
-        paths = {str(cell.library.path) for cell in sides if cell.library.path}
+        paths = {str(file) for cell in sides for file in cell.library.files}
         for track in self.plan.tracks:
             if track.floor and track.floor.preload:
                 paths.add(str(project.bench_dir() / track.floor.preload))
@@ -257,9 +257,9 @@ def _settle(job: Job) -> None:
 
 def _cells_here(job: Job, folder: Path) -> Mapping[str, Cell]:
     def here(cell: Cell) -> Cell:
-        path = cell.library.path
-        moved = job.places.here(path) if path else None
-        return replace(cell, library=replace(cell.library, path=moved))
+        own = cell.library
+        path, beside = (file and job.places.here(file) for file in (own.path, own.beside))
+        return replace(cell, library=replace(own, path=path, beside=beside))
 
     if job.twins:
         return cells.distinct(cells.twins(here(job.twins), folder))

@@ -59,7 +59,8 @@ def argv(cell: Cell, out: Path) -> list[str]:
     """What runs a program under a cell; the emulator itself does without the allocator."""
     library = cell.library.path
     name = library.resolve().name if library else "libc.so.6"
-    preload = ["-E", f"LD_PRELOAD={library}"] if library else []
+    files = ":".join(map(str, cell.library.files))
+    preload = ["-E", f"LD_PRELOAD={files}"] if library else []
     plugged = f"{plugin()},library={name},out={out}"
     return ["env", "-u", "LD_PRELOAD", EMULATOR, *preload, "-plugin", plugged]
 

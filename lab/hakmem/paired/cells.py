@@ -10,7 +10,7 @@ from pathlib import Path
 from hakmem import peers, project
 from hakmem.errors import LabError
 from hakmem.process import library
-from hakmem.process.library import SUBJECT, SYSTEM, Library
+from hakmem.process.library import CHECKED, SUBJECT, SYSTEM, Library
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
@@ -78,6 +78,8 @@ def find(text: str) -> Library:
     """A library by its name or by its file; what a file is, it says itself."""
     if text == SUBJECT:
         return library.hakmem()
+    if text == CHECKED:
+        return library.checked()
     if text == SYSTEM:
         return library.system()
     if "/" in text or text.endswith(".so"):
@@ -85,7 +87,7 @@ def find(text: str) -> Library:
     known = {lib.name: lib for lib in peers.found()}
     if text in known:
         return known[text]
-    names = ", ".join([SUBJECT, *known])
+    names = ", ".join([SUBJECT, CHECKED, *known])
     raise LabError(f"unknown library: {text}; known: {names}, or a path; {GRAMMAR}")
 
 

@@ -49,6 +49,8 @@ class Facts:
             lib = cell.library
             if lib.path == project.default_library():
                 provenance.require_current(lib.path, project.source_dir())
+            if lib.beside:
+                provenance.require_current(lib.beside, project.source_dir(), ("check",))
             binaries[letter] = provenance.binary_of(lib)
         source = provenance.source(project.source_dir())
         return cls(provenance.host_facts(), source, binaries, argv)

@@ -161,7 +161,7 @@ def _effective(plan: Plan, track: Track, letter: str, sample: Sample) -> object:
     others = {k: v for k, v in cell.environment.items() if stated is None or k not in own}
     others = {k: v for k, v in others.items() if stated is None or not k.startswith("HAKMEM_")}
     digest = provenance.binary(cell.library.path).sha256
-    return digest, dict(cell.library.env), work, known, others
+    return digest, cell.library.beside, dict(cell.library.env), work, known, others
 
 
 def require_ready(
@@ -188,7 +188,7 @@ def unproven(cells: Mapping[str, Cell]) -> dict[str, str]:
     failures: dict[str, str] = {}
     seen: dict[str, str | None] = {}
     for letter, cell in cells.items():
-        key = str(cell.library.path)
+        key = str(cell.library.files)
         if key not in seen:
             try:
                 library.verify(cell.library)

@@ -40,6 +40,7 @@ TITLES = {
 OF_PROGRAM = (WALL, "sys", "faults", OVER_TIME, "quiet")
 # Of an interval; recorded by its number, so that the order stays.
 KINDS = (protocol.KIND, "range", oracle.KIND)
+STATED = ("version", "origin", "sha256", "beside")  # of each library
 TIE_BAND = 0.05  # a tie: the whole interval so near to 1
 DIGITS = 5  # of a recorded figure; what follows is noise
 
@@ -242,7 +243,7 @@ def body(
         "failures": dict(failures),
         "absent": dict(absent),
         "libraries": {
-            side["name"]: {key: side.get(key) for key in ("version", "origin", "sha256")}
+            side["name"]: {key: side[key] for key in STATED if key in side}
             for side in common["binaries"].values()
         },
         "benchmarks": [track for found in bodies for track in found["benchmarks"]],

@@ -321,12 +321,11 @@ def ledger_of(request: Request) -> Iterator[Ledger]:
 def require_unchanged(cells: Mapping[str, Cell], facts: Facts) -> None:
     """LabError where a library was built again meanwhile: then nobody knows what was measured."""
     for letter, cell in cells.items():
-        now = provenance.binary(cell.library.path)
-        if now.sha256 != facts.binaries[letter]["sha256"]:
-            raise LabError(
-                f"{now.path} was changed during the measurement: this benchmark was not recorded",
-                status=1,
-            )
+        now = provenance.binary_of(cell.library)
+        if now != facts.binaries[letter]:
+            file = " or ".join(map(str, cell.library.files)) or now["path"]
+            why = "was changed during the measurement: this benchmark was not recorded"
+            raise LabError(f"{file} {why}", status=1)
 
 
 def interrupted(run: Run) -> str:

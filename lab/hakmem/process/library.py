@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -16,8 +16,9 @@ from hakmem.process.children import last_line
 
 Origin = Literal["system", "cargo", "debian", "hakmem", "given"]
 
-# The two that are always there, by name.
+# The two that are always there, by name, and the one of them with checked copying beside it.
 SUBJECT = "hakmem"
+CHECKED = "hakmem-checked"
 SYSTEM = "system"
 
 # Where one of these came from another allocator than malloc did, a free would meet a stranger.
@@ -78,7 +79,8 @@ for block in (zeroed, grown, aligned, out):
 class Library:
     """An allocator that a program can be started with. `path` None is the C library's own.
 
-    `env` holds what this allocator needs around it to run as its authors intend.
+    `env` holds what this allocator needs around it to run as its authors intend. `beside` is no
+    allocator, but is preloaded before it.
     """
 
     name: str
@@ -86,17 +88,22 @@ class Library:
     version: str
     origin: Origin
     env: Mapping[str, str] = field(default_factory=dict)
+    beside: Path | None = None
+
+    @property
+    def files(self) -> list[Path]:
+        """What is preloaded, in this order."""
+        return [file for file in (self.beside, self.path) if file is not None]
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
         """`base` with this library, and no other, preloaded."""
         result = {**base, **self.env}
         result.pop("LD_PRELOAD", None)
+        for file in self.files:
+            if any(separator in str(file) for separator in " :"):
+                raise LabError(f"the loader cannot preload a path with a space or colon: {file}")
         if self.path is not None:
-            if any(separator in str(self.path) for separator in " :"):
-                raise LabError(
-                    f"the loader cannot preload a path with a space or colon: {self.path}"
-                )
-            result["LD_PRELOAD"] = str(self.path)
+            result["LD_PRELOAD"] = ":".join(map(str, self.files))
         return result
 
 
@@ -120,15 +127,23 @@ def hakmem(path: Path | None = None) -> Library:
     return Library(name=SUBJECT, path=file, version=done.stdout.strip(), origin="hakmem")
 
 
+def checked() -> Library:
+    """Our own library with `libhakmem_check.so` beside it."""
+    check = project.default_library().with_name("libhakmem_check.so")
+    beside = project.require_file(check, "the library of checked copying")
+    return replace(hakmem(), name=CHECKED, beside=beside)
+
+
 def verify(library: Library) -> Mapping[str, str]:
-    """Starts a small process with the library and proves that its malloc is the library's.
+    """Starts a small process with the library and proves that its malloc is the library's, and its
+    memcpy that of what is beside it.
 
     The file that answers each entry point there, and C++'s operator new (_Znwm) if any. LabError if
     any entry point binds elsewhere, or if the allocator fails in simple use.
     """
     if library.path is not None and not library.path.is_file():
         raise LabError(f"{library.name}: {library.path} does not exist")
-    done = _python(_CHILD, [*ENTRY_POINTS, "_Znwm", "getpid"], library)
+    done = _python(_CHILD, [*ENTRY_POINTS, "memcpy", "_Znwm", "getpid"], library)
     try:
         symbols: dict[str, str] = json.loads(done.stdout)
     except ValueError:
@@ -145,6 +160,9 @@ def verify(library: Library) -> Mapping[str, str]:
                 f"{library.name}: {entry} binds to {file}, not to {expected}"
                 + (f" ({hint})" if hint else "")
             )
+    copies = symbols.get("memcpy")
+    if library.beside and not (copies and Path(copies).samefile(library.beside)):
+        raise LabError(f"{library.name}: memcpy binds to {copies}, not to {library.beside}")
     if done.returncode != 0:
         raise LabError(f"{library.name}: a process under it {_ending(done)}")
     return symbols

@@ -7,7 +7,7 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -89,9 +89,10 @@ def binary(path: Path | None) -> Binary:
 
 
 def binary_of(library: Library) -> dict[str, object]:
-    """A library as records state it: what it is, and which file."""
+    """A library as records state it: what it is, and which file, and which one is beside it."""
     said = {"name": library.name, "version": library.version, "origin": library.origin}
-    return {**said, **vars(binary(library.path))}
+    beside = {"beside": dict(vars(binary(library.beside)))} if library.beside else {}
+    return {**said, **vars(binary(library.path)), **beside}
 
 
 @cache
@@ -127,12 +128,12 @@ def c_library() -> Path:
     return Path(found.group(1))
 
 
-def require_current(library: Path, root: Path) -> None:
+def require_current(library: Path, root: Path, folders: Sequence[str] = ("src", "include")) -> None:
     """LabError where a library that was built in `root` is older than the source there."""
     if not library.resolve().is_relative_to(root.resolve()):
         return
     built = library.stat().st_mtime
-    for folder in ("src", "include"):
+    for folder in folders:
         for path in (root / folder).rglob("*.*"):
             if path.suffix in (".c", ".h", ".def") and path.stat().st_mtime > built:
                 raise LabError(f"{library} is older than {path}: run `make build` first")

@@ -171,11 +171,13 @@ def _fits(record: Record, target: Target) -> bool:
 
 
 def _natural(body: Mapping[str, Any], target: Target) -> bool:
-    """A suite of hakmem as built, each row read as it is by nature, with the settings that the
-    target asks for: else with none."""
+    """A suite of hakmem as built, nothing beside it, each row read as it is by nature, with the
+    settings that the target asks for: else with none."""
     chosen = any(str(word).startswith("--metric") for word in body.get("argv", ()))
     told = body.get("settings") and not any(path.startswith("settings") for path in target.where)
-    return not (chosen or told) and at(body, f"libraries.{HAKMEM}.origin") == HAKMEM
+    accompanied = any("beside" in side for side in body.get("libraries", {}).values())
+    ours = at(body, f"libraries.{HAKMEM}.origin") == HAKMEM
+    return ours and not (chosen or told or accompanied)
 
 
 def at(body: object, path: str) -> Any:

@@ -1,0 +1,13 @@
+// expect: survives
+// secure: mismatched free: PTR, a block of 40 bytes, .*
+// sampled: survives
+// What an aligned operator new gave out is taken back by free.
+#include "corrupt.h"
+
+void *_ZnwmSt11align_val_t(size_t n, size_t align) __attribute__((weak));
+
+int main(void) {
+    if (_ZnwmSt11align_val_t == NULL)
+        return announce(malloc(1)) == NULL;
+    free(announce(_ZnwmSt11align_val_t(40, 64)));
+}

@@ -1,0 +1,13 @@
+// expect: survives
+// secure: mismatched free: PTR, a block of 40 bytes, .*
+// sampled: survives
+// What operator new[] gave out is taken back by free.
+#include "corrupt.h"
+
+void *_Znam(size_t n) __attribute__((weak));
+
+int main(void) {
+    if (_Znam == NULL)
+        return announce(malloc(1)) == NULL;
+    free(announce(_Znam(40)));
+}
