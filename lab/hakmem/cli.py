@@ -3,7 +3,7 @@
 import signal
 import sys
 from importlib import import_module
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -147,6 +147,28 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        from hakmem import __version__  # here, because the commands need it not, or later
+
+        print(f"hakmem {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and end."
+        ),
+    ] = False,
+) -> None:
+    """What stands before a command."""
+
+
 for panel, rows in PANELS.items():
     for name, line in rows.items():
         app.command(name, help=line, rich_help_panel=panel)(_stand_in)

@@ -8,6 +8,7 @@ import pytest
 from hakmem import cli as commands
 from hakmem.cli import PANELS
 from standing import SLOW_TO_LOAD, Stand
+from users import version
 
 NAMES = [name for rows in PANELS.values() for name in rows]
 REFUSED = [
@@ -64,6 +65,12 @@ def test_the_help_has_a_panel_for_each_kind_of_command_first_what_users_need(sta
     places = [said.index(f" {title} ") for title in PANELS]
     assert places == sorted(places)
     assert next(iter(PANELS)) == "Run and compare"
+
+
+def test_the_version_is_the_trees_wherever_it_is_asked_for(stand: Stand) -> None:
+    done = stand.call("--version")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"hakmem {version()}\n", "")
+    assert stand.call("--version", "config").stdout == done.stdout
 
 
 def offered(stand: Stand, words: str) -> list[str]:

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+import tarfile
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ TYPES = {
     "uint64_t": "u64",
     "hak_stats_band_t": "[hak_stats_band_t; HAK_STATS_BANDS]",
 }
+# Of the categories of crates.io, those that may be meant.
+CATEGORIES = {"memory-management", "external-ffi-bindings"}
 # What cargo says where it cannot fetch the one crate that these are built with.
 NO_NETWORK = ("failed to download", "Could not resolve host", "network failure", "[6] Could not")
 
@@ -41,6 +44,25 @@ def test_there_is_one_version() -> None:
     for name in workspace["members"]:
         package = manifest(RUST / name)["package"]
         assert (package["name"], package["version"]) == (name, {"workspace": True})
+
+
+@pytest.mark.parametrize("name", ["hakmem", "hakmem-sys"])
+def test_a_crate_says_what_it_is_and_under_which_licence(name: str) -> None:
+    """As crates.io asks, which refuses more or longer keywords, and categories it has not."""
+    package = manifest(RUST / name)["package"]
+    shared = manifest(RUST)["workspace"]["package"]
+    for field in ("license", "authors"):
+        assert package[field] == {"workspace": True}
+    licence = (project.root() / "LICENSE").read_text()
+    assert licence.startswith(f"{shared['license']} License\n")
+    assert f"Copyright (c) 2026 {shared['authors'][0]}\n" in licence
+    assert (RUST / name / "LICENSE").read_text() == licence
+    assert {"/LICENSE", f"/{package['readme']}"} <= set(package["include"])
+    assert (RUST / name / package["readme"]).read_text().startswith(f"# {name}\n")
+    assert package["description"]
+    assert 0 < len(package["keywords"]) <= 5
+    assert all(re.fullmatch(r"[a-z][a-z0-9-]{,19}", word) for word in package["keywords"])
+    assert {"memory-management"} <= set(package["categories"]) <= CATEGORIES
 
 
 def test_the_functions_are_the_headers() -> None:
@@ -149,8 +171,17 @@ def test_the_crates_can_be_published(workspace: Path) -> None:
     root = project.root()
     sources = [*(root / "src").rglob("*.*"), *(root / "include").rglob("*.*"), root / "LICENSE"]
     assert {f"vendor/{path.relative_to(root)}" for path in sources} <= set(listed)
-    assert {"build.rs", "src/lib.rs", "README.md"} <= set(listed)
+    assert {"build.rs", "src/lib.rs", "README.md", "LICENSE"} <= set(listed)
+    cargo(workspace / "hakmem-sys", "package", "--no-verify", "--allow-dirty")
+    with tarfile.open(next((workspace / "target" / "package").glob("*.crate"))) as crate:
+        (packed,) = (
+            name for name in crate.getnames() if name.count("/") == 1 and "LICENSE" in name
+        )
+        file = crate.extractfile(packed)
+        assert file is not None
+        assert file.read() == (root / "LICENSE").read_bytes()
     # A dry run of hakmem would look for hakmem-sys where crates are published, and it is not there
     # before it has been; so what goes in is all that can be seen here.
     listed = cargo(workspace / "hakmem", "package", "--list", "--allow-dirty").splitlines()
-    assert {"src/lib.rs", "README.md", "examples/global.rs", "tests/serving.rs"} <= set(listed)
+    wanted = {"src/lib.rs", "README.md", "LICENSE", "examples/global.rs", "tests/serving.rs"}
+    assert wanted <= set(listed)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hakmem import project
+from hakmem import project, words
 from hakmem.errors import LabError
 from hakmem.live import cli, export, processes, view
 from hakmem.live.export import Exposition
@@ -184,6 +184,33 @@ def test_a_line_has_its_figures_in_mebibytes_and_a_name_is_no_markup() -> None:
     assert "page faults/s" not in said
     assert "3 processes gave no answer" in said
     assert "page faults/s" in printed(view.table(made, 0, True))
+
+
+def test_a_narrow_terminal_has_fewer_columns_and_whole_figures() -> None:
+    """Down to where the last four columns just have room."""
+    heap = dict.fromkeys(("allocated", "resident", "dirty", "mapped"), 1234567 << 20)
+    rows = view.rows([process(1234567, 7654321, "fifteen.letters", **heap)], None, None)
+    figures = {"1234567", "7654321", "fifteen.letters", words.number(1234567), "7.00", "400", "2"}
+    seen = set()
+    for width in range(46, 121):
+        said = printed(view.table(rows, 0, True), width)
+        assert max(map(len, said.splitlines())) <= width
+        (line,) = [line for line in said.splitlines() if "fifteen" in line]
+        assert set(re.split(" +", line.strip())) <= figures, f"cut at {width}: {line}"
+        dropped = re.search(r"no room for ([^$]*)", said)
+        names = tuple(" ".join(dropped[1].split()).split(", ")) if dropped else ()
+        assert len(re.split(" +", line.strip())) + len(names) == 10
+        seen.add(names)
+    assert {(), ("mapped",), ("mapped", "calls"), ("mapped", "page faults", "calls")} <= seen
+    assert printed(view.table(rows, 0, True), 120).startswith("    pid  command")
+
+
+@pytest.mark.parametrize("width", [30, 60, 80, 120])
+def test_a_process_is_shown_whole_in_a_narrow_terminal(width: int) -> None:
+    one = process(peak_resident=1234567 << 20, peak_mapped=7654321 << 20)
+    said = printed(view.detail(one, view.row(one, None, None), False), width)
+    for name, figure in (("peak_resident", 1234567), ("peak_mapped", 7654321)):
+        assert re.search(rf"{name} +{words.number(figure)} ", said)
 
 
 def test_nobody_there_says_how_to_begin() -> None:

@@ -111,6 +111,10 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "venv" / "bin"
 
 
+def test_a_wheel_says_its_version(installed: Path, tmp_path: Path) -> None:
+    assert run([installed / "hakmem", "--version"], tmp_path).stdout == f"hakmem {version()}\n"
+
+
 def test_a_wheel_runs_a_program(installed: Path, tmp_path: Path) -> None:
     done = run(
         [installed / "hakmem", "run", "--", sys.executable, "-c", MAPPED],

@@ -51,6 +51,16 @@ def test_mistakes_are_one_clear_line(
     assert message in done.stderr
 
 
+def test_nothing_is_replayed_for_a_ledger_that_cannot_be_written(
+    stand: Stand, small: trace.Trace, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    done = stand.call("replay", small.path, LAB_LEDGER=str(tmp_path / "file" / "led"))
+    assert (done.returncode, done.stdout) == (2, "")
+    said = f"cannot write into {tmp_path / 'file'}; --no-record measures all the same"
+    assert done.stderr == f"hakmem: {said}\n"
+
+
 @pytest.fixture
 def real(tmp_path: Path) -> Stand:
     """The command against the product, in this process."""

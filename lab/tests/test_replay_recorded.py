@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ import pytest
 from hakmem import project
 from hakmem.errors import LabError
 from hakmem.hotpath import callgrind
-from hakmem.process import provenance
+from hakmem.process import host, provenance
 from hakmem.replay import raw, streams, trace
 from hakmem.replay import record as recorder
 from hakmem.replay.raw import GIVEN
@@ -178,6 +179,49 @@ def test_a_full_file_has_what_came_before_and_says_so(tmp_path: Path) -> None:
 
 
 @built
+def test_a_trace_takes_no_more_memory_than_is_asked_for(tmp_path: Path) -> None:
+    settings = {"HAKMEM_RECORD": str(tmp_path / "raw.%p"), "LD_PRELOAD": str(LIBRARY)}
+    subprocess.run([MIXED, "400000", "30", "7"], env=settings, capture_output=True, check=True)
+    file = next(tmp_path.glob("raw.*"))
+    recorder.convert(file, tmp_path / "warm.hktrace")  # what is loaded once
+    body = len(streams.make(raw.read(file)).to_bytes())
+    tracemalloc.start()
+    streams.make(raw.read(file)).to_bytes()
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert body < most < raw.NEEDED * file.stat().st_size
+
+
+def test_what_memory_is_not_enough_for_is_refused_before_it_begins(
+    stand: Stand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "available_bytes", lambda: 900 << 20)
+    assert recorder.most_mb(None) == recorder.most_mb(100) == 100
+    ran = tmp_path / "ran"
+    done = stand.call("record", "--mb", 101, "--out", tmp_path / "a.hktrace", "--", "touch", ran)
+    assert (done.returncode, done.stdout, ran.exists()) == (2, "", False)
+    assert done.stderr == (
+        "hakmem: --mb 101: to make a trace of so much takes up to 0.9 GiB of memory, and 0.9 GiB "
+        "are available: --mb 100 fits\n"
+    )
+    monkeypatch.setattr(host, "available_bytes", lambda: 1 << 40)
+    assert recorder.most_mb(None) == recorder.USUAL_MB
+    assert recorder.most_mb(65536) == 65536
+
+
+@built
+def test_a_recording_that_has_become_too_large_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "available_bytes", lambda: 1 << 10)
+    with pytest.raises(LabError, match=r"are available.*hakmem record --raw .*/a\.raw$"):
+        recorder.record([str(MIXED), "2000", "30"], LIBRARY, tmp_path / "a.hktrace", 1, False)
+    monkeypatch.undo()
+    made = recorder.convert(tmp_path / "a.raw", tmp_path / "a.hktrace")
+    assert made.facts["mallocs"] > 900
+
+
+@built
 def test_who_allocates_nothing_is_told_so(tmp_path: Path) -> None:
     with pytest.raises(LabError, match="the program has not allocated") as caught:
         recorder.record(["true"], LIBRARY, tmp_path / "a.hktrace", 1, False)
@@ -193,6 +237,27 @@ def test_of_several_processes_the_busiest_is_kept_or_all(tmp_path: Path) -> None
     counts = [trace.read(path).facts["mallocs"] for path in tmp_path.glob("a.*.hktrace")]
     assert mixed(2000, 30, 7)[0] in counts
     assert found.facts["mallocs"] == mixed(9000, 30, 7)[0]
+
+
+@built
+def test_whose_recording_it_is_is_said_of_each(tmp_path: Path) -> None:
+    """The command itself, a program that it executes, and a forked child that executes none."""
+    forks = "import os\nif not os.fork(): x = [[i] for i in range(3000)]\nelse: os.wait()"
+    script = f"{MIXED} 2000 30 7; {sys.executable} -c '{forks}'; true"
+    record(tmp_path, "--all", "--", "sh", "-c", script)
+    found = [trace.read(path).facts for path in tmp_path.glob("a*.hktrace")]
+    python = Path(sys.executable).resolve().name
+    programs = sorted(facts["program"] for facts in found if "program" in facts)
+    assert programs == sorted(["", MIXED.name, python])
+    for facts in found:
+        said = trace.describe(facts)
+        assert facts["command"] == ["sh", "-c", script]
+        whose = f" ({facts['program']})" if facts.get("program") else ""
+        begins = f"process {facts['pid']}{whose} below sh -c " if "program" in facts else "sh -c "
+        assert said.startswith(begins), said
+    alone = record(tmp_path, "--", MIXED, "2000", "30", "7").facts
+    assert "program" not in alone
+    assert trace.describe(alone).startswith(f"{MIXED} 2000 30 7; ")
 
 
 @built

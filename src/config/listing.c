@@ -50,20 +50,30 @@ void hk_config_print_text(int fd, const char *begins) {
 
 /* ---- settings without effect ---- */
 
-/* const. The options from `first` to `last` have no effect while `other` has `value`; `what` that does. */
+/* const. The options from `first` to `last` have no effect while `other` has `value` and all from `from` to `to` (or
+ * these are `other`) have 0; `what` that does. */
 typedef struct {
-    uint8_t first, last, other;
+    uint8_t first, last, other, from, to;
     uint64_t value;
-    char what[32];
+    char what[40];
 } suppression_t;
 
 static const suppression_t suppressions[] = {
-#define HK_SUPPRESSED(first, last, other, value, what)                                             \
-    {HK_OPTION_##first, HK_OPTION_##last, HK_OPTION_##other, value, what},
+#define HK_SUPPRESSED_UNLESS(first, last, other, value, what, from, to)                            \
+    {HK_OPTION_##first,                                                                            \
+     HK_OPTION_##last,                                                                             \
+     HK_OPTION_##other,                                                                            \
+     HK_OPTION_##from,                                                                             \
+     HK_OPTION_##to,                                                                               \
+     value,                                                                                        \
+     what},
 #include "config/suppressed.def"
 };
 
 static bool suppresses(const suppression_t *row) {
+    for (unsigned option = row->from; option <= row->to; option++)
+        if (option != row->other && hk_option_number(option) != 0)
+            return false;
     return is_text(row->other) ? !is_changed(row->other)
                                : hk_option_number(row->other) == row->value;
 }
@@ -88,7 +98,7 @@ void hk_config_note_suppressed(void) {
                        suppressions[next].value == suppressions[i].value;
              next++)
             for (unsigned option = suppressions[next].first;
-                 suppresses(&suppressions[i]) && option <= suppressions[next].last; option++)
+                 suppresses(&suppressions[next]) && option <= suppressions[next].last; option++)
                 if (was_set(option))
                     put_assignment(&line, count++ == 0 ? "hakmem: note: " : ", ", option);
         if (count == 0)

@@ -273,6 +273,7 @@ static void check_notes(const notes_t *cases, unsigned count) {
 static void settings_without_effect(void) {
 #define LEAN_IS_ON "HAKMEM_SS_MEM_LEAN=1 suppresses prewarm\n"
 #define LEAN_IS_OFF "HAKMEM_SS_MEM_LEAN=0 gives nothing back\n"
+#define PROF_IS_OFF "HAKMEM_PROF=0 writes none until hak_ctl sets it\n"
     static const notes_t cases[] = {
         {{"HAKMEM_TINY_PREWARM_C2=128"},
          "hakmem: note: HAKMEM_TINY_PREWARM_C2=128 has no effect: " LEAN_IS_ON},
@@ -299,6 +300,16 @@ static void settings_without_effect(void) {
         {{"HAKMEM_STATS_SIGNAL=1"},
          "hakmem: note: HAKMEM_STATS_SIGNAL=1 has no effect: HAKMEM_STATS is not set\n"},
         {{"HAKMEM_STATS_SIGNAL=1", "HAKMEM_STATS=json:/dev/null"}, ""},
+        {{"HAKMEM_PROF_PEAK=1"}, "hakmem: note: HAKMEM_PROF_PEAK=1 has no effect: " PROF_IS_OFF},
+        {{"HAKMEM_PROF_SAMPLE_KB=0", "HAKMEM_PROF_PATH=x", "HAKMEM_PROF_EVERY_MB=9"},
+         "hakmem: note: HAKMEM_PROF_SAMPLE_KB=0, HAKMEM_PROF_PATH=x, HAKMEM_PROF_EVERY_MB=9 have "
+         "no effect: " PROF_IS_OFF},
+        {{"HAKMEM_PROF_PEAK=1", "HAKMEM_PROF_SAMPLE_KB=0", "HAKMEM_LEAKS=1"},
+         "hakmem: note: HAKMEM_PROF_PEAK=1 has no effect: " PROF_IS_OFF},
+        {{"HAKMEM_PROF_PEAK=1", "HAKMEM_PROF_SAMPLE_KB=0", "HAKMEM_PROF_SIGNAL=1"}, ""},
+        {{"HAKMEM_PROF_PATH=x", "HAKMEM_PROF_EVERY_MB=0"},
+         "hakmem: note: HAKMEM_PROF_PATH=x has no effect: " PROF_IS_OFF},
+        {{"HAKMEM_PROF_PATH=/dev/null/x", "HAKMEM_PROF_PEAK=1", "HAKMEM_PROF=1"}, ""},
     };
     static const notes_t front[] = {
         {{"HAKMEM_WARM_TLS_BIND_C7=2"},

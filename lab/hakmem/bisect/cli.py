@@ -28,6 +28,7 @@ from hakmem.paired.cli import (
     Seed,
     again,
     fresh,
+    require_ledger,
 )
 from hakmem.paired.protocol import LOOKS
 from hakmem.process.lock import host_lock
@@ -97,6 +98,7 @@ def command(
 def run(request: Request, console: Console) -> Finding:
     """Bisects, prints and records."""
     check(request)
+    require_ledger(request.record)
     root = request.repository or project.root()
     commits = bisect_range.between(root, request.good, request.bad)
     bench = None if request.repository else request.bench

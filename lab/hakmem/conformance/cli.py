@@ -20,6 +20,7 @@ from hakmem.errors import LabError
 from hakmem.ledger.store import Ledger, Record
 from hakmem.paired import cells
 from hakmem.paired.cli import Record as Keep
+from hakmem.paired.cli import require_ledger
 from hakmem.process import library, provenance
 from hakmem.process.library import Library
 from hakmem.process.provenance import NoiseMeter
@@ -81,6 +82,7 @@ def command(
         page = project.source_dir() / (SECURITY if corruption else PAGE)
         print(case_module.markdown(page.read_text(encoding="utf-8"), Ledger.default()).rstrip())
         return
+    require_ledger(record)
     chosen = case_module.chosen(case or [], corruption)
     contenders = _contenders(allocator or [], profile or [])
     if corruption and not profile:

@@ -81,6 +81,7 @@ def command(
     else:
         names = dict.fromkeys(bench_names or hotpath_work.CLASSIC)
         workloads = [hotpath_work.benchmark(name, given) for name in names]
+    paired_cli.require_ledger(record)
     seed = paired_cli.fresh(seed)
     # With --json stdout is the document's alone.
     console = Console(stderr=as_json)

@@ -1,9 +1,9 @@
 """Processes in the terminal."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -70,6 +70,10 @@ HEAP = (
     ("peak_resident", MIB), ("limit", MIB), ("held", MIB), ("refused", 1), ("purge_runs", 1),
     ("purge_bytes", MIB), ("calls", 1), ("faults", 1),
 )  # fmt: skip
+WORK = ("purged", "page faults", "calls", "refused")
+COLUMNS = ("in use", "resident", "dirty", "mapped", *WORK)
+# What gives way in a narrow terminal.
+LEAST_FIRST = ("mapped", "calls", "page faults", "purged", "dirty", "refused")
 BAND = ("allocated", "magazines", "free", "carved")
 
 
@@ -87,32 +91,65 @@ def silent(count: int) -> list[Text]:
     return [Text(f"{count} {what}", style="dim")] if count else []
 
 
+@dataclass(frozen=True)
+class Fitting:
+    """The first of several tables that has room, else the last; each with a line below it."""
+
+    forms: Callable[[], Iterator[tuple[Table, Text | None]]]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        unbounded = options.update(width=10_000)
+        for shown in self.forms():
+            if console.measure(shown[0], options=unbounded).maximum <= options.max_width:
+                break
+        yield from filter(None, shown)
+
+
 def table(rows: Sequence[Row], others: int, rates: bool) -> RenderableType:
-    """Text, not markup: a process may call itself whatever it likes."""
+    """With fewer columns where there is no room for all: no figure is cut."""
     if not rows:
         return Group(Text(NOBODY), *silent(others))
-    work = [name + "/s" * rates for name in ("purged", "page faults", "calls", "refused")]
+
+    def forms() -> Iterator[tuple[Table, Text]]:
+        yield _table(rows, rates, (), " ")
+        for count in range(len(LEAST_FIRST) + 1):
+            yield _table(rows, rates, LEAST_FIRST[:count], "\n")
+
+    return Group(Fitting(forms), *silent(others))
+
+
+def _table(
+    rows: Sequence[Row], rates: bool, without: Sequence[str], between: str
+) -> tuple[Table, Text]:
+    """Text, not markup: a process may call itself whatever it likes."""
     shown = Table(box=None, pad_edge=False, header_style="bold")
-    shown.add_column("pid", justify="right")
-    shown.add_column("command", overflow="ellipsis", no_wrap=True)
-    for name in ("in use", "resident", "dirty", "mapped", *work):
-        shown.add_column(name, justify="right")
+    shown.add_column("pid", justify="right", vertical="bottom")
+    shown.add_column("command")
+    chosen = [name for name in COLUMNS if name not in without]
+    for name in chosen:
+        title = name + "/s" * (rates and name in WORK)
+        shown.add_column(title.replace(" ", between), justify="right")
     for one in rows:
-        shown.add_row(
-            str(one.pid),
-            Text(one.command),
-            *(mib(n) for n in (one.in_use, one.resident, one.dirty, one.mapped, one.purged)),
-            *(count(n) for n in (one.page_faults, one.calls)),
-            Text(count(one.refused), style="bold red" if one.refused else ""),
-        )
-    since = "a second" if rates else "since each began"
-    return Group(shown, Text(f"MiB, and counts {since}", style="dim"), *silent(others))
+        cells = _cells(one)
+        shown.add_row(str(one.pid), Text(one.command), *(cells[name] for name in chosen))
+    words = f"MiB, and counts {'a second' if rates else 'since each began'}"
+    if without:
+        words += f"; no room for {', '.join(name for name in COLUMNS if name in without)}"
+    return shown, Text(words, style="dim")
 
 
-def detail(process: Process, row: Row, rates: bool) -> RenderableType:
-    """One process: its line, what its heap holds, and that by band."""
+def _cells(one: Row) -> dict[str, Text]:
+    """By column."""
+    sizes = (one.in_use, one.resident, one.dirty, one.mapped, one.purged)
+    refused = Text(count(one.refused), style="bold red" if one.refused else "")
+    texts = *(mib(n) for n in sizes), count(one.page_faults), count(one.calls)
+    return dict(zip(COLUMNS, (*map(Text, texts), refused), strict=True))
+
+
+def _heap(process: Process, across: int) -> Table:
+    """So many figures in a line."""
     heap = Table(box=None, pad_edge=False, show_header=False)
-    for _ in range(3):
+    for _ in range(across):
         heap.add_column()
         heap.add_column(justify="right")
         heap.add_column(style="dim")
@@ -125,8 +162,14 @@ def detail(process: Process, row: Row, rates: bool) -> RenderableType:
             "MiB" if of == MIB else "",
         )
     ]
-    for at in range(0, len(cells), 9):
-        heap.add_row(*cells[at : at + 9])
+    for at in range(0, len(cells), 3 * across):
+        heap.add_row(*cells[at : at + 3 * across])
+    return heap
+
+
+def detail(process: Process, row: Row, rates: bool) -> RenderableType:
+    """One process: its line, what its heap holds, and that by band."""
+    heap = Fitting(lambda: ((_heap(process, across), None) for across in (3, 2, 1)))
     bands = Table(box=None, pad_edge=False, header_style="bold")
     bands.add_column("band")
     for name in ("blocks", *BAND):

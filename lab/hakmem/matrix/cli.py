@@ -17,7 +17,7 @@ from hakmem.matrix import view as matrix_view
 from hakmem.matrix.plan import Matrix
 from hakmem.matrix.rules import Result
 from hakmem.matrix.run import Finished
-from hakmem.paired.cli import Record
+from hakmem.paired.cli import Record, require_ledger
 from hakmem.process import provenance
 from hakmem.soak import session as soak_session
 
@@ -42,6 +42,7 @@ def command(
     """
     path = matrix_plan.find(file)
     asked = matrix_plan.scaled(matrix_plan.load(path), scale)
+    require_ledger(record and not plan)
     console = Console()
     matrix_view.print_plan(console, asked, matrix.expected_s(asked))
     if plan:

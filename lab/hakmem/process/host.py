@@ -4,6 +4,7 @@ import hashlib
 import os
 import platform
 import shutil
+import sys
 from pathlib import Path
 
 from hakmem.process import children
@@ -25,6 +26,16 @@ def _line(path: str, key: str) -> str | None:
         if name.strip() == key:
             return value.strip()
     return None
+
+
+def available_bytes() -> int:
+    """Memory that may still be taken: what the system has, or less where the cgroup is bounded."""
+    said = _line("/proc/meminfo", "MemAvailable")  # "23498176 kB"
+    found = int(said.split()[0]) << 10 if said else sys.maxsize
+    most, used = (read(f"/sys/fs/cgroup/memory.{name}") for name in ("max", "current"))
+    if most and used and most.isdigit():  # or "max"
+        found = min(found, max(0, int(most) - int(used)))
+    return found
 
 
 def _chosen(path: str) -> str:

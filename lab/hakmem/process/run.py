@@ -59,6 +59,8 @@ class Outcome:
     status: int
     proven: bool
     sentence: str
+    pid: int
+    programs: Mapping[int, str]  # by process: the last one executed in it
 
     @property
     def exit_status(self) -> int:
@@ -93,10 +95,12 @@ def execute(
         file = folder / "proof.jsonl"
         environment = {**preloaded(library, os.environ), **settings, "HAKMEM_PROOF": str(file)}
         pid, status = _run(command, environment)
-        sentence, proven = describe(proofs.read(file), pid, Path(program))
+        found = proofs.read(file)
+        sentence, proven = describe(found, pid, Path(program))
     if not proven:
         sentence += f"; the command itself ended with status {status}"
-    return Outcome(status=status, proven=proven, sentence=sentence)
+    programs = {proof.pid: proof.program for proof in found}
+    return Outcome(status, proven, sentence, pid, programs)
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from rich.console import Console
 from hakmem import complete, project
 from hakmem.errors import LabError
 from hakmem.paired import cells, compare
-from hakmem.paired.cli import Most, Record, Seconds, Seed, again, end, fresh
+from hakmem.paired.cli import Most, Record, Seconds, Seed, again, end, fresh, require_ledger
 from hakmem.paired.protocol import LOOKS
 from hakmem.replay import advise, measure, trace
 
@@ -34,8 +34,14 @@ def record_command(
         Path | None, typer.Option("--out", "-o", help="The trace (default: PROGRAM.hktrace here).")
     ] = None,
     megabytes: Annotated[
-        int, typer.Option("--mb", min=1, max=65536, help="Stop after so much, 16 bytes each.")
-    ] = 1024,
+        int | None,
+        typer.Option(
+            "--mb",
+            min=1,
+            max=65536,
+            help="Stop after so much, 16 bytes each (default: 1024, or what memory is enough for).",
+        ),
+    ] = None,
     all_: Annotated[
         bool, typer.Option("--all", help="A trace of every process, not of the one that did most.")
     ] = False,
@@ -60,7 +66,7 @@ def record_command(
     assert command
     library = project.require_file(lib or project.default_library(), "hakmem's library")
     target = project.place(out, Path(Path(command[0]).name + trace.SUFFIX))
-    found = record.record(command, library, target, megabytes, all_)
+    found = record.record(command, library, target, record.most_mb(megabytes), all_)
     for written in found.traces:
         print(f"written: {written.path}: {trace.describe(written.facts)}", file=sys.stderr)
     if found.others:
@@ -101,6 +107,7 @@ def replay_command(
     target = project.place(page, page, "--page") if page else None
     rivals = compare.rivals(allocator or [])
     chosen = cells.distinct([cells.parse(lib), *rivals])
+    require_ledger(record)
     seed = fresh(seed)
     argv = again(seed) if record else None
     asked = measure.Request(found, chosen, touch, max_blocks, min_seconds, seed, pace, argv)

@@ -11,6 +11,7 @@ from hakmem.lazy import np
 MAGIC = 0x3164726365726B68
 CHUNK = 32 * 1024
 LINE = 16
+NEEDED = 9  # times its size: the memory that making a trace of a recording takes at most
 GIVEN, TAKEN, RESIZED = 1, 2, 4
 THREAD = 7
 WHOLE = 2**64 - 1
@@ -52,6 +53,7 @@ def read(path: Path) -> Events:
     whole = path.stat().st_size // CHUNK
     lines = np.fromfile(path, "<u8", count=whole * CHUNK // 8).reshape(whole, CHUNK // LINE, 2)
     where, what = (lines[1 : head["chunks"], :, word].ravel() for word in (0, 1))
+    del lines
     number = what & np.uint64(0xFFFFFFFF)
     kind = (where >> np.uint64(48)) & np.uint64(7)
     says_whose = kind == np.uint64(THREAD)

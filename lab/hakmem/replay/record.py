@@ -1,6 +1,7 @@
 """`hakmem record`: a program runs as ever, and what it did with the allocator becomes a trace."""
 
 import contextlib
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -8,10 +9,15 @@ from pathlib import Path
 
 from hakmem import __version__
 from hakmem.errors import LabError
-from hakmem.process import provenance, run, scratch
+from hakmem.process import host, provenance, run, scratch
 from hakmem.replay import raw, streams, trace
 
 VARIABLE = "HAKMEM_RECORD"
+USUAL_MB = 1024
+
+
+class TooLarge(LabError):
+    """A recording for which there is not enough memory."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +27,24 @@ class Recorded:
     outcome: run.Outcome
     traces: Sequence[trace.Trace]
     others: int
+
+
+def most_mb(asked: int | None) -> int:
+    """Of what is asked for, or of 1024, as much as may become a trace in the memory that there is;
+    LabError where more was asked for."""
+    fits = host.available_bytes() // raw.NEEDED >> 20
+    if asked is None:
+        return max(1, min(USUAL_MB, fits))
+    if asked > fits:
+        raise LabError(
+            f"--mb {asked}: to make a trace of so much takes up to {_gib(asked << 20)} of memory, "
+            f"and {_gib(host.available_bytes(), 1)} are available: --mb {max(1, fits)} fits"
+        )
+    return asked
+
+
+def _gib(size: int, times: int = raw.NEEDED) -> str:
+    return f"{size * times / 2**30:.1f} GiB"
 
 
 def record(
@@ -37,16 +61,28 @@ def record(
                 raise LabError(streams.NOTHING, outcome.exit_status or 1)
             raise LabError(f"nothing was recorded: {outcome.sentence}", run.NOT_PROVEN)
         chosen = found if all_ else found[:1]
-        written = [convert(chosen[0][1], out, command)]
+        try:
+            written = [convert(chosen[0][1], out, command, outcome)]
+        except TooLarge as error:  # since it began others have taken the memory
+            kept = shutil.move(chosen[0][1], out.with_suffix(".raw"))
+            raise LabError(f"{error}; the recording is kept: hakmem record --raw {kept}") from None
         for _, file in chosen[1:]:
             beside = out.with_name(f"{out.stem}.{file.suffix[1:]}{trace.SUFFIX}")
             with contextlib.suppress(LabError):  # a child that did no more than free
-                written.append(convert(file, beside, command))
+                written.append(convert(file, beside, command, outcome))
     return Recorded(outcome, written, len(found) - len(chosen))
 
 
-def convert(file: Path, out: Path, command: Sequence[str] = ()) -> trace.Trace:
+def convert(
+    file: Path, out: Path, command: Sequence[str] = (), outcome: run.Outcome | None = None
+) -> trace.Trace:
     """The trace of one recording; LabError where it is none, or holds nothing."""
+    size = file.stat().st_size
+    if size * raw.NEEDED > host.available_bytes():
+        raise TooLarge(
+            f"to make a trace of {file.name} takes up to {_gib(size)} of memory, "
+            f"and {_gib(host.available_bytes(), 1)} are available: make it where there is more"
+        )
     events = raw.read(file)
     facts = {
         "command": list(command),
@@ -55,6 +91,8 @@ def convert(file: Path, out: Path, command: Sequence[str] = ()) -> trace.Trace:
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "host": provenance.host_facts(),
     }
+    if outcome and outcome.pid != events.pid:  # a child's own command line is not known
+        facts["program"] = outcome.programs.get(events.pid, "")
     trace.write(out, streams.make(events), facts)
     return trace.read(out)
 

@@ -26,7 +26,7 @@ IDLE_NS = 1e8  # a pause of all threads that is worth a word
 NATURAL = 3  # logarithm of the alignment that malloc is recorded with
 MOST_SLOTS = 1 << 29
 NOBODY = 1  # the number of threads that have none
-BATCH = 1 << 18
+BATCH = 1 << 14
 NOTHING = "nothing was recorded: the program has not allocated"
 
 
@@ -67,23 +67,12 @@ def operations(events: Events) -> Operations:
     Frees of blocks from before the recording are left out, and counted. The halves of a realloc,
     one after the other in their thread, are one operation.
     """
-    total = len(events.kind)
-    by_address = np.argsort(events.address, kind="stable")
-    here = events.address[by_address]
-    match = np.full(total, -1, np.int64)
-    same = here[1:] == here[:-1]
-    match[by_address[1:][same]] = by_address[:-1][same]
     given = (events.kind & GIVEN) != 0
+    match = _before_at_its_address(events)
     match[given] = -1
     match[(match >= 0) & ~given[match]] = -1
     unknown = int(np.count_nonzero(~given & (match < 0)))
-
-    by_thread = np.argsort(events.thread, kind="stable")
-    kind, thread = events.kind[by_thread], events.thread[by_thread]
-    pair = (kind[:-1] == TAKEN | RESIZED) & (kind[1:] == GIVEN | RESIZED)
-    pair &= thread[:-1] == thread[1:]
-    first, second = by_thread[:-1][pair], by_thread[1:][pair]
-
+    first, second = _halves(events)
     op = np.where(given, MALLOC, FREE).astype(np.uint8)
     op[given & (events.log2 > NATURAL)] = ALIGNED
     resized = match[first] >= 0
@@ -93,8 +82,10 @@ def operations(events: Events) -> Operations:
     done[first] = False
 
     size = np.maximum(events.size, 1)
-    before = np.where(match >= 0, size[match], 0)
-    live = np.cumsum(np.where(done, np.where(op == FREE, 0, size) - before, 0))
+    live = np.where(op == FREE, 0, size)
+    live -= np.where(match >= 0, size[match], 0)
+    live[~done] = 0
+    np.cumsum(live, out=live)
     event = np.flatnonzero(done)
     return Operations(
         event,
@@ -107,6 +98,25 @@ def operations(events: Events) -> Operations:
         live[event],
         unknown,
     )
+
+
+def _before_at_its_address(events: Events) -> np.ndarray:
+    """The event before each at its address, or -1."""
+    by_address = np.argsort(events.address, kind="stable")
+    here = events.address[by_address]
+    same = here[1:] == here[:-1]
+    match = np.full(len(here), -1, np.int64)
+    match[by_address[1:][same]] = by_address[:-1][same]
+    return match
+
+
+def _halves(events: Events) -> tuple[np.ndarray, np.ndarray]:
+    """What each realloc took, and what it gave."""
+    by_thread = np.argsort(events.thread, kind="stable")
+    kind, thread = events.kind[by_thread], events.thread[by_thread]
+    pair = (kind[:-1] == TAKEN | RESIZED) & (kind[1:] == GIVEN | RESIZED)
+    pair &= thread[:-1] == thread[1:]
+    return by_thread[:-1][pair], by_thread[1:][pair]
 
 
 def _merged(thread: np.ndarray) -> np.ndarray:
@@ -173,7 +183,7 @@ class _Maker:
 
     def run(self, ops: Operations) -> Streams:
         owner, last, last_at = array("I"), array("I"), array("I")
-        free: list[list[int]] = []
+        free: list[array[int]] = []
         done: list[int] = []
         seen: list[dict[int, int]] = []
         slot_of, words = self.slot_of, self.words
@@ -187,7 +197,7 @@ class _Maker:
             if lane < 0:
                 lane = self.lane_of[thread] = len(words)
                 words.append(array("I"))
-                free.append([])
+                free.append(array("I"))
                 done.append(0)
                 seen.append({})
                 next_ms.append(0)

@@ -138,7 +138,11 @@ def describe(facts: Mapping[str, Any]) -> str:
     parts[0] += f" in {facts['seconds']:.3g} s" + (f", idle for {idle:.3g} of them" if idle else "")
     if facts.get("command"):
         command = " ".join(shlex.join(facts["command"]).split())
-        parts.insert(0, command if len(command) <= MOST_SHOWN else f"{command[:MOST_SHOWN]} …")
+        command = command if len(command) <= MOST_SHOWN else f"{command[:MOST_SHOWN]} …"
+        if (program := facts.get("program")) is not None:  # a child: the command is another's
+            named = f" ({program})" if program else ""
+            command = f"process {facts['pid']}{named} below {command}"
+        parts.insert(0, command)
     if facts.get("lost"):
         why = "the file was full" if facts.get("full") else "the program was killed"
         parts.append(f"{facts['lost']} operations are missing: {why}")

@@ -14,7 +14,7 @@ from hakmem import complete, config, project
 from hakmem.cli import OWN_COMMAND, RunsByDefault
 from hakmem.errors import LabError
 from hakmem.paired import cells, work
-from hakmem.paired.cli import Record
+from hakmem.paired.cli import Record, require_ledger
 from hakmem.process.library import verify
 from hakmem.process.lock import host_lock
 from hakmem.soak import analysis as soak_analysis
@@ -82,6 +82,7 @@ def run_command(
         return
     library = cells.find(lib)
     verify(library)
+    require_ledger(record)
     if command:
         surroundings = {**library.environment(os.environ), **soak.OS_STATS_ON, **settings}
         what, log = Started(command, library, surroundings, settings), path.with_suffix(".log")
