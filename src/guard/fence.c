@@ -401,7 +401,7 @@ static bool edges_are_whole(const header_t *header) {
 
 void hk_fence_free(void *p, hk_by_t by, size_t n) {
     if (hk_sample_has(p)) {
-        hk_sample_free(p);
+        hk_sample_free(p, by, n);
         return;
     }
     const size_t number = nothing_at(p);

@@ -47,9 +47,9 @@ HK_COLD void hk_guard_fault(hk_fatal_t kind, const void *p, size_t bytes, ptrdif
 }
 
 void hk_guard_check_claims(const void *p, size_t bytes, hk_by_t was, hk_by_t by, size_t n) {
-    if (HK_UNLIKELY(by != was && hk_guard->kinds))
+    if (HK_UNLIKELY(hk_guard_is_another(was, by)))
         hk_guard_fault(HK_MISMATCH, p, bytes, HK_NOWHERE);
-    if (HK_UNLIKELY(n != bytes && n != HK_ANY_SIZE && hk_guard->sizes))
+    if (HK_UNLIKELY(hk_guard_is_wrong_size(bytes, n)))
         hk_guard_fault(HK_WRONG_SIZE, p, bytes, HK_NOWHERE);
 }
 

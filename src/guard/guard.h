@@ -39,6 +39,12 @@ void hk_guard_prepare(void);
  * system refuses memory, and nothing is guarded. */
 bool hk_guard_start(void);
 
+/* Whether who takes a block back is another one's counterpart, or tells another size than it has, where that is looked at. */
+HK_INLINE bool hk_guard_is_another(hk_by_t was, hk_by_t by) { return by != was && hk_guard->kinds; }
+HK_INLINE bool hk_guard_is_wrong_size(size_t bytes, size_t n) {
+    return n != bytes && n != HK_ANY_SIZE && hk_guard->sizes;
+}
+
 /* Holds a free or a resize, and what it says but an address, to what is known of the block: a fault where it was given
  * out by somebody else, or has another size. */
 void hk_guard_check_claims(const void *p, size_t bytes, hk_by_t was, hk_by_t by, size_t n);

@@ -30,6 +30,7 @@ typedef struct {
     atomic_uint state; /* atomic: whoever has set it to CHANGING owns the rest */
     char *block;
     size_t n;
+    hk_by_t by;
     trace_t taken, freed;
 } place_t;
 
@@ -196,7 +197,6 @@ static size_t room_of(const place_t *place) {
 void *hk_sample_alloc(size_t n, size_t align, hk_by_t by) {
     static atomic_uint turn;
     const size_t page = hk_os_page_size();
-    (void)by;
     if (n > page || n == 0 || align > page || hk_load_acquire(&pages) == NULL)
         return NULL;
     place_t *place = take_place();
@@ -210,6 +210,7 @@ void *hk_sample_alloc(size_t n, size_t align, hk_by_t by) {
     const bool right = hk_add_relaxed(&turn, 1u) % 2 == 0;
     place->block = right ? start + page - hk_align_up(n, hk_max(align, n < 16 ? 8 : 16)) : start;
     place->n = n;
+    place->by = by;
     trace(&place->taken);
     hk_tail_write(place->block, n, room_of(place));
     hk_store_release(&place->state, (unsigned)OUT);
@@ -231,7 +232,7 @@ static void accuse(hk_fatal_t kind, const void *p, const place_t *place, ptrdiff
     hk_fault_end();
 }
 
-void hk_sample_free(void *p) {
+void hk_sample_free(void *p, hk_by_t by, size_t n) {
     place_t *place = place_of(p);
     unsigned out = OUT;
     if (place == NULL) {
@@ -248,6 +249,10 @@ void hk_sample_free(void *p) {
         hk_edge_broken(p, place->n, room_of(place), (size_t)(place->block - page_at(place)), &at);
     if (at != HK_NOWHERE)
         accuse(kind, p, place, at);
+    if (hk_guard_is_another(place->by, by))
+        accuse(HK_MISMATCH, p, place, HK_NOWHERE);
+    if (hk_guard_is_wrong_size(place->n, n))
+        accuse(HK_WRONG_SIZE, p, place, HK_NOWHERE);
     if (!hk_os_close(page_at(place), hk_os_page_size()))
         hk_zero(page_at(place), hk_os_page_size()); /* as the next one expects it */
     hk_store_release(&place->state, (unsigned)FREED);

@@ -28,8 +28,8 @@ unsigned hk_sample_gap(void);
 /* Whether p lies on the places or their fences. */
 bool hk_sample_has(const void *p);
 
-/* What to do with such a block. */
-void hk_sample_free(void *p);
+/* What to do with such a block; a fault where what frees it says is not so. */
+void hk_sample_free(void *p, hk_by_t by, size_t n);
 size_t hk_sample_bytes(const void *p);
 
 /* How many there are now; each is a page. Any thread. */
