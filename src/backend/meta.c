@@ -1,6 +1,7 @@
 #include "backend/meta.h"
 
 #include "backend/limit.h"
+#include "backend/mappings.h"
 #include "backend/region.h"
 #include "base/lock.h"
 #include "os/os.h"
@@ -43,15 +44,23 @@ HK_WALKER static void is_valid_locked(void) {
         hk_assert(((const uint64_t *)(const void *)next)[i] == 0);
 }
 
-static chunk_t *map_chunk_locked(size_t bytes) {
+static chunk_t *map_fenced(size_t bytes) {
     const size_t page = hk_os_page_size();
-    if (!fenced)
-        return hk_os_map(bytes, page);
     char *fence = hk_os_fence(bytes + 2 * page, page);
     if (fence == NULL || hk_os_commit(fence + page, bytes))
         return fence != NULL ? (chunk_t *)(void *)(fence + page) : NULL;
     hk_os_unmap(fence, bytes + 2 * page);
     return NULL;
+}
+
+/* Fences can be done without where mappings are wanting. */
+static chunk_t *map_chunk_locked(size_t bytes) {
+    chunk_t *chunk = fenced && hk_mappings_may_be_taken() ? map_fenced(bytes) : NULL;
+    if (chunk == NULL)
+        chunk = hk_os_map(bytes, hk_os_page_size());
+    if (chunk == NULL && hk_mappings_let_go())
+        chunk = hk_os_map(bytes, hk_os_page_size());
+    return chunk;
 }
 
 /* What is left of the chunk that is not fenced stays untouched. */

@@ -17,19 +17,24 @@ atomic_bool hk_region_bounded;
 
 /* ---- fresh memory ---- */
 
-/* Where ranges lie by chance: in every other unit of a window, which lies by chance too. One that is
- * small next to the address space keeps the page map's tables few. 46 bits of addresses is what
- * processes have at least; where there are fewer the system places them as it likes. */
-#define WINDOW ((uint64_t)1 << 40)
+/* Where ranges lie by chance: in every other unit of a window, which lies by chance too, as does the next one
+ * where this is full. One that is small next to the address space keeps the tables few, the page map's and the
+ * processor's. 46 bits of addresses is what processes have at least; where there are fewer the system places them
+ * as it likes. */
+#define WINDOW ((uint64_t)1 << 36)
 #define ADDRESSES ((uint64_t)1 << 46)
 static _Atomic uint64_t window; /* atomic: any thread; 0: nothing is scattered */
 static _Atomic uint64_t places; /* atomic: any thread */
 
+static uint64_t some_window(void) {
+    const uint64_t room = ADDRESSES / 2 - WINDOW; /* the second quarter of it, and the third */
+    return ADDRESSES / 4 +
+           (uint64_t)hk_random_shared(&places, (uint32_t)(room / HK_UNIT)) * HK_UNIT;
+}
+
 void hk_region_scatter(uint64_t seed) {
     hk_store_relaxed(&places, seed);
-    const uint64_t room = ADDRESSES / 2 - WINDOW; /* the second quarter of it, and the third */
-    const uint64_t unit = hk_random_shared(&places, (uint32_t)(room / HK_UNIT));
-    hk_store_relaxed(&window, ADDRESSES / 4 + unit * HK_UNIT);
+    hk_store_relaxed(&window, some_window());
 }
 
 void hk_region_save_mappings(void) {
@@ -40,30 +45,42 @@ void hk_region_save_mappings(void) {
 
 bool hk_region_scatters(void) { return hk_load_relaxed(&window) != 0; }
 
-static char *map_somewhere(size_t bytes, size_t align) {
+static char *map_in(uint64_t start) {
     enum { TRIES = 4 };
-    const uint64_t start = hk_load_relaxed(&window);
     char *p = NULL;
-    if (HK_UNLIKELY(start != 0) && bytes == HK_UNIT && align == HK_UNIT)
-        for (unsigned i = 0; i < TRIES && p == NULL; i++) {
-            const uint64_t place = hk_random_shared(&places, (uint32_t)(WINDOW / HK_UNIT / 2));
-            p = hk_os_map_at(start + place * 2 * HK_UNIT, bytes);
-        }
+    for (unsigned i = 0; i < TRIES && p == NULL; i++) {
+        const uint64_t place = hk_random_shared(&places, (uint32_t)(WINDOW / HK_UNIT / 2));
+        p = hk_os_map_at(start + place * 2 * HK_UNIT, HK_UNIT);
+    }
+    return p;
+}
+
+static char *map_somewhere(size_t bytes, size_t align) {
+    uint64_t start = hk_load_relaxed(&window);
+    char *p = NULL;
+    if (HK_UNLIKELY(start != 0) && bytes == HK_UNIT && align == HK_UNIT &&
+        (p = map_in(start)) == NULL) {
+        const uint64_t next = some_window();
+        if (hk_cas_seq(&window, &start, next))
+            p = map_in(next);
+    }
     return p != NULL ? p : hk_os_map(bytes, align);
 }
 
-static _Atomic(char *) last; /* atomic: any thread; mapped while mappings were short */
+/* The lowest address of what was mapped while mappings were short; at first one far from where the system puts things, or
+ * these would soon be in the way. */
+static _Atomic uintptr_t sparing = (uintptr_t)(ADDRESSES / 2); /* atomic: any thread */
 
-/* Below the last one, so that both are one mapping. */
+/* Below the one before, so that both are one mapping. */
 static char *map_sparingly(size_t bytes, size_t align) {
-    const char *above = hk_load_relaxed(&last);
+    const uintptr_t above = hk_load_relaxed(&sparing);
     char *p = NULL;
-    if (above != NULL && bytes % HK_UNIT == 0 && align == HK_UNIT)
-        p = hk_os_map_at((uintptr_t)above - bytes, bytes);
+    if (bytes % HK_UNIT == 0 && align == HK_UNIT)
+        p = hk_os_map_at(above - bytes, bytes);
     if (p == NULL)
         p = hk_os_map(bytes, align);
     if (p != NULL)
-        hk_store_relaxed(&last, p);
+        hk_store_relaxed(&sparing, (uintptr_t)p);
     return p;
 }
 

@@ -72,7 +72,8 @@ bool hk_pool_add_shadows(uint16_t early) {
 
 void hk_pool_dig_holes(uint64_t seed) { hk_store_relaxed(&diggings, seed | 1); }
 
-/* Between the holes there is room for any slab. Where the system refuses there is none. */
+/* Between the holes there is room for any slab. They can be done without: once the system refuses one there are no
+ * more of them. */
 static uint32_t dig_holes(const hk_range_t *range, unsigned cls, bool used) {
     enum { EVERY = 8 };
     uint32_t holes = 0;
@@ -84,8 +85,11 @@ static uint32_t dig_holes(const hk_range_t *range, unsigned cls, bool used) {
         char *hole = range->start + at * HK_SLICE;
         if (used)
             hk_advise(&(hk_os_range_t){hole, HK_SLICE}, 1, HK_PURGE);
-        if (hk_os_protect(hole, HK_SLICE, HK_NO_ACCESS))
-            holes |= hk_slice_mask(at, 1);
+        if (!hk_os_protect(hole, HK_SLICE, HK_NO_ACCESS)) {
+            hk_region_save_mappings();
+            break;
+        }
+        holes |= hk_slice_mask(at, 1);
     }
     return holes;
 }
