@@ -16,7 +16,6 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from hakmem import project
@@ -302,18 +301,15 @@ def build_command(
     ] = False,
 ) -> None:
     """Build the peers into build/peers/, one after the other, and verify each."""
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns) as progress:
-        tasks: dict[str, TaskID] = {}
+    console = Console()
+    with console.status("") as status:
 
         def tell(name: str, what: str) -> None:
-            if name not in tasks:
-                tasks[name] = progress.add_task(name, total=1)
-            over = what not in ("building", "installing")
-            progress.update(tasks[name], description=f"{name}: {what}", completed=int(over))
+            status.update(f"{name}: {what}")
+            if what not in ("building", "installing"):
+                console.print(f"{name}: {what}", highlight=False)
 
         results = (install_debian(tell) if debian else []) + build(names or (), tell)
-    console = Console()
     reasons = defaultdict(list)
     for result in results:
         if result.error:

@@ -80,15 +80,16 @@ def wilcoxon_interval(values: Sequence[float], alpha: float = 0.05) -> Interval 
     return Interval(float(np.median(means)), float(means[k - 1]), float(means[-k]), level)
 
 
-def lag1_correlation(values: Sequence[float]) -> float:
-    """Correlation of each value with the next; 0 for a constant or very short series."""
-    array = np.asarray(values, dtype=float) - np.mean(values)
-    total = float(array @ array)
-    return float(array[:-1] @ array[1:]) / total if len(array) > 2 and total > 0 else 0.0
+def lag1(values: np.ndarray) -> np.ndarray:
+    """Correlation of each value with the next, along the last axis; 0 for a constant series."""
+    around = values - values.mean(axis=-1, keepdims=True)
+    total = (around**2).sum(axis=-1)
+    shared = (around[..., :-1] * around[..., 1:]).sum(axis=-1)
+    return np.divide(shared, total, out=np.zeros_like(total), where=total > 0)
 
 
 def merge_neighbours(values: Sequence[float], limit: float = 0.2) -> list[float]:
     """Means of adjacent pairs where neighbours are correlated above the limit; else unchanged."""
-    if len(values) < 4 or lag1_correlation(values) <= limit:
+    if len(values) < 4 or lag1(np.asarray(values, dtype=float)) <= limit:
         return list(values)
     return [float(np.mean(values[i : i + 2])) for i in range(0, len(values) - 1, 2)]

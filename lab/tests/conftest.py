@@ -30,6 +30,7 @@ def stand(tmp_path_factory: pytest.TempPathFactory) -> Stand:
     for name in {command.executable for command in SUITE.commands}:
         shutil.copy(program, bench / name)
     shutil.copy(silent, bench / "bench_empty.so")
+    compile_c("stub_soak.c", bench / "soak_mixed")
     environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
     environment |= {
         "LAB_BUILD_DIR": str(folder),
@@ -38,6 +39,13 @@ def stand(tmp_path_factory: pytest.TempPathFactory) -> Stand:
         "NO_COLOR": "1",
     }
     return Stand(folder, library, silent, environment)
+
+
+@pytest.fixture(scope="session")
+def rival(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A library that is not hakmem, in a folder of its own."""
+    flags = ("-shared", "-fPIC", "-DSILENT", "-Dhak_version=other_version")
+    return compile_c("stub_library.c", tmp_path_factory.mktemp("rival") / "rival.so", *flags)
 
 
 @pytest.fixture(scope="session")

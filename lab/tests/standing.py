@@ -4,11 +4,12 @@ import contextlib
 import io
 import lzma
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from unittest import mock
@@ -17,10 +18,24 @@ from hakmem.cli import main
 from hakmem.ledger.store import Ledger, Record
 
 PROGRAMS = Path(__file__).parent / "programs"
+# A matrix of two modes of the soak benchmark.
+MATRIX = """
+title = "t"
+baseline = "a"
+command = ["soak_mixed"]
+mode = [{ name = "a" }, { name = "b", environment = { X = "1" } }]
+[[stage]]
+name = "1"
+seconds = 60
+modes = ["a", "b"]
+pairs = { rounds = 16, seconds = 0.5 }
+rules = { throughput_floor = -0.2 }
+"""
 SLOW_TO_LOAD = {"numpy", "scipy", "ruptures", "jinja2", "plotext", "distributed"}
 
 
-def compile_c(source: str, out: Path, *flags: str) -> Path:
+def compile_c(source: str | Path, out: Path, *flags: str) -> Path:
+    """Of a file in programs/, or of one that is named whole."""
     subprocess.run(
         ["gcc", "-O1", *flags, "-o", str(out), str(PROGRAMS / source)], check=True, timeout=60
     )
@@ -39,7 +54,9 @@ def git(folder: Path, *arguments: str) -> str:
     """What it says in that repository, to an author of its own."""
     own = ("user.name=a", "user.email=a@localhost", "commit.gpgsign=false")
     words = ["git", "-C", str(folder), *(word for text in own for word in ("-c", text)), *arguments]
-    return subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    done = subprocess.run(words, check=True, capture_output=True, text=True, env=plain)
+    return done.stdout.strip()
 
 
 def until(what: Callable[[], object], seconds: float = 60) -> bool:
@@ -56,6 +73,15 @@ def ended(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:
         return True
+
+
+def refused(done: subprocess.CompletedProcess[str], *words: str, status: int = 2) -> None:
+    """It ended with that status and said why in one line, which has the words in it."""
+    assert done.returncode == status, done.stdout + done.stderr
+    assert done.stderr.startswith("hakmem: "), done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    for word in words:
+        assert word in done.stderr, done.stderr
 
 
 def flat(text: str) -> str:
@@ -90,6 +116,11 @@ class Stand:
         """The same with more in its environment."""
         return replace(self, environment={**self.environment, **{k: str(more[k]) for k in more}})
 
+    def records(self, kind: str | None = None) -> list[Record]:
+        """What is in its ledger; of one kind, where that is named."""
+        found = Ledger(Path(self.environment["LAB_LEDGER"])).records()
+        return [record for record in found if kind in (None, record.kind)]
+
     def interrupted(
         self, ready: Callable[[], object], *arguments: object, number: int = signal.SIGINT
     ) -> subprocess.CompletedProcess[str]:
@@ -107,9 +138,19 @@ class Stand:
             _, said = child.communicate(timeout=60)
         return subprocess.CompletedProcess(child.args, child.returncode, "", said)
 
-    def run(self, *arguments: object, **more: str) -> subprocess.CompletedProcess[str]:
+    def elsewhere(self, folder: Path) -> "Stand":
+        """The library in a folder of its own, whose bench/ has no programs yet."""
+        (folder / "bench").mkdir(parents=True, exist_ok=True)
+        library = Path(shutil.copy(self.library, folder))
+        moved = self.under(LAB_BUILD_DIR=folder, LAB_LOCK_FILE=folder / "lock")
+        return replace(moved, folder=folder, library=library)
+
+    def run(
+        self, *arguments: object, within: Sequence[object] = (), **more: str
+    ) -> subprocess.CompletedProcess[str]:
+        """A process of its own; `within` is a command that starts another one, as `env` does."""
         return subprocess.run(
-            self.command(*arguments),
+            [*map(str, within), *self.command(*arguments)],
             env={**self.environment, **more},
             capture_output=True,
             text=True,

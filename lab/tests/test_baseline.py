@@ -98,13 +98,6 @@ def test_no_record_and_fewer_than_three_runs(stand: Stand, tmp_path: Path) -> No
     assert baseline(stand, tmp_path, "--runs", 2).returncode == 2
 
 
-def test_a_benchmark_that_is_not_built_says_make_build(stand: Stand, tmp_path: Path) -> None:
-    (tmp_path / "libhakmem.so").symlink_to(stand.library)
-    done = stand.call("baseline", LAB_BUILD_DIR=str(tmp_path), LAB_LEDGER=str(tmp_path / "x"))
-    assert done.returncode == 2
-    assert "make build" in done.stderr
-
-
 def test_the_spread_of_runs() -> None:
     spread = Spread("b", "a", (90.0, 100.0, 110.0))
     assert spread.median == 100

@@ -10,7 +10,7 @@ from hakmem.bisect import commits as bisect_range
 from hakmem.errors import LabError
 from hakmem.ledger.store import Ledger, Record
 from hakmem.ledger.verify import verify
-from standing import PROGRAMS, Stand, samples
+from standing import PROGRAMS, Stand, refused, samples
 from test_builds import CMAKE, Repository
 
 # Its cost is a figure it prints: what it was built with, times noise by how often it was run.
@@ -40,7 +40,8 @@ class World(Repository):
 
     def __init__(self, folder: Path, stand: Stand) -> None:
         super().__init__(folder / "repository")
-        self.folder, self.stand, self.evidence = folder, stand, folder / "evidence"
+        self.folder, self.evidence = folder, folder / "evidence"
+        self.stand = stand.under(LAB_LEDGER=self.evidence)
 
     def grow(self, costs: list[float | None], noise: float = 0.004) -> list[str]:
         """A commit for each cost; None: one that does not build. The first is the good end."""
@@ -59,12 +60,11 @@ class World(Repository):
             *("--metric", "regex:cost: (.*)", "--probe-blocks", "4", "--max-blocks", "8", *more),
             *("--min-seconds", "0"),
             *("--", "{tree}/work", self.folder / "counter"),
-            LAB_LEDGER=str(self.evidence),
         )
 
     def record(self) -> Record:
         assert verify(Ledger(self.evidence)).problems == []
-        return [r for r in Ledger(self.evidence).records() if r.kind == "bisect"][-1]
+        return self.stand.records("bisect")[-1]
 
 
 @pytest.fixture
@@ -166,7 +166,6 @@ def test_the_commit_of_the_library_is_found_under_a_program_that_stays(
         *("bisect", "HEAD~3", "HEAD", "--seed", 5, "--metric", "regex:cost: (.*)"),
         *("--min-seconds", 0),
         *("--probe-blocks", 4, "--max-blocks", 8, "--", program, world.folder / "counter"),
-        LAB_LEDGER=str(world.evidence),
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"GO: {commits[2][:10]} “step 2” changed it: +7" in done.stdout
@@ -183,7 +182,7 @@ def test_a_bisection_is_run_again_though_head_has_moved(world: World) -> None:
     first = world.record()
     world.commit("later", number_txt="later")
     (world.folder / "counter").write_text("0\n")
-    done = world.stand.call("rerun", first.id, LAB_LEDGER=str(world.evidence))
+    done = world.stand.call("rerun", first.id)
     assert done.returncode == 0, done.stdout + done.stderr
     again = world.record()
     assert again.body["repeats"] == first.id
@@ -221,7 +220,7 @@ def test_ends_that_do_not_run_are_messages(world: World) -> None:
 
 def test_an_interrupt_leaves_one_line_no_record_and_no_worktree(world: World) -> None:
     world.grow([100, 105])
-    done = world.stand.under(LAB_LEDGER=world.evidence).interrupted(
+    done = world.stand.interrupted(
         (world.folder / "started").exists,
         *("bisect", "HEAD~1", "HEAD", "--repo", world.root, "--build", BUILD),
         *("--", "sh", "-c", "touch $0; sleep 30", world.folder / "started"),
@@ -242,8 +241,7 @@ def test_an_interrupt_leaves_one_line_no_record_and_no_worktree(world: World) ->
 )
 def test_what_to_run_must_be_said(stand: Stand, arguments: list[str], message: str) -> None:
     done = stand.call("bisect", "HEAD~1", "HEAD", *arguments)
-    assert done.returncode == 2
-    assert message in done.stderr
+    refused(done, message)
 
 
 @pytest.mark.parametrize("what", [("--bench", "nosuch"), ("--", "no-such-program")])

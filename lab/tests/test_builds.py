@@ -1,13 +1,13 @@
 """Builds of commits: cached when whole, not when interrupted, and no worktree is left."""
 
-import os
 import subprocess
 from pathlib import Path
 
 import pytest
-from hakmem import git
+from hakmem import git as hakmem_git
 from hakmem.builds import BuildFailed, Builds
 from hakmem.errors import LabError
+from standing import git
 
 CMAKE = """cmake_minimum_required(VERSION 3.20)
 project(tiny C)
@@ -25,12 +25,7 @@ class Repository:
         self.git("init", "-q", "-b", "main")
 
     def git(self, *arguments: str) -> str:
-        names = {"GIT_AUTHOR_NAME": "t", "GIT_AUTHOR_EMAIL": "t@t"}
-        names |= {"GIT_COMMITTER_NAME": "t", "GIT_COMMITTER_EMAIL": "t@t"}
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")} | names
-        command = ["git", "-C", str(self.root), "-c", "commit.gpgsign=false", *arguments]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-        return done.stdout.strip()
+        return git(self.root, *arguments)
 
     def commit(self, subject: str, **files: str) -> str:
         for name, text in files.items():
@@ -148,6 +143,6 @@ def test_no_commit_and_no_repository_are_messages(repository: Repository, tmp_pa
     with pytest.raises(LabError, match="has no commit nonsense"):
         Builds(repository.root).at("nonsense")
     (tmp_path / "empty").mkdir()
-    if git.ask(tmp_path, "rev-parse", "--git-dir") is None:
+    if hakmem_git.ask(tmp_path, "rev-parse", "--git-dir") is None:
         with pytest.raises(LabError, match="is no git repository"):
             Builds(tmp_path / "empty").at("HEAD")

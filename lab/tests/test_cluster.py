@@ -18,10 +18,10 @@ from hakmem.cluster import client as cluster
 from hakmem.cluster.client import Cluster, Part
 from hakmem.cluster.slices import Places, Probe, Slice
 from hakmem.errors import LabError
-from hakmem.ledger.store import Ledger, Record
+from hakmem.ledger.store import Ledger
 from hakmem.ledger.verify import verify
 from hakmem.paired.blocks import Outcome
-from standing import Stand, compile_c, ended, samples, until
+from standing import Stand, compile_c, ended, refused, samples, until
 
 HOSTS = ("one", "two")
 PATIENCE_S = 60.0
@@ -126,15 +126,17 @@ def asked(farm: Farm, *sides: object) -> list[object]:
     return ["--on", farm.on, *sides, *metric, *passed, "--", "sh", "-c", SCRIPT]
 
 
-def ledger(tmp_path: Path) -> list[Record]:
-    return list(Ledger(tmp_path / "evidence").records())
+@pytest.fixture
+def lab(stand: Stand, notes: Notes, tmp_path: Path) -> Stand:
+    """The user's own, with a ledger; the script knows where to note."""
+    return stand.under(LAB_LEDGER=tmp_path / "evidence", NOTES=notes.folder)
 
 
 # ---- on a real cluster ----
 
 
 def test_a_worker_that_is_killed_costs_nothing_that_came_back(
-    farm: Farm, stand: Stand, notes: Notes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    farm: Farm, lab: Stand, notes: Notes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two comparisons at once, and one host's worker dies in the middle of a block."""
     monkeypatch.setattr(cluster, "SLICE_S", 0.0)
@@ -160,9 +162,8 @@ def test_a_worker_that_is_killed_costs_nothing_that_came_back(
 
     killer = threading.Thread(target=kill)
     killer.start()
-    environment = {"LAB_LEDGER": str(tmp_path / "evidence"), "NOTES": str(notes.folder)}
     try:
-        done = stand.call("ab", *asked(farm, "--b", "COST=105"), **environment)
+        done = lab.call("ab", *asked(farm, "--b", "COST=105"))
     finally:
         first_back.set()
         killer.join()
@@ -174,7 +175,7 @@ def test_a_worker_that_is_killed_costs_nothing_that_came_back(
     assert len(notes.began("two")) == 2 + taken
     assert len(notes.began("one")) == 2 + taken + 1
     assert not (notes.folder / "overlaps").exists()
-    records = ledger(tmp_path)
+    records = lab.records()
     for host in HOSTS:
         mine = [record for record in records if record.host == host]
         kinds = Counter(record.kind for record in mine)
@@ -191,18 +192,17 @@ def test_a_worker_that_is_killed_costs_nothing_that_came_back(
 
 
 def test_two_users_of_a_cluster_never_measure_on_a_host_at_once(
-    farm: Farm, stand: Stand, notes: Notes, tmp_path: Path
+    farm: Farm, lab: Stand, notes: Notes, tmp_path: Path
 ) -> None:
-    environment = {"LAB_LEDGER": str(tmp_path / "evidence"), "NOTES": str(notes.folder)}
     one = subprocess.Popen(
-        stand.command("compare", *asked(farm, "--rival", "system")),
-        env={**stand.environment, **environment},
+        lab.command("compare", *asked(farm, "--rival", "system")),
+        env=lab.environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
     try:
-        two = stand.call("ab", *asked(farm, "--aa"), **environment)
+        two = lab.call("ab", *asked(farm, "--aa"))
         said, _ = one.communicate(timeout=PATIENCE_S)
     finally:
         one.kill()
@@ -210,7 +210,7 @@ def test_two_users_of_a_cluster_never_measure_on_a_host_at_once(
     assert (one.returncode, two.returncode) == (0, 0), said + two.stdout + two.stderr
     assert said.count("= same") >= len(HOSTS)
     assert not (notes.folder / "overlaps").exists()
-    records = ledger(tmp_path)
+    records = lab.records()
     found = Counter((r.host, r.kind) for r in records if r.kind in ("verdict", "A/A"))
     assert found == {(host, kind): 1 for host in HOSTS for kind in ("verdict", "A/A")}
     twins = next(r.body for r in records if r.kind == "A/A")
@@ -221,17 +221,13 @@ def test_two_users_of_a_cluster_never_measure_on_a_host_at_once(
 
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGKILL])
 def test_a_user_who_leaves_cancels_what_is_out_and_leaves_no_process(
-    farm: Farm, stand: Stand, notes: Notes, tmp_path: Path, by: signal.Signals
+    farm: Farm, lab: Stand, notes: Notes, tmp_path: Path, by: signal.Signals
 ) -> None:
     for host in HOSTS:
         notes.hold(host).touch()
     running = subprocess.Popen(
-        stand.command("ab", *asked(farm, "--b", "COST=105")),
-        env={
-            **stand.environment,
-            "LAB_LEDGER": str(tmp_path / "evidence"),
-            "NOTES": str(notes.folder),
-        },
+        lab.command("ab", *asked(farm, "--b", "COST=105")),
+        env=lab.environment,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -251,19 +247,15 @@ def test_a_user_who_leaves_cancels_what_is_out_and_leaves_no_process(
 
 
 def test_other_files_on_a_host_are_refused_before_anything_is_measured(
-    farm: Farm, stand: Stand, notes: Notes, tmp_path: Path
+    farm: Farm, stand: Stand, lab: Stand, notes: Notes, tmp_path: Path
 ) -> None:
     """The user's build is another one than the workers'."""
     mine = tmp_path / "build"
     shutil.copytree(stand.folder, mine)
     compile_c("stub_library.c", mine / "libhakmem.so", "-shared", "-fPIC", "-DOTHER", "-O0")
     shutil.copy(stand.silent, mine / "extra.so")
-    environment = {
-        "LAB_BUILD_DIR": str(mine),
-        "LAB_LEDGER": str(tmp_path / "evidence"),
-        "NOTES": str(notes.folder),
-    }
-    done = stand.call("ab", *asked(farm, "--b", f"lib={mine}/extra.so"), **environment)
+    words = asked(farm, "--b", f"lib={mine}/extra.so")
+    done = lab.call("ab", *words, LAB_BUILD_DIR=str(mine))
     assert done.returncode == 2
     for host in HOSTS:
         assert f"{host}: {stand.library} is another file (sha256 " in done.stderr
@@ -273,11 +265,10 @@ def test_other_files_on_a_host_are_refused_before_anything_is_measured(
     assert not (tmp_path / "evidence").exists()
 
 
-def test_each_host_has_its_own_baseline(farm: Farm, stand: Stand, tmp_path: Path) -> None:
-    evidence = {"LAB_LEDGER": str(tmp_path / "evidence")}
-    done = stand.call("baseline", "--on", farm.on, "--runs", 3, **evidence)
+def test_each_host_has_its_own_baseline(farm: Farm, lab: Stand) -> None:
+    done = lab.call("baseline", "--on", farm.on, "--runs", 3)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert {r.host for r in ledger(tmp_path) if r.kind == "baseline"} == set(HOSTS)
+    assert {r.host for r in lab.records("baseline")} == set(HOSTS)
     assert done.stdout.count("M ops/s\n") == len(HOSTS)
 
 
@@ -297,9 +288,7 @@ def test_no_scheduler_is_one_clear_line(
     pytest.importorskip("distributed")
     monkeypatch.setattr(cluster, "ANSWER_S", 0.5)
     done = stand.call("ab", "--on", on, "--b", "X=1", "--bench", "prodcons")
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert done.stderr.count("\n") == 1
+    refused(done, message)
 
 
 def test_without_distributed_it_says_what_to_install(
@@ -307,9 +296,7 @@ def test_without_distributed_it_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     done = stand.call("ab", "--on", "dask://x:1", "--b", "X=1", "--bench", "prodcons")
-    assert done.returncode == 2
-    assert "pip install 'hakmem[cluster]'" in done.stderr
-    assert done.stderr.count("\n") == 1
+    refused(done, "pip install 'hakmem[cluster]'")
 
 
 GOOD = Probe("one", "this", [])

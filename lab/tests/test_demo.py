@@ -35,13 +35,12 @@ def test_it_shows_programs_with_proof_rows_and_a_page(stand: Stand, tmp_path: Pa
 
 
 def test_a_row_that_failed_ends_it_with_1_and_is_on_the_page(stand: Stand, tmp_path: Path) -> None:
-    folder = tmp_path / "build"
-    shutil.copytree(stand.folder / "bench", folder / "bench")
-    shutil.copy(stand.library, folder)
-    program = folder / "bench" / "bench_thread_churn"
+    planted = stand.elsewhere(tmp_path / "build")
+    shutil.copytree(stand.folder / "bench", planted.folder / "bench", dirs_exist_ok=True)
+    program = planted.folder / "bench" / "bench_thread_churn"
     program.write_text("#!/bin/sh\necho planted failure >&2\nexit 9\n")
     arguments = ("demo", "--rival", "system", "--budget", 5, "--out", tmp_path / "out")
-    done = stand.run(*arguments, LAB_BUILD_DIR=str(folder), LAB_LEDGER=str(tmp_path / "evidence"))
+    done = planted.run(*arguments, LAB_LEDGER=str(tmp_path / "evidence"))
     assert done.returncode == 1, done.stderr
     assert "planted failure" in done.stdout
     page = (tmp_path / "out" / "report.html").read_text()

@@ -8,7 +8,7 @@ from pathlib import Path
 import heap_world as world
 import pytest
 from hakmem import project
-from standing import Stand, compile_c
+from standing import Stand, compile_c, refused
 
 MIB = 1 << 20
 FIRST = world.Made(
@@ -42,6 +42,14 @@ def files(tmp_path: Path) -> list[Path]:
     ]
 
 
+def shown(stand: Stand, tmp_path: Path, *words: object) -> tuple[Path, str]:
+    """The page that is made of them, and what is said in the terminal."""
+    page = tmp_path / "heap.html"
+    done = stand.call("heap", *words, "--out", page)
+    assert (done.returncode, done.stderr) == (0, "")
+    return page, done.stdout
+
+
 def data(page: Path) -> dict[str, object]:
     found = re.search(r'id="flame-data">(.*?)</script>', page.read_text())
     assert found
@@ -66,12 +74,10 @@ def weights(page: Path, view: str) -> dict[str, int]:
 def test_show_says_where_memory_went_at_each_time(
     stand: Stand, files: list[Path], tmp_path: Path
 ) -> None:
-    page = tmp_path / "heap.html"
-    done = stand.call("heap", "show", *files, "--out", page)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "12.0 MiB were in use at the peak, 5.00 MiB in the end" in done.stdout
-    assert re.search(r"load\W+10\.0 MiB\W+83\.3 %\W+exact\W+10\W+10\.0 MiB", done.stdout)
-    assert f"written: {page}" in done.stdout
+    page, said = shown(stand, tmp_path, "show", *files)
+    assert "12.0 MiB were in use at the peak, 5.00 MiB in the end" in said
+    assert re.search(r"load\W+10\.0 MiB\W+83\.3 %\W+exact\W+10\W+10\.0 MiB", said)
+    assert f"written: {page}" in said
     assert {n: b // MIB for n, b in weights(page, "inuse").items()} == {
         "In use": 5, "main": 5, "parse": 4, "load": 1, "malloc": 1,
     }  # fmt: skip
@@ -95,8 +101,7 @@ def test_over_time_the_areas_are_what_was_in_use(
     stand: Stand, files: list[Path], tmp_path: Path
 ) -> None:
     """At the last profile: parse at the bottom, 4 MiB high, load 1 MiB on it."""
-    page = tmp_path / "heap.html"
-    stand.call("heap", "show", *reversed(files), "--out", page)
+    page, _ = shown(stand, tmp_path, "show", *reversed(files))
     section = page.read_text().partition('id="growth"')[2]
     areas = re.findall(r'points="([^"]*)" class="area c[12]"', section.partition("narrow")[0])
     corners = [[tuple(map(float, p.split(","))) for p in area.split()] for area in areas]
@@ -109,8 +114,7 @@ def test_over_time_the_areas_are_what_was_in_use(
 
 
 def test_one_profile_has_no_course(stand: Stand, files: list[Path], tmp_path: Path) -> None:
-    page = tmp_path / "heap.html"
-    assert stand.call("heap", "show", files[0], "--out", page).returncode == 0
+    page, _ = shown(stand, tmp_path, "show", files[0])
     assert 'id="growth"' not in page.read_text()
     assert sorted(data(page)["views"]) == ["alloc", "inuse"]
 
@@ -118,26 +122,23 @@ def test_one_profile_has_no_course(stand: Stand, files: list[Path], tmp_path: Pa
 def test_of_several_processes_the_largest_is_shown_and_the_others_named(
     stand: Stand, files: list[Path], tmp_path: Path
 ) -> None:
-    page, other = tmp_path / "heap.html", OTHER.write(tmp_path / "p.99.0001.exit.pb.gz")
-    stand.call("heap", "show", other, *files, "--out", page)
+    other = OTHER.write(tmp_path / "p.99.0001.exit.pb.gz")
+    page, _ = shown(stand, tmp_path, "show", other, *files)
     assert weights(page, "inuse")["parse"] == 4 * MIB
     assert "process 99 (pid 99, 1 profiles)" in page.read_text()
-    stand.call("heap", "show", other, *files, "--out", page, "--pid", "99")
+    shown(stand, tmp_path, "show", other, *files, "--pid", "99")
     assert weights(page, "inuse") == {"In use": MIB, "f": MIB}
     done = stand.call("heap", "show", other, *files, "--out", page, "--pid", "5")
-    assert done.returncode == 2
-    assert "--pid 5: no profile is of that process, but of 4711" in done.stderr
+    refused(done, "--pid 5: no profile is of that process, but of 4711")
 
 
 def test_diff_says_what_grew_and_what_shrank(
     stand: Stand, files: list[Path], tmp_path: Path
 ) -> None:
-    page = tmp_path / "diff.html"
-    done = stand.call("heap", "diff", *files, "--out", page)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "12.0 MiB were in use before, 5.00 MiB after: 7.00 MiB less" in done.stdout
-    assert re.search(r"load\W+−9\.00 MiB\W+exact\W+10\.0 MiB\W+1\.00 MiB", done.stdout)
-    assert re.search(r"parse\W+\+2\.00 MiB\W+exact\W+2\.00 MiB\W+4\.00 MiB", done.stdout)
+    page, said = shown(stand, tmp_path, "diff", *files)
+    assert "12.0 MiB were in use before, 5.00 MiB after: 7.00 MiB less" in said
+    assert re.search(r"load\W+−9\.00 MiB\W+exact\W+10\.0 MiB\W+1\.00 MiB", said)
+    assert re.search(r"parse\W+\+2\.00 MiB\W+exact\W+2\.00 MiB\W+4\.00 MiB", said)
     assert weights(page, "grew")["parse"] == weights(page, "grew")["Grew"] == 2 * MIB
     assert weights(page, "shrank")["load"] == weights(page, "shrank")["Shrank"] == 9 * MIB
     assert weights(page, "alloc")["load"] == 10 * MIB
@@ -147,9 +148,9 @@ def test_diff_says_what_grew_and_what_shrank(
 def test_only_of_one_process_in_time_it_says_what_was_allocated_between(
     stand: Stand, files: list[Path], tmp_path: Path
 ) -> None:
-    page, other = tmp_path / "diff.html", OTHER.write(tmp_path / "q")
+    other = OTHER.write(tmp_path / "q")
     for before, after in ((other, files[0]), (files[1], files[0])):
-        assert stand.call("heap", "diff", before, after, "--out", page).returncode == 0
+        page, _ = shown(stand, tmp_path, "diff", before, after)
         assert sorted(data(page)["views"]) == ["grew", "shrank"]
 
 
@@ -158,23 +159,20 @@ def test_what_is_not_as_it_should_be_is_on_the_page_and_in_the_terminal(
 ) -> None:
     module = world.Mapped(0x1000, 0x2000, 0, "/none/gone.so")
     made = world.Made([([0x1234], [1, MIB, 1, MIB])], [module], comments=["lost_samples 1234"])
-    page = tmp_path / "heap.html"
-    done = stand.call("heap", "show", made.write(tmp_path / "p"), "--out", page)
-    assert done.returncode == 0
+    page, terminal = shown(stand, tmp_path, "show", made.write(tmp_path / "p"))
     assert weights(page, "inuse") == {"In use": MIB, "[gone.so+0x234]": MIB}
     section = page.read_text().partition('id="problems"')[2].partition("</section>")[0]
     for said in ("/none/gone.so: ", "1\u202f234 samples were lost"):
         assert said in section
-        assert said in done.stdout
+        assert said in terminal
 
 
 def test_a_stack_that_was_cut_off_is_not_taken_for_a_whole_one(
     stand: Stand, tmp_path: Path
 ) -> None:
     rows = [([f"f{n}" for n in range(64)], [1, MIB, 1, MIB]), (["g"], [1, MIB, 1, MIB])]
-    page = tmp_path / "heap.html"
     made = replace(FIRST, rows=rows)
-    assert stand.call("heap", "show", made.write(tmp_path / "p"), "--out", page).returncode == 0
+    page, _ = shown(stand, tmp_path, "show", made.write(tmp_path / "p"))
     outermost = data(page)["views"]["inuse"][3]
     frames = data(page)["frames"]
     assert [frames[node[0]][0] for node in outermost] == ["[deeper: callers not kept]", "g"]
@@ -182,9 +180,8 @@ def test_a_stack_that_was_cut_off_is_not_taken_for_a_whole_one(
 
 def test_the_allocators_own_functions_are_left_out(stand: Stand, tmp_path: Path) -> None:
     linked = ["read", "given", "hk_watched_malloc", "new_slow", "operator new", "hk_f", "main"]
-    page = tmp_path / "heap.html"
     made = replace(FIRST, rows=[(linked, [1, MIB, 1, MIB])])
-    assert stand.call("heap", "show", made.write(tmp_path / "p"), "--out", page).returncode == 0
+    page, _ = shown(stand, tmp_path, "show", made.write(tmp_path / "p"))
     assert list(weights(page, "inuse")) == ["In use", "main", "hk_f", "operator new"]
 
 
@@ -206,8 +203,7 @@ def test_a_narrow_terminal_shortens_names_and_no_figure(
 def test_names_in_a_profile_cannot_take_over_the_page(stand: Stand, tmp_path: Path) -> None:
     evil = "</script><script>alert(1)</script>"
     made = replace(FIRST, rows=[([evil], [1, MIB, 1, MIB])], comments=[f"hakmem {evil}", "pid 1"])
-    page = tmp_path / "heap.html"
-    assert stand.call("heap", "show", made.write(tmp_path / "p"), "--out", page).returncode == 0
+    page, _ = shown(stand, tmp_path, "show", made.write(tmp_path / "p"))
     assert evil not in page.read_text()
     assert "&lt;script&gt;alert(1)" in page.read_text()
     assert weights(page, "inuse")[evil] == MIB
@@ -268,9 +264,7 @@ def test_the_programs_own_status_is_kept_and_the_page_made(
 def test_a_program_that_is_not_on_hakmem_says_why_and_exits_3(stand: Stand, tmp_path: Path) -> None:
     words = ("heap", "--lib", stand.silent, "--out", tmp_path / "a.html", "--", "true")
     done = stand.run(*words)
-    assert done.returncode == 3
-    assert "NOT proven in true" in done.stderr
-    assert done.stderr.count("\n") == 1
+    refused(done, "NOT proven in true", status=3)
     assert not (tmp_path / "a.html").exists()
 
 
@@ -337,7 +331,5 @@ def test_bad_input_is_one_line(
     given = [argument.format(tmp=tmp_path) for argument in arguments]
     first = given[:1] if given[:1] in (["show"], ["diff"]) else []
     done = stand.call("heap", *first, *out, *given[len(first) :])
-    assert done.returncode == status
-    assert message.format(tmp=tmp_path) in done.stderr
-    assert done.stderr.count("\n") == 1
+    refused(done, message.format(tmp=tmp_path), status=status)
     assert not (tmp_path / "out.html").exists()

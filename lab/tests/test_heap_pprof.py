@@ -59,7 +59,7 @@ def test_names_that_the_profile_has_are_taken(tmp_path: Path) -> None:
     assert named == [(pprof.Named(name, "made.c", 7),) for name in ("f", "main")]
 
 
-def test_fields_that_a_heap_does_not_need_are_passed_over(tmp_path: Path) -> None:
+def test_fields_that_a_heap_does_not_need_are_passed_over() -> None:
     eight, four = world.varint(99 << 3 | 1) + b"\xff" * 8, world.varint(98 << 3 | 5) + b"\xff" * 4
     data = eight + four + MADE.encode() + world.number(97, 3) + world.part(96, b"text")
     assert pprof.decode(data, "p").samples == pprof.decode(MADE.encode(), "p").samples

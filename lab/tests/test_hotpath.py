@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,84 +17,18 @@ from hakmem.hotpath.work import Amounts
 from hakmem.ledger.store import Ledger
 from hakmem.process import provenance
 from hakmem.suite import SUITE
-from standing import Stand, script
-
-# Like random_mixed: an untimed pass of n/10 and --warmup=, then n operations, all of equal cost.
-# As `plain` it has no untimed pass. Started where statistics are asked for, it plants them.
-PROGRAM = r"""
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-static volatile unsigned sink;
-
-__attribute__((noinline)) static void operate(long n) {
-    for (long i = 0; i < n; i++) {
-        unsigned char *volatile p = malloc(64);
-        p[0] = 1;
-        sink += p[0];
-        free(p);
-    }
-}
-
-int main(int argc, char **argv) {
-    long n = 0, warm = 0;
-    for (int i = 1; i < argc; i++) {
-        const char *value = strchr(argv[i], '=');
-        if (sscanf(argv[i], "--warmup=%ld", &warm) == 0 && n == 0) {
-            n = atol(value == NULL ? argv[i] : value + 1);
-        }
-    }
-    if (argc > 2 && strcmp(argv[2], "crash") == 0) {
-        abort();
-    }
-    if (argc > 2 && strcmp(argv[2], "give up") == 0) {
-        fprintf(stderr, "planted failure\n");
-        return 9;
-    }
-    if (argc <= 2 || strcmp(argv[2], "plain") != 0) {
-        operate(n / 10 + warm);
-    }
-    if (argc > 2 && strcmp(argv[2], "forks") == 0 && fork() == 0) {
-        operate(10 * n);
-        _exit(0);
-    }
-    wait(NULL);
-    operate(n);
-    const char *every = getenv("HAKMEM_SECTIONS_SAMPLE"), *out = getenv("HAKMEM_STATS");
-    if (every != NULL && out != NULL && getenv("HAKMEM_PLANTED") != NULL) {
-        FILE *file = fopen(out + strlen("json:"), "w");
-        fprintf(file, "{\"sections_sample\": %s, \"sections\": {\"refill\": {\"count\": %ld,"
-                "\"sampled\": %ld, \"cycles\": %ld, \"max\": 900}}}", every, 7 + n / 8,
-                n / 80, 40 * (n / 80));
-        fclose(file);
-    }
-    printf("{\"bench\":\"planted\",\"ops\":%ld}\n", n);
-    return 0;
-}
-"""
+from standing import Stand, compile_c, refused, script
 
 
 @pytest.fixture(scope="session")
 def planted(stand: Stand, tmp_path_factory: pytest.TempPathFactory) -> Stand:
-    """A build whose benchmarks are the program above."""
-    folder = tmp_path_factory.mktemp("planted")
-    (folder / "bench").mkdir()
-    shutil.copy(stand.library, folder)
-    source, program = folder / "program.c", folder / "bench" / "bench_random_mixed"
-    source.write_text(PROGRAM)
-    subprocess.run(["gcc", "-O1", "-o", program, source], check=True, timeout=60)
+    """A build whose benchmarks are programs/operations.c."""
+    planted = stand.elsewhere(tmp_path_factory.mktemp("planted"))
+    folder, program = planted.folder, planted.folder / "bench" / "bench_random_mixed"
+    compile_c("operations.c", program)
     for name in ("batch", "burst"):
-        shutil.copy(program, folder / "bench" / f"bench_{name}")
-    environment = {
-        **stand.environment,
-        "LAB_BUILD_DIR": str(folder),
-        "LAB_LOCK_FILE": str(folder / "lock"),
-        "PATH": f"{without_perf(folder / 'bin')}:{os.environ['PATH']}",
-    }
-    return replace(stand, folder=folder, library=folder / "libhakmem.so", environment=environment)
+        shutil.copy(program, program.with_name(f"bench_{name}"))
+    return planted.under(PATH=f"{without_perf(folder / 'bin')}:{os.environ['PATH']}")
 
 
 def without_perf(folder: Path) -> Path:
@@ -117,9 +50,7 @@ def figure(document: dict, name: str) -> float:
 # ---- callgrind for real ----
 
 
-def test_warm_up_drops_out_and_the_figure_is_that_of_the_operations(
-    planted: Stand, tmp_path: Path
-) -> None:
+def test_warm_up_drops_out_and_the_figure_is_that_of_the_operations(planted: Stand) -> None:
     need_valgrind()
 
     def instructions(*arguments: object) -> float:
@@ -288,8 +219,7 @@ def test_each_mistake_has_one_message(
 def test_a_script_is_no_program(planted: Stand, tmp_path: Path) -> None:
     program = script(tmp_path / "script", "true")
     done = planted.call("hotpath", "--no-record", "--", program)
-    assert done.returncode == 2
-    assert "is a script" in done.stderr
+    refused(done, "is a script")
 
 
 def test_without_any_tool_each_is_named_and_page_faults_remain(

@@ -2,10 +2,7 @@
 
 import json
 import re
-import shutil
-import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +10,7 @@ from hakmem.errors import LabError
 from hakmem.ledger.store import Ledger
 from hakmem.process import perf
 from hakmem.process.perf import GROUPS, NEEDED, PERIOD, parse_script, parse_stat, require_event
-from standing import Stand
+from standing import Stand, compile_c
 
 # ---- perf stat ----
 
@@ -195,38 +192,18 @@ if verb == "script":
     print((row + "malloc (/p/libhakmem.so)\\n") * n + (row + "main (/p/bench)\\n") * 10)
 """
 
-PROGRAM = """
-#include <stdio.h>
-#include <stdlib.h>
-int main(int argc, char **argv) {
-    (void)argc;
-    printf("{\\"bench\\":\\"planted\\",\\"ops\\":%ld}\\n", atol(argv[1]));
-    return 0;
-}
-"""
-
 
 @pytest.fixture(scope="session")
 def under_perf(stand: Stand, tmp_path_factory: pytest.TempPathFactory) -> Stand:
-    folder = tmp_path_factory.mktemp("perf")
-    bench, tools = folder / "bench", folder / "bin"
-    bench.mkdir()
+    planted = stand.elsewhere(tmp_path_factory.mktemp("perf"))
+    folder, tools = planted.folder, planted.folder / "bin"
     tools.mkdir()
-    shutil.copy(stand.library, folder)
-    (folder / "program.c").write_text(PROGRAM)
-    program = bench / "bench_random_mixed"
-    subprocess.run(["gcc", "-o", program, folder / "program.c"], check=True, timeout=60)
+    compile_c("operations.c", folder / "bench" / "bench_random_mixed")
     perf = tools / "perf"
     perf.write_text(PERF.format(python=sys.executable, period=PERIOD))
     perf.chmod(0o755)
     (tools / "true").symlink_to("/bin/true")
-    environment = {
-        **stand.environment,
-        "LAB_BUILD_DIR": str(folder),
-        "LAB_LOCK_FILE": str(folder / "lock"),
-        "PATH": str(tools),
-    }
-    return replace(stand, folder=folder, library=folder / "libhakmem.so", environment=environment)
+    return planted.under(PATH=tools)
 
 
 RUN = ("hotpath", "--bench", "random_mixed 16-1024", "--amounts", "100,300", "--repeat", 2)

@@ -11,58 +11,17 @@ from hakmem.hotpath import sharing
 from hakmem.hotpath import work as hotpath_work
 from hakmem.hotpath.work import Amounts
 from hakmem.paired.cells import Cell, parse
+from standing import PROGRAMS, compile_c
 
-# Two threads take turns, each turn waiting outside the library; in it each adds 1 to the same word,
-# or to one of its own.
-LIBRARY = """
-long words[2][8] __attribute__((aligned(64)));
-void add_locked(int which) { __atomic_fetch_add(&words[which][0], 1, __ATOMIC_SEQ_CST); }
-void add_plain(int which) { *(volatile long *)&words[which][0] += 1; }
-"""
-PROGRAM = """
-#include <pthread.h>
-#include <sched.h>
-#include <stdlib.h>
-#include <string.h>
-void add_locked(int which);
-void add_plain(int which);
-static volatile int turn;
-static int turns, same;
-static void (*add)(int);
-static void *take_turns(void *number) {
-    const int own = number != NULL;
-    for (int i = 0; i < turns; i++) {
-        while (__atomic_load_n(&turn, __ATOMIC_SEQ_CST) != own)
-            sched_yield();
-        add(same ? 0 : own);
-        __atomic_store_n(&turn, !own, __ATOMIC_SEQ_CST);
-    }
-    return NULL;
-}
-int main(int argc, char **argv) {
-    pthread_t other;
-    turns = argc > 3 ? atoi(argv[3]) : 0;
-    add = strcmp(argv[1], "locked") == 0 ? add_locked : add_plain;
-    same = strcmp(argv[2], "same") == 0;
-    pthread_create(&other, NULL, take_turns, &other);
-    take_turns(NULL);
-    pthread_join(other, NULL);
-    return 0;
-}
-"""
 TURNS = 200
 
 
 @pytest.fixture(scope="module")
 def known(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("known")
-    (folder / "known.c").write_text(LIBRARY)
-    (folder / "turns.c").write_text(PROGRAM)
-    library, program = folder / "libknown.so", folder / "turns"
-    shared = ["-O2", "-shared", "-fPIC", "-o", str(library), str(folder / "known.c")]
-    linked = ["-O2", "-pthread", "-o", str(program), str(folder / "turns.c"), str(library)]
-    for arguments in (shared, linked):
-        subprocess.run(["gcc", *arguments], check=True)
+    library = compile_c("known.c", folder / "libknown.so", "-O2", "-shared", "-fPIC")
+    program = [PROGRAMS / "turns.c", library, "-o", folder / "turns"]
+    subprocess.run(["gcc", "-O2", "-pthread", *program], check=True)
     return folder
 
 

@@ -6,16 +6,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from hakmem import cli
 from hakmem.errors import LabError
 from hakmem.ledger import cli as ledger_index
 from hakmem.ledger.store import Ledger
 from hakmem.ledger.verify import verify
-from standing import git
+from standing import Stand, git, refused
 
 WRITER = """
 import sys
@@ -50,6 +48,13 @@ def ledger(tmp_path: Path) -> Ledger:
 
 def file_of(ledger: Ledger) -> Path:
     return ledger.root / "ledger" / "one.jsonl"
+
+
+def commit(ledger: Ledger, message: str) -> None:
+    """In a repository around it."""
+    git(ledger.root.parent, "init", "-q")
+    git(ledger.root.parent, "add", ".")
+    git(ledger.root.parent, "commit", "-qm", message)
 
 
 def writer(ledger: Ledger, count: int, size: int) -> subprocess.Popen[str]:
@@ -170,9 +175,7 @@ def test_a_missing_line_breaks_the_chain(ledger: Ledger, which: int) -> None:
 def test_a_missing_last_line_is_missing_against_git(ledger: Ledger) -> None:
     for n in range(2):
         ledger.append("sample", {"n": n})
-    git(ledger.root.parent, "init", "-q")
-    git(ledger.root.parent, "add", ".")
-    git(ledger.root.parent, "commit", "-qm", "two")
+    commit(ledger, "two")
     first = file_of(ledger).read_bytes().splitlines(keepends=True)[0]
     file_of(ledger).write_bytes(first)
     assert any("not what was committed" in problem for problem in verify(ledger).problems)
@@ -181,19 +184,15 @@ def test_a_missing_last_line_is_missing_against_git(ledger: Ledger) -> None:
 
 
 def test_a_rewritten_ledger_with_a_whole_chain_is_found(ledger: Ledger) -> None:
-    git_root = ledger.root.parent
     ledger.append("sample", {"n": 1})
-    git(git_root, "init", "-q")
-    git(git_root, "add", ".")
-    git(git_root, "commit", "-qm", "true")
+    commit(ledger, "true")
     ledger.append("sample", {"n": 2})
     assert verify(ledger).problems == []
 
     file_of(ledger).unlink()
     ledger.append("sample", {"n": 3})
     assert any("not what was committed" in problem for problem in verify(ledger).problems)
-    git(git_root, "add", ".")
-    git(git_root, "commit", "-qm", "false")
+    commit(ledger, "false")
     assert any("took lines away" in problem for problem in verify(ledger).problems)
 
 
@@ -255,66 +254,42 @@ def test_the_index_answers_and_follows_the_ledger(ledger: Ledger) -> None:
     assert len(ask(ledger, ["select id from records"]).rows) == 2
 
 
-@dataclass(frozen=True)
-class Said:
-    status: int
-    stdout: str
-    stderr: str
-
-
 @pytest.fixture
-def hakmem(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., Said]:
-    """The command, in this process: what is under test is not how it starts."""
-    monkeypatch.setenv("LAB_LEDGER", str(ledger.root))
-    monkeypatch.setenv("COLUMNS", "140")
-
-    def run(*arguments: str) -> Said:
-        monkeypatch.setattr(sys, "argv", ["hakmem", "ledger", *arguments])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        return Said(int(ended.value.code or 0), *capsys.readouterr())
-
-    return run
+def own(stand: Stand, ledger: Ledger) -> Stand:
+    """The command, with this ledger."""
+    return stand.under(LAB_LEDGER=ledger.root, LAB_LEDGER_HOST="one")
 
 
-def test_the_figures_of_a_record_are_listed_one_to_a_line(
-    ledger: Ledger, hakmem: Callable[..., Said]
-) -> None:
+def test_the_figures_of_a_record_are_listed_one_to_a_line(ledger: Ledger, own: Stand) -> None:
     metrics = {f"bench_{n} cost": {"value": float(n), "unit": "s"} for n in range(200)}
     id = ledger.append("baseline", {"metrics": metrics, "ok": True}).id
-    lines = hakmem("cite", id).stdout.splitlines()
+    lines = own.call("ledger", "cite", id).stdout.splitlines()
     assert len(lines) == 202
     assert ["bench_7", "cost", "7.00", "s"] in map(str.split, lines)
     assert lines[-1].startswith("200 of 200 metrics; ")
-    some = hakmem("cite", id, "_19").stdout.splitlines()
+    some = own.call("ledger", "cite", id, "_19").stdout.splitlines()
     assert [line.split()[0] for line in some[1:3]] == ["bench_19", "bench_190"]
     assert some[-1].startswith("11 of 200 metrics; ")
     for arguments, word in (((id, "x"), "'x'"), ((f"{id}/bench_1 cots",), "similar: bench_1 cost")):
-        refused = hakmem("cite", *arguments)
-        assert (refused.status, refused.stderr.count("\n")) == (2, 1)
-        assert word in refused.stderr
-        assert len(refused.stderr) < 250
+        done = own.call("ledger", "cite", *arguments)
+        refused(done, word)
+        assert len(done.stderr) < 250
 
 
-def test_the_command_shows_and_verifies(ledger: Ledger, hakmem: Callable[..., Said]) -> None:
+def test_the_command_shows_and_verifies(ledger: Ledger, own: Stand) -> None:
     ratio = {"cost": {"estimate": 0.876, "low": 0.851, "high": 0.902, "unit": "ratio"}}
     body = {"question": "is it less?", "verdict": "GO", "metrics": ratio, "ok": True}
     record = ledger.append("verdict", body)
-    listed = hakmem("list")
+    listed = own.call("ledger", "list")
     assert record.id in listed.stdout
     assert "GO 0.876: is it less?" in listed.stdout
-    assert json.loads(hakmem("show", record.id).stdout)["body"] == body
-    cited = hakmem("cite", f"{record.id}/cost/%", "--decimals", "1")
+    assert json.loads(own.call("ledger", "show", record.id).stdout)["body"] == body
+    cited = own.call("ledger", "cite", f"{record.id}/cost/%", "--decimals", "1")
     assert cited.stdout == f"−12.4 % [−14.9–−9.8]<!--c:{record.id}/cost/%-->\n"
 
-    good = hakmem("verify")
-    assert (good.status, "all as written" in good.stdout) == (0, True)
+    good = own.call("ledger", "verify")
+    assert (good.returncode, "all as written" in good.stdout) == (0, True)
     file_of(ledger).write_bytes(file_of(ledger).read_bytes().replace(b"0.876", b"0.875"))
-    bad = hakmem("verify")
-    assert (bad.status, "was changed" in bad.stdout) == (1, True)
-    shown = hakmem("show", record.id)
-    assert shown.status == 2
-    assert len(shown.stderr.splitlines()) == 1
+    bad = own.call("ledger", "verify")
+    assert (bad.returncode, "was changed" in bad.stdout) == (1, True)
+    refused(own.call("ledger", "show", record.id))

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from hakmem import project
+from standing import git
 from users import run, version
 
 NEXT = "7.1.2"
-ME = ("-c", "user.name=test", "-c", "user.email=test@example.org")
 
 
 @pytest.fixture(scope="module")
@@ -38,8 +38,8 @@ def tree(committed: Path, tmp_path: Path) -> Path:
 
 
 def commit(tree: Path) -> None:
-    run(["git", "add", "--all"], tree)
-    run(["git", *ME, "commit", "--quiet", "--message", "x"], tree)
+    git(tree, "add", "--all")
+    git(tree, "commit", "--quiet", "--message", "x")
 
 
 def release(tree: Path, *words: str, status: int = 0) -> str:

@@ -5,7 +5,6 @@ import math
 import shutil
 import subprocess
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from hakmem.ledger.claims import WITHIN
 from hakmem.ledger.store import Ledger, Record
 from hakmem.ledger.verify import verify
 from hakmem.rerun.run import judge
-from standing import PROGRAMS, Stand, compile_c, git, samples
+from standing import MATRIX, PROGRAMS, Stand, compile_c, git, refused, samples
 
 Done = subprocess.CompletedProcess[str]
 SHORT = ("--max-blocks", 8, "--min-seconds", 0)
@@ -26,21 +25,17 @@ def own(stand: Stand, tmp_path: Path) -> Stand:
     return stand.under(LAB_LEDGER=tmp_path / "led", LAB_LEDGER_HOST="here")
 
 
-def records(tmp_path: Path, kind: str | None = None) -> list[Record]:
-    return [r for r in Ledger(tmp_path / "led").records() if kind in (None, r.kind)]
-
-
 def altered(tmp_path: Path, record: Record, **changes: object) -> Record:
     """A record with another body, as if it had been measured so."""
     body = json.loads(json.dumps({**record.body, **changes}))
     return Ledger(tmp_path / "led", "here").append(record.kind, body, None)
 
 
-def recorded(own: Stand, tmp_path: Path, *arguments: object) -> Record:
+def recorded(own: Stand, *arguments: object) -> Record:
     """What a command recorded last; it may have ended with a verdict as its status."""
     done = own.call(*arguments)
     assert done.returncode in (0, 3, 4), done.stdout + done.stderr
-    return records(tmp_path)[-1]
+    return own.records()[-1]
 
 
 # ---- what agreement means ----
@@ -117,10 +112,10 @@ Cost = Callable[[float], tuple[str, ...]]
 def test_a_verdict_is_measured_again_and_shown_side_by_side(
     own: Stand, tmp_path: Path, cost: Cost
 ) -> None:
-    first = recorded(own, tmp_path, *cost(105))
+    first = recorded(own, *cost(105))
     done = own.call("rerun", first.id)
     assert done.returncode == 0, done.stdout + done.stderr
-    again = records(tmp_path)[-1]
+    again = own.records()[-1]
     assert f"agrees: {first.id} against {again.id}" in done.stdout
     assert done.stdout.count("1.050 [1.050–1.050]") == 2
     assert "the two intervals overlap, and no GO stands against a NO-GO" in done.stdout
@@ -129,7 +124,7 @@ def test_a_verdict_is_measured_again_and_shown_side_by_side(
     same = ("question", "verdict", "margin", "seed", "aim", "most_blocks", "cells", "benchmarks")
     assert {k: again.body[k] for k in same} == {k: first.body[k] for k in same}
     # The same seed: the same order of the same samples.
-    one, other = (samples(tmp_path / "led", setting) for setting in records(tmp_path, "setting"))
+    one, other = (samples(tmp_path / "led", setting) for setting in own.records("setting"))
     assert [row["cell"] for row in one] == [row["cell"] for row in other]
     assert [row["padding"] for row in one] == [row["padding"] for row in other]
     assert not verify(Ledger(tmp_path / "led")).problems
@@ -140,10 +135,10 @@ def test_a_verdict_is_measured_again_and_shown_side_by_side(
     [(95, "contradicts", 1), (110, "contradicts", 1), (105, "agrees", 0)],
 )
 def test_a_disagreement_is_reported_as_one(
-    own: Stand, tmp_path: Path, cost: Cost, now: float, state: str, status: int
+    own: Stand, cost: Cost, now: float, state: str, status: int
 ) -> None:
     """Planted: the program has become cheaper, or even dearer, since it was recorded."""
-    first = recorded(own, tmp_path, *cost(105))
+    first = recorded(own, *cost(105))
     cost(now)
     done = own.call("rerun", first.id)
     assert done.returncode == status, done.stdout + done.stderr
@@ -153,57 +148,57 @@ def test_a_disagreement_is_reported_as_one(
     assert opposite is (now == 95)
 
 
-def test_which_way_is_better_is_part_of_the_record(own: Stand, tmp_path: Path, cost: Cost) -> None:
+def test_which_way_is_better_is_part_of_the_record(own: Stand, cost: Cost) -> None:
     words = list(cost(105))
     words[words.index("--") :] = ["--better", "higher", *words[words.index("--") :]]
-    first = recorded(own, tmp_path, *words)
+    first = recorded(own, *words)
     assert first.body["verdict"] == "GO"
     assert own.call("rerun", first.id).returncode == 0
-    assert records(tmp_path)[-1].body["verdict"] == "GO"
+    assert own.records()[-1].body["verdict"] == "GO"
 
 
-def test_a_benchmark_is_run_under_the_recorded_rules(own: Stand, tmp_path: Path) -> None:
+def test_a_benchmark_is_run_under_the_recorded_rules(own: Stand) -> None:
     arguments = ("--b", "HAKMEM_X=1", "--bench", "prodcons", "--guard", "larson_2")
     rules = ("--aim", "neutral", "--margin", "0.03")
-    first = recorded(own, tmp_path, "ab", *SHORT, *arguments, *rules)
+    first = recorded(own, "ab", *SHORT, *arguments, *rules)
     done = own.call("rerun", first.id)
     assert done.returncode == 0, done.stdout + done.stderr
-    again = records(tmp_path)[-1].body
+    again = own.records()[-1].body
     assert (again["aim"], again["margin"]) == ("neutral", 0.03)
     assert again["benchmarks"] == first.body["benchmarks"]
     assert "guard larson_2" in again["metrics"]
 
 
 def test_the_settings_of_the_shell_are_replaced_by_the_recorded_ones(
-    own: Stand, tmp_path: Path, cost: Cost
+    own: Stand, cost: Cost
 ) -> None:
     done = own.call(*cost(105), HAKMEM_THEN="1")
-    first = records(tmp_path)[-1]
+    first = own.records()[-1]
     done = own.call("rerun", first.id, HAKMEM_NOW="2")
     assert done.returncode == 0, done.stdout
     assert "HAKMEM_NOW of your shell was not used" in done.stdout
-    then, now = (r.body["settings_of_user"] for r in records(tmp_path, "setting"))
+    then, now = (r.body["settings_of_user"] for r in own.records("setting"))
     assert then["HAKMEM_THEN"] == "1"
     assert now == then
 
 
-def test_the_noise_floor_is_measured_between_two_new_copies(own: Stand, tmp_path: Path) -> None:
-    first = recorded(own, tmp_path, "ab", *SHORT, "--aa", "--bench", "prodcons")
+def test_the_noise_floor_is_measured_between_two_new_copies(own: Stand) -> None:
+    first = recorded(own, "ab", *SHORT, "--aa", "--bench", "prodcons")
     done = own.call("rerun", first.id)
     assert done.returncode == 0, done.stdout + done.stderr
-    again = records(tmp_path)[-1]
+    again = own.records()[-1]
     assert (again.kind, again.body["repeats"]) == ("A/A", first.id)
     assert again.body["cells"][0]["name"] == first.body["cells"][0]["name"]
 
 
-def test_a_verdict_of_compare_keeps_its_direction(own: Stand, tmp_path: Path) -> None:
+def test_a_verdict_of_compare_keeps_its_direction(own: Stand) -> None:
     """It is on cell A against another, as hakmem against its rivals."""
     program = 'case "$LD_PRELOAD" in *libhakmem*) echo cost=50;; *) echo cost=100;; esac'
     metric = ("--metric", "regex:cost=([0-9.]+)", "--rival", "system", "--min-seconds", 0)
-    first = recorded(own, tmp_path, "compare", *metric, "--", "sh", "-c", program)
+    first = recorded(own, "compare", *metric, "--", "sh", "-c", program)
     assert first.body["verdict"] == "GO"
     assert own.call("rerun", first.id).returncode == 0
-    again = records(tmp_path)[-1].body
+    again = own.records()[-1].body
     assert again["verdict"] == "GO"
     assert [cell["library"] for cell in again["cells"]] == ["system", "hakmem"]
     assert again["metrics"]["sh"]["estimate"] == pytest.approx(0.5)
@@ -213,26 +208,24 @@ def test_ctrl_c_leaves_one_line_and_no_record(own: Stand, tmp_path: Path) -> Non
     program = f"if [ -e {tmp_path}/then ]; then echo $$ > {tmp_path}/mark; exec sleep 600; fi; "
     pattern = ("--metric", "regex:cost=([0-9.]+)")
     words = ("ab", *SHORT, "--b", "X=1", *pattern, "--", "sh", "-c", program + "echo cost=1$X")
-    first = recorded(own, tmp_path, *words)
-    before = len(records(tmp_path))
+    first = recorded(own, *words)
+    before = len(own.records())
     (tmp_path / "then").touch()
     done = own.interrupted((tmp_path / "mark").exists, "rerun", first.id)
     assert (done.returncode, done.stderr) == (130, "hakmem: interrupted: nothing was recorded\n")
-    assert len(records(tmp_path)) == before
+    assert len(own.records()) == before
 
 
 # ---- what must be there ----
 
 
 def test_a_library_that_is_gone_is_named_and_may_be_given(
-    own: Stand, tmp_path: Path, cost: Cost
+    own: Stand, rival: Path, tmp_path: Path, cost: Cost
 ) -> None:
-    rival = compile_c(
-        "stub_library.c", tmp_path / "r.so", "-shared", "-fPIC", "-DSILENT", "-Dhak_version=no"
-    )
+    rival = Path(shutil.copy(rival, tmp_path / "r.so"))
     words = list(cost(105))
     words[words.index("X=1")] = f"lib={rival} X=1"
-    first = recorded(own, tmp_path, *words)
+    first = recorded(own, *words)
     rival.rename(tmp_path / "elsewhere.so")
     done = own.call("rerun", first.id)
     assert done.returncode == 1
@@ -261,14 +254,12 @@ WRONG = [
 
 @pytest.mark.parametrize(("arguments", "message"), WRONG)
 def test_what_cannot_be_repeated_is_one_clear_line(
-    own: Stand, tmp_path: Path, cost: Cost, arguments: tuple[str, ...], message: str
+    own: Stand, cost: Cost, arguments: tuple[str, ...], message: str
 ) -> None:
-    verdict = recorded(own, tmp_path, *cost(105))
-    ids = {"verdict": verdict.id, "setting": records(tmp_path, "setting")[0].id}
+    verdict = recorded(own, *cost(105))
+    ids = {"verdict": verdict.id, "setting": own.records("setting")[0].id}
     done = own.call("rerun", *(word.format(**ids) for word in arguments))
-    assert done.returncode == 2
-    assert message.format(**ids) in done.stderr
-    assert done.stderr.count("\n") == 1
+    refused(done, message.format(**ids))
 
 
 # ---- its own source ----
@@ -304,9 +295,9 @@ def commit(root: Path, message: str) -> str:
     return git(root, "rev-parse", "HEAD")
 
 
-def at_the_commit(own: Stand, tmp_path: Path, root: Path) -> Record:
+def at_the_commit(own: Stand, root: Path) -> Record:
     """A verdict that was measured from the first commit, by the build in `root`."""
-    first = recorded(own, tmp_path, "ab", *SHORT, "--b", "X=1", "--bench", "prodcons")
+    first = recorded(own, "ab", *SHORT, "--b", "X=1", "--bench", "prodcons")
     assert first.body["source"]["dirty"] is False
     source = root / "src" / "library.c"
     source.write_text(source.read_text().replace("0.0-stub", "0.1-stub"))
@@ -316,12 +307,10 @@ def at_the_commit(own: Stand, tmp_path: Path, root: Path) -> Record:
 
 def with_present_build(own: Stand, root: Path) -> Stand:
     """The build that belongs to the present source, in the folder where builds are."""
-    folder = root / "build"
-    folder.mkdir(exist_ok=True)
-    shutil.copytree(own.folder / "bench", folder / "bench")
-    source = ["gcc", "-O1", "-shared", "-fPIC", "-o", folder / "libhakmem.so"]
-    subprocess.run([*source, root / "src" / "library.c"], check=True, timeout=60)
-    return replace(own, environment={**own.environment, "LAB_BUILD_DIR": str(folder)})
+    present = own.elsewhere(root / "build")
+    shutil.copytree(own.folder / "bench", present.folder / "bench", dirs_exist_ok=True)
+    compile_c(root / "src" / "library.c", present.library, "-shared", "-fPIC")
+    return present
 
 
 def test_another_source_is_checked_out_and_built(
@@ -329,43 +318,43 @@ def test_another_source_is_checked_out_and_built(
 ) -> None:
     """The proof in its samples shows which library really ran: the version is another one."""
     before = git(repository, "rev-parse", "HEAD")
-    first = at_the_commit(own, tmp_path, repository)
+    first = at_the_commit(own, repository)
     now = with_present_build(own, repository)
     listed = now.call("rerun", first.id, "--list")
     assert f"build {before[:8]}" in listed.stdout
     done = now.call("rerun", first.id)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"measured with the library and benchmarks of {before[:12]}" in done.stdout
-    again = records(tmp_path)[-1].body
+    again = own.records()[-1].body
     assert again["source"] == first.body["source"]
-    setting = records(tmp_path, "setting")[-1]
+    setting = own.records("setting")[-1]
     said = Ledger(tmp_path / "led").raw_path(setting.raw["output.txt"]).read_text()
     assert '"version": "0.0-stub"' in said
     assert f"build/commits/{before}" in said
     assert len(git(repository, "worktree", "list").splitlines()) == 1
     # The present source is measured by the present build.
-    new = recorded(now, tmp_path, "ab", *SHORT, "--b", "X=1", "--bench", "prodcons")
+    new = recorded(now, "ab", *SHORT, "--b", "X=1", "--bench", "prodcons")
     assert "present" in now.call("rerun", new.id, "--list").stdout
 
 
 def test_a_changed_benchmark_is_said_and_the_commits_own_is_run(
-    own: Stand, tmp_path: Path, repository: Path
+    own: Stand, repository: Path
 ) -> None:
-    first = recorded(own, tmp_path, "ab", *SHORT, "--b", "X=1", "--bench", "prodcons")
+    first = recorded(own, "ab", *SHORT, "--b", "X=1", "--bench", "prodcons")
     program = repository / "bench" / "prodcons.c"
     program.write_text(program.read_text().replace("0.4", "0.3"))
     commit(repository, "another benchmark")
     done = own.call("rerun", first.id)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "since then the definition of prodcons has changed" in done.stdout
-    again = records(tmp_path)[-1].body
+    again = own.records()[-1].body
     assert again["benchmarks"] == first.body["benchmarks"]
 
 
 def test_a_commit_that_cannot_be_had_is_one_clear_message(
     own: Stand, tmp_path: Path, repository: Path
 ) -> None:
-    first = at_the_commit(own, tmp_path, repository)
+    first = at_the_commit(own, repository)
     now = with_present_build(own, repository)
     lost = {"commit": "f" * 40, "tree": "e" * 40, "dirty": False}
     done = now.call("rerun", altered(tmp_path, first, source=lost).id)
@@ -386,16 +375,15 @@ def test_a_commit_that_cannot_be_had_is_one_clear_message(
 def test_a_soak_is_run_again_and_writes_elsewhere(
     own: Stand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    compile_c("stub_soak.c", own.folder / "bench" / "soak_mixed")
     monkeypatch.chdir(tmp_path)
     out = tmp_path / "a.csv"
     arguments = ("--seconds", 80, "--epoch-sec", 1, "--out", out)
-    first = recorded(own, tmp_path, "soak", *arguments, "--env", "HAKMEM_X=1")
+    first = recorded(own, "soak", *arguments, "--env", "HAKMEM_X=1")
     before = out.read_bytes()
     done = own.call("rerun", first.id)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "drift of rss_kb" in done.stdout
-    again = records(tmp_path)[-1]
+    again = own.records()[-1]
     assert (again.kind, again.body["repeats"]) == ("soak", first.id)
     assert again.body["environment"]["HAKMEM_X"] == "1"
     assert out.read_bytes() == before
@@ -405,25 +393,19 @@ def test_a_soak_is_run_again_and_writes_elsewhere(
 def test_a_baseline_and_a_matrix_are_run_again(
     own: Stand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    compile_c("stub_soak.c", own.folder / "bench" / "soak_mixed")
     monkeypatch.chdir(tmp_path)
-    first = recorded(own, tmp_path, "baseline", "--runs", 4)
+    first = recorded(own, "baseline", "--runs", 4)
     assert own.call("rerun", first.id).returncode == 0
-    assert records(tmp_path)[-1].body["repeats"] == first.id
+    assert own.records()[-1].body["repeats"] == first.id
     file = tmp_path / "m.toml"
-    file.write_text(
-        'title = "t"\nbaseline = "a"\ncommand = ["soak_mixed"]\n[[mode]]\nname = "a"\n'
-        'environment = {}\n[[mode]]\nname = "b"\nenvironment = {X = "1"}\n[[stage]]\nname = "1"\n'
-        'seconds = 60\nmodes = ["a", "b"]\npairs = { rounds = 16, seconds = 0.5 }\n'
-        "rules = { throughput_floor = -0.2 }\n"
-    )
-    first = recorded(own, tmp_path, "matrix", file, "--out", tmp_path / "m")
+    file.write_text(MATRIX)
+    first = recorded(own, "matrix", file, "--out", tmp_path / "m")
     file.unlink()  # the record holds what it said
     for _ in range(2):
         done = own.call("rerun", first.id)
         assert done.returncode == 0, done.stdout + done.stderr
         assert "GO" in done.stdout
-    matrices = records(tmp_path, "matrix")
+    matrices = own.records("matrix")
     assert [r.body.get("repeats") for r in matrices] == [None, first.id, first.id]
     assert {r.body["definition"] for r in matrices} == {first.body["definition"]}
 
@@ -431,9 +413,9 @@ def test_a_baseline_and_a_matrix_are_run_again(
 # ---- all of them ----
 
 
-def test_a_suite_is_measured_again_as_one(own: Stand, tmp_path: Path) -> None:
+def test_a_suite_is_measured_again_as_one(own: Stand) -> None:
     benches = ("--bench", "prodcons", "--bench", "larson_1")
-    first = recorded(own, tmp_path, "compare", *benches, "--rival", "system", *SHORT)
+    first = recorded(own, "compare", *benches, "--rival", "system", *SHORT)
     assert first.kind == "suite"
     assert "1 to measure" in own.call("rerun", first.id, "--list").stdout
     part = own.call("rerun", first.body["inputs"][0])
@@ -441,7 +423,7 @@ def test_a_suite_is_measured_again_as_one(own: Stand, tmp_path: Path) -> None:
     done = own.call("rerun", first.id)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "prodcons against system" in done.stdout
-    again = records(tmp_path)[-1]
+    again = own.records()[-1]
     assert (again.kind, again.body["repeats"]) == ("suite", first.id)
     assert again.body["metrics"].keys() == first.body["metrics"].keys()
 
@@ -453,7 +435,7 @@ def test_all_that_the_documents_claim_is_listed_and_repeated(
     root.mkdir()
     git(root, "init", "-q")
     monkeypatch.setattr(project, "root", lambda: root)
-    cited, table, other = (recorded(own, tmp_path, *cost(105)) for _ in range(3))
+    cited, table, other = (recorded(own, *cost(105)) for _ in range(3))
     (root / "a.md").write_text(
         f"It takes 1.05 [1.05–1.05]<!--c:{cited.id}/sh--> of it, and 1.05 [1.05–1.05]"
         f"<!--c:{cited.id}/sh--> again.\n\n<!--claims:begin verdict={table.id}-->\n| a |\n"
@@ -465,7 +447,7 @@ def test_all_that_the_documents_claim_is_listed_and_repeated(
     assert cited.id in listed.stdout
     assert table.id in listed.stdout
     assert other.id not in listed.stdout
-    assert len(records(tmp_path, "verdict")) == 3
+    assert len(own.records("verdict")) == 3
     assert own.call("rerun", "--all-claims").returncode == 0
     cost(95)
     done = own.call("rerun", "--all-claims")

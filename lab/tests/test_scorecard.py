@@ -15,6 +15,14 @@ from scorecards import BENCH, TARGETS, Site, soak, states, suite
 AT_MOST_1 = Bound("at most", 1)
 
 
+def of_all(site: Site, metric: str, more: str = "") -> None:
+    """One target more, on the whole of a suite."""
+    (site.root / "evidence/targets.toml").write_text(
+        f'{TARGETS}[[target]]\nid = "all"\narea = "All"\nwhat = "w"\nfrom = "f"\nkind = "suite"\n'
+        f'metric = "{metric}"\nat_most = 1\n{more}'
+    )
+
+
 # ---- states ----
 
 
@@ -101,12 +109,7 @@ def test_an_earlier_form_of_a_suite_is_not_read(site: Site) -> None:
 
 
 def test_the_mean_against_the_oracle_is_a_target_of_its_own(site: Site) -> None:
-    path = site.root / "evidence/targets.toml"
-    own = (
-        '[[target]]\nid = "all"\narea = "All"\nwhat = "w"\nfrom = "f"\nkind = "suite"\n'
-        'metric = "time against the oracle"\nat_most = 1\n'
-    )
-    path.write_text(TARGETS + own)
+    of_all(site, "time against the oracle")
     body = suite({"a": 0.8})
     body["part"]["ratios"]["time"]["the oracle"] = [0.9, 0.88, 0.9205, 2, 20, None]
     site.add("suite", body)
@@ -114,7 +117,7 @@ def test_the_mean_against_the_oracle_is_a_target_of_its_own(site: Site) -> None:
     assert row.state == "met"
     assert row.figure
     assert (row.figure.value, row.figure.low) == pytest.approx((0.9, 0.88), rel=1e-3)
-    path.write_text(TARGETS + own + 'benchmarks = ["larson_1"]\n')
+    of_all(site, "time against the oracle", 'benchmarks = ["larson_1"]\n')
     with pytest.raises(LabError, match="belong to figures of single benchmarks"):
         site.rows()
 
@@ -288,19 +291,14 @@ def test_a_count_needs_no_interval(site: Site) -> None:
 
 
 def test_variation_is_one_figure_over_all_benchmarks(site: Site) -> None:
-    path = site.root / "evidence/targets.toml"
-    own = (
-        '[[target]]\nid = "spread"\narea = "All"\nwhat = "w"\nfrom = "f"\nkind = "suite"\n'
-        'metric = "variation"\nat_most = 1\n'
-    )
-    path.write_text(TARGETS + own)
+    of_all(site, "variation")
     body = suite({"a": 0.8, "b": 0.8})
     body["part"]["ratios"]["variation"] = {
         "a": [0.7, 0.6, 0.8, 0, 20, "win"],
         "b": [1.4, 1.2, 1.6, 0, 20, "loss"],
     }
     site.add("suite", body)
-    row = site.rows()["spread"]
+    row = site.rows()["all"]
     assert (row.state, row.against) == ("missed", "b")
     assert row.figure
     assert row.figure.value == pytest.approx(1.4)

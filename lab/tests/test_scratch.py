@@ -5,12 +5,11 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from hakmem.process import scratch
-from standing import Stand
+from standing import Stand, until
 
 HOLDS = """
 import time
@@ -89,10 +88,7 @@ def test_a_polite_end_leaves_no_folder_and_no_process(
         stdout=subprocess.DEVNULL,
         text=True,
     ) as child:
-        deadline = time.monotonic() + 60
-        while not pid_file.exists() or not pid_file.read_text().strip():
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        assert until(lambda: pid_file.exists() and pid_file.read_text().strip())
         (folder,) = temp.iterdir()
         assert re.fullmatch(rf"hakmem-soak-{child.pid}-\w+", folder.name)
         child.send_signal(number)

@@ -9,9 +9,7 @@ from hakmem.errors import LabError
 from hakmem.paired import protocol, session, suite_record, work
 from hakmem.paired import suite_run as compare_suite
 from hakmem.paired.blocks import Track
-from hakmem.paired.cells import Cell
 from hakmem.paired.readings import choose
-from hakmem.process.library import system
 from hakmem.process.sample import Sample
 from hakmem.stats import Interval
 from hakmem.suite import SUITE
@@ -47,11 +45,15 @@ def test_so_few_blocks_that_nothing_could_be_decided_are_refused() -> None:
         protocol.require_decidable(8, 9)
 
 
-def test_a_block_has_as_many_samples_as_fill_its_seconds() -> None:
+def of_batches(metric: str) -> Track:
+    """A track of two cells whose samples do 1000 rounds."""
     command = next(c for c in SUITE.commands if c.name == "batch_lifo")
     own = work.Work("batch_lifo", command=command, amount=1000)
-    cells = {letter: Cell(letter, system()) for letter in "AB"}
-    track = Track("batch_lifo", "target", choose("wall", "batch_lifo"), dict.fromkeys(cells, own))
+    return Track("batch_lifo", "target", choose(metric, "batch_lifo"), dict.fromkeys("AB", own))
+
+
+def test_a_block_has_as_many_samples_as_fill_its_seconds() -> None:
+    track = of_batches("wall")
 
     def turns(timed: float, wall: float, seconds: float, reading: str = "wall") -> int:
         found = {
@@ -70,10 +72,7 @@ def test_a_block_has_as_many_samples_as_fill_its_seconds() -> None:
 
 
 def test_where_time_is_short_samples_are_fewer_and_then_shorter() -> None:
-    command = next(c for c in SUITE.commands if c.name == "batch_lifo")
-    own = work.Work("batch_lifo", command=command, amount=1000)
-    cells = {letter: Cell(letter, system()) for letter in "AB"}
-    track = Track("batch_lifo", "target", choose("cpu", "batch_lifo"), dict.fromkeys(cells, own))
+    track = of_batches("cpu")
     # Of either sample a tenth of the time is its beginning; the pair takes 1 s, there and back 2 s.
     found = {at: Sample("x", at, (), -1, 0, wall_s=0.5, result={"seconds": 0.45}) for at in "AB"}
 

@@ -14,6 +14,7 @@ from hakmem.ledger.store import Ledger, Record
 from hakmem.process import host
 
 SUFFIXES = (".c", ".cc")
+CASES, MISUSES = Path("tests/conformance"), Path("tests/world/corrupt")
 
 
 @dataclass(frozen=True)
@@ -34,20 +35,19 @@ class Case:
 
 def all_cases() -> list[Case]:
     """Of this checkout, whichever build of the library they are run on."""
-    folder = project.root() / "tests" / "conformance"
-    programs = project.root() / "build" / "tests" / "conformance"
-    sources = sorted(path for path in folder.iterdir() if path.suffix in SUFFIXES)
-    return [Case(path.stem, promise(path), path, programs / path.stem) for path in sources]
+    return [Case(path.stem, promise(path), path, program) for path, program in _programs(CASES)]
 
 
 def misuses() -> list[Case]:
     """The programs that corrupt the heap; what begins like `// secure:` is for the tests."""
-    folder = project.root() / "tests" / "world" / "corrupt"
-    programs = project.root() / "build" / "tests" / "world" / "corrupt"
-    return [
-        Case(path.stem, misuse(path), path, programs / path.stem, is_misuse=True)
-        for path in sorted(folder.glob("*.c"))
-    ]
+    found = _programs(MISUSES)
+    return [Case(path.stem, misuse(path), path, program, True) for path, program in found]
+
+
+def _programs(place: Path) -> list[tuple[Path, Path]]:
+    """The sources in a folder, and where the build puts what is made of them."""
+    sources = (path for path in (project.root() / place).iterdir() if path.suffix in SUFFIXES)
+    return [(path, project.root() / "build" / place / path.stem) for path in sorted(sources)]
 
 
 def misuse(source: Path) -> str:
@@ -133,12 +133,9 @@ def markdown(page: str, ledger: Ledger) -> str:
 
 def check(page: Path, ledger: Ledger) -> str:
     """One line if the page is what `markdown` makes; LabError otherwise."""
-    if not page.is_file():
-        raise LabError(f"{page} does not exist")
-    text = page.read_text(encoding="utf-8")
+    text = project.require_file(page, "page").read_text(encoding="utf-8")
     promised = "<!--promises:" in text
-    if markdown(text, ledger) != text:
-        corruption = "" if promised else "--corruption "
-        remedy = f"`hakmem conformance {corruption}--markdown` makes it again"
-        raise LabError(f"{page} is stale: {remedy}", 1)
+    corruption = "" if promised else "--corruption "
+    remedy = f"`hakmem conformance {corruption}--markdown` makes it again"
+    pages.require_same(page, markdown(text, ledger), "its sources say", remedy)
     return f"{len(all_cases())} promises" if promised else f"{len(misuses())} misuses"

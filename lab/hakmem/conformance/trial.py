@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import subprocess
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -67,33 +66,18 @@ def run(case: Case, contender: Contender, fast: bool, timeout_s: float) -> Resul
     with scratch.folder("conformance") as folder:
         if contender.is_ours:
             environment["HAKMEM_PROOF"] = str(folder / "proof")
-        out, err = folder / "stdout", folder / "stderr"
-        with out.open("wb") as stdout, err.open("wb") as stderr:
-            child = children.start(argv, env=environment, stdout=stdout, stderr=stderr, cwd=folder)
-            status = _ended(child, timeout_s)
-        said = [file.read_text(encoding="utf-8", errors="replace") for file in (out, err)]
-        found = proof.own(folder / "proof", child.pid)
-    if status == OTHER_ALLOCATOR:
-        raise LabError(f"{contender.label}: {said[1].strip()}")
-    state, reason = (judge_misuse if case.is_misuse else judge)(status, said[1], timeout_s)
-    served = SERVED.search(said[0])
+        ended = children.finished(argv, folder, timeout_s, env=environment, cwd=folder)
+        found = proof.own(folder / "proof", ended.pid)
+    if ended.status == OTHER_ALLOCATOR:
+        raise LabError(f"{contender.label}: {ended.err.strip()}")
+    state, reason = (judge_misuse if case.is_misuse else judge)(ended.status, ended.err, timeout_s)
+    served = SERVED.search(ended.out)
     if state == "kept" or served:
         _require_served(contender, served.group(1) if served else None)
     if state == "kept" and contender.is_ours:
         provenance.require_intended(contender.library, found, contender.settings)
     seconds = time.monotonic() - begun
-    return Result(case.name, contender.label, state, reason, seconds, said[1][-KEPT_OF_OUTPUT:])
-
-
-def _ended(child: "subprocess.Popen[bytes]", timeout_s: float) -> int | None:
-    """The exit status, None if it had to be stopped; its group does not outlive it."""
-    try:
-        return child.wait(timeout_s)
-    except subprocess.TimeoutExpired:
-        return None
-    finally:
-        children.end(child)
-        children.end_group(child.pid)
+    return Result(case.name, contender.label, state, reason, seconds, ended.err[-KEPT_OF_OUTPUT:])
 
 
 def judge(status: int | None, said: str, timeout_s: float) -> tuple[State, str]:

@@ -4,7 +4,7 @@ import re
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -12,6 +12,9 @@ from rich.console import Console
 from hakmem import project
 from hakmem.cli import OWN_COMMAND, RunsByDefault
 from hakmem.errors import LabError
+
+if TYPE_CHECKING:
+    from hakmem.heap.page import Page
 
 app = typer.Typer(
     cls=RunsByDefault,
@@ -104,29 +107,30 @@ def diff_command(
     wrappers: Wrappers = None,
 ) -> None:
     """Show what grew and what shrank from one profile to another."""
-    from hakmem.heap import page as heap_page
-    from hakmem.heap import pprof, story, view
+    from hakmem.heap import pprof, story
 
     charged = _pattern(wrappers)
     target = project.place(out, Path("out") / "heap-diff.html")
     sides = [pprof.read(file) for file in (before, after)]
     folders = [file.parent for file in (before, after)]
-    page = story.of_two(sides[0], sides[1], folders, charged)
-    project.write_atomically(target, heap_page.render(page))
-    console = Console()
-    view.show(page, console)
-    console.print(f"written: {target}", soft_wrap=True, highlight=False)
+    _write(story.of_two(sides[0], sides[1], folders, charged), target)
 
 
 def _show(
     files: list[Path], target: Path, pid: int | None, charged: re.Pattern[str], command: str
 ) -> None:
-    from hakmem.heap import page as heap_page
-    from hakmem.heap import story, view
+    from hakmem.heap import story
 
     found = story.processes(files)
     chosen = story.choose(found, pid)
-    page = story.of_process(chosen, found, {file.parent for file in files}, charged, command)
+    folders = {file.parent for file in files}
+    _write(story.of_process(chosen, found, folders, charged, command), target)
+
+
+def _write(page: "Page", target: Path) -> None:
+    from hakmem.heap import page as heap_page
+    from hakmem.heap import view
+
     project.write_atomically(target, heap_page.render(page))
     console = Console()
     view.show(page, console)

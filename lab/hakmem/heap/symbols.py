@@ -7,13 +7,13 @@ near would be a wrong one.
 
 import bisect
 import re
-import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
 from hakmem.heap.pprof import Location, Module, Profile
+from hakmem.process.children import last_line, said
 
 _SEGMENT = re.compile(r"^\s*LOAD\s+0x(\w+)\s+0x(\w+)\s+0x\w+\s+0x(\w+)", re.MULTILINE)
 _BUILD_ID = re.compile(r"Build ID: (\w+)")
@@ -80,7 +80,7 @@ def names(profiles: Sequence[Profile], beside: Iterable[Path]) -> Names:
     every = {place for p in profiles for sample in p.samples for place in sample.stack}
     found, problems = {}, []
     by_file: dict[str, list[Location]] = {}
-    generated = _Generated(profiles[0].pid, beside)
+    generated = _generated(profiles[0].pid, beside)
     for place in every:
         if place.named and place.named[0].function:
             found[place] = tuple(
@@ -89,7 +89,7 @@ def names(profiles: Sequence[Profile], beside: Iterable[Path]) -> Names:
         elif place.module is not None and place.module.file.startswith("/"):
             by_file.setdefault(place.module.file, []).append(place)
         else:
-            found[place] = (generated.frame(place),)
+            found[place] = (_of_no_file(place, generated.at(place.address)),)
     for file, places in sorted(by_file.items()):
         known, why = _of_file(Path(file), places)
         found |= known
@@ -143,7 +143,7 @@ def _by_address(file: Path, at: Mapping[Location, int]) -> dict[Location, tuple[
     asked = "".join(f"0x{address:x}\n" for address in order)
     answers = _answers(_tool("addr2line", "-afiCe", str(file), asked=asked), file.name)
     lines = dict(zip(order, answers, strict=True))
-    symbols = None if all(frames[0].file for frames in lines.values()) else _Symbols(file)
+    symbols = None if all(frames[0].file for frames in lines.values()) else _of_the_file(file)
     found = {}
     for place, address in at.items():
         frames = lines[address]
@@ -170,15 +170,10 @@ def _answers(text: str, module: str) -> list[tuple[Frame, ...]]:
 
 
 class _Symbols:
-    """The symbols of a file: what an address lies in, by their sizes."""
+    """What an address lies in, of rows of start, size (both hexadecimal) and name."""
 
-    def __init__(self, file: Path) -> None:
-        listed = [_tool("nm", *of, "-CS", "--defined-only", str(file)) for of in ([], ["-D"])]
-        self.rows = sorted(
-            (int(start, 16), int(size, 16), name)
-            for text in listed
-            for start, size, name in _SYMBOL.findall(text)
-        )
+    def __init__(self, rows: Iterable[tuple[str, str, str]]) -> None:
+        self.rows = sorted((int(start, 16), int(size, 16), name) for start, size, name in rows)
 
     def at(self, address: int) -> str:
         index = bisect.bisect_right(self.rows, address, key=lambda row: row[0]) - 1
@@ -186,23 +181,24 @@ class _Symbols:
         return name if start <= address < start + size else ""
 
 
-class _Generated:
+def _of_the_file(file: Path) -> _Symbols:
+    listed = [_tool("nm", *of, "-CS", "--defined-only", str(file)) for of in ([], ["-D"])]
+    return _Symbols(row for text in listed for row in _SYMBOL.findall(text))
+
+
+def _generated(pid: int, folders: Iterable[Path]) -> _Symbols:
     """What a runtime says of the code that it generates: perf-PID.map."""
+    files = (folder / f"perf-{pid}.map" for folder in folders)
+    file = next((file for file in files if pid and file.is_file()), None)
+    return _Symbols(_GENERATED.findall(file.read_text(errors="replace")) if file else ())
 
-    def __init__(self, pid: int, folders: Iterable[Path]) -> None:
-        files = (folder / f"perf-{pid}.map" for folder in folders)
-        file = next((file for file in files if pid and file.is_file()), None)
-        text = file.read_text(errors="replace") if file else ""
-        self.rows = sorted((int(a, 16), int(b, 16), c) for a, b, c in _GENERATED.findall(text))
 
-    def frame(self, place: Location) -> Frame:
-        index = bisect.bisect_right(self.rows, place.address, key=lambda row: row[0]) - 1
-        start, size, name = self.rows[index] if index >= 0 else (0, 0, "")
-        if not start <= place.address < start + size:
-            module = place.module
-            return _unnamed(place, place.address - module.start if module else 0)
-        python = _PYTHON.match(name)
-        return frame(python[1], "python", python[2]) if python else frame(name, "generated")
+def _of_no_file(place: Location, name: str) -> Frame:
+    """Of a place in no file: by the name that its runtime has for it, if any."""
+    if not name:
+        return _unnamed(place, place.address - place.module.start if place.module else 0)
+    python = _PYTHON.match(name)
+    return frame(python[1], "python", python[2]) if python else frame(name, "generated")
 
 
 class _NoNames(Exception):
@@ -211,12 +207,9 @@ class _NoNames(Exception):
 
 def _tool(name: str, *arguments: str, asked: str = "") -> str:
     try:
-        done = subprocess.run(
-            [name, *arguments], input=asked, capture_output=True, text=True, errors="replace"
-        )
+        done = said([name, *arguments], stdin=None, input=asked)
     except FileNotFoundError:
         raise _NoNames(f"{name} is not installed: apt-get install binutils") from None
     if done.returncode != 0:
-        said = done.stderr.strip().splitlines() or ["it said nothing"]
-        raise _NoNames(said[-1].removeprefix(f"{name}: "))
+        raise _NoNames(last_line(done.stderr).removeprefix(f"{name}: "))
     return done.stdout

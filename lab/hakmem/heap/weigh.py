@@ -42,11 +42,7 @@ class Weight:
         )
 
     def __sub__(self, other: "Weight") -> "Weight":
-        return Weight(
-            self.bytes - other.bytes,
-            self.objects - other.objects,
-            self.variance + other.variance,
-        )
+        return self + -other
 
     def __neg__(self) -> "Weight":
         return Weight(-self.bytes, -self.objects, self.variance)

@@ -10,7 +10,6 @@ given the same pass by --warmup, so that it drops out too.
 import re
 import shlex
 import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -193,7 +192,6 @@ class Ran:
     pid: int
     ops: int
     output: str
-    proof: Mapping[str, object] | None
 
 
 def run(
@@ -212,40 +210,21 @@ def run(
     proof_file = folder / "proof.jsonl"
     proof_file.unlink(missing_ok=True)
     environment = {**clean_environment(process), "HAKMEM_PROOF": str(proof_file), **(more or {})}
-    pid, status, out, err = _watch([*prefix, *process.argv], environment, process.timeout_s)
-    if status != 0:
-        raise LabError(children.how_ended(status, err, out), status=1)
+    argv, most_s = [*prefix, *process.argv], process.timeout_s
+    try:
+        ended = children.finished(argv, folder, most_s, env=environment)
+    except OSError as refusal:
+        raise LabError(f"cannot start {argv[0]}: {refusal.strerror}", status=1) from None
+    if ended.status is None:
+        raise LabError(f"still running after {most_s:g} s, killed: {shlex.join(argv)}", status=1)
+    if ended.status != 0:
+        raise LabError(children.how_ended(ended.status, ended.err, ended.out), status=1)
     found = proofs.read(proof_file)
     # The tool itself is started with the same preload; only the program's own word counts.
     own = next((p for p in reversed(found) if p.program == workload.program), None)
     provenance.require_intended(cell.library, own, cell.environment)
-    return Ran(pid, _ops(workload, amount, out), out + err, own.to_dict() if own else None)
-
-
-def _watch(
-    argv: Sequence[str], environment: Mapping[str, str], timeout_s: float
-) -> tuple[int, int, str, str]:
-    """Process number, status and output; nothing that was started outlives the lab."""
-    try:
-        child = children.start(
-            argv,
-            env=dict(environment),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-        )
-    except OSError as refusal:
-        raise LabError(f"cannot start {argv[0]}: {refusal.strerror}", status=1) from None
-    try:
-        out, err = child.communicate(timeout=timeout_s)
-    except subprocess.TimeoutExpired:
-        raise LabError(
-            f"still running after {timeout_s:g} s, killed: {shlex.join(argv)}", status=1
-        ) from None
-    finally:
-        children.end(child)
-    return child.pid, child.returncode, out, err
+    ops = _ops(workload, amount, ended.out)
+    return Ran(ended.pid, ops, ended.out + ended.err)
 
 
 def _ops(workload: Workload, amount: int, out: str) -> int:

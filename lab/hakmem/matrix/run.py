@@ -25,7 +25,6 @@ from hakmem.paired import cells
 from hakmem.process import children, host, library, order, provenance
 from hakmem.process.library import Library
 from hakmem.process.lock import host_lock
-from hakmem.process.proof import Proof
 from hakmem.process.sample import Process, Sample, take
 from hakmem.soak import analysis as soak_analysis
 from hakmem.soak import epochs_csv as soak_csv
@@ -220,7 +219,7 @@ class Runner:
             csv.end(ended.facts())
         error = _crash_only(name, ended.status, ended.error)
         found = {"csv": path.name, "sha256": host.sha256(path), "error": error, "ops": ended.ops}
-        return {**found, "proof": dict(ended.proof) if ended.proof else None}
+        return {**found, "proof": ended.proof.to_dict() if ended.proof else None}
 
     def _round(self, stage: Stage, names: Sequence[str], number: int) -> dict[str, Any]:
         """Each mode twice, there and back: the mean logarithm of its two rates."""
@@ -258,8 +257,7 @@ class Runner:
         blank = Sample(self._program.name, lib.name, process.argv, number, at, padding=padding)
         sample = take(blank, process)
         if sample.error is None:
-            proof = Proof(**sample.proof) if sample.proof else None  # type: ignore[arg-type]
-            provenance.require_intended(lib, proof, mode.environment)
+            provenance.require_intended(lib, sample.proof, mode.environment)
         return sample
 
     def _argv(self, seconds: float, epoch_s: float) -> list[str]:

@@ -48,10 +48,10 @@ def run(request: Request, console: Console, on: str | None = None) -> list[Outco
     """Measures, prints and records: here, or on all hosts of a cluster, each with its margin."""
     with scratch.folder("aa") as folder:
         plan = plan_of(request, cell_module.distinct(sides(request, folder)))
-        announce(request, plan, console)
+        announce(plan, console)
 
         def margin(host: str) -> float:
-            return known_margin(plan.tracks[0], plan.cells, host)
+            return known_margin(plan.tracks[0], host)
 
         comparison = cluster.Comparison(
             job=cluster.job(plan, request, twins=request.cells[0] if request.twins else None),
@@ -109,7 +109,7 @@ def plan_of(request: Request, cells: Mapping[str, Cell]) -> Plan:
         tracks.append(Track(found.name, "guard", reading, works, floor))
     if len({track.name for track in tracks}) < len(tracks):
         raise LabError("a guard is the target, or is named twice")
-    margin = request.margin if request.margin is not None else known_margin(tracks[0], cells)
+    margin = request.margin if request.margin is not None else known_margin(tracks[0])
     return Plan(cells, tracks, request.aim, margin, request.seed, request.most, first=request.first)
 
 
@@ -150,7 +150,7 @@ def _floor(name: str | None, found: work.Work, required: bool) -> work.Reference
     return reference
 
 
-def known_margin(target: Track, cells: Mapping[str, Cell], host: str | None = None) -> float:
+def known_margin(target: Track, host: str | None = None) -> float:
     """δ from the host's last A/A of this benchmark and metric in the ledger, else 1 %."""
     if target.works[BASE].command is None:
         return protocol.LEAST_MARGIN
@@ -178,7 +178,7 @@ def noise_of(record: Record, target: Track) -> stats.Interval:
     return stats.Interval((low + high) / 2, low, high, metric["kind"])
 
 
-def announce(request: Request, plan: Plan, console: Console) -> None:
+def announce(plan: Plan, console: Console) -> None:
     target, *guards = plan.tracks
     net = f", net of the {target.floor.name}" if target.floor else ""
     console.print(Text(f"{target.name}: {figure(target)}{net}", style="bold"))

@@ -100,7 +100,7 @@ def ends(values: np.ndarray, alpha: float = ALPHA) -> tuple[np.ndarray, np.ndarr
     NaN in rows with too few values: such a row decides nothing.
     """
     low, high = _ends(values, alpha)
-    joined = _lag1(values) > CORRELATED
+    joined = stats.lag1(values) > CORRELATED
     half = values.shape[1] // 2
     if half >= 2 and joined.any():
         pairs = values[joined, : 2 * half].reshape(-1, half, 2).mean(axis=2)
@@ -116,13 +116,6 @@ def _ends(values: np.ndarray, alpha: float) -> tuple[np.ndarray, np.ndarray]:
     last = walsh.shape[-1] - k
     walsh.partition((k - 1, last), axis=-1)
     return walsh[:, k - 1].copy(), walsh[:, last].copy()
-
-
-def _lag1(values: np.ndarray) -> np.ndarray:
-    around = values - values.mean(axis=1, keepdims=True)
-    total = (around**2).sum(axis=1)
-    shared = (around[:, :-1] * around[:, 1:]).sum(axis=1)
-    return np.divide(shared, total, out=np.zeros_like(total), where=total > 0)
 
 
 def judge(aim: Aim, low: np.ndarray, high: np.ndarray, delta: float) -> np.ndarray:

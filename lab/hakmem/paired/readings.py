@@ -118,7 +118,7 @@ def of_figure(figure: Figure) -> Reading:
 
 def _of_bench(name: str, key: str) -> Reading:
     words, unit = WORDS.get(name) or _WORDS_OF[name], metrics.METRICS[key][0]
-    return Reading(name, unit, "lower", words, lambda s: metrics.value(key, s.to_dict()))
+    return Reading(name, unit, "lower", words, lambda s: metrics.value(key, s))
 
 
 def default_for(bench: str | None) -> str:

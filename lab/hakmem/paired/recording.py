@@ -240,7 +240,8 @@ def _outputs(outcome: Outcome) -> bytes:
             seen.add((block.track, letter))
             text = sample.output if len(sample.output) <= MOST_RAW else sample.output[-MOST_RAW:]
             head = f"== {block.track}, round {block.round}, position {sample.position}, {letter}"
-            said = (head, shlex.join(sample.argv), json.dumps(sample.proof), text.rstrip("\n"), "")
+            proof = json.dumps(sample.proof and sample.proof.to_dict())
+            said = (head, shlex.join(sample.argv), proof, text.rstrip("\n"), "")
             parts.append("\n".join(said))
     # Where the laboratory's own interpreter lies is no part of what was measured.
     own = f"{Path(sys.executable).resolve().parent}/"

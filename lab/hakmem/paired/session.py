@@ -14,7 +14,6 @@ from hakmem.paired.cells import Cell
 from hakmem.paired.protocol import Decision
 from hakmem.paired.readings import COUNTED, MEMORY, Better
 from hakmem.process import library, provenance
-from hakmem.process.proof import Proof
 from hakmem.process.sample import Process, Sample, take, take_shown
 from hakmem.suite import Reference
 from hakmem.terminal import progress_bar
@@ -67,7 +66,6 @@ def sampler(plan: Plan) -> Sampler:
             argv=process.argv,
             round=trial.round,
             position=trial.position,
-            block=f"{trial.track.name}/{trial.round}",
             letter=trial.letter,
             padding=trial.padding,
         )
@@ -80,8 +78,7 @@ def sampler(plan: Plan) -> Sampler:
 def proven(sample: Sample, process: Process) -> Sample:
     """The sample, with an error where another allocator, or another setting, was in effect."""
     if sample.error is None:
-        proof = Proof(**sample.proof) if sample.proof else None  # type: ignore[arg-type]
-        wrong = provenance.unintended(process.library, proof, process.environment)
+        wrong = provenance.unintended(process.library, sample.proof, process.environment)
         return replace(sample, error=wrong)
     return sample
 
@@ -155,8 +152,8 @@ def what_is_the_same(plan: Plan, track: Track, found: Mapping[str, Sample]) -> s
 def _effective(plan: Plan, track: Track, letter: str, sample: Sample) -> object:
     cell, work = plan.cells[letter], track.works[letter]
     idle = {word for line in warnings(sample) if " no effect" in line for word in line.split()}
-    stated = (sample.proof or {}).get("settings")
-    own = stated if isinstance(stated, Mapping) else {}
+    stated = sample.proof.settings if sample.proof else None
+    own = stated or {}
     known = {name: value for name, value in own.items() if f"{name}={value}" not in idle}
     others = {k: v for k, v in cell.environment.items() if stated is None or k not in own}
     others = {k: v for k, v in others.items() if stated is None or not k.startswith("HAKMEM_")}

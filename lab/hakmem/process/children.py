@@ -7,6 +7,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -61,10 +62,33 @@ def end(child: "subprocess.Popen[Any]") -> None:
     child.wait()
 
 
-def end_group(leader: int) -> None:
-    """Kills what is left of a group whose leader has ended."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(leader, signal.SIGKILL)
+@dataclass(frozen=True)
+class Ended:
+    """A child that was run to its end; `status` None: it was killed, because it took too long."""
+
+    pid: int
+    status: int | None
+    out: str
+    err: str
+
+
+def finished(argv: Sequence[str], folder: Path, timeout_s: float, **options: Any) -> Ended:
+    """Runs it to its end, its output going through files in the folder; `options` are start's.
+
+    Nothing that it started in its group outlives it.
+    """
+    files = folder / "stdout", folder / "stderr"
+    with files[0].open("wb") as out, files[1].open("wb") as err:
+        child = start(argv, stdout=out, stderr=err, **options)
+        status = None
+        try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                status = child.wait(timeout_s)
+        finally:
+            end(child)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+    return Ended(child.pid, status, *(file.read_text("utf-8", "replace") for file in files))
 
 
 @contextlib.contextmanager

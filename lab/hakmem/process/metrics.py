@@ -1,34 +1,43 @@
-"""The metrics: how a recorded sample becomes one number. Pure; samples are plain dictionaries."""
+"""The metrics: how a sample becomes one number. Pure."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from __future__ import annotations
 
-Row = Mapping[str, Any]
-Of = Callable[[Row], float | None]
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hakmem.process.sample import Sample
+
+Of = Callable[["Sample"], float | None]
 
 
 def _said(name: str) -> Of:
     """What the benchmark itself states."""
-    return lambda row: row["result"].get(name)
+    return lambda sample: _stated(sample).get(name)
+
+
+def _stated(sample: Sample) -> dict[str, Any]:
+    return sample.result or {}
 
 
 def _per_op(of: Of, scale: float = 1.0) -> Of:
-    def number(row: Row) -> float | None:
-        amount, ops = of(row), row["result"].get("ops")
+    def number(sample: Sample) -> float | None:
+        amount, ops = of(sample), _stated(sample).get("ops")
         return amount * scale / ops if amount is not None and ops else None
 
     return number
 
 
-def _cpu(row: Row) -> float | None:
+def _cpu(sample: Sample) -> float | None:
     """User and system time together: the kernel divides them by its ticks, the sum is exact."""
-    user, system = row["result"].get("user_s"), row["result"].get("sys_s")
+    user, system = (_stated(sample).get(key) for key in ("user_s", "sys_s"))
     return None if user is None or system is None else user + system
 
 
-def _left(row: Row) -> float | None:
+def _left(sample: Sample) -> float | None:
     """What the process still holds of its peak; what is freed lazily is the kernel's to take."""
-    after, lazy, peak = (row["result"].get(key) for key in ("after_kb", "after_lazy_kb", "peak_kb"))
+    names = ("after_kb", "after_lazy_kb", "peak_kb")
+    after, lazy, peak = (_stated(sample).get(key) for key in names)
     return None if after is None or lazy is None or not peak else (after - lazy) / peak
 
 
@@ -43,14 +52,14 @@ LATENCIES = tuple(
 # resident bytes per byte of live blocks, the mean over time.
 METRICS: dict[str, tuple[str, Of]] = {
     "user_ns": ("ns user CPU/op", _per_op(_said("user_s"), 1e9)),
-    "user_cycles": ("user cycles/op", _per_op(lambda row: row.get("cycles"))),
-    "user_instructions": ("user instructions/op", _per_op(lambda row: row.get("instructions"))),
+    "user_cycles": ("user cycles/op", _per_op(lambda s: s.cycles)),
+    "user_instructions": ("user instructions/op", _per_op(lambda s: s.instructions)),
     "cpu_ns": ("ns CPU/op", _per_op(_cpu, 1e9)),
     "cpu_us": ("µs CPU/op", _per_op(_cpu, 1e6)),
     "wall_ns": ("ns/op", _per_op(_said("seconds"), 1e9)),
     "wall_us": ("µs/op", _per_op(_said("seconds"), 1e6)),
-    "process_ns": ("ns process CPU/op", _per_op(lambda row: row["user_s"] + row["sys_s"], 1e9)),
-    "peak_rss": ("MiB", lambda row: (row.get("max_rss_kb") or 0) / 1024 or None),
+    "process_ns": ("ns process CPU/op", _per_op(lambda s: s.user_s + s.sys_s, 1e9)),
+    "peak_rss": ("MiB", lambda s: (s.max_rss_kb or 0) / 1024 or None),
     "idle_rss": ("KiB", _said("rss_kb")),
     "left": ("share", _left),
     "held": ("× live", _said("held")),
@@ -58,8 +67,6 @@ METRICS: dict[str, tuple[str, Of]] = {
 }
 
 
-def value(key: str, row: Row) -> float | None:
+def value(key: str, sample: Sample) -> float | None:
     """The metric of a sample, or None where the sample failed or does not carry it."""
-    if row.get("error") or not row.get("result"):
-        return None
-    return METRICS[key][1](row)
+    return METRICS[key][1](sample) if sample.result and not sample.error else None

@@ -117,21 +117,21 @@ def record_argv(out: Path) -> list[str]:
     return ["perf", "record", "-q", "-e", SAMPLED, "-c", str(PERIOD), "-o", str(out), "--"]
 
 
-def require_event(evlist: str, asked: str = SAMPLED) -> None:
-    """LabError where `perf evlist -v` names another event than the one asked for."""
+def require_event(evlist: str) -> None:
+    """LabError where `perf evlist -v` names another event than SAMPLED."""
     found = [
         (line.split(": ", 1)[0], re.search(r"\btype: (\d+)", line))
         for line in evlist.splitlines()
         if line.strip() and not line.startswith("#")
     ]
     if not found:
-        raise LabError(f"perf does not say which event it recorded instead of {asked}", status=1)
+        raise LabError(f"perf does not say which event it recorded instead of {SAMPLED}", status=1)
     for name, kind in found:
-        if not _same(name, asked) or (kind and int(kind[1]) == _SOFTWARE):
-            raise LabError(f"perf recorded {name} where {asked} was asked for", status=1)
+        if not _sampled(name) or (kind and int(kind[1]) == _SOFTWARE):
+            raise LabError(f"perf recorded {name} where {SAMPLED} was asked for", status=1)
 
 
-def parse_script(text: str, asked: str = SAMPLED) -> Counter[tuple[str, str]]:
+def parse_script(text: str) -> Counter[tuple[str, str]]:
     """Samples by (object, symbol). LabError where one is of another event, or unreadable."""
     samples: Counter[tuple[str, str]] = Counter()
     for line in text.splitlines():
@@ -140,8 +140,8 @@ def parse_script(text: str, asked: str = SAMPLED) -> Counter[tuple[str, str]]:
         found = _SAMPLE.match(line)
         if found is None:
             raise LabError(f"not a sample as perf script writes it: {line.strip()!r}", status=1)
-        if not _same(found[2], asked):
-            raise LabError(f"perf sampled {found[2]} where {asked} was asked for", status=1)
+        if not _sampled(found[2]):
+            raise LabError(f"perf sampled {found[2]} where {SAMPLED} was asked for", status=1)
         if int(found[1]) != PERIOD:
             raise LabError(f"perf sampled each {found[1]} events, not each {PERIOD}", status=1)
         samples[found[4], found[3]] += 1
@@ -155,10 +155,10 @@ def symbols_of(data: Path) -> Counter[tuple[str, str]]:
     return parse_script(_checked(["perf", "script", "-F", fields, "-i", str(data)]))
 
 
-def _same(event: str, asked: str) -> bool:
-    """The same event, in user mode; perf adds letters of its own after the colon."""
+def _sampled(event: str) -> bool:
+    """Whether it is SAMPLED, in user mode; perf adds letters of its own after the colon."""
     name, _, modifiers = _plain(event).partition(":")
-    wanted, _, mode = asked.partition(":")
+    wanted, _, mode = SAMPLED.partition(":")
     return name == wanted and set(mode) <= set(modifiers)
 
 

@@ -4,13 +4,14 @@ import os
 import shutil
 import signal
 import stat
+import struct
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -161,18 +162,10 @@ def _has_interpreter(program: Path) -> bool:
         ident = file.read(64)
         if ident[:4] != b"\x7fELF":
             return True
-        wide = ident[4] == 2
-        order: Literal["little", "big"] = "little" if ident[5] == 1 else "big"
-
-        def number(raw: bytes) -> int:
-            return int.from_bytes(raw, order)
-
-        offset = number(ident[32:40]) if wide else number(ident[28:32])
-        size, count = (
-            (number(ident[54:56]), number(ident[56:58]))
-            if wide
-            else (number(ident[42:44]), number(ident[44:46]))
-        )
+        # Where its program headers are, how large each is, and how many.
+        wide, order = ident[4] == 2, "<" if ident[5] == 1 else ">"
+        (offset,) = struct.unpack_from(f"{order}{'Q' if wide else 'I'}", ident, 32 if wide else 28)
+        size, count = struct.unpack_from(f"{order}HH", ident, 54 if wide else 42)
         file.seek(offset)
         table = file.read(size * count)
-    return any(number(table[i * size : i * size + 4]) == 3 for i in range(count))
+    return any(struct.unpack_from(f"{order}I", table, i * size)[0] == 3 for i in range(count))

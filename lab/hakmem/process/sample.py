@@ -10,7 +10,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from hakmem.process import children, host, launch, perf, scratch
 from hakmem.process import proof as proofs
 from hakmem.process.launch import Account
 from hakmem.process.library import Library
+from hakmem.process.proof import Proof
 
 PASSED_ON = ("PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH")
 
@@ -27,9 +28,9 @@ class Sample:
     """What one process cost. Seconds and counts are of the whole process; `result` is its own line.
 
     `max_rss_kb` is what the benchmark read from its own VmHWM, or what a launcher saw of a user's
-    command. `ru_maxrss_kb` is kept beside it, but the kernel starts that figure at the size of the
-    process that forked: the lab's. `output` is all it wrote, stdout first; no part of the record.
-    Of a job it is what it wrote on stderr: the rest was its result, and has been looked at.
+    command: the kernel starts its own figure at the size of the process that forked, the lab's.
+    `output` is all it wrote, stdout first; no part of the record. Of a job it is what it wrote on
+    stderr: the rest was its result, and has been looked at.
 
     Of a job alone: `memory_mb_s` is resident memory over time (10^6 bytes times seconds) of the
     program and its descendants, `sum_peak_kb` the most they held together, `quiet_kb` what a server
@@ -41,7 +42,6 @@ class Sample:
     argv: tuple[str, ...]
     round: int
     position: int
-    block: str | None = None
     letter: str | None = None
     padding: int = 0
     wall_s: float = 0.0
@@ -50,7 +50,6 @@ class Sample:
     minflt: int = 0
     majflt: int = 0
     involuntary_switches: int = 0
-    ru_maxrss_kb: int = 0
     max_rss_kb: int | None = None
     memory_mb_s: float | None = None
     sum_peak_kb: int | None = None
@@ -59,14 +58,9 @@ class Sample:
     instructions: int | None = None
     status: int | None = None
     result: dict[str, object] | None = None
-    proof: dict[str, object] | None = None
+    proof: Proof | None = None
     error: str | None = None
     output: str = field(default="", repr=False)
-
-    def to_dict(self) -> dict[str, object]:
-        row = asdict(self)
-        del row["output"]
-        return row
 
 
 @dataclass(frozen=True)
@@ -138,10 +132,10 @@ def take(blank: Sample, process: Process) -> Sample:
         account = launch.read(folder)
         pid = account.pid if account else None
         proof = _own_proof(proofs.read(proof_file), process, pid)
-    return _judge(replace(sample, proof=proof.to_dict() if proof else None), process)
+    return _judge(replace(sample, proof=proof), process)
 
 
-def _own_proof(found: list[proofs.Proof], process: Process, pid: int | None) -> proofs.Proof | None:
+def _own_proof(found: list[Proof], process: Process, pid: int | None) -> Proof | None:
     """The measured program's own proof, or that of what it `starts`: the first of them.
 
     A user's command is known by its process: it may be a script that becomes the program. Of a
@@ -164,7 +158,7 @@ def _judge(sample: Sample, process: Process) -> Sample:
         error = f"ended with status {sample.status}"
     if error is None and process.own_account and sample.result is None:
         error = "printed no JSON line"
-    if error is None and process.expects_proof and not (proof and proof["serving"]):
+    if error is None and process.expects_proof and not (proof and proof.serving):
         error = "no proof that hakmem served malloc"
         if process.job and process.job.worker:
             error += f" of {process.job.worker}"
@@ -203,7 +197,6 @@ def _measure(blank: Sample, process: Process, environment: dict[str, str], folde
         minflt=usage.ru_minflt,
         majflt=usage.ru_majflt,
         involuntary_switches=usage.ru_nivcsw,
-        ru_maxrss_kb=usage.ru_maxrss,
         cycles=counts.get("cycles:u"),
         instructions=counts.get("instructions:u"),
         status=status,
@@ -266,25 +259,19 @@ def _reap(
 ) -> tuple[bool, int, resource.struct_rusage]:
     """Waits for this child alone, so that the resource usage is its own (and of its children)."""
     descriptor = os.pidfd_open(child.pid)
-    late = False
+    poller = select.poll()
+    poller.register(descriptor, select.POLLIN)
+    late = True
     try:
-        poller = select.poll()
-        poller.register(descriptor, select.POLLIN)
         late = not poller.poll(timeout_s * 1000)
     finally:
         # Also on Ctrl-C: nothing that was started may outlive the lab.
-        if not _ended(descriptor):
+        if late:
             os.killpg(child.pid, signal.SIGKILL)
         _, raw, usage = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(raw)
         os.close(descriptor)
     return late, child.returncode, usage
-
-
-def _ended(descriptor: int) -> bool:
-    poller = select.poll()
-    poller.register(descriptor, select.POLLIN)
-    return bool(poller.poll(0))
 
 
 def last_json_line(text: str) -> dict[str, object] | None:

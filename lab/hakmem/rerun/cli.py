@@ -198,21 +198,17 @@ def conclude(done: Sequence[Repetition], console: Console) -> None:
         raise typer.Exit(1)
 
 
-def cited(files: Sequence[Path], records: Mapping[str, Record]) -> dict[str, list[str]]:
-    """Ids by order of appearance, each with the names of the documents that cite it.
+def cited(files: Sequence[Path], records: Mapping[str, Record]) -> list[str]:
+    """Ids by order of appearance.
 
     A suite stands for its verdicts, so a verdict of a suite that is cited as well is left out.
     """
-    found: dict[str, list[str]] = {}
+    found = []
     for path in files:
         text = path.read_text(encoding="utf-8")
         rest, _ = audit_blocks.without(text)
-        ids = [id for block in audit_blocks.find(text) for id in block.ids]
-        ids += [claim.id for claim in scanner.scan(rest).claims]
-        for id in ids:
-            where = found.setdefault(id, [])
-            if path.name not in where:
-                where.append(path.name)
+        found += [id for block in audit_blocks.find(text) for id in block.ids]
+        found += [claim.id for claim in scanner.scan(rest).claims]
     whole = [id for id in found if id in records and records[id].kind == "suite"]
     inside = {part for id in whole for part in records[id].body["inputs"]}
-    return {id: where for id, where in found.items() if id not in inside}
+    return [id for id in dict.fromkeys(found) if id not in inside]

@@ -227,7 +227,7 @@ def slope(times: np.ndarray, values: np.ndarray) -> tuple[int, float, float, flo
             return blocks, 0.0, 0.0, 0.0
         found = theilslopes(y, x, alpha=0.95)
         residues = y - found.slope * x
-        if stats.lag1_correlation(residues.tolist()) <= HIGH_CORRELATION:
+        if stats.lag1(residues) <= HIGH_CORRELATION:
             break
     return blocks, float(found.slope), float(found.low_slope), float(found.high_slope)
 
@@ -301,7 +301,7 @@ def changes(times: np.ndarray, values: np.ndarray, margin: Margin) -> list[Chang
         return []
     x, y = block_medians(times, bins), block_medians(values, bins)
     steps = np.diff(y)
-    rho = float(np.clip(1 + 2 * stats.lag1_correlation(steps.tolist()), 0, 0.9))
+    rho = float(np.clip(1 + 2 * stats.lag1(steps), 0, 0.9))
     variance = float(np.var(steps)) / (2 * (1 - rho))
     allowed = margin.around(float(np.median(y)))
     # A tenth of the margin is noise to nobody, even in a series that is almost constant.

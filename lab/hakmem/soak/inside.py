@@ -37,7 +37,7 @@ class Ended:
     error: str | None
     result: Mapping[str, object] | None
     stderr: str
-    proof: Mapping[str, object] | None
+    proof: proofs.Proof | None
     epochs: int
 
     @property
@@ -87,11 +87,12 @@ def run_epochs(what: Started, epoch_s: float, on_epoch: OnEpoch) -> Ended:
     reader = _Reader(on_epoch)
     with scratch.folder("soak") as folder:
         proof_file, err = folder / "proof.jsonl", folder / "stderr"
-        with err.open("wb") as stderr:
-            child = start(what, proof_file, subprocess.PIPE, stderr)
-            with ended_with_us(child):
-                late = _read_lines(child, epoch_s, reader.take)
-                status = child.wait()
+        with (
+            err.open("wb") as stderr,
+            started(what, proof_file, subprocess.PIPE, stderr) as child,
+        ):
+            late = _read_lines(child, epoch_s, reader.take)
+            status = child.wait()
         said = err.read_text(encoding="utf-8", errors="replace")
         proof = proofs.own(proof_file, child.pid)
     result = last_json_line("\n".join(reader.rest))
@@ -115,7 +116,7 @@ def ended(
         if status != 0
         else provenance.unintended(what.library, proof, what.settings)
     )
-    return Ended(status, error, result, said, proof.to_dict() if proof else None, epochs)
+    return Ended(status, error, result, said, proof, epochs)
 
 
 class _Reader:
@@ -140,21 +141,18 @@ class _Reader:
         self._on_epoch(row, line)
 
 
-def start(
+@contextlib.contextmanager
+def started(
     what: Started, proof_file: Path, stdout: int | IO[bytes], stderr: IO[bytes]
-) -> subprocess.Popen[bytes]:
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Nothing that was started outlives this, Ctrl-C included."""
     try:
         environment = {**what.environment, "HAKMEM_PROOF": str(proof_file)}
-        return children.start(what.argv, env=environment, stdout=stdout, stderr=stderr)
+        child = children.start(what.argv, env=environment, stdout=stdout, stderr=stderr)
     except OSError as error:
         raise LabError(f"cannot run {what.argv[0]}: {error.strerror}", status=126) from error
-
-
-@contextlib.contextmanager
-def ended_with_us(child: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Nothing that was started outlives the lab, Ctrl-C included."""
     try:
-        yield
+        yield child
     finally:
         children.end(child)
         if child.stdout is not None:
@@ -292,8 +290,7 @@ def run(
     """
     with scratch.folder("soak") as folder, _output(log) as out:
         proof_file = folder / "proof.jsonl"
-        child = start(what, proof_file, out, out)
-        with ended_with_us(child):
+        with started(what, proof_file, out, out) as child:
             epochs = sample(child.pid, epoch_s, seconds, on_epoch)
             # It may also have vanished for sampling a moment before it can be waited for.
             alive = child.poll() is None and _counts(child.pid) is not None

@@ -133,7 +133,7 @@ def run(plan: Plan, run_it: Runner, console: Console) -> Analysis:
     noise = NoiseMeter()
     ended = watched(plan, run_it, console)
     if ended.proof is not None:
-        console.print(f"hakmem {ended.proof['version']} served malloc (pid {ended.proof['pid']})")
+        console.print(f"hakmem {ended.proof.version} served malloc (pid {ended.proof.pid})")
     if ended.epochs:
         console.print(f"written: {plan.path}", soft_wrap=True)
     if ended.error is not None:
@@ -182,7 +182,7 @@ def record_body(
         "binary": provenance.binary_of(what.library),
         "host": provenance.host_facts(),
         "noise": dict(noise),
-        "proof": dict(ended.proof) if ended.proof else None,
+        "proof": ended.proof.to_dict() if ended.proof else None,
         "metrics": metrics(analysis),
         "analysis": analysis.to_dict(),
         "ok": True,
