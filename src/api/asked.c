@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -17,19 +16,12 @@
 
 /* ---- paths ---- */
 
-static pid_t first; /* const: the process that read the environment */
+static uint64_t first; /* const: the process that read the environment */
 
 void hk_asked_start(void) { first = HK_CALL(other, getpid()); }
 
 bool hk_asked_path(hk_line_t *path, const char *pattern) {
-    bool numbered;
-    const pid_t self = HK_CALL(other, getpid());
-    if (!hk_line_path(path, pattern, &numbered))
-        return false;
-    if (!numbered && self != first)
-        hk_line_put(path, ".%lu", (uint64_t)self);
-    hk_line_text(path);
-    return true;
+    return hk_line_path(path, pattern, HK_CALL(other, getpid()) != first);
 }
 
 /* ---- files ---- */
@@ -51,7 +43,7 @@ int hk_asked_file(const hk_line_t *path, hk_emit_t *emit, const void *what) {
         !S_ISREG(there.st_mode))
         return emit_into(path->text, emit, what);
     hk_line_t part = *path;
-    hk_line_put(&part, ".%lu.tmp", (uint64_t)HK_CALL(other, getpid()));
+    hk_line_put(&part, ".%lu.tmp", HK_CALL(other, getpid()));
     hk_line_text(&part);
     int error = emit_into(part.text, emit, what);
     if (error == 0 &&

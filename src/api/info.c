@@ -30,7 +30,7 @@ static struct mallinfo2 info(void) {
         .uordblks = s.allocated - huge->allocated,
         .keepcost = s.cached,
     };
-    m.fordblks = m.arena - hk_min(m.arena, m.uordblks);
+    m.fordblks = hk_minus(m.arena, m.uordblks);
     return m;
 }
 

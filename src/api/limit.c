@@ -27,14 +27,10 @@ static size_t share_of_cgroup(uint64_t percent, bool says) {
     if (percent == 0)
         return 0;
     const uint64_t limit = hk_os_memory_limit(HK_OS_MEMBERSHIP, HK_OS_CGROUPS);
-    if (limit == 0 && says) {
-        hk_line_t line = {0};
-        hk_line_put(&line,
-                    "hakmem: note: HAKMEM_LIMIT_PERCENT=%lu has no effect: "
-                    "no cgroup limits the memory of this process",
-                    percent);
-        hk_line_write(&line, STDERR_FILENO);
-    }
+    if (limit == 0 && says)
+        hk_say("hakmem: note: HAKMEM_LIMIT_PERCENT=%lu has no effect: "
+               "no cgroup limits the memory of this process",
+               percent);
     return (size_t)(limit / 100 * percent);
 }
 

@@ -5,7 +5,6 @@
  * with nothing but the socket in it, so that the program can neither close it nor meet it, and what the program
  * closes is closed. A forked child starts a thread of its own. */
 #include <errno.h>
-#include <pthread.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -71,7 +70,7 @@ static void answer(int fd) {
 static int listen_alone(void) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     hk_line_t name = {0};
-    hk_line_put(&name, "hakmem/%lu/%#lx", (uint64_t)HK_CALL(other, getpid()), hk_os_random());
+    hk_line_put(&name, "hakmem/%lu/%#lx", HK_CALL(other, getpid()), hk_os_random());
     memcpy(address.sun_path + 1, name.text, name.len);
     const socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + name.len);
     int fd = HK_CALL(other, syscall(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));

@@ -33,9 +33,8 @@ enum { LEAKS_UNREACHABLE = 2 }; /* HAKMEM_LEAKS */
 static atomic_bool on; /* atomic: written under the lock */
 static bool warned;
 static unsigned files; /* written so far */
-static _Atomic uint64_t peak,
-    bytes; /* atomic: any thread reads: in use at the highest peak that was written, and
-                                        allocated when the last multiple was */
+/* atomic: any thread reads. In use at the highest peak that was written; allocated when the last multiple was. */
+static _Atomic uint64_t peak, bytes;
 
 /* ---- writing ---- */
 

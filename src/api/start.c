@@ -71,7 +71,7 @@ static void append_head(proof_t *proof) {
         exe[0] = '\0';
     hk_line_t line = {0};
     hk_line_put(&line, "{\"hakmem\":\"" HK_VERSION "\",\"pid\":%lu,\"exe\":\"",
-                (uint64_t)HK_CALL(other, getpid()));
+                HK_CALL(other, getpid()));
     hk_line_json(&line, exe);
     hk_line_put(&line, "\",\"serving\":%s,\"profile\":\"",
                 is_serving() ? "true,\"allocator\":\"hakmem\"" : "false,\"allocator\":\"another\"");

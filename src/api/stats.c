@@ -16,8 +16,6 @@
 #include "os/os.h"
 #include "stats/counters.h"
 
-static size_t less(size_t a, size_t b) { return a - hk_min(a, b); }
-
 /* Blocks that leave a magazine for their slab while we count may be seen in both. */
 static void add_class(hak_stats_band_t *band, unsigned cls, const hk_class_usage_t *usage,
                       size_t held) {
@@ -81,7 +79,7 @@ static void add_residency(hak_stats_t *stats) {
     stats->resident = residency.resident;
     stats->lazy = residency.lazy;
     stats->dirty = residency.free - stats->lazy;
-    stats->retained = less(stats->mapped, residency.resident);
+    stats->retained = hk_minus(stats->mapped, residency.resident);
     stats->peak_resident = hk_os_status("\nVmHWM:");
 }
 

@@ -90,7 +90,6 @@ static void dump(void) {
         return;
     hk_metrics_sum_t sum;
     hk_line_t path = {0};
-    bool numbered;
     int fd = STDERR_FILENO;
     if (!hk_front_metrics(&sum)) {
         warn_dump("a signal handler ended the process inside the allocator");
@@ -98,7 +97,7 @@ static void dump(void) {
     }
     /* For appending, so that a forked child does not overwrite its parent's lines. */
     if (where[0] != '1' || where[1] != '\0')
-        fd = hk_line_path(&path, where, &numbered)
+        fd = hk_line_path(&path, where, false)
                  ? HK_CALL(other, open(path.text, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666))
                  : -1;
     if (fd < 0) {

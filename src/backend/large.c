@@ -27,7 +27,7 @@ static _Atomic size_t live; /* atomic: any thread; huge blocks */
 HK_WALKER static void is_valid(const huge_t *huge) {
     enum { LOOKS = 32 };
     const hk_range_t *r = &huge->range;
-    const size_t slices = (r->bytes + HK_SLICE - 1) / HK_SLICE, step = 1 + slices / LOOKS;
+    const size_t slices = hk_slices_of(r->bytes), step = 1 + slices / LOOKS;
     hk_assert(hk_is_aligned((uintptr_t)r->start, HK_UNIT) && r->bytes != 0);
     hk_assert(hk_is_aligned(r->bytes, hk_os_page_size()));
     hk_assert(hk_map_owner(r->start) == huge && hk_map_kind(r->start) == HK_KIND_HUGE);
@@ -37,7 +37,7 @@ HK_WALKER static void is_valid(const huge_t *huge) {
     hk_assert(r->bytes <= HK_UNIT || hk_map_owner(r->start + r->bytes - 1) == NULL);
 }
 
-static unsigned slices_for(size_t n) { return (unsigned)((n + HK_SLICE - 1) / HK_SLICE); }
+static unsigned slices_for(size_t n) { return (unsigned)hk_slices_of(n); }
 
 static void publish(huge_t *huge) {
     char *start = huge->range.start;
@@ -232,7 +232,7 @@ static void *huge_grow(huge_t *huge, size_t bytes) {
         return old;
     }
     hk_map_set_owner(old, NULL);
-    hk_map_set(old, slices_for(huge->range.bytes), HK_KIND_FOREIGN);
+    hk_map_set(old, hk_slices_of(huge->range.bytes), HK_KIND_FOREIGN);
     const size_t most = hk_region_is_bounded() ? bytes : hk_align_up(bytes + bytes / 8, HK_UNIT);
     const bool moved = hk_region_move(&huge->range, bytes, most);
     publish(huge);

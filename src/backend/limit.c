@@ -20,7 +20,7 @@ bool hk_held_take(size_t bytes, size_t moving) {
     const size_t most = hk_limit() != 0 ? hk_limit() : SIZE_MAX;
     size_t now = hk_held();
     do {
-        const size_t others = now - hk_min(now, moving);
+        const size_t others = hk_minus(now, moving);
         if (others > most || bytes > most - others)
             return false;
     } while (!hk_cas_seq(&held, &now, now + bytes));

@@ -26,7 +26,7 @@ void hk_map_init(void) {
 /* Whether the part of the flat map for the 4 GiB with this number stays when it is given up. */
 static bool stays(size_t i, size_t at_break) {
     enum { NEAR = 4 };
-    const size_t first = i - hk_min(i, NEAR), last = hk_min(i + NEAR, LEAVES - 1);
+    const size_t first = hk_minus(i, NEAR), last = hk_min(i + NEAR, LEAVES - 1);
     bool near_ours = false;
     for (size_t at = first; at <= last; at++)
         near_ours |= at == at_break || hk_load_acquire(&hk_map_root[at]) != NULL;

@@ -142,7 +142,7 @@ size_t hk_purge_superslab(const hk_pool_cursor_t *cursor, hk_purge_way_t way, bo
 /* What the process has of memory, at most. */
 static size_t had(void) {
     const uint64_t touched = hk_counted(touched), purged = hk_counted(purge_bytes);
-    return (size_t)hk_min(touched - hk_min(purged, touched), hk_held());
+    return hk_min(hk_minus(touched, purged), hk_held());
 }
 
 void hk_purge_instead(void) {

@@ -202,19 +202,15 @@ static bool take(size_t bytes, size_t align, size_t dense, hk_range_t *range, si
         n = hk_region_gather_locked(bytes, gathered);
     hk_unlock(&hk_region_lock);
     *used = fits ? bytes : bytes_of(gathered, n);
-    if (!fits) {
-        if (!map_filled(bytes, align, dense, 0, gathered, n, range)) {
-            *used = 0;
-            if (n == 0 || !map_fresh(bytes, align, dense, 0, range))
-                return false;
-        }
+    if (!fits && !map_filled(bytes, align, dense, 0, gathered, n, range)) {
+        *used = 0;
+        if (n == 0 || !map_fresh(bytes, align, dense, 0, range))
+            return false;
     }
     hk_walk(hk_range_is_valid(*range));
     hk_assert(range->bytes == bytes && hk_is_aligned((uintptr_t)range->start, align));
     hk_assert(*used <= bytes);
-    hk_lock(&hk_region_lock);
-    hk_region_add_live_locked(bytes);
-    hk_unlock(&hk_region_lock);
+    hk_region_change_live(0, bytes);
     return true;
 }
 
@@ -229,9 +225,7 @@ bool hk_region_take_exact(size_t bytes, size_t align, hk_range_t *range) {
     hk_assert(align % HK_UNIT == 0 && hk_is_pow2(align));
     if (!map_fresh(bytes, align, 0, 0, range))
         return false;
-    hk_lock(&hk_region_lock);
-    hk_region_add_live_locked(bytes);
-    hk_unlock(&hk_region_lock);
+    hk_region_change_live(0, bytes);
     return true;
 }
 
@@ -275,9 +269,7 @@ bool hk_region_look_at_bounds(size_t wanted) {
 }
 
 void hk_region_give(hk_range_t range) {
-    hk_lock(&hk_region_lock);
-    hk_region_drop_live_locked(range.bytes);
-    hk_unlock(&hk_region_lock);
+    hk_region_change_live(range.bytes, 0);
     HK_TIMED(region_give, hk_region_keep(range));
 }
 
@@ -285,7 +277,7 @@ void hk_region_give(hk_range_t range) {
 static bool resize_exact(hk_range_t *range, size_t new_bytes) {
     hk_assert(new_bytes != 0 && hk_is_aligned(new_bytes, hk_os_page_size()));
     size_t before = range->bytes, kept = hk_slices_of(hk_min(before, new_bytes));
-    const size_t more = new_bytes - hk_min(before, new_bytes);
+    const size_t more = hk_minus(new_bytes, before);
     if (more != 0 && (!hk_map_commit(range->start, new_bytes) || !hk_held_take(more, 0)))
         return false;
     if (hk_slices_of(before) > kept)
@@ -294,11 +286,8 @@ static bool resize_exact(hk_range_t *range, size_t new_bytes) {
     hk_held_drop(resized ? before + more - new_bytes : more);
     if (!resized)
         return false;
-    hk_lock(&hk_region_lock);
-    hk_region_drop_live_locked(before);
-    hk_region_add_live_locked(new_bytes);
-    hk_unlock(&hk_region_lock);
-    hk_count(touched, new_bytes - hk_min(before, new_bytes));
+    hk_region_change_live(before, new_bytes);
+    hk_count(touched, more);
     range->bytes = new_bytes;
     return true;
 }
@@ -316,7 +305,7 @@ bool hk_region_extend(hk_range_t *range, size_t new_bytes) {
     if (found) {
         range->bytes = new_bytes;
         range->mixed = true;
-        hk_region_add_live_locked(more);
+        hk_region_change_live_locked(0, more);
     }
     hk_unlock(&hk_region_lock);
     return found;
@@ -388,9 +377,7 @@ bool hk_region_move(hk_range_t *range, size_t wanted, size_t new_bytes) {
             hk_region_keep((hk_range_t){to.start + gone, new_bytes - gone, true});
         return false;
     }
-    hk_lock(&hk_region_lock);
-    hk_region_add_live_locked(new_bytes - range->bytes);
-    hk_unlock(&hk_region_lock);
+    hk_region_change_live(0, new_bytes - range->bytes);
     hk_count(touched, fresh);
     *range = to;
     return true;

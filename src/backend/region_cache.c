@@ -169,9 +169,10 @@ static bool unmap(hk_range_t range) {
     return true;
 }
 
-void hk_region_add_live_locked(size_t bytes) {
+void hk_region_change_live_locked(size_t less, size_t more) {
     hk_assert(hk_lock_is_mine(&hk_region_lock));
-    hk_add_relaxed(&live, bytes);
+    hk_assert(less <= hk_region_live()); /* no more than was handed out */
+    hk_store_relaxed(&live, hk_region_live() - less + more);
     raise_peak_locked();
     if (HK_UNLIKELY(hk_region_live() >= next_look)) {
         next_look = 2 * hk_region_live();
@@ -179,10 +180,10 @@ void hk_region_add_live_locked(size_t bytes) {
     }
 }
 
-void hk_region_drop_live_locked(size_t bytes) {
-    hk_assert(hk_lock_is_mine(&hk_region_lock) &&
-              bytes <= hk_region_live()); /* no more than was handed out */
-    hk_sub_relaxed(&live, bytes);
+void hk_region_change_live(size_t less, size_t more) {
+    hk_lock(&hk_region_lock);
+    hk_region_change_live_locked(less, more);
+    hk_unlock(&hk_region_lock);
 }
 
 static size_t bound_locked(void) {

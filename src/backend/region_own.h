@@ -17,13 +17,17 @@ extern hk_lock_t hk_region_lock;
  * as many more while mappings are short. atomic: any thread. Calls left that do without. */
 enum { HK_REGION_PATIENCE = 1024 };
 extern atomic_uint hk_region_no_moves, hk_region_no_cuts;
-bool hk_region_waited(atomic_uint *patience); /* the slow way of the next one */
+
+/* Counts one call off what is left; starts from the beginning where mappings are short at the end. True: another thread
+ * has counted the last one. */
+bool hk_region_waited(atomic_uint *patience);
+
+/* Whether moving, or cutting, may be tried; each no is a call that was counted. */
 HK_INLINE bool hk_region_may(atomic_uint *patience) {
     return HK_LIKELY(hk_load_relaxed(patience) == 0) || hk_region_waited(patience);
 }
 
 HK_INLINE bool hk_range_is_exact(const hk_range_t *r) { return r->bytes % HK_UNIT != 0; }
-HK_INLINE size_t hk_slices_of(size_t bytes) { return (bytes + HK_SLICE - 1) / HK_SLICE; }
 HK_INLINE char *hk_range_end(const hk_range_t *r) { return r->start + r->bytes; }
 
 /* A range as it is handed out and taken back: of OS pages, from a unit's start on. */
@@ -42,9 +46,9 @@ bool hk_region_cut_at_locked(const char *start, size_t bytes);
 /* Takes free ranges, the largest first, that together hold at most `bytes`; returns how many. */
 unsigned hk_region_gather_locked(size_t bytes, hk_range_t *out);
 
-/* Handed out now. */
-void hk_region_add_live_locked(size_t bytes);
-void hk_region_drop_live_locked(size_t bytes);
+/* So many bytes are handed out no more, and so many others now. */
+void hk_region_change_live_locked(size_t less, size_t more);
+void hk_region_change_live(size_t less, size_t more);
 
 /* Puts a range into the cache, and unmaps what is then over the bound. */
 void hk_region_keep(hk_range_t range);

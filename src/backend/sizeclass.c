@@ -38,14 +38,14 @@ _Static_assert(HK_SLAB_MAX_BLOCKS == 64 * 64, "one summary word for all bitmap w
 _Static_assert(HK_SLOT_COUNT <= UINT16_MAX, "a magazine's place");
 _Static_assert(HK_CLASS_COUNT <= UINT8_MAX, "the tables' entries");
 
-#define ENTRY(cls, bytes, before, n)                                                               \
-    [cls] = {.reciprocal = ((1ull << 40) + (bytes)-1) / (bytes),                                   \
-             .size = (bytes),                                                                      \
-             .blocks = HK_CLAMP((n)*65536 / (bytes), 1, HK_SLAB_MAX_BLOCKS),                       \
-             .magazine = HK_MAGAZINE(bytes),                                                       \
-             .one_way = HK_MAGAZINE_ONE_WAY(bytes),                                                \
-             .slices = (n),                                                                        \
-             .band = BAND(bytes)},
+#define ROW(bytes, n)                                                                              \
+    {                                                                                              \
+        .reciprocal = ((1ull << 40) + (bytes)-1) / (bytes), .size = (bytes),                       \
+        .blocks = (uint16_t)HK_CLAMP((n)*65536 / (bytes), 1, HK_SLAB_MAX_BLOCKS),                  \
+        .magazine = (uint16_t)HK_MAGAZINE(bytes), .one_way = (uint16_t)HK_MAGAZINE_ONE_WAY(bytes), \
+        .slices = (uint8_t)(n), .band = BAND(bytes),                                               \
+    }
+#define ENTRY(cls, bytes, before, n) [cls] = ROW(bytes, n),
 hk_class_t hk_classes[HK_CLASS_COUNT] = {HK_CLASSES(ENTRY)};
 
 #define SIZE(cls, bytes, before, n) [((before) + 8) / 8 * ((before) != 0)...(bytes) / 8] = (cls),
@@ -131,13 +131,7 @@ static void set_locked(hk_class_t *c, uint32_t size) {
         if (best * HK_SLICE % size <= best * HK_SLICE / LITTLE)
             break;
     }
-    c->size = size;
-    c->reciprocal = ((1ull << 40) + size - 1) / size;
-    c->slices = (uint8_t)best;
-    c->blocks = (uint16_t)hk_min(best * HK_SLICE / size, HK_SLAB_MAX_BLOCKS);
-    c->magazine = (uint16_t)HK_MAGAZINE(size);
-    c->one_way = (uint16_t)HK_MAGAZINE_ONE_WAY(size);
-    c->band = BAND(size);
+    *c = (hk_class_t)ROW(size, best);
 }
 
 /* A learned class of that size, or a spare one that gets it; 0: there is none left. */

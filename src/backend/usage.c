@@ -69,7 +69,7 @@ void hk_usage_count(hk_usage_t *usage) {
     usage->large_bytes += packs.bytes;
     usage->packs = packs.packs * HK_UNIT;
     size_t others = usage->superslabs + usage->packs;
-    usage->huge_bytes = region.live - hk_min(region.live, others);
+    usage->huge_bytes = hk_minus(region.live, others);
     usage->cached = region.cached;
     usage->peak = region.peak;
     hk_meta_visit(add_bytes, &usage->metadata);

@@ -58,8 +58,12 @@ HK_INLINE bool hk_is_aligned(uintptr_t n, size_t align) {
     return (n & (align - 1)) == 0;
 }
 
+/* How many slices so many bytes take. */
+HK_INLINE size_t hk_slices_of(size_t bytes) { return (bytes + HK_SLICE - 1) / HK_SLICE; }
+
 HK_INLINE size_t hk_min(size_t a, size_t b) { return a < b ? a : b; }
 HK_INLINE size_t hk_max(size_t a, size_t b) { return a > b ? a : b; }
+HK_INLINE size_t hk_minus(size_t a, size_t b) { return a > b ? a - b : 0; }
 
 /* How many bits are 1: by pairs, fours and eights, then the bytes' sum. (The compiler's own is a call where
  * processors without the instruction are supported, to code that lies apart from ours.) */

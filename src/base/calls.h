@@ -35,7 +35,7 @@ extern _Atomic uint64_t hk_calls[HK_CALL_KINDS]; /* atomic: any thread */
 #define hk_sys_write(fd, from, n) (ssize_t) syscall(SYS_write, fd, from, n)
 #define hk_sys_fstat(fd, to) (int)syscall(SYS_fstat, fd, to)
 #define hk_sys_unlink(path) (int)syscall(SYS_unlinkat, AT_FDCWD, path, 0)
-#define hk_sys_getpid() (pid_t) syscall(SYS_getpid)
+#define hk_sys_getpid() (uint64_t) syscall(SYS_getpid)
 #define hk_sys_posix_fallocate posix_fallocate
 #define hk_sys_syscall (int)syscall
 

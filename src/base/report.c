@@ -103,8 +103,6 @@ void hk_line_put(hk_line_t *line, const char *format, ...) {
 }
 
 void hk_line_str(hk_line_t *line, const char *s) { put(line, s, strlen(s)); }
-void hk_line_u64(hk_line_t *line, uint64_t value) { hk_line_put(line, "%lu", value); }
-void hk_line_hex(hk_line_t *line, uint64_t value) { hk_line_put(line, "%#lx", value); }
 
 void hk_line_str_most(hk_line_t *line, const char *s, size_t n) {
     hk_line_put(line, "%.*s%s", (int)n, s, strlen(s) > n ? "..." : "");
@@ -130,20 +128,33 @@ void hk_line_flush(hk_line_t *line, int fd) {
     line->len = 0; /* there is nobody left to tell */
 }
 
-bool hk_line_path(hk_line_t *line, const char *pattern, bool *numbered) {
-    enum { ROOM = 64 };
-    *numbered = false;
+int hk_write_all(int fd, const void *bytes, size_t n) {
+    for (const char *at = bytes; n != 0;) {
+        const ssize_t done = HK_CALL(other, write(fd, at, n));
+        if (done == 0 || (done < 0 && errno != EINTR))
+            return done == 0 ? EIO : errno;
+        at += done > 0 ? done : 0;
+        n -= done > 0 ? (size_t)done : 0;
+    }
+    return 0;
+}
+
+bool hk_line_path(hk_line_t *line, const char *pattern, bool numbered) {
+    enum { ROOM = 128 };
+    const uint64_t self = HK_CALL(other, getpid());
     for (const char *s = pattern; *s != '\0'; s++) {
         if (line->len > sizeof line->text - ROOM)
             return false;
         if (s[0] == '%' && s[1] == 'p') {
-            hk_line_u64(line, (uint64_t)HK_CALL(other, getpid()));
-            *numbered = true;
+            hk_line_put(line, "%lu", self);
+            numbered = false;
             s++;
         } else {
             put(line, s, 1);
         }
     }
+    if (numbered)
+        hk_line_put(line, ".%lu", self);
     line->text[line->len] = '\0';
     hk_assert(line->len <= sizeof line->text - ROOM / 2); /* for the suffix */
     return true;
@@ -153,6 +164,15 @@ void hk_line_write(hk_line_t *line, int fd) {
     hk_assert(line->len < sizeof line->text); /* put() keeps this byte */
     line->text[line->len++] = '\n';
     hk_line_flush(line, fd);
+}
+
+void hk_say(const char *format, ...) {
+    hk_line_t line = {0};
+    va_list values;
+    va_start(values, format);
+    hk_line_put_list(&line, format, &values);
+    va_end(values);
+    hk_line_write(&line, STDERR_FILENO);
 }
 
 atomic_uint hk_on_fault;
@@ -203,10 +223,8 @@ HK_COLD void hk_fault_end(void) {
 }
 
 #if HK_DEBUG
-_Noreturn HK_COLD void hk_assert_failed(const char *what, const char *file, int line_number) {
-    hk_line_t line = {0};
-    hk_line_put(&line, "hakmem: assertion failed: %s at %s:%lu", what, file, (uint64_t)line_number);
-    hk_line_write(&line, STDERR_FILENO);
+_Noreturn HK_COLD void hk_assert_failed(const char *what, const char *file, int line) {
+    hk_say("hakmem: assertion failed: %s at %s:%lu", what, file, (uint64_t)line);
     abort();
 }
 #endif

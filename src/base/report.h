@@ -19,19 +19,21 @@ void hk_line_put_list(hk_line_t *line, const char *format, va_list *values);
 void hk_line_str(hk_line_t *line, const char *s);
 /* Appends at most n bytes of s, and "..." where that is not all of it. */
 void hk_line_str_most(hk_line_t *line, const char *s, size_t n);
-void hk_line_u64(hk_line_t *line, uint64_t value);
-void hk_line_hex(hk_line_t *line, uint64_t value);
 /* Appends s with the characters JSON reserves escaped. */
 void hk_line_json(hk_line_t *line, const char *s);
 /* What is there, as a string; valid until the line changes. */
 const char *hk_line_text(hk_line_t *line);
 /* Writes what is there, without a newline, and empties the line: for texts longer than one. */
 void hk_line_flush(hk_line_t *line, int fd);
-/* Appends a path with each %p in it replaced by the process's number, and ends the text there; room
- * for a suffix remains. *numbered: whether there was one. False: it is too long. */
-bool hk_line_path(hk_line_t *line, const char *pattern, bool *numbered);
+/* Appends a path with each %p in it replaced by the process's number, which where there is none and it is to be `numbered`
+ * comes behind it; and ends the text there. Room for a suffix remains. False: it is too long. */
+bool hk_line_path(hk_line_t *line, const char *pattern, bool numbered);
 /* Writes the line and a newline with one write(2); errno is kept. */
 void hk_line_write(hk_line_t *line, int fd);
+/* Writes all of it; 0, or errno as write(2) left it. */
+int hk_write_all(int fd, const void *bytes, size_t n);
+/* A line of its own on stderr. */
+void hk_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Reads decimal digits, and moves *s behind them. False: there are none, or too many. */
 bool hk_parse(const char **s, uint64_t *value);

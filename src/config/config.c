@@ -28,11 +28,9 @@ void hk_config_forked(void) { lock = (hk_lock_t)HK_LOCK_INIT(HK_RANK_CONFIG); }
 void hk_config_warn(const char *name, const char *value, const char *problem,
                     const char *consequence) {
     enum { ENOUGH = 200 };
-    hk_line_t line = {0};
-    hk_line_put(&line, "hakmem: warning: %s=", name);
-    hk_line_str_most(&line, value, ENOUGH);
-    hk_line_put(&line, ": %s; %s", problem, consequence);
-    hk_line_write(&line, STDERR_FILENO);
+    hk_line_t start = {0};
+    hk_line_str_most(&start, value, ENOUGH);
+    hk_say("hakmem: warning: %s=%s: %s; %s", name, hk_line_text(&start), problem, consequence);
 }
 
 /* ---- effective values ---- */

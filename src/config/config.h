@@ -13,8 +13,8 @@ enum {
 #define HK_PROFILE(id, older, doc) HK_PROFILE_##id,
 #include "config/profiles.def"
     HK_PROFILE_COUNT,
-    HK_PROFILE_OLD_SPEED =
-        HK_PROFILE_COUNT, /* never the effective value: the profile's own name is */
+    /* never the effective value: the profile's own name is */
+    HK_PROFILE_OLD_SPEED = HK_PROFILE_COUNT,
 };
 enum { HK_DECOMMIT_OFF, HK_DECOMMIT_FREE, HK_DECOMMIT_DONTNEED };
 enum { HK_ON_LIMIT_NULL, HK_ON_LIMIT_ABORT };

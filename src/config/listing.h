@@ -3,7 +3,6 @@
 #pragma once
 
 #include "base/report.h"
-#include "config/config.h"
 
 /* One aligned line per option: what begins each line, name, value, origin. */
 void hk_config_print_text(int fd, const char *begins);

@@ -31,7 +31,7 @@ static void put_rate(hk_line_t *line, uint64_t hits, uint64_t misses) {
 
 static void write_row(const uint64_t *n, unsigned band, unsigned layer, int fd) {
     hk_line_t line = {0};
-    hk_line_put(&line, "%lu,%s,%s", (uint64_t)HK_CALL(other, getpid()), hk_band_names[band],
+    hk_line_put(&line, "%lu,%s,%s", HK_CALL(other, getpid()), hk_band_names[band],
                 layer_names[layer]);
     put_rate(&line, n[HK_MALLOC_HIT], n[HK_MALLOC_MISS]);
     put_rate(&line, n[HK_FREE_HIT], n[HK_FREE_MISS]);

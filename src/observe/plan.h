@@ -19,7 +19,6 @@ typedef enum {
 
 /* 0 is the product as it is: unobserved, magazines alone. */
 enum {
-    HK_PLAN_LAYERS = HK_LAYER_BIT(HK_LAYER_HEAP) - 1,
     HK_PLAN_METRICS = 1 << 8,   /* count */
     HK_PLAN_PASSDOWN = 1 << 9,  /* compute the route once */
     HK_PLAN_C7_BOUND = 1 << 10, /* C7_HOT is filled from a slab on a miss */

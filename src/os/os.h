@@ -80,9 +80,8 @@ typedef struct {
  * those. Each keeps the address space. */
 typedef enum {
     HK_PURGE = 4, /* give them back now; the ranges then read as zero */
-    HK_RESET =
-        8, /* the system may take them whenever it likes; until written to, they read as before
-                 or as zero */
+    /* the system may take them whenever it likes; until written to, they read as before or as zero */
+    HK_RESET = 8,
     HK_NO_HUGE_PAGES = 15, /* back the ranges by no huge pages from now on; those there stay */
     HK_HUGE_PAGES = 14,    /* a hint that huge pages are wanted */
 } hk_advice_t;
@@ -128,6 +127,7 @@ int hk_os_cpu(void);
 
 /* Nanoseconds since some moment; no call of the system where that maps its clock into processes. */
 uint64_t hk_os_now_ns(void);
+HK_INLINE uint64_t hk_os_now_ms(void) { return hk_os_now_ns() / 1000000; }
 
 /* The lowest limit on memory, in bytes, that the cgroup v2 groups of this process set (memory.max
  * and memory.high, from its own group up to the mount); 0: none. `membership` is the process's list

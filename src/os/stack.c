@@ -109,7 +109,7 @@ static void note(walk_t *w, uintptr_t pc) {
 
 static bool peek(void *to, size_t n, const struct iovec *there, unsigned count) {
     const struct iovec here = {to, n};
-    const pid_t self = HK_CALL(other, getpid());
+    const uint64_t self = HK_CALL(other, getpid());
     /* the last one is on the stack, where an int would be half of what is read */
     return HK_KEEP_ERRNO(HK_CALL(other, syscall(SYS_process_vm_readv, self, &here, 1, there, count,
                                                 0ul))) == (ssize_t)n;
@@ -188,10 +188,7 @@ void hk_stack_print(void *const *frames, unsigned count) {
 #if __has_include(<execinfo.h>)
     backtrace_symbols_fd(frames, (int)count, STDERR_FILENO);
 #else /* musl: what the addresses are called is for the reader to find */
-    for (unsigned i = 0; i < count; i++) {
-        hk_line_t line = {0};
-        hk_line_put(&line, "%#lx", (uintptr_t)frames[i]);
-        hk_line_write(&line, STDERR_FILENO);
-    }
+    for (unsigned i = 0; i < count; i++)
+        hk_say("%#lx", (uintptr_t)frames[i]);
 #endif
 }

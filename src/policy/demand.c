@@ -53,5 +53,5 @@ size_t hk_credit_allows(hk_credit_t *credit, uint64_t retaken, uint64_t now) {
 }
 
 void hk_credit_used(hk_credit_t *credit, size_t bytes) {
-    credit->bytes -= hk_min(credit->bytes, bytes);
+    credit->bytes = hk_minus(credit->bytes, bytes);
 }

@@ -76,8 +76,6 @@ void hk_look_forget(void) {
     hk_look_release();
 }
 
-static uint64_t now_ms(void) { return hk_os_now_ns() / 1000000; }
-
 void hk_look_begin(bool aged, bool on_foot) {
     hk_assert(hk_lock_is_mine(&lock));
     hk_heap_collect_all();
@@ -129,24 +127,23 @@ static void find_sparse(void) {
 static bool decide(void) {
     find_sparse();
     const size_t cached = refused == 0 ? hk_region_cached() : 0, dirty = cached + pass.free.dirty;
-    const size_t known = hk_region_live() - hk_min(hk_region_live(), pass.free.clean);
-    const size_t in_use = known - hk_min(known, pass.free.dirty);
+    const size_t in_use = hk_minus(hk_region_live(), pass.free.clean + pass.free.dirty);
     /* What a process that goes on as it does frees here it takes there: on foot only one that has
      * become much smaller gives anything back, but for what it has not taken again for long, as far as
      * that stays away. */
     const bool for_old = hk_look_is_for_old(), only_much = pass.on_foot && !pass.aged;
     const size_t always = hk_look_target() + in_use / (only_much ? SHARE_ON_FOOT : SHARE);
-    const uint64_t now = now_ms();
+    const uint64_t now = hk_os_now_ms();
     const size_t allowed = hk_demand_allows(&demand, hk_counted(touched), always, now);
     refused -= refused != 0;
     const bool ripe = pass.seen; /* what the pass before saw is old enough now */
     const size_t old = old_of_cached(cached, now);
     pass.seen = false;
     const size_t slack = only_much ? in_use : 0;
-    const size_t short_of = allowed + slack - hk_min(dirty, allowed + slack);
+    const size_t short_of = hk_minus(allowed + slack, dirty);
     if (only_much) /* what is freed is in use no more, and counts twice */
         hk_store_relaxed(&worth, short_of / 2);
-    pass.most = dirty - hk_min(dirty, allowed);
+    pass.most = hk_minus(dirty, allowed);
     if (for_old)
         pass.most =
             hk_min(pass.most, hk_credit_allows(&credit, hk_load_relaxed(&hk_pool_retaken), now));
@@ -173,7 +170,7 @@ static bool purge(uint64_t mode) {
     if (pass.cached != 0) {
         bytes = hk_purge_cached(hk_min(hk_min(pass.cached, CACHED_AT_ONCE), pass.most));
         hk_credit_used(&credit, 2 * bytes); /* as if taken again, by a mapping of its own */
-        pass.cached = bytes == 0 ? 0 : pass.cached - hk_min(pass.cached, bytes);
+        pass.cached = bytes == 0 ? 0 : hk_minus(pass.cached, bytes);
         refused = bytes == 0 ? LOOKS_WITHOUT_CACHE : 0;
     } else {
         if (!hk_pool_next(&pass.cursor))
@@ -183,7 +180,7 @@ static bool purge(uint64_t mode) {
         bytes = hk_purge_superslab(&pass.cursor, way, &pass.seen);
     }
     pass.purged += bytes;
-    pass.most -= hk_min(bytes, pass.most);
+    pass.most = hk_minus(pass.most, bytes);
     return pass.most != 0;
 }
 
@@ -192,13 +189,13 @@ static void end(void) {
     hk_pool_release_empty();
     cached_before = hk_region_cached();
     hk_store_relaxed(&worth, (size_t)0);
-    stuck -= hk_min(pass.purged, stuck);
-    stuck_likely -= hk_min(pass.purged, stuck_likely);
+    stuck = hk_minus(stuck, pass.purged);
+    stuck_likely = hk_minus(stuck_likely, pass.purged);
     if (pass.purged == 0)
         return;
     hk_count(purge_runs, 1);
     if (!hk_look_is_for_old())
-        hk_demand_given(&demand, hk_counted(touched), pass.purged, now_ms());
+        hk_demand_given(&demand, hk_counted(touched), pass.purged, hk_os_now_ms());
 }
 
 size_t hk_look_worth(void) { return hk_load_relaxed(&worth); }

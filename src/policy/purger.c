@@ -31,14 +31,13 @@ atomic_bool hk_purger_is_due;
 atomic_bool hk_purger_on_foot = true;
 atomic_bool hk_purger_in_child;
 
-static _Atomic uint32_t noted; /* atomic: rises when something happens; the purger sleeps on it */
-static atomic_bool stopping;   /* atomic: it is to end */
-static atomic_bool asleep;     /* atomic: until woken, not only for an interval */
-static atomic_size_t unnoted;  /* atomic: bytes freed that have not raised `noted` yet */
-static atomic_size_t freed;    /* atomic: bytes freed that a step on foot is for */
-static atomic_size_t
-    gathered;            /* atomic: bytes freed since it was last looked whether that is much */
-static atomic_bool much; /* atomic: it was much, and has not been looked at */
+static _Atomic uint32_t noted;  /* atomic: rises when something happens; the purger sleeps on it */
+static atomic_bool stopping;    /* atomic: it is to end */
+static atomic_bool asleep;      /* atomic: until woken, not only for an interval */
+static atomic_size_t unnoted;   /* atomic: bytes freed that have not raised `noted` yet */
+static atomic_size_t freed;     /* atomic: bytes freed that a step on foot is for */
+static atomic_size_t gathered;  /* atomic: bytes freed since the last look whether that is much */
+static atomic_bool much;        /* atomic: it was much, and has not been looked at */
 static _Atomic uint64_t old_at; /* atomic: milliseconds; when to look on foot for what is old */
 static unsigned old_interval;   /* lock: look; milliseconds between two such looks */
 
@@ -70,8 +69,6 @@ void hk_purger_stop(void) {
     hk_os_wake(&noted);
 }
 
-static uint64_t now_ms(void) { return hk_os_now_ns() / 1000000; }
-
 /* Much has been freed, or it is time to look for what has been free for long. */
 static bool is_due_on_foot(size_t bytes) {
     const size_t sum = hk_add_relaxed(&gathered, bytes) + bytes;
@@ -80,7 +77,7 @@ static bool is_due_on_foot(size_t bytes) {
     if (!hk_load_relaxed(&hk_purger_on_foot) || hk_look_is_small())
         return false;
     if (sum < hk_max(hk_region_live() / NOTED_SHARE, hk_look_worth()))
-        return now_ms() >= hk_load_relaxed(&old_at);
+        return hk_os_now_ms() >= hk_load_relaxed(&old_at);
     hk_store_relaxed(&gathered, (size_t)0);
     hk_store_relaxed(&much, true);
     return true;
@@ -114,7 +111,7 @@ static void set_old_at(void) {
     const size_t least = hk_max(OLD_INTERVAL_MS, hk_region_live() / (16 * HK_UNIT));
     const size_t next = hk_look_was_in_vain() ? hk_max(2 * old_interval, least) : least;
     old_interval = (unsigned)hk_min(next, LONGEST_INTERVAL_MS);
-    hk_store_relaxed(&old_at, now_ms() + old_interval);
+    hk_store_relaxed(&old_at, hk_os_now_ms() + old_interval);
 }
 
 /* Until it has taken its time, which is more where one free has brought much: the rest is for the next
@@ -206,11 +203,8 @@ HK_COLD void hk_purger_start_slow(void) {
     hk_store_seq(&hk_purger_may_start, false);
     int saved = errno;
     if (hk_worker_start(purger) != 0) {
-        hk_line_t line = {0};
-        hk_line_str(&line, "hakmem: warning: no thread can be started to give free memory back; "
-                           "only malloc_trim() "
-                           "does");
-        hk_line_write(&line, STDERR_FILENO);
+        hk_say("hakmem: warning: no thread can be started to give free memory back; "
+               "only malloc_trim() does");
         hk_store_seq(&hk_purger_runs, false);
     }
     errno = saved;

@@ -56,10 +56,8 @@ static const hk_profile_stack_t *next_of(const hk_profile_stack_t *newest,
 }
 
 static void say(uint64_t objects, uint64_t bytes, const char *what) {
-    hk_line_t line = {0};
-    hk_line_put(&line, "hakmem: leaks: %lu byte%s in %lu block%s%s", bytes, bytes == 1 ? "" : "s",
-                objects, objects == 1 ? "" : "s", what);
-    hk_line_write(&line, STDERR_FILENO);
+    hk_say("hakmem: leaks: %lu byte%s in %lu block%s%s", bytes, bytes == 1 ? "" : "s", objects,
+           objects == 1 ? "" : "s", what);
 }
 
 bool hk_leaks_report(const char *ignored, bool unreachable) {

@@ -11,7 +11,6 @@
 #include "backend/meta.h"
 #include "backend/pagemap.h"
 #include "base/calls.h"
-#include "os/os.h"
 #include "profile/maps.h"
 
 enum { MOST_OWN = 1 << 16, MOST_SECONDS = 30 };

@@ -17,10 +17,10 @@ HK_INLINE uint64_t hk_profile_objects(const hk_profile_sums_t *sums) {
 
 typedef struct hk_profile_stack {
     struct hk_profile_stack *before, *same_bucket; /* const: made before this one */
-    hk_profile_sums_t in_use, allocated,
-        unreached;        /* the last since somebody looked (profile/reach.h) */
-    uint32_t hash, count; /* const */
-    void *frames[];       /* const: return addresses, the innermost first */
+    hk_profile_sums_t in_use, allocated;
+    hk_profile_sums_t unreached; /* since somebody looked (profile/reach.h) */
+    uint32_t hash, count;        /* const */
+    void *frames[];              /* const: return addresses, the innermost first */
 } hk_profile_stack_t;
 
 /* The stack made last, from which `before` leads to the others; many may have nothing any more. */

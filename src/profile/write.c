@@ -39,14 +39,8 @@ typedef struct {
 /* ---- bytes ---- */
 
 static void write_all(writer_t *w, const void *bytes, size_t n) {
-    const char *at = bytes;
-    while (n != 0 && w->error == 0) {
-        const ssize_t done = HK_CALL(other, write(w->fd, at, n));
-        if (done < 0 && errno != EINTR)
-            w->error = errno;
-        at += done > 0 ? done : 0;
-        n -= done > 0 ? (size_t)done : 0;
-    }
+    if (w->error == 0)
+        w->error = hk_write_all(w->fd, bytes, n);
 }
 
 static uint32_t crc_of(uint32_t crc, const uint8_t *at, size_t n) {
@@ -249,7 +243,7 @@ static void tell_all(writer_t *w, const hk_profile_about_t *about, const hk_prof
     tell_number(w, TIME, (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec);
     tell_number(w, DURATION, hk_os_now_ns() - hk_profile_began());
     tell_number(w, COMMENT, tell_string(w, "hakmem " HK_VERSION));
-    tell_comment(w, "pid", (uint64_t)HK_CALL(other, getpid()));
+    tell_comment(w, "pid", HK_CALL(other, getpid()));
     hk_line_put(&reason, "reason %s", about->reason);
     tell_number(w, COMMENT, tell_string(w, hk_line_text(&reason)));
     tell_comment(w, "rss_bytes", about->rss);

@@ -8,6 +8,7 @@
 
 #include "base/calls.h"
 #include "base/report.h"
+#include "config/config.h"
 #include "os/os.h"
 
 enum { LINES = HK_RECORD_CHUNK / sizeof(hk_record_line_t) };
@@ -54,14 +55,9 @@ static int map_chunk(uint64_t chunk) {
 
 static bool expand_path(void) {
     hk_line_t line = {0};
-    bool numbered;
-    if (!hk_line_path(&line, rec.pattern, &numbered))
+    if (!hk_line_path(&line, rec.pattern, true))
         return false;
-    if (!numbered) {
-        hk_line_str(&line, ".");
-        hk_line_u64(&line, (uint64_t)HK_CALL(other, getpid()));
-    }
-    memcpy(rec.path, hk_line_text(&line), line.len + 1);
+    memcpy(rec.path, line.text, line.len + 1);
     return true;
 }
 
@@ -97,7 +93,7 @@ static const char *begin(void) {
     }
     hk_record_head_t *h = hk_record_head;
     h->chunk_bytes = HK_RECORD_CHUNK;
-    h->pid = (uint64_t)HK_CALL(other, getpid());
+    h->pid = HK_CALL(other, getpid());
     h->begin_ns = hk_os_now_ns();
     h->most_chunks = rec.most / HK_RECORD_CHUNK;
     hk_store_relaxed(&h->chunks, (uint64_t)1);
@@ -107,14 +103,8 @@ static const char *begin(void) {
     return NULL;
 }
 
-static void say(const char *problem) {
-    hk_line_t line = {0};
-    hk_line_str(&line, "hakmem: warning: HAKMEM_RECORD=");
-    hk_line_str(&line, rec.pattern);
-    hk_line_str(&line, ": ");
-    hk_line_str(&line, problem);
-    hk_line_str(&line, "; what follows is not recorded");
-    hk_line_write(&line, STDERR_FILENO);
+static void warn(const char *problem) {
+    hk_config_warn("HAKMEM_RECORD", rec.pattern, problem, "what follows is not recorded");
 }
 
 static HK_COLD void stop(const char *problem) {
@@ -122,7 +112,7 @@ static HK_COLD void stop(const char *problem) {
     if (!hk_cas_seq(&rec.state, &runs, (unsigned)STOPPED))
         return;
     hk_store_seq(&hk_record_head->stopped, hk_load_seq(&hk_record_head->operations));
-    say(problem);
+    warn(problem);
 }
 
 const char *hk_record_start(const char *path, uint64_t bytes) {
@@ -139,7 +129,7 @@ static bool runs(void) {
         const char *problem = begin();
         if (problem != NULL) {
             hk_store_seq(&rec.state, (unsigned)STOPPED);
-            say(problem);
+            warn(problem);
         }
         state = hk_load_seq(&rec.state);
     }

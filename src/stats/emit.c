@@ -67,9 +67,8 @@ _Static_assert(sizeof(hak_stats_t) ==
  * each. */
 typedef struct {
     const char *prefix; /* what the figures' names begin with */
-    const char *
-        of; /* what the lines of a table are; NULL: a list, which has one line and no name for it */
-    int width; /* of the lines' names, in the text */
+    const char *of; /* what the lines of a table are; NULL: a list, of one line without a name */
+    int width;      /* of the lines' names, in the text */
     unsigned lines, columns;
     size_t name_bytes, bytes;           /* of a line's name, and of its figures */
     const char *names, *docs, *figures; /* the first line's; NULL: no docs */
@@ -124,13 +123,8 @@ typedef struct {
 } output_t;
 
 static void flush(output_t *out) {
-    for (size_t at = 0; at < out->line.len && out->error == 0;) {
-        ssize_t n = HK_CALL(other, write(out->fd, out->line.text + at, out->line.len - at));
-        if (n > 0)
-            at += (size_t)n;
-        else if (n == 0 || errno != EINTR)
-            out->error = n == 0 ? EIO : errno;
-    }
+    if (out->error == 0)
+        out->error = hk_write_all(out->fd, out->line.text, out->line.len);
     out->line.len = 0;
 }
 
@@ -144,8 +138,6 @@ __attribute__((format(printf, 2, 3))) static HK_COLD void put(output_t *out, con
     va_end(values);
     hk_assert(out->line.len < sizeof out->line.text - 1);
 }
-
-static uint64_t own_number(void) { return (uint64_t)HK_CALL(other, getpid()); }
 
 /* ---- text ---- */
 
@@ -170,7 +162,7 @@ static void text_of_table(output_t *out, const table_t *table) {
 }
 
 static void text(output_t *out, const tables_t *tables) {
-    put(out, "hakmem " HK_VERSION ", process %lu\n", own_number());
+    put(out, "hakmem " HK_VERSION ", process %lu\n", HK_CALL(other, getpid()));
     for (const table_t *table = tables->of; table < tables->of + tables->count; table++)
         if (table->of == NULL)
             text_of_list(out, table);
@@ -200,7 +192,7 @@ static void json_of_table(output_t *out, const table_t *table, bool any) {
 static void json(output_t *out, const tables_t *tables, uint64_t version) {
     const table_t *sampling = &tables->of[SAMPLING];
     put(out, "{\"hakmem\": \"" HK_VERSION "\",\n \"version\": %lu,\n \"pid\": %lu,\n \"heap\": ",
-        version, own_number());
+        version, HK_CALL(other, getpid()));
     json_object(out, &tables->of[HEAP], 0, "{\n  ", ",\n  ");
     json_of_table(out, &tables->of[BANDS], true);
     foreach (row, sampling)
@@ -216,14 +208,12 @@ static bool ends_with(const char *s, size_t len, const char *end) {
     return len >= strlen(end) && memcmp(s + len - strlen(end), end, strlen(end)) == 0;
 }
 
-static bool is(const char *unit, const char *word) { return ends_with(unit, strlen(unit), word); }
-
 /* Names end with the unit where that is one to OpenMetrics (bytes, seconds): hakmem_x_bytes, and
  * hakmem_x_seconds for what is kept as x_ns. Counts of things have none. */
 static void openmetric(output_t *out, const table_t *table, const row_t *row) {
     enum { NS_PER_SECOND = 1000000000 };
-    const bool nanoseconds = is(row->unit, "nanoseconds");
-    const char *unit = nanoseconds ? "seconds" : is(row->unit, "bytes") ? "bytes" : "";
+    const bool nanoseconds = strcmp(row->unit, "nanoseconds") == 0;
+    const char *unit = nanoseconds ? "seconds" : strcmp(row->unit, "bytes") == 0 ? "bytes" : "";
     const size_t len = strlen(row->name) - (nanoseconds ? strlen("_ns") : 0);
     const bool ends = ends_with(row->name, len, unit);
     hk_line_t line = {0};
@@ -281,7 +271,7 @@ int hk_emit_stats(int fd, hak_stats_format_t format, const hk_figures_t *figures
 void hk_emit_os_line(int fd, bool disabled) {
     uint64_t counts[HK_CALL_KINDS];
     hk_line_t line = {0};
-    const uint64_t self = own_number(), sum = hk_calls_read(counts);
+    const uint64_t self = HK_CALL(other, getpid()), sum = hk_calls_read(counts);
     /* the kinds that have no name of their own there; these are mmap_total and madvise */
     static const char names[][16] = {
 #define HK_CALL_KIND(kind, field, doc) [HK_CALL_##kind] = #kind,

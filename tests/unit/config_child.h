@@ -23,10 +23,6 @@ static inline void print_values(void) {
             hk_option(field) != NULL ? hk_option(field) : "(none)",                                \
             origins[hk_option_origin(field)]);
 #include "config/options.def"
-#undef HK_GROUP
-#undef HK_UINT
-#undef HK_WORD
-#undef HK_TEXT
 }
 
 /* ---- what it should say ---- */
@@ -49,10 +45,6 @@ static inline expected_t defaults(void) {
 #define HK_WORD(field, env, value, words, level, when, doc) DEFAULT(field, value)
 #define HK_TEXT(field, env, level, when, doc) strcpy(all.value[HK_OPTION_##field], "(none)");
 #include "config/options.def"
-#undef HK_GROUP
-#undef HK_UINT
-#undef HK_WORD
-#undef HK_TEXT
     return all;
 }
 

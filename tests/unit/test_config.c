@@ -109,10 +109,6 @@ static void every_row(void) {
 #define HK_TEXT(field, env, level, when, doc)                                                      \
     ROW(field, env, doc, "", check_text_option(HK_OPTION_##field))
 #include "config/options.def"
-#undef HK_GROUP
-#undef HK_UINT
-#undef HK_WORD
-#undef HK_TEXT
 }
 
 /* ---- profiles ---- */

@@ -2,56 +2,9 @@
  * to. The process starts unguarded, so that blocks from before are there too. */
 #include <pthread.h>
 
-#include "backend/meta.h"
-#include "base/calls.h"
-#include "base/report.h"
-#include "check.h"
-#include "config/config.h"
-#include "front/boundary.h"
-#include "front/guarded.h"
-#include "guard/fence.h"
+#include "faults.h"
 #include "guard/quarantine.h"
 #include "guard/tail.h"
-#include "hakmem/hakmem.h"
-#include "os/os.h"
-
-static void *hidden(void *p) {
-    __asm__ volatile("" : "+r"(p));
-    return p;
-}
-
-static void guard(void) {
-    hk_store_relaxed(&hk_config.guard, 1u);
-    hk_guarded_start();
-    hk_front_apply();
-    CHECK(hk_guarded());
-}
-
-/* ---- what a child does, and what it says ---- */
-
-static child_t child;
-
-/* fn(argument) ends by SIGABRT, having said so much, among else which pointer. */
-static void check_fault(void (*fn)(void *), void *argument, const char *said) {
-    child_run(&child, fn, argument);
-    if (strstr(child.text, said) != child.text) {
-        dprintf(STDERR_FILENO, "got %s, expected %s...\n", child.text, said);
-        _exit(1);
-    }
-    CHECK(WIFSIGNALED(child.status) && WTERMSIG(child.status) == SIGABRT);
-}
-
-static void free_it(void *p) { hak_free(p); }
-static void ask_size(void *p) { hak_usable_size(p); }
-static void resize_it(void *p) { hidden(hak_realloc(p, 5000)); }
-
-#define CHECK_FAULT(fn, p, kind, rest)                                                             \
-    do {                                                                                           \
-        char line[160];                                                                            \
-        snprintf(line, sizeof line, "hakmem: fatal: %s: 0x%" PRIxPTR "%s, in thread ", kind,       \
-                 (uintptr_t)(p), rest);                                                            \
-        check_fault(fn, p, line);                                                                  \
-    } while (0)
 
 /* ---- sizes ---- */
 
@@ -207,6 +160,7 @@ static void raced(void *unused) {
 }
 
 static void reports_and_goes_on(void) {
+    static child_t child;
     child_run(&child, raced, NULL);
     CHECK_TEXT(child.text, "");
     CHECK_EQ(child.status, 0);
@@ -272,165 +226,6 @@ static void every_place_is_left(void) {
     CHECK_EQ(gone, sizeof blocks);
 }
 
-/* ---- fences ---- */
-
-/* ---- where things lie ---- */
-
-/* Superslabs of a guarded process: apart, and each time elsewhere. */
-static void superslabs_lie_apart(void) {
-#ifdef __SANITIZE_THREAD__
-    return; /* it allows no mappings at most addresses, and says so by another place */
-#endif
-    enum { UNITS = 12, BYTES = 30000, BLOCKS = UNITS * (int)(HK_UNIT / BYTES) };
-    static void *blocks[BLOCKS];
-    uintptr_t seen[2 * UNITS], least = UINTPTR_MAX, most = 0;
-    unsigned count = 0;
-    for (unsigned i = 0; i < BLOCKS; i++) {
-        blocks[i] = hak_malloc(BYTES);
-        const uintptr_t unit = (uintptr_t)blocks[i] >> HK_UNIT_SHIFT;
-        bool known = (uintptr_t)blocks[i] >> 46 != 0; /* from before, where the system put it */
-        for (unsigned k = 0; k < count; k++) {
-            known |= seen[k] == unit;
-            CHECK(seen[k] == unit || (seen[k] != unit + 1 && unit != seen[k] + 1));
-        }
-        if (!known && count < 2 * UNITS)
-            seen[count++] = unit;
-    }
-    for (unsigned k = 0; k < count; k++) {
-        least = hk_min(least, seen[k]);
-        most = hk_max(most, seen[k]);
-    }
-    CHECK(count >= UNITS / 2);
-    CHECK(most - least > 100 * count); /* of 32 768 places: one run in 10^8 fails */
-    for (unsigned i = 0; i < BLOCKS; i++)
-        hak_free(blocks[i]);
-}
-
-static void write_there(void *p) { *(volatile char *)p = 1; }
-
-static void read_there(void *p) { (void)*(volatile const char *)p; }
-
-/* One in eight slices of a superslab for slabs cannot be touched, each time another; the others can. */
-static void superslabs_have_holes(void) {
-#ifdef __SANITIZE_THREAD__
-    return; /* as above */
-#endif
-    enum { BYTES = 30000, BLOCKS = 400, UNITS = 32 };
-    static char *blocks[BLOCKS], *units[UNITS];
-    static bool used[UNITS][HK_UNIT / HK_SLICE];
-    unsigned count = 0, holes = 0;
-    for (unsigned i = 0; i < BLOCKS; i++) {
-        blocks[i] = hak_malloc(BYTES);
-        blocks[i][BYTES - 1] = 1;
-        if ((uintptr_t)blocks[i] >> 46 != 0)
-            continue; /* in a superslab from before */
-        char *unit = (char *)((uintptr_t)blocks[i] & ~(HK_UNIT - 1));
-        unsigned at = 0;
-        while (at < count && units[at] != unit)
-            at++;
-        CHECK(at < UNITS);
-        units[at] = unit;
-        count = (unsigned)hk_max(count, at + 1);
-        used[at][(size_t)(blocks[i] - unit) / HK_SLICE] = true;
-    }
-    for (unsigned at = 0; at < count; at++)
-        for (unsigned slice = 0; slice < HK_UNIT / HK_SLICE; slice++) {
-            child_run(&child, read_there, units[at] + slice * HK_SLICE);
-            holes += child.status != 0;
-            CHECK(child.status == 0 || !used[at][slice]);
-        }
-    CHECK(count >= 2);
-    if (hk_guard->fences)
-        CHECK_EQ(holes, 4 * count);
-    else /* slabs may be cut from large blocks' superslabs, which have none */
-        CHECK(holes >= 4);
-    for (unsigned i = 0; i < BLOCKS; i++)
-        hak_free(blocks[i]);
-}
-
-/* The pages before and behind a chunk of the allocator's own memory. */
-static void own_memory_is_fenced(void) {
-    static const size_t chunk = 512 * HK_KIB; /* more than what is left of the last one */
-    char *p = hk_meta_alloc(chunk);
-    CHECK(p != NULL);
-    write_there(p + chunk - 1);
-    char *first = (char *)((uintptr_t)p & ~(hk_os_page_size() - 1));
-    child_run(&child, write_there, first - 1);
-    CHECK(child.status != 0); /* SIGSEGV, or what a sanitizer makes of it */
-    char *behind = (char *)hk_align_up((uintptr_t)p + chunk, hk_os_page_size());
-    child_run(&child, write_there, behind);
-    CHECK(child.status != 0); /* SIGSEGV, or what a sanitizer makes of it */
-}
-
-static void fences_go(void) {
-    void *nothings[70000];
-    hk_fence_stats_t before = hk_fence_stats();
-    for (unsigned i = 0; i < 2000; i++) {
-        char *p = hak_malloc(40000 + i);
-        p[0] = p[40000 + i - 1] = 1;
-        hak_free(p);
-    }
-    CHECK_EQ(hk_fence_stats().blocks, before.blocks);
-    CHECK_EQ(hk_fence_stats().bytes, before.bytes);
-    for (unsigned i = 0; i < 70000; i++) {
-        nothings[i] = hak_malloc(0);
-        CHECK(nothings[i] != NULL && hak_usable_size(nothings[i]) == 0);
-    }
-    for (unsigned i = 0; i < 70000; i++)
-        hak_free(nothings[i]);
-}
-
-static uint64_t mappings(void) {
-    return hk_load_relaxed(&hk_calls[HK_CALL_mmap]) + hk_load_relaxed(&hk_calls[HK_CALL_munmap]);
-}
-
-/* So many blocks, one after the other: each reads as zero. Returns how many calls of the system that took. */
-static uint64_t calls_for(unsigned blocks, size_t n) {
-    const uint64_t before = mappings();
-    for (unsigned i = 0; i < blocks; i++) {
-        char *p = hak_malloc(n - i % 1000);
-        for (size_t at = 0; at < n - i % 1000; at++)
-            CHECK_EQ(p[at], 0);
-        memset(p, 'x', n - i % 1000);
-        hak_free(p);
-    }
-    return mappings() - before;
-}
-
-/* Where one has waited, the next one of as many pages is put; and trimming forgets them. */
-static void fences_are_used_again(void) {
-    enum { BLOCKS = 1000 };
-    const uint64_t small = calls_for(BLOCKS, 102400), large = calls_for(BLOCKS, 1024000);
-    CHECK(small < BLOCKS && large > 2 * BLOCKS);
-    hak_trim();
-    CHECK(calls_for(1, 102400) > 0);
-}
-
-/* A block that grows by a page at a time gets a mapping now and then, and keeps what is in it and its fence. */
-static void grows_where_it_is(void) {
-    enum { STEPS = 200, STEP = 4096, FIRST = 70001 };
-    unsigned moves = 0;
-    size_t n = FIRST;
-    char *p = hak_malloc(n);
-    memset(p, 1, n);
-    for (unsigned i = 0; i < STEPS; i++, n += STEP) {
-        char *q = hak_realloc(p, n + STEP);
-        moves += q != p;
-        p = q;
-        CHECK_EQ(hak_usable_size(p), n + STEP);
-        CHECK_EQ(p[0] + p[n - 1] + p[n], 2);
-        memset(p + n, 1, STEP);
-    }
-    CHECK(moves >= 1 && moves <= 6);
-    child_run(&child, write_there, p + n + hk_os_page_size());
-    CHECK(child.status != 0);
-    CHECK(*(char *)hidden(p + n) != 0); /* its tail */
-    *(char *)hidden(p + n) ^= 1;
-    CHECK_FAULT(free_it, p, "overflow", ", a block of 889201 bytes, at byte 889201");
-    *(char *)hidden(p + n) ^= 1;
-    hak_free(p);
-}
-
 /* What a handler frees that it has just allocated, while it interrupts its thread at a magazine, is on top of it
  * again. */
 static void a_handler_puts_it_back(void) {
@@ -447,113 +242,9 @@ static void a_handler_puts_it_back(void) {
     hk_quarantine_open(thread->quarantine, dice);
 }
 
-#if HK_DEBUG
-/* Where the system refuses, a large block does without its fences, or there is none. */
-static void without_memory(void) {
-    for (long calls = 0; calls < 12; calls++) {
-        hk_os_fail_after(calls);
-        char *p = hak_malloc(300000);
-        hk_os_fail_after(-1);
-        if (p != NULL)
-            memset(p, 1, 300000);
-        hak_free(p);
-    }
-}
-
-/* The system refuses to take a sampled block's page away: who has the page next finds nothing in it. */
-static void sampled_without_memory(void) {
-    CHECK(hak_ctl("HAKMEM_GUARD_SAMPLE", "1", NULL, 0) == 0);
-    for (unsigned i = 0; i < 2000; i++) {
-        char *p = hak_malloc(162);
-        memset(p, 1, 162);
-        hk_os_fail_after(0);
-        hak_free(p);
-        hk_os_fail_after(-1);
-    }
-    CHECK(hak_ctl("HAKMEM_GUARD_SAMPLE", "0", NULL, 0) == 0);
-}
-#else
-static void without_memory(void) {}
-static void sampled_without_memory(void) {}
-#endif
-
-/* ---- samples ---- */
-
-static void gaps_are_right(void) {
-    double sum = 0;
-    hk_store_relaxed(&hk_sample_every, 1000u);
-    for (unsigned i = 0; i < 100000; i++)
-        sum += hk_sample_gap();
-    hk_store_relaxed(&hk_sample_every, 0u);
-    CHECK(sum / 100000 > 980 && sum / 100000 < 1020);
-}
-
-static void *use(void *unused) {
-    uint64_t random = (uintptr_t)&random | 1;
-    void *blocks[64] = {NULL};
-    for (unsigned i = 0; i < 20000; i++) {
-        void **slot = &blocks[chance_below(&random, 64)];
-        hak_free(*slot);
-        const size_t n = chance_below(&random, 6000);
-        *slot = i % 7 == 0 ? hak_realloc(hak_malloc(n / 2), n + 1) : hak_malloc(n);
-        CHECK(*slot != NULL);
-        memset(*slot, 1, n);
-    }
-    for (unsigned i = 0; i < 64; i++)
-        hak_free(blocks[i]);
-    return unused;
-}
-
-static uint64_t samples(void) {
-    hak_stats_t stats = {.size = sizeof stats};
-    CHECK(hak_stats_get(&stats) == 0);
-    return stats.guard_samples;
-}
-
-static uint64_t allocated(void) {
-    hak_stats_t stats = {.size = sizeof stats};
-    CHECK(hak_stats_get(&stats) == 0);
-    return stats.allocated;
-}
-
-/* One counts as a page that is allocated. */
-static void *sampled_block(void) {
-    for (;;) {
-        const uint64_t before = samples(), held = allocated();
-        void *p = hak_malloc(100);
-        if (samples() == before) {
-            hak_free(p);
-            continue;
-        }
-        CHECK_EQ(allocated() - held, hk_os_page_size());
-        return p;
-    }
-}
-
-/* On and off while the process runs, with threads, in each case about as many as asked for. */
-static void sampled(void) {
-    pthread_t threads[3];
-    const uint64_t before = samples();
-    CHECK(hak_ctl("HAKMEM_GUARD_SAMPLE", "50", NULL, 0) == 0);
-    for (unsigned i = 0; i < 3; i++)
-        CHECK(pthread_create(&threads[i], NULL, use, NULL) == 0);
-    use(NULL);
-    for (unsigned i = 0; i < 3; i++)
-        pthread_join(threads[i], NULL);
-    void *one = sampled_block();
-    CHECK(hak_ctl("HAKMEM_GUARD_SAMPLE", "0", NULL, 0) == 0);
-    hak_free(one);
-    const uint64_t some = samples() - before;
-    CHECK(some > 4 * 20000 / 50 / 3 && some < 4 * 23000 / 50 * 2);
-    use(NULL);
-    CHECK_EQ(samples() - before, some);
-}
-
 int main(void) {
     void *early = hak_malloc(64), *early_free = hak_malloc(64), *early_large = hak_malloc(100000);
     hak_free(early_free);
-    gaps_are_right();
-    sampled();
     guard();
     hak_free(early);
     CHECK_FAULT(free_it, early, "double free", "");
@@ -568,19 +259,5 @@ int main(void) {
     reuse_is_late();
     order_is_chance();
     every_place_is_left();
-    if (!is_emulated("mappings at addresses of chance")) {
-        superslabs_lie_apart();
-        superslabs_have_holes();
-    }
-    own_memory_is_fenced();
-    fences_go();
-    if (hk_guard->fences) {
-        fences_are_used_again();
-        grows_where_it_is();
-    }
     a_handler_puts_it_back();
-    without_memory();
-    sampled_without_memory();
-    sampled();
-    use(NULL);
 }

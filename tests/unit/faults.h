@@ -1,0 +1,44 @@
+/* A guarded process, and children that end by what the guard finds. */
+#pragma once
+
+#include "base/report.h"
+#include "check.h"
+#include "config/config.h"
+#include "front/boundary.h"
+#include "front/guarded.h"
+#include "hakmem/hakmem.h"
+
+static inline void *hidden(void *p) {
+    __asm__ volatile("" : "+r"(p));
+    return p;
+}
+
+static inline void guard(void) {
+    hk_store_relaxed(&hk_config.guard, 1u);
+    hk_guarded_start();
+    hk_front_apply();
+    CHECK(hk_guarded());
+}
+
+/* fn(argument) ends by SIGABRT, having said so much, among else which pointer. */
+static inline void check_fault(void (*fn)(void *), void *argument, const char *said) {
+    static child_t child;
+    child_run(&child, fn, argument);
+    if (strstr(child.text, said) != child.text) {
+        dprintf(STDERR_FILENO, "got %s, expected %s...\n", child.text, said);
+        _exit(1);
+    }
+    CHECK(WIFSIGNALED(child.status) && WTERMSIG(child.status) == SIGABRT);
+}
+
+static inline void free_it(void *p) { hak_free(p); }
+static inline void ask_size(void *p) { hak_usable_size(p); }
+static inline void resize_it(void *p) { hidden(hak_realloc(p, 5000)); }
+
+#define CHECK_FAULT(fn, p, kind, rest)                                                             \
+    do {                                                                                           \
+        char line[160];                                                                            \
+        snprintf(line, sizeof line, "hakmem: fatal: %s: 0x%" PRIxPTR "%s, in thread ", kind,       \
+                 (uintptr_t)(p), rest);                                                            \
+        check_fault(fn, p, line);                                                                  \
+    } while (0)

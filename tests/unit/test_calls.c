@@ -1,0 +1,54 @@
+/* Calls to the system are counted where they are made, each by its kind. */
+#include "base/calls.h"
+
+#include "base/lock.h"
+#include "check.h"
+#include "os/os.h"
+
+static uint64_t counts_before[HK_CALL_KINDS];
+
+/* Since the last time so many calls of a kind were made, and none of another. */
+static void check_made(hk_call_t kind, uint64_t n) {
+    uint64_t counts[HK_CALL_KINDS];
+    hk_calls_read(counts);
+    for (unsigned i = 0; i < HK_CALL_KINDS; i++)
+        CHECK_EQ(counts[i] - counts_before[i], i == (unsigned)kind ? n : 0);
+    memcpy(counts_before, counts, sizeof counts);
+}
+
+int main(void) {
+    enum { SPUN = 0, SLEPT = 128 }; /* tries, base/lock.c */
+    const size_t page = hk_os_page_size();
+    _Atomic uint32_t word = 1;
+    unsigned char resident[1];
+    hk_calls_read(counts_before);
+    char *p = hk_os_map(page, page), *q = hk_os_map(page, page), *reserved = hk_os_reserve(page);
+    CHECK(p != NULL && q != NULL && reserved != NULL);
+    check_made(HK_CALL_mmap, 3);
+    CHECK(hk_os_commit(reserved, page));
+    check_made(HK_CALL_mprotect, 1);
+    CHECK_EQ(hk_os_advise((hk_os_range_t[]){{p, page}, {q, page}}, 2, HK_PURGE).done, 2);
+    check_made(HK_CALL_madvise, 2);
+    CHECK(hk_os_move(p, page, q, page));
+    check_made(HK_CALL_mremap, 1);
+    CHECK(hk_os_look(&(hk_os_look_t){-1}, q, page, resident));
+    check_made(HK_CALL_mincore, 1);
+    CHECK(hk_os_unmap(q, page) && hk_os_unmap(reserved, page));
+    check_made(HK_CALL_munmap, 2);
+    CHECK(!hk_os_commit(q, page)); /* what is refused is a call too */
+    check_made(HK_CALL_mprotect, 1);
+    hk_os_wait(&word, 0, 0);
+    hk_os_wake(&word);
+    check_made(HK_CALL_futex, 2);
+    hk_lock_pause(SPUN);
+    check_made(HK_CALL_other, 0);
+    hk_lock_pause(SLEPT);
+    check_made(HK_CALL_futex, 1);
+#if HK_DEBUG
+    hk_os_fail_after(0);
+    CHECK(hk_os_map(page, page) == NULL);
+    hk_os_fail_after(-1);
+    check_made(HK_CALL_mmap, 0);
+#endif
+    return 0;
+}

@@ -1,0 +1,103 @@
+/* Sampled guards: about as many as asked for, in a process that is guarded and in one that is not, on and off while it
+ * runs. */
+#include <pthread.h>
+
+#include "faults.h"
+#include "guard/sample.h"
+#include "os/os.h"
+
+static void gaps_are_right(void) {
+    double sum = 0;
+    hk_store_relaxed(&hk_sample_every, 1000u);
+    for (unsigned i = 0; i < 100000; i++)
+        sum += hk_sample_gap();
+    hk_store_relaxed(&hk_sample_every, 0u);
+    CHECK(sum / 100000 > 980 && sum / 100000 < 1020);
+}
+
+static void *use(void *unused) {
+    uint64_t random = (uintptr_t)&random | 1;
+    void *blocks[64] = {NULL};
+    for (unsigned i = 0; i < 20000; i++) {
+        void **slot = &blocks[chance_below(&random, 64)];
+        hak_free(*slot);
+        const size_t n = chance_below(&random, 6000);
+        *slot = i % 7 == 0 ? hak_realloc(hak_malloc(n / 2), n + 1) : hak_malloc(n);
+        CHECK(*slot != NULL);
+        memset(*slot, 1, n);
+    }
+    for (unsigned i = 0; i < 64; i++)
+        hak_free(blocks[i]);
+    return unused;
+}
+
+static uint64_t samples(void) {
+    hak_stats_t stats = {.size = sizeof stats};
+    CHECK(hak_stats_get(&stats) == 0);
+    return stats.guard_samples;
+}
+
+static uint64_t allocated(void) {
+    hak_stats_t stats = {.size = sizeof stats};
+    CHECK(hak_stats_get(&stats) == 0);
+    return stats.allocated;
+}
+
+/* One counts as a page that is allocated. */
+static void *sampled_block(void) {
+    for (;;) {
+        const uint64_t before = samples(), held = allocated();
+        void *p = hak_malloc(100);
+        if (samples() == before) {
+            hak_free(p);
+            continue;
+        }
+        CHECK_EQ(allocated() - held, hk_os_page_size());
+        return p;
+    }
+}
+
+/* On and off while the process runs, with threads, in each case about as many as asked for. */
+static void sampled(void) {
+    pthread_t threads[3];
+    const uint64_t before = samples();
+    CHECK(hak_ctl("HAKMEM_GUARD_SAMPLE", "50", NULL, 0) == 0);
+    for (unsigned i = 0; i < 3; i++)
+        CHECK(pthread_create(&threads[i], NULL, use, NULL) == 0);
+    use(NULL);
+    for (unsigned i = 0; i < 3; i++)
+        pthread_join(threads[i], NULL);
+    void *one = sampled_block();
+    CHECK(hak_ctl("HAKMEM_GUARD_SAMPLE", "0", NULL, 0) == 0);
+    hak_free(one);
+    const uint64_t some = samples() - before;
+    CHECK(some > 4 * 20000 / 50 / 3 && some < 4 * 23000 / 50 * 2);
+    use(NULL);
+    CHECK_EQ(samples() - before, some);
+}
+
+#if HK_DEBUG
+/* The system refuses to take a sampled block's page away: who has the page next finds nothing in it. */
+static void sampled_without_memory(void) {
+    CHECK(hak_ctl("HAKMEM_GUARD_SAMPLE", "1", NULL, 0) == 0);
+    for (unsigned i = 0; i < 2000; i++) {
+        char *p = hak_malloc(162);
+        memset(p, 1, 162);
+        hk_os_fail_after(0);
+        hak_free(p);
+        hk_os_fail_after(-1);
+    }
+    CHECK(hak_ctl("HAKMEM_GUARD_SAMPLE", "0", NULL, 0) == 0);
+}
+#else
+static void sampled_without_memory(void) {}
+#endif
+
+int main(void) {
+    gaps_are_right();
+    sampled();
+    guard();
+    sampled_without_memory();
+    sampled();
+    use(NULL);
+}

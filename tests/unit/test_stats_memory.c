@@ -1,0 +1,143 @@
+/* Statistics of memory: what is resident, dirty, given back and the most so far, with and without files to ask. */
+#include "backend/heap.h"
+#include "config/config.h"
+#include "front/boundary.h"
+#include "front/thread.h"
+#include "stats_now.h"
+
+#define HUGE_BYTES (5 * HK_MIB)
+
+static void flush_all(void) {
+    hk_thread_t *self = hk_thread_enter();
+    hk_thread_flush(self);
+    hk_heap_collect(&self->heap);
+    hk_thread_leave(self);
+}
+
+/* Descriptors are resident too. Comes first: later ones are used again. */
+static void resident_metadata(void) {
+    enum { BLOCKS = 6144, SIZE = 4096 };
+    static void *blocks[BLOCKS];
+    hak_stats_t before = now();
+    for (unsigned i = 0; i < BLOCKS; i++)
+        blocks[i] = touched(SIZE);
+    hak_stats_t after = now();
+    uint64_t superslabs =
+        (after.mapped - after.metadata - before.mapped + before.metadata) / HK_UNIT;
+    CHECK(superslabs >= 10);
+    /* an eighth is left to what the thread's heap and magazines were before */
+    uint64_t descriptors = superslabs * HK_SLICES * sizeof(hk_slab_t);
+    CHECK(after.resident - before.resident >=
+          after.carved - before.carved - HK_SLICE + descriptors / 8 * 7);
+    for (unsigned i = 0; i < BLOCKS; i++)
+        hak_free(blocks[i]);
+}
+
+/* Freed memory is dirty until it is purged: OS pages of slabs with no live block on them, and slabs
+ * that are free. */
+static void dirty_memory(void) {
+    enum { SIZE = 2048, PAGE = 4096, BLOCKS = 4000, GROUP = 8, SLACK = 64 * PAGE };
+    static void *blocks[BLOCKS];
+    if (getpagesize() != PAGE)
+        return;
+    hk_trim();
+    hak_stats_t before = now();
+    for (unsigned i = 0; i < BLOCKS; i++)
+        blocks[i] = touched(SIZE);
+    hak_stats_t full = now();
+    CHECK(full.resident - before.resident >= BLOCKS * SIZE);
+    for (unsigned i = 0; i < BLOCKS; i += 2)
+        hak_free(blocks[i]);
+    flush_all();
+    hak_stats_t half = now(); /* one block of each page lives */
+    CHECK_EQ(half.resident, full.resident);
+    CHECK(half.dirty <= full.dirty + SLACK);
+    for (unsigned i = 1; i < BLOCKS; i += 2)
+        if (i % GROUP != 1)
+            hak_free(blocks[i]);
+    flush_all();
+    hak_stats_t eighth = now(); /* one block of each four pages does */
+    CHECK(eighth.dirty + SLACK >= full.dirty + BLOCKS * SIZE / 4 * 3);
+    CHECK(eighth.dirty <= full.dirty + BLOCKS * SIZE / 4 * 3 + SLACK);
+    for (unsigned i = 1; i < BLOCKS; i += GROUP)
+        hak_free(blocks[i]);
+    flush_all();
+    hak_stats_t empty = now();
+    CHECK(empty.dirty + SLACK >= full.dirty + BLOCKS * SIZE);
+    hk_trim();
+    hak_stats_t trimmed = now();
+    CHECK(trimmed.dirty + BLOCKS * SIZE <= empty.dirty + SLACK);
+    CHECK(trimmed.resident + BLOCKS * SIZE <= empty.resident + SLACK);
+    check_equations(&trimmed);
+}
+
+/* A trim is a purge like those of the purger: a run, with its calls, bytes and time, if it gives
+ * anything back. */
+static void trims_are_counted(void) {
+    enum { SIZE = 3000, BLOCKS = 1000 };
+    static void *blocks[BLOCKS];
+    hk_trim();
+    for (unsigned i = 0; i < BLOCKS; i++)
+        blocks[i] = touched(SIZE);
+    hak_free(touched(HUGE_BYTES / 2)); /* into the cache of ranges */
+    for (unsigned i = 0; i < BLOCKS; i++)
+        hak_free(blocks[i]);
+    hak_stats_t before = now();
+    CHECK(before.cached != 0);
+    CHECK(hk_trim());
+    hak_stats_t after = now();
+    CHECK_EQ(after.cached, 0);
+    CHECK_EQ(after.purge_runs - before.purge_runs, 1);
+    CHECK(after.purge_calls - before.purge_calls >= 2);
+    CHECK(after.purge_bytes - before.purge_bytes >= before.cached + BLOCKS * SIZE / 2);
+    CHECK(after.purge_ns > before.purge_ns);
+    CHECK(after.superslabs_retired - before.superslabs_retired >= before.cached / HK_UNIT);
+    while (hk_trim())
+        continue;
+    uint64_t runs = now().purge_runs;
+    CHECK(!hk_trim());
+    CHECK_EQ(now().purge_runs, runs);
+}
+
+/* Where no file can be opened the figures are nearly the same: what was only ever read is resident
+ * then, and the process's peak is not known. */
+static void without_files(void) {
+    struct rlimit limit;
+    void *block = touched(HUGE_BYTES);
+    hak_stats_t before = now();
+    CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    CHECK(setrlimit(RLIMIT_NOFILE, &(struct rlimit){0, limit.rlim_max}) == 0);
+    hak_stats_t blind = now();
+    CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    CHECK_EQ(blind.peak_resident, 0);
+    CHECK(blind.mincore > before.mincore);
+    CHECK(blind.resident >= before.resident);
+    CHECK(blind.resident - before.resident <= 256 * HK_KIB);
+    CHECK(blind.dirty >= before.dirty);
+    hak_free(block);
+}
+
+static void peaks(void) {
+    hak_stats_t before = now();
+    hak_free(touched(before.peak_mapped + HUGE_BYTES));
+    hak_stats_t after = now();
+    CHECK(after.peak_mapped >= before.peak_mapped + HUGE_BYTES);
+    CHECK(after.peak_resident == 0 || after.peak_resident >= after.resident);
+    CHECK_EQ(after.huge_allocs - before.huge_allocs, 1);
+    CHECK(hak_malloc((size_t)1 << 47) == NULL);
+    CHECK(now().huge_failures > after.huge_failures);
+}
+
+int main(void) {
+    hk_store_relaxed(&hk_config.lean, 0); /* nobody collects or purges but this test */
+    hk_store_relaxed(&hk_config.thp, 0);  /* huge pages bring memory that nobody has touched */
+    /* what is freed stays, to be counted */
+    hk_store_relaxed(&hk_config.region_cache_mb, (uint64_t)64);
+    hak_free(hak_malloc(1));
+    resident_metadata();
+    dirty_memory();
+    trims_are_counted();
+    without_files();
+    peaks();
+    return 0;
+}
