@@ -67,13 +67,20 @@ static char *map_somewhere(size_t bytes, size_t align) {
     return p != NULL ? p : hk_os_map(bytes, align);
 }
 
-/* The lowest address of what was mapped while mappings were short; at first one far from where the system puts things, or
- * these would soon be in the way. */
-static _Atomic uintptr_t sparing = (uintptr_t)(ADDRESSES / 2); /* atomic: any thread */
+/* The lowest address of what was mapped while mappings were short; 0: nothing was. The first lies where a window might, far
+ * from where the system puts things, or these would soon be in the way. */
+static _Atomic uintptr_t sparing; /* atomic: any thread */
+
+static uintptr_t first_to_spare(void) {
+    if (hk_load_relaxed(&places) == 0)
+        hk_store_relaxed(&places, hk_os_random());
+    return (uintptr_t)some_window();
+}
 
 /* Below the one before, so that both are one mapping. */
 static char *map_sparingly(size_t bytes, size_t align) {
-    const uintptr_t above = hk_load_relaxed(&sparing);
+    const uintptr_t known = hk_load_relaxed(&sparing);
+    const uintptr_t above = known != 0 ? known : first_to_spare();
     char *p = NULL;
     if (bytes % HK_UNIT == 0 && align == HK_UNIT)
         p = hk_os_map_at(above - bytes, bytes);

@@ -12,6 +12,7 @@
 #include "base/random.h"
 #include "base/report.h"
 #include "config/config.h"
+#include "guard/nothing.h"
 #include "guard/sample.h"
 #include "guard/tail.h"
 #include "os/os.h"
@@ -47,67 +48,6 @@ static uint32_t chance(uint32_t end) {
 
 static header_t *header_of(const void *p) {
     return (header_t *)(((uintptr_t)p - 1) & ~(uintptr_t)(HK_SLICE - 1));
-}
-
-/* ---- blocks of no bytes ---- */
-
-enum { NOTHINGS = 65536, NOTHING_BYTES = 16 };
-static _Atomic(char *) nothings;                     /* atomic: made once, by any thread */
-static _Atomic uint64_t nothings_out[NOTHINGS / 64]; /* atomic: 1 is given out */
-
-/* The map says what they are before anybody can get one. */
-static char *nothings_made(void) {
-    const size_t bytes = (size_t)NOTHINGS * NOTHING_BYTES;
-    char *seen = NULL, *start = hk_os_fence(bytes, HK_SLICE);
-    if (start == NULL)
-        return NULL;
-    if (hk_map_commit(start, bytes)) {
-        hk_map_set(start, bytes / HK_SLICE, HK_KIND_FENCED);
-        if (hk_cas_seq(&nothings, &seen, start))
-            return start;
-        hk_map_set(start, bytes / HK_SLICE, HK_KIND_FOREIGN);
-    }
-    hk_os_unmap(start, bytes);
-    return seen;
-}
-
-/* The first that is free from a random one on; NULL: there is none. */
-static void *take_nothing(void) {
-    enum { WORDS = NOTHINGS / 64 };
-    char *start = hk_load_acquire(&nothings);
-    if (start == NULL && (start = nothings_made()) == NULL)
-        return NULL;
-    const uint32_t from = chance(NOTHINGS);
-    for (uint32_t i = 0; i <= WORDS; i++) {
-        const uint32_t w = (from / 64 + i) % WORDS;
-        uint64_t out = hk_load_relaxed(&nothings_out[w]);
-        const uint64_t free = ~out & (i == 0 ? UINT64_MAX << from % 64 : UINT64_MAX);
-        if (free == 0)
-            continue;
-        const unsigned bit = (unsigned)__builtin_ctzll(free);
-        if ((hk_or_seq(&nothings_out[w], (uint64_t)1 << bit) >> bit & 1) == 0)
-            return start + ((size_t)w * 64 + bit) * NOTHING_BYTES;
-    }
-    return NULL;
-}
-
-/* Its number; NOTHINGS: p is no such block. */
-static size_t nothing_at(const void *p) {
-    const size_t offset = (size_t)((const char *)p - hk_load_acquire(&nothings));
-    return hk_load_relaxed(&nothings) != NULL ? hk_min(offset / NOTHING_BYTES, NOTHINGS) : NOTHINGS;
-}
-
-static bool nothing_is_out(const void *p, size_t number) {
-    return hk_is_aligned((uintptr_t)p, NOTHING_BYTES) &&
-           (hk_load_relaxed(&nothings_out[number / 64]) >> number % 64 & 1) != 0;
-}
-
-static void give_nothing(void *p, size_t number) {
-    const uint64_t bit = (uint64_t)1 << number % 64;
-    if (!hk_is_aligned((uintptr_t)p, NOTHING_BYTES))
-        hk_guard_fault(HK_INVALID_FREE, p, 0, HK_NOWHERE);
-    else if ((hk_and_seq(&nothings_out[number / 64], ~bit) & bit) == 0)
-        hk_guard_fault(HK_DOUBLE_FREE, p, 0, HK_NOWHERE);
 }
 
 /* ---- mappings, of which a process has so many ----
@@ -317,7 +257,7 @@ static void *alloc_again(size_t n, size_t align, size_t bytes, hk_by_t by) {
 }
 
 void *hk_fence_alloc(size_t n, size_t align, bool grows, hk_by_t by) {
-    void *p = n == 0 && align <= NOTHING_BYTES ? take_nothing() : NULL;
+    void *p = n == 0 && align <= HK_NOTHING_BYTES ? hk_nothing_take(chance(HK_NOTHINGS)) : NULL;
     if (p != NULL || patient())
         return p;
     const size_t headroom = grows && !hk_region_is_bounded() ? hk_min(n, GROWS_BY) : 0;
@@ -404,9 +344,8 @@ void hk_fence_free(void *p, hk_by_t by, size_t n) {
         hk_sample_free(p, by, n);
         return;
     }
-    const size_t number = nothing_at(p);
-    if (number != NOTHINGS) {
-        give_nothing(p, number);
+    if (hk_nothing_has(p)) {
+        hk_nothing_give(p);
         return;
     }
     header_t *header = header_of(p);
@@ -430,9 +369,8 @@ void hk_fence_free(void *p, hk_by_t by, size_t n) {
 size_t hk_fence_bytes(const void *p) {
     if (hk_sample_has(p))
         return hk_sample_bytes(p);
-    const size_t number = nothing_at(p);
-    if (number != NOTHINGS) {
-        if (!nothing_is_out(p, number))
+    if (hk_nothing_has(p)) {
+        if (!hk_nothing_is_out(p))
             hk_guard_fault(HK_INVALID_POINTER, p, 0, HK_NOWHERE);
         return 0;
     }
@@ -442,7 +380,7 @@ size_t hk_fence_bytes(const void *p) {
 
 /* Within the block's first slice its header is found; further on the fence will do. */
 size_t hk_fence_room(const void *p, const void **block) {
-    if (hk_sample_has(p) || nothing_at(p) != NOTHINGS)
+    if (hk_sample_has(p) || hk_nothing_has(p))
         return SIZE_MAX;
     const header_t *header = header_of(p);
     if ((const char *)p < header->block)
@@ -468,7 +406,7 @@ static bool grow(header_t *header, size_t n) {
 
 bool hk_fence_resize(void *p, size_t n, bool half) {
     header_t *header =
-        !hk_sample_has(p) && nothing_at(p) == NOTHINGS ? in_use(p, HK_INVALID_POINTER) : NULL;
+        !hk_sample_has(p) && !hk_nothing_has(p) ? in_use(p, HK_INVALID_POINTER) : NULL;
     if (header == NULL || !edges_are_whole(header) || (half && n < header->n / 2))
         return false;
     if (n > room_of(header) && !grow(header, n))
@@ -489,16 +427,16 @@ bool hk_fence_report(const void *p) {
     while (kind == HK_KIND_INTERIOR)
         kind = hk_map_kind(slice -= HK_SLICE);
     const header_t nothing = {0}, *header = (const void *)slice;
-    if (nothing_at(p) != NOTHINGS) {
+    if (hk_nothing_has(p)) {
         header = &nothing;
-        block -= (uintptr_t)p % NOTHING_BYTES;
+        block -= (uintptr_t)p % HK_NOTHING_BYTES;
     } else if (kind != HK_KIND_FENCED || header->start != slice || block >= slice + header->bytes) {
         return false;
     } else {
         block = header->block;
     }
-    const bool out = header == &nothing ? nothing_is_out(block, nothing_at(p))
-                                        : hk_load_relaxed(&header->state) == OUT;
+    const bool out =
+        header == &nothing ? hk_nothing_is_out(block) : hk_load_relaxed(&header->state) == OUT;
     hk_fault_say(out ? HK_OUT_OF_BOUNDS : HK_USE_AFTER_FREE, block, header->n,
                  (const char *)p - block, HK_NO_SIZE);
     return true;

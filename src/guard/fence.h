@@ -4,7 +4,7 @@
  *
  *   | header | fence, 1 to 8 pages | body ........... block | tail | fence |
  *
- * Blocks of no bytes lie on one range of such pages, 16 bytes apart. */
+ * Blocks of no bytes are of guard/nothing.h. */
 #pragma once
 
 #include "guard/guard.h"

@@ -1,0 +1,66 @@
+#include "guard/nothing.h"
+
+#include "backend/pagemap.h"
+#include "guard/guard.h"
+#include "os/os.h"
+
+#define ALL_BYTES ((size_t)HK_NOTHINGS * HK_NOTHING_BYTES)
+
+static _Atomic(char *) pages;                  /* atomic: made once, by any thread */
+static _Atomic uint64_t out[HK_NOTHINGS / 64]; /* atomic: 1 is given out */
+
+/* The map says what they are before anybody can get one. */
+static char *made(void) {
+    char *seen = NULL, *start = hk_os_fence(ALL_BYTES, HK_SLICE);
+    if (start == NULL)
+        return NULL;
+    if (hk_map_commit(start, ALL_BYTES)) {
+        hk_map_set(start, ALL_BYTES / HK_SLICE, HK_KIND_FENCED);
+        if (hk_cas_seq(&pages, &seen, start))
+            return start;
+        hk_map_set(start, ALL_BYTES / HK_SLICE, HK_KIND_FOREIGN);
+    }
+    hk_os_unmap(start, ALL_BYTES);
+    return seen;
+}
+
+void *hk_nothing_take(uint32_t from) {
+    enum { WORDS = HK_NOTHINGS / 64 };
+    char *start = hk_load_acquire(&pages);
+    if (start == NULL && (start = made()) == NULL)
+        return NULL;
+    for (uint32_t i = 0; i <= WORDS; i++) {
+        const uint32_t w = (from / 64 + i) % WORDS;
+        const uint64_t free =
+            ~hk_load_relaxed(&out[w]) & (i == 0 ? UINT64_MAX << from % 64 : UINT64_MAX);
+        if (free == 0)
+            continue;
+        const unsigned bit = (unsigned)__builtin_ctzll(free);
+        if ((hk_or_seq(&out[w], (uint64_t)1 << bit) >> bit & 1) == 0)
+            return start + ((size_t)w * 64 + bit) * HK_NOTHING_BYTES;
+    }
+    return NULL;
+}
+
+static size_t number_of(const void *p) {
+    return (size_t)((const char *)p - hk_load_relaxed(&pages)) / HK_NOTHING_BYTES;
+}
+
+bool hk_nothing_has(const void *p) {
+    return hk_load_acquire(&pages) != NULL && number_of(p) < HK_NOTHINGS;
+}
+
+bool hk_nothing_is_out(const void *p) {
+    const size_t number = number_of(p);
+    return hk_is_aligned((uintptr_t)p, HK_NOTHING_BYTES) &&
+           (hk_load_relaxed(&out[number / 64]) >> number % 64 & 1) != 0;
+}
+
+void hk_nothing_give(void *p) {
+    const size_t number = number_of(p);
+    const uint64_t bit = (uint64_t)1 << number % 64;
+    if (!hk_is_aligned((uintptr_t)p, HK_NOTHING_BYTES))
+        hk_guard_fault(HK_INVALID_FREE, p, 0, HK_NOWHERE);
+    else if ((hk_and_seq(&out[number / 64], ~bit) & bit) == 0)
+        hk_guard_fault(HK_DOUBLE_FREE, p, 0, HK_NOWHERE);
+}
