@@ -115,6 +115,13 @@ def test_a_wheel_says_its_version(installed: Path, tmp_path: Path) -> None:
     assert run([installed / "hakmem", "--version"], tmp_path).stdout == f"hakmem {version()}\n"
 
 
+def test_a_wheel_has_the_licence(installed: Path) -> None:
+    (about,) = installed.parent.rglob("hakmem-*.dist-info")
+    licence = (project.root() / "LICENSE").read_text()
+    assert (about / "licenses" / "LICENSE").read_text() == licence
+    assert "License-Expression: MIT\nLicense-File: LICENSE\n" in (about / "METADATA").read_text()
+
+
 def test_a_wheel_runs_a_program(installed: Path, tmp_path: Path) -> None:
     done = run(
         [installed / "hakmem", "run", "--", sys.executable, "-c", MAPPED],

@@ -111,6 +111,60 @@ def test_noise_is_what_happened_in_between(monkeypatch: pytest.MonkeyPatch) -> N
     assert noise["stalled_s"] == dict.fromkeys(("cpu", "memory", "io"))
 
 
+MIB = 1 << 20
+GROUPS = {
+    "/proc/meminfo": "MemAvailable:     1048576 kB",
+    "/sys/fs/cgroup/a/memory.max": str(900 * MIB),
+    "/sys/fs/cgroup/a/memory.current": str(500 * MIB),
+    "/sys/fs/cgroup/a/cpu.max": "150000 100000",
+    "/sys/fs/cgroup/a/b/memory.max": "max",
+    "/sys/fs/cgroup/a/b/memory.high": str(800 * MIB),
+    "/sys/fs/cgroup/a/b/memory.current": str(100 * MIB),
+    "/sys/fs/cgroup/a/b/cpu.max": "max 100000",
+    "/sys/fs/cgroup/a/b/c/memory.max": str(600 * MIB),
+    "/sys/fs/cgroup/a/b/c/memory.current": str(50 * MIB),
+    "/sys/fs/cgroup/a/b/c/cpu.max": "100000 50000",
+    "/sys/fs/cgroup/ab/memory.max": str(70 * MIB),
+    "/sys/fs/cgroup/ab/memory.current": str(80 * MIB),
+    "/sys/fs/cgroup/free/memory.max": "max",
+    "/sys/fs/cgroup/free/memory.current": str(80 * MIB),
+    "/sys/fs/outside/memory.max": str(3 * MIB),
+    "/sys/fs/outside/memory.current": "0",
+}
+CPU, NONE = "cpu 150000 100000", "cpu not visible"
+MOUNT = {"/sys/fs/cgroup/memory.max": str(20 * MIB), "/sys/fs/cgroup/memory.current": str(5 * MIB)}
+
+
+@pytest.mark.parametrize(
+    ("membership", "more", "available", "limits"),
+    [
+        ("0::/a/b/c", {}, 400, f"{CPU}, memory {600 * MIB}"),
+        ("0::/a/b", {}, 400, f"{CPU}, memory {800 * MIB}"),
+        ("4:memory:/ab\n1:name=systemd:/ab\n0::/a", {}, 400, f"{CPU}, memory {900 * MIB}"),
+        ("0::/ab", {}, 0, f"{NONE}, memory {70 * MIB}"),
+        ("0::/free", {}, 1024, f"{NONE}, memory max"),
+        ("0::/", {}, 1024, f"{NONE}, memory not visible"),
+        ("0::/a/b/c", MOUNT, 15, f"{CPU}, memory {20 * MIB}"),
+        ("0::/the/name/outside", MOUNT, 15, f"{NONE}, memory {20 * MIB}"),
+        ("0::/../outside", {}, 1024, f"{NONE}, memory not visible"),
+        ("0::/../outside", MOUNT, 15, f"{NONE}, memory {20 * MIB}"),
+        ("4:memory:/ab", MOUNT, 15, f"{NONE}, memory {20 * MIB}"),
+        (None, {}, 1024, f"{NONE}, memory not visible"),
+    ],
+)
+def test_every_cgroup_around_a_process_bounds_it(
+    membership: str | None,
+    more: dict[str, str],
+    available: int,
+    limits: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    files = {**GROUPS, **more, "/proc/self/cgroup": membership}
+    monkeypatch.setattr(host, "read", files.get)
+    assert host.available_bytes() == available * MIB
+    assert host.facts()["cgroup limits"] == limits
+
+
 def test_the_real_host_states_its_facts() -> None:
     facts = provenance.host_facts()
     assert {"cpu", "kernel", "DAMON"} <= facts.keys()

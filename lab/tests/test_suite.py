@@ -344,6 +344,30 @@ def test_the_table_in_a_document_is_made_from_the_record(recorded: Record, ledge
         audit_blocks.rewrite(text, Path(), {recorded.id: recorded})
 
 
+def test_a_table_of_a_setting_and_one_rival_is_headed_by_their_names(world: World) -> None:
+    world.fails = lambda trial: "planted" if trial.track.name == "aligned" else None
+    secure = "lib=hakmem HAKMEM_PROFILE=secure name=secure"
+    world.run(
+        world.request("batch_lifo", "latency_1", "aligned", library=secure, rivals=["hakmem"])
+    )
+    made = suite_table.markdown(world.whole(), "2026-01-01")
+    head, _, row, *_ = made.splitlines()
+    assert head == (
+        "| benchmark | secure | hakmem | ÷ hakmem | ÷ oracle | ÷ system "
+        "| peak MiB | hakmem | ÷ hakmem | ÷ oracle |"
+    )
+    assert row == (
+        "| batch_lifo | 1.00 ns CPU/op | 2.00 | ▲ 0.50 [0.50–0.50] | 0.50 [0.50–0.50] | – "
+        "| 1.95 | 0.98 | ▼ 2.00 [2.00–2.00] | 2.00 [2.00–2.00] |"
+    )
+    assert "secure over 3 rows: against hakmem 2 ▲; in peak memory against hakmem 2 ▼." in made
+    assert "secure needs 0.50 [0.50–0.50] of its time (2)" in made
+    assert "Failed and left out: aligned: secure (" in made
+    assert "Rivals: hakmem " in made
+    assert "in each cell **secure** · hakmem.\n" in made
+    assert f"| latency_1 |{' **10.0** · 20.0 |' * len(suite_table.LATENCIES)}\n" in made
+
+
 def test_ratios_are_shown_with_their_intervals(recorded: Record) -> None:
     entry = {"value": 0.9, "low": 0.8, "high": 1.1, "kind": "range", "verdict": "undecided"}
     assert suite_table.ratio(entry) == "? 0.90 [0.80–1.10] range"

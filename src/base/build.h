@@ -12,8 +12,8 @@
 #define HK_HOSTILE 0
 #endif
 
-/* 1: without the observed front and the timing of sections: no trap cache, no research layers, no
- * front metrics. It shows what leaving them out gains. */
+/* 1: without the observed front and the timing of sections: no trap cache, and so no research layers,
+ * front metrics, guard, sampled guards, heap profiles and recording. It shows what leaving them out gains. */
 #ifndef HK_FAST
 #define HK_FAST 0
 #endif

@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "backend/large.h"
 #include "backend/limit.h"
@@ -215,11 +214,8 @@ static HK_COLD void say_that_nothing_can_be_mapped(void) {
     static atomic_flag said = ATOMIC_FLAG_INIT;
     if (hk_region_stats().maps != 0 || hk_limit() != 0 || atomic_flag_test_and_set(&said))
         return;
-    hk_line_t line = {0};
-    hk_line_str(&line,
-                "hakmem: warning: no memory: the system refuses this process its first mapping; "
-                "is RLIMIT_AS (ulimit -v) or RLIMIT_DATA (ulimit -d) too low?");
-    hk_line_write(&line, STDERR_FILENO);
+    hk_say("hakmem: warning: no memory: the system refuses this process its first mapping; "
+           "is RLIMIT_AS (ulimit -v) or RLIMIT_DATA (ulimit -d) too low?");
 }
 
 static void *try_to_allocate(unsigned cls, size_t n, size_t align, size_t *dirty) {

@@ -6,14 +6,12 @@
 #include "backend/meta.h"
 #include "backend/pagemap.h"
 #include "backend/region.h"
-#include "base/calls.h"
 #include "config/config.h"
 #include "front/guarded.h"
 #include "front/magazine.h"
 #include "front/observed.h"
 #include "front/prewarm.h"
 #include "front/watched.h"
-#include "policy/look.h"
 #include "policy/purger.h"
 
 /* Our destructor asks to be called again once, so that the destructors of others find a working cache. Those that ask

@@ -1,8 +1,6 @@
 #include "guard/sample.h"
 
 #include <signal.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "backend/meta.h"
 #include "backend/pagemap.h"
@@ -66,11 +64,9 @@ static void trace(trace_t *t) {
 }
 
 static void print_trace(const char *what, const trace_t *t) {
-    hk_line_t line = {0};
     if (t->count == 0)
         return;
-    hk_line_put(&line, "hakmem: %s by thread %lu:", what, (uint64_t)t->thread);
-    hk_line_write(&line, STDERR_FILENO);
+    hk_say("hakmem: %s by thread %lu:", what, (uint64_t)t->thread);
     hk_stack_print(t->frames, (unsigned)t->count);
 }
 

@@ -16,6 +16,12 @@
 
 enum { UNIT_SKIPPED = 77 }; /* SKIP_RETURN_CODE of every unit test */
 
+/* What main returns then. */
+static inline int unit_skip(const char *why) {
+    dprintf(STDERR_FILENO, "SKIPPED: %s\n", why);
+    return UNIT_SKIPPED;
+}
+
 static inline _Noreturn void check_failed(const char *file, int line, const char *what) {
     dprintf(STDERR_FILENO, "%s:%d: failed: %s\n", file, line, what);
     _exit(1);

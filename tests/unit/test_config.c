@@ -296,6 +296,16 @@ static void settings_without_effect(void) {
         {{"HAKMEM_STATS_SIGNAL=1"},
          "hakmem: note: HAKMEM_STATS_SIGNAL=1 has no effect: HAKMEM_STATS is not set\n"},
         {{"HAKMEM_STATS_SIGNAL=1", "HAKMEM_STATS=json:/dev/null"}, ""},
+    };
+    static const notes_t observed[] = {
+        {{"HAKMEM_WARM_TLS_BIND_C7=2"},
+         "hakmem: note: HAKMEM_WARM_TLS_BIND_C7=2 has no effect: HAKMEM_TINY_C7_HOT=0 leaves the "
+         "direct path out\n"},
+        {{"HAKMEM_WARM_TLS_BIND_C7=2", "HAKMEM_TINY_C7_HOT=1"}, ""},
+        {{"HAKMEM_TINY_FRONT_DUMP=/dev/null"},
+         "hakmem: note: HAKMEM_TINY_FRONT_DUMP=/dev/null has no effect: "
+         "HAKMEM_TINY_FRONT_METRICS=0 counts nothing\n"},
+        {{"HAKMEM_TINY_FRONT_DUMP=/dev/null", "HAKMEM_PROFILE=observe"}, ""},
         {{"HAKMEM_PROF_PEAK=1"}, "hakmem: note: HAKMEM_PROF_PEAK=1 has no effect: " PROF_IS_OFF},
         {{"HAKMEM_PROF_SAMPLE_KB=0", "HAKMEM_PROF_PATH=x", "HAKMEM_PROF_EVERY_MB=9"},
          "hakmem: note: HAKMEM_PROF_SAMPLE_KB=0, HAKMEM_PROF_PATH=x, HAKMEM_PROF_EVERY_MB=9 have "
@@ -307,19 +317,9 @@ static void settings_without_effect(void) {
          "hakmem: note: HAKMEM_PROF_PATH=x has no effect: " PROF_IS_OFF},
         {{"HAKMEM_PROF_PATH=/dev/null/x", "HAKMEM_PROF_PEAK=1", "HAKMEM_PROF=1"}, ""},
     };
-    static const notes_t front[] = {
-        {{"HAKMEM_WARM_TLS_BIND_C7=2"},
-         "hakmem: note: HAKMEM_WARM_TLS_BIND_C7=2 has no effect: HAKMEM_TINY_C7_HOT=0 leaves the "
-         "direct path out\n"},
-        {{"HAKMEM_WARM_TLS_BIND_C7=2", "HAKMEM_TINY_C7_HOT=1"}, ""},
-        {{"HAKMEM_TINY_FRONT_DUMP=/dev/null"},
-         "hakmem: note: HAKMEM_TINY_FRONT_DUMP=/dev/null has no effect: "
-         "HAKMEM_TINY_FRONT_METRICS=0 counts nothing\n"},
-        {{"HAKMEM_TINY_FRONT_DUMP=/dev/null", "HAKMEM_PROFILE=observe"}, ""},
-    };
     check_notes(cases, sizeof cases / sizeof cases[0]);
     if (hk_option_built(HK_OPTION_front_metrics))
-        check_notes(front, sizeof front / sizeof front[0]);
+        check_notes(observed, sizeof observed / sizeof observed[0]);
 }
 
 int main(int argc, char **argv) {

@@ -460,10 +460,8 @@ static void test_all(void) {
 }
 
 int main(void) {
-    if (!hk_stack_prepare()) {
-        puts("SKIPPED: no libgcc_s.so.1 for this C library: profiles are NOT tested");
-        return UNIT_SKIPPED;
-    }
+    if (!hk_stack_prepare())
+        return unit_skip("no libgcc_s.so.1 for this C library: profiles are NOT tested");
     /* the purger's thread would be started, and what that takes counted, by whose turn it is */
     CHECK(hak_ctl("HAKMEM_SS_MEM_LEAN_DECOMMIT", "OFF", NULL, 0) == 0);
     if (!is_emulated("reading memory by the system"))

@@ -20,19 +20,8 @@ from hakmem.process import metrics
 from hakmem.process.library import SYSTEM
 from hakmem.stats import Interval
 
-TITLES = (
-    "benchmark",
-    "hakmem",
-    "best rival",
-    "÷ best rival",
-    "÷ oracle",
-    "÷ system",
-    "peak MiB",
-    "leanest rival",
-    "÷ leanest rival",
-    "÷ oracle",
-)
 NONE = "–"
+ALL = "the system's allocator · the least of all rivals, whichever that is there"
 
 
 @dataclass(frozen=True)
@@ -44,11 +33,34 @@ class Line:
     memory: str | None
 
 
+def subject(body: Mapping[str, Any]) -> str:
+    """The name of the cell that is compared: hakmem, or what a setting of it was called."""
+    return str(body["rows"][0]["subject"])
+
+
+def rivals(body: Mapping[str, Any]) -> set[str]:
+    return {name for row in body["rows"] for name in row["rivals"]}
+
+
+def sole_rival(body: Mapping[str, Any]) -> str | None:
+    """Where there is just one: then the heads name it, and no row."""
+    names = rivals(body)
+    return names.pop() if len(names) == 1 else None
+
+
+def titles(body: Mapping[str, Any]) -> tuple[str, ...]:
+    """The heads of a line's cells."""
+    rival = sole_rival(body)
+    best, leanest = (rival, rival) if rival else ("best rival", "leanest rival")
+    time = ("benchmark", subject(body), best, f"÷ {best}", "÷ oracle", "÷ system")
+    return (*time, "peak MiB", leanest, f"÷ {leanest}", "÷ oracle")
+
+
 def lines(body: Mapping[str, Any]) -> list[Line]:
     """All benchmarks in the order of their names; those that hakmem failed last."""
     rows = in_order(body["rows"])
-    made = [_line(row, body["metrics"]) for row in rows]
-    gaps = (NONE,) * (len(TITLES) - 2)
+    made = [_line(row, body["metrics"], sole_rival(body) is not None) for row in rows]
+    gaps = (NONE,) * (len(titles(body)) - 2)
     return made + [Line((name, "failed", *gaps), None, None) for name in body["failures"]]
 
 
@@ -72,7 +84,7 @@ def best_rival(row: Mapping[str, Any]) -> str | None:
     return min(able, key=lambda rival: sign * able[rival]["value"], default=None)
 
 
-def _line(row: Mapping[str, Any], metrics: Mapping[str, Any]) -> Line:
+def _line(row: Mapping[str, Any], metrics: Mapping[str, Any], alone: bool) -> Line:
     name = row["benchmark"]
     able, best = _able(row), best_rival(row)
     peaks = {rival: e["memory_kb"] for rival, e in able.items() if e["memory_kb"]}
@@ -81,16 +93,19 @@ def _line(row: Mapping[str, Any], metrics: Mapping[str, Any]) -> Line:
     def entry(kind: str, rival: str | None) -> Mapping[str, Any] | None:
         return metrics.get(metric_name(name, kind, rival)) if rival else None
 
+    def of(figure: str, rival: str) -> str:
+        return figure if alone else f"{figure} {rival}"
+
     time, memory = entry(TIME, best), entry(MEMORY, lean)
     cells = (
         name,
         f"{words.number(row['hakmem'])} {row['unit']}",
-        f"{words.number(able[best]['value'])} {best}" if best else NONE,
+        of(words.number(able[best]["value"]), best) if best else NONE,
         ratio(time),
         ratio(entry(TIME, ORACLE)),
         ratio(entry(TIME, SYSTEM)),
         _mib(row["hakmem_memory_kb"]) if memory else NONE,
-        f"{_mib(peaks[lean])} {lean}" if memory and lean else NONE,
+        of(_mib(peaks[lean]), lean) if memory and lean else NONE,
         ratio(memory),
         ratio(entry(MEMORY, ORACLE)),
     )
@@ -112,16 +127,16 @@ def ratio(entry: Mapping[str, Any] | None) -> str:
 
 def markdown(body: Mapping[str, Any], time: str) -> str:
     """The table, and below it what it says in all, what was left out and what it was made from."""
-    head = (TITLES, ("---", "--:", "---", *["--:"] * 4, "---", "--:", "--:"))
+    head = (titles(body), ("---", "--:", "---", *["--:"] * 4, "---", "--:", "--:"))
     table = "".join(map(pages.row, (*head, *(line.cells for line in lines(body)))))
     said = list(notes(body, time))
+    rival = sole_rival(body)
     for what, columns in (("program", MORE), ("benchmark", LATENCIES)):
         rows = [row for row in in_order(body["rows"]) if _has(row, columns)]
         if rows:
             said += [
-                "Means of all runs; in each cell **hakmem** · the system's allocator · the least "
-                "of all rivals, whichever that is there.",
-                figures(what, rows, columns),
+                f"Means of all runs; in each cell **{subject(body)}** · {rival or ALL}.",
+                figures(what, rows, columns, rival),
             ]
     return "\n\n".join(part.rstrip() for part in (table, *said)) + "\n"
 
@@ -151,19 +166,25 @@ def _has(row: Mapping[str, Any], columns: Columns) -> bool:
     return columns[1][1] in row["figures"][row["subject"]]
 
 
-def figures(what: str, rows: Iterable[Mapping[str, Any]], columns: Columns) -> str:
-    """All that was read off some rows: hakmem, the system's allocator, the least of all rivals."""
+def figures(
+    what: str, rows: Iterable[Mapping[str, Any]], columns: Columns, rival: str | None = None
+) -> str:
+    """All that was read off some rows: hakmem, the system's allocator, the least of all rivals; or
+    hakmem and its one rival."""
     made = [(what, *(title for title, _, _ in columns)), ("---", *["--:"] * len(columns))]
     for row in rows:
-        cells = [_three(row["figures"], row["subject"], key, factor) for _, key, factor in columns]
+        cells = [_means(row, key, factor, rival) for _, key, factor in columns]
         made.append((row["benchmark"], *cells))
     return "".join(map(pages.row, made))
 
 
-def _three(figures: Mapping[str, Any], own: str, key: str, factor: float) -> str:
+def _means(row: Mapping[str, Any], key: str, factor: float, rival: str | None) -> str:
+    own, figures = row["subject"], row["figures"]
     known = {name: f[key] * factor for name, f in figures.items() if f.get(key) is not None}
     if own not in known:
         return NONE
+    if rival:
+        return f"**{words.number(known[own])}** · {words.number(known.get(rival))}"
     rivals = {name: value for name, value in known.items() if name != own}
     system = words.number(known.get(SYSTEM))
     least = min(rivals, key=lambda name: rivals[name], default=None)
@@ -177,7 +198,7 @@ def notes(body: Mapping[str, Any], time: str) -> Iterator[str]:
     yield from against_oracle(body)
     if body.get("absent"):
         yield f"Not here, and left out: {', '.join(body['absent'])}."
-    gone = [f"{b}: hakmem ({why})" for b, why in body["failures"].items()] + [
+    gone = [f"{b}: {subject(body)} ({why})" for b, why in body["failures"].items()] + [
         f"{row['benchmark']}: {name} ({entry['failure']})"
         for row in body["rows"]
         for name, entry in row["rivals"].items()
@@ -187,13 +208,13 @@ def notes(body: Mapping[str, Any], time: str) -> Iterator[str]:
         yield f"Failed and left out: {'; '.join(' '.join(text.split()) for text in gone)}."
     least, most = body["blocks"]
     blocks = str(most) if least == most else f"{least} to {most}"
-    rivals = ", ".join(
+    there = ", ".join(
         f"{name} {library['version']}"
         for name, library in sorted(body["libraries"].items())
-        if library["origin"] != "hakmem"
+        if library["origin"] != "hakmem" or name in rivals(body)
     )
     commit = str(body["source"]["commit"])[:10]
-    yield f"Measured {time[:10]} at commit {commit}, {blocks} blocks each. Rivals: {rivals}."
+    yield f"Measured {time[:10]} at commit {commit}, {blocks} blocks each. Rivals: {there}."
 
 
 def against_oracle(body: Mapping[str, Any]) -> Iterator[str]:
@@ -207,8 +228,8 @@ def against_oracle(body: Mapping[str, Any]) -> Iterator[str]:
         said = ", ".join(f"{ratio(m)} of its {title} ({m['rows']})" for title, m in found.items())
         yield (
             f"Against the oracle, the best rival of each row (chosen on one half of its blocks, "
-            f"scored on the other), hakmem needs {said}: geometric means over so many rows, memory "
-            "being the peak."
+            f"scored on the other), {subject(body)} needs {said}: geometric means over so many "
+            "rows, memory being the peak."
         )
 
 
@@ -222,9 +243,11 @@ def tally(body: Mapping[str, Any]) -> str:
 
     time = count([line.time for line in shown if line.time])
     memory = count([line.memory for line in shown if line.memory])
-    parts = [f"against the best rival {time}"] if time else []
-    parts += [f"in peak memory against the leanest {memory}"] if memory else []
-    return f"hakmem over {len(shown)} row{'s' * (len(shown) > 1)}: {'; '.join(parts) or 'nothing'}."
+    rival = sole_rival(body)
+    parts = [f"against {rival or 'the best rival'} {time}"] if time else []
+    parts += [f"in peak memory against {rival or 'the leanest'} {memory}"] if memory else []
+    over = f"{len(shown)} row{'s' * (len(shown) > 1)}"
+    return f"{subject(body)} over {over}: {'; '.join(parts) or 'nothing'}."
 
 
 # ---- two or more suites as one picture: hakmem ÷ each rival, in time and in peak memory ----

@@ -103,13 +103,14 @@ def print_measured(console: Console, done: Conducted, records: Iterable[Record])
 
 def rows_table(body: Mapping[str, Any], width: int) -> Table:
     """What suite_record.joined says, as in a document; a narrow table has fewer columns."""
-    shown = range(len(suite_table.TITLES)) if width >= ROOMY else NARROW
+    titles = suite_table.titles(body)
+    shown = range(len(titles)) if width >= ROOMY else NARROW
     table = terminal.table()
     lines = suite_table.lines(body)
     for number in shown:
         # Where it is too narrow, figures break into lines; the names stay whole.
         least = max(len(line.cells[0]) for line in lines) if number == 0 else None
-        table.add_column(suite_table.TITLES[number], min_width=least, no_wrap=number == 0)
+        table.add_column(titles[number], min_width=least, no_wrap=number == 0)
     for line in lines:
         cells = (line.cells[n] for n in shown)
         table.add_row(*(Text(cell, style=OF_MARK.get(cell[:1], "")) for cell in cells))

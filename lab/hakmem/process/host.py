@@ -1,15 +1,18 @@
 """Facts about the machine and the source that a result needs to be understood later."""
 
 import hashlib
+import math
 import os
 import platform
 import shutil
 import sys
-from pathlib import Path
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
 
 from hakmem.process import children
 
 UNSEEN = "not visible"
+MEMORY_LIMITS = ("memory.max", "memory.high")
 
 
 def read(path: str) -> str | None:
@@ -28,13 +31,35 @@ def _line(path: str, key: str) -> str | None:
     return None
 
 
+def _groups() -> list[str]:
+    """The folders of this process's cgroup (v2) and of all around it, as src/os/proc.c has them.
+
+    In a container its name may be the host's: then only the mount itself is there.
+    """
+    name = (_line("/proc/self/cgroup", "0") or "").removeprefix(":")  # of "0::/a/b"
+    own = PurePosixPath(name if name.startswith("/") and "/.." not in name else "/")
+    return [f"/sys/fs/cgroup{group}".rstrip("/") for group in (own, *own.parents)]
+
+
+def _tightest(files: Iterable[str]) -> str | None:
+    """The lowest limit of these files: "1048576" or "max", of the CPU "50000 100000"."""
+
+    def amount(text: str) -> float:
+        most, _, period = text.partition(" ")
+        return int(most) / int(period or 1) if most.isdigit() else math.inf
+
+    return min((text for file in files if (text := read(file))), key=amount, default=None)
+
+
 def available_bytes() -> int:
-    """Memory that may still be taken: what the system has, or less where the cgroup is bounded."""
+    """Memory that may still be taken: what the system has, or less where a cgroup is bounded."""
     said = _line("/proc/meminfo", "MemAvailable")  # "23498176 kB"
     found = int(said.split()[0]) << 10 if said else sys.maxsize
-    most, used = (read(f"/sys/fs/cgroup/memory.{name}") for name in ("max", "current"))
-    if most and used and most.isdigit():  # or "max"
-        found = min(found, max(0, int(most) - int(used)))
+    for group in _groups():
+        most = _tightest(f"{group}/{name}" for name in MEMORY_LIMITS)
+        used = read(f"{group}/memory.current")
+        if most and used and most.isdigit():
+            found = min(found, max(0, int(most) - int(used)))
     return found
 
 
@@ -65,6 +90,8 @@ def facts() -> dict[str, str]:
     swap = (_line("/proc/meminfo", "SwapTotal") or UNSEEN).split()[0]
     cpu = "/sys/devices/system/cpu"
     huge = "/sys/kernel/mm/transparent_hugepage"
+    processors = _tightest(f"{group}/cpu.max" for group in _groups())
+    most = _tightest(f"{group}/{name}" for group in _groups() for name in MEMORY_LIMITS)
     # What it runs at now by the kernel's word; a guest's /proc/cpuinfo is only nominal.
     khz = read(f"{cpu}/cpu0/cpufreq/scaling_cur_freq") or ""
     return {
@@ -83,8 +110,7 @@ def facts() -> dict[str, str]:
         "ASLR": read("/proc/sys/kernel/randomize_va_space") or UNSEEN,
         "memory": f"{int(memory) >> 10} MiB" if memory.isdigit() else memory,
         "swap": f"{int(swap) >> 10} MiB" if swap.isdigit() else swap,
-        "cgroup limits": f"cpu {read('/sys/fs/cgroup/cpu.max') or UNSEEN}, "
-        f"memory {read('/sys/fs/cgroup/memory.max') or UNSEEN}",
+        "cgroup limits": f"cpu {processors or UNSEEN}, memory {most or UNSEEN}",
         "proactive reclaim": read("/sys/module/damon_reclaim/parameters/enabled") or UNSEEN,
         "load before": load(),
     }
