@@ -141,7 +141,7 @@ class Builds:
         tree = folder / "tree"
         # From inside where it is there: what a killed process left may be another repository's.
         inside = tree if (tree / ".git").is_file() else self.root
-        git.run(inside, "worktree", "remove", "--force", "--force", str(tree))
+        git.remove_worktree(inside, tree)
         shutil.rmtree(tree, ignore_errors=True)
 
     @contextlib.contextmanager

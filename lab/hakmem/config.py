@@ -251,7 +251,7 @@ def command(
     ] = None,
 ) -> None:
     """Show every option: what is allowed, what is effective here, and where that comes from."""
-    library = project.require_file(lib or project.default_library(), "hakmem's library")
+    library = project.library(lib)
     if as_markdown or check:
         defaults = ask(library, without_settings(os.environ))
         print(check_page(check, defaults) if check else markdown(defaults).rstrip())

@@ -46,7 +46,7 @@ def command(
 ) -> None:
     """Show hakmem at work: real programs with proof, a short benchmark, the report."""
     console, page = Console(), project.place(out, out, folder=True) / "report.html"
-    library = project.require_file(lib or project.default_library(), "hakmem's library")
+    library = project.library(lib)
     console.print("[bold]1. Real programs under hakmem[/]")
     show_programs(library, console)
     console.print("\n[bold]2. A short benchmark against every allocator that is here[/]")

@@ -31,6 +31,11 @@ def environment() -> Environment:
     )
 
 
+def text(name: str) -> str:
+    """A template's own, as it is: a style or a script."""
+    return (TEMPLATES / name).read_text(encoding="utf-8")
+
+
 def render(template: str, **values: object) -> str:
     return environment().get_template(template).render(**values)
 
@@ -77,10 +82,10 @@ def with_table(page: str, name: str, table: str) -> str:
 def require_same(path: Path, due: str, says: str, remedy: str) -> None:
     """LabError that names the first line in which a page is not what it is made from."""
     try:
-        text = path.read_text(encoding="utf-8")
+        found = path.read_text(encoding="utf-8")
     except OSError as error:
         raise LabError(f"{path}: {error.strerror}; {remedy}", status=1) from None
-    lines = zip_longest(text.split("\n"), due.split("\n"))
+    lines = zip_longest(found.split("\n"), due.split("\n"))
     for number, (is_there, should_be) in enumerate(lines, 1):
         if is_there != should_be:
             raise LabError(f"{path}:{number}: not what {says}; {remedy}", status=1)

@@ -60,6 +60,11 @@ def require_file(path: Path, what: str) -> Path:
     raise LabError(f"{what} not found: {path} ({hint})")
 
 
+def library(path: Path | None) -> Path:
+    """hakmem's own: the one that is named, or the build's."""
+    return require_file(path or default_library(), "hakmem's library")
+
+
 def place(out: Path | None, otherwise: Path, option: str = "--out", folder: bool = False) -> Path:
     """Where results go: where the option says, in a folder that is there; or in one made for it.
 

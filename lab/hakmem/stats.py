@@ -32,12 +32,6 @@ def median(values: Sequence[float]) -> float:
     return float(np.median(values))
 
 
-def mad(values: Sequence[float]) -> float:
-    """Median absolute deviation from the median, unscaled, in the unit of the values."""
-    array = np.asarray(values, dtype=float)
-    return float(np.median(np.abs(array - np.median(array))))
-
-
 def walsh(values: np.ndarray) -> np.ndarray:
     """The Walsh averages of each row: all pairwise means (x_i + x_j) / 2 with i <= j."""
     i, j = np.triu_indices(values.shape[-1])

@@ -84,6 +84,10 @@ class Suite:
     commands: tuple[Command, ...]
     figures: tuple[Figure, ...] = field(default=())
 
+    def command(self, name: str) -> Command:
+        """The one that is called exactly so; it must be there."""
+        return next(command for command in self.commands if command.name == name)
+
     def select(self, names: Sequence[str]) -> "Suite":
         """The part named: a figure, a command, a family's first words, or a shell pattern.
 

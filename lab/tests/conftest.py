@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 from browser_world import Browser
 from hakmem import project
-from hakmem.audit import planted as audit_planted
 from hakmem.suite import SUITE
 from scorecards import TARGETS, Site
-from standing import Stand, compile_c
+from standing import Stand, commit, compile_c
 
 # A shell that starts the tests in the background has SIGINT ignored, and children inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -41,6 +40,12 @@ def stand(tmp_path_factory: pytest.TempPathFactory) -> Stand:
     return Stand(folder, library, silent, environment)
 
 
+@pytest.fixture
+def own(stand: Stand, tmp_path: Path) -> Stand:
+    """The stand-in build with a ledger of its own."""
+    return stand.under(LAB_LEDGER=tmp_path / "led")
+
+
 @pytest.fixture(scope="session")
 def rival(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A library that is not hakmem, in a folder of its own."""
@@ -59,9 +64,7 @@ def scorecard_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }.items():
         (root / name).parent.mkdir(exist_ok=True)
         (root / name).write_text(text)
-    audit_planted._git(root, "init", "-q", "--template=")
-    audit_planted._git(root, "add", ".")
-    audit_planted._git(root, "commit", "-q", "-m", "targets")
+    commit(root)
     return root
 
 

@@ -7,12 +7,15 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hakmem import project
+from hakmem.process.children import said
 from hakmem.replay import raw, streams, trace
 from hakmem.replay.raw import GIVEN, TAKEN
+from standing import ran
 
 BUILD = project.root() / "build"
 LIBRARY = BUILD / "libhakmem.so"
@@ -76,22 +79,25 @@ def record(folder: Path, *command: object, status: int = 0, **more: str) -> trac
     argv = [sys.executable, "-c", "from hakmem.cli import main; main()", "record", "--lib"]
     separator = [] if "--" in command else ["--"]
     words = [*argv, str(LIBRARY), "--out", "a.hktrace", *separator, *map(str, command)]
-    done = subprocess.run(
-        words, cwd=folder, env=environment | more, capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == status, done.stderr
+    done = ran(said(words, cwd=folder, env=environment | more, timeout=120), status)
     assert "written: a.hktrace: " in done.stderr
     return trace.read(folder / "a.hktrace")
 
 
-def replayed(found: trace.Trace, *arguments: str) -> dict[str, object]:
+def recorded(folder: Path, *command: object, **more: str) -> Path:
+    """What the library alone leaves of a program that it is preloaded into."""
+    record = {"HAKMEM_RECORD": str(folder / "raw.%p"), "LD_PRELOAD": str(LIBRARY)}
+    subprocess.run(
+        list(map(str, command)), env=record | more, stdout=subprocess.DEVNULL, check=True
+    )
+    return next(folder.glob("raw.*"))
+
+
+def replayed(found: trace.Trace, *arguments: str) -> dict[str, Any]:
     streams_ = found.path.with_suffix(".streams")
     trace.unpack(found, streams_)
-    done = subprocess.run(
-        [REPLAYER, streams_, *arguments], capture_output=True, text=True, timeout=120, check=True
-    )
-    result: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
-    return result
+    done = ran(said([REPLAYER, streams_, *arguments], timeout=120))
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def small_trace(folder: Path) -> trace.Trace:

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hakmem.audit import planted as audit_planted
 from hakmem.ledger.store import Ledger, Record
 from hakmem.ledger.verify import verify
 from hakmem.process import provenance
 from hakmem.scorecard import page as scorecard
 from hakmem.scorecard.read import Row
+from standing import commit
 
 BENCH = "batch_fifo"
 
@@ -120,9 +120,6 @@ class Site:
         self.ledger = Ledger(root / "evidence")
         self.source = provenance.source(root)
 
-    def git(self, *words: str) -> None:
-        audit_planted._git(self.root, *words)
-
     def add(self, kind: str, body: Mapping[str, Any]) -> Record:
         """A suite comes with its one benchmark, as `part`."""
         if kind == "suite":
@@ -137,7 +134,7 @@ class Site:
 
     def age(self) -> None:
         (self.root / "src/a.c").write_text("int b;\n")
-        self.git("commit", "-q", "-a", "-m", "another source")
+        commit(self.root)
 
 
 def ratio(value: float, **more: Any) -> dict[str, Any]:

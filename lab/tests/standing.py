@@ -1,6 +1,7 @@
 """The stand-in build: what it is made of, and how the command is run against it."""
 
 import contextlib
+import csv
 import io
 import lzma
 import os
@@ -14,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from unittest import mock
 
+import pytest
 from hakmem.cli import main
 from hakmem.ledger.store import Ledger, Record
 
@@ -42,6 +44,26 @@ def compile_c(source: str | Path, out: Path, *flags: str) -> Path:
     return out
 
 
+def compile_static(source: str | Path, out: Path) -> Path:
+    try:
+        return compile_c(source, out, "-static")
+    except subprocess.CalledProcessError:
+        pytest.skip("SKIPPED: nothing can be linked statically here: NOT tested")
+
+
+def need(*tools: str) -> None:
+    """Skips a test that needs them, and says so."""
+    for tool in tools:
+        if shutil.which(tool) is None:
+            pytest.skip(f"SKIPPED: {tool} is not installed (tools/setup): NOT tested")
+
+
+def need_built(*files: Path) -> None:
+    for file in files:
+        if not file.is_file():
+            pytest.skip(f"SKIPPED: {file} is not built, run `make build`: NOT tested")
+
+
 def script(path: Path, text: str) -> Path:
     """A program of the shell's."""
     path.parent.mkdir(exist_ok=True)
@@ -57,6 +79,14 @@ def git(folder: Path, *arguments: str) -> str:
     plain = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     done = subprocess.run(words, check=True, capture_output=True, text=True, env=plain)
     return done.stdout.strip()
+
+
+def commit(folder: Path, message: str = "x") -> str:
+    """All that is in the folder, which becomes a repository where it is none yet."""
+    git(folder, "init", "-q", "-b", "main", "--template=")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "--allow-empty", "-m", message)
+    return git(folder, "rev-parse", "HEAD")
 
 
 def until(what: Callable[[], object], seconds: float = 60) -> bool:
@@ -75,9 +105,17 @@ def ended(pid: int) -> bool:
         return True
 
 
+def ran(
+    done: subprocess.CompletedProcess[str], status: int = 0
+) -> subprocess.CompletedProcess[str]:
+    """What it is, if it ended with that status."""
+    assert done.returncode == status, done.stdout + done.stderr
+    return done
+
+
 def refused(done: subprocess.CompletedProcess[str], *words: str, status: int = 2) -> None:
     """It ended with that status and said why in one line, which has the words in it."""
-    assert done.returncode == status, done.stdout + done.stderr
+    ran(done, status)
     assert done.stderr.startswith("hakmem: "), done.stderr
     assert done.stderr.count("\n") == 1, done.stderr
     for word in words:
@@ -86,18 +124,6 @@ def refused(done: subprocess.CompletedProcess[str], *words: str, status: int = 2
 
 def flat(text: str) -> str:
     return " ".join(text.split())
-
-
-def samples(evidence: Path, setting: Record | None = None) -> list[dict[str, str]]:
-    """The lines of a comparison's table of samples, by column; of the last one's, if none is named.
-
-    They are those of its setting.
-    """
-    ledger = Ledger(evidence)
-    chosen = setting or [r for r in ledger.records() if r.kind == "setting"][-1]
-    data = ledger.raw_path(chosen.raw["samples.tsv.xz"]).read_bytes()
-    head, *rows = lzma.decompress(data).decode().splitlines()
-    return [dict(zip(head.split("\t"), row.split("\t"), strict=True)) for row in rows]
 
 
 @dataclass(frozen=True)
@@ -116,10 +142,27 @@ class Stand:
         """The same with more in its environment."""
         return replace(self, environment={**self.environment, **{k: str(more[k]) for k in more}})
 
+    @property
+    def evidence(self) -> Path:
+        return Path(self.environment["LAB_LEDGER"])
+
+    @property
+    def ledger(self) -> Ledger:
+        return Ledger(self.evidence)
+
     def records(self, kind: str | None = None) -> list[Record]:
         """What is in its ledger; of one kind, where that is named."""
-        found = Ledger(Path(self.environment["LAB_LEDGER"])).records()
-        return [record for record in found if kind in (None, record.kind)]
+        return [record for record in self.ledger.records() if kind in (None, record.kind)]
+
+    def output(self) -> str:
+        """All that the programs of the last comparison printed."""
+        return self.ledger.raw(self.records("setting")[-1].raw["output.txt"]).decode()
+
+    def samples(self, setting: Record | None = None) -> list[dict[str, str]]:
+        """The lines of a comparison's table, by column; of the last one's, if none is named."""
+        chosen = setting or self.records("setting")[-1]
+        data = lzma.decompress(self.ledger.raw(chosen.raw["samples.tsv.xz"])).decode()
+        return list(csv.DictReader(data.splitlines(), delimiter="\t"))
 
     def interrupted(
         self, ready: Callable[[], object], *arguments: object, number: int = signal.SIGINT

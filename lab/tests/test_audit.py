@@ -9,7 +9,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from hakmem import git, project
+import standing
+from hakmem import project
 from hakmem.audit import blocks as audit_blocks
 from hakmem.audit import check as audit
 from hakmem.audit import citing as audit_record
@@ -23,7 +24,7 @@ from hakmem.ledger import store as ledger
 from hakmem.ledger.store import Ledger, Record
 from hakmem.process import provenance
 from hakmem.suite import SUITE
-from standing import Stand, refused
+from standing import Stand, ran, refused
 
 Done = subprocess.CompletedProcess[str]
 
@@ -36,9 +37,14 @@ def site(tmp_path: Path) -> Site:
 def commit(site: Site, message: str, **files: str) -> str:
     for name, text in files.items():
         (site.root / name.replace("_", "/", 1)).with_suffix(".c").write_text(text)
-    audit_planted._git(site.root, "add", ".")
-    audit_planted._git(site.root, "commit", "-q", "--allow-empty", "-m", message)
-    return git.ask(site.root, "rev-parse", "HEAD") or ""
+    return standing.commit(site.root, message)
+
+
+def problems(site: Site, text: str | None = None, stale_after: int = 0) -> str:
+    """Of doc.md, with that text in place of its own."""
+    if text is not None:
+        (site.root / "doc.md").write_text(text)
+    return "\n".join(audited(site, stale_after).problems)
 
 
 def audited(site: Site, stale_after: int = 0) -> Audit:
@@ -134,17 +140,15 @@ def test_what_is_cited_is_accepted(
     ],
 )
 def test_what_the_record_does_not_say_is_refused(site: Site, text: str, why: str) -> None:
-    (site.root / "doc.md").write_text(text.format(s=site.sample, v=site.verdict))
-    assert any(why in problem for problem in audited(site).problems)
+    assert why in problems(site, text.format(s=site.sample, v=site.verdict))
 
 
 def test_an_undecided_ratio_says_so(site: Site) -> None:
     body = dict(Ledger(site.root / "evidence").get(site.verdict).body) | {"verdict": "UNDECIDED"}
     id = Ledger(site.root / "evidence").append("verdict", body).id
-    (site.root / "doc.md").write_text(f"0.88 [0.85–0.90]<!--c:{id}/cost-->")
-    assert len(audited(site).problems) == 1
-    (site.root / "doc.md").write_text(f"undecided: 0.88 [0.85–0.90]<!--c:{id}/cost-->")
-    assert audited(site).problems == []
+    figure = f"0.88 [0.85–0.90]<!--c:{id}/cost-->"
+    assert "UNDECIDED" in problems(site, figure)
+    assert problems(site, f"undecided: {figure}") == ""
 
 
 # ---- age ----
@@ -152,20 +156,20 @@ def test_an_undecided_ratio_says_so(site: Site) -> None:
 
 def test_some_source_commits_are_allowed_and_no_more(site: Site) -> None:
     commit(site, "docs")
-    assert audited(site).problems == []
+    assert problems(site) == ""
     commit(site, "one", src_a="int b;\n")
     commit(site, "two", src_a="int c;\n")
-    assert audited(site, stale_after=2).problems == []
-    assert audited(site, stale_after=2).evidence.ages[site.sample] == 2
-    assert any("2 commits have changed" in p for p in audited(site, stale_after=1).problems)
+    result = audited(site, stale_after=2)
+    assert (result.problems, result.evidence.ages[site.sample]) == ([], 2)
+    assert "2 commits have changed" in problems(site, stale_after=1)
     site.edit("src/a.c", "int c", "int d")
-    assert any("3 commits have changed" in p for p in audited(site, stale_after=2).problems)
+    assert "3 commits have changed" in problems(site, stale_after=2)
 
 
 def test_history_may_be_old_and_nothing_else(site: Site) -> None:
     history = {site.root / "old.md"}
 
-    def problems(name: str) -> list[str]:
+    def of(name: str) -> list[str]:
         result = Audit.of(site.root, Ledger(site.root / "evidence"), 0, history)
         result.document(site.root / name)
         assert result.dated == (result.seen if name == "old.md" else 0)
@@ -173,8 +177,8 @@ def test_history_may_be_old_and_nothing_else(site: Site) -> None:
 
     site.edit("src/a.c", "a", "b")
     site.edit("bench/a.c", "a", "b")
-    assert any("is stale" in p for p in problems("doc.md"))
-    assert problems("old.md") == []
+    assert any("is stale" in p for p in of("doc.md"))
+    assert of("old.md") == []
     for old, new, words in (
         (" [0.85–0.90]", "", "must show its interval"),
         (site.sample, "0" * 12, "no record"),
@@ -183,7 +187,7 @@ def test_history_may_be_old_and_nothing_else(site: Site) -> None:
     ):
         whole = (site.root / "old.md").read_text()
         site.edit("old.md", old, new)
-        assert any(words in p for p in problems("old.md")), words
+        assert any(words in p for p in of("old.md")), words
         (site.root / "old.md").write_text(whole)
 
 
@@ -207,16 +211,15 @@ def test_an_amended_message_keeps_its_evidence(site: Site) -> None:
     source = provenance.source(site.root) | {"commit": "0" * 40}
     body = {"ok": True, "source": source, "metrics": {"rate": {"value": 1.0, "unit": "s"}}}
     id = Ledger(site.root / "evidence").append("sample", body).id
-    (site.root / "doc.md").write_text(f"1.0 s<!--c:{id}/rate-->")
-    assert audited(site).problems == []
+    assert problems(site, f"1.0 s<!--c:{id}/rate-->") == ""
     lost = {**body, "source": {**source, "tree": "0" * 40}}
     other = Ledger(site.root / "evidence").append("sample", lost).id
     site.say(id, other)
-    assert any("not in the history" in p for p in audited(site).problems)
+    assert "not in the history" in problems(site)
 
 
 def test_a_stated_benchmark_is_stale_only_by_its_own_change(site: Site) -> None:
-    fifo = next(c for c in SUITE.commands if c.name == "batch_fifo")
+    fifo = SUITE.command("batch_fifo")
     commit(site, "batch", bench_batch="int batch;\n")
     works = {
         fifo.name: {"definition": provenance.definition(fifo, site.root)},
@@ -229,27 +232,27 @@ def test_a_stated_benchmark_is_stale_only_by_its_own_change(site: Site) -> None:
         "metrics": {"rate": {"value": 1.0, "unit": "s"}},
     }
     id = Ledger(site.root / "evidence").append("sample", body).id
-    (site.root / "doc.md").write_text(f"1.0 s<!--c:{id}/rate-->")
     site.edit("bench/a.c", "a", "b")
-    assert audited(site).problems == []
+    assert problems(site, f"1.0 s<!--c:{id}/rate-->") == ""
     site.edit("bench/batch.c", "batch", "other")
-    assert any("batch_fifo has changed" in p for p in audited(site).problems)
+    assert "batch_fifo has changed" in problems(site)
     works["build/bench/bench_batch 1000"] = {"definition": None}
     hidden = Ledger(site.root / "evidence").append("sample", body).id
     site.say(id, hidden)
-    assert any("bench/ has changed" in p for p in audited(site).problems)
+    assert "bench/ has changed" in problems(site)
 
 
 def test_a_sample_has_the_source_of_its_setting(site: Site) -> None:
     ledger = Ledger(site.root / "evidence")
     source = provenance.source(site.root)
-    for dirty, problems in ((False, 0), (True, 1)):
+    for dirty in (False, True):
         setting = ledger.append("setting", {"source": {**source, "dirty": dirty}})
         metrics = {"a/b.c wall": {"value": 0.125, "unit": "share"}}
         body = {"ok": True, "setting": setting.id, "source": source["commit"], "metrics": metrics}
         id = ledger.append("sample", body).id
-        (site.root / "doc.md").write_text(f"12.5 %<!--c:{id}/a/b.c wall/%-->")
-        assert len(audited(site).problems) == problems
+        found = problems(site, f"12.5 %<!--c:{id}/a/b.c wall/%-->")
+        assert ("(dirty)" in found) is dirty
+        assert bool(found) is dirty
 
 
 # ---- generated tables ----
@@ -257,8 +260,8 @@ def test_a_sample_has_the_source_of_its_setting(site: Site) -> None:
 
 def test_a_table_is_made_from_its_verdicts_and_held_to_them(site: Site) -> None:
     path = site.root / "doc.md"
-    path.write_text(f"<!--claims:begin verdict={site.verdict}-->\n<!--claims:end-->\n")
-    assert any("not what its source gives" in p for p in audited(site).problems)
+    marks = f"<!--claims:begin verdict={site.verdict}-->\n<!--claims:end-->\n"
+    assert "not what its source gives" in problems(site, marks)
     audit.write(site.root, [path], Ledger(site.root / "evidence"))
     text = path.read_text()
     assert "| less? | cost | 0.876 | [0.851–0.902] | GO |" in text
@@ -266,18 +269,17 @@ def test_a_table_is_made_from_its_verdicts_and_held_to_them(site: Site) -> None:
 
 
 def test_marks_that_make_no_table_are_refused(site: Site) -> None:
-    (site.root / "doc.md").write_text("<!--claims:begin verdict=0-->\n| 7 ns |\n")
-    assert any("makes no block" in p for p in audited(site).problems)
+    assert "makes no block" in problems(site, "<!--claims:begin verdict=0-->\n| 7 ns |\n")
     for source in (f"verdict={site.sample}", "verdict=0", "other"):
-        (site.root / "doc.md").write_text(f"<!--claims:begin {source}-->\n<!--claims:end-->\n")
-        assert any("cannot be made again" in p for p in audited(site).problems)
+        found = problems(site, f"<!--claims:begin {source}-->\n<!--claims:end-->\n")
+        assert "cannot be made again" in found
 
 
 # ---- commit messages ----
 
 
 def test_messages_are_held_to_the_same_rules(site: Site) -> None:
-    def problems(since: str, **excused: str) -> list[str]:
+    def of(since: str, **excused: str) -> list[str]:
         result = Audit.of(site.root, Ledger(site.root / "evidence"), 0)
         for id, text in audit.messages(site.root, Settings(0, 0, since, excused)):
             result.message(id, text)
@@ -287,14 +289,14 @@ def test_messages_are_held_to_the_same_rules(site: Site) -> None:
     commit(site, f"front: cost 0.88 [0.85–0.90] [c:{site.verdict}/cost]")
     commit(site, "docs: the table's limit\n\n[noclaim: a limit] within 5 % of it")
     commit(site, "later, when the source is another", src_a="int z;\n")
-    assert problems(start) == []
+    assert of(start) == []
     bad = commit(site, "front: 12 % faster")
-    assert [p for p in problems(start) if "unbacked" in p]
-    assert problems(start, **{bad: "cannot be mended"}) == []
-    audit_planted._git(site.root, "tag", "v1.0")
-    assert problems(start) == []
+    assert [p for p in of(start) if "unbacked" in p]
+    assert of(start, **{bad: "cannot be mended"}) == []
+    standing.git(site.root, "tag", "v1.0")
+    assert of(start) == []
     with pytest.raises(LabError, match="cannot list the commits"):
-        problems("f" * 40)
+        of("f" * 40)
 
 
 # ---- what is not a whole checkout ----
@@ -305,7 +307,7 @@ def shallow(site: Site, tmp_path: Path) -> Site:
     """A clone of the last commit alone; the one that was measured is not in it."""
     commit(site, "later")
     path = tmp_path / "clone"
-    audit_planted._git(site.root, "clone", "-q", "--depth", "1", f"file://{site.root}", str(path))
+    standing.git(site.root, "clone", "-q", "--depth", "1", f"file://{site.root}", str(path))
     return replace(site, root=path)
 
 
@@ -331,26 +333,26 @@ def test_a_shallow_clone_lets_no_wrong_claim_through(
     shallow: Site, old: str, new: str, words: str
 ) -> None:
     shallow.say(old, new)
-    assert any(words in problem for problem in audited(shallow).problems)
+    assert words in problems(shallow)
 
 
 def test_a_shallow_clone_refuses_what_is_dirty_edited_or_of_another_benchmark(
     shallow: Site,
 ) -> None:
-    fifo = next(c for c in SUITE.commands if c.name == "batch_fifo")
+    fifo = SUITE.command("batch_fifo")
     (shallow.root / "bench" / "batch.c").write_text("int batch;\n")
     works = {fifo.name: {"definition": provenance.definition(fifo, shallow.root)}}
     here = Ledger(shallow.root / "evidence")
     body = {**here.get(shallow.sample).body, "benchmarks": [{"works": works}]}
     id = here.append("sample", body).id
     shallow.say(shallow.sample, id)
-    assert audited(shallow).problems == []
+    assert problems(shallow) == ""
     shallow.edit("bench/batch.c", "batch", "other")
-    assert any("batch_fifo has changed" in p for p in audited(shallow).problems)
+    assert "batch_fifo has changed" in problems(shallow)
     shallow.say(id, shallow.dirty)
-    assert any("(dirty)" in p for p in audited(shallow).problems)
+    assert "(dirty)" in problems(shallow)
     shallow.edit_ledger("41234500.0", "41234600.0")
-    assert any("was changed" in p for p in audited(shallow).problems)
+    assert "was changed" in problems(shallow)
 
 
 @pytest.fixture
@@ -368,8 +370,7 @@ def auditing(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Don
 def test_the_command_in_a_shallow_clone(shallow: Site, auditing: Callable[..., Done]) -> None:
     text = f'floor = 4\nstale-after = 0\nmessages-from = "{"f" * 40}"\n'
     (shallow.root / "evidence" / "audit.toml").write_text(text)
-    done = auditing(shallow)
-    assert done.returncode == 0, done
+    done = ran(auditing(shallow))
     assert "note: the history is incomplete" in done.stdout
     refused(auditing(shallow, "--release"), "needs the whole history")
 
@@ -431,13 +432,11 @@ def test_the_command_lets_history_be_old(
     settings = 'floor = 4\nstale-after = 0\nmessages-from = "HEAD"\nhistory = ["old.md"]\n'
     (site.root / "evidence" / "audit.toml").write_text(settings)
     commit(site, "later", src_a="int later;\n")
-    done = auditing(site, *arguments)
-    assert done.returncode == 0, done
+    done = ran(auditing(site, *arguments))
     assert "4 of all are history" in done.stdout
 
     (site.root / "README.md").write_text((site.root / "old.md").read_text())
-    done = auditing(site, *arguments)
-    assert done.returncode == 1
+    done = ran(auditing(site, *arguments), 1)
     stale = [line for line in done.stdout.splitlines() if "is stale" in line]
     assert stale
     assert all(line.startswith("problem: README.md") for line in stale)
@@ -448,7 +447,6 @@ def test_the_command_refuses_a_typed_figure(
     stand: Stand, tmp_path: Path, text: str, status: int
 ) -> None:
     (tmp_path / "doc.md").write_text(text)
-    done = stand.call("audit", tmp_path / "doc.md")
-    assert done.returncode == status
+    done = ran(stand.call("audit", tmp_path / "doc.md"), status)
     assert "planted violations refused" in done.stdout
     assert ("unbacked" in done.stdout) == (status == 1)

@@ -1,21 +1,23 @@
 """`hakmem baseline` over the stand-in build."""
 
 import subprocess
-from pathlib import Path
+from collections.abc import Callable
+from functools import partial
 
 import pytest
-from hakmem.ledger.store import Ledger
 from hakmem.paired.baseline import BENCHES, FULL_OPS, Mix, Spread, mix_of
-from standing import Stand
+from standing import Stand, ran, refused
+
+Baseline = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def baseline(stand: Stand, evidence: Path, *more: object) -> subprocess.CompletedProcess[str]:
-    return stand.call("baseline", "--seed", 1, *more, LAB_LEDGER=str(evidence))
+@pytest.fixture
+def baseline(own: Stand) -> Baseline:
+    return partial(own.call, "baseline", "--seed", 1)
 
 
-def test_one_table_with_the_hosts_facts_and_its_record(stand: Stand, tmp_path: Path) -> None:
-    done = baseline(stand, tmp_path, "--runs", 3)
-    assert done.returncode == 0, done.stderr
+def test_one_table_with_the_hosts_facts_and_its_record(baseline: Baseline, own: Stand) -> None:
+    done = ran(baseline("--runs", 3))
     for fact in ("governor: ", "frequency: ", "virtualisation: "):
         assert fact in done.stdout
     said = done.stdout.splitlines()
@@ -28,7 +30,7 @@ def test_one_table_with_the_hosts_facts_and_its_record(stand: Stand, tmp_path: P
     assert all(f"run 4: {bench}, hakmem: 0.00 M ops/s" in runs for bench in BENCHES)
     for bench in BENCHES:
         assert f"{bench}: throughput, hakmem ÷ system: 1.000 [1.000–1.000] range" in said
-    *others, last = Ledger(tmp_path).records()
+    *others, last = own.records()
     assert last.kind == "baseline"
     assert last.body["metrics"]["random_mixed_400 hakmem"] == {
         "value": 2000.0,
@@ -43,19 +45,17 @@ def test_one_table_with_the_hosts_facts_and_its_record(stand: Stand, tmp_path: P
     assert [record.kind for record in others] == ["setting"]
 
 
-def test_a_mix_of_ones_own_is_run_as_said_and_recorded(stand: Stand, tmp_path: Path) -> None:
+def test_a_mix_of_ones_own_is_run_as_said_and_recorded(baseline: Baseline, own: Stand) -> None:
     """By numbers, as the older documents have it, and by options; --seed stays the order's."""
     for arguments in (
         ("100000", "256", "42", "--range", "32-64"),
         ("--ops", "100000", "--slots", "256", "--bench-seed", "42", "--range", "32-64"),
     ):
-        done = baseline(stand, tmp_path, *arguments)
-        assert done.returncode == 0, done.stdout + done.stderr
-        *others, last = Ledger(tmp_path).records()
+        ran(baseline(*arguments))
+        last = own.records("baseline")[-1]
         asked = {"ops": 100000, "slots": 256, "seed": 42, "smallest": 32, "largest": 64}
         assert (last.body["mix"], last.body["seed"]) == (asked, 1)
-        said = Ledger(tmp_path).raw_path(others[-1].raw["output.txt"]).read_text()
-        assert said.count("bench_random_mixed 100000 256 42 32 64") == 2
+        assert own.output().count("bench_random_mixed 100000 256 42 32 64") == 2
         work = last.body["benchmarks"][0]["works"]["random_mixed"]
         assert work["executable"] == "bench_random_mixed"
         assert work["arguments"] == ["100000", "256", "42", "32", "64"]
@@ -85,17 +85,17 @@ def test_what_is_not_said_of_a_mix_is_as_in_the_suite(
     ],
 )
 def test_what_is_no_mix_is_one_line(
-    stand: Stand, tmp_path: Path, arguments: tuple[str, ...], message: str
+    baseline: Baseline, arguments: tuple[str, ...], message: str
 ) -> None:
-    done = baseline(stand, tmp_path, *arguments)
-    assert (done.returncode, done.stderr.count("\n"), done.stdout) == (2, 1, "")
-    assert message in done.stderr
+    done = baseline(*arguments)
+    refused(done, message)
+    assert done.stdout == ""
 
 
-def test_no_record_and_fewer_than_three_runs(stand: Stand, tmp_path: Path) -> None:
-    assert "not recorded" in baseline(stand, tmp_path / "x", "--no-record").stdout
-    assert not (tmp_path / "x").exists()
-    assert baseline(stand, tmp_path, "--runs", 2).returncode == 2
+def test_no_record_and_fewer_than_three_runs(baseline: Baseline, own: Stand) -> None:
+    assert "not recorded" in baseline("--no-record").stdout
+    assert not own.evidence.exists()
+    assert baseline("--runs", 2).returncode == 2
 
 
 def test_the_spread_of_runs() -> None:

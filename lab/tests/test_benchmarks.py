@@ -1,13 +1,14 @@
 """The benchmarks as the suite names them: that they are built, how they are chosen and read."""
 
 import os
-import subprocess
 
 import pytest
 from hakmem import project
 from hakmem.errors import LabError
+from hakmem.process.children import said
 from hakmem.process.sample import last_json_line
 from hakmem.suite import SUITE
+from standing import need_built, ran
 
 
 def test_every_entry_of_the_suite_is_built() -> None:
@@ -21,11 +22,8 @@ def test_every_entry_of_the_suite_is_built() -> None:
 @pytest.mark.parametrize("command", SUITE.commands, ids=lambda command: command.name)
 def test_the_real_benchmark_knows_its_options(command: object) -> None:
     program = project.root() / "build" / "bench" / command.executable
-    if not program.is_file():
-        pytest.skip(f"{command.executable} is not built: run `make build`")
-    argv = [str(program), *command.argv(1)[1:], "--help"]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
+    need_built(program)
+    ran(said([program, *command.argv(1)[1:], "--help"], timeout=60))
 
 
 def test_families_patterns_and_figures_select() -> None:

@@ -8,9 +8,9 @@ import pytest
 from hakmem import project
 from hakmem.bisect import commits as bisect_range
 from hakmem.errors import LabError
-from hakmem.ledger.store import Ledger, Record
+from hakmem.ledger.store import Record
 from hakmem.ledger.verify import verify
-from standing import PROGRAMS, Stand, refused, samples
+from standing import PROGRAMS, Stand, compile_c, ran, refused
 from test_builds import CMAKE, Repository
 
 # Its cost is a figure it prints: what it was built with, times noise by how often it was run.
@@ -40,8 +40,7 @@ class World(Repository):
 
     def __init__(self, folder: Path, stand: Stand) -> None:
         super().__init__(folder / "repository")
-        self.folder, self.evidence = folder, folder / "evidence"
-        self.stand = stand.under(LAB_LEDGER=self.evidence)
+        self.folder, self.stand = folder, stand
 
     def grow(self, costs: list[float | None], noise: float = 0.004) -> list[str]:
         """A commit for each cost; None: one that does not build. The first is the good end."""
@@ -63,18 +62,18 @@ class World(Repository):
         )
 
     def record(self) -> Record:
-        assert verify(Ledger(self.evidence)).problems == []
+        assert verify(self.stand.ledger).problems == []
         return self.stand.records("bisect")[-1]
 
 
 @pytest.fixture
-def world(stand: Stand, tmp_path: Path) -> World:
-    return World(tmp_path, stand)
+def world(own: Stand, tmp_path: Path) -> World:
+    return World(tmp_path, own)
 
 
 def assert_whole(world: World, record: Record) -> None:
     """Every sample of every comparison is in the ledger under the bisection."""
-    found = {r.id: r for r in Ledger(world.evidence).records()}
+    found = {r.id: r for r in world.stand.records()}
     inputs = [found[one] for one in record.body["inputs"]]
     roles = [one["role"] for one in record.body["comparisons"]]
     kinds = {"ends": "verdict", "probe": "probe", "confirmation": "verdict"}
@@ -84,14 +83,13 @@ def assert_whole(world: World, record: Record) -> None:
     assert [one.kind for one in inputs] == [kinds[role] for role in roles]
     for one in inputs:
         (setting,) = (found[i] for i in one.body["inputs"])
-        rows = samples(world.evidence, setting)
+        rows = world.stand.samples(setting)
         assert len({row["block"] for row in rows}) == one.body["blocks"]
 
 
 def test_a_planted_slow_down_is_found_past_a_commit_that_does_not_build(world: World) -> None:
     commits = world.grow([100, 100, 100, 100, None, 100, 105, 105, 105])
-    done = world.bisect()
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = ran(world.bisect())
     assert re.search(f"GO: {commits[6][:10]} “step 6” changed it: \\+[45]\\.\\d %", done.stdout)
     assert f"skipped, because they cannot be run: {commits[4][:10]} “step 4”" in done.stdout
     record = world.record()
@@ -112,18 +110,16 @@ def test_a_planted_slow_down_is_found_past_a_commit_that_does_not_build(world: W
 
 def test_a_change_among_commits_that_do_not_build_is_a_range(world: World) -> None:
     commits = world.grow([100, 100, None, None, 94])
-    done = world.bisect("--no-record", good="HEAD~4")
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = ran(world.bisect("--no-record", good="HEAD~4"))
     said = ", ".join(f"{commits[at][:10]} “step {at}”" for at in (2, 3, 4))
     assert f"GO: one of {said} changed it: −" in done.stdout
     assert "not recorded" in done.stdout
-    assert not (world.evidence).exists()
+    assert not world.stand.evidence.exists()
 
 
 def test_a_change_that_is_none_under_noise_is_said_to_be_none(world: World) -> None:
     world.grow([100] * 9, noise=0.012)
-    done = world.bisect("--max-blocks", "20")
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = ran(world.bisect("--max-blocks", "20"))
     assert "NO-GO: no commit changed it" in done.stdout
     record = world.record()
     assert (record.body["answer"], record.body["suspects"]) == ("none", [])
@@ -132,8 +128,7 @@ def test_a_change_that_is_none_under_noise_is_said_to_be_none(world: World) -> N
 
 def test_ends_that_cannot_be_told_apart_are_no_answer(world: World) -> None:
     world.grow([100, 100, 101], noise=0.3)
-    done = world.bisect(good="HEAD~2")
-    assert done.returncode == 1
+    done = ran(world.bisect(good="HEAD~2"), 1)
     assert "UNDECIDED: the ends cannot be told apart" in done.stdout
     assert world.record().body["answer"] == "open"
 
@@ -159,15 +154,12 @@ def test_the_commit_of_the_library_is_found_under_a_program_that_stays(
     source, program = world.folder / "work.c", world.folder / "work"
     source.write_text(PROGRAM)
     cost = '-DCOST=(*(const double *)dlsym(RTLD_DEFAULT, "planted_cost"))'
-    flags = ["-D_GNU_SOURCE", "-include", "dlfcn.h", cost, "-DNOISE=0.004"]
-    subprocess.run(["gcc", *flags, "-o", program, source], check=True, timeout=60)
+    flags = ("-D_GNU_SOURCE", "-include", "dlfcn.h", cost, "-DNOISE=0.004")
+    compile_c(source, program, *flags)
     (world.folder / "counter").write_text("0\n")
-    done = world.stand.call(
-        *("bisect", "HEAD~3", "HEAD", "--seed", 5, "--metric", "regex:cost: (.*)"),
-        *("--min-seconds", 0),
-        *("--probe-blocks", 4, "--max-blocks", 8, "--", program, world.folder / "counter"),
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    words = ("--min-seconds", 0, "--probe-blocks", 4, "--max-blocks", 8)
+    command = ("bisect", "HEAD~3", "HEAD", "--seed", 5, "--metric", "regex:cost: (.*)", *words)
+    done = ran(world.stand.call(*command, "--", program, world.folder / "counter"))
     assert f"GO: {commits[2][:10]} “step 2” changed it: +7" in done.stdout
     record = world.record()
     assert record.body["suspects"] == [commits[2]]
@@ -182,8 +174,7 @@ def test_a_bisection_is_run_again_though_head_has_moved(world: World) -> None:
     first = world.record()
     world.commit("later", number_txt="later")
     (world.folder / "counter").write_text("0\n")
-    done = world.stand.call("rerun", first.id)
-    assert done.returncode == 0, done.stdout + done.stderr
+    ran(world.stand.call("rerun", first.id))
     again = world.record()
     assert again.body["repeats"] == first.id
     for name in ("good", "bad", "suspects", "posterior"):
@@ -198,22 +189,18 @@ def test_a_change_that_only_the_search_believes_is_not_confirmed(
 
     world.grow([100, 100, 110])
     monkeypatch.setattr(Search, "found", lambda self, now: Suspect(0, (1,), 0.99))
-    done = world.bisect(good="HEAD~2")
-    assert done.returncode == 1
+    done = ran(world.bisect(good="HEAD~2"), 1)
     assert "does not show it" in done.stdout
     assert world.record().body["verdict"] == "NO-GO"
 
 
 def test_ends_that_do_not_run_are_messages(world: World) -> None:
     world.grow([None, 100, None])
-    done = world.bisect(good="HEAD~1")
-    assert done.returncode == 2
+    done = ran(world.bisect(good="HEAD~1"), 2)
     assert re.search("the bad end, .*“step 2”, cannot be measured: .* does not build", done.stderr)
     done = world.bisect(good="HEAD~2")
     assert "the good end" in done.stderr
-    done = world.stand.call(
-        *("bisect", "HEAD~1", "HEAD~1", "--repo", world.root, "--", "true"),
-    )
+    done = world.stand.call("bisect", "HEAD~1", "HEAD~1", "--repo", world.root, "--", "true")
     assert "the same commit" in done.stderr
     assert world.worktrees() == 1
 
@@ -226,7 +213,7 @@ def test_an_interrupt_leaves_one_line_no_record_and_no_worktree(world: World) ->
         *("--", "sh", "-c", "touch $0; sleep 30", world.folder / "started"),
     )
     assert (done.returncode, done.stderr) == (130, "hakmem: interrupted: nothing was recorded\n")
-    assert not (world.evidence).exists()
+    assert not world.stand.evidence.exists()
     assert world.worktrees() == 1
 
 
@@ -240,8 +227,7 @@ def test_an_interrupt_leaves_one_line_no_record_and_no_worktree(world: World) ->
     ],
 )
 def test_what_to_run_must_be_said(stand: Stand, arguments: list[str], message: str) -> None:
-    done = stand.call("bisect", "HEAD~1", "HEAD", *arguments)
-    refused(done, message)
+    refused(stand.call("bisect", "HEAD~1", "HEAD", *arguments), message)
 
 
 @pytest.mark.parametrize("what", [("--bench", "nosuch"), ("--", "no-such-program")])

@@ -236,7 +236,6 @@ def test_commits_that_cannot_be_run_are_one_suspect_with_the_next() -> None:
     search.tell(6, blocks(-0.05))
     now = search.posterior()
     found = search.found(now)
-    assert found is not None
     assert (found.before, found.commits) == (3, (4, 5, 6))
     assert search.next(now) is None
     assert max(now.chances) < 0.5
@@ -246,7 +245,6 @@ def test_a_commit_is_found_from_a_chance_of_95_per_cent_on() -> None:
     search = Search(2, 8)
     assert search.found(Posterior((0.01, 0.94, 0.05), -0.05)) is None
     found = search.found(Posterior((0.01, 0.95, 0.04), -0.05))
-    assert found is not None
     assert found.commits == (1,)
 
 

@@ -7,7 +7,7 @@ import pytest
 from hakmem import git as hakmem_git
 from hakmem.builds import BuildFailed, Builds
 from hakmem.errors import LabError
-from standing import git
+from standing import commit, git
 
 CMAKE = """cmake_minimum_required(VERSION 3.20)
 project(tiny C)
@@ -22,7 +22,6 @@ class Repository:
     def __init__(self, root: Path) -> None:
         self.root = root
         root.mkdir()
-        self.git("init", "-q", "-b", "main")
 
     def git(self, *arguments: str) -> str:
         return git(self.root, *arguments)
@@ -32,9 +31,7 @@ class Repository:
             path = self.root / name.replace("__", "/").replace("_", ".")
             path.parent.mkdir(exist_ok=True)
             path.write_text(text)
-        self.git("add", "-A")
-        self.git("commit", "-q", "--allow-empty", "-m", subject)
-        return self.git("rev-parse", "HEAD")
+        return commit(self.root, subject)
 
     def worktrees(self) -> int:
         return self.git("worktree", "list").count("\n") + 1

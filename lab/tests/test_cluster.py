@@ -21,7 +21,7 @@ from hakmem.errors import LabError
 from hakmem.ledger.store import Ledger
 from hakmem.ledger.verify import verify
 from hakmem.paired.blocks import Outcome
-from standing import Stand, compile_c, ended, refused, samples, until
+from standing import Stand, compile_c, ended, ran, refused, until
 
 HOSTS = ("one", "two")
 PATIENCE_S = 60.0
@@ -127,16 +127,16 @@ def asked(farm: Farm, *sides: object) -> list[object]:
 
 
 @pytest.fixture
-def lab(stand: Stand, notes: Notes, tmp_path: Path) -> Stand:
-    """The user's own, with a ledger; the script knows where to note."""
-    return stand.under(LAB_LEDGER=tmp_path / "evidence", NOTES=notes.folder)
+def lab(own: Stand, notes: Notes) -> Stand:
+    """The user's own; the script knows where to note."""
+    return own.under(NOTES=notes.folder)
 
 
 # ---- on a real cluster ----
 
 
 def test_a_worker_that_is_killed_costs_nothing_that_came_back(
-    farm: Farm, lab: Stand, notes: Notes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    farm: Farm, lab: Stand, notes: Notes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two comparisons at once, and one host's worker dies in the middle of a block."""
     monkeypatch.setattr(cluster, "SLICE_S", 0.0)
@@ -163,11 +163,10 @@ def test_a_worker_that_is_killed_costs_nothing_that_came_back(
     killer = threading.Thread(target=kill)
     killer.start()
     try:
-        done = lab.call("ab", *asked(farm, "--b", "COST=105"))
+        done = ran(lab.call("ab", *asked(farm, "--b", "COST=105")), 3)
     finally:
         first_back.set()
         killer.join()
-    assert done.returncode == 3, done.stdout + done.stderr
     assert killed == [True]
     assert done.stdout.count("NO-GO +5.0 %") == len(HOSTS)
     # Trial runs, all samples once, and the one that was killed: nothing was measured again.
@@ -180,19 +179,19 @@ def test_a_worker_that_is_killed_costs_nothing_that_came_back(
         mine = [record for record in records if record.host == host]
         kinds = Counter(record.kind for record in mine)
         assert kinds == {"setting": 1, "verdict": 1}
-        assert len(samples(tmp_path / "evidence", mine[0])) == taken
+        assert len(lab.samples(mine[0])) == taken
         verdict = mine[-1]
         assert verdict.body["verdict"] == "NO-GO"
         assert set(verdict.body["inputs"]) < {record.id for record in mine}
         if host == "one":
             noise = mine[0].body["noise"]["slices"]
             assert [part["seconds"] > 0 for part in noise] == [True, True]
-    verified = verify(Ledger(tmp_path / "evidence"))
+    verified = verify(lab.ledger)
     assert (verified.files, verified.problems) == (2, [])
 
 
 def test_two_users_of_a_cluster_never_measure_on_a_host_at_once(
-    farm: Farm, lab: Stand, notes: Notes, tmp_path: Path
+    farm: Farm, lab: Stand, notes: Notes
 ) -> None:
     one = subprocess.Popen(
         lab.command("compare", *asked(farm, "--rival", "system")),
@@ -216,34 +215,25 @@ def test_two_users_of_a_cluster_never_measure_on_a_host_at_once(
     twins = next(r.body for r in records if r.kind == "A/A")
     assert twins["binary"][0]["sha256"] == twins["binary"][1]["sha256"]
     assert twins["binary"][0]["path"] != twins["binary"][1]["path"]
-    assert verify(Ledger(tmp_path / "evidence")).problems == []
+    assert verify(lab.ledger).problems == []
 
 
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGKILL])
 def test_a_user_who_leaves_cancels_what_is_out_and_leaves_no_process(
-    farm: Farm, lab: Stand, notes: Notes, tmp_path: Path, by: signal.Signals
+    farm: Farm, lab: Stand, notes: Notes, by: signal.Signals
 ) -> None:
     for host in HOSTS:
         notes.hold(host).touch()
-    running = subprocess.Popen(
-        lab.command("ab", *asked(farm, "--b", "COST=105")),
-        env=lab.environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
+    done = lab.interrupted(
+        lambda: all(notes.began(host) for host in HOSTS),
+        *("ab", *asked(farm, "--b", "COST=105")),
+        number=by,
     )
-    try:
-        assert until(lambda: all(notes.began(host) for host in HOSTS))
-        running.send_signal(by)
-        _, stderr = running.communicate(timeout=PATIENCE_S)
-    finally:
-        running.kill()
-        running.wait()
     if by == signal.SIGINT:
-        assert running.returncode == 130
-        assert stderr == "hakmem: interrupted: no host ended; nothing else was recorded\n"
+        said = "hakmem: interrupted: no host ended; nothing else was recorded\n"
+        assert (done.returncode, done.stderr) == (130, said)
     assert until(lambda: all(ended(notes.began(host)[-1]) for host in HOSTS))
-    assert not (tmp_path / "evidence").exists()
+    assert not lab.evidence.exists()
 
 
 def test_other_files_on_a_host_are_refused_before_anything_is_measured(
@@ -255,19 +245,17 @@ def test_other_files_on_a_host_are_refused_before_anything_is_measured(
     compile_c("stub_library.c", mine / "libhakmem.so", "-shared", "-fPIC", "-DOTHER", "-O0")
     shutil.copy(stand.silent, mine / "extra.so")
     words = asked(farm, "--b", f"lib={mine}/extra.so")
-    done = lab.call("ab", *words, LAB_BUILD_DIR=str(mine))
-    assert done.returncode == 2
+    done = ran(lab.call("ab", *words, LAB_BUILD_DIR=str(mine)), 2)
     for host in HOSTS:
         assert f"{host}: {stand.library} is another file (sha256 " in done.stderr
         assert f"{host}: {stand.folder}/extra.so is not there" in done.stderr
         assert not notes.began(host)
     assert done.stderr.count("\n") == 1
-    assert not (tmp_path / "evidence").exists()
+    assert not lab.evidence.exists()
 
 
 def test_each_host_has_its_own_baseline(farm: Farm, lab: Stand) -> None:
-    done = lab.call("baseline", "--on", farm.on, "--runs", 3)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = ran(lab.call("baseline", "--on", farm.on, "--runs", 3))
     assert {r.host for r in lab.records("baseline")} == set(HOSTS)
     assert done.stdout.count("M ops/s\n") == len(HOSTS)
 
@@ -287,8 +275,7 @@ def test_no_scheduler_is_one_clear_line(
 ) -> None:
     pytest.importorskip("distributed")
     monkeypatch.setattr(cluster, "ANSWER_S", 0.5)
-    done = stand.call("ab", "--on", on, "--b", "X=1", "--bench", "prodcons")
-    refused(done, message)
+    refused(stand.call("ab", "--on", on, "--b", "X=1", "--bench", "prodcons"), message)
 
 
 def test_without_distributed_it_says_what_to_install(
@@ -348,14 +335,14 @@ def test_a_worker_that_can_measure_is_known_by_its_host() -> None:
 
 
 def test_each_host_has_the_margin_of_its_own_noise(
-    stand: Stand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    own: Stand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("LAB_LEDGER", str(tmp_path))
-    monkeypatch.setenv("LAB_BUILD_DIR", str(stand.folder))
+    monkeypatch.setenv("LAB_LEDGER", str(own.evidence))
+    monkeypatch.setenv("LAB_BUILD_DIR", str(own.folder))
     found = {"value": 1.0, "low": 0.97, "high": 1.03, "unit": "ratio", "kind": "95 %"}
     bench = {"name": "prodcons", "metric": "user", "floor": None}
     noisy = {"benchmarks": [bench], "metrics": {"prodcons": found}}
-    Ledger(tmp_path, "two").append("A/A", noisy)
+    Ledger(own.evidence, "two").append("A/A", noisy)
     asked: list[cluster.Comparison] = []
 
     def run(address: str, comparison: cluster.Comparison, console: object) -> list[Outcome]:
@@ -363,10 +350,9 @@ def test_each_host_has_the_margin_of_its_own_noise(
         return []
 
     monkeypatch.setattr(cluster, "run", run)
-    sides = ("--on", "dask://x:1", "--metric", "user", "--b", "X=1")
-    done = stand.call("ab", *sides, "--bench", "prodcons", LAB_LEDGER=str(tmp_path))
-    fixed = stand.call("ab", *sides, "--margin", 0.02, "--bench", "prodcons")
-    assert (done.returncode, fixed.returncode) == (0, 0), done.stderr + fixed.stderr
+    sides = ("--on", "dask://x:1", "--metric", "user", "--b", "X=1", "--bench", "prodcons")
+    ran(own.call("ab", *sides))
+    ran(own.call("ab", *sides, "--margin", 0.02))
     assert [asked[0].on(host).plan.margin for host in HOSTS] == [
         0.01,
         pytest.approx(0.03, rel=0.02),

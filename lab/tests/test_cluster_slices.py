@@ -14,26 +14,15 @@ from hakmem.cluster.client import Part
 from hakmem.cluster.slices import Busy, Job, Journal, Pause, Places, Refused, Request
 from hakmem.errors import LabError
 from hakmem.paired import blocks as paired
-from hakmem.paired import cells, readings
-from hakmem.paired.blocks import Plan, Track, Trial
+from hakmem.paired.blocks import Trial
 from hakmem.paired.session import Ready
-from hakmem.paired.work import Work
-from hakmem.process import library
 from hakmem.process.lock import host_lock
 from hakmem.process.sample import Sample
-
-
-def plan(guards: int = 1) -> Plan:
-    sides = {at: cells.Cell(at, library.system()) for at in "AB"}
-    reading = readings.choose("cpu", None)
-    works = dict.fromkeys(sides, Work("job", ("true",)))
-    tracks = [Track("job", "target", reading, works)]
-    tracks += [Track(f"guard{n}", "guard", reading, works) for n in range(guards)]
-    return Plan(sides, tracks, "improvement", 0.01, seed=3)
+from test_ab import plan
 
 
 def job(**more: object) -> Job:
-    made = Job(plan(), 1.0, ["hakmem"], False, False, None, Places(), Path.cwd(), {})
+    made = Job(plan(guards=1), 1.0, ["hakmem"], False, False, None, Places(), Path.cwd(), {})
     return replace(made, **more)
 
 
@@ -60,11 +49,10 @@ def sliced(ready: Ready, seconds: Sequence[float]) -> list[Sample]:
 
 @pytest.mark.parametrize("seconds", [(0.0,), (0.0, 60.0), (60.0,)])
 def test_slices_add_up_to_the_comparison_as_it_is_in_one_piece(seconds: Sequence[float]) -> None:
-    ready = Ready(plan(), {}, 1.0)
+    ready = Ready(plan(guards=1), {}, 1.0)
     taken = sliced(ready, seconds)
-    outcome, whole = cluster_slice.outcome_of(ready, taken), paired.run(plan(), planted)
+    outcome, whole = cluster_slice.outcome_of(ready, taken), paired.run(plan(guards=1), planted)
     assert outcome == whole
-    assert outcome is not None
     assert outcome.decisions["B"].verdict == "GO"
     assert cluster_slice.outcome_of(ready, taken[:-8]) is None
 
@@ -72,12 +60,12 @@ def test_slices_add_up_to_the_comparison_as_it_is_in_one_piece(seconds: Sequence
 def test_a_slice_ends_between_rounds_and_takes_at_least_one() -> None:
     journal = Journal([], planted, 0.0)
     with pytest.raises(Pause):
-        paired.run(plan(), journal)
+        paired.run(plan(guards=1), journal)
     assert [sample.round for sample in journal.fresh] == [0] * 8
 
 
 def test_samples_of_another_comparison_do_not_continue_this_one() -> None:
-    ready = Ready(plan(), {}, 1.0)
+    ready = Ready(plan(guards=1), {}, 1.0)
     taken = sliced(ready, (0.0,))
     with pytest.raises(LabError, match="not of this comparison"):
         cluster_slice.outcome_of(ready, taken[1:])
@@ -86,13 +74,12 @@ def test_samples_of_another_comparison_do_not_continue_this_one() -> None:
 def test_a_host_that_is_lost_keeps_its_blocks_and_has_no_verdict(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    ready = Ready(plan(), {}, 1.0)
+    ready = Ready(plan(guards=1), {}, 1.0)
     part = Part("one", job(), {}, ready=ready, samples=sliced(ready, (0.0,))[:24], noise=[{}])
     monkeypatch.setattr(cluster, "PATIENCE_S", 0.0)
     part.step(None, None)
     finished = part.finished()
     assert finished.error == "its worker did not return within 0 s"
-    assert finished.done is not None
     outcome = finished.done.outcome
     assert [block.round for block in outcome.blocks] == [0, 0, 1, 1, 2, 2]
     assert (outcome.decisions, outcome.failures) == ({}, {"B": finished.error})

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hakmem import cli as commands
 from hakmem.cli import PANELS
-from standing import SLOW_TO_LOAD, Stand
+from standing import SLOW_TO_LOAD, Stand, ran
 from users import version
 
 NAMES = [name for rows in PANELS.values() for name in rows]
@@ -31,8 +31,10 @@ SHORT = [("run", "--", "true"), ("ledger", "list")]
 
 def modules(stand: Stand, *arguments: str) -> set[str]:
     """What Python says it loaded for the command."""
-    done = stand.run(*arguments, PYTHONPROFILEIMPORTTIME="1")
-    assert done.returncode == (0 if "--help" in arguments or arguments in SHORT else 2), done.stderr
+    done = ran(
+        stand.run(*arguments, PYTHONPROFILEIMPORTTIME="1"),
+        0 if "--help" in arguments or arguments in SHORT else 2,
+    )
     return {line.rpartition("|")[2].strip() for line in done.stderr.split("\n") if "|" in line}
 
 
@@ -76,8 +78,7 @@ def test_the_version_is_the_trees_wherever_it_is_asked_for(stand: Stand) -> None
 def offered(stand: Stand, words: str) -> list[str]:
     """What bash is offered for the last of the words."""
     count = len(words.split(" ")) - 1
-    done = stand.run(_HAKMEM_COMPLETE="complete_bash", COMP_WORDS=words, COMP_CWORD=str(count))
-    assert done.returncode == 0, done.stderr
+    done = ran(stand.run(_HAKMEM_COMPLETE="complete_bash", COMP_WORDS=words, COMP_CWORD=str(count)))
     return done.stdout.split()
 
 

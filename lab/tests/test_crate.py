@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import subprocess
 import tarfile
 import tomllib
 from pathlib import Path
@@ -11,7 +10,8 @@ from typing import Any
 
 import pytest
 from hakmem import project
-from users import CLEAN, run, version
+from standing import need
+from users import run, version
 
 RUST = project.root() / "bindings" / "rust"
 HEADER = re.sub(
@@ -73,7 +73,6 @@ def test_the_functions_are_the_headers() -> None:
 
 def fields_of_header(name: str) -> list[tuple[str, str]]:
     body = re.search(rf"typedef struct {{([^}}]*)}} {name};", HEADER)
-    assert body is not None
     found = []
     for statement in body[1].split(";")[:-1]:
         kind, names = statement.split(maxsplit=1)
@@ -84,7 +83,6 @@ def fields_of_header(name: str) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("name", ["hak_stats_band_t", "hak_stats_t"])
 def test_the_structs_are_the_headers(name: str) -> None:
     body = re.search(rf"pub struct {name} {{([^}}]*)}}", BINDING)
-    assert body is not None
     assert re.findall(r"pub (\w+): ([^,]+),", body[1]) == fields_of_header(name)
 
 
@@ -92,7 +90,6 @@ def test_the_constants_are_the_headers() -> None:
     bands = re.findall(r"\b(HAK_\w+) = (\d+)", HEADER)
     assert bands == re.findall(r"pub const (\w+): usize = (\d+);", BINDING)
     formats = re.search(r"typedef enum {([^}]*)} hak_stats_format_t;", HEADER)
-    assert formats is not None
     named = dict(re.findall(r"pub const (\w+): hak_stats_format_t = (\d+);", BINDING))
     assert list(named) == formats[1].replace(",", " ").split()
     assert list(named.values()) == [str(value) for value in range(len(named))]
@@ -110,8 +107,7 @@ def test_what_is_not_called_vendor_is_not_replaced(tmp_path: Path) -> None:
 
 def need_cargo() -> None:
     least = manifest(RUST)["workspace"]["package"]["rust-version"]
-    if shutil.which("cargo") is None:
-        pytest.skip("SKIPPED: cargo is not installed: the Rust crates are NOT tested")
+    need("cargo")
     said = run(["cargo", "--version"], RUST).stdout
     found = re.match(r"cargo (\d+)\.(\d+)", said)
     if found is None or [int(n) for n in found.groups()] < [int(n) for n in least.split(".")]:
@@ -131,19 +127,10 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def cargo(folder: Path, *words: str, **environment: str) -> str:
     """What a call of cargo in the folder of a crate printed."""
-    done = subprocess.run(
-        ["cargo", *words],
-        cwd=folder,
-        env={**CLEAN, "CARGO_TARGET_DIR": str(folder.parent / "target"), **environment},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    if done.returncode != 0 and any(trouble in done.stderr for trouble in NO_NETWORK):
-        pytest.skip(f"SKIPPED: cargo has no network, NOT tested: {done.stderr[-300:]}")
-    assert done.returncode == 0, f"cargo {words}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
+    target = str(folder.parent / "target")
+    return run(
+        ["cargo", *words], folder, trouble=NO_NETWORK, CARGO_TARGET_DIR=target, **environment
+    ).stdout
 
 
 @pytest.mark.parametrize("features", [(), ("--features", "override")])
@@ -178,7 +165,6 @@ def test_the_crates_can_be_published(workspace: Path) -> None:
             name for name in crate.getnames() if name.count("/") == 1 and "LICENSE" in name
         )
         file = crate.extractfile(packed)
-        assert file is not None
         assert file.read() == (root / "LICENSE").read_bytes()
     # A dry run of hakmem would look for hakmem-sys where crates are published, and it is not there
     # before it has been; so what goes in is all that can be seen here.

@@ -3,8 +3,6 @@
 import gzip
 import os
 import re
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,7 +10,8 @@ import pytest
 from hakmem import project
 from hakmem.cli import PANELS
 from hakmem.process import library
-from users import build_consumer, link_by_pkg_config, run, version
+from standing import need
+from users import build_consumer, link_by_pkg_config, run, run_consumer, version
 
 RUNTIME, DEVELOPMENT, COMMAND = "libhakmem0", "libhakmem-dev", "hakmem"
 # What lintian says against packages that were never sent to Debian.
@@ -22,9 +21,7 @@ NOT_IN_DEBIAN = {"bogus-mail-host", "initial-upload-closes-no-bugs"}
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The packages by name, made from this checkout."""
-    for tool in ("cpack", "dpkg-shlibdeps", "ninja"):
-        if shutil.which(tool) is None:
-            pytest.skip(f"SKIPPED: {tool} is not installed: the Debian packages are NOT tested")
+    need("cpack", "dpkg-shlibdeps", "ninja")
     folder = tmp_path_factory.mktemp("debian")
     build, made = folder / "build", folder / "packages"
     run(["cmake", "--preset", "debian", "-B", build], project.root())
@@ -82,8 +79,7 @@ def test_each_file_is_in_one_package(packages: dict[str, Path], tmp_path: Path) 
 
 
 def test_lintian_has_nothing_to_say(packages: dict[str, Path], tmp_path: Path) -> None:
-    if shutil.which("lintian") is None:
-        pytest.skip("SKIPPED: lintian is not installed (tools/setup packaging): NOT checked by it")
+    need("lintian")
     argv = ["lintian", "--allow-root", "--fail-on", "none", *packages.values()]
     said = re.findall(r"^[EW]: \S+: (\S+).*$", run(argv, tmp_path).stdout, re.MULTILINE)
     assert set(said) <= NOT_IN_DEBIAN
@@ -95,17 +91,8 @@ def test_all_commands_run_on_the_least_of_what_is_asked_for(
     run(["dpkg-deb", "--extract", packages[COMMAND], tmp_path / "root"], tmp_path)
     python = tmp_path / "root" / "usr" / "lib" / "python3" / "dist-packages"
     least = re.search(r"python3-typer \(>= ([\d.]+)\)", field(packages[COMMAND], "Depends"))
-    assert least is not None
-    fetch = ["-m", "pip", "install", "--quiet", "--target", tmp_path / "least"]
-    done = subprocess.run(
-        [sys.executable, *fetch, f"typer=={least[1]}.*"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode != 0 and "No matching distribution" in done.stderr:
-        pytest.skip(f"SKIPPED: typer {least[1]} cannot be had, NOT tested: {done.stderr[-300:]}")
-    assert done.returncode == 0, done.stderr
+    fetch = [sys.executable, "-m", "pip", "install", "--quiet", "--target", tmp_path / "least"]
+    run([*fetch, f"typer=={least[1]}.*"], tmp_path, trouble=["No matching distribution"])
     for name in (name for rows in PANELS.values() for name in rows):
         command = [sys.executable, tmp_path / "root" / "usr" / "bin" / "hakmem", name, "--help"]
         done = run(command, tmp_path, PYTHONPATH=f"{tmp_path / 'least'}:{python}")
@@ -115,8 +102,7 @@ def test_all_commands_run_on_the_least_of_what_is_asked_for(
 def dpkg(root: Path, *words: str | Path) -> None:
     """dpkg for the system below `root`, which has no other package, not even the C library."""
     as_root = [] if os.geteuid() == 0 else ["fakeroot"]
-    if as_root and shutil.which("fakeroot") is None:
-        pytest.skip("SKIPPED: neither root nor fakeroot: the Debian packages are NOT installed")
+    need(*as_root)
     places = [f"--root={root}", f"--log={root / 'log'}"]
     path = f"{os.environ['PATH']}:/usr/sbin:/sbin"  # dpkg wants to see ldconfig
     run([*as_root, "dpkg", "--force-depends,not-root", *places, *words], root, PATH=path)
@@ -135,8 +121,7 @@ def test_installed_it_serves_and_removed_it_is_gone(
     assert symbols["_Znwm"] == symbols["malloc"]
 
     build_consumer(tmp_path, f"-DCMAKE_PREFIX_PATH={root / 'usr'}")
-    for name in ("in_c_hakmem", "in_c_static", "in_cxx_hakmem", "in_cxx_static"):
-        assert run([tmp_path / name], tmp_path).stdout.strip() == version()
+    run_consumer(tmp_path)
     program = link_by_pkg_config(root / "usr", tmp_path)
     needs = run(["readelf", "-dW", program], tmp_path).stdout
     assert "Shared library: [libhakmem.so.0]" in needs
@@ -148,11 +133,8 @@ def test_installed_it_serves_and_removed_it_is_gone(
     assert f"hakmem {version()} served malloc in true" in said.stdout + said.stderr
     where = (python / "hakmem" / "native" / "libhakmem.so").resolve()
     assert where == shared.resolve()
-    heap = [
-        *command,
-        *f"heap run --sample-kb 0 --out {tmp_path}/heap.html -- {command[0]} -c 1".split(),
-    ]
-    assert "heap.html" in run(heap, tmp_path, PYTHONPATH=str(python)).stdout
+    heap = f"heap run --sample-kb 0 --out {tmp_path}/heap.html -- {command[0]} -c 1".split()
+    assert "heap.html" in run([*command, *heap], tmp_path, PYTHONPATH=str(python)).stdout
 
     dpkg(root, "--remove", COMMAND, DEVELOPMENT, RUNTIME)
     assert not list((root / "usr").rglob("*hakmem*"))

@@ -6,7 +6,7 @@ from pathlib import Path
 from hakmem import demo
 from hakmem.paired import protocol, suite_run
 from hakmem.suite import SUITE
-from standing import Stand
+from standing import Stand, ran, script
 
 
 def test_its_plan_can_decide_against_nine_rivals_where_all_neighbours_are_correlated() -> None:
@@ -20,28 +20,25 @@ def test_its_plan_can_decide_against_nine_rivals_where_all_neighbours_are_correl
         assert protocol.least_blocks(rivals) <= suite_run.FIRST // 2
 
 
-def test_it_shows_programs_with_proof_rows_and_a_page(stand: Stand, tmp_path: Path) -> None:
-    ledger = tmp_path / "evidence"
+def test_it_shows_programs_with_proof_rows_and_a_page(own: Stand, tmp_path: Path) -> None:
     arguments = ("demo", "--rival", "system", "--budget", 5, "--seed", 1, "--out", tmp_path / "out")
-    done = stand.run(*arguments, LAB_LEDGER=str(ledger))
-    assert done.returncode == 0, done.stderr
+    done = ran(own.run(*arguments))
     assert "served malloc in" in done.stdout
     assert "hakmem against system" in done.stdout
     assert f"the report: {tmp_path}/out/report.html" in done.stdout.replace("\n", "")
     page = (tmp_path / "out" / "report.html").read_text()
     assert all(f"<b>{name}</b>" in page for name in demo.ROWS)
     assert "demo --seed 1 --rival system --budget 5" in page
-    assert not ledger.exists()
+    assert not own.evidence.exists()
 
 
-def test_a_row_that_failed_ends_it_with_1_and_is_on_the_page(stand: Stand, tmp_path: Path) -> None:
-    planted = stand.elsewhere(tmp_path / "build")
-    shutil.copytree(stand.folder / "bench", planted.folder / "bench", dirs_exist_ok=True)
+def test_a_row_that_failed_ends_it_with_1_and_is_on_the_page(own: Stand, tmp_path: Path) -> None:
+    planted = own.elsewhere(tmp_path / "build")
+    shutil.copytree(own.folder / "bench", planted.folder / "bench", dirs_exist_ok=True)
     program = planted.folder / "bench" / "bench_thread_churn"
-    program.write_text("#!/bin/sh\necho planted failure >&2\nexit 9\n")
+    script(program, "echo planted failure >&2\nexit 9")
     arguments = ("demo", "--rival", "system", "--budget", 5, "--out", tmp_path / "out")
-    done = planted.run(*arguments, LAB_LEDGER=str(tmp_path / "evidence"))
-    assert done.returncode == 1, done.stderr
+    done = ran(planted.run(*arguments), 1)
     assert "planted failure" in done.stdout
     page = (tmp_path / "out" / "report.html").read_text()
     assert "thread_churn, hakmem: " in page

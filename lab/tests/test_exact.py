@@ -1,17 +1,10 @@
 """`hakmem ab --metric instructions`: exact counts where no counter works."""
 
-import shutil
-from pathlib import Path
-
 import pytest
 from hakmem.hotpath import exact
-from hakmem.ledger.store import Ledger
+from hakmem.process.sample import counters
 from hakmem.stats import Interval
-from standing import Stand, refused
-
-needs_valgrind = pytest.mark.skipif(
-    shutil.which("valgrind") is None, reason="valgrind is not installed"
-)
+from standing import Stand, need, refused
 
 
 @pytest.mark.parametrize(
@@ -36,26 +29,21 @@ def test_the_ends_are_the_farthest_of_any_two_runs() -> None:
     assert (ratio.low, ratio.high) == (97 / 102, 99 / 100)
 
 
-@needs_valgrind
-def test_a_command_that_does_more_is_found_and_recorded(stand: Stand, tmp_path: Path) -> None:
+def test_a_command_that_does_more_is_found_and_recorded(own: Stand) -> None:
     def ab(*words: str) -> int:
         command = ("--", "sh", "-c", "i=0; while [ $i -lt ${N:-100} ]; do i=$((i+1)); done")
-        own = {"LAB_LEDGER": str(tmp_path / "led")}
-        done = stand.call("ab", "--metric", "instructions", *words, *command, **own)
+        done = own.call("ab", "--metric", "instructions", *words, *command)
         assert done.returncode in (0, 3, 4), done.stderr
         return done.returncode
 
-    from hakmem.process.sample import counters
-
+    need("valgrind")
     if counters() is None:
         pytest.skip("counters work here: instructions are counted, not simulated")
     assert ab("--b", "N=500") == 3
-    record = list(Ledger(tmp_path / "led").records())[-1]
+    record = own.records()[-1]
     assert (record.kind, record.body["verdict"]) == ("verdict", "NO-GO")
     assert [m["kind"] for m in record.body["metrics"].values()] == [exact.KIND]
-    assert (
-        b"callgrind" in Ledger(tmp_path / "led").raw_path(record.raw["callgrind.txt"]).read_bytes()
-    )
+    assert b"callgrind" in own.ledger.raw(record.raw["callgrind.txt"])
     assert ab("--aa", "--aim", "neutral") in (0, 4)
 
 
@@ -71,9 +59,7 @@ def test_a_command_that_does_more_is_found_and_recorded(stand: Stand, tmp_path: 
 def test_what_cannot_be_counted_is_one_clear_line(
     stand: Stand, words: tuple[str, ...], said: str
 ) -> None:
-    from hakmem.process.sample import counters
-
-    if counters() is None or shutil.which("valgrind") is None:
-        pytest.skip("nothing is simulated here")
-    done = stand.call("ab", "--metric", "instructions", *words)
-    refused(done, said)
+    need("valgrind")
+    if counters() is None:
+        pytest.skip("counters work here: instructions are counted, not simulated")
+    refused(stand.call("ab", "--metric", "instructions", *words), said)

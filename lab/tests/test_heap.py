@@ -2,13 +2,14 @@
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import heap_world as world
 import pytest
 from hakmem import project
-from standing import Stand, compile_c, refused
+from standing import Stand, compile_c, ran, refused
 
 MIB = 1 << 20
 FIRST = world.Made(
@@ -42,17 +43,24 @@ def files(tmp_path: Path) -> list[Path]:
     ]
 
 
-def shown(stand: Stand, tmp_path: Path, *words: object) -> tuple[Path, str]:
-    """The page that is made of them, and what is said in the terminal."""
-    page = tmp_path / "heap.html"
-    done = stand.call("heap", *words, "--out", page)
-    assert (done.returncode, done.stderr) == (0, "")
-    return page, done.stdout
+Shown = Callable[..., tuple[Path, str]]
+
+
+@pytest.fixture
+def shown(stand: Stand, tmp_path: Path) -> Shown:
+    """Of words: the page that is made of them, and what is said in the terminal."""
+
+    def of(*words: object) -> tuple[Path, str]:
+        page = tmp_path / "heap.html"
+        done = stand.call("heap", *words, "--out", page)
+        assert (done.returncode, done.stderr) == (0, "")
+        return page, done.stdout
+
+    return of
 
 
 def data(page: Path) -> dict[str, object]:
     found = re.search(r'id="flame-data">(.*?)</script>', page.read_text())
-    assert found
     return json.loads(found[1])
 
 
@@ -71,10 +79,8 @@ def weights(page: Path, view: str) -> dict[str, int]:
     return found
 
 
-def test_show_says_where_memory_went_at_each_time(
-    stand: Stand, files: list[Path], tmp_path: Path
-) -> None:
-    page, said = shown(stand, tmp_path, "show", *files)
+def test_show_says_where_memory_went_at_each_time(shown: Shown, files: list[Path]) -> None:
+    page, said = shown("show", *files)
     assert "12.0 MiB were in use at the peak, 5.00 MiB in the end" in said
     assert re.search(r"load\W+10\.0 MiB\W+83\.3 %\W+exact\W+10\W+10\.0 MiB", said)
     assert f"written: {page}" in said
@@ -97,11 +103,9 @@ def test_a_function_that_only_passes_requests_on_can_be_named(
     assert re.search(r"│ malloc +│ 12\.0 MiB", stand.call(*words, "").stdout)
 
 
-def test_over_time_the_areas_are_what_was_in_use(
-    stand: Stand, files: list[Path], tmp_path: Path
-) -> None:
+def test_over_time_the_areas_are_what_was_in_use(shown: Shown, files: list[Path]) -> None:
     """At the last profile: parse at the bottom, 4 MiB high, load 1 MiB on it."""
-    page, _ = shown(stand, tmp_path, "show", *reversed(files))
+    page, _ = shown("show", *reversed(files))
     section = page.read_text().partition('id="growth"')[2]
     areas = re.findall(r'points="([^"]*)" class="area c[12]"', section.partition("narrow")[0])
     corners = [[tuple(map(float, p.split(","))) for p in area.split()] for area in areas]
@@ -113,29 +117,27 @@ def test_over_time_the_areas_are_what_was_in_use(
     assert parse[3] - parse[0] == pytest.approx(2 * unit, abs=0.3)
 
 
-def test_one_profile_has_no_course(stand: Stand, files: list[Path], tmp_path: Path) -> None:
-    page, _ = shown(stand, tmp_path, "show", files[0])
+def test_one_profile_has_no_course(shown: Shown, files: list[Path]) -> None:
+    page, _ = shown("show", files[0])
     assert 'id="growth"' not in page.read_text()
     assert sorted(data(page)["views"]) == ["alloc", "inuse"]
 
 
 def test_of_several_processes_the_largest_is_shown_and_the_others_named(
-    stand: Stand, files: list[Path], tmp_path: Path
+    stand: Stand, shown: Shown, files: list[Path], tmp_path: Path
 ) -> None:
     other = OTHER.write(tmp_path / "p.99.0001.exit.pb.gz")
-    page, _ = shown(stand, tmp_path, "show", other, *files)
+    page, _ = shown("show", other, *files)
     assert weights(page, "inuse")["parse"] == 4 * MIB
     assert "process 99 (pid 99, 1 profiles)" in page.read_text()
-    shown(stand, tmp_path, "show", other, *files, "--pid", "99")
+    shown("show", other, *files, "--pid", "99")
     assert weights(page, "inuse") == {"In use": MIB, "f": MIB}
     done = stand.call("heap", "show", other, *files, "--out", page, "--pid", "5")
     refused(done, "--pid 5: no profile is of that process, but of 4711")
 
 
-def test_diff_says_what_grew_and_what_shrank(
-    stand: Stand, files: list[Path], tmp_path: Path
-) -> None:
-    page, said = shown(stand, tmp_path, "diff", *files)
+def test_diff_says_what_grew_and_what_shrank(shown: Shown, files: list[Path]) -> None:
+    page, said = shown("diff", *files)
     assert "12.0 MiB were in use before, 5.00 MiB after: 7.00 MiB less" in said
     assert re.search(r"load\W+−9\.00 MiB\W+exact\W+10\.0 MiB\W+1\.00 MiB", said)
     assert re.search(r"parse\W+\+2\.00 MiB\W+exact\W+2\.00 MiB\W+4\.00 MiB", said)
@@ -146,20 +148,20 @@ def test_diff_says_what_grew_and_what_shrank(
 
 
 def test_only_of_one_process_in_time_it_says_what_was_allocated_between(
-    stand: Stand, files: list[Path], tmp_path: Path
+    shown: Shown, files: list[Path], tmp_path: Path
 ) -> None:
     other = OTHER.write(tmp_path / "q")
     for before, after in ((other, files[0]), (files[1], files[0])):
-        page, _ = shown(stand, tmp_path, "diff", before, after)
+        page, _ = shown("diff", before, after)
         assert sorted(data(page)["views"]) == ["grew", "shrank"]
 
 
 def test_what_is_not_as_it_should_be_is_on_the_page_and_in_the_terminal(
-    stand: Stand, tmp_path: Path
+    shown: Shown, tmp_path: Path
 ) -> None:
     module = world.Mapped(0x1000, 0x2000, 0, "/none/gone.so")
     made = world.Made([([0x1234], [1, MIB, 1, MIB])], [module], comments=["lost_samples 1234"])
-    page, terminal = shown(stand, tmp_path, "show", made.write(tmp_path / "p"))
+    page, terminal = shown("show", made.write(tmp_path / "p"))
     assert weights(page, "inuse") == {"In use": MIB, "[gone.so+0x234]": MIB}
     section = page.read_text().partition('id="problems"')[2].partition("</section>")[0]
     for said in ("/none/gone.so: ", "1\u202f234 samples were lost"):
@@ -168,20 +170,20 @@ def test_what_is_not_as_it_should_be_is_on_the_page_and_in_the_terminal(
 
 
 def test_a_stack_that_was_cut_off_is_not_taken_for_a_whole_one(
-    stand: Stand, tmp_path: Path
+    shown: Shown, tmp_path: Path
 ) -> None:
     rows = [([f"f{n}" for n in range(64)], [1, MIB, 1, MIB]), (["g"], [1, MIB, 1, MIB])]
     made = replace(FIRST, rows=rows)
-    page, _ = shown(stand, tmp_path, "show", made.write(tmp_path / "p"))
+    page, _ = shown("show", made.write(tmp_path / "p"))
     outermost = data(page)["views"]["inuse"][3]
     frames = data(page)["frames"]
     assert [frames[node[0]][0] for node in outermost] == ["[deeper: callers not kept]", "g"]
 
 
-def test_the_allocators_own_functions_are_left_out(stand: Stand, tmp_path: Path) -> None:
+def test_the_allocators_own_functions_are_left_out(shown: Shown, tmp_path: Path) -> None:
     linked = ["read", "given", "hk_watched_malloc", "new_slow", "operator new", "hk_f", "main"]
     made = replace(FIRST, rows=[(linked, [1, MIB, 1, MIB])])
-    page, _ = shown(stand, tmp_path, "show", made.write(tmp_path / "p"))
+    page, _ = shown("show", made.write(tmp_path / "p"))
     assert list(weights(page, "inuse")) == ["In use", "main", "hk_f", "operator new"]
 
 
@@ -200,10 +202,10 @@ def test_a_narrow_terminal_shortens_names_and_no_figure(
         assert not re.search(r"\d$|MiB$", narrower.partition("written")[0].rstrip(), re.M)
 
 
-def test_names_in_a_profile_cannot_take_over_the_page(stand: Stand, tmp_path: Path) -> None:
+def test_names_in_a_profile_cannot_take_over_the_page(shown: Shown, tmp_path: Path) -> None:
     evil = "</script><script>alert(1)</script>"
     made = replace(FIRST, rows=[([evil], [1, MIB, 1, MIB])], comments=[f"hakmem {evil}", "pid 1"])
-    page, _ = shown(stand, tmp_path, "show", made.write(tmp_path / "p"))
+    page, _ = shown("show", made.write(tmp_path / "p"))
     assert evil not in page.read_text()
     assert "&lt;script&gt;alert(1)" in page.read_text()
     assert weights(page, "inuse")[evil] == MIB
@@ -218,8 +220,7 @@ def test_a_program_is_run_and_its_profiles_are_shown_and_kept(
     page, keep = tmp_path / "heap.html", tmp_path / "kept"
     script = f'{LEAVES}; echo "7f00 10 py::f:/a.py" >/tmp/perf-$$.map; echo $$'
     words = ("heap", "--out", page, "--keep", keep, "--", "sh", "-c", script)
-    done = stand.run(*words, MADE=str(files[1]))
-    assert done.returncode == 0, done.stderr
+    done = ran(stand.run(*words, MADE=str(files[1])))
     pid = done.stdout.split("\n")[0]
     Path(f"/tmp/perf-{pid}.map").unlink()
     assert "hakmem 0.0-stub served malloc in" in done.stderr
@@ -255,16 +256,14 @@ def test_the_programs_own_status_is_kept_and_the_page_made(
 ) -> None:
     page = tmp_path / "heap.html"
     words = ("heap", "--out", page, "--", "sh", "-c", f"{LEAVES}; exit 7")
-    done = stand.run(*words, MADE=str(files[1]))
-    assert done.returncode == 7
+    done = ran(stand.run(*words, MADE=str(files[1])), 7)
     assert page.is_file()
     assert "the command ended with status 7" in done.stderr.splitlines()[-1]
 
 
 def test_a_program_that_is_not_on_hakmem_says_why_and_exits_3(stand: Stand, tmp_path: Path) -> None:
     words = ("heap", "--lib", stand.silent, "--out", tmp_path / "a.html", "--", "true")
-    done = stand.run(*words)
-    refused(done, "NOT proven in true", status=3)
+    refused(stand.run(*words), "NOT proven in true", status=3)
     assert not (tmp_path / "a.html").exists()
 
 
@@ -279,8 +278,7 @@ def test_a_program_that_is_not_on_hakmem_says_why_and_exits_3(stand: Stand, tmp_
 def test_a_program_without_a_profile_is_one_line_more(
     stand: Stand, tmp_path: Path, script: str, status: int, why: str
 ) -> None:
-    done = stand.run("heap", "--out", tmp_path / "a.html", "--", "sh", "-c", script)
-    assert done.returncode == status
+    done = ran(stand.run("heap", "--out", tmp_path / "a.html", "--", "sh", "-c", script), status)
     assert why in done.stderr
     assert done.stderr.count("\n") == 2
 
@@ -295,8 +293,7 @@ def test_the_allocators_own_profiles_are_exact_where_every_allocation_is_one(
     program = compile_c("heap_names.c", tmp_path / "program", "-g")
     page = tmp_path / "heap.html"
     words = ("heap", "--lib", library, "--out", page, "--sample-kb", "0")
-    done = stand.run(*words, "--", program, "2000")
-    assert done.returncode == 0, done.stderr
+    ran(stand.run(*words, "--", program, "2000"))
     found = weights(page, "inuse")
     assert found["inlined"] == found["keep_static"] == 2000 * 1000
     assert "keep_exported" not in found

@@ -1,11 +1,12 @@
 """The page of a heap in a real browser: zoomed, searched, without scripts, in all its colours."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import heap_world as world
 import pytest
 from browser_world import Browser, expect_full, windows
-from standing import Stand
+from standing import Stand, ran
 
 pytestmark = pytest.mark.browser
 
@@ -26,8 +27,7 @@ def page(stand: Stand, tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = world.Made(rows=ROWS, time_ns=10**18, duration_ns=10**9)
     later = world.Made(rows=ROWS[:2], time_ns=2 * 10**18, duration_ns=10**18)
     files = [made.write(folder / "1"), later.write(folder / "2")]
-    done = stand.call("heap", "show", *files, "--out", folder / "heap.html")
-    assert done.returncode == 0, done.stderr
+    ran(stand.call("heap", "show", *files, "--out", folder / "heap.html"))
     return folder / "heap.html"
 
 
@@ -38,18 +38,17 @@ def test_each_function_is_drawn_and_planted_text_does_not_run(browser: Browser, 
     assert f'data-boxes="{BOXES}"' in shown
 
 
-def asked(browser: Browser, page: Path, script: str) -> str:
-    """What the script says of the page: `page` is its document, `graph` the flame graph shown."""
+@pytest.fixture
+def asked(browser: Browser, page: Path) -> Callable[[str], str]:
+    """What a script says of the page: `page` is its document, `graph` the flame graph shown."""
     begin = "const page = this.contentDocument, say = (text) => document.body.append(text),"
     graph = "graph = [...page.querySelectorAll('.sheet')].find((e) => e.clientWidth);"
     boxes = "const box = (name) => [...graph.children].find((e) => e.textContent === name);"
-    return browser.says(page, begin + graph + boxes + script)
+    return lambda script: browser.says(page, begin + graph + boxes + script)
 
 
-def test_a_click_zooms_and_escape_goes_back(browser: Browser, page: Path) -> None:
+def test_a_click_zooms_and_escape_goes_back(asked: Callable[[str], str]) -> None:
     said = asked(
-        browser,
-        page,
         "box('parse').click();"
         "say(`zoomed ${graph.children.length} ${box('load')} ${box('parse').clientWidth};`);"
         "page.dispatchEvent(new page.defaultView.KeyboardEvent('keydown', {key: 'Escape'}));"
@@ -65,10 +64,8 @@ def test_a_click_zooms_and_escape_goes_back(browser: Browser, page: Path) -> Non
     assert back == pytest.approx(0.3 * whole, abs=2)
 
 
-def test_a_search_marks_and_adds_up_each_byte_once(browser: Browser, page: Path) -> None:
+def test_a_search_marks_and_adds_up_each_byte_once(asked: Callable[[str], str]) -> None:
     said = asked(
-        browser,
-        page,
         "const field = page.getElementById('search'); field.value = 'PARSE';"
         "field.dispatchEvent(new page.defaultView.Event('input'));"
         "const hit = () => [...graph.querySelectorAll('.hit')].map((e) => e.textContent).join();"
@@ -79,10 +76,8 @@ def test_a_search_marks_and_adds_up_each_byte_once(browser: Browser, page: Path)
     assert "parse: 300 KiB, 30.0 %;load load: 700 KiB, 70.0 %." in said
 
 
-def test_what_lies_under_the_pointer_is_told(browser: Browser, page: Path) -> None:
+def test_what_lies_under_the_pointer_is_told(asked: Callable[[str], str]) -> None:
     said = asked(
-        browser,
-        page,
         "const over = new page.defaultView.MouseEvent('mouseover', {bubbles: true});"
         "box('load').dispatchEvent(over);"
         "say(graph.closest('figure').querySelector('.told').textContent);",
@@ -90,10 +85,8 @@ def test_what_lies_under_the_pointer_is_told(browser: Browser, page: Path) -> No
     assert "load · ? — 700 KiB, 70.0 %, 10 objects" in said
 
 
-def test_another_view_is_drawn_when_it_is_chosen(browser: Browser, page: Path) -> None:
+def test_another_view_is_drawn_when_it_is_chosen(asked: Callable[[str], str]) -> None:
     said = asked(
-        browser,
-        page,
         "page.getElementById('v-alloc').click();"
         "say(`${page.querySelectorAll('#alloc .box').length} ${graph.clientWidth}.`);",
     )

@@ -1,30 +1,27 @@
 """What addresses are called: a compiled program with debug information, with symbols, with none."""
 
 import re
-import shutil
-import subprocess
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import heap_world as world
 import pytest
 from hakmem.heap import pprof, symbols
 from hakmem.heap.symbols import Frame
-from standing import compile_c
+from hakmem.process import children
+from standing import compile_c, need, ran
 
 BASE = 0x5500_0000_0000
 
 
 def tool(*argv: object) -> str:
-    return subprocess.run(
-        list(map(str, argv)), check=True, capture_output=True, text=True, timeout=60
-    ).stdout
+    return ran(children.said(argv)).stdout
 
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if not all(map(shutil.which, ("gcc", "addr2line", "objdump"))):
-        pytest.skip("gcc or binutils is not installed: no program's functions can be named")
+    need("gcc", "addr2line", "objdump")
     out = tmp_path_factory.mktemp("names") / "program"
     return compile_c("heap_names.c", out, "-g", "-rdynamic", "-no-pie", "-Wl,--build-id")
 
@@ -40,17 +37,16 @@ def calls_of_malloc(program: Path) -> dict[str, int]:
     return found
 
 
+@cache
 def text_segment(program: Path) -> tuple[int, int]:
     """Offset and address of what is executable: as the kernel would map it."""
     listed = tool("readelf", "-Wl", program)
     found = re.search(r"LOAD\s+0x(\w+) 0x(\w+) 0x\w+ 0x\w+ 0x\w+ R E", listed)
-    assert found
     return int(found[1], 16), int(found[2], 16)
 
 
 def build_id(program: Path) -> str:
     found = re.search(r"Build ID: (\w+)", tool("readelf", "-n", program))
-    assert found
     return found[1]
 
 
@@ -139,12 +135,9 @@ def test_without_binutils_it_says_what_to_install(
     program: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at = calls_of_malloc(program)["keep_static"]
-    offset, address = text_segment(program)
+    text_segment(program)
     monkeypatch.setenv("PATH", "/none")
-    module = world.Mapped(BASE, BASE + 0x10000, offset, str(program))
-    made = world.Made(rows=[([at - address + BASE], [1, 1, 1, 1])], modules=[module])
-    found = symbols.names([pprof.decode(made.encode(), "p")], [])
-    (problem,) = found.problems
+    (problem,) = named(program, [at]).problems
     assert problem.endswith("readelf is not installed: apt-get install binutils")
 
 

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -14,10 +13,9 @@ from hakmem.hotpath import cli as hotpath_view
 from hakmem.hotpath import sections as hotpath_sections
 from hakmem.hotpath import work as hotpath_work
 from hakmem.hotpath.work import Amounts
-from hakmem.ledger.store import Ledger
 from hakmem.process import provenance
 from hakmem.suite import SUITE
-from standing import Stand, compile_c, refused, script
+from standing import Stand, compile_c, compile_static, need, ran, refused, script
 
 
 @pytest.fixture(scope="session")
@@ -38,11 +36,6 @@ def without_perf(folder: Path) -> Path:
     return script(folder / "perf", "\n".join(lines)).parent
 
 
-def need_valgrind() -> None:
-    if shutil.which("valgrind") is None:
-        pytest.skip("valgrind is not installed: callgrind is NOT tested (apt-get install valgrind)")
-
-
 def figure(document: dict, name: str) -> float:
     return document["metrics"][name]["value"]
 
@@ -51,14 +44,11 @@ def figure(document: dict, name: str) -> float:
 
 
 def test_warm_up_drops_out_and_the_figure_is_that_of_the_operations(planted: Stand) -> None:
-    need_valgrind()
+    need("valgrind")
 
     def instructions(*arguments: object) -> float:
-        done = planted.call(
-            "hotpath", "--json", "--no-record", "--repeat", 1, "--sections-sample", 0, *arguments
-        )
-        assert done.returncode == 0, done.stderr
-        metrics = json.loads(done.stdout)["metrics"]
+        words = ("--json", "--no-record", "--repeat", 1, "--sections-sample", 0, *arguments)
+        metrics = json.loads(ran(planted.call("hotpath", *words)).stdout)["metrics"]
         return next(m["value"] for name, m in metrics.items() if "instructions per" in name)
 
     program = planted.folder / "bench" / "bench_random_mixed"
@@ -76,15 +66,15 @@ def test_warm_up_drops_out_and_the_figure_is_that_of_the_operations(planted: Sta
 
 
 def test_the_record_states_method_repetitions_and_functions(planted: Stand, tmp_path: Path) -> None:
-    need_valgrind()
-    done = planted.call(
+    need("valgrind")
+    own = planted.under(LAB_LEDGER=tmp_path)
+    done = ran(own.call(
         "hotpath", "--bench", "random_mixed 129-1024", "--amounts", "500,1500", "--repeat", 2,
-        "--lib", "hakmem", "--lib", "system", "--seed", 3, LAB_LEDGER=str(tmp_path),
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+        "--lib", "hakmem", "--lib", "system", "--seed", 3,
+    ))  # fmt: skip
     assert "perf counts nothing here (cycles:u not supported" in done.stdout
     assert "simulated branch misses" in done.stdout
-    (record,) = Ledger(tmp_path).records()
+    (record,) = own.records()
     assert done.stdout.rstrip().endswith(f"recorded: {record.id}")
     body = record.body
     assert (record.kind, body["method"], body["ok"], body["repeat"]) == (
@@ -106,16 +96,14 @@ def test_the_record_states_method_repetitions_and_functions(planted: Stand, tmp_
     assert 1 <= served["own"] < served["inclusive"]
     (entry,) = body["benchmarks"]
     assert entry["works"]["random_mixed_400"]["arguments"] == ["129", "1024"]
-    command = next(c for c in SUITE.commands if c.name == "random_mixed_400")
+    command = SUITE.command("random_mixed_400")
     definition = provenance.definition(command, project.root())
     assert entry["works"]["random_mixed_400"]["definition"] == definition
     assert entry["works"]["random_mixed_400"]["amounts"]["counted"] == [500, 1500]
-    raw = Ledger(tmp_path).raw_path(record.raw["runs.txt"]).read_text()
-    assert raw.count("totals: ") == 8
-    assert planted.call("ledger", "verify", LAB_LEDGER=str(tmp_path)).returncode == 0
-    done = planted.call("rerun", record.id, LAB_LEDGER=str(tmp_path))
-    assert done.returncode == 0, done.stdout + done.stderr
-    *_, again = Ledger(tmp_path).records()
+    assert own.ledger.raw(record.raw["runs.txt"]).count(b"totals: ") == 8
+    ran(own.call("ledger", "verify"))
+    ran(own.call("rerun", record.id))
+    *_, again = own.records()
     assert (again.kind, again.body["repeats"]) == ("hotpath", record.id)
     assert again.body["argv"] == body["argv"]
     assert again.body["metrics"].keys() == body["metrics"].keys()
@@ -123,7 +111,7 @@ def test_the_record_states_method_repetitions_and_functions(planted: Stand, tmp_
 
 def test_a_library_that_does_not_serve_is_refused(planted: Stand, tmp_path: Path) -> None:
     """The silent stand-in says that it is hakmem when asked, and leaves no proof in a process."""
-    need_valgrind()
+    need("valgrind")
     done = planted.call(
         "hotpath", "--lib", planted.silent, "--bench", "burst", "--amounts", "50,100",
         "--repeat", 1, LAB_LEDGER=str(tmp_path / "x"),
@@ -136,14 +124,11 @@ def test_a_library_that_does_not_serve_is_refused(planted: Stand, tmp_path: Path
 
 def test_the_tools_own_proof_is_not_the_programs(planted: Stand, tmp_path: Path) -> None:
     """valgrind's launcher has the library preloaded too; a static program has not."""
-    need_valgrind()
-    source, program = tmp_path / "program.c", tmp_path / "static"
+    need("valgrind")
+    source = tmp_path / "program.c"
     source.write_text("int main(void) { return 0; }\n")
-    made = subprocess.run(["gcc", "-static", "-o", program, source], timeout=60, check=False)
-    if made.returncode != 0:
-        pytest.skip("no static C library here: a program without hakmem is NOT tried")
-    done = planted.call("hotpath", "--no-record", "--repeat", 1, "--", program)
-    assert done.returncode == 1
+    program = compile_static(source, tmp_path / "static")
+    done = ran(planted.call("hotpath", "--no-record", "--repeat", 1, "--", program), 1)
     assert "the process did not say that it was loaded" in done.stdout
 
 
@@ -153,7 +138,7 @@ def test_the_tools_own_proof_is_not_the_programs(planted: Stand, tmp_path: Path)
 def test_a_program_that_fails_is_named_and_nothing_is_recorded(
     planted: Stand, tmp_path: Path, how: str, said: str
 ) -> None:
-    need_valgrind()
+    need("valgrind")
     program = planted.folder / "bench" / "bench_random_mixed"
     done = planted.call(
         "hotpath", "--repeat", 1, "--amounts", "8,9", "--", program, "{n}", how,
@@ -169,8 +154,7 @@ def test_sections_of_a_process_that_states_them(planted: Stand, tmp_path: Path) 
     no_tools = {"PATH": str(tmp_path)}
     arguments = ("hotpath", "--json", "--no-record", "--repeat", 1, "--bench", "batch_fifo",
                  "--amounts", "800,8800")  # fmt: skip
-    done = planted.call(*arguments, "--lib", "HAKMEM_PLANTED=1 name=hakmem", **no_tools)
-    assert done.returncode == 0, done.stderr
+    done = ran(planted.call(*arguments, "--lib", "HAKMEM_PLANTED=1 name=hakmem", **no_tools))
     document = json.loads(done.stdout)
     (section,) = document["sections"]["batch_fifo"]["A"]
     # The program plants 7 + n/8 entries, n/80 of them timed, and 40 cycles for each of these.
@@ -204,22 +188,22 @@ def test_sections_of_a_process_that_states_them(planted: Stand, tmp_path: Path) 
         (["--", "no-such-program"], 127, "command not found"),
         (["--lib", "no-such-library"], 2, "unknown library"),
         (["--method", "perf"], 1, "perf counts nothing here"),
-        (["--method", "guess"], 2, "guess"),
     ],
 )
 def test_each_mistake_has_one_message(
     planted: Stand, arguments: list[str], status: int, said: str
 ) -> None:
-    done = planted.call("hotpath", "--no-record", *arguments)
-    assert done.returncode == status
-    assert said in done.stderr
-    assert "Traceback" not in done.stderr
+    refused(planted.call("hotpath", "--no-record", *arguments), said, status=status)
+
+
+def test_an_unknown_method_names_those_that_are_there(planted: Stand) -> None:
+    done = ran(planted.call("hotpath", "--method", "guess"), 2)
+    assert "'guess' is not one of auto, perf, callgrind, emulated" in done.stderr
 
 
 def test_a_script_is_no_program(planted: Stand, tmp_path: Path) -> None:
     program = script(tmp_path / "script", "true")
-    done = planted.call("hotpath", "--no-record", "--", program)
-    refused(done, "is a script")
+    refused(planted.call("hotpath", "--no-record", "--", program), "is a script")
 
 
 def test_without_any_tool_each_is_named_and_page_faults_remain(
@@ -229,16 +213,15 @@ def test_without_any_tool_each_is_named_and_page_faults_remain(
     empty.mkdir()
     arguments = ("hotpath", "--no-record", "--repeat", 2, "--bench", "batch_fifo",
                  "--amounts", "10,20")  # fmt: skip
-    done = planted.call(*arguments, PATH=str(empty))
-    assert done.returncode == 0, done.stderr
+    done = ran(planted.call(*arguments, PATH=str(empty)))
     for tool in ("perf is not installed", "valgrind is not installed", "objdump is not installed"):
         (line,) = [line for line in done.stdout.splitlines() if tool in line]
         assert "apt-get install" in line
     assert "page faults" in done.stdout
     assert "instructions  " not in done.stdout
     named = planted.call(*arguments, "--method", "callgrind", PATH=str(empty))
-    assert (named.returncode, named.stdout) == (1, "")
-    assert "valgrind is not installed" in named.stderr
+    refused(named, "valgrind is not installed", status=1)
+    assert named.stdout == ""
 
 
 # ---- two amounts of work ----

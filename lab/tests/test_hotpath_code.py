@@ -1,14 +1,14 @@
 """What malloc and free are made of: their instructions, loads, stores, and the hit path."""
 
 import os
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 from hakmem.errors import LabError
 from hakmem.hotpath import code as hotpath_code
 from hakmem.hotpath.code import Instruction
+from hakmem.process.children import said as said_by
+from standing import need, need_built
 
 LISTING = """
 0000000000001000 <malloc>:
@@ -36,7 +36,6 @@ def test_what_a_function_is_made_of() -> None:
     assert vars(code.whole) == {
         "instructions": 15, "branches": 1, "jumps": 2, "loads": 6, "stores": 3, "calls": 1,
     }  # fmt: skip
-    assert code.hit is not None
     assert vars(code.hit) == {
         "instructions": 13, "branches": 1, "jumps": 1, "loads": 5, "stores": 3, "calls": 0,
     }  # fmt: skip
@@ -109,12 +108,11 @@ def test_where_a_function_lies() -> None:
 def test_the_hit_path_of_the_build_is_what_its_own_test_counts() -> None:
     root = Path(__file__).parents[2]
     library = root / "build" / "libhakmem.so"
-    if not library.is_file() or shutil.which("objdump") is None or os.uname().machine != "x86_64":
-        pytest.skip("no x86-64 build here: its hit path is NOT compared with tests/unit/hit_path")
-    done = subprocess.run(
-        ["python3", root / "tests" / "unit" / "hit_path.py", library],
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+    need("objdump")
+    need_built(library)
+    if os.uname().machine != "x86_64":
+        pytest.skip("SKIPPED: not x86-64: the hit path is NOT compared with tests/unit/hit_path")
+    done = said_by(["python3", root / "tests" / "unit" / "hit_path.py", library], timeout=60)
     said = {c.function: c.hit.instructions for c in hotpath_code.read(library, True) if c.hit}
     counted = {line.partition(",")[0] for line in done.stdout.splitlines()}
     assert said.keys() == {"malloc", "free"}

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 from hakmem.errors import LabError
-from hakmem.ledger.store import Ledger
 from hakmem.process import perf
 from hakmem.process.perf import GROUPS, NEEDED, PERIOD, parse_script, parse_stat, require_event
-from standing import Stand, compile_c
+from standing import Stand, compile_c, ran, refused
 
 # ---- perf stat ----
 
@@ -80,7 +79,6 @@ def test_why_perf_cannot_count(status: int, said: str, expected: str | None) -> 
     if expected is None:
         assert found is None
     else:
-        assert found is not None
         assert "\n" not in found
         assert re.search(expected, found)
 
@@ -210,11 +208,11 @@ RUN = ("hotpath", "--bench", "random_mixed 16-1024", "--amounts", "100,300", "--
 
 
 def test_figures_are_the_difference_and_say_perf(under_perf: Stand, tmp_path: Path) -> None:
-    done = under_perf.call(*RUN, LAB_LEDGER=str(tmp_path))
-    assert done.returncode == 0, done.stderr
+    own = under_perf.under(LAB_LEDGER=tmp_path)
+    done = ran(own.call(*RUN))
     assert "user mode only, by the processor's counters" in done.stdout
     assert "simulated" not in done.stdout
-    (record,) = Ledger(tmp_path).records()
+    (record,) = own.records()
     metrics = record.body["metrics"]
 
     def value(name: str) -> float:
@@ -240,10 +238,10 @@ def test_figures_are_the_difference_and_say_perf(under_perf: Stand, tmp_path: Pa
 def test_a_perf_that_falls_back_silently_gives_no_symbols(
     under_perf: Stand, tmp_path: Path
 ) -> None:
-    done = under_perf.call(*RUN, HAKMEM_PLANTED_PERF="falls back", LAB_LEDGER=str(tmp_path))
-    assert done.returncode == 0, done.stderr
+    own = under_perf.under(LAB_LEDGER=tmp_path)
+    done = ran(own.call(*RUN, HAKMEM_PLANTED_PERF="falls back"))
     assert "hakmem: perf recorded cpu-clock:uH where cycles:u was asked for" in done.stdout
-    (record,) = Ledger(tmp_path).records()
+    (record,) = own.records()
     assert record.body["functions"] == {}
     assert "cycles of hakmem" not in done.stdout
 
@@ -260,14 +258,12 @@ def test_an_event_counted_for_a_part_of_the_time_is_left_out(under_perf: Stand) 
 
 def test_a_perf_without_permission_says_what_to_do(under_perf: Stand) -> None:
     done = under_perf.call(*RUN, "--no-record", HAKMEM_PLANTED_PERF="refuses")
-    # Neither counters nor, on this PATH, callgrind: page faults are left.
-    assert done.returncode == 0, done.stderr
+    ran(done)  # neither counters nor, on this PATH, callgrind: page faults are left
     (line,) = [line for line in done.stdout.splitlines() if "paranoid" in line]
     assert "sysctl kernel.perf_event_paranoid=2" in line
     assert "page faults" in done.stdout
-    named = under_perf.call(*RUN, "--no-record", "--method", "perf", HAKMEM_PLANTED_PERF="refuses")
-    assert named.returncode == 1
-    assert named.stderr.count("\n") == 1
+    words = (*RUN, "--no-record", "--method", "perf")
+    refused(under_perf.call(*words, HAKMEM_PLANTED_PERF="refuses"), "paranoid", status=1)
 
 
 def test_what_is_asked_of_the_processor_fits_into_four_counters() -> None:

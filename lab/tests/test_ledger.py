@@ -13,7 +13,7 @@ from hakmem.errors import LabError
 from hakmem.ledger import cli as ledger_index
 from hakmem.ledger.store import Ledger
 from hakmem.ledger.verify import verify
-from standing import Stand, git, refused
+from standing import Stand, commit, refused
 
 WRITER = """
 import sys
@@ -24,16 +24,6 @@ for number in range(count):
     record = Ledger(folder).append("sample", {"n": number, "fill": "x" * size}, {"out": b"raw"})
     print(record.id, flush=True)
 """
-LIMITED = """
-import resource, sys
-from pathlib import Path
-from hakmem.ledger.store import Ledger
-resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))
-try:
-    Ledger(Path(sys.argv[1])).append("sample", {"fill": "x" * 5000})
-except Exception as error:
-    print(type(error).__name__, error)
-"""
 
 
 @pytest.fixture(autouse=True)
@@ -43,18 +33,11 @@ def host(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
-    return Ledger(tmp_path / "evidence")
+    return Ledger(tmp_path / "led")  # as `own` has it
 
 
 def file_of(ledger: Ledger) -> Path:
     return ledger.root / "ledger" / "one.jsonl"
-
-
-def commit(ledger: Ledger, message: str) -> None:
-    """In a repository around it."""
-    git(ledger.root.parent, "init", "-q")
-    git(ledger.root.parent, "add", ".")
-    git(ledger.root.parent, "commit", "-qm", message)
 
 
 def writer(ledger: Ledger, count: int, size: int) -> subprocess.Popen[str]:
@@ -109,7 +92,6 @@ def test_a_killed_writer_loses_nothing_it_said_it_had_written(ledger: Ledger) ->
     said: list[str] = []
     for turn in range(6):
         process = writer(ledger, 1_000_000, 300_000)
-        assert process.stdout
         said.append(process.stdout.readline().strip())
         time.sleep(0.003 * turn)
         process.send_signal(signal.SIGKILL)
@@ -126,7 +108,7 @@ def test_a_killed_writer_loses_nothing_it_said_it_had_written(ledger: Ledger) ->
 def test_a_torn_last_line_is_moved_aside(
     ledger: Ledger, cut: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    kept, torn = ledger.append("sample", {"n": 1}), ledger.append("sample", {"n": 2})
+    kept, _ = (ledger.append("sample", {"n": n}) for n in (1, 2))
     data = file_of(ledger).read_bytes()
     start = data.index(b"\n") + 1
     file_of(ledger).write_bytes(data[: start + cut])
@@ -140,7 +122,6 @@ def test_a_torn_last_line_is_moved_aside(
     assert [record.id for record in ledger.records()] == [kept.id, after.id]
     assert (ledger.root / "ledger" / "one.jsonl.torn").read_bytes() == data[start:][:cut] + b"\n"
     assert verify(ledger).problems == []
-    assert torn.id not in {record.id for record in ledger.records()}
 
 
 def test_a_last_line_that_lacks_only_its_end_is_kept(ledger: Ledger) -> None:
@@ -175,7 +156,7 @@ def test_a_missing_line_breaks_the_chain(ledger: Ledger, which: int) -> None:
 def test_a_missing_last_line_is_missing_against_git(ledger: Ledger) -> None:
     for n in range(2):
         ledger.append("sample", {"n": n})
-    commit(ledger, "two")
+    commit(ledger.root.parent)
     first = file_of(ledger).read_bytes().splitlines(keepends=True)[0]
     file_of(ledger).write_bytes(first)
     assert any("not what was committed" in problem for problem in verify(ledger).problems)
@@ -185,14 +166,14 @@ def test_a_missing_last_line_is_missing_against_git(ledger: Ledger) -> None:
 
 def test_a_rewritten_ledger_with_a_whole_chain_is_found(ledger: Ledger) -> None:
     ledger.append("sample", {"n": 1})
-    commit(ledger, "true")
+    commit(ledger.root.parent)
     ledger.append("sample", {"n": 2})
     assert verify(ledger).problems == []
 
     file_of(ledger).unlink()
     ledger.append("sample", {"n": 3})
     assert any("not what was committed" in problem for problem in verify(ledger).problems)
-    commit(ledger, "false")
+    commit(ledger.root.parent)
     assert any("took lines away" in problem for problem in verify(ledger).problems)
 
 
@@ -210,34 +191,6 @@ def test_a_full_disk_is_one_message_and_no_half(ledger: Ledger) -> None:
         ledger.append("sample", {"n": 1})
 
 
-def test_a_write_that_stops_half_way_leaves_nothing(ledger: Ledger) -> None:
-    first = ledger.append("sample", {"n": 1})
-    before = file_of(ledger).read_bytes()
-    done = subprocess.run(
-        [sys.executable, "-c", LIMITED, str(ledger.root)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.startswith("LabError nothing was recorded")
-    assert file_of(ledger).read_bytes() == before
-    assert ledger.append("sample", {"n": 2}).prev == first.hash
-
-
-def test_an_unreadable_ledger_is_one_message(ledger: Ledger) -> None:
-    file_of(ledger).mkdir(parents=True)
-    with pytest.raises(LabError, match="cannot read the ledger"):
-        list(ledger.records())
-    with pytest.raises(LabError, match="nothing was recorded"):
-        ledger.append("sample", {})
-    file_of(ledger).rmdir()
-    file_of(ledger).write_bytes(b"\xff\xfe no ledger\n")
-    with pytest.raises(LabError, match=r"line 1: not a record.*restore"):
-        list(ledger.records())
-    with pytest.raises(LabError, match="nothing was recorded"):
-        ledger.append("sample", {})
-
-
 def test_the_index_answers_and_follows_the_ledger(ledger: Ledger) -> None:
     metrics = {"speed": {"value": 2.5, "unit": "ns/op"}}
     plain = ledger.append("sample", {"ok": True, "source": {"commit": "c1"}, "metrics": metrics})
@@ -252,12 +205,6 @@ def test_the_index_answers_and_follows_the_ledger(ledger: Ledger) -> None:
         with pytest.raises(LabError):
             ask(ledger, [bad])
     assert len(ask(ledger, ["select id from records"]).rows) == 2
-
-
-@pytest.fixture
-def own(stand: Stand, ledger: Ledger) -> Stand:
-    """The command, with this ledger."""
-    return stand.under(LAB_LEDGER=ledger.root, LAB_LEDGER_HOST="one")
 
 
 def test_the_figures_of_a_record_are_listed_one_to_a_line(ledger: Ledger, own: Stand) -> None:

@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
-from standing import Stand, refused, until
+from standing import Stand, ran, refused, until
 
 HEAD = """
 title = "A rehearsal <of> the lab"
@@ -33,11 +33,6 @@ ALL = (
 )
 
 
-@pytest.fixture
-def soaking(stand: Stand, tmp_path: Path) -> Stand:
-    return stand.under(LAB_LEDGER=tmp_path / "led")
-
-
 def written(tmp_path: Path, planted: dict[str, str], *stages: str, clock: str = "wall") -> Path:
     file = tmp_path / "m.toml"
     modes = {"base": "", **planted}
@@ -48,7 +43,7 @@ def written(tmp_path: Path, planted: dict[str, str], *stages: str, clock: str = 
     return file
 
 
-def test_every_planted_violation_is_found(soaking: Stand, tmp_path: Path) -> None:
+def test_every_planted_violation_is_found(own: Stand, tmp_path: Path) -> None:
     planted = {
         "good": "",
         "crashing": "crash",
@@ -62,9 +57,8 @@ def test_every_planted_violation_is_found(soaking: Stand, tmp_path: Path) -> Non
     }
     out = tmp_path / "run"
     file = written(tmp_path, planted)
-    done = soaking.call("matrix", file, "--out", out, "--seed", 1)
-    assert done.returncode == 0, done.stdout + done.stderr
-    (record,) = soaking.records()
+    done = ran(own.call("matrix", file, "--out", out, "--seed", 1))
+    (record,) = own.records()
     body = record.body
     assert (record.kind, body["verdict"], body["rehearsal"]) == ("matrix", "GO", False)
     (only,) = body["stages"]
@@ -96,12 +90,11 @@ def test_every_planted_violation_is_found(soaking: Stand, tmp_path: Path) -> Non
     assert "planted crash" in done.stdout
 
 
-def test_it_ends_in_a_picture_that_reads_alone(soaking: Stand, tmp_path: Path) -> None:
+def test_it_ends_in_a_picture_that_reads_alone(own: Stand, tmp_path: Path) -> None:
     out = tmp_path / "run"
     planted = {"good": "", "slow": "slow"}
-    done = soaking.call("matrix", written(tmp_path, planted), "--out", out, "--no-record")
-    assert done.returncode == 0, done.stderr
-    assert soaking.records() == []
+    ran(own.call("matrix", written(tmp_path, planted), "--out", out, "--no-record"))
+    assert own.records() == []
     svg = ElementTree.parse(out / "matrix.svg")
     text = "".join(svg.getroot().itertext())
     for word in ("A rehearsal <of> the lab", "stage 1", "slow", "NO-GO", "GO", "RSS drift"):
@@ -109,7 +102,7 @@ def test_it_ends_in_a_picture_that_reads_alone(soaking: Stand, tmp_path: Path) -
     assert "http" not in text
 
 
-def test_stages_eliminate_and_the_verdict_is_of_them_all(soaking: Stand, tmp_path: Path) -> None:
+def test_stages_eliminate_and_the_verdict_is_of_them_all(own: Stand, tmp_path: Path) -> None:
     planted = {"good": "", "slow": "slow", "leaking": "leak"}
     names = json.dumps(["base", *planted])
     one = STAGE.format(name="1", modes=names, rules="{ throughput_floor = -0.2 }")
@@ -118,9 +111,8 @@ def test_stages_eliminate_and_the_verdict_is_of_them_all(soaking: Stand, tmp_pat
     )
     end = STAGE.format(name="end", modes='["leaking"]', rules="{ cv = 0.05 }")
     file = written(tmp_path, planted, one, two, end, clock="cpu")
-    done = soaking.call("matrix", file, "--out", tmp_path / "run")
-    assert done.returncode == 0, done.stdout + done.stderr
-    (record,) = soaking.records()
+    done = ran(own.call("matrix", file, "--out", tmp_path / "run"))
+    (record,) = own.records()
     stages = record.body["stages"]
     assert [set(found["judged"]) for found in stages] == [
         {"base", "good", "slow", "leaking"},
@@ -136,43 +128,43 @@ def test_stages_eliminate_and_the_verdict_is_of_them_all(soaking: Stand, tmp_pat
     assert [float(rows[0][1]), rows[0][3]] == [pytest.approx(mean, abs=0.006), "%"]
 
 
-def test_an_absolute_limit_on_memory_holds_the_baseline_too(soaking: Stand, tmp_path: Path) -> None:
+def test_an_absolute_limit_on_memory_holds_the_baseline_too(own: Stand, tmp_path: Path) -> None:
     for limit, verdict in (("1 GiB", "GO"), ("1 kB", "NO-GO")):
         (tmp_path / verdict).mkdir()
         rules = f'{{ rss_below = "{limit}" }}'
         one = STAGE.format(name="1", modes='["base", "good"]', rules=rules)
         file = written(tmp_path / verdict, {"good": ""}, one)
-        done = soaking.call("matrix", file, "--out", tmp_path / verdict / "run", "--no-record")
-        assert done.returncode == (verdict == "NO-GO"), done.stdout + done.stderr
+        done = ran(
+            own.call("matrix", file, "--out", tmp_path / verdict / "run", "--no-record"),
+            verdict == "NO-GO",
+        )
         assert f"limit {limit}" in " ".join(done.stdout.split())
         assert "RSS below" in (tmp_path / verdict / "run" / "matrix.svg").read_text()
         assert ("The baseline itself broke RSS below" in done.stdout) == (verdict == "NO-GO")
 
 
-def test_no_mode_left_is_a_no_go_and_the_rest_is_not_run(soaking: Stand, tmp_path: Path) -> None:
+def test_no_mode_left_is_a_no_go_and_the_rest_is_not_run(own: Stand, tmp_path: Path) -> None:
     names = json.dumps(["base", "slow"])
     one = STAGE.format(name="1", modes=names, rules="{ throughput_floor = -0.2 }")
     two = STAGE.format(name="2", modes='"survivors"', rules="{ throughput_floor = -0.1 }")
     file = written(tmp_path, {"slow": "slow"}, one, two)
-    done = soaking.call("matrix", file, "--out", tmp_path / "run")
-    assert done.returncode == 1
+    done = ran(own.call("matrix", file, "--out", tmp_path / "run"), 1)
     assert "NO-GO no mode kept the rules" in done.stdout
-    (record,) = soaking.records()
+    (record,) = own.records()
     assert len(record.body["stages"]) == 1
 
 
-def test_a_rehearsal_says_so(soaking: Stand, tmp_path: Path) -> None:
+def test_a_rehearsal_says_so(own: Stand, tmp_path: Path) -> None:
     file = written(tmp_path, {"good": ""})
-    done = soaking.call("matrix", file, "--scale", "0.001", "--out", tmp_path / "run")
+    done = own.call("matrix", file, "--scale", "0.001", "--out", tmp_path / "run")
     assert done.stdout.count("A rehearsal: all lengths × 0.001") == 2
-    (record,) = soaking.records()
+    (record,) = own.records()
     assert record.body["rehearsal"] is True
     assert "A rehearsal: all lengths × 0.001" in (tmp_path / "run" / "matrix.svg").read_text()
 
 
-def test_a_plan_runs_nothing(soaking: Stand, tmp_path: Path) -> None:
-    done = soaking.call("matrix", "lean", "--plan", "--out", tmp_path / "run")
-    assert done.returncode == 0
+def test_a_plan_runs_nothing(own: Stand, tmp_path: Path) -> None:
+    done = ran(own.call("matrix", "lean", "--plan", "--out", tmp_path / "run"))
     assert "stage final: balanced, speed: 60 min" in done.stdout
     assert not (tmp_path / "run").exists()
 
@@ -180,111 +172,96 @@ def test_a_plan_runs_nothing(soaking: Stand, tmp_path: Path) -> None:
 # ---- going on ----
 
 
-def test_a_killed_run_goes_on_where_it_stopped(soaking: Stand, tmp_path: Path) -> None:
+def test_a_killed_run_goes_on_where_it_stopped(own: Stand, tmp_path: Path) -> None:
     out = tmp_path / "run"
     file = written(tmp_path, {"good": "", "fair": ""})
     state = out / "state.json"
-    asked = soaking.command("matrix", file, "--out", out)
-    with subprocess.Popen(asked, env=soaking.environment, stdout=subprocess.DEVNULL) as child:
+    asked = own.command("matrix", file, "--out", out)
+    with subprocess.Popen(asked, env=own.environment, stdout=subprocess.DEVNULL) as child:
         assert until(lambda: state.exists() and "round 2" in state.read_text())
         child.kill()
     before = json.loads(state.read_text())
     assert "stage 1, round 15" not in before["cells"]
-    assert soaking.records() == []
-    done = soaking.call("matrix", file, "--out", out)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert own.records() == []
+    done = ran(own.call("matrix", file, "--out", out))
     assert f"goes on where it stopped: {len(before['cells'])} cells are done" in done.stdout
     after = json.loads(state.read_text())
     assert {key: after["cells"][key] for key in before["cells"]} == before["cells"]
     assert "stage 1, round 15" in after["cells"]
     assert after["seed"] == before["seed"]
-    again = soaking.call("matrix", file, "--out", out)
-    assert again.returncode == 0
-    assert len(soaking.records()) == 1
+    ran(own.call("matrix", file, "--out", out))
+    assert len(own.records()) == 1
 
 
-def test_ctrl_c_is_one_line_and_leaves_what_is_done(soaking: Stand, tmp_path: Path) -> None:
+def test_ctrl_c_is_one_line_and_leaves_what_is_done(own: Stand, tmp_path: Path) -> None:
     out = tmp_path / "run"
     file = written(tmp_path, {"hanging": "hang"})
-    done = soaking.interrupted((out / "1-hanging.csv").exists, "matrix", file, "--out", out)
-    assert done.returncode == 130
-    assert done.stderr == (
-        f"hakmem: interrupted: {out} keeps all finished cells, the same command goes on\n"
-    )
-    assert soaking.records() == []
+    done = own.interrupted((out / "1-hanging.csv").exists, "matrix", file, "--out", out)
+    said = f"interrupted: {out} keeps all finished cells, the same command goes on\n"
+    refused(done, said, status=130)
+    assert own.records() == []
 
 
-def test_cells_of_another_run_are_refused(soaking: Stand, tmp_path: Path) -> None:
+def test_cells_of_another_run_are_refused(own: Stand, tmp_path: Path) -> None:
     out = tmp_path / "run"
     file = written(tmp_path, {"good": ""})
-    assert soaking.call("matrix", file, "--out", out, "--no-record").returncode == 0
+    assert own.call("matrix", file, "--out", out, "--no-record").returncode == 0
     file.write_text(file.read_text().replace("-0.2", "-0.3"))
-    done = soaking.call("matrix", file, "--out", out, "--no-record")
-    assert done.returncode == 2
-    assert "its cells do not fit" in done.stderr
-    done = soaking.call("matrix", file, "--out", out, "--no-record", "--fresh")
-    assert done.returncode == 0
+    refused(own.call("matrix", file, "--out", out, "--no-record"), "its cells do not fit")
+    ran(own.call("matrix", file, "--out", out, "--no-record", "--fresh"))
     (out / "state.json").write_text("torn")
-    done = soaking.call("matrix", file, "--out", out, "--no-record")
-    assert (done.returncode, "--fresh" in done.stderr) == (2, True)
+    refused(own.call("matrix", file, "--out", out, "--no-record"), "--fresh")
 
 
-def test_a_changed_csv_is_measured_again(soaking: Stand, tmp_path: Path) -> None:
+def test_a_changed_csv_is_measured_again(own: Stand, tmp_path: Path) -> None:
     out = tmp_path / "run"
     file = written(tmp_path, {"good": ""})
-    assert soaking.call("matrix", file, "--out", out, "--no-record").returncode == 0
+    assert own.call("matrix", file, "--out", out, "--no-record").returncode == 0
     csv = out / "1-good.csv"
     csv.write_text(csv.read_text().replace(",20000,", ",90000,"))
-    assert soaking.call("matrix", file, "--out", out, "--no-record").returncode == 0
+    assert own.call("matrix", file, "--out", out, "--no-record").returncode == 0
     assert ",90000," not in csv.read_text()
 
 
-def test_a_folder_of_something_else_is_left_alone(soaking: Stand, tmp_path: Path) -> None:
+def test_a_folder_of_something_else_is_left_alone(own: Stand, tmp_path: Path) -> None:
     out = tmp_path / "mine"
     out.mkdir()
     (out / "thesis.tex").touch()
-    done = soaking.call("matrix", written(tmp_path, {"x": ""}), "--out", out, "--fresh")
-    assert done.returncode == 2
+    ran(own.call("matrix", written(tmp_path, {"x": ""}), "--out", out, "--fresh"), 2)
     assert (out / "thesis.tex").exists()
 
 
 # ---- what is no evidence ----
 
 
-def test_a_baseline_that_fails_ends_the_matrix(soaking: Stand, tmp_path: Path) -> None:
+def test_a_baseline_that_fails_ends_the_matrix(own: Stand, tmp_path: Path) -> None:
     file = written(tmp_path, {"good": ""})
     file.write_text(file.read_text().replace('"" }', '"crash" }', 1))
-    done = soaking.call("matrix", file, "--out", tmp_path / "run")
+    done = own.call("matrix", file, "--out", tmp_path / "run")
     refused(done, "the baseline itself failed: killed by SIGSEGV")
-    assert soaking.records() == []
+    assert own.records() == []
 
 
-def test_a_mode_without_its_allocator_is_an_error(soaking: Stand, tmp_path: Path) -> None:
+def test_a_mode_without_its_allocator_is_an_error(own: Stand, tmp_path: Path) -> None:
     file = written(tmp_path, {"silent": ""})
-    text = file.read_text().replace(
-        'name = "silent"', f'name = "silent"\nlibrary = "{soaking.silent}"'
-    )
-    file.write_text(text)
-    done = soaking.call("matrix", file, "--out", tmp_path / "run")
-    assert done.returncode == 2
-    assert "mode silent: hakmem was intended, but the process did not say" in done.stderr
+    planted = f'name = "silent"\nlibrary = "{own.silent}"'
+    file.write_text(file.read_text().replace('name = "silent"', planted))
+    done = own.call("matrix", file, "--out", tmp_path / "run")
+    refused(done, "mode silent: hakmem was intended, but the process did not say")
 
 
-def test_a_setting_that_the_allocator_refuses_is_no_mode(soaking: Stand, tmp_path: Path) -> None:
+def test_a_setting_that_the_allocator_refuses_is_no_mode(own: Stand, tmp_path: Path) -> None:
     file = written(tmp_path, {"odd": ""})
     file.write_text(file.read_text().replace('"" }', '"", HAKMEM_REFUSED = "1" }'))
-    done = soaking.call("matrix", file, "--out", tmp_path / "run")
-    assert done.returncode == 2
-    assert "mode base is not what it says: HAKMEM_REFUSED=1: no such option" in done.stderr
+    done = own.call("matrix", file, "--out", tmp_path / "run")
+    refused(done, "mode base is not what it says: HAKMEM_REFUSED=1: no such option")
 
 
-def test_the_users_own_settings_are_not_mixed_in(soaking: Stand, tmp_path: Path) -> None:
+def test_the_users_own_settings_are_not_mixed_in(own: Stand, tmp_path: Path) -> None:
     file = written(tmp_path, {"good": ""})
-    done = soaking.call("matrix", file, "--out", tmp_path / "run", HAKMEM_THP="0")
-    assert done.returncode == 2
-    assert done.stderr == "hakmem: a mode is what the file says: unset HAKMEM_THP first\n"
+    done = own.call("matrix", file, "--out", tmp_path / "run", HAKMEM_THP="0")
+    refused(done, "hakmem: a mode is what the file says: unset HAKMEM_THP first\n")
 
 
-def test_an_unknown_file_names_those_that_are_there(soaking: Stand) -> None:
-    done = soaking.call("matrix", "fat")
-    refused(done, "lean")
+def test_an_unknown_file_names_those_that_are_there(own: Stand) -> None:
+    refused(own.call("matrix", "fat"), "lean")

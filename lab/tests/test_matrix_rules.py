@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -53,7 +54,7 @@ def judged(rules: Rules, seen: Evidence) -> dict[str, Judgement]:
 
 
 def well(**planted: float | None) -> Evidence:
-    return Evidence(None, soak(**planted), 80_000_000, gains(0))  # type: ignore[arg-type]
+    return Evidence(None, soak(**planted), 80_000_000, gains(0))
 
 
 @pytest.mark.parametrize(
@@ -197,7 +198,7 @@ FIXED = replace(FIRST, name="end", modes=("fix",))
 
 
 def result(of: Stage, left_out: dict[str, str] | None = None, **states: str) -> Result:
-    found = {name: [Judgement("CV", state, "w")] for name, state in states.items()}  # type: ignore[arg-type]
+    found = {name: [Judgement("CV", state, "w")] for name, state in states.items()}
     return Result(of, (), {}, found, {}, [], left_out or {})
 
 
@@ -255,13 +256,13 @@ rules = { throughput_floor = -0.2 }
 """
 
 
-def load(tmp_path, text: str) -> Matrix:  # noqa: ANN001
+def load(tmp_path: Path, text: str) -> Matrix:
     file = tmp_path / "m.toml"
     file.write_text(text)
     return matrix_plan.load(file)
 
 
-def test_a_file_is_read(tmp_path) -> None:  # noqa: ANN001
+def test_a_file_is_read(tmp_path: Path) -> None:
     found = load(tmp_path, FILE)
     assert found.modes["x"].environment == {"HAKMEM_X": "1"}
     assert found.candidates == ("x",)
@@ -292,7 +293,7 @@ def test_a_file_is_read(tmp_path) -> None:  # noqa: ANN001
         ("title = ", "title = [", "is not TOML"),
     ],
 )
-def test_what_a_file_must_not_say(tmp_path, old: str, new: str, message: str) -> None:  # noqa: ANN001
+def test_what_a_file_must_not_say(tmp_path: Path, old: str, new: str, message: str) -> None:
     assert old in FILE
     with pytest.raises(LabError, match=message):
         load(tmp_path, FILE.replace(old, new, 1))

@@ -169,7 +169,6 @@ def test_the_bootstrap_is_near_the_interval_and_absent_below_twenty_blocks() -> 
     assert protocol.bca(values[:19]) is None
     assert protocol.bca([0.5] * 30) is None
     check, low, high = protocol.bca(values), *protocol.ends(np.array([values]))
-    assert check is not None
     assert check.low == pytest.approx(float(low[0]), abs=0.002)
     assert check.high == pytest.approx(float(high[0]), abs=0.002)
 

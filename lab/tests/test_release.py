@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from hakmem import project
-from standing import git
+from standing import commit
 from users import run, version
 
 NEXT = "7.1.2"
@@ -26,7 +26,6 @@ def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if name and not name.startswith("evidence/") and (project.root() / name).is_file():
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(project.root() / name, copy / name)
-    run(["git", "init", "--quiet"], copy)
     commit(copy)
     return copy
 
@@ -35,11 +34,6 @@ def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tree(committed: Path, tmp_path: Path) -> Path:
     run(["git", "clone", "--quiet", committed, tmp_path / "tree"], tmp_path)
     return tmp_path / "tree"
-
-
-def commit(tree: Path) -> None:
-    git(tree, "add", "--all")
-    git(tree, "commit", "--quiet", "--message", "x")
 
 
 def release(tree: Path, *words: str, status: int = 0) -> str:

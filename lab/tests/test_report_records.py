@@ -5,7 +5,6 @@ import html
 import json
 import re
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,17 +21,11 @@ from standing import Stand, refused
 
 
 @pytest.fixture
-def stand(stand: Stand, ledger: Ledger) -> Stand:
-    """The command, with this ledger."""
-    return replace(stand, environment={**stand.environment, "LAB_LEDGER": str(ledger.root)})
-
-
-@pytest.fixture
-def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
-    monkeypatch.setenv("LAB_LEDGER", str(tmp_path / "evidence"))
+def ledger(own: Stand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
+    monkeypatch.setenv("LAB_LEDGER", str(own.evidence))
     monkeypatch.setenv("LAB_LEDGER_HOST", "here")
     monkeypatch.chdir(tmp_path)
-    return Ledger.default()
+    return own.ledger
 
 
 def page_of(ledger: Ledger) -> str:
@@ -202,7 +195,6 @@ def test_the_vendored_file_is_the_one_published() -> None:
     said = (report.VENDOR / "README.md").read_text()
     assert hashlib.sha256(data).hexdigest() in said
     version = re.search(rb't\.version="([\d.]+)"', data)
-    assert version
     assert f"| {version[1].decode()} |" in said
     assert b"</script" not in data.lower()
     assert b"\r" not in data  # a browser would hash another text
@@ -236,7 +228,7 @@ def test_only_the_pages_own_scripts_may_run(ledger: Ledger) -> None:
 
 @pytest.mark.parametrize("fault", ["gone", "changed"])
 def test_raw_output_that_is_not_as_recorded_is_a_problem_and_not_a_picture(
-    ledger: Ledger, stand: Stand, fault: str
+    ledger: Ledger, own: Stand, fault: str
 ) -> None:
     id = world.add_soak(ledger)
     world.add_verdict(ledger, "is new better?", "GO", 0.9)
@@ -244,8 +236,7 @@ def test_raw_output_that_is_not_as_recorded_is_a_problem_and_not_a_picture(
     path.write_bytes(path.read_bytes().replace(b"40000000", b"90000000"))
     if fault == "gone":
         path.unlink()
-    done = stand.call("report")
-    refused(done, f"soak {id}: its raw output", status=1)
+    refused(own.call("report"), f"soak {id}: its raw output", status=1)
     page = Path("out/report.html").read_text()
     assert f"soak {id}: its raw output" in text_of(page)
     assert "is new better?" in text_of(page)
@@ -253,24 +244,21 @@ def test_raw_output_that_is_not_as_recorded_is_a_problem_and_not_a_picture(
     assert "Soak:" not in text_of(page)
 
 
-def test_the_command_takes_ids_files_and_nothing(ledger: Ledger, stand: Stand) -> None:
-    done = stand.call("report")
-    refused(done, "nothing to report")
+def test_the_command_takes_ids_files_and_nothing(ledger: Ledger, own: Stand) -> None:
+    refused(own.call("report"), "nothing to report")
     one, two = (world.add_verdict(ledger, name, "GO", 0.9) for name in ("is a?", "is b?"))
-    assert stand.call("report", one, "--out", "one.html").returncode == 0
+    assert own.call("report", one, "--out", "one.html").returncode == 0
     assert "is a?" in Path("one.html").read_text()
     assert "is b?" not in Path("one.html").read_text()
     Path("epochs.csv").write_bytes(world.epochs())
-    assert stand.call("report", "epochs.csv").returncode == 0
+    assert own.call("report", "epochs.csv").returncode == 0
     assert "read from a file, not from a record" in text_of(Path("epochs.html").read_text())
     for arguments, message in (
         (("dead", two), "no record dead"),
         (("no.csv",), "cannot read no.csv"),
         (("no.json",), "no.json is neither a record's id nor the CSV file of a soak"),
     ):
-        done = stand.call("report", *arguments)
-        assert done.returncode != 0
-        assert message in done.stderr
+        refused(own.call("report", *arguments), message)
     assert sorted(p.name for p in Path().glob("*.html")) == ["epochs.html", "one.html"]
 
 
@@ -323,8 +311,6 @@ def test_pages_are_whole_or_not_there(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A page that cannot be made leaves the one that was there."""
-    from hakmem.report import cli as report_cli
-
     world.add_verdict(ledger, "is a?", "GO", 0.9)
     report_cli.command()
     before = Path("out/report.html").read_text()

@@ -13,22 +13,21 @@ from hakmem.ledger.claims import WITHIN
 from hakmem.ledger.store import Ledger, Record
 from hakmem.ledger.verify import verify
 from hakmem.rerun.run import judge
-from standing import MATRIX, PROGRAMS, Stand, compile_c, git, refused, samples
+from standing import MATRIX, PROGRAMS, Stand, commit, compile_c, flat, git, need, ran, refused
 
 Done = subprocess.CompletedProcess[str]
 SHORT = ("--max-blocks", 8, "--min-seconds", 0)
 
 
 @pytest.fixture
-def own(stand: Stand, tmp_path: Path) -> Stand:
-    """The stand-in build with a ledger of its own."""
-    return stand.under(LAB_LEDGER=tmp_path / "led", LAB_LEDGER_HOST="here")
+def own(own: Stand) -> Stand:
+    return own.under(LAB_LEDGER_HOST="here")
 
 
-def altered(tmp_path: Path, record: Record, **changes: object) -> Record:
+def altered(own: Stand, record: Record, **changes: object) -> Record:
     """A record with another body, as if it had been measured so."""
     body = json.loads(json.dumps({**record.body, **changes}))
-    return Ledger(tmp_path / "led", "here").append(record.kind, body, None)
+    return Ledger(own.evidence, "here").append(record.kind, body, None)
 
 
 def recorded(own: Stand, *arguments: object) -> Record:
@@ -109,12 +108,9 @@ def cost(tmp_path: Path) -> Callable[[float], tuple[str, ...]]:
 Cost = Callable[[float], tuple[str, ...]]
 
 
-def test_a_verdict_is_measured_again_and_shown_side_by_side(
-    own: Stand, tmp_path: Path, cost: Cost
-) -> None:
+def test_a_verdict_is_measured_again_and_shown_side_by_side(own: Stand, cost: Cost) -> None:
     first = recorded(own, *cost(105))
-    done = own.call("rerun", first.id)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = ran(own.call("rerun", first.id))
     again = own.records()[-1]
     assert f"agrees: {first.id} against {again.id}" in done.stdout
     assert done.stdout.count("1.050 [1.050–1.050]") == 2
@@ -124,10 +120,10 @@ def test_a_verdict_is_measured_again_and_shown_side_by_side(
     same = ("question", "verdict", "margin", "seed", "aim", "most_blocks", "cells", "benchmarks")
     assert {k: again.body[k] for k in same} == {k: first.body[k] for k in same}
     # The same seed: the same order of the same samples.
-    one, other = (samples(tmp_path / "led", setting) for setting in own.records("setting"))
+    one, other = (own.samples(setting) for setting in own.records("setting"))
     assert [row["cell"] for row in one] == [row["cell"] for row in other]
     assert [row["padding"] for row in one] == [row["padding"] for row in other]
-    assert not verify(Ledger(tmp_path / "led")).problems
+    assert not verify(own.ledger).problems
 
 
 @pytest.mark.parametrize(
@@ -140,8 +136,7 @@ def test_a_disagreement_is_reported_as_one(
     """Planted: the program has become cheaper, or even dearer, since it was recorded."""
     first = recorded(own, *cost(105))
     cost(now)
-    done = own.call("rerun", first.id)
-    assert done.returncode == status, done.stdout + done.stderr
+    done = ran(own.call("rerun", first.id), status)
     assert f"{state}: {first.id} against" in done.stdout
     assert f"{now / 100:.3f} [{now / 100:.3f}–{now / 100:.3f}]" in done.stdout
     opposite = "verdict NO-GO GO ✗ contradicts" in " ".join(done.stdout.split())
@@ -161,8 +156,7 @@ def test_a_benchmark_is_run_under_the_recorded_rules(own: Stand) -> None:
     arguments = ("--b", "HAKMEM_X=1", "--bench", "prodcons", "--guard", "larson_2")
     rules = ("--aim", "neutral", "--margin", "0.03")
     first = recorded(own, "ab", *SHORT, *arguments, *rules)
-    done = own.call("rerun", first.id)
-    assert done.returncode == 0, done.stdout + done.stderr
+    ran(own.call("rerun", first.id))
     again = own.records()[-1].body
     assert (again["aim"], again["margin"]) == ("neutral", 0.03)
     assert again["benchmarks"] == first.body["benchmarks"]
@@ -172,10 +166,9 @@ def test_a_benchmark_is_run_under_the_recorded_rules(own: Stand) -> None:
 def test_the_settings_of_the_shell_are_replaced_by_the_recorded_ones(
     own: Stand, cost: Cost
 ) -> None:
-    done = own.call(*cost(105), HAKMEM_THEN="1")
+    own.call(*cost(105), HAKMEM_THEN="1")
     first = own.records()[-1]
-    done = own.call("rerun", first.id, HAKMEM_NOW="2")
-    assert done.returncode == 0, done.stdout
+    done = ran(own.call("rerun", first.id, HAKMEM_NOW="2"))
     assert "HAKMEM_NOW of your shell was not used" in done.stdout
     then, now = (r.body["settings_of_user"] for r in own.records("setting"))
     assert then["HAKMEM_THEN"] == "1"
@@ -184,8 +177,7 @@ def test_the_settings_of_the_shell_are_replaced_by_the_recorded_ones(
 
 def test_the_noise_floor_is_measured_between_two_new_copies(own: Stand) -> None:
     first = recorded(own, "ab", *SHORT, "--aa", "--bench", "prodcons")
-    done = own.call("rerun", first.id)
-    assert done.returncode == 0, done.stdout + done.stderr
+    ran(own.call("rerun", first.id))
     again = own.records()[-1]
     assert (again.kind, again.body["repeats"]) == ("A/A", first.id)
     assert again.body["cells"][0]["name"] == first.body["cells"][0]["name"]
@@ -227,19 +219,15 @@ def test_a_library_that_is_gone_is_named_and_may_be_given(
     words[words.index("X=1")] = f"lib={rival} X=1"
     first = recorded(own, *words)
     rival.rename(tmp_path / "elsewhere.so")
-    done = own.call("rerun", first.id)
-    assert done.returncode == 1
+    done = ran(own.call("rerun", first.id), 1)
     assert f"library not found: {rival}" in done.stdout
-    done = own.call("rerun", first.id, "--lib", f"r.so={tmp_path}/elsewhere.so")
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = ran(own.call("rerun", first.id, "--lib", f"r.so={tmp_path}/elsewhere.so"))
     assert "is not the recorded file" not in done.stdout
     compile_c(
         "stub_library.c", rival, "-shared", "-fPIC", "-DSILENT", "-Dhak_version=no", "-DOTHER=1",
         "-O0", "-Dmalloc_usable_size=malloc_usable_size", "-g",
     )  # fmt: skip
-    done = own.call("rerun", first.id)
-    assert "is not the recorded file" in done.stdout
-    assert done.returncode == 0
+    assert "is not the recorded file" in ran(own.call("rerun", first.id)).stdout
 
 
 WRONG = [
@@ -258,8 +246,7 @@ def test_what_cannot_be_repeated_is_one_clear_line(
 ) -> None:
     verdict = recorded(own, *cost(105))
     ids = {"verdict": verdict.id, "setting": own.records("setting")[0].id}
-    done = own.call("rerun", *(word.format(**ids) for word in arguments))
-    refused(done, message.format(**ids))
+    refused(own.call("rerun", *(word.format(**ids) for word in arguments)), message.format(**ids))
 
 
 # ---- its own source ----
@@ -268,9 +255,7 @@ def test_what_cannot_be_repeated_is_one_clear_line(
 @pytest.fixture
 def repository(own: Stand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A small project with a history, in place of this one; its build is of the last commit."""
-    for tool in ("git", "cmake"):
-        if shutil.which(tool) is None:
-            pytest.skip(f"{tool} is not installed: no commit can be built")
+    need("git", "cmake")
     root = tmp_path / "repo"
     (root / "src").mkdir(parents=True)
     (root / "bench" / "harness").mkdir(parents=True)
@@ -283,16 +268,9 @@ def repository(own: Stand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
         "set_target_properties(bench_prodcons PROPERTIES RUNTIME_OUTPUT_DIRECTORY bench)\n"
     )
     (root / ".gitignore").write_text("build/\n")
-    git(root, "init", "-q", "-b", "main")
-    commit(root, "first")
+    commit(root)
     monkeypatch.setattr(project, "root", lambda: root)
     return root
-
-
-def commit(root: Path, message: str) -> str:
-    git(root, "add", "-A")
-    git(root, "commit", "-q", "-m", message)
-    return git(root, "rev-parse", "HEAD")
 
 
 def at_the_commit(own: Stand, root: Path) -> Record:
@@ -301,7 +279,7 @@ def at_the_commit(own: Stand, root: Path) -> Record:
     assert first.body["source"]["dirty"] is False
     source = root / "src" / "library.c"
     source.write_text(source.read_text().replace("0.0-stub", "0.1-stub"))
-    commit(root, "second")
+    commit(root)
     return first
 
 
@@ -313,24 +291,19 @@ def with_present_build(own: Stand, root: Path) -> Stand:
     return present
 
 
-def test_another_source_is_checked_out_and_built(
-    own: Stand, tmp_path: Path, repository: Path
-) -> None:
+def test_another_source_is_checked_out_and_built(own: Stand, repository: Path) -> None:
     """The proof in its samples shows which library really ran: the version is another one."""
     before = git(repository, "rev-parse", "HEAD")
     first = at_the_commit(own, repository)
     now = with_present_build(own, repository)
     listed = now.call("rerun", first.id, "--list")
     assert f"build {before[:8]}" in listed.stdout
-    done = now.call("rerun", first.id)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = ran(now.call("rerun", first.id))
     assert f"measured with the library and benchmarks of {before[:12]}" in done.stdout
     again = own.records()[-1].body
     assert again["source"] == first.body["source"]
-    setting = own.records("setting")[-1]
-    said = Ledger(tmp_path / "led").raw_path(setting.raw["output.txt"]).read_text()
-    assert '"version": "0.0-stub"' in said
-    assert f"build/commits/{before}" in said
+    assert '"version": "0.0-stub"' in own.output()
+    assert f"build/commits/{before}" in own.output()
     assert len(git(repository, "worktree", "list").splitlines()) == 1
     # The present source is measured by the present build.
     new = recorded(now, "ab", *SHORT, "--b", "X=1", "--bench", "prodcons")
@@ -343,30 +316,25 @@ def test_a_changed_benchmark_is_said_and_the_commits_own_is_run(
     first = recorded(own, "ab", *SHORT, "--b", "X=1", "--bench", "prodcons")
     program = repository / "bench" / "prodcons.c"
     program.write_text(program.read_text().replace("0.4", "0.3"))
-    commit(repository, "another benchmark")
-    done = own.call("rerun", first.id)
-    assert done.returncode == 0, done.stdout + done.stderr
+    commit(repository)
+    done = ran(own.call("rerun", first.id))
     assert "since then the definition of prodcons has changed" in done.stdout
     again = own.records()[-1].body
     assert again["benchmarks"] == first.body["benchmarks"]
 
 
-def test_a_commit_that_cannot_be_had_is_one_clear_message(
-    own: Stand, tmp_path: Path, repository: Path
-) -> None:
+def test_a_commit_that_cannot_be_had_is_one_clear_message(own: Stand, repository: Path) -> None:
     first = at_the_commit(own, repository)
     now = with_present_build(own, repository)
     lost = {"commit": "f" * 40, "tree": "e" * 40, "dirty": False}
-    done = now.call("rerun", altered(tmp_path, first, source=lost).id)
-    assert done.returncode == 1
+    done = ran(now.call("rerun", altered(own, first, source=lost).id), 1)
     assert "the commit ffffffffffff of record" in done.stdout
     dirty = {**first.body["source"], "dirty": True}
-    done = now.call("rerun", altered(tmp_path, first, source=dirty).id)
-    assert done.returncode == 1
+    done = ran(now.call("rerun", altered(own, first, source=dirty).id), 1)
     assert "with uncommitted changes" in done.stdout
     # An amended message is another commit of the same tree.
     same = {**first.body["source"], "commit": "f" * 40}
-    assert "agrees" in now.call("rerun", altered(tmp_path, first, source=same).id).stdout
+    assert "agrees" in now.call("rerun", altered(own, first, source=same).id).stdout
 
 
 # ---- what is repeated by its command line ----
@@ -380,8 +348,7 @@ def test_a_soak_is_run_again_and_writes_elsewhere(
     arguments = ("--seconds", 80, "--epoch-sec", 1, "--out", out)
     first = recorded(own, "soak", *arguments, "--env", "HAKMEM_X=1")
     before = out.read_bytes()
-    done = own.call("rerun", first.id)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = ran(own.call("rerun", first.id))
     assert "drift of rss_kb" in done.stdout
     again = own.records()[-1]
     assert (again.kind, again.body["repeats"]) == ("soak", first.id)
@@ -402,9 +369,7 @@ def test_a_baseline_and_a_matrix_are_run_again(
     first = recorded(own, "matrix", file, "--out", tmp_path / "m")
     file.unlink()  # the record holds what it said
     for _ in range(2):
-        done = own.call("rerun", first.id)
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert "GO" in done.stdout
+        assert "GO kept every rule: b" in flat(ran(own.call("rerun", first.id)).stdout)
     matrices = own.records("matrix")
     assert [r.body.get("repeats") for r in matrices] == [None, first.id, first.id]
     assert {r.body["definition"] for r in matrices} == {first.body["definition"]}
@@ -420,8 +385,7 @@ def test_a_suite_is_measured_again_as_one(own: Stand) -> None:
     assert "1 to measure" in own.call("rerun", first.id, "--list").stdout
     part = own.call("rerun", first.body["inputs"][0])
     assert f"is a comparison, a part of a result: repeat {first.id}" in part.stderr
-    done = own.call("rerun", first.id)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = ran(own.call("rerun", first.id))
     assert "prodcons against system" in done.stdout
     again = own.records()[-1]
     assert (again.kind, again.body["repeats"]) == ("suite", first.id)
@@ -441,8 +405,7 @@ def test_all_that_the_documents_claim_is_listed_and_repeated(
         f"<!--c:{cited.id}/sh--> again.\n\n<!--claims:begin verdict={table.id}-->\n| a |\n"
         "<!--claims:end-->\n"
     )
-    listed = own.call("rerun", "--all-claims", "--list")
-    assert listed.returncode == 0, listed.stderr
+    listed = ran(own.call("rerun", "--all-claims", "--list"))
     assert "2 to measure, about" in listed.stdout
     assert cited.id in listed.stdout
     assert table.id in listed.stdout
@@ -450,8 +413,7 @@ def test_all_that_the_documents_claim_is_listed_and_repeated(
     assert len(own.records("verdict")) == 3
     assert own.call("rerun", "--all-claims").returncode == 0
     cost(95)
-    done = own.call("rerun", "--all-claims")
-    assert done.returncode == 1
+    done = ran(own.call("rerun", "--all-claims"), 1)
     assert "2 repeated: 2 contradicts" in done.stdout
     (root / "a.md").write_text("It takes 1.05 [1.05–1.05]<!--c:abcdef123456/sh--> of it.\n")
     assert "cited, but not in the ledger: abcdef123456" in own.call("rerun", "--all-claims").stderr

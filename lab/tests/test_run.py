@@ -1,16 +1,13 @@
 """`hakmem run`: proof where there is proof, and a plain no where there is none."""
 
 import shutil
-import subprocess
 from pathlib import Path
 
-import pytest
-from standing import PROGRAMS, Stand, refused
+from standing import Stand, compile_static, ran, refused
 
 
 def test_says_what_was_proven_and_keeps_the_status(stand: Stand) -> None:
-    done = stand.run("run", "--", "sh", "-c", "/bin/true; /bin/true; exit 7")
-    assert done.returncode == 7
+    done = ran(stand.run("run", "--", "sh", "-c", "/bin/true; /bin/true; exit 7"), 7)
     assert "hakmem 0.0-stub served malloc in" in done.stderr
     assert done.stderr.rstrip().endswith("and in 2 child processes")
 
@@ -21,8 +18,7 @@ def test_stdio_is_inherited(stand: Stand) -> None:
 
 
 def test_without_a_command_a_demonstration_runs(stand: Stand) -> None:
-    done = stand.run("run")
-    assert done.returncode == 0
+    done = ran(stand.run("run"))
     assert "through json and back: equal" in done.stdout
     assert "served malloc in python" in done.stderr
 
@@ -33,22 +29,13 @@ def test_missing_proof_is_said_and_exits_3(stand: Stand) -> None:
 
 
 def test_a_static_program_is_named_as_such(stand: Stand, tmp_path: Path) -> None:
-    program = tmp_path / "static"
-    made = subprocess.run(
-        ["gcc", "-static", "-o", str(program), str(PROGRAMS / "stub_bench.c")],
-        capture_output=True,
-        check=False,
-    )
-    if made.returncode != 0:
-        pytest.skip("nothing can be linked statically here")
-    done = stand.run("run", "--", program)
-    refused(done, "statically linked", status=3)
+    program = compile_static("stub_bench.c", tmp_path / "static")
+    refused(stand.run("run", "--", program), "statically linked", status=3)
 
 
 def test_what_was_preloaded_before_is_kept(stand: Stand) -> None:
     done = stand.run("run", "--", "sh", "-c", 'echo "$LD_PRELOAD"', LD_PRELOAD=str(stand.silent))
-    assert done.stdout.strip() == f"{stand.library}:{stand.silent}"
-    assert done.returncode == 0
+    assert ran(done).stdout.strip() == f"{stand.library}:{stand.silent}"
 
 
 def test_death_by_signal_is_the_shells_status(stand: Stand) -> None:

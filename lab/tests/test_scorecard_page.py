@@ -18,6 +18,7 @@ from hakmem.scorecard import targets as scorecard_targets
 from hakmem.soak import session as soak_session
 from hakmem.soak.analysis import Analysis, Drift
 from scorecards import BENCH, TARGETS, Site, ratio, soak, states, suite
+from standing import commit, git
 
 ROOT = Path(__file__).parents[2]
 
@@ -99,7 +100,6 @@ def problems(site: Site) -> list[str]:
 def test_the_page_says_losses_like_wins(site: Site) -> None:
     text = filled(site).read_text()
     record = site.rows()["time"].record
-    assert record is not None
     assert "| ≤ 1 + 0.01 | 1.234, a | [1.184–1.284] | ✗ missed |" in text
     assert f"[{record.id}](../evidence/ledger/{record.host}.jsonl#L{record.seq})" in text
     assert "**8 targets: 3 met, 1 missed, 4 not measured**" in text
@@ -162,15 +162,14 @@ def soaked(here: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
     """Its bench/ has the soak's source, and its build the program."""
     monkeypatch.setenv("LAB_BUILD_DIR", str(here.root / "build"))
     (here.root / "bench/soak_mixed.c").write_text("int main;\n")
-    here.git("add", ".")
-    here.git("commit", "-q", "-m", "the soak")
+    commit(here.root)
     here.source = provenance.source(here.root)
     return here
 
 
 def test_only_its_own_benchmark_makes_a_soak_stale(soaked: Site) -> None:
     stated = soak_session.benchmarks([str(project.bench_dir() / "soak_mixed"), "--ws=7"])
-    work = stated[0]["works"]["soak_mixed"]  # type: ignore[index]
+    work = stated[0]["works"]["soak_mixed"]
     assert (work["executable"], work["arguments"]) == ("soak_mixed", ["--ws=7"])
     soaked.add("soak", soak(benchmarks=stated))
     (soaked.root / "bench/a.c").write_text("int b;\n")
@@ -181,7 +180,7 @@ def test_only_its_own_benchmark_makes_a_soak_stale(soaked: Site) -> None:
 
 def test_what_a_soak_ran_must_be_what_it_states(soaked: Site) -> None:
     stated = soak_session.benchmarks([str(project.bench_dir() / "soak_mixed"), "--ws=7"])
-    stated[0]["works"]["soak_mixed"]["arguments"] = ["--ws=8"]  # type: ignore[index]
+    stated[0]["works"]["soak_mixed"]["arguments"] = ["--ws=8"]
     soaked.add("soak", soak(benchmarks=stated))
     assert states(soaked)["drift"] == "stale"
 
@@ -262,10 +261,9 @@ def test_a_shallow_clone_cannot_judge_and_says_so(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     filled(site)
-    site.git("add", "-A")
-    site.git("commit", "-q", "-m", "a page")
+    commit(site.root)
     path = tmp_path / "clone"
-    site.git("clone", "-q", "--depth", "1", f"file://{site.root}", str(path))
+    git(site.root, "clone", "-q", "--depth", "1", f"file://{site.root}", str(path))
     monkeypatch.setattr(project, "root", lambda: path)
     monkeypatch.setenv("LAB_LEDGER", str(path / "evidence"))
     scorecard_cli.command(write=False, check=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from hakmem.process import scratch
-from standing import Stand, until
+from standing import Stand, refused
 
 HOLDS = """
 import time
@@ -29,7 +29,6 @@ def holder(tmp_path: Path) -> tuple["subprocess.Popen[str]", Path]:
         stdout=subprocess.PIPE,
         text=True,
     )
-    assert child.stdout is not None
     return child, Path(child.stdout.readline().strip())
 
 
@@ -81,18 +80,16 @@ def test_a_polite_end_leaves_no_folder_and_no_process(
     pid_file, temp = tmp_path / "pid", tmp_path / "temp"
     temp.mkdir()
     command = ("sh", "-c", f"echo $$ > {pid_file}; sleep 60")
-    with subprocess.Popen(
-        stand.command("soak", "--epoch-sec", "0.05", "--out", tmp_path / "a.csv", "--", *command),
-        env={**stand.environment, "TMPDIR": str(temp)},
-        stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        text=True,
-    ) as child:
-        assert until(lambda: pid_file.exists() and pid_file.read_text().strip())
-        (folder,) = temp.iterdir()
-        assert re.fullmatch(rf"hakmem-soak-{child.pid}-\w+", folder.name)
-        child.send_signal(number)
-        _, said = child.communicate(timeout=60)
-    assert (child.returncode, said.count("\n")) == (130, 1)
+    seen: list[Path] = []
+
+    def runs() -> object:
+        seen[:] = temp.iterdir()
+        return pid_file.exists() and pid_file.read_text().strip()
+
+    words = ("soak", "--epoch-sec", "0.05", "--out", tmp_path / "a.csv", "--", *command)
+    done = stand.under(TMPDIR=temp).interrupted(runs, *words, number=number)
+    refused(done, status=130)
+    (folder,) = seen
+    assert re.fullmatch(r"hakmem-soak-\d+-\w+", folder.name)
     assert list(temp.iterdir()) == []
     assert not Path("/proc", pid_file.read_text().strip()).exists()

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from hakmem import project
-from standing import script
+from hakmem.process.children import said
+from standing import ran, script
 
 PACKAGES = """
 # a comment
@@ -39,14 +40,8 @@ def tree(tmp_path: Path) -> Path:
 
 
 def setup(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [tree / "tools" / "setup", *arguments],
-        env={**os.environ, "PATH": f"{tree / 'bin'}:/usr/bin:/bin"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    own = {**os.environ, "PATH": f"{tree / 'bin'}:/usr/bin:/bin"}
+    return said([tree / "tools" / "setup", *arguments], env=own, timeout=60)
 
 
 def asked(tree: Path) -> list[str]:
@@ -65,8 +60,7 @@ def test_all_that_is_missing_is_installed_in_one_call_and_then_is_there(tree: Pa
 
 def test_what_may_be_missing_is_said_and_does_not_keep_the_rest_away(tree: Path) -> None:
     (tree / "refused").write_text("tool-c\n")
-    done = setup(tree, "build", "--or-without", "peers")
-    assert done.returncode == 0
+    done = ran(setup(tree, "build", "--or-without", "peers"))
     assert "could not install tool-c" in done.stderr
     assert "GOING ON WITHOUT: tool-c" in done.stderr
     assert (tree / "bin" / "a-tool").is_file()
@@ -74,19 +68,16 @@ def test_what_may_be_missing_is_said_and_does_not_keep_the_rest_away(tree: Path)
 
 def test_what_is_needed_and_cannot_be_installed_is_a_failure(tree: Path) -> None:
     (tree / "refused").write_text("tool-b\n")
-    done = setup(tree, "build", "lint")
-    assert done.returncode == 1
+    done = ran(setup(tree, "build", "lint"), 1)
     assert "still missing: tool-b" in done.stderr
     assert setup(tree, "build").returncode == 0
 
 
 def test_who_may_not_install_is_told_the_command(tree: Path) -> None:
     script(tree / "bin" / "id", "echo 1000")
-    done = setup(tree, "build", "lint")
-    assert done.returncode == 1
+    done = ran(setup(tree, "build", "lint"), 1)
     assert "Run as root: apt-get install tool-a tool-b" in done.stderr
-    done = setup(tree, "--or-without", "peers")
-    assert done.returncode == 0
+    done = ran(setup(tree, "--or-without", "peers"))
     assert "GOING ON WITHOUT: tool-c" in done.stderr
 
 

@@ -1,32 +1,37 @@
 """`hakmem soak` from the outside, on a stand-in program that may do everything wrong."""
 
 import json
-import os
 import re
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 from hakmem import project
-from hakmem.ledger.store import Ledger
 from hakmem.soak import epochs_csv as soak_csv
 from hakmem.soak import inside as soak
-from standing import Stand, refused
+from standing import Stand, need_built, ran, refused
+from users import run
 
 QUICK = ("--seconds", "30", "--epoch-sec", "0.5")
+Quick = Callable[..., subprocess.CompletedProcess[str]]
 
 
-@pytest.fixture(scope="session")
-def soaking(stand: Stand) -> Stand:
-    return stand.under(LAB_LEDGER=stand.folder / "evidence")
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "a.csv"
 
 
-def test_a_soak_is_written_proven_judged_and_recorded(soaking: Stand, tmp_path: Path) -> None:
-    before = len(soaking.records())
-    done = soaking.run("soak", *QUICK, "--out", tmp_path / "a.csv", "--env", "HAKMEM_X=1")
-    assert done.returncode == 0, done.stderr
+@pytest.fixture
+def quick(own: Stand, out: Path) -> Quick:
+    return partial(own.call, "soak", *QUICK, "--out", out)
+
+
+def test_a_soak_is_written_proven_judged_and_recorded(own: Stand, out: Path) -> None:
+    done = ran(own.run("soak", *QUICK, "--out", out, "--env", "HAKMEM_X=1"))
     assert "hakmem 0.0-stub served malloc" in done.stdout
     assert "60 epochs in 30 s; judged are the last 45" in done.stdout
     table = {line.split()[0]: line.split()[1:] for line in done.stdout.splitlines() if line.strip()}
@@ -35,28 +40,24 @@ def test_a_soak_is_written_proven_judged_and_recorded(soaking: Stand, tmp_path: 
     ] * 2
     assert "* not supported with 45 epochs, may be worse: p0.1 (needs 2995), p1" in done.stdout
     assert "system calls of the allocator: 3.3e-07 per operation" in done.stdout
-    found = soak_csv.parse((tmp_path / "a.csv").read_text())
+    found = soak_csv.parse(out.read_text())
     assert list(found.columns) == list(soak_csv.COLUMNS)
     assert "HAKMEM_X=1" in found.facts["environment"]
-    (record,) = soaking.records()[before:]
+    (record,) = own.records()
     assert record.kind == "soak"
     body = record.body
     assert body["environment"]["HAKMEM_X"] == "1"
     assert body["proof"]["serving"] is True
     assert body["metrics"]["throughput"]["value"] == pytest.approx(1e6, rel=0.01)
     assert body["analysis"]["drift"]["rss_kb"]["state"] == "none"
-    stored = Ledger(soaking.folder / "evidence").raw(record.raw["epochs.csv"])
-    assert stored == (tmp_path / "a.csv").read_bytes()
+    assert own.ledger.raw(record.raw["epochs.csv"]) == out.read_bytes()
 
 
-def test_the_library_and_the_settings_are_the_users_choice(soaking: Stand, tmp_path: Path) -> None:
-    out = tmp_path / "a.csv"
-    done = soaking.call("soak", *QUICK, "--lib", "system", "--no-record", "--out", out)
-    assert done.returncode == 0, done.stderr
+def test_the_library_and_the_settings_are_the_users_choice(quick: Quick, out: Path) -> None:
+    done = ran(quick("--lib", "system", "--no-record"))
     assert "served malloc" not in done.stdout
     assert soak_csv.parse(out.read_text()).facts["library"].startswith("system ")
-    done = soaking.call("soak", *QUICK, "--env", "oops", "--out", out)
-    assert (done.returncode, done.stderr) == (2, "hakmem: --env takes NAME=VALUE, not 'oops'\n")
+    refused(quick("--env", "oops"), "--env takes NAME=VALUE, not 'oops'")
 
 
 @pytest.mark.parametrize(
@@ -69,159 +70,126 @@ def test_the_library_and_the_settings_are_the_users_choice(soaking: Stand, tmp_p
     ],
 )
 def test_planted_faults_are_seen(
-    soaking: Stand, tmp_path: Path, planted: str, status: int, message: str
+    own: Stand, quick: Quick, planted: str, status: int, message: str
 ) -> None:
-    before = len(soaking.records())
-    words = f"HAKMEM_TEST_SOAK={planted}"
-    done = soaking.call("soak", *QUICK, "--env", words, "--out", tmp_path / "a.csv")
-    assert done.returncode == status
+    done = ran(quick("--env", f"HAKMEM_TEST_SOAK={planted}"), status)
     assert message in done.stdout + done.stderr
-    recorded = len(soaking.records()) - before
-    assert recorded == (planted in ("leak", "shaky"))
+    assert len(own.records()) == (planted in ("leak", "shaky"))
 
 
-def test_a_library_that_does_not_serve_is_no_soak(soaking: Stand, tmp_path: Path) -> None:
+def test_a_library_that_does_not_serve_is_no_soak(own: Stand, quick: Quick) -> None:
     # Built without its proof: it says that it is hakmem, but not in the process itself.
-    out = tmp_path / "a.csv"
-    done = soaking.call("soak", *QUICK, "--lib", soaking.silent, "--out", out)
-    assert done.returncode == 1
+    done = ran(quick("--lib", own.silent), 1)
     assert "the process did not say that it was loaded" in done.stderr
 
 
-def test_a_full_disk_is_one_clear_line(soaking: Stand) -> None:
-    done = soaking.call("soak", *QUICK, "--out", "/dev/full")
-    assert done.returncode == 2
-    assert done.stderr == "hakmem: cannot write /dev/full: No space left on device\n"
+def test_a_full_disk_is_one_clear_line(quick: Quick) -> None:
+    refused(quick("--out", "/dev/full"), "cannot write /dev/full: No space left on device")
 
 
-def test_a_mistyped_option_is_no_command(soaking: Stand, tmp_path: Path) -> None:
-    out = tmp_path / "a.csv"
+def test_a_mistyped_option_is_no_command(quick: Quick, tmp_path: Path) -> None:
     for arguments in (("--epoch", "1"), ("--epoch", "1", "--", "true")):
-        done = soaking.call("soak", "--seconds", "2", *arguments, "--out", out)
-        assert done.returncode == 2
+        done = ran(quick(*arguments), 2)
         assert "No such option: --epoch" in done.stderr
         assert "--epoch-sec" in done.stderr
-    assert list(tmp_path.iterdir()) == []
-    done = soaking.call("soak", "--seconds", "2", "--out", out, "no-such-program", "--epoch", "1")
-    assert (done.returncode, done.stderr) == (127, "hakmem: command not found: no-such-program\n")
+    done = quick("no-such-program", "--epoch", "1")
+    refused(done, "command not found: no-such-program", status=127)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_soak_that_failed_before_its_first_epoch_leaves_no_file(
-    soaking: Stand, tmp_path: Path
+    quick: Quick, out: Path, tmp_path: Path
 ) -> None:
-    out = tmp_path / "a.csv"
     program = tmp_path / "program"
     program.write_bytes(b"\x7fELF")
     program.chmod(0o755)
     silent = ("--env", "HAKMEM_TEST_SOAK=silent")
     for arguments, status in ((silent, 1), (("--", program), 126), (("--", "true"), 2)):
-        done = soaking.call("soak", *QUICK, "--out", out, *arguments)
-        assert done.returncode == status, done.stdout + done.stderr
+        ran(quick(*arguments), status)
         assert list(tmp_path.iterdir()) == [program]
     out.write_text("an older one\n")
-    assert soaking.call("soak", *QUICK, "--out", out, *silent).returncode == 1
+    ran(quick(*silent), 1)
     assert out.read_text() == "an older one\n"
 
 
-def test_a_hanging_program_is_killed(
-    soaking: Stand, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_hanging_program_is_killed(quick: Quick, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(soak, "WARM_UP_S", 0.2)
-    hang = "HAKMEM_TEST_SOAK=hang"
-    done = soaking.call("soak", *QUICK, "--env", hang, "--out", tmp_path / "a.csv")
-    assert done.returncode == 1
-    assert "printed nothing for 1 s: killed" in done.stderr
+    done = quick("--env", "HAKMEM_TEST_SOAK=hang")
+    refused(done, "printed nothing for 1 s: killed", status=1)
 
 
 SLEEPY = "import time; x = bytearray(9 << 20); time.sleep({})"
 
 
-def test_any_command_is_sampled_from_outside(soaking: Stand, tmp_path: Path) -> None:
-    out = tmp_path / "a.csv"
+def test_any_command_is_sampled_from_outside(own: Stand, out: Path) -> None:
     command = (sys.executable, "-c", SLEEPY.format(0.9) + "; print('done')")
-    done = soaking.run("soak", "--epoch-sec", "0.05", "--out", out, "--", *command)
-    assert done.returncode == 0, done.stderr
+    done = ran(own.run("soak", "--epoch-sec", "0.05", "--out", out, "--", *command))
     assert "served malloc" in done.stdout
-    assert (tmp_path / "a.log").read_text() == "done\n"
+    assert out.with_suffix(".log").read_text() == "done\n"
     found = soak_csv.parse(out.read_text())
     assert "ops_per_s" not in found.columns
     assert found.columns["rss_kb"][-1] > 9000
     assert found.facts["end"].endswith("status 0")
 
 
-def test_a_commands_failure_is_told_and_its_length_can_be_cut(
-    soaking: Stand, tmp_path: Path
-) -> None:
-    out = tmp_path / "a.csv"
+def test_a_commands_failure_is_told_and_its_length_can_be_cut(own: Stand, out: Path) -> None:
     fails = (sys.executable, "-c", "import time; time.sleep(.5); raise SystemExit('sorry')")
-    done = soaking.call("soak", "--epoch-sec", "0.05", "--out", out, "--", *fails)
+    done = own.call("soak", "--epoch-sec", "0.05", "--out", out, "--", *fails)
     refused(done, "the soak failed: status 1: sorry", status=1)
     long = (sys.executable, "-c", SLEEPY.format(60))
     begin = time.monotonic()
     cut = ("--epoch-sec", "0.05", "--seconds", "0.5", "--no-record")
-    done = soaking.call("soak", *cut, "--out", out, "--", *long)
-    assert done.returncode == 0, done.stderr
+    ran(own.call("soak", *cut, "--out", out, "--", *long))
     assert time.monotonic() - begin < 30
     assert soak_csv.parse(out.read_text()).epochs == 10
 
 
-def test_a_process_that_runs_already_is_sampled_and_left_alone(
-    soaking: Stand, tmp_path: Path
-) -> None:
-    out = tmp_path / "a.csv"
-    before = len(soaking.records())
+def test_a_process_that_runs_already_is_sampled_and_left_alone(own: Stand, out: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", SLEEPY.format(60)]) as child:
         try:
             asked = ("--pid", child.pid, "--epoch-sec", "0.05", "--seconds", "0.4")
-            done = soaking.call("soak", *asked, "--out", out)
-            assert done.returncode == 0, done.stderr
+            done = ran(own.call("soak", *asked, "--out", out))
             assert "no libhakmem in its mappings" in done.stdout
             assert child.poll() is None
         finally:
             child.kill()
     assert soak_csv.parse(out.read_text()).epochs == 8
-    assert len(soaking.records()) == before
-    done = soaking.call("soak", "--pid", child.pid, "--out", out)
-    assert (done.returncode, done.stderr) == (2, f"hakmem: there is no process {child.pid}\n")
+    assert own.records() == []
+    done = own.call("soak", "--pid", child.pid, "--out", out)
+    refused(done, f"there is no process {child.pid}")
 
 
-def test_an_interrupted_soak_keeps_its_epochs(soaking: Stand, tmp_path: Path) -> None:
-    out = tmp_path / "a.csv"
+def test_an_interrupted_soak_keeps_its_epochs(own: Stand, out: Path) -> None:
     sleeper = (sys.executable, "-c", SLEEPY.format(60))
-    done = soaking.interrupted(
+    done = own.interrupted(
         lambda: out.exists() and out.read_text().count("\n") >= 30,
         *("soak", "--epoch-sec", "0.05", "--out", out, "--", *sleeper),
     )
-    assert done.returncode == 130
     kept = f"{out} keeps the epochs so far, nothing was recorded"
-    assert done.stderr == f"hakmem: interrupted: {kept}\n"
-    done = soaking.call("soak", "analyze", out)
-    assert done.returncode == 0
+    refused(done, f"hakmem: interrupted: {kept}\n", status=130)
+    done = ran(own.call("soak", "analyze", out))
     assert "did not reach its end" in done.stdout
 
 
-def test_analyze_reads_any_soak(soaking: Stand, tmp_path: Path) -> None:
+def test_analyze_reads_any_soak(own: Stand, tmp_path: Path) -> None:
     file = tmp_path / "old.csv"
     lines = [f"{i},{i}.5,{2.5 + i % 2 / 1000},{10 + i}" for i in range(80)]
     file.write_text("\n".join(["epoch,elapsed_s,mops,rss_mb", *lines]) + "\n")
-    done = soaking.call("soak", "analyze", file)
-    assert done.returncode == 1  # its memory grows by 1 MiB with each epoch
+    done = ran(own.call("soak", "analyze", file), 1)  # its memory grows by 1 MiB with each epoch
     assert "column mops was read as ops_per_s" in done.stdout
     assert re.search(r"^p5 +2\.50 *$", done.stdout, re.MULTILINE)
-    found = json.loads(soaking.call("soak", "analyze", "--json", file).stdout)
+    found = json.loads(own.call("soak", "analyze", "--json", file).stdout)
     assert found["drift"]["rss_kb"]["per_run"] == pytest.approx(80 * 1024)
 
 
 @pytest.mark.parametrize("content", [None, b"\xff\xfe", b"nothing here\n"])
 def test_what_is_no_soak_is_one_clear_line(
-    soaking: Stand, tmp_path: Path, content: bytes | None
+    own: Stand, tmp_path: Path, content: bytes | None
 ) -> None:
     file = tmp_path / "x.csv"
     if content is not None:
         file.write_bytes(content)
-    done = soaking.call("soak", "analyze", file)
-    refused(done, str(file))
+    refused(own.call("soak", "analyze", file), str(file))
 
 
 def test_statistics_line_is_the_last_and_the_budget_counts_calls_of_all_kinds() -> None:
@@ -234,16 +202,9 @@ def test_statistics_line_is_the_last_and_the_budget_counts_calls_of_all_kinds() 
 @pytest.mark.built
 def test_the_benchmark_prints_the_documented_columns_and_counts_live_bytes() -> None:
     program = project.bench_dir() / "soak_mixed"
-    if not program.is_file():
-        pytest.skip(f"{program} is not built")
-    done = subprocess.run(
-        [program, "--seconds=0.2", "--epoch-sec=0.05", "--ws=200000", "--min=512", "--max=512"],
-        env={k: v for k, v in os.environ.items() if k != "LD_PRELOAD"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    found = soak_csv.parse(done.stdout)
+    need_built(program)
+    argv = [program, "--seconds=0.2", "--epoch-sec=0.05", "--ws=200000", "--min=512", "--max=512"]
+    found = soak_csv.parse(run(argv, project.root()).stdout)
     assert list(found.columns) == list(soak_csv.COLUMNS)
     # Half of the slots are occupied, give or take; every block has 512 bytes or a little more.
     assert found.columns["live_kb"][-1] == pytest.approx(200000 / 2 * 0.5, rel=0.1)

@@ -14,10 +14,6 @@ def test_hodges_lehmann_on_values_done_by_hand() -> None:
     assert stats.hodges_lehmann([6, 1, 2]) == 2.75
 
 
-def test_mad_ignores_one_wild_value() -> None:
-    assert stats.mad([1, 2, 3, 4, 1000]) == 1
-
-
 def test_signed_rank_distribution_against_counting() -> None:
     # n = 3: the eight subsets of {1, 2, 3} sum to 0, 1, 2, 3, 3, 4, 5, 6.
     assert stats.signed_rank_cdf(3) * 8 == pytest.approx([1, 2, 3, 5, 6, 7, 8])
@@ -27,7 +23,6 @@ def test_signed_rank_distribution_against_counting() -> None:
 def test_interval_inverts_the_test_of_scipy(alpha: float) -> None:
     """Just inside an end the test does not reject; just outside it does."""
     interval = stats.wilcoxon_interval(DATA, alpha)
-    assert interval is not None
 
     def p(shift: float) -> float:
         return float(wilcoxon(np.asarray(DATA) - shift, method="exact").pvalue)

@@ -23,7 +23,6 @@ from hakmem.paired.suite_run import Request
 from hakmem.process import lock, metrics, provenance
 from hakmem.process.sample import Sample
 from hakmem.report import cli as report_cli
-from hakmem.report import page as report
 from rich.console import Console
 from standing import Stand, refused
 
@@ -35,8 +34,8 @@ PEAKS = {"A": 2000, "B": 1000, "C": 4000, FLOOR: 900}
 class World:
     """A sampler that never runs anything, and what it was asked."""
 
-    def __init__(self, ledger: Ledger, folder: Path) -> None:
-        self.ledger, self.folder = ledger, folder
+    def __init__(self, own: Stand, folder: Path) -> None:
+        self.own, self.ledger, self.folder = own, own.ledger, folder
         self.trials: list[Trial] = []
         self.fails: Callable[[Trial], str | None] = lambda trial: None
 
@@ -76,31 +75,26 @@ class World:
         finished = compare_suite.run(asked, Console(file=out, width=200), self.sampler)
         return finished.good, " ".join(out.getvalue().split())
 
-    def of_kind(self, kind: str) -> list[Record]:
-        return [record for record in self.ledger.records() if record.kind == kind]
-
     def whole(self) -> dict[str, Any]:
         """The one suite with its rows and metrics."""
-        (record,) = self.of_kind("suite")
-        found = suite_record.whole(record, {r.id: r for r in self.ledger.records()})
-        assert found is not None
-        return found
+        (record,) = self.own.records("suite")
+        return suite_record.whole(record, {r.id: r for r in self.ledger.records()})
 
 
 @pytest.fixture
-def world(ledger: Ledger, tmp_path: Path) -> World:
-    return World(ledger, tmp_path)
+def world(ledger: Ledger, own: Stand, tmp_path: Path) -> World:
+    return World(own, tmp_path)
 
 
 @pytest.fixture
-def ledger(stand: Stand, rival: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
+def ledger(own: Stand, rival: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
     """The stand-in build, and a source that no commit of somebody else changes meanwhile."""
-    for name, value in {**stand.environment, "LAB_LEDGER": str(tmp_path / "evidence")}.items():
+    for name, value in own.environment.items():
         monkeypatch.setenv(name, value)
     source = {"commit": "c" * 40, "tree": "d" * 40, "dirty": False}
     monkeypatch.setattr(provenance, "source", lambda root: source)
     shutil.copy(rival, tmp_path / "rival.so")
-    return Ledger(tmp_path / "evidence")
+    return own.ledger
 
 
 # ---- what is measured and recorded ----
@@ -150,7 +144,7 @@ def test_wins_and_losses_of_time_and_memory_are_recorded(world: World) -> None:
 
 def test_a_suite_takes_little_room_and_its_samples_are_beside_it(world: World) -> None:
     world.run(world.request("prodcons"))
-    (part,) = world.of_kind("comparison")
+    (part,) = world.own.records("comparison")
     assert len(canonical(part.to_dict())) < 3000
     text = lzma.decompress(world.ledger.raw_path(part.raw["samples.tsv.xz"]).read_bytes()).decode()
     head, *rows = (line.split("\t") for line in text.splitlines())
@@ -209,7 +203,7 @@ def test_a_rival_that_fails_is_left_out_and_said(world: World) -> None:
     world.fails = lambda trial: "planted" if trial.letter == "C" else None
     good, said = world.run(world.request("batch_lifo"))
     assert not good
-    (record,) = world.of_kind("suite")
+    (record,) = world.own.records("suite")
     assert record.body["ok"]
     row = world.whole()["rows"][0]
     assert row["rivals"]["rival.so"]["failure"] == "batch_lifo: planted"
@@ -219,7 +213,7 @@ def test_a_rival_that_fails_is_left_out_and_said(world: World) -> None:
 def test_a_benchmark_that_hakmem_fails_ends_no_run(world: World) -> None:
     good, _ = world.run(world.request("huge", "batch_lifo"))
     assert not good
-    (record,) = world.of_kind("suite")
+    (record,) = world.own.records("suite")
     assert not record.body["ok"]
     assert "planted failure" in record.body["failures"]["huge"]
     assert suite_table.lines(world.whole())[-1].cells[:2] == ("huge", "failed")
@@ -234,12 +228,12 @@ def test_what_hakmem_or_the_floor_fails_half_way_is_not_decided(world: World) ->
     world.fails = lambda t: fails.get((t.track.name, t.letter)) if t.round == 6 else None
     good, _ = world.run(asked)
     assert not good
-    (record,) = world.of_kind("suite")
+    (record,) = world.own.records("suite")
     assert {name: why[-6:] for name, why in record.body["failures"].items()} == {
         "batch_lifo": " first",
         "random_mixed_256": "second",
     }
-    assert {v.body["suite"] for v in world.of_kind("comparison")} == {"aligned"}
+    assert {v.body["suite"] for v in world.own.records("comparison")} == {"aligned"}
 
 
 def test_a_library_that_is_built_again_meanwhile_stops_it(world: World) -> None:
@@ -251,7 +245,7 @@ def test_a_library_that_is_built_again_meanwhile_stops_it(world: World) -> None:
     world.fails = rebuild
     with pytest.raises(LabError, match=r"rival\.so was changed during the measurement"):
         world.run(world.request("batch_lifo", "aligned"))
-    assert {v.body["suite"] for v in world.of_kind("comparison")} == {"batch_lifo"}
+    assert {v.body["suite"] for v in world.own.records("comparison")} == {"batch_lifo"}
 
 
 # ---- going on ----
@@ -272,20 +266,20 @@ def test_an_interrupted_run_goes_on_where_it_was(world: World) -> None:
     with pytest.raises(LabError, match=r"interrupted: 1 of 2 .* --seed 5 --resume") as stop:
         world.run(asked)
     assert stop.value.status == 130
-    assert (len(world.of_kind("comparison")), world.of_kind("suite")) == (1, [])
-    again = World(world.ledger, world.folder)
+    assert (len(world.own.records("comparison")), world.own.records("suite")) == (1, [])
+    again = World(world.own, world.folder)
     good, said = again.run(replace(asked, seed=None, resume=True))
     assert good
     assert {trial.track.name for trial in again.trials} == {"aligned"}
     assert "1 of them recorded before; 8 blocks at most, seed 5" in said
-    (record,) = world.of_kind("suite")
-    assert record.body["inputs"] == [v.id for v in world.of_kind("comparison")]
+    (record,) = world.own.records("suite")
+    assert record.body["inputs"] == [v.id for v in world.own.records("comparison")]
     assert len(record.body["inputs"]) == 2
-    assert len(world.of_kind("setting")) == 1
-    idle = World(world.ledger, world.folder)
+    assert len(world.own.records("setting")) == 1
+    idle = World(world.own, world.folder)
     idle.run(replace(asked, seed=None, resume=True))
     assert idle.trials == []
-    assert len(world.of_kind("suite")) == 1
+    assert len(world.own.records("suite")) == 1
 
 
 def test_interrupted_before_anything_was_recorded(world: World) -> None:
@@ -322,7 +316,7 @@ def test_the_command_line_is_known_without_its_seed_and_page() -> None:
 @pytest.fixture
 def recorded(world: World) -> Record:
     world.run(world.request("batch_lifo", "random_mixed_256"))
-    return world.of_kind("suite")[0]
+    return world.own.records("suite")[0]
 
 
 def test_the_table_in_a_document_is_made_from_the_record(recorded: Record, ledger: Ledger) -> None:
@@ -384,6 +378,7 @@ def test_a_suite_is_cited_like_a_verdict(recorded: Record) -> None:
     assert audit_record.differences(claim, recorded) != []
 
 
+@pytest.mark.usefixtures("ledger")
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -397,11 +392,8 @@ def test_a_suite_is_cited_like_a_verdict(recorded: Record) -> None:
         (("--programs", "jq", "--rival", "system"), "put --rival in front of jq"),
     ],
 )
-def test_mistakes_are_one_clear_line(
-    ledger: Ledger, stand: Stand, arguments: tuple[str, ...], message: str
-) -> None:
-    done = stand.call("compare", *arguments, LAB_LEDGER=str(ledger.root))
-    refused(done, message)
+def test_mistakes_are_one_clear_line(own: Stand, arguments: tuple[str, ...], message: str) -> None:
+    refused(own.call("compare", *arguments), message)
 
 
 def test_only_one_measurement_at_a_time(ledger: Ledger, stand: Stand) -> None:
@@ -415,7 +407,8 @@ def test_only_one_measurement_at_a_time(ledger: Ledger, stand: Stand) -> None:
 
 def page_of(asked: Request, world: World) -> str:
     finished = compare_suite.run(asked, Console(file=io.StringIO()), world.sampler)
-    return report.render(report_cli.of_run(finished.record, finished.whole, asked.record))
+    report_cli.write_run(world.folder / "page", finished.record, finished.whole, asked.record)
+    return (world.folder / "page").read_text()
 
 
 def test_the_page_of_what_is_not_recorded_says_so_and_how_to_repeat_it(world: World) -> None:
@@ -428,7 +421,7 @@ def test_the_page_of_what_is_not_recorded_says_so_and_how_to_repeat_it(world: Wo
     assert "badge win" not in page
     assert list(world.ledger.records()) == []
     recorded = page_of(world.request("batch_lifo"), world)
-    (record,) = world.of_kind("suite")
+    (record,) = world.own.records("suite")
     assert f"hakmem rerun {record.id}" in recorded
     assert "Not recorded" not in recorded
 

@@ -47,7 +47,7 @@ def test_so_few_blocks_that_nothing_could_be_decided_are_refused() -> None:
 
 def of_batches(metric: str) -> Track:
     """A track of two cells whose samples do 1000 rounds."""
-    command = next(c for c in SUITE.commands if c.name == "batch_lifo")
+    command = SUITE.command("batch_lifo")
     own = work.Work("batch_lifo", command=command, amount=1000)
     return Track("batch_lifo", "target", choose(metric, "batch_lifo"), dict.fromkeys("AB", own))
 

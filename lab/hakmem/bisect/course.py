@@ -113,7 +113,7 @@ class Course:
         self.search.tell(last, ends.gains)
         gain, said = ends.decision.target, difference(ends)
         what = f"{self.commits[last].short} and {self.commits[0].short} differ by"
-        if gain.kind != "range" and max(abs(gain.low), abs(gain.high)) < protocol.NARROW:
+        if protocol.near(gain):
             return Finding("none", "NO-GO", f"no commit changed it: {what} less than 1 %")
         if ends.decision.verdict == "UNDECIDED":
             wide = 100 * protocol.half_width(gain)

@@ -65,7 +65,7 @@ def run_command(
     if not command:
         raise LabError("what is to be run? hakmem heap -- PROGRAM …, or hakmem heap show FILE")
     charged = _pattern(wrappers)
-    library = project.require_file(lib or project.default_library(), "hakmem's library")
+    library = project.library(lib)
     page = project.place(out, Path("out") / "heap.html")
     kept = project.place(keep, Path(), "--keep", folder=True) if keep else None
     with scratch.folder("heap") as folder:

@@ -65,13 +65,12 @@ def render(page: Page) -> str:
     colours, table = flame.colours(list(roots.values())), flame.Table()
     views = {id: table.tree(root) for id, root in roots.items()}
     data = {"frames": table.rows(colours), "views": views}
-    script = (pages.TEMPLATES / "heap.js").read_text(encoding="utf-8")
-    styles = ("report.css", "heap.css")
+    script = pages.text("heap.js")
     environment = pages.environment()
     environment.globals |= {"words": words, "exact": exact, "share": share}
     return environment.get_template("heap.html.j2").render(
         page=page,
-        css="".join((pages.TEMPLATES / name).read_text(encoding="utf-8") for name in styles),
+        css=pages.text("report.css") + pages.text("heap.css"),
         flames={
             view.id: flame.drawing(roots[view.id], colours, f"{view.name}, by caller")
             for view in page.views

@@ -134,11 +134,11 @@ def benchmark(name: str, given: Amounts | None = None) -> Workload:
         low, high = int(sizes[1]), int(sizes[2])
         if not 1 <= low <= high:
             raise LabError(f"{name}: the smallest size is above the largest")
-        command = next(c for c in SUITE.commands if c.name == _OF_SIZES)
+        command = SUITE.command(_OF_SIZES)
         found = Workload(f"random_mixed {low}-{high}", command, (str(low), str(high)), given)
     elif on := _ON_THREADS.fullmatch(name):
         found = _on_threads(on[1], int(on[2]), given)
-        command = next(c for c in SUITE.commands if c is found.command)
+        command = SUITE.command(_OF_THREADS[on[1]][0])
     else:
         command = work.only(name)
         found = Workload(command.name, command, given=given)
@@ -152,7 +152,7 @@ def _on_threads(family: str, threads: int, given: Amounts | None) -> Workload:
     if not 1 <= threads <= 256:
         raise LabError(f"{family} runs on 1 to 256 threads, not on {threads}")
     of, more, (small, large) = _OF_THREADS[family]
-    command = next(c for c in SUITE.commands if c.name == of)
+    command = SUITE.command(of)
     arguments = tuple(argument.format(threads) for argument in more)
     amounts = given or Amounts(small * threads, large * threads)
     return Workload(f"{family} on {threads}", command, arguments, amounts)

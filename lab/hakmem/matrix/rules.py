@@ -18,11 +18,11 @@ from typing import Literal
 from hakmem import stats
 from hakmem.lazy import np
 from hakmem.matrix.plan import Clock, Matrix, RssBound, Stage, memory_bytes
+from hakmem.paired.protocol import Verdict
 from hakmem.soak.analysis import MEMORY, Analysis
 from hakmem.stats import Interval
 
 State = Literal["kept", "broken", "open"]
-Verdict = Literal["GO", "NO-GO", "UNDECIDED"]
 
 CRASH, THROUGHPUT, RSS, CV, CALLS = "no crash", "throughput", "RSS", "CV", "calls"
 RSS_BELOW = "RSS below"

@@ -63,11 +63,13 @@ def looks(most: int) -> tuple[int, ...]:
     return (*(n for n in LOOKS if n < most), most)
 
 
+def near(gain: stats.Interval, limit: float = NARROW) -> bool:
+    """Whether nothing as large as the limit is left to be found; a plain range never says so."""
+    return gain.kind != "range" and gain.low > -limit and gain.high < limit
+
+
 def same(decision: Decision) -> bool:
-    """Undecided, because nothing as large as NARROW was left to be found."""
-    gain = decision.target
-    near = gain.kind != "range" and gain.low > -NARROW and gain.high < NARROW
-    return near and decision.verdict == "UNDECIDED"
+    return near(decision.target) and decision.verdict == "UNDECIDED"
 
 
 def margin(noise: stats.Interval | None) -> float:

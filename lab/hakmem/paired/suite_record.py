@@ -59,11 +59,9 @@ def metric_name(benchmark: str, kind: str, rival: str) -> str:
 
 def word(decision: Decision) -> str:
     """Of a decision whether hakmem is better. A tie is a finding too."""
-    gain, near = decision.target, math.log1p(TIE_BAND)
     if decision.verdict != "UNDECIDED":
         return "win" if decision.verdict == "GO" else "loss"
-    close = gain.kind != "range" and gain.low > -near and gain.high < near
-    return "tie" if close else "undecided"
+    return "tie" if protocol.near(decision.target, math.log1p(TIE_BAND)) else "undecided"
 
 
 def comparison(

@@ -118,7 +118,7 @@ def system() -> Library:
 
 def hakmem(path: Path | None = None) -> Library:
     """Our own library: `build/libhakmem.so`, or the given file."""
-    file = project.require_file(path or project.default_library(), "hakmem's library")
+    file = project.library(path)
     asks = "import ctypes, sys; f = ctypes.CDLL(sys.argv[1]).hak_version; "
     asks += "f.restype = ctypes.c_char_p; print(f().decode())"
     done = _python(asks, [str(file)], system())

@@ -47,7 +47,7 @@ def run_command(
     ] = None,
 ) -> None:
     """Run a program under hakmem and say what was proven inside its processes."""
-    library = project.require_file(lib or project.default_library(), "hakmem's library")
+    library = project.library(lib)
     outcome = execute(command or demonstration(), library)
     print(outcome.sentence, file=sys.stderr)
     raise typer.Exit(outcome.exit_status)

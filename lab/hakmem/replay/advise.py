@@ -59,7 +59,7 @@ def side(decision: Decision | None) -> Side:
     if decision is None:
         return "open"
     gain = decision.target
-    if gain.kind != "range" and gain.low > -protocol.NARROW and gain.high < protocol.NARROW:
+    if protocol.near(gain):
         return "same"
     if decision.verdict == "NO-GO":
         return "worse"

@@ -64,7 +64,7 @@ def record_command(
         print(f"written: {made.path}: {trace.describe(made.facts)}", file=sys.stderr)
         return
     assert command
-    library = project.require_file(lib or project.default_library(), "hakmem's library")
+    library = project.library(lib)
     target = project.place(out, Path(Path(command[0]).name + trace.SUFFIX))
     found = record.record(command, library, target, record.most_mb(megabytes), all_)
     for written in found.traces:
@@ -117,7 +117,7 @@ def replay_command(
     if target:
         from hakmem.replay import page as pages  # here, because it loads what is slow to load
 
-        pages.write(target, done)
+        project.write_atomically(target, pages.render(done))
         print(f"written: {target}")
     end(done.time.outcome, done.memory.outcome)
 

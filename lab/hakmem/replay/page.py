@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
-from hakmem import pages, project
+from hakmem import pages
 from hakmem.lazy import np
 from hakmem.paired import compare
 from hakmem.replay import measure, trace
@@ -16,28 +15,22 @@ COLORS = ("--s1", "--s3", "--s4", "--s5", "--s6")
 LIVE = "--s2"
 
 
-def write(path: Path, done: Replayed) -> None:
-    project.write_atomically(path, render(done))
-
-
 def render(done: Replayed) -> str:
     tables = []
     for conducted, second in done.parts:
         head, rows = measure.plain(compare.table(conducted, second))
         tables.append((conducted.plan.tracks[0].reading.words, head, rows))
-    return (
-        pages.environment()
-        .get_template("replay.html.j2")
-        .render(
-            name=done.request.trace.name,
-            said=trace.describe(done.request.trace.facts),
-            host=done.request.trace.facts.get("host") or {},
-            tables=tables,
-            charts=charts(measure.curves(done), done.request.trace.seconds),
-            drawing=lines.drawing,
-            css=(pages.TEMPLATES / "report.css").read_text(encoding="utf-8"),
-            policy=page.policy([]),
-        )
+    found = done.request.trace
+    return pages.render(
+        "replay.html.j2",
+        name=found.name,
+        said=trace.describe(found.facts),
+        host=found.facts.get("host") or {},
+        tables=tables,
+        charts=charts(measure.curves(done), found.seconds),
+        drawing=lines.drawing,
+        css=pages.text("report.css"),
+        policy=page.policy([]),
     )
 
 

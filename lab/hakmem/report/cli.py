@@ -43,8 +43,9 @@ def command(
 
 
 def write_run(path: Path, suite: Record, whole: Mapping[str, Any], kept: bool) -> None:
-    """The page of a comparison over many rows that has just ended."""
-    page.write(path, of_run(suite, whole, kept))
+    """The page of a comparison over many rows that has just ended, whether or not it is kept."""
+    asked = Asked(suite, kept=kept)
+    page.write(path, Findings(asked=[asked], suites=[suites.suite(asked, whole)]))
 
 
 def gather(what: list[str]) -> tuple[Findings, Path]:
@@ -86,12 +87,6 @@ def find(ledger: Ledger, chosen: Iterable[Asked]) -> Findings:
                 "report reads"
             )
     return found
-
-
-def of_run(suite: Record, whole: Mapping[str, Any], kept: bool) -> Findings:
-    """A comparison over many rows that has just ended, whether or not the ledger keeps it."""
-    asked = Asked(suite, kept=kept)
-    return Findings(asked=[asked], suites=[suites.suite(asked, whole)])
 
 
 def _add(found: Findings, ledger: Ledger, asked: Asked) -> None:

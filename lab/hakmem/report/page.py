@@ -81,7 +81,7 @@ def render(found: Findings) -> str:
         .render(
             found=found,
             verdict_forest=report_verdicts.forest(found.verdicts),
-            css=_template("report.css"),
+            css=pages.text("report.css"),
             data={id: for_script(content) for id, content in found.charts.items()},
             scripts=scripts,
             policy=policy(scripts),
@@ -98,11 +98,7 @@ def for_script(content: object) -> str:
 @cache
 def _scripts() -> list[str]:
     echarts = (VENDOR / "echarts.min.js").read_text(encoding="utf-8")
-    return [echarts, _template("report.js")]
-
-
-def _template(name: str) -> str:
-    return (pages.TEMPLATES / name).read_text(encoding="utf-8")
+    return [echarts, pages.text("report.js")]
 
 
 def policy(scripts: Sequence[str]) -> str:

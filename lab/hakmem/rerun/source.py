@@ -161,7 +161,7 @@ def _worktree(commit: str) -> Iterator[Path]:
         try:
             yield tree
         finally:
-            git.run(root, "worktree", "remove", "--force", "--force", str(tree))
+            git.remove_worktree(root, tree)
 
 
 @contextlib.contextmanager

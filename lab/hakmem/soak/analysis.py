@@ -250,9 +250,10 @@ def drift(times: np.ndarray, values: np.ndarray, run_s: float, margin: Margin) -
 
 def spread(values: np.ndarray) -> Spread:
     mean, middle = float(np.mean(values)), float(np.median(values))
+    away = float(np.median(np.abs(values - middle)))
     return Spread(
         cv=float(np.std(values, ddof=1)) / mean if mean else math.nan,
-        robust_cv=1.4826 * stats.mad(values.tolist()) / middle if middle else math.nan,
+        robust_cv=1.4826 * away / middle if middle else math.nan,
     )
 
 
