@@ -285,12 +285,14 @@ static void let_go_of_any(void) {
 }
 
 /* Where blocks come and go all the time, as buffers do, closing each would take longer than all else: of a mapping
- * that has served often one in so many of up to so many bytes is closed, by chance, and the others are cleared. */
+ * of up to so many bytes that has served often one in so many is closed, by chance, the fewer the more often it has
+ * served, and the others are cleared. */
 #define OPEN_UP_TO (128 * HK_KIB)
-enum { OFTEN = 8, CLOSED_IN = 8 };
+enum { OFTEN = 8, CLOSED_IN = 64 };
 
 static bool may_be_open(const header_t *header) {
-    return header->served >= OFTEN && header->body_bytes <= OPEN_UP_TO && chance(CLOSED_IN) != 0;
+    return header->served >= OFTEN && header->body_bytes <= OPEN_UP_TO &&
+           chance((uint32_t)hk_min(header->served, CLOSED_IN)) != 0;
 }
 
 /* Nobody can read what was in the body any more, nor write to it unless it is open. (One of large alignment may begin in
