@@ -435,3 +435,12 @@ def test_what_failed_is_on_the_page_in_full_and_no_gap(world: World) -> None:
     assert "batch_lifo, rival.so: batch_lifo: a planted &lt;fault&gt;" in page
     assert '<span class="failed">✗ failed</span>' in page
     assert "against system" in page
+
+
+def test_a_page_of_a_setting_is_headed_by_its_name(world: World) -> None:
+    secure = "lib=hakmem HAKMEM_PROFILE=secure name=secure"
+    page = page_of(world.request("batch_lifo", library=secure, rivals=["hakmem"]), world)
+    assert "<h2>secure against its rivals" in page
+    assert '<th scope="col" class="r own">secure</th><th scope="col" class="r">hakmem</th>' in page
+    assert 'class="subject"><title>secure: 1.95 MiB</title>' in page
+    assert 'class="peer"><title>hakmem: 0.98 MiB</title>' in page

@@ -482,9 +482,8 @@ bool hk_trim(void) {
 void hk_front_start(void) {
     if (hk_option(guard) != 0)
         hk_guarded_start();
-    if (hk_option(guard_sample) != 0)
-        hk_guarded_apply();
-    if (hk_plan_from_options() != 0 || hk_option(sections_sample) != 0)
+    if (hk_plan_from_options() != 0 || hk_option(guard_sample) != 0 ||
+        hk_option(sections_sample) != 0)
         hk_front_apply();
     /* without a record its first allocation will see to it */
     hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread != NULL ? hk_thread_enter() : NULL;

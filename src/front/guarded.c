@@ -16,6 +16,7 @@
 #include "front/watched.h"
 #include "guard/block.h"
 #include "guard/fence.h"
+#include "observe/plan.h"
 
 /* ---- the start, and the thread's part ---- */
 
@@ -120,6 +121,19 @@ void *hk_sampled_malloc(hk_thread_t *thread, size_t n, size_t align, hk_by_t by)
     if (HK_LIKELY(--rest->until_sample != 0))
         return NULL;
     return sample(rest, n, align, by);
+}
+
+bool hk_guarded_few(void) {
+    return hk_load_relaxed(&hk_sample_every) >= HK_SAMPLE_FEW_FROM && hk_plan_from_options() == 0;
+}
+
+/* A thread's first allocation finds nothing to count down. */
+void *hk_guarded_sample(void **left, size_t n, size_t align, hk_by_t by) {
+    const bool first = *left == NULL;
+    *left = (void *)INTPTR_MAX;
+    void *p = !first && hk_sample_is_chosen(n) ? hk_sample_alloc(n, align, by) : NULL;
+    *left = (void *)hk_sample_gap_bytes();
+    return p;
 }
 
 /* ---- malloc ---- */

@@ -67,7 +67,7 @@ HK_INLINE void *hk_hit_pop_class(hk_tcache_t *tc, size_t cls) {
     return p;
 }
 
-/* The same for n bytes. Behind the miss: what a heap profile counts, and passes over (front/watched.h). */
+/* The same for n bytes. Behind the miss: what a heap profile, or sampled guards, count and pass over (front/watched.h). */
 HK_INLINE void *hk_hit_pop(size_t n) {
     hk_tcache_t *tc = hk_load_relaxed(&hk_tc);
     if (HK_UNLIKELY(n > HK_MID_MAX))

@@ -302,7 +302,9 @@ void hk_thread_plan_locked(hk_thread_t *thread) {
     if (HK_FAST)
         return;
     unsigned plan = hk_plan_from_options();
-    if (plan == 0 && hk_watched() == HK_WATCHED_ALL)
+    if (plan == 0 && hk_sampling() && hk_watched() != HK_WATCHED_GUARDS)
+        plan = HK_MAGAZINES_OBSERVED;
+    else if (plan == 0 && hk_watched() == HK_WATCHED_ALL)
         plan = HK_MAGAZINES_WATCHED;
     if (plan != (hk_load_relaxed(&thread->plan) & ~(unsigned)HK_PLAN_NEW))
         hk_store_relaxed(&thread->plan, plan | HK_PLAN_NEW);

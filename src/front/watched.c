@@ -13,12 +13,14 @@ static _Atomic(const hk_watcher_t *) watchers[HK_WATCH_PLACES];
 
 HK_INLINE hk_thread_t *own_thread(void) { return hk_load_relaxed(&hk_tc)->thread; }
 HK_INLINE bool samples_only(void) { return hk_watched() == HK_WATCHED_SAMPLES; }
+HK_INLINE bool counts_down(void) { return hk_watched() - 1u < HK_WATCHED_ALL - 1u; }
 
 /* Once all operations are told they are for as long as anybody watches: samples lie anywhere then. */
 static unsigned how_now(void) {
-    const bool samples = hk_watched() != HK_WATCHED_ALL && hk_plan_from_options() == 0 &&
-                         hk_profile_mean() >= HK_PROFILE_APART_FROM;
-    unsigned how = HK_WATCHED_NOT;
+    const bool alone = hk_watched() != HK_WATCHED_ALL && !hk_sampling();
+    const bool samples =
+        alone && hk_plan_from_options() == 0 && hk_profile_mean() >= HK_PROFILE_APART_FROM;
+    unsigned how = hk_guarded_few() ? HK_WATCHED_GUARDS : HK_WATCHED_NOT;
     for (unsigned i = 0; i < HK_WATCH_PLACES; i++) /* the profile's comes first */
         if (hk_load_seq(&watchers[i]) != NULL)
             how = i == HK_WATCH_PROFILE && samples ? HK_WATCHED_SAMPLES : HK_WATCHED_ALL;
@@ -32,7 +34,7 @@ void hk_watched_apply(void) {
         return;
     do {
         hk_store_seq(&hk_watched_how, how_now());
-        hk_classes_hide(samples_only());
+        hk_classes_hide(counts_down());
     } while (hk_load_seq(&hk_watched_how) != how_now());
     hk_guarded_look_about();
     hk_thread_leave(own);
@@ -72,8 +74,16 @@ HK_INLINE bool goes_by_magazines(const hk_thread_t *thread) {
 
 /* An allocation of n bytes is none, which is counted. */
 HK_INLINE bool passes(hk_thread_t *thread, size_t n) {
-    return samples_only() && thread != NULL &&
+    return counts_down() && thread != NULL &&
            hk_profile_passes(&thread->cache.watchers[HK_WATCH_PROFILE], n);
+}
+
+/* It is none, but may be a sampled guard: in this state the profile's place is that one's countdown. NULL: it is none. */
+static HK_NOINLINE void *guard(size_t n, size_t align, hk_by_t by) {
+    hk_thread_t *thread = own_thread();
+    if (hk_watched() != HK_WATCHED_GUARDS || thread == NULL)
+        return NULL;
+    return hk_guarded_sample(&thread->cache.watchers[HK_WATCH_PROFILE], n, align, by);
 }
 
 /* Not told: of a small block that lies among others the free may be a hit. */
@@ -116,7 +126,10 @@ void *hk_watched_malloc(size_t n, size_t align, hk_by_t by) {
             return p;
         }
     }
-    return passes(own_thread(), n) ? hk_malloc_unwatched(n, align, by) : malloc_told(n, align, by);
+    if (passes(own_thread(), n))
+        return hk_malloc_unwatched(n, align, by);
+    void *p = guard(n, align, by);
+    return p != NULL ? p : malloc_told(n, align, by);
 }
 
 void *hk_watched_calloc_large(size_t n) {
@@ -128,7 +141,7 @@ void *hk_watched_calloc_large(size_t n) {
 }
 
 static void tell_taken(void *p, hk_told_t told) {
-    if (!samples_only() || hk_profile_may_know(p))
+    if (hk_watched() == HK_WATCHED_ALL || hk_profile_may_know(p))
         tell(own_thread(), p, &told, false);
 }
 
@@ -150,7 +163,10 @@ void hk_watched_free(void *p, hk_by_t by, size_t n) {
 }
 
 static void *move_apart(void *p, size_t n) {
-    void *q = hk_map_kind(p) != HK_KIND_FOREIGN ? take_apart(n, 8) : NULL;
+    const bool ours = hk_map_kind(p) != HK_KIND_FOREIGN;
+    void *q = ours ? guard(n, 8, HK_BY_MALLOC) : NULL;
+    if (q == NULL && ours)
+        q = take_apart(n, 8);
     if (q == NULL)
         return hk_realloc_unwatched(p, n);
     memcpy(q, p, hk_min(hk_usable(p), n));

@@ -9,6 +9,8 @@
  * hidden: each malloc misses, which counts its bytes down and goes to the magazine by the hidden one, and each free of a
  * small block is a hit but of a sample, which lies apart: in a pack, whose kind's bin is always full.
  *
+ * Sampled guards, where they are few and all that anybody wants, are counted down in the same way.
+ *
  * What a watcher itself allocates or frees, and what a signal handler does that interrupts it, it does not
  * hear of. */
 #pragma once
@@ -34,8 +36,13 @@ typedef struct {
     void (*forked)(void **own); /* in a fork's child, of every record; may be NULL */
 } hk_watcher_t;
 
-/* Whether anybody hears of operations, and if it is of samples only. */
-typedef enum { HK_WATCHED_NOT, HK_WATCHED_SAMPLES, HK_WATCHED_ALL } hk_watched_t;
+/* Whether anybody hears of operations, and if it is of samples only; or of none, but there are few sampled guards. */
+typedef enum {
+    HK_WATCHED_NOT,
+    HK_WATCHED_GUARDS,
+    HK_WATCHED_SAMPLES,
+    HK_WATCHED_ALL,
+} hk_watched_t;
 extern atomic_uint hk_watched_how;
 HK_INLINE hk_watched_t hk_watched(void) {
     return HK_FAST ? HK_WATCHED_NOT : (hk_watched_t)hk_load_relaxed(&hk_watched_how);

@@ -56,6 +56,13 @@ unsigned hk_sample_gap(void) {
     return every == 0 ? UINT32_MAX : 1 + hk_random_shared(&stream, 2 * every - 1);
 }
 
+enum { UNIT = 16 };
+intptr_t hk_sample_gap_bytes(void) { return (intptr_t)UNIT * hk_sample_gap(); }
+
+bool hk_sample_is_chosen(size_t n) {
+    return n <= UNIT || (n <= hk_os_page_size() && hk_random_shared(&stream, (uint32_t)n) < UNIT);
+}
+
 /* ---- saying what happened ---- */
 
 static void trace(trace_t *t) {

@@ -12,6 +12,9 @@
 extern atomic_uint hk_sample_every;
 HK_INLINE bool hk_sampling(void) { return !HK_FAST && hk_load_relaxed(&hk_sample_every) != 0; }
 
+/* From so many on, samples are so few that bytes may be counted down instead of allocations (front/watched.c). */
+enum { HK_SAMPLE_FEW_FROM = 4096 };
+
 /* From now on one in `every`. The first time a handler for SIGSEGV and SIGBUS is installed, which hands
  * on what is not about a sampled block. False: the system refuses memory. Allocates. */
 bool hk_sample_start(unsigned every);
@@ -24,6 +27,12 @@ void *hk_sample_alloc(size_t n, size_t align, hk_by_t by);
 
 /* How many allocations from now on the next one shall be. */
 unsigned hk_sample_gap(void);
+
+/* Where bytes are counted: how many, after how many it may be the next one's turn; and whether it is that of one of n bytes,
+ * so that each allocation has the same chance in the end. Of a gap of 16 bytes for each allocation one of n has n/16 times
+ * as many to be met, and of these one in n/16 counts; shorter ones than 16 bytes, a little less. */
+intptr_t hk_sample_gap_bytes(void);
+bool hk_sample_is_chosen(size_t n);
 
 /* Whether p lies on the places or their fences. */
 bool hk_sample_has(const void *p);

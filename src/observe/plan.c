@@ -21,5 +21,5 @@ unsigned hk_plan_from_options(void) {
         plan |= HK_PLAN_METRICS;
     if (hk_option(passdown) != 0)
         plan |= HK_PLAN_PASSDOWN;
-    return plan == product && hk_option(guard_sample) == 0 ? 0 : plan | HK_PLAN_OBSERVED;
+    return plan == product ? 0 : plan | HK_PLAN_OBSERVED;
 }

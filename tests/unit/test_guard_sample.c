@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include "faults.h"
+#include "front/thread.h"
 #include "guard/sample.h"
 #include "os/os.h"
 
@@ -76,6 +77,49 @@ static void sampled(void) {
     CHECK_EQ(samples() - before, some);
 }
 
+/* So many of `count` blocks of n bytes, one after the other, by malloc or another of the family, that are samples. */
+static unsigned samples_of(size_t n, unsigned count, unsigned how) {
+    unsigned found = 0;
+    for (unsigned i = 0; i < count; i++) {
+        void *p = how == 0   ? hak_malloc(n)
+                  : how == 1 ? hak_calloc(1, n)
+                  : how == 2 ? hak_aligned_alloc(64, n)
+                             : hak_realloc(hak_malloc(1), n);
+        memset(p, 1, n);
+        found += hk_sample_has(p);
+        hak_free(p);
+    }
+    return found;
+}
+
+static bool by_the_trap(void) {
+    hk_tcache_t *tc = hk_load_relaxed(&hk_tc);
+    return tc != &tc->thread->cache;
+}
+
+/* Few samples need no trap, and are as many of each size, and of each call, as one in so many; but beside what has all
+ * operations told, or where they are many, they do. */
+static void few_samples(void) {
+    enum { EVERY = HK_SAMPLE_FEW_FROM, EXPECTED = 64, LEAST = 20, MOST = 115 };
+    static const size_t sizes[] = {17, 100, 1000, 4000};
+    const bool guarded = hk_guarded();
+    CHECK(hak_ctl("HAKMEM_GUARD_SAMPLE", "4096", NULL, 0) == 0);
+    CHECK_EQ(by_the_trap(), guarded);
+    for (unsigned i = 0; i < 4 && !guarded; i++) {
+        const unsigned found = samples_of(sizes[i], EXPECTED * EVERY, i);
+        CHECK(found > LEAST && found < MOST);
+        CHECK_EQ(samples_of(hk_os_page_size() + 1, EVERY, i), 0);
+    }
+    CHECK(hak_ctl("HAKMEM_TINY_FRONT_METRICS", "1", NULL, 0) == 0 || HK_FAST);
+    CHECK(by_the_trap());
+    CHECK(hak_ctl("HAKMEM_TINY_FRONT_METRICS", "0", NULL, 0) == 0 || HK_FAST);
+    CHECK_EQ(by_the_trap(), guarded);
+    CHECK(hak_ctl("HAKMEM_GUARD_SAMPLE", "4095", NULL, 0) == 0);
+    CHECK(by_the_trap());
+    CHECK(hak_ctl("HAKMEM_GUARD_SAMPLE", "0", NULL, 0) == 0);
+    CHECK_EQ(by_the_trap(), guarded);
+}
+
 #if HK_DEBUG
 /* The system refuses to take a sampled block's page away: who has the page next finds nothing in it. */
 static void sampled_without_memory(void) {
@@ -96,7 +140,9 @@ static void sampled_without_memory(void) {}
 int main(void) {
     gaps_are_right();
     sampled();
+    few_samples();
     guard();
+    few_samples();
     sampled_without_memory();
     sampled();
     use(NULL);

@@ -10,7 +10,7 @@ from html import escape
 
 from hakmem import words
 from hakmem.pages import Axis
-from hakmem.process.library import SUBJECT, SYSTEM
+from hakmem.process.library import SYSTEM
 from hakmem.stats import Interval
 
 RATIO_TICKS = (0.1, 0.2, 0.33, 0.5, 0.67, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 2, 3, 5, 10)
@@ -180,14 +180,15 @@ def _forest_label(layout: Layout, index: int, ratio: Ratio) -> list[str]:
 
 @dataclass(frozen=True)
 class Strip:
-    """One row of the dot chart: a label and a value per library."""
+    """One row of the dot chart: a label and a value per library, the subject's among them."""
 
     label: str
+    subject: str
     values: dict[str, float]
 
 
 def dots(layout: Layout, strips: Sequence[Strip], unit: str, title: str) -> str:
-    """A row per benchmark, a mark per library: hakmem filled, the system a ring, rivals ticks."""
+    """A row per benchmark, a mark per library: subject filled, system a ring, rivals ticks."""
     values = [v for strip in strips for v in strip.values.values() if v > 0]
     if not values:
         return ""
@@ -196,27 +197,27 @@ def dots(layout: Layout, strips: Sequence[Strip], unit: str, title: str) -> str:
     for index, strip in enumerate(strips):
         y = layout.mark_y(index)
         parts.append(line(axis.start, y, axis.end, y, "rail"))
-        ordered = sorted(strip.values, key=lambda name: (name == SUBJECT, name == SYSTEM))
+        subject = strip.subject
+        ordered = sorted(strip.values, key=lambda name: (name == subject, name == SYSTEM))
         for name in ordered:
-            parts.append(_dot(axis.x(strip.values[name]), y, name, strip.values[name], unit))
+            kind = "subject" if name == subject else "system" if name == SYSTEM else "peer"
+            parts.append(_dot(axis.x(strip.values[name]), y, kind, name, strip.values[name], unit))
         parts += _dots_label(layout, index, strip, unit)
     return _frame(layout, len(strips), title, parts)
 
 
 def _dots_label(layout: Layout, index: int, strip: Strip, unit: str) -> list[str]:
-    own = strip.values.get(SUBJECT)
+    own = strip.values.get(strip.subject)
     lowest = min(strip.values, key=strip.values.__getitem__)
     number = f"{words.number(own)} {unit}" if own is not None else "error"
     least = f"least: {lowest} {words.number(strip.values[lowest])}"
     return _row_label(layout, index, strip.label, number, least, f"{number} · {least}")
 
 
-def _dot(x: float, y: float, name: str, value: float, unit: str) -> str:
+def _dot(x: float, y: float, kind: str, name: str, value: float, unit: str) -> str:
     tip = f"<title>{escape(name)}: {words.number(value)} {unit}</title>"
-    if name == SUBJECT:
-        return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="6.5" class="subject">{tip}</circle>'
-    if name == SYSTEM:
-        return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" class="system">{tip}</circle>'
-    return (
-        f'<rect x="{x - 1.5:.1f}" y="{y - 8:.1f}" width="3" height="16" class="peer">{tip}</rect>'
-    )
+    if kind == "peer":
+        mark = f'<rect x="{x - 1.5:.1f}" y="{y - 8:.1f}" width="3" height="16" class="{kind}">'
+        return f"{mark}{tip}</rect>"
+    radius = "6.5" if kind == "subject" else "5"
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" class="{kind}">{tip}</circle>'

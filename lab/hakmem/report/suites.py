@@ -8,7 +8,7 @@ from typing import Any
 from hakmem.paired import suite_table
 from hakmem.paired.oracle import ORACLE
 from hakmem.paired.suite_record import MEMORY, TIME, TITLES, metric_name
-from hakmem.process.library import SUBJECT, SYSTEM
+from hakmem.process.library import SYSTEM
 from hakmem.report import charts
 from hakmem.report.charts import Ratio, Strip
 from hakmem.report.records import Asked
@@ -20,13 +20,14 @@ PEAKS = "Peak resident memory per benchmark and library"
 
 @dataclass(frozen=True)
 class Suite:
-    """`rivals` are the columns, the system's first, the oracle last. `rows` are those of
-    suite_record.joined, each with its `cells` by column, the name of its `best` rival and the
-    `verdict` against that one, which `tally` counts. `oracle` has the geometric means: title,
-    number of rows and ratio."""
+    """`subject` is the cell that is compared. `rivals` are the columns, the system's first, the
+    oracle last. `rows` are those of suite_record.joined, each with its `cells` by column, the name
+    of its `best` rival and the `verdict` against that one, which `tally` counts. `oracle` has the
+    geometric means: title, number of rows and ratio."""
 
     asked: Asked
     whole: Mapping[str, Any]
+    subject: str
     rivals: Sequence[str]
     rows: Sequence[Mapping[str, Any]]
     oracle: Sequence[tuple[str, int, Interval]]
@@ -55,6 +56,7 @@ def suite(asked: Asked, whole: Mapping[str, Any]) -> Suite:
     return Suite(
         asked,
         whole,
+        suite_table.subject(whole),
         [*sorted(rivals, key=lambda name: name != SYSTEM), ORACLE],
         rows,
         means,
@@ -92,8 +94,9 @@ def _peaks(row: Mapping[str, Any]) -> Iterator[Strip]:
     if any(cell["memory"] for cell in row["cells"].values()):
         yield Strip(
             row["benchmark"],
+            row["subject"],
             {
-                SUBJECT if name == row["subject"] else name: found["memory_kb"] / 1024
+                name: found["memory_kb"] / 1024
                 for name, found in row["figures"].items()
                 if found["memory_kb"]
             },
@@ -103,7 +106,7 @@ def _peaks(row: Mapping[str, Any]) -> Iterator[Strip]:
 def _failures(whole: Mapping[str, Any]) -> Iterator[str]:
     """Each in full: of hakmem, of a rival, and what is not here at all."""
     for name, why in whole["failures"].items():
-        yield f"{name}, {SUBJECT}: {why}"
+        yield f"{name}, {suite_table.subject(whole)}: {why}"
     for row in whole["rows"]:
         for rival, found in row["rivals"].items():
             if found["failure"]:
