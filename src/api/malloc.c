@@ -156,19 +156,15 @@ HK_EXPORT void *pvalloc(size_t n) {
 
 /* The page map knows the size by one load; being told it saves nothing. Where blocks are guarded it is
  * a claim that is checked. */
-HK_INLINE void release_sized(void *p, size_t n) {
+HK_INLINE void release_sized(void *p, size_t align, size_t n) {
     if (HK_UNLIKELY(hk_guarded()))
-        hk_delete_slow(p, HK_BY_MALLOC, n);
+        hk_delete_slow(p, HK_BY_MALLOC, n, align);
     else
         free(p);
 }
 
-HK_EXPORT void free_sized(void *p, size_t n) { release_sized(p, n); }
-
-HK_EXPORT void free_aligned_sized(void *p, size_t align, size_t n) {
-    (void)align;
-    release_sized(p, n);
-}
+HK_EXPORT void free_sized(void *p, size_t n) { release_sized(p, 1, n); }
+HK_EXPORT void free_aligned_sized(void *p, size_t align, size_t n) { release_sized(p, align, n); }
 
 /* ---- operator new and delete ---- */
 
@@ -195,10 +191,10 @@ typedef struct nothrow nothrow_t;
         void *p = hk_hit_pop_aligned(n, align);                                                    \
         return HK_LIKELY(p != NULL) ? p : slow(n, align, by);                                      \
     }
-#define DELETE(name, by, size, ...)                                                                \
+#define DELETE(name, by, size, align, ...)                                                         \
     HK_EXPORT void name(void *p, ##__VA_ARGS__) {                                                  \
         if (HK_UNLIKELY(!hk_hit_push(p)))                                                          \
-            hk_delete_slow(p, by, size);                                                           \
+            hk_delete_slow(p, by, size, align);                                                    \
     }
 
 #pragma GCC diagnostic ignored "-Wunused-parameter"
@@ -212,19 +208,19 @@ NEW_ALIGNED(_ZnwmSt11align_val_tRKSt9nothrow_t, new_nothrow_slow, HK_BY_NEW, con
 NEW_ALIGNED(_ZnamSt11align_val_tRKSt9nothrow_t, new_nothrow_slow, HK_BY_NEW_ARRAY,
             const nothrow_t *tag)
 
-DELETE(_ZdlPv, HK_BY_NEW, HK_ANY_SIZE)
-DELETE(_ZdaPv, HK_BY_NEW_ARRAY, HK_ANY_SIZE)
-DELETE(_ZdlPvm, HK_BY_NEW, n, size_t n)
-DELETE(_ZdaPvm, HK_BY_NEW_ARRAY, n, size_t n)
-DELETE(_ZdlPvRKSt9nothrow_t, HK_BY_NEW, HK_ANY_SIZE, const nothrow_t *tag)
-DELETE(_ZdaPvRKSt9nothrow_t, HK_BY_NEW_ARRAY, HK_ANY_SIZE, const nothrow_t *tag)
-DELETE(_ZdlPvSt11align_val_t, HK_BY_NEW, HK_ANY_SIZE, size_t align)
-DELETE(_ZdaPvSt11align_val_t, HK_BY_NEW_ARRAY, HK_ANY_SIZE, size_t align)
-DELETE(_ZdlPvmSt11align_val_t, HK_BY_NEW, n, size_t n, size_t align)
-DELETE(_ZdaPvmSt11align_val_t, HK_BY_NEW_ARRAY, n, size_t n, size_t align)
-DELETE(_ZdlPvSt11align_val_tRKSt9nothrow_t, HK_BY_NEW, HK_ANY_SIZE, size_t align,
+DELETE(_ZdlPv, HK_BY_NEW, HK_ANY_SIZE, 1)
+DELETE(_ZdaPv, HK_BY_NEW_ARRAY, HK_ANY_SIZE, 1)
+DELETE(_ZdlPvm, HK_BY_NEW, n, 1, size_t n)
+DELETE(_ZdaPvm, HK_BY_NEW_ARRAY, n, 1, size_t n)
+DELETE(_ZdlPvRKSt9nothrow_t, HK_BY_NEW, HK_ANY_SIZE, 1, const nothrow_t *tag)
+DELETE(_ZdaPvRKSt9nothrow_t, HK_BY_NEW_ARRAY, HK_ANY_SIZE, 1, const nothrow_t *tag)
+DELETE(_ZdlPvSt11align_val_t, HK_BY_NEW, HK_ANY_SIZE, align, size_t align)
+DELETE(_ZdaPvSt11align_val_t, HK_BY_NEW_ARRAY, HK_ANY_SIZE, align, size_t align)
+DELETE(_ZdlPvmSt11align_val_t, HK_BY_NEW, n, align, size_t n, size_t align)
+DELETE(_ZdaPvmSt11align_val_t, HK_BY_NEW_ARRAY, n, align, size_t n, size_t align)
+DELETE(_ZdlPvSt11align_val_tRKSt9nothrow_t, HK_BY_NEW, HK_ANY_SIZE, align, size_t align,
        const nothrow_t *tag)
-DELETE(_ZdaPvSt11align_val_tRKSt9nothrow_t, HK_BY_NEW_ARRAY, HK_ANY_SIZE, size_t align,
+DELETE(_ZdaPvSt11align_val_tRKSt9nothrow_t, HK_BY_NEW_ARRAY, HK_ANY_SIZE, align, size_t align,
        const nothrow_t *tag)
 #pragma GCC diagnostic pop
 

@@ -73,7 +73,7 @@ bool hk_pool_add_shadows(uint16_t early) {
 void hk_pool_dig_holes(uint64_t seed) { hk_store_relaxed(&diggings, seed | 1); }
 
 /* Between the holes there is room for any slab. They can be done without: once the system refuses one there are no
- * more of them. */
+ * more of them, and a huge page with a hole is none any more, but keeps the hole's memory. */
 static uint32_t dig_holes(const hk_range_t *range, unsigned cls, bool used) {
     enum { EVERY = 8 };
     uint32_t holes = 0;
@@ -181,7 +181,7 @@ bool hk_superslab_add(unsigned slices, unsigned cls) {
     void *before = hk_map_set_owner(range.start, ss);
     hk_assert(before == NULL); /* nobody else has the unit */
     const unsigned count = (unsigned)(range.bytes / HK_SLICE);
-    const uint32_t holes = dig_holes(&range, cls, used != 0);
+    const uint32_t holes = filled ? 0 : dig_holes(&range, cls, used != 0);
     hk_map_set(range.start, count, HK_KIND_FREE);
     hk_lock(&hk_pool_lock);
     ss->base = range.start;

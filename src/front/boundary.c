@@ -120,9 +120,11 @@ void hk_free_unwatched(void *p, hk_by_t by, size_t n) {
         free_unwatched(p);
 }
 
-void hk_delete_slow(void *p, hk_by_t by, size_t n) {
+void hk_delete_slow(void *p, hk_by_t by, size_t n, size_t align) {
     if (p == NULL)
         return;
+    if (HK_UNLIKELY(align != 1 && hk_guarded()))
+        hk_guard_check_alignment(p, align);
     if (HK_UNLIKELY(hk_watched()))
         hk_watched_free(p, by, n);
     else

@@ -22,9 +22,9 @@ void *hk_aligned_slow(size_t n, size_t align, size_t up);
 void *hk_new_slow(size_t n, size_t align, hk_by_t by);
 
 /* free without the hit path; any pointer. Keeps errno. The same for somebody who says more than the
- * address: who gave the block out and, or HK_ANY_SIZE, how large it is. */
+ * address: who gave the block out and, or HK_ANY_SIZE, how large it is, and what it is aligned to, or 1. */
 void hk_free_slow(void *p);
-void hk_delete_slow(void *p, hk_by_t by, size_t n);
+void hk_delete_slow(void *p, hk_by_t by, size_t n, size_t align);
 
 /* The same operations, and hk_realloc() and hk_calloc_large(), of which no watcher hears
  * (front/watched.h). */

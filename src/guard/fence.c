@@ -422,25 +422,40 @@ bool hk_fence_resize(void *p, size_t n, bool half) {
     return true;
 }
 
-/* The header of a block of large alignment is not found. */
+/* Whether there is a header at `slice` that describes p. What is there may be anything, and inaccessible. */
+static bool describes(const char *slice, const void *p) {
+    const header_t *header = (const void *)slice;
+    return hk_os_readable(slice) && header_of(header->block) == header &&
+           (size_t)((const char *)p - header->start) < header->bytes;
+}
+
+/* It lies where the first slice that is no interior says or, of a block that begins a slice, in the one before; of such
+ * a block, what is before it is in the header's own. */
+static const header_t *header_around(const void *p) {
+    const char *own = (const char *)((uintptr_t)p & ~(uintptr_t)(HK_SLICE - 1)), *first = own;
+    while (hk_map_kind(first) == HK_KIND_INTERIOR)
+        first -= HK_SLICE;
+    const char *at = describes(first, p)              ? first
+                     : describes(first - HK_SLICE, p) ? first - HK_SLICE
+                     : describes(own, p)              ? own
+                                                      : NULL;
+    return (const void *)at;
+}
+
 bool hk_fence_report(const void *p) {
-    const char *slice = (const char *)((uintptr_t)p & ~(uintptr_t)(HK_SLICE - 1)), *block = p;
-    unsigned kind = hk_map_kind(p);
-    while (kind == HK_KIND_INTERIOR)
-        kind = hk_map_kind(slice -= HK_SLICE);
-    const header_t nothing = {0}, *header = (const void *)slice;
     if (hk_nothing_has(p)) {
-        header = &nothing;
-        block -= (uintptr_t)p % HK_NOTHING_BYTES;
-    } else if (kind != HK_KIND_FENCED || header->start != slice || block >= slice + header->bytes) {
-        return false;
-    } else {
-        block = header->block;
+        const char *block = (const char *)p - (uintptr_t)p % HK_NOTHING_BYTES;
+        hk_fault_say(hk_nothing_is_out(block) ? HK_OUT_OF_BOUNDS : HK_USE_AFTER_FREE, block, 0,
+                     (const char *)p - block, HK_NO_SIZE);
+        return true;
     }
-    const bool out =
-        header == &nothing ? hk_nothing_is_out(block) : hk_load_relaxed(&header->state) == OUT;
-    hk_fault_say(out ? HK_OUT_OF_BOUNDS : HK_USE_AFTER_FREE, block, header->n,
-                 (const char *)p - block, HK_NO_SIZE);
+    const unsigned kind = hk_map_kind(p);
+    const header_t *header =
+        kind == HK_KIND_FENCED || kind == HK_KIND_INTERIOR ? header_around(p) : NULL;
+    if (header == NULL)
+        return false;
+    hk_fault_say(hk_load_relaxed(&header->state) == OUT ? HK_OUT_OF_BOUNDS : HK_USE_AFTER_FREE,
+                 header->block, header->n, (const char *)p - header->block, HK_NO_SIZE);
     return true;
 }
 

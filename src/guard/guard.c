@@ -53,6 +53,11 @@ void hk_guard_check_claims(const void *p, size_t bytes, hk_by_t was, hk_by_t by,
         hk_guard_fault(HK_WRONG_SIZE, p, bytes, HK_NOWHERE);
 }
 
+void hk_guard_check_alignment(const void *p, size_t align) {
+    if (hk_guard->sizes && !(hk_is_pow2(align) && hk_is_aligned((uintptr_t)p, align)))
+        hk_guard_fault(HK_MISMATCH, p, HK_NO_SIZE, HK_NOWHERE);
+}
+
 /* Fences need a page for what describes the block, and some before it, in one slice. */
 static bool pages_are_small(void) { return hk_os_page_size() * 16 <= HK_SLICE; }
 

@@ -49,6 +49,9 @@ HK_INLINE bool hk_guard_is_wrong_size(size_t bytes, size_t n) {
  * out by somebody else, or has another size. */
 void hk_guard_check_claims(const void *p, size_t bytes, hk_by_t was, hk_by_t by, size_t n);
 
+/* The same of the alignment that is said: all that is known of it is whether the block has it. */
+void hk_guard_check_alignment(const void *p, size_t align);
+
 /* What is wrong with the block at p (base/report.h), and its class where it is of one; returns where faults are only
  * to be reported. */
 void hk_guard_fault(hk_fatal_t kind, const void *p, size_t bytes, ptrdiff_t at);

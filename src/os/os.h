@@ -57,6 +57,9 @@ bool hk_os_protect(void *p, size_t bytes, hk_access_t access);
 /* Takes the pages' memory, and all access to them. */
 bool hk_os_close(void *p, size_t bytes);
 
+/* Whether the 8 bytes at p can be read. In a signal handler, too. */
+bool hk_os_readable(const void *p);
+
 /* 64 bits that nobody can guess. */
 uint64_t hk_os_random(void);
 

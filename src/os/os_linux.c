@@ -168,6 +168,16 @@ bool hk_os_close(void *p, size_t bytes) {
     return map(p, bytes, PROT_NONE, MAP_NORESERVE | MAP_FIXED) != NULL;
 }
 
+/* The system reads the set before it finds that there is no such thing to do with it. */
+bool hk_os_readable(const void *p) {
+    enum { NOTHING_KNOWN = -1, SET_BYTES = 8 };
+    const int saved = errno;
+    (void)HK_CALL(other, syscall(SYS_rt_sigprocmask, NOTHING_KNOWN, p, NULL, SET_BYTES));
+    const bool readable = errno != EFAULT;
+    errno = saved;
+    return readable;
+}
+
 bool hk_os_map_file(void *p, size_t bytes, int fd, uint64_t offset) {
     const int access = PROT_READ | PROT_WRITE, flags = MAP_SHARED | MAP_FIXED;
     hk_walk(are_pages(p, bytes));
