@@ -1,5 +1,7 @@
 #include "backend/hugepages.h"
 
+#include "backend/advise.h"
+#include "backend/region.h"
 #include "os/os.h"
 
 /* A touch that takes so many times what a small page takes has brought more than one; small ones are
@@ -10,19 +12,21 @@ enum { FEW = 8, BURST = 4, LATE = 8, DEAR = 4 };
 enum { FIRST_PAUSE = 4, LONGEST_PAUSE = 1024 };
 
 static _Atomic uint64_t small_ns; /* atomic; of one OS page; 0: not known yet */
-static atomic_uint pause, left;   /* atomic; superslabs that do without, in all and still */
+static atomic_uint pause, left;   /* atomic; units that do without, in all and still */
 
-bool hk_huge_pages_pay(void) {
-    unsigned now = hk_load_relaxed(&left);
-    if (now == 0)
-        return true;
-    hk_store_relaxed(&left, now - 1);
-    return false;
+bool hk_huge_pages_pay(void) { return hk_load_relaxed(&left) == 0; }
+
+void hk_huge_pages_pass(size_t bytes) {
+    const unsigned now = hk_load_relaxed(&left);
+    if (now != 0)
+        hk_store_relaxed(&left, now - (unsigned)hk_min(now, bytes / HK_UNIT));
 }
 
+/* Where some are ready and others are not, one that was cheap says little of the next. */
 static void note_huge(bool dear) {
-    const size_t longer = hk_max(2 * hk_load_relaxed(&pause), FIRST_PAUSE);
-    const unsigned next = dear ? (unsigned)hk_min(longer, LONGEST_PAUSE) : 0;
+    const unsigned before = hk_load_relaxed(&pause);
+    const unsigned longer = (unsigned)hk_min(hk_max(2 * before, FIRST_PAUSE), LONGEST_PAUSE);
+    const unsigned next = dear ? longer : before / 2;
     hk_store_relaxed(&pause, next);
     hk_store_relaxed(&left, next);
 }
@@ -34,4 +38,44 @@ void hk_huge_pages_note(uint64_t ns, bool asked) {
     else
         hk_store_relaxed(&small_ns,
                          one == 0 ? ns : ((LATE - 1) * one + hk_min(ns, BURST * one)) / LATE);
+}
+
+/* A process that has only begun is not timed: its clock may be somebody else's function, which is not ready. */
+static bool has_begun(void) { return hk_region_live() >= 4 * HK_UNIT; }
+
+static uint64_t first_touch_ns(char *page) {
+    const uint64_t start = hk_os_now_ns();
+    *(volatile char *)page = 0;
+    return hk_os_now_ns() - start;
+}
+
+void hk_huge_pages_touch(char *page, bool asked) {
+    if (has_begun())
+        hk_huge_pages_note(first_touch_ns(page), asked);
+}
+
+/* Where nothing has told yet what a small page takes. */
+static void try_small_ones(void) {
+    const size_t page = hk_os_page_size();
+    char *pages = hk_os_map(HK_SLICE, page);
+    for (size_t at = 0; pages != NULL && at < HK_SLICE; at += page)
+        hk_huge_pages_note(first_touch_ns(pages + at), false);
+    if (pages != NULL)
+        hk_os_unmap(pages, HK_SLICE);
+}
+
+void hk_huge_pages_try(char *start, size_t bytes) {
+    enum { ONE_IN = 32 };
+    static _Atomic size_t untried = ONE_IN * HK_UNIT; /* atomic: any thread */
+    const size_t so_far = hk_load_relaxed(&untried) + bytes;
+    const unsigned before = hk_load_relaxed(&pause);
+    const bool tries = has_begun() && (so_far >= ONE_IN * HK_UNIT || before != 0);
+    hk_store_relaxed(&untried, tries ? (size_t)0 : so_far);
+    if (!tries)
+        return;
+    if (hk_load_relaxed(&small_ns) == 0)
+        try_small_ones();
+    hk_huge_pages_note(first_touch_ns(start), true);
+    if (hk_load_relaxed(&pause) > before)
+        hk_advise(&(hk_os_range_t){start, bytes}, 1, HK_NO_HUGE_PAGES);
 }

@@ -9,6 +9,7 @@
 #include "backend/region.h"
 #include "backend/superslab.h"
 #include "base/report.h"
+#include "config/config.h"
 #include "stats/counters.h"
 
 #define LARGE_MAX HK_UNIT
@@ -57,7 +58,7 @@ static size_t huge_bytes(size_t n) {
 static size_t dense_bytes(size_t n) {
     enum { FEW_BLOCKS = 8 };
     const size_t bytes = huge_bytes(n);
-    if (bytes < HK_HUGE_PAGES_FROM || !hk_huge_pages_pay())
+    if (bytes < HK_HUGE_PAGES_FROM || hk_option(thp) == 0 || !hk_huge_pages_pay())
         return 0;
     return hk_large_huge_blocks() < FEW_BLOCKS ? (n + HK_UNIT / 8) / HK_UNIT * HK_UNIT : bytes;
 }
@@ -69,10 +70,20 @@ static bool take_range(size_t n, size_t align, hk_range_t *range, size_t *dirty)
     hk_assert(hk_is_aligned(bytes, hk_os_page_size()) && hk_is_aligned(align, HK_UNIT));
     if (hk_region_cached() < bytes)
         hk_heap_collect_pending();
-    if (bytes % HK_UNIT == 0)
-        return hk_region_take(bytes, align, dense_bytes(n), range, dirty);
-    *dirty = 0;
-    return hk_region_take_exact(bytes, align, range);
+    if (bytes % HK_UNIT != 0) {
+        *dirty = 0;
+        return hk_region_take_exact(bytes, align, range);
+    }
+    const size_t dense = dense_bytes(n);
+    if (!hk_region_take(bytes, align, dense, range, dirty))
+        return false;
+    if (*dirty != 0)
+        return true;
+    if (dense != 0)
+        hk_huge_pages_try(range->start, dense);
+    else
+        hk_huge_pages_pass(bytes);
+    return true;
 }
 
 static void *huge_alloc(size_t n, size_t align, size_t *dirty) {

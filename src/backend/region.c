@@ -6,7 +6,6 @@
 #include "backend/limit.h"
 #include "backend/mappings.h"
 #include "base/random.h"
-#include "config/config.h"
 #include "stats/counters.h"
 #include "stats/sections.h"
 
@@ -122,7 +121,7 @@ static bool map_fresh(size_t bytes, size_t align, size_t dense, size_t moving, h
     }
     hk_count(region_maps, 1);
     /* ranges of one advice are one mapping */
-    const size_t huge = hk_option(thp) != 0 && !hk_mappings_are_short() ? dense : 0;
+    const size_t huge = hk_mappings_are_short() ? 0 : dense;
     if (huge != 0)
         hk_advise(&(hk_os_range_t){start, huge}, 1, HK_HUGE_PAGES);
     if (huge != bytes) /* where the system gives them to everybody they have to be refused */

@@ -134,17 +134,6 @@ static bool is_dense(unsigned cls) {
            s.untouched + HK_UNIT <= hk_pool_mapped() / SHARE;
 }
 
-/* The first page will be used at once. Not timed in a process that has only begun: its clock may be
- * somebody else's function, which is not ready. */
-static void touch(const hk_range_t *range, bool dense) {
-    enum { BEGUN = 4 };
-    if (hk_pool_mapped() < BEGUN * HK_UNIT)
-        return;
-    const uint64_t start = hk_os_now_ns();
-    *(volatile char *)range->start = 0;
-    hk_huge_pages_note(hk_os_now_ns() - start, dense);
-}
-
 /* ---- superslabs ---- */
 
 /* A unit or, where memory is bounded and that much is not left, as much of one as can be had. *used receives how
@@ -152,8 +141,10 @@ static void touch(const hk_range_t *range, bool dense) {
 static bool take_memory(size_t least, unsigned cls, hk_range_t *range, size_t *used, bool *filled) {
     const bool dense = hk_option(thp) != 0 && is_dense(cls) && hk_huge_pages_pay();
     if (hk_region_take(HK_UNIT, HK_UNIT, dense ? HK_UNIT : 0, range, used)) {
-        if (*used == 0)
-            touch(range, dense);
+        if (*used == 0) {
+            hk_huge_pages_touch(range->start, dense);
+            hk_huge_pages_pass(dense ? 0 : HK_UNIT);
+        }
         *filled = dense && *used == 0;
         return true;
     }

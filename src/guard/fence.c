@@ -90,8 +90,14 @@ static size_t room_of(const header_t *header) {
 /* As a block of that size has them where it is not fenced. */
 static void ask_for_huge_pages(const header_t *laid) {
     const hk_os_range_t body = {laid->body, laid->body_bytes};
-    if (body.bytes >= HK_HUGE_PAGES_FROM && hk_option(thp) != 0 && hk_huge_pages_pay())
-        hk_advise(&body, 1, HK_HUGE_PAGES);
+    if (body.bytes < HK_HUGE_PAGES_FROM || hk_option(thp) == 0)
+        return;
+    if (!hk_huge_pages_pay()) {
+        hk_huge_pages_pass(body.bytes);
+        return;
+    }
+    hk_advise(&body, 1, HK_HUGE_PAGES);
+    hk_huge_pages_try(laid->body, laid->body_bytes);
 }
 
 /* A body that can be written to, and is zero, is somebody's block now. */

@@ -1,7 +1,12 @@
 /* Whether huge pages pay, from the times of first touches: dear ones stop the asking, longer each time;
- * a cheap one ends that; bursts and a system that gives none change nothing. */
+ * cheap ones shorten that; bursts and a system that gives none change nothing. And of fresh ranges few pages are
+ * touched. */
 #include "backend/hugepages.h"
 
+#include <sys/mman.h>
+
+#include "backend/advise.h"
+#include "backend/region.h"
 #include "check.h"
 #include "os/os.h"
 
@@ -9,15 +14,17 @@ enum { SMALL_NS = 500 };
 
 static uint64_t as_small(void) { return SMALL_NS * (HK_UNIT / hk_os_page_size()); }
 
-/* So many superslabs do without before one is asked for again. */
+/* So many units do without before huge pages are asked for again. */
 static unsigned pause_now(void) {
     unsigned n = 0;
-    while (!hk_huge_pages_pay())
+    while (!hk_huge_pages_pay()) {
+        hk_huge_pages_pass(HK_UNIT);
         n++;
+    }
     return n;
 }
 
-int main(void) {
+static void prices(void) {
     hk_huge_pages_note(100 * SMALL_NS, true); /* nothing is known yet: taken for a small page's */
     for (unsigned i = 0; i < 100; i++)
         hk_huge_pages_note(SMALL_NS, false);
@@ -32,14 +39,70 @@ int main(void) {
         before = now;
     }
     CHECK_EQ(before, 1024);
+    for (unsigned i = 512; i != 1; i /= 2) {
+        hk_huge_pages_note(as_small() / 2, true);
+        CHECK_EQ(pause_now(), i);
+    }
+    hk_huge_pages_note(as_small() / 2, true);
     hk_huge_pages_note(as_small() / 2, true);
     CHECK_EQ(pause_now(), 0);
     hk_huge_pages_note(6 * as_small(), true);
-    CHECK_EQ(pause_now(), 4);           /* from the beginning */
+    hk_huge_pages_pass(3 * HK_UNIT);
+    CHECK_EQ(pause_now(), 1);           /* of four, from the beginning */
     hk_huge_pages_note(SMALL_NS, true); /* the system had none */
     CHECK_EQ(pause_now(), 0);
     hk_huge_pages_note(1000 * as_small(), false); /* a burst moves the mean by less than half */
     hk_huge_pages_note(6 * as_small(), true);
-    CHECK_EQ(pause_now(), 8); /* since the last cheap one it is the second */
+    CHECK_EQ(pause_now(), 8);
+    hk_huge_pages_pass(SIZE_MAX); /* nothing is left to do without */
+    CHECK_EQ(pause_now(), 0);
+}
+
+static bool is_touched(const char *page) {
+    unsigned char resident = 0;
+    CHECK_EQ(mincore((void *)page, hk_os_page_size(), &resident), 0);
+    return (resident & 1) != 0;
+}
+
+static char *fresh(size_t units) {
+    char *start = hk_os_map(units * HK_UNIT, HK_UNIT);
+    CHECK(start != NULL);
+    hk_advise(&(hk_os_range_t){start, units * HK_UNIT}, 1, HK_NO_HUGE_PAGES);
+    return start;
+}
+
+/* A block of two units of which the first page may be touched: whether it was. */
+static bool is_tried(void) {
+    char *block = fresh(2);
+    hk_huge_pages_try(block, 2 * HK_UNIT);
+    const bool tried = is_touched(block);
+    CHECK(!is_touched(block + HK_UNIT));
+    hk_os_unmap(block, 2 * HK_UNIT);
+    return tried;
+}
+
+static void tries(void) {
+    hk_range_t live;
+    size_t used;
+    char *early = fresh(1);
+    hk_huge_pages_try(early, HK_UNIT);
+    CHECK(!is_touched(early)); /* the process has only begun */
+    CHECK(hk_region_take(4 * HK_UNIT, HK_UNIT, 0, &live, &used));
+    for (unsigned i = 0; i < 4; i++) /* the last was dear */
+        CHECK(is_tried());
+    for (unsigned i = 0; i < 10; i++) /* all is forgotten */
+        hk_huge_pages_note(2 * as_small(), true);
+    CHECK_EQ(pause_now(), 0);
+    for (unsigned i = 0; i < 50; i++) /* so dear that no touch here is that of a huge page */
+        hk_huge_pages_note(UINT32_MAX, false);
+    for (unsigned i = 1; i <= 48; i++)
+        CHECK_EQ(is_tried(), i % 16 == 0);
+    hk_region_give(live);
+    hk_os_unmap(early, HK_UNIT);
+}
+
+int main(void) {
+    prices();
+    tries();
     return 0;
 }
