@@ -58,7 +58,7 @@ fuzz: ## the fuzz targets with libFuzzer, FUZZ_SECONDS each
 	done; done
 
 # Where a compiler is missing, what it builds is left out, and said so.
-portability: ## the unit tests, and programs, for aarch64, for musl, and by clang
+portability: $(READY) ## the unit tests, and programs, for aarch64, for musl, by clang, and on other Debians
 	@tools/setup build --or-without portability test
 	@status=0; for pair in aarch64=aarch64-linux-gnu-g++ musl=musl-gcc clang=clang++; do \
 	    if command -v $${pair#*=} >/dev/null; then \
@@ -66,7 +66,9 @@ portability: ## the unit tests, and programs, for aarch64, for musl, and by clan
 	    else \
 	        echo "SKIPPED: $${pair%=*} is NOT tested: there is no $${pair#*=}"; \
 	    fi; \
-	done; exit $$status
+	done; \
+	.venv/bin/pytest -c lab/pyproject.toml --rootdir . -o pythonpath=tests tests/portability || status=1; \
+	exit $$status
 
 deb: ## Debian packages in build/debian: libhakmem0, libhakmem-dev and hakmem
 	@tools/setup build --or-without packaging

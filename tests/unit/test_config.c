@@ -76,7 +76,9 @@ static void check_left_out(unsigned option) {
 
 static void check_text_option(unsigned option) {
     char entry[64];
-    const char *text = option == HK_OPTION_stats ? "json:/dev/null" : "/dev/null";
+    const char *text = option == HK_OPTION_stats    ? "json:/dev/null"
+                       : option == HK_OPTION_record ? "/dev/null/x" /* else it makes a file */
+                                                    : "/dev/null";
     expected_t all = defaults();
     char *environment[] = {entry, NULL};
     snprintf(entry, sizeof entry, "%s=%s", hk_options[option].env, text);
