@@ -51,7 +51,7 @@ fuzz: ## the fuzz targets with libFuzzer, FUZZ_SECONDS each
 	@for target in heap config; do for profile in balanced secure; do \
 	    mkdir -p out/fuzz/$$target; \
 	    echo "fuzz: $$target, profile $$profile, $(FUZZ_SECONDS) s"; \
-	    HAKMEM_PROFILE=$$profile build/fuzz/tests/fuzz/fuzz_$$target -max_total_time=$(FUZZ_SECONDS) \
+	    HAKMEM_PROFILE=$$profile HAKMEM_PROF_PATH=out/fuzz/profile build/fuzz/tests/fuzz/fuzz_$$target -max_total_time=$(FUZZ_SECONDS) \
 	        -timeout=60 -rss_limit_mb=4096 -max_len=4096 -len_control=0 -print_final_stats=1 -verbosity=0 \
 	        -artifact_prefix=out/fuzz/$$target.$$profile- \
 	        out/fuzz/$$target tests/fuzz/corpus/$$target || exit 1; \

@@ -101,6 +101,9 @@ class Suite:
                 for f in self.figures
                 if name == f.name or (f.command not in long and _matches(name, f))
             }
+            alone = [f.name for f in self.figures if _matches(name, f)]
+            if not hits and alone:
+                raise LabError(f"{name}: by its whole name only: {', '.join(alone)}")
             if not hits:
                 known = ", ".join(sorted({f.name for f in self.figures}))
                 raise LabError(f"unknown benchmark: {name}; known: {known}")

@@ -383,6 +383,7 @@ def test_a_suite_is_cited_like_a_verdict(recorded: Record) -> None:
     ("arguments", "message"),
     [
         (("--bench", "nope"), "unknown benchmark: nope"),
+        (("--bench", "latency_*"), "latency_*: by its whole name only: latency_1, latency_2"),
         (("--resume",), "--resume is for tables"),
         ((), "--suite or --programs"),
         (("--suite", "--resume", "--rival", "system"), "nothing to resume"),
