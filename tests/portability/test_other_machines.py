@@ -1,4 +1,4 @@
-"""On a Debian with nothing on it: the container file of docs/start.md, and the next Debian.
+"""Machines other than this one: what docs/start.md gives to copy, and the next Debian.
 
 For `make portability`: this takes minutes, and fetches some hundred MB. The images are made
 here, so that neither a daemon nor a registry is needed: a root by mmdebstrap, under the name that a
@@ -83,17 +83,41 @@ def checkout(tmp_path: Path) -> Path:
     return folder
 
 
+def to_copy(language: str) -> str:
+    """The one block of docs/start.md in this language."""
+    page = (project.root() / "docs" / "start.md").read_text(encoding="utf-8")
+    (block,) = re.findall(rf"```{language}\n(.+?)```", page, re.DOTALL)
+    return str(block)
+
+
 def test_the_container_file_of_the_docs(images: Images, checkout: Path) -> None:
-    page = (checkout / "docs" / "start.md").read_text(encoding="utf-8")
-    found = re.search(r"```dockerfile\n(.+?)```", page, re.DOTALL)
-    assert found
     images.debian("12")
-    (checkout.parent / "Dockerfile").write_text(found[1], encoding="utf-8")
+    (checkout.parent / "Dockerfile").write_text(to_copy("dockerfile"), encoding="utf-8")
     images.do("build", "--isolation=chroot", "--pull-never", "--tag=app", checkout.parent)
     # Every process of the container is on it, as the file says.
     ended = images.run("app", "cat /proc/self/maps; HAKMEM_STATS=text perl -e 1 2>&1")
     assert "/usr/local/lib/libhakmem.so" in ended
     assert f"hakmem {version()}, process" in ended
+
+
+def test_the_systemd_drop_in_of_the_docs(tmp_path: Path) -> None:
+    need("systemd-analyze")
+    drop_in = tmp_path / "app.service.d" / "override.conf"
+    drop_in.parent.mkdir()
+    (tmp_path / "app.service").write_text("[Service]\nExecStart=/bin/true\n", encoding="utf-8")
+    for text, is_right in (to_copy("ini"), True), (to_copy("ini").replace("StateD", "SD"), False):
+        drop_in.write_text(text.replace("NAME", "app"), encoding="utf-8")
+        done = subprocess.run(
+            ["systemd-analyze", "verify", "./app.service"],
+            cwd=tmp_path,
+            env={**CLEAN, "SYSTEMD_UNIT_PATH": f"{tmp_path}:"},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0
+        assert (str(drop_in) not in done.stderr) is is_right, done.stderr
 
 
 def test_the_next_debian_builds_it(images: Images, checkout: Path) -> None:
