@@ -15,8 +15,9 @@ void hk_huge_pages_pass(size_t bytes);
 /* Touches and times a page that is fresh and will be used at once. `asked`: huge pages were asked for. */
 void hk_huge_pages_touch(char *page, bool asked);
 
-/* Huge pages were asked for this fresh range: whoever gets it may touch none of it, so while all are cheap only
- * one range in 64 MiB has its first page touched and timed. Where that was dear they are refused for the rest. */
+/* Huge pages were asked for this fresh range, in which at least one fits: whoever gets it may touch none of it, so
+ * while all are cheap the first is touched and timed in one range in 64 MiB. Where that was dear they are refused
+ * for the rest. */
 void hk_huge_pages_try(char *start, size_t bytes);
 
 /* The first touch took so long. */

@@ -90,6 +90,10 @@ static void tries(void) {
     CHECK(hk_region_take(4 * HK_UNIT, HK_UNIT, 0, &live, &used));
     for (unsigned i = 0; i < 4; i++) /* the last was dear */
         CHECK(is_tried());
+    char *crooked = fresh(3);
+    hk_huge_pages_try(crooked + HK_SLICE, 2 * HK_UNIT);
+    CHECK(!is_touched(crooked + HK_SLICE) && is_touched(crooked + HK_UNIT));
+    hk_os_unmap(crooked, 3 * HK_UNIT);
     for (unsigned i = 0; i < 10; i++) /* all is forgotten */
         hk_huge_pages_note(2 * as_small(), true);
     CHECK_EQ(pause_now(), 0);
