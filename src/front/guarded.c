@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/auxv.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "backend/large.h"
@@ -223,15 +222,13 @@ static bool is_on_stack(const void *p) {
     return at > here && at < end && end - here < 64 * HK_MIB;
 }
 
-/* What is none of ours may be the C library's own allocator's, which is asked no questions unless it cannot be. */
+/* What is none of ours may be the C library's own allocator's, which has two words before it and is asked no questions
+ * unless it cannot be. */
 bool hk_guarded_disowns(const void *p, hk_fatal_t kind) {
     Dl_info object;
-    unsigned char resident;
     const int saved = errno;
-    const size_t page = hk_os_page_size();
     const bool its = hk_is_aligned((uintptr_t)p, 16) && !is_on_stack(p) &&
-                     dladdr(p, &object) == 0 &&
-                     mincore((void *)((uintptr_t)p & ~(page - 1)), page, &resident) == 0;
+                     dladdr(p, &object) == 0 && hk_os_readable((const char *)p - 16);
     errno = saved;
     if (!its)
         hk_guard_fault(kind, p, HK_NO_SIZE, HK_NOWHERE);
