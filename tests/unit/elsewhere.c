@@ -53,16 +53,18 @@ static char *real_mmap(void *p, size_t n, int protection, int flags, int fd, off
     return (char *)syscall(SYS_mmap, p, n, protection, flags, fd, offset);
 }
 
-/* Takes more than asked for, and gives the ends back. */
+/* Takes more than asked for, gives the ends back, and maps there: a file begins where the mapping does. */
 static char *map_aligned(size_t n, int protection, int flags, int fd, off_t offset) {
-    char *p = real_mmap(NULL, n + page_bytes(), protection, flags, fd, offset);
+    const size_t more = n + page_bytes() - REAL_PAGE;
+    char *p = real_mmap(NULL, more, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
         return p;
-    char *start = (char *)whole((uintptr_t)p), *end = p + n + page_bytes();
+    char *start = (char *)whole((uintptr_t)p), *end = p + more;
     if (start != p)
         syscall(SYS_munmap, p, start - p);
-    syscall(SYS_munmap, start + n, end - (start + n));
-    return start;
+    if (start + n != end)
+        syscall(SYS_munmap, start + n, end - (start + n));
+    return real_mmap(start, n, protection, flags | MAP_FIXED, fd, offset);
 }
 
 void *mmap(void *hint, size_t n, int protection, int flags, int fd, off_t offset) {

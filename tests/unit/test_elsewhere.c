@@ -1,10 +1,26 @@
 /* The system that elsewhere.c stands for, where it is preloaded: what it says, and what it refuses. */
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 
 #include "check.h"
 #include "hakmem/hakmem.h"
 #include "os/os.h"
+
+/* Wherever the real system's next place is, a file's mapping starts on a page, with the file's beginning. */
+static void test_files(size_t page) {
+    const int fd = open("/proc/self/exe", O_RDONLY);
+    for (unsigned i = 0; i < 64; i++) {
+        CHECK(mmap(NULL, 1, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED);
+        CHECK(syscall(SYS_mmap, NULL, 4096 * (i % 4 + 1), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS,
+                      -1, 0) != -1);
+        const char *file = mmap(NULL, page, PROT_READ, MAP_PRIVATE, fd, 0);
+        CHECK(file != MAP_FAILED && hk_is_aligned((uintptr_t)file, page));
+        CHECK(memcmp(file, "\177ELF", 4) == 0);
+    }
+    close(fd);
+}
 
 int main(void) {
     const char *wanted = getenv("HK_PAGE_BYTES");
@@ -23,5 +39,6 @@ int main(void) {
     char *block = hak_aligned_alloc(page, 3 * page);
     CHECK(block != NULL && hk_is_aligned((uintptr_t)block, page));
     hak_free(block);
+    test_files(page);
     return 0;
 }
