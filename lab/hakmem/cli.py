@@ -3,6 +3,7 @@
 import signal
 import sys
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -16,6 +17,9 @@ from hakmem.process import scratch
 # A command may stand at the end, with options of its own; what it must follow is --, or a mistyped
 # option of the lab would be taken for one.
 OWN_COMMAND = {"allow_interspersed_args": False}
+Library = Annotated[
+    Path | None, typer.Option("--lib", help="Library to preload (default: build/libhakmem.so).")
+]
 
 # By panel and name: the first line of each command's help.
 PANELS = {

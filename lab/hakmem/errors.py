@@ -16,6 +16,13 @@ class LabError(Exception):
         self.status = status
 
 
+class Interrupted(LabError):
+    """The user ended it; the message says what is kept."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, status=INTERRUPTED)
+
+
 def refusal(error: OSError) -> str:
     """What the system refused, in its words, and of which file."""
     said = error.strerror or str(error) or type(error).__name__

@@ -1,6 +1,8 @@
 /* Where the memory of a guarded process lies: superslabs apart and with holes, the allocator's own and large blocks between
  * pages that cannot be touched. */
+#include "backend/hugepages.h"
 #include "backend/meta.h"
+#include "backend/superslab_own.h"
 #include "base/calls.h"
 #include "faults.h"
 #include "guard/fence.h"
@@ -78,6 +80,33 @@ static void superslabs_have_holes(void) {
         CHECK_EQ(holes, 4 * count);
     else /* slabs may be cut from large blocks' superslabs, which have none */
         CHECK(holes >= 4);
+    for (unsigned i = 0; i < BLOCKS; i++)
+        hak_free(blocks[i]);
+}
+
+/* A superslab that has got a huge page has none: the page would be one no more, and keep what is in them. */
+static void huge_pages_have_no_holes(void) {
+    enum { BYTES = 8000, BLOCKS = 50 * (int)(HK_UNIT / BYTES) };
+    static char *blocks[BLOCKS];
+    unsigned filled = 0;
+    uint32_t holes = 0;
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        for (unsigned again = 0; !hk_huge_pages_pay(); again++) { /* whatever they take here */
+            CHECK(again < 100);
+            hk_huge_pages_note(1000, false);
+            hk_huge_pages_note(100000, true);
+        }
+        blocks[i] = hak_malloc(BYTES);
+        memset(blocks[i], 1, BYTES);
+    }
+    hk_lock(&hk_pool_lock);
+    for (hk_superslab_t *ss = NULL; (ss = hk_superslab_next_locked(ss)) != NULL;) {
+        filled += ss->filled;
+        holes |= ss->filled ? ss->holes : 0;
+    }
+    hk_unlock(&hk_pool_lock);
+    CHECK_EQ(holes, 0);
+    CHECK(filled > 0 || hk_option(thp) == 0);
     for (unsigned i = 0; i < BLOCKS; i++)
         hak_free(blocks[i]);
 }
@@ -188,6 +217,7 @@ int main(void) {
     if (!is_emulated("mappings at addresses of chance")) {
         superslabs_lie_apart();
         superslabs_have_holes();
+        huge_pages_have_no_holes();
     }
     own_memory_is_fenced();
     fences_go();

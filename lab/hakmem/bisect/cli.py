@@ -15,7 +15,7 @@ from hakmem.bisect import view as bisect_view
 from hakmem.bisect.course import Aim, Course, Request
 from hakmem.bisect.search import Finding
 from hakmem.builds import Builds
-from hakmem.errors import LabError
+from hakmem.errors import Interrupted, LabError
 from hakmem.paired import readings, work
 from hakmem.paired.cli import (
     Bench,
@@ -110,7 +110,7 @@ def run(request: Request, console: Console) -> Finding:
         try:
             finding = course.go()
         except KeyboardInterrupt:
-            raise LabError("interrupted: nothing was recorded", status=130) from None
+            raise Interrupted("interrupted: nothing was recorded") from None
         record = bisect_record.save(course, finding) if request.record else None
     bisect_view.print_finding(console, commits, course.search, finding, reading.sign)
     kept = f"recorded: {record.id}" if record else "not recorded"

@@ -36,7 +36,7 @@ from hakmem.cluster.slices import (
     probe,
     settings_of_user,
 )
-from hakmem.errors import LabError
+from hakmem.errors import Interrupted, LabError
 from hakmem.paired import session
 from hakmem.paired.blocks import Outcome, Plan, Sampler
 from hakmem.paired.cells import Cell
@@ -106,7 +106,7 @@ def run(address: str | None, comparison: Comparison, console: Console) -> list[O
                 ended.append(one)
     except KeyboardInterrupt:
         kept = f"{', '.join(one.host for one in ended)} ended before" if ended else "no host ended"
-        raise LabError(f"interrupted: {kept}; nothing else was recorded", status=130) from None
+        raise Interrupted(f"interrupted: {kept}; nothing else was recorded") from None
     console.print(table(ended, comparison))
     failed = [f"{one.host}: {one.error}" for one in ended if one.error]
     if failed:

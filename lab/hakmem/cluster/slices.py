@@ -27,7 +27,7 @@ from pathlib import Path
 from rich.console import Console
 
 from hakmem import project
-from hakmem.errors import LabError
+from hakmem.errors import INTERRUPTED, LabError
 from hakmem.ledger.store import host_name
 from hakmem.paired import blocks as paired
 from hakmem.paired import cells, session
@@ -293,7 +293,7 @@ def main() -> None:
         threading.Thread(target=_stop_at_end, args=(source.fileno(),), daemon=True).start()
         done = answer(request)
     except KeyboardInterrupt:
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
     import cloudpickle  # comes with distributed: readings hold functions
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # from here on the end of stdin is the usual one

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from hakmem import project
-from hakmem.cli import OWN_COMMAND, RunsByDefault
+from hakmem.cli import OWN_COMMAND, Library, RunsByDefault
 from hakmem.errors import LabError
 
 if TYPE_CHECKING:
@@ -51,9 +51,7 @@ def run_command(
     peaks: Annotated[bool, typer.Option(help="A profile at each new peak.")] = True,
     pid: Pid = None,
     wrappers: Wrappers = None,
-    lib: Annotated[
-        Path | None, typer.Option(help="Library to preload (default: build/libhakmem.so).")
-    ] = None,
+    lib: Library = None,
 ) -> None:
     """Run a program under hakmem with heap profiles, and make a page of them.
 

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import Progress, TaskID
 
 from hakmem import project
-from hakmem.errors import LabError
+from hakmem.errors import Interrupted, LabError
 from hakmem.matrix import rules as matrix_rules
 from hakmem.matrix import view as matrix_view
 from hakmem.matrix.plan import Clock, Matrix, Stage
@@ -366,9 +366,8 @@ def run(matrix: Matrix, folder: Path, seed: int | None, console: Console) -> Fin
                     if stage.modes is None or stage is matrix.stages[0]:
                         inside = result.going
             except KeyboardInterrupt:
-                raise LabError(
-                    f"interrupted: {folder} keeps all finished cells, the same command goes on",
-                    status=130,
+                raise Interrupted(
+                    f"interrupted: {folder} keeps all finished cells, the same command goes on"
                 ) from None
     binaries = {name: vars(provenance.binary(lib.path)) for name, lib in libraries.items()}
     return Finished(results, matrix_rules.conclude(matrix, results), state, binaries)

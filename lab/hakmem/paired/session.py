@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from rich.console import Console
 
-from hakmem.errors import LabError
+from hakmem.errors import Interrupted, LabError
 from hakmem.paired import blocks as paired
 from hakmem.paired.blocks import BASE, FLOOR, Outcome, Plan, Sampler, Track, Trial
 from hakmem.paired.cells import Cell
@@ -272,7 +272,7 @@ def conduct(
         console.print(f"this takes {expected_time(ready)}", highlight=False)
         return measure(ready, console, take_sample or sampler(ready.plan), say)
     except KeyboardInterrupt:
-        raise LabError("interrupted: nothing was recorded", status=130) from None
+        raise Interrupted("interrupted: nothing was recorded") from None
 
 
 def name_of(plan: Plan, letter: str) -> str:

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from hakmem import programs
-from hakmem.errors import LabError
+from hakmem.errors import Interrupted, LabError
 from hakmem.ledger.store import Ledger, Record
 from hakmem.paired import cells as cell_module
 from hakmem.paired import (
@@ -139,9 +139,9 @@ def run(request: Request, console: Console, sampler: Sampler | None = None) -> F
             for figure in under_way.waiting:
                 measure(figure, tracks[figure.name], under_way, sampler)
         except (KeyboardInterrupt, LabError) as stop:
-            if isinstance(stop, LabError) and stop.status != 130:
+            if isinstance(stop, LabError) and not isinstance(stop, Interrupted):
                 raise
-            raise LabError(interrupted(under_way), status=130) from None
+            raise Interrupted(interrupted(under_way)) from None
     return finish(under_way)
 
 

@@ -16,6 +16,7 @@ from typing import Annotated
 import typer
 
 from hakmem import project
+from hakmem.cli import Library
 from hakmem.errors import LabError
 from hakmem.process import proof as proofs
 from hakmem.process import scratch
@@ -42,9 +43,7 @@ def run_command(
     command: Annotated[
         list[str] | None, typer.Argument(help="What to run; without it, a demonstration.")
     ] = None,
-    lib: Annotated[
-        Path | None, typer.Option(help="Library to preload (default: build/libhakmem.so).")
-    ] = None,
+    lib: Library = None,
 ) -> None:
     """Run a program under hakmem and say what was proven inside its processes."""
     library = project.library(lib)

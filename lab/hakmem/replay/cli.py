@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from hakmem import complete, project
+from hakmem.cli import Library
 from hakmem.errors import LabError
 from hakmem.paired import cells, compare
 from hakmem.paired.cli import Most, Record, Seconds, Seed, again, end, fresh, require_ledger
@@ -49,9 +50,7 @@ def record_command(
         Path | None,
         typer.Option(help="Instead of a program: what HAKMEM_RECORD has left, made a trace."),
     ] = None,
-    lib: Annotated[
-        Path | None, typer.Option(help="Library to preload (default: build/libhakmem.so).")
-    ] = None,
+    lib: Library = None,
 ) -> None:
     """Run a program and record its allocations, as a trace to replay under any allocator."""
     if bool(command) == bool(raw):

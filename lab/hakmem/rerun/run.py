@@ -11,7 +11,7 @@ from typing import Any, Literal
 from rich.console import Console
 from rich.text import Text
 
-from hakmem.errors import LabError
+from hakmem.errors import Interrupted, LabError
 from hakmem.ledger import claims
 from hakmem.ledger import store as ledger
 from hakmem.ledger.store import Ledger, Record
@@ -161,7 +161,7 @@ def repeat(past: Past, console: Console) -> Repetition:
         with rerun_source.as_of(past, console), ledger.repeating(record.id):
             again = by_command(past, console)
     except LabError as error:
-        if error.status == 130:
+        if isinstance(error, Interrupted):
             raise
         return Repetition(past, failure=str(error))
     note_libraries(past, again)

@@ -14,7 +14,7 @@ from typing import Any, TextIO
 from rich.console import Console
 
 from hakmem import __version__, project
-from hakmem.errors import LabError
+from hakmem.errors import Interrupted, LabError
 from hakmem.ledger.claims import WITHIN
 from hakmem.ledger.store import Ledger
 from hakmem.paired import recording
@@ -164,7 +164,7 @@ def watched(plan: Plan, run_it: Runner, console: Console) -> Ended:
         except KeyboardInterrupt:
             kept = f"{plan.path} keeps the epochs so far" if csv.begun else "before its first epoch"
             said = f"interrupted: {kept}, nothing was recorded"
-            raise LabError(said, status=130) from None
+            raise Interrupted(said) from None
         if csv.begun:
             csv.end(ended.facts())
     return ended
