@@ -62,8 +62,8 @@ void hk_guarded_refilled(hk_thread_t *thread, unsigned cls, void **blocks, unsig
         hk_guard_shuffle(&thread->quarantine->stream, blocks, n);
 }
 
-/* At the process's end what the magazines have is looked at as well, and what lies beside, if no other thread may be
- * at it. */
+/* At the process's end what the magazines have is looked at as well, and if no other thread may be at it what lies beside
+ * and what is still in use, as far as that takes no more than milliseconds. */
 static void flush(hk_thread_t *thread, bool ends) {
     hk_quarantine_t *q = thread->quarantine;
     void *p;
@@ -84,10 +84,15 @@ static void flush(hk_thread_t *thread, bool ends) {
 void hk_guarded_flush(hk_thread_t *thread) { flush(thread, false); }
 
 void hk_guarded_finish(void) {
+    enum { BLOCKS_IN_A_MS = 1 << 16 };
     hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread != NULL ? hk_thread_enter() : NULL;
     if (thread == NULL)
         return;
     flush(thread, true);
+    if (hk_load_relaxed(&hk_purger_on_foot)) {
+        hk_block_look_at_tails(BLOCKS_IN_A_MS);
+        hk_fence_finish();
+    }
     hk_thread_leave(thread);
 }
 
@@ -185,7 +190,7 @@ void *hk_guarded_aligned(size_t n, size_t align, hk_by_t by) {
     if (p != NULL)
         return p;
     const size_t bytes = align > 8 ? hk_size_for_alignment(with_tail(n), align) : with_tail(n);
-    if ((n == 0 || bytes > HK_MID_MAX) && hk_guard->fences)
+    if ((n == 0 || bytes > HK_MID_MAX || bytes - n > HK_BLOCK_MOST_SLACK) && hk_guard->fences)
         p = hk_fence_alloc(n, align, false, by);
     if (p != NULL)
         return p;
@@ -218,8 +223,29 @@ void *hk_guarded_malloc_alone(size_t n) { return unsampled(n, HK_BY_MALLOC); }
 static bool is_on_stack(const void *p) {
     const uintptr_t here = (uintptr_t)__builtin_frame_address(0), at = (uintptr_t)p;
     const uintptr_t thread = (uintptr_t)__builtin_thread_pointer();
-    const uintptr_t end = gettid() == getpid() ? getauxval(AT_RANDOM) : thread;
+    const uintptr_t top = hk_max(getauxval(AT_RANDOM), getauxval(AT_EXECFN));
+    const uintptr_t end = gettid() == getpid() ? top : thread;
     return at > here && at < end && end - here < 64 * HK_MIB;
+}
+
+/* Whether the C library would believe that p is a mapping of its own, and unmap what is ours. */
+static bool is_forged_mapping(const void *p) {
+#ifdef __GLIBC__
+    enum { IS_MAPPED = 2, FLAGS = 7, MOST_LOG2 = 40 };
+    const size_t *head = (const size_t *)p - 2, bytes = head[1] & ~(size_t)FLAGS;
+    const char *from = (const char *)head - head[0], *end = (const char *)head + bytes;
+    if ((head[1] & IS_MAPPED) == 0)
+        return false;
+    if ((head[0] | bytes) >> MOST_LOG2 != 0)
+        return true;
+    for (; from < end; from += HK_SLICE)
+        if (hk_map_kind(from) != HK_KIND_FOREIGN)
+            return true;
+    return hk_map_kind(end - 1) != HK_KIND_FOREIGN;
+#else
+    (void)p;
+    return false;
+#endif
 }
 
 /* What is none of ours may be the C library's own allocator's, which has two words before it and is asked no questions
@@ -228,7 +254,8 @@ bool hk_guarded_disowns(const void *p, hk_fatal_t kind) {
     Dl_info object;
     const int saved = errno;
     const bool its = hk_is_aligned((uintptr_t)p, 16) && !is_on_stack(p) &&
-                     dladdr(p, &object) == 0 && hk_os_readable((const char *)p - 16);
+                     dladdr(p, &object) == 0 && hk_os_readable((const char *)p - 16) &&
+                     !is_forged_mapping(p);
     errno = saved;
     if (!its)
         hk_guard_fault(kind, p, HK_NO_SIZE, HK_NOWHERE);
@@ -333,7 +360,7 @@ static bool resized(void *p, unsigned kind, size_t n, bool half) {
     if (kind == HK_KIND_FENCED)
         return hk_fence_resize(p, n, half);
     const size_t room = hk_classes[kind].size;
-    return n <= room && with_tail(n) <= room && (n >= room / 2 || !half) &&
+    return n <= room && with_tail(n) <= room && (n > room / 2 || !half) &&
            hk_block_resize(p, kind, n);
 }
 

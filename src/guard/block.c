@@ -76,6 +76,24 @@ void hk_block_look_beside(char *p, unsigned cls) {
     }
 }
 
+/* Counts what it sees, in use or free, off `left`. */
+static void look_at_tails_of(const hk_slab_t *slab, unsigned *left) {
+    const hk_class_t *c = &hk_classes[slab->cls];
+    char *p = slab->base;
+    for (unsigned i = 0; i < c->blocks && *left != 0; i++, p += c->size, --*left) {
+        const uint16_t is = hk_load_relaxed(hk_shadow_of(p, slab->cls));
+        if (is != HK_BLOCK_FREE)
+            tail_is_whole(p, is, c->size);
+    }
+}
+
+void hk_block_look_at_tails(unsigned most) {
+    hk_pool_cursor_t at = {0};
+    while (most != 0 && hk_pool_next(&at))
+        for (unsigned i = 0; i < at.count; i++)
+            look_at_tails_of(at.slabs[i], &most);
+}
+
 void *hk_block_hand_out_any(void *p, unsigned cls, size_t n, hk_by_t by) {
     hk_block_look(p, cls);
     mark(p, n, hk_classes[cls].size, hk_shadow_of(p, cls), by);
@@ -118,14 +136,6 @@ size_t hk_block_known(const void *p, unsigned cls) {
     return is != HK_BLOCK_FREE ? bytes_of(is, hk_classes[cls].size) : 0;
 }
 
-/* From a tail's end on, up to that of another one. */
-static void clear_between(char *p, size_t from, size_t to) {
-    for (; from < to && from % 8 != 0; from++)
-        *(volatile char *)(p + from) = 0; /* not by memset, see hk_zero() */
-    if (from < to)
-        hk_zero(p + from, hk_align_up(to - from, 8));
-}
-
 bool hk_block_resize(void *p, unsigned cls, size_t n) {
     const size_t room = hk_classes[cls].size;
     _Atomic uint16_t *shadow = in_use(p, cls);
@@ -138,6 +148,31 @@ bool hk_block_resize(void *p, unsigned cls, size_t n) {
     mark(p, n, room, shadow, by_of(was) != 0 ? by_of(was) : HK_BY_MALLOC);
     if (n > before) /* by memset, which may be another one that asks how long the block is */
         memset((char *)p + before, 0, n - before);
-    clear_between(p, hk_tail_end(n, room), hk_tail_end(before, room));
+    hk_clear_between(p, hk_tail_end(n, room), hk_tail_end(before, room));
     return true;
+}
+
+static bool is_class(unsigned kind) { return kind - 1 < HK_CLASS_COUNT - 1; }
+
+/* Whose access a slab's neighbourhood is: of its first block, or its last. */
+static bool report_beside(const char *slice, const char *p, bool behind) {
+    const unsigned cls = hk_map_kind(slice);
+    if (!is_class(cls))
+        return false;
+    const hk_class_t *c = &hk_classes[cls];
+    const char *block = hk_slab_of(slice)->base + (behind ? (c->blocks - 1) * (size_t)c->size : 0);
+    const uint16_t is = hk_load_relaxed(hk_shadow_of(block, cls));
+    hk_fault_say(HK_OUT_OF_BOUNDS, block, is != HK_BLOCK_FREE ? bytes_of(is, c->size) : HK_NO_SIZE,
+                 p - block, c->size);
+    return true;
+}
+
+bool hk_block_report(const void *p) {
+    const unsigned kind = hk_map_kind(p);
+    if (!hk_guarded() || (kind != HK_KIND_FOREIGN && kind != HK_KIND_FREE))
+        return false;
+    const size_t into = (uintptr_t)p % HK_SLICE;
+    const char *own = (const char *)p - into, *before = own - HK_SLICE, *after = own + HK_SLICE;
+    return into < HK_SLICE / 2 ? report_beside(before, p, true) || report_beside(after, p, false)
+                               : report_beside(after, p, false) || report_beside(before, p, true);
 }

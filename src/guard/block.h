@@ -41,6 +41,9 @@ void hk_block_look(void *p, unsigned cls);
 /* The blocks on either side of it, while no other thread allocates: the tail of one that is out too. */
 void hk_block_look_beside(char *p, unsigned cls);
 
+/* The tails of blocks that are out, while no other thread allocates: of so many blocks at most. */
+void hk_block_look_at_tails(unsigned most);
+
 /* hk_block_hand_out() of any free block of the class. */
 void *hk_block_hand_out_any(void *p, unsigned cls, size_t n, hk_by_t by);
 
@@ -100,3 +103,6 @@ size_t hk_block_known(const void *p, unsigned cls);
 /* The block that is out has n bytes now, no more than its class. False: what it had before is in
  * doubt, a fault was reported. */
 bool hk_block_resize(void *p, unsigned cls, size_t n);
+
+/* Says what an access at p did that failed, if it is beside a slab; false: it is not. In a signal handler. */
+bool hk_block_report(const void *p);

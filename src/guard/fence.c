@@ -12,29 +12,12 @@
 #include "base/random.h"
 #include "base/report.h"
 #include "config/config.h"
+#include "guard/header.h"
 #include "guard/nothing.h"
 #include "guard/sample.h"
 #include "guard/tail.h"
 #include "os/os.h"
 #include "stats/counters.h"
-
-enum { FREE, OUT };
-
-/* Lies at the start of the slice in which the block starts or, where the block is at that start, of
- * the slice before. */
-typedef struct {
-    char *block;
-    size_t n;
-    char *start; /* of the mapping, and its bytes */
-    size_t bytes;
-    char *body; /* what is accessible, and its bytes */
-    size_t body_bytes;
-    hk_by_t by;
-    bool keeps;        /* its memory while it is free */
-    bool open;         /* it is cleared while it is free, and anybody can write to it */
-    unsigned served;   /* blocks that have been here before this one */
-    atomic_uint state; /* atomic: whoever frees */
-} header_t;
 
 static _Atomic size_t live_blocks, live; /* atomic: any thread; how many, and bytes of mappings */
 static _Atomic size_t kept_bytes; /* atomic: any thread; of bodies with memory that are free */
@@ -44,10 +27,6 @@ static uint32_t chance(uint32_t end) {
     if (hk_load_relaxed(&stream) == 0)
         hk_store_relaxed(&stream, hk_guard_stream());
     return hk_random_shared(&stream, end);
-}
-
-static header_t *header_of(const void *p) {
-    return (header_t *)(((uintptr_t)p - 1) & ~(uintptr_t)(HK_SLICE - 1));
 }
 
 /* ---- mappings, of which a process has so many ----
@@ -68,10 +47,10 @@ HK_INLINE bool patient(void) {
 /* ---- blocks with bytes ---- */
 
 /* Where a block and its body lie in a mapping that starts at `start`. */
-static header_t laid_out(char *start, size_t bytes, size_t body_bytes, size_t n, size_t align) {
+static hk_header_t laid_out(char *start, size_t bytes, size_t body_bytes, size_t n, size_t align) {
     enum { FENCE_PAGES = 8 };
     const size_t page = hk_os_page_size();
-    header_t header = {.start = start, .bytes = bytes, .body_bytes = body_bytes, .n = n};
+    hk_header_t header = {.start = start, .bytes = bytes, .body_bytes = body_bytes, .n = n};
     if (align > page) {
         header.body = (char *)hk_align_up((uintptr_t)start + 2 * page, align);
         header.block = header.body;
@@ -83,12 +62,12 @@ static header_t laid_out(char *start, size_t bytes, size_t body_bytes, size_t n,
     return header;
 }
 
-static size_t room_of(const header_t *header) {
+static size_t room_of(const hk_header_t *header) {
     return (size_t)(header->body + header->body_bytes - header->block);
 }
 
 /* As a block of that size has them where it is not fenced. */
-static void ask_for_huge_pages(const header_t *laid) {
+static void ask_for_huge_pages(const hk_header_t *laid) {
     const hk_os_range_t body = {laid->body, laid->body_bytes};
     if (body.bytes < HK_HUGE_PAGES_FROM || hk_option(thp) == 0)
         return;
@@ -101,17 +80,18 @@ static void ask_for_huge_pages(const header_t *laid) {
 }
 
 /* A body that can be written to, and is zero, is somebody's block now. */
-static void *given_out(header_t *header) {
+static void *given_out(hk_header_t *header) {
+    hk_header_seal(header);
     hk_tail_write(header->block, header->n, room_of(header));
     hk_count(guard_fences, 1);
     hk_add_relaxed(&live_blocks, (size_t)1);
     hk_add_relaxed(&live, header->bytes);
-    hk_store_release(&header->state, (unsigned)OUT);
+    hk_store_release(&header->state, (unsigned)HK_HEADER_OUT);
     return header->block;
 }
 
-static void *publish(const header_t *laid) {
-    header_t *header = header_of(laid->block);
+static void *publish(const hk_header_t *laid) {
+    hk_header_t *header = hk_header_place(laid->block);
     if (!hk_os_protect(header, hk_os_page_size(), HK_READ_WRITE) ||
         !hk_os_protect(laid->body, laid->body_bytes, HK_READ_WRITE))
         return NULL;
@@ -123,7 +103,7 @@ static void *publish(const header_t *laid) {
 }
 
 /* Of one that is free and open: has somebody written to it? */
-static void look(const header_t *header) {
+static void look(const hk_header_t *header) {
     char *body = header->body, *end = body + header->body_bytes, *at = body;
     while (at < end && hk_is_clear(at, HK_CLEAR_STEPS))
         at += HK_CLEAR_STEPS * HK_CLEAR_STEP;
@@ -134,8 +114,18 @@ static void look(const header_t *header) {
     hk_zero(body, header->body_bytes);
 }
 
-static void unmap(const header_t *header) {
-    const header_t h = *header;
+/* What somebody has written to says nothing that is of use: it is left where it is. */
+static bool is_whole(const hk_header_t *header) {
+    const bool whole = hk_header_is_sealed(header);
+    if (HK_UNLIKELY(!whole))
+        hk_guard_fault(HK_UNDERFLOW, header, HK_NO_SIZE, HK_NOWHERE);
+    return whole;
+}
+
+static void unmap(const hk_header_t *header) {
+    if (!is_whole(header))
+        return;
+    const hk_header_t h = *header;
     if (h.open)
         look(header);
     if (h.keeps)
@@ -151,7 +141,7 @@ static void unmap(const header_t *header) {
 #define KEEPS_UP_TO (512 * HK_KIB)
 #define KEEPS_IN_ALL (4 * HK_MIB)
 enum { PLACES = 32, KEPT = 64 };
-static _Atomic(header_t *) waiting[PLACES]; /* atomic: any thread */
+static _Atomic(hk_header_t *) waiting[PLACES]; /* atomic: any thread */
 /* atomic: any thread; headers, which start slices, and in the bits below what body and mapping they have. 0: none */
 static _Atomic uintptr_t kept[KEPT];
 _Static_assert(KEEPS_UP_TO / 4096 < 256, "a byte for the body's pages");
@@ -166,11 +156,11 @@ static uintptr_t shape_of(size_t body_bytes, size_t bytes) {
 static void let_go_of_kept(unsigned i) {
     const uintptr_t was = hk_exchange_seq(&kept[i], (uintptr_t)0);
     if (was != 0)
-        unmap((header_t *)(was & ~(uintptr_t)(HK_SLICE - 1)));
+        unmap((hk_header_t *)(was & ~(uintptr_t)(HK_SLICE - 1)));
 }
 
 static void let_go_of_waiting(unsigned i) {
-    header_t *header = hk_exchange_seq(&waiting[i], NULL);
+    hk_header_t *header = hk_exchange_seq(&waiting[i], NULL);
     if (header != NULL)
         unmap(header);
 }
@@ -205,7 +195,7 @@ static void *alloc(size_t n, size_t align, size_t bytes, hk_by_t by) {
     char *start = hk_mappings_to_spare() ? hk_os_fence(bytes, HK_SLICE) : NULL;
     if (start == NULL)
         return NULL;
-    header_t header = laid_out(start, bytes, body, n, align);
+    hk_header_t header = laid_out(start, bytes, body, n, align);
     header.by = by;
     void *p = hk_map_commit(start, bytes) ? publish(&header) : NULL;
     if (p == NULL)
@@ -214,7 +204,7 @@ static void *alloc(size_t n, size_t align, size_t bytes, hk_by_t by) {
 }
 
 /* Where there is no place, one that chance finds goes. */
-static void keep(header_t *header) {
+static void keep(hk_header_t *header) {
     const uintptr_t is = (uintptr_t)header | shape_of(header->body_bytes, header->bytes);
     for (unsigned i = 0; i < KEPT; i++) {
         uintptr_t none = 0;
@@ -225,16 +215,16 @@ static void keep(header_t *header) {
     let_go_of_kept(i);
     const uintptr_t was = hk_exchange_seq(&kept[i], is);
     if (was != 0)
-        unmap((header_t *)(was & ~(uintptr_t)(HK_SLICE - 1)));
+        unmap((hk_header_t *)(was & ~(uintptr_t)(HK_SLICE - 1)));
 }
 
 /* One that is kept, of such a body and mapping. */
-static header_t *kept_one(size_t body_bytes, size_t bytes) {
+static hk_header_t *kept_one(size_t body_bytes, size_t bytes) {
     const uintptr_t shape = shape_of(body_bytes, bytes);
     for (unsigned i = 0; i < KEPT && shape != 0; i++) {
         uintptr_t is = hk_load_relaxed(&kept[i]);
         if (is % HK_SLICE == shape && hk_cas_seq(&kept[i], &is, (uintptr_t)0))
-            return (header_t *)(is - shape);
+            return (hk_header_t *)(is - shape);
     }
     return NULL;
 }
@@ -242,8 +232,8 @@ static header_t *kept_one(size_t body_bytes, size_t bytes) {
 /* In the same pages as one that has waited; NULL: there is none. */
 static void *alloc_again(size_t n, size_t align, size_t bytes, hk_by_t by) {
     const size_t body = body_for(n);
-    header_t *header = align <= hk_os_page_size() ? kept_one(body, bytes) : NULL;
-    if (header == NULL)
+    hk_header_t *header = align <= hk_os_page_size() ? kept_one(body, bytes) : NULL;
+    if (header == NULL || !is_whole(header))
         return NULL;
     if (header->open) {
         look(header);
@@ -254,7 +244,7 @@ static void *alloc_again(size_t n, size_t align, size_t bytes, hk_by_t by) {
         return NULL;
     }
     hk_sub_relaxed(&kept_bytes, body);
-    header->keeps = header->open = false;
+    header->keeps = header->open = 0;
     header->served++;
     header->block = header->body + body - hk_align_up(n, hk_max(align, 16));
     header->n = n;
@@ -296,14 +286,14 @@ static void let_go_of_any(void) {
 #define OPEN_UP_TO (128 * HK_KIB)
 enum { OFTEN = 8, CLOSED_IN = 64 };
 
-static bool may_be_open(const header_t *header) {
+static bool may_be_open(const hk_header_t *header) {
     return header->served >= OFTEN && header->body_bytes <= OPEN_UP_TO &&
            chance((uint32_t)hk_min(header->served, CLOSED_IN)) != 0;
 }
 
 /* Nobody can read what was in the body any more, nor write to it unless it is open. (One of large alignment may begin in
  * another slice.) */
-static bool close_body(header_t *header) {
+static bool close_body(hk_header_t *header) {
     const size_t bytes = header->body_bytes;
     const bool keeps =
         bytes <= KEEPS_UP_TO && (size_t)(header->body - header->start) < HK_SLICE / 4 * 3 &&
@@ -312,6 +302,7 @@ static bool close_body(header_t *header) {
     if (header->open)
         hk_zero(header->body, bytes);
     header->keeps = keeps && (header->open || hk_os_protect(header->body, bytes, HK_NO_ACCESS));
+    hk_header_seal(header);
     if (header->keeps)
         hk_add_relaxed(&kept_bytes, bytes);
     else if (bytes <= KEEPS_UP_TO)
@@ -319,7 +310,7 @@ static bool close_body(header_t *header) {
     return header->keeps || hk_os_close(header->body, bytes);
 }
 
-static void wait_or_go(header_t *header) {
+static void wait_or_go(hk_header_t *header) {
     const bool waits = header->bytes <= WAITS_UP_TO && hk_load_relaxed(&patience) == 0;
     if (waits && close_body(header))
         header = hk_exchange_seq(&waiting[chance(PLACES)], header);
@@ -330,15 +321,15 @@ static void wait_or_go(header_t *header) {
 }
 
 /* The header of the block at p that is out; NULL: a fault was reported. */
-static header_t *in_use(const void *p, hk_fatal_t if_not) {
-    header_t *header = header_of(p);
-    if (header->block == p && hk_load_relaxed(&header->state) == OUT)
+static hk_header_t *in_use(const void *p, hk_fatal_t if_not) {
+    hk_header_t *header = hk_header_of(p);
+    if (header != NULL && header->block == p && hk_load_relaxed(&header->state) == HK_HEADER_OUT)
         return header;
     hk_guard_fault(if_not, p, HK_NO_SIZE, HK_NOWHERE);
     return NULL;
 }
 
-static bool edges_are_whole(const header_t *header) {
+static bool edges_are_whole(const hk_header_t *header) {
     ptrdiff_t at;
     const hk_fatal_t kind = hk_edge_broken(header->block, header->n, room_of(header),
                                            (size_t)(header->block - header->body), &at);
@@ -356,13 +347,13 @@ void hk_fence_free(void *p, hk_by_t by, size_t n) {
         hk_nothing_give(p);
         return;
     }
-    header_t *header = header_of(p);
-    unsigned out = OUT;
-    if (header->block != p) {
+    hk_header_t *header = hk_header_of(p);
+    unsigned out = HK_HEADER_OUT;
+    if (header == NULL || header->block != p) {
         hk_guard_fault(HK_INVALID_FREE, p, HK_NO_SIZE, HK_NOWHERE);
         return;
     }
-    if (!hk_cas_acquire(&header->state, &out, (unsigned)FREE)) {
+    if (!hk_cas_acquire(&header->state, &out, (unsigned)HK_HEADER_FREE)) {
         hk_guard_fault(HK_DOUBLE_FREE, p, header->n, HK_NOWHERE);
         return;
     }
@@ -374,6 +365,25 @@ void hk_fence_free(void *p, hk_by_t by, size_t n) {
     wait_or_go(header);
 }
 
+static void look_at(const char *start, size_t slices, const _Atomic uint8_t *kinds, void *unused) {
+    (void)unused;
+    for (size_t i = 0; i < slices; i++) {
+        const char *p = start + i * HK_SLICE + 1;
+        if (hk_load_relaxed(&kinds[i]) != HK_KIND_FENCED || hk_sample_has(p) || hk_nothing_has(p))
+            continue;
+        const hk_header_t *header = hk_header_around(p);
+        if (header != NULL && hk_load_relaxed(&header->state) == HK_HEADER_OUT)
+            edges_are_whole(header);
+        else if (header != NULL && header->open)
+            look(header);
+    }
+}
+
+void hk_fence_finish(void) {
+    if (hk_load_relaxed(&live_blocks) != 0 || hk_load_relaxed(&kept_bytes) != 0)
+        hk_map_visit(look_at, NULL);
+}
+
 size_t hk_fence_bytes(const void *p) {
     if (hk_sample_has(p))
         return hk_sample_bytes(p);
@@ -382,24 +392,24 @@ size_t hk_fence_bytes(const void *p) {
             hk_guard_fault(HK_INVALID_POINTER, p, 0, HK_NOWHERE);
         return 0;
     }
-    const header_t *header = in_use(p, HK_INVALID_POINTER);
+    const hk_header_t *header = in_use(p, HK_INVALID_POINTER);
     return header != NULL ? header->n : 0;
 }
 
-/* Within the block's first slice its header is found; further on the fence will do. */
+/* In the slice in which the block starts; further on the fence will do. */
 size_t hk_fence_room(const void *p, const void **block) {
     if (hk_sample_has(p) || hk_nothing_has(p))
         return SIZE_MAX;
-    const header_t *header = header_of(p);
-    if ((const char *)p < header->block)
+    const hk_header_t *header = hk_header_of(p);
+    if (header == NULL || (const char *)p < header->block)
         return SIZE_MAX;
     *block = header->block;
-    const size_t bytes = hk_load_relaxed(&header->state) == OUT ? header->n : 0;
+    const size_t bytes = hk_load_relaxed(&header->state) == HK_HEADER_OUT ? header->n : 0;
     return bytes - hk_min(bytes, (size_t)((const char *)p - header->block));
 }
 
 /* Makes more of the mapping accessible, all but its last page. */
-static bool grow(header_t *header, size_t n) {
+static bool grow(hk_header_t *header, size_t n) {
     const size_t page = hk_os_page_size();
     char *end = header->body + header->body_bytes, *fence = header->start + header->bytes - page;
     const size_t most = (size_t)(fence - header->block);
@@ -412,8 +422,19 @@ static bool grow(header_t *header, size_t n) {
     return true;
 }
 
+/* The block is shorter than it was: whole pages go, and what was behind the new end is cleared. */
+static void cut(hk_header_t *header, size_t before) {
+    char *end = header->body + header->body_bytes;
+    char *last = (char *)hk_align_up((uintptr_t)header->block + header->n, hk_os_page_size());
+    const size_t ended = hk_tail_end(before, room_of(header));
+    if (last < end && hk_os_close(last, (size_t)(end - last)))
+        header->body_bytes -= (size_t)(end - last);
+    const size_t room = room_of(header);
+    hk_clear_between(header->block, hk_tail_end(header->n, room), hk_min(ended, room));
+}
+
 bool hk_fence_resize(void *p, size_t n, bool half) {
-    header_t *header =
+    hk_header_t *header =
         !hk_sample_has(p) && !hk_nothing_has(p) ? in_use(p, HK_INVALID_POINTER) : NULL;
     if (header == NULL || !edges_are_whole(header) || (half && n < header->n / 2))
         return false;
@@ -422,30 +443,13 @@ bool hk_fence_resize(void *p, size_t n, bool half) {
     const size_t before = header->n;
     hk_guard_check_claims(p, before, header->by, HK_BY_MALLOC, HK_ANY_SIZE);
     header->n = n;
+    if (n < before)
+        cut(header, before);
+    hk_header_seal(header);
     hk_tail_write(p, n, room_of(header));
     if (n > before) /* what was the tail reads as the rest does */
         memset((char *)p + before, 0, hk_min(n - before, HK_TAIL_WINDOW));
     return true;
-}
-
-/* Whether there is a header at `slice` that describes p. What is there may be anything, and inaccessible. */
-static bool describes(const char *slice, const void *p) {
-    const header_t *header = (const void *)slice;
-    return hk_os_readable(slice) && header_of(header->block) == header &&
-           (size_t)((const char *)p - header->start) < header->bytes;
-}
-
-/* It lies where the first slice that is no interior says or, of a block that begins a slice, in the one before; of such
- * a block, what is before it is in the header's own. */
-static const header_t *header_around(const void *p) {
-    const char *own = (const char *)((uintptr_t)p & ~(uintptr_t)(HK_SLICE - 1)), *first = own;
-    while (hk_map_kind(first) == HK_KIND_INTERIOR)
-        first -= HK_SLICE;
-    const char *at = describes(first, p)              ? first
-                     : describes(first - HK_SLICE, p) ? first - HK_SLICE
-                     : describes(own, p)              ? own
-                                                      : NULL;
-    return (const void *)at;
 }
 
 bool hk_fence_report(const void *p) {
@@ -456,11 +460,12 @@ bool hk_fence_report(const void *p) {
         return true;
     }
     const unsigned kind = hk_map_kind(p);
-    const header_t *header =
-        kind == HK_KIND_FENCED || kind == HK_KIND_INTERIOR ? header_around(p) : NULL;
+    const hk_header_t *header =
+        kind == HK_KIND_FENCED || kind == HK_KIND_INTERIOR ? hk_header_around(p) : NULL;
     if (header == NULL)
         return false;
-    hk_fault_say(hk_load_relaxed(&header->state) == OUT ? HK_OUT_OF_BOUNDS : HK_USE_AFTER_FREE,
+    hk_fault_say(hk_load_relaxed(&header->state) == HK_HEADER_OUT ? HK_OUT_OF_BOUNDS
+                                                                  : HK_USE_AFTER_FREE,
                  header->block, header->n, (const char *)p - header->block, HK_NO_SIZE);
     return true;
 }

@@ -30,6 +30,9 @@ bool hk_fence_resize(void *p, size_t n, bool half);
 /* Says what an access at p did, if it is on a fence or in what was freed; false: it is not. In a signal handler. */
 bool hk_fence_report(const void *p);
 
+/* Looks at all that are in use, and at what of those that are free can be written to. No other thread allocates. */
+void hk_fence_finish(void);
+
 /* Lets go of all that is free, and of its memory. */
 void hk_fence_trim(void);
 

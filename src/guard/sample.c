@@ -7,6 +7,7 @@
 #include "base/calls.h"
 #include "base/random.h"
 #include "base/report.h"
+#include "guard/block.h"
 #include "guard/fence.h"
 #include "guard/tail.h"
 #include "os/os.h"
@@ -120,7 +121,7 @@ static void on_fault(int number, siginfo_t *info, void *context) {
             if (hk_os_protect(page, hk_os_page_size(), HK_READ_WRITE))
                 return;
         }
-    } else if (!hk_fence_report(info->si_addr)) {
+    } else if (!hk_fence_report(info->si_addr) && !hk_block_report(info->si_addr)) {
         found = false;
     }
     if (found && hk_load_relaxed(&hk_on_fault) == HK_ON_FAULT_TRAP)

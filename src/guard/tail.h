@@ -93,13 +93,23 @@ HK_INLINE size_t hk_not_zero(const char *p, size_t n) {
     return at < n ? at : SIZE_MAX;
 }
 
-/* What is wrong with a block of n bytes that has so much room, and so much that reads as zero before it: where that was
- * written to, HK_NOWHERE. */
+/* Clears what lies from one tail's end on up to another one's. */
+HK_INLINE void hk_clear_between(char *p, size_t from, size_t to) {
+    for (; from < to && from % 8 != 0; from++)
+        *(volatile char *)(p + from) = 0; /* not by memset, see hk_zero() */
+    if (from < to)
+        hk_zero(p + from, hk_align_up(to - from, 8));
+}
+
+/* What is wrong with a block of n bytes that has so much room, all of which reads as zero behind its tail, as so much before
+ * it does: where that was written to, HK_NOWHERE. */
 HK_INLINE hk_fatal_t hk_edge_broken(const char *p, size_t n, size_t room, size_t before,
                                     ptrdiff_t *at) {
-    const size_t below = hk_not_zero(p - before, before), broken = hk_tail_broken(p, n, room);
+    const size_t below = hk_not_zero(p - before, before), end = hk_tail_end(n, room);
+    const size_t broken = hk_tail_broken(p, n, room), behind = hk_not_zero(p + end, room - end);
     *at = below != SIZE_MAX    ? (ptrdiff_t)(below - before)
           : broken != SIZE_MAX ? (ptrdiff_t)broken
+          : behind != SIZE_MAX ? (ptrdiff_t)(end + behind)
                                : HK_NOWHERE;
     return below != SIZE_MAX ? HK_UNDERFLOW : HK_OVERFLOW;
 }

@@ -6,6 +6,7 @@
 #include "base/calls.h"
 #include "faults.h"
 #include "guard/fence.h"
+#include "guard/header.h"
 #include "os/os.h"
 
 /* ---- where things lie ---- */
@@ -46,6 +47,12 @@ static void write_there(void *p) { *(volatile char *)p = 1; }
 
 static void read_there(void *p) { (void)*(volatile const char *)p; }
 
+/* The last access of a child: beside a slab. */
+static void says_out_of_bounds(void) {
+    CHECK(child.status != 0); /* SIGSEGV, or what a sanitizer makes of it */
+    CHECK(strstr(child.text, "hakmem: fatal: out of bounds: ") == child.text);
+}
+
 /* One in eight slices of a superslab for slabs cannot be touched, each time another; the others can. */
 static void superslabs_have_holes(void) {
 #ifdef __SANITIZE_THREAD__
@@ -74,6 +81,14 @@ static void superslabs_have_holes(void) {
             child_run(&child, read_there, units[at] + slice * HK_SLICE);
             holes += child.status != 0;
             CHECK(child.status == 0 || !used[at][slice]);
+            const bool beside = slice != 0 && used[at][slice - 1];
+            if (child.status != 0 && beside && hk_guard->fences)
+                says_out_of_bounds();
+        }
+    for (unsigned at = 0; at < count && hk_guard->fences; at++)
+        if (used[at][0]) {
+            child_run(&child, write_there, units[at] - 8);
+            says_out_of_bounds();
         }
     CHECK(count >= 2);
     if (hk_guard->fences)
@@ -196,6 +211,44 @@ static void grows_where_it_is(void) {
     hak_free(p);
 }
 
+static void let_go(void *unused) {
+    (void)unused;
+    hak_trim();
+}
+
+/* What describes a block can be written to, and is believed no more then. */
+static void headers_are_sealed(void) {
+    char *p = hak_malloc(100000), *other = hak_malloc(100000);
+    hk_header_t *header = hk_header_place(hidden(p));
+    CHECK(header->block == p && hk_header_of(p + 10) == header);
+    header->start += HK_SLICE;
+    CHECK(hk_header_of(p) == NULL);
+    CHECK_FAULT(free_it, p, "invalid free", "");
+    CHECK_FAULT(ask_size, p, "invalid pointer", "");
+    header->start -= HK_SLICE;
+    *hk_header_place(hidden(other)) = *header; /* of another place */
+    CHECK_FAULT(free_it, other, "invalid free", "");
+    hak_free(p);
+    header->bytes += HK_SLICE;
+    CHECK_FAULT(let_go, header, "underflow", "");
+    header->bytes -= HK_SLICE;
+    hak_trim();
+}
+
+/* A block that begins a slice holds anything, also what looks like a header of its own. */
+static void none_is_found_inside(void) {
+    char *p = hak_aligned_alloc(65536, 131072);
+    const void *block;
+    for (size_t at = 1; at < 65536; at += 1000)
+        CHECK(hk_fence_room(p + at, &block) == 131072 - at && block == p);
+    hk_header_t *forged = (hk_header_t *)(void *)p;
+    *forged = *hk_header_place(p);
+    forged->block = p + 4096;
+    CHECK(hk_header_of(p + 4096) == hk_header_place(p));
+    CHECK_FAULT(free_it, p + 4096, "invalid free", "");
+    hak_free(p);
+}
+
 #if HK_DEBUG
 /* Where the system refuses, a large block does without its fences, or there is none. */
 static void without_memory(void) {
@@ -224,6 +277,8 @@ int main(void) {
     if (hk_guard->fences) {
         fences_are_used_again();
         grows_where_it_is();
+        headers_are_sealed();
+        none_is_found_inside();
     }
     without_memory();
 }

@@ -246,6 +246,10 @@ int main(void) {
     free(p);
     CHECK((p = realpath(".", NULL)) != NULL && strcmp(p, "/usr/bin") == 0, "realpath makes one");
     free(p);
+    p = aligned_alloc(65536, 131072); // what describes it is not where that of other blocks is
+    for (size_t at = 0; at < 131072 - BYTES; at += 1000)
+        memcpy(memset(p + at, 1, BYTES), text, BYTES);
+    free(p);
     CHECK(mbstowcs(NULL, text, 0) == BYTES - 1, "mbstowcs measures");
     CHECK(strlcpy(block(8), text, 8) == BYTES - 1, "strlcpy says what it had to cut");
 }

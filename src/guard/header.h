@@ -1,0 +1,38 @@
+/* What describes a fenced block. It lies in memory that can be written to, before the block and some inaccessible pages, at
+ * the start of the slice in which the block starts or, where the block is at that start, of the slice before. So it is
+ * sealed: none is believed that somebody else has written, or written to. */
+#pragma once
+
+#include "guard/guard.h"
+
+enum { HK_HEADER_FREE, HK_HEADER_OUT };
+
+typedef struct {
+    char *block;
+    size_t n;
+    char *start; /* of the mapping, and its bytes */
+    size_t bytes;
+    char *body; /* what is accessible, and its bytes */
+    size_t body_bytes;
+    hk_by_t by;
+    unsigned served;   /* blocks that have been here before this one */
+    uint32_t keeps;    /* 1: its memory while it is free */
+    uint32_t open;     /* 1: it is cleared while it is free, and anybody can write to it */
+    uint64_t seal;     /* of all before, of where it is, and of the secret */
+    atomic_uint state; /* atomic: whoever frees */
+} hk_header_t;
+
+/* Where the header of a block that starts there has its place. */
+HK_INLINE hk_header_t *hk_header_place(const void *block) {
+    return (hk_header_t *)(((uintptr_t)block - 1) & ~(uintptr_t)(HK_SLICE - 1));
+}
+
+/* After each change but of the state. */
+void hk_header_seal(hk_header_t *header);
+bool hk_header_is_sealed(const hk_header_t *header);
+
+/* The header of what lies at p, which is in a slice of kind HK_KIND_FENCED and no sample; NULL: none is whole. */
+hk_header_t *hk_header_of(const void *p);
+
+/* The same of any address in a mapping, of which nothing may be accessible. In a signal handler. */
+const hk_header_t *hk_header_around(const void *p);
