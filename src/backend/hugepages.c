@@ -2,6 +2,7 @@
 
 #include "backend/advise.h"
 #include "backend/region.h"
+#include "config/config.h"
 #include "os/os.h"
 
 /* A touch that takes so many times what a small page takes has brought more than one; small ones are
@@ -15,6 +16,42 @@ static _Atomic uint64_t small_ns; /* atomic; of one OS page; 0: not known yet */
 static atomic_uint pause, left;   /* atomic; units that do without, in all and still */
 
 bool hk_huge_pages_pay(void) { return hk_load_relaxed(&left) == 0; }
+
+/* ---- what is filled ---- */
+
+bool hk_huge_pages_is_written(const char *page) {
+    enum { PLACES = 2 };
+    const size_t step = hk_os_page_size() / PLACES + sizeof(uint64_t);
+    unsigned i = 0;
+    while (i < PLACES && !hk_os_holds((const uint32_t *)(const void *)(page + i * step)))
+        i++;
+    return i < PLACES;
+}
+
+static _Atomic size_t
+    trusted; /* atomic: any thread; so large a block has been filled; 0: none has */
+
+bool hk_huge_pages_fill(size_t bytes) { return bytes / 4 <= hk_load_relaxed(&trusted); }
+
+/* By pages all over it, first a few: some may be zero by intent. */
+bool hk_huge_pages_learn(const char *start, size_t bytes, bool ends) {
+    enum { PAGES = 16, FIRST = 4, MAY_BE_ZERO = 1, TOO_MANY = 4 };
+    const size_t page = hk_os_page_size(), step = bytes / PAGES / page * page;
+    unsigned empty = 0, i = 0;
+    bool hollow = false;
+    for (; i < PAGES && !hollow && (ends || empty <= MAY_BE_ZERO); i++) {
+        const size_t place = i % FIRST * (PAGES / FIRST) + i / FIRST;
+        empty += !hk_huge_pages_is_written(start + place * step);
+        hollow = i + 1 == FIRST && empty >= FIRST - 1;
+    }
+    if (i == PAGES && empty <= MAY_BE_ZERO)
+        hk_store_relaxed(&trusted, hk_max(hk_load_relaxed(&trusted), bytes));
+    else if (ends && (hollow || empty >= TOO_MANY))
+        hk_store_relaxed(&trusted, (size_t)0);
+    return hollow;
+}
+
+/* ---- what they take ---- */
 
 void hk_huge_pages_pass(size_t bytes) {
     const unsigned now = hk_load_relaxed(&left);

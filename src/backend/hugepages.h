@@ -9,6 +9,18 @@
  * pages; then not until some fresh memory has passed, each time more. */
 bool hk_huge_pages_pay(void);
 
+/* Whether the page holds something, by a few places of it: one that does not may never have been written to. Any page, whoever's
+ * it is and whether or not it can be read; nothing is brought in. */
+bool hk_huge_pages_is_written(const char *page);
+
+/* Whether a huge block of so many bytes is likely to be written to all over, so that huge pages waste little: one that was has
+ * been seen, of a quarter of its size at least, and none since that was not. */
+bool hk_huge_pages_fill(size_t bytes);
+
+/* A huge block that has so many bytes at least, and took fresh memory: how much of it holds something? `ends`: that is all, for
+ * it is freed or grows; where more may come, what is empty says nothing. True: hardly anything does. */
+bool hk_huge_pages_learn(const char *start, size_t bytes, bool ends);
+
 /* So much fresh memory does without. */
 void hk_huge_pages_pass(size_t bytes);
 

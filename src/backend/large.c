@@ -17,6 +17,7 @@
 /* A huge block's descriptor, found through the owner table. Type-stable. */
 typedef struct {
     hk_range_t range; /* range.start is the block */
+    bool fresh;       /* some of it had no memory before; until the block has been looked at */
     hk_stocked_t kept;
 } huge_t;
 
@@ -53,12 +54,29 @@ static size_t huge_bytes(size_t n) {
     return hk_align_up(n, hk_region_is_bounded() ? hk_os_page_size() : HK_UNIT);
 }
 
-/* What of a block of n bytes huge pages are asked for: the units that it fills, or nearly. That makes two
+/* All but its last unit is the block's for certain. */
+static bool learn(const hk_range_t *range, bool ends) {
+    return range->bytes >= HK_HUGE_PAGES_FROM && hk_option(thp) != 0 &&
+           hk_huge_pages_learn(range->start, range->bytes - HK_UNIT, ends);
+}
+
+/* The latest one that took fresh memory, wherever it is by now. */
+static _Atomic(char *) latest;      /* atomic: any thread */
+static _Atomic size_t latest_bytes; /* atomic: as above; of another one for a moment */
+
+static void look_at_latest(void) {
+    const hk_range_t range = {hk_load_relaxed(&latest), hk_load_relaxed(&latest_bytes), false};
+    if (range.start != NULL)
+        learn(&range, false);
+}
+
+/* What of a block of n bytes huge pages are asked for, where blocks are written to all over: the units that it fills, or nearly. That makes two
  * mappings of it, of which a process has so many; so in one that has many such blocks, all of it. */
 static size_t dense_bytes(size_t n) {
     enum { FEW_BLOCKS = 8 };
     const size_t bytes = huge_bytes(n);
-    if (bytes < HK_HUGE_PAGES_FROM || hk_option(thp) == 0 || !hk_huge_pages_pay())
+    if (bytes < HK_HUGE_PAGES_FROM || hk_option(thp) == 0 || !hk_huge_pages_fill(bytes) ||
+        !hk_huge_pages_pay())
         return 0;
     return hk_large_huge_blocks() < FEW_BLOCKS ? (n + HK_UNIT / 8) / HK_UNIT * HK_UNIT : bytes;
 }
@@ -74,11 +92,14 @@ static bool take_range(size_t n, size_t align, hk_range_t *range, size_t *dirty)
         *dirty = 0;
         return hk_region_take_exact(bytes, align, range);
     }
+    look_at_latest();
     const size_t dense = dense_bytes(n);
     if (!hk_region_take(bytes, align, dense, range, dirty))
         return false;
     if (*dirty != 0)
         return true;
+    hk_store_relaxed(&latest_bytes, range->bytes);
+    hk_store_relaxed(&latest, range->start);
     if (dense != 0)
         hk_huge_pages_try(range->start, dense);
     else
@@ -94,6 +115,7 @@ static void *huge_alloc(size_t n, size_t align, size_t *dirty) {
         hk_count(huge_failures, 1);
         return NULL;
     }
+    huge->fresh = *dirty != huge->range.bytes;
     publish(huge);
     hk_add_relaxed(&live, (size_t)1);
     hk_count(huge_allocs, 1);
@@ -167,12 +189,21 @@ static huge_t *claim_huge(void *p) {
     return huge;
 }
 
+/* Moving the pages of a cached range to another one takes longer than a fresh one if there are hardly any. */
+static bool is_hollow(const huge_t *huge) {
+    enum { FROM = 32 * HK_MIB };
+    return huge->fresh && learn(&huge->range, true) && huge->range.bytes >= FROM;
+}
+
 static size_t free_huge(huge_t *huge) {
     size_t bytes = huge->range.bytes;
     hk_assert(hk_load_relaxed(&live) != 0);
     hk_assert(hk_map_owner(huge->range.start) != huge); /* it has been claimed */
     hk_sub_relaxed(&live, (size_t)1);
-    hk_region_give(huge->range);
+    if (is_hollow(huge))
+        hk_region_return(huge->range);
+    else
+        hk_region_give(huge->range);
     hk_stock_put(&stock, huge);
     return bytes;
 }
@@ -238,6 +269,9 @@ size_t hk_large_usable(const void *p, unsigned kind) {
 static void *huge_grow(huge_t *huge, size_t bytes) {
     hk_assert(bytes > huge->range.bytes);
     char *old = huge->range.start;
+    if (huge->fresh)
+        learn(&huge->range, true);
+    huge->fresh = false;
     if (hk_region_extend(&huge->range, bytes)) {
         publish(huge);
         return old;

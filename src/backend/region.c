@@ -279,6 +279,12 @@ void hk_region_give(hk_range_t range) {
     HK_TIMED(region_give, hk_region_keep(range));
 }
 
+void hk_region_return(hk_range_t range) {
+    hk_region_change_live(range.bytes, 0);
+    hk_map_set(range.start, hk_slices_of(range.bytes), HK_KIND_FREE);
+    hk_region_unmap(range);
+}
+
 /* Kind bytes of what goes are cleared first, page-map entries of what comes can be set then. */
 static bool resize_exact(hk_range_t *range, size_t new_bytes) {
     hk_assert(new_bytes != 0 && hk_is_aligned(new_bytes, hk_os_page_size()));

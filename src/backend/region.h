@@ -68,6 +68,9 @@ bool hk_region_grants_addresses(size_t wanted);
  * where it is unmapped. */
 void hk_region_give(hk_range_t range);
 
+/* The same, but all of it goes back to the system. */
+void hk_region_return(hk_range_t range);
+
 /* Enlarges a range to new_bytes where it is, if what lies behind it is free. Of an exact range
  * new_bytes may be any multiple of the OS page, and less than before. */
 bool hk_region_extend(hk_range_t *range, size_t new_bytes);

@@ -96,10 +96,23 @@ static uint32_t dig_holes(const hk_range_t *range, unsigned cls, bool used) {
 
 /* ---- huge pages ---- */
 
-/* Of the newest superslabs. */
+/* Of the newest superslabs; and of pages of their large runs how many hold something. */
 typedef struct {
     size_t bytes, untouched, carved, active;
+    unsigned pages, written;
+    bool of_runs;
 } sample_t;
+
+/* Of two pages, of that part which a block there has for certain. */
+static void look_into(const hk_slab_t *run, sample_t *sample) {
+    const size_t page = hk_os_page_size();
+    const size_t bytes = run->slices > 1 ? (run->slices - 1) * HK_SLICE : HK_SLICE / 2;
+    const size_t at[] = {bytes / 3, bytes / 6 * 5};
+    for (unsigned i = 0; i < 2; i++, sample->pages++)
+        sample->written += hk_huge_pages_is_written(run->base + at[i] / page * page);
+}
+
+enum { MOST_PAGES = 16 };
 
 /* Pages of a slab may never have been touched that nobody was given, and all of blocks of several
  * pages, of which buffers use but the first. */
@@ -111,15 +124,17 @@ static void add_to_sample(const hk_slab_t *slab, void *argument) {
     sample->untouched += small ? hk_slab_clean_bytes(slab) : bytes;
     sample->carved += bytes;
     sample->active += slab->cls == 0 ? bytes : in_use * c->size;
+    if (slab->cls == 0 && sample->of_runs && sample->pages < MOST_PAGES)
+        look_into(slab, sample);
 }
 
 /* Whether a huge page for a new superslab is likely to be touched all over, so that it saves faults and
  * TLB misses and wastes little. For slabs: little of the newest ones, of which some are just being filled,
- * is untouched, and what these and it may waste is a small part of what there is. For large blocks, which who asks for them fills: there are a few superslabs already, and
- * what is carved of the newest is in use. */
+ * is untouched, and what these and it may waste is a small part of what there is. For large
+ * blocks: there are a few superslabs already, and what is carved of the newest is in use, and written to. */
 static bool is_dense(unsigned cls) {
     enum { SAMPLE = 8, SHARE = 32, SHARE_OF_NEWEST = 4, LEAST = 4 };
-    sample_t s = {0};
+    sample_t s = {.of_runs = cls == 0 && hk_pool_mapped() >= LEAST * HK_UNIT};
     hk_lock(&hk_pool_lock);
     for (hk_superslab_t *ss = NULL; s.bytes < SAMPLE * HK_UNIT; s.bytes += HK_UNIT) {
         if ((ss = hk_superslab_next_locked(ss)) == NULL)
@@ -129,7 +144,8 @@ static bool is_dense(unsigned cls) {
     }
     hk_unlock(&hk_pool_lock);
     if (cls == 0)
-        return hk_pool_mapped() >= LEAST * HK_UNIT && s.active >= s.carved / 8 * 7;
+        return s.active >= s.carved / 8 * 7 && s.pages >= MOST_PAGES / 2 &&
+               s.written >= s.pages / 8 * 7;
     return s.untouched < s.bytes / SHARE_OF_NEWEST &&
            s.untouched + HK_UNIT <= hk_pool_mapped() / SHARE;
 }
@@ -139,7 +155,8 @@ static bool is_dense(unsigned cls) {
 /* A unit or, where memory is bounded and that much is not left, as much of one as can be had. *used receives how
  * much of it may hold old data, *filled whether a huge page has brought in all of it. */
 static bool take_memory(size_t least, unsigned cls, hk_range_t *range, size_t *used, bool *filled) {
-    const bool dense = hk_option(thp) != 0 && is_dense(cls) && hk_huge_pages_pay();
+    const bool dense =
+        hk_option(thp) != 0 && hk_region_cached() < HK_UNIT && is_dense(cls) && hk_huge_pages_pay();
     if (hk_region_take(HK_UNIT, HK_UNIT, dense ? HK_UNIT : 0, range, used)) {
         if (*used == 0) {
             hk_huge_pages_touch(range->start, dense);

@@ -50,7 +50,7 @@ extern _Atomic uint64_t hk_calls[HK_CALL_KINDS]; /* atomic: any thread */
 
 /* The system's futex, by which everybody here waits and wakes. Numbers as <linux/futex.h> has them, which does not
  * come with every C library's headers. */
-enum { HK_FUTEX_WAIT = 0 | 128, HK_FUTEX_WAKE = 1 | 128 };
+enum { HK_FUTEX_WAIT = 0 | 128, HK_FUTEX_WAKE = 1 | 128, HK_FUTEX_CMP_REQUEUE = 4 | 128 };
 struct timespec;
 void hk_futex(_Atomic uint32_t *word, int what, uint32_t value, const struct timespec *most);
 

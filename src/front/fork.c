@@ -47,8 +47,14 @@ static void release_locked(hk_thread_t *own) {
     hk_unlock(&hk_shared_lock);
 }
 
+/* A signal handler may fork while its own thread is between the two halves: it finds all held, and leaves it so; or half of
+ * them, and its child may do as little as that of one which has interrupted the allocator. */
+static _Thread_local unsigned depth;
+
 static void fork_prepare(void) {
     const hk_thread_t *own = hk_load_relaxed(&hk_tc)->thread;
+    if (depth++ != 0)
+        return;
     fork_state = hk_thread_is_inside() ? FORKS_INSIDE : FORKS_AND_HOLDS;
     if (fork_state == FORKS_INSIDE)
         return;
@@ -72,21 +78,17 @@ static bool held_others(void) {
 }
 
 static void fork_parent(void) {
-    if (!held_others())
-        return;
-    hk_look_release();
-    release_locked(hk_load_relaxed(&hk_tc)->thread);
+    if (depth == 1 && held_others()) {
+        hk_look_release();
+        release_locked(hk_load_relaxed(&hk_tc)->thread);
+    }
+    depth--; /* last: who forks before that must not wait for what this one holds */
 }
 
 /* The other threads do not exist in the child: their records become orphans. Their magazines stay
  * as they are for the record's next thread; a push or pop that the fork interrupted loses at most
  * the one block it was about. */
-static void fork_child(void) {
-    hk_calls_forked();
-    hk_counters_forked();
-    hk_heap_counters_forked();
-    if (!held_others())
-        return;
+static void leave_others_behind(void) {
     hk_purger_forked();
     hk_config_forked();
     hk_thread_t *own = hk_load_relaxed(&hk_tc)->thread;
@@ -109,6 +111,15 @@ static void fork_child(void) {
     release_locked(own);
     hk_lock_forked(&hk_registry); /* other forks may have waited */
     hk_lock_forked(&hk_shared_lock);
+}
+
+static void fork_child(void) {
+    hk_calls_forked();
+    hk_counters_forked();
+    hk_heap_counters_forked();
+    if (depth == 1 && held_others())
+        leave_others_behind();
+    depth--;
 }
 
 /* What the C library's pthread_atfork does, which is a piece of code in each library, and of all places at the

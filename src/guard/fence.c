@@ -71,7 +71,7 @@ static void ask_for_huge_pages(const hk_header_t *laid) {
     const hk_os_range_t body = {laid->body, laid->body_bytes};
     if (body.bytes < HK_HUGE_PAGES_FROM || hk_option(thp) == 0)
         return;
-    if (!hk_huge_pages_pay()) {
+    if (!hk_huge_pages_fill(body.bytes) || !hk_huge_pages_pay()) {
         hk_huge_pages_pass(body.bytes);
         return;
     }
@@ -362,6 +362,8 @@ void hk_fence_free(void *p, hk_by_t by, size_t n) {
     hk_sub_relaxed(&live_blocks, (size_t)1);
     hk_sub_relaxed(&live, header->bytes);
     hk_held_drop(header->bytes);
+    if (header->n >= HK_HUGE_PAGES_FROM && hk_option(thp) != 0)
+        hk_huge_pages_learn(header->block, header->n, true);
     wait_or_go(header);
 }
 

@@ -60,6 +60,9 @@ bool hk_os_close(void *p, size_t bytes);
 /* Whether the 8 bytes at p can be read. In a signal handler, too. */
 bool hk_os_readable(const void *p);
 
+/* Whether the word at p can be read and is not 0. Nothing is written, and no memory is brought in. Keeps errno. */
+bool hk_os_holds(const uint32_t *p);
+
 /* 64 bits that nobody can guess. */
 uint64_t hk_os_random(void);
 

@@ -178,6 +178,15 @@ bool hk_os_readable(const void *p) {
     return readable;
 }
 
+/* Who wants no waiter woken or moved asks only whether the word is the expected one. */
+bool hk_os_holds(const uint32_t *p) {
+    const int saved = errno;
+    const long same = HK_CALL(futex, syscall(SYS_futex, p, HK_FUTEX_CMP_REQUEUE, 0, NULL, p, 0));
+    const bool holds = same < 0 && errno == EAGAIN;
+    errno = saved;
+    return holds;
+}
+
 bool hk_os_map_file(void *p, size_t bytes, int fd, uint64_t offset) {
     const int access = PROT_READ | PROT_WRITE, flags = MAP_SHARED | MAP_FIXED;
     hk_walk(are_pages(p, bytes));

@@ -115,7 +115,8 @@ static void set_old_at(void) {
 }
 
 /* Until it has taken its time, which is more where one free has brought much: the rest is for the next
- * visit, if there is one. */
+ * visit, if there is one. As there may be none, it takes a step for each superslab's worth that was freed, however long
+ * that is: on a busy machine all the time may pass while others run. */
 HK_COLD void hk_purger_step(void) {
     const size_t mebibytes = hk_load_relaxed(&freed) / HK_MIB;
     const uint64_t mode = hk_look_mode();
@@ -130,7 +131,8 @@ HK_COLD void hk_purger_step(void) {
         hk_store_relaxed(&much, false);
         more = true;
     }
-    while (more && hk_os_now_ns() < until)
+    for (size_t sure = mebibytes * HK_MIB / HK_UNIT; more && (sure != 0 || hk_os_now_ns() < until);
+         sure -= sure != 0)
         more = hk_look_step(mode);
     if (!more && hk_look_is_for_old())
         set_old_at();

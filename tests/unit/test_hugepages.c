@@ -1,4 +1,4 @@
-/* Whether huge pages pay, from the times of first touches: dear ones stop the asking, longer each time;
+/* Whether huge blocks are filled, from what those before hold; and whether huge pages pay, from the times of first touches: dear ones stop the asking, longer each time;
  * cheap ones shorten that; bursts and a system that gives none change nothing. And of fresh ranges few pages are
  * touched. */
 #include "backend/hugepages.h"
@@ -105,7 +105,52 @@ static void tries(void) {
     hk_os_unmap(early, HK_UNIT);
 }
 
+/* What holds nothing, and what cannot be read, is not written to, and looking brings nothing in. */
+static void written(void) {
+    char *block = fresh(1);
+    const size_t page = hk_os_page_size();
+    CHECK(!hk_huge_pages_is_written(block) && !hk_huge_pages_is_written(NULL));
+    block[0] = 1;
+    block[2 * page + page / 2 + 8] = 1;
+    CHECK(hk_huge_pages_is_written(block) && !hk_huge_pages_is_written(block + page));
+    CHECK(hk_huge_pages_is_written(block + 2 * page));
+    CHECK(hk_os_protect(block, page, HK_NO_ACCESS));
+    CHECK(!hk_huge_pages_is_written(block));
+    hk_os_unmap(block, HK_UNIT);
+    CHECK(!hk_huge_pages_is_written(block));
+}
+
+/* A block of so many units, of each 16 of which so many are written to. */
+static char *filled_to(size_t units, size_t of_sixteen) {
+    char *block = fresh(units);
+    for (size_t at = 0; at < units * HK_UNIT; at += hk_os_page_size())
+        if (at / (units * HK_UNIT / 16) < of_sixteen)
+            block[at] = 1;
+    return block;
+}
+
+/* Blocks of up to four times the size of what was filled are believed to be, until one was not. */
+static void learns(void) {
+    char *full = filled_to(4, 16), *half = filled_to(4, 8), *hollow = filled_to(4, 1);
+    CHECK(!hk_huge_pages_fill(4 * HK_UNIT));
+    CHECK(!hk_huge_pages_learn(full, 4 * HK_UNIT, false));
+    CHECK(hk_huge_pages_fill(16 * HK_UNIT) && !hk_huge_pages_fill(17 * HK_UNIT));
+    hk_huge_pages_learn(half, 4 * HK_UNIT, false); /* it may still be filled */
+    CHECK(hk_huge_pages_fill(4 * HK_UNIT));
+    CHECK(!hk_huge_pages_learn(half, 4 * HK_UNIT, true));
+    CHECK(!hk_huge_pages_fill(4 * HK_UNIT));
+    hk_huge_pages_learn(full, 4 * HK_UNIT, true);
+    CHECK(hk_huge_pages_fill(4 * HK_UNIT));
+    CHECK(hk_huge_pages_learn(hollow, 4 * HK_UNIT, true));
+    CHECK(!hk_huge_pages_fill(4 * HK_UNIT));
+    hk_os_unmap(full, 4 * HK_UNIT);
+    hk_os_unmap(half, 4 * HK_UNIT);
+    hk_os_unmap(hollow, 4 * HK_UNIT);
+}
+
 int main(void) {
+    written();
+    learns();
     prices();
     tries();
     return 0;

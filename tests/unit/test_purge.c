@@ -442,13 +442,15 @@ static void what_is_retaken_is_counted(void) {
 }
 
 /* What a huge page has brought in goes back, although nobody has had it yet. Nearly all of what there is
- * is in use, so that the next superslab asks for a huge page. */
+ * is in use, and written to, so that the next superslab asks for a huge page. */
 static void the_rest_of_a_huge_page_goes_back(void) {
     enum { RUNS = 16 };
     hk_slab_t *runs[RUNS];
     hk_purge_all(); /* nothing else is there to go */
-    for (unsigned i = 0; i < RUNS; i++)
+    for (unsigned i = 0; i < RUNS; i++) {
         CHECK((runs[i] = hk_pool_take(HK_SLICES - 1, 0)) != NULL);
+        memset(runs[i]->base, 1, (HK_SLICES - 1) * HK_SLICE);
+    }
     CHECK(hk_purge_all() >= HK_SLICE);
     for (unsigned i = 0; i < RUNS; i++)
         hk_pool_give(runs[i]);
