@@ -7,6 +7,7 @@
 #include "base/report.h"
 #include "config/config.h"
 #include "guard/block.h"
+#include "guard/operators.h"
 #include "guard/sample.h"
 #include "os/os.h"
 
@@ -44,6 +45,13 @@ HK_COLD void hk_guard_fault(hk_fatal_t kind, const void *p, size_t bytes, ptrdif
     hk_fault_say(kind, p, bytes, at,
                  cls - 1 < HK_CLASS_COUNT - 1 ? hk_classes[cls].size : HK_NO_SIZE);
     hk_fault_end();
+}
+
+HK_COLD bool hk_guard_tells_kinds(void) {
+    static atomic_bool mixed; /* atomic: any thread; set once */
+    if (!hk_load_relaxed(&mixed) && hk_operators_are_mixed())
+        hk_store_relaxed(&mixed, true);
+    return !hk_load_relaxed(&mixed);
 }
 
 void hk_guard_check_claims(const void *p, size_t bytes, hk_by_t was, hk_by_t by, size_t n) {

@@ -39,8 +39,14 @@ void hk_guard_prepare(void);
  * system refuses memory, and nothing is guarded. */
 bool hk_guard_start(void);
 
+/* Whether new, new[] and malloc can be told apart: not any more once they were mixed where somebody has operators of his
+ * own (guard/operators.h), for what these gave out may be freed much later. */
+bool hk_guard_tells_kinds(void);
+
 /* Whether who takes a block back is another one's counterpart, or tells another size than it has, where that is looked at. */
-HK_INLINE bool hk_guard_is_another(hk_by_t was, hk_by_t by) { return by != was && hk_guard->kinds; }
+HK_INLINE bool hk_guard_is_another(hk_by_t was, hk_by_t by) {
+    return by != was && hk_guard->kinds && hk_guard_tells_kinds();
+}
 HK_INLINE bool hk_guard_is_wrong_size(size_t bytes, size_t n) {
     return n != bytes && n != HK_ANY_SIZE && hk_guard->sizes;
 }

@@ -86,7 +86,12 @@ static void print_traces(const place_t *place) {
 
 /* ---- the handler ---- */
 
-static struct sigaction before_segv, before_bus;
+/* What the program had wanted. */
+typedef struct {
+    struct sigaction action; /* const once our handler is installed */
+    atomic_bool over;        /* atomic: its handler was for one time, which has been */
+} before_t;
+static before_t before_segv, before_bus;
 
 /* Whose fault an access at p is: the block on the place, or the one beside the fence that is nearer. */
 static place_t *place_near(const char *p) {
@@ -110,37 +115,84 @@ static void report(const char *p) {
     print_traces(place);
 }
 
-/* Ours is told, and then happens what would have happened without us. */
-static void on_fault(int number, siginfo_t *info, void *context) {
-    const struct sigaction *before = number == SIGSEGV ? &before_segv : &before_bus;
-    bool found = true;
-    if (hk_sample_has(info->si_addr)) {
-        report(info->si_addr);
-        if (hk_load_relaxed(&hk_on_fault) == HK_ON_FAULT_REPORT) {
-            char *page = (char *)((uintptr_t)info->si_addr & ~(hk_os_page_size() - 1));
-            if (hk_os_protect(page, hk_os_page_size(), HK_READ_WRITE))
-                return;
-        }
-    } else if (!hk_fence_report(info->si_addr) && !hk_block_report(info->si_addr)) {
-        found = false;
+/* Says what the access at p did, if it is about us. True: it is let through. */
+static bool lets_through(char *p) {
+    if (hk_sample_has(p)) {
+        report(p);
+        char *page = (char *)((uintptr_t)p & ~(hk_os_page_size() - 1));
+        if (hk_load_relaxed(&hk_on_fault) == HK_ON_FAULT_REPORT &&
+            hk_os_protect(page, hk_os_page_size(), HK_READ_WRITE))
+            return true;
+    } else if (!hk_fence_report(p) && !hk_block_report(p)) {
+        return false;
     }
-    if (found && hk_load_relaxed(&hk_on_fault) == HK_ON_FAULT_TRAP)
+    if (hk_load_relaxed(&hk_on_fault) == HK_ON_FAULT_TRAP)
         __builtin_trap();
-    if ((before->sa_flags & SA_SIGINFO) != 0)
-        before->sa_sigaction(number, info, context);
-    else if (before->sa_handler != SIG_DFL && before->sa_handler != SIG_IGN)
-        before->sa_handler(number);
+    return false;
+}
+
+/* Whether no instruction has failed that will fail again: somebody has sent it, and it has no address, or it tells
+ * of memory that has gone bad elsewhere. */
+static bool is_sent(int number, const siginfo_t *info) {
+    return info->si_code <= 0 || (number == SIGBUS && info->si_code == BUS_MCEERR_AO);
+}
+
+/* A fault is made again when the handler returns; what was sent comes once. */
+static void end_by(int number, bool sent) {
+    sigaction(number, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
+    if (!sent)
+        return;
+    const uint64_t process = HK_CALL(other, getpid());
+    const int thread = HK_CALL(other, syscall(SYS_gettid));
+    HK_CALL(other, syscall(SYS_tgkill, process, thread, number));
+}
+
+static void call(const struct sigaction *action, int number, siginfo_t *info, void *context) {
+    if ((action->sa_flags & SA_NODEFER) != 0 && sigismember(&action->sa_mask, number) == 0) {
+        sigset_t own;
+        sigemptyset(&own);
+        sigaddset(&own, number);
+        pthread_sigmask(SIG_UNBLOCK, &own, NULL);
+    }
+    if ((action->sa_flags & SA_SIGINFO) != 0)
+        action->sa_sigaction(number, info, context);
     else
-        sigaction(number, &(struct sigaction){.sa_handler = SIG_DFL}, NULL); /* made again */
+        action->sa_handler(number);
+}
+
+/* Ours is told, and then happens what the system would have done without us: it also ends who ignores a fault. */
+static void on_fault(int number, siginfo_t *info, void *context) {
+    before_t *before = number == SIGSEGV ? &before_segv : &before_bus;
+    const struct sigaction *action = &before->action;
+    const bool sent = is_sent(number, info), ignored = action->sa_handler == SIG_IGN;
+    if ((sent && ignored) || (!sent && lets_through(info->si_addr)))
+        return;
+    const bool once = ((unsigned)action->sa_flags & SA_RESETHAND) != 0;
+    if (action->sa_handler == SIG_DFL || ignored ||
+        (once && hk_exchange_acquire(&before->over, true)))
+        end_by(number, sent);
+    else
+        call(action, number, info, context);
+}
+
+/* A call that the signal interrupts goes on, or does not, as it would have. */
+static void handle(int number, before_t *before) {
+    const struct sigaction *was = &before->action;
+    sigaction(number, NULL, &before->action);
+    const int restarts = was->sa_handler == SIG_IGN ? SA_RESTART : was->sa_flags & SA_RESTART;
+    sigaction(number,
+              &(struct sigaction){.sa_sigaction = on_fault,
+                                  .sa_mask = was->sa_mask,
+                                  .sa_flags = SA_SIGINFO | SA_ONSTACK | restarts},
+              NULL);
 }
 
 void hk_sample_handle(void) {
     static atomic_flag done = ATOMIC_FLAG_INIT;
     if (atomic_flag_test_and_set(&done))
         return;
-    struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK};
-    sigaction(SIGSEGV, &action, &before_segv);
-    sigaction(SIGBUS, &action, &before_bus);
+    handle(SIGSEGV, &before_segv);
+    handle(SIGBUS, &before_bus);
 }
 
 /* ---- places ---- */

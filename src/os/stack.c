@@ -1,6 +1,7 @@
 /* Stacks are read by the compiler's unwinder, which needs no frame pointers: to follow those where some functions
- * keep none leaves callers out without a sign. Where it knows a function not, as in code that was made at run
- * time, they are followed as far as they are plausible. */
+ * keep none leaves callers out without a sign. Where it knows a function not, and from code on that is in no file, as
+ * it was made at run time, they are followed as far as they are plausible. What such code has registered with the
+ * unwinder is not believed: it ends the process where it makes no sense of that. */
 #include "os/stack.h"
 
 #include <dlfcn.h>
@@ -32,6 +33,8 @@ static struct {
     __typeof__(_Unwind_GetIP) *address;
     __typeof__(_Unwind_GetCFA) *stack;
     __typeof__(_Unwind_GetGR) *reg;
+    int (*object)(void *address,
+                  void *found); /* the C library's; NULL: it has none (glibc < 2.35, musl) */
 } unwinder;
 static atomic_bool ready; /* atomic: set once */
 
@@ -69,6 +72,7 @@ bool hk_stack_prepare(void) {
     *(void **)&unwinder.walk = load("_Unwind_Backtrace");
     if (unwinder.walk == NULL)
         return false;
+    *(void **)&unwinder.object = HK_KEEP_ERRNO(dlsym(RTLD_DEFAULT, "_dl_find_object"));
     file_bytes = measure_file();
     skips = !is_in_our_file(getauxval(AT_PHDR));
     hk_store_release(&ready, true);
@@ -141,6 +145,12 @@ static bool knows_the_rest(walk_t *w) {
     return true;
 }
 
+/* Whether the code that returns there is of a file, as far as that can be told. */
+static bool is_in_a_file(uintptr_t pc) {
+    uint64_t found[32]; /* struct dl_find_object, with room to grow */
+    return unwinder.object == NULL || unwinder.object((void *)(pc - 1), found) == 0;
+}
+
 static _Unwind_Reason_Code look(struct _Unwind_Context *context, void *argument) {
     walk_t *w = argument;
     w->pc = unwinder.address(context);
@@ -148,7 +158,8 @@ static _Unwind_Reason_Code look(struct _Unwind_Context *context, void *argument)
     w->fp = unwinder.reg(context, FRAME_POINTER);
     if (w->pc != 0 && (w->last == NULL || !knows_the_rest(w)))
         note(w, w->pc);
-    return w->pc != 0 && w->count < w->most ? _URC_NO_REASON : _URC_END_OF_STACK;
+    return w->pc != 0 && w->count < w->most && is_in_a_file(w->pc) ? _URC_NO_REASON
+                                                                   : _URC_END_OF_STACK;
 }
 
 /* Each frame's pointer points at the caller's, beside which lies the return address. */

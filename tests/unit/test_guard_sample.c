@@ -1,6 +1,8 @@
 /* Sampled guards: about as many as asked for, in a process that is guarded and in one that is not, on and off while it
- * runs. */
+ * runs. And their handler of signals, which leaves the program's as they were. */
+#include <errno.h>
 #include <pthread.h>
+#include <sys/syscall.h>
 
 #include "faults.h"
 #include "front/thread.h"
@@ -137,7 +139,133 @@ static void sampled_without_memory(void) {
 static void sampled_without_memory(void) {}
 #endif
 
+/* ---- signals; each in a child of its own, as the handler is installed once ---- */
+
+static void send(int number) { CHECK(kill(getpid(), number) == 0); }
+
+static void fail(void) { *(volatile int *)hidden((void *)16) = 1; }
+
+static void take_over(int number, void (*handler)(int), int flags) {
+    enum { HANGS_S = 20 };
+    struct sigaction action = {.sa_handler = handler, .sa_flags = flags};
+    sigaddset(&action.sa_mask, SIGUSR1);
+    CHECK(sigaction(number, &action, NULL) == 0);
+    hk_sample_handle();
+    alarm(HANGS_S);
+}
+
+static void sent_by_default(void *number) {
+    take_over(*(int *)number, SIG_DFL, SA_SIGINFO);
+    send(*(int *)number);
+}
+
+/* Where a fault has its address, a signal that is sent has what the sender likes. */
+static void sent_with_address(void *unused) {
+    (void)unused;
+    CHECK(signal(SIGSEGV, SIG_DFL) != SIG_ERR);
+    CHECK(hak_ctl("HAKMEM_GUARD_SAMPLE", "1", NULL, 0) == 0);
+    siginfo_t info = {.si_signo = SIGSEGV, .si_code = SI_QUEUE};
+    info.si_addr = sampled_block();
+    CHECK(syscall(SYS_rt_tgsigqueueinfo, getpid(), gettid(), SIGSEGV, &info) == 0);
+}
+
+static void *disturb(void *reader) {
+    for (unsigned i = 0; i < 50; i++) {
+        CHECK(pthread_kill(*(pthread_t *)reader, SIGSEGV) == 0);
+        usleep(1000);
+    }
+    return NULL;
+}
+
+static int written; /* to end a read */
+static void *disturb_and_write(void *reader) {
+    disturb(reader);
+    CHECK(write(written, "", 1) == 1);
+    return NULL;
+}
+
+static void sent_and_ignored(void *unused) {
+    pthread_t reader = pthread_self(), other;
+    int ends[2];
+    (void)unused;
+    CHECK(pipe(ends) == 0);
+    written = ends[1];
+    take_over(SIGSEGV, SIG_IGN, 0);
+    CHECK(pthread_create(&other, NULL, disturb_and_write, &reader) == 0);
+    CHECK(read(ends[0], &(char){0}, 1) == 1);
+    pthread_join(other, NULL);
+    fail();
+}
+
+/* What was blocked in the handler, 0 or 1 each. */
+static void say_blocked(int number) {
+    sigset_t blocked;
+    CHECK(pthread_sigmask(SIG_BLOCK, NULL, &blocked) == 0);
+    dprintf(STDOUT_FILENO, "%d%d ", sigismember(&blocked, number), sigismember(&blocked, SIGUSR1));
+}
+
+static void sent_once(void *unused) {
+    (void)unused;
+    take_over(SIGSEGV, say_blocked, (int)SA_RESETHAND);
+    send(SIGSEGV);
+    dprintf(STDOUT_FILENO, "on ");
+    send(SIGSEGV);
+}
+
+static void sent_often(void *unused) {
+    (void)unused;
+    take_over(SIGBUS, say_blocked, SA_NODEFER);
+    send(SIGBUS);
+    send(SIGBUS);
+    raise(SIGTERM);
+}
+
+static void say_and_fail(int number) {
+    say_blocked(number);
+    fail();
+}
+
+static void fails_once(void *unused) {
+    (void)unused;
+    take_over(SIGSEGV, say_and_fail, (int)SA_RESETHAND | SA_NODEFER);
+    fail();
+}
+
+static void interrupts(void *unused) {
+    pthread_t reader = pthread_self(), other;
+    int ends[2];
+    (void)unused;
+    CHECK(pipe(ends) == 0);
+    take_over(SIGSEGV, say_blocked, 0);
+    CHECK(pthread_create(&other, NULL, disturb, &reader) == 0);
+    CHECK(read(ends[0], &(char){0}, 1) == -1 && errno == EINTR);
+    _exit(0);
+}
+
+/* It ends by that signal, and nothing is said but by the program. */
+static void check_end(void (*fn)(void *), int number, const char *said) {
+    static child_t child;
+    child_run(&child, fn, &number);
+    CHECK_TEXT(child.text, said);
+    CHECK(WIFSIGNALED(child.status));
+    CHECK_EQ(WTERMSIG(child.status), (unsigned)number);
+}
+
+static void signals(void) {
+    static child_t child;
+    check_end(sent_by_default, SIGSEGV, "");
+    check_end(sent_by_default, SIGBUS, "");
+    check_end(sent_with_address, SIGSEGV, "");
+    check_end(sent_and_ignored, SIGSEGV, "");
+    check_end(sent_once, SIGSEGV, "11 on ");
+    check_end(sent_often, SIGTERM, "01 01 ");
+    check_end(fails_once, SIGSEGV, "01 ");
+    child_run(&child, interrupts, NULL);
+    CHECK(WIFEXITED(child.status) && WEXITSTATUS(child.status) == 0);
+}
+
 int main(void) {
+    signals();
     gaps_are_right();
     sampled();
     few_samples();
