@@ -19,6 +19,8 @@ void hk_map_init(void) {
     void *reserved = hk_os_reserve(bytes);
     if (reserved == NULL)
         return;
+    /* A debugger writes its cores in full, and what it wants to know is in the other map as well. */
+    hk_os_advise(&(hk_os_range_t){reserved, bytes}, 1, HK_NO_DUMP);
     hk_flat.bytes = reserved;
     hk_store_relaxed(&hk_flat.mask, bytes - 1);
 }

@@ -18,6 +18,9 @@
  * for more rounds have the shared record then: each round costs every thread half a thousand instructions. */
 enum { DESTRUCTOR_ROUNDS = 2 };
 
+/* Of somebody who does not wait for ever; all but the first sleep for 50 us. */
+enum { MOST_TRIES = 20000 };
+
 /* So many orphans may keep an empty slab for each class, for the next thread's sake. Where threads come and
  * go, as a record knows that has served a few, these keep the magazines' blocks as well, if they are not
  * much. */
@@ -210,7 +213,6 @@ void hk_thread_leave(hk_thread_t *thread) {
 }
 
 hk_thread_t *hk_thread_enter_patiently(void) {
-    enum { MOST_TRIES = 20000 }; /* of which all but the first sleep for 50 us */
     if (hk_fork_is_mine())
         return NULL; /* it holds what its callers are about to take */
     hk_thread_t *thread = hk_thread_enter();
@@ -343,11 +345,20 @@ static void forget_flat(hk_thread_t *thread) {
     hk_store_relaxed(&thread->cache.mask, (uintptr_t)0);
 }
 
+/* Not for ever: in a child that was made past the fork handlers (clone, _Fork) a thread that is not there may have it. */
+static bool lock_registry_or_not(void) {
+    for (unsigned tries = 0; !hk_lock_try(&hk_registry); tries++) {
+        if (tries == MOST_TRIES)
+            return false;
+        hk_lock_pause(tries);
+    }
+    return true;
+}
+
 /* Records set up later find no flat map either: both happen under the registry lock. */
 void hk_threads_give_up_flat_map(void) {
-    if (hk_fork_is_mine())
+    if (hk_fork_is_mine() || !lock_registry_or_not())
         return; /* another time */
-    hk_lock(&hk_registry);
     if (hk_map_has_flat()) {
         forget_flat(&hk_shared_record);
         for (hk_thread_t *thread = hk_threads_all; thread != NULL; thread = thread->all_next)

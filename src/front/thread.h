@@ -135,8 +135,8 @@ void hk_threads_cool_orphans(void);
 typedef void hk_thread_visitor_t(hk_thread_t *thread, void *argument);
 bool hk_threads_visit(hk_thread_visitor_t *visit, void *argument);
 
-/* Gives up the flat page map (backend/pagemap.h), for all threads. The caller has entered its
- * record and holds no lock. */
+/* Gives up the flat page map (backend/pagemap.h), for all threads, unless the registry's lock cannot be had within a
+ * second. The caller has entered its record and holds no lock. */
 void hk_threads_give_up_flat_map(void);
 
 /* The blocks of each class that lie in the magazines and layers of all threads, while these go on:

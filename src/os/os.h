@@ -90,6 +90,7 @@ typedef enum {
     HK_RESET = 8,
     HK_NO_HUGE_PAGES = 15, /* back the ranges by no huge pages from now on; those there stay */
     HK_HUGE_PAGES = 14,    /* a hint that huge pages are wanted */
+    HK_NO_DUMP = 16,       /* leave the ranges out of core files */
 } hk_advice_t;
 
 /* How it went. */

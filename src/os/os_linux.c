@@ -232,6 +232,7 @@ bool hk_os_move(void *from, size_t bytes, void *to, size_t new_bytes) {
 
 _Static_assert(HK_PURGE == MADV_DONTNEED && HK_RESET == MADV_FREE, "as the system calls them");
 _Static_assert(HK_HUGE_PAGES == MADV_HUGEPAGE && HK_NO_HUGE_PAGES == MADV_NOHUGEPAGE, "and these");
+_Static_assert(HK_NO_DUMP == MADV_DONTDUMP, "and this");
 
 /* One by one. The call that takes them all at once (process_madvise) is new, and a sandbox that
  * kills on what it does not know would kill the process at its first purge. */

@@ -187,6 +187,39 @@ static void visits_are_cut(void) {
     hk_map_set(p, 4 * in_unit, HK_KIND_FOREIGN);
 }
 
+/* The system's flags of the mapping in which p lies. */
+static void flags_of(const void *p, char *flags, size_t bytes) {
+    uintptr_t start = 0, end = 0;
+    char line[512];
+    FILE *maps = fopen("/proc/self/smaps", "r");
+    CHECK(maps != NULL);
+    flags[0] = '\0';
+    while (flags[0] == '\0' && fgets(line, sizeof line, maps) != NULL) {
+        sscanf(line, "%" SCNxPTR "-%" SCNxPTR " ", &start, &end);
+        if (start <= (uintptr_t)p && (uintptr_t)p < end && strstr(line, "VmFlags:") == line)
+            snprintf(flags, bytes, "%s", line);
+    }
+    fclose(maps);
+}
+
+static void check_left_out(const void *at_address) {
+    static char flags[512];
+    flags_of((const char *)hk_flat.bytes + ((uintptr_t)at_address >> HK_SLICE_SHIFT), flags,
+             sizeof flags);
+    if (flags[0] == '\0')
+        puts("skipped: the system has no flags of mappings: check_left_out");
+    else
+        CHECK(strstr(flags, " dd") != NULL);
+}
+
+/* Neither what is reserved of the flat map nor what is in use: a debugger's core would have its 2 GiB. */
+static void is_left_out_of_cores(void) {
+    void *used = hak_malloc(1);
+    check_left_out(at(2 * NOWHERE));
+    check_left_out(used);
+    hak_free(used);
+}
+
 int main(int argc, char **argv) {
     if (argc == 2 && strcmp(argv[1], "without-flat-map") == 0) {
         without_flat_map();
@@ -199,6 +232,7 @@ int main(int argc, char **argv) {
     owners();
     blocks_of_ours();
     visits_are_cut();
+    is_left_out_of_cores();
     without_flat_map_in_child();
     return 0;
 }

@@ -1,0 +1,50 @@
+/* setrlimit and prlimit as the system has them; but a process that limits its own address space also gets back what the
+ * flat page map has of it (docs/decisions/0012-bounded-memory.md). By the system's call, for the C library's functions do
+ * no more, and looking those up is nothing to do between a fork and exec. */
+#include <sys/resource.h>
+
+#include "api/api.h"
+#include "base/calls.h"
+#include "front/boundary.h"
+
+#if !HK_NO_OVERRIDE
+
+#ifdef __GLIBC__
+typedef __rlimit_resource_t resource_t;
+#else
+typedef int resource_t;
+#endif
+
+/* The program's call, and so not one that is counted. Whose limit it is, and how far, the system is asked for: `limit`
+ * may have been overwritten, for `before` may be the same, and `pid` may be a thread's number. */
+static int set_limit(pid_t pid, resource_t resource, const void *limit, void *before) {
+    const int result = (int)syscall(SYS_prlimit64, pid, resource, limit, before);
+    if (result == 0 && resource == RLIMIT_AS && limit != NULL)
+        hk_addresses_limited();
+    return result;
+}
+
+HK_EXPORT int setrlimit(resource_t resource, const struct rlimit *limit) {
+    return set_limit(0, resource, limit, NULL);
+}
+
+HK_EXPORT int prlimit(pid_t pid, resource_t resource, const struct rlimit *limit,
+                      struct rlimit *before) {
+    return set_limit(pid, resource, limit, before);
+}
+
+/* With 64 bits the same, by names of their own. */
+#ifdef __GLIBC__
+_Static_assert(sizeof(struct rlimit) == sizeof(struct rlimit64), "as the system has it");
+
+HK_EXPORT int setrlimit64(resource_t resource, const struct rlimit64 *limit) {
+    return set_limit(0, resource, limit, NULL);
+}
+
+HK_EXPORT int prlimit64(pid_t pid, resource_t resource, const struct rlimit64 *limit,
+                        struct rlimit64 *before) {
+    return set_limit(pid, resource, limit, before);
+}
+#endif
+
+#endif
