@@ -23,10 +23,10 @@ enum {
 /* A thread's cache, private to the allocator but for the two functions below. A bin is a stack of
  * free blocks above a NULL. */
 struct hak_inline_cache {
-    void **top[HAK_INLINE_KINDS]; /* the last block, or the NULL */
-    unsigned char *map;           /* the kind of each slice */
-    uintptr_t mask;               /* of the map's index; may become 0 at any time */
-    void *thread;
+    void **top[HAK_INLINE_KINDS];   /* the last block, or the NULL */
+    unsigned char *map;             /* the kind of each slice */
+    uintptr_t mask;                 /* of the map's index; may become 0 at any time */
+    uintptr_t mask_derived;         /* the same for some forms of operator delete */
     void **limit[HAK_INLINE_KINDS]; /* where top is in a full bin */
 };
 

@@ -1,6 +1,6 @@
-// What operator new does when memory has run out. It needs the C++ runtime, which a C program does
-// not have: every reference to it is weak, so the library loads without it, and only a C++ program,
-// which brings the runtime along, ever comes here.
+// What operator new does when memory has run out, or when the program's own new throws. It needs the
+// C++ runtime, which a C program does not have: every reference to it is weak, so the library loads
+// without it, and only a C++ program, which brings the runtime along, ever comes here.
 #include "api/api.h"
 
 #include <stdlib.h>
@@ -40,6 +40,22 @@ void *hk_new_failed(size_t n, size_t align, unsigned by) {
 void *hk_new_failed_nothrow(size_t n, size_t align, unsigned by) {
     try {
         return hk_new_failed(n, align, by);
+    } catch (...) {
+        return nullptr;
+    }
+}
+
+void *hk_new_caught(void *(*form)(size_t), size_t n) {
+    try {
+        return form(n);
+    } catch (...) {
+        return nullptr;
+    }
+}
+
+void *hk_new_aligned_caught(void *(*form)(size_t, size_t), size_t n, size_t align) {
+    try {
+        return form(n, align);
     } catch (...) {
         return nullptr;
     }

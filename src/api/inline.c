@@ -10,9 +10,9 @@
 SAME(top, top);
 SAME(map, map);
 SAME(mask, mask);
-SAME(thread, thread);
+SAME(mask_derived, mask_derived);
 SAME(limit, limit);
-_Static_assert(offsetof(hk_tcache_t, watchers) == sizeof(struct hak_inline_cache), "all but that");
+_Static_assert(offsetof(hk_tcache_t, thread) == sizeof(struct hak_inline_cache), "all but that");
 _Static_assert((int)HAK_INLINE_KINDS == (int)HK_KIND_COUNT, "one bin each");
 _Static_assert((int)HAK_INLINE_MAX == (int)HK_MID_MAX, "what is cached");
 _Static_assert((int)HAK_INLINE_SLICE_BITS == HK_SLICE_SHIFT, "what the map is indexed by");

@@ -10,6 +10,7 @@
 #include "base/calls.h"
 #include "base/report.h"
 #include "front/boundary.h"
+#include "front/operators.h"
 #include "front/tcache.h"
 #include "guard/guard.h"
 #include "hakmem/hakmem.h"
@@ -168,7 +169,11 @@ HK_EXPORT void free_aligned_sized(void *p, size_t align, size_t n) { release_siz
 
 /* ---- operator new and delete ---- */
 
+/* Where the program has some of its own, ours are as the C library's: it may free by the one what it got by the other. */
+static hk_by_t known(hk_by_t by) { return HK_LIKELY(hk_operators_are_ours()) ? by : HK_BY_MALLOC; }
+
 static HK_NOINLINE void *new_slow(size_t n, size_t align, hk_by_t by) {
+    by = known(by);
     void *p = hk_new_slow(n, align, by);
     return HK_LIKELY(p != NULL) ? p : hk_new_failed(n, align, by);
 }
@@ -178,50 +183,122 @@ static HK_NOINLINE void *new_nothrow_slow(size_t n, size_t align, hk_by_t by) {
     return HK_LIKELY(p != NULL) ? p : hk_new_failed_nothrow(n, align, by);
 }
 
+static HK_NOINLINE void delete_slow(void *p, hk_by_t by, size_t align) {
+    hk_delete_slow(p, known(by), HK_ANY_SIZE, align);
+}
+
+/* The same for derived forms (front/operators.h). `calls` is the form that the C++ library's would call. */
+typedef void *new_t(size_t n);
+typedef void *new_aligned_t(size_t n, size_t align);
+typedef void delete_t(void *p);
+typedef void delete_aligned_t(void *p, size_t align);
+
+static HK_NOINLINE void *derived_new_slow(size_t n, hk_by_t by, new_t *calls) {
+    return HK_LIKELY(hk_operators_are_ours()) ? new_slow(n, 8, by) : calls(n);
+}
+
+static HK_NOINLINE void *derived_new_aligned_slow(size_t n, size_t align, hk_by_t by,
+                                                  new_aligned_t *calls) {
+    return HK_LIKELY(hk_operators_are_ours()) ? new_slow(n, align, by) : calls(n, align);
+}
+
+static HK_NOINLINE void *derived_nothrow_slow(size_t n, hk_by_t by, new_t *calls) {
+    return HK_LIKELY(hk_operators_are_ours()) ? new_nothrow_slow(n, 8, by)
+                                              : hk_new_caught(calls, n);
+}
+
+static HK_NOINLINE void *derived_nothrow_aligned_slow(size_t n, size_t align, hk_by_t by,
+                                                      new_aligned_t *calls) {
+    return HK_LIKELY(hk_operators_are_ours()) ? new_nothrow_slow(n, align, by)
+                                              : hk_new_aligned_caught(calls, n, align);
+}
+
+static HK_NOINLINE void derived_delete_slow(void *p, hk_by_t by, size_t n, delete_t *calls) {
+    if (HK_LIKELY(hk_operators_are_ours()))
+        hk_delete_slow(p, by, n, 1);
+    else
+        calls(p);
+}
+
+static HK_NOINLINE void derived_delete_aligned_slow(void *p, hk_by_t by, size_t n, size_t align,
+                                                    delete_aligned_t *calls) {
+    if (HK_LIKELY(hk_operators_are_ours()))
+        hk_delete_slow(p, by, n, align);
+    else
+        calls(p, align);
+}
+
 typedef struct nothrow nothrow_t;
 
 /* The mangled names, here for a 64-bit size_t (m). `slow` is what does it after a miss. */
-#define NEW(name, slow, by, ...)                                                                   \
-    HK_EXPORT void *name(size_t n, ##__VA_ARGS__) {                                                \
+#define BASIC_NEW(name, by)                                                                        \
+    HK_EXPORT void *name(size_t n) {                                                               \
         void *p = hk_hit_pop(n);                                                                   \
-        return HK_LIKELY(p != NULL) ? p : slow(n, 8, by);                                          \
+        return HK_LIKELY(p != NULL) ? p : new_slow(n, 8, by);                                      \
     }
-#define NEW_ALIGNED(name, slow, by, ...)                                                           \
-    HK_EXPORT void *name(size_t n, size_t align, ##__VA_ARGS__) {                                  \
+#define BASIC_NEW_ALIGNED(name, by)                                                                \
+    HK_EXPORT void *name(size_t n, size_t align) {                                                 \
         void *p = hk_hit_pop_aligned(n, align);                                                    \
-        return HK_LIKELY(p != NULL) ? p : slow(n, align, by);                                      \
+        return HK_LIKELY(p != NULL) ? p : new_slow(n, align, by);                                  \
     }
-#define DELETE(name, by, size, align, ...)                                                         \
+#define BASIC_DELETE(name, by, align, ...)                                                         \
     HK_EXPORT void name(void *p, ##__VA_ARGS__) {                                                  \
         if (HK_UNLIKELY(!hk_hit_push(p)))                                                          \
-            hk_delete_slow(p, by, size, align);                                                    \
+            delete_slow(p, by, align);                                                             \
+    }
+#define NEW(name, slow, by, calls, ...)                                                            \
+    HK_EXPORT void *name(size_t n, ##__VA_ARGS__) {                                                \
+        void *p = hk_hit_pop_derived(n);                                                           \
+        return HK_LIKELY(p != NULL) ? p : slow(n, by, HK_SERVING(calls));                          \
+    }
+#define NEW_ALIGNED(name, slow, by, calls, ...)                                                    \
+    HK_EXPORT void *name(size_t n, size_t align, ##__VA_ARGS__) {                                  \
+        void *p = hk_hit_pop_derived_aligned(n, align);                                            \
+        return HK_LIKELY(p != NULL) ? p : slow(n, align, by, HK_SERVING(calls));                   \
+    }
+#define DELETE(name, by, size, calls, ...)                                                         \
+    HK_EXPORT void name(void *p, ##__VA_ARGS__) {                                                  \
+        if (HK_UNLIKELY(!hk_hit_push_derived(p)))                                                  \
+            derived_delete_slow(p, by, size, HK_SERVING(calls));                                   \
+    }
+#define DELETE_ALIGNED(name, by, size, calls, ...)                                                 \
+    HK_EXPORT void name(void *p, ##__VA_ARGS__) {                                                  \
+        if (HK_UNLIKELY(!hk_hit_push_derived(p)))                                                  \
+            derived_delete_aligned_slow(p, by, size, align, HK_SERVING(calls));                    \
     }
 
 #pragma GCC diagnostic ignored "-Wunused-parameter"
-NEW(_Znwm, new_slow, HK_BY_NEW)
-NEW(_Znam, new_slow, HK_BY_NEW_ARRAY)
-NEW(_ZnwmRKSt9nothrow_t, new_nothrow_slow, HK_BY_NEW, const nothrow_t *tag)
-NEW(_ZnamRKSt9nothrow_t, new_nothrow_slow, HK_BY_NEW_ARRAY, const nothrow_t *tag)
-NEW_ALIGNED(_ZnwmSt11align_val_t, new_slow, HK_BY_NEW)
-NEW_ALIGNED(_ZnamSt11align_val_t, new_slow, HK_BY_NEW_ARRAY)
-NEW_ALIGNED(_ZnwmSt11align_val_tRKSt9nothrow_t, new_nothrow_slow, HK_BY_NEW, const nothrow_t *tag)
-NEW_ALIGNED(_ZnamSt11align_val_tRKSt9nothrow_t, new_nothrow_slow, HK_BY_NEW_ARRAY,
-            const nothrow_t *tag)
+BASIC_NEW(_Znwm, HK_BY_NEW)
+BASIC_NEW_ALIGNED(_ZnwmSt11align_val_t, HK_BY_NEW)
+BASIC_DELETE(_ZdlPv, HK_BY_NEW, 1)
+BASIC_DELETE(_ZdlPvSt11align_val_t, HK_BY_NEW, align, size_t align)
 
-DELETE(_ZdlPv, HK_BY_NEW, HK_ANY_SIZE, 1)
-DELETE(_ZdaPv, HK_BY_NEW_ARRAY, HK_ANY_SIZE, 1)
-DELETE(_ZdlPvm, HK_BY_NEW, n, 1, size_t n)
-DELETE(_ZdaPvm, HK_BY_NEW_ARRAY, n, 1, size_t n)
-DELETE(_ZdlPvRKSt9nothrow_t, HK_BY_NEW, HK_ANY_SIZE, 1, const nothrow_t *tag)
-DELETE(_ZdaPvRKSt9nothrow_t, HK_BY_NEW_ARRAY, HK_ANY_SIZE, 1, const nothrow_t *tag)
-DELETE(_ZdlPvSt11align_val_t, HK_BY_NEW, HK_ANY_SIZE, align, size_t align)
-DELETE(_ZdaPvSt11align_val_t, HK_BY_NEW_ARRAY, HK_ANY_SIZE, align, size_t align)
-DELETE(_ZdlPvmSt11align_val_t, HK_BY_NEW, n, align, size_t n, size_t align)
-DELETE(_ZdaPvmSt11align_val_t, HK_BY_NEW_ARRAY, n, align, size_t n, size_t align)
-DELETE(_ZdlPvSt11align_val_tRKSt9nothrow_t, HK_BY_NEW, HK_ANY_SIZE, align, size_t align,
-       const nothrow_t *tag)
-DELETE(_ZdaPvSt11align_val_tRKSt9nothrow_t, HK_BY_NEW_ARRAY, HK_ANY_SIZE, align, size_t align,
-       const nothrow_t *tag)
+NEW(_Znam, derived_new_slow, HK_BY_NEW_ARRAY, _Znwm)
+NEW(_ZnwmRKSt9nothrow_t, derived_nothrow_slow, HK_BY_NEW, _Znwm, const nothrow_t *tag)
+NEW(_ZnamRKSt9nothrow_t, derived_nothrow_slow, HK_BY_NEW_ARRAY, _Znam, const nothrow_t *tag)
+NEW_ALIGNED(_ZnamSt11align_val_t, derived_new_aligned_slow, HK_BY_NEW_ARRAY, _ZnwmSt11align_val_t)
+NEW_ALIGNED(_ZnwmSt11align_val_tRKSt9nothrow_t, derived_nothrow_aligned_slow, HK_BY_NEW,
+            _ZnwmSt11align_val_t, const nothrow_t *tag)
+NEW_ALIGNED(_ZnamSt11align_val_tRKSt9nothrow_t, derived_nothrow_aligned_slow, HK_BY_NEW_ARRAY,
+            _ZnamSt11align_val_t, const nothrow_t *tag)
+
+DELETE(_ZdaPv, HK_BY_NEW_ARRAY, HK_ANY_SIZE, _ZdlPv)
+DELETE(_ZdlPvm, HK_BY_NEW, n, _ZdlPv, size_t n)
+DELETE(_ZdaPvm, HK_BY_NEW_ARRAY, n, _ZdaPv, size_t n)
+DELETE(_ZdlPvRKSt9nothrow_t, HK_BY_NEW, HK_ANY_SIZE, _ZdlPv, const nothrow_t *tag)
+DELETE(_ZdaPvRKSt9nothrow_t, HK_BY_NEW_ARRAY, HK_ANY_SIZE, _ZdaPv, const nothrow_t *tag)
+DELETE_ALIGNED(_ZdaPvSt11align_val_t, HK_BY_NEW_ARRAY, HK_ANY_SIZE, _ZdlPvSt11align_val_t,
+               size_t align)
+DELETE_ALIGNED(_ZdlPvmSt11align_val_t, HK_BY_NEW, n, _ZdlPvSt11align_val_t, size_t n, size_t align)
+DELETE_ALIGNED(_ZdaPvmSt11align_val_t, HK_BY_NEW_ARRAY, n, _ZdaPvSt11align_val_t, size_t n,
+               size_t align)
+DELETE_ALIGNED(_ZdlPvSt11align_val_tRKSt9nothrow_t, HK_BY_NEW, HK_ANY_SIZE, _ZdlPvSt11align_val_t,
+               size_t align, const nothrow_t *tag)
+DELETE_ALIGNED(_ZdaPvSt11align_val_tRKSt9nothrow_t, HK_BY_NEW_ARRAY, HK_ANY_SIZE,
+               _ZdaPvSt11align_val_t, size_t align, const nothrow_t *tag)
+
+#define OWN(name, result, ...) result hk_own##name(__VA_ARGS__) __attribute__((alias(#name)));
+HK_CALLED_OPERATORS(OWN)
 #pragma GCC diagnostic pop
 
 #endif

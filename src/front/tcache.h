@@ -13,6 +13,7 @@
 #include "backend/pagemap.h"
 #include "backend/sizeclass.h"
 #include "base/base.h"
+#include "front/operators.h"
 
 typedef struct hk_thread hk_thread_t;
 
@@ -26,10 +27,12 @@ typedef enum { HK_WATCH_PROFILE, HK_WATCH_RECORD, HK_WATCH_PLACES } hk_watch_pla
 typedef struct {
     _Atomic(void **) top[HK_KIND_COUNT]; /* owner writes, any reads: the last block, or slot 0 */
     _Atomic uint8_t *map;                /* const: the flat page map */
-    _Atomic uintptr_t mask;      /* atomic: 0 once the flat map was given up; always, for a trap */
-    hk_thread_t *thread;         /* const: whose cache this is; NULL: nobody's */
-    void **limit[HK_KIND_COUNT]; /* owner: where top is when full; always, for kinds that
+    _Atomic uintptr_t mask; /* atomic: 0 once the flat map was given up; always, for a trap */
+    _Atomic uintptr_t mask_derived;  /* atomic: the same; 0 also where derived forms of operator
+                                       delete have no hits (front/operators.h) */
+    void **limit[HK_KIND_COUNT];     /* owner: where top is when full; always, for kinds that
                                             are no class */
+    hk_thread_t *thread;             /* const: whose cache this is; NULL: nobody's */
     void *watchers[HK_WATCH_PLACES]; /* owner: what each keeps of the thread; NULL in a trap */
 } hk_tcache_t;
 
@@ -52,9 +55,25 @@ HK_INLINE uintptr_t hk_masked(uintptr_t index, const _Atomic uintptr_t *mask) {
 #endif
 }
 
-/* The kind of what lies at p, as far as the cache's map says; 0 also where it has none. */
+/* n < *end, in the same way. */
+HK_INLINE bool hk_is_below(size_t n, const atomic_size_t *end) {
+#if defined(__x86_64__)
+    bool below;
+    __asm__("cmp %2, %1" : "=@ccb"(below) : "r"(n), "m"(*end));
+    return below;
+#else
+    return n < hk_load_relaxed(end);
+#endif
+}
+
+/* The kind of what lies at p, as far as the cache's map says under one of its masks; 0 also where it has none. */
+HK_INLINE size_t hk_kind_under(const _Atomic uintptr_t *mask, const hk_tcache_t *tc,
+                               const void *p) {
+    return hk_load_relaxed(&tc->map[hk_masked((uintptr_t)p >> HK_SLICE_SHIFT, mask)]);
+}
+
 HK_INLINE size_t hk_hit_kind(const hk_tcache_t *tc, const void *p) {
-    return hk_load_relaxed(&tc->map[hk_masked((uintptr_t)p >> HK_SLICE_SHIFT, &tc->mask)]);
+    return hk_kind_under(&tc->mask, tc, p);
 }
 
 /* The block on top of the bin of class cls, or NULL: to the boundary. */
@@ -67,10 +86,11 @@ HK_INLINE void *hk_hit_pop_class(hk_tcache_t *tc, size_t cls) {
     return p;
 }
 
-/* The same for n bytes. Behind the miss: what a heap profile, or sampled guards, count and pass over (front/watched.h). */
-HK_INLINE void *hk_hit_pop(size_t n) {
+/* The same for n bytes, if they fit. Behind the miss: what a heap profile, or sampled guards, count and pass over
+ * (front/watched.h). */
+HK_INLINE void *hk_hit_pop_if(bool fit, size_t n) {
     hk_tcache_t *tc = hk_load_relaxed(&hk_tc);
-    if (HK_UNLIKELY(n > HK_MID_MAX))
+    if (HK_UNLIKELY(!fit))
         return NULL;
     void *p = hk_hit_pop_class(tc, hk_load_relaxed(&hk_class_of_size[(n + 7) >> 3]));
     void **left = &tc->watchers[HK_WATCH_PROFILE];
@@ -83,12 +103,16 @@ HK_INLINE void *hk_hit_pop(size_t n) {
     return p;
 }
 
+HK_INLINE void *hk_hit_pop(size_t n) { return hk_hit_pop_if(n <= HK_MID_MAX, n); }
+
+/* The byte before the next multiple of a power of two; SIZE_MAX for no bytes, or no alignment. */
+HK_INLINE size_t hk_last_of(size_t n, size_t align) { return (n - 1) | (align - 1); }
+
 /* The same, aligned to a power of two: of the class that hk_size_for_alignment() asks for, found without
- * working its size out unless a learned one is in its place. NULL for no bytes, or no alignment. */
-HK_INLINE void *hk_hit_pop_aligned(size_t n, size_t align) {
+ * working its size out unless a learned one is in its place. */
+HK_INLINE void *hk_hit_pop_aligned_if(bool fit, size_t last, size_t align) {
     hk_tcache_t *tc = hk_load_relaxed(&hk_tc);
-    const size_t last = (n - 1) | (align - 1); /* the byte before the next multiple */
-    if (HK_UNLIKELY(last >= HK_MID_MAX))
+    if (HK_UNLIKELY(!fit))
         return NULL;
     size_t cls = hk_load_relaxed(&hk_class_of_size[(last >> 3) + 1]);
     if (HK_UNLIKELY(cls >= HK_CLASS_FIXED)) {
@@ -98,10 +122,14 @@ HK_INLINE void *hk_hit_pop_aligned(size_t n, size_t align) {
     return hk_hit_pop_class(tc, cls);
 }
 
-/* Puts p on its bin; false: to the boundary. */
-HK_INLINE bool hk_hit_push(void *p) {
-    hk_tcache_t *tc = hk_load_relaxed(&hk_tc);
-    size_t kind = hk_hit_kind(tc, p);
+/* NULL for no bytes, or no alignment. */
+HK_INLINE void *hk_hit_pop_aligned(size_t n, size_t align) {
+    const size_t last = hk_last_of(n, align);
+    return hk_hit_pop_aligned_if(last < HK_MID_MAX, last, align);
+}
+
+/* Puts p, which is of that kind, on its bin; false: to the boundary. */
+HK_INLINE bool hk_hit_push_kind(hk_tcache_t *tc, size_t kind, void *p) {
     void **top = hk_load_relaxed(&tc->top[kind]);
     if (HK_UNLIKELY(top == tc->limit[kind]))
         return false;
@@ -109,4 +137,24 @@ HK_INLINE bool hk_hit_push(void *p) {
     HK_INDEX_AGAIN(kind);
     hk_store_relaxed(&tc->top[kind], top + 1);
     return true;
+}
+
+HK_INLINE bool hk_hit_push(void *p) {
+    hk_tcache_t *tc = hk_load_relaxed(&hk_tc);
+    return hk_hit_push_kind(tc, hk_hit_kind(tc, p), p);
+}
+
+/* The same for derived forms of operators new and delete, which may have no hits. */
+HK_INLINE void *hk_hit_pop_derived(size_t n) {
+    return hk_hit_pop_if(hk_is_below(n, &hk_derived.end), n);
+}
+
+HK_INLINE void *hk_hit_pop_derived_aligned(size_t n, size_t align) {
+    const size_t last = hk_last_of(n, align);
+    return hk_hit_pop_aligned_if(hk_is_below(last, &hk_derived.most), last, align);
+}
+
+HK_INLINE bool hk_hit_push_derived(void *p) {
+    hk_tcache_t *tc = hk_load_relaxed(&hk_tc);
+    return hk_hit_push_kind(tc, hk_kind_under(&tc->mask_derived, tc, p), p);
 }

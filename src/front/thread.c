@@ -10,6 +10,7 @@
 #include "front/guarded.h"
 #include "front/magazine.h"
 #include "front/observed.h"
+#include "front/operators.h"
 #include "front/prewarm.h"
 #include "front/watched.h"
 #include "policy/purger.h"
@@ -65,7 +66,9 @@ bool hk_thread_is_inside(void) {
 /* Under the registry lock, so that no heap appears while a fork holds them all. */
 static void set_up_locked(hk_thread_t *thread) {
     thread->cache.map = hk_flat.bytes;
-    hk_store_relaxed(&thread->cache.mask, hk_load_relaxed(&hk_flat.mask));
+    const uintptr_t mask = hk_load_relaxed(&hk_flat.mask);
+    hk_store_relaxed(&thread->cache.mask, mask);
+    hk_store_relaxed(&thread->cache.mask_derived, hk_operators_are_ours() ? mask : 0);
     thread->cache.thread = thread;
     hk_magazines_reset(thread);
     hk_heap_init(&thread->heap);
@@ -343,6 +346,7 @@ bool hk_threads_visit(hk_thread_visitor_t *visit, void *argument) {
 
 static void forget_flat(hk_thread_t *thread) {
     hk_store_relaxed(&thread->cache.mask, (uintptr_t)0);
+    hk_store_relaxed(&thread->cache.mask_derived, (uintptr_t)0);
 }
 
 /* Not for ever: in a child that was made past the fork handlers (clone, _Fork) a thread that is not there may have it. */

@@ -1,0 +1,50 @@
+/* Whether C++'s operators new and delete are this library's, or the program has replaced some.
+ *
+ * By the standard only the basic forms are at work in a heap: one new and one delete, and one of each for alignments.
+ * All others are derived: the default of each calls another one, in the end a basic one, and so a program that replaces
+ * the basic ones has replaced all. Ours have hits of their own as long as nobody can tell the difference; where a form
+ * that others call has been replaced, no derived one has a hit, and each calls what the C++ library's would. */
+#pragma once
+
+#include "base/base.h"
+
+/* Those that others call, by their mangled names. What these mean in a process is the loader's affair; by hk_own and the
+ * name it is always the function of this library. (api/malloc.c defines both.) */
+#define HK_CALLED_OPERATORS(X)                                                                     \
+    X(_Znwm, void *, size_t)                                                                       \
+    X(_Znam, void *, size_t)                                                                       \
+    X(_ZnwmSt11align_val_t, void *, size_t, size_t)                                                \
+    X(_ZnamSt11align_val_t, void *, size_t, size_t)                                                \
+    X(_ZdlPv, void, void *)                                                                        \
+    X(_ZdaPv, void, void *)                                                                        \
+    X(_ZdlPvSt11align_val_t, void, void *, size_t)                                                 \
+    X(_ZdaPvSt11align_val_t, void, void *, size_t)
+
+#define HK_DECLARE_OPERATOR(name, result, ...)                                                     \
+    result name(__VA_ARGS__);                                                                      \
+    __attribute__((visibility("hidden"))) result hk_own##name(__VA_ARGS__);
+HK_CALLED_OPERATORS(HK_DECLARE_OPERATOR)
+
+/* The function that a name means in this process. A compiler may take it for the one that it sees. */
+#define HK_SERVING(name)                                                                           \
+    ({                                                                                             \
+        __typeof__(name) *serving = name;                                                          \
+        __asm__("" : "+r"(serving));                                                               \
+        serving;                                                                                   \
+    })
+
+/* What derived forms of operator new may take from a magazine: nothing before it is known that all are ours, or if they
+ * are not. (The compiler is told that it is hidden, or the hit would look up where it lies.) */
+typedef struct {
+    atomic_size_t end;  /* atomic: set once; fewer bytes than that */
+    atomic_size_t most; /* atomic: the same; up to that many aligned ones */
+} hk_derived_t;
+extern __attribute__((visibility("hidden"))) hk_derived_t hk_derived;
+
+/* Whether no program has replaced any of them. It may say no though none is replaced: in a program that is not position
+ * independent, the address of a function that the program takes the address of is that of a stub. There the derived
+ * forms go the longer way to the same end. */
+bool hk_operators_look(void);
+HK_INLINE bool hk_operators_are_ours(void) {
+    return hk_load_relaxed(&hk_derived.end) != 0 || hk_operators_look();
+}
