@@ -1,6 +1,7 @@
 /* setrlimit and prlimit as the system has them; but a process that limits its own address space also gets back what the
  * flat page map has of it (docs/decisions/0012-bounded-memory.md). By the system's call, for the C library's functions do
  * no more, and looking those up is nothing to do between a fork and exec. */
+#undef _FILE_OFFSET_BITS /* or setrlimit means setrlimit64, which is here too */
 #include <sys/resource.h>
 
 #include "api/api.h"

@@ -11,6 +11,7 @@
 #include "base/report.h"
 #include "config/config.h"
 #include "front/boundary.h"
+#include "front/emergency.h"
 #include "front/magazine.h"
 #include "front/watched.h"
 #include "guard/block.h"
@@ -164,12 +165,20 @@ static void refill(hk_thread_t *thread, hk_quarantine_t *q, unsigned cls) {
     hk_quarantine_open(q, dice);
 }
 
+/* A signal handler has interrupted its thread while that was moving blocks. */
+static bool is_interrupted(const hk_quarantine_t *q) {
+    return hk_load_relaxed(&q->dice) == 0 && hk_guard->quarantine_bytes != 0;
+}
+
+/* Whoever is interrupted may be about to take what is on top of the magazine: it is not for the handler. */
 static HK_NOINLINE void *of_class(size_t bytes, size_t n, size_t align, hk_by_t by) {
     const unsigned cls = hk_class_of(bytes);
     hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
     hk_quarantine_t *q = quarantine_of(thread);
     void *p = NULL;
     if (q != NULL && (p = hk_quarantine_take(q, cls).p) == NULL) {
+        if (HK_UNLIKELY(is_interrupted(q)))
+            return hk_emergency_alloc(n, hk_max(align, 16));
         refill(thread, q, cls);
         p = hk_quarantine_take(q, cls).p;
     }

@@ -244,7 +244,7 @@ static void *alloc_again(size_t n, size_t align, size_t bytes, hk_by_t by) {
         return NULL;
     }
     hk_sub_relaxed(&kept_bytes, body);
-    header->keeps = header->open = 0;
+    header->keeps = header->open = false;
     header->served++;
     header->block = header->body + body - hk_align_up(n, hk_max(align, 16));
     header->n = n;
@@ -302,7 +302,6 @@ static bool close_body(hk_header_t *header) {
     if (header->open)
         hk_zero(header->body, bytes);
     header->keeps = keeps && (header->open || hk_os_protect(header->body, bytes, HK_NO_ACCESS));
-    hk_header_seal(header);
     if (header->keeps)
         hk_add_relaxed(&kept_bytes, bytes);
     else if (bytes <= KEEPS_UP_TO)
@@ -358,7 +357,7 @@ void hk_fence_free(void *p, hk_by_t by, size_t n) {
         return;
     }
     edges_are_whole(header);
-    hk_guard_check_claims(p, header->n, header->by, by, n);
+    hk_guard_check_claims(p, header->n, (hk_by_t)header->by, by, n);
     hk_sub_relaxed(&live_blocks, (size_t)1);
     hk_sub_relaxed(&live, header->bytes);
     hk_held_drop(header->bytes);
@@ -443,7 +442,7 @@ bool hk_fence_resize(void *p, size_t n, bool half) {
     if (n > room_of(header) && !grow(header, n))
         return false;
     const size_t before = header->n;
-    hk_guard_check_claims(p, before, header->by, HK_BY_MALLOC, HK_ANY_SIZE);
+    hk_guard_check_claims(p, before, (hk_by_t)header->by, HK_BY_MALLOC, HK_ANY_SIZE);
     header->n = n;
     if (n < before)
         cut(header, before);

@@ -14,11 +14,12 @@ typedef struct {
     size_t bytes;
     char *body; /* what is accessible, and its bytes */
     size_t body_bytes;
-    hk_by_t by;
+    size_t by; /* a hk_by_t */
+    uint64_t
+        seal; /* of all before, of where it is, and of the secret: const while the block is out, and being freed */
     unsigned served;   /* blocks that have been here before this one */
-    uint32_t keeps;    /* 1: its memory while it is free */
-    uint32_t open;     /* 1: it is cleared while it is free, and anybody can write to it */
-    uint64_t seal;     /* of all before, of where it is, and of the secret */
+    bool keeps;        /* its memory while it is free */
+    bool open;         /* it is cleared while it is free, and anybody can write to it */
     atomic_uint state; /* atomic: whoever frees */
 } hk_header_t;
 
@@ -27,7 +28,7 @@ HK_INLINE hk_header_t *hk_header_place(const void *block) {
     return (hk_header_t *)(((uintptr_t)block - 1) & ~(uintptr_t)(HK_SLICE - 1));
 }
 
-/* After each change but of the state. */
+/* After each change of what is sealed. */
 void hk_header_seal(hk_header_t *header);
 bool hk_header_is_sealed(const hk_header_t *header);
 

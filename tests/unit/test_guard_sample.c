@@ -201,7 +201,9 @@ static void sent_and_ignored(void *unused) {
 static void say_blocked(int number) {
     sigset_t blocked;
     CHECK(pthread_sigmask(SIG_BLOCK, NULL, &blocked) == 0);
-    dprintf(STDOUT_FILENO, "%d%d ", sigismember(&blocked, number), sigismember(&blocked, SIGUSR1));
+    const char text[] = {(char)('0' + sigismember(&blocked, number)),
+                         (char)('0' + sigismember(&blocked, SIGUSR1)), ' '};
+    CHECK(write(STDOUT_FILENO, text, sizeof text) == sizeof text);
 }
 
 static void sent_once(void *unused) {
