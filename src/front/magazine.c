@@ -115,13 +115,11 @@ size_t hk_magazines_left(const hk_thread_t *thread) {
     return left_of(hk_magazines_budget(), thread);
 }
 
-bool hk_magazines_hold_more(const hk_thread_t *thread, size_t bytes) {
-    size_t held = 0;
-    if (thread->allotted <= bytes)
-        return false; /* as most threads that come and go */
+size_t hk_magazines_bytes(const hk_thread_t *thread) {
+    size_t bytes = 0;
     for (unsigned cls = 1, end = hk_class_end(); cls < end; cls++)
-        held += (size_t)hk_magazine_held(thread, cls) * hk_classes[cls].size;
-    return held > bytes;
+        bytes += (size_t)hk_magazine_held(thread, cls) * hk_classes[cls].size;
+    return bytes;
 }
 
 /* Its slots lie there from now on, with what it holds. release: who counts sees the old place and the old top,
@@ -170,13 +168,20 @@ static unsigned find_place(hk_thread_t *thread, hk_thread_rest_t *rest, unsigned
     return rest->used - n;
 }
 
+/* One of many threads does, but for one that comes and goes where they are not very many: a record that has served
+ * several would have each of them cross the boundary for nearly every block. */
+static bool begins_in_crowd(const hk_thread_t *thread) {
+    return hk_threads_are_many() &&
+           (hk_load_relaxed(&hk_threads_served) > VERY_MANY || !hk_thread_comes_and_goes(thread));
+}
+
 static void set_capacity(hk_thread_t *thread, unsigned cls, unsigned capacity) {
     hk_magazine_t *mag = &thread->magazines[cls];
     hk_thread_rest_t *rest = capacity > HK_FEW ? hk_thread_rest(thread) : NULL;
     if (rest == NULL)
         capacity = (unsigned)hk_min(capacity, HK_FEW);
     if (mag->capacity == 0)
-        mag->crowd = hk_threads_are_many();
+        mag->crowd = begins_in_crowd(thread);
     thread->allotted -= (size_t)mag->capacity * hk_classes[cls].size;
     thread->allotted += (size_t)capacity * hk_classes[cls].size;
     unsigned place = rest != NULL ? hk_load_relaxed(&rest->place[cls]) : 0;
@@ -233,7 +238,7 @@ static bool take_from_largest(hk_thread_t *thread, unsigned cls) {
 /* How many blocks more a magazine should have room for. The first few need no memory of their own;
  * where there is that already, from an earlier thread, they are left out. */
 static unsigned growth(const hk_thread_t *thread, size_t size, unsigned now) {
-    if (now == 0 && hk_threads_are_many())
+    if (now == 0 && begins_in_crowd(thread))
         return size <= SMALL ? HK_FEW : 1;
     if (now == 0 && hk_load_relaxed(&thread->rest) == NULL)
         return HK_FEW;

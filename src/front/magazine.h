@@ -14,8 +14,8 @@ void hk_magazines_reset(hk_thread_t *thread);
 /* Gives all blocks back to their slabs. */
 void hk_magazines_flush(hk_thread_t *thread);
 
-/* Whether the blocks in the magazines are more than so many bytes. */
-bool hk_magazines_hold_more(const hk_thread_t *thread, size_t bytes);
+/* The blocks in the magazines. */
+size_t hk_magazines_bytes(const hk_thread_t *thread);
 
 /* Where the magazine's slots are, with few in the record, with more in its rest; and its blocks. For the owner. */
 HK_INLINE void **hk_magazine_slots(const hk_thread_t *thread, unsigned cls) {

@@ -23,10 +23,11 @@ enum { DESTRUCTOR_ROUNDS = 2 };
 enum { MOST_TRIES = 20000 };
 
 /* So many orphans may keep an empty slab for each class, for the next thread's sake. Where threads come and
- * go, as a record knows that has served a few, these keep the magazines' blocks as well, if they are not
- * much. */
-enum { WARM_ORPHANS = 8, WARM_FROM = 8 };
+ * go they are *warm*, however many they are: they keep their magazines' blocks as well, if each has no more than
+ * so much, and all of them. */
+enum { FEW_ORPHANS = 8 };
 #define WARM_BYTES (256 * HK_KIB)
+#define ALL_WARM_BYTES (8 * WARM_BYTES)
 
 #define ALL_UNUSED                                                                                 \
     { [0 ... HK_KIND_COUNT - 1] = hk_unused_bin }
@@ -44,6 +45,7 @@ static bool initialised;     /* lock: registry */
 static pthread_key_t key;    /* const once initialised */
 static hk_thread_t *orphans; /* lock: registry; last in, first out: its memory is the warmest */
 static atomic_uint ending;   /* atomic: threads that have begun to end and are no orphans yet */
+static _Atomic size_t warm_bytes; /* atomic: what warm orphans have, and those about to be */
 
 atomic_uint hk_threads_served;
 hk_heap_t hk_crowds[HK_CROWDS];
@@ -133,6 +135,12 @@ static void initialise_locked(void) {
     pthread_key_create(&key, thread_ends);
 }
 
+/* What its magazines hold is not kept for somebody any more. */
+static void cool(hk_thread_t *thread) {
+    hk_sub_relaxed(&warm_bytes, thread->warm);
+    thread->warm = 0;
+}
+
 /* A record for the calling thread, inside: an orphan's, else a new one. NULL: out of memory, or
  * another thread is forking. */
 static hk_thread_t *obtain_record(void) {
@@ -143,6 +151,7 @@ static hk_thread_t *obtain_record(void) {
     if (thread != NULL) {
         orphans = thread->orphan_next;
         hk_heap_set_orphan(&thread->heap, false);
+        cool(thread);
     } else if ((thread = hk_meta_alloc(sizeof *thread)) != NULL) {
         set_up_locked(thread);
         thread->all_next = hk_threads_all;
@@ -247,19 +256,31 @@ void hk_thread_orphan_locked(hk_thread_t *thread) {
     serve_locked(-1);
 }
 
+static bool stays_warm(hk_thread_t *thread) {
+    if (!hk_thread_comes_and_goes(thread))
+        return false;
+    const size_t held = hk_magazines_bytes(thread);
+    if (held > WARM_BYTES)
+        return false;
+    thread->warm = held;
+    if (hk_add_relaxed(&warm_bytes, held) + held <= ALL_WARM_BYTES)
+        return true;
+    cool(thread);
+    return false;
+}
+
 /* What an ending thread has in its magazines goes back, but for a little. Others may end meanwhile. */
 static void leave_behind(hk_thread_t *thread) {
     const unsigned before = hk_add_seq(&ending, 1u);
-    const bool many = before + hk_heap_orphans() >= WARM_ORPHANS;
     if (hk_watched())
         hk_watched_end(thread);
     flush_layers(thread);
-    if (thread->served < WARM_FROM)
+    if (!hk_thread_comes_and_goes(thread))
         thread->served++;
-    if (!many && thread->served == WARM_FROM && !hk_magazines_hold_more(thread, WARM_BYTES))
+    if (stays_warm(thread))
         return;
     hk_magazines_flush(thread);
-    if (many)
+    if (before + hk_heap_orphans() >= FEW_ORPHANS)
         hk_heap_collect(&thread->heap);
     hk_magazines_reset(thread);
 }
@@ -297,6 +318,7 @@ void hk_threads_cool_orphans(void) {
     for (hk_thread_t *thread = orphans; thread != NULL; thread = thread->orphan_next) {
         hk_magazines_flush(thread);
         hk_magazines_reset(thread);
+        cool(thread);
     }
     hk_unlock(&hk_registry);
 }

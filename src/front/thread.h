@@ -66,6 +66,7 @@ struct hk_thread {
     unsigned crowd;            /* owner: the shared heap used last */
     atomic_bool telling;       /* owner: a watcher hears of something (front/watched.h) */
     size_t allotted;           /* owner: bytes that magazines have room for */
+    size_t warm;               /* owner: bytes in magazines, as it is a warm orphan's */
     size_t unnoted;            /* owner: bytes given back that the purger has not heard of */
     hk_magazine_t magazines[HK_CLASS_COUNT]; /* owner */
     hk_thread_t *all_next;                   /* const once set; lock: registry */
@@ -107,6 +108,12 @@ HK_INLINE void hk_gate_leave(hk_thread_t *thread) {
 
 /* The rest of the record, made if it is not there yet; NULL: out of memory. Any thread. */
 hk_thread_rest_t *hk_thread_rest(hk_thread_t *thread);
+
+/* Whether the record has seen the end of several threads: they come and go, and what it has serves the next. */
+HK_INLINE bool hk_thread_comes_and_goes(const hk_thread_t *thread) {
+    enum { SEVERAL = 8 };
+    return thread->served == SEVERAL;
+}
 
 /* Whether there are so many threads that one which needs few blocks gets no slab of its own for
  * them; and the heaps that it shares with the others. */

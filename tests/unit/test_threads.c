@@ -22,14 +22,16 @@ static void *live_shortly(void *place) {
     return place;
 }
 
-static void live_together(unsigned count) {
+static void live_as_many(unsigned count, void *(*live)(void *)) {
     pthread_t threads[CROWD];
     CHECK(pthread_barrier_init(&together, NULL, count) == 0);
     for (unsigned i = 0; i < count; i++)
-        CHECK(pthread_create(&threads[i], NULL, live_shortly, &records[i]) == 0);
+        CHECK(pthread_create(&threads[i], NULL, live, &records[i]) == 0);
     for (unsigned i = 0; i < count; i++)
         CHECK(pthread_join(threads[i], NULL) == 0);
 }
+
+static void live_together(unsigned count) { live_as_many(count, live_shortly); }
 
 static unsigned records_with_blocks(unsigned count) {
     unsigned warm = 0;
@@ -42,6 +44,30 @@ static void *live_largely(void *place) {
     for (unsigned cls = hk_class_of(64); cls <= hk_class_of(2048); cls++)
         drive(cls);
     return live_shortly(place);
+}
+
+static void *live_much(void *place) {
+    enum { KEPT = 240 };
+    static _Thread_local void *kept[KEPT];
+    for (unsigned i = 0; i < KEPT; i++)
+        CHECK((kept[i] = hak_malloc(i % 2 != 0 ? 700 : 1200)) != NULL);
+    for (unsigned i = 0; i < KEPT; i++)
+        hak_free(kept[i]);
+    return live_shortly(place);
+}
+
+/* Of threads that leave much each some keep it, and all records together no more than so much. */
+static void bounded_together(void) {
+    size_t kept = 0;
+    unsigned warm = 0;
+    live_as_many(CROWD, live_much);
+    for (unsigned i = 0; i < CROWD; i++) {
+        kept += hk_magazines_bytes(records[i]);
+        warm += hk_magazines_bytes(records[i]) != 0;
+    }
+    dprintf(STDOUT_FILENO, "%u of %d records keep %zu bytes\n", warm, CROWD, kept);
+    CHECK(warm != 0 && kept <= 2 * HK_MIB);
+    CHECK(HK_HOSTILE || warm < CROWD);
 }
 
 /* The first threads' blocks go back; where threads come and go a few records keep a little, until a trim. */
@@ -62,7 +88,12 @@ static void left_behind(void *unused) {
     CHECK_EQ(records_with_blocks(1), HK_HOSTILE); /* where a thread never holds much */
     for (unsigned i = 0; i < LIVES; i++)
         live_together(CROWD);
-    CHECK(records_with_blocks(CROWD) >= 1 && records_with_blocks(CROWD) <= 8);
+    CHECK_EQ(records_with_blocks(CROWD), CROWD);
+    for (unsigned i = 0; i < 2; i++) /* what was kept is not counted twice */
+        bounded_together();
+    hk_trim();
+    CHECK_EQ(records_with_blocks(CROWD), 0);
+    bounded_together();
 }
 
 /* Of the heaps that many threads share, one that nobody is at, as long as there is one. */
@@ -125,6 +156,47 @@ static void many(void *unused) {
     }
     dprintf(STDOUT_FILENO, "%d threads: their magazines may hold %zu bytes, %zu each\n", THREADS,
             all, part);
+}
+
+/* ---- many threads that come and go ---- */
+
+/* Whether the thread's blocks come from slabs that it shares with others, while so many are there. */
+static void *live_in_turn(void *alone) {
+    const unsigned cls = hk_class_of(64);
+    hak_free(hak_malloc(64));
+    pthread_barrier_wait(&together);
+    hk_thread_flush(own_record());
+    hk_magazines_reset(own_record());
+    hak_free(hak_malloc(64));
+    *(bool *)alone = !own_record()->magazines[cls].crowd;
+    pthread_barrier_wait(&together);
+    return NULL;
+}
+
+/* A new thread of many shares slabs; on a record that several have had before it does not, unless very many are
+ * there. Returns how many of them do not. */
+static unsigned alone_of(unsigned count) {
+    enum { MOST = 128 };
+    static bool alone[MOST];
+    pthread_t threads[MOST];
+    unsigned n = 0;
+    CHECK(pthread_barrier_init(&together, NULL, count) == 0);
+    for (unsigned i = 0; i < count; i++)
+        CHECK(pthread_create(&threads[i], NULL, live_in_turn, &alone[i]) == 0);
+    for (unsigned i = 0; i < count; i++) {
+        CHECK(pthread_join(threads[i], NULL) == 0);
+        n += alone[i];
+    }
+    return n;
+}
+
+static void in_turn(void *unused) {
+    enum { MANY = 48, VERY = 128 };
+    (void)unused;
+    for (unsigned lives = 0; lives < 8; lives++)
+        CHECK_EQ(alone_of(MANY), 0);
+    CHECK_EQ(alone_of(MANY), HK_HOSTILE ? 0 : MANY);
+    CHECK_EQ(alone_of(VERY), 0);
 }
 
 /* ---- very many threads ---- */
@@ -203,6 +275,7 @@ int main(void) {
     check_passes(left_behind, NULL);
     check_passes(crowds, NULL);
     check_passes(many, NULL);
+    check_passes(in_turn, NULL);
     check_passes(very_many, NULL);
     return 0;
 }
