@@ -56,12 +56,26 @@ class Browser:
         found = re.search(r"seen (\d+)\.", self.says(page, look, "allow-same-origin"))
         return int(found[1])
 
-    def says(self, page: Path, script: str, sandbox: str | None = None) -> str:
+    def says(self, page: Path, script: str, sandbox: str | None = None, width: int = 1200) -> str:
         """What a script appends to the page around this one, whose frame is `this` in it."""
         forbids = "" if sandbox is None else f'sandbox="{sandbox}"'
-        around = self._frame(page, 1200, 3000, f'{forbids} onload="{script}"')
+        around = self._frame(page, width, 3000, f'{forbids} onload="{script}"')
         done = self._run(around, "--dump-dom", "--allow-file-access-from-files")
         return done.stdout.rpartition("</iframe>")[2]
+
+    def outside(self, page: Path, width: int, boxes: str) -> str:
+        """What reaches beyond the right edge of a box of its own in a window that narrow."""
+        look = (
+            "const page = this.contentDocument, found = [];"
+            f"for (const box of page.querySelectorAll('{boxes}')) {{"
+            "  const edge = box.getBoundingClientRect().right;"
+            "  for (const e of box.querySelectorAll('*'))"
+            "    if (e.getBoundingClientRect().right > edge + 1)"
+            "      found.push(e.className + ' ' + e.textContent.slice(0, 40)); }"
+            "document.body.append(`found ${found.join(', ')}.`);"
+        )
+        said = self.says(page, look, "allow-same-origin", width)
+        return re.search(r"found (.*)\.", said, flags=re.DOTALL)[1]
 
     def picture(self, page: Path, width: int, dark: bool = False, scripts: bool = True) -> bytes:
         """In a frame, which may be narrower than the browser's least window."""

@@ -73,3 +73,12 @@ def test_the_page_of_a_suite_fills_the_window(browser: Browser, tmp_path: Path, 
     ledger = Ledger(tmp_path / "evidence")
     world.add_suite(ledger)
     assert len(browser.picture(written(ledger, tmp_path), 1360)) > 4 * blank
+
+
+def test_on_a_telephone_nothing_of_a_card_is_outside_of_it(
+    browser: Browser, page: Path, tmp_path: Path
+) -> None:
+    ledger = Ledger(tmp_path / "evidence")
+    world.add_suite(ledger, slow="mimalloc2-debian")
+    for file in (page, written(ledger, tmp_path)):
+        assert browser.outside(file, 390, "tbody tr") == ""
