@@ -77,7 +77,7 @@ CPU = replace(MADE, types=[("samples", "count"), ("cpu", "nanoseconds")], rows=[
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (b"", "what is in it is not in pprof's format"),
+        (b"", "it is empty"),
         (b"\n\x04\x08\x01", "it is not compressed by gzip"),
         (WHOLE[:-20], "it is cut off"),
         (WHOLE[:60] + b"XXXX" + WHOLE[64:], "it is damaged"),

@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 
+import pytest
 from standing import Stand, compile_static, ran, refused
 
 
@@ -45,6 +46,17 @@ def test_death_by_signal_is_the_shells_status(stand: Stand) -> None:
 def test_a_program_that_is_not_there_is_named(stand: Stand) -> None:
     done = stand.run("run", "--", "no-such-program")
     refused(done, "command not found: no-such-program", status=127)
+
+
+@pytest.mark.parametrize("command", ["run", "compare"])
+def test_what_is_there_and_no_program_is_not_said_to_be_missing(
+    stand: Stand, tmp_path: Path, command: str
+) -> None:
+    (tmp_path / "text").write_text("hello\n")
+    done = stand.run(command, "--", tmp_path / "text")
+    refused(done, f"cannot run {tmp_path}/text: it is no executable file (chmod +x)", status=126)
+    done = stand.run(command, "--", tmp_path)
+    refused(done, f"cannot run {tmp_path}: it is a folder", status=126)
 
 
 def test_another_build_can_be_named(stand: Stand, tmp_path: Path) -> None:

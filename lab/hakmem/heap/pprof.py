@@ -89,6 +89,8 @@ def read(path: Path) -> Profile:
         packed = path.read_bytes()
     except OSError as error:
         raise LabError(f"cannot read {path}: {error.strerror}") from error
+    if not packed:
+        raise LabError(f"{path} is no heap profile: it is empty")
     try:
         return decode(gzip.decompress(packed), path.name)
     except EOFError:

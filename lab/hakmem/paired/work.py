@@ -1,6 +1,5 @@
 """What a cell runs: a benchmark and its amount of work, a real program, or a user's command."""
 
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 from hakmem import project
 from hakmem.errors import LabError
 from hakmem.paired.cells import Cell
+from hakmem.process.command import program
 from hakmem.process.library import system
 from hakmem.process.sample import Process, Sample
 from hakmem.programs import Program, Ready, prepare
@@ -123,10 +123,7 @@ def real(program: Program) -> Work:
 
 def program_of(argv: Sequence[str]) -> Path:
     """The file of a command; LabError where there is none."""
-    found = shutil.which(argv[0])
-    if found is None:
-        raise LabError(f"command not found: {argv[0]}", status=127)
-    return Path(found).resolve()
+    return Path(program(argv[0])).resolve()
 
 
 def own(argv: Sequence[str], passed: Sequence[str] = (), timeout_s: float = 3600.0) -> Work:

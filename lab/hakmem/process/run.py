@@ -1,7 +1,6 @@
 """`hakmem run`: one real program under the allocator, with proof from inside the process."""
 
 import os
-import shutil
 import signal
 import stat
 import struct
@@ -18,6 +17,7 @@ import typer
 from hakmem import project
 from hakmem.cli import Library
 from hakmem.errors import LabError
+from hakmem.process import command as commands
 from hakmem.process import proof as proofs
 from hakmem.process import scratch
 
@@ -88,9 +88,7 @@ def execute(
     """Runs the command to its end with inherited stdio and reads its proof."""
     if any(separator in str(library) for separator in " :"):
         raise LabError(f"the loader cannot preload a path with a space or colon: {library}")
-    program = shutil.which(command[0])
-    if program is None:
-        raise LabError(f"command not found: {command[0]}", status=127)
+    program = commands.program(command[0])
     with scratch.folder("run") as folder:
         file = folder / "proof.jsonl"
         environment = {**preloaded(library, os.environ), **settings, "HAKMEM_PROOF": str(file)}
