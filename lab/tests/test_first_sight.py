@@ -62,6 +62,14 @@ def test_links_lead_somewhere(name: str) -> None:
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
+def test_no_page_puts_off_what_may_be_there_by_now() -> None:
+    off = re.compile(r"\b(none|not there|(no|has no) limits?( of its own)?) yet\b", re.IGNORECASE)
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    assert [
+        (page.name, found[0]) for page in pages for found in off.finditer(page.read_text())
+    ] == []
+
+
 def test_the_levels_of_options_are_those_that_versions_promise() -> None:
     levels = set(re.findall(r"\b(STABLE|EXPERIMENTAL|RESEARCH)\b", options_alone()))
     promised = set(re.findall(r"`(stable|experimental|research)`", promises()))
