@@ -254,6 +254,18 @@ def test_the_command_writes_what_it_then_accepts(
     scorecard_cli.command(write=False, check=False)
     said = capsys.readouterr().out
     assert said.startswith("8 targets: 1 met, 1 missed, 6 not measured")
+
+
+def test_in_a_narrow_terminal_names_are_words(
+    here: Site, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    here.add("suite", suite({"mimalloc2-debian": 0.9}))
+    scorecard_cli.command(write=False, check=False)
+    said = capsys.readouterr().out
+    assert BENCH in said
+    assert min(len(line.strip()) for line in said.splitlines() if line.strip()) > 3
+    assert max(map(len, said.splitlines())) <= 60
     assert "0 of 10 runs are there" in said
 
 

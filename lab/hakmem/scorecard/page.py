@@ -177,16 +177,19 @@ def show(found: Sequence[Row], console: Console) -> None:
 
 
 def _table(area: str, found: Sequence[Row], width: int) -> Table:
-    roomy = width >= 120
-    record = ["record"] if roomy else []
-    table = terminal.table(area, ">bound", ">last", "interval", "state", *record)
+    """With the intervals where there is room for them, and with the records where there is more."""
+    middle = ["interval"] if width >= 76 else []
+    record = ["record"] if width >= 120 else []
+    table = terminal.table(area, ">bound", ">last", *middle, "state", *record)
     first = table.columns[0]
-    first.ratio, first.overflow, first.no_wrap = 1, "fold", False
+    first.ratio, first.overflow, first.no_wrap, first.min_width = 1, "fold", False, 10
     for row in found:
         id = Text(row.record.id if row.record else "", style="dim")
         state = Text(MARKS[row.state], style=STYLES[row.state])
-        cells = (Text(name(row)), bound(row), last(row), interval(row), state)
-        table.add_row(*cells, *([id] if roomy else []))
+        inner = [interval(row)] if middle else []
+        table.add_row(
+            Text(name(row)), bound(row), last(row), *inner, state, *([id] if record else [])
+        )
     return table
 
 
