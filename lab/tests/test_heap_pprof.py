@@ -79,6 +79,7 @@ CPU = replace(MADE, types=[("samples", "count"), ("cpu", "nanoseconds")], rows=[
     [
         (b"", "it is empty"),
         (b"\n\x04\x08\x01", "it is not compressed by gzip"),
+        (b"heap profile: 1: 2 [1: 2] @ heap_v2/524288\n", "HAKMEM_PROF_FORMAT=text made it"),
         (WHOLE[:-20], "it is cut off"),
         (WHOLE[:60] + b"XXXX" + WHOLE[64:], "it is damaged"),
         (WHOLE[:10] + b"\xff" * 20, "it is damaged"),
@@ -86,7 +87,17 @@ CPU = replace(MADE, types=[("samples", "count"), ("cpu", "nanoseconds")], rows=[
         (gzip.compress(MADE.encode()[:-300]), "not in pprof's format"),
         (gzip.compress(CPU.encode()), "it counts samples, cpu, not inuse_space"),
     ],
-    ids=["empty", "plain", "cut off", "damaged", "no deflate", "text", "half", "another kind"],
+    ids=[
+        "empty",
+        "plain",
+        "older",
+        "cut off",
+        "damaged",
+        "no deflate",
+        "text",
+        "half",
+        "another kind",
+    ],
 )
 def test_what_is_no_profile_is_one_line(tmp_path: Path, content: bytes, why: str) -> None:
     file = tmp_path / "p.pb.gz"

@@ -98,6 +98,8 @@ def read(path: Path) -> Profile:
     except (gzip.BadGzipFile, zlib.error) as error:
         known = packed[:2] == b"\x1f\x8b"
         why = f"it is damaged ({error})" if known else "it is not compressed by gzip"
+        if packed.startswith(b"heap profile: "):
+            why = "it is of the older form, which only pprof reads: HAKMEM_PROF_FORMAT=text made it"
     except (ValueError, IndexError, KeyError):
         why = "what is in it is not in pprof's format"
     raise LabError(f"{path} is no heap profile: {why}")
