@@ -1,5 +1,6 @@
 """The command `hakmem`: how its failures become messages."""
 
+import io
 import signal
 import sys
 from importlib import import_module
@@ -181,6 +182,10 @@ for panel, rows in PANELS.items():
 def main() -> None:
     # A polite end is an interrupt: what was started is stopped, and no half is written.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # What the terminal's encoding has not is shown as its number, not as an error, nor as a ?,
+    # which says that something is open.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         scratch.sweep()
         try:

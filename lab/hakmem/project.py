@@ -85,10 +85,13 @@ def place(out: Path | None, otherwise: Path, option: str = "--out", folder: bool
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Writes beside the target and renames: readers see the old file or the new one, never half."""
+    """Writes beside the target and renames: readers see the old file or the new one, never half.
+
+    What came as an argument in another encoding than UTF-8 is shown as its number.
+    """
     try:
         path.parent.mkdir(exist_ok=True)
-        replace(path, text.encode(), path.parent, f".{path.name}.")
+        replace(path, text.encode(errors="backslashreplace"), path.parent, f".{path.name}.")
     except OSError as error:
         raise LabError(f"cannot write {path}: {error.strerror}") from error
 

@@ -43,6 +43,13 @@ def test_an_unknown_command_names_the_nearest(
     assert f"No such command '{arguments[-1]}'. Did you mean {nearest}" in done.stderr
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_what_an_encoding_has_not_is_shown_as_its_number(own: Stand, encoding: str) -> None:
+    done = ran(own.run("peers", "list", COLUMNS="60", PYTHONIOENCODING=encoding))
+    assert "\\u2026" in done.stdout
+    assert done.stderr == ""
+
+
 MISSING = [
     ("run", "--lib", "/no/such.so", "--", "true"),
     ("config", "--lib", "/no/such.so"),

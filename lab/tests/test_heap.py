@@ -231,6 +231,15 @@ def test_a_program_is_run_and_its_profiles_are_shown_and_kept(
     assert "sh -c &#39;cp" in page.read_text()
 
 
+def test_an_argument_in_another_encoding_is_shown_by_its_number(
+    stand: Stand, files: list[Path], tmp_path: Path
+) -> None:
+    page = tmp_path / "heap.html"
+    words = ("heap", "--out", page, "--", "sh", "-c", LEAVES, "caf\udce9")
+    ran(stand.run(*words, MADE=str(files[1])))
+    assert "caf\\udce9" in page.read_text()
+
+
 @pytest.mark.parametrize(
     ("words", "own", "seen"),
     [
