@@ -122,6 +122,17 @@ def test_a_library_that_does_not_serve_is_refused(planted: Stand, tmp_path: Path
     assert not (tmp_path / "x").exists()
 
 
+def test_code_in_sections_beside_text_is_the_librarys_too(planted: Stand, tmp_path: Path) -> None:
+    need("valgrind", "objdump")
+    apart = compile_c("stub_library.c", tmp_path / "apart.so", "-shared", "-fPIC", "-DAPART")
+    done = ran(planted.call(
+        "hotpath", "--lib", apart, "--bench", "burst", "--amounts", "50,100",
+        "--repeat", 1, "--no-record",
+    ))  # fmt: skip
+    assert "???" not in done.stdout
+    assert done.stdout.count("apart.so") >= 2
+
+
 def test_the_tools_own_proof_is_not_the_programs(planted: Stand, tmp_path: Path) -> None:
     """valgrind's launcher has the library preloaded too; a static program has not."""
     need("valgrind")

@@ -6,8 +6,8 @@ It replaces no malloc (memcheck would), so the allocator under test serves the p
 
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hakmem.errors import LabError
@@ -25,6 +25,9 @@ FIGURES: Mapping[str, Sequence[str]] = {
     "simulated L1 data misses": ("D1mr", "D1mw"),
     "simulated last-level misses": ("ILmr", "DLmr", "DLmw"),
 }
+
+# Where callgrind does not know the file: valgrind 3.19 knows a file's code by its section .text.
+_NOWHERE = "???"
 
 _NAME = re.compile(r"\((\d+)\)(?: (.*))?")
 _POSITION = re.compile(r"[+-]?\d+|\*|0x[0-9a-f]+")
@@ -105,6 +108,17 @@ def parse(text: str) -> Profile:
             status=1,
         )
     return Profile(found, reader.functions, header)
+
+
+def placed(profile: Profile, library: Path, names: Container[str]) -> Profile:
+    """The same with the functions of no known file in the library, if it defines their names."""
+    functions: dict[tuple[str, str], Function] = {}
+    for (file, name), spent in profile.functions.items():
+        its_own = file == _NOWHERE and name.partition("'")[0] in names
+        into = functions.setdefault((str(library) if its_own else file, name), Function())
+        into.own += spent.own
+        into.inclusive += spent.inclusive
+    return replace(profile, functions=functions)
 
 
 def summary_lines(text: str) -> str:

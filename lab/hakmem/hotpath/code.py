@@ -75,6 +75,14 @@ def read(library: Path, is_hakmem: bool) -> list[Code]:
     return found
 
 
+def names(library: Path) -> frozenset[str]:
+    """The functions that it defines; none where that cannot be read."""
+    if shutil.which("objdump") is None:
+        return frozenset()
+    symbols = _objdump("-t", library) + _objdump("-T", library)
+    return frozenset(re.findall(r"^[0-9a-f]+ .{6}F [^*\s]+\t.*?(\S+)$", symbols, re.MULTILINE))
+
+
 def extent(symbols: str, name: str) -> tuple[int, int]:
     """Where an exported function lies, from `objdump -T`."""
     pattern = rf"^([0-9a-f]+) [^*\n]*\t([0-9a-f]+)\s.*\b{re.escape(name)}$"

@@ -215,7 +215,11 @@ class Meter:
         def profile(ran: Ran) -> hotpath_callgrind.Profile:
             text = _taken(hotpath_callgrind.profile_of(self._folder, ran.pid))
             self._raw.append(hotpath_callgrind.summary_lines(text))
-            return hotpath_callgrind.parse(text)
+            whole = hotpath_callgrind.parse(text)
+            if cell.library.path is None:
+                return whole
+            library = cell.library.path.resolve()
+            return hotpath_callgrind.placed(whole, library, hotpath_code.names(library))
 
         argv = hotpath_callgrind.argv(self._folder)
         ops, small, large = self._pair(cell, argv, profile, True)

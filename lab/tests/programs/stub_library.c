@@ -9,8 +9,14 @@ extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t);
 extern void *__libc_realloc(void *, size_t), *__libc_memalign(size_t, size_t);
 extern void __libc_free(void *);
 
-void *malloc(size_t n) { return __libc_malloc(n); }
-void free(void *p) { __libc_free(p); }
+#ifdef APART /* in a section beside .text, as the allocator's own (tools/order.ld) */
+#define PLACE __attribute__((section("every"), noinline))
+#else
+#define PLACE
+#endif
+
+PLACE void *malloc(size_t n) { return __libc_malloc(n); }
+PLACE void free(void *p) { __libc_free(p); }
 void *calloc(size_t n, size_t size) { return __libc_calloc(n, size); }
 void *realloc(void *p, size_t n) { return __libc_realloc(p, n); }
 void *aligned_alloc(size_t alignment, size_t n) { return __libc_memalign(alignment, n); }
