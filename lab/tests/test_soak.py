@@ -157,6 +157,7 @@ def test_a_process_that_runs_already_is_sampled_and_left_alone(own: Stand, out: 
     assert own.records() == []
     done = own.call("soak", "--pid", child.pid, "--out", out)
     refused(done, f"there is no process {child.pid}")
+    assert "libhakmem" not in done.stdout
 
 
 def test_an_interrupted_soak_keeps_its_epochs(own: Stand, out: Path) -> None:
@@ -182,14 +183,21 @@ def test_analyze_reads_any_soak(own: Stand, tmp_path: Path) -> None:
     assert found["drift"]["rss_kb"]["per_run"] == pytest.approx(80 * 1024)
 
 
-@pytest.mark.parametrize("content", [None, b"\xff\xfe", b"nothing here\n"])
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (None, "cannot read {file}: No such file or directory\n"),
+        (b"\xff\xfe", "{file}: no text in UTF-8"),
+        (b"nothing here\n", "{file}: "),
+    ],
+)
 def test_what_is_no_soak_is_one_clear_line(
-    own: Stand, tmp_path: Path, content: bytes | None
+    own: Stand, tmp_path: Path, content: bytes | None, why: str
 ) -> None:
     file = tmp_path / "x.csv"
     if content is not None:
         file.write_bytes(content)
-    refused(own.call("soak", "analyze", file), str(file))
+    refused(own.call("soak", "analyze", file), why.format(file=file))
 
 
 def test_statistics_line_is_the_last_and_the_budget_counts_calls_of_all_kinds() -> None:

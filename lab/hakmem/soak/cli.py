@@ -128,8 +128,10 @@ def analyze_command(
     """
     try:
         text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise LabError(f"cannot read {file}: {error}") from error
+    except OSError as error:
+        raise LabError(f"cannot read {file}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise LabError(f"{file}: no text in UTF-8, and so no CSV of a soak") from error
     try:
         analysis = soak_analysis.analyze(soak_csv.parse(text))
     except LabError as error:

@@ -320,5 +320,9 @@ def _output(log: Path) -> Iterator[IO[bytes]]:
 
 def mapped_allocator(pid: int) -> str:
     """What can be said about a process that runs already: a sign, no proof."""
-    there = "libhakmem" in (host.read(f"/proc/{pid}/maps") or "")
-    return f"{'' if there else 'no '}libhakmem in its mappings; no proof, it was not asked"
+    mappings = host.read(f"/proc/{pid}/maps")
+    if mappings is None and not Path(f"/proc/{pid}").exists():
+        raise LabError(f"there is no process {pid}")
+    sign = f"{'' if 'libhakmem' in (mappings or '') else 'no '}libhakmem in its mappings"
+    sign = "its mappings cannot be read" if mappings is None else sign
+    return f"{sign}; no proof, it was not asked"
