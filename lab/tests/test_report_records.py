@@ -12,6 +12,7 @@ import pytest
 import report_world as world
 from hakmem.errors import LabError
 from hakmem.ledger.store import Ledger
+from hakmem.report import charts
 from hakmem.report import cli as report_cli
 from hakmem.report import lines as report_lines
 from hakmem.report import page as report
@@ -320,3 +321,12 @@ def test_pages_are_whole_or_not_there(
     assert Path("out/report.html").read_text() == before
     assert [p.name for p in Path("out").iterdir()] == ["report.html"]
     shutil.rmtree("out")
+
+
+@pytest.mark.parametrize("name", ["hakmem", "mimalloc2-debian", "HAKMEM_PROFILE=secure"])
+def test_a_long_name_leaves_room_for_the_figures_on_both_sides(name: str) -> None:
+    strip = charts.Strip("python", name, {name: 127.0, "slow": 128.0})
+    drawing = charts.dots(charts.WIDE, [strip], "MiB", "peak")
+    (beside,) = re.findall(r">(least: [^<]*)<", drawing)
+    assert re.fullmatch(rf"least: {name[:9]}.* 127", beside)
+    assert charts.SMALL * len(beside) < charts.WIDE.right - 16 - charts.BOLD * len("127 MiB")

@@ -210,7 +210,11 @@ def _dots_label(layout: Layout, index: int, strip: Strip, unit: str) -> list[str
     own = strip.values.get(strip.subject)
     lowest = min(strip.values, key=strip.values.__getitem__)
     number = f"{words.number(own)} {unit}" if own is not None else "error"
-    least = f"least: {lowest} {words.number(strip.values[lowest])}"
+    figure = words.number(strip.values[lowest])
+    if not layout.stacked:  # what is beside it must not reach the number
+        room = layout.right - 16 - BOLD * (len(number) + 1) - SMALL * len(f"least:  {figure}")
+        lowest = fit(lowest, room, SMALL)
+    least = f"least: {lowest} {figure}"
     return _row_label(layout, index, strip.label, number, least, f"{number} · {least}")
 
 
