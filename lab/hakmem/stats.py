@@ -13,6 +13,8 @@ from typing import cast
 
 from hakmem.lazy import np
 
+CORRELATED = 0.2  # neighbours whose lag1 is above it
+
 
 @dataclass(frozen=True)
 class Interval:
@@ -82,8 +84,8 @@ def lag1(values: np.ndarray) -> np.ndarray:
     return np.divide(shared, total, out=np.zeros_like(total), where=total > 0)
 
 
-def merge_neighbours(values: Sequence[float], limit: float = 0.2) -> list[float]:
-    """Means of adjacent pairs where neighbours are correlated above the limit; else unchanged."""
-    if len(values) < 4 or lag1(np.asarray(values, dtype=float)) <= limit:
+def merge_neighbours(values: Sequence[float]) -> list[float]:
+    """Means of adjacent pairs where neighbours are CORRELATED; else unchanged."""
+    if len(values) < 4 or lag1(np.asarray(values, dtype=float)) <= CORRELATED:
         return list(values)
     return [float(np.mean(values[i : i + 2])) for i in range(0, len(values) - 1, 2)]

@@ -2,7 +2,7 @@
 
 import fnmatch
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
@@ -82,7 +82,7 @@ class Suite:
     """Commands with the figures read off them; every figure's command is in it."""
 
     commands: tuple[Command, ...]
-    figures: tuple[Figure, ...] = field(default=())
+    figures: tuple[Figure, ...]
 
     def command(self, name: str) -> Command:
         """The one that is called exactly so; it must be there."""

@@ -71,7 +71,7 @@ def test_merging_lowers_the_false_positives_of_correlated_blocks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     merged = sum(simulate(0.0, 0.04, correlation=0.5)[:2])
-    monkeypatch.setattr(protocol, "CORRELATED", 2.0)
+    monkeypatch.setattr(stats, "CORRELATED", 2.0)
     assert merged < 0.9 * sum(simulate(0.0, 0.04, correlation=0.5)[:2])
 
 

@@ -48,7 +48,7 @@ class Measured:
         """From the gains of its blocks over the good end, in the order they were taken."""
         if len(gains) < FEWEST:
             raise ValueError(f"{len(gains)} blocks are too few: {FEWEST} at least")
-        merged = stats.merge_neighbours(gains, protocol.CORRELATED)
+        merged = stats.merge_neighbours(gains)
         spread = float(np.std(merged, ddof=1))
         return cls(stats.hodges_lehmann(merged), spread, len(merged))
 

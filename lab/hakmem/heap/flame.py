@@ -16,7 +16,9 @@ from hakmem.report import charts
 ROW = 19.0
 DEEPEST = 70  # of the drawing
 LEAST = 2e-5  # of the whole, in the data
-SIZES = (("wide", 1200.0, 2.5), ("narrow", 340.0, 2.5))  # the last: the narrowest that is drawn
+SIZES = (("wide", 1200.0), ("narrow", 340.0))
+NARROWEST = 2.5  # that is drawn
+MODULES = 5  # that have a colour of their own
 
 
 def drawing(root: Node, colours: dict[str, str], title: str) -> str:
@@ -24,12 +26,10 @@ def drawing(root: Node, colours: dict[str, str], title: str) -> str:
     return "".join(_svg(root, colours, title, *size) for size in SIZES)
 
 
-def _svg(
-    root: Node, colours: dict[str, str], title: str, name: str, width: float, least: float
-) -> str:
+def _svg(root: Node, colours: dict[str, str], title: str, name: str, width: float) -> str:
     scale = width / max(root.weight.bytes, 1)
     parts, deepest = [], 0
-    for node, depth, start in _placed(root, 0, 0.0, scale, least):
+    for node, depth, start in _placed(root, 0, 0.0, scale, NARROWEST):
         deepest = max(deepest, depth)
         parts.append(_box(node, colours, start, depth, node.weight.bytes * scale, root))
     return charts.svg(name, width, ROW * (deepest + 1), title, parts)
@@ -92,7 +92,7 @@ class Table:
         ]
 
 
-def colours(roots: Sequence[Node], most: int = 5) -> dict[str, str]:
+def colours(roots: Sequence[Node]) -> dict[str, str]:
     """A colour for each of the modules that weigh most, by what they allocated or called for."""
     heavy: dict[str, int] = {}
     for root in roots:
@@ -100,4 +100,4 @@ def colours(roots: Sequence[Node], most: int = 5) -> dict[str, str]:
             heavy[node.frame.module] = heavy.get(node.frame.module, 0) + node.weight.bytes
     heavy.pop("", None)
     order = sorted(heavy, key=lambda module: (-heavy[module], module))
-    return {module: f"c{n}" for n, module in enumerate(order[:most], 1)} | {"": "c0"}
+    return {module: f"c{n}" for n, module in enumerate(order[:MODULES], 1)} | {"": "c0"}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 
 from hakmem import pages, words
@@ -56,7 +56,7 @@ class Page:
     growth: Growth | None = None
     changes: Sequence[Change] = ()
     others: Sequence[tuple[str, str, str]] = ()
-    problems: Sequence[str] = field(default_factory=tuple)
+    problems: Sequence[str] = ()
 
 
 def render(page: Page) -> str:

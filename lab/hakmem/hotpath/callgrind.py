@@ -7,7 +7,7 @@ It replaces no malloc (memcheck would), so the allocator under test serves the p
 import re
 import shutil
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hakmem.errors import LabError
@@ -48,7 +48,7 @@ class Profile:
 
     totals: Mapping[str, int]
     functions: Mapping[tuple[str, str], Function]
-    caches: Sequence[str] = field(default_factory=tuple)
+    caches: Sequence[str] = ()
 
     def figures(self) -> dict[str, float]:
         return {

@@ -36,7 +36,7 @@ class Score:
         return stats.Interval(self.log, self.log - wide, self.log + wide, KIND).exp()
 
 
-def score(costs: Sequence[Sequence[float]], seed: int = 1) -> Score | None:
+def score(costs: Sequence[Sequence[float]]) -> Score | None:
     """Of one row. `costs` are ln (subject ÷ rival), rivals by blocks, NaN where a block has none.
 
     The error is that of whole repetitions: blocks drawn again within each half, the rival chosen
@@ -46,7 +46,7 @@ def score(costs: Sequence[Sequence[float]], seed: int = 1) -> Score | None:
     if table.ndim != 2 or table.shape[0] == 0 or table.shape[1] < FEWEST:
         return None
     halves = [np.arange(start, table.shape[1], 2) for start in (0, 1)]
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(1)
     log = float(_crossed(table, halves[0][None], halves[1][None])[0])
     drawn = [rng.choice(half, (RESAMPLES, len(half))) for half in halves]
     again = _crossed(table, *drawn)

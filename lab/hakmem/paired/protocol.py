@@ -25,7 +25,6 @@ LOOKS = (8, 12, 20, 30)
 ALPHA = 0.0182
 NARROW = 0.01
 LEAST_MARGIN = 0.01
-CORRELATED = 0.2
 CROSS_CHECK_FROM = 20
 
 Aim = Literal["improvement", "neutral"]
@@ -102,7 +101,7 @@ def ends(values: np.ndarray, alpha: float = ALPHA) -> tuple[np.ndarray, np.ndarr
     NaN in rows with too few values: such a row decides nothing.
     """
     low, high = _ends(values, alpha)
-    joined = stats.lag1(values) > CORRELATED
+    joined = stats.lag1(values) > stats.CORRELATED
     half = values.shape[1] // 2
     if half >= 2 and joined.any():
         pairs = values[joined, : 2 * half].reshape(-1, half, 2).mean(axis=2)
@@ -192,7 +191,7 @@ def _decide(
 
 def interval(values: Sequence[float], low: float, high: float) -> stats.Interval:
     """The estimate with its ends; where there are none yet, the plain range, called so."""
-    merged = stats.merge_neighbours(values, CORRELATED)
+    merged = stats.merge_neighbours(values)
     estimate = stats.hodges_lehmann(merged)
     if math.isnan(low) or math.isnan(high):
         return stats.Interval(estimate, min(values), max(values), "range")
@@ -206,7 +205,7 @@ def bca(values: Sequence[float], alpha: float = ALPHA) -> stats.Interval | None:
     """
     from scipy.stats import bootstrap  # here, because every command would wait a second for it
 
-    merged = stats.merge_neighbours(values, CORRELATED)
+    merged = stats.merge_neighbours(values)
     if len(values) < CROSS_CHECK_FROM or len(set(merged)) < 2:
         return None
     found = bootstrap(

@@ -118,7 +118,7 @@ def only(name: str) -> Command:
 
 def real(program: Program) -> Work:
     """A real program with its inputs; LabError says why it cannot run here."""
-    return Work(program.name, program=prepare(program), timeout_s=program.timeout_s)
+    return Work(program.name, program=prepare(program))
 
 
 def program_of(argv: Sequence[str]) -> Path:
@@ -126,7 +126,7 @@ def program_of(argv: Sequence[str]) -> Path:
     return Path(program(argv[0])).resolve()
 
 
-def own(argv: Sequence[str], passed: Sequence[str] = (), timeout_s: float = 3600.0) -> Work:
+def own(argv: Sequence[str], passed: Sequence[str] = ()) -> Work:
     """The user's own command, found now rather than when measuring."""
     program_of(argv)
-    return Work(Path(argv[0]).name, tuple(argv), passed=tuple(passed), timeout_s=timeout_s)
+    return Work(Path(argv[0]).name, tuple(argv), passed=tuple(passed), timeout_s=3600.0)

@@ -64,7 +64,6 @@ class Program:
     quiet_s: float = 0.0
     outcome: Outcome = of_output
     version: tuple[str, ...] = ("--version",)
-    timeout_s: float = 60.0
 
 
 def _redis(name: str, what: str, maker: Maker, quiet_s: float = 0.0) -> Program:

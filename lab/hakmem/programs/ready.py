@@ -50,7 +50,7 @@ class Ready:
             library=library,
             padding=padding,
             expects_proof=expects_proof,
-            timeout_s=program.timeout_s,
+            timeout_s=60.0,
             environment={**preload, **program.environment, **environment},
             own_account=False,
             counted=False,

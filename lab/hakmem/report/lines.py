@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
@@ -34,8 +34,7 @@ class Line:
 @dataclass(frozen=True)
 class Chart:
     """Lines over the time in seconds. `trend`: two points of the drift line; `steps`: times of
-    lasting changes; `warm_up`: the end of what is not judged; `zero`: the axis begins at 0. An
-    `axis` says what the times are where they are none."""
+    lasting changes; `warm_up`: the end of what is not judged; `zero`: the axis begins at 0."""
 
     id: str
     title: str
@@ -45,15 +44,12 @@ class Chart:
     warm_up: float
     trend: Sequence[tuple[float, float]] = ()
     trend_name: str = ""
-    steps: Sequence[float] = field(default_factory=tuple)
+    steps: Sequence[float] = ()
     zero: bool = False
-    axis: str = ""
 
     @property
     def time_unit(self) -> tuple[float, str]:
         """Seconds in the unit of the axis, and its name."""
-        if self.axis:
-            return 1, self.axis
         return next((by, name) for least, by, name in UNITS if self.times[-1] >= least)
 
 
@@ -172,7 +168,7 @@ def axes(chart: Chart, box: Box) -> list[str]:
         x = box.x(tick * by)
         parts.append(charts.text(x, box.height - box.bottom + 13, f"{tick:g}", "tick", "middle"))
     edge = box.width - box.right
-    parts.append(charts.text(edge, box.height - 9, chart.axis or f"time, {name}", "tick", "end"))
+    parts.append(charts.text(edge, box.height - 9, f"time, {name}", "tick", "end"))
     return parts
 
 
