@@ -7,28 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from hakmem.errors import LabError
 
-if TYPE_CHECKING:
-    from jinja2 import Environment
-
 TEMPLATES = Path(__file__).parent / "templates"
-
-
-def environment() -> Environment:
-    """Escapes by itself; a name that a template uses and nobody gave is an error."""
-    # Here, because most commands make no page.
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    return Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
 
 
 def text(name: str) -> str:
@@ -37,7 +19,18 @@ def text(name: str) -> str:
 
 
 def render(template: str, **values: object) -> str:
-    return environment().get_template(template).render(**values)
+    """Escapes by itself; a name that a template uses and nobody gave is an error."""
+    # Here, because most commands make no page.
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(template).render(**values)
 
 
 @dataclass(frozen=True)

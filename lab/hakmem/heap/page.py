@@ -66,9 +66,8 @@ def render(page: Page) -> str:
     views = {id: table.tree(root) for id, root in roots.items()}
     data = {"frames": table.rows(colours), "views": views}
     script = pages.text("heap.js")
-    environment = pages.environment()
-    environment.globals |= {"words": words, "exact": exact, "share": share}
-    return environment.get_template("heap.html.j2").render(
+    return pages.render(
+        "heap.html.j2",
         page=page,
         css=pages.text("report.css") + pages.text("heap.css"),
         flames={
@@ -82,6 +81,9 @@ def render(page: Page) -> str:
         data=report.for_script(data),
         script=script,
         policy=report.policy([script]),
+        words=words,
+        exact=exact,
+        share=share,
     )
 
 

@@ -26,8 +26,6 @@ from hakmem.report import matrices as report_matrices
 from hakmem.report import verdicts as report_verdicts
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
-
     from hakmem.report import soaks as report_soaks
     from hakmem.report.records import Asked
     from hakmem.report.suites import Suite
@@ -51,21 +49,6 @@ class Findings:
     charts: dict[str, Any] = field(default_factory=dict)
 
 
-@cache
-def _environment() -> Environment:
-    environment = pages.environment()
-    environment.globals |= {
-        "words": words,
-        "states": report_verdicts.STATES,
-        "rule_css": report_matrices.CSS,
-        "rule_marks": report_matrices.MARKS,
-        "drawing": report_lines.drawing,
-        "heading": report_verdicts.heading,
-        "again": shlex.join,
-    }
-    return environment
-
-
 def write(path: Path, found: Findings) -> None:
     """The whole page, complete or not there; LabError where there is nothing to show."""
     project.write_atomically(path, render(found))
@@ -75,17 +58,21 @@ def render(found: Findings) -> str:
     if not (found.asked or found.soaks):
         raise LabError("nothing to report: record something first: hakmem compare -- PROGRAM")
     scripts = _scripts() if found.charts else []
-    return (
-        _environment()
-        .get_template("report.html.j2")
-        .render(
-            found=found,
-            verdict_forest=report_verdicts.forest(found.verdicts),
-            css=pages.text("report.css"),
-            data={id: for_script(content) for id, content in found.charts.items()},
-            scripts=scripts,
-            policy=policy(scripts),
-        )
+    return pages.render(
+        "report.html.j2",
+        found=found,
+        verdict_forest=report_verdicts.forest(found.verdicts),
+        css=pages.text("report.css"),
+        data={id: for_script(content) for id, content in found.charts.items()},
+        scripts=scripts,
+        policy=policy(scripts),
+        words=words,
+        states=report_verdicts.STATES,
+        rule_css=report_matrices.CSS,
+        rule_marks=report_matrices.MARKS,
+        drawing=report_lines.drawing,
+        heading=report_verdicts.heading,
+        again=shlex.join,
     )
 
 
