@@ -1,6 +1,5 @@
 """One case under one allocator: how the program ended, and on which malloc it ran."""
 
-import os
 import re
 import signal
 import time
@@ -13,7 +12,7 @@ from hakmem.conformance.cases import Case
 from hakmem.errors import LabError
 from hakmem.process import children, proof, provenance, scratch
 from hakmem.process.library import Library
-from hakmem.process.sample import PASSED_ON
+from hakmem.process.sample import plain_environment
 
 State = Literal["kept", "broken", "not checked"]
 
@@ -54,8 +53,7 @@ class Result:
 
 def surroundings(contender: Contender) -> dict[str, str]:
     """A small known environment: what the user's shell carries must not decide a promise."""
-    known = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
-    return {**contender.library.environment({**known, "LC_ALL": "C"}), **contender.settings}
+    return {**contender.library.environment(plain_environment()), **contender.settings}
 
 
 def run(case: Case, contender: Contender, fast: bool, timeout_s: float) -> Result:

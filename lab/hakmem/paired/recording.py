@@ -201,13 +201,13 @@ _COLUMNS: Mapping[str, Callable[[Sample], object]] = {
     "timed_ns": lambda s: _timed(s, "seconds", 1e9),
     "timed_user_us": lambda s: _timed(s, "user_s", 1e6),
     "timed_sys_us": lambda s: _timed(s, "sys_s", 1e6),
-    "ops": lambda s: (s.result or {}).get("ops"),
+    "ops": lambda s: s.stated("ops"),
 }
 
 
 def _timed(sample: Sample, name: str, scale: float) -> int | None:
-    value = (sample.result or {}).get(name)
-    return round(scale * value) if isinstance(value, int | float) else None
+    value = sample.stated(name)
+    return None if value is None else round(scale * value)
 
 
 def raw(done: Conducted) -> dict[str, bytes]:

@@ -239,8 +239,8 @@ def turns(track: Track, found: Mapping[str, Sample], seconds: float) -> int:
 
 
 def _timed(sample: Sample) -> float:
-    seconds = (sample.result or {}).get("seconds")
-    return float(seconds) if isinstance(seconds, int | float) else sample.wall_s
+    seconds = sample.stated("seconds")
+    return sample.wall_s if seconds is None else float(seconds)
 
 
 @dataclass(frozen=True)

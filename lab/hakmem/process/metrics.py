@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hakmem.process.sample import Sample
@@ -13,16 +13,12 @@ Of = Callable[["Sample"], float | None]
 
 def _said(name: str) -> Of:
     """What the benchmark itself states."""
-    return lambda sample: _stated(sample).get(name)
-
-
-def _stated(sample: Sample) -> dict[str, Any]:
-    return sample.result or {}
+    return lambda sample: sample.stated(name)
 
 
 def _per_op(of: Of, scale: float = 1.0) -> Of:
     def number(sample: Sample) -> float | None:
-        amount, ops = of(sample), _stated(sample).get("ops")
+        amount, ops = of(sample), sample.stated("ops")
         return amount * scale / ops if amount is not None and ops else None
 
     return number
@@ -30,14 +26,14 @@ def _per_op(of: Of, scale: float = 1.0) -> Of:
 
 def _cpu(sample: Sample) -> float | None:
     """User and system time together: the kernel divides them by its ticks, the sum is exact."""
-    user, system = (_stated(sample).get(key) for key in ("user_s", "sys_s"))
+    user, system = (sample.stated(key) for key in ("user_s", "sys_s"))
     return None if user is None or system is None else user + system
 
 
 def _left(sample: Sample) -> float | None:
     """What the process still holds of its peak; what is freed lazily is the kernel's to take."""
     names = ("after_kb", "after_lazy_kb", "peak_kb")
-    after, lazy, peak = (_stated(sample).get(key) for key in names)
+    after, lazy, peak = (sample.stated(key) for key in names)
     return None if after is None or lazy is None or not peak else (after - lazy) / peak
 
 

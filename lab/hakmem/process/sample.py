@@ -62,6 +62,11 @@ class Sample:
     error: str | None = None
     output: str = field(default="", repr=False)
 
+    def stated(self, name: str) -> float | None:
+        """What its own line says, where that is a number."""
+        value = (self.result or {}).get(name)
+        return value if isinstance(value, int | float) else None
+
 
 @dataclass(frozen=True)
 class Job:
@@ -110,7 +115,7 @@ def counters() -> str | None:
 
 def clean_environment(process: Process) -> dict[str, str]:
     """A small known environment: what the user's shell carries must not decide a benchmark."""
-    environment = _plain_environment(process.passed)
+    environment = plain_environment(process.passed)
     for key, value in os.environ.items():
         if key.startswith("HAKMEM_") and not key.startswith(("HAKMEM_BENCH_", "HAKMEM_PROOF")):
             environment[key] = value
@@ -118,7 +123,8 @@ def clean_environment(process: Process) -> dict[str, str]:
     return {**process.library.environment(environment), **process.environment}
 
 
-def _plain_environment(passed: Sequence[str] = ()) -> dict[str, str]:
+def plain_environment(passed: Sequence[str] = ()) -> dict[str, str]:
+    """What every measured process has of the user's shell, with the variables `passed`."""
     names = (*PASSED_ON, *passed)
     return {**{key: os.environ[key] for key in names if key in os.environ}, "LC_ALL": "C"}
 
@@ -220,7 +226,7 @@ def _home(job: Job, folder: Path) -> Path:
 
 def _watch(job: Job) -> launch.Watch:
     """How the program is watched; its load gets nothing of the cell's."""
-    plain = _plain_environment()
+    plain = plain_environment()
     load = (shutil.which(job.load[0]) or job.load[0], job.load, plain) if job.load else None
     return launch.Watch(load=load, quiet_s=job.quiet_s)
 

@@ -37,12 +37,9 @@ A_PAGE = 32  # operations, about, that its first touch takes as long as
 OF_THREADS = 400_000  # the same where threads wait for each other
 
 
-def _member(name: str, scale: float = 1.0) -> Any:
-    def of(sample: Sample) -> float | None:
-        value = (sample.result or {}).get(name)
-        return scale * value if isinstance(value, int | float) else None
-
-    return of
+def _peak(sample: Sample) -> float | None:
+    kib = sample.stated("peak_kb")
+    return None if kib is None else kib / 1024
 
 
 def points_of(sample: Sample) -> list[tuple[float, float]]:
@@ -59,8 +56,8 @@ def _over(seconds: float) -> Any:
     return of
 
 
-PEAK = Reading("rss", "MiB", "lower", "peak memory", _member("peak_kb", 1 / 1024))
-HELD = Reading("held", "× live", "lower", "memory held per live byte", _member("held"))
+PEAK = Reading("rss", "MiB", "lower", "peak memory", _peak)
+HELD = Reading("held", "× live", "lower", "memory held per live byte", lambda s: s.stated("held"))
 
 
 @dataclass(frozen=True)
