@@ -182,7 +182,7 @@ def _output(command: Sequence[str]) -> str:
 
 
 def build(
-    names: Sequence[str] = (), tell: Tell | None = None, root: Path | None = None
+    names: Sequence[str] = (), tell: Tell = lambda name, what: None, root: Path | None = None
 ) -> list[Built]:
     """Builds and verifies the named peers, or all; one that fails does not stop the others.
 
@@ -192,7 +192,6 @@ def build(
     unknown = [name for name in names if name not in known]
     if unknown:
         raise LabError(f"unknown peer: {', '.join(unknown)} (known: {', '.join(known)})")
-    tell = tell or (lambda name, what: None)
     results = []
     for name in names or known:
         tell(name, "building")
@@ -265,9 +264,8 @@ def _install(made: Path, recipe: Recipe, folder: Path) -> Library:
     return Library(recipe.name, file, recipe.version, "cargo", recipe.env)
 
 
-def install_debian(tell: Tell | None = None) -> list[Built]:
+def install_debian(tell: Tell) -> list[Built]:
     """Installs Debian's peers, as `make run` does, and verifies them."""
-    tell = tell or (lambda name, what: None)
     for name in DEBIAN:
         tell(name, "installing")
     done = children.said([project.root() / "tools" / "setup", "peers"])

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hakmem import complete, stats, terminal, words
-from hakmem.errors import LabError
+from hakmem.errors import Interrupted, LabError
 from hakmem.hotpath import callgrind as hotpath_callgrind
 from hakmem.hotpath import profile as hotpath
 from hakmem.hotpath import sections as hotpath_sections
@@ -121,7 +121,7 @@ def _measure(request: hotpath.Request, console: Console) -> hotpath.Found:
                 request, lambda words: progress.update(bar, advance=1, description=words)
             )
     except KeyboardInterrupt:
-        raise LabError("interrupted: nothing was recorded", status=130) from None
+        raise Interrupted("interrupted: nothing was recorded") from None
 
 
 def _record(body: dict[str, object], found: hotpath.Found, record: bool, console: Console) -> None:

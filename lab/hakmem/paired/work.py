@@ -47,35 +47,28 @@ class Work:
         if self.program is not None:
             assert isinstance(cell, Cell)
             return self.program.process(cell.library, cell.environment, padding, cell.is_hakmem)
-        if self.command is None:
-            assert isinstance(cell, Cell)
-            return Process(
-                argv=self.arguments,
-                library=cell.library,
-                padding=padding,
-                expects_proof=cell.is_hakmem,
-                timeout_s=self.timeout_s,
-                environment=cell.environment,
-                passed=self.passed,
-                own_account=False,
-                counted=counted,
-            )
+        command = self.command
         if isinstance(cell, Reference):
+            assert command is not None
             preload = project.bench_dir() / cell.preload if cell.preload else None
             return Process(
-                argv=self.command.argv(self.amount, cell),
+                argv=command.argv(self.amount, cell),
                 library=replace(system(), path=preload),
                 padding=padding,
                 expects_proof=False,
             )
+        amount = round(self.amount * (1 + self.planted))
         return Process(
-            argv=self.command.argv(round(self.amount * (1 + self.planted))),
+            argv=command.argv(amount) if command else self.arguments,
             library=cell.library,
             padding=padding,
             expects_proof=cell.is_hakmem,
-            starts=self.command.starts,
+            starts=command.starts if command else "",
             timeout_s=self.timeout_s,
             environment=cell.environment,
+            passed=self.passed,
+            own_account=command is not None,
+            counted=counted or command is not None,
         )
 
     @property

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from hakmem import terminal
 from hakmem.errors import LabError
 from hakmem.paired import cells as cell_module
 from hakmem.paired import protocol, recording
@@ -111,10 +112,8 @@ def tell(done: Replayed, console: Console) -> None:
 
 def table(done: Replayed) -> Table:
     """A row per set: time and memory as ratios to the default, with their intervals."""
-    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    made.add_column("", no_wrap=True)
-    for conducted, _ in done.parts:
-        made.add_column(conducted.plan.tracks[0].reading.unit, no_wrap=True)
+    units = (conducted.plan.tracks[0].reading.unit for conducted, _ in done.parts)
+    made = terminal.table("", *units)
     for letter, cell in done.request.cells.items():
         shown = (_cell(conducted, letter) for conducted, _ in done.parts)
         made.add_row(cell.name, *shown)

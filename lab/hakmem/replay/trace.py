@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hakmem import project
 from hakmem.errors import LabError
 from hakmem.replay import streams
 
@@ -59,14 +60,8 @@ def write(path: Path, made: streams.Streams, facts: Mapping[str, Any]) -> None:
     whole = {**facts, **made.facts, "bytes": len(body)}
     preset = 6 if len(body) < LARGE else 1
     text = json.dumps(whole, ensure_ascii=True, separators=(",", ":"))
-    part = path.with_name(f".{path.name}.part")
-    try:
-        with part.open("wb") as out:
-            out.write(FIRST + f"{VERSION}\n{text}\n".encode())
-            out.write(lzma.compress(body, preset=preset))
-        part.rename(path)
-    finally:
-        part.unlink(missing_ok=True)
+    data = FIRST + f"{VERSION}\n{text}\n".encode() + lzma.compress(body, preset=preset)
+    project.replace(path, data, path.parent, f".{path.name}.")
 
 
 def read(path: Path) -> Trace:
