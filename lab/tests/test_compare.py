@@ -95,11 +95,7 @@ def test_times_and_memory_need_no_option(compare: Compare) -> None:
         ((), 2, "which program?"),
         (("--", "no-such-program"), 127, "command not found"),
         (("--metric", "idle", "--", "true"), 2, "unknown metric: idle"),
-        (
-            ("--rival", "nope", "--", "true"),
-            2,
-            "nope; known: hakmem, hakmem-checked, system",
-        ),
+        (("--rival", "nope", "--", "true"), 2, "unknown library: nope"),
     ],
 )
 def test_mistakes_are_one_clear_line(

@@ -124,11 +124,6 @@ def test_a_stale_page_is_found(
     assert "hakmem config --markdown" in done.stderr
 
 
-def test_a_page_that_is_not_there_is_found(stand: Stand, built: Path, tmp_path: Path) -> None:
-    done = stand.run("config", "--lib", built, "--check", tmp_path / "options.md")
-    refused(done, "options.md", status=1)
-
-
 # ---- the proof line ----
 
 

@@ -348,7 +348,6 @@ def marked(tmp_path: Path) -> list[int]:
 
 
 LONG = {
-    "ab": ("ab", "--b", "X=1", "--bench", "prodcons"),
     "compare": ("compare", "--", "{tools}/hang"),
     "baseline": ("baseline",),
     "soak": ("soak", "--out", "{tmp}/a.csv"),

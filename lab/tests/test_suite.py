@@ -154,22 +154,6 @@ def test_a_suite_takes_little_room_and_its_samples_are_beside_it(world: World) -
     assert {row["timed_ns"] for row in taken if row["cell"] == "B"} == {"2000000000"}
 
 
-def test_a_block_is_one_palindrome_over_all_cells(world: World) -> None:
-    world.run(world.request("batch_lifo"))
-    orders = {trial.order for trial in world.trials}
-    assert len(orders) > 1
-    assert all(order == order[::-1] and set(order) == set("ABC") for order in orders)
-    assert len(world.trials) == 8 * 6
-    assert len({trial.padding for trial in world.trials}) > 10
-
-
-def test_nothing_is_recorded_where_that_is_asked(world: World) -> None:
-    good, said = world.run(world.request("batch_lifo", record=False))
-    assert good
-    assert "against the best rival 1 ▼" in said
-    assert list(world.ledger.records()) == []
-
-
 def test_the_start_of_a_process_has_no_memory_to_show(world: World) -> None:
     world.run(world.request("startup"))
     body = world.whole()
