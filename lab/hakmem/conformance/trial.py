@@ -80,8 +80,7 @@ def run(case: Case, contender: Contender, fast: bool, timeout_s: float) -> Resul
 
 def judge(status: int | None, said: str, timeout_s: float) -> tuple[State, str]:
     """What the end of a program means, and the words for it. Pure."""
-    lines = [line for line in said.strip().splitlines() if line]
-    last = lines[-1][:200] if lines else ""
+    last = children.last_line(said, "")[:200]
     if status == 0:
         return "kept", ""
     if status == NOT_CHECKED:

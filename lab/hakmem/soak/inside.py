@@ -184,18 +184,6 @@ def _read_lines(
     return None
 
 
-COLUMNS = (
-    "epoch",
-    "t_s",
-    "rss_kb",
-    "anon_kb",
-    "lazyfree_kb",
-    "anonhuge_kb",
-    "committed_kb",
-    "minflt",
-    "user_s",
-    "sys_s",
-)
 ROLLUP = {
     "rss_kb": "Rss",
     "anon_kb": "Anonymous",
@@ -276,8 +264,7 @@ def sample(pid: int, epoch_s: float, seconds: float | None, on_epoch: OnEpoch) -
 
 
 def _line(row: Mapping[str, float]) -> str:
-    values = ((name, row[name]) for name in COLUMNS)
-    return ",".join(f"{v:.6f}" if name.endswith("_s") else f"{v:.0f}" for name, v in values)
+    return ",".join(f"{v:.6f}" if name.endswith("_s") else f"{v:.0f}" for name, v in row.items())
 
 
 def run(
