@@ -6,7 +6,7 @@
 
 #include "api/api.h"
 #include "base/calls.h"
-#include "front/boundary.h"
+#include "front/bounds.h"
 
 #if !HK_NO_OVERRIDE
 

@@ -10,6 +10,7 @@
 #include "backend/region.h"
 #include "base/report.h"
 #include "config/config.h"
+#include "front/bounds.h"
 #include "front/emergency.h"
 #include "front/guarded.h"
 #include "front/magazine.h"
@@ -185,50 +186,10 @@ static HK_COLD size_t reclaim(hk_thread_t *thread) {
     return hk_purge_all();
 }
 
-/* More than any limit that matters; a request above it fails for its own sake. */
-#define BOUNDED_MOST ((size_t)32 << 30)
-
-/* Four times what the flat map takes: with less beside it, it goes where the process has set the limit itself. Then what
- * it cannot have may be its own mappings and threads' stacks, of whose refusal nobody hears here. */
-#define ROOM_BESIDE_MAP ((size_t)4 << (HK_ADDRESS_BITS - HK_SLICE_SHIFT))
-static atomic_bool limit_is_new; /* atomic: any thread; nobody has looked since it was set */
-
-static bool flat_map_fits(size_t wanted) {
-    if (HK_LIKELY(!hk_load_relaxed(&limit_is_new)))
-        return !hk_region_is_bounded() || hk_region_grants_addresses(wanted);
-    if (!hk_region_grants_addresses(hk_max(wanted, ROOM_BESIDE_MAP)))
-        return false;
-    hk_store_relaxed(&limit_is_new, false);
-    return true;
-}
-
-/* Where memory turns out to be bounded for the process, it is spent with more care from now on; and
- * if it is addresses that are bounded, the flat map's go back. True: something has changed. */
-static HK_COLD bool look_at_bounds(size_t wanted) {
-    bool news = hk_region_look_at_bounds(wanted);
-    if (!hk_map_has_flat() || flat_map_fits(wanted))
-        return news;
-    hk_threads_give_up_flat_map();
-    return true;
-}
-
-/* Where there is no map yet, the first allocation looks. */
-void hk_addresses_limited(void) {
-    const int saved = errno;
-    hk_store_relaxed(&limit_is_new, true);
-    hk_store_relaxed(&hk_region_look_is_due, true);
-    hk_thread_t *thread = hk_map_has_flat() ? hk_thread_enter_patiently() : NULL;
-    if (thread != NULL) {
-        look_at_bounds(0);
-        hk_thread_leave(thread);
-    }
-    errno = saved;
-}
-
 /* The last try is made under the purge lock, so that no purge keeps out of reach what there is. */
 static HK_COLD void *reclaim_and_take(hk_thread_t *thread, unsigned cls, size_t n, size_t align,
                                       size_t *dirty) {
-    void *p = look_at_bounds(hk_min(n, BOUNDED_MOST)) ? take(thread, cls, n, align, dirty) : NULL;
+    void *p = hk_bounds_look(n) ? take(thread, cls, n, align, dirty) : NULL;
     if (p != NULL)
         return p;
     reclaim(thread);
@@ -256,7 +217,7 @@ static void *try_to_allocate(unsigned cls, size_t n, size_t align, size_t *dirty
     if (HK_UNLIKELY(p == NULL))
         p = reclaim_and_take(thread, cls, n, align, dirty);
     else if (HK_UNLIKELY(hk_load_relaxed(&hk_region_look_is_due)))
-        look_at_bounds(0);
+        hk_bounds_look(0);
     const bool ended = thread->shared;
     hk_thread_leave(thread);
     if (!ended)

@@ -59,10 +59,5 @@ size_t hk_usable(const void *p);
  * SIZE_MAX; and the block, NULL where there is none or it is unknown. */
 size_t hk_room(const void *p, const void **block);
 
-/* The process has set a limit on its addresses: where little is left beside the flat page map, that goes back before this
- * returns, so that the process's own mappings and threads find room. Any thread, also in a fork's child and in a
- * signal handler; where that would take a lock that is not to be had within a second or two, a later allocation sees to it. */
-void hk_addresses_limited(void);
-
 /* Gives back to the system all memory that is free; true if there was any. */
 bool hk_trim(void);

@@ -1,0 +1,45 @@
+#include "front/bounds.h"
+
+#include <errno.h>
+
+#include "backend/region.h"
+#include "front/thread.h"
+
+/* More than any limit that matters; a request above it fails for its own sake. */
+#define BOUNDED_MOST ((size_t)32 << 30)
+
+/* Four times what the flat map takes: with less beside it, it goes where the process has set the limit itself. Then what
+ * it cannot have may be its own mappings and threads' stacks, of whose refusal nobody hears here. */
+#define ROOM_BESIDE_MAP ((size_t)4 << (HK_ADDRESS_BITS - HK_SLICE_SHIFT))
+static atomic_bool limit_is_new; /* atomic: any thread; nobody has looked since it was set */
+
+static bool flat_map_fits(size_t wanted) {
+    if (HK_LIKELY(!hk_load_relaxed(&limit_is_new)))
+        return !hk_region_is_bounded() || hk_region_grants_addresses(wanted);
+    if (!hk_region_grants_addresses(hk_max(wanted, ROOM_BESIDE_MAP)))
+        return false;
+    hk_store_relaxed(&limit_is_new, false);
+    return true;
+}
+
+HK_COLD bool hk_bounds_look(size_t wanted) {
+    wanted = hk_min(wanted, BOUNDED_MOST);
+    bool news = hk_region_look_at_bounds(wanted);
+    if (!hk_map_has_flat() || flat_map_fits(wanted))
+        return news;
+    hk_threads_give_up_flat_map();
+    return true;
+}
+
+/* Where there is no map yet, the first allocation looks. */
+void hk_addresses_limited(void) {
+    const int saved = errno;
+    hk_store_relaxed(&limit_is_new, true);
+    hk_store_relaxed(&hk_region_look_is_due, true);
+    hk_thread_t *thread = hk_map_has_flat() ? hk_thread_enter_patiently() : NULL;
+    if (thread != NULL) {
+        hk_bounds_look(0);
+        hk_thread_leave(thread);
+    }
+    errno = saved;
+}

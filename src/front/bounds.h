@@ -1,0 +1,14 @@
+/* What the system would grant the process: where it turns out to be bounded, memory is spent with more care from then on,
+ * and if it is addresses that are bounded, the flat page map's go back. */
+#pragma once
+
+#include "base/base.h"
+
+/* Finds out, for somebody who wants so many bytes; true: something has changed. Due after a refusal, and whenever
+ * hk_region_look_is_due says so. The caller has entered its record, and holds no lock. */
+bool hk_bounds_look(size_t wanted);
+
+/* The process has set a limit on its addresses: where little is left beside the flat page map, that goes back before this
+ * returns, so that the process's own mappings and threads find room. Any thread, also in a fork's child and in a
+ * signal handler; where that would take a lock that is not to be had within a second or two, a later allocation sees to it. */
+void hk_addresses_limited(void);
