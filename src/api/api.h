@@ -20,9 +20,10 @@ extern "C" {
 void *hk_new_failed(size_t n, size_t align, unsigned by);
 void *hk_new_failed_nothrow(size_t n, size_t align, unsigned by);
 
-/* What one of the forms that throw returns, or NULL if it throws (src/api/cxx.cc). */
-void *hk_new_caught(void *(*form)(size_t), size_t n);
-void *hk_new_aligned_caught(void *(*form)(size_t, size_t), size_t n, size_t align);
+/* What one of the forms that throw returns, the aligned one where the other is NULL, or NULL if it throws
+ * (src/api/cxx.cc). */
+void *hk_new_caught(void *(*form)(size_t), void *(*aligned)(size_t, size_t), size_t n,
+                    size_t align);
 
 /* Tries again (front/boundary.h). */
 void *hk_new_again(size_t n, size_t align, unsigned by);

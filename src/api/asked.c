@@ -104,9 +104,7 @@ static void start_in_child(void) {
 }
 
 void hk_asked_in_children(void (*start)(void)) {
-    hk_thread_t *self = hk_thread_enter();
-    if (self != NULL)
-        hk_thread_leave(self);
+    hk_thread_served();
     pthread_atfork(NULL, NULL, start);
 }
 

@@ -45,17 +45,10 @@ void *hk_new_failed_nothrow(size_t n, size_t align, unsigned by) {
     }
 }
 
-void *hk_new_caught(void *(*form)(size_t), size_t n) {
+void *hk_new_caught(void *(*form)(size_t), void *(*aligned)(size_t, size_t), size_t n,
+                    size_t align) {
     try {
-        return form(n);
-    } catch (...) {
-        return nullptr;
-    }
-}
-
-void *hk_new_aligned_caught(void *(*form)(size_t, size_t), size_t n, size_t align) {
-    try {
-        return form(n, align);
+        return form != nullptr ? form(n) : aligned(n, align);
     } catch (...) {
         return nullptr;
     }

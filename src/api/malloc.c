@@ -55,7 +55,7 @@ HK_INLINE void *resize(void *p, size_t n) {
 
 static HK_NOINLINE void *aligned_slow(size_t align, size_t n) {
     if (hk_is_pow2(align))
-        return hk_aligned_slow(n, align, hk_size_for_alignment(n, align));
+        return hk_aligned_slow(n, align, HK_BY_MALLOC);
     errno = EINVAL;
     return NULL;
 }
@@ -67,7 +67,7 @@ HK_INLINE void *allocate_aligned(size_t align, size_t n) {
 }
 
 void *hk_new_again(size_t n, size_t align, unsigned by) {
-    return hk_new_slow(n, align, (hk_by_t)by);
+    return hk_aligned_slow(n, align, (hk_by_t)by);
 }
 
 /* ---- hak_* ---- */
@@ -174,43 +174,33 @@ static hk_by_t known(hk_by_t by) { return HK_LIKELY(hk_operators_are_ours()) ? b
 
 static HK_NOINLINE void *new_slow(size_t n, size_t align, hk_by_t by) {
     by = known(by);
-    void *p = hk_new_slow(n, align, by);
+    void *p = hk_aligned_slow(n, align, by);
     return HK_LIKELY(p != NULL) ? p : hk_new_failed(n, align, by);
-}
-
-static HK_NOINLINE void *new_nothrow_slow(size_t n, size_t align, hk_by_t by) {
-    void *p = hk_new_slow(n, align, by);
-    return HK_LIKELY(p != NULL) ? p : hk_new_failed_nothrow(n, align, by);
 }
 
 static HK_NOINLINE void delete_slow(void *p, hk_by_t by, size_t align) {
     hk_delete_slow(p, known(by), HK_ANY_SIZE, align);
 }
 
-/* The same for derived forms (front/operators.h). `calls` is the form that the C++ library's would call. */
+/* The same for derived forms (front/operators.h). `calls` or `aligned` is the form that the C++ library's would call. */
 typedef void *new_t(size_t n);
 typedef void *new_aligned_t(size_t n, size_t align);
 typedef void delete_t(void *p);
 typedef void delete_aligned_t(void *p, size_t align);
 
-static HK_NOINLINE void *derived_new_slow(size_t n, hk_by_t by, new_t *calls) {
-    return HK_LIKELY(hk_operators_are_ours()) ? new_slow(n, 8, by) : calls(n);
+static HK_NOINLINE void *derived_new_slow(size_t n, size_t align, hk_by_t by, new_t *calls,
+                                          new_aligned_t *aligned) {
+    if (HK_LIKELY(hk_operators_are_ours()))
+        return new_slow(n, align, by);
+    return calls != NULL ? calls(n) : aligned(n, align);
 }
 
-static HK_NOINLINE void *derived_new_aligned_slow(size_t n, size_t align, hk_by_t by,
-                                                  new_aligned_t *calls) {
-    return HK_LIKELY(hk_operators_are_ours()) ? new_slow(n, align, by) : calls(n, align);
-}
-
-static HK_NOINLINE void *derived_nothrow_slow(size_t n, hk_by_t by, new_t *calls) {
-    return HK_LIKELY(hk_operators_are_ours()) ? new_nothrow_slow(n, 8, by)
-                                              : hk_new_caught(calls, n);
-}
-
-static HK_NOINLINE void *derived_nothrow_aligned_slow(size_t n, size_t align, hk_by_t by,
-                                                      new_aligned_t *calls) {
-    return HK_LIKELY(hk_operators_are_ours()) ? new_nothrow_slow(n, align, by)
-                                              : hk_new_aligned_caught(calls, n, align);
+static HK_NOINLINE void *derived_nothrow_slow(size_t n, size_t align, hk_by_t by, new_t *calls,
+                                              new_aligned_t *aligned) {
+    if (HK_UNLIKELY(!hk_operators_are_ours()))
+        return hk_new_caught(calls, aligned, n, align);
+    void *p = hk_aligned_slow(n, align, by);
+    return HK_LIKELY(p != NULL) ? p : hk_new_failed_nothrow(n, align, by);
 }
 
 static HK_NOINLINE void derived_delete_slow(void *p, hk_by_t by, size_t n, delete_t *calls) {
@@ -249,12 +239,12 @@ typedef struct nothrow nothrow_t;
 #define NEW(name, slow, by, calls, ...)                                                            \
     HK_EXPORT void *name(size_t n, ##__VA_ARGS__) {                                                \
         void *p = hk_hit_pop_derived(n);                                                           \
-        return HK_LIKELY(p != NULL) ? p : slow(n, by, HK_SERVING(calls));                          \
+        return HK_LIKELY(p != NULL) ? p : slow(n, 8, by, HK_SERVING(calls), NULL);                 \
     }
 #define NEW_ALIGNED(name, slow, by, calls, ...)                                                    \
     HK_EXPORT void *name(size_t n, size_t align, ##__VA_ARGS__) {                                  \
         void *p = hk_hit_pop_derived_aligned(n, align);                                            \
-        return HK_LIKELY(p != NULL) ? p : slow(n, align, by, HK_SERVING(calls));                   \
+        return HK_LIKELY(p != NULL) ? p : slow(n, align, by, NULL, HK_SERVING(calls));             \
     }
 #define DELETE(name, by, size, calls, ...)                                                         \
     HK_EXPORT void name(void *p, ##__VA_ARGS__) {                                                  \
@@ -276,10 +266,10 @@ BASIC_DELETE(_ZdlPvSt11align_val_t, HK_BY_NEW, align, size_t align)
 NEW(_Znam, derived_new_slow, HK_BY_NEW_ARRAY, _Znwm)
 NEW(_ZnwmRKSt9nothrow_t, derived_nothrow_slow, HK_BY_NEW, _Znwm, const nothrow_t *tag)
 NEW(_ZnamRKSt9nothrow_t, derived_nothrow_slow, HK_BY_NEW_ARRAY, _Znam, const nothrow_t *tag)
-NEW_ALIGNED(_ZnamSt11align_val_t, derived_new_aligned_slow, HK_BY_NEW_ARRAY, _ZnwmSt11align_val_t)
-NEW_ALIGNED(_ZnwmSt11align_val_tRKSt9nothrow_t, derived_nothrow_aligned_slow, HK_BY_NEW,
+NEW_ALIGNED(_ZnamSt11align_val_t, derived_new_slow, HK_BY_NEW_ARRAY, _ZnwmSt11align_val_t)
+NEW_ALIGNED(_ZnwmSt11align_val_tRKSt9nothrow_t, derived_nothrow_slow, HK_BY_NEW,
             _ZnwmSt11align_val_t, const nothrow_t *tag)
-NEW_ALIGNED(_ZnamSt11align_val_tRKSt9nothrow_t, derived_nothrow_aligned_slow, HK_BY_NEW_ARRAY,
+NEW_ALIGNED(_ZnamSt11align_val_tRKSt9nothrow_t, derived_nothrow_slow, HK_BY_NEW_ARRAY,
             _ZnamSt11align_val_t, const nothrow_t *tag)
 
 DELETE(_ZdaPv, HK_BY_NEW_ARRAY, HK_ANY_SIZE, _ZdlPv)

@@ -6,7 +6,6 @@
 #include "api/asked.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -114,7 +113,7 @@ static void given(void **own, void *p, const hk_told_t *told) {
 /* What points into blocks only from one that is freed does not reach them; of a realloc it is still needed. */
 static void taken(void **own, void *p, const hk_told_t *told) {
     const int saved = errno;
-    const size_t n = hk_profile_taken(own, p);
+    const size_t n = hk_profile_may_know(p) ? hk_profile_remove(p, own != NULL) : 0;
     if (n != 0 && hk_option(leaks) == LEAKS_UNREACHABLE && !told->resized)
         hk_zero(p, n);
     errno = saved;

@@ -55,9 +55,7 @@ void hk_recording_begin(void) {
         hk_config_warn("HAKMEM_RECORD", value, problem, "nothing is recorded");
     } else {
         /* with a record the thread is told of by its own from the first operation on, and forks are handled */
-        hk_thread_t *self = hk_thread_enter();
-        if (self != NULL)
-            hk_thread_leave(self);
+        hk_thread_served();
         hk_watch(HK_WATCH_RECORD, &recorder);
     }
 }

@@ -10,9 +10,7 @@
 #include "backend/usage.h"
 #include "base/calls.h"
 #include "base/report.h"
-#include "front/emergency.h"
 #include "front/thread.h"
-#include "guard/fence.h"
 #include "os/os.h"
 #include "stats/counters.h"
 
@@ -42,18 +40,16 @@ static void add_bands(hak_stats_t *stats, const hk_usage_t *usage) {
     hk_threads_held(held);
     for (unsigned cls = 1; cls < hk_class_end(); cls++)
         add_class(&stats->bands[hk_classes[cls].band], cls, &usage->classes[cls], held[cls]);
-    hk_emergency_stats_t single = hk_emergency_stats();
-    hk_fence_stats_t fenced = hk_fence_stats();
+    hk_singles_t single = hk_singles();
     add_whole(&stats->bands[HAK_BAND_LARGE], usage->large_blocks, usage->large_bytes);
     add_whole(&stats->bands[HAK_BAND_HUGE], usage->huge_blocks, usage->huge_bytes);
     add_whole(&stats->bands[HAK_BAND_HUGE], single.blocks, single.bytes);
-    add_whole(&stats->bands[HAK_BAND_HUGE], fenced.blocks, fenced.bytes);
     const hak_stats_band_t *band = stats->bands;
     for (; band < stats->bands + HAK_STATS_BANDS; band++) {
 #define HK_BAND_BYTES(name, doc) stats->name += band->name;
 #include "stats/fields.def"
     }
-    size_t others = usage->metadata + single.bytes + fenced.bytes;
+    size_t others = usage->metadata + single.bytes;
     stats->mapped = usage->superslabs + usage->packs + usage->huge_bytes + usage->cached + others;
     stats->peak_mapped = hk_max(usage->peak + others, stats->mapped);
     stats->metadata = usage->metadata;

@@ -38,13 +38,10 @@ _Atomic uint64_t hk_heap_sparse;
 _Static_assert(HK_CLASS_COUNT <= 64, "a bit for each class");
 
 void hk_heap_init(hk_heap_t *heap) {
-    hk_assert(hk_load_relaxed(&heap->all_next) == NULL && heap->partial[1].head == NULL);
+    hk_assert(heap->all_next == NULL && heap->partial[1].head == NULL);
     hk_assert(hk_load_relaxed(&heap->pending) == NULL && !hk_load_relaxed(&heap->orphan));
     heap->lock = (hk_lock_t)HK_LOCK_INIT(HK_RANK_HEAP);
-    hk_heap_t *first = hk_load_seq(&all);
-    do
-        hk_store_relaxed(&heap->all_next, first);
-    while (!hk_cas_seq(&all, &first, heap));
+    HK_PUSH(&all, heap->all_next, heap);
     hk_add_relaxed(&heaps, 1u);
 }
 
@@ -57,15 +54,13 @@ void hk_heap_set_orphan(hk_heap_t *heap, bool orphan) {
 
 uint64_t hk_heap_counted(hk_heap_counter_t counter) {
     uint64_t sum = 0;
-    for (hk_heap_t *heap = hk_load_acquire(&all); heap != NULL;
-         heap = hk_load_relaxed(&heap->all_next))
+    for (hk_heap_t *heap = hk_load_acquire(&all); heap != NULL; heap = heap->all_next)
         sum += hk_load_relaxed(&heap->counts[counter]);
     return sum;
 }
 
 void hk_heap_counters_forked(void) {
-    for (hk_heap_t *heap = hk_load_acquire(&all); heap != NULL;
-         heap = hk_load_relaxed(&heap->all_next))
+    for (hk_heap_t *heap = hk_load_acquire(&all); heap != NULL; heap = heap->all_next)
         for (unsigned i = 0; i < HK_HEAP_COUNT_COUNT; i++)
             hk_store_relaxed(&heap->counts[i], (uint64_t)0);
 }
@@ -299,7 +294,7 @@ static bool adopt(hk_heap_t *heap, unsigned cls) {
             hk_unlock(&other->lock);
         }
         if (!found)
-            other = hk_load_relaxed(&other->all_next);
+            other = other->all_next;
     }
     hk_store_relaxed(&cursor, other);
     hk_heap_leave(heap);
@@ -431,8 +426,7 @@ static bool collect_other(hk_heap_t *heap) {
 
 void hk_heap_collect_all(void) {
     hk_assert(hk_lock_may_take(HK_RANK_HEAP)); /* of which it only tries each */
-    for (hk_heap_t *heap = hk_load_acquire(&all); heap != NULL;
-         heap = hk_load_relaxed(&heap->all_next))
+    for (hk_heap_t *heap = hk_load_acquire(&all); heap != NULL; heap = heap->all_next)
         collect_other(heap);
 }
 
@@ -445,7 +439,7 @@ void hk_heap_collect_pending(void) {
         if (heap == NULL)
             heap = hk_load_acquire(&all);
         visits += collect_other(heap);
-        heap = hk_load_relaxed(&heap->all_next);
+        heap = heap->all_next;
     }
     hk_store_relaxed(&cursor, heap);
 }

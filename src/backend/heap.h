@@ -28,7 +28,7 @@ struct hk_heap {
     size_t wanted; /* owner: the bytes that somebody asked for last and came here for */
     /* atomic: slabs with remote frees to collect */
     _Alignas(HK_CACHE_LINE) _Atomic(hk_slab_t *) pending;
-    _Atomic(hk_heap_t *) all_next; /* const once set: every heap there ever was */
+    hk_heap_t *all_next; /* const once set: every heap there ever was */
     _Atomic bool orphan; /* atomic: no thread serves it; written under the registry lock */
 };
 

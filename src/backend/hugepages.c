@@ -2,7 +2,6 @@
 
 #include "backend/advise.h"
 #include "backend/region.h"
-#include "config/config.h"
 #include "os/os.h"
 
 /* A touch that takes so many times what a small page takes has brought more than one; small ones are

@@ -88,10 +88,8 @@ static bool take_range(size_t n, size_t align, hk_range_t *range, size_t *dirty)
     hk_assert(hk_is_aligned(bytes, hk_os_page_size()) && hk_is_aligned(align, HK_UNIT));
     if (hk_region_cached() < bytes)
         hk_heap_collect_pending();
-    if (bytes % HK_UNIT != 0) {
-        *dirty = 0;
-        return hk_region_take_exact(bytes, align, range);
-    }
+    if (bytes % HK_UNIT != 0)
+        return hk_region_take(bytes, align, 0, range, dirty);
     look_at_latest();
     const size_t dense = dense_bytes(n);
     if (!hk_region_take(bytes, align, dense, range, dirty))
@@ -221,11 +219,6 @@ static _Atomic(hk_slab_t *) late_runs; /* atomic: any thread */
 static _Atomic(void *) late_huge;      /* atomic: any thread */
 atomic_bool hk_large_aside;            /* atomic: any thread; set behind a push */
 
-#define PUSH(list, link, item)                                                                     \
-    do                                                                                             \
-        (item)->link = hk_load_seq(list);                                                          \
-    while (!hk_cas_seq(list, &(item)->link, item))
-
 void hk_large_put_aside(void *p, unsigned kind) {
     hk_assert(hk_large_is(kind));
     if (kind == HK_KIND_PACKED) {
@@ -233,11 +226,11 @@ void hk_large_put_aside(void *p, unsigned kind) {
     } else if (kind == HK_KIND_LARGE) {
         hk_slab_t *run = run_at(p, HK_INVALID_FREE);
         hk_map_set(p, 1, HK_KIND_FREE);
-        PUSH(&late_runs, next, run);
+        HK_PUSH(&late_runs, run->next, run);
     } else {
         huge_t *huge = claim_huge(p);
         hk_map_set(p, 1, HK_KIND_FREE);
-        PUSH(&late_huge, kept.unused_next, huge);
+        HK_PUSH(&late_huge, huge->kept.unused_next, huge);
     }
     hk_store_seq(&hk_large_aside, true);
 }

@@ -1,7 +1,8 @@
 #include "backend/limit.h"
 
-static _Atomic size_t limit; /* atomic: any thread; 0: none */
-static _Atomic size_t held;  /* atomic: any thread */
+static _Atomic size_t limit;                       /* atomic: any thread; 0: none */
+static _Atomic size_t held;                        /* atomic: any thread */
+static _Atomic size_t single_blocks, single_bytes; /* atomic: any thread */
 
 void hk_limit_set(size_t bytes) { hk_store_relaxed(&limit, bytes); }
 size_t hk_limit(void) { return hk_load_relaxed(&limit); }
@@ -11,6 +12,20 @@ void hk_held_add(size_t bytes) { hk_add_relaxed(&held, bytes); }
 void hk_held_drop(size_t bytes) {
     hk_assert(bytes <= hk_held()); /* it was taken */
     hk_sub_relaxed(&held, bytes);
+}
+
+void hk_single_comes(size_t bytes) {
+    hk_add_relaxed(&single_blocks, (size_t)1);
+    hk_add_relaxed(&single_bytes, bytes);
+}
+
+void hk_single_goes(size_t bytes) {
+    hk_sub_relaxed(&single_blocks, (size_t)1);
+    hk_sub_relaxed(&single_bytes, bytes);
+}
+
+hk_singles_t hk_singles(void) {
+    return (hk_singles_t){hk_load_relaxed(&single_blocks), hk_load_relaxed(&single_bytes)};
 }
 
 bool hk_limit_is_near(void) { return hk_limit() != 0 && hk_held() + HK_UNIT > hk_limit() / 2; }

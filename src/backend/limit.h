@@ -24,3 +24,12 @@ void hk_held_add(size_t bytes);
 void hk_held_drop(size_t bytes);
 
 size_t hk_held(void);
+
+/* Blocks that have a mapping of their own, or a page, beside all regions: one more, of so many bytes; one less; and how
+ * many there are, with their bytes. Any thread, any time, no lock. */
+typedef struct {
+    size_t blocks, bytes;
+} hk_singles_t;
+void hk_single_comes(size_t bytes);
+void hk_single_goes(size_t bytes);
+hk_singles_t hk_singles(void);

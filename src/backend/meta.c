@@ -47,7 +47,7 @@ HK_WALKER static void is_valid_locked(void) {
 static chunk_t *map_fenced(size_t bytes) {
     const size_t page = hk_os_page_size();
     char *fence = hk_os_fence(bytes + 2 * page, page);
-    if (fence == NULL || hk_os_commit(fence + page, bytes))
+    if (fence == NULL || hk_os_protect(fence + page, bytes, HK_READ_WRITE))
         return fence != NULL ? (chunk_t *)(void *)(fence + page) : NULL;
     hk_os_unmap(fence, bytes + 2 * page);
     return NULL;
@@ -111,10 +111,7 @@ void *hk_stock_take(hk_stock_t *stock) {
     hk_unlock(&lock);
     if (one != NULL || (one = hk_meta_alloc(stock->bytes)) == NULL)
         return one;
-    hk_stocked_t *field = field_of(stock, one);
-    field->next = hk_load_seq(&stock->all);
-    while (!hk_cas_seq(&stock->all, &field->next, one))
-        continue;
+    HK_PUSH(&stock->all, field_of(stock, one)->next, one);
     return one;
 }
 

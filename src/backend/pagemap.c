@@ -61,9 +61,7 @@ static hk_leaf_t *leaf_make(uintptr_t a) {
         hk_os_unmap(leaf, leaf_bytes());
         return seen;
     }
-    leaf->made_next = hk_load_seq(&made);
-    while (!hk_cas_seq(&made, &leaf->made_next, leaf))
-        continue;
+    HK_PUSH(&made, leaf->made_next, leaf);
     return leaf;
 }
 
@@ -77,7 +75,7 @@ static bool flat_commit(hk_leaf_t *leaf, size_t slice) {
     if (hk_load_acquire(&leaf->committed) & bit)
         return true;
     uint8_t *start = (uint8_t *)hk_flat.bytes + (slice & ~(page - 1));
-    if (!hk_os_commit(start, page))
+    if (!hk_os_protect(start, page, HK_READ_WRITE))
         return false;
     hk_or_release(&leaf->committed, bit);
     return true;
@@ -118,6 +116,13 @@ bool hk_map_commit(const void *p, size_t bytes) {
         a = (a & ~(step - 1)) + step;
     }
     return true;
+}
+
+void *hk_map_committed(void *p, size_t bytes) {
+    if (p == NULL || hk_map_commit(p, bytes))
+        return p;
+    hk_os_unmap(p, bytes);
+    return NULL;
 }
 
 void hk_map_set(const void *p, size_t slices, unsigned kind) {

@@ -86,6 +86,9 @@ HK_INLINE bool hk_map_has_flat(void) { return hk_load_relaxed(&hk_flat.mask) != 
 /* Prepares the map for [p, p+bytes); afterwards the setters cannot fail. False: out of memory. */
 bool hk_map_commit(const void *p, size_t bytes);
 
+/* The same for a range that has just been mapped, which goes back where that fails; NULL then, or of NULL. */
+void *hk_map_committed(void *p, size_t bytes);
+
 /* Sets the kind of `slices` slices from p on. The caller owns that range. */
 void hk_map_set(const void *p, size_t slices, unsigned kind);
 

@@ -5,7 +5,6 @@
 #include "backend/limit.h"
 #include "backend/region.h"
 #include "backend/slab.h"
-#include "base/lock.h"
 #include "config/config.h"
 #include "stats/counters.h"
 #include "stats/sections.h"
@@ -18,7 +17,7 @@ enum { MOST_RANGES = HK_UNIT / 4096 / 2 + HK_SLICES / 2 };
 #define SMALL (4 * HK_MIB)
 #define INSTEAD_OF (256 * HK_KIB)
 
-static hk_lock_t lock = HK_LOCK_INIT(HK_RANK_PURGE);
+hk_lock_t hk_purge_lock = HK_LOCK_INIT(HK_RANK_PURGE);
 
 /* lock: purge. What is claimed of the superslab that is being purged; ranges[0..count) cover it,
  * those of the slices first. */
@@ -55,7 +54,7 @@ static void ascend(unsigned first, unsigned end, uintptr_t unit) {
 /* What is claimed of one superslab: free slices, then pages of slabs, each with the ranges that
  * cover them, and nothing twice. */
 HK_WALKER static void claims_are_valid_locked(uint32_t slices, unsigned of_slices) {
-    hk_assert(hk_lock_is_mine(&lock));
+    hk_assert(hk_lock_is_mine(&hk_purge_lock));
     hk_assert(of_slices <= HK_SLICES / 2 && of_slices <= count && count <= MOST_RANGES);
     const uintptr_t unit = count != 0 ? (uintptr_t)ranges[0].start >> HK_UNIT_SHIFT : 0;
     hk_assert(slices_of(of_slices) == slices);
@@ -75,13 +74,13 @@ HK_WALKER static void claims_are_valid_locked(uint32_t slices, unsigned of_slice
 
 static void claim_slabs_locked(const hk_pool_cursor_t *cursor, bool aged, bool *seen) {
     claim_count = 0;
-    hk_assert(hk_lock_is_mine(&lock) && cursor->count <= HK_SLICES);
+    hk_assert(hk_lock_is_mine(&hk_purge_lock) && cursor->count <= HK_SLICES);
     for (unsigned i = 0; i < cursor->count; i++) {
         hk_slab_t *slab = cursor->slabs[i];
         uint64_t pages = hk_heap_claim(slab, aged, seen);
         if (pages == 0)
             continue;
-        count += hk_slab_ranges(slab, pages, ranges + count);
+        count += hk_mask_ranges(slab->base, pages, hk_os_page_size(), ranges + count);
         claims[claim_count].slab = slab;
         claims[claim_count].pages = pages;
         claims[claim_count++].end = count;
@@ -93,7 +92,7 @@ static hk_os_advised_t advise_locked(hk_superslab_t *ss, hk_advice_t how) {
     hk_os_range_t whole;
     if (claim_count != 0 && hk_pool_rule_out_huge_pages(ss, &whole))
         hk_count(purge_calls, hk_advise(&whole, 1, HK_NO_HUGE_PAGES).calls);
-    hk_assert(hk_lock_is_mine(&lock) &&
+    hk_assert(hk_lock_is_mine(&hk_purge_lock) &&
               hk_lock_may_take(HK_RANK_HEAP)); /* "without any such lock" */
     hk_os_advised_t advised = hk_advise(ranges, count, how);
     hk_count(purge_calls, advised.calls);
@@ -111,7 +110,7 @@ static size_t purge(const hk_pool_cursor_t *cursor, hk_purge_way_t way, bool *se
     hk_superslab_t *ss = cursor->superslab;
     hk_os_advised_t advised = {0};
     unsigned of_slices;
-    hk_lock(&lock);
+    hk_lock(&hk_purge_lock);
     uint32_t slices = hk_pool_claim(ss, way.aged, ranges, &of_slices);
     count = of_slices;
     claim_slabs_locked(cursor, way.aged, seen);
@@ -125,7 +124,7 @@ static size_t purge(const hk_pool_cursor_t *cursor, hk_purge_way_t way, bool *se
                         way.how == HK_RESET);
     const size_t bytes = bytes_of_locked(advised.done);
     hk_count(purge_bytes, bytes);
-    hk_unlock(&lock);
+    hk_unlock(&hk_purge_lock);
     return bytes;
 }
 
@@ -152,7 +151,8 @@ void hk_purge_instead(void) {
     const size_t now = had(), before = hk_load_relaxed(&most);
     if (now < before + INSTEAD_OF || hk_option(lean) == 0 ||
         hk_option(lean_decommit) != HK_DECOMMIT_DONTNEED || hk_advice_is_disabled() ||
-        hk_lock_is_taken(&lock)) /* by a purge, or by the caller: the last try is made under it */
+        hk_lock_is_taken(
+            &hk_purge_lock)) /* by a purge, or by the caller: the last try is made under it */
         return;
     hk_store_relaxed(&most, now);
     hk_pool_cursor_t cursor = {.superslab = hk_load_relaxed(&place)};
@@ -190,6 +190,3 @@ size_t hk_purge_all(void) {
         hk_count(purge_runs, 1);
     return bytes;
 }
-
-void hk_purge_lock(void) { hk_lock(&lock); }
-void hk_purge_unlock(void) { hk_unlock(&lock); }

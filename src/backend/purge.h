@@ -7,6 +7,7 @@
 #pragma once
 
 #include "backend/superslab.h"
+#include "base/lock.h"
 
 /* How to purge. */
 typedef struct {
@@ -30,5 +31,4 @@ size_t hk_purge_cached(size_t most);
 size_t hk_purge_all(void);
 
 /* Nothing is claimed while the lock is held: for statistics, and the last try of an allocation. */
-void hk_purge_lock(void);
-void hk_purge_unlock(void);
+extern hk_lock_t hk_purge_lock;

@@ -93,10 +93,7 @@ static char *map_sparingly(size_t bytes, size_t align) {
 static char *map_and_commit(size_t bytes, size_t align) {
     char *start =
         hk_mappings_are_short() ? map_sparingly(bytes, align) : map_somewhere(bytes, align);
-    if (start == NULL || hk_map_commit(start, bytes))
-        return start;
-    hk_os_unmap(start, bytes);
-    return NULL;
+    return hk_map_committed(start, bytes);
 }
 
 /* What is wanting may be mappings; or else the cache is given up before the request is. */
@@ -198,13 +195,14 @@ static bool map_filled(size_t bytes, size_t align, size_t dense, size_t at,
 }
 
 static bool take(size_t bytes, size_t align, size_t dense, hk_range_t *range, size_t *used) {
-    hk_assert(bytes % HK_UNIT == 0 && bytes != 0);
+    const bool exact = bytes % HK_UNIT != 0; /* which the cache has none of */
+    hk_assert(bytes != 0 && bytes % hk_os_page_size() == 0);
     hk_assert(align % HK_UNIT == 0 && hk_is_pow2(align));
     hk_range_t gathered[HK_REGION_GATHERED];
     unsigned n = 0;
     hk_lock(&hk_region_lock);
-    const bool fits = hk_region_fit_locked(bytes, align, range);
-    if (!fits && hk_region_may(&hk_region_no_moves))
+    const bool fits = !exact && hk_region_fit_locked(bytes, align, range);
+    if (!fits && !exact && hk_region_may(&hk_region_no_moves))
         n = hk_region_gather_locked(bytes, gathered);
     hk_unlock(&hk_region_lock);
     *used = fits ? bytes : bytes_of(gathered, n);
@@ -224,15 +222,6 @@ bool hk_region_take(size_t bytes, size_t align, size_t dense, hk_range_t *range,
     bool taken;
     HK_TIMED(region_take, taken = take(bytes, align, dense, range, used));
     return taken;
-}
-
-bool hk_region_take_exact(size_t bytes, size_t align, hk_range_t *range) {
-    hk_assert(bytes % HK_UNIT != 0 && bytes % hk_os_page_size() == 0);
-    hk_assert(align % HK_UNIT == 0 && hk_is_pow2(align));
-    if (!map_fresh(bytes, align, 0, 0, range))
-        return false;
-    hk_region_change_live(0, bytes);
-    return true;
 }
 
 /* Read once: later a sandbox may kill for asking. */

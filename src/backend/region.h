@@ -28,15 +28,11 @@ typedef struct {
     bool mixed; /* may be several kernel mappings, which older kernels move only one by one */
 } hk_range_t;
 
-/* Takes `bytes` aligned to `align`, both multiples of a unit. The first `dense` of them, whole units too,
+/* Takes `bytes` aligned to `align`, both multiples of a unit, or an exact range. The first `dense` of them, whole units too,
  * will be touched all over: huge pages are asked for in what is fresh of these, and of no others. The
- * first *used bytes may hold old data, the rest reads as zero. Page-map entries of the range can be set.
- * False: out of memory, nothing taken. */
+ * first *used bytes may hold old data, none of an exact range, the rest reads as zero. Page-map entries of the range can be
+ * set. False: out of memory, nothing taken. */
 bool hk_region_take(size_t bytes, size_t align, size_t dense, hk_range_t *range, size_t *used);
-
-/* Takes an exact range: bytes is a multiple of the OS page and of no unit. All of it reads as
- * zero. */
-bool hk_region_take_exact(size_t bytes, size_t align, hk_range_t *range);
 
 /* Whether memory is bounded for this process. Once so, always so. */
 extern atomic_bool hk_region_bounded;
@@ -87,15 +83,7 @@ size_t hk_region_purge(size_t most, unsigned *calls);
 /* Unmaps all that is free; returns the bytes. */
 size_t hk_region_trim(void);
 
-/* Bytes handed out now, and bytes kept for reuse. Any thread, no lock. */
+/* Bytes handed out now, bytes kept for reuse, and the most that both have been together. Any thread, no lock. */
 size_t hk_region_live(void);
 size_t hk_region_cached(void);
-
-typedef struct {
-    size_t live;   /* bytes handed out */
-    size_t cached; /* bytes kept for reuse */
-    size_t peak;   /* the most bytes of both at once so far */
-    size_t maps;   /* ranges taken from the system so far */
-    size_t unmaps; /* ranges given back so far */
-} hk_region_stats_t;
-hk_region_stats_t hk_region_stats(void);
+size_t hk_region_peak(void);

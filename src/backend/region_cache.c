@@ -15,9 +15,7 @@ hk_lock_t hk_region_lock = HK_LOCK_INIT(HK_RANK_REGION);
  * cached == sum of their bytes. */
 static hk_range_t free_ranges[FREE_SLOTS];
 static unsigned free_count;
-static _Atomic size_t cached; /* atomic: also read without the lock, as is live */
-static _Atomic size_t live;
-static size_t peak; /* the most that both have been together */
+static _Atomic size_t cached, live, peak; /* atomic: also read without the lock */
 static size_t next_look = HK_REGION_FIRST_LOOK;
 
 atomic_bool hk_region_look_is_due;
@@ -36,6 +34,7 @@ bool hk_region_waited(atomic_uint *patience) {
 
 size_t hk_region_live(void) { return hk_load_relaxed(&live); }
 size_t hk_region_cached(void) { return hk_load_relaxed(&cached); }
+size_t hk_region_peak(void) { return hk_load_relaxed(&peak); }
 
 /* The equation of the cache. */
 HK_WALKER static void cache_is_valid_locked(void) {
@@ -50,12 +49,14 @@ HK_WALKER static void cache_is_valid_locked(void) {
         sum += r->bytes;
     }
     hk_assert(sum == hk_region_cached());
-    hk_assert(hk_region_live() + hk_region_cached() <= peak);
+    hk_assert(hk_region_live() + hk_region_cached() <= hk_region_peak());
 }
 
 /* ---- the free ranges ---- */
 
-static void raise_peak_locked(void) { peak = hk_max(peak, hk_region_live() + hk_region_cached()); }
+static void raise_peak_locked(void) {
+    hk_store_relaxed(&peak, hk_max(hk_region_peak(), hk_region_live() + hk_region_cached()));
+}
 
 static void delete_locked(unsigned i) {
     hk_assert(hk_lock_is_mine(&hk_region_lock) && i < free_count);
@@ -273,18 +274,4 @@ size_t hk_region_purge(size_t most, unsigned *calls) {
 size_t hk_region_trim(void) {
     unsigned calls = 0;
     return hk_region_purge(SIZE_MAX, &calls);
-}
-
-hk_region_stats_t hk_region_stats(void) {
-    hk_lock(&hk_region_lock);
-    hk_walk(cache_is_valid_locked());
-    hk_region_stats_t stats = {
-        .live = hk_region_live(),
-        .cached = hk_region_cached(),
-        .peak = peak,
-        .maps = hk_counted(region_maps),
-        .unmaps = hk_counted(region_unmaps),
-    };
-    hk_unlock(&hk_region_lock);
-    return stats;
 }

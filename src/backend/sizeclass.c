@@ -5,16 +5,8 @@
 #include "os/os.h"
 #include "stats/counters.h"
 
-#define BAND(size)                                                                                 \
-    ((size) <= 8      ? 0                                                                          \
-     : (size) <= 16   ? 1                                                                          \
-     : (size) <= 32   ? 2                                                                          \
-     : (size) <= 64   ? 3                                                                          \
-     : (size) <= 128  ? 4                                                                          \
-     : (size) <= 256  ? 5                                                                          \
-     : (size) <= 512  ? 6                                                                          \
-     : (size) <= 1024 ? 7                                                                          \
-                      : 8)
+/* A band for each doubling, from 8 bytes on up to 1024. */
+#define BAND(size) ((size) <= 8 ? 0 : (size) > 1024 ? 8 : (uint8_t)(61 - __builtin_clzll((size)-1)))
 
 /* What the compiler can see of the promises in sizeclass.h: sizes ascend in steps that the table
  * can name, and waste at most 15 bytes or a fifth; ... */

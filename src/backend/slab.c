@@ -10,10 +10,6 @@ HK_INLINE uint64_t run_mask(unsigned first, unsigned n) {
 
 HK_INLINE unsigned page_shift(void) { return (unsigned)__builtin_ctzl(hk_os_page_size()); }
 
-HK_INLINE unsigned pages_of(const hk_slab_t *slab) {
-    return (unsigned)(slab->slices * HK_SLICE >> page_shift());
-}
-
 HK_INLINE const hk_class_t *class_of(const hk_slab_t *slab) {
     hk_assert(slab->cls != 0 && slab->cls < HK_CLASS_COUNT); /* a large run has no blocks */
     return &hk_classes[slab->cls];
@@ -197,7 +193,7 @@ uint64_t hk_slab_free_pages(const hk_slab_t *slab, const uint64_t *bits) {
     const hk_class_t *c = class_of(slab);
     uint64_t pages = 0;
     unsigned lo, hi;
-    for (unsigned page = 0; page < pages_of(slab); page++)
+    for (unsigned page = 0; page < slab->slices * HK_SLICE >> page_shift(); page++)
         if (!blocks_of_pages(c, page, page, &lo, &hi) || all_free(bits, lo, hi))
             pages |= (uint64_t)1 << page;
     return pages;
@@ -273,14 +269,12 @@ unsigned hk_slab_unclaim(hk_slab_t *slab, uint64_t pages, bool purged, bool lazi
     return put_pages(slab, pages, true);
 }
 
-unsigned hk_slab_ranges(const hk_slab_t *slab, uint64_t pages, hk_os_range_t *ranges) {
-    const unsigned shift = page_shift();
+unsigned hk_mask_ranges(char *base, uint64_t mask, size_t bytes, hk_os_range_t *ranges) {
     unsigned count = 0, first, n;
-    while (pages != 0) {
-        next_run(&pages, &first, &n);
-        hk_assert(count < 32 && first + n <= pages_of(slab));
-        ranges[count++] =
-            (hk_os_range_t){slab->base + ((size_t)first << shift), (size_t)n << shift};
+    while (mask != 0) {
+        next_run(&mask, &first, &n);
+        hk_assert(count < 32);
+        ranges[count++] = (hk_os_range_t){base + first * bytes, n * bytes};
     }
     return count;
 }

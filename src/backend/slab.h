@@ -31,8 +31,9 @@ unsigned hk_slab_unclaim(hk_slab_t *slab, uint64_t pages, bool purged, bool lazi
  * one whether what it has may be taken. */
 void hk_slab_mark_slices(hk_slab_t *slab, uint32_t clean, uint32_t lazy);
 
-/* Writes the runs of pages as address ranges; returns how many, at most 32. */
-unsigned hk_slab_ranges(const hk_slab_t *slab, uint64_t pages, hk_os_range_t *ranges);
+/* Writes the runs of 1 in a mask of pages of so many bytes each, or of slices, from `base` on, as address ranges;
+ * returns how many, at most 32. */
+unsigned hk_mask_ranges(char *base, uint64_t mask, size_t bytes, hk_os_range_t *ranges);
 
 /* An upper bound on the bytes of free pages that are not clean. Any thread, as the two below. */
 size_t hk_slab_dirty_bytes(const hk_slab_t *slab);

@@ -83,14 +83,8 @@ uint32_t hk_pool_claim(hk_superslab_t *ss, bool aged, hk_os_range_t *ranges, uns
     ss->free &= ~claimed;
     ss->claimed |= claimed;
     hk_pool_relist_locked(ss);
+    *count = hk_mask_ranges(ss->base, claimed, HK_SLICE, ranges);
     hk_unlock(&hk_pool_lock);
-    *count = 0;
-    for (uint32_t left = claimed; left != 0;) {
-        unsigned first = (unsigned)__builtin_ctz(left);
-        unsigned n = (unsigned)__builtin_ctzll(~((uint64_t)left >> first));
-        ranges[(*count)++] = (hk_os_range_t){ss->base + first * HK_SLICE, n * HK_SLICE};
-        left &= ~hk_slice_mask(first, n);
-    }
     return claimed;
 }
 

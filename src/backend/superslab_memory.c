@@ -166,9 +166,8 @@ static bool take_memory(size_t least, unsigned cls, hk_range_t *range, size_t *u
         return true;
     }
     *filled = false;
-    *used = 0;
     for (size_t bytes = HK_UNIT / 2; hk_region_is_bounded() && bytes >= least; bytes /= 2)
-        if (hk_region_take_exact(bytes, HK_UNIT, range))
+        if (hk_region_take(bytes, HK_UNIT, 0, range, used))
             return true;
     return false;
 }

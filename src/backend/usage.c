@@ -58,20 +58,19 @@ static void add_bytes(const void *start, size_t bytes, void *argument) {
 void hk_usage_count(hk_usage_t *usage) {
     hk_assert(hk_lock_may_take(HK_RANK_PURGE));
     memset(usage, 0, sizeof *usage);
-    hk_purge_lock(); /* claimed blocks would look as if they were in use */
+    hk_lock(&hk_purge_lock); /* claimed blocks would look as if they were in use */
     hk_pool_visit(count_slab, usage);
-    hk_purge_unlock();
+    hk_unlock(&hk_purge_lock);
     usage->superslabs = hk_pool_mapped();
-    hk_region_stats_t region = hk_region_stats();
     usage->huge_blocks = hk_large_huge_blocks();
     hk_pack_stats_t packs = hk_pack_stats();
     usage->large_blocks += packs.blocks;
     usage->large_bytes += packs.bytes;
     usage->packs = packs.packs * HK_UNIT;
     size_t others = usage->superslabs + usage->packs;
-    usage->huge_bytes = hk_minus(region.live, others);
-    usage->cached = region.cached;
-    usage->peak = region.peak;
+    usage->huge_bytes = hk_minus(hk_region_live(), others);
+    usage->cached = hk_region_cached();
+    usage->peak = hk_region_peak();
     hk_meta_visit(add_bytes, &usage->metadata);
     hk_map_visit_own(add_bytes, &usage->metadata);
 }
@@ -169,14 +168,14 @@ static void measure_lazy_slices(const hk_pool_cursor_t *cursor, walk_t *walk) {
 }
 
 static bool measure_next(hk_pool_cursor_t *cursor, walk_t *walk) {
-    hk_purge_lock();
+    hk_lock(&hk_purge_lock);
     bool more = hk_pool_next(cursor);
     if (more) {
         measure_lazy_slices(cursor, walk);
         for (unsigned i = 0; i < cursor->count; i++)
             measure_slab(cursor->slabs[i], walk);
     }
-    hk_purge_unlock();
+    hk_unlock(&hk_purge_lock);
     return more;
 }
 

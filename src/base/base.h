@@ -119,3 +119,9 @@ HK_INLINE void hk_zero(void *p, size_t n) {
 #define hk_cas_seq(p, expected, v)                                                                 \
     atomic_compare_exchange_strong_explicit((p), (expected), (v), memory_order_seq_cst,            \
                                             memory_order_seq_cst)
+
+/* Puts an item before what is on an atomic list; `next` is its link. */
+#define HK_PUSH(list, next, item)                                                                  \
+    do                                                                                             \
+        (next) = hk_load_seq(list);                                                                \
+    while (!hk_cas_seq(list, &(next), item))

@@ -31,19 +31,12 @@
 void __libc_free(void *p) __attribute__((weak));
 void *__libc_realloc(void *p, size_t n) __attribute__((weak));
 
-/* A pointer of ours that is no live block: `kind` says why. */
-static HK_COLD _Noreturn void refuse(void *p, unsigned kind) {
-    hk_fatal(kind == HK_KIND_FREE ? HK_DOUBLE_FREE : HK_INVALID_FREE, p);
-}
-
 static HK_NOINLINE void free_large_or_odd(void *p, unsigned kind) {
     size_t bytes = 0;
-    if (hk_large_is(kind))
-        HK_TIMED(large_free, bytes = hk_large_free(p, kind));
-    else if (kind == HK_KIND_EMERGENCY)
+    if (kind == HK_KIND_EMERGENCY)
         hk_emergency_free(p);
     else
-        refuse(p, kind);
+        HK_TIMED(large_free, bytes = hk_large_free(p, kind));
     hk_purger_note(bytes);
 }
 
@@ -141,7 +134,7 @@ HK_NOINLINE void hk_free_long(void *p) {
         return;
     }
     if (kind == HK_KIND_FREE || kind == HK_KIND_INTERIOR)
-        refuse(p, kind);
+        hk_fatal(kind == HK_KIND_FREE ? HK_DOUBLE_FREE : HK_INVALID_FREE, p);
     if (HK_UNLIKELY(kind == HK_KIND_FENCED)) {
         hk_fence_free(p, HK_BY_MALLOC, HK_ANY_SIZE);
         return;
@@ -193,16 +186,16 @@ static HK_COLD void *reclaim_and_take(hk_thread_t *thread, unsigned cls, size_t 
     if (p != NULL)
         return p;
     reclaim(thread);
-    hk_purge_lock();
+    hk_lock(&hk_purge_lock);
     p = take(thread, cls, n, align, dirty);
-    hk_purge_unlock();
+    hk_unlock(&hk_purge_lock);
     return p;
 }
 
 /* A program that cannot even start has no words for it. */
 static HK_COLD void say_that_nothing_can_be_mapped(void) {
     static atomic_flag said = ATOMIC_FLAG_INIT;
-    if (hk_region_stats().maps != 0 || hk_limit() != 0 || atomic_flag_test_and_set(&said))
+    if (hk_counted(region_maps) != 0 || hk_limit() != 0 || atomic_flag_test_and_set(&said))
         return;
     hk_say("hakmem: warning: no memory: the system refuses this process its first mapping; "
            "is RLIMIT_AS (ulimit -v) or RLIMIT_DATA (ulimit -d) too low?");
@@ -328,29 +321,18 @@ void *hk_calloc_large(size_t n) {
     return HK_UNLIKELY(hk_watched()) ? hk_watched_calloc_large(n) : hk_calloc_large_unwatched(n);
 }
 
-HK_INLINE void *aligned_unwatched(size_t n, size_t align, size_t up) {
+void *hk_malloc_unwatched(size_t n, size_t align, hk_by_t by) {
     if (HK_UNLIKELY(hk_guarded()))
-        return hk_guarded_aligned(n, align, HK_BY_MALLOC);
-    if (HK_LIKELY(up <= HK_MID_MAX))
-        return malloc_unwatched(up);
+        return align <= 8 ? hk_guarded_malloc(n, by) : hk_guarded_aligned(n, align, by);
+    const size_t up = align <= 8 ? n : hk_size_for_alignment(n, align);
+    if (HK_LIKELY(up <= HK_MID_MAX) || align <= 8)
+        return malloc_unguarded(up);
     void *p;
     HK_TIMED(malloc_slow, p = hk_take_block(0, n, align));
     return p;
 }
 
-void *hk_aligned_slow(size_t n, size_t align, size_t up) {
-    return HK_UNLIKELY(hk_watched()) ? hk_watched_malloc(n, align, HK_BY_MALLOC)
-                                     : aligned_unwatched(n, align, up);
-}
-
-void *hk_malloc_unwatched(size_t n, size_t align, hk_by_t by) {
-    if (HK_UNLIKELY(hk_guarded()))
-        return align <= 8 ? hk_guarded_malloc(n, by) : hk_guarded_aligned(n, align, by);
-    return align <= 8 ? malloc_unwatched(n)
-                      : aligned_unwatched(n, align, hk_size_for_alignment(n, align));
-}
-
-void *hk_new_slow(size_t n, size_t align, hk_by_t by) {
+void *hk_aligned_slow(size_t n, size_t align, hk_by_t by) {
     return HK_UNLIKELY(hk_watched()) ? hk_watched_malloc(n, align, by)
                                      : hk_malloc_unwatched(n, align, by);
 }
@@ -374,11 +356,9 @@ static HK_COLD size_t foreign_usable(const void *p) {
 static size_t usable(const void *p, unsigned kind) {
     if (HK_LIKELY(kind - 1 < HK_CLASS_COUNT - 1))
         return HK_UNLIKELY(hk_guarded()) ? hk_guarded_bytes(p, kind) : hk_classes[kind].size;
-    switch (kind) {
-    case HK_KIND_LARGE:
-    case HK_KIND_HUGE:
-    case HK_KIND_PACKED:
+    if (hk_large_is(kind))
         return hk_large_usable(p, kind);
+    switch (kind) {
     case HK_KIND_EMERGENCY:
         return hk_emergency_usable(p);
     case HK_KIND_FENCED:

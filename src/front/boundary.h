@@ -15,11 +15,9 @@ void hk_front_start(void);
 void hk_front_apply(void);
 
 /* malloc without the hit path; NULL and ENOMEM when out of memory. The same for n bytes aligned to
- * `align`, a power of two, to get which one asks for `up` bytes of a class, if there is one; and for
- * operator new. */
+ * `align`, a power of two, for who gives the block out. */
 void *hk_malloc_slow(size_t n);
-void *hk_aligned_slow(size_t n, size_t align, size_t up);
-void *hk_new_slow(size_t n, size_t align, hk_by_t by);
+void *hk_aligned_slow(size_t n, size_t align, hk_by_t by);
 
 /* free without the hit path; any pointer. Keeps errno. The same for somebody who says more than the
  * address: who gave the block out and, or HK_ANY_SIZE, how large it is, and what it is aligned to, or 1. */

@@ -15,31 +15,22 @@ typedef struct {
 } header_t;
 _Static_assert(sizeof(header_t) <= HK_CACHE_LINE, "the least alignment leaves room for it");
 
-static _Atomic size_t live_blocks, live; /* atomic: any thread; how many, and bytes of mappings */
-
 static header_t *header_of(const void *p) {
     return (header_t *)(((uintptr_t)p - 1) & ~(uintptr_t)(HK_SLICE - 1));
 }
 
 void *hk_emergency_alloc(size_t n, size_t align) {
     align = hk_max(align, HK_CACHE_LINE);
-    if (n > (size_t)PTRDIFF_MAX / 2 || align > (size_t)PTRDIFF_MAX / 2)
-        return NULL;
     size_t bytes = hk_align_up(n + align, HK_SLICE);
-    char *start = hk_os_map(bytes, hk_max(align, HK_SLICE));
+    char *start = hk_map_committed(hk_os_map(bytes, hk_max(align, HK_SLICE)), bytes);
     if (start == NULL)
         return NULL;
-    if (!hk_map_commit(start, bytes)) {
-        hk_os_unmap(start, bytes);
-        return NULL;
-    }
     char *block = start + align;
     *header_of(block) = (header_t){.block = block, .start = start, .bytes = bytes};
     hk_map_set(start, bytes / HK_SLICE, HK_KIND_INTERIOR);
     hk_map_set((char *)((uintptr_t)block & ~(uintptr_t)(HK_SLICE - 1)), 1, HK_KIND_EMERGENCY);
     hk_count(single_maps, 1);
-    hk_add_relaxed(&live_blocks, (size_t)1);
-    hk_add_relaxed(&live, bytes);
+    hk_single_comes(bytes);
     hk_held_add(bytes);
     return block;
 }
@@ -53,8 +44,7 @@ static header_t *checked(const void *p, hk_fatal_t if_not) {
 
 void hk_emergency_free(void *p) {
     header_t header = *checked(p, HK_INVALID_FREE);
-    hk_sub_relaxed(&live_blocks, (size_t)1);
-    hk_sub_relaxed(&live, header.bytes);
+    hk_single_goes(header.bytes);
     hk_held_drop(header.bytes);
     hk_map_set(header.start, header.bytes / HK_SLICE, HK_KIND_FOREIGN);
     hk_os_unmap(header.start, header.bytes);
@@ -63,8 +53,4 @@ void hk_emergency_free(void *p) {
 size_t hk_emergency_usable(const void *p) {
     header_t *header = checked(p, HK_INVALID_POINTER);
     return header->bytes - (size_t)((const char *)p - header->start);
-}
-
-hk_emergency_stats_t hk_emergency_stats(void) {
-    return (hk_emergency_stats_t){hk_load_relaxed(&live_blocks), hk_load_relaxed(&live)};
 }

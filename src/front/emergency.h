@@ -5,16 +5,11 @@
 
 #include "base/base.h"
 
-/* n bytes aligned to `align`, a power of two; NULL: out of memory. Reads as zero. */
+/* n bytes aligned to `align`, a power of two, no more of either than any block has (backend/large.h); NULL: out of
+ * memory. Reads as zero. */
 void *hk_emergency_alloc(size_t n, size_t align);
 
 /* Frees a block of kind HK_KIND_EMERGENCY. */
 void hk_emergency_free(void *p);
 
 size_t hk_emergency_usable(const void *p);
-
-/* What there is now: blocks, and the bytes of their mappings. Any thread. */
-typedef struct {
-    size_t blocks, bytes;
-} hk_emergency_stats_t;
-hk_emergency_stats_t hk_emergency_stats(void);

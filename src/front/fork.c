@@ -68,7 +68,7 @@ static void fork_prepare(void) {
         hk_lock(&hk_registry);
     }
     hk_store_relaxed(&hk_fork_waits, false);
-    hk_look_hold();
+    hk_lock(&hk_look_lock);
 }
 
 static bool held_others(void) {
@@ -79,7 +79,7 @@ static bool held_others(void) {
 
 static void fork_parent(void) {
     if (depth == 1 && held_others()) {
-        hk_look_release();
+        hk_unlock(&hk_look_lock);
         release_locked(hk_load_relaxed(&hk_tc)->thread);
     }
     depth--; /* last: who forks before that must not wait for what this one holds */

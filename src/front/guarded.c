@@ -16,7 +16,6 @@
 #include "front/watched.h"
 #include "guard/block.h"
 #include "guard/fence.h"
-#include "observe/plan.h"
 
 /* ---- the start, and the thread's part ---- */
 
@@ -126,10 +125,6 @@ void *hk_sampled_malloc(hk_thread_t *thread, size_t n, size_t align, hk_by_t by)
     if (HK_LIKELY(--rest->until_sample != 0))
         return NULL;
     return sample(rest, n, align, by);
-}
-
-bool hk_guarded_few(void) {
-    return hk_load_relaxed(&hk_sample_every) >= HK_SAMPLE_FEW_FROM && hk_plan_from_options() == 0;
 }
 
 /* A thread's first allocation finds nothing to count down. */
@@ -287,17 +282,6 @@ static HK_NOINLINE void free_other(void *p, unsigned kind, hk_by_t by, size_t n)
         hk_free_long(p);
 }
 
-/* The calling thread's record, made if it has none: who frees before it ever allocates counts as a
- * second thread too (hk_block_set_free). NULL: it can have none. */
-static hk_thread_t *thread_served(void) {
-    hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
-    if (HK_UNLIKELY(thread == NULL) && (thread = hk_thread_enter()) != NULL) {
-        hk_thread_leave(thread);
-        thread = hk_load_relaxed(&hk_tc)->thread;
-    }
-    return thread;
-}
-
 static void give_back(hk_thread_t *thread, hk_quarantine_t *q, unsigned cls, void *p) {
     const uint64_t dice = q != NULL ? hk_quarantine_close(q) : 0;
     const bool given = hk_magazine_give(thread, cls, p);
@@ -322,7 +306,8 @@ static HK_NOINLINE void retire(unsigned cls, hk_waiting_t in) {
 }
 
 static HK_COLD void free_odd(void *p, unsigned cls, hk_by_t by, size_t n) {
-    hk_thread_t *thread = thread_served();
+    /* who frees before it ever allocates counts as a second thread too (hk_block_set_free) */
+    hk_thread_t *thread = hk_thread_served();
     if (!hk_block_take_back_odd(p, cls, by, n))
         return;
     if (thread != NULL)

@@ -22,7 +22,6 @@ void *hk_sampled_malloc(hk_thread_t *thread, size_t n, size_t align, hk_by_t by)
 
 /* Where samples are few and nothing else asks for a thread's trap: the same, *left bytes having been counted down, which
  * begin anew. */
-bool hk_guarded_few(void);
 void *hk_guarded_sample(void **left, size_t n, size_t align, hk_by_t by);
 
 /* Operations are guarded, none are sampled, and nobody hears of them: so it is nearly always. */

@@ -107,12 +107,8 @@ size_t hk_magazines_part(void) {
     return hk_min(own, hk_max(all, memory() / ALL_THREADS_SHARE) / threads);
 }
 
-static size_t left_of(size_t bytes, const hk_thread_t *thread) {
-    return bytes - hk_min(bytes, thread->allotted);
-}
-
 size_t hk_magazines_left(const hk_thread_t *thread) {
-    return left_of(hk_magazines_budget(), thread);
+    return hk_minus(hk_magazines_budget(), thread->allotted);
 }
 
 size_t hk_magazines_bytes(const hk_thread_t *thread) {
@@ -259,7 +255,7 @@ static void enlarge(hk_thread_t *thread, unsigned cls, unsigned most, size_t par
         take_from_idle(thread, cls);
         while (now == 0 && hk_magazines_left(thread) < c->size && take_from_largest(thread, cls))
             continue;
-        more = (unsigned)hk_min(more, hk_max(left_of(part, thread) / c->size, now == 0));
+        more = (unsigned)hk_min(more, hk_max(hk_minus(part, thread->allotted) / c->size, now == 0));
     }
     set_capacity(thread, cls, now + more);
 }

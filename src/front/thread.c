@@ -6,7 +6,6 @@
 #include "backend/meta.h"
 #include "backend/pagemap.h"
 #include "backend/region.h"
-#include "config/config.h"
 #include "front/guarded.h"
 #include "front/magazine.h"
 #include "front/observed.h"
@@ -222,6 +221,15 @@ void hk_thread_leave(hk_thread_t *thread) {
     hk_unlock(&hk_shared_lock);
     atomic_signal_fence(memory_order_seq_cst);
     hk_store_relaxed(&outside.inside, false);
+}
+
+hk_thread_t *hk_thread_served(void) {
+    hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
+    if (HK_UNLIKELY(thread == NULL) && (thread = hk_thread_enter()) != NULL) {
+        hk_thread_leave(thread);
+        thread = hk_load_relaxed(&hk_tc)->thread;
+    }
+    return thread;
 }
 
 hk_thread_t *hk_thread_enter_patiently(void) {

@@ -85,7 +85,10 @@ struct hk_thread {
 hk_thread_t *hk_thread_enter(void);
 void hk_thread_leave(hk_thread_t *thread);
 
-/* The same for somebody without another way: waits for a fork's end, for at most a second. NULL
+/* The calling thread's record, made if there is none yet; forks are handled from then on. NULL: it can have none. */
+hk_thread_t *hk_thread_served(void);
+
+/* hk_thread_enter() for somebody without another way: waits for a fork's end, for at most a second. NULL
  * also in the fork handlers of others on the thread that forks. The caller may take the registry's
  * lock. */
 hk_thread_t *hk_thread_enter_patiently(void);

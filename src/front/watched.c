@@ -17,10 +17,11 @@ HK_INLINE bool counts_down(void) { return hk_watched() - 1u < HK_WATCHED_ALL - 1
 
 /* Once all operations are told they are for as long as anybody watches: samples lie anywhere then. */
 static unsigned how_now(void) {
-    const bool alone = hk_watched() != HK_WATCHED_ALL && !hk_sampling();
-    const bool samples =
-        alone && hk_plan_from_options() == 0 && hk_profile_mean() >= HK_PROFILE_APART_FROM;
-    unsigned how = hk_guarded_few() ? HK_WATCHED_GUARDS : HK_WATCHED_NOT;
+    const bool untrapped = hk_plan_from_options() == 0;
+    const bool alone = untrapped && hk_watched() != HK_WATCHED_ALL && !hk_sampling();
+    const bool samples = alone && hk_profile_mean() >= HK_PROFILE_APART_FROM;
+    const bool guards = untrapped && hk_load_relaxed(&hk_sample_every) >= HK_SAMPLE_FEW_FROM;
+    unsigned how = guards ? HK_WATCHED_GUARDS : HK_WATCHED_NOT;
     for (unsigned i = 0; i < HK_WATCH_PLACES; i++) /* the profile's comes first */
         if (hk_load_seq(&watchers[i]) != NULL)
             how = i == HK_WATCH_PROFILE && samples ? HK_WATCHED_SAMPLES : HK_WATCHED_ALL;

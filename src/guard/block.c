@@ -21,14 +21,12 @@ static unsigned by_of(uint16_t shadow) {
 static bool tail_is_whole(const char *p, uint16_t shadow, size_t room) {
     if (hk_guard->tail == 0 || !is_exact(shadow))
         return true;
-    const size_t n = bytes_of(shadow, room), end = hk_tail_end(n, room);
-    const size_t behind = hk_not_zero(p + end, hk_min(room, hk_max(end, hk_guard->zeroed)) - end);
-    const size_t broken = hk_tail_broken(p, n, room);
-    const size_t at = broken == SIZE_MAX && behind != SIZE_MAX ? end + behind : broken;
-    if (HK_LIKELY(at == SIZE_MAX))
-        return true;
-    hk_guard_fault(HK_OVERFLOW, p, n, (ptrdiff_t)at);
-    return false;
+    const size_t n = bytes_of(shadow, room);
+    ptrdiff_t at;
+    const hk_fatal_t kind = hk_edge_broken(p, n, room, 0, hk_guard->zeroed, &at);
+    if (HK_UNLIKELY(at != HK_NOWHERE))
+        hk_guard_fault(kind, p, n, at);
+    return at == HK_NOWHERE;
 }
 
 static void mark(char *p, size_t n, size_t room, _Atomic uint16_t *shadow, unsigned by) {

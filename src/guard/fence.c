@@ -19,7 +19,6 @@
 #include "os/os.h"
 #include "stats/counters.h"
 
-static _Atomic size_t live_blocks, live; /* atomic: any thread; how many, and bytes of mappings */
 static _Atomic size_t kept_bytes; /* atomic: any thread; of bodies with memory that are free */
 static _Atomic uint64_t stream;   /* atomic: any thread */
 
@@ -84,8 +83,7 @@ static void *given_out(hk_header_t *header) {
     hk_header_seal(header);
     hk_tail_write(header->block, header->n, room_of(header));
     hk_count(guard_fences, 1);
-    hk_add_relaxed(&live_blocks, (size_t)1);
-    hk_add_relaxed(&live, header->bytes);
+    hk_single_comes(header->bytes);
     hk_store_release(&header->state, (unsigned)HK_HEADER_OUT);
     return header->block;
 }
@@ -153,23 +151,21 @@ static uintptr_t shape_of(size_t body_bytes, size_t bytes) {
                                                      : 0;
 }
 
-static void let_go_of_kept(unsigned i) {
-    const uintptr_t was = hk_exchange_seq(&kept[i], (uintptr_t)0);
+/* Whoever has the place now; 0: nobody. Who had it goes. */
+static void keep_at(unsigned i, uintptr_t is) {
+    const uintptr_t was = hk_exchange_seq(&kept[i], is);
     if (was != 0)
         unmap((hk_header_t *)(was & ~(uintptr_t)(HK_SLICE - 1)));
 }
 
-static void let_go_of_waiting(unsigned i) {
-    hk_header_t *header = hk_exchange_seq(&waiting[i], NULL);
-    if (header != NULL)
-        unmap(header);
-}
-
 void hk_fence_trim(void) {
-    for (unsigned i = 0; i < PLACES; i++)
-        let_go_of_waiting(i);
+    for (unsigned i = 0; i < PLACES; i++) {
+        hk_header_t *header = hk_exchange_seq(&waiting[i], NULL);
+        if (header != NULL)
+            unmap(header);
+    }
     for (unsigned i = 0; i < KEPT; i++)
-        let_go_of_kept(i);
+        keep_at(i, 0);
 }
 
 /* So that a block without fences can be had. */
@@ -192,12 +188,13 @@ static size_t mapping_for(size_t n, size_t align, size_t headroom) {
 
 static void *alloc(size_t n, size_t align, size_t bytes, hk_by_t by) {
     const size_t body = body_for(n);
-    char *start = hk_mappings_to_spare() ? hk_os_fence(bytes, HK_SLICE) : NULL;
+    char *fence = hk_mappings_to_spare() ? hk_os_fence(bytes, HK_SLICE) : NULL;
+    char *start = hk_map_committed(fence, bytes);
     if (start == NULL)
         return NULL;
     hk_header_t header = laid_out(start, bytes, body, n, align);
     header.by = by;
-    void *p = hk_map_commit(start, bytes) ? publish(&header) : NULL;
+    void *p = publish(&header);
     if (p == NULL)
         hk_os_unmap(start, bytes);
     return p;
@@ -211,11 +208,7 @@ static void keep(hk_header_t *header) {
         if (hk_load_relaxed(&kept[i]) == 0 && hk_cas_seq(&kept[i], &none, is))
             return;
     }
-    const unsigned i = chance(KEPT);
-    let_go_of_kept(i);
-    const uintptr_t was = hk_exchange_seq(&kept[i], is);
-    if (was != 0)
-        unmap((hk_header_t *)(was & ~(uintptr_t)(HK_SLICE - 1)));
+    keep_at(chance(KEPT), is);
 }
 
 /* One that is kept, of such a body and mapping. */
@@ -275,7 +268,7 @@ static void let_go_of_any(void) {
     const unsigned from = chance(KEPT);
     for (unsigned i = 0; i < KEPT; i++)
         if (hk_load_relaxed(&kept[(from + i) % KEPT]) != 0) {
-            let_go_of_kept((from + i) % KEPT);
+            keep_at((from + i) % KEPT, 0);
             return;
         }
 }
@@ -331,7 +324,7 @@ static hk_header_t *in_use(const void *p, hk_fatal_t if_not) {
 static bool edges_are_whole(const hk_header_t *header) {
     ptrdiff_t at;
     const hk_fatal_t kind = hk_edge_broken(header->block, header->n, room_of(header),
-                                           (size_t)(header->block - header->body), &at);
+                                           (size_t)(header->block - header->body), SIZE_MAX, &at);
     if (HK_UNLIKELY(at != HK_NOWHERE))
         hk_guard_fault(kind, header->block, header->n, at);
     return at == HK_NOWHERE;
@@ -358,8 +351,7 @@ void hk_fence_free(void *p, hk_by_t by, size_t n) {
     }
     edges_are_whole(header);
     hk_guard_check_claims(p, header->n, (hk_by_t)header->by, by, n);
-    hk_sub_relaxed(&live_blocks, (size_t)1);
-    hk_sub_relaxed(&live, header->bytes);
+    hk_single_goes(header->bytes);
     hk_held_drop(header->bytes);
     if (header->n >= HK_HUGE_PAGES_FROM && hk_option(thp) != 0)
         hk_huge_pages_learn(header->block, header->n, true);
@@ -381,7 +373,7 @@ static void look_at(const char *start, size_t slices, const _Atomic uint8_t *kin
 }
 
 void hk_fence_finish(void) {
-    if (hk_load_relaxed(&live_blocks) != 0 || hk_load_relaxed(&kept_bytes) != 0)
+    if (hk_singles().blocks != 0 || hk_load_relaxed(&kept_bytes) != 0)
         hk_map_visit(look_at, NULL);
 }
 
@@ -469,10 +461,4 @@ bool hk_fence_report(const void *p) {
                                                                   : HK_USE_AFTER_FREE,
                  header->block, header->n, (const char *)p - header->block, HK_NO_SIZE);
     return true;
-}
-
-hk_fence_stats_t hk_fence_stats(void) {
-    const size_t sampled = hk_sample_blocks();
-    return (hk_fence_stats_t){hk_load_relaxed(&live_blocks) + sampled,
-                              hk_load_relaxed(&live) + sampled * hk_os_page_size()};
 }

@@ -35,9 +35,3 @@ void hk_fence_finish(void);
 
 /* Lets go of all that is free, and of its memory. */
 void hk_fence_trim(void);
-
-/* What there is now, sampled ones included: blocks, and the bytes of their mappings. Any thread. */
-typedef struct {
-    size_t blocks, bytes;
-} hk_fence_stats_t;
-hk_fence_stats_t hk_fence_stats(void);

@@ -11,15 +11,13 @@ static _Atomic uint64_t out[HK_NOTHINGS / 64]; /* atomic: 1 is given out */
 
 /* The map says what they are before anybody can get one. */
 static char *made(void) {
-    char *seen = NULL, *start = hk_os_fence(ALL_BYTES, HK_SLICE);
+    char *seen = NULL, *start = hk_map_committed(hk_os_fence(ALL_BYTES, HK_SLICE), ALL_BYTES);
     if (start == NULL)
         return NULL;
-    if (hk_map_commit(start, ALL_BYTES)) {
-        hk_map_set(start, ALL_BYTES / HK_SLICE, HK_KIND_FENCED);
-        if (hk_cas_seq(&pages, &seen, start))
-            return start;
-        hk_map_set(start, ALL_BYTES / HK_SLICE, HK_KIND_FOREIGN);
-    }
+    hk_map_set(start, ALL_BYTES / HK_SLICE, HK_KIND_FENCED);
+    if (hk_cas_seq(&pages, &seen, start))
+        return start;
+    hk_map_set(start, ALL_BYTES / HK_SLICE, HK_KIND_FOREIGN);
     hk_os_unmap(start, ALL_BYTES);
     return seen;
 }

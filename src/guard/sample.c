@@ -2,6 +2,7 @@
 
 #include <signal.h>
 
+#include "backend/limit.h"
 #include "backend/meta.h"
 #include "backend/pagemap.h"
 #include "base/calls.h"
@@ -41,10 +42,6 @@ static _Atomic uint64_t stream;   /* atomic: any thread */
 
 static size_t pages_bytes(void) {
     return hk_align_up((2 * PLACES + 1) * hk_os_page_size(), HK_SLICE);
-}
-
-static char *page_of(size_t place) {
-    return hk_load_relaxed(&pages) + (2 * place + 1) * hk_os_page_size();
 }
 
 bool hk_sample_has(const void *p) {
@@ -204,10 +201,8 @@ static bool make_places(void) {
         return false;
     if (!hk_cas_seq(&places, &seen, all))
         return true;
-    char *start = hk_os_fence(pages_bytes(), HK_SLICE);
-    if (start == NULL || !hk_map_commit(start, pages_bytes())) {
-        if (start != NULL)
-            hk_os_unmap(start, pages_bytes());
+    char *start = hk_map_committed(hk_os_fence(pages_bytes(), HK_SLICE), pages_bytes());
+    if (start == NULL) {
         hk_store_release(&places, NULL);
         return false;
     }
@@ -242,7 +237,8 @@ static place_t *take_place(void) {
 }
 
 static char *page_at(const place_t *place) {
-    return page_of((size_t)(place - hk_load_relaxed(&places)));
+    const size_t number = (size_t)(place - hk_load_relaxed(&places));
+    return hk_load_relaxed(&pages) + (2 * number + 1) * hk_os_page_size();
 }
 
 /* What of the page the tail of the block is: all behind it. */
@@ -271,6 +267,7 @@ void *hk_sample_alloc(size_t n, size_t align, hk_by_t by) {
     hk_tail_write(place->block, n, room_of(place));
     hk_store_release(&place->state, (unsigned)OUT);
     hk_count(guard_samples, 1);
+    hk_single_comes(page);
     return place->block;
 }
 
@@ -299,10 +296,11 @@ void hk_sample_free(void *p, hk_by_t by, size_t n) {
         accuse(HK_DOUBLE_FREE, p, place, HK_NOWHERE);
         return;
     }
+    hk_single_goes(hk_os_page_size());
     trace(&place->freed);
     ptrdiff_t at;
-    const hk_fatal_t kind =
-        hk_edge_broken(p, place->n, room_of(place), (size_t)(place->block - page_at(place)), &at);
+    const hk_fatal_t kind = hk_edge_broken(p, place->n, room_of(place),
+                                           (size_t)(place->block - page_at(place)), SIZE_MAX, &at);
     if (at != HK_NOWHERE)
         accuse(kind, p, place, at);
     if (hk_guard_is_another(place->by, by))
@@ -320,12 +318,4 @@ size_t hk_sample_bytes(const void *p) {
         return place->n;
     accuse(HK_INVALID_POINTER, p, place, HK_NOWHERE);
     return 0;
-}
-
-unsigned hk_sample_blocks(void) {
-    const place_t *all = hk_load_acquire(&pages) != NULL ? hk_load_relaxed(&places) : NULL;
-    unsigned out = 0;
-    for (unsigned i = 0; all != NULL && i < PLACES; i++)
-        out += hk_load_relaxed(&all[i].state) == OUT;
-    return out;
 }

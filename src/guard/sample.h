@@ -40,6 +40,3 @@ bool hk_sample_has(const void *p);
 /* What to do with such a block; a fault where what frees it says is not so. */
 void hk_sample_free(void *p, hk_by_t by, size_t n);
 size_t hk_sample_bytes(const void *p);
-
-/* How many there are now; each is a page. Any thread. */
-unsigned hk_sample_blocks(void);

@@ -101,12 +101,13 @@ HK_INLINE void hk_clear_between(char *p, size_t from, size_t to) {
         hk_zero(p + from, hk_align_up(to - from, 8));
 }
 
-/* What is wrong with a block of n bytes that has so much room, all of which reads as zero behind its tail, as so much before
- * it does: where that was written to, HK_NOWHERE. */
+/* What is wrong with a block of n bytes that has so much room, of which the first `zeroed` read as zero behind its tail, as so
+ * much before it does: where that was written to, HK_NOWHERE. */
 HK_INLINE hk_fatal_t hk_edge_broken(const char *p, size_t n, size_t room, size_t before,
-                                    ptrdiff_t *at) {
+                                    size_t zeroed, ptrdiff_t *at) {
     const size_t below = hk_not_zero(p - before, before), end = hk_tail_end(n, room);
-    const size_t broken = hk_tail_broken(p, n, room), behind = hk_not_zero(p + end, room - end);
+    const size_t broken = hk_tail_broken(p, n, room);
+    const size_t behind = hk_not_zero(p + end, hk_minus(hk_min(room, zeroed), end));
     *at = below != SIZE_MAX    ? (ptrdiff_t)(below - before)
           : broken != SIZE_MAX ? (ptrdiff_t)broken
           : behind != SIZE_MAX ? (ptrdiff_t)(end + behind)

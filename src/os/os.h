@@ -17,8 +17,8 @@ HK_INLINE size_t hk_os_page_size(void) {
     return HK_LIKELY(bytes != 0) ? bytes : hk_os_read_page_size();
 }
 
-/* Maps `bytes` of zeroed read-write memory aligned to `align` (a power of two >= the OS page). The
- * caller owns the range until hk_os_unmap(). */
+/* Maps `bytes` of zeroed read-write memory aligned to `align` (a power of two >= the OS page), both together
+ * less than SIZE_MAX. The caller owns the range until hk_os_unmap(). */
 void *hk_os_map(size_t bytes, size_t align);
 
 /* Maps as much there and nowhere else; NULL also where something is there already. */
@@ -39,9 +39,6 @@ bool hk_os_grants_commitment(size_t bytes);
  * For the process's start, when sandboxes do not kill yet for asking. */
 uint64_t hk_os_data_limit(void);
 uint64_t hk_os_file_limit(void);
-
-/* Makes part of a reserved range writable. */
-bool hk_os_commit(void *p, size_t bytes);
 
 /* Puts a part of a file in the place of pages: what is written there is the file's, however the process ends. The file
  * is open for reading and writing, and long enough; the offset is that of a page. */

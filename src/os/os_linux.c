@@ -56,9 +56,9 @@ static void *map(void *hint, size_t bytes, int protection, int flags) {
 
 /* At the last aligned address below `hint`, which the system takes as a hint unless something is
  * there. Needs no more address space than is asked for. */
-static char *map_below(char *hint, size_t bytes, size_t align) {
+static char *map_below(char *hint, size_t bytes, size_t align, int protection, int flags) {
     hint = (char *)((uintptr_t)hint & ~(uintptr_t)(align - 1));
-    char *p = map(hint, bytes, PROT_READ | PROT_WRITE, 0);
+    char *p = map(hint, bytes, protection, flags);
     if (p == NULL || ((uintptr_t)p & (align - 1)) == 0)
         return p;
     hk_os_unmap(p, bytes);
@@ -68,8 +68,6 @@ static char *map_below(char *hint, size_t bytes, size_t align) {
 /* Takes enough to hold an aligned range, and gives the ends back. */
 static char *map_and_trim(size_t bytes, size_t align, int protection, int flags) {
     size_t slack = align - hk_os_page_size();
-    if (bytes > SIZE_MAX - slack)
-        return NULL;
     char *p = map(NULL, bytes + slack, protection, flags);
     if (p == NULL)
         return NULL;
@@ -92,19 +90,28 @@ void *hk_os_map_at(uintptr_t where, size_t bytes) {
 }
 
 /* In most cases one of the first two does it. The third needs room that a limit may not leave. */
-void *hk_os_map(size_t bytes, size_t align) {
+static void *map_aligned(size_t bytes, size_t align, int protection, int flags) {
     enum { HINTS = 16 };
     hk_assert(hk_is_pow2(align) && align >= hk_os_page_size());
-    char *p = map(NULL, bytes, PROT_READ | PROT_WRITE, 0), *aligned;
+    char *p = map(NULL, bytes, protection, flags), *aligned;
     if (p == NULL || ((uintptr_t)p & (align - 1)) == 0)
         return p;
     hk_os_unmap(p, bytes);
-    if ((aligned = map_below(p, bytes, align)) != NULL ||
-        (aligned = map_and_trim(bytes, align, PROT_READ | PROT_WRITE, 0)) != NULL)
+    if ((aligned = map_below(p, bytes, align, protection, flags)) != NULL ||
+        (aligned = map_and_trim(bytes, align, protection, flags)) != NULL)
         return aligned;
     for (uintptr_t i = 1; i <= HINTS && aligned == NULL && (uintptr_t)p > i * align; i++)
-        aligned = map_below(p - i * align, bytes, align);
+        aligned = map_below(p - i * align, bytes, align, protection, flags);
     return aligned;
+}
+
+void *hk_os_map(size_t bytes, size_t align) {
+    return map_aligned(bytes, align, PROT_READ | PROT_WRITE, 0);
+}
+
+void *hk_os_fence(size_t bytes, size_t align) {
+    hk_walk(are_pages(NULL, bytes));
+    return map_aligned(bytes, align, PROT_NONE, MAP_NORESERVE);
 }
 
 void *hk_os_reserve(size_t bytes) {
@@ -148,18 +155,6 @@ bool hk_os_settle(char *from, char *to, hk_access_t access) {
     return !hk_load_relaxed(&hk_os_settled) ||
            !hk_is_aligned(bytes | (uintptr_t)from, hk_os_page_size()) || bytes == 0 ||
            hk_os_protect(from, bytes, access);
-}
-
-bool hk_os_commit(void *p, size_t bytes) { return hk_os_protect(p, bytes, HK_READ_WRITE); }
-
-/* Where the system does not place it well, enough of it to hold an aligned part: the rest goes back. */
-void *hk_os_fence(size_t bytes, size_t align) {
-    hk_walk(are_pages(NULL, bytes));
-    char *p = map(NULL, bytes, PROT_NONE, MAP_NORESERVE);
-    if (p == NULL || hk_is_aligned((uintptr_t)p, align))
-        return p;
-    hk_os_unmap(p, bytes);
-    return map_and_trim(bytes, align, PROT_NONE, MAP_NORESERVE);
 }
 
 /* A fresh mapping in place of the old one does both with one call. */

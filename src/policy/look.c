@@ -5,7 +5,6 @@
 #include "backend/purge.h"
 #include "backend/region.h"
 #include "backend/superslab.h"
-#include "base/lock.h"
 #include "config/config.h"
 #include "os/os.h"
 #include "policy/demand.h"
@@ -24,7 +23,7 @@ enum { SHARE = 16, SHARE_ON_FOOT = 4 };
 enum { CACHED_MS = HK_HOSTILE ? 1 : 100 }; /* cached ranges are old later than pages of slabs */
 enum { LOOKS_WITHOUT_CACHE = 64, MORE_SHARE = 32, MORE_SHARE_ON_FOOT = 2 };
 
-static hk_lock_t lock = HK_LOCK_INIT(HK_RANK_LOOK);
+hk_lock_t hk_look_lock = HK_LOCK_INIT(HK_RANK_LOOK);
 
 /* lock: look. The pass under way. */
 static struct {
@@ -56,28 +55,21 @@ uint64_t hk_look_mode(void) {
 size_t hk_look_target(void) { return hk_option(lean_target_mb) * HK_MIB; }
 bool hk_look_is_small(void) { return hk_region_live() + hk_region_cached() <= hk_look_target(); }
 
-void hk_look_hold(void) { hk_lock(&lock); }
-bool hk_look_try(void) { return hk_lock_try(&lock); }
-void hk_look_release(void) {
-    hk_assert(hk_lock_is_mine(&lock)); /* hk_look_hold() was before */
-    hk_unlock(&lock);
-}
-
 /* In a fork's child, whose counters begin anew. */
 void hk_look_forked(void) {
     demand = (hk_demand_t){0};
-    hk_lock_forked(&lock);
+    hk_lock_forked(&hk_look_lock);
 }
 
 void hk_look_forget(void) {
-    hk_look_hold();
+    hk_lock(&hk_look_lock);
     hk_store_relaxed(&hk_heap_sparse, (uint64_t)0);
     demand = (hk_demand_t){.touched = hk_counted(touched)};
-    hk_look_release();
+    hk_unlock(&hk_look_lock);
 }
 
 void hk_look_begin(bool aged, bool on_foot) {
-    hk_assert(hk_lock_is_mine(&lock));
+    hk_assert(hk_lock_is_mine(&hk_look_lock));
     hk_heap_collect_all();
     pass.stage = LOOKS;
     pass.at = NULL;
@@ -204,7 +196,7 @@ bool hk_look_is_for_old(void) { return pass.on_foot && pass.aged; }
 bool hk_look_was_in_vain(void) { return pass.tried && !hk_look_had_effect(); }
 
 bool hk_look_step(uint64_t mode) {
-    hk_assert(hk_lock_is_mine(&lock) && hk_lock_may_take(HK_RANK_PURGE));
+    hk_assert(hk_lock_is_mine(&hk_look_lock) && hk_lock_may_take(HK_RANK_PURGE));
     if (mode == HK_DECOMMIT_OFF) /* by now */
         pass.stage = NONE;
     if (pass.stage == NONE)
@@ -220,6 +212,6 @@ bool hk_look_step(uint64_t mode) {
 bool hk_look_had_effect(void) { return pass.purged != 0 || (pass.aged && pass.seen); }
 
 bool hk_look_breathes(void) {
-    hk_assert(hk_lock_is_mine(&lock));
+    hk_assert(hk_lock_is_mine(&hk_look_lock));
     return demand.breath >= LEAST_MORE;
 }

@@ -3,7 +3,7 @@
  * thread that allocates, when it comes to the boundary. */
 #pragma once
 
-#include "base/base.h"
+#include "base/lock.h"
 
 /* What the options say: HK_DECOMMIT_OFF unless lean gives memory back; and the target, in bytes. */
 uint64_t hk_look_mode(void);
@@ -13,9 +13,7 @@ size_t hk_look_target(void);
 bool hk_look_is_small(void);
 
 /* The lock around all that follows, which a fork takes. */
-void hk_look_hold(void);
-bool hk_look_try(void);
-void hk_look_release(void);
+extern hk_lock_t hk_look_lock;
 void hk_look_forked(void);
 
 /* Forgets what the process has shown that it takes back: the options have changed. Takes the lock. */

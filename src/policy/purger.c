@@ -1,7 +1,6 @@
 #include "policy/purger.h"
 
 #include <errno.h>
-#include <unistd.h>
 
 #include "backend/heap.h"
 #include "backend/region.h"
@@ -123,7 +122,8 @@ HK_COLD void hk_purger_step(void) {
     const uint64_t now = hk_os_now_ns(), until = now + hk_max(mebibytes, 1) * ON_FOOT_NS;
     hk_store_relaxed(&freed, (size_t)0);
     hk_store_relaxed(&hk_purger_is_due, false);
-    if (!hk_load_relaxed(&hk_purger_on_foot) || hk_load_seq(&hk_purger_runs) || !hk_look_try())
+    if (!hk_load_relaxed(&hk_purger_on_foot) || hk_load_seq(&hk_purger_runs) ||
+        !hk_lock_try(&hk_look_lock))
         return;
     bool more = hk_look_is_under_way();
     if (!more && !hk_look_is_small()) {
@@ -137,7 +137,7 @@ HK_COLD void hk_purger_step(void) {
     if (!more && hk_look_is_for_old())
         set_old_at();
     hk_store_relaxed(&hk_purger_is_due, more);
-    hk_look_release();
+    hk_unlock(&hk_look_lock);
 }
 
 /* ---- a thread ---- */
@@ -149,21 +149,21 @@ static bool look_locked(uint64_t mode) {
     hk_assert(hk_load_relaxed(&hk_purger_runs)); /* in a fork's child nobody comes here */
     hk_look_begin(mode == HK_DECOMMIT_FREE, false);
     while (hk_look_step(mode)) {
-        hk_look_release();
+        hk_unlock(&hk_look_lock);
         hk_assert(hk_lock_may_take(HK_RANK_CONFIG)); /* a fork need not wait while it rests */
         if (++count % AT_ONCE == 0)
             rest(REST_MS);
-        hk_look_hold();
+        hk_lock(&hk_look_lock);
     }
     return hk_look_had_effect();
 }
 
 /* *breathes: the next look may find more even if nothing is freed. */
 static bool look(uint64_t mode, bool *breathes) {
-    hk_look_hold();
+    hk_lock(&hk_look_lock);
     bool again = look_locked(mode);
     *breathes = hk_look_breathes();
-    hk_look_release();
+    hk_unlock(&hk_look_lock);
     return again;
 }
 
@@ -213,7 +213,7 @@ HK_COLD void hk_purger_start_slow(void) {
 }
 
 void hk_purger_forked(void) {
-    hk_look_release();
+    hk_unlock(&hk_look_lock);
     hk_look_forked();
     hk_store_relaxed(&hk_purger_in_child, true);
     hk_store_seq(&stopping, false);

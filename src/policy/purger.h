@@ -64,5 +64,5 @@ void hk_policy_apply(void);
  * allocates has ended, and a process lives as long as any of its threads. */
 void hk_purger_stop(void);
 
-/* In the child of a fork, before which hk_look_hold() was called: there is no purger. */
+/* In the child of a fork, before which hk_look_lock was taken: there is no purger. */
 void hk_purger_forked(void);

@@ -2,7 +2,6 @@
 
 #include <dlfcn.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/report.h"
 #include "os/stack.h"

@@ -64,7 +64,3 @@ bool hk_profile_given(void **own, const void *p, size_t n) {
     hk_profile_add(p, n, chance_of(n), frames, hk_stack_read(frames, MOST_FRAMES), keeps);
     return true;
 }
-
-size_t hk_profile_taken(void **own, const void *p) {
-    return hk_profile_may_know(p) ? hk_profile_remove(p, own != NULL) : 0;
-}

@@ -31,7 +31,5 @@ HK_INLINE bool hk_profile_may_know(const void *p) {
     return likes != NULL && hk_load_relaxed(&likes[hk_profile_like(p)]) != 0;
 }
 
-/* n bytes at p have been allocated; p is about to be freed. True: a sample has been taken. A thread that keeps
- * nothing has own NULL. The second returns the bytes of a sample; 0: p is none. */
+/* n bytes at p have been allocated. True: a sample has been taken. A thread that keeps nothing has own NULL. */
 bool hk_profile_given(void **own, const void *p, size_t n);
-size_t hk_profile_taken(void **own, const void *p);

@@ -11,10 +11,10 @@
 
 /* Bytes of small and large blocks, and of huge ones. */
 static inline size_t in_use_now(void) {
-    hk_purge_lock(); /* claimed blocks are not free */
+    hk_lock(&hk_purge_lock); /* claimed blocks are not free */
     pool_stats_t pool = pool_stats();
-    size_t bytes = pool.active + hk_region_stats().live - pool.mapped;
-    hk_purge_unlock();
+    size_t bytes = pool.active + hk_region_live() - pool.mapped;
+    hk_unlock(&hk_purge_lock);
     return bytes;
 }
 

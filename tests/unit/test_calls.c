@@ -25,7 +25,7 @@ int main(void) {
     char *p = hk_os_map(page, page), *q = hk_os_map(page, page), *reserved = hk_os_reserve(page);
     CHECK(p != NULL && q != NULL && reserved != NULL);
     check_made(HK_CALL_mmap, 3);
-    CHECK(hk_os_commit(reserved, page));
+    CHECK(hk_os_protect(reserved, page, HK_READ_WRITE));
     check_made(HK_CALL_mprotect, 1);
     CHECK_EQ(hk_os_advise((hk_os_range_t[]){{p, page}, {q, page}}, 2, HK_PURGE).done, 2);
     check_made(HK_CALL_madvise, 2);
@@ -35,7 +35,7 @@ int main(void) {
     check_made(HK_CALL_mincore, 1);
     CHECK(hk_os_unmap(q, page) && hk_os_unmap(reserved, page));
     check_made(HK_CALL_munmap, 2);
-    CHECK(!hk_os_commit(q, page)); /* what is refused is a call too */
+    CHECK(!hk_os_protect(q, page, HK_READ_WRITE)); /* what is refused is a call too */
     check_made(HK_CALL_mprotect, 1);
     hk_os_wait(&word, 0, 0);
     hk_os_wake(&word);

@@ -1,6 +1,7 @@
 /* Where the memory of a guarded process lies: superslabs apart and with holes, the allocator's own and large blocks between
  * pages that cannot be touched. */
 #include "backend/hugepages.h"
+#include "backend/limit.h"
 #include "backend/meta.h"
 #include "backend/superslab_own.h"
 #include "base/calls.h"
@@ -144,14 +145,14 @@ static void own_memory_is_fenced(void) {
 
 static void fences_go(void) {
     void *nothings[70000];
-    hk_fence_stats_t before = hk_fence_stats();
+    hk_singles_t before = hk_singles();
     for (unsigned i = 0; i < 2000; i++) {
         char *p = hak_malloc(40000 + i);
         p[0] = p[40000 + i - 1] = 1;
         hak_free(p);
     }
-    CHECK_EQ(hk_fence_stats().blocks, before.blocks);
-    CHECK_EQ(hk_fence_stats().bytes, before.bytes);
+    CHECK_EQ(hk_singles().blocks, before.blocks);
+    CHECK_EQ(hk_singles().bytes, before.bytes);
     for (unsigned i = 0; i < 70000; i++) {
         nothings[i] = hak_malloc(0);
         CHECK(nothings[i] != NULL && hak_usable_size(nothings[i]) == 0);

@@ -236,7 +236,7 @@ static void step_purge(uint64_t *rng) {
     const bool aged = chance_below(rng, 3) == 0, refused = chance_below(rng, 4) == 0;
     const hk_advice_t how = chance_below(rng, 3) == 0 ? HK_RESET : HK_PURGE;
     uint64_t pages = step_claim(aged);
-    unsigned count = hk_slab_ranges(m.slab, pages, ranges);
+    unsigned count = hk_mask_ranges(m.slab->base, pages, hk_os_page_size(), ranges);
     check_ranges(pages, ranges, count);
     if (!aged)
         CHECK_EQ(hk_slab_claim(m.slab, false), 0); /* nobody gets at what is claimed */

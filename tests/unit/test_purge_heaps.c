@@ -318,11 +318,11 @@ static void claims_do_not_exhaust_memory(void) {
 /* A look finds classes of which much is free beside what is in use, where one thread allocates. */
 static void look(bool alone) {
     hk_store_relaxed(&hk_purger_on_foot, alone);
-    hk_look_hold();
+    hk_lock(&hk_look_lock);
     hk_look_begin(false, alone);
     while (hk_look_step(HK_DECOMMIT_DONTNEED))
         continue;
-    hk_look_release();
+    hk_unlock(&hk_look_lock);
 }
 
 static void sparse_classes_are_found(void) {

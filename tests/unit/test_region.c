@@ -12,6 +12,15 @@
 
 enum { UNITS = 16 };
 
+typedef struct {
+    size_t live, cached, maps, unmaps;
+} region_stats_t;
+
+static region_stats_t region_stats(void) {
+    return (region_stats_t){hk_region_live(), hk_region_cached(), hk_counted(region_maps),
+                            hk_counted(region_unmaps)};
+}
+
 static bool try_take(size_t units, size_t align, hk_range_t *range, size_t *used) {
     return hk_region_take(units * HK_UNIT, align, units >= 2 ? units * HK_UNIT : 0, range, used);
 }
@@ -53,27 +62,27 @@ static bool is_zero(const char *start, size_t bytes) {
 static void start_empty(size_t limit) {
     hk_region_trim();
     hk_config.region_cache_mb = limit / HK_MIB;
-    CHECK_EQ(hk_region_stats().cached, 0);
+    CHECK_EQ(hk_region_cached(), 0);
 }
 
 static void fresh_memory(void) {
     start_empty(64 * HK_MIB);
-    hk_region_stats_t before = hk_region_stats();
+    region_stats_t before = region_stats();
     size_t used = 99;
     hk_range_t r = take(3, &used);
     CHECK_EQ(used, 0);
     CHECK(is_zero(r.start, r.bytes));
-    CHECK_EQ(hk_region_stats().live - before.live, r.bytes);
-    CHECK_EQ(hk_region_stats().maps - before.maps, 1);
+    CHECK_EQ(hk_region_live() - before.live, r.bytes);
+    CHECK_EQ(hk_counted(region_maps) - before.maps, 1);
     hk_map_set(r.start, r.bytes / HK_SLICE, HK_KIND_INTERIOR);
     give(r.start, 3);
-    CHECK_EQ(hk_region_stats().live, before.live);
-    CHECK_EQ(hk_region_stats().cached, r.bytes);
+    CHECK_EQ(hk_region_live(), before.live);
+    CHECK_EQ(hk_region_cached(), r.bytes);
     CHECK_EQ(hk_map_kind(r.start), HK_KIND_FREE);
     CHECK_EQ(hk_map_kind(r.start + r.bytes - 1), HK_KIND_FREE);
     CHECK_EQ(hk_region_trim(), r.bytes);
-    CHECK_EQ(hk_region_stats().cached, 0);
-    CHECK_EQ(hk_region_stats().unmaps - before.unmaps, 1);
+    CHECK_EQ(hk_region_cached(), 0);
+    CHECK_EQ(hk_counted(region_unmaps) - before.unmaps, 1);
     CHECK_EQ(hk_map_kind(r.start), HK_KIND_FOREIGN);
     CHECK_EQ(hk_map_kind(r.start + r.bytes - 1), HK_KIND_FOREIGN);
 
@@ -91,20 +100,20 @@ static void best_fit_and_joins(void) {
     give(u + 1 * HK_UNIT, 2);
     give(u + 4 * HK_UNIT, 1);
     give(u + 6 * HK_UNIT, 3);
-    size_t maps = hk_region_stats().maps;
+    size_t maps = hk_counted(region_maps);
     CHECK(take(1, &used).start == u + 4 * HK_UNIT);
     CHECK_EQ(used, HK_UNIT);
     CHECK(take(2, &used).start == u + 1 * HK_UNIT);
     CHECK(take(1, &used).start == u + 6 * HK_UNIT); /* the rest stays free */
     CHECK(take(2, &used).start == u + 7 * HK_UNIT);
-    CHECK_EQ(hk_region_stats().cached, 0);
+    CHECK_EQ(hk_region_cached(), 0);
 
     give(u + 1 * HK_UNIT, 1); /* joins: with the range behind, before, and both */
     give(u + 3 * HK_UNIT, 1);
     give(u + 2 * HK_UNIT, 1);
     give(u + 4 * HK_UNIT, 1);
     CHECK(take(4, &used).start == u + 1 * HK_UNIT);
-    CHECK_EQ(hk_region_stats().cached, 0);
+    CHECK_EQ(hk_region_cached(), 0);
 
     /* alignment: only a part of the free range will do, both ends stay free */
     give(u, UNITS);
@@ -112,16 +121,16 @@ static void best_fit_and_joins(void) {
     CHECK(try_take(2, 8 * HK_UNIT, &aligned, &used));
     CHECK_EQ((uintptr_t)aligned.start % (8 * HK_UNIT), 0);
     CHECK(aligned.start >= u && aligned.start + aligned.bytes <= u + UNITS * HK_UNIT);
-    CHECK_EQ(hk_region_stats().cached, (UNITS - 2) * HK_UNIT);
+    CHECK_EQ(hk_region_cached(), (UNITS - 2) * HK_UNIT);
     hk_region_give(aligned);
     CHECK(take(UNITS, &used).start == u);
     give(u, UNITS);
-    CHECK_EQ(hk_region_stats().maps, maps); /* all of this without the system */
+    CHECK_EQ(hk_counted(region_maps), maps); /* all of this without the system */
 }
 
 /* cached <= max(limit, live / 4) at every moment, also while live falls. */
 static void check_bound(size_t limit) {
-    hk_region_stats_t s = hk_region_stats();
+    region_stats_t s = region_stats();
     CHECK(s.cached <= limit || s.cached <= s.live / 4);
 }
 
@@ -151,14 +160,14 @@ static void gathering(void) {
         hk_map_set(all.start, all.bytes / HK_SLICE, HK_KIND_INTERIOR);
         for (size_t i = 1; i < UNITS; i += 2)
             give(all.start + i * HK_UNIT, 1);
-        hk_region_stats_t before = hk_region_stats();
+        region_stats_t before = region_stats();
         size_t expected = hk_min(wanted, UNITS / 2);
         hk_range_t big = take(wanted, &used);
         CHECK_EQ(used, expected * HK_UNIT);
         CHECK(marked(big.start, used, 0xaa)); /* the pages themselves, not new ones */
         CHECK(is_zero(big.start + used, big.bytes - used));
-        CHECK_EQ(hk_region_stats().cached, before.cached - used);
-        CHECK_EQ(hk_region_stats().live, before.live + big.bytes);
+        CHECK_EQ(hk_region_cached(), before.cached - used);
+        CHECK_EQ(hk_region_live(), before.live + big.bytes);
         size_t foreign = 0;
         for (size_t i = 1; i < UNITS; i += 2)
             foreign += hk_map_kind(all.start + i * HK_UNIT) == HK_KIND_FOREIGN;
@@ -179,16 +188,16 @@ static void extending(void) {
     hk_range_t guard = {.start = all.start + 6 * HK_UNIT, .bytes = 2 * HK_UNIT};
     CHECK(!hk_region_extend(&r, 3 * HK_UNIT)); /* what lies behind is in use */
     give(all.start + 2 * HK_UNIT, 4);
-    size_t live = hk_region_stats().live;
+    size_t live = hk_region_live();
     CHECK(!hk_region_extend(&r, 7 * HK_UNIT));
     CHECK(!hk_region_extend(&r, 2 * HK_UNIT + hk_os_page_size())); /* in whole units only */
-    CHECK_EQ(hk_region_stats().cached, 4 * HK_UNIT);
+    CHECK_EQ(hk_region_cached(), 4 * HK_UNIT);
     CHECK(hk_region_extend(&r, 3 * HK_UNIT));
     CHECK(r.start == all.start && r.bytes == 3 * HK_UNIT);
-    CHECK_EQ(hk_region_stats().live, live + HK_UNIT);
-    CHECK_EQ(hk_region_stats().cached, 3 * HK_UNIT);
+    CHECK_EQ(hk_region_live(), live + HK_UNIT);
+    CHECK_EQ(hk_region_cached(), 3 * HK_UNIT);
     CHECK(hk_region_extend(&r, 6 * HK_UNIT));
-    CHECK_EQ(hk_region_stats().cached, 0);
+    CHECK_EQ(hk_region_cached(), 0);
     hk_region_give(r);
     hk_region_give(guard);
 }
@@ -200,7 +209,7 @@ static void moving(void) {
     char *old = r.start;
     for (size_t i = 0; i < 3; i++)
         mark(r.start + i * HK_UNIT, HK_UNIT, (unsigned char)(1 + i));
-    size_t live = hk_region_stats().live, touched = hk_counted(touched);
+    size_t live = hk_region_live(), touched = hk_counted(touched);
     hk_map_set(r.start, r.bytes / HK_SLICE, HK_KIND_FOREIGN);
     CHECK(hk_region_move(&r, 7 * HK_UNIT, 7 * HK_UNIT));
     CHECK_EQ(hk_counted(touched), touched + 4 * HK_UNIT);
@@ -208,7 +217,7 @@ static void moving(void) {
     for (size_t i = 0; i < 3; i++)
         CHECK(marked(r.start + i * HK_UNIT, HK_UNIT, (unsigned char)(1 + i)));
     CHECK(is_zero(r.start + 3 * HK_UNIT, 4 * HK_UNIT));
-    CHECK_EQ(hk_region_stats().live, live + 4 * HK_UNIT);
+    CHECK_EQ(hk_region_live(), live + 4 * HK_UNIT);
     hk_map_set(r.start, r.bytes / HK_SLICE, HK_KIND_INTERIOR);
     mark(r.start, r.bytes, 0xcc);
 
@@ -235,7 +244,7 @@ static void moving(void) {
     CHECK(marked(pieces.start, 3 * HK_UNIT, 0xdd));
     CHECK(marked(pieces.start + 5 * HK_UNIT, 2 * HK_UNIT, 0xcc));
     CHECK(is_zero(pieces.start + 7 * HK_UNIT, 2 * HK_UNIT));
-    CHECK_EQ(hk_region_stats().cached, 2 * HK_UNIT);
+    CHECK_EQ(hk_region_cached(), 2 * HK_UNIT);
     hk_region_give(pieces);
 }
 
@@ -251,12 +260,12 @@ static void system_refuses(void) {
         for (size_t i = 1; i < UNITS; i += 2)
             give(all.start + i * HK_UNIT, 1);
         mark(all.start, HK_UNIT, 0xee);
-        hk_region_stats_t before = hk_region_stats();
+        region_stats_t before = region_stats();
 
         hk_os_fail_after(n);
         bool taken = try_take(12, HK_UNIT, &big, &used);
         hk_os_fail_after(-1);
-        hk_region_stats_t after = hk_region_stats();
+        region_stats_t after = region_stats();
         CHECK_EQ(after.live, before.live + (taken ? 12 * HK_UNIT : 0));
         CHECK(after.cached <= before.cached);
         *(taken ? &served : &refused) += 1;
@@ -268,27 +277,27 @@ static void system_refuses(void) {
 
         hk_range_t r = {.start = all.start, .bytes = HK_UNIT};
         hk_map_set(r.start, r.bytes / HK_SLICE, HK_KIND_FOREIGN);
-        before = hk_region_stats();
+        before = region_stats();
         hk_os_fail_after(n);
         bool moved = hk_region_move(&r, 4 * HK_UNIT, 4 * HK_UNIT);
         hk_os_fail_after(-1);
         CHECK(moved ? r.bytes == 4 * HK_UNIT : r.start == all.start && r.bytes == HK_UNIT);
         CHECK(marked(r.start, HK_UNIT, 0xee));
-        CHECK_EQ(hk_region_stats().live, before.live + (moved ? 3 * HK_UNIT : 0));
+        CHECK_EQ(hk_region_live(), before.live + (moved ? 3 * HK_UNIT : 0));
         *(moved ? &served : &refused) += 1;
 
         /* it may be several mappings now: its units follow each other, or all are copied, or none */
         const hk_range_t was = r;
         mark(r.start, r.bytes, 0x77);
         hk_map_set(r.start, r.bytes / HK_SLICE, HK_KIND_FOREIGN);
-        before = hk_region_stats();
+        before = region_stats();
         hk_os_fail_after(n);
         moved = hk_region_move(&r, was.bytes + 3 * HK_UNIT, was.bytes + 4 * HK_UNIT);
         hk_os_fail_after(-1);
         CHECK_EQ(r.bytes, was.bytes + (moved ? 4 * HK_UNIT : 0));
         CHECK(moved || r.start == was.start);
         CHECK(marked(r.start, was.bytes, 0x77));
-        CHECK_EQ(hk_region_stats().live, before.live + r.bytes - was.bytes);
+        CHECK_EQ(hk_region_live(), before.live + r.bytes - was.bytes);
 
         hk_range_t later = take(5, &used);
         CHECK(is_zero(later.start + used, later.bytes - used));
@@ -329,7 +338,7 @@ static void moved_to_its_end(void) {
 
 int main(void) {
     hak_free(hak_malloc(1));
-    size_t live = hk_region_stats().live;
+    size_t live = hk_region_live();
     moved_to_its_end();
     fresh_memory();
     best_fit_and_joins();
@@ -338,6 +347,6 @@ int main(void) {
     moving();
     system_refuses();
     bound_is_respected();
-    CHECK_EQ(hk_region_stats().live, live);
+    CHECK_EQ(hk_region_live(), live);
     return 0;
 }

@@ -269,10 +269,10 @@ static void purge_of_nothing(bool planted) {
 }
 
 static void purger_let_go_twice(bool planted) {
-    hk_look_hold();
-    hk_look_release();
+    hk_lock(&hk_look_lock);
+    hk_unlock(&hk_look_lock);
     if (planted)
-        hk_look_release();
+        hk_unlock(&hk_look_lock);
 }
 
 /* ---- all of them ---- */
@@ -306,7 +306,7 @@ static const plant_t plants[] = {
     PLANT(large_block_of_no_kind, "hk_large_is(kind)"),
     PLANT(claims_of_two_superslabs, "== unit"),
     PLANT(purge_of_nothing, "cursor->superslab != NULL"),
-    PLANT(purger_let_go_twice, "hk_lock_is_mine(&lock)"),
+    PLANT(purger_let_go_twice, "hk_load_relaxed(&lock->taken) == 1"),
 };
 
 /* What is about the OS pages of one slab. */
