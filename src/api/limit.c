@@ -89,7 +89,7 @@ static _Noreturn void end(size_t n) {
                 "hakmem: fatal: memory limit: %lu bytes held of %lu, "
                 "no room for a block of %lu",
                 hk_held(), hk_limit(), n);
-    hk_line_write(&line, STDERR_FILENO);
+    hk_line_write(&line, hk_stderr());
     abort();
 }
 

@@ -59,7 +59,8 @@ static bool put_name(hk_line_t *path, const char *prefix, const char *reason) {
 /* One warning. */
 static void write_locked(const char *reason) {
     hk_line_t path = {0};
-    const char *given = hk_option(prof_path), *prefix = given != NULL ? given : "hakmem.%p";
+    const char *given = hk_option(prof_path),
+               *prefix = given != NULL && *given != '\0' ? given : "hakmem.%p";
     files++;
     const int error =
         put_name(&path, prefix, reason) ? hk_asked_file(&path, emit, reason) : ENAMETOOLONG;

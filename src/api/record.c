@@ -49,8 +49,9 @@ void hk_recording_begin(void) {
     if (HK_FAST || value == NULL)
         return;
     const char *path = absolute(value);
-    const char *problem =
-        path == NULL ? strerror(errno) : hk_record_start(path, hk_option(record_mb) * HK_MIB);
+    const char *problem = *value == '\0' ? "it is empty"
+                          : path == NULL ? strerror(errno)
+                                         : hk_record_start(path, hk_option(record_mb) * HK_MIB);
     if (problem != NULL) {
         hk_config_warn("HAKMEM_RECORD", value, problem, "nothing is recorded");
     } else {

@@ -16,6 +16,7 @@
 #include "front/boundary.h"
 #include "front/guarded.h"
 #include "front/prewarm.h"
+#include "front/thread.h"
 #include "front/watched.h"
 #include "hakmem/hakmem.h"
 #include "policy/purger.h"
@@ -102,12 +103,21 @@ static void write_proof(const char *path) {
     HK_CALL(other, close(fd));
 }
 
+static bool speaks_last(void) {
+    return hk_option(stats) != NULL || hk_option(os_stats) != 0 || hk_option(front_dump) != NULL ||
+           hk_option(prof) != 0 || hk_option(leaks) != 0;
+}
+
 /* What few processes ask for. */
 static HK_COLD void begin(void) {
     const int saved = errno;
     if (hk_option(proof) != NULL)
         write_proof(hk_option(proof));
     if (hk_option(asked)) {
+        if (speaks_last()) {
+            hk_stderr_keep();
+            hk_thread_served(); /* a forked child is to have no copy */
+        }
         hk_prewarm_check();
         hk_policy_apply();
         hk_limit_apply(true);

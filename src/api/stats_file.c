@@ -46,7 +46,7 @@ static int emit_to_target(void) {
     if (!hk_figures_collect(&figures))
         return EBUSY;
     if (target.path == NULL)
-        return hk_emit_stats(STDERR_FILENO, target.format, &figures);
+        return hk_emit_stats(hk_stderr(), target.format, &figures);
     return hk_asked_path(&path, target.path) ? hk_asked_file(&path, emit, &figures) : ENAMETOOLONG;
 }
 
@@ -90,7 +90,8 @@ static void dump(void) {
         return;
     hk_metrics_sum_t sum;
     hk_line_t path = {0};
-    int fd = STDERR_FILENO;
+    const int err = hk_stderr();
+    int fd = err;
     if (!hk_front_metrics(&sum)) {
         warn_dump("a signal handler ended the process inside the allocator");
         return;
@@ -105,7 +106,7 @@ static void dump(void) {
         return;
     }
     hk_metrics_write(&sum, fd);
-    if (fd != STDERR_FILENO)
+    if (fd != err)
         HK_CALL(other, close(fd));
 }
 
@@ -115,5 +116,5 @@ void hk_stats_end(void) {
     if (target.wanted)
         write_statistics();
     if (hk_option(os_stats) != 0)
-        hk_emit_os_line(STDERR_FILENO, hk_advice_is_disabled());
+        hk_emit_os_line(hk_stderr(), hk_advice_is_disabled());
 }

@@ -163,6 +163,8 @@ void hk_purge_instead(void) {
         if (hk_pool_next(&cursor) && !cursor.huge_pages)
             done += hk_purge_superslab(&cursor, at_once, &seen);
     hk_store_relaxed(&place, cursor.superslab);
+    if (done != 0)
+        hk_count(purge_runs, 1);
 }
 
 size_t hk_purge_cached(size_t most) {

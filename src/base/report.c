@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/calls.h"
@@ -166,13 +167,57 @@ void hk_line_write(hk_line_t *line, int fd) {
     hk_line_flush(line, fd);
 }
 
+/* ---- stderr ---- */
+
+static atomic_int kept_stderr = -1; /* atomic: any thread; a copy */
+static struct stat kept_file;       /* const once there is one: what it is a copy of */
+
+void hk_stderr_keep(void) {
+    enum { ABOVE_THE_PROGRAMS = 64 };
+    const int copy =
+        HK_CALL(other, syscall(SYS_fcntl, STDERR_FILENO, F_DUPFD_CLOEXEC, ABOVE_THE_PROGRAMS));
+    if (copy < 0)
+        return;
+    if (HK_CALL(other, fstat(copy, &kept_file)) == 0)
+        hk_store_relaxed(&kept_stderr, copy);
+    else
+        HK_CALL(other, close(copy));
+}
+
+/* The program may have closed it too, and opened something else in its place. */
+static bool is_still(int copy) {
+    struct stat now;
+    return HK_CALL(other, fstat(copy, &now)) == 0 && now.st_dev == kept_file.st_dev &&
+           now.st_ino == kept_file.st_ino;
+}
+
+int hk_stderr(void) {
+    const int copy = hk_load_relaxed(&kept_stderr);
+    if (HK_LIKELY(copy < 0))
+        return STDERR_FILENO;
+    const int saved = errno;
+    const bool closed = HK_CALL(other, syscall(SYS_fcntl, STDERR_FILENO, F_GETFD)) < 0;
+    const int fd = closed && is_still(copy) ? copy : STDERR_FILENO;
+    errno = saved;
+    return fd;
+}
+
+void hk_stderr_forked(void) {
+    const int copy = hk_load_relaxed(&kept_stderr);
+    if (copy < 0)
+        return;
+    if (is_still(copy))
+        HK_CALL(other, close(copy));
+    hk_store_relaxed(&kept_stderr, -1);
+}
+
 void hk_say(const char *format, ...) {
     hk_line_t line = {0};
     va_list values;
     va_start(values, format);
     hk_line_put_list(&line, format, &values);
     va_end(values);
-    hk_line_write(&line, STDERR_FILENO);
+    hk_line_write(&line, hk_stderr());
 }
 
 atomic_uint hk_on_fault;
@@ -196,7 +241,7 @@ static _Noreturn void end(void) {
 _Noreturn HK_COLD void hk_fatal(hk_fatal_t kind, const void *p) {
     hk_line_t line = {0};
     put_fault(&line, "hakmem: fatal: ", kind, p);
-    hk_line_write(&line, STDERR_FILENO);
+    hk_line_write(&line, hk_stderr());
     end();
 }
 
@@ -213,7 +258,7 @@ HK_COLD void hk_fault_say(hk_fatal_t kind, const void *p, size_t bytes, ptrdiff_
     hk_line_put(&line, ", in thread %lu", (uint64_t)HK_CALL(other, syscall(SYS_gettid)));
     if (class_bytes != HK_NO_SIZE)
         hk_line_put(&line, ", size class %lu", class_bytes);
-    hk_line_write(&line, STDERR_FILENO);
+    hk_line_write(&line, hk_stderr());
     hk_add_relaxed(&hk_faults, 1u);
 }
 

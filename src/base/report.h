@@ -32,7 +32,13 @@ bool hk_line_path(hk_line_t *line, const char *pattern, bool numbered);
 void hk_line_write(hk_line_t *line, int fd);
 /* Writes all of it; 0, or errno as write(2) left it. */
 int hk_write_all(int fd, const void *bytes, size_t n);
-/* A line of its own on stderr. */
+/* Where lines go: stderr or, where the program has closed its own, as many do before they end, the copy that
+ * was made at the start because something is to be written at the end. A forked child has none, for it may be a
+ * daemon whose parent's caller waits for the end of the file. */
+int hk_stderr(void);
+void hk_stderr_keep(void);
+void hk_stderr_forked(void);
+/* A line of its own there. */
 void hk_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Reads decimal digits, and moves *s behind them. False: there are none, or too many. */

@@ -115,6 +115,7 @@ static void leave_others_behind(void) {
 
 static void fork_child(void) {
     hk_calls_forked();
+    hk_stderr_forked();
     hk_counters_forked();
     hk_heap_counters_forked();
     if (depth == 1 && held_others())

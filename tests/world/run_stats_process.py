@@ -118,6 +118,18 @@ def check_stderr(folder: Path) -> None:
     expect(run("fork").stderr == "", "statistics that nobody asked for")
 
 
+def check_stderr_that_is_closed(folder: Path) -> None:
+    """As coreutils do before they end: what is written then goes to a copy, but nowhere else."""
+    leaks = {"HAKMEM_LEAKS": "1", "HAKMEM_PROF_SAMPLE_KB": "0"}
+    for options in ({"HAKMEM_STATS": "json"}, {"HAKMEM_SS_OS_STATS": "1"}, leaks):
+        expect(run("shut", "stderr", **options).stderr != "", f"nothing of {options}")
+        run("shut", "child", **options)
+        other = folder / "other"
+        expect(run("shut", str(other), **options).stderr == "", f"who wrote that? {options}")
+        expect(other.read_bytes() == b"", f"written to somebody else's file: {other.read_bytes()!r}")
+        other.unlink()
+
+
 def check_numbered(folder: Path) -> None:
     done = run("fork", HAKMEM_STATS=f"json:{folder}/a-%p-b-%p.json")
     child = done.stdout.strip()
@@ -319,6 +331,7 @@ def check_child_counts_from_its_start(folder: Path) -> None:
 
 CHECKS: tuple[Callable[[Path], None], ...] = (
     check_stderr,
+    check_stderr_that_is_closed,
     check_numbered,
     check_unnumbered,
     check_special,

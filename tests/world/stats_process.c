@@ -7,6 +7,9 @@
 //                            own      SIGUSR2 is the program's: it says "mine"
 //                            child    a forked child does the waiting
 //                            shut     all files but standard input are closed at the first input
+//   shut HOW  stderr is closed as the process exits, and so are        stderr  none
+//                            all files above it, with FILE opened in their place    FILE
+//             or in a forked child, which then has no copy of it either   child
 //   huge N    allocates and frees a block of 8 MiB N times
 #include "process.h"
 #include "statistics.h"
@@ -15,6 +18,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <sys/stat.h>
 
 static struct {
     const char *name;
@@ -160,6 +164,41 @@ static void wait_for_end(int words, char **word) {
         pthread_join(threads[i], NULL);
 }
 
+static char *lost; // at the end
+static const char *in_its_place;
+
+static void shut_late(void) {
+    if (in_its_place != NULL) {
+        const int other = open(in_its_place, O_WRONLY | O_CREAT, 0600);
+        CHECK(other > STDERR_FILENO, "open");
+        for (int fd = other + 1; fd < 1024; fd++)
+            CHECK(fcntl(fd, F_GETFD) < 0 || dup2(other, fd) == fd, "dup2");
+    }
+    CHECK(close(STDERR_FILENO) == 0, "close");
+}
+
+static void check_no_copy_in_child(void) {
+    struct stat err, found;
+    CHECK(fstat(STDERR_FILENO, &err) == 0, "fstat");
+    const pid_t child = fork();
+    for (int fd = 3; child == 0 && fd < 1024; fd++)
+        if (fstat(fd, &found) == 0 && found.st_ino == err.st_ino && found.st_dev == err.st_dev)
+            _exit(fd);
+    if (child == 0)
+        _exit(0);
+    CHECK_CHILD_OK(child, "a copy of stderr in a child");
+}
+
+static void shut(const char *how) {
+    if (strcmp(how, "child") == 0) {
+        check_no_copy_in_child();
+        return;
+    }
+    CHECK((lost = malloc(100)) != NULL, "malloc");
+    in_its_place = strcmp(how, "stderr") != 0 ? how : NULL;
+    CHECK(atexit(shut_late) == 0, "atexit");
+}
+
 int main(int argc, char **argv) {
     world_begin(60);
     CHECK(argc >= 2, "a mode is missing");
@@ -169,6 +208,8 @@ int main(int argc, char **argv) {
         fork_once();
     else if (strcmp(argv[1], "wait") == 0)
         wait_for_end(argc - 2, argv + 2);
+    else if (strcmp(argv[1], "shut") == 0 && argc == 3)
+        shut(argv[2]);
     else if (strcmp(argv[1], "huge") == 0 && argc == 3)
         for (long n = strtol(argv[2], NULL, 10); n > 0; n--)
             free(memset(malloc(8 * MIB), 1, 1));
