@@ -5,6 +5,7 @@ import shutil
 import signal
 from pathlib import Path
 
+import hakmem
 import pytest
 from browser_world import Browser
 from hakmem import project
@@ -14,6 +15,15 @@ from standing import Stand, commit, compile_c
 
 # A shell that starts the tests in the background has SIGINT ignored, and children inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure() -> None:
+    """Where .venv is a link to another tree's, that tree's laboratory would be what is tested."""
+    lab = Path(__file__).parents[1]
+    if not Path(hakmem.__file__).is_relative_to(lab):
+        raise pytest.UsageError(
+            f"{hakmem.__file__} is not of {lab}: remove .venv and run tools/setup venv"
+        )
 
 
 @pytest.fixture(scope="session")

@@ -31,14 +31,18 @@ HK_COLD bool hk_bounds_look(size_t wanted) {
     return true;
 }
 
-/* Where there is no map yet, the first allocation looks. */
+/* Where nobody has allocated yet, the first allocation looks. Another thread may have noticed the limit first, and be about
+ * to give the map back: that is done, too, before the program goes on. */
 void hk_addresses_limited(void) {
     const int saved = errno;
     hk_store_relaxed(&limit_is_new, true);
     hk_store_relaxed(&hk_region_look_is_due, true);
-    hk_thread_t *thread = hk_map_has_flat() ? hk_thread_enter_patiently() : NULL;
+    const bool any = hk_load_relaxed(&hk_threads_served) != 0;
+    hk_thread_t *thread = any ? hk_thread_enter_patiently() : NULL;
     if (thread != NULL) {
         hk_bounds_look(0);
+        if (!hk_map_has_flat())
+            hk_threads_give_up_flat_map();
         hk_thread_leave(thread);
     }
     errno = saved;

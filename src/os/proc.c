@@ -75,16 +75,31 @@ uint64_t hk_os_memory_limit(const char *membership, const char *mount) {
     return HK_KEEP_ERRNO(lowest_limit(membership, mount));
 }
 
-size_t hk_os_status(const char *name) {
-    char text[4096];
-    uint64_t kb = 0;
-    HK_KEEP_ERRNO(read_text("/proc/self/status", text, sizeof text));
-    const char *at = strstr(text, name);
-    if (at != NULL) {
-        at += strlen(name);
-        while (*at == ' ' || *at == '\t')
-            at++;
-        hk_parse(&at, &kb);
+/* Bit by bit: the file names all of the process's groups, which may be thousands. */
+static uint64_t status(const char *name) {
+    enum { LONGEST_LINE = 64 }; /* of those with a number */
+    char text[1024] = "\n";
+    size_t len = 1;
+    ssize_t n;
+    uint64_t number = 0;
+    const int fd = HK_CALL(other, open("/proc/self/status", O_RDONLY | O_CLOEXEC));
+    while (fd >= 0 && ((n = HK_CALL(other, read(fd, text + len, sizeof text - 1 - len))) > 0 ||
+                       (n < 0 && errno == EINTR))) {
+        text[len += n > 0 ? (size_t)n : 0] = '\0';
+        const char *at = strstr(text, name);
+        if (at != NULL && strchr(at + 1, '\n') != NULL) {
+            at += strlen(name);
+            at += strspn(at, " \t");
+            hk_parse(&at, &number);
+            break;
+        }
+        const size_t kept = hk_min(len, LONGEST_LINE);
+        memmove(text, text + len - kept, kept);
+        len = kept;
     }
-    return kb * HK_KIB;
+    if (fd >= 0)
+        HK_CALL(other, close(fd));
+    return number;
 }
+
+size_t hk_os_status(const char *name) { return HK_KEEP_ERRNO(status(name)) * HK_KIB; }

@@ -298,6 +298,10 @@ static void settings_without_effect(void) {
         {{"HAKMEM_STATS_SIGNAL=1"},
          "hakmem: note: HAKMEM_STATS_SIGNAL=1 has no effect: HAKMEM_STATS is not set\n"},
         {{"HAKMEM_STATS_SIGNAL=1", "HAKMEM_STATS=json:/dev/null"}, ""},
+        {{"HAKMEM_ON_LIMIT=abort"},
+         "hakmem: note: HAKMEM_ON_LIMIT=abort has no effect: HAKMEM_LIMIT_MB=0 sets none until "
+         "hak_ctl sets it\n"},
+        {{"HAKMEM_ON_LIMIT=abort", "HAKMEM_LIMIT_MB=100"}, ""},
     };
     static const notes_t observed[] = {
         {{"HAKMEM_WARM_TLS_BIND_C7=2"},

@@ -1,8 +1,10 @@
-/* The limit on memory that cgroup v2 sets, read from a tree of folders made for it. */
+/* What the system says of the process in files: the limit on memory that cgroup v2 sets, from a tree of folders made for
+ * it, and how much the process has. */
 #include "os/os.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <sys/stat.h>
 
 #include "check.h"
@@ -33,7 +35,7 @@ static uint64_t limit_of(const char *membership) {
 static void make_tree(void) {
     static const char *const folders[] = {"mount",       "mount/a",  "mount/a/b",
                                           "mount/a/b/c", "mount/ab", "outside"};
-    snprintf(root, sizeof root, "/tmp/test_cgroup.%d", (int)getpid());
+    snprintf(root, sizeof root, "/tmp/test_proc.%d", (int)getpid());
     CHECK(mkdir(root, 0700) == 0);
     for (unsigned i = 0; i < sizeof folders / sizeof folders[0]; i++)
         CHECK(mkdir(in_root(folders[i]), 0700) == 0);
@@ -102,6 +104,21 @@ static void names_as_long_as_can_be(void) {
     CHECK_EQ(hk_os_memory_limit(in_root("membership"), line), 0);
 }
 
+/* The process's groups stand before what it has. Who may not join any has few. */
+static void groups_by_the_thousand(void) {
+    enum { GROUPS = 4000 };
+    static gid_t groups[GROUPS];
+    for (unsigned i = 0; i < GROUPS; i++)
+        groups[i] = 100000 + i;
+    for (unsigned joined = 0; joined < 2; joined++) {
+        const size_t now = hk_os_status("\nVmRSS:"), most = hk_os_status("\nVmHWM:");
+        CHECK(now >= hk_os_page_size() && now <= most);
+        CHECK_EQ(hk_os_status("\nNoSuch:"), 0);
+        if (setgroups(GROUPS, groups) != 0)
+            dprintf(STDOUT_FILENO, "not with many groups: %s\n", strerror(errno));
+    }
+}
+
 int main(void) {
     make_tree();
     the_lowest_on_the_way_up();
@@ -109,5 +126,6 @@ int main(void) {
     numbers_that_are_none();
     names_as_long_as_can_be();
     remove_tree();
+    groups_by_the_thousand();
     return 0;
 }
