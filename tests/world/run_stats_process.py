@@ -126,7 +126,9 @@ def check_stderr_that_is_closed(folder: Path) -> None:
         run("shut", "child", **options)
         other = folder / "other"
         expect(run("shut", str(other), **options).stderr == "", f"who wrote that? {options}")
-        expect(other.read_bytes() == b"", f"written to somebody else's file: {other.read_bytes()!r}")
+        expect(
+            other.read_bytes() == b"", f"written to somebody else's file: {other.read_bytes()!r}"
+        )
         other.unlink()
 
 
