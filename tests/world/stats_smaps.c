@@ -99,7 +99,8 @@ static void lazily_freed(size_t rss, const hak_stats_t *before) {
     size_t apart = kernel > ours ? kernel - ours : ours - kernel;
     printf("lazily freed: %zu KiB by the kernel, %zu KiB by hakmem\n", kernel >> 10, ours >> 10);
     CHECK(kernel > 20 * MIB, "nothing is freed lazily: %zu KiB", kernel >> 10);
-    CHECK(apart * 50 <= kernel, "%zu KiB apart", apart >> 10);
+    // The kernel counts a page once a batch of the processor that was told is full, and a page may be a large one.
+    CHECK(apart <= kernel / 50 + 2 * MIB, "%zu KiB apart", apart >> 10);
     CHECK(now.purge_runs > 0 && now.purge_bytes >= now.lazy, "purges are not counted");
     check_growth("lazily freed", rss, before);
 }
