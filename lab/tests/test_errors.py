@@ -236,6 +236,9 @@ def test_results_are_listed_one_line_each(own: Stand, columns: int) -> None:
     assert ("host" in title) is (columns == 140)
     assert said == "1 of 1 records; 1 of other kinds are not shown (--all, --kind)"
     assert "A on job" in own.call("ledger", "list", "--all").stdout
+    other = own.run("ledger", "list", "--kind", "nosuch")
+    assert (other.returncode, other.stdout) == (2, "")
+    assert "no record of the kind nosuch; there are: matrix, sample" in other.stderr
 
 
 def test_a_torn_last_line_is_reported_and_the_rest_read(own: Stand) -> None:

@@ -98,8 +98,8 @@ static void write_proof(const char *path) {
     hk_line_t end = {0};
     hk_line_str(&end, "}}\n");
     append(&proof, &end);
-    ssize_t ignored = HK_CALL(other, write(fd, proof.text, proof.len));
-    (void)ignored; /* a proof that is missing proves nothing, which is true */
+    if (HK_CALL(other, write(fd, proof.text, proof.len)) != (ssize_t)proof.len)
+        hk_config_warn("HAKMEM_PROOF", path, "cannot be written", "the proof is not whole");
     HK_CALL(other, close(fd));
 }
 

@@ -125,8 +125,10 @@ static void warn_unknown(const char *entry, size_t len) {
     char name[65] = {0};
     memcpy(name, entry, hk_min(len, sizeof name - 1));
     hk_line_t hint = {0};
-    hk_line_put(&hint, "ignored (the nearest known name is %s)",
-                hk_options[hk_option_nearest(entry, len)].env);
+    hk_line_str(&hint, "ignored");
+    const unsigned nearest = hk_option_nearest(entry, len);
+    if (nearest < HK_OPTION_COUNT)
+        hk_line_put(&hint, " (the nearest known name is %s)", hk_options[nearest].env);
     hk_config_warn(name, entry + len + 1, "no such option", hk_line_text(&hint));
 }
 

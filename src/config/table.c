@@ -101,11 +101,16 @@ static unsigned distance(const char *a, size_t a_len, const char *b, size_t b_le
     return row[b_len];
 }
 
+/* Whether so much of a word is left that who wrote the other one may have meant it. */
+static bool is_near(unsigned far, size_t len) { return far <= hk_max(2, len / 3); }
+
 unsigned hk_option_nearest(const char *name, size_t len) {
-    unsigned nearest = 0, least = UINT32_MAX;
+    enum { PREFIX = sizeof "HAKMEM_" - 1 }; /* says nothing: all have it */
+    unsigned nearest = HK_OPTION_COUNT, least = UINT32_MAX;
     for (unsigned i = 0; i < HK_OPTION_COUNT; i++) {
-        unsigned far = distance(name, len, hk_options[i].env, strlen(hk_options[i].env));
-        if (far < least)
+        const size_t known = strlen(hk_options[i].env);
+        unsigned far = distance(name, len, hk_options[i].env, known);
+        if (far < least && is_near(far, known - PREFIX))
             nearest = i, least = far;
     }
     return nearest;
@@ -127,14 +132,15 @@ bool hk_option_parse(unsigned option, const char *text, uint64_t *value) {
 }
 
 static void say_nearest(hk_line_t *line, const char *words, const char *text) {
-    const char *nearest = words;
+    const char *nearest = NULL;
     unsigned least = UINT32_MAX;
     for (const char *word = words; word != NULL; word = hk_word_at(word, 1)) {
         unsigned far = distance(text, strlen(text), word, strcspn(word, "|"));
-        if (far < least)
+        if (far < least && is_near(far, strcspn(word, "|")))
             nearest = word, least = far;
     }
-    hk_line_put(line, " (the nearest is %.*s)", (int)strcspn(nearest, "|"), nearest);
+    if (nearest != NULL)
+        hk_line_put(line, " (the nearest is %.*s)", (int)strcspn(nearest, "|"), nearest);
 }
 
 void hk_option_say_allowed(hk_line_t *line, unsigned option, const char *instead_of) {

@@ -49,7 +49,7 @@ bool hk_option_built(unsigned option);
 
 /* The option of this name, HK_OPTION_COUNT if there is none. */
 unsigned hk_option_find(const char *name, size_t len);
-/* The one with the most similar name. */
+/* The one with the most similar name; HK_OPTION_COUNT where none is similar. */
 unsigned hk_option_nearest(const char *name, size_t len);
 
 /* The number that `text` means for an option that is no text; false if it is not allowed. */

@@ -18,7 +18,7 @@ enum {
     SWEPT_FROM = 14,
     FEW_SLABS = 48,
     FEW_AT_ONCE = 4,
-    MORE_AT_ONCE = 16,
+    MORE_AT_ONCE = 32,
     OFTEN = 24,
     NARROW = 128, /* blocks, and half the bytes of a wide one */
     SPARSE = 8,   /* blocks of a sparse class (backend/heap.h) */

@@ -23,7 +23,7 @@ enum { MOST_TRIES = 20000 };
 
 /* So many orphans may keep an empty slab for each class, for the next thread's sake. Where threads come and
  * go they are *warm*, however many they are: they keep their magazines' blocks as well, if each has no more than
- * so much, and all of them. */
+ * so much, and all together no more than eight times that. */
 enum { FEW_ORPHANS = 8 };
 #define WARM_BYTES (256 * HK_KIB)
 #define ALL_WARM_BYTES (8 * WARM_BYTES)

@@ -100,3 +100,8 @@ def test_for_a_program_with_its_own_malloc_the_check_fails(preload: Path, tmp_pa
     result = hello(preload, program)
     with pytest.raises(AssertionError, match="its malloc is not hakmem's"):
         result.require_served("program")
+
+
+def test_a_proof_that_cannot_be_written_is_said(preload: Path, tmp_path: Path) -> None:
+    result = run_under(preload, [compile_c(HELLO, tmp_path)], env={"HAKMEM_PROOF": "/dev/full"})
+    assert "HAKMEM_PROOF=/dev/full: cannot be written" in result.stderr

@@ -219,6 +219,8 @@ static void unknown_names(void) {
                  entry, nearest[i][1]);
         check_entry(entry, warning, HK_OPTION_COUNT, 0);
     }
+    check_entry("HAKMEM_COLOUR=1", "hakmem: warning: HAKMEM_COLOUR=1: no such option; ignored\n",
+                HK_OPTION_COUNT, 0);
     /* a name and a value longer than any: cut, not overrun, and the rest is still said */
     memset(entry, 'X', sizeof entry);
     memcpy(entry, "HAKMEM_", 7);
@@ -241,6 +243,8 @@ static void nearest_profiles(void) {
                  HK_PROFILE_WORDS, nearest[i][1]);
         check_refused(HK_OPTION_profile, nearest[i][0], allowed);
     }
+    snprintf(allowed, sizeof allowed, "one of %s is allowed", HK_PROFILE_WORDS);
+    check_refused(HK_OPTION_profile, "xyzzy", allowed);
 }
 
 static void names_of_others(void) {

@@ -194,6 +194,9 @@ def list_command(
     """The latest results, one line each."""
     console = Console()
     records = list(Ledger.default().records())
+    kinds = {record.kind for record in records}
+    if kind and kind not in kinds:
+        raise LabError(f"no record of the kind {kind}; there are: {', '.join(sorted(kinds))}")
     chosen = choose(records, kind, whole)
     shown = chosen[-last:]
     if shown:

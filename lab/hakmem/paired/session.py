@@ -281,8 +281,10 @@ def name_of(plan: Plan, letter: str) -> str:
 
 def expected_time(ready: Ready) -> str:
     """From the first look to the last; rounds get shorter as cells are decided."""
-    first, last = (n * ready.round_s for n in (ready.plan.looks[0], ready.plan.most))
-    return duration(last) if first == last else f"{duration(first)} to {duration(last)}"
+    first, last = (
+        duration(max(n * ready.round_s, 1)) for n in (ready.plan.looks[0], ready.plan.most)
+    )
+    return last if first == last else f"{first} to {last}"
 
 
 def duration(seconds: float) -> str:
