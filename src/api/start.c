@@ -24,14 +24,15 @@
 
 /* malloc is referenced as any program refers to it. Its address alone cannot say no: in a program
  * that is not position independent it is that of a stub. Then the page map says whose a block of it
- * is. */
+ * is. What another one gave out is left to it: not every free is ready before main. */
 static int is_serving(void) {
     void *(*volatile serving)(size_t) = malloc;
     if (!HK_NO_OVERRIDE && serving == hk_own_malloc)
         return 1;
     void *p = serving(1);
-    int ours = hk_map_kind(p) != HK_KIND_FOREIGN;
-    free(p);
+    const int ours = hk_map_kind(p) != HK_KIND_FOREIGN;
+    if (ours)
+        free(p);
     return ours;
 }
 

@@ -89,6 +89,8 @@ static void fork_parent(void) {
  * as they are for the record's next thread; a push or pop that the fork interrupted loses at most
  * the one block it was about. */
 static void leave_others_behind(void) {
+    if (!HK_FAST)
+        hk_guarded_others_left();
     hk_purger_forked();
     hk_config_forked();
     hk_thread_t *own = hk_load_relaxed(&hk_tc)->thread;

@@ -62,8 +62,12 @@ void hk_guarded_refilled(hk_thread_t *thread, unsigned cls, void **blocks, unsig
         hk_guard_shuffle(&thread->quarantine->stream, blocks, n);
 }
 
-/* At the process's end what the magazines have is looked at as well, and if no other thread may be at it what lies beside
- * and what is still in use, as far as that takes no more than milliseconds. */
+/* No other thread is at the heap, or was when the process was made by a fork: what that was about lies half done. */
+static bool torn; /* written in a forked child before it has other threads */
+static bool is_whole(void) { return hk_load_relaxed(&hk_purger_on_foot) && !torn; }
+
+/* At the process's end what the magazines have is looked at as well, and where all is whole what lies beside and what
+ * is still in use, as far as that takes no more than milliseconds. */
 static void flush(hk_thread_t *thread, bool ends) {
     hk_quarantine_t *q = thread->quarantine;
     void *p;
@@ -74,7 +78,7 @@ static void flush(hk_thread_t *thread, bool ends) {
         while ((p = hk_quarantine_drain(q, cls)) != NULL ||
                (ends && (p = hk_magazine_take(thread, cls)) != NULL)) {
             hk_block_look(p, cls);
-            if (ends && hk_load_relaxed(&hk_purger_on_foot))
+            if (ends && is_whole())
                 hk_block_look_beside(p, cls);
             hk_heap_give(&thread->heap, cls, &p, 1);
         }
@@ -89,11 +93,15 @@ void hk_guarded_finish(void) {
     if (thread == NULL)
         return;
     flush(thread, true);
-    if (hk_load_relaxed(&hk_purger_on_foot)) {
+    if (is_whole()) {
         hk_block_look_at_tails(BLOCKS_IN_A_MS);
         hk_fence_finish();
     }
     hk_thread_leave(thread);
+}
+
+void hk_guarded_others_left(void) {
+    torn |= !hk_load_relaxed(&hk_purger_on_foot) || hk_purger_has_company();
 }
 
 void hk_guarded_forked(hk_thread_t *thread) {

@@ -54,5 +54,9 @@ void hk_guarded_flush(hk_thread_t *thread);
 /* The process ends: the same, of the calling thread. */
 void hk_guarded_finish(void);
 
-/* In a fork's child: whatever the record's thread was about, it is not. */
+/* In a fork's child, before anything else is done about it: whether the process had other threads. What is guarded
+ * is so outside the boundary too, where a fork keeps nobody. */
+void hk_guarded_others_left(void);
+
+/* The same: whatever the record's thread was about, it is not. */
 void hk_guarded_forked(hk_thread_t *thread);

@@ -31,10 +31,11 @@ static bool tail_is_whole(const char *p, uint16_t shadow, size_t room) {
 
 static void mark(char *p, size_t n, size_t room, _Atomic uint16_t *shadow, unsigned by) {
     const bool exact = by != 0 && room - n <= HK_BLOCK_MOST_SLACK;
-    hk_store_relaxed(shadow, exact ? (uint16_t)((room - n) << HK_BLOCK_SLACK_SHIFT | by)
-                                   : (uint16_t)(by << HK_BLOCK_VAGUE_SHIFT | HK_BLOCK_VAGUE));
     if (exact && hk_guard->tail != 0)
         hk_tail_write(p, n, room);
+    atomic_signal_fence(memory_order_seq_cst); /* a handler may end the process */
+    hk_store_relaxed(shadow, exact ? (uint16_t)((room - n) << HK_BLOCK_SLACK_SHIFT | by)
+                                   : (uint16_t)(by << HK_BLOCK_VAGUE_SHIFT | HK_BLOCK_VAGUE));
 }
 
 /* Blocks that follow each other share their pages. */

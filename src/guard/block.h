@@ -55,9 +55,10 @@ HK_INLINE void *hk_block_hand_out(hk_quarantine_t *q, hk_waiting_t is, unsigned 
     hk_assert(room == hk_classes[cls].size && n <= room && room - n <= HK_BLOCK_MOST_SLACK);
     if (HK_UNLIKELY(!hk_is_clear(p, q->looks[cls])))
         return hk_block_hand_out_any(p, cls, n, by);
-    hk_store_relaxed(is.shadow, (uint16_t)((room - n) << HK_BLOCK_SLACK_SHIFT | by));
     if (HK_LIKELY(hk_guard->tail != 0))
         hk_tail_begin(p, n, room);
+    atomic_signal_fence(memory_order_seq_cst); /* a handler may end the process */
+    hk_store_relaxed(is.shadow, (uint16_t)((room - n) << HK_BLOCK_SLACK_SHIFT | by));
     return p;
 }
 

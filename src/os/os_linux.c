@@ -163,12 +163,12 @@ bool hk_os_close(void *p, size_t bytes) {
     return map(p, bytes, PROT_NONE, MAP_NORESERVE | MAP_FIXED) != NULL;
 }
 
-/* The system reads the set before it finds that there is no such thing to do with it. */
+/* The system reads the set, if there is one, before it finds that there is no such thing to do with it. */
 bool hk_os_readable(const void *p) {
     enum { NOTHING_KNOWN = -1, SET_BYTES = 8 };
     const int saved = errno;
     (void)HK_CALL(other, syscall(SYS_rt_sigprocmask, NOTHING_KNOWN, p, NULL, SET_BYTES));
-    const bool readable = errno != EFAULT;
+    const bool readable = p != NULL && errno != EFAULT;
     errno = saved;
     return readable;
 }

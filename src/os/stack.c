@@ -8,7 +8,6 @@
 #include <link.h>
 #include <string.h>
 #include <sys/auxv.h>
-#include <sys/uio.h>
 #include <unistd.h>
 #include <unwind.h>
 #if __has_include(<execinfo.h>)
@@ -17,6 +16,7 @@
 
 #include "base/calls.h"
 #include "base/report.h"
+#include "os/os.h"
 
 #if defined(__x86_64__)
 enum { FRAME_POINTER = 6, RETURN_IS_BELOW = true }; /* the stack pointer of who is returned to */
@@ -111,35 +111,35 @@ static void note(walk_t *w, uintptr_t pc) {
     w->frames[w->count++] = (void *)pc;
 }
 
-static bool peek(void *to, size_t n, const struct iovec *there, unsigned count) {
-    const struct iovec here = {to, n};
-    const uint64_t self = HK_CALL(other, getpid());
-    /* the last one is on the stack, where an int would be half of what is read */
-    return HK_KEEP_ERRNO(HK_CALL(other, syscall(SYS_process_vm_readv, self, &here, 1, there, count,
-                                                0ul))) == (ssize_t)n;
-}
-
 bool hk_os_peek(void *to, uintptr_t from, size_t n) {
-    return peek(to, n, &(struct iovec){(void *)from, n}, 1);
+    const size_t page = hk_os_page_size();
+    for (uintptr_t at = from; at < from + n; at = (at & ~(page - 1)) + page)
+        if (!hk_os_readable((const void *)at))
+            return false;
+    if (!hk_os_readable((const void *)(from + n - sizeof(uint64_t))))
+        return false;
+    memcpy(to, (const void *)from, n);
+    return true;
 }
 
 /* Adds the frame looked at and all further out, where they are the same as last time. */
 static bool knows_the_rest(walk_t *w) {
     kept_t *last = w->last;
-    void *now[DEEPEST];
-    struct iovec there[DEEPEST];
+    uintptr_t known = 0; /* a page that can be read */
     while (w->at < last->count && last->sp[w->at] < w->sp)
         w->at++;
     const unsigned n = (unsigned)hk_min(last->count - w->at, w->most - w->count);
     if (n == 0 || last->sp[w->at] != w->sp || last->frames[w->at] != (void *)w->pc)
         return false;
-    for (unsigned i = 0; i < n; i++)
-        there[i] = (struct iovec){(void *)(last->sp[w->at + i] - sizeof *now), sizeof *now};
-    if (!peek(now, n * sizeof *now, there, n) ||
-        memcmp(now, last->frames + w->at, n * sizeof *now) != 0)
-        return false;
-    memcpy(w->frames + w->count, now, n * sizeof *now);
-    memcpy(w->sps + w->count, last->sp + w->at, n * sizeof *now);
+    for (unsigned i = w->at; i < w->at + n; i++) {
+        void *const *returns = (void *const *)last->sp[i] - 1;
+        const uintptr_t page = (uintptr_t)returns / hk_os_page_size();
+        if ((page != known && !hk_os_readable(returns)) || *returns != last->frames[i])
+            return false;
+        known = page;
+    }
+    memcpy(w->frames + w->count, last->frames + w->at, n * sizeof *w->frames);
+    memcpy(w->sps + w->count, last->sp + w->at, n * sizeof *w->sps);
     w->count += n;
     w->pc = 0;
     return true;

@@ -56,6 +56,13 @@ void *realloc(void *p, size_t n)
 }
 """
 
+# Such a one whose free is not ready before main.
+NOT_READY = (
+    "static int ready;\n"
+    + HELLO.replace("{\n", "{\n    ready = 1;\n", 1)
+    + OWN_MALLOC.replace("{ (void)p; }", "{ if (p && !ready) abort(); }")
+)
+
 
 def compile_c(source: str, folder: Path, *flags: str) -> Path:
     code, program = folder / "program.c", folder / "program"
@@ -95,8 +102,11 @@ def test_for_a_static_program_the_check_fails(preload: Path, tmp_path: Path) -> 
         result.require_served("program")
 
 
-def test_for_a_program_with_its_own_malloc_the_check_fails(preload: Path, tmp_path: Path) -> None:
-    program = compile_c(HELLO + OWN_MALLOC, tmp_path, "-rdynamic", "-fno-builtin")
+@pytest.mark.parametrize("source", [HELLO + OWN_MALLOC, NOT_READY], ids=["its own", "not ready"])
+def test_for_a_program_with_its_own_malloc_the_check_fails(
+    preload: Path, tmp_path: Path, source: str
+) -> None:
+    program = compile_c(source, tmp_path, "-rdynamic", "-fno-builtin")
     result = hello(preload, program)
     with pytest.raises(AssertionError, match="its malloc is not hakmem's"):
         result.require_served("program")
