@@ -64,9 +64,9 @@ void hk_guarded_refilled(hk_thread_t *thread, unsigned cls, void **blocks, unsig
 
 /* No other thread is at the heap, or was when the process was made by a fork: what that was about lies half done. */
 static bool torn; /* written in a forked child before it has other threads */
-static bool is_whole(void) { return hk_load_relaxed(&hk_purger_on_foot) && !torn; }
+static bool was_alone(void) { return hk_load_relaxed(&hk_purger_on_foot) && !torn; }
 
-/* At the process's end what the magazines have is looked at as well, and where all is whole what lies beside and what
+/* At the process's end what the magazines have is looked at as well, and where that is so what lies beside and what
  * is still in use, as far as that takes no more than milliseconds. */
 static void flush(hk_thread_t *thread, bool ends) {
     hk_quarantine_t *q = thread->quarantine;
@@ -78,7 +78,7 @@ static void flush(hk_thread_t *thread, bool ends) {
         while ((p = hk_quarantine_drain(q, cls)) != NULL ||
                (ends && (p = hk_magazine_take(thread, cls)) != NULL)) {
             hk_block_look(p, cls);
-            if (ends && is_whole())
+            if (ends && was_alone())
                 hk_block_look_beside(p, cls);
             hk_heap_give(&thread->heap, cls, &p, 1);
         }
@@ -93,7 +93,7 @@ void hk_guarded_finish(void) {
     if (thread == NULL)
         return;
     flush(thread, true);
-    if (is_whole()) {
+    if (was_alone()) {
         hk_block_look_at_tails(BLOCKS_IN_A_MS);
         hk_fence_finish();
     }
