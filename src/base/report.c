@@ -247,19 +247,29 @@ _Noreturn HK_COLD void hk_fatal(hk_fatal_t kind, const void *p) {
 
 static bool goes_on(void) { return hk_load_relaxed(&hk_on_fault) == HK_ON_FAULT_REPORT; }
 
-HK_COLD void hk_fault_say(hk_fatal_t kind, const void *p, size_t bytes, ptrdiff_t at,
-                          size_t class_bytes) {
+static void say(hk_fatal_t kind, const void *p, size_t bytes, ptrdiff_t at, size_t class_bytes,
+                const char *claim) {
     hk_line_t line = {0};
     put_fault(&line, goes_on() ? "hakmem: error: " : "hakmem: fatal: ", kind, p);
     if (bytes != HK_NO_SIZE)
         hk_line_put(&line, ", a block of %lu byte%s", bytes, bytes == 1 ? "" : "s");
     if (at != HK_NOWHERE)
         hk_line_put(&line, ", at byte %s%lu", at < 0 ? "-" : "", (uint64_t)(at < 0 ? -at : at));
-    hk_line_put(&line, ", in thread %lu", (uint64_t)HK_CALL(other, syscall(SYS_gettid)));
+    hk_line_put(&line, "%s, in thread %lu", claim, (uint64_t)HK_CALL(other, syscall(SYS_gettid)));
     if (class_bytes != HK_NO_SIZE)
         hk_line_put(&line, ", size class %lu", class_bytes);
     hk_line_write(&line, hk_stderr());
     hk_add_relaxed(&hk_faults, 1u);
+}
+
+HK_COLD void hk_fault_say(hk_fatal_t kind, const void *p, size_t bytes, ptrdiff_t at,
+                          size_t class_bytes) {
+    say(kind, p, bytes, at, class_bytes, "");
+}
+
+HK_COLD void hk_fault_say_claim(hk_fatal_t kind, const void *p, size_t bytes, size_t class_bytes,
+                                const char *claim) {
+    say(kind, p, bytes, HK_NOWHERE, class_bytes, claim);
 }
 
 HK_COLD void hk_fault_end(void) {

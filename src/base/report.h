@@ -71,5 +71,9 @@ _Noreturn void hk_fatal(hk_fatal_t kind, const void *p);
 void hk_fault_say(hk_fatal_t kind, const void *p, size_t bytes, ptrdiff_t at, size_t class_bytes);
 void hk_fault_end(void);
 
+/* The line where the fault is what was claimed of the block, which is said as it is: ", freed as ...". */
+void hk_fault_say_claim(hk_fatal_t kind, const void *p, size_t bytes, size_t class_bytes,
+                        const char *claim);
+
 /* Faults said so far. */
 extern atomic_uint hk_faults;

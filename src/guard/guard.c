@@ -40,10 +40,13 @@ void hk_guard_shuffle(uint64_t *stream, void **blocks, unsigned n) {
         swap(blocks, n - 1, hk_random_below(stream, n));
 }
 
-HK_COLD void hk_guard_fault(hk_fatal_t kind, const void *p, size_t bytes, ptrdiff_t at) {
+static size_t class_bytes(const void *p) {
     const unsigned cls = hk_map_kind(p);
-    hk_fault_say(kind, p, bytes, at,
-                 cls - 1 < HK_CLASS_COUNT - 1 ? hk_classes[cls].size : HK_NO_SIZE);
+    return cls - 1 < HK_CLASS_COUNT - 1 ? hk_classes[cls].size : HK_NO_SIZE;
+}
+
+HK_COLD void hk_guard_fault(hk_fatal_t kind, const void *p, size_t bytes, ptrdiff_t at) {
+    hk_fault_say(kind, p, bytes, at, class_bytes(p));
     hk_fault_end();
 }
 
@@ -54,16 +57,37 @@ HK_COLD bool hk_guard_tells_kinds(void) {
     return !hk_load_relaxed(&mixed);
 }
 
+static HK_COLD void deny(hk_fatal_t kind, const void *p, size_t bytes, const char *claim, ...) {
+    hk_line_t line = {0};
+    va_list values;
+    va_start(values, claim);
+    hk_line_put_list(&line, claim, &values);
+    va_end(values);
+    hk_fault_say_claim(kind, p, bytes, class_bytes(p), hk_line_text(&line));
+}
+
+bool hk_guard_denies(const void *p, size_t bytes, hk_by_t was, hk_by_t by, size_t n) {
+    static const char *const names[] = {
+        [HK_BY_MALLOC] = "malloc", [HK_BY_NEW] = "new", [HK_BY_NEW_ARRAY] = "new[]"};
+    if (HK_UNLIKELY(by != was && hk_guard->kinds && hk_guard_tells_kinds()))
+        deny(HK_MISMATCH, p, bytes, ", from %s, freed as %s's", names[was], names[by]);
+    else if (HK_UNLIKELY(n != bytes && n != HK_ANY_SIZE && hk_guard->sizes))
+        deny(HK_WRONG_SIZE, p, bytes, ", freed as %lu", (uint64_t)n);
+    else
+        return false;
+    return true;
+}
+
 void hk_guard_check_claims(const void *p, size_t bytes, hk_by_t was, hk_by_t by, size_t n) {
-    if (HK_UNLIKELY(hk_guard_is_another(was, by)))
-        hk_guard_fault(HK_MISMATCH, p, bytes, HK_NOWHERE);
-    if (HK_UNLIKELY(hk_guard_is_wrong_size(bytes, n)))
-        hk_guard_fault(HK_WRONG_SIZE, p, bytes, HK_NOWHERE);
+    if (HK_UNLIKELY(hk_guard_denies(p, bytes, was, by, n)))
+        hk_fault_end();
 }
 
 void hk_guard_check_alignment(const void *p, size_t align) {
-    if (hk_guard->sizes && !(hk_is_pow2(align) && hk_is_aligned((uintptr_t)p, align)))
-        hk_guard_fault(HK_MISMATCH, p, HK_NO_SIZE, HK_NOWHERE);
+    if (!hk_guard->sizes || (hk_is_pow2(align) && hk_is_aligned((uintptr_t)p, align)))
+        return;
+    deny(HK_MISMATCH, p, HK_NO_SIZE, ", freed as aligned to %lu", (uint64_t)align);
+    hk_fault_end();
 }
 
 /* Fences need a page for what describes the block, and some before it, in one slice. */

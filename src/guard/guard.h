@@ -43,17 +43,11 @@ bool hk_guard_start(void);
  * own (guard/operators.h), for what these gave out may be freed much later. */
 bool hk_guard_tells_kinds(void);
 
-/* Whether who takes a block back is another one's counterpart, or tells another size than it has, where that is looked at. */
-HK_INLINE bool hk_guard_is_another(hk_by_t was, hk_by_t by) {
-    return by != was && hk_guard->kinds && hk_guard_tells_kinds();
-}
-HK_INLINE bool hk_guard_is_wrong_size(size_t bytes, size_t n) {
-    return n != bytes && n != HK_ANY_SIZE && hk_guard->sizes;
-}
-
 /* Holds a free or a resize, and what it says but an address, to what is known of the block: a fault where it was given
- * out by somebody else, or has another size. */
+ * out by somebody else's counterpart, or has another size, as far as that is looked at. */
 void hk_guard_check_claims(const void *p, size_t bytes, hk_by_t was, hk_by_t by, size_t n);
+/* The same, but a fault is only said. True: it was, and hk_fault_end() is due. */
+bool hk_guard_denies(const void *p, size_t bytes, hk_by_t was, hk_by_t by, size_t n);
 
 /* The same of the alignment that is said: all that is known of it is whether the block has it. */
 void hk_guard_check_alignment(const void *p, size_t align);

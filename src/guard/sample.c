@@ -303,10 +303,10 @@ void hk_sample_free(void *p, hk_by_t by, size_t n) {
                                            (size_t)(place->block - page_at(place)), SIZE_MAX, &at);
     if (at != HK_NOWHERE)
         accuse(kind, p, place, at);
-    if (hk_guard_is_another(place->by, by))
-        accuse(HK_MISMATCH, p, place, HK_NOWHERE);
-    if (hk_guard_is_wrong_size(place->n, n))
-        accuse(HK_WRONG_SIZE, p, place, HK_NOWHERE);
+    if (hk_guard_denies(p, place->n, place->by, by, n)) {
+        print_traces(place);
+        hk_fault_end();
+    }
     if (!hk_os_close(page_at(place), hk_os_page_size()))
         hk_zero(page_at(place), hk_os_page_size()); /* as the next one expects it */
     hk_store_release(&place->state, (unsigned)FREED);

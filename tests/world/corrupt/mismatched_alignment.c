@@ -1,5 +1,5 @@
 // expect: survives
-// secure: mismatched free: PTR, .*
+// secure: mismatched free: PTR, freed as aligned to [0-9]+, in thread .*
 // sampled: survives
 // free_aligned_sized that says an alignment that the block has not.
 #include "corrupt.h"

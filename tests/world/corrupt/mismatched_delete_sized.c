@@ -1,5 +1,5 @@
 // expect: survives
-// secure: mismatched free: PTR, a block of 40 bytes, .*
+// secure: mismatched free: PTR, a block of 40 bytes, from malloc, freed as new's, in thread .*
 // sampled: survives
 // What malloc gave out is taken back by operator delete, with its size.
 #include "corrupt.h"

@@ -1,5 +1,5 @@
 // expect: survives
-// secure: mismatched free: PTR, a block of 200000 bytes, .*
+// secure: mismatched free: PTR, a block of 200000 bytes, from new, freed as malloc's, in thread .*
 // sampled: survives
 // A large block of operator new is taken back by free.
 #include "corrupt.h"

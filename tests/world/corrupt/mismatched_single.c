@@ -1,5 +1,5 @@
 // expect: survives
-// secure: mismatched free: PTR, a block of 40 bytes, .*
+// secure: mismatched free: PTR, a block of 40 bytes, from new, freed as new\[]'s, in thread .*
 // sampled: survives
 // What operator new gave out is taken back by operator delete[].
 #include "corrupt.h"

@@ -1,5 +1,5 @@
 // expect: survives
-// secure: wrong size: PTR, a block of 40 bytes, .*
+// secure: wrong size: PTR, a block of 40 bytes, freed as 48, in thread .*
 // sampled: survives
 // A free that says another size than malloc was told.
 #include "corrupt.h"

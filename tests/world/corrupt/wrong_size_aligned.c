@@ -1,5 +1,5 @@
 // expect: survives
-// secure: wrong size: PTR, a block of 128 bytes, .*
+// secure: wrong size: PTR, a block of 128 bytes, freed as 192, in thread .*
 // sampled: survives
 // free_aligned_sized that says another size than aligned_alloc was told.
 #include "corrupt.h"

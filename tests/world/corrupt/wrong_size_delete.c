@@ -1,5 +1,5 @@
 // expect: survives
-// secure: wrong size: PTR, a block of 40 bytes, .*
+// secure: wrong size: PTR, a block of 40 bytes, freed as 64, in thread .*
 // sampled: survives
 // operator delete that says another size than operator new was told.
 #include "corrupt.h"

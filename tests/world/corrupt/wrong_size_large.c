@@ -1,5 +1,5 @@
 // expect: survives
-// secure: wrong size: PTR, a block of 100000 bytes, .*
+// secure: wrong size: PTR, a block of 100000 bytes, freed as 100001, in thread .*
 // sampled: survives
 // A free that says another size than malloc was told, of a large block.
 #include "corrupt.h"
