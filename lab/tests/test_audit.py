@@ -16,8 +16,9 @@ from hakmem.audit import check as audit
 from hakmem.audit import citing as audit_record
 from hakmem.audit import planted as audit_planted
 from hakmem.audit import scanner
-from hakmem.audit.check import Audit, Settings
+from hakmem.audit.check import Audit
 from hakmem.audit.planted import Site
+from hakmem.audit.settings import Settings
 from hakmem.errors import LabError
 from hakmem.ledger import claims
 from hakmem.ledger import store as ledger

@@ -23,6 +23,7 @@ from hakmem.hotpath import sharing
 from hakmem.ledger import claims
 from hakmem.ledger.store import Record
 from hakmem.paired import suite_record, suite_table
+from hakmem.scorecard import page as scorecard
 
 _BLOCK = re.compile(
     r"<!--(claims|scorecard|picture|corruption):begin ?([^>]*?)-->\n(.*?)<!--\1:end-->", re.DOTALL
@@ -96,8 +97,6 @@ def without(text: str) -> tuple[str, list[int]]:
 def render(block: Block, root: Path, records: Mapping[str, Record]) -> str:
     """What belongs between the marks; LabError where it cannot be made."""
     if block.kind == "scorecard":
-        from hakmem.scorecard import page as scorecard
-
         return scorecard.block(scorecard.rows(root, records))
     if block.kind == "picture":
         return f"![hakmem ÷ each rival, in time and in peak memory]({block.file})\n"

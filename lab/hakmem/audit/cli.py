@@ -8,7 +8,7 @@ import typer
 from hakmem import project
 from hakmem.audit import check as audit
 from hakmem.audit import planted as audit_planted
-from hakmem.audit.check import Settings
+from hakmem.audit.settings import Settings
 from hakmem.errors import LabError
 from hakmem.ledger.store import Ledger
 

@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from hakmem import pages, terminal, words
-from hakmem.audit.check import Settings
 from hakmem.audit.citing import Evidence
+from hakmem.audit.settings import Settings
 from hakmem.ledger import claims
 from hakmem.ledger.store import Record
 from hakmem.scorecard import read as scorecard_read

@@ -1,0 +1,58 @@
+"""What the audit is told: evidence/audit.toml."""
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hakmem.errors import LabError
+
+
+@dataclass(frozen=True)
+class Settings:
+    """evidence/audit.toml.
+
+    `floor`: the fewest claims a whole audit may see. `stale_after`: how many commits may have
+    changed the source since a cited record. `messages_from`: the commit after which messages are
+    held to the rules. `excused`: commits with a reason, where a message cannot be mended any more.
+    `history`: globs of the documents whose evidence may be old.
+    """
+
+    floor: int
+    stale_after: int
+    messages_from: str
+    excused: dict[str, str]
+    history: tuple[str, ...] = ()
+
+    def dated(self, root: Path) -> frozenset[Path]:
+        """The documents that are history; LabError for a glob that matches none."""
+        found: set[Path] = set()
+        for pattern in self.history:
+            try:
+                matched = {path.resolve() for path in root.glob(pattern) if path.suffix == ".md"}
+            except (ValueError, NotImplementedError) as error:
+                raise LabError(f"evidence/audit.toml: history: {pattern!r}: {error}") from None
+            if not matched:
+                raise LabError(f"evidence/audit.toml: history: {pattern!r} matches no document")
+            found |= matched
+        return frozenset(found)
+
+    @classmethod
+    def load(cls, root: Path) -> "Settings":
+        path = root / "evidence" / "audit.toml"
+        try:
+            row: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+            history = row.get("history", [])
+            if not isinstance(history, list) or not all(isinstance(g, str) for g in history):
+                raise ValueError("history is a list of globs")
+            return cls(
+                floor=int(row["floor"]),
+                stale_after=int(row["stale-after"]),
+                messages_from=str(row["messages-from"]),
+                excused={str(k): str(v) for k, v in row.get("excused", {}).items()},
+                history=tuple(history),
+            )
+        except (OSError, ValueError, KeyError) as error:
+            raise LabError(
+                f"{path}: {error}; it needs floor, stale-after and messages-from"
+            ) from None
