@@ -35,6 +35,7 @@ static _Atomic(hk_heap_t *) all; /* push only */
 static atomic_uint heaps;        /* how many there are */
 static atomic_uint orphans;      /* how many of them are */
 _Atomic uint64_t hk_heap_sparse;
+atomic_uint hk_heap_threads;
 _Static_assert(HK_CLASS_COUNT <= 64, "a bit for each class");
 
 void hk_heap_init(hk_heap_t *heap) {
@@ -307,6 +308,7 @@ static bool find_slab(hk_heap_t *heap, unsigned cls) {
     if (adopt(heap, cls))
         return true;
     unsigned slices = hk_classes[cls].slices;
+    hk_stash_clear(&heap->stash); /* its memory is there */
     hk_slab_t *slab = hk_pool_take_mapped(slices, cls);
     if (slab == NULL) {
         hk_heap_collect_pending();
@@ -413,6 +415,15 @@ static void collect_and_leave(hk_heap_t *heap) {
 void hk_heap_collect(hk_heap_t *heap) {
     hk_lock(&heap->lock);
     collect_and_leave(heap);
+    hk_stash_clear(&heap->stash);
+}
+
+void hk_heap_look_at_stashes(bool clear) {
+    for (hk_heap_t *heap = hk_load_acquire(&all); heap != NULL; heap = heap->all_next)
+        if (clear)
+            hk_stash_clear(&heap->stash);
+        else
+            hk_stash_look(&heap->stash);
 }
 
 /* True: it was worth a visit. */

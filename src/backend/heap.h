@@ -5,7 +5,7 @@
  * next thread takes it over whole, or running threads adopt its slabs one by one. */
 #pragma once
 
-#include "backend/superslab.h"
+#include "backend/stash.h"
 #include "base/lock.h"
 #include "stats/counters.h"
 
@@ -30,6 +30,7 @@ struct hk_heap {
     _Alignas(HK_CACHE_LINE) _Atomic(hk_slab_t *) pending;
     hk_heap_t *all_next; /* const once set: every heap there ever was */
     _Atomic bool orphan; /* atomic: no thread serves it; written under the registry lock */
+    hk_stash_t stash;
 };
 
 /* Makes zeroed memory a heap and adds it to the list of all heaps. */
@@ -62,13 +63,16 @@ HK_INLINE bool hk_heap_is_sparse(unsigned cls) {
     return hk_load_relaxed(&hk_heap_sparse) >> cls & 1;
 }
 
-/* Collects what others have freed and retires empty slabs, keeping none. */
+/* Collects what others have freed and retires empty slabs, keeping none, and clears the stash. */
 void hk_heap_collect(hk_heap_t *heap);
 
 /* The same for all heaps that are orphans or have something pending, and whose lock is free. */
 void hk_heap_collect_all(void);
 
-/* The same for some of them, at a bounded cost: what is done before new memory is taken. The next
+/* Looks at the stashes of all heaps or, with `clear`, clears them. */
+void hk_heap_look_at_stashes(bool clear);
+
+/* Collects and retires for some heaps, at a bounded cost: what is done before new memory is taken. The next
  * call goes on where this one ends. */
 void hk_heap_collect_pending(void);
 
@@ -86,6 +90,9 @@ void hk_heap_set_orphan(hk_heap_t *heap, bool orphan);
 
 /* How many heaps no thread serves. */
 unsigned hk_heap_orphans(void);
+
+/* How many threads have a heap. Written by the front under the registry's lock. */
+extern atomic_uint hk_heap_threads; /* atomic: any thread */
 
 /* What all heaps have counted since the process started. Any thread, no lock. */
 uint64_t hk_heap_counted(hk_heap_counter_t counter);

@@ -125,17 +125,33 @@ static void *huge_alloc(size_t n, size_t align, size_t *dirty) {
 
 size_t hk_large_huge_blocks(void) { return hk_load_relaxed(&live); }
 
+static void *stashed(hk_heap_t *heap, size_t n, size_t *dirty) {
+    hk_slab_t *run = heap != NULL ? hk_stash_take(&heap->stash, slices_for(n)) : NULL;
+    if (run == NULL)
+        return NULL;
+    hk_map_set(run->base, 1, HK_KIND_LARGE);
+    *dirty = n;
+    return run->base;
+}
+
 /* With `mapped`, from superslabs that are there already. */
-static void *run_alloc(size_t n, bool mapped, size_t *dirty) {
+static void *run_alloc(hk_heap_t *heap, size_t n, bool mapped, size_t *dirty) {
     hk_slab_t *run = hk_pool_take_mapped(slices_for(n), 0);
+    if (run == NULL && heap != NULL) {
+        hk_stash_clear(&heap->stash);
+        run = hk_pool_take_mapped(slices_for(n), 0);
+    }
     if (run == NULL && !mapped) {
         hk_heap_collect_pending();
         run = hk_pool_take(slices_for(n), 0);
     }
     if (run == NULL)
         return NULL;
-    if (run->zeroed && !mapped)
+    if (run->zeroed && !mapped) {
+        if (heap != NULL)
+            hk_stash_clear(&heap->stash);
         hk_purge_instead();
+    }
     hk_assert(run->cls == 0 && run->slices == slices_for(n));
     *dirty = run->zeroed ? 0 : n;
     return run->base;
@@ -147,17 +163,19 @@ static void *bounded_alloc(size_t n, size_t *dirty) {
     *dirty = n;
     void *p = n <= HK_PACK_MOST ? hk_pack_alloc(n) : NULL;
     if (p == NULL)
-        p = run_alloc(n, true, dirty);
+        p = run_alloc(NULL, n, true, dirty);
     return p != NULL || n <= HK_PACK_MOST ? p : huge_alloc(n, HK_UNIT, dirty);
 }
 
-void *hk_large_alloc(size_t n, size_t align, size_t *dirty) {
+void *hk_large_alloc(hk_heap_t *heap, size_t n, size_t align, size_t *dirty) {
     hk_assert(n <= HK_MOST_BYTES && align <= HK_MOST_BYTES && hk_is_pow2(align));
     n = hk_max(n, 1);
     if (n > LARGE_MAX || align > HK_SLICE)
         return huge_alloc(n, hk_max(align, HK_UNIT), dirty);
-    if (HK_LIKELY(!hk_region_is_bounded()))
-        return run_alloc(n, false, dirty);
+    if (HK_LIKELY(!hk_region_is_bounded())) {
+        void *p = stashed(heap, n, dirty);
+        return p != NULL ? p : run_alloc(heap, n, false, dirty);
+    }
     if (align > HK_GRAIN)
         return huge_alloc(n, HK_UNIT, dirty);
     return bounded_alloc(n, dirty);
@@ -172,6 +190,14 @@ static hk_slab_t *run_at(const void *p, hk_fatal_t if_not) {
     return run;
 }
 
+/* From here on nobody else can free it. */
+static hk_slab_t *claim_run(void *p) {
+    hk_slab_t *run = run_at(p, HK_INVALID_FREE);
+    if (!hk_map_change(p, HK_KIND_LARGE, HK_KIND_FREE)) /* two threads freed it at once */
+        hk_fatal(HK_DOUBLE_FREE, p);
+    return run;
+}
+
 static huge_t *huge_at(const void *p, hk_fatal_t if_not) {
     huge_t *huge = hk_map_owner(p);
     if (huge == NULL || huge->range.start != p)
@@ -179,7 +205,6 @@ static huge_t *huge_at(const void *p, hk_fatal_t if_not) {
     return huge;
 }
 
-/* From here on nobody else can free it. */
 static huge_t *claim_huge(void *p) {
     huge_t *huge = huge_at(p, HK_INVALID_FREE);
     if (hk_map_set_owner(p, NULL) != huge) /* two threads freed it at once */
@@ -206,10 +231,15 @@ static size_t free_huge(huge_t *huge) {
     return bytes;
 }
 
-size_t hk_large_free(void *p, unsigned kind) {
+static size_t free_run(hk_heap_t *heap, hk_slab_t *run) {
+    return heap == NULL || hk_region_is_bounded() ? hk_pool_give(run)
+                                                  : hk_stash_put(&heap->stash, run);
+}
+
+size_t hk_large_free(hk_heap_t *heap, void *p, unsigned kind) {
     hk_assert(hk_large_is(kind));
     if (kind == HK_KIND_LARGE)
-        return hk_pool_give(run_at(p, HK_INVALID_FREE));
+        return free_run(heap, claim_run(p));
     return kind == HK_KIND_PACKED ? hk_pack_free(p) : free_huge(claim_huge(p));
 }
 
@@ -224,8 +254,7 @@ void hk_large_put_aside(void *p, unsigned kind) {
     if (kind == HK_KIND_PACKED) {
         hk_pack_put_aside(p);
     } else if (kind == HK_KIND_LARGE) {
-        hk_slab_t *run = run_at(p, HK_INVALID_FREE);
-        hk_map_set(p, 1, HK_KIND_FREE);
+        hk_slab_t *run = claim_run(p);
         HK_PUSH(&late_runs, run->next, run);
     } else {
         huge_t *huge = claim_huge(p);
@@ -294,14 +323,25 @@ static void huge_shrink(huge_t *huge, size_t bytes) {
     hk_region_give(tail);
 }
 
-void *hk_large_resize(void *p, unsigned kind, size_t n) {
+/* What lies behind a run may be on the stash. */
+static void *run_resize(hk_heap_t *heap, void *p, size_t n) {
+    hk_slab_t *run = run_at(p, HK_INVALID_POINTER);
+    if (n > LARGE_MAX)
+        return NULL;
+    if (hk_pool_resize(run, slices_for(n)))
+        return p;
+    if (heap == NULL)
+        return NULL;
+    hk_stash_clear(&heap->stash);
+    return hk_pool_resize(run, slices_for(n)) ? p : NULL;
+}
+
+void *hk_large_resize(hk_heap_t *heap, void *p, unsigned kind, size_t n) {
     hk_assert(hk_large_is(kind) && n > HK_MID_MAX);
     if (n > HK_MOST_BYTES)
         return NULL;
-    if (kind == HK_KIND_LARGE) {
-        hk_slab_t *run = run_at(p, HK_INVALID_POINTER);
-        return n <= LARGE_MAX && hk_pool_resize(run, slices_for(n)) ? p : NULL;
-    }
+    if (kind == HK_KIND_LARGE)
+        return run_resize(heap, p, n);
     if (kind == HK_KIND_PACKED)
         return n <= HK_PACK_MOST && hk_pack_resize(p, n) ? p : NULL;
     huge_t *huge = huge_at(p, HK_INVALID_POINTER);

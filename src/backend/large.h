@@ -4,6 +4,7 @@
  * or resize any of them. */
 #pragma once
 
+#include "backend/heap.h"
 #include "backend/pagemap.h"
 #include "base/base.h"
 
@@ -14,17 +15,20 @@
  * block. */
 #define HK_HUGE_PAGES_FROM (4 * HK_MIB)
 
+/* A heap is that of the calling thread, or NULL: what it knows of is looked at first (backend/stash.h). */
+
 /* Allocates n bytes (any n that is no class's) aligned to `align`, a power of two. *dirty receives
  * how many bytes from the start may hold old data; the rest reads as zero. NULL: out of memory. */
-void *hk_large_alloc(size_t n, size_t align, size_t *dirty);
+void *hk_large_alloc(hk_heap_t *heap, size_t n, size_t align, size_t *dirty);
 
 /* The kinds of the blocks that this box serves. */
 HK_INLINE bool hk_large_is(unsigned kind) {
     return kind == HK_KIND_LARGE || kind == HK_KIND_HUGE || kind == HK_KIND_PACKED;
 }
 
-/* Frees a block of such a kind; aborts unless p is its start. Returns its bytes. */
-size_t hk_large_free(void *p, unsigned kind);
+/* Frees a block of such a kind; aborts unless p is its start. Returns the bytes that are free now and were not
+ * told of before. */
+size_t hk_large_free(hk_heap_t *heap, void *p, unsigned kind);
 
 /* The same for somebody who may take no lock: the block is put aside, and counts as free from then
  * on. hk_large_free_late() frees what was put aside, and returns its bytes; the caller looks first
@@ -38,7 +42,7 @@ size_t hk_large_usable(const void *p, unsigned kind);
 
 /* Changes the size to n > HK_MID_MAX: in place, or by moving pages. NULL when only a copy can do
  * it; nothing has changed then. */
-void *hk_large_resize(void *p, unsigned kind, size_t n);
+void *hk_large_resize(hk_heap_t *heap, void *p, unsigned kind, size_t n);
 
 /* How many huge blocks there are. Any thread. */
 size_t hk_large_huge_blocks(void);

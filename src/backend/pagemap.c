@@ -128,13 +128,28 @@ void *hk_map_committed(void *p, size_t bytes) {
 void hk_map_set(const void *p, size_t slices, unsigned kind) {
     uintptr_t a = (uintptr_t)p;
     hk_assert(hk_is_aligned(a, HK_SLICE) && kind < HK_KIND_COUNT);
-    for (size_t i = 0; i < slices; i++, a += HK_SLICE) {
+    for (size_t n; slices != 0; slices -= n, a += n * HK_SLICE) {
+        const size_t first = hk_map_slice((const void *)a);
+        n = hk_min(slices, HK_LEAF_SLICES - first);
         hk_leaf_t *leaf = hk_map_leaf((const void *)a);
         hk_walk(is_committed(leaf, a));
-        hk_store_relaxed(&leaf->kind[hk_map_slice((const void *)a)], (uint8_t)kind);
-        if (hk_map_has_flat())
-            hk_store_relaxed(&hk_flat.bytes[a >> HK_SLICE_SHIFT], (uint8_t)kind);
+        for (size_t i = 0; i < n; i++)
+            hk_store_relaxed(&leaf->kind[first + i], (uint8_t)kind);
+        _Atomic uint8_t *flat = &hk_flat.bytes[a >> HK_SLICE_SHIFT];
+        for (size_t i = 0; i < n && hk_map_has_flat(); i++)
+            hk_store_relaxed(&flat[i], (uint8_t)kind);
     }
+}
+
+bool hk_map_change(const void *p, unsigned from, unsigned to) {
+    const uintptr_t a = (uintptr_t)p;
+    uint8_t seen = (uint8_t)from;
+    hk_assert(hk_is_aligned(a, HK_SLICE) && to < HK_KIND_COUNT);
+    if (!hk_cas_seq(&hk_map_leaf(p)->kind[hk_map_slice(p)], &seen, (uint8_t)to))
+        return false;
+    if (hk_map_has_flat())
+        hk_store_relaxed(&hk_flat.bytes[a >> HK_SLICE_SHIFT], (uint8_t)to);
+    return true;
 }
 
 unsigned hk_map_kind(const void *p) {

@@ -92,6 +92,9 @@ void *hk_map_committed(void *p, size_t bytes);
 /* Sets the kind of `slices` slices from p on. The caller owns that range. */
 void hk_map_set(const void *p, size_t slices, unsigned kind);
 
+/* Sets that of the slice at p, one of ours, if it is `from`. False: it is not; of several callers one succeeds. */
+bool hk_map_change(const void *p, unsigned from, unsigned to);
+
 /* The kind at any address whatever. */
 unsigned hk_map_kind(const void *p);
 

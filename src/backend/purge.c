@@ -184,6 +184,7 @@ size_t hk_purge_all(void) {
     const hk_purge_way_t at_once = {.how = HK_PURGE};
     hk_assert(hk_lock_may_take(HK_RANK_PURGE));
     hk_heap_collect_all();
+    hk_heap_look_at_stashes(true);
     for (hk_pool_cursor_t cursor = {0}; hk_pool_next(&cursor);)
         bytes += hk_purge_superslab(&cursor, at_once, &seen);
     hk_pool_release_empty();

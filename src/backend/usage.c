@@ -35,6 +35,8 @@ static unsigned take_remote(const hk_slab_t *slab, const hk_class_t *c, uint64_t
 static void count_slab(const hk_slab_t *slab, void *argument) {
     hk_usage_t *usage = argument;
     if (slab->cls == 0) {
+        if (hk_map_kind(slab->base) == HK_KIND_FREE) /* on a stash, or put aside */
+            return;
         usage->large_blocks++;
         usage->large_bytes += slab->slices * HK_SLICE;
         return;

@@ -31,18 +31,18 @@
 void __libc_free(void *p) __attribute__((weak));
 void *__libc_realloc(void *p, size_t n) __attribute__((weak));
 
-static HK_NOINLINE void free_large_or_odd(void *p, unsigned kind) {
+static HK_NOINLINE void free_large_or_odd(hk_thread_t *thread, void *p, unsigned kind) {
     size_t bytes = 0;
     if (kind == HK_KIND_EMERGENCY)
         hk_emergency_free(p);
     else
-        HK_TIMED(large_free, bytes = hk_large_free(p, kind));
+        HK_TIMED(large_free, bytes = hk_large_free(&thread->heap, p, kind));
     hk_purger_note(bytes);
 }
 
 static void free_entered(hk_thread_t *thread, void *p, unsigned kind) {
     if (HK_UNLIKELY(kind >= HK_CLASS_COUNT))
-        free_large_or_odd(p, kind);
+        free_large_or_odd(thread, p, kind);
     else if (HK_UNLIKELY(hk_observed(thread) != 0))
         hk_observed_give(thread, kind, p);
     else
@@ -153,15 +153,15 @@ HK_NOINLINE void hk_free_long(void *p) {
 
 /* ---- malloc ---- */
 
-static HK_NOINLINE void *take_large(size_t n, size_t align, size_t *dirty) {
+static HK_NOINLINE void *take_large(hk_thread_t *thread, size_t n, size_t align, size_t *dirty) {
     void *p;
-    HK_TIMED(large_alloc, p = hk_large_alloc(n, align, dirty));
+    HK_TIMED(large_alloc, p = hk_large_alloc(&thread->heap, n, align, dirty));
     return p;
 }
 
 static void *take(hk_thread_t *thread, unsigned cls, size_t n, size_t align, size_t *dirty) {
     if (HK_UNLIKELY(cls == 0))
-        return take_large(n, align, dirty);
+        return take_large(thread, n, align, dirty);
     thread->heap.wanted = n;
     return HK_UNLIKELY(hk_observed(thread) != 0) ? hk_observed_take(thread, cls)
                                                  : hk_magazine_take_or_refill(thread, cls);
@@ -394,7 +394,7 @@ static void *resize_large(void *p, unsigned kind, size_t n) {
         return NULL;
     size_t before = hk_large_usable(p, kind);
     void *q;
-    HK_TIMED(large_resize, q = hk_large_resize(p, kind, n));
+    HK_TIMED(large_resize, q = hk_large_resize(&thread->heap, p, kind, n));
     if (q != NULL)
         hk_purger_note(before - hk_min(before, hk_large_usable(q, hk_map_kind(q))));
     hk_purger_go_on();

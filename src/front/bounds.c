@@ -37,7 +37,7 @@ void hk_addresses_limited(void) {
     const int saved = errno;
     hk_store_relaxed(&limit_is_new, true);
     hk_store_relaxed(&hk_region_look_is_due, true);
-    const bool any = hk_load_relaxed(&hk_threads_served) != 0;
+    const bool any = hk_load_relaxed(&hk_heap_threads) != 0;
     hk_thread_t *thread = any ? hk_thread_enter_patiently() : NULL;
     if (thread != NULL) {
         hk_bounds_look(0);

@@ -99,7 +99,7 @@ static unsigned give_oldest(hk_thread_t *thread, unsigned cls, unsigned n, unsig
 static size_t memory(void) { return hk_min(hk_region_live(), (size_t)hk_counted(touched)); }
 
 size_t hk_magazines_part(void) {
-    const size_t own = hk_magazines_budget(), threads = hk_load_relaxed(&hk_threads_served);
+    const size_t own = hk_magazines_budget(), threads = hk_load_relaxed(&hk_heap_threads);
     if (threads * own <= ALL_THREADS || hk_option_origin(tcache_kb) != HK_FROM_DEFAULT)
         return own;
     const size_t all =
@@ -168,7 +168,7 @@ static unsigned find_place(hk_thread_t *thread, hk_thread_rest_t *rest, unsigned
  * several would have each of them cross the boundary for nearly every block. */
 static bool begins_in_crowd(const hk_thread_t *thread) {
     return hk_threads_are_many() &&
-           (hk_load_relaxed(&hk_threads_served) > VERY_MANY || !hk_thread_comes_and_goes(thread));
+           (hk_load_relaxed(&hk_heap_threads) > VERY_MANY || !hk_thread_comes_and_goes(thread));
 }
 
 static void set_capacity(hk_thread_t *thread, unsigned cls, unsigned capacity) {
@@ -290,7 +290,7 @@ void hk_magazine_fill(hk_thread_t *thread, unsigned cls, unsigned blocks) {
  * very many threads that have little each, once it has turned out to be busy. */
 static bool is_in_crowd(hk_magazine_t *mag) {
     if (++mag->crowd_visits % CROWD_VISITS == 0) {
-        const size_t threads = hk_load_relaxed(&hk_threads_served);
+        const size_t threads = hk_load_relaxed(&hk_heap_threads);
         mag->crowd = mag->crowd_visits < BUSY_VISITS && threads > VERY_MANY &&
                      memory() / threads < LITTLE_EACH;
     }

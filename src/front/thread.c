@@ -46,7 +46,6 @@ static hk_thread_t *orphans; /* lock: registry; last in, first out: its memory i
 static atomic_uint ending;   /* atomic: threads that have begun to end and are no orphans yet */
 static _Atomic size_t warm_bytes; /* atomic: what warm orphans have, and those about to be */
 
-atomic_uint hk_threads_served;
 hk_heap_t hk_crowds[HK_CROWDS];
 
 hk_lock_t hk_shared_lock = HK_LOCK_INIT(HK_RANK_SHARED);
@@ -103,10 +102,10 @@ static void gather_crowds_locked(void) {
 
 /* So many threads more have a record. */
 static void serve_locked(int more) {
-    const unsigned now = hk_load_relaxed(&hk_threads_served) + (unsigned)more;
+    const unsigned now = hk_load_relaxed(&hk_heap_threads) + (unsigned)more;
     if (now > HK_MANY_THREADS)
         gather_crowds_locked();
-    hk_store_release(&hk_threads_served, now);
+    hk_store_release(&hk_heap_threads, now);
     hk_store_relaxed(&hk_purger_on_foot, now <= 1);
 }
 
@@ -311,7 +310,7 @@ static void thread_ends(void *record) {
     hk_thread_orphan_locked(thread);
     hk_add_seq(&ending, -1u);
     hk_gate_leave(thread);
-    bool last = hk_load_relaxed(&hk_threads_served) == 0;
+    bool last = hk_load_relaxed(&hk_heap_threads) == 0;
     hk_unlock(&hk_registry);
     hk_store_relaxed(&outside.inside, false);
     if (last)

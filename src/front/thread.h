@@ -120,11 +120,9 @@ HK_INLINE bool hk_thread_comes_and_goes(const hk_thread_t *thread) {
 
 /* Whether there are so many threads that one which needs few blocks gets no slab of its own for
  * them; and the heaps that it shares with the others. */
-extern atomic_uint
-    hk_threads_served; /* records that a thread has; written under the registry lock */
 enum { HK_MANY_THREADS = HK_HOSTILE ? 2 : 32 };
 HK_INLINE bool hk_threads_are_many(void) {
-    return hk_load_acquire(&hk_threads_served) > HK_MANY_THREADS;
+    return hk_load_acquire(&hk_heap_threads) > HK_MANY_THREADS;
 }
 enum { HK_CROWDS = 16 };
 extern hk_heap_t hk_crowds[HK_CROWDS];

@@ -71,6 +71,7 @@ void hk_look_forget(void) {
 void hk_look_begin(bool aged, bool on_foot) {
     hk_assert(hk_lock_is_mine(&hk_look_lock));
     hk_heap_collect_all();
+    hk_heap_look_at_stashes(false);
     pass.stage = LOOKS;
     pass.at = NULL;
     pass.free = (hk_pool_free_t){0};

@@ -211,19 +211,19 @@ static void class_that_there_is_not(bool planted) {
 
 static void huge_block_without_its_inside(bool planted) {
     size_t dirty;
-    char *p = hk_large_alloc(3 * HK_UNIT, 16, &dirty);
+    char *p = hk_large_alloc(NULL, 3 * HK_UNIT, 16, &dirty);
     CHECK(p != NULL);
     if (planted)
         hk_map_set(p + HK_SLICE, 1, HK_KIND_FREE);
-    CHECK(hk_large_resize(p, HK_KIND_HUGE, 2 * HK_UNIT + 1) == p);
+    CHECK(hk_large_resize(NULL, p, HK_KIND_HUGE, 2 * HK_UNIT + 1) == p);
 }
 
 static void huge_block_that_ends_anywhere(bool planted) {
     size_t dirty;
-    char *p = hk_large_alloc(3 * HK_UNIT, 16, &dirty);
+    char *p = hk_large_alloc(NULL, 3 * HK_UNIT, 16, &dirty);
     CHECK(p != NULL);
     ((hk_range_t *)hk_map_owner(p))->bytes -= planted; /* its descriptor begins with the range */
-    CHECK(hk_large_resize(p, HK_KIND_HUGE, 2 * HK_UNIT + 1) == p);
+    CHECK(hk_large_resize(NULL, p, HK_KIND_HUGE, 2 * HK_UNIT + 1) == p);
 }
 
 static void grain_that_is_no_blocks(bool planted) {
@@ -236,9 +236,9 @@ static void grain_that_is_no_blocks(bool planted) {
 
 static void large_block_of_no_kind(bool planted) {
     size_t dirty;
-    char *p = hk_large_alloc(100000, 16, &dirty);
+    char *p = hk_large_alloc(NULL, 100000, 16, &dirty);
     CHECK(p != NULL);
-    hk_large_free(p, planted ? HK_KIND_INTERIOR : HK_KIND_LARGE);
+    hk_large_free(NULL, p, planted ? HK_KIND_INTERIOR : HK_KIND_LARGE);
 }
 
 /* ---- purging ---- */

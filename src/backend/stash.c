@@ -1,0 +1,104 @@
+#include "backend/heap.h"
+
+enum { SLICES = HK_SLICES - 1 }; /* the bits for how many but one */
+_Static_assert(_Alignof(hk_slab_t) > SLICES, "a descriptor's address has room for them");
+
+static unsigned slices_of(uintptr_t entry) {
+    return entry != 0 ? (unsigned)(entry & SLICES) + 1 : 0;
+}
+
+static uintptr_t entry_of(const hk_slab_t *run) { return (uintptr_t)run | (run->slices - 1u); }
+
+static hk_slab_t *run_of(uintptr_t entry) {
+    hk_slab_t *run = (hk_slab_t *)(entry & ~(uintptr_t)SLICES);
+    hk_assert(run->cls == 0 && run->slices == slices_of(entry));
+    hk_assert(hk_map_kind(run->base) == HK_KIND_FREE);
+    return run;
+}
+
+/* Slices that may lie here: as many as each thread has of large blocks, on average, so that where few of many threads
+ * use some none keeps any; and none where nobody else comes to the pool. */
+static unsigned room(void) {
+    enum { MOST = 16 };
+    const unsigned threads = hk_load_relaxed(&hk_heap_threads);
+    return threads > 1 ? (unsigned)hk_min(hk_pool_carved(0) / HK_SLICE / threads, MOST) : 0;
+}
+
+static size_t give(uintptr_t entry) { return entry != 0 ? hk_pool_give(run_of(entry)) : 0; }
+
+static uintptr_t remove_from(hk_stash_t *stash, unsigned place) {
+    _Atomic uintptr_t *at = &stash->runs[place % HK_STASH_RUNS];
+    return hk_load_relaxed(at) != 0 ? hk_exchange_seq(at, (uintptr_t)0) : 0;
+}
+
+/* The latest first: its memory is the likeliest to be in the processor's caches. */
+hk_slab_t *hk_stash_take(hk_stash_t *stash, unsigned slices) {
+    if (stash->held < slices)
+        return NULL;
+    for (unsigned i = 1; i <= HK_STASH_RUNS; i++) {
+        const unsigned place = (stash->next + HK_STASH_RUNS - i) % HK_STASH_RUNS;
+        if (slices_of(hk_load_relaxed(&stash->runs[place])) != slices)
+            continue;
+        const uintptr_t entry = remove_from(stash, place);
+        if (entry == 0)
+            continue; /* somebody clears it */
+        if (i == 1)
+            stash->next = (uint8_t)place;
+        stash->held = (uint8_t)(stash->held - slices);
+        return run_of(entry);
+    }
+    return NULL;
+}
+
+/* Those that were put here latest stay, as many as there is room for beside so many slices, and one place is free. Returns
+ * the bytes of those that go. */
+static HK_NOINLINE size_t make_room(hk_stash_t *stash, unsigned left) {
+    unsigned place = stash->next, held = 0;
+    size_t bytes = 0;
+    for (unsigned i = 1; i <= HK_STASH_RUNS; i++) {
+        const unsigned at = (stash->next + HK_STASH_RUNS - i) % HK_STASH_RUNS;
+        const unsigned slices = slices_of(hk_load_relaxed(&stash->runs[at]));
+        if (held + slices <= left)
+            held += slices;
+        else
+            bytes += give(remove_from(stash, at));
+        if (hk_load_relaxed(&stash->runs[at]) == 0)
+            place = at;
+    }
+    const uintptr_t oldest = remove_from(stash, place);
+    held -= slices_of(oldest);
+    bytes += give(oldest);
+    stash->next = (uint8_t)place;
+    stash->held = (uint8_t)held;
+    return bytes;
+}
+
+size_t hk_stash_put(hk_stash_t *stash, hk_slab_t *run) {
+    enum { LONGEST = 8 };
+    const unsigned most = room(), slices = run->slices;
+    size_t bytes = 0;
+    if (slices > hk_min(most, LONGEST))
+        return hk_pool_give(run);
+    if (stash->held + slices > most || hk_load_relaxed(&stash->runs[stash->next]) != 0)
+        bytes = make_room(stash, most - slices);
+    run->zeroed = false;
+    hk_store_release(&stash->runs[stash->next], entry_of(run));
+    stash->next = (uint8_t)((stash->next + 1) % HK_STASH_RUNS);
+    stash->held = (uint8_t)(stash->held + slices);
+    if (hk_load_relaxed(&stash->used))
+        return bytes;
+    hk_store_relaxed(&stash->used, true);
+    return bytes + slices * HK_SLICE;
+}
+
+void hk_stash_clear(hk_stash_t *stash) {
+    for (unsigned i = 0; i < HK_STASH_RUNS; i++)
+        give(remove_from(stash, i));
+}
+
+void hk_stash_look(hk_stash_t *stash) {
+    if (hk_load_relaxed(&stash->used))
+        hk_store_relaxed(&stash->used, false);
+    else
+        hk_stash_clear(stash);
+}

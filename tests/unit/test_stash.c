@@ -1,0 +1,188 @@
+/* Stashes: what lies there is free to everybody but whoever takes it, how much may, and that it goes. The tests work on
+ * stashes of their own; that there are several threads is only said. */
+#include "backend/heap.h"
+
+#include <pthread.h>
+
+#include "backend/large.h"
+#include "backend/usage.h"
+#include "check.h"
+#include "front/thread.h"
+
+enum { MOST = 16, LONGEST = 8 };
+
+static hk_heap_t heap;
+
+static char *take(unsigned slices) {
+    size_t dirty;
+    char *p = hk_large_alloc(&heap, slices * HK_SLICE, 16, &dirty);
+    CHECK(p != NULL);
+    CHECK_EQ(hk_map_kind(p), HK_KIND_LARGE);
+    CHECK_EQ(hk_large_usable(p, HK_KIND_LARGE), slices * HK_SLICE);
+    memset(p, 0x5a, slices * HK_SLICE);
+    return p;
+}
+
+static size_t give(char *p) { return hk_large_free(&heap, p, HK_KIND_LARGE); }
+
+static unsigned held(void) {
+    unsigned slices = 0;
+    for (unsigned i = 0; i < HK_STASH_RUNS; i++) {
+        const uintptr_t entry = hk_load_relaxed(&heap.stash.runs[i]);
+        slices += entry != 0 ? (unsigned)(entry % HK_SLICES) + 1 : 0;
+    }
+    return slices;
+}
+
+static size_t blocks_in_use(void) {
+    static hk_usage_t usage;
+    hk_usage_count(&usage);
+    return usage.large_blocks;
+}
+
+/* The same memory comes back, and reads as what may be dirty; meanwhile it is in use to nobody. */
+static void what_was_freed_last_serves_next(void) {
+    const size_t before = blocks_in_use();
+    char *p = take(3), *q = take(3), *r = take(2);
+    CHECK_EQ(blocks_in_use(), before + 3);
+    give(p), give(q), give(r);
+    CHECK_EQ(held(), 8);
+    CHECK_EQ(hk_map_kind(p), HK_KIND_FREE);
+    CHECK_EQ(blocks_in_use(), before);
+    size_t dirty = 0;
+    CHECK(hk_large_alloc(&heap, 3 * HK_SLICE - 1, 16, &dirty) == q);
+    CHECK_EQ(dirty, 3 * HK_SLICE - 1);
+    CHECK(take(2) == r && take(3) == p);
+    CHECK_EQ(held(), 0);
+    give(p), give(q), give(r);
+    hk_heap_collect(&heap);
+    CHECK_EQ(held(), 0);
+}
+
+static void free_twice(void *p) {
+    give(p);
+    give(p);
+}
+
+static void a_second_free_is_found(void) {
+    char *p = take(1);
+    CHECK_FATAL(free_twice, p, "double free", p);
+    give(p);
+    hk_stash_clear(&heap.stash);
+}
+
+/* Neither more than there is room for, nor what is long, nor anything where one thread is alone. */
+static void so_much_and_no_more(void) {
+    char *blocks[64];
+    for (unsigned i = 0; i < 64; i++)
+        blocks[i] = take(1 + i % LONGEST);
+    for (unsigned i = 0; i < 64; i++) {
+        give(blocks[i]);
+        CHECK(held() <= MOST && held() >= 1 + i % LONGEST);
+    }
+    hk_stash_clear(&heap.stash);
+    char *p = take(LONGEST + 1), *q = take(1);
+    give(p);
+    CHECK_EQ(held(), 0);
+    const unsigned threads = hk_load_relaxed(&hk_heap_threads);
+    hk_store_relaxed(&hk_heap_threads, 1u);
+    give(q);
+    CHECK_EQ(held(), 0);
+    hk_store_relaxed(&hk_heap_threads, threads);
+}
+
+/* Told of once between two looks; gone at the second look without use in between. */
+static void what_is_not_used_goes(void) {
+    char *p = take(4);
+    hk_stash_look(&heap.stash);
+    CHECK_EQ(give(p), 4 * HK_SLICE);
+    CHECK(take(4) == p);
+    CHECK_EQ(give(p), 0);
+    hk_stash_look(&heap.stash);
+    CHECK_EQ(held(), 4);
+    CHECK(take(4) == p);
+    CHECK_EQ(give(p), 4 * HK_SLICE);
+    hk_stash_look(&heap.stash);
+    hk_stash_look(&heap.stash);
+    CHECK_EQ(held(), 0);
+}
+
+static void growth_takes_it(void) {
+    give(take(4));
+    CHECK_EQ(held(), 4);
+    void *block;
+    for (unsigned i = 0; held() != 0; i++) {
+        CHECK(i < 100);
+        CHECK(hk_heap_take(&heap, hk_class_of(HK_MID_MAX), &block, 1) == 1);
+    }
+}
+
+/* Where what lies behind a block is in the stash, the block grows into it. */
+static void a_block_grows_into_it(void) {
+    char *all = take(HK_SLICES);
+    give(all);
+    char *p = take(2), *q = take(2);
+    CHECK(q == p + 2 * HK_SLICE);
+    give(q);
+    CHECK_EQ(held(), 2);
+    CHECK(hk_large_resize(&heap, p, HK_KIND_LARGE, 4 * HK_SLICE) == p);
+    CHECK_EQ(held(), 0);
+    give(p);
+    hk_stash_clear(&heap.stash);
+}
+
+static atomic_bool done;
+
+static void *clearer(void *unused) {
+    while (!hk_load_relaxed(&done))
+        hk_stash_clear(&heap.stash);
+    return unused;
+}
+
+/* No run is two blocks' at a time while others clear: each block keeps what was written to it. */
+static void others_clear(void) {
+    enum { BLOCKS = 24, ROUNDS = 20000 };
+    static char *blocks[BLOCKS];
+    uint64_t rng = 7;
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, clearer, NULL) == 0);
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        const unsigned i = chance_below(&rng, BLOCKS);
+        size_t dirty;
+        if (blocks[i] != NULL) {
+            CHECK(blocks[i][0] == (char)i && blocks[i][HK_SLICE - 1] == (char)i);
+            give(blocks[i]);
+        }
+        blocks[i] = hk_large_alloc(&heap, (1 + chance_below(&rng, 3)) * HK_SLICE, 16, &dirty);
+        CHECK(blocks[i] != NULL);
+        blocks[i][0] = blocks[i][HK_SLICE - 1] = (char)i;
+    }
+    hk_store_relaxed(&done, true);
+    CHECK(pthread_join(thread, NULL) == 0);
+    for (unsigned i = 0; i < BLOCKS; i++)
+        if (blocks[i] != NULL)
+            give(blocks[i]);
+    hk_stash_clear(&heap.stash);
+    CHECK_EQ(held(), 0);
+}
+
+int main(void) {
+    hk_thread_t *thread = hk_thread_enter(); /* all there is to set up */
+    if (thread != NULL)
+        hk_thread_leave(thread);
+    hk_heap_init(&heap);
+    hk_store_relaxed(&hk_heap_threads, 2u);
+    char *live[4 * MOST]; /* so that there is room */
+    for (unsigned i = 0; i < 4 * MOST; i++)
+        live[i] = take(1);
+    what_was_freed_last_serves_next();
+    a_second_free_is_found();
+    so_much_and_no_more();
+    what_is_not_used_goes();
+    growth_takes_it();
+    a_block_grows_into_it();
+    others_clear();
+    for (unsigned i = 0; i < 4 * MOST; i++)
+        give(live[i]);
+    return 0;
+}
