@@ -96,16 +96,21 @@ static uint32_t dig_holes(const hk_range_t *range, unsigned cls, bool used) {
 
 /* ---- huge pages ---- */
 
-/* Of the newest superslabs; and of pages of their large runs how many hold something. */
+/* Of the newest superslabs; and of pages of their large runs how many hold something, and of their last slices, each of
+ * which a block may use a part of. */
 typedef struct {
-    size_t bytes, untouched, carved, active;
-    unsigned pages, written;
+    size_t bytes, fresh, untouched, carved, active, last;
+    unsigned pages, written, last_pages, last_written;
     bool of_runs;
 } sample_t;
 
-/* Of two pages, of that part which a block there has for certain. */
+/* Of two pages, of that part which a block there has for certain; and of one of its last slice, for each run another. */
 static void look_into(const hk_slab_t *run, sample_t *sample) {
     const size_t page = hk_os_page_size();
+    const size_t last =
+        (run->slices - 1) * HK_SLICE + (2 * (sample->last_pages % 4) + 1) * HK_SLICE / 8;
+    sample->last_pages++;
+    sample->last_written += hk_huge_pages_is_written(run->base + last / page * page);
     const size_t bytes = run->slices > 1 ? (run->slices - 1) * HK_SLICE : HK_SLICE / 2;
     const size_t at[] = {bytes / 3, bytes / 6 * 5};
     for (unsigned i = 0; i < 2; i++, sample->pages++)
@@ -124,8 +129,18 @@ static void add_to_sample(const hk_slab_t *slab, void *argument) {
     sample->untouched += small ? hk_slab_clean_bytes(slab) : bytes;
     sample->carved += bytes;
     sample->active += slab->cls == 0 ? bytes : in_use * c->size;
+    sample->last += slab->cls == 0 ? HK_SLICE : 0;
     if (slab->cls == 0 && sample->of_runs && sample->pages < MOST_PAGES)
         look_into(slab, sample);
+}
+
+/* What of a new superslab for runs as the others have would not be touched: what is not carved, as where one more
+ * block of a size does not fit, and what blocks leave of their last slices. */
+static bool is_filled(const sample_t *s) {
+    const size_t idle = s->last_pages - s->last_written;
+    return s->pages >= MOST_PAGES / 2 && s->written >= s->pages / 8 * 7 &&
+           s->active >= s->carved / 8 * 7 &&
+           s->fresh + s->last * idle / s->last_pages <= s->bytes / 8;
 }
 
 /* Whether a huge page for a new superslab is likely to be touched all over, so that it saves faults and
@@ -139,13 +154,13 @@ static bool is_dense(unsigned cls) {
     for (hk_superslab_t *ss = NULL; s.bytes < SAMPLE * HK_UNIT; s.bytes += HK_UNIT) {
         if ((ss = hk_superslab_next_locked(ss)) == NULL)
             break;
-        s.untouched += (size_t)hk_ones(ss->fresh) * HK_SLICE;
+        s.fresh += (size_t)hk_ones(ss->fresh) * HK_SLICE;
         hk_superslab_visit_locked(ss, add_to_sample, &s);
     }
     hk_unlock(&hk_pool_lock);
     if (cls == 0)
-        return s.active >= s.carved / 8 * 7 && s.pages >= MOST_PAGES / 2 &&
-               s.written >= s.pages / 8 * 7;
+        return is_filled(&s);
+    s.untouched += s.fresh;
     return s.untouched < s.bytes / SHARE_OF_NEWEST &&
            s.untouched + HK_UNIT <= hk_pool_mapped() / SHARE;
 }
