@@ -11,6 +11,7 @@
 #include "base/report.h"
 #include "config/config.h"
 #include "front/boundary.h"
+#include "front/thread.h"
 #include "os/os.h"
 
 /* const once it can be found; never given back, because another thread may be about to call. */
@@ -49,7 +50,11 @@ void hk_limit_apply(bool starts) {
 }
 
 HK_EXPORT int hak_limit_on_reached(hak_limit_callback_t callback, void *context) {
-    handler_t *made = callback != NULL ? hk_meta_alloc(sizeof *made) : NULL;
+    hk_thread_t *thread =
+        hk_thread_enter_patiently(); /* or a fork might find that memory's lock taken */
+    handler_t *made = callback != NULL && thread != NULL ? hk_meta_alloc(sizeof *made) : NULL;
+    if (thread != NULL)
+        hk_thread_leave(thread);
     if (callback != NULL && made == NULL) {
         errno = ENOMEM;
         return -1;

@@ -8,8 +8,9 @@
 #include "config/config.h"
 
 static hk_stock_t stock = HK_STOCK(hk_superslab_t, kept);
-static _Atomic size_t mapped;     /* written under the pool's lock; any thread reads; bytes */
-static atomic_bool shadows;       /* atomic: any thread; whether a superslab gets one */
+static hk_superslab_t *newest; /* lock: pool; that got its memory last, if it has not gone back */
+static _Atomic size_t mapped;  /* written under the pool's lock; any thread reads; bytes */
+static atomic_bool shadows;    /* atomic: any thread; whether a superslab gets one */
 static _Atomic uint64_t diggings; /* atomic: any thread; where holes are next; 0: nowhere */
 
 size_t hk_pool_mapped(void) { return hk_load_relaxed(&mapped); }
@@ -148,12 +149,15 @@ static bool is_filled(const sample_t *s) {
  * is untouched, and what these and it may waste is a small part of what there is. For large
  * blocks: there are a few superslabs already, and what is carved of the newest is in use, and written to. */
 static bool is_dense(unsigned cls) {
-    enum { SAMPLE = 8, SHARE = 32, SHARE_OF_NEWEST = 4, LEAST = 4 };
+    enum { SAMPLE = 8, LOOKS = 64, SHARE = 32, SHARE_OF_NEWEST = 4, LEAST = 4 };
     sample_t s = {.of_runs = cls == 0 && hk_pool_mapped() >= LEAST * HK_UNIT};
     hk_lock(&hk_pool_lock);
-    for (hk_superslab_t *ss = NULL; s.bytes < SAMPLE * HK_UNIT; s.bytes += HK_UNIT) {
-        if ((ss = hk_superslab_next_locked(ss)) == NULL)
-            break;
+    const hk_superslab_t *ss = newest;
+    for (unsigned looks = 0; looks < LOOKS && s.bytes < SAMPLE * HK_UNIT && ss != NULL;
+         looks++, ss = ss->kept.next) {
+        if (ss->base == NULL)
+            continue;
+        s.bytes += HK_UNIT;
         s.fresh += (size_t)hk_ones(ss->fresh) * HK_SLICE;
         hk_superslab_visit_locked(ss, add_to_sample, &s);
     }
@@ -206,6 +210,7 @@ bool hk_superslab_add(unsigned slices, unsigned cls) {
     const uint32_t holes = filled ? 0 : dig_holes(&range, cls, used != 0);
     hk_map_set(range.start, count, HK_KIND_FREE);
     hk_lock(&hk_pool_lock);
+    newest = ss;
     ss->base = range.start;
     ss->holes = holes;
     ss->whole = ss->free = hk_slice_mask(0, count) & ~holes;

@@ -195,17 +195,23 @@ static HK_COLD void *reclaim_and_take(hk_thread_t *thread, unsigned cls, size_t 
 /* A program that cannot even start has no words for it. */
 static HK_COLD void say_that_nothing_can_be_mapped(void) {
     static atomic_flag said = ATOMIC_FLAG_INIT;
-    if (hk_counted(region_maps) != 0 || hk_limit() != 0 || atomic_flag_test_and_set(&said))
+    if (hk_region_peak() != 0 || hk_limit() != 0 || atomic_flag_test_and_set(&said))
         return;
     hk_say("hakmem: warning: no memory: the system refuses this process its first mapping; "
            "is RLIMIT_AS (ulimit -v) or RLIMIT_DATA (ulimit -d) too low?");
+}
+
+/* Aligned as a block of the class is, whose size was chosen for that. */
+static HK_COLD void *alloc_without_locks(unsigned cls, size_t n, size_t align) {
+    const size_t size = cls != 0 ? hk_classes[cls].size : 1;
+    return hk_emergency_alloc(n, hk_max(align, size & -size));
 }
 
 static void *try_to_allocate(unsigned cls, size_t n, size_t align, size_t *dirty) {
     hk_thread_t *thread = hk_thread_enter();
     *dirty = thread != NULL ? n : 0;
     if (HK_UNLIKELY(thread == NULL))
-        return hk_emergency_alloc(n, align);
+        return alloc_without_locks(cls, n, align);
     void *p = take(thread, cls, n, align, dirty);
     if (HK_UNLIKELY(p == NULL))
         p = reclaim_and_take(thread, cls, n, align, dirty);
@@ -403,7 +409,7 @@ static void *resize_large(void *p, unsigned kind, size_t n) {
 }
 
 /* A block stays where it is as long as at least half of it is used, or where nothing smaller is to be had; a
- * large one grows in place or by moving pages where it can. */
+ * large one grows in place or by moving pages where it can, and a huge one gives back what is a unit or more. */
 void *hk_realloc_unwatched(void *p, size_t n) {
     unsigned kind = hk_map_kind(p);
     if (kind == HK_KIND_FOREIGN && hk_guarded() && hk_guarded_disowns(p, HK_INVALID_POINTER))
@@ -413,7 +419,8 @@ void *hk_realloc_unwatched(void *p, size_t n) {
     if (HK_UNLIKELY(hk_guarded() || kind == HK_KIND_FENCED))
         return hk_guarded_realloc(p, n);
     size_t old = usable(p, kind);
-    if (n <= old && n >= old / 2)
+    const size_t shrinks = kind == HK_KIND_HUGE ? HK_UNIT : SIZE_MAX;
+    if (n <= old && n >= old / 2 && old - n < shrinks)
         return p;
     if (hk_large_is(kind) && n > HK_MID_MAX) {
         void *q = resize_large(p, kind, n);

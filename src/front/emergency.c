@@ -21,7 +21,8 @@ static header_t *header_of(const void *p) {
 
 void *hk_emergency_alloc(size_t n, size_t align) {
     align = hk_max(align, HK_CACHE_LINE);
-    size_t bytes = hk_align_up(n + align, HK_SLICE);
+    size_t bytes =
+        hk_align_up(hk_max(n, 1) + align, HK_SLICE); /* beyond it lies what is not ours */
     char *start = hk_map_committed(hk_os_map(bytes, hk_max(align, HK_SLICE)), bytes);
     if (start == NULL)
         return NULL;

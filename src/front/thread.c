@@ -42,6 +42,7 @@ hk_lock_t hk_registry = HK_LOCK_INIT(HK_RANK_REGISTRY);
 hk_thread_t *hk_threads_all;
 static bool initialised;     /* lock: registry */
 static pthread_key_t key;    /* const once initialised */
+static bool has_key;         /* const once set: the program may have taken all there are */
 static hk_thread_t *orphans; /* lock: registry; last in, first out: its memory is the warmest */
 static atomic_uint ending;   /* atomic: threads that have begun to end and are no orphans yet */
 static _Atomic size_t warm_bytes; /* atomic: what warm orphans have, and those about to be */
@@ -130,7 +131,7 @@ static void initialise_locked(void) {
     hk_region_init();
     hk_shared_record.shared = true;
     set_up_locked(&hk_shared_record);
-    pthread_key_create(&key, thread_ends);
+    has_key = pthread_key_create(&key, thread_ends) == 0;
 }
 
 /* What its magazines hold is not kept for somebody any more. */
@@ -182,9 +183,10 @@ static hk_thread_t *attach(void) {
     hk_thread_plan_locked(thread);
     hk_unlock(&hk_registry);
     hk_gate_leave(thread);
-    /* Both may allocate, which works by now. If the first fails the record is never left to
-     * anybody: a leak of address space, not an error. */
-    pthread_setspecific(key, thread);
+    /* Both may allocate, which works by now. If the first fails, or all keys are the program's, the record is never
+     * left to anybody: a leak of address space, not an error. */
+    if (has_key)
+        pthread_setspecific(key, thread);
     hk_fork_handle();
     return thread;
 }
