@@ -28,10 +28,11 @@ _SIZES = re.compile(r"random_mixed[ _](\d+)[-_–](\d+)")
 _OF_SIZES = "random_mixed_400"  # the slots of the classic cells
 # Benchmarks that run on any number of threads: which one of the suite, how the number is said, and
 # the two amounts for each thread.
-_ON_THREADS = re.compile(r"(larson|burst|thread_churn) on (\d+)")
+_ON_THREADS = re.compile(r"(larson|burst|thread_churn|buffers) on (\d+)")
 _OF_THREADS = {
     "larson": ("larson_2", ("--slots=500", "--threads={}"), (1000, 5000)),
     "burst": ("burst", ("--style=both", "--threads={}"), (2, 6)),
+    "buffers": ("larson_2", ("--slots=16", "--min=40K", "--max=256K", "--threads={}"), (500, 2500)),
     "thread_churn": ("thread_churn", ("--alive={}",), (4, 16)),
 }
 _MIXED = "bench_random_mixed"
