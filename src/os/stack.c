@@ -9,7 +9,6 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <unistd.h>
-#include <unwind.h>
 #if __has_include(<execinfo.h>)
 #include <execinfo.h>
 #endif
@@ -17,6 +16,7 @@
 #include "base/calls.h"
 #include "base/report.h"
 #include "os/os.h"
+#include "os/unwinder.h"
 
 #if defined(__x86_64__)
 enum { FRAME_POINTER = 6, RETURN_IS_BELOW = true }; /* the stack pointer of who is returned to */
@@ -27,16 +27,8 @@ enum { FRAME_POINTER = 29, RETURN_IS_BELOW = false };
 /* A frame is no larger than this, if its pointer is one. */
 #define MOST_FRAME (16 * HK_MIB)
 
-/* const once ready */
-static struct {
-    __typeof__(_Unwind_Backtrace) *walk;
-    __typeof__(_Unwind_GetIP) *address;
-    __typeof__(_Unwind_GetCFA) *stack;
-    __typeof__(_Unwind_GetGR) *reg;
-    int (*object)(void *address,
-                  void *found); /* the C library's; NULL: it has none (glibc < 2.35, musl) */
-} unwinder;
-static atomic_bool ready; /* atomic: set once */
+static hk_unwinder_t unwinder; /* const once ready */
+static atomic_bool ready;      /* atomic: set once */
 
 /* Our own file: the library's or, where it is linked in statically, the program's. */
 extern const char file[] __asm__("__ehdr_start") __attribute__((visibility("hidden")));
@@ -62,14 +54,22 @@ static void *load(const char *name) {
     return library != NULL ? HK_KEEP_ERRNO(dlsym(library, name)) : NULL;
 }
 
-bool hk_stack_prepare(void) {
-    void *frame;
-    if (hk_load_acquire(&ready))
-        return true;
+/* The process's, which takes a lock if anything has been registered with it. */
+static void load_unwinder(void) {
     *(void **)&unwinder.address = load("_Unwind_GetIP");
     *(void **)&unwinder.stack = load("_Unwind_GetCFA");
     *(void **)&unwinder.reg = load("_Unwind_GetGR");
     *(void **)&unwinder.walk = load("_Unwind_Backtrace");
+}
+
+bool hk_stack_prepare(void) {
+    void *frame;
+    if (hk_load_acquire(&ready))
+        return true;
+    if (hk_unwinder_own != NULL)
+        hk_unwinder_own(&unwinder);
+    else
+        load_unwinder();
     if (unwinder.walk == NULL)
         return false;
     *(void **)&unwinder.object = HK_KEEP_ERRNO(dlsym(RTLD_DEFAULT, "_dl_find_object"));

@@ -3,7 +3,8 @@
 
 #include "base/base.h"
 
-/* Loads what reads stacks, libgcc_s.so.1, so that nothing is allocated later. Allocates. False: it cannot be. */
+/* Sees to what reads stacks, so that nothing is allocated later: the shared library has it, elsewhere it is libgcc_s.so.1,
+ * which is loaded, and that allocates. False: it cannot be. */
 bool hk_stack_prepare(void);
 
 /* Puts at most `most` return addresses into `frames`, the innermost first, from the program's call of the allocator

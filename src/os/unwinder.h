@@ -1,0 +1,17 @@
+/* The compiler's unwinder, as stacks are read by it. */
+#pragma once
+
+#include <unwind.h>
+
+typedef struct {
+    __typeof__(_Unwind_Backtrace) *walk;
+    __typeof__(_Unwind_GetIP) *address;
+    __typeof__(_Unwind_GetCFA) *stack;
+    __typeof__(_Unwind_GetGR) *reg;
+    int (*object)(void *address,
+                  void *found); /* the C library's; NULL: it has none (glibc < 2.35, musl) */
+} hk_unwinder_t;
+
+/* Fills in all but `object`, which it uses, with an unwinder that nobody else uses. The shared library's
+ * (shared/unwinder.c); NULL where there is none. */
+__attribute__((weak, visibility("hidden"))) void hk_unwinder_own(hk_unwinder_t *unwinder);
