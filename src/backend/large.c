@@ -49,6 +49,15 @@ static void publish(huge_t *huge) {
     hk_walk(is_valid(huge));
 }
 
+/* After a change of size where it is: of the first so many bytes the map knows already. */
+static void publish_tail(huge_t *huge, size_t known_bytes) {
+    const size_t known = hk_slices_of(known_bytes), slices = hk_slices_of(huge->range.bytes);
+    hk_assert(known != 0);
+    if (slices > known)
+        hk_map_set(huge->range.start + known * HK_SLICE, slices - known, HK_KIND_INTERIOR);
+    hk_walk(is_valid(huge));
+}
+
 /* What a huge block of n bytes takes: whole units or, where memory is bounded, whole OS pages. */
 static size_t huge_bytes(size_t n) {
     return hk_align_up(n, hk_region_is_bounded() ? hk_os_page_size() : HK_UNIT);
@@ -159,9 +168,9 @@ static void *run_alloc(hk_heap_t *heap, size_t n, bool mapped, size_t *dirty) {
 
 /* Where memory is bounded, without rounding up that costs much; whole slices that are free already
  * cost nothing more. */
-static void *bounded_alloc(size_t n, size_t *dirty) {
+static void *bounded_alloc(size_t n, size_t align, size_t *dirty) {
     *dirty = n;
-    void *p = n <= HK_PACK_MOST ? hk_pack_alloc(n) : NULL;
+    void *p = n <= HK_PACK_MOST ? hk_pack_alloc(n, align) : NULL;
     if (p == NULL)
         p = run_alloc(NULL, n, true, dirty);
     return p != NULL || n <= HK_PACK_MOST ? p : huge_alloc(n, HK_UNIT, dirty);
@@ -176,9 +185,7 @@ void *hk_large_alloc(hk_heap_t *heap, size_t n, size_t align, size_t *dirty) {
         void *p = stashed(heap, n, dirty);
         return p != NULL ? p : run_alloc(heap, n, false, dirty);
     }
-    if (align > HK_GRAIN)
-        return huge_alloc(n, HK_UNIT, dirty);
-    return bounded_alloc(n, dirty);
+    return bounded_alloc(n, align, dirty);
 }
 
 /* The descriptor of a large or huge block that starts at p. */
@@ -291,15 +298,16 @@ size_t hk_large_usable(const void *p, unsigned kind) {
 static void *huge_grow(huge_t *huge, size_t bytes) {
     hk_assert(bytes > huge->range.bytes);
     char *old = huge->range.start;
+    const size_t before = huge->range.bytes;
     if (huge->fresh)
         learn(&huge->range, true);
     huge->fresh = false;
     if (hk_region_extend(&huge->range, bytes)) {
-        publish(huge);
+        publish_tail(huge, before);
         return old;
     }
     hk_map_set_owner(old, NULL);
-    hk_map_set(old, hk_slices_of(huge->range.bytes), HK_KIND_FOREIGN);
+    hk_map_set(old, hk_slices_of(before), HK_KIND_FOREIGN);
     const size_t most = hk_region_is_bounded() ? bytes : hk_align_up(bytes + bytes / 8, HK_UNIT);
     const bool moved = hk_region_move(&huge->range, bytes, most);
     publish(huge);
@@ -310,7 +318,7 @@ static void huge_shrink(huge_t *huge, size_t bytes) {
     hk_assert(bytes != 0 && bytes < huge->range.bytes);
     if (huge->range.bytes % HK_UNIT != 0) {
         hk_region_extend(&huge->range, bytes);
-        publish(huge);
+        publish_tail(huge, bytes); /* more, where that was refused */
         return;
     }
     bytes = hk_align_up(bytes, HK_UNIT);

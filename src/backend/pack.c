@@ -7,16 +7,18 @@
 #include "base/lock.h"
 #include "base/report.h"
 
-enum { GRAINS = HK_UNIT / HK_GRAIN };
+enum { GRAINS = HK_UNIT / HK_GRAIN, LISTS = (HK_PACK_MOST + HK_PACK_ALIGN) / HK_GRAIN };
 #define LATE 0x8000u
 _Static_assert(GRAINS < LATE, "no block is so long");
 
 /* Equation: lengths[i] != 0 <=> a block of so many grains begins with grain i; within it all are 0. Behind
  * the last grain a block seems to begin. Lock: pack, for all that is not atomic. Type-stable. */
-typedef struct {
-    char *base;       /* NULL: without memory */
-    unsigned used;    /* grains of blocks */
-    unsigned longest; /* no run of other grains is longer */
+typedef struct pack {
+    char *base;                /* NULL: without memory */
+    unsigned used;             /* grains of blocks */
+    unsigned longest;          /* the longest run of other grains */
+    unsigned list;             /* which list it is on, or 0: on none */
+    struct pack *next, **link; /* on that list; *link is this one */
     hk_stocked_t kept;
     /* atomic: written under the lock, but for LATE: the block is free, save for what needs the lock */
     _Atomic uint16_t lengths[GRAINS + 1];
@@ -25,6 +27,9 @@ typedef struct {
 static hk_lock_t lock = HK_LOCK_INIT(HK_RANK_PACK);
 static hk_stock_t stock = HK_STOCK(pack_t, kept);
 static hk_pack_stats_t stats; /* lock: pack */
+/* Packs with room are kept in lists by their longest run, as superslabs are; the last one has all that serve any block, however aligned. */
+static pack_t *lists[LISTS + 1];           /* lock: pack */
+static uint64_t not_empty[LISTS / 64 + 1]; /* lock: pack; bit n: lists[n] is not empty */
 
 HK_INLINE unsigned grains_of(size_t n) { return (unsigned)((n + HK_GRAIN - 1) / HK_GRAIN); }
 
@@ -42,20 +47,23 @@ static unsigned room(const pack_t *pack, unsigned at) {
     return end - at;
 }
 
-/* The equation, and that `longest` bounds every run. */
+/* The equation, `longest`, and that it is on the list which that says. */
 HK_WALKER static void is_valid_locked(const pack_t *pack) {
-    unsigned in_blocks = 0;
+    unsigned in_blocks = 0, longest = 0;
     hk_assert(hk_lock_is_mine(&lock));
     hk_assert(pack->base != NULL && hk_is_aligned((uintptr_t)pack->base, HK_UNIT));
     hk_assert(hk_map_owner(pack->base) == pack && length(pack, GRAINS) == 1);
     for (unsigned at = 0, n; at < GRAINS; at += n) {
-        hk_assert(room(pack, at) <= pack->longest);
+        longest = (unsigned)hk_max(longest, room(pack, at));
         at += room(pack, at);
         n = length(pack, at);
         hk_assert(at == GRAINS || n == 1 || room(pack, at + 1) >= n - 1);
         in_blocks += at != GRAINS ? n : 0;
     }
-    hk_assert(pack->used == in_blocks);
+    hk_assert(pack->used == in_blocks && pack->longest == longest);
+    hk_assert(pack->list == hk_min(longest, LISTS));
+    hk_assert(pack->list == 0 || (*pack->link == pack && pack->link != &pack->next));
+    hk_assert(pack->list == 0 || not_empty[pack->list / 64] >> pack->list % 64 & 1);
     hk_assert(stats.packs != 0 && stats.bytes >= (size_t)in_blocks * HK_GRAIN);
     hk_assert(stats.bytes >= stats.blocks * HK_GRAIN && stats.bytes <= stats.packs * HK_UNIT);
 }
@@ -69,45 +77,115 @@ static unsigned block_at(const pack_t *pack, const void *p, hk_fatal_t if_not) {
     return first;
 }
 
-/* The block that begins there has n grains from now on, and had another number; 0: there is none. */
-static void set_length_locked(pack_t *pack, unsigned first, unsigned n) {
+/* After its longest run has changed, or its memory went. */
+static void relist_locked(pack_t *pack, unsigned longest) {
+    const unsigned list = (unsigned)hk_min(longest, LISTS), from = pack->list;
+    hk_assert(hk_lock_is_mine(&lock));
+    pack->longest = longest;
+    if (list == from)
+        return;
+    if (from != 0) {
+        *pack->link = pack->next;
+        if (pack->next != NULL)
+            pack->next->link = pack->link;
+        if (lists[from] == NULL)
+            not_empty[from / 64] &= ~((uint64_t)1 << from % 64);
+    }
+    pack->list = list;
+    if (list != 0) {
+        pack->link = &lists[list];
+        pack->next = lists[list];
+        if (pack->next != NULL)
+            pack->next->link = &pack->next;
+        lists[list] = pack;
+        not_empty[list / 64] |= (uint64_t)1 << list % 64;
+    }
+}
+
+static unsigned longest_run(const pack_t *pack) {
+    unsigned longest = 0;
+    for (unsigned at = 0, unused; at < GRAINS; at += unused + length(pack, at + unused)) {
+        unused = room(pack, at);
+        longest = (unsigned)hk_max(longest, unused);
+    }
+    return longest;
+}
+
+/* The run that an unused grain is in. */
+static unsigned run_around(const pack_t *pack, unsigned at) {
+    unsigned begin = at;
+    while (begin != 0 && length(pack, begin - 1) == 0)
+        begin--;
+    if (begin != 0) /* a block, and grains inside it */
+        begin += length(pack, begin - 1) - 1;
+    return at + room(pack, at) - begin;
+}
+
+/* The block that begins there has n grains from now on, and had another number; 0: there is none. What it takes is of a
+ * run of so many. */
+static void set_length_locked(pack_t *pack, unsigned first, unsigned n, unsigned run) {
     const unsigned had = length(pack, first);
     hk_store_relaxed(&pack->lengths[first], (uint16_t)n);
     pack->used += n - had;
-    if (had != 0)
-        pack->longest = GRAINS;
     stats.blocks += (size_t)(n != 0) - (had != 0);
     stats.bytes += ((size_t)n - had) * HK_GRAIN;
+    if (n < had)
+        relist_locked(pack, (unsigned)hk_max(pack->longest, run_around(pack, first + n)));
+    else if (run == pack->longest)
+        relist_locked(pack, longest_run(pack));
     hk_walk(is_valid_locked(pack));
 }
 
-/* From the first run of unused grains that is long enough; where there is none, the bound is then exact. */
-static void *take_locked(pack_t *pack, unsigned n) {
-    unsigned longest = 0;
+/* From the first run of unused grains in which so many fit from a multiple of `align` on; NULL: there is none. */
+static void *take_locked(pack_t *pack, unsigned n, unsigned align) {
     hk_assert(hk_lock_is_mine(&lock));
-    if (pack->base == NULL || pack->longest < n)
-        return NULL;
     for (unsigned at = 0, unused; at < GRAINS; at += unused + length(pack, at + unused)) {
+        const unsigned first = (unsigned)hk_align_up(at, align), skipped = first - at;
         unused = room(pack, at);
-        if (unused >= n) {
-            set_length_locked(pack, at, n);
-            return pack->base + (size_t)at * HK_GRAIN;
+        if (unused >= n + skipped) {
+            set_length_locked(pack, first, n, unused);
+            return pack->base + (size_t)first * HK_GRAIN;
         }
-        longest = (unsigned)hk_max(longest, unused);
     }
-    pack->longest = longest;
     return NULL;
+}
+
+/* The first list from this one on that is not empty; 0: all are. */
+static unsigned first_from_locked(unsigned list) {
+    unsigned word = list / 64;
+    uint64_t bits = not_empty[word] & ~(uint64_t)0 << list % 64;
+    while (bits == 0 && ++word < sizeof not_empty / sizeof *not_empty)
+        bits = not_empty[word];
+    return bits != 0 ? word * 64 + (unsigned)__builtin_ctzll(bits) : 0;
+}
+
+/* A run that is hardly longer may be one that a block aligned like this has left; some are looked at. From a length on it
+ * is certain. */
+static void *find_locked(unsigned n, unsigned align) {
+    enum { LOOKS = 16 };
+    const unsigned certain = n + align - 1;
+    unsigned left = LOOKS;
+    void *p = NULL;
+    for (unsigned list = n; p == NULL; list++) {
+        list = first_from_locked(left == 0 ? (unsigned)hk_max(list, certain) : list);
+        if (list == 0)
+            break;
+        pack_t *pack = lists[list];
+        for (; pack != NULL && p == NULL && (left != 0 || list >= certain); pack = pack->next) {
+            left -= list < certain;
+            p = take_locked(pack, n, align);
+        }
+    }
+    return p;
 }
 
 /* ---- packs ---- */
 
 /* Before fresh memory is taken, what other threads have freed is collected: superslabs that empty. */
-void *hk_pack_alloc(size_t n) {
-    hk_assert(n != 0 && n <= HK_PACK_MOST);
-    void *p = NULL;
+void *hk_pack_alloc(size_t n, size_t align) {
+    hk_assert(n != 0 && n <= HK_PACK_MOST && hk_is_pow2(align) && align <= HK_PACK_ALIGN);
     hk_lock(&lock);
-    for (pack_t *at = hk_load_acquire(&stock.all); at != NULL && p == NULL; at = at->kept.next)
-        p = take_locked(at, grains_of(n));
+    void *p = find_locked(grains_of(n), grains_of(align));
     hk_unlock(&lock);
     if (p != NULL)
         return p;
@@ -126,10 +204,10 @@ void *hk_pack_alloc(size_t n) {
     hk_map_set(range.start, HK_UNIT / HK_SLICE, HK_KIND_PACKED);
     hk_lock(&lock);
     pack->base = range.start;
-    pack->longest = GRAINS;
     hk_store_relaxed(&pack->lengths[GRAINS], (uint16_t)1);
     stats.packs++;
-    p = take_locked(pack, grains_of(n));
+    relist_locked(pack, GRAINS);
+    p = take_locked(pack, grains_of(n), grains_of(align));
     hk_unlock(&lock);
     return p;
 }
@@ -140,10 +218,11 @@ size_t hk_pack_free(void *p) {
     const unsigned first = block_at(pack, p, HK_INVALID_FREE), n = length(pack, first);
     if (hk_load_relaxed(&pack->lengths[first]) & LATE)
         hk_fatal(HK_DOUBLE_FREE, p);
-    set_length_locked(pack, first, 0);
+    set_length_locked(pack, first, 0, 0);
     hk_range_t range = {0};
     if (pack->used == 0) {
         range = (hk_range_t){pack->base, HK_UNIT, false};
+        relist_locked(pack, 0);
         pack->base = NULL;
         stats.packs--;
     }
@@ -184,9 +263,10 @@ bool hk_pack_resize(void *p, size_t n) {
     pack_t *pack = hk_map_owner(p);
     hk_lock(&lock);
     const unsigned first = block_at(pack, p, HK_INVALID_POINTER), have = length(pack, first);
-    const bool fits = grains_of(n) <= have + room(pack, first + have);
+    const unsigned behind = room(pack, first + have);
+    const bool fits = grains_of(n) <= have + behind;
     if (fits)
-        set_length_locked(pack, first, grains_of(n));
+        set_length_locked(pack, first, grains_of(n), behind);
     hk_unlock(&lock);
     return fits;
 }

@@ -5,10 +5,11 @@
 
 #include "base/base.h"
 
-enum { HK_GRAIN = 1024, HK_PACK_MOST = 512 * 1024 };
+enum { HK_GRAIN = 1024, HK_PACK_MOST = 512 * 1024, HK_PACK_ALIGN = HK_SLICE };
 
-/* n bytes, 0 < n <= HK_PACK_MOST, aligned to a grain; may hold old data. NULL: out of memory. */
-void *hk_pack_alloc(size_t n);
+/* n bytes, 0 < n <= HK_PACK_MOST, aligned to a grain and to `align`, a power of two <= HK_PACK_ALIGN; may hold old data.
+ * NULL: out of memory. */
+void *hk_pack_alloc(size_t n, size_t align);
 
 /* Frees a block of kind HK_KIND_PACKED; aborts unless p is its start. Returns its bytes. */
 size_t hk_pack_free(void *p);

@@ -50,18 +50,24 @@ void hk_map_give_up_flat(void) {
 
 static size_t leaf_bytes(void) { return hk_align_up(sizeof(hk_leaf_t), hk_os_page_size()); }
 
-static hk_leaf_t *leaf_make(uintptr_t a) {
+/* In that memory, zeroed. Returns it, or what another thread has made meanwhile. */
+static hk_leaf_t *leaf_add(uintptr_t a, void *memory) {
+    hk_leaf_t *leaf = memory, *seen = NULL;
     hk_assert(a >> HK_ADDRESS_BITS == 0);
-    hk_leaf_t *leaf = hk_os_map(leaf_bytes(), hk_os_page_size());
-    if (leaf == NULL)
-        return NULL;
     leaf->first = a >> HK_LEAF_SHIFT << HK_LEAF_SHIFT;
-    hk_leaf_t *seen = NULL;
-    if (!hk_cas_seq(&hk_map_root[a >> HK_LEAF_SHIFT], &seen, leaf)) {
-        hk_os_unmap(leaf, leaf_bytes());
+    if (!hk_cas_seq(&hk_map_root[a >> HK_LEAF_SHIFT], &seen, leaf))
         return seen;
-    }
     HK_PUSH(&made, leaf->made_next, leaf);
+    return leaf;
+}
+
+static hk_leaf_t *leaf_make(uintptr_t a) {
+    void *memory = hk_os_map(leaf_bytes(), hk_os_page_size());
+    if (memory == NULL)
+        return NULL;
+    hk_leaf_t *leaf = leaf_add(a, memory);
+    if (leaf != memory)
+        hk_os_unmap(memory, leaf_bytes());
     return leaf;
 }
 
@@ -116,6 +122,16 @@ bool hk_map_commit(const void *p, size_t bytes) {
         a = (a & ~(step - 1)) + step;
     }
     return true;
+}
+
+size_t hk_map_spare_for(size_t bytes) { return ((bytes >> HK_LEAF_SHIFT) + 2) * leaf_bytes(); }
+
+void hk_map_commit_from(const void *p, size_t bytes, char **spare) {
+    const uintptr_t first = (uintptr_t)p, end = first + bytes;
+    hk_assert(!hk_map_has_flat() && bytes != 0);
+    for (uintptr_t a = first; a < end; a = ((a >> HK_LEAF_SHIFT) + 1) << HK_LEAF_SHIFT)
+        if (hk_map_leaf((const void *)a) == NULL && (char *)leaf_add(a, *spare) == *spare)
+            *spare += leaf_bytes();
 }
 
 void *hk_map_committed(void *p, size_t bytes) {

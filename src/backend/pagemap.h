@@ -86,7 +86,12 @@ HK_INLINE bool hk_map_has_flat(void) { return hk_load_relaxed(&hk_flat.mask) != 
 /* Prepares the map for [p, p+bytes); afterwards the setters cannot fail. False: out of memory. */
 bool hk_map_commit(const void *p, size_t bytes);
 
-/* The same for a range that has just been mapped, which goes back where that fails; NULL then, or of NULL. */
+/* The same where there is no flat map: takes what it needs from *spare on, as much zeroed memory as
+ * hk_map_spare_for(bytes) says, and cannot fail. What was taken is the map's for ever. */
+size_t hk_map_spare_for(size_t bytes);
+void hk_map_commit_from(const void *p, size_t bytes, char **spare);
+
+/* The same as hk_map_commit() for a range that has just been mapped, which goes back where that fails; NULL then, or of NULL. */
 void *hk_map_committed(void *p, size_t bytes);
 
 /* Sets the kind of `slices` slices from p on. The caller owns that range. */

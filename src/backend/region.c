@@ -312,23 +312,40 @@ bool hk_region_extend(hk_range_t *range, size_t new_bytes) {
     return found;
 }
 
+/* Moves pages to fresh memory of ours, of which so many bytes go with them. A system that refuses has unmapped all of
+ * that before, or nothing of it, by its version and its reason, and what has been unmapped may be somebody else's by
+ * then: so a word is written there that tells, where it may be for want of memory; elsewhere that is rare, and the word
+ * might cost a huge page. *hole: what there is no more, or is left alone because nobody knows. */
+static bool move_marked(char *from, size_t bytes, char *to, size_t new_bytes, size_t *hole) {
+    uint32_t *word = (uint32_t *)(void *)to;
+    const uint32_t mark = (uint32_t)((uintptr_t)from / HK_UNIT) | 1u << 31;
+    const bool marks = hk_region_is_bounded();
+    if (marks)
+        *word = mark;
+    const bool moved = hk_os_move(from, bytes, to, new_bytes);
+    *hole = moved || (marks && hk_os_is(word, mark)) ? 0 : new_bytes;
+    hk_held_drop(moved ? bytes : *hole);
+    return moved;
+}
+
 /* Moves the pages of a block, which are several mappings, unit by unit. Where the system stops half-way
  * all of it is copied to a third place, which is there before the first step. */
-static bool move_units(hk_range_t *from, hk_range_t *to) {
+static bool move_units(hk_range_t *from, hk_range_t *to, size_t *hole) {
     hk_range_t third;
     size_t at = 0;
+    *hole = 0;
     if (!map_fresh(to->bytes, HK_UNIT, 0, to->bytes + from->bytes, &third))
         return false;
-    while (at < from->bytes && hk_os_move(from->start + at, HK_UNIT, to->start + at, HK_UNIT))
+    while (at < from->bytes &&
+           move_marked(from->start + at, HK_UNIT, to->start + at, HK_UNIT, hole))
         at += HK_UNIT;
-    hk_held_drop(at);
     if (at != 0 && at < from->bytes) {
-        const size_t behind = at + HK_UNIT; /* a hole, or about to be */
-        hk_held_drop(HK_UNIT);
+        const size_t behind = at + *hole;
         memcpy(third.start, to->start, at);
         memcpy(third.start + at, from->start + at, from->bytes - at);
         hk_region_keep((hk_range_t){to->start, at, true});
-        hk_region_keep((hk_range_t){to->start + behind, to->bytes - behind, true});
+        if (behind != to->bytes)
+            hk_region_keep((hk_range_t){to->start + behind, to->bytes - behind, true});
         hk_region_keep((hk_range_t){from->start + at, from->bytes - at, true});
         *to = third;
         hk_store_relaxed(&hk_region_no_moves, (unsigned)HK_REGION_PATIENCE);
@@ -340,14 +357,74 @@ static bool move_units(hk_range_t *from, hk_range_t *to) {
 
 /* With pages from the cache at its end the new place is several mappings. */
 static bool move_block(hk_range_t *from, hk_range_t *to) {
-    if (from->mixed) {
-        to->mixed = true;
-        return move_units(from, to);
-    }
-    if (!hk_os_move(from->start, from->bytes, to->start, to->mixed ? from->bytes : to->bytes))
+    size_t hole;
+    const size_t with = to->mixed ? from->bytes : to->bytes;
+    to->mixed |= from->mixed;
+    if (from->mixed ? move_units(from, to, &hole)
+                    : move_marked(from->start, from->bytes, to->start, with, &hole))
+        return true;
+    const hk_range_t rest = {to->start + hole, to->bytes - hole, true};
+    if (rest.bytes != 0 && to->mixed)
+        hk_region_keep(rest);
+    else if (rest.bytes != 0) /* untouched, and addresses may be what is wanting */
+        hk_region_unmap(rest);
+    return false;
+}
+
+/* To a place that is only reserved as yet: pages that nobody can write to are nothing to a limit on those. */
+static bool move_to_fence(const hk_range_t *range, size_t new_bytes, hk_range_t *to) {
+    if (!hk_held_take(new_bytes, range->bytes))
         return false;
-    hk_held_drop(from->bytes);
+    char *start = hk_map_committed(hk_os_fence(new_bytes, HK_UNIT), new_bytes);
+    *to = (hk_range_t){start, new_bytes, false};
+    size_t hole = 0;
+    if (to->start != NULL && hk_os_protect(to->start, hk_os_page_size(), HK_READ_WRITE) &&
+        move_marked(range->start, range->bytes, to->start, new_bytes, &hole))
+        return true;
+    if (to->start != NULL && hole == 0)
+        hk_os_unmap(to->start, new_bytes);
+    hk_held_drop(new_bytes - hole);
+    return false;
+}
+
+static void unmap_between(char *start, const char *end) {
+    if (start != end)
+        hk_os_unmap(start, (size_t)(end - start));
+}
+
+/* The system chooses the place, which therefore need not be there beside the old one. There is no way back if it is one
+ * between two units, or if the page map has no memory for it: the place has room for both. (From 6.7 on the system aligns
+ * whole units, where it knows of huge pages.) */
+static bool move_anywhere(const hk_range_t *range, size_t new_bytes, hk_range_t *to) {
+    const size_t spare_bytes = hk_map_spare_for(new_bytes);
+    const size_t odd = HK_HOSTILE ? hk_os_page_size() : 0; /* and the system does not align it */
+    const size_t room = hk_align_up(new_bytes + HK_UNIT + spare_bytes, HK_UNIT) + odd;
+    if (!hk_held_take(room - range->bytes, 0))
+        return false;
+    char *start = hk_os_remap(range->start, range->bytes, room);
+    if (start == NULL) {
+        hk_held_drop(room - range->bytes);
+        return false;
+    }
+    *to = (hk_range_t){(char *)hk_align_up((uintptr_t)start, HK_UNIT), new_bytes, false};
+    if (to->start != start)
+        memmove(to->start, start, range->bytes);
+    char *const spare = start + room - spare_bytes, *unused = spare;
+    hk_map_commit_from(to->start, new_bytes, &unused);
+    unmap_between(start, to->start);
+    unmap_between(hk_range_end(to), unused == spare ? start + room : spare);
+    if (unused != spare)
+        unmap_between(unused, start + room);
+    hk_held_drop(room - new_bytes);
     return true;
+}
+
+/* Where old and new place together are too much. */
+static bool move_with_little(const hk_range_t *range, size_t new_bytes, hk_range_t *to) {
+    if (range->mixed)
+        return false;
+    return hk_map_has_flat() ? move_to_fence(range, new_bytes, to)
+                             : move_anywhere(range, new_bytes, to);
 }
 
 /* What the block grows by comes from the cache first. */
@@ -366,20 +443,17 @@ bool hk_region_move(hk_range_t *range, size_t wanted, size_t new_bytes) {
         n = hk_region_gather_locked(wanted - range->bytes, gathered);
         hk_unlock(&hk_region_lock);
     }
-    const size_t fresh = new_bytes - range->bytes - bytes_of(gathered, n);
-    if (!map_filled(new_bytes, HK_UNIT, 0, range->bytes, gathered, n, &to))
-        return false;
-    if (!move_block(range, &to)) {
-        hk_store_relaxed(&hk_region_no_moves, (unsigned)HK_REGION_PATIENCE);
-        /* what the system was asked for last may be gone, and be somebody else's by now: it is left alone */
-        const size_t gone = range->mixed ? HK_UNIT : to.mixed ? range->bytes : new_bytes;
-        hk_held_drop(gone);
-        if (gone != new_bytes)
-            hk_region_keep((hk_range_t){to.start + gone, new_bytes - gone, true});
-        return false;
+    const bool filled = map_filled(new_bytes, HK_UNIT, 0, range->bytes, gathered, n, &to);
+    if (!filled || !move_block(range, &to)) {
+        n = 0;
+        if (!move_with_little(range, wanted, &to)) {
+            if (filled)
+                hk_store_relaxed(&hk_region_no_moves, (unsigned)HK_REGION_PATIENCE);
+            return false;
+        }
     }
-    hk_region_change_live(0, new_bytes - range->bytes);
-    hk_count(touched, fresh);
+    hk_region_change_live(0, to.bytes - range->bytes);
+    hk_count(touched, to.bytes - range->bytes - bytes_of(gathered, n));
     *range = to;
     return true;
 }

@@ -71,7 +71,7 @@ void hk_region_return(hk_range_t range);
  * new_bytes may be any multiple of the OS page, and less than before. */
 bool hk_region_extend(hk_range_t *range, size_t new_bytes);
 
-/* Enlarges a range to new_bytes elsewhere, of which so many are wanted now: moves its pages, and as many
+/* Enlarges a range to new_bytes elsewhere, of which so many are wanted now, or to those where more cannot be had: moves its pages, and as many
  * cached ones behind them as it grows by. The kind bytes of the old place are cleared before the call;
  * page-map entries of the new place can be set after it. False: nothing has changed. */
 bool hk_region_move(hk_range_t *range, size_t wanted, size_t new_bytes);

@@ -103,7 +103,7 @@ static void *take_apart(size_t n, size_t align) {
     thread = hk_thread_enter();
     if (thread == NULL)
         return NULL;
-    void *p = hk_pack_alloc(hk_max(n, 1));
+    void *p = hk_pack_alloc(hk_max(n, 1), HK_GRAIN);
     hk_thread_leave(thread);
     return p;
 }

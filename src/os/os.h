@@ -60,6 +60,9 @@ bool hk_os_readable(const void *p);
 /* Whether the word at p can be read and is not 0. Nothing is written, and no memory is brought in. Keeps errno. */
 bool hk_os_holds(const uint32_t *p);
 
+/* Whether it can be read and is this one; the same holds. */
+bool hk_os_is(const uint32_t *p, uint32_t word);
+
 /* 64 bits that nobody can guess. */
 uint64_t hk_os_random(void);
 
@@ -103,9 +106,13 @@ hk_os_advised_t hk_os_advise(const hk_os_range_t *ranges, size_t n, hk_advice_t 
 /* Changes the size of a mapping where it is. False: what lies behind it is taken, or refused. */
 bool hk_os_resize(void *p, size_t bytes, size_t new_bytes);
 
+/* Changes the size of a mapping: elsewhere, at any page, where it cannot be done where it is. What is beyond `bytes`
+ * reads as zero. Returns where it starts now; NULL: refused. */
+void *hk_os_remap(void *p, size_t bytes, size_t new_bytes);
+
 /* Moves the pages of [from, from+bytes) to [to, to+new_bytes), replacing the mapping there; what is
  * beyond `bytes` reads as zero, and `from` is unmapped. On refusal `from` is untouched but the
- * target may have been unmapped: the caller gives it up. */
+ * target may have been unmapped: the caller finds out (hk_os_is()), or gives it up. */
 bool hk_os_move(void *from, size_t bytes, void *to, size_t new_bytes);
 
 /* A look at which OS pages have memory, of one thread, from begin to end. Holds a file open where

@@ -173,14 +173,17 @@ bool hk_os_readable(const void *p) {
     return readable;
 }
 
-/* Who wants no waiter woken or moved asks only whether the word is the expected one. */
-bool hk_os_holds(const uint32_t *p) {
+/* Who wants no waiter woken or moved asks only whether the word is the expected one: 0, or else why not. */
+static int word_differs(const uint32_t *p, uint32_t word) {
     const int saved = errno;
-    const long same = HK_CALL(futex, syscall(SYS_futex, p, HK_FUTEX_CMP_REQUEUE, 0, NULL, p, 0));
-    const bool holds = same < 0 && errno == EAGAIN;
+    const long same = HK_CALL(futex, syscall(SYS_futex, p, HK_FUTEX_CMP_REQUEUE, 0, NULL, p, word));
+    const int why = same < 0 ? errno : 0;
     errno = saved;
-    return holds;
+    return why;
 }
+
+bool hk_os_holds(const uint32_t *p) { return word_differs(p, 0) == EAGAIN; }
+bool hk_os_is(const uint32_t *p, uint32_t word) { return word_differs(p, word) == 0; }
 
 bool hk_os_map_file(void *p, size_t bytes, int fd, uint64_t offset) {
     const int access = PROT_READ | PROT_WRITE, flags = MAP_SHARED | MAP_FIXED;
@@ -210,6 +213,15 @@ bool hk_os_resize(void *p, size_t bytes, size_t new_bytes) {
     hk_walk(are_pages(p, new_bytes));
     return (new_bytes <= bytes || may_ask()) &&
            HK_KEEP_ERRNO(HK_COUNTED(mremap, mremap(p, bytes, new_bytes, 0))) != MAP_FAILED;
+}
+
+void *hk_os_remap(void *p, size_t bytes, size_t new_bytes) {
+    hk_walk(are_pages(p, bytes));
+    hk_walk(are_pages(p, new_bytes));
+    if (!may_ask())
+        return NULL;
+    void *now = HK_KEEP_ERRNO(HK_COUNTED(mremap, mremap(p, bytes, new_bytes, MREMAP_MAYMOVE)));
+    return now == MAP_FAILED ? NULL : now;
 }
 
 bool hk_os_move(void *from, size_t bytes, void *to, size_t new_bytes) {

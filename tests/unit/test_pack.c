@@ -46,7 +46,9 @@ static void blocks_like_the_model(void) {
         const unsigned i = chance_below(&state, BLOCKS), n = 1 + chance_below(&state, HK_PACK_MOST);
         const size_t grains = (n + HK_GRAIN - 1) / HK_GRAIN;
         if (model[i].p == NULL) {
-            model[i].p = hk_pack_alloc(n);
+            const size_t align = (size_t)1 << chance_below(&state, 17);
+            model[i].p = hk_pack_alloc(n, align);
+            CHECK_EQ((uintptr_t)model[i].p % align, 0);
             CHECK(model[i].p != NULL && hk_map_kind(model[i].p) == HK_KIND_PACKED);
             model[i].grains = grains;
         } else if (chance_below(&state, 2) == 0 && hk_pack_resize(model[i].p, n)) {
@@ -85,15 +87,61 @@ static void all_goes(void) {
             release(i, false);
     CHECK_EQ(hk_pack_stats().packs, 0);
     CHECK_EQ(hk_region_live(), live - packs * HK_UNIT);
-    char *p = hk_pack_alloc(1), *q = hk_pack_alloc(HK_GRAIN);
+    char *p = hk_pack_alloc(1, 1), *q = hk_pack_alloc(HK_GRAIN, 1);
     CHECK(p != NULL && q == p + HK_GRAIN);
     CHECK(!hk_pack_resize(p, HK_GRAIN + 1));
     const void *descriptor = hk_map_owner(p);
     CHECK_EQ(hk_pack_stats().packs, 1);
     CHECK_EQ(hk_pack_free(p) + hk_pack_free(q), 2 * HK_GRAIN);
     CHECK_EQ(hk_pack_stats().packs, 0);
-    p = hk_pack_alloc(1);
+    p = hk_pack_alloc(1, 1);
     CHECK(p != NULL && hk_map_owner(p) == descriptor);
+}
+
+/* Of two packs the one with just enough room, though the other is newer and has more: it is found by its room, and
+ * nobody walks over all packs. */
+static void just_enough_room(void) {
+    enum { FULL = HK_UNIT / HK_PACK_MOST, LEFT = 100 * HK_GRAIN };
+    char *blocks[FULL + 1];
+    CHECK_EQ(hk_pack_stats().packs, 0);
+    for (unsigned i = 0; i <= FULL; i++)
+        CHECK((blocks[i] = hk_pack_alloc(HK_PACK_MOST, 1)) != NULL);
+    CHECK_EQ(hk_pack_stats().packs, 2);
+    CHECK(hk_pack_resize(blocks[1], HK_PACK_MOST - LEFT));
+    char *small = hk_pack_alloc(LEFT, 1), *next = hk_pack_alloc(LEFT, 1);
+    CHECK(small == blocks[1] + HK_PACK_MOST - LEFT);
+    CHECK(next == blocks[FULL] + HK_PACK_MOST);
+    hk_pack_free(small);
+    hk_pack_free(next);
+    for (unsigned i = 0; i <= FULL; i++)
+        hk_pack_free(blocks[i]);
+    CHECK_EQ(hk_pack_stats().packs, 0);
+}
+
+/* What an aligned block leaves serves the next one like it, though a run that is that long need not; and where no
+ * run is long enough for certain, one that happens to do serves. */
+static void aligned_holes(void) {
+    enum { N = 40, ALIGN = 8192, BYTES = 40000, STEP = 5 * ALIGN };
+    char *blocks[N];
+    CHECK_EQ(hk_pack_stats().packs, 0);
+    for (unsigned i = 0; i < N; i++)
+        CHECK((blocks[i] = hk_pack_alloc(BYTES, ALIGN)) != NULL &&
+              (uintptr_t)blocks[i] % ALIGN == 0);
+    CHECK_EQ(hk_pack_stats().packs, 1);
+    char *rest = hk_pack_alloc(HK_UNIT - N * STEP, 1); /* and the pack is full */
+    CHECK(rest == blocks[0] + N * STEP);
+    for (unsigned i = 1; i < N; i += 3) {
+        hk_pack_free(blocks[i]);
+        CHECK(hk_pack_alloc(BYTES, ALIGN) == blocks[i]);
+    }
+    CHECK_EQ(hk_pack_stats().packs, 1);
+    char *most = hk_pack_alloc(HK_PACK_MOST, HK_PACK_ALIGN);
+    CHECK(most != NULL && (uintptr_t)most % HK_PACK_ALIGN == 0);
+    hk_pack_free(most);
+    hk_pack_free(rest);
+    for (unsigned i = 0; i < N; i++)
+        hk_pack_free(blocks[i]);
+    CHECK_EQ(hk_pack_stats().packs, 0);
 }
 
 typedef struct {
@@ -124,6 +172,8 @@ static void descriptors_are_used_again(void) {
 
 int main(void) {
     hak_free(hak_malloc(1)); /* which starts it all */
+    just_enough_room();
+    aligned_holes();
     blocks_like_the_model();
     what_is_put_aside();
     all_goes();

@@ -3,6 +3,9 @@
  * range. */
 #include "backend/region.h"
 
+#include <sys/syscall.h>
+
+#include "backend/limit.h"
 #include "backend/pagemap.h"
 #include "check.h"
 #include "config/config.h"
@@ -336,10 +339,102 @@ static void moved_to_its_end(void) {
     hk_store_relaxed(&hk_region_bounded, false);
 }
 
+static void check_kinds(const char *block, size_t bytes) {
+    CHECK_EQ(hk_map_kind(block), HK_KIND_HUGE);
+    for (size_t at = HK_SLICE; at < bytes; at += HK_SLICE)
+        CHECK_EQ(hk_map_kind(block + at), HK_KIND_INTERIOR);
+    CHECK(hk_map_kind(block + hk_align_up(bytes, HK_SLICE)) != HK_KIND_INTERIOR);
+}
+
+/* Of a block that grows by pages and by slices, and shrinks, each slice is known at each step. */
+static void resized_in_place(void) {
+    hk_store_relaxed(&hk_region_bounded, true);
+    const size_t page = hk_os_page_size();
+    size_t n = 3 * HK_UNIT + page;
+    char *p = hak_malloc(n);
+    for (unsigned step = 0; step < 100; step++) {
+        CHECK(p != NULL);
+        check_kinds(p, n);
+        n += step % 3 == 0 ? page : step % 3 * HK_SLICE;
+        p = hak_realloc(p, n);
+    }
+    n = n / 3 / page * page;
+    p = hak_realloc(p, n);
+    CHECK(p != NULL);
+    check_kinds(p, n);
+    hak_free(p);
+    hk_store_relaxed(&hk_region_bounded, false);
+}
+
+typedef struct {
+    int resource;
+    const char *used; /* the line that says how much of it is */
+    bool flat;
+    size_t left;
+} bound_t;
+
+/* Mapped beside what is held. (A leaf of the page map may come, the mappings to spare may go.) */
+static size_t mapped_beside(const bound_t *bound) { return hk_os_status(bound->used) - hk_held(); }
+
+static bool is_near(size_t is, size_t was) { return is + HK_UNIT > was && was + HK_UNIT > is; }
+
+/* By the system's call: that of hakmem's own gives up the flat map. */
+static void be_bounded(const bound_t *bound) {
+    struct rlimit limit;
+    CHECK(getrlimit((__rlimit_resource_t)bound->resource, &limit) == 0);
+    limit.rlim_cur = hk_os_status(bound->used) + bound->left;
+    CHECK(syscall(SYS_prlimit64, 0, bound->resource, &limit, NULL) == 0);
+}
+
+/* Whether or not the system moves the block, what is held is what is mapped, now and when all went back. */
+static void moved_within_bounds(void *argument) {
+    const bound_t *bound = argument;
+    size_t used;
+    hk_range_t r;
+    start_empty(0);
+    hk_store_relaxed(&hk_region_bounded, true);
+    if (!bound->flat && hk_map_has_flat())
+        hk_map_give_up_flat();
+    const size_t page = hk_os_page_size(), live = hk_region_live();
+    CHECK(hk_region_take(30 * HK_MIB + page, HK_UNIT, 0, &r, &used));
+    mark(r.start, r.bytes, 0x33);
+    const size_t beside = mapped_beside(bound), bytes = r.bytes, more = 50 * HK_MIB + page;
+    be_bounded(bound);
+    const bool moved = hk_region_move(&r, more, more);
+    /* the difference is enough, with what aligns the block, unless old and new are addresses of two places */
+    CHECK(moved || bound->left < 26 * HK_MIB || (bound->resource == RLIMIT_AS && bound->flat));
+    CHECK_EQ(r.bytes, moved ? more : bytes);
+    CHECK_EQ(hk_region_live(), live + r.bytes);
+    CHECK_EQ(hk_region_cached(), 0);
+    CHECK(marked(r.start, bytes, 0x33));
+    CHECK(is_near(mapped_beside(bound), beside));
+    hk_map_set(r.start, hk_slices_of(r.bytes), HK_KIND_INTERIOR);
+    hk_region_give(r);
+    CHECK(is_near(mapped_beside(bound), beside));
+}
+
+static void moves_within_bounds(void) {
+    if (is_emulated("limits of the emulator's own"))
+        return;
+    for (size_t left = 10; left <= 80; left += 4) {
+        static child_t child;
+        bound_t bounds[] = {{RLIMIT_AS, "\nVmSize:", true, left * HK_MIB},
+                            {RLIMIT_AS, "\nVmSize:", false, left * HK_MIB},
+                            {RLIMIT_DATA, "\nVmData:", true, left * HK_MIB}};
+        for (unsigned i = 0; i < sizeof bounds / sizeof *bounds; i++) {
+            child_run(&child, moved_within_bounds, &bounds[i]);
+            CHECK_TEXT(child.text, "");
+            CHECK(WIFEXITED(child.status) && WEXITSTATUS(child.status) == 0);
+        }
+    }
+}
+
 int main(void) {
     hak_free(hak_malloc(1));
     size_t live = hk_region_live();
     moved_to_its_end();
+    resized_in_place();
+    moves_within_bounds();
     fresh_memory();
     best_fit_and_joins();
     gathering();

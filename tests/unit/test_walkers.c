@@ -227,7 +227,7 @@ static void huge_block_that_ends_anywhere(bool planted) {
 }
 
 static void grain_that_is_no_blocks(bool planted) {
-    char *p = hk_pack_alloc(40000), *q = hk_pack_alloc(40000);
+    char *p = hk_pack_alloc(40000, 1), *q = hk_pack_alloc(40000, 1);
     CHECK(p != NULL && q != NULL);
     unsigned *used = (unsigned *)((char **)hk_map_owner(p) + 1); /* behind the base */
     *used += planted;

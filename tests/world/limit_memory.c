@@ -1,9 +1,13 @@
 // limit_memory as|data: under ulimit -v 1 GiB or RLIMIT_DATA 64 MiB the allocator starts, works,
 // answers NULL and ENOMEM when the limit is reached, and works again when blocks were freed.
+// limit_memory grow: a large block grows to a size that is no room for beside the old one.
+// limit_memory aligned: blocks that are aligned share mappings, of which the system allows so many.
 // limit_memory sweep: the smallest limits end in a clean refusal, never in a crash.
 #include "pattern.h"
 #include "process.h"
 
+#include <fcntl.h>
+#include <malloc.h>
 #include <signal.h>
 #include <sys/resource.h>
 
@@ -84,6 +88,63 @@ static int be_limited(size_t at_least) {
     return 0;
 }
 
+// Steps that are neither units nor slices; the first page of each MiB tells whose it is.
+static int be_growing(void) {
+    size_t n = 100 * MIB;
+    char *block = malloc(n);
+    CHECK(block != NULL, "malloc(%zu)", n);
+    for (size_t at = 0; at < n; at += MIB)
+        pattern_fill(block + at, 1000, at);
+    for (size_t more = 140 * MIB + 5000; more < 240 * MIB; more += 30 * MIB + 12345) {
+        char *grown = realloc(block, more);
+        CHECK_OURS(grown != NULL, "%zu MiB to %zu", n / MIB, more / MIB);
+        if (grown == NULL)
+            break;
+        for (size_t at = 0; at < n; at += MIB)
+            CHECK_PATTERN(grown + at, 1000, at);
+        for (size_t at = (n + MIB - 1) / MIB * MIB; at + MIB <= more; at += MIB)
+            pattern_fill(grown + at, 1000, at);
+        block = grown;
+        n = more / MIB * MIB;
+    }
+    free(block);
+    block = malloc(200 * MIB);
+    CHECK_OURS(block != NULL, "200 MiB after everything was freed");
+    free(block);
+    return 0;
+}
+
+static size_t mappings(void) {
+    size_t n = 0;
+    int file = open("/proc/self/maps", O_RDONLY), c = 0;
+    char text[4096];
+    for (ssize_t got; (got = read(file, text, sizeof text)) > 0;)
+        for (c = 0; c < got; c++)
+            n += text[c] == '\n';
+    CHECK(close(file) == 0 && n != 0, "/proc/self/maps");
+    return n;
+}
+
+static int be_aligned(void) {
+    enum { BLOCKS = 4000 };
+    static char *blocks[BLOCKS];
+    const size_t before = mappings();
+    for (size_t i = 0; i < BLOCKS; i++) {
+        const size_t align = (size_t)2048 << i % 6, n = 40000 + i % 7 * 1000;
+        CHECK((blocks[i] = memalign(align, n)) != NULL, "memalign(%zu, %zu), block %zu", align, n,
+              i);
+        CHECK((uintptr_t)blocks[i] % align == 0, "memalign(%zu) = %p", align, (void *)blocks[i]);
+        pattern_fill(blocks[i], 1000, i);
+    }
+    CHECK_OURS(mappings() < before + BLOCKS / 10, "%zu mappings for %d blocks", mappings() - before,
+               BLOCKS);
+    for (size_t i = 0; i < BLOCKS; i++) {
+        CHECK_PATTERN(blocks[i], 1000, i);
+        free(blocks[i]);
+    }
+    return 0;
+}
+
 static pid_t start_limited(int resource, rlim_t limit, const char *mode) {
     pid_t child = fork();
     CHECK(child >= 0, "fork");
@@ -123,11 +184,15 @@ static void sweep(int resource, size_t from, size_t to, size_t step) {
 
 int main(int argc, char **argv) {
     world_begin(60);
-    CHECK(argc == 2, "usage: limit_memory as|data|sweep");
+    CHECK(argc == 2, "usage: limit_memory as|data|grow|aligned|sweep");
     CHECK(readlink("/proc/self/exe", self, sizeof self - 1) > 0, "/proc/self/exe");
     const char *mode = argv[1];
     if (strcmp(mode, "tiny") == 0)
         return be_tiny();
+    if (strcmp(mode, "growing") == 0)
+        return be_growing();
+    if (strcmp(mode, "be-aligned") == 0)
+        return be_aligned();
     if (strcmp(mode, "limited-as") == 0)
         return be_limited(300 * MIB);
     if (strcmp(mode, "limited-data") == 0)
@@ -136,6 +201,11 @@ int main(int argc, char **argv) {
         CHECK_CHILD_OK(start_limited(RLIMIT_AS, 1024 * MIB, "limited-as"), "ulimit -v");
     else if (strcmp(mode, "data") == 0)
         CHECK_CHILD_OK(start_limited(RLIMIT_DATA, 64 * MIB, "limited-data"), "ulimit -d");
+    else if (strcmp(mode, "grow") == 0) {
+        CHECK_CHILD_OK(start_limited(RLIMIT_AS, 260 * MIB, "growing"), "ulimit -v");
+        CHECK_CHILD_OK(start_limited(RLIMIT_DATA, 260 * MIB, "growing"), "ulimit -d");
+    } else if (strcmp(mode, "aligned") == 0)
+        CHECK_CHILD_OK(start_limited(RLIMIT_AS, 1024 * MIB, "be-aligned"), "ulimit -v");
     else
         sweep(RLIMIT_AS, 4 * MIB, 80 * MIB, MIB), sweep(RLIMIT_DATA, MIB / 4, 8 * MIB, MIB / 4);
     return 0;
