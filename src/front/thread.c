@@ -286,6 +286,7 @@ static void leave_behind(hk_thread_t *thread) {
     flush_layers(thread);
     if (!hk_thread_comes_and_goes(thread))
         thread->served++;
+    hk_stash_clear(&thread->heap.stash);
     if (stays_warm(thread))
         return;
     hk_magazines_flush(thread);

@@ -131,6 +131,30 @@ static void a_block_grows_into_it(void) {
     hk_stash_clear(&heap.stash);
 }
 
+static void *leaves_one(void *unused) {
+    hk_thread_t *thread = hk_thread_enter();
+    size_t dirty;
+    CHECK(thread != NULL);
+    char *p = hk_large_alloc(&thread->heap, HK_SLICE, 16, &dirty);
+    CHECK(p != NULL);
+    hk_large_free(&thread->heap, p, HK_KIND_LARGE);
+    hk_heap_t *own = &thread->heap;
+    hk_thread_leave(thread);
+    CHECK(hk_load_relaxed(&own->stash.runs[0]) != 0);
+    (void)unused;
+    return own;
+}
+
+/* What a thread has there when it ends is everybody's. */
+static void a_thread_ends(void) {
+    pthread_t thread;
+    void *own;
+    CHECK(pthread_create(&thread, NULL, leaves_one, NULL) == 0);
+    CHECK(pthread_join(thread, &own) == 0);
+    for (unsigned i = 0; i < HK_STASH_RUNS; i++)
+        CHECK_EQ(hk_load_relaxed(&((hk_heap_t *)own)->stash.runs[i]), 0);
+}
+
 static atomic_bool done;
 
 static void *clearer(void *unused) {
@@ -181,6 +205,7 @@ int main(void) {
     what_is_not_used_goes();
     growth_takes_it();
     a_block_grows_into_it();
+    a_thread_ends();
     others_clear();
     for (unsigned i = 0; i < 4 * MOST; i++)
         give(live[i]);
