@@ -100,7 +100,7 @@ static uint32_t dig_holes(const hk_range_t *range, unsigned cls, bool used) {
 /* Of the newest superslabs; and of pages of their large runs how many hold something, and of their last slices, each of
  * which a block may use a part of. */
 typedef struct {
-    size_t bytes, fresh, untouched, carved, active, last;
+    size_t bytes, settled, fresh, untouched, carved, active, last;
     unsigned pages, written, last_pages, last_written;
     bool of_runs;
 } sample_t;
@@ -135,21 +135,23 @@ static void add_to_sample(const hk_slab_t *slab, void *argument) {
         look_into(slab, sample);
 }
 
-/* What of a new superslab for runs as the others have would not be touched: what is not carved, as where one more
- * block of a size does not fit, and what blocks leave of their last slices. */
+/* Whether a superslab for runs as the others have would be touched, but for an eighth: that is, what is never carved, as
+ * where one more block of a size does not fit, and what blocks leave of their last slices. */
 static bool is_filled(const sample_t *s) {
-    const size_t idle = s->last_pages - s->last_written;
-    return s->pages >= MOST_PAGES / 2 && s->written >= s->pages / 8 * 7 &&
-           s->active >= s->carved / 8 * 7 &&
-           s->fresh + s->last * idle / s->last_pages <= s->bytes / 8;
+    if (s->pages < MOST_PAGES / 2 || s->settled == 0)
+        return false;
+    const size_t last = s->last / s->last_pages * (s->last_pages - s->last_written);
+    return s->written >= s->pages / 8 * 7 && s->active >= s->carved / 8 * 7 &&
+           s->bytes / HK_UNIT * s->fresh / (s->settled / HK_UNIT) + last <= s->bytes / 8;
 }
 
 /* Whether a huge page for a new superslab is likely to be touched all over, so that it saves faults and
  * TLB misses and wastes little. For slabs: little of the newest ones, of which some are just being filled,
  * is untouched, and what these and it may waste is a small part of what there is. For large
- * blocks: there are a few superslabs already, and what is carved of the newest is in use, and written to. */
+ * blocks: there are a few superslabs already, those that are not still being filled are carved, and what is carved of the
+ * newest is in use, and written to. */
 static bool is_dense(unsigned cls) {
-    enum { SAMPLE = 8, LOOKS = 64, SHARE = 32, SHARE_OF_NEWEST = 4, LEAST = 4 };
+    enum { SAMPLE = 8, FILLING = 2, LOOKS = 64, SHARE = 32, SHARE_OF_NEWEST = 4, LEAST = 4 };
     sample_t s = {.of_runs = cls == 0 && hk_pool_mapped() >= LEAST * HK_UNIT};
     hk_lock(&hk_pool_lock);
     const hk_superslab_t *ss = newest;
@@ -158,7 +160,10 @@ static bool is_dense(unsigned cls) {
         if (ss->base == NULL)
             continue;
         s.bytes += HK_UNIT;
-        s.fresh += (size_t)hk_ones(ss->fresh) * HK_SLICE;
+        if (cls != 0 || s.bytes > FILLING * HK_UNIT) {
+            s.settled += HK_UNIT;
+            s.fresh += (size_t)hk_ones(ss->fresh) * HK_SLICE;
+        }
         hk_superslab_visit_locked(ss, add_to_sample, &s);
     }
     hk_unlock(&hk_pool_lock);
