@@ -27,7 +27,7 @@ static unsigned room(void) {
 static size_t give(uintptr_t entry) { return entry != 0 ? hk_pool_give(run_of(entry)) : 0; }
 
 static uintptr_t remove_from(hk_stash_t *stash, unsigned place) {
-    _Atomic uintptr_t *at = &stash->runs[place % HK_STASH_RUNS];
+    _Atomic uintptr_t *at = &stash->runs[place];
     return hk_load_relaxed(at) != 0 ? hk_exchange_seq(at, (uintptr_t)0) : 0;
 }
 

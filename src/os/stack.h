@@ -3,7 +3,7 @@
 
 #include "base/base.h"
 
-/* Sees to what reads stacks, so that nothing is allocated later: the shared library has it, elsewhere it is libgcc_s.so.1,
+/* Sees to what reads stacks, so that nothing is allocated later: the libraries have it, elsewhere it is libgcc_s.so.1,
  * which is loaded, and that allocates. False: it cannot be. */
 bool hk_stack_prepare(void);
 

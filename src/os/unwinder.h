@@ -12,6 +12,6 @@ typedef struct {
                   void *found); /* the C library's; NULL: it has none (glibc < 2.35, musl) */
 } hk_unwinder_t;
 
-/* Fills in all but `object`, which it uses, with an unwinder that nobody else uses. The shared library's
+/* Fills in all but `object`, which it uses, with an unwinder that nobody else uses. Linked into both libraries
  * (shared/unwinder.c); NULL where there is none. */
 __attribute__((weak, visibility("hidden"))) void hk_unwinder_own(hk_unwinder_t *unwinder);
