@@ -56,8 +56,6 @@ int hk_asked_file(const hk_line_t *path, hk_emit_t *emit, const void *what) {
 
 /* ---- signals ---- */
 
-hk_lock_t hk_writing = HK_LOCK_INIT(HK_RANK_WRITING);
-
 static void (*writers[2])(void); /* const once listened to: for SIGUSR1 and SIGUSR2 */
 static _Atomic uint32_t asked;   /* atomic: a bit for each of them; the thread sleeps on it */
 
@@ -95,13 +93,7 @@ static bool start_writer(int number) {
     return error == 0;
 }
 
-/* The parent's thread may have held it. */
-void hk_asked_forked(void) { hk_writing = (hk_lock_t)HK_LOCK_INIT(HK_RANK_WRITING); }
-
-static void start_in_child(void) {
-    hk_asked_forked();
-    start_writer(writers[1] != NULL ? SIGUSR2 : SIGUSR1);
-}
+static void start_in_child(void) { start_writer(writers[1] != NULL ? SIGUSR2 : SIGUSR1); }
 
 void hk_asked_in_children(void (*start)(void)) {
     hk_thread_served();

@@ -5,13 +5,7 @@
  * child starts a thread of its own. */
 #pragma once
 
-#include "base/lock.h"
 #include "base/report.h"
-
-/* Held while something is written; no lock of the allocator's is. In a fork's child it is free again where a
- * signal is listened to, and after hk_asked_forked(). */
-extern hk_lock_t hk_writing;
-void hk_asked_forked(void);
 
 /* This process is the one that read the environment. */
 void hk_asked_start(void);

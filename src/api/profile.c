@@ -128,7 +128,6 @@ static void begin_anew(void) {
 static void forked(void **own) {
     *own = NULL;
     hk_profile_clear_later();
-    hk_asked_forked();
     begin_anew();
     files = 0;
     warned = false;

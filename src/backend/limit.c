@@ -1,5 +1,7 @@
 #include "backend/limit.h"
 
+#include "os/os.h"
+
 static _Atomic size_t limit;                       /* atomic: any thread; 0: none */
 static _Atomic size_t held;                        /* atomic: any thread */
 static _Atomic size_t single_blocks, single_bytes; /* atomic: any thread */
@@ -29,6 +31,12 @@ hk_singles_t hk_singles(void) {
 }
 
 bool hk_limit_is_near(void) { return hk_limit() != 0 && hk_held() + HK_UNIT > hk_limit() / 2; }
+
+bool hk_limit_excludes(size_t bytes, size_t counted) {
+    const size_t now = hk_minus(hk_held(), counted);
+    return bytes > now &&
+           ((hk_limit() != 0 && bytes > hk_limit()) || !hk_os_grants_memory(bytes - now));
+}
 
 /* Step by step, so that a refused thread is in no other's way even for a moment. */
 bool hk_held_take(size_t bytes, size_t moving) {

@@ -15,6 +15,11 @@ size_t hk_limit(void);
 /* More than half of it is used up, or will be by the next superslab: memory is to be spent with care. */
 bool hk_limit_is_near(void);
 
+/* Whether so many bytes more, of which `counted` are in the account already, would be refused, by the limit or by the system,
+ * were all else that is held given back: then nothing is, for them. Programs ask for that which ask for less and less until
+ * they are served, or have a wrong length. */
+bool hk_limit_excludes(size_t bytes, size_t counted);
+
 /* Before so many bytes are mapped; `moving` others will be unmapped at once, because their pages move there.
  * False: that would be beyond the limit. Any thread, any time, no lock; as the two below. */
 bool hk_held_take(size_t bytes, size_t moving);

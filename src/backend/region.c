@@ -96,6 +96,11 @@ static char *map_and_commit(size_t bytes, size_t align) {
     return hk_map_committed(start, bytes);
 }
 
+/* Whether something has been given back, for so many bytes. */
+static bool make_room(size_t bytes, size_t counted) {
+    return hk_region_cached() != 0 && !hk_limit_excludes(bytes, counted) && hk_region_trim() != 0;
+}
+
 /* What is wanting may be mappings; or else the cache is given up before the request is. */
 static char *map_or_make_room(size_t bytes, size_t align) {
     char *start = map_and_commit(bytes, align);
@@ -104,12 +109,13 @@ static char *map_or_make_room(size_t bytes, size_t align) {
         if (!hk_mappings_to_spare() && hk_mappings_are_short())
             hk_region_save_mappings();
     }
-    return start == NULL && hk_region_trim() != 0 ? map_and_commit(bytes, align) : start;
+    return start == NULL && make_room(bytes, bytes) ? map_and_commit(bytes, align) : start;
 }
 
 /* So many bytes of pages are about to be moved here. */
 static bool map_fresh(size_t bytes, size_t align, size_t dense, size_t moving, hk_range_t *range) {
-    if (!hk_held_take(bytes, moving) && (hk_region_trim() == 0 || !hk_held_take(bytes, moving)))
+    if (!hk_held_take(bytes, moving) &&
+        (!make_room(hk_minus(bytes, moving), 0) || !hk_held_take(bytes, moving)))
         return false;
     char *start = map_or_make_room(bytes, align);
     if (start == NULL) {

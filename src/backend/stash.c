@@ -16,12 +16,17 @@ static hk_slab_t *run_of(uintptr_t entry) {
     return run;
 }
 
-/* Slices that may lie here: as many as each thread has of large blocks, on average, so that where few of many threads
- * use some none keeps any; and none where nobody else comes to the pool. */
-static unsigned room(void) {
-    enum { MOST = 16 };
+/* Slices that may lie here when a run comes: as many as each thread has of large blocks, on average, so that where few of
+ * many threads use some none keeps any. Where nobody else comes to the pool, this run alone, if it is as long as the block
+ * that was wanted last: others fit better into what is free there. */
+static unsigned room_with(const hk_stash_t *stash, unsigned slices) {
+    enum { MOST = 16, LONGEST = 8 };
     const unsigned threads = hk_load_relaxed(&hk_heap_threads);
-    return threads > 1 ? (unsigned)hk_min(hk_pool_carved(0) / HK_SLICE / threads, MOST) : 0;
+    if (slices > LONGEST)
+        return 0;
+    if (threads <= 1)
+        return slices == stash->wanted ? slices : 0;
+    return (unsigned)hk_min(hk_pool_carved(0) / HK_SLICE / threads, MOST);
 }
 
 static size_t give(uintptr_t entry) { return entry != 0 ? hk_pool_give(run_of(entry)) : 0; }
@@ -33,6 +38,7 @@ static uintptr_t remove_from(hk_stash_t *stash, unsigned place) {
 
 /* The latest first: its memory is the likeliest to be in the processor's caches. */
 hk_slab_t *hk_stash_take(hk_stash_t *stash, unsigned slices) {
+    stash->wanted = (uint8_t)slices;
     if (stash->held < slices)
         return NULL;
     for (unsigned i = 1; i <= HK_STASH_RUNS; i++) {
@@ -74,10 +80,9 @@ static HK_NOINLINE size_t make_room(hk_stash_t *stash, unsigned left) {
 }
 
 size_t hk_stash_put(hk_stash_t *stash, hk_slab_t *run) {
-    enum { LONGEST = 8 };
-    const unsigned most = room(), slices = run->slices;
+    const unsigned slices = run->slices, most = room_with(stash, slices);
     size_t bytes = 0;
-    if (slices > hk_min(most, LONGEST))
+    if (slices > most)
         return hk_pool_give(run);
     if (stash->held + slices > most || hk_load_relaxed(&stash->runs[stash->next]) != 0)
         bytes = make_room(stash, most - slices);

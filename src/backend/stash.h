@@ -16,6 +16,7 @@ typedef struct {
     _Alignas(HK_CACHE_LINE) _Atomic uintptr_t runs[HK_STASH_RUNS];
     atomic_bool used; /* atomic: since it was last looked at */
     uint8_t next;     /* the thread's: where the next one goes, if that place is empty */
+    uint8_t wanted;   /* the thread's: slices that were asked for last */
     uint8_t held; /* the thread's: slices here, and those that others have taken away meanwhile */
 } hk_stash_t;
 

@@ -20,10 +20,19 @@ static uint32_t run_starts(uint32_t free, unsigned n) {
     return free;
 }
 
+/* Where runs of 1, 2, 4, 8 and 16 slices start; then the most of these lengths that lie one behind the other. */
 static unsigned longest_run(uint32_t free) {
+    if (free == UINT32_MAX)
+        return HK_SLICES;
+    const uint32_t two = free & free >> 1, four = two & two >> 2, eight = four & four >> 4;
+    const uint32_t starts[] = {free, two, four, eight, eight & eight >> 8};
+    uint32_t at = UINT32_MAX;
     unsigned n = 0;
-    for (; free != 0; n++)
-        free &= free >> 1;
+    for (unsigned i = 5; i-- != 0;)
+        if ((at & starts[i] >> n) != 0) {
+            at &= starts[i] >> n;
+            n += 1u << i;
+        }
     return n;
 }
 

@@ -11,7 +11,7 @@
 /* The order, outermost first. A thread that holds a lock takes only locks of a higher rank; a
  * second lock of the same rank is only ever tried. Debug builds check it at run time. */
 typedef enum {
-    HK_RANK_WRITING,  /* api/asked.c: files about the process */
+    HK_RANK_WRITING,  /* base/report.c: files about the process */
     HK_RANK_CONFIG,   /* config/config.c: options that change while the process runs */
     HK_RANK_SHARED,   /* front/thread.c: the record used by threads that are past their end */
     HK_RANK_REGISTRY, /* front/thread.c: the list of thread records */

@@ -211,6 +211,10 @@ void hk_stderr_forked(void) {
     hk_store_relaxed(&kept_stderr, -1);
 }
 
+hk_lock_t hk_writing = HK_LOCK_INIT(HK_RANK_WRITING);
+
+void hk_writing_forked(void) { hk_writing = (hk_lock_t)HK_LOCK_INIT(HK_RANK_WRITING); }
+
 void hk_say(const char *format, ...) {
     hk_line_t line = {0};
     va_list values;

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 
 #include "base/base.h"
+#include "base/lock.h"
 
 /* A line under construction. len <= sizeof text; what does not fit is dropped. */
 typedef struct {
@@ -38,6 +39,11 @@ int hk_write_all(int fd, const void *bytes, size_t n);
 int hk_stderr(void);
 void hk_stderr_keep(void);
 void hk_stderr_forked(void);
+/* Held while a file about the process is written, or it changes which are; no lock of the allocator's is. In a fork's
+ * child, which has none of the threads that may have held it, it is free again. */
+extern hk_lock_t hk_writing;
+void hk_writing_forked(void);
+
 /* A line of its own there. */
 void hk_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

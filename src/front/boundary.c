@@ -179,18 +179,11 @@ static HK_COLD size_t reclaim(hk_thread_t *thread) {
     return hk_purge_all();
 }
 
-/* Whether all that there is may not be enough: for a size that is none, as a program may have made of a wrong length, the
- * heap is not emptied. */
-static bool is_out_of_reach(size_t n) {
-    const size_t tebibyte = (size_t)1 << 40;
-    return n >= tebibyte && n > hk_region_live() + hk_region_cached();
-}
-
 /* The last try is made under the purge lock, so that no purge keeps out of reach what there is. */
 static HK_COLD void *reclaim_and_take(hk_thread_t *thread, unsigned cls, size_t n, size_t align,
                                       size_t *dirty) {
     void *p = hk_bounds_look(n) ? take(thread, cls, n, align, dirty) : NULL;
-    if (p != NULL || is_out_of_reach(n))
+    if (p != NULL || hk_limit_excludes(n, 0))
         return p;
     reclaim(thread);
     hk_lock(&hk_purge_lock);

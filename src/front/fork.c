@@ -9,6 +9,7 @@
 #include <pthread.h>
 
 #include "base/calls.h"
+#include "base/report.h"
 #include "config/config.h"
 #include "front/guarded.h"
 #include "front/observed.h"
@@ -93,6 +94,7 @@ static void leave_others_behind(void) {
         hk_guarded_others_left();
     hk_purger_forked();
     hk_config_forked();
+    hk_writing_forked();
     hk_thread_t *own = hk_load_relaxed(&hk_tc)->thread;
     if (!HK_FAST) {
         hk_observed_forget(&hk_shared_record);

@@ -35,6 +35,10 @@ void *hk_os_reserve(size_t bytes);
 bool hk_os_grants_addresses(size_t bytes);
 bool hk_os_grants_commitment(size_t bytes);
 
+/* Whether it would grant so much more memory in one piece; as the two above. Where it commits itself by rule of thumb, that is
+ * no more than the machine has. */
+bool hk_os_grants_memory(size_t bytes);
+
 /* The limits on private writable memory (RLIMIT_DATA) and on files that are written (RLIMIT_FSIZE), in bytes.
  * For the process's start, when sandboxes do not kill yet for asking. */
 uint64_t hk_os_data_limit(void);

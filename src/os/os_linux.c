@@ -120,15 +120,19 @@ void *hk_os_reserve(size_t bytes) {
 }
 
 static bool grants(size_t bytes, int flags) {
-    void *p = map(NULL, bytes, PROT_NONE, flags | MAP_NORESERVE);
+    void *p = map(NULL, bytes, PROT_NONE, flags);
     return p != NULL && hk_os_unmap(p, bytes);
 }
 
-bool hk_os_grants_addresses(size_t bytes) { return grants(bytes, 0); }
+bool hk_os_grants_addresses(size_t bytes) { return grants(bytes, MAP_NORESERVE); }
 
 /* Shared memory is accounted for when it is mapped, whatever its protection; MAP_NORESERVE exempts
  * it, unless accounting is strict. */
-bool hk_os_grants_commitment(size_t bytes) { return grants(bytes, MAP_SHARED); }
+bool hk_os_grants_commitment(size_t bytes) { return grants(bytes, MAP_SHARED | MAP_NORESERVE); }
+
+bool hk_os_grants_memory(size_t bytes) {
+    return grants(hk_align_up(bytes, hk_os_page_size()), MAP_SHARED);
+}
 
 static uint64_t limit_of(int what) {
     struct rlimit limit;

@@ -329,6 +329,33 @@ static void threads(void) {
     check_held();
 }
 
+/* ---- what cannot be had in any case ---- */
+
+static void refused_for_nothing(size_t n) {
+    const size_t cached = hk_region_cached();
+    CHECK(cached >= 8 * HK_MIB);
+    CHECK(hak_malloc(n) == NULL);
+    CHECK_EQ(hk_region_cached(), cached);
+}
+
+/* The heap is not emptied for it; for what might be had, it is. */
+static void out_of_reach(void *unused) {
+    (void)unused;
+    void *block = hak_malloc(8 * HK_MIB);
+    CHECK(block != NULL);
+    hak_free(block);
+    limit_mb(held_mb() + 64);
+    refused_for_nothing(hk_limit() + HK_MIB);
+    limit_mb(0);
+#if HK_DEBUG
+    hk_os_fail_after(0);
+    refused_for_nothing(hk_held() + 1024 * HK_MIB);
+    CHECK(hak_malloc(hk_held()) == NULL);
+    hk_os_fail_after(-1);
+    CHECK_EQ(hk_region_cached(), 0);
+#endif
+}
+
 /* ---- the end ---- */
 
 static void go_beyond(void *packets) {
@@ -417,6 +444,7 @@ int main(void) {
     in_a_child(not_bounded_by_a_far_limit);
     share_of_a_cgroup();
     aborts();
+    in_a_child(out_of_reach);
     what_counts();
     refused_and_recovered();
     lowered_and_raised();

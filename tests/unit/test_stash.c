@@ -71,7 +71,7 @@ static void a_second_free_is_found(void) {
     hk_stash_clear(&heap.stash);
 }
 
-/* Neither more than there is room for, nor what is long, nor anything where one thread is alone. */
+/* Neither more than there is room for, nor what is long. */
 static void so_much_and_no_more(void) {
     char *blocks[64];
     for (unsigned i = 0; i < 64; i++)
@@ -81,13 +81,23 @@ static void so_much_and_no_more(void) {
         CHECK(held() <= MOST && held() >= 1 + i % LONGEST);
     }
     hk_stash_clear(&heap.stash);
-    char *p = take(LONGEST + 1), *q = take(1);
-    give(p);
+    give(take(LONGEST + 1));
     CHECK_EQ(held(), 0);
+}
+
+/* Where one thread is alone it keeps one run, of the length that it wanted last. */
+static void alone(void) {
     const unsigned threads = hk_load_relaxed(&hk_heap_threads);
     hk_store_relaxed(&hk_heap_threads, 1u);
-    give(q);
+    char *p = take(1), *q = take(LONGEST + 1), *r = take(2), *s = take(2);
+    give(p), give(q);
     CHECK_EQ(held(), 0);
+    give(r), give(s);
+    CHECK_EQ(held(), 2);
+    CHECK(take(2) == s);
+    give(s), give(take(1));
+    CHECK_EQ(held(), 1);
+    hk_stash_clear(&heap.stash);
     hk_store_relaxed(&hk_heap_threads, threads);
 }
 
@@ -202,6 +212,7 @@ int main(void) {
     what_was_freed_last_serves_next();
     a_second_free_is_found();
     so_much_and_no_more();
+    alone();
     what_is_not_used_goes();
     growth_takes_it();
     a_block_grows_into_it();

@@ -227,6 +227,18 @@ static void child(const hak_stats_t *parent) {
     CHECK_EQ(s.peak_mapped, parent->peak_mapped);
 }
 
+/* A thread that the child has not may have held it. */
+static void child_may_write(void) {
+    hk_lock(&hk_writing);
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0)
+        _exit(hk_lock_is_taken(&hk_writing));
+    hk_unlock(&hk_writing);
+    int status;
+    CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+}
+
 static void forked(void) {
     hak_stats_t before = now();
     CHECK(before.calls != 0 && before.refills != 0 && before.region_maps != 0);
@@ -289,6 +301,7 @@ int main(void) {
     running_threads();
     adoptions();
     forked();
+    child_may_write();
     sizes_of_the_struct();
     refusals();
     return 0;
