@@ -101,15 +101,18 @@ HK_INLINE void set_word(hk_slab_t *slab, unsigned w, uint64_t bits) {
 static unsigned take_bits(hk_slab_t *slab, unsigned w, uint64_t from, void **end, unsigned n,
                           uint64_t *pages) {
     const hk_class_t *c = class_of(slab);
-    char *first = slab->base + w * 64 * (size_t)c->size;
-    unsigned taken = 0;
+    const size_t size = c->size;
+    unsigned taken = 0, at, run;
     uint64_t left = slab->bits[w];
     hk_assert((from & ~left) == 0);
-    for (; taken < n && from != 0; from &= from - 1) {
-        unsigned i = (unsigned)__builtin_ctzll(from);
-        *(end - ++taken) = first + i * (size_t)c->size;
-        *pages |= pages_of_blocks(c, w * 64 + i, w * 64 + i);
-        left &= ~((uint64_t)1 << i);
+    while (taken < n && from != 0) {
+        next_run(&from, &at, &run);
+        run = (unsigned)hk_min(run, n - taken);
+        left &= ~run_mask(at, run);
+        at += w * 64;
+        *pages |= pages_of_blocks(c, at, at + run - 1);
+        for (char *p = slab->base + at * size; run != 0; run--, p += size)
+            *(end - ++taken) = p;
     }
     set_word(slab, w, left);
     return taken;
