@@ -92,39 +92,73 @@ static unsigned give_in_order(const giving_t *g, void *const *blocks, unsigned n
     return run;
 }
 
+HK_INLINE bool lies_in(const giving_t *g, const char *p) {
+    return (size_t)(p - g->slab->base) < (size_t)g->c->slices * HK_SLICE;
+}
+
+/* Gives blocks of the slab: those in a row whose bits lie in one word, by one write. */
+HK_INLINE void give_these(const giving_t *g, void *const *blocks, unsigned n) {
+    unsigned word = 0;
+    uint64_t mask = 0;
+    for (unsigned i = 0; i < n; i++) {
+        const unsigned index = block_index(g, blocks[i]);
+        const uint64_t bit = (uint64_t)1 << index % 64;
+        if (index / 64 != word || (mask & bit) != 0) {
+            if (mask != 0)
+                set_bits(g, word, mask);
+            word = index / 64;
+            mask = 0;
+        }
+        mask |= bit;
+    }
+    if (mask != 0)
+        set_bits(g, word, mask);
+}
+
+/* Gives the first block, and those behind it up to one that does not lie in the slab; returns how many. What was taken
+ * together is mostly freed together. */
+static unsigned give_first(const giving_t *g, void *const *blocks, unsigned n) {
+    unsigned given = 1;
+    while (given < n && lies_in(g, blocks[given]))
+        given++;
+    give_these(g, blocks, given);
+    return given;
+}
+
 enum { MOST_SEEN = 64 };
 
 /* Gives those of the blocks that lie in the slab; the others are then behind them. Where a block lies
  * cannot be foretold, so there is no branch for it. Returns how many it gave. */
 static unsigned give_scattered(const giving_t *g, void **blocks, unsigned n) {
     void *mine[MOST_SEEN];
-    const size_t slab_bytes = (size_t)g->c->slices * HK_SLICE;
     unsigned others = n, count = 0;
     hk_assert(n <= MOST_SEEN);
     for (unsigned i = others; i-- != 0;) {
         void *p = blocks[i];
-        const bool in = (size_t)((char *)p - g->slab->base) < slab_bytes;
+        const bool in = lies_in(g, p);
         mine[count] = p;
         count += in;
         blocks[others - 1] = p;
         others -= !in;
     }
-    for (unsigned i = 0; i < count; i++) {
-        const unsigned index = block_index(g, mine[i]);
-        set_bits(g, index / 64, (uint64_t)1 << index % 64);
-    }
+    give_these(g, mine, count);
     return count;
 }
 
-/* Gives back the first of blocks[0..n), and others of its slab among the first `seen`; returns how many.
- * What is left lies behind them. */
+/* Gives back the first of blocks[0..n), and others of its slab; returns how many. What is left lies behind them. *seen: how
+ * many are looked at behind those that lie together, the more the more often there was one. */
 static unsigned give_to_slab(hk_heap_t *heap, unsigned cls, void **blocks, unsigned n,
-                             unsigned seen) {
+                             unsigned *seen) {
     giving_t g = {.slab = slab_for(blocks[0], cls), .c = &hk_classes[cls]};
     g.own = hk_load_relaxed(&g.slab->owner) == heap;
     unsigned given = give_in_order(&g, blocks, n);
-    if (given == 0)
-        given = give_scattered(&g, blocks, (unsigned)hk_min(n, seen));
+    if (given == 0) {
+        given = give_first(&g, blocks, n);
+        const unsigned more =
+            give_scattered(&g, blocks + given, (unsigned)hk_min(n - given, *seen));
+        *seen = more != 0 ? (unsigned)hk_min(2 * *seen, MOST_SEEN) : (*seen + 1) / 2;
+        given += more;
+    }
     if (g.own) {
         hk_heap_gained(heap, g.slab, given);
     } else {
@@ -157,11 +191,8 @@ static HK_NOINLINE unsigned give(hk_heap_t *heap, unsigned cls, void **blocks, u
     fetch(heap, blocks, n, cls);
     hk_lock(&heap->lock);
     unsigned seen = heap->seen + 1u;
-    while (given < least) {
-        unsigned here = give_to_slab(heap, cls, blocks + given, n - given, seen);
-        seen = here > 1 ? (unsigned)hk_min(2 * seen, MOST_SEEN) : (seen + 1) / 2;
-        given += here;
-    }
+    while (given < least)
+        given += give_to_slab(heap, cls, blocks + given, n - given, &seen);
     heap->seen = (uint8_t)hk_min(seen, MOST_SEEN - 1);
     hk_heap_leave(heap);
     return given;
