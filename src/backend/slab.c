@@ -291,6 +291,8 @@ size_t hk_slab_likely_bytes(const hk_slab_t *slab, size_t dirty) {
     enum { ONE = 1 << 15 };
     const hk_class_t *c = class_of(slab);
     uint32_t share = hk_load_relaxed(&slab->free) * (uint32_t)ONE / c->blocks, power = ONE;
+    if (share == 0 || share == ONE)
+        return share == 0 ? 0 : dirty;
     for (size_t left = 1 + hk_os_page_size() / c->size; left != 0; left /= 2) {
         power = left % 2 != 0 ? power * share / ONE : power;
         share = share * share / ONE;
@@ -301,8 +303,10 @@ size_t hk_slab_likely_bytes(const hk_slab_t *slab, size_t dirty) {
 size_t hk_slab_dirty_bytes(const hk_slab_t *slab) {
     const hk_class_t *c = class_of(slab);
     size_t free = (size_t)hk_load_relaxed(&slab->free) * c->size, end = (size_t)c->blocks * c->size;
-    if (free != 0) /* the last page counts whole, as it does in `clean` */
-        free += hk_align_up(end, hk_os_page_size()) - end;
+    if (free == 0)
+        return 0;
+    /* the last page counts whole, as it does in `clean` */
+    free += hk_align_up(end, hk_os_page_size()) - end;
     return free - hk_min(free, hk_slab_clean_bytes(slab));
 }
 
