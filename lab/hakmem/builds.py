@@ -34,7 +34,7 @@ class Built:
     bench: Path
 
 
-class Builds:
+class Builds(contextlib.AbstractContextManager["Builds"]):
     """Builds of the commits of the repository `root`; a context manager that leaves no worktree.
 
     Each commit has a folder of its own under `cache` (`root`/build/commits). The product's library
@@ -51,13 +51,7 @@ class Builds:
         self._built: dict[str, Built] = {}
         self._folders: list[Path] = []
 
-    def __enter__(self) -> "Builds":
-        return self
-
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
         """Removes the worktrees that were made, and what git knows of them."""
         while self._folders:
             folder = self._folders[-1]

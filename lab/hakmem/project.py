@@ -60,6 +60,14 @@ def require_file(path: Path, what: str) -> Path:
     raise LabError(f"{what} not found: {path} ({hint})")
 
 
+def read(path: Path) -> bytes:
+    """What is in a file that the user named; LabError where it cannot be read."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise LabError(f"cannot read {path}: {error.strerror}") from error
+
+
 def library(path: Path | None) -> Path:
     """hakmem's own: the one that is named, or the build's."""
     return require_file(path or default_library(), "hakmem's library")

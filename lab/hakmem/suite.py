@@ -44,8 +44,8 @@ class Command:
     name: str
     executable: str
     arguments: tuple[str, ...]
-    full: int
-    quick: int
+    full: int = 1
+    quick: int = 1
     sample: int = 1
     threads: int = 1
     references: tuple[Reference, ...] = ()
@@ -121,10 +121,7 @@ def _matches(name: str, figure: Figure) -> bool:
     )
 
 
-_FLOORS = (
-    Reference(NULL, arguments=("--mode=null",)),
-    Reference(FAST, arguments=("--mode=fast",)),
-)
+_FLOORS = (Reference(NULL, arguments=("--mode=null",)), Reference(FAST, arguments=("--mode=fast",)))
 
 
 def _random_mixed(slots: int, full: int, quick: int, sample: int) -> Command:
@@ -143,10 +140,10 @@ def _above_floor(slots: int) -> Figure:
     return Figure(
         f"random_mixed_{slots}",
         f"random_mixed_{slots}",
-        "cpu_ns",
+        "cpu",
         f"16–1039 B at random over {slots} slots, CPU above the null floor",
         floor=NULL,
-        counted="user_cycles",
+        counted="cycles",
     )
 
 
@@ -203,7 +200,7 @@ _WHAT = {
 # One thread's time is its CPU time, which the kernel counts exactly and nobody else adds to; of
 # several threads it is what the user waits for. Where an operation is long, in microseconds.
 _UNITS = {
-    **{command.name: "cpu_ns" for command in _WALL if command.threads == 1},
+    **{command.name: "cpu" for command in _WALL if command.threads == 1},
     **dict.fromkeys(("huge", "large", "realloc"), "cpu_us"),
     "thread_churn": "wall_us",
 }
@@ -219,10 +216,10 @@ _STARTUP = Command(
     starts="/bin/true",
 )
 
-_IDLE = Command("idle_rss", "bench_idle_rss", (), 1, 1, 1)
+_IDLE = Command("idle_rss", "bench_idle_rss", ())
 
 # Quiet for so long because some give back only then.
-_PEAK = partial(Command, executable="bench_peak", full=1, quick=1, sample=1, by_name=True)
+_PEAK = partial(Command, executable="bench_peak", by_name=True)
 _PEAKS = (
     _PEAK("peak", arguments=("--wait=10",)),
     _PEAK("peak_large", arguments=("--wait=10", "--min=1024", "--max=32768")),
@@ -288,7 +285,7 @@ SUITE = Suite(
             "process_ns",
             "the whole process, user and system CPU, nothing subtracted",
         ),
-        *(Figure(c.name, c.name, _UNITS.get(c.name, "wall_ns"), _WHAT[c.name]) for c in _WALL),
+        *(Figure(c.name, c.name, _UNITS.get(c.name, "wall"), _WHAT[c.name]) for c in _WALL),
         Figure(
             "startup",
             "startup",
@@ -296,7 +293,7 @@ SUITE = Suite(
             "starting a program, above an empty preloaded library",
             floor=EMPTY,
         ),
-        Figure("idle_rss", "idle_rss", "idle_rss", "memory of a process that does nothing"),
+        Figure("idle_rss", "idle_rss", "idle", "memory of a process that does nothing"),
         Figure("peak", "peak", "left", "memory left when most was freed, as a share; 16–1024 B"),
         Figure("peak_large", "peak_large", "left", "the same; 1–32 KiB"),
         Figure("cache", "cache", "held", "memory held over time by a cache whose sizes shift"),
@@ -312,7 +309,7 @@ SUITE = Suite(
             for c in _LATENCIES
         ),
         *(
-            Figure(f"replay_{name}", f"replay_{name}", "cpu_ns", what, NULL, also=("held",))
+            Figure(f"replay_{name}", f"replay_{name}", "cpu", what, NULL, also=("held",))
             for name, (_, what) in _REPLAYED.items()
         ),
     ),

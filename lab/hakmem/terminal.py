@@ -14,13 +14,15 @@ from rich.progress import (
 from rich.table import Table
 
 
-def table(*titles: str, least: int | None = None, **more: Any) -> Table:
-    """Columns that do not wrap, `least` wide; a title behind > is of numbers, which are aligned."""
+def table(*titles: str | tuple[str, int], least: int | None = None, **more: Any) -> Table:
+    """Columns that do not wrap, `least` wide or as a title says that is a pair; a title behind > is
+    of numbers, which are aligned."""
     plain = {"box": None, "pad_edge": False, "header_style": "bold", "padding": (0, 2, 0, 0)}
     made = Table(**{**plain, **more})
-    for title in titles:
+    for given in titles:
+        title, width = (given, least) if isinstance(given, str) else given
         side: Any = "right" if title.startswith(">") else "left"
-        made.add_column(title.removeprefix(">"), justify=side, no_wrap=True, min_width=least)
+        made.add_column(title.removeprefix(">"), justify=side, no_wrap=True, min_width=width)
     return made
 
 

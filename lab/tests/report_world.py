@@ -3,8 +3,7 @@
 import re
 
 from hakmem.ledger.store import Ledger
-from hakmem.soak import analysis as soak_analysis
-from hakmem.soak import epochs_csv as soak_csv
+from hakmem.soak import analysis as soak_analysis, epochs_csv
 
 PLANTED = "</script><script>document.title='owned'</script><img src=x onerror=alert(1)>"
 EPOCHS = 120
@@ -15,18 +14,18 @@ COMMON = {"source": SOURCE, "host": {"cpu": "a <cpu>"}, "argv": ["hakmem", "ab"]
 
 def epochs() -> bytes:
     """A soak whose rate steps up after 70 s and whose memory rises by 20 MiB over the run."""
-    text = soak_csv.header({"command": "soak_mixed"}, COLUMNS)
+    text = epochs_csv.header({"command": "soak_mixed"}, COLUMNS)
     for n in range(EPOCHS):
         rate = (40e6 if n < 70 else 60e6) + 1e5 * (n % 5)
         rss = 100_000 + 20_480 * n // EPOCHS
         row = (n, n + 1, rate, 1e9 / rate, rss, rss - 4096, 0, 50_000)
         text += ",".join(f"{value:.10g}" for value in row) + "\n"
-    return (text + soak_csv.fact("end", "whole") + "\n").encode()
+    return (text + epochs_csv.fact("end", "whole") + "\n").encode()
 
 
 def add_soak(ledger: Ledger, name: str = "soak_mixed") -> str:
     csv = epochs()
-    analysis = soak_analysis.analyze(soak_csv.parse(csv.decode())).to_dict()
+    analysis = soak_analysis.analyze(epochs_csv.parse(csv.decode())).to_dict()
     body = {
         **COMMON,
         "command": [name, "--seconds=120"],

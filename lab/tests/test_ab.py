@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 from hakmem.errors import LabError
 from hakmem.ledger.verify import verify
-from hakmem.paired import blocks as paired
-from hakmem.paired import cells, readings
+from hakmem.paired import blocks, cells, readings
 from hakmem.paired.blocks import Outcome, Plan, Track, Trial
 from hakmem.paired.work import Work
 from hakmem.process import host, library, provenance
@@ -33,7 +32,7 @@ def plan(count: int = 2, guards: int = 0, net: bool = False, **more: object) -> 
     floor = Reference(NULL) if net else None
     tracks = [Track("job", "target", reading, works, floor)]
     tracks += [Track(f"guard{n}", "guard", reading, works) for n in range(guards)]
-    return Plan(sides, tracks, **{"aim": "improvement", "margin": 0.01, "seed": 3, **more})
+    return Plan(sides, tracks, **{"seed": 3, **more})
 
 
 class Planted:
@@ -47,12 +46,12 @@ class Planted:
 
     def __call__(self, trial: Trial) -> Sample:
         self.trials.append(trial)
-        blank = Sample(trial.track.name, trial.letter, (), trial.round, trial.position)
+        blank = Sample(trial.track.name, trial.round, trial.position)
         if trial.round >= self.failing.get(trial.letter, 1000):
             return replace(blank, error="planted")
         own = self.factors.get(f"{trial.track.name}_{trial.letter}")
         factor = own if own is not None else self.factors.get(trial.letter, 1.0)
-        cost = self.floor if trial.letter == paired.FLOOR else self.floor + factor
+        cost = self.floor if trial.letter == blocks.FLOOR else self.floor + factor
         # A machine whose speed drifts evenly, and twice as much as the effects looked for.
         drift = 1 + 0.001 * len(self.trials)
         return replace(blank, user_s=cost * drift * math.exp(self.rng.gauss(0, self.noise)))
@@ -67,7 +66,7 @@ def blocks_of(outcome: Outcome, letter: str = "B") -> int:
     [(0.95, 0.01, "GO"), (1.05, 0.01, "NO-GO"), (1.0, 0.05, "UNDECIDED")],
 )
 def test_planted_costs_give_the_three_verdicts(factor: float, noise: float, verdict: str) -> None:
-    outcome = paired.run(plan(), Planted(noise, B=factor))
+    outcome = blocks.run(plan(), Planted(noise, B=factor))
     decision = outcome.decisions["B"]
     assert decision.verdict == verdict
     assert decision.target.low < -math.log(factor) < decision.target.high
@@ -79,67 +78,67 @@ def test_a_higher_figure_can_be_the_better_one() -> None:
     up = replace(readings.choose("cpu", None), better="higher")
     base = plan()
     turned = replace(base, tracks=[replace(base.tracks[0], reading=up)])
-    assert paired.run(turned, Planted(0.01, B=1.05)).decisions["B"].verdict == "GO"
+    assert blocks.run(turned, Planted(0.01, B=1.05)).decisions["B"].verdict == "GO"
 
 
 def test_a_neutral_change_is_go_within_the_margin_only() -> None:
     for factor, verdict in ((1.0, "GO"), (1.05, "NO-GO")):
-        outcome = paired.run(plan(aim="neutral"), Planted(0.004, B=factor))
+        outcome = blocks.run(plan(aim="neutral"), Planted(0.004, B=factor))
         assert outcome.decisions["B"].verdict == verdict
 
 
 def test_a_guard_vetoes_an_improvement() -> None:
     sampler = Planted(0.004, B=0.9, guard0_B=1.0, guard1_B=1.05)
-    decision = paired.run(plan(guards=2), sampler).decisions["B"]
+    decision = blocks.run(plan(guards=2), sampler).decisions["B"]
     assert decision.target.low > 0.05
     assert decision.verdict == "NO-GO"
-    fine = paired.run(plan(guards=2), Planted(0.004, B=0.9, guard0_B=1.0, guard1_B=1.0))
+    fine = blocks.run(plan(guards=2), Planted(0.004, B=0.9, guard0_B=1.0, guard1_B=1.0))
     assert fine.decisions["B"].verdict == "GO"
 
 
 def test_equal_cells_without_noise_stop_early_undecided() -> None:
-    outcome = paired.run(plan(), Planted(0.001))
+    outcome = blocks.run(plan(), Planted(0.001))
     assert (outcome.decisions["B"].verdict, blocks_of(outcome)) == ("UNDECIDED", 8)
 
 
 def test_any_two_cells_stand_as_abba_in_every_block_and_in_no_fixed_order() -> None:
     sampler = Planted(0.03, floor=1.0)
-    outcome = paired.run(plan(4, net=True, most=12), sampler)
+    outcome = blocks.run(plan(4, net=True, most=12), sampler)
     for block in outcome.blocks:
         assert block.order == block.order[::-1]
         assert len(block.order) == 2 * len(set(block.order))
-        assert paired.FLOOR in block.order
+        assert blocks.FLOOR in block.order
     assert len({block.order for block in outcome.blocks}) > 8
     assert len({trial.padding for trial in sampler.trials}) > 50
     again = Planted(0.03, floor=1.0)
-    paired.run(plan(4, net=True, most=12), again)
+    blocks.run(plan(4, net=True, most=12), again)
     assert [t.letter for t in again.trials] == [t.letter for t in sampler.trials]
 
 
 def test_the_net_ratio_is_the_one_above_the_floor() -> None:
     """10 % of what is above a floor of 4 is 2 % of all."""
-    gross = paired.run(plan(), Planted(0.001, floor=4.0, B=0.9)).decisions["B"].target
-    net = paired.run(plan(net=True), Planted(0.001, floor=4.0, B=0.9)).decisions["B"].target
+    gross = blocks.run(plan(), Planted(0.001, floor=4.0, B=0.9)).decisions["B"].target
+    net = blocks.run(plan(net=True), Planted(0.001, floor=4.0, B=0.9)).decisions["B"].target
     assert gross.estimate == pytest.approx(-math.log(4.9 / 5), abs=0.003)
     assert net.low < -math.log(0.9) < net.high
     assert net.estimate == pytest.approx(-math.log(0.9), abs=0.02)
 
 
 def test_a_block_below_the_floor_is_an_extreme_one_and_not_an_error() -> None:
-    outcome = paired.run(plan(net=True), Planted(0.01, floor=4.0, A=0.5, B=0.15))
+    outcome = blocks.run(plan(net=True), Planted(0.01, floor=4.0, A=0.5, B=0.15))
     assert outcome.decisions["B"].verdict == "GO"
     assert outcome.failures == {}
 
 
 def test_what_is_all_floor_has_no_verdict() -> None:
-    outcome = paired.run(plan(net=True), Planted(0.01, floor=4.0, A=1.0, B=0.0))
+    outcome = blocks.run(plan(net=True), Planted(0.01, floor=4.0, A=1.0, B=0.0))
     assert outcome.decisions == {}
     assert outcome.failures == {"B": "job: nothing of it is above its floor"}
 
 
 def test_decided_cells_are_measured_no_further() -> None:
     sampler = Planted(0.03, B=0.5, C=1.0)
-    outcome = paired.run(plan(3), sampler)
+    outcome = blocks.run(plan(3), sampler)
     assert (outcome.decisions["B"].verdict, blocks_of(outcome)) == ("GO", 8)
     assert (outcome.decisions["C"].verdict, blocks_of(outcome, "C")) == ("UNDECIDED", 30)
     assert max(t.round for t in sampler.trials if t.letter == "B") == 7
@@ -148,24 +147,24 @@ def test_decided_cells_are_measured_no_further() -> None:
 def test_a_failing_cell_leaves_and_the_others_go_on() -> None:
     sampler = Planted(0.01, B=0.9, C=0.9)
     sampler.failing = {"C": 2}
-    outcome = paired.run(plan(3), sampler)
+    outcome = blocks.run(plan(3), sampler)
     assert outcome.failures == {"C": "job: planted"}
     assert outcome.decisions.keys() == {"B"}
     assert sum(t.letter == "C" and t.round >= 2 for t in sampler.trials) == 1
 
 
-@pytest.mark.parametrize("letter", ["A", paired.FLOOR])
+@pytest.mark.parametrize("letter", ["A", blocks.FLOOR])
 def test_without_its_base_or_floor_a_comparison_ends(letter: str) -> None:
     sampler = Planted(0.01, floor=1.0)
     sampler.failing = {letter: 1}
-    outcome = paired.run(plan(net=True), sampler)
+    outcome = blocks.run(plan(net=True), sampler)
     assert outcome.decisions == {}
     assert outcome.failures == {letter: "job: planted"}
     assert max(t.round for t in sampler.trials) == 1
 
 
 def test_a_figure_that_is_zero_or_missing_is_a_failure() -> None:
-    outcome = paired.run(plan(), lambda trial: Sample("job", trial.letter, (), 0, 0, user_s=0.0))
+    outcome = blocks.run(plan(), lambda trial: Sample("job", user_s=0.0))
     (reason,) = set(outcome.failures.values())
     assert "a ratio needs figures above 0" in reason
 

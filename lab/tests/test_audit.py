@@ -11,17 +11,12 @@ from types import ModuleType
 import pytest
 import standing
 from hakmem import project
-from hakmem.audit import blocks as audit_blocks
-from hakmem.audit import check as audit
-from hakmem.audit import citing as audit_record
-from hakmem.audit import planted as audit_planted
-from hakmem.audit import scanner
+from hakmem.audit import blocks, check as audit, citing, planted as audit_planted, scanner
 from hakmem.audit.check import Audit
 from hakmem.audit.planted import Site
 from hakmem.audit.settings import Settings
 from hakmem.errors import LabError
-from hakmem.ledger import claims
-from hakmem.ledger import store as ledger
+from hakmem.ledger import claims, store as ledger
 from hakmem.ledger.store import Ledger, Record
 from hakmem.process import provenance
 from hakmem.suite import SUITE
@@ -49,7 +44,7 @@ def problems(site: Site, text: str | None = None, stale_after: int = 0) -> str:
 
 
 def audited(site: Site, stale_after: int = 0) -> Audit:
-    result = Audit.of(site.root, Ledger(site.root / "evidence"), stale_after)
+    result = Audit.of(site.root, site.ledger, stale_after)
     result.document(site.root / "doc.md")
     return result
 
@@ -79,10 +74,10 @@ def test_an_audit_that_sees_figures_everywhere_notices(monkeypatch: pytest.Monke
     ("module", "name", "blind", "missed"),
     [
         (audit, "differences", lambda *_: [], "a changed last digit"),
-        (audit_record, "_ratio_rules", lambda *_: [], "a ratio without interval"),
+        (citing, "_ratio_rules", lambda *_: [], "a ratio without interval"),
         (scanner, "figures", lambda _: [], "a figure typed by hand"),
-        (audit_record.Evidence, "_stale", lambda *_: [], "a stale benchmark"),
-        (audit_record.Evidence, "objections", lambda *_: [], "a dirty record"),
+        (citing.Evidence, "_stale", lambda *_: [], "a stale benchmark"),
+        (citing.Evidence, "objections", lambda *_: [], "a dirty record"),
         (Ledger, "read", lambda *_: iter(()), "a good claim refused"),
         (Audit, "floor", lambda *_: None, "a lost claim"),
         (Audit, "message", lambda *_: None, "a message's figure"),
@@ -123,11 +118,11 @@ def test_what_is_cited_is_accepted(
     site: Site, metric: dict[str, object], scale: str | None, decimals: int, shown: str
 ) -> None:
     body = {"metrics": {"m": metric}, "verdict": "GO"}
-    record = Ledger(site.root / "evidence").append("verdict", body)
+    record = site.ledger.append("verdict", body)
     assert claims.figure(metric, scale, decimals) == shown
     marker = f"<!--c:{record.id}/m{f'/{scale}' if scale else ''}-->"
     (claim,) = scanner.scan(shown + marker).claims
-    assert audit_record.differences(claim, record) == []
+    assert citing.differences(claim, record) == []
 
 
 @pytest.mark.parametrize(
@@ -144,8 +139,8 @@ def test_what_the_record_does_not_say_is_refused(site: Site, text: str, why: str
 
 
 def test_an_undecided_ratio_says_so(site: Site) -> None:
-    body = dict(Ledger(site.root / "evidence").get(site.verdict).body) | {"verdict": "UNDECIDED"}
-    id = Ledger(site.root / "evidence").append("verdict", body).id
+    body = dict(site.ledger.get(site.verdict).body) | {"verdict": "UNDECIDED"}
+    id = site.ledger.append("verdict", body).id
     figure = f"0.88 [0.85–0.90]<!--c:{id}/cost-->"
     assert "UNDECIDED" in problems(site, figure)
     assert problems(site, f"undecided: {figure}") == ""
@@ -170,7 +165,7 @@ def test_history_may_be_old_and_nothing_else(site: Site) -> None:
     history = {site.root / "old.md"}
 
     def of(name: str) -> list[str]:
-        result = Audit.of(site.root, Ledger(site.root / "evidence"), 0, history)
+        result = Audit.of(site.root, site.ledger, 0, history)
         result.document(site.root / name)
         assert result.dated == (result.seen if name == "old.md" else 0)
         return result.problems
@@ -193,15 +188,15 @@ def test_history_may_be_old_and_nothing_else(site: Site) -> None:
 
 def test_a_table_of_history_says_when(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     text = (site.root / "old.md").read_text()
-    record = Ledger(site.root / "evidence").get(site.verdict)
+    record = site.ledger.get(site.verdict)
     day, at = record.time[:10], record.body["source"]["commit"][:10]
     assert f"| {at}, {day} |" in text
     for word in (day, at):
         mute = text.replace(word, "")
-        (table,) = audit_blocks.find(mute)
+        (table,) = blocks.find(mute)
         (site.root / "old.md").write_text(mute)
-        monkeypatch.setattr(audit_blocks, "render", lambda *_, made=table.text: made)
-        result = Audit.of(site.root, Ledger(site.root / "evidence"), 0, {site.root / "old.md"})
+        monkeypatch.setattr(blocks, "render", lambda *_, made=table.text: made)
+        result = Audit.of(site.root, site.ledger, 0, {site.root / "old.md"})
         result.document(site.root / "old.md")
         assert len(result.problems) == 1
         assert "does not say when" in result.problems[0]
@@ -210,10 +205,10 @@ def test_a_table_of_history_says_when(site: Site, monkeypatch: pytest.MonkeyPatc
 def test_an_amended_message_keeps_its_evidence(site: Site) -> None:
     source = provenance.source(site.root) | {"commit": "0" * 40}
     body = {"ok": True, "source": source, "metrics": {"rate": {"value": 1.0, "unit": "s"}}}
-    id = Ledger(site.root / "evidence").append("sample", body).id
+    id = site.ledger.append("sample", body).id
     assert problems(site, f"1.0 s<!--c:{id}/rate-->") == ""
     lost = {**body, "source": {**source, "tree": "0" * 40}}
-    other = Ledger(site.root / "evidence").append("sample", lost).id
+    other = site.ledger.append("sample", lost).id
     site.say(id, other)
     assert "not in the history" in problems(site)
 
@@ -231,25 +226,24 @@ def test_a_stated_benchmark_is_stale_only_by_its_own_change(site: Site) -> None:
         "benchmarks": [{"works": works}],
         "metrics": {"rate": {"value": 1.0, "unit": "s"}},
     }
-    id = Ledger(site.root / "evidence").append("sample", body).id
+    id = site.ledger.append("sample", body).id
     site.edit("bench/a.c", "a", "b")
     assert problems(site, f"1.0 s<!--c:{id}/rate-->") == ""
     site.edit("bench/batch.c", "batch", "other")
     assert "batch_fifo has changed" in problems(site)
     works["build/bench/bench_batch 1000"] = {"definition": None}
-    hidden = Ledger(site.root / "evidence").append("sample", body).id
+    hidden = site.ledger.append("sample", body).id
     site.say(id, hidden)
     assert "bench/ has changed" in problems(site)
 
 
 def test_a_sample_has_the_source_of_its_setting(site: Site) -> None:
-    ledger = Ledger(site.root / "evidence")
     source = provenance.source(site.root)
     for dirty in (False, True):
-        setting = ledger.append("setting", {"source": {**source, "dirty": dirty}})
+        setting = site.ledger.append("setting", {"source": {**source, "dirty": dirty}})
         metrics = {"a/b.c wall": {"value": 0.125, "unit": "share"}}
         body = {"ok": True, "setting": setting.id, "source": source["commit"], "metrics": metrics}
-        id = ledger.append("sample", body).id
+        id = site.ledger.append("sample", body).id
         found = problems(site, f"12.5 %<!--c:{id}/a/b.c wall/%-->")
         assert ("(dirty)" in found) is dirty
         assert bool(found) is dirty
@@ -262,7 +256,7 @@ def test_a_table_is_made_from_its_verdicts_and_held_to_them(site: Site) -> None:
     path = site.root / "doc.md"
     marks = f"<!--claims:begin verdict={site.verdict}-->\n<!--claims:end-->\n"
     assert "not what its source gives" in problems(site, marks)
-    audit.write(site.root, [path], Ledger(site.root / "evidence"))
+    audit.write(site.root, [path], site.ledger)
     text = path.read_text()
     assert "| less? | cost | 0.876 | [0.851–0.902] | GO |" in text
     assert (audited(site).problems, audited(site).seen) == ([], 1)
@@ -280,7 +274,7 @@ def test_marks_that_make_no_table_are_refused(site: Site) -> None:
 
 def test_messages_are_held_to_the_same_rules(site: Site) -> None:
     def of(since: str, **excused: str) -> list[str]:
-        result = Audit.of(site.root, Ledger(site.root / "evidence"), 0)
+        result = Audit.of(site.root, site.ledger, 0)
         for id, text in audit.messages(site.root, Settings(0, 0, since, excused)):
             result.message(id, text)
         return result.problems
@@ -342,7 +336,7 @@ def test_a_shallow_clone_refuses_what_is_dirty_edited_or_of_another_benchmark(
     fifo = SUITE.command("batch_fifo")
     (shallow.root / "bench" / "batch.c").write_text("int batch;\n")
     works = {fifo.name: {"definition": provenance.definition(fifo, shallow.root)}}
-    here = Ledger(shallow.root / "evidence")
+    here = shallow.ledger
     body = {**here.get(shallow.sample).body, "benchmarks": [{"works": works}]}
     id = here.append("sample", body).id
     shallow.say(shallow.sample, id)

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hakmem.bisect import posterior as bisect_posterior
-from hakmem.bisect import view as bisect_view
+from hakmem.bisect import posterior as bisect_posterior, view
 from hakmem.bisect.posterior import Measured, Posterior, information, posterior
 from hakmem.bisect.search import SURE, Search
 from hakmem.paired import protocol
@@ -274,5 +273,5 @@ def test_the_prior_over_changes_is_a_distribution() -> None:
 
 
 def test_the_strip_shows_where_the_chances_are() -> None:
-    assert bisect_view.strip([0.0, 0.5, 0.5, 0.0], 10) == " ██ "
-    assert bisect_view.strip([0.1] * 100, 40) == "█" * 33 + "▃"
+    assert view.strip([0.0, 0.5, 0.5, 0.0], 10) == " ██ "
+    assert view.strip([0.1] * 100, 40) == "█" * 33 + "▃"

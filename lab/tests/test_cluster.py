@@ -305,8 +305,7 @@ def this_laboratory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def cluster_of(workers: object, said: object) -> Cluster:
     client = SimpleNamespace(
-        scheduler_info=lambda n_workers: {"workers": workers},
-        run=lambda *arguments, **more: said,
+        scheduler_info=lambda n_workers: {"workers": workers}, run=lambda *arguments, **more: said
     )
     return Cluster(client, SimpleNamespace(places=Places()), {})
 

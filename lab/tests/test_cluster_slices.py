@@ -8,12 +8,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from hakmem.cluster import client as cluster
-from hakmem.cluster import slices as cluster_slice
+from hakmem.cluster import client as cluster, slices
 from hakmem.cluster.client import Part
 from hakmem.cluster.slices import Busy, Job, Journal, Pause, Places, Refused, Request
 from hakmem.errors import LabError
-from hakmem.paired import blocks as paired
+from hakmem.paired import blocks
 from hakmem.paired.blocks import Trial
 from hakmem.paired.session import Ready
 from hakmem.process.lock import host_lock
@@ -30,8 +29,7 @@ def planted(trial: Trial) -> Sample:
     """Not of any order of calls: noise by what the trial is, B 2 % cheaper."""
     noise = 1 + 0.01 * ((trial.padding % 101) / 101)
     cost = noise * (0.98 if trial.letter == "B" else 1.0)
-    blank = Sample(trial.track.name, trial.letter, (), trial.round, trial.position)
-    return replace(blank, letter=trial.letter, user_s=cost)
+    return Sample(trial.track.name, trial.round, trial.position, trial.letter, user_s=cost)
 
 
 def sliced(ready: Ready, seconds: Sequence[float]) -> list[Sample]:
@@ -40,9 +38,9 @@ def sliced(ready: Ready, seconds: Sequence[float]) -> list[Sample]:
     for number in range(100):
         journal = Journal(taken, planted, seconds[number % len(seconds)])
         with suppress(Pause):
-            paired.run(ready.plan, journal)
+            blocks.run(ready.plan, journal)
         taken += journal.fresh
-        if cluster_slice.outcome_of(ready, taken):
+        if slices.outcome_of(ready, taken):
             break
     return taken
 
@@ -51,16 +49,16 @@ def sliced(ready: Ready, seconds: Sequence[float]) -> list[Sample]:
 def test_slices_add_up_to_the_comparison_as_it_is_in_one_piece(seconds: Sequence[float]) -> None:
     ready = Ready(plan(guards=1), {}, 1.0)
     taken = sliced(ready, seconds)
-    outcome, whole = cluster_slice.outcome_of(ready, taken), paired.run(plan(guards=1), planted)
+    outcome, whole = slices.outcome_of(ready, taken), blocks.run(plan(guards=1), planted)
     assert outcome == whole
     assert outcome.decisions["B"].verdict == "GO"
-    assert cluster_slice.outcome_of(ready, taken[:-8]) is None
+    assert slices.outcome_of(ready, taken[:-8]) is None
 
 
 def test_a_slice_ends_between_rounds_and_takes_at_least_one() -> None:
     journal = Journal([], planted, 0.0)
     with pytest.raises(Pause):
-        paired.run(plan(guards=1), journal)
+        blocks.run(plan(guards=1), journal)
     assert [sample.round for sample in journal.fresh] == [0] * 8
 
 
@@ -68,7 +66,7 @@ def test_samples_of_another_comparison_do_not_continue_this_one() -> None:
     ready = Ready(plan(guards=1), {}, 1.0)
     taken = sliced(ready, (0.0,))
     with pytest.raises(LabError, match="not of this comparison"):
-        cluster_slice.outcome_of(ready, taken[1:])
+        slices.outcome_of(ready, taken[1:])
 
 
 def test_a_host_that_is_lost_keeps_its_blocks_and_has_no_verdict(
@@ -121,7 +119,7 @@ def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("own_lock")
 def test_a_host_where_somebody_measures_is_busy() -> None:
     with host_lock():
-        busy = cluster_slice.answer(request())
+        busy = slices.answer(request())
     assert isinstance(busy, Busy)
     assert f"another benchmark runs on this host (process {os.getpid()})" in busy.why
 
@@ -130,7 +128,7 @@ def test_a_host_where_somebody_measures_is_busy() -> None:
 def test_each_slice_looks_at_the_files_again(tmp_path: Path) -> None:
     file = tmp_path / "library.so"
     file.write_text("rebuilt meanwhile")
-    refused = cluster_slice.answer(request(files={str(file): "0" * 64}))
+    refused = slices.answer(request(files={str(file): "0" * 64}))
     assert isinstance(refused, Refused)
     assert f"{file} is another file (sha256 " in refused.why
 
@@ -140,12 +138,12 @@ def test_a_host_that_changed_in_the_middle_is_not_the_same_host(
 ) -> None:
     before = {"kernel": "6.1", "load before": "0.1"}
     facts = dict(before)
-    monkeypatch.setattr(cluster_slice.provenance, "host_facts", lambda: facts)
+    monkeypatch.setattr(slices.provenance, "host_facts", lambda: facts)
     facts["load before"] = "9.9"
-    cluster_slice._require_same_host(before)
+    slices._require_same_host(before)
     facts["kernel"] = "6.2"
     with pytest.raises(LabError, match="the host changed in the middle: kernel was"):
-        cluster_slice._require_same_host(before)
+        slices._require_same_host(before)
 
 
 def test_files_are_the_same_ones_at_the_places_of_another_host(

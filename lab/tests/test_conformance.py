@@ -9,7 +9,7 @@ from unittest import mock
 
 import pytest
 from hakmem import project
-from hakmem.audit import blocks as audit_blocks
+from hakmem.audit import blocks
 from hakmem.audit.check import Audit
 from hakmem.audit.citing import Evidence
 from hakmem.conformance import cases, cli, trial
@@ -249,13 +249,13 @@ def test_the_audit_holds_the_table_of_misuse_to_the_record_that_it_names() -> No
     page = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
     records = {record.id: record for record in Ledger(ROOT / "evidence").records()}
 
-    def misuses(text: str) -> audit_blocks.Block:
-        found = audit_blocks.find(text)
+    def misuses(text: str) -> blocks.Block:
+        found = blocks.find(text)
         (block,) = (b for b in found if [records[id].kind for id in b.ids] == ["conformance"])
         return block
 
     block = misuses(page)
-    assert audit_blocks.render(block, ROOT, records) == block.text
+    assert blocks.render(block, ROOT, records) == block.text
     wrong = page.replace("| ✓ |", "| ✗ |", 1)
     audit = Audit(ROOT, Evidence(ROOT, records, 0))
     for text in (page, wrong):

@@ -138,12 +138,7 @@ def test_no_program_runs_whose_results_could_not_be_kept(
     assert list(tmp_path.iterdir()) == []
 
 
-READING = [
-    ("list",),
-    ("show", "{id}"),
-    ("query", "kind=soak"),
-    ("cite", "{id}/x"),
-]
+READING = [("list",), ("show", "{id}"), ("query", "kind=soak"), ("cite", "{id}/x")]
 
 
 SPOILT = [
@@ -241,18 +236,6 @@ def test_results_are_listed_one_line_each(own: Stand, columns: int) -> None:
     assert "no record of the kind nosuch; there are: matrix, sample" in other.stderr
 
 
-def test_a_torn_last_line_is_reported_and_the_rest_read(own: Stand) -> None:
-    ledger = own.ledger
-    id = ledger.append("soak", {}).id
-    (file,) = ledger.files()
-    with file.open("ab") as out:
-        out.write(b'{"kind":"so')
-    done = own.call("ledger", "list")
-    assert (done.returncode, done.stderr.count("\n")) == (0, 1)
-    assert "the last line is torn" in done.stderr
-    assert id in done.stdout
-
-
 # ---- a disk that is full ----
 
 
@@ -298,12 +281,6 @@ def test_a_full_disk_leaves_no_half_page(own: Stand, tmp_path: Path) -> None:
     arguments = ("compare", "--bench", "prodcons", *short, "--page", "DISK/report.html")
     refused(on_full_disk(own, tmp_path, *arguments), "cannot write", "No space left on device")
     assert list((tmp_path / "kept").iterdir()) == []
-
-
-def test_a_full_disk_ends_a_soak_in_words(own: Stand, tmp_path: Path) -> None:
-    arguments = ("soak", "--seconds", 300, "--epoch-sec", 1, "--out", "DISK/a.csv")
-    done = on_full_disk(own, tmp_path, *arguments)
-    refused(done, "cannot write", "a.csv: No space left on device")
 
 
 @pytest.mark.parametrize("arguments", [("ledger", "list"), ("--help",)])

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hakmem import cli as commands
-from hakmem import project
+from hakmem import cli as commands, project
 
 ROOT = project.root()
 FORMS = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("[!c]*.yml"))

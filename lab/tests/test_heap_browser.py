@@ -53,7 +53,7 @@ def test_a_click_zooms_and_escape_goes_back(asked: Callable[[str], str]) -> None
         "say(`zoomed ${graph.children.length} ${box('load')} ${box('parse').clientWidth};`);"
         "page.dispatchEvent(new page.defaultView.KeyboardEvent('keydown', {key: 'Escape'}));"
         "say(`back ${graph.children.length} ${box('parse').clientWidth}`);"
-        "say(` of ${graph.clientWidth}.`);",
+        "say(` of ${graph.clientWidth}.`);"
     )
     # Above parse the heap and main; below it two more, and one below the planted name.
     assert "zoomed 6 undefined " in said
@@ -71,7 +71,7 @@ def test_a_search_marks_and_adds_up_each_byte_once(asked: Callable[[str], str]) 
         "const hit = () => [...graph.querySelectorAll('.hit')].map((e) => e.textContent).join();"
         "say(`${hit()}: ${page.getElementById('found').textContent};`);"
         "page.querySelector('#peak [data-find=load]').click();"
-        "say(`${field.value} ${hit()}: ${page.getElementById('found').textContent}.`);",
+        "say(`${field.value} ${hit()}: ${page.getElementById('found').textContent}.`);"
     )
     assert "parse: 300 KiB, 30.0 %;load load: 700 KiB, 70.0 %." in said
 
@@ -80,7 +80,7 @@ def test_what_lies_under_the_pointer_is_told(asked: Callable[[str], str]) -> Non
     said = asked(
         "const over = new page.defaultView.MouseEvent('mouseover', {bubbles: true});"
         "box('load').dispatchEvent(over);"
-        "say(graph.closest('figure').querySelector('.told').textContent);",
+        "say(graph.closest('figure').querySelector('.told').textContent);"
     )
     assert "load · ? — 700 KiB, 70.0 %, 10 objects" in said
 
@@ -88,7 +88,7 @@ def test_what_lies_under_the_pointer_is_told(asked: Callable[[str], str]) -> Non
 def test_another_view_is_drawn_when_it_is_chosen(asked: Callable[[str], str]) -> None:
     said = asked(
         "page.getElementById('v-alloc').click();"
-        "say(`${page.querySelectorAll('#alloc .box').length} ${graph.clientWidth}.`);",
+        "say(`${page.querySelectorAll('#alloc .box').length} ${graph.clientWidth}.`);"
     )
     assert said.startswith("6 0.")  # at the end the planted name is gone
 

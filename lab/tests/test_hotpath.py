@@ -8,10 +8,7 @@ from pathlib import Path
 import pytest
 from hakmem import project
 from hakmem.errors import LabError
-from hakmem.hotpath import callgrind as hotpath_callgrind
-from hakmem.hotpath import cli as hotpath_view
-from hakmem.hotpath import sections as hotpath_sections
-from hakmem.hotpath import work as hotpath_work
+from hakmem.hotpath import callgrind, cli as hotpath_view, sections as hotpath_sections, work
 from hakmem.hotpath.work import Amounts
 from hakmem.process import provenance
 from hakmem.suite import SUITE
@@ -240,7 +237,7 @@ def test_without_any_tool_each_is_named_and_page_faults_remain(
 
 def test_both_processes_have_the_same_untimed_pass(planted: Stand, monkeypatch: object) -> None:
     monkeypatch.setenv("LAB_BUILD_DIR", planted.environment["LAB_BUILD_DIR"])
-    found = hotpath_work.benchmark("random_mixed 16-1024")
+    found = work.benchmark("random_mixed 16-1024")
     for simulated in (True, False):
         amounts = found.amounts(simulated)
         passes = set()
@@ -251,7 +248,7 @@ def test_both_processes_have_the_same_untimed_pass(planted: Stand, monkeypatch: 
         assert passes == {amounts.large // 10}
     assert found.amounts(True).large < found.amounts(False).large
     # Only random_mixed knows the argument.
-    assert not any("warmup" in a for a in hotpath_work.benchmark("burst").argv(1, Amounts(1, 2)))
+    assert not any("warmup" in a for a in work.benchmark("burst").argv(1, Amounts(1, 2)))
 
 
 # ---- a callgrind profile ----
@@ -295,7 +292,7 @@ totals: 60 9 3 4 1
 
 
 def test_own_and_inclusive_instructions_by_function() -> None:
-    profile = hotpath_callgrind.parse(PROFILE)
+    profile = callgrind.parse(PROFILE)
     found = {k: (f.own, f.inclusive) for k, f in profile.functions.items()}
     assert found == {
         ("/p/program", "main"): (17, 57),
@@ -313,10 +310,10 @@ def test_own_and_inclusive_instructions_by_function() -> None:
 
 
 def test_the_difference_of_two_profiles_by_function() -> None:
-    small = hotpath_callgrind.parse(PROFILE)
+    small = callgrind.parse(PROFILE)
     more = PROFILE.replace("40 20 3 1 4", "40 120 3 1 4").replace("+1 40 6", "+1 140 6")
-    large = hotpath_callgrind.parse(more.replace("totals: 60", "totals: 160"))
-    assert sorted(hotpath_callgrind.functions_between(small, large, 50)) == [
+    large = callgrind.parse(more.replace("totals: 60", "totals: 160"))
+    assert sorted(callgrind.functions_between(small, large, 50)) == [
         (("/p/lib.so", "malloc"), 2.0, 2.0),
         (("/p/program", "main"), 0.0, 2.0),
     ]
@@ -334,7 +331,7 @@ def test_the_difference_of_two_profiles_by_function() -> None:
 )
 def test_a_profile_that_does_not_add_up_is_refused(text: str, said: str) -> None:
     with pytest.raises(LabError, match=said):
-        hotpath_callgrind.parse(text)
+        callgrind.parse(text)
 
 
 # ---- sections ----

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 from hakmem.errors import LabError
-from hakmem.hotpath import sharing
-from hakmem.hotpath import work as hotpath_work
+from hakmem.hotpath import sharing, work as hotpath_work
 from hakmem.hotpath.work import Amounts
 from hakmem.paired.cells import Cell, parse
 from standing import PROGRAMS, compile_c

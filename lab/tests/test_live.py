@@ -161,14 +161,17 @@ def test_what_another_version_does_not_have_is_nought() -> None:
 def test_the_first_look_has_counts_and_the_next_ones_rates() -> None:
     before, now = process(faults=100), process(faults=150, purge_bytes=9 << 20, calls=406)
     first = view.rows([before], None, None)[0]
-    assert (first.purged, first.page_faults, first.calls, first.refused) == (7 << 20, 100, 400, 2)
+    assert [first.figures[name] for name in view.WORK] == [7 << 20, 100, 400, 2]
     second = view.rows([now], {7: before}, 2.0)[0]
-    assert (second.purged, second.page_faults, second.calls, second.refused) == (1 << 20, 25, 3, 0)
+    assert [second.figures[name] for name in view.WORK] == [1 << 20, 25, 3, 0]
 
 
 def test_a_process_that_has_come_since_has_done_all_since_and_none_runs_backwards() -> None:
-    assert view.rows([process(faults=40)], {}, 4.0)[0].page_faults == 10
-    assert view.rows([process(faults=40)], {7: process(faults=90)}, 4.0)[0].page_faults == 0
+    def faults(before: dict[int, Process]) -> float:
+        return view.rows([process(faults=40)], before, 4.0)[0].figures["page faults"]
+
+    assert faults({}) == 10
+    assert faults({7: process(faults=90)}) == 0
 
 
 def test_the_largest_comes_first() -> None:

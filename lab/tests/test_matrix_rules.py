@@ -8,11 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hakmem.errors import LabError
-from hakmem.matrix import plan as matrix_plan
-from hakmem.matrix import rules as matrix_rules
+from hakmem.matrix import plan, rules as matrix_rules
 from hakmem.matrix.plan import Matrix, Mode, RssBound, Rules, Stage
 from hakmem.matrix.rules import Evidence, Judgement, Result
-from hakmem.soak import analysis as soak_analysis
+from hakmem.soak import analysis
 from hakmem.soak.analysis import Analysis
 from hakmem.soak.epochs_csv import Soak
 from scipy.stats import wilcoxon
@@ -35,7 +34,7 @@ def soak(
         "sys_s": np.zeros(80),
     }
     facts = {} if calls is None else {"os calls": str(calls), "operations": "80000000"}
-    return soak_analysis.analyze(Soak(columns, facts))
+    return analysis.analyze(Soak(columns, facts))
 
 
 def stage(rules: Rules, keep: int | None = None, modes: tuple[str, ...] | None = None) -> Stage:
@@ -259,7 +258,7 @@ rules = { throughput_floor = -0.2 }
 def load(tmp_path: Path, text: str) -> Matrix:
     file = tmp_path / "m.toml"
     file.write_text(text)
-    return matrix_plan.load(file)
+    return plan.load(file)
 
 
 def test_a_file_is_read(tmp_path: Path) -> None:
@@ -300,9 +299,9 @@ def test_what_a_file_must_not_say(tmp_path: Path, old: str, new: str, message: s
 
 
 def test_scaling_keeps_what_the_rules_need() -> None:
-    full = matrix_plan.load(matrix_plan.find("lean"))
+    full = plan.load(plan.find("lean"))
     for scale in (0.5, 0.01, 1e-6):
-        for before, after in zip(full.stages, matrix_plan.scaled(full, scale).stages, strict=True):
+        for before, after in zip(full.stages, plan.scaled(full, scale).stages, strict=True):
             assert after.seconds >= before.seconds * scale
             assert after.seconds / after.epoch_s >= 40
             assert after.epoch_s >= 0.05
@@ -312,7 +311,7 @@ def test_scaling_keeps_what_the_rules_need() -> None:
 
 
 def test_the_lean_matrix_says_what_was_asked_of_it() -> None:
-    lean = matrix_plan.load(matrix_plan.find("matrices/lean.toml"))
+    lean = plan.load(plan.find("matrices/lean.toml"))
     assert [stage.seconds for stage in lean.stages] == [60, 300, 1800, 3600]
     assert [stage.keep for stage in lean.stages] == [2, 1, None, None]
     assert lean.candidates == ("LEAN+OFF", "LEAN+FREE", "LEAN+DONTNEED")

@@ -33,7 +33,7 @@ def script(name: str, text: str) -> Maker:
 
 
 def run(process: Process) -> Sample:
-    return take(Sample("toy", process.library.name, process.argv, 0, 0), process)
+    return take(Sample("toy"), process)
 
 
 @pytest.fixture
@@ -222,8 +222,7 @@ def test_the_process_that_works_must_be_served(toy: Toy, stand: Stand) -> None:
             ready, program=dataclasses.replace(ready.program, worker=worker)
         )
         proven = run(named.process(ours, {}, expects_proof=True))
-        blank = Sample("toy", "other", (), 0, 0)
-        shown = take_shown(blank, named.process(other, {}))
+        shown = take_shown(Sample("toy"), named.process(other, {}))
         if fine:
             assert (proven.error, shown.error) == (None, None)
         else:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hakmem.audit import planted as audit_planted
+from hakmem.audit import planted
 from hakmem.errors import LabError
 from hakmem.process import host, library, proof, provenance
 from hakmem.process.library import Library
@@ -26,7 +26,7 @@ SAID = Proof(
 
 
 def test_the_source_is_dirty_by_what_can_change_a_figure(tmp_path: Path) -> None:
-    site = audit_planted.build(tmp_path / "site")
+    site = planted.build(tmp_path / "site")
     clean = provenance.source(site.root)
     assert [len(str(clean[key])) for key in ("commit", "tree")] == [40, 40]
     assert clean["dirty"] is False

@@ -4,7 +4,7 @@ import re
 import shutil
 from pathlib import Path
 
-from hakmem.audit import blocks as audit_blocks
+from hakmem.audit import blocks
 from hakmem.audit.check import Audit
 from hakmem.ledger.store import Ledger
 
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 def test_tables_and_picture_are_made_from_their_records(tmp_path: Path) -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    (block,) = (b for b in audit_blocks.find(text) if b.kind == "picture")
+    (block,) = (b for b in blocks.find(text) if b.kind == "picture")
     shutil.copy(ROOT / "README.md", tmp_path)
     drawn = tmp_path / block.file
     drawn.parent.mkdir()

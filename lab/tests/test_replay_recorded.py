@@ -16,8 +16,7 @@ from hakmem.errors import LabError
 from hakmem.hotpath import callgrind
 from hakmem.process import host, provenance
 from hakmem.process.children import said
-from hakmem.replay import raw, streams, trace
-from hakmem.replay import record as recorder
+from hakmem.replay import raw, record as recorder, streams, trace
 from hakmem.replay.raw import GIVEN
 from hakmem.suite import SUITE
 from replay_world import (

@@ -80,13 +80,7 @@ def test_another_threads_block_is_waited_for_once_and_threads_start_in_order() -
         ("wait", 1, 2),
         ("malloc", 1, 3),
     ]
-    assert second == [
-        ("wait", 0, 1),
-        ("free", 0),
-        ("wait", 0, 2),
-        ("free", 1),
-        ("malloc", 2, 4),
-    ]
+    assert second == [("wait", 0, 1), ("free", 0), ("wait", 0, 2), ("free", 1), ("malloc", 2, 4)]
 
 
 def test_what_one_thread_alone_did_without_a_record_is_its_own() -> None:

@@ -7,9 +7,7 @@ import pytest
 import report_world as world
 from browser_world import Browser, expect_full, windows
 from hakmem.ledger.store import Ledger
-from hakmem.report import cli as report_cli
-from hakmem.report import page as report
-from hakmem.report import records as report_records
+from hakmem.report import cli as report_cli, page as report, records
 from report_world import drawn
 
 pytestmark = pytest.mark.browser
@@ -17,7 +15,7 @@ pytestmark = pytest.mark.browser
 
 def written(ledger: Ledger, folder: Path) -> Path:
     file = folder / "report.html"
-    report.write(file, report_cli.find(ledger, report_records.newest(ledger.records())))
+    report.write(file, report_cli.find(ledger, records.newest(ledger.records())))
     return file
 
 

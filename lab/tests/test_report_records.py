@@ -12,12 +12,7 @@ import pytest
 import report_world as world
 from hakmem.errors import LabError
 from hakmem.ledger.store import Ledger
-from hakmem.report import charts
-from hakmem.report import cli as report_cli
-from hakmem.report import lines as report_lines
-from hakmem.report import page as report
-from hakmem.report import records as report_records
-from hakmem.report.page import Findings
+from hakmem.report import charts, cli as report_cli, lines, page as report, records
 from standing import Stand, refused
 
 
@@ -30,7 +25,7 @@ def ledger(own: Stand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ledge
 
 
 def page_of(ledger: Ledger) -> str:
-    found = report_cli.find(ledger, report_records.newest(ledger.records()))
+    found = report_cli.find(ledger, records.newest(ledger.records()))
     assert found.problems == []
     return report.render(found)
 
@@ -48,7 +43,7 @@ def test_a_question_asked_again_shows_the_newest_answer_and_how_often(ledger: Le
     for verdict, ratio in (("UNDECIDED", 1.0), ("UNDECIDED", 1.01), ("GO", 0.9)):
         world.add_verdict(ledger, "is new better?", verdict, ratio)
     other = world.add_verdict(ledger, "is old better?", "NO-GO", 1.2)
-    found = report_records.newest(ledger.records())
+    found = records.newest(ledger.records())
     assert [(a.record.id == other, a.older) for a in found] == [(True, 0), (False, 2)]
     text = text_of(page_of(ledger))
     assert "the newest of 3 records with this question" in text
@@ -62,17 +57,17 @@ def test_parts_of_a_result_and_of_a_suite_are_not_shown_apart(ledger: Ledger) ->
     ends = world.add_verdict(ledger, "is bad worse than good?", "NO-GO", 1.1)
     ledger.append("probe", {"metrics": {}})
     bisect = world.add_bisect(ledger, [ends])
-    assert [a.record.id for a in report_records.newest(ledger.records())] == [bisect, suite]
+    assert [a.record.id for a in records.newest(ledger.records())] == [bisect, suite]
 
 
 def test_records_by_id_come_in_the_order_asked_and_missing_ones_are_named(ledger: Ledger) -> None:
     one, two = (world.add_verdict(ledger, name, "GO", 0.9) for name in "ab")
     sample = ledger.append("sample", {}).id
-    assert [a.record.id for a in report_records.chosen(ledger, [two, one, two])] == [two, one]
+    assert [a.record.id for a in records.chosen(ledger, [two, one, two])] == [two, one]
     with pytest.raises(LabError, match="no record beef, dead in"):
-        report_records.chosen(ledger, ["beef", one, "dead"])
+        records.chosen(ledger, ["beef", one, "dead"])
     with pytest.raises(LabError, match="a sample is part of a result"):
-        report_records.chosen(ledger, [sample])
+        records.chosen(ledger, [sample])
 
 
 # ---- what the page says ----
@@ -265,7 +260,7 @@ def test_the_command_takes_ids_files_and_nothing(ledger: Ledger, own: Stand) -> 
 
 def test_records_of_another_form_are_said_and_not_drawn(ledger: Ledger) -> None:
     ids = [ledger.append(kind, {"metrics": {}}).id for kind in ("verdict", "matrix", "suite")]
-    found = report_cli.find(ledger, report_records.newest(ledger.records()))
+    found = report_cli.find(ledger, records.newest(ledger.records()))
     assert sorted(p.split()[1] for p in found.problems) == sorted(ids)
     assert [found.verdicts, found.matrices, found.suites] == [[], [], []]
 
@@ -278,34 +273,29 @@ def test_records_of_another_form_are_said_and_not_drawn(ledger: Ledger) -> None:
     [(0, 10, [0, 2, 4, 6, 8, 10]), (0.97, 1.31, [1.0, 1.1, 1.2, 1.3]), (-3, 3, [-2, 0, 2])],
 )
 def test_ticks_are_round(low: float, high: float, expected: list[float]) -> None:
-    assert report_lines.ticks(low, high, 5) == pytest.approx(expected)
+    assert lines.ticks(low, high, 5) == pytest.approx(expected)
 
 
 def test_many_epochs_are_drawn_as_median_and_range() -> None:
     times = np.arange(1.0, 4001.0)
     values = np.where(np.arange(4000) % 2, 10.0, 20.0)
     values[2000] = np.nan
-    line = report_lines.Line("rate", values, "--s1")
-    chart = report_lines.Chart("x", "rate", "M", times, [line], 1000.0)
-    svg = report_lines.drawing(chart)
+    line = lines.Line("rate", values, "--s1")
+    chart = lines.Chart("x", "rate", "M", times, [line], 1000.0)
+    svg = lines.drawing(chart)
     points = re.findall(r'<polyline points="([^"]*)"', svg)
-    most = report_lines.MOST_POINTS
+    most = lines.MOST_POINTS
     assert [most / 2 < len(p.split()) <= most for p in points] == [True] * 2
     assert svg.count('class="range"') == 2
     assert re.search(r"\bnan\b", svg) is None
-    assert report_lines.data(chart)["lines"][0]["values"][2000] is None
+    assert lines.data(chart)["lines"][0]["values"][2000] is None
     assert chart.time_unit == (60, "min")
 
 
 def test_a_line_without_variation_is_drawn() -> None:
-    line = report_lines.Line("flat", np.zeros(3), "--s1")
-    chart = report_lines.Chart("x", "flat", "M", np.array([1.0, 2.0, 3.0]), [line], 1.0, zero=True)
-    assert report_lines.drawing(chart).count("<polyline") == 2
-
-
-def test_the_page_without_anything_is_an_error() -> None:
-    with pytest.raises(LabError, match="nothing to report"):
-        report.render(Findings())
+    line = lines.Line("flat", np.zeros(3), "--s1")
+    chart = lines.Chart("x", "flat", "M", np.array([1.0, 2.0, 3.0]), [line], 1.0, zero=True)
+    assert lines.drawing(chart).count("<polyline") == 2
 
 
 def test_pages_are_whole_or_not_there(

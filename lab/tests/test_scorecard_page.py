@@ -12,10 +12,8 @@ from hakmem.errors import LabError
 from hakmem.ledger import claims
 from hakmem.ledger.store import Ledger
 from hakmem.process import provenance
-from hakmem.scorecard import cli as scorecard_cli
-from hakmem.scorecard import page as scorecard
-from hakmem.scorecard import targets as scorecard_targets
-from hakmem.soak import session as soak_session
+from hakmem.scorecard import cli as scorecard_cli, page as scorecard, targets as scorecard_targets
+from hakmem.soak import session
 from hakmem.soak.analysis import Analysis, Drift
 from scorecards import BENCH, TARGETS, Site, ratio, soak, states, suite
 from standing import commit, git
@@ -168,7 +166,7 @@ def soaked(here: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
 
 
 def test_only_its_own_benchmark_makes_a_soak_stale(soaked: Site) -> None:
-    stated = soak_session.benchmarks([str(project.bench_dir() / "soak_mixed"), "--ws=7"])
+    stated = session.benchmarks([str(project.bench_dir() / "soak_mixed"), "--ws=7"])
     work = stated[0]["works"]["soak_mixed"]
     assert (work["executable"], work["arguments"]) == ("soak_mixed", ["--ws=7"])
     soaked.add("soak", soak(benchmarks=stated))
@@ -179,7 +177,7 @@ def test_only_its_own_benchmark_makes_a_soak_stale(soaked: Site) -> None:
 
 
 def test_what_a_soak_ran_must_be_what_it_states(soaked: Site) -> None:
-    stated = soak_session.benchmarks([str(project.bench_dir() / "soak_mixed"), "--ws=7"])
+    stated = session.benchmarks([str(project.bench_dir() / "soak_mixed"), "--ws=7"])
     stated[0]["works"]["soak_mixed"]["arguments"] = ["--ws=8"]
     soaked.add("soak", soak(benchmarks=stated))
     assert states(soaked)["drift"] == "stale"
@@ -193,13 +191,13 @@ def test_what_a_soak_ran_must_be_what_it_states(soaked: Site) -> None:
     ],
 )
 def test_a_users_command_has_no_definition(soaked: Site, argv: list[str], state: str) -> None:
-    soaked.add("soak", soak(benchmarks=soak_session.benchmarks(argv)))
+    soaked.add("soak", soak(benchmarks=session.benchmarks(argv)))
     (soaked.root / "bench/a.c").write_text("int b;\n")
     assert states(soaked)["drift"] == state
 
 
 def test_a_program_without_source_states_nothing(soaked: Site) -> None:
-    assert soak_session.benchmarks([str(project.bench_dir() / "gone")]) == []
+    assert session.benchmarks([str(project.bench_dir() / "gone")]) == []
 
 
 def test_a_soak_records_its_drift_with_interval_and_margin() -> None:
@@ -212,7 +210,7 @@ def test_a_soak_records_its_drift_with_interval_and_margin() -> None:
         cpu_share=None, calls_per_op=None, remarks=(),
     )  # fmt: skip
     kib = 1024
-    assert soak_session.metrics(analysis) == {
+    assert session.metrics(analysis) == {
         "rss_drift": {
             "value": kib, "low": -2 * kib, "high": 3 * kib, "margin": kib * kib,
             "unit": "B", "kind": claims.WITHIN,

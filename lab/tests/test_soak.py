@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 from hakmem import project
-from hakmem.soak import epochs_csv as soak_csv
-from hakmem.soak import inside as soak
+from hakmem.soak import epochs_csv, inside
 from standing import Stand, need_built, ran, refused
 from users import run
 
@@ -40,8 +39,8 @@ def test_a_soak_is_written_proven_judged_and_recorded(own: Stand, out: Path) -> 
     ] * 2
     assert "* not supported with 45 epochs, may be worse: p0.1 (needs 2995), p1" in done.stdout
     assert "system calls of the allocator: 3.3e-07 per operation" in done.stdout
-    found = soak_csv.parse(out.read_text())
-    assert list(found.columns) == list(soak_csv.COLUMNS)
+    found = epochs_csv.parse(out.read_text())
+    assert list(found.columns) == list(epochs_csv.COLUMNS)
     assert "HAKMEM_X=1" in found.facts["environment"]
     (record,) = own.records()
     assert record.kind == "soak"
@@ -56,7 +55,7 @@ def test_a_soak_is_written_proven_judged_and_recorded(own: Stand, out: Path) -> 
 def test_the_library_and_the_settings_are_the_users_choice(quick: Quick, out: Path) -> None:
     done = ran(quick("--lib", "system", "--no-record"))
     assert "served malloc" not in done.stdout
-    assert soak_csv.parse(out.read_text()).facts["library"].startswith("system ")
+    assert epochs_csv.parse(out.read_text()).facts["library"].startswith("system ")
     refused(quick("--env", "oops"), "--env takes NAME=VALUE, not 'oops'")
 
 
@@ -113,7 +112,7 @@ def test_a_soak_that_failed_before_its_first_epoch_leaves_no_file(
 
 
 def test_a_hanging_program_is_killed(quick: Quick, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(soak, "WARM_UP_S", 0.2)
+    monkeypatch.setattr(inside, "WARM_UP_S", 0.2)
     done = quick("--env", "HAKMEM_TEST_SOAK=hang")
     refused(done, "printed nothing for 1 s: killed", status=1)
 
@@ -126,7 +125,7 @@ def test_any_command_is_sampled_from_outside(own: Stand, out: Path) -> None:
     done = ran(own.run("soak", "--epoch-sec", "0.05", "--out", out, "--", *command))
     assert "served malloc" in done.stdout
     assert out.with_suffix(".log").read_text() == "done\n"
-    found = soak_csv.parse(out.read_text())
+    found = epochs_csv.parse(out.read_text())
     assert "ops_per_s" not in found.columns
     assert found.columns["rss_kb"][-1] > 9000
     assert found.facts["end"].endswith("status 0")
@@ -141,7 +140,7 @@ def test_a_commands_failure_is_told_and_its_length_can_be_cut(own: Stand, out: P
     cut = ("--epoch-sec", "0.05", "--seconds", "0.5", "--no-record")
     ran(own.call("soak", *cut, "--out", out, "--", *long))
     assert time.monotonic() - begin < 30
-    assert soak_csv.parse(out.read_text()).epochs == 10
+    assert epochs_csv.parse(out.read_text()).epochs == 10
 
 
 def test_a_process_that_runs_already_is_sampled_and_left_alone(own: Stand, out: Path) -> None:
@@ -153,7 +152,7 @@ def test_a_process_that_runs_already_is_sampled_and_left_alone(own: Stand, out: 
             assert child.poll() is None
         finally:
             child.kill()
-    assert soak_csv.parse(out.read_text()).epochs == 8
+    assert epochs_csv.parse(out.read_text()).epochs == 8
     assert own.records() == []
     done = own.call("soak", "--pid", child.pid, "--out", out)
     refused(done, f"there is no process {child.pid}")
@@ -202,9 +201,9 @@ def test_what_is_no_soak_is_one_clear_line(
 
 def test_statistics_line_is_the_last_and_the_budget_counts_calls_of_all_kinds() -> None:
     text = "x\n[SS_OS_STATS] alloc=9 calls=9 pid=1\n[SS_OS_STATS] alloc=1 madvise=4 calls=7 pid=2\n"
-    assert soak.os_calls(text) == 7
-    assert soak.os_calls("[SS_OS_STATS] alloc=1 free=2 madvise=3\n") is None, "not all kinds"
-    assert soak.os_calls("nothing") is None
+    assert inside.os_calls(text) == 7
+    assert inside.os_calls("[SS_OS_STATS] alloc=1 free=2 madvise=3\n") is None, "not all kinds"
+    assert inside.os_calls("nothing") is None
 
 
 @pytest.mark.built
@@ -212,8 +211,8 @@ def test_the_benchmark_prints_the_documented_columns_and_counts_live_bytes() -> 
     program = project.bench_dir() / "soak_mixed"
     need_built(program)
     argv = [program, "--seconds=0.2", "--epoch-sec=0.05", "--ws=200000", "--min=512", "--max=512"]
-    found = soak_csv.parse(run(argv, project.root()).stdout)
-    assert list(found.columns) == list(soak_csv.COLUMNS)
+    found = epochs_csv.parse(run(argv, project.root()).stdout)
+    assert list(found.columns) == list(epochs_csv.COLUMNS)
     # Half of the slots are occupied, give or take; every block has 512 bytes or a little more.
     assert found.columns["live_kb"][-1] == pytest.approx(200000 / 2 * 0.5, rel=0.1)
     assert (found.columns["committed_kb"] > found.columns["live_kb"]).all()

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 from hakmem.errors import LabError
 from hakmem.scorecard import targets
-from hakmem.soak import analysis as soak_analysis
-from hakmem.soak import epochs_csv as soak_csv
-from hakmem.soak import session
+from hakmem.soak import analysis, epochs_csv, session
 from hakmem.soak.analysis import MEMORY, RATE
 from hakmem.soak.epochs_csv import Soak
 from scipy.signal import lfilter
@@ -37,7 +35,7 @@ def test_raw_epochs_see_trends_that_are_not_there_and_block_medians_rarely_do() 
     residues = epochs - epochs.mean(axis=1, keepdims=True) - slopes[:, None] * x
     errors = np.sqrt((residues**2).sum(axis=1) / (len(x) - 2) / (x @ x))
     raw = float(np.mean(np.abs(slopes / errors) > 1.96))
-    found = [soak_analysis.slope(x, series) for series in epochs]
+    found = [analysis.slope(x, series) for series in epochs]
     blocks = float(np.mean([low > 0 or high < 0 for _, _, low, high in found]))
     assert raw > 0.25
     assert blocks < 0.12
@@ -46,13 +44,13 @@ def test_raw_epochs_see_trends_that_are_not_there_and_block_medians_rarely_do() 
 def test_twenty_blocks_and_ten_where_they_still_resemble_each_other() -> None:
     times = np.arange(200.0)
     rng = np.random.default_rng(2)
-    assert soak_analysis.slope(times, rng.standard_normal(200))[0] == 20
+    assert analysis.slope(times, rng.standard_normal(200))[0] == 20
     waves = np.sin(times / 25) + 0.01 * rng.standard_normal(200)
-    assert soak_analysis.slope(times, waves)[0] == 10
+    assert analysis.slope(times, waves)[0] == 10
 
 
 def test_block_medians_leave_out_epochs_in_front() -> None:
-    assert soak_analysis.block_medians(np.array([9.0, 1, 2, 3, 4, 5, 6]), 2).tolist() == [2, 5]
+    assert analysis.block_medians(np.array([9.0, 1, 2, 3, 4, 5, 6]), 2).tolist() == [2, 5]
 
 
 @pytest.mark.parametrize(
@@ -63,7 +61,7 @@ def test_planted_leaks(per_run_kb: float, state: str) -> None:
     rng = np.random.default_rng(3)
     trend = per_run_kb * np.arange(400) / 400
     rss = 40000 + trend + 300 * correlated(rng, 1, 400, 0.5)[0]
-    found = soak_analysis.analyze(of(rss_kb=rss)).drift["rss_kb"]
+    found = analysis.analyze(of(rss_kb=rss)).drift["rss_kb"]
     assert found.margin == 1024
     assert found.state == state
     assert found.low < found.per_run < found.high
@@ -76,7 +74,7 @@ def test_nearly_every_planted_leak_is_found_and_hardly_any_soak_without_one_is_b
 
     def share(leak: float) -> float:
         rows = 50000 + noise + leak * times / 300
-        states = [soak_analysis.drift(times, row, 300, MEMORY).state for row in rows]
+        states = [analysis.drift(times, row, 300, MEMORY).state for row in rows]
         return states.count("drifts") / len(rows)
 
     assert share(leak=4000) > 0.95
@@ -95,13 +93,13 @@ def test_throughput_that_fades_is_drift_and_one_that_rises_is_not(
 ) -> None:
     rng = np.random.default_rng(5)
     rates = 1e6 * (1 + change * np.arange(300) / 300 + 0.01 * rng.standard_normal(300))
-    assert soak_analysis.analyze(of(ops_per_s=rates)).drift["ops_per_s"].state == state
+    assert analysis.analyze(of(ops_per_s=rates)).drift["ops_per_s"].state == state
 
 
 def test_the_first_quarter_is_warm_up() -> None:
     rss = np.full(100, 50000.0)
     rss[:25] = np.linspace(1000, 50000, 25)
-    found = soak_analysis.analyze(of(rss_kb=rss))
+    found = analysis.analyze(of(rss_kb=rss))
     assert (found.epochs, found.used) == (100, 75)
     assert found.drift["rss_kb"].state == "none"
     assert found.plateau["rss_kb"] == 50000
@@ -109,10 +107,10 @@ def test_the_first_quarter_is_warm_up() -> None:
 
 
 def test_too_few_epochs_leave_drift_open() -> None:
-    found = soak_analysis.analyze(of(rss_kb=np.linspace(1000, 900000, 20)))
+    found = analysis.analyze(of(rss_kb=np.linspace(1000, 900000, 20)))
     assert found.drift["rss_kb"].state == "open"
     with pytest.raises(LabError, match="too few"):
-        soak_analysis.analyze(of(rss_kb=np.ones(3)))
+        analysis.analyze(of(rss_kb=np.ones(3)))
 
 
 # ---- spread, percentiles, steps ----
@@ -120,7 +118,7 @@ def test_too_few_epochs_leave_drift_open() -> None:
 
 def test_both_coefficients_of_variation() -> None:
     values = np.array([90.0, 100, 110, 100, 1000])
-    found = soak_analysis.spread(values)
+    found = analysis.spread(values)
     assert found.cv == pytest.approx(np.std(values, ddof=1) / 280)
     assert found.robust_cv == pytest.approx(1.4826 * 10 / 100)
 
@@ -133,10 +131,10 @@ def test_both_coefficients_of_variation() -> None:
     ],
 )
 def test_a_percentile_needs_enough_epochs_behind_it(percentile: str, needs: int) -> None:
-    assert soak_analysis.epochs_needed(percentile) == needs
+    assert analysis.epochs_needed(percentile) == needs
     column = "ns_per_op" if float(percentile[1:]) > 50 else "ops_per_s"
     for epochs, carried in ((needs - 1, False), (needs, True)):
-        found = soak_analysis.distributions({column: np.linspace(1, 2, epochs)})
+        found = analysis.distributions({column: np.linspace(1, 2, epochs)})
         seen = found[column].percentiles[percentile]
         assert (seen.carried, seen.needs) == (carried, needs)
         assert seen.value == pytest.approx(1 + float(percentile[1:]) / 100)
@@ -144,13 +142,13 @@ def test_a_percentile_needs_enough_epochs_behind_it(percentile: str, needs: int)
 
 def test_only_as_many_epochs_as_are_needed_reach_beyond_the_true_percentile() -> None:
     rng = np.random.default_rng(8)
-    slowest = rng.random((4000, soak_analysis.epochs_needed("p5"))).min(axis=1)
+    slowest = rng.random((4000, analysis.epochs_needed("p5"))).min(axis=1)
     assert np.mean(slowest < 0.05) == pytest.approx(0.95, abs=0.01)
 
 
 def test_the_distribution_of_rates_and_of_the_time_per_operation() -> None:
     rates = np.linspace(1e6, 2e6, 400)
-    found = soak_analysis.analyze(of(ops_per_s=rates)).distributions
+    found = analysis.analyze(of(ops_per_s=rates)).distributions
     assert list(found) == ["ops_per_s", "ns_per_op"]
     used = rates[100:]
     of_rates, of_times = found.values()
@@ -160,9 +158,9 @@ def test_the_distribution_of_rates_and_of_the_time_per_operation() -> None:
     assert of_rates.cv == pytest.approx(of_rates.sd / of_rates.mean)
     assert of_times.maximum == pytest.approx(1e9 / used[0])
     assert of_times.percentiles["p99"].value == pytest.approx(np.quantile(1e9 / used, 0.99))
-    stalled = soak_analysis.analyze(of(ops_per_s=np.append(rates, 0.0))).distributions
+    stalled = analysis.analyze(of(ops_per_s=np.append(rates, 0.0))).distributions
     assert list(stalled) == ["ops_per_s"], "an epoch without operations has no time per operation"
-    times = soak_analysis.analyze(of(ns_per_op=1e9 / rates))
+    times = analysis.analyze(of(ns_per_op=1e9 / rates))
     assert times.distributions["ops_per_s"].mean == pytest.approx(used.mean())
 
 
@@ -170,7 +168,7 @@ def test_a_planted_step_is_found_where_it_is() -> None:
     rng = np.random.default_rng(6)
     rates = 1e6 * (1 + 0.02 * correlated(rng, 1, 400, 0.5)[0])
     rates[250:] *= 0.85
-    (change,) = soak_analysis.changes(np.arange(400.0), rates, RATE)
+    (change,) = analysis.changes(np.arange(400.0), rates, RATE)
     assert 240 <= change.t_s <= 260
     assert change.after / change.before == pytest.approx(0.85, abs=0.02)
 
@@ -178,20 +176,20 @@ def test_a_planted_step_is_found_where_it_is() -> None:
 def test_noise_that_lingers_is_no_step() -> None:
     series = 1e6 * (1 + 0.05 * correlated(np.random.default_rng(7), 40, 300, 0.5))
     times = np.arange(300.0)
-    assert sum(bool(soak_analysis.changes(times, row, RATE)) for row in series) <= 2
+    assert sum(bool(analysis.changes(times, row, RATE)) for row in series) <= 2
 
 
 def test_a_step_below_the_margin_is_nothing() -> None:
     rss = np.full(200, 50000.0)
     rss[100:] += 600
-    assert soak_analysis.changes(np.arange(200.0), rss, MEMORY) == []
+    assert analysis.changes(np.arange(200.0), rss, MEMORY) == []
     rss[100:] += 600
-    assert len(soak_analysis.changes(np.arange(200.0), rss, MEMORY)) == 1
+    assert len(analysis.changes(np.arange(200.0), rss, MEMORY)) == 1
 
 
 def test_memory_is_split_and_rates_are_also_by_processor_time() -> None:
     ones = np.ones(40)
-    found = soak_analysis.analyze(
+    found = analysis.analyze(
         of(
             ops=1000 * ones,
             ops_per_s=1000 * ones,
@@ -211,22 +209,22 @@ def test_memory_is_split_and_rates_are_also_by_processor_time() -> None:
 def test_calls_per_operation_only_where_they_were_counted() -> None:
     columns = {"t_s": np.arange(1.0, 41)}
     counted = Soak(columns, {"os calls": "50", "operations": "1000000"})
-    assert soak_analysis.analyze(counted).calls_per_op == 5e-5
+    assert analysis.analyze(counted).calls_per_op == 5e-5
     unknown = Soak(columns, {"os calls": "not counted", "operations": "1000000"})
-    assert soak_analysis.analyze(unknown).calls_per_op is None
+    assert analysis.analyze(unknown).calls_per_op is None
 
 
 def test_an_analysis_is_json() -> None:
-    found = soak_analysis.analyze(of(rss_kb=np.ones(20))).to_dict()
+    found = analysis.analyze(of(rss_kb=np.ones(20))).to_dict()
     assert found["drift"]["rss_kb"]["low"] is None
-    found = soak_analysis.analyze(of(ops_per_s=np.full(80, 5.0))).to_dict()
+    found = analysis.analyze(of(ops_per_s=np.full(80, 5.0))).to_dict()
     percentiles = found["distributions"]["ops_per_s"]["percentiles"]
     assert percentiles["p5"] == {"value": 5.0, "carried": True, "needs": 59}
     assert percentiles["p1"] == {"value": 5.0, "carried": False, "needs": 299}
 
 
 def test_a_record_holds_the_percentiles_that_its_epochs_carry_and_no_other() -> None:
-    found = session.metrics(soak_analysis.analyze(of(ops_per_s=np.full(80, 5e8))))
+    found = session.metrics(analysis.analyze(of(ops_per_s=np.full(80, 5e8))))
     assert found["throughput_p5"] == {"value": 5e8, "unit": "ops/s"}
     assert found["ns_per_op_p95"] == {"value": 2.0, "unit": "ns/op"}
     assert not {"throughput_p1", "throughput_p0.1", "ns_per_op_p99", "ns_per_op_p99.9"} & set(found)
@@ -244,8 +242,8 @@ def rows(count: int) -> str:
 
 
 def test_facts_and_columns_are_read_back() -> None:
-    head = soak_csv.header({"command": "a\nb", "lab": "1"}, ["epoch", "t_s", "rss_kb"])
-    soak = soak_csv.parse(head + "0,1.0,5\n1,2.0,6\n# os calls: 7\n# end: 2 epochs\n")
+    head = epochs_csv.header({"command": "a\nb", "lab": "1"}, ["epoch", "t_s", "rss_kb"])
+    soak = epochs_csv.parse(head + "0,1.0,5\n1,2.0,6\n# os calls: 7\n# end: 2 epochs\n")
     assert soak.facts["command"] == "a b"
     assert soak.facts["os calls"] == "7"
     assert soak.columns["rss_kb"].tolist() == [5, 6]
@@ -254,11 +252,11 @@ def test_facts_and_columns_are_read_back() -> None:
 
 def test_the_bare_output_of_the_benchmark_is_a_soak() -> None:
     text = HEAD + rows(30) + "Throughput = 5 operations per second\n" + '{"bench":"x"}\n'
-    assert soak_csv.parse(text).epochs == 30
+    assert epochs_csv.parse(text).epochs == 30
 
 
 def test_older_names_are_read_and_said() -> None:
-    soak = soak_csv.parse("epoch,elapsed_s,Mops,RSS_MB,mood\n0,1,2.5,10,3\n1,2,2.5,10,3\n")
+    soak = epochs_csv.parse("epoch,elapsed_s,Mops,RSS_MB,mood\n0,1,2.5,10,3\n1,2,2.5,10,3\n")
     assert soak.columns["ops_per_s"].tolist() == [2.5e6, 2.5e6]
     assert soak.columns["rss_kb"].tolist() == [10240, 10240]
     assert "column mood is not known and was left out" in soak.remarks
@@ -266,19 +264,19 @@ def test_older_names_are_read_and_said() -> None:
 
 
 def test_every_older_name_leads_to_a_column_of_today() -> None:
-    assert {name for name, _ in soak_csv.OLDER.values()} <= set(soak_csv.COLUMNS)
-    assert not set(soak_csv.OLDER) & set(soak_csv.COLUMNS)
+    assert {name for name, _ in epochs_csv.OLDER.values()} <= set(epochs_csv.COLUMNS)
+    assert not set(epochs_csv.OLDER) & set(epochs_csv.COLUMNS)
 
 
 def test_a_torn_last_line_is_left_out_and_said() -> None:
-    soak = soak_csv.parse(HEAD + rows(30) + "30,31.0,10")
+    soak = epochs_csv.parse(HEAD + rows(30) + "30,31.0,10")
     assert soak.epochs == 30
     assert any("torn" in remark for remark in soak.remarks)
 
 
 def test_a_soak_without_its_end_is_said_to_be_so() -> None:
-    text = soak_csv.header({}, ["epoch", "t_s"]) + "0,1\n1,2\n"
-    assert any("did not reach its end" in r for r in soak_csv.parse(text).remarks)
+    text = epochs_csv.header({}, ["epoch", "t_s"]) + "0,1\n1,2\n"
+    assert any("did not reach its end" in r for r in epochs_csv.parse(text).remarks)
 
 
 @pytest.mark.parametrize(
@@ -298,4 +296,4 @@ def test_a_soak_without_its_end_is_said_to_be_so() -> None:
 )
 def test_what_cannot_be_read_is_said(text: str, message: str) -> None:
     with pytest.raises(LabError, match=message):
-        soak_csv.parse(text)
+        epochs_csv.parse(text)

@@ -10,14 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hakmem.audit import blocks as audit_blocks
-from hakmem.audit import citing as audit_record
-from hakmem.audit import scanner
+from hakmem.audit import blocks, citing, scanner
 from hakmem.errors import LabError
 from hakmem.ledger.store import Ledger, Record, canonical
-from hakmem.paired import cli as paired_cli
-from hakmem.paired import suite_record, suite_table
-from hakmem.paired import suite_run as compare_suite
+from hakmem.paired import cli as paired_cli, suite_record, suite_run, suite_table
 from hakmem.paired.blocks import FLOOR, Trial
 from hakmem.paired.suite_run import Request
 from hakmem.process import lock, metrics, provenance
@@ -46,12 +42,8 @@ class World:
         result |= {f"{name}_ns": 10 * seconds for name in metrics.LATENCIES}
         result |= {"peak_kb": 1000, "after_kb": 200 * seconds, "after_lazy_kb": 100 * seconds}
         return Sample(
-            command=trial.track.name,
-            library=trial.letter,
+            *(trial.track.name, trial.round, trial.position, trial.letter),
             argv=("bench", "1"),
-            round=trial.round,
-            position=trial.position,
-            letter=trial.letter,
             wall_s=seconds,
             max_rss_kb=PEAKS[trial.letter],
             result=result,
@@ -72,7 +64,7 @@ class World:
 
     def run(self, asked: Request) -> tuple[bool, str]:
         out = io.StringIO()
-        finished = compare_suite.run(asked, Console(file=out, width=200), self.sampler)
+        finished = suite_run.run(asked, Console(file=out, width=200), self.sampler)
         return finished.good, " ".join(out.getvalue().split())
 
     def whole(self) -> dict[str, Any]:
@@ -104,11 +96,7 @@ def test_wins_and_losses_of_time_and_memory_are_recorded(world: World) -> None:
     good, said = world.run(world.request("prodcons", "random_mixed_256"))
     assert good
     setting, *parts, record = world.ledger.records()
-    assert [r.kind for r in (setting, *parts, record)] == [
-        "setting",
-        *["comparison"] * 2,
-        "suite",
-    ]
+    assert [r.kind for r in (setting, *parts, record)] == ["setting", *["comparison"] * 2, "suite"]
     assert all(part.body["setting"] == setting.id for part in parts)
     assert record.body["inputs"] == [part.id for part in parts]
     metrics = world.whole()["metrics"]
@@ -274,8 +262,7 @@ def test_interrupted_before_anything_was_recorded(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    "other",
-    [{"seed": 6}, {"argv": ["hakmem", "compare", "another"]}, {"commit": "e" * 40}],
+    "other", [{"seed": 6}, {"argv": ["hakmem", "compare", "another"]}, {"commit": "e" * 40}]
 )
 def test_only_the_same_run_is_resumed(
     world: World, monkeypatch: pytest.MonkeyPatch, other: dict[str, Any]
@@ -306,7 +293,7 @@ def recorded(world: World) -> Record:
 def test_the_table_in_a_document_is_made_from_the_record(recorded: Record, ledger: Ledger) -> None:
     records = {r.id: r for r in ledger.records()}
     text = f"<!--claims:begin verdict={recorded.id}-->\n<!--claims:end-->\n"
-    made = audit_blocks.rewrite(text, Path(), records)
+    made = blocks.rewrite(text, Path(), records)
     assert (
         "| batch_lifo | 1.00 ns CPU/op | 0.80 rival.so | ▼ 1.25 [1.25–1.25] | 1.25 [1.25–1.25] "
         "| ▲ 0.50 [0.50–0.50] | 1.95 | 0.98 system | ▼ 2.00 [2.00–2.00] | 2.00 [2.00–2.00] |\n"
@@ -314,12 +301,12 @@ def test_the_table_in_a_document_is_made_from_the_record(recorded: Record, ledge
     assert "against the best rival 2 ▼; in peak memory against the leanest 2 ▼." in made
     assert "hakmem needs 1.29 [1.29–1.29] of its time (2)" in made
     assert "Rivals: rival.so not known, system glibc" in made
-    (block,) = audit_blocks.find(made)
+    (block,) = blocks.find(made)
     assert block.rows == 2
-    assert audit_blocks.rewrite(made, Path(), records) == made
-    assert scanner.scan(audit_blocks.without(made)[0]).unbacked == []
+    assert blocks.rewrite(made, Path(), records) == made
+    assert scanner.scan(blocks.without(made)[0]).unbacked == []
     with pytest.raises(LabError, match="was measured by another method"):
-        audit_blocks.rewrite(text, Path(), {recorded.id: recorded})
+        blocks.rewrite(text, Path(), {recorded.id: recorded})
 
 
 def test_a_table_of_a_setting_and_one_rival_is_headed_by_their_names(world: World) -> None:
@@ -357,9 +344,9 @@ def test_ratios_are_shown_with_their_intervals(recorded: Record) -> None:
 def test_a_suite_is_cited_like_a_verdict(recorded: Record) -> None:
     text = f"1.29 [1.29–1.29]<!--c:{recorded.id}/time against the oracle-->"
     (claim,) = scanner.scan(text).claims
-    assert audit_record.differences(claim, recorded) == []
+    assert citing.differences(claim, recorded) == []
     (claim,) = scanner.scan(text.replace("1.29 [", "1.28 [")).claims
-    assert audit_record.differences(claim, recorded) != []
+    assert citing.differences(claim, recorded) != []
 
 
 @pytest.mark.usefixtures("ledger")
@@ -391,7 +378,7 @@ def test_only_one_measurement_at_a_time(ledger: Ledger, stand: Stand) -> None:
 
 
 def page_of(asked: Request, world: World) -> str:
-    finished = compare_suite.run(asked, Console(file=io.StringIO()), world.sampler)
+    finished = suite_run.run(asked, Console(file=io.StringIO()), world.sampler)
     report_cli.write_run(world.folder / "page", finished.record, finished.whole, asked.record)
     return (world.folder / "page").read_text()
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 from hakmem.errors import LabError
-from hakmem.paired import protocol, session, suite_record, work
-from hakmem.paired import suite_run as compare_suite
+from hakmem.paired import protocol, session, suite_record, suite_run, work
 from hakmem.paired.blocks import Track
 from hakmem.paired.readings import choose
 from hakmem.process.sample import Sample
@@ -57,7 +56,7 @@ def test_a_block_has_as_many_samples_as_fill_its_seconds() -> None:
 
     def turns(timed: float, wall: float, seconds: float, reading: str = "wall") -> int:
         found = {
-            at: Sample("x", at, (), -1, 0, wall_s=wall * slow, result={"seconds": timed * slow})
+            at: Sample("x", wall_s=wall * slow, result={"seconds": timed * slow})
             for at, slow in (("A", 1), ("B", 7))
         }
         own = replace(track, reading=choose(reading, "batch_lifo"))
@@ -74,7 +73,7 @@ def test_a_block_has_as_many_samples_as_fill_its_seconds() -> None:
 def test_where_time_is_short_samples_are_fewer_and_then_shorter() -> None:
     track = of_batches("cpu")
     # Of either sample a tenth of the time is its beginning; the pair takes 1 s, there and back 2 s.
-    found = {at: Sample("x", at, (), -1, 0, wall_s=0.5, result={"seconds": 0.45}) for at in "AB"}
+    found = {at: Sample("x", wall_s=0.5, result={"seconds": 0.45}) for at in "AB"}
 
     def sized(most_s: float) -> tuple[int, int, float]:
         chosen, block_s = session.sized(track, found, 4.5, most_s)
@@ -88,11 +87,11 @@ def test_where_time_is_short_samples_are_fewer_and_then_shorter() -> None:
 
 
 def test_each_benchmark_is_there_once_unless_another_figure_is_named() -> None:
-    names = [figure.name for figure in compare_suite.chosen([])]
-    assert len(names) == len(set(names)) == len({f.command for f in compare_suite.chosen([])})
-    assert [f.name for f in compare_suite.chosen(["*_100000*"])] == ["random_mixed_100000"]
+    names = [figure.name for figure in suite_run.chosen([])]
+    assert len(names) == len(set(names)) == len({f.command for f in suite_run.chosen([])})
+    assert [f.name for f in suite_run.chosen(["*_100000*"])] == ["random_mixed_100000"]
     assert "peak" not in names
-    assert [f.name for f in compare_suite.chosen(["peak"], everything=True)] == [*names, "peak"]
-    assert [f.name for f in compare_suite.chosen(["p*"])] == ["prodcons"]
-    named = compare_suite.chosen(["random_mixed_100000_process"])
+    assert [f.name for f in suite_run.chosen(["peak"], everything=True)] == [*names, "peak"]
+    assert [f.name for f in suite_run.chosen(["p*"])] == ["prodcons"]
+    named = suite_run.chosen(["random_mixed_100000_process"])
     assert [f.name for f in named] == ["random_mixed_100000_process"]

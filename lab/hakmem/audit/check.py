@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hakmem import git, pages, project
-from hakmem.audit import blocks as audit_blocks
-from hakmem.audit import scanner
+from hakmem.audit import blocks, scanner
 from hakmem.audit.citing import Evidence, differences
 from hakmem.audit.settings import Settings
 from hakmem.errors import LabError
@@ -61,9 +60,9 @@ class Audit:
         self.documents += 1
         fresh = path.resolve() not in self.history
         before = self.seen
-        for block in audit_blocks.find(text):
+        for block in blocks.find(text):
             self._block(f"{name}:{block.line}", path.parent, block, fresh)
-        rest, stray = audit_blocks.without(text)
+        rest, stray = blocks.without(text)
         self.problems += [f"{name}:{line}: a mark that makes no block" for line in stray]
         self._figures(name, scanner.scan(rest), fresh)
         self.dated += 0 if fresh else self.seen - before
@@ -103,7 +102,7 @@ class Audit:
             f"{name}:{line}: unbacked: {what!r} cites no record" for line, what in found.unbacked
         ]
 
-    def _block(self, where: str, folder: Path, block: audit_blocks.Block, fresh: bool) -> None:
+    def _block(self, where: str, folder: Path, block: blocks.Block, fresh: bool) -> None:
         """A scorecard is of now, wherever it stands; a picture's file lies in or below `folder`."""
         self.generated += block.rows
         tried = block.kind == "corruption"  # the record's own date stands for it
@@ -116,9 +115,9 @@ class Audit:
             self.notes.append(f"{where}: the scorecard was not made again: {WITHOUT_HISTORY}")
             return
         try:
-            right = audit_blocks.render(block, self.root, self.evidence.records)
+            right = blocks.render(block, self.root, self.evidence.records)
             if block.kind == "picture":
-                drawn = audit_blocks.drawing(block, self.evidence.records)
+                drawn = blocks.drawing(block, self.evidence.records)
                 remedy = "`hakmem audit --write`"
                 pages.require_same(folder / block.file, drawn, "its records give", remedy)
         except (LabError, KeyError, TypeError, ValueError) as error:
@@ -129,7 +128,7 @@ class Audit:
                 f"{where}: the table is not what its source gives: `hakmem audit --write`"
             )
 
-    def _says_when(self, block: audit_blocks.Block, id: str) -> bool:
+    def _says_when(self, block: blocks.Block, id: str) -> bool:
         """Whether the table has the date of the record, and the commit that it was measured at."""
         record = self.evidence.records.get(id)
         source = record.body.get("source") if record else None
@@ -187,11 +186,11 @@ def write(root: Path, files: Sequence[Path], ledger: Ledger) -> None:
     records = verify(ledger).records
     for path in files:
         text = path.read_text(encoding="utf-8")
-        for block in audit_blocks.find(text):
+        for block in blocks.find(text):
             if block.kind == "picture":
                 file = path.parent / block.file
-                project.write_atomically(file, audit_blocks.drawing(block, records))
-        made = audit_blocks.rewrite(text, root, records)
+                project.write_atomically(file, blocks.drawing(block, records))
+        made = blocks.rewrite(text, root, records)
         if made != text:
             project.write_atomically(path, made)
             print(f"written: {path}")

@@ -131,10 +131,10 @@ class Evidence:
         return git.ask(self.root, "status", "--porcelain", "--", *SOURCE)
 
     def _benchmark_changed(self, body: Mapping[str, Any], commit: str | None) -> Iterator[str]:
-        stated = _stated(body)
-        if stated:
-            for name, work in sorted(stated.items()):
-                if work["definition"] != self._definition(name, work):
+        works = stated(body)
+        if works:
+            for name, work in sorted(works.items()):
+                if work["definition"] != definition(name, work, self.root):
                     yield f"the benchmark {name} has changed"
         elif (
             commit
@@ -144,18 +144,19 @@ class Evidence:
         ):
             yield f"bench/ has changed since {commit[:10]}, and it states no benchmark of its own"
 
-    def _definition(self, name: str, work: Mapping[str, Any]) -> str | None:
-        """As it is now: of a benchmark of the suite, or of the `executable` that it states."""
-        command = next((c for c in SUITE.commands if c.name == name), None)
-        if "executable" in work:
-            command = Command(name, work["executable"], tuple(work["arguments"]), full=1, quick=1)
-        try:
-            return provenance.definition(command, self.root) if command else None
-        except LabError:
-            return None
+
+def definition(name: str, work: Mapping[str, Any], root: Path) -> str | None:
+    """As it is now: of a benchmark of the suite, or of the `executable` that it states."""
+    command = next((c for c in SUITE.commands if c.name == name), None)
+    if "executable" in work:
+        command = Command(name, work["executable"], tuple(work["arguments"]))
+    try:
+        return provenance.definition(command, root) if command else None
+    except LabError:
+        return None
 
 
-def _stated(body: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+def stated(body: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """What was run by name, its definition None for a user's command; empty if not stated."""
     try:
         works = {

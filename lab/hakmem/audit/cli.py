@@ -6,8 +6,7 @@ from typing import Annotated
 import typer
 
 from hakmem import project
-from hakmem.audit import check as audit
-from hakmem.audit import planted as audit_planted
+from hakmem.audit import check as audit, planted
 from hakmem.audit.settings import Settings
 from hakmem.errors import LabError
 from hakmem.ledger.store import Ledger
@@ -32,7 +31,7 @@ def command(
     """Check that every figure in the docs and commit messages is what a record says."""
     for path in files or ():
         project.require_file(path, "document")
-    missed = audit_planted.rehearse()
+    missed = planted.rehearse()
     if missed:
         raise LabError(f"the audit itself is broken, it let through: {'; '.join(missed)}", 1)
     root, ledger = project.root(), Ledger.default()
@@ -61,7 +60,7 @@ def command(
         )
     for note in result.notes:
         print(f"note: {note}")
-    refused, passed = len(audit_planted.VIOLATIONS), len(audit_planted.HARMLESS)
+    refused, passed = len(planted.VIOLATIONS), len(planted.HARMLESS)
     print(f"audit: {refused} planted violations refused, {passed} harmless sentences not; {result}")
     if result.problems:
         raise typer.Exit(1)

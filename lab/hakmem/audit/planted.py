@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hakmem import git
-from hakmem.audit import blocks as audit_blocks
+from hakmem.audit import blocks
 from hakmem.audit.check import Audit
 from hakmem.errors import LabError
 from hakmem.ledger.store import Ledger
@@ -139,9 +139,13 @@ class Site:
     verdict: str
     message: str = ""
 
+    @property
+    def ledger(self) -> Ledger:
+        return Ledger(self.root / "evidence")
+
     def problems(self) -> list[str]:
         history = (self.root / "old.md").resolve()
-        audit = Audit.of(self.root, Ledger(self.root / "evidence"), 0, {history})
+        audit = Audit.of(self.root, self.ledger, 0, {history})
         audit.document(self.root / "doc.md")
         audit.document(history)
         audit.message("planted", self.message)
@@ -191,7 +195,7 @@ def build(root: Path) -> Site:
         f"−12 % [−15–−10]<!--c:{verdict}/cost/%-->.\n\n"
         f"<!--claims:begin verdict={verdict}-->\n<!--claims:end-->\n"
     )
-    made = audit_blocks.rewrite(text, root, {verdict: record})
+    made = blocks.rewrite(text, root, {verdict: record})
     for name in ("doc.md", "old.md"):
         (root / name).write_text(made, encoding="utf-8")
     _git(root, "add", ".")

@@ -8,10 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from hakmem import complete, project
-from hakmem.bisect import commits as bisect_range
-from hakmem.bisect import posterior as bisect_posterior
-from hakmem.bisect import record as bisect_record
-from hakmem.bisect import view as bisect_view
+from hakmem.bisect import commits as bisect_range, posterior, record as bisect_record, view
 from hakmem.bisect.course import Aim, Course, Request
 from hakmem.bisect.search import Finding
 from hakmem.builds import Builds
@@ -58,7 +55,7 @@ def command(
     ] = None,
     max_blocks: Most = LOOKS[-1],
     probe_blocks: Annotated[
-        int, typer.Option(min=bisect_posterior.FEWEST, max=LOOKS[-1], help="Blocks of one probe.")
+        int, typer.Option(min=posterior.FEWEST, max=LOOKS[-1], help="Blocks of one probe.")
     ] = LOOKS[0],
     max_probes: Annotated[int, typer.Option(min=1, help="Probes at most.")] = 30,
     min_seconds: Seconds = 1.0,
@@ -112,7 +109,7 @@ def run(request: Request, console: Console) -> Finding:
         except KeyboardInterrupt:
             raise Interrupted("interrupted: nothing was recorded") from None
         record = bisect_record.save(course, finding) if request.record else None
-    bisect_view.print_finding(console, commits, course.search, finding, reading.sign)
+    view.print_finding(console, commits, course.search, finding, reading.sign)
     kept = f"recorded: {record.id}" if record else "not recorded"
     blocks = sum(one.decision.blocks for one in course.compared)
     console.print(f"{len(course.compared)} comparisons, {blocks} blocks; {kept}", highlight=False)

@@ -13,7 +13,7 @@ from typing import Literal
 from rich.console import Console
 from rich.text import Text
 
-from hakmem.bisect import view as bisect_view
+from hakmem.bisect import view
 from hakmem.bisect.commits import Commit
 from hakmem.bisect.search import SURE, Finding, Search, Suspect
 from hakmem.builds import BuildFailed, Builds, Built
@@ -130,7 +130,7 @@ class Course:
         probes = 0
         while probes < self.request.probes:
             now = self.search.posterior()
-            bisect_view.print_standing(self.console, self.commits, now)
+            view.print_standing(self.console, self.commits, now)
             commit = self.search.next(now)
             if commit is None:
                 break
@@ -194,7 +194,7 @@ class Course:
         name = self.request.bench or Path(self.request.command[0]).name
         track = Track(name, "target", self.reading, works)
         seed = self.request.seed + len(self.compared)
-        plan = Plan(cells, [track], "improvement", protocol.LEAST_MARGIN, seed, most)
+        plan = Plan(cells, [track], seed, most)
         facts = recording.Facts.of(cells, self.request.argv) if self.request.record else None
         ready = session.prepare(plan, self.request.seconds, self.console)
         self._require(ready.failures, base, commit)

@@ -215,11 +215,7 @@ class Part:
         request = Request(self.job, self.files, self.ready, self.facts, self.samples, SLICE_S)
         self.worker = worker
         self.future = client.submit(
-            measure,
-            cloudpickle.dumps(request),
-            workers=[worker],
-            resources=RESOURCE,
-            pure=False,
+            measure, cloudpickle.dumps(request), workers=[worker], resources=RESOURCE, pure=False
         )
         self.state = "measures"
 

@@ -29,8 +29,7 @@ from rich.console import Console
 from hakmem import project
 from hakmem.errors import INTERRUPTED, LabError
 from hakmem.ledger.store import host_name
-from hakmem.paired import blocks as paired
-from hakmem.paired import cells, session
+from hakmem.paired import blocks as paired, cells, session
 from hakmem.paired.blocks import Outcome, Plan, Sampler, Trial
 from hakmem.paired.cells import Cell
 from hakmem.paired.protocol import Decision

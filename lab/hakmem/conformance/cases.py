@@ -4,7 +4,7 @@ The programs of tests/world/corrupt misuse memory: there the promise is that it 
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,19 +35,19 @@ class Case:
 
 def all_cases() -> list[Case]:
     """Of this checkout, whichever build of the library they are run on."""
-    return [Case(path.stem, promise(path), path, program) for path, program in _programs(CASES)]
+    return _cases(CASES, promise)
 
 
 def misuses() -> list[Case]:
     """The programs that corrupt the heap; what begins like `// secure:` is for the tests."""
-    found = _programs(MISUSES)
-    return [Case(path.stem, misuse(path), path, program, True) for path, program in found]
+    return _cases(MISUSES, misuse)
 
 
-def _programs(place: Path) -> list[tuple[Path, Path]]:
-    """The sources in a folder, and where the build puts what is made of them."""
-    sources = (path for path in (project.root() / place).iterdir() if path.suffix in SUFFIXES)
-    return [(path, project.root() / "build" / place / path.stem) for path in sorted(sources)]
+def _cases(place: Path, said: Callable[[Path], str]) -> list[Case]:
+    """Of the sources in a folder, with what each is `said` to promise."""
+    sources = sorted(p for p in (project.root() / place).iterdir() if p.suffix in SUFFIXES)
+    built = project.root() / "build" / place
+    return [Case(p.stem, said(p), p, built / p.stem, place == MISUSES) for p in sources]
 
 
 def misuse(source: Path) -> str:

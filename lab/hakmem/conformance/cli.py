@@ -12,15 +12,13 @@ from rich.table import Table
 from rich.text import Text
 
 from hakmem import peers, project
-from hakmem.conformance import cases as case_module
-from hakmem.conformance import trial
+from hakmem.conformance import cases as case_module, trial
 from hakmem.conformance.cases import Case
 from hakmem.conformance.trial import Contender, Result
 from hakmem.errors import LabError
 from hakmem.ledger.store import Ledger, Record
 from hakmem.paired import cells
-from hakmem.paired.cli import Record as Keep
-from hakmem.paired.cli import require_ledger
+from hakmem.paired.cli import Record as Keep, require_ledger
 from hakmem.process import library, provenance
 from hakmem.process.library import Library
 from hakmem.process.provenance import NoiseMeter

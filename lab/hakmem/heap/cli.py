@@ -126,8 +126,7 @@ def _show(
 
 
 def _write(page: "Page", target: Path) -> None:
-    from hakmem.heap import page as heap_page
-    from hakmem.heap import view
+    from hakmem.heap import page as heap_page, view
 
     project.write_atomically(target, heap_page.render(page))
     console = Console()

@@ -14,9 +14,7 @@ from datetime import datetime
 from hakmem import pages, words
 from hakmem.heap import flame, weigh
 from hakmem.heap.weigh import Change, Function, Growth, Weighed
-from hakmem.report import charts
-from hakmem.report import lines as report_lines
-from hakmem.report import page as report
+from hakmem.report import charts, lines, page as report
 
 ROWS = 20  # of a table of functions
 DRAWN = 5  # functions of the growth that have a colour of their own
@@ -122,17 +120,15 @@ def growth_drawing(growth: Growth) -> str:
 
     power, unit = unit_of(growth)
     times = np.array(growth.seconds)
-    chart = report_lines.Chart("growth", "in use over time", unit, times, (), 0.0)
+    chart = lines.Chart("growth", "in use over time", unit, times, (), 0.0)
     span = float(times[0]), float(times[-1])
     high = 1.06 * growth.highest / (1 << power)
     sizes = (("wide", 960, 280, 58), ("narrow", 340, 220, 46))
-    return "".join(
-        _areas(growth, chart, report_lines.Box(*size, *span, 0.0, high)) for size in sizes
-    )
+    return "".join(_areas(growth, chart, lines.Box(*size, *span, 0.0, high)) for size in sizes)
 
 
-def _areas(growth: Growth, chart: report_lines.Chart, box: report_lines.Box) -> str:
-    parts = report_lines.axes(chart, box)
+def _areas(growth: Growth, chart: lines.Chart, box: lines.Box) -> str:
+    parts = lines.axes(chart, box)
     unit = 1 << unit_of(growth)[0]
     below = [box.y(0.0)] * len(growth.seconds)
     heights = [0] * len(growth.seconds)
@@ -143,6 +139,6 @@ def _areas(growth: Growth, chart: report_lines.Chart, box: report_lines.Box) -> 
         forth = list(zip(across, above, strict=True))
         back = list(zip(across, below, strict=True))[::-1]
         css = f"c{number}" if number < len(growth.layers) else "c6"
-        parts.append(f'<polygon points="{report_lines.points(forth + back)}" class="area {css}"/>')
+        parts.append(f'<polygon points="{lines.points(forth + back)}" class="area {css}"/>')
         below = above
     return charts.svg(box.name, box.width, box.height, f"{chart.title}, {chart.unit}", parts)

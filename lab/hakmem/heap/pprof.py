@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from hakmem import project
 from hakmem.errors import LabError
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
@@ -85,10 +86,7 @@ class Profile:
 
 def read(path: Path) -> Profile:
     """LabError, one line, where the file is no whole heap profile."""
-    try:
-        packed = path.read_bytes()
-    except OSError as error:
-        raise LabError(f"cannot read {path}: {error.strerror}") from error
+    packed = project.read(path)
     if not packed:
         raise LabError(f"{path} is no heap profile: it is empty")
     try:

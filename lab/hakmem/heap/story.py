@@ -8,8 +8,7 @@ from pathlib import Path
 
 from hakmem import words
 from hakmem.errors import LabError
-from hakmem.heap import page as heap_page
-from hakmem.heap import pprof, symbols, weigh
+from hakmem.heap import page as heap_page, pprof, symbols, weigh
 from hakmem.heap.page import Page, View
 from hakmem.heap.pprof import ALLOCATED, IN_USE, Profile
 from hakmem.heap.weigh import Weighed

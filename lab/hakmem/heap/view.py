@@ -1,6 +1,7 @@
 """A heap in the terminal: the functions that weigh most."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import repeat
 
 from rich.console import Console
 from rich.table import Table
@@ -26,9 +27,15 @@ def show(page: Page, console: Console) -> None:
         console.print(Text(problem, style="yellow"), soft_wrap=True)
 
 
-def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Table:
-    """Empty. Where the terminal is narrow names give way, then whole columns from the right: no
-    figure is cut."""
+def _table(
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    width: int,
+    styles: Iterable[str] = repeat(""),
+) -> Table:
+    """Where the terminal is narrow names give way, then whole columns from the right: no figure is
+    cut."""
     figures = [
         max(map(len, column)) for column in zip(columns, *(row[1:] for row in rows), strict=True)
     ]
@@ -39,6 +46,8 @@ def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], wi
     made.add_column("function", no_wrap=True, max_width=most, overflow="ellipsis")
     for column, least in zip(columns, figures, strict=False):
         made.add_column(column, justify="right", no_wrap=True, min_width=least)
+    for (name, *cells), style in zip(rows, styles, strict=False):
+        made.add_row(Text(name), *cells[: len(figures)], style=style)
     return made
 
 
@@ -60,10 +69,7 @@ def _functions(view: View, width: int) -> Table:
         for row in view.by_own[:ROWS]
     ]
     columns = ("self", "", "±, 95 %", "objects", "with callees")
-    made = _table(view.name.lower(), columns, rows, width)
-    for name, *cells in rows:
-        made.add_row(Text(name), *cells[: len(made.columns) - 1])
-    return made
+    return _table(view.name.lower(), columns, rows, width)
 
 
 def _changes(page: Page, width: int) -> Table:
@@ -78,8 +84,5 @@ def _changes(page: Page, width: int) -> Table:
         for row in page.changes[:ROWS]
     ]
     title = "in use; dim: no more than chance can make"
-    made = _table(title, ("change", "±, 95 %", "before", "after"), rows, width)
-    for row, (name, *cells) in zip(page.changes, rows, strict=False):
-        shown = cells[: len(made.columns) - 1]
-        made.add_row(Text(name), *shown, style="" if row.is_clear else "dim")
-    return made
+    styles = ("" if row.is_clear else "dim" for row in page.changes)
+    return _table(title, ("change", "±, 95 %", "before", "after"), rows, width, styles)

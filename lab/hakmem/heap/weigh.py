@@ -36,9 +36,7 @@ class Weight:
 
     def __add__(self, other: "Weight") -> "Weight":
         return Weight(
-            self.bytes + other.bytes,
-            self.objects + other.objects,
-            self.variance + other.variance,
+            self.bytes + other.bytes, self.objects + other.objects, self.variance + other.variance
         )
 
     def __sub__(self, other: "Weight") -> "Weight":

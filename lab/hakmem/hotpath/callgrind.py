@@ -92,22 +92,20 @@ def profile_of(folder: Path, pid: object) -> Path:
 def parse(text: str) -> Profile:
     """A profile as callgrind writes it. LabError where it is none, or not whole."""
     header, events = _header(text)
-    reader = _Reader(len(events), events.index("Ir"))
-    for line in text.splitlines():
-        reader.line(line)
+    functions = _functions(text, len(events), events.index("Ir"))
     totals = [row for row in (_values(line, "totals:") for line in text.splitlines()) if row]
     if len(totals) != 1 or len(totals[0]) > len(events):
         raise LabError("the callgrind profile is not whole: it has no totals", status=1)
     padded = [*totals[0], *[0] * (len(events) - len(totals[0]))]
     found = dict(zip(events, padded, strict=True))
-    own = sum(function.own for function in reader.functions.values())
+    own = sum(function.own for function in functions.values())
     if own != found["Ir"]:
         raise LabError(
             f"the callgrind profile was misread: its functions have {own} instructions, "
             f"its totals {found['Ir']}",
             status=1,
         )
-    return Profile(found, reader.functions, header)
+    return Profile(found, functions, header)
 
 
 def placed(profile: Profile, library: Path, names: Container[str]) -> Profile:
@@ -138,46 +136,34 @@ def _values(line: str, begin: str) -> list[int]:
     return [int(x) for x in line.removeprefix(begin).split()] if line.startswith(begin) else []
 
 
-class _Reader:
-    """Names are given once and then by number; a line after calls= is the cost of that call."""
+def _functions(text: str, most: int, instructions: int) -> dict[tuple[str, str], Function]:
+    """By (object, name): of at `most` so many costs in a line the one at `instructions`.
 
-    def __init__(self, events: int, instructions: int) -> None:
-        self.functions: dict[tuple[str, str], Function] = {}
-        self._most = events
-        self._instructions = instructions
-        self._names: dict[tuple[str, str], str] = {}
-        self._object = self._function = ""
-        self._called = False
-
-    def line(self, line: str) -> None:
+    Names are given once and then by number; a line after calls= is the cost of that call.
+    """
+    functions: dict[tuple[str, str], Function] = {}
+    names: dict[tuple[str, str], str] = {}
+    here, called = {"ob": "", "fn": ""}, False
+    for line in text.splitlines():
         key, equals, value = line.partition("=")
-        if equals and key.isalpha():
-            self._specification(key, value)
-            return
-        first, *rest = line.split() or [""]
-        if not _POSITION.fullmatch(first) or len(rest) > self._most:
-            return
-        cost = int(rest[self._instructions]) if len(rest) > self._instructions else 0
-        function = self.functions.setdefault((self._object, self._function), Function())
-        function.inclusive += cost
-        if not self._called:
-            function.own += cost
-        self._called = False
-
-    def _specification(self, key: str, value: str) -> None:
-        if key == "calls":
-            self._called = True
-            return
-        kind = _SAME.get(key, key)
-        named = _NAME.fullmatch(value)
-        if named is None:
-            return
-        if named[2]:
-            self._names[kind, named[1]] = named[2]
-        if key == "ob":
-            self._object = self._names[kind, named[1]]
-        elif key == "fn":
-            self._function = self._names[kind, named[1]]
+        if equals and key == "calls":
+            called = True
+        elif equals and key.isalpha():
+            kind, named = _SAME.get(key, key), _NAME.fullmatch(value)
+            if named and named[2]:
+                names[kind, named[1]] = named[2]
+            if named and key in here:
+                here[key] = names[kind, named[1]]
+        else:
+            first, *rest = line.split() or [""]
+            if not _POSITION.fullmatch(first) or len(rest) > most:
+                continue
+            cost = int(rest[instructions]) if len(rest) > instructions else 0
+            function = functions.setdefault((here["ob"], here["fn"]), Function())
+            function.inclusive += cost
+            function.own += 0 if called else cost
+            called = False
+    return functions
 
 
 def functions_between(

@@ -14,11 +14,13 @@ from rich.text import Text
 
 from hakmem import complete, stats, terminal, words
 from hakmem.errors import Interrupted, LabError
-from hakmem.hotpath import callgrind as hotpath_callgrind
-from hakmem.hotpath import profile as hotpath
-from hakmem.hotpath import sections as hotpath_sections
-from hakmem.hotpath import sharing as hotpath_sharing
-from hakmem.hotpath import work as hotpath_work
+from hakmem.hotpath import (
+    callgrind,
+    profile,
+    sections as hotpath_sections,
+    sharing,
+    work as hotpath_work,
+)
 from hakmem.hotpath.code import Tally
 from hakmem.hotpath.profile import FAULTS, Found, Request, Side
 from hakmem.hotpath.work import Workload
@@ -50,9 +52,9 @@ def command(
         complete.of_library("--lib", help="A cell as in `hakmem ab`; repeatable. Default: hakmem."),
     ] = None,
     method: Annotated[
-        hotpath.Choice,
+        profile.Choice,
         complete.one_of(
-            hotpath.Choice,
+            profile.Choice,
             help="Counters, or a simulated processor; emulated: locks and lines between threads.",
         ),
     ] = "auto",
@@ -63,7 +65,7 @@ def command(
     sections: Annotated[
         int, typer.Option("--sections-sample", min=0, help="Time each Nth entry; 0: do not.")
     ] = 1,
-    top: Annotated[int, typer.Option(min=1, max=hotpath.TOP, help="Functions shown.")] = 8,
+    top: Annotated[int, typer.Option(min=1, max=profile.TOP, help="Functions shown.")] = 8,
     seed: paired_cli.Seed = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what is recorded.")] = False,
     record: paired_cli.Record = True,
@@ -85,10 +87,10 @@ def command(
     seed = paired_cli.fresh(seed)
     # With --json stdout is the document's alone.
     console = Console(stderr=as_json)
-    chosen, refusals = hotpath.choose(method)
+    chosen, refusals = profile.choose(method)
     for line in refusals:
         console.print(f"not counted: {line}", style="yellow", soft_wrap=True, highlight=False)
-    request = hotpath.Request(
+    request = profile.Request(
         workloads=workloads,
         cells=distinct([parse(text) for text in lib or ["hakmem"]]),
         method=chosen,
@@ -100,7 +102,7 @@ def command(
         facts = Facts.of(request.cells, paired_cli.again(seed))
         meter, began = NoiseMeter(), time.monotonic()
         found = _measure(request, console)
-        body = hotpath.body(request, found, facts, meter.stop(), began)
+        body = profile.body(request, found, facts, meter.stop(), began)
     if as_json:
         print(json.dumps(body, indent=1))
     else:
@@ -113,18 +115,18 @@ def command(
         raise typer.Exit(1)
 
 
-def _measure(request: hotpath.Request, console: Console) -> hotpath.Found:
+def _measure(request: profile.Request, console: Console) -> profile.Found:
     try:
         with progress_bar(console) as progress:
-            bar = progress.add_task("hot path", total=hotpath.steps(request))
-            return hotpath.measure(
+            bar = progress.add_task("hot path", total=profile.steps(request))
+            return profile.measure(
                 request, lambda words: progress.update(bar, advance=1, description=words)
             )
     except KeyboardInterrupt:
         raise Interrupted("interrupted: nothing was recorded") from None
 
 
-def _record(body: dict[str, object], found: hotpath.Found, record: bool, console: Console) -> None:
+def _record(body: dict[str, object], found: profile.Found, record: bool, console: Console) -> None:
     if not record or found.failures:
         console.print("not recorded" if not record else "not recorded, because a program failed")
         return
@@ -135,8 +137,8 @@ def _record(body: dict[str, object], found: hotpath.Found, record: bool, console
 LABEL, COLUMN = 28, 19
 WORDS = {
     "perf": f"perf: {perf.WHAT}",
-    "callgrind": f"callgrind: {hotpath_callgrind.WHAT}",
-    "emulated": f"qemu: {hotpath_sharing.WHAT}",
+    "callgrind": f"callgrind: {callgrind.WHAT}",
+    "emulated": f"qemu: {sharing.WHAT}",
     None: "nothing here counts instructions: page faults only",
 }
 

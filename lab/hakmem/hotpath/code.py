@@ -150,19 +150,17 @@ def straight(code: Mapping[int, Instruction]) -> list[Instruction]:
 
 def tally(instructions: Iterable[Instruction]) -> Tally:
     """Of all but nop, which only fills up."""
-    counts = dict.fromkeys(Tally.__dataclass_fields__, 0)
-    for step in instructions:
-        if step.name.startswith("nop"):
-            continue
-        counts["instructions"] += 1
-        counts["calls"] += step.name.startswith("call")
-        jump = step.name.startswith("jmp")
-        counts["jumps"] += jump
-        counts["branches"] += not jump and step.name.startswith("j")
-        load, store = accesses(step)
-        counts["loads"] += load
-        counts["stores"] += store
-    return Tally(**counts)
+    steps = [step for step in instructions if not step.name.startswith("nop")]
+    begins = {word: sum(s.name.startswith(word) for s in steps) for word in ("j", "jmp", "call")}
+    touched = [accesses(step) for step in steps]
+    return Tally(
+        instructions=len(steps),
+        branches=begins["j"] - begins["jmp"],
+        jumps=begins["jmp"],
+        loads=sum(load for load, _ in touched),
+        stores=sum(store for _, store in touched),
+        calls=begins["call"],
+    )
 
 
 def accesses(step: Instruction) -> tuple[bool, bool]:

@@ -17,12 +17,9 @@ from rich.text import Text
 
 from hakmem import terminal, words
 from hakmem.errors import LabError
-from hakmem.hotpath import callgrind
-from hakmem.hotpath import work as hotpath_work
+from hakmem.hotpath import callgrind, work
 from hakmem.ledger.store import Ledger
-from hakmem.paired import ab, recording
-from hakmem.paired import cells as cell_module
-from hakmem.paired import tables as paired_tables
+from hakmem.paired import ab, cells as cell_module, recording, tables
 from hakmem.paired.blocks import BASE
 from hakmem.paired.cells import Cell
 from hakmem.paired.protocol import Aim, Verdict
@@ -74,7 +71,7 @@ def run(request: ab.Request, console: Console) -> dict[str, Verdict]:
     return found
 
 
-def workload_of(request: ab.Request) -> hotpath_work.Workload:
+def workload_of(request: ab.Request) -> work.Workload:
     why = callgrind.refusal()
     if why:
         raise LabError(why)
@@ -83,21 +80,17 @@ def workload_of(request: ab.Request) -> hotpath_work.Workload:
     if len(request.cells) < 2 and not request.twins:
         raise LabError("one cell is nothing to compare: add --b, or --aa")
     if request.command:
-        return hotpath_work.own(request.command, passed=request.passed)
+        return work.own(request.command, passed=request.passed)
     if not request.bench:
         raise LabError("what shall they run? --bench NAME, or -- command …")
-    found = hotpath_work.benchmark(request.bench)
+    found = work.benchmark(request.bench)
     if found.command and found.command.threads > 1:
         raise LabError(f"{found.name} has {found.command.threads} threads: counts are not exact")
     return found
 
 
 def count(
-    workload: hotpath_work.Workload,
-    cells: Mapping[str, Cell],
-    seed: int,
-    folder: Path,
-    console: Console,
+    workload: work.Workload, cells: Mapping[str, Cell], seed: int, folder: Path, console: Console
 ) -> Counted:
     """Runs of all cells in turn, each the difference of two amounts of work."""
     rng, said = random.Random(seed), []
@@ -109,7 +102,7 @@ def count(
             for letter in order.shuffled(list(cells), rng):
                 padding, sums = order.padding(rng), []
                 for amount in (amounts.small, amounts.large) if amounts else (1,):
-                    ran = hotpath_work.run(
+                    ran = work.run(
                         callgrind.counting(folder),
                         workload,
                         cells[letter],
@@ -137,14 +130,14 @@ def table(
             made.add_row(*row)
             continue
         ratio = counted.ratio(letter)
-        word = Text(found[letter], style=paired_tables.STYLES[found[letter]])
+        word = Text(found[letter], style=tables.STYLES[found[letter]])
         made.add_row(*row, f"{ratio.estimate:.4f}", f"[{ratio.low:.4f}–{ratio.high:.4f}]", word)
     return made
 
 
 def record(
     request: ab.Request,
-    workload: hotpath_work.Workload,
+    workload: work.Workload,
     cells: Mapping[str, Cell],
     letter: str,
     counted: Counted,

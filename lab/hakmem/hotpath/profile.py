@@ -15,10 +15,7 @@ from typing import Any, Literal
 
 from hakmem import project, stats
 from hakmem.errors import LabError
-from hakmem.hotpath import callgrind as hotpath_callgrind
-from hakmem.hotpath import code as hotpath_code
-from hakmem.hotpath import sections as hotpath_sections
-from hakmem.hotpath import sharing as hotpath_sharing
+from hakmem.hotpath import callgrind, code as hotpath_code, sections as hotpath_sections, sharing
 from hakmem.hotpath.code import Code
 from hakmem.hotpath.sections import Section
 from hakmem.hotpath.work import Ran, Workload, run
@@ -90,8 +87,8 @@ def choose(asked: Choice) -> tuple[Method | None, list[str]]:
     """The method, and a line for each that cannot be used here. LabError where it was named."""
     ways: dict[Method, Callable[[], str | None]] = {
         "perf": perf.refusal,
-        "callgrind": hotpath_callgrind.refusal,
-        "emulated": hotpath_sharing.refusal,
+        "callgrind": callgrind.refusal,
+        "emulated": sharing.refusal,
     }
     said: list[str] = []
     for method, refusal in ways.items():
@@ -212,43 +209,37 @@ class Meter:
         _add(side, per_op)
 
     def _callgrind(self, cell: Cell, side: Side) -> None:
-        def profile(ran: Ran) -> hotpath_callgrind.Profile:
-            text = _taken(hotpath_callgrind.profile_of(self._folder, ran.pid))
-            self._raw.append(hotpath_callgrind.summary_lines(text))
-            whole = hotpath_callgrind.parse(text)
+        def profile(ran: Ran) -> callgrind.Profile:
+            text = _taken(callgrind.profile_of(self._folder, ran.pid))
+            self._raw.append(callgrind.summary_lines(text))
+            whole = callgrind.parse(text)
             if cell.library.path is None:
                 return whole
             library = cell.library.path.resolve()
-            return hotpath_callgrind.placed(whole, library, hotpath_code.names(library))
+            return callgrind.placed(whole, library, hotpath_code.names(library))
 
-        argv = hotpath_callgrind.argv(self._folder)
+        argv = callgrind.argv(self._folder)
         ops, small, large = self._pair(cell, argv, profile, True)
-        small = small or hotpath_callgrind.Profile(dict.fromkeys(large.totals, 0), {})
+        small = small or callgrind.Profile(dict.fromkeys(large.totals, 0), {})
         self._require_served(cell, small, large)
         before = small.figures()
         _add(side, {name: (n - before[name]) / ops for name, n in large.figures().items()})
         side.caches = large.caches
         spent = [
             Spent(name[0], name[1], own, inclusive)
-            for name, own, inclusive in hotpath_callgrind.functions_between(small, large, ops)
+            for name, own, inclusive in callgrind.functions_between(small, large, ops)
         ]
         side.functions = sorted(spent, key=lambda s: -s.own)
 
     def _emulated(self, cell: Cell, side: Side) -> None:
         out = self._folder / "sharing.json"
         ops, small, large = self._pair(
-            cell,
-            hotpath_sharing.argv(cell, out),
-            lambda _: hotpath_sharing.parse(self._kept(out), cell),
-            True,
+            cell, sharing.argv(cell, out), lambda _: sharing.parse(self._kept(out), cell), True
         )
         _add(side, {name: (n - (small[name] if small else 0)) / ops for name, n in large.items()})
 
     def _require_served(
-        self,
-        cell: Cell,
-        small: hotpath_callgrind.Profile,
-        large: hotpath_callgrind.Profile,
+        self, cell: Cell, small: callgrind.Profile, large: callgrind.Profile
     ) -> None:
         """A benchmark's further operations must have run code of the library under test."""
         if self._work.command is None or cell.library.path is None:
@@ -265,8 +256,7 @@ class Meter:
 
         def one(amount: int) -> tuple[int, int]:
             process = self._work.process(cell, amount, amounts, padding)
-            blank = sample.Sample("", cell.library.name, process.argv, 0, 0, padding=padding)
-            taken = sample.take(blank, process)
+            taken = sample.take(sample.Sample(self._work.name), process)
             if taken.error is not None:
                 raise LabError(taken.error, status=1)
             ops = (taken.result or {}).get("ops", amount)

@@ -18,8 +18,7 @@ from hakmem import project
 from hakmem.errors import LabError
 from hakmem.paired import work
 from hakmem.paired.cells import Cell
-from hakmem.process import children, provenance
-from hakmem.process import proof as proofs
+from hakmem.process import children, proof, provenance
 from hakmem.process.sample import Process, clean_environment, last_json_line
 from hakmem.suite import SUITE, Command
 
@@ -220,7 +219,7 @@ def run(
         raise LabError(f"still running after {most_s:g} s, killed: {shlex.join(argv)}", status=1)
     if ended.status != 0:
         raise LabError(children.how_ended(ended.status, ended.err, ended.out), status=1)
-    found = proofs.read(proof_file)
+    found = proof.read(proof_file)
     # The tool itself is started with the same preload; only the program's own word counts.
     own = next((p for p in reversed(found) if p.program == workload.program), None)
     provenance.require_intended(cell.library, own, cell.environment)

@@ -46,6 +46,11 @@ class Record:
     host: str = ""
     raw: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def when(self) -> tuple[str, int]:
+        """What is recorded together may have one time; then the ledger's own order tells."""
+        return self.time, self.seq
+
     def to_dict(self) -> dict[str, Any]:
         return dict(vars(self))
 
@@ -327,25 +332,14 @@ def _lines(path: Path) -> tuple[list[bytes], bytes]:
     return lines, rest
 
 
-def _last_line(descriptor: int, size: int) -> tuple[bytes, bytes]:
-    """The last whole line and what comes after it, without reading the file from its start."""
-    span = 1 << 16
-    while True:
-        start = max(0, size - span)
-        head, _, rest = os.pread(descriptor, size - start, start).rpartition(b"\n")
-        if start == 0 or b"\n" in head:
-            return head.rpartition(b"\n")[2], rest
-        span *= 2
-
-
 def _mend(path: Path, descriptor: int) -> Record | None:
     """The last record. A torn line after it is moved aside into `<file>.torn` and reported."""
     size = os.fstat(descriptor).st_size
-    line, rest = _last_line(descriptor, size)
+    lines, newline, rest = os.pread(descriptor, size, 0).rpartition(b"\n")
     last = None
-    if size > len(rest):
+    if newline:
         try:
-            last = _decode(line)
+            last = _decode(lines.rpartition(b"\n")[2])
         except LabError as error:
             raise LabError(
                 f"nothing was recorded: the last line of {path}: {error}; restore it from git"

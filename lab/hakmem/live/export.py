@@ -96,11 +96,7 @@ class Handler(BaseHTTPRequestHandler):
         """Nobody wants a line every few seconds."""
 
 
-class Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-
-class Server6(Server):
+class Server6(ThreadingHTTPServer):
     address_family = AF_INET6
 
 
@@ -121,10 +117,10 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def server(host: str, port: int) -> Server:
+def server(host: str, port: int) -> ThreadingHTTPServer:
     """Listening; its address is in `server_address`, where port 0 has become a free one."""
     try:
-        return (Server6 if ":" in host else Server)((host, port), Handler)
+        return (Server6 if ":" in host else ThreadingHTTPServer)((host, port), Handler)
     except (OSError, UnicodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "no such host"
         raise LabError(f"--listen {host}:{port}: {why}") from None

@@ -13,18 +13,12 @@ from hakmem.live.processes import Process
 
 @dataclass(frozen=True)
 class Row:
-    """Bytes and counts; the last four since the process began or, of a second look, per second."""
+    """`figures` are bytes and counts, by column; those of WORK since the process began or, of a
+    second look, per second."""
 
     pid: int
     command: str
-    in_use: int
-    resident: int
-    dirty: int
-    mapped: int
-    purged: float
-    page_faults: float
-    calls: float
-    refused: float
+    figures: Mapping[str, float]
 
 
 def counted(process: Process) -> tuple[int, int, int, int]:
@@ -38,16 +32,8 @@ def row(now: Process, before: Process | None, seconds: float | None) -> Row:
     if seconds is not None:
         earlier = counted(before) if before is not None else (0, 0, 0, 0)
         work = [max(0.0, new - old) / seconds for new, old in zip(work, earlier, strict=True)]
-    heap = now.heap
-    return Row(
-        now.pid,
-        now.command,
-        heap["allocated"],
-        heap["resident"],
-        heap["dirty"],
-        heap["mapped"],
-        *work,
-    )
+    held = (now.heap[name] for name in ("allocated", "resident", "dirty", "mapped"))
+    return Row(now.pid, now.command, dict(zip(COLUMNS, (*held, *work), strict=True)))
 
 
 def rows(
@@ -55,7 +41,7 @@ def rows(
 ) -> list[Row]:
     """The largest first. None: this is the first look."""
     made = [row(process, (before or {}).get(process.pid), seconds) for process in now]
-    return sorted(made, key=lambda one: (-one.resident, one.pid))
+    return sorted(made, key=lambda one: (-one.figures["resident"], one.pid))
 
 
 MIB = 1 << 20
@@ -72,6 +58,7 @@ HEAP = (
 )  # fmt: skip
 WORK = ("purged", "page faults", "calls", "refused")
 COLUMNS = ("in use", "resident", "dirty", "mapped", *WORK)
+COUNTED = WORK[1:]
 # What gives way in a narrow terminal.
 LEAST_FIRST = ("mapped", "calls", "page faults", "purged", "dirty", "refused")
 BAND = ("allocated", "magazines", "free", "carved")
@@ -140,10 +127,12 @@ def _table(
 
 def _cells(one: Row) -> dict[str, Text]:
     """By column."""
-    sizes = (one.in_use, one.resident, one.dirty, one.mapped, one.purged)
-    refused = Text(count(one.refused), style="bold red" if one.refused else "")
-    texts = *(mib(n) for n in sizes), count(one.page_faults), count(one.calls)
-    return dict(zip(COLUMNS, (*map(Text, texts), refused), strict=True))
+    found = {
+        name: Text(count(value) if name in COUNTED else mib(value))
+        for name, value in one.figures.items()
+    }
+    found["refused"].style = "bold red" if one.figures["refused"] else ""
+    return found
 
 
 def _heap(process: Process, across: int) -> Table:
@@ -177,9 +166,6 @@ def detail(process: Process, row: Row, rates: bool) -> RenderableType:
     for name, band in process.figures["bands"].items():
         style = "" if band["carved"] or band["blocks"] else "dim"
         bands.add_row(
-            Text(name),
-            f"{band['blocks']}",
-            *(mib(band[column]) for column in BAND),
-            style=style,
+            Text(name), f"{band['blocks']}", *(mib(band[column]) for column in BAND), style=style
         )
     return Group(table([row], 0, rates), Text(), heap, Text(), bands)

@@ -11,15 +11,13 @@ from rich.console import Console
 from hakmem import project
 from hakmem.errors import LabError
 from hakmem.ledger.store import Ledger
-from hakmem.matrix import plan as matrix_plan
-from hakmem.matrix import run as matrix
-from hakmem.matrix import view as matrix_view
+from hakmem.matrix import plan as matrix_plan, run as matrix, view
 from hakmem.matrix.plan import Matrix
 from hakmem.matrix.rules import Result
 from hakmem.matrix.run import Finished
 from hakmem.paired.cli import Record, require_ledger
 from hakmem.process import provenance
-from hakmem.soak import session as soak_session
+from hakmem.soak import session
 
 
 def command(
@@ -44,15 +42,15 @@ def command(
     asked = matrix_plan.scaled(matrix_plan.load(path), scale)
     require_ledger(record and not plan)
     console = Console()
-    matrix_view.print_plan(console, asked, matrix.expected_s(asked))
+    view.print_plan(console, asked, matrix.expected_s(asked))
     if plan:
         return
     folder = project.place(out, Path("out") / f"matrix-{path.stem}", folder=True)
     if fresh:
         _forget(folder)
     finished = matrix.run(asked, folder, seed, console)
-    matrix_view.print_conclusion(console, asked, finished.conclusion)
-    picture = matrix_view.picture(asked, finished.results, finished.conclusion)
+    view.print_conclusion(console, asked, finished.conclusion)
+    picture = view.picture(asked, finished.results, finished.conclusion)
     project.write_atomically(folder / "matrix.svg", picture)
     console.print(f"written: {folder / 'matrix.svg'}", soft_wrap=True)
     if record:
@@ -89,7 +87,7 @@ def body(asked: Matrix, finished: Finished) -> dict[str, Any]:
         "rehearsal": asked.scale < 1,
         "clock": asked.clock,
         "baseline": asked.baseline,
-        "benchmarks": soak_session.benchmarks([str(matrix.program(asked)), *asked.command[1:]]),
+        "benchmarks": session.benchmarks([str(matrix.program(asked)), *asked.command[1:]]),
         "modes": {name: dataclasses.asdict(mode) for name, mode in asked.modes.items()},
         "stages": [_stage(result) for result in finished.results],
         "standings": {
@@ -133,6 +131,6 @@ def metrics(finished: Finished) -> dict[str, dict[str, object]]:
                 }
             seen = result.evidence[name].analysis
             if seen is not None:
-                of_soak = soak_session.metrics(seen)
+                of_soak = session.metrics(seen)
                 found |= {f"{where}/soak {metric}": entry for metric, entry in of_soak.items()}
     return found

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from hakmem import project
 from hakmem.errors import LabError
 
 SHIPPED = Path(__file__).parent / "shipped"
@@ -114,11 +115,9 @@ def find(text: str) -> Path:
 
 
 def load(path: Path) -> Matrix:
+    data = project.read(path)
     try:
-        data = path.read_bytes()
         content = tomllib.loads(data.decode())
-    except OSError as error:
-        raise LabError(f"cannot read {path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise LabError(f"{path} is not TOML: {error}") from error
     try:

@@ -17,8 +17,7 @@ from rich.progress import Progress, TaskID
 
 from hakmem import project
 from hakmem.errors import Interrupted, LabError
-from hakmem.matrix import rules as matrix_rules
-from hakmem.matrix import view as matrix_view
+from hakmem.matrix import rules, view
 from hakmem.matrix.plan import Clock, Matrix, Stage
 from hakmem.matrix.rules import Conclusion, Evidence, Result
 from hakmem.paired import cells
@@ -26,10 +25,7 @@ from hakmem.process import children, host, library, order, provenance
 from hakmem.process.library import Library
 from hakmem.process.lock import host_lock
 from hakmem.process.sample import Process, Sample, take
-from hakmem.soak import analysis as soak_analysis
-from hakmem.soak import epochs_csv as soak_csv
-from hakmem.soak import inside as soak
-from hakmem.soak import session as soak_session
+from hakmem.soak import analysis as soak_analysis, epochs_csv, inside as soak, session
 from hakmem.soak.inside import Started
 from hakmem.terminal import progress_bar
 
@@ -37,24 +33,12 @@ FORMAT = 1
 NAME = "state.json"
 
 
-@dataclass(frozen=True)
-class Setting:
-    """What must be the same when a run goes on, or its cells would not belong together."""
-
-    digest: str
-    scale: float
-    libraries: Mapping[str, str]
-    source: Mapping[str, object]
-
-
-# ---- what was measured so far ----
-
-
 @dataclass
 class State:
     """The folder of one run: state.json, whole after each cell, and the CSV of every soak beside.
 
-    A cell is what is repeated when it was interrupted: one soak, or one round of pairs.
+    A cell is what is repeated when it was interrupted: one soak, or one round of pairs. `setting`
+    must be the same when a run goes on, or its cells would not belong together.
     `record` is the id under which the finished matrix was recorded.
     """
 
@@ -65,12 +49,14 @@ class State:
     record: str | None = None
 
     @classmethod
-    def open(cls, folder: Path, setting: Setting, seed: int | None, new_seed: int) -> "State":
+    def open(
+        cls, folder: Path, setting: Mapping[str, Any], seed: int | None, new_seed: int
+    ) -> "State":
         """The state found in the folder, if it is of the same setting; otherwise a new one."""
         try:
             text = (folder / NAME).read_text(encoding="utf-8")
         except FileNotFoundError:
-            state = cls(folder, vars(setting), new_seed if seed is None else seed)
+            state = cls(folder, setting, new_seed if seed is None else seed)
             state._save()
             return state
         except OSError as error:
@@ -82,7 +68,7 @@ class State:
             state = cls(folder, **content)
         except (ValueError, KeyError, TypeError, AttributeError):
             raise LabError(f"{folder / NAME} cannot be read: begin anew with --fresh") from None
-        for key, value in vars(setting).items():
+        for key, value in setting.items():
             if state.setting.get(key) != value:
                 raise LabError(
                     f"the {key} of the run in {folder} was another one: its cells do not fit; "
@@ -139,7 +125,7 @@ def evidence(state: State, stage: str, mode: str, baseline: str, rounds: int) ->
     analysis = None
     if cell["error"] is None:
         text = (state.folder / cell["csv"]).read_text(encoding="utf-8")
-        analysis = soak_analysis.analyze(soak_csv.parse(text))
+        analysis = soak_analysis.analyze(epochs_csv.parse(text))
     return Evidence(error, analysis, cell["ops"], gains)
 
 
@@ -205,11 +191,11 @@ class Runner:
         lib = self._libraries[mode.library]
         argv = self._argv(stage.seconds, stage.epoch_s)
         what = Started(
-            argv, lib, soak_session.surroundings(argv, lib, mode.environment), mode.environment
+            argv, lib, session.surroundings(argv, lib, mode.environment), mode.environment
         )
         facts = {"matrix": self.matrix.title, "stage": stage.name, "mode": name}
         path = self.state.folder / f"{_slug(stage.name)}-{_slug(name)}.csv"
-        with soak_session.Csv(path, {**facts, **soak_session.facts_of(what)}) as csv:
+        with session.Csv(path, {**facts, **session.facts_of(what)}) as csv:
 
             def on_epoch(row: soak.Row, line: str) -> None:
                 csv.epoch(list(row), line)
@@ -227,10 +213,10 @@ class Runner:
         run = order.palindrome(names, rng)
         rates: dict[str, list[float]] = {name: [] for name in names}
         failed: dict[str, str] = {}
-        for position, name in enumerate(run):
+        for name in run:
             if name in failed:
                 continue
-            sample = self._sample(stage, name, number, position, order.padding(rng))
+            sample = self._sample(stage, name, order.padding(rng))
             error = _crash_only(name, sample.status, sample.error)
             if error is not None:
                 failed[name] = error
@@ -242,7 +228,7 @@ class Runner:
         }
         return {"order": run, "rates": rates, "logs": logs, "failed": failed}
 
-    def _sample(self, stage: Stage, name: str, number: int, at: int, padding: int) -> Sample:
+    def _sample(self, stage: Stage, name: str, padding: int) -> Sample:
         mode = self.matrix.modes[name]
         lib = self._libraries[mode.library]
         process = Process(
@@ -254,8 +240,7 @@ class Runner:
             environment=mode.environment,
             counted=False,
         )
-        blank = Sample(self._program.name, lib.name, process.argv, number, at, padding=padding)
-        sample = take(blank, process)
+        sample = take(Sample(self._program.name), process)
         if sample.error is None:
             provenance.require_intended(lib, sample.proof, mode.environment)
         return sample
@@ -297,8 +282,8 @@ def program(matrix: Matrix) -> Path:
 # ---- before the first cell ----
 
 
-def prepare(matrix: Matrix) -> tuple[dict[str, Library], Setting]:
-    """Everything that would spoil an hour of measuring is found here, in a second."""
+def prepare(matrix: Matrix) -> tuple[dict[str, Library], dict[str, Any]]:
+    """The libraries, and the setting. All that would spoil an hour is found here, in a second."""
     foreign = sorted(name for name in os.environ if FOREIGN.match(name))
     if foreign:
         raise LabError(f"a mode is what the file says: unset {', '.join(foreign)} first")
@@ -315,13 +300,14 @@ def prepare(matrix: Matrix) -> tuple[dict[str, Library], Setting]:
             raise LabError(f"mode {mode.name} is not what it says: {'; '.join(refused)}")
     hashes = {name: provenance.binary(lib.path).sha256 for name, lib in libraries.items()}
     source = provenance.source(project.source_dir())
-    return libraries, Setting(matrix.digest, matrix.scale, hashes, source)
+    same = {"digest": matrix.digest, "scale": matrix.scale, "libraries": hashes, "source": source}
+    return libraries, same
 
 
 def refused_settings(lib: Library, settings: Mapping[str, str]) -> list[str]:
     """What the allocator itself warns of about these settings."""
     true = shutil.which("true") or "/bin/true"
-    what = soak_session.surroundings([true], lib, settings)
+    what = session.surroundings([true], lib, settings)
     done = children.said([true], env=what)
     return [line for line, name in REFUSED_SETTING.findall(done.stderr) if name in settings]
 
@@ -362,7 +348,7 @@ def run(matrix: Matrix, folder: Path, seed: int | None, console: Console) -> Fin
                     runner.stage(stage, names)
                     result = judged(matrix, stage, names, state)
                     results.append(result)
-                    matrix_view.print_stage(progress.console, result, matrix.clock)
+                    view.print_stage(progress.console, result, matrix.clock)
                     if stage.modes is None or stage is matrix.stages[0]:
                         inside = result.going
             except KeyboardInterrupt:
@@ -370,7 +356,7 @@ def run(matrix: Matrix, folder: Path, seed: int | None, console: Console) -> Fin
                     f"interrupted: {folder} keeps all finished cells, the same command goes on"
                 ) from None
     binaries = {name: vars(provenance.binary(lib.path)) for name, lib in libraries.items()}
-    return Finished(results, matrix_rules.conclude(matrix, results), state, binaries)
+    return Finished(results, rules.conclude(matrix, results), state, binaries)
 
 
 def judged(matrix: Matrix, stage: Stage, names: Sequence[str], state: State) -> Result:
@@ -378,4 +364,4 @@ def judged(matrix: Matrix, stage: Stage, names: Sequence[str], state: State) -> 
     seen = {name: evidence(state, stage.name, name, base, stage.rounds) for name in names}
     if base in seen and seen[base].error:
         raise LabError(f"stage {stage.name}: the baseline itself failed: {seen[base].error}")
-    return matrix_rules.judge(stage, matrix.clock, base, seen)
+    return rules.judge(stage, matrix.clock, base, seen)

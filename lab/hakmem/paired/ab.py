@@ -12,9 +12,7 @@ from hakmem import stats
 from hakmem.cluster import client as cluster
 from hakmem.errors import LabError
 from hakmem.ledger.store import Ledger, Record, host_name
-from hakmem.paired import cells as cell_module
-from hakmem.paired import protocol, readings, recording, session, work
-from hakmem.paired import tables as paired_tables
+from hakmem.paired import cells as cell_module, protocol, readings, recording, session, tables, work
 from hakmem.paired.blocks import BASE, Outcome, Plan, Track
 from hakmem.paired.cells import Cell
 from hakmem.paired.protocol import Aim, Decision
@@ -88,8 +86,8 @@ def mark(done: session.Conducted, letter: str) -> Text:
     """A contender's verdict with its change, in a few words."""
     decision = done.outcome.decisions[letter]
     ratio = recording.ratio(done.plan.tracks[0], decision.target)
-    words = f"{decision.verdict} {paired_tables.change(ratio.estimate)} {paired_tables.ends(ratio)}"
-    return Text(words, style=paired_tables.STYLES[decision.verdict])
+    words = f"{decision.verdict} {tables.change(ratio.estimate)} {tables.ends(ratio)}"
+    return Text(words, style=tables.STYLES[decision.verdict])
 
 
 def plan_of(request: Request, cells: Mapping[str, Cell]) -> Plan:
@@ -110,7 +108,7 @@ def plan_of(request: Request, cells: Mapping[str, Cell]) -> Plan:
     if len({track.name for track in tracks}) < len(tracks):
         raise LabError("a guard is the target, or is named twice")
     margin = request.margin if request.margin is not None else known_margin(tracks[0])
-    return Plan(cells, tracks, request.aim, margin, request.seed, request.most, first=request.first)
+    return Plan(cells, tracks, request.seed, request.most, request.first, request.aim, margin)
 
 
 def target_track(request: Request, cells: Mapping[str, Cell]) -> Track:
@@ -219,18 +217,18 @@ def question(plan: Plan, letter: str, twins: bool = False, plant: float = 0.0) -
 def tell(done: session.Conducted, records: Mapping[str, Record], console: Console) -> None:
     """The table, one sentence for each contender, and where it is recorded."""
     plan, outcome = done.plan, done.outcome
-    paired_tables.print_warnings(console, done)
-    console.print(paired_tables.result_table(plan, outcome, console.width))
+    tables.print_warnings(console, done)
+    console.print(tables.result_table(plan, outcome, console.width))
     for letter in plan.contenders:
         decision = outcome.decisions.get(letter)
         if decision is not None:
-            line = Text(f"{decision.verdict}: ", style=paired_tables.STYLES[decision.verdict])
+            line = Text(f"{decision.verdict}: ", style=tables.STYLES[decision.verdict])
             console.print(line.append(sentence(plan, letter, decision), style="default"))
             if plan.tracks[0].floor and plan.tracks[0].floor.name == FAST:
                 console.print(way_to_floor(plan, letter, decision))
             for note in cross_checks(plan, outcome, letter, decision):
                 console.print(Text(note, style="yellow"))
-    paired_tables.print_measured(console, done, records.values())
+    tables.print_measured(console, done, records.values())
 
 
 def standing(plan: Plan, blocks: int, decisions: Mapping[str, Decision]) -> list[str]:
@@ -240,8 +238,8 @@ def standing(plan: Plan, blocks: int, decisions: Mapping[str, Decision]) -> list
         ratio = recording.ratio(plan.tracks[0], decision.target)
         name = plan.cells[letter].name
         lines.append(
-            f"after {blocks} blocks: {name} {paired_tables.change(ratio.estimate)} "
-            f"{paired_tables.ends(ratio)}, {decision.verdict}"
+            f"after {blocks} blocks: {name} {tables.change(ratio.estimate)} "
+            f"{tables.ends(ratio)}, {decision.verdict}"
         )
     return lines
 

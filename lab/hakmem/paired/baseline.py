@@ -15,8 +15,7 @@ from rich.text import Text
 from hakmem import project, stats, terminal, words
 from hakmem.cluster import client as cluster
 from hakmem.errors import LabError
-from hakmem.paired import protocol, readings, recording, session, work
-from hakmem.paired import tables as paired_tables
+from hakmem.paired import readings, recording, session, tables, work
 from hakmem.paired.blocks import BASE, Outcome, Plan, Sampler, Track, Trial, checked
 from hakmem.paired.cells import distinct, parse
 from hakmem.paired.recording import Facts
@@ -45,7 +44,7 @@ class Mix:
     def work(self) -> Work:
         numbers = (self.slots, self.seed, self.smallest, self.largest)
         arguments = (str(self.ops), *map(str, numbers))
-        command = Command("random_mixed", PROGRAM, arguments, full=1, quick=1)
+        command = Command("random_mixed", PROGRAM, arguments)
         project.require_file(project.bench_dir() / PROGRAM, "benchmark")
         return Work(command.name, command=command, amount=self.ops)
 
@@ -141,7 +140,7 @@ def plan_of(mix: Mix | None, runs: int, seed: int) -> Plan:
     for found in [mix.work()] if mix else map(full, BENCHES):
         reading = readings.choose("wall", found.name)
         tracks.append(Track(found.name, "target", reading, dict.fromkeys(cells, found)))
-    return Plan(cells, tracks, "neutral", protocol.LEAST_MARGIN, seed, math.ceil(runs / 2))
+    return Plan(cells, tracks, seed, math.ceil(runs / 2), aim="neutral")
 
 
 def full(name: str) -> Work:
@@ -169,9 +168,9 @@ def finish(
         console.print(f"{name}: {facts.host[name]}", highlight=False)
     console.print(table(found))
     for name, ratio in ratios(done).items():
-        said = f"{ratio.estimate:.3f} {paired_tables.ends(ratio)}"
+        said = f"{ratio.estimate:.3f} {tables.ends(ratio)}"
         console.print(Text(f"{name}: throughput, hakmem ÷ system: {said}"))
-    paired_tables.print_measured(console, done, records.values())
+    tables.print_measured(console, done, records.values())
 
 
 def mark(done: Conducted, letter: str) -> Text:

@@ -77,11 +77,11 @@ class Plan:
 
     cells: Mapping[str, Cell]
     tracks: Sequence[Track]
-    aim: Aim
-    margin: float
     seed: int
     most: int = protocol.LOOKS[-1]
     first: int = protocol.LOOKS[0]
+    aim: Aim = "improvement"
+    margin: float = protocol.LEAST_MARGIN
 
     @property
     def contenders(self) -> list[str]:

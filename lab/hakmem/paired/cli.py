@@ -12,8 +12,7 @@ from rich.console import Console
 from hakmem import complete, project
 from hakmem.errors import LabError
 from hakmem.ledger.store import Ledger
-from hakmem.paired import ab, baseline, cells, compare
-from hakmem.paired import suite_run as compare_suite
+from hakmem.paired import ab, baseline, cells, compare, suite_run
 from hakmem.paired.blocks import Outcome
 from hakmem.paired.protocol import LOOKS, Aim, Verdict
 from hakmem.paired.readings import Better
@@ -24,8 +23,7 @@ Command = Annotated[
     list[str] | None, typer.Argument(help="The command to measure, after --; or use --bench.")
 ]
 Bench = Annotated[
-    str | None,
-    complete.of_benchmark("--bench", help="Benchmark to run instead of a command."),
+    str | None, complete.of_benchmark("--bench", help="Benchmark to run instead of a command.")
 ]
 Rivals = Annotated[
     list[str] | None,
@@ -123,8 +121,7 @@ def ab_command(
         str, complete.of_library("--a", help="The cell compared with, such as 'lib=old.so X=1'.")
     ] = "",
     b: Annotated[
-        list[str] | None,
-        complete.of_library("--b", help="A cell that is judged; may be repeated."),
+        list[str] | None, complete.of_library("--b", help="A cell that is judged; may be repeated.")
     ] = None,
     bench_name: Bench = None,
     guard: Annotated[
@@ -136,8 +133,7 @@ def ab_command(
         bool, typer.Option("--aa", help="Compare A with a copy of itself: the noise floor.")
     ] = False,
     plant: Annotated[
-        float,
-        typer.Option(min=0, max=1, help="With --aa: share of work that copy b does unsaid."),
+        float, typer.Option(min=0, max=1, help="With --aa: share of work that copy b does unsaid.")
     ] = 0.0,
     metric: Metric = None,
     better: BetterIs = "lower",
@@ -240,8 +236,7 @@ def compare_command(
         ),
     ] = None,
     min_seconds: Annotated[
-        float | None,
-        typer.Option(min=0, help="As for ab (default: 1; of benchmarks 0.2)."),
+        float | None, typer.Option(min=0, help="As for ab (default: 1; of benchmarks 0.2).")
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with benchmarks that are not recorded yet.")
@@ -271,7 +266,7 @@ def compare_command(
         late = next((name for name in names if name.startswith("-")), None)
         if late:
             raise LabError(f"options stand before names: put {late} in front of {names[0]}")
-        asked = compare_suite.Request(
+        asked = suite_run.Request(
             names=names,
             everything=suite,
             programs=programs,
@@ -312,11 +307,11 @@ def compare_command(
     return end(*compare.run(request, Console(), on))
 
 
-def tables(asked: compare_suite.Request, page: Path | None) -> None:
+def tables(asked: suite_run.Request, page: Path | None) -> None:
     """Over many rows, with a page if one is asked for. What failed anywhere is no success."""
     target = project.place(page, page, "--page") if page else None
     require_ledger(asked.record)
-    finished = compare_suite.run(asked, Console())
+    finished = suite_run.run(asked, Console())
     if target:
         from hakmem.report import cli as report  # here, because it stands on what is below this
 

@@ -10,9 +10,7 @@ from rich.text import Text
 from hakmem import peers, stats, terminal, words
 from hakmem.cluster import client as cluster
 from hakmem.ledger.store import Record
-from hakmem.paired import cells as cell_module
-from hakmem.paired import protocol, readings, recording, session, work
-from hakmem.paired import tables as paired_tables
+from hakmem.paired import cells as cell_module, protocol, readings, recording, session, tables, work
 from hakmem.paired.blocks import BASE, Outcome, Plan, Track
 from hakmem.paired.cells import Cell
 from hakmem.paired.protocol import Decision
@@ -56,7 +54,7 @@ def plan_of(request: Request) -> Plan:
     cells = cell_module.distinct([cell_module.parse(request.library), *rivals(request.rivals)])
     track = Track(own.name, "target", reading, dict.fromkeys(cells, own))
     protocol.require_decidable(len(cells) - 1, request.most)
-    return Plan(cells, [track], "improvement", protocol.LEAST_MARGIN, request.seed, request.most)
+    return Plan(cells, [track], request.seed, request.most)
 
 
 def announce(request: Request, plan: Plan, console: Console) -> None:
@@ -110,12 +108,12 @@ def tell(done: Conducted, records: Mapping[str, Record], console: Console) -> No
     track = done.plan.tracks[0]
     shown = readings.choose("rss", None)
     second = None if track.reading.name == "rss" else shown
-    paired_tables.print_warnings(console, done)
+    tables.print_warnings(console, done)
     console.print(table(done, second))
     console.print(summary(done))
     if second:
         console.print(memory(done, second), highlight=False)
-    paired_tables.print_measured(console, done, records.values())
+    tables.print_measured(console, done, records.values())
 
 
 def table(done: Conducted, second: Reading | None) -> Table:
@@ -127,21 +125,18 @@ def table(done: Conducted, second: Reading | None) -> Table:
     made = terminal.table("", *titles, *of_memory)
     made.add_row(
         plan.cells[BASE].name,
-        paired_tables.typical(track, outcome, BASE),
+        tables.typical(track, outcome, BASE),
         *("", "", ""),
         *([_median(outcome, track, BASE, second), ""] if second else []),
     )
     for letter in plan.contenders:
         decision = outcome.decisions.get(letter)
-        row: list[str | Text] = [
-            plan.cells[letter].name,
-            paired_tables.typical(track, outcome, letter),
-        ]
+        row: list[str | Text] = [plan.cells[letter].name, tables.typical(track, outcome, letter)]
         if decision is None:
-            row += ["–", "", Text("failed", style=paired_tables.STYLES["failed"])]
+            row += ["–", "", Text("failed", style=tables.STYLES["failed"])]
         else:
             ratio = recording.ratio(track, protocol.swapped(decision).target)
-            row += [f"{ratio.estimate:.3f}", paired_tables.ends(ratio), mark(decision, track)]
+            row += [f"{ratio.estimate:.3f}", tables.ends(ratio), mark(decision, track)]
         if second:
             against = _against(outcome, track, letter, second)
             row += [

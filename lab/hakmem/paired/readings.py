@@ -1,31 +1,18 @@
 """What is read off one sample of a comparison: a benchmark's own figure, or what a command cost."""
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 from hakmem.errors import LabError
 from hakmem.process import metrics
 from hakmem.process.sample import Sample, counters
-from hakmem.suite import Figure
+from hakmem.suite import SUITE, Figure
 
 Better = Literal["lower", "higher"]
 
-# What the user calls them, for a benchmark; seconds and bytes of a command are read from outside.
-OF_BENCH = {
-    "user": "user_ns",
-    "cpu": "cpu_ns",
-    "cycles": "user_cycles",
-    "instructions": "user_instructions",
-    "wall": "wall_ns",
-    "rss": "peak_rss",
-    "idle": "idle_rss",
-    "left": "left",
-    "held": "held",
-    **{name: name for name in metrics.LATENCIES},
-}
-OF_COMMAND: dict[str, tuple[str, Callable[[Sample], float | None]]] = {
+# As metrics.OF_BENCH; seconds and bytes of a command are read from outside.
+OF_COMMAND: dict[str, tuple[str, metrics.Of]] = {
     "user": ("s", lambda s: s.user_s),
     "cpu": ("s", lambda s: s.user_s + s.sys_s),
     "cycles": ("cycles", lambda s: s.cycles),
@@ -52,8 +39,6 @@ WORDS = {
     "faults": "page faults",
     "sys": "system CPU time",
     **{name: f"{name.replace('_', ' ')} of single calls" for name in metrics.LATENCIES},
-}
-_WORDS_OF = {
     "wall_us": "wall time",
     "cpu_us": "CPU time",
     "process_ns": "CPU time of the whole process",
@@ -76,7 +61,7 @@ class Reading:
     unit: str
     better: Better
     words: str
-    of: Callable[[Sample], float | None]
+    of: metrics.Of
 
     def value(self, sample: Sample) -> float:
         """The figure, above 0; Unreadable with the reason otherwise."""
@@ -98,7 +83,7 @@ def choose(metric: str | None, bench: str | None, better: Better = "lower") -> R
     name = metric or default_for(bench)
     if name.startswith("regex:"):
         return _by_pattern(name.removeprefix("regex:"), better)
-    known = OF_BENCH if bench else OF_COMMAND
+    known = metrics.OF_BENCH if bench else OF_COMMAND
     if name not in known:
         raise LabError(f"unknown metric: {name}; known here: {', '.join(known)}, regex:PATTERN")
     why = counters() if name in COUNTED else None
@@ -107,26 +92,27 @@ def choose(metric: str | None, bench: str | None, better: Better = "lower") -> R
     if bench is None:
         unit, of = OF_COMMAND[name]
         return Reading(name, unit, "lower", WORDS[name], of)
-    return _of_bench(name, OF_BENCH[name])
+    return _of_bench(name)
 
 
 def of_figure(figure: Figure) -> Reading:
     """As the table of all benchmarks has it."""
-    key = figure.counted if figure.counted and counters() is None else figure.metric
-    return _of_bench(next((short for short, full in OF_BENCH.items() if full == key), key), key)
+    return _of_bench(figure.counted if figure.counted and counters() is None else figure.metric)
 
 
-def _of_bench(name: str, key: str) -> Reading:
-    words, unit = WORDS.get(name) or _WORDS_OF[name], metrics.METRICS[key][0]
-    return Reading(name, unit, "lower", words, lambda s: metrics.value(key, s))
+def _of_bench(name: str) -> Reading:
+    unit, of = (metrics.OF_BENCH | metrics.OF_FIGURE)[name]
+    words = WORDS[name]
+    return Reading(
+        name, unit, "lower", words, lambda s: of(s) if s.result and not s.error else None
+    )
 
 
 def default_for(bench: str | None) -> str:
-    own = {"idle_rss": "idle", "peak": "left", "peak_large": "left"}
-    own |= dict.fromkeys(("cache", "threads"), "held")
-    own |= dict.fromkeys(("latency_1", "latency_2"), "free_p9999")
-    if bench in own:
-        return own[bench]
+    """A figure of its own where a benchmark is about memory or single calls."""
+    for figure in SUITE.figures:
+        if figure.name == bench and figure.metric in (*MEMORY, *metrics.LATENCIES):
+            return figure.metric
     counted = bench is not None and bench not in _KERNEL_WORK and counters() is None
     return "cycles" if counted else "cpu"
 

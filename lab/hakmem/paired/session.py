@@ -60,15 +60,7 @@ def sampler(plan: Plan) -> Sampler:
 
     def one(trial: Trial) -> Sample:
         process = process_for(plan, trial)
-        blank = Sample(
-            command=trial.track.name,
-            library=cell_of(plan, trial.track, trial.letter).name,
-            argv=process.argv,
-            round=trial.round,
-            position=trial.position,
-            letter=trial.letter,
-            padding=trial.padding,
-        )
+        blank = Sample(trial.track.name, trial.round, trial.position, trial.letter)
         sample = proven(take(blank, process), process)
         return trial.track.works[BASE if trial.letter == FLOOR else trial.letter].nominal(sample)
 
@@ -162,11 +154,7 @@ def _effective(plan: Plan, track: Track, letter: str, sample: Sample) -> object:
 
 
 def require_ready(
-    plan: Plan,
-    seconds: float,
-    console: Console,
-    drop: bool = False,
-    within_s: float = math.inf,
+    plan: Plan, seconds: float, console: Console, drop: bool = False, within_s: float = math.inf
 ) -> Ready:
     """The prepared plan; LabError where what failed its trial leaves nothing to measure."""
     ready = prepare(plan, seconds, console, within_s)
@@ -201,8 +189,8 @@ def unproven(cells: Mapping[str, Cell]) -> dict[str, str]:
 def _trial(plan: Plan, trial: Trial) -> Sample:
     """One run, with the loader's own word that a library that leaves no proof was loaded."""
     process = process_for(plan, trial)
-    blank = Sample(trial.track.name, trial.letter, process.argv, -1, 0)
-    return paired.checked(proven(take_shown(blank, process), process), trial.track.reading)
+    sample = proven(take_shown(Sample(trial.track.name), process), process)
+    return paired.checked(sample, trial.track.reading)
 
 
 def sized(

@@ -18,8 +18,8 @@ from rich.text import Text
 from hakmem import programs
 from hakmem.errors import Interrupted, LabError
 from hakmem.ledger.store import Ledger, Record
-from hakmem.paired import cells as cell_module
 from hakmem.paired import (
+    cells as cell_module,
     compare,
     protocol,
     readings,
@@ -27,9 +27,9 @@ from hakmem.paired import (
     session,
     suite_record,
     suite_table,
+    tables,
     work,
 )
-from hakmem.paired import tables as paired_tables
 from hakmem.paired.blocks import BASE, FLOOR, Plan, Sampler, Track
 from hakmem.paired.cells import Cell
 from hakmem.paired.readings import Better
@@ -265,9 +265,7 @@ def measure(figure: Figure, track: Track, run: Run, sampler: Sampler | None) -> 
     number, started = len(run.figures) - len(run.waiting) + 1, time.monotonic()
     head = f"{number} of {len(run.figures)}: {figure.name}, {figure.what}: {track.reading.words}"
     console.print(Text(head, style="bold"), soft_wrap=True)
-    plan = Plan(
-        run.cells, [track], "improvement", protocol.LEAST_MARGIN, run.seed, request.most, FIRST
-    )
+    plan = Plan(run.cells, [track], run.seed, request.most, FIRST)
     within_s = (run.until - started) / len(run.waiting)
     try:
         done = session.conduct(
@@ -287,9 +285,9 @@ def measure(figure: Figure, track: Track, run: Run, sampler: Sampler | None) -> 
     else:
         record = keep(done, figure, run)
         run.found[figure.name] = record
-        console.print(paired_tables.rows_table(suite_record.alone(record.body), console.width))
-    paired_tables.print_warnings(console, done)
-    paired_tables.print_measured(
+        console.print(tables.rows_table(suite_record.alone(record.body), console.width))
+    tables.print_warnings(console, done)
+    tables.print_measured(
         console, done, [run.found[figure.name]] if request.record and not failed else []
     )
     run.pace.append(time.monotonic() - started)
@@ -346,7 +344,7 @@ def finish(run: Run) -> Finished:
         raise LabError(f"nothing was measured: {'; '.join(run.failures.values())}", status=1)
     body = suite_record.body(done, run.failures, run.absent, run.setting)
     shown = suite_record.joined(body, [record.body for record in done])
-    console.print(paired_tables.rows_table(shown, console.width))
+    console.print(tables.rows_table(shown, console.width))
     for note in suite_table.notes(shown, datetime.now(UTC).isoformat()):
         console.print(Text(note))
     with ledger_of(request) as ledger:
@@ -361,5 +359,4 @@ def finish(run: Run) -> Finished:
             highlight=False,
             soft_wrap=True,
         )
-    left_out = [row for row in shown["rows"] if any(r["failure"] for r in row["rivals"].values())]
-    return Finished(record, shown, not run.failures and not run.absent and not left_out)
+    return Finished(record, shown, not run.absent and not any(suite_table.failures(shown)))

@@ -14,8 +14,7 @@ from hakmem import pages, words
 from hakmem.ledger.claims import value
 from hakmem.paired import readings
 from hakmem.paired.oracle import ORACLE
-from hakmem.paired.suite_record import MEMORY, TIME, metric_name
-from hakmem.paired.suite_record import TITLES as TITLE_OF
+from hakmem.paired.suite_record import MEMORY, TIME, TITLES as TITLE_OF, metric_name
 from hakmem.process import metrics
 from hakmem.process.library import SYSTEM
 from hakmem.stats import Interval
@@ -198,12 +197,7 @@ def notes(body: Mapping[str, Any], time: str) -> Iterator[str]:
     yield from against_oracle(body)
     if body.get("absent"):
         yield f"Not here, and left out: {', '.join(body['absent'])}."
-    gone = [f"{b}: {subject(body)} ({why})" for b, why in body["failures"].items()] + [
-        f"{row['benchmark']}: {name} ({entry['failure']})"
-        for row in body["rows"]
-        for name, entry in row["rivals"].items()
-        if entry["failure"]
-    ]
+    gone = [f"{benchmark}: {who} ({why})" for benchmark, who, why in failures(body)]
     if gone:
         yield f"Failed and left out: {'; '.join(' '.join(text.split()) for text in gone)}."
     least, most = body["blocks"]
@@ -217,13 +211,26 @@ def notes(body: Mapping[str, Any], time: str) -> Iterator[str]:
     yield f"Measured {time[:10]} at commit {commit}, {blocks} blocks each. Rivals: {there}."
 
 
+def failures(body: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Benchmark, whose failure, and why: of what is compared, then of its rivals."""
+    for benchmark, why in body["failures"].items():
+        yield benchmark, subject(body), why
+    for row in body["rows"]:
+        for rival, entry in row["rivals"].items():
+            if entry["failure"]:
+                yield row["benchmark"], rival, entry["failure"]
+
+
+def means(body: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """The geometric means over the rows against the oracle, by what they are of."""
+    found = {title: metric_name(title, TIME, ORACLE) for title in TITLE_OF.values()}
+    metrics = body["metrics"]
+    return {title: metrics[name] for title, name in found.items() if name in metrics}
+
+
 def against_oracle(body: Mapping[str, Any]) -> Iterator[str]:
-    """The geometric means over the rows, in one sentence."""
-    found = {
-        title: body["metrics"][name]
-        for title in TITLE_OF.values()
-        if (name := metric_name(title, TIME, ORACLE)) in body["metrics"]
-    }
+    """The same in one sentence."""
+    found = means(body)
     if len(body["rows"]) > 1 and found:
         said = ", ".join(f"{ratio(m)} of its {title} ({m['rows']})" for title, m in found.items())
         yield (
@@ -287,10 +294,7 @@ def svg(bodies: Sequence[Mapping[str, Any]], times: Sequence[str]) -> str:
     rivals = sorted({name for body in bodies for row in body["rows"] for name in row["rivals"]})
     panels = [
         (title, left, list(_rows(bodies, rivals, kind, left)))
-        for title, kind, left in (
-            ("time", TIME, LEFT),
-            ("peak memory", MEMORY, LEFT + PANEL + GAP),
-        )
+        for title, kind, left in (("time", TIME, LEFT), ("peak memory", MEMORY, LEFT + PANEL + GAP))
     ]
     commits = sorted({str(body["source"]["commit"])[:10] for body in bodies})
     days = sorted({time[:10] for time in times})

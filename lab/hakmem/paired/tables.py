@@ -24,20 +24,15 @@ NARROW = (0, 1, 2, 3, 8)
 def result_table(plan: Plan, outcome: Outcome, width: int) -> Table:
     """Per contender and track: both figures, the ratio with its interval, and what follows."""
     roomy = width >= 110
-    table = terminal.table("", least=12)
-    if roomy:
-        table.add_column("unit", style="dim", no_wrap=True)
-    for title in ("A", "B" if len(plan.contenders) == 1 else "other", "÷ A"):
-        table.add_column(title, justify="right", no_wrap=True, min_width=5)
-    table.add_column("interval", no_wrap=True, min_width=13)
-    table.add_column("change", justify="right", no_wrap=True, min_width=7)
-    table.add_column("", no_wrap=True, min_width=9)
+    figures = (">A", ">B" if len(plan.contenders) == 1 else ">other", ">÷ A")
+    unit, wide = ["unit"] if roomy else [], [(title, 5) for title in figures]
+    table = terminal.table(("", 12), *unit, *wide, ("interval", 13), (">change", 7), ("", 9))
     for letter in plan.contenders:
         decision = outcome.decisions.get(letter)
         for number, track in enumerate(plan.tracks):
             name = "guard " * (track.role == "guard") + track.name
             row: list[str | Text] = [name if len(plan.contenders) == 1 else f"{letter} {name}"]
-            row += [track.reading.unit] if roomy else []
+            row += [Text(track.reading.unit, style="dim")] if roomy else []
             row += [typical(track, outcome, at) for at in (BASE, letter)]
             if decision is None:
                 table.add_row(*row, "–", "", "", Text("failed", style=STYLES["failed"]))

@@ -17,9 +17,7 @@ import typer
 from hakmem import project
 from hakmem.cli import Library
 from hakmem.errors import LabError
-from hakmem.process import command as commands
-from hakmem.process import proof as proofs
-from hakmem.process import scratch
+from hakmem.process import command as commands, proof as proofs, scratch
 
 NOT_PROVEN = 3
 

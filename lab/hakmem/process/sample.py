@@ -14,8 +14,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
 
-from hakmem.process import children, host, launch, perf, scratch
-from hakmem.process import proof as proofs
+from hakmem.process import children, host, launch, perf, proof as proofs, scratch
 from hakmem.process.launch import Account
 from hakmem.process.library import Library
 from hakmem.process.proof import Proof
@@ -38,11 +37,10 @@ class Sample:
     """
 
     command: str
-    library: str
-    argv: tuple[str, ...]
-    round: int
-    position: int
+    round: int = 0
+    position: int = 0
     letter: str | None = None
+    argv: tuple[str, ...] = ()
     padding: int = 0
     wall_s: float = 0.0
     user_s: float = 0.0
@@ -131,6 +129,7 @@ def plain_environment(passed: Sequence[str] = ()) -> dict[str, str]:
 
 def take(blank: Sample, process: Process) -> Sample:
     """Runs the process and fills in the blank; a failure is a sample with `error`, never a gap."""
+    blank = replace(blank, argv=process.argv, padding=process.padding)
     with scratch.folder("sample") as folder:
         proof_file = folder / "proof.jsonl"
         environment = {**clean_environment(process), "HAKMEM_PROOF": str(proof_file)}
@@ -160,8 +159,6 @@ def _judge(sample: Sample, process: Process) -> Sample:
     """Adds the reason why a sample must not be believed, if there is one."""
     proof = sample.proof
     error = sample.error
-    if error is None and sample.status != 0:
-        error = f"ended with status {sample.status}"
     if error is None and process.own_account and sample.result is None:
         error = "printed no JSON line"
     if error is None and process.expects_proof and not (proof and proof.serving):

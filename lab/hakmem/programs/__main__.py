@@ -22,7 +22,7 @@ def main() -> int:
         try:
             ready = prepare(program)
             process = ready.process(cell.library, cell.environment, 0, cell.is_hakmem)
-            sample = take_shown(Sample(program.name, cell.name, process.argv, 0, 0), process)
+            sample = take_shown(Sample(program.name), process)
         except LabError as error:
             print(f"{program.name:14} left out: {error}", flush=True)
             failed += 1

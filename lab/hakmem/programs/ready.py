@@ -136,7 +136,7 @@ def _outcome(program: Program, folder: Path) -> str:
     process = Ready(program, folder, "", "", "").process(system(), {})
     assert process.job
     process = replace(process, job=replace(process.job, wrong=note))
-    sample = take(Sample(program.name, "system", process.argv, 0, 0), process)
+    sample = take(Sample(program.name), process)
     if sample.error is not None:
         raise LabError(f"{program.name}: on the system's allocator: {sample.error}")
     return found[0]

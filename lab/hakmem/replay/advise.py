@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from rich.console import Console
@@ -11,9 +12,7 @@ from rich.text import Text
 
 from hakmem import terminal
 from hakmem.errors import LabError
-from hakmem.paired import cells as cell_module
-from hakmem.paired import protocol, recording
-from hakmem.paired import tables as paired_tables
+from hakmem.paired import cells as cell_module, protocol, recording, tables
 from hakmem.paired.blocks import BASE
 from hakmem.paired.cells import Cell
 from hakmem.paired.protocol import Decision
@@ -81,28 +80,25 @@ def sentence(found: Sequence[Advice]) -> str:
     """The recommendation: sets that help and cost nothing; then what must be weighed."""
     free = [a for a in found if a.helps and "worse" not in (a.time, a.memory)]
     dear = [a for a in found if a.helps and a not in free]
-    parts = [f"{a.name} ({_gain(a)})" for a in free]
-    traded = [f"{a.name} ({_gain(a)}, but {_loss(a)})" for a in dear]
+    gain = partial(_words, which="better", words=("faster", "less memory"))
+    loss = partial(_words, which="worse", words=("slower", "more memory"))
+    parts = [f"{a.name} ({gain(a)})" for a in free]
+    traded = [f"{a.name} ({gain(a)}, but {loss(a)})" for a in dear]
     if not (parts or traded):
         return "nothing helps: no set of options is shown to be better than hakmem as it is"
     said = f"recommended: {', '.join(parts)}" if parts else "nothing helps without a price"
     return said + (f"; to be weighed: {', '.join(traded)}" if traded else "")
 
 
-def _gain(advice: Advice) -> str:
-    pairs = ((advice.time, "faster"), (advice.memory, "less memory"))
-    return " and ".join(word for which, word in pairs if which == "better")
-
-
-def _loss(advice: Advice) -> str:
-    pairs = ((advice.time, "slower"), (advice.memory, "more memory"))
-    return " and ".join(word for which, word in pairs if which == "worse")
+def _words(advice: Advice, which: Side, words: tuple[str, str]) -> str:
+    sides = zip((advice.time, advice.memory), words, strict=True)
+    return " and ".join(word for side, word in sides if side == which)
 
 
 def tell(done: Replayed, console: Console) -> None:
     for conducted, _ in done.parts:
-        paired_tables.print_warnings(console, conducted)
-        paired_tables.print_measured(console, conducted, ())
+        tables.print_warnings(console, conducted)
+        tables.print_measured(console, conducted, ())
     console.print(table(done))
     console.print(
         Text("ratios to hakmem as it is, with their intervals: ▲ better, ▼ worse, = same, ? open")
@@ -132,10 +128,10 @@ def _cell(done: Conducted, letter: str) -> Text:
     """The default's own figure, or a set's ratio to it."""
     track = done.plan.tracks[0]
     if letter == BASE:
-        return Text(paired_tables.typical(track, done.outcome, BASE))
+        return Text(tables.typical(track, done.outcome, BASE))
     decision = done.outcome.decisions.get(letter)
     if decision is None:
-        return Text("failed", style=paired_tables.STYLES["failed"])
+        return Text("failed", style=tables.STYLES["failed"])
     ratio = recording.ratio(track, decision.target)
     mark, style = MARKS[side(decision)]
-    return Text(f"{ratio.estimate:.3f} {paired_tables.ends(ratio)} {mark}", style=style)
+    return Text(f"{ratio.estimate:.3f} {tables.ends(ratio)} {mark}", style=style)

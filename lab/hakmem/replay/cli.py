@@ -76,14 +76,11 @@ def record_command(
 
 def replay_command(
     path: Path_,
-    lib: Annotated[
-        str, typer.Option(help="The cell that is compared.", autocompletion=complete.libraries)
-    ] = "hakmem",
+    lib: Annotated[str, complete.of_library(help="The cell that is compared.")] = "hakmem",
     allocator: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Only against this one; repeatable. Default: system and all peers found.",
-            autocompletion=complete.libraries,
+        complete.of_library(
+            help="Only against this one; repeatable. Default: system and all peers found."
         ),
     ] = None,
     touch: Touched = Touch.pages,

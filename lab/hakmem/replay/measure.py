@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -14,8 +13,7 @@ from rich.text import Text
 
 from hakmem import project
 from hakmem.ledger.store import Record
-from hakmem.paired import compare, protocol, readings, session
-from hakmem.paired import tables as paired_tables
+from hakmem.paired import compare, protocol, readings, session, tables
 from hakmem.paired.blocks import Plan, Track
 from hakmem.paired.cells import Cell
 from hakmem.paired.readings import Reading
@@ -97,21 +95,15 @@ def run(request: Request, console: Console) -> Replayed:
     project.require_file(project.bench_dir() / PROGRAM, "the replayer")
     protocol.require_decidable(len(request.cells) - 1, request.most)
     console.print(Text(f"{request.trace.name}: {trace.describe(request.trace.facts)}"))
-    with host_lock(), unpacked(request.trace) as file:
+    with host_lock(), scratch.folder("replay") as folder:
+        file = folder / "streams"
+        trace.unpack(request.trace, file)
         facts = None if request.argv is None else Facts.of(request.cells, request.argv)
         time, memory = (
             session.conduct(plan, request.seconds, console, drop=True, say=compare.standing)
             for plan in (plan_of(request, file, points) for points in (False, True))
         )
     return Replayed(request, time, memory, [compare.keep(part, facts) for part in (time, memory)])
-
-
-@contextmanager
-def unpacked(found: trace.Trace) -> Iterator[Path]:
-    with scratch.folder("replay") as folder:
-        file = folder / "streams"
-        trace.unpack(found, file)
-        yield file
 
 
 def plan_of(request: Request, file: Path, points: bool) -> Plan:
@@ -125,8 +117,7 @@ def plan_of(request: Request, file: Path, points: bool) -> Plan:
         floor = next(iter(work.command.references), None) if work.command else None
     works = dict.fromkeys(request.cells, work)
     track = Track(request.trace.name, "target", reading, works, floor)
-    margin = protocol.LEAST_MARGIN
-    return Plan(request.cells, [track], "improvement", margin, request.seed, most)
+    return Plan(request.cells, [track], request.seed, most)
 
 
 def work_of(request: Request, file: Path, points: bool) -> Work:
@@ -140,9 +131,6 @@ def work_of(request: Request, file: Path, points: bool) -> Work:
         found.name,
         PROGRAM,
         ("{trace}", f"--touch={request.touch}", *reading, "--repeat={n}"),
-        often,
-        often,
-        often,
         references=(Reference(NULL, ("--mode=null",)),) if found.threads == 1 else (),
         trace=str(file),
     )
@@ -161,10 +149,10 @@ def work_of(request: Request, file: Path, points: bool) -> Work:
 
 def tell(done: Replayed, console: Console) -> None:
     for (conducted, second), records in zip(done.parts, done.records, strict=True):
-        paired_tables.print_warnings(console, conducted)
+        tables.print_warnings(console, conducted)
         console.print(compare.table(conducted, second))
         console.print(compare.summary(conducted))
-        paired_tables.print_measured(console, conducted, records.values())
+        tables.print_measured(console, conducted, records.values())
 
 
 def plain(table: Table) -> tuple[list[str], list[list[str]]]:

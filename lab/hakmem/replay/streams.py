@@ -131,7 +131,7 @@ def make(events: Events) -> Streams:
     ops = operations(events)
     if not len(ops.event):
         raise LabError(NOTHING, status=1)
-    made = _Maker(len(events.kind), ops.ns, events.whole_ns).run(ops)
+    made = _by_thread(ops, events)
     pauses = np.diff(np.append(ops.ns, events.whole_ns))
     kinds = np.bincount(ops.op, minlength=4).tolist()
     made.facts |= {
@@ -163,82 +163,76 @@ def milliseconds(ns: np.ndarray) -> np.ndarray:
     return np.minimum(ns / 1e6, MOST_MS).astype(np.int64)
 
 
-class _Maker:
+def _by_thread(ops: Operations, events: Events) -> Streams:
     """Goes through the operations in their order, giving slots to blocks and writing streams.
 
     An operation on a slot that another thread used last waits until that one has done so many
     operations. A thread is started by the one that did the operation before its first. Points lie
     at equal distances in time, each behind the last operation before it.
     """
-
-    def __init__(self, events: int, ns: np.ndarray, whole_ns: float) -> None:
-        self.slot_of = array("I", bytes(4 * events))
-        times = np.linspace(ns[0], whole_ns, POINTS + 1)[1:]
-        self.points = ns.searchsorted(times, side="right").tolist()
-        self.points[-1] = len(ns)
-        self.point_ms = milliseconds(times).tolist()
-        self.step = max(1, int(whole_ns / 1e6) // TIMES)
-        self.words: list[array[int]] = []
-        self.lane_of: dict[int, int] = {}
-
-    def run(self, ops: Operations) -> Streams:
-        owner, last, last_at = array("I"), array("I"), array("I")
-        free: list[array[int]] = []
-        done: list[int] = []
-        seen: list[dict[int, int]] = []
-        slot_of, words = self.slot_of, self.words
-        next_ms: list[int] = []
-        lane = 0
-        due = iter(enumerate([*zip(self.points, self.point_ms, strict=True), (-1, 0)]))
-        point, (at, at_ms) = next(due)
-        rows = enumerate(_rows(ops), 1)
-        for number, (event, op, thread, match, size, log2, ms, live) in rows:
-            before, lane = lane, self.lane_of.get(thread, -1)
-            if lane < 0:
-                lane = self.lane_of[thread] = len(words)
-                words.append(array("I"))
-                free.append(array("I"))
-                done.append(0)
-                seen.append({})
-                next_ms.append(0)
-                if lane:
-                    words[before].append(lane << 3 | START)
-            out = words[lane]
-            if ms >= next_ms[lane]:
-                next_ms[lane] = ms + self.step
-                out.append(ms << 3 | TIME)
-            if op in (MALLOC, ALIGNED):
-                if free[lane]:
-                    slot = free[lane].pop()
-                else:
-                    slot = len(owner)
-                    owner.append(lane)
-                    last.append(lane)
-                    last_at.append(0)
+    times = np.linspace(ops.ns[0], events.whole_ns, POINTS + 1)[1:]
+    points = ops.ns.searchsorted(times, side="right").tolist()
+    points[-1] = len(ops.ns)
+    step = max(1, int(events.whole_ns / 1e6) // TIMES)
+    slot_of = array("I", bytes(4 * len(events.kind)))
+    words: list[array[int]] = []
+    lane_of: dict[int, int] = {}
+    owner, last, last_at = array("I"), array("I"), array("I")
+    free: list[array[int]] = []
+    done: list[int] = []
+    seen: list[dict[int, int]] = []
+    next_ms: list[int] = []
+    lane = 0
+    due = iter(enumerate([*zip(points, milliseconds(times).tolist(), strict=True), (-1, 0)]))
+    point, (at, at_ms) = next(due)
+    rows = enumerate(_rows(ops), 1)
+    for number, (event, op, thread, match, size, log2, ms, live) in rows:
+        before, lane = lane, lane_of.get(thread, -1)
+        if lane < 0:
+            lane = lane_of[thread] = len(words)
+            words.append(array("I"))
+            free.append(array("I"))
+            done.append(0)
+            seen.append({})
+            next_ms.append(0)
+            if lane:
+                words[before].append(lane << 3 | START)
+        out = words[lane]
+        if ms >= next_ms[lane]:
+            next_ms[lane] = ms + step
+            out.append(ms << 3 | TIME)
+        if op in (MALLOC, ALIGNED):
+            if free[lane]:
+                slot = free[lane].pop()
             else:
-                slot = slot_of[match]
-            other = last[slot]
-            if other != lane:
-                if seen[lane].get(other, 0) < last_at[slot]:
-                    seen[lane][other] = last_at[slot]
-                    out.extend((other << 3 | WAIT, last_at[slot]))
-                last[slot] = lane
-            out.append(slot << 3 | op)
-            if op == FREE:
-                free[owner[slot]].append(slot)
-            else:
-                slot_of[event] = slot
-                out.append(size if size < 1 << 31 else size_word(size))
-                if op == ALIGNED:
-                    out.append(log2)
-            done[lane] += 1
-            last_at[slot] = done[lane]
-            while number == at:
-                out.extend((at_ms << 3 | TIME, point << 3 | POINT, -(-live >> 10)))
-                point, (at, at_ms) = next(due)
-        if len(owner) > MOST_SLOTS:
-            raise LabError(f"{len(owner)} blocks at once are too many to replay", status=1)
-        return Streams(words, len(owner))
+                slot = len(owner)
+                owner.append(lane)
+                last.append(lane)
+                last_at.append(0)
+        else:
+            slot = slot_of[match]
+        other = last[slot]
+        if other != lane:
+            if seen[lane].get(other, 0) < last_at[slot]:
+                seen[lane][other] = last_at[slot]
+                out.extend((other << 3 | WAIT, last_at[slot]))
+            last[slot] = lane
+        out.append(slot << 3 | op)
+        if op == FREE:
+            free[owner[slot]].append(slot)
+        else:
+            slot_of[event] = slot
+            out.append(size if size < 1 << 31 else size_word(size))
+            if op == ALIGNED:
+                out.append(log2)
+        done[lane] += 1
+        last_at[slot] = done[lane]
+        while number == at:
+            out.extend((at_ms << 3 | TIME, point << 3 | POINT, -(-live >> 10)))
+            point, (at, at_ms) = next(due)
+    if len(owner) > MOST_SLOTS:
+        raise LabError(f"{len(owner)} blocks at once are too many to replay", status=1)
+    return Streams(words, len(owner))
 
 
 def _rows(ops: Operations) -> Iterator[tuple[int, ...]]:

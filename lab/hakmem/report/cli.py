@@ -59,11 +59,8 @@ def gather(what: list[str]) -> tuple[Findings, Path]:
     for file in files:
         if file.suffix != ".csv":
             raise LabError(f"{file} is neither a record's id nor the CSV file of a soak")
-        try:
-            csv = file.read_bytes()
-        except OSError as error:
-            raise LabError(f"cannot read {file}: {error.strerror}") from error
-        _add_soak(found, soaks.of_file(str(file), csv, f"file-{len(found.soaks)}"))
+        id = f"file-{len(found.soaks)}"
+        _add_soak(found, soaks.of_file(str(file), project.read(file), id))
     return found, files[0].with_suffix(".html") if files else Path("out/report.html")
 
 

@@ -34,13 +34,9 @@ class Shown:
     standings: Mapping[str, Mapping[str, str]]
     forest: str
 
-    @property
-    def body(self) -> Mapping[str, Any]:
-        return self.asked.record.body
-
 
 def of_record(asked: Asked) -> Shown:
-    body = asked.record.body
+    body = asked.body
     modes = in_order(body)
     stages = [_stage(stage, modes) for stage in body["stages"]]
     id = f"{asked.record.id}-heat"
@@ -94,7 +90,7 @@ def data(shown: Shown) -> dict[str, Any]:
     ]
     return {
         "kind": "heat",
-        "title": f"{shown.body['title']}: who kept which rule",
+        "title": f"{shown.asked.body['title']}: who kept which rule",
         "columns": list(shown.modes),
         "rows": [name for name, _ in rows],
         "cells": cells,

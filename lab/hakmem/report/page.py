@@ -21,9 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from hakmem import pages, project, words
 from hakmem.errors import LabError
-from hakmem.report import lines as report_lines
-from hakmem.report import matrices as report_matrices
-from hakmem.report import verdicts as report_verdicts
+from hakmem.report import lines, matrices as report_matrices, verdicts as report_verdicts
 
 if TYPE_CHECKING:
     from hakmem.report import soaks as report_soaks
@@ -70,7 +68,7 @@ def render(found: Findings) -> str:
         states=report_verdicts.STATES,
         rule_css=report_matrices.CSS,
         rule_marks=report_matrices.MARKS,
-        drawing=report_lines.drawing,
+        drawing=lines.drawing,
         heading=report_verdicts.heading,
         again=shlex.join,
     )

@@ -1,7 +1,8 @@
 """Which records of the ledger go into a report, and their raw output, checked against its hash."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from hakmem.errors import LabError
 from hakmem.ledger.store import Ledger, Record
@@ -24,6 +25,10 @@ class Asked:
     older: int = 0
     kept: bool = True
 
+    @property
+    def body(self) -> Mapping[str, Any]:
+        return self.record.body
+
 
 def newest(records: Iterable[Record]) -> list[Asked]:
     """Of each question the newest answer, with the number of those before it; the latest first.
@@ -35,16 +40,11 @@ def newest(records: Iterable[Record]) -> list[Asked]:
     cited = [r for r in current if r.kind not in PARTS]
     inside = {id for r in cited if r.kind in WHOLES for id in r.body.get("inputs") or ()}
     answers: dict[tuple[str, ...], list[Record]] = {}
-    for record in sorted(cited, key=_when):
+    for record in sorted(cited, key=lambda record: record.when):
         if record.id not in inside:
             answers.setdefault(question(record), []).append(record)
     found = [Asked(same[-1], len(same) - 1) for same in answers.values()]
-    return sorted(found, key=lambda asked: _when(asked.record), reverse=True)
-
-
-def _when(record: Record) -> tuple[str, int]:
-    """What is recorded together may have one time; then the ledger's own order tells."""
-    return record.time, record.seq
+    return sorted(found, key=lambda asked: asked.record.when, reverse=True)
 
 
 def question(record: Record) -> tuple[str, ...]:

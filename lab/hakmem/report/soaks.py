@@ -14,9 +14,7 @@ from hakmem.lazy import np
 from hakmem.report import lines as report_lines
 from hakmem.report.lines import Chart, Line
 from hakmem.report.records import Asked
-from hakmem.soak import analysis as soak_analysis
-from hakmem.soak import epochs_csv as soak_csv
-from hakmem.soak import view as soak_view
+from hakmem.soak import analysis as soak_analysis, epochs_csv, view
 from hakmem.soak.analysis import Analysis, Change, Drift, Spread
 from hakmem.soak.epochs_csv import Soak
 from hakmem.soak.view import NAMES
@@ -49,7 +47,7 @@ class Shown:
 
 def of_record(asked: Asked, csv: bytes) -> Shown:
     """The epochs as recorded, and the analysis as it was recorded then."""
-    body = asked.record.body
+    body = asked.body
     environment = body.get("environment") or {}
     title = Path(str(body["command"][0])).name
     if environment:
@@ -79,7 +77,7 @@ def of_file(name: str, csv: bytes, id: str) -> Shown:
 
 def parsed(csv: bytes) -> Soak:
     try:
-        return soak_csv.parse(csv.decode())
+        return epochs_csv.parse(csv.decode())
     except UnicodeDecodeError:
         raise LabError("the epochs are not text") from None
 
@@ -141,7 +139,7 @@ def shown(
             if found
         ],
         rows(analysis),
-        [*soak_view.distribution_lines(analysis), *soak_view.remarks(analysis)],
+        [*view.distribution_lines(analysis), *view.remarks(analysis)],
         [f"{NAMES[name][0]}: 0 in every epoch" for name in constant],
     )
 
@@ -175,11 +173,11 @@ def rows(analysis: Analysis) -> list[dict[str, str]]:
     """The lines of the table: plateau, and drift with its margin and state where it is judged."""
     made = []
     for name in (name for name in NAMES if name in analysis.plateau):
-        row = {"name": NAMES[name][0], "plateau": soak_view.shown(name, analysis.plateau[name])}
+        row = {"name": NAMES[name][0], "plateau": view.shown(name, analysis.plateau[name])}
         if drift := analysis.drift.get(name):
-            row["margin"] = soak_view.shown(name, drift.margin, unit=False)
-            row["drift"] = soak_view.drift_words(name, drift)
-            row["state"] = soak_view.MARKS[drift.state].plain
+            row["margin"] = view.shown(name, drift.margin, unit=False)
+            row["drift"] = view.drift_words(name, drift)
+            row["state"] = view.MARKS[drift.state].plain
             row["css"] = STATES[drift.state]
         made.append(row)
     return made

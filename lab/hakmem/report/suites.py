@@ -7,7 +7,7 @@ from typing import Any
 
 from hakmem.paired import suite_table
 from hakmem.paired.oracle import ORACLE
-from hakmem.paired.suite_record import MEMORY, TIME, TITLES, metric_name
+from hakmem.paired.suite_record import MEMORY, TIME, metric_name
 from hakmem.process.library import SYSTEM
 from hakmem.report import charts
 from hakmem.report.charts import Ratio, Strip
@@ -46,11 +46,7 @@ def suite(asked: Asked, whole: Mapping[str, Any]) -> Suite:
         for row in rows
         if (found := row["cells"][ORACLE]["time"])
     ]
-    means = [
-        (title, metrics[name]["rows"], interval(metrics[name]))
-        for title in TITLES.values()
-        if (name := metric_name(title, TIME, ORACLE)) in metrics
-    ]
+    means = [(title, m["rows"], interval(m)) for title, m in suite_table.means(whole).items()]
     counted = Counter(row["verdict"] for row in rows) + Counter(error=len(whole["failures"]))
     rivals = dict.fromkeys(name for row in rows for name in row["rivals"])
     return Suite(
@@ -105,11 +101,7 @@ def _peaks(row: Mapping[str, Any]) -> Iterator[Strip]:
 
 def _failures(whole: Mapping[str, Any]) -> Iterator[str]:
     """Each in full: of hakmem, of a rival, and what is not here at all."""
-    for name, why in whole["failures"].items():
-        yield f"{name}, {suite_table.subject(whole)}: {why}"
-    for row in whole["rows"]:
-        for rival, found in row["rivals"].items():
-            if found["failure"]:
-                yield f"{row['benchmark']}, {rival}: {found['failure']}"
+    for benchmark, who, why in suite_table.failures(whole):
+        yield f"{benchmark}, {who}: {why}"
     for name, why in (whole.get("absent") or {}).items():
         yield f"{name} is not here: {why}"

@@ -33,10 +33,6 @@ class Verdict:
     target: Track
     guards: Sequence[Track]
 
-    @property
-    def body(self) -> Mapping[str, Any]:
-        return self.asked.record.body
-
 
 def interval(metric: Mapping[str, Any]) -> Interval:
     """A metric's interval; of one that has none, the value itself."""
@@ -46,14 +42,14 @@ def interval(metric: Mapping[str, Any]) -> Interval:
 
 
 def verdict(asked: Asked) -> Verdict:
-    body = asked.record.body
+    body = asked.body
+    state = STATES.get(str(body["verdict"]), "undecided")
     target, *guards = (
-        Track(name, str(entry.get("of", "")), interval(entry), "guard")
-        for name, entry in body["metrics"].items()
+        Track(name, str(entry.get("of", "")), interval(entry), "guard" if number else state)
+        for number, (name, entry) in enumerate(body["metrics"].items())
     )
     a, b = (str(cell["name"]) for cell in body["cells"])
-    state = STATES.get(str(body["verdict"]), "undecided")
-    return Verdict(asked, f"{b} ÷ {a}", Track(target.name, target.of, target.ratio, state), guards)
+    return Verdict(asked, f"{b} ÷ {a}", target, guards)
 
 
 def forest(verdicts: Sequence[Verdict]) -> str:
@@ -86,7 +82,7 @@ class Figures:
 
 def figures(asked: Asked) -> Figures:
     """A baseline, a bisection, a hot path: its answer in words, and each figure with its ends."""
-    body = asked.record.body
+    body = asked.body
     said = ": ".join(str(body[key]) for key in ("verdict", "finding", "why") if body.get(key))
     found = []
     for name, metric in (body.get("metrics") or {}).items():

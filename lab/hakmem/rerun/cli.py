@@ -11,16 +11,12 @@ from rich.table import Table
 from rich.text import Text
 
 from hakmem import project, terminal, words
-from hakmem.audit import blocks as audit_blocks
-from hakmem.audit import check as audit
-from hakmem.audit import scanner
+from hakmem.audit import blocks, check as audit, scanner
 from hakmem.errors import LabError
-from hakmem.ledger import claims
-from hakmem.ledger import cli as ledger_list
+from hakmem.ledger import claims, cli as ledger_list
 from hakmem.ledger.store import Ledger, Record
 from hakmem.paired import session
-from hakmem.rerun import run as rerun
-from hakmem.rerun import source as rerun_source
+from hakmem.rerun import run as rerun, source as rerun_source
 from hakmem.rerun.run import Repetition
 from hakmem.rerun.source import Past, source
 
@@ -147,9 +143,8 @@ def show(repetition: Repetition, console: Console) -> None:
     assert judgement is not None
     assert again is not None
     before = repetition.past.record
-    made = terminal.table("", least=12)
-    for title, least in ((f"recorded {before.time[:10]}", 20), ("measured now", 20), ("", 8)):
-        made.add_column(title, no_wrap=True, min_width=least)
+    recorded = f"recorded {before.time[:10]}"
+    made = terminal.table(("", 12), (recorded, 20), ("measured now", 20), ("", 8))
     for figure in judgement.figures:
         made.add_row(
             Text(figure.name), shown(figure.recorded), shown(figure.repeated), mark(figure.state)
@@ -206,8 +201,8 @@ def cited(files: Sequence[Path], records: Mapping[str, Record]) -> list[str]:
     found = []
     for path in files:
         text = path.read_text(encoding="utf-8")
-        rest, _ = audit_blocks.without(text)
-        found += [id for block in audit_blocks.find(text) for id in block.ids]
+        rest, _ = blocks.without(text)
+        found += [id for block in blocks.find(text) for id in block.ids]
         found += [claim.id for claim in scanner.scan(rest).claims]
     whole = [id for id in found if id in records and records[id].kind == "suite"]
     inside = {part for id in whole for part in records[id].body["inputs"]}

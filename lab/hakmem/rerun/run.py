@@ -12,10 +12,10 @@ from rich.console import Console
 from rich.text import Text
 
 from hakmem.errors import Interrupted, LabError
-from hakmem.ledger import claims
-from hakmem.ledger import store as ledger
+from hakmem.ledger import claims, store as ledger
 from hakmem.ledger.store import Ledger, Record
-from hakmem.rerun import source as rerun_source
+from hakmem.paired import suite_record
+from hakmem.rerun import source
 from hakmem.rerun.source import Past, binaries
 
 # ---- whether a repetition agrees with what was recorded ----
@@ -158,7 +158,7 @@ def repeat(past: Past, console: Console) -> Repetition:
     record = past.record
     console.print(Text(f"{record.id}: {title(record)}", style="bold"), soft_wrap=True)
     try:
-        with rerun_source.as_of(past, console), ledger.repeating(record.id):
+        with source.as_of(past, console), ledger.repeating(record.id):
             again = by_command(past, console)
     except LabError as error:
         if isinstance(error, Interrupted):
@@ -172,8 +172,6 @@ def repeat(past: Past, console: Console) -> Repetition:
 
 def _with_parts(record: Record, records: Mapping[str, Record]) -> Mapping[str, Any]:
     """A record's body; a suite's with the figures of its benchmarks."""
-    from hakmem.paired import suite_record
-
     whole = suite_record.whole(record, records) if record.kind == "suite" else None
     return whole or record.body
 

@@ -11,11 +11,11 @@ from typing import Any
 from rich.console import Console
 
 from hakmem import git, project
+from hakmem.audit import citing
 from hakmem.builds import Builds
 from hakmem.errors import LabError
 from hakmem.ledger.store import Record
-from hakmem.process import host, provenance, scratch
-from hakmem.suite import SUITE
+from hakmem.process import host, scratch
 
 
 @dataclass
@@ -119,15 +119,13 @@ def is_present(past: Past, found: Mapping[str, Any]) -> bool:
 
 def changed_benchmarks(body: Mapping[str, Any]) -> list[str]:
     """The benchmarks of a record whose definition is another one now."""
-    changed = []
-    for entry in body.get("benchmarks") or ():
-        for name, work in (entry.get("works") or {}).items():
-            command = next((c for c in SUITE.commands if c.name == name), None)
-            if command is None or not work.get("definition"):
-                continue
-            if provenance.definition(command, project.source_dir()) != work["definition"]:
-                changed.append(name)
-    return changed
+    return [
+        name
+        for name, work in citing.stated(body).items()
+        if work["definition"]
+        and (now := citing.definition(name, work, project.source_dir()))
+        and now != work["definition"]
+    ]
 
 
 def commit_of(past: Past, found: Mapping[str, Any]) -> str:

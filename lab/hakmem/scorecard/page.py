@@ -15,8 +15,7 @@ from hakmem.audit.citing import Evidence
 from hakmem.audit.settings import Settings
 from hakmem.ledger import claims
 from hakmem.ledger.store import Record
-from hakmem.scorecard import read as scorecard_read
-from hakmem.scorecard import targets as scorecard_targets
+from hakmem.scorecard import read, targets as scorecard_targets
 from hakmem.scorecard.read import STATES, Row
 from hakmem.scorecard.targets import FILE, MARGIN, Target
 
@@ -61,7 +60,7 @@ def rows(root: Path, records: Mapping[str, Record]) -> list[Row]:
     """The lines of the scorecard of a checkout. `records` are those that verify."""
     targets = scorecard_targets.load(root / FILE)
     settings = Settings.load(root)
-    return scorecard_read.rows(targets, Evidence(root, records, settings.stale_after))
+    return read.rows(targets, Evidence(root, records, settings.stale_after))
 
 
 # ---- the page ----
@@ -143,11 +142,8 @@ def last(row: Row) -> str:
 
 
 def interval(row: Row) -> str:
-    figure = row.figure
-    if figure is None or figure.low is None or figure.high is None:
-        return ""
-    low, high = (_shown(row.target, end, False) for end in (figure.low, figure.high))
-    return f"[{low}–{high}]"
+    ends = row.figure and row.figure.ends
+    return f"[{'–'.join(_shown(row.target, end, False) for end in ends)}]" if ends else ""
 
 
 def _shown(target: Target, value: float, with_unit: bool) -> str:

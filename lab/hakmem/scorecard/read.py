@@ -35,6 +35,10 @@ class Figure:
     low: float | None = None
     high: float | None = None
 
+    @property
+    def ends(self) -> tuple[float, float] | None:
+        return None if self.low is None or self.high is None else (self.low, self.high)
+
 
 @dataclass(frozen=True)
 class Bound:
@@ -50,8 +54,7 @@ class Bound:
 
     def excess(self, figure: Figure) -> tuple[float, float]:
         """How far the figure's good end and its bad end are beyond the limit; below 0 is within."""
-        low = figure.value if figure.low is None else figure.low
-        high = figure.value if figure.high is None else figure.high
+        low, high = figure.ends or (figure.value, figure.value)
         if self.side == "at most":
             return low - self.limit, high - self.limit
         return self.limit - high, self.limit - low
@@ -59,7 +62,7 @@ class Bound:
 
 def judge(figure: Figure, bound: Bound, plain: bool = False) -> State:
     """`plain`: the target needs no interval."""
-    if not plain and (figure.low is None or figure.high is None):
+    if not plain and figure.ends is None:
         return "undecided"
     good, bad = bound.excess(figure)
     if bad <= 0:
@@ -125,9 +128,7 @@ class _Records:
     def _by_kind(self) -> dict[str, list[Record]]:
         """Newest first."""
         found: dict[str, list[Record]] = {}
-        for record in sorted(
-            self.evidence.records.values(), key=lambda r: (r.time, r.seq), reverse=True
-        ):
+        for record in sorted(self.evidence.records.values(), key=lambda r: r.when, reverse=True):
             if record.kind == "suite":
                 body = suite_record.whole(record, self.evidence.records)
                 if body is None:
@@ -150,12 +151,9 @@ class _Records:
 
     def failed(self, target: Target, wanted: Wanted) -> Record | None:
         """The newest of a clean tree and known source that is not ok, and only that."""
-        for record in self.matching(target, wanted):
-            if self.evidence.objections(record.id, fresh=False) == [
-                f"record {record.id} is not ok"
-            ]:
-                return record
-        return None
+        there = self.matching(target, wanted)
+        only = ((r, self.evidence.objections(r.id, fresh=False)) for r in there)
+        return next((r for r, why in only if why == [f"record {r.id} is not ok"]), None)
 
 
 def _fits(record: Record, target: Target) -> bool:
@@ -283,9 +281,9 @@ def _figure(metric: object) -> Figure | None:
 def _noise(target: Target, record: Record) -> Row | None:
     """Half the width of the interval that two copies of the same binary gave."""
     figure, bound = _only(record), _stated(target)
-    if figure is None or figure.low is None or figure.high is None or bound is None:
+    if figure is None or figure.ends is None or bound is None:
         return None
-    half = Figure((figure.high - figure.low) / 2)
+    half = Figure((figure.ends[1] - figure.ends[0]) / 2)
     return Row(target, "", judge(half, bound, target.plain), half, bound, record=record)
 
 
@@ -295,23 +293,17 @@ def _only(record: Record) -> Figure | None:
 
 def _repeated(target: Target, ledger: _Records) -> Row:
     """In how many of the newest A/A runs the interval has 1 in it: no difference was seen."""
-    there = ledger.matching(target, lambda r: (f := _only(r)) is not None and f.low is not None)
-    counted = [r for r in there if not ledger.evidence.objections(r.id)][:REPEATED]
-    bound = _stated(target)
+    there = ledger.matching(target, lambda r: not ledger.evidence.objections(r.id))
+    known = [(r, f.ends) for r in there if (f := _only(r)) is not None and f.ends is not None]
+    counted, bound = known[:REPEATED], _stated(target)
     if len(counted) < REPEATED or bound is None:
         said = f"{len(counted)} of {REPEATED} runs are there"
         return Row(target, "", "not measured", bound=bound, remark=said)
-    same = 0
-    for record in counted:
-        figure = _only(record)
-        assert figure is not None
-        assert figure.low is not None
-        assert figure.high is not None
-        same += figure.low <= 1 <= figure.high
-    figure = Figure(same)
+    figure = Figure(sum(low <= 1 <= high for _, (low, high) in counted))
     state = judge(figure, bound, target.plain)
-    said = f"of the last {REPEATED}, back to {counted[-1].id}"
-    return Row(target, "", state, figure, bound, record=counted[0], remark=said)
+    (newest, _), *_, (oldest, _) = counted
+    said = f"of the last {REPEATED}, back to {oldest.id}"
+    return Row(target, "", state, figure, bound, record=newest, remark=said)
 
 
 # ---- the suite ----
@@ -320,7 +312,7 @@ def _repeated(target: Target, ledger: _Records) -> Row:
 def _of_suite(target: Target, name: str, ledger: _Records) -> Row:
     record, stale = ledger.newest(target, lambda r: bool(_figures(target, name, r)))
     failed = ledger.failed(target, lambda r: name in (r.body.get("failures") or {}))
-    if failed and (record is None or (failed.time, failed.seq) > (record.time, record.seq)):
+    if failed and (record is None or failed.when > record.when):
         why = f"hakmem failed: {failed.body['failures'][name]}"
         return Row(target, name, "missed", bound=_stated(target), record=failed, remark=why)
     bound = _stated(target)

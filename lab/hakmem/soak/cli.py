@@ -17,11 +17,7 @@ from hakmem.paired import cells, work
 from hakmem.paired.cli import Record, require_ledger
 from hakmem.process.library import verify
 from hakmem.process.lock import host_lock
-from hakmem.soak import analysis as soak_analysis
-from hakmem.soak import epochs_csv as soak_csv
-from hakmem.soak import inside as soak
-from hakmem.soak import session as soak_session
-from hakmem.soak import view as soak_view
+from hakmem.soak import analysis as soak_analysis, epochs_csv, inside, session, view
 from hakmem.soak.analysis import Analysis
 from hakmem.soak.inside import Ended, Started
 from hakmem.soak.session import Plan
@@ -70,28 +66,26 @@ def run_command(
     console = Console()
     if pid is not None:
         # Never recorded: whose allocator serves a process that runs already cannot be proven.
-        said = soak.mapped_allocator(pid)
+        said = inside.mapped_allocator(pid)
         console.print(f"process {pid}: {said}; not recorded", soft_wrap=True)
         plan = Plan(f"process {pid}", {"process": f"{pid}, {said}"}, None, seconds, path, False)
 
-        def sampled(on_epoch: soak.OnEpoch) -> Ended:
-            epochs = soak.sample(pid, epoch_s, seconds, on_epoch)
+        def sampled(on_epoch: inside.OnEpoch) -> Ended:
+            epochs = inside.sample(pid, epoch_s, seconds, on_epoch)
             return Ended(0, None if epochs else "no epoch was seen", None, "", None, epochs)
 
-        finish(soak_session.run(plan, sampled, console))
+        finish(session.run(plan, sampled, console))
         return
     library = cells.find(lib)
     verify(library)
     require_ledger(record)
     if command:
-        surroundings = {**library.environment(os.environ), **soak.OS_STATS_ON, **settings}
+        surroundings = {**library.environment(os.environ), **inside.OS_STATS_ON, **settings}
         what, log = Started(command, library, surroundings, settings), path.with_suffix(".log")
         console.print(f"what it prints goes into {log}", soft_wrap=True)
         plan = planned(shlex.join(command), what, seconds, path, record)
         finish(
-            soak_session.run(
-                plan, lambda each: soak.run(what, epoch_s, seconds, log, each), console
-            )
+            session.run(plan, lambda each: inside.run(what, epoch_s, seconds, log, each), console)
         )
         return
     program = project.require_file(project.bench_dir() / "soak_mixed", "the soak benchmark")
@@ -99,16 +93,16 @@ def run_command(
     length = (f"--seconds={seconds:g}", f"--epoch-sec={epoch_s:g}")
     argv = [str(program), *length, f"--ws={ws}", f"--min={least}", f"--max={most}"]
     argv.append(f"--seed={seed}")
-    own = soak_session.surroundings(argv, library, settings)
+    own = session.surroundings(argv, library, settings)
     what = Started(argv, library, own, settings)
     plan = planned(program.name, what, seconds, path, record)
     with host_lock():
-        finish(soak_session.run(plan, lambda each: soak.run_epochs(what, epoch_s, each), console))
+        finish(session.run(plan, lambda each: inside.run_epochs(what, epoch_s, each), console))
 
 
 def planned(name: str, what: Started, seconds: float | None, path: Path, record: bool) -> Plan:
     title = f"{name} on {what.library.name}"
-    return Plan(title, soak_session.facts_of(what), what, seconds, path, record)
+    return Plan(title, session.facts_of(what), what, seconds, path, record)
 
 
 def finish(analysis: Analysis) -> None:
@@ -127,17 +121,15 @@ def analyze_command(
     Exit status 1 if its memory drifts.
     """
     try:
-        text = file.read_text(encoding="utf-8")
-    except OSError as error:
-        raise LabError(f"cannot read {file}: {error.strerror}") from error
+        text = project.read(file).decode()
     except UnicodeDecodeError as error:
         raise LabError(f"{file}: no text in UTF-8, and so no CSV of a soak") from error
     try:
-        analysis = soak_analysis.analyze(soak_csv.parse(text))
+        analysis = soak_analysis.analyze(epochs_csv.parse(text))
     except LabError as error:
         raise LabError(f"{file}: {error}") from error
     if as_json:
         print(json.dumps(analysis.to_dict(), indent=2))
     else:
-        soak_view.print_analysis(Console(), analysis)
+        view.print_analysis(Console(), analysis)
     finish(analysis)

@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import IO
 
 from hakmem.errors import LabError
-from hakmem.process import children, host, provenance, scratch
-from hakmem.process import proof as proofs
+from hakmem.process import children, host, proof as proofs, provenance, scratch
 from hakmem.process.library import Library
 from hakmem.process.sample import last_json_line
-from hakmem.soak import epochs_csv as soak_csv
+from hakmem.soak import epochs_csv
 
 Row = dict[str, float]
 OnEpoch = Callable[[Row, str], None]  # the numbers by name, and the line they stood in
@@ -84,20 +83,34 @@ def run_epochs(what: Started, epoch_s: float, on_epoch: OnEpoch) -> Ended:
 
     It is killed when it stops printing: after the first epoch by a minute and ten epochs.
     """
-    reader = _Reader(on_epoch)
+    names: list[str] = []
+    rest: list[str] = []
+    epochs = 0
+
+    def take(line: str) -> None:
+        """Tells epochs from the result lines after them."""
+        nonlocal names, epochs
+        if not names and line.startswith("epoch,"):
+            names = epochs_csv.parse_names(line)
+            return
+        try:
+            row = dict(zip(names, epochs_csv.parse_row(line), strict=True))
+        except ValueError:
+            rest.append(line)
+            return
+        epochs += 1
+        on_epoch(row, line)
+
     with scratch.folder("soak") as folder:
         proof_file, err = folder / "proof.jsonl", folder / "stderr"
-        with (
-            err.open("wb") as stderr,
-            started(what, proof_file, subprocess.PIPE, stderr) as child,
-        ):
-            late = _read_lines(child, epoch_s, reader.take)
+        with err.open("wb") as stderr, started(what, proof_file, subprocess.PIPE, stderr) as child:
+            late = _read_lines(child, epoch_s, take)
             status = child.wait()
         said = err.read_text(encoding="utf-8", errors="replace")
         proof = proofs.own(proof_file, child.pid)
-    result = last_json_line("\n".join(reader.rest))
-    found = ended(what, status, said, proof, reader.epochs, late, result)
-    silent = found.error is None and reader.epochs == 0
+    result = last_json_line("\n".join(rest))
+    found = ended(what, status, said, proof, epochs, late, result)
+    silent = found.error is None and epochs == 0
     return replace(found, error="printed no epoch") if silent else found
 
 
@@ -117,28 +130,6 @@ def ended(
         else provenance.unintended(what.library, proof, what.settings)
     )
     return Ended(status, error, result, said, proof, epochs)
-
-
-class _Reader:
-    """Tells epochs from the result lines after them."""
-
-    def __init__(self, on_epoch: OnEpoch) -> None:
-        self.names: list[str] = []
-        self.epochs = 0
-        self.rest: list[str] = []
-        self._on_epoch = on_epoch
-
-    def take(self, line: str) -> None:
-        if not self.names and line.startswith("epoch,"):
-            self.names = soak_csv.parse_names(line)
-            return
-        try:
-            row = dict(zip(self.names, soak_csv.parse_row(line), strict=True))
-        except ValueError:
-            self.rest.append(line)
-            return
-        self.epochs += 1
-        self._on_epoch(row, line)
 
 
 @contextlib.contextmanager
@@ -193,30 +184,19 @@ ROLLUP = {
 GRACE_S = 5.0  # between asking a program to end and killing it
 
 
-@dataclass(frozen=True)
-class _Counts:
-    """What the kernel has counted of a process since its start."""
+def _counts(pid: int) -> tuple[int, Row] | None:
+    """When the process started, and what the kernel has counted of it since.
 
-    started: int
-    minflt: int
-    user_s: float
-    sys_s: float
-
-
-def _counts(pid: int) -> _Counts | None:
-    """None where the process is gone; a zombie has no memory to read either."""
+    None where it is gone; a zombie has no memory to read either.
+    """
     text = host.read(f"/proc/{pid}/stat") or ""
     # The name in parentheses may hold anything; the numbers follow its last parenthesis.
     fields = text.rpartition(")")[2].split()
     if not fields or fields[0] in "ZX":
         return None
+    faults, user, system, begun = (int(fields[at]) for at in (7, 11, 12, 19))
     tick = sysconf("SC_CLK_TCK")
-    return _Counts(
-        started=int(fields[19]),
-        minflt=int(fields[7]),
-        user_s=int(fields[11]) / tick,
-        sys_s=int(fields[12]) / tick,
-    )
+    return begun, {"minflt": faults, "user_s": user / tick, "sys_s": system / tick}
 
 
 def _memory(pid: int) -> Row | None:
@@ -247,15 +227,13 @@ def sample(pid: int, epoch_s: float, seconds: float | None, on_epoch: OnEpoch) -
     while seconds is None or (epoch + 1) * epoch_s <= seconds + 1e-9:
         time.sleep(max(0.0, begin + (epoch + 1) * epoch_s - time.monotonic()))
         now, memory = _counts(pid), _memory(pid)
-        if now is None or memory is None or now.started != before.started:
+        if now is None or memory is None or now[0] != before[0]:
             break
         row = {
             "epoch": epoch,
             "t_s": time.monotonic() - begin,
             **memory,
-            "minflt": now.minflt - before.minflt,
-            "user_s": now.user_s - before.user_s,
-            "sys_s": now.sys_s - before.sys_s,
+            **{name: count - before[1][name] for name, count in now[1].items()},
         }
         on_epoch(row, _line(row))
         before = now

@@ -22,10 +22,7 @@ from hakmem.process import order, provenance
 from hakmem.process.library import Library
 from hakmem.process.provenance import NoiseMeter
 from hakmem.process.sample import Process, clean_environment
-from hakmem.soak import analysis as soak_analysis
-from hakmem.soak import epochs_csv as soak_csv
-from hakmem.soak import inside as soak
-from hakmem.soak import view as soak_view
+from hakmem.soak import analysis as soak_analysis, epochs_csv, inside, view
 from hakmem.soak.analysis import Analysis, metric_name
 from hakmem.soak.inside import Ended, OnEpoch, Started
 from hakmem.suite import Command
@@ -45,7 +42,7 @@ class Plan:
     record: bool
 
 
-class Csv:
+class Csv(contextlib.AbstractContextManager["Csv"]):
     """The file while the soak runs: each line goes out whole and at once.
 
     What was there before stays until there is something to write; a new file that is still empty
@@ -58,9 +55,6 @@ class Csv:
         self._new = not path.exists()
         with self._said():
             path.open("a").close()
-
-    def __enter__(self) -> "Csv":
-        return self
 
     def __exit__(self, *_: object) -> None:
         if self._file is None:
@@ -75,10 +69,10 @@ class Csv:
         return self._file is not None
 
     def epoch(self, names: Sequence[str], line: str) -> None:
-        self._write(("" if self.begun else soak_csv.header(self._facts, names)) + line + "\n")
+        self._write(("" if self.begun else epochs_csv.header(self._facts, names)) + line + "\n")
 
     def end(self, facts: Mapping[str, str]) -> None:
-        self._write("".join(soak_csv.fact(k, v) + "\n" for k, v in facts.items()))
+        self._write("".join(epochs_csv.fact(k, v) + "\n" for k, v in facts.items()))
 
     def _write(self, text: str) -> None:
         with self._said():
@@ -104,7 +98,7 @@ def surroundings(
         library=library,
         padding=order.padding(random.Random()),
         expects_proof=library.origin == "hakmem",
-        environment={**soak.OS_STATS_ON, **settings},
+        environment={**inside.OS_STATS_ON, **settings},
     )
     return clean_environment(process)
 
@@ -140,8 +134,8 @@ def run(plan: Plan, run_it: Runner, console: Console) -> Analysis:
         raise LabError(f"the soak failed: {ended.error}", status=1)
     if not ended.epochs:  # gone so soon that nothing of it was read
         raise LabError(f"{plan.title} ended before its first epoch")
-    analysis = soak_analysis.analyze(soak_csv.parse(plan.path.read_text(encoding="utf-8")))
-    soak_view.print_analysis(console, analysis)
+    analysis = soak_analysis.analyze(epochs_csv.parse(plan.path.read_text(encoding="utf-8")))
+    view.print_analysis(console, analysis)
     if plan.record and what is not None:
         body = record_body(what, ended, analysis, noise.stop())
         record = Ledger.default().append("soak", body, {"epochs.csv": plan.path.read_bytes()})
@@ -150,12 +144,9 @@ def run(plan: Plan, run_it: Runner, console: Console) -> Analysis:
 
 
 def watched(plan: Plan, run_it: Runner, console: Console) -> Ended:
-    with (
-        Csv(plan.path, plan.facts) as csv,
-        soak_view.Watch(console, plan.title, plan.seconds) as watch,
-    ):
+    with Csv(plan.path, plan.facts) as csv, view.Watch(console, plan.title, plan.seconds) as watch:
 
-        def on_epoch(row: soak.Row, line: str) -> None:
+        def on_epoch(row: inside.Row, line: str) -> None:
             csv.epoch(list(row), line)
             watch.update(row)
 
@@ -199,7 +190,7 @@ def benchmarks(argv: Sequence[str]) -> list[dict[str, object]]:
     name = program.name
     entry: dict[str, object] = {"arguments": list(argv), "definition": None}
     if ours:
-        command = Command(name, name, tuple(argv[1:]), full=1, quick=1)
+        command = Command(name, name, tuple(argv[1:]))
         try:
             definition = provenance.definition(command, project.root())
         except LabError:
