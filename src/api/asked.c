@@ -1,12 +1,10 @@
 #include "api/asked.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/calls.h"
 #include "base/worker.h"

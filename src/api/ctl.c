@@ -1,7 +1,5 @@
 /* The options for the program that runs on hakmem: read, changed while it runs, listed. */
-#include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "api/api.h"
 #include "api/asked.h"

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "api/api.h"
 #include "api/stats.h"
@@ -50,8 +49,8 @@ void hk_limit_apply(bool starts) {
 }
 
 HK_EXPORT int hak_limit_on_reached(hak_limit_callback_t callback, void *context) {
-    hk_thread_t *thread =
-        hk_thread_enter_patiently(); /* or a fork might find that memory's lock taken */
+    /* entered, or a fork might find that memory's lock taken */
+    hk_thread_t *thread = hk_thread_enter_patiently();
     handler_t *made = callback != NULL && thread != NULL ? hk_meta_alloc(sizeof *made) : NULL;
     if (thread != NULL)
         hk_thread_leave(thread);

@@ -4,13 +4,11 @@
  * file, and is gone with the process however that ends. The thread has a table of open files of its own,
  * with nothing but the socket in it, so that the program can neither close it nor meet it, and what the program
  * closes is closed. A forked child starts a thread of its own. */
-#include <errno.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #include "api/asked.h"
 #include "api/stats.h"

@@ -3,7 +3,6 @@
  *
  * Each has an address of its own, and so its own copy of the hit: tools that tell who allocated and
  * who freed by the function called (valgrind and debuggers) would take one alias for another. */
-#include <errno.h>
 #include <string.h>
 
 #include "api/api.h"
@@ -203,6 +202,7 @@ static HK_NOINLINE void *derived_nothrow_slow(size_t n, size_t align, hk_by_t by
     return HK_LIKELY(p != NULL) ? p : hk_new_failed_nothrow(n, align, by);
 }
 
+/* Two, for one that served both would cost the hit of a sized delete an instruction. */
 static HK_NOINLINE void derived_delete_slow(void *p, hk_by_t by, size_t n, delete_t *calls) {
     if (HK_LIKELY(hk_operators_are_ours()))
         hk_delete_slow(p, by, n, 1);
@@ -220,22 +220,7 @@ static HK_NOINLINE void derived_delete_aligned_slow(void *p, hk_by_t by, size_t 
 
 typedef struct nothrow nothrow_t;
 
-/* The mangled names, here for a 64-bit size_t (m). `slow` is what does it after a miss. */
-#define BASIC_NEW(name, by)                                                                        \
-    HK_EXPORT void *name(size_t n) {                                                               \
-        void *p = hk_hit_pop(n);                                                                   \
-        return HK_LIKELY(p != NULL) ? p : new_slow(n, 8, by);                                      \
-    }
-#define BASIC_NEW_ALIGNED(name, by)                                                                \
-    HK_EXPORT void *name(size_t n, size_t align) {                                                 \
-        void *p = hk_hit_pop_aligned(n, align);                                                    \
-        return HK_LIKELY(p != NULL) ? p : new_slow(n, align, by);                                  \
-    }
-#define BASIC_DELETE(name, by, align, ...)                                                         \
-    HK_EXPORT void name(void *p, ##__VA_ARGS__) {                                                  \
-        if (HK_UNLIKELY(!hk_hit_push(p)))                                                          \
-            delete_slow(p, by, align);                                                             \
-    }
+/* Derived forms by their mangled names, here for a 64-bit size_t (m). `slow` is what does it after a miss. */
 #define NEW(name, slow, by, calls, ...)                                                            \
     HK_EXPORT void *name(size_t n, ##__VA_ARGS__) {                                                \
         void *p = hk_hit_pop_derived(n);                                                           \
@@ -258,10 +243,25 @@ typedef struct nothrow nothrow_t;
     }
 
 #pragma GCC diagnostic ignored "-Wunused-parameter"
-BASIC_NEW(_Znwm, HK_BY_NEW)
-BASIC_NEW_ALIGNED(_ZnwmSt11align_val_t, HK_BY_NEW)
-BASIC_DELETE(_ZdlPv, HK_BY_NEW, 1)
-BASIC_DELETE(_ZdlPvSt11align_val_t, HK_BY_NEW, align, size_t align)
+HK_EXPORT void *_Znwm(size_t n) {
+    void *p = hk_hit_pop(n);
+    return HK_LIKELY(p != NULL) ? p : new_slow(n, 8, HK_BY_NEW);
+}
+
+HK_EXPORT void *_ZnwmSt11align_val_t(size_t n, size_t align) {
+    void *p = hk_hit_pop_aligned(n, align);
+    return HK_LIKELY(p != NULL) ? p : new_slow(n, align, HK_BY_NEW);
+}
+
+HK_EXPORT void _ZdlPv(void *p) {
+    if (HK_UNLIKELY(!hk_hit_push(p)))
+        delete_slow(p, HK_BY_NEW, 1);
+}
+
+HK_EXPORT void _ZdlPvSt11align_val_t(void *p, size_t align) {
+    if (HK_UNLIKELY(!hk_hit_push(p)))
+        delete_slow(p, HK_BY_NEW, align);
+}
 
 NEW(_Znam, derived_new_slow, HK_BY_NEW_ARRAY, _Znwm)
 NEW(_ZnwmRKSt9nothrow_t, derived_nothrow_slow, HK_BY_NEW, _Znwm, const nothrow_t *tag)

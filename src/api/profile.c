@@ -5,11 +5,9 @@
  * on, and do not wait where a profile is due meanwhile. */
 #include "api/asked.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "api/api.h"
 #include "api/stats.h"
@@ -41,7 +39,7 @@ static int emit(int fd, const void *reason) {
     hak_stats_t stats;
     const bool known = hk_stats_collect(&stats, false);
     return hk_profile_write(fd, &(hk_profile_about_t){.reason = reason,
-                                                      .rss = hk_os_status("\nVmRSS:"),
+                                                      .rss = hk_os_status("VmRSS:"),
                                                       .live = known ? stats.allocated : 0,
                                                       .text = hk_option(prof_format) != 0});
 }
@@ -100,14 +98,12 @@ static HK_COLD void write_what_is_due(uint64_t allocated, uint64_t in_use) {
 
 static void given(void **own, void *p, const hk_told_t *told) {
     const int saved = errno;
-    if (!hk_profile_given(own, p, told->n) || hk_option(prof) == 0) {
-        errno = saved;
-        return;
+    if (hk_profile_given(own, p, told->n) && hk_option(prof) != 0) {
+        const uint64_t allocated = hk_load_relaxed(&hk_profile_allocated);
+        const uint64_t in_use = hk_load_relaxed(&hk_profile_in_use);
+        if (multiple_is_due(allocated) || peak_is_due(in_use))
+            write_what_is_due(allocated, in_use);
     }
-    const uint64_t allocated = hk_load_relaxed(&hk_profile_allocated);
-    const uint64_t in_use = hk_load_relaxed(&hk_profile_in_use);
-    if (multiple_is_due(allocated) || peak_is_due(in_use))
-        write_what_is_due(allocated, in_use);
     errno = saved;
 }
 

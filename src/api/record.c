@@ -1,8 +1,6 @@
 /* HAKMEM_RECORD: the watched front tells the recorder. */
-#include <errno.h>
 #include <limits.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "api/asked.h"
 #include "base/calls.h"

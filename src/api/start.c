@@ -1,6 +1,5 @@
 /* What happens once per process: the options are read, and it is written down whether we are
  * serving. */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,7 +24,7 @@
 /* malloc is referenced as any program refers to it. Its address alone cannot say no: in a program
  * that is not position independent it is that of a stub. Then the page map says whose a block of it
  * is. What another one gave out is left to it: not every free is ready before main. */
-static int is_serving(void) {
+HK_EXPORT int hak_is_serving(void) {
     void *(*volatile serving)(size_t) = malloc;
     if (!HK_NO_OVERRIDE && serving == hk_own_malloc)
         return 1;
@@ -35,8 +34,6 @@ static int is_serving(void) {
         free(p);
     return ours;
 }
-
-HK_EXPORT int hak_is_serving(void) { return is_serving(); }
 
 /* A line longer than hk_line_t that is still written by one write, so that the processes of a tree
  * can share the file. Holds the settings of all options at their longest. */
@@ -76,7 +73,8 @@ static void append_head(proof_t *proof) {
                 HK_CALL(other, getpid()));
     hk_line_json(&line, exe);
     hk_line_put(&line, "\",\"serving\":%s,\"profile\":\"",
-                is_serving() ? "true,\"allocator\":\"hakmem\"" : "false,\"allocator\":\"another\"");
+                hak_is_serving() ? "true,\"allocator\":\"hakmem\""
+                                 : "false,\"allocator\":\"another\"");
     if (hk_option_origin(profile) == HK_FROM_DEFAULT)
         hk_line_str(&line, HK_PROFILE_DEFAULT);
     else

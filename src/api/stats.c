@@ -1,7 +1,6 @@
 /* hak_stats_*: the figures of all boxes put together. */
 #include "api/stats.h"
 
-#include <errno.h>
 #include <string.h>
 
 #include "api/api.h"
@@ -14,48 +13,12 @@
 #include "os/os.h"
 #include "stats/counters.h"
 
-/* Blocks that leave a magazine for their slab while we count may be seen in both. */
-static void add_class(hak_stats_band_t *band, unsigned cls, const hk_class_usage_t *usage,
-                      size_t held) {
-    const hk_class_t *c = &hk_classes[cls];
-    held = hk_min(held, usage->active);
-    band->blocks += usage->active - held;
-    band->allocated += (usage->active - held) * c->size;
-    band->magazines += held * c->size;
-    band->active += usage->active * c->size;
-    band->free += usage->free * c->size;
-    band->remote += usage->remote * c->size;
-    band->carved += usage->slabs * c->slices * HK_SLICE;
-}
-
-static void add_whole(hak_stats_band_t *band, size_t blocks, size_t bytes) {
-    band->blocks += blocks;
-    band->allocated += bytes;
-    band->active += bytes;
-    band->carved += bytes;
-}
-
-static void add_bands(hak_stats_t *stats, const hk_usage_t *usage) {
-    size_t held[HK_CLASS_COUNT] = {0};
-    hk_threads_held(held);
-    for (unsigned cls = 1; cls < hk_class_end(); cls++)
-        add_class(&stats->bands[hk_classes[cls].band], cls, &usage->classes[cls], held[cls]);
-    hk_singles_t single = hk_singles();
-    add_whole(&stats->bands[HAK_BAND_LARGE], usage->large_blocks, usage->large_bytes);
-    add_whole(&stats->bands[HAK_BAND_HUGE], usage->huge_blocks, usage->huge_bytes);
-    add_whole(&stats->bands[HAK_BAND_HUGE], single.blocks, single.bytes);
-    const hak_stats_band_t *band = stats->bands;
-    for (; band < stats->bands + HAK_STATS_BANDS; band++) {
+static void add_bands(hak_stats_t *stats) {
+    for (const hak_stats_band_t *band = stats->bands; band < stats->bands + HAK_STATS_BANDS;
+         band++) {
 #define HK_BAND_BYTES(name, doc) stats->name += band->name;
 #include "stats/fields.def"
     }
-    size_t others = usage->metadata + single.bytes;
-    stats->mapped = usage->superslabs + usage->packs + usage->huge_bytes + usage->cached + others;
-    stats->peak_mapped = hk_max(usage->peak + others, stats->mapped);
-    stats->metadata = usage->metadata;
-    stats->cached = usage->cached;
-    stats->limit = hk_limit();
-    stats->held = hk_held();
 }
 
 static void add_counters(hak_stats_t *stats) {
@@ -69,27 +32,22 @@ static void add_counters(hak_stats_t *stats) {
 #include "base/calls.def"
 }
 
-static void add_residency(hak_stats_t *stats) {
-    hk_residency_t residency;
-    hk_usage_residency(&residency);
-    stats->resident = residency.resident;
-    stats->lazy = residency.lazy;
-    stats->dirty = residency.free - stats->lazy;
-    stats->retained = hk_minus(stats->mapped, residency.resident);
-    stats->peak_resident = hk_os_status("\nVmHWM:");
-}
-
 bool hk_stats_collect(hak_stats_t *stats, bool measure) {
     memset(stats, 0, sizeof *stats);
     hk_thread_t *thread = hk_thread_enter_patiently();
     if (thread == NULL)
         return false;
-    hk_usage_t usage;
-    hk_usage_count(&usage);
-    add_bands(stats, &usage);
-    if (measure)
-        add_residency(stats);
-    add_counters(stats); /* last: to ask for residency is to call the system */
+    size_t held[HK_CLASS_COUNT];
+    hk_threads_held(held);
+    hk_usage_count(stats, held);
+    add_bands(stats);
+    if (measure) {
+        hk_usage_measure(stats);
+        stats->peak_resident = hk_os_status("VmHWM:");
+    }
+    stats->limit = hk_limit();
+    stats->held = hk_held();
+    add_counters(stats); /* last: to measure is to call the system */
     hk_thread_leave(thread);
     stats->size = sizeof *stats;
     stats->version = 2;

@@ -1,10 +1,7 @@
 /* HAKMEM_STATS, HAKMEM_SS_OS_STATS and HAKMEM_TINY_FRONT_DUMP: what is written at exit and, where HAKMEM_STATS_SIGNAL
  * asks for it, on SIGUSR2. */
-#include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "api/asked.h"
 #include "api/stats.h"

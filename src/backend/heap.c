@@ -234,8 +234,8 @@ static void collect_pending_locked(hk_heap_t *heap) {
     hk_slab_t *slab = hk_exchange_seq(&heap->pending, NULL);
     while (slab != NULL) {
         hk_assert(hk_load_relaxed(&hk_remote_of(slab)->pending) == 1);
-        hk_slab_t *next =
-            hk_remote_of(slab)->pending_next; /* before pending is cleared: then it is not ours */
+        /* before pending is cleared: then it is not ours */
+        hk_slab_t *next = hk_remote_of(slab)->pending_next;
         if (hk_load_seq(&slab->owner) != heap) {
             announce(slab);
         } else {
@@ -304,7 +304,7 @@ static bool adopt(hk_heap_t *heap, unsigned cls) {
 
 /* Sees to it that the heap has a slab with free blocks: an orphan's, free slices, what others have
  * freed for a third, or new memory, in this order. */
-static bool find_slab(hk_heap_t *heap, unsigned cls) {
+static HK_NOINLINE bool find_slab(hk_heap_t *heap, unsigned cls) {
     if (adopt(heap, cls))
         return true;
     unsigned slices = hk_classes[cls].slices;
@@ -327,12 +327,6 @@ static bool find_slab(hk_heap_t *heap, unsigned cls) {
     const size_t begun = (size_t)hk_load_relaxed(&heaps) * slices * HK_SLICE;
     hk_class_note(cls, heap->wanted, hk_pool_carved(cls) - hk_min(begun, hk_pool_carved(cls)));
     return true;
-}
-
-static HK_NOINLINE bool obtain_slab(hk_heap_t *heap, unsigned cls) {
-    bool found;
-    HK_TIMED(slab_new, found = find_slab(heap, cls));
-    return found;
 }
 
 /* The fullest of the first few in line, so that the others empty out. */
@@ -364,7 +358,7 @@ static HK_NOINLINE unsigned take(hk_heap_t *heap, unsigned cls, void **out, unsi
             if (end != out + n)
                 break;
             hk_heap_leave(heap);
-            if (!obtain_slab(heap, cls))
+            if (!HK_TIMED_VALUE(slab_new, find_slab(heap, cls)))
                 return 0;
             hk_lock(&heap->lock);
             continue;
@@ -386,9 +380,7 @@ static HK_NOINLINE unsigned take(hk_heap_t *heap, unsigned cls, void **out, unsi
 }
 
 static HK_COLD unsigned take_timed(hk_heap_t *heap, unsigned cls, void **out, unsigned n) {
-    unsigned got;
-    HK_TIMED(refill, got = take(heap, cls, out, n));
-    return got;
+    return HK_TIMED_VALUE(refill, take(heap, cls, out, n));
 }
 
 unsigned hk_heap_take(hk_heap_t *heap, unsigned cls, void **out, unsigned n) {
@@ -418,12 +410,9 @@ void hk_heap_collect(hk_heap_t *heap) {
     hk_stash_clear(&heap->stash);
 }
 
-void hk_heap_look_at_stashes(bool clear) {
+void hk_heap_each_stash(void (*visit)(hk_stash_t *stash)) {
     for (hk_heap_t *heap = hk_load_acquire(&all); heap != NULL; heap = heap->all_next)
-        if (clear)
-            hk_stash_clear(&heap->stash);
-        else
-            hk_stash_look(&heap->stash);
+        visit(&heap->stash);
 }
 
 /* True: it was worth a visit. */

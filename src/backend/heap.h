@@ -20,10 +20,10 @@ struct hk_heap {
     hk_lock_t lock;
     _Atomic uint64_t counts[HK_HEAP_COUNT_COUNT]; /* written under the lock, read by any thread */
     hk_slab_list_t partial[HK_CLASS_COUNT];       /* lock: heap */
-    hk_slab_t
-        *retired; /* lock: heap; by next, of no owner: for the pool, once the heap is unlocked */
-    uint8_t
-        seen; /* lock: heap; among so many blocks that come back it pays to look for one slab's */
+    /* lock: heap; by next, of no owner: for the pool, once the heap is unlocked */
+    hk_slab_t *retired;
+    /* lock: heap; among so many blocks that come back it pays to look for one slab's */
+    uint8_t seen;
     size_t grown;  /* owner: bytes of slabs whose memory was not there yet, since the last sweep */
     size_t wanted; /* owner: the bytes that somebody asked for last and came here for */
     /* atomic: slabs with remote frees to collect */
@@ -69,8 +69,8 @@ void hk_heap_collect(hk_heap_t *heap);
 /* The same for all heaps that are orphans or have something pending, and whose lock is free. */
 void hk_heap_collect_all(void);
 
-/* Looks at the stashes of all heaps or, with `clear`, clears them. */
-void hk_heap_look_at_stashes(bool clear);
+/* Calls `visit` for the stash of each heap. */
+void hk_heap_each_stash(void (*visit)(hk_stash_t *stash));
 
 /* Collects and retires for some heaps, at a bounded cost: what is done before new memory is taken. The next
  * call goes on where this one ends. */

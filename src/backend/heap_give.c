@@ -33,8 +33,7 @@ static void give_run(const giving_t *g, unsigned lo, unsigned n) {
     while (n != 0) {
         unsigned bit = lo % 64;
         unsigned here = n < 64 - bit ? n : 64 - bit;
-        uint64_t mask = (here == 64 ? UINT64_MAX : ((uint64_t)1 << here) - 1) << bit;
-        set_bits(g, lo / 64, mask);
+        set_bits(g, lo / 64, hk_bits(bit, here));
         lo += here;
         n -= here;
     }
@@ -200,9 +199,7 @@ static HK_NOINLINE unsigned give(hk_heap_t *heap, unsigned cls, void **blocks, u
 
 static HK_COLD unsigned give_timed(hk_heap_t *heap, unsigned cls, void **blocks, unsigned n,
                                    unsigned least) {
-    unsigned given;
-    HK_TIMED(flush, given = give(heap, cls, blocks, n, least));
-    return given;
+    return HK_TIMED_VALUE(flush, give(heap, cls, blocks, n, least));
 }
 
 unsigned hk_heap_give_some(hk_heap_t *heap, unsigned cls, void **blocks, unsigned n,

@@ -27,8 +27,8 @@ bool hk_huge_pages_is_written(const char *page) {
     return i < PLACES;
 }
 
-static _Atomic size_t
-    trusted; /* atomic: any thread; so large a block has been filled; 0: none has */
+/* atomic: any thread; so large a block has been filled; 0: none has */
+static _Atomic size_t trusted;
 
 bool hk_huge_pages_fill(size_t bytes) { return bytes / 4 <= hk_load_relaxed(&trusted); }
 

@@ -135,7 +135,7 @@ static void *huge_alloc(size_t n, size_t align, size_t *dirty) {
 size_t hk_large_huge_blocks(void) { return hk_load_relaxed(&live); }
 
 static void *stashed(hk_heap_t *heap, size_t n, size_t *dirty) {
-    hk_slab_t *run = heap != NULL ? hk_stash_take(&heap->stash, slices_for(n)) : NULL;
+    hk_slab_t *run = hk_stash_take(&heap->stash, slices_for(n));
     if (run == NULL)
         return NULL;
     hk_map_set(run->base, 1, HK_KIND_LARGE);
@@ -146,7 +146,7 @@ static void *stashed(hk_heap_t *heap, size_t n, size_t *dirty) {
 /* With `mapped`, from superslabs that are there already. */
 static void *run_alloc(hk_heap_t *heap, size_t n, bool mapped, size_t *dirty) {
     hk_slab_t *run = hk_pool_take_mapped(slices_for(n), 0);
-    if (run == NULL && heap != NULL) {
+    if (run == NULL && !mapped) {
         hk_stash_clear(&heap->stash);
         run = hk_pool_take_mapped(slices_for(n), 0);
     }
@@ -157,8 +157,7 @@ static void *run_alloc(hk_heap_t *heap, size_t n, bool mapped, size_t *dirty) {
     if (run == NULL)
         return NULL;
     if (run->zeroed && !mapped) {
-        if (heap != NULL)
-            hk_stash_clear(&heap->stash);
+        hk_stash_clear(&heap->stash);
         hk_purge_instead();
     }
     hk_assert(run->cls == 0 && run->slices == slices_for(n));
@@ -168,11 +167,11 @@ static void *run_alloc(hk_heap_t *heap, size_t n, bool mapped, size_t *dirty) {
 
 /* Where memory is bounded, without rounding up that costs much; whole slices that are free already
  * cost nothing more. */
-static void *bounded_alloc(size_t n, size_t align, size_t *dirty) {
+static void *bounded_alloc(hk_heap_t *heap, size_t n, size_t align, size_t *dirty) {
     *dirty = n;
     void *p = n <= HK_PACK_MOST ? hk_pack_alloc(n, align) : NULL;
     if (p == NULL)
-        p = run_alloc(NULL, n, true, dirty);
+        p = run_alloc(heap, n, true, dirty);
     return p != NULL || n <= HK_PACK_MOST ? p : huge_alloc(n, HK_UNIT, dirty);
 }
 
@@ -185,7 +184,7 @@ void *hk_large_alloc(hk_heap_t *heap, size_t n, size_t align, size_t *dirty) {
         void *p = stashed(heap, n, dirty);
         return p != NULL ? p : run_alloc(heap, n, false, dirty);
     }
-    return bounded_alloc(n, align, dirty);
+    return bounded_alloc(heap, n, align, dirty);
 }
 
 /* The descriptor of a large or huge block that starts at p. */
@@ -238,15 +237,12 @@ static size_t free_huge(huge_t *huge) {
     return bytes;
 }
 
-static size_t free_run(hk_heap_t *heap, hk_slab_t *run) {
-    return heap == NULL || hk_region_is_bounded() ? hk_pool_give(run)
-                                                  : hk_stash_put(&heap->stash, run);
-}
-
 size_t hk_large_free(hk_heap_t *heap, void *p, unsigned kind) {
     hk_assert(hk_large_is(kind));
+    if (kind == HK_KIND_LARGE && hk_region_is_bounded())
+        return hk_pool_give(claim_run(p));
     if (kind == HK_KIND_LARGE)
-        return free_run(heap, claim_run(p));
+        return hk_stash_put(&heap->stash, claim_run(p));
     return kind == HK_KIND_PACKED ? hk_pack_free(p) : free_huge(claim_huge(p));
 }
 
@@ -338,8 +334,6 @@ static void *run_resize(hk_heap_t *heap, void *p, size_t n) {
         return NULL;
     if (hk_pool_resize(run, slices_for(n)))
         return p;
-    if (heap == NULL)
-        return NULL;
     hk_stash_clear(&heap->stash);
     return hk_pool_resize(run, slices_for(n)) ? p : NULL;
 }

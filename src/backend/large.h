@@ -15,7 +15,7 @@
  * block. */
 #define HK_HUGE_PAGES_FROM (4 * HK_MIB)
 
-/* A heap is that of the calling thread, or NULL: what it knows of is looked at first (backend/stash.h). */
+/* A heap is that of the calling thread: what it knows of is looked at first (backend/stash.h). */
 
 /* Allocates n bytes (any n that is no class's) aligned to `align`, a power of two. *dirty receives
  * how many bytes from the start may hold old data; the rest reads as zero. NULL: out of memory. */

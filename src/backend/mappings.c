@@ -29,6 +29,16 @@ bool hk_mappings_to_spare(void) {
 
 bool hk_mappings_may_be_taken(void) { return hk_mappings_to_spare() || !hk_mappings_are_short(); }
 
+bool hk_mappings_waited(atomic_uint *patience) {
+    unsigned left = hk_load_relaxed(patience);
+    if (left == 0)
+        return true;
+    if (left == 1 && hk_mappings_are_short() && !hk_mappings_to_spare())
+        left = HK_PATIENCE;
+    hk_store_relaxed(patience, left - 1); /* two threads may count one call: all the same */
+    return false;
+}
+
 bool hk_mappings_let_go(void) {
     char *start = hk_exchange_seq(&spare, NULL);
     if (start == NULL)

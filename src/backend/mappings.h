@@ -19,3 +19,16 @@ bool hk_mappings_may_be_taken(void);
 bool hk_mappings_let_go(void);
 
 bool hk_mappings_are_short(void);
+
+/* After a refusal for want of mappings, so many calls pass before what takes some is tried again, and
+ * as many more while mappings are short. `patience`: calls left that do without. atomic: any thread. */
+enum { HK_PATIENCE = 1024 };
+
+/* Counts one call off what is left; starts from the beginning where mappings are short at the end. True: another thread
+ * has counted the last one. */
+bool hk_mappings_waited(atomic_uint *patience);
+
+/* Whether it may be tried; each no is a call that was counted. */
+HK_INLINE bool hk_mappings_may(atomic_uint *patience) {
+    return HK_LIKELY(hk_load_relaxed(patience) == 0) || hk_mappings_waited(patience);
+}

@@ -83,7 +83,7 @@ static bool flat_commit(hk_leaf_t *leaf, size_t slice) {
     uint8_t *start = (uint8_t *)hk_flat.bytes + (slice & ~(page - 1));
     if (!hk_os_protect(start, page, HK_READ_WRITE))
         return false;
-    hk_or_release(&leaf->committed, bit);
+    hk_or_seq(&leaf->committed, bit);
     return true;
 }
 

@@ -92,48 +92,42 @@ static hk_os_advised_t advise_locked(hk_superslab_t *ss, hk_advice_t how) {
     hk_os_range_t whole;
     if (claim_count != 0 && hk_pool_rule_out_huge_pages(ss, &whole))
         hk_count(purge_calls, hk_advise(&whole, 1, HK_NO_HUGE_PAGES).calls);
-    hk_assert(hk_lock_is_mine(&hk_purge_lock) &&
-              hk_lock_may_take(HK_RANK_HEAP)); /* "without any such lock" */
+    hk_assert(hk_lock_is_mine(&hk_purge_lock));
+    hk_assert(hk_lock_may_take(HK_RANK_HEAP)); /* "without any such lock" */
     hk_os_advised_t advised = hk_advise(ranges, count, how);
     hk_count(purge_calls, advised.calls);
     return advised;
 }
 
-static size_t bytes_of_locked(size_t done) {
-    size_t bytes = 0;
-    for (size_t i = 0; i < done; i++)
-        bytes += ranges[i].bytes;
-    return bytes;
-}
-
-static size_t purge(const hk_pool_cursor_t *cursor, hk_purge_way_t way, bool *seen) {
+static size_t purge(const hk_pool_cursor_t *cursor, hk_advice_t how, bool aged, bool *seen) {
     hk_superslab_t *ss = cursor->superslab;
     hk_os_advised_t advised = {0};
     unsigned of_slices;
     hk_lock(&hk_purge_lock);
-    uint32_t slices = hk_pool_claim(ss, way.aged, ranges, &of_slices);
+    uint32_t slices = hk_pool_claim(ss, aged, ranges, &of_slices);
     count = of_slices;
-    claim_slabs_locked(cursor, way.aged, seen);
+    claim_slabs_locked(cursor, aged, seen);
     hk_walk(claims_are_valid_locked(slices, of_slices));
     if (count != 0)
-        advised = advise_locked(ss, way.how);
+        advised = advise_locked(ss, how);
     uint32_t purged = slices_of((unsigned)hk_min(advised.done, of_slices));
-    *seen |= hk_pool_unclaim(ss, slices, purged, way.how == HK_RESET);
+    *seen |= hk_pool_unclaim(ss, slices, purged, how == HK_RESET);
     for (unsigned i = 0; i < claim_count; i++)
         hk_heap_unclaim(claims[i].slab, claims[i].pages, claims[i].end <= advised.done,
-                        way.how == HK_RESET);
-    const size_t bytes = bytes_of_locked(advised.done);
+                        how == HK_RESET);
+    size_t bytes = 0;
+    for (size_t i = 0; i < advised.done; i++)
+        bytes += ranges[i].bytes;
     hk_count(purge_bytes, bytes);
     hk_unlock(&hk_purge_lock);
     return bytes;
 }
 
-size_t hk_purge_superslab(const hk_pool_cursor_t *cursor, hk_purge_way_t way, bool *seen) {
-    hk_assert(cursor->superslab != NULL && (way.how == HK_PURGE || way.how == HK_RESET));
+size_t hk_purge_superslab(const hk_pool_cursor_t *cursor, hk_advice_t how, bool aged, bool *seen) {
+    hk_assert(cursor->superslab != NULL && (how == HK_PURGE || how == HK_RESET));
     hk_assert(hk_lock_may_take(HK_RANK_PURGE));
     const uint64_t began = hk_os_now_ns();
-    size_t bytes;
-    HK_TIMED(purge, bytes = purge(cursor, way, seen));
+    const size_t bytes = HK_TIMED_VALUE(purge, purge(cursor, how, aged, seen));
     hk_count(purge_ns, hk_os_now_ns() - began);
     return bytes;
 }
@@ -150,18 +144,17 @@ void hk_purge_instead(void) {
     static _Atomic(hk_superslab_t *) place; /* atomic: any thread; where the next look goes on */
     const size_t now = had(), before = hk_load_relaxed(&most);
     if (now < before + INSTEAD_OF || hk_option(lean) == 0 ||
-        hk_option(lean_decommit) != HK_DECOMMIT_DONTNEED || hk_advice_is_disabled() ||
-        hk_lock_is_taken(
-            &hk_purge_lock)) /* by a purge, or by the caller: the last try is made under it */
+        hk_option(lean_decommit) != HK_DECOMMIT_DONTNEED || hk_advice_is_disabled())
+        return;
+    if (hk_lock_is_taken(&hk_purge_lock)) /* by a purge; or the caller, whose last try it is */
         return;
     hk_store_relaxed(&most, now);
     hk_pool_cursor_t cursor = {.superslab = hk_load_relaxed(&place)};
-    const hk_purge_way_t at_once = {.how = HK_PURGE};
     size_t done = 0;
     bool seen = false;
     for (unsigned looks = 0; looks < LOOKS && done < now - before; looks++)
         if (hk_pool_next(&cursor) && !cursor.huge_pages)
-            done += hk_purge_superslab(&cursor, at_once, &seen);
+            done += hk_purge_superslab(&cursor, HK_PURGE, false, &seen);
     hk_store_relaxed(&place, cursor.superslab);
     if (done != 0)
         hk_count(purge_runs, 1);
@@ -181,12 +174,11 @@ size_t hk_purge_cached(size_t most) {
 size_t hk_purge_all(void) {
     size_t bytes = 0;
     bool seen = false;
-    const hk_purge_way_t at_once = {.how = HK_PURGE};
     hk_assert(hk_lock_may_take(HK_RANK_PURGE));
     hk_heap_collect_all();
-    hk_heap_look_at_stashes(true);
+    hk_heap_each_stash(hk_stash_clear);
     for (hk_pool_cursor_t cursor = {0}; hk_pool_next(&cursor);)
-        bytes += hk_purge_superslab(&cursor, at_once, &seen);
+        bytes += hk_purge_superslab(&cursor, HK_PURGE, false, &seen);
     hk_pool_release_empty();
     bytes += hk_purge_cached(SIZE_MAX);
     if (bytes != 0)

@@ -9,15 +9,10 @@
 #include "backend/superslab.h"
 #include "base/lock.h"
 
-/* How to purge. */
-typedef struct {
-    hk_advice_t how; /* HK_PURGE or HK_RESET */
-    bool aged;       /* only what was free at the last look too */
-} hk_purge_way_t;
-
-/* Purges the superslab at which the cursor stands. *seen is set where there is more that will be old
+/* Purges the superslab at which the cursor stands, by HK_PURGE or HK_RESET; `aged`: only what was free at the last look
+ * too. *seen is set where there is more that will be old
  * enough at the next look. Returns the bytes given back. The caller holds no lock. */
-size_t hk_purge_superslab(const hk_pool_cursor_t *cursor, hk_purge_way_t way, bool *seen);
+size_t hk_purge_superslab(const hk_pool_cursor_t *cursor, hk_advice_t how, bool aged, bool *seen);
 
 /* Where memory is about to be brought in for a large block, and the process has never had so much: as much of what is free
  * goes back, as far as a few superslabs have it. So all that this takes is less than the process has

@@ -27,8 +27,7 @@ static _Atomic uint64_t places; /* atomic: any thread */
 
 static uint64_t some_window(void) {
     const uint64_t room = ADDRESSES / 2 - WINDOW; /* the second quarter of it, and the third */
-    return ADDRESSES / 4 +
-           (uint64_t)hk_random_shared(&places, (uint32_t)(room / HK_UNIT)) * HK_UNIT;
+    return ADDRESSES / 4 + (uint64_t)hk_region_chance((uint32_t)(room / HK_UNIT)) * HK_UNIT;
 }
 
 void hk_region_scatter(uint64_t seed) {
@@ -38,17 +37,18 @@ void hk_region_scatter(uint64_t seed) {
 
 void hk_region_save_mappings(void) {
     hk_store_relaxed(&window, (uint64_t)0);
-    hk_store_relaxed(&hk_region_no_moves, (unsigned)HK_REGION_PATIENCE);
-    hk_store_relaxed(&hk_region_no_cuts, (unsigned)HK_REGION_PATIENCE);
+    hk_store_relaxed(&hk_region_no_moves, (unsigned)HK_PATIENCE);
+    hk_store_relaxed(&hk_region_no_cuts, (unsigned)HK_PATIENCE);
 }
 
 bool hk_region_scatters(void) { return hk_load_relaxed(&window) != 0; }
+uint32_t hk_region_chance(uint32_t end) { return hk_random_shared(&places, end); }
 
 static char *map_in(uint64_t start) {
     enum { TRIES = 4 };
     char *p = NULL;
     for (unsigned i = 0; i < TRIES && p == NULL; i++) {
-        const uint64_t place = hk_random_shared(&places, (uint32_t)(WINDOW / HK_UNIT / 2));
+        const uint64_t place = hk_region_chance((uint32_t)(WINDOW / HK_UNIT / 2));
         p = hk_os_map_at(start + place * 2 * HK_UNIT, HK_UNIT);
     }
     return p;
@@ -148,7 +148,7 @@ static size_t move_free(hk_range_t from, char *to) {
         bool moved = hk_os_move(from.start + at, step, to + at, step);
         hk_held_drop(step); /* the old place, or the hole */
         if (!moved) {
-            hk_store_relaxed(&hk_region_no_moves, (unsigned)HK_REGION_PATIENCE);
+            hk_store_relaxed(&hk_region_no_moves, (unsigned)HK_PATIENCE);
             hk_region_keep((hk_range_t){from.start + at, from.bytes - at, from.mixed});
             return at;
         }
@@ -208,7 +208,7 @@ static bool take(size_t bytes, size_t align, size_t dense, hk_range_t *range, si
     unsigned n = 0;
     hk_lock(&hk_region_lock);
     const bool fits = !exact && hk_region_fit_locked(bytes, align, range);
-    if (!fits && !exact && hk_region_may(&hk_region_no_moves))
+    if (!fits && !exact && hk_mappings_may(&hk_region_no_moves))
         n = hk_region_gather_locked(bytes, gathered);
     hk_unlock(&hk_region_lock);
     *used = fits ? bytes : bytes_of(gathered, n);
@@ -225,9 +225,7 @@ static bool take(size_t bytes, size_t align, size_t dense, hk_range_t *range, si
 }
 
 bool hk_region_take(size_t bytes, size_t align, size_t dense, hk_range_t *range, size_t *used) {
-    bool taken;
-    HK_TIMED(region_take, taken = take(bytes, align, dense, range, used));
-    return taken;
+    return HK_TIMED_VALUE(region_take, take(bytes, align, dense, range, used));
 }
 
 /* Read once: later a sandbox may kill for asking. */
@@ -289,7 +287,7 @@ static bool resize_exact(hk_range_t *range, size_t new_bytes) {
         return false;
     if (hk_slices_of(before) > kept)
         hk_map_set(range->start + kept * HK_SLICE, hk_slices_of(before) - kept, HK_KIND_FOREIGN);
-    const bool resized = hk_os_resize(range->start, before, new_bytes);
+    const bool resized = hk_os_remap(range->start, before, new_bytes, false) != NULL;
     hk_held_drop(resized ? before + more - new_bytes : more);
     if (!resized)
         return false;
@@ -309,12 +307,12 @@ bool hk_region_extend(hk_range_t *range, size_t new_bytes) {
         return false;
     hk_lock(&hk_region_lock);
     const bool found = hk_region_cut_at_locked(hk_range_end(range), more);
+    hk_unlock(&hk_region_lock);
     if (found) {
         range->bytes = new_bytes;
         range->mixed = true;
-        hk_region_change_live_locked(0, more);
+        hk_region_change_live(0, more);
     }
-    hk_unlock(&hk_region_lock);
     return found;
 }
 
@@ -354,7 +352,7 @@ static bool move_units(hk_range_t *from, hk_range_t *to, size_t *hole) {
             hk_region_keep((hk_range_t){to->start + behind, to->bytes - behind, true});
         hk_region_keep((hk_range_t){from->start + at, from->bytes - at, true});
         *to = third;
-        hk_store_relaxed(&hk_region_no_moves, (unsigned)HK_REGION_PATIENCE);
+        hk_store_relaxed(&hk_region_no_moves, (unsigned)HK_PATIENCE);
         return true;
     }
     hk_region_unmap(third);
@@ -407,7 +405,7 @@ static bool move_anywhere(const hk_range_t *range, size_t new_bytes, hk_range_t 
     const size_t room = hk_align_up(new_bytes + HK_UNIT + spare_bytes, HK_UNIT) + odd;
     if (!hk_held_take(room - range->bytes, 0))
         return false;
-    char *start = hk_os_remap(range->start, range->bytes, room);
+    char *start = hk_os_remap(range->start, range->bytes, room, true);
     if (start == NULL) {
         hk_held_drop(room - range->bytes);
         return false;
@@ -442,7 +440,7 @@ bool hk_region_move(hk_range_t *range, size_t wanted, size_t new_bytes) {
     hk_assert(hk_map_kind(range->start) == HK_KIND_FOREIGN);
     hk_range_t to, gathered[HK_REGION_GATHERED];
     unsigned n = 0;
-    if (!hk_region_may(&hk_region_no_moves) || !hk_mappings_may_be_taken())
+    if (!hk_mappings_may(&hk_region_no_moves) || !hk_mappings_may_be_taken())
         return false;
     if (!hk_range_is_exact(range) && wanted % HK_UNIT == 0) {
         hk_lock(&hk_region_lock);
@@ -454,7 +452,7 @@ bool hk_region_move(hk_range_t *range, size_t wanted, size_t new_bytes) {
         n = 0;
         if (!move_with_little(range, wanted, &to)) {
             if (filled)
-                hk_store_relaxed(&hk_region_no_moves, (unsigned)HK_REGION_PATIENCE);
+                hk_store_relaxed(&hk_region_no_moves, (unsigned)HK_PATIENCE);
             return false;
         }
     }

@@ -46,8 +46,9 @@ void hk_region_init(void);
  * ours on either side. */
 void hk_region_scatter(uint64_t seed);
 
-/* Whether they do. */
+/* Whether they do; and a number of the same chance, below `end`. */
 bool hk_region_scatters(void);
+uint32_t hk_region_chance(uint32_t end);
 
 /* From now on nothing is scattered; for some time, nothing is moved or cut. */
 void hk_region_save_mappings(void);

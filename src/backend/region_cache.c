@@ -22,16 +22,6 @@ atomic_bool hk_region_look_is_due;
 
 atomic_uint hk_region_no_moves, hk_region_no_cuts;
 
-bool hk_region_waited(atomic_uint *patience) {
-    unsigned left = hk_load_relaxed(patience);
-    if (left == 0)
-        return true;
-    if (left == 1 && hk_mappings_are_short() && !hk_mappings_to_spare())
-        left = HK_REGION_PATIENCE;
-    hk_store_relaxed(patience, left - 1); /* two threads may count one call: all the same */
-    return false;
-}
-
 size_t hk_region_live(void) { return hk_load_relaxed(&live); }
 size_t hk_region_cached(void) { return hk_load_relaxed(&cached); }
 size_t hk_region_peak(void) { return hk_load_relaxed(&peak); }
@@ -170,8 +160,8 @@ static bool unmap(hk_range_t range) {
     return true;
 }
 
-void hk_region_change_live_locked(size_t less, size_t more) {
-    hk_assert(hk_lock_is_mine(&hk_region_lock));
+void hk_region_change_live(size_t less, size_t more) {
+    hk_lock(&hk_region_lock);
     hk_assert(less <= hk_region_live()); /* no more than was handed out */
     hk_store_relaxed(&live, hk_region_live() - less + more);
     raise_peak_locked();
@@ -179,16 +169,7 @@ void hk_region_change_live_locked(size_t less, size_t more) {
         next_look = 2 * hk_region_live();
         hk_store_relaxed(&hk_region_look_is_due, true);
     }
-}
-
-void hk_region_change_live(size_t less, size_t more) {
-    hk_lock(&hk_region_lock);
-    hk_region_change_live_locked(less, more);
     hk_unlock(&hk_region_lock);
-}
-
-static size_t bound_locked(void) {
-    return hk_max(hk_option(region_cache_mb) * HK_MIB, hk_region_live() / 4);
 }
 
 /* Takes up to `most` bytes, in whole units, off the end of what is free below `limit`; none are 0
@@ -214,8 +195,9 @@ static hk_range_t cut_end_locked(size_t most, const char *limit) {
 
 /* Takes the end of a free range out of the cache, as far as the cache is over its bound. */
 static hk_range_t shed_locked(void) {
-    size_t bound = bound_locked(), now = hk_region_cached();
-    if (now <= bound || !hk_region_may(&hk_region_no_cuts))
+    const size_t bound = hk_max(hk_option(region_cache_mb) * HK_MIB, hk_region_live() / 4);
+    const size_t now = hk_region_cached();
+    if (now <= bound || !hk_mappings_may(&hk_region_no_cuts))
         return (hk_range_t){0};
     return cut_end_locked(now - bound, TOP);
 }
@@ -224,7 +206,7 @@ bool hk_region_unmap(hk_range_t range) {
     /* where it is addresses that are bounded, mappings are not what is wanting */
     if ((hk_region_is_bounded() || hk_mappings_may_be_taken()) && unmap(range))
         return true;
-    hk_store_relaxed(&hk_region_no_cuts, (unsigned)HK_REGION_PATIENCE);
+    hk_store_relaxed(&hk_region_no_cuts, (unsigned)HK_PATIENCE);
     hk_advise(&(hk_os_range_t){range.start, range.bytes}, 1, HK_PURGE);
     hk_lock(&hk_region_lock);
     if (!hk_range_is_exact(&range) && insert_locked(range))

@@ -13,19 +13,8 @@ enum { HK_REGION_GATHERED = 32 };
 
 extern hk_lock_t hk_region_lock;
 
-/* After a refusal for want of mappings, so many calls pass before moving or cutting is tried again, and
- * as many more while mappings are short. atomic: any thread. Calls left that do without. */
-enum { HK_REGION_PATIENCE = 1024 };
+/* Whether moving, or cutting, may be tried (backend/mappings.h). */
 extern atomic_uint hk_region_no_moves, hk_region_no_cuts;
-
-/* Counts one call off what is left; starts from the beginning where mappings are short at the end. True: another thread
- * has counted the last one. */
-bool hk_region_waited(atomic_uint *patience);
-
-/* Whether moving, or cutting, may be tried; each no is a call that was counted. */
-HK_INLINE bool hk_region_may(atomic_uint *patience) {
-    return HK_LIKELY(hk_load_relaxed(patience) == 0) || hk_region_waited(patience);
-}
 
 HK_INLINE bool hk_range_is_exact(const hk_range_t *r) { return r->bytes % HK_UNIT != 0; }
 HK_INLINE char *hk_range_end(const hk_range_t *r) { return r->start + r->bytes; }
@@ -47,7 +36,6 @@ bool hk_region_cut_at_locked(const char *start, size_t bytes);
 unsigned hk_region_gather_locked(size_t bytes, hk_range_t *out);
 
 /* So many bytes are handed out no more, and so many others now. */
-void hk_region_change_live_locked(size_t less, size_t more);
 void hk_region_change_live(size_t less, size_t more);
 
 /* Puts a range into the cache, and unmaps what is then over the bound. */

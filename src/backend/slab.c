@@ -2,12 +2,6 @@
 
 #include "stats/counters.h"
 
-/* Bits first .. first+n-1, 0 < n <= 64. */
-HK_INLINE uint64_t run_mask(unsigned first, unsigned n) {
-    hk_assert(n != 0 && first + n <= 64);
-    return (n == 64 ? UINT64_MAX : ((uint64_t)1 << n) - 1) << first;
-}
-
 HK_INLINE unsigned page_shift(void) { return (unsigned)__builtin_ctzl(hk_os_page_size()); }
 
 HK_INLINE const hk_class_t *class_of(const hk_slab_t *slab) {
@@ -27,7 +21,7 @@ HK_INLINE uint64_t pages_of_blocks(const hk_class_t *c, unsigned lo, unsigned hi
     hk_assert(lo <= hi && hi < c->blocks);
     unsigned first = (unsigned)((size_t)lo * c->size >> shift);
     unsigned last = (unsigned)((((size_t)hi + 1) * c->size - 1) >> shift);
-    return run_mask(first, last - first + 1);
+    return hk_bits(first, last - first + 1);
 }
 
 /* The blocks that pages first .. last overlap; false if none does (the rest of a slab that holds no
@@ -47,7 +41,7 @@ HK_INLINE void next_run(uint64_t *pages, unsigned *first, unsigned *n) {
     uint64_t ones = ~(*pages >> *first);
     *n = ones == 0 ? 64 - *first : (unsigned)__builtin_ctzll(ones);
     *n = (unsigned)hk_min(*n, 64 - *first);
-    *pages &= ~run_mask(*first, *n);
+    *pages &= ~hk_bits(*first, *n);
 }
 
 /* All pages that count: not those behind the last block. */
@@ -59,7 +53,7 @@ void hk_slab_mark_slices(hk_slab_t *slab, uint32_t clean, uint32_t lazy) {
     hk_assert((clean & lazy) == 0); /* what has no memory is not to be taken */
     uint64_t clean_pages = 0, lazy_pages = 0;
     for (unsigned i = 0; i < slab->slices; i++) {
-        uint64_t pages = run_mask(i * per_slice, per_slice) & used;
+        uint64_t pages = hk_bits(i * per_slice, per_slice) & used;
         clean_pages |= (clean | lazy) >> i & 1 ? pages : 0;
         lazy_pages |= lazy >> i & 1 ? pages : 0;
     }
@@ -85,7 +79,7 @@ static uint64_t on_clean_pages(const hk_slab_t *slab, unsigned w) {
         blocks_of_pages(c, page, page + n - 1, &first, &last);
         first = (unsigned)hk_max(first, lo);
         last = (unsigned)hk_min(last, hi);
-        mask |= run_mask(first - lo, last - first + 1);
+        mask |= hk_bits(first - lo, last - first + 1);
     }
     return mask;
 }
@@ -108,7 +102,7 @@ static unsigned take_bits(hk_slab_t *slab, unsigned w, uint64_t from, void **end
     while (taken < n && from != 0) {
         next_run(&from, &at, &run);
         run = (unsigned)hk_min(run, n - taken);
-        left &= ~run_mask(at, run);
+        left &= ~hk_bits(at, run);
         at += w * 64;
         *pages |= pages_of_blocks(c, at, at + run - 1);
         for (char *p = slab->base + at * size; run != 0; run--, p += size)
@@ -185,7 +179,7 @@ void hk_slab_take(hk_slab_t *slab, void **end, unsigned n) {
 static bool all_free(const uint64_t *bits, unsigned lo, unsigned hi) {
     for (unsigned w = lo / 64; w <= hi / 64; w++) {
         unsigned first = w == lo / 64 ? lo % 64 : 0, last = w == hi / 64 ? hi % 64 : 63;
-        uint64_t mask = run_mask(first, last - first + 1);
+        uint64_t mask = hk_bits(first, last - first + 1);
         if ((bits[w] & mask) != mask)
             return false;
     }
@@ -208,7 +202,7 @@ static unsigned put_blocks(hk_slab_t *slab, unsigned lo, unsigned hi, bool free)
     hk_assert(lo <= hi && hi < class_of(slab)->blocks);
     for (unsigned w = lo / 64; w <= hi / 64; w++) {
         unsigned first = w == lo / 64 ? lo % 64 : 0, last = w == hi / 64 ? hi % 64 : 63;
-        uint64_t mask = run_mask(first, last - first + 1), before = slab->bits[w];
+        uint64_t mask = hk_bits(first, last - first + 1), before = slab->bits[w];
         uint64_t after = free ? before | mask : before & ~mask;
         changed += hk_ones(before ^ after);
         slab->summary |= (uint64_t)1 << w;
@@ -241,7 +235,7 @@ HK_WALKER static void is_claimed(const hk_slab_t *slab, uint64_t pages) {
         blocks_of_pages(class_of(slab), first, first + n - 1, &lo, &hi);
         for (unsigned i = lo; i <= hi; i = (i / 64 + 1) * 64) {
             unsigned last = (unsigned)hk_min(hi, i | 63);
-            hk_assert((slab->bits[i / 64] & run_mask(i % 64, last - i + 1)) == 0);
+            hk_assert((slab->bits[i / 64] & hk_bits(i % 64, last - i + 1)) == 0);
         }
     }
 }

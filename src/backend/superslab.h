@@ -101,9 +101,8 @@ extern _Atomic uint64_t hk_pool_retaken;
 /* Bytes of all slabs of a class; of class 0, of all large runs. */
 size_t hk_pool_carved(unsigned cls);
 
-/* From now on, as long as superslabs are scattered, nobody can read or write one in eight of the slices of
- * a new superslab for slabs, which one being found by this number. */
-void hk_pool_dig_holes(uint64_t seed);
+/* As long as ranges are scattered (backend/region.h), nobody can read or write one in eight of the slices of
+ * a new superslab for slabs. */
 
 /* ---- shadows: 16 bits for each block, kept apart from it, for whoever guards the heap ----
  *

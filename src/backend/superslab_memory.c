@@ -4,14 +4,12 @@
 #include "backend/hugepages.h"
 #include "backend/slab.h"
 #include "backend/superslab_own.h"
-#include "base/random.h"
 #include "config/config.h"
 
 static hk_stock_t stock = HK_STOCK(hk_superslab_t, kept);
 static hk_superslab_t *newest; /* lock: pool; that got its memory last, if it has not gone back */
 static _Atomic size_t mapped;  /* written under the pool's lock; any thread reads; bytes */
 static atomic_bool shadows;    /* atomic: any thread; whether a superslab gets one */
-static _Atomic uint64_t diggings; /* atomic: any thread; where holes are next; 0: nowhere */
 
 size_t hk_pool_mapped(void) { return hk_load_relaxed(&mapped); }
 
@@ -71,18 +69,15 @@ bool hk_pool_add_shadows(uint16_t early) {
 
 /* ---- holes ---- */
 
-void hk_pool_dig_holes(uint64_t seed) { hk_store_relaxed(&diggings, seed | 1); }
-
 /* Between the holes there is room for any slab. They can be done without: once the system refuses one there are no
  * more of them, and a huge page with a hole is none any more, but keeps the hole's memory. */
 static uint32_t dig_holes(const hk_range_t *range, unsigned cls, bool used) {
     enum { EVERY = 8 };
     uint32_t holes = 0;
-    if (HK_LIKELY(hk_load_relaxed(&diggings) == 0) || cls == 0 || range->bytes != HK_UNIT ||
-        !hk_region_scatters())
+    if (HK_LIKELY(!hk_region_scatters()) || cls == 0 || range->bytes != HK_UNIT)
         return 0;
     for (unsigned i = 0; i < HK_SLICES; i += EVERY) {
-        const unsigned at = i + hk_random_shared(&diggings, EVERY);
+        const unsigned at = i + hk_region_chance(EVERY);
         char *hole = range->start + at * HK_SLICE;
         if (used)
             hk_advise(&(hk_os_range_t){hole, HK_SLICE}, 1, HK_PURGE);

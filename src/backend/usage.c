@@ -4,6 +4,7 @@
 
 #include "backend/heap.h"
 #include "backend/large.h"
+#include "backend/limit.h"
 #include "backend/meta.h"
 #include "backend/pack.h"
 #include "backend/pagemap.h"
@@ -30,51 +31,72 @@ static unsigned take_remote(const hk_slab_t *slab, const hk_class_t *c, uint64_t
     return count;
 }
 
+typedef struct {
+    hak_stats_t *stats;
+    size_t active[HK_CLASS_COUNT]; /* blocks that are not free in their slab */
+} count_t;
+
+static void add_whole(hak_stats_t *stats, unsigned of, size_t blocks, size_t bytes) {
+    hak_stats_band_t *band = &stats->bands[of];
+    band->blocks += blocks;
+    band->allocated += bytes;
+    band->active += bytes;
+    band->carved += bytes;
+}
+
 /* The free count is read before the remote bits: a collection in between then hides blocks, and
  * never counts them twice. */
 static void count_slab(const hk_slab_t *slab, void *argument) {
-    hk_usage_t *usage = argument;
+    count_t *count = argument;
+    const hk_class_t *c = &hk_classes[slab->cls];
     if (slab->cls == 0) {
-        if (hk_map_kind(slab->base) == HK_KIND_FREE) /* on a stash, or put aside */
-            return;
-        usage->large_blocks++;
-        usage->large_bytes += slab->slices * HK_SLICE;
+        if (hk_map_kind(slab->base) != HK_KIND_FREE) /* else on a stash, or put aside */
+            add_whole(count->stats, HAK_BAND_LARGE, 1, slab->slices * HK_SLICE);
         return;
     }
-    const hk_class_t *c = &hk_classes[slab->cls];
-    hk_class_usage_t *of_class = &usage->classes[slab->cls];
+    hak_stats_band_t *band = &count->stats->bands[c->band];
     size_t free = hk_load_acquire(&slab->free);
     hk_assert(free <= c->blocks); /* or the subtraction wraps */
     size_t remote = hk_min(take_remote(slab, c, NULL), c->blocks - free);
-    of_class->slabs++;
-    of_class->remote += remote;
-    of_class->free += free + remote;
-    of_class->active += c->blocks - free - remote;
+    free += remote;
+    count->active[slab->cls] += c->blocks - free;
+    band->active += (c->blocks - free) * c->size;
+    band->free += free * c->size;
+    band->remote += remote * c->size;
+    band->carved += slab->slices * HK_SLICE;
 }
 
 static void add_bytes(const void *start, size_t bytes, void *argument) {
     (void)start;
-    *(size_t *)argument += bytes;
+    *(uint64_t *)argument += bytes;
 }
 
-void hk_usage_count(hk_usage_t *usage) {
+/* Blocks that leave a magazine for their slab while we count may be seen in both. */
+void hk_usage_count(hak_stats_t *stats, const size_t held[HK_CLASS_COUNT]) {
+    count_t count = {.stats = stats};
     hk_assert(hk_lock_may_take(HK_RANK_PURGE));
-    memset(usage, 0, sizeof *usage);
     hk_lock(&hk_purge_lock); /* claimed blocks would look as if they were in use */
-    hk_pool_visit(count_slab, usage);
+    hk_pool_visit(count_slab, &count);
     hk_unlock(&hk_purge_lock);
-    usage->superslabs = hk_pool_mapped();
-    usage->huge_blocks = hk_large_huge_blocks();
-    hk_pack_stats_t packs = hk_pack_stats();
-    usage->large_blocks += packs.blocks;
-    usage->large_bytes += packs.bytes;
-    usage->packs = packs.packs * HK_UNIT;
-    size_t others = usage->superslabs + usage->packs;
-    usage->huge_bytes = hk_minus(hk_region_live(), others);
-    usage->cached = hk_region_cached();
-    usage->peak = hk_region_peak();
-    hk_meta_visit(add_bytes, &usage->metadata);
-    hk_map_visit_own(add_bytes, &usage->metadata);
+    for (unsigned cls = 1; cls < hk_class_end(); cls++) {
+        hak_stats_band_t *band = &stats->bands[hk_classes[cls].band];
+        const size_t waiting = hk_min(held[cls], count.active[cls]);
+        band->blocks += count.active[cls] - waiting;
+        band->allocated += (count.active[cls] - waiting) * hk_classes[cls].size;
+        band->magazines += waiting * hk_classes[cls].size;
+    }
+    const hk_pack_stats_t packs = hk_pack_stats();
+    const hk_singles_t single = hk_singles();
+    const size_t shared = hk_pool_mapped() + packs.packs * HK_UNIT;
+    const size_t huge = hk_minus(hk_region_live(), shared);
+    add_whole(stats, HAK_BAND_LARGE, packs.blocks, packs.bytes);
+    add_whole(stats, HAK_BAND_HUGE, hk_large_huge_blocks() + single.blocks, huge + single.bytes);
+    stats->cached = hk_region_cached();
+    hk_meta_visit(add_bytes, &stats->metadata);
+    hk_map_visit_own(add_bytes, &stats->metadata);
+    const size_t beside = stats->metadata + single.bytes;
+    stats->mapped = shared + huge + stats->cached + beside;
+    stats->peak_mapped = hk_max(hk_region_peak() + beside, stats->mapped);
 }
 
 /* ---- what the system says ---- */
@@ -83,7 +105,7 @@ void hk_usage_count(hk_usage_t *usage) {
 enum { MOST_PAGES = HK_UNIT / 4096 };
 
 typedef struct {
-    hk_residency_t sum;
+    size_t resident, free, lazy; /* of the former, on OS pages with nothing live; and of that */
     hk_os_look_t look;
     unsigned char pages[MOST_PAGES];
 } walk_t;
@@ -113,9 +135,9 @@ static void measure_slices(const char *start, size_t slices, const _Atomic uint8
         return; /* given back meanwhile */
     for (size_t i = 0; i < slices; i++) {
         size_t bytes = resident(walk, i * per_slice, per_slice);
-        walk->sum.resident += bytes;
+        walk->resident += bytes;
         if (hk_load_relaxed(&kinds[i]) == HK_KIND_FREE)
-            walk->sum.free += bytes;
+            walk->free += bytes;
     }
 }
 
@@ -124,7 +146,7 @@ static void measure_own(const void *start, size_t bytes, void *argument) {
     for (size_t at = 0; at < bytes; at += HK_UNIT) {
         size_t part = hk_min(bytes - at, HK_UNIT);
         if (look_at(walk, (const char *)start + at, part))
-            walk->sum.resident += resident(walk, 0, part / hk_os_page_size());
+            walk->resident += resident(walk, 0, part / hk_os_page_size());
     }
 }
 
@@ -154,9 +176,9 @@ static void measure_slab(const hk_slab_t *slab, walk_t *walk) {
         return;
     for (; free != 0; free &= free - 1) {
         size_t i = (size_t)__builtin_ctzll(free), bytes = resident(walk, i, 1);
-        walk->sum.free += bytes;
+        walk->free += bytes;
         if (lazy >> i & 1)
-            walk->sum.lazy += bytes;
+            walk->lazy += bytes;
     }
 }
 
@@ -166,7 +188,7 @@ static void measure_lazy_slices(const hk_pool_cursor_t *cursor, walk_t *walk) {
         return;
     for (unsigned i = 0; i < HK_SLICES; i++)
         if (cursor->lazy >> i & 1)
-            walk->sum.lazy += resident(walk, i * per_slice, per_slice);
+            walk->lazy += resident(walk, i * per_slice, per_slice);
 }
 
 static bool measure_next(hk_pool_cursor_t *cursor, walk_t *walk) {
@@ -181,17 +203,18 @@ static bool measure_next(hk_pool_cursor_t *cursor, walk_t *walk) {
     return more;
 }
 
-void hk_usage_residency(hk_residency_t *residency) {
+void hk_usage_measure(hak_stats_t *stats) {
     hk_assert(hk_lock_may_take(HK_RANK_PURGE));
     walk_t walk = {.look = hk_os_look_begin()};
     hk_map_visit(measure_slices, &walk);
     for (hk_pool_cursor_t cursor = {0}; measure_next(&cursor, &walk);)
         continue;
-    walk.sum.free = hk_min(walk.sum.free, walk.sum.resident);
-    walk.sum.lazy = hk_min(walk.sum.lazy, walk.sum.free);
+    const size_t free = hk_min(walk.free, walk.resident);
+    stats->lazy = hk_min(walk.lazy, free);
+    stats->dirty = free - stats->lazy;
     hk_map_visit_own(measure_own, &walk);
     hk_meta_visit(measure_own, &walk);
     hk_os_look_end(&walk.look);
-    hk_assert(walk.sum.lazy <= walk.sum.free && walk.sum.free <= walk.sum.resident);
-    *residency = walk.sum;
+    stats->resident = walk.resident;
+    stats->retained = hk_minus(stats->mapped, walk.resident);
 }

@@ -6,37 +6,12 @@
 #pragma once
 
 #include "backend/sizeclass.h"
-#include "base/base.h"
+#include "hakmem/hakmem.h"
 
-/* Slabs of one class. Equation: active + free == slabs * blocks per slab. */
-typedef struct {
-    size_t slabs;
-    size_t active; /* blocks not free: in use, or in a magazine */
-    size_t free;   /* blocks */
-    size_t remote; /* of those, not yet collected by the slab's owner */
-} hk_class_usage_t;
+/* Fills in the bands of zeroed statistics and what lies in address space, from the allocator's own records. `held`: the
+ * blocks of each class that wait in magazines. No system call. */
+void hk_usage_count(hak_stats_t *stats, const size_t held[HK_CLASS_COUNT]);
 
-/* Bytes, but for the counts of blocks. */
-typedef struct {
-    hk_class_usage_t classes[HK_CLASS_COUNT];
-    size_t large_blocks, large_bytes; /* runs of slices */
-    size_t huge_blocks, huge_bytes;
-    size_t superslabs; /* mapped */
-    size_t packs;      /* mapped, for blocks that share slices */
-    size_t cached;     /* the region cache */
-    size_t metadata;   /* mapped: descriptors, thread records, the page map */
-    size_t peak;       /* the most that superslabs, huge blocks and the region cache have been */
-} hk_usage_t;
-
-/* From the allocator's own records. No system call. */
-void hk_usage_count(hk_usage_t *usage);
-
-/* What the system says about our address space, metadata included. Bytes. */
-typedef struct {
-    size_t resident; /* has memory */
-    size_t free;     /* of that: nothing is live on the OS page */
-    size_t lazy;     /* of that: the system may take it */
-} hk_residency_t;
-
-/* One system call for each 2 MiB, and one for each slab with free OS pages. */
-void hk_usage_residency(hk_residency_t *residency);
+/* Then what the system says about that address space, metadata included: what of it is resident, and of that dirty and
+ * lazy, and what is retained. One system call for each 2 MiB, and one for each slab with free OS pages. */
+void hk_usage_measure(hak_stats_t *stats);

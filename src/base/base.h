@@ -74,6 +74,12 @@ HK_INLINE unsigned hk_ones(uint64_t x) {
     return (unsigned)(x * 0x0101010101010101u >> 56);
 }
 
+/* Bits first .. first+n-1 of a word, 0 < n <= 64. */
+HK_INLINE uint64_t hk_bits(unsigned first, unsigned n) {
+    hk_assert(n != 0 && first + n <= 64);
+    return (n == 64 ? UINT64_MAX : ((uint64_t)1 << n) - 1) << first;
+}
+
 /* Zeroes n bytes, like p a multiple of 8, of memory that nobody may touch: not by memset, for which
  * somebody may have put another that looks whose memory it is (check/check.c). Sixty-four bytes at a time, the
  * last of which may have been zeroed already: a loop for what remains could not be foretold either. */
@@ -109,7 +115,6 @@ HK_INLINE void hk_zero(void *p, size_t n) {
 #define hk_exchange_seq(p, v) atomic_exchange_explicit((p), (v), memory_order_seq_cst)
 #define hk_or_seq(p, v) atomic_fetch_or_explicit((p), (v), memory_order_seq_cst)
 #define hk_and_seq(p, v) atomic_fetch_and_explicit((p), (v), memory_order_seq_cst)
-#define hk_or_release(p, v) atomic_fetch_or_explicit((p), (v), memory_order_release)
 #define hk_add_seq(p, v) atomic_fetch_add_explicit((p), (v), memory_order_seq_cst)
 #define hk_add_relaxed(p, v) atomic_fetch_add_explicit((p), (v), memory_order_relaxed)
 #define hk_sub_relaxed(p, v) atomic_fetch_sub_explicit((p), (v), memory_order_relaxed)

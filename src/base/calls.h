@@ -2,7 +2,9 @@
  *
  * Counted where the call is made, and so in the lowest box: os and the locks' waiting are below
  * every box that keeps statistics. What the C library calls on its own account (to start a thread,
- * which is one call here; for its locks and streams) is not the allocator's. */
+ * which is one call here; for its locks and streams) is not the allocator's.
+ *
+ * What a call's arguments and results are named by (flags, numbers, errno) comes along with this. */
 #pragma once
 
 #include <errno.h>

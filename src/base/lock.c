@@ -65,6 +65,15 @@ bool hk_lock_unless(hk_lock_t *lock, const atomic_bool *never) {
     return true;
 }
 
+bool hk_lock_patiently(hk_lock_t *lock, unsigned most_tries) {
+    for (unsigned tries = 0; !hk_lock_try(lock); tries++) {
+        if (tries == most_tries)
+            return false;
+        hk_lock_pause(tries);
+    }
+    return true;
+}
+
 #if HK_DEBUG
 /* How many locks of each rank this thread holds. */
 static _Thread_local unsigned char held[HK_RANKS];

@@ -50,6 +50,9 @@ void hk_lock_wait(hk_lock_t *lock);
 /* Takes the lock, unless `never` is set before it can be had: false, and it is not taken. */
 bool hk_lock_unless(hk_lock_t *lock, const atomic_bool *never);
 
+/* Takes the lock, unless it is not to be had in about so many times 50 us. */
+bool hk_lock_patiently(hk_lock_t *lock, unsigned most_tries);
+
 /* What a waiter for something else does after so many tries in vain: spins, then sleeps a
  * little, and the longer the more there are. */
 void hk_lock_pause(unsigned tries);

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/calls.h"
 
@@ -184,11 +183,10 @@ void hk_stderr_keep(void) {
         HK_CALL(other, close(copy));
 }
 
-/* The program may have closed it too, and opened something else in its place. */
-static bool is_still(int copy) {
+bool hk_is_file(int fd, const struct stat *file) {
     struct stat now;
-    return HK_CALL(other, fstat(copy, &now)) == 0 && now.st_dev == kept_file.st_dev &&
-           now.st_ino == kept_file.st_ino;
+    return HK_CALL(other, fstat(fd, &now)) == 0 && now.st_dev == file->st_dev &&
+           now.st_ino == file->st_ino;
 }
 
 int hk_stderr(void) {
@@ -197,7 +195,7 @@ int hk_stderr(void) {
         return STDERR_FILENO;
     const int saved = errno;
     const bool closed = HK_CALL(other, syscall(SYS_fcntl, STDERR_FILENO, F_GETFD)) < 0;
-    const int fd = closed && is_still(copy) ? copy : STDERR_FILENO;
+    const int fd = closed && hk_is_file(copy, &kept_file) ? copy : STDERR_FILENO;
     errno = saved;
     return fd;
 }
@@ -206,7 +204,7 @@ void hk_stderr_forked(void) {
     const int copy = hk_load_relaxed(&kept_stderr);
     if (copy < 0)
         return;
-    if (is_still(copy))
+    if (hk_is_file(copy, &kept_file))
         HK_CALL(other, close(copy));
     hk_store_relaxed(&kept_stderr, -1);
 }
@@ -215,13 +213,13 @@ hk_lock_t hk_writing = HK_LOCK_INIT(HK_RANK_WRITING);
 
 void hk_writing_forked(void) { hk_writing = (hk_lock_t)HK_LOCK_INIT(HK_RANK_WRITING); }
 
-void hk_say(const char *format, ...) {
+void hk_say_to(int fd, const char *format, ...) {
     hk_line_t line = {0};
     va_list values;
     va_start(values, format);
     hk_line_put_list(&line, format, &values);
     va_end(values);
-    hk_line_write(&line, hk_stderr());
+    hk_line_write(&line, fd);
 }
 
 atomic_uint hk_on_fault;
@@ -251,8 +249,8 @@ _Noreturn HK_COLD void hk_fatal(hk_fatal_t kind, const void *p) {
 
 static bool goes_on(void) { return hk_load_relaxed(&hk_on_fault) == HK_ON_FAULT_REPORT; }
 
-static void say(hk_fatal_t kind, const void *p, size_t bytes, ptrdiff_t at, size_t class_bytes,
-                const char *claim) {
+HK_COLD void hk_fault_say(hk_fatal_t kind, const void *p, size_t bytes, ptrdiff_t at,
+                          size_t class_bytes, const char *claim) {
     hk_line_t line = {0};
     put_fault(&line, goes_on() ? "hakmem: error: " : "hakmem: fatal: ", kind, p);
     if (bytes != HK_NO_SIZE)
@@ -264,16 +262,6 @@ static void say(hk_fatal_t kind, const void *p, size_t bytes, ptrdiff_t at, size
         hk_line_put(&line, ", size class %lu", class_bytes);
     hk_line_write(&line, hk_stderr());
     hk_add_relaxed(&hk_faults, 1u);
-}
-
-HK_COLD void hk_fault_say(hk_fatal_t kind, const void *p, size_t bytes, ptrdiff_t at,
-                          size_t class_bytes) {
-    say(kind, p, bytes, at, class_bytes, "");
-}
-
-HK_COLD void hk_fault_say_claim(hk_fatal_t kind, const void *p, size_t bytes, size_t class_bytes,
-                                const char *claim) {
-    say(kind, p, bytes, HK_NOWHERE, class_bytes, claim);
 }
 
 HK_COLD void hk_fault_end(void) {

@@ -33,6 +33,9 @@ bool hk_line_path(hk_line_t *line, const char *pattern, bool numbered);
 void hk_line_write(hk_line_t *line, int fd);
 /* Writes all of it; 0, or errno as write(2) left it. */
 int hk_write_all(int fd, const void *bytes, size_t n);
+/* Whether what is open there is this file still, whatever has been closed and opened meanwhile. */
+struct stat;
+bool hk_is_file(int fd, const struct stat *file);
 /* Where lines go: stderr or, where the program has closed its own, as many do before they end, the copy that
  * was made at the start because something is to be written at the end. A forked child has none, for it may be a
  * daemon whose parent's caller waits for the end of the file. */
@@ -44,8 +47,9 @@ void hk_stderr_forked(void);
 extern hk_lock_t hk_writing;
 void hk_writing_forked(void);
 
-/* A line of its own there. */
-void hk_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* A line of its own, and one there. */
+void hk_say_to(int fd, const char *format, ...) __attribute__((format(printf, 2, 3)));
+#define hk_say(...) hk_say_to(hk_stderr(), __VA_ARGS__)
 
 /* Reads decimal digits, and moves *s behind them. False: there are none, or too many. */
 bool hk_parse(const char **s, uint64_t *value);
@@ -70,16 +74,13 @@ extern atomic_uint hk_on_fault; /* atomic: any thread reads; set at the start of
 _Noreturn void hk_fatal(hk_fatal_t kind, const void *p);
 
 /* The same where there is, in two steps. The line, of a block of so many bytes as were asked for, whose
- * byte `at` was misused, in a class of so many bytes (HK_NO_SIZE, HK_NOWHERE: not known); and the end, which returns where faults are
- * only to be reported. */
+ * byte `at` was misused, in a class of so many bytes (HK_NO_SIZE, HK_NOWHERE: not known), with what was claimed of the block, which is
+ * said as it is (", freed as ...", or ""); and the end, which returns where faults are only to be reported. */
 #define HK_NOWHERE PTRDIFF_MAX
 #define HK_NO_SIZE SIZE_MAX
-void hk_fault_say(hk_fatal_t kind, const void *p, size_t bytes, ptrdiff_t at, size_t class_bytes);
+void hk_fault_say(hk_fatal_t kind, const void *p, size_t bytes, ptrdiff_t at, size_t class_bytes,
+                  const char *claim);
 void hk_fault_end(void);
-
-/* The line where the fault is what was claimed of the block, which is said as it is: ", freed as ...". */
-void hk_fault_say_claim(hk_fatal_t kind, const void *p, size_t bytes, size_t class_bytes,
-                        const char *claim);
 
 /* Faults said so far. */
 extern atomic_uint hk_faults;

@@ -140,8 +140,7 @@ static void read_entry(const char *entry) {
     if (option < HK_OPTION_COUNT)
         take_from_environment(option, entry + len + 1);
     /* HAKMEM_BENCH_* is the benchmarks', HAKMEM_TEST_* the tests' */
-    else if ((len < 13 || memcmp(entry, "HAKMEM_BENCH_", 13) != 0) &&
-             (len < 12 || memcmp(entry, "HAKMEM_TEST_", 12) != 0))
+    else if (strncmp(entry, "HAKMEM_BENCH_", 13) != 0 && strncmp(entry, "HAKMEM_TEST_", 12) != 0)
         warn_unknown(entry, len);
 }
 

@@ -38,13 +38,12 @@ static void put_value(hk_line_t *line, unsigned option, size_t most) {
 void hk_config_print_text(int fd, const char *begins) {
     hk_config_look_at_limits();
     for (unsigned i = 0; i < HK_OPTION_COUNT; i++) {
-        hk_line_t line = {0}, value = {0};
+        hk_line_t value = {0};
         put_value(&value, i, ENOUGH);
-        const int unit =
-            28 - (int)hk_min(28, hk_max(value.len, 21)); /* a long value takes its room */
-        hk_line_put(&line, "%s%-39s %-21s %-*s %s", begins, hk_options[i].env, hk_line_text(&value),
-                    unit, hk_options[i].unit, origin_of(i));
-        hk_line_write(&line, fd);
+        /* a long value takes the unit's room */
+        const int unit = 28 - (int)hk_min(28, hk_max(value.len, 21));
+        hk_say_to(fd, "%s%-39s %-21s %-*s %s", begins, hk_options[i].env, hk_line_text(&value),
+                  unit, hk_options[i].unit, origin_of(i));
     }
 }
 
@@ -112,28 +111,21 @@ void hk_config_note_suppressed(void) {
 
 /* ---- JSON ---- */
 
-static void put_string(hk_line_t *line, const char *before, const char *s) {
+/* Some, as paths, may be longer than a line has room for. */
+static void put_string(hk_line_t *line, const char *before, const char *s, int fd) {
+    enum { LONGEST_ESCAPE = 6 };
     hk_line_put(line, "%s\"", before);
-    hk_line_json(line, s);
+    for (; *s != '\0'; s++) {
+        if (sizeof line->text - line->len < 2 * LONGEST_ESCAPE)
+            hk_line_flush(line, fd);
+        hk_line_json(line, (char[]){*s, '\0'});
+    }
     hk_line_str(line, "\"");
 }
 
 static void put_number(hk_line_t *line, const char *before, unsigned option, uint64_t value) {
     hk_line_put(line, "%s\"", before);
     hk_option_print(line, option, value);
-    hk_line_str(line, "\"");
-}
-
-/* A path may be longer than a line has room for. */
-static void put_long_string(hk_line_t *line, const char *s, int fd) {
-    enum { LONGEST_ESCAPE = 6 };
-    hk_line_str(line, "\"");
-    for (; *s != '\0'; s++) {
-        if (sizeof line->text - line->len < 2 * LONGEST_ESCAPE)
-            hk_line_flush(line, fd);
-        hk_line_json(line, (char[]){*s, '\0'});
-    }
-    hk_line_flush(line, fd);
     hk_line_str(line, "\"");
 }
 
@@ -156,18 +148,16 @@ static void print_option(unsigned option, const char *group, int fd) {
                 row->env, group, types[row->type]);
     put_what_is_allowed(&line, row);
     hk_line_put(&line, ",\"level\":\"%s\",\"when\":\"%s\"", levels[row->level], times[row->when]);
-    put_string(&line, ",\"doc\":", row->doc);
+    put_string(&line, ",\"doc\":", row->doc, fd);
     hk_line_put(&line, ",\"origin\":\"%s\",\"built\":%s", origin_of(option),
                 hk_option_built(option) ? "true" : "false");
     if (!is_text(option)) {
         put_number(&line, ",\"default\":", option, row->otherwise);
         put_number(&line, ",\"value\":", option, hk_option_number(option));
+    } else if (is_changed(option)) {
+        put_string(&line, ",\"default\":null,\"value\":", hk_option_text(option), fd);
     } else {
-        hk_line_str(&line, ",\"default\":null,\"value\":");
-        if (is_changed(option))
-            put_long_string(&line, hk_option_text(option), fd);
-        else
-            hk_line_str(&line, "null");
+        hk_line_str(&line, ",\"default\":null,\"value\":null");
     }
     hk_line_str(&line, "}");
     hk_line_write(&line, fd);
@@ -176,7 +166,7 @@ static void print_option(unsigned option, const char *group, int fd) {
 static void print_profile(const hk_profile_row_t *profile, bool first, int fd) {
     hk_line_t line = {0};
     put_number(&line, first ? "{\"name\":" : ",{\"name\":", HK_OPTION_profile, profile->word);
-    put_string(&line, ",\"doc\":", profile->doc);
+    put_string(&line, ",\"doc\":", profile->doc, fd);
     hk_line_str(&line, ",\"aliases\":[");
     if (profile->older != profile->word)
         put_number(&line, "", HK_OPTION_profile, profile->older);
@@ -185,7 +175,7 @@ static void print_profile(const hk_profile_row_t *profile, bool first, int fd) {
     for (const hk_profile_value_t *v = hk_profile_values; v < hk_profile_values + HK_VALUE_COUNT;
          v++)
         if (v->profile == profile->word) {
-            put_string(&line, before, hk_options[v->option].env);
+            put_string(&line, before, hk_options[v->option].env, fd);
             put_number(&line, ":", v->option, v->value);
             before = ",";
         }
@@ -195,21 +185,17 @@ static void print_profile(const hk_profile_row_t *profile, bool first, int fd) {
 
 void hk_config_print_json(int fd) {
     hk_config_look_at_limits();
-    hk_line_t line = {0};
-    hk_line_str(&line, "{\"hakmem\":\"" HK_VERSION "\",\"options\":[");
-    hk_line_write(&line, fd);
+    hk_say_to(fd, "{\"hakmem\":\"" HK_VERSION "\",\"options\":[");
     const char *group = "";
     for (unsigned i = 0; i < HK_OPTION_COUNT; i++) {
         if (hk_option_group(i) != NULL)
             group = hk_option_group(i);
         print_option(i, group, fd);
     }
-    hk_line_str(&line, "],\"profiles\":[");
-    hk_line_write(&line, fd);
+    hk_say_to(fd, "],\"profiles\":[");
     for (unsigned i = 0; i < HK_PROFILE_COUNT; i++)
         print_profile(&hk_profiles[i], i == 0, fd);
-    hk_line_str(&line, "]}");
-    hk_line_write(&line, fd);
+    hk_say_to(fd, "]}");
 }
 
 bool hk_config_put_setting(hk_line_t *line, unsigned option) {
@@ -217,7 +203,7 @@ bool hk_config_put_setting(hk_line_t *line, unsigned option) {
     if (!is_changed(option))
         return false;
     put_value(&value, option, ENOUGH / 4);
-    put_string(line, "", hk_options[option].env);
-    put_string(line, ":", hk_line_text(&value));
+    put_string(line, "", hk_options[option].env, -1); /* there is room */
+    put_string(line, ":", hk_line_text(&value), -1);
     return true;
 }

@@ -72,7 +72,7 @@ const hk_profile_value_t hk_profile_values[HK_VALUE_COUNT] = {
 unsigned hk_option_find(const char *name, size_t len) {
     unsigned i = 0;
     while (i < HK_OPTION_COUNT &&
-           (strlen(hk_options[i].env) != len || memcmp(name, hk_options[i].env, len) != 0))
+           (strncmp(hk_options[i].env, name, len) != 0 || hk_options[i].env[len] != '\0'))
         i++;
     return i;
 }

@@ -32,12 +32,10 @@ void __libc_free(void *p) __attribute__((weak));
 void *__libc_realloc(void *p, size_t n) __attribute__((weak));
 
 static HK_NOINLINE void free_large_or_odd(hk_thread_t *thread, void *p, unsigned kind) {
-    size_t bytes = 0;
     if (kind == HK_KIND_EMERGENCY)
         hk_emergency_free(p);
     else
-        HK_TIMED(large_free, bytes = hk_large_free(&thread->heap, p, kind));
-    hk_purger_note(bytes);
+        hk_purger_note(HK_TIMED_VALUE(large_free, hk_large_free(&thread->heap, p, kind)));
 }
 
 static void free_entered(hk_thread_t *thread, void *p, unsigned kind) {
@@ -73,11 +71,7 @@ static bool push_without_map(hk_thread_t *thread, void *p) {
 
 static HK_COLD void free_long_timed(void *p) { HK_TIMED(free_slow, hk_free_long(p)); }
 
-HK_INLINE void free_unwatched(void *p) {
-    if (HK_UNLIKELY(hk_guarded())) {
-        hk_guarded_free(p);
-        return;
-    }
+HK_INLINE void free_unguarded(void *p) {
     hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
     unsigned plan = thread != NULL ? hk_observed(thread) : 0;
     if (HK_UNLIKELY(plan != 0))
@@ -97,7 +91,7 @@ static HK_NOINLINE void free_otherwise(void *p) {
     if (HK_UNLIKELY(hk_watched()))
         hk_watched_free(p, HK_BY_MALLOC, HK_ANY_SIZE);
     else
-        free_unwatched(p);
+        hk_free_unwatched(p, HK_BY_MALLOC, HK_ANY_SIZE);
 }
 
 void hk_free_slow(void *p) {
@@ -111,7 +105,7 @@ void hk_free_unwatched(void *p, hk_by_t by, size_t n) {
     if (HK_UNLIKELY(hk_guarded()))
         hk_guarded_delete(p, by, n);
     else
-        free_unwatched(p);
+        free_unguarded(p);
 }
 
 void hk_delete_slow(void *p, hk_by_t by, size_t n, size_t align) {
@@ -154,9 +148,7 @@ HK_NOINLINE void hk_free_long(void *p) {
 /* ---- malloc ---- */
 
 static HK_NOINLINE void *take_large(hk_thread_t *thread, size_t n, size_t align, size_t *dirty) {
-    void *p;
-    HK_TIMED(large_alloc, p = hk_large_alloc(&thread->heap, n, align, dirty));
-    return p;
+    return HK_TIMED_VALUE(large_alloc, hk_large_alloc(&thread->heap, n, align, dirty));
 }
 
 static void *take(hk_thread_t *thread, unsigned cls, size_t n, size_t align, size_t *dirty) {
@@ -266,9 +258,7 @@ static void *allocate(unsigned cls, size_t n, size_t align, size_t *dirty) {
 }
 
 static HK_COLD void *malloc_long_timed(size_t n) {
-    void *p;
-    HK_TIMED(malloc_slow, p = hk_malloc_long(n));
-    return p;
+    return HK_TIMED_VALUE(malloc_slow, hk_malloc_long(n));
 }
 
 static void *malloc_observed(hk_thread_t *thread, unsigned plan, size_t n) {
@@ -289,14 +279,10 @@ static HK_NOINLINE void *malloc_unguarded(size_t n) {
     return HK_LIKELY(!hk_sections_on()) ? hk_malloc_long(n) : malloc_long_timed(n);
 }
 
-HK_INLINE void *malloc_unwatched(size_t n) {
-    return HK_UNLIKELY(hk_guarded()) ? hk_guarded_malloc(n, HK_BY_MALLOC) : malloc_unguarded(n);
-}
-
 void *hk_malloc_slow(size_t n) {
     if (hk_load_relaxed(&hk_guarded_alone))
         return hk_guarded_malloc_alone(n);
-    return HK_UNLIKELY(hk_watched()) ? hk_watched_malloc(n, 8, HK_BY_MALLOC) : malloc_unwatched(n);
+    return hk_aligned_slow(n, 8, HK_BY_MALLOC);
 }
 
 HK_NOINLINE void *hk_malloc_long(size_t n) {
@@ -333,9 +319,7 @@ void *hk_malloc_unwatched(size_t n, size_t align, hk_by_t by) {
     const size_t up = align <= 8 ? n : hk_size_for_alignment(n, align);
     if (HK_LIKELY(up <= HK_MID_MAX) || align <= 8)
         return malloc_unguarded(up);
-    void *p;
-    HK_TIMED(malloc_slow, p = hk_take_block(0, n, align));
-    return p;
+    return HK_TIMED_VALUE(malloc_slow, hk_take_block(0, n, align));
 }
 
 void *hk_aligned_slow(size_t n, size_t align, hk_by_t by) {
@@ -399,8 +383,7 @@ static void *resize_large(void *p, unsigned kind, size_t n) {
     if (thread == NULL)
         return NULL;
     size_t before = hk_large_usable(p, kind);
-    void *q;
-    HK_TIMED(large_resize, q = hk_large_resize(&thread->heap, p, kind, n));
+    void *q = HK_TIMED_VALUE(large_resize, hk_large_resize(&thread->heap, p, kind, n));
     if (q != NULL)
         hk_purger_note(before - hk_min(before, hk_large_usable(q, hk_map_kind(q))));
     hk_purger_go_on();
@@ -430,7 +413,7 @@ void *hk_realloc_unwatched(void *p, size_t n) {
     void *q = hk_hit_pop_class(hk_load_relaxed(&hk_tc), n <= HK_MID_MAX ? hk_class_of(n) : 0);
     const int saved = n < old ? errno : 0;
     if (q == NULL)
-        q = malloc_unwatched(n);
+        q = hk_malloc_unwatched(n, 8, HK_BY_MALLOC);
     if (q == NULL && n < old) {
         errno = saved;
         return p;
@@ -439,7 +422,7 @@ void *hk_realloc_unwatched(void *p, size_t n) {
         return NULL;
     memcpy(q, p, hk_min(old, n));
     if (!hk_hit_push(p))
-        free_unwatched(p);
+        hk_free_unwatched(p, HK_BY_MALLOC, HK_ANY_SIZE);
     return q;
 }
 

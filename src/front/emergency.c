@@ -15,19 +15,16 @@ typedef struct {
 } header_t;
 _Static_assert(sizeof(header_t) <= HK_CACHE_LINE, "the least alignment leaves room for it");
 
-static header_t *header_of(const void *p) {
-    return (header_t *)(((uintptr_t)p - 1) & ~(uintptr_t)(HK_SLICE - 1));
-}
-
 void *hk_emergency_alloc(size_t n, size_t align) {
     align = hk_max(align, HK_CACHE_LINE);
-    size_t bytes =
-        hk_align_up(hk_max(n, 1) + align, HK_SLICE); /* beyond it lies what is not ours */
+    /* whole slices: beyond them lies what is not ours */
+    size_t bytes = hk_align_up(hk_max(n, 1) + align, HK_SLICE);
     char *start = hk_map_committed(hk_os_map(bytes, hk_max(align, HK_SLICE)), bytes);
     if (start == NULL)
         return NULL;
     char *block = start + align;
-    *header_of(block) = (header_t){.block = block, .start = start, .bytes = bytes};
+    *(header_t *)hk_slice_before(block) =
+        (header_t){.block = block, .start = start, .bytes = bytes};
     hk_map_set(start, bytes / HK_SLICE, HK_KIND_INTERIOR);
     hk_map_set((char *)((uintptr_t)block & ~(uintptr_t)(HK_SLICE - 1)), 1, HK_KIND_EMERGENCY);
     hk_count(single_maps, 1);
@@ -37,7 +34,7 @@ void *hk_emergency_alloc(size_t n, size_t align) {
 }
 
 static header_t *checked(const void *p, hk_fatal_t if_not) {
-    header_t *header = header_of(p);
+    header_t *header = hk_slice_before(p);
     if (header->block != p)
         hk_fatal(if_not, p);
     return header;

@@ -98,7 +98,7 @@ static void leave_others_behind(void) {
     hk_thread_t *own = hk_load_relaxed(&hk_tc)->thread;
     if (!HK_FAST) {
         hk_observed_forget(&hk_shared_record);
-        hk_sections_forget_shared();
+        hk_sections_forget(NULL);
     }
     for (hk_thread_t *thread = hk_threads_all; thread != NULL; thread = thread->all_next) {
         if (!HK_FAST) {

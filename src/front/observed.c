@@ -107,17 +107,6 @@ static HK_NOINLINE void give_to_heap(hk_thread_t *thread, hk_observed_t *o, rout
 
 /* ---- from layer to layer ---- */
 
-HK_INLINE void *layer_take(hk_thread_t *thread, hk_observed_t *o, hk_layer_t layer, unsigned cls) {
-    return layer == HK_LAYER_HEAPV2 ? hk_magazine_take(thread, cls)
-                                    : hk_layer_take(&o->layers, layer, cls);
-}
-
-HK_INLINE bool layer_give(hk_thread_t *thread, hk_observed_t *o, hk_layer_t layer, unsigned cls,
-                          void *p) {
-    return layer == HK_LAYER_HEAPV2 ? hk_magazine_give(thread, cls, p)
-                                    : hk_layer_give(&o->layers, layer, cls, p);
-}
-
 /* With `passed` the route is computed once and passed down; without, each step derives it again
  * from the plan and the class. */
 HK_INLINE void *take_by_route(hk_thread_t *thread, hk_observed_t *o, unsigned cls, bool passed) {
@@ -126,7 +115,8 @@ HK_INLINE void *take_by_route(hk_thread_t *thread, hk_observed_t *o, unsigned cl
         route_t route = passed ? known : route_of(thread, cls);
         if ((route.layers & HK_LAYER_BIT(layer)) == 0)
             continue;
-        void *p = layer_take(thread, o, layer, cls);
+        void *p = layer == HK_LAYER_HEAPV2 ? hk_magazine_take(thread, cls)
+                                           : hk_layer_take(&o->layers, layer, cls);
         count(o, route, layer, p != NULL ? HK_MALLOC_HIT : HK_MALLOC_MISS, 1);
         if (p != NULL)
             return p;
@@ -141,7 +131,8 @@ HK_INLINE void give_by_route(hk_thread_t *thread, hk_observed_t *o, unsigned cls
         route_t route = passed ? known : route_of(thread, cls);
         if ((route.layers & HK_LAYER_BIT(layer)) == 0)
             continue;
-        bool kept = layer_give(thread, o, layer, cls, p);
+        bool kept = layer == HK_LAYER_HEAPV2 ? hk_magazine_give(thread, cls, p)
+                                             : hk_layer_give(&o->layers, layer, cls, p);
         count(o, route, layer, kept ? HK_FREE_HIT : HK_FREE_MISS, 1);
         if (kept)
             return;

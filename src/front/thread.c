@@ -40,7 +40,6 @@ _Thread_local _Atomic(hk_tcache_t *) hk_tc __attribute__((tls_model("initial-exe
 
 hk_lock_t hk_registry = HK_LOCK_INIT(HK_RANK_REGISTRY);
 hk_thread_t *hk_threads_all;
-static bool initialised;     /* lock: registry */
 static pthread_key_t key;    /* const once initialised */
 static bool has_key;         /* const once set: the program may have taken all there are */
 static hk_thread_t *orphans; /* lock: registry; last in, first out: its memory is the warmest */
@@ -124,12 +123,11 @@ hk_heap_t *hk_crowd(hk_thread_t *thread) {
 static void thread_ends(void *record);
 
 static void initialise_locked(void) {
-    if (initialised)
+    if (hk_shared_record.shared)
         return;
-    initialised = true;
+    hk_shared_record.shared = true;
     hk_map_init();
     hk_region_init();
-    hk_shared_record.shared = true;
     set_up_locked(&hk_shared_record);
     has_key = pthread_key_create(&key, thread_ends) == 0;
 }
@@ -360,7 +358,7 @@ void hk_thread_plan_locked(hk_thread_t *thread) {
 
 static void visit_all(hk_thread_visitor_t *visit, void *argument) {
     hk_lock(&hk_registry);
-    if (initialised)
+    if (hk_shared_record.shared)
         visit(&hk_shared_record, argument);
     for (hk_thread_t *thread = hk_threads_all; thread != NULL; thread = thread->all_next)
         visit(thread, argument);
@@ -381,19 +379,10 @@ static void forget_flat(hk_thread_t *thread) {
     hk_store_relaxed(&thread->cache.mask_derived, (uintptr_t)0);
 }
 
-/* Not for ever: in a child that was made past the fork handlers (clone, _Fork) a thread that is not there may have it. */
-static bool lock_registry_or_not(void) {
-    for (unsigned tries = 0; !hk_lock_try(&hk_registry); tries++) {
-        if (tries == MOST_TRIES)
-            return false;
-        hk_lock_pause(tries);
-    }
-    return true;
-}
-
-/* Records set up later find no flat map either: both happen under the registry lock. */
+/* Records set up later find no flat map either: both happen under the registry lock. That is not waited for for ever: in
+ * a child that was made past the fork handlers (clone, _Fork) a thread that is not there may have it. */
 void hk_threads_give_up_flat_map(void) {
-    if (hk_fork_is_mine() || !lock_registry_or_not())
+    if (hk_fork_is_mine() || !hk_lock_patiently(&hk_registry, MOST_TRIES))
         return; /* another time */
     if (hk_map_has_flat()) {
         forget_flat(&hk_shared_record);

@@ -134,10 +134,10 @@ void *hk_watched_malloc(size_t n, size_t align, hk_by_t by) {
 }
 
 void *hk_watched_calloc_large(size_t n) {
-    if (passes(own_thread(), n))
-        return hk_calloc_large_unwatched(n);
+    const bool told = !passes(own_thread(), n);
     void *p = hk_calloc_large_unwatched(n);
-    tell_given(p, (hk_told_t){n, 8, HK_BY_MALLOC, false});
+    if (told)
+        tell_given(p, (hk_told_t){n, 8, HK_BY_MALLOC, false});
     return p;
 }
 
@@ -189,19 +189,18 @@ void *hk_watched_realloc(void *p, size_t n) {
 
 /* ---- the ends of threads and processes ---- */
 
-void hk_watched_end(hk_thread_t *thread) {
+static void tell_end(hk_thread_t *thread, bool forked) {
     for (unsigned i = 0; i < HK_WATCH_PLACES; i++) {
         const hk_watcher_t *watcher = hk_load_acquire(&watchers[i]);
-        if (watcher != NULL && watcher->ended != NULL)
-            watcher->ended(&thread->cache.watchers[i]);
+        void (*hears)(void **) = watcher == NULL ? NULL : forked ? watcher->forked : watcher->ended;
+        if (hears != NULL)
+            hears(&thread->cache.watchers[i]);
     }
 }
 
+void hk_watched_end(hk_thread_t *thread) { tell_end(thread, false); }
+
 void hk_watched_forked(hk_thread_t *thread) {
     hk_store_relaxed(&thread->telling, false);
-    for (unsigned i = 0; i < HK_WATCH_PLACES; i++) {
-        const hk_watcher_t *watcher = hk_load_acquire(&watchers[i]);
-        if (watcher != NULL && watcher->forked != NULL)
-            watcher->forked(&thread->cache.watchers[i]);
-    }
+    tell_end(thread, true);
 }

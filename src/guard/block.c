@@ -162,7 +162,7 @@ static bool report_beside(const char *slice, const char *p, bool behind) {
     const char *block = hk_slab_of(slice)->base + (behind ? (c->blocks - 1) * (size_t)c->size : 0);
     const uint16_t is = hk_load_relaxed(hk_shadow_of(block, cls));
     hk_fault_say(HK_OUT_OF_BOUNDS, block, is != HK_BLOCK_FREE ? bytes_of(is, c->size) : HK_NO_SIZE,
-                 p - block, c->size);
+                 p - block, c->size, "");
     return true;
 }
 

@@ -9,7 +9,6 @@
 #include "backend/mappings.h"
 #include "backend/pagemap.h"
 #include "backend/region.h"
-#include "base/random.h"
 #include "base/report.h"
 #include "config/config.h"
 #include "guard/header.h"
@@ -20,28 +19,13 @@
 #include "stats/counters.h"
 
 static _Atomic size_t kept_bytes; /* atomic: any thread; of bodies with memory that are free */
-static _Atomic uint64_t stream;   /* atomic: any thread */
-
-static uint32_t chance(uint32_t end) {
-    if (hk_load_relaxed(&stream) == 0)
-        hk_store_relaxed(&stream, hk_guard_stream());
-    return hk_random_shared(&stream, end);
-}
 
 /* ---- mappings, of which a process has so many ----
  *
  * A fenced block takes several. Nothing is fenced unless some are left to spare for blocks without
  * fences, which must still be had when there are no more. */
 
-enum { PATIENCE = 1024 };    /* after a refusal, so many blocks have none */
-static atomic_uint patience; /* atomic: two threads may count one block */
-
-HK_INLINE bool patient(void) {
-    const unsigned blocks = hk_load_relaxed(&patience);
-    if (HK_UNLIKELY(blocks != 0))
-        hk_store_relaxed(&patience, blocks - 1);
-    return blocks != 0;
-}
+static atomic_uint patience; /* after a refusal, blocks left that have none (backend/mappings.h) */
 
 /* ---- blocks with bytes ---- */
 
@@ -56,7 +40,7 @@ static hk_header_t laid_out(char *start, size_t bytes, size_t body_bytes, size_t
         return header;
     }
     const size_t left = (bytes - body_bytes) / page - 3; /* the header, a page before, one behind */
-    header.body = start + (2 + chance((uint32_t)hk_min(left, FENCE_PAGES - 1) + 1)) * page;
+    header.body = start + (2 + hk_guard_chance((uint32_t)hk_min(left, FENCE_PAGES - 1) + 1)) * page;
     header.block = header.body + body_bytes - hk_align_up(n, hk_max(align, 16));
     return header;
 }
@@ -89,7 +73,7 @@ static void *given_out(hk_header_t *header) {
 }
 
 static void *publish(const hk_header_t *laid) {
-    hk_header_t *header = hk_header_place(laid->block);
+    hk_header_t *header = hk_slice_before(laid->block);
     if (!hk_os_protect(header, hk_os_page_size(), HK_READ_WRITE) ||
         !hk_os_protect(laid->body, laid->body_bytes, HK_READ_WRITE))
         return NULL;
@@ -171,7 +155,7 @@ void hk_fence_trim(void) {
 /* So that a block without fences can be had. */
 static void let_go(void) {
     hk_fence_trim();
-    hk_store_relaxed(&patience, (unsigned)PATIENCE);
+    hk_store_relaxed(&patience, (unsigned)HK_PATIENCE);
     hk_mappings_let_go();
     hk_region_save_mappings();
 }
@@ -208,7 +192,7 @@ static void keep(hk_header_t *header) {
         if (hk_load_relaxed(&kept[i]) == 0 && hk_cas_seq(&kept[i], &none, is))
             return;
     }
-    keep_at(chance(KEPT), is);
+    keep_at(hk_guard_chance(KEPT), is);
 }
 
 /* One that is kept, of such a body and mapping. */
@@ -246,8 +230,9 @@ static void *alloc_again(size_t n, size_t align, size_t bytes, hk_by_t by) {
 }
 
 void *hk_fence_alloc(size_t n, size_t align, bool grows, hk_by_t by) {
-    void *p = n == 0 && align <= HK_NOTHING_BYTES ? hk_nothing_take(chance(HK_NOTHINGS)) : NULL;
-    if (p != NULL || patient())
+    void *p =
+        n == 0 && align <= HK_NOTHING_BYTES ? hk_nothing_take(hk_guard_chance(HK_NOTHINGS)) : NULL;
+    if (p != NULL || !hk_mappings_may(&patience))
         return p;
     const size_t headroom = grows && !hk_region_is_bounded() ? hk_min(n, GROWS_BY) : 0;
     const size_t bytes = mapping_for(n, align, headroom);
@@ -265,7 +250,7 @@ void *hk_fence_alloc(size_t n, size_t align, bool grows, hk_by_t by) {
 
 /* Nobody may want what is kept: the next one from a place of chance on makes room for others. */
 static void let_go_of_any(void) {
-    const unsigned from = chance(KEPT);
+    const unsigned from = hk_guard_chance(KEPT);
     for (unsigned i = 0; i < KEPT; i++)
         if (hk_load_relaxed(&kept[(from + i) % KEPT]) != 0) {
             keep_at((from + i) % KEPT, 0);
@@ -281,7 +266,7 @@ enum { OFTEN = 8, CLOSED_IN = 64 };
 
 static bool may_be_open(const hk_header_t *header) {
     return header->served >= OFTEN && header->body_bytes <= OPEN_UP_TO &&
-           chance((uint32_t)hk_min(header->served, CLOSED_IN)) != 0;
+           hk_guard_chance((uint32_t)hk_min(header->served, CLOSED_IN)) != 0;
 }
 
 /* Nobody can read what was in the body any more, nor write to it unless it is open. (One of large alignment may begin in
@@ -305,7 +290,7 @@ static bool close_body(hk_header_t *header) {
 static void wait_or_go(hk_header_t *header) {
     const bool waits = header->bytes <= WAITS_UP_TO && hk_load_relaxed(&patience) == 0;
     if (waits && close_body(header))
-        header = hk_exchange_seq(&waiting[chance(PLACES)], header);
+        header = hk_exchange_seq(&waiting[hk_guard_chance(PLACES)], header);
     if (header != NULL && header->keeps)
         keep(header);
     else if (header != NULL)
@@ -449,7 +434,7 @@ bool hk_fence_report(const void *p) {
     if (hk_nothing_has(p)) {
         const char *block = (const char *)p - (uintptr_t)p % HK_NOTHING_BYTES;
         hk_fault_say(hk_nothing_is_out(block) ? HK_OUT_OF_BOUNDS : HK_USE_AFTER_FREE, block, 0,
-                     (const char *)p - block, HK_NO_SIZE);
+                     (const char *)p - block, HK_NO_SIZE, "");
         return true;
     }
     const unsigned kind = hk_map_kind(p);
@@ -459,6 +444,6 @@ bool hk_fence_report(const void *p) {
         return false;
     hk_fault_say(hk_load_relaxed(&header->state) == HK_HEADER_OUT ? HK_OUT_OF_BOUNDS
                                                                   : HK_USE_AFTER_FREE,
-                 header->block, header->n, (const char *)p - header->block, HK_NO_SIZE);
+                 header->block, header->n, (const char *)p - header->block, HK_NO_SIZE, "");
     return true;
 }

@@ -21,6 +21,13 @@ uint64_t hk_guard_stream(void) {
     return start * 0xFF51AFD7ED558CCDu;
 }
 
+uint32_t hk_guard_chance(uint32_t end) {
+    static _Atomic uint64_t stream; /* atomic: any thread */
+    if (hk_load_relaxed(&stream) == 0)
+        hk_store_relaxed(&stream, hk_guard_stream());
+    return hk_random_shared(&stream, end);
+}
+
 static void swap(void **blocks, unsigned i, unsigned j) {
     void *p = blocks[i];
     blocks[i] = blocks[j];
@@ -46,11 +53,13 @@ static size_t class_bytes(const void *p) {
 }
 
 HK_COLD void hk_guard_fault(hk_fatal_t kind, const void *p, size_t bytes, ptrdiff_t at) {
-    hk_fault_say(kind, p, bytes, at, class_bytes(p));
+    hk_fault_say(kind, p, bytes, at, class_bytes(p), "");
     hk_fault_end();
 }
 
-HK_COLD bool hk_guard_tells_kinds(void) {
+/* Whether new, new[] and malloc can be told apart: not any more once they were mixed where somebody has operators of his
+ * own (guard/operators.h), for what these gave out may be freed much later. */
+static HK_COLD bool tells_kinds(void) {
     static atomic_bool mixed; /* atomic: any thread; set once */
     if (!hk_load_relaxed(&mixed) && hk_operators_are_mixed())
         hk_store_relaxed(&mixed, true);
@@ -63,13 +72,13 @@ static HK_COLD void deny(hk_fatal_t kind, const void *p, size_t bytes, const cha
     va_start(values, claim);
     hk_line_put_list(&line, claim, &values);
     va_end(values);
-    hk_fault_say_claim(kind, p, bytes, class_bytes(p), hk_line_text(&line));
+    hk_fault_say(kind, p, bytes, HK_NOWHERE, class_bytes(p), hk_line_text(&line));
 }
 
 bool hk_guard_denies(const void *p, size_t bytes, hk_by_t was, hk_by_t by, size_t n) {
     static const char *const names[] = {
         [HK_BY_MALLOC] = "malloc", [HK_BY_NEW] = "new", [HK_BY_NEW_ARRAY] = "new[]"};
-    if (HK_UNLIKELY(by != was && hk_guard->kinds && hk_guard_tells_kinds()))
+    if (HK_UNLIKELY(by != was && hk_guard->kinds && tells_kinds()))
         deny(HK_MISMATCH, p, bytes, ", from %s, freed as %s's", names[was], names[by]);
     else if (HK_UNLIKELY(n != bytes && n != HK_ANY_SIZE && hk_guard->sizes))
         deny(HK_WRONG_SIZE, p, bytes, ", freed as %lu", (uint64_t)n);
@@ -117,7 +126,6 @@ bool hk_guard_start(void) {
         hk_sample_handle();
     hk_meta_fence();
     hk_region_scatter(hk_os_random());
-    hk_pool_dig_holes(hk_os_random());
     if (!hk_pool_add_shadows(HK_BLOCK_EARLY))
         return false;
     hk_config_settle();

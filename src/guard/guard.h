@@ -39,10 +39,6 @@ void hk_guard_prepare(void);
  * system refuses memory, and nothing is guarded. */
 bool hk_guard_start(void);
 
-/* Whether new, new[] and malloc can be told apart: not any more once they were mixed where somebody has operators of his
- * own (guard/operators.h), for what these gave out may be freed much later. */
-bool hk_guard_tells_kinds(void);
-
 /* Holds a free or a resize, and what it says but an address, to what is known of the block: a fault where it was given
  * out by somebody else's counterpart, or has another size, as far as that is looked at. */
 void hk_guard_check_claims(const void *p, size_t bytes, hk_by_t was, hk_by_t by, size_t n);
@@ -58,6 +54,9 @@ void hk_guard_fault(hk_fatal_t kind, const void *p, size_t bytes, ptrdiff_t at);
 
 /* Where a new stream (base/random.h) starts: different for each one, and each process. */
 uint64_t hk_guard_stream(void);
+
+/* The next number below `end` of one that all threads share. */
+uint32_t hk_guard_chance(uint32_t end);
 
 /* Puts the blocks into another order, though none far from where it was. */
 void hk_guard_shuffle(uint64_t *stream, void **blocks, unsigned n);

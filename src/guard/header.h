@@ -15,18 +15,13 @@ typedef struct {
     char *body; /* what is accessible, and its bytes */
     size_t body_bytes;
     size_t by; /* a hk_by_t */
-    uint64_t
-        seal; /* of all before, of where it is, and of the secret: const while the block is out, and being freed */
+    /* of all before, of where it is, and of the secret: const while the block is out, and being freed */
+    uint64_t seal;
     unsigned served;   /* blocks that have been here before this one */
     bool keeps;        /* its memory while it is free */
     bool open;         /* it is cleared while it is free, and anybody can write to it */
     atomic_uint state; /* atomic: whoever frees */
 } hk_header_t;
-
-/* Where the header of a block that starts there has its place. */
-HK_INLINE hk_header_t *hk_header_place(const void *block) {
-    return (hk_header_t *)(((uintptr_t)block - 1) & ~(uintptr_t)(HK_SLICE - 1));
-}
 
 /* After each change of what is sealed. */
 void hk_header_seal(hk_header_t *header);

@@ -1,8 +1,8 @@
 #include "guard/quarantine.h"
 
 unsigned hk_quarantine_room(unsigned cls) {
-    const size_t blocks =
-        hk_guard->quarantine_bytes * hk_classes[cls].reciprocal >> 40; /* hk_class_index() */
+    /* as hk_class_index() divides */
+    const size_t blocks = hk_guard->quarantine_bytes * hk_classes[cls].reciprocal >> 40;
     const unsigned most = (unsigned)HK_CLAMP(blocks, 1, HK_QUARANTINE_MOST);
     return 1u << (31 - __builtin_clz(most));
 }
@@ -48,8 +48,6 @@ void *hk_quarantine_put_slow(hk_quarantine_t *q, unsigned cls, hk_waiting_t in) 
     if (dice != 0) {
         out = *place;
         *place = in;
-        if (out.p == NULL)
-            q->held[cls]++;
     }
     const bool gone = out.p == NULL || hk_quarantine_put_out(q, cls, out);
     hk_quarantine_open(q, dice >> HK_QUARANTINE_BITS);
@@ -58,11 +56,9 @@ void *hk_quarantine_put_slow(hk_quarantine_t *q, unsigned cls, hk_waiting_t in) 
 
 void *hk_quarantine_drain(hk_quarantine_t *q, unsigned cls) {
     void *p = hk_quarantine_take(q, cls).p;
-    for (hk_waiting_t *place = q->blocks[cls].waits; p == NULL && q->held[cls] != 0; place++)
-        if (place->p != NULL) {
-            p = place->p;
-            place->p = NULL;
-            q->held[cls]--;
-        }
+    for (unsigned i = 0; p == NULL && i <= q->last[cls]; i++) {
+        p = q->blocks[cls].waits[i].p;
+        q->blocks[cls].waits[i].p = NULL;
+    }
     return p;
 }

@@ -27,12 +27,11 @@ typedef struct {
      * the thread is about to move blocks, or because none shall wait: then what is put is taken next. */
     _Atomic uint64_t dice;
     hk_waiting_t *top[HK_CLASS_COUNT]; /* the one to take next; out[0], which is nobody: none */
-    hk_waiting_t
-        *end[HK_CLASS_COUNT];      /* the last place for it; out[0] until the first block is put */
+    /* the last place for it; out[0] until the first block is put */
+    hk_waiting_t *end[HK_CLASS_COUNT];
     uint16_t room[HK_CLASS_COUNT]; /* bytes of a block; from here on: 0 until then */
     uint8_t looks[HK_CLASS_COUNT]; /* how much of one is cleared: hk_clear_steps() */
     uint8_t last[HK_CLASS_COUNT];  /* the last place to wait in */
-    uint8_t held[HK_CLASS_COUNT];  /* how many wait */
     struct {
         hk_waiting_t waits[HK_QUARANTINE_MOST], out[1 + HK_QUARANTINE_OUT];
     } blocks[HK_CLASS_COUNT];
@@ -83,8 +82,6 @@ HK_INLINE bool hk_quarantine_put(hk_quarantine_t *q, unsigned cls, hk_waiting_t 
     if (HK_LIKELY(out.p != NULL)) {
         top[1] = out;
         q->top[cls] = top + 1;
-    } else {
-        q->held[cls]++;
     }
     hk_quarantine_open(q, dice >> HK_QUARANTINE_BITS);
     return true;

@@ -6,7 +6,6 @@
 #include "backend/meta.h"
 #include "backend/pagemap.h"
 #include "base/calls.h"
-#include "base/random.h"
 #include "base/report.h"
 #include "guard/block.h"
 #include "guard/fence.h"
@@ -38,7 +37,6 @@ atomic_uint hk_sample_every;
 static _Atomic(char *) pages;     /* atomic: made once; the fence before the first place */
 static _Atomic(place_t *) places; /* atomic: made once, before `pages`; of the same thread */
 static atomic_uint next;          /* atomic: the place to try first */
-static _Atomic uint64_t stream;   /* atomic: any thread */
 
 static size_t pages_bytes(void) {
     return hk_align_up((2 * PLACES + 1) * hk_os_page_size(), HK_SLICE);
@@ -51,14 +49,14 @@ bool hk_sample_has(const void *p) {
 
 unsigned hk_sample_gap(void) {
     const unsigned every = hk_load_relaxed(&hk_sample_every);
-    return every == 0 ? UINT32_MAX : 1 + hk_random_shared(&stream, 2 * every - 1);
+    return every == 0 ? UINT32_MAX : 1 + hk_guard_chance(2 * every - 1);
 }
 
 enum { UNIT = 16 };
 intptr_t hk_sample_gap_bytes(void) { return (intptr_t)UNIT * hk_sample_gap(); }
 
 bool hk_sample_is_chosen(size_t n) {
-    return n <= UNIT || (n <= hk_os_page_size() && hk_random_shared(&stream, (uint32_t)n) < UNIT);
+    return n <= UNIT || (n <= hk_os_page_size() && hk_guard_chance((uint32_t)n) < UNIT);
 }
 
 /* ---- saying what happened ---- */
@@ -108,7 +106,7 @@ static void report(const char *p) {
     place_t *place = place_near(p);
     const bool out = hk_load_relaxed(&place->state) == OUT;
     hk_fault_say(out ? HK_OUT_OF_BOUNDS : HK_USE_AFTER_FREE, place->block, place->n,
-                 p - place->block, HK_NO_SIZE);
+                 p - place->block, HK_NO_SIZE, "");
     print_traces(place);
 }
 
@@ -207,7 +205,6 @@ static bool make_places(void) {
         return false;
     }
     hk_guard_prepare();
-    hk_store_relaxed(&stream, hk_guard_stream());
     hk_map_set(start, pages_bytes() / HK_SLICE, HK_KIND_FENCED);
     hk_sample_handle();
     hk_store_release(&pages, start);
@@ -279,7 +276,7 @@ static place_t *place_of(const void *p) {
 }
 
 static void accuse(hk_fatal_t kind, const void *p, const place_t *place, ptrdiff_t at) {
-    hk_fault_say(kind, p, place != NULL ? place->n : HK_NO_SIZE, at, HK_NO_SIZE);
+    hk_fault_say(kind, p, place != NULL ? place->n : HK_NO_SIZE, at, HK_NO_SIZE, "");
     if (place != NULL)
         print_traces(place);
     hk_fault_end();

@@ -86,10 +86,9 @@ static unsigned drain_shelf(hk_shelf_t *shelf, hk_heap_t *heap, unsigned cls, un
 
 static unsigned drain_layer(hk_layers_t *layers, hk_layer_t layer, hk_heap_t *heap, unsigned cls,
                             unsigned keep) {
-    return layer == HK_LAYER_SLL ? drain_sll(&layers->sll, heap, cls, keep)
-           : layer == HK_LAYER_UNIFIED
-               ? drain_unified(&layers->unified, heap, keep)
-               : drain_shelf(hk_layer_shelf(layers, layer, cls), heap, cls, keep);
+    return layer == HK_LAYER_SLL       ? drain_sll(&layers->sll, heap, cls, keep)
+           : layer == HK_LAYER_UNIFIED ? drain_unified(&layers->unified, heap, keep)
+                                       : drain_shelf(hk_layer_shelf(layers, cls), heap, cls, keep);
 }
 
 /* ---- all of them ---- */
@@ -119,9 +118,7 @@ void hk_layer_drain(hk_layers_t *layers, hk_layer_t layer, hk_heap_t *heap) {
 unsigned hk_layers_count(hk_layers_t *layers, unsigned cls) {
     unsigned n = hk_load_relaxed(&layers->sll.count[cls]);
     n += hk_load_relaxed(&layers->unified.held[cls]);
-    if (cls >= HK_ULTRAHOT_FIRST && cls <= HK_ULTRAHOT_LAST)
-        n += hk_load_relaxed(&hk_layer_shelf(layers, HK_LAYER_ULTRAHOT, cls)->count);
-    if (cls >= HK_C7_FIRST && cls <= HK_C7_LAST)
-        n += hk_load_relaxed(&hk_layer_shelf(layers, HK_LAYER_C7_HOT, cls)->count);
+    if (cls >= HK_ULTRAHOT_FIRST && cls <= HK_C7_LAST)
+        n += hk_load_relaxed(&hk_layer_shelf(layers, cls)->count);
     return n;
 }

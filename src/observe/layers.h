@@ -92,8 +92,8 @@ enum { HK_ULTRAHOT_FIRST = 3, HK_ULTRAHOT_LAST = 13, HK_C7_FIRST = 18, HK_C7_LAS
  * its bands in either row of shelves (11 KiB and 26 KiB), 32 KiB of each class in the lists (907
  * KiB), 256 KiB in the unified cache. */
 typedef struct {
-    hk_shelf_t ultrahot[HK_ULTRAHOT_LAST - HK_ULTRAHOT_FIRST + 1];
-    hk_shelf_t c7_hot[HK_C7_LAST - HK_C7_FIRST + 1];
+    hk_shelf_t
+        shelves[HK_C7_LAST - HK_ULTRAHOT_FIRST + 1]; /* of UltraHot, and behind them of C7 hot */
     hk_sll_t sll;
     hk_unified_t unified;
 } hk_layers_t;
@@ -104,23 +104,23 @@ extern const uint8_t hk_layers_of_band[9];
 /* The same for a class. */
 unsigned hk_layers_of(unsigned cls);
 
-HK_INLINE hk_shelf_t *hk_layer_shelf(hk_layers_t *layers, hk_layer_t layer, unsigned cls) {
-    return layer == HK_LAYER_ULTRAHOT ? &layers->ultrahot[cls - HK_ULTRAHOT_FIRST]
-                                      : &layers->c7_hot[cls - HK_C7_FIRST];
+/* No class is of both layers. */
+HK_INLINE hk_shelf_t *hk_layer_shelf(hk_layers_t *layers, unsigned cls) {
+    return &layers->shelves[cls - HK_ULTRAHOT_FIRST];
 }
 
 /* A block of class cls, which the layer serves, or NULL. */
 HK_INLINE void *hk_layer_take(hk_layers_t *layers, hk_layer_t layer, unsigned cls) {
     return layer == HK_LAYER_SLL       ? hk_sll_take(&layers->sll, cls)
            : layer == HK_LAYER_UNIFIED ? hk_unified_take(&layers->unified, cls)
-                                       : hk_shelf_take(hk_layer_shelf(layers, layer, cls));
+                                       : hk_shelf_take(hk_layer_shelf(layers, cls));
 }
 
 /* Keeps p; false: no room. */
 HK_INLINE bool hk_layer_give(hk_layers_t *layers, hk_layer_t layer, unsigned cls, void *p) {
     return layer == HK_LAYER_SLL       ? hk_sll_give(&layers->sll, cls, p)
            : layer == HK_LAYER_UNIFIED ? hk_unified_give(&layers->unified, cls, p)
-                                       : hk_shelf_give(hk_layer_shelf(layers, layer, cls), p);
+                                       : hk_shelf_give(hk_layer_shelf(layers, cls), p);
 }
 
 /* How many blocks to fill the layer with where it has none of class cls: at most HK_LAYER_BATCH. */

@@ -1,7 +1,5 @@
 #include "observe/metrics.h"
 
-#include <unistd.h>
-
 #include "base/calls.h"
 #include "base/report.h"
 #include "stats/emit.h"
@@ -40,10 +38,8 @@ static void write_row(const uint64_t *n, unsigned band, unsigned layer, int fd) 
 }
 
 void hk_metrics_write(const hk_metrics_sum_t *sum, int fd) {
-    hk_line_t line = {0};
-    hk_line_str(&line, "pid,band,layer,malloc_hits,malloc_misses,malloc_hit_rate,free_hits,"
-                       "free_misses,free_hit_rate,refills,flushes,blocks_moved");
-    hk_line_write(&line, fd);
+    hk_say_to(fd, "pid,band,layer,malloc_hits,malloc_misses,malloc_hit_rate,free_hits,"
+                  "free_misses,free_hit_rate,refills,flushes,blocks_moved");
     for (unsigned band = 0; band < HK_BAND_COUNT; band++)
         for (unsigned layer = 0; layer < HK_LAYER_COUNT; layer++) {
             const uint64_t *n = sum->n[layer][band];

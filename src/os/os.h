@@ -107,12 +107,9 @@ typedef struct {
 /* Advises the system about n ranges, one call each, up to the first that it refuses. */
 hk_os_advised_t hk_os_advise(const hk_os_range_t *ranges, size_t n, hk_advice_t advice);
 
-/* Changes the size of a mapping where it is. False: what lies behind it is taken, or refused. */
-bool hk_os_resize(void *p, size_t bytes, size_t new_bytes);
-
-/* Changes the size of a mapping: elsewhere, at any page, where it cannot be done where it is. What is beyond `bytes`
- * reads as zero. Returns where it starts now; NULL: refused. */
-void *hk_os_remap(void *p, size_t bytes, size_t new_bytes);
+/* Changes the size of a mapping: where it is or, if it may move, at any page where that cannot be done. What is beyond
+ * `bytes` reads as zero. Returns where it starts now; NULL: what lies behind it is taken, or refused. */
+void *hk_os_remap(void *p, size_t bytes, size_t new_bytes, bool may_move);
 
 /* Moves the pages of [from, from+bytes) to [to, to+new_bytes), replacing the mapping there; what is
  * beyond `bytes` reads as zero, and `from` is unmapped. On refusal `from` is untouched but the
@@ -122,9 +119,7 @@ bool hk_os_move(void *from, size_t bytes, void *to, size_t new_bytes);
 /* A look at which OS pages have memory, of one thread, from begin to end. Holds a file open where
  * the system can tell (Linux 6.7) the zero page from memory; elsewhere a page that was only ever
  * read counts as resident. */
-typedef struct {
-    int fd; /* -1: none */
-} hk_os_look_t;
+typedef int hk_os_look_t; /* the file; -1: none */
 hk_os_look_t hk_os_look_begin(void);
 void hk_os_look_end(hk_os_look_t *look);
 
@@ -144,6 +139,21 @@ int hk_os_cpu(void);
 uint64_t hk_os_now_ns(void);
 HK_INLINE uint64_t hk_os_now_ms(void) { return hk_os_now_ns() / 1000000; }
 
+/* A file, read line by line by one thread, from open to close; one that cannot be opened has no lines. What is longer than
+ * `text`, which has room for a path and more, comes in pieces. Changes errno. */
+typedef struct {
+    int fd;
+    size_t from, to; /* in `text`: what has been read and not been used yet */
+    char text[4096 + 256];
+} hk_os_lines_t;
+bool hk_os_lines_open(hk_os_lines_t *lines, const char *path);
+void hk_os_lines_close(hk_os_lines_t *lines);
+
+/* The next line, without its end, until another one is read; NULL: there is none. */
+char *hk_os_line(hk_os_lines_t *lines);
+
+#define HK_OS_MAPPINGS "/proc/self/maps"
+
 /* The lowest limit on memory, in bytes, that the cgroup v2 groups of this process set (memory.max
  * and memory.high, from its own group up to the mount); 0: none. `membership` is the process's list
  * of groups, `mount` where their folders are. Opens files. */
@@ -151,7 +161,7 @@ HK_INLINE uint64_t hk_os_now_ms(void) { return hk_os_now_ns() / 1000000; }
 #define HK_OS_CGROUPS "/sys/fs/cgroup"
 uint64_t hk_os_memory_limit(const char *membership, const char *mount);
 
-/* A figure of /proc/self/status, in bytes: of the line "VmHWM:    123 kB" that of "\nVmHWM:", the most that has
+/* A figure of /proc/self/status, in bytes: of the line "VmHWM:    123 kB" that of "VmHWM:", the most that has
  * been resident. 0 where that cannot be read. */
 size_t hk_os_status(const char *name);
 

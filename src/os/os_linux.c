@@ -1,7 +1,5 @@
 #include "os/os.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <sched.h>
 #include <string.h>
@@ -10,9 +8,7 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/calls.h"
 
@@ -54,12 +50,11 @@ static void *map(void *hint, size_t bytes, int protection, int flags) {
     return p == MAP_FAILED ? NULL : p;
 }
 
-/* At the last aligned address below `hint`, which the system takes as a hint unless something is
- * there. Needs no more address space than is asked for. */
-static char *map_below(char *hint, size_t bytes, size_t align, int protection, int flags) {
-    hint = (char *)((uintptr_t)hint & ~(uintptr_t)(align - 1));
-    char *p = map(hint, bytes, protection, flags);
-    if (p == NULL || ((uintptr_t)p & (align - 1)) == 0)
+/* There, which the system takes as a hint unless something is there, or nowhere. Needs no more address space than is
+ * asked for. */
+static char *map_there(uintptr_t where, size_t bytes, int protection, int flags) {
+    char *p = map((void *)where, bytes, protection, flags);
+    if (p == NULL || (uintptr_t)p == where)
         return p;
     hk_os_unmap(p, bytes);
     return NULL;
@@ -82,11 +77,7 @@ static char *map_and_trim(size_t bytes, size_t align, int protection, int flags)
 
 void *hk_os_map_at(uintptr_t where, size_t bytes) {
     hk_walk(are_pages((void *)where, bytes));
-    void *p = map((void *)where, bytes, PROT_READ | PROT_WRITE, 0);
-    if (p == NULL || (uintptr_t)p == where)
-        return p;
-    hk_os_unmap(p, bytes);
-    return NULL;
+    return map_there(where, bytes, PROT_READ | PROT_WRITE, 0);
 }
 
 /* In most cases one of the first two does it. The third needs room that a limit may not leave. */
@@ -97,11 +88,12 @@ static void *map_aligned(size_t bytes, size_t align, int protection, int flags) 
     if (p == NULL || ((uintptr_t)p & (align - 1)) == 0)
         return p;
     hk_os_unmap(p, bytes);
-    if ((aligned = map_below(p, bytes, align, protection, flags)) != NULL ||
+    const uintptr_t below = (uintptr_t)p & ~(uintptr_t)(align - 1);
+    if ((aligned = map_there(below, bytes, protection, flags)) != NULL ||
         (aligned = map_and_trim(bytes, align, protection, flags)) != NULL)
         return aligned;
-    for (uintptr_t i = 1; i <= HINTS && aligned == NULL && (uintptr_t)p > i * align; i++)
-        aligned = map_below(p - i * align, bytes, align, protection, flags);
+    for (uintptr_t i = 1; i <= HINTS && aligned == NULL && below > i * align; i++)
+        aligned = map_there(below - i * align, bytes, protection, flags);
     return aligned;
 }
 
@@ -212,19 +204,13 @@ bool hk_os_unmap(void *p, size_t bytes) {
     return HK_KEEP_ERRNO(HK_COUNTED(munmap, munmap(p, bytes)) == 0);
 }
 
-bool hk_os_resize(void *p, size_t bytes, size_t new_bytes) {
+void *hk_os_remap(void *p, size_t bytes, size_t new_bytes, bool may_move) {
+    const int flags = may_move ? MREMAP_MAYMOVE : 0;
     hk_walk(are_pages(p, bytes));
     hk_walk(are_pages(p, new_bytes));
-    return (new_bytes <= bytes || may_ask()) &&
-           HK_KEEP_ERRNO(HK_COUNTED(mremap, mremap(p, bytes, new_bytes, 0))) != MAP_FAILED;
-}
-
-void *hk_os_remap(void *p, size_t bytes, size_t new_bytes) {
-    hk_walk(are_pages(p, bytes));
-    hk_walk(are_pages(p, new_bytes));
-    if (!may_ask())
+    if (new_bytes > bytes && !may_ask())
         return NULL;
-    void *now = HK_KEEP_ERRNO(HK_COUNTED(mremap, mremap(p, bytes, new_bytes, MREMAP_MAYMOVE)));
+    void *now = HK_KEEP_ERRNO(HK_COUNTED(mremap, mremap(p, bytes, new_bytes, flags)));
     return now == MAP_FAILED ? NULL : now;
 }
 
@@ -276,13 +262,13 @@ enum { IS_PRESENT = 1 << 3, IS_ZERO_PAGE = 1 << 5 };
 
 hk_os_look_t hk_os_look_begin(void) {
     const int flags = O_RDONLY | O_CLOEXEC;
-    return (hk_os_look_t){HK_KEEP_ERRNO(HK_CALL(other, open("/proc/self/pagemap", flags)))};
+    return HK_KEEP_ERRNO(HK_CALL(other, open("/proc/self/pagemap", flags)));
 }
 
 void hk_os_look_end(hk_os_look_t *look) {
-    if (look->fd >= 0)
-        HK_KEEP_ERRNO(HK_CALL(other, close(look->fd)));
-    look->fd = -1;
+    if (*look >= 0)
+        HK_KEEP_ERRNO(HK_CALL(other, close(*look)));
+    *look = -1;
 }
 
 /* All pages that are present, and are not the zero page. */
@@ -314,7 +300,7 @@ static bool scan(int fd, uintptr_t start, size_t bytes, unsigned char *pages) {
 bool hk_os_look(hk_os_look_t *look, const void *p, size_t bytes, unsigned char *pages) {
     hk_walk(are_pages(p, bytes));
     int saved = errno;
-    bool ok = look->fd >= 0 && scan(look->fd, (uintptr_t)p, bytes, pages);
+    bool ok = *look >= 0 && scan(*look, (uintptr_t)p, bytes, pages);
     if (!ok) {
         hk_os_look_end(look);
         ok = HK_COUNTED(mincore, mincore((void *)(uintptr_t)p, bytes, pages)) == 0;

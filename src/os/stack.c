@@ -8,7 +8,6 @@
 #include <link.h>
 #include <string.h>
 #include <sys/auxv.h>
-#include <unistd.h>
 #if __has_include(<execinfo.h>)
 #include <execinfo.h>
 #endif

@@ -52,8 +52,8 @@ uint64_t hk_look_mode(void) {
     return hk_option(lean) != 0 ? hk_option(lean_decommit) : HK_DECOMMIT_OFF;
 }
 
-size_t hk_look_target(void) { return hk_option(lean_target_mb) * HK_MIB; }
-bool hk_look_is_small(void) { return hk_region_live() + hk_region_cached() <= hk_look_target(); }
+static size_t target(void) { return hk_option(lean_target_mb) * HK_MIB; }
+bool hk_look_is_small(void) { return hk_region_live() + hk_region_cached() <= target(); }
 
 /* In a fork's child, whose counters begin anew. */
 void hk_look_forked(void) {
@@ -71,7 +71,7 @@ void hk_look_forget(void) {
 void hk_look_begin(bool aged, bool on_foot) {
     hk_assert(hk_lock_is_mine(&hk_look_lock));
     hk_heap_collect_all();
-    hk_heap_look_at_stashes(false);
+    hk_heap_each_stash(hk_stash_look);
     pass.stage = LOOKS;
     pass.at = NULL;
     pass.free = (hk_pool_free_t){0};
@@ -87,7 +87,7 @@ void hk_look_begin(bool aged, bool on_foot) {
 static bool is_worth_it(size_t dirty, size_t cached, size_t in_use) {
     size_t more = hk_max(LEAST_MORE, in_use / MORE_SHARE);
     if (pass.on_foot)
-        more = hk_max(hk_max(LEAST_MORE, hk_look_target()), in_use / MORE_SHARE_ON_FOOT);
+        more = hk_max(hk_max(LEAST_MORE, target()), in_use / MORE_SHARE_ON_FOOT);
     stuck = hk_min(stuck, dirty);
     stuck_likely = hk_min(stuck_likely, pass.free.likely);
     return dirty >= stuck + hk_max(more, stuck / 4) || pass.free.likely >= stuck_likely + more ||
@@ -125,7 +125,7 @@ static bool decide(void) {
      * become much smaller gives anything back, but for what it has not taken again for long, as far as
      * that stays away. */
     const bool for_old = hk_look_is_for_old(), only_much = pass.on_foot && !pass.aged;
-    const size_t always = hk_look_target() + in_use / (only_much ? SHARE_ON_FOOT : SHARE);
+    const size_t always = target() + in_use / (only_much ? SHARE_ON_FOOT : SHARE);
     const uint64_t now = hk_os_now_ms();
     const size_t allowed = hk_demand_allows(&demand, hk_counted(touched), always, now);
     refused -= refused != 0;
@@ -168,9 +168,8 @@ static bool purge(uint64_t mode) {
     } else {
         if (!hk_pool_next(&pass.cursor))
             return false;
-        const hk_purge_way_t way = {.how = mode == HK_DECOMMIT_FREE ? HK_RESET : HK_PURGE,
-                                    .aged = pass.aged};
-        bytes = hk_purge_superslab(&pass.cursor, way, &pass.seen);
+        const hk_advice_t how = mode == HK_DECOMMIT_FREE ? HK_RESET : HK_PURGE;
+        bytes = hk_purge_superslab(&pass.cursor, how, pass.aged, &pass.seen);
     }
     pass.purged += bytes;
     pass.most = hk_minus(pass.most, bytes);

@@ -5,9 +5,8 @@
 
 #include "base/lock.h"
 
-/* What the options say: HK_DECOMMIT_OFF unless lean gives memory back; and the target, in bytes. */
+/* What the options say: HK_DECOMMIT_OFF unless lean gives memory back. */
 uint64_t hk_look_mode(void);
-size_t hk_look_target(void);
 
 /* No more in use than the target, so that there is never more to give back. */
 bool hk_look_is_small(void);

@@ -143,10 +143,11 @@ HK_COLD void hk_purger_step(void) {
 /* ---- a thread ---- */
 
 /* One look; false if it had no effect and the next one, unless something is freed, will have
- * none. */
-static bool look_locked(uint64_t mode) {
+ * none. *breathes: the next look may find more even if nothing is freed. */
+static bool look(uint64_t mode, bool *breathes) {
     unsigned count = 0;
     hk_assert(hk_load_relaxed(&hk_purger_runs)); /* in a fork's child nobody comes here */
+    hk_lock(&hk_look_lock);
     hk_look_begin(mode == HK_DECOMMIT_FREE, false);
     while (hk_look_step(mode)) {
         hk_unlock(&hk_look_lock);
@@ -155,13 +156,7 @@ static bool look_locked(uint64_t mode) {
             rest(REST_MS);
         hk_lock(&hk_look_lock);
     }
-    return hk_look_had_effect();
-}
-
-/* *breathes: the next look may find more even if nothing is freed. */
-static bool look(uint64_t mode, bool *breathes) {
-    hk_lock(&hk_look_lock);
-    bool again = look_locked(mode);
+    const bool again = hk_look_had_effect();
     *breathes = hk_look_breathes();
     hk_unlock(&hk_look_lock);
     return again;

@@ -1,44 +1,13 @@
 #include "profile/maps.h"
 
 #include <elf.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <link.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/calls.h"
 #include "base/report.h"
 #include "os/stack.h"
-
-bool hk_maps_open(hk_maps_t *maps) {
-    maps->fd = HK_CALL(other, open("/proc/self/maps", O_RDONLY | O_CLOEXEC));
-    maps->from = maps->to = 0;
-    maps->bytes = 0;
-    return maps->fd >= 0;
-}
-
-void hk_maps_close(hk_maps_t *maps) { HK_CALL(other, close(maps->fd)); }
-
-char *hk_maps_line(hk_maps_t *maps) {
-    for (;;) {
-        char *line = maps->text + maps->from;
-        char *end = memchr(line, '\n', maps->to - maps->from);
-        if (end != NULL) {
-            *end = '\0';
-            maps->from = (size_t)(end + 1 - maps->text);
-            return line;
-        }
-        memmove(maps->text, line, maps->to -= maps->from);
-        maps->from = 0;
-        const ssize_t n =
-            HK_CALL(other, read(maps->fd, maps->text + maps->to, sizeof maps->text - maps->to));
-        if (n <= 0 && !(n < 0 && errno == EINTR))
-            return NULL;
-        maps->to += n > 0 ? (size_t)n : 0;
-    }
-}
 
 /* A number, and what stands behind it. */
 static uint64_t number(char **s, int base) {
@@ -96,7 +65,7 @@ static void read_build_id(const hk_maps_t *maps, char *id) {
 /* START-END PERMISSIONS OFFSET DEVICE:DEVICE INODE PATH */
 bool hk_maps_next(hk_maps_t *maps, hk_mapping_t *mapping) {
     char *s;
-    while ((s = hk_maps_line(maps)) != NULL) {
+    while ((s = hk_os_line(&maps->lines)) != NULL) {
         mapping->start = number(&s, 16);
         mapping->end = number(&s, 16);
         const bool executable = s[2] == 'x';

@@ -4,14 +4,12 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "backend/meta.h"
 #include "backend/pagemap.h"
 #include "base/calls.h"
-#include "profile/maps.h"
+#include "os/os.h"
 
 enum { MOST_OWN = 1 << 16, MOST_SECONDS = 30 };
 
@@ -21,7 +19,7 @@ typedef struct {
     size_t count, most, todo;
     uintptr_t sp;
     uint32_t *work; /* blocks that are reached and have not been looked into */
-    hk_maps_t maps;
+    hk_os_lines_t lines;
     hk_profile_block_t blocks[];
 } look_t;
 
@@ -90,9 +88,9 @@ static void look(look_t *l) {
     hk_meta_visit(add_own, l);
     hk_map_visit_own(add_own, l);
     sort(l->blocks, l->count);
-    if (!hk_maps_open(&l->maps))
+    if (!hk_os_lines_open(&l->lines, HK_OS_MAPPINGS))
         _exit(1);
-    for (char *s; (s = hk_maps_line(&l->maps)) != NULL;) {
+    for (char *s; (s = hk_os_line(&l->lines)) != NULL;) {
         const uintptr_t start = strtoull(s, &s, 16), end = strtoull(s + 1, &s, 16);
         const bool is_stack = start <= l->sp && l->sp < end;
         if (s[1] == 'r' && s[2] == 'w' && s[4] == 'p')

@@ -233,13 +233,9 @@ static size_t remove_locked(const void *p) {
 /* For some 50 ms where it may be this thread that has the lock. */
 static bool enter(bool waits) {
     enum { MOST_TRIES = 1000 };
-    for (unsigned tries = 0; !waits && !hk_lock_try(&lock); tries++) {
-        if (tries == MOST_TRIES)
-            return false;
-        hk_lock_pause(tries);
-    }
-    if (waits)
-        hk_lock(&lock);
+    if (!waits)
+        return hk_lock_patiently(&lock, MOST_TRIES);
+    hk_lock(&lock);
     return true;
 }
 

@@ -2,10 +2,8 @@
  * smaller packs them again. */
 #include "profile/write.h"
 
-#include <errno.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/calls.h"
 #include "base/report.h"
@@ -164,8 +162,7 @@ static void tell_type(writer_t *w, unsigned field, const char *type, const char 
 
 static void tell_mappings(writer_t *w) {
     hk_mapping_t *m = &w->mapping;
-    if (!hk_maps_open(&w->maps))
-        return;
+    hk_os_lines_open(&w->maps.lines, HK_OS_MAPPINGS);
     while (w->codes < MOST_MAPPINGS && hk_maps_next(&w->maps, m)) {
         message_t message = {0};
         w->code[w->codes++] = (code_t){m->start, m->end};
@@ -177,7 +174,7 @@ static void tell_mappings(writer_t *w) {
         put_field(&message, 6, tell_string(w, m->build_id));
         tell_bytes(w, MAPPING, message.bytes, message.len);
     }
-    hk_maps_close(&w->maps);
+    hk_os_lines_close(&w->maps.lines);
 }
 
 /* The system lists mappings by address. */
@@ -297,26 +294,25 @@ static void say_all(writer_t *w, const hk_profile_stack_t *newest) {
             say_sample(w, s);
     hk_line_str(&line, "\nMAPPED_LIBRARIES:");
     say_line(w, &line);
-    if (!hk_maps_open(&w->maps))
-        return;
-    for (const char *s; (s = hk_maps_line(&w->maps)) != NULL;) {
+    hk_os_lines_open(&w->maps.lines, HK_OS_MAPPINGS);
+    for (const char *s; (s = hk_os_line(&w->maps.lines)) != NULL;) {
         put(w, s, strlen(s));
         put(w, "\n", 1);
     }
-    hk_maps_close(&w->maps);
+    hk_os_lines_close(&w->maps.lines);
 }
 
 /* Stacks that are made meanwhile are not told. */
 int hk_profile_write(int fd, const hk_profile_about_t *about) {
     const int saved = errno;
     const hk_profile_stack_t *newest = hk_profile_stacks();
-    size_t places = 2, bytes;
+    size_t places = 2;
     for (const hk_profile_stack_t *s = newest; s != NULL; s = s->before)
         places += 2 * s->count;
-    for (bytes = 1; bytes < places;)
-        bytes *= 2;
-    const size_t mask = bytes - 1;
-    bytes = hk_align_up(sizeof(writer_t) + bytes * sizeof(uintptr_t), hk_os_page_size());
+    const size_t mask =
+        SIZE_MAX >> __builtin_clzl(places - 1); /* twice as many, or nearly four times */
+    const size_t all = sizeof(writer_t) + (mask + 1) * sizeof(uintptr_t);
+    const size_t bytes = hk_align_up(all, hk_os_page_size());
     writer_t *w = hk_os_map(bytes, hk_os_page_size());
     if (w == NULL)
         return ENOMEM;

@@ -1,10 +1,7 @@
 #include "record/record.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/calls.h"
 #include "base/report.h"
@@ -20,11 +17,10 @@ hk_record_head_t *hk_record_head;
 
 static struct {
     atomic_uint state;
-    const char *pattern; /* const */
-    uint64_t most;       /* const: bytes */
-    char path[1024];     /* const while it runs */
-    dev_t device; /* const while it runs; with `inode`: the file, whatever the path leads to */
-    ino_t inode;
+    const char *pattern;              /* const */
+    uint64_t most;                    /* const: bytes */
+    char path[1024];                  /* const while it runs */
+    struct stat file;                 /* const while it runs; whatever the path leads to */
     _Atomic uint32_t threads;         /* atomic: numbers given to threads */
     _Atomic(hk_record_line_t *) left; /* atomic: where a thread that has ended would have gone on */
     _Atomic(hk_record_line_t *) nobody; /* atomic: the chunk of threads that have none */
@@ -32,19 +28,13 @@ static struct {
 
 /* ---- the file ---- */
 
-static bool is_ours(int fd) {
-    struct stat there;
-    return HK_CALL(other, fstat(fd, &there)) == 0 && there.st_dev == rec.device &&
-           there.st_ino == rec.inode;
-}
-
 /* Opened for each chunk: a number kept open would be the program's to close, and to use for another file. */
 static int map_chunk(uint64_t chunk) {
     const int fd = HK_CALL(other, open(rec.path, O_RDWR | O_CLOEXEC));
     if (fd < 0)
         return errno;
     const uint64_t at = chunk * HK_RECORD_CHUNK;
-    int error = is_ours(fd) ? 0 : ESTALE;
+    int error = hk_is_file(fd, &rec.file) ? 0 : ESTALE;
     if (error == 0) /* a page that the disk has no room for would be a SIGBUS */
         error = HK_CALL(other, posix_fallocate(fd, (off_t)at, HK_RECORD_CHUNK));
     if (error == 0 && !hk_os_map_file((char *)hk_record_head + at, HK_RECORD_CHUNK, fd, at))
@@ -53,31 +43,22 @@ static int map_chunk(uint64_t chunk) {
     return error;
 }
 
-static bool expand_path(void) {
-    hk_line_t line = {0};
-    if (!hk_line_path(&line, rec.pattern, true))
-        return false;
-    memcpy(rec.path, line.text, line.len + 1);
-    return true;
-}
-
 /* A new file, so that whoever has an older one of that name mapped keeps it. */
 static int make_file(void) {
-    struct stat there;
     HK_CALL(other, unlink(rec.path));
     const int fd = HK_CALL(other, open(rec.path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
     if (fd < 0)
         return errno;
-    const int error = HK_CALL(other, fstat(fd, &there)) == 0 ? 0 : errno;
-    rec.device = there.st_dev;
-    rec.inode = there.st_ino;
+    const int error = HK_CALL(other, fstat(fd, &rec.file)) == 0 ? 0 : errno;
     HK_CALL(other, close(fd));
     return error;
 }
 
 static const char *begin(void) {
-    if (!expand_path())
+    hk_line_t path = {0};
+    if (!hk_line_path(&path, rec.pattern, true))
         return "the path is too long";
+    memcpy(rec.path, path.text, path.len + 1);
     if (hk_os_page_size() > HK_RECORD_CHUNK)
         return "the OS pages of this system are larger than its chunks";
     int error = rec.most != 0 ? make_file() : EFBIG;
@@ -219,11 +200,6 @@ static HK_COLD hk_record_line_t *for_nobody(void) {
 
 /* ---- operations ---- */
 
-static HK_COLD void count_lost(void) {
-    if (hk_load_relaxed(&rec.state) == STOPPED && hk_record_head != NULL)
-        hk_add_relaxed(&hk_record_head->operations, (uint64_t)1);
-}
-
 /* A thread's next line, with the time before it where that was not noted for a while. */
 static hk_record_line_t *next_line(hk_record_line_t *at) {
     const uint32_t tick = hk_record_tick();
@@ -243,8 +219,8 @@ HK_NOINLINE void hk_record_note_slow(void **own, uint64_t where, size_t n) {
     n = hk_min(n, ((size_t)1 << 40) - 1);
     if (at != NULL)
         hk_record_write(hk_record_head, at, where | n >> 32 << 56, n);
-    else
-        count_lost();
+    else if (hk_load_relaxed(&rec.state) == STOPPED && hk_record_head != NULL)
+        hk_add_relaxed(&hk_record_head->operations, (uint64_t)1); /* it is lost, but counts */
     errno = saved;
 }
 

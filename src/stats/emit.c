@@ -1,8 +1,6 @@
 #include "stats/emit.h"
 
-#include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/calls.h"
 #include "base/report.h"

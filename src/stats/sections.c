@@ -88,10 +88,8 @@ void hk_sections_sample(uint64_t every) {
 
 void hk_sections_forget(hk_sections_t *sections) {
     if (hk_load_relaxed(&overhead) != 0)
-        memset(sections, 0, sizeof *sections);
+        memset(sections != NULL ? sections : &shared_timings, 0, sizeof *sections);
 }
-
-void hk_sections_forget_shared(void) { hk_sections_forget(&shared_timings); }
 
 /* ---- reading ---- */
 

@@ -52,6 +52,14 @@ void hk_section_end(const hk_entry_t *entry);
             hk_section_end(&hk_entry);                                                             \
     } while (0)
 
+/* The same of an expression, whose value it has. */
+#define HK_TIMED_VALUE(section, expression)                                                        \
+    __extension__({                                                                                \
+        __typeof__(expression) hk_value;                                                           \
+        HK_TIMED(section, hk_value = (expression));                                                \
+        hk_value;                                                                                  \
+    })
+
 /* ---- threads and the process ---- */
 
 /* What the calling thread does counts there from now on; NULL: with all threads that have no place
@@ -62,9 +70,9 @@ void hk_sections_keep_in(hk_sections_t *own);
  * use. Any thread. */
 void hk_sections_sample(uint64_t every);
 
-/* Clears figures, if there are any. In a fork's child, where nobody else writes them. */
+/* Clears a thread's figures, or with NULL those of threads that have no place of their own, if there are any. In a fork's
+ * child, where nobody else writes them. */
 void hk_sections_forget(hk_sections_t *sections);
-void hk_sections_forget_shared(void);
 
 /* ---- reading ---- */
 

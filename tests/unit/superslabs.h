@@ -56,7 +56,7 @@ static inline size_t purge_each(hk_advice_t how, bool aged) {
     size_t bytes = 0;
     bool seen = false;
     for (hk_pool_cursor_t cursor = {0}; hk_pool_next(&cursor);)
-        bytes += hk_purge_superslab(&cursor, (hk_purge_way_t){.how = how, .aged = aged}, &seen);
+        bytes += hk_purge_superslab(&cursor, how, aged, &seen);
     return bytes;
 }
 

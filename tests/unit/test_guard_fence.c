@@ -220,14 +220,14 @@ static void let_go(void *unused) {
 /* What describes a block can be written to, and is believed no more then. */
 static void headers_are_sealed(void) {
     char *p = hak_malloc(100000), *other = hak_malloc(100000);
-    hk_header_t *header = hk_header_place(hidden(p));
+    hk_header_t *header = (hk_header_t *)hk_slice_before(hidden(p));
     CHECK(header->block == p && hk_header_of(p + 10) == header);
     header->start += HK_SLICE;
     CHECK(hk_header_of(p) == NULL);
     CHECK_FAULT(free_it, p, "invalid free", "");
     CHECK_FAULT(ask_size, p, "invalid pointer", "");
     header->start -= HK_SLICE;
-    *hk_header_place(hidden(other)) = *header; /* of another place */
+    *(hk_header_t *)hk_slice_before(hidden(other)) = *header; /* of another place */
     CHECK_FAULT(free_it, other, "invalid free", "");
     hak_free(p);
     header->bytes += HK_SLICE;
@@ -243,9 +243,9 @@ static void none_is_found_inside(void) {
     for (size_t at = 1; at < 65536; at += 1000)
         CHECK(hk_fence_room(p + at, &block) == 131072 - at && block == p);
     hk_header_t *forged = (hk_header_t *)(void *)p;
-    *forged = *hk_header_place(p);
+    *forged = *(hk_header_t *)hk_slice_before(p);
     forged->block = p + 4096;
-    CHECK(hk_header_of(p + 4096) == hk_header_place(p));
+    CHECK(hk_header_of(p + 4096) == (hk_header_t *)hk_slice_before(p));
     CHECK_FAULT(free_it, p + 4096, "invalid free", "");
     hak_free(p);
 }

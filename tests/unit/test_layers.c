@@ -321,11 +321,12 @@ static void all_sets(void) {
 /* Counted in blocks: what the C library keeps for cached stacks may be in another class by now, as
  * classes are learned. */
 static size_t blocks_in_use(void) {
-    hk_usage_t usage;
-    hk_usage_count(&usage);
-    size_t blocks = usage.large_blocks + usage.huge_blocks;
-    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
-        blocks += usage.classes[cls].active;
+    const size_t none[HK_CLASS_COUNT] = {0};
+    hak_stats_t stats = {0};
+    size_t blocks = 0;
+    hk_usage_count(&stats, none);
+    for (unsigned band = 0; band < HAK_STATS_BANDS; band++)
+        blocks += stats.bands[band].blocks;
     return blocks;
 }
 

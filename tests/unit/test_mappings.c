@@ -97,7 +97,7 @@ static void made_at_once(void) {
 /* Until moving may be tried again. */
 static unsigned calls_without(void) {
     unsigned n = 0;
-    while (n < 10 * HK_REGION_PATIENCE && !hk_region_may(&hk_region_no_moves))
+    while (n < 10 * HK_PATIENCE && !hk_mappings_may(&hk_region_no_moves))
         n++;
     return n;
 }
@@ -105,7 +105,7 @@ static unsigned calls_without(void) {
 static void waited(void) {
     CHECK_EQ(calls_without(), 0);
     hk_region_save_mappings();
-    CHECK_EQ(calls_without(), HK_REGION_PATIENCE);
+    CHECK_EQ(calls_without(), HK_PATIENCE);
     CHECK_EQ(calls_without(), 0);
 }
 
@@ -147,12 +147,12 @@ static void waited_while_short(void) {
     CHECK(!there_after(1));
     hk_region_save_mappings();
     hk_os_fail_after(1);
-    for (unsigned i = 0; i < 3 * HK_REGION_PATIENCE; i++) {
-        CHECK(!hk_region_may(&hk_region_no_moves));
+    for (unsigned i = 0; i < 3 * HK_PATIENCE; i++) {
+        CHECK(!hk_mappings_may(&hk_region_no_moves));
         hk_os_fail_after(1);
     }
     hk_os_fail_after(-1);
-    CHECK(calls_without() <= HK_REGION_PATIENCE);
+    CHECK(calls_without() <= HK_PATIENCE);
     CHECK(!hk_mappings_are_short() && hk_mappings_let_go());
 }
 #else

@@ -111,9 +111,9 @@ static void groups_by_the_thousand(void) {
     for (unsigned i = 0; i < GROUPS; i++)
         groups[i] = 100000 + i;
     for (unsigned joined = 0; joined < 2; joined++) {
-        const size_t now = hk_os_status("\nVmRSS:"), most = hk_os_status("\nVmHWM:");
+        const size_t now = hk_os_status("VmRSS:"), most = hk_os_status("VmHWM:");
         CHECK(now >= hk_os_page_size() && now <= most);
-        CHECK_EQ(hk_os_status("\nNoSuch:"), 0);
+        CHECK_EQ(hk_os_status("NoSuch:"), 0);
         if (setgroups(GROUPS, groups) != 0)
             dprintf(STDOUT_FILENO, "not with many groups: %s\n", strerror(errno));
     }

@@ -418,9 +418,9 @@ static void moves_within_bounds(void) {
         return;
     for (size_t left = 10; left <= 80; left += 4) {
         static child_t child;
-        bound_t bounds[] = {{RLIMIT_AS, "\nVmSize:", true, left * HK_MIB},
-                            {RLIMIT_AS, "\nVmSize:", false, left * HK_MIB},
-                            {RLIMIT_DATA, "\nVmData:", true, left * HK_MIB}};
+        bound_t bounds[] = {{RLIMIT_AS, "VmSize:", true, left * HK_MIB},
+                            {RLIMIT_AS, "VmSize:", false, left * HK_MIB},
+                            {RLIMIT_DATA, "VmData:", true, left * HK_MIB}};
         for (unsigned i = 0; i < sizeof bounds / sizeof *bounds; i++) {
             child_run(&child, moved_within_bounds, &bounds[i]);
             CHECK_TEXT(child.text, "");

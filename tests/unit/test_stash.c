@@ -35,9 +35,10 @@ static unsigned held(void) {
 }
 
 static size_t blocks_in_use(void) {
-    static hk_usage_t usage;
-    hk_usage_count(&usage);
-    return usage.large_blocks;
+    const size_t none[HK_CLASS_COUNT] = {0};
+    hak_stats_t stats = {0};
+    hk_usage_count(&stats, none);
+    return stats.bands[HAK_BAND_LARGE].blocks;
 }
 
 /* The same memory comes back, and reads as what may be dirty; meanwhile it is in use to nobody. */

@@ -211,19 +211,19 @@ static void class_that_there_is_not(bool planted) {
 
 static void huge_block_without_its_inside(bool planted) {
     size_t dirty;
-    char *p = hk_large_alloc(NULL, 3 * HK_UNIT, 16, &dirty);
+    char *p = hk_large_alloc(&a, 3 * HK_UNIT, 16, &dirty);
     CHECK(p != NULL);
     if (planted)
         hk_map_set(p + HK_SLICE, 1, HK_KIND_FREE);
-    CHECK(hk_large_resize(NULL, p, HK_KIND_HUGE, 2 * HK_UNIT + 1) == p);
+    CHECK(hk_large_resize(&a, p, HK_KIND_HUGE, 2 * HK_UNIT + 1) == p);
 }
 
 static void huge_block_that_ends_anywhere(bool planted) {
     size_t dirty;
-    char *p = hk_large_alloc(NULL, 3 * HK_UNIT, 16, &dirty);
+    char *p = hk_large_alloc(&a, 3 * HK_UNIT, 16, &dirty);
     CHECK(p != NULL);
     ((hk_range_t *)hk_map_owner(p))->bytes -= planted; /* its descriptor begins with the range */
-    CHECK(hk_large_resize(NULL, p, HK_KIND_HUGE, 2 * HK_UNIT + 1) == p);
+    CHECK(hk_large_resize(&a, p, HK_KIND_HUGE, 2 * HK_UNIT + 1) == p);
 }
 
 static void grain_that_is_no_blocks(bool planted) {
@@ -236,9 +236,9 @@ static void grain_that_is_no_blocks(bool planted) {
 
 static void large_block_of_no_kind(bool planted) {
     size_t dirty;
-    char *p = hk_large_alloc(NULL, 100000, 16, &dirty);
+    char *p = hk_large_alloc(&a, 100000, 16, &dirty);
     CHECK(p != NULL);
-    hk_large_free(NULL, p, planted ? HK_KIND_INTERIOR : HK_KIND_LARGE);
+    hk_large_free(&a, p, planted ? HK_KIND_INTERIOR : HK_KIND_LARGE);
 }
 
 /* ---- purging ---- */
@@ -256,7 +256,7 @@ static void claims_of_two_superslabs(bool planted) {
         if (found && planted)
             cursor.superslab = hk_map_owner(run->base);
         if (found)
-            hk_purge_superslab(&cursor, (hk_purge_way_t){.how = HK_PURGE, .aged = false}, &seen);
+            hk_purge_superslab(&cursor, HK_PURGE, false, &seen);
     }
     CHECK(found);
 }
@@ -265,7 +265,7 @@ static void purge_of_nothing(bool planted) {
     hk_pool_cursor_t cursor = {0};
     bool seen = false;
     CHECK(planted || hk_pool_next(&cursor));
-    hk_purge_superslab(&cursor, (hk_purge_way_t){.how = HK_PURGE, .aged = false}, &seen);
+    hk_purge_superslab(&cursor, HK_PURGE, false, &seen);
 }
 
 static void purger_let_go_twice(bool planted) {
@@ -290,7 +290,7 @@ static const plant_t plants[] = {
     PLANT(slab_with_a_lost_remote_free, "hk_load_relaxed(&hk_remote_bits(slab, c)[w]) == 0"),
     PLANT(bit_that_is_not_counted, "free == hk_load_relaxed(&slab->free)"),
     PLANT(page_clean_and_seen, "(slab->seen & hk_load_relaxed(&slab->clean)) == 0"),
-    PLANT(pages_that_are_not_claimed, "& run_mask("),
+    PLANT(pages_that_are_not_claimed, "& hk_bits("),
     PLANT(ring_that_is_broken, "slab->next->prev == slab"),
     PLANT(slab_of_another_heap_on_the_list, "hk_load_relaxed(&slab->owner) == heap"),
     PLANT(slab_that_is_not_on_the_list, "found == slab->listed"),
