@@ -96,7 +96,7 @@ HK_INLINE bool lies_in(const giving_t *g, const char *p) {
 }
 
 /* Gives blocks of the slab: those in a row whose bits lie in one word, by one write. */
-HK_INLINE void give_these(const giving_t *g, void *const *blocks, unsigned n) {
+static HK_NOINLINE void give_these(const giving_t *g, void *const *blocks, unsigned n) {
     unsigned word = 0;
     uint64_t mask = 0;
     for (unsigned i = 0; i < n; i++) {

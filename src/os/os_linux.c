@@ -81,7 +81,7 @@ void *hk_os_map_at(uintptr_t where, size_t bytes) {
 }
 
 /* In most cases one of the first two does it. The third needs room that a limit may not leave. */
-static void *map_aligned(size_t bytes, size_t align, int protection, int flags) {
+static HK_NOINLINE void *map_aligned(size_t bytes, size_t align, int protection, int flags) {
     enum { HINTS = 16 };
     hk_assert(hk_is_pow2(align) && align >= hk_os_page_size());
     char *p = map(NULL, bytes, protection, flags), *aligned;

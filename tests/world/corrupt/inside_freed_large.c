@@ -1,6 +1,6 @@
 // expect: hakmem: fatal: (double free|invalid pointer): PTR
 // secure: invalid free: PTR, .*
-// sampled: double free: PTR
+// sampled: invalid free: PTR
 // An address inside a large block that was freed.
 #include "corrupt.h"
 
