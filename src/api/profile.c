@@ -11,6 +11,7 @@
 
 #include "api/api.h"
 #include "api/stats.h"
+#include "backend/advise.h"
 #include "base/calls.h"
 #include "base/worker.h"
 #include "config/config.h"
@@ -107,12 +108,28 @@ static void given(void **own, void *p, const hk_told_t *told) {
     errno = saved;
 }
 
+/* All its whole words: behind them may lie what guards it. Of a large one the pages go back, or it would have more memory now
+ * than it ever used. */
+static void clear(char *p, size_t n) {
+    n -= n % sizeof(void *);
+    const size_t page = hk_os_page_size();
+    char *from = (char *)hk_align_up((uintptr_t)p, page), *end = p + n;
+    char *to = (char *)((uintptr_t)end & ~(page - 1));
+    if (n >= HK_SLICE &&
+        hk_advise(&(hk_os_range_t){from, (size_t)(to - from)}, 1, HK_PURGE).done == 1) {
+        hk_zero(p, (size_t)(from - p));
+        hk_zero(to, (size_t)(end - to));
+    } else {
+        hk_zero(p, n);
+    }
+}
+
 /* What points into blocks only from one that is freed does not reach them; of a realloc it is still needed. */
 static void taken(void **own, void *p, const hk_told_t *told) {
     const int saved = errno;
     const size_t n = hk_profile_may_know(p) ? hk_profile_remove(p, own != NULL) : 0;
     if (n != 0 && hk_option(leaks) == LEAKS_UNREACHABLE && !told->resized)
-        hk_zero(p, n);
+        clear(p, n);
     errno = saved;
 }
 

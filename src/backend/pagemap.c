@@ -14,15 +14,16 @@ static _Atomic uint8_t no_map[1]; /* the flat map where there is none */
 hk_flat_t hk_flat = {.bytes = no_map, .mask = 0};
 
 void hk_map_init(void) {
-    size_t bytes = (size_t)1 << (HK_ADDRESS_BITS - HK_SLICE_SHIFT);
     hk_assert(!hk_map_has_flat() && hk_flat.bytes == no_map); /* called once */
-    void *reserved = hk_os_reserve(bytes);
+    void *reserved = NULL;
+    if (hk_os_address_limit() >= HK_MAP_BYTES + HK_MAP_ROOM)
+        reserved = hk_os_reserve(HK_MAP_BYTES);
     if (reserved == NULL)
         return;
     /* A debugger writes its cores in full, and what it wants to know is in the other map as well. */
-    hk_os_advise(&(hk_os_range_t){reserved, bytes}, 1, HK_NO_DUMP);
+    hk_os_advise(&(hk_os_range_t){reserved, HK_MAP_BYTES}, 1, HK_NO_DUMP);
     hk_flat.bytes = reserved;
-    hk_store_relaxed(&hk_flat.mask, bytes - 1);
+    hk_store_relaxed(&hk_flat.mask, HK_MAP_BYTES - 1);
 }
 
 /* Whether the part of the flat map for the 4 GiB with this number stays when it is given up. */

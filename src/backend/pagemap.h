@@ -76,7 +76,12 @@ typedef struct {
 
 extern hk_flat_t hk_flat;
 
-/* Tries to set up the flat map. Called once, before any other thread exists or under the init
+/* The addresses that the flat map takes, and those that must be left beside it where they are limited: then what cannot be
+ * had may be the process's own mappings and threads' stacks, of whose refusal nobody hears here. */
+#define HK_MAP_BYTES ((size_t)1 << (HK_ADDRESS_BITS - HK_SLICE_SHIFT))
+#define HK_MAP_ROOM (4 * HK_MAP_BYTES)
+
+/* Tries to set up the flat map, where there is room for it. Called once, before any other thread exists or under the init
  * lock. */
 void hk_map_init(void);
 

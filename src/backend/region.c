@@ -233,7 +233,8 @@ static size_t data_limit = SIZE_MAX;
 
 void hk_region_init(void) {
     data_limit = (size_t)hk_os_data_limit();
-    if (!hk_map_has_flat() || data_limit < LITTLE)
+    const bool few = !hk_map_has_flat() && !hk_os_grants_addresses(LITTLE);
+    if (few || data_limit < LITTLE)
         hk_store_relaxed(&hk_region_bounded, true);
 }
 

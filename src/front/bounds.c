@@ -8,15 +8,12 @@
 /* More than any limit that matters; a request above it fails for its own sake. */
 #define BOUNDED_MOST ((size_t)32 << 30)
 
-/* Four times what the flat map takes: with less beside it, it goes where the process has set the limit itself. Then what
- * it cannot have may be its own mappings and threads' stacks, of whose refusal nobody hears here. */
-#define ROOM_BESIDE_MAP ((size_t)4 << (HK_ADDRESS_BITS - HK_SLICE_SHIFT))
 static atomic_bool limit_is_new; /* atomic: any thread; nobody has looked since it was set */
 
 static bool flat_map_fits(size_t wanted) {
     if (HK_LIKELY(!hk_load_relaxed(&limit_is_new)))
         return !hk_region_is_bounded() || hk_region_grants_addresses(wanted);
-    if (!hk_region_grants_addresses(hk_max(wanted, ROOM_BESIDE_MAP)))
+    if (!hk_region_grants_addresses(hk_max(wanted, HK_MAP_ROOM)))
         return false;
     hk_store_relaxed(&limit_is_new, false);
     return true;

@@ -39,8 +39,9 @@ bool hk_os_grants_commitment(size_t bytes);
  * no more than the machine has. */
 bool hk_os_grants_memory(size_t bytes);
 
-/* The limits on private writable memory (RLIMIT_DATA) and on files that are written (RLIMIT_FSIZE), in bytes.
+/* The limits on addresses (RLIMIT_AS), private writable memory (RLIMIT_DATA) and files that are written (RLIMIT_FSIZE), in bytes.
  * For the process's start, when sandboxes do not kill yet for asking. */
+uint64_t hk_os_address_limit(void);
 uint64_t hk_os_data_limit(void);
 uint64_t hk_os_file_limit(void);
 

@@ -132,6 +132,7 @@ static uint64_t limit_of(int what) {
                                                                               : RLIM_INFINITY;
 }
 
+uint64_t hk_os_address_limit(void) { return limit_of(RLIMIT_AS); }
 uint64_t hk_os_data_limit(void) { return limit_of(RLIMIT_DATA); }
 uint64_t hk_os_file_limit(void) { return limit_of(RLIMIT_FSIZE); }
 

@@ -11,7 +11,7 @@
 #include "base/calls.h"
 #include "os/os.h"
 
-enum { MOST_OWN = 1 << 16, MOST_SECONDS = 30 };
+enum { MOST_OWN = 1 << 16, MOST_SECONDS = 30, PAGES_AT_ONCE = 1 << 13 };
 
 /* What the child works on. Blocks by address; the allocator's own memory counts as blocks that are reached and
  * not looked into. */
@@ -20,6 +20,8 @@ typedef struct {
     uintptr_t sp;
     uint32_t *work; /* blocks that are reached and have not been looked into */
     hk_os_lines_t lines;
+    int pagemap; /* a file of a word for each page; -1: none */
+    uint64_t pages[PAGES_AT_ONCE];
     hk_profile_block_t blocks[];
 } look_t;
 
@@ -83,27 +85,63 @@ static void scan_around(look_t *l, uintptr_t from, uintptr_t to) {
     }
 }
 
+typedef void scan_t(look_t *l, uintptr_t from, uintptr_t to);
+
+/* Calls `how` for what lies on pages that the process has written to. The others are zero, or a file's, which may have ended
+ * before them: then they cannot be read. Where the system does not tell, for all of it. */
+static void scan_written(look_t *l, uintptr_t from, uintptr_t to, scan_t *how) {
+    enum { OF_FILE = 61, SWAPPED, PRESENT }; /* bits */
+    const size_t page = hk_os_page_size();
+    while (from < to) {
+        const size_t first = from / page, n = hk_min((to - 1) / page + 1 - first, PAGES_AT_ONCE);
+        const size_t bytes = n * sizeof *l->pages, at = first * sizeof *l->pages;
+        if (HK_CALL(other, syscall(SYS_pread64, l->pagemap, l->pages, bytes, at)) != (long)bytes) {
+            how(l, from, to);
+            return;
+        }
+        for (size_t i = 0; i < n; i++) {
+            const uintptr_t end = hk_min(to, (first + i + 1) * page);
+            const bool has = (l->pages[i] >> PRESENT | l->pages[i] >> SWAPPED) & 1;
+            if (has && !(l->pages[i] >> OF_FILE & 1))
+                how(l, from, end);
+            from = end;
+        }
+    }
+}
+
+/* A small one by itself: to ask about it would take longer. */
+static void scan_block(look_t *l, const hk_profile_block_t *b) {
+    if (b->n < HK_SLICE)
+        scan(l, b->p, b->p + b->n);
+    else
+        scan_written(l, b->p, b->p + b->n, scan);
+}
+
 /* START-END rw-p ... */
 static void look(look_t *l) {
     hk_meta_visit(add_own, l);
     hk_map_visit_own(add_own, l);
     sort(l->blocks, l->count);
+    l->pagemap = HK_CALL(other, open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
     if (!hk_os_lines_open(&l->lines, HK_OS_MAPPINGS))
         _exit(1);
     for (char *s; (s = hk_os_line(&l->lines)) != NULL;) {
         const uintptr_t start = strtoull(s, &s, 16), end = strtoull(s + 1, &s, 16);
         const bool is_stack = start <= l->sp && l->sp < end;
         if (s[1] == 'r' && s[2] == 'w' && s[4] == 'p')
-            scan_around(l, is_stack ? l->sp : start, end);
+            scan_written(l, is_stack ? l->sp : start, end, scan_around);
     }
-    while (l->todo != 0) {
-        const hk_profile_block_t *b = &l->blocks[l->work[--l->todo]];
-        scan(l, b->p, b->p + b->n);
-    }
+    while (l->todo != 0)
+        scan_block(l, &l->blocks[l->work[--l->todo]]);
 }
 
-/* Without fork handlers: they take locks, and the profile forgets what it knows. */
-static pid_t copy_process(void) { return (pid_t)HK_CALL(other, syscall(SYS_clone, 0, 0, 0, 0, 0)); }
+/* Without fork handlers: they take locks, and the profile forgets what it knows. Not in a sandbox that leaves nothing to read: it
+ * may end a process for that, as sshd's does. */
+static pid_t copy_process(look_t *l) {
+    const bool reads = hk_os_lines_open(&l->lines, HK_OS_MAPPINGS);
+    hk_os_lines_close(&l->lines);
+    return reads ? (pid_t)HK_CALL(other, syscall(SYS_clone, 0, 0, 0, 0, 0)) : -1;
+}
 
 bool hk_reach_look(uintptr_t sp) {
     const struct rlimit seconds = {MOST_SECONDS, MOST_SECONDS}, none = {0, 0};
@@ -118,7 +156,7 @@ bool hk_reach_look(uintptr_t sp) {
         l->sp = sp;
         l->work = (uint32_t *)(void *)(l->blocks + most);
         l->count = hk_profile_blocks(l->blocks);
-        child = copy_process();
+        child = copy_process(l);
     }
     hk_profile_thaw();
     if (child == 0) {

@@ -1,7 +1,10 @@
 // A process that may map nothing at all: malloc answers NULL and ENOMEM, and one line on stderr
-// says why the program cannot go on. A request that no limit could serve is no reason for it.
+// says why the program cannot go on. A request that no limit could serve is no reason for it. And one whose limit leaves
+// little beside the page map has the room for its own mappings and threads that it would have with the C library.
 #include "process.h"
 
+#include <pthread.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 
 static const char said[] =
@@ -19,28 +22,51 @@ static int be_refused(void) {
     return 0;
 }
 
-int main(int argc, char **argv) {
-    if (argc == 2 && strcmp(argv[1], "refused") == 0)
-        return be_refused();
-    world_begin(20);
+static void *nothing(void *unused) { return unused; }
+
+static int have_room(void) {
+    void *first = malloc(100);
+    void *p = mmap(NULL, 1024 * MIB, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    pthread_t thread;
+    CHECK(first != NULL && p != MAP_FAILED, "mmap: %s", strerror(errno));
+    CHECK(pthread_create(&thread, NULL, nothing, NULL) == 0, "pthread_create");
+    CHECK(pthread_join(thread, NULL) == 0, "pthread_join");
+    free(first);
+    return 0;
+}
+
+// This program again, with its addresses limited; what it says on stderr.
+static const char *start(const char *what, rlim_t limit) {
+    static char text[4096];
     int ends[2];
-    char text[4096] = "";
     size_t len = 0;
     CHECK(pipe(ends) == 0, "pipe");
     pid_t child = fork();
     if (child == 0) {
         dup2(ends[1], STDERR_FILENO);
-        execl("/proc/self/exe", "limit_start", "refused", (char *)NULL);
+        setrlimit(RLIMIT_AS, &(struct rlimit){limit, RLIM_INFINITY});
+        execl("/proc/self/exe", "limit_start", what, (char *)NULL);
         _exit(126);
     }
     close(ends[1]);
     for (ssize_t n;
          len < sizeof text - 1 && (n = read(ends[0], text + len, sizeof text - 1 - len)) > 0;)
         len += (size_t)n;
+    close(ends[0]);
+    text[len] = '\0';
     int status = process_wait(child);
-    CHECK(status == 0, "status 0x%x: %s", status, text);
-    const char *line = strstr(text, said);
+    CHECK(status == 0, "%s: status 0x%x: %s", what, status, text);
+    return text;
+}
+
+int main(int argc, char **argv) {
+    if (argc == 2)
+        return strcmp(argv[1], "refused") == 0 ? be_refused() : have_room();
+    world_begin(20);
+    const char *text = start("refused", RLIM_INFINITY), *line = strstr(text, said);
     CHECK_OURS(line == text, "it says: %s", text);
     CHECK_OURS(strstr(text + 1, said) == NULL, "it says so twice: %s", text);
+    text = start("room", 2300 * MIB);
+    CHECK(text[0] == '\0', "it says: %s", text);
     return 0;
 }

@@ -6,10 +6,14 @@
 //   clean         frees all that it allocates
 //   lose          keeps 20 blocks of 100, one by one from the last; nothing leads to 30 rings of two of 200 each, nor to 40
 //                 of 300 that only freed ones lead to
+//   sparse        keeps a block; has a file's private pages beyond its end, addresses that it never writes to, and one byte of
+//                 a large block that it frees; and ends with 1 if it had much memory
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -90,6 +94,24 @@ APART static void lose_children(void) {
     __asm__ volatile("" : : "r"(parents) : "memory");
 }
 
+APART static int be_sparse(void) {
+    const size_t large = (size_t)256 << 20, addresses = (size_t)16 << 30;
+    const int rights = PROT_READ | PROT_WRITE, file = memfd_create("short", 0);
+    if (file < 0 || ftruncate(file, 1) != 0 ||
+        mmap(NULL, 1 << 20, rights, MAP_PRIVATE, file, 0) == MAP_FAILED ||
+        mmap(NULL, addresses, rights, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) ==
+            MAP_FAILED)
+        return 2;
+    char *volatile p = malloc(large);
+    p[1000] = 1;
+    free(p);
+    p = malloc(13); // no whole words
+    free(p);
+    kept[0] = malloc(100);
+    struct rusage usage;
+    return getrusage(RUSAGE_SELF, &usage) != 0 || (size_t)usage.ru_maxrss > large / 2 / 1024;
+}
+
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "";
     if (strcmp(what, "keep") == 0) {
@@ -111,6 +133,8 @@ int main(int argc, char **argv) {
         keep_chain();
         lose_rings();
         lose_children();
+    } else if (strcmp(what, "sparse") == 0) {
+        return be_sparse();
     } else if (strcmp(what, "clean") == 0) {
         use_for_a_while();
         printf("done\n"); // whose buffer stays

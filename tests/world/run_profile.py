@@ -396,9 +396,10 @@ def check_unreachable(folder: Path) -> None:
         ],
         "\n".join(lines),
     )
-    for what in "keep", "clean":
-        said = run(folder, what, HAKMEM_LEAKS_STATUS="23", **exactly)
-        expect(said == "", said)
+    for what in "keep", "clean", "sparse":
+        for profile in "balanced", "secure":
+            said = run(folder, what, HAKMEM_LEAKS_STATUS="23", HAKMEM_PROFILE=profile, **exactly)
+            expect(said == "", f"{what}, {profile}: {said}")
     run(folder, "lose", HAKMEM_LEAKS_STATUS="23", status=23, **exactly)
 
 
