@@ -4,9 +4,11 @@
 #include "base/report.h"
 #include "stats/sections.h"
 
-/* The blocks of one slab on their way back. */
+/* The blocks of one slab on their way back. Once the last of them has gone the slab may be somebody else's: from then on
+ * nothing of it is looked at, but that it is announced. */
 typedef struct {
     hk_slab_t *slab;
+    const char *base; /* the slab's, while it had the first block */
     const hk_class_t *c;
     bool own;
 } giving_t;
@@ -24,8 +26,8 @@ HK_INLINE void set_bits(const giving_t *g, unsigned word, uint64_t mask) {
     }
     uint64_t twice = before & mask;
     if (HK_UNLIKELY(twice != 0))
-        hk_fatal(HK_DOUBLE_FREE, g->slab->base + (word * 64 + (unsigned)__builtin_ctzll(twice)) *
-                                                     (size_t)g->c->size);
+        hk_fatal(HK_DOUBLE_FREE,
+                 g->base + (word * 64 + (unsigned)__builtin_ctzll(twice)) * (size_t)g->c->size);
 }
 
 /* Gives the blocks with index lo .. lo+n-1. */
@@ -50,8 +52,12 @@ static hk_slab_t *slab_for(const char *p, unsigned cls) {
     return slab;
 }
 
+HK_INLINE giving_t giving_to(hk_slab_t *slab) {
+    return (giving_t){.slab = slab, .base = slab->base, .c = &hk_classes[slab->cls]};
+}
+
 HK_INLINE unsigned block_index(const giving_t *g, const char *p) {
-    size_t offset = (size_t)(p - g->slab->base);
+    size_t offset = (size_t)(p - g->base);
     unsigned index = hk_class_index(g->c, offset);
     if (HK_UNLIKELY((size_t)index * g->c->size != offset || index >= g->c->blocks))
         hk_fatal(HK_INVALID_FREE, p);
@@ -92,7 +98,7 @@ static unsigned give_in_order(const giving_t *g, void *const *blocks, unsigned n
 }
 
 HK_INLINE bool lies_in(const giving_t *g, const char *p) {
-    return (size_t)(p - g->slab->base) < (size_t)g->c->slices * HK_SLICE;
+    return (size_t)(p - g->base) < (size_t)g->c->slices * HK_SLICE;
 }
 
 /* Gives blocks of the slab: those in a row whose bits lie in one word, by one write. */
@@ -148,7 +154,7 @@ static unsigned give_scattered(const giving_t *g, void **blocks, unsigned n) {
  * many are looked at behind those that lie together, the more the more often there was one. */
 static unsigned give_to_slab(hk_heap_t *heap, unsigned cls, void **blocks, unsigned n,
                              unsigned *seen) {
-    giving_t g = {.slab = slab_for(blocks[0], cls), .c = &hk_classes[cls]};
+    giving_t g = giving_to(slab_for(blocks[0], cls));
     g.own = hk_load_relaxed(&g.slab->owner) == heap;
     unsigned given = give_in_order(&g, blocks, n);
     if (given == 0) {
@@ -214,7 +220,7 @@ void hk_heap_give(hk_heap_t *heap, unsigned cls, void **blocks, unsigned n) {
 
 void hk_heap_give_remote(unsigned cls, void *p) {
     hk_assert(cls != 0 && cls < HK_CLASS_COUNT);
-    giving_t g = {.slab = slab_for(p, cls), .c = &hk_classes[cls]};
+    giving_t g = giving_to(slab_for(p, cls));
     unsigned index = block_index(&g, p);
     set_bits(&g, index / 64, (uint64_t)1 << index % 64);
     hk_heap_announce(g.slab);
