@@ -33,7 +33,7 @@ run: ## a real program on hakmem, with proof, and a quick comparison
 test: install-for-test build $(addprefix test-,release $(CHECKED)) pytest ## everything, sanitizers included
 
 pytest: build $(READY) ## the tests of the laboratory, and real programs on hakmem
-	@tools/setup --or-without browser packaging
+	@tools/setup --or-without browser packaging programs
 	.venv/bin/pytest -c lab/pyproject.toml --rootdir . -n auto $(PYTEST_ARGS) lab/tests tests/programs
 
 bench: build $(READY) ## the benchmarks, not recorded; results in out/
@@ -91,7 +91,7 @@ clean: ## remove build/; .venv and out/ stay
 
 # All at once, before what needs a part of it asks for that.
 install-for-test:
-	@tools/setup build lab venv --or-without test browser packaging
+	@tools/setup build lab venv --or-without test browser packaging programs
 
 # One preset of CMakePresets.json: build-debug, test-asan ...
 build-%:
@@ -99,7 +99,7 @@ build-%:
 	@cmake --build --preset $* --parallel $(JOBS)
 
 test-%: build-%
-	@tools/setup --or-without test
+	@$(if $(filter test,$(MAKECMDGOALS)),,tools/setup --or-without test)
 	ctest --preset $* --parallel $(JOBS)
 
 $(READY): lab/pyproject.toml

@@ -304,10 +304,16 @@ EXPORT int vsnprintf(char *to, size_t n, const char *format, va_list arguments) 
     return length;
 }
 
-EXPORT int __vsnprintf_chk(char *to, size_t n, int flag, size_t room, const char *format,
+/* What the program's compiler knows of the target's room, and what it forbids in a format, is left to it. */
+EXPORT int __vsnprintf_chk(char *to, size_t n, int flag, size_t stated, const char *format,
                            va_list arguments) {
-    (void)flag;
-    return vsnprintf(to, n < room ? n : room, format, arguments);
+    int (*next)(char *, size_t, int, size_t, const char *, va_list) = NEXT(__vsnprintf_chk);
+    const size_t room = n != 0 && hak_room != NULL ? hak_room(to) : SIZE_MAX;
+    const int length =
+        next != NULL ? next(to, n < room ? n : room, flag, stated, format, arguments) : -1;
+    if (n > room && length >= 0 && (size_t)length >= room)
+        check(to, (size_t)length < n ? (size_t)length + 1 : n);
+    return length;
 }
 
 /* Where nothing bounds it, it is printed to nowhere first: it may read its own target. */

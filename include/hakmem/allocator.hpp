@@ -63,10 +63,11 @@ class memory_resource final : public std::pmr::memory_resource {
     }
 };
 
-/* Lives as long as the process. */
+/* Lives as long as the process, and is not destroyed at its end: what others destroy then may give blocks back. */
 inline memory_resource *resource() noexcept {
-    static memory_resource one;
-    return &one;
+    alignas(memory_resource) static unsigned char place[sizeof(memory_resource)];
+    static memory_resource *const one = ::new (place) memory_resource;
+    return one;
 }
 
 } // namespace hakmem

@@ -60,11 +60,11 @@ int hak_is_serving(void);
 int hak_trim(void);
 
 /* Calls callback(wanted, context) when an allocation of `wanted` bytes is about to be refused: beyond
- * HAKMEM_LIMIT_MB, or because the system has no more. All that is free has gone back to the system by then. It may
- * free and allocate, on the thread that allocates, while others allocate and may call it at the same time; the
- * allocation is then tried once more, and refused (NULL and ENOMEM) if there is still no room. What it allocates
- * itself is refused at once. It must return, by no jump or exception; and what it changes of the program's
- * is best volatile or atomic, because compilers take it for granted that malloc calls nobody back. One for the process, its forked children
+ * HAKMEM_LIMIT_MB, or because the system has no more. All that is free has gone back to the system by then, but not for more
+ * than could be had at all. It may free and allocate, on the thread that allocates, while others allocate and may call it at
+ * the same time; the allocation is then tried once more, and refused (NULL and ENOMEM) if there is still no room. What it
+ * allocates itself is refused at once. It must return, by no jump or exception; and what it changes of the program's is best
+ * volatile or atomic, because compilers take it for granted that malloc calls nobody back. One for the process, its forked children
  * included, instead of the one before; NULL: none. Each call keeps some bytes for good. 0, or -1 and ENOMEM. */
 typedef void (*hak_limit_callback_t)(size_t wanted, void *context);
 int hak_limit_on_reached(hak_limit_callback_t callback, void *context);
@@ -75,7 +75,8 @@ int hak_limit_on_reached(hak_limit_callback_t callback, void *context);
  * from before where both are given; NULL only writes. What is set here goes before the environment
  * and the profile. Any thread, but no signal handler. Keeps errno. Returns 0; or ENOENT: there is
  * no such option; EPERM: it is read when the process starts and cannot be changed; EINVAL: the
- * value is not allowed, or `name` is NULL; ERANGE: `out` is too small, and nothing has changed. */
+ * value is not allowed, or `name` is NULL; ERANGE: `out` is too small, and nothing has changed; ENOMEM: there is
+ * no memory to keep the value in. */
 int hak_ctl(const char *name, const char *value, char *out, size_t out_bytes);
 
 /* Writes all options with their effective values and where these come from to a file descriptor: as

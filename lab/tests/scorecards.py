@@ -112,6 +112,10 @@ why = "a count"
 """
 
 
+# What a suite's benchmarks have in common, as far as it matters here.
+OF_HAKMEM = {"settings_of_user": {}, "binaries": {"A": {"name": "hakmem"}}}
+
+
 class Site:
     """A checkout with one commit, TARGETS, and an empty ledger."""
 
@@ -121,10 +125,11 @@ class Site:
         self.source = provenance.source(root)
 
     def add(self, kind: str, body: Mapping[str, Any]) -> Record:
-        """A suite comes with its one benchmark, as `part`."""
+        """A suite comes with its one benchmark, as `part`, and if that has no setting with one."""
         if kind == "suite":
             body = dict(body)
-            part = self.ledger.append("comparison", body.pop("part"))
+            setting = {"setting": self.ledger.append("setting", OF_HAKMEM).id}
+            part = self.ledger.append("comparison", {**setting, **body.pop("part")})
             body = {"inputs": [part.id], **body}
         return self.ledger.append(kind, {"ok": True, "source": self.source, **body})
 
@@ -164,7 +169,7 @@ def suite(
             "memory": {name: short(memory) for name in time},
         },
     }
-    libraries = {"hakmem": {"origin": "hakmem"}}
+    libraries = {"hakmem": {"origin": "hakmem"}, **{name: {"origin": "given"} for name in time}}
     return {"part": part, "metrics": {}, "libraries": libraries, "argv": ["compare"], **more}
 
 

@@ -321,6 +321,17 @@ def test_the_noise_floor_of_a_host_becomes_the_margin(ab: Ab, own: Stand) -> Non
     body["metrics"]["prodcons"] |= {"low": math.exp(-0.02), "high": math.exp(0.04)}
     own.ledger.append("A/A", body)
     assert "margin 3.0 %" in ab(*SHORT, "--b", "X=1", "--bench", "prodcons").stdout
+    # What has no interval, or is of exact counts, says nothing; and no noise makes a guard of 10 %.
+    for change in ({"kind": "range"}, {}):
+        other = json.loads(json.dumps(body))
+        other["metrics"]["prodcons"] |= {"low": math.exp(-0.1), "high": math.exp(0.1), **change}
+        if not change:
+            del other["benchmarks"][0]["metric"], other["benchmarks"][0]["floor"]
+        own.ledger.append("A/A", other)
+    assert "margin 3.0 %" in ab(*SHORT, "--b", "X=1", "--bench", "prodcons").stdout
+    body["metrics"]["prodcons"] |= {"low": math.exp(-0.1), "high": math.exp(0.1)}
+    own.ledger.append("A/A", body)
+    assert "margin 5.0 %" in ab(*SHORT, "--b", "X=1", "--bench", "prodcons").stdout
     assert "margin 1.0 %" in ab(*SHORT, "--b", "X=1", "--bench", "larson_1").stdout
 
 

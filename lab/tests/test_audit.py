@@ -176,6 +176,7 @@ def test_history_may_be_old_and_nothing_else(site: Site) -> None:
     assert of("old.md") == []
     for old, new, words in (
         (" [0.85–0.90]", "", "must show its interval"),
+        (" [0.85–0.90]", " [0.8–0.9]", "is shown with 3 digits"),
         (site.sample, "0" * 12, "no record"),
         ("| GO |", "| NO-GO |", "not what its source gives"),
         (f"{site.verdict}-->\n|", f"{site.sample}-->\n|", "cannot be made again"),

@@ -194,6 +194,19 @@ def test_a_change_that_only_the_search_believes_is_not_confirmed(
     assert world.record().body["verdict"] == "NO-GO"
 
 
+def test_a_commit_that_shows_little_of_the_difference_is_not_said_to_be_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another build has a difference of its own, and half of the time it has the right sign."""
+    from hakmem.bisect.search import Search, Suspect
+
+    world.grow([100, 102, 112])
+    monkeypatch.setattr(Search, "found", lambda self, now: Suspect(0, (1,), 0.99))
+    done = ran(world.bisect(good="HEAD~2"), 1)
+    assert "shows too little of it" in done.stdout
+    assert world.record().body["verdict"] == "UNDECIDED"
+
+
 def test_ends_that_do_not_run_are_messages(world: World) -> None:
     world.grow([None, 100, None])
     done = ran(world.bisect(good="HEAD~1"), 2)

@@ -21,6 +21,7 @@ from hakmem.errors import LabError
 from hakmem.ledger.store import Ledger
 from hakmem.ledger.verify import verify
 from hakmem.paired.blocks import Outcome
+from hakmem.paired.protocol import KIND
 from standing import Stand, compile_c, ended, ran, refused, until
 
 HOSTS = ("one", "two")
@@ -283,7 +284,7 @@ def test_without_distributed_it_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     done = stand.call("ab", "--on", "dask://x:1", "--b", "X=1", "--bench", "prodcons")
-    refused(done, "pip install 'hakmem[cluster]'")
+    refused(done, "pip install './lab[cluster]'")
 
 
 GOOD = Probe("one", "this", [])
@@ -338,7 +339,7 @@ def test_each_host_has_the_margin_of_its_own_noise(
 ) -> None:
     monkeypatch.setenv("LAB_LEDGER", str(own.evidence))
     monkeypatch.setenv("LAB_BUILD_DIR", str(own.folder))
-    found = {"value": 1.0, "low": 0.97, "high": 1.03, "unit": "ratio", "kind": "95 %"}
+    found = {"value": 1.0, "low": 0.97, "high": 1.03, "unit": "ratio", "kind": KIND}
     bench = {"name": "prodcons", "metric": "user", "floor": None}
     noisy = {"benchmarks": [bench], "metrics": {"prodcons": found}}
     Ledger(own.evidence, "two").append("A/A", noisy)

@@ -7,8 +7,9 @@ from pathlib import Path
 import heap_world as world
 import pytest
 from hakmem.errors import LabError
-from hakmem.heap import pprof
+from hakmem.heap import page, pprof, story
 from hakmem.heap.pprof import ALLOCATED, IN_USE
+from hakmem.heap.weigh import Growth
 
 PROGRAM = world.Mapped(0x1000, 0x3000, 0x400, "/bin/program", "ab12")
 MADE = world.Made(
@@ -17,6 +18,23 @@ MADE = world.Made(
     interval=524288,
     duration_ns=5,
 )
+
+
+def test_growth_of_nothing_can_be_drawn() -> None:
+    nothing = Growth((0.0, 1.0), (), (), (0, 0))
+    assert page.unit_of(nothing) == (0, "bytes")
+    assert "<svg" in page.growth_drawing(nothing)
+
+
+def test_containers_each_have_a_process_1(tmp_path: Path) -> None:
+    rows = [([0x1010], (1, 512, 1, 512))]
+    files = []
+    for number, start in enumerate((0x1000, 0x1000, 0x10000)):
+        modules = [world.Mapped(start, start + 0x1000, 0, "/bin/server")]
+        comments = ("hakmem 0.0-made", "pid 1", "reason signal")
+        made = world.Made(rows, modules, time_ns=10**18 + number, comments=comments)
+        files.append(made.write(tmp_path / f"{number}.pb.gz"))
+    assert sorted(len(one.profiles) for one in story.processes(files)) == [1, 2]
 
 
 @pytest.mark.parametrize("level", [0, 9])

@@ -110,7 +110,8 @@ def test_sockets_that_listen_under_its_name_are_found(tmp_path: Path) -> None:
         "0: 00000002 00000000 00010000 0001 01 14",
         "0: 00000002 00000000 00010000 0001 01 15 @hakmem/9/0x1",
     )
-    table.write_text("\n".join(rows) + "\n")
+    anything = b"0: 00000002 00000000 00010000 0001 01 16 @\xff\n"  # a name may be any bytes
+    table.write_bytes("\n".join(rows).encode() + b"\n" + anything)
     assert processes.listening(table) == ["@hakmem/12/0xab", "@hakmem/9/0x1"]
 
 
@@ -136,6 +137,7 @@ def test_who_gives_no_answer_is_counted() -> None:
     [
         *("", "nonsense", "[]", '{"heap": {}}', '{"heap": 1, "bands": {}}'),
         *('{"heap": {"x": "\\u001b[2J"}, "bands": {}}', '{"heap": {}, "bands": {"C0": 1}}'),
+        *("[" * 100000, f'{{"heap": {{"x": 1{"0" * 400}}}, "bands": {{}}}}'),
     ],
 )
 def test_what_is_no_document_of_its_is_no_process(text: str) -> None:
@@ -240,6 +242,19 @@ def test_looks_follow_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "no process" in printed(watch.next())
 
 
+def test_what_one_did_that_gave_no_answer_is_no_work_of_one_interval(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks = iter([[process(faults=10)], [], [process(faults=1000)], [process(faults=1020)]])
+    times = iter([100.0, 105.0, 110.0, 115.0])
+    found = lambda: processes.Found(next(looks), 0)  # noqa: E731
+    monkeypatch.setattr(processes, "running", found)
+    watch = cli.Looks(None, lambda: next(times))
+    shown = [printed(watch.next()) for _ in range(4)]
+    assert re.search(r"prog.*\s0\s+0\s+0$", shown[2], re.M), shown[2]
+    assert re.search(r"prog.*\s4\s+0\s+0$", shown[3], re.M), shown[3]
+
+
 def test_one_look_where_nobody_watches_and_all_figures_as_json(stand: Stand) -> None:
     with answering(write):
         line = stand.run("top", os.getpid())
@@ -290,6 +305,7 @@ def test_a_family_that_only_a_later_process_has_is_described_too() -> None:
 
 def test_nobody_gets_other_lines_through() -> None:
     planted = 'up{job="x"} 1\n# TYPE up gauge\nhakmem_x{a="}"} 1\nhakmem_free_bytes nine\n'
+    planted += 'hakmem_free_bytes 1.2.3\nhakmem_x{pid="1"} 1\nhakmem_x{a="1",command="x"} 1\n'
     before = export.merged([Exposition(5, "a", PAGE)])
     assert export.merged([Exposition(5, "a", planted + PAGE)]) == before
     assert export.merged([Exposition(5, "a", PAGE.replace("# EOF", planted + "# EOF"))]) == before

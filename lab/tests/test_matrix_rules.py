@@ -290,6 +290,11 @@ def test_a_file_is_read(tmp_path: Path) -> None:
         ("rules = {", 'rules = { drift = ["all"],', "drift is a list"),
         ("command =", 'clock = "moon"\ncommand =', 'clock is "wall" or "cpu"'),
         ("title = ", "title = [", "is not TOML"),
+        ("command =", 'epoch_s = "x"\ncommand =', "epoch_s must be a number"),
+        ("rules = {", 'rules = { cv = "x",', "cv must be a number"),
+        ("rules = {", "rules = { drift = 1,", "drift is a list"),
+        ("{ HAKMEM_X = 1 }", "1", "environment is a table"),
+        ('name = "x"', 'name = "a b"\n[[mode]]\nname = "a/b"', "same name"),
     ],
 )
 def test_what_a_file_must_not_say(tmp_path: Path, old: str, new: str, message: str) -> None:

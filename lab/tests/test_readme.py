@@ -26,7 +26,7 @@ def test_tables_and_picture_are_made_from_their_records(tmp_path: Path) -> None:
 
     assert wrong() == []
     svg = drawn.read_text(encoding="utf-8")
-    assert svg.count("<circle") > 300
+    assert svg.count("<circle") > 400
     drawn.write_text(svg.replace('cx="', 'cx="1', 1), encoding="utf-8")
     assert len(wrong()) == 1
     drawn.unlink()

@@ -10,7 +10,7 @@ from hakmem.paired import suite_record
 from hakmem.process import provenance
 from hakmem.scorecard import page as scorecard
 from hakmem.scorecard.read import Bound, Figure, decide, judge
-from scorecards import BENCH, TARGETS, Site, soak, states, suite
+from scorecards import BENCH, OF_HAKMEM, TARGETS, Site, soak, states, suite
 
 AT_MOST_1 = Bound("at most", 1)
 
@@ -116,9 +116,46 @@ def test_the_mean_against_the_oracle_is_a_target_of_its_own(site: Site) -> None:
     row = site.rows()["all"]
     assert row.state == "met"
     assert (row.figure.value, row.figure.low) == pytest.approx((0.9, 0.88), rel=1e-3)
-    of_all(site, "time against the oracle", 'benchmarks = ["larson_1"]\n')
+    of_all(site, "time against the oracle", 'except = ["larson_1"]\n')
     with pytest.raises(LabError, match="belong to figures of single benchmarks"):
         site.rows()
+
+
+@pytest.mark.parametrize(
+    ("more", "state"),
+    [
+        (f'benchmarks = ["{BENCH}"]', "met"),
+        (f'benchmarks = ["{BENCH}", "larson_1"]', "not measured"),
+        ('needs = ["a", "b"]', "met"),
+        ('needs = ["a", "b", "c"]', "not measured"),
+        ('rivals = ["a", "b"]', "met"),
+        ('rivals = ["a"]', "not measured"),
+    ],
+)
+def test_a_mean_is_over_the_rows_and_rivals_that_its_target_names(
+    site: Site, more: str, state: str
+) -> None:
+    of_all(site, "time against the oracle", f"{more}\n")
+    body = suite({"a": 0.8, "b": 0.8})
+    body["part"]["ratios"]["time"]["the oracle"] = [0.9, 0.88, 0.92, 2, 20, None]
+    site.add("suite", body)
+    assert states(site)["all"] == state
+
+
+def test_a_tail_is_no_time_of_the_mean(site: Site) -> None:
+    of_all(site, "time against the oracle")
+    body = suite({"a": 0.1})
+    body["part"]["ratios"]["time"]["the oracle"] = [0.1, 0.09, 0.11, 2, 20, None]
+    body["part"]["reading"] = "free p9999 of single calls"
+    site.add("suite", body)
+    assert states(site)["all"] == "not measured"
+
+
+def test_a_name_alone_makes_no_rival(site: Site) -> None:
+    libraries = {"hakmem": {"origin": "hakmem"}, "a": {"origin": "given"}, "system": {}}
+    site.add("suite", suite({"a": 0.8, "b": 0.9}, libraries=libraries))
+    row = site.rows()["time"]
+    assert (row.state, row.remark) == ("undecided", "not measured: b")
 
 
 def test_a_range_is_no_interval(site: Site) -> None:
@@ -146,7 +183,7 @@ def test_another_metric_or_library_is_another_question(site: Site, change: Any) 
 
 def test_a_suite_under_settings_is_no_word_on_the_defaults(site: Site) -> None:
     def under(**settings: str) -> Mapping[str, Any]:
-        setting = site.ledger.append("setting", {"settings_of_user": settings})
+        setting = site.ledger.append("setting", {**OF_HAKMEM, "settings_of_user": settings})
         body = suite({"a": 0.5, "b": 0.5})
         return {**body, "part": {**body["part"], "setting": setting.id}}
 
@@ -159,8 +196,13 @@ def test_a_suite_under_settings_is_no_word_on_the_defaults(site: Site) -> None:
     row = site.rows()["time"]
     assert (row.state, row.record and row.record.id) == ("met", secure.id)
     path.write_text(TARGETS)
-    of_a_cell = ["compare", "--lib", "lib=hakmem HAKMEM_PROFILE=secure name=secure"]
-    site.add("suite", suite({"a": 0.5, "b": 0.5}, argv=of_a_cell))
+    cell = "lib=hakmem HAKMEM_PROFILE=secure name=secure"
+    for argv in (["compare", "--lib", cell], ["compare", f"--lib={cell}"]):
+        site.add("suite", suite({"a": 0.5, "b": 0.5}, argv=argv))
+        assert states(site)["time"] == "not measured"
+    other = site.ledger.append("setting", {**OF_HAKMEM, "binaries": {"A": {"name": "a"}}})
+    body = suite({"a": 0.5, "b": 0.5})
+    site.add("suite", {**body, "part": {**body["part"], "setting": other.id}})
     assert states(site)["time"] == "not measured"
     site.add("suite", under(HAKMEM_BENCH_DIR="build/bench"))
     assert states(site)["time"] == "met"

@@ -262,7 +262,13 @@ def test_interrupted_before_anything_was_recorded(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    "other", [{"seed": 6}, {"argv": ["hakmem", "compare", "another"]}, {"commit": "e" * 40}]
+    "other",
+    [
+        {"seed": 6},
+        {"argv": ["hakmem", "compare", "another"]},
+        {"commit": "e" * 40},
+        {"setting": "HAKMEM_THP"},
+    ],
 )
 def test_only_the_same_run_is_resumed(
     world: World, monkeypatch: pytest.MonkeyPatch, other: dict[str, Any]
@@ -272,6 +278,8 @@ def test_only_the_same_run_is_resumed(
     if commit := other.pop("commit", None):
         source = {"commit": commit, "tree": "d" * 40, "dirty": False}
         monkeypatch.setattr(provenance, "source", lambda root: source)
+    if setting := other.pop("setting", None):
+        monkeypatch.setenv(setting, "0")
     with pytest.raises(LabError, match="nothing to resume"):
         world.run(replace(asked, resume=True, **other))
 
@@ -326,7 +334,8 @@ def test_a_table_of_a_setting_and_one_rival_is_headed_by_their_names(world: Worl
         "| 1.95 | 0.98 | ▼ 2.00 [2.00–2.00] | 2.00 [2.00–2.00] |"
     )
     assert "secure over 3 rows: against hakmem 2 ▲; in peak memory against hakmem 2 ▼." in made
-    assert "secure needs 0.50 [0.50–0.50] of its time (2)" in made
+    # The tail of single calls is no time.
+    assert "secure needs 0.50 [0.50–0.50] of its time (1)" in made
     assert "Failed and left out: aligned: secure (" in made
     assert "Rivals: hakmem " in made
     assert "in each cell **secure** · hakmem.\n" in made

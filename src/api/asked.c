@@ -24,8 +24,8 @@ bool hk_asked_path(hk_line_t *path, const char *pattern) {
 
 /* ---- files ---- */
 
-static int emit_into(const char *path, hk_emit_t *emit, const void *what) {
-    int fd = HK_CALL(other, open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+static int emit_into(const char *path, int how, hk_emit_t *emit, const void *what) {
+    int fd = HK_CALL(other, open(path, O_WRONLY | O_CREAT | O_CLOEXEC | how, 0666));
     if (fd < 0)
         return errno;
     int error = emit(fd, what);
@@ -34,16 +34,29 @@ static int emit_into(const char *path, hk_emit_t *emit, const void *what) {
     return error;
 }
 
+static bool find(const char *path, int how, struct stat *there) {
+    return HK_CALL(other, syscall(SYS_newfstatat, AT_FDCWD, path, there, how)) == 0;
+}
+
+/* Into what is no file, or by a link. /dev/stdout is a link too: what the program has written there stays. */
+static int emit_beside(const char *path, hk_emit_t *emit, const void *what) {
+    struct stat there;
+    if (find(path, 0, &there))
+        for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++)
+            if (hk_is_file(fd, &there))
+                return emit(fd, what);
+    return emit_into(path, O_TRUNC, emit, what);
+}
+
 int hk_asked_file(const hk_line_t *path, hk_emit_t *emit, const void *what) {
     struct stat there;
-    if (HK_CALL(other,
-                syscall(SYS_newfstatat, AT_FDCWD, path->text, &there, AT_SYMLINK_NOFOLLOW)) == 0 &&
-        !S_ISREG(there.st_mode))
-        return emit_into(path->text, emit, what);
+    if (find(path->text, AT_SYMLINK_NOFOLLOW, &there) && !S_ISREG(there.st_mode))
+        return emit_beside(path->text, emit, what);
     hk_line_t part = *path;
     hk_line_put(&part, ".%lu.tmp", HK_CALL(other, getpid()));
     hk_line_text(&part);
-    int error = emit_into(part.text, emit, what);
+    HK_CALL(other, unlink(part.text)); /* whoever put it there, and wherever it leads */
+    int error = emit_into(part.text, O_EXCL, emit, what);
     if (error == 0 &&
         HK_CALL(other, syscall(SYS_renameat, AT_FDCWD, part.text, AT_FDCWD, path->text)) != 0)
         error = errno;

@@ -7,6 +7,7 @@
 #include "config/config.h"
 #include "config/listing.h"
 #include "front/boundary.h"
+#include "front/thread.h"
 #include "hakmem/hakmem.h"
 #include "policy/purger.h"
 #include "stats/emit.h"
@@ -17,7 +18,11 @@ HK_EXPORT int hak_ctl(const char *name, const char *value, char *out, size_t out
     int problem = hk_config_control(name, value, out, out_bytes);
     if (problem == 0 && value != NULL) {
         hk_front_apply();
+        /* entered, or a fork in a signal handler would wait for what its own thread holds */
+        hk_thread_t *thread = hk_thread_enter_patiently();
         hk_policy_apply();
+        if (thread != NULL)
+            hk_thread_leave(thread);
         hk_profile_apply();
         hk_limit_apply(false);
     }

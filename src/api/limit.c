@@ -36,9 +36,15 @@ static size_t share_of_cgroup(uint64_t percent, bool says) {
 
 static hk_refusal_t hear;
 
+static bool is_heard(void) {
+    return hk_option(on_limit) != HK_ON_LIMIT_NULL || hk_load_seq(&handler) != NULL;
+}
+
+/* Once more where it has changed meanwhile: two threads may do this at the same time. */
 static void hear_or_not(void) {
-    const bool wanted = hk_option(on_limit) != HK_ON_LIMIT_NULL || hk_load_seq(&handler) != NULL;
-    hk_store_seq(&hk_refusal, wanted ? hear : NULL);
+    do
+        hk_store_seq(&hk_refusal, is_heard() ? hear : NULL);
+    while ((hk_load_seq(&hk_refusal) != NULL) != is_heard());
 }
 
 void hk_limit_apply(bool starts) {

@@ -61,10 +61,11 @@ static void write_locked(const char *reason) {
     const char *given = hk_option(prof_path),
                *prefix = given != NULL && *given != '\0' ? given : "hakmem.%p";
     files++;
-    const int error =
-        put_name(&path, prefix, reason) ? hk_asked_file(&path, emit, reason) : ENAMETOOLONG;
+    const bool named = put_name(&path, prefix, reason);
+    const int error = named ? hk_asked_file(&path, emit, reason) : ENAMETOOLONG;
     if (error != 0 && !warned)
-        hk_config_warn("HAKMEM_PROF_PATH", prefix, strerror(error), "no profile is written");
+        hk_config_warn("HAKMEM_PROF_PATH", named ? path.text : prefix, strerror(error),
+                       "no profile is written");
     warned |= error != 0;
 }
 
@@ -115,7 +116,7 @@ static void clear(char *p, size_t n) {
     const size_t page = hk_os_page_size();
     char *from = (char *)hk_align_up((uintptr_t)p, page), *end = p + n;
     char *to = (char *)((uintptr_t)end & ~(page - 1));
-    if (n >= HK_SLICE &&
+    if (from < to && n >= HK_SLICE &&
         hk_advise(&(hk_os_range_t){from, (size_t)(to - from)}, 1, HK_PURGE).done == 1) {
         hk_zero(p, (size_t)(from - p));
         hk_zero(to, (size_t)(end - to));
@@ -198,6 +199,24 @@ void hk_profile_begin(void) {
         hk_asked_listen(SIGUSR1, on_signal);
 }
 
+static void flush_one(FILE *stream) {
+    if (ftrylockfile(stream) == 0) {
+        fflush(stream);
+        funlockfile(stream);
+    }
+}
+
+/* As exit() would after us, which takes no locks: where another thread is reading stdin, only what can be. */
+static void flush_streams(void) {
+    if (ftrylockfile(stdin) != 0) {
+        flush_one(stdout);
+        flush_one(stderr);
+        return;
+    }
+    funlockfile(stdin);
+    fflush(NULL);
+}
+
 void hk_profile_end(void) {
     __builtin_unwind_init(); /* registers, too, may point to blocks */
     const char *ignored = hk_option(leaks_ignore);
@@ -210,6 +229,6 @@ void hk_profile_end(void) {
     hk_unlock(&hk_writing);
     if (!any || hk_option(leaks_status) == 0)
         return;
-    fflush(NULL); /* which exit() would do after us */
+    flush_streams();
     HK_CALL(other, syscall(SYS_exit_group, (int)hk_option(leaks_status)));
 }

@@ -139,15 +139,15 @@ __attribute__((constructor(101))) static void start(void) {
 }
 
 /* A recording ends late, for other destructors free what is theirs; what is still in quarantine has been looked at when
- * this is through. */
+ * leaks are reported, which may end the process. */
 __attribute__((destructor(101))) static void finish(void) {
     if (!hk_option(asked))
         return;
     hk_stats_end();
     if (hk_option(record) != NULL)
         hk_record_end();
-    if (hk_watched())
-        hk_profile_end();
     if (hk_guarded())
         hk_guarded_finish();
+    if (hk_watched())
+        hk_profile_end();
 }

@@ -1,7 +1,7 @@
 /* Heaps, and the remote-free protocol.
  *
  * A slab's owner, local bits and list links change only under the owning heap's lock. Its thread
- * takes that lock at each visit; nobody else takes more than a try at it, except to fork.
+ * takes that lock at each visit; nobody else takes more than a try at it, except to claim pages for a purge, and to count.
  *
  *   FREE      (remote)  old = remote[w] |= mask; old & mask: double free. Then, unless pending is
  *                       set already or somebody else sets it first: ANNOUNCE.
@@ -165,6 +165,10 @@ void hk_heap_leave(hk_heap_t *heap) {
     }
 }
 
+static void note_empty(hk_heap_t *heap, unsigned cls) {
+    hk_store_relaxed(&heap->empties, hk_load_relaxed(&heap->empties) | (uint64_t)1 << cls);
+}
+
 /* Empty slabs go back: all of an orphan's, and all but a class's last with free blocks where a thread
  * may want them again. */
 void hk_heap_gained(hk_heap_t *heap, hk_slab_t *slab, unsigned n) {
@@ -179,6 +183,8 @@ void hk_heap_gained(hk_heap_t *heap, hk_slab_t *slab, unsigned n) {
         return;
     if (slab->next != slab || hk_load_relaxed(&heap->orphan))
         retire(heap, slab);
+    else
+        note_empty(heap, slab->cls);
 }
 
 /* ---- remote frees: the other side ---- */
@@ -273,6 +279,8 @@ static bool adopt_from(hk_heap_t *heap, hk_heap_t *orphan, unsigned cls) {
     hk_store_seq(&slab->owner, heap);
     hk_heap_count_locked(heap, HK_HEAP_COUNT_adoptions, 1);
     link_slab(heap, slab);
+    if (hk_load_relaxed(&slab->free) == hk_classes[cls].blocks)
+        note_empty(heap, cls);
     hk_walk(is_valid(heap, slab));
     drain(heap, slab);
     return true;
@@ -320,6 +328,7 @@ static HK_NOINLINE bool find_slab(hk_heap_t *heap, unsigned cls) {
     hk_lock(&heap->lock);
     hk_store_seq(&slab->owner, heap);
     link_slab(heap, slab);
+    note_empty(heap, cls); /* of a crowd's heap another slab may serve */
     hk_walk(is_valid(heap, slab));
     heap->grown += hk_load_relaxed(&slab->clean) != 0 ? slices * HK_SLICE : 0;
     hk_unlock(&heap->lock);
@@ -391,7 +400,10 @@ unsigned hk_heap_take(hk_heap_t *heap, unsigned cls, void **out, unsigned n) {
 
 static void collect_and_leave(hk_heap_t *heap) {
     collect_locked(heap);
-    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++) {
+    uint64_t classes = hk_load_relaxed(&heap->empties);
+    hk_store_relaxed(&heap->empties, (uint64_t)0);
+    for (; classes != 0; classes &= classes - 1) {
+        const unsigned cls = (unsigned)__builtin_ctzll(classes);
         hk_slab_t *slab = heap->partial[cls].head, *last = slab != NULL ? slab->prev : NULL;
         for (bool more = slab != NULL; more;) {
             hk_slab_t *next = slab->next;
@@ -417,7 +429,8 @@ void hk_heap_each_stash(void (*visit)(hk_stash_t *stash)) {
 
 /* True: it was worth a visit. */
 static bool collect_other(hk_heap_t *heap) {
-    bool worth = hk_load_relaxed(&heap->pending) != NULL || hk_load_relaxed(&heap->orphan);
+    bool worth = hk_load_relaxed(&heap->pending) != NULL ||
+                 (hk_load_relaxed(&heap->orphan) && hk_load_relaxed(&heap->empties) != 0);
     if (!worth || !hk_lock_try(&heap->lock))
         return false;
     collect_and_leave(heap);

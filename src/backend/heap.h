@@ -20,6 +20,8 @@ struct hk_heap {
     hk_lock_t lock;
     _Atomic uint64_t counts[HK_HEAP_COUNT_COUNT]; /* written under the lock, read by any thread */
     hk_slab_list_t partial[HK_CLASS_COUNT];       /* lock: heap */
+    /* written under the lock, read by any thread: a bit for each class that may have an empty slab */
+    _Atomic uint64_t empties;
     /* lock: heap; by next, of no owner: for the pool, once the heap is unlocked */
     hk_slab_t *retired;
     /* lock: heap; among so many blocks that come back it pays to look for one slab's */
@@ -66,7 +68,7 @@ HK_INLINE bool hk_heap_is_sparse(unsigned cls) {
 /* Collects what others have freed and retires empty slabs, keeping none, and clears the stash. */
 void hk_heap_collect(hk_heap_t *heap);
 
-/* The same for all heaps that are orphans or have something pending, and whose lock is free. */
+/* The same for all heaps that have something pending, or are orphans with an empty slab, and whose lock is free. */
 void hk_heap_collect_all(void);
 
 /* Calls `visit` for the stash of each heap. */

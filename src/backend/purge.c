@@ -87,10 +87,10 @@ static void claim_slabs_locked(const hk_pool_cursor_t *cursor, bool aged, bool *
     }
 }
 
-/* Claimed memory goes back: huge pages first, which would bring it in again. */
+/* Claimed memory goes back: huge pages first, by which the system would bring it in again. */
 static hk_os_advised_t advise_locked(hk_superslab_t *ss, hk_advice_t how) {
     hk_os_range_t whole;
-    if (claim_count != 0 && hk_pool_rule_out_huge_pages(ss, &whole))
+    if (hk_pool_rule_out_huge_pages(ss, &whole))
         hk_count(purge_calls, hk_advise(&whole, 1, HK_NO_HUGE_PAGES).calls);
     hk_assert(hk_lock_is_mine(&hk_purge_lock));
     hk_assert(hk_lock_may_take(HK_RANK_HEAP)); /* "without any such lock" */

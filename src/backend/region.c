@@ -333,24 +333,37 @@ static bool move_marked(char *from, size_t bytes, char *to, size_t new_bytes, si
     return moved;
 }
 
-/* Moves the pages of a block, which are several mappings, unit by unit. Where the system stops half-way
- * all of it is copied to a third place, which is there before the first step. */
+/* What is left of a place is for the cache, unless it begins within a unit. */
+static void leave(hk_range_t rest) {
+    if (hk_is_aligned((uintptr_t)rest.start, HK_UNIT)) {
+        if (rest.bytes != 0)
+            hk_region_keep(rest);
+        return;
+    }
+    if (rest.bytes != 0)
+        hk_os_unmap(rest.start, rest.bytes);
+    hk_held_drop(rest.bytes);
+}
+
+/* Moves the pages of a block, which are several mappings, unit by unit, and no more of the last one than is the block's.
+ * Where the system stops half-way all of it is copied to a third place, which is there before the first step. */
 static bool move_units(hk_range_t *from, hk_range_t *to, size_t *hole) {
     hk_range_t third;
     size_t at = 0;
     *hole = 0;
     if (!map_fresh(to->bytes, HK_UNIT, 0, to->bytes + from->bytes, &third))
         return false;
-    while (at < from->bytes &&
-           move_marked(from->start + at, HK_UNIT, to->start + at, HK_UNIT, hole))
-        at += HK_UNIT;
+    for (size_t step; at < from->bytes; at += step) {
+        step = hk_min(HK_UNIT, from->bytes - at);
+        if (!move_marked(from->start + at, step, to->start + at, step, hole))
+            break;
+    }
     if (at != 0 && at < from->bytes) {
         const size_t behind = at + *hole;
         memcpy(third.start, to->start, at);
         memcpy(third.start + at, from->start + at, from->bytes - at);
         hk_region_keep((hk_range_t){to->start, at, true});
-        if (behind != to->bytes)
-            hk_region_keep((hk_range_t){to->start + behind, to->bytes - behind, true});
+        leave((hk_range_t){to->start + behind, to->bytes - behind, true});
         hk_region_keep((hk_range_t){from->start + at, from->bytes - at, true});
         *to = third;
         hk_store_relaxed(&hk_region_no_moves, (unsigned)HK_PATIENCE);
@@ -369,8 +382,8 @@ static bool move_block(hk_range_t *from, hk_range_t *to) {
                     : move_marked(from->start, from->bytes, to->start, with, &hole))
         return true;
     const hk_range_t rest = {to->start + hole, to->bytes - hole, true};
-    if (rest.bytes != 0 && to->mixed)
-        hk_region_keep(rest);
+    if (to->mixed)
+        leave(rest);
     else if (rest.bytes != 0) /* untouched, and addresses may be what is wanting */
         hk_region_unmap(rest);
     return false;

@@ -218,11 +218,11 @@ bool hk_region_unmap(hk_range_t range) {
 }
 
 void hk_region_keep(hk_range_t range) {
-    hk_lock(&hk_region_lock);
     hk_walk(hk_range_is_valid(range));
     hk_walk(hk_map_is_valid(range.start, hk_slices_of(range.bytes)));
     /* before it can be taken again; a second free of the block is then known for one */
     hk_map_set(range.start, hk_slices_of(range.bytes), HK_KIND_FREE);
+    hk_lock(&hk_region_lock);
     bool kept = !hk_range_is_exact(&range) && insert_locked(range);
     hk_range_t shed = kept ? shed_locked() : range;
     while (shed.bytes != 0) {

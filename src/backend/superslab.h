@@ -155,7 +155,7 @@ typedef struct {
     hk_slab_t *slabs[HK_SLICES];
 } hk_pool_cursor_t;
 
-/* Goes on to the next superslab that has memory, from NULL to the first; false: there is none. */
+/* Goes on to the next superslab that has memory, from NULL to the first, now and then to one without; false: there is none. */
 bool hk_pool_next(hk_pool_cursor_t *cursor);
 
 /* Takes the free slices that have memory out of reach while they are purged; returns them as a

@@ -98,7 +98,12 @@ bool hk_pool_unclaim(hk_superslab_t *ss, uint32_t claimed, uint32_t purged, bool
     ss->claimed &= ~claimed;
     hk_pool_relist_locked(ss);
     const bool seen = ss->seen != 0;
+    /* a whole one is on the list of those; what has holes, or is a part, is on none, and its last slab may be gone since */
+    const bool ends = ss->base != NULL && ss->free == ss->whole && ss->whole != UINT32_MAX;
+    const hk_range_t range = ends ? hk_superslab_detach_locked(ss) : (hk_range_t){0};
     hk_unlock(&hk_pool_lock);
+    if (range.bytes != 0)
+        hk_superslab_release(ss, range);
     return seen;
 }
 

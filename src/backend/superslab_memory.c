@@ -15,8 +15,9 @@ size_t hk_pool_mapped(void) { return hk_load_relaxed(&mapped); }
 
 hk_superslab_t *hk_superslab_next_locked(const hk_superslab_t *ss) {
     hk_assert(hk_lock_is_mine(&hk_pool_lock));
+    enum { MOST_SKIPPED = 256 };
     hk_superslab_t *next = ss == NULL ? hk_load_acquire(&stock.all) : ss->kept.next;
-    while (next != NULL && next->base == NULL)
+    for (unsigned i = 0; i < MOST_SKIPPED && next != NULL && next->base == NULL; i++)
         next = next->kept.next;
     return next;
 }
@@ -61,7 +62,7 @@ bool hk_pool_add_shadows(uint16_t early) {
     hk_store_relaxed(&shadows, true);
     hk_lock(&hk_pool_lock);
     hk_superslab_t *ss = NULL;
-    while ((ss = hk_superslab_next_locked(ss)) != NULL && add_shadow(ss))
+    while ((ss = hk_superslab_next_locked(ss)) != NULL && (ss->base == NULL || add_shadow(ss)))
         hk_superslab_visit_locked(ss, shadow_early, &early);
     hk_unlock(&hk_pool_lock);
     return ss == NULL;

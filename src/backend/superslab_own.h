@@ -12,19 +12,19 @@
  * Lock: pool, for everything but slabs[]. */
 struct hk_superslab {
     hk_superslab_head_t at;
-    uint8_t head[HK_SLICES]; /* the first slice of each one's run */
-    char *base;              /* NULL: without memory */
-    uint32_t whole;          /* const while mapped. 1: the slice is there */
-    uint32_t holes;          /* const while mapped. 1: nobody can read or write the slice */
-    uint32_t free;           /* 1: the slice is free */
-    uint32_t fresh;          /* 1: the slice reads as zero */
-    uint32_t lazy;           /* 1: the system may take the slice's memory, or has */
-    uint32_t seen;           /* 1: the slice was free and had memory at the last look */
-    uint32_t claimed;        /* 1: the slice is being purged */
-    uint32_t purged;         /* 1: the slice has been, and nobody had it since */
-    bool no_huge_pages;      /* they have been ruled out for the superslab, or never asked for */
-    uint8_t list;            /* which list it is on, or 0: on none */
-    bool filled;             /* what is fresh has memory all the same: a huge page's */
+    uint8_t head[HK_SLICES];            /* the first slice of each one's run */
+    _Alignas(HK_CACHE_LINE) char *base; /* NULL: without memory. Apart from what frees look at */
+    uint32_t whole;                     /* const while mapped. 1: the slice is there */
+    uint32_t holes;     /* const while mapped. 1: nobody can read or write the slice */
+    uint32_t free;      /* 1: the slice is free */
+    uint32_t fresh;     /* 1: the slice reads as zero */
+    uint32_t lazy;      /* 1: the system may take the slice's memory, or has */
+    uint32_t seen;      /* 1: the slice was free and had memory at the last look */
+    uint32_t claimed;   /* 1: the slice is being purged */
+    uint32_t purged;    /* 1: the slice has been, and nobody had it since */
+    bool no_huge_pages; /* they have been ruled out for the superslab, or never asked for */
+    uint8_t list;       /* which list it is on, or 0: on none */
+    bool filled;        /* what is fresh has memory all the same: a huge page's */
     hk_superslab_t *next, **link; /* on that list; *link is this one */
     hk_stocked_t kept;
     _Atomic uint16_t *shadow; /* const once set; NULL where nobody guards the heap */
@@ -78,7 +78,8 @@ void hk_superslab_guard(hk_slab_t *slab);
 
 /* ---- looks; with the pool locked ---- */
 
-/* The next superslab that has memory, from NULL to the first; NULL: there is none. */
+/* The next superslab that has memory, from NULL to the first; NULL: there is none. After a peak there may be very many without:
+ * now and then it is one of them, so that nobody goes through them all with the pool locked. */
 hk_superslab_t *hk_superslab_next_locked(const hk_superslab_t *ss);
 
 /* Calls `visit` for each carved slab and large run. */

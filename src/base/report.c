@@ -124,7 +124,7 @@ const char *hk_line_text(hk_line_t *line) {
 
 void hk_line_flush(hk_line_t *line, int fd) {
     hk_assert(line->len <= sizeof line->text && fd >= 0);
-    (void)HK_KEEP_ERRNO(HK_CALL(other, write(fd, line->text, line->len)));
+    (void)HK_KEEP_ERRNO(hk_write_all(fd, line->text, line->len));
     line->len = 0; /* there is nobody left to tell */
 }
 

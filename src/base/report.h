@@ -29,7 +29,7 @@ void hk_line_flush(hk_line_t *line, int fd);
 /* Appends a path with each %p in it replaced by the process's number, which where there is none and it is to be `numbered`
  * comes behind it; and ends the text there. Room for a suffix remains. False: it is too long. */
 bool hk_line_path(hk_line_t *line, const char *pattern, bool numbered);
-/* Writes the line and a newline with one write(2); errno is kept. */
+/* Writes the line and a newline, with one write(2) unless a signal or the system cuts it; errno is kept. */
 void hk_line_write(hk_line_t *line, int fd);
 /* Writes all of it; 0, or errno as write(2) left it. */
 int hk_write_all(int fd, const void *bytes, size_t n);

@@ -133,7 +133,8 @@ HK_NOINLINE void hk_free_long(void *p) {
         hk_fence_free(p, HK_BY_MALLOC, HK_ANY_SIZE);
         return;
     }
-    hk_thread_t *thread = hk_thread_enter();
+    const bool once = kind < HK_CLASS_COUNT && hk_thread_frees_for_once();
+    hk_thread_t *thread = once ? NULL : hk_thread_enter();
     if (HK_UNLIKELY(thread == NULL)) {
         free_without_locks(p, kind);
         return;

@@ -106,14 +106,21 @@ void hk_guarded_others_left(void) {
 
 void hk_guarded_forked(hk_thread_t *thread) {
     if (thread->quarantine != NULL && hk_load_relaxed(&thread->quarantine->dice) == 0)
-        hk_quarantine_open(thread->quarantine, hk_guard->quarantine_bytes != 0);
+        hk_quarantine_open(thread->quarantine, 1);
 }
 
 /* ---- samples ---- */
 
 void hk_guarded_apply(void) {
     const unsigned every = (unsigned)hk_option(guard_sample);
-    if (!hk_sample_start(every))
+    /* entered, or a fork might find that memory's lock taken */
+    hk_thread_t *thread = every != 0 ? hk_thread_enter_patiently() : NULL;
+    const bool can = every == 0 || (thread != NULL && hk_sample_prepare());
+    if (thread != NULL)
+        hk_thread_leave(thread);
+    if (can)
+        hk_sample_start(every);
+    else
         hk_config_warn("HAKMEM_GUARD_SAMPLE", "", "the system refuses memory", "none is taken");
     hk_guarded_look_about();
 }
@@ -169,9 +176,7 @@ static void refill(hk_thread_t *thread, hk_quarantine_t *q, unsigned cls) {
 }
 
 /* A signal handler has interrupted its thread while that was moving blocks. */
-static bool is_interrupted(const hk_quarantine_t *q) {
-    return hk_load_relaxed(&q->dice) == 0 && hk_guard->quarantine_bytes != 0;
-}
+static bool is_interrupted(const hk_quarantine_t *q) { return hk_load_relaxed(&q->dice) == 0; }
 
 /* Whoever is interrupted may be about to take what is on top of the magazine: it is not for the handler. */
 static HK_NOINLINE void *of_class(size_t bytes, size_t n, size_t align, hk_by_t by) {

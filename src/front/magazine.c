@@ -65,15 +65,28 @@ static void note(hk_thread_t *thread, size_t bytes) {
     thread->unnoted = 0;
 }
 
+/* While all of it goes back it is empty, and full: for a signal handler that interrupts that. */
+static void shut(hk_thread_t *thread, unsigned cls, void **slots) {
+    thread->cache.limit[cls] = slots;
+    hk_store_relaxed(&thread->cache.top[cls], slots);
+    atomic_signal_fence(memory_order_seq_cst);
+}
+
+static void open_again(hk_thread_t *thread, unsigned cls, void **slots) {
+    atomic_signal_fence(memory_order_seq_cst);
+    thread->cache.limit[cls] = slots + thread->magazines[cls].capacity;
+}
+
 void hk_magazines_flush(hk_thread_t *thread) {
     for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++) {
         const unsigned n = hk_magazine_held(thread, cls);
         if (n == 0)
             continue;
         void **slots = hk_magazine_slots(thread, cls);
+        shut(thread, cls, slots);
         hk_heap_give(&thread->heap, cls, slots + 1, n);
+        open_again(thread, cls, slots);
         note(thread, (size_t)n * hk_classes[cls].size);
-        hk_store_relaxed(&thread->cache.top[cls], slots);
     }
 }
 
@@ -81,14 +94,20 @@ void hk_magazines_flush(hk_thread_t *thread) {
  * their place, for to move all others down takes longer. */
 static unsigned give_oldest(hk_thread_t *thread, unsigned cls, unsigned n, unsigned least) {
     void **slots = hk_magazine_slots(thread, cls);
+    const unsigned held = hk_magazine_held(thread, cls);
+    const bool all = n == held;
+    if (all)
+        shut(thread, cls, slots);
     n = hk_heap_give_some(&thread->heap, cls, slots + 1, n, least);
-    unsigned left = hk_magazine_held(thread, cls) - n;
+    const unsigned left = held - n;
     note(thread, (size_t)n * hk_classes[cls].size);
     if (n <= left / 4)
         memcpy(slots + 1, slots + 1 + left, n * sizeof *slots);
     else
         memmove(slots + 1, slots + 1 + n, left * sizeof *slots);
     hk_store_relaxed(&thread->cache.top[cls], slots + left);
+    if (all)
+        open_again(thread, cls, slots);
     return n;
 }
 

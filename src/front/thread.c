@@ -54,8 +54,14 @@ hk_thread_t hk_shared_record; /* untouched pages until a thread needs it */
 /* A thread that has no record. */
 static _Thread_local struct {
     bool ended;         /* and will have none any more */
+    uint8_t frees;      /* so many before it had one, up to a few */
     atomic_bool inside; /* the boundary: attaching, or at work on the shared record */
 } outside;
+
+HK_COLD bool hk_frees_first(void) {
+    enum { FEW = 2 }; /* more would be many of those that threads with work of their own begin with */
+    return !outside.ended && outside.frees < FEW && ++outside.frees != 0;
+}
 
 bool hk_thread_is_inside(void) {
     const hk_thread_t *own = hk_load_relaxed(&hk_tc)->thread;
@@ -138,6 +144,16 @@ static void cool(hk_thread_t *thread) {
     thread->warm = 0;
 }
 
+/* What guards its blocks lies in the rest: without that it waits for another thread, and is NULL. */
+static HK_COLD hk_thread_t *able_to_guard_locked(hk_thread_t *thread) {
+    if (hk_thread_rest(thread) != NULL)
+        return thread;
+    hk_heap_set_orphan(&thread->heap, true);
+    thread->orphan_next = orphans;
+    orphans = thread;
+    return NULL;
+}
+
 /* A record for the calling thread, inside: an orphan's, else a new one. NULL: out of memory, or
  * another thread is forking. */
 static hk_thread_t *obtain_record(void) {
@@ -154,6 +170,8 @@ static hk_thread_t *obtain_record(void) {
         thread->all_next = hk_threads_all;
         hk_threads_all = thread;
     }
+    if (HK_UNLIKELY(hk_guarded()) && thread != NULL)
+        thread = able_to_guard_locked(thread);
     if (thread != NULL) {
         hk_store_relaxed(&thread->gate,
                          (unsigned)HK_INSIDE); /* a fork waits until it is attached */
@@ -161,6 +179,21 @@ static hk_thread_t *obtain_record(void) {
     }
     hk_unlock(&hk_registry);
     return thread;
+}
+
+static void enter_for_certain(hk_thread_t *thread) {
+    for (unsigned tries = 0; !hk_gate_enter(thread); tries++)
+        hk_lock_pause(tries); /* another thread forks */
+}
+
+/* Nobody points the thread elsewhere any more: its end will not be noticed, and where it keeps that goes with it. So what
+ * is switched on later does not reach it. */
+static HK_COLD void let_go(hk_thread_t *thread) {
+    enter_for_certain(thread);
+    hk_lock(&hk_registry);
+    thread->tc = NULL;
+    hk_unlock(&hk_registry);
+    hk_gate_leave(thread);
 }
 
 /* Gives the thread a record; NULL: as obtain_record(). */
@@ -183,8 +216,8 @@ static hk_thread_t *attach(void) {
     hk_gate_leave(thread);
     /* Both may allocate, which works by now. If the first fails, or all keys are the program's, the record is never
      * left to anybody: a leak of address space, not an error. */
-    if (has_key)
-        pthread_setspecific(key, thread);
+    if (!has_key || pthread_setspecific(key, thread) != 0)
+        let_go(thread);
     hk_fork_handle();
     return thread;
 }
@@ -299,8 +332,7 @@ static void thread_ends(void *record) {
     hk_thread_t *thread = record;
     if (++thread->exit_rounds < DESTRUCTOR_ROUNDS && pthread_setspecific(key, thread) == 0)
         return;
-    for (unsigned tries = 0; !hk_gate_enter(thread); tries++)
-        hk_lock_pause(tries); /* another thread forks */
+    enter_for_certain(thread);
     leave_behind(thread);
     outside.ended = true;
     hk_store_relaxed(&outside.inside, true);

@@ -85,6 +85,13 @@ struct hk_thread {
 hk_thread_t *hk_thread_enter(void);
 void hk_thread_leave(hk_thread_t *thread);
 
+/* Whether the calling thread has no record, and has hardly freed anything: what a thread that never allocates frees at its
+ * end, after all destructors, is not worth a record that nobody would come back for. Counts. */
+bool hk_frees_first(void);
+HK_INLINE bool hk_thread_frees_for_once(void) {
+    return HK_UNLIKELY(hk_load_relaxed(&hk_tc)->thread == NULL) && hk_frees_first();
+}
+
 /* The calling thread's record, made if there is none yet; forks are handled from then on. NULL: it can have none. */
 hk_thread_t *hk_thread_served(void);
 

@@ -114,7 +114,8 @@ void hk_guard_prepare(void) {
         .tail = hk_option(guard_tail) != 0,
         .fences = hk_option(guard_fences) != 0 && pages_are_small(),
         .sizes = hk_option(guard_match) != HK_MATCH_OFF,
-        .kinds = hk_option(guard_match) == HK_MATCH_KINDS,
+        /* without the guard what a block of a place is freed by is not told (front/boundary.c) */
+        .kinds = hk_option(guard) != 0 && hk_option(guard_match) == HK_MATCH_KINDS,
     };
     if (hk_os_page_size() == sizeof hk_guard_page)
         hk_os_protect(&hk_guard_page, sizeof hk_guard_page, HK_READ);

@@ -9,7 +9,7 @@ unsigned hk_quarantine_room(unsigned cls) {
 
 void hk_quarantine_begin(hk_quarantine_t *q) {
     q->stream = hk_guard_stream();
-    hk_store_relaxed(&q->dice, (uint64_t)(hk_guard->quarantine_bytes != 0));
+    hk_store_relaxed(&q->dice, (uint64_t)1);
     for (unsigned cls = 0; cls < HK_CLASS_COUNT; cls++) {
         q->top[cls] = q->blocks[cls].out;
         q->end[cls] = q->top[cls];
@@ -42,15 +42,17 @@ bool hk_quarantine_put_out(hk_quarantine_t *q, unsigned cls, hk_waiting_t one) {
 
 void *hk_quarantine_put_slow(hk_quarantine_t *q, unsigned cls, hk_waiting_t in) {
     uint64_t dice = hk_quarantine_close(q);
-    if (dice == 1)
-        dice = thrown(q);
-    hk_waiting_t *place = &q->blocks[cls].waits[dice & q->last[cls]], out = in;
-    if (dice != 0) {
+    hk_waiting_t out = in;
+    if (dice != 0 && hk_guard->quarantine_bytes != 0) {
+        if (dice == 1)
+            dice = thrown(q);
+        hk_waiting_t *place = &q->blocks[cls].waits[dice & q->last[cls]];
         out = *place;
         *place = in;
+        dice >>= HK_QUARANTINE_BITS;
     }
     const bool gone = out.p == NULL || hk_quarantine_put_out(q, cls, out);
-    hk_quarantine_open(q, dice >> HK_QUARANTINE_BITS);
+    hk_quarantine_open(q, dice);
     return gone ? NULL : out.p;
 }
 

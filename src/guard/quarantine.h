@@ -23,8 +23,8 @@ typedef struct {
 /* All of it is the owning thread's, and of signal handlers that interrupt it. */
 typedef struct {
     uint64_t stream;
-    /* A number of it, of which each newcomer takes a few bits; 1: used up. 0: nothing is driven out, because
-     * the thread is about to move blocks, or because none shall wait: then what is put is taken next. */
+    /* A number of it, of which each newcomer takes a few bits; 1: used up, as always where none shall wait and what is
+     * put is taken next. 0: the thread is about to move blocks, and nothing is driven out. */
     _Atomic uint64_t dice;
     hk_waiting_t *top[HK_CLASS_COUNT]; /* the one to take next; out[0], which is nobody: none */
     /* the last place for it; out[0] until the first block is put */
@@ -70,12 +70,12 @@ HK_INLINE hk_waiting_t hk_quarantine_take(hk_quarantine_t *q, unsigned cls) {
 
 /* Puts a block in. False: not that easy. */
 HK_INLINE bool hk_quarantine_put(hk_quarantine_t *q, unsigned cls, hk_waiting_t in) {
-    const uint64_t dice = hk_load_relaxed(&q->dice);
+    const uint64_t dice = hk_quarantine_close(q);
     hk_waiting_t *top = q->top[cls], *end = q->end[cls];
-    if (HK_UNLIKELY(dice <= 1 || top == end))
+    if (HK_UNLIKELY(dice <= 1 || top == end)) {
+        hk_quarantine_open(q, dice);
         return false;
-    hk_store_relaxed(&q->dice, (uint64_t)0);
-    atomic_signal_fence(memory_order_seq_cst);
+    }
     hk_waiting_t *place = end - (HK_QUARANTINE_OUT + HK_QUARANTINE_MOST) + (dice & q->last[cls]);
     const hk_waiting_t out = *place;
     *place = in;

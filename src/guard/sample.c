@@ -93,7 +93,7 @@ static place_t *place_near(const char *p) {
     const size_t page = hk_os_page_size();
     const size_t number = (size_t)(p - hk_load_relaxed(&pages)) / page;
     place_t *all = hk_load_relaxed(&places);
-    if (number % 2 == 1 || number == 0 || number == 2 * PLACES)
+    if (number % 2 == 1 || number == 0 || number >= 2 * PLACES)
         return &all[hk_min(number / 2, PLACES - 1)];
     place_t *left = &all[number / 2 - 1], *right = &all[number / 2];
     const size_t into = (uintptr_t)p % page;
@@ -170,15 +170,18 @@ static void on_fault(int number, siginfo_t *info, void *context) {
         call(action, number, info, context);
 }
 
-/* A call that the signal interrupts goes on, or does not, as it would have. */
+/* A call that the signal interrupts goes on, or does not, as it would have; a handler of the program's has the stack that it
+ * asked for. */
 static void handle(int number, before_t *before) {
     const struct sigaction *was = &before->action;
     sigaction(number, NULL, &before->action);
+    const bool none = was->sa_handler == SIG_DFL || was->sa_handler == SIG_IGN;
     const int restarts = was->sa_handler == SIG_IGN ? SA_RESTART : was->sa_flags & SA_RESTART;
+    const int stack = none ? SA_ONSTACK : was->sa_flags & SA_ONSTACK;
     sigaction(number,
               &(struct sigaction){.sa_sigaction = on_fault,
                                   .sa_mask = was->sa_mask,
-                                  .sa_flags = SA_SIGINFO | SA_ONSTACK | restarts},
+                                  .sa_flags = SA_SIGINFO | stack | restarts},
               NULL);
 }
 
@@ -193,7 +196,9 @@ void hk_sample_handle(void) {
 /* ---- places ---- */
 
 /* Whose list of places is taken makes the pages too; the others sample as soon as those are there. */
-static bool make_places(void) {
+bool hk_sample_prepare(void) {
+    if (hk_load_acquire(&pages) != NULL)
+        return true;
     place_t *seen = NULL, *all = hk_meta_alloc(PLACES * sizeof *all);
     if (all == NULL)
         return false;
@@ -211,13 +216,10 @@ static bool make_places(void) {
     return true;
 }
 
-bool hk_sample_start(unsigned every) {
-    if (every != 0 && hk_load_acquire(&pages) == NULL && !make_places())
-        return false;
+void hk_sample_start(unsigned every) {
     if (every != 0)
         hk_stack_prepare();
     hk_store_relaxed(&hk_sample_every, every);
-    return true;
 }
 
 /* The one that was taken longest ago, if it is free; the caller's to change. */

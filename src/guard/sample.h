@@ -15,9 +15,12 @@ HK_INLINE bool hk_sampling(void) { return !HK_FAST && hk_load_relaxed(&hk_sample
 /* From so many on, samples are so few that bytes may be counted down instead of allocations (front/watched.c). */
 enum { HK_SAMPLE_FEW_FROM = 4096 };
 
-/* From now on one in `every`. The first time a handler for SIGSEGV and SIGBUS is installed, which hands
- * on what is not about a sampled block. False: the system refuses memory. Allocates. */
-bool hk_sample_start(unsigned every);
+/* Makes the places, and the first time installs a handler for SIGSEGV and SIGBUS, which hands on what is not about a sampled
+ * block. False: the system refuses memory. The caller has entered its record. */
+bool hk_sample_prepare(void);
+
+/* From now on one in `every`; 0: none. Allocates. */
+void hk_sample_start(unsigned every);
 
 /* Installs that handler, once: it tells what a fence was touched for too. */
 void hk_sample_handle(void);

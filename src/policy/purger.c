@@ -22,6 +22,7 @@ enum {
     SHORT_INTERVAL_MS = HK_HOSTILE ? 1 : 100,
     OLD_INTERVAL_MS = HK_HOSTILE ? 1 : 10,
     LONGEST_INTERVAL_MS = 64 * INTERVAL_MS,
+    AGAIN_MS = 5 * INTERVAL_MS,
 };
 
 atomic_bool hk_purger_may_start = true; /* as the options' defaults say */
@@ -39,6 +40,7 @@ static atomic_size_t gathered;  /* atomic: bytes freed since the last look wheth
 static atomic_bool much;        /* atomic: it was much, and has not been looked at */
 static _Atomic uint64_t old_at; /* atomic: milliseconds; when to look on foot for what is old */
 static unsigned old_interval;   /* lock: look; milliseconds between two such looks */
+static _Atomic uint64_t again_at; /* atomic: milliseconds; when to try again for a thread; 0: not */
 
 static bool may_start(void) {
     return hk_look_mode() != HK_DECOMMIT_OFF && !hk_load_seq(&hk_purger_runs);
@@ -193,17 +195,30 @@ static void *purger(void *unused) {
     return unused;
 }
 
+/* None could be started lately; a limit on threads may have gone since. */
+static bool is_too_soon(void) {
+    const uint64_t again = hk_load_relaxed(&again_at);
+    return HK_UNLIKELY(again != 0) && hk_os_now_ms() < again;
+}
+
+static HK_COLD HK_NOINLINE void try_later(void) {
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    if (!atomic_flag_test_and_set(&said))
+        hk_say("hakmem: warning: no thread can be started to give free memory back; "
+               "until one can, only malloc_trim() does");
+    hk_store_relaxed(&again_at, hk_os_now_ms() + AGAIN_MS);
+    hk_store_seq(&hk_purger_runs, false);
+    rearm();
+}
+
 HK_COLD void hk_purger_start_slow(void) {
-    if (hk_look_is_small() || hk_exchange_seq(&hk_purger_runs, true))
+    if (hk_look_is_small() || is_too_soon() || hk_exchange_seq(&hk_purger_runs, true))
         return;
     hk_assert(hk_lock_may_take(HK_RANK_CONFIG)); /* to start a thread is to allocate */
     hk_store_seq(&hk_purger_may_start, false);
     int saved = errno;
-    if (hk_worker_start(purger) != 0) {
-        hk_say("hakmem: warning: no thread can be started to give free memory back; "
-               "only malloc_trim() does");
-        hk_store_seq(&hk_purger_runs, false);
-    }
+    if (hk_worker_start(purger) != 0)
+        try_later();
     errno = saved;
 }
 

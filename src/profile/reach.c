@@ -1,5 +1,6 @@
 #include "profile/reach.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -9,6 +10,7 @@
 #include "backend/meta.h"
 #include "backend/pagemap.h"
 #include "base/calls.h"
+#include "base/worker.h"
 #include "os/os.h"
 
 enum { MOST_OWN = 1 << 16, MOST_SECONDS = 30, PAGES_AT_ONCE = 1 << 13 };
@@ -143,9 +145,20 @@ static pid_t copy_process(look_t *l) {
     return reads ? (pid_t)HK_CALL(other, syscall(SYS_clone, 0, 0, 0, 0, 0)) : -1;
 }
 
-bool hk_reach_look(uintptr_t sp) {
+/* In the copy. What it cannot read ends it, and is not for a handler of the program's. */
+static _Noreturn void look_and_exit(look_t *l) {
     const struct rlimit seconds = {MOST_SECONDS, MOST_SECONDS}, none = {0, 0};
-    const size_t known = hk_profile_freeze(), most = known + MOST_OWN;
+    const struct sigaction usual = {.sa_handler = SIG_DFL};
+    sigaction(SIGSEGV, &usual, NULL);
+    sigaction(SIGBUS, &usual, NULL);
+    setrlimit(RLIMIT_CPU, &seconds);
+    setrlimit(RLIMIT_CORE, &none);
+    look(l);
+    _exit(0);
+}
+
+static bool look_at(size_t known, uintptr_t sp) {
+    const size_t most = known + MOST_OWN;
     const size_t bytes = sizeof(look_t) + most * (sizeof(hk_profile_block_t) + sizeof(uint32_t));
     look_t *l = HK_COUNTED(mmap, mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                                       MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
@@ -159,16 +172,22 @@ bool hk_reach_look(uintptr_t sp) {
         child = copy_process(l);
     }
     hk_profile_thaw();
-    if (child == 0) {
-        setrlimit(RLIMIT_CPU, &seconds);
-        setrlimit(RLIMIT_CORE, &none);
-        look(l);
-        _exit(0);
-    }
+    if (child == 0)
+        look_and_exit(l);
     if (child > 0 && HK_CALL(other, syscall(SYS_wait4, child, &status, __WALL, NULL)) == child &&
         status == 0)
         hk_profile_reached(l->blocks, l->count);
     if (l != MAP_FAILED)
         HK_COUNTED(munmap, munmap(l, bytes));
     return status == 0;
+}
+
+/* Signals are blocked: a handler would run in the copy too, and one that the system does not go on after would end the
+ * waiting for it. */
+bool hk_reach_look(uintptr_t sp) {
+    const uint64_t before = hk_signals_block(HK_SIGNALS_FROM_OUTSIDE);
+    size_t known;
+    const bool looked = hk_profile_freeze(&known) && look_at(known, sp);
+    hk_signals_block(before);
+    return looked;
 }

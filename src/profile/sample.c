@@ -40,10 +40,10 @@ static intptr_t gap(void) {
 
 /* 1 - exp(-n/R), by its series for a 1024th and ten squarings. */
 static double chance_of(size_t n) {
-    const double r = (double)hk_load_relaxed(&mean), x = (double)n / r;
-    if (r == 0 || x > 64)
+    const size_t r = hk_load_relaxed(&mean);
+    if (r == 0 || n / 64 > r)
         return 1;
-    const double y = x / 1024;
+    const double y = (double)n / (double)r / 1024;
     double chance = y * (1 - y / 2 * (1 - y / 3 * (1 - y / 4)));
     for (unsigned i = 0; i < 10; i++)
         chance *= 2 - chance;

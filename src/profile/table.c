@@ -71,6 +71,7 @@ static void clear_locked(void) {
     for (stack_t *s = hk_load_relaxed(&newest); s != NULL; s = s->before) {
         zero(&s->in_use);
         zero(&s->allocated);
+        zero(&s->unreached);
     }
     if (blocks != NULL)
         hk_zero(blocks->slots, (blocks->mask + 1) * sizeof(sample_t));
@@ -81,6 +82,15 @@ static void clear_locked(void) {
     hk_store_relaxed(&hk_profile_allocated, (uint64_t)0);
     hk_store_relaxed(&hk_profile_lost, (uint64_t)0);
     hk_store_relaxed(&stale, false);
+}
+
+/* For some 50 ms where it may be this thread that has the lock. */
+static bool enter(bool waits) {
+    enum { MOST_TRIES = 1000 };
+    if (!waits)
+        return hk_lock_patiently(&lock, MOST_TRIES);
+    hk_lock(&lock);
+    return true;
 }
 
 void hk_profile_clear(void) {
@@ -109,8 +119,12 @@ static size_t bytes_of(size_t slots) { return sizeof(blocks_t) + slots * sizeof(
 /* ---- stacks ---- */
 
 stack_t *hk_profile_stacks(void) {
-    if (hk_load_relaxed(&stale))
-        hk_profile_clear();
+    if (hk_load_relaxed(&stale)) {
+        if (!enter(false))
+            return NULL;
+        clear_locked();
+        hk_unlock(&lock);
+    }
     return hk_load_acquire(&newest);
 }
 
@@ -230,15 +244,6 @@ static size_t remove_locked(const void *p) {
     return n;
 }
 
-/* For some 50 ms where it may be this thread that has the lock. */
-static bool enter(bool waits) {
-    enum { MOST_TRIES = 1000 };
-    if (!waits)
-        return hk_lock_patiently(&lock, MOST_TRIES);
-    hk_lock(&lock);
-    return true;
-}
-
 size_t hk_profile_remove(const void *p, bool waits) {
     if (hk_load_relaxed(&stale) || !enter(waits))
         return 0;
@@ -275,9 +280,13 @@ void hk_profile_add(const void *p, size_t n, double chance, void *const *frames,
 
 /* ---- what is reached ---- */
 
-size_t hk_profile_freeze(void) {
-    hk_lock(&lock);
-    return used;
+bool hk_profile_freeze(size_t *count) {
+    if (!enter(false))
+        return false;
+    if (hk_load_relaxed(&stale))
+        clear_locked();
+    *count = used;
+    return true;
 }
 
 void hk_profile_thaw(void) { hk_unlock(&lock); }

@@ -23,7 +23,8 @@ typedef struct hk_profile_stack {
     void *frames[];              /* const: return addresses, the innermost first */
 } hk_profile_stack_t;
 
-/* The stack made last, from which `before` leads to the others; many may have nothing any more. */
+/* The stack made last, from which `before` leads to the others; many may have nothing any more. NULL: there is none, or it
+ * is not known (hk_profile_freeze). */
 hk_profile_stack_t *hk_profile_stacks(void);
 
 /* Of the process: all bytes of the sums, and samples for which there was no room. atomic: as those. */
@@ -41,7 +42,7 @@ void hk_profile_add(const void *p, size_t n, double chance, void *const *frames,
 /* A block is freed. Returns its bytes; 0: it is none. */
 size_t hk_profile_remove(const void *p, bool waits);
 
-/* Nothing changes between the two; how many blocks there are. Copies them, the table's own memory as a block of
+/* Nothing changes between the two; how many blocks there are. False: the thread was interrupted while it changes something. Copies them, the table's own memory as a block of
  * nobody's as well; and sums up those that are not reached. */
 typedef struct {
     uintptr_t p;
@@ -50,7 +51,7 @@ typedef struct {
     hk_profile_stack_t *stack; /* NULL: nobody's */
     bool reached;
 } hk_profile_block_t;
-size_t hk_profile_freeze(void);
+bool hk_profile_freeze(size_t *count);
 size_t hk_profile_blocks(hk_profile_block_t *to);
 void hk_profile_thaw(void);
 void hk_profile_reached(const hk_profile_block_t *blocks, size_t count);

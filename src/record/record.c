@@ -36,7 +36,9 @@ static int map_chunk(uint64_t chunk) {
     const uint64_t at = chunk * HK_RECORD_CHUNK;
     int error = hk_is_file(fd, &rec.file) ? 0 : ESTALE;
     if (error == 0) /* a page that the disk has no room for would be a SIGBUS */
-        error = HK_CALL(other, posix_fallocate(fd, (off_t)at, HK_RECORD_CHUNK));
+        do
+            error = HK_CALL(other, posix_fallocate(fd, (off_t)at, HK_RECORD_CHUNK));
+        while (error == EINTR);
     if (error == 0 && !hk_os_map_file((char *)hk_record_head + at, HK_RECORD_CHUNK, fd, at))
         error = ENOMEM;
     HK_CALL(other, close(fd));

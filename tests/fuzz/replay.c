@@ -21,14 +21,14 @@ typedef struct {
 static input_t inputs[MOST_FILES], now;
 static unsigned count;
 static uint64_t seed, state, number;
+static char failed[64]; /* the file's name, of this process alone */
 
 static void keep_what_failed(int signal) {
-    dprintf(STDERR_FILENO,
-            "replay: HAKMEM_TEST_SEED=%llu: input %llu ends by signal %d: replay.failed\n",
-            (unsigned long long)seed, (unsigned long long)number, signal);
-    int fd = open("replay.failed", O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    dprintf(STDERR_FILENO, "replay: HAKMEM_TEST_SEED=%llu: input %llu ends by signal %d: %s\n",
+            (unsigned long long)seed, (unsigned long long)number, signal, failed);
+    int fd = open(failed, O_WRONLY | O_CREAT | O_TRUNC, 0644);
     if (fd < 0 || write(fd, now.bytes, now.size) != (ssize_t)now.size)
-        dprintf(STDERR_FILENO, "replay: replay.failed cannot be written\n");
+        dprintf(STDERR_FILENO, "replay: %s cannot be written\n", failed);
     raise(signal); /* SA_RESETHAND: its end now */
 }
 
@@ -55,16 +55,16 @@ static void run_path(const char *path) {
         run_file(path);
         return;
     }
-    DIR *folder = opendir(path);
-    FUZZ_CHECK(folder != NULL, "%s cannot be read", path);
-    for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+    struct dirent **entries;
+    const int found = scandir(path, &entries, NULL, alphasort); /* the same order everywhere */
+    FUZZ_CHECK(found >= 0, "%s cannot be read", path);
+    for (int i = 0; i < found; i++) {
         char file[4096];
-        if (entry->d_name[0] == '.')
+        if (entries[i]->d_name[0] == '.')
             continue;
-        snprintf(file, sizeof file, "%s/%s", path, entry->d_name);
+        snprintf(file, sizeof file, "%s/%s", path, entries[i]->d_name);
         run_file(file);
     }
-    closedir(folder);
 }
 
 static void make_by_chance(void) {
@@ -91,6 +91,7 @@ int main(int argc, char **argv) {
     seed = given != NULL ? (uint64_t)strtoull(given, NULL, 0)
                          : (uint64_t)time(NULL) << 20 ^ (uint64_t)getpid();
     state = seed != 0 ? seed : 1;
+    snprintf(failed, sizeof failed, "replay.%d.failed", (int)getpid());
     dprintf(STDERR_FILENO, "replay: HAKMEM_TEST_SEED=%llu\n", (unsigned long long)seed);
     const int deadly[] = {SIGABRT, SIGSEGV, SIGBUS, SIGILL, SIGALRM};
     for (size_t i = 0; i < sizeof deadly / sizeof *deadly; i++)

@@ -242,7 +242,34 @@ static void a_handler_puts_it_back(void) {
     hk_quarantine_open(thread->quarantine, dice);
 }
 
+/* Where nothing waits, what is freed is given out next; and a handler that interrupts its thread at a magazine gets nothing
+ * from there. */
+static void nothing_waits(void *unused) {
+    (void)unused;
+    hk_store_relaxed(&hk_config.guard_quarantine_kb, 0u);
+    guard();
+    void *p = hak_malloc(100);
+    for (unsigned i = 0; i < 200; i++) {
+        hak_free(p);
+        void *q = hak_malloc(100);
+        CHECK(q == p);
+    }
+    hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
+    const uint64_t dice = hk_quarantine_close(thread->quarantine);
+    void *of_handler = hak_malloc(3000);
+    CHECK_EQ(hk_map_kind(of_handler), HK_KIND_EMERGENCY);
+    hak_free(of_handler);
+    hk_quarantine_open(thread->quarantine, dice);
+    hak_free(p);
+    _exit(0);
+}
+
 int main(void) {
+    static child_t child;
+    hak_free(hak_malloc(1));
+    child_run(&child, nothing_waits, NULL);
+    CHECK_TEXT(child.text, "");
+    CHECK(WIFEXITED(child.status) && WEXITSTATUS(child.status) == 0);
     void *early = hak_malloc(64), *early_free = hak_malloc(64), *early_large = hak_malloc(100000);
     hak_free(early_free);
     guard();

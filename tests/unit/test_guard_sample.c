@@ -154,6 +154,17 @@ static void take_over(int number, void (*handler)(int), int flags) {
     alarm(HANGS_S);
 }
 
+static void do_nothing(int number) { (void)number; }
+
+/* A handler of the program's runs on the stack that it was installed for. */
+static void keeps_to_its_stack(void *flags) {
+    struct sigaction now;
+    take_over(SIGSEGV, do_nothing, *(int *)flags);
+    CHECK(sigaction(SIGSEGV, NULL, &now) == 0);
+    CHECK_EQ(now.sa_flags & SA_ONSTACK, *(int *)flags & SA_ONSTACK);
+    _exit(0);
+}
+
 static void sent_by_default(void *number) {
     take_over(*(int *)number, SIG_DFL, SA_SIGINFO);
     send(*(int *)number);
@@ -264,6 +275,12 @@ static void signals(void) {
     check_end(fails_once, SIGSEGV, "01 ");
     child_run(&child, interrupts, NULL);
     CHECK(WIFEXITED(child.status) && WEXITSTATUS(child.status) == 0);
+    for (int i = 0; i < 2; i++) {
+        int flags = i * SA_ONSTACK;
+        child_run(&child, keeps_to_its_stack, &flags);
+        CHECK_TEXT(child.text, "");
+        CHECK(WIFEXITED(child.status) && WEXITSTATUS(child.status) == 0);
+    }
 }
 
 int main(void) {

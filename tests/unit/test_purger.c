@@ -4,6 +4,8 @@
 #include "policy/purger.h"
 
 #include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -141,6 +143,29 @@ static void survives_toggling(void) {
     CHECK_EQ(purgers(), 0);
 }
 
+/* No thread can be started for a while: later it is tried again. */
+static atomic_bool refuses;
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                   void *argument) {
+    __typeof__(&pthread_create) next = (__typeof__(&pthread_create))dlsym(RTLD_NEXT, __func__);
+    return atomic_load(&refuses) ? EAGAIN : next(thread, attributes, run, argument);
+}
+
+static void is_tried_again(void) {
+    char *anchor = hak_malloc(20 * HK_MIB);
+    set(1, HK_DECOMMIT_DONTNEED, 1);
+    atomic_store(&refuses, true);
+    hak_free(hak_malloc(3 * HK_UNIT));
+    CHECK_EQ(purgers(), 0);
+    hak_free(hak_malloc(3 * HK_UNIT));
+    CHECK(!hk_load_relaxed(&hk_purger_runs));
+    atomic_store(&refuses, false);
+    await(1, true);
+    set(1, HK_DECOMMIT_OFF, 0);
+    await(0, false);
+    hak_free(anchor);
+}
+
 static void *idle(void *unused) {
     sigset_t all; /* its own faults too, which tells it from a purger */
     sigfillset(&all);
@@ -161,5 +186,6 @@ int main(void) {
     comes_and_goes();
     ends_when_small();
     survives_toggling();
+    is_tried_again();
     return 0;
 }

@@ -3,6 +3,7 @@
  * range. */
 #include "backend/region.h"
 
+#include <sys/mman.h>
 #include <sys/syscall.h>
 
 #include "backend/limit.h"
@@ -429,6 +430,40 @@ static void moves_within_bounds(void) {
     }
 }
 
+/* A block that is several mappings and ends within a unit: no more of its last one is moved than is its own. */
+static void moved_in_parts(void) {
+    const size_t page = hk_os_page_size(), whole = 2 * HK_UNIT;
+    size_t used;
+    start_empty(64 * HK_MIB);
+    hk_range_t all = take(2, &used);
+    give(all.start, 1);
+    give(all.start + HK_UNIT, 1);
+    hk_range_t r = take(2, &used);
+    CHECK(r.mixed);
+    mark(r.start, whole, 0x44);
+    hk_store_relaxed(&hk_region_bounded, true);
+    for (size_t n = 1; n < 4; n++) {
+        char *behind = r.start + hk_align_up(r.bytes, HK_SLICE), *old = r.start;
+        const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
+        char *foreign = mmap(behind, page, PROT_READ | PROT_WRITE, flags, -1, 0);
+        if (foreign != MAP_FAILED)
+            mark(foreign, page, 0x55);
+        const size_t held = hk_held(), live = hk_region_live(), before = r.bytes;
+        hk_map_set(r.start, hk_slices_of(r.bytes), HK_KIND_FOREIGN);
+        CHECK(hk_region_move(&r, whole + n * page, whole + n * page));
+        CHECK(r.start != old && marked(r.start, whole, 0x44));
+        const size_t more = r.bytes - before; /* and perhaps some of the page map */
+        CHECK(hk_held() >= held + more && hk_held() < held + more + HK_MIB);
+        CHECK_EQ(hk_region_live(), live + more);
+        CHECK(foreign == MAP_FAILED || marked(foreign, page, 0x55));
+        if (foreign != MAP_FAILED)
+            munmap(foreign, page);
+    }
+    hk_map_set(r.start, hk_slices_of(r.bytes), HK_KIND_INTERIOR);
+    hk_region_give(r);
+    hk_store_relaxed(&hk_region_bounded, false);
+}
+
 int main(void) {
     hak_free(hak_malloc(1));
     size_t live = hk_region_live();
@@ -440,6 +475,7 @@ int main(void) {
     gathering();
     extending();
     moving();
+    moved_in_parts();
     system_refuses();
     bound_is_respected();
     CHECK_EQ(hk_region_live(), live);

@@ -1,12 +1,76 @@
 /* Threads that come and go, and many of them: what they leave in magazines is bounded, their magazines share a budget,
  * and those that do little share slabs. */
 #include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "backend/slab.h"
 #include "check.h"
 #include "front/boundary.h"
 #include "magazines.h"
 #include "pool_stats.h"
+
+/* ---- threads that only free ---- */
+
+static void *free_few(void *blocks) {
+    for (unsigned i = 0; i < 2; i++)
+        hak_free(((void **)blocks)[i]);
+    return hk_load_relaxed(&hk_tc)->thread;
+}
+
+static void *free_many(void *blocks) {
+    for (unsigned i = 0; i < 64; i++)
+        hak_free(((void **)blocks)[i]);
+    return own_record();
+}
+
+static void *result_of(void *(*run)(void *), void *argument) {
+    pthread_t thread;
+    void *result;
+    CHECK(pthread_create(&thread, NULL, run, argument) == 0);
+    CHECK(pthread_join(thread, &result) == 0);
+    return result;
+}
+
+/* The C library frees something for a thread when all its destructors have run: a record that it got then would never be
+ * left. */
+static void only_frees(void) {
+    void *blocks[64];
+    for (unsigned i = 0; i < 64; i++)
+        CHECK((blocks[i] = hak_malloc(64)) != NULL);
+    CHECK(result_of(free_few, blocks) == NULL);
+    for (unsigned i = 0; i < 2; i++)
+        CHECK((blocks[i] = hak_malloc(64)) != NULL);
+    CHECK(result_of(free_many, blocks) != NULL);
+}
+
+static _Atomic(pid_t) alive;
+static void *do_nothing(void *unused) {
+    atomic_store(&alive, gettid());
+    return unused;
+}
+
+/* As many of them as you like, on stacks of the program's, which the C library does not keep. */
+static void never_allocate(void) {
+    enum { STACK = 2 * 1024 * 1024, LIVES_OF_NOTHING = 40 };
+    char *stack = mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    pthread_attr_t attributes;
+    CHECK(stack != MAP_FAILED && pthread_attr_init(&attributes) == 0);
+    CHECK(pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED) == 0);
+    CHECK(pthread_attr_setstack(&attributes, stack, STACK) == 0);
+    const unsigned before = hk_load_relaxed(&hk_heap_threads);
+    for (unsigned i = 0; i < LIVES_OF_NOTHING; i++) {
+        pthread_t thread;
+        atomic_store(&alive, 0);
+        CHECK(pthread_create(&thread, &attributes, do_nothing, NULL) == 0);
+        /* its stack is the next one's */
+        while (atomic_load(&alive) == 0 || tgkill(getpid(), atomic_load(&alive), 0) == 0)
+            usleep(100);
+    }
+    CHECK_EQ(hk_load_relaxed(&hk_heap_threads), before);
+    munmap(stack, STACK);
+}
 
 /* ---- what ended threads leave ---- */
 
@@ -271,7 +335,14 @@ static void very_many(void *unused) {
         CHECK(pthread_join(threads[i], NULL) == 0);
 }
 
+static void free_only(void *unused) {
+    (void)unused;
+    only_frees();
+    never_allocate();
+}
+
 int main(void) {
+    check_passes(free_only, NULL);
     check_passes(left_behind, NULL);
     check_passes(crowds, NULL);
     check_passes(many, NULL);

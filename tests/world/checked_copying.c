@@ -224,6 +224,16 @@ static bool is_refused(void (*fill)(char *to), size_t bytes) {
     return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
 }
 
+#ifdef __GLIBC__
+/* What the compiler knows of an array on the stack, and the C library makes of it, is no less for being asked here. */
+static void overflow_the_stack(char *unused) {
+    (void)unused;
+    char place[8];
+    char *volatile to = place;
+    __snprintf_chk(to, 2 * sizeof place, 1, sizeof place, "%s", text);
+}
+#endif
+
 int main(void) {
     world_begin(60);
     CHECK(chdir("/usr/bin") == 0, "chdir: %s", strerror(errno));
@@ -236,6 +246,9 @@ int main(void) {
         CHECK(is_refused(functions[i].fill, bytes), "%s fills more than there is",
               functions[i].name);
     }
+#ifdef __GLIBC__
+    CHECK(is_refused(overflow_the_stack, BYTES), "a fortified snprintf overflows");
+#endif
     char *p = block(BYTES); // it may read what it writes to
     strcpy(p, "one");
     char *volatile same = p;

@@ -6,14 +6,19 @@
 //   clean         frees all that it allocates
 //   lose          keeps 20 blocks of 100, one by one from the last; nothing leads to 30 rings of two of 200 each, nor to 40
 //                 of 300 that only freed ones lead to
+//   inherit       keeps a block of 500, which a child frees
+//   busy          keeps a block, while a signal comes each millisecond
+//   shut          loses 30 rings, and closes stderr
 //   sparse        keeps a block; has a file's private pages beyond its end, addresses that it never writes to, and one byte of
 //                 a large block that it frees; and ends with 1 if it had much memory
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -112,6 +117,29 @@ APART static int be_sparse(void) {
     return getrusage(RUSAGE_SELF, &usage) != 0 || (size_t)usage.ru_maxrss > large / 2 / 1024;
 }
 
+static int free_in_child(void) {
+    kept[0] = malloc(500);
+    const pid_t child = fork();
+    if (child == 0) {
+        free(kept[0]);
+        kept[0] = NULL;
+        return 0;
+    }
+    int status = -1;
+    return waitpid(child, &status, 0) != child || status != 0;
+}
+
+static volatile int signals_seen;
+static void see(int number) { signals_seen += number != 0; }
+
+// Not SA_RESTART: a call that waits is interrupted.
+static int be_busy(void) {
+    const struct sigaction action = {.sa_handler = see};
+    const struct itimerval often = {{0, 1000}, {0, 1000}};
+    kept[0] = malloc(500);
+    return sigaction(SIGALRM, &action, NULL) != 0 || setitimer(ITIMER_REAL, &often, NULL) != 0;
+}
+
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "";
     if (strcmp(what, "keep") == 0) {
@@ -133,6 +161,13 @@ int main(int argc, char **argv) {
         keep_chain();
         lose_rings();
         lose_children();
+    } else if (strcmp(what, "inherit") == 0) {
+        return free_in_child();
+    } else if (strcmp(what, "busy") == 0) {
+        return be_busy();
+    } else if (strcmp(what, "shut") == 0) {
+        lose_rings();
+        fclose(stderr);
     } else if (strcmp(what, "sparse") == 0) {
         return be_sparse();
     } else if (strcmp(what, "clean") == 0) {

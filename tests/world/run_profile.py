@@ -269,7 +269,7 @@ def check_multiples(folder: Path) -> None:
 def check_unwritable(folder: Path) -> None:
     path = f"{folder}/none/x"
     said = run(folder, "grow", HAKMEM_PROF_PATH=path, HAKMEM_PROF_PEAK="1", **EXACTLY)
-    line = f"hakmem: warning: HAKMEM_PROF_PATH={path}: No such file or directory; "
+    line = f"hakmem: warning: HAKMEM_PROF_PATH={path}.0001.peak.pb.gz: No such file or directory; "
     expect(said == line + "no profile is written\n", said)
 
 
@@ -396,11 +396,13 @@ def check_unreachable(folder: Path) -> None:
         ],
         "\n".join(lines),
     )
-    for what in "keep", "clean", "sparse":
+    for what in "keep", "clean", "sparse", "inherit", "busy":
         for profile in "balanced", "secure":
             said = run(folder, what, HAKMEM_LEAKS_STATUS="23", HAKMEM_PROFILE=profile, **exactly)
             expect(said == "", f"{what}, {profile}: {said}")
     run(folder, "lose", HAKMEM_LEAKS_STATUS="23", status=23, **exactly)
+    lines = run(folder, "shut", **exactly).splitlines()
+    expect(any("(" in line or line.startswith("0x") for line in lines), "no frames: " + str(lines))
 
 
 # ---- pprof ----

@@ -169,6 +169,19 @@ def check_special(folder: Path) -> None:
     read_pid(folder / "real")
 
 
+def check_behind_its_output(folder: Path) -> None:
+    """/dev/stdout leads to a file that has something in it already."""
+    with (folder / "out").open("w+") as out:
+        out.write("before\n")
+        out.flush()
+        settings = environment(HAKMEM_STATS="json:/dev/stdout")
+        subprocess.run([program, "huge", "1"], stdout=out, env=settings, check=True)
+        out.seek(0)
+        before, _, rest = out.read().partition("\n")
+    expect(before == "before", f"overwritten by {before!r}")
+    expect("bands" in json.loads(rest[rest.index("{") :]), rest)
+
+
 def check_bad(folder: Path) -> None:
     warning = "hakmem: warning: HAKMEM_STATS={}: {}; no statistics are written\n"
     allowed = "allowed are text, json and openmetrics, with a colon and a path or alone"
@@ -337,6 +350,7 @@ CHECKS: tuple[Callable[[Path], None], ...] = (
     check_numbered,
     check_unnumbered,
     check_special,
+    check_behind_its_output,
     check_bad,
     check_signal,
     check_signal_unasked,

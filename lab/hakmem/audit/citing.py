@@ -18,6 +18,7 @@ A shallow clone does not have that history: what is measured at a commit it does
 everything else, and counted in `unplaced`.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -33,6 +34,7 @@ from hakmem.process import provenance
 from hakmem.suite import SUITE, Command
 
 SOURCE = ("src", "include")
+DIGITS = 3  # of a ratio and its ends
 OF_RATIOS = ("verdict", "A/A", "suite", "bisect", "matrix")
 PROGRAMS = {command.executable for command in SUITE.commands} | {"soak_mixed"}
 NUMERALS = str.maketrans(
@@ -205,17 +207,22 @@ def differences(claim: Claim, record: Record) -> list[str]:
     except (LabError, KeyError, TypeError, ValueError, ArithmeticError) as error:
         return [f"metric {name} cannot be shown so: {error}"]
     if unit == "ratio":
-        found += _ratio_rules(claim, record, metric)
+        found += _ratio_rules(claim, record, metric, scale)
     return found
 
 
-def _ratio_rules(claim: Claim, record: Record, metric: Mapping[str, Any]) -> Iterator[str]:
+def _ratio_rules(
+    claim: Claim, record: Record, metric: Mapping[str, Any], scale: str | None
+) -> Iterator[str]:
     if record.kind not in OF_RATIOS:
         yield f"a ratio must cite a verdict, {record.id} is a {record.kind}"
     if claims.ends(metric) is None or metric.get("kind") == "range":
         yield "a ratio must have an interval, this record has none"
     elif claim.low is None:
         yield "a ratio must show its interval"
+    shown = (claim.number, claim.low or claim.number, claim.high or claim.number)
+    if not scale and any(len(re.sub(r"\D", "", number)) < DIGITS for number in shown):
+        yield f"a ratio is shown with {DIGITS} digits, or rounding makes it another one"
     word = str(metric.get("verdict") or record.body.get("verdict")).upper()
     if record.kind != "A/A" and word == "UNDECIDED" and "undecided" not in claim.block.lower():
         yield "the verdict is UNDECIDED, and the paragraph does not say so"

@@ -33,7 +33,8 @@ def between(root: Path, good: str, bad: str) -> list[Commit]:
         raise LabError(f"{good} and {bad} are the same commit: there is nothing between them")
     line = git.ask(root, "log", "--first-parent", "--format=%H%x00%P%x00%s", ends[1])
     found: list[Commit] = []
-    for row in (line or "").splitlines():
+    rows = line.removesuffix("\n").split("\n") if line else []  # not lines: a subject may end some
+    for row in rows:
         full, parents, subject = row.split("\0")
         found.append(Commit(full, subject, len(parents.split()) > 1))
         if full == ends[0]:

@@ -165,18 +165,24 @@ class Course:
                 if error.commit == last:
                     raise LabError(f"{self._named((last,))} ran before: {error}") from None
                 self._skip(error)
-        expected = self.search.posterior().change > 0
-        return self._judged(suspect, test, expected)
+        return self._judged(suspect, test, self.search.posterior().change)
 
-    def _judged(self, suspect: Suspect, test: Compared, expected: bool) -> Finding:
+    def _judged(self, suspect: Suspect, test: Compared, expected: float) -> Finding:
+        """`expected` is the gain that was searched for: of a commit that shows less than half of it
+        it is not said that it was the one, for another build has a difference of its own."""
         name, said = self._named(suspect.commits), difference(test)
         before = f"{self.commits[suspect.before].short}, the commit before"
         if test.decision.verdict == "UNDECIDED" and not protocol.same(test.decision):
             why = f"{name} is the suspect, but against {before} it is open: {said}"
             return Finding("open", "UNDECIDED", why, suspect)
-        if test.decision.verdict != ("GO" if expected else "NO-GO"):
+        if test.decision.verdict != ("GO" if expected > 0 else "NO-GO"):
             why = f"{name} was the suspect, but against {before} it does not show it: {said}"
             return Finding("open", "NO-GO", why, suspect)
+        found = test.decision.target
+        most = found.high if expected > 0 else -found.low
+        if protocol.near(found) or most < abs(expected) / 2:
+            why = f"{name} is the suspect, but against {before} it shows too little of it: {said}"
+            return Finding("open", "UNDECIDED", why, suspect)
         if len(suspect.commits) == 1:
             return Finding("commit", "GO", f"{name} changed it: {said} against {before}", suspect)
         why = f"one of {name} changed it: {said} against {before}; between them none can be run"
@@ -232,8 +238,8 @@ class Course:
         return cell, work.own(request.command, request.passed)
 
     def _skip(self, error: Unusable) -> None:
-        if error.commit == 0:
-            raise LabError(f"{self._end(0)} cannot be measured any more: {error}")
+        if error.commit in (0, self.search.count):
+            raise LabError(f"{self._end(error.commit)} cannot be measured any more: {error}")
         self.unusable[error.commit] = str(error)
         self.search.skip(error.commit)
         line = f"skipped: {self.commits[error.commit]}: {error}"

@@ -337,7 +337,7 @@ def connected(address: str) -> Iterator[Any]:
         from distributed import Client
     except ImportError:
         raise LabError(
-            "--on needs Dask's distributed, which is not installed: pip install 'hakmem[cluster]'"
+            "--on needs Dask's distributed, which is not installed: pip install './lab[cluster]'"
         ) from None
     if not address.startswith(SCHEME) or address == SCHEME:
         raise LabError(f"--on takes {SCHEME}HOST:PORT, not {address}")

@@ -131,7 +131,7 @@ def _write(page: "Page", target: Path) -> None:
     project.write_atomically(target, heap_page.render(page))
     console = Console()
     view.show(page, console)
-    console.print(f"written: {target}", soft_wrap=True, highlight=False)
+    console.print(f"written: {target}", soft_wrap=True, highlight=False, markup=False)
 
 
 def _pattern(text: str | None) -> re.Pattern[str]:

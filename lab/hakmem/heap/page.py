@@ -111,7 +111,7 @@ UNITS = ((30, "GiB"), (20, "MiB"), (10, "KiB"), (0, "bytes"))
 
 def unit_of(growth: Growth) -> tuple[int, str]:
     """The power of two, and its name, in which the highest of all has few digits."""
-    return next((power, unit) for power, unit in UNITS if growth.highest >= 1 << power)
+    return next(((p, unit) for p, unit in UNITS if growth.highest >= 1 << p), UNITS[-1])
 
 
 def growth_drawing(growth: Growth) -> str:
@@ -122,7 +122,7 @@ def growth_drawing(growth: Growth) -> str:
     times = np.array(growth.seconds)
     chart = lines.Chart("growth", "in use over time", unit, times, (), 0.0)
     span = float(times[0]), float(times[-1])
-    high = 1.06 * growth.highest / (1 << power)
+    high = 1.06 * max(growth.highest, 1) / (1 << power)
     sizes = (("wide", 960, 280, 58), ("narrow", 340, 220, 46))
     return "".join(_areas(growth, chart, lines.Box(*size, *span, 0.0, high)) for size in sizes)
 

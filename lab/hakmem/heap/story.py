@@ -42,15 +42,24 @@ class Process:
         return self.last.total(ALLOCATED)
 
 
+Identity = tuple[int, str, int]
+
+
+def identity(profile: Profile) -> Identity:
+    """Each container has a process 1: where its program lies in memory tells them apart."""
+    first = profile.modules[0] if profile.modules else None
+    return (profile.pid, first.file, first.start) if first else (profile.pid, "", 0)
+
+
 def processes(files: Iterable[Path]) -> list[Process]:
     """By process, the one that had most in use first. LabError for a file that is no profile."""
-    by_pid: dict[int, list[Profile]] = defaultdict(list)
+    by_process: dict[Identity, list[Profile]] = defaultdict(list)
     for file in files:
         profile = pprof.read(file)
-        by_pid[profile.pid].append(profile)
+        by_process[identity(profile)].append(profile)
     found = [
-        Process(pid, sorted(own, key=lambda profile: (profile.time_ns, profile.name)))
-        for pid, own in by_pid.items()
+        Process(own[0].pid, sorted(own, key=lambda profile: (profile.time_ns, profile.name)))
+        for own in by_process.values()
     ]
     return sorted(found, key=lambda process: -process.peak.total(IN_USE))
 
@@ -173,7 +182,8 @@ def of_two(
 ) -> Page:
     """What grew and what shrank from one to the other."""
     folders = [*beside, PERF_MAPS]
-    same = 0 != before.pid == after.pid and before.time_ns <= after.time_ns
+    one = identity(before) == identity(after)
+    same = one and before.pid != 0 and before.time_ns <= after.time_ns
     if same:
         names = symbols.names([before, after], folders)
         of, problems = names.of, names.problems

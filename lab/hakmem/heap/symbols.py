@@ -20,7 +20,7 @@ _BUILD_ID = re.compile(r"Build ID: (\w+)")
 _SYMBOL = re.compile(r"^(\w+) (\w+) [TtWwiu] (.+?)(?:@.*)?$", re.MULTILINE)
 _ADDRESS = re.compile(r"^0x[0-9a-f]+$")
 _PLACE = re.compile(r"^(.*):(\d+|\?)(?: \(discriminator \d+\))?$")
-_GENERATED = re.compile(r"^(\w+) (\w+) (.+)$", re.MULTILINE)
+_GENERATED = re.compile(r"^(?:0x)?([0-9a-f]+) (?:0x)?([0-9a-f]+) (.+)$", re.MULTILINE)
 _PYTHON = re.compile(r"^py::(.*):(.*)$")
 
 _CLONE = re.compile(r"( \[clone [^]]*\]|\.(part|constprop|isra|cold|lto_priv)(\.\d+)?)+$")
@@ -121,7 +121,7 @@ def _of_file(
     try:
         headers = _tool("readelf", "-Wln", str(file))
         build_id = _BUILD_ID.search(headers)
-        if module.build_id and build_id and build_id[1] != module.build_id.lower():
+        if module.build_id and (not build_id or build_id[1] != module.build_id.lower()):
             raise _NoNames("it is another build than the one that ran")
         at = {place: _virtual(offset, headers) for place, offset in offsets.items()}
         return _by_address(file, at), ""

@@ -181,7 +181,7 @@ def _print_workload(
 
 
 def _way(request: Request, workload: Workload) -> str:
-    amounts = workload.amounts(request.method == "callgrind")
+    amounts = workload.amounts(request.by_emulation)
     what = (
         f"amount {amounts.large} less amount {amounts.small}"
         if amounts

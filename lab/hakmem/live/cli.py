@@ -46,13 +46,20 @@ class Looks:
     def __init__(self, pid: int | None, clock: Callable[[], float] = time.monotonic) -> None:
         self._pid, self._clock = pid, clock
         self._before: dict[int, Process] | None = None
+        self._seen: set[int] = set()
         self._at = 0.0
 
     def next(self) -> RenderableType:
         found, now = only(processes.running(), self._pid), self._clock()
         seconds = None if self._before is None else max(now - self._at, LEAST_S / 2)
-        made = view.rows(found.here, self._before, seconds)
-        self._before, self._at = {one.pid: one for one in found.here}, now
+        here = {one.pid: one for one in found.here}
+        # Of one that gave no answer last time nobody knows what of its work is of this interval.
+        silent = here.keys() & (self._seen - (self._before or {}).keys())
+        earlier = self._before
+        if earlier is not None:
+            earlier = earlier | {pid: here[pid] for pid in silent}
+        made = view.rows(found.here, earlier, seconds)
+        self._before, self._at, self._seen = here, now, self._seen | here.keys()
         if self._pid is None:
             return view.table(made, found.silent, seconds is not None)
         return view.detail(found.here[0], made[0], seconds is not None)

@@ -16,7 +16,10 @@ CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 END = "# EOF\n"
 # What hakmem writes. Anybody may answer under its name, and gets no other line through.
 ABOUT = re.compile(r"# (?:TYPE|UNIT|HELP) (hakmem(?:_[a-z0-9_]+)?)( .*)?")
-SAMPLE = re.compile(r"(hakmem_[a-z0-9_]+)(?:\{([^{}]*)\})?( -?[0-9.]+)")
+LABEL = r'(?!pid=|command=)[a-z_]+="[^"\\\n{}]*"'
+SAMPLE = re.compile(
+    rf"(hakmem_[a-z0-9_]+)(?:\{{({LABEL}(?:,{LABEL})*)\}})?( -?[0-9]+(?:\.[0-9]+)?)"
+)
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,7 @@ class Handler(BaseHTTPRequestHandler):
 
     server_version = "hakmem"
     sys_version = ""
+    timeout = 10  # of one that asks for nothing
 
     def do_GET(self) -> None:
         if self.path.partition("?")[0] != PAGE:

@@ -9,6 +9,7 @@ import json
 import os
 import socket
 import struct
+import time
 from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -58,7 +59,8 @@ class Found(Generic[T]):
 
 def listening(sockets: Path = SOCKETS) -> list[str]:
     """The names of their sockets."""
-    lines = (line.split() for line in sockets.read_text(encoding="utf-8").splitlines())
+    text = sockets.read_text(encoding="utf-8", errors="replace")  # a name may be any bytes
+    lines = (line.split() for line in text.splitlines())
     found = {  # a set: while sockets come and go, the system's list may have one twice
         words[7]
         for words in lines
@@ -68,7 +70,7 @@ def listening(sockets: Path = SOCKETS) -> list[str]:
 
 
 def ask(name: str, form: str) -> Answer | None:
-    """None: it has gone meanwhile, does not answer, or is another user's."""
+    """None: it has gone meanwhile, does not answer in time, or is another user's."""
     with socket.socket(socket.AF_UNIX) as connection, contextlib.suppress(OSError):
         connection.settimeout(PATIENCE_S)
         connection.connect("\0" + name.removeprefix("@"))
@@ -77,10 +79,23 @@ def ask(name: str, form: str) -> Answer | None:
         if os.geteuid() not in (0, user):
             return None
         connection.sendall(f"{form}\n".encode())
-        with connection.makefile("rb") as file:
-            text = file.read(MOST_BYTES).decode("utf-8", "replace")
+        text = _read(connection).decode("utf-8", "replace")
         return Answer(pid, text) if text and pid > 0 else None
     return None
+
+
+def _read(connection: socket.socket) -> bytes:
+    """All that comes, up to MOST_BYTES; TimeoutError where that takes longer than PATIENCE_S."""
+    until, found = time.monotonic() + PATIENCE_S, bytearray()
+    while len(found) < MOST_BYTES:
+        connection.settimeout(max(0.001, until - time.monotonic()))
+        part = connection.recv(MOST_BYTES - len(found))
+        if not part:
+            break
+        found += part
+        if time.monotonic() > until:
+            raise TimeoutError
+    return bytes(found)
 
 
 def ask_all(form: str) -> list[Answer | None]:
@@ -111,14 +126,14 @@ def parse(answer: Answer) -> Process | None:
         figures = json.loads(answer.text)
         figures["heap"] = counts(figures["heap"])
         figures["bands"] = {name: counts(band) for name, band in figures["bands"].items()}
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     return Process(answer.pid, command_of(answer.pid), page_faults_of(answer.pid), figures)
 
 
 def counts(figures: dict[str, Any]) -> defaultdict[str, int]:
-    """TypeError where one is no number."""
-    if not all(isinstance(number, int) for number in figures.values()):
+    """TypeError where one is no number of bytes or of anything else that is counted."""
+    if not all(isinstance(n, int) and 0 <= n < 1 << 64 for n in figures.values()):
         raise TypeError
     return defaultdict(int, figures)
 

@@ -164,7 +164,7 @@ def _matrix(content: Mapping[str, Any], digest: str) -> Matrix:
         raise LabError(f'clock is "wall" or "cpu", not {clock!r}')
     modes = [_mode(entry) for entry in _list(content, "mode")]
     _check_names([mode.name for mode in modes], "mode")
-    epoch_s = float(content.get("epoch_s", 1.0))
+    epoch_s = _number(content, "epoch_s", "the file") if "epoch_s" in content else 1.0
     return Matrix(
         title=_text(content, "title", "the file"),
         baseline=_text(content, "baseline", "the file"),
@@ -179,8 +179,11 @@ def _matrix(content: Mapping[str, Any], digest: str) -> Matrix:
 def _mode(entry: Mapping[str, Any]) -> Mode:
     name = _text(entry, "name", "a mode")
     _only(entry, ("name", "environment", "library"), f"mode {name}")
-    environment = {str(k): str(v) for k, v in entry.get("environment", {}).items()}
-    return Mode(name, environment, str(entry.get("library", "hakmem")))
+    environment = entry.get("environment", {})
+    if not isinstance(environment, dict):
+        raise LabError(f"mode {name}: environment is a table of variables")
+    settings = {str(k): str(v) for k, v in environment.items()}
+    return Mode(name, settings, str(entry.get("library", "hakmem")))
 
 
 def _stage(entry: Mapping[str, Any], epoch_s: float) -> Stage:
@@ -197,9 +200,9 @@ def _stage(entry: Mapping[str, Any], epoch_s: float) -> Stage:
         seconds=_number(entry, "seconds", where),
         epoch_s=epoch_s,
         modes=None if modes == "survivors" else tuple(str(mode) for mode in modes),
-        keep=int(entry["keep"]) if "keep" in entry else None,
-        rounds=int(pairs.get("rounds", 0)),
-        pair_s=float(pairs.get("seconds", LEAST_PAIR_S)),
+        keep=int(_number(entry, "keep", where)) if "keep" in entry else None,
+        rounds=int(_number(pairs, "rounds", where)) if "rounds" in pairs else 0,
+        pair_s=_number(pairs, "seconds", where) if "seconds" in pairs else LEAST_PAIR_S,
         rules=_rules(entry.get("rules", {}), where),
     )
 
@@ -221,14 +224,12 @@ def _rules(entry: Mapping[str, Any], where: str) -> Rules:
         known = ", ".join(MEMORY_UNITS)
         wanted = f'a size with its unit ({known}), such as "15 MB"'
         raise LabError(f"{where}: rss_below is {wanted}, not {below!r}") from None
-    drift = tuple(entry.get("drift", ()))
-    if not set(drift) <= {"rss", "throughput"}:
+    drift = entry.get("drift", [])
+    if not isinstance(drift, list) or not all(name in ("rss", "throughput") for name in drift):
         raise LabError(f'{where}: drift is a list of "rss" and "throughput"')
-    numbers = {
-        key: float(entry[key]) if key in entry else None
-        for key in ("throughput_floor", "cv", "calls_per_op")
-    }
-    return Rules(rss=rss, rss_below=below, drift=drift, **numbers)
+    names = ("throughput_floor", "cv", "calls_per_op")
+    numbers = {key: _real(entry, key, where) if key in entry else None for key in names}
+    return Rules(rss=rss, rss_below=below, drift=tuple(drift), **numbers)
 
 
 def _only(entry: object, known: Sequence[str], where: str) -> None:
@@ -240,17 +241,26 @@ def _only(entry: object, known: Sequence[str], where: str) -> None:
         raise LabError(f"{where}: unknown: {', '.join(unknown)}; known: {', '.join(known)}")
 
 
-def _text(entry: Mapping[str, Any], key: str, where: str) -> str:
+def _text(entry: object, key: str, where: str) -> str:
+    if not isinstance(entry, dict):
+        raise LabError(f"{where}: a table is expected")
     if not isinstance(entry.get(key), str) or not entry[key]:
         raise LabError(f"{where}: {key} is missing")
     return str(entry[key])
 
 
-def _number(entry: Mapping[str, Any], key: str, where: str) -> float:
+def _real(entry: Mapping[str, Any], key: str, where: str) -> float:
     value = entry.get(key)
-    if not isinstance(value, int | float) or isinstance(value, bool) or value <= 0:
-        raise LabError(f"{where}: {key} must be a number above 0")
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise LabError(f"{where}: {key} must be a number, not {value!r}")
     return float(value)
+
+
+def _number(entry: Mapping[str, Any], key: str, where: str) -> float:
+    value = _real(entry, key, where)
+    if value <= 0:
+        raise LabError(f"{where}: {key} must be a number above 0")
+    return value
 
 
 def _list(content: Mapping[str, Any], key: str) -> list[Any]:
@@ -288,8 +298,15 @@ def _check(matrix: Matrix) -> None:
         _check_stage(matrix, stage)
 
 
+def file_name(name: str) -> str:
+    """Of a stage or a mode, as its files have it."""
+    return re.sub(r"[^A-Za-z0-9.+-]+", "-", name)
+
+
 def _check_names(names: Sequence[str], what: str) -> None:
-    if any(names.count(name) > 1 for name in names):
+    """Each has files of its own."""
+    files = list(map(file_name, names))
+    if len(set(files)) < len(files):
         raise LabError(f"two {what}s have the same name: {', '.join(names)}")
 
 

@@ -18,7 +18,7 @@ from rich.progress import Progress, TaskID
 from hakmem import project
 from hakmem.errors import Interrupted, LabError
 from hakmem.matrix import rules, view
-from hakmem.matrix.plan import Clock, Matrix, Stage
+from hakmem.matrix.plan import Clock, Matrix, Stage, file_name
 from hakmem.matrix.rules import Conclusion, Evidence, Result
 from hakmem.paired import cells
 from hakmem.process import children, host, library, order, provenance
@@ -194,7 +194,7 @@ class Runner:
             argv, lib, session.surroundings(argv, lib, mode.environment), mode.environment
         )
         facts = {"matrix": self.matrix.title, "stage": stage.name, "mode": name}
-        path = self.state.folder / f"{_slug(stage.name)}-{_slug(name)}.csv"
+        path = self.state.folder / f"{file_name(stage.name)}-{file_name(name)}.csv"
         with session.Csv(path, {**facts, **session.facts_of(what)}) as csv:
 
             def on_epoch(row: soak.Row, line: str) -> None:
@@ -266,10 +266,6 @@ def rate(sample: Sample, clock: Clock) -> float:
         return float(result["ops"]) / seconds
     except (KeyError, TypeError, ValueError, ZeroDivisionError):
         raise LabError(f"{sample.command} printed no usable ops and seconds: {result}") from None
-
-
-def _slug(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9.+-]+", "-", name)
 
 
 def program(matrix: Matrix) -> Path:

@@ -37,14 +37,15 @@ RULES = (CRASH, THROUGHPUT, RSS, RSS_BELOW, *DRIFT.values(), CV, CALLS)
 
 
 def print_plan(console: Console, matrix: Matrix, seconds: float) -> None:
-    console.print(f"{matrix.title}")
+    console.print(matrix.title, markup=False)
     for stage in matrix.stages:
         who = "those still in" if stage.modes is None else ", ".join(stage.modes)
         keep = f"; at most {stage.keep} go on" if stage.keep else ""
         pairs = ""
         if stage.rules.throughput_floor is not None:
             pairs = f" and {stage.rounds} rounds of pairs of {stage.pair_s:g} s"
-        console.print(f"  stage {stage.name}: {who}: {duration(stage.seconds)}{pairs}{keep}")
+        said = f"  stage {stage.name}: {who}: {duration(stage.seconds)}{pairs}{keep}"
+        console.print(said, markup=False)
     console.print(f"about {duration(seconds)} if as many go on as there is room for")
     say_rehearsal(console, matrix)
 
@@ -60,7 +61,7 @@ def say_rehearsal(console: Console, matrix: Matrix) -> None:
 def print_stage(console: Console, result: Result, clock: Clock) -> None:
     """A row for each mode: its soak's throughput, its state under every rule, if it goes on."""
     rules = _judged_by([result])
-    title = f"stage {result.stage.name}, {duration(result.stage.seconds)}"
+    title = Text(f"stage {result.stage.name}, {duration(result.stage.seconds)}")
     speed = ">M ops/s" + "\nby CPU" * (clock == "cpu")
     table = terminal.table("mode", speed, ">its CV", title=title, title_justify="left")
     for rule in (*rules, ""):
@@ -68,7 +69,7 @@ def print_stage(console: Console, result: Result, clock: Clock) -> None:
     for name, found in result.judged.items():
         cells = [_cell(_of(found, rule)) for rule in rules]
         out = result.left_out.get(name, "")
-        table.add_row(name, *_speed(result, name, clock), *cells, Text(out, style="dim"))
+        table.add_row(Text(name), *_speed(result, name, clock), *cells, Text(out, style="dim"))
     console.print(table)
     broken = [judgement.rule for judgement in result.baseline if judgement.state == "broken"]
     if broken:

@@ -149,24 +149,23 @@ def _floor(name: str | None, found: work.Work, required: bool) -> work.Reference
 
 
 def known_margin(target: Track, host: str | None = None) -> float:
-    """δ from the host's last A/A of this benchmark and metric in the ledger, else 1 %."""
+    """δ from the host's last A/A of this benchmark and metric in the ledger, else 1 %. One that had
+    too few blocks for an interval says nothing."""
     if target.works[BASE].command is None:
         return protocol.LEAST_MARGIN
     found, host = None, host or host_name()
     for record in Ledger.default().records():
         if record.kind == "A/A" and record.host == host and _same_figure(record, target):
-            found = record
-    return protocol.margin(noise_of(found, target)) if found else protocol.LEAST_MARGIN
+            noise = noise_of(record, target)
+            found = noise if noise.kind == protocol.KIND else found
+    return protocol.margin(found)
 
 
 def _same_figure(record: Record, target: Track) -> bool:
     bench = record.body["benchmarks"][0]
     floor = target.floor.name if target.floor else None
-    return (bench["name"], bench["metric"], bench["floor"]) == (
-        target.name,
-        target.reading.name,
-        floor,
-    )
+    said = tuple(bench.get(key) for key in ("name", "metric", "floor"))
+    return said == (target.name, target.reading.name, floor)
 
 
 def noise_of(record: Record, target: Track) -> stats.Interval:

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from hakmem import complete, project
 from hakmem.errors import LabError
-from hakmem.ledger.store import Ledger
+from hakmem.ledger.store import Ledger, host_name
 from hakmem.paired import ab, baseline, cells, compare, suite_run
 from hakmem.paired.blocks import Outcome
 from hakmem.paired.protocol import LOOKS, Aim, Verdict
@@ -70,6 +70,9 @@ def require_ledger(record: bool) -> None:
     folder = next(place for place in places if place.exists())
     if record and not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
         raise LabError(f"cannot write into {folder}; --no-record measures all the same")
+    if record and (folder / f"{host_name()}.jsonl").is_file():
+        with Ledger.default().together():
+            pass  # what is wrong with what is there is said now
 
 
 def fresh(seed: int | None) -> int:

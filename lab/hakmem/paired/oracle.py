@@ -40,8 +40,11 @@ def score(costs: Sequence[Sequence[float]]) -> Score | None:
     """Of one row. `costs` are ln (subject ÷ rival), rivals by blocks, NaN where a block has none.
 
     The error is that of whole repetitions: blocks drawn again within each half, the rival chosen
-    again. None where there is no rival or are too few blocks.
+    again; widened for what so few blocks hide, by n ÷ (n − 1) of a half as in a sample's variance,
+    and by Student's t over the normal quantile. None where there is no rival or are too few blocks.
     """
+    from scipy.stats import t  # here, because every command would wait a second for it
+
     table = np.asarray(costs, dtype=float)
     if table.ndim != 2 or table.shape[0] == 0 or table.shape[1] < FEWEST:
         return None
@@ -51,7 +54,11 @@ def score(costs: Sequence[Sequence[float]]) -> Score | None:
     drawn = [rng.choice(half, (RESAMPLES, len(half))) for half in halves]
     again = _crossed(table, *drawn)
     again = again[np.isfinite(again)]
-    return Score(log, float(again.std(ddof=1))) if math.isfinite(log) and len(again) > 1 else None
+    if not math.isfinite(log) or len(again) < 2:
+        return None
+    least = min(map(len, halves))
+    few = math.sqrt(least / (least - 1)) * t.ppf(0.975, table.shape[1] - 2) / WIDE
+    return Score(log, float(few * again.std(ddof=1)))
 
 
 def _crossed(table: np.ndarray, one: np.ndarray, other: np.ndarray) -> np.ndarray:

@@ -24,7 +24,7 @@ KIND = "95 % CI over all looks"
 LOOKS = (8, 12, 20, 30)
 ALPHA = 0.0182
 NARROW = 0.01
-LEAST_MARGIN = 0.01
+LEAST_MARGIN, MOST_MARGIN = 0.01, 0.05
 CROSS_CHECK_FROM = 20
 
 Aim = Literal["improvement", "neutral"]
@@ -72,8 +72,9 @@ def same(decision: Decision) -> bool:
 
 
 def margin(noise: stats.Interval | None) -> float:
-    """δ: what a guard may lose. 1 %, or the half-width of the host's A/A interval if wider."""
-    return LEAST_MARGIN if noise is None else max(LEAST_MARGIN, half_width(noise))
+    """δ: what a guard may lose. 1 %, or the half-width of the host's A/A interval if wider, but no
+    more than 5 %: what is noisier than that is no guard."""
+    return LEAST_MARGIN if noise is None else min(max(LEAST_MARGIN, half_width(noise)), MOST_MARGIN)
 
 
 def least_blocks(contenders: int) -> int:

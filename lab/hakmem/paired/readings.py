@@ -45,6 +45,10 @@ WORDS = {
 }
 COUNTED = ("cycles", "instructions")
 MEMORY = ("rss", "idle", "left", "held", "mbs", "quiet")
+# In words what is neither a time nor memory that a mean of times or of memory could be of: a tail
+# is another figure than the time that a load takes.
+OF_CALLS = frozenset(WORDS[name] for name in metrics.LATENCIES)
+OF_MEMORY = frozenset(WORDS[name] for name in MEMORY)
 # Where most of the work of an operation is the kernel's, its time belongs to the operation.
 _KERNEL_WORK = ("huge", "large", "realloc", "thread_churn", "startup")
 

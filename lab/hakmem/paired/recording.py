@@ -27,6 +27,7 @@ from hakmem.process.sample import Sample
 from hakmem.stats import Interval
 
 MOST_RAW = 1 << 20
+GUARD = "guard "  # before its name among the metrics
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def verdict_body(
     target, *guards = plan.tracks
     metrics = {target.name: ratio_entry(target, decision.target)}
     for track, interval in zip(guards, decision.guards, strict=True):
-        metrics[f"guard {track.name}"] = ratio_entry(track, interval)
+        metrics[f"{GUARD}{track.name}"] = ratio_entry(track, interval)
     return {
         "question": question,
         "aim": plan.aim,

@@ -258,10 +258,9 @@ def body(
 def overall(bodies: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Geometric means over the rows: of hakmem ÷ oracle, and of the variation against each rival.
 
-    Where time is CPU time, it is both.
-    What is no time, the memory of an idle process, is of no mean but memory's.
+    Where time is CPU time, it is both. What is no time, the memory of an idle process or the tail
+    of single calls, is of no mean of times.
     """
-    of_memory = [readings.WORDS[name] for name in readings.MEMORY]
     found = {}
     for rival in sorted({name for one in bodies for name in one["ratios"].get(VARIATION, ())}):
         # Of a single benchmark it is mostly the machine's; of all it says something.
@@ -274,7 +273,7 @@ def overall(bodies: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         for one in bodies:
             own = one["ratios"]
             fitting = own.get(kind) or (own[TIME] if kind == CPU else {})
-            if ORACLE in fitting and (kind == MEMORY or one["reading"] not in of_memory):
+            if ORACLE in fitting and _is_of(kind, one["reading"]):
                 entries.append(
                     metrics(one)[metric_name(one["suite"], kind if kind in own else TIME, ORACLE)]
                 )
@@ -284,9 +283,17 @@ def overall(bodies: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return found
 
 
+def _is_of(kind: str, reading: str) -> bool:
+    """Whether a row with this reading belongs to the mean of such figures."""
+    if kind == TIME and reading in readings.OF_CALLS:
+        return False
+    return kind == MEMORY or reading not in readings.OF_MEMORY
+
+
 def whole(suite: Record, records: Mapping[str, Record]) -> dict[str, Any] | None:
-    """The suite with the `rows` and `metrics` of its benchmarks, and the `settings` that all, or
-    the cell that is compared, were told; None where they have no such form.
+    """The suite with the `rows` and `metrics` of its benchmarks, the `settings` that all, or the
+    cell that is compared, were told, and which library that is (`of`); None where they have no such
+    form.
 
     So it was measured by an earlier method, whose tables nobody shows any more.
     """
@@ -297,9 +304,15 @@ def whole(suite: Record, records: Mapping[str, Record]) -> dict[str, Any] | None
     told = setting.body.get("settings_of_user", {}) if setting else {}
     settings = {n: v for n, v in told.items() if not n.startswith(provenance.NO_SETTING)}
     words = [str(word) for word in suite.body.get("argv", ())]
-    for option, cell in pairwise(words):
-        settings |= cells.environment_of(cell) if option == "--lib" else {}
-    return joined({**suite.body, "settings": settings}, [part.body for part in parts])
+    for option, cell in pairwise([*words, ""]):
+        if option == "--lib":
+            settings |= cells.environment_of(cell)
+        elif option.startswith("--lib="):
+            settings |= cells.environment_of(option.removeprefix("--lib="))
+    binaries = setting.body.get("binaries", {}) if setting else {}
+    of = binaries.get(BASE, {}).get("name")
+    body = {**suite.body, "settings": settings, "of": of}
+    return joined(body, [part.body for part in parts])
 
 
 def joined(body: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

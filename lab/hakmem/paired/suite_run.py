@@ -17,7 +17,7 @@ from rich.text import Text
 
 from hakmem import programs
 from hakmem.errors import Interrupted, LabError
-from hakmem.ledger.store import Ledger, Record
+from hakmem.ledger.store import Ledger, Record, host_name
 from hakmem.paired import (
     cells as cell_module,
     compare,
@@ -188,8 +188,9 @@ def begin(
     recorded = list(_recorded(request, facts))
     if not recorded:
         raise LabError(
-            "nothing to resume: the ledger has no benchmarks of this command line with this "
-            f"library at this commit ({str(facts.source['commit'])[:10]})"
+            "nothing to resume: the ledger has no benchmarks of this command line with these "
+            "libraries and settings, from this host and at this commit "
+            f"({str(facts.source['commit'])[:10]})"
         )
     setting, last = recorded[-1]
     found = {r.body["suite"]: r for of, r in recorded if of.id == setting.id}
@@ -199,7 +200,8 @@ def begin(
 
 
 def _recorded(request: Request, facts: Facts) -> Iterator[tuple[Record, Record]]:
-    """Benchmarks of this command line with this hakmem from this source, each after its setting."""
+    """Benchmarks of this command line with these libraries and settings from this source on this
+    host, each after its setting."""
     settings = {}
     for record in Ledger.default().records():
         body = record.body
@@ -211,9 +213,16 @@ def _recorded(request: Request, facts: Facts) -> Iterator[tuple[Record, Record]]
                 request.seed in (None, body["seed"])
                 and setting.body["argv"] == request.argv_with(body["seed"])
                 and setting.body["source"] == facts.source
-                and setting.body["binaries"][BASE]["sha256"] == facts.binaries[BASE]["sha256"]
+                and _files(setting.body["binaries"]) == _files(facts.binaries)
+                and setting.body["settings_of_user"] == recording.settings_of_user()
+                and record.host == host_name()
             ):
                 yield setting, record
+
+
+def _files(binaries: Mapping[str, Mapping[str, object]]) -> dict[str, object]:
+    """Which file each cell's library is."""
+    return {at: found.get("sha256") for at, found in binaries.items()}
 
 
 def track_of(figure: Figure, cells: Mapping[str, Cell], request: Request) -> Track:

@@ -1,7 +1,7 @@
 """A suite (suite_record.joined) as a README's or the terminal's table. Pure; losses like wins.
 
-The best rival of a row is the one with the best figure over all blocks; "÷ oracle" is against the
-best one as suite_record has it, chosen on other blocks than it is scored on.
+The best rival of a row is the one that hakmem does worst against over all blocks; "÷ oracle" is
+against the best one as suite_record has it, chosen on other blocks than it is scored on.
 """
 
 import math
@@ -77,17 +77,23 @@ def _able(row: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     return {rival: entry for rival, entry in row["rivals"].items() if entry["failure"] is None}
 
 
-def best_rival(row: Mapping[str, Any]) -> str | None:
-    """The one with the best figure over all blocks; None where every one failed."""
-    able, sign = _able(row), 1 if row["better"] == "lower" else -1
-    return min(able, key=lambda rival: sign * able[rival]["value"], default=None)
+def best_rival(row: Mapping[str, Any], metrics: Mapping[str, Any], kind: str = TIME) -> str | None:
+    """The one that hakmem does worst against: of those that have beaten it, else of all, by the
+    paired ratios, for the mean of one that was decided early is of another stretch of time. None
+    where there is none."""
+    more = kind == TIME and row["better"] == "higher"
+    found = {rival: metrics.get(metric_name(row["benchmark"], kind, rival)) for rival in _able(row)}
+    worst = {
+        rival: (entry.get("verdict") == "loss", -value(entry) if more else value(entry))
+        for rival, entry in found.items()
+        if entry
+    }
+    return max(worst, key=lambda rival: worst[rival], default=None)
 
 
 def _line(row: Mapping[str, Any], metrics: Mapping[str, Any], alone: bool) -> Line:
     name = row["benchmark"]
-    able, best = _able(row), best_rival(row)
-    peaks = {rival: e["memory_kb"] for rival, e in able.items() if e["memory_kb"]}
-    lean = min(peaks, key=lambda rival: peaks[rival], default=None)
+    able, best, lean = _able(row), best_rival(row, metrics), best_rival(row, metrics, MEMORY)
 
     def entry(kind: str, rival: str | None) -> Mapping[str, Any] | None:
         return metrics.get(metric_name(name, kind, rival)) if rival else None
@@ -104,7 +110,7 @@ def _line(row: Mapping[str, Any], metrics: Mapping[str, Any], alone: bool) -> Li
         ratio(entry(TIME, ORACLE)),
         ratio(entry(TIME, SYSTEM)),
         _mib(row["hakmem_memory_kb"]) if memory else NONE,
-        of(_mib(peaks[lean]), lean) if memory and lean else NONE,
+        of(_mib(able[lean]["memory_kb"]), lean) if lean else NONE,
         ratio(memory),
         ratio(entry(MEMORY, ORACLE)),
     )
@@ -134,7 +140,8 @@ def markdown(body: Mapping[str, Any], time: str) -> str:
         rows = [row for row in in_order(body["rows"]) if _has(row, columns)]
         if rows:
             said += [
-                f"Means of all runs; in each cell **{subject(body)}** · {rival or ALL}.",
+                f"Means of all runs, of the row's own figure without the worst tenth; in each cell "
+                f"**{subject(body)}** · {rival or ALL}.",
                 figures(what, rows, columns, rival),
             ]
     return "\n\n".join(part.rstrip() for part in (table, *said)) + "\n"
@@ -208,6 +215,9 @@ def notes(body: Mapping[str, Any], time: str) -> Iterator[str]:
         if library["origin"] != "hakmem" or name in rivals(body)
     )
     commit = str(body["source"]["commit"])[:10]
+    if body.get("settings"):
+        told = ", ".join(f"{name}={value}" for name, value in sorted(body["settings"].items()))
+        yield f"Measured with {told}."
     yield f"Measured {time[:10]} at commit {commit}, {blocks} blocks each. Rivals: {there}."
 
 
@@ -339,8 +349,9 @@ def _offset(x: float, middle: float, dots: Sequence[Dot]) -> float:
 def _ratios(
     bodies: Sequence[Mapping[str, Any]], rival: str, kind: str
 ) -> Iterator[tuple[float, str, bool]]:
-    """Memory is no time: of a process that does nothing only its peak is shown."""
-    no_time = [readings.WORDS[name] for name in readings.MEMORY]
+    """Memory is no time, nor is a tail: of a process that does nothing, and of one whose calls are
+    timed one by one, only the peak is shown."""
+    no_time = readings.OF_MEMORY | readings.OF_CALLS
     for body in bodies:
         for row in body["rows"]:
             entry = body["metrics"].get(metric_name(row["benchmark"], kind, rival))

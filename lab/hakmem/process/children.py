@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hakmem.errors import LabError
+
 _USUAL = re.compile(r"\[[A-Z_]+\]|==\d+==|--\d+--|\s*$")
 
 
@@ -40,7 +42,10 @@ def last_line(text: str, otherwise: str = "it said nothing") -> str:
 
 def tool(argv: Sequence[str]) -> "subprocess.CompletedProcess[str]":
     """One that answers at once, in words that do not depend on the user's language."""
-    return said(argv, env={**os.environ, "LC_ALL": "C"}, timeout=120)
+    try:
+        return said(argv, env={**os.environ, "LC_ALL": "C"}, timeout=120)
+    except subprocess.TimeoutExpired:
+        raise LabError(f"{' '.join(argv[:2])} takes more than two minutes", status=1) from None
 
 
 def how_ended(status: int, *texts: str) -> str:

@@ -114,7 +114,7 @@ def _binary(file: Path, changed: int) -> Binary:
 
 def _readelf(*arguments: str) -> str:
     try:
-        return children.said(["readelf", "-W", *arguments]).stdout
+        return children.tool(["readelf", "-W", *arguments]).stdout
     except OSError:
         return ""
 

@@ -66,7 +66,7 @@ def suite(asked: Asked, whole: Mapping[str, Any]) -> Suite:
 def _row(row: Mapping[str, Any], metrics: Mapping[str, Any]) -> dict[str, Any]:
     failed = {rival: found["failure"] for rival, found in row["rivals"].items()}
     cells = {at: _cell(metrics, row["benchmark"], at, failed.get(at)) for at in (*failed, ORACLE)}
-    best = suite_table.best_rival(row)
+    best = suite_table.best_rival(row, metrics)
     time = cells[best]["time"] if best else None
     verdict = time["verdict"] if time else "undecided"
     return {**row, "cells": cells, "best": best, "verdict": verdict}

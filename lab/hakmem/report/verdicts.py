@@ -7,6 +7,7 @@ from typing import Any
 from hakmem import words
 from hakmem.ledger import claims
 from hakmem.ledger.store import Record
+from hakmem.paired import recording
 from hakmem.report import charts
 from hakmem.report.charts import Ratio, Sides
 from hakmem.report.records import Asked
@@ -44,9 +45,11 @@ def interval(metric: Mapping[str, Any]) -> Interval:
 def verdict(asked: Asked) -> Verdict:
     body = asked.body
     state = STATES.get(str(body["verdict"]), "undecided")
+    # A record's keys are sorted: which is the target is in their names.
+    metrics = sorted(body["metrics"].items(), key=lambda item: item[0].startswith(recording.GUARD))
     target, *guards = (
         Track(name, str(entry.get("of", "")), interval(entry), "guard" if number else state)
-        for number, (name, entry) in enumerate(body["metrics"].items())
+        for number, (name, entry) in enumerate(metrics)
     )
     a, b = (str(cell["name"]) for cell in body["cells"])
     return Verdict(asked, f"{b} ÷ {a}", target, guards)

@@ -199,21 +199,28 @@ def by_command(past: Past, console: Console) -> Record:
     console.print(Text(" ".join(argv)), soft_wrap=True)
     run_own(argv)
     new = [r for r in Ledger.default().records() if r.id not in before and r.kind == kind]
-    # Of several verdicts that one command recorded, the one in the same place for the same metric.
+    # Of several verdicts that one command recorded, the one of the same cells for the same metric;
+    # where a library that was given has another name, the one in the same place.
     new = [r for r in new if _metric(r) == _metric(past.record)]
+    same = [r for r in new if _cells(r) == _cells(past.record)]
+    if len(same) == 1:
+        return same[0]
     inputs = past.body.get("inputs")
     together = [
         r.id for r in past.records.values() if r.kind == kind and r.body.get("inputs") == inputs
     ]
-    place = together.index(past.record.id) if inputs else 0
-    if len(new) <= place:
+    if not new or (inputs and len(new) != len(together)):
         raise LabError("its command ended without such a record: what it said stands above", 1)
-    return new[place]
+    return new[together.index(past.record.id) if inputs else 0]
 
 
 def _metric(record: Record) -> object:
     first = next(iter(record.body.get("benchmarks") or ()), None)
     return first.get("metric") if isinstance(first, Mapping) else None
+
+
+def _cells(record: Record) -> list[object]:
+    return [cell.get("name") for cell in record.body.get("cells") or ()]
 
 
 def command_line(past: Past, folder: Path) -> list[str]:

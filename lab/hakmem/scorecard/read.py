@@ -164,6 +164,8 @@ def _fits(record: Record, target: Target) -> bool:
     # Programs are a suite of their own, which a target asks for by name.
     if target.kind == "suite" and bool(body.get("programs")) is not ("programs" in target.where):
         return False
+    if target.kind == "suite" and target.metric in OVERALL and not _is_whole(body, target):
+        return False
     same = all(at(body, path) == wanted for path, wanted in target.where.items())
     return same and all(_number(at(body, path)) >= n for path, n in target.least.items())
 
@@ -174,8 +176,21 @@ def _natural(body: Mapping[str, Any], target: Target) -> bool:
     chosen = any(str(word).startswith("--metric") for word in body.get("argv", ()))
     told = body.get("settings") and not any(path.startswith("settings") for path in target.where)
     accompanied = any("beside" in side for side in body.get("libraries", {}).values())
-    ours = at(body, f"libraries.{HAKMEM}.origin") == HAKMEM
+    ours = body.get("of") == HAKMEM and at(body, f"libraries.{HAKMEM}.origin") == HAKMEM
     return ours and not (chosen or told or accompanied)
+
+
+def _is_whole(body: Mapping[str, Any], target: Target) -> bool:
+    """Whether a mean is over the rows that the target names, against the rivals that it needs: of
+    few favourable rows, or of one weak rival, it would be another mean."""
+    rows = body.get("rows") or ()
+    rivals = {rival for row in rows for rival in row["rivals"] if rival in body["libraries"]}
+    only = not target.rivals or rivals == set(target.rivals)
+    return (
+        only
+        and rivals >= set(target.needs)
+        and set(target.benchmarks) <= {row["benchmark"] for row in rows}
+    )
 
 
 def at(body: object, path: str) -> Any:
@@ -364,4 +379,5 @@ def _absent(target: Target, name: str, record: Record, figures: Mapping[str, Fig
         return []
     row = _row(record, name) or {"rivals": {}}
     asked = [*target.needs, *(target.rivals or row["rivals"])]
-    return [rival for rival in dict.fromkeys(asked) if rival not in figures]
+    there = figures.keys() & record.body["libraries"].keys()  # a name may be given to anything
+    return [rival for rival in dict.fromkeys(asked) if rival not in there]

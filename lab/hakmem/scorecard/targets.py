@@ -213,9 +213,11 @@ def _names(entry: Mapping[str, Any], key: str) -> tuple[str, ...]:
 
 def _benchmarks(entry: Mapping[str, Any]) -> tuple[str, ...]:
     if entry["kind"] != "suite" or entry["metric"] in OVERALL:
-        if any(key in entry for key in OF_SUITE):
-            raise _WrongError(f"{', '.join(OF_SUITE)} belong to figures of single benchmarks")
-        return ()
+        single = OF_SUITE if entry["kind"] != "suite" else ("except",)
+        if any(key in entry for key in single):
+            raise _WrongError(f"{', '.join(single)} belong to figures of single benchmarks")
+        # Of all rows, these at least; a real program is one too.
+        return _names(entry, "benchmarks")
     chosen, left = _names(entry, "benchmarks"), _names(entry, "except")
     unknown = {*chosen, *left} - set(BENCHMARKS)
     if unknown:

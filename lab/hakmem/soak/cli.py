@@ -1,5 +1,6 @@
 """The command lines of soaks: `hakmem soak`, which runs one, and `hakmem soak analyze`."""
 
+import contextlib
 import json
 import os
 import shlex
@@ -84,9 +85,11 @@ def run_command(
         what, log = Started(command, library, surroundings, settings), path.with_suffix(".log")
         console.print(f"what it prints goes into {log}", soft_wrap=True)
         plan = planned(shlex.join(command), what, seconds, path, record)
-        finish(
-            session.run(plan, lambda each: inside.run(what, epoch_s, seconds, log, each), console)
-        )
+        with host_lock() if record else contextlib.nullcontext():
+            analysis = session.run(
+                plan, lambda each: inside.run(what, epoch_s, seconds, log, each), console
+            )
+        finish(analysis)
         return
     program = project.require_file(project.bench_dir() / "soak_mixed", "the soak benchmark")
     seconds = seconds or 60
