@@ -310,7 +310,8 @@ EXPORT int __vsnprintf_chk(char *to, size_t n, int flag, size_t stated, const ch
     int (*next)(char *, size_t, int, size_t, const char *, va_list) = NEXT(__vsnprintf_chk);
     const size_t room = n != 0 && hak_room != NULL ? hak_room(to) : SIZE_MAX;
     const int length =
-        next != NULL ? next(to, n < room ? n : room, flag, stated, format, arguments) : -1;
+        next != NULL ? next(to, n < room || n > stated ? n : room, flag, stated, format, arguments)
+                     : -1;
     if (n > room && length >= 0 && (size_t)length >= room)
         check(to, (size_t)length < n ? (size_t)length + 1 : n);
     return length;

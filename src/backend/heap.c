@@ -324,7 +324,8 @@ static HK_NOINLINE bool find_slab(hk_heap_t *heap, unsigned cls) {
     }
     if (slab == NULL)
         return false;
-    hk_and_seq(&hk_heap_sparse, ~((uint64_t)1 << cls));
+    if (HK_UNLIKELY(hk_heap_is_sparse(cls)))
+        hk_and_seq(&hk_heap_sparse, ~((uint64_t)1 << cls));
     hk_lock(&heap->lock);
     hk_store_seq(&slab->owner, heap);
     link_slab(heap, slab);

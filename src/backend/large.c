@@ -73,6 +73,9 @@ static bool learn(const hk_range_t *range, bool ends) {
 static _Atomic(char *) latest;      /* atomic: any thread */
 static _Atomic size_t latest_bytes; /* atomic: as above; of another one for a moment */
 
+/* It is freed or moves: what lies there is somebody else's then. */
+static void forget(char *start) { hk_cas_seq(&latest, &start, NULL); }
+
 static void look_at_latest(void) {
     const hk_range_t range = {hk_load_relaxed(&latest), hk_load_relaxed(&latest_bytes), false};
     if (range.start != NULL)
@@ -229,6 +232,7 @@ static size_t free_huge(huge_t *huge) {
     hk_assert(hk_load_relaxed(&live) != 0);
     hk_assert(hk_map_owner(huge->range.start) != huge); /* it has been claimed */
     hk_sub_relaxed(&live, (size_t)1);
+    forget(huge->range.start);
     if (is_hollow(huge))
         hk_region_return(huge->range);
     else
@@ -302,6 +306,7 @@ static void *huge_grow(huge_t *huge, size_t bytes) {
         publish_tail(huge, before);
         return old;
     }
+    forget(old);
     hk_map_set_owner(old, NULL);
     hk_map_set(old, hk_slices_of(before), HK_KIND_FOREIGN);
     const size_t most = hk_region_is_bounded() ? bytes : hk_align_up(bytes + bytes / 8, HK_UNIT);
@@ -319,6 +324,7 @@ static void huge_shrink(huge_t *huge, size_t bytes) {
     }
     bytes = hk_align_up(bytes, HK_UNIT);
     hk_assert(bytes <= huge->range.bytes); /* rounded up it is no more than all of it */
+    forget(huge->range.start);
     hk_range_t tail = {huge->range.start + bytes, huge->range.bytes - bytes, huge->range.mixed};
     if (tail.bytes == 0)
         return;

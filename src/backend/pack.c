@@ -236,15 +236,20 @@ size_t hk_pack_free(void *p) {
     return (size_t)n * HK_GRAIN;
 }
 
+static atomic_bool some_are_late; /* atomic: any thread */
+
 void hk_pack_put_aside(void *p) {
     pack_t *pack = hk_map_owner(p);
     unsigned first = block_at(pack, p, HK_INVALID_FREE);
     if (hk_or_seq(&pack->lengths[first], (uint16_t)LATE) & LATE)
         hk_fatal(HK_DOUBLE_FREE, p);
+    hk_store_seq(&some_are_late, true);
 }
 
 size_t hk_pack_free_late(void) {
     size_t bytes = 0;
+    if (!hk_exchange_seq(&some_are_late, false))
+        return 0;
     for (pack_t *pack = hk_load_acquire(&stock.all); pack != NULL; pack = pack->kept.next)
         for (unsigned at = 0; at < GRAINS; at++)
             if ((hk_load_acquire(&pack->lengths[at]) & LATE) != 0 &&

@@ -228,13 +228,15 @@ bool hk_region_take(size_t bytes, size_t align, size_t dense, hk_range_t *range,
     return HK_TIMED_VALUE(region_take, take(bytes, align, dense, range, used));
 }
 
-/* Read once: later a sandbox may kill for asking. */
-static size_t data_limit = SIZE_MAX;
+/* Read at the start, for later a sandbox may kill for asking, and when the process has set it itself. */
+static _Atomic size_t data_limit = SIZE_MAX; /* atomic: any thread */
+
+void hk_region_read_data_limit(void) { hk_store_relaxed(&data_limit, (size_t)hk_os_data_limit()); }
 
 void hk_region_init(void) {
-    data_limit = (size_t)hk_os_data_limit();
+    hk_region_read_data_limit();
     const bool few = !hk_map_has_flat() && !hk_os_grants_addresses(LITTLE);
-    if (few || data_limit < LITTLE)
+    if (few || hk_load_relaxed(&data_limit) < LITTLE)
         hk_store_relaxed(&hk_region_bounded, true);
 }
 
@@ -261,8 +263,8 @@ bool hk_region_grants_addresses(size_t wanted) {
 bool hk_region_look_at_bounds(size_t wanted) {
     hk_store_relaxed(&hk_region_look_is_due, false);
     const size_t plenty = plenty_for(wanted);
-    if (hk_region_is_bounded() ||
-        (data_limit >= plenty && !hk_limit_is_near() && granted(hk_os_grants_commitment, plenty)))
+    if (hk_region_is_bounded() || (hk_load_relaxed(&data_limit) >= plenty && !hk_limit_is_near() &&
+                                   granted(hk_os_grants_commitment, plenty)))
         return false;
     hk_store_relaxed(&hk_region_bounded, true);
     return true;
@@ -340,9 +342,8 @@ static void leave(hk_range_t rest) {
             hk_region_keep(rest);
         return;
     }
-    if (rest.bytes != 0)
-        hk_os_unmap(rest.start, rest.bytes);
-    hk_held_drop(rest.bytes);
+    if (rest.bytes != 0 && hk_os_unmap(rest.start, rest.bytes))
+        hk_held_drop(rest.bytes);
 }
 
 /* Moves the pages of a block, which are several mappings, unit by unit, and no more of the last one than is the block's.

@@ -42,6 +42,9 @@ HK_INLINE bool hk_region_is_bounded(void) { return hk_load_relaxed(&hk_region_bo
  * start. */
 void hk_region_init(void);
 
+/* The process has set the limit on its data (RLIMIT_DATA). */
+void hk_region_read_data_limit(void);
+
 /* From now on fresh ranges of a unit lie at places of chance, found by this number, with nothing of
  * ours on either side. */
 void hk_region_scatter(uint64_t seed);

@@ -84,6 +84,17 @@ static uint64_t on_clean_pages(const hk_slab_t *slab, unsigned w) {
     return mask;
 }
 
+/* The words with blocks that overlap the pages. */
+static uint64_t words_of_pages(const hk_class_t *c, uint64_t pages) {
+    uint64_t words = 0;
+    for (unsigned page, n, lo, hi; pages != 0;) {
+        next_run(&pages, &page, &n);
+        if (blocks_of_pages(c, page, page + n - 1, &lo, &hi))
+            words |= hk_bits(lo / 64, hi / 64 - lo / 64 + 1);
+    }
+    return words;
+}
+
 HK_INLINE void set_word(hk_slab_t *slab, unsigned w, uint64_t bits) {
     slab->bits[w] = bits;
     if (bits == 0)
@@ -115,12 +126,16 @@ static unsigned take_bits(hk_slab_t *slab, unsigned w, uint64_t from, void **end
 /* Dirty pages first: using memory that is there costs nothing and leaves the rest to the system. */
 static HK_NOINLINE void take_marked(hk_slab_t *slab, void **end, unsigned n) {
     const uint64_t clean = hk_load_relaxed(&slab->clean);
+    const uint64_t dirty = words_of_pages(class_of(slab), used_pages(class_of(slab)) & ~clean);
     uint64_t pages = 0;
-    for (unsigned pass = clean == used_pages(class_of(slab)) ? 1 : 0; n != 0; pass++) {
+    for (unsigned pass = dirty == 0 ? 1 : 0; n != 0; pass++) {
         hk_assert(pass < 2);
-        for (uint64_t words = slab->summary; words != 0 && n != 0; words &= words - 1) {
+        uint64_t words = slab->summary & (pass == 0 ? dirty : UINT64_MAX);
+        for (; words != 0 && n != 0; words &= words - 1) {
             unsigned w = (unsigned)__builtin_ctzll(words);
             uint64_t from = slab->bits[w] & (pass == 0 ? ~on_clean_pages(slab, w) : UINT64_MAX);
+            if (from == 0)
+                continue;
             unsigned taken = take_bits(slab, w, from, end, n, &pages);
             end -= taken;
             n -= taken;

@@ -175,8 +175,10 @@ static HK_COLD size_t reclaim(hk_thread_t *thread) {
 /* The last try is made under the purge lock, so that no purge keeps out of reach what there is. */
 static HK_COLD void *reclaim_and_take(hk_thread_t *thread, unsigned cls, size_t n, size_t align,
                                       size_t *dirty) {
-    void *p = hk_bounds_look(n) ? take(thread, cls, n, align, dirty) : NULL;
-    if (p != NULL || hk_limit_excludes(n, 0))
+    /* what cannot be had, whatever is given up for it, says nothing of how much is left for others */
+    const bool never = hk_limit_excludes(hk_minus(n, HK_MAP_BYTES), 0);
+    void *p = hk_bounds_look(never ? 0 : n) ? take(thread, cls, n, align, dirty) : NULL;
+    if (p != NULL || never || hk_limit_excludes(n, 0))
         return p;
     reclaim(thread);
     hk_lock(&hk_purge_lock);
@@ -202,9 +204,15 @@ static HK_COLD void *alloc_without_locks(unsigned cls, size_t n, size_t align) {
 
 static void *try_to_allocate(unsigned cls, size_t n, size_t align, size_t *dirty) {
     hk_thread_t *thread = hk_thread_enter();
-    *dirty = thread != NULL ? n : 0;
-    if (HK_UNLIKELY(thread == NULL))
-        return alloc_without_locks(cls, n, align);
+    *dirty = n;
+    if (HK_UNLIKELY(thread == NULL)) {
+        void *p = alloc_without_locks(cls, n, align);
+        /* where the system refuses that, another thread's fork is waited for */
+        if (p != NULL || (thread = hk_thread_enter_after_fork()) == NULL) {
+            *dirty = 0;
+            return p;
+        }
+    }
     void *p = take(thread, cls, n, align, dirty);
     if (HK_UNLIKELY(p == NULL))
         p = reclaim_and_take(thread, cls, n, align, dirty);

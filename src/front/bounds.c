@@ -28,13 +28,18 @@ HK_COLD bool hk_bounds_look(size_t wanted) {
     return true;
 }
 
+void hk_data_limited(void) {
+    hk_region_read_data_limit();
+    hk_store_relaxed(&hk_region_look_is_due, true);
+}
+
 /* Where nobody has allocated yet, the first allocation looks. Another thread may have noticed the limit first, and be about
  * to give the map back: that is done, too, before the program goes on. */
-void hk_addresses_limited(void) {
+void hk_addresses_limited(bool own) {
     const int saved = errno;
     hk_store_relaxed(&limit_is_new, true);
     hk_store_relaxed(&hk_region_look_is_due, true);
-    const bool any = hk_load_relaxed(&hk_heap_threads) != 0;
+    const bool any = own && hk_load_relaxed(&hk_heap_threads) != 0;
     hk_thread_t *thread = any ? hk_thread_enter_patiently() : NULL;
     if (thread != NULL) {
         hk_bounds_look(0);

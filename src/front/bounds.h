@@ -8,7 +8,10 @@
  * hk_region_look_is_due says so. The caller has entered its record, and holds no lock. */
 bool hk_bounds_look(size_t wanted);
 
-/* The process has set a limit on its addresses: where little is left beside the flat page map, that goes back before this
+/* The process has set a limit on its data. Any thread. */
+void hk_data_limited(void);
+
+/* The process has set a limit on its addresses; not `own`: whosever they are, a later allocation looks. Where little is left beside the flat page map, that goes back before this
  * returns, so that the process's own mappings and threads find room. Any thread, also in a fork's child and in a
  * signal handler; where that would take a lock that is not to be had within a second or two, a later allocation sees to it. */
-void hk_addresses_limited(void);
+void hk_addresses_limited(bool own);

@@ -1,6 +1,7 @@
 #include "front/emergency.h"
 
 #include "backend/limit.h"
+#include "backend/mappings.h"
 #include "backend/pagemap.h"
 #include "base/report.h"
 #include "os/os.h"
@@ -15,11 +16,17 @@ typedef struct {
 } header_t;
 _Static_assert(sizeof(header_t) <= HK_CACHE_LINE, "the least alignment leaves room for it");
 
+static char *map(size_t bytes, size_t align) {
+    return hk_map_committed(hk_os_map(bytes, hk_max(align, HK_SLICE)), bytes);
+}
+
 void *hk_emergency_alloc(size_t n, size_t align) {
     align = hk_max(align, HK_CACHE_LINE);
     /* whole slices: beyond them lies what is not ours */
     size_t bytes = hk_align_up(hk_max(n, 1) + align, HK_SLICE);
-    char *start = hk_map_committed(hk_os_map(bytes, hk_max(align, HK_SLICE)), bytes);
+    char *start = map(bytes, align);
+    if (start == NULL && hk_mappings_let_go())
+        start = map(bytes, align);
     if (start == NULL)
         return NULL;
     char *block = start + align;

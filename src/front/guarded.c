@@ -121,7 +121,8 @@ void hk_guarded_apply(void) {
     if (can)
         hk_sample_start(every);
     else
-        hk_config_warn("HAKMEM_GUARD_SAMPLE", "", "the system refuses memory", "none is taken");
+        hk_config_warn("HAKMEM_GUARD_SAMPLE", "",
+                       "there is no memory for it, or a fork is under way", "nothing changes");
     hk_guarded_look_about();
 }
 

@@ -65,7 +65,7 @@ static void note(hk_thread_t *thread, size_t bytes) {
     thread->unnoted = 0;
 }
 
-/* While all of it goes back it is empty, and full: for a signal handler that interrupts that. */
+/* While blocks of it go back it is empty, and full: for a signal handler that interrupts that. */
 static void shut(hk_thread_t *thread, unsigned cls, void **slots) {
     thread->cache.limit[cls] = slots;
     hk_store_relaxed(&thread->cache.top[cls], slots);
@@ -95,9 +95,7 @@ void hk_magazines_flush(hk_thread_t *thread) {
 static unsigned give_oldest(hk_thread_t *thread, unsigned cls, unsigned n, unsigned least) {
     void **slots = hk_magazine_slots(thread, cls);
     const unsigned held = hk_magazine_held(thread, cls);
-    const bool all = n == held;
-    if (all)
-        shut(thread, cls, slots);
+    shut(thread, cls, slots);
     n = hk_heap_give_some(&thread->heap, cls, slots + 1, n, least);
     const unsigned left = held - n;
     note(thread, (size_t)n * hk_classes[cls].size);
@@ -106,8 +104,7 @@ static unsigned give_oldest(hk_thread_t *thread, unsigned cls, unsigned n, unsig
     else
         memmove(slots + 1, slots + 1 + n, left * sizeof *slots);
     hk_store_relaxed(&thread->cache.top[cls], slots + left);
-    if (all)
-        open_again(thread, cls, slots);
+    open_again(thread, cls, slots);
     return n;
 }
 
@@ -276,7 +273,8 @@ static void enlarge(hk_thread_t *thread, unsigned cls, unsigned most, size_t par
             continue;
         more = (unsigned)hk_min(more, hk_max(hk_minus(part, thread->allotted) / c->size, now == 0));
     }
-    set_capacity(thread, cls, now + more);
+    if (more != 0)
+        set_capacity(thread, cls, now + more);
 }
 
 unsigned hk_magazine_more(unsigned cls, unsigned now, unsigned wanted, size_t budget) {

@@ -59,7 +59,9 @@ static _Thread_local struct {
 } outside;
 
 HK_COLD bool hk_frees_first(void) {
-    enum { FEW = 2 }; /* more would be many of those that threads with work of their own begin with */
+    enum {
+        FEW = 2
+    }; /* more would be many of those that threads with work of their own begin with */
     return !outside.ended && outside.frees < FEW && ++outside.frees != 0;
 }
 
@@ -267,12 +269,21 @@ hk_thread_t *hk_thread_served(void) {
 hk_thread_t *hk_thread_enter_patiently(void) {
     if (hk_fork_is_mine())
         return NULL; /* it holds what its callers are about to take */
-    hk_thread_t *thread = hk_thread_enter();
-    for (unsigned tries = 0; thread == NULL && hk_load_seq(&hk_forking) && tries < MOST_TRIES;
-         tries++) {
+    for (unsigned tries = 0;; tries++) {
+        const bool forks = hk_load_seq(&hk_forking);
+        hk_thread_t *thread = hk_thread_enter();
+        /* a handler that has interrupted its own thread inside is what the fork waits for */
+        if (thread != NULL || !forks || tries == MOST_TRIES || hk_thread_is_inside())
+            return thread;
         hk_lock_pause(tries);
-        thread = hk_thread_enter();
     }
+}
+
+HK_COLD hk_thread_t *hk_thread_enter_after_fork(void) {
+    static atomic_bool in_vain; /* atomic: any thread */
+    hk_thread_t *thread = hk_load_relaxed(&in_vain) ? NULL : hk_thread_enter_patiently();
+    if (thread == NULL && hk_load_seq(&hk_forking) && !hk_thread_is_inside())
+        hk_store_relaxed(&in_vain, true);
     return thread;
 }
 

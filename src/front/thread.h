@@ -100,6 +100,9 @@ hk_thread_t *hk_thread_served(void);
  * lock. */
 hk_thread_t *hk_thread_enter_patiently(void);
 
+/* The same, but once that has taken too long, as in the child of a fork past the C library's, nobody waits any more. */
+hk_thread_t *hk_thread_enter_after_fork(void);
+
 /* A fork waits for those who are inside: nobody else enters meanwhile, or a thread that hardly does anything
  * but enter would keep it waiting for ever. atomic: set and cleared by the thread that forks. */
 extern atomic_bool hk_fork_waits;

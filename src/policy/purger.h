@@ -44,7 +44,7 @@ HK_INLINE void hk_purger_start(void) {
  * ours. */
 void hk_purger_note_slow(size_t bytes);
 HK_INLINE void hk_purger_note(size_t bytes) {
-    if (hk_load_relaxed(&hk_purger_may_start) || hk_load_relaxed(&hk_purger_runs))
+    if (bytes != 0 && (hk_load_relaxed(&hk_purger_may_start) || hk_load_relaxed(&hk_purger_runs)))
         hk_purger_note_slow(bytes);
 }
 

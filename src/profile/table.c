@@ -122,7 +122,8 @@ stack_t *hk_profile_stacks(void) {
     if (hk_load_relaxed(&stale)) {
         if (!enter(false))
             return NULL;
-        clear_locked();
+        if (hk_load_relaxed(&stale)) /* still */
+            clear_locked();
         hk_unlock(&lock);
     }
     return hk_load_acquire(&newest);

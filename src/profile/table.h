@@ -42,7 +42,8 @@ void hk_profile_add(const void *p, size_t n, double chance, void *const *frames,
 /* A block is freed. Returns its bytes; 0: it is none. */
 size_t hk_profile_remove(const void *p, bool waits);
 
-/* Nothing changes between the two; how many blocks there are. False: the thread was interrupted while it changes something. Copies them, the table's own memory as a block of
+/* Nothing changes between freeze, which says how many blocks there are, and thaw. False: the thread was interrupted while it
+ * changes something. In between: copies them, the table's own memory as a block of
  * nobody's as well; and sums up those that are not reached. */
 typedef struct {
     uintptr_t p;

@@ -7,9 +7,12 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 
 #include "api/api.h"
 #include "backend/meta.h"
+#include "backend/pagemap.h"
 #include "backend/region.h"
 #include "check.h"
 #include "config/config.h"
@@ -356,6 +359,20 @@ static void out_of_reach(void *unused) {
 #endif
 }
 
+/* What could never be had says nothing of how much others may have. */
+static void out_of_all_reach(void *unused) {
+    const size_t gib = (size_t)1 << 30;
+    struct rlimit limit;
+    (void)unused;
+    CHECK(getrlimit(RLIMIT_AS, &limit) == 0);
+    limit.rlim_cur = hk_os_status("VmSize:") + 16 * gib;
+    hak_free(hak_malloc(1));
+    CHECK(!hk_region_is_bounded() && hk_map_has_flat());
+    CHECK(syscall(SYS_prlimit64, 0, RLIMIT_AS, &limit, NULL) == 0);
+    CHECK(hak_malloc(28 * gib) == NULL);
+    CHECK(!hk_region_is_bounded() && hk_map_has_flat());
+}
+
 /* ---- the end ---- */
 
 static void go_beyond(void *packets) {
@@ -445,6 +462,8 @@ int main(void) {
     share_of_a_cgroup();
     aborts();
     in_a_child(out_of_reach);
+    if (!is_emulated("limits of the emulator's own"))
+        in_a_child(out_of_all_reach);
     what_counts();
     refused_and_recovered();
     lowered_and_raised();

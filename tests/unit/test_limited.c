@@ -14,14 +14,14 @@
 
 static void be_limited(void) {
     hk_os_fail_after(0);
-    hk_addresses_limited();
+    hk_addresses_limited(true);
     hk_os_fail_after(-1);
 }
 
 /* Far from a limit nothing is given up, nor later without news. */
 static void far(void *unused) {
     (void)unused;
-    hk_addresses_limited();
+    hk_addresses_limited(true);
     CHECK(hk_map_has_flat() && !hk_load_relaxed(&hk_region_look_is_due));
     hak_free(hak_malloc(40 << 20));
     CHECK(hk_map_has_flat() && !hk_region_is_bounded());

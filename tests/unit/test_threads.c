@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "backend/slab.h"
@@ -65,7 +66,8 @@ static void never_allocate(void) {
         atomic_store(&alive, 0);
         CHECK(pthread_create(&thread, &attributes, do_nothing, NULL) == 0);
         /* its stack is the next one's */
-        while (atomic_load(&alive) == 0 || tgkill(getpid(), atomic_load(&alive), 0) == 0)
+        while (atomic_load(&alive) == 0 ||
+               syscall(SYS_tgkill, getpid(), atomic_load(&alive), 0) == 0)
             usleep(100);
     }
     CHECK_EQ(hk_load_relaxed(&hk_heap_threads), before);

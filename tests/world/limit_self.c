@@ -188,6 +188,44 @@ static int keep_what_is_there(void) {
     return 0;
 }
 
+// The child of vfork has its parent's memory, and limits nobody but itself.
+static int keep_beside_a_vfork(void) {
+    allocate();
+    const size_t before = mapped();
+    const pid_t child = vfork();
+    CHECK(child >= 0, "vfork");
+    if (child == 0)
+        _exit(setrlimit(RLIMIT_AS, &(struct rlimit){100 * MIB, RLIM_INFINITY}) == 0 ? 0 : 1);
+    CHECK_CHILD_OK(child, "vfork");
+    check_and_free();
+    allocate();
+    const size_t now = mapped();
+    CHECK_OURS(now + GIB > before, "%zu MiB of addresses were given up", (before - now) / MIB);
+    check_and_free();
+    return 0;
+}
+
+// So much of what is left of its data is to be had.
+static int be_limited_in_data(void) {
+    enum { MOST = 4096, EACH = 1000 };
+    static void *got[MOST];
+    size_t n = 0, used = 0;
+    char line[128];
+    FILE *status = fopen("/proc/self/status", "r");
+    while (status != NULL && used == 0 && fgets(line, sizeof line, status) != NULL)
+        if (strncmp(line, "VmData:", 7) == 0)
+            used = strtoul(line + 7, NULL, 10) * 1024;
+    CHECK(used != 0 && fclose(status) == 0, "/proc/self/status");
+    CHECK(setrlimit(RLIMIT_DATA, &(struct rlimit){used + 3 * MIB / 2, RLIM_INFINITY}) == 0, "set");
+    while (n < MOST && (got[n] = malloc(EACH)) != NULL)
+        n++;
+    // What is left of what it has is less than 2 MiB.
+    CHECK_OURS(n * EACH > 2 * MIB, "%zu bytes", n * EACH);
+    while (n != 0)
+        free(got[--n]);
+    return 0;
+}
+
 static int be_refused(void) {
     const struct rlimit upside_down = {2, 1}, *volatile nowhere = (const struct rlimit *)8;
     struct rlimit is;
@@ -264,6 +302,8 @@ int main(int argc, char **argv) {
     in_child(be_limited_by_thread, "by a thread");
     in_child(be_limited_in_forks, "in forks");
     in_child(keep_what_is_there, "a limit far away");
+    in_child(keep_beside_a_vfork, "beside a vfork");
+    in_child(be_limited_in_data, "a limit on data");
     in_child(be_refused, "refusals");
     run_again(argv, "first");
     run_again(argv, "few");

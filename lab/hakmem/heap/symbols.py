@@ -20,7 +20,7 @@ _BUILD_ID = re.compile(r"Build ID: (\w+)")
 _SYMBOL = re.compile(r"^(\w+) (\w+) [TtWwiu] (.+?)(?:@.*)?$", re.MULTILINE)
 _ADDRESS = re.compile(r"^0x[0-9a-f]+$")
 _PLACE = re.compile(r"^(.*):(\d+|\?)(?: \(discriminator \d+\))?$")
-_GENERATED = re.compile(r"^(?:0x)?([0-9a-f]+) (?:0x)?([0-9a-f]+) (.+)$", re.MULTILINE)
+_GENERATED = re.compile(r"^(?:0x)?([0-9A-Fa-f]+) (?:0x)?([0-9A-Fa-f]+) (.+)$", re.MULTILINE)
 _PYTHON = re.compile(r"^py::(.*):(.*)$")
 
 _CLONE = re.compile(r"( \[clone [^]]*\]|\.(part|constprop|isra|cold|lto_priv)(\.\d+)?)+$")

@@ -56,9 +56,21 @@ def score(costs: Sequence[Sequence[float]]) -> Score | None:
     again = again[np.isfinite(again)]
     if not math.isfinite(log) or len(again) < 2:
         return None
-    least = min(map(len, halves))
-    few = math.sqrt(least / (least - 1)) * t.ppf(0.975, table.shape[1] - 2) / WIDE
+    judged = _judged(table, halves)
+    if min(judged) < 2:
+        return None
+    few = math.sqrt(min(judged) / (min(judged) - 1)) * t.ppf(0.975, sum(judged) - 2) / WIDE
     return Score(log, float(few * again.std(ddof=1)))
+
+
+def _judged(table: np.ndarray, halves: Sequence[np.ndarray]) -> list[int]:
+    """How many blocks of each half its score is from: a rival that was decided early has few."""
+    means = [_means(table, half[None])[:, 0] for half in halves]
+    best = [int(np.argmax(np.where(np.isfinite(one), one, -np.inf))) for one in means]
+    return [
+        int(np.isfinite(table[chosen, half]).sum())
+        for chosen, half in zip(best[::-1], halves, strict=True)
+    ]
 
 
 def _crossed(table: np.ndarray, one: np.ndarray, other: np.ndarray) -> np.ndarray:

@@ -207,7 +207,9 @@ def by_command(past: Past, console: Console) -> Record:
         return same[0]
     inputs = past.body.get("inputs")
     together = [
-        r.id for r in past.records.values() if r.kind == kind and r.body.get("inputs") == inputs
+        r.id
+        for r in past.records.values()
+        if r.kind == kind and r.body.get("inputs") == inputs and _metric(r) == _metric(past.record)
     ]
     if not new or (inputs and len(new) != len(together)):
         raise LabError("its command ended without such a record: what it said stands above", 1)
