@@ -181,30 +181,29 @@ def test_a_bisection_is_run_again_though_head_has_moved(world: World) -> None:
         assert again.body[name] == first.body[name]
 
 
+@pytest.mark.parametrize(
+    ("costs", "said", "verdict"),
+    [
+        ([100, 100, 110], "does not show it", "NO-GO"),
+        # Another build has a difference of its own, and half of the time it has the right sign.
+        ([100, 102, 112], "shows too little of it", "UNDECIDED"),
+    ],
+)
 def test_a_change_that_only_the_search_believes_is_not_confirmed(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    costs: list[float | None],
+    said: str,
+    verdict: str,
 ) -> None:
     """The last comparison decides: with a search that always names the first commit, it refuses."""
     from hakmem.bisect.search import Search, Suspect
 
-    world.grow([100, 100, 110])
+    world.grow(costs)
     monkeypatch.setattr(Search, "found", lambda self, now: Suspect(0, (1,), 0.99))
     done = ran(world.bisect(good="HEAD~2"), 1)
-    assert "does not show it" in done.stdout
-    assert world.record().body["verdict"] == "NO-GO"
-
-
-def test_a_commit_that_shows_little_of_the_difference_is_not_said_to_be_it(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Another build has a difference of its own, and half of the time it has the right sign."""
-    from hakmem.bisect.search import Search, Suspect
-
-    world.grow([100, 102, 112])
-    monkeypatch.setattr(Search, "found", lambda self, now: Suspect(0, (1,), 0.99))
-    done = ran(world.bisect(good="HEAD~2"), 1)
-    assert "shows too little of it" in done.stdout
-    assert world.record().body["verdict"] == "UNDECIDED"
+    assert said in done.stdout
+    assert world.record().body["verdict"] == verdict
 
 
 def test_ends_that_do_not_run_are_messages(world: World) -> None:

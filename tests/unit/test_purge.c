@@ -5,8 +5,6 @@
 
 #include <sys/mman.h>
 
-#include "backend/region.h"
-#include "backend/superslab_own.h"
 #include "config/config.h"
 #include "hakmem/hakmem.h"
 #include "policy/purger.h"
@@ -411,40 +409,6 @@ static void slices_with_memory_come_first(void) {
     }
 }
 
-/* A superslab with holes becomes empty while a part of it is claimed: it goes back all the same. */
-static void ends_while_claimed(void *unused) {
-    enum { MOST = 4 * HK_SLICES };
-    hk_slab_t *slabs[MOST], *last = NULL, *other = NULL;
-    hk_os_range_t ranges[HK_SLICES];
-    unsigned n = 0, count;
-    (void)unused;
-    hk_region_scatter(1);
-    for (; n < MOST && other == NULL; n++) {
-        CHECK((slabs[n] = hk_pool_take(1, 1)) != NULL);
-        hk_superslab_t *ss = hk_map_owner(slabs[n]->base);
-        if (ss->holes == 0)
-            continue;
-        *(last == NULL ? &last : &other) = slabs[n];
-    }
-    CHECK(other != NULL && hk_map_owner(last->base) == hk_map_owner(other->base));
-    hk_superslab_t *ss = hk_map_owner(last->base);
-    hk_pool_give(other);
-    const uint32_t claimed = hk_pool_claim(ss, false, ranges, &count);
-    CHECK(claimed != 0);
-    hk_pool_give(last);
-    CHECK(ss->base != NULL);
-    hk_pool_unclaim(ss, claimed, 0, false);
-    CHECK(ss->base == NULL);
-    _exit(0);
-}
-
-static void holes_do_not_keep_a_superslab(void) {
-    static child_t child;
-    child_run(&child, ends_while_claimed, NULL);
-    CHECK_TEXT(child.text, "");
-    CHECK(WIFEXITED(child.status) && WEXITSTATUS(child.status) == 0);
-}
-
 /* A large run that was purged lazily reads as before, and is zeroed by calloc. */
 static void calloc_zeroes_what_was_purged_lazily(void) {
     enum { BLOCKS = 24, BYTES = 700 * 1000 };
@@ -503,7 +467,6 @@ int main(void) {
     slices_are_marked();
     slices_are_claimed();
     slices_with_memory_come_first();
-    holes_do_not_keep_a_superslab();
     calloc_zeroes_what_was_purged_lazily();
     what_is_retaken_is_counted();
     the_rest_of_a_huge_page_goes_back();

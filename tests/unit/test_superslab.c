@@ -5,6 +5,7 @@
 #include "backend/pagemap.h"
 #include "backend/purge.h"
 #include "backend/region.h"
+#include "backend/superslab_own.h"
 #include "check.h"
 #include "hakmem/hakmem.h"
 #include "pool_stats.h"
@@ -279,6 +280,40 @@ static void random_runs_add_up(void) {
     CHECK(pool_stats().superslabs <= before.superslabs + 1);
 }
 
+/* A superslab with holes becomes empty while a part of it is claimed: it goes back all the same. */
+static void ends_while_claimed(void *unused) {
+    enum { MOST = 4 * HK_SLICES };
+    hk_slab_t *slabs[MOST], *last = NULL, *other = NULL;
+    hk_os_range_t ranges[HK_SLICES];
+    unsigned n = 0, count;
+    (void)unused;
+    hk_region_scatter(1);
+    for (; n < MOST && other == NULL; n++) {
+        CHECK((slabs[n] = hk_pool_take(1, 1)) != NULL);
+        hk_superslab_t *ss = hk_map_owner(slabs[n]->base);
+        if (ss->holes == 0)
+            continue;
+        *(last == NULL ? &last : &other) = slabs[n];
+    }
+    CHECK(other != NULL && hk_map_owner(last->base) == hk_map_owner(other->base));
+    hk_superslab_t *ss = hk_map_owner(last->base);
+    hk_pool_give(other);
+    const uint32_t claimed = hk_pool_claim(ss, false, ranges, &count);
+    CHECK(claimed != 0);
+    hk_pool_give(last);
+    CHECK(ss->base != NULL);
+    hk_pool_unclaim(ss, claimed, 0, false);
+    CHECK(ss->base == NULL);
+    _exit(0);
+}
+
+static void holes_do_not_keep_a_superslab(void) {
+    static child_t child;
+    child_run(&child, ends_while_claimed, NULL);
+    CHECK_TEXT(child.text, "");
+    CHECK(WIFEXITED(child.status) && WEXITSTATUS(child.status) == 0);
+}
+
 int main(void) {
     hak_free(hak_malloc(1));
 #ifndef __GLIBC__ /* whose pthread_atfork has a block, too, and then theirs is the fullest superslab */
@@ -293,5 +328,6 @@ int main(void) {
     zeroed_is_truthful();
     carving_keeps_the_protocol_words();
     random_runs_add_up();
+    holes_do_not_keep_a_superslab();
     return 0;
 }
