@@ -237,6 +237,7 @@ static void huge_pages_are_ruled_out(void) {
 }
 
 static atomic_bool purging;
+static atomic_bool has_begun;  /* and has whatever a profile gives a thread at its start */
 static atomic_uint pushed_in; /* past a fork that waited */
 
 static void *purge_again_and_again(void *unused) {
@@ -248,6 +249,7 @@ static void *purge_again_and_again(void *unused) {
         atomic_fetch_add(&pushed_in, waits && hk_load_seq(&hk_fork_waits));
         purge_each(HK_PURGE, false);
         hk_thread_leave(self);
+        atomic_store(&has_begun, true);
     }
     return unused;
 }
@@ -296,8 +298,11 @@ static void claims_do_not_exhaust_memory(void) {
     enum { BYTES = 3 << 19, ROUNDS = 20000 };
     pthread_t thread;
     hk_slab_t *whole = own_superslab(false), *run = take_in(whole, BYTES / HK_SLICE, 0);
+    atomic_store(&has_begun, false);
     atomic_store(&purging, true);
     CHECK(pthread_create(&thread, NULL, purge_again_and_again, NULL) == 0);
+    while (!atomic_load(&has_begun))
+        sched_yield();
     hk_purge_all(); /* nothing is cached */
     hk_pool_give(run);
     hk_os_fail_after(0);
