@@ -167,45 +167,19 @@ def _groups(listing: Listing) -> list[tuple[str, list[Option]]]:
 
 # ---- docs/options.md ----
 
-_INTRODUCTION = """\
-# Options
-
-This page is made by `hakmem config --markdown` from the library's own table
-(`src/config/options.def`, `src/config/profiles.def`); `make lint` fails when it is not what the
-library says.
-
-An option is an environment variable. Its value comes from the first of these that says something:
-
-1. `hak_ctl()` in the running process ([`hakmem/hakmem.h`](../include/hakmem/hakmem.h));
-2. the environment;
-3. the profile;
-4. the cgroup's memory limit (cgroup v2; for `HAKMEM_SS_MEM_LEAN_TARGET_MB` only);
-5. the default below.
-
-A value that is not allowed, and a name that does not exist, is ignored with one line on stderr
-that says what is allowed and what comes nearest. A setting that another one makes ineffective gets
-a line too. In a setuid program all options have their defaults.
-
-`hakmem config` shows what is effective under your environment, and where each value is from;
-`HAKMEM_CONFIRM=1` makes a process itself say so when it starts.
-"""
-
-_LEVELS = """
-*When*: "start" is read once, when the process starts; "run time" can be changed by `hak_ctl()`.
-*Level*: "experimental" may change or go; "research" can be measured and is never needed.
-"""
+PAGE = Path("docs") / "options.md"
 
 
-def markdown(listing: Listing) -> str:
-    """The page: what holds without any setting."""
-    parts = [_INTRODUCTION, "\n## Profiles\n\n", *_profile_lines(listing), _LEVELS]
-    for title, options in _groups(listing):
-        parts.append(
-            f"\n## {title}\n\n| option | allowed | default | when | level | what it is |\n"
-        )
-        parts.append("|---|---|---|---|---|---|\n")
-        parts += [_option_line(option) for option in options]
-    return "".join(parts)
+def markdown(page: str, listing: Listing) -> str:
+    """The page with its tables: what holds without any setting."""
+    page = pages.with_table(page, "profiles", "".join(_profile_lines(listing)))
+    return pages.with_table(page, "options", "\n".join(map(_group, _groups(listing))))
+
+
+def _group(named: tuple[str, Sequence[Option]]) -> str:
+    title, options = named
+    head = "| option | allowed | default | when | level | what it is |\n|---|---|---|---|---|---|\n"
+    return "".join((f"## {title}\n\n{head}", *map(_option_line, options)))
 
 
 def _profile_lines(listing: Listing) -> list[str]:
@@ -227,8 +201,9 @@ def _option_line(option: Option) -> str:
 
 def check_page(page: Path, listing: Listing) -> str:
     """Says that the page is what the library gives; LabError where it is not."""
-    remedy = f"run `hakmem config --markdown > {page}`"
-    pages.require_same(page, markdown(listing), "the library says", remedy)
+    text = project.require_file(page, "page").read_text(encoding="utf-8")
+    remedy = "`hakmem config --markdown` makes it again"
+    pages.require_same(page, markdown(text, listing), "the library says", remedy)
     return f"{page}: {len(listing.options)} options, as the library has them"
 
 
@@ -244,7 +219,7 @@ def command(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="As the library writes it.")] = False,
     as_markdown: Annotated[
-        bool, typer.Option("--markdown", help="Print docs/options.md: the defaults.")
+        bool, typer.Option("--markdown", help="Print docs/options.md with its tables.")
     ] = False,
     check: Annotated[
         Path | None, typer.Option(help="Fail if this page is not what --markdown prints.")
@@ -254,7 +229,11 @@ def command(
     library = project.library(lib)
     if as_markdown or check:
         defaults = ask(library, without_settings(os.environ))
-        print(check_page(check, defaults) if check else markdown(defaults).rstrip())
+        if check:
+            print(check_page(check, defaults))
+        else:
+            page = project.require_file(project.source_dir() / PAGE, "page")
+            print(markdown(page.read_text(encoding="utf-8"), defaults).rstrip())
         return
     listing = ask(library, environment(env or [], os.environ))
     print(listing.said, end="", file=sys.stderr)

@@ -10,7 +10,6 @@ import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -196,18 +195,14 @@ def build(
     for name in names or known:
         tell(name, "building")
         start = time.monotonic()
-        result = _tried(name, partial(_build_one, known[name], root or project.root()))
+        try:
+            result = Built(name, library=_build_one(known[name], root or project.root()))
+        except LabError as error:
+            result = Built(name, error=str(error))
         took = f"built and verified in {time.monotonic() - start:.0f} s"
         tell(name, "failed" if result.error else took)
         results.append(result)
     return results
-
-
-def _tried(name: str, make: Callable[[], Library]) -> Built:
-    try:
-        return Built(name, library=make())
-    except LabError as error:
-        return Built(name, error=str(error))
 
 
 def _build_one(recipe: Recipe, root: Path) -> Library:
@@ -264,26 +259,6 @@ def _install(made: Path, recipe: Recipe, folder: Path) -> Library:
     return Library(recipe.name, file, recipe.version, "cargo", recipe.env)
 
 
-def install_debian(tell: Tell) -> list[Built]:
-    """Installs Debian's peers, as `make run` does, and verifies them."""
-    for name in DEBIAN:
-        tell(name, "installing")
-    done = children.said([project.root() / "tools" / "setup", "peers"])
-    error = (done.stderr.splitlines() or [""])[0] if done.returncode != 0 else None
-    here = {library.name: library for library in _installed()}
-
-    def verified(name: str) -> Library:
-        if name not in here:
-            raise LabError(error or "installed, but the loader does not list it: `ldconfig`")
-        verify(here[name])
-        return here[name]
-
-    results = [_tried(name, partial(verified, name)) for name in DEBIAN]
-    for result in results:
-        tell(result.name, "failed" if result.error else "installed and verified")
-    return results
-
-
 # --- commands ------------------------------------------------------------------------------------
 
 app = typer.Typer(help="The rival allocators: build them, list them.", no_args_is_help=True)
@@ -294,9 +269,6 @@ def build_command(
     names: Annotated[
         list[str] | None, typer.Argument(help="Peers to build; all when none is named.")
     ] = None,
-    debian: Annotated[
-        bool, typer.Option("--debian", help="Also install Debian's peers (as root).")
-    ] = False,
 ) -> None:
     """Build the peers into build/peers/, one after the other, and verify each."""
     console = Console()
@@ -304,10 +276,10 @@ def build_command(
 
         def tell(name: str, what: str) -> None:
             status.update(f"{name}: {what}")
-            if what not in ("building", "installing"):
+            if what != "building":
                 console.print(f"{name}: {what}", highlight=False)
 
-        results = (install_debian(tell) if debian else []) + build(names or (), tell)
+        results = build(names or (), tell)
     reasons = defaultdict(list)
     for result in results:
         if result.error:
@@ -343,7 +315,7 @@ def list_command() -> None:
     if missing := [name for name in recipes() if name not in here]:
         console.print(f"not built: {', '.join(missing)} (`hakmem peers build`)")
     if missing := [name for name in DEBIAN if name not in here]:
-        console.print(f"not installed: {', '.join(missing)} (`hakmem peers build --debian`)")
+        console.print(f"not installed: {', '.join(missing)} (`tools/setup peers`, as root)")
     for failure in failures:
         console.print(f"[red]{failure}[/]", soft_wrap=True, highlight=False)
     if failures:

@@ -31,11 +31,11 @@ class Reference:
 
 @dataclass(frozen=True)
 class Command:
-    """One program and its arguments; `{n}` is the amount of work: `full`, `quick` or `sample`, and
-    `{trace}` the file of that name in the folder of the benchmarks.
+    """One program and its arguments; `{n}` is the amount of work, and `{trace}` the file of that
+    name in the folder of the benchmarks.
 
-    `sample` is what one of many short processes does: as little as can be without its beginning,
-    the pages touched for the first time, being part of the figure.
+    `sample` is how much one of many short processes does: as little as can be without its
+    beginning, the pages touched for the first time, being part of the figure.
 
     One that takes long is run only `by_name`. One that only `starts` another program does nothing
     that is worth counting itself.
@@ -44,8 +44,6 @@ class Command:
     name: str
     executable: str
     arguments: tuple[str, ...]
-    full: int = 1
-    quick: int = 1
     sample: int = 1
     threads: int = 1
     references: tuple[Reference, ...] = ()
@@ -124,16 +122,10 @@ def _matches(name: str, figure: Figure) -> bool:
 _FLOORS = (Reference(NULL, arguments=("--mode=null",)), Reference(FAST, arguments=("--mode=fast",)))
 
 
-def _random_mixed(slots: int, full: int, quick: int, sample: int) -> Command:
-    return Command(
-        f"random_mixed_{slots}",
-        "bench_random_mixed",
-        ("{n}", str(slots), "1234567"),
-        full,
-        quick,
-        sample,
-        references=_FLOORS,
-    )
+def _random_mixed(slots: int, sample: int) -> Command:
+    arguments = ("{n}", str(slots), "1234567")
+    name = f"random_mixed_{slots}"
+    return Command(name, "bench_random_mixed", arguments, sample, references=_FLOORS)
 
 
 def _above_floor(slots: int) -> Figure:
@@ -147,70 +139,84 @@ def _above_floor(slots: int) -> Figure:
     )
 
 
-def _larson(name: str, amounts: tuple[int, int, int], threads: int, *more: str) -> Command:
+def _larson(name: str, sample: int, threads: int, *more: str) -> Command:
     arguments = (f"--threads={threads}", *more, "--ops={n}")
-    return Command(name, "bench_larson", arguments, *amounts, threads=threads)
+    return Command(name, "bench_larson", arguments, sample, threads=threads)
 
 
-_MIXES = (
-    (256, 40_000_000, 10_000_000, 2_000_000),
-    (400, 40_000_000, 10_000_000, 2_000_000),
-    (8192, 40_000_000, 10_000_000, 2_000_000),
-    (100_000, 30_000_000, 10_000_000, 4_000_000),
-)
-
-_WALL = (
-    Command("batch_lifo", "bench_batch", ("--order=lifo", "--rounds={n}"), 2000, 300, 200),
-    Command("batch_fifo", "bench_batch", ("--order=fifo", "--rounds={n}"), 2000, 300, 200),
-    Command(
-        "prodcons", "bench_prodcons", ("--items={n}",), 20_000_000, 3_000_000, 2_000_000, threads=2
-    ),
-    _larson("larson_1", (20_000_000, 4_000_000, 4_000_000), 1),
-    _larson("larson_2", (40_000_000, 8_000_000, 6_000_000), 2),
-    _larson("larson_16", (40_000_000, 8_000_000, 8_000_000), 16, "--slots=1000"),
-    _larson("larson_generations", (20_000_000, 4_000_000, 4_000_000), 2, "--generations=50"),
-    Command("burst", "bench_burst", ("--batches={n}",), 8000, 1500, 1500, threads=2),
-    Command(
-        "containers", "bench_containers", ("--rounds={n}",), 2_000_000, 300_000, 100_000, threads=2
-    ),
-    Command("huge", "bench_huge", ("--ops={n}",), 500, 60, 200),
-    Command("large", "bench_large", ("--ops={n}",), 200_000, 30_000, 10_000),
-    Command("thread_churn", "bench_thread_churn", ("--total={n}",), 20_000, 3000, 2000),
-    Command("realloc", "bench_realloc", ("--rounds={n}",), 40, 6, 6),
-    Command("aligned", "bench_aligned", ("--ops={n}",), 20_000_000, 3_000_000, 2_000_000),
-)
-
-_WHAT = {
-    "batch_lifo": "20 000 blocks of 64 B allocated, then freed last first",
-    "batch_fifo": "20 000 blocks of 64 B allocated, then freed first first",
-    "prodcons": "one thread allocates, another frees",
-    "larson_1": "a server's blocks replaced at random",
-    "larson_2": "a server's blocks replaced at random",
-    "larson_16": "a server's blocks replaced at random, more threads than processors",
-    "larson_generations": "threads die and leave their blocks to their successors",
-    "burst": "bursts of equal blocks, freed by another thread",
-    "containers": "maps, queues, strings and vectors of C++",
-    "huge": "5–25 MiB blocks replaced at random and touched",
-    "large": "40 KiB–2 MiB blocks replaced at random",
-    "thread_churn": "short-lived threads that allocate a little",
-    "realloc": "blocks that grow and shrink",
-    "aligned": "aligned blocks of mixed alignment",
-}
+_MIXES = ((256, 2_000_000), (400, 2_000_000), (8192, 2_000_000), (100_000, 4_000_000))
 
 # One thread's time is its CPU time, which the kernel counts exactly and nobody else adds to; of
 # several threads it is what the user waits for. Where an operation is long, in microseconds.
-_UNITS = {
-    **{command.name: "cpu" for command in _WALL if command.threads == 1},
-    **dict.fromkeys(("huge", "large", "realloc"), "cpu_us"),
-    "thread_churn": "wall_us",
-}
+_TIMED = (
+    (
+        Command("batch_lifo", "bench_batch", ("--order=lifo", "--rounds={n}"), 200),
+        "cpu",
+        "20 000 blocks of 64 B allocated, then freed last first",
+    ),
+    (
+        Command("batch_fifo", "bench_batch", ("--order=fifo", "--rounds={n}"), 200),
+        "cpu",
+        "20 000 blocks of 64 B allocated, then freed first first",
+    ),
+    (
+        Command("prodcons", "bench_prodcons", ("--items={n}",), 2_000_000, threads=2),
+        "wall",
+        "one thread allocates, another frees",
+    ),
+    (_larson("larson_1", 4_000_000, 1), "cpu", "a server's blocks replaced at random"),
+    (_larson("larson_2", 6_000_000, 2), "wall", "a server's blocks replaced at random"),
+    (
+        _larson("larson_16", 8_000_000, 16, "--slots=1000"),
+        "wall",
+        "a server's blocks replaced at random, more threads than processors",
+    ),
+    (
+        _larson("larson_generations", 4_000_000, 2, "--generations=50"),
+        "wall",
+        "threads die and leave their blocks to their successors",
+    ),
+    (
+        Command("burst", "bench_burst", ("--batches={n}",), 1500, threads=2),
+        "wall",
+        "bursts of equal blocks, freed by another thread",
+    ),
+    (
+        Command("containers", "bench_containers", ("--rounds={n}",), 100_000, threads=2),
+        "wall",
+        "maps, queues, strings and vectors of C++",
+    ),
+    (
+        Command("huge", "bench_huge", ("--ops={n}",), 200),
+        "cpu_us",
+        "5–25 MiB blocks replaced at random and touched",
+    ),
+    (
+        Command("large", "bench_large", ("--ops={n}",), 10_000),
+        "cpu_us",
+        "40 KiB–2 MiB blocks replaced at random",
+    ),
+    (
+        Command("thread_churn", "bench_thread_churn", ("--total={n}",), 2000),
+        "wall_us",
+        "short-lived threads that allocate a little",
+    ),
+    (
+        Command("realloc", "bench_realloc", ("--rounds={n}",), 6),
+        "cpu_us",
+        "blocks that grow and shrink",
+    ),
+    (
+        Command("aligned", "bench_aligned", ("--ops={n}",), 2_000_000),
+        "cpu",
+        "aligned blocks of mixed alignment",
+    ),
+)
 
 _STARTUP = Command(
     "startup",
     "bench_startup",
     ("--count={n}",),
-    500,
-    100,
     40,
     references=(Reference(EMPTY, preload="bench_empty.so"),),
     starts="/bin/true",
@@ -224,17 +230,13 @@ _PEAKS = (
     _PEAK("peak", arguments=("--wait=10",)),
     _PEAK("peak_large", arguments=("--wait=10", "--min=1024", "--max=32768")),
 )
-_CACHE = Command(
-    "cache", "bench_cache", ("--ops={n}",), 2_000_000, 500_000, 2_000_000, by_name=True
-)
-_THREADS = Command("threads", "bench_threads", ("--ops={n}",), 4000, 1000, 4000, by_name=True)
+_CACHE = Command("cache", "bench_cache", ("--ops={n}",), 2_000_000, by_name=True)
+_THREADS = Command("threads", "bench_threads", ("--ops={n}",), 4000, by_name=True)
 _LATENCIES = tuple(
     Command(
         f"latency_{threads}",
         "bench_latency",
         (f"--threads={threads}", "--ops={n}"),
-        4_000_000,
-        1_000_000,
         1_000_000,
         threads=threads,
         by_name=True,
@@ -255,8 +257,6 @@ _TRACES = tuple(
         f"replay_{name}",
         "bench_replay",
         ("{trace}", "--points", "--repeat={n}"),
-        4 * often,
-        often,
         often,
         references=(Reference(NULL, arguments=("--mode=null",)),),
         by_name=True,
@@ -268,7 +268,7 @@ _TRACES = tuple(
 SUITE = Suite(
     commands=(
         *(_random_mixed(*mix) for mix in _MIXES),
-        *_WALL,
+        *(command for command, _, _ in _TIMED),
         _STARTUP,
         _IDLE,
         *_PEAKS,
@@ -285,7 +285,7 @@ SUITE = Suite(
             "process_ns",
             "the whole process, user and system CPU, nothing subtracted",
         ),
-        *(Figure(c.name, c.name, _UNITS.get(c.name, "wall"), _WHAT[c.name]) for c in _WALL),
+        *(Figure(c.name, c.name, metric, what) for c, metric, what in _TIMED),
         Figure(
             "startup",
             "startup",

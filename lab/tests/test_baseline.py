@@ -46,29 +46,25 @@ def test_one_table_with_the_hosts_facts_and_its_record(baseline: Baseline, own: 
 
 
 def test_a_mix_of_ones_own_is_run_as_said_and_recorded(baseline: Baseline, own: Stand) -> None:
-    """By numbers, as the older documents have it, and by options; --seed stays the order's."""
-    for arguments in (
-        ("100000", "256", "42", "--range", "32-64"),
-        ("--ops", "100000", "--slots", "256", "--bench-seed", "42", "--range", "32-64"),
-    ):
-        ran(baseline(*arguments))
-        last = own.records("baseline")[-1]
-        asked = {"ops": 100000, "slots": 256, "seed": 42, "smallest": 32, "largest": 64}
-        assert (last.body["mix"], last.body["seed"]) == (asked, 1)
-        assert own.output().count("bench_random_mixed 100000 256 42 32 64") == 2
-        work = last.body["benchmarks"][0]["works"]["random_mixed"]
-        assert work["executable"] == "bench_random_mixed"
-        assert work["arguments"] == ["100000", "256", "42", "32", "64"]
-        assert work["definition"]
-        assert {"random_mixed hakmem", "random_mixed ratio"} <= last.body["metrics"].keys()
+    """--seed stays the order's."""
+    ran(baseline("100000", "256", "42", "--range", "32-64"))
+    last = own.records("baseline")[-1]
+    asked = {"ops": 100000, "slots": 256, "seed": 42, "smallest": 32, "largest": 64}
+    assert (last.body["mix"], last.body["seed"]) == (asked, 1)
+    assert own.output().count("bench_random_mixed 100000 256 42 32 64") == 2
+    work = last.body["benchmarks"][0]["works"]["random_mixed"]
+    assert work["executable"] == "bench_random_mixed"
+    assert work["arguments"] == ["100000", "256", "42", "32", "64"]
+    assert work["definition"]
+    assert {"random_mixed hakmem", "random_mixed ratio"} <= last.body["metrics"].keys()
 
 
 def test_what_is_not_said_of_a_mix_is_as_in_the_suite(
     stand: Stand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LAB_BUILD_DIR", str(stand.folder))
-    assert mix_of([], None, None, None, None) is None
-    assert mix_of([], None, 300, None, None) == Mix(slots=300)
+    assert mix_of([], None) is None
+    assert mix_of([5, 300], None) == Mix(ops=5, slots=300)
     assert Mix(slots=300).work().amount == FULL_OPS
     assert Mix(ops=5).work().command.argv(1)[1:] == ("5", "8192", "1234567", "16", "1040")
 
@@ -78,7 +74,6 @@ def test_what_is_not_said_of_a_mix_is_as_in_the_suite(
     [
         (("1", "2", "3", "4"), "OPS SLOTS SEED are expected, not 4 numbers"),
         (("5", "0"), "must be at least 1: slots 0"),
-        (("5", "--ops", "6"), "said twice, as a number and as an option: ops"),
         (("--range", "64-32"), "--range is MIN-MAX in bytes, such as 16-1040, not '64-32'"),
         (("--range", "64"), "not '64'"),
         (("--range", "0-64"), "not '0-64'"),

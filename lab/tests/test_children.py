@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hakmem.errors import LabError
 from hakmem.process import children
 from standing import ended, until
 
@@ -42,3 +43,13 @@ def test_the_whole_group_ends(tmp_path: Path) -> None:
 def test_what_cannot_start_is_an_error() -> None:
     with pytest.raises(FileNotFoundError):
         children.start(("no-such-program",))
+
+
+def test_a_tool_answers_in_english_or_says_why_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
+    assert children.output(["sh", "-c", 'echo "$LC_ALL"']) == "C\n"
+    with pytest.raises(LabError, match="false failed: it said nothing"):
+        children.output(["false"])
+    monkeypatch.setenv("PATH", "/none")
+    with pytest.raises(LabError, match="nm is not installed: apt-get install binutils"):
+        children.output(["nm"])

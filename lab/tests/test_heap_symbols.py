@@ -155,14 +155,17 @@ def test_generated_code_is_called_what_its_runtime_says(tmp_path: Path) -> None:
     ]
 
 
-def test_names_in_the_profile_need_no_module() -> None:
-    profile = pprof.decode(world.Made(rows=[(["f"], [1, 1, 1, 1])]).encode(), "p")
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("f", ("f", "made.c", 7)),
+        # pprof writes some where its own symbolizer gave a line only.
+        ("", ("[0x0]", "", 0)),
+    ],
+)
+def test_names_in_the_profile_need_no_module_and_an_empty_one_is_none(
+    name: str, expected: tuple[str, str, int]
+) -> None:
+    profile = pprof.decode(world.Made(rows=[([name], [1, 1, 1, 1])]).encode(), "p")
     (frames,) = symbols.names([profile], []).of.values()
-    assert said(frames) == [("f", "made.c", 7)]
-
-
-def test_an_empty_name_in_the_profile_is_none() -> None:
-    """pprof writes some where its own symbolizer gave a line only."""
-    profile = pprof.decode(world.Made(rows=[([""], [1, 1, 1, 1])]).encode(), "p")
-    (frames,) = symbols.names([profile], []).of.values()
-    assert said(frames) == [("[0x0]", "", 0)]
+    assert said(frames) == [expected]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from hakmem.errors import LabError
-from hakmem.ledger import cli as ledger_index
+from hakmem.ledger import claims, cli as ledger_index
 from hakmem.ledger.store import Ledger
 from hakmem.ledger.verify import verify
 from standing import Stand, commit, refused
@@ -210,12 +210,28 @@ def test_the_index_answers_and_follows_the_ledger(ledger: Ledger) -> None:
     assert len(ask(ledger, ["select id from records"]).rows) == 2
 
 
+@pytest.mark.parametrize(
+    ("metric", "said"),
+    [
+        ({"value": 41.2e6, "low": 4e7, "high": 4.2e7, "unit": "ops/s"}, ("41.2 M ops/s", "40–42")),
+        ({"value": 3 << 20, "unit": "B"}, ("3 MiB", "")),
+        ({"value": 0.125, "unit": "share"}, ("12.5 %", "")),
+        ({"estimate": 0.9, "low": 0.85, "high": 0.95, "unit": "ratio"}, ("0.90", "0.85–0.95")),
+        ({"value": 7.3e-5, "unit": "misses/op"}, ("7.3e-05 misses/op", "")),
+    ],
+)
+def test_a_figure_for_people_has_its_ends_in_its_own_unit(
+    metric: dict[str, object], said: tuple[str, str]
+) -> None:
+    assert claims.for_people(metric) == said
+
+
 def test_the_figures_of_a_record_are_listed_one_to_a_line(ledger: Ledger, own: Stand) -> None:
     metrics = {f"bench_{n} cost": {"value": float(n), "unit": "s"} for n in range(200)}
     id = ledger.append("baseline", {"metrics": metrics, "ok": True}).id
     lines = own.call("ledger", "cite", id).stdout.splitlines()
     assert len(lines) == 202
-    assert ["bench_7", "cost", "7.00", "s"] in map(str.split, lines)
+    assert ["bench_7", "cost", "7", "s"] in map(str.split, lines)
     assert lines[-1].startswith("200 of 200 metrics; ")
     some = own.call("ledger", "cite", id, "_19").stdout.splitlines()
     assert [line.split()[0] for line in some[1:3]] == ["bench_19", "bench_190"]

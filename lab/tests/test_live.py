@@ -1,5 +1,6 @@
 """`hakmem top` and `hakmem export`: who is found and believed, what is shown of them and served."""
 
+import itertools
 import json
 import os
 import re
@@ -231,26 +232,26 @@ def test_one_process_is_shown_by_band() -> None:
     assert re.search(r"\bcalls\s+400\b", said)
 
 
-def test_looks_follow_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    looks = iter([[process(faults=10)], [process(faults=20)], []])
-    times = iter([100.0, 105.0, 110.0])
-    found = lambda: processes.Found(next(looks), 0)  # noqa: E731
-    monkeypatch.setattr(processes, "running", found)
+def looked(monkeypatch: pytest.MonkeyPatch, *faults: int | None) -> list[str]:
+    """What looks show, five seconds apart, of a process with so many; None: there is no answer."""
+    looks = iter([[] if n is None else [process(faults=n)] for n in faults])
+    times = itertools.count(100.0, 5.0)
+    monkeypatch.setattr(processes, "running", lambda: processes.Found(next(looks), 0))
     watch = cli.Looks(None, lambda: next(times))
-    assert re.search(r"prog.*\s10\s+400\s+2$", printed(watch.next()), re.M)
-    assert re.search(r"prog.*\s2\s+0\s+0$", printed(watch.next()), re.M)
-    assert "no process" in printed(watch.next())
+    return [printed(watch.next()) for _ in faults]
+
+
+def test_looks_follow_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second, third = looked(monkeypatch, 10, 20, None)
+    assert re.search(r"prog.*\s10\s+400\s+2$", first, re.M)
+    assert re.search(r"prog.*\s2\s+0\s+0$", second, re.M)
+    assert "no process" in third
 
 
 def test_what_one_did_that_gave_no_answer_is_no_work_of_one_interval(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    looks = iter([[process(faults=10)], [], [process(faults=1000)], [process(faults=1020)]])
-    times = iter([100.0, 105.0, 110.0, 115.0])
-    found = lambda: processes.Found(next(looks), 0)  # noqa: E731
-    monkeypatch.setattr(processes, "running", found)
-    watch = cli.Looks(None, lambda: next(times))
-    shown = [printed(watch.next()) for _ in range(4)]
+    shown = looked(monkeypatch, 10, None, 1000, 1020)
     assert re.search(r"prog.*\s0\s+0\s+0$", shown[2], re.M), shown[2]
     assert re.search(r"prog.*\s4\s+0\s+0$", shown[3], re.M), shown[3]
 

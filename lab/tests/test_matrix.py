@@ -234,27 +234,29 @@ def test_a_folder_of_something_else_is_left_alone(own: Stand, tmp_path: Path) ->
 # ---- what is no evidence ----
 
 
-def test_a_baseline_that_fails_ends_the_matrix(own: Stand, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('"" }', '"crash" }', "the baseline itself failed: killed by SIGSEGV"),
+        (
+            'name = "good"',
+            'name = "good"\nlibrary = "{silent}"',
+            "mode good: hakmem was intended, but the process did not say",
+        ),
+        (
+            '"" }',
+            '"", HAKMEM_REFUSED = "1" }',
+            "mode base is not what it says: HAKMEM_REFUSED=1: no such option",
+        ),
+    ],
+)
+def test_what_is_no_evidence_ends_the_matrix(
+    own: Stand, tmp_path: Path, old: str, new: str, said: str
+) -> None:
     file = written(tmp_path, {"good": ""})
-    file.write_text(file.read_text().replace('"" }', '"crash" }', 1))
-    done = own.call("matrix", file, "--out", tmp_path / "run")
-    refused(done, "the baseline itself failed: killed by SIGSEGV")
+    file.write_text(file.read_text().replace(old, new.replace("{silent}", str(own.silent)), 1))
+    refused(own.call("matrix", file, "--out", tmp_path / "run"), said)
     assert own.records() == []
-
-
-def test_a_mode_without_its_allocator_is_an_error(own: Stand, tmp_path: Path) -> None:
-    file = written(tmp_path, {"silent": ""})
-    planted = f'name = "silent"\nlibrary = "{own.silent}"'
-    file.write_text(file.read_text().replace('name = "silent"', planted))
-    done = own.call("matrix", file, "--out", tmp_path / "run")
-    refused(done, "mode silent: hakmem was intended, but the process did not say")
-
-
-def test_a_setting_that_the_allocator_refuses_is_no_mode(own: Stand, tmp_path: Path) -> None:
-    file = written(tmp_path, {"odd": ""})
-    file.write_text(file.read_text().replace('"" }', '"", HAKMEM_REFUSED = "1" }'))
-    done = own.call("matrix", file, "--out", tmp_path / "run")
-    refused(done, "mode base is not what it says: HAKMEM_REFUSED=1: no such option")
 
 
 def test_the_users_own_settings_are_not_mixed_in(own: Stand, tmp_path: Path) -> None:

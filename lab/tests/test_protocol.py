@@ -164,15 +164,6 @@ def test_decided_contenders_leave_the_rest_a_larger_share() -> None:
     assert protocol.look({"B": [clear]}, "improvement", 0.01, True, 2)["B"].alpha == ALPHA / 2
 
 
-def test_the_bootstrap_is_near_the_interval_and_absent_below_twenty_blocks() -> None:
-    values = np.random.default_rng(2).normal(0.02, 0.01, 30).tolist()
-    assert protocol.bca(values[:19]) is None
-    assert protocol.bca([0.5] * 30) is None
-    check, low, high = protocol.bca(values), *protocol.ends(np.array([values]))
-    assert check.low == pytest.approx(float(low[0]), abs=0.002)
-    assert check.high == pytest.approx(float(high[0]), abs=0.002)
-
-
 def test_a_decision_can_be_read_from_the_other_side() -> None:
     gains = np.random.default_rng(2).normal(0.02, 0.01, 30).tolist()
     found = protocol.look({"B": [gains]}, "improvement", 0.01, True)["B"]

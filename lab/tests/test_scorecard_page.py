@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 from hakmem import project
-from hakmem.audit import scanner
+from hakmem.audit import check as audit, scanner
 from hakmem.audit.check import Audit
 from hakmem.audit.citing import differences
 from hakmem.errors import LabError
 from hakmem.ledger import claims
 from hakmem.ledger.store import Ledger
 from hakmem.process import provenance
-from hakmem.scorecard import cli as scorecard_cli, page as scorecard, targets as scorecard_targets
+from hakmem.scorecard import cli as scorecard_cli, targets as scorecard_targets
 from hakmem.soak import session
 from hakmem.soak.analysis import Analysis, Drift
 from scorecards import BENCH, TARGETS, Site, ratio, soak, states, suite
@@ -84,15 +84,16 @@ def test_the_projects_own_targets_are_right() -> None:
 def filled(site: Site) -> Path:
     site.add("suite", suite({"a": 1.234, "b": 0.9}))
     site.add("soak", soak())
-    path = site.root / scorecard.PAGE
-    project.write_atomically(path, scorecard.page(list(site.rows().values())))
+    path = site.root / "page.md"
+    path.write_text("# Scorecard\n\n<!--scorecard:begin FILE-->\n<!--scorecard:end-->\n")
+    audit.write(site.root, [path], site.ledger)
     return path
 
 
-def problems(site: Site) -> list[str]:
-    audit = Audit.of(site.root, site.ledger, stale_after=0)
-    audit.document(site.root / scorecard.PAGE)
-    return audit.problems
+def problems(site: Site, path: Path) -> list[str]:
+    found = Audit.of(site.root, site.ledger, stale_after=0)
+    found.document(path)
+    return found.problems
 
 
 def test_the_page_says_losses_like_wins(site: Site) -> None:
@@ -103,53 +104,36 @@ def test_the_page_says_losses_like_wins(site: Site) -> None:
     assert "**8 targets: 3 met, 1 missed, 4 not measured**" in text
 
 
-def test_check_refuses_a_changed_digit(site: Site) -> None:
-    path = filled(site)
-    rows = list(site.rows().values())
-    assert "as the ledger has it" in scorecard.check(path, rows)
-    line = next(n for n, t in enumerate(path.read_text().split("\n"), 1) if "1.234" in t)
-    path.write_text(path.read_text().replace("1.234", "1.235"))
-    with pytest.raises(LabError, match=f":{line}: not what the ledger says"):
-        scorecard.check(path, rows)
-    path.unlink()
-    with pytest.raises(LabError, match="scorecard --write"):
-        scorecard.check(path, rows)
-
-
-def test_check_refuses_a_page_that_is_cut_or_longer(site: Site) -> None:
-    path = filled(site)
-    text, rows = path.read_text(), list(site.rows().values())
-    for other in (text.removesuffix("\n"), text + "more\n", text[: len(text) // 2]):
-        path.write_text(other)
-        with pytest.raises(LabError, match="not what the ledger says"):
-            scorecard.check(path, rows)
-
-
 def test_the_audit_makes_the_page_again(site: Site) -> None:
     path = filled(site)
-    assert problems(site) == []
-    path.write_text(path.read_text().replace("✗ missed", "✓ met"))
-    assert any("not what its source gives" in problem for problem in problems(site))
-    path.write_text(path.read_text().replace("<!--scorecard:end-->", ""))
-    assert any("makes no block" in problem for problem in problems(site))
+    text = path.read_text()
+    assert problems(site, path) == []
+    for old, new, said in (
+        ("✗ missed", "✓ met", "not what its source gives"),
+        ("1.234", "1.235", "not what its source gives"),
+        ("<!--scorecard:end-->", "more\n<!--scorecard:end-->", "not what its source gives"),
+        ("<!--scorecard:end-->", "", "makes no block"),
+    ):
+        path.write_text(text.replace(old, new))
+        assert any(said in problem for problem in problems(site, path))
 
 
 def test_a_release_refuses_a_scorecard_of_an_older_source(site: Site) -> None:
     (site.root / "evidence/audit.toml").write_text(
         'floor = 0\nstale-after = 5\nmessages-from = ""\n'
     )
-    filled(site)
+    path = filled(site)
     site.age()
     assert states(site)["drift"] == "met"
-    assert sum("is stale" in problem for problem in problems(site)) == 4
+    assert sum("is stale" in problem for problem in problems(site, path)) == 4
 
 
 def test_a_stale_line_is_no_problem_of_the_page(site: Site) -> None:
-    filled(site)
+    path = filled(site)
     site.age()
-    project.write_atomically(site.root / scorecard.PAGE, scorecard.page(list(site.rows().values())))
-    assert "~ stale" in (site.root / scorecard.PAGE).read_text()
-    assert problems(site) == []
+    audit.write(site.root, [path], site.ledger)
+    assert "~ stale" in path.read_text()
+    assert problems(site, path) == []
 
 
 # ---- records of soaks and matrices ----
@@ -239,17 +223,10 @@ def test_a_ratio_of_a_matrix_may_be_cited_with_its_verdict(site: Site) -> None:
 # ---- the command ----
 
 
-def test_the_command_writes_what_it_then_accepts(
-    here: Site, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_shows_the_last_record(here: Site, capsys: pytest.CaptureFixture[str]) -> None:
     here.add("soak", soak())
-    scorecard_cli.command(write=True, check=False)
-    scorecard_cli.command(write=False, check=True)
-    assert "8 targets: 2 met, 6 not measured, as the ledger has it" in capsys.readouterr().out
     here.add("soak", soak(low=2, high=3))
-    with pytest.raises(LabError, match="not what the ledger says"):
-        scorecard_cli.command(write=False, check=True)
-    scorecard_cli.command(write=False, check=False)
+    scorecard_cli.command()
     said = capsys.readouterr().out
     assert said.startswith("8 targets: 1 met, 1 missed, 6 not measured")
 
@@ -259,7 +236,7 @@ def test_in_a_narrow_terminal_names_are_words(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     here.add("suite", suite({"mimalloc2-debian": 0.9}))
-    scorecard_cli.command(write=False, check=False)
+    scorecard_cli.command()
     said = capsys.readouterr().out
     assert BENCH in said
     assert min(len(line.strip()) for line in said.splitlines() if line.strip()) > 3
@@ -267,23 +244,17 @@ def test_in_a_narrow_terminal_names_are_words(
     assert "0 of 10 runs are there" in said
 
 
-def test_a_shallow_clone_cannot_judge_and_says_so(
-    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    filled(site)
+def test_a_shallow_clone_cannot_judge_and_says_so(site: Site, tmp_path: Path) -> None:
+    page = filled(site)
     commit(site.root)
     path = tmp_path / "clone"
     git(site.root, "clone", "-q", "--depth", "1", f"file://{site.root}", str(path))
-    monkeypatch.setattr(project, "root", lambda: path)
-    monkeypatch.setenv("LAB_LEDGER", str(path / "evidence"))
-    scorecard_cli.command(write=False, check=True)
-    assert "not checked: without the whole history" in capsys.readouterr().out
+    found = Audit.of(path, Ledger(path / "evidence"), stale_after=0)
+    found.document(path / page.name)
+    assert found.problems == []
+    assert any("was not made again" in note for note in found.notes)
     with pytest.raises(LabError, match="git fetch --unshallow"):
-        scorecard_cli.command(write=True, check=False)
-    audit = Audit.of(path, Ledger(path / "evidence"), stale_after=0)
-    audit.document(path / scorecard.PAGE)
-    assert audit.problems == []
-    assert any("was not made again" in note for note in audit.notes)
+        audit.write(path, [path / page.name], Ledger(path / "evidence"))
 
 
 def test_an_edited_ledger_is_no_evidence(here: Site) -> None:
@@ -291,5 +262,4 @@ def test_an_edited_ledger_is_no_evidence(here: Site) -> None:
     path = here.ledger.files()[0]
     path.write_text(path.read_text().replace("95.0", "96.0"))
     with pytest.raises(LabError, match="does not verify"):
-        scorecard_cli.command(write=True, check=False)
-    assert not (here.root / scorecard.PAGE).exists()
+        scorecard_cli.command()

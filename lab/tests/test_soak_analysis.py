@@ -1,14 +1,17 @@
 """What a soak's analysis says, against soaks whose truth is known; and its own error rates."""
 
+import io
 import re
+import sys
 
 import numpy as np
 import pytest
 from hakmem.errors import LabError
 from hakmem.scorecard import targets
-from hakmem.soak import analysis, epochs_csv, session
+from hakmem.soak import analysis, epochs_csv, session, view
 from hakmem.soak.analysis import MEMORY, RATE
 from hakmem.soak.epochs_csv import Soak
+from rich.console import Console
 from scipy.signal import lfilter
 
 
@@ -232,6 +235,23 @@ def test_a_record_holds_the_percentiles_that_its_epochs_carry_and_no_other() -> 
     assert all(known.fullmatch(name) for name in found)
 
 
+def test_a_soak_without_what_debian_has_not_says_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("ruptures", "plotext"):
+        monkeypatch.setitem(sys.modules, name, None)
+    found = analysis.analyze(of(rss_kb=np.full(80, 2048.0)))
+    assert found.drift["rss_kb"].state == "none"
+    assert found.changes == {}
+    assert found.remarks == (
+        "lasting steps were not searched for: Python's ruptures is not installed",
+    )
+    console = Console(file=io.StringIO(), force_terminal=True, width=100)
+    with view.Watch(console, "a soak", None) as watch:
+        watch.update({"epoch": 0, "t_s": 1.0, "rss_kb": 2048.0})
+    assert "no curves: Python's plotext is not installed" in console.file.getvalue()
+
+
 # ---- the file ----
 
 HEAD = "epoch,t_s,ops_per_s,rss_kb\n"
@@ -255,17 +275,13 @@ def test_the_bare_output_of_the_benchmark_is_a_soak() -> None:
     assert epochs_csv.parse(text).epochs == 30
 
 
-def test_older_names_are_read_and_said() -> None:
-    soak = epochs_csv.parse("epoch,elapsed_s,Mops,RSS_MB,mood\n0,1,2.5,10,3\n1,2,2.5,10,3\n")
-    assert soak.columns["ops_per_s"].tolist() == [2.5e6, 2.5e6]
-    assert soak.columns["rss_kb"].tolist() == [10240, 10240]
-    assert "column mood is not known and was left out" in soak.remarks
-    assert "column RSS_MB was read as rss_kb" in soak.remarks
-
-
-def test_every_older_name_leads_to_a_column_of_today() -> None:
-    assert {name for name, _ in epochs_csv.OLDER.values()} <= set(epochs_csv.COLUMNS)
-    assert not set(epochs_csv.OLDER) & set(epochs_csv.COLUMNS)
+def test_a_column_that_is_not_known_is_left_out_and_said() -> None:
+    soak = epochs_csv.parse("epoch,t_s,mood,t_s\n0,1,3,1\n1,2,3,2\n")
+    assert soak.columns.keys() == {"epoch", "t_s"}
+    assert soak.remarks == (
+        "column mood is not known and was left out",
+        "column t_s is there once more and was left out",
+    )
 
 
 def test_a_torn_last_line_is_left_out_and_said() -> None:

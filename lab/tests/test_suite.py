@@ -423,5 +423,4 @@ def test_a_page_of_a_setting_is_headed_by_its_name(world: World) -> None:
     page = page_of(world.request("batch_lifo", library=secure, rivals=["hakmem"]), world)
     assert "<h2>secure against its rivals" in page
     assert '<th scope="col" class="r own">secure</th><th scope="col" class="r">hakmem</th>' in page
-    assert 'class="subject"><title>secure: 1.95 MiB</title>' in page
-    assert 'class="peer"><title>hakmem: 0.98 MiB</title>' in page
+    assert "<h3>secure ÷ the oracle</h3>" in page

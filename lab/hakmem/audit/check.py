@@ -187,6 +187,8 @@ def write(root: Path, files: Sequence[Path], ledger: Ledger) -> None:
     for path in files:
         text = path.read_text(encoding="utf-8")
         for block in blocks.find(text):
+            if block.kind == "scorecard" and git.is_shallow(root):
+                raise LabError(f"{path}: {WITHOUT_HISTORY}: git fetch --unshallow")
             if block.kind == "picture":
                 file = path.parent / block.file
                 project.write_atomically(file, blocks.drawing(block, records))

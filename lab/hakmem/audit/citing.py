@@ -164,8 +164,6 @@ def stated(body: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
         works = {
             name: w for track in body.get("benchmarks", ()) for name, w in track["works"].items()
         }
-        if "benchmark" in body:
-            works[body["benchmark"]["name"]] = body["benchmark"]
         definitions = {name: work["definition"] for name, work in works.items()}
     except (KeyError, TypeError, AttributeError):
         return {}

@@ -23,12 +23,12 @@ from hakmem.paired.cli import (
     Record,
     Seconds,
     Seed,
-    again,
-    fresh,
     require_ledger,
 )
 from hakmem.paired.protocol import LOOKS
+from hakmem.process.argv import again
 from hakmem.process.lock import host_lock
+from hakmem.process.order import fresh
 
 
 def command(

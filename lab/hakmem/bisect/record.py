@@ -9,6 +9,7 @@ from hakmem.ledger.store import Ledger, Record
 from hakmem.paired import ab, protocol, recording
 from hakmem.paired.blocks import BASE
 from hakmem.process import children
+from hakmem.process.argv import split
 
 # A probe's few blocks decide nothing by themselves, so it is no verdict.
 KINDS = {"ends": "verdict", "probe": "probe", "confirmation": "verdict"}
@@ -71,9 +72,8 @@ def argv(course: Course) -> list[str]:
     """The command line with the ends by their hashes: what HEAD names is another commit later."""
     request, commits = course.request, course.commits
     ends = {request.good: commits[0].hash, request.bad: commits[-1].hash}
-    words = list(request.argv)
-    own = words.index("--") if "--" in words else len(words)
-    return [ends.get(word, word) for word in words[:own]] + words[own:]
+    own, rest = split(request.argv)
+    return [*(ends.get(word, word) for word in own), *rest]
 
 
 def posterior(course: Course) -> list[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """The command `hakmem conformance`: every allocator held to the same promises."""
 
 import json
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hakmem import peers, project
+from hakmem import config, peers, project
 from hakmem.conformance import cases as case_module, trial
 from hakmem.conformance.cases import Case
 from hakmem.conformance.trial import Contender, Result
@@ -24,7 +25,6 @@ from hakmem.process.library import Library
 from hakmem.process.provenance import NoiseMeter
 from hakmem.terminal import progress_bar
 
-PROFILES = ("balanced", "speed", "lean", "secure", "bench", "observe")
 PAGE = Path("docs") / "conformance.md"
 SECURITY = Path("docs") / "security.md"
 FAST_S, FULL_S = 120.0, 900.0
@@ -132,11 +132,14 @@ def _find(text: str) -> Library:
 
 def in_profiles(ours: Library, profiles: Sequence[str]) -> Iterable[Contender]:
     """hakmem as it is, or once for each profile named."""
-    names = PROFILES if "all" in profiles else profiles
-    if unknown := [name for name in names if name not in PROFILES]:
-        raise LabError(f"unknown profile: {', '.join(unknown)}; known: {', '.join(PROFILES)}, all")
-    if not names:
+    if not profiles:
         return [Contender(ours.name, ours)]
+    assert ours.path is not None
+    listing = config.ask(ours.path, config.without_settings(os.environ))
+    known = [profile.name for profile in listing.profiles]
+    names = known if "all" in profiles else profiles
+    if unknown := [name for name in names if name not in known]:
+        raise LabError(f"unknown profile: {', '.join(unknown)}; known: {', '.join(known)}, all")
     return [Contender(f"{ours.name} {name}", ours, {"HAKMEM_PROFILE": name}) for name in names]
 
 
@@ -219,12 +222,15 @@ def _save(body: dict[str, object], results: Sequence[Result]) -> Record:
     return Ledger.default().append("conformance", body, {"stderr.txt": raw.encode()})
 
 
-MARKS = {"kept": ("✓", "green"), "broken": ("✗", "bold red"), "not checked": ("–", "dim")}
+STYLES = {"kept": "green", "broken": "bold red", "not checked": "dim"}
 
 
 def cell(result: Result | None) -> Text:
-    mark, style = MARKS[result.state] if result else ("", "")
-    return Text(mark, style=style)
+    return mark(result.state) if result else Text()
+
+
+def mark(state: str) -> Text:
+    return Text(case_module.MARKS[state], style=STYLES[state])
 
 
 def tally(results: Sequence[Result]) -> dict[str, tuple[int, int]]:
@@ -262,9 +268,8 @@ def show(results: Sequence[Result], console: Console) -> None:
     for state in ("broken", "not checked"):
         for result in results:
             if result.state == state:
-                mark, style = MARKS[state]
-                line = Text(f"{mark} ", style=style)
-                line.append(f"{result.allocator}, {result.case}: ", style="bold")
+                line = mark(state)
+                line.append(f" {result.allocator}, {result.case}: ", style="bold")
                 console.print(line.append(result.reason, style="not bold"), soft_wrap=True)
     ours = "✓ kept   ✗ broken   – not checked here"
     console.print(Text(ours, style="dim"))

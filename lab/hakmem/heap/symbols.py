@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from hakmem.errors import LabError
 from hakmem.heap.pprof import Location, Module, Profile
-from hakmem.process.children import last_line, said
+from hakmem.process.children import output
 
 _SEGMENT = re.compile(r"^\s*LOAD\s+0x(\w+)\s+0x(\w+)\s+0x\w+\s+0x(\w+)", re.MULTILINE)
 _BUILD_ID = re.compile(r"Build ID: (\w+)")
@@ -122,10 +123,10 @@ def _of_file(
         headers = _tool("readelf", "-Wln", str(file))
         build_id = _BUILD_ID.search(headers)
         if module.build_id and (not build_id or build_id[1] != module.build_id.lower()):
-            raise _NoNames("it is another build than the one that ran")
+            raise LabError("it is another build than the one that ran")
         at = {place: _virtual(offset, headers) for place, offset in offsets.items()}
         return _by_address(file, at), ""
-    except _NoNames as error:
+    except LabError as error:
         return {place: (_unnamed(place, at),) for place, at in offsets.items()}, str(error)
 
 
@@ -201,15 +202,6 @@ def _of_no_file(place: Location, name: str) -> Frame:
     return frame(python[1], "python", python[2]) if python else frame(name, "generated")
 
 
-class _NoNames(Exception):
-    pass
-
-
-def _tool(name: str, *arguments: str, asked: str = "") -> str:
-    try:
-        done = said([name, *arguments], stdin=None, input=asked)
-    except FileNotFoundError:
-        raise _NoNames(f"{name} is not installed: apt-get install binutils") from None
-    if done.returncode != 0:
-        raise _NoNames(last_line(done.stderr).removeprefix(f"{name}: "))
-    return done.stdout
+def _tool(*argv: str, asked: str = "") -> str:
+    """However long it takes: what it reads may be large."""
+    return output(argv, stdin=None, input=asked, timeout=None)

@@ -28,10 +28,13 @@ from hakmem.ledger.store import Ledger
 from hakmem.paired import cli as paired_cli
 from hakmem.paired.cells import Cell, distinct, parse
 from hakmem.paired.recording import Facts
-from hakmem.process import perf
+from hakmem.process import order, perf
+from hakmem.process.argv import again
 from hakmem.process.lock import host_lock
 from hakmem.process.provenance import NoiseMeter
 from hakmem.terminal import progress_bar
+
+SHOWN = 8  # functions in a table; a record has more
 
 
 def command(
@@ -65,7 +68,6 @@ def command(
     sections: Annotated[
         int, typer.Option("--sections-sample", min=0, help="Time each Nth entry; 0: do not.")
     ] = 1,
-    top: Annotated[int, typer.Option(min=1, max=profile.TOP, help="Functions shown.")] = 8,
     seed: paired_cli.Seed = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what is recorded.")] = False,
     record: paired_cli.Record = True,
@@ -84,7 +86,7 @@ def command(
         names = dict.fromkeys(bench_names or hotpath_work.CLASSIC)
         workloads = [hotpath_work.benchmark(name, given) for name in names]
     paired_cli.require_ledger(record)
-    seed = paired_cli.fresh(seed)
+    seed = order.fresh(seed)
     # With --json stdout is the document's alone.
     console = Console(stderr=as_json)
     chosen, refusals = profile.choose(method)
@@ -99,14 +101,14 @@ def command(
         sections_every=sections,
     )
     with host_lock():
-        facts = Facts.of(request.cells, paired_cli.again(seed))
+        facts = Facts.of(request.cells, again(seed))
         meter, began = NoiseMeter(), time.monotonic()
         found = _measure(request, console)
         body = profile.body(request, found, facts, meter.stop(), began)
     if as_json:
         print(json.dumps(body, indent=1))
     else:
-        print_found(console, request, found, top)
+        print_found(console, request, found)
     _record(body, found, record, console)
     if found.failures:
         if as_json:
@@ -143,9 +145,9 @@ WORDS = {
 }
 
 
-def print_found(console: Console, request: Request, found: Found, top: int) -> None:
+def print_found(console: Console, request: Request, found: Found) -> None:
     for workload in request.workloads:
-        _print_workload(console, request, found, workload, top)
+        _print_workload(console, request, found, workload)
     _print_code(console, request.cells, found)
     notes = [*_notes(request, found)]
     if notes:
@@ -157,9 +159,7 @@ def print_found(console: Console, request: Request, found: Found, top: int) -> N
         console.print(Text(line, style="red"), soft_wrap=True)
 
 
-def _print_workload(
-    console: Console, request: Request, found: Found, workload: Workload, top: int
-) -> None:
+def _print_workload(console: Console, request: Request, found: Found, workload: Workload) -> None:
     sides = {at: found.sides[workload.name, at] for at in request.cells}
     console.print()
     console.print(Text(f"{workload.name}, per {workload.unit}", style="bold"))
@@ -174,7 +174,7 @@ def _print_workload(
     for letter, side in sides.items():
         if side.functions:
             console.print()
-            console.print(functions_table(side, request, request.cells[letter], top, console.width))
+            console.print(functions_table(side, request, request.cells[letter], console.width))
         if side.sections:
             console.print()
             console.print(sections_table(side, request.cells[letter], workload.unit))
@@ -201,7 +201,7 @@ def figures_table(sides: Mapping[str, Side], cells: Mapping[str, Cell]) -> Table
     return table
 
 
-def functions_table(side: Side, request: Request, cell: Cell, top: int, width: int) -> Table:
+def functions_table(side: Side, request: Request, cell: Cell, width: int) -> Table:
     """By what was spent in the function itself; perf does not say what it called."""
     of_perf = request.method == "perf"
     what = "cycles" if of_perf else "instructions"
@@ -209,7 +209,7 @@ def functions_table(side: Side, request: Request, cell: Cell, top: int, width: i
     titles = [_short(f"{what} of {cell.name}", most), "in", ">itself", ">share"]
     table = terminal.table(*titles, *([] if of_perf else [">with callees"]))
     total = sum(spent.own for spent in side.functions)
-    for spent in side.functions[:top]:
+    for spent in side.functions[:SHOWN]:
         row = [
             _short(spent.function, most),
             _short(Path(spent.object).name or "?", 20),

@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from hakmem.errors import LabError
-from hakmem.process.children import last_line, tool
+from hakmem.process.children import output
 
 FUNCTIONS = ("malloc", "free")
 
@@ -179,7 +179,4 @@ def accesses(step: Instruction) -> tuple[bool, bool]:
 
 
 def _objdump(*arguments: str | Path) -> str:
-    done = tool(["objdump", *map(str, arguments)])
-    if done.returncode != 0:
-        raise LabError(f"objdump failed: {last_line(done.stderr)}")
-    return done.stdout
+    return output(["objdump", *map(str, arguments)])

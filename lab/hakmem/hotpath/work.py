@@ -34,7 +34,7 @@ _OF_THREADS = {
     "buffers": ("larson_2", ("--slots=16", "--min=40K", "--max=256K", "--threads={}"), (500, 2500)),
     "thread_churn": ("thread_churn", ("--alive={}",), (4, 16)),
 }
-_MIXED = "bench_random_mixed"
+_MIXED, _MIXED_OPS = "bench_random_mixed", 10_000_000
 AMOUNT = "{n}"
 TIMEOUT_S = 1800.0
 
@@ -88,7 +88,8 @@ class Workload:
         the whole run is measured."""
         if self.given or self.command is None:
             return self.given
-        large = self.command.quick // 25 if simulated else self.command.quick
+        large = _MIXED_OPS if self.command.executable == _MIXED else self.command.sample
+        large = large // 25 if simulated else large
         small = max(1, large // 4)
         return Amounts(small, max(small + 1, large))
 

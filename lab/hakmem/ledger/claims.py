@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
+from hakmem import words
 from hakmem.errors import LabError
+from hakmem.stats import Interval
 
 SCALES = {
     "n": "1e-9", "µ": "1e-6", "m": "1e-3", "k": "1e3", "M": "1e6", "G": "1e9",
@@ -52,16 +54,45 @@ def value(metric: Mapping[str, Any]) -> float:
     return metric["estimate"] if "estimate" in metric else metric["value"]
 
 
+def interval(metric: Mapping[str, Any]) -> Interval:
+    """A metric's interval; of one that has none, the value itself."""
+    middle = value(metric)
+    low, high = ends(metric) or (middle, middle)
+    return Interval(middle, low, high, str(metric.get("kind", "")))
+
+
 def figure(metric: Mapping[str, Any], scale: str | None = None, decimals: int = 2) -> str:
     """The figure as a document shows it: value, unit, and the interval of what has one."""
     unit = str(metric["unit"])
     shown, unit_shown = scaled(value(metric), unit, scale)
     text = f"{rounded(shown, decimals)} {unit_shown}".rstrip()
-    interval = ends(metric)
-    if interval is not None:
-        low, high = (rounded(scaled(end, unit, scale)[0], decimals) for end in interval)
+    found = ends(metric)
+    if found is not None:
+        low, high = (rounded(scaled(end, unit, scale)[0], decimals) for end in found)
         text += f" [{low}–{high}]"
     return text.replace("-", "−") if unit == "ratio" else text
+
+
+def for_people(metric: Mapping[str, Any]) -> tuple[str, str]:
+    """A few digits in a unit that suits them, and its interval in the same, if it has one."""
+    middle, unit, by = value(metric), str(metric.get("unit", "")), 1.0
+    if unit in ("share", "probability"):
+        unit, by = "%", 0.01
+    elif unit == "B" or unit.endswith("/s"):
+        scales = ("Gi", "Mi", "Ki") if unit == "B" else ("G ", "M ", "k ")
+        for scale in scales:
+            if abs(middle) >= float(SCALES[scale.strip()]):
+                unit, by = scale + unit, float(SCALES[scale.strip()])
+                break
+    said = "–".join(_digits(end / by) for end in ends(metric) or ())
+    return f"{_digits(middle / by)} {'' if unit == 'ratio' else unit}".rstrip(), said
+
+
+def _digits(value: float) -> str:
+    """Whole numbers whole, small ones not as nothing."""
+    if value == int(value):
+        return words.count(value)
+    return f"{value:.2g}" if abs(value) < 0.01 else words.number(value)
 
 
 def address(text: str, body: Mapping[str, Any]) -> tuple[str, str | None]:

@@ -16,18 +16,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hakmem import terminal, words
+from hakmem import terminal
 from hakmem.errors import LabError
 from hakmem.ledger import claims
-from hakmem.ledger.store import Ledger, Record
+from hakmem.ledger.store import PARTS, Ledger, Record
 from hakmem.ledger.verify import verify
 
-# What results rest on: there are hundreds of them for each result.
-GROUNDS = ("setting", "sample", "block")
 ROOMY = 110
-SIZES = (("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 TELLING = ("throughput", "resident")
-PREFIXES = (("G", 1e9), ("M", 1e6), ("k", 1e3))
 
 
 def choose(records: Sequence[Record], kind: str | None, whole: bool = False) -> list[Record]:
@@ -35,7 +31,7 @@ def choose(records: Sequence[Record], kind: str | None, whole: bool = False) -> 
     found = [
         record
         for record in records
-        if (record.kind == kind if kind else whole or record.kind not in GROUNDS)
+        if (record.kind == kind if kind else whole or record.kind not in PARTS)
     ]
     return sorted(found, key=lambda record: record.time)
 
@@ -99,11 +95,7 @@ def figures(metrics: Mapping[str, Any]) -> str:
 def short(metric: Any) -> str:
     """A few digits with a prefix that suits them; never an error."""
     try:
-        value, unit = claims.value(metric), str(metric["unit"])
-        scales = SIZES if unit == "B" else PREFIXES if unit.endswith("/s") else ()
-        prefix, by = next(((p, s) for p, s in scales if abs(value) >= s), ("", 1))
-        digits = words.number(value / by) if abs(value) >= 0.01 or not value else f"{value:.2g}"
-        return f"{digits} {prefix}{unit}"
+        return claims.for_people(metric)[0]
     except (KeyError, TypeError, ValueError):
         return "?"
 
@@ -188,7 +180,8 @@ def list_command(
     kind: Annotated[str | None, typer.Option(help="Only records of this kind.")] = None,
     last: Annotated[int, typer.Option(min=1, help="How many, the latest.")] = 40,
     whole: Annotated[
-        bool, typer.Option("--all", help="Also the settings, samples and blocks that others cite.")
+        bool,
+        typer.Option("--all", help="Also the parts of results: settings, samples, …"),
     ] = False,
 ) -> None:
     """The latest results, one line each."""

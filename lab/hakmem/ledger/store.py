@@ -27,6 +27,9 @@ METHOD = "1"  # raised when figures are obtained in another way than before
 START = "0" * 64  # what the first record of a host has before it
 ID_DIGITS = 12
 
+# What is recorded as a part of a result, and is none itself.
+PARTS = ("setting", "comparison", "sample", "block", "probe")
+
 
 @dataclass(frozen=True)
 class Record:

@@ -327,7 +327,7 @@ def run(matrix: Matrix, folder: Path, seed: int | None, console: Console) -> Fin
     """Goes on where a run in the folder stopped. LabError where the baseline itself fails."""
     with host_lock():
         libraries, setting = prepare(matrix)
-        state = State.open(folder, setting, seed, random.SystemRandom().randrange(2**31))
+        state = State.open(folder, setting, seed, order.fresh(None))
         if state.cells:
             console.print(f"goes on where it stopped: {len(state.cells)} cells are done")
         results: list[Result] = []

@@ -225,8 +225,6 @@ def tell(done: session.Conducted, records: Mapping[str, Record], console: Consol
             console.print(line.append(sentence(plan, letter, decision), style="default"))
             if plan.tracks[0].floor and plan.tracks[0].floor.name == FAST:
                 console.print(way_to_floor(plan, letter, decision))
-            for note in cross_checks(plan, outcome, letter, decision):
-                console.print(Text(note, style="yellow"))
     tables.print_measured(console, done, records.values())
 
 
@@ -294,20 +292,3 @@ def still_open(plan: Plan, decision: Decision) -> list[str]:
         if gain.kind == "range" or gain.low <= limit:
             names.append(track.name)
     return names
-
-
-def cross_checks(plan: Plan, outcome: Outcome, letter: str, decision: Decision) -> list[str]:
-    """Where the bootstrap would have judged otherwise; a reason to look at the blocks."""
-    notes = []
-    for track, interval in zip(plan.tracks, (decision.target, *decision.guards), strict=True):
-        check = protocol.bca(outcome.gains(track.name, letter), decision.alpha)
-        if check is not None and side(check) != side(interval):
-            notes.append(
-                f"cross-check: the {check.kind} of {track.name} is "
-                f"[{100 * check.low:+.1f} … {100 * check.high:+.1f}] % and says otherwise"
-            )
-    return notes
-
-
-def side(interval: stats.Interval) -> int:
-    return (interval.low > 0) - (interval.high < 0)

@@ -49,25 +49,17 @@ class Mix:
         return Work(command.name, command=command, amount=self.ops)
 
 
-def mix_of(
-    numbers: Sequence[int], ops: int | None, slots: int | None, seed: int | None, span: str | None
-) -> Mix | None:
-    """From OPS SLOTS SEED and the options of the same meaning; None where nothing is said."""
+def mix_of(numbers: Sequence[int], span: str | None) -> Mix | None:
+    """From OPS SLOTS SEED and the sizes; None where nothing is said."""
     names = ("ops", "slots", "seed")
     if len(numbers) > len(names):
         raise LabError(f"OPS SLOTS SEED are expected, not {len(numbers)} numbers")
-    given = dict(zip(names, numbers, strict=False))
-    options = {"ops": ops, "slots": slots, "seed": seed}
-    named = {name: value for name, value in options.items() if value is not None}
-    if given.keys() & named.keys():
-        twice = ", ".join(sorted(given.keys() & named.keys()))
-        raise LabError(f"said twice, as a number and as an option: {twice}")
+    said = dict(zip(names, numbers, strict=False))
     if span is not None:
         found = re.fullmatch(r"([1-9]\d*)-([1-9]\d*)", span, re.ASCII)
         if not found or int(found[1]) > int(found[2]):
             raise LabError(f"--range is MIN-MAX in bytes, such as 16-1040, not {span!r}")
-        named |= {"smallest": int(found[1]), "largest": int(found[2])}
-    said = given | named
+        said |= {"smallest": int(found[1]), "largest": int(found[2])}
     wrong = [f"{name} {value}" for name, value in said.items() if value < 1]
     if wrong:
         raise LabError(f"must be at least 1: {', '.join(wrong)}")
@@ -146,8 +138,7 @@ def plan_of(mix: Mix | None, runs: int, seed: int) -> Plan:
 def full(name: str) -> Work:
     """A benchmark with all the work of a long run."""
     found = work.benchmark(name)
-    assert found.command is not None
-    return replace(found, amount=found.command.full)
+    return replace(found, amount=FULL_OPS)
 
 
 def finish(

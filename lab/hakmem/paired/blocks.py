@@ -53,7 +53,6 @@ class Trial:
     round: int
     position: int
     padding: int
-    order: str = ""
 
 
 @dataclass(frozen=True)
@@ -206,7 +205,7 @@ def _block(
     sides = [*letters, *([FLOOR] if track.floor else [])]
     row = "".join(at for _ in range(track.turns) for at in order.palindrome(sides, rng))
     for position, letter in enumerate(row):
-        trial = Trial(track, letter, number, position, order.padding(rng), row)
+        trial = Trial(track, letter, number, position, order.padding(rng))
         if letter in failures:
             continue
         sample = checked(sampler(trial), track.reading)

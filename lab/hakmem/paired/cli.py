@@ -1,7 +1,6 @@
 """The command lines of paired measurements: `hakmem ab`, `hakmem compare`, `hakmem baseline`."""
 
 import os
-import random
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -17,6 +16,8 @@ from hakmem.paired.blocks import Outcome
 from hakmem.paired.protocol import LOOKS, Aim, Verdict
 from hakmem.paired.readings import Better
 from hakmem.process import provenance
+from hakmem.process.argv import again, without
+from hakmem.process.order import fresh
 from hakmem.process.sample import counters
 
 Command = Annotated[
@@ -75,29 +76,9 @@ def require_ledger(record: bool) -> None:
             pass  # what is wrong with what is there is said now
 
 
-def fresh(seed: int | None) -> int:
-    return random.SystemRandom().randrange(2**31) if seed is None else seed
-
-
-def again(seed: int) -> list[str]:
-    """This command line with its seed: the same again."""
-    program, name, *rest = provenance.own_argv()
-    own = rest[: rest.index("--")] if "--" in rest else rest
-    if any(word == "--seed" or word.startswith("--seed=") for word in own):
-        return [program, name, *rest]
-    return [program, name, "--seed", str(seed), *rest]
-
-
 def without_seed(argv: Sequence[str]) -> list[str]:
     """The command line by which a run is known again: without --seed, --resume and --page."""
-    words = iter(argv)
-    kept = []
-    for word in words:
-        if word in ("--seed", "--page"):
-            next(words, None)
-        elif word != "--resume" and not word.startswith(("--seed=", "--page=")):
-            kept.append(word)
-    return kept
+    return [word for word in without(argv, "--seed", "--page") if word != "--resume"]
 
 
 def end(*outcomes: Outcome) -> None:
@@ -329,14 +310,9 @@ def baseline_command(
         list[int] | None,
         typer.Argument(
             metavar="[OPS [SLOTS [SEED]]]",
-            help="One random_mixed of your own instead of the suite's: its operations, its slots, "
-            "the seed of its random stream. Or by the options:",
+            help="One random_mixed of your own instead of the suite's: its operations "
+            "(40 million), its slots (8192), the seed of its random stream (1234567).",
         ),
-    ] = None,
-    ops: Annotated[int | None, typer.Option(help="Default: 40 million.")] = None,
-    slots: Annotated[int | None, typer.Option(help="The working set; default: 8192.")] = None,
-    bench_seed: Annotated[
-        int | None, typer.Option(help="Of its random stream; default: 1234567.")
     ] = None,
     span: Annotated[
         str | None, typer.Option("--range", help="MIN-MAX, sizes in bytes; default: 16-1040.")
@@ -351,6 +327,6 @@ def baseline_command(
     Each run is printed when it is measured, at the end the ratio with its interval.
     """
     seed = fresh(seed)
-    mix = baseline.mix_of(numbers or [], ops, slots, bench_seed, span)
+    mix = baseline.mix_of(numbers or [], span)
     require_ledger(record)
     end(*baseline.run(mix, runs, seed, record, again(seed), Console(), on))

@@ -25,7 +25,6 @@ LOOKS = (8, 12, 20, 30)
 ALPHA = 0.0182
 NARROW = 0.01
 LEAST_MARGIN, MOST_MARGIN = 0.01, 0.05
-CROSS_CHECK_FROM = 20
 
 Aim = Literal["improvement", "neutral"]
 Verdict = Literal["GO", "NO-GO", "UNDECIDED"]
@@ -197,27 +196,3 @@ def interval(values: Sequence[float], low: float, high: float) -> stats.Interval
     if math.isnan(low) or math.isnan(high):
         return stats.Interval(estimate, min(values), max(values), "range")
     return stats.Interval(estimate, low, high, KIND)
-
-
-def bca(values: Sequence[float], alpha: float = ALPHA) -> stats.Interval | None:
-    """Bias-corrected accelerated bootstrap of the same estimate; None below 20 blocks.
-
-    A cross-check, with a fixed seed: it never decides.
-    """
-    from scipy.stats import bootstrap  # here, because every command would wait a second for it
-
-    merged = stats.merge_neighbours(values)
-    if len(values) < CROSS_CHECK_FROM or len(set(merged)) < 2:
-        return None
-    found = bootstrap(
-        (np.asarray(merged),),
-        lambda x, axis: np.median(stats.walsh(x), axis=axis),
-        method="BCa",
-        n_resamples=2000,
-        confidence_level=1 - alpha,
-        rng=np.random.default_rng(1),
-    ).confidence_interval
-    if math.isnan(found.low) or math.isnan(found.high):
-        return None
-    kind = f"{100 * (1 - alpha):g} % BCa bootstrap"
-    return stats.Interval(stats.hodges_lehmann(merged), float(found.low), float(found.high), kind)

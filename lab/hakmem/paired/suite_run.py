@@ -4,7 +4,6 @@ A row is a benchmark of ours or a real program; each ends in a record of its own
 """
 
 import math
-import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -34,7 +33,8 @@ from hakmem.paired.blocks import BASE, FLOOR, Plan, Sampler, Track
 from hakmem.paired.cells import Cell
 from hakmem.paired.readings import Better
 from hakmem.paired.recording import Facts
-from hakmem.process import children, provenance, scratch
+from hakmem.process import children, order, provenance, scratch
+from hakmem.process.argv import with_seed
 from hakmem.process.lock import host_lock
 from hakmem.suite import EMPTY, SUITE, Figure
 
@@ -72,8 +72,7 @@ class Request:
 
     def argv_with(self, seed: int) -> list[str]:
         """The command line as it is recorded: typed again, it measures the same."""
-        program, name, *rest = self.argv
-        return [program, name, "--seed", str(seed), *rest]
+        return with_seed(self.argv, seed)
 
 
 @dataclass
@@ -183,8 +182,7 @@ def begin(
 ) -> tuple[int, Record | None, dict[str, Record]]:
     """Seed, setting and what is found: of a new run, or of the one that the ledger has begun."""
     if not request.resume:
-        seed = random.SystemRandom().randrange(2**31) if request.seed is None else request.seed
-        return seed, None, {}
+        return order.fresh(request.seed), None, {}
     recorded = list(_recorded(request, facts))
     if not recorded:
         raise LabError(

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from hakmem import pages, words
-from hakmem.ledger.claims import value
+from hakmem.ledger.claims import interval, value
 from hakmem.paired import readings
 from hakmem.paired.oracle import ORACLE
 from hakmem.paired.suite_record import MEMORY, TIME, TITLES as TITLE_OF, metric_name
 from hakmem.process import metrics
 from hakmem.process.library import SYSTEM
-from hakmem.stats import Interval
 
 NONE = "–"
 ALL = "the system's allocator · the least of all rivals, whichever that is there"
@@ -125,7 +124,7 @@ def ratio(entry: Mapping[str, Any] | None) -> str:
     """Mark, if it was judged, ratio and interval."""
     if entry is None:
         return NONE
-    found = Interval(value(entry), entry["low"], entry["high"], entry["kind"])
+    found = interval(entry)
     mark = f"{words.mark(entry['verdict'])} " if "verdict" in entry else ""
     return f"{mark}{words.ratio(found)} {words.ends(found)}"
 

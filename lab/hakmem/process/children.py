@@ -40,12 +40,25 @@ def last_line(text: str, otherwise: str = "it said nothing") -> str:
     return (text.strip().splitlines() or [otherwise])[-1]
 
 
-def tool(argv: Sequence[str]) -> "subprocess.CompletedProcess[str]":
+def tool(argv: Sequence[str], **options: Any) -> "subprocess.CompletedProcess[str]":
     """One that answers at once, in words that do not depend on the user's language."""
     try:
-        return said(argv, env={**os.environ, "LC_ALL": "C"}, timeout=120)
+        return said(argv, **{"env": {**os.environ, "LC_ALL": "C"}, "timeout": 120, **options})
     except subprocess.TimeoutExpired:
         raise LabError(f"{' '.join(argv[:2])} takes more than two minutes", status=1) from None
+
+
+def output(argv: Sequence[str], **options: Any) -> str:
+    """What such a tool answers; LabError where it fails, or is not here."""
+    name = argv[0]
+    try:
+        done = tool(argv, **options)
+    except FileNotFoundError:
+        package = "linux-perf" if name == "perf" else "binutils"
+        raise LabError(f"{name} is not installed: apt-get install {package}", status=1) from None
+    if done.returncode != 0:
+        raise LabError(f"{' '.join(argv[:2])} failed: {last_line(done.stderr)}", status=1)
+    return done.stdout
 
 
 def how_ended(status: int, *texts: str) -> str:

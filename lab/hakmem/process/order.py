@@ -17,6 +17,11 @@ def palindrome(items: Sequence[T], rng: random.Random) -> list[T]:
     return [*there, *reversed(there)]
 
 
+def fresh(seed: int | None) -> int:
+    """The seed as given, or one by lot."""
+    return random.SystemRandom().randrange(2**31) if seed is None else seed
+
+
 def padding(rng: random.Random) -> int:
     return rng.randint(0, MAX_PADDING)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from hakmem.errors import LabError
 from hakmem.process import host
-from hakmem.process.children import last_line, tool
+from hakmem.process.children import last_line, output, tool
 
 WHAT = "user mode only, by the processor's counters"
 
@@ -150,9 +150,9 @@ def parse_script(text: str) -> Counter[tuple[str, str]]:
 
 def symbols_of(data: Path) -> Counter[tuple[str, str]]:
     """The samples of a perf.data, after checking that it holds what was asked for."""
-    require_event(_checked(["perf", "evlist", "-v", "-i", str(data)]))
+    require_event(output(["perf", "evlist", "-v", "-i", str(data)]))
     fields = "comm,period,event,ip,sym,dso"
-    return parse_script(_checked(["perf", "script", "-F", fields, "-i", str(data)]))
+    return parse_script(output(["perf", "script", "-F", fields, "-i", str(data)]))
 
 
 def _sampled(event: str) -> bool:
@@ -160,10 +160,3 @@ def _sampled(event: str) -> bool:
     name, _, modifiers = _plain(event).partition(":")
     wanted, _, mode = SAMPLED.partition(":")
     return name == wanted and set(mode) <= set(modifiers)
-
-
-def _checked(argv: Sequence[str]) -> str:
-    done = tool(argv)
-    if done.returncode != 0:
-        raise LabError(f"{' '.join(argv[:2])} failed: {last_line(done.stderr)}", status=1)
-    return done.stdout

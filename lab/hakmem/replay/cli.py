@@ -1,9 +1,8 @@
 """The command lines `hakmem record`, `hakmem replay` and `hakmem advise`."""
 
 import sys
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -12,20 +11,21 @@ from hakmem import complete, project
 from hakmem.cli import Library
 from hakmem.errors import LabError
 from hakmem.paired import cells, compare
-from hakmem.paired.cli import Most, Record, Seconds, Seed, again, end, fresh, require_ledger
+from hakmem.paired.cli import Most, Record, Seconds, Seed, end, require_ledger
 from hakmem.paired.protocol import LOOKS
+from hakmem.process.argv import again
+from hakmem.process.order import fresh
 from hakmem.replay import advise, measure, trace
 
 Path_ = Annotated[Path, typer.Argument(help="A file that `hakmem record` has written.")]
 
 
-class Touch(StrEnum):
-    pages = "pages"
-    first = "first"
-
-
+Touch = Literal["pages", "first"]
 Touched = Annotated[
-    Touch, typer.Option(help="What a replay writes to: each OS page of a block, or its first byte.")
+    Touch,
+    complete.one_of(
+        Touch, help="What a replay writes to: each OS page of a block, or its first byte."
+    ),
 ]
 
 
@@ -83,7 +83,7 @@ def replay_command(
             help="Only against this one; repeatable. Default: system and all peers found."
         ),
     ] = None,
-    touch: Touched = Touch.pages,
+    touch: Touched = "pages",
     pace: Annotated[
         bool,
         typer.Option(
@@ -124,7 +124,7 @@ def advise_command(
         list[str] | None,
         typer.Option("--set", help="Also 'VARIABLE=VALUE …' of hakmem's; repeatable."),
     ] = None,
-    touch: Touched = Touch.pages,
+    touch: Touched = "pages",
     max_blocks: Most = LOOKS[2],
     min_seconds: Seconds = 0.1,
     seed: Seed = None,

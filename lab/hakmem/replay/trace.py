@@ -96,23 +96,20 @@ def read(path: Path) -> Trace:
 def unpack(trace: Trace, target: Path) -> None:
     """The streams as a file for bench_replay; LabError where they are not as they were written."""
     left = int(trace.facts["bytes"])
-    decompressor = lzma.LZMADecompressor(lzma.FORMAT_XZ)
     try:
         with trace.path.open("rb") as file, target.open("wb") as out:
             file.seek(trace.at)
-            while left and not decompressor.eof:
-                piece = file.read(PIECE) if decompressor.needs_input else b""
-                if decompressor.needs_input and not piece:
-                    raise _damaged(trace.path)
-                found = decompressor.decompress(piece, min(left, PIECE))
-                left -= len(found)
-                out.write(found)
-            if not decompressor.eof:  # the end has the check of the whole
-                decompressor.decompress(file.read(), 0)
-            if left or not decompressor.eof:
-                raise _damaged(trace.path)
-    except lzma.LZMAError:
+            with lzma.open(file, format=lzma.FORMAT_XZ) as packed:
+                # One byte more than there should be: the end has the check of the whole.
+                while piece := packed.read(min(left + 1, PIECE)):
+                    left -= len(piece)
+                    if left < 0:
+                        raise _damaged(trace.path)
+                    out.write(piece)
+    except (lzma.LZMAError, EOFError):
         raise _damaged(trace.path) from None
+    if left:
+        raise _damaged(trace.path)
     with target.open("rb") as file:
         if file.read(len(streams.MAGIC)) != streams.MAGIC:
             raise _damaged(trace.path)

@@ -10,11 +10,9 @@ from html import escape
 
 from hakmem import words
 from hakmem.pages import Axis
-from hakmem.process.library import SYSTEM
 from hakmem.stats import Interval
 
 RATIO_TICKS = (0.1, 0.2, 0.33, 0.5, 0.67, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 2, 3, 5, 10)
-MEMORY_TICKS = tuple(m * 10**e for e in range(-1, 6) for m in (1, 2, 5))
 
 
 @dataclass(frozen=True)
@@ -40,6 +38,12 @@ class Layout:
         return TOP + self.row * (index + (0.2 if self.stacked else 0.5))
 
 
+# The colour of what was found: of verdicts, of rules, of drifts.
+COLOUR = {
+    **dict.fromkeys(("GO", "kept", "none"), "win"),
+    **dict.fromkeys(("NO-GO", "broken", "drifts"), "loss"),
+    **dict.fromkeys(("UNDECIDED", "open"), "undecided"),
+}
 BOLD, SMALL = 8.4, 7.1  # a letter of a label and of small print, in the widest usual font
 TOP = 44
 BOTTOM = 18
@@ -176,52 +180,3 @@ def _forest_label(layout: Layout, index: int, ratio: Ratio) -> list[str]:
     under = f"{figures} {ratio.beside}"
     beside = fit(ratio.beside, 140, SMALL)
     return _row_label(layout, index, ratio.label, figures, beside, under)
-
-
-@dataclass(frozen=True)
-class Strip:
-    """One row of the dot chart: a label and a value per library, the subject's among them."""
-
-    label: str
-    subject: str
-    values: dict[str, float]
-
-
-def dots(layout: Layout, strips: Sequence[Strip], unit: str, title: str) -> str:
-    """A row per benchmark, a mark per library: subject filled, system a ring, rivals ticks."""
-    values = [v for strip in strips for v in strip.values.values() if v > 0]
-    if not values:
-        return ""
-    axis = Axis(min(values) / 1.25, max(values) * 1.25, *layout.plot)
-    parts = _grid(layout, axis, axis.ticks(MEMORY_TICKS, 44, first=1), len(strips), unit)
-    for index, strip in enumerate(strips):
-        y = layout.mark_y(index)
-        parts.append(line(axis.start, y, axis.end, y, "rail"))
-        subject = strip.subject
-        ordered = sorted(strip.values, key=lambda name: (name == subject, name == SYSTEM))
-        for name in ordered:
-            kind = "subject" if name == subject else "system" if name == SYSTEM else "peer"
-            parts.append(_dot(axis.x(strip.values[name]), y, kind, name, strip.values[name], unit))
-        parts += _dots_label(layout, index, strip, unit)
-    return _frame(layout, len(strips), title, parts)
-
-
-def _dots_label(layout: Layout, index: int, strip: Strip, unit: str) -> list[str]:
-    own = strip.values.get(strip.subject)
-    lowest = min(strip.values, key=strip.values.__getitem__)
-    number = f"{words.number(own)} {unit}" if own is not None else "error"
-    figure = words.number(strip.values[lowest])
-    if not layout.stacked:  # what is beside it must not reach the number
-        room = layout.right - 16 - BOLD * (len(number) + 1) - SMALL * len(f"least:  {figure}")
-        lowest = fit(lowest, room, SMALL)
-    least = f"least: {lowest} {figure}"
-    return _row_label(layout, index, strip.label, number, least, f"{number} · {least}")
-
-
-def _dot(x: float, y: float, kind: str, name: str, value: float, unit: str) -> str:
-    tip = f"<title>{escape(name)}: {words.number(value)} {unit}</title>"
-    if kind == "peer":
-        mark = f'<rect x="{x - 1.5:.1f}" y="{y - 8:.1f}" width="3" height="16" class="{kind}">'
-        return f"{mark}{tip}</rect>"
-    radius = "6.5" if kind == "subject" else "5"
-    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" class="{kind}">{tip}</circle>'

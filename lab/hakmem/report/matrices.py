@@ -4,15 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hakmem.ledger.claims import interval
 from hakmem.matrix.view import MARKS, RULES
 from hakmem.paired.session import duration
 from hakmem.report import charts
-from hakmem.report.charts import Ratio, Sides
+from hakmem.report.charts import COLOUR, Ratio, Sides
 from hakmem.report.records import Asked
-from hakmem.report.verdicts import interval
 
 SIDES = Sides("Throughput of each mode divided by the baseline's", "slower", "faster")
-CSS = {"kept": "win", "broken": "loss", "open": "undecided"}
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ def forest(body: Mapping[str, Any]) -> str:
             metric = body["metrics"].get(f"stage {name}/{mode}/throughput")
             if metric and "low" in metric:
                 state = next((j["state"] for j in judged if j["rule"] == "throughput"), "open")
-                drawn.append(Ratio(f"{name}: {mode}", "", interval(metric), CSS[state]))
+                drawn.append(Ratio(f"{name}: {mode}", "", interval(metric), COLOUR[state]))
     return charts.both(charts.forest, drawn, SIDES)
 
 

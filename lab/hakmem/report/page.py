@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from hakmem import pages, project, words
 from hakmem.errors import LabError
-from hakmem.report import lines, matrices as report_matrices, verdicts as report_verdicts
+from hakmem.report import charts, lines, matrices as report_matrices, verdicts as report_verdicts
 
 if TYPE_CHECKING:
     from hakmem.report import soaks as report_soaks
@@ -65,8 +65,7 @@ def render(found: Findings) -> str:
         scripts=scripts,
         policy=policy(scripts),
         words=words,
-        states=report_verdicts.STATES,
-        rule_css=report_matrices.CSS,
+        colour=charts.COLOUR,
         rule_marks=report_matrices.MARKS,
         drawing=lines.drawing,
         heading=report_verdicts.heading,

@@ -5,11 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from hakmem.errors import LabError
-from hakmem.ledger.store import Ledger, Record
+from hakmem.ledger.store import PARTS, Ledger, Record
 from hakmem.paired.protocol import METHOD
-
-# What others are derived from: no figures of their own.
-PARTS = ("setting", "comparison", "sample", "block", "probe")
 
 WHOLES = ("suite", "bisect")  # what is made of others
 

@@ -12,10 +12,11 @@ from typing import Any
 from hakmem.errors import LabError
 from hakmem.lazy import np
 from hakmem.report import lines as report_lines
+from hakmem.report.charts import COLOUR
 from hakmem.report.lines import Chart, Line
 from hakmem.report.records import Asked
 from hakmem.soak import analysis as soak_analysis, epochs_csv, view
-from hakmem.soak.analysis import Analysis, Change, Drift, Spread
+from hakmem.soak.analysis import Analysis
 from hakmem.soak.epochs_csv import Soak
 from hakmem.soak.view import NAMES
 
@@ -28,7 +29,6 @@ MEMORY = {
     "lazyfree_kb": "--s5",
     "live_kb": "--s2",
 }
-STATES = {"none": "win", "drifts": "loss", "open": "undecided"}
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Shown:
 
 
 def of_record(asked: Asked, csv: bytes) -> Shown:
-    """The epochs as recorded, and the analysis as it was recorded then."""
+    """The epochs as recorded, analysed as a file is."""
     body = asked.body
     environment = body.get("environment") or {}
     title = Path(str(body["command"][0])).name
@@ -55,55 +55,26 @@ def of_record(asked: Asked, csv: bytes) -> Shown:
     facts = {"command": shlex.join(body["command"])}
     binary = body.get("binary") or {}
     facts["library"] = f"{binary.get('name', '?')} {binary.get('version', '')}".strip()
-    try:
-        soak = parsed(csv)
-        analysis = recorded(body["analysis"], soak)
-    except LabError as error:
-        raise LabError(f"soak {asked.record.id}: {error}") from None
+    soak, analysis = analysed(f"soak {asked.record.id}", csv)
     return shown(asked, title, facts, soak, analysis, asked.record.id)
 
 
 def of_file(name: str, csv: bytes, id: str) -> Shown:
-    """A CSV of any soak, analysed now."""
-    try:
-        soak = parsed(csv)
-        analysis = soak_analysis.analyze(soak)
-    except LabError as error:
-        raise LabError(f"{name}: {error}") from None
+    """A CSV of any soak."""
+    soak, analysis = analysed(name, csv)
     known = ("command", "library", "environment", "begun", "end")
     facts = {key: soak.facts[key] for key in known if soak.facts.get(key)}
     return shown(None, name, facts, soak, analysis, id)
 
 
-def parsed(csv: bytes) -> Soak:
+def analysed(name: str, csv: bytes) -> tuple[Soak, Analysis]:
     try:
-        return epochs_csv.parse(csv.decode())
+        soak = epochs_csv.parse(csv.decode())
+        return soak, soak_analysis.analyze(soak)
     except UnicodeDecodeError:
-        raise LabError("the epochs are not text") from None
-
-
-def recorded(body: Mapping[str, Any], soak: Soak) -> Analysis:
-    """The analysis of a record as it was; its nulls stood for what is not finite.
-
-    But for the distributions, which the epochs give again: older records hold none.
-    """
-
-    def numbers(entry: Mapping[str, Any]) -> dict[str, Any]:
-        return {key: math.nan if value is None else value for key, value in entry.items()}
-
-    try:
-        parts = {
-            "drift": {name: Drift(**numbers(d)) for name, d in body["drift"].items()},
-            "spread": {name: Spread(**numbers(s)) for name, s in body["spread"].items()},
-            "changes": {k: [Change(**c) for c in found] for k, found in body["changes"].items()},
-        }
-        kept = {key: value for key, value in body.items() if key != "tails"}
-        whole = soak_analysis.with_derived(soak.columns)
-        judged = {name: column[-body["used"] :] for name, column in whole.items()}
-        parts["distributions"] = soak_analysis.distributions(judged)
-        return Analysis(**{**kept, **parts})
-    except (KeyError, TypeError, AttributeError):
-        raise LabError("its analysis was recorded in another form than this report reads") from None
+        raise LabError(f"{name}: the epochs are not text") from None
+    except LabError as error:
+        raise LabError(f"{name}: {error}") from None
 
 
 def shown(
@@ -178,7 +149,7 @@ def rows(analysis: Analysis) -> list[dict[str, str]]:
             row["margin"] = view.shown(name, drift.margin, unit=False)
             row["drift"] = view.drift_words(name, drift)
             row["state"] = view.MARKS[drift.state].plain
-            row["css"] = STATES[drift.state]
+            row["css"] = COLOUR[drift.state]
         made.append(row)
     return made
 

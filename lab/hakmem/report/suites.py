@@ -5,17 +5,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hakmem.ledger.claims import interval
 from hakmem.paired import suite_table
 from hakmem.paired.oracle import ORACLE
 from hakmem.paired.suite_record import MEMORY, TIME, metric_name
 from hakmem.process.library import SYSTEM
 from hakmem.report import charts
-from hakmem.report.charts import Ratio, Strip
+from hakmem.report.charts import Ratio, Sides
 from hakmem.report.records import Asked
-from hakmem.report.verdicts import interval
 from hakmem.stats import Interval
 
-PEAKS = "Peak resident memory per benchmark and library"
+PEAKS = Sides(
+    "peak resident memory of hakmem divided by the oracle's, per benchmark",
+    "hakmem needs less",
+    "hakmem needs more",
+)
 
 
 @dataclass(frozen=True)
@@ -41,11 +45,6 @@ def suite(asked: Asked, whole: Mapping[str, Any]) -> Suite:
     """`whole` is the record with its rows and metrics, as suite_record.joined makes it."""
     metrics = whole["metrics"]
     rows = [_row(row, metrics) for row in suite_table.in_order(whole["rows"])]
-    drawn = [
-        Ratio(row["benchmark"], "", found["ratio"], _side(found["ratio"]))
-        for row in rows
-        if (found := row["cells"][ORACLE]["time"])
-    ]
     means = [(title, m["rows"], interval(m)) for title, m in suite_table.means(whole).items()]
     counted = Counter(row["verdict"] for row in rows) + Counter(error=len(whole["failures"]))
     rivals = dict.fromkeys(name for row in rows for name in row["rivals"])
@@ -57,8 +56,8 @@ def suite(asked: Asked, whole: Mapping[str, Any]) -> Suite:
         rows,
         means,
         {**dict.fromkeys(("win", "tie", "loss"), 0), **counted},
-        charts.both(charts.forest, drawn),
-        charts.both(charts.dots, [strip for row in rows for strip in _peaks(row)], "MiB", PEAKS),
+        charts.both(charts.forest, _of_oracle(rows, "time")),
+        charts.both(charts.forest, _of_oracle(rows, "memory"), PEAKS),
         list(_failures(whole)),
     )
 
@@ -80,23 +79,14 @@ def _cell(metrics: Mapping[str, Any], name: str, rival: str, failure: str | None
     return found
 
 
+def _of_oracle(rows: Sequence[Mapping[str, Any]], what: str) -> list[Ratio]:
+    cells = ((row["benchmark"], row["cells"][ORACLE][what]) for row in rows)
+    return [Ratio(name, "", cell["ratio"], _side(cell["ratio"])) for name, cell in cells if cell]
+
+
 def _side(ratio: Interval) -> str:
     """Of a ratio that nobody judged, the colour it has in the plot: on which side of 1 it lies."""
     return "win" if ratio.high < 1 else "loss" if ratio.low > 1 else "undecided"
-
-
-def _peaks(row: Mapping[str, Any]) -> Iterator[Strip]:
-    """Mean peaks in MiB; none of a row whose memory was not judged, for it is not its own."""
-    if any(cell["memory"] for cell in row["cells"].values()):
-        yield Strip(
-            row["benchmark"],
-            row["subject"],
-            {
-                name: found["memory_kb"] / 1024
-                for name, found in row["figures"].items()
-                if found["memory_kb"]
-            },
-        )
 
 
 def _failures(whole: Mapping[str, Any]) -> Iterator[str]:

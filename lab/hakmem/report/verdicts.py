@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hakmem import words
 from hakmem.ledger import claims
 from hakmem.ledger.store import Record
 from hakmem.paired import recording
@@ -14,7 +13,6 @@ from hakmem.report.records import Asked
 from hakmem.stats import Interval
 
 SIDES = Sides("Every ratio with its interval", "B has less", "B has more")
-STATES = {"GO": "win", "NO-GO": "loss", "UNDECIDED": "undecided"}
 
 
 @dataclass(frozen=True)
@@ -35,20 +33,13 @@ class Verdict:
     guards: Sequence[Track]
 
 
-def interval(metric: Mapping[str, Any]) -> Interval:
-    """A metric's interval; of one that has none, the value itself."""
-    value = claims.value(metric)
-    low, high = claims.ends(metric) or (value, value)
-    return Interval(value, low, high, str(metric.get("kind", "")))
-
-
 def verdict(asked: Asked) -> Verdict:
     body = asked.body
-    state = STATES.get(str(body["verdict"]), "undecided")
+    state = charts.COLOUR.get(str(body["verdict"]), "undecided")
     # A record's keys are sorted: which is the target is in their names.
     metrics = sorted(body["metrics"].items(), key=lambda item: item[0].startswith(recording.GUARD))
     target, *guards = (
-        Track(name, str(entry.get("of", "")), interval(entry), "guard" if number else state)
+        Track(name, str(entry.get("of", "")), claims.interval(entry), "guard" if number else state)
         for number, (name, entry) in enumerate(metrics)
     )
     a, b = (str(cell["name"]) for cell in body["cells"])
@@ -87,12 +78,8 @@ def figures(asked: Asked) -> Figures:
     """A baseline, a bisection, a hot path: its answer in words, and each figure with its ends."""
     body = asked.body
     said = ": ".join(str(body[key]) for key in ("verdict", "finding", "why") if body.get(key))
-    found = []
-    for name, metric in (body.get("metrics") or {}).items():
-        unit, factor = _scaled(metric)
-        value = f"{_number(claims.value(metric) * factor)} {unit}".rstrip()
-        ends = claims.ends(metric) or ()
-        found.append((str(name), value, "–".join(_number(end * factor) for end in ends)))
+    metrics = (body.get("metrics") or {}).items()
+    found = [(str(name), *claims.for_people(metric)) for name, metric in metrics]
     title = str(body.get("question") or body.get("title") or heading(asked.record))
     return Figures(asked, title, said, found + _posterior(body), body.get("failures") or {})
 
@@ -113,23 +100,3 @@ def _posterior(body: Mapping[str, Any]) -> list[tuple[str, str, str]]:
 
 def heading(record: Record) -> str:
     return " ".join(map(str, record.body.get("argv") or [record.kind]))
-
-
-def _scaled(metric: Mapping[str, Any]) -> tuple[str, float]:
-    """The unit a person reads a metric in, and the factor to it."""
-    value, unit = claims.value(metric), str(metric.get("unit", ""))
-    if unit in ("share", "probability"):
-        return "%", 100
-    if unit == "B":
-        return "MiB", 2**-20
-    for factor, prefix in ((1e-9, "G"), (1e-6, "M")):
-        if unit.endswith("/s") and abs(value) * factor >= 1:
-            return f"{prefix} {unit}", factor
-    return "" if unit == "ratio" else unit, 1
-
-
-def _number(value: float) -> str:
-    """Whole numbers whole, small ones not as nothing."""
-    if value == int(value):
-        return f"{value:.0f}"
-    return f"{value:.2g}" if abs(value) < 0.01 else words.number(value)

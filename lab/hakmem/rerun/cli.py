@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hakmem import project, terminal, words
+from hakmem import project, terminal
 from hakmem.audit import blocks, check as audit, scanner
 from hakmem.errors import LabError
 from hakmem.ledger import claims, cli as ledger_list
@@ -159,13 +159,10 @@ def show(repetition: Repetition, console: Console) -> None:
 def shown(metric: Mapping[str, Any] | None) -> str:
     if metric is None:
         return "–"
-    interval = claims.ends(metric)
     if metric.get("unit") == "ratio":
-        value = f"{claims.value(metric):.3f}"
-        return value + (f" [{interval[0]:.3f}–{interval[1]:.3f}]" if interval else "")
-    return ledger_list.short(metric) + (
-        f" [{words.number(interval[0])}–{words.number(interval[1])}]" if interval else ""
-    )
+        return claims.figure(metric, decimals=3)
+    value, ends = claims.for_people(metric)
+    return f"{value} [{ends}]" if ends else value
 
 
 def mark(state: str) -> Text:

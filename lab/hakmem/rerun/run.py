@@ -13,8 +13,9 @@ from rich.text import Text
 
 from hakmem.errors import Interrupted, LabError
 from hakmem.ledger import claims, store as ledger
-from hakmem.ledger.store import Ledger, Record
+from hakmem.ledger.store import PARTS, Ledger, Record
 from hakmem.paired import suite_record
+from hakmem.process.argv import with_option
 from hakmem.rerun import source
 from hakmem.rerun.source import Past, binaries
 
@@ -118,12 +119,6 @@ def answers(body: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-KINDS = (
-    *("verdict", "A/A", "suite", "baseline", "soak"),
-    *("matrix", "bisect", "hotpath", "conformance"),
-)
-
-
 @dataclass
 class Repetition:
     """What came of one record: the new record and the judgement, or why there is none."""
@@ -142,8 +137,8 @@ class Repetition:
 
 def require_whole(record: Record, records: Mapping[str, Record]) -> None:
     """LabError where it is a part of a result: that can be repeated, or nothing rests on it."""
-    if record.kind not in KINDS:
-        rests = (r.id for r in records.values() if r.kind in KINDS and _has(r, record))
+    if record.kind in PARTS:
+        rests = (r.id for r in records.values() if r.kind not in PARTS and _has(r, record))
         whole = next(rests, None)
         hint = f"repeat {whole}, which rests on it" if whole else "nothing rests on it"
         raise LabError(f"record {record.id} is a {record.kind}, a part of a result: {hint}")
@@ -233,9 +228,9 @@ def command_line(past: Past, folder: Path) -> list[str]:
     if past.record.kind in ("soak", "matrix"):
         folder.mkdir(parents=True, exist_ok=True)
     if past.record.kind == "soak":
-        return _with_option(argv, "--out", str(folder / "soak.csv"))
+        return with_option(argv, "--out", str(folder / "soak.csv"))
     if past.record.kind == "matrix":
-        argv = _with_option(argv, "--out", str(folder))
+        argv = with_option(argv, "--out", str(folder))
         argv = [word for word in argv if word != "--fresh"]
         if "--seed" not in argv:
             argv += ["--seed", str(past.body["seed"])]
@@ -255,20 +250,6 @@ def _own_file(past: Past, argv: Sequence[str], folder: Path) -> list[str]:
     file.write_bytes(text)
     stem = name.removesuffix(".toml")
     return [str(file) if Path(word).name.removesuffix(".toml") == stem else word for word in argv]
-
-
-def _with_option(argv: Sequence[str], name: str, value: str) -> list[str]:
-    """The command line with this option, in place of one that it may have; before any --."""
-    kept: list[str] = []
-    words = iter(argv)
-    for word in words:
-        if word == "--":
-            return [*kept, name, value, word, *words]
-        if word == name:
-            next(words, None)
-        elif not word.startswith(f"{name}="):
-            kept.append(word)
-    return [*kept, name, value]
 
 
 def run_own(argv: Sequence[str]) -> None:

@@ -19,7 +19,6 @@ from hakmem.scorecard import read, targets as scorecard_targets
 from hakmem.scorecard.read import STATES, Row
 from hakmem.scorecard.targets import FILE, MARGIN, Target
 
-PAGE = "docs/SCORECARD.md"
 MARKS = {
     "met": "✓ met",
     "missed": "✗ missed",
@@ -34,26 +33,6 @@ STYLES = {
     "stale": "magenta",
     "not measured": "dim",
 }
-BEGIN, END = f"<!--scorecard:begin {FILE}-->\n", "<!--scorecard:end-->\n"
-
-_INTRODUCTION = f"""\
-# Scorecard
-
-Every target that hakmem was given, against the last record of it in the [ledger](evidence.md).
-`hakmem scorecard --write` makes this page from [`{FILE}`](../{FILE}),
-where each target says who set it, and from `evidence/ledger/`; `make lint` and `hakmem audit` fail
-when it is not what they give.
-
-- **Met**: the whole interval is within the bound. **Missed**: all of it is beyond.
-- **Undecided**: neither; it is not measured again until it says yes.
-- **Stale**: measured with an older source or benchmark than the audit allows.
-- **Not measured**: there is no record that may be cited.
-
-Ratios are hakmem ÷ rival, and the rival named is the one that decides: where the target is missed
-the one that beats it most clearly, else the one that comes nearest to it. "+" behind a bound is the
-tie: what counts as no difference. `hakmem ledger show ID` shows a record in full.
-
-"""
 
 
 def rows(root: Path, records: Mapping[str, Record]) -> list[Row]:
@@ -64,10 +43,6 @@ def rows(root: Path, records: Mapping[str, Record]) -> list[Row]:
 
 
 # ---- the page ----
-
-
-def page(found: Sequence[Row]) -> str:
-    return f"{_INTRODUCTION}{BEGIN}{block(found)}{END}"
 
 
 def block(found: Sequence[Row]) -> str:
@@ -90,12 +65,6 @@ def tally(found: Sequence[Row]) -> str:
     counts = {state: sum(row.state == state for row in found) for state in STATES}
     said = ", ".join(f"{n} {state}" for state, n in counts.items() if n)
     return f"{len(found)} targets: {said}"
-
-
-def check(path: Path, found: Sequence[Row]) -> str:
-    """Says that the page is what the ledger gives; LabError where it is not."""
-    pages.require_same(path, page(found), "the ledger says", "run `hakmem scorecard --write`")
-    return f"{path}: {tally(found)}, as the ledger has it"
 
 
 def _line(row: Row) -> str:

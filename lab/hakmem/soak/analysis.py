@@ -162,6 +162,12 @@ def analyze(soak: Soak) -> Analysis:
     times = soak.columns["t_s"]
     run_s = float(times[-1] - times[0]) * soak.epochs / (soak.epochs - 1)
     judged = [name for name in MARGINS if name in kept and np.all(np.isfinite(kept[name]))]
+    remarks = list(soak.remarks)
+    steps: dict[str, Sequence[Change]] = {}
+    try:
+        steps = {name: changes(kept["t_s"], kept[name], MARGINS[name]) for name in judged}
+    except ImportError:  # Debian has no package of it
+        remarks.append("lasting steps were not searched for: Python's ruptures is not installed")
     return Analysis(
         method=METHOD,
         epochs=soak.epochs,
@@ -170,11 +176,11 @@ def analyze(soak: Soak) -> Analysis:
         plateau={name: _median(column) for name, column in kept.items() if _is_level(name, column)},
         drift={name: drift(kept["t_s"], kept[name], run_s, MARGINS[name]) for name in judged},
         spread={name: spread(kept[name]) for name in judged},
-        changes={name: changes(kept["t_s"], kept[name], MARGINS[name]) for name in judged},
+        changes=steps,
         distributions=distributions(kept),
         cpu_share=_cpu_share(whole, warm_up),
         calls_per_op=calls_per_op(soak),
-        remarks=tuple(soak.remarks),
+        remarks=tuple(remarks),
     )
 
 
@@ -295,11 +301,11 @@ def changes(times: np.ndarray, values: np.ndarray, margin: Margin) -> list[Chang
     first differences, which a few steps hardly touch: for an AR(1) series their lag-1
     autocorrelation is -(1 - rho) / 2.
     """
-    import ruptures  # as above
-
     bins = min(100, len(values))
     if bins < 10:
         return []
+    import ruptures  # here, as above
+
     x, y = block_medians(times, bins), block_medians(values, bins)
     steps = np.diff(y)
     rho = float(np.clip(1 + 2 * stats.lag1(steps), 0, 0.9))

@@ -1,4 +1,4 @@
-"""The CSV of a soak: its columns, its comment lines, older names, and what a torn file still tells.
+"""The CSV of a soak: its columns, its comment lines, and what a torn file still tells.
 
 A line `# key: value` is a fact about the soak; facts known only at its end follow the epochs.
 """
@@ -28,24 +28,6 @@ COLUMNS = {
     "minflt": "page faults without input or output, in this epoch",
     "user_s": "seconds of user time, in this epoch",
     "sys_s": "seconds of system time, in this epoch",
-}
-
-# Older names, in any case: what they are called now, and what makes their values so.
-OLDER: dict[str, tuple[str, float]] = {
-    "time_s": ("t_s", 1),
-    "elapsed": ("t_s", 1),
-    "elapsed_s": ("t_s", 1),
-    "elapsed_sec": ("t_s", 1),
-    "ops_s": ("ops_per_s", 1),
-    "ops_per_sec": ("ops_per_s", 1),
-    "throughput": ("ops_per_s", 1),
-    "throughput_ops_s": ("ops_per_s", 1),
-    "mops": ("ops_per_s", 1e6),
-    "throughput_mops": ("ops_per_s", 1e6),
-    "ns_op": ("ns_per_op", 1),
-    "rss_mb": ("rss_kb", 1024),
-    "rss_bytes": ("rss_kb", 1 / 1024),
-    "lazy_kb": ("lazyfree_kb", 1),
 }
 
 # How the lines begin that the benchmark itself prints after its epochs.
@@ -87,7 +69,7 @@ def parse_row(line: str) -> list[float]:
 
 
 def parse(text: str) -> Soak:
-    """Reads any soak's CSV: this one's, the bare output of the benchmark, or one with older names.
+    """Reads any soak's CSV: this one's, or the bare output of the benchmark.
 
     A torn last line is left out and said; a damaged line elsewhere is an error.
     """
@@ -135,18 +117,15 @@ def _row(line: str, width: int) -> list[float] | None:
 
 
 def _columns(names: Sequence[str], table: np.ndarray, remarks: list[str]) -> dict[str, np.ndarray]:
-    """By today's names; what neither name fits is left out, and said."""
+    """By name; what is not known is left out, and said."""
     columns: dict[str, np.ndarray] = {}
     for index, name in enumerate(names):
-        known, factor = OLDER.get(name.lower(), (name.lower(), 1.0))
-        if known not in COLUMNS:
+        if name not in COLUMNS:
             remarks.append(f"column {name} is not known and was left out")
-        elif known in columns:
-            remarks.append(f"column {name} is {known} once more and was left out")
+        elif name in columns:
+            remarks.append(f"column {name} is there once more and was left out")
         else:
-            columns[known] = table[:, index] * factor
-            if known != name:
-                remarks.append(f"column {name} was read as {known}")
+            columns[name] = table[:, index]
     if "t_s" not in columns:
         raise LabError(f"no column with the time: t_s is expected; there are {', '.join(names)}")
     return columns

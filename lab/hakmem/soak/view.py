@@ -73,7 +73,10 @@ class Watch:
         known = [name for name in NAMES if name in row]
         table = terminal.table(*(f">{NAMES[name][0]}" for name in known), header_style="dim")
         table.add_row(*(shown(name, row[name]) for name in known))
-        charts = [self._chart(name) for name in ("ops_per_s", "rss_kb") if name in row]
+        try:
+            charts = [self._chart(name) for name in ("ops_per_s", "rss_kb") if name in row]
+        except ImportError:  # Debian has no package of it
+            charts = [Text("no curves: Python's plotext is not installed", style="dim")]
         return Group(
             Text(f"{self._title}: {duration(at)}{length}, epoch {row['epoch']:.0f}", style="bold"),
             table,

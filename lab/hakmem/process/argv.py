@@ -1,0 +1,41 @@
+"""Command lines of the laboratory, as they are recorded and run again: word by word, in order."""
+
+from collections.abc import Sequence
+
+from hakmem.process import provenance
+
+
+def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The lab's own words, and from -- on those of the user's command."""
+    at = argv.index("--") if "--" in argv else len(argv)
+    return list(argv[:at]), list(argv[at:])
+
+
+def again(seed: int) -> list[str]:
+    """This command line with its seed: the same again."""
+    argv = provenance.own_argv()
+    own, _ = split(argv)
+    given = any(word == "--seed" or word.startswith("--seed=") for word in own)
+    return argv if given else with_seed(argv, seed)
+
+
+def with_seed(argv: Sequence[str], seed: int) -> list[str]:
+    program, name, *rest = argv
+    return [program, name, "--seed", str(seed), *rest]
+
+
+def without(argv: Sequence[str], *options: str) -> list[str]:
+    """Without options that have a value, and their values."""
+    words, kept = iter(argv), []
+    for word in words:
+        if word in options:
+            next(words, None)
+        elif word.partition("=")[0] not in options:
+            kept.append(word)
+    return kept
+
+
+def with_option(argv: Sequence[str], name: str, value: str) -> list[str]:
+    """With this option, in place of one that it may have."""
+    own, rest = split(argv)
+    return [*without(own, name), name, value, *rest]
