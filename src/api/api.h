@@ -25,8 +25,8 @@ void *hk_new_failed_nothrow(size_t n, size_t align, unsigned by);
 void *hk_new_caught(void *(*form)(size_t), void *(*aligned)(size_t, size_t), size_t n,
                     size_t align);
 
-/* Tries again (front/boundary.h). */
-void *hk_new_again(size_t n, size_t align, unsigned by);
+/* As front/boundary.h has it, to whose types C++ is blind. */
+void *hk_aligned_slow(size_t n, size_t align, unsigned by);
 
 /* This library's malloc, where it exports one: `malloc` means that which serves the process. */
 void *hk_own_malloc(size_t n);

@@ -26,7 +26,7 @@ void *hk_new_failed(size_t n, size_t align, unsigned by) {
         if (handler == nullptr)
             break;
         handler();
-        if (void *p = hk_new_again(n, align, by))
+        if (void *p = hk_aligned_slow(n, align, by))
             return p;
     }
     if (std::__throw_bad_alloc != nullptr)

@@ -65,10 +65,6 @@ HK_INLINE void *allocate_aligned(size_t align, size_t n) {
     return HK_LIKELY(p != NULL) ? p : aligned_slow(align, n);
 }
 
-void *hk_new_again(size_t n, size_t align, unsigned by) {
-    return hk_aligned_slow(n, align, (hk_by_t)by);
-}
-
 /* ---- hak_* ---- */
 
 HK_EXPORT void *hak_malloc(size_t n) { return allocate(n); }
@@ -184,8 +180,6 @@ static HK_NOINLINE void delete_slow(void *p, hk_by_t by, size_t align) {
 /* The same for derived forms (front/operators.h). `calls` or `aligned` is the form that the C++ library's would call. */
 typedef void *new_t(size_t n);
 typedef void *new_aligned_t(size_t n, size_t align);
-typedef void delete_t(void *p);
-typedef void delete_aligned_t(void *p, size_t align);
 
 static HK_NOINLINE void *derived_new_slow(size_t n, size_t align, hk_by_t by, new_t *calls,
                                           new_aligned_t *aligned) {
@@ -203,7 +197,7 @@ static HK_NOINLINE void *derived_nothrow_slow(size_t n, size_t align, hk_by_t by
 }
 
 /* Two, for one that served both would cost the hit of a sized delete an instruction. */
-static HK_NOINLINE void derived_delete_slow(void *p, hk_by_t by, size_t n, delete_t *calls) {
+static HK_NOINLINE void derived_delete_slow(void *p, hk_by_t by, size_t n, void calls(void *p)) {
     if (HK_LIKELY(hk_operators_are_ours()))
         hk_delete_slow(p, by, n, 1);
     else
@@ -211,7 +205,7 @@ static HK_NOINLINE void derived_delete_slow(void *p, hk_by_t by, size_t n, delet
 }
 
 static HK_NOINLINE void derived_delete_aligned_slow(void *p, hk_by_t by, size_t n, size_t align,
-                                                    delete_aligned_t *calls) {
+                                                    void calls(void *p, size_t align)) {
     if (HK_LIKELY(hk_operators_are_ours()))
         hk_delete_slow(p, by, n, align);
     else

@@ -102,18 +102,14 @@ static void write_proof(const char *path) {
     HK_CALL(other, close(fd));
 }
 
-static bool speaks_last(void) {
-    return hk_option(stats) != NULL || hk_option(os_stats) != 0 || hk_option(front_dump) != NULL ||
-           hk_option(prof) != 0 || hk_option(leaks) != 0;
-}
-
 /* What few processes ask for. */
 static HK_COLD void begin(void) {
     const int saved = errno;
     if (hk_option(proof) != NULL)
         write_proof(hk_option(proof));
     if (hk_option(asked)) {
-        if (speaks_last()) {
+        if (hk_option(stats) != NULL || hk_option(os_stats) != 0 || hk_option(front_dump) != NULL ||
+            hk_option(prof) != 0 || hk_option(leaks) != 0) {
             hk_stderr_keep();
             hk_thread_served(); /* a forked child is to have no copy */
         }

@@ -55,7 +55,9 @@ bool hk_stats_collect(hak_stats_t *stats, bool measure) {
 }
 
 bool hk_figures_collect(hk_figures_t *figures) {
-    return hk_stats_collect(&figures->stats, true) && hk_threads_sections(&figures->sections);
+    const bool counted = hk_stats_collect(&figures->stats, true);
+    hk_sections_sum(&figures->sections);
+    return counted;
 }
 
 static int refused(int error) {

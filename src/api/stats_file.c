@@ -76,34 +76,26 @@ void hk_stats_begin(void) {
 
 /* ---- the front metrics ---- */
 
-static void warn_dump(const char *problem) {
-    hk_config_warn("HAKMEM_TINY_FRONT_DUMP", hk_option(front_dump), problem,
-                   "no front metrics are written");
-}
-
 static void dump(void) {
-    const char *where = hk_option(front_dump);
-    if (HK_FAST || where == NULL || *where == '\0' || (where[0] == '0' && where[1] == '\0'))
+    const char *where = hk_option(front_dump), *problem = NULL;
+    if (HK_FAST || where == NULL || *where == '\0' || strcmp(where, "0") == 0)
         return;
     hk_metrics_sum_t sum;
     hk_line_t path = {0};
-    const int err = hk_stderr();
-    int fd = err;
-    if (!hk_front_metrics(&sum)) {
-        warn_dump("a signal handler ended the process inside the allocator");
-        return;
-    }
+    const bool opens = strcmp(where, "1") != 0;
+    int fd = opens ? -1 : hk_stderr();
     /* For appending, so that a forked child does not overwrite its parent's lines. */
-    if (where[0] != '1' || where[1] != '\0')
-        fd = hk_line_path(&path, where, false)
-                 ? HK_CALL(other, open(path.text, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666))
-                 : -1;
-    if (fd < 0) {
-        warn_dump("cannot be opened for appending");
-        return;
-    }
-    hk_metrics_write(&sum, fd);
-    if (fd != err)
+    if (!hk_front_metrics(&sum))
+        problem = "a signal handler ended the process inside the allocator";
+    else if (opens && hk_line_path(&path, where, false))
+        fd = HK_CALL(other, open(path.text, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+    if (problem == NULL && fd < 0)
+        problem = "cannot be opened for appending";
+    if (problem == NULL)
+        hk_metrics_write(&sum, fd);
+    else
+        hk_config_warn("HAKMEM_TINY_FRONT_DUMP", where, problem, "no front metrics are written");
+    if (opens && fd >= 0)
         HK_CALL(other, close(fd));
 }
 

@@ -194,10 +194,7 @@ static void announce(hk_slab_t *slab) {
         hk_assert(hk_load_relaxed(&hk_remote_of(slab)->pending) == 1); /* and that makes it ours */
         hk_heap_t *owner = hk_load_seq(&slab->owner);
         if (owner != NULL) {
-            hk_slab_t *first = hk_load_seq(&owner->pending);
-            do
-                hk_remote_of(slab)->pending_next = first;
-            while (!hk_cas_seq(&owner->pending, &first, slab));
+            HK_PUSH(&owner->pending, hk_remote_of(slab)->pending_next, slab);
             return;
         }
         hk_store_seq(&hk_remote_of(slab)->pending, 0u);

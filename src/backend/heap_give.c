@@ -30,17 +30,6 @@ HK_INLINE void set_bits(const giving_t *g, unsigned word, uint64_t mask) {
                  g->base + (word * 64 + (unsigned)__builtin_ctzll(twice)) * (size_t)g->c->size);
 }
 
-/* Gives the blocks with index lo .. lo+n-1. */
-static void give_run(const giving_t *g, unsigned lo, unsigned n) {
-    while (n != 0) {
-        unsigned bit = lo % 64;
-        unsigned here = n < 64 - bit ? n : 64 - bit;
-        set_bits(g, lo / 64, hk_bits(bit, here));
-        lo += here;
-        n -= here;
-    }
-}
-
 /* The slab of a block that is given back. The kind comes first: only it tells that what the owner
  * table names is a superslab. */
 static hk_slab_t *slab_for(const char *p, unsigned cls) {
@@ -93,7 +82,9 @@ static unsigned give_in_order(const giving_t *g, void *const *blocks, unsigned n
     const unsigned run = run_length(blocks, most, step);
     if (run < FEW)
         return 0;
-    give_run(g, step > 0 ? index : index + 1 - run, run);
+    const unsigned lo = step > 0 ? index : index + 1 - run, hi = lo + run - 1;
+    for (unsigned w = lo / 64; w <= hi / 64; w++)
+        set_bits(g, w, hk_bits_in(w, lo, hi));
     return run;
 }
 

@@ -76,12 +76,6 @@ static _Atomic size_t latest_bytes; /* atomic: as above; of another one for a mo
 /* It is freed or moves: what lies there is somebody else's then. */
 static void forget(char *start) { hk_cas_seq(&latest, &start, NULL); }
 
-static void look_at_latest(void) {
-    const hk_range_t range = {hk_load_relaxed(&latest), hk_load_relaxed(&latest_bytes), false};
-    if (range.start != NULL)
-        learn(&range, false);
-}
-
 /* What of a block of n bytes huge pages are asked for, where blocks are written to all over: the units that it fills, or nearly. That makes two
  * mappings of it, of which a process has so many; so in one that has many such blocks, all of it. */
 static size_t dense_bytes(size_t n) {
@@ -102,7 +96,9 @@ static bool take_range(size_t n, size_t align, hk_range_t *range, size_t *dirty)
         hk_heap_collect_pending();
     if (bytes % HK_UNIT != 0)
         return hk_region_take(bytes, align, 0, range, dirty);
-    look_at_latest();
+    const hk_range_t last = {hk_load_relaxed(&latest), hk_load_relaxed(&latest_bytes), false};
+    if (last.start != NULL)
+        learn(&last, false);
     const size_t dense = dense_bytes(n);
     if (!hk_region_take(bytes, align, dense, range, dirty))
         return false;
@@ -137,18 +133,15 @@ static void *huge_alloc(size_t n, size_t align, size_t *dirty) {
 
 size_t hk_large_huge_blocks(void) { return hk_load_relaxed(&live); }
 
-static void *stashed(hk_heap_t *heap, size_t n, size_t *dirty) {
-    hk_slab_t *run = hk_stash_take(&heap->stash, slices_for(n));
-    if (run == NULL)
-        return NULL;
-    hk_map_set(run->base, 1, HK_KIND_LARGE);
-    *dirty = n;
-    return run->base;
-}
-
 /* With `mapped`, from superslabs that are there already. */
 static void *run_alloc(hk_heap_t *heap, size_t n, bool mapped, size_t *dirty) {
-    hk_slab_t *run = hk_pool_take_mapped(slices_for(n), 0);
+    hk_slab_t *run = mapped ? NULL : hk_stash_take(&heap->stash, slices_for(n));
+    if (run != NULL) {
+        hk_map_set(run->base, 1, HK_KIND_LARGE);
+        *dirty = n;
+        return run->base;
+    }
+    run = hk_pool_take_mapped(slices_for(n), 0);
     if (run == NULL && !mapped) {
         hk_stash_clear(&heap->stash);
         run = hk_pool_take_mapped(slices_for(n), 0);
@@ -183,11 +176,8 @@ void *hk_large_alloc(hk_heap_t *heap, size_t n, size_t align, size_t *dirty) {
     n = hk_max(n, 1);
     if (n > LARGE_MAX || align > HK_SLICE)
         return huge_alloc(n, hk_max(align, HK_UNIT), dirty);
-    if (HK_LIKELY(!hk_region_is_bounded())) {
-        void *p = stashed(heap, n, dirty);
-        return p != NULL ? p : run_alloc(heap, n, false, dirty);
-    }
-    return bounded_alloc(heap, n, align, dirty);
+    return HK_LIKELY(!hk_region_is_bounded()) ? run_alloc(heap, n, false, dirty)
+                                              : bounded_alloc(heap, n, align, dirty);
 }
 
 /* The descriptor of a large or huge block that starts at p. */
@@ -221,19 +211,14 @@ static huge_t *claim_huge(void *p) {
     return huge;
 }
 
-/* Moving the pages of a cached range to another one takes longer than a fresh one if there are hardly any. */
-static bool is_hollow(const huge_t *huge) {
-    enum { FROM = 32 * HK_MIB };
-    return huge->fresh && learn(&huge->range, true) && huge->range.bytes >= FROM;
-}
-
 static size_t free_huge(huge_t *huge) {
     size_t bytes = huge->range.bytes;
     hk_assert(hk_load_relaxed(&live) != 0);
     hk_assert(hk_map_owner(huge->range.start) != huge); /* it has been claimed */
     hk_sub_relaxed(&live, (size_t)1);
     forget(huge->range.start);
-    if (is_hollow(huge))
+    /* moving the pages of a cached range to another one takes longer than a fresh one if there are hardly any */
+    if (huge->fresh && learn(&huge->range, true) && bytes >= 32 * HK_MIB)
         hk_region_return(huge->range);
     else
         hk_region_give(huge->range);

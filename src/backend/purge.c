@@ -132,17 +132,13 @@ size_t hk_purge_superslab(const hk_pool_cursor_t *cursor, hk_advice_t how, bool 
     return bytes;
 }
 
-/* What the process has of memory, at most. */
-static size_t had(void) {
-    const uint64_t touched = hk_counted(touched), purged = hk_counted(purge_bytes);
-    return hk_min(hk_minus(touched, purged), hk_held());
-}
-
 void hk_purge_instead(void) {
     enum { LOOKS = 8 };
     static _Atomic size_t most = SMALL;     /* atomic: any thread; the most that it had, or that */
     static _Atomic(hk_superslab_t *) place; /* atomic: any thread; where the next look goes on */
-    const size_t now = had(), before = hk_load_relaxed(&most);
+    /* what the process has of memory, at most */
+    const size_t now = hk_min(hk_minus(hk_counted(touched), hk_counted(purge_bytes)), hk_held());
+    const size_t before = hk_load_relaxed(&most);
     if (now < before + INSTEAD_OF || hk_option(lean) == 0 ||
         hk_option(lean_decommit) != HK_DECOMMIT_DONTNEED || hk_advice_is_disabled())
         return;

@@ -192,12 +192,9 @@ void hk_slab_take(hk_slab_t *slab, void **end, unsigned n) {
 /* ---- pages ---- */
 
 static bool all_free(const uint64_t *bits, unsigned lo, unsigned hi) {
-    for (unsigned w = lo / 64; w <= hi / 64; w++) {
-        unsigned first = w == lo / 64 ? lo % 64 : 0, last = w == hi / 64 ? hi % 64 : 63;
-        uint64_t mask = hk_bits(first, last - first + 1);
-        if ((bits[w] & mask) != mask)
+    for (unsigned w = lo / 64; w <= hi / 64; w++)
+        if ((~bits[w] & hk_bits_in(w, lo, hi)) != 0)
             return false;
-    }
     return true;
 }
 
@@ -216,8 +213,7 @@ static unsigned put_blocks(hk_slab_t *slab, unsigned lo, unsigned hi, bool free)
     unsigned changed = 0;
     hk_assert(lo <= hi && hi < class_of(slab)->blocks);
     for (unsigned w = lo / 64; w <= hi / 64; w++) {
-        unsigned first = w == lo / 64 ? lo % 64 : 0, last = w == hi / 64 ? hi % 64 : 63;
-        uint64_t mask = hk_bits(first, last - first + 1), before = slab->bits[w];
+        const uint64_t mask = hk_bits_in(w, lo, hi), before = slab->bits[w];
         uint64_t after = free ? before | mask : before & ~mask;
         changed += hk_ones(before ^ after);
         slab->summary |= (uint64_t)1 << w;
@@ -248,10 +244,8 @@ HK_WALKER static void is_claimed(const hk_slab_t *slab, uint64_t pages) {
     for (unsigned first, n; pages != 0;) {
         next_run(&pages, &first, &n);
         blocks_of_pages(class_of(slab), first, first + n - 1, &lo, &hi);
-        for (unsigned i = lo; i <= hi; i = (i / 64 + 1) * 64) {
-            unsigned last = (unsigned)hk_min(hi, i | 63);
-            hk_assert((slab->bits[i / 64] & hk_bits(i % 64, last - i + 1)) == 0);
-        }
+        for (unsigned w = lo / 64; w <= hi / 64; w++)
+            hk_assert((slab->bits[w] & hk_bits_in(w, lo, hi)) == 0);
     }
 }
 

@@ -80,6 +80,12 @@ HK_INLINE uint64_t hk_bits(unsigned first, unsigned n) {
     return (n == 64 ? UINT64_MAX : ((uint64_t)1 << n) - 1) << first;
 }
 
+/* Those that bits lo .. hi of a bitmap have in its word w, which has some. */
+HK_INLINE uint64_t hk_bits_in(unsigned w, unsigned lo, unsigned hi) {
+    const unsigned first = w == lo / 64 ? lo % 64 : 0, last = w == hi / 64 ? hi % 64 : 63;
+    return hk_bits(first, last - first + 1);
+}
+
 /* Zeroes n bytes, like p a multiple of 8, of memory that nobody may touch: not by memset, for which
  * somebody may have put another that looks whose memory it is (check/check.c). Sixty-four bytes at a time, the
  * last of which may have been zeroed already: a loop for what remains could not be foretold either. */

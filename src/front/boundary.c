@@ -84,21 +84,11 @@ HK_INLINE void free_unguarded(void *p) {
         free_long_timed(p);
 }
 
-/* A thread's end frees NULL a dozen times. */
-static HK_NOINLINE void free_otherwise(void *p) {
-    if (p == NULL)
-        return;
-    if (HK_UNLIKELY(hk_watched()))
-        hk_watched_free(p, HK_BY_MALLOC, HK_ANY_SIZE);
-    else
-        hk_free_unwatched(p, HK_BY_MALLOC, HK_ANY_SIZE);
-}
-
 void hk_free_slow(void *p) {
     if (hk_load_relaxed(&hk_guarded_alone))
         hk_guarded_free(p);
     else
-        free_otherwise(p);
+        hk_delete_slow(p, HK_BY_MALLOC, HK_ANY_SIZE, 1);
 }
 
 void hk_free_unwatched(void *p, hk_by_t by, size_t n) {
@@ -108,7 +98,8 @@ void hk_free_unwatched(void *p, hk_by_t by, size_t n) {
         free_unguarded(p);
 }
 
-void hk_delete_slow(void *p, hk_by_t by, size_t n, size_t align) {
+/* A thread's end frees NULL a dozen times. */
+HK_NOINLINE void hk_delete_slow(void *p, hk_by_t by, size_t n, size_t align) {
     if (p == NULL)
         return;
     if (HK_UNLIKELY(align != 1 && hk_guarded()))
@@ -187,15 +178,6 @@ static HK_COLD void *reclaim_and_take(hk_thread_t *thread, unsigned cls, size_t 
     return p;
 }
 
-/* A program that cannot even start has no words for it. */
-static HK_COLD void say_that_nothing_can_be_mapped(void) {
-    static atomic_flag said = ATOMIC_FLAG_INIT;
-    if (hk_region_peak() != 0 || hk_limit() != 0 || atomic_flag_test_and_set(&said))
-        return;
-    hk_say("hakmem: warning: no memory: the system refuses this process its first mapping; "
-           "is RLIMIT_AS (ulimit -v) or RLIMIT_DATA (ulimit -d) too low?");
-}
-
 /* Aligned as a block of the class is, whose size was chosen for that. */
 static HK_COLD void *alloc_without_locks(unsigned cls, size_t n, size_t align) {
     const size_t size = cls != 0 ? hk_classes[cls].size : 1;
@@ -243,8 +225,12 @@ static HK_COLD bool somebody_frees(size_t n, unsigned tries) {
 }
 
 static HK_COLD void *refused(size_t n) {
-    if (n <= HK_UNIT)
-        say_that_nothing_can_be_mapped();
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    /* a program that cannot even start has no words for it */
+    if (n <= HK_UNIT && hk_region_peak() == 0 && hk_limit() == 0 &&
+        !atomic_flag_test_and_set(&said))
+        hk_say("hakmem: warning: no memory: the system refuses this process its first mapping; "
+               "is RLIMIT_AS (ulimit -v) or RLIMIT_DATA (ulimit -d) too low?");
     hk_count(refused, 1);
     errno = ENOMEM;
     return NULL;
@@ -331,7 +317,7 @@ void *hk_malloc_unwatched(size_t n, size_t align, hk_by_t by) {
     return HK_TIMED_VALUE(malloc_slow, hk_take_block(0, n, align));
 }
 
-void *hk_aligned_slow(size_t n, size_t align, hk_by_t by) {
+void *hk_aligned_slow(size_t n, size_t align, unsigned by) {
     return HK_UNLIKELY(hk_watched()) ? hk_watched_malloc(n, align, by)
                                      : hk_malloc_unwatched(n, align, by);
 }

@@ -17,7 +17,7 @@ void hk_front_apply(void);
 /* malloc without the hit path; NULL and ENOMEM when out of memory. The same for n bytes aligned to
  * `align`, a power of two, for who gives the block out. */
 void *hk_malloc_slow(size_t n);
-void *hk_aligned_slow(size_t n, size_t align, hk_by_t by);
+void *hk_aligned_slow(size_t n, size_t align, unsigned by);
 
 /* free without the hit path; any pointer. Keeps errno. The same for somebody who says more than the
  * address: who gave the block out and, or HK_ANY_SIZE, how large it is, and what it is aligned to, or 1. */

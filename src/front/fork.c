@@ -98,16 +98,13 @@ static void leave_others_behind(void) {
     hk_thread_t *own = hk_load_relaxed(&hk_tc)->thread;
     if (!HK_FAST) {
         hk_observed_forget(&hk_shared_record);
-        hk_sections_forget(NULL);
+        hk_sections_forget();
     }
     for (hk_thread_t *thread = hk_threads_all; thread != NULL; thread = thread->all_next) {
         if (!HK_FAST) {
             hk_observed_forget(thread);
             hk_guarded_forked(thread);
             hk_watched_forked(thread);
-            hk_thread_rest_t *rest = hk_load_relaxed(&thread->rest);
-            if (rest != NULL)
-                hk_sections_forget(&rest->sections);
         }
         if (thread != own && !hk_load_relaxed(&thread->heap.orphan))
             hk_thread_orphan_locked(thread);

@@ -372,14 +372,6 @@ static bool resized(void *p, unsigned kind, size_t n, bool half) {
            hk_block_resize(p, kind, n);
 }
 
-/* A large block that has grown once will grow again. */
-static void *grown(size_t n) {
-    const bool large = n >= HK_MID_MAX && n <= HK_MOST_BYTES;
-    void *p = large && hk_guard->fences && !hk_sampling() ? hk_fence_alloc(n, 8, true, HK_BY_MALLOC)
-                                                          : NULL;
-    return p != NULL ? p : hk_malloc_unwatched(n, 8, HK_BY_MALLOC);
-}
-
 void *hk_guarded_realloc(void *p, size_t n) {
     const unsigned kind = hk_map_kind(p);
     const size_t before = hk_usable(p);
@@ -387,7 +379,11 @@ void *hk_guarded_realloc(void *p, size_t n) {
     if (known && resized(p, kind, n, true))
         return p;
     const int saved = errno;
-    void *q = n > before ? grown(n) : hk_malloc_unwatched(n, 8, HK_BY_MALLOC);
+    void *q = NULL;
+    if (n > before && n >= HK_MID_MAX && n <= HK_MOST_BYTES && hk_guard->fences && !hk_sampling())
+        q = hk_fence_alloc(n, 8, true, HK_BY_MALLOC); /* what has grown once will grow again */
+    if (q == NULL)
+        q = hk_malloc_unwatched(n, 8, HK_BY_MALLOC);
     if (q == NULL && n < before && (!known || resized(p, kind, n, false))) {
         errno = saved;
         return p;

@@ -77,19 +77,6 @@ static void open_again(hk_thread_t *thread, unsigned cls, void **slots) {
     thread->cache.limit[cls] = slots + thread->magazines[cls].capacity;
 }
 
-void hk_magazines_flush(hk_thread_t *thread) {
-    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++) {
-        const unsigned n = hk_magazine_held(thread, cls);
-        if (n == 0)
-            continue;
-        void **slots = hk_magazine_slots(thread, cls);
-        shut(thread, cls, slots);
-        hk_heap_give(&thread->heap, cls, slots + 1, n);
-        open_again(thread, cls, slots);
-        note(thread, (size_t)n * hk_classes[cls].size);
-    }
-}
-
 /* Of the oldest n so many go back at least; returns how many. Where that is few, as many of the newest take
  * their place, for to move all others down takes longer. */
 static unsigned give_oldest(hk_thread_t *thread, unsigned cls, unsigned n, unsigned least) {
@@ -106,6 +93,14 @@ static unsigned give_oldest(hk_thread_t *thread, unsigned cls, unsigned n, unsig
     hk_store_relaxed(&thread->cache.top[cls], slots + left);
     open_again(thread, cls, slots);
     return n;
+}
+
+void hk_magazines_flush(hk_thread_t *thread) {
+    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++) {
+        const unsigned n = hk_magazine_held(thread, cls);
+        if (n != 0)
+            give_oldest(thread, cls, n, n);
+    }
 }
 
 /* ---- how large ---- */

@@ -41,21 +41,12 @@ HK_INLINE unsigned hk_magazine_count(const hk_thread_t *thread, unsigned cls) {
 
 /* The block on top, or NULL. */
 HK_INLINE void *hk_magazine_take(hk_thread_t *thread, unsigned cls) {
-    void **top = hk_load_relaxed(&thread->cache.top[cls]);
-    void *p = *top;
-    if (HK_LIKELY(p != NULL))
-        hk_store_relaxed(&thread->cache.top[cls], top - 1);
-    return p;
+    return hk_hit_pop_class(&thread->cache, cls);
 }
 
 /* Puts p on top; false: the magazine is full. */
 HK_INLINE bool hk_magazine_give(hk_thread_t *thread, unsigned cls, void *p) {
-    void **top = hk_load_relaxed(&thread->cache.top[cls]);
-    if (HK_UNLIKELY(top == thread->cache.limit[cls]))
-        return false;
-    top[1] = p;
-    hk_store_relaxed(&thread->cache.top[cls], top + 1);
-    return true;
+    return hk_hit_push_kind(&thread->cache, cls, p);
 }
 
 /* What all magazines of a thread may hold, in bytes. */

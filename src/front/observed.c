@@ -255,15 +255,10 @@ static void apply(hk_thread_t *thread, void *unused) {
     hk_thread_plan_locked(thread);
 }
 
-/* Once more where it has changed meanwhile: two threads may do this at the same time. */
-static void apply_sampling(void) {
-    do
+void hk_front_apply(void) {
+    do /* once more where it has changed meanwhile: two threads may do this at the same time */
         hk_sections_sample(hk_option(sections_sample));
     while (hk_load_seq(&hk_sections_every) != hk_option(sections_sample));
-}
-
-void hk_front_apply(void) {
-    apply_sampling();
     hk_guarded_apply();
     hk_watched_apply();
     hk_threads_visit(apply, NULL);

@@ -30,10 +30,8 @@ enum { FEW_ORPHANS = 8 };
 
 #define ALL_UNUSED                                                                                 \
     { [0 ... HK_KIND_COUNT - 1] = hk_unused_bin }
-#define UNUSED_CACHE                                                                               \
-    { .map = no_map, .top = ALL_UNUSED, .limit = ALL_UNUSED }
 static _Atomic uint8_t no_map[1];
-static const hk_tcache_t no_cache = UNUSED_CACHE;
+static const hk_tcache_t no_cache = {.map = no_map, .top = ALL_UNUSED, .limit = ALL_UNUSED};
 
 _Thread_local _Atomic(hk_tcache_t *) hk_tc __attribute__((tls_model("initial-exec"))) =
     (hk_tcache_t *)&no_cache;
@@ -93,8 +91,6 @@ hk_thread_rest_t *hk_thread_rest(hk_thread_t *thread) {
         return NULL;
     if (!hk_cas_seq(&thread->rest, &seen, rest))
         rest = seen;
-    if (!HK_FAST && thread == hk_load_relaxed(&hk_tc)->thread)
-        hk_sections_keep_in(&rest->sections);
     return rest;
 }
 
@@ -205,9 +201,6 @@ static hk_thread_t *attach(void) {
         return NULL;
     thread->exit_rounds = 0;
     thread->refused = false;
-    hk_thread_rest_t *rest = hk_load_acquire(&thread->rest);
-    if (!HK_FAST)
-        hk_sections_keep_in(rest != NULL ? &rest->sections : NULL);
     hk_prewarm(thread);
     hk_store_relaxed(&hk_tc, &thread->cache);
     hk_lock(&hk_registry);
@@ -349,8 +342,6 @@ static void thread_ends(void *record) {
     hk_store_relaxed(&outside.inside, true);
     hk_lock(&hk_registry);
     hk_store_relaxed(&hk_tc, (hk_tcache_t *)&no_cache);
-    if (!HK_FAST)
-        hk_sections_keep_in(NULL);
     hk_thread_orphan_locked(thread);
     hk_add_seq(&ending, -1u);
     hk_gate_leave(thread);
@@ -447,18 +438,4 @@ static void add_held(hk_thread_t *thread, void *blocks) {
 void hk_threads_held(size_t blocks[HK_CLASS_COUNT]) {
     memset(blocks, 0, HK_CLASS_COUNT * sizeof *blocks);
     visit_all(add_held, blocks);
-}
-
-static void add_sections(hk_thread_t *thread, void *sum) {
-    hk_thread_rest_t *rest = hk_load_acquire(&thread->rest);
-    if (rest != NULL)
-        hk_sections_sum_add(sum, &rest->sections);
-}
-
-bool hk_threads_sections(hk_sections_sum_t *sum) {
-    memset(sum, 0, sizeof *sum);
-    if (HK_FAST)
-        return true;
-    hk_sections_sum_begin(sum);
-    return sum->overhead == 0 || hk_threads_visit(add_sections, sum);
 }

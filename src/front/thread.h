@@ -46,7 +46,6 @@ typedef struct {
     _Atomic uint16_t place[HK_CLASS_COUNT]; /* owner writes, any reads: slot 0 of a magazine */
     void *slots[HK_SLOT_COUNT]; /* owner: of magazines with room for more than a few blocks */
     hk_tcache_t trap;           /* const once made: all bins unused, so all comes to the boundary */
-    hk_sections_t sections;     /* owner writes, any reads */
     uint32_t until_sample;      /* owner: allocations up to the next sampled one */
 } hk_thread_rest_t;
 
@@ -161,10 +160,6 @@ void hk_threads_give_up_flat_map(void);
  * each record's figure is as of some moment of the call. The caller has entered its record, or
  * handles no signals that allocate. */
 void hk_threads_held(size_t blocks[HK_CLASS_COUNT]);
-
-/* Adds up the sections (stats/sections.h) of all threads, those that have ended included. False as
- * hk_threads_visit(). Touches nothing if they were never on. */
-bool hk_threads_sections(hk_sections_sum_t *sum);
 
 /* Sets the thread's plan from the options, and points the thread at its trap or its cache. The
  * registry is locked. */

@@ -99,9 +99,6 @@ void hk_guard_check_alignment(const void *p, size_t align) {
     hk_fault_end();
 }
 
-/* Fences need a page for what describes the block, and some before it, in one slice. */
-static bool pages_are_small(void) { return hk_os_page_size() * 16 <= HK_SLICE; }
-
 void hk_guard_prepare(void) {
     enum { SHARES = 64 }; /* there are fewer classes */
     static atomic_flag done = ATOMIC_FLAG_INIT;
@@ -112,7 +109,8 @@ void hk_guard_prepare(void) {
         .zeroed = hk_align_up(hk_option(guard_zero), 16),
         .quarantine_bytes = hk_option(guard_quarantine_kb) * HK_KIB / SHARES,
         .tail = hk_option(guard_tail) != 0,
-        .fences = hk_option(guard_fences) != 0 && pages_are_small(),
+        /* a page for what describes the block, and some before it, are in one slice */
+        .fences = hk_option(guard_fences) != 0 && hk_os_page_size() * 16 <= HK_SLICE,
         .sizes = hk_option(guard_match) != HK_MATCH_OFF,
         /* without the guard what a block of a place is freed by is not told (front/boundary.c) */
         .kinds = hk_option(guard) != 0 && hk_option(guard_match) == HK_MATCH_KINDS,

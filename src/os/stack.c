@@ -46,32 +46,30 @@ static size_t measure_file(void) {
 
 static bool is_in_our_file(uintptr_t pc) { return pc - (uintptr_t)file < file_bytes; }
 
-static void *load(const char *name) {
-    static void *library;
-    if (library == NULL)
-        library = HK_KEEP_ERRNO(dlopen("libgcc_s.so.1", RTLD_NOW | RTLD_LOCAL));
-    return library != NULL ? HK_KEEP_ERRNO(dlsym(library, name)) : NULL;
-}
-
 /* The process's, which takes a lock if anything has been registered with it. */
 static void load_unwinder(void) {
-    *(void **)&unwinder.address = load("_Unwind_GetIP");
-    *(void **)&unwinder.stack = load("_Unwind_GetCFA");
-    *(void **)&unwinder.reg = load("_Unwind_GetGR");
-    *(void **)&unwinder.walk = load("_Unwind_Backtrace");
+    void *library = dlopen("libgcc_s.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (library == NULL)
+        return;
+    *(void **)&unwinder.address = dlsym(library, "_Unwind_GetIP");
+    *(void **)&unwinder.stack = dlsym(library, "_Unwind_GetCFA");
+    *(void **)&unwinder.reg = dlsym(library, "_Unwind_GetGR");
+    *(void **)&unwinder.walk = dlsym(library, "_Unwind_Backtrace");
 }
 
 bool hk_stack_prepare(void) {
     void *frame;
+    const int saved = errno;
     if (hk_load_acquire(&ready))
         return true;
     if (hk_unwinder_own != NULL)
         hk_unwinder_own(&unwinder);
     else
         load_unwinder();
+    *(void **)&unwinder.object = dlsym(RTLD_DEFAULT, "_dl_find_object");
+    errno = saved;
     if (unwinder.walk == NULL)
         return false;
-    *(void **)&unwinder.object = HK_KEEP_ERRNO(dlsym(RTLD_DEFAULT, "_dl_find_object"));
     file_bytes = measure_file();
     skips = !is_in_our_file(getauxval(AT_PHDR));
     hk_store_release(&ready, true);

@@ -26,7 +26,7 @@ enum { LOOKS_WITHOUT_CACHE = 64, MORE_SHARE = 32, MORE_SHARE_ON_FOOT = 2 };
 hk_lock_t hk_look_lock = HK_LOCK_INIT(HK_RANK_LOOK);
 
 /* lock: look. The pass under way. */
-static struct {
+static struct pass {
     enum { NONE, LOOKS, PURGES } stage;
     hk_superslab_t *at;  /* looked at last */
     hk_pool_free_t free; /* of those looked at */
@@ -72,13 +72,8 @@ void hk_look_begin(bool aged, bool on_foot) {
     hk_assert(hk_lock_is_mine(&hk_look_lock));
     hk_heap_collect_all();
     hk_heap_each_stash(hk_stash_look);
-    pass.stage = LOOKS;
-    pass.at = NULL;
-    pass.free = (hk_pool_free_t){0};
-    pass.purged = 0;
-    pass.tried = false;
-    pass.aged = aged;
-    pass.on_foot = on_foot;
+    pass = (struct pass){
+        .stage = LOOKS, .cursor = pass.cursor, .seen = pass.seen, .aged = aged, .on_foot = on_foot};
 }
 
 /* Whether a pass could find so much more than the one before that it is worth its while. What is

@@ -195,12 +195,6 @@ static void *purger(void *unused) {
     return unused;
 }
 
-/* None could be started lately; a limit on threads may have gone since. */
-static bool is_too_soon(void) {
-    const uint64_t again = hk_load_relaxed(&again_at);
-    return HK_UNLIKELY(again != 0) && hk_os_now_ms() < again;
-}
-
 static HK_COLD HK_NOINLINE void try_later(void) {
     static atomic_flag said = ATOMIC_FLAG_INIT;
     if (!atomic_flag_test_and_set(&said))
@@ -212,7 +206,9 @@ static HK_COLD HK_NOINLINE void try_later(void) {
 }
 
 HK_COLD void hk_purger_start_slow(void) {
-    if (hk_look_is_small() || is_too_soon() || hk_exchange_seq(&hk_purger_runs, true))
+    const uint64_t again = hk_load_relaxed(&again_at); /* a limit on threads may have gone since */
+    if (hk_look_is_small() || (again != 0 && hk_os_now_ms() < again) ||
+        hk_exchange_seq(&hk_purger_runs, true))
         return;
     hk_assert(hk_lock_may_take(HK_RANK_CONFIG)); /* to start a thread is to allocate */
     hk_store_seq(&hk_purger_may_start, false);

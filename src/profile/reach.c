@@ -31,8 +31,7 @@ static void add_own(const void *start, size_t bytes, void *argument) {
     look_t *l = argument;
     if (l->count == l->most)
         _exit(1);
-    l->blocks[l->count++] =
-        (hk_profile_block_t){.p = (uintptr_t)start, .n = bytes, .reached = true};
+    l->blocks[l->count++] = (hk_profile_block_t){.p = (uintptr_t)start, .n = bytes};
 }
 
 /* Shell's: that of the C library may allocate. */
@@ -68,9 +67,9 @@ static void scan(look_t *l, uintptr_t from, uintptr_t to) {
         if (w - low >= high - low)
             continue;
         hk_profile_block_t *b = &l->blocks[up_to(l, w) - 1];
-        if (b->reached || w - b->p >= b->n)
+        if (b->stack == NULL || w - b->p >= b->n)
             continue;
-        b->reached = true;
+        b->stack = NULL;
         l->work[l->todo++] = (uint32_t)(b - l->blocks);
     }
 }

@@ -11,13 +11,7 @@ enum { BUCKETS = HK_HOSTILE ? 4 : 1 << 14, MOST_STACKS = 1 << 18, ROOM = 1 << 18
 
 typedef hk_profile_stack_t stack_t;
 
-/* A block in use; the chance that its size is sampled with. */
-typedef struct {
-    const void *p; /* NULL: none */
-    size_t n;
-    double chance;
-    stack_t *stack;
-} sample_t;
+typedef hk_profile_block_t sample_t;
 
 /* Open addressing: a block lies behind its home, without a gap. */
 typedef struct {
@@ -129,26 +123,18 @@ stack_t *hk_profile_stacks(void) {
     return hk_load_acquire(&newest);
 }
 
-static stack_t *make_stack_locked(unsigned count) {
+/* A fork's child may find it in the list and not in its bucket, but not the other way round. */
+static stack_t *new_stack_locked(uint32_t hash, void *const *frames, unsigned count) {
     const size_t bytes = sizeof(stack_t) + count * sizeof(void *);
-    if (stacks == MOST_STACKS)
-        return NULL;
-    if (bytes > room_left) {
+    if (stacks < MOST_STACKS && bytes > room_left) {
         room = map(ROOM);
         room_left = room != NULL ? ROOM : 0;
     }
-    if (bytes > room_left)
+    if (stacks == MOST_STACKS || bytes > room_left)
         return NULL;
     room_left -= bytes;
     stacks++;
-    return (stack_t *)(void *)(room + room_left);
-}
-
-/* A fork's child may find it in the list and not in its bucket, but not the other way round. */
-static stack_t *new_stack_locked(uint32_t hash, void *const *frames, unsigned count) {
-    stack_t *s = make_stack_locked(count);
-    if (s == NULL)
-        return NULL;
+    stack_t *s = (stack_t *)(void *)(room + room_left);
     s->before = hk_load_relaxed(&newest);
     s->same_bucket = hk_load_relaxed(&buckets[hash % BUCKETS]);
     s->hash = hash;
@@ -175,14 +161,14 @@ static stack_t *stack_locked(void *const *frames, unsigned count) {
 
 /* ---- blocks ---- */
 
-static size_t home_of(const blocks_t *t, const void *p) {
-    return ((uintptr_t)p >> 3) * 0x9E3779B97F4A7C15u >> 32 & t->mask;
+static size_t home_of(const blocks_t *t, uintptr_t p) {
+    return (p >> 3) * 0x9E3779B97F4A7C15u >> 32 & t->mask;
 }
 
 /* The block's slot, or the one where it belongs. */
-static sample_t *slot_of(blocks_t *t, const void *p) {
+static sample_t *slot_of(blocks_t *t, uintptr_t p) {
     size_t i = home_of(t, p);
-    while (t->slots[i].p != NULL && t->slots[i].p != p)
+    while (t->slots[i].p != 0 && t->slots[i].p != p)
         i = (i + 1) & t->mask;
     return &t->slots[i];
 }
@@ -203,7 +189,7 @@ static bool has_room_locked(void) {
         return used + slots / 8 < slots;
     grown->mask = more - 1;
     for (size_t i = 0; i < slots; i++)
-        if (before->slots[i].p != NULL)
+        if (before->slots[i].p != 0)
             *slot_of(grown, before->slots[i].p) = before->slots[i];
     blocks = grown;
     if (before != NULL)
@@ -222,22 +208,22 @@ static void like_locked(const void *p, int more) {
 static void empty_locked(sample_t *slot) {
     blocks_t *t = blocks;
     size_t hole = (size_t)(slot - t->slots);
-    like_locked(slot->p, -1);
-    for (size_t i = (hole + 1) & t->mask; t->slots[i].p != NULL; i = (i + 1) & t->mask) {
+    like_locked((const void *)slot->p, -1);
+    for (size_t i = (hole + 1) & t->mask; t->slots[i].p != 0; i = (i + 1) & t->mask) {
         const size_t far = (i - home_of(t, t->slots[i].p)) & t->mask;
         if (far < ((i - hole) & t->mask))
             continue;
         t->slots[hole] = t->slots[i];
         hole = i;
     }
-    t->slots[hole].p = NULL;
+    t->slots[hole].p = 0;
     used--;
 }
 
 /* Its bytes, at least one; 0: it is none. */
 static size_t remove_locked(const void *p) {
-    sample_t *slot = blocks != NULL ? slot_of(blocks, p) : NULL;
-    if (slot == NULL || slot->p == NULL)
+    sample_t *slot = blocks != NULL ? slot_of(blocks, (uintptr_t)p) : NULL;
+    if (slot == NULL || slot->p == 0)
         return 0;
     const size_t n = hk_max(slot->n, 1);
     sum_up(&slot->stack->in_use, &hk_profile_in_use, slot, false);
@@ -258,7 +244,7 @@ size_t hk_profile_remove(const void *p, bool waits) {
 /* A block that is known already was freed while nobody was told. */
 void hk_profile_add(const void *p, size_t n, double chance, void *const *frames, unsigned count,
                     bool waits) {
-    sample_t sample = {p, n, chance, NULL};
+    sample_t sample = {(uintptr_t)p, n, chance, NULL};
     if (!enter(waits))
         return;
     if (hk_load_relaxed(&stale))
@@ -268,7 +254,7 @@ void hk_profile_add(const void *p, size_t n, double chance, void *const *frames,
     if (stack == NULL || !has_room_locked()) {
         add(&hk_profile_lost, 1);
     } else {
-        sample_t *slot = slot_of(blocks, p);
+        sample_t *slot = slot_of(blocks, (uintptr_t)p);
         *slot = sample;
         used++;
         like_locked(p, 1);
@@ -296,20 +282,19 @@ size_t hk_profile_blocks(hk_profile_block_t *to) {
     size_t n = 0;
     if (blocks == NULL)
         return 0;
-    for (size_t i = 0; i <= blocks->mask; i++) {
-        const sample_t *s = &blocks->slots[i];
-        if (s->p != NULL)
-            to[n++] =
-                (hk_profile_block_t){(uintptr_t)s->p, hk_max(s->n, 1), s->chance, s->stack, false};
-    }
-    to[n++] = (hk_profile_block_t){(uintptr_t)blocks, bytes_of(blocks->mask + 1), 1, NULL, true};
+    for (size_t i = 0; i <= blocks->mask; i++)
+        if (blocks->slots[i].p != 0) {
+            to[n] = blocks->slots[i];
+            to[n].n = hk_max(to[n].n, 1);
+            n++;
+        }
+    to[n++] = (sample_t){(uintptr_t)blocks, bytes_of(blocks->mask + 1), 1, NULL};
     return n;
 }
 
 void hk_profile_reached(const hk_profile_block_t *b, size_t count) {
     _Atomic uint64_t all = 0;
     for (size_t i = 0; i < count; i++)
-        if (!b[i].reached)
-            sum_up(&b[i].stack->unreached, &all,
-                   &(sample_t){(const void *)b[i].p, b[i].n, b[i].chance, b[i].stack}, true);
+        if (b[i].stack != NULL)
+            sum_up(&b[i].stack->unreached, &all, &b[i], true);
 }

@@ -42,16 +42,17 @@ void hk_profile_add(const void *p, size_t n, double chance, void *const *frames,
 /* A block is freed. Returns its bytes; 0: it is none. */
 size_t hk_profile_remove(const void *p, bool waits);
 
+/* A block in use; the chance that its size is sampled with. */
+typedef struct {
+    uintptr_t p; /* 0: none */
+    size_t n;
+    double chance;
+    hk_profile_stack_t *stack; /* of a copy NULL: nobody's, or reached */
+} hk_profile_block_t;
+
 /* Nothing changes between freeze, which says how many blocks there are, and thaw. False: the thread was interrupted while it
  * changes something. In between: copies them, the table's own memory as a block of
  * nobody's as well; and sums up those that are not reached. */
-typedef struct {
-    uintptr_t p;
-    size_t n;
-    double chance;
-    hk_profile_stack_t *stack; /* NULL: nobody's */
-    bool reached;
-} hk_profile_block_t;
 bool hk_profile_freeze(size_t *count);
 size_t hk_profile_blocks(hk_profile_block_t *to);
 void hk_profile_thaw(void);

@@ -16,14 +16,9 @@ typedef struct {
 #include "stats/sections.def"
 } hk_section_timings_t;
 
-/* A thread's; owner writes, any reads. Zeroed memory is one. */
-typedef struct {
-    hk_section_timings_t of[HK_SECTION_COUNT];
-} hk_sections_t;
-
 /* ---- timing ---- */
 
-/* 0: off; N: each thread times every Nth entry of each section. atomic: any thread. */
+/* 0: off; N: every Nth entry of each section is timed, of the threads that share a table. atomic: any thread. */
 extern _Atomic uint64_t hk_sections_every;
 
 /* False in a FAST build, which has no timing. */
@@ -34,7 +29,6 @@ typedef struct {
     hk_section_timings_t *timings;
     uint64_t start;
     int cpu;
-    bool shared;
 } hk_entry_t;
 hk_entry_t hk_section_begin(hk_section_t section);
 void hk_section_end(const hk_entry_t *entry);
@@ -62,17 +56,12 @@ void hk_section_end(const hk_entry_t *entry);
 
 /* ---- threads and the process ---- */
 
-/* What the calling thread does counts there from now on; NULL: with all threads that have no place
- * of their own, by atomic additions. */
-void hk_sections_keep_in(hk_sections_t *own);
-
 /* Times every Nth entry from now on; 0: none, and figures stay. Measures the timer at its first
  * use. Any thread. */
 void hk_sections_sample(uint64_t every);
 
-/* Clears a thread's figures, or with NULL those of threads that have no place of their own, if there are any. In a fork's
- * child, where nobody else writes them. */
-void hk_sections_forget(hk_sections_t *sections);
+/* Clears all figures, if there are any. In a fork's child, where nobody else writes them. */
+void hk_sections_forget(void);
 
 /* ---- reading ---- */
 
@@ -87,7 +76,6 @@ typedef struct {
     hk_section_sum_t of[HK_SECTION_COUNT];
 } hk_sections_sum_t;
 
-/* Sets the settings of a zeroed sum and adds the figures of threads without a place of their own;
- * then one thread's. Any thread; an entry that is under way may be counted and not timed yet. */
-void hk_sections_sum_begin(hk_sections_sum_t *sum);
-void hk_sections_sum_add(hk_sections_sum_t *sum, const hk_sections_t *sections);
+/* Of all threads. Any thread; an entry that is under way may be counted and not timed yet. Touches nothing if they were never
+ * on. */
+void hk_sections_sum(hk_sections_sum_t *sum);

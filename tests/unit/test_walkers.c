@@ -290,7 +290,7 @@ static const plant_t plants[] = {
     PLANT(slab_with_a_lost_remote_free, "hk_load_relaxed(&hk_remote_bits(slab, c)[w]) == 0"),
     PLANT(bit_that_is_not_counted, "free == hk_load_relaxed(&slab->free)"),
     PLANT(page_clean_and_seen, "(slab->seen & hk_load_relaxed(&slab->clean)) == 0"),
-    PLANT(pages_that_are_not_claimed, "& hk_bits("),
+    PLANT(pages_that_are_not_claimed, "& hk_bits_in("),
     PLANT(ring_that_is_broken, "slab->next->prev == slab"),
     PLANT(slab_of_another_heap_on_the_list, "hk_load_relaxed(&slab->owner) == heap"),
     PLANT(slab_that_is_not_on_the_list, "found == slab->listed"),
