@@ -237,7 +237,7 @@ static void huge_pages_are_ruled_out(void) {
 }
 
 static atomic_bool purging;
-static atomic_bool has_begun;  /* and has whatever a profile gives a thread at its start */
+static atomic_bool has_begun; /* and has whatever a profile gives a thread at its start */
 static atomic_uint pushed_in; /* past a fork that waited */
 
 static void *purge_again_and_again(void *unused) {
