@@ -124,6 +124,11 @@ static size_t copied_short(char *to, const char *from, size_t n) {
     return length;
 }
 
+static size_t appended_short(char *to, const char *from, size_t n) {
+    const size_t before = strnlen(to, n);
+    return before + copied_short(to + before, from, n - before);
+}
+
 /* The next function of this name, as one of the same type. */
 #define NEXT(function)                                                                             \
     ({                                                                                             \
@@ -170,7 +175,7 @@ BOTH(size_t, strlcpy, (char *to, const char *from, size_t n),
      check(to, at_most(strlen(from) + 1, n)), (to, from, n), copied_short(to, from, n))
 BOTH(size_t, strlcat, (char *to, const char *from, size_t n),
      check(to, at_most(strnlen(to, n) + strlen(from) + 1, n)), (to, from, n),
-     strnlen(to, n) + copied_short(to + strnlen(to, n), from, n - strnlen(to, n)))
+     appended_short(to, from, n))
 CHECKED(void *, memccpy, (void *to, source_t from, int c, size_t n),
         (check(to, up_to(from, c, n)), check(from, up_to(from, c, n))), (to, from, c, n), to)
 

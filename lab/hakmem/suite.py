@@ -37,8 +37,8 @@ class Command:
     `sample` is how much one of many short processes does: as little as can be without its
     beginning, the pages touched for the first time, being part of the figure.
 
-    One that takes long is run only `by_name`. One that only `starts` another program does nothing
-    that is worth counting itself.
+    One that takes long is run only `by_name`, and says how many `seconds` a run takes. One that
+    only `starts` another program does nothing that is worth counting itself.
     """
 
     name: str
@@ -49,6 +49,7 @@ class Command:
     references: tuple[Reference, ...] = ()
     starts: str = ""
     by_name: bool = False
+    seconds: float = 0
     trace: str = ""
 
     def argv(self, amount: int, reference: Reference | None = None) -> tuple[str, ...]:
@@ -225,13 +226,13 @@ _STARTUP = Command(
 _IDLE = Command("idle_rss", "bench_idle_rss", ())
 
 # Quiet for so long because some give back only then.
-_PEAK = partial(Command, executable="bench_peak", by_name=True)
+_PEAK = partial(Command, executable="bench_peak", by_name=True, seconds=20)
 _PEAKS = (
     _PEAK("peak", arguments=("--wait=10",)),
     _PEAK("peak_large", arguments=("--wait=10", "--min=1024", "--max=32768")),
 )
-_CACHE = Command("cache", "bench_cache", ("--ops={n}",), 2_000_000, by_name=True)
-_THREADS = Command("threads", "bench_threads", ("--ops={n}",), 4000, by_name=True)
+_CACHE = Command("cache", "bench_cache", ("--ops={n}",), 2_000_000, by_name=True, seconds=9)
+_THREADS = Command("threads", "bench_threads", ("--ops={n}",), 4000, by_name=True, seconds=3)
 _LATENCIES = tuple(
     Command(
         f"latency_{threads}",

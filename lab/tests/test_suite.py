@@ -223,6 +223,13 @@ def test_a_library_that_is_built_again_meanwhile_stops_it(world: World) -> None:
 # ---- going on ----
 
 
+def test_how_long_slow_benchmarks_take_is_said(world: World) -> None:
+    _, said = world.run(world.request("batch_lifo"))
+    _, said_of_slow = world.run(world.request("peak"))
+    assert "roughly 24 s" in said
+    assert "roughly 8 min" in said_of_slow
+
+
 def interrupt_at(name: str) -> Callable[[Trial], str | None]:
     def fails(trial: Trial) -> str | None:
         if trial.track.name == name:

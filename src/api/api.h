@@ -18,7 +18,7 @@ extern "C" {
 /* operator new after a failure (src/api/cxx.cc): runs the new-handler as long as there is one, then
  * throws bad_alloc; the nothrow form returns NULL instead. */
 void *hk_new_failed(size_t n, size_t align, unsigned by);
-void *hk_new_failed_nothrow(size_t n, size_t align, unsigned by);
+void *hk_new_failed_nothrow(size_t n, size_t align, unsigned by, bool array);
 
 /* What one of the forms that throw returns, the aligned one where the other is NULL, or NULL if it throws
  * (src/api/cxx.cc). */

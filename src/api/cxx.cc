@@ -1,8 +1,9 @@
 // What operator new does when memory has run out, or when the program's own new throws. It needs the
 // C++ runtime, which a C program does not have: every reference to it is weak, so the library loads
-// without it, and only a C++ program, which brings the runtime along, ever comes here.
+// without it. A plugin may bring it along later; then it is found by its name when it is needed.
 #include "api/api.h"
 
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -19,25 +20,57 @@ __asm__(".weak __gxx_personality_v0\n"
         ".weak __cxa_end_catch\n"
         ".weak _Unwind_Resume\n");
 
+// A function of the runtime that a plugin has loaded, and which stays from now on; null: there is none.
+template <typename F> static F *late(const char *name) {
+    static const char *const libraries[] = {"libstdc++.so.6", "libc++.so.1"};
+    for (const char *library : libraries)
+        if (void *runtime = dlopen(library, RTLD_LAZY | RTLD_NOLOAD))
+            if (void *function = dlsym(runtime, name))
+                return reinterpret_cast<F *>(function);
+    return nullptr;
+}
+
 void *hk_new_failed(size_t n, size_t align, unsigned by) {
+    auto *get_handler = std::get_new_handler;
+    if (get_handler == nullptr)
+        get_handler = late<std::new_handler() noexcept>("_ZSt15get_new_handlerv");
     for (;;) {
-        std::new_handler handler =
-            std::get_new_handler != nullptr ? std::get_new_handler() : nullptr;
+        std::new_handler handler = get_handler != nullptr ? get_handler() : nullptr;
         if (handler == nullptr)
             break;
         handler();
         if (void *p = hk_aligned_slow(n, align, by))
             return p;
     }
-    if (std::__throw_bad_alloc != nullptr)
-        std::__throw_bad_alloc();
+    auto *throw_bad_alloc = std::__throw_bad_alloc;
+    if (throw_bad_alloc == nullptr)
+        throw_bad_alloc = late<void()>("_ZSt17__throw_bad_allocv");
+    if (throw_bad_alloc != nullptr)
+        throw_bad_alloc();
     static const char text[] =
         "hakmem: fatal: operator new: out of memory, and no C++ runtime to throw bad_alloc\n";
     syscall(SYS_write, STDERR_FILENO, text, sizeof text - 1);
     abort();
 }
 
-void *hk_new_failed_nothrow(size_t n, size_t align, unsigned by) {
+// A catch clause of ours is none without the runtime's part in it. A late one has forms of its own, which call ours that
+// throw.
+static void *late_nothrow(size_t n, size_t align, bool array) {
+    const char nothrow = 0; // of no matter
+    if (align > __STDCPP_DEFAULT_NEW_ALIGNMENT__) {
+        const char *name =
+            array ? "_ZnamSt11align_val_tRKSt9nothrow_t" : "_ZnwmSt11align_val_tRKSt9nothrow_t";
+        auto *form = late<void *(size_t, size_t, const char &)>(name);
+        return form != nullptr ? form(n, align, nothrow) : nullptr;
+    }
+    const char *name = array ? "_ZnamRKSt9nothrow_t" : "_ZnwmRKSt9nothrow_t";
+    auto *form = late<void *(size_t, const char &)>(name);
+    return form != nullptr ? form(n, nothrow) : nullptr;
+}
+
+void *hk_new_failed_nothrow(size_t n, size_t align, unsigned by, bool array) {
+    if (std::get_new_handler == nullptr)
+        return late_nothrow(n, align, array);
     try {
         return hk_new_failed(n, align, by);
     } catch (...) {

@@ -193,7 +193,7 @@ static HK_NOINLINE void *derived_nothrow_slow(size_t n, size_t align, hk_by_t by
     if (HK_UNLIKELY(!hk_operators_are_ours()))
         return hk_new_caught(calls, aligned, n, align);
     void *p = hk_aligned_slow(n, align, by);
-    return HK_LIKELY(p != NULL) ? p : hk_new_failed_nothrow(n, align, by);
+    return HK_LIKELY(p != NULL) ? p : hk_new_failed_nothrow(n, align, by, by == HK_BY_NEW_ARRAY);
 }
 
 /* Two, for one that served both would cost the hit of a sized delete an instruction. */

@@ -351,7 +351,10 @@ static size_t usable(const void *p, unsigned kind) {
     case HK_KIND_FOREIGN:
         return hk_guarded() && hk_guarded_disowns(p, HK_INVALID_POINTER) ? 0 : foreign_usable(p);
     default:
-        hk_fatal(HK_INVALID_POINTER, p);
+        if (!hk_guarded())
+            hk_fatal(HK_INVALID_POINTER, p);
+        hk_guard_fault(HK_INVALID_POINTER, p, HK_NO_SIZE, HK_NOWHERE);
+        return 0;
     }
 }
 

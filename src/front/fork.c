@@ -17,6 +17,7 @@
 #include "front/watched.h"
 #include "policy/look.h"
 #include "policy/purger.h"
+#include "stats/sections.h"
 
 atomic_bool hk_forking, hk_fork_waits;
 

@@ -384,7 +384,7 @@ void *hk_guarded_realloc(void *p, size_t n) {
         q = hk_fence_alloc(n, 8, true, HK_BY_MALLOC); /* what has grown once will grow again */
     if (q == NULL)
         q = hk_malloc_unwatched(n, 8, HK_BY_MALLOC);
-    if (q == NULL && n < before && (!known || resized(p, kind, n, false))) {
+    if (q == NULL && n < before && (!known || hk_sample_has(p) || resized(p, kind, n, false))) {
         errno = saved;
         return p;
     }

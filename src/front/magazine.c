@@ -65,11 +65,15 @@ static void note(hk_thread_t *thread, size_t bytes) {
     thread->unnoted = 0;
 }
 
-/* While blocks of it go back it is empty, and full: for a signal handler that interrupts that. */
-static void shut(hk_thread_t *thread, unsigned cls, void **slots) {
+/* While blocks of it go back it is empty, and full: for a signal handler that interrupts that. Returns how many it held, which
+ * a handler may have changed since somebody counted. */
+static unsigned shut(hk_thread_t *thread, unsigned cls, void **slots) {
     thread->cache.limit[cls] = slots;
+    atomic_signal_fence(memory_order_seq_cst);
+    const unsigned held = (unsigned)(hk_load_relaxed(&thread->cache.top[cls]) - slots);
     hk_store_relaxed(&thread->cache.top[cls], slots);
     atomic_signal_fence(memory_order_seq_cst);
+    return held;
 }
 
 static void open_again(hk_thread_t *thread, unsigned cls, void **slots) {
@@ -81,9 +85,9 @@ static void open_again(hk_thread_t *thread, unsigned cls, void **slots) {
  * their place, for to move all others down takes longer. */
 static unsigned give_oldest(hk_thread_t *thread, unsigned cls, unsigned n, unsigned least) {
     void **slots = hk_magazine_slots(thread, cls);
-    const unsigned held = hk_magazine_held(thread, cls);
-    shut(thread, cls, slots);
-    n = hk_heap_give_some(&thread->heap, cls, slots + 1, n, least);
+    const unsigned held = shut(thread, cls, slots);
+    n = (unsigned)hk_min(n, held);
+    n = hk_heap_give_some(&thread->heap, cls, slots + 1, n, (unsigned)hk_min(least, n));
     const unsigned left = held - n;
     note(thread, (size_t)n * hk_classes[cls].size);
     if (n <= left / 4)

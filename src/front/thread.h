@@ -8,7 +8,6 @@
 #include "backend/heap.h"
 #include "front/tcache.h"
 #include "guard/quarantine.h"
-#include "stats/sections.h"
 
 /* What the boundary keeps about a bin, apart from what hits touch. */
 typedef struct {

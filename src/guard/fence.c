@@ -276,9 +276,10 @@ static bool close_body(hk_header_t *header) {
     const bool keeps =
         bytes <= KEEPS_UP_TO && (size_t)(header->body - header->start) < HK_SLICE / 4 * 3 &&
         !hk_region_is_bounded() && hk_load_relaxed(&kept_bytes) + bytes <= KEEPS_IN_ALL;
-    header->open = keeps && may_be_open(header);
-    if (header->open)
+    const bool open = keeps && may_be_open(header);
+    if (open)
         hk_zero(header->body, bytes);
+    header->open = open; /* and clear: a handler may end the process */
     header->keeps = keeps && (header->open || hk_os_protect(header->body, bytes, HK_NO_ACCESS));
     if (header->keeps)
         hk_add_relaxed(&kept_bytes, bytes);

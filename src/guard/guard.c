@@ -16,7 +16,7 @@ atomic_bool hk_guard_on;
 
 uint64_t hk_guard_stream(void) {
     static _Atomic uint64_t streams;
-    uint64_t start = hk_guard->secret ^ hk_add_relaxed(&streams, (uint64_t)0xD1B54A32D192ED03u);
+    uint64_t start = hk_guard->streams ^ hk_add_relaxed(&streams, (uint64_t)0xD1B54A32D192ED03u);
     start ^= start >> 32;
     return start * 0xFF51AFD7ED558CCDu;
 }
@@ -106,6 +106,8 @@ void hk_guard_prepare(void) {
         return;
     *hk_guard = (hk_guard_t){
         .secret = hk_os_random(),
+        .seals = hk_os_random(),
+        .streams = hk_os_random(),
         .zeroed = hk_align_up(hk_option(guard_zero), 16),
         .quarantine_bytes = hk_option(guard_quarantine_kb) * HK_KIB / SHARES,
         .tail = hk_option(guard_tail) != 0,

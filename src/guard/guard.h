@@ -12,8 +12,9 @@ typedef enum { HK_BY_MALLOC = 1, HK_BY_NEW, HK_BY_NEW_ARRAY } hk_by_t;
 
 /* const once set. */
 typedef struct {
-    uint64_t secret; /* of this process */
-    size_t zeroed;   /* bytes of a freed block that are cleared, and looked at before reuse */
+    /* Of this process. Three, for who has read a tail has all but reckoned out its secret. */
+    uint64_t secret, seals, streams;
+    size_t zeroed; /* bytes of a freed block that are cleared, and looked at before reuse */
     size_t quarantine_bytes; /* of one class, and thread */
     uint8_t tail;            /* bytes kept free behind each block, 1 or 0 */
     bool fences;             /* large blocks between inaccessible pages */

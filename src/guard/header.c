@@ -9,14 +9,14 @@
 enum { WORDS = offsetof(hk_header_t, seal) / sizeof(uint64_t) };
 
 static uint64_t seal_of(const hk_header_t *header) {
-    uint64_t words[WORDS], seal = hk_guard->secret ^ (uintptr_t)header;
+    uint64_t words[WORDS], seal = hk_guard->seals ^ (uintptr_t)header;
     _Static_assert(sizeof words == offsetof(hk_header_t, seal), "no padding, which has any value");
     memcpy(words, header, sizeof words);
     for (unsigned i = 0; i < WORDS; i++) {
         seal = (seal ^ words[i]) * 0x9FB21C651E98DF25u;
         seal ^= seal >> 32;
     }
-    return seal + hk_guard->secret; /* or it could be reckoned backwards to the secret */
+    return seal + hk_guard->seals; /* or it could be reckoned backwards to the secret */
 }
 
 void hk_header_seal(hk_header_t *header) { header->seal = seal_of(header); }

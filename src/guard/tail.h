@@ -31,8 +31,9 @@ HK_INLINE hk_tail_t hk_tail_of(const char *p, size_t n, size_t room) {
     const ptrdiff_t last = (ptrdiff_t)room - HK_TAIL_WINDOW, from = (ptrdiff_t)n;
     const ptrdiff_t at = from < last ? from : last;
     hk_assert(n <= room && from - at <= HK_TAIL_WINDOW);
-    const uint64_t word =
-        ((hk_guard->secret ^ (uintptr_t)p) * 0x9FB21C651E98DF25u) | 0x0101010101010101u;
+    const uint64_t product = (hk_guard->secret ^ (uintptr_t)p) * 0x9FB21C651E98DF25u;
+    /* a product's low bytes depend on nothing above them; each of these on half of the secret or more */
+    const uint64_t word = (product ^ product >> 32) | 0x0101010101010101u;
     return (hk_tail_t){at, hk_sixteen_at(edge + HK_TAIL_WINDOW - (from - at)), {word, word}};
 }
 

@@ -35,7 +35,9 @@ static int map_chunk(uint64_t chunk) {
         return errno;
     const uint64_t at = chunk * HK_RECORD_CHUNK;
     int error = hk_is_file(fd, &rec.file) ? 0 : ESTALE;
-    if (error == 0) /* a page that the disk has no room for would be a SIGBUS */
+    if (error == 0 && at + HK_RECORD_CHUNK > hk_os_file_limit())
+        error = EFBIG; /* the system would send a signal as well, by which the process ends */
+    if (error == 0)    /* a page that the disk has no room for would be a SIGBUS */
         do
             error = HK_CALL(other, posix_fallocate(fd, (off_t)at, HK_RECORD_CHUNK));
         while (error == EINTR);

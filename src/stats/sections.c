@@ -9,8 +9,8 @@ _Atomic uint64_t hk_sections_every;
 
 static _Atomic uint64_t overhead;
 /* atomic: any thread. Several tables, of which a thread uses one: so few threads share a line. */
-enum { TABLES = 16 };
-static hk_section_timings_t all[TABLES * HK_SECTION_COUNT];
+enum { TABLES_LOG2 = 4, TABLES = 1 << TABLES_LOG2 };
+static struct { _Alignas(64) hk_section_timings_t of[HK_SECTION_COUNT]; } tables[TABLES];
 
 /* ---- writing ---- */
 
@@ -32,8 +32,10 @@ static hk_entry_t begin_in(hk_section_timings_t *timings, uint64_t every) {
 /* Another thread may have switched sampling off since the caller looked. */
 HK_COLD hk_entry_t hk_section_begin(hk_section_t section) {
     hk_assert((unsigned)section < HK_SECTION_COUNT);
-    const size_t table = (uintptr_t)__builtin_thread_pointer() / 4096 % TABLES;
-    return begin_in(&all[table * HK_SECTION_COUNT + section], hk_load_relaxed(&hk_sections_every));
+    /* stacks lie as far apart as their sizes say: a product's highest bits depend on all of an address */
+    const uint64_t thread = (uint64_t)(uintptr_t)__builtin_thread_pointer();
+    const size_t own = thread * 0x9E3779B97F4A7C15u >> (64 - TABLES_LOG2);
+    return begin_in(&tables[own].of[section], hk_load_relaxed(&hk_sections_every));
 }
 
 HK_COLD void hk_section_end(const hk_entry_t *entry) {
@@ -75,7 +77,7 @@ void hk_sections_sample(uint64_t every) {
 
 void hk_sections_forget(void) {
     if (hk_load_relaxed(&overhead) != 0)
-        memset(all, 0, sizeof all);
+        memset(tables, 0, sizeof tables);
 }
 
 /* ---- reading ---- */
@@ -87,7 +89,7 @@ void hk_sections_sum(hk_sections_sum_t *sum) {
     *sum = (hk_sections_sum_t){.sample = hk_load_relaxed(&hk_sections_every),
                                .overhead = hk_load_relaxed(&overhead)};
     for (unsigned i = 0; sum->overhead != 0 && i < TABLES * HK_SECTION_COUNT; i++) {
-        const hk_section_timings_t *from = &all[i];
+        const hk_section_timings_t *from = &tables[i / HK_SECTION_COUNT].of[i % HK_SECTION_COUNT];
         hk_section_sum_t *to = &sum->of[i % HK_SECTION_COUNT];
 #define HK_TIMING(name, over, unit, doc)                                                           \
     to->name = HK_##over(to->name, hk_load_relaxed(&from->name));

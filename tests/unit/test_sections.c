@@ -8,6 +8,7 @@
 #include "front/boundary.h"
 #include "front/magazine.h"
 #include "hakmem/hakmem.h"
+#include "stats/sections.h"
 
 #define OPTION "HAKMEM_SECTIONS_SAMPLE"
 

@@ -184,11 +184,12 @@ def _has(root: Path, commit: str) -> bool:
 def write(root: Path, files: Sequence[Path], ledger: Ledger) -> None:
     """Makes the generated tables of the files again."""
     records = verify(ledger).records
-    for path in files:
-        text = path.read_text(encoding="utf-8")
+    texts = {path: path.read_text(encoding="utf-8") for path in files}
+    for path, text in texts.items():
+        if git.is_shallow(root) and any(b.kind == "scorecard" for b in blocks.find(text)):
+            raise LabError(f"{path}: {WITHOUT_HISTORY}: git fetch --unshallow, or name the others")
+    for path, text in texts.items():
         for block in blocks.find(text):
-            if block.kind == "scorecard" and git.is_shallow(root):
-                raise LabError(f"{path}: {WITHOUT_HISTORY}: git fetch --unshallow")
             if block.kind == "picture":
                 file = path.parent / block.file
                 project.write_atomically(file, blocks.drawing(block, records))

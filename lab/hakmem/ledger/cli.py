@@ -96,7 +96,7 @@ def short(metric: Any) -> str:
     """A few digits with a prefix that suits them; never an error."""
     try:
         return claims.for_people(metric)[0]
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         return "?"
 
 

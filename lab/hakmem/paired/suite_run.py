@@ -261,8 +261,9 @@ def guess(run: Run) -> str:
         return session.duration(request.budget_s)
     least = max(protocol.least_blocks(len(run.rivals)), min(FIRST, request.most))
     looks = [blocks for blocks in protocol.looks(request.most) if blocks >= least]
-    block = len(run.cells) * request.seconds * LONGER
-    first, last = (session.duration(n * block * len(run.waiting)) for n in (looks[0], looks[-1]))
+    long = {command.name: command.seconds for command in SUITE.commands}
+    takes = sum(max(request.seconds * LONGER, long.get(f.command, 0)) for f in run.waiting)
+    first, last = (session.duration(n * len(run.cells) * takes) for n in (looks[0], looks[-1]))
     return first if first == last else f"{first} to {last}"
 
 
