@@ -219,7 +219,8 @@ def command(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="As the library writes it.")] = False,
     as_markdown: Annotated[
-        bool, typer.Option("--markdown", help="Print docs/options.md with its tables; in a checkout.")
+        bool,
+        typer.Option("--markdown", help="Print docs/options.md with its tables; in a checkout."),
     ] = False,
     check: Annotated[
         Path | None, typer.Option(help="Fail if this page is not what --markdown prints.")
