@@ -2,7 +2,8 @@
 #include <cstddef>
 #include <new>
 
-static volatile std::size_t much = std::size_t{1} << 46; // a compiler may not look at it
+static volatile std::size_t much =
+    static_cast<std::size_t>(-1) / 4; // a compiler may not look at it
 static int called;
 
 static void give_up_the_third_time() {
