@@ -2,12 +2,12 @@
  * flat page map has of it (docs/decisions/0012-bounded-memory.md). By the system's call, for the C library's functions do
  * no more, and looking those up is nothing to do between a fork and exec. */
 #undef _FILE_OFFSET_BITS /* or setrlimit means setrlimit64, which is here too */
-#include <pthread.h>
 #include <sys/resource.h>
-#include <time.h>
+#include <sys/types.h>
 
 #include "api/api.h"
 #include "base/calls.h"
+#include "base/worker.h"
 #include "front/bounds.h"
 
 #if !HK_NO_OVERRIDE
@@ -18,21 +18,13 @@ typedef __rlimit_resource_t resource_t;
 typedef int resource_t;
 #endif
 
-/* False: this is the child of vfork, in its parent's memory, or may be: for the C library the thread has its parent's
- * number still, which is in the number of its clock. */
-static bool is_own_memory(void) {
-    clockid_t clock;
-    return pthread_getcpuclockid(pthread_self(), &clock) != 0 ||
-           ~(clock >> 3) == HK_CALL(other, syscall(SYS_gettid));
-}
-
 /* The program's call, and so not one that is counted. Whose limit it is, and how far, the system is asked for: `limit`
  * may have been overwritten, for `before` may be the same, and `pid` may be a thread's number. */
 static int set_limit(pid_t pid, resource_t resource, const void *limit, void *before) {
     const int result = (int)syscall(SYS_prlimit64, pid, resource, limit, before);
     if (result == 0 && resource == RLIMIT_AS && limit != NULL)
-        hk_addresses_limited(is_own_memory());
-    else if (result == 0 && resource == RLIMIT_DATA && limit != NULL && is_own_memory())
+        hk_addresses_limited(hk_is_own_memory());
+    else if (result == 0 && resource == RLIMIT_DATA && limit != NULL && hk_is_own_memory())
         hk_data_limited();
     return result;
 }

@@ -88,13 +88,12 @@ static bool flat_commit(hk_leaf_t *leaf, size_t slice) {
     return true;
 }
 
-/* The setters write only to what hk_map_commit() has prepared. Without a flat map that is the
- * leaf. */
-HK_WALKER static void is_committed(const hk_leaf_t *leaf, uintptr_t a) {
-    hk_assert(leaf != NULL);
-    hk_assert(leaf->first == a >> HK_LEAF_SHIFT << HK_LEAF_SHIFT);
-    unsigned bits = hk_load_acquire(&leaf->committed);
-    hk_assert(bits >> hk_map_slice((const void *)a) / hk_os_page_size() & 1 || !hk_map_has_flat());
+/* Whether the flat map has the slice's byte. Not where it has been given up; nor where the flat map was not there yet when
+ * the leaf was prepared, which is so if a signal handler had interrupted the process's first allocation. */
+static bool is_flat(const hk_leaf_t *leaf, size_t slice) {
+    const unsigned page = (unsigned)__builtin_ctzll(hk_os_page_size());
+    return hk_map_has_flat() &&
+           (hk_load_acquire(&leaf->committed) >> ((slice & (HK_LEAF_SLICES - 1)) >> page) & 1);
 }
 
 void hk_map_is_valid(const void *p, size_t slices) {
@@ -142,29 +141,40 @@ void *hk_map_committed(void *p, size_t bytes) {
     return NULL;
 }
 
+static void fill(_Atomic uint8_t *bytes, size_t n, uint8_t kind) {
+    typedef _Atomic uint64_t __attribute__((may_alias)) word_t;
+    const uint64_t word = kind * (UINT64_MAX / UINT8_MAX);
+    for (size_t step; n != 0; n -= step, bytes += step) {
+        step = n >= sizeof word && hk_is_aligned((uintptr_t)bytes, sizeof word) ? sizeof word : 1;
+        if (step == 1)
+            hk_store_relaxed(bytes, kind);
+        else
+            hk_store_relaxed((word_t *)(void *)bytes, word);
+    }
+}
+
 void hk_map_set(const void *p, size_t slices, unsigned kind) {
-    uintptr_t a = (uintptr_t)p;
-    hk_assert(hk_is_aligned(a, HK_SLICE) && kind < HK_KIND_COUNT);
-    for (size_t n; slices != 0; slices -= n, a += n * HK_SLICE) {
-        const size_t first = hk_map_slice((const void *)a);
-        n = hk_min(slices, HK_LEAF_SLICES - first);
-        hk_leaf_t *leaf = hk_map_leaf((const void *)a);
-        hk_walk(is_committed(leaf, a));
-        for (size_t i = 0; i < n; i++)
-            hk_store_relaxed(&leaf->kind[first + i], (uint8_t)kind);
-        _Atomic uint8_t *flat = &hk_flat.bytes[a >> HK_SLICE_SHIFT];
-        for (size_t i = 0; i < n && hk_map_has_flat(); i++)
-            hk_store_relaxed(&flat[i], (uint8_t)kind);
+    const size_t first = (uintptr_t)p >> HK_SLICE_SHIFT, page = hk_os_page_size();
+    hk_assert(hk_is_aligned((uintptr_t)p, HK_SLICE) && kind < HK_KIND_COUNT);
+    for (size_t at = first, end = first + slices, n; at != end; at += n) {
+        n = hk_min(end - at,
+                   page - (at & (page - 1))); /* of one leaf, and of one page of the flat map */
+        hk_leaf_t *leaf = hk_map_leaf((const void *)(at << HK_SLICE_SHIFT));
+        hk_assert(leaf != NULL && leaf->first >> HK_SLICE_SHIFT == (at & ~(HK_LEAF_SLICES - 1)));
+        fill(&leaf->kind[at & (HK_LEAF_SLICES - 1)], n, (uint8_t)kind);
+        if (is_flat(leaf, at))
+            fill(&hk_flat.bytes[at], n, (uint8_t)kind);
     }
 }
 
 bool hk_map_change(const void *p, unsigned from, unsigned to) {
     const uintptr_t a = (uintptr_t)p;
     uint8_t seen = (uint8_t)from;
+    hk_leaf_t *leaf = hk_map_leaf(p);
     hk_assert(hk_is_aligned(a, HK_SLICE) && to < HK_KIND_COUNT);
-    if (!hk_cas_seq(&hk_map_leaf(p)->kind[hk_map_slice(p)], &seen, (uint8_t)to))
+    if (!hk_cas_seq(&leaf->kind[hk_map_slice(p)], &seen, (uint8_t)to))
         return false;
-    if (hk_map_has_flat())
+    if (is_flat(leaf, a >> HK_SLICE_SHIFT))
         hk_store_relaxed(&hk_flat.bytes[a >> HK_SLICE_SHIFT], (uint8_t)to);
     return true;
 }

@@ -15,8 +15,10 @@ static _Atomic size_t in_slabs[HK_CLASS_COUNT];
 
 /* Bit i of the result: slices i .. i+n-1 are all free. */
 static uint32_t run_starts(uint32_t free, unsigned n) {
-    while (--n != 0)
-        free &= free >> 1;
+    for (unsigned have = 1, more; have < n; have += more) {
+        more = have < n - have ? have : n - have;
+        free &= free >> more;
+    }
     return free;
 }
 

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <time.h>
 
 #include "base/calls.h"
 #include "base/lock.h"
@@ -25,6 +26,13 @@ uint64_t hk_signals_block(uint64_t which) {
     (void)HK_KEEP_ERRNO(
         HK_CALL(other, syscall(SYS_rt_sigprocmask, SIG_SETMASK, &which, &before, sizeof which)));
     return before;
+}
+
+/* For the C library a child of vfork has its parent's number still, which is in the number of its clock. */
+bool hk_is_own_memory(void) {
+    clockid_t clock;
+    return pthread_getcpuclockid(pthread_self(), &clock) != 0 ||
+           ~(clock >> 3) == HK_CALL(other, syscall(SYS_gettid));
 }
 
 static bool has_real_time_priority;

@@ -11,6 +11,9 @@ void hk_worker_begin(void);
  * pthread_create() says. Allocates (the C library does), so no lock may be held. */
 int hk_worker_start(void *(*run)(void *));
 
+/* False: the caller is the child of a vfork, in its parent's memory, or may be. */
+bool hk_is_own_memory(void);
+
 /* Has the calling thread block these signals, a bit for each, and returns which it did before: all from outside, or what
  * was returned. Not those that a thread causes itself: to block them is to die of them, and a sandbox answers calls
  * with SIGSYS; nor the C library's own. */

@@ -42,6 +42,7 @@ static pthread_key_t key;    /* const once initialised */
 static bool has_key;         /* const once set: the program may have taken all there are */
 static hk_thread_t *orphans; /* lock: registry; last in, first out: its memory is the warmest */
 static atomic_uint ending;   /* atomic: threads that have begun to end and are no orphans yet */
+static unsigned unnoticed;   /* lock: registry; threads whose end nobody will hear of */
 static _Atomic size_t warm_bytes; /* atomic: what warm orphans have, and those about to be */
 
 hk_heap_t hk_crowds[HK_CROWDS];
@@ -190,6 +191,7 @@ static HK_COLD void let_go(hk_thread_t *thread) {
     enter_for_certain(thread);
     hk_lock(&hk_registry);
     thread->tc = NULL;
+    unnoticed++;
     hk_unlock(&hk_registry);
     hk_gate_leave(thread);
 }
@@ -345,7 +347,7 @@ static void thread_ends(void *record) {
     hk_thread_orphan_locked(thread);
     hk_add_seq(&ending, -1u);
     hk_gate_leave(thread);
-    bool last = hk_load_relaxed(&hk_heap_threads) == 0;
+    bool last = hk_load_relaxed(&hk_heap_threads) <= unnoticed;
     hk_unlock(&hk_registry);
     hk_store_relaxed(&outside.inside, false);
     if (last)

@@ -207,7 +207,7 @@ static HK_COLD HK_NOINLINE void try_later(void) {
 
 HK_COLD void hk_purger_start_slow(void) {
     const uint64_t again = hk_load_relaxed(&again_at); /* a limit on threads may have gone since */
-    if (hk_look_is_small() || (again != 0 && hk_os_now_ms() < again) ||
+    if (hk_look_is_small() || (again != 0 && hk_os_now_ms() < again) || !hk_is_own_memory() ||
         hk_exchange_seq(&hk_purger_runs, true))
         return;
     hk_assert(hk_lock_may_take(HK_RANK_CONFIG)); /* to start a thread is to allocate */

@@ -167,7 +167,7 @@ static const plant_t plants[] = {
     PLANT(class_of_a_large_block, "n <= HK_MID_MAX"),
     PLANT(kind_where_nothing_is_committed, "leaf != NULL"),
     PLANT(kind_that_there_is_not, "kind < HK_KIND_COUNT"),
-    PLANT(kind_in_the_middle_of_a_slice, "hk_is_aligned(a, HK_SLICE)"),
+    PLANT(kind_in_the_middle_of_a_slice, "hk_is_aligned((uintptr_t)p, HK_SLICE)"),
     PLANT(maps_that_differ, "flat == kind"),
     PLANT(written_behind_a_descriptor, "[i] == 0"),
     PLANT(range_given_back_twice, "<= free_ranges[i].start"),

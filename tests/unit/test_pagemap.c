@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include "check.h"
+#include "front/emergency.h"
 #include "hakmem/hakmem.h"
 #include "os/os.h"
 
@@ -220,13 +221,22 @@ static void is_left_out_of_cores(void) {
     hak_free(used);
 }
 
+/* As a signal handler gets it that interrupts the process's first allocation. */
+static void block_before_the_flat_map(void) {
+    CHECK(!hk_map_has_flat());
+    char *early = hk_emergency_alloc(100, 16);
+    hak_free(hak_malloc(1));
+    CHECK(hk_map_has_flat() && hk_map_kind(early) == HK_KIND_EMERGENCY);
+    hak_free(early);
+    CHECK(hk_map_kind(early) == HK_KIND_FOREIGN);
+}
+
 int main(int argc, char **argv) {
     if (argc == 2 && strcmp(argv[1], "without-flat-map") == 0) {
         without_flat_map();
         return 0;
     }
-    hak_free(hak_malloc(1));
-    CHECK(hk_map_has_flat());
+    block_before_the_flat_map();
     boundaries();
     foreign_addresses();
     owners();

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/wait.h>
 
 #include "backend/region.h"
 #include "check.h"
@@ -101,6 +102,23 @@ static void ends_when_small(void) {
     set(1, HK_DECOMMIT_OFF, 0);
 }
 
+/* It would be a thread of the child's, and the parent would take it for its own. */
+static void starts_in_no_vfork(void) {
+    int status = -1;
+    char *anchor = hak_malloc(20 * HK_MIB);
+    set(1, HK_DECOMMIT_DONTNEED, 1);
+    const pid_t child = vfork();
+    if (child == 0) {
+        hak_free(hak_malloc(3 * HK_UNIT));
+        _exit(hk_load_relaxed(&hk_purger_runs));
+    }
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    await(1, true);
+    set(1, HK_DECOMMIT_OFF, 0);
+    await(0, false);
+    hak_free(anchor);
+}
+
 static atomic_bool toggling;
 
 static void *churn(void *argument) {
@@ -185,6 +203,7 @@ int main(void) {
     await(0, false); /* where it is on by default */
     comes_and_goes();
     ends_when_small();
+    starts_in_no_vfork();
     survives_toggling();
     is_tried_again();
     return 0;
