@@ -53,15 +53,16 @@ HK_INLINE unsigned block_index(const giving_t *g, const char *p) {
     return index;
 }
 
-/* How many of blocks[0..n) lie `step` bytes apart one after the other. Eight at a time, so that the
- * compiler can compare them at once. */
+/* How many of blocks[0..n) lie `step` bytes apart one after the other; eight at a time. */
 HK_INLINE unsigned run_length(void *const *blocks, unsigned n, ptrdiff_t step) {
+    const uint64_t by = (uint64_t)step, first = (uintptr_t)blocks[0];
+    hk_two_t next = {first + by, first + 2 * by};
     unsigned run = 1;
     for (; run + 8 <= n; run += 8) {
-        ptrdiff_t off = 0;
-        for (unsigned i = run; i < run + 8; i++)
-            off |= ((char *)blocks[i] - (char *)blocks[i - 1]) ^ step;
-        if (off != 0)
+        hk_two_t off = {0, 0};
+        for (unsigned i = 0; i < 8; i += 2, next += 2 * by)
+            off |= *(const hk_two_t *)(blocks + run + i) ^ next;
+        if ((off[0] | off[1]) != 0)
             break;
     }
     while (run < n && (char *)blocks[run] - (char *)blocks[run - 1] == step)

@@ -101,6 +101,18 @@ HK_INLINE void set_word(hk_slab_t *slab, unsigned w, uint64_t bits) {
         slab->summary &= ~((uint64_t)1 << w);
 }
 
+/* Writes the addresses of `run` blocks from `first` on, the last one first. */
+HK_INLINE void write_downwards(void **out, char *first, unsigned run, size_t size) {
+    const uint64_t last = (uintptr_t)first + (run - 1) * size;
+    hk_two_t next = {last, last - size};
+    if (run % 2 != 0)
+        out[run - 1] = first;
+    for (unsigned i = 0; i + 1 < run; i += 2) {
+        *(hk_two_t *)(out + i) = next;
+        next -= 2 * size;
+    }
+}
+
 /* Takes up to n of the blocks in `from`, a part of word w; returns how many, and the pages they lie
  * on. */
 static unsigned take_bits(hk_slab_t *slab, unsigned w, uint64_t from, void **end, unsigned n,
@@ -116,8 +128,8 @@ static unsigned take_bits(hk_slab_t *slab, unsigned w, uint64_t from, void **end
         left &= ~hk_bits(at, run);
         at += w * 64;
         *pages |= pages_of_blocks(c, at, at + run - 1);
-        for (char *p = slab->base + at * size; run != 0; run--, p += size)
-            *(end - ++taken) = p;
+        taken += run;
+        write_downwards(end - taken, slab->base + at * size, run, size);
     }
     set_word(slab, w, left);
     return taken;
@@ -154,7 +166,7 @@ static HK_NOINLINE void take_marked(hk_slab_t *slab, void **end, unsigned n) {
     note_marks(slab);
 }
 
-/* A whole word of free blocks is written in one sweep. */
+/* Where all blocks of a word are free from the first free one on, they are written in one sweep. */
 static void take_unmarked(hk_slab_t *slab, void **end, unsigned n) {
     const size_t size = class_of(slab)->size;
     while (n != 0) {
@@ -162,13 +174,12 @@ static void take_unmarked(hk_slab_t *slab, void **end, unsigned n) {
         unsigned w = (unsigned)__builtin_ctzll(slab->summary);
         uint64_t bits = slab->bits[w];
         char *first = slab->base + w * 64 * size;
-        if (bits == UINT64_MAX && n >= 64) {
-            end -= 64;
-            char *last = first + 63 * size;
-            for (unsigned i = 0; i < 64; i++)
-                end[i] = last - i * size;
-            n -= 64;
-            bits = 0;
+        if (bits + (bits & -bits) == 0) {
+            const unsigned at = (unsigned)__builtin_ctzll(bits), run = (unsigned)hk_min(64 - at, n);
+            end -= run;
+            write_downwards(end, first + at * size, run, size);
+            n -= run;
+            bits &= ~hk_bits(at, run);
         } else {
             do {
                 *--end = first + (unsigned)__builtin_ctzll(bits) * size;

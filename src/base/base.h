@@ -86,20 +86,22 @@ HK_INLINE uint64_t hk_bits_in(unsigned w, unsigned lo, unsigned hi) {
     return hk_bits(first, last - first + 1);
 }
 
+/* Two words at once, wherever the compiler does not see by itself that it could. */
+typedef uint64_t hk_two_t __attribute__((vector_size(16), aligned(8), may_alias));
+
 /* Zeroes n bytes, like p a multiple of 8, of memory that nobody may touch: not by memset, for which
  * somebody may have put another that looks whose memory it is (check/check.c). Sixty-four bytes at a time, the
  * last of which may have been zeroed already: a loop for what remains could not be foretold either. */
 HK_INLINE void hk_zero(void *p, size_t n) {
-    typedef uint64_t two_t __attribute__((vector_size(16), aligned(8), may_alias));
-    const two_t zero = {0, 0};
+    const hk_two_t zero = {0, 0};
     char *to = p, *end = to + n;
     for (; n >= 64 && to < end - 64; to += 64) {
-        two_t *at = (two_t *)(void *)to;
+        hk_two_t *at = (hk_two_t *)(void *)to;
         at[0] = at[1] = at[2] = at[3] = zero;
         __asm__("" : "+r"(to)); /* or the compiler makes it a call of memset */
     }
     if (HK_LIKELY(n >= 64)) {
-        two_t *at = (two_t *)(void *)(end - 64);
+        hk_two_t *at = (hk_two_t *)(void *)(end - 64);
         at[0] = at[1] = at[2] = at[3] = zero;
         return;
     }
