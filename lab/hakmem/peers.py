@@ -9,7 +9,7 @@ import time
 import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -103,7 +103,10 @@ def found(root: Path | None = None) -> list[Library]:
         Library(recipe.name, file, _recorded_version(file), "cargo", recipe.env)
         for recipe, file in _built(root)
     ]
-    peers += _installed()
+    peers += [
+        Library(name, file, _package_version(file), "debian")
+        for name, file in _debian_files().items()
+    ]
     return [system(), *sorted(peers, key=lambda library: library.name)]
 
 
@@ -124,13 +127,6 @@ def _recorded_version(file: Path) -> str:
         return str(json.loads(file.with_suffix(".json").read_text(encoding="utf-8"))["version"])
     except (OSError, ValueError, KeyError):
         return "unknown"
-
-
-def _installed() -> list[Library]:
-    return [
-        Library(name, file, _package_version(file), "debian")
-        for name, file in _debian_files().items()
-    ]
 
 
 def _debian_files() -> dict[str, Path]:
@@ -248,15 +244,16 @@ def _install(made: Path, recipe: Recipe, folder: Path) -> Library:
     """Puts a verified library in place by renaming: a process that has the old one keeps it."""
     folder.mkdir(parents=True, exist_ok=True)
     fresh = folder / f".{recipe.name}.so"
+    library = Library(recipe.name, fresh, recipe.version, "cargo", recipe.env)
     shutil.copy2(made, fresh)
     try:
-        verify(Library(recipe.name, fresh, recipe.version, "cargo", recipe.env))
+        verify(library)
         file = fresh.rename(folder / f"{recipe.name}.so")
     finally:
         fresh.unlink(missing_ok=True)
     record = json.dumps({"version": recipe.version})
     project.write_atomically(file.with_suffix(".json"), record + "\n")
-    return Library(recipe.name, file, recipe.version, "cargo", recipe.env)
+    return replace(library, path=file)
 
 
 # --- commands ------------------------------------------------------------------------------------

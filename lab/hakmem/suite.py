@@ -4,7 +4,7 @@ import fnmatch
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 from hakmem.errors import LabError
 from hakmem.process.metrics import LATENCIES
@@ -123,16 +123,15 @@ def _matches(name: str, figure: Figure) -> bool:
 _FLOORS = (Reference(NULL, arguments=("--mode=null",)), Reference(FAST, arguments=("--mode=fast",)))
 
 
-def _random_mixed(slots: int, sample: int) -> Command:
-    arguments = ("{n}", str(slots), "1234567")
-    name = f"random_mixed_{slots}"
-    return Command(name, "bench_random_mixed", arguments, sample, references=_FLOORS)
+def _alone(command: Command, metric: str, what: str, **more: Any) -> tuple[Command, Figure]:
+    """A command with its one figure, which is called as it is."""
+    return command, Figure(command.name, command.name, metric, what, **more)
 
 
-def _above_floor(slots: int) -> Figure:
-    return Figure(
-        f"random_mixed_{slots}",
-        f"random_mixed_{slots}",
+def _random_mixed(slots: int, sample: int) -> tuple[Command, Figure]:
+    name, arguments = f"random_mixed_{slots}", ("{n}", str(slots), "1234567")
+    return _alone(
+        Command(name, "bench_random_mixed", arguments, sample, references=_FLOORS),
         "cpu",
         f"16–1039 B at random over {slots} slots, CPU above the null floor",
         floor=NULL,
@@ -145,173 +144,163 @@ def _larson(name: str, sample: int, threads: int, *more: str) -> Command:
     return Command(name, "bench_larson", arguments, sample, threads=threads)
 
 
-_MIXES = ((256, 2_000_000), (400, 2_000_000), (8192, 2_000_000), (100_000, 4_000_000))
-
-# One thread's time is its CPU time, which the kernel counts exactly and nobody else adds to; of
-# several threads it is what the user waits for. Where an operation is long, in microseconds.
-_TIMED = (
-    (
-        Command("batch_lifo", "bench_batch", ("--order=lifo", "--rounds={n}"), 200),
-        "cpu",
-        "20 000 blocks of 64 B allocated, then freed last first",
-    ),
-    (
-        Command("batch_fifo", "bench_batch", ("--order=fifo", "--rounds={n}"), 200),
-        "cpu",
-        "20 000 blocks of 64 B allocated, then freed first first",
-    ),
-    (
-        Command("prodcons", "bench_prodcons", ("--items={n}",), 2_000_000, threads=2),
-        "wall",
-        "one thread allocates, another frees",
-    ),
-    (_larson("larson_1", 4_000_000, 1), "cpu", "a server's blocks replaced at random"),
-    (_larson("larson_2", 6_000_000, 2), "wall", "a server's blocks replaced at random"),
-    (
-        _larson("larson_16", 8_000_000, 16, "--slots=1000"),
-        "wall",
-        "a server's blocks replaced at random, more threads than processors",
-    ),
-    (
-        _larson("larson_generations", 4_000_000, 2, "--generations=50"),
-        "wall",
-        "threads die and leave their blocks to their successors",
-    ),
-    (
-        Command("burst", "bench_burst", ("--batches={n}",), 1500, threads=2),
-        "wall",
-        "bursts of equal blocks, freed by another thread",
-    ),
-    (
-        Command("containers", "bench_containers", ("--rounds={n}",), 100_000, threads=2),
-        "wall",
-        "maps, queues, strings and vectors of C++",
-    ),
-    (
-        Command("huge", "bench_huge", ("--ops={n}",), 200),
-        "cpu_us",
-        "5–25 MiB blocks replaced at random and touched",
-    ),
-    (
-        Command("large", "bench_large", ("--ops={n}",), 10_000),
-        "cpu_us",
-        "40 KiB–2 MiB blocks replaced at random",
-    ),
-    (
-        Command("thread_churn", "bench_thread_churn", ("--total={n}",), 2000),
-        "wall_us",
-        "short-lived threads that allocate a little",
-    ),
-    (
-        Command("realloc", "bench_realloc", ("--rounds={n}",), 6),
-        "cpu_us",
-        "blocks that grow and shrink",
-    ),
-    (
-        Command("aligned", "bench_aligned", ("--ops={n}",), 2_000_000),
-        "cpu",
-        "aligned blocks of mixed alignment",
-    ),
-)
-
-_STARTUP = Command(
-    "startup",
-    "bench_startup",
-    ("--count={n}",),
-    40,
-    references=(Reference(EMPTY, preload="bench_empty.so"),),
-    starts="/bin/true",
-)
-
-_IDLE = Command("idle_rss", "bench_idle_rss", ())
-
-# Quiet for so long because some give back only then.
-_PEAK = partial(Command, executable="bench_peak", by_name=True, seconds=20)
-_PEAKS = (
-    _PEAK("peak", arguments=("--wait=10",)),
-    _PEAK("peak_large", arguments=("--wait=10", "--min=1024", "--max=32768")),
-)
-_CACHE = Command("cache", "bench_cache", ("--ops={n}",), 2_000_000, by_name=True, seconds=9)
-_THREADS = Command("threads", "bench_threads", ("--ops={n}",), 4000, by_name=True, seconds=3)
-_LATENCIES = tuple(
-    Command(
-        f"latency_{threads}",
-        "bench_latency",
-        (f"--threads={threads}", "--ops={n}"),
-        1_000_000,
-        threads=threads,
-        by_name=True,
+def _latency(threads: int) -> tuple[Command, Figure]:
+    arguments = (f"--threads={threads}", "--ops={n}")
+    name, often = f"latency_{threads}", 1_000_000
+    return _alone(
+        Command(name, "bench_latency", arguments, often, threads=threads, by_name=True),
+        "free_p9999",
+        "every call timed; one free in 10 000 takes longer",
+        also=tuple(other for other in LATENCIES if other != "free_p9999"),
     )
-    for threads in (1, 2)
-)
 
-# Real programs' traces, each so often that a sample has some four million operations.
-_REPLAYED = {
-    "jq": (42, "jq groups records, replayed"),
-    "lua": (8, "lua counts and joins the words of a text, replayed"),
-    "perl": (24, "perl does the same, replayed"),
-    "sqlite": (44, "python and sqlite fill a database, replayed"),
-    "xmllint": (21, "xmllint formats a document, replayed"),
-}
-_TRACES = tuple(
-    Command(
+
+def _replay(name: str, often: int, what: str) -> tuple[Command, Figure]:
+    """A real program's trace, so often that a sample has some four million operations."""
+    command = Command(
         f"replay_{name}",
         "bench_replay",
         ("{trace}", "--points", "--repeat={n}"),
         often,
-        references=(Reference(NULL, arguments=("--mode=null",)),),
+        references=_FLOORS[:1],
         by_name=True,
         trace=f"traces/{name}.streams",
     )
-    for name, (often, _) in _REPLAYED.items()
+    return _alone(command, "cpu", f"{what}, replayed", floor=NULL, also=("held",))
+
+
+# Quiet for so long because some give back only then.
+_peak = partial(Command, executable="bench_peak", by_name=True, seconds=20)
+
+_MIXES = (
+    _random_mixed(256, 2_000_000),
+    _random_mixed(400, 2_000_000),
+    _random_mixed(8192, 2_000_000),
+    _random_mixed(100_000, 4_000_000),
+)
+
+# One thread's time is its CPU time, which the kernel counts exactly and nobody else adds to; of
+# several threads it is what the user waits for. Where an operation is long, in microseconds.
+_OTHERS = (
+    _alone(
+        Command("batch_lifo", "bench_batch", ("--order=lifo", "--rounds={n}"), 200),
+        "cpu",
+        "20 000 blocks of 64 B allocated, then freed last first",
+    ),
+    _alone(
+        Command("batch_fifo", "bench_batch", ("--order=fifo", "--rounds={n}"), 200),
+        "cpu",
+        "20 000 blocks of 64 B allocated, then freed first first",
+    ),
+    _alone(
+        Command("prodcons", "bench_prodcons", ("--items={n}",), 2_000_000, threads=2),
+        "wall",
+        "one thread allocates, another frees",
+    ),
+    _alone(_larson("larson_1", 4_000_000, 1), "cpu", "a server's blocks replaced at random"),
+    _alone(_larson("larson_2", 6_000_000, 2), "wall", "a server's blocks replaced at random"),
+    _alone(
+        _larson("larson_16", 8_000_000, 16, "--slots=1000"),
+        "wall",
+        "a server's blocks replaced at random, more threads than processors",
+    ),
+    _alone(
+        _larson("larson_generations", 4_000_000, 2, "--generations=50"),
+        "wall",
+        "threads die and leave their blocks to their successors",
+    ),
+    _alone(
+        Command("burst", "bench_burst", ("--batches={n}",), 1500, threads=2),
+        "wall",
+        "bursts of equal blocks, freed by another thread",
+    ),
+    _alone(
+        Command("containers", "bench_containers", ("--rounds={n}",), 100_000, threads=2),
+        "wall",
+        "maps, queues, strings and vectors of C++",
+    ),
+    _alone(
+        Command("huge", "bench_huge", ("--ops={n}",), 200),
+        "cpu_us",
+        "5–25 MiB blocks replaced at random and touched",
+    ),
+    _alone(
+        Command("large", "bench_large", ("--ops={n}",), 10_000),
+        "cpu_us",
+        "40 KiB–2 MiB blocks replaced at random",
+    ),
+    _alone(
+        Command("thread_churn", "bench_thread_churn", ("--total={n}",), 2000),
+        "wall_us",
+        "short-lived threads that allocate a little",
+    ),
+    _alone(
+        Command("realloc", "bench_realloc", ("--rounds={n}",), 6),
+        "cpu_us",
+        "blocks that grow and shrink",
+    ),
+    _alone(
+        Command("aligned", "bench_aligned", ("--ops={n}",), 2_000_000),
+        "cpu",
+        "aligned blocks of mixed alignment",
+    ),
+    _alone(
+        Command(
+            "startup",
+            "bench_startup",
+            ("--count={n}",),
+            40,
+            references=(Reference(EMPTY, preload="bench_empty.so"),),
+            starts="/bin/true",
+        ),
+        "wall_us",
+        "starting a program, above an empty preloaded library",
+        floor=EMPTY,
+    ),
+    _alone(
+        Command("idle_rss", "bench_idle_rss", ()),
+        "idle",
+        "memory of a process that does nothing",
+    ),
+    _alone(
+        _peak("peak", arguments=("--wait=10",)),
+        "left",
+        "memory left when most was freed, as a share; 16–1024 B",
+    ),
+    _alone(
+        _peak("peak_large", arguments=("--wait=10", "--min=1024", "--max=32768")),
+        "left",
+        "the same; 1–32 KiB",
+    ),
+    _alone(
+        Command("cache", "bench_cache", ("--ops={n}",), 2_000_000, by_name=True, seconds=9),
+        "held",
+        "memory held over time by a cache whose sizes shift",
+    ),
+    _alone(
+        Command("threads", "bench_threads", ("--ops={n}",), 4000, by_name=True, seconds=3),
+        "held",
+        "memory held by 2000 threads with 64 KiB each in use",
+    ),
+    _latency(1),
+    _latency(2),
+    _replay("jq", 42, "jq groups records"),
+    _replay("lua", 8, "lua counts and joins the words of a text"),
+    _replay("perl", 24, "perl does the same"),
+    _replay("sqlite", 44, "python and sqlite fill a database"),
+    _replay("xmllint", 21, "xmllint formats a document"),
 )
 
 SUITE = Suite(
-    commands=(
-        *(_random_mixed(*mix) for mix in _MIXES),
-        *(command for command, _, _ in _TIMED),
-        _STARTUP,
-        _IDLE,
-        *_PEAKS,
-        _CACHE,
-        _THREADS,
-        *_LATENCIES,
-        *_TRACES,
-    ),
+    commands=tuple(command for command, _ in (*_MIXES, *_OTHERS)),
     figures=(
-        *(_above_floor(slots) for slots, *_ in _MIXES),
+        *(figure for _, figure in _MIXES),
         Figure(
             "random_mixed_100000_process",
             "random_mixed_100000",
             "process_ns",
             "the whole process, user and system CPU, nothing subtracted",
         ),
-        *(Figure(c.name, c.name, metric, what) for c, metric, what in _TIMED),
-        Figure(
-            "startup",
-            "startup",
-            "wall_us",
-            "starting a program, above an empty preloaded library",
-            floor=EMPTY,
-        ),
-        Figure("idle_rss", "idle_rss", "idle", "memory of a process that does nothing"),
-        Figure("peak", "peak", "left", "memory left when most was freed, as a share; 16–1024 B"),
-        Figure("peak_large", "peak_large", "left", "the same; 1–32 KiB"),
-        Figure("cache", "cache", "held", "memory held over time by a cache whose sizes shift"),
-        Figure("threads", "threads", "held", "memory held by 2000 threads with 64 KiB each in use"),
-        *(
-            Figure(
-                c.name,
-                c.name,
-                "free_p9999",
-                "every call timed; one free in 10 000 takes longer",
-                also=tuple(name for name in LATENCIES if name != "free_p9999"),
-            )
-            for c in _LATENCIES
-        ),
-        *(
-            Figure(f"replay_{name}", f"replay_{name}", "cpu", what, NULL, also=("held",))
-            for name, (_, what) in _REPLAYED.items()
-        ),
+        *(figure for _, figure in _OTHERS),
     ),
 )

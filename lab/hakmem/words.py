@@ -37,9 +37,10 @@ def ratio(interval: Interval) -> str:
     return f"{interval.estimate:.{_decimals(interval)}f}"
 
 
-def ends(interval: Interval) -> str:
-    """In brackets; the range of values too few for an interval is called so."""
-    low, high = (f"{end:.{_decimals(interval)}f}" for end in (interval.low, interval.high))
+def ends(interval: Interval, decimals: int | None = None) -> str:
+    """In brackets; the range of values too few for an interval is called so. None: as `ratio`."""
+    digits = _decimals(interval) if decimals is None else decimals
+    low, high = (f"{end:.{digits}f}" for end in (interval.low, interval.high))
     return f"[{low}–{high}]" + " range" * (interval.kind == "range")
 
 

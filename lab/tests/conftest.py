@@ -1,6 +1,5 @@
 """A stand-in build, so that no test here needs the real one, a rival, or a timing."""
 
-import os
 import shutil
 import signal
 from pathlib import Path
@@ -11,7 +10,7 @@ from browser_world import Browser
 from hakmem import project
 from hakmem.suite import SUITE
 from scorecards import TARGETS, Site
-from standing import Stand, commit, compile_c
+from standing import Stand, commit, compile_c, unset
 
 # A shell that starts the tests in the background has SIGINT ignored, and children inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -40,8 +39,7 @@ def stand(tmp_path_factory: pytest.TempPathFactory) -> Stand:
         shutil.copy(program, bench / name)
     shutil.copy(silent, bench / "bench_empty.so")
     compile_c("stub_soak.c", bench / "soak_mixed")
-    environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
-    environment |= {
+    environment = unset("LD_PRELOAD") | {
         "LAB_BUILD_DIR": str(folder),
         "LAB_LOCK_FILE": str(folder / "lock"),
         "COLUMNS": "140",

@@ -1,10 +1,8 @@
 """Recordings and traces for the tests of them: made from rows, or by a program."""
 
 import json
-import os
 import random
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,12 +13,14 @@ from hakmem import project
 from hakmem.process.children import said
 from hakmem.replay import raw, streams, trace
 from hakmem.replay.raw import GIVEN, TAKEN
-from standing import ran
+from standing import Stand, ran, unset
 
 BUILD = project.root() / "build"
 LIBRARY = BUILD / "libhakmem.so"
 REPLAYER = BUILD / "bench" / "bench_replay"
 MIXED = BUILD / "bench" / "bench_random_mixed"
+# The command against the product.
+REAL = Stand(BUILD, LIBRARY, LIBRARY, unset("HAKMEM_", "LD_PRELOAD"))
 built = pytest.mark.skipif(
     not (LIBRARY.is_file() and REPLAYER.is_file()), reason="not built: run `make build`"
 )
@@ -75,11 +75,9 @@ def spelled_all(made: streams.Streams) -> list[list[tuple[object, ...]]]:
 
 def record(folder: Path, *command: object, status: int = 0, **more: str) -> trace.Trace:
     """As a user would, with the product."""
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("HAKMEM_", "LD_PRE"))}
-    argv = [sys.executable, "-c", "from hakmem.cli import main; main()", "record", "--lib"]
     separator = [] if "--" in command else ["--"]
-    words = [*argv, str(LIBRARY), "--out", "a.hktrace", *separator, *map(str, command)]
-    done = ran(said(words, cwd=folder, env=environment | more, timeout=120), status)
+    asked = REAL.command("record", "--lib", LIBRARY, "--out", "a.hktrace", *separator, *command)
+    done = ran(said(asked, cwd=folder, env=REAL.environment | more, timeout=120), status)
     assert "written: a.hktrace: " in done.stderr
     return trace.read(folder / "a.hktrace")
 

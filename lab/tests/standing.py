@@ -72,12 +72,16 @@ def script(path: Path, text: str) -> Path:
     return path
 
 
+def unset(*prefixes: str) -> dict[str, str]:
+    """This process's environment without the variables whose names begin so."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(prefixes)}
+
+
 def git(folder: Path, *arguments: str) -> str:
     """What it says in that repository, to an author of its own."""
     own = ("user.name=a", "user.email=a@localhost", "commit.gpgsign=false")
     words = ["git", "-C", str(folder), *(word for text in own for word in ("-c", text)), *arguments]
-    plain = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    done = subprocess.run(words, check=True, capture_output=True, text=True, env=plain)
+    done = subprocess.run(words, check=True, capture_output=True, text=True, env=unset("GIT_"))
     return done.stdout.strip()
 
 
@@ -181,9 +185,12 @@ class Stand:
             _, said = child.communicate(timeout=60)
         return subprocess.CompletedProcess(child.args, child.returncode, "", said)
 
-    def elsewhere(self, folder: Path) -> "Stand":
-        """The library in a folder of its own, whose bench/ has no programs yet."""
+    def elsewhere(self, folder: Path, benches: bool = False) -> "Stand":
+        """The library in a folder of its own; its bench/ has no programs yet, or with `benches` a
+        copy of each."""
         (folder / "bench").mkdir(parents=True, exist_ok=True)
+        if benches:
+            shutil.copytree(self.folder / "bench", folder / "bench", dirs_exist_ok=True)
         library = Path(shutil.copy(self.library, folder))
         moved = self.under(LAB_BUILD_DIR=folder, LAB_LOCK_FILE=folder / "lock")
         return replace(moved, folder=folder, library=library)

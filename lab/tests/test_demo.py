@@ -1,6 +1,5 @@
 """`hakmem demo` over stand-ins for the benchmarks: its plan, its page, and how it ends."""
 
-import shutil
 from pathlib import Path
 
 from hakmem import demo
@@ -33,10 +32,8 @@ def test_it_shows_programs_with_proof_rows_and_a_page(own: Stand, tmp_path: Path
 
 
 def test_a_row_that_failed_ends_it_with_1_and_is_on_the_page(own: Stand, tmp_path: Path) -> None:
-    planted = own.elsewhere(tmp_path / "build")
-    shutil.copytree(own.folder / "bench", planted.folder / "bench", dirs_exist_ok=True)
-    program = planted.folder / "bench" / "bench_thread_churn"
-    script(program, "echo planted failure >&2\nexit 9")
+    planted = own.elsewhere(tmp_path / "build", benches=True)
+    script(planted.folder / "bench" / "bench_thread_churn", "echo planted failure >&2\nexit 9")
     arguments = ("demo", "--rival", "system", "--budget", 5, "--out", tmp_path / "out")
     done = ran(planted.run(*arguments), 1)
     assert "planted failure" in done.stdout

@@ -308,10 +308,8 @@ def test_a_reader_that_leaves_early_is_no_error_message(own: Stand) -> None:
 @pytest.fixture
 def hanging(own: Stand, tmp_path: Path) -> Iterator[Stand]:
     """A build whose programs say their process number in tmp_path/mark and then hang."""
-    hanging = own.elsewhere(tmp_path / "build")
-    bench = hanging.folder / "bench"
-    shutil.copytree(own.folder / "bench", bench, dirs_exist_ok=True)
-    names = [p for p in bench.iterdir() if p.suffix != ".so"]
+    hanging = own.elsewhere(tmp_path / "build", benches=True)
+    names = [p for p in (hanging.folder / "bench").iterdir() if p.suffix != ".so"]
     for path in (*names, tmp_path / "tools" / "hang"):
         path.unlink(missing_ok=True)
         script(path, f"echo $$ >> {tmp_path}/mark\nexec sleep 600")

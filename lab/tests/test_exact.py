@@ -29,6 +29,14 @@ def test_the_ends_are_the_farthest_of_any_two_runs() -> None:
     assert (ratio.low, ratio.high) == (97 / 102, 99 / 100)
 
 
+@pytest.fixture
+def simulated() -> None:
+    need("valgrind")
+    if counters() is None:
+        pytest.skip("counters work here: instructions are counted, not simulated")
+
+
+@pytest.mark.usefixtures("simulated")
 def test_a_command_that_does_more_is_found_and_recorded(own: Stand) -> None:
     def ab(*words: str) -> int:
         command = ("--", "sh", "-c", "i=0; while [ $i -lt ${N:-100} ]; do i=$((i+1)); done")
@@ -36,9 +44,6 @@ def test_a_command_that_does_more_is_found_and_recorded(own: Stand) -> None:
         assert done.returncode in (0, 3, 4), done.stderr
         return done.returncode
 
-    need("valgrind")
-    if counters() is None:
-        pytest.skip("counters work here: instructions are counted, not simulated")
     assert ab("--b", "N=500") == 3
     record = own.records()[-1]
     assert (record.kind, record.body["verdict"]) == ("verdict", "NO-GO")
@@ -47,6 +52,7 @@ def test_a_command_that_does_more_is_found_and_recorded(own: Stand) -> None:
     assert ab("--aa", "--aim", "neutral") in (0, 4)
 
 
+@pytest.mark.usefixtures("simulated")
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -59,7 +65,4 @@ def test_a_command_that_does_more_is_found_and_recorded(own: Stand) -> None:
 def test_what_cannot_be_counted_is_one_clear_line(
     stand: Stand, words: tuple[str, ...], said: str
 ) -> None:
-    need("valgrind")
-    if counters() is None:
-        pytest.skip("counters work here: instructions are counted, not simulated")
     refused(stand.call("ab", "--metric", "instructions", *words), said)

@@ -24,10 +24,11 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def counts(known: Path, *arguments: str) -> dict[str, float]:
+def counts(known: Path, *arguments: str, library: str = "libknown.so") -> dict[str, float]:
+    """Of the program `turns`, as the emulator counts it in that library."""
     out = known / "counts.json"
     out.unlink(missing_ok=True)
-    plugged = f"{sharing.plugin()},library=libknown.so,out={out}"
+    plugged = f"{sharing.plugin()},library={library},out={out}"
     emulator = [sharing.EMULATOR, "-plugin", plugged]
     subprocess.run([*emulator, str(known / "turns"), *arguments], check=True, timeout=120)
     return sharing.parse(out.read_text(), cell())
@@ -50,12 +51,8 @@ def test_a_line_changes_hands_at_each_turn_or_not_at_all(known: Path, how: str) 
 
 
 def test_without_the_library_nothing_is_counted(known: Path) -> None:
-    out = known / "other.json"
-    plugged = f"{sharing.plugin()},library=libother.so,out={out}"
-    program = [str(known / "turns"), "plain", "same", "3"]
-    subprocess.run([sharing.EMULATOR, "-plugin", plugged, *program], check=True, timeout=120)
     with pytest.raises(LabError, match="no instruction of hakmem ran in the emulator"):
-        sharing.parse(out.read_text(), cell())
+        counts(known, "plain", "same", "3", library="libother.so")
 
 
 def test_counts_that_are_not_there_are_said() -> None:

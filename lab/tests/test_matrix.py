@@ -3,10 +3,11 @@
 import json
 import subprocess
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from standing import Stand, ran, refused, until
+from standing import Stand, flat, ran, refused, until
 
 HEAD = """
 title = "A rehearsal <of> the lab"
@@ -43,7 +44,20 @@ def written(tmp_path: Path, planted: dict[str, str], *stages: str, clock: str = 
     return file
 
 
-def test_every_planted_violation_is_found(own: Stand, tmp_path: Path) -> None:
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def run(own: Stand, tmp_path: Path) -> Run:
+    """Of a matrix with more words, with its results in tmp_path/run: how it ended, as it should."""
+
+    def matrix(file: Path, *more: object, status: int = 0) -> subprocess.CompletedProcess[str]:
+        return ran(own.call("matrix", file, "--out", tmp_path / "run", *more), status)
+
+    return matrix
+
+
+def test_every_planted_violation_is_found(own: Stand, run: Run, tmp_path: Path) -> None:
     planted = {
         "good": "",
         "crashing": "crash",
@@ -55,9 +69,7 @@ def test_every_planted_violation_is_found(own: Stand, tmp_path: Path) -> None:
         "shaky": "shaky",
         "calling": "calls",
     }
-    out = tmp_path / "run"
-    file = written(tmp_path, planted)
-    done = ran(own.call("matrix", file, "--out", out, "--seed", 1))
+    done = run(written(tmp_path, planted), "--seed", 1)
     (record,) = own.records()
     body = record.body
     assert (record.kind, body["verdict"], body["rehearsal"]) == ("matrix", "GO", False)
@@ -90,19 +102,19 @@ def test_every_planted_violation_is_found(own: Stand, tmp_path: Path) -> None:
     assert "planted crash" in done.stdout
 
 
-def test_it_ends_in_a_picture_that_reads_alone(own: Stand, tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    planted = {"good": "", "slow": "slow"}
-    ran(own.call("matrix", written(tmp_path, planted), "--out", out, "--no-record"))
+def test_it_ends_in_a_picture_that_reads_alone(own: Stand, run: Run, tmp_path: Path) -> None:
+    run(written(tmp_path, {"good": "", "slow": "slow"}), "--no-record")
     assert own.records() == []
-    svg = ElementTree.parse(out / "matrix.svg")
+    svg = ElementTree.parse(tmp_path / "run" / "matrix.svg")
     text = "".join(svg.getroot().itertext())
     for word in ("A rehearsal <of> the lab", "stage 1", "slow", "NO-GO", "GO", "RSS drift"):
         assert word in text
     assert "http" not in text
 
 
-def test_stages_eliminate_and_the_verdict_is_of_them_all(own: Stand, tmp_path: Path) -> None:
+def test_stages_eliminate_and_the_verdict_is_of_them_all(
+    own: Stand, run: Run, tmp_path: Path
+) -> None:
     planted = {"good": "", "slow": "slow", "leaking": "leak"}
     names = json.dumps(["base", *planted])
     one = STAGE.format(name="1", modes=names, rules="{ throughput_floor = -0.2 }")
@@ -110,8 +122,7 @@ def test_stages_eliminate_and_the_verdict_is_of_them_all(own: Stand, tmp_path: P
         name="2", modes='"survivors"', rules='{ throughput_floor = -0.1, drift = ["rss"] }'
     )
     end = STAGE.format(name="end", modes='["leaking"]', rules="{ cv = 0.05 }")
-    file = written(tmp_path, planted, one, two, end, clock="cpu")
-    done = ran(own.call("matrix", file, "--out", tmp_path / "run"))
+    done = run(written(tmp_path, planted, one, two, end, clock="cpu"))
     (record,) = own.records()
     stages = record.body["stages"]
     assert [set(found["judged"]) for found in stages] == [
@@ -128,43 +139,40 @@ def test_stages_eliminate_and_the_verdict_is_of_them_all(own: Stand, tmp_path: P
     assert [float(rows[0][1]), rows[0][3]] == [pytest.approx(mean, abs=0.006), "%"]
 
 
-def test_an_absolute_limit_on_memory_holds_the_baseline_too(own: Stand, tmp_path: Path) -> None:
-    for limit, verdict in (("1 GiB", "GO"), ("1 kB", "NO-GO")):
-        (tmp_path / verdict).mkdir()
-        rules = f'{{ rss_below = "{limit}" }}'
-        one = STAGE.format(name="1", modes='["base", "good"]', rules=rules)
-        file = written(tmp_path / verdict, {"good": ""}, one)
-        done = ran(
-            own.call("matrix", file, "--out", tmp_path / verdict / "run", "--no-record"),
-            verdict == "NO-GO",
-        )
-        assert f"limit {limit}" in " ".join(done.stdout.split())
-        assert "RSS below" in (tmp_path / verdict / "run" / "matrix.svg").read_text()
-        assert ("The baseline itself broke RSS below" in done.stdout) == (verdict == "NO-GO")
+@pytest.mark.parametrize(("limit", "broken"), [("1 GiB", False), ("1 kB", True)])
+def test_an_absolute_limit_on_memory_holds_the_baseline_too(
+    run: Run, tmp_path: Path, limit: str, broken: bool
+) -> None:
+    rules = f'{{ rss_below = "{limit}" }}'
+    one = STAGE.format(name="1", modes='["base", "good"]', rules=rules)
+    done = run(written(tmp_path, {"good": ""}, one), "--no-record", status=broken)
+    assert f"limit {limit}" in flat(done.stdout)
+    assert "RSS below" in (tmp_path / "run" / "matrix.svg").read_text()
+    assert ("The baseline itself broke RSS below" in done.stdout) == broken
 
 
-def test_no_mode_left_is_a_no_go_and_the_rest_is_not_run(own: Stand, tmp_path: Path) -> None:
+def test_no_mode_left_is_a_no_go_and_the_rest_is_not_run(
+    own: Stand, run: Run, tmp_path: Path
+) -> None:
     names = json.dumps(["base", "slow"])
     one = STAGE.format(name="1", modes=names, rules="{ throughput_floor = -0.2 }")
     two = STAGE.format(name="2", modes='"survivors"', rules="{ throughput_floor = -0.1 }")
-    file = written(tmp_path, {"slow": "slow"}, one, two)
-    done = ran(own.call("matrix", file, "--out", tmp_path / "run"), 1)
+    done = run(written(tmp_path, {"slow": "slow"}, one, two), status=1)
     assert "NO-GO no mode kept the rules" in done.stdout
     (record,) = own.records()
     assert len(record.body["stages"]) == 1
 
 
-def test_a_rehearsal_says_so(own: Stand, tmp_path: Path) -> None:
-    file = written(tmp_path, {"good": ""})
-    done = own.call("matrix", file, "--scale", "0.001", "--out", tmp_path / "run")
+def test_a_rehearsal_says_so(own: Stand, run: Run, tmp_path: Path) -> None:
+    done = run(written(tmp_path, {"good": ""}), "--scale", "0.001")
     assert done.stdout.count("A rehearsal: all lengths × 0.001") == 2
     (record,) = own.records()
     assert record.body["rehearsal"] is True
     assert "A rehearsal: all lengths × 0.001" in (tmp_path / "run" / "matrix.svg").read_text()
 
 
-def test_a_plan_runs_nothing(own: Stand, tmp_path: Path) -> None:
-    done = ran(own.call("matrix", "lean", "--plan", "--out", tmp_path / "run"))
+def test_a_plan_runs_nothing(run: Run, tmp_path: Path) -> None:
+    done = run("lean", "--plan")
     assert "stage final: balanced, speed: 60 min" in done.stdout
     assert not (tmp_path / "run").exists()
 
@@ -172,7 +180,7 @@ def test_a_plan_runs_nothing(own: Stand, tmp_path: Path) -> None:
 # ---- going on ----
 
 
-def test_a_killed_run_goes_on_where_it_stopped(own: Stand, tmp_path: Path) -> None:
+def test_a_killed_run_goes_on_where_it_stopped(own: Stand, run: Run, tmp_path: Path) -> None:
     out = tmp_path / "run"
     file = written(tmp_path, {"good": "", "fair": ""})
     state = out / "state.json"
@@ -183,13 +191,13 @@ def test_a_killed_run_goes_on_where_it_stopped(own: Stand, tmp_path: Path) -> No
     before = json.loads(state.read_text())
     assert "stage 1, round 15" not in before["cells"]
     assert own.records() == []
-    done = ran(own.call("matrix", file, "--out", out))
+    done = run(file)
     assert f"goes on where it stopped: {len(before['cells'])} cells are done" in done.stdout
     after = json.loads(state.read_text())
     assert {key: after["cells"][key] for key in before["cells"]} == before["cells"]
     assert "stage 1, round 15" in after["cells"]
     assert after["seed"] == before["seed"]
-    ran(own.call("matrix", file, "--out", out))
+    run(file)
     assert len(own.records()) == 1
 
 
@@ -202,33 +210,31 @@ def test_ctrl_c_is_one_line_and_leaves_what_is_done(own: Stand, tmp_path: Path) 
     assert own.records() == []
 
 
-def test_cells_of_another_run_are_refused(own: Stand, tmp_path: Path) -> None:
-    out = tmp_path / "run"
+def test_cells_of_another_run_are_refused(run: Run, tmp_path: Path) -> None:
     file = written(tmp_path, {"good": ""})
-    assert own.call("matrix", file, "--out", out, "--no-record").returncode == 0
+    run(file, "--no-record")
     file.write_text(file.read_text().replace("-0.2", "-0.3"))
-    refused(own.call("matrix", file, "--out", out, "--no-record"), "its cells do not fit")
-    ran(own.call("matrix", file, "--out", out, "--no-record", "--fresh"))
-    (out / "state.json").write_text("torn")
-    refused(own.call("matrix", file, "--out", out, "--no-record"), "--fresh")
+    refused(run(file, "--no-record", status=2), "its cells do not fit")
+    run(file, "--no-record", "--fresh")
+    (tmp_path / "run" / "state.json").write_text("torn")
+    refused(run(file, "--no-record", status=2), "--fresh")
 
 
-def test_a_changed_csv_is_measured_again(own: Stand, tmp_path: Path) -> None:
-    out = tmp_path / "run"
+def test_a_changed_csv_is_measured_again(run: Run, tmp_path: Path) -> None:
     file = written(tmp_path, {"good": ""})
-    assert own.call("matrix", file, "--out", out, "--no-record").returncode == 0
-    csv = out / "1-good.csv"
+    run(file, "--no-record")
+    csv = tmp_path / "run" / "1-good.csv"
     csv.write_text(csv.read_text().replace(",20000,", ",90000,"))
-    assert own.call("matrix", file, "--out", out, "--no-record").returncode == 0
+    run(file, "--no-record")
     assert ",90000," not in csv.read_text()
 
 
-def test_a_folder_of_something_else_is_left_alone(own: Stand, tmp_path: Path) -> None:
-    out = tmp_path / "mine"
-    out.mkdir()
-    (out / "thesis.tex").touch()
-    ran(own.call("matrix", written(tmp_path, {"x": ""}), "--out", out, "--fresh"), 2)
-    assert (out / "thesis.tex").exists()
+def test_a_folder_of_something_else_is_left_alone(run: Run, tmp_path: Path) -> None:
+    thesis = tmp_path / "run" / "thesis.tex"
+    thesis.parent.mkdir()
+    thesis.touch()
+    run(written(tmp_path, {"x": ""}), "--fresh", status=2)
+    assert thesis.exists()
 
 
 # ---- what is no evidence ----

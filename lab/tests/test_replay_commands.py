@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +19,7 @@ from hakmem.replay.advise import Advice
 from hakmem.rerun import run as rerun
 from hakmem.rerun.source import Past
 from hakmem.stats import Interval
-from replay_world import BUILD, LIBRARY, built, small_trace
+from replay_world import REAL, built, small_trace
 from rich.console import Console
 from standing import Stand, flat, ran, refused
 
@@ -61,10 +60,9 @@ def test_nothing_is_replayed_for_a_ledger_that_cannot_be_written(
 @pytest.fixture
 def real(tmp_path: Path) -> Stand:
     """The command against the product, in this process."""
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("HAKMEM_", "LD_PRE"))}
     provenance._binary.cache_clear()
     places = {"LAB_LOCK_FILE": tmp_path / "lock", "LAB_LEDGER": tmp_path / "led"}
-    return Stand(BUILD, LIBRARY, LIBRARY, environment).under(COLUMNS=140, NO_COLOR=1, **places)
+    return REAL.under(COLUMNS=140, NO_COLOR=1, **places)
 
 
 @built

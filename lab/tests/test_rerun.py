@@ -285,8 +285,7 @@ def at_the_commit(own: Stand, root: Path) -> Record:
 
 def with_present_build(own: Stand, root: Path) -> Stand:
     """The build that belongs to the present source, in the folder where builds are."""
-    present = own.elsewhere(root / "build")
-    shutil.copytree(own.folder / "bench", present.folder / "bench", dirs_exist_ok=True)
+    present = own.elsewhere(root / "build", benches=True)
     compile_c(root / "src" / "library.c", present.library, "-shared", "-fPIC")
     return present
 

@@ -1,6 +1,5 @@
 """What others do with hakmem: run a tool, build a program of their own against a package."""
 
-import os
 import re
 import subprocess
 from collections.abc import Sequence
@@ -8,16 +7,12 @@ from pathlib import Path
 
 import pytest
 from hakmem import project
-from standing import need
+from standing import need, unset
 
 CONSUMER = project.root() / "tests" / "packages"
 VERSION = re.search(r'HK_VERSION "(.+)"', (project.root() / "src/base/base.h").read_text())
 # A caller's preload, and what make says to its own children, are not the user's.
-CLEAN = {
-    k: v
-    for k, v in os.environ.items()
-    if k != "LD_PRELOAD" and not k.startswith(("HAKMEM_", "LAB_", "MAKE"))
-}
+CLEAN = unset("LD_PRELOAD", "HAKMEM_", "LAB_", "MAKE")
 
 
 def run(

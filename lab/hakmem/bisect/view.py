@@ -25,10 +25,7 @@ def bars(commits: Sequence[Commit], search: Search, sign: int) -> Table:
     """
     now, measured = search.posterior(), search.measured()
     ranked = sorted(range(len(now.chances)), key=lambda at: -now.chances[at])
-    table = terminal.table(show_header=False)
-    table.add_column(no_wrap=True, min_width=10)
-    table.add_column(no_wrap=True, min_width=BAR)
-    table.add_column(justify="right", no_wrap=True, min_width=7)
+    table = terminal.table(("", 10), ("", BAR), (">", 7), show_header=False)
     table.add_column(justify="right", style="dim", no_wrap=True, min_width=8)
     table.add_column(overflow="ellipsis", no_wrap=True, ratio=1)
     for at in sorted(ranked[:MOST_ROWS]):

@@ -95,9 +95,7 @@ def command(
         console.print(f"recorded: {_save(body, results).id}")
     if as_json:
         print(json.dumps(body, indent=1))
-    ours = {contender.label for contender in contenders if contender.is_ours}
-    broken = any(result.state == "broken" and result.allocator in ours for result in results)
-    if broken and not corruption:
+    if _breaks(contenders, results) and not corruption:
         raise typer.Exit(1)
 
 
@@ -178,14 +176,19 @@ def _run(
     return results
 
 
+def _breaks(contenders: Sequence[Contender], results: Sequence[Result]) -> int:
+    """How many promises hakmem breaks, over all the ways it was tried in."""
+    ours = {contender.label for contender in contenders if contender.is_ours}
+    return sum(result.state == "broken" and result.allocator in ours for result in results)
+
+
 # ---- the record ----
 
 
 def _body(
     chosen: Sequence[Case], contenders: Sequence[Contender], results: Sequence[Result], fast: bool
 ) -> dict[str, object]:
-    ours = {contender.label for contender in contenders if contender.is_ours}
-    broken = sum(result.state == "broken" and result.allocator in ours for result in results)
+    broken = _breaks(contenders, results)
     return {
         "argv": provenance.own_argv(),
         "what": f"{len(chosen)} promises, {len(contenders)} allocators: hakmem breaks {broken}",

@@ -8,6 +8,7 @@ explain and guard; what a user waits for is time, which they do not replace (doc
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 
@@ -96,26 +97,21 @@ def count(
     rng, said = random.Random(seed), []
     values: dict[str, list[float]] = {letter: [] for letter in cells}
     amounts = workload.amounts(simulated=True)
+
+    def one(cell: Cell, padding: int, amount: int) -> tuple[int, int]:
+        tool = callgrind.counting(folder)
+        ran = work.run(tool, workload, cell, amount, amounts, padding, folder)
+        text = callgrind.profile_of(folder, ran.pid).read_text(encoding="utf-8")
+        said.append(callgrind.summary_lines(text))
+        return ran.ops, callgrind.parse(text).totals["Ir"]
+
     with terminal.progress_bar(console) as progress:
         bar = progress.add_task("counting", total=RUNS * len(cells))
         for _ in range(RUNS):
             for letter in order.shuffled(list(cells), rng):
-                padding, sums = order.padding(rng), []
-                for amount in (amounts.small, amounts.large) if amounts else (1,):
-                    ran = work.run(
-                        callgrind.counting(folder),
-                        workload,
-                        cells[letter],
-                        amount,
-                        amounts,
-                        padding,
-                        folder,
-                    )
-                    text = callgrind.profile_of(folder, ran.pid).read_text(encoding="utf-8")
-                    said.append(callgrind.summary_lines(text))
-                    sums.append((callgrind.parse(text).totals["Ir"], ran.ops))
-                (small, fewer), (large, more) = (sums[0] if amounts else (0, 0)), sums[-1]
-                values[letter].append((large - small) / (more - fewer))
+                once = partial(one, cells[letter], order.padding(rng))
+                ops, small, large = work.difference(amounts, once)
+                values[letter].append((large - (small or 0)) / ops)
                 progress.update(bar, advance=1)
     return Counted(values, "\n".join(said))
 
@@ -131,7 +127,7 @@ def table(
             continue
         ratio = counted.ratio(letter)
         word = Text(found[letter], style=tables.STYLES[found[letter]])
-        made.add_row(*row, f"{ratio.estimate:.4f}", f"[{ratio.low:.4f}–{ratio.high:.4f}]", word)
+        made.add_row(*row, f"{ratio.estimate:.4f}", words.ends(ratio, 4), word)
     return made
 
 

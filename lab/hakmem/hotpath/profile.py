@@ -11,14 +11,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from hakmem import project, stats
 from hakmem.errors import LabError
 from hakmem.hotpath import callgrind, code as hotpath_code, sections as hotpath_sections, sharing
 from hakmem.hotpath.code import Code
 from hakmem.hotpath.sections import Section
-from hakmem.hotpath.work import Ran, Workload, run
+from hakmem.hotpath.work import Ran, Workload, difference, run
 from hakmem.paired import recording
 from hakmem.paired.cells import Cell
 from hakmem.paired.recording import Facts
@@ -28,6 +28,8 @@ Method = Literal["perf", "callgrind", "emulated"]
 Choice = Literal["auto", "perf", "callgrind", "emulated"]
 TOP = 40  # functions kept in a record
 FAULTS = "page faults"
+
+K = TypeVar("K")
 
 
 @dataclass(frozen=True)
@@ -200,13 +202,11 @@ class Meter:
             argv = perf.stat_argv(out, events)
             ops, small, large = self._pair(cell, argv, lambda _: self._kept(out), False)
             after = perf.parse_stat(large, events)
-            before = perf.parse_stat(small, events) if small is not None else None
-            absent = {**after.absent, **(before.absent if before else {})}
+            before = perf.parse_stat(small, events) if small is not None else perf.Counts({}, {})
+            absent = {**after.absent, **before.absent}
             side.absent.update(absent)
-            for name, event in group.items():
-                if event not in absent:
-                    earlier = before.counted[event] if before else 0
-                    per_op[name] = (after.counted[event] - earlier) / ops
+            each = _per_op(before.counted, after.counted, ops)
+            per_op |= {name: each[event] for name, event in group.items() if event not in absent}
         if not {"instructions", "cycles"} <= per_op.keys():
             raise LabError(f"perf did not count: {side.absent}", status=1)
         if per_op["cycles"] > 0:
@@ -227,8 +227,7 @@ class Meter:
         ops, small, large = self._pair(cell, argv, profile, True)
         small = small or callgrind.Profile(dict.fromkeys(large.totals, 0), {})
         self._require_served(cell, small, large)
-        before = small.figures()
-        _add(side, {name: (n - before[name]) / ops for name, n in large.figures().items()})
+        _add(side, _per_op(small.figures(), large.figures(), ops))
         side.caches = large.caches
         spent = [
             Spent(name[0], name[1], own, inclusive)
@@ -241,7 +240,7 @@ class Meter:
         ops, small, large = self._pair(
             cell, sharing.argv(cell, out), lambda _: sharing.parse(self._kept(out), cell), True
         )
-        _add(side, {name: (n - (small[name] if small else 0)) / ops for name, n in large.items()})
+        _add(side, _per_op(small, large, ops))
 
     def _require_served(
         self, cell: Cell, small: callgrind.Profile, large: callgrind.Profile
@@ -267,23 +266,17 @@ class Meter:
             ops = (taken.result or {}).get("ops", amount)
             return int(str(ops)), taken.minflt + taken.majflt
 
-        if amounts is None:
-            _add(side, {FAULTS: one(0)[1]})
-            return
-        (few, before), (many, after) = one(amounts.small), one(amounts.large)
-        _add(side, {FAULTS: (after - before) / _further(few, many)})
+        ops, before, after = difference(amounts, one)
+        _add(side, {FAULTS: (after - (before or 0)) / ops})
 
     def _symbols(self, cell: Cell, side: Side) -> None:
         data = self._folder / "perf.data"
         ops, small, large = self._pair(
             cell, perf.record_argv(data), lambda _: perf.symbols_of(data), False
         )
-        cycles = {
-            where: perf.PERIOD * (n - (small or {}).get(where, 0)) / ops
-            for where, n in large.items()
-        }
+        hits = _per_op(small, large, ops)
         side.functions = sorted(
-            (Spent(file, name, own, None) for (file, name), own in cycles.items() if own > 0),
+            (Spent(file, name, perf.PERIOD * n, None) for (file, name), n in hits.items() if n > 0),
             key=lambda s: -s.own,
         )
 
@@ -311,20 +304,16 @@ class Meter:
         simulated: bool,
         more: Mapping[str, str] | None = None,
     ) -> tuple[int, Any, Any]:
-        """The operations that the second did more than the first, and what was read after each.
-        Where the whole run is the operation there is no first: its reading is None."""
+        """What `difference` says of two of the workload's processes; all they said is kept."""
         padding = order.padding(self._rng)
         amounts = self._work.amounts(simulated)
 
-        def one(amount: int) -> tuple[Ran, Any]:
+        def one(amount: int) -> tuple[int, Any]:
             ran = run(prefix, self._work, cell, amount, amounts, padding, self._folder, more)
             self._raw.append(f"== {self._work.name}, {cell.name}, amount {amount}\n{ran.output}")
-            return ran, read(ran)
+            return ran.ops, read(ran)
 
-        if amounts is None:
-            return 1, None, one(0)[1]
-        (few, small), (many, large) = one(amounts.small), one(amounts.large)
-        return _further(few.ops, many.ops), small, large
+        return difference(amounts, one)
 
 
 def _taken(path: Path) -> str:
@@ -334,10 +323,10 @@ def _taken(path: Path) -> str:
     return text
 
 
-def _further(few: int, many: int) -> int:
-    if many <= few:
-        raise LabError(f"more work did not do more operations: {few}, then {many}", status=1)
-    return many - few
+def _per_op(before: Mapping[K, float] | None, after: Mapping[K, float], ops: int) -> dict[K, float]:
+    """What was counted more, by the operations done more; before its first run all was 0."""
+    earlier = before or {}
+    return {name: (n - earlier.get(name, 0)) / ops for name, n in after.items()}
 
 
 def _add(side: Side, values: Mapping[str, float]) -> None:

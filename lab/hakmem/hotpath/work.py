@@ -10,9 +10,10 @@ given the same pass by --warmup, so that it drops out too.
 import re
 import shlex
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from hakmem import project
 from hakmem.errors import LabError
@@ -37,6 +38,8 @@ _OF_THREADS = {
 _MIXED, _MIXED_OPS = "bench_random_mixed", 10_000_000
 AMOUNT = "{n}"
 TIMEOUT_S = 1800.0
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -226,6 +229,20 @@ def run(
     provenance.require_intended(cell.library, own, cell.environment)
     ops = _ops(workload, amount, ended.out)
     return Ran(ended.pid, ops, ended.out + ended.err)
+
+
+def difference(
+    amounts: Amounts | None, one: Callable[[int], tuple[int, T]]
+) -> tuple[int, T | None, T]:
+    """The operations that the second of two runs did more than the first, and what was read after
+    each; `one` runs an amount and says both. Where the whole run is the operation there is no
+    first: its reading is None. LabError where more work did no more operations."""
+    if amounts is None:
+        return 1, None, one(0)[1]
+    (few, small), (many, large) = one(amounts.small), one(amounts.large)
+    if many <= few:
+        raise LabError(f"more work did not do more operations: {few}, then {many}", status=1)
+    return many - few, small, large
 
 
 def _ops(workload: Workload, amount: int, out: str) -> int:

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from hakmem.process import host
+
 SOCKETS = Path("/proc/net/unix")
 PREFIX = "@hakmem/"
 LISTENS = "00010000"  # a flag of /proc/net/unix
@@ -114,10 +116,8 @@ def command_of(pid: int) -> str:
 
 def page_faults_of(pid: int) -> int:
     """Minor and major ones; 0 where the system does not say."""
-    with contextlib.suppress(OSError):
-        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-        return int(fields[7]) + int(fields[9])
-    return 0
+    fields = host.stat_of(pid)
+    return int(fields[7]) + int(fields[9]) if fields else 0
 
 
 def parse(answer: Answer) -> Process | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from hakmem import stats
+from hakmem import stats, words
 from hakmem.cluster import client as cluster
 from hakmem.errors import LabError
 from hakmem.ledger.store import Ledger, Record, host_name
@@ -86,8 +86,8 @@ def mark(done: session.Conducted, letter: str) -> Text:
     """A contender's verdict with its change, in a few words."""
     decision = done.outcome.decisions[letter]
     ratio = recording.ratio(done.plan.tracks[0], decision.target)
-    words = f"{decision.verdict} {tables.change(ratio.estimate)} {tables.ends(ratio)}"
-    return Text(words, style=tables.STYLES[decision.verdict])
+    said = f"{decision.verdict} {tables.change(ratio.estimate)} {words.ends(ratio, 3)}"
+    return Text(said, style=tables.STYLES[decision.verdict])
 
 
 def plan_of(request: Request, cells: Mapping[str, Cell]) -> Plan:
@@ -236,7 +236,7 @@ def standing(plan: Plan, blocks: int, decisions: Mapping[str, Decision]) -> list
         name = plan.cells[letter].name
         lines.append(
             f"after {blocks} blocks: {name} {tables.change(ratio.estimate)} "
-            f"{tables.ends(ratio)}, {decision.verdict}"
+            f"{words.ends(ratio, 3)}, {decision.verdict}"
         )
     return lines
 

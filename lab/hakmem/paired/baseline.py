@@ -159,7 +159,7 @@ def finish(
         console.print(f"{name}: {facts.host[name]}", highlight=False)
     console.print(table(found))
     for name, ratio in ratios(done).items():
-        said = f"{ratio.estimate:.3f} {tables.ends(ratio)}"
+        said = f"{ratio.estimate:.3f} {words.ends(ratio, 3)}"
         console.print(Text(f"{name}: throughput, hakmem ÷ system: {said}"))
     tables.print_measured(console, done, records.values())
 

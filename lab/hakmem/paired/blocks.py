@@ -54,6 +54,11 @@ class Trial:
     position: int
     padding: int
 
+    @property
+    def work(self) -> Work:
+        """What is run; the floor's is that of A."""
+        return self.track.works[BASE if self.letter == FLOOR else self.letter]
+
 
 @dataclass(frozen=True)
 class Block:

@@ -136,7 +136,7 @@ def table(done: Conducted, second: Reading | None) -> Table:
             row += ["–", "", Text("failed", style=tables.STYLES["failed"])]
         else:
             ratio = recording.ratio(track, protocol.swapped(decision).target)
-            row += [f"{ratio.estimate:.3f}", tables.ends(ratio), mark(decision, track)]
+            row += [f"{ratio.estimate:.3f}", words.ends(ratio, 3), mark(decision, track)]
         if second:
             against = _against(outcome, track, letter, second)
             row += [

@@ -62,7 +62,7 @@ def sampler(plan: Plan) -> Sampler:
         process = process_for(plan, trial)
         blank = Sample(trial.track.name, trial.round, trial.position, trial.letter)
         sample = proven(take(blank, process), process)
-        return trial.track.works[BASE if trial.letter == FLOOR else trial.letter].nominal(sample)
+        return trial.work.nominal(sample)
 
     return one
 
@@ -76,10 +76,8 @@ def proven(sample: Sample, process: Process) -> Sample:
 
 
 def process_for(plan: Plan, trial: Trial) -> Process:
-    track = trial.track
-    work = track.works[BASE if trial.letter == FLOOR else trial.letter]
-    counted = track.reading.name in COUNTED
-    return work.process(cell_of(plan, track, trial.letter), trial.padding, counted)
+    counted = trial.track.reading.name in COUNTED
+    return trial.work.process(cell_of(plan, trial.track, trial.letter), trial.padding, counted)
 
 
 def cell_of(plan: Plan, track: Track, letter: str) -> Cell | Reference:

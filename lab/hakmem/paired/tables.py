@@ -43,16 +43,11 @@ def result_table(plan: Plan, outcome: Outcome, width: int) -> Table:
             table.add_row(
                 *row,
                 f"{shown.estimate:.3f}",
-                ends(shown),
+                words.ends(shown, 3),
                 change(shown.estimate),
                 verdict if number == 0 else held(gain, plan.margin),
             )
     return table
-
-
-def ends(ratio: stats.Interval) -> str:
-    """The interval of a ratio; a range of so few blocks that they carry none is called so."""
-    return f"[{ratio.low:.3f}–{ratio.high:.3f}]" + " range" * (ratio.kind == "range")
 
 
 def typical(track: Track, outcome: Outcome, letter: str) -> str:

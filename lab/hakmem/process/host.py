@@ -23,6 +23,14 @@ def read(path: str) -> str | None:
         return None
 
 
+def stat_of(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat from the state on; none where the process is gone.
+
+    The name in parentheses before them may hold anything; they follow its last parenthesis.
+    """
+    return (read(f"/proc/{pid}/stat") or "").rpartition(")")[2].split()
+
+
 def _line(path: str, key: str) -> str | None:
     for line in (read(path) or "").splitlines():
         name, _, value = line.partition(":")

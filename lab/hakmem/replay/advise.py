@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hakmem import terminal
+from hakmem import terminal, words
 from hakmem.errors import LabError
 from hakmem.paired import cells as cell_module, protocol, recording, tables
 from hakmem.paired.blocks import BASE
@@ -134,4 +134,4 @@ def _cell(done: Conducted, letter: str) -> Text:
         return Text("failed", style=tables.STYLES["failed"])
     ratio = recording.ratio(track, decision.target)
     mark, style = MARKS[side(decision)]
-    return Text(f"{ratio.estimate:.3f} {tables.ends(ratio)} {mark}", style=style)
+    return Text(f"{ratio.estimate:.3f} {words.ends(ratio, 3)} {mark}", style=style)

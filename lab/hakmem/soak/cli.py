@@ -81,31 +81,27 @@ def run_command(
     verify(library)
     require_ledger(record)
     if command:
-        surroundings = {**library.environment(os.environ), **inside.OS_STATS_ON, **settings}
-        what, log = Started(command, library, surroundings, settings), path.with_suffix(".log")
+        name, argv, log = shlex.join(command), command, path.with_suffix(".log")
         console.print(f"what it prints goes into {log}", soft_wrap=True)
-        plan = planned(shlex.join(command), what, seconds, path, record)
-        with host_lock() if record else contextlib.nullcontext():
-            analysis = session.run(
-                plan, lambda each: inside.run(what, epoch_s, seconds, log, each), console
-            )
-        finish(analysis)
-        return
-    program = project.require_file(project.bench_dir() / "soak_mixed", "the soak benchmark")
-    seconds = seconds or 60
-    length = (f"--seconds={seconds:g}", f"--epoch-sec={epoch_s:g}")
-    argv = [str(program), *length, f"--ws={ws}", f"--min={least}", f"--max={most}"]
-    argv.append(f"--seed={seed}")
-    own = session.surroundings(argv, library, settings)
+        own = {**library.environment(os.environ), **inside.OS_STATS_ON, **settings}
+    else:
+        program = project.require_file(project.bench_dir() / "soak_mixed", "the soak benchmark")
+        name, seconds = program.name, seconds or 60
+        length = (f"--seconds={seconds:g}", f"--epoch-sec={epoch_s:g}")
+        blocks = (f"--ws={ws}", f"--min={least}", f"--max={most}", f"--seed={seed}")
+        argv = [str(program), *length, *blocks]
+        own = session.surroundings(argv, library, settings)
     what = Started(argv, library, own, settings)
-    plan = planned(program.name, what, seconds, path, record)
-    with host_lock():
-        finish(session.run(plan, lambda each: inside.run_epochs(what, epoch_s, each), console))
+    title = f"{name} on {library.name}"
+    plan = Plan(title, session.facts_of(what), what, seconds, path, record)
 
+    def soaked(on_epoch: inside.OnEpoch) -> Ended:
+        if command:
+            return inside.run(what, epoch_s, seconds, log, on_epoch)
+        return inside.run_epochs(what, epoch_s, on_epoch)
 
-def planned(name: str, what: Started, seconds: float | None, path: Path, record: bool) -> Plan:
-    title = f"{name} on {what.library.name}"
-    return Plan(title, session.facts_of(what), what, seconds, path, record)
+    with host_lock() if record or not command else contextlib.nullcontext():
+        finish(session.run(plan, soaked, console))
 
 
 def finish(analysis: Analysis) -> None:

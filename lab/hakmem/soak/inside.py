@@ -189,9 +189,7 @@ def _counts(pid: int) -> tuple[int, Row] | None:
 
     None where it is gone; a zombie has no memory to read either.
     """
-    text = host.read(f"/proc/{pid}/stat") or ""
-    # The name in parentheses may hold anything; the numbers follow its last parenthesis.
-    fields = text.rpartition(")")[2].split()
+    fields = host.stat_of(pid)
     if not fields or fields[0] in "ZX":
         return None
     faults, user, system, begun = (int(fields[at]) for at in (7, 11, 12, 19))
