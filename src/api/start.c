@@ -97,7 +97,7 @@ static void write_proof(const char *path) {
     hk_line_t end = {0};
     hk_line_str(&end, "}}\n");
     append(&proof, &end);
-    if (HK_CALL(other, write(fd, proof.text, proof.len)) != (ssize_t)proof.len)
+    if (hk_write_all(fd, proof.text, proof.len) != 0)
         hk_config_warn("HAKMEM_PROOF", path, "cannot be written", "the proof is not whole");
     HK_CALL(other, close(fd));
 }

@@ -1,5 +1,6 @@
 #include "base/report.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -128,15 +129,36 @@ void hk_line_flush(hk_line_t *line, int fd) {
     line->len = 0; /* there is nobody left to tell */
 }
 
+#define LARGE ((uint64_t)1 << (SIGXFSZ - 1))
+#define UNREAD ((uint64_t)1 << (SIGPIPE - 1))
+
+uint64_t hk_write_begin(void) {
+    const uint64_t which = LARGE | UNREAD;
+    uint64_t before = 0;
+    HK_CALL(other, syscall(SYS_rt_sigprocmask, SIG_BLOCK, &which, &before, sizeof which));
+    return before;
+}
+
+void hk_write_end(uint64_t before, int error) {
+    const uint64_t came = error == EFBIG ? LARGE : error == EPIPE ? UNREAD : 0;
+    const struct timespec now = {0};
+    if (came != 0)
+        HK_CALL(other, syscall(SYS_rt_sigtimedwait, &came, NULL, &now, sizeof came));
+    HK_CALL(other, syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before));
+}
+
 int hk_write_all(int fd, const void *bytes, size_t n) {
-    for (const char *at = bytes; n != 0;) {
+    const uint64_t before = hk_write_begin();
+    int error = 0;
+    for (const char *at = bytes; n != 0 && error == 0;) {
         const ssize_t done = HK_CALL(other, write(fd, at, n));
         if (done == 0 || (done < 0 && errno != EINTR))
-            return done == 0 ? EIO : errno;
+            error = done == 0 ? EIO : errno;
         at += done > 0 ? done : 0;
         n -= done > 0 ? (size_t)done : 0;
     }
-    return 0;
+    hk_write_end(before, error);
+    return error;
 }
 
 bool hk_line_path(hk_line_t *line, const char *pattern, bool numbered) {

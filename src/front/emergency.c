@@ -10,9 +10,9 @@
 /* Lies at the start of the slice in which the block starts or, where the block is at that start, of
  * the slice before. */
 typedef struct {
-    char *block;
     char *start; /* of the mapping, and its bytes */
     size_t bytes;
+    size_t block; /* from there on: an address would lead to the block (profile/reach.h) */
 } header_t;
 _Static_assert(sizeof(header_t) <= HK_CACHE_LINE, "the least alignment leaves room for it");
 
@@ -31,7 +31,7 @@ void *hk_emergency_alloc(size_t n, size_t align) {
         return NULL;
     char *block = start + align;
     *(header_t *)hk_slice_before(block) =
-        (header_t){.block = block, .start = start, .bytes = bytes};
+        (header_t){.start = start, .bytes = bytes, .block = align};
     hk_map_set(start, bytes / HK_SLICE, HK_KIND_INTERIOR);
     hk_map_set((char *)((uintptr_t)block & ~(uintptr_t)(HK_SLICE - 1)), 1, HK_KIND_EMERGENCY);
     hk_count(single_maps, 1);
@@ -42,7 +42,7 @@ void *hk_emergency_alloc(size_t n, size_t align) {
 
 static header_t *checked(const void *p, hk_fatal_t if_not) {
     header_t *header = hk_slice_before(p);
-    if (header->block != p)
+    if (header->start + header->block != p)
         hk_fatal(if_not, p);
     return header;
 }

@@ -13,6 +13,7 @@
 #include "front/boundary.h"
 #include "front/emergency.h"
 #include "front/magazine.h"
+#include "front/thread_own.h"
 #include "front/watched.h"
 #include "guard/block.h"
 #include "guard/fence.h"
@@ -66,9 +67,26 @@ void hk_guarded_refilled(hk_thread_t *thread, unsigned cls, void **blocks, unsig
 static bool torn; /* written in a forked child before it has other threads */
 static bool was_alone(void) { return hk_load_relaxed(&hk_purger_on_foot) && !torn; }
 
-/* At the process's end what the magazines have is looked at as well, and where that is so what lies beside and what
- * is still in use, as far as that takes no more than milliseconds. */
-static void flush(hk_thread_t *thread, bool ends) {
+static void let_others_in(void) {
+    hk_unlock(&hk_registry);
+    hk_unlock(&hk_shared_lock);
+}
+
+/* Whether nobody else is at the heap. Nobody comes until they are let in: a thread that has no record yet waits for the
+ * registry, one past its end for the shared record, which a fork has while it waits for who is inside. */
+static bool keep_others_out(void) {
+    if (!hk_lock_try(&hk_shared_lock))
+        return false;
+    hk_lock(&hk_registry);
+    if (was_alone())
+        return true;
+    let_others_in();
+    return false;
+}
+
+/* At the process's end what the magazines have is looked at as well, and where nobody else is there what lies beside and
+ * what is still in use, as far as that takes no more than milliseconds. */
+static void flush(hk_thread_t *thread, bool ends, bool alone) {
     hk_quarantine_t *q = thread->quarantine;
     void *p;
     if (q == NULL)
@@ -78,24 +96,26 @@ static void flush(hk_thread_t *thread, bool ends) {
         while ((p = hk_quarantine_drain(q, cls)) != NULL ||
                (ends && (p = hk_magazine_take(thread, cls)) != NULL)) {
             hk_block_look(p, cls);
-            if (ends && was_alone())
+            if (alone)
                 hk_block_look_beside(p, cls);
             hk_heap_give(&thread->heap, cls, &p, 1);
         }
     hk_quarantine_open(q, dice);
 }
 
-void hk_guarded_flush(hk_thread_t *thread) { flush(thread, false); }
+void hk_guarded_flush(hk_thread_t *thread) { flush(thread, false, false); }
 
 void hk_guarded_finish(void) {
     enum { BLOCKS_IN_A_MS = 1 << 16 };
     hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread != NULL ? hk_thread_enter() : NULL;
     if (thread == NULL)
         return;
-    flush(thread, true);
-    if (was_alone()) {
+    const bool alone = keep_others_out();
+    flush(thread, true, alone);
+    if (alone) {
         hk_block_look_at_tails(BLOCKS_IN_A_MS);
         hk_fence_finish();
+        let_others_in();
     }
     hk_thread_leave(thread);
 }
@@ -208,8 +228,10 @@ void *hk_guarded_aligned(size_t n, size_t align, hk_by_t by) {
     if (p != NULL)
         return p;
     const size_t bytes = align > 8 ? hk_size_for_alignment(with_tail(n), align) : with_tail(n);
-    if ((n == 0 || bytes > HK_MID_MAX || bytes - n > HK_BLOCK_MOST_SLACK) && hk_guard->fences)
+    if ((n == 0 || bytes > HK_MID_MAX || bytes - n > HK_BLOCK_MOST_SLACK) && hk_guard->fences) {
+        hk_thread_served(); /* fences need no record, but at the end others must know (keep_others_out) */
         p = hk_fence_alloc(n, align, false, by);
+    }
     if (p != NULL)
         return p;
     return bytes <= HK_MID_MAX ? of_class(bytes, n, align, by) : hk_take_block(0, n, align);
@@ -284,6 +306,7 @@ bool hk_guarded_disowns(const void *p, hk_fatal_t kind) {
 
 static HK_NOINLINE void free_other(void *p, unsigned kind, hk_by_t by, size_t n) {
     if (kind == HK_KIND_FENCED) {
+        hk_thread_served();
         hk_fence_free(p, by, n);
         return;
     }
@@ -373,6 +396,7 @@ static bool resized(void *p, unsigned kind, size_t n, bool half) {
 }
 
 void *hk_guarded_realloc(void *p, size_t n) {
+    hk_thread_served();
     const unsigned kind = hk_map_kind(p);
     const size_t before = hk_usable(p);
     const bool known = kind == HK_KIND_FENCED || kind - 1 < HK_CLASS_COUNT - 1;

@@ -62,6 +62,7 @@ struct hk_thread {
     uint16_t swept;            /* owner: what that was when the heap had grown last */
     uint16_t idle_at;          /* owner: the magazine looked at last for whether it is idle */
     unsigned crowd;            /* owner: the shared heap used last */
+    unsigned counts_since;     /* owner: which change its countdown is of (front/watched.c) */
     atomic_bool telling;       /* owner: a watcher hears of something (front/watched.h) */
     size_t allotted;           /* owner: bytes that magazines have room for */
     size_t warm;               /* owner: bytes in magazines, as it is a warm orphan's */

@@ -10,6 +10,7 @@
 
 atomic_uint hk_watched_how;
 static _Atomic(const hk_watcher_t *) watchers[HK_WATCH_PLACES];
+static atomic_uint changes; /* atomic: any thread; of what may be counted down for */
 
 HK_INLINE hk_thread_t *own_thread(void) { return hk_load_relaxed(&hk_tc)->thread; }
 HK_INLINE bool samples_only(void) { return hk_watched() == HK_WATCHED_SAMPLES; }
@@ -36,6 +37,7 @@ void hk_watched_apply(void) {
     do {
         hk_store_seq(&hk_watched_how, how_now());
         hk_classes_hide(counts_down());
+        hk_add_seq(&changes, 1u);
     } while (hk_load_seq(&hk_watched_how) != how_now());
     hk_guarded_look_about();
     hk_thread_leave(own);
@@ -46,14 +48,26 @@ void hk_watch(hk_watch_place_t place, const hk_watcher_t *watcher) {
     hk_front_apply();
 }
 
+/* Begun anew where it has counted down for something else. */
+static void **countdown(hk_thread_t *thread) {
+    const unsigned now = hk_load_relaxed(&changes);
+    if (HK_UNLIKELY(thread->counts_since != now)) {
+        thread->counts_since = now;
+        thread->cache.watchers[HK_WATCH_PROFILE] = NULL;
+    }
+    return &thread->cache.watchers[HK_WATCH_PROFILE];
+}
+
 /* ---- telling ---- */
 
 /* Not while a watcher of this thread's is at work. */
 HK_INLINE void tell(hk_thread_t *thread, void *p, const hk_told_t *told, bool given) {
     if (p == NULL || (thread != NULL && hk_load_relaxed(&thread->telling)))
         return;
-    if (thread != NULL)
+    if (thread != NULL) {
         hk_store_relaxed(&thread->telling, true);
+        countdown(thread);
+    }
     atomic_signal_fence(memory_order_seq_cst);
     for (unsigned i = 0; i < HK_WATCH_PLACES; i++) {
         const hk_watcher_t *watcher = hk_load_acquire(&watchers[i]);
@@ -75,8 +89,7 @@ HK_INLINE bool goes_by_magazines(const hk_thread_t *thread) {
 
 /* An allocation of n bytes is none, which is counted. */
 HK_INLINE bool passes(hk_thread_t *thread, size_t n) {
-    return counts_down() && thread != NULL &&
-           hk_profile_passes(&thread->cache.watchers[HK_WATCH_PROFILE], n);
+    return counts_down() && thread != NULL && hk_profile_passes(countdown(thread), n);
 }
 
 /* It is none, but may be a sampled guard: in this state the profile's place is that one's countdown. NULL: it is none. */
@@ -84,7 +97,7 @@ static HK_NOINLINE void *guard(size_t n, size_t align, hk_by_t by) {
     hk_thread_t *thread = own_thread();
     if (hk_watched() != HK_WATCHED_GUARDS || thread == NULL)
         return NULL;
-    return hk_guarded_sample(&thread->cache.watchers[HK_WATCH_PROFILE], n, align, by);
+    return hk_guarded_sample(countdown(thread), n, align, by);
 }
 
 /* Not told: of a small block that lies among others the free may be a hit. */

@@ -35,23 +35,20 @@ static hk_header_t laid_out(char *start, size_t bytes, size_t body_bytes, size_t
     const size_t page = hk_os_page_size();
     hk_header_t header = {.start = start, .bytes = bytes, .body_bytes = body_bytes, .n = n};
     if (align > page) {
-        header.body = (char *)hk_align_up((uintptr_t)start + 2 * page, align);
-        header.block = header.body;
+        header.body = hk_align_up((uintptr_t)start + 2 * page, align) - (uintptr_t)start;
         return header;
     }
     const size_t left = (bytes - body_bytes) / page - 3; /* the header, a page before, one behind */
-    header.body = start + (2 + hk_guard_chance((uint32_t)hk_min(left, FENCE_PAGES - 1) + 1)) * page;
-    header.block = header.body + body_bytes - hk_align_up(n, hk_max(align, 16));
+    header.body = (2 + hk_guard_chance((uint32_t)hk_min(left, FENCE_PAGES - 1) + 1)) * page;
+    header.block = body_bytes - hk_align_up(n, hk_max(align, 16));
     return header;
 }
 
-static size_t room_of(const hk_header_t *header) {
-    return (size_t)(header->body + header->body_bytes - header->block);
-}
+static size_t room_of(const hk_header_t *header) { return header->body_bytes - header->block; }
 
 /* As a block of that size has them where it is not fenced. */
 static void ask_for_huge_pages(const hk_header_t *laid) {
-    const hk_os_range_t body = {laid->body, laid->body_bytes};
+    const hk_os_range_t body = {hk_header_body(laid), laid->body_bytes};
     if (body.bytes < HK_HUGE_PAGES_FROM || hk_option(thp) == 0)
         return;
     if (!hk_huge_pages_fill(body.bytes) || !hk_huge_pages_pay()) {
@@ -59,40 +56,43 @@ static void ask_for_huge_pages(const hk_header_t *laid) {
         return;
     }
     hk_advise(&body, 1, HK_HUGE_PAGES);
-    hk_huge_pages_try(laid->body, laid->body_bytes);
+    hk_huge_pages_try(body.start, body.bytes);
 }
 
 /* A body that can be written to, and is zero, is somebody's block now. */
 static void *given_out(hk_header_t *header) {
+    char *block = hk_header_block(header);
     hk_header_seal(header);
-    hk_tail_write(header->block, header->n, room_of(header));
+    hk_tail_write(block, header->n, room_of(header));
     hk_count(guard_fences, 1);
     hk_single_comes(header->bytes);
     hk_store_release(&header->state, (unsigned)HK_HEADER_OUT);
-    return header->block;
+    return block;
 }
 
 static void *publish(const hk_header_t *laid) {
-    hk_header_t *header = hk_slice_before(laid->block);
+    const char *block = hk_header_block(laid);
+    hk_header_t *header = hk_slice_before(block);
     if (!hk_os_protect(header, hk_os_page_size(), HK_READ_WRITE) ||
-        !hk_os_protect(laid->body, laid->body_bytes, HK_READ_WRITE))
+        !hk_os_protect(hk_header_body(laid), laid->body_bytes, HK_READ_WRITE))
         return NULL;
     *header = *laid;
     ask_for_huge_pages(laid);
     hk_map_set(laid->start, laid->bytes / HK_SLICE, HK_KIND_INTERIOR);
-    hk_map_set((char *)((uintptr_t)laid->block & ~(uintptr_t)(HK_SLICE - 1)), 1, HK_KIND_FENCED);
+    hk_map_set((char *)((uintptr_t)block & ~(uintptr_t)(HK_SLICE - 1)), 1, HK_KIND_FENCED);
     return given_out(header);
 }
 
 /* Of one that is free and open: has somebody written to it? */
 static void look(const hk_header_t *header) {
-    char *body = header->body, *end = body + header->body_bytes, *at = body;
+    char *body = hk_header_body(header), *end = body + header->body_bytes, *at = body;
     while (at < end && hk_is_clear(at, HK_CLEAR_STEPS))
         at += HK_CLEAR_STEPS * HK_CLEAR_STEP;
     if (HK_LIKELY(at == end))
         return;
     at += hk_not_zero(at, (size_t)(end - at));
-    hk_guard_fault(HK_WRITE_AFTER_FREE, header->block, header->n, at - header->block);
+    hk_guard_fault(HK_WRITE_AFTER_FREE, body + header->block, header->n,
+                   at - body - (ptrdiff_t)header->block);
     hk_zero(body, header->body_bytes);
 }
 
@@ -214,8 +214,8 @@ static void *alloc_again(size_t n, size_t align, size_t bytes, hk_by_t by) {
         return NULL;
     if (header->open) {
         look(header);
-    } else if (hk_os_protect(header->body, body, HK_READ_WRITE)) {
-        hk_zero(header->body, body);
+    } else if (hk_os_protect(hk_header_body(header), body, HK_READ_WRITE)) {
+        hk_zero(hk_header_body(header), body);
     } else {
         unmap(header);
         return NULL;
@@ -223,7 +223,7 @@ static void *alloc_again(size_t n, size_t align, size_t bytes, hk_by_t by) {
     hk_sub_relaxed(&kept_bytes, body);
     header->keeps = header->open = false;
     header->served++;
-    header->block = header->body + body - hk_align_up(n, hk_max(align, 16));
+    header->block = body - hk_align_up(n, hk_max(align, 16));
     header->n = n;
     header->by = by;
     return given_out(header);
@@ -272,20 +272,21 @@ static bool may_be_open(const hk_header_t *header) {
 /* Nobody can read what was in the body any more, nor write to it unless it is open. (One of large alignment may begin in
  * another slice.) */
 static bool close_body(hk_header_t *header) {
+    char *body = hk_header_body(header);
     const size_t bytes = header->body_bytes;
-    const bool keeps =
-        bytes <= KEEPS_UP_TO && (size_t)(header->body - header->start) < HK_SLICE / 4 * 3 &&
-        !hk_region_is_bounded() && hk_load_relaxed(&kept_bytes) + bytes <= KEEPS_IN_ALL;
+    const bool keeps = bytes <= KEEPS_UP_TO && header->body < HK_SLICE / 4 * 3 &&
+                       !hk_region_is_bounded() &&
+                       hk_load_relaxed(&kept_bytes) + bytes <= KEEPS_IN_ALL;
     const bool open = keeps && may_be_open(header);
     if (open)
-        hk_zero(header->body, bytes);
+        hk_zero(body, bytes);
     header->open = open; /* and clear: a handler may end the process */
-    header->keeps = keeps && (header->open || hk_os_protect(header->body, bytes, HK_NO_ACCESS));
+    header->keeps = keeps && (header->open || hk_os_protect(body, bytes, HK_NO_ACCESS));
     if (header->keeps)
         hk_add_relaxed(&kept_bytes, bytes);
     else if (bytes <= KEEPS_UP_TO)
         let_go_of_any();
-    return header->keeps || hk_os_close(header->body, bytes);
+    return header->keeps || hk_os_close(body, bytes);
 }
 
 static void wait_or_go(hk_header_t *header) {
@@ -301,18 +302,20 @@ static void wait_or_go(hk_header_t *header) {
 /* The header of the block at p that is out; NULL: a fault was reported. */
 static hk_header_t *in_use(const void *p, hk_fatal_t if_not) {
     hk_header_t *header = hk_header_of(p);
-    if (header != NULL && header->block == p && hk_load_relaxed(&header->state) == HK_HEADER_OUT)
+    if (header != NULL && hk_header_block(header) == p &&
+        hk_load_relaxed(&header->state) == HK_HEADER_OUT)
         return header;
     hk_guard_fault(if_not, p, HK_NO_SIZE, HK_NOWHERE);
     return NULL;
 }
 
 static bool edges_are_whole(const hk_header_t *header) {
+    const char *block = hk_header_block(header);
     ptrdiff_t at;
-    const hk_fatal_t kind = hk_edge_broken(header->block, header->n, room_of(header),
-                                           (size_t)(header->block - header->body), SIZE_MAX, &at);
+    const hk_fatal_t kind =
+        hk_edge_broken(block, header->n, room_of(header), header->block, SIZE_MAX, &at);
     if (HK_UNLIKELY(at != HK_NOWHERE))
-        hk_guard_fault(kind, header->block, header->n, at);
+        hk_guard_fault(kind, block, header->n, at);
     return at == HK_NOWHERE;
 }
 
@@ -327,7 +330,7 @@ void hk_fence_free(void *p, hk_by_t by, size_t n) {
     }
     hk_header_t *header = hk_header_of(p);
     unsigned out = HK_HEADER_OUT;
-    if (header == NULL || header->block != p) {
+    if (header == NULL || hk_header_block(header) != p) {
         hk_guard_fault(HK_INVALID_FREE, p, HK_NO_SIZE, HK_NOWHERE);
         return;
     }
@@ -340,7 +343,7 @@ void hk_fence_free(void *p, hk_by_t by, size_t n) {
     hk_single_goes(header->bytes);
     hk_held_drop(header->bytes);
     if (header->n >= HK_HUGE_PAGES_FROM && hk_option(thp) != 0)
-        hk_huge_pages_learn(header->block, header->n, true);
+        hk_huge_pages_learn(p, header->n, true);
     wait_or_go(header);
 }
 
@@ -380,19 +383,19 @@ size_t hk_fence_room(const void *p, const void **block) {
     if (hk_sample_has(p) || hk_nothing_has(p))
         return SIZE_MAX;
     const hk_header_t *header = hk_header_of(p);
-    if (header == NULL || (const char *)p < header->block)
+    const char *start = header != NULL ? hk_header_block(header) : NULL;
+    if (start == NULL || (const char *)p < start)
         return SIZE_MAX;
-    *block = header->block;
+    *block = start;
     const size_t bytes = hk_load_relaxed(&header->state) == HK_HEADER_OUT ? header->n : 0;
-    return bytes - hk_min(bytes, (size_t)((const char *)p - header->block));
+    return bytes - hk_min(bytes, (size_t)((const char *)p - start));
 }
 
 /* Makes more of the mapping accessible, all but its last page. */
 static bool grow(hk_header_t *header, size_t n) {
     const size_t page = hk_os_page_size();
-    char *end = header->body + header->body_bytes, *fence = header->start + header->bytes - page;
-    const size_t most = (size_t)(fence - header->block);
-    if (n > most)
+    char *end = hk_header_body(header) + header->body_bytes;
+    if (n > header->bytes - page - header->body - header->block)
         return false;
     const size_t more = hk_align_up(n - room_of(header), page);
     if (!hk_os_protect(end, more, HK_READ_WRITE))
@@ -403,13 +406,13 @@ static bool grow(hk_header_t *header, size_t n) {
 
 /* The block is shorter than it was: whole pages go, and what was behind the new end is cleared. */
 static void cut(hk_header_t *header, size_t before) {
-    char *end = header->body + header->body_bytes;
-    char *last = (char *)hk_align_up((uintptr_t)header->block + header->n, hk_os_page_size());
+    char *block = hk_header_block(header), *end = hk_header_body(header) + header->body_bytes;
+    char *last = (char *)hk_align_up((uintptr_t)block + header->n, hk_os_page_size());
     const size_t ended = hk_tail_end(before, room_of(header));
     if (last < end && hk_os_close(last, (size_t)(end - last)))
         header->body_bytes -= (size_t)(end - last);
     const size_t room = room_of(header);
-    hk_clear_between(header->block, hk_tail_end(header->n, room), hk_min(ended, room));
+    hk_clear_between(block, hk_tail_end(header->n, room), hk_min(ended, room));
 }
 
 bool hk_fence_resize(void *p, size_t n, bool half) {
@@ -443,8 +446,9 @@ bool hk_fence_report(const void *p) {
         kind == HK_KIND_FENCED || kind == HK_KIND_INTERIOR ? hk_header_around(p) : NULL;
     if (header == NULL)
         return false;
+    const char *block = hk_header_block(header);
     hk_fault_say(hk_load_relaxed(&header->state) == HK_HEADER_OUT ? HK_OUT_OF_BOUNDS
                                                                   : HK_USE_AFTER_FREE,
-                 header->block, header->n, (const char *)p - header->block, HK_NO_SIZE, "");
+                 block, header->n, (const char *)p - block, HK_NO_SIZE, "");
     return true;
 }

@@ -8,12 +8,12 @@
 enum { HK_HEADER_FREE, HK_HEADER_OUT };
 
 typedef struct {
-    char *block;
     size_t n;
     char *start; /* of the mapping, and its bytes */
     size_t bytes;
-    char *body; /* what is accessible, and its bytes */
-    size_t body_bytes;
+    /* What is accessible, from the start on, and its bytes; and the block, from there on. No address: who looks for what
+     * leads to a block (profile/reach.h) looks here as well. */
+    size_t body, body_bytes, block;
     size_t by; /* a hk_by_t */
     /* of all before, of where it is, and of the secret: const while the block is out, and being freed */
     uint64_t seal;
@@ -22,6 +22,11 @@ typedef struct {
     bool open;         /* it is cleared while it is free, and anybody can write to it */
     atomic_uint state; /* atomic: whoever frees */
 } hk_header_t;
+
+HK_INLINE char *hk_header_body(const hk_header_t *header) { return header->start + header->body; }
+HK_INLINE char *hk_header_block(const hk_header_t *header) {
+    return hk_header_body(header) + header->block;
+}
 
 /* After each change of what is sealed. */
 void hk_header_seal(hk_header_t *header);

@@ -221,7 +221,7 @@ static void let_go(void *unused) {
 static void headers_are_sealed(void) {
     char *p = hak_malloc(100000), *other = hak_malloc(100000);
     hk_header_t *header = (hk_header_t *)hk_slice_before(hidden(p));
-    CHECK(header->block == p && hk_header_of(p + 10) == header);
+    CHECK(hk_header_block(header) == p && hk_header_of(p + 10) == header);
     header->start += HK_SLICE;
     CHECK(hk_header_of(p) == NULL);
     CHECK_FAULT(free_it, p, "invalid free", "");
@@ -244,7 +244,7 @@ static void none_is_found_inside(void) {
         CHECK(hk_fence_room(p + at, &block) == 131072 - at && block == p);
     hk_header_t *forged = (hk_header_t *)(void *)p;
     *forged = *(hk_header_t *)hk_slice_before(p);
-    forged->block = p + 4096;
+    forged->block += 4096;
     CHECK(hk_header_of(p + 4096) == (hk_header_t *)hk_slice_before(p));
     CHECK_FAULT(free_it, p + 4096, "invalid free", "");
     hak_free(p);

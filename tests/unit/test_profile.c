@@ -435,6 +435,19 @@ static void test_company(void) {
     expect_exactly(true, 100, 12300);
 }
 
+/* What a thread has counted down for sampled guards is none of the profile's. */
+static void test_beside_guards(void) {
+    CHECK(hak_ctl("HAKMEM_PROF", "0", NULL, 0) == 0);
+    CHECK(hak_ctl("HAKMEM_GUARD_SAMPLE", "1000000000", NULL, 0) == 0);
+    for (unsigned i = 0; i < 4; i++) /* whatever was counted down before */
+        hak_free(hak_malloc((size_t)1 << 24));
+    sample_one_in(0);
+    for (unsigned i = 0; i < 100; i++)
+        hak_free(take(123));
+    expect_exactly(true, 100, 12300);
+    CHECK(hak_ctl("HAKMEM_GUARD_SAMPLE", "0", NULL, 0) == 0);
+}
+
 static void test_off(void) {
     CHECK(hak_ctl("HAKMEM_PROF", "0", NULL, 0) == 0);
     CHECK(hak_profile_write(STDOUT_FILENO) == -1 && errno == EINVAL);
@@ -456,6 +469,7 @@ static void test_all(void) {
     test_toggling();
     test_signals();
     test_company();
+    test_beside_guards();
     test_off();
 }
 

@@ -1,11 +1,11 @@
-// A process with known allocations, for run_profile.py.
+// A process with known allocations, for run_profile.py and run_leaks.py.
 //
 //   keep [FORKS]  keeps 300 blocks of 10000 bytes and 200 of 40, frees 1000 of 500; with FORKS a child keeps 100 of 7000
 //   grow          keeps 64 blocks of 1 MiB, one after the other, and frees them
 //   wait          says "ready", keeps what it reads lines for: one block of 3000 bytes each
 //   clean         frees all that it allocates
 //   lose          keeps 20 blocks of 100, one by one from the last; nothing leads to 30 rings of two of 200 each, nor to 40
-//                 of 300 that only freed ones lead to
+//                 of 300 that only freed ones lead to, nor to 15 of 50000
 //   inherit       keeps a block of 500, which a child frees
 //   busy          keeps a block, while a signal comes each millisecond
 //   shut          loses 30 rings, and closes stderr
@@ -99,6 +99,12 @@ APART static void lose_children(void) {
     __asm__ volatile("" : : "r"(parents) : "memory");
 }
 
+APART static void lose_large(void) {
+    for (unsigned i = 0; i < 15; i++)
+        *(void *volatile *)malloc(50000) = NULL;
+    NO_JUMP;
+}
+
 APART static int be_sparse(void) {
     const size_t large = (size_t)256 << 20, addresses = (size_t)16 << 30;
     const int rights = PROT_READ | PROT_WRITE, file = memfd_create("short", 0);
@@ -159,6 +165,7 @@ int main(int argc, char **argv) {
         keep_lines();
     } else if (strcmp(what, "lose") == 0) {
         keep_chain();
+        lose_large();
         lose_rings();
         lose_children();
     } else if (strcmp(what, "inherit") == 0) {

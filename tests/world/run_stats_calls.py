@@ -13,8 +13,9 @@ clone: that is the one call as which starting a thread is counted. (No stack can
 it is that of the call before, with which pthread_create() blocks signals.)
 
 So each kind must be equal, and each process has its own line (pid=), of what came before the write
-of that line. The one slack: where a thread of the allocator's own runs, it may be between counting
-and calling just then, which makes a difference of one call.
+of that line, to which the call belongs that holds back the signals it may cause. The one slack:
+where a thread of the allocator's own runs, it may be between counting and calling just then, which
+makes a difference of one call.
 """
 
 import os
@@ -141,6 +142,7 @@ class Seen:
     total: int = 0  # of whomsoever
     threads: int = 0  # of the allocator's own
     said: bool = False
+    last: dict[int, str] = field(default_factory=dict)  # of each thread, the allocator's
 
 
 def count(calls: Sequence[Call], ours: IsOurs) -> dict[int, Seen]:
@@ -161,8 +163,10 @@ def count(calls: Sequence[Call], ours: IsOurs) -> dict[int, Seen]:
         if not is_allocators(call, ours, workers):
             continue
         if call.name == "write" and "[SS_OS_STATS]" in call.text:
+            seen.calls[OTHER] -= not seen.said and seen.last.get(call.thread) == "rt_sigprocmask"
             seen.said = True
         if not seen.said:
+            seen.last[call.thread] = call.name
             seen.calls[KIND_OF.get(call.name, OTHER)] += 1
             seen.threads += call.name in STARTS
     return found
@@ -358,6 +362,9 @@ TRACE = f"""\
 7 mremap(0x1, 4096, 8192, 0) = 0x1
  > /l/libc.so.6(mremap+0x1) [0x1]
  > {LIB}() [0x1]
+7 rt_sigprocmask(SIG_BLOCK, [PIPE XFSZ], [], 8) = 0
+ > /l/libc.so.6(syscall+0x1) [0x1]
+ > {LIB}(hk_write_begin+0x1) [0x1]
 7 write(2, "[SS_OS_STATS] alloc=1 free=0 mad"..., 300) = 300
  > /l/libc.so.6(write+0x1) [0x1]
  > {LIB}(hk_line_write+0x1) [0x1]
