@@ -4,11 +4,13 @@
  *
  *   LD_PRELOAD=libhakmem_check.so:libhakmem.so HAKMEM_PROFILE=secure program
  *
- * A function of ours finds the next one of its name at its first call. Until dlsym() has answered, which may
- * itself copy, and in it, the few bytes there are to copy are copied one by one. */
+ * The next functions of their names are all found at the start, by dlsym(), which takes the loader's lock and forgets the
+ * error that dlerror() would tell: neither may happen later. Who copies earlier has its function found then. Until dlsym()
+ * has answered, which may itself copy, and in it, the few bytes there are to copy are copied one by one. */
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -69,22 +71,39 @@ static size_t up_to(const char *from, int c, size_t n) {
     return end != NULL ? (size_t)(end - from) + 1 : n;
 }
 
+/* A function that is stood before, in a section of all of them. NULL: not found yet, or nowhere. */
+typedef struct {
+    const char *name;
+    _Atomic(void *) function; /* atomic: every thread finds the same */
+} next_t;
+extern next_t first[] __asm__("__start_hk_next") __attribute__((visibility("hidden")));
+extern next_t last[] __asm__("__stop_hk_next") __attribute__((visibility("hidden")));
+
+static atomic_bool started; /* atomic: set once, with all of them found */
 static _Thread_local bool searching __attribute__((tls_model("initial-exec")));
 
 /* NULL while a search is under way on this thread. */
-static __attribute__((noinline, cold)) void *search(const char *name, _Atomic(void *) *known) {
-    if (searching)
+static __attribute__((noinline, cold)) void *search(next_t *next) {
+    if (searching || started)
         return NULL;
     searching = true;
-    void *function = dlsym(RTLD_NEXT, name);
+    void *function = dlsym(RTLD_NEXT, next->name);
     searching = false;
-    *known = function;
+    next->function = function;
     return function;
 }
 
-static void *next_of(const char *name, _Atomic(void *) *known) {
-    void *function = *known;
-    return function != NULL ? function : search(name, known);
+static void *next_of(next_t *next) {
+    void *function = next->function;
+    return function != NULL ? function : search(next);
+}
+
+/* Not every C library has them all; that is no error of the program's. */
+__attribute__((constructor)) static void start(void) {
+    for (next_t *next = first; next < last; next++)
+        next_of(next);
+    started = true;
+    dlerror();
 }
 
 /* Or the loops below would become calls of memcpy and the like. */
@@ -132,8 +151,8 @@ static size_t appended_short(char *to, const char *from, size_t n) {
 /* The next function of this name, as one of the same type. */
 #define NEXT(function)                                                                             \
     ({                                                                                             \
-        static _Atomic(void *) known;                                                              \
-        (__typeof__(&function))next_of(#function, &known);                                         \
+        static next_t next_one __attribute__((section("hk_next"))) = {.name = #function};          \
+        (__typeof__(&function))next_of(&next_one);                                                 \
     })
 
 /* A function that checks first; `otherwise` while the next one of its name is not found. */

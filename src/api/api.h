@@ -22,11 +22,12 @@ void *hk_new_failed_nothrow(size_t n, size_t align, unsigned by, bool array);
 
 /* What one of the forms that throw returns, the aligned one where the other is NULL, or NULL if it throws
  * (src/api/cxx.cc). */
-void *hk_new_caught(void *(*form)(size_t), void *(*aligned)(size_t, size_t), size_t n,
-                    size_t align);
+void *hk_new_caught(void *(*form)(size_t), void *(*aligned)(size_t, size_t), size_t n, size_t align,
+                    bool array);
 
-/* As front/boundary.h has it, to whose types C++ is blind. */
+/* As front/boundary.h and os/symbols.h have them, to whose types C++ is blind. */
 void *hk_aligned_slow(size_t n, size_t align, unsigned by);
+void *hk_symbol_of_others(const char *name, bool (*skips)(const char *object));
 
 /* This library's malloc, where it exports one: `malloc` means that which serves the process. */
 void *hk_own_malloc(size_t n);

@@ -1,9 +1,10 @@
 // What operator new does when memory has run out, or when the program's own new throws. It needs the
 // C++ runtime, which a C program does not have: every reference to it is weak, so the library loads
-// without it. A plugin may bring it along later; then it is found by its name when it is needed.
+// without it. A plugin may bring it along later, as a library or inside itself; then it is found by its name when it is
+// needed. (One inside that is hidden has operators of its own, which ours do not stand before.)
 #include "api/api.h"
 
-#include <dlfcn.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -20,14 +21,9 @@ __asm__(".weak __gxx_personality_v0\n"
         ".weak __cxa_end_catch\n"
         ".weak _Unwind_Resume\n");
 
-// A function of the runtime that a plugin has loaded, and which stays from now on; null: there is none.
+// A function of the late runtime; null: there is none.
 template <typename F> static F *late(const char *name) {
-    static const char *const libraries[] = {"libstdc++.so.6", "libc++.so.1"};
-    for (const char *library : libraries)
-        if (void *runtime = dlopen(library, RTLD_LAZY | RTLD_NOLOAD))
-            if (void *function = dlsym(runtime, name))
-                return reinterpret_cast<F *>(function);
-    return nullptr;
+    return reinterpret_cast<F *>(hk_symbol_of_others(name, nullptr));
 }
 
 void *hk_new_failed(size_t n, size_t align, unsigned by) {
@@ -47,30 +43,40 @@ void *hk_new_failed(size_t n, size_t align, unsigned by) {
         throw_bad_alloc = late<void()>("_ZSt17__throw_bad_allocv");
     if (throw_bad_alloc != nullptr)
         throw_bad_alloc();
+    // A runtime inside a plugin has only what is used there, but an operator that throws. Calls mean ours, not that one.
+    if (get_handler != nullptr)
+        if (auto *form = late<void *(size_t)>("_Znwm"))
+            form(SIZE_MAX);
     static const char text[] =
         "hakmem: fatal: operator new: out of memory, and no C++ runtime to throw bad_alloc\n";
     syscall(SYS_write, STDERR_FILENO, text, sizeof text - 1);
     abort();
 }
 
-// A catch clause of ours is none without the runtime's part in it. A late one has forms of its own, which call ours that
-// throw.
-static void *late_nothrow(size_t n, size_t align, bool array) {
+// A catch clause of ours is none without the runtime's part in it. A late one has forms of its own, which call those that
+// throw. False: there is none.
+static bool late_nothrow(size_t n, size_t align, bool is_aligned, bool array, void **p) {
     const char nothrow = 0; // of no matter
-    if (align > __STDCPP_DEFAULT_NEW_ALIGNMENT__) {
+    if (std::get_new_handler != nullptr)
+        return false;
+    if (is_aligned) {
         const char *name =
             array ? "_ZnamSt11align_val_tRKSt9nothrow_t" : "_ZnwmSt11align_val_tRKSt9nothrow_t";
         auto *form = late<void *(size_t, size_t, const char &)>(name);
-        return form != nullptr ? form(n, align, nothrow) : nullptr;
+        *p = form != nullptr ? form(n, align, nothrow) : nullptr;
+        return form != nullptr;
     }
     const char *name = array ? "_ZnamRKSt9nothrow_t" : "_ZnwmRKSt9nothrow_t";
     auto *form = late<void *(size_t, const char &)>(name);
-    return form != nullptr ? form(n, nothrow) : nullptr;
+    *p = form != nullptr ? form(n, nothrow) : nullptr;
+    return form != nullptr;
 }
 
 void *hk_new_failed_nothrow(size_t n, size_t align, unsigned by, bool array) {
-    if (std::get_new_handler == nullptr)
-        return late_nothrow(n, align, array);
+    void *p = nullptr;
+    const bool is_aligned = align > __STDCPP_DEFAULT_NEW_ALIGNMENT__;
+    if (late_nothrow(n, align, is_aligned, array, &p) || std::get_new_handler == nullptr)
+        return p;
     try {
         return hk_new_failed(n, align, by);
     } catch (...) {
@@ -78,8 +84,11 @@ void *hk_new_failed_nothrow(size_t n, size_t align, unsigned by, bool array) {
     }
 }
 
-void *hk_new_caught(void *(*form)(size_t), void *(*aligned)(size_t, size_t), size_t n,
-                    size_t align) {
+void *hk_new_caught(void *(*form)(size_t), void *(*aligned)(size_t, size_t), size_t n, size_t align,
+                    bool array) {
+    void *p;
+    if (late_nothrow(n, align, aligned != nullptr, array, &p))
+        return p;
     try {
         return form != nullptr ? form(n) : aligned(n, align);
     } catch (...) {

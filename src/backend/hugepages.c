@@ -76,7 +76,7 @@ void hk_huge_pages_note(uint64_t ns, bool asked) {
                          one == 0 ? ns : ((LATE - 1) * one + hk_min(ns, BURST * one)) / LATE);
 }
 
-/* A process that has only begun is not timed: its clock may be somebody else's function, which is not ready. */
+/* A process that has only begun is not timed: it may never need the clock, nor the pages that this takes. */
 static bool has_begun(void) { return hk_region_live() >= 4 * HK_UNIT; }
 
 static uint64_t first_touch_ns(char *page) {

@@ -90,10 +90,9 @@ static bool flat_commit(hk_leaf_t *leaf, size_t slice) {
 
 /* Whether the flat map has the slice's byte. Not where it has been given up; nor where the flat map was not there yet when
  * the leaf was prepared, which is so if a signal handler had interrupted the process's first allocation. */
-static bool is_flat(const hk_leaf_t *leaf, size_t slice) {
-    const unsigned page = (unsigned)__builtin_ctzll(hk_os_page_size());
-    return hk_map_has_flat() &&
-           (hk_load_acquire(&leaf->committed) >> ((slice & (HK_LEAF_SLICES - 1)) >> page) & 1);
+static bool is_flat(const hk_leaf_t *leaf, size_t slice, size_t page) {
+    const unsigned number = (unsigned)(slice & (HK_LEAF_SLICES - 1)) >> __builtin_ctzll(page);
+    return hk_map_has_flat() && (hk_load_acquire(&leaf->committed) >> number & 1);
 }
 
 void hk_map_is_valid(const void *p, size_t slices) {
@@ -141,16 +140,16 @@ void *hk_map_committed(void *p, size_t bytes) {
     return NULL;
 }
 
-static void fill(_Atomic uint8_t *bytes, size_t n, uint8_t kind) {
+static HK_NOINLINE void fill(_Atomic uint8_t *at, size_t n, uint8_t kind) {
     typedef _Atomic uint64_t __attribute__((may_alias)) word_t;
     const uint64_t word = kind * (UINT64_MAX / UINT8_MAX);
-    for (size_t step; n != 0; n -= step, bytes += step) {
-        step = n >= sizeof word && hk_is_aligned((uintptr_t)bytes, sizeof word) ? sizeof word : 1;
-        if (step == 1)
-            hk_store_relaxed(bytes, kind);
-        else
-            hk_store_relaxed((word_t *)(void *)bytes, word);
-    }
+    _Atomic uint8_t *const end = at + n;
+    for (; at < end && !hk_is_aligned((uintptr_t)at, sizeof word); at++)
+        hk_store_relaxed(at, kind);
+    for (; (size_t)(end - at) >= sizeof word; at += sizeof word)
+        hk_store_relaxed((word_t *)(void *)at, word);
+    for (; at < end; at++)
+        hk_store_relaxed(at, kind);
 }
 
 void hk_map_set(const void *p, size_t slices, unsigned kind) {
@@ -162,7 +161,7 @@ void hk_map_set(const void *p, size_t slices, unsigned kind) {
         hk_leaf_t *leaf = hk_map_leaf((const void *)(at << HK_SLICE_SHIFT));
         hk_assert(leaf != NULL && leaf->first >> HK_SLICE_SHIFT == (at & ~(HK_LEAF_SLICES - 1)));
         fill(&leaf->kind[at & (HK_LEAF_SLICES - 1)], n, (uint8_t)kind);
-        if (is_flat(leaf, at))
+        if (is_flat(leaf, at, page))
             fill(&hk_flat.bytes[at], n, (uint8_t)kind);
     }
 }
@@ -174,7 +173,7 @@ bool hk_map_change(const void *p, unsigned from, unsigned to) {
     hk_assert(hk_is_aligned(a, HK_SLICE) && to < HK_KIND_COUNT);
     if (!hk_cas_seq(&leaf->kind[hk_map_slice(p)], &seen, (uint8_t)to))
         return false;
-    if (is_flat(leaf, a >> HK_SLICE_SHIFT))
+    if (is_flat(leaf, a >> HK_SLICE_SHIFT, hk_os_page_size()))
         hk_store_relaxed(&hk_flat.bytes[a >> HK_SLICE_SHIFT], (uint8_t)to);
     return true;
 }

@@ -102,7 +102,7 @@ HK_INLINE void set_word(hk_slab_t *slab, unsigned w, uint64_t bits) {
 }
 
 /* Writes the addresses of `run` blocks from `first` on, the last one first. */
-HK_INLINE void write_downwards(void **out, char *first, unsigned run, size_t size) {
+static HK_NOINLINE void write_downwards(void **out, char *first, unsigned run, size_t size) {
     const uint64_t last = (uintptr_t)first + (run - 1) * size;
     hk_two_t next = {last, last - size};
     if (run % 2 != 0)

@@ -136,8 +136,10 @@ void hk_os_wake(_Atomic uint32_t *word);
 /* The core that the calling thread runs on; -1 where the system does not say. */
 int hk_os_cpu(void);
 
-/* Nanoseconds since some moment; no call of the system where that maps its clock into processes. */
+/* Nanoseconds since some moment, or since 1970; no call of the system where that maps its clocks into processes, and none
+ * of a function that others may stand before. */
 uint64_t hk_os_now_ns(void);
+uint64_t hk_os_date_ns(void);
 HK_INLINE uint64_t hk_os_now_ms(void) { return hk_os_now_ns() / 1000000; }
 
 /* A file, read line by line by one thread, from open to close; one that cannot be opened has no lines. What is longer than

@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "base/calls.h"
+#include "os/symbols.h"
 
 _Atomic size_t hk_os_page_bytes;
 
@@ -189,13 +190,36 @@ bool hk_os_map_file(void *p, size_t bytes, int fd, uint64_t offset) {
            HK_KEEP_ERRNO(HK_COUNTED(mmap, mmap(p, bytes, access, flags, fd, (off_t)offset))) == p;
 }
 
-/* Where the system has no such call, or none left, what it gave the process at its start. */
+/* SipHash-2-4 of two words: what comes out of it tells nothing of the key. */
+static HK_COLD uint64_t hashed(const uint64_t key[2], uint64_t first, uint64_t second) {
+    const uint64_t words[] = {first, second, (uint64_t)16 << 56 /* their bytes */, 0};
+    uint64_t a = key[0] ^ 0x736F6D6570736575u, b = key[1] ^ 0x646F72616E646F6Du;
+    uint64_t c = key[0] ^ 0x6C7967656E657261u, d = key[1] ^ 0x7465646279746573u;
+    for (unsigned i = 0; i < 4; i++) {
+        c ^= i == 3 ? 0xFF : 0;
+        d ^= words[i];
+        for (unsigned rounds = i == 3 ? 4 : 2; rounds != 0; rounds--) {
+            a += b, c += d;
+            b = (b << 13 | b >> 51) ^ a, d = (d << 16 | d >> 48) ^ c;
+            a = a << 32 | a >> 32;
+            c += b, a += d;
+            b = (b << 17 | b >> 47) ^ c, d = (d << 21 | d >> 43) ^ a;
+            c = c << 32 | c >> 32;
+        }
+        a ^= words[i];
+    }
+    return a ^ b ^ c ^ d;
+}
+
+/* Where the system has no such call, or none left, what it gave the process at its start says it, but is not to be told:
+ * the C library and its stack protector have their secrets from there. */
 uint64_t hk_os_random(void) {
-    uint64_t number = 0;
+    static _Atomic uint64_t given; /* atomic: any thread */
+    uint64_t number = 0, key[2];
     if (HK_KEEP_ERRNO(HK_CALL(other, syscall(SYS_getrandom, &number, sizeof number,
                                              GRND_NONBLOCK))) != sizeof number) {
-        memcpy(&number, (const char *)getauxval(AT_RANDOM), sizeof number);
-        number ^= hk_os_now_ns();
+        memcpy(key, (const char *)getauxval(AT_RANDOM), sizeof key);
+        number = hashed(key, hk_os_now_ns(), hk_add_relaxed(&given, (uint64_t)1));
     }
     return number;
 }
@@ -323,8 +347,42 @@ void hk_os_wake(_Atomic uint32_t *word) { hk_futex(word, HK_FUTEX_WAKE, INT_MAX,
 
 int hk_os_cpu(void) { return HK_KEEP_ERRNO(sched_getcpu()); }
 
-uint64_t hk_os_now_ns(void) {
+/* ---- clocks ---- */
+
+#if defined(__x86_64__)
+#define CLOCK_OF_SYSTEM "__vdso_clock_gettime"
+#else
+#define CLOCK_OF_SYSTEM "__kernel_clock_gettime"
+#endif
+typedef int now_t(clockid_t clock, struct timespec *now);
+static _Atomic(now_t *) known_clock; /* atomic: every thread finds the same */
+
+static int ask_system(clockid_t clock, struct timespec *now) {
+    return HK_KEEP_ERRNO(HK_CALL(other, syscall(SYS_clock_gettime, clock, now)));
+}
+
+/* The function that the system maps into each process. By its name in the C library it may be somebody else's, who
+ * allocates in it. What old systems map is linked to another place than where it lies, and not looked into. */
+static HK_COLD now_t *find_clock(void) {
+    const uintptr_t file = getauxval(AT_SYSINFO_EHDR);
+    const ElfW(Ehdr) *head = (const void *)file;
+    const ElfW(Phdr) *parts = (const void *)(file + (head != NULL ? head->e_phoff : 0));
+    now_t *found = NULL;
+    if (parts != NULL && parts->p_vaddr == 0)
+        *(void **)&found = hk_symbol_in(file, parts, head->e_phnum, CLOCK_OF_SYSTEM, NULL);
+    found = found != NULL ? found : ask_system;
+    hk_store_relaxed(&known_clock, found);
+    return found;
+}
+
+static uint64_t clock_ns(clockid_t clock) {
     struct timespec now = {0};
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    now_t *ask = hk_load_relaxed(&known_clock);
+    if (HK_UNLIKELY(ask == NULL))
+        ask = find_clock();
+    ask(clock, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
+
+uint64_t hk_os_now_ns(void) { return clock_ns(CLOCK_MONOTONIC); }
+uint64_t hk_os_date_ns(void) { return clock_ns(CLOCK_REALTIME); }

@@ -3,7 +3,6 @@
 #include "profile/write.h"
 
 #include <string.h>
-#include <time.h>
 
 #include "base/calls.h"
 #include "base/report.h"
@@ -226,9 +225,7 @@ static void tell_comment(writer_t *w, const char *what, uint64_t n) {
 }
 
 static void tell_all(writer_t *w, const hk_profile_about_t *about, const hk_profile_stack_t *s) {
-    struct timespec now = {0};
     hk_line_t reason = {0};
-    clock_gettime(CLOCK_REALTIME, &now);
     tell_string(w, "");
     tell_type(w, SAMPLE_TYPE, "inuse_objects", "count");
     tell_type(w, SAMPLE_TYPE, "inuse_space", "bytes");
@@ -237,7 +234,7 @@ static void tell_all(writer_t *w, const hk_profile_about_t *about, const hk_prof
     tell_type(w, PERIOD_TYPE, "space", "bytes");
     tell_number(w, DEFAULT_TYPE, tell_string(w, "inuse_space"));
     tell_number(w, PERIOD, hk_max(hk_profile_mean(), 1));
-    tell_number(w, TIME, (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec);
+    tell_number(w, TIME, hk_os_date_ns());
     tell_number(w, DURATION, hk_os_now_ns() - hk_profile_began());
     tell_number(w, COMMENT, tell_string(w, "hakmem " HK_VERSION));
     tell_comment(w, "pid", HK_CALL(other, getpid()));

@@ -234,8 +234,21 @@ static void overflow_the_stack(char *unused) {
 }
 #endif
 
+/* Nobody has called these two yet, of which not every C library has both: what the loader had to say is still there. */
+static void keep_the_error(void) {
+    char to[BYTES];
+    CHECK(dlopen("/no/such", RTLD_NOW) == NULL, "it is there");
+    stpncpy(to, text, BYTES);
+    strlcpy(to, text, BYTES);
+    const char *error = dlerror();
+    CHECK(error != NULL && strstr(error, "/no/such") != NULL,
+          "the first call of a function lost the error: %s", error);
+}
+
 int main(void) {
     world_begin(60);
+    CHECK(dlerror() == NULL, "the start leaves an error");
+    keep_the_error();
     CHECK(chdir("/usr/bin") == 0, "chdir: %s", strerror(errno));
     for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
         const size_t bytes = functions[i].bytes;
