@@ -83,14 +83,26 @@ static int resident_in_child(const char *self) {
     return most;
 }
 
+// Tried again, for of a file that has just been written the system holds pieces of changing lengths.
+static void a_proof_needs_no_more(const char *self) {
+    enum { TRIES = 20, MOST_KIB = 4 };
+    int quiet, proven;
+    unsigned tries = 0;
+    do {
+        usleep(tries * 50000);
+        CHECK(unsetenv("HAKMEM_PROOF") == 0, "unsetenv");
+        quiet = resident_in_child(self);
+        CHECK(setenv("HAKMEM_PROOF", "/dev/null", 1) == 0, "setenv");
+        proven = resident_in_child(self);
+    } while (proven > quiet + MOST_KIB && ++tries < TRIES);
+    CHECK(proven <= quiet + MOST_KIB, "%d KiB of the library, %d with a proof", quiet, proven);
+}
+
 int main(int argc, char **argv) {
     if (argc == 2)
         return say_resident();
     world_begin(30);
-    const int quiet = resident_in_child(argv[0]);
-    CHECK(setenv("HAKMEM_PROOF", "/dev/null", 1) == 0, "setenv");
-    const int proven = resident_in_child(argv[0]);
-    CHECK(proven <= quiet + 4, "%d KiB of the library, %d with a proof", quiet, proven);
+    a_proof_needs_no_more(argv[0]);
     void *const inside = dlsym(RTLD_DEFAULT, "malloc");
     uintptr_t end, last;
     CHECK(inside != NULL, "no malloc");
