@@ -27,6 +27,7 @@ void *hk_new_caught(void *(*form)(size_t), void *(*aligned)(size_t, size_t), siz
 
 /* As front/boundary.h and os/symbols.h have them, to whose types C++ is blind. */
 void *hk_aligned_slow(size_t n, size_t align, unsigned by);
+bool hk_is_cxx_library(const char *object);
 void *hk_symbol_of_others(const char *name, bool (*skips)(const char *object));
 
 /* This library's malloc, where it exports one: `malloc` means that which serves the process. */

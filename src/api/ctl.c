@@ -33,7 +33,9 @@ HK_EXPORT int hak_options_print(int fd, const char *format) {
     int saved = errno;
     if (format == NULL)
         return EINVAL;
+    const hk_held_signals_t held = hk_write_begin();
     const int problem = HK_CALL(other, write(fd, "", 0)) < 0 ? errno : 0;
+    hk_write_end(held, problem);
     errno = saved;
     if (problem != 0)
         return problem;

@@ -21,9 +21,14 @@ __asm__(".weak __gxx_personality_v0\n"
         ".weak __cxa_end_catch\n"
         ".weak _Unwind_Resume\n");
 
-// A function of the late runtime; null: there is none.
+static bool is_no_cxx_library(const char *object) { return !hk_is_cxx_library(object); }
+
+// A function of the late runtime, rather of a library than of one inside a plugin; null: there is none.
 template <typename F> static F *late(const char *name) {
-    return reinterpret_cast<F *>(hk_symbol_of_others(name, nullptr));
+    void *function = hk_symbol_of_others(name, is_no_cxx_library);
+    if (function == nullptr)
+        function = hk_symbol_of_others(name, nullptr);
+    return reinterpret_cast<F *>(function);
 }
 
 void *hk_new_failed(size_t n, size_t align, unsigned by) {
@@ -43,10 +48,11 @@ void *hk_new_failed(size_t n, size_t align, unsigned by) {
         throw_bad_alloc = late<void()>("_ZSt17__throw_bad_allocv");
     if (throw_bad_alloc != nullptr)
         throw_bad_alloc();
-    // A runtime inside a plugin has only what is used there, but an operator that throws. Calls mean ours, not that one.
-    if (get_handler != nullptr)
+    // A runtime inside a plugin has only what is used there, but an operator that throws; if that calls ours, this is it.
+    constexpr size_t never = SIZE_MAX - 41;
+    if (get_handler != nullptr && n != never)
         if (auto *form = late<void *(size_t)>("_Znwm"))
-            form(SIZE_MAX);
+            form(never);
     static const char text[] =
         "hakmem: fatal: operator new: out of memory, and no C++ runtime to throw bad_alloc\n";
     syscall(SYS_write, STDERR_FILENO, text, sizeof text - 1);

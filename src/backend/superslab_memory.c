@@ -93,10 +93,10 @@ static uint32_t dig_holes(const hk_range_t *range, unsigned cls, bool used) {
 
 /* ---- huge pages ---- */
 
-/* Of the newest superslabs; and of pages of their large runs how many hold something, and of their last slices, each of
- * which a block may use a part of. */
+/* Of the newest superslabs, and of older ones; and of pages of the newest's large runs how many hold something, and of their
+ * last slices, each of which a block may use a part of. */
 typedef struct {
-    size_t bytes, settled, fresh, untouched, carved, active, last;
+    size_t bytes, settled, fresh, untouched, carved, active, last, old, old_fresh;
     unsigned pages, written, last_pages, last_written;
     bool of_runs;
 } sample_t;
@@ -131,14 +131,24 @@ static void add_to_sample(const hk_slab_t *slab, void *argument) {
         look_into(slab, sample);
 }
 
-/* Whether a superslab for runs as the others have would be touched, but for an eighth: that is, what is never carved, as
- * where one more block of a size does not fit, and what blocks leave of their last slices. */
+enum { SAMPLE = 8 }; /* superslabs */
+
+/* What is never carved of as many superslabs as the newest: what such blocks leave of the older ones, if these have less of it,
+ * for sizes of all kinds fill what is left in the end, and one size does not. */
+static size_t never_carved(const sample_t *s) {
+    const size_t units = s->bytes / HK_UNIT, fresh = units * s->fresh / (s->settled / HK_UNIT);
+    return s->old < SAMPLE * HK_UNIT ? fresh
+                                     : hk_min(fresh, units * s->old_fresh / (s->old / HK_UNIT));
+}
+
+/* Whether a superslab for runs as the others have would be touched, but for an eighth: that is, what is never carved, and what
+ * blocks leave of their last slices. */
 static bool is_filled(const sample_t *s) {
     if (s->pages < MOST_PAGES / 2 || s->settled == 0)
         return false;
     const size_t last = s->last / s->last_pages * (s->last_pages - s->last_written);
     return s->written >= s->pages / 8 * 7 && s->active >= s->carved / 8 * 7 &&
-           s->bytes / HK_UNIT * s->fresh / (s->settled / HK_UNIT) + last <= s->bytes / 8;
+           never_carved(s) + last <= s->bytes / 8;
 }
 
 /* Whether a huge page for a new superslab is likely to be touched all over, so that it saves faults and
@@ -147,18 +157,25 @@ static bool is_filled(const sample_t *s) {
  * blocks: there are a few superslabs already, those that are not still being filled are carved, and what is carved of the
  * newest is in use, and written to. */
 static bool is_dense(unsigned cls) {
-    enum { SAMPLE = 8, FILLING = 2, LOOKS = 64, SHARE = 32, SHARE_OF_NEWEST = 4, LEAST = 4 };
+    enum { FILLING = 2, LOOKS = 64, SHARE = 32, SHARE_OF_NEWEST = 4, LEAST = 4 };
     sample_t s = {.of_runs = cls == 0 && hk_pool_mapped() >= LEAST * HK_UNIT};
     hk_lock(&hk_pool_lock);
     const hk_superslab_t *ss = newest;
-    for (unsigned looks = 0; looks < LOOKS && s.bytes < SAMPLE * HK_UNIT && ss != NULL;
+    for (unsigned looks = 0;
+         looks < LOOKS && (cls == 0 || s.bytes < SAMPLE * HK_UNIT) && ss != NULL;
          looks++, ss = ss->kept.next) {
+        const size_t fresh = (size_t)hk_ones(ss->fresh) * HK_SLICE;
         if (ss->base == NULL)
             continue;
+        if (s.bytes == SAMPLE * HK_UNIT) {
+            s.old += HK_UNIT;
+            s.old_fresh += fresh;
+            continue;
+        }
         s.bytes += HK_UNIT;
         if (cls != 0 || s.bytes > FILLING * HK_UNIT) {
             s.settled += HK_UNIT;
-            s.fresh += (size_t)hk_ones(ss->fresh) * HK_SLICE;
+            s.fresh += fresh;
         }
         hk_superslab_visit_locked(ss, add_to_sample, &s);
     }

@@ -132,23 +132,28 @@ void hk_line_flush(hk_line_t *line, int fd) {
 #define LARGE ((uint64_t)1 << (SIGXFSZ - 1))
 #define UNREAD ((uint64_t)1 << (SIGPIPE - 1))
 
-uint64_t hk_write_begin(void) {
+hk_held_signals_t hk_write_begin(void) {
     const uint64_t which = LARGE | UNREAD;
-    uint64_t before = 0;
-    HK_CALL(other, syscall(SYS_rt_sigprocmask, SIG_BLOCK, &which, &before, sizeof which));
-    return before;
+    hk_held_signals_t held = {0};
+    held.held = HK_CALL(other, syscall(SYS_rt_sigprocmask, SIG_BLOCK, &which, &held.before,
+                                       sizeof which)) == 0;
+    if (held.held && (held.before & which) != 0)
+        HK_CALL(other, syscall(SYS_rt_sigpending, &held.waiting, sizeof held.waiting));
+    return held;
 }
 
-void hk_write_end(uint64_t before, int error) {
-    const uint64_t came = error == EFBIG ? LARGE : error == EPIPE ? UNREAD : 0;
+void hk_write_end(hk_held_signals_t held, int error) {
+    const uint64_t came = (error == EFBIG ? LARGE : error == EPIPE ? UNREAD : 0) & ~held.waiting;
     const struct timespec now = {0};
+    if (!held.held)
+        return;
     if (came != 0)
         HK_CALL(other, syscall(SYS_rt_sigtimedwait, &came, NULL, &now, sizeof came));
-    HK_CALL(other, syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before));
+    HK_CALL(other, syscall(SYS_rt_sigprocmask, SIG_SETMASK, &held.before, NULL, sizeof came));
 }
 
 int hk_write_all(int fd, const void *bytes, size_t n) {
-    const uint64_t before = hk_write_begin();
+    const hk_held_signals_t held = hk_write_begin();
     int error = 0;
     for (const char *at = bytes; n != 0 && error == 0;) {
         const ssize_t done = HK_CALL(other, write(fd, at, n));
@@ -157,7 +162,7 @@ int hk_write_all(int fd, const void *bytes, size_t n) {
         at += done > 0 ? done : 0;
         n -= done > 0 ? (size_t)done : 0;
     }
-    hk_write_end(before, error);
+    hk_write_end(held, error);
     return error;
 }
 

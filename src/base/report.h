@@ -33,8 +33,13 @@ bool hk_line_path(hk_line_t *line, const char *pattern, bool numbered);
 void hk_line_write(hk_line_t *line, int fd);
 /* Around writing: beyond a limit on the size of files, and where nobody reads any more, the system also sends a signal, by which
  * the process would end. It is held back, and taken away where errno has said so. */
-uint64_t hk_write_begin(void);
-void hk_write_end(uint64_t before, int error);
+typedef struct {
+    uint64_t before,
+        waiting; /* signals, a bit for each: which the thread blocked, and which of these were there already */
+    bool held;
+} hk_held_signals_t;
+hk_held_signals_t hk_write_begin(void);
+void hk_write_end(hk_held_signals_t held, int error);
 /* Writes all of it, so; 0, or errno as write(2) left it. */
 int hk_write_all(int fd, const void *bytes, size_t n);
 /* Whether what is open there is this file still, whatever has been closed and opened meanwhile. */

@@ -32,7 +32,7 @@ uint64_t hk_signals_block(uint64_t which) {
 bool hk_is_own_memory(void) {
     clockid_t clock;
     return pthread_getcpuclockid(pthread_self(), &clock) != 0 ||
-           ~(clock >> 3) == HK_CALL(other, syscall(SYS_gettid));
+           ~(clock >> 3) == HK_KEEP_ERRNO(HK_CALL(other, syscall(SYS_gettid)));
 }
 
 static bool has_real_time_priority;

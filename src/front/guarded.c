@@ -73,14 +73,18 @@ static void let_others_in(void) {
 }
 
 /* Whether nobody else is at the heap. Nobody comes until they are let in: a thread that has no record yet waits for the
- * registry, one past its end for the shared record, which a fork has while it waits for who is inside. */
+ * registry, one past its end for the shared record, which a fork has while it waits for who is inside. Not waited for for
+ * ever: in a child that was made past the fork handlers a thread that is not there may have the registry. */
 static bool keep_others_out(void) {
-    if (!hk_lock_try(&hk_shared_lock))
+    enum { MOST_TRIES = 100 };
+    if (!was_alone() || !hk_lock_try(&hk_shared_lock))
         return false;
-    hk_lock(&hk_registry);
-    if (was_alone())
+    const bool has_registry = hk_lock_patiently(&hk_registry, MOST_TRIES);
+    if (has_registry && was_alone())
         return true;
-    let_others_in();
+    if (has_registry)
+        hk_unlock(&hk_registry);
+    hk_unlock(&hk_shared_lock);
     return false;
 }
 

@@ -295,6 +295,7 @@ void hk_thread_flush(hk_thread_t *thread) {
 }
 
 void hk_thread_orphan_locked(hk_thread_t *thread) {
+    unnoticed -= thread->tc == NULL; /* let go, in a parent of this process */
     thread->tc = NULL;
     hk_heap_set_orphan(&thread->heap, true);
     thread->orphan_next = orphans;

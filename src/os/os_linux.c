@@ -364,7 +364,7 @@ static int ask_system(clockid_t clock, struct timespec *now) {
 /* The function that the system maps into each process. By its name in the C library it may be somebody else's, who
  * allocates in it. What old systems map is linked to another place than where it lies, and not looked into. */
 static HK_COLD now_t *find_clock(void) {
-    const uintptr_t file = getauxval(AT_SYSINFO_EHDR);
+    const uintptr_t file = HK_KEEP_ERRNO(getauxval(AT_SYSINFO_EHDR));
     const ElfW(Ehdr) *head = (const void *)file;
     const ElfW(Phdr) *parts = (const void *)(file + (head != NULL ? head->e_phoff : 0));
     now_t *found = NULL;

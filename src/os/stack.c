@@ -194,10 +194,12 @@ HK_NOINLINE unsigned hk_stack_read(void **frames, unsigned most) {
 
 void hk_stack_print(void *const *frames, unsigned count) {
 #if __has_include(<execinfo.h>)
-    const uint64_t before = hk_write_begin();
+    const int saved = errno;
+    const hk_held_signals_t held = hk_write_begin();
     errno = 0;
     backtrace_symbols_fd(frames, (int)count, hk_stderr());
-    hk_write_end(before, errno);
+    hk_write_end(held, errno);
+    errno = saved;
 #else /* musl: what the addresses are called is for the reader to find */
     for (unsigned i = 0; i < count; i++)
         hk_say("%#lx", (uintptr_t)frames[i]);

@@ -87,6 +87,10 @@ void *hk_symbol_in(uintptr_t base, const ElfW(Phdr) * parts, unsigned count, con
     return t.hash != NULL ? in_hash(&t, name) : NULL;
 }
 
+bool hk_is_cxx_library(const char *object) {
+    return strncmp(object, "libstdc++", 9) == 0 || strncmp(object, "libc++", 6) == 0;
+}
+
 typedef struct {
     const char *name;
     bool (*skips)(const char *object);

@@ -10,6 +10,9 @@
 void *hk_symbol_in(uintptr_t base, const ElfW(Phdr) * parts, unsigned count, const char *name,
                    bool skips(const char *object));
 
+/* Whether this is the name of a C++ library, by which it may be passed over. */
+bool hk_is_cxx_library(const char *object);
+
 /* The same of the first object that exports it, but ours. Takes the lock under which the loader walks its list of
  * objects. (C++ sees it by api/api.h.) */
 void *hk_symbol_of_others(const char *name, bool skips(const char *object));
