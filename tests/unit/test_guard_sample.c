@@ -283,8 +283,27 @@ static void signals(void) {
     }
 }
 
+/* A fault that is only reported, with both stacks, leaves errno as it was. */
+static void tell_of_a_double_free(void *unused) {
+    (void)unused;
+    hk_store_relaxed(&hk_on_fault, (unsigned)HK_ON_FAULT_REPORT);
+    CHECK(hak_ctl("HAKMEM_GUARD_SAMPLE", "50", NULL, 0) == 0);
+    void *volatile p = sampled_block();
+    hak_free(p);
+    errno = 77;
+    hak_free(p);
+    CHECK(errno == 77 && hk_load_relaxed(&hk_faults) == 1);
+}
+
+static void keeps_errno(void) {
+    static child_t child;
+    child_run(&child, tell_of_a_double_free, NULL);
+    CHECK(child.status == 0 && strstr(child.text, "double free") != NULL);
+}
+
 int main(void) {
     signals();
+    keeps_errno();
     gaps_are_right();
     sampled();
     few_samples();
