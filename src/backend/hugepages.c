@@ -38,6 +38,8 @@ bool hk_huge_pages_learn(const char *start, size_t bytes, bool ends) {
     const size_t page = hk_os_page_size(), step = bytes / PAGES / page * page;
     unsigned empty = 0, i = 0;
     bool hollow = false;
+    if (!ends && bytes <= hk_load_relaxed(&trusted))
+        return false; /* it has nothing to add */
     for (; i < PAGES && !hollow && (ends || empty <= MAY_BE_ZERO); i++) {
         const size_t place = i % FIRST * (PAGES / FIRST) + i / FIRST;
         empty += !hk_huge_pages_is_written(start + place * step);

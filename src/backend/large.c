@@ -17,6 +17,7 @@
 /* A huge block's descriptor, found through the owner table. Type-stable. */
 typedef struct {
     hk_range_t range; /* range.start is the block */
+    size_t wanted;    /* bytes that the last request took; what is above them is for its growth */
     bool fresh;       /* some of it had no memory before; until the block has been looked at */
     hk_stocked_t kept;
 } huge_t;
@@ -122,6 +123,7 @@ static void *huge_alloc(size_t n, size_t align, size_t *dirty) {
         return NULL;
     }
     huge->fresh = *dirty != huge->range.bytes;
+    huge->wanted = huge->range.bytes;
     publish(huge);
     hk_add_relaxed(&live, (size_t)1);
     hk_count(huge_allocs, 1);
@@ -318,6 +320,21 @@ static void huge_shrink(huge_t *huge, size_t bytes) {
     hk_region_give(tail);
 }
 
+/* What has been put on top for growth stays until less is wanted than before. */
+static void *huge_resize(void *p, size_t bytes) {
+    huge_t *huge = huge_at(p, HK_INVALID_POINTER);
+    const size_t before = huge->range.bytes;
+    void *q = p;
+    hk_walk(is_valid(huge));
+    if (bytes > before)
+        q = huge_grow(huge, bytes);
+    else if (bytes < huge->wanted && (before - bytes >= HK_UNIT || before / 2 > bytes))
+        huge_shrink(huge, bytes);
+    if (q != NULL)
+        huge->wanted = bytes;
+    return q;
+}
+
 /* What lies behind a run may be on the stash. */
 static void *run_resize(hk_heap_t *heap, void *p, size_t n) {
     hk_slab_t *run = run_at(p, HK_INVALID_POINTER);
@@ -337,12 +354,5 @@ void *hk_large_resize(hk_heap_t *heap, void *p, unsigned kind, size_t n) {
         return run_resize(heap, p, n);
     if (kind == HK_KIND_PACKED)
         return n <= HK_PACK_MOST && hk_pack_resize(p, n) ? p : NULL;
-    huge_t *huge = huge_at(p, HK_INVALID_POINTER);
-    hk_walk(is_valid(huge));
-    size_t bytes = huge_bytes(n);
-    if (bytes > huge->range.bytes)
-        return huge_grow(huge, bytes);
-    if (bytes < huge->range.bytes)
-        huge_shrink(huge, bytes);
-    return p;
+    return huge_resize(p, huge_bytes(n));
 }

@@ -6,6 +6,7 @@
 #include "backend/region.h"
 #include "base/lock.h"
 #include "base/report.h"
+#include "os/os.h"
 
 enum { GRAINS = HK_UNIT / HK_GRAIN, LISTS = (HK_PACK_MOST + HK_PACK_ALIGN) / HK_GRAIN };
 #define LATE 0x8000u
@@ -14,10 +15,12 @@ _Static_assert(GRAINS < LATE, "no block is so long");
 /* Equation: lengths[i] != 0 <=> a block of so many grains begins with grain i; within it all are 0. Behind
  * the last grain a block seems to begin. Lock: pack, for all that is not atomic. Type-stable. */
 typedef struct pack {
-    char *base;                /* NULL: without memory */
-    unsigned used;             /* grains of blocks */
-    unsigned longest;          /* the longest run of other grains */
-    unsigned list;             /* which list it is on, or 0: on none */
+    char *base;       /* NULL: without memory */
+    unsigned used;    /* grains of blocks */
+    unsigned dirty;   /* grains that blocks have left since the last claim, and others not taken */
+    unsigned longest; /* the longest run of other grains */
+    bool young;       /* a block has left since it was looked at for a claim */
+    unsigned list;    /* which list it is on, or 0: on none */
     struct pack *next, **link; /* on that list; *link is this one */
     hk_stocked_t kept;
     /* atomic: written under the lock, but for LATE: the block is free, save for what needs the lock */
@@ -64,6 +67,7 @@ HK_WALKER static void is_valid_locked(const pack_t *pack) {
     hk_assert(pack->list == hk_min(longest, LISTS));
     hk_assert(pack->list == 0 || (*pack->link == pack && pack->link != &pack->next));
     hk_assert(pack->list == 0 || not_empty[pack->list / 64] >> pack->list % 64 & 1);
+    hk_assert(pack->dirty <= GRAINS - in_blocks);
     hk_assert(stats.packs != 0 && stats.bytes >= (size_t)in_blocks * HK_GRAIN);
     hk_assert(stats.bytes >= stats.blocks * HK_GRAIN && stats.bytes <= stats.packs * HK_UNIT);
 }
@@ -121,14 +125,21 @@ static unsigned run_around(const pack_t *pack, unsigned at) {
     return at + room(pack, at) - begin;
 }
 
+static void set_dirty_locked(pack_t *pack, unsigned dirty) {
+    stats.dirty += ((size_t)dirty - pack->dirty) * HK_GRAIN;
+    pack->dirty = dirty;
+}
+
 /* The block that begins there has n grains from now on, and had another number; 0: there is none. What it takes is of a
- * run of so many. */
+ * run of so many; it may be what another one has left. */
 static void set_length_locked(pack_t *pack, unsigned first, unsigned n, unsigned run) {
     const unsigned had = length(pack, first);
     hk_store_relaxed(&pack->lengths[first], (uint16_t)n);
     pack->used += n - had;
     stats.blocks += (size_t)(n != 0) - (had != 0);
     stats.bytes += ((size_t)n - had) * HK_GRAIN;
+    set_dirty_locked(pack, n < had ? pack->dirty + had - n
+                                   : pack->dirty - (unsigned)hk_min(pack->dirty, n - had));
     if (n < had)
         relist_locked(pack, (unsigned)hk_max(pack->longest, run_around(pack, first + n)));
     else if (run == pack->longest)
@@ -212,16 +223,22 @@ void *hk_pack_alloc(size_t n, size_t align) {
     return p;
 }
 
-size_t hk_pack_free(void *p) {
+/* What was claimed and purged is not dirty. */
+static size_t give(void *p, bool purged) {
     pack_t *pack = hk_map_owner(p);
     hk_lock(&lock);
     const unsigned first = block_at(pack, p, HK_INVALID_FREE), n = length(pack, first);
     if (hk_load_relaxed(&pack->lengths[first]) & LATE)
         hk_fatal(HK_DOUBLE_FREE, p);
     set_length_locked(pack, first, 0, 0);
+    if (purged)
+        set_dirty_locked(pack, pack->dirty - n);
+    else
+        pack->young = true;
     hk_range_t range = {0};
     if (pack->used == 0) {
         range = (hk_range_t){pack->base, HK_UNIT, false};
+        set_dirty_locked(pack, 0);
         relist_locked(pack, 0);
         pack->base = NULL;
         stats.packs--;
@@ -235,6 +252,8 @@ size_t hk_pack_free(void *p) {
     }
     return (size_t)n * HK_GRAIN;
 }
+
+size_t hk_pack_free(void *p) { return give(p, false); }
 
 static atomic_bool some_are_late; /* atomic: any thread */
 
@@ -275,6 +294,46 @@ bool hk_pack_resize(void *p, size_t n) {
     hk_unlock(&lock);
     return fits;
 }
+
+/* ---- giving its pages back ---- */
+
+/* Runs of unused grains, as far as they are whole OS pages and not too short, become blocks. */
+static unsigned claim_locked(pack_t *pack, hk_os_range_t *ranges) {
+    const unsigned page = (unsigned)hk_os_page_size() / HK_GRAIN;
+    unsigned count = 0;
+    for (unsigned at = 0, unused; at < GRAINS; at += unused + length(pack, at + unused)) {
+        unused = room(pack, at);
+        const unsigned first = (unsigned)hk_align_up(at, page);
+        const unsigned end = (at + unused) / page * page;
+        if (end < first + HK_PACK_CLAIM_FROM / HK_GRAIN)
+            continue;
+        set_length_locked(pack, first, end - first, unused);
+        ranges[count++] = (hk_os_range_t){pack->base + (size_t)first * HK_GRAIN,
+                                          (size_t)(end - first) * HK_GRAIN};
+        unused = first - at;
+    }
+    return count;
+}
+
+unsigned hk_pack_claim(void **at, bool aged, bool *seen, hk_os_range_t *ranges) {
+    unsigned count = 0;
+    hk_lock(&lock);
+    pack_t *pack = *at != NULL ? ((pack_t *)*at)->kept.next : hk_load_acquire(&stock.all);
+    for (; pack != NULL && count == 0; pack = pack->kept.next) {
+        const bool is_due = pack->dirty >= HK_PACK_CLAIM_FROM / HK_GRAIN;
+        *at = pack;
+        *seen |= is_due && aged && pack->young;
+        if (is_due && !(aged && pack->young)) {
+            set_dirty_locked(pack, 0);
+            count = claim_locked(pack, ranges);
+        }
+        pack->young = false;
+    }
+    hk_unlock(&lock);
+    return count;
+}
+
+void hk_pack_unclaim(void *p, bool purged) { give(p, purged); }
 
 hk_pack_stats_t hk_pack_stats(void) {
     hk_lock(&lock);

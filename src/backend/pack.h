@@ -4,6 +4,7 @@
 #pragma once
 
 #include "base/base.h"
+#include "os/os.h"
 
 enum { HK_GRAIN = 1024, HK_PACK_MOST = 512 * 1024, HK_PACK_ALIGN = HK_SLICE };
 
@@ -26,7 +27,17 @@ size_t hk_pack_usable(const void *p);
  * taken. */
 bool hk_pack_resize(void *p, size_t n);
 
+/* For purging, see backend/purge.h: of the next pack behind *at (NULL: the first one) that has runs of OS pages which are free
+ * and have memory, claims these. Returns how many; 0: there is no such pack. `aged`: not of one that a block has left since
+ * this was asked last; *seen is set then. Room for HK_PACK_RANGES. */
+enum { HK_PACK_CLAIM_FROM = HK_SLICE, HK_PACK_RANGES = HK_UNIT / HK_PACK_CLAIM_FROM };
+unsigned hk_pack_claim(void **at, bool aged, bool *seen, hk_os_range_t *ranges);
+
+/* Puts the claim of such a range back, which has been purged or not. */
+void hk_pack_unclaim(void *start, bool purged);
+
+/* `dirty`: bytes of no block that may have memory. */
 typedef struct {
-    size_t packs, blocks, bytes;
+    size_t packs, blocks, bytes, dirty;
 } hk_pack_stats_t;
 hk_pack_stats_t hk_pack_stats(void);

@@ -3,6 +3,7 @@
 #include "backend/advise.h"
 #include "backend/heap.h"
 #include "backend/limit.h"
+#include "backend/pack.h"
 #include "backend/region.h"
 #include "backend/slab.h"
 #include "config/config.h"
@@ -132,6 +133,27 @@ size_t hk_purge_superslab(const hk_pool_cursor_t *cursor, hk_advice_t how, bool 
     return bytes;
 }
 
+bool hk_purge_pack(void **at, hk_advice_t how, bool aged, bool *seen, size_t *bytes) {
+    _Static_assert((int)HK_PACK_RANGES <= (int)MOST_RANGES, "it has room for them");
+    const uint64_t began = hk_os_now_ns();
+    *bytes = 0;
+    hk_assert(hk_lock_may_take(HK_RANK_PURGE));
+    hk_lock(&hk_purge_lock);
+    count = hk_pack_claim(at, aged, seen, ranges);
+    const hk_os_advised_t advised =
+        count != 0 ? hk_advise(ranges, count, how) : (hk_os_advised_t){0};
+    for (unsigned i = 0; i < count; i++) {
+        *bytes += i < advised.done ? ranges[i].bytes : 0;
+        hk_pack_unclaim(ranges[i].start, i < advised.done);
+    }
+    const bool had = count != 0;
+    hk_unlock(&hk_purge_lock);
+    hk_count(purge_calls, advised.calls);
+    hk_count(purge_bytes, *bytes);
+    hk_count(purge_ns, hk_os_now_ns() - began);
+    return had;
+}
+
 void hk_purge_instead(void) {
     enum { LOOKS = 8 };
     static _Atomic size_t most = SMALL;     /* atomic: any thread; the most that it had, or that */
@@ -175,6 +197,9 @@ size_t hk_purge_all(void) {
     hk_heap_each_stash(hk_stash_clear);
     for (hk_pool_cursor_t cursor = {0}; hk_pool_next(&cursor);)
         bytes += hk_purge_superslab(&cursor, HK_PURGE, false, &seen);
+    void *at = NULL;
+    for (size_t of_pack; hk_purge_pack(&at, HK_PURGE, false, &seen, &of_pack);)
+        bytes += of_pack;
     hk_pool_release_empty();
     bytes += hk_purge_cached(SIZE_MAX);
     if (bytes != 0)

@@ -1,4 +1,4 @@
-/* Giving free memory back to the system: free slices, and the OS pages inside slabs on which no
+/* Giving free memory back to the system: free slices, and the OS pages inside slabs and packs on which no
  * block lives.
  *
  * What is to be purged is claimed first, that is, put out of everybody's reach under the lock that
@@ -13,6 +13,9 @@
  * too. *seen is set where there is more that will be old
  * enough at the next look. Returns the bytes given back. The caller holds no lock. */
 size_t hk_purge_superslab(const hk_pool_cursor_t *cursor, hk_advice_t how, bool aged, bool *seen);
+
+/* The same of the next pack behind *at (NULL: the first one) that has anything to purge; false: there is none. */
+bool hk_purge_pack(void **at, hk_advice_t how, bool aged, bool *seen, size_t *bytes);
 
 /* Where memory is about to be brought in for a large block, and the process has never had so much: as much of what is free
  * goes back, as far as a few superslabs have it. So all that this takes is less than the process has

@@ -240,11 +240,12 @@ void hk_region_init(void) {
         hk_store_relaxed(&hk_region_bounded, true);
 }
 
-/* Far from its limit a process need not save: what it has got by then is a small part of the whole. */
+/* Far from its limit a process need not save: what it has got by then is a small part of the whole. (There are no addresses
+ * for any times of what is more than most machines have.) */
 static size_t plenty_for(size_t wanted) {
-    enum { TIMES = 8 };
-    return hk_align_up(hk_max(TIMES * hk_max(hk_region_live(), HK_REGION_FIRST_LOOK), wanted),
-                       HK_UNIT);
+    enum { TIMES = 8, MOST_LOG2 = 44 };
+    const size_t plenty = TIMES * hk_max(hk_region_live(), HK_REGION_FIRST_LOOK);
+    return hk_align_up(hk_max(hk_min(plenty, (size_t)1 << MOST_LOG2), wanted), HK_UNIT);
 }
 
 /* A refusal for want of mappings says nothing of these. */

@@ -209,11 +209,13 @@ bool hk_region_unmap(hk_range_t range) {
     hk_store_relaxed(&hk_region_no_cuts, (unsigned)HK_PATIENCE);
     hk_advise(&(hk_os_range_t){range.start, range.bytes}, 1, HK_PURGE);
     hk_lock(&hk_region_lock);
-    if (!hk_range_is_exact(&range) && insert_locked(range))
+    const bool kept = !hk_range_is_exact(&range) && insert_locked(range);
+    if (kept)
         hk_map_set(range.start, range.bytes / HK_SLICE, HK_KIND_FREE);
-    else
-        hk_held_drop(range.bytes);
     hk_unlock(&hk_region_lock);
+    if (kept || unmap(range)) /* which may be a mapping of its own, and give one back */
+        return !kept;
+    hk_held_drop(range.bytes);
     return false;
 }
 

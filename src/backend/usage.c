@@ -77,6 +77,7 @@ void hk_usage_count(hak_stats_t *stats, const size_t held[HK_CLASS_COUNT]) {
     hk_assert(hk_lock_may_take(HK_RANK_PURGE));
     hk_lock(&hk_purge_lock); /* claimed blocks would look as if they were in use */
     hk_pool_visit(count_slab, &count);
+    const hk_pack_stats_t packs = hk_pack_stats();
     hk_unlock(&hk_purge_lock);
     for (unsigned cls = 1; cls < hk_class_end(); cls++) {
         hak_stats_band_t *band = &stats->bands[hk_classes[cls].band];
@@ -85,7 +86,6 @@ void hk_usage_count(hak_stats_t *stats, const size_t held[HK_CLASS_COUNT]) {
         band->allocated += (count.active[cls] - waiting) * hk_classes[cls].size;
         band->magazines += waiting * hk_classes[cls].size;
     }
-    const hk_pack_stats_t packs = hk_pack_stats();
     const hk_singles_t single = hk_singles();
     const size_t shared = hk_pool_mapped() + packs.packs * HK_UNIT;
     const size_t huge = hk_minus(hk_region_live(), shared);

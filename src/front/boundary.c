@@ -400,13 +400,13 @@ void *hk_realloc_unwatched(void *p, size_t n) {
     if (HK_UNLIKELY(hk_guarded() || kind == HK_KIND_FENCED))
         return hk_guarded_realloc(p, n);
     size_t old = usable(p, kind);
-    const size_t shrinks = kind == HK_KIND_HUGE ? HK_UNIT : SIZE_MAX;
-    if (n <= old && n >= old / 2 && old - n < shrinks)
+    const bool fits = n <= old && n >= old / 2;
+    if (fits && kind != HK_KIND_HUGE)
         return p;
     if (hk_large_is(kind) && n > HK_MID_MAX) {
         void *q = resize_large(p, kind, n);
-        if (q != NULL)
-            return q;
+        if (q != NULL || fits)
+            return q != NULL ? q : p;
     }
     void *q = hk_hit_pop_class(hk_load_relaxed(&hk_tc), n <= HK_MID_MAX ? hk_class_of(n) : 0);
     const int saved = n < old ? errno : 0;

@@ -2,6 +2,7 @@
 
 #include "backend/advise.h"
 #include "backend/heap.h"
+#include "backend/pack.h"
 #include "backend/purge.h"
 #include "backend/region.h"
 #include "backend/superslab.h"
@@ -31,6 +32,8 @@ static struct pass {
     hk_superslab_t *at;  /* looked at last */
     hk_pool_free_t free; /* of those looked at */
     hk_pool_cursor_t cursor;
+    void *pack;    /* purged last */
+    bool packs;    /* there may be more of them */
     size_t most;   /* bytes to give back */
     size_t cached; /* of them at most so many cached ones */
     size_t purged; /* so far */
@@ -114,8 +117,11 @@ static void find_sparse(void) {
 /* All has been looked at. */
 static bool decide(void) {
     find_sparse();
-    const size_t cached = refused == 0 ? hk_region_cached() : 0, dirty = cached + pass.free.dirty;
-    const size_t in_use = hk_minus(hk_region_live(), pass.free.clean + pass.free.dirty);
+    const hk_pack_stats_t packs = hk_pack_stats();
+    const size_t cached = refused == 0 ? hk_region_cached() : 0;
+    const size_t dirty = cached + pass.free.dirty + packs.dirty;
+    const size_t in_use = hk_minus(hk_region_live(), pass.free.clean + pass.free.dirty +
+                                                         packs.packs * HK_UNIT - packs.bytes);
     /* What a process that goes on as it does frees here it takes there: on foot only one that has
      * become much smaller gives anything back, but for what it has not taken again for long, as far as
      * that stays away. */
@@ -149,21 +155,24 @@ static bool decide(void) {
         pass.cursor = (hk_pool_cursor_t){0};
     pass.tried = pass.cursor.superslab == NULL;
     pass.cached = old;
+    pass.packs = packs.dirty != 0;
     pass.seen = old < cached;
     return true;
 }
 
 static bool purge(uint64_t mode) {
+    const hk_advice_t how = mode == HK_DECOMMIT_FREE ? HK_RESET : HK_PURGE;
     size_t bytes;
     if (pass.cached != 0) {
         bytes = hk_purge_cached(hk_min(hk_min(pass.cached, CACHED_AT_ONCE), pass.most));
         hk_credit_used(&credit, 2 * bytes); /* as if taken again, by a mapping of its own */
         pass.cached = bytes == 0 ? 0 : hk_minus(pass.cached, bytes);
         refused = bytes == 0 ? LOOKS_WITHOUT_CACHE : 0;
+    } else if (pass.packs) {
+        pass.packs = hk_purge_pack(&pass.pack, how, pass.aged, &pass.seen, &bytes);
     } else {
         if (!hk_pool_next(&pass.cursor))
             return false;
-        const hk_advice_t how = mode == HK_DECOMMIT_FREE ? HK_RESET : HK_PURGE;
         bytes = hk_purge_superslab(&pass.cursor, how, pass.aged, &pass.seen);
     }
     pass.purged += bytes;

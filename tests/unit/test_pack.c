@@ -3,6 +3,7 @@
 
 #include "backend/meta.h"
 #include "backend/pagemap.h"
+#include "backend/purge.h"
 #include "backend/region.h"
 #include "check.h"
 #include "hakmem/hakmem.h"
@@ -98,6 +99,40 @@ static void all_goes(void) {
     CHECK(p != NULL && hk_map_owner(p) == descriptor);
 }
 
+/* Whole OS pages that blocks have left go, and only these, whoever lies beside them; they serve again, and are not purged
+ * twice. Of what was left since the last look nothing goes where that is asked. */
+static void pages_of_free_grains(void) {
+    enum { N = 3, BYTES = 200 * HK_GRAIN };
+    char *blocks[N];
+    void *at = NULL;
+    bool seen = false;
+    size_t bytes;
+    CHECK_EQ(hk_pack_stats().packs, 0);
+    for (unsigned i = 0; i < N; i++)
+        memset(blocks[i] = hk_pack_alloc(BYTES, 1), 'a', BYTES);
+    CHECK(!hk_purge_pack(&at, HK_PURGE, false, &seen, &bytes) && bytes == 0);
+    hk_pack_free(blocks[1]);
+    CHECK_EQ(hk_pack_stats().dirty, BYTES);
+    CHECK(!hk_purge_pack(&(void *){NULL}, HK_PURGE, true, &seen, &bytes) && seen);
+    seen = false;
+    CHECK(hk_purge_pack(&(void *){NULL}, HK_PURGE, true, &seen, &bytes) && !seen);
+    CHECK(bytes > BYTES - 2 * hk_os_page_size() && bytes <= HK_UNIT - 2 * BYTES);
+    CHECK_EQ(hk_pack_stats().dirty, 0);
+    CHECK_EQ(hk_pack_stats().blocks, N - 1);
+    for (size_t i = 0; i < BYTES; i++)
+        CHECK(blocks[0][i] == 'a' && blocks[2][i] == 'a');
+    CHECK_EQ(blocks[1][BYTES / 2], 0);
+    CHECK(!hk_purge_pack(&(void *){NULL}, HK_PURGE, false, &seen, &bytes));
+    CHECK(hk_pack_alloc(BYTES, 1) == blocks[1]);
+    hk_pack_free(blocks[0]);
+    hk_pack_free(blocks[1]);
+    CHECK(hk_pack_alloc(BYTES, 1) == blocks[0]);
+    CHECK_EQ(hk_pack_stats().dirty, BYTES);
+    hk_pack_free(blocks[0]);
+    hk_pack_free(blocks[2]);
+    CHECK_EQ(hk_pack_stats().dirty, 0);
+}
+
 /* Of two packs the one with just enough room, though the other is newer and has more: it is found by its room, and
  * nobody walks over all packs. */
 static void just_enough_room(void) {
@@ -172,6 +207,7 @@ static void descriptors_are_used_again(void) {
 
 int main(void) {
     hak_free(hak_malloc(1)); /* which starts it all */
+    pages_of_free_grains();
     just_enough_room();
     aligned_holes();
     blocks_like_the_model();
