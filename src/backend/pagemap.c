@@ -6,9 +6,8 @@
 _Static_assert(HK_LEAF_SLICES *HK_SLICE == HK_LEAF_UNITS * HK_UNIT,
                "both cover the same addresses");
 
-#define LEAVES ((size_t)1 << (HK_ADDRESS_BITS - HK_LEAF_SHIFT))
 static _Atomic(hk_leaf_t *) made; /* atomic: every leaf; push only */
-_Atomic(hk_leaf_t *) hk_map_root[LEAVES];
+_Atomic(hk_leaf_t *) hk_map_root[HK_MAP_LEAVES];
 static _Atomic uint8_t no_map[1]; /* the flat map where there is none */
 
 hk_flat_t hk_flat = {.bytes = no_map, .mask = 0};
@@ -29,7 +28,7 @@ void hk_map_init(void) {
 /* Whether the part of the flat map for the 4 GiB with this number stays when it is given up. */
 static bool stays(size_t i, size_t at_break) {
     enum { NEAR = 4 };
-    const size_t first = hk_minus(i, NEAR), last = hk_min(i + NEAR, LEAVES - 1);
+    const size_t first = hk_minus(i, NEAR), last = hk_min(i + NEAR, HK_MAP_LEAVES - 1);
     bool near_ours = false;
     for (size_t at = first; at <= last; at++)
         near_ours |= at == at_break || hk_load_acquire(&hk_map_root[at]) != NULL;
@@ -41,8 +40,8 @@ void hk_map_give_up_flat(void) {
     uint8_t *flat = (uint8_t *)hk_flat.bytes;
     hk_assert(hk_flat.bytes != no_map); /* there is one to give up */
     hk_store_seq(&hk_flat.mask, (uintptr_t)0);
-    for (size_t i = 0, end; i < LEAVES; i = end + 1) {
-        for (end = i; end < LEAVES && !stays(end, at_break);)
+    for (size_t i = 0, end; i < HK_MAP_LEAVES; i = end + 1) {
+        for (end = i; end < HK_MAP_LEAVES && !stays(end, at_break);)
             end++;
         if (end != i)
             hk_os_unmap(flat + i * HK_LEAF_SLICES, (end - i) * HK_LEAF_SLICES);

@@ -34,6 +34,7 @@ _Static_assert(HK_KIND_COUNT <= UINT8_MAX, "a kind is a byte");
 #else
 #define HK_ADDRESS_BITS 48
 #endif
+#define HK_MAP_LEAVES ((size_t)1 << (HK_ADDRESS_BITS - HK_LEAF_SHIFT))
 #define HK_LEAF_SLICES ((size_t)1 << (HK_LEAF_SHIFT - HK_SLICE_SHIFT))
 #define HK_LEAF_UNITS ((size_t)1 << (HK_LEAF_SHIFT - HK_UNIT_SHIFT))
 
@@ -45,7 +46,7 @@ typedef struct hk_leaf {
     struct hk_leaf *made_next; /* const once set */
 } hk_leaf_t;
 
-extern _Atomic(hk_leaf_t *) hk_map_root[(size_t)1 << (HK_ADDRESS_BITS - HK_LEAF_SHIFT)];
+extern _Atomic(hk_leaf_t *) hk_map_root[HK_MAP_LEAVES];
 
 /* NULL where there is none. */
 HK_INLINE hk_leaf_t *hk_map_leaf(const void *p) {

@@ -124,7 +124,9 @@ typedef struct {
 /* The bits of the block of class cls that starts at p, an address in a slab of that class; NULL where none starts
  * there. `quick`, where the class is not 1: behind the slab's last block there are some as well, that are 0. */
 HK_INLINE _Atomic uint16_t *hk_shadow_in(const void *p, unsigned cls, bool quick) {
-    const hk_leaf_t *leaf = hk_load_acquire(&hk_map_root[(uintptr_t)p >> HK_LEAF_SHIFT]);
+    /* the flat map takes addresses modulo its own; what is no multiple of the class's size then ends below */
+    const size_t root = ((uintptr_t)p >> HK_LEAF_SHIFT) % HK_MAP_LEAVES;
+    const hk_leaf_t *leaf = hk_load_acquire(&hk_map_root[root]);
     const hk_superslab_head_t *ss = (const void *)hk_load_acquire(&leaf->owner[hk_map_unit(p)]);
     const hk_class_t *c = &hk_classes[cls];
     const size_t slice = ((uintptr_t)p >> HK_SLICE_SHIFT) & (HK_SLICES - 1);

@@ -4,6 +4,7 @@
 
 #include "backend/region.h"
 #include "front/thread.h"
+#include "guard/fence.h"
 
 /* More than any limit that matters; a request above it fails for its own sake. */
 #define BOUNDED_MOST ((size_t)32 << 30)
@@ -22,6 +23,8 @@ static bool flat_map_fits(size_t wanted) {
 HK_COLD bool hk_bounds_look(size_t wanted) {
     wanted = hk_min(wanted, BOUNDED_MOST);
     bool news = hk_region_look_at_bounds(wanted);
+    if (news && hk_guarded()) /* freed blocks that wait have addresses, which others want now */
+        hk_fence_trim();
     if (!hk_map_has_flat() || flat_map_fits(wanted))
         return news;
     hk_threads_give_up_flat_map();

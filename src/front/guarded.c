@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/auxv.h>
-#include <unistd.h>
 
 #include "backend/large.h"
 #include "backend/meta.h"
@@ -56,6 +55,9 @@ void hk_guarded_set_up_locked(hk_thread_t *thread) {
     hk_quarantine_begin(quarantine);
     thread->quarantine = quarantine;
 }
+
+/* A signal handler has interrupted its thread while that was at a block. */
+static bool is_interrupted(const hk_quarantine_t *q) { return hk_load_relaxed(&q->dice) == 0; }
 
 void hk_guarded_refilled(hk_thread_t *thread, unsigned cls, void **blocks, unsigned n) {
     hk_block_touch(blocks, n, cls);
@@ -114,10 +116,12 @@ void hk_guarded_finish(void) {
     hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread != NULL ? hk_thread_enter() : NULL;
     if (thread == NULL)
         return;
-    const bool alone = keep_others_out();
-    flush(thread, true, alone);
+    const bool interrupted = thread->quarantine != NULL && is_interrupted(thread->quarantine);
+    const bool alone = !interrupted && keep_others_out();
+    if (!interrupted)
+        flush(thread, true, alone);
     if (alone) {
-        hk_block_look_at_tails(BLOCKS_IN_A_MS);
+        hk_block_look_at_all(BLOCKS_IN_A_MS);
         hk_fence_finish();
         let_others_in();
     }
@@ -200,8 +204,14 @@ static void refill(hk_thread_t *thread, hk_quarantine_t *q, unsigned cls) {
     hk_quarantine_open(q, dice);
 }
 
-/* A signal handler has interrupted its thread while that was moving blocks. */
-static bool is_interrupted(const hk_quarantine_t *q) { return hk_load_relaxed(&q->dice) == 0; }
+/* What was closed is opened. */
+static HK_NOINLINE void *hand_out_any(hk_quarantine_t *q, uint64_t dice, void *p, unsigned cls,
+                                      size_t n, hk_by_t by) {
+    hk_block_hand_out_any(p, cls, n, by);
+    if (q != NULL)
+        hk_quarantine_open(q, dice);
+    return p;
+}
 
 /* Whoever is interrupted may be about to take what is on top of the magazine: it is not for the handler. */
 static HK_NOINLINE void *of_class(size_t bytes, size_t n, size_t align, hk_by_t by) {
@@ -219,7 +229,7 @@ static HK_NOINLINE void *of_class(size_t bytes, size_t n, size_t align, hk_by_t 
         p = hk_take_block(cls, bytes, align);
     if (p == NULL || hk_map_kind(p) != cls) /* none, or the emergency heap's */
         return p;
-    return hk_block_hand_out_any(p, cls, n, by);
+    return hand_out_any(q, q != NULL ? hk_quarantine_close(q) : 0, p, cls, n, by);
 }
 
 void *hk_guarded_aligned(size_t n, size_t align, hk_by_t by) {
@@ -248,9 +258,13 @@ HK_INLINE void *unsampled(size_t n, hk_by_t by) {
     const unsigned cls = hk_load_acquire(&hk_class_of_size[(n + 15 + hk_guard->tail) / 16 * 2]);
     hk_quarantine_t *q = quarantine_of(hk_load_relaxed(&hk_tc)->thread);
     if (HK_LIKELY(q != NULL)) {
-        const hk_waiting_t got = hk_quarantine_take(q, cls);
+        const uint64_t dice = hk_quarantine_close(q);
+        const hk_waiting_t got = hk_quarantine_take_closed(q, cls);
+        if (HK_UNLIKELY(got.p != NULL && !hk_block_hand_out(q, got, cls, n, by)))
+            return hand_out_any(q, dice, got.p, cls, n, by);
+        hk_quarantine_open(q, dice);
         if (HK_LIKELY(got.p != NULL))
-            return hk_block_hand_out(q, got, cls, n, by);
+            return got.p;
     }
     return of_class(with_tail(n), n, 8, by);
 }
@@ -268,8 +282,8 @@ static bool is_on_stack(const void *p) {
     const uintptr_t here = (uintptr_t)__builtin_frame_address(0), at = (uintptr_t)p;
     const uintptr_t thread = (uintptr_t)__builtin_thread_pointer();
     const uintptr_t top = hk_max(getauxval(AT_RANDOM), getauxval(AT_EXECFN));
-    const uintptr_t end = gettid() == getpid() ? top : thread;
-    return at > here && at < end && end - here < 64 * HK_MIB;
+    const size_t most = 64 * HK_MIB; /* so far away the other one is, whose stack it is not */
+    return at > here && ((at < thread && thread - here < most) || (at < top && top - here < most));
 }
 
 /* Whether the C library would believe that p is a mapping of its own, and unmap what is ours. */
@@ -349,7 +363,12 @@ static HK_NOINLINE void retire(unsigned cls, hk_waiting_t in) {
 static HK_COLD void free_odd(void *p, unsigned cls, hk_by_t by, size_t n) {
     /* who frees before it ever allocates counts as a second thread too (hk_block_set_free) */
     hk_thread_t *thread = hk_thread_served();
-    if (!hk_block_take_back_odd(p, cls, by, n))
+    hk_quarantine_t *q = quarantine_of(thread);
+    const uint64_t dice = q != NULL ? hk_quarantine_close(q) : 0;
+    const bool taken = hk_block_take_back_odd(p, cls, by, n);
+    if (q != NULL)
+        hk_quarantine_open(q, dice);
+    if (!taken)
         return;
     if (thread != NULL)
         retire(cls, (hk_waiting_t){p, hk_shadow_of(p, cls)});
@@ -374,11 +393,18 @@ HK_INLINE void release(void *p, hk_by_t by, size_t n) {
         return;
     }
     hk_quarantine_t *q = quarantine_of(hk_load_relaxed(&hk_tc)->thread);
-    const hk_waiting_t is = {p, hk_shadow_in(p, cls, true)};
-    if (HK_UNLIKELY(q == NULL || !hk_block_take_back(q, is, cls, by, n)))
+    if (HK_UNLIKELY(q == NULL)) {
         free_odd(p, cls, by, n);
-    else if (HK_UNLIKELY(!hk_quarantine_put(q, cls, is)))
+        return;
+    }
+    const hk_waiting_t is = {p, hk_shadow_in(p, cls, true)};
+    const uint64_t dice = hk_quarantine_close(q);
+    if (HK_UNLIKELY(!hk_block_take_back(q, is, cls, by, n))) {
+        hk_quarantine_open(q, dice);
+        free_odd(p, cls, by, n);
+    } else if (HK_UNLIKELY(!hk_quarantine_put(q, dice, cls, is))) {
         retire(cls, is);
+    }
 }
 
 void hk_guarded_free(void *p) { release(p, HK_BY_MALLOC, HK_ANY_SIZE); }
@@ -392,18 +418,27 @@ size_t hk_guarded_bytes(const void *p, unsigned kind) {
 
 /* A block stays where it is as long as so much of it is used, half or nothing. */
 static bool resized(void *p, unsigned kind, size_t n, bool half) {
-    if (kind == HK_KIND_FENCED)
-        return hk_fence_resize(p, n, half);
-    const size_t room = hk_classes[kind].size;
-    return n <= room && with_tail(n) <= room && (n > room / 2 || !half) &&
-           hk_block_resize(p, kind, n);
+    hk_quarantine_t *q = quarantine_of(hk_load_relaxed(&hk_tc)->thread);
+    const uint64_t dice = q != NULL ? hk_quarantine_close(q) : 0;
+    const size_t room = kind == HK_KIND_FENCED ? 0 : hk_classes[kind].size;
+    const bool done = kind == HK_KIND_FENCED
+                          ? hk_fence_resize(p, n, half)
+                          : n <= room && with_tail(n) <= room && (n > room / 2 || !half) &&
+                                hk_block_resize(p, kind, n);
+    if (q != NULL)
+        hk_quarantine_open(q, dice);
+    return done;
 }
 
 void *hk_guarded_realloc(void *p, size_t n) {
     hk_thread_served();
     const unsigned kind = hk_map_kind(p);
+    const bool is_small = kind - 1 < HK_CLASS_COUNT - 1, known = kind == HK_KIND_FENCED || is_small;
+    if (is_small && !hk_block_is_out(p, kind)) {
+        errno = EINVAL;
+        return NULL;
+    }
     const size_t before = hk_usable(p);
-    const bool known = kind == HK_KIND_FENCED || kind - 1 < HK_CLASS_COUNT - 1;
     if (known && resized(p, kind, n, true))
         return p;
     const int saved = errno;

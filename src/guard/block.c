@@ -76,21 +76,23 @@ void hk_block_look_beside(char *p, unsigned cls) {
 }
 
 /* Counts what it sees, in use or free, off `left`. */
-static void look_at_tails_of(const hk_slab_t *slab, unsigned *left) {
+static void look_at_blocks_of(const hk_slab_t *slab, unsigned *left) {
     const hk_class_t *c = &hk_classes[slab->cls];
     char *p = slab->base;
     for (unsigned i = 0; i < c->blocks && *left != 0; i++, p += c->size, --*left) {
         const uint16_t is = hk_load_relaxed(hk_shadow_of(p, slab->cls));
-        if (is != HK_BLOCK_FREE)
+        if (is == HK_BLOCK_FREE)
+            hk_block_look(p, slab->cls);
+        else
             tail_is_whole(p, is, c->size);
     }
 }
 
-void hk_block_look_at_tails(unsigned most) {
+void hk_block_look_at_all(unsigned most) {
     hk_pool_cursor_t at = {0};
     while (most != 0 && hk_pool_next(&at))
         for (unsigned i = 0; i < at.count; i++)
-            look_at_tails_of(at.slabs[i], &most);
+            look_at_blocks_of(at.slabs[i], &most);
 }
 
 void *hk_block_hand_out_any(void *p, unsigned cls, size_t n, hk_by_t by) {
@@ -112,6 +114,8 @@ HK_COLD bool hk_block_take_back_odd(void *p, unsigned cls, hk_by_t by, size_t n)
     if (by_of(was) != 0)
         hk_guard_check_claims(p, bytes_of(was, room), by_of(was), by,
                               is_exact(was) ? n : HK_ANY_SIZE);
+    if (hk_guard->tail != 0 && is_exact(was)) /* it lies further on than what is cleared, maybe */
+        hk_tail_clear(p, bytes_of(was, room), room);
     hk_zero(p, hk_min(room, hk_guard->zeroed));
     return true;
 }
@@ -124,6 +128,8 @@ static _Atomic uint16_t *in_use(const void *p, unsigned cls) {
     hk_guard_fault(HK_INVALID_POINTER, p, HK_NO_SIZE, HK_NOWHERE);
     return NULL;
 }
+
+bool hk_block_is_out(const void *p, unsigned cls) { return in_use(p, cls) != NULL; }
 
 size_t hk_block_bytes(const void *p, unsigned cls) {
     _Atomic uint16_t *shadow = in_use(p, cls);

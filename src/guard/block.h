@@ -41,25 +41,25 @@ void hk_block_look(void *p, unsigned cls);
 /* The blocks on either side of it, while no other thread allocates: the tail of one that is out too. */
 void hk_block_look_beside(char *p, unsigned cls);
 
-/* The tails of blocks that are out, while no other thread allocates: of so many blocks at most. */
-void hk_block_look_at_tails(unsigned most);
+/* All others, and the tails of blocks that are out, while no other thread allocates: of so many blocks at most. */
+void hk_block_look_at_all(unsigned most);
 
 /* hk_block_hand_out() of any free block of the class. */
 void *hk_block_hand_out_any(void *p, unsigned cls, size_t n, hk_by_t by);
 
-/* The block that has waited, free and of class cls, is somebody's now: n bytes of it, not much less than it has. */
-HK_INLINE void *hk_block_hand_out(hk_quarantine_t *q, hk_waiting_t is, unsigned cls, size_t n,
-                                  hk_by_t by) {
+/* The block that has waited, free and of class cls, is somebody's now: n bytes of it, not much less than it has. False: it does
+ * not read as zero, and nothing has changed. */
+HK_INLINE bool hk_block_hand_out(const hk_quarantine_t *q, hk_waiting_t is, unsigned cls, size_t n,
+                                 hk_by_t by) {
     const size_t room = q->room[cls];
     char *p = is.p;
     hk_assert(room == hk_classes[cls].size && n <= room && room - n <= HK_BLOCK_MOST_SLACK);
     if (HK_UNLIKELY(!hk_is_clear(p, q->looks[cls])))
-        return hk_block_hand_out_any(p, cls, n, by);
+        return false;
     if (HK_LIKELY(hk_guard->tail != 0))
         hk_tail_begin(p, n, room);
-    atomic_signal_fence(memory_order_seq_cst); /* a handler may end the process */
     hk_store_relaxed(is.shadow, (uint16_t)((room - n) << HK_BLOCK_SLACK_SHIFT | by));
-    return p;
+    return true;
 }
 
 /* False: another thread has freed the block meanwhile. Who allocates alone needs no exclusive access to
@@ -94,6 +94,9 @@ HK_INLINE bool hk_block_take_back(const hk_quarantine_t *q, hk_waiting_t is, uns
 
 /* The same, whatever is odd. False: a fault was reported, and there is nothing more to do. */
 bool hk_block_take_back_odd(void *p, unsigned cls, hk_by_t by, size_t n);
+
+/* False: it is not, and a fault was reported. */
+bool hk_block_is_out(const void *p, unsigned cls);
 
 /* The bytes that were asked for; a fault unless the block is out. */
 size_t hk_block_bytes(const void *p, unsigned cls);

@@ -116,10 +116,11 @@ static void unmap(const hk_header_t *header) {
     hk_os_unmap(h.start, h.bytes);
 }
 
-/* Freed ones wait here, so many at most and of so much address space each; not where mappings are few. The
- * smaller ones keep their memory, so much in all, and when they have waited may be had again: a few for each number
+/* Freed ones wait here, so many at most and of so much address space each, less where that is limited; not where mappings are
+ * few. The smaller ones keep their memory, so much in all, and when they have waited may be had again: a few for each number
  * of pages, modulo the sets. */
-#define WAITS_UP_TO (64 * HK_MIB)
+#define WAITS_UP_TO (4096 * HK_MIB)
+#define WAITS_LIMITED_UP_TO HK_MIB
 #define KEEPS_UP_TO (512 * HK_KIB)
 #define KEEPS_IN_ALL (4 * HK_MIB)
 enum { PLACES = 32, KEPT = 64 };
@@ -290,7 +291,9 @@ static bool close_body(hk_header_t *header) {
 }
 
 static void wait_or_go(hk_header_t *header) {
-    const bool waits = header->bytes <= WAITS_UP_TO && hk_load_relaxed(&patience) == 0;
+    const bool few = hk_region_is_bounded() || !hk_map_has_flat();
+    const size_t most = few ? WAITS_LIMITED_UP_TO : WAITS_UP_TO;
+    const bool waits = header->bytes <= most && hk_load_relaxed(&patience) == 0;
     if (waits && close_body(header))
         header = hk_exchange_seq(&waiting[hk_guard_chance(PLACES)], header);
     if (header != NULL && header->keeps)

@@ -24,7 +24,7 @@ typedef struct {
 typedef struct {
     uint64_t stream;
     /* A number of it, of which each newcomer takes a few bits; 1: used up, as always where none shall wait and what is
-     * put is taken next. 0: the thread is about to move blocks, and nothing is driven out. */
+     * put is taken next. 0: it is closed, and nothing is driven out. */
     _Atomic uint64_t dice;
     hk_waiting_t *top[HK_CLASS_COUNT]; /* the one to take next; out[0], which is nobody: none */
     /* the last place for it; out[0] until the first block is put */
@@ -43,8 +43,9 @@ unsigned hk_quarantine_room(unsigned cls);
 /* Of one that is zero. */
 void hk_quarantine_begin(hk_quarantine_t *quarantine);
 
-/* The thread moves blocks. What a signal handler frees meanwhile that it has just allocated goes back to where
- * it was, so that the thread finds all as it was. Returns what to tell end. */
+/* The thread is at a block, or moves some. What a signal handler frees meanwhile that it has just allocated goes back to where
+ * it was, so that the thread finds all as it was; if it ends the process nothing is looked at, for a block may be half
+ * given out, or half cleared. Returns what to tell open. */
 HK_INLINE uint64_t hk_quarantine_close(hk_quarantine_t *q) {
     const uint64_t dice = hk_load_relaxed(&q->dice);
     hk_store_relaxed(&q->dice, (uint64_t)0);
@@ -57,20 +58,25 @@ HK_INLINE void hk_quarantine_open(hk_quarantine_t *q, uint64_t dice) {
     hk_store_relaxed(&q->dice, dice);
 }
 
-/* One that has waited; NULL: there is none. */
-HK_INLINE hk_waiting_t hk_quarantine_take(hk_quarantine_t *q, unsigned cls) {
-    const uint64_t dice = hk_quarantine_close(q);
+/* One that has waited; NULL: there is none. It is closed. */
+HK_INLINE hk_waiting_t hk_quarantine_take_closed(hk_quarantine_t *q, unsigned cls) {
     hk_waiting_t *top = q->top[cls];
     const hk_waiting_t got = *top;
     if (HK_LIKELY(got.p != NULL))
         q->top[cls] = top - 1;
+    atomic_signal_fence(memory_order_seq_cst); /* before anything is done with it */
+    return got;
+}
+
+HK_INLINE hk_waiting_t hk_quarantine_take(hk_quarantine_t *q, unsigned cls) {
+    const uint64_t dice = hk_quarantine_close(q);
+    const hk_waiting_t got = hk_quarantine_take_closed(q, cls);
     hk_quarantine_open(q, dice);
     return got;
 }
 
-/* Puts a block in. False: not that easy. */
-HK_INLINE bool hk_quarantine_put(hk_quarantine_t *q, unsigned cls, hk_waiting_t in) {
-    const uint64_t dice = hk_quarantine_close(q);
+/* Puts a block in, and opens what was closed. False: not that easy. */
+HK_INLINE bool hk_quarantine_put(hk_quarantine_t *q, uint64_t dice, unsigned cls, hk_waiting_t in) {
     hk_waiting_t *top = q->top[cls], *end = q->end[cls];
     if (HK_UNLIKELY(dice <= 1 || top == end)) {
         hk_quarantine_open(q, dice);

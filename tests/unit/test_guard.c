@@ -1,5 +1,6 @@
 /* The guard: what it knows of each block, what it finds and when, and that it goes on where it is told
  * to. The process starts unguarded, so that blocks from before are there too. */
+#include <errno.h>
 #include <pthread.h>
 
 #include "faults.h"
@@ -159,11 +160,44 @@ static void raced(void *unused) {
     CHECK(hak_stats_get(&stats) == 0 && stats.faults == ROUNDS);
 }
 
+/* A block of which something was said is left alone. */
+static void said_once(void *p) {
+    hk_store_relaxed(&hk_on_fault, (unsigned)HK_ON_FAULT_REPORT);
+    errno = 0;
+    CHECK(hak_realloc(p, 5000) == NULL && errno == EINVAL);
+    CHECK_EQ(hk_load_relaxed(&hk_faults), 1);
+    _exit(0);
+}
+
 static void reports_and_goes_on(void) {
     static child_t child;
+    void *freed = hak_malloc(100);
     child_run(&child, raced, NULL);
     CHECK_TEXT(child.text, "");
     CHECK_EQ(child.status, 0);
+    hak_free(freed);
+    child_run(&child, said_once, hidden(freed));
+    CHECK_EQ(child.status, 0);
+}
+
+/* A tail tells its secret: who frees a block clears that too, where it lies behind what is cleared else. (A thread's first
+ * free goes another way than the next ones.) */
+static void *free_two(void *blocks) {
+    hak_free(((void **)blocks)[0]);
+    hak_free(hidden(hak_malloc(1500)));
+    hak_free(((void **)blocks)[1]);
+    return NULL;
+}
+
+static void no_tail_is_left(void) {
+    static char nothing[HK_TAIL_WINDOW];
+    char *blocks[] = {hak_malloc(1500), hak_malloc(1500)};
+    memset(blocks[0], 0, 1500);
+    memset(blocks[1], 0, 1500);
+    pthread_t other;
+    CHECK(pthread_create(&other, NULL, free_two, blocks) == 0 && pthread_join(other, NULL) == 0);
+    for (unsigned i = 0; i < 2; i++)
+        CHECK(memcmp((char *)hidden(blocks[i]) + 1500, nothing, sizeof nothing) == 0);
 }
 
 /* ---- late, and by chance ---- */
@@ -208,7 +242,7 @@ static void every_place_is_left(void) {
     hk_quarantine_begin(&quarantine);
     for (unsigned i = 0; i < sizeof blocks; i++) {
         const hk_waiting_t one = {&blocks[i], NULL};
-        if (!hk_quarantine_put(&quarantine, 2, one))
+        if (!hk_quarantine_put(&quarantine, hk_quarantine_close(&quarantine), 2, one))
             CHECK(hk_quarantine_put_slow(&quarantine, 2, one) == NULL);
         char *out = hk_quarantine_take(&quarantine, 2).p;
         CHECK(out == NULL || (out >= blocks && out < &blocks[i]));
@@ -283,6 +317,7 @@ int main(void) {
     found_in_the_tail();
     found_before_reuse();
     reports_and_goes_on();
+    no_tail_is_left();
     reuse_is_late();
     order_is_chance();
     every_place_is_left();

@@ -1,6 +1,7 @@
 /* What a guarded process looks at when it ends no thread changes meanwhile that has not allocated before: it waits. */
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/time.h>
 
 #include "faults.h"
 #include "os/os.h"
@@ -52,6 +53,37 @@ static void *give(void *block) {
     return NULL;
 }
 
+/* A handler that ends the process does so while a block is half given out, taken back or resized: no fault is told. */
+static void finish(int number) {
+    (void)number;
+    hk_guarded_finish();
+    _exit(0);
+}
+
+static void at_blocks(void *us) {
+    enum { BLOCKS = 64, BYTES = 900 };
+    void *blocks[BLOCKS] = {NULL};
+    signal(SIGALRM, finish);
+    setitimer(ITIMER_REAL, &(struct itimerval){.it_value.tv_usec = *(int *)us}, NULL);
+    for (unsigned i = 0, at = 0;; i++, at = i % BLOCKS)
+        if (i % 3 == 0 && blocks[at] != NULL) {
+            blocks[at] = hak_realloc(blocks[at], BYTES + i % 100);
+        } else {
+            hak_free(blocks[at]);
+            memset(blocks[at] = hak_malloc(BYTES + i % 50), 1, BYTES);
+        }
+}
+
+static void handlers_end_it(void) {
+    enum { CHILDREN = 400 };
+    for (int i = 0, us = 300; i < CHILDREN; i++, us = 300 + i * 7 % 1000) {
+        static child_t child;
+        child_run(&child, at_blocks, &us);
+        CHECK_TEXT(child.text, "");
+        CHECK_EQ(child.status, 0);
+    }
+}
+
 int main(void) {
     static void *(*const works[])(void *) = {take_small, take_large, resize, give, give};
     enum { WORKS = sizeof works / sizeof works[0] };
@@ -72,5 +104,6 @@ int main(void) {
         hak_free(blocks[i]);
     }
     CHECK_EQ(hk_load_seq(&came), WORKS);
+    handlers_end_it();
     return 0;
 }

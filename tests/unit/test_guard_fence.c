@@ -187,6 +187,24 @@ static void fences_are_used_again(void) {
     CHECK(calls_for(1, 102400) > 0);
 }
 
+/* What waits has addresses: vast ones do, unless these are limited. */
+static void few_addresses(void) {
+    enum { VAST = 100 * HK_MIB };
+    uint64_t before[HK_CALL_KINDS], after[HK_CALL_KINDS];
+    for (unsigned bounded = 0; bounded < 2; bounded++) {
+        hak_trim();
+        hk_store_relaxed(&hk_region_bounded, bounded != 0);
+        char *p = hak_malloc(VAST);
+        CHECK(p != NULL && hk_map_kind(p) == HK_KIND_FENCED);
+        hk_calls_read(before);
+        hak_free(p);
+        hk_calls_read(after);
+        CHECK_EQ(after[HK_CALL_munmap] - before[HK_CALL_munmap], bounded);
+        CHECK((hk_map_kind(p) == HK_KIND_FOREIGN) == (bounded != 0));
+    }
+    hk_store_relaxed(&hk_region_bounded, false);
+}
+
 /* A block that grows by a page at a time gets a mapping now and then, and keeps what is in it and its fence. */
 static void grows_where_it_is(void) {
     enum { STEPS = 200, STEP = 4096, FIRST = 70001 };
@@ -277,6 +295,7 @@ int main(void) {
     fences_go();
     if (hk_guard->fences) {
         fences_are_used_again();
+        few_addresses();
         grows_where_it_is();
         headers_are_sealed();
         none_is_found_inside();

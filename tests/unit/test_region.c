@@ -8,6 +8,7 @@
 
 #include "backend/limit.h"
 #include "backend/pagemap.h"
+#include "base/calls.h"
 #include "check.h"
 #include "config/config.h"
 #include "hakmem/hakmem.h"
@@ -464,8 +465,29 @@ static void moved_in_parts(void) {
     hk_store_relaxed(&hk_region_bounded, false);
 }
 
+/* What grows by little has room for more once it has moved, and keeps it while others grow as well: else it would move
+ * again and again, its pages in ever more parts. */
+static void growing_keeps_its_room(void) {
+    enum { BLOCKS = 2, FROM = 16 * HK_UNIT, TO = 32 * HK_UNIT, MOVES = 1 + 8 };
+    char *blocks[BLOCKS] = {NULL};
+    uint64_t before[HK_CALL_KINDS], after[HK_CALL_KINDS];
+    hk_calls_read(before);
+    for (size_t n = FROM; n <= TO; n += HK_SLICE)
+        for (unsigned i = 0; i < BLOCKS; i++)
+            CHECK((blocks[i] = hak_realloc(blocks[i], n)) != NULL);
+    hk_calls_read(after);
+    CHECK(after[HK_CALL_mremap] - before[HK_CALL_mremap] <= BLOCKS * 2 * MOVES);
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        CHECK(hak_usable_size(blocks[i]) >= TO);
+        CHECK((blocks[i] = hak_realloc(blocks[i], TO - HK_UNIT)) != NULL);
+        CHECK_EQ(hak_usable_size(blocks[i]), TO - HK_UNIT); /* cut, and what was on top too */
+        hak_free(blocks[i]);
+    }
+}
+
 int main(void) {
     hak_free(hak_malloc(1));
+    growing_keeps_its_room();
     size_t live = hk_region_live();
     moved_to_its_end();
     resized_in_place();

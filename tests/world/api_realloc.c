@@ -62,22 +62,6 @@ static void growing_vectors_keep_their_elements(void) {
         free(vectors[v]);
 }
 
-// What grows by little has room for more when it has moved, also while others grow: or it would move each time.
-static void large_vectors_that_grow_rarely_move(void) {
-    enum { VECTORS = 2, FROM = 16 << 20, TO = 64 << 20, STEP = 64 << 10, MOST = 4 * 20 };
-    char *vectors[VECTORS] = {NULL};
-    unsigned moves = 0;
-    for (size_t n = FROM; n <= TO; n += STEP)
-        for (size_t v = 0; v < VECTORS; v++) {
-            char *moved = resize(vectors[v], n);
-            moves += moved != vectors[v];
-            vectors[v] = moved;
-        }
-    CHECK(moves <= MOST, "%u moves", moves);
-    for (size_t v = 0; v < VECTORS; v++)
-        free(vectors[v]);
-}
-
 // Through a pointer, because compilers take it that a block is gone once reallocarray has seen it.
 static void *(*volatile resize_array)(void *, size_t, size_t) = reallocarray;
 
@@ -143,7 +127,6 @@ int main(void) {
         for (size_t j = 0; j < SIZES; j++)
             there_and_back(sizes[i], sizes[j]);
     growing_vectors_keep_their_elements();
-    large_vectors_that_grow_rarely_move();
     failure_keeps_the_block();
     shrinking_to_nothing_does_not_leak();
     arrays();
