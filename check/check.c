@@ -30,6 +30,7 @@ typedef int flags_t; /* of recvmmsg() */
 #else
 typedef unsigned flags_t;
 #undef preadv64 /* musl has it, but as another word for preadv */
+#undef pwrite64
 #endif
 void *memchr(const void *s, int c, size_t n);
 size_t strlen(const char *s);
@@ -267,6 +268,22 @@ CHECKED(ssize_t, preadv64v2, (int fd, const struct iovec *parts, int n, off_t at
 CHECKED(int, recvmmsg,
         (int fd, struct mmsghdr *messages, unsigned n, flags_t flags, struct timespec *timeout),
         check_messages(messages, n), (fd, messages, n, flags, timeout), -1)
+/* What goes out is read: beyond a block it is somebody else's. */
+CHECKED(ssize_t, write, (int fd, source_t from, size_t n), check(from, n), (fd, from, n), -1)
+CHECKED(ssize_t, writev, (int fd, const struct iovec *parts, int n), check_parts(parts, n),
+        (fd, parts, n), -1)
+CHECKED(ssize_t, pwrite, (int fd, source_t from, size_t n, off_t at), check(from, n),
+        (fd, from, n, at), -1)
+CHECKED(ssize_t, pwrite64, (int fd, source_t from, size_t n, off_t at), check(from, n),
+        (fd, from, n, at), -1)
+CHECKED(ssize_t, send, (int fd, source_t from, size_t n, int flags), check(from, n),
+        (fd, from, n, flags), -1)
+CHECKED(ssize_t, sendto,
+        (int fd, source_t from, size_t n, int flags, const struct sockaddr *whom, socklen_t length),
+        check(from, n), (fd, from, n, flags, whom, length), -1)
+CHECKED(ssize_t, sendmsg, (int fd, const struct msghdr *message, int flags),
+        check_parts(message->msg_iov, (int)message->msg_iovlen), (fd, message, flags), -1)
+
 CHECKED(ssize_t, getrandom, (void *to, size_t n, unsigned flags), check(to, n), (to, n, flags), -1)
 CHECKED(int, getentropy, (void *to, size_t n), check(to, n), (to, n), -1)
 
@@ -290,7 +307,9 @@ CHECKED(char *, strerror_r, (int error, char *to, size_t n), check(to, n), (erro
 #endif
 
 /* With the stream's lock and without it. */
-#define STREAM(fread, __fread_chk, fgets, __fgets_chk)                                             \
+#define STREAM(fread, __fread_chk, fgets, __fgets_chk, fwrite)                                     \
+    CHECKED(size_t, fwrite, (source_t from, size_t size, size_t n, stream_t * stream),             \
+            check(from, times(size, n)), (from, size, n, stream), 0)                               \
     CHECKED(size_t, fread, (void *to, size_t size, size_t n, stream_t *stream),                    \
             check(to, times(size, n)), (to, size, n, stream), 0)                                   \
     CHECKED(size_t, __fread_chk, (void *to, size_t room, size_t size, size_t n, stream_t *stream), \
@@ -304,8 +323,8 @@ CHECKED(char *, strerror_r, (int error, char *to, size_t n), check(to, n), (erro
             check(to, wide(not_below_0(n))), (to, n, stream), NULL)                                \
     CHECKED(wchar_t *, __fgetws_chk, (wchar_t * to, size_t room, int n, stream_t *stream),         \
             check(to, wide(not_below_0(n))), (to, room, n, stream), NULL)
-STREAM(fread, __fread_chk, fgets, __fgets_chk)
-STREAM(fread_unlocked, __fread_unlocked_chk, fgets_unlocked, __fgets_unlocked_chk)
+STREAM(fread, __fread_chk, fgets, __fgets_chk, fwrite)
+STREAM(fread_unlocked, __fread_unlocked_chk, fgets_unlocked, __fgets_unlocked_chk, fwrite_unlocked)
 WIDE_STREAM(fgetws, __fgetws_chk)
 WIDE_STREAM(fgetws_unlocked, __fgetws_unlocked_chk)
 

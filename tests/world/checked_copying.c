@@ -37,6 +37,12 @@ static int source(void) {
     return ends[1];
 }
 
+static int sink(void) {
+    int ends[2];
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0, "socketpair: %s", strerror(errno));
+    return ends[1];
+}
+
 static int file(void) {
     FILE *made = tmpfile();
     CHECK(made != NULL && fwrite(text, 1, BYTES, made) == BYTES && fflush(made) == 0, "tmpfile");
@@ -159,6 +165,18 @@ static const struct tm when = {.tm_year = 126, .tm_mday = 1};
     F(vsnprintf, printed_to(to, "%s", from))                                                       \
     F(swprintf, swprintf(words, WIDE, L"%ls", wide))                                               \
     F(swprintf_chk, __swprintf_chk(words, WIDE, 0, SIZE_MAX, L"%ls", wide))
+/* Those that only read it. */
+#define SENDING(F)                                                                                 \
+    F(write, write(sink(), to, BYTES))                                                             \
+    F(writev, writev(sink(), &(struct iovec){to, BYTES}, 1))                                       \
+    F(pwrite, pwrite(open("/dev/null", O_WRONLY), to, BYTES, 0))                                   \
+    F(pwrite64, pwrite64(open("/dev/null", O_WRONLY), to, BYTES, 0))                               \
+    F(send, send(sink(), to, BYTES, 0))                                                            \
+    F(sendto, sendto(sink(), to, BYTES, 0, NULL, 0))                                               \
+    F(sendmsg, struct iovec part = {to COMMA BYTES};                                               \
+      sendmsg(sink(), &(struct msghdr){.msg_iov = &part COMMA.msg_iovlen = 1}, 0))                 \
+    F(fwrite, fwrite(to, 2, BYTES / 2, fopen("/dev/null", "w")))                                   \
+    F(fwrite_unlocked, fwrite_unlocked(to, 2, BYTES / 2, fopen("/dev/null", "w")))
 #define COMMA ,
 #define FILLING(name, call)                                                                        \
     static void fill_##name(char *to) {                                                            \
@@ -178,11 +196,13 @@ int __xpg_strerror_r(), __sprintf_chk(char *to, int flag, size_t room, const cha
     __snprintf_chk(char *to, size_t n, int flag, size_t room, const char *format, ...),
     __swprintf_chk(wchar_t *to, size_t n, int flag, size_t room, const wchar_t *format, ...);
 EACH(FILLING)
+SENDING(FILLING)
 BOTH(FILLING_BOTH)
 FILLING(realpath, realpath("/proc/self", to))
 FILLING(realpath_chk, __realpath_chk("/proc/self", to, SIZE_MAX))
 
 #define ROW(name, call) {#name, fill_##name, BYTES},
+#define SENDER(name, call) fill_##name,
 #define ROW_BOTH(name, ...) ROW(name, ) ROW(name##_chk, )
 static const struct {
     const char *name;
@@ -192,6 +212,7 @@ static const struct {
     EACH(ROW) BOTH(ROW_BOTH){"realpath", fill_realpath, PATH_MAX},
     {"realpath_chk", fill_realpath_chk, PATH_MAX},
 };
+static void (*const senders[])(char *) = {SENDING(SENDER)};
 
 /* What it begins with is an empty string, wide or not. */
 static char *block(size_t n) { return memset(memset(malloc(n), 'y', n), 0, sizeof(wchar_t)); }
@@ -258,6 +279,12 @@ int main(void) {
         free(p), free(as_it_was);
         CHECK(is_refused(functions[i].fill, bytes), "%s fills more than there is",
               functions[i].name);
+    }
+    for (size_t i = 0; i < sizeof senders / sizeof senders[0]; i++) {
+        char *p = block(BYTES);
+        senders[i](p);
+        free(p);
+        CHECK(is_refused(senders[i], BYTES), "sender %zu sends more than there is", i);
     }
 #ifdef __GLIBC__
     CHECK(is_refused(overflow_the_stack, BYTES), "a fortified snprintf overflows");
