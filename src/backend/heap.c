@@ -314,10 +314,10 @@ static HK_NOINLINE bool find_slab(hk_heap_t *heap, unsigned cls) {
         return true;
     unsigned slices = hk_classes[cls].slices;
     hk_stash_clear(&heap->stash); /* its memory is there */
-    hk_slab_t *slab = hk_pool_take_mapped(slices, cls);
+    hk_slab_t *slab = hk_pool_take_mapped(slices, cls, 1);
     if (slab == NULL) {
         hk_heap_collect_pending();
-        slab = hk_pool_take(slices, cls);
+        slab = hk_pool_take(slices, cls, 1);
     }
     if (slab == NULL)
         return false;

@@ -136,21 +136,22 @@ static void *huge_alloc(size_t n, size_t align, size_t *dirty) {
 size_t hk_large_huge_blocks(void) { return hk_load_relaxed(&live); }
 
 /* With `mapped`, from superslabs that are there already. */
-static void *run_alloc(hk_heap_t *heap, size_t n, bool mapped, size_t *dirty) {
-    hk_slab_t *run = mapped ? NULL : hk_stash_take(&heap->stash, slices_for(n));
+static void *run_alloc(hk_heap_t *heap, size_t n, size_t align, bool mapped, size_t *dirty) {
+    const unsigned slices = slices_for(n), at = slices_for(align);
+    hk_slab_t *run = mapped || at != 1 ? NULL : hk_stash_take(&heap->stash, slices);
     if (run != NULL) {
         hk_map_set(run->base, 1, HK_KIND_LARGE);
         *dirty = n;
         return run->base;
     }
-    run = hk_pool_take_mapped(slices_for(n), 0);
+    run = hk_pool_take_mapped(slices, 0, at);
     if (run == NULL && !mapped) {
         hk_stash_clear(&heap->stash);
-        run = hk_pool_take_mapped(slices_for(n), 0);
+        run = hk_pool_take_mapped(slices, 0, at);
     }
     if (run == NULL && !mapped) {
         hk_heap_collect_pending();
-        run = hk_pool_take(slices_for(n), 0);
+        run = hk_pool_take(slices, 0, at);
     }
     if (run == NULL)
         return NULL;
@@ -158,7 +159,7 @@ static void *run_alloc(hk_heap_t *heap, size_t n, bool mapped, size_t *dirty) {
         hk_stash_clear(&heap->stash);
         hk_purge_instead();
     }
-    hk_assert(run->cls == 0 && run->slices == slices_for(n));
+    hk_assert(run->cls == 0 && run->slices == slices);
     *dirty = run->zeroed ? 0 : n;
     return run->base;
 }
@@ -169,17 +170,18 @@ static void *bounded_alloc(hk_heap_t *heap, size_t n, size_t align, size_t *dirt
     *dirty = n;
     void *p = n <= HK_PACK_MOST ? hk_pack_alloc(n, align) : NULL;
     if (p == NULL)
-        p = run_alloc(heap, n, true, dirty);
+        p = run_alloc(heap, n, align, true, dirty);
     return p != NULL || n <= HK_PACK_MOST ? p : huge_alloc(n, HK_UNIT, dirty);
 }
 
 void *hk_large_alloc(hk_heap_t *heap, size_t n, size_t align, size_t *dirty) {
     hk_assert(n <= HK_MOST_BYTES && align <= HK_MOST_BYTES && hk_is_pow2(align));
     n = hk_max(n, 1);
-    if (n > LARGE_MAX || align > HK_SLICE)
+    if (n > LARGE_MAX || align >= HK_UNIT)
         return huge_alloc(n, hk_max(align, HK_UNIT), dirty);
-    return HK_LIKELY(!hk_region_is_bounded()) ? run_alloc(heap, n, false, dirty)
-                                              : bounded_alloc(heap, n, align, dirty);
+    return HK_LIKELY(!hk_region_is_bounded()) || align > HK_PACK_ALIGN
+               ? run_alloc(heap, n, align, false, dirty)
+               : bounded_alloc(heap, n, align, dirty);
 }
 
 /* The descriptor of a large or huge block that starts at p. */

@@ -174,11 +174,17 @@ static hk_range_t put_back_locked(hk_superslab_t *ss, unsigned first, unsigned s
 
 /* ---- taking ---- */
 
+/* Each slice whose number is a multiple of `align`, a power of two. */
+static uint32_t aligned(unsigned align) {
+    return UINT32_MAX / (uint32_t)(((uint64_t)1 << align) - 1);
+}
+
 /* Slices that were used before come first: their pages are there. */
-static hk_slab_t *take_from_locked(hk_superslab_t *ss, unsigned slices, unsigned cls) {
-    uint32_t starts = run_starts(hk_superslab_dirty(ss), slices);
+static hk_slab_t *take_from_locked(hk_superslab_t *ss, unsigned slices, unsigned cls,
+                                   unsigned align) {
+    uint32_t starts = run_starts(hk_superslab_dirty(ss), slices) & aligned(align);
     if (starts == 0)
-        starts = run_starts(ss->free, slices);
+        starts = run_starts(ss->free, slices) & aligned(align);
     hk_assert(starts != 0);
     const unsigned first = (unsigned)__builtin_ctz(starts);
     const uint32_t mask = hk_slice_mask(first, slices);
@@ -198,6 +204,16 @@ static hk_slab_t *take_from_locked(hk_superslab_t *ss, unsigned slices, unsigned
     return slab;
 }
 
+/* From the first superslab of a list that has such a run. */
+static HK_COLD hk_slab_t *take_aligned_locked(unsigned slices, unsigned align) {
+    for (uint64_t left = not_empty >> slices << slices; left != 0; left &= left - 1) {
+        hk_superslab_t *ss = lists[__builtin_ctzll(left)];
+        if ((run_starts(ss->free, slices) & aligned(align)) != 0)
+            return take_from_locked(ss, slices, 0, align);
+    }
+    return NULL;
+}
+
 /* From the superslab whose longest run is the shortest that is long enough; for a slab rather from one that
  * has memory for it, of those that are first on their lists. Large runs would cut up more for that than it saves. */
 static HK_NOINLINE hk_slab_t *take_locked(unsigned slices, unsigned cls) {
@@ -212,7 +228,7 @@ static HK_NOINLINE hk_slab_t *take_locked(unsigned slices, unsigned cls) {
             break;
         }
     }
-    return take_from_locked(best, slices, cls);
+    return take_from_locked(best, slices, cls, 1);
 }
 
 /* Makes the slices just taken into an ownerless slab. `pending` and `remote` are left alone: a
@@ -238,18 +254,21 @@ static hk_slab_t *carve(hk_slab_t *slab) {
     return slab;
 }
 
-hk_slab_t *hk_pool_take_mapped(unsigned slices, unsigned cls) {
+hk_slab_t *hk_pool_take_mapped(unsigned slices, unsigned cls, unsigned align) {
     hk_assert(slices >= 1 && slices <= HK_SLICES && cls < HK_CLASS_COUNT);
     hk_assert(cls == 0 || slices == hk_classes[cls].slices);
+    hk_assert(hk_is_pow2(align) && align < HK_SLICES && (align == 1 || cls == 0));
     hk_lock(&hk_pool_lock);
-    hk_slab_t *slab = take_locked(slices, cls);
+    hk_slab_t *slab =
+        HK_LIKELY(align == 1) ? take_locked(slices, cls) : take_aligned_locked(slices, align);
     hk_unlock(&hk_pool_lock);
     return slab == NULL ? NULL : carve(slab);
 }
 
-hk_slab_t *hk_pool_take(unsigned slices, unsigned cls) {
+hk_slab_t *hk_pool_take(unsigned slices, unsigned cls, unsigned align) {
     hk_slab_t *slab;
-    while ((slab = hk_pool_take_mapped(slices, cls)) == NULL && hk_superslab_add(slices, cls))
+    while ((slab = hk_pool_take_mapped(slices, cls, align)) == NULL &&
+           hk_superslab_add(slices, cls))
         continue; /* another thread may have emptied the new superslab already: then once more */
     return slab;
 }

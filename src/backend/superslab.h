@@ -82,12 +82,13 @@ HK_INLINE _Atomic uint64_t *hk_remote_bits(const hk_slab_t *slab, const hk_class
  * resolved. */
 hk_slab_t *hk_slab_of(const void *p);
 
-/* Takes a run of `slices` slices for blocks of class `cls` (0: a large run). The bitmaps of a slab
- * are all free; its kind bytes are set; it has no owner and is on no list. NULL: out of memory. */
-hk_slab_t *hk_pool_take(unsigned slices, unsigned cls);
+/* Takes a run of `slices` slices for blocks of class `cls` (0: a large run, which starts at a multiple of `align` slices, a power of
+ * two; else that is 1). The bitmaps of a slab are all free; its kind bytes are set; it has no owner and is on no list. NULL: out of
+ * memory. */
+hk_slab_t *hk_pool_take(unsigned slices, unsigned cls, unsigned align);
 
 /* The same, from superslabs that are there already; never calls the system. */
-hk_slab_t *hk_pool_take_mapped(unsigned slices, unsigned cls);
+hk_slab_t *hk_pool_take_mapped(unsigned slices, unsigned cls, unsigned align);
 
 /* Gives back a slab all of whose blocks are free, or a large run; returns its bytes. Any thread; owner is NULL. */
 size_t hk_pool_give(hk_slab_t *slab);

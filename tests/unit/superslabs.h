@@ -22,7 +22,7 @@ static unsigned in_the_way_count;
 static inline hk_slab_t *own_superslab(bool fresh) {
     if (fresh)
         hk_purge_all(); /* nothing is left in the region's cache, which would be dirty */
-    hk_slab_t *run = hk_pool_take(HK_SLICES, 0);
+    hk_slab_t *run = hk_pool_take(HK_SLICES, 0, 1);
     CHECK(run != NULL && run->base != NULL);
     CHECK_EQ(hk_os_advise(&(hk_os_range_t){run->base, HK_UNIT}, 1, HK_NO_HUGE_PAGES).done, 1);
     if (fresh)
@@ -37,7 +37,7 @@ static inline hk_slab_t *own_superslab(bool fresh) {
 
 static inline hk_slab_t *take_in(const hk_slab_t *superslab, unsigned slices, unsigned cls) {
     for (;;) {
-        hk_slab_t *slab = hk_pool_take(slices, cls);
+        hk_slab_t *slab = hk_pool_take(slices, cls, 1);
         CHECK(slab != NULL);
         if (hk_map_owner(slab->base) == hk_map_owner(superslab->base))
             return slab;

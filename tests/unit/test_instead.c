@@ -17,11 +17,11 @@ static void slabs_take_what_is_there(void) {
     hk_slab_t *most = take_in(fresh, HK_SLICES - 2, 0);
     clear_the_way();
     for (unsigned cls = 1; hk_classes[cls].slices == 1; cls++) {
-        hk_slab_t *slab = hk_pool_take(1, cls);
+        hk_slab_t *slab = hk_pool_take(1, cls, 1);
         CHECK(!slab->zeroed && hk_load_relaxed(&slab->clean) == 0);
         hk_pool_give(slab);
     }
-    hk_slab_t *run = hk_pool_take(1, 0);
+    hk_slab_t *run = hk_pool_take(1, 0, 1);
     CHECK(hk_map_owner(run->base) != hk_map_owner(used->base));
     hk_pool_give(run);
     hk_pool_give(most);

@@ -344,7 +344,7 @@ static void slices_are_claimed(void) {
     CHECK_EQ(pool_stats().carved, carved);  /* nobody takes the claimed ones for slabs */
     hk_slab_t *only = take_in(whole, 1, 0); /* the one not claimed */
     CHECK(only == touched);
-    hk_slab_t *elsewhere = hk_pool_take(1, 0);
+    hk_slab_t *elsewhere = hk_pool_take(1, 0, 1);
     CHECK(hk_map_owner(elsewhere->base) != hk_map_owner(whole->base));
     hk_pool_give(elsewhere);
     hk_pool_give(only);
@@ -448,7 +448,7 @@ static void the_rest_of_a_huge_page_goes_back(void) {
     hk_slab_t *runs[RUNS];
     hk_purge_all(); /* nothing else is there to go */
     for (unsigned i = 0; i < RUNS; i++) {
-        CHECK((runs[i] = hk_pool_take(HK_SLICES - 1, 0)) != NULL);
+        CHECK((runs[i] = hk_pool_take(HK_SLICES - 1, 0, 1)) != NULL);
         memset(runs[i]->base, 1, (HK_SLICES - 1) * HK_SLICE);
     }
     CHECK(hk_purge_all() >= HK_SLICE);

@@ -12,7 +12,7 @@
 #include "stats/counters.h"
 
 static hk_slab_t *take(unsigned slices) {
-    hk_slab_t *run = hk_pool_take(slices, 0);
+    hk_slab_t *run = hk_pool_take(slices, 0, 1);
     CHECK(run != NULL);
     return run;
 }
@@ -63,7 +63,7 @@ static void slabs_of_every_class(void) {
     for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++) {
         const hk_class_t *c = &hk_classes[cls];
         size_t active = pool_stats().active;
-        hk_slab_t *slab = hk_pool_take(c->slices, cls);
+        hk_slab_t *slab = hk_pool_take(c->slices, cls, 1);
         CHECK(slab != NULL);
         CHECK(hk_load_relaxed(&slab->owner) == NULL && !slab->listed);
         CHECK_EQ(hk_load_relaxed(&slab->free), c->blocks);
@@ -224,15 +224,37 @@ static void zeroed_is_truthful(void) {
     hk_pool_give(again);
 }
 
+/* Runs that start at a multiple of so many slices share superslabs, and what lies between them serves others. */
+static void aligned_runs(void) {
+    enum { MOST = 2 * HK_SLICES };
+    for (unsigned align = 2; align < HK_SLICES; align *= 2)
+        for (unsigned n = align - 1; n <= align + 1; n++) {
+            hk_slab_t *runs[MOST], *between = NULL;
+            const unsigned step = (n + align - 1) / align * align, each = HK_SLICES / step;
+            const size_t before = pool_stats().superslabs;
+            for (unsigned i = 0; i < 2 * each; i++) {
+                CHECK((runs[i] = hk_pool_take(n, 0, align)) != NULL);
+                CHECK_EQ((uintptr_t)runs[i]->base % (align * HK_SLICE), 0);
+                check_run(runs[i], n);
+            }
+            CHECK(pool_stats().superslabs <= before + 2);
+            CHECK(step == n || (between = hk_pool_take_mapped(1, 0, 1)) != NULL);
+            if (between != NULL)
+                hk_pool_give(between);
+            for (unsigned i = 0; i < 2 * each; i++)
+                hk_pool_give(runs[i]);
+        }
+}
+
 /* A late remote freer may still have to clear `pending`: carving the slices anew leaves it
  * alone. */
 static void carving_keeps_the_protocol_words(void) {
     hk_slab_t *first = dirty_superslab();
-    hk_slab_t *slab = hk_pool_take(1, 1);
+    hk_slab_t *slab = hk_pool_take(1, 1, 1);
     CHECK(slab->base == first->base + HK_SLICE);
     hk_store_relaxed(&hk_remote_of(slab)->pending, 1u);
     hk_pool_give(slab);
-    CHECK(hk_pool_take(1, 2) == slab);
+    CHECK(hk_pool_take(1, 2, 1) == slab);
     CHECK_EQ(hk_load_relaxed(&hk_remote_of(slab)->pending), 1);
     hk_store_relaxed(&hk_remote_of(slab)->pending, 0u);
     hk_pool_give(slab);
@@ -289,7 +311,7 @@ static void ends_while_claimed(void *unused) {
     (void)unused;
     hk_region_scatter(1);
     for (; n < MOST && other == NULL; n++) {
-        CHECK((slabs[n] = hk_pool_take(1, 1)) != NULL);
+        CHECK((slabs[n] = hk_pool_take(1, 1, 1)) != NULL);
         hk_superslab_t *ss = hk_map_owner(slabs[n]->base);
         if (ss->holes == 0)
             continue;
@@ -327,6 +349,7 @@ int main(void) {
     empty_superslabs_go_back();
     zeroed_is_truthful();
     carving_keeps_the_protocol_words();
+    aligned_runs();
     random_runs_add_up();
     holes_do_not_keep_a_superslab();
     return 0;

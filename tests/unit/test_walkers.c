@@ -60,7 +60,7 @@ static void superslab_on_the_wrong_list(bool planted) {
 }
 
 static void totals_that_are_wrong(bool planted) {
-    hk_slab_t *run = own_superslab(false), *full = hk_pool_take(HK_SLICES, 0);
+    hk_slab_t *run = own_superslab(false), *full = hk_pool_take(HK_SLICES, 0, 1);
     CHECK(full != NULL && hk_pool_resize(full, HK_SLICES - 1));
     hk_slab_t *last = take_in(full, 1, 0);
     superslab_of(last)->whole &= planted ? UINT32_MAX >> 1 : UINT32_MAX;
@@ -76,21 +76,21 @@ static void slices_that_are_not_claimed(bool planted) {
 }
 
 static void slab_that_has_an_owner(bool planted) {
-    hk_slab_t *slab = hk_pool_take(1, CLS);
+    hk_slab_t *slab = hk_pool_take(1, CLS, 1);
     hk_store_relaxed(&slab->owner, planted ? &a : NULL);
     hk_pool_give(slab);
 }
 
 static void slab_with_a_block_in_use(bool planted) {
     void *block;
-    hk_slab_t *slab = hk_pool_take(1, CLS);
+    hk_slab_t *slab = hk_pool_take(1, CLS, 1);
     if (planted)
         hk_slab_take(slab, &block + 1, 1);
     hk_pool_give(slab);
 }
 
 static void slab_with_a_lost_remote_free(bool planted) {
-    hk_slab_t *slab = hk_pool_take(1, CLS);
+    hk_slab_t *slab = hk_pool_take(1, CLS, 1);
     hk_store_relaxed(hk_remote_bits(slab, &hk_classes[slab->cls]), planted ? 8u : 0u);
     hk_pool_give(slab);
 }
@@ -99,7 +99,7 @@ static void slab_with_a_lost_remote_free(bool planted) {
 
 static void bit_that_is_not_counted(bool planted) {
     void *blocks[3];
-    hk_slab_t *slab = hk_pool_take(1, CLS);
+    hk_slab_t *slab = hk_pool_take(1, CLS, 1);
     hk_slab_take(slab, blocks + 2, 2);
     slab->bits[0] |= planted ? 1 : 0;
     hk_slab_take(slab, blocks + 3, 1);
@@ -107,7 +107,7 @@ static void bit_that_is_not_counted(bool planted) {
 
 static void page_clean_and_seen(bool planted) {
     void *block;
-    hk_slab_t *slab = hk_pool_take(1, CLS);
+    hk_slab_t *slab = hk_pool_take(1, CLS, 1);
     hk_store_relaxed(&slab->clean, 2u);
     slab->seen = planted ? 2 : 4;
     slab->marked = true;
@@ -115,7 +115,7 @@ static void page_clean_and_seen(bool planted) {
 }
 
 static void pages_that_are_not_claimed(bool planted) {
-    hk_slab_t *slab = hk_pool_take(1, CLS);
+    hk_slab_t *slab = hk_pool_take(1, CLS, 1);
     hk_slab_mark_slices(slab, 0, 0);
     uint64_t pages = hk_slab_claim(slab, false);
     if (planted)
