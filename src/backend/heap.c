@@ -420,11 +420,6 @@ void hk_heap_collect(hk_heap_t *heap) {
     hk_stash_clear(&heap->stash);
 }
 
-void hk_heap_each_stash(void (*visit)(hk_stash_t *stash)) {
-    for (hk_heap_t *heap = hk_load_acquire(&all); heap != NULL; heap = heap->all_next)
-        visit(&heap->stash);
-}
-
 /* True: it was worth a visit. */
 static bool collect_other(hk_heap_t *heap) {
     bool worth = hk_load_relaxed(&heap->pending) != NULL ||
@@ -435,10 +430,12 @@ static bool collect_other(hk_heap_t *heap) {
     return true;
 }
 
-void hk_heap_collect_all(void) {
+void hk_heap_collect_all(void (*visit)(hk_stash_t *stash)) {
     hk_assert(hk_lock_may_take(HK_RANK_HEAP)); /* of which it only tries each */
-    for (hk_heap_t *heap = hk_load_acquire(&all); heap != NULL; heap = heap->all_next)
+    for (hk_heap_t *heap = hk_load_acquire(&all); heap != NULL; heap = heap->all_next) {
         collect_other(heap);
+        visit(&heap->stash);
+    }
 }
 
 void hk_heap_collect_pending(void) {

@@ -68,11 +68,9 @@ HK_INLINE bool hk_heap_is_sparse(unsigned cls) {
 /* Collects what others have freed and retires empty slabs, keeping none, and clears the stash. */
 void hk_heap_collect(hk_heap_t *heap);
 
-/* The same for all heaps that have something pending, or are orphans with an empty slab, and whose lock is free. */
-void hk_heap_collect_all(void);
-
-/* Calls `visit` for the stash of each heap. */
-void hk_heap_each_stash(void (*visit)(hk_stash_t *stash));
+/* The same for all heaps that have something pending, or are orphans with an empty slab, and whose lock is free. Calls `visit` for
+ * the stash of each. */
+void hk_heap_collect_all(void (*visit)(hk_stash_t *stash));
 
 /* Collects and retires for some heaps, at a bounded cost: what is done before new memory is taken. The next
  * call goes on where this one ends. */

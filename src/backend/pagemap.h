@@ -26,6 +26,8 @@ enum {
 
 _Static_assert(HK_KIND_COUNT <= UINT8_MAX, "a kind is a byte");
 
+HK_INLINE bool hk_kind_is_class(unsigned kind) { return kind - 1 < HK_CLASS_COUNT - 1; }
+
 /* The two-level map: a leaf covers 4 GiB of addresses; the root 47 bits (48 where user space is
  * larger). */
 #define HK_LEAF_SHIFT 32

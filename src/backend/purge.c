@@ -193,8 +193,7 @@ size_t hk_purge_all(void) {
     size_t bytes = 0;
     bool seen = false;
     hk_assert(hk_lock_may_take(HK_RANK_PURGE));
-    hk_heap_collect_all();
-    hk_heap_each_stash(hk_stash_clear);
+    hk_heap_collect_all(hk_stash_clear);
     for (hk_pool_cursor_t cursor = {0}; hk_pool_next(&cursor);)
         bytes += hk_purge_superslab(&cursor, HK_PURGE, false, &seen);
     void *at = NULL;

@@ -66,7 +66,7 @@ static void free_observed(hk_thread_t *thread, unsigned plan, void *p) {
  * on the hit path, that is, without entering. */
 static bool push_without_map(hk_thread_t *thread, void *p) {
     unsigned kind = hk_map_kind(p);
-    return kind - 1 < HK_CLASS_COUNT - 1 && hk_magazine_give(thread, kind, p);
+    return hk_kind_is_class(kind) && hk_magazine_give(thread, kind, p);
 }
 
 static HK_COLD void free_long_timed(void *p) { HK_TIMED(free_slow, hk_free_long(p)); }
@@ -339,7 +339,7 @@ static HK_COLD size_t foreign_usable(const void *p) {
 }
 
 static size_t usable(const void *p, unsigned kind) {
-    if (HK_LIKELY(kind - 1 < HK_CLASS_COUNT - 1))
+    if (HK_LIKELY(hk_kind_is_class(kind)))
         return HK_UNLIKELY(hk_guarded()) ? hk_guarded_bytes(p, kind) : hk_classes[kind].size;
     if (hk_large_is(kind))
         return hk_large_usable(p, kind);
@@ -364,7 +364,7 @@ size_t hk_usable(const void *p) { return p == NULL ? 0 : usable(p, hk_map_kind(p
 size_t hk_room(const void *p, const void **block) {
     const unsigned kind = hk_map_kind(p);
     *block = NULL;
-    if (kind - 1 >= HK_CLASS_COUNT - 1)
+    if (!hk_kind_is_class(kind))
         return kind == HK_KIND_FENCED ? hk_fence_room(p, block) : SIZE_MAX;
     const hk_class_t *c = &hk_classes[kind];
     const size_t offset = (size_t)((const char *)p - hk_slab_of(p)->base);

@@ -379,7 +379,7 @@ static HK_COLD void free_odd(void *p, unsigned cls, hk_by_t by, size_t n) {
 /* Whatever the flat map says, where there is one. */
 static HK_NOINLINE void free_by_map(void *p, hk_by_t by, size_t n) {
     const unsigned kind = hk_map_kind(p);
-    if (kind - 1 < HK_CLASS_COUNT - 1)
+    if (hk_kind_is_class(kind))
         free_odd(p, kind, by, n);
     else
         free_other(p, kind, by, n);
@@ -433,7 +433,7 @@ static bool resized(void *p, unsigned kind, size_t n, bool half) {
 void *hk_guarded_realloc(void *p, size_t n) {
     hk_thread_served();
     const unsigned kind = hk_map_kind(p);
-    const bool is_small = kind - 1 < HK_CLASS_COUNT - 1, known = kind == HK_KIND_FENCED || is_small;
+    const bool is_small = hk_kind_is_class(kind), known = kind == HK_KIND_FENCED || is_small;
     if (is_small && !hk_block_is_out(p, kind)) {
         errno = EINVAL;
         return NULL;

@@ -225,7 +225,7 @@ void *hk_observed_malloc(hk_thread_t *thread, size_t n) {
 /* The flat map may not be there, or p not be ours: then its kind is 0. */
 void hk_observed_free(hk_thread_t *thread, void *p) {
     unsigned cls = (unsigned)hk_hit_kind(&thread->cache, p);
-    if (HK_UNLIKELY(cls - 1 >= HK_CLASS_COUNT - 1 || hk_load_relaxed(&hk_large_aside) ||
+    if (HK_UNLIKELY(!hk_kind_is_class(cls) || hk_load_relaxed(&hk_large_aside) ||
                     !hk_gate_enter(thread))) {
         hk_free_long(p);
         return;

@@ -102,7 +102,7 @@ static HK_NOINLINE void *guard(size_t n, size_t align, hk_by_t by) {
 
 /* Not told: of a small block that lies among others the free may be a hit. */
 static void tell_given(void *p, hk_told_t told) {
-    if (!samples_only() || hk_map_kind(p) - 1 >= HK_CLASS_COUNT - 1)
+    if (!samples_only() || !hk_kind_is_class(hk_map_kind(p)))
         tell(own_thread(), p, &told, true);
 }
 

@@ -21,12 +21,7 @@ static unsigned by_of(uint16_t shadow) {
 static bool tail_is_whole(const char *p, uint16_t shadow, size_t room) {
     if (hk_guard->tail == 0 || !is_exact(shadow))
         return true;
-    const size_t n = bytes_of(shadow, room);
-    ptrdiff_t at;
-    const hk_fatal_t kind = hk_edge_broken(p, n, room, 0, hk_guard->zeroed, &at);
-    if (HK_UNLIKELY(at != HK_NOWHERE))
-        hk_guard_fault(kind, p, n, at);
-    return at == HK_NOWHERE;
+    return hk_edges_are_whole(p, bytes_of(shadow, room), room, 0, hk_guard->zeroed);
 }
 
 static void mark(char *p, size_t n, size_t room, _Atomic uint16_t *shadow, unsigned by) {
@@ -157,12 +152,10 @@ bool hk_block_resize(void *p, unsigned cls, size_t n) {
     return true;
 }
 
-static bool is_class(unsigned kind) { return kind - 1 < HK_CLASS_COUNT - 1; }
-
 /* Whose access a slab's neighbourhood is: of its first block, or its last. */
 static bool report_beside(const char *slice, const char *p, bool behind) {
     const unsigned cls = hk_map_kind(slice);
-    if (!is_class(cls))
+    if (!hk_kind_is_class(cls))
         return false;
     const hk_class_t *c = &hk_classes[cls];
     const char *block = hk_slab_of(slice)->base + (behind ? (c->blocks - 1) * (size_t)c->size : 0);

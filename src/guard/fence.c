@@ -313,13 +313,8 @@ static hk_header_t *in_use(const void *p, hk_fatal_t if_not) {
 }
 
 static bool edges_are_whole(const hk_header_t *header) {
-    const char *block = hk_header_block(header);
-    ptrdiff_t at;
-    const hk_fatal_t kind =
-        hk_edge_broken(block, header->n, room_of(header), header->block, SIZE_MAX, &at);
-    if (HK_UNLIKELY(at != HK_NOWHERE))
-        hk_guard_fault(kind, block, header->n, at);
-    return at == HK_NOWHERE;
+    return hk_edges_are_whole(hk_header_block(header), header->n, room_of(header), header->block,
+                              SIZE_MAX);
 }
 
 void hk_fence_free(void *p, hk_by_t by, size_t n) {

@@ -49,7 +49,7 @@ void hk_guard_shuffle(uint64_t *stream, void **blocks, unsigned n) {
 
 static size_t class_bytes(const void *p) {
     const unsigned cls = hk_map_kind(p);
-    return cls - 1 < HK_CLASS_COUNT - 1 ? hk_classes[cls].size : HK_NO_SIZE;
+    return hk_kind_is_class(cls) ? hk_classes[cls].size : HK_NO_SIZE;
 }
 
 HK_COLD void hk_guard_fault(hk_fatal_t kind, const void *p, size_t bytes, ptrdiff_t at) {

@@ -116,6 +116,16 @@ HK_INLINE hk_fatal_t hk_edge_broken(const char *p, size_t n, size_t room, size_t
     return below != SIZE_MAX ? HK_UNDERFLOW : HK_OVERFLOW;
 }
 
+/* Whether nothing is; else a fault was reported. */
+HK_INLINE bool hk_edges_are_whole(const char *p, size_t n, size_t room, size_t before,
+                                  size_t zeroed) {
+    ptrdiff_t at;
+    const hk_fatal_t kind = hk_edge_broken(p, n, room, before, zeroed, &at);
+    if (HK_UNLIKELY(at != HK_NOWHERE))
+        hk_guard_fault(kind, p, n, at);
+    return at == HK_NOWHERE;
+}
+
 /* ---- clearing blocks, and looking whether they are clear ----
  *
  * p and n are multiples of 16. Up to a KiB by a way in for each length, whose steps are an instruction each: a loop

@@ -73,8 +73,7 @@ void hk_look_forget(void) {
 
 void hk_look_begin(bool aged, bool on_foot) {
     hk_assert(hk_lock_is_mine(&hk_look_lock));
-    hk_heap_collect_all();
-    hk_heap_each_stash(hk_stash_look);
+    hk_heap_collect_all(hk_stash_look);
     pass = (struct pass){
         .stage = LOOKS, .cursor = pass.cursor, .seen = pass.seen, .aged = aged, .on_foot = on_foot};
 }
