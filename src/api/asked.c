@@ -2,7 +2,6 @@
 
 #include <pthread.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 
@@ -24,8 +23,7 @@ bool hk_asked_path(hk_line_t *path, const char *pattern) {
 
 /* ---- files ---- */
 
-static int emit_into(const char *path, int how, hk_emit_t *emit, const void *what) {
-    int fd = HK_CALL(other, open(path, O_WRONLY | O_CREAT | O_CLOEXEC | how, 0666));
+static int emit_into(int fd, hk_emit_t *emit, const void *what) {
     if (fd < 0)
         return errno;
     int error = emit(fd, what);
@@ -45,23 +43,32 @@ static int emit_beside(const char *path, hk_emit_t *emit, const void *what) {
         for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++)
             if (hk_is_file(fd, &there))
                 return emit(fd, what);
-    return emit_into(path, O_TRUNC, emit, what);
+    return emit_into(hk_open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666), emit, what);
+}
+
+/* It is a mount, or the folder is not for who may write the file. */
+static bool keeps_its_place(int error) {
+    return error == EBUSY || error == EACCES || error == EPERM || error == EROFS || error == EXDEV;
 }
 
 int hk_asked_file(const hk_line_t *path, hk_emit_t *emit, const void *what) {
     struct stat there;
-    if (find(path->text, AT_SYMLINK_NOFOLLOW, &there) && !S_ISREG(there.st_mode))
+    const bool is_there = find(path->text, AT_SYMLINK_NOFOLLOW, &there);
+    if (is_there && !S_ISREG(there.st_mode))
         return emit_beside(path->text, emit, what);
     hk_line_t part = *path;
     hk_line_put(&part, ".%lu.tmp", HK_CALL(other, getpid()));
     hk_line_text(&part);
     HK_CALL(other, unlink(part.text)); /* whoever put it there, and wherever it leads */
-    int error = emit_into(part.text, O_EXCL, emit, what);
+    const int fd = hk_open(part.text, O_WRONLY | O_CREAT | O_EXCL, 0666);
+    int refused = fd < 0 ? errno : 0, error = emit_into(fd, emit, what);
     if (error == 0 &&
         HK_CALL(other, syscall(SYS_renameat, AT_FDCWD, part.text, AT_FDCWD, path->text)) != 0)
-        error = errno;
+        error = refused = errno;
     if (error != 0)
         HK_CALL(other, unlink(part.text));
+    if (is_there && keeps_its_place(refused))
+        error = emit_into(hk_open(path->text, O_WRONLY | O_TRUNC | O_NOFOLLOW, 0), emit, what);
     return error;
 }
 
@@ -100,7 +107,7 @@ static bool start_writer(int number) {
     hk_store_seq(&asked, 0u);
     int error = hk_worker_start(write_when_asked);
     if (error != 0)
-        warn(number, strerror(error));
+        warn(number, hk_error_text(error));
     return error == 0;
 }
 
@@ -121,7 +128,7 @@ static bool start(int number) {
 }
 
 void hk_asked_listen(int number, void (*write)(void)) {
-    struct sigaction now, ours = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    struct sigaction now, ours = {.sa_handler = on_signal, .sa_flags = SA_RESTART | SA_ONSTACK};
     if (HK_COUNTED(other, sigaction(number, NULL, &now)) != 0 || now.sa_handler != SIG_DFL) {
         warn(number, number == SIGUSR1 ? "SIGUSR1 is ignored or handled already"
                                        : "SIGUSR2 is ignored or handled already");

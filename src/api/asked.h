@@ -19,7 +19,7 @@ bool hk_asked_path(hk_line_t *path, const char *pattern);
 
 /* Has `emit` write `what` to a file of this name; it says 0, or what is wrong as errno does, and so does this. Readers
  * see the old file or the whole new one. What is there and no regular file (a device, a pipe, a link) is written
- * to, not replaced. */
+ * to, not replaced; so is a file that the system lets nobody replace but us write. */
 typedef int hk_emit_t(int fd, const void *what);
 int hk_asked_file(const hk_line_t *path, hk_emit_t *emit, const void *what);
 

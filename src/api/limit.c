@@ -40,17 +40,27 @@ static bool is_heard(void) {
     return hk_option(on_limit) != HK_ON_LIMIT_NULL || hk_load_seq(&handler) != NULL;
 }
 
-/* Once more where it has changed meanwhile: two threads may do this at the same time. */
+/* Both once more where what they go by has changed meanwhile: two threads may do this at the same time. */
 static void hear_or_not(void) {
     do
         hk_store_seq(&hk_refusal, is_heard() ? hear : NULL);
     while ((hk_load_seq(&hk_refusal) != NULL) != is_heard());
 }
 
-void hk_limit_apply(bool starts) {
+static size_t limit_now(bool says) {
     const size_t own = (size_t)hk_option(limit_mb) * HK_MIB;
-    const size_t share = share_of_cgroup(hk_option(limit_percent), starts);
-    hk_limit_set(own != 0 && share != 0 ? hk_min(own, share) : own + share);
+    const size_t share = share_of_cgroup(hk_option(limit_percent), says);
+    return own != 0 && share != 0 ? hk_min(own, share) : own + share;
+}
+
+void hk_limit_apply(bool starts) {
+    static atomic_uint changes; /* atomic: who comes later sees what others stored */
+    size_t bytes = limit_now(starts);
+    do {
+        hk_limit_set(bytes);
+        hk_add_seq(&changes, 1u);
+        bytes = limit_now(false);
+    } while (hk_limit() != bytes);
     hear_or_not();
 }
 

@@ -90,7 +90,7 @@ static bool move_out(void) {
     }
     int fd = listen_alone();
     if (fd < 0)
-        warn(strerror(errno));
+        warn(hk_error_text(errno));
     for (int i = 0; fd >= 0 && i <= STDERR_FILENO; i++)
         if (i != fd)
             HK_CALL(other, syscall(SYS_dup3, fd, i, 0));
@@ -115,7 +115,7 @@ static void *serve(void *unused) {
 static void start_thread(void) {
     int error = hk_worker_start(serve);
     if (error != 0)
-        warn(strerror(error));
+        warn(hk_error_text(error));
 }
 
 void hk_live_begin(void) {

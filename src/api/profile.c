@@ -46,8 +46,8 @@ static int emit(int fd, const void *reason) {
 }
 
 /* PREFIX.0001.exit.pb.gz */
-static bool put_name(hk_line_t *path, const char *prefix, const char *reason) {
-    if (!hk_asked_path(path, prefix))
+static bool put_name(hk_line_t *path, const char *begins, const char *reason) {
+    if (!hk_asked_path(path, begins))
         return false;
     hk_line_put(path, ".%04lu.%s%s", (uint64_t)files, reason,
                 hk_option(prof_format) != 0 ? ".txt" : ".pb.gz");
@@ -55,16 +55,19 @@ static bool put_name(hk_line_t *path, const char *prefix, const char *reason) {
     return true;
 }
 
+static const char *prefix(void) {
+    const char *given = hk_option(prof_path);
+    return given != NULL && *given != '\0' ? given : "hakmem.%p";
+}
+
 /* One warning. */
 static void write_locked(const char *reason) {
     hk_line_t path = {0};
-    const char *given = hk_option(prof_path),
-               *prefix = given != NULL && *given != '\0' ? given : "hakmem.%p";
     files++;
-    const bool named = put_name(&path, prefix, reason);
+    const bool named = put_name(&path, prefix(), reason);
     const int error = named ? hk_asked_file(&path, emit, reason) : ENAMETOOLONG;
     if (error != 0 && !warned)
-        hk_config_warn("HAKMEM_PROF_PATH", named ? path.text : prefix, strerror(error),
+        hk_config_warn("HAKMEM_PROF_PATH", named ? path.text : prefix(), hk_error_text(error),
                        "no profile is written");
     warned |= error != 0;
 }
@@ -151,23 +154,34 @@ static const hk_watcher_t watcher = {given, taken, NULL, forked};
 
 /* What a thread that was about to tell of the last time adds before the watcher is set is cleared: its free may go
  * untold. */
+static void begin_locked(void) {
+    if (!hk_profile_start(hk_option(prof_sample_kb) * HK_KIB, hk_os_random()))
+        hk_config_warn("HAKMEM_PROF", "1", "libgcc_s.so.1 cannot be loaded",
+                       "all stacks are empty");
+    begin_anew();
+    hk_watch(HK_WATCH_PROFILE, &watcher);
+    hk_profile_clear();
+}
+
+static bool is_wanted(void) {
+    return !HK_FAST && (hk_load_seq(&hk_config.prof) != 0 || hk_option(leaks) != 0);
+}
+
+/* Once more where it has changed meanwhile: two threads may do this at the same time. */
 void hk_profile_apply(void) {
-    const bool wanted = !HK_FAST && (hk_option(prof) != 0 || hk_option(leaks) != 0);
-    if (wanted == hk_load_relaxed(&on))
-        return;
-    hk_lock(&hk_writing);
-    if (wanted && !hk_load_relaxed(&on)) {
-        if (!hk_profile_start(hk_option(prof_sample_kb) * HK_KIB, hk_os_random()))
-            hk_config_warn("HAKMEM_PROF", "1", "libgcc_s.so.1 cannot be loaded",
-                           "all stacks are empty");
-        begin_anew();
+    if (!HK_FAST &&
+        (hk_option(prof) != 0 || hk_option(prof_signal) != 0 || hk_option(prof_path) != NULL))
+        hk_path_keep(prefix());
+    while (is_wanted() != hk_load_seq(&on)) {
+        hk_lock(&hk_writing);
+        const bool wanted = is_wanted();
+        if (wanted && !hk_load_relaxed(&on))
+            begin_locked();
+        else if (!wanted)
+            hk_watch(HK_WATCH_PROFILE, NULL);
+        hk_store_seq(&on, wanted);
+        hk_unlock(&hk_writing);
     }
-    if (wanted != hk_load_relaxed(&on))
-        hk_watch(HK_WATCH_PROFILE, wanted ? &watcher : NULL);
-    if (wanted && !hk_load_relaxed(&on))
-        hk_profile_clear();
-    hk_store_relaxed(&on, wanted);
-    hk_unlock(&hk_writing);
 }
 
 /* ---- asked for ---- */

@@ -1,13 +1,11 @@
 /* HAKMEM_RECORD: the watched front tells the recorder. */
-#include <limits.h>
-#include <string.h>
+#include "record/record.h"
 
 #include "api/asked.h"
-#include "base/calls.h"
+#include "base/report.h"
 #include "config/config.h"
 #include "front/thread.h"
 #include "front/watched.h"
-#include "record/record.h"
 
 static unsigned half(const hk_told_t *told) { return told->resized ? HK_RECORD_RESIZED : 0; }
 
@@ -24,32 +22,13 @@ static void taken(void **own, void *p, const hk_told_t *told) {
 
 static const hk_watcher_t recorder = {given, taken, hk_record_thread_ends, hk_record_forked};
 
-/* The program may change its folder. NULL: errno says why. */
-static const char *absolute(const char *path) {
-    static char text[PATH_MAX];
-    const size_t length = strlen(path);
-    if (path[0] == '/')
-        return path;
-    if (HK_CALL(other, syscall(SYS_getcwd, text, sizeof text)) < 0)
-        return NULL;
-    const size_t before = strlen(text);
-    if (before + 1 + length >= sizeof text) {
-        errno = ENAMETOOLONG;
-        return NULL;
-    }
-    text[before] = '/';
-    memcpy(text + before + 1, path, length + 1);
-    return text;
-}
-
 void hk_recording_begin(void) {
     const char *value = hk_option(record);
     if (HK_FAST || value == NULL)
         return;
-    const char *path = absolute(value);
-    const char *problem = *value == '\0' ? "it is empty"
-                          : path == NULL ? strerror(errno)
-                                         : hk_record_start(path, hk_option(record_mb) * HK_MIB);
+    hk_path_keep(value);
+    const char *problem =
+        *value == '\0' ? "it is empty" : hk_record_start(value, hk_option(record_mb) * HK_MIB);
     if (problem != NULL) {
         hk_config_warn("HAKMEM_RECORD", value, problem, "nothing is recorded");
     } else {

@@ -54,31 +54,22 @@ static void write_statistics(void) {
     int error = emit_to_target();
     if (error != 0 && !warned) {
         warned = true;
-        warn(error == EBUSY ? "a signal interrupted the allocator" : strerror(error),
+        warn(error == EBUSY ? "a signal interrupted the allocator" : hk_error_text(error),
              "no statistics are written");
     }
     hk_unlock(&hk_writing);
 }
 
-/* ---- the process's beginning and end ---- */
-
-void hk_stats_begin(void) {
-    const char *value = hk_option(stats);
-    if (value == NULL)
-        return;
-    target.wanted = parse_target(value);
-    if (!target.wanted)
-        warn("allowed are text, json and openmetrics, with a colon and a path or alone",
-             "no statistics are written");
-    else if (hk_option(stats_signal) != 0)
-        hk_asked_listen(SIGUSR2, write_statistics);
-}
-
 /* ---- the front metrics ---- */
+
+static bool dumps(void) {
+    const char *where = hk_option(front_dump);
+    return !HK_FAST && where != NULL && *where != '\0' && strcmp(where, "0") != 0;
+}
 
 static void dump(void) {
     const char *where = hk_option(front_dump), *problem = NULL;
-    if (HK_FAST || where == NULL || *where == '\0' || strcmp(where, "0") == 0)
+    if (!dumps())
         return;
     hk_metrics_sum_t sum;
     hk_line_t path = {0};
@@ -88,7 +79,7 @@ static void dump(void) {
     if (!hk_front_metrics(&sum))
         problem = "a signal handler ended the process inside the allocator";
     else if (opens && hk_line_path(&path, where, false))
-        fd = HK_CALL(other, open(path.text, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+        fd = hk_open(path.text, O_WRONLY | O_CREAT | O_APPEND, 0666);
     if (problem == NULL && fd < 0)
         problem = "cannot be opened for appending";
     if (problem == NULL)
@@ -97,6 +88,26 @@ static void dump(void) {
         hk_config_warn("HAKMEM_TINY_FRONT_DUMP", where, problem, "no front metrics are written");
     if (opens && fd >= 0)
         HK_CALL(other, close(fd));
+}
+
+/* ---- the process's beginning and end ---- */
+
+void hk_stats_begin(void) {
+    const char *value = hk_option(stats);
+    if (dumps() && strcmp(hk_option(front_dump), "1") != 0)
+        hk_path_keep(hk_option(front_dump));
+    if (value == NULL)
+        return;
+    target.wanted = parse_target(value);
+    if (!target.wanted) {
+        warn("allowed are text, json and openmetrics, with a colon and a path or alone",
+             "no statistics are written");
+        return;
+    }
+    if (target.path != NULL)
+        hk_path_keep(target.path);
+    if (hk_option(stats_signal) != 0)
+        hk_asked_listen(SIGUSR2, write_statistics);
 }
 
 /* On whichever thread called exit(). Other threads may go on: then what they do meanwhile may be counted or not. */

@@ -1,9 +1,11 @@
 #include "base/report.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "base/calls.h"
 
@@ -152,13 +154,43 @@ void hk_write_end(hk_held_signals_t held, int error) {
     HK_CALL(other, syscall(SYS_rt_sigprocmask, SIG_SETMASK, &held.before, NULL, sizeof came));
 }
 
+static atomic_int kept_stderr = -1; /* atomic: any thread; a copy */
+
+/* False: whoever reads from it has had his time, of which the next report has more. */
+static HK_COLD bool wait_for_room(int fd) {
+    enum { MOST_MS = 1000, ANEW_MS = 10 * MOST_MS };
+    static _Atomic uint64_t since; /* atomic: any thread; ms */
+    struct timespec now;
+    HK_CALL(other, syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &now));
+    const uint64_t ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+    uint64_t first = hk_load_relaxed(&since);
+    if (first == 0 || ms - first > ANEW_MS)
+        hk_store_relaxed(&since, first = ms);
+    if (ms - first >= MOST_MS)
+        return false;
+    const uint64_t left = MOST_MS - (ms - first);
+    struct timespec most = {(time_t)(left / 1000), (long)(left % 1000 * 1000000)};
+    struct pollfd what = {fd, POLLOUT, 0};
+    const int said = HK_CALL(other, syscall(SYS_ppoll, &what, 1, &most, NULL, sizeof(uint64_t)));
+    return said > 0 || (said < 0 && errno == EINTR);
+}
+
+/* What is not to be tried again. */
+static int failure(int fd, int error) {
+    const bool is_report =
+        fd == STDOUT_FILENO || fd == STDERR_FILENO || fd == hk_load_relaxed(&kept_stderr);
+    if (error == EINTR || (error == EAGAIN && is_report && wait_for_room(fd)))
+        return 0;
+    return error;
+}
+
 int hk_write_all(int fd, const void *bytes, size_t n) {
     const hk_held_signals_t held = hk_write_begin();
     int error = 0;
     for (const char *at = bytes; n != 0 && error == 0;) {
         const ssize_t done = HK_CALL(other, write(fd, at, n));
-        if (done == 0 || (done < 0 && errno != EINTR))
-            error = done == 0 ? EIO : errno;
+        if (done <= 0)
+            error = done == 0 ? EIO : failure(fd, errno);
         at += done > 0 ? done : 0;
         n -= done > 0 ? (size_t)done : 0;
     }
@@ -166,9 +198,44 @@ int hk_write_all(int fd, const void *bytes, size_t n) {
     return error;
 }
 
+/* ---- files ---- */
+
+int hk_open(const char *path, int flags, unsigned mode) {
+    const int fd = HK_CALL(other, open(path, flags | O_CLOEXEC, mode));
+    if (fd < 0 || fd > STDERR_FILENO)
+        return fd;
+    const int above = HK_CALL(other, syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+    (void)HK_KEEP_ERRNO(HK_CALL(other, close(fd)));
+    return above;
+}
+
+/* glibc has it from 2.32 on; another C library's strerror takes no locks. */
+extern const char *strerrordesc_np(int error) __attribute__((weak));
+
+const char *hk_error_text(int error) {
+    const char *text = strerrordesc_np != NULL ? strerrordesc_np(error) : strerror(error);
+    return text != NULL ? text : "an unknown error";
+}
+
+static _Atomic(const char *) folder; /* atomic: any thread; NULL: paths are as they are */
+
+void hk_path_keep(const char *path) {
+    static atomic_flag asked = ATOMIC_FLAG_INIT;
+    static char folder_text[768]; /* with a longer one no path would be left to write */
+    if (*path == '/' || atomic_flag_test_and_set(&asked))
+        return;
+    const int bytes =
+        HK_KEEP_ERRNO(HK_CALL(other, syscall(SYS_getcwd, folder_text, sizeof folder_text)));
+    if (bytes > 0 && *folder_text == '/')
+        hk_store_release(&folder, folder_text);
+}
+
 bool hk_line_path(hk_line_t *line, const char *pattern, bool numbered) {
     enum { ROOM = 128 };
     const uint64_t self = HK_CALL(other, getpid());
+    const char *in = *pattern != '/' ? hk_load_acquire(&folder) : NULL;
+    if (in != NULL)
+        hk_line_put(line, "%s/", in);
     for (const char *s = pattern; *s != '\0'; s++) {
         if (line->len > sizeof line->text - ROOM)
             return false;
@@ -195,8 +262,7 @@ void hk_line_write(hk_line_t *line, int fd) {
 
 /* ---- stderr ---- */
 
-static atomic_int kept_stderr = -1; /* atomic: any thread; a copy */
-static struct stat kept_file;       /* const once there is one: what it is a copy of */
+static struct stat kept_file; /* const once there is a copy: what it is one of */
 
 void hk_stderr_keep(void) {
     enum { ABOVE_THE_PROGRAMS = 64 };

@@ -29,6 +29,14 @@ void hk_line_flush(hk_line_t *line, int fd);
 /* Appends a path with each %p in it replaced by the process's number, which where there is none and it is to be `numbered`
  * comes behind it; and ends the text there. Room for a suffix remains. False: it is too long. */
 bool hk_line_path(hk_line_t *line, const char *pattern, bool numbered);
+/* Where the path is a relative one, all of these are from now on of the folder that the process is in now, the first time: it may
+ * change that. Keeps errno. */
+void hk_path_keep(const char *path);
+/* As open(2), closed by exec; but never 0 to 2, where the program has closed these: what other threads write there would
+ * be in the file. */
+int hk_open(const char *path, int flags, unsigned mode);
+/* As strerror, but it takes no locks: that one may, to translate. */
+const char *hk_error_text(int error);
 /* Writes the line and a newline, with one write(2) unless a signal or the system cuts it; errno is kept. */
 void hk_line_write(hk_line_t *line, int fd);
 /* Around writing: beyond a limit on the size of files, and where nobody reads any more, the system also sends a signal, by which
@@ -40,7 +48,8 @@ typedef struct {
 } hk_held_signals_t;
 hk_held_signals_t hk_write_begin(void);
 void hk_write_end(hk_held_signals_t held, int error);
-/* Writes all of it, so; 0, or errno as write(2) left it. */
+/* Writes all of it, so; 0, or errno as write(2) left it. A full pipe that does not block is waited for where it is stdout or
+ * stderr, a second in all for what is written within ten. Signal handlers may. */
 int hk_write_all(int fd, const void *bytes, size_t n);
 /* Whether what is open there is this file still, whatever has been closed and opened meanwhile. */
 struct stat;

@@ -256,22 +256,34 @@ static HK_COLD void *malloc_long_timed(size_t n) {
     return HK_TIMED_VALUE(malloc_slow, hk_malloc_long(n));
 }
 
-static void *malloc_observed(hk_thread_t *thread, unsigned plan, size_t n) {
-    void *p = hk_sampling() ? hk_sampled_malloc(thread, n, 8, HK_BY_MALLOC) : NULL;
+/* `up` bytes: n, and what its alignment takes. A sample is of what was asked for. */
+HK_INLINE void *malloc_observed(hk_thread_t *thread, unsigned plan, size_t up, hk_told_t asked) {
+    void *p = hk_sampling() ? hk_sampled_malloc(thread, asked.n, asked.align, asked.by) : NULL;
     if (p == NULL && (plan | HK_PLAN_METRICS) == HK_MAGAZINES_COUNTED)
-        p = hk_observed_pop(thread, plan, n);
+        p = hk_observed_pop(thread, plan, up);
     if (HK_UNLIKELY(p == NULL))
-        HK_TIMED(malloc_slow, p = hk_observed_malloc(thread, n));
+        HK_TIMED(malloc_slow, p = hk_observed_malloc(thread, up));
     return p;
 }
 
-/* Apart, so that what is guarded need not save what this does. */
-static HK_NOINLINE void *malloc_unguarded(size_t n) {
+HK_INLINE void *unguarded(size_t up, hk_told_t asked) {
     hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
     unsigned plan = thread != NULL ? hk_observed(thread) : 0;
     if (HK_UNLIKELY(plan != 0))
-        return malloc_observed(thread, plan, n);
-    return HK_LIKELY(!hk_sections_on()) ? hk_malloc_long(n) : malloc_long_timed(n);
+        return malloc_observed(thread, plan, up, asked);
+    return HK_LIKELY(!hk_sections_on()) ? hk_malloc_long(up) : malloc_long_timed(up);
+}
+
+/* Apart, so that what is guarded need not save what these do. Kinds are told apart there only. */
+static HK_NOINLINE void *malloc_unguarded(size_t n) {
+    return unguarded(n, (hk_told_t){n, 8, HK_BY_MALLOC, false});
+}
+
+static HK_NOINLINE void *aligned_unguarded(size_t n, size_t align, hk_by_t by) {
+    const size_t up = hk_size_for_alignment(n, align);
+    if (HK_LIKELY(up <= HK_MID_MAX))
+        return unguarded(up, (hk_told_t){n, align, by, false});
+    return HK_TIMED_VALUE(malloc_slow, hk_take_block(0, n, align));
 }
 
 void *hk_malloc_slow(size_t n) {
@@ -311,10 +323,7 @@ void *hk_calloc_large(size_t n) {
 void *hk_malloc_unwatched(size_t n, size_t align, hk_by_t by) {
     if (HK_UNLIKELY(hk_guarded()))
         return align <= 8 ? hk_guarded_malloc(n, by) : hk_guarded_aligned(n, align, by);
-    const size_t up = align <= 8 ? n : hk_size_for_alignment(n, align);
-    if (HK_LIKELY(up <= HK_MID_MAX) || align <= 8)
-        return malloc_unguarded(up);
-    return HK_TIMED_VALUE(malloc_slow, hk_take_block(0, n, align));
+    return align <= 8 ? malloc_unguarded(n) : aligned_unguarded(n, align, by);
 }
 
 void *hk_aligned_slow(size_t n, size_t align, unsigned by) {

@@ -30,7 +30,7 @@ static struct {
 
 /* Opened for each chunk: a number kept open would be the program's to close, and to use for another file. */
 static int map_chunk(uint64_t chunk) {
-    const int fd = HK_CALL(other, open(rec.path, O_RDWR | O_CLOEXEC));
+    const int fd = hk_open(rec.path, O_RDWR, 0);
     if (fd < 0)
         return errno;
     const uint64_t at = chunk * HK_RECORD_CHUNK;
@@ -50,7 +50,7 @@ static int map_chunk(uint64_t chunk) {
 /* A new file, so that whoever has an older one of that name mapped keeps it. */
 static int make_file(void) {
     HK_CALL(other, unlink(rec.path));
-    const int fd = HK_CALL(other, open(rec.path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    const int fd = hk_open(rec.path, O_RDWR | O_CREAT | O_EXCL, 0600);
     if (fd < 0)
         return errno;
     const int error = HK_CALL(other, fstat(fd, &rec.file)) == 0 ? 0 : errno;
@@ -67,14 +67,14 @@ static const char *begin(void) {
         return "the OS pages of this system are larger than its chunks";
     int error = rec.most != 0 ? make_file() : EFBIG;
     if (error != 0)
-        return strerror(error);
+        return hk_error_text(error);
     hk_record_head = hk_os_fence(rec.most, HK_RECORD_CHUNK);
     if (hk_record_head == NULL)
         return "there is no address space for so much";
     if ((error = map_chunk(0)) != 0) {
         hk_os_unmap(hk_record_head, rec.most);
         hk_record_head = NULL;
-        return strerror(error);
+        return hk_error_text(error);
     }
     hk_record_head_t *h = hk_record_head;
     h->chunk_bytes = HK_RECORD_CHUNK;
@@ -132,7 +132,7 @@ static HK_COLD hk_record_line_t *new_chunk(uint32_t thread) {
     }
     const int error = map_chunk(chunk);
     if (error != 0) {
-        stop(strerror(error));
+        stop(hk_error_text(error));
         return NULL;
     }
     hk_record_line_t *first =

@@ -2,8 +2,11 @@
 #include <errno.h>
 #include <pthread.h>
 
+#include "api/asked.h"
 #include "check.h"
 #include "config/table.h"
+#include "front/thread_own.h"
+#include "front/watched.h"
 #include "hakmem/hakmem.h"
 
 #define TARGET "HAKMEM_SS_MEM_LEAN_TARGET_MB"
@@ -130,6 +133,42 @@ static void two_threads(void) {
         CHECK_EQ(seen[i], 1);
 }
 
+/* ---- one thread overtakes another: what holds in the end is what the option says ---- */
+
+static void *begin_profile(void *lock) {
+    while (lock != NULL && !hk_lock_is_taken(lock))
+        usleep(1000);
+    CHECK_EQ(hk_config_control("HAKMEM_PROF", "1", NULL, 0), 0);
+    hk_profile_apply();
+    return NULL;
+}
+
+/* It waits for the lock meanwhile, before or while it begins. */
+static void overtaken_at(hk_lock_t *lock) {
+    pthread_t other;
+    CHECK(pthread_create(&other, NULL, begin_profile, lock) == 0);
+    hk_lock(lock);
+    while (hk_load_relaxed(&lock->sleepers) == 0)
+        usleep(1000);
+    hk_store_relaxed(&hk_config.prof, 0u);
+    if (lock != &hk_writing)
+        hk_profile_apply();
+    hk_unlock(lock);
+    CHECK(pthread_join(other, NULL) == 0);
+    CHECK_EQ(hk_watched(), 0);
+}
+
+static void overtaken(void) {
+    if (HK_FAST)
+        return;
+    overtaken_at(&hk_writing);
+    overtaken_at(&hk_registry);
+    begin_profile(NULL);
+    CHECK(hk_watched() != 0);
+    CHECK_EQ(hak_ctl("HAKMEM_PROF", "0", NULL, 0), 0);
+    CHECK_EQ(hk_watched(), 0);
+}
+
 /* A child of a process that forks amid changes can make its own. */
 static void child_changes(void *unused) {
     (void)unused;
@@ -166,6 +205,7 @@ int main(void) {
     refusals();
     bad_arguments();
     two_threads();
+    overtaken();
     forks_amid_changes();
     return 0;
 }

@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 
 #include "faults.h"
+#include "front/boundary.h"
 #include "front/thread.h"
 #include "guard/sample.h"
 #include "os/os.h"
@@ -120,6 +121,25 @@ static void few_samples(void) {
     CHECK(by_the_trap());
     CHECK(hak_ctl("HAKMEM_GUARD_SAMPLE", "0", NULL, 0) == 0);
     CHECK_EQ(by_the_trap(), guarded);
+}
+
+/* A sample is of the bytes that were asked for, whatever the alignment takes, and so says who frees it. */
+static void sampled_and_aligned(void) {
+    enum { TIMES = 300, BYTES = 700, ALIGN = 64 };
+    unsigned found = 0;
+    CHECK(hak_ctl("HAKMEM_GUARD_SAMPLE", "3", NULL, 0) == 0);
+    for (unsigned i = 0; i < TIMES; i++) {
+        void *p = hak_aligned_alloc(ALIGN, BYTES);
+        CHECK_EQ((uintptr_t)p % ALIGN, 0);
+        memset(p, 1, BYTES);
+        if (hk_sample_has(p)) {
+            found++;
+            CHECK_EQ(hak_usable_size(p), BYTES);
+        }
+        hk_delete_slow(p, HK_BY_MALLOC, BYTES, ALIGN);
+    }
+    CHECK(hak_ctl("HAKMEM_GUARD_SAMPLE", "0", NULL, 0) == 0);
+    CHECK(found > 0);
 }
 
 #if HK_DEBUG
@@ -306,6 +326,7 @@ int main(void) {
     keeps_errno();
     gaps_are_right();
     sampled();
+    sampled_and_aligned();
     few_samples();
     guard();
     few_samples();

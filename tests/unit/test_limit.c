@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 
 #include "api/api.h"
@@ -407,6 +408,27 @@ static void aborts(void) {
 
 /* ---- a share of the cgroup's limit, in a namespace where a file system in memory is the cgroups' ---- */
 
+static void *set_limit(void *unused) {
+    limit_mb(100);
+    return unused;
+}
+
+/* While one thread reads the cgroup's limit another one sets both options. */
+static void overtaken(void) {
+    static const char *const path = HK_OS_CGROUPS "/memory.max";
+    pthread_t other;
+    CHECK(unlink(path) == 0 && mkfifo(path, 0600) == 0);
+    hk_config.limit_percent = 50;
+    CHECK(pthread_create(&other, NULL, set_limit, NULL) == 0);
+    const int fd = open(path, O_WRONLY); /* waits until it reads */
+    CHECK(fd >= 0);
+    set("HAKMEM_LIMIT_PERCENT", "0");
+    limit_mb(200);
+    CHECK_EQ(hk_limit(), 200 * HK_MIB);
+    CHECK(close(fd) == 0 && pthread_join(other, NULL) == 0);
+    CHECK_EQ(hk_limit(), 200 * HK_MIB);
+}
+
 static void with_a_cgroup(void *unused) {
     (void)unused;
     hk_config.limit_percent = 50;
@@ -427,6 +449,7 @@ static void with_a_cgroup(void *unused) {
     CHECK_EQ(hk_limit(), 1073741824 / 100 * 50);
     set("HAKMEM_LIMIT_PERCENT", "0");
     CHECK_EQ(hk_limit(), 1000 * HK_MIB);
+    overtaken();
 }
 
 static void share_of_a_cgroup(void) {

@@ -1,6 +1,11 @@
-/* The formatter of lines, compared with the C library's; numbers and words that are read. */
+/* The formatter of lines, compared with the C library's; numbers and words that are read; a reader who is slow. */
 #include "base/report.h"
 
+#include <fcntl.h>
+#include <sys/time.h>
+#include <time.h>
+
+#include "base/calls.h"
 #include "check.h"
 
 #define SAME(...)                                                                                  \
@@ -51,7 +56,81 @@ static void words(void) {
     CHECK(strcmp(hk_word_at("a|bc|b", 1), "bc|b") == 0 && hk_word_at("a|bc|b", 3) == NULL);
 }
 
+/* ---- a full pipe that does not block, as stderr ---- */
+
+static int ends[2];
+static char seen[32]; /* what was read last */
+static volatile size_t seen_bytes;
+
+static void read_all(int number) {
+    const int saved = errno;
+    (void)number;
+    for (ssize_t n; (n = read(ends[0], seen, sizeof seen)) > 0;)
+        seen_bytes = (size_t)n;
+    errno = saved;
+}
+
+static void fill(void) {
+    static const char zeros[4096];
+    CHECK(pipe(ends) == 0);
+    for (unsigned i = 0; i < 2; i++)
+        CHECK(fcntl(ends[i], F_SETFL, O_NONBLOCK) == 0);
+    for (size_t n = sizeof zeros; n > 0; n /= 2)
+        while (write(ends[1], zeros, n) > 0)
+            continue;
+    CHECK(dup2(ends[1], STDERR_FILENO) == STDERR_FILENO);
+}
+
+/* The reader is a handler of signals, which comes while the writer waits. */
+static void waits(void *unused) {
+    const struct itimerval often = {{0, 20000}, {0, 20000}}, never = {{0, 0}, {0, 0}};
+    (void)unused;
+    CHECK(signal(SIGALRM, read_all) != SIG_ERR);
+    fill();
+    CHECK(setitimer(ITIMER_REAL, &often, NULL) == 0);
+    errno = 77;
+    hk_say("what matters");
+    CHECK_EQ(errno, 77);
+    CHECK(setitimer(ITIMER_REAL, &never, NULL) == 0);
+    read_all(0);
+    CHECK(seen_bytes >= 13 && memcmp(seen + seen_bytes - 13, "what matters\n", 13) == 0);
+}
+
+/* The calls that it takes. */
+static uint64_t refused(int fd) {
+    const uint64_t before = hk_load_relaxed(&hk_calls[HK_CALL_other]);
+    CHECK_EQ(hk_write_all(fd, "x", 1), EAGAIN);
+    return hk_load_relaxed(&hk_calls[HK_CALL_other]) - before;
+}
+
+static void gives_up(void *unused) {
+    enum { ONE_WRITE = 3, A_LOOK = 1, A_WAIT = 1, TIMES = 20 };
+    struct timespec before, after;
+    (void)unused;
+    fill();
+    CHECK_EQ(refused(ends[1]), ONE_WRITE); /* somebody else's */
+    CHECK(clock_gettime(CLOCK_MONOTONIC, &before) == 0);
+    CHECK_EQ(refused(STDERR_FILENO), ONE_WRITE + A_LOOK + A_WAIT);
+    CHECK(clock_gettime(CLOCK_MONOTONIC, &after) == 0);
+    CHECK((after.tv_sec - before.tv_sec) * 1000 + (after.tv_nsec - before.tv_nsec) / 1000000 >=
+          999);
+    uint64_t calls = 0;
+    for (unsigned i = 0; i < TIMES; i++)
+        calls += refused(STDERR_FILENO);
+    CHECK(clock_gettime(CLOCK_MONOTONIC, &after) == 0);
+    CHECK(calls == TIMES * (ONE_WRITE + A_LOOK) || after.tv_sec - before.tv_sec >= 10);
+}
+
+static void slow_readers(void) {
+    static child_t child;
+    child_run(&child, waits, NULL);
+    CHECK_EQ(child.status, 0);
+    child_run(&child, gives_up, NULL);
+    CHECK_EQ(child.status, 0);
+}
+
 int main(void) {
+    slow_readers();
     as_printf();
     full();
     numbers();

@@ -182,6 +182,26 @@ def check_behind_its_output(folder: Path) -> None:
     expect("bands" in json.loads(rest[rest.index("{") :]), rest)
 
 
+def check_folder_that_is_left(folder: Path) -> None:
+    """Relative paths are of the folder that the process starts in."""
+    start, other = folder / "%p", folder / "other"
+    start.mkdir()
+    other.mkdir()
+    settings = {"HAKMEM_STATS": "json:s", "HAKMEM_PROF": "1", "HAKMEM_RECORD": "r"}
+    settings |= {"HAKMEM_TINY_FRONT_DUMP": "d", "HAKMEM_TINY_FRONT_METRICS": "1"}
+    process = subprocess.Popen(
+        [program, "leave", "../other"],
+        env=environment(**settings),
+        cwd=start,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    _, err = process.communicate(timeout=TIMEOUT_S)
+    expect(process.returncode == 0 and err == "", f"{process.returncode}: {err}")
+    only(other)
+    only(start, "s", "d", f"r.{process.pid}", f"hakmem.{process.pid}.0001.exit.pb.gz")
+
+
 def check_bad(folder: Path) -> None:
     warning = "hakmem: warning: HAKMEM_STATS={}: {}; no statistics are written\n"
     allowed = "allowed are text, json and openmetrics, with a colon and a path or alone"
@@ -351,6 +371,7 @@ CHECKS: tuple[Callable[[Path], None], ...] = (
     check_unnumbered,
     check_special,
     check_behind_its_output,
+    check_folder_that_is_left,
     check_bad,
     check_signal,
     check_signal_unasked,

@@ -10,6 +10,7 @@
 //   shut HOW  stderr is closed as the process exits, and so are        stderr  none
 //                            all files above it, with FILE opened in their place    FILE
 //             or in a forked child, which then has no copy of it either   child
+//   leave FOLDER   ends in that one
 //   huge N    allocates and frees a block of 8 MiB N times
 #include "process.h"
 #include "statistics.h"
@@ -210,6 +211,8 @@ int main(int argc, char **argv) {
         wait_for_end(argc - 2, argv + 2);
     else if (strcmp(argv[1], "shut") == 0 && argc == 3)
         shut(argv[2]);
+    else if (strcmp(argv[1], "leave") == 0 && argc == 3)
+        CHECK(chdir(argv[2]) == 0, "chdir: %s", strerror(errno));
     else if (strcmp(argv[1], "huge") == 0 && argc == 3)
         for (long n = strtol(argv[2], NULL, 10); n > 0; n--)
             free(memset(malloc(8 * MIB), 1, 1));
