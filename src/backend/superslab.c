@@ -180,8 +180,8 @@ static uint32_t aligned(unsigned align) {
 }
 
 /* Slices that were used before come first: their pages are there. */
-static hk_slab_t *take_from_locked(hk_superslab_t *ss, unsigned slices, unsigned cls,
-                                   unsigned align) {
+HK_INLINE hk_slab_t *take_from_locked(hk_superslab_t *ss, unsigned slices, unsigned cls,
+                                      unsigned align) {
     uint32_t starts = run_starts(hk_superslab_dirty(ss), slices) & aligned(align);
     if (starts == 0)
         starts = run_starts(ss->free, slices) & aligned(align);

@@ -266,24 +266,35 @@ HK_INLINE void *malloc_observed(hk_thread_t *thread, unsigned plan, size_t up, h
     return p;
 }
 
-HK_INLINE void *unguarded(size_t up, hk_told_t asked) {
-    hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
-    unsigned plan = thread != NULL ? hk_observed(thread) : 0;
-    if (HK_UNLIKELY(plan != 0))
-        return malloc_observed(thread, plan, up, asked);
-    return HK_LIKELY(!hk_sections_on()) ? hk_malloc_long(up) : malloc_long_timed(up);
+HK_INLINE unsigned plan_of(const hk_thread_t *thread) {
+    return thread != NULL ? hk_observed(thread) : 0;
+}
+
+HK_INLINE void *unobserved(size_t n) {
+    return HK_LIKELY(!hk_sections_on()) ? hk_malloc_long(n) : malloc_long_timed(n);
 }
 
 /* Apart, so that what is guarded need not save what these do. Kinds are told apart there only. */
 static HK_NOINLINE void *malloc_unguarded(size_t n) {
-    return unguarded(n, (hk_told_t){n, 8, HK_BY_MALLOC, false});
+    hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
+    const unsigned plan = plan_of(thread);
+    if (HK_UNLIKELY(plan != 0))
+        return malloc_observed(thread, plan, n, (hk_told_t){n, 8, HK_BY_MALLOC, false});
+    return unobserved(n);
+}
+
+static HK_NOINLINE void *aligned_observed(unsigned plan, size_t up, hk_told_t asked) {
+    return malloc_observed(hk_load_relaxed(&hk_tc)->thread, plan, up, asked);
 }
 
 static HK_NOINLINE void *aligned_unguarded(size_t n, size_t align, hk_by_t by) {
     const size_t up = hk_size_for_alignment(n, align);
-    if (HK_LIKELY(up <= HK_MID_MAX))
-        return unguarded(up, (hk_told_t){n, align, by, false});
-    return HK_TIMED_VALUE(malloc_slow, hk_take_block(0, n, align));
+    const unsigned plan = plan_of(hk_load_relaxed(&hk_tc)->thread);
+    if (HK_UNLIKELY(up > HK_MID_MAX))
+        return HK_TIMED_VALUE(malloc_slow, hk_take_block(0, n, align));
+    if (HK_UNLIKELY(plan != 0))
+        return aligned_observed(plan, up, (hk_told_t){n, align, by, false});
+    return unobserved(up);
 }
 
 void *hk_malloc_slow(size_t n) {
