@@ -2,13 +2,15 @@
 
 import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
 import time
 import tomllib
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -40,10 +42,15 @@ DIAGNOSES = (
     (("No space left on device",), "the disk is full: free some space and repeat"),
     (
         ("anonymous version tag cannot be combined",),
-        "its linker is GNU ld, which takes only one version script: `apt-get install lld`, then "
-        'repeat with RUSTFLAGS="-C link-arg=-fuse-ld=lld"',
+        "its linker is GNU ld, which takes only one version script: `apt-get install lld`, write "
+        'rustflags = ["-Clink-arg=-fuse-ld=lld"] under [build] in ~/.cargo/config.toml, and repeat',
     ),
 )
+
+
+# What in the user's shell would build another library than everybody else's.
+FLAGS = re.compile(r"(^|_)(C|CXX|CPP|LD|RUST)FLAGS(_|$)|^CARGO_PROFILE_")
+COMPILERS = {"cc": "CC", "c++": "CXX", "rustc": "RUSTC"}  # and who may choose another one
 
 
 @dataclass(frozen=True)
@@ -213,7 +220,8 @@ def _build_one(recipe: Recipe, root: Path) -> Library:
     log = target / f"{recipe.name}.log"
     # One package at a time: built together, the features of shared crates would unify.
     command = [cargo, "build", "--release", "--locked", "-p", f"peer-{recipe.name}"]
-    environment = {**os.environ, **recipe.build_env, "CARGO_TARGET_DIR": str(target)}
+    plain = {name: value for name, value in os.environ.items() if not FLAGS.search(name)}
+    environment = {**plain, **recipe.build_env, "CARGO_TARGET_DIR": str(target)}
     with log.open("w", encoding="utf-8") as out:
         done = subprocess.run(
             command,
@@ -227,7 +235,38 @@ def _build_one(recipe: Recipe, root: Path) -> Library:
     if done.returncode != 0:
         raise LabError(_diagnosis(log))
     made = target / "release" / f"libpeer_{recipe.name.replace('-', '_')}.so"
-    return _install(made, recipe, root / "build" / "peers")
+    stated = {
+        "version": recipe.version,
+        "compilers": _compilers(recipe),
+        "sources": _sources(recipe, root / "lab" / "peers" / "Cargo.lock"),
+    }
+    return _install(made, recipe, root / "build" / "peers", stated)
+
+
+def _compilers(recipe: Recipe) -> dict[str, str]:
+    """What each that the build used says of itself."""
+    said = {}
+    for name in (*recipe.tools, "rustc"):
+        chosen = shlex.split(os.environ.get(COMPILERS.get(name, ""), name)) or [name]
+        if name in COMPILERS and shutil.which(chosen[0]):
+            said[name] = _output([*chosen, "--version"]).partition("\n")[0]
+    return said
+
+
+def _sources(recipe: Recipe, lock: Path) -> dict[str, str]:
+    """The checksum of each crate that the peer stands on, as cargo held it to when it built."""
+    if not lock.is_file():
+        return {}
+    packages = tomllib.loads(lock.read_text(encoding="utf-8"))["package"]
+    own = f"peer-{recipe.name}"
+    # Each is "name", or "name version" where there are several.
+    wanted = {d for p in packages if p["name"] == own for d in p.get("dependencies", ())}
+    named = {f"{p['name']} {p['version']}": p for p in packages}
+    return {
+        name: package["checksum"]
+        for name, package in named.items()
+        if "checksum" in package and wanted & {name, package["name"]}
+    }
 
 
 def _diagnosis(log: Path) -> str:
@@ -240,8 +279,9 @@ def _diagnosis(log: Path) -> str:
     return f"{next(errors, 'cargo failed')} (all of it: {log})"
 
 
-def _install(made: Path, recipe: Recipe, folder: Path) -> Library:
-    """Puts a verified library in place by renaming: a process that has the old one keeps it."""
+def _install(made: Path, recipe: Recipe, folder: Path, stated: Mapping[str, object]) -> Library:
+    """Puts a verified library in place by renaming: a process that has the old one keeps it.
+    Beside it lies what is stated of it."""
     folder.mkdir(parents=True, exist_ok=True)
     fresh = folder / f".{recipe.name}.so"
     library = Library(recipe.name, fresh, recipe.version, "cargo", recipe.env)
@@ -251,8 +291,7 @@ def _install(made: Path, recipe: Recipe, folder: Path) -> Library:
         file = fresh.rename(folder / f"{recipe.name}.so")
     finally:
         fresh.unlink(missing_ok=True)
-    record = json.dumps({"version": recipe.version})
-    project.write_atomically(file.with_suffix(".json"), record + "\n")
+    project.write_atomically(file.with_suffix(".json"), json.dumps(stated) + "\n")
     return replace(library, path=file)
 
 

@@ -61,21 +61,6 @@ def rank(count: int, alpha: float) -> int:
     return int(np.searchsorted(signed_rank_cdf(count), alpha / 2, side="right"))
 
 
-def wilcoxon_interval(values: Sequence[float], alpha: float = 0.05) -> Interval | None:
-    """Hodges–Lehmann estimate with the exact signed-rank interval at level 1 - alpha.
-
-    The interval inverts the two-sided Wilcoxon test: its ends are the k-th Walsh averages from
-    both sides, where k - 1 is the largest w with P(W <= w) <= alpha / 2. None where so few values
-    cannot reach the level (fewer than 6 at alpha = 0.05).
-    """
-    k = rank(len(values), alpha)
-    if k == 0:
-        return None
-    means = np.sort(walsh(np.asarray(values, dtype=float)))
-    level = f"{100 * (1 - alpha):g} % CI"
-    return Interval(float(np.median(means)), float(means[k - 1]), float(means[-k]), level)
-
-
 def lag1(values: np.ndarray) -> np.ndarray:
     """Correlation of each value with the next, along the last axis; 0 for a constant series."""
     around = values - values.mean(axis=-1, keepdims=True)

@@ -100,7 +100,7 @@ def add_suite(ledger: Ledger, what: str = "blocks in order", slow: str = "slow")
         "subject": "hakmem",
         "what": what,
         "unit": "ns/op",
-        "reading": "user",
+        "reading": "user CPU time",
         "better": "lower",
         "program": None,
         "figures": {

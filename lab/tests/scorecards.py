@@ -129,7 +129,7 @@ class Site:
         if kind == "suite":
             body = dict(body)
             setting = {"setting": self.ledger.append("setting", OF_HAKMEM).id}
-            part = self.ledger.append("comparison", {**setting, **body.pop("part")})
+            part = self.ledger.append("comparison", {"ok": True, **setting, **body.pop("part")})
             body = {"inputs": [part.id], **body}
         return self.ledger.append(kind, {"ok": True, "source": self.source, **body})
 

@@ -124,6 +124,16 @@ def test_the_net_ratio_is_the_one_above_the_floor() -> None:
     assert net.estimate == pytest.approx(-math.log(0.9), abs=0.02)
 
 
+@pytest.mark.parametrize("failed", ["A", blocks.FLOOR])
+def test_what_was_decided_before_the_base_or_the_floor_fails_does_not_hold(failed: str) -> None:
+    sampler = Planted(0.03, floor=0.5, B=0.5, C=1.0)
+    sampler.failing[failed] = 9
+    outcome = blocks.run(plan(3, net=True, seed=1), sampler)
+    assert max(trial.round for trial in sampler.trials if trial.letter == "B") == 7
+    assert outcome.decisions == {}
+    assert outcome.failures == {failed: "job: planted"}
+
+
 def test_a_block_below_the_floor_is_an_extreme_one_and_not_an_error() -> None:
     outcome = blocks.run(plan(net=True), Planted(0.01, floor=4.0, A=0.5, B=0.15))
     assert outcome.decisions["B"].verdict == "GO"
@@ -316,9 +326,13 @@ def test_the_noise_floor_of_a_host_becomes_the_margin(ab: Ab, own: Stand) -> Non
     paths = [cell["path"] for cell in record.body["cells"]]
     assert len(set(paths)) == 2
     assert record.body["binary"][0]["sha256"] == record.body["binary"][1]["sha256"]
-    # A noisier one, planted: its half-width is 3 %.
+    # A noisier one, planted: its half-width is 3 %. That of another machine says nothing.
     body = json.loads(json.dumps(record.body))
     body["metrics"]["prodcons"] |= {"low": math.exp(-0.02), "high": math.exp(0.04)}
+    own.ledger.append("A/A", {**body, "host": {**body["host"], "cpu": "Planted 9000"}})
+    said = flat(ab(*SHORT, "--b", "X=1", "--bench", "prodcons").stdout)
+    assert "says nothing here: it is of another machine (cpu Planted 9000)" in said
+    assert "margin 1.0 %" in said
     own.ledger.append("A/A", body)
     assert "margin 3.0 %" in ab(*SHORT, "--b", "X=1", "--bench", "prodcons").stdout
     # What has no interval, or is of exact counts, says nothing; and no noise makes a guard of 10 %.

@@ -18,6 +18,7 @@ from hakmem.audit.settings import Settings
 from hakmem.errors import LabError
 from hakmem.ledger import claims, store as ledger
 from hakmem.ledger.store import Ledger, Record
+from hakmem.ledger.verify import verify
 from hakmem.process import provenance
 from hakmem.suite import SUITE
 from standing import Stand, ran, refused
@@ -445,3 +446,14 @@ def test_the_command_refuses_a_typed_figure(
     done = ran(stand.call("audit", tmp_path / "doc.md"), status)
     assert "planted violations refused" in done.stdout
     assert ("unbacked" in done.stdout) == (status == 1)
+
+
+def test_what_is_derived_from_what_is_not_ok_is_not_cited(site: Site) -> None:
+    bad = site.ledger.append("setting", {"ok": False}).id
+    body = verify(site.ledger).records[site.verdict].body
+    id = site.ledger.append("verdict", {**body, "inputs": [bad]}).id
+    evidence = citing.Evidence(site.root, verify(site.ledger).records, 0)
+    assert evidence.objections(site.verdict) == []
+    assert evidence.objections(id) == [
+        f"record {id} is derived from records that are not ok: ['{bad}']"
+    ]

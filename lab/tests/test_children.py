@@ -40,6 +40,11 @@ def test_the_whole_group_ends(tmp_path: Path) -> None:
     assert until(lambda: ended(grandchild))
 
 
+def test_how_a_program_ended_has_a_word_for_every_signal() -> None:
+    assert children.how_ended(-signal.SIGSEGV, "") == "killed by SIGSEGV"
+    assert children.how_ended(-40, "at last\n") == "killed by signal 40: at last"
+
+
 def test_what_cannot_start_is_an_error() -> None:
     with pytest.raises(FileNotFoundError):
         children.start(("no-such-program",))

@@ -287,15 +287,20 @@ def test_without_distributed_it_says_what_to_install(
     refused(done, "pip install './lab[cluster]'")
 
 
-GOOD = Probe("one", "this", [])
+HERE = {"cpu": "a", "architecture": "b", "kernel": "c", "libc": "d"}
+GOOD = Probe("one", HERE, "this", [])
 HOLDS = {"resources": {"bench": 1}}
 UNFIT = [
     ({}, {}, "the cluster has no worker: start one on each host"),
     ({"a": {}}, {"a": GOOD}, "the worker a was started without --resources bench=1"),
     ({"a": HOLDS}, {"a": ImportError()}, "the worker a has no such laboratory"),
-    ({"a": HOLDS}, {"a": Probe("one", "other", [])}, "one: its laboratory is another version"),
+    (
+        {"a": HOLDS},
+        {"a": Probe("one", HERE, "other", [])},
+        "one: its laboratory is another version",
+    ),
     ({"a": HOLDS, "b": HOLDS}, {"a": GOOD, "b": GOOD}, "one: two workers"),
-    ({"a": HOLDS}, {"a": Probe("one", "this", ["x is not there"])}, "one: x is not there"),
+    ({"a": HOLDS}, {"a": Probe("one", HERE, "this", ["x is not there"])}, "one: x is not there"),
 ]
 
 
@@ -330,7 +335,7 @@ def test_a_scheduler_that_went_away_is_said() -> None:
 @pytest.mark.usefixtures("this_laboratory")
 def test_a_worker_that_can_measure_is_known_by_its_host() -> None:
     made = cluster_of({"a": HOLDS}, {"a": GOOD})
-    assert made.require_hosts() == ["one"]
+    assert made.require_hosts() == {"one": HERE}
     assert made.present() == {"one": "a"}
 
 
@@ -341,7 +346,7 @@ def test_each_host_has_the_margin_of_its_own_noise(
     monkeypatch.setenv("LAB_BUILD_DIR", str(own.folder))
     found = {"value": 1.0, "low": 0.97, "high": 1.03, "unit": "ratio", "kind": KIND}
     bench = {"name": "prodcons", "metric": "user", "floor": None}
-    noisy = {"benchmarks": [bench], "metrics": {"prodcons": found}}
+    noisy = {"benchmarks": [bench], "metrics": {"prodcons": found}, "host": HERE}
     Ledger(own.evidence, "two").append("A/A", noisy)
     asked: list[cluster.Comparison] = []
 
@@ -353,8 +358,10 @@ def test_each_host_has_the_margin_of_its_own_noise(
     sides = ("--on", "dask://x:1", "--metric", "user", "--b", "X=1", "--bench", "prodcons")
     ran(own.call("ab", *sides))
     ran(own.call("ab", *sides, "--margin", 0.02))
-    assert [asked[0].on(host).plan.margin for host in HOSTS] == [
+    assert [asked[0].on(host, HERE).plan.margin for host in HOSTS] == [
         0.01,
         pytest.approx(0.03, rel=0.02),
     ]
-    assert [asked[1].on(host).plan.margin for host in HOSTS] == [0.02, 0.02]
+    # Another machine that is called so has another noise.
+    assert asked[0].on("two", {**HERE, "cpu": "e"}).plan.margin == 0.01
+    assert [asked[1].on(host, HERE).plan.margin for host in HOSTS] == [0.02, 0.02]

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from standing import Stand, flat, ran, refused
+from standing import Stand, ended, flat, ran, refused, until
 
 Compare = Callable[..., subprocess.CompletedProcess[str]]
 FIGURE = ("--metric", "regex:t=(.+)")
@@ -53,22 +53,74 @@ def test_more_can_be_better(compare: Compare) -> None:
     assert "of hakmem: more than rival.so; less than system" in flat(done.stdout)
 
 
+def noisy(folder: Path) -> str:
+    """A figure that is 70 in one block and 130 in the next."""
+    count = folder / "runs"
+    count.write_text("0")
+    return f"$(n=$(cat {count}); echo $((n + 1)) >{count}; echo $((70 + 60 * ((n + 1) / 2 % 2))))"
+
+
 def test_no_difference_is_the_same_and_noise_is_undecided(compare: Compare, tmp_path: Path) -> None:
-    """The rival's figure is 70 in one block and 130 in the next."""
-    count = f"{tmp_path}/count"
-    (tmp_path / "count").write_text("0")
-    noisy = f"$(n=$(cat {count}); echo $((n + 1)) >{count}; echo $((70 + 60 * ((n + 1) / 2 % 2))))"
-    done = ran(compare("--no-record", *FIGURE, *program(100, noisy)))
+    done = ran(compare("--no-record", *FIGURE, *program(100, noisy(tmp_path))))
     assert "= same" in done.stdout
     assert "? open" in done.stdout
-    said = "within 1 % of system; undecided after 12 blocks against rival.so"
+    said = "the same (=) as system; undecided after 12 blocks against rival.so"
     assert said in flat(done.stdout)
+    assert "= same: the whole interval is within 1 % of 1\n" in done.stdout
 
 
 def test_a_rival_that_cannot_run_it_is_left_out_and_said(compare: Compare) -> None:
     done = ran(compare("--no-record", *FIGURE, *program(90, "broken")), 1)
     assert "✗ rival.so: sh:" in done.stdout
     assert "less than system" in done.stdout
+
+
+def test_what_hakmem_fails_at_last_has_no_verdict_at_all(
+    compare: Compare, own: Stand, tmp_path: Path
+) -> None:
+    """The system's is decided at the first look, and hakmem fails while the other one is open."""
+    (tmp_path / "count").write_text("")
+    late = (
+        f"$(echo >>{tmp_path}/count; n=$(wc -l <{tmp_path}/count); "
+        "[ $n -gt 20 ] && echo broken || echo 90)"
+    )
+    words = ("--max-blocks", 30, *FIGURE, *program(late, noisy(tmp_path)))
+    done = ran(compare(*words), 1)
+    assert "✗ hakmem: sh: " in done.stdout
+    assert "1 of 2 decided now" in done.stdout
+    assert "of hakmem: no verdict" in flat(done.stdout)
+    assert own.records("verdict") == []
+    (setting,) = own.records("setting")
+    assert setting.body["ok"] is False
+
+
+def test_what_a_rival_fails_spoils_no_other_verdict(compare: Compare, own: Stand) -> None:
+    ran(compare(*FIGURE, *program(90, "broken")), 1)
+    (setting,) = own.records("setting")
+    assert setting.body["failures"]
+    assert setting.body["ok"] is True
+    assert [record.body["verdict"] for record in own.records("verdict")] == ["GO"]
+
+
+def test_nothing_that_a_program_starts_outlives_its_sample(
+    compare: Compare, tmp_path: Path
+) -> None:
+    left = f"sleep 1000 & echo $! >>{tmp_path}/pids; echo t=1"
+    ran(compare("--no-record", "--max-blocks", 8, *FIGURE, "--", "sh", "-c", left))
+    pids = [int(line) for line in (tmp_path / "pids").read_text().split()]
+    assert len(pids) > 8
+    assert until(lambda: all(map(ended, pids)))
+
+
+def test_a_figure_is_read_off_all_output_and_its_end_is_kept(compare: Compare, own: Stand) -> None:
+    """A long program says its figure first; what is kept is bounded, and no figure is lost."""
+    said = "echo t=1; echo 'hakmem: a warning' >&2; head -c 100000 /dev/zero | tr '\\0' x; echo end"
+    done = ran(compare("--max-blocks", 8, *FIGURE, "--", "sh", "-c", said))
+    assert {row["figure"] for row in own.samples()} == {"1"}
+    assert done.stdout.count("\nhakmem: a warning\n") == 1
+    text = own.output()
+    assert text.count("xend") == 3
+    assert len(text) < 3 * 20_000
 
 
 def test_without_hakmem_there_is_no_comparison(compare: Compare, own: Stand) -> None:

@@ -48,6 +48,7 @@ def tried(folder: Path, text: str, timeout_s: float = 20) -> Result:
         ("echo noise >&2; echo '3 is not 4' >&2; exit 1", "broken", "3 is not 4"),
         ("exit 5", "broken", "status 5: no word"),
         ("kill -SEGV $$", "broken", "ended by SIGSEGV"),
+        ("kill -s 40 $$", "broken", "ended by signal 40"),
         ("echo 'heap broken' >&2; kill -ABRT $$", "broken", "ended by SIGABRT: heap broken"),
     ],
 )

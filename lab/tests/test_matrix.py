@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from pathlib import Path
 
@@ -102,14 +101,21 @@ def test_every_planted_violation_is_found(own: Stand, run: Run, tmp_path: Path) 
     assert "planted crash" in done.stdout
 
 
-def test_it_ends_in_a_picture_that_reads_alone(own: Stand, run: Run, tmp_path: Path) -> None:
-    run(written(tmp_path, {"good": "", "slow": "slow"}), "--no-record")
+def page_of(tmp_path: Path) -> str:
+    return (tmp_path / "run" / "matrix.html").read_text()
+
+
+def test_it_ends_in_a_page_that_reads_alone(own: Stand, run: Run, tmp_path: Path) -> None:
+    file = written(tmp_path, {"good": "", "slow": "slow"})
+    run(file, "--no-record")
     assert own.records() == []
-    svg = ElementTree.parse(tmp_path / "run" / "matrix.svg")
-    text = "".join(svg.getroot().itertext())
-    for word in ("A rehearsal <of> the lab", "stage 1", "slow", "NO-GO", "GO", "RSS drift"):
-        assert word in text
-    assert "http" not in text
+    page = page_of(tmp_path)
+    for word in ("A rehearsal &lt;of&gt; the lab", "stage 1", "slow", "✗ NO-GO", "RSS drift"):
+        assert word in page
+    assert "Throughput ÷ the baseline" in page
+    assert "not recorded" in page
+    run(file)
+    assert f"hakmem rerun {own.records()[0].id}" in page_of(tmp_path)
 
 
 def test_stages_eliminate_and_the_verdict_is_of_them_all(
@@ -147,7 +153,7 @@ def test_an_absolute_limit_on_memory_holds_the_baseline_too(
     one = STAGE.format(name="1", modes='["base", "good"]', rules=rules)
     done = run(written(tmp_path, {"good": ""}, one), "--no-record", status=broken)
     assert f"limit {limit}" in flat(done.stdout)
-    assert "RSS below" in (tmp_path / "run" / "matrix.svg").read_text()
+    assert "RSS below" in page_of(tmp_path)
     assert ("The baseline itself broke RSS below" in done.stdout) == broken
 
 
@@ -168,7 +174,7 @@ def test_a_rehearsal_says_so(own: Stand, run: Run, tmp_path: Path) -> None:
     assert done.stdout.count("A rehearsal: all lengths × 0.001") == 2
     (record,) = own.records()
     assert record.body["rehearsal"] is True
-    assert "A rehearsal: all lengths × 0.001" in (tmp_path / "run" / "matrix.svg").read_text()
+    assert "A rehearsal: all lengths × 0.001" in page_of(tmp_path)
 
 
 def test_a_plan_runs_nothing(run: Run, tmp_path: Path) -> None:

@@ -22,6 +22,14 @@ def test_among_equals_the_oracle_is_no_better_than_any() -> None:
     assert abs(honest) < 0.003
 
 
+def test_what_bias_is_left_favours_the_subject() -> None:
+    """Rivals apart by less than blocks are: a second-best one is chosen now and then."""
+    spread = np.linspace(0, 0.02, 8)[:, None]
+    tables = [equal_rivals(seed) + spread for seed in range(200)]
+    found = np.mean([oracle.score(table.tolist()).log for table in tables]) - 0.02
+    assert -0.01 < found < -0.002
+
+
 def test_its_interval_covers_what_is_true() -> None:
     scores = [oracle.score(equal_rivals(seed).tolist()) for seed in range(200)]
     covered = [score.interval.low <= 1 <= score.interval.high for score in scores if score]

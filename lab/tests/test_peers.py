@@ -218,6 +218,62 @@ def test_cargos_failures_become_one_line(
     assert re.search(expected, result.error)
 
 
+LOCK = """
+[[package]]
+name = "peer-tiny"
+version = "7.1"
+dependencies = ["core", "shared 2.0", "ours"]
+[[package]]
+name = "core"
+version = "1.5"
+checksum = "aa"
+[[package]]
+name = "shared"
+version = "1.0"
+checksum = "bb"
+[[package]]
+name = "shared"
+version = "2.0"
+checksum = "cc"
+[[package]]
+name = "ours"
+version = "0.1"
+"""
+
+
+def test_a_users_flags_build_no_other_peer_and_what_built_it_is_stated(
+    tmp_path: Path, cargo: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = workspace(tmp_path, tools='["cc"]')
+    (tmp_path / "lab" / "peers" / "Cargo.lock").write_text(LOCK)
+    made = shared_library(tmp_path, BUMP_ALLOCATOR).path
+    flags = (
+        "CFLAGS",
+        "CXXFLAGS",
+        "CPPFLAGS",
+        "LDFLAGS",
+        "RUSTFLAGS",
+        "CFLAGS_x86_64",
+        "HOST_CFLAGS",
+    )
+    of_cargo = ("BUILD_RUSTFLAGS", "ENCODED_RUSTFLAGS", "TARGET_X_RUSTFLAGS", "PROFILE_RELEASE_LTO")
+    for name in (*flags, *(f"CARGO_{name}" for name in of_cargo)):
+        monkeypatch.setenv(name, "planted")
+    monkeypatch.setenv("KEPT", "planted")
+    script(tmp_path / "bin" / "compiler", "echo planted compiler 1; echo more")
+    monkeypatch.setenv("CC", "compiler -m64")
+    target = '"$CARGO_TARGET_DIR/release"'
+    cargo(f"env > {tmp_path}/seen; mkdir -p {target}; cp {made} {target}/libpeer_tiny.so")
+    (result,) = peers.build(["tiny"], root=tmp_path)
+    assert result.error is None
+    seen = (tmp_path / "seen").read_text().splitlines()
+    assert [line for line in seen if line.endswith("=planted")] == ["KEPT=planted"]
+    stated = json.loads((folder / "tiny.json").read_text())
+    assert stated["version"] == "7.1"
+    assert stated["compilers"]["cc"] == "planted compiler 1"
+    assert stated["sources"] == {"core 1.5": "aa", "shared 2.0": "cc"}
+
+
 @pytest.mark.parametrize("complete", [True, False])
 def test_only_a_verified_library_is_put_in_place(
     tmp_path: Path, cargo: Callable[[str], Path], complete: bool

@@ -30,6 +30,24 @@ def test_words(verdict: Any, low: float, high: float, kind: str, word: str) -> N
     assert suite_record.word(protocol.Decision(verdict, target, (), 8, 0.0182, True)) == word
 
 
+@pytest.mark.parametrize(
+    ("metric", "time", "cpu"),
+    [
+        ("cpu", "time", "time"),
+        ("user", "time", "time"),
+        ("wall", "time", None),
+        ("faults", None, None),
+        ("sys", None, None),
+        ("rss", None, None),
+        ("regex:(.)", None, None),
+    ],
+)
+def test_only_times_are_in_a_mean_of_times(metric: str, time: str | None, cpu: str | None) -> None:
+    part = {"reading": choose(metric, None).words, "ratios": {"time": {}, "memory": {}}}
+    found = [suite_record.in_mean(kind, part) for kind in ("time", "cpu", "memory", "wall")]
+    assert found == [time, cpu, "memory", None]
+
+
 def test_so_few_blocks_that_nothing_could_be_decided_are_refused() -> None:
     for rivals in (1, 2, 8, 9):
         least = protocol.least_blocks(rivals)

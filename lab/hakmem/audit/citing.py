@@ -1,7 +1,7 @@
 """Whether a record may be cited, and whether a cited figure is the recorded one.
 
-May be cited: a record that verifies, is ok, was measured on a clean tree and is not stale. Stale is
-what was measured
+May be cited: a record that verifies, is ok, as are those it is derived from, was measured on a
+clean tree and is not stale. Stale is what was measured
 
 - with another definition of a benchmark: where the record states what it ran (`benchmarks`, a list
   of `works` by name, or one `benchmark` with its `name`), each `definition` must be what the
@@ -70,9 +70,12 @@ class Evidence:
             return [f"no record {id}"]
         body = record.body
         found = [] if body.get("ok") is True else [f"record {id} is not ok"]
-        missing = [i for i in body.get("inputs") or () if i not in self.records]
-        if missing:
-            found.append(f"record {id} is derived from records that are not there: {missing}")
+        inputs = {i: self.records.get(i) for i in body.get("inputs") or ()}
+        missing = [i for i, there in inputs.items() if there is None]
+        bad = [i for i, there in inputs.items() if there and there.body.get("ok") is not True]
+        for ids, how in ((missing, "there"), (bad, "ok")):
+            if ids:
+                found.append(f"record {id} is derived from records that are not {how}: {ids}")
         source = self._source(body)
         if not isinstance(source, dict) or source.get("dirty") is not False:
             return [*found, f"record {id} was measured on a tree with uncommitted changes (dirty)"]

@@ -73,21 +73,22 @@ class Comparison:
     """What is to be measured, and what its command does with it.
 
     `finish` records and prints a host's part, of this one where none is named; `mark` puts a
-    contender's result on a host into a few words; `margin` is that of a host, if not the plan's;
+    contender's result on a host into a few words; `margin` is that of a host by its name and its
+    facts, if not the plan's;
     `sampler` takes the samples of this host, if not as usual.
     """
 
     job: Job
     finish: Callable[[Conducted, Facts | None, str | None], None]
     mark: Callable[[Conducted, str], Text]
-    margin: Callable[[str], float] | None = None
+    margin: Callable[[str, Mapping[str, str]], float] | None = None
     say: Standing | None = None
     sampler: Sampler | None = None
 
-    def on(self, host: str) -> Job:
+    def on(self, host: str, facts: Mapping[str, str]) -> Job:
         if self.margin is None:
             return self.job
-        return replace(self.job, plan=replace(self.job.plan, margin=self.margin(host)))
+        return replace(self.job, plan=replace(self.job.plan, margin=self.margin(host, facts)))
 
 
 def run(address: str | None, comparison: Comparison, console: Console) -> list[Outcome]:
@@ -285,7 +286,8 @@ def everywhere(
     job, files = comparison.job, comparison.job.files()
     with connected(address) as client:
         cluster = Cluster(client, job, files)
-        parts = [Part(name, comparison.on(name), files) for name in cluster.require_hosts()]
+        hosts = cluster.require_hosts()
+        parts = [Part(name, comparison.on(name, hosts[name]), files) for name in hosts]
         console.print(f"on {', '.join(p.host for p in parts)}: each by itself", highlight=False)
         try:
             with terminal.progress_bar(console) as progress:
@@ -372,13 +374,14 @@ class Cluster:
         found = self._probed()
         return {self._known[address].host: address for address in found if address in self._known}
 
-    def require_hosts(self) -> list[str]:
-        """The hosts, in order; LabError where one of them cannot measure what is asked."""
+    def require_hosts(self) -> dict[str, Mapping[str, str]]:
+        """The hosts, in order, with their facts; LabError where one of them cannot measure what is
+        asked."""
         workers = self._probed()
         if not workers:
             raise LabError(f"the cluster has no worker: start one on each host, `{START}`")
         problems = []
-        hosts: list[str] = []
+        hosts: dict[str, Mapping[str, str]] = {}
         for address in workers:
             if not workers[address].get("resources", {}).get("bench"):
                 problems.append(f"the worker {address} was started without --resources bench=1")
@@ -391,10 +394,10 @@ class Cluster:
                 problems.append(f"{seen.host}: its laboratory is another version than this one")
             if seen.host in hosts:
                 problems.append(f"{seen.host}: two workers, one is enough and all that is honest")
-            hosts.append(seen.host)
+            hosts[seen.host] = seen.facts
         if problems:
             raise LabError(f"nothing was measured: {'; '.join(problems)}")
-        return sorted(hosts)
+        return dict(sorted(hosts.items()))
 
     def _probed(self) -> dict[str, Any]:
         """The scheduler's workers; those not seen before are asked who they are."""

@@ -317,15 +317,17 @@ ENDING_S = 30.0  # what was started ends at once, but it may be in the middle of
 
 @dataclass(frozen=True)
 class Probe:
-    """A host: its name in the ledger, its laboratory, and what it lacks of the files asked for."""
+    """A host: its name in the ledger, its facts, its laboratory, and what it lacks of the files
+    asked for."""
 
     host: str
+    facts: Mapping[str, str]
     laboratory: str
     problems: list[str]
 
 
 def probe(files: Mapping[str, str], places: Places) -> Probe:
-    return Probe(host_name(), laboratory(), differing(files, places))
+    return Probe(host_name(), provenance.host_facts(), laboratory(), differing(files, places))
 
 
 def laboratory() -> str:

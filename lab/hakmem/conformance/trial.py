@@ -88,7 +88,7 @@ def judge(status: int | None, said: str, timeout_s: float) -> tuple[State, str]:
     if status is None:
         return "broken", f"time-out after {timeout_s:g} s" + (f": {last}" if last else "")
     if status < 0:
-        how = f"ended by {signal.Signals(-status).name}"
+        how = f"ended by {children.signal_name(-status)}"
         return "broken", f"{how}: {last}" if last else how
     return "broken", last if status == 1 and last else f"status {status}: {last or 'no word'}"
 
@@ -99,7 +99,7 @@ def judge_misuse(status: int | None, said: str, timeout_s: float) -> tuple[State
     if status == DEFUSED:
         return "kept", "it got nowhere"
     if status is not None and -status in FATAL:
-        return "kept", f"{signal.Signals(-status).name}: {first}" if first else ""
+        return "kept", f"{children.signal_name(-status)}: {first}" if first else ""
     if status == 0:
         return "broken", "it got away with it"
     return "broken", f"time-out after {timeout_s:g} s" if status is None else f"status {status}"

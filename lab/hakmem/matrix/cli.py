@@ -14,9 +14,10 @@ from hakmem.ledger.store import Ledger
 from hakmem.matrix import plan as matrix_plan, run as matrix, view
 from hakmem.matrix.plan import Matrix
 from hakmem.matrix.rules import Result
-from hakmem.matrix.run import Finished
+from hakmem.matrix.run import PAGE, Finished
 from hakmem.paired.cli import Record, require_ledger
 from hakmem.process import provenance
+from hakmem.report import cli as report
 from hakmem.soak import session
 
 
@@ -50,13 +51,13 @@ def command(
         _forget(folder)
     finished = matrix.run(asked, folder, seed, console)
     view.print_conclusion(console, asked, finished.conclusion)
-    picture = view.picture(asked, finished.results, finished.conclusion)
-    project.write_atomically(folder / "matrix.svg", picture)
-    console.print(f"written: {folder / 'matrix.svg'}", soft_wrap=True)
+    made = body(asked, finished)
     if record:
         if finished.state.record is None:
-            finished.state.keep(save(asked, finished, path))
+            finished.state.keep(save(made, finished, path))
         console.print(f"recorded: {finished.state.record}")
+    report.write_matrix(folder / PAGE, made, finished.state.record)
+    console.print(f"written: {folder / PAGE}", soft_wrap=True)
     if finished.conclusion.verdict != "GO":
         raise typer.Exit(1)
 
@@ -68,12 +69,12 @@ def _forget(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def save(asked: Matrix, finished: Finished, path: Path) -> str:
+def save(made: dict[str, Any], finished: Finished, path: Path) -> str:
     state = finished.state
     csvs = sorted(cell["csv"] for cell in state.cells.values() if "csv" in cell)
     raw = {name: (state.folder / name).read_bytes() for name in csvs}
     raw |= {"state.json": state.dump().encode(), path.name: path.read_bytes()}
-    return Ledger.default().append("matrix", body(asked, finished), raw).id
+    return Ledger.default().append("matrix", made, raw).id
 
 
 def body(asked: Matrix, finished: Finished) -> dict[str, Any]:

@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from hakmem import stats
 from hakmem.lazy import np
 from hakmem.matrix.plan import Clock, Matrix, RssBound, Stage, memory_bytes
+from hakmem.paired import protocol
 from hakmem.paired.protocol import Verdict
 from hakmem.soak.analysis import MEMORY, Analysis
 from hakmem.stats import Interval
@@ -83,48 +83,33 @@ class Conclusion:
 # ---- throughput ----
 
 
-def signed_rank_p(values: Sequence[float]) -> float:
-    """One-sided exact Wilcoxon: how likely so large a sum of positive ranks is around 0."""
-    from scipy.stats import rankdata  # here, because every command would wait a second for it
-
-    array = np.asarray(values, dtype=float)
-    if len(array) == 0:
-        return 1.0
-    positive = float(np.sum(rankdata(np.abs(array))[array > 0]))
-    below = math.floor(positive) - 1
-    return 1.0 if below < 0 else 1 - float(stats.signed_rank_cdf(len(array))[below])
-
-
-def holm(p: Mapping[str, float], level: float) -> set[str]:
-    """The hypotheses rejected while the chance of any false rejection stays at the level."""
-    rejected: set[str] = set()
-    for index, name in enumerate(sorted(p, key=p.__getitem__)):
-        if p[name] > level / (len(p) - index):
-            break
-        rejected.add(name)
-    return rejected
-
-
 def throughput(gains: Mapping[str, Sequence[float]], floor: float) -> dict[str, State]:
-    """All modes of a stage at once, because Holm's level is over all of them."""
+    """All modes of a stage at once, because Holm's level is over all of them: each is kept whose
+    one-sided bound is above the floor, at the level divided by those that are not kept yet."""
     limit = math.log1p(floor)
-    over = {
-        name: [gain - limit for gain in stats.merge_neighbours(values)]
+    kept: set[str] = set()
+    while fresh := {
+        name
+        for name in gains.keys() - kept
+        if bounds(gains[name], LEVEL / (len(gains) - len(kept)))[0] > limit
+    }:
+        kept |= fresh
+    return {
+        name: "broken" if bounds(values, CLEAR)[1] < limit else "kept" if name in kept else "open"
         for name, values in gains.items()
     }
-    kept = holm({name: signed_rank_p(values) for name, values in over.items()}, LEVEL)
-    states: dict[str, State] = {}
-    for name, values in over.items():
-        broken = signed_rank_p([-value for value in values]) <= CLEAR
-        states[name] = "broken" if broken else "kept" if name in kept else "open"
-    return states
+
+
+def bounds(gains: Sequence[float], level: float) -> tuple[float, float]:
+    """Wilcoxon's one-sided bounds at the level from below and above; NaN where there are none."""
+    low, high = protocol.ends(np.asarray([gains], dtype=float), 2 * level)
+    return float(low[0]), float(high[0])
 
 
 def ratio(gains: Sequence[float]) -> Interval:
     """Mode ÷ baseline; each end is a one-sided 99 % bound."""
-    merged = stats.merge_neighbours(gains)
-    found = stats.wilcoxon_interval(merged, 2 * CLEAR)
-    return (found or Interval(stats.hodges_lehmann(merged), min(gains), max(gains), "range")).exp()
+    kind = f"{100 * (1 - 2 * CLEAR):g} % CI"
+    return protocol.interval(gains, *bounds(gains, CLEAR), kind).exp()
 
 
 # ---- the other rules ----

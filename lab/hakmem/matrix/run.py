@@ -31,6 +31,7 @@ from hakmem.terminal import progress_bar
 
 FORMAT = 1
 NAME = "state.json"
+PAGE = "matrix.html"
 
 
 @dataclass

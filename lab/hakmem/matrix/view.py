@@ -1,13 +1,11 @@
-"""A matrix in the terminal, and its picture: one static SVG."""
+"""A matrix in the terminal."""
 
-import textwrap
 from collections.abc import Sequence
-from functools import partial
 
 from rich.console import Console
 from rich.text import Text
 
-from hakmem import pages, terminal, words
+from hakmem import terminal, words
 from hakmem.matrix.plan import Clock, Matrix
 from hakmem.matrix.rules import (
     CALLS,
@@ -108,48 +106,3 @@ def print_conclusion(console: Console, matrix: Matrix, conclusion: Conclusion) -
         console.print()
     say_rehearsal(console, matrix)
     console.print(Text(conclusion.verdict, style=STYLES[conclusion.verdict]), conclusion.why)
-
-
-# ---- the picture ----
-
-LEAST_WIDTH = 900
-FOREST = (165, 425)  # where the intervals of throughput are drawn
-COLUMN = 132
-ROW = 34
-HEAD = 74
-CHARACTERS = 19  # that fit into a column
-
-
-def picture(matrix: Matrix, results: Sequence[Result], conclusion: Conclusion) -> str:
-    """The whole matrix: a block per stage, a row per mode, an interval and a cell per rule."""
-    ends = [e for r in results for i in r.ratios.values() for e in (i.low, i.high)]
-    floors = [1 + (r.stage.rules.throughput_floor or 0) for r in results]
-    scale = pages.Axis(min([*ends, *floors, 0.95]) / 1.02, max([*ends, 1.05]) * 1.02, *FOREST)
-    rules = [rule for rule in _judged_by(results) if rule != THROUGHPUT]
-    blocks, top = [], HEAD
-    for result in results:
-        blocks.append((top, result))
-        top += 44 + ROW * len(result.judged) + 18
-    steps = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5)
-    return pages.render(
-        "matrix.svg.j2",
-        matrix=matrix,
-        blocks=blocks,
-        conclusion=conclusion,
-        rules=rules,
-        marks=MARKS,
-        throughput=THROUGHPUT,
-        scale=scale,
-        ticks=[t for t in steps if scale.low < t < scale.high],
-        of=_of,
-        # Words in two lines of a column's width; what does not fit ends in an ellipsis.
-        lines=partial(
-            textwrap.wrap, width=CHARACTERS, max_lines=2, placeholder="…", break_on_hyphens=False
-        ),
-        width=max(LEAST_WIDTH, FOREST[1] + 34 + COLUMN * len(rules)),
-        height=top + 26 * len(conclusion.modes) + 60,
-        end=top,
-        forest=FOREST,
-        column=COLUMN,
-        row=ROW,
-    )

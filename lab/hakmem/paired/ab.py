@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -17,7 +18,7 @@ from hakmem.paired.blocks import BASE, Outcome, Plan, Track
 from hakmem.paired.cells import Cell
 from hakmem.paired.protocol import Aim, Decision
 from hakmem.paired.readings import MEMORY
-from hakmem.process import scratch
+from hakmem.process import host, provenance, scratch
 from hakmem.suite import FAST
 
 
@@ -45,17 +46,27 @@ class Request(session.Asked):
 def run(request: Request, console: Console, on: str | None = None) -> list[Outcome]:
     """Measures, prints and records: here, or on all hosts of a cluster, each with its margin."""
     with scratch.folder("aa") as folder:
-        plan = plan_of(request, cell_module.distinct(sides(request, folder)))
-        announce(plan, console)
 
-        def margin(host: str) -> float:
-            return known_margin(plan.tracks[0], host)
+        def margin(target: Track, name: str, facts: Mapping[str, str]) -> float:
+            found, other = known_margin(target, name, facts)
+            if other:
+                said = (
+                    f"the last A/A of {name} says nothing here: it is of another machine ({other})"
+                )
+                console.print(Text(said, style="yellow"), soft_wrap=True)
+            return found
+
+        plan = plan_of(request, cell_module.distinct(sides(request, folder)))
+        if request.margin is None:
+            here = margin(plan.tracks[0], host_name(), provenance.host_facts())
+            plan = replace(plan, margin=here)
+        announce(plan, console)
 
         comparison = cluster.Comparison(
             job=cluster.job(plan, request, twins=request.cells[0] if request.twins else None),
             finish=lambda done, facts, host: tell(done, keep(request, done, facts, host), console),
             mark=mark,
-            margin=None if request.margin is not None else margin,
+            margin=None if request.margin is not None else partial(margin, plan.tracks[0]),
             say=standing,
         )
         return cluster.run(on, comparison, console)
@@ -107,7 +118,7 @@ def plan_of(request: Request, cells: Mapping[str, Cell]) -> Plan:
         tracks.append(Track(found.name, "guard", reading, works, floor))
     if len({track.name for track in tracks}) < len(tracks):
         raise LabError("a guard is the target, or is named twice")
-    margin = request.margin if request.margin is not None else known_margin(tracks[0])
+    margin = protocol.LEAST_MARGIN if request.margin is None else request.margin
     return Plan(cells, tracks, request.seed, request.most, request.first, request.aim, margin)
 
 
@@ -148,17 +159,21 @@ def _floor(name: str | None, found: work.Work, required: bool) -> work.Reference
     return reference
 
 
-def known_margin(target: Track, host: str | None = None) -> float:
+def known_margin(target: Track, name: str, facts: Mapping[str, str]) -> tuple[float, str]:
     """δ from the host's last A/A of this benchmark and metric in the ledger, else 1 %. One that had
-    too few blocks for an interval says nothing."""
-    if target.works[BASE].command is None:
-        return protocol.LEAST_MARGIN
-    found, host = None, host or host_name()
-    for record in Ledger.default().records():
-        if record.kind == "A/A" and record.host == host and _same_figure(record, target):
+    too few blocks for an interval says nothing.
+
+    Nor does one of another machine of that name: in what that differs is told too, else "".
+    """
+    found, other = None, ""
+    records = Ledger.default().records() if target.works[BASE].command else ()
+    for record in records:
+        if record.kind == "A/A" and record.host == name and _same_figure(record, target):
             noise = noise_of(record, target)
-            found = noise if noise.kind == protocol.KIND else found
-    return protocol.margin(found)
+            if noise.kind == protocol.KIND:
+                other = host.other_machine(record.body["host"], facts)
+                found = None if other else noise
+    return protocol.margin(found), other
 
 
 def _same_figure(record: Record, target: Track) -> bool:

@@ -5,7 +5,7 @@ import re
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any
 
 from rich.console import Console
@@ -42,11 +42,11 @@ class Mix:
     largest: int = 1040
 
     def work(self) -> Work:
-        numbers = (self.slots, self.seed, self.smallest, self.largest)
-        arguments = (str(self.ops), *map(str, numbers))
+        arguments = tuple(map(str, astuple(self)))
         command = Command("random_mixed", PROGRAM, arguments)
         project.require_file(project.bench_dir() / PROGRAM, "benchmark")
-        return Work(command.name, command=command, amount=self.ops)
+        stated = {"executable": PROGRAM, "arguments": list(arguments)}
+        return Work(command.name, command=command, amount=self.ops, stated=stated)
 
 
 def mix_of(numbers: Sequence[int], span: str | None) -> Mix | None:
@@ -231,16 +231,11 @@ def body(
     for name, ratio in ratios(done).items():
         of = "throughput, hakmem ÷ system"
         metrics[f"{name} ratio"] = {**vars(ratio), "unit": "ratio", "of": of}
-    entries: list[dict[str, Any]] = [recording.track_entry(track) for track in done.plan.tracks]
-    for own in [mix.work()] if mix else []:  # not of the suite: the record itself says what it is
-        assert own.command is not None
-        stated = {"executable": PROGRAM, "arguments": list(own.command.arguments)}
-        entries[0]["works"][own.name].update(stated)
     return {
         "metrics": metrics,
         "mix": asdict(mix) if mix else None,
         "cells": [recording.cell_entry(at, cell) for at, cell in done.plan.cells.items()],
-        "benchmarks": entries,
+        "benchmarks": [recording.track_entry(track) for track in done.plan.tracks],
         "seed": done.plan.seed,
         **facts.entry((BASE, "B")),
     }

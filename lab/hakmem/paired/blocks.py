@@ -147,7 +147,8 @@ def run(
 ) -> Outcome:
     """Blocks until every contender is decided, has failed, or `plan.most` blocks are taken.
 
-    `failures` are those of cells that failed before the first block.
+    `failures` are those of cells that failed before the first block. Where the base or the floor
+    fails in the end, nothing that was decided before holds.
     """
     rng = random.Random(plan.seed)
     outcome = Outcome(failures=dict(failures or {}))
@@ -168,12 +169,19 @@ def run(
             waiting = _open(plan, outcome)
         if not waiting:
             break
+    if not sound(outcome.failures):
+        outcome.decisions.clear()
     return outcome
+
+
+def sound(failures: Mapping[str, str]) -> bool:
+    """Whether what all others are held against has not failed."""
+    return not failures.keys() & {BASE, FLOOR}
 
 
 def _open(plan: Plan, outcome: Outcome) -> list[str]:
     """Contenders still to be measured: none of them where the base itself has failed."""
-    if BASE in outcome.failures or FLOOR in outcome.failures:
+    if not sound(outcome.failures):
         return []
     closed = outcome.decisions.keys() | outcome.failures.keys()
     return [letter for letter in plan.contenders if letter not in closed]
@@ -224,13 +232,16 @@ def _block(
 
 
 def checked(sample: Sample, reading: Reading) -> Sample:
-    """The sample, with an error where it ran but does not carry the figure."""
+    """The sample, with an error where it ran but does not carry the figure, and the end of what it
+    wrote."""
     if sample.error is None:
         try:
-            reading.value(sample)
+            value = reading.value(sample)
         except Unreadable as error:
-            return replace(sample, error=str(error))
-    return sample
+            return replace(sample, error=str(error)).shortened()
+        if reading.in_output:
+            sample = replace(sample, matched=value)
+    return sample.shortened()
 
 
 def _gains(
@@ -240,7 +251,7 @@ def _gains(
     failures: Mapping[str, str],
 ) -> Iterator[tuple[str, float]]:
     """ln of the ratio, signed, of each contender that has not failed, to the base."""
-    if BASE in failures or FLOOR in failures:
+    if not sound(failures):
         return
     good = [(at, track.reading.value(s)) for at, s in taken if at not in failures]
     figures = change_of({at: [v for a, v in good if a == at] for at, _ in good}, track.reading)

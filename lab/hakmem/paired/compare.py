@@ -19,6 +19,7 @@ from hakmem.paired.session import Conducted
 
 # Built to stop attacks rather than to be fast: compared with where they are named.
 HARDENED = ("-secure", "-check")
+SAME = f"= same: the whole interval is within {100 * protocol.NARROW:.0f} % of 1"
 # An older version of what is here: compared with where it is named.
 OF_DEBIAN = "-debian"
 
@@ -111,14 +112,16 @@ def tell(done: Conducted, records: Mapping[str, Record], console: Console) -> No
     tables.print_warnings(console, done)
     console.print(table(done, second))
     console.print(summary(done))
+    console.print(SAME, highlight=False)
     if second:
-        console.print(memory(done, second), highlight=False)
+        console.print(memory(BASE in medians(done, second)), highlight=False)
     tables.print_measured(console, done, records.values())
 
 
 def table(done: Conducted, second: Reading | None) -> Table:
     """One row per allocator; ratios are hakmem ÷ it, with the interval of the deciding one."""
     plan, outcome = done.plan, done.outcome
+    peaks = medians(done, second) if second else {}
     track = plan.tracks[0]
     of_memory = (f">{second.unit}", ">ratio") if second else ()
     titles = (f">{track.reading.unit}", ">ratio", "interval", plan.cells[BASE].name)
@@ -127,22 +130,20 @@ def table(done: Conducted, second: Reading | None) -> Table:
         plan.cells[BASE].name,
         tables.typical(track, outcome, BASE),
         *("", "", ""),
-        *([_median(outcome, track, BASE, second), ""] if second else []),
+        *([words.number(peaks.get(BASE)), ""] if second else []),
     )
     for letter in plan.contenders:
         decision = outcome.decisions.get(letter)
         row: list[str | Text] = [plan.cells[letter].name, tables.typical(track, outcome, letter)]
         if decision is None:
-            row += ["–", "", Text("failed", style=tables.STYLES["failed"])]
+            row += ["–", "", tables.no_verdict(outcome, letter)]
         else:
             ratio = recording.ratio(track, protocol.swapped(decision).target)
             row += [f"{ratio.estimate:.3f}", words.ends(ratio, 3), mark(decision, track)]
         if second:
-            against = _against(outcome, track, letter, second)
-            row += [
-                _median(outcome, track, letter, second),
-                "–" if against is None else f"{against:.3f}",
-            ]
+            both = BASE in peaks and letter in peaks
+            against = f"{peaks[BASE] / peaks[letter]:.3f}" if both else "–"
+            row += [words.number(peaks.get(letter)), against]
         made.add_row(*row)
     return made
 
@@ -175,33 +176,26 @@ def summary(done: Conducted) -> Text:
         if groups[verdict]
     ]
     if groups["same"]:
-        parts.append(f"within {100 * protocol.NARROW:.0f} % of {', '.join(groups['same'])}")
+        parts.append(f"the same (=) as {', '.join(groups['same'])}")
     if groups["UNDECIDED"]:
         blocks = max(d.blocks for d in done.outcome.decisions.values())
         parts.append(f"undecided after {blocks} blocks against {', '.join(groups['UNDECIDED'])}")
-    return Text(f"{track.reading.words} of {name}: {'; '.join(parts)}")
+    return Text(f"{track.reading.words} of {name}: {'; '.join(parts) or 'no verdict'}")
 
 
-def memory(done: Conducted, second: Reading) -> str:
+def memory(visible: bool) -> str:
     """What the table's second ratio is, and is not."""
-    if _values(done.outcome, done.plan.tracks[0], BASE, second):
+    if visible:
         return "memory is the peak of the largest process; it was not decided on"
     return "memory is not visible: the command is smaller than the launcher that measures it"
 
 
-def _median(outcome: Outcome, track: Track, letter: str, second: Reading) -> str:
-    values = _values(outcome, track, letter, second)
-    return words.number(stats.median(values)) if values else "–"
-
-
-def _values(outcome: Outcome, track: Track, letter: str, second: Reading) -> list[float]:
-    found = (second.of(sample) for sample in outcome.samples(track.name, letter))
-    return [value for value in found if value is not None]
-
-
-def _against(outcome: Outcome, track: Track, letter: str, second: Reading) -> float | None:
-    """hakmem ÷ the rival, of their medians, where both show the figure."""
-    mine, theirs = (_values(outcome, track, at, second) for at in (BASE, letter))
-    if not mine or not theirs:
-        return None
-    return stats.median(mine) / stats.median(theirs)
+def medians(done: Conducted, reading: Reading) -> dict[str, float]:
+    """Of another figure, for the cells that show it."""
+    found = {}
+    for at in done.plan.cells:
+        samples = done.outcome.samples(done.plan.tracks[0].name, at)
+        values = [value for s in samples if (value := reading.of(s)) is not None]
+        if values:
+            found[at] = stats.median(values)
+    return found

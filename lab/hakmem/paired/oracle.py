@@ -3,6 +3,11 @@
 Pure. Whoever picks the best of several noisy rivals and scores it on the same data picks luck too:
 of eight equal rivals the "best" is better than all of them. Chosen on the even blocks and scored on
 the odd ones, and the other way round, it is as good as it is.
+
+The bias that is left favours the subject: where rivals are as near to each other as the noise is
+wide, half of the blocks choose now and then one that is not the best, and never a better one than
+the best. That is some tenths of a per cent where rivals and blocks are apart by one or two, and
+nothing where one rival is clearly the best, or where all are equal.
 """
 
 from __future__ import annotations
@@ -37,7 +42,8 @@ class Score:
 
 
 def score(costs: Sequence[Sequence[float]]) -> Score | None:
-    """Of one row. `costs` are ln (subject ÷ rival), rivals by blocks, NaN where a block has none.
+    """Of one row. `costs` are ln (subject ÷ rival), or turned round where more is better, rivals by
+    blocks, NaN where a block has none.
 
     The error is that of whole repetitions: blocks drawn again within each half, the rival chosen
     again; widened for what so few blocks hide, by n ÷ (n − 1) of a half as in a sample's variance,

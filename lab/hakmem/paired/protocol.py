@@ -98,7 +98,9 @@ def half_width(interval: stats.Interval) -> float:
 def ends(values: np.ndarray, alpha: float = ALPHA) -> tuple[np.ndarray, np.ndarray]:
     """Wilcoxon's interval of each row of block values, correlated neighbours merged.
 
-    NaN in rows with too few values: such a row decides nothing.
+    It inverts the two-sided test: its ends are the k-th Walsh averages from both sides, where k - 1
+    is the largest sum of ranks w with P(W <= w) <= alpha / 2. NaN in rows with too few values: such
+    a row decides nothing.
     """
     low, high = _ends(values, alpha)
     joined = stats.lag1(values) > stats.CORRELATED
@@ -189,10 +191,10 @@ def _decide(
     )
 
 
-def interval(values: Sequence[float], low: float, high: float) -> stats.Interval:
+def interval(values: Sequence[float], low: float, high: float, kind: str = KIND) -> stats.Interval:
     """The estimate with its ends; where there are none yet, the plain range, called so."""
     merged = stats.merge_neighbours(values)
     estimate = stats.hodges_lehmann(merged)
     if math.isnan(low) or math.isnan(high):
         return stats.Interval(estimate, min(values), max(values), "range")
-    return stats.Interval(estimate, low, high, KIND)
+    return stats.Interval(estimate, low, high, kind)

@@ -45,10 +45,10 @@ WORDS = {
 }
 COUNTED = ("cycles", "instructions")
 MEMORY = ("rss", "idle", "left", "held", "mbs", "quiet")
-# In words what is neither a time nor memory that a mean of times or of memory could be of: a tail
-# is another figure than the time that a load takes.
-OF_CALLS = frozenset(WORDS[name] for name in metrics.LATENCIES)
-OF_MEMORY = frozenset(WORDS[name] for name in MEMORY)
+# In words what a mean of CPU times, or of times, may be of. The tail of single calls is none: it is
+# another figure than the time that a load takes.
+OF_CPU = frozenset(WORDS[name] for name in ("user", "cpu", "cycles", "cpu_us", "process_ns"))
+OF_TIME = OF_CPU | {WORDS["wall"]}
 # Where most of the work of an operation is the kernel's, its time belongs to the operation.
 _KERNEL_WORK = ("huge", "large", "realloc", "thread_churn", "startup")
 
@@ -66,6 +66,7 @@ class Reading:
     better: Better
     words: str
     of: metrics.Of
+    in_output: bool = False  # read off what was written, of which later only the end is there
 
     def value(self, sample: Sample) -> float:
         """The figure, above 0; Unreadable with the reason otherwise."""
@@ -129,6 +130,8 @@ def _by_pattern(pattern: str, better: Better) -> Reading:
         raise LabError(f"not a regular expression: {pattern!r}: {error}") from None
 
     def of(sample: Sample) -> float:
+        if sample.matched is not None:
+            return sample.matched
         matches = list(compiled.finditer(sample.output))
         if not matches:
             raise Unreadable(f"nothing in its output matches {pattern!r}")
@@ -138,4 +141,4 @@ def _by_pattern(pattern: str, better: Better) -> Reading:
         except (AttributeError, ValueError):
             raise Unreadable(f"{pattern!r} matched {text!r}, which is not a number") from None
 
-    return Reading(f"regex:{pattern}", "as printed", better, f"“{pattern}”", of)
+    return Reading(f"regex:{pattern}", "as printed", better, f"“{pattern}”", of, in_output=True)

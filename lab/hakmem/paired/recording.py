@@ -18,7 +18,7 @@ from typing import Any
 from hakmem import __version__, project
 from hakmem.ledger.store import Ledger, Record
 from hakmem.paired import protocol
-from hakmem.paired.blocks import Outcome, Plan, Track
+from hakmem.paired.blocks import Outcome, Plan, Track, sound
 from hakmem.paired.cells import Cell
 from hakmem.paired.protocol import Decision
 from hakmem.paired.session import Conducted
@@ -26,7 +26,6 @@ from hakmem.process import children, provenance
 from hakmem.process.sample import Sample
 from hakmem.stats import Interval
 
-MOST_RAW = 1 << 20
 GUARD = "guard "  # before its name among the metrics
 
 
@@ -175,11 +174,11 @@ def settings_of(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def course(done: Conducted) -> dict[str, Any]:
-    """How the measuring went."""
+    """How the measuring went. A rival that failed has no verdict, and spoils no other's."""
     return {
         "noise": dict(done.noise),
         "failures": dict(done.outcome.failures),
-        "ok": not done.outcome.failures,
+        "ok": sound(done.outcome.failures),
     }
 
 
@@ -239,10 +238,9 @@ def _outputs(outcome: Outcome) -> bytes:
             if sample.error is None and (block.track, letter) in seen:
                 continue
             seen.add((block.track, letter))
-            text = sample.output if len(sample.output) <= MOST_RAW else sample.output[-MOST_RAW:]
             head = f"== {block.track}, round {block.round}, position {sample.position}, {letter}"
             proof = json.dumps(sample.proof and sample.proof.to_dict())
-            said = (head, shlex.join(sample.argv), proof, text.rstrip("\n"), "")
+            said = (head, shlex.join(sample.argv), proof, sample.output.rstrip("\n"), "")
             parts.append("\n".join(said))
     # Where the laboratory's own interpreter lies is no part of what was measured.
     own = f"{Path(sys.executable).resolve().parent}/"

@@ -115,11 +115,6 @@ def prepare(plan: Plan, seconds: float, console: Console, within_s: float = math
     return Ready(replace(plan, tracks=tracks), failures, round_s, same)
 
 
-def warnings(sample: Sample) -> list[str]:
-    """What the library itself had to say in that process."""
-    return [line for line in sample.output.splitlines() if line.startswith("hakmem: ")]
-
-
 def what_is_the_same(plan: Plan, track: Track, found: Mapping[str, Sample]) -> str:
     """Names a cell that is what A is: same file, same work, same settings in effect; or "".
 
@@ -131,7 +126,7 @@ def what_is_the_same(plan: Plan, track: Track, found: Mapping[str, Sample]) -> s
         if base is None or sample is None or plan.cells[letter].twin:
             continue
         if _effective(plan, track, BASE, base) == _effective(plan, track, letter, sample):
-            said = "".join(f"; {line}" for line in dict.fromkeys(warnings(base) + warnings(sample)))
+            said = "".join(f"; {line}" for line in dict.fromkeys(base.warnings + sample.warnings))
             return (
                 f"nothing to compare: {name_of(plan, BASE)} and {name_of(plan, letter)} are the "
                 f"same library with the same settings in effect (--aa compares two copies){said}"
@@ -141,7 +136,7 @@ def what_is_the_same(plan: Plan, track: Track, found: Mapping[str, Sample]) -> s
 
 def _effective(plan: Plan, track: Track, letter: str, sample: Sample) -> object:
     cell, work = plan.cells[letter], track.works[letter]
-    idle = {word for line in warnings(sample) if " no effect" in line for word in line.split()}
+    idle = {word for line in sample.warnings if " no effect" in line for word in line.split()}
     stated = sample.proof.settings if sample.proof else None
     own = stated or {}
     known = {name: value for name, value in own.items() if f"{name}={value}" not in idle}

@@ -11,6 +11,7 @@ noisy rivals is no rival.
 import math
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -25,6 +26,7 @@ from hakmem.paired.readings import Reading
 from hakmem.paired.session import Conducted
 from hakmem.process import provenance
 from hakmem.suite import Figure
+from hakmem.words import TIE_BAND
 
 TIME, CPU, MEMORY, VARIATION = "time", "cpu", "memory", "variation"
 WALL, OVER_TIME = "wall", "mbs"
@@ -41,7 +43,6 @@ OF_PROGRAM = (WALL, "sys", "faults", OVER_TIME, "quiet")
 # Of an interval; recorded by its number, so that the order stays.
 KINDS = (protocol.KIND, "range", oracle.KIND)
 STATED = ("version", "origin", "sha256", "beside")  # of each library
-TIE_BAND = 0.05  # a tie: the whole interval so near to 1
 DIGITS = 5  # of a recorded figure; what follows is noise
 
 # letter -> block -> ln (cell ÷ A), NaN where the block does not have it
@@ -85,7 +86,8 @@ def comparison(
         costs = [[reading.sign * c for c in changes[at]] for at in found if at in changes]
         score = oracle.score(costs) if kind in TITLES else None
         if score:
-            ratios[kind][ORACLE] = _short(score.interval, outcome.rounds, None)
+            hakmem_by_it = replace(score, log=-reading.sign * score.log)
+            ratios[kind][ORACLE] = _short(hakmem_by_it.interval, outcome.rounds, None)
     cells = {at: cell_figures(track, outcome, at, figure.also) for at in (BASE, *decided)}
     return {
         "setting": setting,
@@ -123,7 +125,8 @@ def _program(track: Track) -> dict[str, Any] | None:
 def kinds(track: Track, figure: Figure) -> dict[str, Reading]:
     """What is judged off the samples: the row's own figure, and the others where they differ.
 
-    A program that only starts others has no memory that is worth showing.
+    CPU time is all of it, also where the row's own figure is net of a floor. A program that only
+    starts others has no memory that is worth showing.
     """
     found = {TIME: track.reading}
     command = track.works[BASE].command
@@ -131,7 +134,7 @@ def kinds(track: Track, figure: Figure) -> dict[str, Reading]:
         found |= {kind: readings.choose(kind, None) for kind in (WALL, OVER_TIME)}
         found[MEMORY] = readings.choose("rss", None)
         return found
-    if track.reading.name not in ("cpu", "cycles", "cpu_us", *readings.MEMORY):
+    if track.floor or track.reading.name not in ("cpu", "cycles", "cpu_us", *readings.MEMORY):
         found[CPU] = readings.choose("cpu", figure.command)
     if not command.starts:
         found[MEMORY] = readings.choose("rss", figure.command)
@@ -153,12 +156,12 @@ def _judged(
 
 
 def _changes(outcome: Outcome, reading: Reading, kind: str) -> Changes:
-    """Of each rival, block by block; net of the floor where the figure is time."""
+    """Of each rival, block by block; the row's own figure net of its floor."""
     rows = []
     for block in outcome.blocks:
         values: dict[str, list[float]] = {}
         for at, sample in zip(block.order, block.samples, strict=True):
-            wanted = at in block.gains or at == BASE or (at == FLOOR and kind in (TIME, CPU))
+            wanted = at in block.gains or at == BASE or (at == FLOOR and kind == TIME)
             value = reading.of(sample) if wanted and sample.error is None else None
             if value is not None and value > 0:
                 values.setdefault(at, []).append(value)
@@ -258,8 +261,7 @@ def body(
 def overall(bodies: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Geometric means over the rows: of hakmem ÷ oracle, and of the variation against each rival.
 
-    Where time is CPU time, it is both. What is no time, the memory of an idle process or the tail
-    of single calls, is of no mean of times.
+    Where time is CPU time, it is both. Which rows a mean has, and as what, says `in_mean`.
     """
     found = {}
     for rival in sorted({name for one in bodies for name in one["ratios"].get(VARIATION, ())}):
@@ -269,25 +271,38 @@ def overall(bodies: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         if mean:
             found[metric_name(VARIATION, TIME, rival)] = _rounded(mean)
     for kind, title in TITLES.items():
-        entries = []
-        for one in bodies:
-            own = one["ratios"]
-            fitting = own.get(kind) or (own[TIME] if kind == CPU else {})
-            if ORACLE in fitting and _is_of(kind, one["reading"]):
-                entries.append(
-                    metrics(one)[metric_name(one["suite"], kind if kind in own else TIME, ORACLE)]
-                )
-        mean = oracle.mean(entries)
+        entered = [(one, in_mean(kind, one)) for one in bodies]
+        mean = oracle.mean(
+            [
+                metrics(one)[metric_name(one["suite"], own, ORACLE)]
+                for one, own in entered
+                if own and ORACLE in one["ratios"][own]
+            ]
+        )
         if mean:
             found[metric_name(title, TIME, ORACLE)] = _rounded(mean)
     return found
 
 
-def _is_of(kind: str, reading: str) -> bool:
-    """Whether a row with this reading belongs to the mean of such figures."""
-    if kind == TIME and reading in readings.OF_CALLS:
-        return False
-    return kind == MEMORY or reading not in readings.OF_MEMORY
+def in_mean(kind: str, part: Mapping[str, Any]) -> str | None:
+    """As which of its ratios a row enters the mean of a kind; None: it does not.
+
+    A row above a floor enters with all of its CPU time: beside others a net ratio would weigh what
+    it does not cost. One that was recorded without that is left out. What is no time, such as
+    memory, page faults or the tail of single calls, is of no mean of times.
+    """
+    there, reading, floor = part["ratios"], part["reading"], floor_of(part)
+    if kind == TIME and floor:
+        return CPU if CPU in there else None
+    if kind != TIME and kind in there:
+        return kind
+    fitting = {TIME: readings.OF_TIME, CPU: readings.OF_CPU}.get(kind, ())
+    return TIME if reading in fitting and not floor else None
+
+
+def floor_of(part: Mapping[str, Any]) -> str | None:
+    """What the row's own figure is net of."""
+    return next((track["floor"] for track in part.get("benchmarks", ())), None)
 
 
 def whole(suite: Record, records: Mapping[str, Record]) -> dict[str, Any] | None:
@@ -342,6 +357,8 @@ def _row(part: Mapping[str, Any]) -> dict[str, Any]:
         "unit": part["unit"],
         "reading": part["reading"],
         "better": part["better"],
+        "floor": floor_of(part),
+        "means": {kind: in_mean(kind, part) for kind in TITLES},
         "program": part.get("program"),
         "subject": own,
         "figures": figures,

@@ -33,7 +33,7 @@ from hakmem.paired.blocks import BASE, FLOOR, Plan, Sampler, Track
 from hakmem.paired.cells import Cell
 from hakmem.paired.readings import Better
 from hakmem.paired.recording import Facts
-from hakmem.process import children, order, provenance, scratch
+from hakmem.process import children, host, order, provenance, scratch
 from hakmem.process.argv import with_seed
 from hakmem.process.lock import host_lock
 from hakmem.suite import EMPTY, SUITE, Figure
@@ -191,6 +191,9 @@ def begin(
             f"({str(facts.source['commit'])[:10]})"
         )
     setting, last = recorded[-1]
+    other = host.other_machine(setting.body["host"], facts.host)
+    if other:
+        raise LabError(f"nothing to resume: what is recorded is of another machine: {other}")
     found = {r.body["suite"]: r for of, r in recorded if of.id == setting.id}
     names = {f.name for f in figures}
     kept = {name: record for name, record in found.items() if name in names}

@@ -12,13 +12,13 @@ from typing import Any
 
 from hakmem import pages, words
 from hakmem.ledger.claims import interval, value
-from hakmem.paired import readings
 from hakmem.paired.oracle import ORACLE
-from hakmem.paired.suite_record import MEMORY, TIME, TITLES as TITLE_OF, metric_name
+from hakmem.paired.suite_record import CPU, MEMORY, TIME, TITLES as TITLE_OF, metric_name
 from hakmem.process import metrics
 from hakmem.process.library import SYSTEM
 
 NONE = "–"
+OF_GROSS = (ORACLE, SYSTEM)  # with whom the rows above a floor are compared in all of their time
 ALL = "the system's allocator · the least of all rivals, whichever that is there"
 
 
@@ -200,7 +200,9 @@ def _means(row: Mapping[str, Any], key: str, factor: float, rival: str | None) -
 def notes(body: Mapping[str, Any], time: str) -> Iterator[str]:
     """`time` is when the record was made, UTC."""
     yield tally(body)
+    yield words.TIE
     yield from against_oracle(body)
+    yield from above_floors(body)
     if body.get("absent"):
         yield f"Not here, and left out: {', '.join(body['absent'])}."
     gone = [f"{benchmark}: {who} ({why})" for benchmark, who, why in failures(body)]
@@ -214,10 +216,12 @@ def notes(body: Mapping[str, Any], time: str) -> Iterator[str]:
         if library["origin"] != "hakmem" or name in rivals(body)
     )
     commit = str(body["source"]["commit"])[:10]
+    cpu = (body.get("host") or {}).get("cpu")
     if body.get("settings"):
         told = ", ".join(f"{name}={value}" for name, value in sorted(body["settings"].items()))
         yield f"Measured with {told}."
-    yield f"Measured {time[:10]} at commit {commit}, {blocks} blocks each. Rivals: {there}."
+    on = f" on {cpu}" * bool(cpu)
+    yield f"Measured {time[:10]}{on} at commit {commit}, {blocks} blocks each. Rivals: {there}."
 
 
 def failures(body: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
@@ -245,8 +249,29 @@ def against_oracle(body: Mapping[str, Any]) -> Iterator[str]:
         yield (
             f"Against the oracle, the best rival of each row (chosen on one half of its blocks, "
             f"scored on the other), {subject(body)} needs {said}: geometric means over so many "
-            "rows, memory being the peak."
+            f"rows, memory being the peak.{of_whole_time(body)}"
         )
+
+
+def of_whole_time(body: Mapping[str, Any]) -> str:
+    """What the means of times have of rows above a floor, in a sentence; "" where none is."""
+    entered = {row["means"][TIME] for row in body["rows"] if row["floor"]}
+    left_out = "are left out, for their whole time was not recorded"
+    said = {CPU: "enter with all of their time", None: left_out}
+    how = " and ".join(said[kind] for kind in said if kind in entered)
+    return f" The means are of whole times: rows above a floor {how}." if entered else ""
+
+
+def above_floors(body: Mapping[str, Any]) -> Iterator[str]:
+    """The rows whose own ratios are net, with the gross ones: against the oracle and the system."""
+    said = []
+    for row in in_order(body["rows"]):
+        found = [(n, body["metrics"].get(metric_name(row["benchmark"], CPU, n))) for n in OF_GROSS]
+        shown = [f"{ratio(entry)} of {name}'s" for name, entry in found if entry]
+        if row["floor"] and shown:
+            said.append(f"{row['benchmark']} {', '.join(shown)}")
+    if said:
+        yield f"With all of their CPU time, the rows above a floor: {'; '.join(said)}."
 
 
 def tally(body: Mapping[str, Any]) -> str:
@@ -348,11 +373,11 @@ def _offset(x: float, middle: float, dots: Sequence[Dot]) -> float:
 def _ratios(
     bodies: Sequence[Mapping[str, Any]], rival: str, kind: str
 ) -> Iterator[tuple[float, str, bool]]:
-    """Memory is no time, nor is a tail: of a process that does nothing, and of one whose calls are
+    """Those that a mean of the kind has: of a process that does nothing, and of one whose calls are
     timed one by one, only the peak is shown."""
-    no_time = readings.OF_MEMORY | readings.OF_CALLS
     for body in bodies:
         for row in body["rows"]:
-            entry = body["metrics"].get(metric_name(row["benchmark"], kind, rival))
-            if entry and not (kind == TIME and row["reading"] in no_time):
+            own = row["means"][kind]
+            entry = own and body["metrics"].get(metric_name(row["benchmark"], own, rival))
+            if entry:
                 yield entry["value"], row["benchmark"], body["programs"]

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from hakmem import stats, terminal, words
 from hakmem.ledger.store import Record
-from hakmem.paired import recording, session, suite_table
+from hakmem.paired import recording, suite_table
 from hakmem.paired.blocks import BASE, Outcome, Plan, Track
 from hakmem.paired.session import Conducted, duration, name_of
 
@@ -35,7 +35,7 @@ def result_table(plan: Plan, outcome: Outcome, width: int) -> Table:
             row += [Text(track.reading.unit, style="dim")] if roomy else []
             row += [typical(track, outcome, at) for at in (BASE, letter)]
             if decision is None:
-                table.add_row(*row, "–", "", "", Text("failed", style=STYLES["failed"]))
+                table.add_row(*row, "–", "", "", no_verdict(outcome, letter))
                 continue
             gain = (decision.target, *decision.guards)[number]
             shown = recording.ratio(track, gain)
@@ -48,6 +48,11 @@ def result_table(plan: Plan, outcome: Outcome, width: int) -> Table:
                 verdict if number == 0 else held(gain, plan.margin),
             )
     return table
+
+
+def no_verdict(outcome: Outcome, letter: str) -> Text:
+    """Of a cell that failed, or of one that was held against a base or a floor that did."""
+    return Text("failed", style=STYLES["failed"]) if letter in outcome.failures else Text("–")
 
 
 def typical(track: Track, outcome: Outcome, letter: str) -> str:
@@ -73,7 +78,7 @@ def print_warnings(console: Console, done: Conducted) -> None:
         line
         for block in done.outcome.blocks
         for sample in block.samples
-        for line in session.warnings(sample)
+        for line in sample.warnings
     )
     for line in said:
         console.print(Text(line, style="yellow"), soft_wrap=True)

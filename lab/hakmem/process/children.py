@@ -66,17 +66,24 @@ def how_ended(status: int, *texts: str) -> str:
 
     What the benchmarks, the statistics and valgrind always say is no reason.
     """
-    how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"status {status}"
+    how = f"killed by {signal_name(-status)}" if status < 0 else f"status {status}"
     lines = (line for text in texts for line in reversed(text.strip().splitlines()))
     last = next((line for line in lines if not _USUAL.match(line)), "")
     return f"{how}: {last[:200]}" if last else how
 
 
+def signal_name(number: int) -> str:
+    """Its name; real-time signals but for two have none."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
 def end(child: "subprocess.Popen[Any]") -> None:
-    """Kills the child's group unless it has ended, and waits for it."""
-    if child.poll() is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGKILL)
+    """Kills the child's group, of which something may be left where it has ended, and waits."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
     child.wait()
 
 
@@ -104,8 +111,6 @@ def finished(argv: Sequence[str], folder: Path, timeout_s: float, **options: Any
                 status = child.wait(timeout_s)
         finally:
             end(child)
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(child.pid, signal.SIGKILL)
     return Ended(child.pid, status, *(file.read_text("utf-8", "replace") for file in files))
 
 

@@ -6,7 +6,7 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 
 from hakmem.process import children
@@ -122,6 +122,19 @@ def facts() -> dict[str, str]:
         "proactive reclaim": read("/sys/module/damon_reclaim/parameters/enabled") or UNSEEN,
         "load before": load(),
     }
+
+
+# What must be the same where a result is to go on, or to say something of another.
+MACHINE = ("cpu", "architecture", "kernel", "libc")
+
+
+def other_machine(recorded: Mapping[str, object], now: Mapping[str, object]) -> str:
+    """In what a record's machine is another than this one, in words; "" where it is the same.
+
+    Host names are not enough: that of a virtual machine is given to one after the other.
+    """
+    other = [n for n in MACHINE if recorded.get(n) != now.get(n)]
+    return ", ".join(f"{n} {recorded.get(n, 'not recorded')}" for n in other)
 
 
 def sha256(path: Path) -> str:

@@ -1,5 +1,6 @@
 """One sample: one fresh process, measured from outside and by its own account."""
 
+import contextlib
 import json
 import os
 import re
@@ -19,6 +20,7 @@ from hakmem.process.launch import Account
 from hakmem.process.library import Library
 from hakmem.process.proof import Proof
 
+KEPT_OF_OUTPUT = 1 << 14  # characters
 PASSED_ON = ("PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH")
 
 
@@ -29,7 +31,8 @@ class Sample:
     `max_rss_kb` is what the benchmark read from its own VmHWM, or what a launcher saw of a user's
     command: the kernel starts its own figure at the size of the process that forked, the lab's.
     `output` is all it wrote, stdout first; no part of the record. Of a job it is what it wrote on
-    stderr: the rest was its result, and has been looked at.
+    stderr: the rest was its result, and has been looked at. What a pattern has found in it is
+    `matched`: once it is read, `shortened` keeps the end.
 
     Of a job alone: `memory_mb_s` is resident memory over time (10^6 bytes times seconds) of the
     program and its descendants, `sum_peak_kb` the most they held together, `quiet_kb` what a server
@@ -58,7 +61,23 @@ class Sample:
     result: dict[str, object] | None = None
     proof: Proof | None = None
     error: str | None = None
+    matched: float | None = None
     output: str = field(default="", repr=False)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the library itself had to say in that process."""
+        return [line for line in self.output.splitlines() if line.startswith("hakmem: ")]
+
+    def shortened(self) -> "Sample":
+        """With the end of what it wrote, after what the library had to say before that: samples are
+        thousands, and all are kept to the last."""
+        if len(self.output) <= KEPT_OF_OUTPUT:
+            return self
+        end = self.output[-KEPT_OF_OUTPUT:]
+        said = dict.fromkeys(self.warnings)
+        head = "".join(f"{line}\n" for line in said if line not in end)
+        return replace(self, output=head[:KEPT_OF_OUTPUT] + end)
 
     def stated(self, name: str) -> float | None:
         """What its own line says, where that is a number."""
@@ -268,8 +287,8 @@ def _reap(
     try:
         late = not poller.poll(timeout_s * 1000)
     finally:
-        # Also on Ctrl-C: nothing that was started may outlive the lab.
-        if late:
+        # Also on Ctrl-C: nothing that was started may outlive the sample.
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
         _, raw, usage = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(raw)

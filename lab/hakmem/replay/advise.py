@@ -101,7 +101,7 @@ def tell(done: Replayed, console: Console) -> None:
         tables.print_measured(console, conducted, ())
     console.print(table(done))
     console.print(
-        Text("ratios to hakmem as it is, with their intervals: ▲ better, ▼ worse, = same, ? open")
+        Text("ratios to hakmem as it is, with intervals: ▲ better, ▼ worse, = within 1 %, ? open")
     )
     console.print(Text(sentence(advices(done)), style="bold"), soft_wrap=True)
 

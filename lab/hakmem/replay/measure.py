@@ -152,6 +152,7 @@ def tell(done: Replayed, console: Console) -> None:
         tables.print_warnings(console, conducted)
         console.print(compare.table(conducted, second))
         console.print(compare.summary(conducted))
+        console.print(compare.SAME, highlight=False)
         tables.print_measured(console, conducted, records.values())
 
 

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,7 +10,7 @@ import typer
 
 from hakmem import project
 from hakmem.errors import LabError
-from hakmem.ledger.store import Ledger, Record
+from hakmem.ledger.store import METHOD, Ledger, Record, host_name
 from hakmem.paired import suite_record
 from hakmem.report import matrices, page, records, soaks, suites, verdicts
 from hakmem.report.page import Findings
@@ -46,6 +47,13 @@ def write_run(path: Path, suite: Record, whole: Mapping[str, Any], kept: bool) -
     """The page of a comparison over many rows that has just ended, whether or not it is kept."""
     asked = Asked(suite, kept=kept)
     page.write(path, Findings(asked=[asked], suites=[suites.suite(asked, whole)]))
+
+
+def write_matrix(path: Path, body: Mapping[str, Any], id: str | None) -> None:
+    """The page of a matrix that has just ended; `id` is what it was recorded as, if it was."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    record = Record(id or "matrix", 0, "matrix", now, body, "", "", METHOD, host_name())
+    page.write(path, find(Ledger.default(), [Asked(record, kept=id is not None)]))
 
 
 def gather(what: list[str]) -> tuple[Findings, Path]:

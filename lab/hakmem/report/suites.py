@@ -27,7 +27,8 @@ class Suite:
     """`subject` is the cell that is compared. `rivals` are the columns, the system's first, the
     oracle last. `rows` are those of suite_record.joined, each with its `cells` by column, the name
     of its `best` rival and the `verdict` against that one, which `tally` counts. `oracle` has the
-    geometric means: title, number of rows and ratio."""
+    geometric means: title, number of rows and ratio; `whole_time` says what those of times have of
+    rows above a floor."""
 
     asked: Asked
     whole: Mapping[str, Any]
@@ -35,6 +36,7 @@ class Suite:
     rivals: Sequence[str]
     rows: Sequence[Mapping[str, Any]]
     oracle: Sequence[tuple[str, int, Interval]]
+    whole_time: str
     tally: Mapping[str, int]
     forest: str
     memory: str
@@ -55,6 +57,7 @@ def suite(asked: Asked, whole: Mapping[str, Any]) -> Suite:
         [*sorted(rivals, key=lambda name: name != SYSTEM), ORACLE],
         rows,
         means,
+        suite_table.of_whole_time(whole),
         {**dict.fromkeys(("win", "tie", "loss"), 0), **counted},
         charts.both(charts.forest, _of_oracle(rows, "time")),
         charts.both(charts.forest, _of_oracle(rows, "memory"), PEAKS),
@@ -80,13 +83,23 @@ def _cell(metrics: Mapping[str, Any], name: str, rival: str, failure: str | None
 
 
 def _of_oracle(rows: Sequence[Mapping[str, Any]], what: str) -> list[Ratio]:
-    cells = ((row["benchmark"], row["cells"][ORACLE][what]) for row in rows)
-    return [Ratio(name, "", cell["ratio"], _side(cell["ratio"])) for name, cell in cells if cell]
+    cells = ((row, row["cells"][ORACLE][what]) for row in rows)
+    return [
+        Ratio(
+            row["benchmark"],
+            "",
+            cell["ratio"],
+            _side(cell["ratio"], what == "time" and row["better"] == "higher"),
+        )
+        for row, cell in cells
+        if cell
+    ]
 
 
-def _side(ratio: Interval) -> str:
+def _side(ratio: Interval, more_is_better: bool) -> str:
     """Of a ratio that nobody judged, the colour it has in the plot: on which side of 1 it lies."""
-    return "win" if ratio.high < 1 else "loss" if ratio.low > 1 else "undecided"
+    below, above = ("loss", "win") if more_is_better else ("win", "loss")
+    return below if ratio.high < 1 else above if ratio.low > 1 else "undecided"
 
 
 def _failures(whole: Mapping[str, Any]) -> Iterator[str]:

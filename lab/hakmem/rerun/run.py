@@ -235,7 +235,7 @@ def command_line(past: Past, folder: Path) -> list[str]:
         if "--seed" not in argv:
             argv += ["--seed", str(past.body["seed"])]
         argv = _own_file(past, argv, folder)
-        if (folder / "matrix.svg").is_file():  # a finished one; an interrupted one goes on
+        if (folder / "matrix.html").is_file():  # a finished one; an interrupted one goes on
             argv.append("--fresh")
     return argv
 
