@@ -164,14 +164,15 @@ static void *run_alloc(hk_heap_t *heap, size_t n, size_t align, bool mapped, siz
     return run->base;
 }
 
-/* Where memory is bounded, without rounding up that costs much; whole slices that are free already
+/* Where memory is bounded, without rounding up that costs much, or mappings; whole slices that are free already
  * cost nothing more. */
-static void *bounded_alloc(hk_heap_t *heap, size_t n, size_t align, size_t *dirty) {
+static HK_COLD void *bounded_alloc(hk_heap_t *heap, size_t n, size_t align, size_t *dirty) {
     *dirty = n;
-    void *p = n <= HK_PACK_MOST ? hk_pack_alloc(n, align) : NULL;
+    const bool small = n <= HK_PACK_MOST, packs = align <= HK_PACK_ALIGN;
+    void *p = small && packs ? hk_pack_alloc(n, align) : NULL;
     if (p == NULL)
-        p = run_alloc(heap, n, align, true, dirty);
-    return p != NULL || n <= HK_PACK_MOST ? p : huge_alloc(n, HK_UNIT, dirty);
+        p = run_alloc(heap, n, align, !small || packs, dirty);
+    return p != NULL || small ? p : huge_alloc(n, HK_UNIT, dirty);
 }
 
 void *hk_large_alloc(hk_heap_t *heap, size_t n, size_t align, size_t *dirty) {
@@ -179,9 +180,8 @@ void *hk_large_alloc(hk_heap_t *heap, size_t n, size_t align, size_t *dirty) {
     n = hk_max(n, 1);
     if (n > LARGE_MAX || align >= HK_UNIT)
         return huge_alloc(n, hk_max(align, HK_UNIT), dirty);
-    return HK_LIKELY(!hk_region_is_bounded()) || align > HK_PACK_ALIGN
-               ? run_alloc(heap, n, align, false, dirty)
-               : bounded_alloc(heap, n, align, dirty);
+    return HK_LIKELY(!hk_region_is_bounded()) ? run_alloc(heap, n, align, false, dirty)
+                                              : bounded_alloc(heap, n, align, dirty);
 }
 
 /* The descriptor of a large or huge block that starts at p. */

@@ -7,6 +7,7 @@
 #include "base/lock.h"
 #include "base/report.h"
 #include "os/os.h"
+#include "stats/counters.h"
 
 enum { GRAINS = HK_UNIT / HK_GRAIN, LISTS = (HK_PACK_MOST + HK_PACK_ALIGN) / HK_GRAIN };
 #define LATE 0x8000u
@@ -147,6 +148,11 @@ static void set_length_locked(pack_t *pack, unsigned first, unsigned n, unsigned
     hk_walk(is_valid_locked(pack));
 }
 
+/* Of a block that gets so many more grains: memory that has to be brought in for them. */
+static void count_touched_locked(const pack_t *pack, unsigned more) {
+    hk_count(touched, hk_minus(more, pack->dirty) * HK_GRAIN);
+}
+
 /* From the first run of unused grains in which so many fit from a multiple of `align` on; NULL: there is none. */
 static void *take_locked(pack_t *pack, unsigned n, unsigned align) {
     hk_assert(hk_lock_is_mine(&lock));
@@ -154,6 +160,7 @@ static void *take_locked(pack_t *pack, unsigned n, unsigned align) {
         const unsigned first = (unsigned)hk_align_up(at, align), skipped = first - at;
         unused = room(pack, at);
         if (unused >= n + skipped) {
+            count_touched_locked(pack, n);
             set_length_locked(pack, first, n, unused);
             return pack->base + (size_t)first * HK_GRAIN;
         }
@@ -217,6 +224,7 @@ void *hk_pack_alloc(size_t n, size_t align) {
     pack->base = range.start;
     hk_store_relaxed(&pack->lengths[GRAINS], (uint16_t)1);
     stats.packs++;
+    set_dirty_locked(pack, (unsigned)(used / HK_GRAIN));
     relist_locked(pack, GRAINS);
     p = take_locked(pack, grains_of(n), grains_of(align));
     hk_unlock(&lock);
@@ -289,8 +297,10 @@ bool hk_pack_resize(void *p, size_t n) {
     const unsigned first = block_at(pack, p, HK_INVALID_POINTER), have = length(pack, first);
     const unsigned behind = room(pack, first + have);
     const bool fits = grains_of(n) <= have + behind;
-    if (fits)
+    if (fits) {
+        count_touched_locked(pack, (unsigned)hk_minus(grains_of(n), have));
         set_length_locked(pack, first, grains_of(n), behind);
+    }
     hk_unlock(&lock);
     return fits;
 }
@@ -315,22 +325,25 @@ static unsigned claim_locked(pack_t *pack, hk_os_range_t *ranges) {
     return count;
 }
 
-unsigned hk_pack_claim(void **at, bool aged, bool *seen, hk_os_range_t *ranges) {
-    unsigned count = 0;
+bool hk_pack_claim(void **at, bool aged, bool *seen, hk_pack_claim_t *claim) {
+    enum { MOST_SEEN = 256 };
+    *claim = (hk_pack_claim_t){0};
     hk_lock(&lock);
     pack_t *pack = *at != NULL ? ((pack_t *)*at)->kept.next : hk_load_acquire(&stock.all);
-    for (; pack != NULL && count == 0; pack = pack->kept.next) {
+    for (unsigned i = 0; pack != NULL && i < MOST_SEEN && claim->count == 0; i++) {
         const bool is_due = pack->dirty >= HK_PACK_CLAIM_FROM / HK_GRAIN;
         *at = pack;
         *seen |= is_due && aged && pack->young;
         if (is_due && !(aged && pack->young)) {
+            claim->dirty = (size_t)pack->dirty * HK_GRAIN;
             set_dirty_locked(pack, 0);
-            count = claim_locked(pack, ranges);
+            claim->count = claim_locked(pack, claim->ranges);
         }
         pack->young = false;
+        pack = pack->kept.next;
     }
     hk_unlock(&lock);
-    return count;
+    return claim->count != 0 || pack != NULL;
 }
 
 void hk_pack_unclaim(void *p, bool purged) { give(p, purged); }

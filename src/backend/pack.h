@@ -27,11 +27,17 @@ size_t hk_pack_usable(const void *p);
  * taken. */
 bool hk_pack_resize(void *p, size_t n);
 
+enum { HK_PACK_CLAIM_FROM = HK_SLICE };
+typedef struct {
+    hk_os_range_t ranges[HK_UNIT / HK_PACK_CLAIM_FROM];
+    unsigned count;
+    size_t dirty; /* so many bytes of them may have memory */
+} hk_pack_claim_t;
+
 /* For purging, see backend/purge.h: of the next pack behind *at (NULL: the first one) that has runs of OS pages which are free
- * and have memory, claims these. Returns how many; 0: there is no such pack. `aged`: not of one that a block has left since
- * this was asked last; *seen is set then. Room for HK_PACK_RANGES. */
-enum { HK_PACK_CLAIM_FROM = HK_SLICE, HK_PACK_RANGES = HK_UNIT / HK_PACK_CLAIM_FROM };
-unsigned hk_pack_claim(void **at, bool aged, bool *seen, hk_os_range_t *ranges);
+ * and have memory, claims these; of some packs, none may have any. False: there are no more. `aged`: not of one that a block has
+ * left since this was asked last; *seen is set then. */
+bool hk_pack_claim(void **at, bool aged, bool *seen, hk_pack_claim_t *claim);
 
 /* Puts the claim of such a range back, which has been purged or not. */
 void hk_pack_unclaim(void *start, bool purged);

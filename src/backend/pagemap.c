@@ -10,12 +10,16 @@ static _Atomic(hk_leaf_t *) made; /* atomic: every leaf; push only */
 _Atomic(hk_leaf_t *) hk_map_root[HK_MAP_LEAVES];
 static _Atomic uint8_t no_map[1]; /* the flat map where there is none */
 
+atomic_bool hk_map_is_limited;
+
 hk_flat_t hk_flat = {.bytes = no_map, .mask = 0};
 
 void hk_map_init(void) {
     hk_assert(!hk_map_has_flat() && hk_flat.bytes == no_map); /* called once */
     void *reserved = NULL;
-    if (hk_os_address_limit() >= HK_MAP_BYTES + HK_MAP_ROOM)
+    const uint64_t most = hk_os_address_limit();
+    hk_store_relaxed(&hk_map_is_limited, most <= SIZE_MAX / 2);
+    if (most >= HK_MAP_BYTES + HK_MAP_ROOM)
         reserved = hk_os_reserve(HK_MAP_BYTES);
     if (reserved == NULL)
         return;

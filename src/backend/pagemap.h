@@ -84,6 +84,9 @@ extern hk_flat_t hk_flat;
 #define HK_MAP_BYTES ((size_t)1 << (HK_ADDRESS_BITS - HK_SLICE_SHIFT))
 #define HK_MAP_ROOM (4 * HK_MAP_BYTES)
 
+/* Whether the process has a limit on its addresses, or had one. */
+extern atomic_bool hk_map_is_limited; /* atomic: any thread */
+
 /* Tries to set up the flat map, where there is room for it. Called once, before any other thread exists or under the init
  * lock. */
 void hk_map_init(void);

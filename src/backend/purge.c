@@ -134,24 +134,25 @@ size_t hk_purge_superslab(const hk_pool_cursor_t *cursor, hk_advice_t how, bool 
 }
 
 bool hk_purge_pack(void **at, hk_advice_t how, bool aged, bool *seen, size_t *bytes) {
-    _Static_assert((int)HK_PACK_RANGES <= (int)MOST_RANGES, "it has room for them");
     const uint64_t began = hk_os_now_ns();
-    *bytes = 0;
+    hk_pack_claim_t claim;
+    hk_os_advised_t advised = {0};
+    size_t done = 0;
     hk_assert(hk_lock_may_take(HK_RANK_PURGE));
     hk_lock(&hk_purge_lock);
-    count = hk_pack_claim(at, aged, seen, ranges);
-    const hk_os_advised_t advised =
-        count != 0 ? hk_advise(ranges, count, how) : (hk_os_advised_t){0};
-    for (unsigned i = 0; i < count; i++) {
-        *bytes += i < advised.done ? ranges[i].bytes : 0;
-        hk_pack_unclaim(ranges[i].start, i < advised.done);
+    const bool more = hk_pack_claim(at, aged, seen, &claim);
+    if (claim.count != 0)
+        advised = hk_advise(claim.ranges, claim.count, how);
+    for (unsigned i = 0; i < claim.count; i++) {
+        done += i < advised.done ? claim.ranges[i].bytes : 0;
+        hk_pack_unclaim(claim.ranges[i].start, i < advised.done);
     }
-    const bool had = count != 0;
     hk_unlock(&hk_purge_lock);
+    *bytes = hk_min(done, claim.dirty);
     hk_count(purge_calls, advised.calls);
     hk_count(purge_bytes, *bytes);
     hk_count(purge_ns, hk_os_now_ns() - began);
-    return had;
+    return more;
 }
 
 void hk_purge_instead(void) {

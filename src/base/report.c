@@ -234,8 +234,8 @@ bool hk_line_path(hk_line_t *line, const char *pattern, bool numbered) {
     enum { ROOM = 128 };
     const uint64_t self = HK_CALL(other, getpid());
     const char *in = *pattern != '/' ? hk_load_acquire(&folder) : NULL;
-    if (in != NULL)
-        hk_line_put(line, "%s/", in);
+    if (in != NULL && strlen(in) + strlen(pattern) + ROOM < sizeof line->text - line->len)
+        hk_line_put(line, "%s/", in); /* else the folder of now may do */
     for (const char *s = pattern; *s != '\0'; s++) {
         if (line->len > sizeof line->text - ROOM)
             return false;

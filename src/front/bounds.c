@@ -23,8 +23,6 @@ static bool flat_map_fits(size_t wanted) {
 HK_COLD bool hk_bounds_look(size_t wanted) {
     wanted = hk_min(wanted, BOUNDED_MOST);
     bool news = hk_region_look_at_bounds(wanted);
-    if (news && hk_guarded()) /* freed blocks that wait have addresses, which others want now */
-        hk_fence_trim();
     if (!hk_map_has_flat() || flat_map_fits(wanted))
         return news;
     hk_threads_give_up_flat_map();
@@ -40,11 +38,14 @@ void hk_data_limited(void) {
  * to give the map back: that is done, too, before the program goes on. */
 void hk_addresses_limited(bool own) {
     const int saved = errno;
+    hk_store_relaxed(&hk_map_is_limited, true);
     hk_store_relaxed(&limit_is_new, true);
     hk_store_relaxed(&hk_region_look_is_due, true);
     const bool any = own && hk_load_relaxed(&hk_heap_threads) != 0;
     hk_thread_t *thread = any ? hk_thread_enter_patiently() : NULL;
     if (thread != NULL) {
+        if (hk_guarded())
+            hk_fence_trim(); /* what waits has addresses, which others want now */
         hk_bounds_look(0);
         if (!hk_map_has_flat())
             hk_threads_give_up_flat_map();

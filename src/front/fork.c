@@ -104,7 +104,8 @@ static void leave_others_behind(void) {
     for (hk_thread_t *thread = hk_threads_all; thread != NULL; thread = thread->all_next) {
         if (!HK_FAST) {
             hk_observed_forget(thread);
-            hk_guarded_forked(thread);
+            if (thread != own) /* who forks in a handler that interrupted it is still at that */
+                hk_guarded_forked(thread);
             hk_watched_forked(thread);
         }
         if (thread != own && !hk_load_relaxed(&thread->heap.orphan))

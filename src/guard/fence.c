@@ -291,7 +291,7 @@ static bool close_body(hk_header_t *header) {
 }
 
 static void wait_or_go(hk_header_t *header) {
-    const bool few = hk_region_is_bounded() || !hk_map_has_flat();
+    const bool few = hk_region_is_bounded() || hk_load_relaxed(&hk_map_is_limited);
     const size_t most = few ? WAITS_LIMITED_UP_TO : WAITS_UP_TO;
     const bool waits = header->bytes <= most && hk_load_relaxed(&patience) == 0;
     if (waits && close_body(header))
