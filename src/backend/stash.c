@@ -18,14 +18,18 @@ static hk_slab_t *run_of(uintptr_t entry) {
 
 /* Slices that may lie here when a run comes: as many as each thread has of large blocks, on average, so that where few of
  * many threads use some none keeps any. Where nobody else comes to the pool, this run alone, if it is as long as the block
- * that was wanted last: others fit better into what is free there. */
+ * that was wanted last: others fit better into what is free there. What a thread frees that takes none is for another one,
+ * which would wait for each line of it that this one's processor still has in its cache; so where threads are few it lies
+ * here until that has lost it. */
 static unsigned room_with(const hk_stash_t *stash, unsigned slices) {
-    enum { MOST = 16, LONGEST = 8 };
+    enum { MOST = 16, LONGEST = 8, FEW_THREADS = 6, COOLING = 32, ALL_COOLING = 3 * COOLING };
     const unsigned threads = hk_load_relaxed(&hk_heap_threads);
     if (slices > LONGEST)
         return 0;
     if (threads <= 1)
         return slices == stash->wanted ? slices : 0;
+    if (stash->unasked == HK_STASH_RUNS && threads <= FEW_THREADS)
+        return (unsigned)hk_min(ALL_COOLING / threads, COOLING);
     return (unsigned)hk_min(hk_pool_carved(0) / HK_SLICE / threads, MOST);
 }
 
@@ -39,11 +43,14 @@ static uintptr_t remove_from(hk_stash_t *stash, unsigned place) {
 /* The latest first: its memory is the likeliest to be in the processor's caches. */
 hk_slab_t *hk_stash_take(hk_stash_t *stash, unsigned slices) {
     stash->wanted = (uint8_t)slices;
+    stash->unasked = 0;
     if (stash->held < slices)
         return NULL;
-    for (unsigned i = 1; i <= HK_STASH_RUNS; i++) {
+    for (unsigned i = 1, left = stash->held; i <= HK_STASH_RUNS && left != 0; i++) {
         const unsigned place = (stash->next + HK_STASH_RUNS - i) % HK_STASH_RUNS;
-        if (slices_of(hk_load_relaxed(&stash->runs[place])) != slices)
+        const unsigned found = slices_of(hk_load_relaxed(&stash->runs[place]));
+        left -= found;
+        if (found != slices)
             continue;
         const uintptr_t entry = remove_from(stash, place);
         if (entry == 0)
@@ -56,30 +63,24 @@ hk_slab_t *hk_stash_take(hk_stash_t *stash, unsigned slices) {
     return NULL;
 }
 
-/* Those that were put here latest stay, as many as there is room for beside so many slices, and one place is free. Returns
- * the bytes of those that go. */
+/* The oldest go until no more than so many slices are left, and one place is free. Returns the bytes of those that go. */
 static HK_NOINLINE size_t make_room(hk_stash_t *stash, unsigned left) {
-    unsigned place = stash->next, held = 0;
     size_t bytes = 0;
-    for (unsigned i = 1; i <= HK_STASH_RUNS; i++) {
-        const unsigned at = (stash->next + HK_STASH_RUNS - i) % HK_STASH_RUNS;
-        const unsigned slices = slices_of(hk_load_relaxed(&stash->runs[at]));
-        if (held + slices <= left)
-            held += slices;
-        else
-            bytes += give(remove_from(stash, at));
-        if (hk_load_relaxed(&stash->runs[at]) == 0)
-            place = at;
+    unsigned held = 0;
+    for (unsigned i = 0; i < HK_STASH_RUNS; i++)
+        held += slices_of(hk_load_relaxed(&stash->runs[i]));
+    for (unsigned i = 0; i < HK_STASH_RUNS && (i == 0 || held > left); i++) {
+        const uintptr_t oldest = remove_from(stash, (stash->next + i) % HK_STASH_RUNS);
+        held -= slices_of(oldest);
+        bytes += give(oldest);
     }
-    const uintptr_t oldest = remove_from(stash, place);
-    held -= slices_of(oldest);
-    bytes += give(oldest);
-    stash->next = (uint8_t)place;
     stash->held = (uint8_t)held;
     return bytes;
 }
 
 size_t hk_stash_put(hk_stash_t *stash, hk_slab_t *run) {
+    if (stash->unasked < HK_STASH_RUNS)
+        stash->unasked++;
     const unsigned slices = run->slices, most = room_with(stash, slices);
     size_t bytes = 0;
     if (slices > most)

@@ -8,7 +8,7 @@
 
 #include "backend/superslab.h"
 
-enum { HK_STASH_RUNS = 8 };
+enum { HK_STASH_RUNS = 32 };
 
 /* Zero: empty. Its heap's thread puts and takes; anybody clears. */
 typedef struct {
@@ -17,6 +17,7 @@ typedef struct {
     atomic_bool used; /* atomic: since it was last looked at */
     uint8_t next;     /* the thread's: where the next one goes, if that place is empty */
     uint8_t wanted;   /* the thread's: slices that were asked for last */
+    uint8_t unasked;  /* the thread's: runs that came since, up to as many as there are places */
     uint8_t held; /* the thread's: slices here, and those that others have taken away meanwhile */
 } hk_stash_t;
 

@@ -9,7 +9,7 @@
 #include "check.h"
 #include "front/thread.h"
 
-enum { MOST = 16, LONGEST = 8 };
+enum { MOST = 16, LONGEST = 8, COOLING = 32 };
 
 static hk_heap_t heap;
 
@@ -74,16 +74,51 @@ static void a_second_free_is_found(void) {
 
 /* Neither more than there is room for, nor what is long. */
 static void so_much_and_no_more(void) {
-    char *blocks[64];
-    for (unsigned i = 0; i < 64; i++)
+    enum { BLOCKS = HK_STASH_RUNS - 1 };
+    char *blocks[BLOCKS];
+    for (unsigned i = 0; i < BLOCKS; i++)
         blocks[i] = take(1 + i % LONGEST);
-    for (unsigned i = 0; i < 64; i++) {
+    for (unsigned i = 0; i < BLOCKS; i++) {
         give(blocks[i]);
         CHECK(held() <= MOST && held() >= 1 + i % LONGEST);
     }
     hk_stash_clear(&heap.stash);
     give(take(LONGEST + 1));
     CHECK_EQ(held(), 0);
+}
+
+static bool lies_here(const char *p) {
+    const uintptr_t entry = (uintptr_t)hk_slab_of(p);
+    for (unsigned i = 0; i < HK_STASH_RUNS; i++)
+        if (hk_load_relaxed(&heap.stash.runs[i]) == entry)
+            return true;
+    return false;
+}
+
+/* A thread that only frees keeps more, and the oldest go first; one that takes any does not, nor one of many. */
+static void what_others_get_lies_here_longer(void) {
+    enum { BLOCKS = HK_STASH_RUNS + COOLING };
+    char *blocks[BLOCKS];
+    for (unsigned i = 0; i < BLOCKS; i++)
+        blocks[i] = take(1);
+    for (unsigned i = 0; i < BLOCKS; i++)
+        give(blocks[i]);
+    CHECK_EQ(held(), COOLING);
+    for (unsigned i = 0; i < BLOCKS; i++)
+        CHECK_EQ(lies_here(blocks[i]), i >= BLOCKS - COOLING);
+    char *last = take(1);
+    CHECK(last == blocks[BLOCKS - 1]);
+    give(last);
+    CHECK_EQ(held(), MOST);
+    hk_stash_clear(&heap.stash);
+    for (unsigned i = 0; i < BLOCKS; i++)
+        blocks[i] = take(1);
+    hk_store_relaxed(&hk_heap_threads, 7u);
+    for (unsigned i = 0; i < BLOCKS; i++)
+        give(blocks[i]);
+    hk_store_relaxed(&hk_heap_threads, 2u);
+    CHECK(held() <= MOST);
+    hk_stash_clear(&heap.stash);
 }
 
 /* Where one thread is alone it keeps one run, of the length that it wanted last. */
@@ -213,6 +248,7 @@ int main(void) {
     what_was_freed_last_serves_next();
     a_second_free_is_found();
     so_much_and_no_more();
+    what_others_get_lies_here_longer();
     alone();
     what_is_not_used_goes();
     growth_takes_it();
