@@ -76,7 +76,7 @@ int hak_limit_on_reached(hak_limit_callback_t callback, void *context);
  * and the profile. Any thread, but no signal handler. Keeps errno. Returns 0; or ENOENT: there is
  * no such option; EPERM: it is read when the process starts and cannot be changed; EINVAL: the
  * value is not allowed, or `name` is NULL; ERANGE: `out` is too small, and nothing has changed; ENOMEM: there is
- * no memory to keep the value in. */
+ * no memory to keep the value in; EBUSY: a fork handler asks, while the other threads are held. */
 int hak_ctl(const char *name, const char *value, char *out, size_t out_bytes);
 
 /* Writes all options with their effective values and where these come from to a file descriptor: as
@@ -118,7 +118,7 @@ typedef struct {
 
     uint64_t metadata;      /* mapped for descriptors, thread records and the page map */
     uint64_t cached;        /* freed address space kept for reuse */
-    uint64_t mapped;        /* all address space: superslabs, huge blocks, cached, metadata */
+    uint64_t mapped;        /* all address space: what blocks lie in, cached, metadata */
     uint64_t resident;      /* of mapped: has memory, as the system says */
     uint64_t lazy;          /* of resident: given back, and not taken by the system yet */
     uint64_t dirty;         /* of resident: on OS pages with nothing live, and not lazy */

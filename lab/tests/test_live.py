@@ -368,7 +368,28 @@ def test_once_prints_the_page(stand: Stand) -> None:
     with answering(write):
         done = stand.run("export", "--once")
     assert f'hakmem_info{{pid="{os.getpid()}",' in done.stdout, done.stderr
-    assert done.stdout.endswith("# EOF\n")
+    assert "# TYPE hakmem_info gauge\n# HELP hakmem_info the allocator" in done.stdout
+
+
+def test_the_older_format_calls_each_family_as_its_samples() -> None:
+    page = (
+        "# TYPE hakmem info\n# HELP hakmem who wrote this\nhakmem_info 1\n"
+        "# TYPE hakmem_purge_bytes counter\n# UNIT hakmem_purge_bytes bytes\n"
+        "# HELP hakmem_purge_bytes given back\nhakmem_purge_bytes_total 3\n"
+        "# TYPE hakmem_free_bytes gauge\n# HELP hakmem_free_bytes free\nhakmem_free_bytes 2\n"
+        "# EOF\n"
+    )
+    assert export.as_text_format(page).splitlines() == [
+        "# TYPE hakmem_info gauge",
+        "# HELP hakmem_info who wrote this",
+        "hakmem_info 1",
+        "# TYPE hakmem_purge_bytes_total counter",
+        "# HELP hakmem_purge_bytes_total given back",
+        "hakmem_purge_bytes_total 3",
+        "# TYPE hakmem_free_bytes gauge",
+        "# HELP hakmem_free_bytes free",
+        "hakmem_free_bytes 2",
+    ]
 
 
 # ---- the dashboard ----

@@ -17,8 +17,35 @@ static uint64_t first; /* const: the process that read the environment */
 
 void hk_asked_start(void) { first = HK_CALL(other, getpid()); }
 
+static bool find(const char *path, int how, struct stat *there) {
+    return HK_CALL(other, syscall(SYS_newfstatat, AT_FDCWD, path, there, how)) == 0;
+}
+
+/* The standard stream that leads there too; -1: none. */
+static int stream_to(const struct stat *there) {
+    for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++)
+        if (hk_is_file(fd, there))
+            return fd;
+    return -1;
+}
+
+/* What processes write to one after the other, and replace nothing: a device, a pipe, /dev/stdout wherever it leads. */
+static bool is_for_all(const char *path) {
+    struct stat there;
+    if (!find(path, AT_SYMLINK_NOFOLLOW, &there))
+        return false;
+    const bool is_link = S_ISLNK(there.st_mode);
+    if (is_link && !find(path, 0, &there))
+        return false;
+    const bool is_replaced = S_ISREG(there.st_mode) || S_ISDIR(there.st_mode);
+    return !is_replaced || (is_link && stream_to(&there) >= 0);
+}
+
 bool hk_asked_path(hk_line_t *path, const char *pattern) {
-    return hk_line_path(path, pattern, HK_CALL(other, getpid()) != first);
+    hk_line_t bare = {0};
+    const bool numbered = HK_CALL(other, getpid()) != first;
+    return hk_line_path(&bare, pattern, false) &&
+           hk_line_path(path, pattern, numbered && !is_for_all(bare.text));
 }
 
 /* ---- files ---- */
@@ -32,17 +59,12 @@ static int emit_into(int fd, hk_emit_t *emit, const void *what) {
     return error;
 }
 
-static bool find(const char *path, int how, struct stat *there) {
-    return HK_CALL(other, syscall(SYS_newfstatat, AT_FDCWD, path, there, how)) == 0;
-}
-
 /* Into what is no file, or by a link. /dev/stdout is a link too: what the program has written there stays. */
 static int emit_beside(const char *path, hk_emit_t *emit, const void *what) {
     struct stat there;
-    if (find(path, 0, &there))
-        for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++)
-            if (hk_is_file(fd, &there))
-                return emit(fd, what);
+    const int stream = find(path, 0, &there) ? stream_to(&there) : -1;
+    if (stream >= 0)
+        return emit(stream, what);
     return emit_into(hk_open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666), emit, what);
 }
 

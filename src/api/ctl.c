@@ -15,6 +15,8 @@
 HK_EXPORT int hak_ctl(const char *name, const char *value, char *out, size_t out_bytes) {
     if (name == NULL)
         return EINVAL;
+    if (hk_fork_is_mine())
+        return EBUSY;
     int problem = hk_config_control(name, value, out, out_bytes);
     if (problem == 0 && value != NULL) {
         hk_front_apply();

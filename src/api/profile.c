@@ -12,12 +12,15 @@
 #include "api/api.h"
 #include "api/stats.h"
 #include "backend/advise.h"
+#include "backend/heap.h"
 #include "base/calls.h"
 #include "base/worker.h"
 #include "config/config.h"
+#include "front/boundary.h"
 #include "front/watched.h"
 #include "hakmem/hakmem.h"
 #include "os/os.h"
+#include "policy/purger.h"
 #include "profile/leaks.h"
 #include "profile/sample.h"
 #include "profile/write.h"
@@ -128,12 +131,13 @@ static void clear(char *p, size_t n) {
     }
 }
 
-/* What points into blocks only from one that is freed does not reach them; of a realloc it is still needed. */
+/* What points into blocks only from one that is freed does not reach them; of a realloc it is still needed. What is known may be
+ * of a larger block that was there before, and whose free nobody was told. */
 static void taken(void **own, void *p, const hk_told_t *told) {
     const int saved = errno;
     const size_t n = hk_profile_may_know(p) ? hk_profile_remove(p, own != NULL) : 0;
     if (n != 0 && hk_option(leaks) == LEAKS_UNREACHABLE && !told->resized)
-        clear(p, n);
+        clear(p, hk_min(n, hk_usable(p)));
     errno = saved;
 }
 
@@ -220,15 +224,29 @@ static void flush_one(FILE *stream) {
     }
 }
 
-/* As exit() would after us, which takes no locks: where another thread is reading stdin, only what can be. */
-static void flush_streams(void) {
-    if (ftrylockfile(stdin) != 0) {
-        flush_one(stdout);
-        flush_one(stderr);
-        return;
-    }
-    funlockfile(stdin);
+static _Atomic uint32_t flushed; /* atomic: any thread */
+
+static void *flush_all(void *unused) {
     fflush(NULL);
+    hk_store_seq(&flushed, 1u);
+    hk_os_wake(&flushed);
+    return unused;
+}
+
+/* As exit() would after us, which takes no locks: another thread may have a stream for as long as it reads from it. Then only
+ * what can be. */
+static void flush_streams(void) {
+    enum { PATIENCE_MS = 500 };
+    const bool alone = hk_load_relaxed(&hk_heap_threads) <= 1 && !hk_purger_has_company();
+    flush_one(stdout);
+    flush_one(stderr);
+    if (!alone && hk_worker_start(flush_all) == 0) {
+        for (unsigned i = 0; i < PATIENCE_MS && hk_load_seq(&flushed) == 0; i++)
+            hk_os_wait(&flushed, 0, 1);
+    } else if (ftrylockfile(stdin) == 0) {
+        funlockfile(stdin);
+        fflush(NULL);
+    }
 }
 
 void hk_profile_end(void) {

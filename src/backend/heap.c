@@ -39,7 +39,7 @@ atomic_uint hk_heap_threads;
 _Static_assert(HK_CLASS_COUNT <= 64, "a bit for each class");
 
 void hk_heap_init(hk_heap_t *heap) {
-    hk_assert(heap->all_next == NULL && heap->partial[1].head == NULL);
+    hk_assert(heap->all_next == NULL && heap->partial[1] == NULL);
     hk_assert(hk_load_relaxed(&heap->pending) == NULL && !hk_load_relaxed(&heap->orphan));
     heap->lock = (hk_lock_t)HK_LOCK_INIT(HK_RANK_HEAP);
     HK_PUSH(&all, heap->all_next, heap);
@@ -90,7 +90,7 @@ static void list_is_valid(const hk_heap_t *heap, unsigned cls, const hk_slab_t *
     enum { FEW = 4, NOW_AND_THEN = 64 };
     static _Thread_local unsigned calls;
     const unsigned most = ++calls % NOW_AND_THEN == 0 ? UINT32_MAX : FEW;
-    const hk_slab_t *head = heap->partial[cls].head, *at = head;
+    const hk_slab_t *head = heap->partial[cls], *at = head;
     bool found = false, whole = head == NULL;
     if (head != NULL)
         is_listed(heap, head->prev, cls);
@@ -116,29 +116,29 @@ HK_WALKER static void is_valid(const hk_heap_t *heap, const hk_slab_t *slab) {
  * refill finds many blocks in few slabs. See choose(). In a sparse class, where the fullest are to serve, it is
  * the first. */
 static void link_slab(hk_heap_t *heap, hk_slab_t *slab) {
-    hk_slab_list_t *list = &heap->partial[slab->cls];
+    hk_slab_t **list = &heap->partial[slab->cls];
     hk_assert(!slab->listed && hk_lock_is_mine(&heap->lock));
     hk_assert(hk_load_relaxed(&slab->owner) == heap);
     slab->listed = true;
-    if (list->head == NULL) {
-        list->head = slab->next = slab->prev = slab;
+    if (*list == NULL) {
+        *list = slab->next = slab->prev = slab;
         return;
     }
-    slab->next = list->head;
-    slab->prev = list->head->prev;
+    slab->next = *list;
+    slab->prev = slab->next->prev;
     slab->next->prev = slab->prev->next = slab;
     if (HK_UNLIKELY(hk_heap_is_sparse(slab->cls)))
-        list->head = slab;
+        *list = slab;
 }
 
 static void unlink_slab(hk_heap_t *heap, hk_slab_t *slab) {
-    hk_slab_list_t *list = &heap->partial[slab->cls];
+    hk_slab_t **list = &heap->partial[slab->cls];
     hk_assert(slab->listed && hk_lock_is_mine(&heap->lock));
     hk_assert(hk_load_relaxed(&slab->owner) == heap);
     hk_assert(slab->next->prev == slab && slab->prev->next == slab);
     slab->listed = false;
-    if (list->head == slab)
-        list->head = slab->next != slab ? slab->next : NULL;
+    if (*list == slab)
+        *list = slab->next != slab ? slab->next : NULL;
     slab->next->prev = slab->prev;
     slab->prev->next = slab->next;
 }
@@ -269,7 +269,7 @@ static bool adopt_from(hk_heap_t *heap, hk_heap_t *orphan, unsigned cls) {
         empty->next = heap->retired;
         heap->retired = empty;
     }
-    hk_slab_t *slab = orphan->partial[cls].head;
+    hk_slab_t *slab = orphan->partial[cls];
     if (slab == NULL)
         return false;
     unlink_slab(orphan, slab);
@@ -337,11 +337,11 @@ static HK_NOINLINE bool find_slab(hk_heap_t *heap, unsigned cls) {
 }
 
 /* The fullest of the first few in line, so that the others empty out. */
-static hk_slab_t *choose(const hk_slab_list_t *list) {
+static hk_slab_t *choose(hk_slab_t *list) {
     enum { FEW = 8 };
-    hk_slab_t *best = list->head;
+    hk_slab_t *best = list;
     unsigned least = best != NULL ? hk_load_relaxed(&best->free) : 0, seen = 1;
-    for (hk_slab_t *at = best; seen < FEW && best != NULL && at->next != list->head; seen++) {
+    for (hk_slab_t *at = best; seen < FEW && best != NULL && at->next != list; seen++) {
         at = at->next;
         if (hk_load_relaxed(&at->free) < least) {
             least = hk_load_relaxed(&at->free);
@@ -354,13 +354,12 @@ static hk_slab_t *choose(const hk_slab_list_t *list) {
 static HK_NOINLINE unsigned take(hk_heap_t *heap, unsigned cls, void **out, unsigned n) {
     hk_assert(cls != 0 && cls < HK_CLASS_COUNT && n != 0);
     hk_assert(hk_lock_may_take(HK_RANK_HEAP));
-    hk_slab_list_t *list = &heap->partial[cls];
     void **end = out + n;
     hk_lock(&heap->lock);
     hk_heap_count_locked(heap, HK_HEAP_COUNT_refills, 1);
     collect_locked(heap);
     while (end != out) {
-        hk_slab_t *slab = choose(list);
+        hk_slab_t *slab = choose(heap->partial[cls]);
         if (slab == NULL) {
             if (end != out + n)
                 break;
@@ -402,7 +401,7 @@ static void collect_and_leave(hk_heap_t *heap) {
     hk_store_relaxed(&heap->empties, (uint64_t)0);
     for (; classes != 0; classes &= classes - 1) {
         const unsigned cls = (unsigned)__builtin_ctzll(classes);
-        hk_slab_t *slab = heap->partial[cls].head, *last = slab != NULL ? slab->prev : NULL;
+        hk_slab_t *slab = heap->partial[cls], *last = slab != NULL ? slab->prev : NULL;
         for (bool more = slab != NULL; more;) {
             hk_slab_t *next = slab->next;
             more = slab != last;

@@ -9,17 +9,12 @@
 #include "base/lock.h"
 #include "stats/counters.h"
 
-/* A ring: head->prev is the last. */
-typedef struct {
-    hk_slab_t *head;
-} hk_slab_list_t;
-
 /* Invariant: partial[c] lists exactly the slabs of class c owned by this heap with a free bit
  * set. */
 struct hk_heap {
     hk_lock_t lock;
     _Atomic uint64_t counts[HK_HEAP_COUNT_COUNT]; /* written under the lock, read by any thread */
-    hk_slab_list_t partial[HK_CLASS_COUNT];       /* lock: heap */
+    hk_slab_t *partial[HK_CLASS_COUNT]; /* lock: heap; rings: the first one's prev is the last */
     /* written under the lock, read by any thread: a bit for each class that may have an empty slab */
     _Atomic uint64_t empties;
     /* lock: heap; by next, of no owner: for the pool, once the heap is unlocked */

@@ -232,7 +232,7 @@ void *hk_pack_alloc(size_t n, size_t align) {
 }
 
 /* What was claimed and purged is not dirty. */
-static size_t give(void *p, bool purged) {
+size_t hk_pack_give(void *p, bool purged) {
     pack_t *pack = hk_map_owner(p);
     hk_lock(&lock);
     const unsigned first = block_at(pack, p, HK_INVALID_FREE), n = length(pack, first);
@@ -260,8 +260,6 @@ static size_t give(void *p, bool purged) {
     }
     return (size_t)n * HK_GRAIN;
 }
-
-size_t hk_pack_free(void *p) { return give(p, false); }
 
 static atomic_bool some_are_late; /* atomic: any thread */
 
@@ -345,8 +343,6 @@ bool hk_pack_claim(void **at, bool aged, bool *seen, hk_pack_claim_t *claim) {
     hk_unlock(&lock);
     return claim->count != 0 || pack != NULL;
 }
-
-void hk_pack_unclaim(void *p, bool purged) { give(p, purged); }
 
 hk_pack_stats_t hk_pack_stats(void) {
     hk_lock(&lock);

@@ -145,7 +145,7 @@ bool hk_purge_pack(void **at, hk_advice_t how, bool aged, bool *seen, size_t *by
         advised = hk_advise(claim.ranges, claim.count, how);
     for (unsigned i = 0; i < claim.count; i++) {
         done += i < advised.done ? claim.ranges[i].bytes : 0;
-        hk_pack_unclaim(claim.ranges[i].start, i < advised.done);
+        hk_pack_give(claim.ranges[i].start, i < advised.done);
     }
     hk_unlock(&hk_purge_lock);
     *bytes = hk_min(done, claim.dirty);

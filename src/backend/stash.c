@@ -18,7 +18,7 @@ static hk_slab_t *run_of(uintptr_t entry) {
 
 /* Slices that may lie here when a run comes: as many as each thread has of large blocks, on average, so that where few of
  * many threads use some none keeps any. Where nobody else comes to the pool, this run alone, if it is as long as the block
- * that was wanted last: others fit better into what is free there. What a thread frees that takes none is for another one,
+ * that was wanted last: others fit better into what is free there. What a thread frees that has taken none meanwhile is mostly for another one,
  * which would wait for each line of it that this one's processor still has in its cache; so where threads are few it lies
  * here until that has lost it. */
 static unsigned room_with(const hk_stash_t *stash, unsigned slices) {

@@ -102,9 +102,6 @@ extern _Atomic uint64_t hk_pool_retaken;
 /* Bytes of all slabs of a class; of class 0, of all large runs. */
 size_t hk_pool_carved(unsigned cls);
 
-/* As long as ranges are scattered (backend/region.h), nobody can read or write one in eight of the slices of
- * a new superslab for slabs. */
-
 /* ---- shadows: 16 bits for each block, kept apart from it, for whoever guards the heap ----
  *
  * Where there are shadows a slab reads as zero when it is carved. */

@@ -209,12 +209,13 @@ void hk_usage_measure(hak_stats_t *stats) {
     hk_map_visit(measure_slices, &walk);
     for (hk_pool_cursor_t cursor = {0}; measure_next(&cursor, &walk);)
         continue;
-    const size_t free = hk_min(walk.free, walk.resident);
+    /* what others have mapped since that was counted may have memory too */
+    const size_t free = hk_min(walk.free, hk_min(walk.resident, stats->mapped));
     stats->lazy = hk_min(walk.lazy, free);
     stats->dirty = free - stats->lazy;
     hk_map_visit_own(measure_own, &walk);
     hk_meta_visit(measure_own, &walk);
     hk_os_look_end(&walk.look);
-    stats->resident = walk.resident;
-    stats->retained = hk_minus(stats->mapped, walk.resident);
+    stats->resident = hk_min(walk.resident, stats->mapped);
+    stats->retained = stats->mapped - stats->resident;
 }

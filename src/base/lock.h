@@ -15,12 +15,12 @@ typedef enum {
     HK_RANK_CONFIG,   /* config/config.c: options that change while the process runs */
     HK_RANK_SHARED,   /* front/thread.c: the record used by threads that are past their end */
     HK_RANK_REGISTRY, /* front/thread.c: the list of thread records */
-    HK_RANK_LOOK,     /* policy/purger.c: the purger is at work */
+    HK_RANK_LOOK,     /* policy/look.c: somebody looks for what may go back */
     HK_RANK_PURGE,    /* backend/purge.c: blocks and slices are claimed for a purge */
     HK_RANK_HEAP,     /* backend/heap.c: one per heap */
     HK_RANK_POOL,     /* backend/superslab.c: free slices */
     HK_RANK_PACK,     /* backend/pack.c: blocks that share slices */
-    HK_RANK_REGION,   /* backend/region.c: cached address ranges */
+    HK_RANK_REGION,   /* backend/region_cache.c: cached address ranges */
     HK_RANK_CLASSES,  /* backend/sizeclass.c: learning */
     HK_RANK_META,     /* backend/meta.c: the allocator's own memory */
     HK_RANK_PROFILE,  /* profile/table.c: samples and stacks; also by a signal's handler, whatever

@@ -360,14 +360,14 @@ static HK_COLD size_t foreign_usable(const void *p) {
 
 static size_t usable(const void *p, unsigned kind) {
     if (HK_LIKELY(hk_kind_is_class(kind)))
-        return HK_UNLIKELY(hk_guarded()) ? hk_guarded_bytes(p, kind) : hk_classes[kind].size;
+        return HK_UNLIKELY(hk_guarded()) ? hk_block_bytes(p, kind) : hk_classes[kind].size;
     if (hk_large_is(kind))
         return hk_large_usable(p, kind);
     switch (kind) {
     case HK_KIND_EMERGENCY:
         return hk_emergency_usable(p);
     case HK_KIND_FENCED:
-        return hk_guarded_bytes(p, kind);
+        return hk_fence_bytes(p);
     case HK_KIND_FOREIGN:
         return hk_guarded() && hk_guarded_disowns(p, HK_INVALID_POINTER) ? 0 : foreign_usable(p);
     default:

@@ -21,7 +21,7 @@
 
 atomic_bool hk_forking, hk_fork_waits;
 
-/* Whether the calling thread is between the two halves of a fork: from prepare on it holds the others or
+/* Where the calling thread is between the two halves of a fork: from prepare on it holds the others or
  * nobody. That is so where its signal handler has interrupted the allocator: whom we waited for might wait
  * for what the interrupted frame holds. POSIX lets the child do little before exec. */
 static _Thread_local enum { FORKS_NOT, FORKS_AND_HOLDS, FORKS_INSIDE } fork_state;

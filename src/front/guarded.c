@@ -412,10 +412,6 @@ void hk_guarded_delete(void *p, hk_by_t by, size_t n) { release(p, by, n); }
 
 /* ---- realloc and the like ---- */
 
-size_t hk_guarded_bytes(const void *p, unsigned kind) {
-    return kind == HK_KIND_FENCED ? hk_fence_bytes(p) : hk_block_bytes(p, kind);
-}
-
 /* A block stays where it is as long as so much of it is used, half or nothing. */
 static bool resized(void *p, unsigned kind, size_t n, bool half) {
     hk_quarantine_t *q = quarantine_of(hk_load_relaxed(&hk_tc)->thread);

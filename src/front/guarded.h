@@ -1,8 +1,8 @@
 /* The guarded front: what the boundary does when every operation is checked. All threads go by their trap
  * caches then, so that each operation comes here.
  *
- *   malloc(n) ── the magazine of n + 1 bytes, refilled in random order ── hk_block_hand_out
- *   free(p) ──── hk_block_take_back ── quarantine ── what chance drives out: magazine
+ *   malloc(n) ── what has waited in the quarantine; else the magazine, refilled in random order ── hk_block_hand_out
+ *   free(p) ──── hk_block_take_back ── quarantine: what chance drives out has waited; too much of that: magazine
  *
  * Blocks above 32 KiB, and of no bytes, are fenced. */
 #pragma once
@@ -37,7 +37,6 @@ void *hk_guarded_malloc(size_t n, hk_by_t by);
 void *hk_guarded_aligned(size_t n, size_t align, hk_by_t by);
 void hk_guarded_delete(void *p, hk_by_t by, size_t n);
 void *hk_guarded_realloc(void *p, size_t n);
-size_t hk_guarded_bytes(const void *p, unsigned kind);
 
 /* A fault of this kind, where p, which is no block of ours, cannot be one of the C library's own either. False: it may be. */
 bool hk_guarded_disowns(const void *p, hk_fatal_t kind);

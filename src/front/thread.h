@@ -1,8 +1,8 @@
 /* Threads: one record each, with its magazines and its heap, from the first allocation to the end.
  *
  * Records are type-stable. A thread's end leaves the record, heap and slabs included, to the next
- * thread that starts; meanwhile running threads adopt its slabs. Its magazines are emptied, unless they
- * hold little and few records wait for a thread. */
+ * thread that starts; meanwhile running threads adopt its slabs. Its magazines are emptied, unless threads come and go
+ * and they hold little. */
 #pragma once
 
 #include "backend/heap.h"
@@ -105,6 +105,10 @@ hk_thread_t *hk_thread_enter_after_fork(void);
 /* A fork waits for those who are inside: nobody else enters meanwhile, or a thread that hardly does anything
  * but enter would keep it waiting for ever. atomic: set and cleared by the thread that forks. */
 extern atomic_bool hk_fork_waits;
+
+/* Whether the calling thread is between the two halves of a fork, and holds all others: it runs fork handlers of the
+ * program's. The child of such a handler may have locks that a thread had which is not there. */
+bool hk_fork_is_mine(void);
 
 /* What entering is for a thread whose record is at hand. */
 HK_INLINE bool hk_gate_enter(hk_thread_t *thread) {

@@ -19,8 +19,5 @@ bool hk_thread_is_inside(void);
 /* atomic: set by a thread that forks, while it holds all gates, the registry and the shared record */
 extern atomic_bool hk_forking;
 
-/* Whether the calling thread is the one that does. */
-bool hk_fork_is_mine(void);
-
 /* From now on a fork finds everything whole. Called by each thread that gets a record. */
 void hk_fork_handle(void);

@@ -6,6 +6,7 @@
 #include "front/boundary.h"
 #include "front/guarded.h"
 #include "front/observed.h"
+#include "front/thread_own.h"
 #include "observe/plan.h"
 
 atomic_uint hk_watched_how;
@@ -60,7 +61,8 @@ static void **countdown(hk_thread_t *thread) {
 
 /* ---- telling ---- */
 
-/* Not while a watcher of this thread's is at work. */
+/* Not while a watcher of this thread's is at work. In a fork handler the thread has nothing of its own: in the child that is still
+ * the parent's. */
 HK_INLINE void tell(hk_thread_t *thread, void *p, const hk_told_t *told, bool given) {
     if (p == NULL || (thread != NULL && hk_load_relaxed(&thread->telling)))
         return;
@@ -69,11 +71,13 @@ HK_INLINE void tell(hk_thread_t *thread, void *p, const hk_told_t *told, bool gi
         countdown(thread);
     }
     atomic_signal_fence(memory_order_seq_cst);
+    const bool has_own =
+        thread != NULL && HK_LIKELY(!hk_load_relaxed(&hk_forking) || !hk_fork_is_mine());
     for (unsigned i = 0; i < HK_WATCH_PLACES; i++) {
         const hk_watcher_t *watcher = hk_load_acquire(&watchers[i]);
         if (watcher != NULL)
-            (given ? watcher->given
-                   : watcher->taken)(thread != NULL ? &thread->cache.watchers[i] : NULL, p, told);
+            (given ? watcher->given : watcher->taken)(has_own ? &thread->cache.watchers[i] : NULL,
+                                                      p, told);
     }
     atomic_signal_fence(memory_order_seq_cst);
     if (thread != NULL)
@@ -111,12 +115,10 @@ static void *take_apart(size_t n, size_t align) {
     hk_thread_t *thread = own_thread();
     if (!samples_only() || n > HK_MID_MAX || (thread != NULL && hk_load_relaxed(&thread->telling)))
         return NULL;
-    if (align > HK_GRAIN)
-        return hk_take_block(0, n, align);
-    thread = hk_thread_enter();
+    thread = align <= HK_PACK_ALIGN ? hk_thread_enter() : NULL;
     if (thread == NULL)
         return NULL;
-    void *p = hk_pack_alloc(hk_max(n, 1), HK_GRAIN);
+    void *p = hk_pack_alloc(hk_max(n, 1), hk_max(align, HK_GRAIN));
     hk_thread_leave(thread);
     return p;
 }

@@ -28,7 +28,7 @@ typedef struct {
 } hk_told_t;
 
 /* A watcher's own for the thread, NULL at first: the thread's to use, as long as its record lives. The thread may
- * have none: `own` is NULL then. No lock of the allocator is held; errno is kept by the watcher. */
+ * have none, as one in a fork handler: `own` is NULL then. No lock of the allocator is held; errno is kept by the watcher. */
 typedef struct {
     void (*given)(void **own, void *p, const hk_told_t *told);
     void (*taken)(void **own, void *p, const hk_told_t *told);

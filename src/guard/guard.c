@@ -7,9 +7,9 @@
 #include "base/report.h"
 #include "config/config.h"
 #include "guard/block.h"
-#include "guard/operators.h"
 #include "guard/sample.h"
 #include "os/os.h"
+#include "os/symbols.h"
 
 union hk_guard_page hk_guard_page;
 atomic_bool hk_guard_on;
@@ -57,11 +57,12 @@ HK_COLD void hk_guard_fault(hk_fatal_t kind, const void *p, size_t bytes, ptrdif
     hk_fault_end();
 }
 
-/* Whether new, new[] and malloc can be told apart: not any more once they were mixed where somebody has operators of his
- * own (guard/operators.h), for what these gave out may be freed much later. */
+/* Whether new, new[] and malloc can be told apart: not any more once they were mixed where a loaded object, but ours and the
+ * C++ library, has an operator new of its own. What that gives out, which is malloc's to us where it takes it from there, may come
+ * back by an operator delete of ours, and much later. Takes the lock under which the loader walks its list of objects. */
 static HK_COLD bool tells_kinds(void) {
     static atomic_bool mixed; /* atomic: any thread; set once */
-    if (!hk_load_relaxed(&mixed) && hk_operators_are_mixed())
+    if (!hk_load_relaxed(&mixed) && hk_symbol_of_others("_Znwm", hk_is_cxx_library) != NULL)
         hk_store_relaxed(&mixed, true);
     return !hk_load_relaxed(&mixed);
 }

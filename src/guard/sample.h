@@ -1,7 +1,7 @@
 /* Sampled guards: one in so many allocations lies on a page of its own between inaccessible ones, at its
  * right or left edge in turn, and stays inaccessible when it is freed, until all other places have been
  * taken since. A read or write beyond it, or after it was freed, ends the process with a line that says
- * which, and with the stacks of allocation and free. No lock is taken.
+ * which, and with the stacks of allocation and free, or goes on after them (HAKMEM_ON_FAULT=report). No lock is taken.
  *
  *   | fence | place 0 | fence | place 1 | fence | ... */
 #pragma once

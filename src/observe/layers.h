@@ -90,7 +90,7 @@ enum { HK_ULTRAHOT_FIRST = 3, HK_ULTRAHOT_LAST = 13, HK_C7_FIRST = 18, HK_C7_LAS
 
 /* All owner's, except as the layers say. The most it may hold in bytes: 8 blocks of each class of
  * its bands in either row of shelves (11 KiB and 26 KiB), 32 KiB of each class in the lists (907
- * KiB), 256 KiB in the unified cache. */
+ * KiB, and 128 of learned ones), 256 KiB in the unified cache. */
 typedef struct {
     hk_shelf_t
         shelves[HK_C7_LAST - HK_ULTRAHOT_FIRST + 1]; /* of UltraHot, and behind them of C7 hot */

@@ -28,6 +28,7 @@ static size_t room_left;            /* lock: profile */
 static unsigned stacks;             /* lock: profile; how many */
 static _Atomic(stack_t *) newest;   /* atomic: written under the lock */
 static atomic_bool stale;           /* atomic: what is known is of a fork's parent */
+static atomic_bool in_vain;         /* atomic: somebody has lost his patience with the lock */
 
 HK_PROBE_COUNTER(alloc);
 HK_PROBE_COUNTER(free);
@@ -78,11 +79,15 @@ static void clear_locked(void) {
     hk_store_relaxed(&stale, false);
 }
 
-/* For some 50 ms where it may be this thread that has the lock. */
+/* For some 50 ms where it may be this thread that has the lock, or nobody any more; after that in vain only once, until it
+ * could be had. */
 static bool enter(bool waits) {
     enum { MOST_TRIES = 1000 };
-    if (!waits)
-        return hk_lock_patiently(&lock, MOST_TRIES);
+    if (!waits) {
+        const bool has = hk_lock_patiently(&lock, hk_load_relaxed(&in_vain) ? 1 : MOST_TRIES);
+        hk_store_relaxed(&in_vain, !has);
+        return has;
+    }
     hk_lock(&lock);
     return true;
 }
@@ -98,6 +103,7 @@ void hk_profile_clear(void) {
 void hk_profile_clear_later(void) {
     lock = (hk_lock_t)HK_LOCK_INIT(HK_RANK_PROFILE);
     room_left = 0;
+    hk_store_relaxed(&in_vain, false);
     hk_store_relaxed(&stale, true);
 }
 

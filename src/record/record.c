@@ -186,9 +186,10 @@ static HK_COLD hk_record_line_t *go_on(hk_record_line_t *at) {
 }
 
 /* The place for the operation of a thread that has none of its own. Its chunk's first line has how many
- * places are taken above the thread's number. It stays mapped: who knows who writes to it. */
+ * places are taken above the thread's number. It stays mapped: who knows who writes to it. What a fork handler does in the child
+ * is not its parent's to record. */
 static HK_COLD hk_record_line_t *for_nobody(void) {
-    if (!runs())
+    if (!runs() || hk_record_head->pid != (uint64_t)HK_CALL(other, getpid()))
         return NULL;
     for (;;) {
         hk_record_line_t *first = hk_load_acquire(&rec.nobody);
@@ -253,6 +254,7 @@ void hk_record_forked(void **own) {
 }
 
 void hk_record_end(void) {
-    if (hk_load_relaxed(&rec.state) == RUNS)
+    const unsigned state = hk_load_relaxed(&rec.state);
+    if (hk_record_head != NULL && (state == RUNS || state == STOPPED))
         hk_store_relaxed(&hk_record_head->end_ns, hk_os_now_ns());
 }

@@ -151,7 +151,40 @@ static void leaves_numbers_alone(void *unused) {
         _exit(4);
 }
 
+static void check_number(const char *pattern, bool numbered) {
+    char expected[PATH_MAX + 16];
+    hk_line_t line = {0};
+    CHECK(hk_asked_path(&line, pattern));
+    snprintf(expected, sizeof expected, numbered ? "%s.%d" : "%s", pattern, getpid());
+    CHECK_TEXT(line.text, expected);
+}
+
+/* A child's file has its own number, but for what is not replaced: there what several write comes one after the other. */
+static void numbers_files(void *unused) {
+    (void)unused;
+    put_text(in_folder("file"), "");
+    CHECK(symlink("file", in_folder("link")) == 0 && mkfifo(in_folder("pipe"), 0600) == 0);
+    check_number(in_folder("none"), true);
+    check_number(in_folder("file"), true);
+    check_number(in_folder("link"), true);
+    check_number(folder, true);
+    check_number(in_folder("pipe"), false);
+    CHECK(chdir(folder) == 0);
+    hk_path_keep("pipe");
+    CHECK(chdir("/") == 0);
+    hk_line_t line = {0};
+    CHECK(hk_asked_path(&line, "pipe"));
+    CHECK_TEXT(line.text, in_folder("pipe"));
+    check_number("/dev/null", false);
+    check_number("/dev/stderr", false);
+    CHECK(dup2(open(in_folder("file"), O_WRONLY), STDOUT_FILENO) == STDOUT_FILENO);
+    check_number("/dev/stdout", false);
+    check_number(in_folder("file"), true);
+    CHECK(unlink(in_folder("link")) == 0 && unlink(in_folder("pipe")) == 0);
+}
+
 static void with_which_number(void) {
+    run(numbers_files);
     run(leaves_numbers_alone);
     check_file(in_folder("file"), "new");
     CHECK(unlink(in_folder("file")) == 0);

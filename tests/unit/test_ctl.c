@@ -199,6 +199,42 @@ static void forks_amid_changes(void) {
     CHECK(pthread_join(thread, NULL) == 0);
 }
 
+#ifdef __GLIBC__
+/* Handlers that were there before hakmem's: they run while that holds the other threads. musl has no such
+ * section. */
+static bool set_in_handlers;
+static unsigned refused;
+
+static void set(void) {
+    if (!set_in_handlers)
+        return;
+    CHECK_EQ(hak_ctl(TARGET, "4", NULL, 0), EBUSY);
+    CHECK_EQ(hak_ctl(TARGET, NULL, NULL, 0), EBUSY);
+    refused++;
+}
+
+static void register_early(int argc, char **argv, char **envp) {
+    (void)argc, (void)argv, (void)envp;
+    pthread_atfork(set, set, set);
+}
+__attribute__((section(".preinit_array"),
+               used)) static void (*const preinit)(int, char **, char **) = register_early;
+
+static void count_refusals(void *unused) {
+    (void)unused;
+    CHECK_EQ(refused, 2);
+}
+
+static void not_in_a_fork_handler(void) {
+    static child_t child;
+    set_in_handlers = true;
+    child_run(&child, count_refusals, NULL);
+    set_in_handlers = false;
+    CHECK_TEXT(child.text, "");
+    CHECK_EQ(refused, 2);
+}
+#endif
+
 int main(void) {
     every_option();
     answers();
@@ -207,5 +243,8 @@ int main(void) {
     two_threads();
     overtaken();
     forks_amid_changes();
+#ifdef __GLIBC__
+    not_in_a_fork_handler();
+#endif
     return 0;
 }

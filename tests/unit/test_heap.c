@@ -86,7 +86,7 @@ static void take_and_give(void) {
         CHECK(hk_load_relaxed(&slab->owner) == &a);
         check_all_once(slab, blocks, n);
         check_slab(slab, n);
-        CHECK(a.partial[cls].head == NULL);
+        CHECK(a.partial[cls] == NULL);
 
         /* back in three ways: address order, reverse order, no order; and some of it out again */
         for (unsigned way = 0; way < 3; way++) {
@@ -103,7 +103,7 @@ static void take_and_give(void) {
             check_slab(slab, n - first);
             hk_heap_give(&a, cls, blocks + first, n - first);
             check_slab(slab, 0);
-            CHECK(a.partial[cls].head == slab); /* a class's last slab with free blocks stays */
+            CHECK(a.partial[cls] == slab); /* a class's last slab with free blocks stays */
             take(&a, cls, blocks, n);
             CHECK(hk_slab_of(blocks[n - 1]) == slab);
             check_all_once(slab, blocks, n);
@@ -112,7 +112,7 @@ static void take_and_give(void) {
             hk_heap_give(&a, cls, &blocks[i], 1);
         check_slab(slab, 0);
         hk_heap_collect(&a);
-        CHECK(a.partial[cls].head == NULL && hk_load_relaxed(&slab->owner) == NULL);
+        CHECK(a.partial[cls] == NULL && hk_load_relaxed(&slab->owner) == NULL);
         CHECK(hk_map_kind(slab->base) != cls);
     }
 }
@@ -146,7 +146,7 @@ static void remote_frees(void) {
         shuffle(blocks, n);
         hk_heap_give(&b, cls, blocks, half);
         CHECK_EQ(hk_load_relaxed(&slab->free), 0); /* not the owner's yet */
-        CHECK(b.partial[cls].head == NULL);
+        CHECK(b.partial[cls] == NULL);
         if (half != 0)
             CHECK(hk_load_relaxed(&a.pending) == slab);
         check_slab(slab, n - half);
@@ -163,7 +163,7 @@ static void remote_frees(void) {
         }
         hk_heap_give(&b, cls, blocks + half + 1, n - half - 1);
         hk_heap_collect_all(hk_stash_clear); /* anybody may; what is empty then goes back */
-        CHECK(hk_load_relaxed(&a.pending) == NULL && a.partial[cls].head == NULL);
+        CHECK(hk_load_relaxed(&a.pending) == NULL && a.partial[cls] == NULL);
         CHECK(hk_load_relaxed(&slab->owner) == NULL);
     }
 }
@@ -179,7 +179,7 @@ static void retired_slabs_serve_any_class(void) {
         take(heap, cls, blocks, n);
         hk_heap_give(other, cls, blocks, n);
         hk_heap_collect(heap);
-        CHECK(heap->partial[cls].head == NULL);
+        CHECK(heap->partial[cls] == NULL);
         if (round == 4)
             most = pool_stats().superslabs;
         CHECK(round < 4 || pool_stats().superslabs <= most);
@@ -218,7 +218,7 @@ static void orphans_are_adopted(void) {
     hk_heap_collect(&orphan);
     hk_heap_collect(&b);
     for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++)
-        CHECK(orphan.partial[cls].head == NULL && b.partial[cls].head == NULL);
+        CHECK(orphan.partial[cls] == NULL && b.partial[cls] == NULL);
 }
 
 /* Two heaps, any heap frees; the equation holds for all slabs all the time. */
@@ -262,7 +262,7 @@ static void random_traffic(void) {
     hk_heap_give(&a, cls, live, n);
     hk_heap_collect(&b);
     hk_heap_collect(&a);
-    CHECK(a.partial[cls].head == NULL && b.partial[cls].head == NULL);
+    CHECK(a.partial[cls] == NULL && b.partial[cls] == NULL);
     CHECK_EQ(pool_stats().active, active);
 }
 

@@ -74,7 +74,7 @@ static void superslabs_are_purged(void) {
             check_held(cls, n);
             give_some(&a, cls, n, 100, &rng);
             hk_heap_collect(&a);
-            CHECK(a.partial[cls].head == NULL && b.partial[cls].head == NULL);
+            CHECK(a.partial[cls] == NULL && b.partial[cls] == NULL);
         }
 }
 
@@ -88,7 +88,7 @@ static void owners_change_meanwhile(void) {
     hk_slab_t *slab = hk_slab_of(held[0]);
     give_some(&a, cls, n / 2, 100, &rng);
     uint64_t pages = hk_heap_claim(slab, false, &seen);
-    CHECK(pages != 0 && !slab->listed && a.partial[cls].head == NULL && !seen);
+    CHECK(pages != 0 && !slab->listed && a.partial[cls] == NULL && !seen);
     CHECK_EQ(hk_load_relaxed(&slab->free), 0);
     give_some(&b, cls, n - 1, 100, &rng); /* all the others but one come back meanwhile */
     hk_heap_collect(&a);
@@ -100,12 +100,12 @@ static void owners_change_meanwhile(void) {
     hk_heap_set_orphan(&a, false);
     hk_heap_unclaim(slab, pages, true, false);
     CHECK_EQ(hk_load_relaxed(&slab->clean), pages);
-    CHECK(hk_load_relaxed(&slab->owner) == &b && b.partial[cls].head != NULL);
+    CHECK(hk_load_relaxed(&slab->owner) == &b && b.partial[cls] != NULL);
     check_held(cls, n);
     give_some(&b, cls, n, 100, &rng);
     hk_heap_give(&b, cls, one, 1);
     hk_heap_collect(&b);
-    CHECK(b.partial[cls].head == NULL && hk_load_relaxed(&slab->owner) == NULL);
+    CHECK(b.partial[cls] == NULL && hk_load_relaxed(&slab->owner) == NULL);
     CHECK_EQ(hk_heap_claim(slab, false, &seen), 0); /* nobody's */
 }
 
@@ -180,7 +180,7 @@ static void refused_advice_changes_nothing(void) {
     check_held(cls, n);
     give_some(&a, cls, n, 100, &rng);
     hk_heap_collect(&a);
-    CHECK(a.partial[cls].head == NULL);
+    CHECK(a.partial[cls] == NULL);
 }
 
 /* Free slices as well. */
@@ -261,7 +261,7 @@ static void check_child(void *argument) {
     check_held(cls, n);
     give_some(&a, cls, n, 100, &rng);
     hk_heap_collect(&a);
-    CHECK(a.partial[cls].head == NULL);
+    CHECK(a.partial[cls] == NULL);
     for (unsigned i = 0; i < n; i++) {
         const hk_slab_t *slab = hk_slab_of(held[i]);
         CHECK(slab == NULL || hk_load_relaxed(&slab->owner) != &a);
@@ -289,7 +289,7 @@ static void forks_see_no_claims(void) {
     CHECK(pthread_join(thread, NULL) == 0);
     CHECK_EQ(atomic_load(&pushed_in), 0);
     hk_heap_collect(&a);
-    CHECK(a.partial[cls].head == NULL);
+    CHECK(a.partial[cls] == NULL);
 }
 
 #if HK_DEBUG

@@ -9,8 +9,10 @@
 //   inherit       keeps a block of 500, which a child frees
 //   busy          keeps a block, while a signal comes each millisecond
 //   shut          loses 30 rings, and closes stderr
+//   read          keeps a block and prints a word, while a thread reads from a stream to which nothing comes
 //   sparse        keeps a block; has a file's private pages beyond its end, addresses that it never writes to, and one byte of
 //                 a large block that it frees; and ends with 1 if it had much memory
+#include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -146,6 +148,27 @@ static int be_busy(void) {
     return sigaction(SIGALRM, &action, NULL) != 0 || setitimer(ITIMER_REAL, &often, NULL) != 0;
 }
 
+static pthread_barrier_t both_ready;
+
+static void *read_for_ever(void *file) {
+    pthread_barrier_wait(&both_ready);
+    fgetc(file);
+    return NULL;
+}
+
+static int read_in_a_thread(void) {
+    int ends[2];
+    pthread_t thread;
+    if (pipe(ends) != 0 || pthread_barrier_init(&both_ready, NULL, 2) != 0 ||
+        pthread_create(&thread, NULL, read_for_ever, fdopen(ends[0], "r")) != 0)
+        return 2;
+    pthread_barrier_wait(&both_ready);
+    usleep(50000); // reading by then
+    kept[0] = malloc(500);
+    printf("word\n");
+    return 0;
+}
+
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "";
     if (strcmp(what, "keep") == 0) {
@@ -175,6 +198,8 @@ int main(int argc, char **argv) {
     } else if (strcmp(what, "shut") == 0) {
         lose_rings();
         fclose(stderr);
+    } else if (strcmp(what, "read") == 0) {
+        return read_in_a_thread();
     } else if (strcmp(what, "sparse") == 0) {
         return be_sparse();
     } else if (strcmp(what, "clean") == 0) {

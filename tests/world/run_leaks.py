@@ -28,6 +28,8 @@ def check_leaks(folder: Path) -> None:
     expect(run(folder, "clean", HAKMEM_LEAKS_STATUS="23", **exactly) == "", "clean")
     with_buffer = run(folder, "clean", HAKMEM_LEAKS_IGNORE="none_of,these", **exactly)
     expect("_IO_file_doallocate" in with_buffer, with_buffer)
+    said = run(folder, "read", out=True, HAKMEM_LEAKS_STATUS="23", status=23, **exactly)
+    expect(said == "word\n", said)
     name = Path(program).name
     said = run(
         folder,

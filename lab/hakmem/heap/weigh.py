@@ -22,7 +22,7 @@ LANGUAGES_OWN = re.compile(r"/include/c\+\+/|^/rustc/\w+/library/")
 FRAMES = 64
 CUT = Frame("[deeper: callers not kept]", "")
 # Where hakmem is linked into the program, the allocator cannot tell its own functions from others.
-OURS = ("hk_watched_", "new_slow", "new_nothrow_slow")
+OURS = ("hk_watched_", "new_slow", "derived_new_slow", "derived_nothrow_slow")
 SIDE = 1.96  # standard errors on each side of a 95 % interval
 
 

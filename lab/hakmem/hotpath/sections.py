@@ -75,8 +75,8 @@ def between(
 
 
 def about(text: str) -> dict[str, object]:
-    """What the statistics say of the timer, its rate, and what timing an empty entry takes."""
-    keys = ("sections_timer", "sections_overhead", "tsc_hz")
+    """What the statistics say of the timer, and of what timing an empty entry takes."""
+    keys = ("sections_timer", "sections_overhead")
     document = json.loads(text)
     return {key: document[key] for key in keys if key in document}
 

@@ -108,7 +108,10 @@ def export_command(
         str, typer.Option(help="HOST:PORT; another than loopback lets others read it.")
     ] = "127.0.0.1:9712",
     once: Annotated[
-        bool, typer.Option("--once", help="Print the page and end: for a textfile collector.")
+        bool,
+        typer.Option(
+            "--once", help="Print the page in the older text format and end: for node_exporter."
+        ),
     ] = False,
     dashboard: Annotated[
         bool, typer.Option("--dashboard", help="Print a dashboard for Grafana (JSON) and end.")
@@ -124,7 +127,7 @@ def export_command(
         print(json.dumps(board(), indent=1))
         return
     if once:
-        print(export.document(), end="")
+        print(export.as_text_format(export.document()), end="")
         return
     host, port = export.parse_address(listen)
     with export.server(host, port) as server:

@@ -60,6 +60,25 @@ def merged(processes: Iterable[Exposition]) -> str:
     return "".join(f"{line}\n" for line in lines) + END
 
 
+def as_text_format(page: str) -> str:
+    """The same for who reads Prometheus's text format 0.0.4 only, as the textfile collector of
+    node_exporter: families have their samples' names, and there are no units."""
+    suffixes = {"counter": "_total", "info": "_info"}
+    lines, suffix = [], ""
+    for line in page.splitlines():
+        about = re.match(r"# (\w+) ?(\S*) ?(.*)", line)
+        if about is None:
+            lines.append(line)
+            continue
+        what, name, rest = about.groups()
+        if what == "TYPE":
+            suffix = suffixes.get(rest, "")
+            rest = "gauge" if rest == "info" else rest
+        if what in ("TYPE", "HELP"):
+            lines.append(f"# {what} {name}{suffix} {rest}")
+    return "".join(f"{line}\n" for line in lines)
+
+
 PAGE = "/metrics"
 
 
