@@ -33,10 +33,6 @@ typedef unsigned flags_t;
 #undef pwrite64
 #endif
 void *memchr(const void *s, int c, size_t n);
-size_t strlen(const char *s);
-size_t strnlen(const char *s, size_t n);
-size_t wcslen(const wchar_t *s);
-size_t wcsnlen(const wchar_t *s, size_t n);
 
 extern __typeof__(hak_check_range) hak_check_range __attribute__((weak));
 extern __typeof__(hak_room) hak_room __attribute__((weak));
@@ -75,7 +71,7 @@ static size_t up_to(const char *from, int c, size_t n) {
 /* A function that is stood before, in a section of all of them. NULL: not found yet, or nowhere. */
 typedef struct {
     const char *name;
-    _Atomic(void *) function; /* atomic: every thread finds the same */
+    _Atomic(void *) found; /* atomic: every thread finds the same */
 } next_t;
 extern next_t first[] __asm__("__start_hk_next") __attribute__((visibility("hidden")));
 extern next_t last[] __asm__("__stop_hk_next") __attribute__((visibility("hidden")));
@@ -90,12 +86,12 @@ static __attribute__((noinline, cold)) void *search(next_t *next) {
     searching = true;
     void *function = dlsym(RTLD_NEXT, next->name);
     searching = false;
-    next->function = function;
+    next->found = function;
     return function;
 }
 
 static void *next_of(next_t *next) {
-    void *function = next->function;
+    void *function = next->found;
     return function != NULL ? function : search(next);
 }
 
@@ -136,19 +132,6 @@ static void *filled(char *to, int c, size_t n) {
     return to;
 }
 
-/* What strlcpy() does, where no library has one. */
-static size_t copied_short(char *to, const char *from, size_t n) {
-    const size_t length = strlen(from);
-    if (n != 0)
-        *((char *)copied_down(to, from, at_most(length, n - 1)) + at_most(length, n - 1)) = 0;
-    return length;
-}
-
-static size_t appended_short(char *to, const char *from, size_t n) {
-    const size_t before = strnlen(to, n);
-    return before + copied_short(to + before, from, n - before);
-}
-
 /* The next function of this name, as one of the same type. */
 #define NEXT(function)                                                                             \
     ({                                                                                             \
@@ -174,6 +157,40 @@ static size_t appended_short(char *to, const char *from, size_t n) {
 
 typedef const void *source_t;
 
+/* What is as long as its text has to end in its block. Whatever starts before all is found does without the next one:
+ * libhakmem.so asks how long names are before anybody may look for anything. */
+#define LENGTH(function, parameters, call, most)                                                   \
+    EXPORT size_t function parameters {                                                            \
+        static next_t next_one __attribute__((section("hk_next"))) = {.name = #function};          \
+        size_t(*next) parameters = next_one.found;                                                 \
+        size_t n = 0;                                                                              \
+        if (next != NULL)                                                                          \
+            n = next call;                                                                         \
+        while (next == NULL && n < (most) && s[n] != 0) {                                          \
+            n++;                                                                                   \
+            ONE_BY_ONE;                                                                            \
+        }                                                                                          \
+        check(s, times(at_most(n + 1, most), sizeof *s));                                          \
+        return n;                                                                                  \
+    }
+LENGTH(strlen, (const char *s), (s), SIZE_MAX)
+LENGTH(strnlen, (const char *s, size_t most), (s, most), most)
+LENGTH(wcslen, (const wchar_t *s), (s), SIZE_MAX)
+LENGTH(wcsnlen, (const wchar_t *s, size_t most), (s, most), most)
+
+/* What strlcpy() does, where no library has one. */
+static size_t copied_short(char *to, const char *from, size_t n) {
+    const size_t length = strlen(from);
+    if (n != 0)
+        *((char *)copied_down(to, from, at_most(length, n - 1)) + at_most(length, n - 1)) = 0;
+    return length;
+}
+
+static size_t appended_short(char *to, const char *from, size_t n) {
+    const size_t before = strnlen(to, n);
+    return before + copied_short(to + before, from, n - before);
+}
+
 BOTH(void *, memcpy, (void *to, source_t from, size_t n), (check(to, n), check(from, n)),
      (to, from, n), copied_down(to, from, n))
 BOTH(void *, mempcpy, (void *to, source_t from, size_t n), (check(to, n), check(from, n)),
@@ -187,8 +204,10 @@ BOTH(char *, stpcpy, (char *to, const char *from), check(to, strlen(from) + 1), 
      (char *)copied_down(to, from, strlen(from) + 1) + strlen(from))
 BOTH(char *, strcat, (char *to, const char *from), check(to, strlen(to) + strlen(from) + 1),
      (to, from), (copied_down(to + strlen(to), from, strlen(from) + 1), to))
-BOTH(char *, strncpy, (char *to, const char *from, size_t n), check(to, n), (to, from, n), to)
-BOTH(char *, stpncpy, (char *to, const char *from, size_t n), check(to, n), (to, from, n), to)
+BOTH(char *, strncpy, (char *to, const char *from, size_t n), (check(to, n), strnlen(from, n)),
+     (to, from, n), to)
+BOTH(char *, stpncpy, (char *to, const char *from, size_t n), (check(to, n), strnlen(from, n)),
+     (to, from, n), to)
 BOTH(char *, strncat, (char *to, const char *from, size_t n),
      check(to, strlen(to) + strnlen(from, n) + 1), (to, from, n), to)
 BOTH(size_t, strlcpy, (char *to, const char *from, size_t n),
@@ -212,10 +231,10 @@ BOTH(wchar_t *, wcpcpy, (wchar_t * to, const wchar_t *from), check(to, wide(wcsl
      (to, from), to)
 BOTH(wchar_t *, wcscat, (wchar_t * to, const wchar_t *from),
      check(to, wide(wcslen(to) + wcslen(from) + 1)), (to, from), to)
-BOTH(wchar_t *, wcsncpy, (wchar_t * to, const wchar_t *from, size_t n), check(to, wide(n)),
-     (to, from, n), to)
-BOTH(wchar_t *, wcpncpy, (wchar_t * to, const wchar_t *from, size_t n), check(to, wide(n)),
-     (to, from, n), to)
+BOTH(wchar_t *, wcsncpy, (wchar_t * to, const wchar_t *from, size_t n),
+     (check(to, wide(n)), wcsnlen(from, n)), (to, from, n), to)
+BOTH(wchar_t *, wcpncpy, (wchar_t * to, const wchar_t *from, size_t n),
+     (check(to, wide(n)), wcsnlen(from, n)), (to, from, n), to)
 BOTH(wchar_t *, wcsncat, (wchar_t * to, const wchar_t *from, size_t n),
      check(to, wide(wcslen(to) + wcsnlen(from, n) + 1)), (to, from, n), to)
 

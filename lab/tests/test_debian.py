@@ -41,7 +41,9 @@ def test_the_packages_are_what_they_say(packages: dict[str, Path], tmp_path: Pat
         assert (field(package, "Package"), field(package, "Version")) == (name, ours)
         run(["dpkg-deb", "--extract", package, tmp_path / name], tmp_path)
         docs = tmp_path / name / "usr" / "share" / "doc" / name
-        assert (docs / "copyright").read_text().startswith("MIT License")
+        licence = (docs / "copyright").read_text()
+        assert licence.startswith("MIT License")
+        assert ("Apache License" in licence and "Mike Bostock" in licence) == (name == COMMAND)
         changes = gzip.decompress((docs / "changelog.Debian.gz").read_bytes()).decode()
         assert changes.startswith(f"hakmem ({ours}) ")
     assert field(packages[RUNTIME], "Depends").startswith("libc6 (>= ")
@@ -64,10 +66,11 @@ def test_each_file_is_in_one_package(packages: dict[str, Path], tmp_path: Path) 
         files[name] = {path: found[path] for path in found if "doc" not in path.parts}
     # Beside a later version of the library there may be nothing that has no version.
     places = {path.name: path for path in files[RUNTIME]}
+    checked = places.pop("libhakmem_check.so")
     assert places.keys() == {"libhakmem.so.0", f"libhakmem.so.{version()}"}
     # A folder of its own for each machine: lib/x86_64-linux-gnu.
-    assert len({path.parent for path in places.values()}) == 1
-    assert len(places["libhakmem.so.0"].parts) == 3
+    assert {path.parent for path in places.values()} == {checked.parent.parent}
+    assert checked.parent.name == "hakmem0" and len(checked.parts) == 5
     link = files[RUNTIME][places["libhakmem.so.0"]]
     assert link.readlink() == Path(f"libhakmem.so.{version()}")
     development = {path.name: path for path in files[DEVELOPMENT].values()}

@@ -12,10 +12,18 @@
 #include "policy/purger.h"
 #include "stats/emit.h"
 
+/* Whether other threads can be told of a change now. */
+static bool can_tell_others(void) {
+    hk_thread_t *thread = hk_thread_enter_patiently();
+    if (thread != NULL)
+        hk_thread_leave(thread);
+    return thread != NULL;
+}
+
 HK_EXPORT int hak_ctl(const char *name, const char *value, char *out, size_t out_bytes) {
     if (name == NULL)
         return EINVAL;
-    if (hk_fork_is_mine())
+    if (hk_fork_is_mine() || (value != NULL && !can_tell_others()))
         return EBUSY;
     int problem = hk_config_control(name, value, out, out_bytes);
     if (problem == 0 && value != NULL) {

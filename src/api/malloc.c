@@ -83,10 +83,10 @@ HK_EXPORT void hak_check_range(const void *p, size_t n) {
     const size_t room = hk_room(p, &block);
     if (HK_LIKELY(n <= room))
         return;
-    const size_t into = (size_t)((const char *)p - (const char *)block);
-    const size_t bytes = room == 0 && into == 0 ? HK_NO_SIZE : into + room;
-    hk_guard_fault(room == 0 && into == 0 ? HK_USE_AFTER_FREE : HK_OVERFLOW, block, bytes,
-                   (ptrdiff_t)(into + n - 1));
+    const size_t into = (size_t)((const char *)p - (const char *)block),
+                 bytes = hk_room(block, &block);
+    hk_guard_fault(bytes == 0 ? HK_USE_AFTER_FREE : HK_OVERFLOW, block,
+                   bytes == 0 ? HK_NO_SIZE : bytes, (ptrdiff_t)(into + n - 1));
 }
 
 HK_EXPORT const char *hak_version(void) { return HK_VERSION; }

@@ -20,6 +20,7 @@
 #include "front/watched.h"
 #include "hakmem/hakmem.h"
 #include "os/os.h"
+#include "os/stack.h"
 #include "policy/purger.h"
 #include "profile/leaks.h"
 #include "profile/sample.h"
@@ -148,7 +149,6 @@ static void begin_anew(void) {
 
 static void forked(void **own) {
     *own = NULL;
-    hk_profile_clear_later();
     begin_anew();
     files = 0;
     warned = false;
@@ -171,12 +171,15 @@ static bool is_wanted(void) {
     return !HK_FAST && (hk_load_seq(&hk_config.prof) != 0 || hk_option(leaks) != 0);
 }
 
-/* Once more where it has changed meanwhile: two threads may do this at the same time. */
+/* Once more where it has changed meanwhile: two threads may do this at the same time. Signals are blocked as above. */
 void hk_profile_apply(void) {
     if (!HK_FAST &&
         (hk_option(prof) != 0 || hk_option(prof_signal) != 0 || hk_option(prof_path) != NULL))
         hk_path_keep(prefix());
     while (is_wanted() != hk_load_seq(&on)) {
+        if (is_wanted()) /* before that lock: it takes the loader's, whose holder may be about to come here */
+            hk_stack_prepare();
+        const uint64_t before = hk_signals_block(HK_SIGNALS_FROM_OUTSIDE);
         hk_lock(&hk_writing);
         const bool wanted = is_wanted();
         if (wanted && !hk_load_relaxed(&on))
@@ -185,6 +188,7 @@ void hk_profile_apply(void) {
             hk_watch(HK_WATCH_PROFILE, NULL);
         hk_store_seq(&on, wanted);
         hk_unlock(&hk_writing);
+        hk_signals_block(before);
     }
 }
 

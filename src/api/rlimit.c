@@ -18,13 +18,16 @@ typedef __rlimit_resource_t resource_t;
 typedef int resource_t;
 #endif
 
-/* The program's call, and so not one that is counted. Whose limit it is, and how far, the system is asked for: `limit`
- * may have been overwritten, for `before` may be the same, and `pid` may be a thread's number. */
+/* The program's call, and so not one that is counted. How far the limit goes the system is asked for: `limit`
+ * may have been overwritten, for `before` may be the same. */
 static int set_limit(pid_t pid, resource_t resource, const void *limit, void *before) {
     const int result = (int)syscall(SYS_prlimit64, pid, resource, limit, before);
-    if (result == 0 && resource == RLIMIT_AS && limit != NULL)
+    const bool own = pid == 0 || pid == getpid() || pid == (pid_t)syscall(SYS_gettid);
+    if (result != 0 || limit == NULL || !own)
+        return result;
+    if (resource == RLIMIT_AS)
         hk_addresses_limited(hk_is_own_memory());
-    else if (result == 0 && resource == RLIMIT_DATA && limit != NULL && hk_is_own_memory())
+    else if (resource == RLIMIT_DATA && hk_is_own_memory())
         hk_data_limited();
     return result;
 }

@@ -311,7 +311,7 @@ size_t hk_slab_likely_bytes(const hk_slab_t *slab, size_t dirty) {
         power = left % 2 != 0 ? power * share / ONE : power;
         share = share * share / ONE;
     }
-    return dirty / ONE * power;
+    return dirty * power / ONE;
 }
 
 size_t hk_slab_dirty_bytes(const hk_slab_t *slab) {

@@ -50,6 +50,7 @@ void hk_superslab_guard(hk_slab_t *slab) {
     find_shadow(slab);
     if (!slab->zeroed)
         hk_zero(slab->base, slab->slices * HK_SLICE);
+    slab->zeroed = true;
 }
 
 static void shadow_early(const hk_slab_t *slab, void *early) {

@@ -20,8 +20,9 @@ static void sleep_among(atomic_uint *sleepers, atomic_uint *word, unsigned value
     const long others = (long)hk_min(hk_add_seq(sleepers, 1u), MOST_OTHERS);
     const struct timespec most = {.tv_nsec = (1 + others) * ns};
     hk_futex(word, HK_FUTEX_WAIT, value, &most);
-    hk_assert(hk_load_relaxed(sleepers) != 0); /* this thread is one */
-    hk_sub_relaxed(sleepers, 1u);
+    if (hk_load_relaxed(sleepers) !=
+        0) /* this thread is one, unless it is the child of its handler's fork */
+        hk_sub_relaxed(sleepers, 1u);
 }
 
 static atomic_uint nobody_wakes, napping; /* atomic: any thread */

@@ -22,9 +22,6 @@ _Atomic uint8_t hk_origins[HK_OPTION_COUNT];
 /* Serves hak_ctl(): without it the cgroup's limit could overwrite what another thread just set. */
 static hk_lock_t lock = HK_LOCK_INIT(HK_RANK_CONFIG);
 
-/* What an option says is one word, so none is half set. */
-void hk_config_forked(void) { lock = (hk_lock_t)HK_LOCK_INIT(HK_RANK_CONFIG); }
-
 void hk_config_warn(const char *name, const char *value, const char *problem,
                     const char *consequence) {
     enum { ENOUGH = 200 };
@@ -50,6 +47,12 @@ const char *hk_option_text(unsigned option) { return hk_load_relaxed(text_of(opt
 
 static bool settle_locked(hk_access_t access) {
     return hk_os_settle(hk_settled_options, hk_settled_classes, access);
+}
+
+/* What an option says is one word, so none is half set; but another thread may have been about to. */
+void hk_config_forked(void) {
+    lock = (hk_lock_t)HK_LOCK_INIT(HK_RANK_CONFIG);
+    settle_locked(HK_READ);
 }
 
 void hk_config_settle(void) {

@@ -387,10 +387,12 @@ size_t hk_room(const void *p, const void **block) {
     if (!hk_kind_is_class(kind))
         return kind == HK_KIND_FENCED ? hk_fence_room(p, block) : SIZE_MAX;
     const hk_class_t *c = &hk_classes[kind];
-    const size_t offset = (size_t)((const char *)p - hk_slab_of(p)->base);
-    const char *start = (const char *)p - offset % c->size;
-    if (offset / c->size >= c->blocks)
-        return SIZE_MAX; /* behind the last one */
+    const hk_slab_t *slab = hk_slab_of(p);
+    if (HK_UNLIKELY(slab == NULL)) /* beside the caller's block, and gone since */
+        return SIZE_MAX;
+    const size_t index = (size_t)((const char *)p - slab->base) / c->size;
+    const char *start =
+        slab->base + hk_min(index, c->blocks - 1u) * c->size; /* or behind the last one */
     *block = start;
     const size_t bytes = hk_guarded() ? hk_block_known(start, kind) : c->size;
     return bytes - hk_min(bytes, (size_t)((const char *)p - start));

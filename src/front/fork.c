@@ -17,6 +17,7 @@
 #include "front/watched.h"
 #include "policy/look.h"
 #include "policy/purger.h"
+#include "profile/table.h"
 #include "stats/sections.h"
 
 atomic_bool hk_forking, hk_fork_waits;
@@ -28,7 +29,7 @@ static _Thread_local enum { FORKS_NOT, FORKS_AND_HOLDS, FORKS_INSIDE } fork_stat
 
 bool hk_fork_is_mine(void) { return fork_state == FORKS_AND_HOLDS; }
 
-/* False: somebody is inside. */
+/* False: somebody is inside. `own` may have got its record just now, in a signal handler. */
 static bool hold_others_locked(const hk_thread_t *own) {
     bool all_held = true;
     for (hk_thread_t *thread = hk_threads_all; thread != NULL; thread = thread->all_next) {
@@ -54,7 +55,6 @@ static void release_locked(hk_thread_t *own) {
 static _Thread_local unsigned depth;
 
 static void fork_prepare(void) {
-    const hk_thread_t *own = hk_load_relaxed(&hk_tc)->thread;
     if (depth++ != 0)
         return;
     fork_state = hk_thread_is_inside() ? FORKS_INSIDE : FORKS_AND_HOLDS;
@@ -63,7 +63,7 @@ static void fork_prepare(void) {
     hk_lock(&hk_shared_lock);
     hk_store_seq(&hk_forking, true);
     hk_lock(&hk_registry);
-    for (unsigned tries = 0; !hold_others_locked(own); tries++) {
+    for (unsigned tries = 0; !hold_others_locked(hk_load_relaxed(&hk_tc)->thread); tries++) {
         hk_store_relaxed(&hk_fork_waits, true);
         hk_unlock(&hk_registry); /* which whoever is inside may want */
         hk_lock_pause(tries);
@@ -96,6 +96,8 @@ static void leave_others_behind(void) {
     hk_purger_forked();
     hk_config_forked();
     hk_writing_forked();
+    if (!HK_FAST)
+        hk_profile_forked();
     hk_thread_t *own = hk_load_relaxed(&hk_tc)->thread;
     if (!HK_FAST) {
         hk_observed_forget(&hk_shared_record);
@@ -140,6 +142,7 @@ void *__dso_handle __attribute__((weak, visibility("hidden")));
 /* Not from a constructor: most processes that only start never allocate beyond a page or fork. */
 void hk_fork_handle(void) {
     static atomic_flag done = ATOMIC_FLAG_INIT;
-    if (!atomic_flag_test_and_set(&done))
-        HANDLE_FORKS(fork_prepare, fork_parent, fork_child);
+    if (!atomic_flag_test_and_set(&done) &&
+        HANDLE_FORKS(fork_prepare, fork_parent, fork_child) != 0)
+        atomic_flag_clear(&done);
 }

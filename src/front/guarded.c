@@ -46,7 +46,7 @@ void hk_guarded_set_up_locked(hk_thread_t *thread) {
     if (rest == NULL)
         return;
     if (hk_sampling())
-        rest->until_sample = hk_sample_gap();
+        hk_store_relaxed(&rest->until_sample, hk_sample_gap());
     if (!hk_guarded() || thread->quarantine != NULL)
         return;
     hk_quarantine_t *quarantine = hk_meta_alloc(sizeof *quarantine);
@@ -156,9 +156,9 @@ void hk_guarded_apply(void) {
 
 /* Reading the stack may allocate: then it is not its turn. */
 static HK_COLD void *sample(hk_thread_rest_t *rest, size_t n, size_t align, hk_by_t by) {
-    rest->until_sample = UINT32_MAX;
+    hk_store_relaxed(&rest->until_sample, UINT32_MAX);
     void *p = hk_sample_alloc(n, align, by);
-    rest->until_sample = hk_sample_gap();
+    hk_store_relaxed(&rest->until_sample, hk_sample_gap());
     return p;
 }
 
@@ -166,7 +166,9 @@ void *hk_sampled_malloc(hk_thread_t *thread, size_t n, size_t align, hk_by_t by)
     hk_thread_rest_t *rest = thread != NULL ? hk_load_relaxed(&thread->rest) : NULL;
     if (HK_UNLIKELY(rest == NULL))
         return NULL;
-    if (HK_LIKELY(--rest->until_sample != 0))
+    const unsigned left = hk_load_relaxed(&rest->until_sample);
+    hk_store_relaxed(&rest->until_sample, left != 0 ? left - 1 : hk_sample_gap());
+    if (HK_LIKELY(left != 1))
         return NULL;
     return sample(rest, n, align, by);
 }
@@ -286,12 +288,15 @@ static bool is_on_stack(const void *p) {
     return at > here && ((at < thread && thread - here < most) || (at < top && top - here < most));
 }
 
-/* Whether the C library would believe that p is a mapping of its own, and unmap what is ours. */
-static bool is_forged_mapping(const void *p) {
+/* Whether the C library's allocator cannot have given p out, as a chunk of its own says; or would believe that it is a
+ * mapping, and unmap what is ours. */
+static bool is_forged(const void *p) {
 #ifdef __GLIBC__
-    enum { IS_MAPPED = 2, FLAGS = 7, MOST_LOG2 = 40 };
+    enum { IS_MAPPED = 2, FLAGS = 7, LEAST = 32, UNIT = 16, MOST_LOG2 = 40 };
     const size_t *head = (const size_t *)p - 2, bytes = head[1] & ~(size_t)FLAGS;
     const char *from = (const char *)head - head[0], *end = (const char *)head + bytes;
+    if (bytes < LEAST || bytes % UNIT != 0)
+        return true;
     if ((head[1] & IS_MAPPED) == 0)
         return false;
     if ((head[0] | bytes) >> MOST_LOG2 != 0)
@@ -313,7 +318,7 @@ bool hk_guarded_disowns(const void *p, hk_fatal_t kind) {
     const int saved = errno;
     const bool its = hk_is_aligned((uintptr_t)p, 16) && !is_on_stack(p) &&
                      dladdr(p, &object) == 0 && hk_os_readable((const char *)p - 16) &&
-                     !is_forged_mapping(p);
+                     !is_forged(p);
     errno = saved;
     if (!its)
         hk_guard_fault(kind, p, HK_NO_SIZE, HK_NOWHERE);
@@ -428,13 +433,13 @@ static bool resized(void *p, unsigned kind, size_t n, bool half) {
 
 void *hk_guarded_realloc(void *p, size_t n) {
     hk_thread_served();
-    const unsigned kind = hk_map_kind(p);
-    const bool is_small = hk_kind_is_class(kind), known = kind == HK_KIND_FENCED || is_small;
-    if (is_small && !hk_block_is_out(p, kind)) {
+    const unsigned kind = hk_map_kind(p), faults = hk_load_relaxed(&hk_faults);
+    const bool known = kind == HK_KIND_FENCED || hk_kind_is_class(kind);
+    const size_t before = hk_usable(p);
+    if (hk_load_relaxed(&hk_faults) != faults) { /* it is none, which was reported */
         errno = EINVAL;
         return NULL;
     }
-    const size_t before = hk_usable(p);
     if (known && resized(p, kind, n, true))
         return p;
     const int saved = errno;

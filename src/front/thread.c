@@ -275,9 +275,12 @@ hk_thread_t *hk_thread_enter_patiently(void) {
 }
 
 HK_COLD hk_thread_t *hk_thread_enter_after_fork(void) {
-    static atomic_bool in_vain; /* atomic: any thread */
-    hk_thread_t *thread = hk_load_relaxed(&in_vain) ? NULL : hk_thread_enter_patiently();
-    if (thread == NULL && hk_load_seq(&hk_forking) && !hk_thread_is_inside())
+    static atomic_bool in_vain; /* atomic: any thread; until somebody can enter */
+    hk_thread_t *thread =
+        hk_load_relaxed(&in_vain) ? hk_thread_enter() : hk_thread_enter_patiently();
+    if (thread != NULL)
+        hk_store_relaxed(&in_vain, false);
+    else if (hk_load_seq(&hk_forking) && !hk_thread_is_inside() && !hk_fork_is_mine())
         hk_store_relaxed(&in_vain, true);
     return thread;
 }
@@ -390,7 +393,8 @@ void hk_thread_plan_locked(hk_thread_t *thread) {
     }
     if (rest != NULL)
         hk_guarded_set_up_locked(thread);
-    hk_store_relaxed(thread->tc, rest != NULL ? &rest->trap : &thread->cache);
+    /* release: the thread's hits look into it, and take no lock */
+    hk_store_release(thread->tc, rest != NULL ? &rest->trap : &thread->cache);
 }
 
 static void visit_all(hk_thread_visitor_t *visit, void *argument) {

@@ -45,7 +45,8 @@ typedef struct {
     _Atomic uint16_t place[HK_CLASS_COUNT]; /* owner writes, any reads: slot 0 of a magazine */
     void *slots[HK_SLOT_COUNT]; /* owner: of magazines with room for more than a few blocks */
     hk_tcache_t trap;           /* const once made: all bins unused, so all comes to the boundary */
-    uint32_t until_sample;      /* owner: allocations up to the next sampled one */
+    atomic_uint
+        until_sample; /* atomic: the owner, and who changes the rate: allocations up to the next sampled one */
 } hk_thread_rest_t;
 
 /* Invariant: allotted == sum over classes of capacity * size; *tc is &cache or

@@ -47,12 +47,35 @@ void hk_block_touch(void **blocks, unsigned n, unsigned cls) {
         }
 }
 
+static bool is_clear(const char *p, size_t room) {
+    const size_t steps = hk_clear_steps(room);
+    if (steps <= HK_CLEAR_STEPS)
+        return hk_is_clear(p, steps);
+    const hk_clear_t *at = (const void *)p, *end = at + hk_min(room, hk_guard->zeroed) / sizeof *at;
+    hk_clear_t all = {0, 0};
+    for (; end - at >= 4; at += 4)
+        all |= at[0] | at[1] | at[2] | at[3];
+    for (; at < end; at++)
+        all |= *at;
+    return (all[0] | all[1]) == 0;
+}
+
+/* Whoever asks for several pages may use little of them: what nobody has written to stays without memory. */
+static void clear(char *p, size_t n) {
+    const size_t page = hk_os_page_size(), end = hk_min(n, hk_guard->zeroed);
+    for (size_t at = 0, part; at < end; at += part) {
+        part = hk_min(page - ((uintptr_t)p + at) % page, end - at);
+        if (hk_not_zero(p + at, part) != SIZE_MAX)
+            hk_zero(p + at, part);
+    }
+}
+
 /* Who freed it early did not clear it. */
 void hk_block_look(void *p, unsigned cls) {
-    const size_t room = hk_classes[cls].size, most = hk_min(room, hk_guard->zeroed);
-    const size_t at = hk_is_clear(p, hk_clear_steps(room)) ? SIZE_MAX : hk_not_zero(p, most);
-    if (HK_LIKELY(at == SIZE_MAX))
+    const size_t room = hk_classes[cls].size;
+    if (HK_LIKELY(is_clear(p, room)))
         return;
+    const size_t at = hk_not_zero(p, hk_min(room, hk_guard->zeroed));
     if (hk_load_relaxed(hk_shadow_of(p, cls)) != HK_BLOCK_EARLY)
         hk_guard_fault(HK_WRITE_AFTER_FREE, p, room, (ptrdiff_t)at);
     hk_zero(p, room);
@@ -70,17 +93,23 @@ void hk_block_look_beside(char *p, unsigned cls) {
     }
 }
 
-/* Counts what it sees, in use or free, off `left`. */
+/* Counts what it sees, in use or free, off `left`, a longer block as several. What is left over behind the last one is nobody's: who
+ * writes in front of the first one of the next slab writes there. */
 static void look_at_blocks_of(const hk_slab_t *slab, unsigned *left) {
     const hk_class_t *c = &hk_classes[slab->cls];
+    const size_t over = slab->slices * HK_SLICE - (size_t)c->blocks * c->size;
     char *p = slab->base;
-    for (unsigned i = 0; i < c->blocks && *left != 0; i++, p += c->size, --*left) {
+    for (unsigned i = 0; i < c->blocks && *left != 0; i++, p += c->size) {
         const uint16_t is = hk_load_relaxed(hk_shadow_of(p, slab->cls));
         if (is == HK_BLOCK_FREE)
             hk_block_look(p, slab->cls);
         else
             tail_is_whole(p, is, c->size);
+        *left = (unsigned)hk_minus(*left, 1 + c->size / HK_KIB);
     }
+    const size_t at = *left != 0 && slab->zeroed ? hk_not_zero(p, over) : SIZE_MAX;
+    if (at != SIZE_MAX)
+        hk_guard_fault(HK_OVERFLOW, p - c->size, HK_NO_SIZE, (ptrdiff_t)(c->size + at));
 }
 
 void hk_block_look_at_all(unsigned most) {
@@ -105,13 +134,13 @@ HK_COLD bool hk_block_take_back_odd(void *p, unsigned cls, hk_by_t by, size_t n)
                        HK_NOWHERE);
         return false;
     }
+    const size_t bytes = bytes_of(was, room);
     tail_is_whole(p, was, room);
     if (by_of(was) != 0)
-        hk_guard_check_claims(p, bytes_of(was, room), by_of(was), by,
-                              is_exact(was) ? n : HK_ANY_SIZE);
+        hk_guard_check_claims(p, bytes, by_of(was), by, is_exact(was) ? n : HK_ANY_SIZE);
     if (hk_guard->tail != 0 && is_exact(was)) /* it lies further on than what is cleared, maybe */
-        hk_tail_clear(p, bytes_of(was, room), room);
-    hk_zero(p, hk_min(room, hk_guard->zeroed));
+        hk_tail_clear(p, bytes, room);
+    clear(p, hk_min(hk_align_up(bytes + HK_TAIL_WINDOW, 16), room)); /* all behind that is */
     return true;
 }
 
@@ -123,8 +152,6 @@ static _Atomic uint16_t *in_use(const void *p, unsigned cls) {
     hk_guard_fault(HK_INVALID_POINTER, p, HK_NO_SIZE, HK_NOWHERE);
     return NULL;
 }
-
-bool hk_block_is_out(const void *p, unsigned cls) { return in_use(p, cls) != NULL; }
 
 size_t hk_block_bytes(const void *p, unsigned cls) {
     _Atomic uint16_t *shadow = in_use(p, cls);

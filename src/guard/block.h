@@ -95,9 +95,6 @@ HK_INLINE bool hk_block_take_back(const hk_quarantine_t *q, hk_waiting_t is, uns
 /* The same, whatever is odd. False: a fault was reported, and there is nothing more to do. */
 bool hk_block_take_back_odd(void *p, unsigned cls, hk_by_t by, size_t n);
 
-/* False: it is not, and a fault was reported. */
-bool hk_block_is_out(const void *p, unsigned cls);
-
 /* The bytes that were asked for; a fault unless the block is out. */
 size_t hk_block_bytes(const void *p, unsigned cls);
 

@@ -1,9 +1,10 @@
 #include "guard/quarantine.h"
 
 unsigned hk_quarantine_room(unsigned cls) {
+    enum { FEW = 4 }; /* of the longest blocks as well: one would come back with the second free */
     /* as hk_class_index() divides */
     const size_t blocks = hk_guard->quarantine_bytes * hk_classes[cls].reciprocal >> 40;
-    const unsigned most = (unsigned)HK_CLAMP(blocks, 1, HK_QUARANTINE_MOST);
+    const unsigned most = (unsigned)HK_CLAMP(blocks, FEW, HK_QUARANTINE_MOST);
     return 1u << (31 - __builtin_clz(most));
 }
 

@@ -37,7 +37,7 @@ typedef struct {
     } blocks[HK_CLASS_COUNT];
 } hk_quarantine_t;
 
-/* How many blocks of a class may wait: a power of two. */
+/* How many blocks of a class may wait, where any may: a power of two. */
 unsigned hk_quarantine_room(unsigned cls);
 
 /* Of one that is zero. */

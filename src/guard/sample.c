@@ -258,6 +258,8 @@ void *hk_sample_alloc(size_t n, size_t align, hk_by_t by) {
         hk_store_release(&place->state, (unsigned)FREED);
         return NULL;
     }
+    if (hk_load_relaxed(&hk_on_fault) == HK_ON_FAULT_REPORT)
+        hk_zero(start, page); /* an access to the last one may have been let through */
     const bool right = hk_add_relaxed(&turn, 1u) % 2 == 0;
     place->block = right ? start + page - hk_align_up(n, hk_max(align, n < 16 ? 8 : 16)) : start;
     place->n = n;

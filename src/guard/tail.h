@@ -1,7 +1,8 @@
 /* What is looked for in a guarded block that is given back or out.
  *
  * The tail of a block, from its last byte in use on: up to 16 bytes, which nobody may write to. Their value
- * depends on where they are and on the process's secret, and none is 0. */
+ * depends on where they are and on the process's secret, and none is 0 but the second, at which a text ends that was
+ * not ended: what it says goes no further. */
 #pragma once
 
 #include <string.h>
@@ -28,13 +29,18 @@ typedef struct {
 HK_INLINE hk_tail_t hk_tail_of(const char *p, size_t n, size_t room) {
     static const uint8_t edge[2 * HK_TAIL_WINDOW] = {[HK_TAIL_WINDOW... 2 * HK_TAIL_WINDOW - 1] =
                                                          UINT8_MAX};
+    static const uint8_t second[2 * HK_TAIL_WINDOW] = {
+        [0 ... HK_TAIL_WINDOW] = UINT8_MAX,
+        [HK_TAIL_WINDOW + 2 ... 2 * HK_TAIL_WINDOW - 1] = UINT8_MAX};
     const ptrdiff_t last = (ptrdiff_t)room - HK_TAIL_WINDOW, from = (ptrdiff_t)n;
     const ptrdiff_t at = from < last ? from : last;
     hk_assert(n <= room && from - at <= HK_TAIL_WINDOW);
     const uint64_t product = (hk_guard->secret ^ (uintptr_t)p) * 0x9FB21C651E98DF25u;
     /* a product's low bytes depend on nothing above them; each of these on half of the secret or more */
     const uint64_t word = (product ^ product >> 32) | 0x0101010101010101u;
-    return (hk_tail_t){at, hk_sixteen_at(edge + HK_TAIL_WINDOW - (from - at)), {word, word}};
+    const ptrdiff_t shown = HK_TAIL_WINDOW - (from - at);
+    const hk_sixteen_t value = {word, word};
+    return (hk_tail_t){at, hk_sixteen_at(edge + shown), value & hk_sixteen_at(second + shown)};
 }
 
 /* Where it ends. What lies behind that nobody may write to either. */
@@ -84,9 +90,9 @@ HK_INLINE size_t hk_tail_broken(const char *p, size_t n, size_t room) {
 /* The first of n bytes that is not 0; SIZE_MAX: none. */
 HK_INLINE size_t hk_not_zero(const char *p, size_t n) {
     size_t at = 0;
-    for (uint64_t word = 0; at + sizeof word <= n; at += sizeof word) {
-        memcpy(&word, p + at, sizeof word);
-        if (word != 0)
+    for (hk_sixteen_t all = {0, 0}; at + 2 * sizeof all <= n; at += 2 * sizeof all) {
+        all = hk_sixteen_at(p + at) | hk_sixteen_at(p + at + sizeof all);
+        if ((all[0] | all[1]) != 0)
             break;
     }
     while (at < n && p[at] == 0)

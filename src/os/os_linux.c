@@ -129,8 +129,11 @@ bool hk_os_grants_memory(size_t bytes) {
 
 static uint64_t limit_of(int what) {
     struct rlimit limit;
-    return HK_CALL(other, syscall(SYS_prlimit64, 0, what, NULL, &limit)) == 0 ? limit.rlim_cur
-                                                                              : RLIM_INFINITY;
+    const int saved = errno;
+    if (HK_CALL(other, syscall(SYS_prlimit64, 0, what, NULL, &limit)) != 0)
+        limit.rlim_cur = RLIM_INFINITY;
+    errno = saved;
+    return limit.rlim_cur;
 }
 
 uint64_t hk_os_address_limit(void) { return limit_of(RLIMIT_AS); }

@@ -98,9 +98,11 @@ void hk_profile_clear(void) {
     hk_unlock(&lock);
 }
 
-/* Whoever had the lock is not there, and what he was doing is half done. Most children only exec, and shall not
- * touch the tables. */
-void hk_profile_clear_later(void) {
+/* Whoever had the lock is not there, and what he was doing is half done; it may have been the last sample of a profile
+ * that is off by now. Most children only exec, and shall not touch the tables. */
+void hk_profile_forked(void) {
+    if (hk_load_relaxed(&newest) == NULL && !hk_lock_is_taken(&lock))
+        return; /* nobody ever took a sample */
     lock = (hk_lock_t)HK_LOCK_INIT(HK_RANK_PROFILE);
     room_left = 0;
     hk_store_relaxed(&in_vain, false);

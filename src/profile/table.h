@@ -30,9 +30,9 @@ hk_profile_stack_t *hk_profile_stacks(void);
 /* Of the process: all bytes of the sums, and samples for which there was no room. atomic: as those. */
 extern _Atomic uint64_t hk_profile_in_use, hk_profile_allocated, hk_profile_lost;
 
-/* Forgets all blocks, and sets all sums to zero. In a fork's child: at the next sample. */
+/* Forgets all blocks, and sets all sums to zero. In a fork's child, whoever watches now: at the next sample. */
 void hk_profile_clear(void);
-void hk_profile_clear_later(void);
+void hk_profile_forked(void);
 
 /* A block of n bytes is sampled, where one of its size stands for 1 / chance. `waits`: for the lock, however
  * long; a thread that may have been interrupted while it had it must not. */

@@ -102,7 +102,7 @@ static void take_and_free(void *n) {
 }
 
 static void found_before_reuse(void) {
-    static const size_t at[] = {0, 1, 63, 64, 500, 1023};
+    static const size_t at[] = {0, 1, 63, 64, 500, 1023, 1024, 1504, 1535};
     for (unsigned i = 0; i < sizeof at / sizeof at[0]; i++) {
         size_t n = 1500;
         char *p = hak_malloc(n);
@@ -239,6 +239,7 @@ static void every_place_is_left(void) {
     const unsigned room = hk_quarantine_room(2);
     unsigned left[sizeof blocks] = {0}, gone = 0;
     CHECK(room > 16 && room <= HK_QUARANTINE_MOST);
+    CHECK(hk_quarantine_room(hk_class_of(HK_MID_MAX)) > 1);
     hk_quarantine_begin(&quarantine);
     for (unsigned i = 0; i < sizeof blocks; i++) {
         const hk_waiting_t one = {&blocks[i], NULL};

@@ -13,6 +13,8 @@ set(components runtime development command)
 set(packages libhakmem${soversion} libhakmem-dev hakmem)
 set(release 1)
 set(made ${PROJECT_BINARY_DIR}/packaging)
+set(python lib/python3/dist-packages) # python's own place for the command
+set(checked ${CMAKE_INSTALL_LIBDIR}/hakmem${soversion}) # checked copying, beside a later one's
 
 # ---- files that only the packages have -----------------------------------------------------------
 
@@ -20,28 +22,50 @@ string(TIMESTAMP date "%a, %d %b %Y %H:%M:%S +0000" UTC) # or what SOURCE_DATE_E
 configure_file(${CMAKE_CURRENT_LIST_DIR}/changelog.in ${made}/changelog @ONLY)
 execute_process(COMMAND gzip -9nc ${made}/changelog
     OUTPUT_FILE ${made}/changelog.Debian.gz COMMAND_ERROR_IS_FATAL ANY)
+# The command's reports have a file of others in them.
+file(COPY_FILE ${PROJECT_SOURCE_DIR}/LICENSE ${made}/copyright)
+set(vendor ${PROJECT_SOURCE_DIR}/lab/hakmem/report/vendor)
+file(STRINGS ${vendor}/echarts.NOTICE notice)
+list(JOIN notice "\n" notice)
+file(READ ${vendor}/echarts.LICENSE-d3 d3)
+file(READ ${made}/copyright ours)
+file(WRITE ${made}/copyright-command "${ours}
+${python}/hakmem/report/vendor/echarts.min.js is another's:
+
+${notice}
+
+It is licensed under the Apache License, Version 2.0: /usr/share/common-licenses/Apache-2.0.
+Parts of it are of d3:
+
+${d3}")
 foreach(component package IN ZIP_LISTS components packages)
     set(folder ${CMAKE_INSTALL_DATADIR}/doc/${package})
-    install(FILES ${PROJECT_SOURCE_DIR}/LICENSE RENAME copyright
-        DESTINATION ${folder} COMPONENT ${component})
+    set(copyright ${made}/copyright)
+    if(component STREQUAL command)
+        string(APPEND copyright -command)
+    endif()
+    install(FILES ${copyright} RENAME copyright DESTINATION ${folder} COMPONENT ${component})
     install(FILES ${made}/changelog.Debian.gz DESTINATION ${folder} COMPONENT ${component})
 endforeach()
 
-# CPACK_STRIP_FILES leaves archives as they are. This one keeps its symbols.
+# Archives are left as they are. This one keeps its symbols.
 install(CODE "execute_process(
     COMMAND \"${CMAKE_STRIP}\" --strip-debug --enable-deterministic-archives
         \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/libhakmem.a\"
     COMMAND_ERROR_IS_FATAL ANY)" COMPONENT development)
 
-# Python's own place for it, with what says its version; the library is the other package's.
-set(python lib/python3/dist-packages)
+install(TARGETS hakmem_check LIBRARY DESTINATION ${checked} COMPONENT runtime)
+
+# With what says its version; the libraries are the other package's.
 install(DIRECTORY lab/hakmem DESTINATION ${python} COMPONENT command
     PATTERN __pycache__ EXCLUDE PATTERN ".*" EXCLUDE)
-install(TARGETS hakmem_check LIBRARY DESTINATION ${python}/hakmem/native COMPONENT command)
-file(RELATIVE_PATH library /${python}/hakmem/native
-    /${CMAKE_INSTALL_LIBDIR}/libhakmem.so.${soversion})
-file(CREATE_LINK ${library} ${made}/libhakmem.so SYMBOLIC)
-install(FILES ${made}/libhakmem.so DESTINATION ${python}/hakmem/native COMPONENT command)
+set(names libhakmem.so libhakmem_check.so)
+set(places ${CMAKE_INSTALL_LIBDIR}/libhakmem.so.${soversion} ${checked}/libhakmem_check.so)
+foreach(name place IN ZIP_LISTS names places)
+    file(RELATIVE_PATH library /${python}/hakmem/native /${place})
+    file(CREATE_LINK ${library} ${made}/${name} SYMBOLIC)
+    install(FILES ${made}/${name} DESTINATION ${python}/hakmem/native COMPONENT command)
+endforeach()
 file(WRITE ${made}/METADATA
     "Metadata-Version: 2.1\nName: hakmem\nVersion: ${PROJECT_VERSION}\n")
 install(FILES ${made}/METADATA
@@ -64,7 +88,7 @@ set(CPACK_VERBATIM_VARIABLES ON)
 set(CPACK_PACKAGE_NAME hakmem)
 set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "") # else it goes before each package's own
-set(CPACK_STRIP_FILES ON)
+set(CPACK_DEBIAN_DEBUGINFO_PACKAGE ON) # for a core file of a service; the others are stripped
 set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS
     OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
 set(CPACK_PROJECT_CONFIG_FILE ${made}/depends.cmake)
@@ -89,7 +113,7 @@ string(JOIN "\n" CPACK_DEBIAN_RUNTIME_DESCRIPTION
     "free memory goes back to the system by itself, statistics tell what is"
     "held, and a profile checks every operation."
     ""
-    "This package has the library.")
+    "This package has the library, and beside it the one for checked copying.")
 
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libhakmem-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)

@@ -1,7 +1,7 @@
 // expect: survives
 // secure: write after free: PTR, .*
 // checked: use after free: PTR, .*
-// sampled: SIGSEGV use after free: PTR, a block of 100 bytes, at byte 0, .*
+// sampled: SIGSEGV use after free: PTR, a block of 100 bytes, at byte 4, .*
 // Copying into a block that was freed.
 #include "corrupt.h"
 
@@ -11,7 +11,7 @@ int main(void) {
     volatile size_t n = 20;
     char *p = announce(malloc(100));
     free(p);
-    memset(at_offset(p, 0), 'x', n);
+    memset(at_offset(p, 4), 'x', n);
     for (int i = 0; i < 10 * PROMISED_FREES; i++)
         free(at_offset(malloc(100), 0));
 }

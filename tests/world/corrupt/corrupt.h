@@ -28,6 +28,15 @@ static inline void free_spares(size_t from, size_t to) {
         free(spares[i]);
 }
 
+// A spare of n bytes that lies just behind another one.
+static inline char *behind(size_t n) {
+    for (size_t i = 0; i < PROMISED_FREES; i++)
+        for (size_t k = 0; k < PROMISED_FREES; k++)
+            if ((uintptr_t)spares[i] - (uintptr_t)spares[k] - n < n / 2)
+                return spares[i];
+    return spares[0];
+}
+
 // The address offset bytes behind p, in a way that hides the crime from the compiler.
 static inline void *at_offset(void *p, size_t offset) {
     char *hidden = p;
