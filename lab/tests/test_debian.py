@@ -70,7 +70,7 @@ def test_each_file_is_in_one_package(packages: dict[str, Path], tmp_path: Path) 
     assert places.keys() == {"libhakmem.so.0", f"libhakmem.so.{version()}"}
     # A folder of its own for each machine: lib/x86_64-linux-gnu.
     assert {path.parent for path in places.values()} == {checked.parent.parent}
-    assert checked.parent.name == "hakmem0" and len(checked.parts) == 5
+    assert checked.parent.name == "hakmem0"
     link = files[RUNTIME][places["libhakmem.so.0"]]
     assert link.readlink() == Path(f"libhakmem.so.{version()}")
     development = {path.name: path for path in files[DEVELOPMENT].values()}

@@ -98,7 +98,16 @@ def test_a_wheel_has_the_licence(installed: Path) -> None:
     (about,) = installed.parent.rglob("hakmem-*.dist-info")
     licence = (project.root() / "LICENSE").read_text()
     assert (about / "licenses" / "LICENSE").read_text() == licence
-    assert "License-Expression: MIT\nLicense-File: LICENSE\n" in (about / "METADATA").read_text()
+    metadata = (about / "METADATA").read_text()
+    assert "License-Expression: MIT AND Apache-2.0 AND BSD-3-Clause\n" in metadata
+    named = re.findall(r"License-File: (.+)", metadata)
+    assert {Path(name).name for name in named} == {
+        "LICENSE",
+        "echarts.LICENSE",
+        "echarts.LICENSE-d3",
+        "echarts.NOTICE",
+    }
+    assert all((about / "licenses" / name).is_file() for name in named)
 
 
 def test_a_wheel_runs_a_program(installed: Path, tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ foreach(component package IN ZIP_LISTS components packages)
     install(FILES ${made}/changelog.Debian.gz DESTINATION ${folder} COMPONENT ${component})
 endforeach()
 
-# Archives are left as they are. This one keeps its symbols.
+# CPACK_STRIP_FILES leaves archives as they are. This one keeps its symbols.
 install(CODE "execute_process(
     COMMAND \"${CMAKE_STRIP}\" --strip-debug --enable-deterministic-archives
         \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/libhakmem.a\"
@@ -88,7 +88,7 @@ set(CPACK_VERBATIM_VARIABLES ON)
 set(CPACK_PACKAGE_NAME hakmem)
 set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "") # else it goes before each package's own
-set(CPACK_DEBIAN_DEBUGINFO_PACKAGE ON) # for a core file of a service; the others are stripped
+set(CPACK_STRIP_FILES ON)
 set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS
     OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
 set(CPACK_PROJECT_CONFIG_FILE ${made}/depends.cmake)
