@@ -265,10 +265,9 @@ hk_thread_t *hk_thread_enter_patiently(void) {
     if (hk_fork_is_mine())
         return NULL; /* it holds what its callers are about to take */
     for (unsigned tries = 0;; tries++) {
-        const bool forks = hk_load_seq(&hk_forking);
         hk_thread_t *thread = hk_thread_enter();
         /* a handler that has interrupted its own thread inside is what the fork waits for */
-        if (thread != NULL || !forks || tries == MOST_TRIES || hk_thread_is_inside())
+        if (thread != NULL || tries == MOST_TRIES || hk_thread_is_inside())
             return thread;
         hk_lock_pause(tries);
     }
