@@ -16,14 +16,13 @@ extern "C" {
 #endif
 
 /* operator new after a failure (src/api/cxx.cc): runs the new-handler as long as there is one, then
- * throws bad_alloc; the nothrow form returns NULL instead. */
+ * throws bad_alloc. */
 void *hk_new_failed(size_t n, size_t align, unsigned by);
-void *hk_new_failed_nothrow(size_t n, size_t align, unsigned by, bool array);
 
-/* What one of the forms that throw returns, the aligned one where the other is NULL, or NULL if it throws
- * (src/api/cxx.cc). */
+/* What one of the forms that throw returns, the aligned one where the other is NULL, or hk_new_failed() where both are; NULL
+ * if it throws. */
 void *hk_new_caught(void *(*form)(size_t), void *(*aligned)(size_t, size_t), size_t n, size_t align,
-                    bool array);
+                    unsigned by, bool array);
 
 /* As front/boundary.h and os/symbols.h have them, to whose types C++ is blind. */
 void *hk_aligned_slow(size_t n, size_t align, unsigned by);

@@ -78,25 +78,15 @@ static bool late_nothrow(size_t n, size_t align, bool is_aligned, bool array, vo
     return form != nullptr;
 }
 
-void *hk_new_failed_nothrow(size_t n, size_t align, unsigned by, bool array) {
-    void *p = nullptr;
-    const bool is_aligned = align > __STDCPP_DEFAULT_NEW_ALIGNMENT__;
-    if (late_nothrow(n, align, is_aligned, array, &p) || std::get_new_handler == nullptr)
-        return p;
-    try {
-        return hk_new_failed(n, align, by);
-    } catch (...) {
-        return nullptr;
-    }
-}
-
 void *hk_new_caught(void *(*form)(size_t), void *(*aligned)(size_t, size_t), size_t n, size_t align,
-                    bool array) {
-    void *p;
-    if (late_nothrow(n, align, aligned != nullptr, array, &p))
+                    unsigned by, bool array) {
+    void *p = nullptr;
+    const bool ours = form == nullptr && aligned == nullptr;
+    const bool is_aligned = ours ? align > __STDCPP_DEFAULT_NEW_ALIGNMENT__ : form == nullptr;
+    if (late_nothrow(n, align, is_aligned, array, &p) || (ours && std::get_new_handler == nullptr))
         return p;
     try {
-        return form != nullptr ? form(n) : aligned(n, align);
+        return ours ? hk_new_failed(n, align, by) : is_aligned ? aligned(n, align) : form(n);
     } catch (...) {
         return nullptr;
     }

@@ -190,10 +190,12 @@ static HK_NOINLINE void *derived_new_slow(size_t n, size_t align, hk_by_t by, ne
 
 static HK_NOINLINE void *derived_nothrow_slow(size_t n, size_t align, hk_by_t by, new_t *calls,
                                               new_aligned_t *aligned) {
-    if (HK_UNLIKELY(!hk_operators_are_ours()))
-        return hk_new_caught(calls, aligned, n, align, by == HK_BY_NEW_ARRAY);
-    void *p = hk_aligned_slow(n, align, by);
-    return HK_LIKELY(p != NULL) ? p : hk_new_failed_nothrow(n, align, by, by == HK_BY_NEW_ARRAY);
+    const bool ours = hk_operators_are_ours();
+    void *p = ours ? hk_aligned_slow(n, align, by) : NULL;
+    if (HK_LIKELY(p != NULL))
+        return p;
+    return hk_new_caught(ours ? NULL : calls, ours ? NULL : aligned, n, align, by,
+                         by == HK_BY_NEW_ARRAY);
 }
 
 /* Two, for one that served both would cost the hit of a sized delete an instruction. */

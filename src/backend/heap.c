@@ -385,12 +385,8 @@ static HK_NOINLINE unsigned take(hk_heap_t *heap, unsigned cls, void **out, unsi
     return got;
 }
 
-static HK_COLD unsigned take_timed(hk_heap_t *heap, unsigned cls, void **out, unsigned n) {
-    return HK_TIMED_VALUE(refill, take(heap, cls, out, n));
-}
-
 unsigned hk_heap_take(hk_heap_t *heap, unsigned cls, void **out, unsigned n) {
-    return HK_LIKELY(!hk_sections_on()) ? take(heap, cls, out, n) : take_timed(heap, cls, out, n);
+    return HK_TIMED_VALUE(refill, take(heap, cls, out, n));
 }
 
 /* ---- collecting without taking ---- */

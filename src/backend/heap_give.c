@@ -195,15 +195,9 @@ static HK_NOINLINE unsigned give(hk_heap_t *heap, unsigned cls, void **blocks, u
     return given;
 }
 
-static HK_COLD unsigned give_timed(hk_heap_t *heap, unsigned cls, void **blocks, unsigned n,
-                                   unsigned least) {
-    return HK_TIMED_VALUE(flush, give(heap, cls, blocks, n, least));
-}
-
 unsigned hk_heap_give_some(hk_heap_t *heap, unsigned cls, void **blocks, unsigned n,
                            unsigned least) {
-    return HK_LIKELY(!hk_sections_on()) ? give(heap, cls, blocks, n, least)
-                                        : give_timed(heap, cls, blocks, n, least);
+    return HK_TIMED_VALUE(flush, give(heap, cls, blocks, n, least));
 }
 
 void hk_heap_give(hk_heap_t *heap, unsigned cls, void **blocks, unsigned n) {

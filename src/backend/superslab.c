@@ -176,7 +176,7 @@ static hk_range_t put_back_locked(hk_superslab_t *ss, unsigned first, unsigned s
 
 /* Each slice whose number is a multiple of `align`, a power of two. */
 static uint32_t aligned(unsigned align) {
-    return UINT32_MAX / (uint32_t)(((uint64_t)1 << align) - 1);
+    return HK_LIKELY(align == 1) ? UINT32_MAX : UINT32_MAX / ((1u << align) - 1);
 }
 
 /* Slices that were used before come first: their pages are there. */
@@ -204,31 +204,21 @@ HK_INLINE hk_slab_t *take_from_locked(hk_superslab_t *ss, unsigned slices, unsig
     return slab;
 }
 
-/* From the first superslab of a list that has such a run. */
-static HK_COLD hk_slab_t *take_aligned_locked(unsigned slices, unsigned align) {
-    for (uint64_t left = not_empty >> slices << slices; left != 0; left &= left - 1) {
-        hk_superslab_t *ss = lists[__builtin_ctzll(left)];
-        if ((run_starts(ss->free, slices) & aligned(align)) != 0)
-            return take_from_locked(ss, slices, 0, align);
-    }
-    return NULL;
-}
-
 /* From the superslab whose longest run is the shortest that is long enough; for a slab rather from one that
  * has memory for it, of those that are first on their lists. Large runs would cut up more for that than it saves. */
-static HK_NOINLINE hk_slab_t *take_locked(unsigned slices, unsigned cls) {
-    const uint64_t candidates = not_empty >> slices << slices;
-    if (candidates == 0)
-        return NULL;
-    hk_superslab_t *best = lists[__builtin_ctzll(candidates)];
-    for (uint64_t left = cls != 0 ? candidates : 0; left != 0; left &= left - 1) {
+static HK_NOINLINE hk_slab_t *take_locked(unsigned slices, unsigned cls, unsigned align) {
+    hk_superslab_t *best = NULL;
+    for (uint64_t left = not_empty >> slices << slices; left != 0; left &= left - 1) {
         hk_superslab_t *ss = lists[__builtin_ctzll(left)];
-        if (run_starts(hk_superslab_dirty(ss), slices) != 0) {
+        const uint32_t in = cls != 0 ? hk_superslab_dirty(ss) : ss->free;
+        const bool any = cls == 0 && align == 1;
+        const bool fits = any || (run_starts(in, slices) & aligned(align)) != 0;
+        if (fits || (best == NULL && cls != 0))
             best = ss;
+        if (fits)
             break;
-        }
     }
-    return take_from_locked(best, slices, cls, 1);
+    return best != NULL ? take_from_locked(best, slices, cls, align) : NULL;
 }
 
 /* Makes the slices just taken into an ownerless slab. `pending` and `remote` are left alone: a
@@ -259,8 +249,7 @@ hk_slab_t *hk_pool_take_mapped(unsigned slices, unsigned cls, unsigned align) {
     hk_assert(cls == 0 || slices == hk_classes[cls].slices);
     hk_assert(hk_is_pow2(align) && align < HK_SLICES && (align == 1 || cls == 0));
     hk_lock(&hk_pool_lock);
-    hk_slab_t *slab =
-        HK_LIKELY(align == 1) ? take_locked(slices, cls) : take_aligned_locked(slices, align);
+    hk_slab_t *slab = take_locked(slices, cls, align);
     hk_unlock(&hk_pool_lock);
     return slab == NULL ? NULL : carve(slab);
 }

@@ -41,7 +41,7 @@ void hk_lock_forked(hk_lock_t *lock) {
 
 /* Sleeping, rather than yielding, keeps a real-time thread from starving the holder. A wake is
  * missed where the holder looks for sleepers before its store is seen: hence the time limit. */
-static bool wait_for(hk_lock_t *lock, const atomic_bool *never) {
+bool hk_lock_wait(hk_lock_t *lock, const atomic_bool *never) {
     for (unsigned tries = 0;; tries++) {
         if (hk_load_relaxed(&lock->taken) == 0 && hk_exchange_acquire(&lock->taken, 1u) == 0)
             return true;
@@ -54,13 +54,11 @@ static bool wait_for(hk_lock_t *lock, const atomic_bool *never) {
     }
 }
 
-HK_COLD void hk_lock_wait(hk_lock_t *lock) { wait_for(lock, NULL); }
-
 HK_COLD void hk_lock_wake(hk_lock_t *lock) { hk_futex(&lock->taken, HK_FUTEX_WAKE, 1, NULL); }
 
 bool hk_lock_unless(hk_lock_t *lock, const atomic_bool *never) {
     hk_walk(hk_lock_check(lock, true));
-    if (!wait_for(lock, never))
+    if (!hk_lock_wait(lock, never))
         return false;
     hk_walk(hk_lock_note(lock, true));
     return true;

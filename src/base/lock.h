@@ -45,10 +45,10 @@ bool hk_lock_may_take(hk_rank_t rank);
 void hk_lock_check(const hk_lock_t *lock, bool tried);
 void hk_lock_note(const hk_lock_t *lock, bool taken);
 
-void hk_lock_wait(hk_lock_t *lock);
-
-/* Takes the lock, unless `never` is set before it can be had: false, and it is not taken. */
+/* Takes the lock, unless `never` is set before it can be had: false, and it is not taken. The second one is the part of
+ * this and of hk_lock() that waits; NULL: it does so until the lock can be had. */
 bool hk_lock_unless(hk_lock_t *lock, const atomic_bool *never);
+bool hk_lock_wait(hk_lock_t *lock, const atomic_bool *never);
 
 /* Takes the lock, unless it is not to be had in about so many times 50 us. */
 bool hk_lock_patiently(hk_lock_t *lock, unsigned most_tries);
@@ -78,7 +78,7 @@ HK_INLINE bool hk_lock_try(hk_lock_t *lock) {
 HK_INLINE void hk_lock(hk_lock_t *lock) {
     hk_walk(hk_lock_check(lock, false));
     if (HK_UNLIKELY(hk_exchange_acquire(&lock->taken, 1u) != 0))
-        hk_lock_wait(lock);
+        hk_lock_wait(lock, NULL);
     hk_walk(hk_lock_note(lock, true));
 }
 

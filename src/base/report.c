@@ -198,6 +198,22 @@ int hk_write_all(int fd, const void *bytes, size_t n) {
     return error;
 }
 
+void hk_output_flush(hk_output_t *out) {
+    if (out->error == 0)
+        out->error = hk_write_all(out->fd, out->line.text, out->line.len);
+    out->line.len = 0;
+}
+
+HK_COLD void hk_output_put(hk_output_t *out, const char *format, ...) {
+    va_list values;
+    if (out->line.len > sizeof out->line.text - HK_LONGEST_PIECE)
+        hk_output_flush(out);
+    va_start(values, format);
+    hk_line_put_list(&out->line, format, &values);
+    va_end(values);
+    hk_assert(out->line.len < sizeof out->line.text - 1);
+}
+
 /* ---- files ---- */
 
 int hk_open(const char *path, int flags, unsigned mode) {

@@ -51,6 +51,15 @@ void hk_write_end(hk_held_signals_t held, int error);
 /* Writes all of it, so; 0, or errno as write(2) left it. A full pipe that does not block is waited for where it is stdout or
  * stderr, a second in all for what is written within ten. Signal handlers may. */
 int hk_write_all(int fd, const void *bytes, size_t n);
+/* A text of any length on its way to a file, in pieces of less than so many bytes each. */
+enum { HK_LONGEST_PIECE = 512 };
+typedef struct {
+    int fd;
+    int error; /* the first one; nothing is written after it */
+    hk_line_t line;
+} hk_output_t;
+void hk_output_put(hk_output_t *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void hk_output_flush(hk_output_t *out);
 /* Whether what is open there is this file still, whatever has been closed and opened meanwhile. */
 struct stat;
 bool hk_is_file(int fd, const struct stat *file);

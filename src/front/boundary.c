@@ -69,19 +69,13 @@ static bool push_without_map(hk_thread_t *thread, void *p) {
     return hk_kind_is_class(kind) && hk_magazine_give(thread, kind, p);
 }
 
-static HK_COLD void free_long_timed(void *p) { HK_TIMED(free_slow, hk_free_long(p)); }
-
 HK_INLINE void free_unguarded(void *p) {
     hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
     unsigned plan = thread != NULL ? hk_observed(thread) : 0;
     if (HK_UNLIKELY(plan != 0))
         free_observed(thread, plan, p);
-    else if (!hk_map_has_flat() && thread != NULL && push_without_map(thread, p))
-        return;
-    else if (HK_LIKELY(!hk_sections_on()))
-        hk_free_long(p);
-    else
-        free_long_timed(p);
+    else if (hk_map_has_flat() || thread == NULL || !push_without_map(thread, p))
+        HK_TIMED(free_slow, hk_free_long(p));
 }
 
 void hk_free_slow(void *p) {
@@ -252,10 +246,6 @@ static void *allocate(unsigned cls, size_t n, size_t align, size_t *dirty) {
     }
 }
 
-static HK_COLD void *malloc_long_timed(size_t n) {
-    return HK_TIMED_VALUE(malloc_slow, hk_malloc_long(n));
-}
-
 /* `up` bytes: n, and what its alignment takes. A sample is of what was asked for. */
 HK_INLINE void *malloc_observed(hk_thread_t *thread, unsigned plan, size_t up, hk_told_t asked) {
     void *p = hk_sampling() ? hk_sampled_malloc(thread, asked.n, asked.align, asked.by) : NULL;
@@ -270,17 +260,13 @@ HK_INLINE unsigned plan_of(const hk_thread_t *thread) {
     return thread != NULL ? hk_observed(thread) : 0;
 }
 
-HK_INLINE void *unobserved(size_t n) {
-    return HK_LIKELY(!hk_sections_on()) ? hk_malloc_long(n) : malloc_long_timed(n);
-}
-
 /* Apart, so that what is guarded need not save what these do. Kinds are told apart there only. */
 static HK_NOINLINE void *malloc_unguarded(size_t n) {
     hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
     const unsigned plan = plan_of(thread);
     if (HK_UNLIKELY(plan != 0))
         return malloc_observed(thread, plan, n, (hk_told_t){n, 8, HK_BY_MALLOC, false});
-    return unobserved(n);
+    return HK_TIMED_VALUE(malloc_slow, hk_malloc_long(n));
 }
 
 static HK_NOINLINE void *aligned_observed(unsigned plan, size_t up, hk_told_t asked) {
@@ -294,7 +280,7 @@ static HK_NOINLINE void *aligned_unguarded(size_t n, size_t align, hk_by_t by) {
         return HK_TIMED_VALUE(malloc_slow, hk_take_block(0, n, align));
     if (HK_UNLIKELY(plan != 0))
         return aligned_observed(plan, up, (hk_told_t){n, align, by, false});
-    return unobserved(up);
+    return HK_TIMED_VALUE(malloc_slow, hk_malloc_long(up));
 }
 
 void *hk_malloc_slow(size_t n) {

@@ -6,12 +6,6 @@
 
 enum { BANDS = 8, CLASSES = 22 /* of these bands, and class 0 */ };
 
-/* What a thread's magazines are to be like. */
-typedef struct {
-    size_t budget; /* left */
-    uint16_t capacity[CLASSES], blocks[CLASSES];
-} plan_t;
-
 /* The option that says how many blocks there are of each class of a band: its own or, where that is
  * not set, the one for all bands. */
 static unsigned source(unsigned band) {
@@ -23,34 +17,15 @@ static unsigned wanted(unsigned cls) {
     return (unsigned)hk_option_number(source(hk_classes[cls].band));
 }
 
-static void reserve(plan_t *plan, unsigned cls, unsigned capacity) {
-    unsigned more = hk_magazine_more(cls, plan->capacity[cls], capacity, plan->budget);
-    plan->capacity[cls] = (uint16_t)(plan->capacity[cls] + more);
-    plan->budget -= (size_t)more * hk_classes[cls].size;
-}
-
-/* What is to be filled has its room first. */
-static void make(plan_t *plan) {
-    for (unsigned cls = 1; cls < CLASSES && hk_option(lean) == 0; cls++) {
-        reserve(plan, cls, wanted(cls));
-        plan->blocks[cls] = (uint16_t)hk_min(wanted(cls), plan->capacity[cls]);
-    }
-    for (unsigned cls = 1; cls < CLASSES && hk_option(tiny_profile) != 0; cls++)
-        reserve(plan, cls, hk_classes[cls].one_way);
-}
-
-/* Of many threads most do little: warm caches for all of them would be most of the process. */
+/* What is to be filled has its room first. Of many threads most do little: warm caches for all of them would be
+ * most of the process. */
 void hk_prewarm(hk_thread_t *thread) {
-    if ((hk_option(lean) != 0 && hk_option(tiny_profile) == 0) || hk_threads_are_many())
+    if (hk_threads_are_many())
         return;
-    plan_t plan = {.budget = hk_magazines_left(thread)};
-    for (unsigned cls = 1; cls < CLASSES; cls++)
-        plan.capacity[cls] = thread->magazines[cls].capacity;
-    make(&plan);
-    for (unsigned cls = 1; cls < CLASSES; cls++) {
-        hk_magazine_reserve(thread, cls, plan.capacity[cls]);
-        hk_magazine_fill(thread, cls, plan.blocks[cls]);
-    }
+    for (unsigned cls = 1; cls < CLASSES && hk_option(lean) == 0; cls++)
+        hk_magazine_fill(thread, cls, wanted(cls));
+    for (unsigned cls = 1; cls < CLASSES && hk_option(tiny_profile) != 0; cls++)
+        hk_magazine_reserve(thread, cls, hk_classes[cls].one_way);
 }
 
 /* ---- what cannot be had ---- */
@@ -62,12 +37,14 @@ static void say_why(hk_line_t *line, bool magazine, bool budget) {
     hk_line_str(line, magazine && budget ? "hold no more" : "holds no more");
 }
 
-static void warn_if_short(const plan_t *plan, unsigned option) {
+static void warn_if_short(unsigned option) {
     hk_line_t value = {0}, why = {0}, instead = {0};
     bool magazine = false, budget = false;
+    size_t left = hk_magazines_budget();
     for (unsigned cls = 1; cls < CLASSES; cls++) {
         const hk_class_t *c = &hk_classes[cls];
-        const unsigned blocks = plan->blocks[cls];
+        const unsigned blocks = hk_magazine_more(cls, 0, wanted(cls), left);
+        left -= (size_t)blocks * c->size;
         if (source(c->band) != option || blocks >= wanted(cls))
             continue;
         bool first = !magazine && !budget;
@@ -84,10 +61,7 @@ static void warn_if_short(const plan_t *plan, unsigned option) {
 }
 
 void hk_prewarm_check(void) {
-    if (hk_option(lean) != 0)
-        return;
-    plan_t plan = {.budget = hk_magazines_budget()};
-    make(&plan);
-    for (unsigned option = HK_OPTION_prewarm_c0; option <= HK_OPTION_prewarm_all; option++)
-        warn_if_short(&plan, option);
+    for (unsigned option = HK_OPTION_prewarm_c0;
+         option <= HK_OPTION_prewarm_all && hk_option(lean) == 0; option++)
+        warn_if_short(option);
 }

@@ -110,11 +110,9 @@ static void note(walk_t *w, uintptr_t pc) {
 
 bool hk_os_peek(void *to, uintptr_t from, size_t n) {
     const size_t page = hk_os_page_size();
-    for (uintptr_t at = from; at < from + n; at = (at & ~(page - 1)) + page)
+    for (uintptr_t at = from; at - from < n; at = (at & ~(page - 1)) + page)
         if (!hk_os_readable((const void *)at))
             return false;
-    if (!hk_os_readable((const void *)(from + n - sizeof(uint64_t))))
-        return false;
     memcpy(to, (const void *)from, n);
     return true;
 }

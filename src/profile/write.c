@@ -20,7 +20,6 @@ typedef struct {
 /* All that a writer needs, in one mapping of its own. */
 typedef struct {
     int fd, error;
-    bool text;
     uint32_t crc, total;
     size_t used;      /* of `block`, behind the head */
     uint64_t strings; /* told so far */
@@ -56,14 +55,10 @@ static void flush(writer_t *w, bool last) {
     const unsigned n = (unsigned)w->used, no = ~n;
     const uint8_t head[STORED_HEAD] = {last, (uint8_t)n, (uint8_t)(n >> 8), (uint8_t)no,
                                        (uint8_t)(no >> 8)};
-    if (w->text) {
-        write_all(w, w->block + STORED_HEAD, n);
-    } else {
-        memcpy(w->block, head, sizeof head);
-        w->crc = crc_of(w->crc, w->block + STORED_HEAD, n);
-        w->total += n;
-        write_all(w, w->block, STORED_HEAD + n);
-    }
+    memcpy(w->block, head, sizeof head);
+    w->crc = crc_of(w->crc, w->block + STORED_HEAD, n);
+    w->total += n;
+    write_all(w, w->block, STORED_HEAD + n);
     w->used = 0;
 }
 
@@ -81,8 +76,7 @@ static void put(writer_t *w, const void *bytes, size_t n) {
 
 static void begin(writer_t *w) {
     static const uint8_t head[] = {31, 139, 8, 0, 0, 0, 0, 0, 0, 255};
-    if (!w->text)
-        write_all(w, head, sizeof head);
+    write_all(w, head, sizeof head);
 }
 
 static void end(writer_t *w) {
@@ -92,8 +86,7 @@ static void end(writer_t *w) {
         tail[i] = (uint8_t)(w->crc >> 8 * i);
         tail[4 + i] = (uint8_t)(w->total >> 8 * i);
     }
-    if (!w->text)
-        write_all(w, tail, sizeof tail);
+    write_all(w, tail, sizeof tail);
 }
 
 /* ---- protobuf ---- */
@@ -254,27 +247,17 @@ static void tell_all(writer_t *w, const hk_profile_about_t *about, const hk_prof
 
 #define SUMS "%lu: %lu [%lu: %lu] @"
 
-static void say_line(writer_t *w, hk_line_t *line) {
-    hk_line_str(line, "\n");
-    put(w, line->text, line->len);
-    line->len = 0;
+static void say_sample(hk_output_t *out, const hk_profile_stack_t *s) {
+    hk_output_put(out, SUMS, hk_load_relaxed(&s->in_use.objects), hk_load_relaxed(&s->in_use.bytes),
+                  hk_load_relaxed(&s->allocated.objects), hk_load_relaxed(&s->allocated.bytes));
+    for (unsigned i = 0; i < s->count; i++)
+        hk_output_put(out, " %#lx", (uintptr_t)s->frames[i]);
+    hk_output_put(out, "\n");
 }
 
-static void say_sample(writer_t *w, const hk_profile_stack_t *s) {
-    hk_line_t line = {0};
-    hk_line_put(&line, SUMS, hk_load_relaxed(&s->in_use.objects), hk_load_relaxed(&s->in_use.bytes),
-                hk_load_relaxed(&s->allocated.objects), hk_load_relaxed(&s->allocated.bytes));
-    for (unsigned i = 0; i < s->count; i++) {
-        hk_line_put(&line, " %#lx", (uintptr_t)s->frames[i]);
-        if (line.len > sizeof line.text / 2) {
-            put(w, line.text, line.len);
-            line.len = 0;
-        }
-    }
-    say_line(w, &line);
-}
-
-static void say_all(writer_t *w, const hk_profile_stack_t *newest) {
+static int say_all(int fd, hk_os_lines_t *lines, const hk_profile_stack_t *newest) {
+    enum { PIECE = HK_LONGEST_PIECE / 2 };
+    hk_output_t out = {.fd = fd};
     uint64_t sums[4] = {0};
     for (const hk_profile_stack_t *s = newest; s != NULL; s = s->before) {
         sums[0] += hk_load_relaxed(&s->in_use.objects);
@@ -282,21 +265,19 @@ static void say_all(writer_t *w, const hk_profile_stack_t *newest) {
         sums[2] += hk_load_relaxed(&s->allocated.objects);
         sums[3] += hk_load_relaxed(&s->allocated.bytes);
     }
-    hk_line_t line = {0};
-    hk_line_put(&line, "heap profile: " SUMS " heap_v2/%lu", sums[0], sums[1], sums[2], sums[3],
-                hk_max(hk_profile_mean(), 1));
-    say_line(w, &line);
+    hk_output_put(&out, "heap profile: " SUMS " heap_v2/%lu\n", sums[0], sums[1], sums[2], sums[3],
+                  hk_max(hk_profile_mean(), 1));
     for (const hk_profile_stack_t *s = newest; s != NULL; s = s->before)
         if (hk_load_relaxed(&s->allocated.objects) != 0)
-            say_sample(w, s);
-    hk_line_str(&line, "\nMAPPED_LIBRARIES:");
-    say_line(w, &line);
-    hk_os_lines_open(&w->maps.lines, HK_OS_MAPPINGS);
-    for (const char *s; (s = hk_os_line(&w->maps.lines)) != NULL;) {
-        put(w, s, strlen(s));
-        put(w, "\n", 1);
-    }
-    hk_os_lines_close(&w->maps.lines);
+            say_sample(&out, s);
+    hk_output_put(&out, "\nMAPPED_LIBRARIES:\n");
+    hk_os_lines_open(lines, HK_OS_MAPPINGS);
+    for (const char *s; (s = hk_os_line(lines)) != NULL; hk_output_put(&out, "\n"))
+        for (; *s != '\0'; s += hk_min(strlen(s), PIECE))
+            hk_output_put(&out, "%.*s", PIECE, s);
+    hk_os_lines_close(lines);
+    hk_output_flush(&out);
+    return out.error;
 }
 
 /* Stacks that are made meanwhile are not told. */
@@ -314,15 +295,15 @@ int hk_profile_write(int fd, const hk_profile_about_t *about) {
     if (w == NULL)
         return ENOMEM;
     w->fd = fd;
-    w->text = about->text;
     w->told = (uintptr_t *)(void *)(w + 1);
     w->mask = mask;
-    begin(w);
-    if (w->text)
-        say_all(w, newest);
-    else
+    if (about->text) {
+        w->error = say_all(fd, &w->maps.lines, newest);
+    } else {
+        begin(w);
         tell_all(w, about, newest);
-    end(w);
+        end(w);
+    }
     const int error = w->error;
     hk_os_unmap(w, bytes);
     errno = saved;

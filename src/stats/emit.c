@@ -109,58 +109,30 @@ static uint64_t value_of(const table_t *table, unsigned line, const row_t *row) 
 #define foreach(row, table)                                                                        \
     for (const row_t *row = (table)->rows; row < (table)->rows + (table)->columns; row++)
 
-/* ---- writing ---- */
-
-/* Each piece is shorter than this; a line is emptied before one might not fit. */
-enum { LONGEST_PIECE = 512 };
-
-typedef struct {
-    int fd;
-    int error; /* the first one; nothing is written after it */
-    hk_line_t line;
-} output_t;
-
-static void flush(output_t *out) {
-    if (out->error == 0)
-        out->error = hk_write_all(out->fd, out->line.text, out->line.len);
-    out->line.len = 0;
-}
-
-__attribute__((format(printf, 2, 3))) static HK_COLD void put(output_t *out, const char *format,
-                                                              ...) {
-    va_list values;
-    if (out->line.len > sizeof out->line.text - LONGEST_PIECE)
-        flush(out);
-    va_start(values, format);
-    hk_line_put_list(&out->line, format, &values);
-    va_end(values);
-    hk_assert(out->line.len < sizeof out->line.text - 1);
-}
-
 /* ---- text ---- */
 
-static void text_of_list(output_t *out, const table_t *list) {
+static void text_of_list(hk_output_t *out, const table_t *list) {
     foreach (row, list)
-        put(out, "  %s%-*s%16lu %-12s%s\n", list->prefix, 18 - (int)strlen(list->prefix), row->name,
-            value_of(list, 0, row), row->unit, row->doc);
+        hk_output_put(out, "  %s%-*s%16lu %-12s%s\n", list->prefix, 18 - (int)strlen(list->prefix),
+                      row->name, value_of(list, 0, row), row->unit, row->doc);
 }
 
-static void text_of_table(output_t *out, const table_t *table) {
-    put(out, "  %-*s", table->width, table->of);
+static void text_of_table(hk_output_t *out, const table_t *table) {
+    hk_output_put(out, "  %-*s", table->width, table->of);
     foreach (row, table)
-        put(out, "%14s", row->name);
+        hk_output_put(out, "%14s", row->name);
     for (unsigned line = 0; line < table->lines; line++) {
-        put(out, "\n  %-*s", table->width, name_of(table, line));
+        hk_output_put(out, "\n  %-*s", table->width, name_of(table, line));
         foreach (row, table)
-            put(out, "%14lu", value_of(table, line, row));
+            hk_output_put(out, "%14lu", value_of(table, line, row));
         if (table->docs != NULL)
-            put(out, "  %s", table->docs + line * sizeof section_docs[0]);
+            hk_output_put(out, "  %s", table->docs + line * sizeof section_docs[0]);
     }
-    put(out, "\n");
+    hk_output_put(out, "\n");
 }
 
-static void text(output_t *out, const tables_t *tables) {
-    put(out, "hakmem " HK_VERSION ", process %lu\n", HK_CALL(other, getpid()));
+static void text(hk_output_t *out, const tables_t *tables) {
+    hk_output_put(out, "hakmem " HK_VERSION ", process %lu\n", HK_CALL(other, getpid()));
     for (const table_t *table = tables->of; table < tables->of + tables->count; table++)
         if (table->of == NULL)
             text_of_list(out, table);
@@ -170,34 +142,35 @@ static void text(output_t *out, const tables_t *tables) {
 
 /* ---- JSON: whole numbers only, names as in hak_stats_t ---- */
 
-static void json_object(output_t *out, const table_t *table, unsigned line, const char *begin,
+static void json_object(hk_output_t *out, const table_t *table, unsigned line, const char *begin,
                         const char *separator) {
     foreach (row, table)
-        put(out, "%s\"%s\": %lu", row == table->rows ? begin : separator, row->name,
-            value_of(table, line, row));
-    put(out, "}");
+        hk_output_put(out, "%s\"%s\": %lu", row == table->rows ? begin : separator, row->name,
+                      value_of(table, line, row));
+    hk_output_put(out, "}");
 }
 
-static void json_of_table(output_t *out, const table_t *table, bool any) {
-    put(out, ",\n \"%ss\": {", table->of);
+static void json_of_table(hk_output_t *out, const table_t *table, bool any) {
+    hk_output_put(out, ",\n \"%ss\": {", table->of);
     for (unsigned line = 0; any && line < table->lines; line++) {
-        put(out, "%s\n  \"%s\": ", line == 0 ? "" : ",", name_of(table, line));
+        hk_output_put(out, "%s\n  \"%s\": ", line == 0 ? "" : ",", name_of(table, line));
         json_object(out, table, line, "{", ", ");
     }
-    put(out, "}");
+    hk_output_put(out, "}");
 }
 
-static void json(output_t *out, const tables_t *tables, uint64_t version) {
+static void json(hk_output_t *out, const tables_t *tables, uint64_t version) {
     const table_t *sampling = &tables->of[SAMPLING];
-    put(out, "{\"hakmem\": \"" HK_VERSION "\",\n \"version\": %lu,\n \"pid\": %lu,\n \"heap\": ",
+    hk_output_put(
+        out, "{\"hakmem\": \"" HK_VERSION "\",\n \"version\": %lu,\n \"pid\": %lu,\n \"heap\": ",
         version, HK_CALL(other, getpid()));
     json_object(out, &tables->of[HEAP], 0, "{\n  ", ",\n  ");
     json_of_table(out, &tables->of[BANDS], true);
     foreach (row, sampling)
-        put(out, ",\n \"sections_%s\": %lu", row->name, value_of(sampling, 0, row));
-    put(out, ",\n \"sections_timer\": \"" HK_OS_TICKS "\"");
+        hk_output_put(out, ",\n \"sections_%s\": %lu", row->name, value_of(sampling, 0, row));
+    hk_output_put(out, ",\n \"sections_timer\": \"" HK_OS_TICKS "\"");
     json_of_table(out, &tables->of[SECTIONS], tables->count == TABLES);
-    put(out, "}\n");
+    hk_output_put(out, "}\n");
 }
 
 /* ---- OpenMetrics ---- */
@@ -208,7 +181,7 @@ static bool ends_with(const char *s, size_t len, const char *end) {
 
 /* Names end with the unit where that is one to OpenMetrics (bytes, seconds): hakmem_x_bytes, and
  * hakmem_x_seconds for what is kept as x_ns. Counts of things have none. */
-static void openmetric(output_t *out, const table_t *table, const row_t *row) {
+static void openmetric(hk_output_t *out, const table_t *table, const row_t *row) {
     enum { NS_PER_SECOND = 1000000000 };
     const bool nanoseconds = strcmp(row->unit, "nanoseconds") == 0;
     const char *unit = nanoseconds ? "seconds" : strcmp(row->unit, "bytes") == 0 ? "bytes" : "";
@@ -218,29 +191,29 @@ static void openmetric(output_t *out, const table_t *table, const row_t *row) {
     hk_line_put(&line, "hakmem_%s%.*s%s%s", table->prefix, (int)len, row->name, ends ? "" : "_",
                 ends ? "" : unit);
     const char *name = hk_line_text(&line);
-    put(out, "# TYPE %s %s\n", name, row->counter ? "counter" : "gauge");
+    hk_output_put(out, "# TYPE %s %s\n", name, row->counter ? "counter" : "gauge");
     if (*unit != '\0')
-        put(out, "# UNIT %s %s\n", name, unit);
-    put(out, "# HELP %s %s\n", name, row->doc);
+        hk_output_put(out, "# UNIT %s %s\n", name, unit);
+    hk_output_put(out, "# HELP %s %s\n", name, row->doc);
     for (unsigned i = 0; i < table->lines; i++) {
         const uint64_t value = value_of(table, i, row);
-        put(out, "%s%s", name, row->counter ? "_total" : "");
+        hk_output_put(out, "%s%s", name, row->counter ? "_total" : "");
         if (table->of != NULL)
-            put(out, "{%s=\"%s\"}", table->of, name_of(table, i));
+            hk_output_put(out, "{%s=\"%s\"}", table->of, name_of(table, i));
         if (nanoseconds)
-            put(out, " %lu.%09lu\n", value / NS_PER_SECOND, value % NS_PER_SECOND);
+            hk_output_put(out, " %lu.%09lu\n", value / NS_PER_SECOND, value % NS_PER_SECOND);
         else
-            put(out, " %lu\n", value);
+            hk_output_put(out, " %lu\n", value);
     }
 }
 
-static void openmetrics(output_t *out, const tables_t *tables) {
-    put(out, "# TYPE hakmem info\n# HELP hakmem the allocator that wrote this\n"
-             "hakmem_info{version=\"" HK_VERSION "\"} 1\n");
+static void openmetrics(hk_output_t *out, const tables_t *tables) {
+    hk_output_put(out, "# TYPE hakmem info\n# HELP hakmem the allocator that wrote this\n"
+                       "hakmem_info{version=\"" HK_VERSION "\"} 1\n");
     for (const table_t *table = tables->of; table < tables->of + tables->count; table++)
         foreach (row, table)
             openmetric(out, table, row);
-    put(out, "# EOF\n");
+    hk_output_put(out, "# EOF\n");
 }
 
 bool hk_emit_format(const char *word, size_t len, hak_stats_format_t *format) {
@@ -254,14 +227,14 @@ bool hk_emit_format(const char *word, size_t len, hak_stats_format_t *format) {
 int hk_emit_stats(int fd, hak_stats_format_t format, const hk_figures_t *figures) {
     const int saved = errno;
     const tables_t tables = tables_of(figures);
-    output_t out = {.fd = fd};
+    hk_output_t out = {.fd = fd};
     if (format == HAK_STATS_TEXT)
         text(&out, &tables);
     else if (format == HAK_STATS_JSON)
         json(&out, &tables, figures->stats.version);
     else
         openmetrics(&out, &tables);
-    flush(&out);
+    hk_output_flush(&out);
     errno = saved;
     return out.error;
 }

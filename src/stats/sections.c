@@ -30,7 +30,7 @@ static hk_entry_t begin_in(hk_section_timings_t *timings, uint64_t every) {
 }
 
 /* Another thread may have switched sampling off since the caller looked. */
-HK_COLD hk_entry_t hk_section_begin(hk_section_t section) {
+hk_entry_t hk_section_begin(hk_section_t section) {
     hk_assert((unsigned)section < HK_SECTION_COUNT);
     /* stacks lie as far apart as their sizes say: a product's highest bits depend on all of an address */
     const uint64_t thread = (uint64_t)(uintptr_t)__builtin_thread_pointer();
@@ -38,7 +38,7 @@ HK_COLD hk_entry_t hk_section_begin(hk_section_t section) {
     return begin_in(&tables[own].of[section], hk_load_relaxed(&hk_sections_every));
 }
 
-HK_COLD void hk_section_end(const hk_entry_t *entry) {
+void hk_section_end(const hk_entry_t *entry) {
     const uint64_t stop = hk_os_ticks();
     hk_section_timings_t *timings = entry->timings;
     hk_assert(timings != NULL); /* else the entry is not timed, and has no end */

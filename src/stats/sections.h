@@ -30,15 +30,15 @@ typedef struct {
     uint64_t start;
     int cpu;
 } hk_entry_t;
-hk_entry_t hk_section_begin(hk_section_t section);
-void hk_section_end(const hk_entry_t *entry);
+HK_COLD hk_entry_t hk_section_begin(hk_section_t section);
+HK_COLD void hk_section_end(const hk_entry_t *entry);
 
 /* Runs a statement as an entry of the section: HK_TIMED(refill, got = take(n)). Off, it costs a
- * look and the branch after it; where a few instructions matter it stands in a cold twin of the
- * function, which is called if hk_sections_on(). */
+ * look and a branch before the statement, and the same behind it. */
 #define HK_TIMED(section, statement)                                                               \
     do {                                                                                           \
-        hk_entry_t hk_entry = {.timings = NULL};                                                   \
+        hk_entry_t hk_entry;                                                                       \
+        hk_entry.timings = NULL;                                                                   \
         if (HK_UNLIKELY(hk_sections_on()))                                                         \
             hk_entry = hk_section_begin(HK_SECTION_##section);                                     \
         statement;                                                                                 \

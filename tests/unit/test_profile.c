@@ -257,6 +257,7 @@ static void test_peek(void) {
     CHECK(hk_os_peek(&word, (uintptr_t)pages + page - 8, 8) && word == 7);
     CHECK(!hk_os_peek(&word, (uintptr_t)pages + page - 4, 8));
     CHECK(!hk_os_peek(&word, 0, 8));
+    CHECK(!hk_os_peek(&word, UINTPTR_MAX - 3, 8));
 }
 
 /* ---- threads, processes, signals ---- */
