@@ -3,6 +3,7 @@
 import io
 import signal
 import sys
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,6 +22,17 @@ OWN_COMMAND = {"allow_interspersed_args": False}
 Library = Annotated[
     Path | None, typer.Option("--lib", help="Library to preload (default: build/libhakmem.so).")
 ]
+MOST = 1e8  # of any number; of seconds three years
+
+
+def bounded(value: float | None) -> float | None:
+    """Neither nan nor inf, both of which an option's range lets through."""
+    if value is not None and not abs(value) <= MOST:
+        raise typer.BadParameter(f"{value:g} is no number up to {MOST:g}.")
+    return value
+
+
+of_float = partial(typer.Option, callback=bounded)
 
 # By panel and name: the first line of each command's help.
 PANELS = {

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from hakmem import project
+from hakmem.cli import of_float
 from hakmem.errors import INTERRUPTED, LabError
 from hakmem.paired import suite_run
 from hakmem.paired.cli import Rivals, Seed, without_seed
@@ -35,7 +36,7 @@ SECONDS = 0.05  # timed part of each cell in a block, if the budget has room for
 
 def command(
     budget: Annotated[
-        float, typer.Option(min=5, help="About how many seconds the benchmark takes.")
+        float, of_float(min=5, help="About how many seconds the benchmark takes.")
     ] = 80,
     lib: Annotated[
         Path | None, typer.Option(help="hakmem's library (default: build/libhakmem.so).")

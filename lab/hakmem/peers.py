@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from hakmem import project
+from hakmem.cli import require_checkout
 from hakmem.errors import LabError
 from hakmem.process import children
 from hakmem.process.library import Library, hakmem, system, verify
@@ -307,6 +308,7 @@ def build_command(
     ] = None,
 ) -> None:
     """Build the peers into build/peers/, one after the other, and verify each."""
+    require_checkout("peers build")
     console = Console()
     with console.status("") as status:
 
@@ -351,7 +353,10 @@ def list_command() -> None:
     if missing := [name for name in recipes() if name not in here]:
         console.print(f"not built: {', '.join(missing)} (`hakmem peers build`)")
     if missing := [name for name in DEBIAN if name not in here]:
-        console.print(f"not installed: {', '.join(missing)} (`tools/setup peers`, as root)")
+        how = "`tools/setup peers`, as root"
+        if project.checkout() is None:
+            how = "packages of Debian; to build the others needs a checkout of hakmem"
+        console.print(f"not installed: {', '.join(missing)} ({how})")
     for failure in failures:
         console.print(f"[red]{failure}[/]", soft_wrap=True, highlight=False)
     if failures:

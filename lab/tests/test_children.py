@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -58,3 +59,34 @@ def test_a_tool_answers_in_english_or_says_why_not(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("PATH", "/none")
     with pytest.raises(LabError, match="nm is not installed: apt-get install binutils"):
         children.output(["nm"])
+
+
+WAITS = "from hakmem.process import children; print(children.input_waits())"
+# What is meant to be read, and what else stands there, under cron, in a CI, at the end of a loop.
+INPUTS = {
+    "<text": True,
+    "<pipe": True,
+    "<text; read -r _": False,
+    "<pipe; read -r _": False,
+    "<empty": False,
+    "</dev/null": False,
+    "<&-": False,
+}
+
+
+@pytest.mark.parametrize("what", INPUTS)
+def test_only_what_can_still_be_read_is_an_input(tmp_path: Path, what: str) -> None:
+    (tmp_path / "text").write_text("x\n")
+    (tmp_path / "empty").touch()
+    os.mkfifo(tmp_path / "pipe")
+    argv = ["sh", "-c", f'exec {what}; exec "$@"', "sh", sys.executable, "-c", WAITS]
+    writer = os.open(tmp_path / "pipe", os.O_RDWR)
+    os.write(writer, b"x\n")
+    done = children.said(argv, cwd=tmp_path)
+    os.close(writer)
+    assert done.stdout == f"{INPUTS[what]}\n", done.stderr
+
+
+def test_a_pipe_that_nobody_writes_to_any_more_is_no_input() -> None:
+    done = children.said([sys.executable, "-c", WAITS], stdin=None, input="")
+    assert done.stdout == "False\n", done.stderr

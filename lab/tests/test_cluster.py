@@ -255,6 +255,13 @@ def test_other_files_on_a_host_are_refused_before_anything_is_measured(
     assert not lab.evidence.exists()
 
 
+def test_what_pass_names_is_set_here_or_on_the_host(farm: Farm, lab: Stand, notes: Notes) -> None:
+    done = ran(lab.call("ab", "--pass", "LAB_NONE", *asked(farm, "--b", "COST=105")), 1)
+    for host in HOSTS:
+        assert f"{host}: --pass LAB_NONE: it is set neither here nor" in done.stderr
+        assert not notes.began(host)
+
+
 def test_each_host_has_its_own_baseline(farm: Farm, lab: Stand) -> None:
     done = ran(lab.call("baseline", "--on", farm.on, "--runs", 3))
     assert {r.host for r in lab.records("baseline")} == set(HOSTS)

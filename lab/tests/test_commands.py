@@ -2,7 +2,7 @@
 
 import inspect
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 from hakmem import cli as commands
@@ -97,6 +97,29 @@ def test_no_help_is_taken_for_markup() -> None:
     texts = [param.help or "" for name in NAMES for param in params(commands.load(name))]
     assert len(texts) > 100
     assert not [text for text in texts if "[" in text]
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "1e300"])
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [("compare", "--min-seconds"), ("top", "--interval"), ("soak", "--seconds")],
+)
+def test_what_is_no_number_to_wait_for_is_refused(
+    stand: Stand, command: str, option: str, text: str
+) -> None:
+    done = ran(stand.run(command, option, text), 2)
+    assert f"Invalid value for '{option}'" in done.stderr
+
+
+def test_every_option_for_a_float_refuses_the_same() -> None:
+    count = 0
+    for command in map(commands.load, NAMES):
+        for each in getattr(command, "commands", {"": command}).values():
+            types = get_type_hints(inspect.unwrap(each.callback))
+            floats = {name for name, kind in types.items() if float in (kind, *get_args(kind))}
+            assert floats <= {p.name for p in each.params if p.callback}, each.name
+            count += len(floats)
+    assert count >= 10
 
 
 def params(command: Any) -> list[Any]:

@@ -90,6 +90,45 @@ def test_without_perf_cycles_are_refused_and_not_replaced(own: Stand, tmp_path: 
     refused(done, "perf is not installed: apt-get install linux-perf; take --metric cpu")
 
 
+# ---- what would have no effect ----
+
+
+OWN_COMMAND = [
+    *(("compare", "--rival", "system"), ("ab", "--b", "X=1"), ("soak",), ("hotpath",)),
+    ("bisect", "HEAD~1", "HEAD"),
+]
+
+
+@pytest.mark.parametrize("arguments", OWN_COMMAND, ids=" ".join)
+def test_what_is_on_standard_input_is_not_dropped_unsaid(
+    own: Stand, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    (tmp_path / "big.txt").write_text("x\n")
+    within = ("sh", "-c", f'exec "$@" <{tmp_path}/big.txt', "sh")
+    done = own.run(*arguments, "--", "touch", tmp_path / "ran", within=within)
+    refused(done, "there is something on standard input", "sh -c 'touch … <FILE'", "</dev/null")
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "rest", "said"),
+    [
+        ("LAB_NONE", ("compare", "--", "true"), "takes the name alone"),
+        ("PATH=/bin", ("ab", "--b", "X=1", "--", "true"), "takes the name alone"),
+        ("PATH", ("ab", "--b", "X=1", "--bench", "burst"), "is for a command of yours"),
+        ("PATH", ("compare", "--bench", "burst"), "is for a command of yours"),
+        ("PATH", ("compare", "--programs", "jq"), "is for a command of yours"),
+        ("PATH", ("hotpath",), "is for a command of yours"),
+        ("PATH", ("bisect", "--bench", "burst", "HEAD~1", "HEAD"), "is for a command of yours"),
+    ],
+)
+def test_what_pass_cannot_pass_on_is_refused(
+    own: Stand, name: str, rest: tuple[str, ...], said: str
+) -> None:
+    command, *words = rest
+    refused(own.call(command, "--pass", name, *words), f"--pass {name}", said)
+
+
 # ---- the ledger ----
 
 

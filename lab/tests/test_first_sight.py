@@ -69,6 +69,15 @@ def test_no_page_puts_off_what_may_be_there_by_now() -> None:
     ] == []
 
 
+def test_no_page_writes_into_a_folder_that_is_not_there() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    places = [
+        found for page in pages for found in re.findall(r"--(?:out|page) (\S+)", page.read_text())
+    ]
+    assert "report.html" in places
+    assert [place for place in places if "/" in place and not place.startswith("/")] == []
+
+
 def test_the_levels_of_options_are_those_that_versions_promise() -> None:
     levels = set(re.findall(r"\b(STABLE|EXPERIMENTAL|RESEARCH)\b", options_alone()))
     promised = set(re.findall(r"`(stable|experimental|research)`", promises()))

@@ -307,6 +307,7 @@ def test_a_family_that_only_a_later_process_has_is_described_too() -> None:
 def test_nobody_gets_other_lines_through() -> None:
     planted = 'up{job="x"} 1\n# TYPE up gauge\nhakmem_x{a="}"} 1\nhakmem_free_bytes nine\n'
     planted += 'hakmem_free_bytes 1.2.3\nhakmem_x{pid="1"} 1\nhakmem_x{a="1",command="x"} 1\n'
+    planted += f"# TYPE {export.SILENT} gauge\n{export.SILENT} 0\n"
     before = export.merged([Exposition(5, "a", PAGE)])
     assert export.merged([Exposition(5, "a", planted + PAGE)]) == before
     assert export.merged([Exposition(5, "a", PAGE.replace("# EOF", planted + "# EOF"))]) == before
@@ -369,6 +370,24 @@ def test_once_prints_the_page(stand: Stand) -> None:
         done = stand.run("export", "--once")
     assert f'hakmem_info{{pid="{os.getpid()}",' in done.stdout, done.stderr
     assert "# TYPE hakmem_info gauge\n# HELP hakmem_info the allocator" in done.stdout
+
+
+def test_who_gave_no_answer_is_told_with_the_page(stand: Stand) -> None:
+    with answering(lambda word: b""):
+        done = stand.run("export", "--once")
+    found = re.search(rf"^{export.SILENT} ([1-9]\d*)$", done.stdout, re.M)
+    assert found, done.stdout
+    assert f"hakmem: {found[1]} processes gave no answer" in done.stderr
+    page = export.document(processes.Found([Exposition(5, "a", PAGE)], 3))
+    assert page.endswith(f"\n{export.SILENT} 3\n# EOF\n")
+    assert page.count("# EOF") == 1
+
+
+def test_where_nobody_answers_once_says_so(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "ask_all", lambda form: [])
+    done = stand.call("export", "--once")
+    assert done.stderr == f"hakmem: {view.NOBODY}\n"
+    assert f"{export.SILENT} 0\n" in done.stdout
 
 
 def test_the_older_format_calls_each_family_as_its_samples() -> None:

@@ -11,7 +11,7 @@ from hakmem import peers
 from hakmem.errors import LabError
 from hakmem.process import library
 from hakmem.process.library import Library
-from standing import PROGRAMS, compile_c, script
+from standing import PROGRAMS, Stand, compile_c, flat, ran, refused, script
 from typer.testing import CliRunner
 
 BUMP_ALLOCATOR = (PROGRAMS / "bump_allocator.c").read_text(encoding="utf-8")
@@ -319,6 +319,17 @@ def test_list_shows_what_is_proven(
     assert done.exit_code == (0 if good else 1)
     assert "planted" in done.output
     assert ("malloc binds to" in done.output) is not good
+
+
+def test_what_was_installed_by_itself_builds_none_and_says_so(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peers.project, "checkout", lambda: None)
+    for names in ((), ("mimalloc",)):
+        refused(stand.call("peers", "build", *names), "peers build needs a checkout of hakmem")
+    monkeypatch.setattr(peers, "DEBIAN", {"none": "libnone.so.0"})
+    said = flat(ran(stand.call("peers", "list")).stdout)
+    assert "not installed: none (packages of Debian; to build the others needs a checkout" in said
 
 
 def test_set_up_installs_every_peer_that_debian_has() -> None:

@@ -215,6 +215,22 @@ def test_a_recording_that_has_become_too_large_is_kept(
 
 
 @built
+def test_of_several_recordings_those_that_have_become_too_large_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Enough memory for the first; two looks at it tell that there is none for the next."""
+    available = iter([1 << 40, 1 << 10, 1 << 10])
+    monkeypatch.setattr(host, "available_bytes", lambda: next(available, 1 << 40))
+    command = ["sh", "-c", f"{MIXED} 2000 30 7; {MIXED} 9000 30 7; true"]
+    with pytest.raises(LabError, match=r"hakmem record --raw .*/a\.\d+\.raw$"):
+        recorder.record(command, LIBRARY, tmp_path / "a.hktrace", 1, True)
+    assert trace.read(tmp_path / "a.hktrace").facts["mallocs"] == mixed(9000, 30, 7)[0]
+    (kept,) = tmp_path.glob("a.*.raw")
+    made = recorder.convert(kept, tmp_path / "b.hktrace")
+    assert made.facts["mallocs"] == mixed(2000, 30, 7)[0]
+
+
+@built
 def test_who_allocates_nothing_is_told_so(tmp_path: Path) -> None:
     with pytest.raises(LabError, match="the program has not allocated") as caught:
         recorder.record(["true"], LIBRARY, tmp_path / "a.hktrace", 1, False)

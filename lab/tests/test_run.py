@@ -1,10 +1,13 @@
 """`hakmem run`: proof where there is proof, and a plain no where there is none."""
 
+import os
 import shutil
+import struct
 from pathlib import Path
 
 import pytest
-from standing import Stand, compile_static, ran, refused
+from hakmem.process import run
+from standing import Stand, compile_c, compile_static, ran, refused
 
 
 def test_says_what_was_proven_and_keeps_the_status(stand: Stand) -> None:
@@ -32,6 +35,34 @@ def test_missing_proof_is_said_and_exits_3(stand: Stand) -> None:
 def test_a_static_program_is_named_as_such(stand: Stand, tmp_path: Path) -> None:
     program = compile_static("stub_bench.c", tmp_path / "static")
     refused(stand.run("run", "--", program), "statically linked", status=3)
+
+
+def why_not(program: Path) -> str:
+    return run.describe([], 1, program)[0]
+
+
+def test_a_program_of_another_kind_is_named_as_such(tmp_path: Path) -> None:
+    musl = "-Wl,--dynamic-linker=/lib/ld-other-c.so.1"
+    assert "another C library: its loader is ld-other-c.so.1" in why_not(
+        compile_c("stub_bench.c", tmp_path / "other", musl)
+    )
+    usual = compile_c("stub_bench.c", tmp_path / "usual")
+    assert "the library did not load there" in why_not(usual)
+    data = bytearray(usual.read_bytes())
+    data[4] = 1
+    (tmp_path / "narrow").write_bytes(data)
+    assert "it is a 32-bit program" in why_not(tmp_path / "narrow")
+
+
+def test_a_program_with_capabilities_is_named_as_such(tmp_path: Path) -> None:
+    program = compile_c("stub_bench.c", tmp_path / "able")
+    try:
+        os.setxattr(
+            program, "security.capability", struct.pack("<5I", 0x02000001, 1 << 10, 0, 0, 0)
+        )
+    except OSError as error:
+        pytest.skip(f"SKIPPED: no file can be given capabilities here ({error}): NOT tested")
+    assert "it has file capabilities: preloading is refused" in why_not(program)
 
 
 def test_what_was_preloaded_before_is_kept(stand: Stand) -> None:

@@ -122,9 +122,11 @@ SLEEPY = "import time; x = bytearray(9 << 20); time.sleep({})"
 
 def test_any_command_is_sampled_from_outside(own: Stand, out: Path) -> None:
     command = (sys.executable, "-c", SLEEPY.format(0.9) + "; print('done')")
+    out.with_suffix(".log").write_text("of its own\n")
     done = ran(own.run("soak", "--epoch-sec", "0.05", "--out", out, "--", *command))
     assert "served malloc" in done.stdout
-    assert out.with_suffix(".log").read_text() == "done\n"
+    assert out.with_suffix(".csv.log").read_text() == "done\n"
+    assert out.with_suffix(".log").read_text() == "of its own\n"
     found = epochs_csv.parse(out.read_text())
     assert "ops_per_s" not in found.columns
     assert found.columns["rss_kb"][-1] > 9000
@@ -157,6 +159,14 @@ def test_a_process_that_runs_already_is_sampled_and_left_alone(own: Stand, out: 
     done = own.call("soak", "--pid", child.pid, "--out", out)
     refused(done, f"there is no process {child.pid}")
     assert "libhakmem" not in done.stdout
+
+
+@pytest.mark.parametrize("option", ["--lib=system", "--env=A=1", "--ws=9", "--min=9", "--seed=9"])
+def test_what_would_do_nothing_is_refused(quick: Quick, option: str) -> None:
+    said = f"{option.partition('=')[0]} does nothing to "
+    refused(quick("--pid", 1, option), said + "a process that runs already")
+    if option not in ("--lib=system", "--env=A=1"):
+        refused(quick(option, "--", "true"), said + "a command")
 
 
 def test_an_interrupted_soak_keeps_its_epochs(own: Stand, out: Path) -> None:

@@ -23,6 +23,7 @@ from hakmem.paired.cli import (
     Record,
     Seconds,
     Seed,
+    given_to,
     require_ledger,
 )
 from hakmem.paired.protocol import LOOKS
@@ -86,7 +87,7 @@ def command(
         seed=seed,
         record=record,
         argv=again(seed),
-        passed=passed or [],
+        passed=given_to(own, passed),
     )
     if run(request, Console()).answer == "open":
         raise typer.Exit(1)

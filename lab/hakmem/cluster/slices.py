@@ -247,10 +247,14 @@ def _settle(job: Job) -> None:
     for name in settings_of_user():
         del os.environ[name]
     os.environ |= job.environment
+    works = [work for track in job.plan.tracks for work in track.works.values()]
+    unset = next((n for work in works for n in work.passed if n not in os.environ), None)
+    if unset:
+        raise LabError(f"--pass {unset}: it is set neither here nor where that was asked for")
     folder = job.places.here(job.folder)
     if folder.is_dir():
         os.chdir(folder)
-    elif any(work.command is None for track in job.plan.tracks for work in track.works.values()):
+    elif any(work.command is None for work in works):
         raise LabError(f"the folder {folder} is not there: a command runs where it was asked for")
 
 

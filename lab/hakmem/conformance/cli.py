@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hakmem import config, peers, project
+from hakmem.cli import of_float
 from hakmem.conformance import cases as case_module, trial
 from hakmem.conformance.cases import Case
 from hakmem.conformance.trial import Contender, Result
@@ -54,7 +55,7 @@ def command(
     ] = None,
     timeout: Annotated[
         float | None,
-        typer.Option(min=0.1, help="Seconds for a case (default: 900, fast 120, corruption 5)."),
+        of_float(min=0.1, help="Seconds for a case (default: 900, fast 120, corruption 5)."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the record's body.")] = False,
     as_markdown: Annotated[

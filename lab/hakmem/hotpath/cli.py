@@ -80,8 +80,9 @@ def command(
     given = hotpath_work.amounts(amounts)
     if argv and bench_names:
         raise LabError("--bench and a command of your own are two things to measure: choose one")
+    passed = paired_cli.given_to(argv, passed)
     if argv:
-        workloads = [hotpath_work.own(argv, given, passed or [])]
+        workloads = [hotpath_work.own(argv, given, passed)]
     else:
         names = dict.fromkeys(bench_names or hotpath_work.CLASSIC)
         workloads = [hotpath_work.benchmark(name, given) for name in names]

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console, RenderableType
 
+from hakmem.cli import of_float
 from hakmem.errors import LabError
 from hakmem.live import processes, view
 from hakmem.live.dashboard import board
@@ -79,7 +80,7 @@ def top_command(
     pid: Annotated[
         int | None, typer.Argument(help="A process to show by band (default: all, a line each).")
     ] = None,
-    interval: Annotated[float, typer.Option(min=LEAST_S, help="Seconds between two looks.")] = 2.0,
+    interval: Annotated[float, of_float(min=LEAST_S, help="Seconds between two looks.")] = 2.0,
     once: Annotated[
         bool, typer.Option("--once", help="One look, with counts since each began; as in a pipe.")
     ] = False,
@@ -127,7 +128,10 @@ def export_command(
         print(json.dumps(board(), indent=1))
         return
     if once:
-        print(export.as_text_format(export.document()), end="")
+        found = export.running()
+        print(export.as_text_format(export.document(found)), end="")
+        for said in (*([] if found.here else [view.NOBODY]), *view.silent(found.silent)):
+            print(f"hakmem: {said}", file=sys.stderr)
         return
     host, port = export.parse_address(listen)
     with export.server(host, port) as server:

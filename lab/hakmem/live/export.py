@@ -10,15 +10,16 @@ from socket import AF_INET6
 
 from hakmem.errors import LabError
 from hakmem.live import processes
-from hakmem.live.processes import Answer
+from hakmem.live.processes import Answer, Found
 
 CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 END = "# EOF\n"
+SILENT = "hakmem_export_silent_processes"
 # What hakmem writes. Anybody may answer under its name, and gets no other line through.
-ABOUT = re.compile(r"# (?:TYPE|UNIT|HELP) (hakmem(?:_[a-z0-9_]+)?)( .*)?")
+ABOUT = re.compile(rf"# (?:TYPE|UNIT|HELP) ((?!{SILENT})hakmem(?:_[a-z0-9_]+)?)( .*)?")
 LABEL = r'(?!pid=|command=)[a-z_]+="[^"\\\n{}]*"'
 SAMPLE = re.compile(
-    rf"(hakmem_[a-z0-9_]+)(?:\{{({LABEL}(?:,{LABEL})*)\}})?( -?[0-9]+(?:\.[0-9]+)?)"
+    rf"((?!{SILENT})hakmem_[a-z0-9_]+)(?:\{{({LABEL}(?:,{LABEL})*)\}})?( -?[0-9]+(?:\.[0-9]+)?)"
 )
 
 
@@ -89,9 +90,15 @@ def exposition(answer: Answer) -> Exposition | None:
     return Exposition(answer.pid, command, answer.text) if whole else None
 
 
-def document() -> str:
-    found = processes.found(processes.ask_all("openmetrics"), exposition)
-    return merged(sorted(found.here, key=lambda one: one.pid))
+def running() -> Found[Exposition]:
+    return processes.found(processes.ask_all("openmetrics"), exposition)
+
+
+def document(found: Found[Exposition]) -> str:
+    """With how many gave no answer, so that nobody takes a part of them for all."""
+    about = f"# TYPE {SILENT} gauge\n# HELP {SILENT} processes on hakmem that gave no answer\n"
+    page = merged(sorted(found.here, key=lambda one: one.pid)).removesuffix(END)
+    return f"{page}{about}{SILENT} {found.silent}\n{END}"
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -105,7 +112,7 @@ class Handler(BaseHTTPRequestHandler):
         if self.path.partition("?")[0] != PAGE:
             self.send_error(404, f"There is only {PAGE}")
             return
-        body = document().encode()
+        body = document(running()).encode()
         self.send_response(200)
         self.send_header("Content-Type", CONTENT_TYPE)
         self.send_header("Content-Length", str(len(body)))

@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from hakmem import project
+from hakmem.cli import of_float
 from hakmem.errors import LabError
 from hakmem.ledger.store import Ledger
 from hakmem.matrix import plan as matrix_plan, run as matrix, view
@@ -24,7 +25,7 @@ from hakmem.soak import session
 def command(
     file: Annotated[str, typer.Argument(help="A TOML file, or one of the lab's own: lean.")],
     scale: Annotated[
-        float, typer.Option(min=1e-6, max=1, help="Shrinks all lengths: a rehearsal.")
+        float, of_float(min=1e-6, max=1, help="Shrinks all lengths: a rehearsal.")
     ] = 1.0,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the run (default: out/matrix-NAME).")

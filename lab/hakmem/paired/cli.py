@@ -9,13 +9,14 @@ import typer
 from rich.console import Console
 
 from hakmem import complete, project
+from hakmem.cli import of_float
 from hakmem.errors import LabError
 from hakmem.ledger.store import Ledger, host_name
 from hakmem.paired import ab, baseline, cells, compare, suite_run
 from hakmem.paired.blocks import Outcome
 from hakmem.paired.protocol import LOOKS, Aim, Verdict
 from hakmem.paired.readings import Better
-from hakmem.process import provenance
+from hakmem.process import children, provenance
 from hakmem.process.argv import again, without
 from hakmem.process.order import fresh
 from hakmem.process.sample import counters
@@ -48,7 +49,7 @@ Most = Annotated[
 ]
 Seconds = Annotated[
     float,
-    typer.Option(
+    of_float(
         "--min-seconds",
         min=0,
         help="Timed part of each cell in a block, in short samples; 0: two samples.",
@@ -74,6 +75,26 @@ def require_ledger(record: bool) -> None:
     if record and (folder / f"{host_name()}.jsonl").is_file():
         with Ledger.default().together():
             pass  # what is wrong with what is there is said now
+
+
+def given_to(
+    command: Sequence[str] | None, passed: list[str] | None = None, on: str | None = None
+) -> list[str]:
+    """The variables that --pass names; LabError where one would not reach the user's own command,
+    or where that is meant to read what is on standard input: nothing measured can. Hosts of a
+    cluster, which have variables of their own, look for themselves."""
+    if command and children.input_waits():
+        raise LabError(
+            "there is something on standard input, and what is measured has nothing to read: name "
+            f"the file as an argument, or -- sh -c '{command[0]} … <FILE'; where it is not meant "
+            "for it, add </dev/null"
+        )
+    for name in passed or []:
+        if not command:
+            raise LabError(f"--pass {name} is for a command of yours: leave it out")
+        if "=" in name or not (on or name in os.environ):
+            raise LabError(f"--pass {name}: takes the name alone, of a variable that is set here")
+    return passed or []
 
 
 def without_seed(argv: Sequence[str]) -> list[str]:
@@ -117,7 +138,7 @@ def ab_command(
         bool, typer.Option("--aa", help="Compare A with a copy of itself: the noise floor.")
     ] = False,
     plant: Annotated[
-        float, typer.Option(min=0, max=1, help="With --aa: share of work that copy b does unsaid.")
+        float, of_float(min=0, max=1, help="With --aa: share of work that copy b does unsaid.")
     ] = 0.0,
     metric: Metric = None,
     better: BetterIs = "lower",
@@ -135,7 +156,7 @@ def ab_command(
     min_seconds: Seconds = 1.0,
     margin: Annotated[
         float | None,
-        typer.Option(min=0.01, max=0.5, help="δ as a share; default: from the last A/A, or 0.01."),
+        of_float(min=0.01, max=0.5, help="δ as a share; default: from the last A/A, or 0.01."),
     ] = None,
     seed: Seed = None,
     record: Record = True,
@@ -171,7 +192,7 @@ def ab_command(
         margin=0.01 if aa else margin,
         record=record,
         argv=again(seed),
-        passed=passed or [],
+        passed=given_to(command, passed, on),
         twins=aa,
         plant=plant,
     )
@@ -220,7 +241,7 @@ def compare_command(
         ),
     ] = None,
     min_seconds: Annotated[
-        float | None, typer.Option(min=0, help="As for ab (default: 1; of benchmarks 0.2).")
+        float | None, of_float(min=0, help="As for ab (default: 1; of benchmarks 0.2).")
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with benchmarks that are not recorded yet.")
@@ -246,6 +267,7 @@ def compare_command(
             raise LabError("--programs and benchmarks are two tables: make one after the other")
         if on:
             raise LabError("--on is for one comparison: name a command, or take `hakmem ab`")
+        given_to(None, passed)
         names = [*(bench_name or []), *(command or [])]
         late = next((name for name in names if name.startswith("-")), None)
         if late:
@@ -285,7 +307,7 @@ def compare_command(
         seed=seed,
         record=record,
         argv=again(seed),
-        passed=passed or [],
+        passed=given_to(command, passed, on),
     )
     require_ledger(record)
     return end(*compare.run(request, Console(), on))

@@ -1,10 +1,13 @@
 """Children that never outlive the laboratory: each leads a process group of its own."""
 
 import contextlib
+import fcntl
 import os
 import re
 import signal
+import stat
 import subprocess
+import termios
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,6 +17,16 @@ from typing import Any
 from hakmem.errors import LabError
 
 _USUAL = re.compile(r"\[[A-Z_]+\]|==\d+==|--\d+--|\s*$")
+
+
+def input_waits() -> bool:
+    """Whether a file or a pipe is the lab's own standard input, with something left to read: it
+    would reach no child. One that is empty, closed or not written to yet is nobody's input."""
+    with contextlib.suppress(OSError):
+        mode = os.fstat(0).st_mode
+        if stat.S_ISREG(mode) or stat.S_ISFIFO(mode):
+            return any(fcntl.ioctl(0, termios.FIONREAD, bytes(4)))
+    return False
 
 
 def start(argv: Sequence[str], **options: Any) -> "subprocess.Popen[Any]":

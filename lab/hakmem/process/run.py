@@ -131,36 +131,49 @@ def describe(found: Sequence[proofs.Proof], pid: int, program: Path) -> tuple[st
     if own:
         why = "the library was loaded, but the program has a malloc of its own"
     else:
-        why = _why_unproven(program)
+        why = f"no proof was written; {_why_unproven(program)}"
     return f"hakmem: NOT proven in {program.name} (pid {pid}){tail}: {why}", False
 
 
 def _why_unproven(program: Path) -> str:
     """The likeliest reason why a process left no proof, from the program file itself."""
     try:
-        mode = program.stat().st_mode
-        head = program.read_bytes()[:2]
-        if head == b"#!":
-            return "no proof was written; it is a script: try its interpreter as the command"
-        if mode & (stat.S_ISUID | stat.S_ISGID):
-            return "no proof was written; it is a setuid or setgid program: preloading is refused"
-        if not _has_interpreter(program):
-            return "no proof was written; it is statically linked: nothing can be preloaded"
+        with program.open("rb") as file:
+            head = file.read(5)
+        if head[:2] == b"#!":
+            return "it is a script: try its interpreter as the command"
+        if program.stat().st_mode & (stat.S_ISUID | stat.S_ISGID):
+            return "it is a setuid or setgid program: preloading is refused"
+        if head == b"\x7fELF\x01":
+            return "it is a 32-bit program: hakmem is a library of 64 bits"
+        loader = _loader(program)
+        if loader is None:
+            return "it is statically linked: nothing can be preloaded"
+        if loader and loader != (_loader(Path(sys.executable)) or loader):
+            return f"it is of another C library: its loader is {loader}"
+        if "security.capability" in os.listxattr(program):
+            return "it has file capabilities: preloading is refused"
     except OSError:
         pass
-    return "no proof was written; the library did not load there, or it is not hakmem"
+    return "the library did not load there, or it is not hakmem"
 
 
-def _has_interpreter(program: Path) -> bool:
-    """True if the ELF file asks for a dynamic loader (PT_INTERP)."""
+def _loader(program: Path) -> str | None:
+    """The name of the dynamic loader that a 64-bit ELF file asks for (PT_INTERP), or None; "" of
+    what is no ELF file."""
     with program.open("rb") as file:
         ident = file.read(64)
         if ident[:4] != b"\x7fELF":
-            return True
+            return ""
+        order = "<" if ident[5] == 1 else ">"
         # Where its program headers are, how large each is, and how many.
-        wide, order = ident[4] == 2, "<" if ident[5] == 1 else ">"
-        (offset,) = struct.unpack_from(f"{order}{'Q' if wide else 'I'}", ident, 32 if wide else 28)
-        size, count = struct.unpack_from(f"{order}HH", ident, 54 if wide else 42)
+        (offset,) = struct.unpack_from(f"{order}Q", ident, 32)
+        size, count = struct.unpack_from(f"{order}HH", ident, 54)
         file.seek(offset)
         table = file.read(size * count)
-    return any(struct.unpack_from(f"{order}I", table, i * size)[0] == 3 for i in range(count))
+        for at in range(0, size * count, size):
+            kind, _, begin, _, _, length = struct.unpack_from(f"{order}IIQQQQ", table, at)
+            if kind == 3:
+                file.seek(begin)
+                return Path(os.fsdecode(file.read(length).rstrip(b"\0"))).name
+    return None

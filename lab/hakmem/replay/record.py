@@ -1,6 +1,5 @@
 """`hakmem record`: a program runs as ever, and what it did with the allocator becomes a trace."""
 
-import contextlib
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -51,7 +50,7 @@ def record(
     command: Sequence[str], library: Path, out: Path, megabytes: int, all_: bool
 ) -> Recorded:
     """Runs it and writes the trace of the process that did most, or of each (beside `out`, with
-    its number); LabError where nothing was recorded."""
+    its number); LabError where nothing was recorded, or a recording is kept instead."""
     with scratch.folder("record") as folder:
         settings = {VARIABLE: str(folder / "raw.%p"), f"{VARIABLE}_MB": str(megabytes)}
         outcome = run.execute(command, library, settings)
@@ -61,15 +60,20 @@ def record(
                 raise LabError(streams.NOTHING, outcome.exit_status or 1)
             raise LabError(f"nothing was recorded: {outcome.sentence}", run.NOT_PROVEN)
         chosen = found if all_ else found[:1]
-        try:
-            written = [convert(chosen[0][1], out, command, outcome)]
-        except TooLarge as error:  # since it began others have taken the memory
-            kept = shutil.move(chosen[0][1], out.with_suffix(".raw"))
-            raise LabError(f"{error}; the recording is kept: hakmem record --raw {kept}") from None
-        for _, file in chosen[1:]:
+        written, kept = [], []
+        for place, (_, file) in enumerate(chosen):
             beside = out.with_name(f"{out.stem}.{file.suffix[1:]}{trace.SUFFIX}")
-            with contextlib.suppress(LabError):  # a child that did no more than free
-                written.append(convert(file, beside, command, outcome))
+            target = beside if place else out
+            try:
+                written.append(convert(file, target, command, outcome))
+            except TooLarge as error:  # since it began others have taken the memory
+                moved = shutil.move(file, target.with_suffix(".raw"))
+                kept.append(f"{error}; the recording is kept: hakmem record --raw {moved}")
+            except LabError:
+                if not place:
+                    raise  # the others are children that did no more than free
+        if kept:
+            raise LabError("; ".join(kept))
     return Recorded(outcome, written, len(found) - len(chosen))
 
 

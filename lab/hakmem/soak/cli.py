@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import shlex
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -12,10 +13,10 @@ import typer
 from rich.console import Console
 
 from hakmem import complete, config, project
-from hakmem.cli import OWN_COMMAND, RunsByDefault
+from hakmem.cli import OWN_COMMAND, RunsByDefault, of_float
 from hakmem.errors import LabError
 from hakmem.paired import cells, work
-from hakmem.paired.cli import Record, require_ledger
+from hakmem.paired.cli import Record, given_to, require_ledger
 from hakmem.process.library import verify
 from hakmem.process.lock import host_lock
 from hakmem.soak import analysis as soak_analysis, epochs_csv, inside, session, view
@@ -30,17 +31,22 @@ app = typer.Typer(
 )
 
 
+# Parameters that are about what is started, and of that about the benchmark alone.
+OF_STARTED, OF_BENCHMARK = ("lib", "env"), ("ws", "least", "most", "seed")
+
+
 @app.command("run", context_settings=OWN_COMMAND)
 def run_command(
+    ctx: typer.Context,
     command: Annotated[
         list[str] | None,
         typer.Argument(help="Any long-running command, after --; default: the soak benchmark."),
     ] = None,
     seconds: Annotated[
         float | None,
-        typer.Option(min=0.1, help="Length (default: 60; a command's: to its own end)."),
+        of_float(min=0.1, help="Length (default: 60; a command's: to its own end)."),
     ] = None,
-    epoch_s: Annotated[float, typer.Option("--epoch-sec", min=0.05, help="Of an epoch.")] = 1.0,
+    epoch_s: Annotated[float, of_float("--epoch-sec", min=0.05, help="Of an epoch.")] = 1.0,
     ws: Annotated[int, typer.Option(min=1, help="Slots of the benchmark.")] = 8192,
     least: Annotated[int, typer.Option("--min", min=1, help="Its smallest block, bytes.")] = 16,
     most: Annotated[int, typer.Option("--max", min=1, help="Its largest block, bytes.")] = 1040,
@@ -59,10 +65,15 @@ def run_command(
     """
     if pid is not None and command:
         raise LabError("--pid and a command are two things to sample: choose one")
+    if pid is not None:
+        require_without(ctx, (*OF_STARTED, *OF_BENCHMARK), "a process that runs already")
+    if command:
+        require_without(ctx, OF_BENCHMARK, "a command")
     stamp = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
     settings = config.environment(env or [], {})
     if command:
         work.own(command)
+        given_to(command)
     path = project.place(out, Path("out") / f"soak-{stamp}.csv")
     console = Console()
     if pid is not None:
@@ -81,7 +92,7 @@ def run_command(
     verify(library)
     require_ledger(record)
     if command:
-        name, argv, log = shlex.join(command), command, path.with_suffix(".log")
+        name, argv, log = shlex.join(command), command, path.with_suffix(".csv.log")
         console.print(f"what it prints goes into {log}", soft_wrap=True)
         own = {**library.environment(os.environ), **inside.OS_STATS_ON, **settings}
     else:
@@ -102,6 +113,14 @@ def run_command(
 
     with host_lock() if record or not command else contextlib.nullcontext():
         finish(session.run(plan, soaked, console))
+
+
+def require_without(ctx: typer.Context, names: Sequence[str], what: str) -> None:
+    """LabError where the command line sets a parameter that would do nothing."""
+    for option in ctx.command.params:
+        source = ctx.get_parameter_source(str(option.name))
+        if option.name in names and source and source.name == "COMMANDLINE":
+            raise LabError(f"{option.opts[0]} does nothing to {what}: leave it out")
 
 
 def finish(analysis: Analysis) -> None:
