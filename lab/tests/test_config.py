@@ -164,7 +164,8 @@ def test_every_option_at_once_is_still_one_line_of_json(built: Path, tmp_path: P
         if row.allowed == "text":
             settings[row.name] = '/dev/null "\\' + "\t" * 500
         elif " to " in row.allowed:
-            settings[row.name] = row.allowed.split(" to ")[1]
+            bounds = row.allowed.split(" to ")
+            settings[row.name] = next(bound for bound in reversed(bounds) if bound != row.default)
         else:
             words = row.allowed.split(", ")
             settings[row.name] = next(word for word in words if word != row.default)
