@@ -162,7 +162,9 @@ typedef const void *source_t;
 #define LENGTH(function, parameters, call, most)                                                   \
     EXPORT size_t function parameters {                                                            \
         static next_t next_one __attribute__((section("hk_next"))) = {.name = #function};          \
-        size_t(*next) parameters = next_one.found;                                                 \
+        next_t *one = &next_one;                                                                   \
+        __asm__("" : "+r"(one)); /* it is written to by way of the section */                      \
+        size_t(*next) parameters = one->found;                                                     \
         size_t n = 0;                                                                              \
         if (next != NULL)                                                                          \
             n = next call;                                                                         \

@@ -158,8 +158,9 @@ static const hk_watcher_t watcher = {given, taken, NULL, forked};
 
 /* What a thread that was about to tell of the last time adds before the watcher is set is cleared: its free may go
  * untold. */
-static void begin_locked(void) {
-    if (!hk_profile_start(hk_option(prof_sample_kb) * HK_KIB, hk_os_random()))
+static void begin_locked(bool reads_stacks) {
+    hk_profile_start(hk_option(prof_sample_kb) * HK_KIB, hk_os_random());
+    if (!reads_stacks)
         hk_config_warn("HAKMEM_PROF", "1", "libgcc_s.so.1 cannot be loaded",
                        "all stacks are empty");
     begin_anew();
@@ -177,13 +178,13 @@ void hk_profile_apply(void) {
         (hk_option(prof) != 0 || hk_option(prof_signal) != 0 || hk_option(prof_path) != NULL))
         hk_path_keep(prefix());
     while (is_wanted() != hk_load_seq(&on)) {
-        if (is_wanted()) /* before that lock: it takes the loader's, whose holder may be about to come here */
-            hk_stack_prepare();
+        /* before that lock: it takes the loader's, whose holder may be about to come here */
+        const bool reads_stacks = hk_stack_prepare();
         const uint64_t before = hk_signals_block(HK_SIGNALS_FROM_OUTSIDE);
         hk_lock(&hk_writing);
         const bool wanted = is_wanted();
         if (wanted && !hk_load_relaxed(&on))
-            begin_locked();
+            begin_locked(reads_stacks);
         else if (!wanted)
             hk_watch(HK_WATCH_PROFILE, NULL);
         hk_store_seq(&on, wanted);

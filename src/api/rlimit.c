@@ -18,12 +18,19 @@ typedef __rlimit_resource_t resource_t;
 typedef int resource_t;
 #endif
 
+/* Also the number of one of its threads. */
+static bool is_of_this_process(pid_t pid) {
+    const int saved = errno;
+    const bool own = pid == 0 || HK_CALL(other, syscall(SYS_tgkill, getpid(), pid, 0)) == 0;
+    errno = saved;
+    return own;
+}
+
 /* The program's call, and so not one that is counted. How far the limit goes the system is asked for: `limit`
  * may have been overwritten, for `before` may be the same. */
 static int set_limit(pid_t pid, resource_t resource, const void *limit, void *before) {
     const int result = (int)syscall(SYS_prlimit64, pid, resource, limit, before);
-    const bool own = pid == 0 || pid == getpid() || pid == (pid_t)syscall(SYS_gettid);
-    if (result != 0 || limit == NULL || !own)
+    if (result != 0 || limit == NULL || !is_of_this_process(pid))
         return result;
     if (resource == RLIMIT_AS)
         hk_addresses_limited(hk_is_own_memory());

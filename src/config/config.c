@@ -45,14 +45,21 @@ static _Atomic(const char *) *text_of(unsigned option) {
 uint64_t hk_option_number(unsigned option) { return hk_load_relaxed(number_of(option)); }
 const char *hk_option_text(unsigned option) { return hk_load_relaxed(text_of(option)); }
 
+/* This thread has opened them: the child of its signal handler may go on with that. */
+static _Thread_local bool changing;
+
 static bool settle_locked(hk_access_t access) {
-    return hk_os_settle(hk_settled_options, hk_settled_classes, access);
+    changing = access == HK_READ_WRITE;
+    const bool settled = hk_os_settle(hk_settled_options, hk_settled_classes, access);
+    changing = changing && settled;
+    return settled;
 }
 
 /* What an option says is one word, so none is half set; but another thread may have been about to. */
 void hk_config_forked(void) {
     lock = (hk_lock_t)HK_LOCK_INIT(HK_RANK_CONFIG);
-    settle_locked(HK_READ);
+    if (!changing)
+        settle_locked(HK_READ);
 }
 
 void hk_config_settle(void) {

@@ -436,7 +436,7 @@ void *hk_guarded_realloc(void *p, size_t n) {
     const unsigned kind = hk_map_kind(p), faults = hk_load_relaxed(&hk_faults);
     const bool known = kind == HK_KIND_FENCED || hk_kind_is_class(kind);
     const size_t before = hk_usable(p);
-    if (hk_load_relaxed(&hk_faults) != faults) { /* it is none, which was reported */
+    if (before == 0 && hk_load_relaxed(&hk_faults) != faults) { /* it is none, which was reported */
         errno = EINVAL;
         return NULL;
     }

@@ -135,12 +135,12 @@ HK_COLD bool hk_block_take_back_odd(void *p, unsigned cls, hk_by_t by, size_t n)
         return false;
     }
     const size_t bytes = bytes_of(was, room);
-    tail_is_whole(p, was, room);
+    const bool whole = tail_is_whole(p, was, room);
     if (by_of(was) != 0)
         hk_guard_check_claims(p, bytes, by_of(was), by, is_exact(was) ? n : HK_ANY_SIZE);
     if (hk_guard->tail != 0 && is_exact(was)) /* it lies further on than what is cleared, maybe */
         hk_tail_clear(p, bytes, room);
-    clear(p, hk_min(hk_align_up(bytes + HK_TAIL_WINDOW, 16), room)); /* all behind that is */
+    clear(p, whole ? hk_min(hk_align_up(bytes + HK_TAIL_WINDOW, 16), room) : room);
     return true;
 }
 

@@ -6,8 +6,8 @@
 #include "profile/table.h"
 
 /* Begins anew with mean R; 0: every allocation is a sample. `seed`: the same one gives the same samples of one
- * thread. Allocates. False: stacks cannot be read, and all are empty. */
-bool hk_profile_start(uint64_t mean, uint64_t seed);
+ * thread. Unless hk_stack_prepare() has been called stacks are empty. */
+void hk_profile_start(uint64_t mean, uint64_t seed);
 
 /* The mean; when it began, as hk_os_now_ns() says it. */
 uint64_t hk_profile_mean(void);

@@ -166,6 +166,14 @@ static void said_once(void *p) {
     errno = 0;
     CHECK(hak_realloc(p, 5000) == NULL && errno == EINVAL);
     CHECK_EQ(hk_load_relaxed(&hk_faults), 1);
+    for (size_t n = 900; n <= 9000; n *= 10) { /* what was written beyond a block goes with it */
+        const unsigned before = hk_load_relaxed(&hk_faults);
+        char *q = hak_malloc(n);
+        memset(hidden(q + n), 'x', 100);
+        hak_free(q);
+        take_and_free(&n);
+        CHECK_EQ(hk_load_relaxed(&hk_faults), before + 1);
+    }
     _exit(0);
 }
 
