@@ -155,6 +155,23 @@ static void *filled(char *to, int c, size_t n) {
     CHECKED(type, __##name##_chk, (ALL parameters, size_t room), checks, (ALL call, room),         \
             otherwise)
 
+/* The same of one that not every C library has: it is not looked for, which in vain takes memory, and a program with a malloc of
+ * its own may not be ready for that before it has begun. */
+#define OWN(type, name, parameters, checks, result)                                                \
+    EXPORT type name parameters {                                                                  \
+        checks;                                                                                    \
+        return result;                                                                             \
+    }                                                                                              \
+    EXPORT type __##name##_chk(ALL parameters, size_t room) {                                      \
+        if (n > room)                                                                              \
+            __chk_fail != NULL ? __chk_fail() : __builtin_trap();                                  \
+        checks;                                                                                    \
+        return result;                                                                             \
+    }
+
+/* What a C library does who finds a length that the compiler knew to be too long. */
+extern __attribute__((noreturn, weak)) void __chk_fail(void);
+
 typedef const void *source_t;
 
 /* What is as long as its text has to end in its block. Whatever starts before all is found does without the next one:
@@ -180,19 +197,6 @@ LENGTH(strnlen, (const char *s, size_t most), (s, most), most)
 LENGTH(wcslen, (const wchar_t *s), (s), SIZE_MAX)
 LENGTH(wcsnlen, (const wchar_t *s, size_t most), (s, most), most)
 
-/* What strlcpy() does, where no library has one. */
-static size_t copied_short(char *to, const char *from, size_t n) {
-    const size_t length = strlen(from);
-    if (n != 0)
-        *((char *)copied_down(to, from, at_most(length, n - 1)) + at_most(length, n - 1)) = 0;
-    return length;
-}
-
-static size_t appended_short(char *to, const char *from, size_t n) {
-    const size_t before = strnlen(to, n);
-    return before + copied_short(to + before, from, n - before);
-}
-
 BOTH(void *, memcpy, (void *to, source_t from, size_t n), (check(to, n), check(from, n)),
      (to, from, n), copied_down(to, from, n))
 BOTH(void *, mempcpy, (void *to, source_t from, size_t n), (check(to, n), check(from, n)),
@@ -212,11 +216,23 @@ BOTH(char *, stpncpy, (char *to, const char *from, size_t n), (check(to, n), str
      (to, from, n), to)
 BOTH(char *, strncat, (char *to, const char *from, size_t n),
      check(to, strlen(to) + strnlen(from, n) + 1), (to, from, n), to)
-BOTH(size_t, strlcpy, (char *to, const char *from, size_t n),
-     check(to, at_most(strlen(from) + 1, n)), (to, from, n), copied_short(to, from, n))
-BOTH(size_t, strlcat, (char *to, const char *from, size_t n),
-     check(to, at_most(strnlen(to, n) + strlen(from) + 1, n)), (to, from, n),
-     appended_short(to, from, n))
+/* What strlcpy() does. */
+static size_t copied_short(char *to, const char *from, size_t n) {
+    const size_t length = strlen(from);
+    if (n != 0)
+        *((char *)mempcpy(to, from, at_most(length, n - 1))) = 0;
+    return length;
+}
+
+static size_t appended_short(char *to, const char *from, size_t n) {
+    const size_t before = strnlen(to, n);
+    return before + copied_short(to + before, from, n - before);
+}
+
+OWN(size_t, strlcpy, (char *to, const char *from, size_t n),
+    check(to, at_most(strlen(from) + 1, n)), copied_short(to, from, n))
+OWN(size_t, strlcat, (char *to, const char *from, size_t n),
+    check(to, at_most(strnlen(to, n) + strlen(from) + 1, n)), appended_short(to, from, n))
 CHECKED(void *, memccpy, (void *to, source_t from, int c, size_t n),
         (check(to, up_to(from, c, n)), check(from, up_to(from, c, n))), (to, from, c, n), to)
 

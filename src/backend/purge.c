@@ -112,12 +112,11 @@ static size_t purge(const hk_pool_cursor_t *cursor, hk_advice_t how, bool aged, 
     if (count != 0)
         advised = advise_locked(ss, how);
     uint32_t purged = slices_of((unsigned)hk_min(advised.done, of_slices));
-    *seen |= hk_pool_unclaim(ss, slices, purged, how == HK_RESET);
+    size_t bytes = hk_pool_unclaim(ss, slices, purged, how == HK_RESET, seen);
     for (unsigned i = 0; i < claim_count; i++)
         hk_heap_unclaim(claims[i].slab, claims[i].pages, claims[i].end <= advised.done,
                         how == HK_RESET);
-    size_t bytes = 0;
-    for (size_t i = 0; i < advised.done; i++)
+    for (size_t i = of_slices; i < advised.done; i++)
         bytes += ranges[i].bytes;
     hk_count(purge_bytes, bytes);
     hk_unlock(&hk_purge_lock);

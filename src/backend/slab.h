@@ -28,8 +28,13 @@ uint64_t hk_slab_claim(hk_slab_t *slab, bool aged);
 unsigned hk_slab_unclaim(hk_slab_t *slab, uint64_t pages, bool purged, bool lazily);
 
 /* The pages of a slab that has just been carved: one bit per slice says whether it has no memory,
- * one whether what it has may be taken. */
-void hk_slab_mark_slices(hk_slab_t *slab, uint32_t clean, uint32_t lazy);
+ * one whether what it has may be taken, and a bit for each of its pages whether that was given back. */
+void hk_slab_mark_slices(hk_slab_t *slab, uint32_t clean, uint32_t lazy, const uint16_t *gone);
+
+/* The pages that were given back, for certain, and are without memory. */
+HK_INLINE uint64_t hk_slab_gone(const hk_slab_t *slab) {
+    return slab->purged & ~hk_load_relaxed(&slab->lazy);
+}
 
 /* Writes the runs of 1 in a mask of pages of so many bytes each, or of slices, from `base` on, as address ranges;
  * returns how many, at most 32. */

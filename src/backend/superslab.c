@@ -89,6 +89,9 @@ HK_WALKER static void is_valid_locked(const hk_superslab_t *ss) {
     hk_assert((not_carved & ~ss->whole) == 0 && (ss->whole & ss->holes) == 0);
     hk_assert(((ss->fresh | ss->lazy | ss->seen | ss->purged) & ~ss->free) == 0);
     hk_assert((ss->fresh & ss->lazy) == 0 && (ss->seen & (ss->fresh | ss->lazy)) == 0);
+    hk_assert((ss->holey & ~(hk_superslab_dirty(ss) | ss->claimed)) == 0);
+    for (unsigned i = 0; i < HK_SLICES; i++)
+        hk_assert((ss->gone[i] != 0) == (ss->holey >> i & 1));
     uint32_t carved = ss->base != NULL ? ss->whole & ~not_carved : 0;
     while (carved != 0) {
         uint32_t run = run_is_valid_locked(ss, (unsigned)__builtin_ctz(carved));
@@ -133,6 +136,27 @@ void hk_pool_relist_locked(hk_superslab_t *ss) {
     hk_walk(is_valid_locked(ss));
 }
 
+HK_COLD size_t hk_superslab_gone(const hk_superslab_t *ss, uint32_t slices) {
+    size_t pages = 0;
+    for (uint32_t left = ss->holey & slices; left != 0; left &= left - 1)
+        pages += hk_ones(ss->gone[__builtin_ctz(left)]);
+    return pages * hk_os_page_size();
+}
+
+HK_COLD void hk_superslab_forget_gone_locked(hk_superslab_t *ss, uint32_t slices) {
+    for (uint32_t left = ss->holey & slices; left != 0; left &= left - 1)
+        ss->gone[__builtin_ctz(left)] = 0;
+    ss->holey &= ~slices;
+}
+
+/* Slices with such pages are in use now. A large run brings them in; a slab, as its blocks are handed out. */
+static HK_COLD void use_holey_locked(hk_superslab_t *ss, uint32_t slices, bool large) {
+    const size_t bytes = large ? hk_superslab_gone(ss, slices) : 0;
+    hk_count(touched, bytes);
+    hk_add_relaxed(&hk_pool_retaken, bytes);
+    hk_superslab_forget_gone_locked(ss, slices);
+}
+
 /* The slices from `first` on are free no more, but the run's that begins at `head`. */
 static void use_locked(hk_superslab_t *ss, unsigned head, unsigned first, unsigned slices) {
     const uint32_t mask = hk_slice_mask(first, slices);
@@ -140,6 +164,8 @@ static void use_locked(hk_superslab_t *ss, unsigned head, unsigned first, unsign
     hk_slab_t *slab = &ss->slabs[head];
     if (slab->cls == 0)
         hk_count(touched, (uint64_t)hk_ones(ss->fresh & mask) * HK_SLICE);
+    if (HK_UNLIKELY((ss->holey & mask) != 0))
+        use_holey_locked(ss, mask, slab->cls == 0);
     for (unsigned i = first; i < first + slices; i++)
         ss->head[i] = (uint8_t)head;
     slab->slices = (uint8_t)(first + slices - head);
@@ -154,16 +180,35 @@ static void use_locked(hk_superslab_t *ss, unsigned head, unsigned first, unsign
     hk_pool_relist_locked(ss);
 }
 
-/* Puts slices of a class back. If the superslab is now wholly free and another one is too, its memory is
- * returned for release: one is kept so that a slab that comes and goes does not take the superslab
- * with it. */
-static hk_range_t put_back_locked(hk_superslab_t *ss, unsigned first, unsigned slices,
-                                  unsigned cls) {
+/* Pages of slices that are free now which have no memory: else they would be given back again, and nobody would see that they are
+ * brought in again. */
+static HK_COLD void note_gone_locked(hk_superslab_t *ss, unsigned first, unsigned slices,
+                                     uint64_t pages) {
+    const unsigned per_slice = (unsigned)(HK_SLICE / hk_os_page_size());
+    for (unsigned i = first; i < first + slices && pages != 0; i++, pages >>= per_slice) {
+        const uint64_t gone = pages & hk_bits(0, per_slice);
+        const uint32_t slice = hk_slice_mask(i, 1);
+        if (hk_ones(gone) == per_slice) {
+            ss->fresh |= slice;
+            ss->purged |= slice;
+        } else if (gone != 0) {
+            ss->gone[i] = (uint16_t)gone;
+            ss->holey |= slice;
+        }
+    }
+}
+
+/* Puts slices of a class back, some of whose pages may be gone. If the superslab is now wholly free and another one is too, its
+ * memory is returned for release: one is kept so that a slab that comes and goes does not take the superslab with it. */
+static hk_range_t put_back_locked(hk_superslab_t *ss, unsigned first, unsigned slices, unsigned cls,
+                                  uint64_t gone) {
     const uint32_t mask = hk_slice_mask(first, slices);
     if (HK_UNLIKELY((ss->free & mask) != 0)) /* two threads freed the same large block at once */
         hk_fatal(HK_DOUBLE_FREE, ss->base + first * HK_SLICE);
     hk_store_relaxed(&in_slabs[cls], hk_load_relaxed(&in_slabs[cls]) - slices);
     ss->free |= mask;
+    if (HK_UNLIKELY(gone != 0))
+        note_gone_locked(ss, first, slices, gone);
     hk_range_t range = {0};
     if (ss->free == ss->whole && (ss->whole != UINT32_MAX || lists[HK_SLICES] != NULL))
         range = hk_superslab_detach_locked(ss);
@@ -199,7 +244,7 @@ HK_INLINE hk_slab_t *take_from_locked(hk_superslab_t *ss, unsigned slices, unsig
     slab->bits = hk_class_words(c) <= HK_FEW_WORDS ? slab->few_bits : ss->wide_bits[first];
     hk_store_relaxed(&slab->free, c->blocks);
     if (cls != 0)
-        hk_slab_mark_slices(slab, ss->fresh >> first, ss->lazy >> first);
+        hk_slab_mark_slices(slab, ss->fresh >> first, ss->lazy >> first, &ss->gone[first]);
     use_locked(ss, first, first, slices);
     return slab;
 }
@@ -271,9 +316,10 @@ size_t hk_pool_give(hk_slab_t *slab) {
     hk_assert(!slab->listed);
     hk_walk(no_remote_frees(slab));
     const unsigned cls = slab->cls, slices = slab->slices;
+    const uint64_t gone = cls != 0 ? hk_slab_gone(slab) : 0;
     hk_map_set(slab->base, slices, HK_KIND_FREE);
     hk_lock(&hk_pool_lock);
-    const hk_range_t empty = put_back_locked(ss, slab->first, slices, cls);
+    const hk_range_t empty = put_back_locked(ss, slab->first, slices, cls, gone);
     const bool last = hk_load_relaxed(&in_slabs[cls]) == 0;
     hk_unlock(&hk_pool_lock);
     if (empty.bytes != 0)
@@ -296,7 +342,7 @@ bool hk_pool_resize(hk_slab_t *slab, unsigned slices) {
     const bool ok = slices < old || (ss->free & mask) == mask;
     if (slices < old) {
         slab->slices = (uint8_t)slices;
-        put_back_locked(ss, first + slices, old - slices, 0);
+        put_back_locked(ss, first + slices, old - slices, 0, 0);
     } else if (ok) {
         use_locked(ss, first, first + old, slices - old);
     }

@@ -46,7 +46,7 @@ struct hk_slab {
     _Atomic uint64_t clean;          /* owner writes: OS pages without memory (backend/slab.h) */
     _Atomic uint64_t lazy; /* owner writes: clean, and the system may not have taken them yet */
     uint64_t seen;         /* owner: OS pages that were free at the last look */
-    uint64_t purged;       /* owner: of clean, those that were given back since it was carved */
+    uint64_t purged; /* owner: of clean, those that were given back, by it or by a slab before it */
 };
 _Static_assert(offsetof(hk_slab_t, few_bits) == HK_CACHE_LINE - 8, "a word in the first line");
 
@@ -165,14 +165,15 @@ uint32_t hk_pool_claim(hk_superslab_t *superslab, bool aged, hk_os_range_t *rang
                        unsigned *count);
 
 /* Puts them back. `purged`: those that have no memory now or, with `lazily`, that the system may
- * take. Returns whether other free slices were seen that will be old enough at the next look. */
-bool hk_pool_unclaim(hk_superslab_t *superslab, uint32_t claimed, uint32_t purged, bool lazily);
+ * take. Returns the bytes that these had; sets *seen where other free slices were seen that will be old enough at the next look. */
+size_t hk_pool_unclaim(hk_superslab_t *superslab, uint32_t claimed, uint32_t purged, bool lazily,
+                       bool *seen);
 
 /* All of the superslab, where huge pages have not been ruled out for it yet; they are from now
  * on. */
 bool hk_pool_rule_out_huge_pages(hk_superslab_t *superslab, hk_os_range_t *range);
 
-/* Gives wholly free superslabs to the region cache, the one that is kept for reuse included. */
+/* Gives wholly free superslabs to the region cache, or back where most of them has gone, the one that is kept for reuse included. */
 void hk_pool_release_empty(void);
 
 /* Bytes of all superslabs. Any thread. */

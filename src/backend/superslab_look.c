@@ -60,11 +60,12 @@ bool hk_pool_add_free(hk_superslab_t **at, hk_pool_free_t *sum) {
     hk_lock(&hk_pool_lock);
     hk_superslab_t *ss = *at = hk_superslab_next_locked(*at);
     if (ss != NULL) {
-        const size_t dirty = (size_t)hk_ones(hk_superslab_dirty(ss)) * HK_SLICE;
+        const size_t gone = hk_superslab_gone(ss, hk_superslab_dirty(ss));
+        const size_t dirty = (size_t)hk_ones(hk_superslab_dirty(ss)) * HK_SLICE - gone;
         sum->dirty += dirty;
         sum->likely += dirty;
         sum->slices += dirty;
-        sum->clean += (size_t)hk_ones(ss->fresh | ss->lazy) * HK_SLICE;
+        sum->clean += (size_t)hk_ones(ss->fresh | ss->lazy) * HK_SLICE + gone;
         hk_superslab_visit_locked(ss, add_free, sum);
     }
     hk_unlock(&hk_pool_lock);
@@ -88,23 +89,26 @@ uint32_t hk_pool_claim(hk_superslab_t *ss, bool aged, hk_os_range_t *ranges, uns
     return claimed;
 }
 
-bool hk_pool_unclaim(hk_superslab_t *ss, uint32_t claimed, uint32_t purged, bool lazily) {
+size_t hk_pool_unclaim(hk_superslab_t *ss, uint32_t claimed, uint32_t purged, bool lazily,
+                       bool *seen) {
     hk_assert((purged & ~claimed) == 0);
     hk_lock(&hk_pool_lock);
+    const size_t bytes = (size_t)hk_ones(purged) * HK_SLICE - hk_superslab_gone(ss, purged);
+    hk_superslab_forget_gone_locked(ss, purged);
     hk_assert((ss->claimed & claimed) == claimed); /* which keeps its memory where it is */
     *(lazily ? &ss->lazy : &ss->fresh) |= purged;
     ss->purged |= purged;
     ss->free |= claimed;
     ss->claimed &= ~claimed;
     hk_pool_relist_locked(ss);
-    const bool seen = ss->seen != 0;
+    *seen |= ss->seen != 0;
     /* a whole one is on the list of those; what has holes, or is a part, is on none, and its last slab may be gone since */
     const bool ends = ss->base != NULL && ss->free == ss->whole && ss->whole != UINT32_MAX;
     const hk_range_t range = ends ? hk_superslab_detach_locked(ss) : (hk_range_t){0};
     hk_unlock(&hk_pool_lock);
     if (range.bytes != 0)
         hk_superslab_release(ss, range);
-    return seen;
+    return bytes;
 }
 
 bool hk_pool_rule_out_huge_pages(hk_superslab_t *ss, hk_os_range_t *range) {

@@ -5,6 +5,7 @@
 #include "backend/slab.h"
 #include "backend/superslab_own.h"
 #include "config/config.h"
+#include "stats/counters.h"
 
 static hk_stock_t stock = HK_STOCK(hk_superslab_t, kept);
 static hk_superslab_t *newest; /* lock: pool; that got its memory last, if it has not gone back */
@@ -44,12 +45,21 @@ static _Atomic uint16_t *find_shadow(const hk_slab_t *slab) {
     return ss->shadow + start;
 }
 
+/* But for pages without memory, which do. */
+static HK_COLD void clear(const hk_slab_t *slab) {
+    const size_t page = hk_os_page_size();
+    const uint64_t none = hk_load_relaxed(&slab->clean) & ~hk_load_relaxed(&slab->lazy);
+    for (size_t i = 0; i < slab->slices * HK_SLICE / page; i++)
+        if ((none >> i & 1) == 0)
+            hk_zero(slab->base + i * page, page);
+}
+
 void hk_superslab_guard(hk_slab_t *slab) {
     if (HK_LIKELY(!hk_load_relaxed(&shadows)))
         return;
     find_shadow(slab);
     if (!slab->zeroed)
-        hk_zero(slab->base, slab->slices * HK_SLICE);
+        clear(slab);
     slab->zeroed = true;
 }
 
@@ -217,7 +227,6 @@ bool hk_superslab_add(unsigned slices, unsigned cls) {
     bool filled;
     if (ss == NULL)
         return false;
-    hk_assert(ss->base == NULL && ss->list == 0 && ss->claimed == 0);
     if ((HK_UNLIKELY(hk_load_relaxed(&shadows)) && !add_shadow(ss)) ||
         !take_memory(slices * HK_SLICE, cls, &range, &used, &filled)) {
         hk_stock_put(&stock, ss);
@@ -229,6 +238,7 @@ bool hk_superslab_add(unsigned slices, unsigned cls) {
     const uint32_t holes = filled ? 0 : dig_holes(&range, cls, used != 0);
     hk_map_set(range.start, count, HK_KIND_FREE);
     hk_lock(&hk_pool_lock);
+    hk_assert(ss->base == NULL && ss->list == 0 && ss->claimed == 0);
     newest = ss;
     ss->base = range.start;
     ss->holes = holes;
@@ -247,17 +257,31 @@ hk_range_t hk_superslab_detach_locked(hk_superslab_t *ss) {
     hk_assert(ss->free == ss->whole);
     if (ss->holes != 0 && !hk_os_protect(range.start, range.bytes, HK_READ_WRITE))
         return (hk_range_t){0};
+    const size_t gone =
+        hk_superslab_gone(ss, ss->free) + (size_t)hk_ones(ss->purged & ss->fresh) * HK_SLICE;
+    ss->hollow = gone > range.bytes / 2 ? (uint32_t)gone : 0;
     ss->base = NULL;
     ss->whole = ss->holes = 0;
     ss->free = ss->fresh = ss->lazy = ss->seen = ss->purged = 0;
+    hk_superslab_forget_gone_locked(ss, UINT32_MAX);
     hk_store_relaxed(&mapped, hk_pool_mapped() - range.bytes);
     hk_pool_relist_locked(ss);
     return range;
 }
 
+/* In the cache what has no memory would count as if it had, and be brought in again unseen. */
+static HK_COLD void give_hollow(const hk_superslab_t *ss, hk_range_t range) {
+    hk_count(purge_bytes, range.bytes - ss->hollow);
+    hk_count(superslabs_retired, 1);
+    hk_region_return(range);
+}
+
 void hk_superslab_release(hk_superslab_t *ss, hk_range_t range) {
     hk_assert(hk_map_kind(range.start) == HK_KIND_FREE);
     hk_map_set_owner(range.start, NULL);
-    hk_region_give(range);
+    if (HK_UNLIKELY(ss->hollow != 0))
+        give_hollow(ss, range);
+    else
+        hk_region_give(range);
     hk_stock_put(&stock, ss);
 }

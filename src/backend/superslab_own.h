@@ -8,23 +8,27 @@
 #include "base/lock.h"
 
 /* Equation: free, claimed and the runs of the carved slabs partition the slices of whole; fresh,
- * lazy and seen are disjoint subsets of free, and purged is one too; holes and whole are disjoint.
+ * lazy and seen are disjoint subsets of free, and purged is one too; holes and whole are disjoint; holey slices are claimed, or
+ * free and neither fresh nor lazy, and gone is 0 but for them.
  * Lock: pool, for everything but slabs[]. */
 struct hk_superslab {
     hk_superslab_head_t at;
     uint8_t head[HK_SLICES];            /* the first slice of each one's run */
     _Alignas(HK_CACHE_LINE) char *base; /* NULL: without memory. Apart from what frees look at */
     uint32_t whole;                     /* const while mapped. 1: the slice is there */
-    uint32_t holes;     /* const while mapped. 1: nobody can read or write the slice */
-    uint32_t free;      /* 1: the slice is free */
-    uint32_t fresh;     /* 1: the slice reads as zero */
-    uint32_t lazy;      /* 1: the system may take the slice's memory, or has */
-    uint32_t seen;      /* 1: the slice was free and had memory at the last look */
-    uint32_t claimed;   /* 1: the slice is being purged */
-    uint32_t purged;    /* 1: the slice has been, and nobody had it since */
-    bool no_huge_pages; /* they have been ruled out for the superslab, or never asked for */
-    uint8_t list;       /* which list it is on, or 0: on none */
-    bool filled;        /* what is fresh has memory all the same: a huge page's */
+    uint32_t holes;   /* const while mapped. 1: nobody can read or write the slice */
+    uint32_t free;    /* 1: the slice is free */
+    uint32_t fresh;   /* 1: the slice reads as zero */
+    uint32_t lazy;    /* 1: the system may take the slice's memory, or has */
+    uint32_t seen;    /* 1: the slice was free and had memory at the last look */
+    uint32_t claimed; /* 1: the slice is being purged */
+    uint32_t purged;  /* 1: the slice has been, and nobody had it since */
+    uint32_t holey; /* 1: OS pages of the slice are gone: the slab that was there gave them back */
+    uint16_t gone[HK_SLICES]; /* of each slice; 1: the page is */
+    bool no_huge_pages;       /* they have been ruled out for the superslab, or never asked for */
+    uint8_t list;             /* which list it is on, or 0: on none */
+    bool filled;              /* what is fresh has memory all the same: a huge page's */
+    uint32_t hollow; /* without base: bytes of it that were given back, if that is most of it */
     hk_superslab_t *next, **link; /* on that list; *link is this one */
     hk_stocked_t kept;
     _Atomic uint16_t *shadow; /* const once set; NULL where nobody guards the heap */
@@ -59,6 +63,10 @@ HK_INLINE uint32_t hk_superslab_dirty(const hk_superslab_t *ss) {
 }
 
 /* ---- the pool; with it locked ---- */
+
+/* Of these slices the bytes of pages that are gone; and nothing is known of them any more. */
+size_t hk_superslab_gone(const hk_superslab_t *ss, uint32_t slices);
+void hk_superslab_forget_gone_locked(hk_superslab_t *ss, uint32_t slices);
 
 /* After its free slices have changed: puts the superslab on the list that it belongs on. */
 void hk_pool_relist_locked(hk_superslab_t *ss);

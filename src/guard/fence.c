@@ -117,23 +117,26 @@ static void unmap(const hk_header_t *header) {
 }
 
 /* Freed ones wait here, so many at most and of so much address space each, less where that is limited; not where mappings are
- * few. The smaller ones keep their memory, so much in all, and when they have waited may be had again: a few for each number
- * of pages, modulo the sets. */
+ * few. The smaller ones keep their memory, so much in all, and when they have waited may be had again. The larger they are
+ * the fewer of them wait with their memory, or the next ones would find none. */
 #define WAITS_UP_TO (4096 * HK_MIB)
 #define WAITS_LIMITED_UP_TO HK_MIB
-#define KEEPS_UP_TO (512 * HK_KIB)
-#define KEEPS_IN_ALL (4 * HK_MIB)
-enum { PLACES = 32, KEPT = 64 };
+#define KEEPS_IN_ALL (12 * HK_MIB)
+#define KEEPS_UP_TO (KEEPS_IN_ALL / (FEW_PLACES + 2))
+#define KEEPS_BELOW (HK_SLICE / 4 * 3) /* where the body starts in its slice */
+enum { PLACES = 32, FEW_PLACES = 3, KEPT = 64 };
 static _Atomic(hk_header_t *) waiting[PLACES]; /* atomic: any thread */
-/* atomic: any thread; headers, which start slices, and in the bits below what body and mapping they have. 0: none */
+/* atomic: any thread; headers, which start slices, and in the bits below something of what body and mapping they have. 0: none */
 static _Atomic uintptr_t kept[KEPT];
-_Static_assert(KEEPS_UP_TO / 4096 < 256, "a byte for the body's pages");
+enum { MOST_MORE = 64 };
+_Static_assert((KEEPS_UP_TO / 4096 + 1) * MOST_MORE <= HK_SLICE, "room for both");
 
-/* 0: none that is kept has such a shape. */
+/* 0: none that is kept has such a shape, as where a mapping is larger than its body by MOST_MORE slices and more. */
 static uintptr_t shape_of(size_t body_bytes, size_t bytes) {
-    const size_t slices = bytes / HK_SLICE;
-    return body_bytes <= KEEPS_UP_TO && slices < 256 ? body_bytes / hk_os_page_size() << 8 | slices
-                                                     : 0;
+    const size_t more = (bytes - body_bytes) / HK_SLICE;
+    return body_bytes <= KEEPS_UP_TO && more < MOST_MORE
+               ? body_bytes / hk_os_page_size() * MOST_MORE | more
+               : 0;
 }
 
 /* Whoever has the place now; 0: nobody. Who had it goes. */
@@ -196,34 +199,49 @@ static void keep(hk_header_t *header) {
     keep_at(hk_guard_chance(KEPT), is);
 }
 
-/* One that is kept, of such a body and mapping. */
-static hk_header_t *kept_one(size_t body_bytes, size_t bytes) {
-    const uintptr_t shape = shape_of(body_bytes, bytes);
+/* One that is kept, whose shape is that or up to so much more. */
+static hk_header_t *kept_up_to(uintptr_t shape, size_t larger) {
     for (unsigned i = 0; i < KEPT && shape != 0; i++) {
         uintptr_t is = hk_load_relaxed(&kept[i]);
-        if (is % HK_SLICE == shape && hk_cas_seq(&kept[i], &is, (uintptr_t)0))
-            return (hk_header_t *)(is - shape);
+        const uintptr_t has = is % HK_SLICE;
+        if (has >= shape && has <= shape + larger && has % MOST_MORE == shape % MOST_MORE &&
+            hk_cas_seq(&kept[i], &is, (uintptr_t)0))
+            return (hk_header_t *)(is - has);
     }
     return NULL;
 }
 
+/* Of such a body and mapping; or else of a little larger ones, so that the block starts in the same slice all the same. */
+static hk_header_t *kept_one(size_t body_bytes, size_t bytes) {
+    const uintptr_t shape = shape_of(body_bytes, bytes);
+    const size_t larger = hk_min(body_bytes / 8, HK_SLICE - KEEPS_BELOW) / hk_os_page_size();
+    hk_header_t *header = kept_up_to(shape, 0);
+    return header != NULL ? header : kept_up_to(shape, larger * MOST_MORE);
+}
+
 /* In the same pages as one that has waited; NULL: there is none. */
 static void *alloc_again(size_t n, size_t align, size_t bytes, hk_by_t by) {
-    const size_t body = body_for(n);
-    hk_header_t *header = align <= hk_os_page_size() ? kept_one(body, bytes) : NULL;
+    hk_header_t *header = align <= hk_os_page_size() ? kept_one(body_for(n), bytes) : NULL;
     if (header == NULL || !is_whole(header))
         return NULL;
+    const size_t body = header->body_bytes;
+    const size_t more = header->bytes - bytes;
+    hk_assert(header->bytes >= bytes); /* as much besides a body that is as large */
+    if (more != 0 && !hk_held_take(more, 0)) {
+        unmap(header);
+        return NULL;
+    }
     if (header->open) {
         look(header);
     } else if (hk_os_protect(hk_header_body(header), body, HK_READ_WRITE)) {
         hk_zero(hk_header_body(header), body);
     } else {
         unmap(header);
+        hk_held_drop(more);
         return NULL;
     }
     hk_sub_relaxed(&kept_bytes, body);
     header->keeps = header->open = false;
-    header->served++;
     header->block = body - hk_align_up(n, hk_max(align, 16));
     header->n = n;
     header->by = by;
@@ -249,6 +267,10 @@ void *hk_fence_alloc(size_t n, size_t align, bool grows, hk_by_t by) {
     return p;
 }
 
+static bool has_room_for(size_t bytes) {
+    return hk_load_relaxed(&kept_bytes) + bytes <= KEEPS_IN_ALL;
+}
+
 /* Nobody may want what is kept: the next one from a place of chance on makes room for others. */
 static void let_go_of_any(void) {
     const unsigned from = hk_guard_chance(KEPT);
@@ -259,15 +281,17 @@ static void let_go_of_any(void) {
         }
 }
 
-/* Where blocks come and go all the time, as buffers do, closing each would take longer than all else: of a mapping
- * of up to so many bytes that has served often one in so many is closed, by chance, the fewer the more often it has
- * served, and the others are cleared. */
-#define OPEN_UP_TO (128 * HK_KIB)
-enum { OFTEN = 8, CLOSED_IN = 64 };
-
-static bool may_be_open(const hk_header_t *header) {
-    return header->served >= OFTEN && header->body_bytes <= OPEN_UP_TO &&
-           hk_guard_chance((uint32_t)hk_min(header->served, CLOSED_IN)) != 0;
+/* To close a body and open it again takes two calls, each of which stops the process's other threads: where buffers come and
+ * go all the time, longer than all else. So what it may take is bounded: a millisecond is worth a closing, up to a few are saved, and
+ * the part of all that chance finds in what is saved is closed. The others are cleared. */
+static bool may_be_open(void) {
+    enum { SAVED = 64 };
+    static _Atomic uint64_t used_up_to; /* atomic: any thread; so many milliseconds' worth */
+    const uint64_t now = hk_os_now_ms();
+    uint64_t before = hk_load_relaxed(&used_up_to);
+    const uint64_t used = hk_max(before, now);
+    return hk_guard_chance(SAVED) >= hk_minus(now + SAVED, used) ||
+           !hk_cas_seq(&used_up_to, &before, used + 1); /* another thread closes one */
 }
 
 /* Nobody can read what was in the body any more, nor write to it unless it is open. (One of large alignment may begin in
@@ -275,19 +299,23 @@ static bool may_be_open(const hk_header_t *header) {
 static bool close_body(hk_header_t *header) {
     char *body = hk_header_body(header);
     const size_t bytes = header->body_bytes;
-    const bool keeps = bytes <= KEEPS_UP_TO && header->body < HK_SLICE / 4 * 3 &&
-                       !hk_region_is_bounded() &&
-                       hk_load_relaxed(&kept_bytes) + bytes <= KEEPS_IN_ALL;
-    const bool open = keeps && may_be_open(header);
+    const bool may = bytes <= KEEPS_UP_TO && header->body < KEEPS_BELOW && !hk_region_is_bounded();
+    for (unsigned i = 0; i < FEW_PLACES && may && !has_room_for(bytes); i++)
+        let_go_of_any();
+    const bool keeps = may && has_room_for(bytes), open = keeps && may_be_open();
     if (open)
         hk_zero(body, bytes);
     header->open = open; /* and clear: a handler may end the process */
     header->keeps = keeps && (header->open || hk_os_protect(body, bytes, HK_NO_ACCESS));
     if (header->keeps)
         hk_add_relaxed(&kept_bytes, bytes);
-    else if (bytes <= KEEPS_UP_TO)
-        let_go_of_any();
     return header->keeps || hk_os_close(body, bytes);
+}
+
+/* In how many places it may wait. */
+static unsigned places_of(const hk_header_t *header) {
+    const size_t half = KEEPS_IN_ALL / 2 / header->body_bytes;
+    return header->keeps ? (unsigned)HK_CLAMP(half, FEW_PLACES, PLACES) : PLACES;
 }
 
 static void wait_or_go(hk_header_t *header) {
@@ -295,7 +323,7 @@ static void wait_or_go(hk_header_t *header) {
     const size_t most = few ? WAITS_LIMITED_UP_TO : WAITS_UP_TO;
     const bool waits = header->bytes <= most && hk_load_relaxed(&patience) == 0;
     if (waits && close_body(header))
-        header = hk_exchange_seq(&waiting[hk_guard_chance(PLACES)], header);
+        header = hk_exchange_seq(&waiting[hk_guard_chance(places_of(header))], header);
     if (header != NULL && header->keeps)
         keep(header);
     else if (header != NULL)

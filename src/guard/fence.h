@@ -1,6 +1,6 @@
 /* Fenced blocks: each is a mapping of its own, its last byte as near as its alignment allows before a
  * page that nobody can read or write; before it, at some distance, lies another one. A freed one is
- * inaccessible, or only cleared if it has served often, until chance drives it out of the quarantine. No lock is taken.
+ * inaccessible, or only cleared where that is done all the time, until chance drives it out of the quarantine. No lock is taken.
  *
  *   | header | fence, 1 to 8 pages | body ........... block | tail | fence |
  *

@@ -17,7 +17,6 @@ typedef struct {
     size_t by; /* a hk_by_t */
     /* of all before, of where it is, and of the secret: const while the block is out, and being freed */
     uint64_t seal;
-    unsigned served;   /* blocks that have been here before this one */
     bool keeps;        /* its memory while it is free */
     bool open;         /* it is cleared while it is free, and anybody can write to it */
     atomic_uint state; /* atomic: whoever frees */

@@ -32,16 +32,19 @@ static struct pass {
     hk_superslab_t *at;  /* looked at last */
     hk_pool_free_t free; /* of those looked at */
     hk_pool_cursor_t cursor;
-    void *pack;    /* purged last */
-    bool packs;    /* there may be more of them */
-    size_t most;   /* bytes to give back */
-    size_t cached; /* of them at most so many cached ones */
-    size_t purged; /* so far */
+    void *pack;       /* purged last */
+    bool packs;       /* there may be more of them */
+    size_t most;      /* bytes to give back */
+    size_t cached;    /* of them at most so many cached ones */
+    size_t purged;    /* so far */
+    size_t spared;    /* of what was to go, as much as the process has grown by meanwhile */
+    uint64_t touched; /* what had been brought in by then, in all */
+    bool given;       /* the demand knows of it */
     bool aged, on_foot, tried, seen;
 } pass;
 
 static hk_demand_t demand;   /* lock: look */
-static size_t stuck;         /* lock: look; free bytes that the last pass could not get at */
+static size_t stuck;         /* lock: look; free bytes that the last pass tried in vain */
 static size_t stuck_likely;  /* lock: look; and what was likely of them (hk_pool_free_t) */
 static atomic_size_t worth;  /* atomic: written under the lock; see hk_look_worth() */
 static unsigned refused;     /* lock: look; so many looks do without the region cache, which the
@@ -150,6 +153,7 @@ static bool decide(void) {
         stuck_likely = pass.free.likely;
     }
     pass.stage = PURGES;
+    pass.touched = hk_counted(touched);
     if (!for_old) /* else it goes on where the credit ended, or what is taken again would use it up */
         pass.cursor = (hk_pool_cursor_t){0};
     pass.tried = pass.cursor.superslab == NULL;
@@ -157,6 +161,15 @@ static bool decide(void) {
     pass.packs = packs.dirty != 0;
     pass.seen = old < cached;
     return true;
+}
+
+/* Once for each pass as a round of the process, for it may grow meanwhile; then there is the more of it. */
+static void note_given(size_t bytes) {
+    if (pass.given)
+        hk_demand_given_more(&demand, bytes);
+    else
+        hk_demand_given(&demand, hk_counted(touched), bytes, hk_os_now_ms());
+    pass.given = true;
 }
 
 static bool purge(uint64_t mode) {
@@ -176,7 +189,20 @@ static bool purge(uint64_t mode) {
     }
     pass.purged += bytes;
     pass.most = hk_minus(pass.most, bytes);
+    if (bytes != 0 && !hk_look_is_for_old())
+        note_given(bytes);
     return pass.most != 0;
+}
+
+/* On foot a pass waits for the next free, and by then the process may have grown: by so much it needs what was to go. */
+static void make_up_for_growth(void) {
+    const uint64_t now = hk_counted(touched);
+    if (!pass.on_foot || pass.aged)
+        return;
+    const size_t spared = (size_t)hk_min(now - pass.touched, pass.most);
+    pass.most -= spared;
+    pass.spared += spared;
+    pass.touched = now;
 }
 
 static void end(void) {
@@ -184,13 +210,10 @@ static void end(void) {
     hk_pool_release_empty();
     cached_before = hk_region_cached();
     hk_store_relaxed(&worth, (size_t)0);
-    stuck = hk_minus(stuck, pass.purged);
-    stuck_likely = hk_minus(stuck_likely, pass.purged);
-    if (pass.purged == 0)
-        return;
-    hk_count(purge_runs, 1);
-    if (!hk_look_is_for_old())
-        hk_demand_given(&demand, hk_counted(touched), pass.purged, hk_os_now_ms());
+    stuck = hk_minus(stuck, pass.purged + pass.spared);
+    stuck_likely = hk_minus(stuck_likely, pass.purged + pass.spared);
+    if (pass.purged != 0)
+        hk_count(purge_runs, 1);
 }
 
 size_t hk_look_worth(void) { return hk_load_relaxed(&worth); }
@@ -206,7 +229,8 @@ bool hk_look_step(uint64_t mode) {
         return false; /* or somebody else has gone on with it to its end */
     if (pass.stage == LOOKS)
         return hk_pool_add_free(&pass.at, &pass.free) || decide();
-    if (purge(mode))
+    make_up_for_growth();
+    if (pass.most != 0 && purge(mode))
         return true;
     end();
     return false;

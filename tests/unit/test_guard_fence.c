@@ -10,6 +10,8 @@
 #include "guard/header.h"
 #include "os/os.h"
 
+#include <unistd.h>
+
 /* ---- where things lie ---- */
 
 static child_t child;
@@ -165,26 +167,53 @@ static uint64_t mappings(void) {
     return hk_load_relaxed(&hk_calls[HK_CALL_mmap]) + hk_load_relaxed(&hk_calls[HK_CALL_munmap]);
 }
 
-/* So many blocks, one after the other: each reads as zero. Returns how many calls of the system that took. */
-static uint64_t calls_for(unsigned blocks, size_t n) {
+/* So many blocks, one after the other, of up to so much less: each reads as zero. Returns how many calls of the system that took. */
+static uint64_t calls_for(unsigned blocks, size_t n, size_t less) {
     const uint64_t before = mappings();
     for (unsigned i = 0; i < blocks; i++) {
-        char *p = hak_malloc(n - i % 1000);
-        for (size_t at = 0; at < n - i % 1000; at++)
+        const size_t bytes = n - 997 * i % less;
+        char *p = hak_malloc(bytes);
+        for (size_t at = 0; at < bytes; at++)
             CHECK_EQ(p[at], 0);
-        memset(p, 'x', n - i % 1000);
+        memset(p, 'x', bytes);
+        CHECK_EQ(hak_usable_size(p), bytes);
         hak_free(p);
     }
     return mappings() - before;
 }
 
-/* Where one has waited, the next one of as many pages is put; and trimming forgets them. */
+/* Where one has waited, the next one of as many pages is put, or of a few less; and trimming forgets them. What is too large goes
+ * back at once. */
 static void fences_are_used_again(void) {
-    enum { BLOCKS = 1000 };
-    const uint64_t small = calls_for(BLOCKS, 102400), large = calls_for(BLOCKS, 1024000);
-    CHECK(small < BLOCKS && large > 2 * BLOCKS);
+    enum { BLOCKS = 200 };
+    CHECK(calls_for(5 * BLOCKS, 102400, 1000) < BLOCKS);
+    CHECK(calls_for(5 * BLOCKS, 102400, 12000) < BLOCKS);
+    CHECK(calls_for(BLOCKS, 1024000, 1000) < BLOCKS / 2);
+    calls_for(BLOCKS, 2 * HK_MIB, 1000); /* until there is room */
+    CHECK(calls_for(BLOCKS, 2 * HK_MIB, 1000) < BLOCKS / 2);
+    CHECK(calls_for(BLOCKS / 10, 4 * HK_MIB, 1000) > BLOCKS / 10);
     hak_trim();
-    CHECK(calls_for(1, 102400) > 0);
+    CHECK(calls_for(1, 102400, 1) > 0);
+}
+
+static uint64_t protections(void) { return hk_load_relaxed(&hk_calls[HK_CALL_mprotect]); }
+
+/* A freed block is closed, but where that is done all the time: there can be so many closings in a row, and one for each millisecond
+ * more. Each is a call, and one more to open the block's pages again. */
+static void closings_are_bounded_by_time(void) {
+    enum { BLOCKS = 2000, IN_A_ROW = 64, BYTES = 40960 };
+    hak_trim();
+    usleep((IN_A_ROW + 1) * 1000);
+    void *p = hak_malloc(BYTES);
+    const uint64_t first = protections();
+    hak_free(p);
+    CHECK_EQ(protections(), first + 1);
+    const uint64_t mapped = mappings(), before = protections(), began = hk_os_now_ms();
+    for (unsigned i = 0; i < BLOCKS; i++)
+        hak_free(hak_malloc(BYTES));
+    const uint64_t most = IN_A_ROW + hk_os_now_ms() - began + 1;
+    CHECK(protections() - before <= 2 * most + 4 * (mappings() - mapped));
+    CHECK(protections() - before >= IN_A_ROW / 2);
 }
 
 /* What waits has addresses: vast ones do, unless these are limited. */
@@ -295,6 +324,7 @@ int main(void) {
     fences_go();
     if (hk_guard->fences) {
         fences_are_used_again();
+        closings_are_bounded_by_time();
         few_addresses();
         grows_where_it_is();
         headers_are_sealed();

@@ -297,17 +297,97 @@ static void slices_are_marked(void) {
     const unsigned cls = HK_CLASS_FIXED - 1, slices = hk_classes[cls].slices;
     hk_slab_t *whole = own_superslab(false), *slab = take_in(whole, slices, cls);
     model_of(slab, false);
+    const unsigned per_slice = (unsigned)(HK_SLICE / page);
+    uint16_t gone[HK_SLICES] = {0};
+    uint64_t rng = 1;
     for (unsigned bits = 0; bits < 1u << 2 * slices; bits++) {
         uint32_t clean = bits & ((1u << slices) - 1), lazy = bits >> slices & ~clean;
-        hk_slab_mark_slices(slab, clean | 1u << slices, lazy | 1u << (slices + 1));
+        for (unsigned i = 0; i < slices; i++)
+            gone[i] = (clean | lazy) >> i & 1 ? 0 : (uint16_t)chance_below(&rng, 1u << per_slice);
+        hk_slab_mark_slices(slab, clean | 1u << slices, lazy | 1u << (slices + 1), gone);
         for (unsigned n = 0; n < m.pages; n++) {
-            unsigned slice = (unsigned)(n * page / HK_SLICE);
-            m.clean[n] = (clean | lazy) >> slice & 1 && overlapping(n, -1) != 0;
-            m.lazy[n] = lazy >> slice & 1 && overlapping(n, -1) != 0;
+            unsigned slice = n / per_slice;
+            const bool used = overlapping(n, -1) != 0;
+            m.purged[n] = gone[slice] >> n % per_slice & 1 && used;
+            m.clean[n] = ((clean | lazy) >> slice & 1 && used) || m.purged[n];
+            m.lazy[n] = lazy >> slice & 1 && used;
         }
         check_against_model();
     }
     hk_pool_give(slab);
+    hk_pool_give(whole);
+    clear_the_way();
+}
+
+/* A slab of small blocks all of whose pages were given back; with `again` the first has memory again. */
+static hk_slab_t *purged_slab(const hk_slab_t *whole, bool again) {
+    hk_os_range_t ranges[MOST_PAGES / 2];
+    uint64_t rng = 1;
+    hk_slab_t *slab = take_in(whole, 1, hk_class_of(1024));
+    model_of(slab, false);
+    for (unsigned n = 0; n < m.pages; n++)
+        m.clean[n] = m.purged[n] = hk_load_relaxed(&slab->clean) >> n & 1;
+    step_take(m.blocks, &rng);
+    step_free(100, &rng);
+    for (unsigned b = 0; b < m.blocks; b++)
+        free_block(b);
+    const uint64_t pages = step_claim(false);
+    const unsigned count = hk_mask_ranges(slab->base, pages, page, ranges);
+    CHECK_EQ(hk_os_advise(ranges, count, HK_PURGE).done, count);
+    step_unclaim(pages, true, false);
+    if (again)
+        step_take(1, &rng);
+    free_block(0);
+    return slab;
+}
+
+static hk_pool_free_t free_now(void) {
+    hk_pool_free_t sum = {0};
+    for (hk_superslab_t *at = NULL; hk_pool_add_free(&at, &sum);)
+        continue;
+    return sum;
+}
+
+/* Which pages of a slab have been given back is known when the slab is no more: they do not count as free memory, do not go
+ * back twice, and whoever has them next brings them in. */
+static void what_is_gone_stays_gone(void) {
+    hk_os_range_t ranges[HK_SLICES];
+    unsigned count;
+    bool seen = false;
+    hk_slab_t *whole = own_superslab(false);
+    const size_t gone = HK_SLICE - page;
+    const hk_pool_free_t before = free_now();
+    hk_slab_t *slab = purged_slab(whole, true), *next;
+    hk_pool_give(slab);
+    CHECK_EQ(free_now().clean, before.clean + gone);
+    CHECK_EQ(free_now().slices, before.slices - gone);
+
+    /* the next slab there knows them */
+    uint64_t retaken = hk_load_relaxed(&hk_pool_retaken);
+    CHECK((next = take_in(whole, 1, hk_class_of(2048))) == slab && !next->zeroed);
+    CHECK_EQ(hk_load_relaxed(&next->clean), ((uint64_t)2 << gone / page) - 2);
+    CHECK_EQ(hk_load_relaxed(&hk_pool_retaken), retaken);
+    hk_pool_give(next);
+    CHECK_EQ(free_now().clean, before.clean + gone);
+
+    /* a large run takes them all */
+    CHECK((next = take_in(whole, 1, 0)) == slab);
+    CHECK_EQ(hk_load_relaxed(&hk_pool_retaken), retaken + gone);
+    hk_pool_give(next);
+    CHECK_EQ(free_now().clean, before.clean);
+
+    /* only the rest of it goes back */
+    hk_pool_give(slab = purged_slab(whole, true));
+    const uint32_t own = 1u << slab->first;
+    const uint32_t claimed = hk_pool_claim(hk_map_owner(whole->base), false, ranges, &count);
+    CHECK((claimed & own) != 0);
+    CHECK_EQ(hk_pool_unclaim(hk_map_owner(whole->base), claimed, own, false, &seen), page);
+    CHECK_EQ(free_now().clean, before.clean + HK_SLICE);
+
+    /* what has gone as a whole is a slice without memory */
+    hk_pool_give(purged_slab(whole, false));
+    CHECK_EQ(free_now().clean, before.clean + 2 * HK_SLICE);
+    CHECK_EQ(free_now().slices, before.slices - 2 * HK_SLICE);
     hk_pool_give(whole);
     clear_the_way();
 }
@@ -326,7 +406,10 @@ static uint32_t claim_slices(hk_slab_t *whole, bool aged, hk_os_range_t *ranges,
 }
 
 static bool unclaim_slices(hk_slab_t *whole, uint32_t claimed, uint32_t purged, bool lazily) {
-    return hk_pool_unclaim(hk_map_owner(whole->base), claimed, purged, lazily);
+    bool seen = false;
+    CHECK_EQ(hk_pool_unclaim(hk_map_owner(whole->base), claimed, purged, lazily, &seen),
+             hk_ones(purged) * HK_SLICE);
+    return seen;
 }
 
 static void slices_are_claimed(void) {
@@ -465,6 +548,7 @@ int main(void) {
         for (uint64_t seed = 1; seed <= SEEDS; seed++)
             model_is_followed(cls, seed);
     slices_are_marked();
+    what_is_gone_stays_gone();
     slices_are_claimed();
     slices_with_memory_come_first();
     calloc_zeroes_what_was_purged_lazily();

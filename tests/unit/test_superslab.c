@@ -324,7 +324,8 @@ static void ends_while_claimed(void *unused) {
     CHECK(claimed != 0);
     hk_pool_give(last);
     CHECK(ss->base != NULL);
-    hk_pool_unclaim(ss, claimed, 0, false);
+    bool seen = false;
+    hk_pool_unclaim(ss, claimed, 0, false, &seen);
     CHECK(ss->base == NULL);
     _exit(0);
 }

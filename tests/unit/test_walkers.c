@@ -72,7 +72,8 @@ static void slices_that_are_not_claimed(bool planted) {
     unsigned count;
     hk_slab_t *run = own_superslab(false);
     uint32_t claimed = hk_pool_claim(hk_map_owner(run->base), false, ranges, &count);
-    hk_pool_unclaim(hk_map_owner(run->base), planted ? claimed | 1 : claimed, 0, false);
+    bool seen = false;
+    hk_pool_unclaim(hk_map_owner(run->base), planted ? claimed | 1 : claimed, 0, false, &seen);
 }
 
 static void slab_that_has_an_owner(bool planted) {
@@ -116,7 +117,8 @@ static void page_clean_and_seen(bool planted) {
 
 static void pages_that_are_not_claimed(bool planted) {
     hk_slab_t *slab = hk_pool_take(1, CLS, 1);
-    hk_slab_mark_slices(slab, 0, 0);
+    static const uint16_t gone[HK_SLICES];
+    hk_slab_mark_slices(slab, 0, 0, gone);
     uint64_t pages = hk_slab_claim(slab, false);
     if (planted)
         slab->bits[0] |= 1;

@@ -122,6 +122,24 @@ static void breathes(void) {
     }
 }
 
+// So does one that frees in no order, whose pages go one by one, and slab by slab what is left.
+static void breathes_in_pieces(void) {
+    enum { BYTES = 800, BLOCKS = PEAK / BYTES, ROUNDS = 8 };
+    static char *blocks[BLOCKS];
+    struct rusage usage;
+    long faults = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int i = 0; i < BLOCKS; i++)
+            memset(blocks[i] = malloc(BYTES), 1, BYTES);
+        for (int i = 0; i < BLOCKS; i++) // 9973 and BLOCKS have no common divisor
+            free(blocks[(long)i * 9973 % BLOCKS]);
+        CHECK(getrusage(RUSAGE_SELF, &usage) == 0, "getrusage");
+        faults = usage.ru_minflt - faults;
+        CHECK(round < ROUNDS - 1 || faults < PEAK / 4096 / 4, "%ld faults", faults);
+        faults = usage.ru_minflt;
+    }
+}
+
 // It is there as long as the process is large, ends by itself, and comes again.
 static void ends(void) {
     enum { BLOCKS = PEAK >> 20 };
@@ -312,6 +330,7 @@ int main(int argc, char **argv) {
                  {"scattered", scattered},
                  {"beside", beside},
                  {"breathes", breathes},
+                 {"breathes_in_pieces", breathes_in_pieces},
                  {"steady", steady},
                  {"signals", signals},
                  {"scheduling", scheduling},
