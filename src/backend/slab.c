@@ -47,21 +47,22 @@ HK_INLINE void next_run(uint64_t *pages, unsigned *first, unsigned *n) {
 /* All pages that count: not those behind the last block. */
 HK_INLINE uint64_t used_pages(const hk_class_t *c) { return pages_of_blocks(c, 0, c->blocks - 1u); }
 
-void hk_slab_mark_slices(hk_slab_t *slab, uint32_t clean, uint32_t lazy, const uint16_t *gone) {
+void hk_slab_mark_slices(hk_slab_t *slab, uint32_t clean, uint32_t lazy, uint32_t purged,
+                         const uint16_t *gone) {
     const unsigned per_slice = (unsigned)(HK_SLICE >> page_shift());
     const uint64_t used = used_pages(class_of(slab));
     hk_assert((clean & lazy) == 0); /* what has no memory is not to be taken */
-    uint64_t clean_pages = 0, lazy_pages = 0, gone_pages = 0;
+    uint64_t clean_pages = 0, lazy_pages = 0, purged_pages = 0;
     for (unsigned i = 0; i < slab->slices; i++) {
         uint64_t pages = hk_bits(i * per_slice, per_slice) & used;
         clean_pages |= (clean | lazy) >> i & 1 ? pages : 0;
         lazy_pages |= lazy >> i & 1 ? pages : 0;
-        gone_pages |= (uint64_t)gone[i] << i * per_slice & pages;
+        purged_pages |= purged >> i & 1 ? pages : (uint64_t)gone[i] << i * per_slice & pages;
     }
-    hk_store_relaxed(&slab->clean, clean_pages | gone_pages);
+    hk_store_relaxed(&slab->clean, clean_pages | purged_pages);
     hk_store_relaxed(&slab->lazy, lazy_pages);
     slab->seen = 0;
-    slab->purged = gone_pages;
+    slab->purged = purged_pages;
     note_marks(slab);
 }
 

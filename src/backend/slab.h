@@ -28,8 +28,10 @@ uint64_t hk_slab_claim(hk_slab_t *slab, bool aged);
 unsigned hk_slab_unclaim(hk_slab_t *slab, uint64_t pages, bool purged, bool lazily);
 
 /* The pages of a slab that has just been carved: one bit per slice says whether it has no memory,
- * one whether what it has may be taken, and a bit for each of its pages whether that was given back. */
-void hk_slab_mark_slices(hk_slab_t *slab, uint32_t clean, uint32_t lazy, const uint16_t *gone);
+ * one whether what it has may be taken, one whether either is since it was given back, and a bit for each page of the other
+ * slices whether that was. */
+void hk_slab_mark_slices(hk_slab_t *slab, uint32_t clean, uint32_t lazy, uint32_t purged,
+                         const uint16_t *gone);
 
 /* The pages that were given back, for certain, and are without memory. */
 HK_INLINE uint64_t hk_slab_gone(const hk_slab_t *slab) {

@@ -151,9 +151,11 @@ HK_COLD void hk_superslab_forget_gone_locked(hk_superslab_t *ss, uint32_t slices
 
 /* Slices with such pages are in use now. A large run brings them in; a slab, as its blocks are handed out. */
 static HK_COLD void use_holey_locked(hk_superslab_t *ss, uint32_t slices, bool large) {
-    const size_t bytes = large ? hk_superslab_gone(ss, slices) : 0;
-    hk_count(touched, bytes);
-    hk_add_relaxed(&hk_pool_retaken, bytes);
+    if (large) {
+        const size_t bytes = hk_superslab_gone(ss, slices);
+        hk_count(touched, bytes);
+        hk_add_relaxed(&hk_pool_retaken, bytes);
+    }
     hk_superslab_forget_gone_locked(ss, slices);
 }
 
@@ -174,7 +176,7 @@ static void use_locked(hk_superslab_t *ss, unsigned head, unsigned first, unsign
     ss->fresh &= ~mask;
     ss->lazy &= ~mask;
     ss->seen &= ~mask;
-    if ((ss->purged & mask) != 0)
+    if (slab->cls == 0 && (ss->purged & mask) != 0)
         hk_add_relaxed(&hk_pool_retaken, (uint64_t)hk_ones(ss->purged & mask) * HK_SLICE);
     ss->purged &= ~mask;
     hk_pool_relist_locked(ss);
@@ -244,7 +246,8 @@ HK_INLINE hk_slab_t *take_from_locked(hk_superslab_t *ss, unsigned slices, unsig
     slab->bits = hk_class_words(c) <= HK_FEW_WORDS ? slab->few_bits : ss->wide_bits[first];
     hk_store_relaxed(&slab->free, c->blocks);
     if (cls != 0)
-        hk_slab_mark_slices(slab, ss->fresh >> first, ss->lazy >> first, &ss->gone[first]);
+        hk_slab_mark_slices(slab, ss->fresh >> first, ss->lazy >> first, ss->purged >> first,
+                            &ss->gone[first]);
     use_locked(ss, first, first, slices);
     return slab;
 }

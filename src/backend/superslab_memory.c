@@ -257,9 +257,10 @@ hk_range_t hk_superslab_detach_locked(hk_superslab_t *ss) {
     hk_assert(ss->free == ss->whole);
     if (ss->holes != 0 && !hk_os_protect(range.start, range.bytes, HK_READ_WRITE))
         return (hk_range_t){0};
-    const size_t gone =
-        hk_superslab_gone(ss, ss->free) + (size_t)hk_ones(ss->purged & ss->fresh) * HK_SLICE;
-    ss->hollow = gone > range.bytes / 2 ? (uint32_t)gone : 0;
+    const uint32_t dirty = hk_superslab_dirty(ss);
+    const size_t pages = hk_superslab_gone(ss, dirty);
+    ss->left = (uint32_t)(hk_ones(dirty) * HK_SLICE - pages);
+    ss->hollow = hk_ones(ss->purged & ss->fresh) * HK_SLICE + pages > range.bytes / 2;
     ss->base = NULL;
     ss->whole = ss->holes = 0;
     ss->free = ss->fresh = ss->lazy = ss->seen = ss->purged = 0;
@@ -271,15 +272,16 @@ hk_range_t hk_superslab_detach_locked(hk_superslab_t *ss) {
 
 /* In the cache what has no memory would count as if it had, and be brought in again unseen. */
 static HK_COLD void give_hollow(const hk_superslab_t *ss, hk_range_t range) {
-    hk_count(purge_bytes, range.bytes - ss->hollow);
+    hk_count(purge_bytes, ss->left);
     hk_count(superslabs_retired, 1);
+    hk_add_relaxed(&hk_pool_retaken, range.bytes); /* as if taken again, by a mapping of its own */
     hk_region_return(range);
 }
 
 void hk_superslab_release(hk_superslab_t *ss, hk_range_t range) {
     hk_assert(hk_map_kind(range.start) == HK_KIND_FREE);
     hk_map_set_owner(range.start, NULL);
-    if (HK_UNLIKELY(ss->hollow != 0))
+    if (HK_UNLIKELY(ss->hollow))
         give_hollow(ss, range);
     else
         hk_region_give(range);

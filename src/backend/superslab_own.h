@@ -28,7 +28,8 @@ struct hk_superslab {
     bool no_huge_pages;       /* they have been ruled out for the superslab, or never asked for */
     uint8_t list;             /* which list it is on, or 0: on none */
     bool filled;              /* what is fresh has memory all the same: a huge page's */
-    uint32_t hollow; /* without base: bytes of it that were given back, if that is most of it */
+    bool hollow;              /* without base: most of it was given back */
+    uint32_t left;            /* without base: bytes that had memory to the end */
     hk_superslab_t *next, **link; /* on that list; *link is this one */
     hk_stocked_t kept;
     _Atomic uint16_t *shadow; /* const once set; NULL where nobody guards the heap */

@@ -267,8 +267,11 @@ void *hk_fence_alloc(size_t n, size_t align, bool grows, hk_by_t by) {
     return p;
 }
 
-static bool has_room_for(size_t bytes) {
-    return hk_load_relaxed(&kept_bytes) + bytes <= KEEPS_IN_ALL;
+static bool take_room(size_t bytes) {
+    if (hk_add_relaxed(&kept_bytes, bytes) + bytes <= KEEPS_IN_ALL)
+        return true;
+    hk_sub_relaxed(&kept_bytes, bytes);
+    return false;
 }
 
 /* Nobody may want what is kept: the next one from a place of chance on makes room for others. */
@@ -299,16 +302,22 @@ static bool may_be_open(void) {
 static bool close_body(hk_header_t *header) {
     char *body = hk_header_body(header);
     const size_t bytes = header->body_bytes;
-    const bool may = bytes <= KEEPS_UP_TO && header->body < KEEPS_BELOW && !hk_region_is_bounded();
-    for (unsigned i = 0; i < FEW_PLACES && may && !has_room_for(bytes); i++)
+    const bool may = shape_of(bytes, header->bytes) != 0 && header->body < KEEPS_BELOW &&
+                     !hk_region_is_bounded();
+    bool keeps = may && take_room(bytes);
+    for (unsigned i = 0; i < FEW_PLACES && may && !keeps; i++) {
         let_go_of_any();
-    const bool keeps = may && has_room_for(bytes), open = keeps && may_be_open();
+        keeps = take_room(bytes);
+    }
+    if (hk_region_is_bounded()) /* since it was not */
+        let_go_of_any();
+    const bool open = keeps && may_be_open();
     if (open)
         hk_zero(body, bytes);
     header->open = open; /* and clear: a handler may end the process */
-    header->keeps = keeps && (header->open || hk_os_protect(body, bytes, HK_NO_ACCESS));
-    if (header->keeps)
-        hk_add_relaxed(&kept_bytes, bytes);
+    header->keeps = keeps && (open || hk_os_protect(body, bytes, HK_NO_ACCESS));
+    if (keeps && !header->keeps)
+        hk_sub_relaxed(&kept_bytes, bytes);
     return header->keeps || hk_os_close(body, bytes);
 }
 

@@ -41,6 +41,12 @@ void hk_demand_given(hk_demand_t *demand, uint64_t touched, size_t bytes, uint64
     demand->faded_at = now;
 }
 
+/* Of what has been brought in meanwhile no more than had been given back by then was that. */
+void hk_demand_given_more(hk_demand_t *demand, uint64_t touched, size_t bytes) {
+    demand->touched += hk_minus(touched - demand->touched, demand->given);
+    demand->given += bytes;
+}
+
 size_t hk_credit_allows(hk_credit_t *credit, uint64_t retaken, uint64_t now) {
     const size_t per_ms = 256 * HK_KIB, most = 32 * HK_MIB;
     const uint64_t more = hk_min(now - credit->at, most / per_ms) * per_ms;

@@ -27,7 +27,7 @@ size_t hk_demand_allows(hk_demand_t *demand, uint64_t touched, size_t always, ui
 void hk_demand_given(hk_demand_t *demand, uint64_t touched, size_t bytes, uint64_t now);
 
 /* So many more, which are of the same round. */
-HK_INLINE void hk_demand_given_more(hk_demand_t *demand, size_t bytes) { demand->given += bytes; }
+void hk_demand_given_more(hk_demand_t *demand, uint64_t touched, size_t bytes);
 
 /* What is old goes back at once, on credit: 256 KiB of it may be taken again for each millisecond, which costs a
  * twenty-fifth of the time at most, where the system needs 0.6 us for a page. What was not is saved, up to 32 MiB. */

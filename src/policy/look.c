@@ -64,6 +64,8 @@ bool hk_look_is_small(void) { return hk_region_live() + hk_region_cached() <= ta
 /* In a fork's child, whose counters begin anew. */
 void hk_look_forked(void) {
     demand = (hk_demand_t){0};
+    pass.touched = 0;
+    pass.given = false;
     hk_lock_forked(&hk_look_lock);
 }
 
@@ -71,6 +73,7 @@ void hk_look_forget(void) {
     hk_lock(&hk_look_lock);
     hk_store_relaxed(&hk_heap_sparse, (uint64_t)0);
     demand = (hk_demand_t){.touched = hk_counted(touched)};
+    pass.given = false;
     hk_unlock(&hk_look_lock);
 }
 
@@ -166,7 +169,7 @@ static bool decide(void) {
 /* Once for each pass as a round of the process, for it may grow meanwhile; then there is the more of it. */
 static void note_given(size_t bytes) {
     if (pass.given)
-        hk_demand_given_more(&demand, bytes);
+        hk_demand_given_more(&demand, hk_counted(touched), bytes);
     else
         hk_demand_given(&demand, hk_counted(touched), bytes, hk_os_now_ms());
     pass.given = true;

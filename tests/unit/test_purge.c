@@ -123,6 +123,9 @@ static void model_of(hk_slab_t *slab, bool clean) {
     memset(m.block, FREE, sizeof m.block);
     for (unsigned n = 0; n < m.pages; n++)
         m.clean[n] = clean && overlapping(n, -1) != 0;
+    CHECK((slab->purged & ~mask_of(m.clean)) == 0);
+    for (unsigned n = 0; n < m.pages; n++)
+        m.purged[n] = slab->purged >> n & 1;
 }
 
 static bool is_on_clean_page(unsigned b) {
@@ -304,11 +307,12 @@ static void slices_are_marked(void) {
         uint32_t clean = bits & ((1u << slices) - 1), lazy = bits >> slices & ~clean;
         for (unsigned i = 0; i < slices; i++)
             gone[i] = (clean | lazy) >> i & 1 ? 0 : (uint16_t)chance_below(&rng, 1u << per_slice);
-        hk_slab_mark_slices(slab, clean | 1u << slices, lazy | 1u << (slices + 1), gone);
+        const uint32_t purged = bits % 2 != 0 ? clean | lazy : 0u;
+        hk_slab_mark_slices(slab, clean | 1u << slices, lazy | 1u << (slices + 1), purged, gone);
         for (unsigned n = 0; n < m.pages; n++) {
             unsigned slice = n / per_slice;
             const bool used = overlapping(n, -1) != 0;
-            m.purged[n] = gone[slice] >> n % per_slice & 1 && used;
+            m.purged[n] = (purged >> slice | (uint32_t)gone[slice] >> n % per_slice) & 1 && used;
             m.clean[n] = ((clean | lazy) >> slice & 1 && used) || m.purged[n];
             m.lazy[n] = lazy >> slice & 1 && used;
         }
@@ -356,6 +360,7 @@ static void what_is_gone_stays_gone(void) {
     bool seen = false;
     hk_slab_t *whole = own_superslab(false);
     const size_t gone = HK_SLICE - page;
+    hk_pool_give(take_in(whole, 1, 0)); /* from here on nobody is in the way */
     const hk_pool_free_t before = free_now();
     hk_slab_t *slab = purged_slab(whole, true), *next;
     hk_pool_give(slab);
@@ -381,6 +386,7 @@ static void what_is_gone_stays_gone(void) {
     const uint32_t own = 1u << slab->first;
     const uint32_t claimed = hk_pool_claim(hk_map_owner(whole->base), false, ranges, &count);
     CHECK((claimed & own) != 0);
+    CHECK_EQ(hk_os_advise(&(hk_os_range_t){slab->base, HK_SLICE}, 1, HK_PURGE).done, 1);
     CHECK_EQ(hk_pool_unclaim(hk_map_owner(whole->base), claimed, own, false, &seen), page);
     CHECK_EQ(free_now().clean, before.clean + HK_SLICE);
 

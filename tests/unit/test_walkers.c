@@ -118,7 +118,7 @@ static void page_clean_and_seen(bool planted) {
 static void pages_that_are_not_claimed(bool planted) {
     hk_slab_t *slab = hk_pool_take(1, CLS, 1);
     static const uint16_t gone[HK_SLICES];
-    hk_slab_mark_slices(slab, 0, 0, gone);
+    hk_slab_mark_slices(slab, 0, 0, 0, gone);
     uint64_t pages = hk_slab_claim(slab, false);
     if (planted)
         slab->bits[0] |= 1;
