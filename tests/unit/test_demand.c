@@ -45,6 +45,18 @@ static void growth_is_no_breath(void) {
     }
 }
 
+/* Nor is what grows amid a pass that of it which is given back only behind that. */
+static void growth_amid_a_pass_is_no_breath(void) {
+    hk_demand_t demand = {0};
+    hk_demand_given(&demand, ROUND, HK_MIB, 1000);
+    hk_demand_given_more(&demand, ROUND + 20 * HK_MIB, 30 * HK_MIB);
+    CHECK_EQ(demand.given, 31 * HK_MIB);
+    hk_demand_given(&demand, ROUND + 20 * HK_MIB, HK_MIB, 1001);
+    CHECK_EQ(demand.once, HK_MIB);
+    hk_demand_given(&demand, ROUND + 50 * HK_MIB, HK_MIB, 1002); /* but what comes behind it is */
+    CHECK_EQ(demand.once, 30 * HK_MIB);
+}
+
 static void quiet_fades_it(void) {
     hk_demand_t demand = {0};
     uint64_t touched = ROUND, now = 1000;
@@ -83,6 +95,7 @@ int main(void) {
     a_peak_is_no_breath();
     the_second_round_shows_it();
     growth_is_no_breath();
+    growth_amid_a_pass_is_no_breath();
     quiet_fades_it();
     slow_rounds_do_not_count();
     what_is_taken_again_is_on_credit();
