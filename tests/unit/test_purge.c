@@ -1,4 +1,4 @@
-/* Purging the pages of slabs, and free slices: which are claimed, that live blocks keep their
+/* Purging the pages of slabs: which are claimed, that live blocks keep their
  * contents, that no block is lost or handed out twice. A model keeps one flag for each block and
  * each page and computes all of it the slow way. */
 #include "backend/slab.h"
@@ -8,7 +8,6 @@
 #include "config/config.h"
 #include "hakmem/hakmem.h"
 #include "policy/purger.h"
-#include "pool_stats.h"
 #include "superslabs.h"
 
 #ifdef __SANITIZE_THREAD__
@@ -398,153 +397,6 @@ static void what_is_gone_stays_gone(void) {
     clear_the_way();
 }
 
-/* ---- free slices ---- */
-
-static uint32_t claim_slices(hk_slab_t *whole, bool aged, hk_os_range_t *ranges, unsigned *count) {
-    uint32_t claimed = hk_pool_claim(hk_map_owner(whole->base), aged, ranges, count);
-    uint32_t covered = 0;
-    CHECK(*count <= HK_SLICES / 2);
-    for (unsigned i = 0; i < *count; i++)
-        for (size_t at = 0; at < ranges[i].bytes; at += HK_SLICE)
-            covered |= 1u << ((char *)ranges[i].start + at - whole->base) / (ptrdiff_t)HK_SLICE;
-    CHECK_EQ(covered, claimed);
-    return claimed;
-}
-
-static bool unclaim_slices(hk_slab_t *whole, uint32_t claimed, uint32_t purged, bool lazily) {
-    bool seen = false;
-    CHECK_EQ(hk_pool_unclaim(hk_map_owner(whole->base), claimed, purged, lazily, &seen),
-             hk_ones(purged) * HK_SLICE);
-    return seen;
-}
-
-static void slices_are_claimed(void) {
-    hk_os_range_t ranges[HK_SLICES];
-    unsigned count;
-    hk_slab_t *whole = own_superslab(false), *runs[HK_SLICES] = {NULL};
-    const uint32_t others = ~1u;
-    CHECK_EQ(claim_slices(whole, true, ranges, &count), 0); /* not aged yet */
-    CHECK(unclaim_slices(whole, 0, 0, false));              /* but seen */
-    hk_slab_t *touched = take_in(whole, 1, 0);
-    const uint32_t bit = 1u << touched->first;
-    hk_pool_give(touched);
-    size_t carved = pool_stats().carved;
-    CHECK_EQ(claim_slices(whole, true, ranges, &count), others & ~bit);
-    CHECK_EQ(pool_stats().carved, carved);  /* nobody takes the claimed ones for slabs */
-    hk_slab_t *only = take_in(whole, 1, 0); /* the one not claimed */
-    CHECK(only == touched);
-    hk_slab_t *elsewhere = hk_pool_take(1, 0, 1);
-    CHECK(hk_map_owner(elsewhere->base) != hk_map_owner(whole->base));
-    hk_pool_give(elsewhere);
-    hk_pool_give(only);
-    CHECK(!unclaim_slices(whole, others & ~bit, 0, false)); /* refused; the other was used since */
-    CHECK_EQ(claim_slices(whole, false, ranges, &count), others);
-    CHECK_EQ(hk_os_advise(ranges, count, HK_PURGE).done, count);
-    CHECK(!unclaim_slices(whole, others, others, false));
-    CHECK_EQ(claim_slices(whole, false, ranges, &count), 0); /* nothing is left to be done */
-    CHECK(!unclaim_slices(whole, 0, 0, false));
-    for (unsigned i = 1; i < HK_SLICES; i++) {
-        runs[i] = take_in(whole, 1, 0);
-        CHECK(runs[i]->zeroed && reads_as(runs[i]->base, HK_SLICE, 0));
-        memset(runs[i]->base, 0x5a, HK_SLICE);
-    }
-    for (unsigned i = 1; i < HK_SLICES; i += 2)
-        hk_pool_give(runs[i]);
-    uint32_t odd = claim_slices(whole, false, ranges, &count);
-    CHECK_EQ(count, HK_SLICES / 2);
-    CHECK_EQ(__builtin_popcount(odd), HK_SLICES / 2);
-    CHECK_EQ(hk_os_advise(ranges, count, HK_RESET).done, count);
-    CHECK(!unclaim_slices(whole, odd, odd, true));
-    hk_slab_t *slab = take_in(whole, 1, 1);
-    CHECK(hk_load_relaxed(&slab->lazy) != 0);
-    CHECK_EQ(hk_load_relaxed(&slab->lazy), hk_load_relaxed(&slab->clean));
-    hk_pool_give(slab);
-    odd = claim_slices(whole, false, ranges, &count); /* the slab's own slice counts as used */
-    CHECK(unclaim_slices(whole, odd, odd, true) == false && odd == 1u << slab->first);
-    /* what is lazily freed needs no more */
-    CHECK_EQ(claim_slices(whole, false, ranges, &count), 0);
-    unclaim_slices(whole, 0, 0, false);
-    for (unsigned i = 1; i < HK_SLICES; i += 2) {
-        runs[i] = take_in(whole, 1, 0);
-        CHECK(!runs[i]->zeroed); /* it may read as before */
-        CHECK(reads_as(runs[i]->base, HK_SLICE, 0x5a) || reads_as(runs[i]->base, page, 0));
-    }
-    for (unsigned i = 1; i < HK_SLICES; i++)
-        hk_pool_give(runs[i]);
-    hk_pool_give(whole);
-    clear_the_way();
-}
-
-/* Slices that have memory are taken before those that have none, and before those that may lose
- * it. */
-static void slices_with_memory_come_first(void) {
-    for (int lazily = 0; lazily < 2; lazily++) {
-        hk_os_range_t ranges[HK_SLICES];
-        unsigned count;
-        hk_slab_t *whole = own_superslab(false), *runs[HK_SLICES];
-        for (unsigned i = 1; i < HK_SLICES; i++)
-            runs[i] = take_in(whole, 1, 0);
-        hk_pool_give(runs[3]);
-        uint32_t three = claim_slices(whole, false, ranges, &count);
-        CHECK_EQ(hk_os_advise(ranges, count, lazily ? HK_RESET : HK_PURGE).done, 1);
-        unclaim_slices(whole, three, three, lazily);
-        hk_pool_give(runs[20]);
-        CHECK(take_in(whole, 1, 0) == runs[20]);
-        for (unsigned i = 1; i < HK_SLICES; i++)
-            if (i != 3)
-                hk_pool_give(runs[i]);
-        hk_pool_give(whole);
-        clear_the_way();
-    }
-}
-
-/* A large run that was purged lazily reads as before, and is zeroed by calloc. */
-static void calloc_zeroes_what_was_purged_lazily(void) {
-    enum { BLOCKS = 24, BYTES = 700 * 1000 };
-    static char *blocks[BLOCKS];
-    for (unsigned round = 0; round < 3; round++) {
-        for (unsigned i = 0; i < BLOCKS; i++)
-            memset(blocks[i] = hak_malloc(BYTES), 0x77, BYTES);
-        for (unsigned i = 0; i < BLOCKS; i++)
-            hak_free(blocks[i]);
-        CHECK(purge_each(HK_RESET, false) > (size_t)BYTES);
-        for (unsigned i = 0; i < BLOCKS; i++) {
-            blocks[i] = hak_calloc(1, BYTES);
-            CHECK(reads_as(blocks[i], BYTES, 0));
-        }
-        for (unsigned i = 0; i < BLOCKS; i++)
-            hak_free(blocks[i]);
-    }
-}
-
-/* Slices that were given back and are handed out again are counted, and others are not. */
-static void what_is_retaken_is_counted(void) {
-    hk_slab_t *run = own_superslab(false);
-    uint64_t before = hk_load_relaxed(&hk_pool_retaken);
-    CHECK(hk_pool_resize(run, 3));
-    CHECK_EQ(hk_load_relaxed(&hk_pool_retaken), before);
-    purge_each(HK_PURGE, false);
-    before = hk_load_relaxed(&hk_pool_retaken);
-    CHECK(hk_pool_resize(run, 7) && hk_pool_resize(run, 5) && hk_pool_resize(run, 7));
-    CHECK_EQ(hk_load_relaxed(&hk_pool_retaken), before + 4 * HK_SLICE);
-    hk_pool_give(run);
-}
-
-/* What a huge page has brought in goes back, although nobody has had it yet. Nearly all of what there is
- * is in use, and written to, so that the next superslab asks for a huge page. */
-static void the_rest_of_a_huge_page_goes_back(void) {
-    enum { RUNS = 16 };
-    hk_slab_t *runs[RUNS];
-    hk_purge_all(); /* nothing else is there to go */
-    for (unsigned i = 0; i < RUNS; i++) {
-        CHECK((runs[i] = hk_pool_take(HK_SLICES - 1, 0, 1)) != NULL);
-        memset(runs[i]->base, 1, (HK_SLICES - 1) * HK_SLICE);
-    }
-    CHECK(hk_purge_all() >= HK_SLICE);
-    for (unsigned i = 0; i < RUNS; i++)
-        hk_pool_give(runs[i]);
-}
-
 int main(void) {
     hk_store_relaxed(&hk_config.lean_decommit, (uint64_t)HK_DECOMMIT_OFF);
     hk_policy_apply(); /* nobody else purges */
@@ -555,10 +407,5 @@ int main(void) {
             model_is_followed(cls, seed);
     slices_are_marked();
     what_is_gone_stays_gone();
-    slices_are_claimed();
-    slices_with_memory_come_first();
-    calloc_zeroes_what_was_purged_lazily();
-    what_is_retaken_is_counted();
-    the_rest_of_a_huge_page_goes_back();
     return 0;
 }
