@@ -19,12 +19,32 @@ bool hk_huge_pages_pay(void) { return hk_load_relaxed(&left) == 0; }
 /* ---- what is filled ---- */
 
 bool hk_huge_pages_is_written(const char *page) {
-    enum { PLACES = 2 };
-    const size_t step = hk_os_page_size() / PLACES + sizeof(uint64_t);
+    enum {
+        PLACES = 2
+    }; /* one of them in the upper half of a word, for that of a small number is all zero, or the lower */
+    const size_t step = hk_os_page_size() / PLACES + sizeof(uint32_t);
     unsigned i = 0;
     while (i < PLACES && !hk_os_holds((const uint32_t *)(const void *)(page + i * step)))
         i++;
     return i < PLACES;
+}
+
+static bool is_empty(const char *page) {
+    const uint64_t *words = (const uint64_t *)(const void *)page;
+    const size_t n = hk_os_page_size() / sizeof *words;
+    size_t i = 0;
+    while (i < n && words[i] == 0)
+        i++;
+    return i == n;
+}
+
+bool hk_huge_pages_is_hollow(const char *start, size_t bytes) {
+    enum { PAGES = 8, MAY_HOLD = 1 };
+    const size_t page = hk_os_page_size(), step = bytes / PAGES / page * page;
+    unsigned held = 0;
+    for (unsigned i = 0; i < PAGES && held <= MAY_HOLD; i++)
+        held += !is_empty(start + i * step);
+    return held <= MAY_HOLD;
 }
 
 /* atomic: any thread; so large a block has been filled; 0: none has */

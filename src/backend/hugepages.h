@@ -13,6 +13,9 @@ bool hk_huge_pages_pay(void);
  * it is and whether or not it can be read; nothing is brought in. */
 bool hk_huge_pages_is_written(const char *page);
 
+/* Whether hardly any of these pages, which are the caller's, holds anything, by all of a few of them. */
+bool hk_huge_pages_is_hollow(const char *start, size_t bytes);
+
 /* Whether a huge block of so many bytes is likely to be written to all over, so that huge pages waste little: one that was has
  * been seen, of a quarter of its size at least, and none since that was not. */
 bool hk_huge_pages_fill(size_t bytes);

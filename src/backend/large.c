@@ -130,6 +130,8 @@ static void *huge_alloc(size_t n, size_t align, size_t *dirty) {
     hk_count(touched, huge->range.bytes - *dirty);
     if (*dirty != huge->range.bytes)
         hk_purge_instead();
+    else
+        *dirty = hk_purge_tail(huge->range.start, n, *dirty);
     return huge->range.start;
 }
 

@@ -1,7 +1,10 @@
 #include "backend/purge.h"
 
+#include <string.h>
+
 #include "backend/advise.h"
 #include "backend/heap.h"
+#include "backend/hugepages.h"
 #include "backend/limit.h"
 #include "backend/pack.h"
 #include "backend/region.h"
@@ -17,6 +20,10 @@ enum { MOST_RANGES = HK_UNIT / 4096 / 2 + HK_SLICES / 2 };
 /* A process of so much is small, and for less than so much more it is not worth it. */
 #define SMALL (4 * HK_MIB)
 #define INSTEAD_OF (256 * HK_KIB)
+/* Of a unit's end that no block reaches, less is not worth a call. */
+#define LEAST_TAIL (512 * HK_KIB)
+/* Nor is it to look at less before it is cleared. */
+#define LEAST_HOLLOW HK_UNIT
 
 hk_lock_t hk_purge_lock = HK_LOCK_INIT(HK_RANK_PURGE);
 
@@ -154,6 +161,11 @@ bool hk_purge_pack(void **at, hk_advice_t how, bool aged, bool *seen, size_t *by
     return more;
 }
 
+static bool may_purge_at_once(void) {
+    return hk_option(lean) != 0 && hk_option(lean_decommit) == HK_DECOMMIT_DONTNEED &&
+           !hk_advice_is_disabled();
+}
+
 void hk_purge_instead(void) {
     enum { LOOKS = 8 };
     static _Atomic size_t most = SMALL;     /* atomic: any thread; the most that it had, or that */
@@ -161,8 +173,7 @@ void hk_purge_instead(void) {
     /* what the process has of memory, at most */
     const size_t now = hk_min(hk_minus(hk_counted(touched), hk_counted(purge_bytes)), hk_held());
     const size_t before = hk_load_relaxed(&most);
-    if (now < before + INSTEAD_OF || hk_option(lean) == 0 ||
-        hk_option(lean_decommit) != HK_DECOMMIT_DONTNEED || hk_advice_is_disabled())
+    if (now < before + INSTEAD_OF || !may_purge_at_once())
         return;
     if (hk_lock_is_taken(&hk_purge_lock)) /* by a purge; or the caller, whose last try it is */
         return;
@@ -176,6 +187,24 @@ void hk_purge_instead(void) {
     hk_store_relaxed(&place, cursor.superslab);
     if (done != 0)
         hk_count(purge_runs, 1);
+}
+
+size_t hk_purge_tail(char *p, size_t n, size_t dirty) {
+    const size_t used = hk_align_up(n, hk_os_page_size());
+    if (dirty < used + LEAST_TAIL || !hk_region_is_mostly_free() || !may_purge_at_once())
+        return dirty;
+    return hk_advise(&(hk_os_range_t){p + used, dirty - used}, 1, HK_PURGE).done != 0 ? used
+                                                                                      : dirty;
+}
+
+void hk_purge_clear(char *p, size_t n) {
+    const size_t page = hk_os_page_size(), pages = n / page * page;
+    size_t gone = 0;
+    if (n >= LEAST_HOLLOW && hk_is_aligned((uintptr_t)p, page) && may_purge_at_once() &&
+        hk_huge_pages_is_hollow(p, pages) &&
+        hk_advise(&(hk_os_range_t){p, pages}, 1, HK_PURGE).done != 0)
+        gone = pages;
+    memset(p + gone, 0, n - gone);
 }
 
 size_t hk_purge_cached(size_t most) {

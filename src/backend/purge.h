@@ -22,6 +22,15 @@ bool hk_purge_pack(void **at, hk_advice_t how, bool aged, bool *seen, size_t *by
  * grown. The caller holds no lock. */
 void hk_purge_instead(void);
 
+/* A huge block of n bytes at p has been made of `dirty` bytes that have memory. Where the process keeps much of such memory, because
+ * it comes and goes by it, what the block does not reach of its last unit would stay with each one, a mebibyte in the mean: it goes
+ * back. Returns what is left of `dirty`. */
+size_t hk_purge_tail(char *p, size_t n, size_t dirty);
+
+/* Makes the first n bytes at p, of a large block that is the caller's, read as zero. They may hold old data; where that
+ * is hardly any, as of tables that are mostly empty, it goes back, for to write all of them would bring all of them in. */
+void hk_purge_clear(char *p, size_t n);
+
 /* Gives back so many bytes, or all there are, of the region cache; returns how many. */
 size_t hk_purge_cached(size_t most);
 

@@ -9,8 +9,9 @@
  * All boundaries between kernel mappings lie on units, so each unit can be moved on its own, on
  * every kernel; whole units also move by their page-table page, or as one huge page.
  *
- * Bound: HAKMEM_REGION_CACHE_MB, or a quarter of what is handed out where that is more. What
- * does not fit is unmapped at once. hk_region_trim() empties it. Where mappings are short
+ * Bound: HAKMEM_REGION_CACHE_MB, or a quarter of what is handed out where that is more, and, unless the option is 0, memory is
+ * bounded, or nothing is given back later, what the process has shown that it takes again (backend/breath.h). What does not fit is unmapped
+ * at once. hk_region_trim() empties it. Where mappings are short
  * (backend/mappings.h) no pages are moved and no mapping is cut: ranges are used again whole, or stay in
  * the cache without their pages, and fresh ones lie side by side.
  *
@@ -86,6 +87,9 @@ size_t hk_region_purge(size_t most, unsigned *calls);
 
 /* Unmaps all that is free; returns the bytes. */
 size_t hk_region_trim(void);
+
+/* Whether more is kept than is handed out, and than the option says: it is the process's breath, or about to go. Any thread, no lock. */
+bool hk_region_is_mostly_free(void);
 
 /* Bytes handed out now, bytes kept for reuse, and the most that both have been together. Any thread, no lock. */
 size_t hk_region_live(void);

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "backend/advise.h"
+#include "backend/breath.h"
 #include "backend/limit.h"
 #include "backend/mappings.h"
 #include "backend/region_own.h"
@@ -17,6 +18,7 @@ static hk_range_t free_ranges[FREE_SLOTS];
 static unsigned free_count;
 static _Atomic size_t cached, live, peak; /* atomic: also read without the lock */
 static size_t next_look = HK_REGION_FIRST_LOOK;
+static size_t most_live; /* the most that has been handed out */
 
 atomic_bool hk_region_look_is_due;
 
@@ -165,6 +167,7 @@ void hk_region_change_live(size_t less, size_t more) {
     hk_assert(less <= hk_region_live()); /* no more than was handed out */
     hk_store_relaxed(&live, hk_region_live() - less + more);
     raise_peak_locked();
+    most_live = hk_max(most_live, hk_region_live());
     if (HK_UNLIKELY(hk_region_live() >= next_look)) {
         next_look = 2 * hk_region_live();
         hk_store_relaxed(&hk_region_look_is_due, true);
@@ -193,13 +196,37 @@ static hk_range_t cut_end_locked(size_t most, const char *limit) {
 
 #define TOP ((const char *)UINTPTR_MAX)
 
-/* Takes the end of a free range out of the cache, as far as the cache is over its bound. */
-static hk_range_t shed_locked(void) {
-    const size_t bound = hk_max(hk_option(region_cache_mb) * HK_MIB, hk_region_live() / 4);
+static size_t bound(void) {
+    return hk_max(hk_option(region_cache_mb) * HK_MIB, hk_region_live() / 4);
+}
+
+bool hk_region_is_mostly_free(void) {
+    return hk_region_cached() > hk_max(bound(), hk_region_live());
+}
+
+/* By how much less the process has in use than it once had; but for a sixteenth, which is what blocks do not reach of their units, or have
+ * to grow into: the next ones do. */
+static size_t less_than_once_locked(void) { return (most_live - hk_region_live()) / 16 * 15; }
+
+/* More may stay only where the process has once had as much in use. Where addresses are bounded others want them, and where
+ * nobody gives back what is free it would stay for ever. */
+static bool may_breathe_locked(void) {
+    return hk_option(region_cache_mb) != 0 && hk_option(lean) != 0 &&
+           hk_option(lean_decommit) != HK_DECOMMIT_OFF && !hk_region_is_bounded() &&
+           hk_limit() == 0 && less_than_once_locked() > bound();
+}
+
+/* Takes the end of a free range out of the cache, as far as the cache is over its bound: so many bytes at most. *given: if that goes
+ * back, and is taken again, more might have stayed. */
+static hk_range_t shed_locked(size_t bytes, bool *given) {
     const size_t now = hk_region_cached();
-    if (now <= bound || !hk_mappings_may(&hk_region_no_cuts))
+    if (now <= bound() || !hk_mappings_may(&hk_region_no_cuts))
         return (hk_range_t){0};
-    return cut_end_locked(now - bound, TOP);
+    *given = may_breathe_locked();
+    const size_t most =
+        *given ? hk_min(hk_breath_allows(bound()), less_than_once_locked()) : bound();
+    bytes = hk_min(bytes, hk_minus(now, most));
+    return bytes == 0 ? (hk_range_t){0} : cut_end_locked(bytes, TOP);
 }
 
 bool hk_region_unmap(hk_range_t range) {
@@ -226,12 +253,17 @@ void hk_region_keep(hk_range_t range) {
     hk_map_set(range.start, hk_slices_of(range.bytes), HK_KIND_FREE);
     hk_lock(&hk_region_lock);
     bool kept = !hk_range_is_exact(&range) && insert_locked(range);
-    hk_range_t shed = kept ? shed_locked() : range;
+    /* no more than twice as much, which takes about as long as the range took; the looks have the rest */
+    size_t left = 2 * range.bytes;
+    bool given = false;
+    hk_range_t shed = kept ? shed_locked(left, &given) : range;
     while (shed.bytes != 0) {
         hk_unlock(&hk_region_lock);
-        hk_region_unmap(shed);
+        if (hk_region_unmap(shed) && given)
+            hk_breath_given(shed.bytes);
         hk_lock(&hk_region_lock);
-        shed = shed_locked();
+        left = hk_minus(left, shed.bytes);
+        shed = shed_locked(left, &given);
     }
     hk_unlock(&hk_region_lock);
 }

@@ -21,6 +21,7 @@ typedef enum {
     HK_RANK_POOL,     /* backend/superslab.c: free slices */
     HK_RANK_PACK,     /* backend/pack.c: blocks that share slices */
     HK_RANK_REGION,   /* backend/region_cache.c: cached address ranges */
+    HK_RANK_BREATH,   /* backend/breath.c: what is given back and taken again */
     HK_RANK_CLASSES,  /* backend/sizeclass.c: learning */
     HK_RANK_META,     /* backend/meta.c: the allocator's own memory */
     HK_RANK_PROFILE,  /* profile/table.c: samples and stacks; also by a signal's handler, whatever

@@ -309,7 +309,7 @@ void *hk_calloc_large_unwatched(size_t n) {
         HK_TIMED(malloc_slow, p = allocate(0, n, 16, &dirty));
     }
     if (p != NULL && dirty != 0)
-        memset(p, 0, hk_min(n, dirty));
+        hk_purge_clear(p, hk_min(n, dirty));
     return p;
 }
 

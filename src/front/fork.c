@@ -8,6 +8,7 @@
  * circle with us. (docs/concurrency.md argues it.) */
 #include <pthread.h>
 
+#include "backend/breath.h"
 #include "base/calls.h"
 #include "base/report.h"
 #include "config/config.h"
@@ -122,6 +123,7 @@ static void fork_child(void) {
     hk_calls_forked();
     hk_stderr_forked();
     hk_counters_forked();
+    hk_breath_forked();
     hk_heap_counters_forked();
     if (depth == 1 && held_others())
         leave_others_behind();

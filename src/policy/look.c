@@ -1,6 +1,8 @@
 #include "policy/look.h"
 
 #include "backend/advise.h"
+#include "backend/breath.h"
+#include "backend/demand.h"
 #include "backend/heap.h"
 #include "backend/pack.h"
 #include "backend/purge.h"
@@ -8,7 +10,6 @@
 #include "backend/superslab.h"
 #include "config/config.h"
 #include "os/os.h"
-#include "policy/demand.h"
 #include "policy/purger.h"
 #include "stats/counters.h"
 
@@ -43,7 +44,6 @@ static struct pass {
     bool aged, on_foot, tried, seen;
 } pass;
 
-static hk_demand_t demand;   /* lock: look */
 static size_t stuck;         /* lock: look; free bytes that the last pass tried in vain */
 static size_t stuck_likely;  /* lock: look; and what was likely of them (hk_pool_free_t) */
 static atomic_size_t worth;  /* atomic: written under the lock; see hk_look_worth() */
@@ -63,7 +63,6 @@ bool hk_look_is_small(void) { return hk_region_live() + hk_region_cached() <= ta
 
 /* In a fork's child, whose counters begin anew. */
 void hk_look_forked(void) {
-    demand = (hk_demand_t){0};
     pass.touched = 0;
     pass.given = false;
     hk_lock_forked(&hk_look_lock);
@@ -72,7 +71,7 @@ void hk_look_forked(void) {
 void hk_look_forget(void) {
     hk_lock(&hk_look_lock);
     hk_store_relaxed(&hk_heap_sparse, (uint64_t)0);
-    demand = (hk_demand_t){.touched = hk_counted(touched)};
+    hk_breath_forget();
     pass.given = false;
     hk_unlock(&hk_look_lock);
 }
@@ -133,7 +132,7 @@ static bool decide(void) {
     const bool for_old = hk_look_is_for_old(), only_much = pass.on_foot && !pass.aged;
     const size_t always = target() + in_use / (only_much ? SHARE_ON_FOOT : SHARE);
     const uint64_t now = hk_os_now_ms();
-    const size_t allowed = hk_demand_allows(&demand, hk_counted(touched), always, now);
+    const size_t allowed = hk_breath_allows(always);
     refused -= refused != 0;
     const bool ripe = pass.seen; /* what the pass before saw is old enough now */
     const size_t old = old_of_cached(cached, now);
@@ -169,9 +168,9 @@ static bool decide(void) {
 /* Once for each pass as a round of the process, for it may grow meanwhile; then there is the more of it. */
 static void note_given(size_t bytes) {
     if (pass.given)
-        hk_demand_given_more(&demand, hk_counted(touched), bytes);
+        hk_breath_given_more(bytes);
     else
-        hk_demand_given(&demand, hk_counted(touched), bytes, hk_os_now_ms());
+        hk_breath_given(bytes);
     pass.given = true;
 }
 
@@ -243,5 +242,5 @@ bool hk_look_had_effect(void) { return pass.purged != 0 || (pass.aged && pass.se
 
 bool hk_look_breathes(void) {
     hk_assert(hk_lock_is_mine(&hk_look_lock));
-    return demand.breath >= LEAST_MORE;
+    return hk_breath_now() >= LEAST_MORE;
 }

@@ -1,5 +1,5 @@
 /* A look at what is free and resident, and the passes over it that give back what is more than the
- * process may keep (policy/demand.h). By the purger (policy/purger.h), or step by step by the one
+ * process may keep (backend/demand.h). By the purger (policy/purger.h), or step by step by the one
  * thread that allocates, when it comes to the boundary. */
 #pragma once
 

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 
+#include "backend/demand.h"
 #include "backend/heap.h"
 #include "backend/region.h"
 #include "base/lock.h"
@@ -9,7 +10,6 @@
 #include "base/worker.h"
 #include "config/config.h"
 #include "os/os.h"
-#include "policy/demand.h"
 #include "policy/look.h"
 
 /* So many bytes freed are worth a look, or a share of what is handed out; so many steps are made between

@@ -11,7 +11,7 @@
  * quiet is looked at too. It is started from an allocation (never from a free, which the C library
  * may call with its own locks held) once more memory than the target is in use, sleeps while nothing
  * is freed, and ends when no more than the target is in use any more. Awake, it looks once per
- * interval. Where more is free and resident than may be (policy/demand.h), it gives back what was
+ * interval. Where more is free and resident than may be (backend/demand.h), it gives back what was
  * free at the look before too (DONTNEED: what is free now) until that is met. */
 #pragma once
 

@@ -1,6 +1,6 @@
 /* How much free memory may stay beside the target: breath, learned from the second
  * round and faded by quiet. */
-#include "policy/demand.h"
+#include "backend/demand.h"
 
 #include "check.h"
 
@@ -32,6 +32,18 @@ static void the_second_round_shows_it(void) {
     }
     CHECK_EQ(allows(&demand, touched, now), TARGET + ROUND);
     CHECK_EQ(allows(&demand, touched, now + 2000), TARGET + ROUND); /* nothing new was brought in */
+}
+
+/* However often it is asked for meanwhile. */
+static void asking_adds_nothing(void) {
+    hk_demand_t demand = {0};
+    hk_demand_given(&demand, ROUND, ROUND, 1000);
+    hk_demand_given(&demand, 2 * ROUND, ROUND, 1001);
+    const uint64_t touched = 2 * ROUND + HK_MIB;
+    for (unsigned i = 0; i < 10; i++)
+        CHECK_EQ(allows(&demand, touched, 1002), TARGET + HK_MIB);
+    hk_demand_given(&demand, touched, HK_MIB, 1003);
+    CHECK_EQ(allows(&demand, touched + HK_MIB, 1004), TARGET + 2 * HK_MIB);
 }
 
 /* What grows is no breath: no more can be taken again than was given back. */
@@ -94,6 +106,7 @@ static void what_is_taken_again_is_on_credit(void) {
 int main(void) {
     a_peak_is_no_breath();
     the_second_round_shows_it();
+    asking_adds_nothing();
     growth_is_no_breath();
     growth_amid_a_pass_is_no_breath();
     quiet_fades_it();

@@ -111,13 +111,24 @@ static void written(void) {
     const size_t page = hk_os_page_size();
     CHECK(!hk_huge_pages_is_written(block) && !hk_huge_pages_is_written(NULL));
     block[0] = 1;
-    block[2 * page + page / 2 + 8] = 1;
+    *(double *)(void *)(block + 2 * page + page / 2) = 1; /* whose lower half is all zero */
     CHECK(hk_huge_pages_is_written(block) && !hk_huge_pages_is_written(block + page));
     CHECK(hk_huge_pages_is_written(block + 2 * page));
     CHECK(hk_os_protect(block, page, HK_NO_ACCESS));
     CHECK(!hk_huge_pages_is_written(block));
     hk_os_unmap(block, HK_UNIT);
     CHECK(!hk_huge_pages_is_written(block));
+}
+
+/* One byte of a page that is looked at is enough, and one page is not. */
+static void hollow(void) {
+    char *block = fresh(1);
+    CHECK(hk_huge_pages_is_hollow(block, HK_UNIT));
+    block[0] = 1;
+    CHECK(hk_huge_pages_is_hollow(block, HK_UNIT));
+    block[HK_UNIT / 2 + hk_os_page_size() - 1] = 1;
+    CHECK(!hk_huge_pages_is_hollow(block, HK_UNIT));
+    hk_os_unmap(block, HK_UNIT);
 }
 
 /* A block of so many units, of each 16 of which so many are written to. */
@@ -150,6 +161,7 @@ static void learns(void) {
 
 int main(void) {
     written();
+    hollow();
     learns();
     prices();
     tries();

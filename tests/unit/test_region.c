@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
+#include "backend/breath.h"
 #include "backend/limit.h"
 #include "backend/pagemap.h"
 #include "base/calls.h"
@@ -66,6 +67,7 @@ static bool is_zero(const char *start, size_t bytes) {
 
 static void start_empty(size_t limit) {
     hk_region_trim();
+    hk_breath_forget();
     hk_config.region_cache_mb = limit / HK_MIB;
     CHECK_EQ(hk_region_cached(), 0);
 }

@@ -140,6 +140,53 @@ static void breathes_in_pieces(void) {
     }
 }
 
+// So does one that frees huge blocks, more than the cache of freed ranges keeps without that; and where its blocks are a little shorter, though they
+// take as many units, it has less.
+static void breathes_in_huge_blocks(void) {
+    enum { ROUNDS = 8, BLOCKS = 40 };
+    static const size_t sizes[] = {6 * MIB - 65536, 5 * MIB + 65536};
+    char *blocks[BLOCKS];
+    struct rusage usage;
+    long faults = 0;
+    CHECK(prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) == 0, "prctl"); // a fault is a page
+    for (int round = 0; round < ROUNDS; round++) {
+        const size_t bytes = sizes[round % 2];
+        for (int i = 0; i < BLOCKS; i++)
+            memset(blocks[i] = malloc(bytes), 1, bytes);
+        const size_t full = kept_bytes();
+        for (int i = 0; i < BLOCKS; i++)
+            free(blocks[i]);
+        CHECK(getrusage(RUSAGE_SELF, &usage) == 0, "getrusage");
+        faults = usage.ru_minflt - faults;
+        CHECK(full < BLOCKS * bytes + 24 * MIB, "%zu MiB have memory in round %d", full / MIB,
+              round);
+        CHECK(round < ROUNDS - 1 || faults < BLOCKS * 5 * 256 / 4, "%ld faults", faults);
+        faults = usage.ru_minflt;
+    }
+}
+
+// A table that is mostly empty has no more memory than that takes, though what it is made of had been filled; and it is empty.
+static void empty_tables(void) {
+    enum { BYTES = 8 * MIB + 100, STEP = 1 << 20, ROUNDS = 10 };
+    const size_t before = kept_bytes();
+    for (int round = 0; round < ROUNDS; round++) {
+        char *filled = round % 5 == 0 ? malloc(BYTES) : NULL;
+        if (filled != NULL)
+            memset(filled, 1, BYTES);
+        free(filled);
+        char *table = calloc(1, BYTES);
+        for (size_t i = 0; i < BYTES; i++)
+            CHECK(table[i] == 0, "byte %zu in round %d", i, round);
+        table[round] = table[BYTES - 1] = 1;
+        for (size_t i = STEP / 2; i < BYTES; i += STEP)
+            table[i] = 1;
+        // the first one behind a block that was filled is written over
+        CHECK(round % 5 == 0 || kept_bytes() < before + 4 * MIB, "%zu MiB in round %d",
+              (kept_bytes() - before) / MIB, round);
+        free(table);
+    }
+}
+
 // It is there as long as the process is large, ends by itself, and comes again.
 static void ends(void) {
     enum { BLOCKS = PEAK >> 20 };
@@ -331,6 +378,8 @@ int main(int argc, char **argv) {
                  {"beside", beside},
                  {"breathes", breathes},
                  {"breathes_in_pieces", breathes_in_pieces},
+                 {"breathes_in_huge_blocks", breathes_in_huge_blocks},
+                 {"empty_tables", empty_tables},
                  {"steady", steady},
                  {"signals", signals},
                  {"scheduling", scheduling},

@@ -1,4 +1,4 @@
-#include "policy/demand.h"
+#include "backend/demand.h"
 
 static void fade(hk_demand_t *demand, uint64_t now) {
     hk_assert(demand->faded_at <= now);
@@ -7,6 +7,7 @@ static void fade(hk_demand_t *demand, uint64_t now) {
         demand->given /= 2;
         demand->once /= 2;
         demand->breath /= 2;
+        demand->left /= 2;
     }
 }
 
@@ -18,7 +19,7 @@ static size_t taken(const hk_demand_t *demand, uint64_t touched) {
 
 /* What would have been left alone, had it been known. */
 static size_t note_round(hk_demand_t *demand, uint64_t touched, uint64_t now) {
-    const size_t again = taken(demand, touched), needed = again != 0 ? again + demand->breath : 0;
+    const size_t again = taken(demand, touched), needed = again != 0 ? again + demand->left : 0;
     const size_t twice = hk_min(demand->once, needed);
     if (twice > demand->breath) {
         demand->breath = twice;
@@ -37,6 +38,7 @@ void hk_demand_given(hk_demand_t *demand, uint64_t touched, size_t bytes, uint64
     fade(demand, now);
     demand->once = hk_max(demand->once, note_round(demand, touched, now));
     demand->given += bytes - taken(demand, touched);
+    demand->left = demand->breath;
     demand->touched = touched;
     demand->faded_at = now;
 }

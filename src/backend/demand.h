@@ -13,6 +13,7 @@ typedef struct {
     size_t given;      /* given back lately, and not taken again */
     size_t once;       /* the most that was taken again of it in a round, breath included */
     size_t breath;     /* the most that was so twice: left alone on top of the rest */
+    size_t left;       /* what was left alone so when memory was last given back */
     uint64_t faded_at; /* milliseconds; when all this last grew or faded */
 } hk_demand_t;
 
