@@ -11,7 +11,7 @@
  *
  * Bound: HAKMEM_REGION_CACHE_MB, or a quarter of what is handed out where that is more, and, unless the option is 0, memory is
  * bounded, or nothing is given back later, what the process has shown that it takes again (backend/breath.h). What does not fit is unmapped
- * at once. hk_region_trim() empties it. Where mappings are short
+ * at once, or by the next frees. hk_region_trim() empties it. Where mappings are short
  * (backend/mappings.h) no pages are moved and no mapping is cut: ranges are used again whole, or stay in
  * the cache without their pages, and fresh ones lie side by side.
  *

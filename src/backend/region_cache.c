@@ -208,23 +208,27 @@ bool hk_region_is_mostly_free(void) {
  * to grow into: the next ones do. */
 static size_t less_than_once_locked(void) { return (most_live - hk_region_live()) / 16 * 15; }
 
-/* More may stay only where the process has once had as much in use. Where addresses are bounded others want them, and where
- * nobody gives back what is free it would stay for ever. */
+/* Whether somebody gives back what is free, so that nothing stays for ever that is kept now. */
+static bool is_looked_at(void) {
+    return hk_option(lean) != 0 && hk_option(lean_decommit) != HK_DECOMMIT_OFF;
+}
+
+/* More may stay only where the process has once had as much in use. Where addresses are bounded others want them. */
 static bool may_breathe_locked(void) {
-    return hk_option(region_cache_mb) != 0 && hk_option(lean) != 0 &&
-           hk_option(lean_decommit) != HK_DECOMMIT_OFF && !hk_region_is_bounded() &&
+    return hk_option(region_cache_mb) != 0 && is_looked_at() && !hk_region_is_bounded() &&
            hk_limit() == 0 && less_than_once_locked() > bound();
 }
 
-/* Takes the end of a free range out of the cache, as far as the cache is over its bound: so many bytes at most. *given: if that goes
- * back, and is taken again, more might have stayed. */
+/* Takes the end of a free range out of the cache, as far as the cache is over its bound: so many bytes at most. *given: with a
+ * longer breath it would stay. */
 static hk_range_t shed_locked(size_t bytes, bool *given) {
     const size_t now = hk_region_cached();
     if (now <= bound() || !hk_mappings_may(&hk_region_no_cuts))
         return (hk_range_t){0};
-    *given = may_breathe_locked();
-    const size_t most =
-        *given ? hk_min(hk_breath_allows(bound()), less_than_once_locked()) : bound();
+    const bool breathes = may_breathe_locked();
+    const size_t allowed = breathes ? hk_breath_allows(bound()) : bound();
+    const size_t most = breathes ? hk_min(allowed, less_than_once_locked()) : allowed;
+    *given = breathes && allowed == most;
     bytes = hk_min(bytes, hk_minus(now, most));
     return bytes == 0 ? (hk_range_t){0} : cut_end_locked(bytes, TOP);
 }
@@ -253,8 +257,8 @@ void hk_region_keep(hk_range_t range) {
     hk_map_set(range.start, hk_slices_of(range.bytes), HK_KIND_FREE);
     hk_lock(&hk_region_lock);
     bool kept = !hk_range_is_exact(&range) && insert_locked(range);
-    /* no more than twice as much, which takes about as long as the range took; the looks have the rest */
-    size_t left = 2 * range.bytes;
+    /* no more than twice as much at once where the looks will have the rest */
+    size_t left = is_looked_at() ? 2 * range.bytes : SIZE_MAX;
     bool given = false;
     hk_range_t shed = kept ? shed_locked(left, &given) : range;
     while (shed.bytes != 0) {

@@ -135,7 +135,7 @@ static void best_fit_and_joins(void) {
     CHECK_EQ(hk_counted(region_maps), maps); /* all of this without the system */
 }
 
-/* cached <= max(limit, live / 4) at every moment, also while live falls. */
+/* cached <= max(limit, live / 4) at every moment, also while live falls, where nothing is breath. */
 static void check_bound(size_t limit) {
     region_stats_t s = region_stats();
     CHECK(s.cached <= limit || s.cached <= s.live / 4);
