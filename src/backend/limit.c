@@ -2,9 +2,9 @@
 
 #include "os/os.h"
 
-static _Atomic size_t limit;                       /* atomic: any thread; 0: none */
-static _Atomic size_t held;                        /* atomic: any thread */
-static _Atomic size_t single_blocks, single_bytes; /* atomic: any thread */
+static _Atomic size_t limit;                                    /* atomic: any thread; 0: none */
+static _Atomic size_t held;                                     /* atomic: any thread */
+static _Atomic size_t single_blocks, single_bytes, single_kept; /* atomic: any thread */
 
 void hk_limit_set(size_t bytes) { hk_store_relaxed(&limit, bytes); }
 size_t hk_limit(void) { return hk_load_relaxed(&limit); }
@@ -26,11 +26,18 @@ void hk_single_goes(size_t bytes) {
     hk_sub_relaxed(&single_bytes, bytes);
 }
 
+void hk_single_is_kept(size_t bytes) { hk_add_relaxed(&single_kept, bytes); }
+void hk_single_is_gone(size_t bytes) { hk_sub_relaxed(&single_kept, bytes); }
+
 hk_singles_t hk_singles(void) {
-    return (hk_singles_t){hk_load_relaxed(&single_blocks), hk_load_relaxed(&single_bytes)};
+    return (hk_singles_t){hk_load_relaxed(&single_blocks), hk_load_relaxed(&single_bytes),
+                          hk_load_relaxed(&single_kept)};
 }
 
-bool hk_limit_is_near(void) { return hk_limit() != 0 && hk_held() + HK_UNIT > hk_limit() / 2; }
+bool hk_limit_is_near(void) {
+    const size_t used = hk_minus(hk_held(), hk_load_relaxed(&single_kept));
+    return hk_limit() != 0 && used + HK_UNIT > hk_limit() / 2;
+}
 
 bool hk_limit_excludes(size_t bytes, size_t counted) {
     const size_t now = hk_minus(hk_held(), counted);

@@ -1,6 +1,6 @@
 /* How much the process has of the system, and may have (HAKMEM_LIMIT_MB, HAKMEM_LIMIT_PERCENT).
  *
- * What counts is mapped address space: ranges handed out and cached (backend/region.h), fenced blocks, and, never
+ * What counts is mapped address space: ranges handed out and cached (backend/region.h), fenced blocks in use or kept, and, never
  * refused, metadata and blocks mapped on their own. It is more than what is resident, so what is resident never
  * exceeds the limit by more than those two; pages that a range of ours has given back count as long as the range
  * is there. Pages that are about to move count once. */
@@ -31,10 +31,12 @@ void hk_held_drop(size_t bytes);
 size_t hk_held(void);
 
 /* Blocks that have a mapping of their own, or a page, beside all regions: one more, of so many bytes; one less; and how
- * many there are, with their bytes. Any thread, any time, no lock. */
+ * many there are, with their bytes. What is kept of one that went, and when that is gone or in use again. Any thread, any time, no lock. */
 typedef struct {
-    size_t blocks, bytes;
+    size_t blocks, bytes, kept;
 } hk_singles_t;
 void hk_single_comes(size_t bytes);
 void hk_single_goes(size_t bytes);
+void hk_single_is_kept(size_t bytes);
+void hk_single_is_gone(size_t bytes);
 hk_singles_t hk_singles(void);

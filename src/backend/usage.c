@@ -91,11 +91,12 @@ void hk_usage_count(hak_stats_t *stats, const size_t held[HK_CLASS_COUNT]) {
     const size_t huge = hk_minus(hk_region_live(), shared);
     add_whole(stats, HAK_BAND_LARGE, packs.blocks, packs.bytes);
     add_whole(stats, HAK_BAND_HUGE, hk_large_huge_blocks() + single.blocks, huge + single.bytes);
-    stats->cached = hk_region_cached();
+    const size_t cached = hk_region_cached();
+    stats->cached = cached + single.kept;
     hk_meta_visit(add_bytes, &stats->metadata);
     hk_map_visit_own(add_bytes, &stats->metadata);
-    const size_t beside = stats->metadata + single.bytes;
-    stats->mapped = shared + huge + stats->cached + beside;
+    const size_t beside = stats->metadata + single.bytes + single.kept;
+    stats->mapped = shared + huge + cached + beside;
     stats->peak_mapped = hk_max(hk_region_peak() + beside, stats->mapped);
 }
 

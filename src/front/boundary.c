@@ -20,6 +20,7 @@
 #include "front/watched.h"
 #include "guard/block.h"
 #include "guard/fence.h"
+#include "guard/freed.h"
 #include "policy/purger.h"
 #include "stats/counters.h"
 #include "stats/sections.h"
@@ -153,7 +154,7 @@ static HK_COLD size_t reclaim(hk_thread_t *thread) {
     hk_heap_collect(&thread->heap);
     hk_large_free_late();
     if (hk_guarded())
-        hk_fence_trim();
+        hk_freed_trim();
     return hk_purge_all();
 }
 

@@ -4,7 +4,7 @@
 
 #include "backend/region.h"
 #include "front/thread.h"
-#include "guard/fence.h"
+#include "guard/freed.h"
 
 /* More than any limit that matters; a request above it fails for its own sake. */
 #define BOUNDED_MOST ((size_t)32 << 30)
@@ -23,6 +23,8 @@ static bool flat_map_fits(size_t wanted) {
 HK_COLD bool hk_bounds_look(size_t wanted) {
     wanted = hk_min(wanted, BOUNDED_MOST);
     bool news = hk_region_look_at_bounds(wanted);
+    if (news && hk_guarded())
+        hk_freed_trim(); /* what waits has addresses, and what is kept memory, which others want now */
     if (!hk_map_has_flat() || flat_map_fits(wanted))
         return news;
     hk_threads_give_up_flat_map();
@@ -45,7 +47,7 @@ void hk_addresses_limited(bool own) {
     hk_thread_t *thread = any ? hk_thread_enter_patiently() : NULL;
     if (thread != NULL) {
         if (hk_guarded())
-            hk_fence_trim(); /* what waits has addresses, which others want now */
+            hk_freed_trim();
         hk_bounds_look(0);
         if (!hk_map_has_flat())
             hk_threads_give_up_flat_map();

@@ -207,12 +207,12 @@ static void refill(hk_thread_t *thread, hk_quarantine_t *q, unsigned cls) {
 }
 
 /* What was closed is opened. */
-static HK_NOINLINE void *hand_out_any(hk_quarantine_t *q, uint64_t dice, void *p, unsigned cls,
-                                      size_t n, hk_by_t by) {
-    hk_block_hand_out_any(p, cls, n, by);
+static HK_NOINLINE void *hand_out_any(hk_quarantine_t *q, uint64_t dice, hk_waiting_t is,
+                                      unsigned cls, size_t n, hk_by_t by) {
+    hk_block_hand_out_any(is, cls, n, by);
     if (q != NULL)
         hk_quarantine_open(q, dice);
-    return p;
+    return is.p;
 }
 
 /* Whoever is interrupted may be about to take what is on top of the magazine: it is not for the handler. */
@@ -231,7 +231,8 @@ static HK_NOINLINE void *of_class(size_t bytes, size_t n, size_t align, hk_by_t 
         p = hk_take_block(cls, bytes, align);
     if (p == NULL || hk_map_kind(p) != cls) /* none, or the emergency heap's */
         return p;
-    return hand_out_any(q, q != NULL ? hk_quarantine_close(q) : 0, p, cls, n, by);
+    return hand_out_any(q, q != NULL ? hk_quarantine_close(q) : 0,
+                        (hk_waiting_t){p, hk_shadow_of(p, cls)}, cls, n, by);
 }
 
 void *hk_guarded_aligned(size_t n, size_t align, hk_by_t by) {
@@ -263,7 +264,7 @@ HK_INLINE void *unsampled(size_t n, hk_by_t by) {
         const uint64_t dice = hk_quarantine_close(q);
         const hk_waiting_t got = hk_quarantine_take_closed(q, cls);
         if (HK_UNLIKELY(got.p != NULL && !hk_block_hand_out(q, got, cls, n, by)))
-            return hand_out_any(q, dice, got.p, cls, n, by);
+            return hand_out_any(q, dice, got, cls, n, by);
         hk_quarantine_open(q, dice);
         if (HK_LIKELY(got.p != NULL))
             return got.p;
@@ -381,6 +382,18 @@ static HK_COLD void free_odd(void *p, unsigned cls, hk_by_t by, size_t n) {
         hk_free_long(p);
 }
 
+/* What has no way in of its own, if nothing else is odd. */
+static HK_NOINLINE void free_longer(hk_quarantine_t *q, hk_waiting_t is, unsigned cls, hk_by_t by,
+                                    size_t n) {
+    const uint64_t dice = hk_quarantine_close(q);
+    if (q->looks[cls] <= HK_CLEAR_STEPS || !hk_block_take_back(q, is, cls, by, n, true)) {
+        hk_quarantine_open(q, dice);
+        free_odd(is.p, cls, by, n);
+    } else if (!hk_quarantine_put(q, dice, cls, is)) {
+        retire(cls, is);
+    }
+}
+
 /* Whatever the flat map says, where there is one. */
 static HK_NOINLINE void free_by_map(void *p, hk_by_t by, size_t n) {
     const unsigned kind = hk_map_kind(p);
@@ -404,9 +417,9 @@ HK_INLINE void release(void *p, hk_by_t by, size_t n) {
     }
     const hk_waiting_t is = {p, hk_shadow_in(p, cls, true)};
     const uint64_t dice = hk_quarantine_close(q);
-    if (HK_UNLIKELY(!hk_block_take_back(q, is, cls, by, n))) {
+    if (HK_UNLIKELY(!hk_block_take_back(q, is, cls, by, n, false))) {
         hk_quarantine_open(q, dice);
-        free_odd(p, cls, by, n);
+        free_longer(q, is, cls, by, n);
     } else if (HK_UNLIKELY(!hk_quarantine_put(q, dice, cls, is))) {
         retire(cls, is);
     }

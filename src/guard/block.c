@@ -47,35 +47,20 @@ void hk_block_touch(void **blocks, unsigned n, unsigned cls) {
         }
 }
 
-static bool is_clear(const char *p, size_t room) {
-    const size_t steps = hk_clear_steps(room);
-    if (steps <= HK_CLEAR_STEPS)
-        return hk_is_clear(p, steps);
-    const hk_clear_t *at = (const void *)p, *end = at + hk_min(room, hk_guard->zeroed) / sizeof *at;
-    hk_clear_t all = {0, 0};
-    for (; end - at >= 4; at += 4)
-        all |= at[0] | at[1] | at[2] | at[3];
-    for (; at < end; at++)
-        all |= *at;
-    return (all[0] | all[1]) == 0;
-}
-
-/* Whoever asks for several pages may use little of them: what nobody has written to stays without memory. */
-static void clear(char *p, size_t n) {
-    const size_t page = hk_os_page_size(), end = hk_min(n, hk_guard->zeroed);
-    for (size_t at = 0, part; at < end; at += part) {
-        part = hk_min(page - ((uintptr_t)p + at) % page, end - at);
-        if (hk_not_zero(p + at, part) != SIZE_MAX)
-            hk_zero(p + at, part);
-    }
+void hk_block_clear_long(char *p, size_t n) {
+    const size_t end = hk_min(n, hk_guard->zeroed);
+    if (end <= hk_os_page_size())
+        hk_zero(p, end);
+    else
+        hk_zero_written(p, end);
 }
 
 /* Who freed it early did not clear it. */
 void hk_block_look(void *p, unsigned cls) {
     const size_t room = hk_classes[cls].size;
-    if (HK_LIKELY(is_clear(p, room)))
-        return;
     const size_t at = hk_not_zero(p, hk_min(room, hk_guard->zeroed));
+    if (HK_LIKELY(at == SIZE_MAX))
+        return;
     if (hk_load_relaxed(hk_shadow_of(p, cls)) != HK_BLOCK_EARLY)
         hk_guard_fault(HK_WRITE_AFTER_FREE, p, room, (ptrdiff_t)at);
     hk_zero(p, room);
@@ -119,10 +104,9 @@ void hk_block_look_at_all(unsigned most) {
             look_at_blocks_of(at.slabs[i], &most);
 }
 
-void *hk_block_hand_out_any(void *p, unsigned cls, size_t n, hk_by_t by) {
-    hk_block_look(p, cls);
-    mark(p, n, hk_classes[cls].size, hk_shadow_of(p, cls), by);
-    return p;
+void hk_block_hand_out_any(hk_waiting_t is, unsigned cls, size_t n, hk_by_t by) {
+    hk_block_look(is.p, cls);
+    mark(is.p, n, hk_classes[cls].size, is.shadow, by);
 }
 
 HK_COLD bool hk_block_take_back_odd(void *p, unsigned cls, hk_by_t by, size_t n) {
@@ -140,7 +124,7 @@ HK_COLD bool hk_block_take_back_odd(void *p, unsigned cls, hk_by_t by, size_t n)
         hk_guard_check_claims(p, bytes, by_of(was), by, is_exact(was) ? n : HK_ANY_SIZE);
     if (hk_guard->tail != 0 && is_exact(was)) /* it lies further on than what is cleared, maybe */
         hk_tail_clear(p, bytes, room);
-    clear(p, whole ? hk_min(hk_align_up(bytes + HK_TAIL_WINDOW, 16), room) : room);
+    hk_block_clear_long(p, whole ? hk_min(hk_align_up(bytes + HK_TAIL_WINDOW, 16), room) : room);
     return true;
 }
 

@@ -44,8 +44,8 @@ void hk_block_look_beside(char *p, unsigned cls);
 /* All others, and the tails of blocks that are out, while no other thread allocates: of so many blocks at most. */
 void hk_block_look_at_all(unsigned most);
 
-/* hk_block_hand_out() of any free block of the class. */
-void *hk_block_hand_out_any(void *p, unsigned cls, size_t n, hk_by_t by);
+/* hk_block_hand_out() of any free block of the class, whose shadow is there. */
+void hk_block_hand_out_any(hk_waiting_t is, unsigned cls, size_t n, hk_by_t by);
 
 /* The block that has waited, free and of class cls, is somebody's now: n bytes of it, not much less than it has. False: it does
  * not read as zero, and nothing has changed. */
@@ -71,24 +71,32 @@ HK_INLINE bool hk_block_set_free(_Atomic uint16_t *shadow, uint16_t was) {
     return true;
 }
 
+/* Clears the first n bytes of a block, more than have a way in. */
+void hk_block_clear_long(char *p, size_t n);
+
 /* Whatever is in a slab of class cls, and its shadow if it has one, is freed, by somebody who may know its size. False:
- * something is odd, and nothing has changed. */
+ * something is odd, such as more to be cleared than has a way in unless it is said to be `longer`, and nothing has changed. */
 HK_INLINE bool hk_block_take_back(const hk_quarantine_t *q, hk_waiting_t is, unsigned cls,
-                                  hk_by_t by, size_t n) {
+                                  hk_by_t by, size_t n, bool longer) {
     const size_t room = q->room[cls];
     const uint16_t was = HK_LIKELY(is.shadow != NULL) ? hk_load_relaxed(is.shadow) : HK_BLOCK_FREE;
     const size_t bytes = room - (was >> HK_BLOCK_SLACK_SHIFT);
     const size_t ends = (bytes + HK_CLEAR_STEP) / HK_CLEAR_STEP; /* the tail's rest goes with it */
     const size_t steps = hk_min(ends, q->looks[cls]);
     if (HK_UNLIKELY(room == 0 || by != (was & HK_BLOCK_BY) || (n != bytes && n != HK_ANY_SIZE)) ||
-        HK_UNLIKELY(steps > HK_CLEAR_STEPS || !hk_block_set_free(is.shadow, was)))
+        HK_UNLIKELY((steps > HK_CLEAR_STEPS && !longer) || !hk_block_set_free(is.shadow, was)))
         return false;
-    if (HK_LIKELY(hk_guard->tail != 0) && HK_UNLIKELY(!hk_tail_is_whole(is.p, bytes, room))) {
+    if (HK_LIKELY(hk_guard->tail != 0) &&
+        HK_UNLIKELY(!hk_tail_is_whole(is.p, bytes, room) ||
+                    (longer && !hk_is_zero_behind(is.p, bytes, room, hk_guard->zeroed)))) {
         hk_store_relaxed(is.shadow, was); /* for who says what is odd */
         return false;
     }
     hk_tail_clear(is.p, bytes, room);
-    hk_clear(is.p, steps);
+    if (longer)
+        hk_block_clear_long(is.p, hk_min(ends * HK_CLEAR_STEP, room));
+    else
+        hk_clear(is.p, steps);
     return true;
 }
 

@@ -11,14 +11,13 @@
 #include "backend/region.h"
 #include "base/report.h"
 #include "config/config.h"
+#include "guard/freed.h"
 #include "guard/header.h"
 #include "guard/nothing.h"
 #include "guard/sample.h"
 #include "guard/tail.h"
 #include "os/os.h"
 #include "stats/counters.h"
-
-static _Atomic size_t kept_bytes; /* atomic: any thread; of bodies with memory that are free */
 
 /* ---- mappings, of which a process has so many ----
  *
@@ -66,6 +65,7 @@ static void *given_out(hk_header_t *header) {
     hk_tail_write(block, header->n, room_of(header));
     hk_count(guard_fences, 1);
     hk_single_comes(header->bytes);
+    hk_freed_note(header->n, 0);
     hk_store_release(&header->state, (unsigned)HK_HEADER_OUT);
     return block;
 }
@@ -83,82 +83,9 @@ static void *publish(const hk_header_t *laid) {
     return given_out(header);
 }
 
-/* Of one that is free and open: has somebody written to it? */
-static void look(const hk_header_t *header) {
-    char *body = hk_header_body(header), *end = body + header->body_bytes, *at = body;
-    while (at < end && hk_is_clear(at, HK_CLEAR_STEPS))
-        at += HK_CLEAR_STEPS * HK_CLEAR_STEP;
-    if (HK_LIKELY(at == end))
-        return;
-    at += hk_not_zero(at, (size_t)(end - at));
-    hk_guard_fault(HK_WRITE_AFTER_FREE, body + header->block, header->n,
-                   at - body - (ptrdiff_t)header->block);
-    hk_zero(body, header->body_bytes);
-}
-
-/* What somebody has written to says nothing that is of use: it is left where it is. */
-static bool is_whole(const hk_header_t *header) {
-    const bool whole = hk_header_is_sealed(header);
-    if (HK_UNLIKELY(!whole))
-        hk_guard_fault(HK_UNDERFLOW, header, HK_NO_SIZE, HK_NOWHERE);
-    return whole;
-}
-
-static void unmap(const hk_header_t *header) {
-    if (!is_whole(header))
-        return;
-    const hk_header_t h = *header;
-    if (h.open)
-        look(header);
-    if (h.keeps)
-        hk_sub_relaxed(&kept_bytes, h.body_bytes);
-    hk_map_set(h.start, h.bytes / HK_SLICE, HK_KIND_FOREIGN);
-    hk_os_unmap(h.start, h.bytes);
-}
-
-/* Freed ones wait here, so many at most and of so much address space each, less where that is limited; not where mappings are
- * few. The smaller ones keep their memory, so much in all, and when they have waited may be had again. The larger they are
- * the fewer of them wait with their memory, or the next ones would find none. */
-#define WAITS_UP_TO (4096 * HK_MIB)
-#define WAITS_LIMITED_UP_TO HK_MIB
-#define KEEPS_IN_ALL (12 * HK_MIB)
-#define KEEPS_UP_TO (KEEPS_IN_ALL / (FEW_PLACES + 2))
-#define KEEPS_BELOW (HK_SLICE / 4 * 3) /* where the body starts in its slice */
-enum { PLACES = 32, FEW_PLACES = 3, KEPT = 64 };
-static _Atomic(hk_header_t *) waiting[PLACES]; /* atomic: any thread */
-/* atomic: any thread; headers, which start slices, and in the bits below something of what body and mapping they have. 0: none */
-static _Atomic uintptr_t kept[KEPT];
-enum { MOST_MORE = 64 };
-_Static_assert((KEEPS_UP_TO / 4096 + 1) * MOST_MORE <= HK_SLICE, "room for both");
-
-/* 0: none that is kept has such a shape, as where a mapping is larger than its body by MOST_MORE slices and more. */
-static uintptr_t shape_of(size_t body_bytes, size_t bytes) {
-    const size_t more = (bytes - body_bytes) / HK_SLICE;
-    return body_bytes <= KEEPS_UP_TO && more < MOST_MORE
-               ? body_bytes / hk_os_page_size() * MOST_MORE | more
-               : 0;
-}
-
-/* Whoever has the place now; 0: nobody. Who had it goes. */
-static void keep_at(unsigned i, uintptr_t is) {
-    const uintptr_t was = hk_exchange_seq(&kept[i], is);
-    if (was != 0)
-        unmap((hk_header_t *)(was & ~(uintptr_t)(HK_SLICE - 1)));
-}
-
-void hk_fence_trim(void) {
-    for (unsigned i = 0; i < PLACES; i++) {
-        hk_header_t *header = hk_exchange_seq(&waiting[i], NULL);
-        if (header != NULL)
-            unmap(header);
-    }
-    for (unsigned i = 0; i < KEPT; i++)
-        keep_at(i, 0);
-}
-
 /* So that a block without fences can be had. */
 static void let_go(void) {
-    hk_fence_trim();
+    hk_freed_trim();
     hk_store_relaxed(&patience, (unsigned)HK_PATIENCE);
     hk_mappings_let_go();
     hk_region_save_mappings();
@@ -188,64 +115,25 @@ static void *alloc(size_t n, size_t align, size_t bytes, hk_by_t by) {
     return p;
 }
 
-/* Where there is no place, one that chance finds goes. */
-static void keep(hk_header_t *header) {
-    const uintptr_t is = (uintptr_t)header | shape_of(header->body_bytes, header->bytes);
-    for (unsigned i = 0; i < KEPT; i++) {
-        uintptr_t none = 0;
-        if (hk_load_relaxed(&kept[i]) == 0 && hk_cas_seq(&kept[i], &none, is))
-            return;
-    }
-    keep_at(hk_guard_chance(KEPT), is);
-}
-
-/* One that is kept, whose shape is that or up to so much more. */
-static hk_header_t *kept_up_to(uintptr_t shape, size_t larger) {
-    for (unsigned i = 0; i < KEPT && shape != 0; i++) {
-        uintptr_t is = hk_load_relaxed(&kept[i]);
-        const uintptr_t has = is % HK_SLICE;
-        if (has >= shape && has <= shape + larger && has % MOST_MORE == shape % MOST_MORE &&
-            hk_cas_seq(&kept[i], &is, (uintptr_t)0))
-            return (hk_header_t *)(is - has);
-    }
-    return NULL;
-}
-
-/* Of such a body and mapping; or else of a little larger ones, so that the block starts in the same slice all the same. */
-static hk_header_t *kept_one(size_t body_bytes, size_t bytes) {
-    const uintptr_t shape = shape_of(body_bytes, bytes);
-    const size_t larger = hk_min(body_bytes / 8, HK_SLICE - KEEPS_BELOW) / hk_os_page_size();
-    hk_header_t *header = kept_up_to(shape, 0);
-    return header != NULL ? header : kept_up_to(shape, larger * MOST_MORE);
-}
-
 /* In the same pages as one that has waited; NULL: there is none. */
 static void *alloc_again(size_t n, size_t align, size_t bytes, hk_by_t by) {
-    hk_header_t *header = align <= hk_os_page_size() ? kept_one(body_for(n), bytes) : NULL;
-    if (header == NULL || !is_whole(header))
+    hk_header_t *header = align <= hk_os_page_size() ? hk_freed_take(body_for(n), bytes) : NULL;
+    if (header == NULL)
         return NULL;
-    const size_t body = header->body_bytes;
-    const size_t more = header->bytes - bytes;
-    hk_assert(header->bytes >= bytes); /* as much besides a body that is as large */
-    if (more != 0 && !hk_held_take(more, 0)) {
-        unmap(header);
-        return NULL;
-    }
-    if (header->open) {
-        look(header);
-    } else if (hk_os_protect(hk_header_body(header), body, HK_READ_WRITE)) {
-        hk_zero(hk_header_body(header), body);
-    } else {
-        unmap(header);
-        hk_held_drop(more);
-        return NULL;
-    }
-    hk_sub_relaxed(&kept_bytes, body);
-    header->keeps = header->open = false;
-    header->block = body - hk_align_up(n, hk_max(align, 16));
+    header->block = header->body_bytes - hk_align_up(n, hk_max(align, 16));
     header->n = n;
     header->by = by;
     return given_out(header);
+}
+
+/* At the limit what is free goes first. */
+static bool hold(size_t bytes) {
+    if (HK_LIKELY(hk_held_take(bytes, 0)))
+        return true;
+    if (!hk_freed_any() || hk_limit_excludes(bytes, 0))
+        return false;
+    hk_freed_trim();
+    return hk_held_take(bytes, 0);
 }
 
 void *hk_fence_alloc(size_t n, size_t align, bool grows, hk_by_t by) {
@@ -255,88 +143,17 @@ void *hk_fence_alloc(size_t n, size_t align, bool grows, hk_by_t by) {
         return p;
     const size_t headroom = grows && !hk_region_is_bounded() ? hk_min(n, GROWS_BY) : 0;
     const size_t bytes = mapping_for(n, align, headroom);
-    if (HK_UNLIKELY(!hk_held_take(bytes, 0)))
-        return NULL; /* without fences it may fit */
     p = alloc_again(n, align, bytes, by);
-    if (p == NULL)
-        p = alloc(n, align, bytes, by);
+    if (p != NULL)
+        return p;
+    if (HK_UNLIKELY(!hold(bytes)))
+        return NULL; /* without fences it may fit */
+    p = alloc(n, align, bytes, by);
     if (HK_UNLIKELY(p == NULL)) {
         hk_held_drop(bytes);
         let_go();
     }
     return p;
-}
-
-static bool take_room(size_t bytes) {
-    if (hk_add_relaxed(&kept_bytes, bytes) + bytes <= KEEPS_IN_ALL)
-        return true;
-    hk_sub_relaxed(&kept_bytes, bytes);
-    return false;
-}
-
-/* Nobody may want what is kept: the next one from a place of chance on makes room for others. */
-static void let_go_of_any(void) {
-    const unsigned from = hk_guard_chance(KEPT);
-    for (unsigned i = 0; i < KEPT; i++)
-        if (hk_load_relaxed(&kept[(from + i) % KEPT]) != 0) {
-            keep_at((from + i) % KEPT, 0);
-            return;
-        }
-}
-
-/* To close a body and open it again takes two calls, each of which stops the process's other threads: where buffers come and
- * go all the time, longer than all else. So what it may take is bounded: a millisecond is worth a closing, up to a few are saved, and
- * the part of all that chance finds in what is saved is closed. The others are cleared. */
-static bool may_be_open(void) {
-    enum { SAVED = 64 };
-    static _Atomic uint64_t used_up_to; /* atomic: any thread; so many milliseconds' worth */
-    const uint64_t now = hk_os_now_ms();
-    uint64_t before = hk_load_relaxed(&used_up_to);
-    const uint64_t used = hk_max(before, now);
-    return hk_guard_chance(SAVED) >= hk_minus(now + SAVED, used) ||
-           !hk_cas_seq(&used_up_to, &before, used + 1); /* another thread closes one */
-}
-
-/* Nobody can read what was in the body any more, nor write to it unless it is open. (One of large alignment may begin in
- * another slice.) */
-static bool close_body(hk_header_t *header) {
-    char *body = hk_header_body(header);
-    const size_t bytes = header->body_bytes;
-    const bool may = shape_of(bytes, header->bytes) != 0 && header->body < KEEPS_BELOW &&
-                     !hk_region_is_bounded();
-    bool keeps = may && take_room(bytes);
-    for (unsigned i = 0; i < FEW_PLACES && may && !keeps; i++) {
-        let_go_of_any();
-        keeps = take_room(bytes);
-    }
-    if (hk_region_is_bounded()) /* since it was not */
-        let_go_of_any();
-    const bool open = keeps && may_be_open();
-    if (open)
-        hk_zero(body, bytes);
-    header->open = open; /* and clear: a handler may end the process */
-    header->keeps = keeps && (open || hk_os_protect(body, bytes, HK_NO_ACCESS));
-    if (keeps && !header->keeps)
-        hk_sub_relaxed(&kept_bytes, bytes);
-    return header->keeps || hk_os_close(body, bytes);
-}
-
-/* In how many places it may wait. */
-static unsigned places_of(const hk_header_t *header) {
-    const size_t half = KEEPS_IN_ALL / 2 / header->body_bytes;
-    return header->keeps ? (unsigned)HK_CLAMP(half, FEW_PLACES, PLACES) : PLACES;
-}
-
-static void wait_or_go(hk_header_t *header) {
-    const bool few = hk_region_is_bounded() || hk_load_relaxed(&hk_map_is_limited);
-    const size_t most = few ? WAITS_LIMITED_UP_TO : WAITS_UP_TO;
-    const bool waits = header->bytes <= most && hk_load_relaxed(&patience) == 0;
-    if (waits && close_body(header))
-        header = hk_exchange_seq(&waiting[hk_guard_chance(places_of(header))], header);
-    if (header != NULL && header->keeps)
-        keep(header);
-    else if (header != NULL)
-        unmap(header);
 }
 
 /* The header of the block at p that is out; NULL: a fault was reported. */
@@ -376,10 +193,10 @@ void hk_fence_free(void *p, hk_by_t by, size_t n) {
     edges_are_whole(header);
     hk_guard_check_claims(p, header->n, (hk_by_t)header->by, by, n);
     hk_single_goes(header->bytes);
-    hk_held_drop(header->bytes);
+    hk_freed_note(0, header->n);
     if (header->n >= HK_HUGE_PAGES_FROM && hk_option(thp) != 0)
         hk_huge_pages_learn(p, header->n, true);
-    wait_or_go(header);
+    hk_freed_give(header, hk_load_relaxed(&patience) == 0);
 }
 
 static void look_at(const char *start, size_t slices, const _Atomic uint8_t *kinds, void *unused) {
@@ -392,12 +209,12 @@ static void look_at(const char *start, size_t slices, const _Atomic uint8_t *kin
         if (header != NULL && hk_load_relaxed(&header->state) == HK_HEADER_OUT)
             edges_are_whole(header);
         else if (header != NULL && header->open)
-            look(header);
+            hk_freed_look(header);
     }
 }
 
 void hk_fence_finish(void) {
-    if (hk_singles().blocks != 0 || hk_load_relaxed(&kept_bytes) != 0)
+    if (hk_singles().blocks != 0 || hk_freed_any())
         hk_map_visit(look_at, NULL);
 }
 
@@ -460,6 +277,7 @@ bool hk_fence_resize(void *p, size_t n, bool half) {
     const size_t before = header->n;
     hk_guard_check_claims(p, before, (hk_by_t)header->by, HK_BY_MALLOC, HK_ANY_SIZE);
     header->n = n;
+    hk_freed_note(n, before);
     if (n < before)
         cut(header, before);
     hk_header_seal(header);

@@ -1,6 +1,6 @@
 /* Fenced blocks: each is a mapping of its own, its last byte as near as its alignment allows before a
- * page that nobody can read or write; before it, at some distance, lies another one. A freed one is
- * inaccessible, or only cleared where that is done all the time, until chance drives it out of the quarantine. No lock is taken.
+ * page that nobody can read or write; before it, at some distance, lies another one. What becomes of a freed one:
+ * guard/freed.h. No lock is taken.
  *
  *   | header | fence, 1 to 8 pages | body ........... block | tail | fence |
  *
@@ -32,6 +32,3 @@ bool hk_fence_report(const void *p);
 
 /* Looks at all that are in use, and at what of those that are free can be written to. No other thread allocates. */
 void hk_fence_finish(void);
-
-/* Lets go of all that is free, and of its memory. */
-void hk_fence_trim(void);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "guard/guard.h"
+#include "os/os.h"
 
 typedef uint64_t hk_sixteen_t __attribute__((vector_size(16)));
 enum { HK_TAIL_WINDOW = 16 };
@@ -87,17 +88,45 @@ HK_INLINE size_t hk_tail_broken(const char *p, size_t n, size_t room) {
     return SIZE_MAX;
 }
 
+HK_INLINE bool hk_is_zero(const char *p, size_t n) {
+    enum { W = HK_TAIL_WINDOW, MANY = 16 }; /* to ask takes longer than to read */
+    const char *last = p + n - W;
+    hk_sixteen_t all = {0, 0};
+    if (n < W) {
+        size_t i = 0;
+        while (i < n && p[i] == 0)
+            i++;
+        return i == n;
+    }
+    for (; last - p >= (MANY - 1) * W; p += MANY * W) {
+        for (int i = 0; i < MANY * W; i += 4 * W)
+            all |= (hk_sixteen_at(p + i) | hk_sixteen_at(p + i + W)) |
+                   (hk_sixteen_at(p + i + 2 * W) | hk_sixteen_at(p + i + 3 * W));
+        if ((all[0] | all[1]) != 0)
+            return false;
+    }
+    for (; p < last; p += W)
+        all |= hk_sixteen_at(p);
+    all |= hk_sixteen_at(last);
+    return (all[0] | all[1]) == 0;
+}
+
 /* The first of n bytes that is not 0; SIZE_MAX: none. */
 HK_INLINE size_t hk_not_zero(const char *p, size_t n) {
-    size_t at = 0;
-    for (hk_sixteen_t all = {0, 0}; at + 2 * sizeof all <= n; at += 2 * sizeof all) {
-        all = hk_sixteen_at(p + at) | hk_sixteen_at(p + at + sizeof all);
-        if ((all[0] | all[1]) != 0)
-            break;
-    }
+    size_t at = hk_is_zero(p, n) ? n : 0;
     while (at < n && p[at] == 0)
         at++;
     return at < n ? at : SIZE_MAX;
+}
+
+/* hk_zero(), but pages that nobody has written to stay without memory: whoever asks for several may use little of them. */
+HK_INLINE void hk_zero_written(char *p, size_t n) {
+    const size_t page = hk_os_page_size();
+    for (size_t at = 0, part; at < n; at += part) {
+        part = hk_min(page - ((uintptr_t)p + at) % page, n - at);
+        if (!hk_is_zero(p + at, part))
+            hk_zero(p + at, part);
+    }
 }
 
 /* Clears what lies from one tail's end on up to another one's. */
@@ -106,6 +135,12 @@ HK_INLINE void hk_clear_between(char *p, size_t from, size_t to) {
         *(volatile char *)(p + from) = 0; /* not by memset, see hk_zero() */
     if (from < to)
         hk_zero(p + from, hk_align_up(to - from, 8));
+}
+
+/* Whether what lies behind the tail reads as zero, as far as the first `zeroed` bytes do. */
+HK_INLINE bool hk_is_zero_behind(const char *p, size_t n, size_t room, size_t zeroed) {
+    const size_t end = hk_tail_end(n, room);
+    return hk_is_zero(p + end, hk_minus(hk_min(room, zeroed), end));
 }
 
 /* What is wrong with a block of n bytes that has so much room, of which the first `zeroed` read as zero behind its tail, as so

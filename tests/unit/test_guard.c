@@ -57,6 +57,29 @@ static void realloc_keeps(void) {
     hak_free(p);
 }
 
+/* ---- zeros ---- */
+
+static void zeros_are_seen_and_made(void) {
+    enum { MOST = 2 * HK_KIB + 320, EDGE = 64, STEP = 61 };
+    static _Alignas(16) char at[EDGE + MOST + EDGE];
+    for (size_t n = 0; n <= MOST; n += n < 600 ? 1 : STEP) {
+        char *p = at + EDGE - n % 16;
+        memset(at, 0, sizeof at);
+        p[-1] = p[n] = 'x';
+        CHECK(hk_is_zero(p, n) && hk_not_zero(p, n) == SIZE_MAX);
+        for (size_t i = 0; i < n; i += n < 100 ? 1 : STEP) {
+            p[i] = 'x';
+            CHECK(!hk_is_zero(p, n) && hk_not_zero(p, n) == i);
+            p[i] = 0;
+        }
+    }
+    for (size_t n = 0; n <= MOST; n += 8) {
+        memset(at, 'x', sizeof at);
+        hk_zero(at + EDGE, n);
+        CHECK(hk_is_zero(at + EDGE, n) && at[EDGE - 1] == 'x' && at[EDGE + n] == 'x');
+    }
+}
+
 /* ---- what is found ---- */
 
 static void found_at_once(void) {
@@ -320,6 +343,7 @@ int main(void) {
     CHECK_FAULT(free_it, early, "double free", "");
     CHECK(hak_usable_size(early_large) >= 100000);
     hak_free(early_large);
+    zeros_are_seen_and_made();
     exact_sizes();
     realloc_keeps();
     found_at_once();

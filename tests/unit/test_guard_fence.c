@@ -196,6 +196,67 @@ static void fences_are_used_again(void) {
     CHECK(calls_for(1, 102400, 1) > 0);
 }
 
+/* Who has much in use, and replaces a part of it again and again, keeps more than who has nothing. */
+static void more_in_use_keeps_more(void) {
+    enum { USED = 200, REPLACED = 60, ROUNDS = 8, BYTES = 500000 };
+    static void *blocks[USED];
+    uint64_t calls[2];
+    for (unsigned much = 0; much < 2; much++) {
+        const unsigned n = much ? USED : REPLACED;
+        for (unsigned i = 0; i < n; i++)
+            blocks[i] = hak_malloc(BYTES);
+        const uint64_t before = mappings();
+        for (unsigned round = 0; round < ROUNDS; round++) {
+            for (unsigned i = 0; i < REPLACED; i++)
+                hak_free(blocks[i]);
+            for (unsigned i = 0; i < REPLACED; i++)
+                blocks[i] = hak_malloc(BYTES);
+        }
+        calls[much] = mappings() - before;
+        for (unsigned i = 0; i < n; i++)
+            hak_free(blocks[i]);
+        hak_trim();
+    }
+    CHECK(calls[1] < calls[0] / 4 * 3);
+}
+
+/* Memory that is kept counts as held, and as cached; what only waits does not. */
+static void what_is_kept_is_held(void) {
+    enum { BYTES = 100000, NO_MORE = 3 * HK_MIB };
+    hak_stats_t stats = {.size = sizeof stats};
+    hak_trim();
+    CHECK(hak_stats_get(&stats) == 0);
+    const size_t held = hk_held(), cached = stats.cached;
+    hak_free(hak_malloc(BYTES));
+    CHECK(hk_held() >= held + BYTES);
+    CHECK(hak_stats_get(&stats) == 0 && stats.cached >= cached + BYTES);
+    hak_trim();
+    CHECK_EQ(hk_held(), held);
+    hak_free(hak_malloc(NO_MORE));
+    CHECK_EQ(hk_held(), held);
+    CHECK(hak_stats_get(&stats) == 0 && stats.cached == cached);
+}
+
+/* At the limit what is kept goes before a block goes without its fences. */
+static void the_limit_comes_before(void) {
+    enum { BLOCKS = 50, BYTES = 200000, OTHER = 3 * HK_MIB };
+    static void *blocks[BLOCKS];
+    hak_trim();
+    const size_t held = hk_held();
+    for (unsigned i = 0; i < BLOCKS; i++)
+        blocks[i] = hak_malloc(BYTES);
+    for (unsigned i = 0; i < BLOCKS; i++)
+        hak_free(blocks[i]);
+    CHECK(hk_held() >= held + OTHER + HK_MIB);
+    hk_limit_set(hk_held());
+    for (unsigned i = 0; i < 3; i++) {
+        void *p = hak_malloc(OTHER);
+        CHECK_EQ(hk_map_kind(p), HK_KIND_FENCED);
+        hak_free(p);
+    }
+    hk_limit_set(0);
+}
+
 static uint64_t protections(void) { return hk_load_relaxed(&hk_calls[HK_CALL_mprotect]); }
 
 /* A freed block is closed, but where that is done all the time: there can be so many closings in a row, and one for each millisecond
@@ -324,6 +385,9 @@ int main(void) {
     fences_go();
     if (hk_guard->fences) {
         fences_are_used_again();
+        more_in_use_keeps_more();
+        what_is_kept_is_held();
+        the_limit_comes_before();
         closings_are_bounded_by_time();
         few_addresses();
         grows_where_it_is();

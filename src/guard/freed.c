@@ -1,0 +1,228 @@
+#include "guard/freed.h"
+
+#include "backend/limit.h"
+#include "backend/pagemap.h"
+#include "backend/region.h"
+#include "guard/tail.h"
+#include "os/os.h"
+
+/* Blocks of up to so many bytes keep their memory, so much of it in all, and a quarter of what such blocks in use have, up to so much. The
+ * larger they are the fewer of them wait, a few at least, or the next one would find none. */
+enum { FEW_PLACES = 3 };
+#define KEEPS_AT_LEAST (12 * HK_MIB)
+#define KEEPS_AT_MOST (64 * HK_MIB)
+#define KEEPS_UP_TO (KEEPS_AT_LEAST / (FEW_PLACES + 2))
+static _Atomic size_t kept_bytes, used_bytes; /* atomic: any thread; of either */
+
+static size_t keeps_in_all(void) {
+    return hk_min(KEEPS_AT_LEAST + hk_load_relaxed(&used_bytes) / 4, KEEPS_AT_MOST);
+}
+
+void hk_freed_note(size_t now, size_t before) {
+    const size_t more = now <= KEEPS_UP_TO ? now : 0, less = before <= KEEPS_UP_TO ? before : 0;
+    hk_add_relaxed(&used_bytes, more - less); /* or less, by as much */
+}
+
+bool hk_freed_any(void) { return hk_load_relaxed(&kept_bytes) != 0; }
+
+void hk_freed_look(const hk_header_t *header) {
+    char *body = hk_header_body(header);
+    const size_t at = hk_not_zero(body, header->body_bytes);
+    if (HK_LIKELY(at == SIZE_MAX))
+        return;
+    hk_guard_fault(HK_WRITE_AFTER_FREE, body + header->block, header->n,
+                   (ptrdiff_t)at - (ptrdiff_t)header->block);
+    hk_zero(body, header->body_bytes);
+}
+
+static void keeps_no_more(const hk_header_t *header) {
+    hk_sub_relaxed(&kept_bytes, header->body_bytes);
+    hk_single_is_gone(header->bytes);
+}
+
+/* What somebody has written to says nothing that is of use: it is left where it is. */
+static bool is_whole(const hk_header_t *header) {
+    const bool whole = hk_header_is_sealed(header);
+    if (HK_UNLIKELY(!whole))
+        hk_guard_fault(HK_UNDERFLOW, header, HK_NO_SIZE, HK_NOWHERE);
+    return whole;
+}
+
+static void unmap(const hk_header_t *header) {
+    if (!is_whole(header))
+        return;
+    const hk_header_t h = *header;
+    if (h.open)
+        hk_freed_look(header);
+    if (h.keeps) {
+        keeps_no_more(&h);
+        hk_held_drop(h.bytes);
+    }
+    hk_map_set(h.start, h.bytes / HK_SLICE, HK_KIND_FOREIGN);
+    hk_os_unmap(h.start, h.bytes);
+}
+
+/* Freed ones wait here, so many at most and of so much address space each, less where that is limited; not where mappings are
+ * few. Those that keep their memory may then be had again. */
+#define WAITS_UP_TO (4096 * HK_MIB)
+#define WAITS_LIMITED_UP_TO HK_MIB
+#define KEEPS_BELOW (HK_SLICE / 4 * 3) /* where the body starts in its slice */
+enum { PLACES = 32, KEPT = 128 };
+static _Atomic(hk_header_t *) waiting[PLACES]; /* atomic: any thread */
+/* atomic: any thread; headers, which start slices, and in the bits below something of what body and mapping they have. 0: none */
+static _Atomic uintptr_t kept[KEPT];
+enum { MOST_MORE = 64 };
+_Static_assert(KEEPS_UP_TO / HK_SLICE + 1 < MOST_MORE, "it is in the low bits");
+_Static_assert((KEEPS_UP_TO / 4096 + 1) * MOST_MORE <= HK_SLICE, "room for both");
+
+/* 0: none that is kept has such a shape, as where a mapping is larger than for a block to grow to twice its size. */
+static uintptr_t shape_of(size_t body_bytes, size_t bytes) {
+    const size_t more = (bytes - body_bytes) / HK_SLICE;
+    return body_bytes <= KEEPS_UP_TO && more <= body_bytes / HK_SLICE + 1
+               ? body_bytes / hk_os_page_size() * MOST_MORE | more
+               : 0;
+}
+
+/* Whoever has the place now; 0: nobody. Who had it goes. */
+static void keep_at(unsigned i, uintptr_t is) {
+    const uintptr_t was = hk_exchange_seq(&kept[i], is);
+    if (was != 0)
+        unmap((hk_header_t *)(was & ~(uintptr_t)(HK_SLICE - 1)));
+}
+
+void hk_freed_trim(void) {
+    for (unsigned i = 0; i < PLACES; i++) {
+        hk_header_t *header = hk_exchange_seq(&waiting[i], NULL);
+        if (header != NULL)
+            unmap(header);
+    }
+    for (unsigned i = 0; i < KEPT; i++)
+        keep_at(i, 0);
+}
+
+/* Where there is no place, one that chance finds goes. */
+static void keep(hk_header_t *header) {
+    const uintptr_t is = (uintptr_t)header | shape_of(header->body_bytes, header->bytes);
+    for (unsigned i = 0; i < KEPT; i++) {
+        uintptr_t none = 0;
+        if (hk_load_relaxed(&kept[i]) == 0 && hk_cas_seq(&kept[i], &none, is))
+            return;
+    }
+    keep_at(hk_guard_chance(KEPT), is);
+}
+
+/* Of such a body and mapping; or else of a little larger ones, so that the block starts in the same slice all the same. */
+static hk_header_t *kept_one(size_t body_bytes, size_t bytes) {
+    const uintptr_t shape = shape_of(body_bytes, bytes);
+    const size_t larger = hk_min(body_bytes / 8, HK_SLICE - KEEPS_BELOW) / hk_os_page_size();
+    const uintptr_t most = shape + larger * MOST_MORE;
+    for (unsigned best = KEPT;; best = KEPT) {
+        uintptr_t is = 0;
+        for (unsigned i = 0; i < KEPT && shape != 0 && is % HK_SLICE != shape; i++) {
+            const uintptr_t one = hk_load_relaxed(&kept[i]), has = one % HK_SLICE;
+            const bool serves = has > shape && has <= most && has % MOST_MORE == shape % MOST_MORE;
+            if (has == shape || (serves && best == KEPT)) {
+                best = i;
+                is = one;
+            }
+        }
+        if (best == KEPT)
+            return NULL;
+        if (hk_cas_seq(&kept[best], &is, (uintptr_t)0))
+            return (hk_header_t *)(is - is % HK_SLICE);
+    }
+}
+
+hk_header_t *hk_freed_take(size_t body_bytes, size_t bytes) {
+    hk_header_t *header = kept_one(body_bytes, bytes);
+    if (header == NULL || !is_whole(header))
+        return NULL;
+    char *body = hk_header_body(header);
+    body_bytes = header->body_bytes;
+    if (header->open) {
+        hk_freed_look(header);
+    } else if (hk_os_protect(body, body_bytes, HK_READ_WRITE)) {
+        hk_zero_written(body, body_bytes);
+    } else {
+        unmap(header);
+        return NULL;
+    }
+    keeps_no_more(header);
+    return header;
+}
+
+static bool keeps_too_much(void) { return hk_load_relaxed(&kept_bytes) > keeps_in_all(); }
+
+static bool keeps_one_more(const hk_header_t *header) {
+    hk_single_is_kept(header->bytes);
+    hk_add_relaxed(&kept_bytes, header->body_bytes);
+    const bool fits = !keeps_too_much();
+    if (!fits)
+        keeps_no_more(header);
+    return fits;
+}
+
+/* Nobody may want what is kept: the next one from a place of chance on makes room for others. False: there is none. */
+static bool let_go_of_any(void) {
+    const unsigned from = hk_guard_chance(KEPT);
+    unsigned i = 0;
+    while (i < KEPT && hk_load_relaxed(&kept[(from + i) % KEPT]) == 0)
+        i++;
+    if (i < KEPT)
+        keep_at((from + i) % KEPT, 0);
+    return i < KEPT;
+}
+
+/* To close a body and open it again takes two calls, each of which stops the process's other threads: where buffers come and
+ * go all the time, longer than all else. So what it may take is bounded: a millisecond is worth a closing, up to a few are saved, and
+ * the part of all that chance finds in what is saved is closed. The others are cleared. */
+static bool may_be_open(void) {
+    enum { SAVED = 64 };
+    static _Atomic uint64_t used_up_to; /* atomic: any thread; so many milliseconds' worth */
+    const uint64_t now = hk_os_now_ms();
+    uint64_t before = hk_load_relaxed(&used_up_to);
+    const uint64_t used = hk_max(before, now);
+    return hk_guard_chance(SAVED) >= hk_minus(now + SAVED, used) ||
+           !hk_cas_seq(&used_up_to, &before, used + 1); /* another thread closes one */
+}
+
+/* Nobody can read what was in the body any more, nor write to it unless it is open. (One of large alignment may begin in
+ * another slice.) */
+static bool close_body(hk_header_t *header) {
+    char *body = hk_header_body(header);
+    const size_t bytes = header->body_bytes;
+    const bool may = shape_of(bytes, header->bytes) != 0 && header->body < KEEPS_BELOW &&
+                     !hk_region_is_bounded();
+    bool keeps = may && keeps_one_more(header);
+    for (unsigned i = 0; i < FEW_PLACES && !keeps && (may || keeps_too_much()); i++)
+        keeps = let_go_of_any() && may && keeps_one_more(header);
+    const bool open = keeps && may_be_open();
+    if (open)
+        hk_zero_written(body, bytes);
+    header->open = open; /* and clear: a handler may end the process */
+    header->keeps = keeps && (open || hk_os_protect(body, bytes, HK_NO_ACCESS));
+    if (keeps && !header->keeps)
+        keeps_no_more(header);
+    return header->keeps || hk_os_close(body, bytes);
+}
+
+/* In how many places it may wait. */
+static unsigned places_of(const hk_header_t *header) {
+    const size_t half = keeps_in_all() / 2 / header->body_bytes;
+    return header->keeps ? (unsigned)HK_CLAMP(half, FEW_PLACES, PLACES) : PLACES;
+}
+
+void hk_freed_give(hk_header_t *header, bool may_wait) {
+    const bool few = hk_region_is_bounded() || hk_load_relaxed(&hk_map_is_limited);
+    const size_t most = few ? WAITS_LIMITED_UP_TO : WAITS_UP_TO;
+    header->keeps = header->open = false; /* which is not sealed */
+    const bool waits = may_wait && header->bytes <= most && close_body(header);
+    if (!header->keeps)
+        hk_held_drop(header->bytes);
+    if (waits)
+        header = hk_exchange_seq(&waiting[hk_guard_chance(places_of(header))], header);
+    if (header != NULL && header->keeps)
+        keep(header);
+    else if (header != NULL)
+        unmap(header);
+}
