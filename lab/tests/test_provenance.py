@@ -137,6 +137,12 @@ GROUPS = {
     "/sys/fs/outside/memory.current": "0",
 }
 CPU, NONE = "cpu 150000 100000", "cpu not visible"
+OLDER = {
+    "/sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712",
+    "/sys/fs/cgroup/memory/memory.usage_in_bytes": str(500 * MIB),
+    "/sys/fs/cgroup/memory/old/memory.limit_in_bytes": str(300 * MIB),
+    "/sys/fs/cgroup/memory/old/memory.usage_in_bytes": str(100 * MIB),
+}
 MOUNT = {"/sys/fs/cgroup/memory.max": str(20 * MIB), "/sys/fs/cgroup/memory.current": str(5 * MIB)}
 
 
@@ -154,6 +160,8 @@ MOUNT = {"/sys/fs/cgroup/memory.max": str(20 * MIB), "/sys/fs/cgroup/memory.curr
         ("0::/../outside", {}, 1024, f"{NONE}, memory not visible"),
         ("0::/../outside", MOUNT, 15, f"{NONE}, memory {20 * MIB}"),
         ("4:memory:/ab", MOUNT, 15, f"{NONE}, memory {20 * MIB}"),
+        ("4:blkio,memory:/old/gone\n0::/", OLDER, 200, f"{NONE}, memory {300 * MIB}"),
+        ("4:memory:/\n0::/", OLDER, 1024, f"{NONE}, memory max"),
         (None, {}, 1024, f"{NONE}, memory not visible"),
     ],
 )

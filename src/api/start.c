@@ -84,7 +84,7 @@ static void append_head(proof_t *proof) {
 }
 
 static void write_proof(const char *path) {
-    int fd = HK_CALL(other, open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+    int fd = hk_open(path, O_WRONLY | O_CREAT | O_APPEND, 0666);
     if (fd < 0) {
         hk_config_warn("HAKMEM_PROOF", path, "cannot be opened for appending",
                        "no proof is written");

@@ -19,9 +19,8 @@ bool hk_huge_pages_pay(void) { return hk_load_relaxed(&left) == 0; }
 /* ---- what is filled ---- */
 
 bool hk_huge_pages_is_written(const char *page) {
-    enum {
-        PLACES = 2
-    }; /* one of them in the upper half of a word, for that of a small number is all zero, or the lower */
+    /* one of them in the upper half of a word, for that of a small number is all zero, or the lower */
+    enum { PLACES = 2 };
     const size_t step = hk_os_page_size() / PLACES + sizeof(uint32_t);
     unsigned i = 0;
     while (i < PLACES && !hk_os_holds((const uint32_t *)(const void *)(page + i * step)))

@@ -168,10 +168,11 @@ void hk_region_change_live(size_t less, size_t more) {
     hk_store_relaxed(&live, hk_region_live() - less + more);
     raise_peak_locked();
     most_live = hk_max(most_live, hk_region_live());
-    if (HK_UNLIKELY(hk_region_live() >= next_look)) {
+    const bool looks = hk_region_live() >= next_look;
+    if (looks)
         next_look = 2 * hk_region_live();
+    if (HK_UNLIKELY(looks || (hk_limit_is_near() && !hk_region_is_bounded())))
         hk_store_relaxed(&hk_region_look_is_due, true);
-    }
     hk_unlock(&hk_region_lock);
 }
 

@@ -65,8 +65,9 @@ HK_INLINE uint32_t hk_superslab_dirty(const hk_superslab_t *ss) {
 
 /* ---- the pool; with it locked ---- */
 
-/* Of these slices the bytes of pages that are gone; and nothing is known of them any more. */
+/* Of these slices the bytes of pages that are gone. */
 size_t hk_superslab_gone(const hk_superslab_t *ss, uint32_t slices);
+/* From now on none of theirs is known to be. */
 void hk_superslab_forget_gone_locked(hk_superslab_t *ss, uint32_t slices);
 
 /* After its free slices have changed: puts the superslab on the list that it belongs on. */

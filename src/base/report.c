@@ -217,7 +217,11 @@ HK_COLD void hk_output_put(hk_output_t *out, const char *format, ...) {
 /* ---- files ---- */
 
 int hk_open(const char *path, int flags, unsigned mode) {
-    const int fd = HK_CALL(other, open(path, flags | O_CLOEXEC, mode));
+    const bool may_wait = (flags & O_ACCMODE) == O_WRONLY; /* for whoever reads a pipe */
+    const int fd =
+        HK_CALL(other, open(path, flags | O_CLOEXEC | (may_wait ? O_NONBLOCK : 0), mode));
+    if (fd >= 0 && may_wait)
+        HK_CALL(other, syscall(SYS_fcntl, fd, F_SETFL, flags & O_APPEND));
     if (fd < 0 || fd > STDERR_FILENO)
         return fd;
     const int above = HK_CALL(other, syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));

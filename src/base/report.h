@@ -33,7 +33,7 @@ bool hk_line_path(hk_line_t *line, const char *pattern, bool numbered);
  * change that. Keeps errno. */
 void hk_path_keep(const char *path);
 /* As open(2), closed by exec; but never 0 to 2, where the program has closed these: what other threads write there would
- * be in the file. */
+ * be in the file. Of a pipe that nobody reads it is an error. */
 int hk_open(const char *path, int flags, unsigned mode);
 /* As strerror, but it takes no locks: that one may, to translate. */
 const char *hk_error_text(int error);

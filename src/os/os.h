@@ -157,9 +157,9 @@ char *hk_os_line(hk_os_lines_t *lines);
 
 #define HK_OS_MAPPINGS "/proc/self/maps"
 
-/* The lowest limit on memory, in bytes, that the cgroup v2 groups of this process set (memory.max
- * and memory.high, from its own group up to the mount); 0: none. `membership` is the process's list
- * of groups, `mount` where their folders are. Opens files. */
+/* The lowest limit on memory, in bytes, that the cgroups of this process set (v2: memory.max and
+ * memory.high, v1: memory.limit_in_bytes; from its own group up to the mount); 0: none. `membership` is the
+ * process's list of groups, `mount` where their folders are. Opens files. */
 #define HK_OS_MEMBERSHIP "/proc/self/cgroup"
 #define HK_OS_CGROUPS "/sys/fs/cgroup"
 uint64_t hk_os_memory_limit(const char *membership, const char *mount);

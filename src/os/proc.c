@@ -40,52 +40,87 @@ char *hk_os_line(hk_os_lines_t *lines) {
     }
 }
 
-/* The number in the file `name` of the group's folder path[0..len); UINT64_MAX for "max", no number
- * or no file. */
+/* v2 has one tree of groups for all, v1 one for each controller, in a folder of its own. */
+typedef struct {
+    const char *controller, *folder, *files[2];
+} tree_t;
+static const tree_t trees[] = {
+    {"", "", {"/memory.max", "/memory.high"}},
+    {"memory", "/memory", {"/memory.limit_in_bytes", NULL}},
+};
+enum { TREES = sizeof trees / sizeof *trees, LONGEST_NAME = 32 };
+
+/* The number in the file `name` of the group's folder path[0..len); UINT64_MAX for "max", which v1 writes as a number that no
+ * system has, no number or no file. */
 static uint64_t read_limit(hk_os_lines_t *lines, char *path, size_t len, const char *name) {
+    const uint64_t none = (uint64_t)1 << 62;
     uint64_t bytes;
+    hk_assert(strlen(name) < LONGEST_NAME);
     memcpy(path + len, name, strlen(name) + 1);
     hk_os_lines_open(lines, path);
     const char *s = hk_os_line(lines);
     hk_os_lines_close(lines);
-    return s != NULL && hk_parse(&s, &bytes) ? bytes : UINT64_MAX;
+    return s != NULL && hk_parse(&s, &bytes) && bytes < none ? bytes : UINT64_MAX;
 }
 
-/* The group of the line "0::/a/b"; "" where there is none, or where it lies outside what
+/* Whether `one` is among the names up to the end, with commas between them; no name is in an empty list alone. */
+static bool is_listed(const char *list, const char *end, const char *one) {
+    const size_t n = strlen(one);
+    for (const char *comma;; list = comma + 1) {
+        comma = memchr(list, ',', (size_t)(end - list));
+        comma = comma != NULL ? comma : end;
+        if ((size_t)(comma - list) == n && memcmp(list, one, n) == 0)
+            return true;
+        if (comma == end)
+            return false;
+    }
+}
+
+/* The group of the line "0::/a/b" or "4:memory:/a/b"; "" where there is none, or where it lies outside what
  * this process can see. */
-static const char *group_in(hk_os_lines_t *lines) {
-    const char *line = hk_os_line(lines);
-    while (line != NULL && strncmp(line, "0::/", 4) != 0)
-        line = hk_os_line(lines);
-    return line == NULL || strstr(line, "/..") != NULL ? "" : line + strlen("0::");
+static const char *group_in(hk_os_lines_t *lines, const char *controller) {
+    for (const char *line; (line = hk_os_line(lines)) != NULL;) {
+        const char *list = strchr(line, ':'), *end = list != NULL ? strchr(list + 1, ':') : NULL;
+        if (end != NULL && end[1] == '/' && is_listed(list + 1, end, controller))
+            return strstr(end, "/..") != NULL ? "" : end + 1;
+    }
+    return "";
 }
 
 /* In a container the group's name may be the host's and its folder not there: the walk then finds
  * the container's own limit in the mount itself. */
-static uint64_t lowest_limit(const char *membership, const char *mount) {
+static uint64_t lowest_in(const tree_t *tree, const char *membership, const char *mount) {
     hk_os_lines_t lines;
     char path[2 * LONGEST_PATH];
-    const size_t top = strlen(mount);
     if (!hk_os_lines_open(&lines, membership))
-        return 0;
-    const char *group = group_in(&lines);
+        return UINT64_MAX;
+    const char *group = group_in(&lines, tree->controller);
     hk_os_lines_close(&lines);
+    const size_t root = strlen(mount), top = root + strlen(tree->folder);
     size_t len = top + strlen(group);
-    if (len >= sizeof path - 16) /* with the file's name */
-        return 0;
+    if (len >= sizeof path - LONGEST_NAME)
+        return UINT64_MAX;
     uint64_t lowest = UINT64_MAX;
-    memcpy(path, mount, top);
+    memcpy(path, mount, root);
+    memcpy(path + root, tree->folder, top - root);
     memcpy(path + top, group, len - top);
     for (;;) {
         while (len > top && path[len - 1] == '/')
             len--;
-        lowest = hk_min(lowest, read_limit(&lines, path, len, "/memory.max"));
-        lowest = hk_min(lowest, read_limit(&lines, path, len, "/memory.high"));
+        for (unsigned i = 0; i < 2 && tree->files[i] != NULL; i++)
+            lowest = hk_min(lowest, read_limit(&lines, path, len, tree->files[i]));
         if (len == top)
-            return lowest == UINT64_MAX ? 0 : lowest;
+            return lowest;
         while (path[len - 1] != '/')
             len--;
     }
+}
+
+static uint64_t lowest_limit(const char *membership, const char *mount) {
+    uint64_t lowest = UINT64_MAX;
+    for (unsigned i = 0; i < TREES; i++)
+        lowest = hk_min(lowest, lowest_in(&trees[i], membership, mount));
+    return lowest == UINT64_MAX ? 0 : lowest;
 }
 
 uint64_t hk_os_memory_limit(const char *membership, const char *mount) {

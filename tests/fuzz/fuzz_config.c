@@ -173,11 +173,13 @@ static void write_file(const char *path, fuzz_input_t *in) {
     close(fd);
 }
 
-/* A stand-in for the system's tree: the mount, and the groups a and a/b in it. */
+/* A stand-in for the system's tree: the mount, the groups a and a/b in it, and those of the older kind. */
 static char root[64];
-static const char *const folders[] = {"", "a", "a/b"};
-static const char *const names[] = {"memory.max",    "memory.high",    "a/memory.max",
-                                    "a/memory.high", "a/b/memory.max", "membership"};
+static const char *const folders[] = {"", "a", "a/b", "memory"};
+static const char *const names[] = {"memory.max",     "memory.high",
+                                    "a/memory.max",   "a/memory.high",
+                                    "a/b/memory.max", "memory/memory.limit_in_bytes",
+                                    "membership"};
 enum { FOLDERS = sizeof folders / sizeof *folders, NAMES = sizeof names / sizeof *names };
 
 static const char *in_root(const char *name) {

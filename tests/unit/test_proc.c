@@ -1,4 +1,4 @@
-/* What the system says of the process in files: the limit on memory that cgroup v2 sets, from a tree of folders made for
+/* What the system says of the process in files: the limit on memory that cgroups set, from a tree of folders made for
  * it, and how much the process has. */
 #include "os/os.h"
 
@@ -33,8 +33,9 @@ static uint64_t limit_of(const char *membership) {
 }
 
 static void make_tree(void) {
-    static const char *const folders[] = {"mount",       "mount/a",  "mount/a/b",
-                                          "mount/a/b/c", "mount/ab", "outside"};
+    static const char *const folders[] = {"mount",        "mount/a",         "mount/a/b",
+                                          "mount/a/b/c",  "mount/ab",        "outside",
+                                          "mount/memory", "mount/memory/old"};
     snprintf(root, sizeof root, "/tmp/test_proc.%d", (int)getpid());
     CHECK(mkdir(root, 0700) == 0);
     for (unsigned i = 0; i < sizeof folders / sizeof folders[0]; i++)
@@ -46,6 +47,8 @@ static void make_tree(void) {
     put("mount/a/b/c/memory.max", "2000000000\n");
     put("mount/ab/memory.max", "7\n");
     put("outside/memory.max", "3\n");
+    put("mount/memory/memory.limit_in_bytes", "9223372036854771712\n");
+    put("mount/memory/old/memory.limit_in_bytes", "500000000\n");
 }
 
 static void remove_tree(void) {
@@ -61,6 +64,16 @@ static void the_lowest_on_the_way_up(void) {
     CHECK_EQ(limit_of("0::/a/b/c\n"), 800000000);
     CHECK_EQ(limit_of("0::/ab"), 7);
     CHECK_EQ(limit_of("4:memory:/ab\n1:name=systemd:/ab\n0::/a\n"), 1000000000);
+}
+
+static void the_older_tree(void) {
+    CHECK_EQ(limit_of("4:memory:/\n0::/\n"), 0);
+    CHECK_EQ(limit_of("4:memory:/old/away\n0::/\n"), 500000000);
+    CHECK_EQ(limit_of("11:blkio,memory:/old\n"), 500000000);
+    CHECK_EQ(limit_of("4:memory,blkio:/old\n0::/ab\n"), 7);
+    CHECK_EQ(limit_of("4:memory2:/old\n5:mem:/old\n6:name=memory:/old\n"), 0);
+    CHECK_EQ(limit_of("4:memory:/../old\n"), 0);
+    CHECK_EQ(limit_of("4:memory\n:memory:/old\n"), 500000000);
 }
 
 static void groups_that_cannot_be_seen(void) {
@@ -88,8 +101,10 @@ static void numbers_that_are_none(void) {
     }
     put("mount/ab/memory.max", "18446744073709551615");
     CHECK_EQ(limit_of("0::/ab\n"), 0);
-    put("mount/ab/memory.max", "18446744073709551614");
-    CHECK_EQ(limit_of("0::/ab\n"), UINT64_MAX - 1);
+    put("mount/ab/memory.max", "4611686018427387904");
+    CHECK_EQ(limit_of("0::/ab\n"), 0);
+    put("mount/ab/memory.max", "4611686018427387903");
+    CHECK_EQ(limit_of("0::/ab\n"), 4611686018427387903);
 }
 
 static void names_as_long_as_can_be(void) {
@@ -122,6 +137,7 @@ static void groups_by_the_thousand(void) {
 int main(void) {
     make_tree();
     the_lowest_on_the_way_up();
+    the_older_tree();
     groups_that_cannot_be_seen();
     numbers_that_are_none();
     names_as_long_as_can_be();

@@ -162,6 +162,10 @@ def check_special(folder: Path) -> None:
     expect(stat.S_ISFIFO((folder / "pipe").stat().st_mode), "a pipe has been replaced")
     expect(os.read(reader, 100).startswith(b'{"hakmem"'), "nothing came through the pipe")
     os.close(reader)
+    for option in ("HAKMEM_STATS", "HAKMEM_PROOF", "HAKMEM_TINY_FRONT_DUMP"):
+        where = f"json:{folder}/pipe" if option == "HAKMEM_STATS" else f"{folder}/pipe"
+        done = run("huge", "1", HAKMEM_TINY_FRONT_METRICS="1", **{option: where})
+        expect(option in done.stderr, f"{option}: not a word of a pipe that nobody reads")
     (folder / "real").touch()
     (folder / "link").symlink_to("real")
     run("huge", "1", HAKMEM_STATS=f"json:{folder}/link")

@@ -12,7 +12,12 @@ from pathlib import Path, PurePosixPath
 from hakmem.process import children
 
 UNSEEN = "not visible"
-MEMORY_LIMITS = ("memory.max", "memory.high")
+# Of cgroup v2, whose tree has no name, and of v1's tree for memory: its limits, and what is used.
+MEMORY = {
+    "": (("memory.max", "memory.high"), "memory.current"),
+    "memory": (("memory.limit_in_bytes",), "memory.usage_in_bytes"),
+}
+UNLIMITED = 1 << 62  # v1 writes "max" as a number above it
 
 
 def read(path: str) -> str | None:
@@ -39,14 +44,17 @@ def _line(path: str, key: str) -> str | None:
     return None
 
 
-def _groups() -> list[str]:
-    """The folders of this process's cgroup (v2) and of all around it, as src/os/proc.c has them.
+def _groups(tree: str = "") -> list[str]:
+    """The folders of this process's cgroup and of all around it, as src/os/proc.c has them.
 
     In a container its name may be the host's: then only the mount itself is there.
     """
-    name = (_line("/proc/self/cgroup", "0") or "").removeprefix(":")  # of "0::/a/b"
-    own = PurePosixPath(name if name.startswith("/") and "/.." not in name else "/")
-    return [f"/sys/fs/cgroup{group}".rstrip("/") for group in (own, *own.parents)]
+    lines = (line.split(":", 2) for line in (read("/proc/self/cgroup") or "").splitlines())
+    named = (parts[2] for parts in lines if len(parts) == 3 and tree in parts[1].split(","))
+    name = next((name for name in named if name.startswith("/")), "/")  # of "0::/a/b"
+    own = PurePosixPath("/" if "/.." in name else name)
+    mount = f"/sys/fs/cgroup/{tree}".rstrip("/")
+    return [f"{mount}{group}".rstrip("/") for group in (own, *own.parents)]
 
 
 def _tightest(files: Iterable[str]) -> str | None:
@@ -56,18 +64,20 @@ def _tightest(files: Iterable[str]) -> str | None:
         most, _, period = text.partition(" ")
         return int(most) / int(period or 1) if most.isdigit() else math.inf
 
-    return min((text for file in files if (text := read(file))), key=amount, default=None)
+    found = min((text for file in files if (text := read(file))), key=amount, default=None)
+    return found if found is None or amount(found) < UNLIMITED else "max"
 
 
 def available_bytes() -> int:
     """Memory that may still be taken: what the system has, or less where a cgroup is bounded."""
     said = _line("/proc/meminfo", "MemAvailable")  # "23498176 kB"
     found = int(said.split()[0]) << 10 if said else sys.maxsize
-    for group in _groups():
-        most = _tightest(f"{group}/{name}" for name in MEMORY_LIMITS)
-        used = read(f"{group}/memory.current")
-        if most and used and most.isdigit():
-            found = min(found, max(0, int(most) - int(used)))
+    for tree, (limits, usage) in MEMORY.items():
+        for group in _groups(tree):
+            most = _tightest(f"{group}/{name}" for name in limits)
+            used = read(f"{group}/{usage}")
+            if most and used and most.isdigit():
+                found = min(found, max(0, int(most) - int(used)))
     return found
 
 
@@ -99,7 +109,12 @@ def facts() -> dict[str, str]:
     cpu = "/sys/devices/system/cpu"
     huge = "/sys/kernel/mm/transparent_hugepage"
     processors = _tightest(f"{group}/cpu.max" for group in _groups())
-    most = _tightest(f"{group}/{name}" for group in _groups() for name in MEMORY_LIMITS)
+    most = _tightest(
+        f"{group}/{name}"
+        for tree, (limits, _) in MEMORY.items()
+        for group in _groups(tree)
+        for name in limits
+    )
     # What it runs at now by the kernel's word; a guest's /proc/cpuinfo is only nominal.
     khz = read(f"{cpu}/cpu0/cpufreq/scaling_cur_freq") or ""
     return {
