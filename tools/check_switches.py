@@ -7,13 +7,13 @@ Usage: tools/check_switches.py [ROOT]      check ROOT/src and ROOT/include (defa
 
 import re
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from planting import main, sources
+
 LIMIT = 10
 HOME = Path("src/base/build.h")
-SUFFIXES = {".c", ".h", ".cc", ".def"}
 
 CONDITION = re.compile(r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif)\b(.*)", re.MULTILINE)
 GUARD = re.compile(r"^\s*#\s*ifndef\s+(\w+_H)\s*\n\s*#\s*define\s+\1\s*$", re.MULTILINE)
@@ -43,24 +43,23 @@ def declared_in(text: str) -> set[str]:
     return set(DEFINE.findall(text)) - ({guard[1]} if guard else set())
 
 
-def check_tree(root: Path) -> tuple[set[str], list[str]]:
+def check_tree(root: Path) -> tuple[str, list[str]]:
     """The declared switches under `root`, and one message per violation."""
     home = root / HOME
     if not home.is_file():
-        return set(), [f"{HOME}: not there; it declares every compile-time switch"]
+        return "", [f"{HOME}: not there; it declares every compile-time switch"]
     declared = declared_in(home.read_text())
     found: list[str] = []
     if len(declared) > LIMIT:
         found.append(f"{HOME}:1: {len(declared)} switches, at most {LIMIT} may exist; remove one")
-    for top in ("src", "include"):
-        for path in sorted(p for p in (root / top).rglob("*") if p.suffix in SUFFIXES):
-            found += [
-                f"{path.relative_to(root)}:{line}: #if tests {name}, unknown to {HOME}; "
-                "declare it there, or decide at run time"
-                for line, name in switches_in(path.read_text())
-                if name not in declared
-            ]
-    return declared, found
+    for path in sources(root, "src", "include"):
+        found += [
+            f"{path.relative_to(root)}:{line}: #if tests {name}, unknown to {HOME}; "
+            "declare it there, or decide at run time"
+            for line, name in switches_in(path.read_text())
+            if name not in declared
+        ]
+    return f"{len(declared)} of at most {LIMIT}: {' '.join(sorted(declared))}", found
 
 
 def build_h(count: int) -> str:
@@ -75,50 +74,16 @@ CLEAN: dict[str, str] = {
     "src/os/a.def": "#ifndef HK_ROW\n#define HK_ROW(name)\n#endif\nHK_ROW(a)\n#undef HK_ROW\n",
     "src/os/os.c": "/* text\n#if HK_IN_A_COMMENT\n*/\n#if 1 // HK_NOR_HERE\n#endif\n",
 }
-# Each file replaces or joins the clean tree and must be reported once, at this line.
-PLANTED: tuple[tuple[str, str, int], ...] = (
-    (str(HOME), build_h(LIMIT + 1), 1),
-    ("src/os/a.c", "\n#if HK_STRAY\n#endif\n", 2),
-    ("src/os/b.c", "/* x\n*/\n#ifdef HK_STRAY\n#endif\n", 3),
-    ("src/os/c.c", "#if 0\n#elif 1 && \\\n  HK_STRAY\n#endif\n", 2),
-    ("src/os/d.c", "#if 1 || \\\n 2\n#endif\n#if HK_STRAY\n#endif\n", 4),
-    ("src/os/e.def", "#ifndef HK_STRAY\n#define HK_STRAY 1\n#endif\nHK_ROW(a)\n", 1),
-    ("include/hakmem/e.h", "#ifndef HK_STRAY\n#endif\n", 1),
+PLANTED: tuple[tuple[str, str, int, str], ...] = (
+    (str(HOME), build_h(LIMIT + 1), 1, "at most"),
+    ("src/os/a.c", "\n#if HK_STRAY\n#endif\n", 2, "HK_STRAY"),
+    ("src/os/b.c", "/* x\n*/\n#ifdef HK_STRAY\n#endif\n", 3, "HK_STRAY"),
+    ("src/os/c.c", "#if 0\n#elif 1 && \\\n  HK_STRAY\n#endif\n", 2, "HK_STRAY"),
+    ("src/os/d.c", "#if 1 || \\\n 2\n#endif\n#if HK_STRAY\n#endif\n", 4, "HK_STRAY"),
+    ("src/os/e.def", "#ifndef HK_STRAY\n#define HK_STRAY 1\n#endif\nHK_ROW(a)\n", 1, "HK_STRAY"),
+    ("include/hakmem/e.h", "#ifndef HK_STRAY\n#endif\n", 1, "HK_STRAY"),
 )
 
 
-def reports_of(files: dict[str, str]) -> list[str]:
-    """The messages for a temporary tree that holds these files."""
-    with tempfile.TemporaryDirectory() as name:
-        root = Path(name)
-        for path, text in files.items():
-            (root / path).parent.mkdir(parents=True, exist_ok=True)
-            (root / path).write_text(text)
-        return check_tree(root)[1]
-
-
-def self_test() -> list[str]:
-    """Everything the check gets wrong on trees whose violations are known."""
-    wrong = [f"clean tree: {report}" for report in reports_of(CLEAN)]
-    if len(reports_of({})) != 1:
-        wrong.append("a tree without build.h must be reported")
-    for path, text, line in PLANTED:
-        reports = reports_of(CLEAN | {path: text})
-        if len(reports) != 1 or not reports[0].startswith(f"{path}:{line}: "):
-            wrong.append(f"planted in {path}: wanted one report of line {line}, got {reports}")
-    return wrong
-
-
-def main(arguments: list[str]) -> int:
-    if arguments == ["--self-test"]:
-        wrong = self_test()
-        print("\n".join(wrong) or f"{len(PLANTED) + 1} planted violations found")
-        return 1 if wrong else 0
-    root = Path(arguments[0]) if arguments else Path(__file__).resolve().parent.parent
-    declared, found = check_tree(root)
-    print("\n".join(found) or f"{len(declared)} of at most {LIMIT}: {' '.join(sorted(declared))}")
-    return 1 if found else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(check_tree, CLEAN, PLANTED))

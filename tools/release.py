@@ -165,6 +165,8 @@ def release(dry: bool) -> None:
     version = version_of_tree()
     notes = notes_of(version)
     check_the_tree(version)
+    if not dry and shutil.which("cargo") is None:
+        raise NotReadyError("cargo is not here, which packs the crates: https://rustup.rs")
     if not dry:
         run(ROOT / "tools" / "lint")
     shutil.rmtree(OUT, ignore_errors=True)

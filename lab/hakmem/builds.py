@@ -1,16 +1,16 @@
 """Builds commits, each once and away from the working tree, to be run side by side."""
 
 import contextlib
-import fcntl
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from hakmem import git
 from hakmem.errors import LabError
 from hakmem.process import children
+from hakmem.process.lock import folder_lock
 
 DONE = "complete"
 PRODUCT = ("-DCMAKE_BUILD_TYPE=Release", "-DHAKMEM_BUILD_TESTS=OFF", "-DHAKMEM_BUILD_BENCH=ON")
@@ -52,11 +52,9 @@ class Builds(contextlib.AbstractContextManager["Builds"]):
         self._folders: list[Path] = []
 
     def __exit__(self, *_: object) -> None:
-        """Removes the worktrees that were made, and what git knows of them."""
+        """Removes the worktrees of a command, and what git knows of them."""
         while self._folders:
-            folder = self._folders[-1]
-            if self.command is not None or not (folder / DONE).is_file():
-                self._clear(folder)
+            self._clear(self._folders[-1])
             self._folders.pop()
         self._built.clear()
 
@@ -64,7 +62,7 @@ class Builds(contextlib.AbstractContextManager["Builds"]):
         """The commit, built now or before. BuildFailed where it does not build."""
         full = git.resolved(self.root, commit)
         if full not in self._built:
-            with self._locked():
+            with folder_lock(self.cache):
                 own = self.command is not None
                 self._built[full] = self._in_worktree(full) if own else self._product(full)
                 self._log(full).unlink(missing_ok=True)
@@ -74,17 +72,24 @@ class Builds(contextlib.AbstractContextManager["Builds"]):
         folder = self.cache / commit
         out = folder / "build"
         if not (folder / DONE).is_file():
-            tree = self._checked_out(commit, folder)
-            ninja = ["-G", "Ninja"] if shutil.which("ninja") else []
-            setup = ["cmake", *ninja, "-S", str(tree), "-B", str(out), *PRODUCT]
-            jobs = str(os.cpu_count() or 1)
-            self._run(setup, tree, commit)
-            self._run(["cmake", "--build", str(out), "--parallel", jobs], tree, commit)
-            if not (out / "libhakmem.so").is_file():
-                raise BuildFailed(f"{commit[:12]} builds, but makes no libhakmem.so")
-            self._remove_tree(folder)
-            (folder / DONE).touch()
+            try:
+                self._make(commit, folder, out)
+            except BaseException:
+                self._clear(folder)  # before the lock is gone: then another one may build here
+                raise
         return Built(commit, out / "libhakmem.so", out / "bench")
+
+    def _make(self, commit: str, folder: Path, out: Path) -> None:
+        tree = self._checked_out(commit, folder)
+        ninja = ["-G", "Ninja"] if shutil.which("ninja") else []
+        setup = ["cmake", *ninja, "-S", str(tree), "-B", str(out), *PRODUCT]
+        jobs = str(os.cpu_count() or 1)
+        self._run(setup, tree, commit)
+        self._run(["cmake", "--build", str(out), "--parallel", jobs], tree, commit)
+        if not (out / "libhakmem.so").is_file():
+            raise BuildFailed(f"{commit[:12]} builds, but makes no libhakmem.so")
+        self._remove_tree(folder)
+        (folder / DONE).touch()
 
     def _in_worktree(self, commit: str) -> Built:
         assert self.command is not None
@@ -92,14 +97,14 @@ class Builds(contextlib.AbstractContextManager["Builds"]):
         for left in self.cache.glob("*-*"):
             if not Path("/proc", left.name.rpartition("-")[2]).is_dir():
                 self._clear(left)
-        tree = self._checked_out(commit, self.cache / f"{commit}-{os.getpid()}")
+        folder = self.cache / f"{commit}-{os.getpid()}"
+        self._folders.append(folder)  # known before it is there: an interrupt must not leave it
+        tree = self._checked_out(commit, folder)
         self._run(self.command, tree, commit)
         return Built(commit, tree, tree)
 
     def _checked_out(self, commit: str, folder: Path) -> Path:
         """A fresh worktree in the commit's folder."""
-        # Known before it is there: an interrupt in between must not leave it behind.
-        self._folders.append(folder)
         self._clear(folder)
         folder.mkdir(parents=True)
         tree = folder / "tree"
@@ -137,18 +142,6 @@ class Builds(contextlib.AbstractContextManager["Builds"]):
         inside = tree if (tree / ".git").is_file() else self.root
         git.remove_worktree(inside, tree)
         shutil.rmtree(tree, ignore_errors=True)
-
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        """One build at a time in this cache: a second one waits for the first."""
-        try:
-            self.cache.mkdir(parents=True, exist_ok=True)
-            file = (self.cache / "lock").open("w")
-        except OSError as error:
-            raise LabError(f"{self.cache} cannot be written: {error.strerror}") from None
-        with file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
 
 
 def last_words(log: Path) -> str:

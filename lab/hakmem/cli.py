@@ -141,8 +141,7 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as error:
-            message, status = errors.explain(error)
-            raise errors.LabError(message, status) from None
+            raise errors.Interrupted(errors.explain(error)[0]) from None
 
 
 class RunsByDefault(TyperGroup):
@@ -192,8 +191,11 @@ for panel, rows in PANELS.items():
 
 
 def main() -> None:
-    # A polite end is an interrupt: what was started is stopped, and no half is written.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # A polite end, or the terminal's, is an interrupt: what was started is stopped, and no half is
+    # written. What whoever started this has ignored, as nohup does, stays so.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler)
     # What the terminal's encoding has not is shown as its number, not as an error, nor as a ?,
     # which says that something is open.
     if isinstance(sys.stdout, io.TextIOWrapper):

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from hakmem import project
 from hakmem.cli import of_float
@@ -54,7 +55,7 @@ def command(
     asked = request(lib, rival or [], budget, seed, without_seed(provenance.own_argv()))
     finished = suite_run.run(asked, console)
     report.write_run(page, finished.record, finished.whole, kept=False)
-    console.print(f"[bold]the report:[/] {page.resolve()}")
+    console.print(Text("the report: ", style="bold").append(str(page.resolve()), style="not bold"))
     if not finished.good:
         raise typer.Exit(1)
 
@@ -76,7 +77,7 @@ def _show(program: Sequence[str], library: Path, console: Console) -> None:
     outcome = run.execute(program, library)
     if outcome.status == INTERRUPTED:  # Ctrl-C reached the program, and was meant for us all
         raise KeyboardInterrupt
-    console.print(f"  {outcome.sentence}", soft_wrap=True, highlight=False)
+    console.print(Text(f"  {outcome.sentence}"), soft_wrap=True)
     if not outcome.proven or outcome.status != 0:
         raise LabError(
             f"a real program failed under hakmem (status {outcome.status}): no figures from it",

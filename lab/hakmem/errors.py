@@ -37,7 +37,7 @@ def explain(error: BaseException) -> tuple[str, int]:
     if isinstance(error, LabError):
         return str(error), error.status
     if isinstance(error, KeyboardInterrupt):
-        return "interrupted: no file was left half-written", INTERRUPTED
+        return "interrupted: nothing more was recorded, no file left half-written", INTERRUPTED
     if isinstance(error, BrokenPipeError):
         return "", 1  # the reader of a pipe, `head` for one, has seen enough
     if isinstance(error, MemoryError):

@@ -18,12 +18,14 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from hakmem import project
 from hakmem.cli import require_checkout
 from hakmem.errors import LabError
 from hakmem.process import children
 from hakmem.process.library import Library, hakmem, system, verify
+from hakmem.process.lock import folder_lock
 
 # What a build may need, and the Debian package that brings it.
 TOOLS = {"cc": "gcc", "c++": "g++", "cmake": "cmake", "make": "make"}
@@ -196,11 +198,13 @@ def build(
     if unknown:
         raise LabError(f"unknown peer: {', '.join(unknown)} (known: {', '.join(known)})")
     results = []
+    target = (root or project.root()) / "build" / "peers-target"
     for name in names or known:
         tell(name, "building")
         start = time.monotonic()
         try:
-            result = Built(name, library=_build_one(known[name], root or project.root()))
+            with folder_lock(target):
+                result = Built(name, library=_build_one(known[name], target))
         except LabError as error:
             result = Built(name, error=str(error))
         took = f"built and verified in {time.monotonic() - start:.0f} s"
@@ -209,15 +213,14 @@ def build(
     return results
 
 
-def _build_one(recipe: Recipe, root: Path) -> Library:
+def _build_one(recipe: Recipe, target: Path) -> Library:
+    root = target.parents[1]
     cargo = shutil.which("cargo")
     if cargo is None:
         raise LabError(NO_CARGO)
     for tool in recipe.tools:
         if shutil.which(tool) is None:
             raise LabError(f"{tool} not found: `apt-get install {TOOLS[tool]}`")
-    target = root / "build" / "peers-target"
-    target.mkdir(parents=True, exist_ok=True)
     log = target / f"{recipe.name}.log"
     # One package at a time: built together, the features of shared crates would unify.
     command = [cargo, "build", "--release", "--locked", "-p", f"peer-{recipe.name}"]
@@ -323,7 +326,8 @@ def build_command(
         if result.error:
             reasons[result.error].append(result.name)
     for reason, failed in reasons.items():
-        console.print(f"[red]{', '.join(failed)}[/]: {reason}", soft_wrap=True, highlight=False)
+        said = Text(", ".join(failed), style="red").append(f": {reason}", style="default")
+        console.print(said, soft_wrap=True)
     good = sum(result.library is not None for result in results)
     console.print(f"{good} of {len(results)} peers ready; `hakmem peers list` shows all")
     if reasons:
@@ -358,6 +362,6 @@ def list_command() -> None:
             how = "packages of Debian; to build the others needs a checkout of hakmem"
         console.print(f"not installed: {', '.join(missing)} ({how})")
     for failure in failures:
-        console.print(f"[red]{failure}[/]", soft_wrap=True, highlight=False)
+        console.print(Text(failure, style="red"), soft_wrap=True)
     if failures:
         raise typer.Exit(1)

@@ -76,13 +76,17 @@ def library(path: Path | None) -> Path:
 def place(out: Path | None, otherwise: Path, option: str = "--out", folder: bool = False) -> Path:
     """Where results go: where the option says, in a folder that is there; or in one made for it.
 
-    Whether they can is tried, so that nobody waits for what cannot be kept.
+    Whether they can is tried, so that nobody waits for what cannot be kept. What a link leads to is
+    replaced, and not the link; a device, a pipe or a socket is not.
     """
-    if out is not None and not out.parent.is_dir():
-        raise LabError(f"{option} {out}: there is no folder {out.parent}: make it first")
     found = out or otherwise
     if found.is_dir() and not folder:
         raise LabError(f"{option} {found}: that is a folder: name a file")
+    if found.exists() and not found.is_file() and not found.is_dir():
+        raise LabError(f"{option} {found}: that is no ordinary file: name one")
+    found = found.resolve() if found.is_symlink() else found
+    if out is not None and not found.parent.is_dir():
+        raise LabError(f"{option} {out}: there is no folder {found.parent}: make it first")
     try:
         found.parent.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=found if found.is_dir() else found.parent).close()

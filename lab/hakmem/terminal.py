@@ -12,6 +12,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.table import Table
+from rich.text import Text
 
 
 def table(*titles: str | tuple[str, int], least: int | None = None, **more: Any) -> Table:
@@ -22,7 +23,8 @@ def table(*titles: str | tuple[str, int], least: int | None = None, **more: Any)
     for given in titles:
         title, width = (given, least) if isinstance(given, str) else given
         side: Any = "right" if title.startswith(">") else "left"
-        made.add_column(title.removeprefix(">"), justify=side, no_wrap=True, min_width=width)
+        shown = Text(title.removeprefix(">"))  # of which nothing is markup
+        made.add_column(shown, justify=side, no_wrap=True, min_width=width)
     return made
 
 

@@ -10,7 +10,7 @@ MARKS = {
     "error": "✗ error",
 }
 TIE_BAND = 0.05  # a tie of many rows: the whole interval so near to 1
-TIE = f"= is a tie: the whole interval is within {100 * TIE_BAND:.0f} % of 1."
+TIE = f"= : no difference was found, and the whole interval is within {100 * TIE_BAND:.0f} % of 1."
 SMALL = 0.1  # a ratio below it has three decimals
 
 

@@ -20,6 +20,7 @@ from hakmem.cli import main
 from hakmem.ledger.store import Ledger, Record
 
 PROGRAMS = Path(__file__).parent / "programs"
+INTERRUPTED = "hakmem: interrupted: nothing more was recorded, no file left half-written\n"
 # A matrix of two modes of the soak benchmark.
 MATRIX = """
 title = "t"
@@ -212,7 +213,7 @@ class Stand:
         """The same without a process of its own: quick, for what is no matter of processes."""
         argv = ["hakmem", *map(str, arguments)]
         out, err, status = io.StringIO(), io.StringIO(), 0
-        before = signal.getsignal(signal.SIGTERM)
+        before = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGHUP)}
         with (
             mock.patch.dict(os.environ, {**self.environment, **more}, clear=True),
             mock.patch.object(sys, "argv", argv),
@@ -224,5 +225,6 @@ class Stand:
             except SystemExit as end:
                 status = int(end.code or 0)
             finally:
-                signal.signal(signal.SIGTERM, before)
+                for number, handler in before.items():
+                    signal.signal(number, handler)
         return subprocess.CompletedProcess(argv, status, out.getvalue(), err.getvalue())

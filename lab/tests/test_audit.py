@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 import standing
-from hakmem import project
+from hakmem import programs, project
 from hakmem.audit import blocks, check as audit, citing, planted as audit_planted, scanner
 from hakmem.audit.check import Audit
 from hakmem.audit.planted import Site
@@ -237,6 +237,22 @@ def test_a_stated_benchmark_is_stale_only_by_its_own_change(site: Site) -> None:
     hidden = site.ledger.append("sample", body).id
     site.say(id, hidden)
     assert "bench/ has changed" in problems(site)
+
+
+@pytest.mark.parametrize(
+    ("definition", "said"),
+    [(programs.digest(programs.find(["sort"])[0]), ""), (None, ""), ("0", "sort has changed")],
+)
+def test_a_program_is_stale_by_its_own_change(site: Site, definition: object, said: str) -> None:
+    body = {
+        "ok": True,
+        "source": provenance.source(site.root),
+        "benchmarks": [{"works": {"sort": {"definition": definition}}}],
+        "metrics": {"rate": {"value": 1.0, "unit": "s"}},
+    }
+    found = problems(site, f"1.0 s<!--c:{site.ledger.append('sample', body).id}/rate-->")
+    assert said in found
+    assert bool(found) is bool(said)
 
 
 def test_a_sample_has_the_source_of_its_setting(site: Site) -> None:

@@ -10,7 +10,7 @@ from hakmem.bisect import commits as bisect_range
 from hakmem.errors import LabError
 from hakmem.ledger.store import Record
 from hakmem.ledger.verify import verify
-from standing import PROGRAMS, Stand, compile_c, ran, refused
+from standing import INTERRUPTED, PROGRAMS, Stand, compile_c, ran, refused
 from test_builds import CMAKE, Repository
 
 # Its cost is a figure it prints: what it was built with, times noise by how often it was run.
@@ -224,7 +224,7 @@ def test_an_interrupt_leaves_one_line_no_record_and_no_worktree(world: World) ->
         *("bisect", "HEAD~1", "HEAD", "--repo", world.root, "--build", BUILD),
         *("--", "sh", "-c", "touch $0; sleep 30", world.folder / "started"),
     )
-    assert (done.returncode, done.stderr) == (130, "hakmem: interrupted: nothing was recorded\n")
+    assert (done.returncode, done.stderr) == (130, INTERRUPTED)
     assert not world.stand.evidence.exists()
     assert world.worktrees() == 1
 

@@ -107,7 +107,7 @@ def test_the_product_is_built_once_kept_and_built_again_where_not_whole(
         built = builds.at(commit)
         with pytest.raises(BuildFailed, match="error: expected"):
             builds.at(broken)
-    assert repository.worktrees() == 1
+        assert repository.worktrees() == 1, "here, under the lock: then another may build there"
     assert built.library.is_file()
     assert (built.bench / "bench").is_file()
     assert not (repository.root / "build" / "commits" / broken).exists()

@@ -164,7 +164,7 @@ def test_a_worker_that_is_killed_costs_nothing_that_came_back(
     killer = threading.Thread(target=kill)
     killer.start()
     try:
-        done = ran(lab.call("ab", *asked(farm, "--b", "COST=105")), 3)
+        done = ran(lab.call("ab", *asked(farm, "--b", "COST=105 name=[/dear]")), 3)
     finally:
         first_back.set()
         killer.join()

@@ -138,7 +138,7 @@ def test_a_host_that_changed_in_the_middle_is_not_the_same_host(
 ) -> None:
     before = {"kernel": "6.1", "load before": "0.1"}
     facts = dict(before)
-    monkeypatch.setattr(slices.provenance, "host_facts", lambda: facts)
+    monkeypatch.setattr(slices.host, "facts", lambda: facts)
     facts["load before"] = "9.9"
     slices._require_same_host(before)
     facts["kernel"] = "6.2"

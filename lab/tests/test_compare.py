@@ -5,8 +5,10 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hakmem.paired import session
 from standing import Stand, ended, flat, ran, refused, until
 
 Compare = Callable[..., subprocess.CompletedProcess[str]]
@@ -48,9 +50,11 @@ def test_win_and_loss_stand_in_one_table(compare: Compare, own: Stand) -> None:
     assert sorted(ratios) == pytest.approx([0.9, 1.125])
 
 
-def test_more_can_be_better(compare: Compare) -> None:
-    done = compare("--no-record", *FIGURE, "--better", "higher", *program(90, 80))
-    assert "of hakmem: more than rival.so; less than system" in flat(done.stdout)
+def test_more_can_be_better_and_a_name_is_no_markup(compare: Compare) -> None:
+    named = ("--lib", "hakmem name=[/h]", "--rival", "system name=[/s]")
+    done = compare("--no-record", *FIGURE, *named, "--better", "higher", *program(90, 80))
+    assert "of [/h]: more than rival.so; less than" in flat(done.stdout)
+    assert "\n[/s]" in done.stdout
 
 
 def noisy(folder: Path) -> str:
@@ -66,7 +70,8 @@ def test_no_difference_is_the_same_and_noise_is_undecided(compare: Compare, tmp_
     assert "? open" in done.stdout
     said = "the same (=) as system; undecided after 12 blocks against rival.so"
     assert said in flat(done.stdout)
-    assert "= same: the whole interval is within 1 % of 1\n" in done.stdout
+    said = "= same: no difference was found, and the whole interval is within 1 % of 1\n"
+    assert said in done.stdout
 
 
 def test_a_rival_that_cannot_run_it_is_left_out_and_said(compare: Compare) -> None:
@@ -121,6 +126,30 @@ def test_a_figure_is_read_off_all_output_and_its_end_is_kept(compare: Compare, o
     text = own.output()
     assert text.count("xend") == 3
     assert len(text) < 3 * 20_000
+
+
+def test_what_the_shell_sets_is_said_and_recorded(compare: Compare, own: Stand) -> None:
+    done = ran(compare(*FIGURE, *program(100, "200"), HAKMEM_PROFILE="speed"))
+    assert "from your shell in every cell: HAKMEM_PROFILE=speed\n" in done.stdout
+    told = [record.body["settings_of_user"] for record in own.records("verdict")]
+    assert told == [{"HAKMEM_PROFILE": "speed"}] * 2
+
+
+def test_a_library_that_is_built_again_meanwhile_has_no_verdict(
+    own: Stand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built, measure = own.elsewhere(tmp_path / "build"), session.measure
+
+    def rebuilt(*arguments: Any) -> session.Conducted:
+        with built.library.open("ab") as library:
+            library.write(b"another build")
+        return measure(*arguments)
+
+    monkeypatch.setattr(session, "measure", rebuilt)
+    words = ("compare", "--seed", 1, "--max-blocks", 8, "--min-seconds", 0, "--rival", "system")
+    done = built.call(*words, *FIGURE, *program(100, "200"))
+    refused(done, "libhakmem.so was changed during the measurement", status=1)
+    assert not built.records()
 
 
 def test_without_hakmem_there_is_no_comparison(compare: Compare, own: Stand) -> None:

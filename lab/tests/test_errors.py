@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hakmem import project
 from hakmem.errors import LabError
 from hakmem.ledger.store import Ledger
 from hakmem.ledger.verify import verify
-from standing import MATRIX, Stand, ended, need, ran, refused, script, until
+from standing import INTERRUPTED, MATRIX, Stand, ended, need, ran, refused, script, until
 
 Done = subprocess.CompletedProcess[str]
 COST = ("--metric", "regex:cost=([0-9.]+)", "--", "sh", "-c", "echo cost=${COST:-100}")
@@ -175,6 +176,21 @@ def test_no_program_runs_whose_results_could_not_be_kept(
     done = own.call(name, "--out", where, "--", "touch", tmp_path / "it-ran")
     refused(done, f"--out {where}: {said}")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_link_leads_to_is_written_and_the_link_stays(tmp_path: Path) -> None:
+    link, page = tmp_path / "link", tmp_path / "deeper" / "page"
+    page.parent.mkdir()
+    link.symlink_to(page)
+    project.write_atomically(project.place(link, link), "x")
+    assert link.readlink() == page
+    assert page.read_text() == "x"
+
+
+def test_a_pipe_or_a_device_is_not_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(LabError, match="pipe: that is no ordinary file: name one"):
+        project.place(tmp_path / "pipe", tmp_path)
 
 
 READING = [("list",), ("show", "{id}"), ("query", "kind=soak"), ("cite", "{id}/x")]
@@ -406,5 +422,5 @@ def test_ctrl_c_in_the_demonstration_is_one_line(own: Stand, tmp_path: Path) -> 
     )
     said = done.stderr
     assert done.returncode == 130, said
-    assert said == "hakmem: interrupted: no file was left half-written\n"
+    assert said == INTERRUPTED
     assert not (tmp_path / "out").exists()

@@ -1,10 +1,12 @@
 """`hakmem ab --metric instructions`: exact counts where no counter works."""
 
+from pathlib import Path
+
 import pytest
 from hakmem.hotpath import exact
 from hakmem.process.sample import counters
 from hakmem.stats import Interval
-from standing import Stand, need, refused
+from standing import Stand, compile_c, need, refused
 
 
 @pytest.mark.parametrize(
@@ -50,6 +52,23 @@ def test_a_command_that_does_more_is_found_and_recorded(own: Stand) -> None:
     assert [m["kind"] for m in record.body["metrics"].values()] == [exact.KIND]
     assert b"callgrind" in own.ledger.raw(record.raw["callgrind.txt"])
     assert ab("--aa", "--aim", "neutral") in (0, 4)
+
+
+@pytest.mark.usefixtures("simulated")
+def test_a_library_that_serves_nothing_is_not_counted(own: Stand, tmp_path: Path) -> None:
+    built = own.elsewhere(tmp_path / "build")
+    source = tmp_path / "idle.c"
+    source.write_text(
+        "#include <stdio.h>\n#include <string.h>\nint main(int n, char** words) { return "
+        'printf("{\\"bench\\":\\"x\\",\\"ops\\":%s}\\n", strrchr(words[n - 1], 61) + 1) < 0; }\n'
+    )
+    compile_c(source, built.folder / "bench" / "bench_batch")
+    words = ("ab", "--metric", "instructions", "--bench", "batch_lifo", "--b")
+    refused(built.call(*words, "X=1"), "ran in the operations", status=1)
+    source.write_text("int nothing;\n")
+    nothing = compile_c(source, tmp_path / "nothing.so", "-shared")
+    refused(built.call(*words, f"lib={nothing}"), "malloc", "nothing.so")
+    assert not own.records()
 
 
 @pytest.mark.usefixtures("simulated")

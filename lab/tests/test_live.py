@@ -343,6 +343,18 @@ def test_the_page_is_served_and_nothing_else(served: str) -> None:
             urllib.request.urlopen(served + path, timeout=60)
 
 
+def test_who_hangs_up_is_no_traceback(capfd: pytest.CaptureFixture[str]) -> None:
+    with export.server("127.0.0.1", 0) as server:
+        for error in (BrokenPipeError(), ValueError("planted")):
+            try:
+                raise error
+            except Exception:
+                server.handle_error(None, ("127.0.0.1", 1))
+    said = capfd.readouterr().err
+    assert "BrokenPipe" not in said
+    assert "planted" in said
+
+
 @pytest.mark.parametrize("text", ["", "9712", ":9712", "host", "host:", "h:x", "h:99999", "::1:5"])
 def test_an_address_that_is_none_is_one_line(stand: Stand, text: str) -> None:
     done = stand.call("export", "--listen", text)

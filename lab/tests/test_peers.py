@@ -283,9 +283,13 @@ def test_only_a_verified_library_is_put_in_place(
     made = shared_library(tmp_path, source).path
     # Stands for cargo: puts the library where cargo would and keeps what it was asked.
     target = '"$CARGO_TARGET_DIR/release"'
-    cargo(f'echo "$@" > {tmp_path}/asked; mkdir -p {target}; cp {made} {target}/libpeer_tiny.so')
+    alone = 'flock -n "$CARGO_TARGET_DIR/lock" true || echo alone'
+    cargo(
+        f'(echo "$@"; {alone}) > {tmp_path}/asked; '
+        f"mkdir -p {target}; cp {made} {target}/libpeer_tiny.so"
+    )
     (result,) = peers.build(["tiny"], root=tmp_path)
-    assert (tmp_path / "asked").read_text() == "build --release --locked -p peer-tiny\n"
+    assert (tmp_path / "asked").read_text() == "build --release --locked -p peer-tiny\nalone\n"
     if complete:
         assert result.error is None
         assert result.library == peers.found(tmp_path)[-1]
@@ -296,6 +300,17 @@ def test_only_a_verified_library_is_put_in_place(
 
 
 # --- commands ------------------------------------------------------------------------------------
+
+
+def test_advice_with_brackets_is_shown_whole(
+    tmp_path: Path, cargo: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace(tmp_path)
+    cargo("echo 'anonymous version tag cannot be combined' >&2\nexit 101")
+    monkeypatch.setattr(peers.project, "root", lambda: tmp_path)
+    done = CliRunner().invoke(peers.app, ["build", "tiny"])
+    assert "tiny: its linker is GNU ld" in done.output
+    assert "under [build] in" in done.output
 
 
 def test_build_says_a_shared_reason_once_and_fails(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from hakmem import project
 from hakmem.errors import LabError
-from hakmem.paired import readings, work
+from hakmem.paired import readings, recording, work
+from hakmem.paired.blocks import Track
 from hakmem.paired.cells import Cell
 from hakmem.process.library import Library, system
 from hakmem.process.sample import Process, Sample, take, take_shown
@@ -238,4 +239,6 @@ def test_work_of_a_real_program_makes_its_process(
     job = work.real(ready.program)
     process = job.process(Cell("a", system(), {"A": "B"}), 7, counted=True)
     assert (job.name, process.padding, process.environment["A"]) == ("toy", 7, "B")
+    track = Track("toy", "target", readings.choose("cpu", None), {"A": job})
+    assert recording.track_entry(track)["works"]["toy"]["definition"] == ready.made
     assert run(process).error is None

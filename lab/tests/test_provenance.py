@@ -63,6 +63,9 @@ def test_a_definition_is_the_program_the_harness_and_the_arguments(tmp_path: Pat
     (tmp_path / "bench" / "batch_of_its_own.h").write_text("1")
     second = provenance.definition(lifo, tmp_path)
     assert second != first
+    (tmp_path / "bench" / "batch_of_its_own.cc").write_text("1")
+    assert provenance.definition(lifo, tmp_path) not in (first, second)
+    second = provenance.definition(lifo, tmp_path)
     (harness / "mix.c").write_text("1")
     assert provenance.definition(lifo, tmp_path) not in (first, second)
 
@@ -101,6 +104,19 @@ def test_a_library_older_than_its_source_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LabError, match="older than"):
         provenance.require_current(built, tmp_path)
     provenance.require_current(built, tmp_path / "src")
+
+
+def test_a_benchmark_older_than_its_source_is_refused(tmp_path: Path) -> None:
+    program = tmp_path / "build" / "bench_batch"
+    for path in (program, *(tmp_path / "bench" / name for name in ("batch_work.cc", "batch.c"))):
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+        os.utime(path, (2, 2))
+    (tmp_path / "bench" / "larson.c").touch()  # nothing of it is in this program
+    assert provenance.require_program(program, tmp_path) == program
+    os.utime(tmp_path / "bench" / "batch_work.cc", (3, 3))
+    with pytest.raises(LabError, match=r"bench_batch is older than .*batch_work\.cc"):
+        provenance.require_program(program, tmp_path)
 
 
 def test_noise_is_what_happened_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,7 +195,7 @@ def test_every_cgroup_around_a_process_bounds_it(
 
 
 def test_the_real_host_states_its_facts() -> None:
-    facts = provenance.host_facts()
+    facts = host.facts()
     assert {"cpu", "kernel", "DAMON"} <= facts.keys()
     assert provenance.NoiseMeter().stop()["context_switches"] >= 0
 

@@ -3,6 +3,7 @@
 import hashlib
 import shutil
 import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
@@ -36,8 +37,8 @@ def tree(committed: Path, tmp_path: Path) -> Path:
     return tmp_path / "tree"
 
 
-def release(tree: Path, *words: str, status: int = 0) -> str:
-    done = run([tree / "tools" / "release.py", *words], tree, status)
+def release(tree: Path, *words: str, status: int = 0, **environment: str) -> str:
+    done = run([tree / "tools" / "release.py", *words], tree, status, **environment)
     return done.stderr if status else done.stdout
 
 
@@ -111,6 +112,15 @@ def test_a_version_is_given_out_once(tree: Path) -> None:
     (tree / "new").touch()
     commit(tree)
     assert f"v{NEXT} is another commit" in release(tree, "--dry", status=1)
+
+
+def test_without_cargo_nothing_is_begun(tree: Path, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    for name, file in (("git", shutil.which("git")), ("python3", sys.executable)):
+        (tmp_path / "bin" / name).symlink_to(str(file))
+    said = release(prepared(tree), status=1, PATH=str(tmp_path / "bin"))
+    assert "cargo is not here" in said
+    assert not (tree / "out").exists()
 
 
 def test_what_is_no_version_is_refused(tree: Path) -> None:

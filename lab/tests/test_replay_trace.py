@@ -93,6 +93,13 @@ def test_facts_that_cannot_be_are_damage(small: trace.Trace, change: dict[str, o
         trace.unpack(trace.read(small.path), small.path.with_suffix(".streams"))
 
 
+def test_a_command_may_be_as_long_as_the_system_takes_it(small: trace.Trace) -> None:
+    first, _, body = small.path.read_bytes().split(b"\n", 2)
+    facts = {**small.facts, "command": ["a", *["\udcff" * 100_000] * 20]}
+    small.path.write_bytes(b"\n".join((first, json.dumps(facts).encode(), body)))
+    assert len(trace.describe(trace.read(small.path).facts)) < 300
+
+
 @built
 def test_the_replayer_refuses_damaged_streams_or_replays_them(
     small: trace.Trace, tmp_path: Path

@@ -10,7 +10,7 @@ from hakmem.paired import suite_record
 from hakmem.process import provenance
 from hakmem.scorecard import page as scorecard
 from hakmem.scorecard.read import Bound, Figure, decide, judge
-from scorecards import BENCH, OF_HAKMEM, TARGETS, Site, soak, states, suite
+from scorecards import BENCH, OF_HAKMEM, TARGETS, Site, ratio, soak, states, suite
 
 AT_MOST_1 = Bound("at most", 1)
 
@@ -141,6 +141,16 @@ def test_a_mean_is_over_the_rows_and_rivals_that_its_target_names_and_of_no_tail
     body["part"]["reading"] = read
     site.add("suite", body)
     assert states(site)["all"] == state
+
+
+def test_a_rival_that_failed_in_every_row_was_not_measured(site: Site) -> None:
+    of_all(site, "time against the oracle", 'needs = ["a", "b"]\n')
+    body = suite({"a": 0.8, "b": 0.8})
+    body["part"]["ratios"]["time"]["the oracle"] = [0.9, 0.88, 0.92, 2, 20, None]
+    body["part"]["left_out"] = {"b": "it died"}
+    del body["part"]["figures"]["b"]
+    site.add("suite", body)
+    assert states(site)["all"] == "not measured"
 
 
 def test_a_name_alone_makes_no_rival(site: Site) -> None:
@@ -287,6 +297,23 @@ def test_the_noise_floor_is_half_the_interval(site: Site) -> None:
     assert states(site)["noise"] == "missed"
     site.add("A/A", {"metrics": {"x": {"estimate": 1.0, "low": 0.98, "high": 1.02}}})
     assert states(site)["noise"] == "met"
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "state"),
+    [
+        ("95 % CI over all looks", {}, "met"),
+        ("95 % CI over all looks", {"HAKMEM_BENCH_X": "1"}, "met"),
+        ("range of 3 exact counts", {}, "not measured"),
+        ("95 % CI over all looks", {"HAKMEM_PROFILE": "speed"}, "not measured"),
+    ],
+)
+def test_a_range_or_a_setting_of_the_shell_is_no_noise(
+    site: Site, kind: str, settings: Mapping[str, str], state: str
+) -> None:
+    metrics = {"b": ratio(1.0, low=0.99, high=1.01, kind=kind)}
+    site.add("A/A", {"metrics": metrics, "settings_of_user": settings})
+    assert states(site)["noise"] == state
 
 
 def test_ten_runs_are_counted_together(site: Site) -> None:

@@ -73,7 +73,7 @@ def test_a_folder_swept_before_it_is_locked_is_made_again(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_polite_end_leaves_no_folder_and_no_process(
     stand: Stand, tmp_path: Path, number: int
 ) -> None:
@@ -93,3 +93,10 @@ def test_a_polite_end_leaves_no_folder_and_no_process(
     assert re.fullmatch(r"hakmem-soak-\d+-\w+", folder.name)
     assert list(temp.iterdir()) == []
     assert not Path("/proc", pid_file.read_text().strip()).exists()
+
+
+def test_a_hangup_that_nohup_ignores_stays_ignored() -> None:
+    program = "import atexit, signal; from hakmem.cli import main; "
+    program += "atexit.register(lambda: print(signal.getsignal(signal.SIGHUP).name)); main()"
+    argv = ["nohup", sys.executable, "-c", program, "--version"]
+    assert subprocess.check_output(argv, text=True, timeout=60).endswith("\nSIG_IGN\n")

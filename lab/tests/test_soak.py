@@ -8,11 +8,12 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hakmem import project
 from hakmem.soak import epochs_csv, inside
-from standing import Stand, need_built, ran, refused
+from standing import MATRIX, Stand, need_built, ran, refused
 from users import run
 
 QUICK = ("--seconds", "30", "--epoch-sec", "0.5")
@@ -76,14 +77,35 @@ def test_planted_faults_are_seen(
     assert len(own.records()) == (planted in ("leak", "shaky"))
 
 
+def test_a_library_that_is_built_again_meanwhile_is_not_recorded(
+    own: Stand, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built, soaked = own.elsewhere(tmp_path / "build", benches=True), inside.run_epochs
+
+    def rebuilt(*arguments: Any) -> inside.Ended:
+        with built.library.open("ab") as library:
+            library.write(b"another build")
+        return soaked(*arguments)
+
+    monkeypatch.setattr(inside, "run_epochs", rebuilt)
+    done = built.call("soak", *QUICK, "--out", out)
+    refused(done, "was changed during the measurement", status=1)
+    file = tmp_path / "m.toml"
+    file.write_text(MATRIX)
+    done = built.call("matrix", file, "--out", tmp_path / "run")
+    refused(done, "was changed during the measurement", status=1)
+    assert not built.records()
+
+
 def test_a_library_that_does_not_serve_is_no_soak(own: Stand, quick: Quick) -> None:
     # Built without its proof: it says that it is hakmem, but not in the process itself.
     done = ran(quick("--lib", own.silent), 1)
     assert "the process did not say that it was loaded" in done.stderr
 
 
-def test_a_full_disk_is_one_clear_line(quick: Quick) -> None:
-    refused(quick("--out", "/dev/full"), "cannot write /dev/full: No space left on device")
+def test_a_full_disk_is_one_clear_line(quick: Quick, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(project, "place", lambda *_: Path("/dev/full"))
+    refused(quick(), "cannot write /dev/full: No space left on device")
 
 
 def test_a_mistyped_option_is_no_command(quick: Quick, tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ import pytest
 from hakmem.audit import blocks, citing, scanner
 from hakmem.errors import LabError
 from hakmem.ledger.store import Ledger, Record, canonical
-from hakmem.paired import cli as paired_cli, suite_record, suite_run, suite_table
+from hakmem.paired import suite_record, suite_run, suite_table
 from hakmem.paired.blocks import FLOOR, Trial
 from hakmem.paired.suite_run import Request
-from hakmem.process import lock, metrics, provenance
+from hakmem.process import host, lock, metrics, provenance
 from hakmem.process.sample import Sample
 from hakmem.report import cli as report_cli, suites
 from hakmem.report.records import Asked
@@ -195,6 +195,17 @@ def test_the_start_of_a_process_has_no_memory_to_show(world: World) -> None:
     assert suite_table.lines(body)[0].cells[6:] == ("–",) * 4
 
 
+def test_where_a_peak_is_not_visible_nobody_is_the_leanest(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(PEAKS, "B", None)
+    _, said = world.run(world.request("batch_lifo"))
+    (row,) = world.whole()["rows"]
+    assert (row["rivals"]["system"]["memory_kb"], row["hakmem_memory_kb"]) == (None, 2000)
+    assert not any("memory" in name for name in world.whole()["metrics"])
+    assert "one is not above the launcher's own: batch_lifo (system)." in said
+
+
 def test_memory_left_after_a_peak_is_a_share(world: World) -> None:
     world.run(world.request("peak"))
     body = world.whole()
@@ -215,6 +226,17 @@ def test_of_single_calls_all_percentiles_are_judged_and_shown(world: World) -> N
     assert table[0].count("|") == len(columns) + 2
     assert table[2] == "| latency_1 |" + " **10.0** · 20.0 · 8.00 rival.so |" * len(columns)
     assert table[2] in suite_table.markdown(body, "2026-01-01")
+    assert "| free p9999 of single calls, ns |" in table[0]
+    row["reading"], row["unit"] = "CPU time", "ns CPU/op"
+    assert "CPU time, ns CPU/op" in suite_table.figures("benchmark", [row], columns)
+
+
+def test_what_the_shell_sets_is_said(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HAKMEM_PROFILE", "speed")
+    _, said = world.run(world.request("batch_lifo"))
+    assert "from your shell in every cell: HAKMEM_PROFILE=speed" in said
+    assert "Measured with HAKMEM_PROFILE=speed." in said
+    assert world.whole()["settings_of_user"] == {"HAKMEM_PROFILE": "speed"}
 
 
 def test_a_rival_that_fails_is_left_out_and_said(world: World) -> None:
@@ -333,17 +355,12 @@ def test_only_the_same_run_is_resumed(
         source = {"commit": commit, "tree": "d" * 40, "dirty": False}
         monkeypatch.setattr(provenance, "source", lambda root: source)
     if kernel := other.pop("kernel", None):
-        facts = {**provenance.host_facts(), "kernel": kernel}
-        monkeypatch.setattr(provenance, "host_facts", lambda: facts)
+        facts = {**host.facts(), "kernel": kernel}
+        monkeypatch.setattr(host, "facts", lambda: facts)
     if setting := other.pop("setting", None):
         monkeypatch.setenv(setting, "0")
     with pytest.raises(LabError, match="nothing to resume"):
         world.run(replace(asked, resume=True, **other))
-
-
-def test_the_command_line_is_known_without_its_seed_and_page() -> None:
-    words = ["hakmem", "compare", "--resume", "--seed", "7", "--suite", "--seed=8", "--page", "x"]
-    assert paired_cli.without_seed(words) == ["hakmem", "compare", "--suite"]
 
 
 # ---- the table ----
@@ -365,7 +382,7 @@ def test_the_table_in_a_document_is_made_from_the_record(recorded: Record, ledge
     ) in made
     assert "against the best rival 2 ▼; in peak memory against the leanest 2 ▼." in made
     assert "hakmem needs 1.25 [1.25–1.25] of its time (2)" in made
-    assert "= is a tie: the whole interval is within 5 % of 1." in made
+    assert "= : no difference was found, and the whole interval is within 5 % of 1." in made
     host = records[recorded.id].body["host"]
     assert f" on {host['cpu']} at commit cccccccccc" in made
     assert "Rivals: rival.so not known, system glibc" in made
@@ -400,14 +417,6 @@ def test_a_table_of_a_setting_and_one_rival_is_headed_by_their_names(world: Worl
     assert "Rivals: hakmem " in made
     assert "in each cell **secure** · hakmem.\n" in made
     assert f"| latency_1 |{' **10.0** · 20.0 |' * len(suite_table.LATENCIES)}\n" in made
-
-
-def test_ratios_are_shown_with_their_intervals(recorded: Record) -> None:
-    entry = {"value": 0.9, "low": 0.8, "high": 1.1, "kind": "range", "verdict": "undecided"}
-    assert suite_table.ratio(entry) == "? 0.90 [0.80–1.10] range"
-    small = {"value": 0.0415, "low": 0.0318, "high": 0.0547, "kind": "CI", "verdict": "win"}
-    assert suite_table.ratio(small) == "▲ 0.042 [0.032–0.055]"
-    assert suite_table.ratio(None) == "–"
 
 
 def test_a_suite_is_cited_like_a_verdict(recorded: Record) -> None:
@@ -480,7 +489,10 @@ def test_what_failed_is_on_the_page_in_full_and_no_gap(world: World) -> None:
 
 def test_a_page_of_a_setting_is_headed_by_its_name(world: World) -> None:
     secure = "lib=hakmem HAKMEM_PROFILE=secure name=secure"
-    page = page_of(world.request("batch_lifo", library=secure, rivals=["hakmem"]), world)
+    typed = ["hakmem", "compare", "--lib", secure]
+    asked = world.request("batch_lifo", library=secure, rivals=["hakmem"], argv=typed)
+    page = page_of(asked, world)
     assert "<h2>secure against its rivals" in page
     assert '<th scope="col" class="r own">secure</th><th scope="col" class="r">hakmem</th>' in page
     assert "<h3>secure ÷ the oracle</h3>" in page
+    assert "Measured with HAKMEM_PROFILE=secure." in page

@@ -5,8 +5,17 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hakmem import words
 from hakmem.errors import LabError
-from hakmem.paired import protocol, session, suite_record, suite_run, work
+from hakmem.paired import (
+    cli as paired_cli,
+    protocol,
+    session,
+    suite_record,
+    suite_run,
+    suite_table,
+    work,
+)
 from hakmem.paired.blocks import Track
 from hakmem.paired.readings import choose
 from hakmem.process.sample import Sample
@@ -28,6 +37,25 @@ from hakmem.suite import SUITE
 def test_words(verdict: Any, low: float, high: float, kind: str, word: str) -> None:
     target = Interval((low + high) / 2, low, high, kind)
     assert suite_record.word(protocol.Decision(verdict, target, (), 8, 0.0182, True)) == word
+
+
+def test_the_best_rival_has_beaten_hakmem_or_comes_nearest_to_it() -> None:
+    told = {"a": (0.9, "win"), "b": (0.8, "undecided"), "c": (0.98, "tie"), "d": (0.97, "loss")}
+    found = {f"x against {name}": {"value": v, "verdict": word} for name, (v, word) in told.items()}
+    for best in "dcba":
+        row = {"benchmark": "x", "better": "lower"}
+        row["rivals"] = {name: {"failure": None} for name in told}
+        assert suite_table.best_rival(row, found) == best
+        del told[best]
+    assert "no difference" in words.TIE
+
+
+def test_ratios_are_shown_with_their_intervals() -> None:
+    entry = {"value": 0.9, "low": 0.8, "high": 1.1, "kind": "range", "verdict": "undecided"}
+    assert suite_table.ratio(entry) == "? 0.90 [0.80–1.10] range"
+    small = {"value": 0.0415, "low": 0.0318, "high": 0.0547, "kind": "CI", "verdict": "win"}
+    assert suite_table.ratio(small) == "▲ 0.042 [0.032–0.055]"
+    assert suite_table.ratio(None) == "–"
 
 
 @pytest.mark.parametrize(
@@ -113,3 +141,8 @@ def test_each_benchmark_is_there_once_unless_another_figure_is_named() -> None:
     assert [f.name for f in suite_run.chosen(["p*"])] == ["prodcons"]
     named = suite_run.chosen(["random_mixed_100000_process"])
     assert [f.name for f in named] == ["random_mixed_100000_process"]
+
+
+def test_the_command_line_is_known_without_its_seed_and_page() -> None:
+    words = ["hakmem", "compare", "--resume", "--seed", "7", "--suite", "--seed=8", "--page", "x"]
+    assert paired_cli.without_seed(words) == ["hakmem", "compare", "--suite"]

@@ -22,7 +22,7 @@ from hakmem.errors import LabError
 from hakmem.hotpath import sharing
 from hakmem.ledger import claims
 from hakmem.ledger.store import Record
-from hakmem.paired import suite_record, suite_table
+from hakmem.paired import recording, suite_record, suite_table
 from hakmem.scorecard import page as scorecard
 
 _BLOCK = re.compile(
@@ -138,12 +138,14 @@ def _lines(record: Record) -> Iterator[str]:
     body = record.body
     if record.kind not in OF_RATIOS or record.kind == "suite" or not body.get("metrics"):
         raise LabError(f"record {record.id} is no verdict with metrics")
+    told = recording.tuning(body.get("settings_of_user") or {})
+    asked = ", with ".join([str(body.get("question", "")), *(f"{n}={v}" for n, v in told.items())])
     where = f"{str(body['source']['commit'])[:10]}, {record.time[:10]}"
     for name, metric in body["metrics"].items():
         decimals = 3 if metric["unit"] == "ratio" else 2
         shown, _, interval = claims.figure(metric, None, decimals).partition(" [")
         ends = f"[{interval}" if interval else "–"
-        cells = (body.get("question", ""), name, shown, ends, body["verdict"], where)
+        cells = (asked, name, shown, ends, body["verdict"], where)
         yield pages.row(str(cell).replace("\n", " ") for cell in cells)
 
 

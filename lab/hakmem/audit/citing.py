@@ -5,8 +5,9 @@ clean tree and is not stale. Stale is what was measured
 
 - with another definition of a benchmark: where the record states what it ran (`benchmarks`, a list
   of `works` by name, or one `benchmark` with its `name`), each `definition` must be what the
-  program, the harness and the arguments hash to now; a user's own command has none. Where it does
-  not state it, all of bench/ must be as it was at its commit;
+  program, the harness and the arguments hash to now, of a real program its command line and inputs;
+  a user's own command has none. Where it does not state it, all of bench/ must be as it was at its
+  commit;
 - on an old source: its commit must be in the history of HEAD (or one with the same tree, so that
   amending a message loses nothing), and at most `stale_after` later commits may have changed src/
   or include/. Uncommitted changes there count as one more.
@@ -25,7 +26,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from hakmem import git
+from hakmem import git, programs
 from hakmem.audit.scanner import Claim
 from hakmem.errors import LabError
 from hakmem.ledger import claims
@@ -139,7 +140,7 @@ class Evidence:
         works = stated(body)
         if works:
             for name, work in sorted(works.items()):
-                if work["definition"] != definition(name, work, self.root):
+                if work["definition"] not in (None, definition(name, work, self.root)):
                     yield f"the benchmark {name} has changed"
         elif (
             commit
@@ -151,12 +152,15 @@ class Evidence:
 
 
 def definition(name: str, work: Mapping[str, Any], root: Path) -> str | None:
-    """As it is now: of a benchmark of the suite, or of the `executable` that it states."""
+    """As it is now: of a benchmark of the suite, of the `executable` that it states, or of a real
+    program."""
     command = next((c for c in SUITE.commands if c.name == name), None)
     if "executable" in work:
         command = Command(name, work["executable"], tuple(work["arguments"]))
     try:
-        return provenance.definition(command, root) if command else None
+        if command is None:
+            return programs.digest(programs.find([name])[0])
+        return provenance.definition(command, root)
     except LabError:
         return None
 
@@ -217,7 +221,7 @@ def _ratio_rules(
 ) -> Iterator[str]:
     if record.kind not in OF_RATIOS:
         yield f"a ratio must cite a verdict, {record.id} is a {record.kind}"
-    if claims.ends(metric) is None or metric.get("kind") == "range":
+    if claims.ends(metric) is None or claims.is_range(metric):
         yield "a ratio must have an interval, this record has none"
     elif claim.low is None:
         yield "a ratio must show its interval"

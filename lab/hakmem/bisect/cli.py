@@ -12,7 +12,7 @@ from hakmem.bisect import commits as bisect_range, posterior, record as bisect_r
 from hakmem.bisect.course import Aim, Course, Request
 from hakmem.bisect.search import Finding
 from hakmem.builds import Builds
-from hakmem.errors import Interrupted, LabError
+from hakmem.errors import LabError
 from hakmem.paired import readings, work
 from hakmem.paired.cli import (
     Bench,
@@ -105,10 +105,7 @@ def run(request: Request, console: Console) -> Finding:
     with host_lock(), Builds(root, command, project.build_dir() / "commits") as builds:
         course = Course(request, commits, builds, reading, console)
         announce(course)
-        try:
-            finding = course.go()
-        except KeyboardInterrupt:
-            raise Interrupted("interrupted: nothing was recorded") from None
+        finding = course.go()
         record = bisect_record.save(course, finding) if request.record else None
     view.print_finding(console, commits, course.search, finding, reading.sign)
     kept = f"recorded: {record.id}" if record else "not recorded"

@@ -37,7 +37,7 @@ from hakmem.cluster.slices import (
     settings_of_user,
 )
 from hakmem.errors import Interrupted, LabError
-from hakmem.paired import session
+from hakmem.paired import session, tables
 from hakmem.paired.blocks import Outcome, Plan, Sampler
 from hakmem.paired.cells import Cell
 from hakmem.paired.protocol import Decision
@@ -97,6 +97,7 @@ def run(address: str | None, comparison: Comparison, console: Console) -> list[O
     Without an address here alone. LabError where a host gave no result, after those that did are
     recorded.
     """
+    tables.print_settings(console)
     if address is None:
         return [_here(comparison, console)]
     ended: list[Finished] = []
@@ -141,7 +142,7 @@ def table(ended: Sequence[Finished], comparison: Comparison) -> Table:
     plan = comparison.job.plan
     made = terminal.table("host")
     for letter in plan.contenders:
-        made.add_column(plan.cells[letter].name)
+        made.add_column(Text(plan.cells[letter].name))
     for one in sorted(ended, key=lambda one: one.host):
         decisions = one.done.outcome.decisions if one.done else {}
         marks = [
@@ -150,7 +151,7 @@ def table(ended: Sequence[Finished], comparison: Comparison) -> Table:
             else Text("failed", style="bold red")
             for letter in plan.contenders
         ]
-        made.add_row(one.host, *marks)
+        made.add_row(Text(one.host), *marks)
     return made
 
 
@@ -317,8 +318,7 @@ def _conduct(
                 if blocks > looked[part.host]:
                     looked[part.host] = blocks
                     for line in say(part.job.plan, blocks, decisions) if say else ():
-                        said = f"{part.host}: {line}"
-                        progress.console.print(said, style="dim", highlight=False)
+                        progress.console.print(Text(f"{part.host}: {line}", style="dim"))
 
             if not part.ended:
                 part.step(cluster.client, present.get(part.host))

@@ -219,9 +219,7 @@ def answer(request: Request) -> Slice | Busy | Refused:
 
 def _measure(request: Request, folder: Path) -> Slice:
     job = request.job
-    problems = differing(request.files, job.places)
-    if problems:
-        raise LabError("; ".join(problems))
+    _require_same_files(request)
     _settle(job)
     plan = replace(job.plan, cells=_cells_here(job, folder))
     facts = request.facts
@@ -237,9 +235,16 @@ def _measure(request: Request, folder: Path) -> Slice:
     with suppress(Pause):
         paired.run(ready.plan, journal, failures=ready.failures)
     took, noise = time.monotonic() - started, meter.stop()
+    _require_same_files(request)
     # Back where the user is, the files are the user's again.
     ready = replace(ready, plan=replace(ready.plan, cells=job.plan.cells))
     return Slice(ready, facts, [_sent(job, s) for s in journal.fresh], noise, took)
+
+
+def _require_same_files(request: Request) -> None:
+    problems = differing(request.files, request.job.places)
+    if problems:
+        raise LabError("; ".join(problems))
 
 
 def _settle(job: Job) -> None:
@@ -271,7 +276,7 @@ def _cells_here(job: Job, folder: Path) -> Mapping[str, Cell]:
 
 def _require_same_host(before: Mapping[str, str]) -> None:
     """LabError where the host is no longer what it was when the comparison began."""
-    for name, value in provenance.host_facts().items():
+    for name, value in host.facts().items():
         if name not in PASSING and before.get(name) != value:
             raise LabError(f"the host changed in the middle: {name} was {before.get(name)}")
 
@@ -331,7 +336,7 @@ class Probe:
 
 
 def probe(files: Mapping[str, str], places: Places) -> Probe:
-    return Probe(host_name(), provenance.host_facts(), laboratory(), differing(files, places))
+    return Probe(host_name(), host.facts(), laboratory(), differing(files, places))
 
 
 def laboratory() -> str:

@@ -21,7 +21,7 @@ from hakmem.errors import LabError
 from hakmem.ledger.store import Ledger, Record
 from hakmem.paired import cells
 from hakmem.paired.cli import Record as Keep, require_ledger
-from hakmem.process import library, provenance
+from hakmem.process import host, library, provenance
 from hakmem.process.library import Library
 from hakmem.process.provenance import NoiseMeter
 from hakmem.terminal import progress_bar
@@ -212,7 +212,7 @@ def _body(
             for what, value in zip(("kept", "checked"), both, strict=True)
         },
         "source": provenance.source(project.source_dir()),
-        "host": provenance.host_facts(),
+        "host": host.facts(),
         "ok": True,
     }
 

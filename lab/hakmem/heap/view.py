@@ -17,7 +17,8 @@ NAME = 12  # so much of a name is left
 
 def show(page: Page, console: Console) -> None:
     """The view that the page opens with; of two profiles the changes."""
-    console.print(f"[bold]{page.title}[/]: {page.lede}", highlight=False, soft_wrap=True)
+    title = Text(page.title, style="bold")
+    console.print(title.append(f": {page.lede}", style="not bold"), soft_wrap=True)
     if page.changes:
         console.print(_changes(page, console.width))
     else:

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hakmem import complete, stats, terminal, words
-from hakmem.errors import Interrupted, LabError
+from hakmem.errors import LabError
 from hakmem.hotpath import (
     callgrind,
     profile,
@@ -105,6 +105,7 @@ def command(
         facts = Facts.of(request.cells, again(seed))
         meter, began = NoiseMeter(), time.monotonic()
         found = _measure(request, console)
+        facts.require_unchanged(request.cells)
         body = profile.body(request, found, facts, meter.stop(), began)
     if as_json:
         print(json.dumps(body, indent=1))
@@ -119,14 +120,11 @@ def command(
 
 
 def _measure(request: profile.Request, console: Console) -> profile.Found:
-    try:
-        with progress_bar(console) as progress:
-            bar = progress.add_task("hot path", total=profile.steps(request))
-            return profile.measure(
-                request, lambda words: progress.update(bar, advance=1, description=words)
-            )
-    except KeyboardInterrupt:
-        raise Interrupted("interrupted: nothing was recorded") from None
+    with progress_bar(console) as progress:
+        bar = progress.add_task("hot path", total=profile.steps(request))
+        return profile.measure(
+            request, lambda words: progress.update(bar, advance=1, description=words)
+        )
 
 
 def _record(body: dict[str, object], found: profile.Found, record: bool, console: Console) -> None:

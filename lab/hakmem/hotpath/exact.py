@@ -18,13 +18,13 @@ from rich.text import Text
 
 from hakmem import terminal, words
 from hakmem.errors import LabError
-from hakmem.hotpath import callgrind, work
+from hakmem.hotpath import callgrind, profile, work
 from hakmem.ledger.store import Ledger
 from hakmem.paired import ab, cells as cell_module, recording, tables
 from hakmem.paired.blocks import BASE
 from hakmem.paired.cells import Cell
 from hakmem.paired.protocol import Aim, Verdict
-from hakmem.process import order, scratch
+from hakmem.process import library, order, scratch
 from hakmem.process.lock import host_lock
 from hakmem.stats import Interval
 
@@ -62,8 +62,12 @@ def run(request: ab.Request, console: Console) -> dict[str, Verdict]:
     with scratch.folder("aa") as twins, host_lock():
         cells = cell_module.distinct(ab.sides(request, twins))
         facts = recording.Facts.of(cells, request.argv)
+        tables.print_settings(console)
+        for cell in cells.values():
+            library.verify(cell.library)
         with scratch.folder("exact") as folder:
             counted = count(workload, cells, request.seed, folder, console)
+        facts.require_unchanged(cells)
         found = {at: verdict(counted.ratio(at), request.aim) for at in cells if at != BASE}
         console.print(table(workload.unit, cells, counted, found))
         for letter, word in found.items() if request.record else ():
@@ -98,12 +102,12 @@ def count(
     values: dict[str, list[float]] = {letter: [] for letter in cells}
     amounts = workload.amounts(simulated=True)
 
-    def one(cell: Cell, padding: int, amount: int) -> tuple[int, int]:
+    def one(cell: Cell, padding: int, amount: int) -> tuple[int, callgrind.Profile]:
         tool = callgrind.counting(folder)
         ran = work.run(tool, workload, cell, amount, amounts, padding, folder)
         text = callgrind.profile_of(folder, ran.pid).read_text(encoding="utf-8")
         said.append(callgrind.summary_lines(text))
-        return ran.ops, callgrind.parse(text).totals["Ir"]
+        return ran.ops, profile.profile_of(text, cell)
 
     with terminal.progress_bar(console) as progress:
         bar = progress.add_task("counting", total=RUNS * len(cells))
@@ -111,7 +115,9 @@ def count(
             for letter in order.shuffled(list(cells), rng):
                 once = partial(one, cells[letter], order.padding(rng))
                 ops, small, large = work.difference(amounts, once)
-                values[letter].append((large - (small or 0)) / ops)
+                small = small or callgrind.Profile({"Ir": 0}, {})
+                profile.require_served(workload, cells[letter], small, large)
+                values[letter].append((large.totals["Ir"] - small.totals["Ir"]) / ops)
                 progress.update(bar, advance=1)
     return Counted(values, "\n".join(said))
 
@@ -157,7 +163,6 @@ def record(
         "seed": request.seed,
         "protocol": "exact counts",
         "benchmarks": [workload.entry(simulated=True)],
-        "settings_of_user": recording.settings_of_user(),
         **facts.entry(pair),
     }
     raw = {"callgrind.txt": counted.said.encode()}

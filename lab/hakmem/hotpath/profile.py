@@ -217,16 +217,12 @@ class Meter:
         def profile(ran: Ran) -> callgrind.Profile:
             text = _taken(callgrind.profile_of(self._folder, ran.pid))
             self._raw.append(callgrind.summary_lines(text))
-            whole = callgrind.parse(text)
-            if cell.library.path is None:
-                return whole
-            library = cell.library.path.resolve()
-            return callgrind.placed(whole, library, hotpath_code.names(library))
+            return profile_of(text, cell)
 
         argv = callgrind.argv(self._folder)
         ops, small, large = self._pair(cell, argv, profile, True)
         small = small or callgrind.Profile(dict.fromkeys(large.totals, 0), {})
-        self._require_served(cell, small, large)
+        require_served(self._work, cell, small, large)
         _add(side, _per_op(small.figures(), large.figures(), ops))
         side.caches = large.caches
         spent = [
@@ -241,17 +237,6 @@ class Meter:
             cell, sharing.argv(cell, out), lambda _: sharing.parse(self._kept(out), cell), True
         )
         _add(side, _per_op(small, large, ops))
-
-    def _require_served(
-        self, cell: Cell, small: callgrind.Profile, large: callgrind.Profile
-    ) -> None:
-        """A benchmark's further operations must have run code of the library under test."""
-        if self._work.command is None or cell.library.path is None:
-            return
-        before = small.objects()
-        grown = {file for file, n in large.objects().items() if n > before.get(file, 0)}
-        if not any(Path(f).exists() and Path(f).samefile(cell.library.path) for f in grown):
-            raise LabError(f"no instruction of {cell.library.path} ran in the operations", status=1)
 
     def _faults(self, cell: Cell, side: Side) -> None:
         """Of the program alone, without a tool around it, by the kernel's account."""
@@ -314,6 +299,27 @@ class Meter:
             return ran.ops, read(ran)
 
         return difference(amounts, one)
+
+
+def profile_of(text: str, cell: Cell) -> callgrind.Profile:
+    """A profile that callgrind wrote of a process under the cell."""
+    whole = callgrind.parse(text)
+    if cell.library.path is None:
+        return whole
+    library = cell.library.path.resolve()
+    return callgrind.placed(whole, library, hotpath_code.names(library))
+
+
+def require_served(
+    workload: Workload, cell: Cell, small: callgrind.Profile, large: callgrind.Profile
+) -> None:
+    """A benchmark's further operations must have run code of the library under test."""
+    if workload.command is None or cell.library.path is None:
+        return
+    before = small.objects()
+    grown = {file for file, n in large.objects().items() if n > before.get(file, 0)}
+    if not any(Path(f).exists() and Path(f).samefile(cell.library.path) for f in grown):
+        raise LabError(f"no instruction of {cell.library.path} ran in the operations", status=1)
 
 
 def _taken(path: Path) -> str:

@@ -148,7 +148,7 @@ def benchmark(name: str, given: Amounts | None = None) -> Workload:
         found = Workload(command.name, command, given=given)
     if command.starts or not any(AMOUNT in a for a in command.arguments):
         raise LabError(f"{name} has no operations in its own process that could be counted")
-    project.require_file(project.bench_dir() / command.executable, "benchmark")
+    provenance.require_program(project.bench_dir() / command.executable, project.source_dir())
     return found
 
 

@@ -49,6 +49,11 @@ def ends(metric: Mapping[str, Any]) -> tuple[float, float] | None:
     return None if low is None or high is None else (low, high)
 
 
+def is_range(metric: Mapping[str, Any]) -> bool:
+    """Whether its ends are the lowest and the highest value: no interval."""
+    return str(metric.get("kind", "")).startswith("range")
+
+
 def value(metric: Mapping[str, Any]) -> float:
     """A measurement's value, or a verdict's estimate."""
     return metric["estimate"] if "estimate" in metric else metric["value"]

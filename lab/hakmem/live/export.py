@@ -3,10 +3,12 @@ document in which each sample has its process's labels."""
 
 import ipaddress
 import re
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socket import AF_INET6
+from typing import Any
 
 from hakmem.errors import LabError
 from hakmem.live import processes
@@ -126,7 +128,14 @@ class Handler(BaseHTTPRequestHandler):
         """Nobody wants a line every few seconds."""
 
 
-class Server6(ThreadingHTTPServer):
+class Server(ThreadingHTTPServer):
+    def handle_error(self, *request: Any) -> None:
+        """Who hangs up before the end is no error of ours."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(*request)
+
+
+class Server6(Server):
     address_family = AF_INET6
 
 
@@ -147,10 +156,10 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def server(host: str, port: int) -> ThreadingHTTPServer:
+def server(host: str, port: int) -> Server:
     """Listening; its address is in `server_address`, where port 0 has become a free one."""
     try:
-        return (Server6 if ":" in host else ThreadingHTTPServer)((host, port), Handler)
+        return (Server6 if ":" in host else Server)((host, port), Handler)
     except (OSError, UnicodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "no such host"
         raise LabError(f"--listen {host}:{port}: {why}") from None

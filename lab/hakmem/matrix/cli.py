@@ -102,7 +102,7 @@ def body(asked: Matrix, finished: Finished) -> dict[str, Any]:
         "seed": state.seed,
         "source": dict(state.setting["source"]),
         "binary": [dict(found) for found in finished.binaries.values()],
-        "host": provenance.host_facts(),
+        "host": dict(finished.host),
         "ok": True,
     }
 

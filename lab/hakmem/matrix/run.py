@@ -20,7 +20,7 @@ from hakmem.errors import Interrupted, LabError
 from hakmem.matrix import rules, view
 from hakmem.matrix.plan import Clock, Matrix, Stage, file_name
 from hakmem.matrix.rules import Conclusion, Evidence, Result
-from hakmem.paired import cells
+from hakmem.paired import cells, recording
 from hakmem.process import children, host, library, order, provenance
 from hakmem.process.library import Library
 from hakmem.process.lock import host_lock
@@ -141,6 +141,7 @@ class Finished:
     conclusion: Conclusion
     state: State
     binaries: Mapping[str, Mapping[str, object]]
+    host: Mapping[str, str]
 
 
 class Runner:
@@ -156,6 +157,7 @@ class Runner:
     ) -> None:
         self.matrix, self.state = matrix, state
         self._libraries, self._progress, self._bar = libraries, progress, bar
+        self.binaries = {name: provenance.binary_of(lib) for name, lib in libraries.items()}
         self._program = program(matrix)
 
     def stage(self, stage: Stage, names: Sequence[str]) -> None:
@@ -165,12 +167,16 @@ class Runner:
             key = soak_key(stage.name, name)
             with self._cell(key, stage.seconds):
                 if not self.state.has(key):
-                    self.state.put(key, self._soak(stage, name))
+                    self._keep(key, self._soak(stage, name))
         for number in range(stage.rounds if stage.rules.throughput_floor is not None else 0):
             key = round_key(stage.name, number)
             with self._cell(key, 2 * len(names) * stage.pair_s):
                 if not self.state.has(key):
-                    self.state.put(key, self._round(stage, self._alive(stage, names), number))
+                    self._keep(key, self._round(stage, self._alive(stage, names), number))
+
+    def _keep(self, key: str, cell: Mapping[str, Any]) -> None:
+        recording.require_unchanged(self._libraries.values(), self.binaries.values())
+        self.state.put(key, cell)
 
     @contextmanager
     def _cell(self, key: str, seconds: float) -> Iterator[None]:
@@ -272,8 +278,9 @@ def rate(sample: Sample, clock: Clock) -> float:
 def program(matrix: Matrix) -> Path:
     """What every mode runs: a benchmark by name, or a program by its path."""
     name = matrix.command[0]
-    path = Path(name).absolute() if "/" in name else project.bench_dir() / name
-    return project.require_file(path, "the matrix's program")
+    if "/" in name:
+        return project.require_file(Path(name).absolute(), "the matrix's program")
+    return provenance.require_program(project.bench_dir() / name, project.source_dir())
 
 
 # ---- before the first cell ----
@@ -328,6 +335,7 @@ def run(matrix: Matrix, folder: Path, seed: int | None, console: Console) -> Fin
     """Goes on where a run in the folder stopped. LabError where the baseline itself fails."""
     with host_lock():
         libraries, setting = prepare(matrix)
+        there = host.facts()
         state = State.open(folder, setting, seed, order.fresh(None))
         if state.cells:
             console.print(f"goes on where it stopped: {len(state.cells)} cells are done")
@@ -352,8 +360,7 @@ def run(matrix: Matrix, folder: Path, seed: int | None, console: Console) -> Fin
                 raise Interrupted(
                     f"interrupted: {folder} keeps all finished cells, the same command goes on"
                 ) from None
-    binaries = {name: vars(provenance.binary(lib.path)) for name, lib in libraries.items()}
-    return Finished(results, rules.conclude(matrix, results), state, binaries)
+    return Finished(results, rules.conclude(matrix, results), state, runner.binaries, there)
 
 
 def judged(matrix: Matrix, stage: Stage, names: Sequence[str], state: State) -> Result:

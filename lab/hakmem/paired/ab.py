@@ -18,7 +18,7 @@ from hakmem.paired.blocks import BASE, Outcome, Plan, Track
 from hakmem.paired.cells import Cell
 from hakmem.paired.protocol import Aim, Decision
 from hakmem.paired.readings import MEMORY
-from hakmem.process import host, provenance, scratch
+from hakmem.process import host, scratch
 from hakmem.suite import FAST
 
 
@@ -58,7 +58,7 @@ def run(request: Request, console: Console, on: str | None = None) -> list[Outco
 
         plan = plan_of(request, cell_module.distinct(sides(request, folder)))
         if request.margin is None:
-            here = margin(plan.tracks[0], host_name(), provenance.host_facts())
+            here = margin(plan.tracks[0], host_name(), host.facts())
             plan = replace(plan, margin=here)
         announce(plan, console)
 
@@ -239,7 +239,7 @@ def tell(done: session.Conducted, records: Mapping[str, Record], console: Consol
             line = Text(f"{decision.verdict}: ", style=tables.STYLES[decision.verdict])
             console.print(line.append(sentence(plan, letter, decision), style="default"))
             if plan.tracks[0].floor and plan.tracks[0].floor.name == FAST:
-                console.print(way_to_floor(plan, letter, decision))
+                console.print(Text(way_to_floor(plan, letter, decision)))
     tables.print_measured(console, done, records.values())
 
 

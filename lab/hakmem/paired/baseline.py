@@ -21,6 +21,7 @@ from hakmem.paired.cells import distinct, parse
 from hakmem.paired.recording import Facts
 from hakmem.paired.session import Conducted
 from hakmem.paired.work import Work
+from hakmem.process import provenance
 from hakmem.process.sample import Sample
 from hakmem.suite import SUITE, Command
 
@@ -44,7 +45,7 @@ class Mix:
     def work(self) -> Work:
         arguments = tuple(map(str, astuple(self)))
         command = Command("random_mixed", PROGRAM, arguments)
-        project.require_file(project.bench_dir() / PROGRAM, "benchmark")
+        provenance.require_program(project.bench_dir() / PROGRAM, project.source_dir())
         stated = {"executable": PROGRAM, "arguments": list(arguments)}
         return Work(command.name, command=command, amount=self.ops, stated=stated)
 

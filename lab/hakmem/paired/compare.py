@@ -19,7 +19,10 @@ from hakmem.paired.session import Conducted
 
 # Built to stop attacks rather than to be fast: compared with where they are named.
 HARDENED = ("-secure", "-check")
-SAME = f"= same: the whole interval is within {100 * protocol.NARROW:.0f} % of 1"
+SAME = (
+    f"= same: no difference was found, and the whole interval is within "
+    f"{100 * protocol.NARROW:.0f} % of 1"
+)
 # An older version of what is here: compared with where it is named.
 OF_DEBIAN = "-debian"
 
@@ -127,14 +130,15 @@ def table(done: Conducted, second: Reading | None) -> Table:
     titles = (f">{track.reading.unit}", ">ratio", "interval", plan.cells[BASE].name)
     made = terminal.table("", *titles, *of_memory)
     made.add_row(
-        plan.cells[BASE].name,
+        Text(plan.cells[BASE].name),
         tables.typical(track, outcome, BASE),
         *("", "", ""),
         *([words.number(peaks.get(BASE)), ""] if second else []),
     )
     for letter in plan.contenders:
         decision = outcome.decisions.get(letter)
-        row: list[str | Text] = [plan.cells[letter].name, tables.typical(track, outcome, letter)]
+        name = Text(plan.cells[letter].name)
+        row: list[str | Text] = [name, tables.typical(track, outcome, letter)]
         if decision is None:
             row += ["–", "", tables.no_verdict(outcome, letter)]
         else:
@@ -196,6 +200,6 @@ def medians(done: Conducted, reading: Reading) -> dict[str, float]:
     for at in done.plan.cells:
         samples = done.outcome.samples(done.plan.tracks[0].name, at)
         values = [value for s in samples if (value := reading.of(s)) is not None]
-        if values:
+        if values and len(values) == len(samples):  # the lowest are those that do not show it
             found[at] = stats.median(values)
     return found

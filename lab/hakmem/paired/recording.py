@@ -16,13 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from hakmem import __version__, project
+from hakmem.errors import LabError
 from hakmem.ledger.store import Ledger, Record
 from hakmem.paired import protocol
 from hakmem.paired.blocks import Outcome, Plan, Track, sound
 from hakmem.paired.cells import Cell
 from hakmem.paired.protocol import Decision
 from hakmem.paired.session import Conducted
-from hakmem.process import children, provenance
+from hakmem.process import children, host, provenance
+from hakmem.process.library import Library
 from hakmem.process.sample import Sample
 from hakmem.stats import Interval
 
@@ -53,13 +55,29 @@ class Facts:
                 provenance.require_current(lib.beside, project.source_dir(), ("check",))
             binaries[letter] = provenance.binary_of(lib)
         source = provenance.source(project.source_dir())
-        return cls(provenance.host_facts(), source, binaries, argv)
+        return cls(host.facts(), source, binaries, argv)
+
+    def require_unchanged(self, cells: Mapping[str, Cell]) -> None:
+        libraries = [cell.library for cell in cells.values()]
+        require_unchanged(libraries, [self.binaries[at] for at in cells])
 
     def entry(self, letters: Iterable[str]) -> dict[str, Any]:
         """What a record states of them, with the libraries of these cells."""
         binary = [dict(self.binaries[at]) for at in letters]
         stated = {"source": dict(self.source), "host": dict(self.host), "argv": list(self.argv)}
-        return {**stated, "binary": binary, "ok": True}
+        settings = {"settings_of_user": settings_of_user()}
+        return {**stated, **settings, "binary": binary, "ok": True}
+
+
+def require_unchanged(libraries: Iterable[Library], stated: Iterable[Mapping[str, object]]) -> None:
+    """LabError where a library was built again since it was `stated`: then nobody knows what was
+    measured."""
+    for library, before in zip(libraries, stated, strict=True):
+        now = provenance.binary_of(library)
+        if now != before:
+            file = " or ".join(map(str, library.files)) or now["path"]
+            why = "was changed during the measurement: nothing of it was recorded"
+            raise LabError(f"{file} {why}", status=1)
 
 
 def verdict_body(
@@ -112,11 +130,13 @@ def track_entry(track: Track) -> dict[str, object]:
     """
     works: dict[str, dict[str, object]] = {}
     for work in track.works.values():
-        command = work.command
+        definition = work.program.made if work.program else None
+        if work.command:
+            definition = provenance.definition(work.command, project.source_dir())
         works[work.name] = {
             "arguments": list(work.arguments),
             "amount": work.amount,
-            "definition": provenance.definition(command, project.source_dir()) if command else None,
+            "definition": definition,
             **work.stated,
         }
     return {
@@ -140,8 +160,10 @@ def save(
 ) -> dict[str, Record]:
     """Appends everything, or nothing; last the derived records, by letter, whose bodies are given.
 
-    `host` is where it was measured, if not here.
+    `host` is where it was measured, if not here: each slice has seen there that nothing changed.
     """
+    if host is None:
+        facts.require_unchanged(done.plan.cells)
     with children.held_back(), Ledger.default(host).together() as batch:
         setting = batch.append("setting", {**setting_body(facts), **course(done)}, raw(done))
         return {
@@ -171,6 +193,11 @@ def settings_of_user() -> dict[str, str]:
 def settings_of(environment: Mapping[str, str]) -> dict[str, str]:
     """What of an environment concerns the allocator."""
     return {name: value for name, value in environment.items() if name.startswith("HAKMEM_")}
+
+
+def tuning(settings: Mapping[str, str]) -> dict[str, str]:
+    """Those of them that change what is measured."""
+    return {n: v for n, v in settings.items() if not n.startswith(provenance.NO_SETTING)}
 
 
 def course(done: Conducted) -> dict[str, Any]:

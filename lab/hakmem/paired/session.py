@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rich.console import Console
+from rich.text import Text
 
-from hakmem.errors import Interrupted, LabError
+from hakmem.errors import LabError
 from hakmem.paired import blocks as paired
 from hakmem.paired.blocks import BASE, FLOOR, Outcome, Plan, Sampler, Track, Trial
 from hakmem.paired.cells import Cell
@@ -245,15 +246,11 @@ def conduct(
 ) -> Conducted:
     """Prepares and measures. With `drop` cells that fail their trial are left out, but for A.
 
-    `say` makes the lines shown after a look, which shall be no later than `within_s`. Ctrl-C
-    leaves one line and no record.
+    `say` makes the lines shown after a look, which shall be no later than `within_s`.
     """
-    try:
-        ready = require_ready(plan, seconds, console, drop, within_s)
-        console.print(f"this takes {expected_time(ready)}", highlight=False)
-        return measure(ready, console, take_sample or sampler(ready.plan), say)
-    except KeyboardInterrupt:
-        raise Interrupted("interrupted: nothing was recorded") from None
+    ready = require_ready(plan, seconds, console, drop, within_s)
+    console.print(f"this takes {expected_time(ready)}", highlight=False)
+    return measure(ready, console, take_sample or sampler(ready.plan), say)
 
 
 def name_of(plan: Plan, letter: str) -> str:
@@ -290,7 +287,7 @@ def measure(
 
         def tell(blocks: int, decisions: Mapping[str, Decision]) -> None:
             for line in say(plan, blocks, decisions) if say else ():
-                progress.console.print(line, style="dim", highlight=False)
+                progress.console.print(Text(line, style="dim"))
 
         outcome = paired.run(plan, take_sample, tick, tell, ready.failures)
     return Conducted(plan, outcome, meter.stop(), time.monotonic() - started)

@@ -24,7 +24,7 @@ from hakmem.paired.oracle import ORACLE
 from hakmem.paired.protocol import Decision
 from hakmem.paired.readings import Reading
 from hakmem.paired.session import Conducted
-from hakmem.process import provenance
+from hakmem.process.sample import Sample
 from hakmem.suite import Figure
 from hakmem.words import TIE_BAND
 
@@ -74,7 +74,10 @@ def comparison(
     decided = list(outcome.decisions)
     names = {at: cell.name for at, cell in plan.cells.items()}
     ratios: dict[str, dict[str, Any]] = {}
+    hidden = [at for at in (BASE, *decided) if not _visible(outcome.samples(track.name, at))]
     for kind, reading in kinds(track, figure).items():
+        if kind == MEMORY and hidden:  # who is the leanest would be missing
+            continue
         changes = _changes(outcome, reading, kind)
         found = outcome.decisions if kind == TIME else _judged(changes, decided, reading, plan)
         of = Track(figure.name, "target", reading, track.works)
@@ -100,6 +103,7 @@ def comparison(
         "program": _program(track),
         "figures": {names[at]: _rounded(found) for at, found in cells.items()},
         "left_out": {names[at]: why for at, why in outcome.failures.items()},
+        "hidden": [names[at] for at in hidden],
         "ratios": ratios,
         "blocks": [min(d.blocks for d in outcome.decisions.values()), outcome.rounds],
         "most_blocks": plan.most,
@@ -112,6 +116,11 @@ def comparison(
         **recording.course(done),
         "ok": True,
     }
+
+
+def _visible(samples: Sequence[Sample]) -> bool:
+    """Whether the peak of each is known: that of a small program may be the launcher's."""
+    return all(sample.max_rss_kb for sample in samples)
 
 
 def _program(track: Track) -> dict[str, Any] | None:
@@ -189,7 +198,7 @@ def cell_figures(
     peaks = [sample.max_rss_kb for sample in samples if sample.max_rss_kb]
     found = {
         "value": outcome.net(track, letter),
-        "memory_kb": round(statistics.fmean(peaks)) if peaks else None,
+        "memory_kb": round(statistics.fmean(peaks)) if peaks and _visible(samples) else None,
         "samples": len(samples),
     }
     program = track.works[BASE].program
@@ -254,6 +263,7 @@ def body(
         "source": common["source"],
         "host": common["host"],
         "argv": common["argv"],
+        "settings_of_user": common["settings_of_user"],
         "inputs": [record.id for record in records],
     }
 
@@ -316,18 +326,20 @@ def whole(suite: Record, records: Mapping[str, Record]) -> dict[str, Any] | None
     if len(parts) < len(suite.body["inputs"]) or {part.kind for part in parts} != {"comparison"}:
         return None
     setting = records.get(str(parts[0].body.get("setting"))) if parts else None
-    told = setting.body.get("settings_of_user", {}) if setting else {}
-    settings = {n: v for n, v in told.items() if not n.startswith(provenance.NO_SETTING)}
-    words = [str(word) for word in suite.body.get("argv", ())]
+    told = told_of(suite.body, setting.body if setting else {})
+    return joined({**suite.body, **told}, [part.body for part in parts])
+
+
+def told_of(suite: Mapping[str, Any], setting: Mapping[str, Any]) -> dict[str, Any]:
+    """The `settings` and the `of` of a whole."""
+    settings = recording.tuning(setting.get("settings_of_user", {}))
+    words = [str(word) for word in suite.get("argv", ())]
     for option, cell in pairwise([*words, ""]):
         if option == "--lib":
             settings |= cells.environment_of(cell)
         elif option.startswith("--lib="):
             settings |= cells.environment_of(option.removeprefix("--lib="))
-    binaries = setting.body.get("binaries", {}) if setting else {}
-    of = binaries.get(BASE, {}).get("name")
-    body = {**suite.body, "settings": settings, "of": of}
-    return joined(body, [part.body for part in parts])
+    return {"settings": settings, "of": setting.get("binaries", {}).get(BASE, {}).get("name")}
 
 
 def joined(body: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -360,6 +372,7 @@ def _row(part: Mapping[str, Any]) -> dict[str, Any]:
         "floor": floor_of(part),
         "means": {kind: in_mean(kind, part) for kind in TITLES},
         "program": part.get("program"),
+        "hidden": part.get("hidden", ()),
         "subject": own,
         "figures": figures,
         "hakmem": mine["value"],

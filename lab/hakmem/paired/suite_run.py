@@ -33,7 +33,7 @@ from hakmem.paired.blocks import BASE, FLOOR, Plan, Sampler, Track
 from hakmem.paired.cells import Cell
 from hakmem.paired.readings import Better
 from hakmem.paired.recording import Facts
-from hakmem.process import children, host, order, provenance, scratch
+from hakmem.process import children, host, order, scratch
 from hakmem.process.argv import with_seed
 from hakmem.process.lock import host_lock
 from hakmem.suite import EMPTY, SUITE, Figure
@@ -243,6 +243,7 @@ def announce(run: Run) -> None:
     request, console = run.request, run.console
     names = f"{run.cells[BASE].name} against {', '.join(run.rivals)}"
     console.print(Text(names, style="bold"), soft_wrap=True)
+    tables.print_settings(console)
     done, waiting = len(run.found), len(run.waiting)
     what = "programs" if request.programs else "benchmarks"
     parts = [f"{len(run.figures) - len(run.absent)} {what}"]
@@ -288,7 +289,7 @@ def measure(figure: Figure, track: Track, run: Run, sampler: Sampler | None) -> 
         run.failures[figure.name] = str(error)
         console.print(Text(f"✗ {error}", style="red"), soft_wrap=True)
         return
-    require_unchanged(run.cells, run.facts)
+    run.facts.require_unchanged(run.cells)
     failed = {at: why for at, why in done.outcome.failures.items() if at in (BASE, FLOOR)}
     if failed or not done.outcome.decisions:
         failed = failed or dict(done.outcome.failures)
@@ -327,16 +328,6 @@ def ledger_of(request: Request) -> Iterator[Ledger]:
         yield Ledger(nowhere)
 
 
-def require_unchanged(cells: Mapping[str, Cell], facts: Facts) -> None:
-    """LabError where a library was built again meanwhile: then nobody knows what was measured."""
-    for letter, cell in cells.items():
-        now = provenance.binary_of(cell.library)
-        if now != facts.binaries[letter]:
-            file = " or ".join(map(str, cell.library.files)) or now["path"]
-            why = "was changed during the measurement: this benchmark was not recorded"
-            raise LabError(f"{file} {why}", status=1)
-
-
 def interrupted(run: Run) -> str:
     done = len(run.found)
     if not done or not run.request.record:
@@ -354,7 +345,8 @@ def finish(run: Run) -> Finished:
     if not done or run.setting is None:
         raise LabError(f"nothing was measured: {'; '.join(run.failures.values())}", status=1)
     body = suite_record.body(done, run.failures, run.absent, run.setting)
-    shown = suite_record.joined(body, [record.body for record in done])
+    told = suite_record.told_of(body, run.setting.body)
+    shown = suite_record.joined({**body, **told}, [record.body for record in done])
     console.print(tables.rows_table(shown, console.width))
     for note in suite_table.notes(shown, datetime.now(UTC).isoformat()):
         console.print(Text(note))

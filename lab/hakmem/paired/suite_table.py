@@ -18,6 +18,7 @@ from hakmem.process import metrics
 from hakmem.process.library import SYSTEM
 
 NONE = "–"
+FROM_BEST = {"win": 0, "tie": 1, "undecided": 1, "loss": 2}
 OF_GROSS = (ORACLE, SYSTEM)  # with whom the rows above a floor are compared in all of their time
 ALL = "the system's allocator · the least of all rivals, whichever that is there"
 
@@ -77,13 +78,13 @@ def _able(row: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def best_rival(row: Mapping[str, Any], metrics: Mapping[str, Any], kind: str = TIME) -> str | None:
-    """The one that hakmem does worst against: of those that have beaten it, else of all, by the
-    paired ratios, for the mean of one that was decided early is of another stretch of time. None
-    where there is none."""
+    """The one that hakmem does worst against, by the paired ratios: of those that have beaten it,
+    else of those that it has not beaten, else of all. (The mean of one that was decided early is
+    of another stretch of time.) None where there is none."""
     more = kind == TIME and row["better"] == "higher"
     found = {rival: metrics.get(metric_name(row["benchmark"], kind, rival)) for rival in _able(row)}
     worst = {
-        rival: (entry.get("verdict") == "loss", -value(entry) if more else value(entry))
+        rival: (FROM_BEST[entry["verdict"]], -value(entry) if more else value(entry))
         for rival, entry in found.items()
         if entry
     }
@@ -146,12 +147,13 @@ def markdown(body: Mapping[str, Any], time: str) -> str:
     return "\n\n".join(part.rstrip() for part in (table, *said)) + "\n"
 
 
-# What is read off a row besides its own figure: column, key of its figures, factor.
+# What is read off a row: column, key of its figures, factor. The column of its own figure, its
+# "value", says what that is.
 Columns = Sequence[tuple[str, str, float]]
 
 # Of a program.
 MORE: Columns = (
-    ("CPU s", "value", 1.0),
+    ("", "value", 1.0),
     ("wall s", "wall", 1.0),
     ("system s", "sys", 1.0),
     ("page faults", "faults", 1.0),
@@ -159,9 +161,9 @@ MORE: Columns = (
     ("MB·s", "mbs", 1.0),
     ("MiB after the quiet", "quiet", 1.0),
 )
-# Of single calls, in nanoseconds; what is a row's own figure is its "value".
+# Of single calls, in nanoseconds.
 LATENCIES: Columns = tuple(
-    (f"{name.replace('_', ' ')} ns", "value" if name == "free_p9999" else name, 1.0)
+    ("", "value", 1.0) if name == "free_p9999" else (f"{name.replace('_', ' ')} ns", name, 1.0)
     for name in metrics.LATENCIES
 )
 
@@ -172,11 +174,12 @@ def _has(row: Mapping[str, Any], columns: Columns) -> bool:
 
 
 def figures(
-    what: str, rows: Iterable[Mapping[str, Any]], columns: Columns, rival: str | None = None
+    what: str, rows: Sequence[Mapping[str, Any]], columns: Columns, rival: str | None = None
 ) -> str:
-    """All that was read off some rows: hakmem, the system's allocator, the least of all rivals; or
-    hakmem and its one rival."""
-    made = [(what, *(title for title, _, _ in columns)), ("---", *["--:"] * len(columns))]
+    """All that was read off some rows, their own figure being of one kind: hakmem, the system's
+    allocator, the least of all rivals; or hakmem and its one rival."""
+    own = f"{rows[0]['reading']}, {rows[0]['unit']}"
+    made = [(what, *(title or own for title, _, _ in columns)), ("---", *["--:"] * len(columns))]
     for row in rows:
         cells = [_means(row, key, factor, rival) for _, key, factor in columns]
         made.append((row["benchmark"], *cells))
@@ -208,6 +211,7 @@ def notes(body: Mapping[str, Any], time: str) -> Iterator[str]:
     gone = [f"{benchmark}: {who} ({why})" for benchmark, who, why in failures(body)]
     if gone:
         yield f"Failed and left out: {'; '.join(' '.join(text.split()) for text in gone)}."
+    yield from conditions(body)
     least, most = body["blocks"]
     blocks = str(most) if least == most else f"{least} to {most}"
     there = ", ".join(
@@ -217,11 +221,18 @@ def notes(body: Mapping[str, Any], time: str) -> Iterator[str]:
     )
     commit = str(body["source"]["commit"])[:10]
     cpu = (body.get("host") or {}).get("cpu")
+    on = f" on {cpu}" * bool(cpu)
+    yield f"Measured {time[:10]}{on} at commit {commit}, {blocks} blocks each. Rivals: {there}."
+
+
+def conditions(body: Mapping[str, Any]) -> Iterator[str]:
+    """What a reader of the ratios has to know."""
+    hidden = [f"{r['benchmark']} ({', '.join(r['hidden'])})" for r in body["rows"] if r["hidden"]]
+    if hidden:
+        yield f"No peak is compared where one is not above the launcher's own: {', '.join(hidden)}."
     if body.get("settings"):
         told = ", ".join(f"{name}={value}" for name, value in sorted(body["settings"].items()))
         yield f"Measured with {told}."
-    on = f" on {cpu}" * bool(cpu)
-    yield f"Measured {time[:10]}{on} at commit {commit}, {blocks} blocks each. Rivals: {there}."
 
 
 def failures(body: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:

@@ -1,5 +1,6 @@
 """Paired comparisons in the terminal: the tables, and what follows every result."""
 
+import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -31,7 +32,8 @@ def result_table(plan: Plan, outcome: Outcome, width: int) -> Table:
         decision = outcome.decisions.get(letter)
         for number, track in enumerate(plan.tracks):
             name = "guard " * (track.role == "guard") + track.name
-            row: list[str | Text] = [name if len(plan.contenders) == 1 else f"{letter} {name}"]
+            name = name if len(plan.contenders) == 1 else f"{letter} {name}"
+            row: list[str | Text] = [Text(name)]
             row += [Text(track.reading.unit, style="dim")] if roomy else []
             row += [typical(track, outcome, at) for at in (BASE, letter)]
             if decision is None:
@@ -82,6 +84,14 @@ def print_warnings(console: Console, done: Conducted) -> None:
     )
     for line in said:
         console.print(Text(line, style="yellow"), soft_wrap=True)
+
+
+def print_settings(console: Console) -> None:
+    """What of the user's shell every cell has: it is measured too."""
+    told = recording.tuning(recording.settings_of_user())
+    if told:
+        said = f"from your shell in every cell: {shlex.join(f'{n}={v}' for n, v in told.items())}"
+        console.print(Text(said, style="yellow"), soft_wrap=True)
 
 
 def print_measured(console: Console, done: Conducted, records: Iterable[Record]) -> None:

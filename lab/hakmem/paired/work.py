@@ -7,6 +7,7 @@ from pathlib import Path
 from hakmem import project
 from hakmem.errors import LabError
 from hakmem.paired.cells import Cell
+from hakmem.process import provenance
 from hakmem.process.command import program
 from hakmem.process.library import system
 from hakmem.process.sample import Process, Sample
@@ -95,7 +96,8 @@ def benchmark(name: str) -> Work:
     """One benchmark of the suite, with the amount of work of one sample."""
     command = only(name)
     preloads = (reference.preload for reference in command.references)
-    for file in filter(None, (command.executable, command.trace, *preloads)):
+    provenance.require_program(project.bench_dir() / command.executable, project.source_dir())
+    for file in filter(None, (command.trace, *preloads)):
         project.require_file(project.bench_dir() / file, "benchmark")
     return Work(command.name, command=command, amount=command.sample)
 

@@ -137,7 +137,8 @@ def held_back() -> Iterator[list[int]]:
     if threading.current_thread() is not threading.main_thread():
         yield noted
         return
-    numbers = [n for n in (signal.SIGINT, signal.SIGTERM) if callable(signal.getsignal(n))]
+    ends = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    numbers = [n for n in ends if callable(signal.getsignal(n))]
     before = {n: signal.signal(n, lambda number, _: noted.append(number)) for n in numbers}
     try:
         yield noted

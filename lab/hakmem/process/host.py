@@ -117,6 +117,8 @@ def facts() -> dict[str, str]:
     )
     # What it runs at now by the kernel's word; a guest's /proc/cpuinfo is only nominal.
     khz = read(f"{cpu}/cpu0/cpufreq/scaling_cur_freq") or ""
+    damon = Path("/sys/kernel/mm/damon")
+    daemons = [read(str(path)) or UNSEEN for path in sorted(damon.glob("admin/kdamonds/*/state"))]
     return {
         "cpu": _line("/proc/cpuinfo", "model name") or platform.machine(),
         "cpus": f"{len(os.sched_getaffinity(0))} usable of {os.cpu_count()}",
@@ -136,6 +138,7 @@ def facts() -> dict[str, str]:
         "cgroup limits": f"cpu {processors or UNSEEN}, memory {most or UNSEEN}",
         "proactive reclaim": read("/sys/module/damon_reclaim/parameters/enabled") or UNSEEN,
         "load before": load(),
+        "DAMON": ", ".join(daemons) or ("idle" if damon.is_dir() else UNSEEN),
     }
 
 

@@ -1,4 +1,4 @@
-"""One benchmark at a time on this host: two at once would measure each other."""
+"""One benchmark at a time on this host: two at once would measure each other. And one build."""
 
 import contextlib
 import fcntl
@@ -34,4 +34,17 @@ def host_lock() -> Iterator[None]:
         file.truncate(0)
         file.write(f"{os.getpid()}\n")
         file.flush()
+        yield
+
+
+@contextlib.contextmanager
+def folder_lock(folder: Path) -> Iterator[None]:
+    """One build at a time in the folder, which is made: a second one waits for the first."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / "lock").open("w")
+    except OSError as error:
+        raise LabError(f"{folder} cannot be written: {error.strerror}") from None
+    with file:
+        fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -7,7 +7,7 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -47,23 +47,29 @@ def source(root: Path) -> dict[str, object]:
 
 
 def definition(command: Command, root: Path) -> str:
-    """The hash of what a benchmark does: its program and headers, the harness, its arguments, and
-    a trace of the project's.
+    """The hash of what a benchmark does: its program, the harness, its arguments, and a trace of
+    the project's.
 
     The amount of work is not part of it. LabError where the program's source is not there.
     """
+    total = hashlib.sha256(repr((command.name, command.arguments, command.threads)).encode())
+    trace = f"traces/{Path(command.trace).stem}.hktrace"
+    traces = (root / "bench").glob(trace) if command.trace else ()
+    for path in [*program_sources(command.executable, root), *traces]:
+        total.update(f"{path.name} {host.sha256(path)}\n".encode())
+    return total.hexdigest()
+
+
+def program_sources(executable: str, root: Path) -> list[Path]:
+    """The files that a benchmark's program is made from; LabError where they are not there."""
     folder = root / "bench"
-    stem = command.executable.removeprefix("bench_")
+    stem = executable.removeprefix("bench_")
     names = (f"{stem}.c", f"{stem.removesuffix('_hakmem')}.c")
     program = next((folder / name for name in names if (folder / name).is_file()), None)
     if program is None:
-        raise LabError(f"no source of {command.executable} in {folder}")
-    total = hashlib.sha256(repr((command.name, command.arguments, command.threads)).encode())
-    headers = sorted(folder.glob(f"{program.stem}_*.h"))
-    traces = folder.glob(f"traces/{Path(command.trace).stem}.hktrace") if command.trace else ()
-    for path in [program, *headers, *sorted((folder / "harness").glob("*.[ch]")), *traces]:
-        total.update(f"{path.name} {host.sha256(path)}\n".encode())
-    return total.hexdigest()
+        raise LabError(f"no source of {executable} in {folder}")
+    own = sorted(folder.glob(f"{program.stem}_*"))
+    return [program, *own, *sorted((folder / "harness").glob("*.[ch]"))]
 
 
 # ---- binary ----
@@ -130,24 +136,28 @@ def c_library() -> Path:
 
 def require_current(library: Path, root: Path, folders: Sequence[str] = ("src", "include")) -> None:
     """LabError where a library that was built in `root` is older than the source there."""
-    if not library.resolve().is_relative_to(root.resolve()):
-        return
-    built = library.stat().st_mtime
-    for folder in folders:
-        for path in (root / folder).rglob("*.*"):
-            if path.suffix in (".c", ".h", ".def") and path.stat().st_mtime > built:
-                raise LabError(f"{library} is older than {path}: run `make build` first")
+    if library.resolve().is_relative_to(root.resolve()):
+        found = (path for folder in folders for path in (root / folder).rglob("*.*"))
+        _require_newer(library, (path for path in found if path.suffix in (".c", ".h", ".def")))
+
+
+def require_program(file: Path, root: Path) -> Path:
+    """A benchmark's program; LabError where it is not there, or older than the source that a record
+    would name."""
+    program = project.require_file(file, "benchmark")
+    if program.resolve().is_relative_to(root.resolve()):
+        _require_newer(program, program_sources(program.name, root))
+    return program
+
+
+def _require_newer(built: Path, sources: Iterable[Path]) -> None:
+    """Of other sources than its own nothing is asked: it is not built again when they change."""
+    for path in sources:
+        if path.stat().st_mtime > built.stat().st_mtime:
+            raise LabError(f"{built} is older than {path}: run `make build` first")
 
 
 # ---- host and noise ----
-
-
-def host_facts() -> dict[str, str]:
-    """The host's facts, with the state of the kernel's proactive reclaim daemons (DAMON)."""
-    daemons = sorted(Path("/sys/kernel/mm/damon/admin/kdamonds").glob("*/state"))
-    states = [host.read(str(path)) or host.UNSEEN for path in daemons]
-    there = Path("/sys/kernel/mm/damon").is_dir()
-    return {**host.facts(), "DAMON": ", ".join(states) or ("idle" if there else host.UNSEEN)}
 
 
 class NoiseMeter:

@@ -106,10 +106,9 @@ def _run(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, i
     except OSError as error:
         raise LabError(f"cannot run {command[0]}: {error.strerror}", status=126) from error
     # The child shares the terminal: it gets Ctrl-C itself and decides; we outlive it to report.
-    old = {
-        signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: None),
-        signal.SIGTERM: signal.signal(signal.SIGTERM, lambda number, _: child.send_signal(number)),
-    }
+    old = {signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: None)}
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        old[number] = signal.signal(number, lambda number, _: child.send_signal(number))
     try:
         code = child.wait()
     finally:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
 
-from hakmem.process import children, host, launch, perf, proof as proofs, scratch
+from hakmem.process import children, host, launch, perf, proof as proofs, provenance, scratch
 from hakmem.process.launch import Account
 from hakmem.process.library import Library
 from hakmem.process.proof import Proof
@@ -134,7 +134,7 @@ def clean_environment(process: Process) -> dict[str, str]:
     """A small known environment: what the user's shell carries must not decide a benchmark."""
     environment = plain_environment(process.passed)
     for key, value in os.environ.items():
-        if key.startswith("HAKMEM_") and not key.startswith(("HAKMEM_BENCH_", "HAKMEM_PROOF")):
+        if key.startswith("HAKMEM_") and not key.startswith(provenance.NO_SETTING):
             environment[key] = value
     environment["LAB_PADDING"] = "x" * process.padding
     return {**process.library.environment(environment), **process.environment}

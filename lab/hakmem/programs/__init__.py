@@ -1,6 +1,6 @@
 """Real programs: what they are, what they work on, and one run of each measured."""
 
 from hakmem.programs.catalogue import PROGRAMS, Program, find
-from hakmem.programs.ready import Ready, prepare
+from hakmem.programs.ready import Ready, digest, prepare
 
-__all__ = ["PROGRAMS", "Program", "Ready", "find", "prepare"]
+__all__ = ["PROGRAMS", "Program", "Ready", "digest", "find", "prepare"]

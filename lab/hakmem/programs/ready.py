@@ -27,7 +27,7 @@ LIBC = "libc.so.6"
 
 @dataclass(frozen=True)
 class Ready:
-    """A program on this machine. `made` is a digest of all that its inputs are made from."""
+    """A program on this machine. `made` is its digest."""
 
     program: Program
     folder: Path
@@ -75,7 +75,7 @@ def prepare(program: Program, folder: Path | None = None) -> Ready:
     `folder` holds those of all programs: out/programs. LabError: why it cannot run here.
     """
     version = _installed(program)
-    made = _digest(program)
+    made = digest(program)
     home = (folder or inputs_dir()) / program.name
     known = _known(home)
     if (known.get("made"), known.get("version")) != (made, version):
@@ -95,7 +95,8 @@ def make_inputs(program: Program, folder: Path) -> None:
         maker(folder, random.Random(inputs.SEED))
 
 
-def _digest(program: Program) -> str:
+def digest(program: Program) -> str:
+    """Of its command line, and of all that its inputs are made from."""
     makers = [maker.__name__ for maker in program.makers]
     row = (program.argv, sorted(program.environment.items()), makers, program.scripts, program.load)
     return hashlib.sha256((repr(row) + inputs.source()).encode()).hexdigest()

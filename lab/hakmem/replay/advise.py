@@ -112,7 +112,7 @@ def table(done: Replayed) -> Table:
     made = terminal.table("", *units)
     for letter, cell in done.request.cells.items():
         shown = (_cell(conducted, letter) for conducted, _ in done.parts)
-        made.add_row(cell.name, *shown)
+        made.add_row(Text(cell.name), *shown)
     return made
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hakmem import __version__
 from hakmem.errors import LabError
-from hakmem.process import host, provenance, run, scratch
+from hakmem.process import host, run, scratch
 from hakmem.replay import raw, streams, trace
 
 VARIABLE = "HAKMEM_RECORD"
@@ -93,7 +93,7 @@ def convert(
         "pid": events.pid,
         "hakmem": __version__,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "host": provenance.host_facts(),
+        "host": host.facts(),
     }
     if outcome and outcome.pid != events.pid:  # a child's own command line is not known
         facts["program"] = outcome.programs.get(events.pid, "")

@@ -18,7 +18,7 @@ from hakmem.replay import streams
 SUFFIX = ".hktrace"
 FIRST = b"hktrace "
 VERSION = 2
-MOST_FACTS = 1 << 16
+MOST_FACTS = 1 << 26  # the longest command line, each byte of it escaped
 LARGE = 32 << 20  # of which the compressor would take minutes at its best
 PIECE = 1 << 20
 MOST_SHOWN = 80  # of a command

@@ -41,6 +41,7 @@ class Suite:
     forest: str
     memory: str
     failures: Sequence[str]
+    conditions: Sequence[str]
 
 
 def suite(asked: Asked, whole: Mapping[str, Any]) -> Suite:
@@ -62,6 +63,7 @@ def suite(asked: Asked, whole: Mapping[str, Any]) -> Suite:
         charts.both(charts.forest, _of_oracle(rows, "time")),
         charts.both(charts.forest, _of_oracle(rows, "memory"), PEAKS),
         list(_failures(whole)),
+        list(suite_table.conditions(whole)),
     )
 
 

@@ -155,9 +155,9 @@ def repeat(past: Past, console: Console) -> Repetition:
     try:
         with source.as_of(past, console), ledger.repeating(record.id):
             again = by_command(past, console)
+    except Interrupted:
+        raise
     except LabError as error:
-        if isinstance(error, Interrupted):
-            raise
         return Repetition(past, failure=str(error))
     note_libraries(past, again)
     records = {**past.records, **{r.id: r for r in Ledger.default().records()}}

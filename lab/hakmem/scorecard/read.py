@@ -13,8 +13,9 @@ from functools import cached_property
 from typing import Any, Literal
 
 from hakmem.audit.citing import Evidence
+from hakmem.ledger import claims
 from hakmem.ledger.store import Record
-from hakmem.paired import suite_record
+from hakmem.paired import recording, suite_record
 from hakmem.scorecard.targets import AGAINST, MARGIN, NOISE, OVERALL, SAME, VARIATION, Target
 
 # ---- when a target is met, missed or undecided ----
@@ -88,7 +89,7 @@ def decide(
 
 HAKMEM, SYSTEM = "hakmem", "system"
 REPEATED = 10  # of A/A runs that are counted together
-RANGE = "range"  # from the lowest to the highest: no interval
+LEFT_OUT = 1  # of the rows of a mean that a needed rival may have failed
 
 
 @dataclass(frozen=True)
@@ -166,6 +167,9 @@ def _fits(record: Record, target: Target) -> bool:
         return False
     if target.kind == "suite" and target.metric in OVERALL and not _is_whole(body, target):
         return False
+    told = recording.tuning(body.get("settings_of_user") or {}) if target.kind != "suite" else {}
+    if told and not any(path.startswith("settings_of_user") for path in target.where):
+        return False
     same = all(at(body, path) == wanted for path, wanted in target.where.items())
     return same and all(_number(at(body, path)) >= n for path, n in target.least.items())
 
@@ -183,13 +187,22 @@ def _natural(body: Mapping[str, Any], target: Target) -> bool:
 def _is_whole(body: Mapping[str, Any], target: Target) -> bool:
     """Whether a mean is over the rows that the target names, against the rivals that it needs: of
     few favourable rows, or of one weak rival, it would be another mean."""
-    rows = body.get("rows") or ()
-    rivals = {rival for row in rows for rival in row["rivals"] if rival in body["libraries"]}
+    rows = {
+        row["benchmark"]: {
+            rival
+            for rival, entry in row["rivals"].items()
+            if rival in body["libraries"] and entry["failure"] is None
+        }
+        for row in body.get("rows") or ()
+    }
+    if not rows.keys() >= set(target.benchmarks):
+        return False
+    named = [rows[name] for name in target.benchmarks or rows]
+    rivals = set().union(*rows.values())
     only = not target.rivals or rivals == set(target.rivals)
-    return (
-        only
-        and rivals >= set(target.needs)
-        and set(target.benchmarks) <= {row["benchmark"] for row in rows}
+    return only and all(
+        rival in rivals and sum(rival not in able for able in named) <= LEFT_OUT
+        for rival in (*target.needs, *target.rivals)
     )
 
 
@@ -285,7 +298,7 @@ def _figure(metric: object) -> Figure | None:
     low, high = _number(metric.get("low")), _number(metric.get("high"))
     if not math.isfinite(value):
         return None
-    if metric.get("kind") == RANGE or not (math.isfinite(low) and math.isfinite(high)):
+    if claims.is_range(metric) or not (math.isfinite(low) and math.isfinite(high)):
         return Figure(value)
     return Figure(value, low, high)
 

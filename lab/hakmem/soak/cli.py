@@ -17,6 +17,7 @@ from hakmem.cli import OWN_COMMAND, RunsByDefault, of_float
 from hakmem.errors import LabError
 from hakmem.paired import cells, work
 from hakmem.paired.cli import Record, given_to, require_ledger
+from hakmem.process import provenance
 from hakmem.process.library import verify
 from hakmem.process.lock import host_lock
 from hakmem.soak import analysis as soak_analysis, epochs_csv, inside, session, view
@@ -96,7 +97,8 @@ def run_command(
         console.print(f"what it prints goes into {log}", soft_wrap=True)
         own = {**library.environment(os.environ), **inside.OS_STATS_ON, **settings}
     else:
-        program = project.require_file(project.bench_dir() / "soak_mixed", "the soak benchmark")
+        program = project.bench_dir() / "soak_mixed"
+        provenance.require_program(program, project.source_dir())
         name, seconds = program.name, seconds or 60
         length = (f"--seconds={seconds:g}", f"--epoch-sec={epoch_s:g}")
         blocks = (f"--ws={ws}", f"--min={least}", f"--max={most}", f"--seed={seed}")

@@ -18,7 +18,7 @@ from hakmem.errors import Interrupted, LabError
 from hakmem.ledger.claims import WITHIN
 from hakmem.ledger.store import Ledger
 from hakmem.paired import recording
-from hakmem.process import order, provenance
+from hakmem.process import host, order, provenance
 from hakmem.process.library import Library
 from hakmem.process.provenance import NoiseMeter
 from hakmem.process.sample import Process, clean_environment
@@ -113,7 +113,7 @@ def facts_of(what: Started) -> dict[str, str]:
         "sha256": provenance.binary(library.path).sha256,
         "environment": shlex.join(f"{k}={v}" for k, v in variables.items()),
         "source": json.dumps(provenance.source(project.source_dir())),
-        "host": json.dumps(provenance.host_facts()),
+        "host": json.dumps(host.facts()),
         "lab": __version__,
         "begun": datetime.now(UTC).isoformat(timespec="seconds"),
     }
@@ -121,9 +121,8 @@ def facts_of(what: Started) -> dict[str, str]:
 
 def run(plan: Plan, run_it: Runner, console: Console) -> Analysis:
     """Runs, writes, analyses, prints and records it. LabError where the program failed."""
-    what = plan.what
-    if plan.record and what and what.library.origin == "hakmem" and what.library.path:
-        provenance.require_current(what.library.path, project.source_dir())
+    what = plan.what if plan.record else None
+    stated = stated_of(what) if what else {}
     noise = NoiseMeter()
     ended = watched(plan, run_it, console)
     if ended.proof is not None:
@@ -136,8 +135,9 @@ def run(plan: Plan, run_it: Runner, console: Console) -> Analysis:
         raise LabError(f"{plan.title} ended before its first epoch")
     analysis = soak_analysis.analyze(epochs_csv.parse(plan.path.read_text(encoding="utf-8")))
     view.print_analysis(console, analysis)
-    if plan.record and what is not None:
-        body = record_body(what, ended, analysis, noise.stop())
+    if what:
+        recording.require_unchanged([what.library], [stated["binary"]])
+        body = {**stated, **record_body(ended, analysis, noise.stop())}
         record = Ledger.default().append("soak", body, {"epochs.csv": plan.path.read_bytes()})
         console.print(f"recorded: {record.id}")
     return analysis
@@ -161,9 +161,11 @@ def watched(plan: Plan, run_it: Runner, console: Console) -> Ended:
     return ended
 
 
-def record_body(
-    what: Started, ended: Ended, analysis: Analysis, noise: Mapping[str, object]
-) -> dict[str, Any]:
+def stated_of(what: Started) -> dict[str, Any]:
+    """What the record states of the soak, taken before it starts. LabError where the library is
+    older than the source."""
+    if what.library.origin == "hakmem" and what.library.path:
+        provenance.require_current(what.library.path, project.source_dir())
     return {
         "argv": provenance.own_argv(),
         "command": list(what.argv),
@@ -171,7 +173,12 @@ def record_body(
         "benchmarks": benchmarks(what.argv),
         "source": provenance.source(project.source_dir()),
         "binary": provenance.binary_of(what.library),
-        "host": provenance.host_facts(),
+        "host": host.facts(),
+    }
+
+
+def record_body(ended: Ended, analysis: Analysis, noise: Mapping[str, object]) -> dict[str, Any]:
+    return {
         "noise": dict(noise),
         "proof": ended.proof.to_dict() if ended.proof else None,
         "metrics": metrics(analysis),
