@@ -368,52 +368,63 @@ WIDE_STREAM(fgetws_unlocked, __fgetws_unlocked_chk)
 /* ---- printing: how long the text is only printing tells ---- */
 
 int vsnprintf(char *to, size_t n, const char *format, va_list arguments);
+int __vsnprintf_chk(char *to, size_t n, int flag, size_t stated, const char *format,
+                    va_list arguments);
+enum { UNFORTIFIED = -1 };
 
-static int print_at_most(char *to, size_t n, const char *format, va_list arguments) {
+static int print_at_most(char *to, size_t n, int flag, size_t stated, const char *format,
+                         va_list arguments) {
+    if (flag != UNFORTIFIED) {
+        __typeof__(&__vsnprintf_chk) next = NEXT(__vsnprintf_chk);
+        return next != NULL ? next(to, n, flag, stated, format, arguments) : -1;
+    }
     __typeof__(&vsnprintf) next = NEXT(vsnprintf);
     return next != NULL ? next(to, n, format, arguments) : -1;
 }
 
 /* So it is printed into what there is of the block first, and only where that does not hold it, nor the
- * program's own bound it, there is something to say. */
-EXPORT int vsnprintf(char *to, size_t n, const char *format, va_list arguments) {
+ * program's own bound it, there is something to say; who is only told of it gets it as asked for. What the program's compiler knows
+ * of the target's room, and what it forbids in a format, is left to it. */
+static int print(char *to, size_t n, int flag, size_t stated, const char *format,
+                 va_list arguments) {
     const size_t room = n != 0 && hak_room != NULL ? hak_room(to) : SIZE_MAX;
-    const int length = print_at_most(to, n < room ? n : room, format, arguments);
-    if (n > room && length >= 0 && (size_t)length >= room)
-        check(to, (size_t)length < n ? (size_t)length + 1 : n);
-    return length;
+    va_list again;
+    va_copy(again, arguments);
+    const size_t most = n <= stated ? at_most(n, room) : n;
+    const int length = print_at_most(to, most, flag, stated, format, again);
+    va_end(again);
+    if (n <= room || length < 0 || (size_t)length < room)
+        return length;
+    check(to, at_most((size_t)length + 1, n));
+    return print_at_most(to, n, flag, stated, format, arguments);
 }
 
-/* What the program's compiler knows of the target's room, and what it forbids in a format, is left to it. */
+EXPORT int vsnprintf(char *to, size_t n, const char *format, va_list arguments) {
+    return print(to, n, UNFORTIFIED, SIZE_MAX, format, arguments);
+}
+
 EXPORT int __vsnprintf_chk(char *to, size_t n, int flag, size_t stated, const char *format,
                            va_list arguments) {
-    int (*next)(char *, size_t, int, size_t, const char *, va_list) = NEXT(__vsnprintf_chk);
-    const size_t room = n != 0 && hak_room != NULL ? hak_room(to) : SIZE_MAX;
-    const int length =
-        next != NULL ? next(to, n < room || n > stated ? n : room, flag, stated, format, arguments)
-                     : -1;
-    if (n > room && length >= 0 && (size_t)length >= room)
-        check(to, (size_t)length < n ? (size_t)length + 1 : n);
-    return length;
+    return print(to, n, flag, stated, format, arguments);
 }
 
 /* Where nothing bounds it, it is printed to nowhere first: it may read its own target. */
-static void check_print(char *to, const char *format, va_list arguments) {
+static void check_print(char *to, int flag, const char *format, va_list arguments) {
     va_list again;
     if (hak_room == NULL || hak_room(to) == SIZE_MAX)
         return;
     va_copy(again, arguments);
-    const int length = print_at_most(NULL, 0, format, again);
+    const int length = print_at_most(NULL, 0, flag, 0, format, again);
     va_end(again);
     if (length >= 0)
         check(to, (size_t)length + 1);
 }
 
 CHECKED(int, vsprintf, (char *to, const char *format, va_list arguments),
-        check_print(to, format, arguments), (to, format, arguments), -1)
+        check_print(to, UNFORTIFIED, format, arguments), (to, format, arguments), -1)
 CHECKED(int, __vsprintf_chk,
         (char *to, int flag, size_t room, const char *format, va_list arguments),
-        check_print(to, format, arguments), (to, flag, room, format, arguments), -1)
+        check_print(to, flag, format, arguments), (to, flag, room, format, arguments), -1)
 
 /* In wide characters, held to the length it is told: that it does not fit is all that such printing says. */
 CHECKED(int, vswprintf, (wchar_t * to, size_t n, const wchar_t *format, va_list arguments),

@@ -14,7 +14,7 @@ static const hk_unwinder_t *the; /* const once set */
 
 void hk_unwinder_own(hk_unwinder_t *unwinder) {
     unwinder->walk = _Unwind_Backtrace;
-    unwinder->address = _Unwind_GetIP;
+    unwinder->address = _Unwind_GetIPInfo;
     unwinder->stack = _Unwind_GetCFA;
     unwinder->reg = _Unwind_GetGR;
     the = unwinder;

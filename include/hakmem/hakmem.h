@@ -82,7 +82,7 @@ int hak_ctl(const char *name, const char *value, char *out, size_t out_bytes);
 
 /* Writes all options with their effective values and where these come from to a file descriptor: as
  * "text", a line each, or as "json". Never allocates, keeps errno. Returns 0; or EINVAL: `format`
- * is another or NULL; EBADF: nothing can be written to fd. */
+ * is another or NULL; or, where not all of it could be written to fd, why, as write(2) says. */
 int hak_options_print(int fd, const char *format);
 
 /* ---- statistics: docs/statistics.md ---- */
@@ -146,7 +146,8 @@ typedef struct {
 /* Fills *stats, whose size the caller has set. Exact where no other thread allocates or frees
  * meanwhile; otherwise each figure is of a moment of its own. Asks the system about all of our
  * memory: some 15 ms for each GiB of small blocks. Allocates nothing. 0; or -1 and errno: EINVAL:
- * size is too small to be one; EBUSY: called by a signal handler that interrupted the allocator. */
+ * size is too small to be one; EBUSY: called by a signal handler that interrupted the allocator, or
+ * beside a fork of another thread that takes more than a second. */
 int hak_stats_get(hak_stats_t *stats);
 
 typedef enum { HAK_STATS_TEXT, HAK_STATS_JSON, HAK_STATS_OPENMETRICS } hak_stats_format_t;

@@ -1,9 +1,9 @@
 /* The options for the program that runs on hakmem: read, changed while it runs, listed. */
+#include <errno.h>
 #include <string.h>
 
 #include "api/api.h"
 #include "api/asked.h"
-#include "base/calls.h"
 #include "config/config.h"
 #include "config/listing.h"
 #include "front/boundary.h"
@@ -43,18 +43,11 @@ HK_EXPORT int hak_options_print(int fd, const char *format) {
     int saved = errno;
     if (format == NULL)
         return EINVAL;
-    const hk_held_signals_t held = hk_write_begin();
-    const int problem = HK_CALL(other, write(fd, "", 0)) < 0 ? errno : 0;
-    hk_write_end(held, problem);
-    errno = saved;
-    if (problem != 0)
-        return problem;
     hak_stats_format_t how;
     if (!hk_emit_format(format, strlen(format), &how) || how == HAK_STATS_OPENMETRICS)
         return EINVAL;
-    if (how == HAK_STATS_TEXT)
-        hk_config_print_text(fd, "");
-    else
-        hk_config_print_json(fd);
-    return 0;
+    const int problem =
+        how == HAK_STATS_TEXT ? hk_config_print_text(fd, "") : hk_config_print_json(fd);
+    errno = saved;
+    return problem;
 }

@@ -18,7 +18,7 @@ HK_EXPORT int hak_trim(void) { return hk_trim(); }
 
 /* The fields as the C library documents them: arena what lies in superslabs, hblkhd huge blocks,
  * uordblks in use of the arena, fordblks its rest, keepcost what malloc_trim could give back at
- * once. All 0 in a signal handler that interrupted the allocator. */
+ * once. All 0 in a signal handler that interrupted the allocator, and beside a fork that takes seconds. */
 static struct mallinfo2 info(void) {
     hak_stats_t s;
     hk_stats_collect(&s, false);
@@ -60,7 +60,10 @@ HK_EXPORT int malloc_info(int options, FILE *stream) {
     hak_stats_t s;
     hk_line_t line = {0};
     bool failed = false;
-    hk_stats_collect(&s, false);
+    if (!hk_stats_collect(&s, false)) {
+        errno = EBUSY;
+        return -1;
+    }
     hk_line_str(&line, "<malloc version=\"hakmem-" HK_VERSION "\">\n");
     for (unsigned i = 0; i < HAK_STATS_BANDS; i++) {
         const hak_stats_band_t *band = &s.bands[i];

@@ -113,6 +113,11 @@ static _Noreturn void end(size_t n) {
     abort();
 }
 
+/* A block takes a unit more than it has, or as good as two where it shares one. Or else it is the system that has no more. */
+static bool is_beyond_limit(size_t n) {
+    return hk_limit() != 0 && n + 2 * HK_UNIT > hk_minus(hk_limit(), hk_held());
+}
+
 static bool hear(size_t n, unsigned tries) {
     const handler_t *now = hk_load_acquire(&handler);
     if (now != NULL && tries == 0) {
@@ -121,7 +126,7 @@ static bool hear(size_t n, unsigned tries) {
         errno = saved;
         return true;
     }
-    if (hk_limit() != 0 && hk_option(on_limit) == HK_ON_LIMIT_ABORT)
+    if (hk_option(on_limit) == HK_ON_LIMIT_ABORT && is_beyond_limit(n))
         end(n);
     return false;
 }

@@ -82,10 +82,14 @@ static bool close_from(unsigned first, unsigned flags) {
     return HK_CALL(other, syscall(SYS_close_range, first, UINT32_MAX, flags)) == 0;
 }
 
+static atomic_bool
+    cannot; /* atomic: any thread; nor can forked children, which need not be told of it */
+
 /* The socket takes the places of what would be read from and written to. */
 static bool move_out(void) {
     if (!close_from(UINT32_MAX, UNSHARE)) {
-        warn("the system gives a thread no open files of its own (Linux 5.9 does)");
+        hk_store_relaxed(&cannot, true);
+        warn("the system gives a thread no open files of its own (close_range, Linux 5.9)");
         return false;
     }
     int fd = listen_alone();
@@ -113,7 +117,7 @@ static void *serve(void *unused) {
 }
 
 static void start_thread(void) {
-    int error = hk_worker_start(serve);
+    int error = hk_load_relaxed(&cannot) ? 0 : hk_worker_start(serve);
     if (error != 0)
         warn(hk_error_text(error));
 }

@@ -27,15 +27,10 @@ HK_INLINE void release(void *p) {
         hk_free_slow(p);
 }
 
-static void *out_of_memory(void) {
-    errno = ENOMEM;
-    return NULL;
-}
-
 HK_INLINE void *allocate_zeroed(size_t count, size_t size) {
     size_t n;
     if (__builtin_mul_overflow(count, size, &n))
-        return out_of_memory();
+        return hk_refused();
     if (n > HK_MID_MAX)
         return hk_calloc_large(n);
     void *p = allocate(n);
@@ -111,7 +106,7 @@ HK_EXPORT void cfree(void *p) { release(p); }
  * never sees a block of ours. */
 HK_EXPORT void *reallocarray(void *p, size_t count, size_t size) {
     size_t n;
-    return __builtin_mul_overflow(count, size, &n) ? out_of_memory() : realloc(p, n);
+    return __builtin_mul_overflow(count, size, &n) ? hk_refused() : realloc(p, n);
 }
 
 /* As in the C library, an alignment that is no power of two is rounded up to one, where there is
@@ -146,7 +141,7 @@ HK_EXPORT void *valloc(size_t n) { return allocate_aligned(hk_os_page_size(), n)
 HK_EXPORT void *pvalloc(size_t n) {
     size_t page = hk_os_page_size();
     if (n > SIZE_MAX - page)
-        return out_of_memory();
+        return hk_refused();
     return memalign(page, hk_align_up(n, page));
 }
 

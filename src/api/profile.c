@@ -260,10 +260,10 @@ void hk_profile_end(void) {
     hk_lock(&hk_writing);
     if (hk_load_relaxed(&on) && hk_option(prof) != 0)
         write_locked("exit");
+    hk_unlock(&hk_writing); /* the report takes the loader's lock, whose holder may wait for it */
     const bool any = hk_load_relaxed(&on) && hk_option(leaks) != 0 &&
                      hk_leaks_report(ignored != NULL ? ignored : "_IO_file_doallocate",
                                      hk_option(leaks) == LEAKS_UNREACHABLE);
-    hk_unlock(&hk_writing);
     if (!any || hk_option(leaks_status) == 0)
         return;
     flush_streams();

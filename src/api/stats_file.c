@@ -54,7 +54,8 @@ static void write_statistics(void) {
     int error = emit_to_target();
     if (error != 0 && !warned) {
         warned = true;
-        warn(error == EBUSY ? "a signal interrupted the allocator" : hk_error_text(error),
+        warn(error == EBUSY ? "a signal interrupted the allocator, or a fork lasts"
+                            : hk_error_text(error),
              "no statistics are written");
     }
     hk_unlock(&hk_writing);

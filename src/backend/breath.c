@@ -10,20 +10,20 @@ static hk_demand_t demand; /* lock: breath */
 
 size_t hk_breath_allows(size_t always) {
     hk_lock(&lock);
-    const size_t most = hk_demand_allows(&demand, hk_counted(touched), always, hk_os_now_ms());
+    const size_t most = hk_demand_allows(&demand, hk_counted_ever(touched), always, hk_os_now_ms());
     hk_unlock(&lock);
     return most;
 }
 
 void hk_breath_given(size_t bytes) {
     hk_lock(&lock);
-    hk_demand_given(&demand, hk_counted(touched), bytes, hk_os_now_ms());
+    hk_demand_given(&demand, hk_counted_ever(touched), bytes, hk_os_now_ms());
     hk_unlock(&lock);
 }
 
 void hk_breath_given_more(size_t bytes) {
     hk_lock(&lock);
-    hk_demand_given_more(&demand, hk_counted(touched), bytes);
+    hk_demand_given_more(&demand, hk_counted_ever(touched), bytes);
     hk_unlock(&lock);
 }
 
@@ -36,8 +36,8 @@ size_t hk_breath_now(void) {
 
 void hk_breath_forget(void) {
     hk_lock(&lock);
-    demand = (hk_demand_t){.touched = hk_counted(touched)};
+    demand = (hk_demand_t){.touched = hk_counted_ever(touched)};
     hk_unlock(&lock);
 }
 
-void hk_breath_forked(void) { demand = (hk_demand_t){0}; }
+void hk_breath_forked(void) { demand = (hk_demand_t){.touched = hk_counted_ever(touched)}; }

@@ -16,5 +16,5 @@ size_t hk_breath_now(void);
 /* Forgets what the process has shown: the options have changed. */
 void hk_breath_forget(void);
 
-/* In a fork's child, beside hk_counters_forked(). Takes no lock: a handler that forks may have interrupted who holds it. */
+/* The same in a fork's child, which has shown nothing yet. Takes no lock: a handler that forks may have interrupted who holds it. */
 void hk_breath_forked(void);

@@ -29,7 +29,13 @@
 #include "base/report.h"
 #include "stats/sections.h"
 
-enum { ADOPT_TRIES = 4, ADOPT_SEEN = 256, COLLECT_SEEN = 256, COLLECT_VISITS = 64 };
+enum {
+    ADOPT_MOST = 32,
+    ADOPT_COLLECTS = 8,
+    ADOPT_SEEN = 256,
+    COLLECT_SEEN = 256,
+    COLLECT_VISITS = 64
+};
 
 static _Atomic(hk_heap_t *) all; /* push only */
 static atomic_uint heaps;        /* how many there are */
@@ -53,17 +59,23 @@ void hk_heap_set_orphan(hk_heap_t *heap, bool orphan) {
     hk_assert(hk_load_relaxed(&orphans) <= hk_load_relaxed(&heaps));
 }
 
-uint64_t hk_heap_counted(hk_heap_counter_t counter) {
+/* Written in a forked child before it has other threads. */
+static uint64_t of_parents[HK_HEAP_COUNT_COUNT];
+
+static uint64_t counted_ever(hk_heap_counter_t counter) {
     uint64_t sum = 0;
     for (hk_heap_t *heap = hk_load_acquire(&all); heap != NULL; heap = heap->all_next)
         sum += hk_load_relaxed(&heap->counts[counter]);
     return sum;
 }
 
+uint64_t hk_heap_counted(hk_heap_counter_t counter) {
+    return counted_ever(counter) - of_parents[counter];
+}
+
 void hk_heap_counters_forked(void) {
-    for (hk_heap_t *heap = hk_load_acquire(&all); heap != NULL; heap = heap->all_next)
-        for (unsigned i = 0; i < HK_HEAP_COUNT_COUNT; i++)
-            hk_store_relaxed(&heap->counts[i], (uint64_t)0);
+    for (unsigned i = 0; i < HK_HEAP_COUNT_COUNT; i++)
+        of_parents[i] = counted_ever(i);
 }
 
 void hk_heap_count_locked(hk_heap_t *heap, hk_heap_counter_t counter, unsigned n) {
@@ -283,7 +295,7 @@ static bool adopt_from(hk_heap_t *heap, hk_heap_t *orphan, unsigned cls) {
     return true;
 }
 
-/* Tries a few orphans; the next search goes on where this one ends. */
+/* Tries a few orphans, fewer where others' frees are to be collected first; the next search goes on where this one ends. */
 static bool adopt(hk_heap_t *heap, unsigned cls) {
     static _Atomic(hk_heap_t *) cursor;
     if (hk_load_relaxed(&orphans) == 0)
@@ -291,11 +303,11 @@ static bool adopt(hk_heap_t *heap, unsigned cls) {
     bool found = false;
     hk_lock(&heap->lock);
     hk_heap_t *other = hk_load_relaxed(&cursor);
-    for (unsigned seen = 0, tries = 0; seen < ADOPT_SEEN && tries < ADOPT_TRIES && !found; seen++) {
+    for (unsigned seen = 0, work = 0; seen < ADOPT_SEEN && work < ADOPT_MOST && !found; seen++) {
         if (other == NULL)
             other = hk_load_acquire(&all);
         if (other != heap && hk_load_acquire(&other->orphan) && hk_lock_try(&other->lock)) {
-            tries++;
+            work += hk_load_relaxed(&other->pending) != NULL ? ADOPT_COLLECTS : 1;
             found = adopt_from(heap, other, cls);
             hk_unlock(&other->lock);
         }
@@ -416,19 +428,20 @@ void hk_heap_collect(hk_heap_t *heap) {
 }
 
 /* True: it was worth a visit. */
-static bool collect_other(hk_heap_t *heap) {
-    bool worth = hk_load_relaxed(&heap->pending) != NULL ||
-                 (hk_load_relaxed(&heap->orphan) && hk_load_relaxed(&heap->empties) != 0);
+static bool collect_other(hk_heap_t *heap, bool empties) {
+    bool worth =
+        hk_load_relaxed(&heap->pending) != NULL ||
+        ((empties || hk_load_relaxed(&heap->orphan)) && hk_load_relaxed(&heap->empties) != 0);
     if (!worth || !hk_lock_try(&heap->lock))
         return false;
     collect_and_leave(heap);
     return true;
 }
 
-void hk_heap_collect_all(void (*visit)(hk_stash_t *stash)) {
+void hk_heap_collect_all(bool empties, void (*visit)(hk_stash_t *stash)) {
     hk_assert(hk_lock_may_take(HK_RANK_HEAP)); /* of which it only tries each */
     for (hk_heap_t *heap = hk_load_acquire(&all); heap != NULL; heap = heap->all_next) {
-        collect_other(heap);
+        collect_other(heap, empties);
         visit(&heap->stash);
     }
 }
@@ -441,7 +454,7 @@ void hk_heap_collect_pending(void) {
     for (unsigned seen = 0, visits = 0; seen < most && visits < COLLECT_VISITS; seen++) {
         if (heap == NULL)
             heap = hk_load_acquire(&all);
-        visits += collect_other(heap);
+        visits += collect_other(heap, false);
         heap = heap->all_next;
     }
     hk_store_relaxed(&cursor, heap);
@@ -461,13 +474,14 @@ hk_heap_t *hk_heap_lock_owner(const hk_slab_t *slab) {
     }
 }
 
-uint64_t hk_heap_claim(hk_slab_t *slab, bool aged, bool *seen) {
+uint64_t hk_heap_claim(hk_slab_t *slab, hk_claim_t which, bool *seen) {
     hk_heap_t *owner = hk_heap_lock_owner(slab);
     if (owner == NULL)
         return 0;
     uint64_t pages = 0;
-    if (hk_slab_dirty_bytes(slab) >= hk_os_page_size())
-        pages = hk_slab_claim(slab, aged);
+    if (hk_slab_dirty_bytes(slab) >= hk_os_page_size() ||
+        (which == HK_CLAIM_LAZY_TOO && hk_load_relaxed(&slab->lazy) != 0))
+        pages = hk_slab_claim(slab, which);
     if (slab->listed && hk_load_relaxed(&slab->free) == 0)
         unlink_slab(owner, slab);
     if (pages != 0)

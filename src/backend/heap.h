@@ -63,9 +63,9 @@ HK_INLINE bool hk_heap_is_sparse(unsigned cls) {
 /* Collects what others have freed and retires empty slabs, keeping none, and clears the stash. */
 void hk_heap_collect(hk_heap_t *heap);
 
-/* The same for all heaps that have something pending, or are orphans with an empty slab, and whose lock is free. Calls `visit` for
- * the stash of each. */
-void hk_heap_collect_all(void (*visit)(hk_stash_t *stash));
+/* The same for all heaps that have something pending, or are orphans with an empty slab or, with `empties`, have one, and
+ * whose lock is free. Calls `visit` for the stash of each. */
+void hk_heap_collect_all(bool empties, void (*visit)(hk_stash_t *stash));
 
 /* Collects and retires for some heaps, at a bounded cost: what is done before new memory is taken. The next
  * call goes on where this one ends. */
@@ -77,10 +77,10 @@ hk_heap_t *hk_heap_lock_owner(const hk_slab_t *slab);
 /* For a purge: takes pages out of a slab's reach (hk_slab_claim) and puts them back, under the lock
  * of whatever heap owns the slab then. The caller holds no heap's lock. *seen is set where more
  * pages will be old enough next time. */
-uint64_t hk_heap_claim(hk_slab_t *slab, bool aged, bool *seen);
+uint64_t hk_heap_claim(hk_slab_t *slab, hk_claim_t which, bool *seen);
 void hk_heap_unclaim(hk_slab_t *slab, uint64_t pages, bool purged, bool lazily);
 
-/* Whether a thread serves the heap. Called under the registry lock. */
+/* Whether a thread serves the heap, or many do. Called under the registry lock. */
 void hk_heap_set_orphan(hk_heap_t *heap, bool orphan);
 
 /* How many heaps no thread serves. */

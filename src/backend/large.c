@@ -64,10 +64,10 @@ static size_t huge_bytes(size_t n) {
     return hk_align_up(n, hk_region_is_bounded() ? hk_os_page_size() : HK_UNIT);
 }
 
-/* All but its last unit is the block's for certain. */
+/* All but its last unit is the block's for certain. What takes whole OS pages only asks for no huge ones. */
 static bool learn(const hk_range_t *range, bool ends) {
-    return range->bytes >= HK_HUGE_PAGES_FROM && hk_option(thp) != 0 &&
-           hk_huge_pages_learn(range->start, range->bytes - HK_UNIT, ends);
+    return range->bytes >= HK_HUGE_PAGES_FROM && range->bytes % HK_UNIT == 0 &&
+           hk_option(thp) != 0 && hk_huge_pages_learn(range->start, range->bytes - HK_UNIT, ends);
 }
 
 /* The latest one that took fresh memory, wherever it is by now. */
@@ -358,5 +358,7 @@ void *hk_large_resize(hk_heap_t *heap, void *p, unsigned kind, size_t n) {
         return run_resize(heap, p, n);
     if (kind == HK_KIND_PACKED)
         return n <= HK_PACK_MOST && hk_pack_resize(p, n) ? p : NULL;
+    if (n <= LARGE_MAX / 2 && !hk_region_is_bounded())
+        return NULL; /* it would keep a whole unit */
     return huge_resize(p, huge_bytes(n));
 }

@@ -29,13 +29,13 @@ void hk_map_init(void) {
     hk_store_relaxed(&hk_flat.mask, HK_MAP_BYTES - 1);
 }
 
-/* Whether the part of the flat map for the 4 GiB with this number stays when it is given up. */
+/* With the map given up first: whose leaf is not seen here sees that (hk_map_commit). Whether the part of the flat map for the 4 GiB with this number stays when it is given up. */
 static bool stays(size_t i, size_t at_break) {
     enum { NEAR = 4 };
     const size_t first = hk_minus(i, NEAR), last = hk_min(i + NEAR, HK_MAP_LEAVES - 1);
     bool near_ours = false;
     for (size_t at = first; at <= last; at++)
-        near_ours |= at == at_break || hk_load_acquire(&hk_map_root[at]) != NULL;
+        near_ours |= at == at_break || hk_load_seq(&hk_map_root[at]) != NULL;
     return i == 0 || near_ours;
 }
 
@@ -117,7 +117,8 @@ bool hk_map_commit(const void *p, size_t bytes) {
         hk_leaf_t *leaf = hk_map_leaf((const void *)a);
         if (leaf == NULL && (leaf = leaf_make(a)) == NULL)
             return false;
-        if (hk_map_has_flat() && !flat_commit(leaf, a >> HK_SLICE_SHIFT) && hk_map_has_flat())
+        if (hk_load_seq(&hk_flat.mask) != 0 && !flat_commit(leaf, a >> HK_SLICE_SHIFT) &&
+            hk_map_has_flat())
             return false; /* and it has not been given up just now */
         /* on to the first address of the next OS page of the flat map */
         uintptr_t step = (uintptr_t)hk_os_page_size() << HK_SLICE_SHIFT;

@@ -80,12 +80,12 @@ HK_WALKER static void claims_are_valid_locked(uint32_t slices, unsigned of_slice
     hk_assert(count == (claim_count != 0 ? claims[claim_count - 1].end : of_slices));
 }
 
-static void claim_slabs_locked(const hk_pool_cursor_t *cursor, bool aged, bool *seen) {
+static void claim_slabs_locked(const hk_pool_cursor_t *cursor, hk_claim_t which, bool *seen) {
     claim_count = 0;
     hk_assert(hk_lock_is_mine(&hk_purge_lock) && cursor->count <= HK_SLICES);
     for (unsigned i = 0; i < cursor->count; i++) {
         hk_slab_t *slab = cursor->slabs[i];
-        uint64_t pages = hk_heap_claim(slab, aged, seen);
+        uint64_t pages = hk_heap_claim(slab, which, seen);
         if (pages == 0)
             continue;
         count += hk_mask_ranges(slab->base, pages, hk_os_page_size(), ranges + count);
@@ -110,11 +110,14 @@ static hk_os_advised_t advise_locked(hk_superslab_t *ss, hk_advice_t how) {
 static size_t purge(const hk_pool_cursor_t *cursor, hk_advice_t how, bool aged, bool *seen) {
     hk_superslab_t *ss = cursor->superslab;
     hk_os_advised_t advised = {0};
+    const hk_claim_t which = aged              ? HK_CLAIM_AGED
+                             : how == HK_PURGE ? HK_CLAIM_LAZY_TOO
+                                               : HK_CLAIM_DIRTY;
     unsigned of_slices;
     hk_lock(&hk_purge_lock);
-    uint32_t slices = hk_pool_claim(ss, aged, ranges, &of_slices);
+    uint32_t slices = hk_pool_claim(ss, which, ranges, &of_slices);
     count = of_slices;
-    claim_slabs_locked(cursor, aged, seen);
+    claim_slabs_locked(cursor, which, seen);
     hk_walk(claims_are_valid_locked(slices, of_slices));
     if (count != 0)
         advised = advise_locked(ss, how);
@@ -171,7 +174,8 @@ void hk_purge_instead(void) {
     static _Atomic size_t most = SMALL;     /* atomic: any thread; the most that it had, or that */
     static _Atomic(hk_superslab_t *) place; /* atomic: any thread; where the next look goes on */
     /* what the process has of memory, at most */
-    const size_t now = hk_min(hk_minus(hk_counted(touched), hk_counted(purge_bytes)), hk_held());
+    const size_t now =
+        hk_min(hk_minus(hk_counted_ever(touched), hk_counted_ever(purge_bytes)), hk_held());
     const size_t before = hk_load_relaxed(&most);
     if (now < before + INSTEAD_OF || !may_purge_at_once())
         return;
@@ -225,7 +229,7 @@ size_t hk_purge_all(void) {
     size_t bytes = 0;
     bool seen = false;
     hk_assert(hk_lock_may_take(HK_RANK_PURGE));
-    hk_heap_collect_all(hk_stash_clear);
+    hk_heap_collect_all(true, hk_stash_clear);
     for (hk_pool_cursor_t cursor = {0}; hk_pool_next(&cursor);)
         bytes += hk_purge_superslab(&cursor, HK_PURGE, false, &seen);
     void *at = NULL;

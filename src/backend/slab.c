@@ -263,10 +263,16 @@ HK_WALKER static void is_claimed(const hk_slab_t *slab, uint64_t pages) {
     }
 }
 
-uint64_t hk_slab_claim(hk_slab_t *slab, bool aged) {
+uint64_t hk_slab_claim(hk_slab_t *slab, hk_claim_t which) {
+    if (which == HK_CLAIM_LAZY_TOO) {
+        const uint64_t lazy = hk_load_relaxed(&slab->lazy);
+        hk_store_relaxed(&slab->clean, hk_load_relaxed(&slab->clean) & ~lazy);
+        slab->purged &= ~lazy;
+        hk_store_relaxed(&slab->lazy, (uint64_t)0);
+    }
     uint64_t dirty = hk_slab_free_pages(slab, slab->bits) & used_pages(class_of(slab)) &
                      ~hk_load_relaxed(&slab->clean);
-    uint64_t pages = aged ? dirty & slab->seen : dirty;
+    uint64_t pages = which == HK_CLAIM_AGED ? dirty & slab->seen : dirty;
     slab->seen = dirty & ~pages;
     note_marks(slab);
     unsigned blocks = put_pages(slab, pages, false);

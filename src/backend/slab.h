@@ -18,9 +18,9 @@ void hk_slab_take(hk_slab_t *slab, void **end, unsigned n);
 uint64_t hk_slab_free_pages(const hk_slab_t *slab, const uint64_t *bits);
 
 /* Takes the free blocks on free pages that are not clean out of the bitmap, so that nobody gets
- * them while the pages are purged; returns the pages. With `aged`, only pages seen before; the
- * others are then seen. */
-uint64_t hk_slab_claim(hk_slab_t *slab, bool aged);
+ * them while the pages are purged; returns the pages. Of those that are to be aged, and were not seen before, it
+ * says that they are now. */
+uint64_t hk_slab_claim(hk_slab_t *slab, hk_claim_t which);
 
 /* Puts the blocks of claimed pages back; returns how many, which are not yet counted in `free`.
  * `purged` says that the pages are clean now, `lazily` that the system takes their memory when it

@@ -106,9 +106,11 @@ size_t hk_pool_carved(unsigned cls);
  *
  * Where there are shadows a slab reads as zero when it is carved. */
 
-/* From now on every superslab has a shadow, all zero at first; those there are get one, in which
- * each block of a slab is `early`. False: out of memory. Called once, while the process starts. */
+/* From now on every superslab has a shadow; those there are get one. Each block of a slab is `early` in it, and 0 in slabs carved
+ * after hk_pool_all_guarded(): until then other threads may hand out what nobody marks. False: out of memory. Called once, while the
+ * process starts. */
 bool hk_pool_add_shadows(uint16_t early);
+void hk_pool_all_guarded(void);
 
 /* What a superslab's descriptor begins with: all that finding a block's bits takes. Of each slice, set before
  * its blocks are seen, and only where somebody guards the heap: where the bits of its slab are, and where it starts. */
@@ -158,10 +160,13 @@ typedef struct {
 /* Goes on to the next superslab that has memory, from NULL to the first, now and then to one without; false: there is none. */
 bool hk_pool_next(hk_pool_cursor_t *cursor);
 
-/* Takes the free slices that have memory out of reach while they are purged; returns them as a
- * mask. With `aged`, only those that have been free since the last look. Their address ranges, at
+/* Which of what is free: what has memory; of that, what was free at the last look too; also what the system may take, and perhaps
+ * has not yet. */
+typedef enum { HK_CLAIM_DIRTY, HK_CLAIM_AGED, HK_CLAIM_LAZY_TOO } hk_claim_t;
+
+/* Takes free slices out of reach while they are purged; returns them as a mask. Their address ranges, at
  * most 16, are written to `ranges`. */
-uint32_t hk_pool_claim(hk_superslab_t *superslab, bool aged, hk_os_range_t *ranges,
+uint32_t hk_pool_claim(hk_superslab_t *superslab, hk_claim_t which, hk_os_range_t *ranges,
                        unsigned *count);
 
 /* Puts them back. `purged`: those that have no memory now or, with `lazily`, that the system may

@@ -74,12 +74,18 @@ bool hk_pool_add_free(hk_superslab_t **at, hk_pool_free_t *sum) {
 
 /* ---- claims ---- */
 
-uint32_t hk_pool_claim(hk_superslab_t *ss, bool aged, hk_os_range_t *ranges, unsigned *count) {
+uint32_t hk_pool_claim(hk_superslab_t *ss, hk_claim_t which, hk_os_range_t *ranges,
+                       unsigned *count) {
     hk_lock(&hk_pool_lock);
     if (ss->filled)
         ss->fresh = 0;
     ss->filled = false;
-    const uint32_t dirty = hk_superslab_dirty(ss), claimed = aged ? dirty & ss->seen : dirty;
+    if (which == HK_CLAIM_LAZY_TOO) {
+        ss->purged &= ~ss->lazy;
+        ss->lazy = 0;
+    }
+    const uint32_t dirty = hk_superslab_dirty(ss);
+    const uint32_t claimed = which == HK_CLAIM_AGED ? dirty & ss->seen : dirty;
     ss->seen = dirty & ~claimed;
     ss->free &= ~claimed;
     ss->claimed |= claimed;

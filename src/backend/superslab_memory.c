@@ -10,7 +10,8 @@
 static hk_stock_t stock = HK_STOCK(hk_superslab_t, kept);
 static hk_superslab_t *newest; /* lock: pool; that got its memory last, if it has not gone back */
 static _Atomic size_t mapped;  /* written under the pool's lock; any thread reads; bytes */
-static atomic_bool shadows;    /* atomic: any thread; whether a superslab gets one */
+static atomic_bool shadows;    /* set under the pool's lock; whether a superslab gets one */
+static _Atomic uint16_t early; /* atomic: any thread; what blocks of a new slab are at first */
 
 size_t hk_pool_mapped(void) { return hk_load_relaxed(&mapped); }
 
@@ -34,15 +35,20 @@ static bool add_shadow(hk_superslab_t *ss) {
     return ss->shadow != NULL;
 }
 
-static _Atomic uint16_t *find_shadow(const hk_slab_t *slab) {
+/* Each block is `as` now: so it is anyway, but where slabs were before whose blocks were something else. */
+static void place_shadow(const hk_slab_t *slab, uint16_t as) {
     hk_superslab_t *ss = hk_superslab_of(slab);
+    const unsigned blocks = hk_classes[slab->cls].blocks;
     size_t start = 0, room = SHADOW_FEW;
-    for (; room < hk_classes[slab->cls].blocks; room *= SHADOW_MORE)
+    for (; room < blocks; room *= SHADOW_MORE)
         start += room * HK_SLICES;
-    start += slab->first * room;
+    _Atomic uint16_t *shadow = ss->shadow + start + slab->first * room;
     for (unsigned i = slab->first; i < slab->first + slab->slices; i++)
-        ss->at.slices[i].shadow = ss->shadow + start, ss->at.slices[i].base = slab->base;
-    return ss->shadow + start;
+        ss->at.slices[i].shadow = shadow, ss->at.slices[i].base = slab->base;
+    if (as != 0)
+        hk_store_relaxed(&ss->early, true);
+    for (size_t i = 0; hk_load_relaxed(&ss->early) && i < slab->slices * room; i++)
+        hk_store_relaxed(&shadow[i], i < blocks ? as : (uint16_t)0);
 }
 
 /* But for pages without memory, which do. */
@@ -55,29 +61,33 @@ static HK_COLD void clear(const hk_slab_t *slab) {
 }
 
 void hk_superslab_guard(hk_slab_t *slab) {
-    if (HK_LIKELY(!hk_load_relaxed(&shadows)))
+    if (HK_LIKELY(!hk_load_acquire(&shadows)))
         return;
-    find_shadow(slab);
+    place_shadow(slab, hk_load_relaxed(&early));
     if (!slab->zeroed)
         clear(slab);
     slab->zeroed = true;
 }
 
-static void shadow_early(const hk_slab_t *slab, void *early) {
-    _Atomic uint16_t *shadow = slab->cls != 0 ? find_shadow(slab) : NULL;
-    for (unsigned i = 0; shadow != NULL && i < hk_classes[slab->cls].blocks; i++)
-        hk_store_relaxed(&shadow[i], *(const uint16_t *)early);
+static void shadow_early(const hk_slab_t *slab, void *unused) {
+    (void)unused;
+    if (slab->cls != 0)
+        place_shadow(slab, hk_load_relaxed(&early));
 }
 
-bool hk_pool_add_shadows(uint16_t early) {
-    hk_store_relaxed(&shadows, true);
+/* Other threads may be there already, and carve slabs as soon as the lock is free. */
+bool hk_pool_add_shadows(uint16_t as) {
+    hk_store_relaxed(&early, as);
     hk_lock(&hk_pool_lock);
     hk_superslab_t *ss = NULL;
     while ((ss = hk_superslab_next_locked(ss)) != NULL && (ss->base == NULL || add_shadow(ss)))
-        hk_superslab_visit_locked(ss, shadow_early, &early);
+        hk_superslab_visit_locked(ss, shadow_early, NULL);
+    hk_store_release(&shadows, ss == NULL);
     hk_unlock(&hk_pool_lock);
     return ss == NULL;
 }
+
+void hk_pool_all_guarded(void) { hk_store_relaxed(&early, (uint16_t)0); }
 
 /* ---- holes ---- */
 
@@ -242,8 +252,11 @@ bool hk_superslab_add(unsigned slices, unsigned cls) {
     newest = ss;
     ss->base = range.start;
     ss->holes = holes;
-    ss->whole = ss->free = hk_slice_mask(0, count) & ~holes;
-    ss->fresh = used == 0 ? ss->whole : 0;
+    /* guarding may have begun since the shadow was asked for: without one nothing can be carved */
+    const bool can = HK_LIKELY(!hk_load_relaxed(&shadows)) || add_shadow(ss);
+    ss->whole = hk_slice_mask(0, count) & ~holes;
+    ss->free = can ? ss->whole : 0;
+    ss->fresh = used == 0 ? ss->free : 0;
     ss->no_huge_pages = !filled && used == 0;
     ss->filled = filled;
     hk_store_relaxed(&mapped, hk_pool_mapped() + range.bytes);

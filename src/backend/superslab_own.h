@@ -33,6 +33,7 @@ struct hk_superslab {
     hk_superslab_t *next, **link; /* on that list; *link is this one */
     hk_stocked_t kept;
     _Atomic uint16_t *shadow; /* const once set; NULL where nobody guards the heap */
+    atomic_bool early; /* atomic: any thread; set once: not all of it is 0 where no slab is */
     hk_slab_t slabs[HK_SLICES];
     hk_remote_t remotes[HK_SLICES];
     /* the bitmaps of slabs whose own are too short */

@@ -107,6 +107,9 @@ enum { MOST_PAGES = HK_UNIT / 4096 };
 
 typedef struct {
     size_t resident, free, lazy; /* of the former, on OS pages with nothing live; and of that */
+    bool (*goes_on)(void *);
+    void *argument;
+    bool ended;
     hk_os_look_t look;
     unsigned char pages[MOST_PAGES];
 } walk_t;
@@ -115,6 +118,11 @@ typedef struct {
 static bool look_at(walk_t *walk, const void *start, size_t bytes) {
     hk_assert(bytes / hk_os_page_size() <= MOST_PAGES);
     return hk_os_look(&walk->look, start, bytes, walk->pages);
+}
+
+static bool may_go_on(walk_t *walk) {
+    walk->ended = walk->ended || !walk->goes_on(walk->argument);
+    return !walk->ended;
 }
 
 /* Resident bytes among the n OS pages from the first-th one looked at. */
@@ -132,7 +140,7 @@ static void measure_slices(const char *start, size_t slices, const _Atomic uint8
                            void *argument) {
     walk_t *walk = argument;
     const size_t per_slice = HK_SLICE / hk_os_page_size();
-    if (!look_at(walk, start, slices * HK_SLICE))
+    if (!may_go_on(walk) || !look_at(walk, start, slices * HK_SLICE))
         return; /* given back meanwhile */
     for (size_t i = 0; i < slices; i++) {
         size_t bytes = resident(walk, i * per_slice, per_slice);
@@ -193,6 +201,8 @@ static void measure_lazy_slices(const hk_pool_cursor_t *cursor, walk_t *walk) {
 }
 
 static bool measure_next(hk_pool_cursor_t *cursor, walk_t *walk) {
+    if (!may_go_on(walk))
+        return false;
     hk_lock(&hk_purge_lock);
     bool more = hk_pool_next(cursor);
     if (more) {
@@ -204,12 +214,16 @@ static bool measure_next(hk_pool_cursor_t *cursor, walk_t *walk) {
     return more;
 }
 
-void hk_usage_measure(hak_stats_t *stats) {
+bool hk_usage_measure(hak_stats_t *stats, bool (*goes_on)(void *), void *argument) {
     hk_assert(hk_lock_may_take(HK_RANK_PURGE));
-    walk_t walk = {.look = hk_os_look_begin()};
+    walk_t walk = {.goes_on = goes_on, .argument = argument, .look = hk_os_look_begin()};
     hk_map_visit(measure_slices, &walk);
     for (hk_pool_cursor_t cursor = {0}; measure_next(&cursor, &walk);)
         continue;
+    if (walk.ended) {
+        hk_os_look_end(&walk.look);
+        return false;
+    }
     /* what others have mapped since that was counted may have memory too */
     const size_t free = hk_min(walk.free, hk_min(walk.resident, stats->mapped));
     stats->lazy = hk_min(walk.lazy, free);
@@ -219,4 +233,5 @@ void hk_usage_measure(hak_stats_t *stats) {
     hk_os_look_end(&walk.look);
     stats->resident = hk_min(walk.resident, stats->mapped);
     stats->retained = stats->mapped - stats->resident;
+    return true;
 }

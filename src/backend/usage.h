@@ -13,5 +13,6 @@
 void hk_usage_count(hak_stats_t *stats, const size_t held[HK_CLASS_COUNT]);
 
 /* Then what the system says about that address space, metadata included: what of it is resident, and of that dirty and
- * lazy, and what is retained. One system call for each 2 MiB, and one for each slab with free OS pages. */
-void hk_usage_measure(hak_stats_t *stats);
+ * lazy, and what is retained. One system call for each 2 MiB, and one for each slab with free OS pages.
+ * Between any two of them `goes_on` is asked, with no lock held; false: it does not, and nothing is filled in. */
+bool hk_usage_measure(hak_stats_t *stats, bool (*goes_on)(void *), void *argument);

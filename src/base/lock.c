@@ -16,22 +16,23 @@ HK_INLINE void relax(void) {
 
 /* What is slept is for all sleepers together: a thousand that woke every half millisecond would leave
  * whom they wait for no processor. */
-static void sleep_among(atomic_uint *sleepers, atomic_uint *word, unsigned value, long ns) {
-    const long others = (long)hk_min(hk_add_seq(sleepers, 1u), MOST_OTHERS);
-    const struct timespec most = {.tv_nsec = (1 + others) * ns};
+static unsigned sleep_among(atomic_uint *sleepers, atomic_uint *word, unsigned value, long ns) {
+    const unsigned all = 1 + (unsigned)hk_min(hk_add_seq(sleepers, 1u), MOST_OTHERS);
+    const struct timespec most = {.tv_nsec = (long)all * ns};
     hk_futex(word, HK_FUTEX_WAIT, value, &most);
     if (hk_load_relaxed(sleepers) !=
         0) /* this thread is one, unless it is the child of its handler's fork */
         hk_sub_relaxed(sleepers, 1u);
+    return all;
 }
 
 static atomic_uint nobody_wakes, napping; /* atomic: any thread */
 
-HK_COLD void hk_lock_pause(unsigned tries) {
-    if (tries < SPINS)
-        relax();
-    else
-        sleep_among(&napping, &nobody_wakes, 0, NAP_NS);
+HK_COLD unsigned hk_lock_pause(unsigned tries) {
+    if (tries >= SPINS)
+        return sleep_among(&napping, &nobody_wakes, 0, NAP_NS);
+    relax();
+    return 1;
 }
 
 void hk_lock_forked(hk_lock_t *lock) {
@@ -65,11 +66,9 @@ bool hk_lock_unless(hk_lock_t *lock, const atomic_bool *never) {
 }
 
 bool hk_lock_patiently(hk_lock_t *lock, unsigned most_tries) {
-    for (unsigned tries = 0; !hk_lock_try(lock); tries++) {
-        if (tries == most_tries)
+    for (unsigned tries = 0; !hk_lock_try(lock); tries += hk_lock_pause(tries))
+        if (tries >= most_tries)
             return false;
-        hk_lock_pause(tries);
-    }
     return true;
 }
 

@@ -55,8 +55,8 @@ bool hk_lock_wait(hk_lock_t *lock, const atomic_bool *never);
 bool hk_lock_patiently(hk_lock_t *lock, unsigned most_tries);
 
 /* What a waiter for something else does after so many tries in vain: spins, then sleeps a
- * little, and the longer the more there are. */
-void hk_lock_pause(unsigned tries);
+ * little, and the longer the more there are. Returns for how many tries that stands, each of 50 us. */
+unsigned hk_lock_pause(unsigned tries);
 
 /* In a fork's child, which has none of the threads that slept. */
 void hk_lock_forked(hk_lock_t *lock);

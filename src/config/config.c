@@ -92,14 +92,13 @@ static void set_text(unsigned option, _Atomic(const char *) *text, const char *v
     used += bytes;
 }
 
-static bool purging(void) {
-    return hk_option(lean) != 0 && hk_option(lean_decommit) != HK_DECOMMIT_OFF;
-}
-
 uint64_t hk_config_target_mb(uint64_t limit) { return hk_min(hk_max(limit / 64 / HK_MIB, 1), 64); }
 
-void hk_config_look_at_limits(void) {
-    if (hk_option_origin(lean_target_mb) != HK_FROM_DEFAULT)
+/* Where an option says that memory is to go back, and none how much may stay. Opens files. */
+static void look_at_limits(void) {
+    if (hk_option(lean) == 0 || hk_option(lean_decommit) == HK_DECOMMIT_OFF ||
+        hk_option_origin(lean_decommit) == HK_FROM_DEFAULT ||
+        hk_option_origin(lean_target_mb) != HK_FROM_DEFAULT)
         return;
     uint64_t limit = hk_os_memory_limit(HK_OS_MEMBERSHIP, HK_OS_CGROUPS);
     hk_lock(&lock);
@@ -212,8 +211,7 @@ void hk_config_load(void) {
         return;
     apply_profile();
     hk_store_relaxed(&hk_on_fault, (unsigned)hk_option(on_fault));
-    if (purging() && hk_option_origin(lean_decommit) != HK_FROM_DEFAULT)
-        hk_config_look_at_limits();
+    look_at_limits();
     hk_config_note_suppressed();
     if (hk_option(confirm) != 0)
         hk_config_print_text(STDERR_FILENO, "hakmem: ");
@@ -248,8 +246,6 @@ int hk_config_control(const char *name, const char *value, char *out, size_t out
         if (!hk_option_parse(option, value, &number))
             return EINVAL;
     }
-    if (option == HK_OPTION_lean_target_mb)
-        hk_config_look_at_limits();
     hk_lock(&lock);
     int problem = out != NULL ? read_out(option, out, out_bytes) : 0;
     if (problem == 0 && value != NULL && !settle_locked(HK_READ_WRITE))
@@ -260,7 +256,7 @@ int hk_config_control(const char *name, const char *value, char *out, size_t out
         settle_locked(HK_READ);
     }
     hk_unlock(&lock);
-    if (problem == 0 && value != NULL && purging())
-        hk_config_look_at_limits();
+    if (problem == 0 && value != NULL)
+        look_at_limits();
     return problem;
 }

@@ -59,8 +59,7 @@ extern _Atomic uint8_t hk_origins[HK_OPTION_COUNT]; /* atomic: any thread; an hk
 /* Reads the environment and applies the profile. A value that cannot be used gets one line on
  * stderr and is ignored; so is an unknown HAKMEM_* name, with the nearest known one. So says what
  * has no effect, and, where HAKMEM_CONFIRM asks for it, all values. Ignores the environment of a
- * setuid program. Opens no file unless the environment says something of giving memory back, or
- * asks for all values. */
+ * setuid program. Opens no file unless the environment says something of giving memory back. */
 void hk_config_load(void);
 
 /* From now on only hak_ctl() can write to the options, where the system and the linker help. */
@@ -72,8 +71,6 @@ const char *hk_option_text(unsigned option);
 
 /* The lean target, in MiB, where the cgroup limits memory to so many bytes. */
 uint64_t hk_config_target_mb(uint64_t limit);
-/* Derives it, unless something stronger has set it. Opens files. */
-void hk_config_look_at_limits(void);
 
 /* hak_ctl() (hakmem/hakmem.h) without telling the boxes. */
 int hk_config_control(const char *name, const char *value, char *out, size_t out_bytes);

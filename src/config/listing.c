@@ -35,16 +35,18 @@ static void put_value(hk_line_t *line, unsigned option, size_t most) {
         hk_line_str(line, "(not set)");
 }
 
-void hk_config_print_text(int fd, const char *begins) {
-    hk_config_look_at_limits();
+int hk_config_print_text(int fd, const char *begins) {
+    hk_output_t out = {.fd = fd};
     for (unsigned i = 0; i < HK_OPTION_COUNT; i++) {
         hk_line_t value = {0};
         put_value(&value, i, ENOUGH);
         /* a long value takes the unit's room */
         const int unit = 28 - (int)hk_min(28, hk_max(value.len, 21));
-        hk_say_to(fd, "%s%-39s %-21s %-*s %s", begins, hk_options[i].env, hk_line_text(&value),
-                  unit, hk_options[i].unit, origin_of(i));
+        hk_output_put(&out, "%s%-39s %-21s %-*s %s\n", begins, hk_options[i].env,
+                      hk_line_text(&value), unit, hk_options[i].unit, origin_of(i));
     }
+    hk_output_flush(&out);
+    return out.error;
 }
 
 /* ---- settings without effect ---- */
@@ -111,13 +113,13 @@ void hk_config_note_suppressed(void) {
 
 /* ---- JSON ---- */
 
-/* Some, as paths, may be longer than a line has room for. */
-static void put_string(hk_line_t *line, const char *before, const char *s, int fd) {
+/* Some, as paths, may be longer than a line has room for: it is `out`'s, or there is. */
+static void put_string(hk_line_t *line, const char *before, const char *s, hk_output_t *out) {
     enum { LONGEST_ESCAPE = 6 };
     hk_line_put(line, "%s\"", before);
     for (; *s != '\0'; s++) {
         if (sizeof line->text - line->len < 2 * LONGEST_ESCAPE)
-            hk_line_flush(line, fd);
+            hk_output_flush(out);
         hk_line_json(line, (char[]){*s, '\0'});
     }
     hk_line_str(line, "\"");
@@ -141,61 +143,63 @@ static void put_what_is_allowed(hk_line_t *line, const hk_option_row_t *row) {
     hk_line_str(line, "]");
 }
 
-static void print_option(unsigned option, const char *group, int fd) {
+static void print_option(unsigned option, const char *group, hk_output_t *out) {
     const hk_option_row_t *row = &hk_options[option];
-    hk_line_t line = {0};
-    hk_line_put(&line, "%s{\"name\":\"%s\",\"group\":\"%s\",\"type\":\"%s\"", option > 0 ? "," : "",
+    hk_line_t *line = &out->line;
+    hk_line_put(line, "%s{\"name\":\"%s\",\"group\":\"%s\",\"type\":\"%s\"", option > 0 ? "," : "",
                 row->env, group, types[row->type]);
-    put_what_is_allowed(&line, row);
-    hk_line_put(&line, ",\"level\":\"%s\",\"when\":\"%s\"", levels[row->level], times[row->when]);
-    put_string(&line, ",\"doc\":", row->doc, fd);
-    hk_line_put(&line, ",\"origin\":\"%s\",\"built\":%s", origin_of(option),
+    put_what_is_allowed(line, row);
+    hk_line_put(line, ",\"level\":\"%s\",\"when\":\"%s\"", levels[row->level], times[row->when]);
+    put_string(line, ",\"doc\":", row->doc, out);
+    hk_line_put(line, ",\"origin\":\"%s\",\"built\":%s", origin_of(option),
                 hk_option_built(option) ? "true" : "false");
     if (!is_text(option)) {
-        put_number(&line, ",\"default\":", option, row->otherwise);
-        put_number(&line, ",\"value\":", option, hk_option_number(option));
+        put_number(line, ",\"default\":", option, row->otherwise);
+        put_number(line, ",\"value\":", option, hk_option_number(option));
     } else if (is_changed(option)) {
-        put_string(&line, ",\"default\":null,\"value\":", hk_option_text(option), fd);
+        put_string(line, ",\"default\":null,\"value\":", hk_option_text(option), out);
     } else {
-        hk_line_str(&line, ",\"default\":null,\"value\":null");
+        hk_line_str(line, ",\"default\":null,\"value\":null");
     }
-    hk_line_str(&line, "}");
-    hk_line_write(&line, fd);
+    hk_line_str(line, "}\n");
+    hk_output_flush(out);
 }
 
-static void print_profile(const hk_profile_row_t *profile, bool first, int fd) {
-    hk_line_t line = {0};
-    put_number(&line, first ? "{\"name\":" : ",{\"name\":", HK_OPTION_profile, profile->word);
-    put_string(&line, ",\"doc\":", profile->doc, fd);
-    hk_line_str(&line, ",\"aliases\":[");
+static void print_profile(const hk_profile_row_t *profile, bool first, hk_output_t *out) {
+    hk_line_t *line = &out->line;
+    put_number(line, first ? "{\"name\":" : ",{\"name\":", HK_OPTION_profile, profile->word);
+    put_string(line, ",\"doc\":", profile->doc, out);
+    hk_line_str(line, ",\"aliases\":[");
     if (profile->older != profile->word)
-        put_number(&line, "", HK_OPTION_profile, profile->older);
-    hk_line_str(&line, "],\"sets\":{");
+        put_number(line, "", HK_OPTION_profile, profile->older);
+    hk_line_str(line, "],\"sets\":{");
     const char *before = "";
     for (const hk_profile_value_t *v = hk_profile_values; v < hk_profile_values + HK_VALUE_COUNT;
          v++)
         if (v->profile == profile->word) {
-            put_string(&line, before, hk_options[v->option].env, fd);
-            put_number(&line, ":", v->option, v->value);
+            put_string(line, before, hk_options[v->option].env, out);
+            put_number(line, ":", v->option, v->value);
             before = ",";
         }
-    hk_line_str(&line, "}}");
-    hk_line_write(&line, fd);
+    hk_line_str(line, "}}\n");
+    hk_output_flush(out);
 }
 
-void hk_config_print_json(int fd) {
-    hk_config_look_at_limits();
-    hk_say_to(fd, "{\"hakmem\":\"" HK_VERSION "\",\"options\":[");
+int hk_config_print_json(int fd) {
+    hk_output_t out = {.fd = fd};
+    hk_output_put(&out, "{\"hakmem\":\"" HK_VERSION "\",\"options\":[\n");
     const char *group = "";
     for (unsigned i = 0; i < HK_OPTION_COUNT; i++) {
         if (hk_option_group(i) != NULL)
             group = hk_option_group(i);
-        print_option(i, group, fd);
+        print_option(i, group, &out);
     }
-    hk_say_to(fd, "],\"profiles\":[");
+    hk_output_put(&out, "],\"profiles\":[\n");
     for (unsigned i = 0; i < HK_PROFILE_COUNT; i++)
-        print_profile(&hk_profiles[i], i == 0, fd);
-    hk_say_to(fd, "]}");
+        print_profile(&hk_profiles[i], i == 0, &out);
+    hk_output_put(&out, "]}\n");
+    hk_output_flush(&out);
+    return out.error;
 }
 
 bool hk_config_put_setting(hk_line_t *line, unsigned option) {
@@ -203,7 +207,7 @@ bool hk_config_put_setting(hk_line_t *line, unsigned option) {
     if (!is_changed(option))
         return false;
     put_value(&value, option, ENOUGH / 4);
-    put_string(line, "", hk_options[option].env, -1); /* there is room */
-    put_string(line, ":", hk_line_text(&value), -1);
+    put_string(line, "", hk_options[option].env, NULL);
+    put_string(line, ":", hk_line_text(&value), NULL);
     return true;
 }

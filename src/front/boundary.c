@@ -219,6 +219,14 @@ static HK_COLD bool somebody_frees(size_t n, unsigned tries) {
     return again;
 }
 
+HK_COLD void *hk_refused(void) {
+    const hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
+    if (thread == NULL || !thread->does_without)
+        hk_count(refused, 1);
+    errno = ENOMEM;
+    return NULL;
+}
+
 static HK_COLD void *refused(size_t n) {
     static atomic_flag said = ATOMIC_FLAG_INIT;
     /* a program that cannot even start has no words for it */
@@ -226,18 +234,14 @@ static HK_COLD void *refused(size_t n) {
         !atomic_flag_test_and_set(&said))
         hk_say("hakmem: warning: no memory: the system refuses this process its first mapping; "
                "is RLIMIT_AS (ulimit -v) or RLIMIT_DATA (ulimit -d) too low?");
-    hk_count(refused, 1);
-    errno = ENOMEM;
-    return NULL;
+    return hk_refused();
 }
 
 /* A block of n bytes, aligned to `align`, from the bin of class cls or, where that is 0, a large
  * one. */
 static void *allocate(unsigned cls, size_t n, size_t align, size_t *dirty) {
-    if (HK_UNLIKELY(n > HK_MOST_BYTES || align > HK_MOST_BYTES)) {
-        errno = ENOMEM;
-        return NULL;
-    }
+    if (HK_UNLIKELY(n > HK_MOST_BYTES || align > HK_MOST_BYTES))
+        return hk_refused();
     for (unsigned tries = 0;; tries++) {
         void *p = try_to_allocate(cls, n, align, dirty);
         if (HK_LIKELY(p != NULL))
@@ -398,15 +402,35 @@ static void *resize_large(void *p, unsigned kind, size_t n) {
     return q;
 }
 
+HK_COLD void *hk_take_smaller(size_t n) {
+    hk_thread_t *thread = hk_thread_served();
+    const bool hears = thread != NULL && thread->refused;
+    const int saved = errno;
+    if (thread != NULL)
+        thread->refused = thread->does_without = true;
+    atomic_signal_fence(memory_order_seq_cst);
+    void *p = hk_malloc_unwatched(n, 8, HK_BY_MALLOC);
+    atomic_signal_fence(memory_order_seq_cst);
+    if (thread != NULL) {
+        thread->refused = hears;
+        thread->does_without = false;
+    }
+    if (p == NULL)
+        errno = saved;
+    return p;
+}
+
 /* A block stays where it is as long as at least half of it is used, or where nothing smaller is to be had; a
  * large one grows in place or by moving pages where it can, and a huge one gives back what is a unit or more. */
 void *hk_realloc_unwatched(void *p, size_t n) {
     unsigned kind = hk_map_kind(p);
-    if (kind == HK_KIND_FOREIGN && hk_guarded() && hk_guarded_disowns(p, HK_INVALID_POINTER))
+    if (kind == HK_KIND_FOREIGN && hk_guarded() && hk_guarded_disowns(p, HK_INVALID_POINTER)) {
+        errno = EINVAL;
         return NULL;
+    }
     if (kind == HK_KIND_FOREIGN && __libc_realloc != NULL)
         return __libc_realloc(p, n);
-    if (HK_UNLIKELY(hk_guarded() || kind == HK_KIND_FENCED))
+    if (HK_UNLIKELY((hk_guarded() && !hk_large_is(kind)) || kind == HK_KIND_FENCED))
         return hk_guarded_realloc(p, n);
     size_t old = usable(p, kind);
     const bool fits = n <= old && n >= old / 2;
@@ -418,15 +442,10 @@ void *hk_realloc_unwatched(void *p, size_t n) {
             return q != NULL ? q : p;
     }
     void *q = hk_hit_pop_class(hk_load_relaxed(&hk_tc), n <= HK_MID_MAX ? hk_class_of(n) : 0);
-    const int saved = n < old ? errno : 0;
     if (q == NULL)
-        q = hk_malloc_unwatched(n, 8, HK_BY_MALLOC);
-    if (q == NULL && n < old) {
-        errno = saved;
-        return p;
-    }
+        q = n < old ? hk_take_smaller(n) : hk_malloc_unwatched(n, 8, HK_BY_MALLOC);
     if (q == NULL)
-        return NULL;
+        return n < old ? p : NULL;
     memcpy(q, p, hk_min(old, n));
     if (!hk_hit_push(p))
         hk_free_unwatched(p, HK_BY_MALLOC, HK_ANY_SIZE);

@@ -47,6 +47,12 @@ void *hk_take_block(unsigned cls, size_t n, size_t align);
 typedef bool hk_refusal_t(size_t n, unsigned tries);
 extern _Atomic(hk_refusal_t *) hk_refusal;
 
+/* NULL and ENOMEM, counted: an allocation that is refused. */
+void *hk_refused(void);
+
+/* hk_malloc_unwatched() for who can do without: nobody is asked to free something for it, and it is not refused. */
+void *hk_take_smaller(size_t n);
+
 /* Changes the size of p (not NULL) to n (not 0). On failure NULL and ENOMEM; p is untouched. */
 void *hk_realloc(void *p, size_t n);
 

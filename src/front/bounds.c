@@ -5,6 +5,7 @@
 #include "backend/region.h"
 #include "front/thread.h"
 #include "guard/freed.h"
+#include "os/os.h"
 
 /* More than any limit that matters; a request above it fails for its own sake. */
 #define BOUNDED_MOST ((size_t)32 << 30)
@@ -40,7 +41,8 @@ void hk_data_limited(void) {
  * to give the map back: that is done, too, before the program goes on. */
 void hk_addresses_limited(bool own) {
     const int saved = errno;
-    hk_store_relaxed(&hk_map_is_limited, true);
+    if (own && hk_os_address_limit() <= SIZE_MAX / 2)
+        hk_store_relaxed(&hk_map_is_limited, true);
     hk_store_relaxed(&limit_is_new, true);
     hk_store_relaxed(&hk_region_look_is_due, true);
     const bool any = own && hk_load_relaxed(&hk_heap_threads) != 0;

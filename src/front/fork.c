@@ -46,8 +46,9 @@ static void release_locked(hk_thread_t *own) {
     for (hk_thread_t *thread = hk_threads_all; thread != NULL; thread = thread->all_next)
         if (thread != own)
             hk_gate_leave(thread);
+    hk_unlock(
+        &hk_registry); /* first: a signal handler of a thread without a record may come for it */
     hk_store_seq(&hk_forking, false);
-    hk_unlock(&hk_registry);
     hk_unlock(&hk_shared_lock);
 }
 
@@ -74,18 +75,19 @@ static void fork_prepare(void) {
     hk_lock(&hk_look_lock);
 }
 
-static bool held_others(void) {
-    bool held = fork_state == FORKS_AND_HOLDS;
-    fork_state = FORKS_NOT;
-    return held;
+/* Last: who forks, or asks for the registry, in a signal handler before that must not wait for what this one holds. */
+static void end(void) {
+    if (depth == 1)
+        fork_state = FORKS_NOT;
+    depth--;
 }
 
 static void fork_parent(void) {
-    if (depth == 1 && held_others()) {
+    if (depth == 1 && hk_fork_is_mine()) {
         hk_unlock(&hk_look_lock);
         release_locked(hk_load_relaxed(&hk_tc)->thread);
     }
-    depth--; /* last: who forks before that must not wait for what this one holds */
+    end();
 }
 
 /* The other threads do not exist in the child: their records become orphans. Their magazines stay
@@ -125,9 +127,9 @@ static void fork_child(void) {
     hk_counters_forked();
     hk_breath_forked();
     hk_heap_counters_forked();
-    if (depth == 1 && held_others())
+    if (depth == 1 && hk_fork_is_mine())
         leave_others_behind();
-    depth--;
+    end();
 }
 
 /* What the C library's pthread_atfork does, which is a piece of code in each library, and of all places at the

@@ -16,6 +16,7 @@
 #include "front/watched.h"
 #include "guard/block.h"
 #include "guard/fence.h"
+#include "policy/look.h"
 
 /* ---- the start, and the thread's part ---- */
 
@@ -60,9 +61,10 @@ void hk_guarded_set_up_locked(hk_thread_t *thread) {
 static bool is_interrupted(const hk_quarantine_t *q) { return hk_load_relaxed(&q->dice) == 0; }
 
 void hk_guarded_refilled(hk_thread_t *thread, unsigned cls, void **blocks, unsigned n) {
+    hk_quarantine_t *q = thread->quarantine;
+    uint64_t other = q == NULL ? hk_guard_stream() : 0; /* a new thread has none yet */
     hk_block_touch(blocks, n, cls);
-    if (thread->quarantine != NULL)
-        hk_guard_shuffle(&thread->quarantine->stream, blocks, n);
+    hk_guard_shuffle(q != NULL ? &q->stream : &other, blocks, n);
 }
 
 /* No other thread is at the heap, or was when the process was made by a fork: what that was about lies half done. */
@@ -70,6 +72,7 @@ static bool torn; /* written in a forked child before it has other threads */
 static bool was_alone(void) { return hk_load_relaxed(&hk_purger_on_foot) && !torn; }
 
 static void let_others_in(void) {
+    hk_unlock(&hk_look_lock);
     hk_unlock(&hk_registry);
     hk_unlock(&hk_shared_lock);
 }
@@ -82,7 +85,8 @@ static bool keep_others_out(void) {
     if (!was_alone() || !hk_lock_try(&hk_shared_lock))
         return false;
     const bool has_registry = hk_lock_patiently(&hk_registry, MOST_TRIES);
-    if (has_registry && was_alone())
+    /* the purger has no record, and gives back what is looked at */
+    if (has_registry && was_alone() && hk_lock_patiently(&hk_look_lock, MOST_TRIES))
         return true;
     if (has_registry)
         hk_unlock(&hk_registry);
@@ -95,7 +99,7 @@ static bool keep_others_out(void) {
 static void flush(hk_thread_t *thread, bool ends, bool alone) {
     hk_quarantine_t *q = thread->quarantine;
     void *p;
-    if (q == NULL)
+    if (q == NULL || is_interrupted(q)) /* by a handler that is short of memory, or trims */
         return;
     const uint64_t dice = hk_quarantine_close(q);
     for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
@@ -222,8 +226,11 @@ static HK_NOINLINE void *of_class(size_t bytes, size_t n, size_t align, hk_by_t 
     hk_quarantine_t *q = quarantine_of(thread);
     void *p = NULL;
     if (q != NULL && (p = hk_quarantine_take(q, cls).p) == NULL) {
-        if (HK_UNLIKELY(is_interrupted(q)))
-            return hk_emergency_alloc(n, hk_max(align, 16));
+        if (HK_UNLIKELY(is_interrupted(q))) {
+            if ((p = hk_emergency_alloc(n, hk_max(align, 16))) == NULL)
+                errno = ENOMEM;
+            return p;
+        }
         refill(thread, q, cls);
         p = hk_quarantine_take(q, cls).p;
     }
@@ -236,10 +243,8 @@ static HK_NOINLINE void *of_class(size_t bytes, size_t n, size_t align, hk_by_t 
 }
 
 void *hk_guarded_aligned(size_t n, size_t align, hk_by_t by) {
-    if (n > HK_MOST_BYTES || align > HK_MOST_BYTES) {
-        errno = ENOMEM;
-        return NULL;
-    }
+    if (n > HK_MOST_BYTES || align > HK_MOST_BYTES)
+        return hk_refused();
     hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
     void *p = hk_sampling() ? hk_sampled_malloc(thread, n, align, by) : NULL;
     if (p != NULL)
@@ -357,9 +362,9 @@ static HK_NOINLINE void retire(unsigned cls, hk_waiting_t in) {
     hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
     hk_quarantine_t *q = quarantine_of(thread);
     void *p;
-    if (q != NULL && q->top[cls] == q->end[cls] && hk_load_relaxed(&q->dice) != 0)
-        for (unsigned i = 0;
-             i < HK_QUARANTINE_OUT / 2 && (p = hk_quarantine_take(q, cls).p) != NULL; i++)
+    if (q != NULL && hk_load_relaxed(&q->top[cls]) == q->end[cls] && hk_load_relaxed(&q->dice) != 0)
+        for (unsigned i = hk_quarantine_out(cls) / 2;
+             i > 0 && (p = hk_quarantine_take(q, cls).p) != NULL; i--)
             give_back(thread, q, cls, p);
     p = q != NULL ? hk_quarantine_put_slow(q, cls, in) : in.p;
     if (p != NULL)
@@ -382,11 +387,11 @@ static HK_COLD void free_odd(void *p, unsigned cls, hk_by_t by, size_t n) {
         hk_free_long(p);
 }
 
-/* What has no way in of its own, if nothing else is odd. */
+/* What has no way in of its own. */
 static HK_NOINLINE void free_longer(hk_quarantine_t *q, hk_waiting_t is, unsigned cls, hk_by_t by,
                                     size_t n) {
     const uint64_t dice = hk_quarantine_close(q);
-    if (q->looks[cls] <= HK_CLEAR_STEPS || !hk_block_take_back(q, is, cls, by, n, true)) {
+    if (!hk_block_take_back(q, is, cls, by, n, true)) {
         hk_quarantine_open(q, dice);
         free_odd(is.p, cls, by, n);
     } else if (!hk_quarantine_put(q, dice, cls, is)) {
@@ -394,10 +399,35 @@ static HK_NOINLINE void free_longer(hk_quarantine_t *q, hk_waiting_t is, unsigne
     }
 }
 
+HK_INLINE void free_small(void *p, unsigned cls, hk_by_t by, size_t n) {
+    hk_quarantine_t *q = quarantine_of(hk_load_relaxed(&hk_tc)->thread);
+    if (HK_UNLIKELY(q == NULL)) {
+        free_odd(p, cls, by, n);
+        return;
+    }
+    const hk_waiting_t is = {p, hk_shadow_in(p, cls, true)};
+    if (HK_UNLIKELY(q->looks[cls] > HK_CLEAR_STEPS)) {
+        free_longer(q, is, cls, by, n);
+        return;
+    }
+    const uint64_t dice = hk_quarantine_close(q);
+    if (HK_UNLIKELY(!hk_block_take_back(q, is, cls, by, n, false))) {
+        hk_quarantine_open(q, dice);
+        free_odd(p, cls, by, n);
+    } else if (HK_UNLIKELY(!hk_quarantine_put(q, dice, cls, is))) {
+        retire(cls, is);
+    }
+}
+
+/* Of class 1 no block is guarded. */
+HK_INLINE bool may_be_guarded(unsigned kind) { return kind - 2 < HK_CLASS_COUNT - 2; }
+
 /* Whatever the flat map says, where there is one. */
 static HK_NOINLINE void free_by_map(void *p, hk_by_t by, size_t n) {
     const unsigned kind = hk_map_kind(p);
-    if (hk_kind_is_class(kind))
+    if (may_be_guarded(kind))
+        free_small(p, kind, by, n);
+    else if (hk_kind_is_class(kind))
         free_odd(p, kind, by, n);
     else
         free_other(p, kind, by, n);
@@ -406,23 +436,10 @@ static HK_NOINLINE void free_by_map(void *p, hk_by_t by, size_t n) {
 HK_INLINE void release(void *p, hk_by_t by, size_t n) {
     const unsigned cls =
         hk_load_relaxed(&hk_flat.bytes[hk_masked((uintptr_t)p >> HK_SLICE_SHIFT, &hk_flat.mask)]);
-    if (HK_UNLIKELY(cls - 2 >= HK_CLASS_COUNT - 2)) { /* of class 1 no block is guarded */
+    if (HK_LIKELY(may_be_guarded(cls)))
+        free_small(p, cls, by, n);
+    else
         free_by_map(p, by, n);
-        return;
-    }
-    hk_quarantine_t *q = quarantine_of(hk_load_relaxed(&hk_tc)->thread);
-    if (HK_UNLIKELY(q == NULL)) {
-        free_odd(p, cls, by, n);
-        return;
-    }
-    const hk_waiting_t is = {p, hk_shadow_in(p, cls, true)};
-    const uint64_t dice = hk_quarantine_close(q);
-    if (HK_UNLIKELY(!hk_block_take_back(q, is, cls, by, n, false))) {
-        hk_quarantine_open(q, dice);
-        free_longer(q, is, cls, by, n);
-    } else if (HK_UNLIKELY(!hk_quarantine_put(q, dice, cls, is))) {
-        retire(cls, is);
-    }
 }
 
 void hk_guarded_free(void *p) { release(p, HK_BY_MALLOC, HK_ANY_SIZE); }
@@ -460,8 +477,10 @@ void *hk_guarded_realloc(void *p, size_t n) {
     if (n > before && n >= HK_MID_MAX && n <= HK_MOST_BYTES && hk_guard->fences && !hk_sampling())
         q = hk_fence_alloc(n, 8, true, HK_BY_MALLOC); /* what has grown once will grow again */
     if (q == NULL)
-        q = hk_malloc_unwatched(n, 8, HK_BY_MALLOC);
-    if (q == NULL && n < before && (!known || hk_sample_has(p) || resized(p, kind, n, false))) {
+        q = n < before ? hk_take_smaller(n) : hk_malloc_unwatched(n, 8, HK_BY_MALLOC);
+    if (q == NULL && n < before) {
+        if (known && !hk_sample_has(p) && !resized(p, kind, n, false))
+            return hk_refused();
         errno = saved;
         return p;
     }

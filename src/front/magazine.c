@@ -111,7 +111,7 @@ void hk_magazines_flush(hk_thread_t *thread) {
 
 /* The bytes of memory that the process has for blocks, at most: addresses are no measure, since many
  * threads' slabs are nearly empty. */
-static size_t memory(void) { return hk_min(hk_region_live(), (size_t)hk_counted(touched)); }
+static size_t memory(void) { return hk_min(hk_region_live(), (size_t)hk_counted_ever(touched)); }
 
 size_t hk_magazines_part(void) {
     const size_t own = hk_magazines_budget(), threads = hk_load_relaxed(&hk_heap_threads);
@@ -297,6 +297,8 @@ void hk_magazine_fill(hk_thread_t *thread, unsigned cls, unsigned blocks) {
         got = hk_heap_take(&thread->heap, cls, slots + 1 + held, blocks - held);
         if (got == 0)
             break;
+        if (HK_UNLIKELY(hk_guarded()))
+            hk_guarded_refilled(thread, cls, slots + 1 + held, got);
         hk_store_relaxed(&thread->cache.top[cls], slots + held + got);
     }
 }
@@ -374,6 +376,7 @@ unsigned hk_magazine_refill(hk_thread_t *thread, unsigned cls) {
     hk_magazine_t *mag = visit(thread, cls, false);
     void **slots = hk_magazine_slots(thread, cls);
     const hk_class_t *c = &hk_classes[cls];
+    hk_assert(hk_magazine_held(thread, cls) == 0);
     const bool whole = mag->flushed == 0 && mag->capacity >= narrow(c);
     const unsigned part = whole ? mag->capacity : (mag->capacity + 1u) / 2;
     unsigned want = (unsigned)hk_min(part, c->one_way), got; /* no malloc shall take long */

@@ -68,8 +68,9 @@ static HK_NOINLINE void *take_from_heap(hk_thread_t *thread, hk_observed_t *o, r
     if (home == HK_LAYER_HEAP) {
         hk_heap_take(&thread->heap, cls, &p, 1);
     } else if (home == HK_LAYER_HEAPV2) {
-        moved = hk_magazine_refill(thread, cls);
-        p = hk_magazine_take(thread, cls);
+        p = hk_magazine_take(thread, cls); /* where it was not asked: the plan has changed */
+        if (p == NULL && (moved = hk_magazine_refill(thread, cls)) != 0)
+            p = hk_magazine_take(thread, cls);
     } else {
         p = refill_layer(thread, o, home, cls, &moved);
     }
@@ -216,6 +217,7 @@ void hk_observed_give(hk_thread_t *thread, unsigned cls, void *p) {
 void *hk_observed_malloc(hk_thread_t *thread, size_t n) {
     if (HK_UNLIKELY(n > HK_MID_MAX || !hk_gate_enter(thread)))
         return hk_malloc_long(n);
+    thread->heap.wanted = n;
     void *p = hk_observed_take(thread, hk_class_of(n));
     hk_gate_leave(thread);
     hk_purger_start();
@@ -261,7 +263,8 @@ void hk_front_apply(void) {
     while (hk_load_seq(&hk_sections_every) != hk_option(sections_sample));
     hk_guarded_apply();
     hk_watched_apply();
-    hk_threads_visit(apply, NULL);
+    if (hk_threads_visit(apply, NULL) && hk_guarded())
+        hk_pool_all_guarded();
 }
 
 static void add_metrics(hk_thread_t *thread, void *sum) {

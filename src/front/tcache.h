@@ -94,9 +94,12 @@ HK_INLINE void *hk_hit_pop_if(bool fit, size_t n) {
         return NULL;
     void *p = hk_hit_pop_class(tc, hk_load_relaxed(&hk_class_of_size[(n + 7) >> 3]));
     void **left = &tc->watchers[HK_WATCH_PROFILE];
-    if (p != NULL || HK_FAST || n >= (uintptr_t)*left)
+    if (p != NULL || HK_FAST || (intptr_t)n >= (intptr_t)*left)
         return p;
-    __asm__("" : "+m"(*left)); /* compared and changed where it is */
+    __asm__(
+        ""
+        : "+m"(
+            *left)); /* compared and changed where it is; a signal handler may come between, and it be less than none */
     p = hk_hit_pop_class(tc, hk_class_of_hidden(n));
     if (HK_LIKELY(p != NULL))
         *left = (char *)*left - n;

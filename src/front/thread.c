@@ -95,21 +95,26 @@ hk_thread_rest_t *hk_thread_rest(hk_thread_t *thread) {
     return rest;
 }
 
-/* Not before there are many threads: most processes never touch these pages. */
-static void gather_crowds_locked(void) {
+static atomic_uint idle_crowds; /* atomic: written under the registry lock; of the orphans */
+
+/* Not before there are many threads: most processes never touch these pages. Once they are few again anybody may have
+ * the slabs. */
+static HK_COLD void gather_crowds_locked(bool many) {
     static bool gathered; /* lock: registry */
-    if (gathered)
-        return;
-    gathered = true;
-    for (unsigned i = 0; i < HK_CROWDS; i++)
+    for (unsigned i = 0; i < HK_CROWDS && !gathered; i++)
         hk_heap_init(&hk_crowds[i]);
+    for (unsigned i = 0; i < HK_CROWDS && gathered; i++)
+        hk_heap_set_orphan(&hk_crowds[i], !many);
+    hk_store_relaxed(&idle_crowds, many ? 0u : (unsigned)HK_CROWDS);
+    gathered = true;
 }
 
 /* So many threads more have a record. */
 static void serve_locked(int more) {
+    static bool many; /* lock: registry */
     const unsigned now = hk_load_relaxed(&hk_heap_threads) + (unsigned)more;
-    if (now > HK_MANY_THREADS)
-        gather_crowds_locked();
+    if (HK_UNLIKELY(many != (now > HK_MANY_THREADS)))
+        gather_crowds_locked(many = !many);
     hk_store_release(&hk_heap_threads, now);
     hk_store_relaxed(&hk_purger_on_foot, now <= 1);
 }
@@ -264,12 +269,11 @@ hk_thread_t *hk_thread_served(void) {
 hk_thread_t *hk_thread_enter_patiently(void) {
     if (hk_fork_is_mine())
         return NULL; /* it holds what its callers are about to take */
-    for (unsigned tries = 0;; tries++) {
+    for (unsigned tries = 0;; tries += hk_lock_pause(tries)) {
         hk_thread_t *thread = hk_thread_enter();
         /* a handler that has interrupted its own thread inside is what the fork waits for */
-        if (thread != NULL || tries == MOST_TRIES || hk_thread_is_inside())
+        if (thread != NULL || tries >= MOST_TRIES || hk_thread_is_inside())
             return thread;
-        hk_lock_pause(tries);
     }
 }
 
@@ -330,7 +334,7 @@ static void leave_behind(hk_thread_t *thread) {
     if (stays_warm(thread))
         return;
     hk_magazines_flush(thread);
-    if (before + hk_heap_orphans() >= FEW_ORPHANS)
+    if (before + hk_heap_orphans() >= FEW_ORPHANS + hk_load_relaxed(&idle_crowds))
         hk_heap_collect(&thread->heap);
     hk_magazines_reset(thread);
 }
@@ -363,6 +367,8 @@ void hk_threads_cool_orphans(void) {
         return; /* another time */
     hk_lock(&hk_registry);
     for (hk_thread_t *thread = orphans; thread != NULL; thread = thread->orphan_next) {
+        if (!HK_FAST)
+            hk_guarded_flush(thread); /* of a thread that a fork left behind */
         hk_magazines_flush(thread);
         hk_magazines_reset(thread);
         cool(thread);
@@ -438,6 +444,8 @@ static void add_held(hk_thread_t *thread, void *blocks) {
         ((size_t *)blocks)[cls] += hk_magazine_count(thread, cls);
         if (!HK_FAST)
             ((size_t *)blocks)[cls] += hk_observed_count(thread, cls);
+        if (!HK_FAST && thread->quarantine != NULL)
+            ((size_t *)blocks)[cls] += hk_quarantine_count(thread->quarantine, cls);
     }
 }
 

@@ -52,11 +52,12 @@ typedef struct {
 /* Invariant: allotted == sum over classes of capacity * size; *tc is &cache or
  * &rest->trap, the latter while the thread is observed. */
 struct hk_thread {
-    hk_tcache_t cache;         /* owner */
-    atomic_uint gate;          /* atomic: hk_gate_t */
-    bool shared;               /* const: the record of threads that have none */
-    atomic_uint plan;          /* atomic: how the thread is observed (observe/plan.h); 0: not */
-    bool refused;              /* owner: somebody hears that an allocation is about to be */
+    hk_tcache_t cache; /* owner */
+    atomic_uint gate;  /* atomic: hk_gate_t */
+    bool shared;       /* const: the record of threads that have none */
+    atomic_uint plan;  /* atomic: how the thread is observed (observe/plan.h); 0: not */
+    bool refused; /* owner: somebody hears that an allocation is about to be, or nobody is to */
+    bool does_without;         /* owner: and it is none */
     unsigned char exit_rounds; /* owner: rounds of destructors seen */
     unsigned char served;      /* owner: threads that it has seen the end of, up to a few */
     uint16_t visits;           /* owner: to the boundary, modulo 2^16 */

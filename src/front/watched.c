@@ -192,13 +192,12 @@ static void *move_apart(void *p, size_t n) {
 
 void *hk_watched_realloc(void *p, size_t n) {
     tell_taken(p, (hk_told_t){HK_ANY_SIZE, 8, HK_BY_MALLOC, true});
-    if (passes(own_thread(), n))
-        return hk_realloc_unwatched(p, n);
-    void *q = move_apart(p, n);
-    if (q != NULL)
-        tell_given(q, (hk_told_t){n, 8, HK_BY_MALLOC, true});
-    else
+    const bool told = !passes(own_thread(), n);
+    void *q = told ? move_apart(p, n) : hk_realloc_unwatched(p, n);
+    if (q == NULL)
         tell_given(p, (hk_told_t){hk_usable(p), 8, HK_BY_MALLOC, true});
+    else if (told)
+        tell_given(q, (hk_told_t){n, 8, HK_BY_MALLOC, true});
     return q;
 }
 

@@ -75,7 +75,7 @@ HK_INLINE bool hk_block_set_free(_Atomic uint16_t *shadow, uint16_t was) {
 void hk_block_clear_long(char *p, size_t n);
 
 /* Whatever is in a slab of class cls, and its shadow if it has one, is freed, by somebody who may know its size. False:
- * something is odd, such as more to be cleared than has a way in unless it is said to be `longer`, and nothing has changed. */
+ * something is odd, and nothing has changed. `longer`: more may have to be cleared than has a way in. */
 HK_INLINE bool hk_block_take_back(const hk_quarantine_t *q, hk_waiting_t is, unsigned cls,
                                   hk_by_t by, size_t n, bool longer) {
     const size_t room = q->room[cls];
@@ -84,7 +84,7 @@ HK_INLINE bool hk_block_take_back(const hk_quarantine_t *q, hk_waiting_t is, uns
     const size_t ends = (bytes + HK_CLEAR_STEP) / HK_CLEAR_STEP; /* the tail's rest goes with it */
     const size_t steps = hk_min(ends, q->looks[cls]);
     if (HK_UNLIKELY(room == 0 || by != (was & HK_BLOCK_BY) || (n != bytes && n != HK_ANY_SIZE)) ||
-        HK_UNLIKELY((steps > HK_CLEAR_STEPS && !longer) || !hk_block_set_free(is.shadow, was)))
+        HK_UNLIKELY(!hk_block_set_free(is.shadow, was)))
         return false;
     if (HK_LIKELY(hk_guard->tail != 0) &&
         HK_UNLIKELY(!hk_tail_is_whole(is.p, bytes, room) ||

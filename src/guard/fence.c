@@ -91,8 +91,9 @@ static void let_go(void) {
     hk_region_save_mappings();
 }
 
-/* The addresses that a block which grows may grow by, at most. */
+/* The addresses that a block which grows may grow by, at most; and from how many on it is asked first whether they can be had. */
 #define GROWS_BY (256 * HK_MIB)
+#define ASKED_FOR (1024 * HK_MIB)
 
 static size_t body_for(size_t n) { return hk_align_up(hk_max(n, 1), hk_os_page_size()); }
 
@@ -146,12 +147,16 @@ void *hk_fence_alloc(size_t n, size_t align, bool grows, hk_by_t by) {
     p = alloc_again(n, align, bytes, by);
     if (p != NULL)
         return p;
+    /* of so much the map alone would take long; and what cannot be had whatever is let go of takes nothing from others */
+    if (HK_UNLIKELY(bytes >= ASKED_FOR && hk_limit_excludes(bytes, 0)))
+        return NULL;
     if (HK_UNLIKELY(!hold(bytes)))
         return NULL; /* without fences it may fit */
     p = alloc(n, align, bytes, by);
     if (HK_UNLIKELY(p == NULL)) {
         hk_held_drop(bytes);
-        let_go();
+        if (!hk_limit_excludes(bytes, 0))
+            let_go();
     }
     return p;
 }

@@ -141,6 +141,8 @@ hk_header_t *hk_freed_take(size_t body_bytes, size_t bytes) {
     body_bytes = header->body_bytes;
     if (header->open) {
         hk_freed_look(header);
+        header->open = false; /* before all else: a handler may end the process */
+        atomic_signal_fence(memory_order_seq_cst);
     } else if (hk_os_protect(body, body_bytes, HK_READ_WRITE)) {
         hk_zero_written(body, body_bytes);
     } else {
@@ -199,6 +201,7 @@ static bool close_body(hk_header_t *header) {
     const bool open = keeps && may_be_open();
     if (open)
         hk_zero_written(body, bytes);
+    atomic_signal_fence(memory_order_seq_cst);
     header->open = open; /* and clear: a handler may end the process */
     header->keeps = keeps && (open || hk_os_protect(body, bytes, HK_NO_ACCESS));
     if (keeps && !header->keeps)

@@ -1,19 +1,35 @@
 #include "guard/quarantine.h"
 
+/* Blocks of so many bytes, as hk_class_index() divides. */
+static size_t blocks_of(size_t bytes, unsigned cls) {
+    return bytes * hk_classes[cls].reciprocal >> 40;
+}
+
 unsigned hk_quarantine_room(unsigned cls) {
     enum { FEW = 4 }; /* of the longest blocks as well: one would come back with the second free */
-    /* as hk_class_index() divides */
-    const size_t blocks = hk_guard->quarantine_bytes * hk_classes[cls].reciprocal >> 40;
+    const size_t blocks = blocks_of(hk_guard->quarantine_bytes, cls);
     const unsigned most = (unsigned)HK_CLAMP(blocks, FEW, HK_QUARANTINE_MOST);
     return 1u << (31 - __builtin_clz(most));
+}
+
+unsigned hk_quarantine_out(unsigned cls) {
+    enum { FEW = 8 }; /* as many come from the magazine at a time */
+    return (unsigned)HK_CLAMP(blocks_of(2 * hk_guard->quarantine_bytes, cls), FEW,
+                              HK_QUARANTINE_OUT);
+}
+
+unsigned hk_quarantine_count(hk_quarantine_t *q, unsigned cls) {
+    const hk_waiting_t *out = q->blocks[cls].out, *top = hk_load_relaxed(&q->top[cls]);
+    const unsigned below = top != out ? HK_QUARANTINE_OUT - hk_quarantine_out(cls) : 0;
+    return (unsigned)(top - out) - below + hk_load_relaxed(&q->wait[cls]);
 }
 
 void hk_quarantine_begin(hk_quarantine_t *q) {
     q->stream = hk_guard_stream();
     hk_store_relaxed(&q->dice, (uint64_t)1);
     for (unsigned cls = 0; cls < HK_CLASS_COUNT; cls++) {
-        q->top[cls] = q->blocks[cls].out;
-        q->end[cls] = q->top[cls];
+        q->end[cls] = q->blocks[cls].out;
+        hk_store_relaxed(&q->top[cls], q->end[cls]);
     }
 }
 
@@ -23,6 +39,7 @@ static void prepare(hk_quarantine_t *q, unsigned cls) {
     q->looks[cls] = (uint8_t)hk_clear_steps(q->room[cls]);
     q->last[cls] = (uint8_t)(hk_quarantine_room(cls) - 1);
     q->end[cls] = q->blocks[cls].out + HK_QUARANTINE_OUT;
+    hk_store_relaxed(&q->top[cls], q->end[cls] - hk_quarantine_out(cls));
 }
 
 static uint64_t thrown(hk_quarantine_t *q) {
@@ -34,10 +51,11 @@ static uint64_t thrown(hk_quarantine_t *q) {
 bool hk_quarantine_put_out(hk_quarantine_t *q, unsigned cls, hk_waiting_t one) {
     if (q->room[cls] == 0)
         prepare(q, cls);
-    if (q->top[cls] == q->end[cls])
+    hk_waiting_t *top = hk_load_relaxed(&q->top[cls]);
+    if (top == q->end[cls])
         return false;
-    q->top[cls][1] = one;
-    q->top[cls]++;
+    top[1] = one;
+    hk_store_relaxed(&q->top[cls], top + 1);
     return true;
 }
 
@@ -50,6 +68,7 @@ void *hk_quarantine_put_slow(hk_quarantine_t *q, unsigned cls, hk_waiting_t in) 
         hk_waiting_t *place = &q->blocks[cls].waits[dice & q->last[cls]];
         out = *place;
         *place = in;
+        hk_quarantine_waits(q, cls, out.p == NULL);
         dice >>= HK_QUARANTINE_BITS;
     }
     const bool gone = out.p == NULL || hk_quarantine_put_out(q, cls, out);
@@ -62,6 +81,8 @@ void *hk_quarantine_drain(hk_quarantine_t *q, unsigned cls) {
     for (unsigned i = 0; p == NULL && i <= q->last[cls]; i++) {
         p = q->blocks[cls].waits[i].p;
         q->blocks[cls].waits[i].p = NULL;
+        if (p != NULL)
+            hk_quarantine_waits(q, cls, -1);
     }
     return p;
 }

@@ -26,19 +26,25 @@ typedef struct {
     /* A number of it, of which each newcomer takes a few bits; 1: used up, as always where none shall wait and what is
      * put is taken next. 0: it is closed, and nothing is driven out. */
     _Atomic uint64_t dice;
-    hk_waiting_t *top[HK_CLASS_COUNT]; /* the one to take next; out[0], which is nobody: none */
+    /* any thread reads; the one to take next; below the first, nobody: none */
+    _Atomic(hk_waiting_t *) top[HK_CLASS_COUNT];
     /* the last place for it; out[0] until the first block is put */
     hk_waiting_t *end[HK_CLASS_COUNT];
-    uint16_t room[HK_CLASS_COUNT]; /* bytes of a block; from here on: 0 until then */
-    uint8_t looks[HK_CLASS_COUNT]; /* how much of one is cleared: hk_clear_steps() */
-    uint8_t last[HK_CLASS_COUNT];  /* the last place to wait in */
+    uint16_t room[HK_CLASS_COUNT];     /* bytes of a block; from here on: 0 until then */
+    uint8_t looks[HK_CLASS_COUNT];     /* how much of one is cleared: hk_clear_steps() */
+    uint8_t last[HK_CLASS_COUNT];      /* the last place to wait in */
+    atomic_uchar wait[HK_CLASS_COUNT]; /* any thread reads; so many do */
     struct {
         hk_waiting_t waits[HK_QUARANTINE_MOST], out[1 + HK_QUARANTINE_OUT];
     } blocks[HK_CLASS_COUNT];
 } hk_quarantine_t;
 
-/* How many blocks of a class may wait, where any may: a power of two. */
+/* How many blocks of a class may wait, where any may: a power of two; and how many may have waited. */
 unsigned hk_quarantine_room(unsigned cls);
+unsigned hk_quarantine_out(unsigned cls);
+
+/* How many there are of either. Any thread. */
+unsigned hk_quarantine_count(hk_quarantine_t *quarantine, unsigned cls);
 
 /* Of one that is zero. */
 void hk_quarantine_begin(hk_quarantine_t *quarantine);
@@ -58,12 +64,17 @@ HK_INLINE void hk_quarantine_open(hk_quarantine_t *q, uint64_t dice) {
     hk_store_relaxed(&q->dice, dice);
 }
 
+/* So many more wait. */
+HK_INLINE void hk_quarantine_waits(hk_quarantine_t *q, unsigned cls, int more) {
+    hk_store_relaxed(&q->wait[cls], (unsigned char)(hk_load_relaxed(&q->wait[cls]) + more));
+}
+
 /* One that has waited; NULL: there is none. It is closed. */
 HK_INLINE hk_waiting_t hk_quarantine_take_closed(hk_quarantine_t *q, unsigned cls) {
-    hk_waiting_t *top = q->top[cls];
+    hk_waiting_t *top = hk_load_relaxed(&q->top[cls]);
     const hk_waiting_t got = *top;
     if (HK_LIKELY(got.p != NULL))
-        q->top[cls] = top - 1;
+        hk_store_relaxed(&q->top[cls], top - 1);
     atomic_signal_fence(memory_order_seq_cst); /* before anything is done with it */
     return got;
 }
@@ -77,7 +88,7 @@ HK_INLINE hk_waiting_t hk_quarantine_take(hk_quarantine_t *q, unsigned cls) {
 
 /* Puts a block in, and opens what was closed. False: not that easy. */
 HK_INLINE bool hk_quarantine_put(hk_quarantine_t *q, uint64_t dice, unsigned cls, hk_waiting_t in) {
-    hk_waiting_t *top = q->top[cls], *end = q->end[cls];
+    hk_waiting_t *top = hk_load_relaxed(&q->top[cls]), *end = q->end[cls];
     if (HK_UNLIKELY(dice <= 1 || top == end)) {
         hk_quarantine_open(q, dice);
         return false;
@@ -87,7 +98,9 @@ HK_INLINE bool hk_quarantine_put(hk_quarantine_t *q, uint64_t dice, unsigned cls
     *place = in;
     if (HK_LIKELY(out.p != NULL)) {
         top[1] = out;
-        q->top[cls] = top + 1;
+        hk_store_relaxed(&q->top[cls], top + 1);
+    } else {
+        hk_quarantine_waits(q, cls, 1);
     }
     hk_quarantine_open(q, dice >> HK_QUARANTINE_BITS);
     return true;

@@ -134,7 +134,7 @@ static bool is_sent(int number, const siginfo_t *info) {
 
 /* A fault is made again when the handler returns; what was sent comes once. */
 static void end_by(int number, bool sent) {
-    sigaction(number, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
+    HK_COUNTED(other, sigaction(number, &(struct sigaction){.sa_handler = SIG_DFL}, NULL));
     if (!sent)
         return;
     const uint64_t process = HK_CALL(other, getpid());
@@ -147,7 +147,7 @@ static void call(const struct sigaction *action, int number, siginfo_t *info, vo
         sigset_t own;
         sigemptyset(&own);
         sigaddset(&own, number);
-        pthread_sigmask(SIG_UNBLOCK, &own, NULL);
+        HK_COUNTED(other, pthread_sigmask(SIG_UNBLOCK, &own, NULL));
     }
     if ((action->sa_flags & SA_SIGINFO) != 0)
         action->sa_sigaction(number, info, context);
@@ -174,15 +174,14 @@ static void on_fault(int number, siginfo_t *info, void *context) {
  * asked for. */
 static void handle(int number, before_t *before) {
     const struct sigaction *was = &before->action;
-    sigaction(number, NULL, &before->action);
+    HK_COUNTED(other, sigaction(number, NULL, &before->action));
     const bool none = was->sa_handler == SIG_DFL || was->sa_handler == SIG_IGN;
     const int restarts = was->sa_handler == SIG_IGN ? SA_RESTART : was->sa_flags & SA_RESTART;
     const int stack = none ? SA_ONSTACK : was->sa_flags & SA_ONSTACK;
-    sigaction(number,
-              &(struct sigaction){.sa_sigaction = on_fault,
-                                  .sa_mask = was->sa_mask,
-                                  .sa_flags = SA_SIGINFO | stack | restarts},
-              NULL);
+    const struct sigaction ours = {.sa_sigaction = on_fault,
+                                   .sa_mask = was->sa_mask,
+                                   .sa_flags = SA_SIGINFO | stack | restarts};
+    HK_COUNTED(other, sigaction(number, &ours, NULL));
 }
 
 void hk_sample_handle(void) {

@@ -113,7 +113,8 @@ hk_os_advised_t hk_os_advise(const hk_os_range_t *ranges, size_t n, hk_advice_t 
 void *hk_os_remap(void *p, size_t bytes, size_t new_bytes, bool may_move);
 
 /* Moves the pages of [from, from+bytes) to [to, to+new_bytes), replacing the mapping there; what is
- * beyond `bytes` reads as zero, and `from` is unmapped. On refusal `from` is untouched but the
+ * beyond `bytes` reads as zero, and `from` is unmapped. On refusal `from` is untouched (but on Linux 6.17
+ * and later, where it is several mappings and both lengths are the same, of which some may have moved) but the
  * target may have been unmapped: the caller finds out (hk_os_is()), or gives it up. */
 bool hk_os_move(void *from, size_t bytes, void *to, size_t new_bytes);
 

@@ -51,7 +51,7 @@ static void load_unwinder(void) {
     void *library = dlopen("libgcc_s.so.1", RTLD_NOW | RTLD_LOCAL);
     if (library == NULL)
         return;
-    *(void **)&unwinder.address = dlsym(library, "_Unwind_GetIP");
+    *(void **)&unwinder.address = dlsym(library, "_Unwind_GetIPInfo");
     *(void **)&unwinder.stack = dlsym(library, "_Unwind_GetCFA");
     *(void **)&unwinder.reg = dlsym(library, "_Unwind_GetGR");
     *(void **)&unwinder.walk = dlsym(library, "_Unwind_Backtrace");
@@ -148,7 +148,10 @@ static bool is_in_a_file(uintptr_t pc) {
 
 static _Unwind_Reason_Code look(struct _Unwind_Context *context, void *argument) {
     walk_t *w = argument;
-    w->pc = unwinder.address(context);
+    int interrupted = 0; /* by a signal: then it is not behind a call */
+    w->pc = unwinder.address(context, &interrupted);
+    if (interrupted != 0 && w->pc != 0)
+        w->pc++;
     w->sp = unwinder.stack(context);
     w->fp = unwinder.reg(context, FRAME_POINTER);
     if (w->pc != 0 && (w->last == NULL || !knows_the_rest(w)))
@@ -157,14 +160,26 @@ static _Unwind_Reason_Code look(struct _Unwind_Context *context, void *argument)
                                                                    : _URC_END_OF_STACK;
 }
 
-/* Each frame's pointer points at the caller's, beside which lies the return address. */
+/* aarch64 may have signed it, in bits that no address has. */
+static uintptr_t without_signature(uintptr_t pc) {
+#if defined(__aarch64__)
+    register uintptr_t x30 __asm__("x30") = pc;
+    __asm__("hint 7" : "+r"(x30)); /* xpaclri */
+    pc = x30;
+#endif
+    return pc;
+}
+
+/* Each frame's pointer points at the caller's, beside which lies the return address: if there is something to return to. */
 static void follow_frame_pointers(walk_t *w) {
     uintptr_t frame[2];
     while (w->count < w->most && w->fp - w->sp < MOST_FRAME &&
-           hk_is_aligned(w->fp, sizeof *frame) && hk_os_peek(frame, w->fp, sizeof frame) &&
-           frame[1] != 0) {
+           hk_is_aligned(w->fp, sizeof *frame) && hk_os_peek(frame, w->fp, sizeof frame)) {
+        const uintptr_t pc = without_signature(frame[1]);
+        if (!hk_os_readable((const void *)(pc - 1)))
+            break;
         w->sp = w->fp + sizeof frame;
-        note(w, frame[1]);
+        note(w, pc);
         w->fp = frame[0];
     }
 }

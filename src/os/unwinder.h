@@ -5,7 +5,7 @@
 
 typedef struct {
     __typeof__(_Unwind_Backtrace) *walk;
-    __typeof__(_Unwind_GetIP) *address;
+    __typeof__(_Unwind_GetIPInfo) *address;
     __typeof__(_Unwind_GetCFA) *stack;
     __typeof__(_Unwind_GetGR) *reg;
     int (*object)(void *address,

@@ -59,11 +59,19 @@ uint64_t hk_look_mode(void) {
 }
 
 static size_t target(void) { return hk_option(lean_target_mb) * HK_MIB; }
+/* atomic: written under the lock; what was in use or had memory at the last look, and what had been brought in by then, in all */
+static atomic_size_t looked_at;
+static _Atomic uint64_t touched_then;
+
+size_t hk_look_in_use(void) {
+    const uint64_t since = hk_counted_ever(touched) - hk_load_relaxed(&touched_then);
+    return (size_t)hk_min(hk_region_live(), hk_load_relaxed(&looked_at) + since);
+}
+
 bool hk_look_is_small(void) { return hk_region_live() + hk_region_cached() <= target(); }
 
-/* In a fork's child, whose counters begin anew. */
+/* In a fork's child, whose demand begins anew. */
 void hk_look_forked(void) {
-    pass.touched = 0;
     pass.given = false;
     hk_lock_forked(&hk_look_lock);
 }
@@ -78,7 +86,7 @@ void hk_look_forget(void) {
 
 void hk_look_begin(bool aged, bool on_foot) {
     hk_assert(hk_lock_is_mine(&hk_look_lock));
-    hk_heap_collect_all(hk_stash_look);
+    hk_heap_collect_all(false, hk_stash_look);
     pass = (struct pass){
         .stage = LOOKS, .cursor = pass.cursor, .seen = pass.seen, .aged = aged, .on_foot = on_foot};
 }
@@ -133,6 +141,8 @@ static bool decide(void) {
     const size_t always = target() + in_use / (only_much ? SHARE_ON_FOOT : SHARE);
     const uint64_t now = hk_os_now_ms();
     const size_t allowed = hk_breath_allows(always);
+    hk_store_relaxed(&touched_then, hk_counted_ever(touched));
+    hk_store_relaxed(&looked_at, in_use + dirty);
     refused -= refused != 0;
     const bool ripe = pass.seen; /* what the pass before saw is old enough now */
     const size_t old = old_of_cached(cached, now);
@@ -155,7 +165,7 @@ static bool decide(void) {
         stuck_likely = pass.free.likely;
     }
     pass.stage = PURGES;
-    pass.touched = hk_counted(touched);
+    pass.touched = hk_counted_ever(touched);
     if (!for_old) /* else it goes on where the credit ended, or what is taken again would use it up */
         pass.cursor = (hk_pool_cursor_t){0};
     pass.tried = pass.cursor.superslab == NULL;
@@ -181,7 +191,7 @@ static bool purge(uint64_t mode) {
         bytes = hk_purge_cached(hk_min(hk_min(pass.cached, CACHED_AT_ONCE), pass.most));
         hk_credit_used(&credit, 2 * bytes); /* as if taken again, by a mapping of its own */
         pass.cached = bytes == 0 ? 0 : hk_minus(pass.cached, bytes);
-        refused = bytes == 0 ? LOOKS_WITHOUT_CACHE : 0;
+        refused = bytes == 0 && hk_region_cached() != 0 ? LOOKS_WITHOUT_CACHE : 0;
     } else if (pass.packs) {
         pass.packs = hk_purge_pack(&pass.pack, how, pass.aged, &pass.seen, &bytes);
     } else {
@@ -198,7 +208,7 @@ static bool purge(uint64_t mode) {
 
 /* On foot a pass waits for the next free, and by then the process may have grown: by so much it needs what was to go. */
 static void make_up_for_growth(void) {
-    const uint64_t now = hk_counted(touched);
+    const uint64_t now = hk_counted_ever(touched);
     if (!pass.on_foot || pass.aged)
         return;
     const size_t spared = (size_t)hk_min(now - pass.touched, pass.most);

@@ -70,6 +70,11 @@ void hk_purger_stop(void) {
     hk_os_wake(&noted);
 }
 
+/* A look takes its time for each superslab, however little of it is in use. */
+static size_t much_of_what_is_in_use(void) {
+    return hk_max(hk_look_in_use(), hk_region_live() / 16) / NOTED_SHARE;
+}
+
 /* Much has been freed, or it is time to look for what has been free for long. */
 static bool is_due_on_foot(size_t bytes) {
     const size_t sum = hk_add_relaxed(&gathered, bytes) + bytes;
@@ -77,7 +82,7 @@ static bool is_due_on_foot(size_t bytes) {
         hk_store_relaxed(&hk_heap_sparse, (uint64_t)0); /* no look would say so */
     if (!hk_load_relaxed(&hk_purger_on_foot) || hk_look_is_small())
         return false;
-    if (sum < hk_max(hk_region_live() / NOTED_SHARE, hk_look_worth()))
+    if (sum < hk_max(much_of_what_is_in_use(), hk_look_worth()))
         return hk_os_now_ms() >= hk_load_relaxed(&old_at);
     hk_store_relaxed(&gathered, (size_t)0);
     hk_store_relaxed(&much, true);
@@ -86,7 +91,7 @@ static bool is_due_on_foot(size_t bytes) {
 
 void hk_purger_note_slow(size_t bytes) {
     const bool on_foot = !hk_load_relaxed(&hk_purger_runs);
-    const size_t worth = on_foot ? 0 : hk_region_live() / NOTED_SHARE;
+    const size_t worth = on_foot ? 0 : much_of_what_is_in_use();
     const size_t sum = hk_add_relaxed(&unnoted, bytes) + bytes;
     if (sum < hk_max(worth, NOTED_BYTES))
         return;
@@ -107,11 +112,13 @@ static void rest(unsigned ms) { hk_os_wait(&noted, hk_load_relaxed(&noted), ms);
 /* ---- on foot ---- */
 
 /* When to look next for what is old: a large heap more seldom, because that takes some microseconds for
- * each superslab; and each time more seldom while there is none. */
+ * each superslab; and each time more seldom while there is none, or no more than may stay. */
 static void set_old_at(void) {
     const size_t least = hk_max(OLD_INTERVAL_MS, hk_region_live() / (16 * HK_UNIT));
-    const size_t next = hk_look_was_in_vain() ? hk_max(2 * old_interval, least) : least;
-    old_interval = (unsigned)hk_min(next, LONGEST_INTERVAL_MS);
+    const size_t most = hk_look_was_in_vain()  ? LONGEST_INTERVAL_MS
+                        : hk_look_had_effect() ? least
+                                               : hk_min(8 * least, LONGEST_INTERVAL_MS);
+    old_interval = (unsigned)hk_min(hk_max(2 * old_interval, least), hk_max(most, least));
     hk_store_relaxed(&old_at, hk_os_now_ms() + old_interval);
 }
 

@@ -10,15 +10,10 @@
 
 enum { MOST_TOLD = 32 };
 
-static bool unreached_only; /* of the one thread that reports */
-
-static const hk_profile_sums_t *sums_of(const hk_profile_stack_t *s) {
-    return unreached_only ? &s->unreached : &s->in_use;
-}
-
-static uint64_t bytes_of(const hk_profile_stack_t *s) {
-    return hk_load_relaxed(&sums_of(s)->all_bytes);
-}
+typedef struct {
+    const hk_profile_stack_t *stack;
+    uint64_t objects, bytes; /* as they were when it was looked at */
+} leak_t;
 
 static bool has_word(const char *name, const char *words) {
     for (size_t n; name != NULL && *words != '\0'; words += n + (words[n] == ',')) {
@@ -38,20 +33,22 @@ static bool is_ignored(const hk_profile_stack_t *s, const char *words) {
     return false;
 }
 
-/* Which comes first: by bytes, then by age. */
-static bool is_before(const hk_profile_stack_t *a, const hk_profile_stack_t *b) {
-    return bytes_of(a) != bytes_of(b) ? bytes_of(a) > bytes_of(b) : a < b;
-}
-
-/* The first one behind `last`; NULL: there is none. */
-static const hk_profile_stack_t *next_of(const hk_profile_stack_t *newest,
-                                         const hk_profile_stack_t *last) {
-    const hk_profile_stack_t *best = NULL;
-    for (const hk_profile_stack_t *s = newest; s != NULL; s = s->before)
-        if (hk_load_relaxed(&sums_of(s)->objects) != 0 && (last == NULL || is_before(last, s)) &&
-            (best == NULL || is_before(s, best)))
-            best = s;
-    return best;
+/* Finds the largest that are not ignored, of which the names are asked for only where a stack would be among them. Returns how
+ * many. */
+static unsigned find(leak_t *found, bool unreached, const char *ignored) {
+    unsigned count = 0;
+    for (const hk_profile_stack_t *s = hk_profile_stacks(); s != NULL; s = s->before) {
+        const hk_profile_sums_t *sums = unreached ? &s->unreached : &s->in_use;
+        const leak_t one = {s, hk_profile_objects(sums), hk_load_relaxed(&sums->all_bytes)};
+        if (hk_load_relaxed(&sums->objects) == 0 ||
+            (count == MOST_TOLD && one.bytes <= found[count - 1].bytes) || is_ignored(s, ignored))
+            continue;
+        unsigned at = count < MOST_TOLD ? count++ : count - 1;
+        for (; at != 0 && found[at - 1].bytes < one.bytes; at--)
+            found[at] = found[at - 1];
+        found[at] = one;
+    }
+    return count;
 }
 
 static void say(uint64_t objects, uint64_t bytes, const char *what) {
@@ -60,17 +57,15 @@ static void say(uint64_t objects, uint64_t bytes, const char *what) {
 }
 
 bool hk_leaks_report(const char *ignored, bool unreachable) {
-    unreached_only = unreachable && hk_reach_look((uintptr_t)__builtin_frame_address(0));
-    const hk_profile_stack_t *newest = hk_profile_stacks(), *last = NULL;
-    uint64_t told = 0, objects = 0, bytes = 0;
-    for (; told < MOST_TOLD && (last = next_of(newest, last)) != NULL;) {
-        if (is_ignored(last, ignored))
-            continue;
-        told++;
-        objects += hk_profile_objects(sums_of(last));
-        bytes += bytes_of(last);
-        say(hk_profile_objects(sums_of(last)), bytes_of(last), ", allocated by");
-        hk_stack_print(last->frames, last->count);
+    const bool unreached = unreachable && hk_reach_look((uintptr_t)__builtin_frame_address(0));
+    leak_t found[MOST_TOLD];
+    const unsigned told = find(found, unreached, ignored);
+    uint64_t objects = 0, bytes = 0;
+    for (unsigned i = 0; i < told; i++) {
+        objects += found[i].objects;
+        bytes += found[i].bytes;
+        say(found[i].objects, found[i].bytes, ", allocated by");
+        hk_stack_print(found[i].stack->frames, found[i].stack->count);
     }
     if (told == 0)
         return false;
@@ -78,9 +73,9 @@ bool hk_leaks_report(const char *ignored, bool unreachable) {
     hk_line_put(&line, "%s%s, still in use%s",
                 told < MOST_TOLD ? " in all" : " of these stacks, the largest",
                 hk_profile_mean() != 0 ? ", estimated from samples" : "",
-                unreached_only ? ", and nothing that can be reached points there"
-                : unreachable  ? "; whether anything points there could not be looked at"
-                               : "; whether anything points there was not looked at");
+                unreached     ? ", and nothing that can be reached points there"
+                : unreachable ? "; whether anything points there could not be looked at"
+                              : "; whether anything points there was not looked at");
     say(objects, bytes, hk_line_text(&line));
     return true;
 }

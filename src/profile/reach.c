@@ -118,7 +118,13 @@ static void scan_block(look_t *l, const hk_profile_block_t *b) {
         scan_written(l, b->p, b->p + b->n, scan);
 }
 
-/* START-END rw-p ... */
+static bool is_on_a_signal_stack(void) {
+    stack_t own;
+    return sigaltstack(NULL, &own) == 0 && (own.ss_flags & SS_ONSTACK) != 0;
+}
+
+/* START-END rw-p ... Of the main thread's stack alone it is known that there is nothing else in it; a signal's may lie on
+ * that, above what it interrupted. */
 static void look(look_t *l) {
     hk_meta_visit(add_own, l);
     hk_map_visit_own(add_own, l);
@@ -126,9 +132,11 @@ static void look(look_t *l) {
     l->pagemap = HK_CALL(other, open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
     if (!hk_os_lines_open(&l->lines, HK_OS_MAPPINGS))
         _exit(1);
+    const bool on_another = is_on_a_signal_stack();
     for (char *s; (s = hk_os_line(&l->lines)) != NULL;) {
         const uintptr_t start = strtoull(s, &s, 16), end = strtoull(s + 1, &s, 16);
-        const bool is_stack = start <= l->sp && l->sp < end;
+        const bool is_stack =
+            start <= l->sp && l->sp < end && strstr(s, "[stack]") != NULL && !on_another;
         if (s[1] == 'r' && s[2] == 'w' && s[4] == 'p')
             scan_written(l, is_stack ? l->sp : start, end, scan_around);
     }

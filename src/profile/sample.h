@@ -19,7 +19,7 @@ enum { HK_PROFILE_APART_FROM = 32 * HK_KIB };
 /* Whether an allocation of n bytes is passed over; one of none always, unless every one is a sample. *own is the thread's countdown, 0 at first. */
 HK_INLINE bool hk_profile_passes(void **own, size_t n) {
     const uintptr_t left = (uintptr_t)*own;
-    if (HK_UNLIKELY(n >= left))
+    if (HK_UNLIKELY(n >= left || (intptr_t)left < 0))
         return false;
     *own = (void *)(left - n);
     return true;

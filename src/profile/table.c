@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/lock.h"
+#include "base/worker.h"
 #include "os/os.h"
 #include "os/probe.h"
 
@@ -80,15 +81,19 @@ static void clear_locked(void) {
 }
 
 /* For some 50 ms where it may be this thread that has the lock, or nobody any more; after that in vain only once, until it
- * could be had. */
+ * could be had. A fork's child forgets what it knows of its parent. */
 static bool enter(bool waits) {
     enum { MOST_TRIES = 1000 };
-    if (!waits) {
+    if (waits) {
+        hk_lock(&lock);
+    } else {
         const bool has = hk_lock_patiently(&lock, hk_load_relaxed(&in_vain) ? 1 : MOST_TRIES);
         hk_store_relaxed(&in_vain, !has);
-        return has;
+        if (!has)
+            return false;
     }
-    hk_lock(&lock);
+    if (hk_load_relaxed(&stale))
+        clear_locked();
     return true;
 }
 
@@ -122,11 +127,13 @@ static size_t bytes_of(size_t slots) { return sizeof(blocks_t) + slots * sizeof(
 
 stack_t *hk_profile_stacks(void) {
     if (hk_load_relaxed(&stale)) {
-        if (!enter(false))
+        const uint64_t before = hk_signals_block(HK_SIGNALS_FROM_OUTSIDE); /* a handler may wait */
+        const bool entered = enter(false);
+        if (entered)
+            hk_unlock(&lock);
+        hk_signals_block(before);
+        if (!entered)
             return NULL;
-        if (hk_load_relaxed(&stale)) /* still */
-            clear_locked();
-        hk_unlock(&lock);
     }
     return hk_load_acquire(&newest);
 }
@@ -255,8 +262,6 @@ void hk_profile_add(const void *p, size_t n, double chance, void *const *frames,
     sample_t sample = {(uintptr_t)p, n, chance, NULL};
     if (!enter(waits))
         return;
-    if (hk_load_relaxed(&stale))
-        clear_locked();
     remove_locked(p);
     stack_t *stack = sample.stack = stack_locked(frames, count);
     if (stack == NULL || !has_room_locked()) {
@@ -278,8 +283,6 @@ void hk_profile_add(const void *p, size_t n, double chance, void *const *frames,
 bool hk_profile_freeze(size_t *count) {
     if (!enter(false))
         return false;
-    if (hk_load_relaxed(&stale))
-        clear_locked();
     *count = used;
     return true;
 }

@@ -10,22 +10,22 @@
 #include "profile/maps.h"
 #include "profile/sample.h"
 
-enum { STORED_HEAD = 5, BLOCK = 32768, MOST_MAPPINGS = 4096 };
+enum { STORED_HEAD = 5, BLOCK = 32768, MOST_MAPPINGS = 4096, FIRST_PLACES = 4096 };
 
 /* A range of code; its number in the profile is its place here, from 1. */
 typedef struct {
     uintptr_t start, end;
 } code_t;
 
-/* All that a writer needs, in one mapping of its own. */
+/* All that a writer needs, in a mapping of its own; `told` is in another. */
 typedef struct {
     int fd, error;
     uint32_t crc, total;
     size_t used;      /* of `block`, behind the head */
     uint64_t strings; /* told so far */
     unsigned codes;
-    uintptr_t *told; /* addresses that have been told; open addressing */
-    size_t mask;
+    uintptr_t *told;     /* addresses that have been told; open addressing */
+    size_t places, full; /* of `told`: all, and those that have one */
     hk_maps_t maps;
     hk_mapping_t mapping;
     code_t code[MOST_MAPPINGS];
@@ -182,14 +182,52 @@ static unsigned mapping_of(const writer_t *w, uintptr_t pc) {
     return from < w->codes && w->code[from].start <= pc ? from + 1 : 0;
 }
 
+static size_t bytes_of(size_t places) {
+    return hk_align_up(places * sizeof(uintptr_t), hk_os_page_size());
+}
+
+/* Where the address is, or belongs. */
+static uintptr_t *place_of(uintptr_t *told, size_t places, uintptr_t pc) {
+    size_t i = pc * 0x9E3779B97F4A7C15u >> 32 & (places - 1);
+    while (told[i] != 0 && told[i] != pc)
+        i = (i + 1) & (places - 1);
+    return &told[i];
+}
+
+static void forget_places(writer_t *w) {
+    if (w->told != NULL)
+        hk_os_unmap(w->told, bytes_of(w->places));
+}
+
+/* Doubles the table where half of it is full. False: there is no memory for that. */
+static bool has_place(writer_t *w) {
+    if (w->full < w->places / 2)
+        return true;
+    const size_t more = w->places != 0 ? 2 * w->places : FIRST_PLACES;
+    uintptr_t *grown = hk_os_map(bytes_of(more), hk_os_page_size());
+    if (grown == NULL)
+        return false;
+    for (size_t i = 0; i < w->places; i++)
+        if (w->told[i] != 0)
+            *place_of(grown, more, w->told[i]) = w->told[i];
+    forget_places(w);
+    w->told = grown;
+    w->places = more;
+    return true;
+}
+
 /* A location's number is its address, of the last byte of the call. Each is told once. */
 static uintptr_t tell_location(writer_t *w, const void *frame) {
     const uintptr_t pc = (uintptr_t)frame - 1;
-    size_t i = pc * 0x9E3779B97F4A7C15u >> 32 & w->mask;
-    for (; w->told[i] != 0; i = (i + 1) & w->mask)
-        if (w->told[i] == pc)
-            return pc;
-    w->told[i] = pc;
+    if (!has_place(w)) {
+        w->error = w->error != 0 ? w->error : ENOMEM;
+        return pc;
+    }
+    uintptr_t *place = place_of(w->told, w->places, pc);
+    if (*place == pc)
+        return pc;
+    *place = pc;
+    w->full++;
     message_t m = {0};
     put_field(&m, 1, pc);
     put_field(&m, 2, mapping_of(w, pc));
@@ -284,19 +322,11 @@ static int say_all(int fd, hk_os_lines_t *lines, const hk_profile_stack_t *newes
 int hk_profile_write(int fd, const hk_profile_about_t *about) {
     const int saved = errno;
     const hk_profile_stack_t *newest = hk_profile_stacks();
-    size_t places = 2;
-    for (const hk_profile_stack_t *s = newest; s != NULL; s = s->before)
-        places += 2 * s->count;
-    const size_t mask =
-        SIZE_MAX >> __builtin_clzl(places - 1); /* twice as many, or nearly four times */
-    const size_t all = sizeof(writer_t) + (mask + 1) * sizeof(uintptr_t);
-    const size_t bytes = hk_align_up(all, hk_os_page_size());
+    const size_t bytes = hk_align_up(sizeof(writer_t), hk_os_page_size());
     writer_t *w = hk_os_map(bytes, hk_os_page_size());
     if (w == NULL)
         return ENOMEM;
     w->fd = fd;
-    w->told = (uintptr_t *)(void *)(w + 1);
-    w->mask = mask;
     if (about->text) {
         w->error = say_all(fd, &w->maps.lines, newest);
     } else {
@@ -305,6 +335,7 @@ int hk_profile_write(int fd, const hk_profile_about_t *about) {
         end(w);
     }
     const int error = w->error;
+    forget_places(w);
     hk_os_unmap(w, bytes);
     errno = saved;
     return error;

@@ -10,6 +10,9 @@
 
 enum { LINES = HK_RECORD_CHUNK / sizeof(hk_record_line_t) };
 
+/* A line has room for smaller numbers than 2^32. What is left above is for threads that have some of their chunk left. */
+#define MOST_COUNTED (UINT32_MAX - ((uint64_t)1 << 24))
+
 /* Where the recording is. */
 enum { NONE, OPENING, FORKED, RUNS, STOPPED };
 
@@ -92,11 +95,12 @@ static void warn(const char *problem) {
     hk_config_warn("HAKMEM_RECORD", rec.pattern, problem, "what follows is not recorded");
 }
 
+/* Before anything is lost its number is there: whatever comes behind has a higher one. */
 static HK_COLD void stop(const char *problem) {
-    unsigned runs = RUNS;
-    if (!hk_cas_seq(&rec.state, &runs, (unsigned)STOPPED))
+    uint64_t never = UINT64_MAX;
+    if (!hk_cas_seq(&hk_record_head->stopped, &never, hk_load_seq(&hk_record_head->operations)))
         return;
-    hk_store_seq(&hk_record_head->stopped, hk_load_seq(&hk_record_head->operations));
+    hk_store_seq(&rec.state, (unsigned)STOPPED);
     warn(problem);
 }
 
@@ -107,7 +111,8 @@ const char *hk_record_start(const char *path, uint64_t bytes) {
     return begin();
 }
 
-/* Of threads that come at once to a child's first operation one opens; the others' are lost. */
+/* Of threads that come at once to a child's first operation one opens; the others' are lost. What a fork handler does in the
+ * child, or a child of _Fork(), is not its parent's to record. */
 static bool runs(void) {
     unsigned state = hk_load_seq(&rec.state), forked = FORKED;
     if (state == FORKED && hk_cas_seq(&rec.state, &forked, (unsigned)OPENING)) {
@@ -118,7 +123,7 @@ static bool runs(void) {
         }
         state = hk_load_seq(&rec.state);
     }
-    return state == RUNS;
+    return state == RUNS && hk_record_head->pid == (uint64_t)HK_CALL(other, getpid());
 }
 
 /* ---- chunks ---- */
@@ -186,10 +191,9 @@ static HK_COLD hk_record_line_t *go_on(hk_record_line_t *at) {
 }
 
 /* The place for the operation of a thread that has none of its own. Its chunk's first line has how many
- * places are taken above the thread's number. It stays mapped: who knows who writes to it. What a fork handler does in the child
- * is not its parent's to record. */
+ * places are taken above the thread's number. It stays mapped: who knows who writes to it. */
 static HK_COLD hk_record_line_t *for_nobody(void) {
-    if (!runs() || hk_record_head->pid != (uint64_t)HK_CALL(other, getpid()))
+    if (!runs())
         return NULL;
     for (;;) {
         hk_record_line_t *first = hk_load_acquire(&rec.nobody);
@@ -205,10 +209,13 @@ static HK_COLD hk_record_line_t *for_nobody(void) {
 
 /* ---- operations ---- */
 
-/* A thread's next line, with the time before it where that was not noted for a while. */
+/* A thread's next line, with the time before it where that was not noted for a while. NULL: there is none, nor any more in its
+ * chunk. */
 static hk_record_line_t *next_line(hk_record_line_t *at) {
     const uint32_t tick = hk_record_tick();
     if (!hk_record_is_end(at) && tick != hk_load_relaxed(&hk_record_head->tick)) {
+        if (!runs())
+            return NULL;
         hk_store_relaxed(&hk_record_head->tick, tick);
         note_time(at, thread_of(chunk_of(at)));
         at++;
@@ -219,12 +226,13 @@ static hk_record_line_t *next_line(hk_record_line_t *at) {
 HK_NOINLINE void hk_record_note_slow(void **own, uint64_t where, size_t n) {
     const int saved = errno;
     hk_record_line_t *at = own != NULL ? next_line(*own) : for_nobody();
-    if (own != NULL && at != NULL)
-        *own = at + 1;
+    if (own != NULL)
+        *own = at != NULL ? at + 1 : NULL;
     n = hk_min(n, ((size_t)1 << 40) - 1);
     if (at != NULL)
         hk_record_write(hk_record_head, at, where | n >> 32 << 56, n);
-    else if (hk_load_relaxed(&rec.state) == STOPPED && hk_record_head != NULL)
+    else if (hk_load_relaxed(&rec.state) == STOPPED && hk_record_head != NULL &&
+             hk_load_relaxed(&hk_record_head->operations) < MOST_COUNTED)
         hk_add_relaxed(&hk_record_head->operations, (uint64_t)1); /* it is lost, but counts */
     errno = saved;
 }

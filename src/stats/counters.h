@@ -16,11 +16,15 @@ typedef enum {
     HK_HEAP_COUNT_COUNT
 } hk_heap_counter_t;
 
+/* Of this process and those that it was forked from: what it has is partly theirs. */
 extern _Atomic uint64_t hk_counters[HK_COUNT_COUNT]; /* atomic: any thread */
+extern uint64_t hk_counters_of_parents
+    [HK_COUNT_COUNT]; /* written in a forked child before it has other threads */
 
 /* Adds n to a counter: hk_count(madvise, 1). Any thread. */
 #define hk_count(name, n) ((void)hk_add_relaxed(&hk_counters[HK_COUNT_##name], (uint64_t)(n)))
-#define hk_counted(name) hk_load_relaxed(&hk_counters[HK_COUNT_##name])
+#define hk_counted_ever(name) hk_load_relaxed(&hk_counters[HK_COUNT_##name])
+#define hk_counted(name) (hk_counted_ever(name) - hk_counters_of_parents[HK_COUNT_##name])
 
-/* In a fork's child, which counts from its own start. */
+/* In a fork's child, whose figures begin anew: what it counts from now on is its own. */
 void hk_counters_forked(void);

@@ -1,12 +1,15 @@
 // C++ objects that are thread_local may allocate and free in their destructors, at a thread's end.
 #include "promise.h"
 
+#include <atomic>
 #include <map>
 #include <string>
 #include <thread>
 #include <vector>
 
 namespace {
+
+std::atomic<long> destroyed{0};
 
 struct Owner {
     std::map<int, std::string> texts;
@@ -21,6 +24,7 @@ struct Owner {
         }
         free(raw);
         churn(5, 16 * KIB, 3);
+        destroyed++;
     }
 };
 
@@ -35,11 +39,13 @@ void work() {
 
 int main(int argc, char **argv) {
     begin(argc, argv);
-    for (long i = 0; i < scaled(3000, 200); i++) {
+    const long rounds = scaled(3000, 200);
+    for (long i = 0; i < rounds; i++) {
         std::thread threads[] = {std::thread(work), std::thread(work), std::thread(work)};
         for (std::thread &thread : threads)
             thread.join();
     }
+    PROMISE(destroyed == 3 * rounds, "%ld destructors ran", destroyed.load());
     work();
     return 0;
 }

@@ -87,6 +87,9 @@ static void limits_and_targets(void) {
 /* Turns purging on while the process runs, and looks what the target then is. */
 static void control(void) {
     char text[16];
+    CHECK_EQ(hak_ctl("HAKMEM_SS_MEM_LEAN_TARGET_MB", NULL, text, sizeof text), 0);
+    CHECK_TEXT(text, "10");
+    CHECK_EQ(hak_ctl("HAKMEM_SS_MEM_LEAN", "1", NULL, 0), 0);
     CHECK_EQ(hk_option_origin(lean_target_mb), HK_FROM_DEFAULT); /* no file is read for nothing */
     CHECK_EQ(hak_ctl("HAKMEM_SS_MEM_LEAN_DECOMMIT", "FREE", NULL, 0), 0);
     CHECK_EQ(hk_option(lean_target_mb), 16);
@@ -127,7 +130,7 @@ static void with_a_limit(void *unused) {
         {{"HAKMEM_SS_MEM_LEAN_DECOMMIT=DONTNEED"}, "16 (cgroup)"},
         {{"HAKMEM_SS_MEM_LEAN_DECOMMIT=FREE", "HAKMEM_SS_MEM_LEAN=0"}, "10 (default)"},
         {{"HAKMEM_SS_MEM_LEAN=1"}, "10 (default)"},
-        {{"HAKMEM_CONFIRM=1"}, "16 (cgroup)"},
+        {{"HAKMEM_CONFIRM=1"}, "10 (default)"},
         {{"HAKMEM_PROFILE=lean"}, "4 (profile)"},
         {{"HAKMEM_PROFILE=lean", "HAKMEM_SS_MEM_LEAN_TARGET_MB=7"}, "7 (environment)"},
         {{"HAKMEM_SS_MEM_LEAN_DECOMMIT=FREE", "HAKMEM_SS_MEM_LEAN_TARGET_MB=10"},

@@ -3,7 +3,9 @@
 #include <errno.h>
 #include <pthread.h>
 
+#include "backend/superslab_own.h"
 #include "faults.h"
+#include "front/magazine.h"
 #include "guard/quarantine.h"
 #include "guard/tail.h"
 
@@ -189,6 +191,9 @@ static void said_once(void *p) {
     errno = 0;
     CHECK(hak_realloc(p, 5000) == NULL && errno == EINVAL);
     CHECK_EQ(hk_load_relaxed(&hk_faults), 1);
+    static _Alignas(16) char nobodys[64];
+    errno = 0;
+    CHECK(hak_realloc(hidden(nobodys + 32), 5000) == NULL && errno == EINVAL);
     for (size_t n = 900; n <= 9000; n *= 10) { /* what was written beyond a block goes with it */
         const unsigned before = hk_load_relaxed(&hk_faults);
         char *q = hak_malloc(n);
@@ -263,6 +268,20 @@ static void order_is_chance(void) {
         hak_free(blocks[i]);
 }
 
+/* Blocks that a thread begins with as well. */
+static void prewarmed_order_is_chance(void) {
+    hk_thread_t *thread = hk_thread_enter();
+    const unsigned cls = hk_class_of(1300);
+    hk_magazine_fill(thread, cls, 64);
+    void **slots = hk_magazine_slots(thread, cls);
+    unsigned up = 0;
+    const unsigned blocks = hk_magazine_count(thread, cls);
+    for (unsigned i = 2; i <= blocks; i++)
+        up += slots[i] > slots[i - 1];
+    hk_thread_leave(thread);
+    CHECK(up != 0 && up + 1 < blocks);
+}
+
 /* Every block that waits can be the next to go; what has gone is taken, the latest first, and once. */
 static void every_place_is_left(void) {
     static hk_quarantine_t quarantine;
@@ -287,9 +306,75 @@ static void every_place_is_left(void) {
         CHECK(left[i] == 1 || i > 2000);
     }
     CHECK_EQ(gone, sizeof blocks - room);
+    CHECK_EQ(hk_quarantine_count(&quarantine, 2), room);
     while (hk_quarantine_drain(&quarantine, 2) != NULL)
         gone++;
     CHECK_EQ(gone, sizeof blocks);
+    CHECK_EQ(hk_quarantine_count(&quarantine, 2), 0);
+}
+
+/* Of long blocks fewer may have waited than of short ones. */
+static void long_ones_are_few(void) {
+    static hk_quarantine_t quarantine;
+    const unsigned classes[] = {hk_class_of(100), hk_class_of(HK_MID_MAX)};
+    unsigned out[2] = {0, 0};
+    hk_quarantine_begin(&quarantine);
+    for (unsigned i = 0; i < 2; i++) {
+        while (hk_quarantine_put_out(&quarantine, classes[i], (hk_waiting_t){&out[i], NULL}))
+            out[i]++;
+        CHECK_EQ(hk_quarantine_count(&quarantine, classes[i]), out[i]);
+    }
+    CHECK(out[0] == HK_QUARANTINE_OUT && out[1] == HK_QUARANTINE_OUT / 4);
+}
+
+static void use_some(unsigned blocks) {
+    void *p[64];
+    for (unsigned i = 0; i < blocks; i++)
+        p[i] = hak_malloc(3000);
+    for (unsigned i = 0; i < blocks; i++)
+        hak_free(p[i]);
+}
+
+/* To statistics what waits is as what is in magazines. */
+static void what_waits_is_not_allocated(void) {
+    hak_stats_t before = {.size = sizeof before}, after = before;
+    CHECK(hak_stats_get(&before) == 0);
+    use_some(40);
+    CHECK(hak_stats_get(&after) == 0);
+    CHECK_EQ(after.allocated, before.allocated);
+}
+
+static atomic_bool waits, may_end;
+
+static void *use_and_wait(void *unused) {
+    use_some(40);
+    hk_store_seq(&waits, true);
+    while (!hk_load_seq(&may_end))
+        sched_yield();
+    return unused;
+}
+
+static void nothing_is_held(void *unused) {
+    (void)unused;
+    size_t held[HK_CLASS_COUNT];
+    hak_trim();
+    hk_threads_held(held);
+    CHECK_EQ(held[hk_class_of(3001)], 0);
+    _exit(0);
+}
+
+/* What a thread had waiting that a fork has left behind goes back as well. */
+static void a_forks_orphans_let_go(void) {
+    static child_t child;
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, use_and_wait, NULL) == 0);
+    while (!hk_load_seq(&waits))
+        sched_yield();
+    child_run(&child, nothing_is_held, NULL);
+    CHECK_TEXT(child.text, "");
+    CHECK_EQ(child.status, 0);
+    hk_store_seq(&may_end, true);
+    CHECK(pthread_join(thread, NULL) == 0);
 }
 
 /* What a handler frees that it has just allocated, while it interrupts its thread at a magazine, is on top of it
@@ -325,9 +410,46 @@ static void nothing_waits(void *unused) {
     void *of_handler = hak_malloc(3000);
     CHECK_EQ(hk_map_kind(of_handler), HK_KIND_EMERGENCY);
     hak_free(of_handler);
+#if HK_DEBUG
+    hk_os_fail_after(0);
+    errno = 0;
+    CHECK(hidden(hak_malloc(3000)) == NULL && errno == ENOMEM);
+    hk_os_fail_after(-1);
+#endif
     hk_quarantine_open(thread->quarantine, dice);
     hak_free(p);
     _exit(0);
+}
+
+/* Between the guard's start and its own trap a thread goes on as before, also with slabs that are carved meanwhile. */
+static void begins_beside_others(void *unused) {
+    (void)unused;
+    void *blocks[8];
+    hk_store_relaxed(&hk_config.guard, 1u);
+    hk_guarded_start();
+    for (unsigned i = 0; i < 8; i++)
+        blocks[i] = hak_malloc(290);
+    hk_front_apply();
+    for (unsigned i = 0; i < 8; i++)
+        hak_free(blocks[i]);
+    CHECK_FAULT(free_it, blocks[0], "double free", "");
+    _exit(0);
+}
+
+/* Of a slab that is carved where one from before the guard was, blocks are free that were not known to be. */
+static void early_slabs_are_forgotten(void *early) {
+    enum { BYTES = 9000 };
+    unsigned out = 0;
+    hak_free(early);
+    hak_trim();
+    char *p = hak_malloc(BYTES);
+    const hk_slab_t *slab = hk_slab_of(p);
+    const hk_class_t *c = &hk_classes[slab->cls];
+    CHECK(hk_superslab_of(slab) == hk_map_owner(early));
+    for (unsigned i = 0; i < c->blocks; i++)
+        out += hk_load_relaxed(hk_shadow_of(slab->base + i * c->size, slab->cls)) != 0;
+    CHECK_EQ(out, 1);
+    hak_free(p);
 }
 
 int main(void) {
@@ -336,12 +458,18 @@ int main(void) {
     child_run(&child, nothing_waits, NULL);
     CHECK_TEXT(child.text, "");
     CHECK(WIFEXITED(child.status) && WEXITSTATUS(child.status) == 0);
+    child_run(&child, begins_beside_others, NULL);
+    CHECK_TEXT(child.text, "");
+    CHECK(WIFEXITED(child.status) && WEXITSTATUS(child.status) == 0);
     void *early = hak_malloc(64), *early_free = hak_malloc(64), *early_large = hak_malloc(100000);
+    void *early_slab = hak_malloc(9000);
     hak_free(early_free);
     guard();
+    early_slabs_are_forgotten(early_slab);
     hak_free(early);
     CHECK_FAULT(free_it, early, "double free", "");
     CHECK(hak_usable_size(early_large) >= 100000);
+    CHECK(hak_realloc(early_large, 90000) == early_large); /* which never has fences */
     hak_free(early_large);
     zeros_are_seen_and_made();
     exact_sizes();
@@ -353,6 +481,11 @@ int main(void) {
     no_tail_is_left();
     reuse_is_late();
     order_is_chance();
+    if (!HK_HOSTILE)
+        prewarmed_order_is_chance();
     every_place_is_left();
+    long_ones_are_few();
+    what_waits_is_not_allocated();
+    a_forks_orphans_let_go();
     a_handler_puts_it_back();
 }

@@ -5,6 +5,7 @@
 
 #include "faults.h"
 #include "os/os.h"
+#include "policy/look.h"
 
 static char *page;               /* where the look is interrupted */
 static atomic_bool looks;        /* it has been */
@@ -41,7 +42,7 @@ static void *take_large(void *unused) {
 
 static void *resize(void *block) {
     wait_for_it();
-    block = hak_realloc(block, 89990); /* where it is */
+    block = hak_realloc(block, hk_guard->fences ? 89990 /* where it is */ : 200000);
     hk_add_seq(&came, 1u);
     return block;
 }
@@ -51,6 +52,15 @@ static void *give(void *block) {
     hak_free(block);
     hk_add_seq(&came, 1u);
     return NULL;
+}
+
+/* As the purger does, which has no record. */
+static void *purge(void *unused) {
+    wait_for_it();
+    hk_lock(&hk_look_lock);
+    hk_add_seq(&came, 1u);
+    hk_unlock(&hk_look_lock);
+    return unused;
 }
 
 /* A handler that ends the process does so while a block is half given out, taken back or resized: no fault is told. */
@@ -74,21 +84,36 @@ static void at_blocks(void *us) {
         }
 }
 
-static void handlers_end_it(void) {
+static void at_buffers(void *us) {
+    enum { BYTES = 40000 };
+    void *buffer = NULL;
+    for (unsigned i = 0; i < 100; i++) /* until most are open */
+        hak_free(hak_malloc(BYTES));
+    signal(SIGALRM, finish);
+    setitimer(ITIMER_REAL, &(struct itimerval){.it_value.tv_usec = *(int *)us}, NULL);
+    for (;;) {
+        hak_free(buffer);
+        memset(buffer = hak_malloc(BYTES), 1, BYTES);
+    }
+}
+
+static void handlers_end_it(void (*at)(void *)) {
     enum { CHILDREN = 400 };
     for (int i = 0, us = 300; i < CHILDREN; i++, us = 300 + i * 7 % 1000) {
         static child_t child;
-        child_run(&child, at_blocks, &us);
+        child_run(&child, at, &us);
         CHECK_TEXT(child.text, "");
         CHECK_EQ(child.status, 0);
     }
 }
 
 int main(void) {
-    static void *(*const works[])(void *) = {take_small, take_large, resize, give, give};
+    static void *(*const works[])(void *) = {take_small, take_large, resize, give, give, purge};
     enum { WORKS = sizeof works / sizeof works[0] };
     pthread_t threads[WORKS];
     guard();
+    handlers_end_it(at_blocks); /* before there are threads: all is looked at */
+    handlers_end_it(at_buffers);
     char *small = hak_malloc(100);
     void *blocks[WORKS] = {NULL, NULL, hak_malloc(90000), hak_malloc(80000), hak_malloc(200)};
     page = (char *)((uintptr_t)small & ~(uintptr_t)(hk_os_page_size() - 1));
@@ -104,6 +129,5 @@ int main(void) {
         hak_free(blocks[i]);
     }
     CHECK_EQ(hk_load_seq(&came), WORKS);
-    handlers_end_it();
     return 0;
 }

@@ -257,6 +257,20 @@ static void the_limit_comes_before(void) {
     hk_limit_set(0);
 }
 
+/* What can never be had is refused, fences or not, and takes nothing from others. */
+static void too_much_is_refused(void) {
+    static const size_t vast[] = {(size_t)1 << 46, (size_t)1 << 47, (size_t)1 << 50};
+    hak_free(hak_malloc(100000));
+    const size_t held = hk_held();
+    for (unsigned i = 0; i < sizeof vast / sizeof vast[0]; i++)
+        if (!hk_os_grants_memory(vast[i]))
+            CHECK(hak_malloc(vast[i]) == NULL);
+    CHECK_EQ(hk_held(), held);
+    void *p = hak_malloc(100000);
+    CHECK_EQ(hk_map_kind(p), HK_KIND_FENCED);
+    hak_free(p);
+}
+
 static uint64_t protections(void) { return hk_load_relaxed(&hk_calls[HK_CALL_mprotect]); }
 
 /* A freed block is closed, but where that is done all the time: there can be so many closings in a row, and one for each millisecond
@@ -388,6 +402,7 @@ int main(void) {
         more_in_use_keeps_more();
         what_is_kept_is_held();
         the_limit_comes_before();
+        too_much_is_refused();
         closings_are_bounded_by_time();
         few_addresses();
         grows_where_it_is();

@@ -162,7 +162,7 @@ static void remote_frees(void) {
             hk_heap_give(&a, cls, blocks, 1);
         }
         hk_heap_give(&b, cls, blocks + half + 1, n - half - 1);
-        hk_heap_collect_all(hk_stash_clear); /* anybody may; what is empty then goes back */
+        hk_heap_collect_all(false, hk_stash_clear); /* anybody may; what is empty then goes back */
         CHECK(hk_load_relaxed(&a.pending) == NULL && a.partial[cls] == NULL);
         CHECK(hk_load_relaxed(&slab->owner) == NULL);
     }

@@ -19,6 +19,7 @@
 #include "config/config.h"
 #include "hakmem/hakmem.h"
 #include "os/os.h"
+#include "stats/counters.h"
 
 /* Metadata counts and is never refused. */
 #define SLACK (2 * HK_MIB)
@@ -370,8 +371,23 @@ static void out_of_all_reach(void *unused) {
     hak_free(hak_malloc(1));
     CHECK(!hk_region_is_bounded() && hk_map_has_flat());
     CHECK(syscall(SYS_prlimit64, 0, RLIMIT_AS, &limit, NULL) == 0);
+    limit_mb(100 * 1024);
+    set("HAKMEM_ON_LIMIT", "abort"); /* which this is not about: it is the system that refuses */
     CHECK(hak_malloc(28 * gib) == NULL);
     CHECK(!hk_region_is_bounded() && hk_map_has_flat());
+}
+
+/* What becomes smaller stays where it is where nothing else can be had, and that is no refusal. */
+static void becomes_smaller(void *unused) {
+    void *block = hak_malloc(8 * HK_MIB);
+    (void)unused;
+    limit_mb(1);
+    while (hak_malloc(40000) != NULL)
+        continue;
+    set("HAKMEM_ON_LIMIT", "abort");
+    const uint64_t refused = hk_counted(refused);
+    CHECK(hak_realloc(block, 40000) == block);
+    CHECK_EQ(hk_counted(refused), refused);
 }
 
 /* ---- the end ---- */
@@ -487,6 +503,7 @@ int main(void) {
     in_a_child(out_of_reach);
     if (!is_emulated("limits of the emulator's own"))
         in_a_child(out_of_all_reach);
+    in_a_child(becomes_smaller);
     what_counts();
     refused_and_recovered();
     lowered_and_raised();

@@ -75,6 +75,7 @@ static void a_crowd_sleeps(void) {
     void *(*const waits[])(void *) = {add_one, try_one, pause_until_done};
     for (unsigned i = 0; i < sizeof waits / sizeof *waits; i++) {
         count = 0;
+        atomic_store(&done, false);
         hk_lock(&lock);
         const uint64_t before = hk_load_relaxed(&hk_calls[HK_CALL_futex]), start = now_ms();
         start_all(threads, waits[i]);

@@ -316,6 +316,45 @@ static void test_child(void) {
     hak_free(p);
 }
 
+static char *page_of_a_stack;
+static volatile sig_atomic_t interrupted;
+
+static void allocate(int number) {
+    (void)number;
+    hak_free(take(64));
+    interrupted++;
+}
+
+static void on_fault(int number) {
+    (void)number;
+    CHECK(mprotect(page_of_a_stack, hk_os_page_size(), PROT_READ | PROT_WRITE) == 0);
+    raise(SIGUSR2);
+}
+
+/* The sums are the first thing that is written there. */
+static void in_interrupted_child(void *unused) {
+    (void)unused;
+    alarm(20);
+    signal(SIGSEGV, on_fault);
+    signal(SIGUSR2, allocate);
+    CHECK(mprotect(page_of_a_stack, hk_os_page_size(), PROT_READ) == 0);
+    hk_profile_stacks();
+    CHECK_EQ(interrupted, 1);
+}
+
+/* A signal that comes while what was the parent's is forgotten is handled after that. */
+static void test_interrupted_child(void) {
+    static child_t child;
+    sample_one_in(0);
+    void *p = take(200);
+    page_of_a_stack =
+        (char *)((uintptr_t)hk_profile_stacks() & ~(uintptr_t)(hk_os_page_size() - 1));
+    child_run(&child, in_interrupted_child, NULL);
+    CHECK_TEXT(child.text, "");
+    CHECK_EQ(child.status, 0);
+    hak_free(p);
+}
+
 static atomic_bool done;
 
 static void *take_and_free(void *unused) {
@@ -398,6 +437,7 @@ static void *send_signals(void *thread) {
 static void test_signals(void) {
     pthread_t sender, self = pthread_self();
     hk_store_relaxed(&done, false);
+    handled = 0;
     sample_one_in(0);
     signal(SIGUSR2, on_signal);
     CHECK(pthread_create(&sender, NULL, send_signals, &self) == 0);
@@ -467,6 +507,7 @@ static void test_all(void) {
     test_made_code();
     test_threads();
     test_child();
+    test_interrupted_child();
     test_toggling();
     test_signals();
     test_company();

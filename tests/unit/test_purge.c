@@ -198,11 +198,15 @@ static void check_ranges(uint64_t pages, const hk_os_range_t *ranges, unsigned c
     CHECK_EQ(covered, pages);
 }
 
-/* Exactly the pages all of whose blocks are free, and that are not clean; with `aged`, that were so
+/* Exactly the pages all of whose blocks are free, and that are not clean; to be aged, that were so
  * last time. */
-static uint64_t step_claim(bool aged) {
+static uint64_t step_claim(hk_claim_t which) {
     bool dirty[MOST_PAGES] = {false}, due[MOST_PAGES] = {false};
+    const bool aged = which == HK_CLAIM_AGED;
     for (unsigned n = 0; n < m.pages; n++) {
+        m.clean[n] &= which != HK_CLAIM_LAZY_TOO || !m.lazy[n];
+        m.purged[n] &= which != HK_CLAIM_LAZY_TOO || !m.lazy[n];
+        m.lazy[n] &= which != HK_CLAIM_LAZY_TOO;
         dirty[n] = page_is_free(n) && !m.clean[n];
         due[n] = dirty[n] && (!aged || m.seen[n]);
     }
@@ -212,7 +216,7 @@ static uint64_t step_claim(bool aged) {
         for (unsigned b = 0; due[n] && b < m.blocks; b++)
             if (overlap(b, n))
                 m.block[b] = CLAIMED;
-    uint64_t pages = hk_slab_claim(m.slab, aged);
+    uint64_t pages = hk_slab_claim(m.slab, which);
     CHECK_EQ(pages, mask_of(due));
     check_against_model();
     return pages;
@@ -235,13 +239,14 @@ static void step_unclaim(uint64_t pages, bool purged, bool lazily) {
 /* A purge, while others take and free blocks of the slab. */
 static void step_purge(uint64_t *rng) {
     hk_os_range_t ranges[MOST_PAGES / 2];
-    const bool aged = chance_below(rng, 3) == 0, refused = chance_below(rng, 4) == 0;
+    const hk_claim_t which = (hk_claim_t)chance_below(rng, 3);
+    const bool refused = chance_below(rng, 4) == 0;
     const hk_advice_t how = chance_below(rng, 3) == 0 ? HK_RESET : HK_PURGE;
-    uint64_t pages = step_claim(aged);
+    uint64_t pages = step_claim(which);
     unsigned count = hk_mask_ranges(m.slab->base, pages, hk_os_page_size(), ranges);
     check_ranges(pages, ranges, count);
-    if (!aged)
-        CHECK_EQ(hk_slab_claim(m.slab, false), 0); /* nobody gets at what is claimed */
+    if (which != HK_CLAIM_AGED)
+        CHECK_EQ(hk_slab_claim(m.slab, HK_CLAIM_DIRTY), 0); /* nobody gets at what is claimed */
     if (chance_below(rng, 2) == 0) {
         step_take(chance_below(rng, m.blocks), rng);
         step_free(30, rng);

@@ -64,7 +64,7 @@ static void superslabs_are_purged(void) {
             fill(&a, cls, n);
             purge_each(HK_PURGE, false);
             give_some(way % 3 ? &a : &b, cls, n, 70, &rng);
-            hk_heap_collect_all(hk_stash_clear);
+            hk_heap_collect_all(false, hk_stash_clear);
             if (aged)
                 CHECK_EQ(purge_each(how, true), 0);
             const size_t came_back = purge_each(how, aged);

@@ -10,8 +10,9 @@
 
 static size_t page;
 
-static uint32_t claim_slices(hk_slab_t *whole, bool aged, hk_os_range_t *ranges, unsigned *count) {
-    uint32_t claimed = hk_pool_claim(hk_map_owner(whole->base), aged, ranges, count);
+static uint32_t claim_slices(hk_slab_t *whole, hk_claim_t which, hk_os_range_t *ranges,
+                             unsigned *count) {
+    uint32_t claimed = hk_pool_claim(hk_map_owner(whole->base), which, ranges, count);
     uint32_t covered = 0;
     CHECK(*count <= HK_SLICES / 2);
     for (unsigned i = 0; i < *count; i++)
@@ -33,13 +34,13 @@ static void slices_are_claimed(void) {
     unsigned count;
     hk_slab_t *whole = own_superslab(false), *runs[HK_SLICES] = {NULL};
     const uint32_t others = ~1u;
-    CHECK_EQ(claim_slices(whole, true, ranges, &count), 0); /* not aged yet */
-    CHECK(unclaim_slices(whole, 0, 0, false));              /* but seen */
+    CHECK_EQ(claim_slices(whole, HK_CLAIM_AGED, ranges, &count), 0); /* not aged yet */
+    CHECK(unclaim_slices(whole, 0, 0, false));                       /* but seen */
     hk_slab_t *touched = take_in(whole, 1, 0);
     const uint32_t bit = 1u << touched->first;
     hk_pool_give(touched);
     size_t carved = pool_stats().carved;
-    CHECK_EQ(claim_slices(whole, true, ranges, &count), others & ~bit);
+    CHECK_EQ(claim_slices(whole, HK_CLAIM_AGED, ranges, &count), others & ~bit);
     CHECK_EQ(pool_stats().carved, carved);  /* nobody takes the claimed ones for slabs */
     hk_slab_t *only = take_in(whole, 1, 0); /* the one not claimed */
     CHECK(only == touched);
@@ -48,10 +49,11 @@ static void slices_are_claimed(void) {
     hk_pool_give(elsewhere);
     hk_pool_give(only);
     CHECK(!unclaim_slices(whole, others & ~bit, 0, false)); /* refused; the other was used since */
-    CHECK_EQ(claim_slices(whole, false, ranges, &count), others);
+    CHECK_EQ(claim_slices(whole, HK_CLAIM_DIRTY, ranges, &count), others);
     CHECK_EQ(hk_os_advise(ranges, count, HK_PURGE).done, count);
     CHECK(!unclaim_slices(whole, others, others, false));
-    CHECK_EQ(claim_slices(whole, false, ranges, &count), 0); /* nothing is left to be done */
+    CHECK_EQ(claim_slices(whole, HK_CLAIM_DIRTY, ranges, &count),
+             0); /* nothing is left to be done */
     CHECK(!unclaim_slices(whole, 0, 0, false));
     for (unsigned i = 1; i < HK_SLICES; i++) {
         runs[i] = take_in(whole, 1, 0);
@@ -60,7 +62,7 @@ static void slices_are_claimed(void) {
     }
     for (unsigned i = 1; i < HK_SLICES; i += 2)
         hk_pool_give(runs[i]);
-    uint32_t odd = claim_slices(whole, false, ranges, &count);
+    uint32_t odd = claim_slices(whole, HK_CLAIM_DIRTY, ranges, &count);
     CHECK_EQ(count, HK_SLICES / 2);
     CHECK_EQ(__builtin_popcount(odd), HK_SLICES / 2);
     CHECK_EQ(hk_os_advise(ranges, count, HK_RESET).done, count);
@@ -69,10 +71,11 @@ static void slices_are_claimed(void) {
     CHECK(hk_load_relaxed(&slab->lazy) != 0);
     CHECK_EQ(hk_load_relaxed(&slab->lazy), hk_load_relaxed(&slab->clean));
     hk_pool_give(slab);
-    odd = claim_slices(whole, false, ranges, &count); /* the slab's own slice counts as used */
+    odd = claim_slices(whole, HK_CLAIM_DIRTY, ranges,
+                       &count); /* the slab's own slice counts as used */
     CHECK(unclaim_slices(whole, odd, odd, true) == false && odd == 1u << slab->first);
     /* what is lazily freed needs no more */
-    CHECK_EQ(claim_slices(whole, false, ranges, &count), 0);
+    CHECK_EQ(claim_slices(whole, HK_CLAIM_DIRTY, ranges, &count), 0);
     unclaim_slices(whole, 0, 0, false);
     for (unsigned i = 1; i < HK_SLICES; i += 2) {
         runs[i] = take_in(whole, 1, 0);
@@ -81,6 +84,13 @@ static void slices_are_claimed(void) {
     }
     for (unsigned i = 1; i < HK_SLICES; i++)
         hk_pool_give(runs[i]);
+    const uint32_t all = claim_slices(whole, HK_CLAIM_DIRTY, ranges, &count);
+    CHECK_EQ(hk_os_advise(ranges, count, HK_RESET).done, count);
+    unclaim_slices(whole, all, all, true);
+    CHECK_EQ(claim_slices(whole, HK_CLAIM_LAZY_TOO, ranges, &count), all); /* but for a trim */
+    unclaim_slices(whole, all, all, false);
+    CHECK_EQ(claim_slices(whole, HK_CLAIM_LAZY_TOO, ranges, &count), 0);
+    unclaim_slices(whole, 0, 0, false);
     hk_pool_give(whole);
     clear_the_way();
 }
@@ -95,7 +105,7 @@ static void slices_with_memory_come_first(void) {
         for (unsigned i = 1; i < HK_SLICES; i++)
             runs[i] = take_in(whole, 1, 0);
         hk_pool_give(runs[3]);
-        uint32_t three = claim_slices(whole, false, ranges, &count);
+        uint32_t three = claim_slices(whole, HK_CLAIM_DIRTY, ranges, &count);
         CHECK_EQ(hk_os_advise(ranges, count, lazily ? HK_RESET : HK_PURGE).done, 1);
         unclaim_slices(whole, three, three, lazily);
         hk_pool_give(runs[20]);

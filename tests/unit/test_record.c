@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 
 #include "check.h"
@@ -95,6 +96,31 @@ static void do_fork(void) {
     printf("%d\n", pid);
 }
 
+/* Without fork handlers. */
+static void do_clone(void) {
+    do_many();
+    const long pid = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        nanosleep(&(struct timespec){0, PAUSE_MS * 1000000L}, NULL);
+        for (unsigned i = 0; i < 100; i++)
+            hak_free(hak_malloc(MARK + 1));
+        _exit(0);
+    }
+    int status;
+    CHECK(waitpid((pid_t)pid, &status, 0) == pid && status == 0);
+    do_many();
+}
+
+/* Full, and for long. */
+static void do_lose(void) {
+    for (unsigned i = 0; i < 3; i++)
+        do_many();
+    CHECK(hk_record_head->stopped < hk_record_head->operations);
+    hk_store_relaxed(&hk_record_head->operations, (uint64_t)UINT32_MAX - 100);
+    do_many();
+}
+
 static void do_pause(void) {
     hak_free(hak_malloc(MARK));
     nanosleep(&(struct timespec){0, PAUSE_MS * 1000000L}, NULL);
@@ -109,8 +135,9 @@ static void do_kill(void) {
 static const struct {
     const char *name;
     void (*run)(void);
-} deeds[] = {{"resize", do_resize}, {"many", do_many},   {"threads", do_threads}, {"fork", do_fork},
-             {"kill", do_kill},     {"churn", do_churn}, {"pause", do_pause}};
+} deeds[] = {{"resize", do_resize}, {"many", do_many},   {"threads", do_threads},
+             {"fork", do_fork},     {"kill", do_kill},   {"churn", do_churn},
+             {"pause", do_pause},   {"clone", do_clone}, {"lose", do_lose}};
 
 /* ---- running them ---- */
 
@@ -187,7 +214,7 @@ static void read_file(const char *name) {
     }
 }
 
-/* The recording whose number, behind the name, is the process's: the only one but `other`'s. */
+/* The recording whose number, behind the name, is the process's: the only one but `other`'s; it goes. */
 static void read_recording(const char *deed, pid_t other) {
     char name[512], command[600], not_that[64] = "";
     if (other != 0)
@@ -198,6 +225,7 @@ static void read_recording(const char *deed, pid_t other) {
     pclose(list);
     name[strcspn(name, "\n")] = '\0';
     read_file(name);
+    CHECK(unlink(name) == 0);
 }
 
 static uint64_t count_of(uint64_t size) {
@@ -325,6 +353,23 @@ static void test_fork(void) {
     CHECK_EQ(count_of(MARK), MANY);
 }
 
+static void test_clone(void) {
+    run_recorded("clone");
+    CHECK_EQ(child.status, 0);
+    read_recording("clone", 0);
+    check_order();
+    CHECK_EQ(count_of(MARK), 2 * MANY);
+    CHECK_EQ(count_of(MARK + 1), 0);
+}
+
+/* However many are lost, none gets a number that a kept one has. */
+static void test_lost(void) {
+    run_recorded("lose");
+    CHECK_EQ(child.status, 0);
+    read_recording("lose", 0);
+    CHECK_EQ(got.head->operations, (uint64_t)UINT32_MAX - 100);
+}
+
 static void test_kill(void) {
     run_recorded("kill");
     CHECK(WIFSIGNALED(child.status) && WTERMSIG(child.status) == SIGKILL);
@@ -380,8 +425,10 @@ int main(int argc, char **argv) {
     test_churn();
     test_pause();
     test_fork();
+    test_clone();
     test_kill();
     most_mb = "1";
+    test_lost();
     test_full();
     most_mb = "64";
     largest_file = HK_MIB + 5;

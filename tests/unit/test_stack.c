@@ -1,6 +1,7 @@
 /* Stacks through code that was made at run time, whatever it has registered with the unwinder. */
 #include <dlfcn.h>
 #include <sys/mman.h>
+#include <ucontext.h>
 
 #include "base/base.h"
 #include "check.h"
@@ -8,13 +9,30 @@
 
 #if defined(__x86_64__)
 
-enum { MOST = 32, KEEPS_NONE = 16 };
+enum { MOST = 32, KEEPS_NONE = 16, TAKES_IT = 32 };
 
-/* push %rbp; mov %rsp, %rbp; call *%rdi; pop %rbp; ret. And without a frame: push %rbx; call *%rdi; pop %rbx; ret */
-static const unsigned char instructions[] = {[0] = 0x55, 0x48, 0x89,
-                                             0xe5,       0xff, 0xd7,
-                                             0x5d,       0xc3, [KEEPS_NONE] = 0x53,
-                                             0xff,       0xd7, 0x5b,
+/* push %rbp; mov %rsp, %rbp; call *%rdi; pop %rbp; ret. And without a frame: push %rbx; call *%rdi; pop %rbx; ret.
+ * And with one that it is given: push %rbp; mov %rsi, %rbp; call *%rdi; pop %rbp; ret */
+static const unsigned char instructions[] = {[0] = 0x55,
+                                             0x48,
+                                             0x89,
+                                             0xe5,
+                                             0xff,
+                                             0xd7,
+                                             0x5d,
+                                             0xc3,
+                                             [KEEPS_NONE] = 0x53,
+                                             0xff,
+                                             0xd7,
+                                             0x5b,
+                                             0xc3,
+                                             [TAKES_IT] = 0x55,
+                                             0x48,
+                                             0x89,
+                                             0xf5,
+                                             0xff,
+                                             0xd7,
+                                             0x5d,
                                              0xc3};
 
 /* What tells how to step out of these, but leaves out where the caller's frame is. */
@@ -76,6 +94,37 @@ static void check_stack(char *code, bool keeps_frame) {
     }
 }
 
+/* What nobody can return to ends a stack. */
+static void check_plausible(char *code) {
+    const uintptr_t nowhere[] = {0, 1, 4095, UINTPTR_MAX, (uintptr_t)1 << 46};
+    for (unsigned i = 0; i < sizeof nowhere / sizeof nowhere[0]; i++) {
+        void *volatile frame[2] __attribute__((aligned(16))) = {NULL, (void *)nowhere[i]};
+        read_stack(); /* what was found last time is not known any more */
+        ((void (*)(void (*)(void), void *volatile *))(uintptr_t)(code + TAKES_IT))(read_stack,
+                                                                                   frame);
+        const unsigned made = frame_of(code + TAKES_IT, KEEPS_NONE);
+        CHECK(made < count);
+        CHECK_EQ(made + 1, count);
+    }
+}
+
+/* What a signal interrupts is named itself, and not what lies before it. */
+extern const char trap[];
+
+static void on_trap(int number, siginfo_t *info, void *context) {
+    (void)number, (void)info;
+    read_stack();
+    ((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP] += 2; /* behind ud2 */
+}
+
+static void check_interrupted(void) {
+    const struct sigaction action = {.sa_sigaction = on_trap, .sa_flags = SA_SIGINFO};
+    CHECK(sigaction(SIGILL, &action, NULL) == 0);
+    __asm__ volatile("trap: ud2" ::: "memory");
+    CHECK(frame_of(trap, 8) < count);
+    CHECK(frames[frame_of(trap, 8)] == trap + 1);
+}
+
 int main(void) {
     void *library = dlopen("libgcc_s.so.1", RTLD_NOW);
     void (*enroll)(const void *) = NULL;
@@ -89,6 +138,8 @@ int main(void) {
     CHECK(enroll != NULL && hk_stack_prepare());
     check_stack(code, true);
     check_stack(code + KEEPS_NONE, false);
+    check_plausible(code);
+    check_interrupted();
     enroll(&registered);
     check_stack(code, true);
     check_stack(code + KEEPS_NONE, false);

@@ -337,6 +337,47 @@ static void very_many(void *unused) {
         CHECK(pthread_join(threads[i], NULL) == 0);
 }
 
+/* ---- what many threads leave ---- */
+
+enum { LEAVERS = 48, LEFT = 24, BYTES = 1024 };
+static void *left[LEAVERS][LEFT];
+
+static void *leave(void *blocks) {
+    hak_free(hak_malloc(64));
+    pthread_barrier_wait(&together);
+    hk_thread_flush(own_record());
+    hk_magazines_reset(own_record());
+    for (unsigned i = 0; i < LEFT; i++)
+        CHECK((((void **)blocks)[i] = hak_malloc(BYTES)) != NULL);
+    pthread_barrier_wait(&together);
+    return NULL;
+}
+
+/* Half of what they had is freed, and serves those who are left. */
+static void leavers(void *unused) {
+    pthread_t threads[LEAVERS];
+    const unsigned cls = hk_class_of(BYTES);
+    (void)unused;
+    hak_free(hak_malloc(BYTES));
+    CHECK(pthread_barrier_init(&together, NULL, LEAVERS) == 0);
+    for (unsigned i = 0; i < LEAVERS; i++)
+        CHECK(pthread_create(&threads[i], NULL, leave, left[i]) == 0);
+    for (unsigned i = 0; i < LEAVERS; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    unsigned shared = 0;
+    for (unsigned i = 0; i < LEAVERS * LEFT; i++) {
+        void *p = left[i / LEFT][i % LEFT];
+        shared += is_crowd(hk_load_relaxed(&hk_slab_of(p)->owner));
+        if (i % 2 != 0)
+            hak_free(p);
+    }
+    CHECK(shared > LEAVERS * LEFT / 2);
+    const size_t carved = hk_pool_carved(cls);
+    for (unsigned i = 0; i < LEAVERS * LEFT / 2 - LEFT; i++)
+        CHECK(hak_malloc(BYTES) != NULL);
+    CHECK(hk_pool_carved(cls) <= carved + 2 * HK_SLICE);
+}
+
 static void free_only(void *unused) {
     (void)unused;
     only_frees();
@@ -350,5 +391,6 @@ int main(void) {
     check_passes(many, NULL);
     check_passes(in_turn, NULL);
     check_passes(very_many, NULL);
+    check_passes(leavers, NULL);
     return 0;
 }

@@ -201,7 +201,7 @@ static void orphaned_twice(bool planted) {
 static void collected_with_a_heap_locked(bool planted) {
     if (planted)
         hk_lock(&a.lock);
-    hk_heap_collect_all(hk_stash_clear);
+    hk_heap_collect_all(false, hk_stash_clear);
 }
 
 static void class_that_there_is_not(bool planted) {

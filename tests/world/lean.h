@@ -20,18 +20,6 @@ static inline void sleep_ms(long ms) {
         continue;
 }
 
-static inline size_t read_file(const char *path, char *text, size_t room) {
-    size_t len = 0;
-    ssize_t got = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    while (fd >= 0 && (got = read(fd, text + len, room - 1 - len)) > 0)
-        len += (size_t)got;
-    if (fd >= 0)
-        close(fd);
-    text[len] = '\0';
-    return len;
-}
-
 // Bytes that are resident and not lazily freed.
 static inline size_t kept_bytes(void) {
     char text[4096];

@@ -49,12 +49,10 @@ static setter_t *const setters[] = {
 enum { SETTERS = sizeof setters / sizeof *setters };
 
 static size_t mapped(void) {
-    char text[128] = "";
+    char text[128];
     unsigned long pages = 0;
-    const int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-    CHECK(fd >= 0 && read(fd, text, sizeof text - 1) > 0 && sscanf(text, "%lu", &pages) == 1,
-          "/proc/self/statm");
-    close(fd);
+    read_file("/proc/self/statm", text, sizeof text);
+    CHECK(sscanf(text, "%lu", &pages) == 1, "/proc/self/statm");
     return pages * (size_t)sysconf(_SC_PAGESIZE);
 }
 

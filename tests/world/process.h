@@ -9,16 +9,24 @@
 
 #define MIB ((size_t)1 << 20)
 
-// Resident bytes of this process, read without allocating.
+// What a file begins with, as a text, read without allocating; 0 where it cannot be read.
+static inline size_t read_file(const char *path, char *text, size_t room) {
+    size_t len = 0;
+    ssize_t got = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    while (fd >= 0 && (got = read(fd, text + len, room - 1 - len)) > 0)
+        len += (size_t)got;
+    if (fd >= 0)
+        close(fd);
+    text[len] = '\0';
+    return len;
+}
+
+// Resident bytes of this process.
 static inline size_t process_rss(void) {
     char text[128];
-    int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-    CHECK(fd >= 0, "/proc/self/statm: %s", strerror(errno));
-    ssize_t len = read(fd, text, sizeof text - 1);
-    close(fd);
-    CHECK(len > 0, "/proc/self/statm is empty");
-    text[len] = '\0';
     unsigned long resident = 0;
+    read_file("/proc/self/statm", text, sizeof text);
     CHECK(sscanf(text, "%*u %lu", &resident) == 1, "/proc/self/statm: %s", text);
     return resident * (size_t)sysconf(_SC_PAGESIZE);
 }

@@ -8,6 +8,8 @@
 //                 of 300 that only freed ones lead to, nor to 15 of 50000
 //   inherit       keeps a block of 500, which a child frees
 //   busy          keeps a block, while a signal comes each millisecond
+//   signal        keeps 100 blocks from what lies below a signal's stack, and ends on that; with IN_FRAME it lies on the thread's
+//   many          keeps 40 blocks of 1000 to 1039 bytes, each from a stack of its own
 //   shut          loses 30 rings, and closes stderr
 //   read          keeps a block and prints a word, while a thread reads from a stream to which nothing comes
 //   sparse        keeps a block; has a file's private pages beyond its end, addresses that it never writes to, and one byte of
@@ -148,6 +150,38 @@ static int be_busy(void) {
     return sigaction(SIGALRM, &action, NULL) != 0 || setitimer(ITIMER_REAL, &often, NULL) != 0;
 }
 
+static struct {
+    _Alignas(1 << 16) void *volatile blocks[50]; // in the same mapping as the stack
+    char stack[1 << 17];
+} below;
+static void leave(int number) { exit(number - SIGUSR1); }
+
+APART static int leave_by_signal(char *stack) {
+    void *volatile blocks[50];
+    const stack_t alternate = {.ss_sp = stack, .ss_size = sizeof below.stack};
+    const struct sigaction action = {.sa_handler = leave, .sa_flags = SA_ONSTACK};
+    for (unsigned i = 0; i < 50; i++) {
+        blocks[i] = malloc(500);
+        below.blocks[i] = malloc(500);
+    }
+    if (sigaltstack(&alternate, NULL) == 0 && sigaction(SIGUSR1, &action, NULL) == 0)
+        raise(SIGUSR1);
+    return blocks[0] != NULL;
+}
+
+APART static int leave_in_frame(void) {
+    char stack[sizeof below.stack];
+    return leave_by_signal(stack);
+}
+
+APART static void keep_deep(unsigned depth, unsigned bytes) {
+    if (depth != 0)
+        keep_deep(depth - 1, bytes);
+    else
+        kept[used++] = malloc(bytes);
+    NO_JUMP;
+}
+
 static pthread_barrier_t both_ready;
 
 static void *read_for_ever(void *file) {
@@ -195,6 +229,11 @@ int main(int argc, char **argv) {
         return free_in_child();
     } else if (strcmp(what, "busy") == 0) {
         return be_busy();
+    } else if (strcmp(what, "signal") == 0) {
+        return argc > 2 ? leave_in_frame() : leave_by_signal(below.stack);
+    } else if (strcmp(what, "many") == 0) {
+        for (unsigned i = 0; i < 40; i++)
+            keep_deep(i, 1000 + (i * 7) % 40);
     } else if (strcmp(what, "shut") == 0) {
         lose_rings();
         fclose(stderr);

@@ -8,7 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from run_profile import TIMEOUT_S, environment, expect, main, program, run
+from checks import environment, expect, main, program
+from run_profile import TIMEOUT_S, run
 
 
 def check_leaks(folder: Path) -> None:
@@ -41,6 +42,18 @@ def check_leaks(folder: Path) -> None:
     expect(said == "", said)
 
 
+def check_many(folder: Path) -> None:
+    """The largest ones of more than are told, the most bytes first."""
+    said = run(folder, "many", HAKMEM_LEAKS="1", HAKMEM_PROF_SAMPLE_KB="0")
+    told = [line for line in said.splitlines() if line.startswith("hakmem: ")]
+    told_bytes = range(1039, 1039 - 32, -1)
+    expect(
+        told[:-1] == [f"hakmem: leaks: {n} bytes in 1 block, allocated by" for n in told_bytes],
+        said,
+    )
+    expect(f" {sum(told_bytes)} bytes in 32 blocks of these stacks, the largest" in told[-1], said)
+
+
 def check_unreachable(folder: Path) -> None:
     exactly = {"HAKMEM_LEAKS": "unreachable", "HAKMEM_PROF_SAMPLE_KB": "0"}
     for profile in "balanced", "secure":
@@ -58,8 +71,10 @@ def check_unreachable(folder: Path) -> None:
             ],
             "\n".join([profile, *lines]),
         )
-        for what in "keep", "clean", "sparse", "inherit", "busy":
-            said = run(folder, what, HAKMEM_LEAKS_STATUS="23", HAKMEM_PROFILE=profile, **exactly)
+        for what in "keep", "clean", "sparse", "inherit", "busy", "signal", "signal in_frame":
+            said = run(
+                folder, *what.split(), HAKMEM_LEAKS_STATUS="23", HAKMEM_PROFILE=profile, **exactly
+            )
             expect(said == "", f"{what}, {profile}: {said}")
     run(folder, "lose", HAKMEM_LEAKS_STATUS="23", status=23, **exactly)
     lines = run(folder, "shut", **exactly).splitlines()
@@ -82,7 +97,7 @@ def check_refused(folder: Path) -> None:
     expect(done.returncode == 0, f"it ended with {done.returncode}")
 
 
-CHECKS = (check_leaks, check_unreachable, check_refused)
+CHECKS = (check_leaks, check_many, check_unreachable, check_refused)
 
 if __name__ == "__main__":
     sys.exit(main(CHECKS))

@@ -11,7 +11,8 @@ import sys
 import time
 from pathlib import Path
 
-from run_stats_process import BUSY_S, TIMEOUT_S, end, expect, main, wait_for, waiting
+from checks import expect, main
+from run_stats_process import BUSY_S, TIMEOUT_S, end, wait_for, waiting
 
 NOBODY = 65534
 LISTENS = "00010000"  # a flag of /proc/net/unix
@@ -162,4 +163,4 @@ CHECKS = (
 )
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[3:], CHECKS))
+    sys.exit(main(CHECKS))

@@ -1,26 +1,24 @@
 """Check heap profiles from outside, and that pprof reads them.
 
-Usage: run_profile.py LIBHAKMEM PROGRAM             all checks but pprof's
+Usage: run_profile.py LIBHAKMEM PROGRAM             all checks but those that take a tool
        run_profile.py LIBHAKMEM PROGRAM pprof       what `go tool pprof` says
        run_profile.py LIBHAKMEM PROGRAM NAME        the check of this name
 """
 
 import gzip
 import itertools
-import os
 import re
 import resource
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from checks import Check, environment, expect, library, main, program
+
 TIMEOUT_S = 60
-SKIPPED = 77
 TYPES = [
     ("inuse_objects", "count"),
     ("inuse_space", "bytes"),
@@ -31,18 +29,6 @@ LARGE = [300, 300 * 10000, 300, 300 * 10000]
 SMALL = [200, 200 * 40, 200, 200 * 40]
 BRIEF = [0, 0, 1000, 1000 * 500]
 IN_CHILD = [100, 100 * 7000, 100, 100 * 7000]
-
-library, program = sys.argv[1:3]
-
-
-def expect(condition: bool, what: str) -> None:
-    if not condition:
-        raise AssertionError(what)
-
-
-def environment(**options: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("HAKMEM_")}
-    return kept | {"LD_PRELOAD": library} | options
 
 
 def run(
@@ -458,7 +444,7 @@ def check_traced(folder: Path) -> None:
     expect(counts.get("free 1", 0) >= 1000, f"{counts.get('free 1')} frees")
 
 
-CHECKS: tuple[Callable[[Path], None], ...] = (
+CHECKS: tuple[Check, ...] = (
     check_exact,
     check_build_id,
     check_sampled,
@@ -476,35 +462,8 @@ CHECKS: tuple[Callable[[Path], None], ...] = (
 )
 
 
-# What is checked only where it is asked for by name, and the tool that it takes.
 WITH_TOOLS = {check_pprof: "go", check_probes: "readelf", check_traced: "gdb"}
 
 
-def main(checks: tuple[Callable[[Path], None], ...]) -> int:
-    names, failed = sys.argv[3:], 0
-    for check in checks:
-        name = check.__name__.removeprefix("check_")
-        if name not in names and (names or check in WITH_TOOLS):
-            continue
-        tool = WITH_TOOLS.get(check)
-        if tool is not None and shutil.which(tool) is None:
-            print(f"SKIPPED: there is no {tool}: {name} is NOT checked")
-            return SKIPPED
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                check(Path(folder))
-                print(f"{name}: ok")
-            except (
-                AssertionError,
-                KeyError,
-                OSError,
-                ValueError,
-                subprocess.TimeoutExpired,
-            ) as error:
-                print(f"{name}: {error!r}")
-                failed += 1
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main((*CHECKS, *WITH_TOOLS)))
+    sys.exit(main(CHECKS, WITH_TOOLS))

@@ -10,11 +10,12 @@ import signal
 import stat
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+
+from checks import environment, expect, main, program
 
 TIMEOUT_S = 30
 POLL_S = 0.01
@@ -26,18 +27,6 @@ OS_LINE = re.compile(
     r"mremap=(\d+) mprotect=(\d+) mincore=(\d+) futex=(\d+) "
     r"other=(\d+) calls=(\d+) pid=(\d+)\n"
 )
-
-library, program = sys.argv[1:3]
-
-
-def expect(condition: bool, what: str) -> None:
-    if not condition:
-        raise AssertionError(what)
-
-
-def environment(**options: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("HAKMEM_")}
-    return kept | {"LD_PRELOAD": library, "HK_WORLD_EXPECT": "hakmem"} | options
 
 
 def run(*arguments: str, **options: str) -> subprocess.CompletedProcess[str]:
@@ -368,7 +357,7 @@ def check_child_counts_from_its_start(folder: Path) -> None:
         expect(heaps[child][name] == heaps[parent][name], f"{name} is not as it was")
 
 
-CHECKS: tuple[Callable[[Path], None], ...] = (
+CHECKS = (
     check_stderr,
     check_stderr_that_is_closed,
     check_numbered,
@@ -387,20 +376,5 @@ CHECKS: tuple[Callable[[Path], None], ...] = (
 )
 
 
-def main(names: list[str], checks: tuple[Callable[[Path], None], ...] = CHECKS) -> int:
-    failed = 0
-    for check in checks:
-        if names and check.__name__ not in names:
-            continue
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                check(Path(folder))
-                print(f"{check.__name__}: ok")
-            except (AssertionError, OSError, ValueError, subprocess.TimeoutExpired) as error:
-                print(f"{check.__name__}: {error}")
-                failed += 1
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[3:]))
+    sys.exit(main(CHECKS))

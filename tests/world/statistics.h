@@ -2,10 +2,8 @@
 #ifndef WORLD_STATISTICS_H
 #define WORLD_STATISTICS_H
 
-#include "check.h"
 #include "hakmem/hakmem.h"
-
-#include <fcntl.h>
+#include "process.h"
 
 static inline hak_stats_t statistics(void) {
     int (*get)(hak_stats_t *);
@@ -19,11 +17,7 @@ static inline hak_stats_t statistics(void) {
 // Bytes of a line of /proc/self/smaps_rollup, read without allocating; 0 where it is not there.
 static inline size_t smaps_rollup(const char *name) {
     static char text[4096];
-    int fd = open("/proc/self/smaps_rollup", O_RDONLY | O_CLOEXEC);
-    ssize_t len = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    if (fd >= 0)
-        close(fd);
-    text[len < 0 ? 0 : len] = '\0';
+    read_file("/proc/self/smaps_rollup", text, sizeof text);
     const char *line = strstr(text, name);
     return line == NULL ? 0 : strtoul(line + strlen(name), NULL, 10) * 1024;
 }
