@@ -358,7 +358,9 @@ void *hk_large_resize(hk_heap_t *heap, void *p, unsigned kind, size_t n) {
         return run_resize(heap, p, n);
     if (kind == HK_KIND_PACKED)
         return n <= HK_PACK_MOST && hk_pack_resize(p, n) ? p : NULL;
-    if (n <= LARGE_MAX / 2 && !hk_region_is_bounded())
-        return NULL; /* it would keep a whole unit */
+    if (n <= LARGE_MAX / 2 && !hk_region_is_bounded()) {
+        huge_resize(p, HK_UNIT); /* of which a copy needs a part only */
+        return NULL;
+    }
     return huge_resize(p, huge_bytes(n));
 }

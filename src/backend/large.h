@@ -41,7 +41,7 @@ extern atomic_bool hk_large_aside;
 size_t hk_large_usable(const void *p, unsigned kind);
 
 /* Changes the size to n > HK_MID_MAX: in place, or by moving pages. NULL when only a copy can do
- * it; nothing has changed then. */
+ * it; nothing has changed then but that a huge block may have given back what n does not need. */
 void *hk_large_resize(hk_heap_t *heap, void *p, unsigned kind, size_t n);
 
 /* How many huge blocks there are. Any thread. */

@@ -1,6 +1,5 @@
 #include "backend/heap.h"
 
-enum { USED = 2 };
 enum { SLICES = HK_SLICES - 1 }; /* the bits for how many but one */
 _Static_assert(_Alignof(hk_slab_t) > SLICES, "a descriptor's address has room for them");
 
@@ -92,9 +91,9 @@ size_t hk_stash_put(hk_stash_t *stash, hk_slab_t *run) {
     hk_store_release(&stash->runs[stash->next], entry_of(run));
     stash->next = (uint8_t)((stash->next + 1) % HK_STASH_RUNS);
     stash->held = (uint8_t)(stash->held + slices);
-    if (hk_load_relaxed(&stash->used) == USED)
+    if (hk_load_relaxed(&stash->used))
         return bytes;
-    hk_store_relaxed(&stash->used, (uint8_t)USED);
+    hk_store_relaxed(&stash->used, true);
     return bytes + slices * HK_SLICE;
 }
 
@@ -104,9 +103,8 @@ void hk_stash_clear(hk_stash_t *stash) {
 }
 
 void hk_stash_look(hk_stash_t *stash) {
-    const uint8_t used = hk_load_relaxed(&stash->used);
-    if (used != 0)
-        hk_store_relaxed(&stash->used, (uint8_t)(used - 1));
-    if (used == USED - 1)
+    if (hk_load_relaxed(&stash->used))
+        hk_store_relaxed(&stash->used, false);
+    else
         hk_stash_clear(stash);
 }

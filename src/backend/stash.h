@@ -14,11 +14,10 @@ enum { HK_STASH_RUNS = 32 };
 typedef struct {
     /* atomic: a run's descriptor, and in its lowest bits how many slices but one it has; 0: none */
     _Alignas(HK_CACHE_LINE) _Atomic uintptr_t runs[HK_STASH_RUNS];
-    _Atomic uint8_t
-        used;       /* atomic: 2: since it was last looked at; 1: before; 0: and was cleared then */
-    uint8_t next;   /* the thread's: where the next one goes, if that place is empty */
-    uint8_t wanted; /* the thread's: slices that were asked for last */
-    uint8_t unasked; /* the thread's: runs that came since, up to as many as there are places */
+    atomic_bool used; /* atomic: since it was last looked at */
+    uint8_t next;     /* the thread's: where the next one goes, if that place is empty */
+    uint8_t wanted;   /* the thread's: slices that were asked for last */
+    uint8_t unasked;  /* the thread's: runs that came since, up to as many as there are places */
     uint8_t held; /* the thread's: slices here, and those that others have taken away meanwhile */
 } hk_stash_t;
 

@@ -395,8 +395,8 @@ static void *resize_large(void *p, unsigned kind, size_t n) {
         return NULL;
     size_t before = hk_large_usable(p, kind);
     void *q = HK_TIMED_VALUE(large_resize, hk_large_resize(&thread->heap, p, kind, n));
-    if (q != NULL)
-        hk_purger_note(before - hk_min(before, hk_large_usable(q, hk_map_kind(q))));
+    const void *is = q != NULL ? q : p;
+    hk_purger_note(before - hk_min(before, hk_large_usable(is, hk_map_kind(is))));
     hk_purger_go_on();
     hk_thread_leave(thread);
     return q;
@@ -405,6 +405,7 @@ static void *resize_large(void *p, unsigned kind, size_t n) {
 HK_COLD void *hk_take_smaller(size_t n) {
     hk_thread_t *thread = hk_thread_served();
     const bool hears = thread != NULL && thread->refused;
+    const bool does_without = thread != NULL && thread->does_without;
     const int saved = errno;
     if (thread != NULL)
         thread->refused = thread->does_without = true;
@@ -413,7 +414,7 @@ HK_COLD void *hk_take_smaller(size_t n) {
     atomic_signal_fence(memory_order_seq_cst);
     if (thread != NULL) {
         thread->refused = hears;
-        thread->does_without = false;
+        thread->does_without = does_without;
     }
     if (p == NULL)
         errno = saved;

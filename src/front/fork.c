@@ -46,9 +46,8 @@ static void release_locked(hk_thread_t *own) {
     for (hk_thread_t *thread = hk_threads_all; thread != NULL; thread = thread->all_next)
         if (thread != own)
             hk_gate_leave(thread);
-    hk_unlock(
-        &hk_registry); /* first: a signal handler of a thread without a record may come for it */
     hk_store_seq(&hk_forking, false);
+    hk_unlock(&hk_registry);
     hk_unlock(&hk_shared_lock);
 }
 

@@ -81,7 +81,7 @@ static void let_others_in(void) {
  * registry, one past its end for the shared record, which a fork has while it waits for who is inside. Not waited for for
  * ever: in a child that was made past the fork handlers a thread that is not there may have the registry. */
 static bool keep_others_out(void) {
-    enum { MOST_TRIES = 100 };
+    enum { MOST_TRIES = 1000 };
     if (!was_alone() || !hk_lock_try(&hk_shared_lock))
         return false;
     const bool has_registry = hk_lock_patiently(&hk_registry, MOST_TRIES);

@@ -207,7 +207,7 @@ static hk_thread_t *attach(void) {
     if (thread == NULL)
         return NULL;
     thread->exit_rounds = 0;
-    thread->refused = false;
+    thread->refused = thread->does_without = false;
     hk_prewarm(thread);
     hk_store_relaxed(&hk_tc, &thread->cache);
     hk_lock(&hk_registry);
@@ -225,7 +225,7 @@ static hk_thread_t *attach(void) {
 }
 
 static HK_COLD hk_thread_t *enter_outside(void) {
-    if (hk_load_relaxed(&outside.inside))
+    if (hk_load_relaxed(&outside.inside) || hk_fork_is_mine())
         return NULL;
     hk_store_relaxed(&outside.inside, true);
     atomic_signal_fence(memory_order_seq_cst);

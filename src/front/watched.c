@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "backend/pack.h"
+#include "base/report.h"
 #include "front/boundary.h"
 #include "front/guarded.h"
 #include "front/observed.h"
@@ -192,11 +193,12 @@ static void *move_apart(void *p, size_t n) {
 
 void *hk_watched_realloc(void *p, size_t n) {
     tell_taken(p, (hk_told_t){HK_ANY_SIZE, 8, HK_BY_MALLOC, true});
+    const unsigned faults = hk_load_relaxed(&hk_faults); /* more of them: p is no block */
     const bool told = !passes(own_thread(), n);
     void *q = told ? move_apart(p, n) : hk_realloc_unwatched(p, n);
-    if (q == NULL)
+    if (q == NULL && hk_load_relaxed(&hk_faults) == faults)
         tell_given(p, (hk_told_t){hk_usable(p), 8, HK_BY_MALLOC, true});
-    else if (told)
+    else if (q != NULL && told)
         tell_given(q, (hk_told_t){n, 8, HK_BY_MALLOC, true});
     return q;
 }

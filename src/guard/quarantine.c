@@ -79,9 +79,11 @@ void *hk_quarantine_put_slow(hk_quarantine_t *q, unsigned cls, hk_waiting_t in) 
 void *hk_quarantine_drain(hk_quarantine_t *q, unsigned cls) {
     void *p = hk_quarantine_take(q, cls).p;
     for (unsigned i = 0; p == NULL && i <= q->last[cls]; i++) {
-        p = q->blocks[cls].waits[i].p;
+        if ((p = q->blocks[cls].waits[i].p) == NULL)
+            continue;
         q->blocks[cls].waits[i].p = NULL;
-        if (p != NULL)
+        if (hk_load_relaxed(&q->wait[cls]) !=
+            0) /* a fork may have come between the block and its count */
             hk_quarantine_waits(q, cls, -1);
     }
     return p;
