@@ -70,7 +70,7 @@ portability: $(READY) ## the unit tests, and programs, for aarch64, for musl, by
 	.venv/bin/pytest -c lab/pyproject.toml --rootdir . -o pythonpath=tests tests/portability || status=1; \
 	exit $$status
 
-deb: ## Debian packages in build/debian: libhakmem0, libhakmem-dev and hakmem
+deb: ## Debian packages in build/debian: libhakmem0 and its -dbgsym, libhakmem-dev and hakmem
 	@tools/setup build --or-without packaging
 	@$(MAKE) --no-print-directory build-debian
 	cpack --config build/debian/CPackConfig.cmake -B build/debian

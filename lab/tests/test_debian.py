@@ -13,7 +13,8 @@ from hakmem.process import library
 from standing import need
 from users import build_consumer, link_by_pkg_config, run, run_consumer, version
 
-RUNTIME, DEVELOPMENT, COMMAND = "libhakmem0", "libhakmem-dev", "hakmem"
+RUNTIME, SYMBOLS = "libhakmem0", "libhakmem0-dbgsym"
+DEVELOPMENT, COMMAND = "libhakmem-dev", "hakmem"
 # What lintian says against packages that were never sent to Debian.
 NOT_IN_DEBIAN = {"bogus-mail-host", "initial-upload-closes-no-bugs"}
 
@@ -35,7 +36,7 @@ def field(package: Path, name: str) -> str:
 
 
 def test_the_packages_are_what_they_say(packages: dict[str, Path], tmp_path: Path) -> None:
-    assert packages.keys() == {RUNTIME, DEVELOPMENT, COMMAND}
+    assert packages.keys() == {RUNTIME, SYMBOLS, DEVELOPMENT, COMMAND}
     ours = f"{version()}-1"
     for name, package in packages.items():
         assert (field(package, "Package"), field(package, "Version")) == (name, ours)
@@ -47,7 +48,7 @@ def test_the_packages_are_what_they_say(packages: dict[str, Path], tmp_path: Pat
         changes = gzip.decompress((docs / "changelog.Debian.gz").read_bytes()).decode()
         assert changes.startswith(f"hakmem ({ours}) ")
     assert field(packages[RUNTIME], "Depends").startswith("libc6 (>= ")
-    for name in (DEVELOPMENT, COMMAND):
+    for name in (SYMBOLS, DEVELOPMENT, COMMAND):
         assert f"{RUNTIME} (= {ours})" in field(packages[name], "Depends")
     # No scripts: the loader's cache is a trigger's work.
     run(["dpkg-deb", "--control", packages[RUNTIME], tmp_path / "control"], tmp_path)
@@ -79,6 +80,21 @@ def test_each_file_is_in_one_package(packages: dict[str, Path], tmp_path: Path) 
     assert wanted | {"hakmem-config.cmake"} <= development.keys()
     sections = run(["readelf", "-SW", development["libhakmem.a"]], tmp_path).stdout
     assert ".debug_info" not in sections
+
+
+def test_a_debugger_finds_what_the_library_was_stripped_of(
+    packages: dict[str, Path], tmp_path: Path
+) -> None:
+    for package in (packages[RUNTIME], packages[SYMBOLS]):
+        run(["dpkg-deb", "--extract", package, tmp_path], tmp_path)
+    (library,) = tmp_path.glob(f"usr/lib/*/libhakmem.so.{version()}")
+    (build_id,) = re.findall(r"Build ID: (\w+)", run(["readelf", "-n", library], tmp_path).stdout)
+    kept = tmp_path / "usr/lib/debug/.build-id" / build_id[:2] / f"{build_id[2:]}.debug"
+    internal = re.compile(r" t hk_\w+$", re.MULTILINE)
+    assert not internal.search(run(["nm", "-a", library], tmp_path).stdout)
+    assert internal.search(run(["nm", "-a", kept], tmp_path).stdout)
+    for path, has in ((library, False), (kept, True)):
+        assert (".debug_info" in run(["readelf", "-SW", path], tmp_path).stdout) == has
 
 
 def test_lintian_has_nothing_to_say(packages: dict[str, Path], tmp_path: Path) -> None:
@@ -139,5 +155,5 @@ def test_installed_it_serves_and_removed_it_is_gone(
     heap = f"heap run --sample-kb 0 --out {tmp_path}/heap.html -- {command[0]} -c 1".split()
     assert "heap.html" in run([*command, *heap], tmp_path, PYTHONPATH=str(python)).stdout
 
-    dpkg(root, "--remove", COMMAND, DEVELOPMENT, RUNTIME)
+    dpkg(root, "--remove", COMMAND, DEVELOPMENT, SYMBOLS, RUNTIME)
     assert not list((root / "usr").rglob("*hakmem*"))

@@ -1,5 +1,6 @@
 # Debian packages, made by cpack of an installation in /usr (the preset debian, `make deb`):
 #   libhakmem0     the shared library, named after its SONAME so that a later one can be beside it
+#   libhakmem0-dbgsym  what debuggers and heap profiles ask for of it, kept apart by build
 #   libhakmem-dev  what is needed to build with it: header, archive, link, packages of CMake and pkg-config
 #   hakmem         the command, for the Python of the system; a Debian that has older libraries than it needs takes the wheel
 if(NOT CMAKE_INSTALL_PREFIX STREQUAL "/usr")
@@ -9,8 +10,8 @@ set(HAKMEM_MAINTAINER "hakmem authors <hakmem@example.org>"
     CACHE STRING "Name and address in the Debian packages, for whoever gives them out to set")
 
 set(soversion ${PROJECT_VERSION_MAJOR})
-set(components runtime development command)
-set(packages libhakmem${soversion} libhakmem-dev hakmem)
+set(components runtime symbols development command)
+set(packages libhakmem${soversion} libhakmem${soversion}-dbgsym libhakmem-dev hakmem)
 set(release 1)
 set(made ${PROJECT_BINARY_DIR}/packaging)
 set(python lib/python3/dist-packages) # python's own place for the command
@@ -55,6 +56,23 @@ install(CODE "execute_process(
     COMMAND_ERROR_IS_FATAL ANY)" COMPONENT development)
 
 install(TARGETS hakmem_check LIBRARY DESTINATION ${checked} COMPONENT runtime)
+
+# What the libraries are stripped of, where debuggers look for the build. (CPack's own way to make such a package adds
+# scripts to the library's.)
+foreach(library hakmem hakmem_check)
+    install(CODE "execute_process(COMMAND \"${CMAKE_READELF}\" -n \"$<TARGET_FILE:${library}>\"
+        OUTPUT_VARIABLE notes COMMAND_ERROR_IS_FATAL ANY)
+    if(NOT notes MATCHES \"Build ID: (..)([0-9a-f]+)\")
+        message(FATAL_ERROR \"$<TARGET_FILE:${library}> has no build ID\")
+    endif()
+    set(folder \"\$ENV{DESTDIR}/usr/lib/debug/.build-id/\${CMAKE_MATCH_1}\")
+    file(MAKE_DIRECTORY \"\${folder}\")
+    execute_process(COMMAND \"${CMAKE_OBJCOPY}\" --only-keep-debug --compress-debug-sections
+        \"$<TARGET_FILE:${library}>\" \"\${folder}/\${CMAKE_MATCH_2}.debug\"
+        COMMAND_ERROR_IS_FATAL ANY)
+    file(CHMOD \"\${folder}/\${CMAKE_MATCH_2}.debug\"
+        PERMISSIONS OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ)" COMPONENT symbols)
+endforeach()
 
 # With what says its version; the libraries are the other package's.
 install(DIRECTORY lab/hakmem DESTINATION ${python} COMPONENT command
@@ -114,6 +132,16 @@ string(JOIN "\n" CPACK_DEBIAN_RUNTIME_DESCRIPTION
     "held, and a profile checks every operation."
     ""
     "This package has the library, and beside it the one for checked copying.")
+
+set(CPACK_DEBIAN_SYMBOLS_PACKAGE_NAME libhakmem${soversion}-dbgsym)
+set(CPACK_DEBIAN_SYMBOLS_PACKAGE_SECTION debug)
+set(CPACK_DEBIAN_SYMBOLS_PACKAGE_DEPENDS
+    "libhakmem${soversion} (= ${PROJECT_VERSION}-${release})")
+string(JOIN "\n" CPACK_DEBIAN_SYMBOLS_DESCRIPTION
+    "drop-in memory allocator, debug symbols"
+    "hakmem serves malloc and its family and the C++ operators new and delete."
+    ""
+    "This package has what debuggers and profilers ask for of its libraries.")
 
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libhakmem-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
