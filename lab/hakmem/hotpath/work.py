@@ -111,7 +111,6 @@ class Workload:
             argv=self.argv(amount, amounts),
             library=cell.library,
             padding=padding,
-            expects_proof=cell.is_hakmem,
             timeout_s=TIMEOUT_S,
             environment=cell.environment,
             passed=self.passed,

@@ -242,7 +242,6 @@ class Runner:
             argv=tuple(self._argv(stage.pair_s, stage.pair_s)),
             library=lib,
             padding=padding,
-            expects_proof=lib.origin == "hakmem",
             timeout_s=soak.WARM_UP_S + 10 * stage.pair_s,
             environment=mode.environment,
             counted=False,

@@ -32,8 +32,7 @@ class Cell:
 
     @property
     def is_hakmem(self) -> bool:
-        """Whether its processes must leave a proof, or must not."""
-        return self.library.origin == "hakmem"
+        return self.library.is_hakmem
 
 
 def parse(text: str) -> Cell:

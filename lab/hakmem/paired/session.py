@@ -16,7 +16,6 @@ from hakmem.paired.protocol import Decision
 from hakmem.paired.readings import COUNTED, MEMORY, Better
 from hakmem.process import library, provenance
 from hakmem.process.sample import Process, Sample, take, take_shown
-from hakmem.suite import Reference
 from hakmem.terminal import progress_bar
 
 Standing = Callable[[Plan, int, Mapping[str, Decision]], Iterable[str]]
@@ -60,32 +59,17 @@ def sampler(plan: Plan) -> Sampler:
     """Takes real samples, each a process of its own."""
 
     def one(trial: Trial) -> Sample:
-        process = process_for(plan, trial)
         blank = Sample(trial.track.name, trial.round, trial.position, trial.letter)
-        sample = proven(take(blank, process), process)
-        return trial.work.nominal(sample)
+        return trial.work.nominal(take(blank, process_for(plan, trial)))
 
     return one
 
 
-def proven(sample: Sample, process: Process) -> Sample:
-    """The sample, with an error where another allocator, or another setting, was in effect."""
-    if sample.error is None:
-        wrong = provenance.unintended(process.library, sample.proof, process.environment)
-        return replace(sample, error=wrong)
-    return sample
-
-
 def process_for(plan: Plan, trial: Trial) -> Process:
-    counted = trial.track.reading.name in COUNTED
-    return trial.work.process(cell_of(plan, trial.track, trial.letter), trial.padding, counted)
-
-
-def cell_of(plan: Plan, track: Track, letter: str) -> Cell | Reference:
-    if letter != FLOOR:
-        return plan.cells[letter]
-    assert track.floor is not None
-    return track.floor
+    track = trial.track
+    cell = track.floor if trial.letter == FLOOR else plan.cells[trial.letter]
+    assert cell is not None
+    return trial.work.process(cell, trial.padding, track.reading.name in COUNTED)
 
 
 def prepare(plan: Plan, seconds: float, console: Console, within_s: float = math.inf) -> Ready:
@@ -182,8 +166,7 @@ def unproven(cells: Mapping[str, Cell]) -> dict[str, str]:
 
 def _trial(plan: Plan, trial: Trial) -> Sample:
     """One run, with the loader's own word that a library that leaves no proof was loaded."""
-    process = process_for(plan, trial)
-    sample = proven(take_shown(Sample(trial.track.name), process), process)
+    sample = take_shown(Sample(trial.track.name), process_for(plan, trial))
     return paired.checked(sample, trial.track.reading)
 
 

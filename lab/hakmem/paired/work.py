@@ -47,7 +47,7 @@ class Work:
         """One process of it under a cell, or as one of the benchmark's references."""
         if self.program is not None:
             assert isinstance(cell, Cell)
-            return self.program.process(cell.library, cell.environment, padding, cell.is_hakmem)
+            return self.program.process(cell.library, cell.environment, padding)
         command = self.command
         if isinstance(cell, Reference):
             assert command is not None
@@ -56,14 +56,12 @@ class Work:
                 argv=command.argv(self.amount, cell),
                 library=replace(system(), path=preload),
                 padding=padding,
-                expects_proof=False,
             )
         amount = round(self.amount * (1 + self.planted))
         return Process(
             argv=command.argv(amount) if command else self.arguments,
             library=cell.library,
             padding=padding,
-            expects_proof=cell.is_hakmem,
             starts=command.starts if command else "",
             timeout_s=self.timeout_s,
             environment=cell.environment,

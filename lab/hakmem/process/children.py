@@ -4,11 +4,14 @@ import contextlib
 import fcntl
 import os
 import re
+import resource
+import select
 import signal
 import stat
 import subprocess
 import termios
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,10 +105,15 @@ def end(child: "subprocess.Popen[Any]") -> None:
 
 @dataclass(frozen=True)
 class Ended:
-    """A child that was run to its end; `status` None: it was killed, because it took too long."""
+    """A child that was run to its end; `status` None: it was killed, because it took too long.
+
+    `usage` is its own and that of its children.
+    """
 
     pid: int
     status: int | None
+    wall_s: float
+    usage: resource.struct_rusage
     out: str
     err: str
 
@@ -117,14 +125,32 @@ def finished(argv: Sequence[str], folder: Path, timeout_s: float, **options: Any
     """
     files = folder / "stdout", folder / "stderr"
     with files[0].open("wb") as out, files[1].open("wb") as err:
+        begun = time.perf_counter()
         child = start(argv, stdout=out, stderr=err, **options)
-        status = None
-        try:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                status = child.wait(timeout_s)
-        finally:
-            end(child)
-    return Ended(child.pid, status, *(file.read_text("utf-8", "replace") for file in files))
+        late, usage = _reap(child, timeout_s)
+        wall_s = time.perf_counter() - begun
+    status = None if late else child.returncode
+    said = (file.read_text("utf-8", "replace") for file in files)
+    return Ended(child.pid, status, wall_s, usage, *said)
+
+
+def _reap(child: "subprocess.Popen[Any]", timeout_s: float) -> tuple[bool, resource.struct_rusage]:
+    """Waits for this child alone, so that the resource usage is its own (and of its children); says
+    whether it had to be killed."""
+    descriptor = os.pidfd_open(child.pid)
+    poller = select.poll()
+    poller.register(descriptor, select.POLLIN)
+    late = True
+    try:
+        late = not poller.poll(timeout_s * 1000)
+    finally:
+        # Also on Ctrl-C: nothing that was started may outlive it.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        _, raw, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(raw)
+        os.close(descriptor)
+    return late, usage
 
 
 @contextlib.contextmanager

@@ -91,6 +91,11 @@ class Library:
     beside: Path | None = None
 
     @property
+    def is_hakmem(self) -> bool:
+        """Whether its processes must leave a proof, or must not."""
+        return self.origin == "hakmem"
+
+    @property
     def files(self) -> list[Path]:
         """What is preloaded, in this order."""
         return [file for file in (self.beside, self.path) if file is not None]

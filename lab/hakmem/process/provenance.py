@@ -226,7 +226,7 @@ def require_intended(
     states its settings. An allocator that cannot be asked is the library it was started with, which
     `library.verify` showed to answer all entry points.
     """
-    if library.origin != "hakmem":
+    if not library.is_hakmem:
         if proof is not None:
             raise LabError(f"{library.name} was intended, but hakmem {proof.version} was loaded")
         return

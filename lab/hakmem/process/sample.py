@@ -1,15 +1,9 @@
 """One sample: one fresh process, measured from outside and by its own account."""
 
-import contextlib
 import json
 import os
 import re
-import resource
-import select
 import shutil
-import signal
-import subprocess
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
@@ -114,7 +108,6 @@ class Process:
     argv: tuple[str, ...]
     library: Library
     padding: int
-    expects_proof: bool
     starts: str = ""
     timeout_s: float = 300.0
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -150,13 +143,20 @@ def take(blank: Sample, process: Process) -> Sample:
     """Runs the process and fills in the blank; a failure is a sample with `error`, never a gap."""
     blank = replace(blank, argv=process.argv, padding=process.padding)
     with scratch.folder("sample") as folder:
-        proof_file = folder / "proof.jsonl"
-        environment = {**clean_environment(process), "HAKMEM_PROOF": str(proof_file)}
-        sample = _measure(blank, process, environment, folder)
-        account = launch.read(folder)
-        pid = account.pid if account else None
-        proof = _own_proof(proofs.read(proof_file), process, pid)
-    return _judge(replace(sample, proof=proof), process)
+        sample = _measure(blank, process, folder)
+    error = sample.error
+    if error is None and process.own_account and sample.result is None:
+        error = "printed no JSON line"
+    if error is None:
+        error = _unintended(sample.proof, process)
+    return replace(sample, error=error)
+
+
+def _unintended(proof: Proof | None, process: Process) -> str | None:
+    """Why another allocator, or another setting, was in effect; of a job in its worker."""
+    wrong = provenance.unintended(process.library, proof, process.environment)
+    worker = process.job and process.job.worker
+    return f"{worker}: {wrong}" if wrong and worker else wrong
 
 
 def _own_proof(found: list[Proof], process: Process, pid: int | None) -> Proof | None:
@@ -174,62 +174,50 @@ def _own_proof(found: list[Proof], process: Process, pid: int | None) -> Proof |
     return next((p for p in found if p.program in names), None)
 
 
-def _judge(sample: Sample, process: Process) -> Sample:
-    """Adds the reason why a sample must not be believed, if there is one."""
-    proof = sample.proof
-    error = sample.error
-    if error is None and process.own_account and sample.result is None:
-        error = "printed no JSON line"
-    if error is None and process.expects_proof and not (proof and proof.serving):
-        error = "no proof that hakmem served malloc"
-        if process.job and process.job.worker:
-            error += f" of {process.job.worker}"
-    if error is None and not process.expects_proof and proof is not None:
-        error = "hakmem was loaded although it is not under test"
-    return replace(sample, error=error)
-
-
-def _measure(blank: Sample, process: Process, environment: dict[str, str], folder: Path) -> Sample:
-    counted, counts_file = process.counted and counters() is None, folder / "perf.csv"
+def _measure(blank: Sample, process: Process, folder: Path) -> Sample:
+    proof_file, counts_file = folder / "proof.jsonl", folder / "perf.csv"
+    environment = {**clean_environment(process), "HAKMEM_PROOF": str(proof_file)}
     argv = list(process.argv)
     home = _home(process.job, folder) if process.job else None
-    if counted:
+    if process.counted and counters() is None:
         argv = [*perf.stat_argv(counts_file, perf.NEEDED), *argv]
     if not process.own_account:
         program = shutil.which(argv[0], path=environment.get("PATH")) or argv[0]
         watch = _watch(process.job) if process.job else None
         argv = launch.argv_for(program, argv, environment, folder, watch)
         environment = {}
-    out, err = folder / "stdout", folder / "stderr"
-    with out.open("wb") as stdout, err.open("wb") as stderr:
-        start = time.perf_counter()
-        try:
-            child = children.start(argv, env=environment, cwd=home, stdout=stdout, stderr=stderr)
-        except OSError as refusal:
-            return replace(blank, error=f"cannot start: {refusal.strerror}")
-        late, status, usage = _reap(child, process.timeout_s)
-        wall = time.perf_counter() - start
+    try:
+        ended = children.finished(argv, folder, process.timeout_s, env=environment, cwd=home)
+    except OSError as refusal:
+        return replace(blank, error=f"cannot start: {refusal.strerror}")
+    account = None if process.own_account else launch.read(folder)
+    pid = account.pid if account else None
     counts = perf.parse_stat(host.read(str(counts_file)) or "", perf.NEEDED).counted
-    said = [file.read_text(encoding="utf-8", errors="replace") for file in (out, err)]
     sample = replace(
         blank,
-        wall_s=wall,
-        user_s=usage.ru_utime,
-        sys_s=usage.ru_stime,
-        minflt=usage.ru_minflt,
-        majflt=usage.ru_majflt,
-        involuntary_switches=usage.ru_nivcsw,
+        wall_s=ended.wall_s,
+        user_s=ended.usage.ru_utime,
+        sys_s=ended.usage.ru_stime,
+        minflt=ended.usage.ru_minflt,
+        majflt=ended.usage.ru_majflt,
+        involuntary_switches=ended.usage.ru_nivcsw,
         cycles=counts.get("cycles:u"),
         instructions=counts.get("instructions:u"),
-        status=status,
-        output=said[1] if process.job else "".join(said),
+        status=ended.status,
+        proof=_own_proof(proofs.read(proof_file), process, pid),
+        output=ended.err if process.job else ended.out + ended.err,
     )
-    sample = _own_account(sample, said[0]) if process.own_account else _seen(sample, folder)
-    error = f"still running after {process.timeout_s:g} s: killed" if late else None
-    if error is None and sample.status is not None and sample.status != 0:
-        error = children.how_ended(sample.status, said[1])
-    if error is None and process.job and home:
-        error = _undone(process.job, home, folder, said[1])
+    if process.own_account:
+        sample = _own_account(sample, ended.out)
+    elif account:  # without it the command ended badly
+        sample = _seen(sample, account)
+    error = None
+    if ended.status is None:
+        error = f"still running after {process.timeout_s:g} s: killed"
+    elif sample.status:
+        error = children.how_ended(sample.status, ended.err)
+    elif process.job and home:
+        error = _undone(process.job, home, account, folder, ended.err)
     return replace(sample, error=error)
 
 
@@ -247,9 +235,8 @@ def _watch(job: Job) -> launch.Watch:
     return launch.Watch(load=load, quiet_s=job.quiet_s)
 
 
-def _undone(job: Job, home: Path, folder: Path, stderr: str) -> str | None:
+def _undone(job: Job, home: Path, account: Account | None, folder: Path, stderr: str) -> str | None:
     """Why a job that ended well is not done after all."""
-    account = launch.read(folder)
     if account and account.load_status:
         return f"its load ended: {children.how_ended(account.load_status, stderr)}"
     try:
@@ -265,35 +252,12 @@ def _own_account(sample: Sample, text: str) -> Sample:
     return replace(sample, result=result, max_rss_kb=peak)
 
 
-def _seen(sample: Sample, folder: Path) -> Sample:
-    """What the launcher saw of the command itself; without its account it ended badly."""
-    account = launch.read(folder)
-    if account is None:
-        return sample
+def _seen(sample: Sample, account: Account) -> Sample:
+    """What the launcher saw of the command itself."""
     names = {field.name for field in fields(Account)} & {field.name for field in fields(Sample)}
     integral = None if account.kb_s is None else account.kb_s * 1024 / 1e6
     same = {name: getattr(account, name) for name in names}
     return replace(sample, **same, max_rss_kb=account.peak_kb, memory_mb_s=integral)
-
-
-def _reap(
-    child: subprocess.Popen[bytes], timeout_s: float
-) -> tuple[bool, int, resource.struct_rusage]:
-    """Waits for this child alone, so that the resource usage is its own (and of its children)."""
-    descriptor = os.pidfd_open(child.pid)
-    poller = select.poll()
-    poller.register(descriptor, select.POLLIN)
-    late = True
-    try:
-        late = not poller.poll(timeout_s * 1000)
-    finally:
-        # Also on Ctrl-C: nothing that was started may outlive the sample.
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGKILL)
-        _, raw, usage = os.wait4(child.pid, 0)
-        child.returncode = os.waitstatus_to_exitcode(raw)
-        os.close(descriptor)
-    return late, child.returncode, usage
 
 
 def last_json_line(text: str) -> dict[str, object] | None:
@@ -318,7 +282,7 @@ def take_shown(blank: Sample, process: Process) -> Sample:
     """
     path = process.library.path
     gnu = "CS_GNU_LIBC_VERSION" in os.confstr_names
-    if process.own_account or process.expects_proof or path is None or not gnu:
+    if process.own_account or process.library.is_hakmem or path is None or not gnu:
         return take(blank, process)
     with scratch.folder("loader") as folder:
         says = {"LD_DEBUG": "files", "LD_DEBUG_OUTPUT": f"{folder}/says"}

@@ -36,11 +36,7 @@ class Ready:
     expected: str
 
     def process(
-        self,
-        library: Library,
-        environment: Mapping[str, str],
-        padding: int = 0,
-        expects_proof: bool = False,
+        self, library: Library, environment: Mapping[str, str], padding: int = 0
     ) -> Process:
         """One measured process of it with that library; `environment` is the cell's."""
         program = self.program
@@ -49,7 +45,6 @@ class Ready:
             argv=_words(program.argv),
             library=library,
             padding=padding,
-            expects_proof=expects_proof,
             timeout_s=60.0,
             environment={**preload, **program.environment, **environment},
             own_account=False,

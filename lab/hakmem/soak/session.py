@@ -97,7 +97,6 @@ def surroundings(
         argv=tuple(argv),
         library=library,
         padding=order.padding(random.Random()),
-        expects_proof=library.origin == "hakmem",
         environment={**inside.OS_STATS_ON, **settings},
     )
     return clean_environment(process)
