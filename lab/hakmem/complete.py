@@ -6,7 +6,7 @@ from typing import Any, get_args
 import typer
 
 from hakmem import peers
-from hakmem.process.metrics import OF_BENCH
+from hakmem.paired.readings import OF_BENCH
 from hakmem.suite import SUITE
 
 

@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any, Literal
 
 from hakmem.errors import LabError
-from hakmem.process.metrics import LATENCIES
 from hakmem.project import bench_dir
 
 ReferenceName = Literal["null floor", "BenchFast", "empty library"]
@@ -15,6 +14,13 @@ ReferenceName = Literal["null floor", "BenchFast", "empty library"]
 NULL: ReferenceName = "null floor"
 FAST: ReferenceName = "BenchFast"
 EMPTY: ReferenceName = "empty library"
+
+# Of single calls: the longest of half of them, of 99 in 100 and so on, and of all.
+LATENCIES = tuple(
+    f"{call}_{share}"
+    for call in ("malloc", "free")
+    for share in ("p50", "p99", "p999", "p9999", "max")
+)
 
 
 @dataclass(frozen=True)

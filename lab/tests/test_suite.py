@@ -16,10 +16,11 @@ from hakmem.ledger.store import Ledger, Record, canonical
 from hakmem.paired import suite_record, suite_run, suite_table
 from hakmem.paired.blocks import FLOOR, Trial
 from hakmem.paired.suite_run import Request
-from hakmem.process import host, lock, metrics, provenance
+from hakmem.process import host, lock, provenance
 from hakmem.process.sample import Sample
 from hakmem.report import cli as report_cli, suites
 from hakmem.report.records import Asked
+from hakmem.suite import LATENCIES
 from rich.console import Console
 from standing import Stand, refused
 
@@ -40,7 +41,7 @@ class World:
         self.trials.append(trial)
         seconds = TIMES[trial.letter]
         result = {"bench": "x", "ops": 10**9, "seconds": seconds, "user_s": seconds, "sys_s": 0.0}
-        result |= {f"{name}_ns": 10 * seconds for name in metrics.LATENCIES}
+        result |= {f"{name}_ns": 10 * seconds for name in LATENCIES}
         result |= {"peak_kb": 1000, "after_kb": 200 * seconds, "after_lazy_kb": 100 * seconds}
         return Sample(
             *(trial.track.name, trial.round, trial.position, trial.letter),

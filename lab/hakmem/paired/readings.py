@@ -1,18 +1,67 @@
 """What is read off one sample of a comparison: a benchmark's own figure, or what a command cost."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 from hakmem.errors import LabError
-from hakmem.process import metrics
 from hakmem.process.sample import Sample, counters
-from hakmem.suite import SUITE, Figure
+from hakmem.suite import LATENCIES, SUITE, Figure
 
 Better = Literal["lower", "higher"]
+Of = Callable[[Sample], float | None]
 
-# As metrics.OF_BENCH; seconds and bytes of a command are read from outside.
-OF_COMMAND: dict[str, tuple[str, metrics.Of]] = {
+
+def _said(name: str) -> Of:
+    """What the benchmark itself states."""
+    return lambda sample: sample.stated(name)
+
+
+def _per_op(of: Of, scale: float = 1.0) -> Of:
+    def number(sample: Sample) -> float | None:
+        amount, ops = of(sample), sample.stated("ops")
+        return amount * scale / ops if amount is not None and ops else None
+
+    return number
+
+
+def _cpu(sample: Sample) -> float | None:
+    """User and system time together: the kernel divides them by its ticks, the sum is exact."""
+    user, system = (sample.stated(key) for key in ("user_s", "sys_s"))
+    return None if user is None or system is None else user + system
+
+
+def _left(sample: Sample) -> float | None:
+    """What the process still holds of its peak; what is freed lazily is the kernel's to take."""
+    names = ("after_kb", "after_lazy_kb", "peak_kb")
+    after, lazy, peak = (sample.stated(key) for key in names)
+    return None if after is None or lazy is None or not peak else (after - lazy) / peak
+
+
+# The unit, and the number of a sample; of all of them the lower is the better one. Of a benchmark
+# by the names that a user knows; `held` are resident bytes per byte of live blocks, the mean over
+# time.
+OF_BENCH: dict[str, tuple[str, Of]] = {
+    "user": ("ns user CPU/op", _per_op(_said("user_s"), 1e9)),
+    "cpu": ("ns CPU/op", _per_op(_cpu, 1e9)),
+    "cycles": ("user cycles/op", _per_op(lambda s: s.cycles)),
+    "instructions": ("user instructions/op", _per_op(lambda s: s.instructions)),
+    "wall": ("ns/op", _per_op(_said("seconds"), 1e9)),
+    "rss": ("MiB", lambda s: (s.max_rss_kb or 0) / 1024 or None),
+    "idle": ("KiB", _said("rss_kb")),
+    "left": ("share", _left),
+    "held": ("× live", _said("held")),
+    **{name: ("ns", _said(f"{name}_ns")) for name in LATENCIES},
+}
+# And those that only the table of all benchmarks has.
+OF_FIGURE: dict[str, tuple[str, Of]] = {
+    "cpu_us": ("µs CPU/op", _per_op(_cpu, 1e6)),
+    "wall_us": ("µs/op", _per_op(_said("seconds"), 1e6)),
+    "process_ns": ("ns process CPU/op", _per_op(lambda s: s.user_s + s.sys_s, 1e9)),
+}
+# Of a command, whose seconds and bytes are read from outside.
+OF_COMMAND: dict[str, tuple[str, Of]] = {
     "user": ("s", lambda s: s.user_s),
     "cpu": ("s", lambda s: s.user_s + s.sys_s),
     "cycles": ("cycles", lambda s: s.cycles),
@@ -38,7 +87,7 @@ WORDS = {
     "quiet": "memory after the quiet",
     "faults": "page faults",
     "sys": "system CPU time",
-    **{name: f"{name.replace('_', ' ')} of single calls" for name in metrics.LATENCIES},
+    **{name: f"{name.replace('_', ' ')} of single calls" for name in LATENCIES},
     "wall_us": "wall time",
     "cpu_us": "CPU time",
     "process_ns": "CPU time of the whole process",
@@ -65,7 +114,7 @@ class Reading:
     unit: str
     better: Better
     words: str
-    of: metrics.Of
+    of: Of
     in_output: bool = False  # read off what was written, of which later only the end is there
 
     def value(self, sample: Sample) -> float:
@@ -88,7 +137,7 @@ def choose(metric: str | None, bench: str | None, better: Better = "lower") -> R
     name = metric or default_for(bench)
     if name.startswith("regex:"):
         return _by_pattern(name.removeprefix("regex:"), better)
-    known = metrics.OF_BENCH if bench else OF_COMMAND
+    known = OF_BENCH if bench else OF_COMMAND
     if name not in known:
         raise LabError(f"unknown metric: {name}; known here: {', '.join(known)}, regex:PATTERN")
     why = counters() if name in COUNTED else None
@@ -106,7 +155,7 @@ def of_figure(figure: Figure) -> Reading:
 
 
 def _of_bench(name: str) -> Reading:
-    unit, of = (metrics.OF_BENCH | metrics.OF_FIGURE)[name]
+    unit, of = (OF_BENCH | OF_FIGURE)[name]
     words = WORDS[name]
     return Reading(
         name, unit, "lower", words, lambda s: of(s) if s.result and not s.error else None
@@ -116,7 +165,7 @@ def _of_bench(name: str) -> Reading:
 def default_for(bench: str | None) -> str:
     """A figure of its own where a benchmark is about memory or single calls."""
     for figure in SUITE.figures:
-        if figure.name == bench and figure.metric in (*MEMORY, *metrics.LATENCIES):
+        if figure.name == bench and figure.metric in (*MEMORY, *LATENCIES):
             return figure.metric
     counted = bench is not None and bench not in _KERNEL_WORK and counters() is None
     return "cycles" if counted else "cpu"

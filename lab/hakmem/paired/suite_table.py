@@ -10,11 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hakmem import pages, words
+from hakmem import pages, suite, words
 from hakmem.ledger.claims import interval, value
 from hakmem.paired.oracle import ORACLE
 from hakmem.paired.suite_record import CPU, MEMORY, TIME, TITLES as TITLE_OF, metric_name
-from hakmem.process import metrics
 from hakmem.process.library import SYSTEM
 
 NONE = "–"
@@ -164,7 +163,7 @@ MORE: Columns = (
 # Of single calls, in nanoseconds.
 LATENCIES: Columns = tuple(
     ("", "value", 1.0) if name == "free_p9999" else (f"{name.replace('_', ' ')} ns", name, 1.0)
-    for name in metrics.LATENCIES
+    for name in suite.LATENCIES
 )
 
 

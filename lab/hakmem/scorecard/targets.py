@@ -12,9 +12,8 @@ from hakmem.errors import LabError
 from hakmem.ledger import claims
 from hakmem.paired.oracle import ORACLE
 from hakmem.paired.suite_record import TITLES
-from hakmem.process.metrics import LATENCIES
 from hakmem.soak.analysis import MARGINS, PERCENTILES, metric_name
-from hakmem.suite import SUITE
+from hakmem.suite import LATENCIES, SUITE
 
 FILE = "evidence/targets.toml"
 MARGIN = "margin"  # a bound that the recorded figure carries itself
