@@ -137,8 +137,9 @@ def test_wins_and_losses_of_time_and_memory_are_recorded(world: World) -> None:
         assert entry["low"] <= entry["value"] <= entry["high"]
         assert entry["unit"] == "ratio"
     row = next(r for r in world.whole()["rows"] if r["benchmark"] == "random_mixed_256")
-    assert (row["unit"], row["hakmem"]) == ("ns CPU/op", pytest.approx(0.8))
-    assert (row["hakmem_memory_kb"], row["rivals"]["system"]["memory_kb"]) == (2000, 1000)
+    assert row["unit"] == "ns CPU/op"
+    assert row["figures"]["hakmem"]["value"] == pytest.approx(0.8)
+    assert [row["figures"][name]["memory_kb"] for name in ("hakmem", "system")] == [2000, 1000]
     assert "hakmem over 2 rows: against the best rival 2 ▼; in peak memory" in said
     assert record.id in said
 
@@ -202,7 +203,7 @@ def test_where_a_peak_is_not_visible_nobody_is_the_leanest(
     monkeypatch.setitem(PEAKS, "B", None)
     _, said = world.run(world.request("batch_lifo"))
     (row,) = world.whole()["rows"]
-    assert (row["rivals"]["system"]["memory_kb"], row["hakmem_memory_kb"]) == (None, 2000)
+    assert [row["figures"][name]["memory_kb"] for name in ("hakmem", "system")] == [2000, None]
     assert not any("memory" in name for name in world.whole()["metrics"])
     assert "one is not above the launcher's own: batch_lifo (system)." in said
 
@@ -211,7 +212,8 @@ def test_memory_left_after_a_peak_is_a_share(world: World) -> None:
     world.run(world.request("peak"))
     body = world.whole()
     (row,) = body["rows"]
-    assert (row["unit"], row["hakmem"]) == ("share", pytest.approx(0.1))
+    assert row["unit"] == "share"
+    assert row["figures"]["hakmem"]["value"] == pytest.approx(0.1)
     assert body["metrics"]["peak against system"]["verdict"] == "win"
 
 
@@ -219,7 +221,8 @@ def test_of_single_calls_all_percentiles_are_judged_and_shown(world: World) -> N
     world.run(world.request("latency_1"))
     body = world.whole()
     (row,) = body["rows"]
-    assert (row["reading"], row["hakmem"]) == ("free p9999 of single calls", pytest.approx(10))
+    assert row["reading"] == "free p9999 of single calls"
+    assert row["figures"]["hakmem"]["value"] == pytest.approx(10)
     assert body["metrics"]["latency_1 against system"]["verdict"] == "win"
     assert body["metrics"]["latency_1 malloc_p999 against rival.so"]["verdict"] == "loss"
     columns = suite_table.LATENCIES
@@ -247,7 +250,7 @@ def test_a_rival_that_fails_is_left_out_and_said(world: World) -> None:
     (record,) = world.own.records("suite")
     assert record.body["ok"]
     row = world.whole()["rows"][0]
-    assert row["rivals"]["rival.so"]["failure"] == "batch_lifo: planted"
+    assert row["left_out"]["rival.so"] == "batch_lifo: planted"
     assert "Failed and left out: batch_lifo: rival.so (batch_lifo: planted)" in said
 
 

@@ -44,7 +44,7 @@ def test_the_best_rival_has_beaten_hakmem_or_comes_nearest_to_it() -> None:
     found = {f"x against {name}": {"value": v, "verdict": word} for name, (v, word) in told.items()}
     for best in "dcba":
         row = {"benchmark": "x", "better": "lower"}
-        row["rivals"] = {name: {"failure": None} for name in told}
+        row["figures"] = dict.fromkeys(told)
         assert suite_table.best_rival(row, found) == best
         del told[best]
     assert "no difference" in words.TIE

@@ -326,11 +326,11 @@ def whole(suite: Record, records: Mapping[str, Record]) -> dict[str, Any] | None
     if len(parts) < len(suite.body["inputs"]) or {part.kind for part in parts} != {"comparison"}:
         return None
     setting = records.get(str(parts[0].body.get("setting"))) if parts else None
-    told = told_of(suite.body, setting.body if setting else {})
+    told = _told(suite.body, setting.body if setting else {})
     return joined({**suite.body, **told}, [part.body for part in parts])
 
 
-def told_of(suite: Mapping[str, Any], setting: Mapping[str, Any]) -> dict[str, Any]:
+def _told(suite: Mapping[str, Any], setting: Mapping[str, Any]) -> dict[str, Any]:
     """The `settings` and the `of` of a whole."""
     settings = recording.tuning(setting.get("settings_of_user", {}))
     words = [str(word) for word in suite.get("argv", ())]
@@ -343,39 +343,25 @@ def told_of(suite: Mapping[str, Any], setting: Mapping[str, Any]) -> dict[str, A
 
 
 def joined(body: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """A row has hakmem's figures and those of each rival, or why it failed."""
+    """A row is a comparison as it was recorded, with what it is net of (`floor`), and as which of
+    its ratios it enters each mean."""
     found = overall(parts)
     for part in parts:
         found |= metrics(part)
-    programs = any(part.get("program") for part in parts)
-    return {**body, "rows": list(map(_row, parts)), "metrics": found, "programs": programs}
+    rows = [
+        {
+            **{"what": "", "program": None, "hidden": ()},
+            **part,
+            "benchmark": part["suite"],
+            "floor": floor_of(part),
+            "means": {kind: in_mean(kind, part) for kind in TITLES},
+        }
+        for part in parts
+    ]
+    programs = any(row["program"] for row in rows)
+    return {**body, "rows": rows, "metrics": found, "programs": programs}
 
 
-def alone(part: Mapping[str, Any]) -> dict[str, Any]:
-    """A single comparison in the form of a suite's whole."""
-    return {"rows": [_row(part)], "metrics": metrics(part), "failures": {}}
-
-
-def _row(part: Mapping[str, Any]) -> dict[str, Any]:
-    figures, own = part["figures"], part["subject"]
-    rivals = {name: {**figures[name], "failure": None} for name in figures if name != own}
-    empty = dict.fromkeys(("value", "memory_kb", "samples"))
-    for name, why in part["left_out"].items():
-        rivals[name] = {**empty, "failure": why}
-    mine = figures[own]
-    return {
-        "benchmark": part["suite"],
-        "what": part.get("what", ""),
-        "unit": part["unit"],
-        "reading": part["reading"],
-        "better": part["better"],
-        "floor": floor_of(part),
-        "means": {kind: in_mean(kind, part) for kind in TITLES},
-        "program": part.get("program"),
-        "hidden": part.get("hidden", ()),
-        "subject": own,
-        "figures": figures,
-        "hakmem": mine["value"],
-        "hakmem_memory_kb": mine["memory_kb"],
-        "rivals": rivals,
-    }
+def rivals_of(row: Mapping[str, Any]) -> list[str]:
+    """Those that have figures, then those that failed."""
+    return [*(name for name in row["figures"] if name != row["subject"]), *row["left_out"]]

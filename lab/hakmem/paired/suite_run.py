@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import Any
 
 from rich.console import Console
@@ -297,7 +296,9 @@ def measure(figure: Figure, track: Track, run: Run, sampler: Sampler | None) -> 
     else:
         record = keep(done, figure, run)
         run.found[figure.name] = record
-        console.print(tables.rows_table(suite_record.alone(record.body), console.width))
+        console.print(
+            tables.rows_table(suite_record.joined({"failures": {}}, [record.body]), console.width)
+        )
     tables.print_warnings(console, done)
     tables.print_measured(
         console, done, [run.found[figure.name]] if request.record and not failed else []
@@ -345,15 +346,15 @@ def finish(run: Run) -> Finished:
     if not done or run.setting is None:
         raise LabError(f"nothing was measured: {'; '.join(run.failures.values())}", status=1)
     body = suite_record.body(done, run.failures, run.absent, run.setting)
-    told = suite_record.told_of(body, run.setting.body)
-    shown = suite_record.joined({**body, **told}, [record.body for record in done])
-    console.print(tables.rows_table(shown, console.width))
-    for note in suite_table.notes(shown, datetime.now(UTC).isoformat()):
-        console.print(Text(note))
     with ledger_of(request) as ledger:
         before = [r for r in ledger.records() if r.kind == "suite"]
         same = [r for r in before if r.body["inputs"] == body["inputs"]]
         record = same[-1] if same else ledger.append("suite", body)
+    shown = suite_record.whole(record, {part.id: part for part in (*done, run.setting)})
+    assert shown is not None
+    console.print(tables.rows_table(shown, console.width))
+    for note in suite_table.notes(shown, record.time):
+        console.print(Text(note))
     if request.record:
         console.print(
             f"recorded{' before' * bool(same)}: {record.id}; as a table in a document: "

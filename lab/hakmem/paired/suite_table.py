@@ -13,7 +13,7 @@ from typing import Any
 from hakmem import pages, suite, words
 from hakmem.ledger.claims import interval, value
 from hakmem.paired.oracle import ORACLE
-from hakmem.paired.suite_record import CPU, MEMORY, TIME, TITLES as TITLE_OF, metric_name
+from hakmem.paired.suite_record import CPU, MEMORY, TIME, TITLES as TITLE_OF, metric_name, rivals_of
 from hakmem.process.library import SYSTEM
 
 NONE = "–"
@@ -37,7 +37,7 @@ def subject(body: Mapping[str, Any]) -> str:
 
 
 def rivals(body: Mapping[str, Any]) -> set[str]:
-    return {name for row in body["rows"] for name in row["rivals"]}
+    return {name for row in body["rows"] for name in rivals_of(row)}
 
 
 def sole_rival(body: Mapping[str, Any]) -> str | None:
@@ -72,16 +72,13 @@ def in_order(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return sorted(rows, key=key)
 
 
-def _able(row: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    return {rival: entry for rival, entry in row["rivals"].items() if entry["failure"] is None}
-
-
 def best_rival(row: Mapping[str, Any], metrics: Mapping[str, Any], kind: str = TIME) -> str | None:
     """The one that hakmem does worst against, by the paired ratios: of those that have beaten it,
     else of those that it has not beaten, else of all. (The mean of one that was decided early is
     of another stretch of time.) None where there is none."""
     more = kind == TIME and row["better"] == "higher"
-    found = {rival: metrics.get(metric_name(row["benchmark"], kind, rival)) for rival in _able(row)}
+    names = ((name, metric_name(row["benchmark"], kind, name)) for name in row["figures"])
+    found = {rival: metrics.get(name) for rival, name in names}
     worst = {
         rival: (FROM_BEST[entry["verdict"]], -value(entry) if more else value(entry))
         for rival, entry in found.items()
@@ -92,7 +89,8 @@ def best_rival(row: Mapping[str, Any], metrics: Mapping[str, Any], kind: str = T
 
 def _line(row: Mapping[str, Any], metrics: Mapping[str, Any], alone: bool) -> Line:
     name = row["benchmark"]
-    able, best, lean = _able(row), best_rival(row, metrics), best_rival(row, metrics, MEMORY)
+    own, figures = row["subject"], row["figures"]
+    best, lean = best_rival(row, metrics), best_rival(row, metrics, MEMORY)
 
     def entry(kind: str, rival: str | None) -> Mapping[str, Any] | None:
         return metrics.get(metric_name(name, kind, rival)) if rival else None
@@ -103,13 +101,13 @@ def _line(row: Mapping[str, Any], metrics: Mapping[str, Any], alone: bool) -> Li
     time, memory = entry(TIME, best), entry(MEMORY, lean)
     cells = (
         name,
-        f"{words.number(row['hakmem'])} {row['unit']}",
-        of(words.number(able[best]["value"]), best) if best else NONE,
+        f"{words.number(figures[own]['value'])} {row['unit']}",
+        of(words.number(figures[best]["value"]), best) if best else NONE,
         ratio(time),
         ratio(entry(TIME, ORACLE)),
         ratio(entry(TIME, SYSTEM)),
-        _mib(row["hakmem_memory_kb"]) if memory else NONE,
-        of(_mib(able[lean]["memory_kb"]), lean) if lean else NONE,
+        _mib(figures[own]["memory_kb"]) if memory else NONE,
+        of(_mib(figures[lean]["memory_kb"]), lean) if lean else NONE,
         ratio(memory),
         ratio(entry(MEMORY, ORACLE)),
     )
@@ -239,9 +237,8 @@ def failures(body: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     for benchmark, why in body["failures"].items():
         yield benchmark, subject(body), why
     for row in body["rows"]:
-        for rival, entry in row["rivals"].items():
-            if entry["failure"]:
-                yield row["benchmark"], rival, entry["failure"]
+        for rival, why in row["left_out"].items():
+            yield row["benchmark"], rival, why
 
 
 def means(body: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
@@ -335,9 +332,9 @@ class Row:
 
 def svg(bodies: Sequence[Mapping[str, Any]], times: Sequence[str]) -> str:
     """Of suites as suite_record.joined() has them, with the dates of their records."""
-    rivals = sorted({name for body in bodies for row in body["rows"] for name in row["rivals"]})
+    names = sorted({name for body in bodies for name in rivals(body)})
     panels = [
-        (title, left, list(_rows(bodies, rivals, kind, left)))
+        (title, left, list(_rows(bodies, names, kind, left)))
         for title, kind, left in (("time", TIME, LEFT), ("peak memory", MEMORY, LEFT + PANEL + GAP))
     ]
     commits = sorted({str(body["source"]["commit"])[:10] for body in bodies})
@@ -349,7 +346,7 @@ def svg(bodies: Sequence[Mapping[str, Any]], times: Sequence[str]) -> str:
         width=LEFT + 2 * PANEL + GAP + 20,
         panel=PANEL,
         top=TOP,
-        end=TOP + ROW * len(rivals),
+        end=TOP + ROW * len(names),
         radius=RADIUS,
         rows=sum(len(body["rows"]) for body in bodies),
         programs=sum(len(body["rows"]) for body in bodies if body["programs"]),

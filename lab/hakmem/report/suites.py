@@ -8,7 +8,7 @@ from typing import Any
 from hakmem.ledger.claims import interval
 from hakmem.paired import suite_table
 from hakmem.paired.oracle import ORACLE
-from hakmem.paired.suite_record import MEMORY, TIME, metric_name
+from hakmem.paired.suite_record import MEMORY, TIME, metric_name, rivals_of
 from hakmem.process.library import SYSTEM
 from hakmem.report import charts
 from hakmem.report.charts import Ratio, Sides
@@ -50,7 +50,7 @@ def suite(asked: Asked, whole: Mapping[str, Any]) -> Suite:
     rows = [_row(row, metrics) for row in suite_table.in_order(whole["rows"])]
     means = [(title, m["rows"], interval(m)) for title, m in suite_table.means(whole).items()]
     counted = Counter(row["verdict"] for row in rows) + Counter(error=len(whole["failures"]))
-    rivals = dict.fromkeys(name for row in rows for name in row["rivals"])
+    rivals = dict.fromkeys(name for row in rows for name in rivals_of(row))
     return Suite(
         asked,
         whole,
@@ -68,8 +68,8 @@ def suite(asked: Asked, whole: Mapping[str, Any]) -> Suite:
 
 
 def _row(row: Mapping[str, Any], metrics: Mapping[str, Any]) -> dict[str, Any]:
-    failed = {rival: found["failure"] for rival, found in row["rivals"].items()}
-    cells = {at: _cell(metrics, row["benchmark"], at, failed.get(at)) for at in (*failed, ORACLE)}
+    name, failed = row["benchmark"], row["left_out"]
+    cells = {at: _cell(metrics, name, at, failed.get(at)) for at in (*rivals_of(row), ORACLE)}
     best = suite_table.best_rival(row, metrics)
     time = cells[best]["time"] if best else None
     verdict = time["verdict"] if time else "undecided"

@@ -188,11 +188,7 @@ def _is_whole(body: Mapping[str, Any], target: Target) -> bool:
     """Whether a mean is over the rows that the target names, against the rivals that it needs: of
     few favourable rows, or of one weak rival, it would be another mean."""
     rows = {
-        row["benchmark"]: {
-            rival
-            for rival, entry in row["rivals"].items()
-            if rival in body["libraries"] and entry["failure"] is None
-        }
+        row["benchmark"]: (row["figures"].keys() - {row["subject"]}) & body["libraries"].keys()
         for row in body.get("rows") or ()
     }
     if not rows.keys() >= set(target.benchmarks):
@@ -364,13 +360,12 @@ def _figures(target: Target, name: str, record: Record) -> dict[str, Figure]:
     row = _row(record, name)
     if row is None:
         return {}
+    own = row["figures"][row["subject"]]["value"]
     if target.metric == "own":
-        return _known({HAKMEM: _number(row.get("hakmem"))})
+        return _known({HAKMEM: _number(own)})
     if target.metric == "above system":
-        return _known(
-            {SYSTEM: _number(row.get("hakmem")) - _number(at(row, "rivals.system.value"))}
-        )
-    chosen = [rival for rival in row["rivals"] if not target.rivals or rival in target.rivals]
+        return _known({SYSTEM: _number(own) - _number(at(row, "figures.system.value"))})
+    chosen = [rival for rival in row["figures"] if not target.rivals or rival in target.rivals]
     kind = suite_record.TIME if target.metric == "against" else target.metric
     metrics = record.body["metrics"]
     found = {r: _figure(metrics.get(suite_record.metric_name(name, kind, r))) for r in chosen}
@@ -390,7 +385,8 @@ def _absent(target: Target, name: str, record: Record, figures: Mapping[str, Fig
     """Rivals that should have been there: named by the target, or left out in the run."""
     if target.metric not in AGAINST:
         return []
-    row = _row(record, name) or {"rivals": {}}
-    asked = [*target.needs, *(target.rivals or row["rivals"])]
-    there = figures.keys() & record.body["libraries"].keys()  # a name may be given to anything
-    return [rival for rival in dict.fromkeys(asked) if rival not in there]
+    row = _row(record, name)
+    there = suite_record.rivals_of(row) if row else ()
+    asked = [*target.needs, *(target.rivals or there)]
+    known = figures.keys() & record.body["libraries"].keys()  # a name may be given to anything
+    return [rival for rival in dict.fromkeys(asked) if rival not in known]
