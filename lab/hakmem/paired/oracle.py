@@ -55,20 +55,19 @@ def score(costs: Sequence[Sequence[float]]) -> Score | None:
     table = np.asarray(costs, dtype=float)
     if table.ndim != 2 or table.shape[0] == 0 or table.shape[1] < FEWEST:
         return None
-    table = _merged(table)
-    halves = [np.arange(start, table.shape[1], 2) for start in (0, 1)]
+    known = np.ma.masked_invalid(_merged(table))
+    halves = [np.arange(start, known.shape[1], 2) for start in (0, 1)]
     rng = np.random.default_rng(1)
-    log = float(_crossed(table, halves[0][None], halves[1][None])[0])
+    log = _crossed(known, halves[0][None], halves[1][None])[0]
     drawn = [rng.choice(half, (RESAMPLES, len(half))) for half in halves]
-    again = _crossed(table, *drawn)
-    again = again[np.isfinite(again)]
-    if not math.isfinite(log) or len(again) < 2:
+    again = _crossed(known, *drawn).compressed()
+    if log is np.ma.masked or len(again) < 2:
         return None
-    judged = _judged(table, halves)
+    judged = _judged(known, halves)
     if min(judged) < 2:
         return None
     few = math.sqrt(min(judged) / (min(judged) - 1)) * t.ppf(0.975, sum(judged) - 2) / WIDE
-    return Score(log, float(few * again.std(ddof=1)))
+    return Score(float(log), float(few * again.std(ddof=1)))
 
 
 def _merged(table: np.ndarray) -> np.ndarray:
@@ -82,33 +81,20 @@ def _merged(table: np.ndarray) -> np.ndarray:
     return cast(np.ndarray, table[:, : 2 * half].reshape(len(table), half, 2).mean(axis=2))
 
 
-def _judged(table: np.ndarray, halves: Sequence[np.ndarray]) -> list[int]:
+def _judged(known: np.ma.MaskedArray, halves: Sequence[np.ndarray]) -> list[int]:
     """How many blocks of each half its score is from: a rival that was decided early has few."""
-    means = [_means(table, half[None])[:, 0] for half in halves]
-    best = [int(np.argmax(np.where(np.isfinite(one), one, -np.inf))) for one in means]
-    return [
-        int(np.isfinite(table[chosen, half]).sum())
-        for chosen, half in zip(best[::-1], halves, strict=True)
-    ]
+    one, other = halves
+    best = [known[:, half].mean(axis=1).argmax() for half in (other, one)]
+    return [int(known[chosen, half].count()) for chosen, half in zip(best, halves, strict=True)]
 
 
-def _crossed(table: np.ndarray, one: np.ndarray, other: np.ndarray) -> np.ndarray:
+def _crossed(known: np.ma.MaskedArray, one: np.ndarray, other: np.ndarray) -> np.ma.MaskedArray:
     """Chosen on the one, scored on the other, both ways, averaged; blocks by repetition."""
-    means = [_means(table, picks) for picks in (one, other)]
-    scores = []
-    for choose, judge in (means, means[::-1]):
-        best = np.argmax(np.where(np.isfinite(choose), choose, -np.inf), axis=0)
-        scores.append(judge[best, np.arange(judge.shape[1])])
+    # Of each rival in each repetition, over the blocks that have it.
+    first, second = (known[:, picks].mean(axis=-1) for picks in (one, other))
+    again = np.arange(len(one))
+    scores = second[first.argmax(axis=0), again], first[second.argmax(axis=0), again]
     return (scores[0] + scores[1]) / 2
-
-
-def _means(table: np.ndarray, picks: np.ndarray) -> np.ndarray:
-    """Of each rival in each repetition, over the blocks that have it: rivals by repetitions."""
-    values = table[:, picks]
-    known = np.isfinite(values)
-    count = known.sum(axis=-1)
-    total = np.where(known, values, 0.0).sum(axis=-1)
-    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
 def mean(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
