@@ -54,6 +54,16 @@ class Record:
         """What is recorded together may have one time; then the ledger's own order tells."""
         return self.time, self.seq
 
+    @property
+    def title(self) -> str:
+        """What it is about."""
+        return str(self.body.get("question") or self.body.get("title") or self.typed)
+
+    @property
+    def typed(self) -> str:
+        """The command line that made it, or its kind where it states none."""
+        return " ".join(map(str, self.body.get("argv") or [self.kind]))
+
     def to_dict(self) -> dict[str, Any]:
         return dict(vars(self))
 

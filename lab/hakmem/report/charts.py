@@ -4,7 +4,7 @@ Each chart is drawn twice, wide and narrow (labels above the marks), and CSS sho
 fits: a wide drawing shrunk to a telephone cannot be read.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -51,11 +51,6 @@ WIDE = Layout(width=960, left=236, right=270, row=30, stacked=False, name="wide"
 NARROW = Layout(width=340, left=10, right=10, row=66, stacked=True, name="narrow")
 
 
-def both(draw: Callable[..., str], *what: object) -> str:
-    """The drawing for each width."""
-    return "".join(draw(layout, *what) for layout in (WIDE, NARROW))
-
-
 def text(x: float, y: float, content: str, css: str, anchor: str = "start") -> str:
     return (
         f'<text x="{x:.1f}" y="{y:.1f}" class="{css}" text-anchor="{anchor}" '
@@ -84,38 +79,6 @@ def svg(name: str, width: float, height: float, title: str, parts: Sequence[str]
     )
 
 
-def _frame(layout: Layout, count: int, title: str, parts: Sequence[str]) -> str:
-    height = TOP + layout.row * count + BOTTOM
-    return svg(layout.name, layout.width, height, title, parts)
-
-
-def _row_label(
-    layout: Layout, index: int, label: str, number: str, beside: str, under: str
-) -> list[str]:
-    """A row in words: in the narrow layout `under` stands for number and small print."""
-    y = layout.label_y(index)
-    if layout.stacked:
-        return [
-            text(layout.left, y, fit(label, layout.width, BOLD), "label"),
-            text(layout.left, y + 18, fit(under, layout.width, SMALL), "small"),
-        ]
-    return [
-        text(layout.left - 16, y, fit(label, layout.left - 16, BOLD), "label", "end"),
-        text(layout.width - layout.right + 16, y, number, "number"),
-        text(layout.width, y, beside, "small", "end"),
-    ]
-
-
-def _grid(layout: Layout, axis: Axis, ticks: Sequence[float], count: int, unit: str) -> list[str]:
-    bottom = TOP + layout.row * count + 4
-    parts = []
-    for tick in ticks:
-        css = "unity" if unit == "×" and tick == 1 else "grid"
-        parts.append(line(axis.x(tick), TOP - 8, axis.x(tick), bottom, css))
-        parts.append(text(axis.x(tick), TOP - 18, f"{tick:g}", "tick", "middle"))
-    return parts
-
-
 @dataclass(frozen=True)
 class Ratio:
     """One row of the interval plot. `css` colours it; `beside` is small print, `tip` the whole."""
@@ -141,21 +104,27 @@ COSTS = Sides(
 )
 
 
-def forest(layout: Layout, drawn: Sequence[Ratio], sides: Sides = COSTS) -> str:
-    """Each ratio as an interval around 1; nothing where there is none."""
-    if not drawn:
-        return ""
+def forest(drawn: Sequence[Ratio], sides: Sides = COSTS) -> str:
+    """Each ratio as an interval around 1, for either width; nothing where there is none."""
+    return "".join(_forest(layout, drawn, sides) for layout in (WIDE, NARROW)) if drawn else ""
+
+
+def _forest(layout: Layout, drawn: Sequence[Ratio], sides: Sides) -> str:
     low = max(0.1, min(0.78, *(r.interval.low / 1.08 for r in drawn)))
     high = min(10.0, max(1.28, *(r.interval.high * 1.08 for r in drawn)))
     axis = Axis(low, high, *layout.plot)
-    ticks = axis.ticks(RATIO_TICKS, 38, first=1)
-    parts = _grid(layout, axis, ticks, len(drawn), "×")
+    bottom = TOP + layout.row * len(drawn)
+    parts = []
+    for tick in axis.ticks(RATIO_TICKS, 38, first=1):
+        css = "unity" if tick == 1 else "grid"
+        parts.append(line(axis.x(tick), TOP - 8, axis.x(tick), bottom + 4, css))
+        parts.append(text(axis.x(tick), TOP - 18, f"{tick:g}", "tick", "middle"))
     parts.append(text(axis.start, 9, f"◂ {sides.left}", "side"))
     parts.append(text(axis.end, 9, f"{sides.right} ▸", "side", "end"))
     for index, ratio in enumerate(drawn):
-        parts += _forest_label(layout, index, ratio)
+        parts += _label(layout, index, ratio)
         parts += _interval(axis, layout.mark_y(index), ratio)
-    return _frame(layout, len(drawn), sides.title, parts)
+    return svg(layout.name, layout.width, bottom + BOTTOM, sides.title, parts)
 
 
 def _interval(axis: Axis, y: float, ratio: Ratio) -> list[str]:
@@ -175,8 +144,18 @@ def _interval(axis: Axis, y: float, ratio: Ratio) -> list[str]:
     return [*parts, f'<polygon points="{points}" class="mark"/>', "</g>"]
 
 
-def _forest_label(layout: Layout, index: int, ratio: Ratio) -> list[str]:
+def _label(layout: Layout, index: int, ratio: Ratio) -> list[str]:
+    """A row in words: in the narrow layout figures and small print stand below the label."""
+    y = layout.label_y(index)
     figures = f"{words.ratio(ratio.interval)}  {words.ends(ratio.interval)}"
-    under = f"{figures} {ratio.beside}"
-    beside = fit(ratio.beside, 140, SMALL)
-    return _row_label(layout, index, ratio.label, figures, beside, under)
+    if layout.stacked:
+        under = fit(f"{figures} {ratio.beside}", layout.width, SMALL)
+        return [
+            text(layout.left, y, fit(ratio.label, layout.width, BOLD), "label"),
+            text(layout.left, y + 18, under, "small"),
+        ]
+    return [
+        text(layout.left - 16, y, fit(ratio.label, layout.left - 16, BOLD), "label", "end"),
+        text(layout.width - layout.right + 16, y, figures, "number"),
+        text(layout.width, y, fit(ratio.beside, 140, SMALL), "small", "end"),
+    ]

@@ -73,7 +73,7 @@ def forest(body: Mapping[str, Any]) -> str:
             if metric and "low" in metric:
                 state = next((j["state"] for j in judged if j["rule"] == "throughput"), "open")
                 drawn.append(Ratio(f"{name}: {mode}", "", interval(metric), COLOUR[state]))
-    return charts.both(charts.forest, drawn, SIDES)
+    return charts.forest(drawn, SIDES)
 
 
 def data(shown: Shown) -> dict[str, Any]:

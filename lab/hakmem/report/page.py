@@ -68,7 +68,6 @@ def render(found: Findings) -> str:
         colour=charts.COLOUR,
         rule_marks=report_matrices.MARKS,
         drawing=lines.drawing,
-        heading=report_verdicts.heading,
         again=shlex.join,
     )
 

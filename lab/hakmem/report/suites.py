@@ -60,8 +60,8 @@ def suite(asked: Asked, whole: Mapping[str, Any]) -> Suite:
         means,
         suite_table.of_whole_time(whole),
         {**dict.fromkeys(("win", "tie", "loss"), 0), **counted},
-        charts.both(charts.forest, _of_oracle(rows, "time")),
-        charts.both(charts.forest, _of_oracle(rows, "memory"), PEAKS),
+        charts.forest(_of_oracle(rows, "time")),
+        charts.forest(_of_oracle(rows, "memory"), PEAKS),
         list(_failures(whole)),
         list(suite_table.conditions(whole)),
     )

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from hakmem.ledger import claims
-from hakmem.ledger.store import Record
 from hakmem.paired import recording
 from hakmem.report import charts
 from hakmem.report.charts import Ratio, Sides
@@ -59,7 +58,7 @@ def forest(verdicts: Sequence[Verdict]) -> str:
         for found in verdicts
         for track in (found.target, *found.guards)
     ]
-    return charts.both(charts.forest, drawn, SIDES)
+    return charts.forest(drawn, SIDES)
 
 
 # ---- anything else that has metrics ----
@@ -80,8 +79,9 @@ def figures(asked: Asked) -> Figures:
     said = ": ".join(str(body[key]) for key in ("verdict", "finding", "why") if body.get(key))
     metrics = (body.get("metrics") or {}).items()
     found = [(str(name), *claims.for_people(metric)) for name, metric in metrics]
-    title = str(body.get("question") or body.get("title") or heading(asked.record))
-    return Figures(asked, title, said, found + _posterior(body), body.get("failures") or {})
+    return Figures(
+        asked, asked.record.title, said, found + _posterior(body), body.get("failures") or {}
+    )
 
 
 def _posterior(body: Mapping[str, Any]) -> list[tuple[str, str, str]]:
@@ -96,7 +96,3 @@ def _posterior(body: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         )
         for entry in body.get("posterior") or ()
     ]
-
-
-def heading(record: Record) -> str:
-    return " ".join(map(str, record.body.get("argv") or [record.kind]))

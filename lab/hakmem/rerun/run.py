@@ -151,7 +151,7 @@ def _has(result: Record, part: Record) -> bool:
 def repeat(past: Past, console: Console) -> Repetition:
     """One record measured again; where it cannot be, that is part of the answer."""
     record = past.record
-    console.print(Text(f"{record.id}: {title(record)}", style="bold"), soft_wrap=True)
+    console.print(Text(f"{record.id}: {record.title}", style="bold"), soft_wrap=True)
     try:
         with source.as_of(past, console), ledger.repeating(record.id):
             again = by_command(past, console)
@@ -169,11 +169,6 @@ def _with_parts(record: Record, records: Mapping[str, Record]) -> Mapping[str, A
     """A record's body; a suite's with the figures of its benchmarks."""
     whole = suite_record.whole(record, records) if record.kind == "suite" else None
     return whole or record.body
-
-
-def title(record: Record) -> str:
-    body = record.body
-    return str(body.get("question") or body.get("title") or " ".join(body.get("argv", ())))
 
 
 def note_libraries(past: Past, again: Record) -> None:
