@@ -27,13 +27,13 @@ class Request(session.Asked):
     """What the user asked for. `command` None: the benchmark `bench`. Margin None: found."""
 
     cells: Sequence[Cell]
-    bench: str | None
-    command: Sequence[str] | None
-    guards: Sequence[str]
-    aim: Aim
-    floor: str | None
-    first: int
-    margin: float | None
+    bench: str | None = None
+    command: Sequence[str] | None = None
+    guards: Sequence[str] = ()
+    aim: Aim = "improvement"
+    floor: str | None = None
+    first: int = protocol.LOOKS[0]
+    margin: float | None = None
     twins: bool = False
     plant: float = 0.0
 
@@ -153,7 +153,7 @@ def _floor(name: str | None, found: work.Work, required: bool) -> work.Reference
         return None
     if name not in work.FLOORS:
         raise LabError(f"unknown floor: {name}; known: {', '.join(work.FLOORS)}")
-    reference = found.floor(name)
+    reference = found.floor(work.FLOORS[name])
     if reference is None and required:
         raise LabError(f"{found.name} has no {work.FLOORS[name]}")
     return reference

@@ -37,40 +37,37 @@ class Cell:
 
 def parse(text: str) -> Cell:
     """A cell from its specification; the empty one is hakmem as built, with nothing set."""
-    lib, bench, name = SUBJECT, None, None
-    environment: dict[str, str] = {}
     try:
-        words = shlex.split(text)
+        named, environment = _read(text)
     except ValueError as error:
         raise LabError(f"cell {text!r}: {error}") from None
-    for word in words:
-        if word == "env":
-            continue
-        found = _VARIABLE.fullmatch(word)
-        key, value = (found[1], found[2]) if found else ("lib", word)
-        if key == "lib":
-            lib = value
-        elif key == "bench":
-            bench = value
-        elif key == "name":
-            name = value
-        elif key in ("LD_PRELOAD", "HAKMEM_PROOF"):
+    for key in ("LD_PRELOAD", "HAKMEM_PROOF"):
+        if key in environment:
             raise LabError(f"cell {text!r}: {key} is the lab's own; name a library with lib=")
-        else:
-            environment[key] = value
-    chosen = find(lib)
+    chosen, bench = find(named.get("lib", SUBJECT)), named.get("bench")
     words_of_name = [f"{k}={v}" for k, v in environment.items()]
     if chosen.name != SUBJECT or not words_of_name:
         words_of_name.insert(0, chosen.name)
     if bench:
         words_of_name.append(f"on {bench}")
-    return Cell(name or " ".join(words_of_name), chosen, environment, bench)
+    return Cell(named.get("name") or " ".join(words_of_name), chosen, environment, bench)
 
 
 def environment_of(text: str) -> dict[str, str]:
     """What a cell of this specification sets for its processes, be its library here or not."""
-    found = [_VARIABLE.fullmatch(word) for word in shlex.split(text)]
-    return {m[1]: m[2] for m in found if m and m[1] not in ("lib", "bench", "name")}
+    return _read(text)[1]
+
+
+def _read(text: str) -> tuple[dict[str, str], dict[str, str]]:
+    """What a specification names (lib, bench, name), and what it sets. ValueError: no words."""
+    named: dict[str, str] = {}
+    environment: dict[str, str] = {}
+    for word in shlex.split(text):
+        found = _VARIABLE.fullmatch(word)
+        key, value = (found[1], found[2]) if found else ("lib", word)
+        if word != "env":
+            (named if key in ("lib", "bench", "name") else environment)[key] = value
+    return named, environment
 
 
 def find(text: str) -> Library:

@@ -296,10 +296,9 @@ def compare_command(
             "which program? hakmem compare -- COMMAND …, or --bench NAME, --suite or --programs"
         )
     seed = fresh(seed)
-    request = compare.Request(
+    request = ab.Request(
+        cells=[cells.parse(lib), *compare.rivals(rival or [])],
         command=command,
-        library=lib,
-        rivals=rival or [],
         metric=metric,
         better=better,
         most=max_blocks or LOOKS[1],

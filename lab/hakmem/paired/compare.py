@@ -1,7 +1,6 @@
 """`hakmem compare -- command`: the user's own program under hakmem and every other allocator."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from rich.console import Console
 from rich.table import Table
@@ -10,7 +9,7 @@ from rich.text import Text
 from hakmem import peers, stats, terminal, words
 from hakmem.cluster import client as cluster
 from hakmem.ledger.store import Record
-from hakmem.paired import cells as cell_module, protocol, readings, recording, session, tables, work
+from hakmem.paired import ab, cells as cell_module, protocol, readings, recording, tables
 from hakmem.paired.blocks import BASE, Outcome, Plan, Track
 from hakmem.paired.cells import Cell
 from hakmem.paired.protocol import Decision
@@ -27,21 +26,12 @@ SAME = (
 OF_DEBIAN = "-debian"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Request(session.Asked):
-    """What the user asked for. No rivals named means all that are here."""
-
-    command: Sequence[str]
-    library: str
-    rivals: Sequence[str]
-
-
-def run(request: Request, console: Console, on: str | None = None) -> list[Outcome]:
+def run(request: ab.Request, console: Console, on: str | None = None) -> list[Outcome]:
     """Measures, prints and records: here, or on all hosts of a cluster.
 
     A rival that cannot run the program is left out, and said.
     """
-    plan = plan_of(request)
+    plan = ab.plan_of(request, cell_module.distinct(request.cells))
     announce(request, plan, console)
     comparison = cluster.Comparison(
         job=cluster.job(plan, request, drop=True),
@@ -52,18 +42,9 @@ def run(request: Request, console: Console, on: str | None = None) -> list[Outco
     return cluster.run(on, comparison, console)
 
 
-def plan_of(request: Request) -> Plan:
-    own = work.own(request.command, request.passed)
-    reading = readings.choose(request.metric, None, request.better)
-    cells = cell_module.distinct([cell_module.parse(request.library), *rivals(request.rivals)])
-    track = Track(own.name, "target", reading, dict.fromkeys(cells, own))
-    protocol.require_decidable(len(cells) - 1, request.most)
-    return Plan(cells, [track], request.seed, request.most)
-
-
-def announce(request: Request, plan: Plan, console: Console) -> None:
+def announce(request: ab.Request, plan: Plan, console: Console) -> None:
     others = ", ".join(plan.cells[letter].name for letter in plan.contenders)
-    console.print(Text(f"{' '.join(request.command)}", style="bold"), soft_wrap=True)
+    console.print(Text(" ".join(request.command or ()), style="bold"), soft_wrap=True)
     words = plan.tracks[0].reading.words
     console.print(Text(f"{words}: {plan.cells[BASE].name} against {others}"))
     if len(plan.contenders) > 1:

@@ -233,9 +233,8 @@ def track_of(figure: Figure, cells: Mapping[str, Cell], request: Request) -> Tra
     if request.metric:
         reading = readings.choose(request.metric, figure.command, request.better)
     named = figure.floor if not request.metric and figure.floor != EMPTY else None
-    references = found.command.references if found.command else ()
-    floor = next((r for r in references if r.name == named), None)
-    return Track(figure.name, "target", reading, dict.fromkeys(cells, found), floor)
+    works = dict.fromkeys(cells, found)
+    return Track(figure.name, "target", reading, works, found.floor(named))
 
 
 def announce(run: Run) -> None:

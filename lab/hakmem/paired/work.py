@@ -14,6 +14,7 @@ from hakmem.process.sample import Process, Sample
 from hakmem.programs import Program, Ready, prepare
 from hakmem.suite import EMPTY, FAST, NULL, SUITE, Command, Reference
 
+# As a user names them.
 FLOORS = {"null": NULL, "empty": EMPTY, "benchfast": FAST}
 
 
@@ -84,10 +85,10 @@ class Work:
         """The same with so much of its amount of work, where that can be chosen."""
         return replace(self, amount=max(1, round(share * self.amount))) if self.scales else self
 
-    def floor(self, name: str) -> Reference | None:
-        """The reference of this benchmark that is subtracted under that name."""
+    def floor(self, name: str | None) -> Reference | None:
+        """The reference of this benchmark that has that name."""
         references = self.command.references if self.command else ()
-        return next((r for r in references if r.name == FLOORS[name]), None)
+        return next((r for r in references if r.name == name), None)
 
 
 def benchmark(name: str) -> Work:
