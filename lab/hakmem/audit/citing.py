@@ -4,10 +4,9 @@ May be cited: a record that verifies, is ok, as are those it is derived from, wa
 clean tree and is not stale. Stale is what was measured
 
 - with another definition of a benchmark: where the record states what it ran (`benchmarks`, a list
-  of `works` by name, or one `benchmark` with its `name`), each `definition` must be what the
-  program, the harness and the arguments hash to now, of a real program its command line and inputs;
-  a user's own command has none. Where it does not state it, all of bench/ must be as it was at its
-  commit;
+  of `works` by name), each `definition` must be what the program, the harness and the arguments
+  hash to now, of a real program its command line and inputs; a user's own command has none. Where
+  it does not state it, all of bench/ must be as it was at its commit;
 - on an old source: its commit must be in the history of HEAD (or one with the same tree, so that
   amending a message loses nothing), and at most `stale_after` later commits may have changed src/
   or include/. Uncommitted changes there count as one more.

@@ -40,7 +40,11 @@ def verify(ledger: Ledger) -> Verification:
         except LabError as error:
             result.problems.append(str(error))
     result.raw = len(digests)
-    result.problems += [problem for d in sorted(digests) for problem in _raw(ledger, d)]
+    for digest in sorted(digests):
+        try:
+            ledger.raw(digest)
+        except LabError as error:
+            result.problems.append(str(error))
     _against_git(ledger, result)
     return result
 
@@ -51,14 +55,6 @@ def _content(path: Path) -> bytes:
         return path.read_bytes()
     except OSError:
         return b""
-
-
-def _raw(ledger: Ledger, digest: str) -> list[str]:
-    try:
-        ledger.raw(digest)
-    except LabError as error:
-        return [str(error)]
-    return []
 
 
 def _against_git(ledger: Ledger, result: Verification) -> None:

@@ -6,6 +6,7 @@ import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
+from functools import partial
 from typing import Any
 
 from rich.console import Console
@@ -99,15 +100,15 @@ def run(
     Here, or on every host of a cluster.
     """
     plan = plan_of(mix, runs, seed)
-
-    def ended(done: Conducted, facts: Facts | None, host: str | None) -> None:
-        assert facts is not None
-        finish(mix, done, facts, record, console, host)
-
+    # The host's facts are shown, recorded or not.
     asked = session.Asked(most=plan.most, seconds=ONE_RUN, seed=seed, record=True, argv=argv)
-    job = cluster.job(plan, asked)
-    said = aloud(plan, session.sampler(plan), console)
-    return cluster.run(on, cluster.Comparison(job, ended, mark, sampler=said), console)
+    comparison = cluster.Comparison(
+        job=cluster.job(plan, asked),
+        finish=partial(finish, mix, record, console),
+        mark=mark,
+        sampler=aloud(plan, session.sampler(plan), console),
+    )
+    return cluster.run(on, comparison, console)
 
 
 def aloud(plan: Plan, sampler: Sampler, console: Console) -> Sampler:
@@ -144,13 +145,14 @@ def full(name: str) -> Work:
 
 def finish(
     mix: Mix | None,
-    done: Conducted,
-    facts: Facts,
     record: bool,
     console: Console,
-    host: str | None = None,
+    done: Conducted,
+    facts: Facts | None,
+    host: str | None,
 ) -> None:
     """Records and prints it; where something failed, its samples without a baseline."""
+    assert facts is not None
     found = spreads(done)
     records = {}
     if record:

@@ -61,12 +61,19 @@ class Facts:
         libraries = [cell.library for cell in cells.values()]
         require_unchanged(libraries, [self.binaries[at] for at in cells])
 
+    def stated(self) -> dict[str, Any]:
+        """What every record states of them."""
+        return {
+            "source": dict(self.source),
+            "host": dict(self.host),
+            "argv": list(self.argv),
+            "settings_of_user": settings_of_user(),
+            "ok": True,
+        }
+
     def entry(self, letters: Iterable[str]) -> dict[str, Any]:
-        """What a record states of them, with the libraries of these cells."""
-        binary = [dict(self.binaries[at]) for at in letters]
-        stated = {"source": dict(self.source), "host": dict(self.host), "argv": list(self.argv)}
-        settings = {"settings_of_user": settings_of_user()}
-        return {**stated, **settings, "binary": binary, "ok": True}
+        """The same with the libraries of these cells."""
+        return {**self.stated(), "binary": [dict(self.binaries[at]) for at in letters]}
 
 
 def require_unchanged(libraries: Iterable[Library], stated: Iterable[Mapping[str, object]]) -> None:
@@ -174,15 +181,8 @@ def save(
 
 def setting_body(facts: Facts) -> dict[str, Any]:
     """What is the same for all that is measured in one go."""
-    return {
-        "lab": __version__,
-        "argv": list(facts.argv),
-        "settings_of_user": settings_of_user(),
-        "host": dict(facts.host),
-        "source": dict(facts.source),
-        "binaries": {at: dict(found) for at, found in facts.binaries.items()},
-        "ok": True,
-    }
+    binaries = {at: dict(found) for at, found in facts.binaries.items()}
+    return {**facts.stated(), "lab": __version__, "binaries": binaries}
 
 
 def settings_of_user() -> dict[str, str]:

@@ -104,12 +104,16 @@ class Library:
         """`base` with this library, and no other, preloaded."""
         result = {**base, **self.env}
         result.pop("LD_PRELOAD", None)
-        for file in self.files:
-            if any(separator in str(file) for separator in " :"):
-                raise LabError(f"the loader cannot preload a path with a space or colon: {file}")
         if self.path is not None:
-            result["LD_PRELOAD"] = ":".join(map(str, self.files))
+            result["LD_PRELOAD"] = ":".join(map(preloadable, self.files))
         return result
+
+
+def preloadable(file: Path) -> str:
+    """The path as LD_PRELOAD takes it; LabError where it cannot."""
+    if any(separator in str(file) for separator in " :"):
+        raise LabError(f"the loader cannot preload a path with a space or colon: {file}")
+    return str(file)
 
 
 def system() -> Library:

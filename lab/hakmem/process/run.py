@@ -18,6 +18,7 @@ from hakmem import project
 from hakmem.cli import Library
 from hakmem.errors import LabError
 from hakmem.process import command as commands, proof as proofs, scratch
+from hakmem.process.library import preloadable
 
 NOT_PROVEN = 3
 
@@ -76,16 +77,14 @@ def preloaded(library: Path, environment: Mapping[str, str]) -> dict[str, str]:
     In front, because the first definition of malloc wins; the others stay and still load.
     """
     before = environment.get("LD_PRELOAD", "")
-    value = f"{library}:{before}" if before else str(library)
-    return {**environment, "LD_PRELOAD": value}
+    own = preloadable(library)
+    return {**environment, "LD_PRELOAD": f"{own}:{before}" if before else own}
 
 
 def execute(
     command: Sequence[str], library: Path, settings: Mapping[str, str] = MappingProxyType({})
 ) -> Outcome:
     """Runs the command to its end with inherited stdio and reads its proof."""
-    if any(separator in str(library) for separator in " :"):
-        raise LabError(f"the loader cannot preload a path with a space or colon: {library}")
     program = commands.program(command[0])
     with scratch.folder("run") as folder:
         file = folder / "proof.jsonl"
