@@ -6,8 +6,9 @@ visible, and is reported so. Its start is not in the times.
 """
 
 import ast
+import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -87,16 +88,24 @@ with open(out, "w") as file:
 """
 
 
-@dataclass(frozen=True)
-class Watch:
-    """Asks for memory over time, read `every_s` seconds: of the command and its descendants.
+EVERY_S = 0.01  # memory over time is read so often
 
-    A command with a `load` (program, argv, environment) is a server: once the load has ended well
-    and `quiet_s` are over, or at once where it failed, the server is told to end by SIGTERM.
+
+@dataclass(frozen=True)
+class Job:
+    """What a real program is given to do: it runs in an empty folder where `in` is `inputs`, and
+    the memory of it and its descendants is watched over time.
+
+    `wrong` sees that folder and what was written on standard output, and says what is not as it
+    must be, or None. `worker` is the executable that does the work where it is not argv[0]. A
+    `load` makes the program a server: once the load has ended well and `quiet_s` are over, or at
+    once where it failed, the server is told to end by SIGTERM.
     """
 
-    every_s: float = 0.01
-    load: tuple[str, Sequence[str], Mapping[str, str]] | None = None
+    inputs: Path
+    wrong: Callable[[Path, bytes], str | None]
+    worker: str | None = None
+    load: tuple[str, ...] = ()
     quiet_s: float = 0.0
 
 
@@ -131,14 +140,17 @@ def argv_for(
     argv: Sequence[str],
     environment: Mapping[str, str],
     folder: Path,
-    watch: Watch | None = None,
+    job: Job | None,
+    plain: Mapping[str, str],
 ) -> list[str]:
-    """The launcher's command line; the command's environment goes through a file in `folder`."""
+    """The launcher's command line; the command's environment goes through a file in `folder`. A
+    job's load gets the `plain` one, which has nothing of the cell's."""
     asked: dict[str, object] = {"program": program, "watch": None}
     asked["environment"] = dict(environment)
-    if watch:
-        load = watch.load and (watch.load[0], list(watch.load[1]), dict(watch.load[2]))
-        asked["watch"] = (watch.every_s, load, watch.quiet_s)
+    if job:
+        words = list(job.load)
+        load = (shutil.which(words[0]) or words[0], words, dict(plain)) if words else None
+        asked["watch"] = (EVERY_S, load, job.quiet_s)
     (folder / "request").write_bytes(ascii(asked).encode())
     files = [str(folder / "account"), str(folder / "request")]
     return [sys.executable, "-I", "-S", "-c", _LAUNCHER, *files, *argv]

@@ -4,13 +4,13 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
 
 from hakmem.process import children, host, launch, perf, proof as proofs, provenance, scratch
-from hakmem.process.launch import Account
+from hakmem.process.launch import Account, Job
 from hakmem.process.library import Library
 from hakmem.process.proof import Proof
 
@@ -77,23 +77,6 @@ class Sample:
         """What its own line says, where that is a number."""
         value = (self.result or {}).get(name)
         return value if isinstance(value, int | float) else None
-
-
-@dataclass(frozen=True)
-class Job:
-    """What a real program is given to do: it runs in an empty folder where `in` is `inputs`.
-
-    `wrong` sees that folder and what was written on standard output, and says what is not as it
-    must be, or None. `worker` is the executable that does the work where it is not argv[0]. A
-    `load` makes the program a server, driven and then left in peace for `quiet_s`, as launch.Watch
-    says.
-    """
-
-    inputs: Path
-    wrong: Callable[[Path, bytes], str | None]
-    worker: str | None = None
-    load: tuple[str, ...] = ()
-    quiet_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -183,8 +166,8 @@ def _measure(blank: Sample, process: Process, folder: Path) -> Sample:
         argv = [*perf.stat_argv(counts_file, perf.NEEDED), *argv]
     if not process.own_account:
         program = shutil.which(argv[0], path=environment.get("PATH")) or argv[0]
-        watch = _watch(process.job) if process.job else None
-        argv = launch.argv_for(program, argv, environment, folder, watch)
+        plain = plain_environment()
+        argv = launch.argv_for(program, argv, environment, folder, process.job, plain)
         environment = {}
     try:
         ended = children.finished(argv, folder, process.timeout_s, env=environment, cwd=home)
@@ -226,13 +209,6 @@ def _home(job: Job, folder: Path) -> Path:
     home.mkdir()
     (home / "in").symlink_to(job.inputs)
     return home
-
-
-def _watch(job: Job) -> launch.Watch:
-    """How the program is watched; its load gets nothing of the cell's."""
-    plain = plain_environment()
-    load = (shutil.which(job.load[0]) or job.load[0], job.load, plain) if job.load else None
-    return launch.Watch(load=load, quiet_s=job.quiet_s)
 
 
 def _undone(job: Job, home: Path, account: Account | None, folder: Path, stderr: str) -> str | None:

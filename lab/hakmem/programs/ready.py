@@ -15,8 +15,9 @@ from pathlib import Path
 from hakmem import project
 from hakmem.errors import LabError
 from hakmem.process import children
+from hakmem.process.launch import Job
 from hakmem.process.library import Library, system
-from hakmem.process.sample import Job, Process, Sample, take
+from hakmem.process.sample import Process, Sample, take
 from hakmem.programs import inputs
 from hakmem.programs.catalogue import PYTHON, WHEELS, Program
 
