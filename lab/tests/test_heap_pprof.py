@@ -85,7 +85,7 @@ def test_fields_that_a_heap_does_not_need_are_passed_over() -> None:
 
 def test_a_field_that_goes_on_after_the_end_is_refused() -> None:
     with pytest.raises(ValueError, match="after the end"):
-        pprof.message(world.part(1, b"text")[:-1])
+        pprof.Message(world.part(1, b"text")[:-1])
 
 
 WHOLE = gzip.compress(MADE.encode())

@@ -4,9 +4,12 @@ The numbers of the fields are those of the message perftools.profiles.Profile. T
 read here, because it is less than what a library would have to be told of the messages.
 """
 
+from __future__ import annotations
+
 import gzip
 import re
 import zlib
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,61 +108,52 @@ def read(path: Path) -> Profile:
 
 def decode(data: bytes, name: str) -> Profile:
     """ValueError, IndexError or KeyError where the data is not in the format."""
-    whole = message(data)
-    strings = [_text(part) for part in whole.get(6, [])]
+    whole = Message(data)
+    strings = whole.texts(6)
     if not strings or strings[0]:
         raise ValueError("the table of strings does not begin with an empty one")
-    types = [strings[_number(message(part), 1)] for part in whole.get(1, [])]
+    types = [strings[one.number(1)] for one in whole.messages(1)]
     if "inuse_space" not in types:
         asked = ", ".join(types) or "nothing"
         raise LabError(f"{name} is no heap profile: it counts {asked}, not inuse_space")
-    modules = {_number(m, 1): _module(m, strings) for m in map(message, whole.get(3, []))}
-    functions = {_number(f, 1): f for f in map(message, whole.get(5, []))}
+    modules = {one.number(1): _module(one, strings) for one in whole.messages(3)}
+    functions = {one.number(1): one for one in whole.messages(5)}
     places = {
-        _number(one, 1): Location(
-            address=_number(one, 3),
-            module=modules.get(_number(one, 2)),
-            named=tuple(_named(message(line), functions, strings) for line in one.get(4, [])),
+        one.number(1): Location(
+            address=one.number(3),
+            module=modules.get(one.number(2)),
+            named=tuple(_named(line, functions, strings) for line in one.messages(4)),
         )
-        for one in map(message, whole.get(4, []))
+        for one in whole.messages(4)
     }
     return Profile(
         name=name,
-        samples=[_sample(message(part), places, types) for part in whole.get(2, [])],
+        samples=[_sample(one, places, types) for one in whole.messages(2)],
         modules=list(modules.values()),
-        time_ns=_number(whole, 9),
-        duration_ns=_number(whole, 10),
-        interval=_number(whole, 12),
-        facts=dict(_fact(strings[at]) for part in whole.get(13, []) for at in _numbers(part)),
+        time_ns=whole.number(9),
+        duration_ns=whole.number(10),
+        interval=whole.number(12),
+        facts=dict(_fact(strings[at]) for at in whole.numbers(13)),
     )
 
 
-def _sample(
-    one: dict[int, list[int | bytes]], places: dict[int, Location], types: list[str]
-) -> Sample:
-    stack = tuple(places[id] for part in one.get(1, []) for id in _numbers(part))
-    values = [_signed(value) for part in one.get(2, []) for value in _numbers(part)]
-    of = dict(zip(types, values, strict=True))
+def _sample(one: Message, places: Mapping[int, Location], types: Sequence[str]) -> Sample:
+    of = dict(zip(types, map(_signed, one.numbers(2)), strict=True))
     return Sample(
-        stack=stack,
+        stack=tuple(places[id] for id in one.numbers(1)),
         objects={what: of.get(f"{what}_objects", 0) for what in (IN_USE, ALLOCATED)},
         bytes={what: of.get(f"{what}_space", 0) for what in (IN_USE, ALLOCATED)},
     )
 
 
-def _module(one: dict[int, list[int | bytes]], strings: list[str]) -> Module:
-    start, limit, offset = (_number(one, field) for field in (2, 3, 4))
-    return Module(start, limit, offset, strings[_number(one, 5)], strings[_number(one, 6)])
+def _module(one: Message, strings: Sequence[str]) -> Module:
+    start, limit, offset, file, build_id = (one.number(field) for field in range(2, 7))
+    return Module(start, limit, offset, strings[file], strings[build_id])
 
 
-def _named(
-    line: dict[int, list[int | bytes]],
-    functions: dict[int, dict[int, list[int | bytes]]],
-    strings: list[str],
-) -> Named:
-    function = functions[_number(line, 1)]
-    name, file = strings[_number(function, 2)], strings[_number(function, 4)]
-    return Named(name, file, _number(line, 2))
+def _named(line: Message, functions: Mapping[int, Message], strings: Sequence[str]) -> Named:
+    function = functions[line.number(1)]
+    return Named(strings[function.number(2)], strings[function.number(4)], line.number(2))
 
 
 def _fact(comment: str) -> tuple[str, str]:
@@ -167,33 +161,60 @@ def _fact(comment: str) -> tuple[str, str]:
     return (found[1], found[2]) if found else ("", comment)
 
 
+def _signed(value: int) -> int:
+    return value - (1 << 64) if value >> 63 else value
+
+
 # ---- the wire format ----
 
 
-def message(data: int | bytes) -> dict[int, list[int | bytes]]:
-    """All values of each field, by its number: of a varint the number, of the rest the bytes."""
-    if isinstance(data, int):
-        raise ValueError("a number where a message is due")
-    found: dict[int, list[int | bytes]] = {}
-    at = 0
-    while at < len(data):
-        key, at = _varint(data, at)
-        kind, value = key & 7, 0
-        if kind == VARINT:
-            value, at = _varint(data, at)
-            found.setdefault(key >> 3, []).append(value)
-            continue
-        if kind == BYTES:
-            size, at = _varint(data, at)
-        elif kind in (FIXED64, FIXED32):
-            size = 8 if kind == FIXED64 else 4
-        else:
-            raise ValueError(f"no kind of field: {kind}")
-        if at + size > len(data):
-            raise ValueError("a field goes on after the end")
-        found.setdefault(key >> 3, []).append(data[at : at + size])
-        at += size
-    return found
+class Message:
+    """The values of each field, by its number: of a varint the number, of the rest the bytes.
+
+    ValueError or IndexError where the data is none. A field of another kind than the one asked for
+    is as one that is not there.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self._numbers: defaultdict[int, list[int]] = defaultdict(list)
+        self._parts: defaultdict[int, list[bytes]] = defaultdict(list)
+        at = 0
+        while at < len(data):
+            key, at = _varint(data, at)
+            kind = key & 7
+            if kind == VARINT:
+                value, at = _varint(data, at)
+                self._numbers[key >> 3].append(value)
+                continue
+            if kind == BYTES:
+                size, at = _varint(data, at)
+            elif kind in (FIXED64, FIXED32):
+                size = 8 if kind == FIXED64 else 4
+            else:
+                raise ValueError(f"no kind of field: {kind}")
+            if at + size > len(data):
+                raise ValueError("a field goes on after the end")
+            self._parts[key >> 3].append(data[at : at + size])
+            at += size
+
+    def number(self, field: int) -> int:
+        """The last one, which counts; 0 where there is none."""
+        return self._numbers[field][-1] if field in self._numbers else 0
+
+    def numbers(self, field: int) -> Iterator[int]:
+        """A repeated number: one by one, or packed."""
+        yield from self._numbers[field]
+        for part in self._parts[field]:
+            at = 0
+            while at < len(part):
+                value, at = _varint(part, at)
+                yield value
+
+    def texts(self, field: int) -> list[str]:
+        return [part.decode(errors="replace") for part in self._parts[field]]
+
+    def messages(self, field: int) -> Iterator[Message]:
+        return map(Message, self._parts[field])
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
@@ -205,31 +226,3 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return value & (1 << 64) - 1, at
         shift += 7
-
-
-def _numbers(part: int | bytes) -> Iterator[int]:
-    """A repeated number: packed, or one by one."""
-    if isinstance(part, int):
-        yield part
-        return
-    at = 0
-    while at < len(part):
-        value, at = _varint(part, at)
-        yield value
-
-
-def _number(one: dict[int, list[int | bytes]], field: int) -> int:
-    value = one.get(field, [0])[-1]
-    if isinstance(value, bytes):
-        raise ValueError("bytes where a number is due")
-    return value
-
-
-def _text(part: int | bytes) -> str:
-    if isinstance(part, int):
-        raise ValueError("a number where a text is due")
-    return part.decode(errors="replace")
-
-
-def _signed(value: int) -> int:
-    return value - (1 << 64) if value >> 63 else value

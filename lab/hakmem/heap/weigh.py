@@ -3,13 +3,15 @@
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from hakmem.heap.pprof import Location, Profile
 from hakmem.heap.symbols import Frame
 
 Stack = tuple[Frame, ...]  # outermost first
+K = TypeVar("K")
 
 # An allocation belongs to whoever asked for it, not to what passes the request on: by name, or by
 # where it is written, because inlined functions of C++ come without their namespace.
@@ -87,10 +89,11 @@ def weigh(profile: Profile, what: str, names: Mapping[Location, tuple[Frame, ...
     return Weighed(rows)
 
 
-def _by_stack(weighed: Weighed) -> dict[Stack, Weight]:
-    found: dict[Stack, Weight] = defaultdict(Weight)
-    for stack, each in weighed.stacks:
-        found[stack] += each
+def _sums(rows: Iterable[tuple[K, Weight]]) -> defaultdict[K, Weight]:
+    """What all rows of each kind weigh together."""
+    found: defaultdict[K, Weight] = defaultdict(Weight)
+    for kind, each in rows:
+        found[kind] += each
     return found
 
 
@@ -102,13 +105,13 @@ def change(
     What one process has in use at both times was sampled once, and adds nothing to the variance.
     So what it allocated `between` them, and what must therefore have gone, bounds that as well.
     """
-    then, now = _by_stack(before), _by_stack(after)
-    came = _by_stack(between) if between else {}
+    then, now = _sums(before.stacks), _sums(after.stacks)
+    came = _sums(between.stacks if between else ())
     found = {}
     for stack in {**then, **now}:
-        found[stack] = now.get(stack, Weight()) - then.get(stack, Weight())
+        found[stack] = now[stack] - then[stack]
         if between is not None:
-            new = came.get(stack, Weight())
+            new = came[stack]
             gone = new - found[stack]
             sides = (weight(side.bytes, side.objects, interval) for side in (new, gone))
             least = min(found[stack].variance, sum(side.variance for side in sides))
@@ -169,14 +172,14 @@ def functions(weighed: Weighed, wrappers: re.Pattern[str]) -> list[Function]:
     )
 
 
-@dataclass
+@dataclass(frozen=True)
 class Change:
     """What is in use for a function itself, before and after."""
 
     frame: Frame
-    before: Weight = Weight()
-    after: Weight = Weight()
-    change: Weight = Weight()
+    before: Weight
+    after: Weight
+    change: Weight
 
     @property
     def is_clear(self) -> bool:
@@ -188,20 +191,19 @@ def changes(
     before: Weighed, after: Weighed, changed: Mapping[Stack, Weight], wrappers: re.Pattern[str]
 ) -> list[Change]:
     """The largest first."""
-    found: dict[Frame, Change] = {}
-
-    def of(stack: Stack) -> Change:
-        frame = owner(stack, wrappers)
-        return found.setdefault(frame, Change(frame))
-
-    for stack, each in before.stacks:
-        of(stack).before += each
-    for stack, each in after.stacks:
-        of(stack).after += each
-    for stack, each in changed.items():
-        of(stack).change += each
-    moved = [row for row in found.values() if row.change.bytes]
+    rows = (before.stacks, after.stacks, changed.items())
+    then, now, more = (_owned(each, wrappers) for each in rows)
+    moved = [
+        Change(frame, then[frame], now[frame], each) for frame, each in more.items() if each.bytes
+    ]
     return sorted(moved, key=lambda row: (-abs(row.change.bytes), row.frame.name))
+
+
+def _owned(
+    rows: Iterable[tuple[Stack, Weight]], wrappers: re.Pattern[str]
+) -> defaultdict[Frame, Weight]:
+    """What was allocated for each function itself."""
+    return _sums((owner(stack, wrappers), each) for stack, each in rows)
 
 
 # ---- stacks as a tree ----
@@ -255,22 +257,19 @@ class Growth:
 def growth(
     profiles: Sequence[Profile], weighed: Sequence[Weighed], wrappers: re.Pattern[str], most: int
 ) -> Growth:
-    at = [_owned(each, wrappers) for each in weighed]
+    at = [_owned(each.stacks, wrappers) for each in weighed]
     highest: Counter[Frame] = Counter()
     for owned in at:
-        highest |= owned
+        highest |= Counter({frame: each.bytes for frame, each in owned.items()})
     names = [frame for frame, _ in highest.most_common(most)]
+    layers = [[owned[name].bytes for owned in at] for name in names]
     begin = profiles[0].time_ns - profiles[0].duration_ns
     return Growth(
         seconds=[(profile.time_ns - begin) / 1e9 for profile in profiles],
         names=names,
-        bytes=[[owned[name] for owned in at] for name in names],
-        rest=[owned.total() - sum(owned[name] for name in names) for owned in at],
+        bytes=layers,
+        rest=[
+            each.total.bytes - sum(layer[number] for layer in layers)
+            for number, each in enumerate(weighed)
+        ],
     )
-
-
-def _owned(weighed: Weighed, wrappers: re.Pattern[str]) -> Counter[Frame]:
-    found: Counter[Frame] = Counter()
-    for stack, each in weighed.stacks:
-        found[owner(stack, wrappers)] += each.bytes
-    return found
