@@ -386,7 +386,9 @@ def test_statistics_that_state_no_sections_are_refused(text: str, said: str) -> 
 
 
 def test_what_is_said_of_the_timer() -> None:
-    assert hotpath_sections.about(sections()) == {"sections_timer": "tsc"}
+    assert hotpath_sections.about(hotpath_sections.parse(sections(), 16)) == {
+        "sections_timer": "tsc"
+    }
 
 
 # ---- numbers ----

@@ -67,7 +67,7 @@ def test_a_missing_emulator_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_benchmark_on_any_number_of_threads() -> None:
     buffers = hotpath_work.benchmark("buffers on 8")
-    assert {"--min=40K", "--threads=8"} <= set(buffers.arguments)
+    assert {"--min=40K", "--threads=8"} <= set(buffers.more)
     work = hotpath_work.benchmark("larson on 64")
     assert work.name == "larson on 64"
     assert work.amounts(True) == Amounts(64_000, 320_000)

@@ -65,6 +65,9 @@ class Profile:
         return sums
 
 
+NOTHING = Profile({}, {})
+
+
 def refusal() -> str | None:
     """None if callgrind can be used here, else why not and what to do."""
     return (

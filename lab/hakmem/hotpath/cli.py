@@ -32,7 +32,6 @@ from hakmem.process import order, perf
 from hakmem.process.argv import again
 from hakmem.process.lock import host_lock
 from hakmem.process.provenance import NoiseMeter
-from hakmem.terminal import progress_bar
 
 SHOWN = 8  # functions in a table; a record has more
 
@@ -104,7 +103,7 @@ def command(
     with host_lock():
         facts = Facts.of(request.cells, again(seed))
         meter, began = NoiseMeter(), time.monotonic()
-        found = _measure(request, console)
+        found = profile.measure(request, console)
         facts.require_unchanged(request.cells)
         body = profile.body(request, found, facts, meter.stop(), began)
     if as_json:
@@ -117,14 +116,6 @@ def command(
             for why in found.failures.values():
                 print(f"hakmem: {why}", file=sys.stderr)
         raise typer.Exit(1)
-
-
-def _measure(request: profile.Request, console: Console) -> profile.Found:
-    with progress_bar(console) as progress:
-        bar = progress.add_task("hot path", total=profile.steps(request))
-        return profile.measure(
-            request, lambda words: progress.update(bar, advance=1, description=words)
-        )
 
 
 def _record(body: dict[str, object], found: profile.Found, record: bool, console: Console) -> None:
@@ -271,7 +262,7 @@ def _notes(request: Request, found: Found) -> Iterator[str]:
         every = request.sections_every
         each = "each entry" if every == 1 else f"1 entry in {every}"
         yield f"sections, {each} timed: {hotpath_sections.WHAT}{how}"
-    threads = any(w.command and w.command.threads > 1 for w in request.workloads)
+    threads = any(w.work.command and w.work.command.threads > 1 for w in request.workloads)
     if threads and request.method == "callgrind":
         yield "callgrind runs one thread at a time: what threads do to each other is not in this"
     caches = next((side.caches for side in found.sides.values() if side.caches), ())

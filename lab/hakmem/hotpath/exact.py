@@ -8,7 +8,6 @@ explain and guard; what a user waits for is time, which they do not replace (doc
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from statistics import fmean
 
@@ -89,8 +88,10 @@ def workload_of(request: ab.Request) -> work.Workload:
     if not request.bench:
         raise LabError("what shall they run? --bench NAME, or -- command …")
     found = work.benchmark(request.bench)
-    if found.command and found.command.threads > 1:
-        raise LabError(f"{found.name} has {found.command.threads} threads: counts are not exact")
+    if found.work.command and found.work.command.threads > 1:
+        raise LabError(
+            f"{found.name} has {found.work.command.threads} threads: counts are not exact"
+        )
     return found
 
 
@@ -98,26 +99,17 @@ def count(
     workload: work.Workload, cells: Mapping[str, Cell], seed: int, folder: Path, console: Console
 ) -> Counted:
     """Runs of all cells in turn, each the difference of two amounts of work."""
-    rng, said = random.Random(seed), []
+    rng = random.Random(seed)
+    said: list[str] = []
+    meter = profile.Meter(workload, folder, rng, said)
     values: dict[str, list[float]] = {letter: [] for letter in cells}
-    amounts = workload.amounts(simulated=True)
-
-    def one(cell: Cell, padding: int, amount: int) -> tuple[int, callgrind.Profile]:
-        tool = callgrind.counting(folder)
-        ran = work.run(tool, workload, cell, amount, amounts, padding, folder)
-        text = callgrind.profile_of(folder, ran.pid).read_text(encoding="utf-8")
-        said.append(callgrind.summary_lines(text))
-        return ran.ops, profile.profile_of(text, cell)
-
     with terminal.progress_bar(console) as progress:
         bar = progress.add_task("counting", total=RUNS * len(cells))
         for _ in range(RUNS):
             for letter in order.shuffled(list(cells), rng):
-                once = partial(one, cells[letter], order.padding(rng))
-                ops, small, large = work.difference(amounts, once)
-                small = small or callgrind.Profile({"Ir": 0}, {})
-                profile.require_served(workload, cells[letter], small, large)
-                values[letter].append((large.totals["Ir"] - small.totals["Ir"]) / ops)
+                ops, small, large = meter.simulated(cells[letter], callgrind.counting(folder))
+                figures = profile.per_op(small.figures(), large.figures(), ops)
+                values[letter].append(figures["instructions"])
                 progress.update(bar, advance=1)
     return Counted(values, "\n".join(said))
 

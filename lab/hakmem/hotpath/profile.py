@@ -8,21 +8,26 @@ record.
 
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
+
+from rich.console import Console
 
 from hakmem import project, stats
 from hakmem.errors import LabError
 from hakmem.hotpath import callgrind, code as hotpath_code, sections as hotpath_sections, sharing
 from hakmem.hotpath.code import Code
 from hakmem.hotpath.sections import Section
-from hakmem.hotpath.work import Ran, Workload, difference, run
+from hakmem.hotpath.work import Ran, Workload, difference, metric, run
 from hakmem.paired import recording
 from hakmem.paired.cells import Cell
 from hakmem.paired.recording import Facts
 from hakmem.process import library, order, perf, provenance, sample, scratch
+from hakmem.terminal import progress_bar
 
 Method = Literal["perf", "callgrind", "emulated"]
 Choice = Literal["auto", "perf", "callgrind", "emulated"]
@@ -30,6 +35,7 @@ TOP = 40  # functions kept in a record
 FAULTS = "page faults"
 
 K = TypeVar("K")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -87,9 +93,6 @@ class Found:
         return {key: side.failure for key, side in self.sides.items() if side.failure}
 
 
-Tick = Callable[[str], None]
-
-
 def choose(asked: Choice) -> tuple[Method | None, list[str]]:
     """The method, and a line for each that cannot be used here. LabError where it was named."""
     ways: dict[Method, Callable[[], str | None]] = {
@@ -109,32 +112,30 @@ def choose(asked: Choice) -> tuple[Method | None, list[str]]:
     return None, said
 
 
-def steps(request: Request) -> int:
-    """How often `tick` is called."""
-    sections = sum(cell.is_hakmem for cell in request.cells.values()) * bool(request.sections_every)
-    symbols = len(request.cells) * (request.method == "perf")
-    return len(request.workloads) * (request.repeat * len(request.cells) + sections + symbols)
-
-
-def measure(request: Request, tick: Tick) -> Found:
+def measure(request: Request, console: Console) -> Found:
     """All of it; a program that fails under one library does not stop the others."""
     found = Found()
     rng = random.Random(request.seed)
-    for letter, cell in request.cells.items():
-        library.verify(cell.library)
-        found.code[letter], found.no_code[letter] = _code(cell)
-    for workload in request.workloads:
-        with scratch.folder("hotpath") as folder:
-            meter = Meter(request, workload, folder, rng, found.raw)
+    with progress_bar(console) as progress:
+        bar = progress.add_task("hot path", total=None)
+        for letter, cell in request.cells.items():
+            library.verify(cell.library)
+            try:
+                found.code[letter] = _code(cell)
+            except LabError as error:
+                found.code[letter], found.no_code[letter] = [], str(error)
+        for workload in request.workloads:
             found.sides |= {(workload.name, at): Side() for at in request.cells}
-            for what in meter.passes():
-                for letter, cell in request.cells.items():
-                    side = found.sides[workload.name, letter]
-                    if what.applies(cell):
-                        if side.failure is None:
-                            _guarded(what, cell, side)
-                        tick(f"{workload.name}: {cell.name}: {what.words}")
-    found.no_code = {at: why for at, why in found.no_code.items() if why}
+            with scratch.folder("hotpath") as folder:
+                passes = Meter(workload, folder, rng, found.raw).passes(request)
+                steps = [(p, at) for p in passes for at, c in request.cells.items() if p.applies(c)]
+                progress.update(bar, total=len(request.workloads) * len(steps))
+                for what, letter in steps:
+                    cell, side = request.cells[letter], found.sides[workload.name, letter]
+                    if side.failure is None:
+                        _guarded(what, cell, side)
+                    said = f"{workload.name}: {cell.name}: {what.words}"
+                    progress.update(bar, advance=1, description=said)
     return found
 
 
@@ -148,12 +149,9 @@ def _guarded(what: "Pass", cell: Cell, side: Side) -> None:
             side.failure = str(error)
 
 
-def _code(cell: Cell) -> tuple[list[Code], str]:
-    try:
-        path = Path(provenance.binary(cell.library.path).path)
-        return hotpath_code.read(project.root() / path, cell.is_hakmem), ""
-    except LabError as error:
-        return [], str(error)
+def _code(cell: Cell) -> list[Code]:
+    path = Path(provenance.binary(cell.library.path).path)
+    return hotpath_code.read(project.root() / path, cell.is_hakmem)
 
 
 @dataclass(frozen=True)
@@ -168,62 +166,73 @@ class Pass:
 
 @dataclass
 class Meter:
-    """Takes one workload's measurements, one pair of processes after the other."""
+    """Takes one workload's measurements, one pair of processes after the other; all that these
+    write is added to what is kept as raw output."""
 
-    _request: Request
     _work: Workload
     _folder: Path
     _rng: random.Random
     _raw: list[str]
 
-    def passes(self) -> list[Pass]:
-        every = self._request.sections_every
-        found = [Pass("counting", self._repetition)] * self._request.repeat
-        if self._request.method == "perf":
+    def passes(self, request: Request) -> list[Pass]:
+        every = request.sections_every
+        ways = {"perf": self._perf, "callgrind": self._callgrind, "emulated": self._emulated}
+        count = ways[request.method] if request.method else None
+
+        def repetition(cell: Cell, side: Side) -> None:
+            if count:
+                count(cell, side)
+            self._faults(cell, side)
+
+        found = [Pass("counting", repetition)] * request.repeat
+        if request.method == "perf":
             found.append(Pass("symbols", self._symbols, optional=True))
         if every:
-            found.append(Pass("sections", self._sections, lambda c: c.is_hakmem, optional=True))
+            take = partial(self._sections, every)
+            found.append(Pass("sections", take, lambda c: c.is_hakmem, optional=True))
         return found
 
-    def _repetition(self, cell: Cell, side: Side) -> None:
-        if self._request.method == "perf":
-            self._perf(cell, side)
-        elif self._request.method == "callgrind":
-            self._callgrind(cell, side)
-        elif self._request.method == "emulated":
-            self._emulated(cell, side)
-        self._faults(cell, side)
+    def simulated(
+        self, cell: Cell, tool: Sequence[str]
+    ) -> tuple[int, callgrind.Profile, callgrind.Profile]:
+        """What callgrind, started as `tool`, says of the pair; LabError where the operations ran
+        no code of the library under test."""
 
-    def _perf(self, cell: Cell, side: Side) -> None:
-        out = self._folder / "perf.csv"
-        per_op: dict[str, float] = {}
-        for group in perf.GROUPS:
-            events = list(group.values())
-            argv = perf.stat_argv(out, events)
-            ops, small, large = self._pair(cell, argv, lambda _: self._kept(out), False)
-            after = perf.parse_stat(large, events)
-            before = perf.parse_stat(small, events) if small is not None else perf.Counts({}, {})
-            absent = {**after.absent, **before.absent}
-            side.absent.update(absent)
-            each = _per_op(before.counted, after.counted, ops)
-            per_op |= {name: each[event] for name, event in group.items() if event not in absent}
-        if not {"instructions", "cycles"} <= per_op.keys():
-            raise LabError(f"perf did not count: {side.absent}", status=1)
-        if per_op["cycles"] > 0:
-            per_op["instructions per cycle"] = per_op["instructions"] / per_op["cycles"]
-        _add(side, per_op)
-
-    def _callgrind(self, cell: Cell, side: Side) -> None:
         def profile(ran: Ran) -> callgrind.Profile:
             text = _taken(callgrind.profile_of(self._folder, ran.pid))
             self._raw.append(callgrind.summary_lines(text))
             return profile_of(text, cell)
 
-        argv = callgrind.argv(self._folder)
-        ops, small, large = self._pair(cell, argv, profile, True)
-        small = small or callgrind.Profile(dict.fromkeys(large.totals, 0), {})
+        ops, small, large = self._pair(cell, tool, profile, callgrind.NOTHING, simulated=True)
         require_served(self._work, cell, small, large)
-        _add(side, _per_op(small.figures(), large.figures(), ops))
+        return ops, small, large
+
+    def _perf(self, cell: Cell, side: Side) -> None:
+        figures: dict[str, float] = {}
+        for group in perf.GROUPS:
+            figures |= self._counters(group, cell, side)
+        if not {"instructions", "cycles"} <= figures.keys():
+            raise LabError(f"perf did not count: {side.absent}", status=1)
+        if figures["cycles"] > 0:
+            figures["instructions per cycle"] = figures["instructions"] / figures["cycles"]
+        _add(side, figures)
+
+    def _counters(self, group: Mapping[str, str], cell: Cell, side: Side) -> dict[str, float]:
+        out, events = self._folder / "perf.csv", list(group.values())
+        ops, before, after = self._pair(
+            cell,
+            perf.stat_argv(out, events),
+            lambda _: perf.parse_stat(self._kept(out), events),
+            perf.Counts({}, {}),
+        )
+        absent = {**after.absent, **before.absent}
+        side.absent.update(absent)
+        each = per_op(before.counted, after.counted, ops)
+        return {name: each[event] for name, event in group.items() if event not in absent}
+
+    def _callgrind(self, cell: Cell, side: Side) -> None:
+        ops, small, large = self.simulated(cell, callgrind.argv(self._folder))
+        _add(side, per_op(small.figures(), large.figures(), ops))
         side.caches = large.caches
         spent = [
             Spent(name[0], name[1], own, inclusive)
@@ -233,10 +242,15 @@ class Meter:
 
     def _emulated(self, cell: Cell, side: Side) -> None:
         out = self._folder / "sharing.json"
+        nothing: dict[str, float] = {}
         ops, small, large = self._pair(
-            cell, sharing.argv(cell, out), lambda _: sharing.parse(self._kept(out), cell), True
+            cell,
+            sharing.argv(cell, out),
+            lambda _: sharing.parse(self._kept(out), cell),
+            nothing,
+            simulated=True,
         )
-        _add(side, _per_op(small, large, ops))
+        _add(side, per_op(small, large, ops))
 
     def _faults(self, cell: Cell, side: Side) -> None:
         """Of the program alone, without a tool around it, by the kernel's account."""
@@ -251,28 +265,31 @@ class Meter:
             ops = (taken.result or {}).get("ops", amount)
             return int(str(ops)), taken.minflt + taken.majflt
 
-        ops, before, after = difference(amounts, one)
-        _add(side, {FAULTS: (after - (before or 0)) / ops})
+        ops, before, after = difference(amounts, one, 0)
+        _add(side, {FAULTS: (after - before) / ops})
 
     def _symbols(self, cell: Cell, side: Side) -> None:
         data = self._folder / "perf.data"
+        nothing: Counter[tuple[str, str]] = Counter()
         ops, small, large = self._pair(
-            cell, perf.record_argv(data), lambda _: perf.symbols_of(data), False
+            cell, perf.record_argv(data), lambda _: perf.symbols_of(data), nothing
         )
-        hits = _per_op(small, large, ops)
+        hits = per_op(small, large, ops)
         side.functions = sorted(
             (Spent(file, name, perf.PERIOD * n, None) for (file, name), n in hits.items() if n > 0),
             key=lambda s: -s.own,
         )
 
-    def _sections(self, cell: Cell, side: Side) -> None:
-        every = self._request.sections_every
+    def _sections(self, every: int, cell: Cell, side: Side) -> None:
         out = self._folder / "statistics.json"
-        more = hotpath_sections.environment(every, str(out))
-        ops, small, large = self._pair(cell, [], lambda _: self._kept(out), False, more)
-        after = hotpath_sections.parse(large, every)
-        before = hotpath_sections.parse(small, every) if small is not None else {}
-        side.sections = hotpath_sections.between(before, after, ops)
+        ops, small, large = self._pair(
+            cell,
+            [],
+            lambda _: hotpath_sections.parse(self._kept(out), every),
+            hotpath_sections.NOTHING,
+            more=hotpath_sections.environment(every, str(out)),
+        )
+        side.sections = hotpath_sections.between(small, large, ops)
         side.timing = hotpath_sections.about(large)
 
     def _kept(self, out: Path) -> str:
@@ -284,21 +301,22 @@ class Meter:
     def _pair(
         self,
         cell: Cell,
-        prefix: Sequence[str],
-        read: Callable[[Ran], Any],
-        simulated: bool,
+        tool: Sequence[str],
+        read: Callable[[Ran], T],
+        nothing: T,
+        simulated: bool = False,
         more: Mapping[str, str] | None = None,
-    ) -> tuple[int, Any, Any]:
-        """What `difference` says of two of the workload's processes; all they said is kept."""
+    ) -> tuple[int, T, T]:
+        """What `difference` says of two of the workload's processes under the tool."""
         padding = order.padding(self._rng)
         amounts = self._work.amounts(simulated)
 
-        def one(amount: int) -> tuple[int, Any]:
-            ran = run(prefix, self._work, cell, amount, amounts, padding, self._folder, more)
+        def one(amount: int) -> tuple[int, T]:
+            ran = run(tool, self._work, cell, amount, amounts, padding, self._folder, more)
             self._raw.append(f"== {self._work.name}, {cell.name}, amount {amount}\n{ran.output}")
             return ran.ops, read(ran)
 
-        return difference(amounts, one)
+        return difference(amounts, one, nothing)
 
 
 def profile_of(text: str, cell: Cell) -> callgrind.Profile:
@@ -314,7 +332,7 @@ def require_served(
     workload: Workload, cell: Cell, small: callgrind.Profile, large: callgrind.Profile
 ) -> None:
     """A benchmark's further operations must have run code of the library under test."""
-    if workload.command is None or cell.library.path is None:
+    if workload.work.command is None or cell.library.path is None:
         return
     before = small.objects()
     grown = {file for file, n in large.objects().items() if n > before.get(file, 0)}
@@ -329,10 +347,9 @@ def _taken(path: Path) -> str:
     return text
 
 
-def _per_op(before: Mapping[K, float] | None, after: Mapping[K, float], ops: int) -> dict[K, float]:
-    """What was counted more, by the operations done more; before its first run all was 0."""
-    earlier = before or {}
-    return {name: (n - earlier.get(name, 0)) / ops for name, n in after.items()}
+def per_op(before: Mapping[K, float], after: Mapping[K, float], ops: int) -> dict[K, float]:
+    """What was counted more, by the operations done more; what was not there before was 0."""
+    return {name: (n - before.get(name, 0)) / ops for name, n in after.items()}
 
 
 def _add(side: Side, values: Mapping[str, float]) -> None:
@@ -354,7 +371,7 @@ def body(
         "repeat": request.repeat,
         "seed": request.seed,
         "functions": _of_sides(found, lambda s: [vars(f) for f in s.functions[:TOP]]),
-        "sections": _of_sides(found, lambda s: hotpath_sections.rows(s.sections)),
+        "sections": _of_sides(found, lambda s: [vars(each) for each in s.sections]),
         "sections_sample": request.sections_every,
         "sections_timing": _of_sides(found, lambda s: dict(s.timing)),
         "not_counted": _of_sides(found, lambda s: dict(s.absent)),
@@ -382,7 +399,7 @@ def _of_sides(found: Found, of: Callable[[Side], Any]) -> dict[str, dict[str, An
 
 
 def metrics(request: Request, found: Found) -> dict[str, dict[str, object]]:
-    """By name; hakmem as built needs no name of its own. Each states how it was obtained."""
+    """By name. Each states how it was obtained."""
     made: dict[str, dict[str, object]] = {}
     for workload in request.workloads:
         per = workload.unit
@@ -390,7 +407,8 @@ def metrics(request: Request, found: Found) -> dict[str, dict[str, object]]:
             side = found.sides[workload.name, letter]
             for name, values in side.figures.items():
                 ratio = name == "instructions per cycle"
-                made[_metric(workload.name, name if ratio else f"{name} per {per}", cell)] = {
+                what = name if ratio else f"{name} per {per}"
+                made[metric(workload.name, what, cell.name)] = {
                     "value": stats.median(values),
                     "low": min(values),
                     "high": max(values),
@@ -403,28 +421,18 @@ def metrics(request: Request, found: Found) -> dict[str, dict[str, object]]:
                 timed = {"entries": section.entries_per_op, "cycles": section.cycles_per_op}
                 for name, value in timed.items():
                     if value is not None:
-                        made[_metric(workload.name, f"{section.name} {name} per {per}", cell)] = {
-                            "value": value,
-                            "unit": unit(name, per),
-                            "method": "rdtsc",
-                        }
+                        what = f"{section.name} {name} per {per}"
+                        entry = {"value": value, "unit": unit(name, per), "method": "rdtsc"}
+                        made[metric(workload.name, what, cell.name)] = entry
     for letter, cell in request.cells.items():
         for code in found.code[letter]:
-            parts = {"": code.whole, "hit path ": code.hit}
-            for words, tally in parts.items():
+            parts = {"instructions": code.whole, "hit path instructions": code.hit}
+            for what, tally in parts.items():
                 if tally is not None:
-                    made[_metric(code.function, f"{words}instructions", cell)] = {
-                        "value": tally.instructions,
-                        "unit": "instructions",
-                        "method": "objdump",
-                    }
+                    entry = {"value": tally.instructions, "unit": "instructions"}
+                    made[metric(code.function, what, cell.name)] = {**entry, "method": "objdump"}
     return made
 
 
 def unit(figure: str, per: str) -> str:
     return f"{figure.split()[-1]}/{'op' if per == 'operation' else per}"
-
-
-def _metric(subject: str, what: str, cell: Cell) -> str:
-    whose = "" if cell.name == "hakmem" else f" of {cell.name}"
-    return f"{subject} {what}{whose}".replace("/", "-")

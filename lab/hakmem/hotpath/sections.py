@@ -7,7 +7,7 @@ would make the others' mean wrong, even negative. Their mean is that of the larg
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,34 +19,32 @@ WHAT = (
 )
 
 
+# What statistics say before the first entry.
+NOTHING: Mapping[str, Any] = {"sections": {}}
+
+
 @dataclass(frozen=True)
 class Section:
     """How often further operations come here, and what an entry takes in the larger run, its
-    start-up included. `cycles_per_entry` None: none of its entries was timed."""
+    start-up included. Cycles are None where none of its entries was timed."""
 
     name: str
     entries_per_op: float
     timed: int
     cycles_per_entry: float | None
     longest: int
-
-    @property
-    def cycles_per_op(self) -> float | None:
-        if self.entries_per_op == 0:
-            return 0.0
-        each = self.cycles_per_entry
-        return None if each is None else each * self.entries_per_op
+    cycles_per_op: float | None
 
 
 def environment(every: int, file: str) -> dict[str, str]:
     return {OPTION: str(every), "HAKMEM_STATS": f"json:{file}"}
 
 
-def parse(text: str, every: int) -> Mapping[str, Mapping[str, Any]]:
-    """The sections of one process's statistics. LabError where the library has none, or where it
+def parse(text: str, every: int) -> Mapping[str, Any]:
+    """One process's statistics, with sections. LabError where the library has none, or where it
     timed at another rate than the one asked for."""
     try:
-        document = json.loads(text or "{}")
+        document: dict[str, Any] = json.loads(text or "{}")
         sections, stated = document.get("sections"), document.get("sections_sample")
     except (ValueError, AttributeError):
         raise LabError("the statistics are not JSON", status=1) from None
@@ -57,30 +55,23 @@ def parse(text: str, every: int) -> Mapping[str, Mapping[str, Any]]:
     for name, row in sections.items():
         if not all(isinstance(row.get(k), int) for k in ("count", "sampled", "cycles", "max")):
             raise LabError(f"the section {name} has no count, sampled, cycles and max", status=1)
-    return sections
+    return document
 
 
-def between(
-    small: Mapping[str, Mapping[str, Any]], large: Mapping[str, Mapping[str, Any]], ops: int
-) -> list[Section]:
+def between(small: Mapping[str, Any], large: Mapping[str, Any], ops: int) -> list[Section]:
     """The sections that were entered, most expensive first."""
     found = []
-    for name, after in large.items():
-        entries = after["count"] - small.get(name, {}).get("count", 0)
+    for name, after in large["sections"].items():
+        entries = (after["count"] - small["sections"].get(name, {}).get("count", 0)) / ops
         timed = after["sampled"]
+        mean = after["cycles"] / timed if timed > 0 else None
+        in_all = 0.0 if entries == 0 else None if mean is None else mean * entries
         if after["count"] > 0:
-            mean = after["cycles"] / timed if timed > 0 else None
-            found.append(Section(name, entries / ops, timed, mean, after["max"]))
+            found.append(Section(name, entries, timed, mean, after["max"], in_all))
     return sorted(found, key=lambda s: (-(s.cycles_per_op or 0), s.name))
 
 
-def about(text: str) -> dict[str, object]:
+def about(document: Mapping[str, Any]) -> dict[str, object]:
     """What the statistics say of the timer, and of what timing an empty entry takes."""
     keys = ("sections_timer", "sections_overhead")
-    document = json.loads(text)
     return {key: document[key] for key in keys if key in document}
-
-
-def rows(found: Sequence[Section]) -> list[dict[str, object]]:
-    """For the record."""
-    return [{**vars(section), "cycles_per_op": section.cycles_per_op} for section in found]

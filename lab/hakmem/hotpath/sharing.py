@@ -15,6 +15,7 @@ from typing import Any
 
 from hakmem import pages, project, words
 from hakmem.errors import LabError
+from hakmem.hotpath.work import metric
 from hakmem.paired.cells import Cell
 from hakmem.process.children import last_line, tool
 
@@ -82,11 +83,7 @@ def markdown(body: Mapping[str, Any]) -> str:
     rows = [("benchmark, 1000 operations", "count", *cells), ("---", "---", *["--:"] * len(cells))]
     for work in (benchmark["name"] for benchmark in body["benchmarks"]):
         for figure in FIGURES:
-            named = [f"{work} {figure} per operation{_of(cell)}" for cell in cells]
+            named = [metric(work, f"{figure} per operation", cell) for cell in cells]
             values = [1000 * body["metrics"][name]["value"] for name in named]
             rows.append((work, figure, *map(words.number, values)))
     return "".join(map(pages.row, rows))
-
-
-def _of(cell: str) -> str:
-    return "" if cell == "hakmem" else f" of {cell}"

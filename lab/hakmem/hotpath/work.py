@@ -11,17 +11,18 @@ import re
 import shlex
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
 from hakmem import project
 from hakmem.errors import LabError
-from hakmem.paired import work
+from hakmem.paired import work as paired_work
 from hakmem.paired.cells import Cell
+from hakmem.paired.work import Work
 from hakmem.process import children, proof, provenance
 from hakmem.process.sample import Process, clean_environment, last_json_line
-from hakmem.suite import SUITE, Command
+from hakmem.suite import SUITE
 
 CLASSIC = ("random_mixed 16-1024", "random_mixed 129-1024")
 _SIZES = re.compile(r"random_mixed[ _](\d+)[-_–](\d+)")
@@ -59,22 +60,21 @@ class Amounts:
 
 @dataclass(frozen=True)
 class Workload:
-    """A benchmark of the suite with more arguments, or (`command` None) the user's own argv.
+    """A work at two amounts; a benchmark is given `more` arguments behind its own.
 
     `given` are amounts that the user chose. An own command without {n} is one operation: its whole
     run, start-up included.
     """
 
     name: str
-    command: Command | None
-    arguments: tuple[str, ...] = ()
+    work: Work
+    more: tuple[str, ...] = ()
     given: Amounts | None = None
-    passed: tuple[str, ...] = ()
 
     @property
     def whole(self) -> bool:
         """Whether it is measured as it is, once, and not by a difference."""
-        return self.command is None and not any(AMOUNT in a for a in self.arguments)
+        return self.work.command is None and not any(AMOUNT in a for a in self.work.arguments)
 
     @property
     def unit(self) -> str:
@@ -83,47 +83,43 @@ class Workload:
     @property
     def program(self) -> str:
         """The name of the file that must say who served its malloc."""
-        file = self.command.executable if self.command else self.arguments[0]
+        command = self.work.command
+        file = command.executable if command else self.work.arguments[0]
         return Path(shutil.which(file) or file).resolve().name
 
     def amounts(self, simulated: bool) -> Amounts | None:
         """A simulated processor is about fifty times slower, so it gets less to do. None where
         the whole run is measured."""
-        if self.given or self.command is None:
+        command = self.work.command
+        if self.given or command is None:
             return self.given
-        large = _MIXED_OPS if self.command.executable == _MIXED else self.command.sample
+        large = _MIXED_OPS if command.executable == _MIXED else command.sample
         large = large // 25 if simulated else large
         small = max(1, large // 4)
         return Amounts(small, max(small + 1, large))
 
     def argv(self, amount: int, amounts: Amounts | None) -> tuple[str, ...]:
         """The command line for one of the amounts."""
-        if self.command is None:
-            return tuple(a.replace(AMOUNT, str(amount)) for a in self.arguments)
-        more = self.arguments
-        if self.command.executable == _MIXED and amounts:
-            more = (*more, f"--warmup={amounts.large // 10 - amount // 10}")
-        return (*self.command.argv(amount), *more)
+        command = self.work.command
+        if command is None:
+            return tuple(a.replace(AMOUNT, str(amount)) for a in self.work.arguments)
+        even: tuple[str, ...] = ()
+        if command.executable == _MIXED and amounts:
+            even = (f"--warmup={amounts.large // 10 - amount // 10}",)
+        return (*command.argv(amount), *self.more, *even)
 
     def process(self, cell: Cell, amount: int, amounts: Amounts | None, padding: int) -> Process:
-        """One process of it under a cell."""
-        return Process(
-            argv=self.argv(amount, amounts),
-            library=cell.library,
-            padding=padding,
-            timeout_s=TIMEOUT_S,
-            environment=cell.environment,
-            passed=self.passed,
-            own_account=self.command is not None,
-            counted=False,
-        )
+        """One process of it under a cell; whoever counts puts a tool of his own around it."""
+        process = self.work.process(cell, padding, counted=False)
+        argv = self.argv(amount, amounts)
+        return replace(process, argv=argv, timeout_s=TIMEOUT_S, counted=False)
 
     def entry(self, simulated: bool) -> dict[str, object]:
         """For the record, in the form in which the audit looks for a benchmark's definition."""
-        command = self.command
+        command = self.work.command
         uses = {"counted": self.amounts(simulated), "page faults": self.amounts(False)}
         entry = {
-            "arguments": list(self.arguments),
+            "arguments": [*self.work.arguments, *self.more],
             "amounts": {use: [a.small, a.large] for use, a in uses.items() if a},
             "definition": provenance.definition(command, project.source_dir()) if command else None,
         }
@@ -132,38 +128,33 @@ class Workload:
 
 def benchmark(name: str, given: Amounts | None = None) -> Workload:
     """A benchmark by name; `random_mixed 16-1024` is random_mixed_400 with those sizes."""
-    sizes = _SIZES.fullmatch(name)
-    if sizes:
+    more: tuple[str, ...] = ()
+    if sizes := _SIZES.fullmatch(name):
         low, high = int(sizes[1]), int(sizes[2])
         if not 1 <= low <= high:
             raise LabError(f"{name}: the smallest size is above the largest")
-        command = SUITE.command(_OF_SIZES)
-        found = Workload(f"random_mixed {low}-{high}", command, (str(low), str(high)), given)
+        command, more = SUITE.command(_OF_SIZES), (str(low), str(high))
+        name = f"random_mixed {low}-{high}"
     elif on := _ON_THREADS.fullmatch(name):
-        found = _on_threads(on[1], int(on[2]), given)
-        command = SUITE.command(_OF_THREADS[on[1]][0])
+        family, threads = on[1], int(on[2])
+        if not 1 <= threads <= 256:
+            raise LabError(f"{family} runs on 1 to 256 threads, not on {threads}")
+        of, arguments, (small, large) = _OF_THREADS[family]
+        command, more = SUITE.command(of), tuple(a.format(threads) for a in arguments)
+        given = given or Amounts(small * threads, large * threads)
+        name = f"{family} on {threads}"
     else:
-        command = work.only(name)
-        found = Workload(command.name, command, given=given)
+        command = paired_work.only(name)
+        name = command.name
     if command.starts or not any(AMOUNT in a for a in command.arguments):
         raise LabError(f"{name} has no operations in its own process that could be counted")
     provenance.require_program(project.bench_dir() / command.executable, project.source_dir())
-    return found
-
-
-def _on_threads(family: str, threads: int, given: Amounts | None) -> Workload:
-    if not 1 <= threads <= 256:
-        raise LabError(f"{family} runs on 1 to 256 threads, not on {threads}")
-    of, more, (small, large) = _OF_THREADS[family]
-    command = SUITE.command(of)
-    arguments = tuple(argument.format(threads) for argument in more)
-    amounts = given or Amounts(small * threads, large * threads)
-    return Workload(f"{family} on {threads}", command, arguments, amounts)
+    return Workload(name, Work(command.name, command=command), more, given)
 
 
 def own(argv: Sequence[str], given: Amounts | None = None, passed: Sequence[str] = ()) -> Workload:
     """The user's own command; {n} in it stands for the amount of work, which `given` must name."""
-    found = work.program_of(argv)
+    found = paired_work.program_of(argv)
     scales = any(AMOUNT in a for a in argv)
     if scales and given is None:
         raise LabError(f"{AMOUNT} in the command needs --amounts SMALL,LARGE")
@@ -175,7 +166,7 @@ def own(argv: Sequence[str], given: Amounts | None = None, passed: Sequence[str]
                 f"{found} is a script, and only the program that is started is counted: "
                 "name its interpreter, such as python3 SCRIPT"
             )
-    return Workload(found.name, None, tuple(argv), given, tuple(passed))
+    return Workload(found.name, paired_work.own(argv, passed), given=given)
 
 
 def amounts(text: str | None) -> Amounts | None:
@@ -186,6 +177,12 @@ def amounts(text: str | None) -> Amounts | None:
     if not (small.strip().isdigit() and large.strip().isdigit()):
         raise LabError(f"--amounts takes SMALL,LARGE, such as 1000,5000, not {text!r}")
     return Amounts(int(small), int(large))
+
+
+def metric(subject: str, what: str, cell: str) -> str:
+    """The name of a figure in a record; hakmem as built needs no name of its own."""
+    whose = "" if cell == "hakmem" else f" of {cell}"
+    return f"{subject} {what}{whose}".replace("/", "-")
 
 
 @dataclass(frozen=True)
@@ -231,13 +228,13 @@ def run(
 
 
 def difference(
-    amounts: Amounts | None, one: Callable[[int], tuple[int, T]]
-) -> tuple[int, T | None, T]:
+    amounts: Amounts | None, one: Callable[[int], tuple[int, T]], nothing: T
+) -> tuple[int, T, T]:
     """The operations that the second of two runs did more than the first, and what was read after
     each; `one` runs an amount and says both. Where the whole run is the operation there is no
-    first: its reading is None. LabError where more work did no more operations."""
+    first: `nothing` was read then. LabError where more work did no more operations."""
     if amounts is None:
-        return 1, None, one(0)[1]
+        return 1, nothing, one(0)[1]
     (few, small), (many, large) = one(amounts.small), one(amounts.large)
     if many <= few:
         raise LabError(f"more work did not do more operations: {few}, then {many}", status=1)
@@ -247,7 +244,7 @@ def difference(
 def _ops(workload: Workload, amount: int, out: str) -> int:
     if workload.whole:
         return 1
-    if workload.command is None:
+    if workload.work.command is None:
         return amount
     ops = (last_json_line(out) or {}).get("ops")
     if not isinstance(ops, int) or ops <= 0:
