@@ -27,6 +27,7 @@ State = Literal["kept", "broken", "open"]
 CRASH, THROUGHPUT, RSS, CV, CALLS = "no crash", "throughput", "RSS", "CV", "calls"
 RSS_BELOW = "RSS below"
 DRIFT = {"rss": "RSS drift", "throughput": "throughput drift"}
+RULES = (CRASH, THROUGHPUT, RSS, RSS_BELOW, *DRIFT.values(), CV, CALLS)
 
 CLEAR = 0.01  # a mode is dropped by its throughput if the 99 % upper bound is below the floor
 LEVEL = 0.05  # at which the floor is kept, over all modes of the stage together (Holm)
@@ -251,26 +252,20 @@ def select(
     ratios: Mapping[str, Interval],
 ) -> tuple[list[str], dict[str, str]]:
     """Who goes on, and why the others do not. Only what broke a rule is dropped as a loser."""
-    left_out = {}
-    going = []
-    for name, found in judged.items():
-        broken = [j.rule for j in found if j.state == "broken"]
-        if name == baseline:
-            continue
-        if broken:
-            left_out[name] = f"broke {', '.join(broken)}"
-        else:
-            going.append(name)
-    if stage.keep is not None and len(going) > stage.keep:
-        bounds = {name: ratios[name].low if name in ratios else -math.inf for name in going}
-        order = sorted(going, key=lambda name: -bounds[name])
-        for name in order[stage.keep :]:
-            going.remove(name)
-            left_out[name] = (
-                f"no room: {stage.keep} of {len(order)} go on, by the lower bound of throughput; "
-                "it broke no rule"
-            )
-    return going, left_out
+    broken = {
+        name: [j.rule for j in found if j.state == "broken"]
+        for name, found in judged.items()
+        if name != baseline
+    }
+    left_out = {name: f"broke {', '.join(rules)}" for name, rules in broken.items() if rules}
+    good = [name for name, rules in broken.items() if not rules]
+    best = sorted(good, key=lambda name: -ratios[name].low if name in ratios else math.inf)
+    for name in best[stage.keep :] if stage.keep is not None else ():
+        left_out[name] = (
+            f"no room: {stage.keep} of {len(good)} go on, by the lower bound of throughput; "
+            "it broke no rule"
+        )
+    return [name for name in good if name not in left_out], left_out
 
 
 # ---- the verdict ----

@@ -50,14 +50,12 @@ class State:
     record: str | None = None
 
     @classmethod
-    def open(
-        cls, folder: Path, setting: Mapping[str, Any], seed: int | None, new_seed: int
-    ) -> "State":
+    def open(cls, folder: Path, setting: Mapping[str, Any], seed: int | None) -> "State":
         """The state found in the folder, if it is of the same setting; otherwise a new one."""
         try:
             text = (folder / NAME).read_text(encoding="utf-8")
         except FileNotFoundError:
-            state = cls(folder, setting, new_seed if seed is None else seed)
+            state = cls(folder, setting, order.fresh(seed))
             state._save()
             return state
         except OSError as error:
@@ -197,9 +195,7 @@ class Runner:
         mode = self.matrix.modes[name]
         lib = self._libraries[mode.library]
         argv = self._argv(stage.seconds, stage.epoch_s)
-        what = Started(
-            argv, lib, session.surroundings(argv, lib, mode.environment), mode.environment
-        )
+        what = Started.benchmark(argv, lib, mode.environment)
         facts = {"matrix": self.matrix.title, "stage": stage.name, "mode": name}
         path = self.state.folder / f"{file_name(stage.name)}-{file_name(name)}.csv"
         with session.Csv(path, {**facts, **session.facts_of(what)}) as csv:
@@ -310,8 +306,7 @@ def prepare(matrix: Matrix) -> tuple[dict[str, Library], dict[str, Any]]:
 def refused_settings(lib: Library, settings: Mapping[str, str]) -> list[str]:
     """What the allocator itself warns of about these settings."""
     true = shutil.which("true") or "/bin/true"
-    what = session.surroundings([true], lib, settings)
-    done = children.said([true], env=what)
+    done = children.said([true], env=Started.benchmark([true], lib, settings).environment)
     return [line for line, name in REFUSED_SETTING.findall(done.stderr) if name in settings]
 
 
@@ -335,7 +330,7 @@ def run(matrix: Matrix, folder: Path, seed: int | None, console: Console) -> Fin
     with host_lock():
         libraries, setting = prepare(matrix)
         there = host.facts()
-        state = State.open(folder, setting, seed, order.fresh(None))
+        state = State.open(folder, setting, seed)
         if state.cells:
             console.print(f"goes on where it stopped: {len(state.cells)} cells are done")
         results: list[Result] = []

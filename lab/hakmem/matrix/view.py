@@ -7,19 +7,7 @@ from rich.text import Text
 
 from hakmem import terminal, words
 from hakmem.matrix.plan import Clock, Matrix
-from hakmem.matrix.rules import (
-    CALLS,
-    CRASH,
-    CV,
-    DRIFT,
-    OF_CLOCK,
-    RSS,
-    RSS_BELOW,
-    THROUGHPUT,
-    Conclusion,
-    Judgement,
-    Result,
-)
+from hakmem.matrix.rules import OF_CLOCK, RULES, Conclusion, Judgement, Result
 from hakmem.paired.session import duration
 
 MARKS: dict[str, str] = {"kept": "✓", "broken": "✗", "open": "?"}
@@ -31,7 +19,6 @@ STYLES: dict[str, str] = {
     "NO-GO": "bold red",
     "UNDECIDED": "bold yellow",
 }
-RULES = (CRASH, THROUGHPUT, RSS, RSS_BELOW, *DRIFT.values(), CV, CALLS)
 
 
 def print_plan(console: Console, matrix: Matrix, seconds: float) -> None:

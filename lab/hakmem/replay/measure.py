@@ -1,14 +1,13 @@
 """Replays measured: a trace is one more benchmark, under several allocators or settings."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from hakmem import project
@@ -25,9 +24,6 @@ from hakmem.process.lock import host_lock
 from hakmem.process.sample import Sample
 from hakmem.replay import trace
 from hakmem.suite import NULL, Command, Reference
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 PROGRAM = "bench_replay"
 OPERATIONS = 4_000_000  # of one sample; a shorter trace is replayed several times over

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from hakmem.ledger.claims import interval
-from hakmem.matrix.view import MARKS, RULES
+from hakmem.matrix.rules import RULES
+from hakmem.matrix.view import MARKS
 from hakmem.paired.session import duration
 from hakmem.report import charts
 from hakmem.report.charts import COLOUR, Ratio, Sides

@@ -22,7 +22,6 @@ METHOD = 1  # of this analysis, for records: raised when the same CSV would be r
 
 BLOCKS = 20
 FEWER_BLOCKS = 10  # where neighbouring block medians still resemble each other
-HIGH_CORRELATION = 0.2
 WARM_UP_SHARE = 0.25
 CV_GATE = 0.05
 
@@ -233,7 +232,7 @@ def slope(times: np.ndarray, values: np.ndarray) -> tuple[int, float, float, flo
             return blocks, 0.0, 0.0, 0.0
         found = theilslopes(y, x, alpha=0.95)
         residues = y - found.slope * x
-        if stats.lag1(residues) <= HIGH_CORRELATION:
+        if stats.lag1(residues) <= stats.CORRELATED:
             break
     return blocks, float(found.slope), float(found.low_slope), float(found.high_slope)
 

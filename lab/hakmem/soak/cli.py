@@ -81,11 +81,11 @@ def run_command(
         # Never recorded: whose allocator serves a process that runs already cannot be proven.
         said = inside.mapped_allocator(pid)
         console.print(f"process {pid}: {said}; not recorded", soft_wrap=True)
-        plan = Plan(f"process {pid}", {"process": f"{pid}, {said}"}, None, seconds, path, False)
+        plan = Plan(f"process {pid}", {"process": f"{pid}, {said}"}, None, seconds, path)
 
         def sampled(on_epoch: inside.OnEpoch) -> Ended:
             epochs = inside.sample(pid, epoch_s, seconds, on_epoch)
-            return Ended(0, None if epochs else "no epoch was seen", None, "", None, epochs)
+            return Ended(0, None if epochs else "no epoch was seen", epochs)
 
         finish(session.run(plan, sampled, console))
         return
@@ -96,6 +96,7 @@ def run_command(
         name, argv, log = shlex.join(command), command, path.with_suffix(".csv.log")
         console.print(f"what it prints goes into {log}", soft_wrap=True)
         own = {**library.environment(os.environ), **inside.OS_STATS_ON, **settings}
+        what = Started(argv, library, own, settings)
     else:
         program = project.bench_dir() / "soak_mixed"
         provenance.require_program(program, project.source_dir())
@@ -103,10 +104,9 @@ def run_command(
         length = (f"--seconds={seconds:g}", f"--epoch-sec={epoch_s:g}")
         blocks = (f"--ws={ws}", f"--min={least}", f"--max={most}", f"--seed={seed}")
         argv = [str(program), *length, *blocks]
-        own = session.surroundings(argv, library, settings)
-    what = Started(argv, library, own, settings)
+        what = Started.benchmark(argv, library, settings)
     title = f"{name} on {library.name}"
-    plan = Plan(title, session.facts_of(what), what, seconds, path, record)
+    plan = Plan(title, session.facts_of(what), what if record else None, seconds, path)
 
     def soaked(on_epoch: inside.OnEpoch) -> Ended:
         if command:

@@ -5,6 +5,7 @@ A line `# key: value` is a fact about the soak; facts known only at its end foll
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -73,38 +74,26 @@ def parse(text: str) -> Soak:
 
     A torn last line is left out and said; a damaged line elsewhere is an error.
     """
-    facts: dict[str, str] = {}
-    names: list[str] = []
-    rows: list[list[float]] = []
-    at: list[int] = []
-    damaged: int | None = None
-    lines = text.splitlines()
-    for number, line in enumerate(lines, 1):
-        if line.startswith("#"):
-            key, colon, value = line[1:].partition(":")
-            if colon and not line.startswith("#  "):
-                facts[key.strip()] = value.strip()
-        elif line.strip() and not line.startswith(RESULT_LINES):
-            if damaged is not None:
-                raise LabError(f"line {damaged} is damaged: not {len(names)} numbers")
-            if not names:
-                names = parse_names(line)
-                continue
-            row = _row(line, len(names))
-            if row is None:
-                damaged = number
-            else:
-                rows.append(row)
-                at.append(number)
+    lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    # Two spaces are before what the columns are.
+    said = (line[1:].partition(":") for _, line in lines if re.match(r"#(?!  )", line))
+    facts = {key.strip(): value.strip() for key, colon, value in said if colon}
+    table = [(number, line) for number, line in lines if not line.startswith(("#", *RESULT_LINES))]
+    names = parse_names(table[0][1]) if table else []
+    rows = {number: _row(line, len(names)) for number, line in table[1:]}
+    remarks = []
+    torn = next((number for number, row in rows.items() if row is None), None)
+    if torn is not None:
+        if torn != table[-1][0]:
+            raise LabError(f"line {torn} is damaged: not {len(names)} numbers")
+        remarks.append(f"line {torn} is torn and was left out")
+        del rows[torn]
     if not rows:
         raise LabError("no epochs: a line of column names and lines of numbers are expected")
-    remarks = []
-    if damaged is not None:
-        remarks.append(f"line {damaged} is torn and was left out")
     if text.startswith(FORMAT) and "end" not in facts:
         remarks.append("the soak did not reach its end: its last epochs are missing")
-    columns = _columns(names, np.asarray(rows), remarks)
-    _require_sense(columns, at)
+    columns = _columns(names, np.asarray(list(rows.values())), remarks)
+    _require_sense(columns, list(rows))
     return Soak(columns, facts, tuple(remarks))
 
 

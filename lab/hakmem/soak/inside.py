@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import random
 import re
 import select
 import signal
@@ -14,9 +15,9 @@ from pathlib import Path
 from typing import IO
 
 from hakmem.errors import LabError
-from hakmem.process import children, host, proof as proofs, provenance, scratch
+from hakmem.process import children, host, order, proof as proofs, provenance, scratch
 from hakmem.process.library import Library
-from hakmem.process.sample import last_json_line
+from hakmem.process.sample import Process, clean_environment, last_json_line
 from hakmem.soak import epochs_csv
 
 Row = dict[str, float]
@@ -34,19 +35,10 @@ class Ended:
 
     status: int
     error: str | None
-    result: Mapping[str, object] | None
-    stderr: str
-    proof: proofs.Proof | None
     epochs: int
-
-    @property
-    def calls(self) -> int | None:
-        return os_calls(self.stderr)
-
-    @property
-    def ops(self) -> int | None:
-        ops = (self.result or {}).get("ops")
-        return ops if isinstance(ops, int) else None
+    ops: int | None = None
+    calls: int | None = None
+    proof: proofs.Proof | None = None
 
     def facts(self) -> dict[str, str]:
         """What is known only now, for the last lines of the CSV."""
@@ -76,6 +68,19 @@ class Started:
     library: Library
     environment: Mapping[str, str]
     settings: Mapping[str, str]
+
+    @classmethod
+    def benchmark(
+        cls, argv: Sequence[str], library: Library, settings: Mapping[str, str]
+    ) -> "Started":
+        """In the small known environment of every benchmark, with the statistics at exit."""
+        process = Process(
+            argv=tuple(argv),
+            library=library,
+            padding=order.padding(random.Random()),
+            environment={**OS_STATS_ON, **settings},
+        )
+        return cls(argv, library, clean_environment(process), settings)
 
 
 def run_epochs(what: Started, epoch_s: float, on_epoch: OnEpoch) -> Ended:
@@ -108,10 +113,11 @@ def run_epochs(what: Started, epoch_s: float, on_epoch: OnEpoch) -> Ended:
             status = child.wait()
         said = err.read_text(encoding="utf-8", errors="replace")
         proof = proofs.own(proof_file, child.pid)
-    result = last_json_line("\n".join(rest))
-    found = ended(what, status, said, proof, epochs, late, result)
+    ops = (last_json_line("\n".join(rest)) or {}).get("ops")
+    found = ended(what, status, said, proof, epochs, late)
     silent = found.error is None and epochs == 0
-    return replace(found, error="printed no epoch") if silent else found
+    error = "printed no epoch" if silent else found.error
+    return replace(found, error=error, ops=ops if isinstance(ops, int) else None)
 
 
 def ended(
@@ -121,7 +127,6 @@ def ended(
     proof: proofs.Proof | None,
     epochs: int,
     late: str | None = None,
-    result: Mapping[str, object] | None = None,
 ) -> Ended:
     """`late`: why it was killed. One that ended well must have been what it was meant to be."""
     error = late or (
@@ -129,7 +134,7 @@ def ended(
         if status != 0
         else provenance.unintended(what.library, proof, what.settings)
     )
-    return Ended(status, error, result, said, proof, epochs)
+    return Ended(status, error, epochs, calls=os_calls(said), proof=proof)
 
 
 @contextlib.contextmanager

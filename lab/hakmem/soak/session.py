@@ -3,7 +3,6 @@
 import contextlib
 import json
 import math
-import random
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,10 +17,8 @@ from hakmem.errors import Interrupted, LabError
 from hakmem.ledger.claims import WITHIN
 from hakmem.ledger.store import Ledger
 from hakmem.paired import recording
-from hakmem.process import host, order, provenance
-from hakmem.process.library import Library
+from hakmem.process import host, provenance
 from hakmem.process.provenance import NoiseMeter
-from hakmem.process.sample import Process, clean_environment
 from hakmem.soak import analysis as soak_analysis, epochs_csv, inside, view
 from hakmem.soak.analysis import Analysis, metric_name
 from hakmem.soak.inside import Ended, OnEpoch, Started
@@ -32,14 +29,13 @@ Runner = Callable[[OnEpoch], Ended]
 
 @dataclass(frozen=True)
 class Plan:
-    """A soak to be run. `what` None: a process that runs already, of which nothing is proven."""
+    """A soak to be run. `what` is to be recorded of it; None: nothing is."""
 
     title: str
     facts: Mapping[str, str]
     what: Started | None
     seconds: float | None
     path: Path
-    record: bool
 
 
 class Csv(contextlib.AbstractContextManager["Csv"]):
@@ -89,19 +85,6 @@ class Csv(contextlib.AbstractContextManager["Csv"]):
             raise LabError(f"cannot write {self._path}: {error.strerror}") from error
 
 
-def surroundings(
-    argv: Sequence[str], library: Library, settings: Mapping[str, str]
-) -> dict[str, str]:
-    """The small known environment of every benchmark, with the settings and statistics at exit."""
-    process = Process(
-        argv=tuple(argv),
-        library=library,
-        padding=order.padding(random.Random()),
-        environment={**inside.OS_STATS_ON, **settings},
-    )
-    return clean_environment(process)
-
-
 def facts_of(what: Started) -> dict[str, str]:
     """What the CSV's header says of the soak."""
     library = what.library
@@ -120,7 +103,7 @@ def facts_of(what: Started) -> dict[str, str]:
 
 def run(plan: Plan, run_it: Runner, console: Console) -> Analysis:
     """Runs, writes, analyses, prints and records it. LabError where the program failed."""
-    what = plan.what if plan.record else None
+    what = plan.what
     stated = stated_of(what) if what else {}
     noise = NoiseMeter()
     ended = watched(plan, run_it, console)
