@@ -229,7 +229,7 @@ def test_commits_that_cannot_be_run_are_one_suspect_with_the_next() -> None:
     search.tell(8, blocks(-0.05))
     assert search.next(search.posterior()) == 4
     for commit in (4, 5):
-        search.skip(commit)
+        search.skip(commit, "does not build")
     assert search.next(search.posterior()) == 3
     search.tell(3, blocks(0.0))
     search.tell(6, blocks(-0.05))

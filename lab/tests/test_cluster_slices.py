@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from hakmem.cluster import client as cluster, slices
 from hakmem.cluster.client import Part
-from hakmem.cluster.slices import Busy, Job, Journal, Pause, Places, Refused, Request
+from hakmem.cluster.slices import Job, Journal, Pause, Places, Refused, Request
 from hakmem.errors import LabError
 from hakmem.paired import blocks
 from hakmem.paired.blocks import Trial
@@ -76,11 +76,10 @@ def test_a_host_that_is_lost_keeps_its_blocks_and_has_no_verdict(
     part = Part("one", job(), {}, ready=ready, samples=sliced(ready, (0.0,))[:24], noise=[{}])
     monkeypatch.setattr(cluster, "PATIENCE_S", 0.0)
     part.step(None, None)
-    finished = part.finished()
-    assert finished.error == "its worker did not return within 0 s"
-    outcome = finished.done.outcome
+    assert part.error == "its worker did not return within 0 s"
+    outcome = part.done.outcome
     assert [block.round for block in outcome.blocks] == [0, 0, 1, 1, 2, 2]
-    assert (outcome.decisions, outcome.failures) == ({}, {"B": finished.error})
+    assert (outcome.decisions, outcome.failures) == ({}, {"B": part.error})
 
 
 class Unlucky:
@@ -104,7 +103,7 @@ def test_a_slice_that_kills_its_worker_again_and_again_is_given_up() -> None:
         part.step(client, None)  # and its worker is gone
     assert part.error == "its worker died, 3 times in the same slice"
     assert client.submitted == cluster.TRIES
-    assert part.finished().done is None
+    assert part.done is None
 
 
 def request(**more: object) -> Request:
@@ -120,7 +119,7 @@ def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_host_where_somebody_measures_is_busy() -> None:
     with host_lock():
         busy = slices.answer(request())
-    assert isinstance(busy, Busy)
+    assert busy.for_now
     assert f"another benchmark runs on this host (process {os.getpid()})" in busy.why
 
 
@@ -130,6 +129,7 @@ def test_each_slice_looks_at_the_files_again(tmp_path: Path) -> None:
     file.write_text("rebuilt meanwhile")
     refused = slices.answer(request(files={str(file): "0" * 64}))
     assert isinstance(refused, Refused)
+    assert not refused.for_now
     assert f"{file} is another file (sha256 " in refused.why
 
 

@@ -14,9 +14,10 @@ from hakmem.audit.check import Audit
 from hakmem.audit.citing import Evidence
 from hakmem.conformance import cases, cli, trial
 from hakmem.conformance.cases import Case
-from hakmem.conformance.trial import Contender, Result
+from hakmem.conformance.trial import Result
 from hakmem.errors import LabError
 from hakmem.ledger.store import Ledger
+from hakmem.paired.cells import Cell
 from hakmem.process import library, provenance
 from hakmem.process.library import Library
 from rich.console import Console
@@ -36,7 +37,7 @@ def scripted(folder: Path, name: str, text: str) -> Case:
 
 
 def tried(folder: Path, text: str, timeout_s: float = 20) -> Result:
-    system = Contender("system", library.system())
+    system = Cell("system", library.system())
     return trial.run(scripted(folder, "case", text), system, False, timeout_s)
 
 
@@ -153,7 +154,7 @@ def test_what_cannot_be_tried_is_said(
 def test_all_profiles_are_those_that_the_library_says() -> None:
     need_built(project.default_library())
     ours = Library("hakmem", project.default_library(), "0", "hakmem")
-    found = {one.label: one.settings for one in cli.in_profiles(ours, ["all"])}
+    found = {one.name: one.environment for one in cli.in_profiles(ours, ["all"])}
     assert {"hakmem balanced", "hakmem speed", "hakmem secure"} <= found.keys()
     assert found["hakmem lean"] == {"HAKMEM_PROFILE": "lean"}
     with pytest.raises(LabError, match="unknown profile: fast; known: balanced, speed"):
@@ -184,7 +185,7 @@ def test_a_bad_allocator_is_found_out(lie: str, case: str, reason: str) -> None:
     program = BUILT / "conformance" / case
     need_built(liar, program)
     chosen = next(one for one in cases.all_cases() if one.name == case)
-    bad = Contender("liar", Library("liar", liar, "0", "given"), {"WORLD_LIE": lie})
+    bad = Cell("liar", Library("liar", liar, "0", "given"), {"WORLD_LIE": lie})
     result = trial.run(chosen, bad, fast=True, timeout_s=3 if lie == "hang" else 60)
     assert result.state == ("broken" if lie else "kept")
     assert reason in result.reason

@@ -18,7 +18,6 @@ import pytest
 from hakmem import project, words
 from hakmem.errors import LabError
 from hakmem.live import cli, export, processes, view
-from hakmem.live.export import Exposition
 from hakmem.live.processes import Answer, Process
 from rich.console import Console
 from standing import Stand, need_built, refused
@@ -142,7 +141,7 @@ def test_who_gives_no_answer_is_counted() -> None:
     ],
 )
 def test_what_is_no_document_of_its_is_no_process(text: str) -> None:
-    assert processes.parse(Answer(1, text)) is None
+    assert processes.parse(Answer(1, "prog", text)) is None
 
 
 def test_a_name_commands_no_terminal() -> None:
@@ -153,7 +152,9 @@ def test_a_name_commands_no_terminal() -> None:
 
 
 def test_what_another_version_does_not_have_is_nought() -> None:
-    old = processes.parse(Answer(1, '{"heap": {"calls": 3}, "bands": {"C0": {"blocks": 1}}}'))
+    old = processes.parse(
+        Answer(1, "prog", '{"heap": {"calls": 3}, "bands": {"C0": {"blocks": 1}}}')
+    )
     said = printed(view.detail(old, view.row(old, None, None), False))
     assert re.search(r"^C0\s+1\s+0\s+0\s+0\s+0$", said, re.M)
 
@@ -276,7 +277,7 @@ def test_a_process_that_is_not_there_is_one_line(stand: Stand) -> None:
 
 
 def test_each_family_is_described_once_and_each_sample_has_its_process() -> None:
-    two = [Exposition(5, "a", PAGE), Exposition(6, 'b"\\', PAGE)]
+    two = [Answer(5, "a", PAGE), Answer(6, 'b"\\', PAGE)]
     lines = export.merged(two).splitlines()
     assert lines[:4] == [
         "# TYPE hakmem info",
@@ -298,7 +299,7 @@ def test_each_family_is_described_once_and_each_sample_has_its_process() -> None
 
 def test_a_family_that_only_a_later_process_has_is_described_too() -> None:
     more = PAGE.replace("# EOF", "# TYPE hakmem_section_max gauge\nhakmem_section_max 4\n# EOF")
-    said = export.merged([Exposition(5, "a", PAGE), Exposition(6, "b", more)])
+    said = export.merged([Answer(5, "a", PAGE), Answer(6, "b", more)])
     assert said.endswith(
         '# TYPE hakmem_section_max gauge\nhakmem_section_max{pid="6",command="b"} 4\n# EOF\n'
     )
@@ -308,14 +309,14 @@ def test_nobody_gets_other_lines_through() -> None:
     planted = 'up{job="x"} 1\n# TYPE up gauge\nhakmem_x{a="}"} 1\nhakmem_free_bytes nine\n'
     planted += 'hakmem_free_bytes 1.2.3\nhakmem_x{pid="1"} 1\nhakmem_x{a="1",command="x"} 1\n'
     planted += f"# TYPE {export.SILENT} gauge\n{export.SILENT} 0\n"
-    before = export.merged([Exposition(5, "a", PAGE)])
-    assert export.merged([Exposition(5, "a", planted + PAGE)]) == before
-    assert export.merged([Exposition(5, "a", PAGE.replace("# EOF", planted + "# EOF"))]) == before
+    before = export.merged([Answer(5, "a", PAGE)])
+    assert export.merged([Answer(5, "a", planted + PAGE)]) == before
+    assert export.merged([Answer(5, "a", PAGE.replace("# EOF", planted + "# EOF"))]) == before
 
 
 def test_an_answer_that_is_not_whole_is_left_out() -> None:
-    assert export.exposition(Answer(os.getpid(), PAGE)) is not None
-    assert export.exposition(Answer(os.getpid(), PAGE[:-3])) is None
+    assert export.whole(Answer(1, "prog", PAGE)) is not None
+    assert export.whole(Answer(1, "prog", PAGE[:-3])) is None
 
 
 @pytest.fixture
@@ -390,7 +391,7 @@ def test_who_gave_no_answer_is_told_with_the_page(stand: Stand) -> None:
     found = re.search(rf"^{export.SILENT} ([1-9]\d*)$", done.stdout, re.M)
     assert found, done.stdout
     assert f"hakmem: {found[1]} processes gave no answer" in done.stderr
-    page = export.document(processes.Found([Exposition(5, "a", PAGE)], 3))
+    page = export.document(processes.Found([Answer(5, "a", PAGE)], 3))
     assert page.endswith(f"\n{export.SILENT} 3\n# EOF\n")
     assert page.count("# EOF") == 1
 

@@ -84,7 +84,7 @@ class Unusable(Exception):
 
 @dataclass
 class Course:
-    """One bisection while it runs; `compared` and `unusable` are what its record will hold."""
+    """One bisection while it runs; what is `compared`, and the search, its record will hold."""
 
     request: Request
     commits: Sequence[Commit]
@@ -93,7 +93,6 @@ class Course:
     console: Console
     search: Search = field(init=False)
     compared: list[Compared] = field(default_factory=list)
-    unusable: dict[int, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.search = Search(len(self.commits) - 1, self.request.blocks)
@@ -240,8 +239,7 @@ class Course:
     def _skip(self, error: Unusable) -> None:
         if error.commit in (0, self.search.count):
             raise LabError(f"{self._end(error.commit)} cannot be measured any more: {error}")
-        self.unusable[error.commit] = str(error)
-        self.search.skip(error.commit)
+        self.search.skip(error.commit, str(error))
         line = f"skipped: {self.commits[error.commit]}: {error}"
         self.console.print(Text(line, style="yellow"), soft_wrap=True)
 

@@ -49,7 +49,7 @@ def body(course: Course, finding: Finding) -> dict[str, Any]:
         "before": commits[suspect.before].hash if suspect else None,
         "repository": request.repository.absolute().name if request.repository else None,
         "build": request.build,
-        "skipped": {commits[at].hash: why for at, why in sorted(course.unusable.items())},
+        "skipped": {commits[at].hash: why for at, why in sorted(course.search.skipped.items())},
         "posterior": posterior(course),
         "metrics": metrics(course, finding),
         "comparisons": [

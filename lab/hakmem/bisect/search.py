@@ -42,15 +42,15 @@ class Search:
     count: int
     blocks: int
     gains: dict[int, list[float]] = field(default_factory=dict)
-    skipped: set[int] = field(default_factory=set)
+    skipped: dict[int, str] = field(default_factory=dict)
 
     def tell(self, commit: int, gains: Sequence[float]) -> None:
         """Blocks of a commit against the good end, after those it may already have."""
         self.gains.setdefault(commit, []).extend(gains)
 
-    def skip(self, commit: int) -> None:
+    def skip(self, commit: int, why: str) -> None:
         """This commit does not build, or does not run."""
-        self.skipped.add(commit)
+        self.skipped[commit] = why
 
     def measured(self) -> dict[int, Measured]:
         return {at: Measured.of(gains) for at, gains in self.gains.items()}

@@ -11,6 +11,7 @@ import pickle
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,6 @@ from rich.text import Text
 
 from hakmem import terminal
 from hakmem.cluster.slices import (
-    Busy,
     Job,
     Places,
     Probe,
@@ -59,16 +59,6 @@ TRIES = 3  # a slice that lost its worker so often is not handed out again
 
 
 @dataclass(frozen=True)
-class Finished:
-    """What a host gave. `done` None: nothing; with an `error` it is without decisions."""
-
-    host: str
-    done: Conducted | None
-    facts: Facts | None
-    error: str | None
-
-
-@dataclass(frozen=True)
 class Comparison:
     """What is to be measured, and what its command does with it.
 
@@ -100,7 +90,7 @@ def run(address: str | None, comparison: Comparison, console: Console) -> list[O
     tables.print_settings(console)
     if address is None:
         return [_here(comparison, console)]
-    ended: list[Finished] = []
+    ended: list[Part] = []
     try:
         with contextlib.closing(everywhere(address, comparison, console)) as finished:
             for one in finished:
@@ -127,7 +117,7 @@ def _here(comparison: Comparison, console: Console) -> Outcome:
     return done.outcome
 
 
-def show(one: Finished, comparison: Comparison, console: Console) -> None:
+def show(one: "Part", comparison: Comparison, console: Console) -> None:
     """A host's result, recorded and printed."""
     console.rule(Text(one.host, style="bold"), align="left")
     if one.done is None:
@@ -137,7 +127,7 @@ def show(one: Finished, comparison: Comparison, console: Console) -> None:
     comparison.finish(one.done, one.facts, one.host)
 
 
-def table(ended: Sequence[Finished], comparison: Comparison) -> Table:
+def table(ended: Sequence["Part"], comparison: Comparison) -> Table:
     """A row for each host, a column for each contender."""
     plan = comparison.job.plan
     made = terminal.table("host")
@@ -246,13 +236,13 @@ class Part:
             self.error = "the measuring process died: its worker's log says more"
             return
         answer = pickle.loads(said)
-        if isinstance(answer, Busy):
+        if not isinstance(answer, Refused):
+            self.add(answer)
+        elif answer.for_now:
             self.state = f"waits: {answer.why}"
             self.resting_until = time.monotonic() + BUSY_S
-        elif isinstance(answer, Refused):
-            self.error = answer.why
         else:
-            self.add(answer)
+            self.error = answer.why
 
     def add(self, part: Slice) -> None:
         self.ready, self.facts = part.ready, part.facts
@@ -265,16 +255,18 @@ class Part:
         if self.ready and not self.ended:
             self.outcome = outcome_of(self.ready, self.samples, on_look)
 
-    def finished(self) -> Finished:
+    @cached_property
+    def done(self) -> Conducted | None:
+        """What the host gave, once it has ended: without decisions where there is an error; None
+        where it gave nothing."""
         if self.ready is None or not self.samples:
-            return Finished(self.host, None, None, self.error)
+            return None
         outcome = self.outcome
         if outcome is None:
             failures = dict.fromkeys(self.job.plan.contenders, self.error or "given up")
             outcome = Outcome(blocks_of(self.ready, self.samples), failures=failures)
         noise = self.noise[0] if len(self.noise) == 1 else {"slices": self.noise}
-        done = Conducted(self.ready.plan, outcome, noise, self.seconds)
-        return Finished(self.host, done, self.facts, self.error)
+        return Conducted(self.ready.plan, outcome, noise, self.seconds)
 
 
 # ---- all hosts ----
@@ -282,7 +274,7 @@ class Part:
 
 def everywhere(
     address: str, comparison: Comparison, console: Console
-) -> Generator[Finished, None, None]:
+) -> Generator[Part, None, None]:
     """Each host's part as it ends. Whatever ends this early cancels what is out."""
     job, files = comparison.job, comparison.job.files()
     with connected(address) as client:
@@ -300,7 +292,7 @@ def everywhere(
 
 def _conduct(
     cluster: "Cluster", parts: Sequence[Part], say: Standing | None, progress: Progress
-) -> Iterator[Finished]:
+) -> Iterator[Part]:
     total = parts[0].job.plan.most * parts[0].job.plan.samples_per_round()
     bars = {part.host: progress.add_task(part.host, total=total) for part in parts}
     looked = dict.fromkeys(bars, 0)
@@ -328,7 +320,7 @@ def _conduct(
             if part.ended:
                 waiting.remove(part)
                 progress.remove_task(bars[part.host])
-                yield part.finished()
+                yield part
         time.sleep(PULSE_S if waiting else 0)
 
 

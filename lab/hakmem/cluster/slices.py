@@ -192,25 +192,19 @@ class Slice:
 
 
 @dataclass(frozen=True)
-class Busy:
-    """Somebody else measures on this host: ask again."""
-
-    why: str
-
-
-@dataclass(frozen=True)
 class Refused:
-    """It cannot be measured on this host."""
+    """It cannot be measured on this host; where somebody else measures there, `for_now`."""
 
     why: str
+    for_now: bool = False
 
 
-def answer(request: Request) -> Slice | Busy | Refused:
+def answer(request: Request) -> Slice | Refused:
     with ExitStack() as stack:
         try:
             stack.enter_context(host_lock())
         except LabError as busy:
-            return Busy(str(busy))
+            return Refused(str(busy), for_now=True)
         try:
             return _measure(request, stack.enter_context(scratch.folder("slice")))
         except LabError as error:

@@ -16,10 +16,11 @@ from hakmem import config, peers, project
 from hakmem.cli import of_float
 from hakmem.conformance import cases as case_module, trial
 from hakmem.conformance.cases import Case
-from hakmem.conformance.trial import Contender, Result
+from hakmem.conformance.trial import Result
 from hakmem.errors import LabError
 from hakmem.ledger.store import Ledger, Record
 from hakmem.paired import cells
+from hakmem.paired.cells import Cell
 from hakmem.paired.cli import Record as Keep, require_ledger
 from hakmem.process import host, library, provenance
 from hakmem.process.library import Library
@@ -103,18 +104,16 @@ def command(
 # ---- who is tried ----
 
 
-def _contenders(names: Sequence[str], profiles: Sequence[str]) -> list[Contender]:
+def _contenders(names: Sequence[str], profiles: Sequence[str]) -> list[Cell]:
     chosen = [_find(name) for name in names] or [
         library.system(),
         library.hakmem(),
         *peers.found()[1:],
     ]
-    found: list[Contender] = []
+    found: list[Cell] = []
     for one in chosen:
-        found += (
-            in_profiles(one, profiles) if one.origin == "hakmem" else [Contender(one.name, one)]
-        )
-    labels = [contender.label for contender in found]
+        found += in_profiles(one, profiles) if one.origin == "hakmem" else [Cell(one.name, one)]
+    labels = [contender.name for contender in found]
     if twice := {label for label in labels if labels.count(label) > 1}:
         raise LabError(f"named twice: {', '.join(sorted(twice))}; NAME=PATH tells them apart")
     return found
@@ -129,22 +128,22 @@ def _find(text: str) -> Library:
     return replace(found, name=name, env=recipe.env if recipe else {})
 
 
-def in_profiles(ours: Library, profiles: Sequence[str]) -> Iterable[Contender]:
+def in_profiles(ours: Library, profiles: Sequence[str]) -> Iterable[Cell]:
     """hakmem as it is, or once for each profile named."""
     if not profiles:
-        return [Contender(ours.name, ours)]
+        return [Cell(ours.name, ours)]
     assert ours.path is not None
     listing = config.ask(ours.path, config.without_settings(os.environ))
     known = [profile.name for profile in listing.profiles]
     names = known if "all" in profiles else profiles
     if unknown := [name for name in names if name not in known]:
         raise LabError(f"unknown profile: {', '.join(unknown)}; known: {', '.join(known)}, all")
-    return [Contender(f"{ours.name} {name}", ours, {"HAKMEM_PROFILE": name}) for name in names]
+    return [Cell(f"{ours.name} {name}", ours, {"HAKMEM_PROFILE": name}) for name in names]
 
 
-def _guarded(found: Contender) -> list[Contender]:
+def _guarded(found: Cell) -> list[Cell]:
     """hakmem as it is, secure, and with every allocation sampled; a rival as it is."""
-    if not found.is_ours:
+    if not found.is_hakmem:
         return [found]
     settings: dict[str, dict[str, str]] = {
         "secure": {"HAKMEM_PROFILE": "secure"},
@@ -152,7 +151,7 @@ def _guarded(found: Contender) -> list[Contender]:
     }
     return [
         found,
-        *(Contender(f"{found.label} {name}", found.library, s) for name, s in settings.items()),
+        *(Cell(f"{found.name} {name}", found.library, s) for name, s in settings.items()),
     ]
 
 
@@ -161,7 +160,7 @@ def _guarded(found: Contender) -> list[Contender]:
 
 def _run(
     chosen: Sequence[Case],
-    contenders: Sequence[Contender],
+    contenders: Sequence[Cell],
     fast: bool,
     timeout_s: float,
     console: Console,
@@ -171,15 +170,15 @@ def _run(
         task = progress.add_task("", total=len(chosen) * len(contenders))
         for contender in contenders:
             for case in chosen:
-                progress.update(task, description=f"{contender.label}: {case.name}")
+                progress.update(task, description=f"{contender.name}: {case.name}")
                 results.append(trial.run(case, contender, fast, timeout_s))
                 progress.advance(task)
     return results
 
 
-def _breaks(contenders: Sequence[Contender], results: Sequence[Result]) -> int:
+def _breaks(contenders: Sequence[Cell], results: Sequence[Result]) -> int:
     """How many promises hakmem breaks, over all the ways it was tried in."""
-    ours = {contender.label for contender in contenders if contender.is_ours}
+    ours = {contender.name for contender in contenders if contender.is_hakmem}
     return sum(result.state == "broken" and result.allocator in ours for result in results)
 
 
@@ -187,7 +186,7 @@ def _breaks(contenders: Sequence[Contender], results: Sequence[Result]) -> int:
 
 
 def _body(
-    chosen: Sequence[Case], contenders: Sequence[Contender], results: Sequence[Result], fast: bool
+    chosen: Sequence[Case], contenders: Sequence[Cell], results: Sequence[Result], fast: bool
 ) -> dict[str, object]:
     broken = _breaks(contenders, results)
     return {
@@ -199,7 +198,7 @@ def _body(
             case.name: {"promise": case.promise, "definition": case.definition} for case in chosen
         },
         "binary": [
-            {**provenance.binary_of(one.library), "settings": dict(one.settings)}
+            {**provenance.binary_of(one.library), "settings": dict(one.environment)}
             for one in contenders
         ],
         "standings": {

@@ -3,15 +3,14 @@
 import re
 import signal
 import time
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from hakmem.conformance.cases import Case
 from hakmem.errors import LabError
+from hakmem.paired.cells import Cell
 from hakmem.process import children, proof, provenance, scratch
-from hakmem.process.library import Library
 from hakmem.process.sample import plain_environment
 
 State = Literal["kept", "broken", "not checked"]
@@ -21,19 +20,6 @@ DEFUSED = 7
 FATAL = {signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGTRAP}
 KEPT_OF_OUTPUT = 2000
 SERVED = re.compile(r"^malloc is in (.+)$", re.MULTILINE)
-
-
-@dataclass(frozen=True)
-class Contender:
-    """An allocator as it is tried: `label` tells hakmem's profiles apart."""
-
-    label: str
-    library: Library
-    settings: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def is_ours(self) -> bool:
-        return self.library.origin == "hakmem"
 
 
 @dataclass(frozen=True)
@@ -51,31 +37,27 @@ class Result:
         return {**row, "seconds": round(self.seconds, 2)}
 
 
-def surroundings(contender: Contender) -> dict[str, str]:
-    """A small known environment: what the user's shell carries must not decide a promise."""
-    return {**contender.library.environment(plain_environment()), **contender.settings}
-
-
-def run(case: Case, contender: Contender, fast: bool, timeout_s: float) -> Result:
+def run(case: Case, cell: Cell, fast: bool, timeout_s: float) -> Result:
     """LabError where the process ran on another allocator than the one it was to be tried on."""
     argv = [str(case.program), *(["--fast"] if fast and not case.is_misuse else [])]
-    environment = surroundings(contender)
+    # Small and known: what the user's shell carries must not decide a promise.
+    environment = {**cell.library.environment(plain_environment()), **cell.environment}
     begun = time.monotonic()
     with scratch.folder("conformance") as folder:
-        if contender.is_ours:
+        if cell.is_hakmem:
             environment["HAKMEM_PROOF"] = str(folder / "proof")
         ended = children.finished(argv, folder, timeout_s, env=environment, cwd=folder)
         found = proof.own(folder / "proof", ended.pid)
     if ended.status == OTHER_ALLOCATOR:
-        raise LabError(f"{contender.label}: {ended.err.strip()}")
+        raise LabError(f"{cell.name}: {ended.err.strip()}")
     state, reason = (judge_misuse if case.is_misuse else judge)(ended.status, ended.err, timeout_s)
     served = SERVED.search(ended.out)
     if state == "kept" or served:
-        _require_served(contender, served.group(1) if served else None)
-    if state == "kept" and contender.is_ours:
-        provenance.require_intended(contender.library, found, contender.settings)
+        _require_served(cell, served.group(1) if served else None)
+    if state == "kept" and cell.is_hakmem:
+        provenance.require_intended(cell.library, found, cell.environment)
     seconds = time.monotonic() - begun
-    return Result(case.name, contender.label, state, reason, seconds, ended.err[-KEPT_OF_OUTPUT:])
+    return Result(case.name, cell.name, state, reason, seconds, ended.err[-KEPT_OF_OUTPUT:])
 
 
 def judge(status: int | None, said: str, timeout_s: float) -> tuple[State, str]:
@@ -105,10 +87,10 @@ def judge_misuse(status: int | None, said: str, timeout_s: float) -> tuple[State
     return "broken", f"time-out after {timeout_s:g} s" if status is None else f"status {status}"
 
 
-def _require_served(contender: Contender, served: str | None) -> None:
+def _require_served(cell: Cell, served: str | None) -> None:
     """The file that answered malloc must be the library's; for the C library, the C library."""
     if served is None:
-        raise LabError(f"{contender.label}: the program did not say where its malloc is")
-    intended = contender.library.path or provenance.c_library()
+        raise LabError(f"{cell.name}: the program did not say where its malloc is")
+    intended = cell.library.path or provenance.c_library()
     if not Path(served).exists() or not Path(served).samefile(intended):
-        raise LabError(f"{contender.label}: malloc was in {served}, not in {intended}")
+        raise LabError(f"{cell.name}: malloc was in {served}, not in {intended}")

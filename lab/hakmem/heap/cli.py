@@ -1,5 +1,6 @@
 """The command lines of heap profiles: `hakmem heap`, which makes some, `show` and `diff`."""
 
+import os
 import re
 import shlex
 import sys
@@ -67,8 +68,8 @@ def run_command(
     page = project.place(out, Path("out") / "heap.html")
     kept = project.place(keep, Path(), "--keep", folder=True) if keep else None
     with scratch.folder("heap") as folder:
-        asked = run.Asked(sample_kb, every_mb, peaks)
-        outcome, files = run.profiled(command, library, asked, folder)
+        settings = run.settings(os.environ, sample_kb, every_mb, peaks)
+        outcome, files = run.profiled(command, library, settings, folder)
         print(outcome.sentence, file=sys.stderr)
         if kept:
             run.keep(folder, kept)

@@ -1,10 +1,8 @@
 """A program run under hakmem with heap profiles on, and what it wrote."""
 
 import contextlib
-import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from hakmem.errors import LabError
@@ -14,31 +12,25 @@ from hakmem.process.run import Outcome
 PATTERN = "*.pb.gz"
 
 
-@dataclass(frozen=True)
-class Asked:
+def settings(
+    environment: Mapping[str, str], sample_kb: int | None, every_mb: int, peaks: bool
+) -> dict[str, str]:
     """How the program is to be profiled; None leaves what the environment says, or the default."""
-
-    sample_kb: int | None
-    every_mb: int
-    peaks: bool
-
-    def settings(self, environment: Mapping[str, str]) -> dict[str, str]:
-        peaks = {"HAKMEM_PROF_PEAK": "1"} if self.peaks else {}
-        every = {"HAKMEM_PROF_EVERY_MB": str(self.every_mb)} if self.every_mb else {}
-        own = {name: environment[name] for name in (*peaks, *every) if name in environment}
-        exact = {} if self.sample_kb is None else {"HAKMEM_PROF_SAMPLE_KB": str(self.sample_kb)}
-        form = {"HAKMEM_PROF_FORMAT": "pprof"} if "HAKMEM_PROF_FORMAT" in environment else {}
-        return {"HAKMEM_PROF": "1", **form, **peaks, **every, **own, **exact}
+    peak = {"HAKMEM_PROF_PEAK": "1"} if peaks else {}
+    every = {"HAKMEM_PROF_EVERY_MB": str(every_mb)} if every_mb else {}
+    own = {name: environment[name] for name in (*peak, *every) if name in environment}
+    exact = {} if sample_kb is None else {"HAKMEM_PROF_SAMPLE_KB": str(sample_kb)}
+    form = {"HAKMEM_PROF_FORMAT": "pprof"} if "HAKMEM_PROF_FORMAT" in environment else {}
+    return {"HAKMEM_PROF": "1", **form, **peak, **every, **own, **exact}
 
 
 def profiled(
-    command: Sequence[str], library: Path, asked: Asked, folder: Path
+    command: Sequence[str], library: Path, settings: Mapping[str, str], folder: Path
 ) -> tuple[Outcome, list[Path]]:
     """Runs the command to its end; its profiles, and those of its children, are in the folder."""
-    settings = asked.settings(os.environ)
     name = Path(command[0]).name.replace("%", "_")
-    settings["HAKMEM_PROF_PATH"] = str(folder / f"{name}.%p")
-    outcome = run.execute(command, library, settings)
+    place = {"HAKMEM_PROF_PATH": str(folder / f"{name}.%p")}
+    outcome = run.execute(command, library, {**settings, **place})
     files = sorted(folder.glob(PATTERN))
     for pid in {file.name.rsplit(".", 5)[1] for file in files if file.name.count(".") >= 5}:
         with contextlib.suppress(OSError):

@@ -96,11 +96,10 @@ def parse(text: str) -> Profile:
     """A profile as callgrind writes it. LabError where it is none, or not whole."""
     header, events = _header(text)
     functions = _functions(text, len(events), events.index("Ir"))
-    totals = [row for row in (_values(line, "totals:") for line in text.splitlines()) if row]
+    totals = [line.split() for line in re.findall(r"^totals: (.+)$", text, re.MULTILINE)]
     if len(totals) != 1 or len(totals[0]) > len(events):
         raise LabError("the callgrind profile is not whole: it has no totals", status=1)
-    padded = [*totals[0], *[0] * (len(events) - len(totals[0]))]
-    found = dict(zip(events, padded, strict=True))
+    found = dict.fromkeys(events, 0) | dict(zip(events, map(int, totals[0]), strict=False))
     own = sum(function.own for function in functions.values())
     if own != found["Ir"]:
         raise LabError(
@@ -133,10 +132,6 @@ def _header(text: str) -> tuple[list[str], list[str]]:
     if events is None or "Ir" not in events[1].split():
         raise LabError("not a callgrind profile: it names no events", status=1)
     return re.findall(r"^desc: (\w+ cache: .+)$", text, re.MULTILINE), events[1].split()
-
-
-def _values(line: str, begin: str) -> list[int]:
-    return [int(x) for x in line.removeprefix(begin).split()] if line.startswith(begin) else []
 
 
 def _functions(text: str, most: int, instructions: int) -> dict[tuple[str, str], Function]:

@@ -100,12 +100,13 @@ def describe(function: str, size: int, listing: str, is_hakmem: bool) -> Code:
     code = parse(listing)
     if not code:
         raise LabError(f"objdump shows no instructions of {function}")
-    if not is_hakmem:
-        return Code(function, size, tally(code.values()), None, "only known of hakmem")
-    try:
-        return Code(function, size, tally(code.values()), tally(straight(code)))
-    except LabError as refusal:
-        return Code(function, size, tally(code.values()), None, str(refusal))
+    hit, why = None, "only known of hakmem"
+    if is_hakmem:
+        try:
+            hit, why = tally(straight(code)), ""
+        except LabError as refusal:
+            why = str(refusal)
+    return Code(function, size, tally(code.values()), hit, why)
 
 
 def parse(listing: str) -> dict[int, Instruction]:

@@ -5,7 +5,6 @@ import ipaddress
 import re
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socket import AF_INET6
 from typing import Any
@@ -25,25 +24,16 @@ SAMPLE = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Exposition:
-    """What one process has written."""
-
-    pid: int
-    command: str
-    text: str
-
-
 def escaped(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def labelled(sample: re.Match[str], process: Exposition) -> str:
+def labelled(sample: re.Match[str], process: Answer) -> str:
     own = f'pid="{process.pid}",command="{escaped(process.command)}"'
     return f"{sample[1]}{{{own}{',' + sample[2] if sample[2] else ''}}}{sample[3]}"
 
 
-def merged(processes: Iterable[Exposition]) -> str:
+def merged(processes: Iterable[Answer]) -> str:
     """The families in the order they are first met, each described once."""
     described: dict[str, list[str]] = {}
     samples: dict[str, list[str]] = {}
@@ -85,18 +75,16 @@ def as_text_format(page: str) -> str:
 PAGE = "/metrics"
 
 
-def exposition(answer: Answer) -> Exposition | None:
+def whole(answer: Answer) -> Answer | None:
     """None: that is not all of it, or not hakmem's."""
-    whole = answer.text.endswith(END)
-    command = processes.command_of(answer.pid)
-    return Exposition(answer.pid, command, answer.text) if whole else None
+    return answer if answer.text.endswith(END) else None
 
 
-def running() -> Found[Exposition]:
-    return processes.found(processes.ask_all("openmetrics"), exposition)
+def running() -> Found[Answer]:
+    return processes.found(processes.ask_all("openmetrics"), whole)
 
 
-def document(found: Found[Exposition]) -> str:
+def document(found: Found[Answer]) -> str:
     """With how many gave no answer, so that nobody takes a part of them for all."""
     about = f"# TYPE {SILENT} gauge\n# HELP {SILENT} processes on hakmem that gave no answer\n"
     page = merged(sorted(found.here, key=lambda one: one.pid)).removesuffix(END)

@@ -31,9 +31,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Answer:
-    """What the process `pid`, as it is called here, has written."""
+    """What the process `pid`, as it is called here, has written, and what it calls itself."""
 
     pid: int
+    command: str
     text: str
 
 
@@ -82,7 +83,7 @@ def ask(name: str, form: str) -> Answer | None:
             return None
         connection.sendall(f"{form}\n".encode())
         text = _read(connection).decode("utf-8", "replace")
-        return Answer(pid, text) if text and pid > 0 else None
+        return Answer(pid, command_of(pid), text) if text and pid > 0 else None
     return None
 
 
@@ -128,7 +129,7 @@ def parse(answer: Answer) -> Process | None:
         figures["bands"] = {name: counts(band) for name, band in figures["bands"].items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-    return Process(answer.pid, command_of(answer.pid), page_faults_of(answer.pid), figures)
+    return Process(answer.pid, answer.command, page_faults_of(answer.pid), figures)
 
 
 def counts(figures: dict[str, Any]) -> defaultdict[str, int]:

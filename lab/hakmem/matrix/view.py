@@ -1,7 +1,5 @@
 """A matrix in the terminal."""
 
-from collections.abc import Sequence
-
 from rich.console import Console
 from rich.text import Text
 
@@ -45,14 +43,16 @@ def say_rehearsal(console: Console, matrix: Matrix) -> None:
 
 def print_stage(console: Console, result: Result, clock: Clock) -> None:
     """A row for each mode: its soak's throughput, its state under every rule, if it goes on."""
-    rules = _judged_by([result])
+    seen = {judgement.rule for found in result.judged.values() for judgement in found}
+    rules = [rule for rule in RULES if rule in seen]
     title = Text(f"stage {result.stage.name}, {duration(result.stage.seconds)}")
     speed = ">M ops/s" + "\nby CPU" * (clock == "cpu")
     table = terminal.table("mode", speed, ">its CV", title=title, title_justify="left")
     for rule in (*rules, ""):
         table.add_column(rule)
     for name, found in result.judged.items():
-        cells = [_cell(_of(found, rule)) for rule in rules]
+        by_rule = {judgement.rule: judgement for judgement in found}
+        cells = [_cell(by_rule.get(rule)) for rule in rules]
         out = result.left_out.get(name, "")
         table.add_row(Text(name), *_speed(result, name, clock), *cells, Text(out, style="dim"))
     console.print(table)
@@ -69,16 +69,6 @@ def _speed(result: Result, name: str, clock: Clock) -> tuple[str, str]:
     analysis = result.evidence[name].analysis
     seen = analysis and analysis.distributions.get(OF_CLOCK[clock])
     return (words.number(seen.mean / 1e6), f"{100 * seen.cv:.1f} %") if seen else ("–", "–")
-
-
-def _judged_by(results: Sequence[Result]) -> list[str]:
-    """The rules that some mode was judged by."""
-    seen = {j.rule for result in results for found in result.judged.values() for j in found}
-    return [rule for rule in RULES if rule in seen]
-
-
-def _of(found: Sequence[Judgement], rule: str) -> Judgement | None:
-    return next((judgement for judgement in found if judgement.rule == rule), None)
 
 
 def _cell(judgement: Judgement | None) -> Text:
