@@ -228,10 +228,6 @@ def _save(body: dict[str, object], results: Sequence[Result]) -> Record:
 STYLES = {"kept": "green", "broken": "bold red", "not checked": "dim"}
 
 
-def cell(result: Result | None) -> Text:
-    return mark(result.state) if result else Text()
-
-
 def mark(state: str) -> Text:
     return Text(case_module.MARKS[state], style=STYLES[state])
 
@@ -246,8 +242,8 @@ def tally(results: Sequence[Result]) -> dict[str, tuple[int, int]]:
 
 def table(results: Sequence[Result], numbered: bool = False) -> Table:
     """One row for each promise, one column for each allocator: its name and sum, or a number."""
-    cases = list(dict.fromkeys(result.case for result in results))
-    found = {(result.case, result.allocator): result for result in results}
+    cases = dict.fromkeys(result.case for result in results)
+    marks = {(result.case, result.allocator): mark(result.state) for result in results}
     made = Table(show_footer=not numbered, pad_edge=not numbered, padding=(0, 0 if numbered else 1))
     made.add_column("promise", footer="kept, of those checked", no_wrap=True)
     told = tally(results)
@@ -255,7 +251,7 @@ def table(results: Sequence[Result], numbered: bool = False) -> Table:
         heading, sums = str(number) if numbered else allocator, f"{kept}/{checked}"
         made.add_column(Text(heading), footer=sums, justify="center", no_wrap=True)
     for case in cases:
-        made.add_row(case, *(cell(found.get((case, allocator))) for allocator in told))
+        made.add_row(case, *(marks[case, allocator] for allocator in told))
     return made
 
 

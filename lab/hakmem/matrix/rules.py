@@ -60,13 +60,10 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Result:
-    """A finished stage: for each of its modes the judgements, and the throughput ratio.
-
-    `baseline` is the baseline's own judgements, where it took part.
-    """
+    """A finished stage: for each of its modes, the baseline included where it took part, the
+    judgements; and the throughput ratio."""
 
     stage: Stage
-    baseline: Sequence[Judgement]
     evidence: Mapping[str, Evidence]
     judged: Mapping[str, Sequence[Judgement]]
     ratios: Mapping[str, Interval]
@@ -217,7 +214,7 @@ def judge(stage: Stage, clock: Clock, baseline: str, evidence: Mapping[str, Evid
             found += _of_the_soak(stage, clock, seen, base, name == baseline)
         judged[name] = found
     going, left_out = select(stage, baseline, judged, ratios)
-    return Result(stage, judged.get(baseline, ()), evidence, judged, ratios, going, left_out)
+    return Result(stage, evidence, judged, ratios, going, left_out)
 
 
 def _floor(state: State | None, ratio: Interval | None) -> Judgement:

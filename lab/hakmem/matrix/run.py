@@ -347,7 +347,7 @@ def run(matrix: Matrix, folder: Path, seed: int | None, console: Console) -> Fin
                     runner.stage(stage, names)
                     result = judged(matrix, stage, names, state)
                     results.append(result)
-                    view.print_stage(progress.console, result, matrix.clock)
+                    view.print_stage(progress.console, result, matrix)
                     if stage.modes is None or stage is matrix.stages[0]:
                         inside = result.going
             except KeyboardInterrupt:

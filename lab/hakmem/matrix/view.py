@@ -41,12 +41,12 @@ def say_rehearsal(console: Console, matrix: Matrix) -> None:
         )
 
 
-def print_stage(console: Console, result: Result, clock: Clock) -> None:
+def print_stage(console: Console, result: Result, matrix: Matrix) -> None:
     """A row for each mode: its soak's throughput, its state under every rule, if it goes on."""
     seen = {judgement.rule for found in result.judged.values() for judgement in found}
     rules = [rule for rule in RULES if rule in seen]
     title = Text(f"stage {result.stage.name}, {duration(result.stage.seconds)}")
-    speed = ">M ops/s" + "\nby CPU" * (clock == "cpu")
+    speed = ">M ops/s" + "\nby CPU" * (matrix.clock == "cpu")
     table = terminal.table("mode", speed, ">its CV", title=title, title_justify="left")
     for rule in (*rules, ""):
         table.add_column(rule)
@@ -54,9 +54,11 @@ def print_stage(console: Console, result: Result, clock: Clock) -> None:
         by_rule = {judgement.rule: judgement for judgement in found}
         cells = [_cell(by_rule.get(rule)) for rule in rules]
         out = result.left_out.get(name, "")
-        table.add_row(Text(name), *_speed(result, name, clock), *cells, Text(out, style="dim"))
+        table.add_row(
+            Text(name), *_speed(result, name, matrix.clock), *cells, Text(out, style="dim")
+        )
     console.print(table)
-    broken = [judgement.rule for judgement in result.baseline if judgement.state == "broken"]
+    broken = [j.rule for j in result.judged.get(matrix.baseline, ()) if j.state == "broken"]
     if broken:
         console.print(
             f"[yellow]The baseline itself broke {', '.join(broken)}:[/] the host or the rule is to "
