@@ -80,19 +80,24 @@ def names(profiles: Sequence[Profile], beside: Iterable[Path]) -> Names:
     perf-PID.map, in which runtimes with generated code say what it is called."""
     every = {place for p in profiles for sample in p.samples for place in sample.stack}
     found, problems = {}, []
-    by_file: dict[str, list[Location]] = {}
+    # Where in a file its places lie, and which build of it ran.
+    by_file: dict[str, dict[Location, int]] = {}
+    builds: dict[str, str] = {}
     generated = _generated(profiles[0].pid, beside)
     for place in every:
+        module = place.module
         if place.named and place.named[0].function:
             found[place] = tuple(
-                frame(n.function, _short(place.module), n.file, n.line) for n in place.named
+                frame(n.function, _short(module), n.file, n.line) for n in place.named
             )
-        elif place.module is not None and place.module.file.startswith("/"):
-            by_file.setdefault(place.module.file, []).append(place)
+        elif module is not None and module.file.startswith("/"):
+            offset = place.address - module.start + module.offset
+            by_file.setdefault(module.file, {})[place] = offset
+            builds[module.file] = module.build_id
         else:
             found[place] = (_of_no_file(place, generated.at(place.address)),)
-    for file, places in sorted(by_file.items()):
-        known, why = _of_file(Path(file), places)
+    for file in sorted(by_file):
+        known, why = _of_file(Path(file), by_file[file], builds[file])
         found |= known
         problems += [f"{file}: {why}"] if why else []
     return Names(found, problems)
@@ -110,19 +115,13 @@ def _unnamed(place: Location, offset: int) -> Frame:
 
 
 def _of_file(
-    file: Path, places: Sequence[Location]
+    file: Path, offsets: Mapping[Location, int], ran: str
 ) -> tuple[dict[Location, tuple[Frame, ...]], str]:
-    """And why there are no names, or nothing."""
-    module = places[0].module
-    assert module is not None
-    offsets = {}
-    for place in places:
-        assert place.module is not None
-        offsets[place] = place.address - place.module.start + place.module.offset
+    """By where they lie in the build that `ran`. And why there are no names, or nothing."""
     try:
         headers = _tool("readelf", "-Wln", str(file))
         build_id = _BUILD_ID.search(headers)
-        if module.build_id and (not build_id or build_id[1] != module.build_id.lower()):
+        if ran and (not build_id or build_id[1] != ran.lower()):
             raise LabError("it is another build than the one that ran")
         at = {place: _virtual(offset, headers) for place, offset in offsets.items()}
         return _by_address(file, at), ""

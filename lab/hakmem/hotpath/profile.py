@@ -100,15 +100,15 @@ def choose(asked: Choice) -> tuple[Method | None, list[str]]:
         "callgrind": callgrind.refusal,
         "emulated": sharing.refusal,
     }
+    tried: list[Method] = ["perf", "callgrind"] if asked == "auto" else [asked]
     said: list[str] = []
-    for method, refusal in ways.items():
-        if asked == method or (asked == "auto" and method != "emulated"):
-            why = refusal()
-            if why is None:
-                return method, said
-            if asked == method:
-                raise LabError(why, status=1)
-            said.append(why)
+    for method in tried:
+        why = ways[method]()
+        if why is None:
+            return method, said
+        said.append(why)
+    if asked != "auto":
+        raise LabError(said[0], status=1)
     return None, said
 
 
@@ -234,10 +234,8 @@ class Meter:
         ops, small, large = self.simulated(cell, callgrind.argv(self._folder))
         _add(side, per_op(small.figures(), large.figures(), ops))
         side.caches = large.caches
-        spent = [
-            Spent(name[0], name[1], own, inclusive)
-            for name, own, inclusive in callgrind.functions_between(small, large, ops)
-        ]
+        between = callgrind.functions_between(small, large, ops)
+        spent = (Spent(*name, own, inclusive) for name, own, inclusive in between)
         side.functions = sorted(spent, key=lambda s: -s.own)
 
     def _emulated(self, cell: Cell, side: Side) -> None:
@@ -287,7 +285,7 @@ class Meter:
             [],
             lambda _: hotpath_sections.parse(self._kept(out), every),
             hotpath_sections.NOTHING,
-            more=hotpath_sections.environment(every, str(out)),
+            more={hotpath_sections.OPTION: str(every), "HAKMEM_STATS": f"json:{out}"},
         )
         side.sections = hotpath_sections.between(small, large, ops)
         side.timing = hotpath_sections.about(large)

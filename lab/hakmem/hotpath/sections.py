@@ -36,10 +36,6 @@ class Section:
     cycles_per_op: float | None
 
 
-def environment(every: int, file: str) -> dict[str, str]:
-    return {OPTION: str(every), "HAKMEM_STATS": f"json:{file}"}
-
-
 def parse(text: str, every: int) -> Mapping[str, Any]:
     """One process's statistics, with sections. LabError where the library has none, or where it
     timed at another rate than the one asked for."""
