@@ -233,19 +233,15 @@ class Runner:
 
     def _sample(self, stage: Stage, name: str, padding: int) -> Sample:
         mode = self.matrix.modes[name]
-        lib = self._libraries[mode.library]
         process = Process(
             argv=tuple(self._argv(stage.pair_s, stage.pair_s)),
-            library=lib,
+            library=self._libraries[mode.library],
             padding=padding,
             timeout_s=soak.WARM_UP_S + 10 * stage.pair_s,
             environment=mode.environment,
             counted=False,
         )
-        sample = take(Sample(self._program.name), process)
-        if sample.error is None:
-            provenance.require_intended(lib, sample.proof, mode.environment)
-        return sample
+        return take(Sample(self._program.name), process)
 
     def _argv(self, seconds: float, epoch_s: float) -> list[str]:
         work = self.matrix.command[1:]

@@ -37,7 +37,8 @@ def most_mb(asked: int | None) -> int:
     if asked > fits:
         raise LabError(
             f"--mb {asked}: to make a trace of so much takes up to {_gib(asked << 20)} of memory, "
-            f"and {_gib(host.available_bytes(), 1)} are available: --mb {max(1, fits)} fits"
+            f"and {_gib(host.available_bytes(), 1)} are available: "
+            + (f"--mb {fits} fits" if fits else "free some first")
         )
     return asked
 
