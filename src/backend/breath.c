@@ -15,15 +15,12 @@ size_t hk_breath_allows(size_t always) {
     return most;
 }
 
-void hk_breath_given(size_t bytes) {
+void hk_breath_given(size_t bytes, bool more) {
     hk_lock(&lock);
-    hk_demand_given(&demand, hk_counted_ever(touched), bytes, hk_os_now_ms());
-    hk_unlock(&lock);
-}
-
-void hk_breath_given_more(size_t bytes) {
-    hk_lock(&lock);
-    hk_demand_given_more(&demand, hk_counted_ever(touched), bytes);
+    if (more)
+        hk_demand_given_more(&demand, hk_counted_ever(touched), bytes);
+    else
+        hk_demand_given(&demand, hk_counted_ever(touched), bytes, hk_os_now_ms());
     hk_unlock(&lock);
 }
 

@@ -6,9 +6,8 @@
 /* How much may be free and resident, beside `always`. */
 size_t hk_breath_allows(size_t always);
 
-/* So many bytes have been given back; or more, in the same round. */
-void hk_breath_given(size_t bytes);
-void hk_breath_given_more(size_t bytes);
+/* So many bytes have been given back; `more`: of the same round as those before. */
+void hk_breath_given(size_t bytes, bool more);
 
 /* How much is left alone that will not be for ever. */
 size_t hk_breath_now(void);

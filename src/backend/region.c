@@ -206,11 +206,9 @@ static bool take(size_t bytes, size_t align, size_t dense, hk_range_t *range, si
     hk_assert(align % HK_UNIT == 0 && hk_is_pow2(align));
     hk_range_t gathered[HK_REGION_GATHERED];
     unsigned n = 0;
-    hk_lock(&hk_region_lock);
-    const bool fits = !exact && hk_region_fit_locked(bytes, align, range);
+    const bool fits = !exact && hk_region_fit(bytes, align, range);
     if (!fits && !exact && hk_mappings_may(&hk_region_no_moves))
-        n = hk_region_gather_locked(bytes, gathered);
-    hk_unlock(&hk_region_lock);
+        n = hk_region_gather(bytes, gathered);
     *used = fits ? bytes : bytes_of(gathered, n);
     if (!fits && !map_filled(bytes, align, dense, 0, gathered, n, range)) {
         *used = 0;
@@ -309,9 +307,7 @@ bool hk_region_extend(hk_range_t *range, size_t new_bytes) {
     size_t more = new_bytes - range->bytes;
     if (more % HK_UNIT != 0) /* the cache has whole units */
         return false;
-    hk_lock(&hk_region_lock);
-    const bool found = hk_region_cut_at_locked(hk_range_end(range), more);
-    hk_unlock(&hk_region_lock);
+    const bool found = hk_region_cut_at(hk_range_end(range), more);
     if (found) {
         range->bytes = new_bytes;
         range->mixed = true;
@@ -458,11 +454,8 @@ bool hk_region_move(hk_range_t *range, size_t wanted, size_t new_bytes) {
     unsigned n = 0;
     if (!hk_mappings_may(&hk_region_no_moves) || !hk_mappings_may_be_taken())
         return false;
-    if (!hk_range_is_exact(range) && wanted % HK_UNIT == 0) {
-        hk_lock(&hk_region_lock);
-        n = hk_region_gather_locked(wanted - range->bytes, gathered);
-        hk_unlock(&hk_region_lock);
-    }
+    if (!hk_range_is_exact(range) && wanted % HK_UNIT == 0)
+        n = hk_region_gather(wanted - range->bytes, gathered);
     const bool filled = map_filled(new_bytes, HK_UNIT, 0, range->bytes, gathered, n, &to);
     if (!filled || !move_block(range, &to)) {
         n = 0;

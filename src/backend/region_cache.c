@@ -6,12 +6,13 @@
 #include "backend/limit.h"
 #include "backend/mappings.h"
 #include "backend/region_own.h"
+#include "base/lock.h"
 #include "config/config.h"
 #include "stats/counters.h"
 
 enum { FREE_SLOTS = 256, NONE = FREE_SLOTS };
 
-hk_lock_t hk_region_lock = HK_LOCK_INIT(HK_RANK_REGION);
+static hk_lock_t lock = HK_LOCK_INIT(HK_RANK_REGION);
 /* lock: region, down to peak. Sorted by address, neighbours joined. Invariant:
  * cached == sum of their bytes. */
 static hk_range_t free_ranges[FREE_SLOTS];
@@ -31,7 +32,7 @@ size_t hk_region_peak(void) { return hk_load_relaxed(&peak); }
 /* The equation of the cache. */
 HK_WALKER static void cache_is_valid_locked(void) {
     size_t sum = 0;
-    hk_assert(hk_lock_is_mine(&hk_region_lock) && free_count <= FREE_SLOTS);
+    hk_assert(hk_lock_is_mine(&lock) && free_count <= FREE_SLOTS);
     for (unsigned i = 0; i < free_count; i++) {
         const hk_range_t *r = &free_ranges[i];
         hk_walk(hk_range_is_valid(*r));
@@ -51,7 +52,7 @@ static void raise_peak_locked(void) {
 }
 
 static void delete_locked(unsigned i) {
-    hk_assert(hk_lock_is_mine(&hk_region_lock) && i < free_count);
+    hk_assert(hk_lock_is_mine(&lock) && i < free_count);
     hk_sub_relaxed(&cached, free_ranges[i].bytes);
     free_count--;
     memmove(&free_ranges[i], &free_ranges[i + 1], (free_count - i) * sizeof free_ranges[0]);
@@ -60,7 +61,7 @@ static void delete_locked(unsigned i) {
 /* False where there is no slot left. */
 static bool insert_locked(hk_range_t range) {
     hk_walk(hk_range_is_valid(range));
-    hk_assert(hk_lock_is_mine(&hk_region_lock) && !hk_range_is_exact(&range));
+    hk_assert(hk_lock_is_mine(&lock) && !hk_range_is_exact(&range));
     unsigned i = 0;
     while (i < free_count && free_ranges[i].start < range.start)
         i++;
@@ -106,8 +107,8 @@ static void cut_locked(unsigned i, char *start, size_t bytes) {
     hk_assert(kept);
 }
 
-bool hk_region_fit_locked(size_t bytes, size_t align, hk_range_t *range) {
-    hk_assert(hk_lock_is_mine(&hk_region_lock));
+bool hk_region_fit(size_t bytes, size_t align, hk_range_t *range) {
+    hk_lock(&lock);
     unsigned best = NONE;
     for (unsigned i = 0; i < free_count; i++) {
         const hk_range_t *r = &free_ranges[i];
@@ -117,25 +118,30 @@ bool hk_region_fit_locked(size_t bytes, size_t align, hk_range_t *range) {
             (best == NONE || r->bytes < free_ranges[best].bytes))
             best = i;
     }
-    if (best == NONE)
-        return false;
-    char *start = (char *)hk_align_up((uintptr_t)free_ranges[best].start, align);
-    *range = (hk_range_t){start, bytes, free_ranges[best].mixed};
-    cut_locked(best, start, bytes);
-    return true;
+    if (best != NONE) {
+        char *start = (char *)hk_align_up((uintptr_t)free_ranges[best].start, align);
+        *range = (hk_range_t){start, bytes, free_ranges[best].mixed};
+        cut_locked(best, start, bytes);
+    }
+    hk_unlock(&lock);
+    return best != NONE;
 }
 
-bool hk_region_cut_at_locked(const char *start, size_t bytes) {
-    for (unsigned i = 0; i < free_count; i++)
-        if (free_ranges[i].start == start && free_ranges[i].bytes >= bytes) {
+bool hk_region_cut_at(const char *start, size_t bytes) {
+    bool found = false;
+    hk_lock(&lock);
+    for (unsigned i = 0; i < free_count && !found; i++) {
+        found = free_ranges[i].start == start && free_ranges[i].bytes >= bytes;
+        if (found)
             cut_locked(i, free_ranges[i].start, bytes);
-            return true;
-        }
-    return false;
+    }
+    hk_unlock(&lock);
+    return found;
 }
 
-unsigned hk_region_gather_locked(size_t bytes, hk_range_t *out) {
+unsigned hk_region_gather(size_t bytes, hk_range_t *out) {
     unsigned n = 0;
+    hk_lock(&lock);
     while (n < HK_REGION_GATHERED && bytes > 0 && free_count > 0) {
         unsigned largest = 0;
         for (unsigned i = 1; i < free_count; i++)
@@ -147,6 +153,7 @@ unsigned hk_region_gather_locked(size_t bytes, hk_range_t *out) {
         bytes -= out[n++].bytes;
     }
     hk_walk(cache_is_valid_locked());
+    hk_unlock(&lock);
     return n;
 }
 
@@ -163,7 +170,7 @@ static bool unmap(hk_range_t range) {
 }
 
 void hk_region_change_live(size_t less, size_t more) {
-    hk_lock(&hk_region_lock);
+    hk_lock(&lock);
     hk_assert(less <= hk_region_live()); /* no more than was handed out */
     hk_store_relaxed(&live, hk_region_live() - less + more);
     raise_peak_locked();
@@ -173,7 +180,7 @@ void hk_region_change_live(size_t less, size_t more) {
         next_look = 2 * hk_region_live();
     if (HK_UNLIKELY(looks || (hk_limit_is_near() && !hk_region_is_bounded())))
         hk_store_relaxed(&hk_region_look_is_due, true);
-    hk_unlock(&hk_region_lock);
+    hk_unlock(&lock);
 }
 
 /* Takes up to `most` bytes, in whole units, off the end of what is free below `limit`; none are 0
@@ -240,11 +247,11 @@ bool hk_region_unmap(hk_range_t range) {
         return true;
     hk_store_relaxed(&hk_region_no_cuts, (unsigned)HK_PATIENCE);
     hk_advise(&(hk_os_range_t){range.start, range.bytes}, 1, HK_PURGE);
-    hk_lock(&hk_region_lock);
+    hk_lock(&lock);
     const bool kept = !hk_range_is_exact(&range) && insert_locked(range);
     if (kept)
         hk_map_set(range.start, range.bytes / HK_SLICE, HK_KIND_FREE);
-    hk_unlock(&hk_region_lock);
+    hk_unlock(&lock);
     if (kept || unmap(range)) /* which may be a mapping of its own, and give one back */
         return !kept;
     hk_held_drop(range.bytes);
@@ -256,21 +263,21 @@ void hk_region_keep(hk_range_t range) {
     hk_walk(hk_map_is_valid(range.start, hk_slices_of(range.bytes)));
     /* before it can be taken again; a second free of the block is then known for one */
     hk_map_set(range.start, hk_slices_of(range.bytes), HK_KIND_FREE);
-    hk_lock(&hk_region_lock);
+    hk_lock(&lock);
     bool kept = !hk_range_is_exact(&range) && insert_locked(range);
     /* no more than twice as much at once where the looks will have the rest */
     size_t left = is_looked_at() ? 2 * range.bytes : SIZE_MAX;
     bool given = false;
     hk_range_t shed = kept ? shed_locked(left, &given) : range;
     while (shed.bytes != 0) {
-        hk_unlock(&hk_region_lock);
+        hk_unlock(&lock);
         if (hk_region_unmap(shed) && given)
-            hk_breath_given(shed.bytes);
-        hk_lock(&hk_region_lock);
+            hk_breath_given(shed.bytes, false);
+        hk_lock(&lock);
         left = hk_minus(left, shed.bytes);
         shed = shed_locked(left, &given);
     }
-    hk_unlock(&hk_region_lock);
+    hk_unlock(&lock);
 }
 
 /* ---- giving it up ---- */
@@ -279,9 +286,9 @@ size_t hk_region_purge(size_t most, unsigned *calls) {
     size_t total = 0;
     hk_assert(hk_lock_may_take(HK_RANK_REGION));
     for (const char *limit = TOP; total < most; ++*calls) {
-        hk_lock(&hk_region_lock);
+        hk_lock(&lock);
         hk_range_t range = cut_end_locked(most - total, limit);
-        hk_unlock(&hk_region_lock);
+        hk_unlock(&lock);
         if (range.bytes == 0)
             break;
         if (hk_region_unmap(range))

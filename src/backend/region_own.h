@@ -3,15 +3,12 @@
 
 #include "backend/pagemap.h"
 #include "backend/region.h"
-#include "base/lock.h"
 #include "os/os.h"
 
 enum { HK_REGION_GATHERED = 32 };
 
 /* What a process must have before the system is asked for the first time. */
 #define HK_REGION_FIRST_LOOK (4 * HK_MIB)
-
-extern hk_lock_t hk_region_lock;
 
 /* Whether moving, or cutting, may be tried (backend/mappings.h). */
 extern atomic_uint hk_region_no_moves, hk_region_no_cuts;
@@ -27,13 +24,13 @@ HK_WALKER HK_INLINE void hk_range_is_valid(hk_range_t r) {
 }
 
 /* Takes an aligned range out of the smallest free one in which it fits. False: there is none. */
-bool hk_region_fit_locked(size_t bytes, size_t align, hk_range_t *range);
+bool hk_region_fit(size_t bytes, size_t align, hk_range_t *range);
 
 /* Takes what starts at `start`, if so much is free there. */
-bool hk_region_cut_at_locked(const char *start, size_t bytes);
+bool hk_region_cut_at(const char *start, size_t bytes);
 
 /* Takes free ranges, the largest first, that together hold at most `bytes`; returns how many. */
-unsigned hk_region_gather_locked(size_t bytes, hk_range_t *out);
+unsigned hk_region_gather(size_t bytes, hk_range_t *out);
 
 /* So many bytes are handed out no more, and so many others now. */
 void hk_region_change_live(size_t less, size_t more);

@@ -98,10 +98,9 @@ static void leave_others_behind(void) {
     hk_purger_forked();
     hk_config_forked();
     hk_writing_forked();
-    if (!HK_FAST)
-        hk_profile_forked();
     hk_thread_t *own = hk_load_relaxed(&hk_tc)->thread;
     if (!HK_FAST) {
+        hk_profile_forked();
         hk_observed_forget(&hk_shared_record);
         hk_sections_forget();
     }

@@ -137,7 +137,7 @@ void hk_guarded_others_left(void) {
 }
 
 void hk_guarded_forked(hk_thread_t *thread) {
-    if (thread->quarantine != NULL && hk_load_relaxed(&thread->quarantine->dice) == 0)
+    if (thread->quarantine != NULL && is_interrupted(thread->quarantine))
         hk_quarantine_open(thread->quarantine, 1);
 }
 

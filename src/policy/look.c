@@ -175,15 +175,6 @@ static bool decide(void) {
     return true;
 }
 
-/* Once for each pass as a round of the process, for it may grow meanwhile; then there is the more of it. */
-static void note_given(size_t bytes) {
-    if (pass.given)
-        hk_breath_given_more(bytes);
-    else
-        hk_breath_given(bytes);
-    pass.given = true;
-}
-
 static bool purge(uint64_t mode) {
     const hk_advice_t how = mode == HK_DECOMMIT_FREE ? HK_RESET : HK_PURGE;
     size_t bytes;
@@ -201,8 +192,11 @@ static bool purge(uint64_t mode) {
     }
     pass.purged += bytes;
     pass.most = hk_minus(pass.most, bytes);
-    if (bytes != 0 && !hk_look_is_for_old())
-        note_given(bytes);
+    if (bytes != 0 && !hk_look_is_for_old()) {
+        /* once for each pass as a round of the process, for it may grow meanwhile; then there is the more of it */
+        hk_breath_given(bytes, pass.given);
+        pass.given = true;
+    }
     return pass.most != 0;
 }
 
