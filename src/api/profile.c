@@ -17,6 +17,7 @@
 #include "base/worker.h"
 #include "config/config.h"
 #include "front/boundary.h"
+#include "front/thread_own.h"
 #include "front/watched.h"
 #include "hakmem/hakmem.h"
 #include "os/os.h"
@@ -105,9 +106,14 @@ static HK_COLD void write_what_is_due(uint64_t allocated, uint64_t in_use) {
 
 /* ---- watching ---- */
 
+/* Whoever has what we wait for may be in a signal handler as well, which waits for what this thread holds inside the boundary, if
+ * it has been interrupted there. */
+static bool may_wait(void **own) { return own != NULL && !hk_thread_is_inside(); }
+
 static void given(void **own, void *p, const hk_told_t *told) {
     const int saved = errno;
-    if (hk_profile_given(own, p, told->n) && hk_option(prof) != 0) {
+    const bool waits = may_wait(own);
+    if (hk_profile_given(own, p, told->n, waits) && waits && hk_option(prof) != 0) {
         const uint64_t allocated = hk_load_relaxed(&hk_profile_allocated);
         const uint64_t in_use = hk_load_relaxed(&hk_profile_in_use);
         if (multiple_is_due(allocated) || peak_is_due(in_use))
@@ -136,7 +142,7 @@ static void clear(char *p, size_t n) {
  * of a larger block that was there before, and whose free nobody was told. */
 static void taken(void **own, void *p, const hk_told_t *told) {
     const int saved = errno;
-    const size_t n = hk_profile_may_know(p) ? hk_profile_remove(p, own != NULL) : 0;
+    const size_t n = hk_profile_may_know(p) ? hk_profile_remove(p, may_wait(own)) : 0;
     if (n != 0 && hk_option(leaks) == LEAKS_UNREACHABLE && !told->resized)
         clear(p, hk_min(n, hk_usable(p)));
     errno = saved;

@@ -49,16 +49,15 @@ static double chance_of(size_t n) {
 }
 
 /* Where a thread keeps nothing each allocation draws its own gap: exponential gaps know no past. */
-bool hk_profile_given(void **own, const void *p, size_t n) {
+bool hk_profile_given(void **own, const void *p, size_t n, bool waits) {
     void *nothing = NULL, *frames[MOST_FRAMES];
-    const bool keeps = own != NULL;
-    if (!keeps)
+    if (own == NULL)
         own = &nothing;
     if (*own == NULL)
         *own = (void *)gap();
     if (hk_profile_passes(own, n))
         return false;
     *own = (void *)gap();
-    hk_profile_add(p, n, chance_of(n), frames, hk_stack_read(frames, MOST_FRAMES), keeps);
+    hk_profile_add(p, n, chance_of(n), frames, hk_stack_read(frames, MOST_FRAMES), waits);
     return true;
 }

@@ -31,5 +31,6 @@ HK_INLINE bool hk_profile_may_know(const void *p) {
     return likes != NULL && hk_load_relaxed(&likes[hk_profile_like(p)]) != 0;
 }
 
-/* n bytes at p have been allocated. True: a sample has been taken. A thread that keeps nothing has own NULL. */
-bool hk_profile_given(void **own, const void *p, size_t n);
+/* n bytes at p have been allocated. True: a sample has been taken. A thread that keeps nothing has own NULL; `waits` as in
+ * hk_profile_add(). */
+bool hk_profile_given(void **own, const void *p, size_t n, bool waits);

@@ -450,6 +450,43 @@ static void test_signals(void) {
     CHECK(counted(true).samples >= taken); /* the handler's, inside ours, may count */
 }
 
+static atomic_bool held, let_go;
+
+/* Until it is told, but not for ever: true then. */
+static void *hold_samples(void *unused) {
+    size_t count;
+    const uint64_t begun = hk_os_now_ms();
+    CHECK(hk_profile_freeze(&count));
+    atomic_store(&held, true);
+    while (!atomic_load(&let_go) && hk_os_now_ms() - begun < 10000)
+        usleep(1000);
+    hk_profile_thaw();
+    return atomic_load(&let_go) ? unused : (void *)&let_go;
+}
+
+/* As in a signal handler that has interrupted its thread inside the boundary, where that may have locks: it does not wait
+ * for whoever has the samples, who may wait for these. */
+static void test_inside(void) {
+    pthread_t holder;
+    void *late;
+    sample_one_in(0);
+    void *before = take(500);
+    atomic_store(&held, false);
+    atomic_store(&let_go, false);
+    CHECK(pthread_create(&holder, NULL, hold_samples, NULL) == 0);
+    while (!atomic_load(&held))
+        usleep(1000);
+    hk_thread_t *own = hk_thread_enter();
+    CHECK(own != NULL);
+    void *p = take(500);
+    CHECK(p != NULL);
+    hak_free(before);
+    hak_free(p);
+    atomic_store(&let_go, true);
+    hk_thread_leave(own);
+    CHECK(pthread_join(holder, &late) == 0 && late == NULL);
+}
+
 static unsigned told;
 
 static void count(void **own, void *block, const hk_told_t *what) {
@@ -510,6 +547,7 @@ static void test_all(void) {
     test_interrupted_child();
     test_toggling();
     test_signals();
+    test_inside();
     test_company();
     test_beside_guards();
     test_off();
