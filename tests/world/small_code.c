@@ -1,6 +1,6 @@
 // A process that does nothing unusual needs no more of the library's file than the first 64 KiB and what begins where
-// the last 64 KiB do, which is the start and the end (tools/order.ld): the rest may as well be out of reach. Nor does one
-// that is to write a proof.
+// the last 64 KiB do, which is the start, the end and forks (tools/order.ld): the rest may as well be out of reach. Nor does
+// one that is to write a proof.
 #include "process.h"
 
 #include <pthread.h>
@@ -117,5 +117,10 @@ int main(int argc, char **argv) {
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, do_little, NULL) == 0, "pthread_create");
     CHECK(pthread_join(thread, NULL) == 0, "pthread_join");
+    const pid_t child = fork();
+    CHECK(child >= 0, "fork: %s", strerror(errno));
+    if (child == 0)
+        _exit(0);
+    CHECK_CHILD_OK(child, "one that does nothing");
     return 0;
 }
