@@ -217,7 +217,7 @@ static void tell_end(hk_thread_t *thread, bool forked) {
 void hk_watched_end(hk_thread_t *thread) { tell_end(thread, false); }
 
 void hk_watched_forked(hk_thread_t *thread) {
-    if (hk_load_relaxed(&thread->telling)) /* or a child that does nothing has a page of its own for it */
+    if (hk_load_relaxed(&thread->telling)) /* or an idle child has a page of its own for it */
         hk_store_relaxed(&thread->telling, false);
     tell_end(thread, true);
 }
