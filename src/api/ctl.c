@@ -27,7 +27,7 @@ HK_EXPORT int hak_ctl(const char *name, const char *value, char *out, size_t out
         return EBUSY;
     int problem = hk_config_control(name, value, out, out_bytes);
     if (problem == 0 && value != NULL) {
-        hk_front_apply();
+        problem = hk_front_apply() ? 0 : EBUSY;
         /* entered, or a fork in a signal handler would wait for what its own thread holds */
         hk_thread_t *thread = hk_thread_enter_patiently();
         hk_policy_apply();

@@ -23,10 +23,22 @@ static _Atomic(handler_t *) handler; /* atomic: any thread */
 
 /* ---- the limit ---- */
 
+/* Where its files cannot be read any more (no file number is left, a sandbox) what they said last holds. */
+static uint64_t limit_of_cgroup(void) {
+    static _Atomic uint64_t last; /* atomic: any thread */
+    hk_os_lines_t lines;
+    const uint64_t limit = hk_os_memory_limit(HK_OS_MEMBERSHIP, HK_OS_CGROUPS);
+    if (limit != 0 || hk_os_lines_open(&lines, HK_OS_MEMBERSHIP))
+        hk_store_relaxed(&last, limit);
+    if (limit == 0)
+        hk_os_lines_close(&lines);
+    return hk_load_relaxed(&last);
+}
+
 static size_t share_of_cgroup(uint64_t percent, bool says) {
     if (percent == 0)
         return 0;
-    const uint64_t limit = hk_os_memory_limit(HK_OS_MEMBERSHIP, HK_OS_CGROUPS);
+    const uint64_t limit = limit_of_cgroup();
     if (limit == 0 && says)
         hk_say("hakmem: note: HAKMEM_LIMIT_PERCENT=%lu has no effect: "
                "no cgroup limits the memory of this process",

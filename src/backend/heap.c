@@ -342,9 +342,10 @@ static HK_NOINLINE bool find_slab(hk_heap_t *heap, unsigned cls) {
     hk_walk(is_valid(heap, slab));
     heap->grown += hk_load_relaxed(&slab->clean) != 0 ? slices * HK_SLICE : 0;
     hk_unlock(&heap->lock);
-    /* each heap has begun one, at least, that may be nearly empty */
-    const size_t begun = (size_t)hk_load_relaxed(&heaps) * slices * HK_SLICE;
-    hk_class_note(cls, heap->wanted, hk_pool_carved(cls) - hk_min(begun, hk_pool_carved(cls)));
+    /* each heap has begun one, at least, that may be nearly empty; an orphan's would have been adopted */
+    const size_t serving = hk_minus(hk_load_relaxed(&heaps), hk_load_relaxed(&orphans));
+    const size_t begun = serving * slices * HK_SLICE;
+    hk_class_note(cls, heap->wanted, hk_minus(hk_pool_carved(cls), begun));
     return true;
 }
 

@@ -1,5 +1,6 @@
 #include "backend/pagemap.h"
 
+#include "backend/mappings.h"
 #include "base/calls.h"
 #include "os/os.h"
 
@@ -47,8 +48,10 @@ void hk_map_give_up_flat(void) {
     for (size_t i = 0, end; i < HK_MAP_LEAVES; i = end + 1) {
         for (end = i; end < HK_MAP_LEAVES && !stays(end, at_break);)
             end++;
-        if (end != i)
-            hk_os_unmap(flat + i * HK_LEAF_SLICES, (end - i) * HK_LEAF_SLICES);
+        uint8_t *from = flat + i * HK_LEAF_SLICES;
+        const size_t bytes = (end - i) * HK_LEAF_SLICES;
+        if (end != i && !hk_os_unmap(from, bytes) && hk_mappings_let_go())
+            hk_os_unmap(from, bytes); /* to cut it takes a mapping */
     }
 }
 

@@ -106,9 +106,9 @@ size_t hk_pool_carved(unsigned cls);
  *
  * Where there are shadows a slab reads as zero when it is carved. */
 
-/* From now on every superslab has a shadow; those there are get one. Each block of a slab is `early` in it, and 0 in slabs carved
- * after hk_pool_all_guarded(): until then other threads may hand out what nobody marks. False: out of memory. Called once, while the
- * process starts. */
+/* From now on every superslab has a shadow; those there are get one. Each block of a slab is `early` in it, and 0 in slabs
+ * carved after hk_pool_all_guarded(), which waits for nobody: other threads, where there are any, may hand out what nobody marks.
+ * False: out of memory. Called once, while the process starts. */
 bool hk_pool_add_shadows(uint16_t early);
 void hk_pool_all_guarded(void);
 

@@ -11,8 +11,9 @@ void hk_front_start(void);
 
 /* Makes every thread, now and later, do what the options say about observing: from its next
  * operation on each one goes by its trap cache or by its own, and sections are timed or not. Called
- * when such an option has been changed; any thread, outside of signal handlers. */
-void hk_front_apply(void);
+ * when such an option has been changed; any thread, outside of signal handlers. False: another thread's fork lasts, and not
+ * all have been told. */
+bool hk_front_apply(void);
 
 /* malloc without the hit path; NULL and ENOMEM when out of memory. The same for n bytes aligned to
  * `align`, a power of two, for who gives the block out. */

@@ -30,12 +30,18 @@ static _Thread_local enum { FORKS_NOT, FORKS_AND_HOLDS, FORKS_INSIDE } fork_stat
 
 bool hk_fork_is_mine(void) { return fork_state == FORKS_AND_HOLDS; }
 
+/* An orphan has no thread, and whoever takes its record sets the gate: to write there would copy a page of it. */
+static bool is_other(const hk_thread_t *thread, const hk_thread_t *own) {
+    return thread != own && !hk_load_relaxed(&thread->heap.orphan);
+}
+
 /* False: somebody is inside. `own` may have got its record just now, in a signal handler. */
 static bool hold_others_locked(const hk_thread_t *own) {
     bool all_held = true;
     for (hk_thread_t *thread = hk_threads_all; thread != NULL; thread = thread->all_next) {
         unsigned outside_now = HK_OUTSIDE;
-        if (thread != own && !hk_cas_acquire(&thread->gate, &outside_now, (unsigned)HK_HELD) &&
+        if (is_other(thread, own) &&
+            !hk_cas_acquire(&thread->gate, &outside_now, (unsigned)HK_HELD) &&
             outside_now != HK_HELD)
             all_held = false;
     }
@@ -44,7 +50,7 @@ static bool hold_others_locked(const hk_thread_t *own) {
 
 static void release_locked(hk_thread_t *own) {
     for (hk_thread_t *thread = hk_threads_all; thread != NULL; thread = thread->all_next)
-        if (thread != own)
+        if (is_other(thread, own))
             hk_gate_leave(thread);
     hk_store_seq(&hk_forking, false);
     hk_unlock(&hk_registry);
@@ -103,15 +109,15 @@ static void leave_others_behind(void) {
         hk_profile_forked();
         hk_observed_forget(&hk_shared_record);
         hk_sections_forget();
+        hk_watched_forked();
     }
     for (hk_thread_t *thread = hk_threads_all; thread != NULL; thread = thread->all_next) {
         if (!HK_FAST) {
             hk_observed_forget(thread);
             if (thread != own) /* who forks in a handler that interrupted it is still at that */
                 hk_guarded_forked(thread);
-            hk_watched_forked(thread);
         }
-        if (thread != own && !hk_load_relaxed(&thread->heap.orphan))
+        if (is_other(thread, own))
             hk_thread_orphan_locked(thread);
     }
     release_locked(own);
@@ -143,8 +149,7 @@ void *__dso_handle __attribute__((weak, visibility("hidden")));
 
 /* Not from a constructor: most processes that only start never allocate beyond a page or fork. */
 void hk_fork_handle(void) {
-    static atomic_flag done = ATOMIC_FLAG_INIT;
-    if (!atomic_flag_test_and_set(&done) &&
-        HANDLE_FORKS(fork_prepare, fork_parent, fork_child) != 0)
-        atomic_flag_clear(&done);
+    static atomic_bool done; /* atomic: any thread; two may do it at once, for handlers nest */
+    if (!hk_load_acquire(&done) && HANDLE_FORKS(fork_prepare, fork_parent, fork_child) == 0)
+        hk_store_release(&done, true);
 }

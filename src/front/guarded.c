@@ -20,10 +20,16 @@
 
 /* ---- the start, and the thread's part ---- */
 
+static hk_quarantine_t *quarantine_of(hk_thread_t *thread) {
+    return thread != NULL ? hk_load_acquire(&thread->quarantine) : NULL;
+}
+
 void hk_guarded_start(void) {
-    hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread != NULL ? hk_thread_enter() : NULL;
-    if (!hk_guard_start())
-        hk_config_warn("HAKMEM_GUARD", "1", "the system refuses memory", "nothing is checked");
+    const bool has_record = hk_load_relaxed(&hk_tc)->thread != NULL;
+    hk_thread_t *thread = has_record ? hk_thread_enter_patiently() : NULL;
+    if ((has_record && thread == NULL) || !hk_guard_start())
+        hk_config_warn("HAKMEM_GUARD", "1", "there is no memory for it, or a fork is under way",
+                       "nothing is checked");
     if (thread != NULL)
         hk_thread_leave(thread);
     hk_guarded_look_about();
@@ -48,20 +54,20 @@ void hk_guarded_set_up_locked(hk_thread_t *thread) {
         return;
     if (hk_sampling())
         hk_store_relaxed(&rest->until_sample, hk_sample_gap());
-    if (!hk_guarded() || thread->quarantine != NULL)
+    if (!hk_guarded() || quarantine_of(thread) != NULL)
         return;
     hk_quarantine_t *quarantine = hk_meta_alloc(sizeof *quarantine);
     if (quarantine == NULL)
         return;
     hk_quarantine_begin(quarantine);
-    thread->quarantine = quarantine;
+    hk_store_release(&thread->quarantine, quarantine);
 }
 
 /* A signal handler has interrupted its thread while that was at a block. */
 static bool is_interrupted(const hk_quarantine_t *q) { return hk_load_relaxed(&q->dice) == 0; }
 
 void hk_guarded_refilled(hk_thread_t *thread, unsigned cls, void **blocks, unsigned n) {
-    hk_quarantine_t *q = thread->quarantine;
+    hk_quarantine_t *q = quarantine_of(thread);
     uint64_t other = q == NULL ? hk_guard_stream() : 0; /* a new thread has none yet */
     hk_block_touch(blocks, n, cls);
     hk_guard_shuffle(q != NULL ? &q->stream : &other, blocks, n);
@@ -97,7 +103,7 @@ static bool keep_others_out(void) {
 /* At the process's end what the magazines have is looked at as well, and where nobody else is there what lies beside and
  * what is still in use, as far as that takes no more than milliseconds. */
 static void flush(hk_thread_t *thread, bool ends, bool alone) {
-    hk_quarantine_t *q = thread->quarantine;
+    hk_quarantine_t *q = quarantine_of(thread);
     void *p;
     if (q == NULL || is_interrupted(q)) /* by a handler that is short of memory, or trims */
         return;
@@ -120,7 +126,7 @@ void hk_guarded_finish(void) {
     hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread != NULL ? hk_thread_enter() : NULL;
     if (thread == NULL)
         return;
-    const bool interrupted = thread->quarantine != NULL && is_interrupted(thread->quarantine);
+    const bool interrupted = quarantine_of(thread) != NULL && is_interrupted(quarantine_of(thread));
     const bool alone = !interrupted && keep_others_out();
     if (!interrupted)
         flush(thread, true, alone);
@@ -137,24 +143,35 @@ void hk_guarded_others_left(void) {
 }
 
 void hk_guarded_forked(hk_thread_t *thread) {
-    if (thread->quarantine != NULL && is_interrupted(thread->quarantine))
-        hk_quarantine_open(thread->quarantine, 1);
+    hk_quarantine_t *q = quarantine_of(thread);
+    if (q != NULL && is_interrupted(q))
+        hk_quarantine_open(q, 1);
 }
 
 /* ---- samples ---- */
 
-void hk_guarded_apply(void) {
-    const unsigned every = (unsigned)hk_option(guard_sample);
+static bool can_sample(void) {
     /* entered, or a fork might find that memory's lock taken */
-    hk_thread_t *thread = every != 0 ? hk_thread_enter_patiently() : NULL;
-    const bool can = every == 0 || (thread != NULL && hk_sample_prepare());
+    hk_thread_t *thread = hk_thread_enter_patiently();
+    const bool can = thread != NULL && hk_sample_prepare();
     if (thread != NULL)
         hk_thread_leave(thread);
-    if (can)
+    return can;
+}
+
+void hk_guarded_apply(void) {
+    static atomic_uint changes; /* atomic: who comes later sees what others stored */
+    unsigned every;
+    do { /* once more where it has changed meanwhile: two threads may do this at the same time */
+        every = (unsigned)hk_option(guard_sample);
+        if (every != 0 && !can_sample()) {
+            hk_config_warn("HAKMEM_GUARD_SAMPLE", "",
+                           "there is no memory for it, or a fork is under way", "nothing changes");
+            break;
+        }
         hk_sample_start(every);
-    else
-        hk_config_warn("HAKMEM_GUARD_SAMPLE", "",
-                       "there is no memory for it, or a fork is under way", "nothing changes");
+        hk_add_seq(&changes, 1u);
+    } while (every != hk_option(guard_sample));
     hk_guarded_look_about();
 }
 
@@ -180,7 +197,7 @@ void *hk_sampled_malloc(hk_thread_t *thread, size_t n, size_t align, hk_by_t by)
 /* A thread's first allocation finds nothing to count down. */
 void *hk_guarded_sample(void **left, size_t n, size_t align, hk_by_t by) {
     const bool first = *left == NULL;
-    *left = (void *)INTPTR_MAX;
+    *left = HK_TAKING_SAMPLE;
     void *p = !first && hk_sample_is_chosen(n) ? hk_sample_alloc(n, align, by) : NULL;
     *left = (void *)hk_sample_gap_bytes();
     return p;
@@ -190,10 +207,6 @@ void *hk_guarded_sample(void **left, size_t n, size_t align, hk_by_t by) {
 
 /* A block has room for its tail, and for a window to look at that (guard/tail.h). */
 static size_t with_tail(size_t n) { return hk_max(n + hk_guard->tail, HK_TAIL_WINDOW); }
-
-static hk_quarantine_t *quarantine_of(hk_thread_t *thread) {
-    return thread != NULL ? thread->quarantine : NULL;
-}
 
 /* A few of the magazine's, where none has waited; taken in the magazine's order, which is memory's but for a few: who
  * comes back to the blocks in the order in which they were asked for waits for memory where that runs backwards. */

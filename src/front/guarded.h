@@ -21,7 +21,8 @@ void hk_guarded_apply(void);
 void *hk_sampled_malloc(hk_thread_t *thread, size_t n, size_t align, hk_by_t by);
 
 /* Where samples are few and nothing else asks for a thread's trap: the same, *left bytes having been counted down, which
- * begin anew. */
+ * begin anew. Meanwhile *left is HK_TAKING_SAMPLE. */
+#define HK_TAKING_SAMPLE ((void *)INTPTR_MAX)
 void *hk_guarded_sample(void **left, size_t n, size_t align, hk_by_t by);
 
 /* Operations are guarded, none are sampled, and nobody hears of them: so it is nearly always. */

@@ -5,6 +5,7 @@
 #include "backend/region.h"
 #include "config/config.h"
 #include "front/guarded.h"
+#include "policy/look.h"
 #include "policy/purger.h"
 #include "stats/counters.h"
 
@@ -109,17 +110,13 @@ void hk_magazines_flush(hk_thread_t *thread) {
 
 /* ---- how large ---- */
 
-/* The bytes of memory that the process has for blocks, at most: addresses are no measure, since many
- * threads' slabs are nearly empty. */
-static size_t memory(void) { return hk_min(hk_region_live(), (size_t)hk_counted_ever(touched)); }
-
 size_t hk_magazines_part(void) {
     const size_t own = hk_magazines_budget(), threads = hk_load_relaxed(&hk_heap_threads);
     if (threads * own <= ALL_THREADS || hk_option_origin(tcache_kb) != HK_FROM_DEFAULT)
         return own;
     const size_t all =
         threads <= HK_MANY_THREADS ? ALL_THREADS : ALL_THREADS * HK_MANY_THREADS / threads;
-    return hk_min(own, hk_max(all, memory() / ALL_THREADS_SHARE) / threads);
+    return hk_min(own, hk_max(all, hk_look_in_use() / ALL_THREADS_SHARE) / threads);
 }
 
 size_t hk_magazines_left(const hk_thread_t *thread) {
@@ -303,15 +300,18 @@ void hk_magazine_fill(hk_thread_t *thread, unsigned cls, unsigned blocks) {
     }
 }
 
+/* Whether there are very many threads that have little each. */
+static HK_COLD bool are_very_many(void) {
+    const size_t threads = hk_load_relaxed(&hk_heap_threads);
+    return threads > VERY_MANY && hk_look_in_use() / threads < LITTLE_EACH;
+}
+
 /* One of many threads takes its blocks one by one from slabs that it shares and has room for few of them, since
  * pages of its own for each class are more than all else it has. So many visits end that, and where there are
  * very many threads that have little each, once it has turned out to be busy. */
 static bool is_in_crowd(hk_magazine_t *mag) {
-    if (++mag->crowd_visits % CROWD_VISITS == 0) {
-        const size_t threads = hk_load_relaxed(&hk_heap_threads);
-        mag->crowd = mag->crowd_visits < BUSY_VISITS && threads > VERY_MANY &&
-                     memory() / threads < LITTLE_EACH;
-    }
+    if (++mag->crowd_visits % CROWD_VISITS == 0)
+        mag->crowd = mag->crowd_visits < BUSY_VISITS && are_very_many();
     return mag->crowd;
 }
 

@@ -257,14 +257,18 @@ static void apply(hk_thread_t *thread, void *unused) {
     hk_thread_plan_locked(thread);
 }
 
-void hk_front_apply(void) {
+bool hk_front_apply(void) {
     do /* once more where it has changed meanwhile: two threads may do this at the same time */
         hk_sections_sample(hk_option(sections_sample));
     while (hk_load_seq(&hk_sections_every) != hk_option(sections_sample));
     hk_guarded_apply();
-    hk_watched_apply();
-    if (hk_threads_visit(apply, NULL) && hk_guarded())
+    const bool watched = hk_watched_apply();
+    /* where others are, one may be past the question whether anything is guarded, and hand out what nobody marks */
+    const bool alone = hk_load_relaxed(&hk_purger_on_foot) && !hk_purger_has_company();
+    const bool told = hk_threads_visit(apply, NULL);
+    if (told && hk_guarded() && alone)
         hk_pool_all_guarded();
+    return watched && told;
 }
 
 static void add_metrics(hk_thread_t *thread, void *sum) {
@@ -280,6 +284,8 @@ bool hk_front_metrics(hk_metrics_sum_t *sum) {
 
 #else
 
-void hk_front_apply(void) {} /* the options that ask for more have been refused already */
+bool hk_front_apply(void) {
+    return true;
+} /* the options that ask for more have been refused already */
 
 #endif

@@ -444,8 +444,9 @@ static void add_held(hk_thread_t *thread, void *blocks) {
         ((size_t *)blocks)[cls] += hk_magazine_count(thread, cls);
         if (!HK_FAST)
             ((size_t *)blocks)[cls] += hk_observed_count(thread, cls);
-        if (!HK_FAST && thread->quarantine != NULL)
-            ((size_t *)blocks)[cls] += hk_quarantine_count(thread->quarantine, cls);
+        hk_quarantine_t *quarantine = HK_FAST ? NULL : hk_load_acquire(&thread->quarantine);
+        if (quarantine != NULL)
+            ((size_t *)blocks)[cls] += hk_quarantine_count(quarantine, cls);
     }
 }
 

@@ -73,7 +73,8 @@ struct hk_thread {
     hk_thread_t *all_next;                   /* const once set; lock: registry */
     hk_thread_t *orphan_next;                /* lock: registry */
     _Atomic(hk_observed_t *) observed;       /* atomic: owner writes; NULL until first observed */
-    hk_quarantine_t *quarantine;             /* const once set; NULL where nothing is guarded */
+    _Atomic(hk_quarantine_t *)
+        quarantine; /* atomic: const once set, by any thread; NULL where nothing is guarded */
     _Atomic(hk_tcache_t *) *tc;       /* lock: registry; the thread's hk_tc, NULL: no thread */
     _Atomic(hk_thread_rest_t *) rest; /* atomic: any thread makes it; NULL until then */
     hk_heap_t heap;

@@ -32,10 +32,10 @@ static unsigned how_now(void) {
 }
 
 /* Once more where it has changed meanwhile: two threads may do this at the same time. */
-void hk_watched_apply(void) {
+bool hk_watched_apply(void) {
     hk_thread_t *own = hk_thread_enter_patiently();
     if (own == NULL)
-        return;
+        return false;
     do {
         hk_store_seq(&hk_watched_how, how_now());
         hk_classes_hide(counts_down());
@@ -43,6 +43,7 @@ void hk_watched_apply(void) {
     } while (hk_load_seq(&hk_watched_how) != how_now());
     hk_guarded_look_about();
     hk_thread_leave(own);
+    return true;
 }
 
 void hk_watch(hk_watch_place_t place, const hk_watcher_t *watcher) {
@@ -61,6 +62,10 @@ static void **countdown(hk_thread_t *thread) {
 }
 
 /* ---- telling ---- */
+
+/* A handler that interrupted a watcher has forked, and in the child that watcher is still at work: it hears of the fork behind
+ * that. */
+static atomic_bool forked_late; /* atomic: the thread that forked, and its handlers */
 
 /* Not while a watcher of this thread's is at work. In a fork handler the thread has nothing of its own: in the child that is still
  * the parent's. */
@@ -83,6 +88,8 @@ HK_INLINE void tell(hk_thread_t *thread, void *p, const hk_told_t *told, bool gi
     atomic_signal_fence(memory_order_seq_cst);
     if (thread != NULL)
         hk_store_relaxed(&thread->telling, false);
+    if (HK_UNLIKELY(hk_load_relaxed(&forked_late)))
+        hk_watched_forked();
 }
 
 /* As long as the thread has no other reason to come here its magazines serve at once. */
@@ -216,8 +223,16 @@ static void tell_end(hk_thread_t *thread, bool forked) {
 
 void hk_watched_end(hk_thread_t *thread) { tell_end(thread, false); }
 
-void hk_watched_forked(hk_thread_t *thread) {
-    if (hk_load_relaxed(&thread->telling)) /* or an idle child has a page of its own for it */
-        hk_store_relaxed(&thread->telling, false);
-    tell_end(thread, true);
+void hk_watched_forked(void) {
+    hk_thread_t *own = own_thread();
+    const bool late = own != NULL && hk_load_relaxed(&own->telling);
+    if (late != hk_load_relaxed(&forked_late))
+        hk_store_relaxed(&forked_late, late);
+    for (hk_thread_t *thread = hk_threads_all; thread != NULL && !late; thread = thread->all_next) {
+        if (hk_load_relaxed(&thread->telling)) /* or an idle child has a page of its own for it */
+            hk_store_relaxed(&thread->telling, false);
+        if (thread->cache.watchers[HK_WATCH_PROFILE] == HK_TAKING_SAMPLE)
+            thread->cache.watchers[HK_WATCH_PROFILE] = NULL;
+        tell_end(thread, true);
+    }
 }

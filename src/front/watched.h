@@ -53,8 +53,8 @@ HK_INLINE hk_watched_t hk_watched(void) {
  * `own` is the countdown. Operations that are under way may still be told to the one before. Any thread, outside of signal handlers. */
 void hk_watch(hk_watch_place_t place, const hk_watcher_t *watcher);
 
-/* After the options have changed as well. */
-void hk_watched_apply(void);
+/* After the options have changed as well. False: a fork is under way, and nobody has been told. */
+bool hk_watched_apply(void);
 
 /* What the entry points do. */
 void *hk_watched_malloc(size_t n, size_t align, hk_by_t by);
@@ -62,6 +62,6 @@ void *hk_watched_calloc_large(size_t n);
 void hk_watched_free(void *p, hk_by_t by, size_t n);
 void *hk_watched_realloc(void *p, size_t n);
 
-/* The thread ends; the process is a fork's child. */
+/* The thread ends; the process is a fork's child, which has the registry or no other thread. */
 void hk_watched_end(hk_thread_t *thread);
-void hk_watched_forked(hk_thread_t *thread);
+void hk_watched_forked(void);

@@ -132,6 +132,6 @@ bool hk_guard_start(void) {
         return false;
     hk_config_settle();
     hk_classes_settle();
-    hk_store_relaxed(&hk_guard_on, true);
+    hk_store_release(&hk_guard_on, true);
     return true;
 }

@@ -30,7 +30,7 @@ extern union hk_guard_page {
 
 /* Whether operations are guarded. */
 extern atomic_bool hk_guard_on;
-HK_INLINE bool hk_guarded(void) { return !HK_FAST && hk_load_relaxed(&hk_guard_on); }
+HK_INLINE bool hk_guarded(void) { return !HK_FAST && hk_load_acquire(&hk_guard_on); }
 
 /* The settings and the secret, from the options; once. For all that the guard does. */
 void hk_guard_prepare(void);

@@ -6,7 +6,9 @@
 
 #include "faults.h"
 #include "front/boundary.h"
+#include "front/guarded.h"
 #include "front/thread.h"
+#include "front/watched.h"
 #include "guard/sample.h"
 #include "os/os.h"
 
@@ -140,6 +142,49 @@ static void sampled_and_aligned(void) {
     }
     CHECK(hak_ctl("HAKMEM_GUARD_SAMPLE", "0", NULL, 0) == 0);
     CHECK(found > 0);
+}
+
+/* ---- a fork while another thread takes a sample ---- */
+
+static pthread_barrier_t barrier;
+
+static void *stop_amid(void *unused) {
+    hak_free(hak_malloc(16));
+    hk_load_relaxed(&hk_tc)->thread->cache.watchers[HK_WATCH_PROFILE] = HK_TAKING_SAMPLE;
+    pthread_barrier_wait(&barrier); /* the fork is between the two */
+    pthread_barrier_wait(&barrier);
+    return unused;
+}
+
+static void *take_many(void *unused) {
+    for (unsigned i = 0; i < 64 * HK_SAMPLE_FEW_FROM; i++)
+        hak_free(hak_malloc(16));
+    return unused;
+}
+
+/* Who has its record next takes samples as others do. */
+static void goes_on_in_the_child(void *unused) {
+    pthread_t next;
+    const uint64_t before = samples();
+    CHECK(pthread_create(&next, NULL, take_many, unused) == 0 && pthread_join(next, NULL) == 0);
+    CHECK(samples() > before);
+}
+
+static void forked_amid_a_sample(void) {
+#ifdef __SANITIZE_THREAD__
+    return; /* a child that has threads is nothing for it */
+#endif
+    static child_t in_child;
+    pthread_t other;
+    CHECK(hak_ctl("HAKMEM_GUARD_SAMPLE", "4096", NULL, 0) == 0);
+    CHECK(pthread_barrier_init(&barrier, NULL, 2) == 0);
+    CHECK(pthread_create(&other, NULL, stop_amid, NULL) == 0);
+    pthread_barrier_wait(&barrier);
+    child_run(&in_child, goes_on_in_the_child, NULL);
+    CHECK_EQ(in_child.status, 0);
+    pthread_barrier_wait(&barrier);
+    CHECK(pthread_join(other, NULL) == 0);
+    CHECK(hak_ctl("HAKMEM_GUARD_SAMPLE", "0", NULL, 0) == 0);
 }
 
 #if HK_DEBUG
@@ -328,6 +373,7 @@ int main(void) {
     sampled();
     sampled_and_aligned();
     few_samples();
+    forked_amid_a_sample();
     guard();
     few_samples();
     sampled_without_memory();

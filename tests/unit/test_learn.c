@@ -225,6 +225,8 @@ static void beginners_teach_nothing(void *unused) {
     for (unsigned i = 0; i < BEGINNERS; i++)
         pthread_join(threads[i], NULL);
     CHECK_EQ(hk_class_end(), HK_CLASS_FIXED);
+    hold(4368, 1700 * HK_KIB); /* and theirs are none when they have gone */
+    CHECK(hk_class_of(4368) >= HK_CLASS_FIXED);
 }
 
 int main(void) {

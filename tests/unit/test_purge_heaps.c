@@ -8,6 +8,7 @@
 #include "backend/heap.h"
 #include "backend/slab.h"
 #include "config/config.h"
+#include "front/magazine.h"
 #include "front/thread.h"
 #include "hakmem/hakmem.h"
 #include "policy/look.h"
@@ -353,6 +354,36 @@ static void sparse_classes_are_found(void) {
     CHECK_EQ(hk_load_relaxed(&hk_heap_sparse), 0);
 }
 
+/* ---- what many threads may have in their magazines ---- */
+
+static size_t part_of_many(void) {
+    const unsigned threads = hk_load_relaxed(&hk_heap_threads);
+    hk_store_relaxed(&hk_heap_threads, 200u);
+    const size_t bytes = hk_magazines_part();
+    hk_store_relaxed(&hk_heap_threads, threads);
+    return bytes;
+}
+
+/* It goes by what has memory, not by addresses, nor by what has ever been brought in. */
+static void budgets_go_by_memory(void) {
+    enum { N = 100 };
+    static void *large[N], *small[N];
+    for (unsigned i = 0; i < N; i++) {
+        large[i] = hak_malloc(31 * HK_SLICE);
+        memset(large[i], 1, 31 * HK_SLICE);
+    }
+    for (unsigned i = 0; i < N; i++)
+        small[i] = hak_malloc(HK_MID_MAX + 1); /* beside one of those each */
+    const size_t at_peak = part_of_many();
+    for (unsigned i = 0; i < N; i++)
+        hak_free(large[i]);
+    look(false);
+    look(false);
+    CHECK(HK_HOSTILE || part_of_many() < at_peak / 2); /* where budgets are not small anyway */
+    for (unsigned i = 0; i < N; i++)
+        hak_free(small[i]);
+}
+
 int main(void) {
     hk_store_relaxed(&hk_config.lean_decommit, (uint64_t)HK_DECOMMIT_OFF);
     hk_policy_apply(); /* nobody else purges */
@@ -373,6 +404,7 @@ int main(void) {
         huge_pages_are_ruled_out();
     forks_see_no_claims();
     sparse_classes_are_found();
+    budgets_go_by_memory();
 #if HK_DEBUG
     claims_do_not_exhaust_memory();
 #endif

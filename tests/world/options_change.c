@@ -19,6 +19,7 @@ static const struct {
     {"HAKMEM_TINY_C7_HOT", {"0", "1", "0"}},
     {"HAKMEM_ALLOC_PASSDOWN_SSOT", {"0", "1", "0"}},
     {"HAKMEM_SECTIONS_SAMPLE", {"0", "1", "10"}},
+    {"HAKMEM_GUARD_SAMPLE", {"0", "100", "10000"}},
     {"HAKMEM_LIMIT_MB", {"0", "1000", "10000"}},
     {"HAKMEM_LIMIT_PERCENT", {"0", "90", "100"}},
 };

@@ -19,39 +19,6 @@ static int be_small(void) {
     return printf("%d\n", own_kib()) < 0;
 }
 
-// What this process has to itself of the library's data and zeroed memory.
-static int own_of_library_kib(void) {
-    static char text[1 << 18];
-    char access[8];
-    uintptr_t start, end, ours_until = 0;
-    bool is_ours = false;
-    int sum = 0, kib;
-    read_file("/proc/self/smaps", text, sizeof text);
-    for (const char *line = text, *next; (next = strchr(line, '\n')) != NULL; line = next + 1) {
-        if (sscanf(line, "%zx-%zx %7s", &start, &end, access) == 3) {
-            const char *name = strstr(line, "/libhakmem.so");
-            is_ours = (name != NULL && name < next) || start == ours_until;
-            is_ours &= strcmp(access, "rw-p") == 0;
-            ours_until = is_ours ? end : 0;
-        } else if (is_ours && sscanf(line, "Private_Dirty: %d", &kib) == 1)
-            sum += kib;
-    }
-    return sum;
-}
-
-// A child that does nothing copies one page of the library's at most (tools/order.ld): servers have hundreds of children.
-static void a_child_writes_to_one_page(void) {
-    free(malloc(100));
-    const pid_t child = fork();
-    CHECK(child >= 0, "fork: %s", strerror(errno));
-    if (child == 0) {
-        const int kib = own_of_library_kib();
-        CHECK_OURS(kib * 1024L <= sysconf(_SC_PAGESIZE), "a child has %d KiB of the library", kib);
-        _exit(0);
-    }
-    CHECK_CHILD_OK(child, "one that does nothing");
-}
-
 static int of_child(const char *self, const char *how) {
     char command[4200];
     int kib = 0;
@@ -70,7 +37,6 @@ int main(int argc, char **argv) {
     world_begin(30);
     if (own_kib() == 0)
         world_skip("the kernel has no smaps_rollup");
-    a_child_writes_to_one_page();
     int ours = of_child(argv[0], "small"), idle = of_child(argv[0], "idle");
     CHECK(unsetenv("LD_PRELOAD") == 0, "unsetenv");
     int theirs = of_child(argv[0], "small"), idle_theirs = of_child(argv[0], "idle");
