@@ -221,6 +221,66 @@ def test_a_benchmark_that_hakmem_failed_is_missed(site: Site) -> None:
     assert states(site)["time"] == "met"
 
 
+def test_a_mean_is_missed_where_hakmem_failed_one_of_its_rows(site: Site) -> None:
+    def run(**more: Any) -> str:
+        body = suite({"a": 0.8, "b": 0.8}, **more)
+        body["part"]["ratios"]["time"]["the oracle"] = [0.9, 0.88, 0.92, 2, 20, None]
+        return site.add("suite", body).id
+
+    run()
+    failed = run(failures={"redis": "redis: killed by SIGSEGV"}, ok=False)
+    few = 'least = { "metrics.time against the oracle.rows" = 2 }\n'
+    for more, state in (
+        ("", "missed"),
+        (f'benchmarks = ["{BENCH}", "redis"]\nneeds = ["a", "b"]\n{few}', "missed"),
+        (f'benchmarks = ["{BENCH}", "redis"]\nneeds = ["a", "c"]\n', "not measured"),
+        (f'benchmarks = ["{BENCH}"]\n', "met"),
+    ):
+        of_all(site, "time against the oracle", more)
+        assert states(site)["all"] == state, more
+    of_all(site, "time against the oracle")
+    row = site.rows()["all"]
+    assert row.remark == "hakmem failed: redis: killed by SIGSEGV"
+    assert (row.record and row.record.id, row.subject) == (failed, "")
+    run()
+    assert states(site)["all"] == "met"
+
+
+def test_a_run_without_the_rivals_that_are_needed_lifts_no_miss(site: Site) -> None:
+    missed = site.add("suite", suite({"a": 1.2, "b": 0.9}))
+    site.add("suite", suite({"b": 0.9}))
+    row = site.rows()["time"]
+    assert (row.state, row.record and row.record.id) == ("missed", missed.id)
+    # One in which a rival failed had asked it.
+    body = suite({"a": 1.2, "b": 0.9})
+    body["part"]["left_out"] = {"a": "it died"}
+    del body["part"]["figures"]["a"]
+    site.add("suite", body)
+    assert states(site)["time"] == "undecided"
+    site.add("suite", suite({"a": 0.8, "b": 0.9}))
+    assert states(site)["time"] == "met"
+    site.add("suite", suite({"a": 1.2}))
+    assert states(site)["time"] == "missed", "one rival is enough for that"
+
+
+def test_an_old_commit_measured_again_is_not_the_last_word(site: Site) -> None:
+    (site.root / "evidence/audit.toml").write_text(
+        'floor = 0\nstale-after = 5\nmessages-from = ""\n'
+    )
+    old = site.source
+    site.age()
+    site.source = provenance.source(site.root)
+    now = [site.add("suite", suite({"a": 0.8, "b": 0.9})), site.add("soak", soak())]
+    site.source = old
+    site.add("suite", suite({"a": 1.2, "b": 0.9}))
+    site.add("suite", suite({"a": 0.8}, bench="another", failures={BENCH: "dead"}, ok=False))
+    site.add("soak", soak(low=2, high=3))
+    found = [site.rows()[id] for id in ("time", "drift")]
+    assert [(row.state, row.record and row.record.id) for row in found] == [
+        ("met", record.id) for record in now
+    ]
+
+
 @pytest.mark.parametrize(
     "change", [{"ok": False}, {"source": {"dirty": True}}, {"inputs": ["0" * 12]}]
 )

@@ -18,6 +18,7 @@ A shallow clone does not have that history: what is measured at a commit it does
 everything else, and counted in `unplaced`.
 """
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -122,6 +123,13 @@ class Evidence:
                 f"{age} commits have changed the source since {commit[:10]}, "
                 f"{self.stale_after} are allowed: measure again"
             )
+
+    def age(self, record: Record) -> float:
+        """How many source commits it is behind; infinite where it has no place in the history."""
+        source = self._source(record.body)
+        commit = self._commit(source) if isinstance(source, Mapping) else None
+        age = self._age(commit) if commit else None
+        return math.inf if age is None else age
 
     def _age(self, commit: str) -> int | None:
         """How many source commits came after; asked once for all records of a commit."""

@@ -1,7 +1,9 @@
-"""What the ledger says of each target: the newest record that may be cited, and its figure.
+"""What the ledger says of each target: the last record that may be cited, and its figure.
 
-Only records count that the audit would let a document cite. Where all that is left is stale, it is
-shown, and as stale. A benchmark that hakmem itself failed is a target missed.
+The last is that of the newest source and, of one source, the newest: an old commit that is measured
+again stays old. Only records count that the audit would let a document cite. Where all that is left
+is stale, it is shown, and as stale. A benchmark or program that hakmem itself failed is a target
+missed, and so is the mean it belongs to, until a later record.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, Literal
 
 from hakmem.audit.citing import Evidence
@@ -127,9 +130,8 @@ class _Records:
 
     @cached_property
     def _by_kind(self) -> dict[str, list[Record]]:
-        """Newest first."""
         found: dict[str, list[Record]] = {}
-        for record in sorted(self.evidence.records.values(), key=lambda r: r.when, reverse=True):
+        for record in self.evidence.records.values():
             if record.kind == "suite":
                 body = suite_record.whole(record, self.evidence.records)
                 if body is None:
@@ -138,11 +140,17 @@ class _Records:
             found.setdefault(record.kind, []).append(record)
         return found
 
-    def matching(self, target: Target, wanted: Wanted) -> list[Record]:
-        return [r for r in self._by_kind.get(target.kind, ()) if _fits(r, target) and wanted(r)]
+    def rank(self, record: Record) -> tuple[float, tuple[str, int]]:
+        """The highest is the last word."""
+        return -self.evidence.age(record), record.when
 
-    def newest(self, target: Target, wanted: Wanted) -> tuple[Record | None, bool]:
-        """The newest that counts, else the newest that is only stale; and whether it is that."""
+    def matching(self, target: Target, wanted: Wanted) -> list[Record]:
+        """The last first."""
+        found = (r for r in self._by_kind.get(target.kind, ()) if _fits(r, target) and wanted(r))
+        return sorted(found, key=self.rank, reverse=True)
+
+    def last(self, target: Target, wanted: Wanted) -> tuple[Record | None, bool]:
+        """The last that counts, else the last that is only stale; and whether it is that."""
         there = self.matching(target, wanted)
         counts = next((r for r in there if not self.evidence.objections(r.id)), None)
         if counts:
@@ -151,7 +159,7 @@ class _Records:
         return next(stale, None), True
 
     def failed(self, target: Target, wanted: Wanted) -> Record | None:
-        """The newest of a clean tree and known source that is not ok, and only that."""
+        """The last of a clean tree and known source that is not ok, and only that."""
         there = self.matching(target, wanted)
         only = ((r, self.evidence.objections(r.id, fresh=False)) for r in there)
         return next((r for r, why in only if why == [f"record {r.id} is not ok"]), None)
@@ -170,8 +178,11 @@ def _fits(record: Record, target: Target) -> bool:
     told = recording.tuning(body.get("settings_of_user") or {}) if target.kind != "suite" else {}
     if told and not any(path.startswith("settings_of_user") for path in target.where):
         return False
-    same = all(at(body, path) == wanted for path, wanted in target.where.items())
-    return same and all(_number(at(body, path)) >= n for path, n in target.least.items())
+    if not all(at(body, path) == wanted for path, wanted in target.where.items()):
+        return False
+    # Of a suite that hakmem failed the failure counts, however few rows are left.
+    failed = target.kind == "suite" and bool(body.get("failures"))
+    return failed or all(_number(at(body, path)) >= n for path, n in target.least.items())
 
 
 def _natural(body: Mapping[str, Any], target: Target) -> bool:
@@ -186,15 +197,17 @@ def _natural(body: Mapping[str, Any], target: Target) -> bool:
 
 def _is_whole(body: Mapping[str, Any], target: Target) -> bool:
     """Whether a mean is over the rows that the target names, against the rivals that it needs: of
-    few favourable rows, or of one weak rival, it would be another mean."""
+    few favourable rows, or of one weak rival, it would be another mean. A row that hakmem failed is
+    one of them."""
     rows = {
         row["benchmark"]: (row["figures"].keys() - {row["subject"]}) & body["libraries"].keys()
         for row in body.get("rows") or ()
     }
+    rivals = set().union(*rows.values())
+    rows |= dict.fromkeys(body.get("failures") or (), rivals)
     if not rows.keys() >= set(target.benchmarks):
         return False
     named = [rows[name] for name in target.benchmarks or rows]
-    rivals = set().union(*rows.values())
     only = not target.rivals or rivals == set(target.rivals)
     return only and all(
         rival in rivals and sum(rival not in able for able in named) <= LEFT_OUT
@@ -227,7 +240,10 @@ def _of_record(target: Target, ledger: _Records) -> Row:
         return _repeated(target, ledger)
     own = {NOISE: _noise, VARIATION: _of_all_rivals}.get(target.metric)
     read = own or (_verdict if target.side == "is" else _metric)
-    record, stale = ledger.newest(target, lambda r: read(target, r) is not None)
+    record, stale = ledger.last(target, lambda r: read(target, r) is not None)
+    missed = _failed(target, target.benchmarks, ledger, record) if target.kind == "suite" else None
+    if missed:
+        return missed
     if record is None:
         return Row(target, "", "not measured", bound=_stated(target))
     row = read(target, record)
@@ -318,6 +334,7 @@ def _only(record: Record) -> Figure | None:
 def _repeated(target: Target, ledger: _Records) -> Row:
     """In how many of the newest A/A runs the interval has 1 in it: no difference was seen."""
     there = ledger.matching(target, lambda r: not ledger.evidence.objections(r.id))
+    there.sort(key=attrgetter("when"), reverse=True)
     known = [(r, f.ends) for r in there if (f := _only(r)) is not None and f.ends is not None]
     counted, bound = known[:REPEATED], _stated(target)
     if len(counted) < REPEATED or bound is None:
@@ -334,13 +351,22 @@ def _repeated(target: Target, ledger: _Records) -> Row:
 
 
 def _of_suite(target: Target, name: str, ledger: _Records) -> Row:
-    record, stale = ledger.newest(target, lambda r: bool(_figures(target, name, r)))
-    failed = ledger.failed(target, lambda r: name in (r.body.get("failures") or {}))
-    if failed and (record is None or failed.when > record.when):
-        why = f"hakmem failed: {failed.body['failures'][name]}"
-        return Row(target, name, "missed", bound=_stated(target), record=failed, remark=why)
     bound = _stated(target)
-    if record is None or bound is None:
+    assert bound is not None
+
+    def tells(record: Record) -> bool:
+        """Whether all were asked that must be; without them a target can only be missed."""
+        state, _ = decide(_figures(target, name, record), bound, target.plain)
+        asked = record.body["libraries"].keys() >= set(target.needs)
+        return state == "missed" or (asked and state != "not measured")
+
+    record, stale = ledger.last(target, tells)
+    if record is None or stale:
+        record, stale = ledger.last(target, lambda r: bool(_figures(target, name, r)))
+    missed = _failed(target, [name], ledger, record)
+    if missed:
+        return replace(missed, subject=name)
+    if record is None:
         return Row(target, name, "not measured", bound=bound)
     figures = _figures(target, name, record)
     state, against = decide(figures, bound, target.plain)
@@ -353,6 +379,22 @@ def _of_suite(target: Target, name: str, ledger: _Records) -> Row:
     beside = against if target.metric in AGAINST else None
     state = "stale" if stale else state
     return Row(target, name, state, figures[against], bound, beside, record, said)
+
+
+def _failed(
+    target: Target, names: Sequence[str], ledger: _Records, cited: Record | None
+) -> Row | None:
+    """A miss, where hakmem failed one of these rows (none named: any) later than what is cited."""
+
+    def whys(record: Record) -> list[str]:
+        found = (record.body.get("failures") or {}).items()
+        return [why for name, why in found if not names or name in names]
+
+    record = ledger.failed(target, lambda r: bool(whys(r)))
+    if record is None or (cited and ledger.rank(cited) > ledger.rank(record)):
+        return None
+    said = f"hakmem failed: {'; '.join(whys(record))}"
+    return Row(target, "", "missed", bound=_stated(target), record=record, remark=said)
 
 
 def _figures(target: Target, name: str, record: Record) -> dict[str, Figure]:
