@@ -19,6 +19,7 @@ from hakmem.errors import LabError
 from hakmem.ledger import claims, store as ledger
 from hakmem.ledger.store import Ledger, Record
 from hakmem.ledger.verify import verify
+from hakmem.matrix import plan as matrix_plan
 from hakmem.process import provenance
 from hakmem.suite import SUITE
 from standing import Stand, ran, refused
@@ -253,6 +254,21 @@ def test_a_program_is_stale_by_its_own_change(site: Site, definition: object, sa
     found = problems(site, f"1.0 s<!--c:{site.ledger.append('sample', body).id}/rate-->")
     assert said in found
     assert bool(found) is bool(said)
+
+
+def test_a_matrix_is_stale_by_its_own_change(site: Site) -> None:
+    ((title, digest),) = matrix_plan.shipped().items()
+    source = provenance.source(site.root)
+    for called, definition, stale in (
+        (title, digest, False),
+        (title, "0", True),
+        ("a user's own", "0", False),
+    ):
+        body = {"ok": True, "source": source, "title": called, "definition": definition}
+        id = site.ledger.append("matrix", body).id
+        evidence = citing.Evidence(site.root, verify(site.ledger).records, 0)
+        assert ["is stale" in why for why in evidence.objections(id)] == [True] * stale
+        assert evidence.objections(id, fresh=False) == []
 
 
 def test_a_sample_has_the_source_of_its_setting(site: Site) -> None:

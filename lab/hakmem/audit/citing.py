@@ -7,6 +7,7 @@ clean tree and is not stale. Stale is what was measured
   of `works` by name), each `definition` must be what the program, the harness and the arguments
   hash to now, of a real program its command line and inputs; a user's own command has none. Where
   it does not state it, all of bench/ must be as it was at its commit;
+- with another definition of a matrix that comes with the lab;
 - on an old source: its commit must be in the history of HEAD (or one with the same tree, so that
   amending a message loses nothing), and at most `stale_after` later commits may have changed src/
   or include/. Uncommitted changes there count as one more.
@@ -31,6 +32,7 @@ from hakmem.audit.scanner import Claim
 from hakmem.errors import LabError
 from hakmem.ledger import claims
 from hakmem.ledger.store import Record
+from hakmem.matrix import plan as matrix_plan
 from hakmem.process import provenance
 from hakmem.suite import SUITE, Command
 
@@ -111,6 +113,9 @@ class Evidence:
 
     def _stale(self, record: Record, commit: str | None) -> Iterator[str]:
         yield from self._benchmark_changed(record.body, commit)
+        now = matrix_plan.shipped().get(record.title) if record.kind == "matrix" else None
+        if now not in (None, record.body.get("definition")):
+            yield "the matrix of this title has changed"
         if commit is None:
             return
         age = self._age(commit)

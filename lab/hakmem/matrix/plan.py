@@ -114,6 +114,11 @@ def find(text: str) -> Path:
     raise LabError(f"no matrix file {text}; those that come with the lab: {names}")
 
 
+def shipped() -> dict[str, str]:
+    """The digests of the matrices that come with the lab, by title."""
+    return {matrix.title: matrix.digest for matrix in map(load, SHIPPED.glob("*.toml"))}
+
+
 def load(path: Path) -> Matrix:
     data = project.read(path)
     try:
