@@ -76,6 +76,10 @@ def test_the_projects_own_targets_are_right() -> None:
     targets = scorecard_targets.load(ROOT / scorecard_targets.FILE)
     kinds = {target.kind for target in targets}
     assert {"suite", "soak", "matrix", "A/A", "verdict", "hotpath"} <= kinds
+    named = {"soak": ["binary.name"], "verdict": ["cells.0.library", "cells.1.library"]}
+    for target in targets:
+        said = {target.where.get(path) for path in named.get(target.kind, ())}
+        assert said <= {"hakmem"}, f"{target.id} is of any library"
 
 
 # ---- the page ----
