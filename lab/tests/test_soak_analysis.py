@@ -90,6 +90,24 @@ def test_the_margin_is_the_larger_of_a_share_and_a_floor() -> None:
     assert RATE.around(1e6) == 5e4
 
 
+@pytest.mark.parametrize(("column", "by"), [("rss_kb", 2), ("ops_per_s", 0.5)])
+@pytest.mark.parametrize("noise", [0, 0.005])
+def test_what_changes_only_in_the_end_is_seen(column: str, by: float, noise: float) -> None:
+    values = 50000 * (1 + noise * correlated(np.random.default_rng(9), 1, 400, 0.5)[0])
+    values[370:] *= by
+    found = analysis.analyze(of(**{column: values}))
+    drift = found.drift[column]
+    assert drift.state == "open"
+    assert max(-drift.low, drift.high) > drift.margin, "its interval says so too"
+    (change,) = found.changes[column]
+    assert 360 <= change.t_s <= 380
+    assert change.after / change.before == pytest.approx(by, abs=0.02)
+    values[370:] /= by
+    values[396:] *= by  # of what is so short nothing is said
+    found = analysis.analyze(of(**{column: values}))
+    assert (found.drift[column].state, found.changes[column]) == ("none", [])
+
+
 @pytest.mark.parametrize(("change", "state"), [(-0.3, "drifts"), (0.3, "none"), (0.0, "none")])
 def test_throughput_that_fades_is_drift_and_one_that_rises_is_not(
     change: float, state: str

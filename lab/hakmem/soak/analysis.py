@@ -18,7 +18,7 @@ from hakmem.errors import LabError
 from hakmem.lazy import np
 from hakmem.soak.epochs_csv import Soak
 
-METHOD = 1  # of this analysis, for records: raised when the same CSV would be read differently
+METHOD = 2  # of this analysis, for records: raised when the same CSV would be read differently
 
 BLOCKS = 20
 FEWER_BLOCKS = 10  # where neighbouring block medians still resemble each other
@@ -67,7 +67,8 @@ class Drift:
     """The Theil-Sen slope times the length of the run, in the unit of the column.
 
     `drifts`: the interval's near end is beyond the margin in the bad direction; `none`: its far
-    end is within the margin; `open`: neither, a longer soak has to tell.
+    end is within the margin; `open`: neither, a longer soak has to tell. Where the last tenth is on
+    another level, which few of the slopes see, the far end is that far away at least.
     """
 
     state: DriftState
@@ -242,15 +243,21 @@ def drift(times: np.ndarray, values: np.ndarray, run_s: float, margin: Margin) -
     allowed = margin.around(float(np.median(values)))
     if len(values) < BLOCKS:
         return Drift("open", 0, math.nan, -math.inf, math.inf, allowed)
-    blocks, middle, low, high = slope(times, values)
+    blocks, *slopes = slope(times, values)
+    middle, low, high = (run_s * each for each in slopes)
+    end = float(block_medians(values, FEWER_BLOCKS)[-1] - np.median(values))
     # The direction that is bad counts as positive for the verdict.
-    near, far = (low, high) if margin.bad == "rise" else (-high, -low)
+    rise = margin.bad == "rise"
+    near, far, end = (low, high, end) if rise else (-high, -low, -end)
+    if end > allowed:
+        far = max(far, end)
     state: DriftState = "open"
-    if near * run_s > allowed:
+    if near > allowed:
         state = "drifts"
-    elif far * run_s < allowed:
+    elif far < allowed:
         state = "none"
-    return Drift(state, blocks, middle * run_s, low * run_s, high * run_s, allowed)
+    low, high = (near, far) if rise else (-far, -near)
+    return Drift(state, blocks, middle, low, high, allowed)
 
 
 def spread(values: np.ndarray) -> Spread:
@@ -297,8 +304,8 @@ def changes(times: np.ndarray, values: np.ndarray, margin: Margin) -> list[Chang
     """Lasting steps larger than the margin, found by PELT on at most 100 medians.
 
     The penalty is the long-run variance times 4 ln n. Variance and correlation are estimated from
-    first differences, which a few steps hardly touch: for an AR(1) series their lag-1
-    autocorrelation is -(1 - rho) / 2.
+    first differences, clipped where a step and not noise makes them: for an AR(1) series their
+    lag-1 autocorrelation is -(1 - rho) / 2.
     """
     bins = min(100, len(values))
     if bins < 10:
@@ -307,6 +314,9 @@ def changes(times: np.ndarray, values: np.ndarray, margin: Margin) -> list[Chang
 
     x, y = block_medians(times, bins), block_medians(values, bins)
     steps = np.diff(y)
+    middle = np.median(steps)
+    away = 3 * 1.4826 * np.median(np.abs(steps - middle))
+    steps = np.clip(steps, middle - away, middle + away)
     rho = float(np.clip(1 + 2 * stats.lag1(steps), 0, 0.9))
     variance = float(np.var(steps)) / (2 * (1 - rho))
     allowed = margin.around(float(np.median(y)))
