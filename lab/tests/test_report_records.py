@@ -98,7 +98,7 @@ def test_a_suite_shows_losses_failures_and_memory(ledger: Ledger) -> None:
     assert "✗ batch, gone: killed by SIGSEGV" in text
     assert "✗ larson, hakmem: killed by SIGABRT" in text
     assert "larson ✗ error ✗ failed" in text
-    assert "1.20 [1.18–1.22] of its time over 1 benchmarks" in text
+    assert "1.20 [1.18–1.22] of its time over 1 benchmark; " in text
     assert f"hakmem rerun {id}" in text
     assert "fast 1.0 cargo" in text
     # The plots have the oracle, to which hakmem loses in time.

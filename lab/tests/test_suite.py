@@ -298,7 +298,10 @@ def test_a_library_that_is_built_again_meanwhile_stops_it(world: World) -> None:
 def test_how_long_slow_benchmarks_take_is_said(world: World) -> None:
     _, said = world.run(world.request("batch_lifo"))
     _, said_of_slow = world.run(world.request("peak"))
+    _, said_of_one_round = world.run(world.request("batch_lifo", seconds=0))
+    assert "1 benchmark; 8 blocks at most" in said
     assert "roughly 24 s" in said
+    assert "roughly" not in said_of_one_round, "nothing is known of it"
     assert "roughly 8 min" in said_of_slow
 
 

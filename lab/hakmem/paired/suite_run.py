@@ -243,11 +243,12 @@ def announce(run: Run) -> None:
     console.print(Text(names, style="bold"), soft_wrap=True)
     tables.print_settings(console)
     done, waiting = len(run.found), len(run.waiting)
-    what = "programs" if request.programs else "benchmarks"
-    parts = [f"{len(run.figures) - len(run.absent)} {what}"]
+    count = len(run.figures) - len(run.absent)
+    parts = [f"{count} {'program' if request.programs else 'benchmark'}{'s' * (count != 1)}"]
     parts += [f"{done} of them recorded before"] if done else []
     parts += [f"{request.most} blocks at most, seed {run.seed}"]
-    parts += [f"roughly {guess(run)}"] if waiting else []
+    takes = guess(run) if waiting else ""
+    parts += [f"roughly {takes}"] if takes else []
     console.print("; ".join(parts), highlight=False)
     if len(run.rivals) > 1:
         console.print("in each benchmark one error rate: Holm's rule over its verdicts")
@@ -255,6 +256,7 @@ def announce(run: Run) -> None:
 
 def guess(run: Run) -> str:
     """How long it takes before anything was run; from the first look that can decide to the last.
+    "" where nothing is known of it.
 
     The pace of what was measured takes its place after the first benchmark.
     """
@@ -265,6 +267,8 @@ def guess(run: Run) -> str:
     looks = [blocks for blocks in protocol.looks(request.most) if blocks >= least]
     long = {command.name: command.seconds for command in SUITE.commands}
     takes = sum(max(request.seconds * LONGER, long.get(f.command, 0)) for f in run.waiting)
+    if not takes:
+        return ""
     first, last = (session.duration(n * len(run.cells) * takes) for n in (looks[0], looks[-1]))
     return first if first == last else f"{first} to {last}"
 
