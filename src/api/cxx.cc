@@ -35,7 +35,7 @@ void *hk_new_failed(size_t n, size_t align, unsigned by) {
     auto *get_handler = std::get_new_handler;
     if (get_handler == nullptr)
         get_handler = late<std::new_handler() noexcept>("_ZSt15get_new_handlerv");
-    for (;;) {
+    while (align != 0 && (align & (align - 1)) == 0) { // else no handler can help
         std::new_handler handler = get_handler != nullptr ? get_handler() : nullptr;
         if (handler == nullptr)
             break;

@@ -164,7 +164,7 @@ static hk_by_t known(hk_by_t by) { return HK_LIKELY(hk_operators_are_ours()) ? b
 
 static HK_NOINLINE void *new_slow(size_t n, size_t align, hk_by_t by) {
     by = known(by);
-    void *p = hk_aligned_slow(n, align, by);
+    void *p = hk_is_pow2(align) ? hk_aligned_slow(n, align, by) : NULL;
     return HK_LIKELY(p != NULL) ? p : hk_new_failed(n, align, by);
 }
 
@@ -186,7 +186,7 @@ static HK_NOINLINE void *derived_new_slow(size_t n, size_t align, hk_by_t by, ne
 static HK_NOINLINE void *derived_nothrow_slow(size_t n, size_t align, hk_by_t by, new_t *calls,
                                               new_aligned_t *aligned) {
     const bool ours = hk_operators_are_ours();
-    void *p = ours ? hk_aligned_slow(n, align, by) : NULL;
+    void *p = ours && hk_is_pow2(align) ? hk_aligned_slow(n, align, by) : NULL;
     if (HK_LIKELY(p != NULL))
         return p;
     return hk_new_caught(ours ? NULL : calls, ours ? NULL : aligned, n, align, by,

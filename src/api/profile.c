@@ -129,8 +129,7 @@ static void clear(char *p, size_t n) {
     const size_t page = hk_os_page_size();
     char *from = (char *)hk_align_up((uintptr_t)p, page), *end = p + n;
     char *to = (char *)((uintptr_t)end & ~(page - 1));
-    if (from < to && n >= HK_SLICE &&
-        hk_advise(&(hk_os_range_t){from, (size_t)(to - from)}, 1, HK_PURGE).done == 1) {
+    if (from < to && n >= HK_SLICE && hk_advise(from, (size_t)(to - from), HK_PURGE)) {
         hk_zero(p, (size_t)(from - p));
         hk_zero(to, (size_t)(end - to));
     } else {

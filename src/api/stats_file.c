@@ -83,9 +83,10 @@ static void dump(void) {
         fd = hk_open(path.text, O_WRONLY | O_CREAT | O_APPEND, 0666);
     if (problem == NULL && fd < 0)
         problem = "cannot be opened for appending";
-    if (problem == NULL)
-        hk_metrics_write(&sum, fd);
-    else
+    const int error = problem == NULL ? hk_metrics_write(&sum, fd) : 0;
+    if (error != 0)
+        problem = hk_error_text(error);
+    if (problem != NULL)
         hk_config_warn("HAKMEM_TINY_FRONT_DUMP", where, problem, "no front metrics are written");
     if (opens && fd >= 0)
         HK_CALL(other, close(fd));

@@ -10,21 +10,27 @@ static atomic_uint refusals; /* atomic: any thread; in a row, other than for wan
 
 bool hk_advice_is_disabled(void) { return hk_load_relaxed(&refusals) >= REFUSALS_BEFORE_GIVING_UP; }
 
-hk_os_advised_t hk_advise(const hk_os_range_t *ranges, size_t n, hk_advice_t advice) {
+void hk_advice_try_again(void) {
     if (hk_advice_is_disabled())
-        return (hk_os_advised_t){0};
-    hk_os_advised_t how = hk_os_advise(ranges, n, advice);
-    hk_assert(how.done <= n && (how.error != 0) == (how.done < n));
-    if (how.error == ENOMEM)
+        hk_store_relaxed(&refusals, (unsigned)REFUSALS_BEFORE_GIVING_UP - 1);
+}
+
+void hk_advice_forked(void) { hk_store_relaxed(&refusals, 0u); }
+
+bool hk_advise(void *p, size_t bytes, hk_advice_t advice) {
+    if (hk_advice_is_disabled())
+        return false;
+    const int error = hk_os_advise(p, bytes, advice);
+    if (error == ENOMEM)
         hk_count(madvise_enomem, 1);
-    else if (how.error != 0)
+    else if (error != 0)
         hk_count(madvise_other, 1);
     /* huge pages may be unknown to a kernel that purges very well */
     if (advice == HK_PURGE || advice == HK_RESET) {
-        if (how.error == 0)
+        if (error == 0)
             hk_store_relaxed(&refusals, 0u);
-        else if (how.error != ENOMEM)
+        else if (error != ENOMEM)
             hk_add_relaxed(&refusals, 1u);
     }
-    return how;
+    return error == 0;
 }

@@ -4,8 +4,14 @@
 
 #include "os/os.h"
 
-/* Like hk_os_advise(). */
-hk_os_advised_t hk_advise(const hk_os_range_t *ranges, size_t n, hk_advice_t advice);
+/* As hk_os_advise(). False: the system has refused, or advice has been given up. */
+bool hk_advise(void *p, size_t bytes, hk_advice_t advice);
 
 /* Whether advice has been given up: hk_advise() then does nothing. */
 bool hk_advice_is_disabled(void);
+
+/* Where it has been, the next one is tried all the same: what was refused may be locked no more. */
+void hk_advice_try_again(void);
+
+/* In a fork's child, which inherits no locks on memory. */
+void hk_advice_forked(void);

@@ -134,5 +134,5 @@ void hk_huge_pages_try(char *start, size_t bytes) {
         try_small_ones();
     hk_huge_pages_note(first_touch_ns((char *)hk_align_up((uintptr_t)start, HK_UNIT)), true);
     if (hk_load_relaxed(&pause) > before)
-        hk_advise(&(hk_os_range_t){start, bytes}, 1, HK_NO_HUGE_PAGES);
+        hk_advise(start, bytes, HK_NO_HUGE_PAGES);
 }

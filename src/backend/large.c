@@ -32,7 +32,7 @@ HK_WALKER static void is_valid(const huge_t *huge) {
     const hk_range_t *r = &huge->range;
     const size_t slices = hk_slices_of(r->bytes), step = 1 + slices / LOOKS;
     hk_assert(hk_is_aligned((uintptr_t)r->start, HK_UNIT) && r->bytes != 0);
-    hk_assert(hk_is_aligned(r->bytes, hk_os_page_size()));
+    hk_assert(hk_is_aligned(r->bytes, HK_SLICE));
     hk_assert(hk_map_owner(r->start) == huge && hk_map_kind(r->start) == HK_KIND_HUGE);
     for (size_t i = 1; i < slices; i += step)
         hk_assert(hk_map_kind(r->start + i * HK_SLICE) == HK_KIND_INTERIOR);
@@ -59,12 +59,13 @@ static void publish_tail(huge_t *huge, size_t known_bytes) {
     hk_walk(is_valid(huge));
 }
 
-/* What a huge block of n bytes takes: whole units or, where memory is bounded, whole OS pages. */
+/* What a huge block of n bytes takes: whole units or, where memory is bounded, whole slices, which is what the
+ * page map knows: what else lay in the last one would pass for the block's. */
 static size_t huge_bytes(size_t n) {
-    return hk_align_up(n, hk_region_is_bounded() ? hk_os_page_size() : HK_UNIT);
+    return hk_align_up(n, hk_region_is_bounded() ? HK_SLICE : HK_UNIT);
 }
 
-/* All but its last unit is the block's for certain. What takes whole OS pages only asks for no huge ones. */
+/* All but its last unit is the block's for certain. What takes whole slices only asks for no huge ones. */
 static bool learn(const hk_range_t *range, bool ends) {
     return range->bytes >= HK_HUGE_PAGES_FROM && range->bytes % HK_UNIT == 0 &&
            hk_option(thp) != 0 && hk_huge_pages_learn(range->start, range->bytes - HK_UNIT, ends);
@@ -92,7 +93,7 @@ static size_t dense_bytes(size_t n) {
  * freed is collected: the superslabs that empty go to the cache. */
 static bool take_range(size_t n, size_t align, hk_range_t *range, size_t *dirty) {
     const size_t bytes = huge_bytes(n);
-    hk_assert(hk_is_aligned(bytes, hk_os_page_size()) && hk_is_aligned(align, HK_UNIT));
+    hk_assert(hk_is_aligned(bytes, HK_SLICE) && hk_is_aligned(align, HK_UNIT));
     if (hk_region_cached() < bytes)
         hk_heap_collect_pending();
     if (bytes % HK_UNIT != 0)

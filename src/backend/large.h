@@ -1,6 +1,6 @@
 /* Blocks above 32 KiB: runs of slices in a superslab up to 2 MiB ("large"), address ranges of their
  * own above ("huge"). Where memory is bounded (backend/region.h) neither rounds up that far: blocks
- * up to 512 KiB share slices ("packed"), and those above take whole OS pages. Any thread may free
+ * up to 512 KiB share slices ("packed"), and those above take whole slices. Any thread may free
  * or resize any of them. */
 #pragma once
 

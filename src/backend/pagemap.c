@@ -25,7 +25,7 @@ void hk_map_init(void) {
     if (reserved == NULL)
         return;
     /* A debugger writes its cores in full, and what it wants to know is in the other map as well. */
-    hk_os_advise(&(hk_os_range_t){reserved, HK_MAP_BYTES}, 1, HK_NO_DUMP);
+    hk_os_advise(reserved, HK_MAP_BYTES, HK_NO_DUMP);
     hk_flat.bytes = reserved;
     hk_store_relaxed(&hk_flat.mask, HK_MAP_BYTES - 1);
 }

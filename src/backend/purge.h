@@ -3,7 +3,7 @@
  *
  * What is to be purged is claimed first, that is, put out of everybody's reach under the lock that
  * guards it; then the system is called without any such lock; then the claim is put back. One
- * superslab is purged at a time. */
+ * superslab is purged at a time, its free slices first, then one slab after the other. */
 #pragma once
 
 #include "backend/superslab.h"
@@ -22,6 +22,9 @@ bool hk_purge_pack(void **at, hk_advice_t how, bool aged, bool *seen, size_t *by
  * grown. The caller holds no lock. */
 void hk_purge_instead(void);
 
+/* A look has found that the process has so much of memory: from there on that is counted. Any thread. */
+void hk_purge_found(size_t bytes);
+
 /* A huge block of n bytes at p has been made of `dirty` bytes that have memory. Where the process keeps much of such memory, because
  * it comes and goes by it, what the block does not reach of its last unit would stay with each one, a mebibyte in the mean: it goes
  * back. Returns what is left of `dirty`. */
@@ -34,7 +37,8 @@ void hk_purge_clear(char *p, size_t n);
 /* Gives back so many bytes, or all there are, of the region cache; returns how many. */
 size_t hk_purge_cached(size_t most);
 
-/* Gives back everything that is free outside of magazines, as one run; returns the bytes. */
+/* Gives back everything that is free outside of magazines, as one run; returns the bytes. Where advice has been given up it is tried
+ * once more. */
 size_t hk_purge_all(void);
 
 /* Nothing is claimed while the lock is held: for statistics, and the last try of an allocation. */

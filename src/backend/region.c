@@ -44,8 +44,9 @@ void hk_region_save_mappings(void) {
 bool hk_region_scatters(void) { return hk_load_relaxed(&window) != 0; }
 uint32_t hk_region_chance(uint32_t end) { return hk_random_shared(&places, end); }
 
+/* A window half full passes for a full one once in 2^32 times: what the page map has of each stays for ever. */
 static char *map_in(uint64_t start) {
-    enum { TRIES = 4 };
+    enum { TRIES = 32 };
     char *p = NULL;
     for (unsigned i = 0; i < TRIES && p == NULL; i++) {
         const uint64_t place = hk_region_chance((uint32_t)(WINDOW / HK_UNIT / 2));
@@ -126,9 +127,9 @@ static bool map_fresh(size_t bytes, size_t align, size_t dense, size_t moving, h
     /* ranges of one advice are one mapping */
     const size_t huge = hk_mappings_are_short() ? 0 : dense;
     if (huge != 0)
-        hk_advise(&(hk_os_range_t){start, huge}, 1, HK_HUGE_PAGES);
+        hk_advise(start, huge, HK_HUGE_PAGES);
     if (huge != bytes) /* where the system gives them to everybody they have to be refused */
-        hk_advise(&(hk_os_range_t){start + huge, bytes - huge}, 1, HK_NO_HUGE_PAGES);
+        hk_advise(start + huge, bytes - huge, HK_NO_HUGE_PAGES);
     *range = (hk_range_t){start, bytes, huge != 0 && huge != bytes};
     hk_assert(hk_is_aligned((uintptr_t)start, align));
     hk_walk(hk_map_is_valid(start, hk_slices_of(bytes)));

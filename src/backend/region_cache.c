@@ -246,7 +246,7 @@ bool hk_region_unmap(hk_range_t range) {
     if ((hk_region_is_bounded() || hk_mappings_may_be_taken()) && unmap(range))
         return true;
     hk_store_relaxed(&hk_region_no_cuts, (unsigned)HK_PATIENCE);
-    hk_advise(&(hk_os_range_t){range.start, range.bytes}, 1, HK_PURGE);
+    hk_advise(range.start, range.bytes, HK_PURGE);
     hk_lock(&lock);
     const bool kept = !hk_range_is_exact(&range) && insert_locked(range);
     if (kept)

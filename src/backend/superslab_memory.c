@@ -102,7 +102,7 @@ static uint32_t dig_holes(const hk_range_t *range, unsigned cls, bool used) {
         const unsigned at = i + hk_region_chance(EVERY);
         char *hole = range->start + at * HK_SLICE;
         if (used)
-            hk_advise(&(hk_os_range_t){hole, HK_SLICE}, 1, HK_PURGE);
+            hk_advise(hole, HK_SLICE, HK_PURGE);
         if (!hk_os_protect(hole, HK_SLICE, HK_NO_ACCESS)) {
             hk_region_save_mappings();
             break;

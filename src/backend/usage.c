@@ -191,9 +191,11 @@ static void measure_slab(const hk_slab_t *slab, walk_t *walk) {
     }
 }
 
+/* Of a superslab that is less than a unit, too. */
 static void measure_lazy_slices(const hk_pool_cursor_t *cursor, walk_t *walk) {
     const size_t per_slice = HK_SLICE / hk_os_page_size();
-    if (cursor->lazy == 0 || !look_at(walk, cursor->base, HK_UNIT))
+    const size_t last = 31 - (size_t)__builtin_clz(cursor->lazy | 1);
+    if (cursor->lazy == 0 || !look_at(walk, cursor->base, (last + 1) * HK_SLICE))
         return;
     for (unsigned i = 0; i < HK_SLICES; i++)
         if (cursor->lazy >> i & 1)

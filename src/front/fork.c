@@ -8,6 +8,7 @@
  * circle with us. (docs/concurrency.md argues it.) */
 #include <pthread.h>
 
+#include "backend/advise.h"
 #include "backend/breath.h"
 #include "base/calls.h"
 #include "base/report.h"
@@ -130,6 +131,7 @@ static void fork_child(void) {
     hk_stderr_forked();
     hk_counters_forked();
     hk_breath_forked();
+    hk_advice_forked();
     hk_heap_counters_forked();
     if (depth == 1 && hk_fork_is_mine())
         leave_others_behind();

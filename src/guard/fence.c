@@ -47,15 +47,16 @@ static size_t room_of(const hk_header_t *header) { return header->body_bytes - h
 
 /* As a block of that size has them where it is not fenced. */
 static void ask_for_huge_pages(const hk_header_t *laid) {
-    const hk_os_range_t body = {hk_header_body(laid), laid->body_bytes};
-    if (body.bytes < HK_HUGE_PAGES_FROM || hk_option(thp) == 0)
+    char *body = hk_header_body(laid);
+    const size_t bytes = laid->body_bytes;
+    if (bytes < HK_HUGE_PAGES_FROM || hk_option(thp) == 0)
         return;
-    if (!hk_huge_pages_fill(body.bytes) || !hk_huge_pages_pay()) {
-        hk_huge_pages_pass(body.bytes);
+    if (!hk_huge_pages_fill(bytes) || !hk_huge_pages_pay()) {
+        hk_huge_pages_pass(bytes);
         return;
     }
-    hk_advise(&body, 1, HK_HUGE_PAGES);
-    hk_huge_pages_try(body.start, body.bytes);
+    hk_advise(body, bytes, HK_HUGE_PAGES);
+    hk_huge_pages_try(body, bytes);
 }
 
 /* A body that can be written to, and is zero, is somebody's block now. */

@@ -194,19 +194,18 @@ void hk_sample_handle(void) {
 
 /* ---- places ---- */
 
-/* Whose list of places is taken makes the pages too; the others sample as soon as those are there. */
+/* Whose list of places is taken has the pages too; the others sample as soon as those are there. What is refused leaves
+ * nothing behind. */
 bool hk_sample_prepare(void) {
     if (hk_load_acquire(&pages) != NULL)
         return true;
-    place_t *seen = NULL, *all = hk_meta_alloc(PLACES * sizeof *all);
-    if (all == NULL)
-        return false;
-    if (!hk_cas_seq(&places, &seen, all))
-        return true;
     char *start = hk_map_committed(hk_os_fence(pages_bytes(), HK_SLICE), pages_bytes());
-    if (start == NULL) {
-        hk_store_release(&places, NULL);
+    if (start == NULL)
         return false;
+    place_t *seen = NULL, *all = hk_meta_alloc(PLACES * sizeof *all);
+    if (all == NULL || !hk_cas_seq(&places, &seen, all)) {
+        hk_os_unmap(start, pages_bytes());
+        return all != NULL;
     }
     hk_guard_prepare();
     hk_map_set(start, pages_bytes() / HK_SLICE, HK_KIND_FENCED);
@@ -254,7 +253,7 @@ void *hk_sample_alloc(size_t n, size_t align, hk_by_t by) {
         return NULL;
     char *start = page_at(place);
     if (!hk_os_protect(start, page, HK_READ_WRITE)) {
-        hk_store_release(&place->state, (unsigned)FREED);
+        hk_store_release(&place->state, (unsigned)(place->block != NULL ? FREED : UNUSED));
         return NULL;
     }
     if (hk_load_relaxed(&hk_on_fault) == HK_ON_FAULT_REPORT)

@@ -40,5 +40,5 @@ typedef struct {
 void hk_metrics_sum(hk_metrics_sum_t *sum, hk_metrics_t *metrics);
 
 /* Writes the CSV: a line of names, then one line for each band and layer that was asked anything.
- * Each line is one write. */
-void hk_metrics_write(const hk_metrics_sum_t *sum, int fd);
+ * Each line is one write. 0, or what is wrong, as errno says it. */
+int hk_metrics_write(const hk_metrics_sum_t *sum, int fd);

@@ -46,8 +46,8 @@ uint64_t hk_os_data_limit(void);
 uint64_t hk_os_file_limit(void);
 
 /* Puts a part of a file in the place of pages: what is written there is the file's, however the process ends. The file
- * is open for reading and writing, and long enough; the offset is that of a page. */
-bool hk_os_map_file(void *p, size_t bytes, int fd, uint64_t offset);
+ * is open for reading and writing, and long enough; the offset is that of a page. 0, or why not, as errno says it. */
+int hk_os_map_file(void *p, size_t bytes, int fd, uint64_t offset);
 
 /* What nobody can read or write, `align`ed to a power of two. Costs no memory. */
 void *hk_os_fence(size_t bytes, size_t align);
@@ -98,15 +98,8 @@ typedef enum {
     HK_NO_DUMP = 16,       /* leave the ranges out of core files */
 } hk_advice_t;
 
-/* How it went. */
-typedef struct {
-    size_t done;    /* so many ranges from the first on have been taken care of */
-    unsigned calls; /* made to the system */
-    int error;      /* why the next one was refused, as errno says it; 0 when all are done */
-} hk_os_advised_t;
-
-/* Advises the system about n ranges, one call each, up to the first that it refuses. */
-hk_os_advised_t hk_os_advise(const hk_os_range_t *ranges, size_t n, hk_advice_t advice);
+/* Advises the system about a range. Returns 0 or, where it refuses, why, as errno says it. */
+int hk_os_advise(void *p, size_t bytes, hk_advice_t advice);
 
 /* Changes the size of a mapping: where it is or, if it may move, at any page where that cannot be done. What is beyond
  * `bytes` reads as zero. Returns where it starts now; NULL: what lies behind it is taken, or refused. */

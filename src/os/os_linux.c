@@ -186,11 +186,13 @@ static int word_differs(const uint32_t *p, uint32_t word) {
 bool hk_os_holds(const uint32_t *p) { return word_differs(p, 0) == EAGAIN; }
 bool hk_os_is(const uint32_t *p, uint32_t word) { return word_differs(p, word) == 0; }
 
-bool hk_os_map_file(void *p, size_t bytes, int fd, uint64_t offset) {
+int hk_os_map_file(void *p, size_t bytes, int fd, uint64_t offset) {
     const int access = PROT_READ | PROT_WRITE, flags = MAP_SHARED | MAP_FIXED;
     hk_walk(are_pages(p, bytes));
-    return may_ask() &&
-           HK_KEEP_ERRNO(HK_COUNTED(mmap, mmap(p, bytes, access, flags, fd, (off_t)offset))) == p;
+    if (!may_ask())
+        return ENOMEM;
+    return HK_KEEP_ERRNO(
+        HK_COUNTED(mmap, mmap(p, bytes, access, flags, fd, (off_t)offset)) == p ? 0 : errno);
 }
 
 /* SipHash-2-4 of two words: what comes out of it tells nothing of the key. */
@@ -259,20 +261,13 @@ _Static_assert(HK_PURGE == MADV_DONTNEED && HK_RESET == MADV_FREE, "as the syste
 _Static_assert(HK_HUGE_PAGES == MADV_HUGEPAGE && HK_NO_HUGE_PAGES == MADV_NOHUGEPAGE, "and these");
 _Static_assert(HK_NO_DUMP == MADV_DONTDUMP, "and this");
 
-/* One by one. The call that takes them all at once (process_madvise) is new, and a sandbox that
- * kills on what it does not know would kill the process at its first purge. */
-hk_os_advised_t hk_os_advise(const hk_os_range_t *ranges, size_t n, hk_advice_t what) {
-    const int advice = (int)what, saved = errno;
-    hk_os_advised_t how = {0};
-    for (; how.done < n && how.error == 0; how.calls++) {
-        const hk_os_range_t *next = &ranges[how.done];
-        if (HK_COUNTED(madvise, madvise(next->start, next->bytes, advice)) == 0)
-            how.done++;
-        else
-            how.error = errno;
-    }
+/* The call that takes many ranges at once (process_madvise) is new, and a sandbox that kills on what it does not know would
+ * kill the process at its first purge. */
+int hk_os_advise(void *p, size_t bytes, hk_advice_t advice) {
+    const int saved = errno;
+    const int error = HK_COUNTED(madvise, madvise(p, bytes, (int)advice)) == 0 ? 0 : errno;
     errno = saved;
-    return how;
+    return error;
 }
 
 /* ---- what is resident ---- */

@@ -143,6 +143,7 @@ static bool decide(void) {
     const size_t allowed = hk_breath_allows(always);
     hk_store_relaxed(&touched_then, hk_counted_ever(touched));
     hk_store_relaxed(&looked_at, in_use + dirty);
+    hk_purge_found(in_use + dirty);
     refused -= refused != 0;
     const bool ripe = pass.seen; /* what the pass before saw is old enough now */
     const size_t old = old_of_cached(cached, now);

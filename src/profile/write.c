@@ -152,9 +152,13 @@ static void tell_type(writer_t *w, unsigned field, const char *type, const char 
 
 /* ---- a profile ---- */
 
+/* Whoever reads it can name no address then. */
+#define NO_MAPPINGS "no mappings: " HK_OS_MAPPINGS " cannot be opened"
+
 static void tell_mappings(writer_t *w) {
     hk_mapping_t *m = &w->mapping;
-    hk_os_lines_open(&w->maps.lines, HK_OS_MAPPINGS);
+    if (!hk_os_lines_open(&w->maps.lines, HK_OS_MAPPINGS))
+        tell_number(w, COMMENT, tell_string(w, NO_MAPPINGS));
     while (w->codes < MOST_MAPPINGS && hk_maps_next(&w->maps, m)) {
         message_t message = {0};
         w->code[w->codes++] = (code_t){m->start, m->end};
@@ -271,7 +275,8 @@ static void tell_all(writer_t *w, const hk_profile_about_t *about, const hk_prof
     tell_comment(w, "pid", HK_CALL(other, getpid()));
     hk_line_put(&reason, "reason %s", about->reason);
     tell_number(w, COMMENT, tell_string(w, hk_line_text(&reason)));
-    tell_comment(w, "rss_bytes", about->rss);
+    if (about->rss != 0) /* it is known */
+        tell_comment(w, "rss_bytes", about->rss);
     tell_comment(w, "live_bytes", about->live);
     if (hk_load_relaxed(&hk_profile_lost) != 0)
         tell_comment(w, "lost_samples", hk_load_relaxed(&hk_profile_lost));
@@ -309,7 +314,8 @@ static int say_all(int fd, hk_os_lines_t *lines, const hk_profile_stack_t *newes
         if (hk_load_relaxed(&s->allocated.objects) != 0)
             say_sample(&out, s);
     hk_output_put(&out, "\nMAPPED_LIBRARIES:\n");
-    hk_os_lines_open(lines, HK_OS_MAPPINGS);
+    if (!hk_os_lines_open(lines, HK_OS_MAPPINGS))
+        hk_output_put(&out, NO_MAPPINGS "\n");
     for (const char *s; (s = hk_os_line(lines)) != NULL; hk_output_put(&out, "\n"))
         for (; *s != '\0'; s += hk_min(strlen(s), PIECE))
             hk_output_put(&out, "%.*s", PIECE, s);

@@ -44,8 +44,8 @@ static int map_chunk(uint64_t chunk) {
         do
             error = HK_CALL(other, posix_fallocate(fd, (off_t)at, HK_RECORD_CHUNK));
         while (error == EINTR);
-    if (error == 0 && !hk_os_map_file((char *)hk_record_head + at, HK_RECORD_CHUNK, fd, at))
-        error = ENOMEM;
+    if (error == 0)
+        error = hk_os_map_file((char *)hk_record_head + at, HK_RECORD_CHUNK, fd, at);
     HK_CALL(other, close(fd));
     return error;
 }

@@ -24,7 +24,7 @@ static inline hk_slab_t *own_superslab(bool fresh) {
         hk_purge_all(); /* nothing is left in the region's cache, which would be dirty */
     hk_slab_t *run = hk_pool_take(HK_SLICES, 0, 1);
     CHECK(run != NULL && run->base != NULL);
-    CHECK_EQ(hk_os_advise(&(hk_os_range_t){run->base, HK_UNIT}, 1, HK_NO_HUGE_PAGES).done, 1);
+    CHECK_EQ(hk_os_advise(run->base, HK_UNIT, HK_NO_HUGE_PAGES), 0);
     if (fresh)
         CHECK(run->zeroed && reads_as(run->base, HK_UNIT, 0));
     else
@@ -49,6 +49,12 @@ static inline hk_slab_t *take_in(const hk_slab_t *superslab, unsigned slices, un
 static inline void clear_the_way(void) {
     while (in_the_way_count != 0)
         hk_pool_give(in_the_way[--in_the_way_count]);
+}
+
+/* Advises the system about all of them, as a purge does. */
+static inline void advise_each(const hk_os_range_t *ranges, unsigned count, hk_advice_t how) {
+    for (unsigned i = 0; i < count; i++)
+        CHECK_EQ(hk_os_advise(ranges[i].start, ranges[i].bytes, how), 0);
 }
 
 /* Purges every superslab the way the purger does. */

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <sys/syscall.h>
 
+#include "backend/meta.h"
 #include "faults.h"
 #include "front/boundary.h"
 #include "front/guarded.h"
@@ -200,8 +201,35 @@ static void sampled_without_memory(void) {
     }
     CHECK(hak_ctl("HAKMEM_GUARD_SAMPLE", "0", NULL, 0) == 0);
 }
+
+/* Sampling that the system refuses takes nothing of the allocator's own memory; and a place whose pages it refuses is not to
+ * blame for what happens beside it. */
+static void refused_at_first(void *unused) {
+    char *own = hk_meta_alloc(HK_CACHE_LINE);
+    (void)unused;
+    hk_os_fail_after(0);
+    for (unsigned i = 0; i < 3; i++)
+        CHECK(!hk_sample_prepare());
+    hk_os_fail_after(-1);
+    CHECK(hk_meta_alloc(HK_CACHE_LINE) == own + HK_CACHE_LINE);
+    CHECK(hk_sample_prepare());
+    hk_os_fail_after(0);
+    CHECK(hk_sample_alloc(100, 8, HK_BY_MALLOC) == NULL);
+    hk_os_fail_after(-1);
+    char *p = hk_sample_alloc(100, 8, HK_BY_MALLOC);
+    CHECK(p != NULL);
+    p -= (uintptr_t)p % hk_os_page_size();
+    ((volatile char *)p)[-(ptrdiff_t)hk_os_page_size()] = 1; /* nearer to the other place */
+}
+
+static void nothing_is_left_of_refusals(void) {
+    static child_t child;
+    child_run(&child, refused_at_first, NULL);
+    CHECK(strstr(child.text, "hakmem: fatal: out of bounds: ") == child.text);
+}
 #else
 static void sampled_without_memory(void) {}
+static void nothing_is_left_of_refusals(void) {}
 #endif
 
 /* ---- signals; each in a child of its own, as the handler is installed once ---- */
@@ -367,6 +395,7 @@ static void keeps_errno(void) {
 }
 
 int main(void) {
+    nothing_is_left_of_refusals();
     signals();
     keeps_errno();
     gaps_are_right();

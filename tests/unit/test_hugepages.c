@@ -67,7 +67,7 @@ static bool is_touched(const char *page) {
 static char *fresh(size_t units) {
     char *start = hk_os_map(units * HK_UNIT, HK_UNIT);
     CHECK(start != NULL);
-    hk_advise(&(hk_os_range_t){start, units * HK_UNIT}, 1, HK_NO_HUGE_PAGES);
+    hk_advise(start, units * HK_UNIT, HK_NO_HUGE_PAGES);
     return start;
 }
 

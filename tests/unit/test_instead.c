@@ -2,6 +2,7 @@
  * makes the process larger than it ever was, as much of it goes back. */
 #include "config/config.h"
 #include "hakmem/hakmem.h"
+#include "policy/look.h"
 #include "policy/purger.h"
 #include "stats/counters.h"
 #include "superslabs.h"
@@ -27,6 +28,26 @@ static void slabs_take_what_is_there(void) {
     hk_pool_give(most);
     hk_pool_give(fresh);
     hk_pool_give(used);
+}
+
+/* Superslabs of which most is touched, and all goes back: that has been more than came, until somebody looks. */
+static void more_goes_than_came(void) {
+    enum { ROUNDS = 30, RUNS = 30, BYTES = 5 << 18 };
+    static void *runs[RUNS];
+    const uint64_t came = hk_counted(touched), gone = hk_counted(purge_bytes);
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        for (unsigned n = 0; n < RUNS; n++)
+            CHECK((runs[n] = hak_malloc(BYTES)) != NULL);
+        for (unsigned n = 0; n < RUNS; n++)
+            hak_free(runs[n]);
+        hk_purge_all();
+    }
+    CHECK(hk_counted(purge_bytes) - gone > hk_counted(touched) - came + 128 * HK_MIB);
+    hk_lock(&hk_look_lock);
+    hk_look_begin(false, true);
+    while (hk_look_step(HK_DECOMMIT_DONTNEED))
+        continue;
+    hk_unlock(&hk_look_lock);
 }
 
 /* Slices that have been written to, and that nobody has. */
@@ -64,8 +85,10 @@ static void a_large_block_takes_their_place(void) {
 
 int main(void) {
     hak_free(hak_malloc(1));
+    hk_store_relaxed(&hk_config.region_cache_mb, (uint64_t)64);
     decommit(HK_DECOMMIT_OFF);
     slabs_take_what_is_there();
+    more_goes_than_came();
     a_large_block_takes_their_place();
     return 0;
 }

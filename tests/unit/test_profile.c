@@ -420,6 +420,29 @@ static void test_forks_of_many(void) {
     expect_exactly(false, 0, 0);
 }
 
+/* A profile that no tool can name the addresses of says so, and nothing that is not known. */
+static void in_blind_child(void *unused) {
+    static char text[4096];
+    const int fd = memfd_create("profile", 0);
+    struct rlimit limit;
+    (void)unused;
+    CHECK(fd >= 0 && getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    CHECK(setrlimit(RLIMIT_NOFILE, &(struct rlimit){0, limit.rlim_max}) == 0);
+    CHECK(hak_profile_write(fd) == 0);
+    const ssize_t n = pread(fd, text, sizeof text, 0);
+    CHECK(n > 0 && memmem(text, (size_t)n, "live_bytes", 10) != NULL);
+    CHECK(memmem(text, (size_t)n, "no mappings: ", 13) != NULL);
+    CHECK(memmem(text, (size_t)n, "rss_bytes", 9) == NULL);
+}
+
+static void test_without_files(void) {
+    static child_t child;
+    sample_one_in(0);
+    child_run(&child, in_blind_child, NULL);
+    CHECK_TEXT(child.text, "");
+    CHECK_EQ(child.status, 0);
+}
+
 static volatile sig_atomic_t handled;
 
 static void on_signal(int number) {
@@ -545,6 +568,7 @@ static void test_all(void) {
     test_threads();
     test_child();
     test_interrupted_child();
+    test_without_files();
     test_toggling();
     test_signals();
     test_inside();

@@ -79,6 +79,36 @@ static void superslabs_are_purged(void) {
         }
 }
 
+/* What a cursor stands at may change until it is purged, and meanwhile: its slabs go, and its superslab; then others come. */
+static void what_a_cursor_knows_may_have_changed(void) {
+    enum { CURSORS = 8, SLABS = 3 * HK_SLICES };
+    static hk_pool_cursor_t cursors[CURSORS];
+    const unsigned cls = hk_class_of(1024), n = SLABS * hk_classes[cls].blocks;
+    uint64_t rng = 7;
+    bool seen = false;
+    unsigned count = 0, gone = 0;
+    fill(&a, cls, n);
+    for (hk_pool_cursor_t cursor = {0}; count < CURSORS && hk_pool_next(&cursor);)
+        if (cursor.count != 0)
+            cursors[count++] = cursor;
+    give_some(&a, cls, n, 100, &rng);
+    hk_heap_collect(&a);
+    hk_purge_all();
+    for (unsigned i = 0; i < count; i++) {
+        gone += hk_map_owner(cursors[i].base) != cursors[i].superslab;
+        hk_purge_superslab(&cursors[i], HK_PURGE, false, &seen);
+    }
+    CHECK(gone != 0);
+    fill(&a, cls, n);
+    give_some(&a, cls, n, 50, &rng);
+    for (unsigned i = 0; i < count; i++)
+        hk_purge_superslab(&cursors[i], HK_PURGE, false, &seen);
+    check_held(cls, n);
+    give_some(&a, cls, n, 100, &rng);
+    hk_heap_collect(&a);
+    CHECK(a.partial[cls] == NULL);
+}
+
 /* A slab is unlisted while all its free blocks are claimed, is not retired while some are, and
  * comes back to whoever owns it then. */
 static void owners_change_meanwhile(void) {
@@ -392,6 +422,7 @@ int main(void) {
     hk_heap_init(&a);
     hk_heap_init(&b);
     superslabs_are_purged();
+    what_a_cursor_knows_may_have_changed();
     if (page == 4096) { /* pages of one slab */
         owners_change_meanwhile();
         the_owner_is_checked_again();

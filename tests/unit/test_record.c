@@ -1,7 +1,9 @@
 /* What a program did is in its recording, once each and in an order that can be replayed: with threads, after a fork,
  * after a kill, and up to the last operation that there was room for. */
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -405,6 +407,16 @@ static void test_bad_path(const char *name, const char *why) {
     CHECK_TEXT(child.text, expected);
 }
 
+/* What cannot be mapped says why. */
+static void test_no_mapping(void) {
+    const int fd = eventfd(0, 0);
+    void *p = hk_os_fence(hk_os_page_size(), hk_os_page_size());
+    CHECK(fd >= 0 && p != NULL);
+    errno = 77;
+    CHECK_EQ(hk_os_map_file(p, hk_os_page_size(), fd, 0), ENODEV);
+    CHECK(errno == 77 && close(fd) == 0);
+}
+
 int main(int argc, char **argv) {
     for (unsigned i = 0; argc > 1 && i < sizeof deeds / sizeof deeds[0]; i++)
         if (strcmp(argv[1], deeds[i].name) == 0) {
@@ -420,6 +432,7 @@ int main(int argc, char **argv) {
         CHECK(rmdir(folder) == 0);
         return 0;
     }
+    test_no_mapping();
     test_resize();
     test_threads();
     test_churn();

@@ -1,5 +1,6 @@
 /* Statistics of memory: what is resident, dirty, given back and the most so far, with and without files to ask. */
 #include "backend/heap.h"
+#include "backend/region.h"
 #include "config/config.h"
 #include "front/boundary.h"
 #include "front/thread.h"
@@ -99,22 +100,42 @@ static void trims_are_counted(void) {
     CHECK_EQ(now().purge_runs, runs);
 }
 
+static hak_stats_t now_without_files(void) {
+    struct rlimit limit;
+    CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    CHECK(setrlimit(RLIMIT_NOFILE, &(struct rlimit){0, limit.rlim_max}) == 0);
+    const hak_stats_t blind = now();
+    CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    return blind;
+}
+
 /* Where no file can be opened the figures are nearly the same: what was only ever read is resident
  * then, and the process's peak is not known. */
 static void without_files(void) {
-    struct rlimit limit;
     void *block = touched(HUGE_BYTES);
-    hak_stats_t before = now();
-    CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
-    CHECK(setrlimit(RLIMIT_NOFILE, &(struct rlimit){0, limit.rlim_max}) == 0);
-    hak_stats_t blind = now();
-    CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    hak_stats_t before = now(), blind = now_without_files();
     CHECK_EQ(blind.peak_resident, 0);
     CHECK(blind.mincore > before.mincore);
     CHECK(blind.resident >= before.resident);
     CHECK(blind.resident - before.resident <= 256 * HK_KIB);
     CHECK(blind.dirty >= before.dirty);
     hak_free(block);
+}
+
+/* Nor is a page forgotten of a block that ends within a unit, as where memory is bounded. */
+static void without_files_and_bounded(void) {
+    enum { BLOCKS = 8 };
+    static const size_t bytes = HK_UNIT + HK_MIB + 4096;
+    void *blocks[BLOCKS];
+    const uint64_t before = now_without_files().resident;
+    hk_store_relaxed(&hk_region_bounded, true);
+    for (unsigned i = 0; i < BLOCKS; i++)
+        blocks[i] = touched(bytes);
+    CHECK(now_without_files().resident >= before + BLOCKS * bytes);
+    for (unsigned i = 0; i < BLOCKS; i++)
+        hak_free(blocks[i]);
+    CHECK(now_without_files().resident < before + bytes);
+    hk_store_relaxed(&hk_region_bounded, false);
 }
 
 static void peaks(void) {
@@ -138,6 +159,7 @@ int main(void) {
     dirty_memory();
     trims_are_counted();
     without_files();
+    without_files_and_bounded();
     peaks();
     return 0;
 }

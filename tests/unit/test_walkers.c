@@ -246,7 +246,7 @@ static void large_block_of_no_kind(bool planted) {
 /* ---- purging ---- */
 
 /* A cursor whose slabs are not the superslab's. */
-static void claims_of_two_superslabs(bool planted) {
+static void slab_of_another_superslab(bool planted) {
     hk_slab_t *slabs[3], *run;
     bool seen = false, found = false;
     three_slabs(slabs);
@@ -303,17 +303,17 @@ static const plant_t plants[] = {
     PLANT(collected_with_a_heap_locked, "hk_lock_may_take(HK_RANK_HEAP)"),
     PLANT(class_that_there_is_not, "cls != 0"),
     PLANT(huge_block_without_its_inside, "== HK_KIND_INTERIOR"),
-    PLANT(huge_block_that_ends_anywhere, "hk_is_aligned(r->bytes, hk_os_page_size())"),
+    PLANT(huge_block_that_ends_anywhere, "hk_is_aligned(r->bytes, HK_SLICE)"),
     PLANT(grain_that_is_no_blocks, "pack->used == in_blocks"),
     PLANT(large_block_of_no_kind, "hk_large_is(kind)"),
-    PLANT(claims_of_two_superslabs, "== unit"),
+    PLANT(slab_of_another_superslab, "hk_map_owner(slab->base) == cursor->superslab"),
     PLANT(purge_of_nothing, "cursor->superslab != NULL"),
     PLANT(purger_let_go_twice, "hk_load_relaxed(&lock->taken) == 1"),
 };
 
 /* What is about the OS pages of one slab. */
 static bool needs_pages(const plant_t *plant) {
-    return plant->run == page_clean_and_seen || plant->run == claims_of_two_superslabs;
+    return plant->run == page_clean_and_seen || plant->run == slab_of_another_superslab;
 }
 
 int main(void) {

@@ -86,6 +86,21 @@ void absurd_aligned_sizes_throw(std::size_t n) {
     CHECK_OURS(::operator new[](n, al, std::nothrow) == nullptr, "nothrow new[](0x%zx, 64)", n);
 }
 
+// What is no power of two is none, and no handler can help.
+void absurd_alignments_throw(std::size_t n, std::size_t align) {
+    const std::align_val_t al{align};
+    handler_calls = 0;
+    std::set_new_handler(throwing_handler);
+    CHECK_OURS(throws_bad_alloc([&] { return ::operator new(n, al); }), "new(%zu, %zu)", n, align);
+    CHECK_OURS(throws_bad_alloc([&] { return ::operator new[](n, al); }), "new[](%zu, %zu)", n,
+               align);
+    CHECK_OURS(::operator new(n, al, std::nothrow) == nullptr, "nothrow new(%zu, %zu)", n, align);
+    CHECK_OURS(::operator new[](n, al, std::nothrow) == nullptr, "nothrow new[](%zu, %zu)", n,
+               align);
+    CHECK_OURS(handler_calls == 0, "handler called %d times", handler_calls);
+    std::set_new_handler(nullptr);
+}
+
 void new_handler_is_called(std::size_t n) {
     handler_calls = 0;
     std::set_new_handler(give_up_after_three);
@@ -155,6 +170,8 @@ int main() {
         absurd_sizes_throw(n);
         absurd_aligned_sizes_throw(n);
     }
+    for (std::size_t align : {0, 24, 196608})
+        absurd_alignments_throw(2031616, align);
     new_handler_is_called(absurd);
     throwing_handler_propagates(absurd);
     std::vector<std::thread> threads;

@@ -211,8 +211,10 @@ def check_bad(folder: Path) -> None:
         expect(err == shown or (len(path) > 900 and err.count("warning") == 1), f"{path}: {err}")
     only(folder)
     (folder / "full").symlink_to("/dev/full")
-    err = run("huge", "1", HAKMEM_STATS=f"json:{folder}/full").stderr
-    expect("No space left on device" in err, err)
+    for option, where in ("HAKMEM_STATS", "json:full"), ("HAKMEM_TINY_FRONT_DUMP", "full"):
+        where = where.replace("full", f"{folder}/full")
+        err = run("huge", "1", HAKMEM_TINY_FRONT_METRICS="1", **{option: where}).stderr
+        expect(f"{option}={where}: No space left on device" in err, f"{option}: {err}")
 
 
 # ---- SIGUSR2 ----
