@@ -23,6 +23,12 @@ def number(value: float | None) -> str:
     return count(value, decimals)
 
 
+def printable(text: str) -> str:
+    """Of others' making: without what a terminal would act on. What is no text stays a number."""
+    signs = (s if s.isprintable() or "\udc80" <= s <= "\udcff" else "?" for s in text)
+    return "".join(signs)
+
+
 def count(value: float, decimals: int = 0) -> str:
     return f"{value:,.{decimals}f}".replace(",", "\u202f").replace("-", "−")
 

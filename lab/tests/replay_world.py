@@ -24,17 +24,9 @@ REAL = Stand(BUILD, LIBRARY, LIBRARY, unset("HAKMEM_", "LD_PRELOAD"))
 built = pytest.mark.skipif(
     not (LIBRARY.is_file() and REPLAYER.is_file()), reason="not built: run `make build`"
 )
-WORDS = {
-    streams.MALLOC: 2,
-    streams.FREE: 1,
-    streams.REALLOC: 2,
-    streams.ALIGNED: 3,
-    streams.START: 1,
-    streams.WAIT: 2,
-    streams.POINT: 2,
-    streams.TIME: 1,
-}
+# By the number of each operation.
 NAMES = ("malloc", "free", "realloc", "aligned", "start", "wait")
+WORDS = (2, 1, 2, 3, 1, 2, 2, 1)
 
 
 def events(*rows: tuple[int, ...]) -> raw.Events:
@@ -57,20 +49,16 @@ def events(*rows: tuple[int, ...]) -> raw.Events:
     )
 
 
-def spelled(words: Sequence[int]) -> list[tuple[object, ...]]:
+def spelled(words: Sequence[int]) -> str:
     """A stream in words that can be read, without its points and times."""
-    found: list[tuple[object, ...]] = []
-    at = 0
+    found, at = [], 0
     while at < len(words):
         op = words[at] & 7
         if op < streams.POINT:
-            found.append((NAMES[op], words[at] >> 3, *words[at + 1 : at + WORDS[op]]))
+            numbers = (words[at] >> 3, *words[at + 1 : at + WORDS[op]])
+            found.append(f"{NAMES[op]} {' '.join(map(str, numbers))}")
         at += WORDS[op]
-    return found
-
-
-def spelled_all(made: streams.Streams) -> list[list[tuple[object, ...]]]:
-    return [spelled(words) for words in made.words]
+    return ", ".join(found)
 
 
 def record(folder: Path, *command: object, status: int = 0, **more: str) -> trace.Trace:

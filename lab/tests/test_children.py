@@ -46,11 +46,6 @@ def test_how_a_program_ended_has_a_word_for_every_signal() -> None:
     assert children.how_ended(-40, "at last\n") == "killed by signal 40: at last"
 
 
-def test_what_cannot_start_is_an_error() -> None:
-    with pytest.raises(FileNotFoundError):
-        children.start(("no-such-program",))
-
-
 def test_a_tool_answers_in_english_or_says_why_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
     assert children.output(["sh", "-c", 'echo "$LC_ALL"']) == "C\n"

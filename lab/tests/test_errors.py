@@ -7,7 +7,6 @@ subject here, the reasons for them belong to the tests of the parts.
 import os
 import shutil
 import signal
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,9 +16,8 @@ from hakmem import project
 from hakmem.errors import LabError
 from hakmem.ledger.store import Ledger
 from hakmem.ledger.verify import verify
-from standing import INTERRUPTED, MATRIX, Stand, ended, need, ran, refused, script, until
+from standing import MATRIX, Stand, ended, need, ran, refused, script, until
 
-Done = subprocess.CompletedProcess[str]
 COST = ("--metric", "regex:cost=([0-9.]+)", "--", "sh", "-c", "echo cost=${COST:-100}")
 
 
@@ -256,6 +254,7 @@ def test_a_ledger_without_permission_is_named(own: Stand) -> None:
         *(("compare", "--rival", "system"), ("ab", "--b", "X=1"), ("compare", "--bench", "burst")),
         *(("bisect", "HEAD~1", "HEAD"), ("soak", "--seconds", "1"), ("hotpath", "--repeat", "1")),
         *(("matrix", "lean", "--scale", "1e-6"), ("conformance", "--case", "errno_kept")),
+        ("replay", "bench/traces/jq.hktrace"),
     ],
     ids=" ".join,
 )
@@ -265,7 +264,7 @@ def test_nothing_is_measured_for_a_ledger_that_cannot_be_written(
     (tmp_path / "file").touch()
     mark = tmp_path / "ran"
     # These have work of their own; the others run what they are given.
-    alone = "--bench" in call or call[0] in ("matrix", "conformance")
+    alone = "--bench" in call or call[0] in ("matrix", "conformance", "replay")
     words = call if alone else (*call, "--", "touch", mark)
     done = own.call(*words, LAB_LEDGER=str(tmp_path / "file" / "led"))
     refused(done, f"cannot write into {tmp_path / 'file'}; --no-record measures all the same")
@@ -307,35 +306,13 @@ def test_a_ledger_that_may_not_grow_keeps_what_it_had(own: Stand) -> None:
     assert ledger.append("soak", {}).prev == first.hash
 
 
-def on_full_disk(own: Stand, tmp_path: Path, *arguments: object) -> Done:
-    """The command with DISK a file system of 8 KiB; what it holds then is in tmp_path/kept."""
-    need("unshare")
-    disk, kept = tmp_path / "disk", tmp_path / "kept"
-    disk.mkdir()
-    script = (
-        'mount -t tmpfs -o size=8k tmpfs "$1" || exit 99; d="$1"; k="$2"; shift 2; "$@"; s=$?; '
-        'cp -a "$d" "$k"; exit $s'
-    )
-    words = [str(word).replace("DISK", str(disk)) for word in arguments]
-    within = ("unshare", "-rm", "sh", "-c", script, "sh", disk, kept)
-    done = own.run(*words, within=within, LAB_LEDGER=f"{disk}/led", LAB_LEDGER_HOST="here")
-    if done.returncode in (1, 99) and not kept.exists():
-        pytest.skip(f"no small file system can be mounted: {done.stderr.strip()}")
-    return done
-
-
-def test_a_full_disk_adds_nothing_to_the_ledger(own: Stand, tmp_path: Path) -> None:
-    done = on_full_disk(own, tmp_path, "ab", "--b", "COST=105", *COST)
-    refused(done, "nothing was recorded: cannot write", "No space left on device")
-    whole(tmp_path / "kept" / "led")
-    assert not list(Ledger(tmp_path / "kept" / "led").records())
-
-
-def test_a_full_disk_leaves_no_half_page(own: Stand, tmp_path: Path) -> None:
+def test_a_page_that_may_not_be_written_whole_is_not_there(own: Stand, tmp_path: Path) -> None:
+    need("prlimit")
     short = ("--rival", "system", "--max-blocks", 8, "--min-seconds", 0, "--no-record")
-    arguments = ("compare", "--bench", "prodcons", *short, "--page", "DISK/report.html")
-    refused(on_full_disk(own, tmp_path, *arguments), "cannot write", "No space left on device")
-    assert list((tmp_path / "kept").iterdir()) == []
+    arguments = ("compare", "--bench", "prodcons", *short, "--page", tmp_path / "report.html")
+    done = own.run(*arguments, within=("prlimit", "--fsize=6500"))
+    refused(done, "cannot write", "File too large")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("arguments", [("ledger", "list"), ("--help",)])
@@ -391,12 +368,16 @@ LONG = {
 }
 
 
+# What takes these long is a program that they run, which hangs.
+OF_OTHERS = {"demo": "gcc", "audit": "git"}
+
+
 @pytest.mark.parametrize("name", LONG)
 def test_ctrl_c_is_one_line_and_leaves_no_half(hanging: Stand, tmp_path: Path, name: str) -> None:
     places = {"tmp": tmp_path, "out": tmp_path / "out", "tools": tmp_path / "tools"}
     more = {}
-    if name == "audit":  # what takes it long is git
-        shutil.copy(tmp_path / "tools" / "hang", tmp_path / "tools" / "git")
+    if name in OF_OTHERS:
+        shutil.copy(tmp_path / "tools" / "hang", tmp_path / "tools" / OF_OTHERS[name])
         more["PATH"] = f"{tmp_path}/tools:{os.environ['PATH']}"
     command = (word.format(**places) for word in LONG[name])
     done = hanging.under(**more).interrupted(lambda: marked(tmp_path), *command)
@@ -412,15 +393,3 @@ def test_ctrl_c_is_one_line_and_leaves_no_half(hanging: Stand, tmp_path: Path, n
     assert not (tmp_path / "page.html").exists()
     left = [p for p in (tmp_path / "out").rglob("*") if p.is_file()]
     assert {p.name for p in left} <= {"state.json", "a.csv", "1-a.csv", "1-b.csv"}
-
-
-def test_ctrl_c_in_the_demonstration_is_one_line(own: Stand, tmp_path: Path) -> None:
-    """While a real program runs under hakmem, which gets the interrupt as well."""
-    gcc = script(tmp_path / "tools" / "gcc", f"echo $$ >> {tmp_path}/mark\nexec sleep 600")
-    done = own.under(PATH=f"{gcc.parent}:{os.environ['PATH']}").interrupted(
-        lambda: marked(tmp_path), "demo", "--out", tmp_path / "out"
-    )
-    said = done.stderr
-    assert done.returncode == 130, said
-    assert said == INTERRUPTED
-    assert not (tmp_path / "out").exists()

@@ -41,18 +41,12 @@ def test_containers_each_have_a_process_1(tmp_path: Path) -> None:
 @pytest.mark.parametrize("unpacked", [False, True])
 def test_what_was_written_is_read(tmp_path: Path, level: int, unpacked: bool) -> None:
     found = pprof.read(replace(MADE, unpacked=unpacked).write(tmp_path / "p.pb.gz", level))
-    assert [[place.address for place in s.stack] for s in found.samples] == [
-        [0x1010, 0x2FFF],
-        [0x2FFF, 0x9000],
-    ]
-    assert [s.bytes for s in found.samples] == [
-        {IN_USE: 100, ALLOCATED: 300},
-        {IN_USE: 0, ALLOCATED: 1 << 40},
-    ]
-    assert [s.objects for s in found.samples] == [
-        {IN_USE: 1, ALLOCATED: 3},
-        {IN_USE: 0, ALLOCATED: 2},
-    ]
+    one, other = found.samples
+    assert [place.address for place in one.stack] == [0x1010, 0x2FFF]
+    assert [place.address for place in other.stack] == [0x2FFF, 0x9000]
+    assert (one.bytes, one.objects) == ({IN_USE: 100, ALLOCATED: 300}, {IN_USE: 1, ALLOCATED: 3})
+    assert other.bytes == {IN_USE: 0, ALLOCATED: 1 << 40}
+    assert other.objects == {IN_USE: 0, ALLOCATED: 2}
     module = pprof.Module(0x1000, 0x3000, 0x400, "/bin/program", "ab12")
     assert [place.module for s in found.samples for place in s.stack] == [module] * 3 + [None]
     assert (found.pid, found.interval, found.duration_ns) == (4711, 524288, 5)
@@ -92,31 +86,20 @@ WHOLE = gzip.compress(MADE.encode())
 CPU = replace(MADE, types=[("samples", "count"), ("cpu", "nanoseconds")], rows=[])
 
 
-@pytest.mark.parametrize(
-    ("content", "why"),
-    [
-        (b"", "it is empty"),
-        (b"\n\x04\x08\x01", "it is not compressed by gzip"),
-        (b"heap profile: 1: 2 [1: 2] @ heap_v2/524288\n", "HAKMEM_PROF_FORMAT=text made it"),
-        (WHOLE[:-20], "it is cut off"),
-        (WHOLE[:60] + b"XXXX" + WHOLE[64:], "it is damaged"),
-        (WHOLE[:10] + b"\xff" * 20, "it is damaged"),
-        (gzip.compress(b"heap profile: 1: 2"), "not in pprof's format"),
-        (gzip.compress(MADE.encode()[:-300]), "not in pprof's format"),
-        (gzip.compress(CPU.encode()), "it counts samples, cpu, not inuse_space"),
-    ],
-    ids=[
-        "empty",
-        "plain",
-        "older",
-        "cut off",
-        "damaged",
-        "no deflate",
-        "text",
-        "half",
-        "another kind",
-    ],
-)
+NO_PROFILES = {
+    "empty": (b"", "it is empty"),
+    "plain": (b"\n\x04\x08\x01", "it is not compressed by gzip"),
+    "older": (b"heap profile: 1: 2 [1: 2] @ heap_v2/1\n", "HAKMEM_PROF_FORMAT=text made it"),
+    "cut off": (WHOLE[:-20], "it is cut off"),
+    "damaged": (WHOLE[:60] + b"XXXX" + WHOLE[64:], "it is damaged"),
+    "no deflate": (WHOLE[:10] + b"\xff" * 20, "it is damaged"),
+    "text": (gzip.compress(b"heap profile: 1: 2"), "not in pprof's format"),
+    "half": (gzip.compress(MADE.encode()[:-300]), "not in pprof's format"),
+    "another kind": (gzip.compress(CPU.encode()), "it counts samples, cpu, not inuse_space"),
+}
+
+
+@pytest.mark.parametrize(("content", "why"), NO_PROFILES.values(), ids=NO_PROFILES)
 def test_what_is_no_profile_is_one_line(tmp_path: Path, content: bytes, why: str) -> None:
     file = tmp_path / "p.pb.gz"
     file.write_bytes(content)

@@ -1,7 +1,6 @@
 """What addresses are called: a compiled program with debug information, with symbols, with none."""
 
 import re
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -50,22 +49,17 @@ def build_id(program: Path) -> str:
     return found[1]
 
 
-@dataclass(frozen=True)
-class Called:
-    of: dict[int, tuple[Frame, ...]]
-    problems: list[str]
-
-
-def named(file: Path, addresses: list[int], id: str = "", folder: Path = Path("/none")) -> Called:
-    """What the addresses, which the linker gave, are called in a process with the file mapped."""
+def named(file: Path, addresses: list[int], id: str = "") -> symbols.Names:
+    """What the addresses, which the linker gave, are called in a process with the file mapped: by
+    address."""
     offset, address = text_segment(file) if file.is_file() else (0x1000, 0x1000)
     placed = [one - address + BASE for one in addresses]
     module = world.Mapped(BASE, BASE + 0x10000, offset, str(file), id)
     made = world.Made(rows=[(placed, [1, 1, 1, 1])], modules=[module])
     profile = pprof.decode(made.encode(), "p")
-    found = symbols.names([profile], [folder])
+    found = symbols.names([profile], [])
     order = [found.of[place] for place in profile.samples[0].stack]
-    return Called(dict(zip(addresses, order, strict=True)), found.problems)
+    return symbols.Names(dict(zip(addresses, order, strict=True)), found.problems)
 
 
 def said(frames: tuple[Frame, ...]) -> list[tuple[str, str, int]]:
@@ -124,6 +118,21 @@ def test_another_build_names_nothing(program: Path) -> None:
     assert said(found.of[at]) == [(f"[program+0x{at - address + offset:x}]", "", 0)]
 
 
+def test_each_build_of_a_file_is_named_by_itself(program: Path) -> None:
+    """As where a plugin is replaced and opened again: the one that is there now has names."""
+    offset, address = text_segment(program)
+    place = calls_of_malloc(program)["keep_static"] - address + BASE
+    modules = [
+        world.Mapped(start, start + 0x10000, offset, str(program), id)
+        for start, id in ((BASE, build_id(program)), (2 * BASE, "00" * 20))
+    ]
+    made = world.Made(rows=[([place, place + BASE], [1, 1, 1, 1])], modules=modules)
+    profile = pprof.decode(made.encode(), "p")
+    found = symbols.names([profile], [])
+    names = [found.of[each][-1].name for each in profile.samples[0].stack]
+    assert names == ["keep_static", f"[program+0x{place - BASE + offset:x}]"]
+
+
 def test_a_module_that_is_gone_is_said(tmp_path: Path) -> None:
     found = named(tmp_path / "gone.so", [0x1234])
     assert said(found.of[0x1234]) == [("[gone.so+0x1234]", "", 0)]
@@ -142,7 +151,7 @@ def test_without_binutils_it_says_what_to_install(
 
 
 def test_generated_code_is_called_what_its_runtime_says(tmp_path: Path) -> None:
-    text = "7f0000001000 40 py::load:/srv/app.py\n7f0000002000 80 stub for f\n"
+    text = "7f0000001000 40 py::load:/srv/app.py\n7f0000002000 80 stub\033for f\n"
     (tmp_path / "perf-4711.map").write_text(text)
     made = world.Made(rows=[([0x7F0000001004, 0x7F0000002000, 0x7F0000001040], [1, 1, 1, 1])])
     profile = pprof.decode(made.encode(), "p")
@@ -150,7 +159,7 @@ def test_generated_code_is_called_what_its_runtime_says(tmp_path: Path) -> None:
     frames = [found[place][0] for place in profile.samples[0].stack]
     assert [(f.name, f.module, f.file) for f in frames] == [
         ("load", "python", "/srv/app.py"),
-        ("stub for f", "generated", ""),
+        ("stub?for f", "generated", ""),
         ("[0x7f0000001040]", "?", ""),
     ]
 

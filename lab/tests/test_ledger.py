@@ -198,16 +198,16 @@ def test_the_index_answers_and_follows_the_ledger(ledger: Ledger) -> None:
     metrics = {"speed": {"value": 2.5, "unit": "ns/op"}}
     plain = ledger.append("sample", {"ok": True, "source": {"commit": "c1"}, "metrics": metrics})
     ask = ledger_index.query
-    assert [row[0] for row in ask(ledger, ["source.commit=c1", "ok=true"]).rows] == [plain.id]
-    assert ask(ledger, ["ok=false"]).rows == []
+    assert [row[0] for row in ask(ledger, ["source.commit=c1", "ok=true"])[1]] == [plain.id]
+    assert ask(ledger, ["ok=false"])[1] == []
     ratio = {"cost": {"estimate": 0.9, "low": 0.8, "high": 1.0, "unit": "ratio"}}
     verdict = ledger.append("verdict", {"ok": True, "metrics": ratio})
     sql = "select record, value, low from metrics order by value"
-    assert ask(ledger, [sql]).rows == [(verdict.id, 0.9, 0.8), (plain.id, 2.5, None)]
+    assert ask(ledger, [sql])[1] == [(verdict.id, 0.9, 0.8), (plain.id, 2.5, None)]
     for bad in ("select nothing", "with x as (select 1) delete from records", "no filter"):
         with pytest.raises(LabError):
             ask(ledger, [bad])
-    assert len(ask(ledger, ["select id from records"]).rows) == 2
+    assert len(ask(ledger, ["select id from records"])[1]) == 2
 
 
 @pytest.mark.parametrize(
@@ -243,15 +243,16 @@ def test_the_figures_of_a_record_are_listed_one_to_a_line(ledger: Ledger, own: S
 
 
 def test_the_command_shows_and_verifies(ledger: Ledger, own: Stand) -> None:
-    ratio = {"cost": {"estimate": 0.876, "low": 0.851, "high": 0.902, "unit": "ratio"}}
-    body = {"question": "is it less?", "verdict": "GO", "metrics": ratio, "ok": True}
+    ratio = {"estimate": 0.876, "low": 0.851, "high": 0.902, "unit": "ratio"}
+    metrics = {"time": ratio, "guard a": {**ratio, "estimate": 0.861}}
+    body = {"question": "is it less?", "verdict": "GO", "metrics": metrics, "ok": True}
     record = ledger.append("verdict", body)
     listed = own.call("ledger", "list")
     assert record.id in listed.stdout
     assert "GO 0.876: is it less?" in listed.stdout
     assert json.loads(own.call("ledger", "show", record.id).stdout)["body"] == body
-    cited = own.call("ledger", "cite", f"{record.id}/cost/%", "--decimals", "1")
-    assert cited.stdout == f"−12.4 % [−14.9–−9.8]<!--c:{record.id}/cost/%-->\n"
+    cited = own.call("ledger", "cite", f"{record.id}/time/%", "--decimals", "1")
+    assert cited.stdout == f"−12.4 % [−14.9–−9.8]<!--c:{record.id}/time/%-->\n"
 
     good = own.call("ledger", "verify")
     assert (good.returncode, "all as written" in good.stdout) == (0, True)

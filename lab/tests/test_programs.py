@@ -3,11 +3,11 @@
 Stand-ins run here, so that no package is needed.
 """
 
-import dataclasses
 import random
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -45,7 +45,7 @@ def toy(tmp_path: Path) -> Toy:
         makers = (script("toy.sh", sh), script("toy.py", python), script("requests", "hello\n"))
         argv = (PYTHON, "-I", "-S", "in/toy.py") if python else ("sh", "in/toy.sh")
         program = Program("toy", "a toy", argv, makers=makers, version=("-c", ""))
-        return prepare(dataclasses.replace(program, **more), tmp_path)
+        return prepare(replace(program, **more), tmp_path)
 
     return make
 
@@ -208,8 +208,8 @@ def test_a_load_has_nothing_of_the_cells_and_fails_the_sample(toy: Toy) -> None:
     ready = toy(python=asleep, load=(PYTHON, "-c", says))
     assert run(ready.process(system(), {"ANSWER": "the cell's"})).error is None
     fails = (PYTHON, "-c", "import time; time.sleep(0.1); 1/0")
-    failing = dataclasses.replace(ready.program, load=fails)
-    sample = run(dataclasses.replace(ready, program=failing).process(system(), {}))
+    failing = replace(ready.program, load=fails)
+    sample = run(replace(ready, program=failing).process(system(), {}))
     assert sample.error == "its load ended: status 1: ZeroDivisionError: division by zero"
     assert sample.status == 0
 
@@ -219,9 +219,7 @@ def test_the_process_that_works_must_be_served(toy: Toy, stand: Stand) -> None:
     ours = hakmem(stand.library)
     other = Library("other", stand.silent, "0", "given")
     for worker, fine in (("env", True), ("cc1", False)):
-        named = dataclasses.replace(
-            ready, program=dataclasses.replace(ready.program, worker=worker)
-        )
+        named = replace(ready, program=replace(ready.program, worker=worker))
         proven = run(named.process(ours, {}))
         shown = take_shown(Sample("toy"), named.process(other, {}))
         if fine:

@@ -15,21 +15,10 @@ from hakmem.suite import SUITE
 from standing import Stand
 
 HAKMEM = Library("hakmem", Path("/b/libhakmem.so"), "0.1.0", "hakmem")
-SAID = Proof(
-    "0.1.0",
-    7,
-    "/b/bench_x",
-    True,
-    "hakmem",
-    settings={"HAKMEM_THP": "0", "HAKMEM_STATS": "json:/tmp/..."},
-)
-AS_SAID = {
-    "HAKMEM_THP": "0",
-    "HAKMEM_TCACHE_KB": "2048",
-    "HAKMEM_PROOF": "f",
-    "HAKMEM_STATS": "json:/tmp/a long path",
-    "X": "1",
-}
+SETTINGS = {"HAKMEM_THP": "0", "HAKMEM_STATS": "json:/tmp/..."}
+SAID = Proof("0.1.0", 7, "/b/bench_x", True, "hakmem", settings=SETTINGS)
+NOT_STATED = {"HAKMEM_TCACHE_KB": "2048", "HAKMEM_PROOF": "f", "X": "1"}
+AS_SAID = {"HAKMEM_THP": "0", "HAKMEM_STATS": "json:/tmp/a long path", **NOT_STATED}
 
 
 def test_the_source_is_dirty_by_what_can_change_a_figure(tmp_path: Path) -> None:

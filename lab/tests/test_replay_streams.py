@@ -7,7 +7,7 @@ import pytest
 from hakmem.errors import LabError
 from hakmem.replay import streams
 from hakmem.replay.raw import GIVEN, RESIZED, TAKEN
-from replay_world import WORDS, events, spelled_all
+from replay_world import WORDS, events, spelled
 
 
 def test_a_block_is_known_by_the_event_before_it_at_its_address() -> None:
@@ -22,9 +22,8 @@ def test_a_block_is_known_by_the_event_before_it_at_its_address() -> None:
             (2, TAKEN, 100),  # of what is no block of the recording
         )
     )
-    assert spelled_all(made) == [
-        [("malloc", 0, 8), ("malloc", 1, 1), ("free", 0), ("aligned", 0, 64, 6), ("free", 0)]
-    ]
+    (words,) = map(spelled, made.words)
+    assert words == "malloc 0 8, malloc 1 1, free 0, aligned 0 64 6, free 0"
     assert made.slots == 2
     facts = {"operations": 5, "mallocs": 2, "aligned": 1, "frees": 2, "unknown_frees": 2}
     assert facts.items() <= made.facts.items()
@@ -46,16 +45,8 @@ def test_the_halves_of_a_realloc_are_one_operation_on_the_same_block() -> None:
             (2, TAKEN | RESIZED, 400),  # the recording ends amid it
         )
     )
-    assert spelled_all(made) == [
-        [
-            ("malloc", 0, 8),
-            ("realloc", 0, 80),
-            ("realloc", 0, 90),
-            ("malloc", 1, 7),
-            ("free", 0),
-            ("free", 1),
-        ]
-    ]
+    (words,) = map(spelled, made.words)
+    assert words == "malloc 0 8, realloc 0 80, realloc 0 90, malloc 1 7, free 0, free 1"
     assert made.facts["peak_bytes"] == 97
 
 
@@ -70,17 +61,11 @@ def test_another_threads_block_is_waited_for_once_and_threads_start_in_order() -
             (3, GIVEN, 500, 4),
         )
     )
-    first, second = spelled_all(made)
+    first, second = map(spelled, made.words)
     # The second free waits for both of what the first thread did; the slot freed last is taken
     # again when its free is done.
-    assert first == [
-        ("malloc", 0, 1),
-        ("malloc", 1, 2),
-        ("start", 1),
-        ("wait", 1, 2),
-        ("malloc", 1, 3),
-    ]
-    assert second == [("wait", 0, 1), ("free", 0), ("wait", 0, 2), ("free", 1), ("malloc", 2, 4)]
+    assert first == "malloc 0 1, malloc 1 2, start 1, wait 1 2, malloc 1 3"
+    assert second == "wait 0 1, free 0, wait 0 2, free 1, malloc 2 4"
 
 
 def test_what_one_thread_alone_did_without_a_record_is_its_own() -> None:

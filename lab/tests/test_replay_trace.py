@@ -3,8 +3,6 @@
 import json
 import random
 import re
-import shutil
-import sys
 from array import array
 from collections.abc import Sequence
 from pathlib import Path
@@ -47,13 +45,8 @@ def test_what_is_no_trace_is_one_clear_line(
 ) -> None:
     path = tmp_path / "x.hktrace"
     path.write_bytes(content)
-    with pytest.raises(LabError, match=re.escape(message)):
-        trace.unpack(trace.read(path), tmp_path / "streams")
     for command in ("replay", "advise"):
-        shutil.copy(sys.executable, stand.folder / "bench" / "bench_replay")
-        done = stand.call(command, path)
-        (stand.folder / "bench" / "bench_replay").unlink()
-        refused(done, message)
+        refused(stand.call(command, path), message)
 
 
 def test_a_damaged_trace_is_refused_or_as_it_was(small: trace.Trace, tmp_path: Path) -> None:
@@ -76,14 +69,8 @@ def test_a_damaged_trace_is_refused_or_as_it_was(small: trace.Trace, tmp_path: P
 
 @pytest.mark.parametrize(
     "change",
-    [
-        {"bytes": 4},
-        {"bytes": 12124},
-        {"bytes": 1 << 30},
-        {"threads": "2"},
-        {"operations": None},
-        {"seconds": None},
-    ],
+    [{"bytes": n} for n in (4, 12124, 1 << 30)]
+    + [{"threads": "2"}, {"operations": None}, {"seconds": None}],
 )
 def test_facts_that_cannot_be_are_damage(small: trace.Trace, change: dict[str, object]) -> None:
     first, _, body = small.path.read_bytes().split(b"\n", 2)
@@ -95,9 +82,11 @@ def test_facts_that_cannot_be_are_damage(small: trace.Trace, change: dict[str, o
 
 def test_a_command_may_be_as_long_as_the_system_takes_it(small: trace.Trace) -> None:
     first, _, body = small.path.read_bytes().split(b"\n", 2)
-    facts = {**small.facts, "command": ["a", *["\udcff" * 100_000] * 20]}
-    small.path.write_bytes(b"\n".join((first, json.dumps(facts).encode(), body)))
-    assert len(trace.describe(trace.read(small.path).facts)) < 300
+    facts = {**small.facts, "command": ["\033", *["\udcff" * 100_000] * 20], "program": "\033"}
+    small.path.write_bytes(b"\n".join((first, json.dumps({**facts, "pid": 1}).encode(), body)))
+    said = trace.describe(trace.read(small.path).facts)
+    assert len(said) < 300
+    assert "\033" not in said
 
 
 @built

@@ -1,7 +1,6 @@
 """`hakmem run`: proof where there is proof, and a plain no where there is none."""
 
 import os
-import shutil
 import struct
 from pathlib import Path
 
@@ -88,8 +87,3 @@ def test_what_is_there_and_no_program_is_not_said_to_be_missing(
     refused(done, f"cannot run {tmp_path}/text: it is no executable file (chmod +x)", status=126)
     done = stand.run(command, "--", tmp_path)
     refused(done, f"cannot run {tmp_path}: it is a folder", status=126)
-
-
-def test_another_build_can_be_named(stand: Stand, tmp_path: Path) -> None:
-    shutil.copy(stand.library, tmp_path / "libhakmem.so")
-    assert stand.run("run", "--", "true", LAB_BUILD_DIR=str(tmp_path)).returncode == 0

@@ -49,6 +49,9 @@ FIGURES = (
     "That is a «speedup of 1.8».",
     "The «page faults of the whole process were 178».",
     "All «page faults fell to 2 627» in the end.",
+    "Their number went «27 665 → 2 627».",
+    "It has a «ratio of 0.92».",
+    "It moves «25.1M» in all.",
     "We count «5.1M misses».",
     # comparisons
     "It does «10.2M vs System 72.9M».",
@@ -58,6 +61,8 @@ FIGURES = (
     "It is «three times faster».",
     "It is «2-3x faster».",
     "It is «1.8× faster».",
+    "It is «3 points faster».",
+    "It is «0.88 [0.85–0.90]» of it.",
     "It is faster «by a factor of 3».",
     "It grew «by a factor of two».",
     "It is a «3.5-fold gain».",
@@ -122,7 +127,8 @@ HARMLESS = (
 
 
 CLAIMS = 9
-LEDGER = "evidence/ledger"
+HOST, LEDGER = "planted", "evidence/ledger/planted.jsonl"
+MESSAGE = "message"  # a file in place of the commit message
 
 
 @dataclass
@@ -137,18 +143,17 @@ class Site:
     sample: str
     dirty: str
     verdict: str
-    message: str = ""
 
     @property
     def ledger(self) -> Ledger:
-        return Ledger(self.root / "evidence")
+        return Ledger(self.root / "evidence", HOST)
 
     def problems(self) -> list[str]:
         history = (self.root / "old.md").resolve()
         audit = Audit.of(self.root, self.ledger, 0, {history})
         audit.document(self.root / "doc.md")
         audit.document(history)
-        audit.message("planted", self.message)
+        audit.message("planted", (self.root / MESSAGE).read_text(encoding="utf-8"))
         audit.floor(CLAIMS)
         return audit.problems
 
@@ -162,15 +167,6 @@ class Site:
     def say(self, old: str, new: str) -> None:
         self.edit("doc.md", old, new)
 
-    def tell(self, old: str, new: str) -> None:
-        if old not in self.message:
-            raise LabError(f"cannot plant {new!r}: {old!r} is not in the commit message")
-        self.message = self.message.replace(old, new)
-
-    def edit_ledger(self, old: str, new: str) -> None:
-        path = next((self.root / LEDGER).glob("*.jsonl"))
-        self.edit(f"{LEDGER}/{path.name}", old, new)
-
 
 def build(root: Path) -> Site:
     """A checkout with all of it committed."""
@@ -183,7 +179,7 @@ def build(root: Path) -> Site:
     source = provenance.source(root)
     rate = {"ok": True, "metrics": {"rate": {"value": 41.2345e6, "unit": "ops/s"}}}
     cost = {"estimate": 0.876, "low": 0.851, "high": 0.902, "unit": "ratio"}
-    ledger = Ledger(root / "evidence")
+    ledger = Ledger(root / "evidence", HOST)
     sample = ledger.append("sample", {**rate, "source": source}, {"stdout": b"41234500\n"}).id
     dirty = ledger.append("sample", {**rate, "source": {**source, "dirty": True}}).id
     body = {"question": "less?", "verdict": "GO", "metrics": {"cost": cost}, "ok": True}
@@ -198,9 +194,11 @@ def build(root: Path) -> Site:
     made = blocks.rewrite(text, root, {verdict: record})
     for name in ("doc.md", "old.md"):
         (root / name).write_text(made, encoding="utf-8")
+    told = f"cost 0.88 [0.85–0.90] [c:{verdict}/cost]"
+    (root / MESSAGE).write_text(told, encoding="utf-8")
     _git(root, "add", ".")
     _git(root, "commit", "-q", "-m", "evidence")
-    return Site(root, sample, dirty, verdict, f"cost 0.88 [0.85–0.90] [c:{verdict}/cost]")
+    return Site(root, sample, dirty, verdict)
 
 
 def _git(root: Path, *arguments: str) -> None:
@@ -242,16 +240,24 @@ VIOLATIONS = (
     Violation("another unit", lambda s: s.say("M ops", "G ops"), "shows the unit"),
     Violation("a stale benchmark", lambda s: s.edit("bench/a.c", "a", "b"), "bench/ has changed"),
     Violation("an old source", lambda s: s.edit("src/a.c", "a", "b"), "is stale"),
+    Violation("no metric", lambda s: s.say("/rate/M", "/none/M"), "no metric"),
+    Violation("no scale", lambda s: s.say("/rate/M", "/rate/Q"), "no scale"),
     Violation("a dirty record", lambda s: s.say(s.sample, s.dirty), "dirty"),
     Violation("no record", lambda s: s.say(s.sample, "0" * 12), "no record"),
     Violation("a ratio without interval", lambda s: s.say(" [0.85–0.90]", ""), "its interval"),
     Violation("a changed interval", lambda s: s.say("–0.90]", "–0.91]"), "shows the interval"),
-    Violation("an edited byte", lambda s: s.edit_ledger("41234500.0", "41234600.0"), "was changed"),
+    Violation("an interval of one's own", lambda s: s.say("ops/s<", "ops/s [40–42]<"), "has none"),
+    Violation("two digits of a ratio", lambda s: s.say("0.85–0.90", "0.8–0.9"), "with 3 digits"),
+    Violation("a lost sign", lambda s: s.say("−12 % [−15–−10]", "12 % [10–15]"), "says -12"),
+    Violation(
+        "an edited byte", lambda s: s.edit(LEDGER, "41234500.0", "41234600.0"), "was changed"
+    ),
     Violation("an edited table", lambda s: s.say("0.851", "0.852"), "not what its source gives"),
-    Violation("a message's figure", lambda s: s.tell("cost", "7 ns/op, cost"), "unbacked"),
+    Violation("a message's figure", lambda s: s.edit(MESSAGE, "cost", "7 ns/op, cost"), "unbacked"),
     Violation("a lost claim", lambda s: s.say(f"<!--c:{s.sample}/rate/M-->", ""), "the floor"),
     Violation("in history a figure", lambda s: s.edit("old.md", "It", "7 ns. It"), "unbacked"),
     Violation("in history a digit", lambda s: s.edit("old.md", "41.2", "41.3"), "says 41.2"),
+    Violation("in history a table", lambda s: s.edit("old.md", "| GO |", "| NO-GO |"), "not what"),
     Violation("in history a dirty record", lambda s: s.edit("old.md", s.sample, s.dirty), "dirty"),
     *map(_typed, FIGURES),
 )

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hakmem import project
+from hakmem import project, words
 from hakmem.errors import LabError
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
@@ -109,7 +109,7 @@ def read(path: Path) -> Profile:
 def decode(data: bytes, name: str) -> Profile:
     """ValueError, IndexError or KeyError where the data is not in the format."""
     whole = Message(data)
-    strings = whole.texts(6)
+    strings = [words.printable(text) for text in whole.texts(6)]
     if not strings or strings[0]:
         raise ValueError("the table of strings does not begin with an empty one")
     types = [strings[one.number(1)] for one in whole.messages(1)]

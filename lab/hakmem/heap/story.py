@@ -37,10 +37,6 @@ class Process:
         modules = self.last.modules
         return Path(modules[0].file).name if modules else f"process {self.pid}"
 
-    @property
-    def allocated(self) -> int:
-        return self.last.total(ALLOCATED)
-
 
 Identity = tuple[int, str, int]
 
@@ -70,14 +66,17 @@ def choose(found: Sequence[Process], pid: int | None) -> Process:
     if chosen is None:
         there = ", ".join(f"{process.pid} ({process.program})" for process in found)
         raise LabError(f"--pid {pid}: no profile is of that process, but of {there}")
-    if not any(profile.samples for profile in chosen.profiles):
-        of = words.size(chosen.last.interval)
-        raise LabError(
-            f"nothing was sampled in {chosen.program}: it allocates too little for one in {of}; "
-            "repeat with --sample-kb 0 (HAKMEM_PROF_SAMPLE_KB=0)",
-            status=1,
-        )
-    return chosen
+    interval = chosen.last.interval
+    if any(profile.samples for profile in chosen.profiles):
+        return chosen
+    if interval <= 1:
+        said = f"nothing was allocated in {chosen.program} while its profile was on"
+        raise LabError(said, status=1)
+    raise LabError(
+        f"nothing was sampled in {chosen.program}: it allocates too little for one in "
+        f"{words.size(interval)}; repeat with --sample-kb 0 (HAKMEM_PROF_SAMPLE_KB=0)",
+        status=1,
+    )
 
 
 def of_process(
@@ -101,7 +100,7 @@ def of_process(
     growth = weigh.growth(process.profiles, at, wrappers, heap_page.DRAWN) if grew else None
     return Page(
         title=f"The heap of {process.program}",
-        kicker=_kicker(process.last),
+        kicker=f"hakmem heap · {heap_page.when(process.last.time_ns)}",
         lede=_lede(at[last], at[peak], total, peak != last),
         views=views,
         first="peak" if peak != last else "inuse",
@@ -146,10 +145,6 @@ def _lede(last: Weighed, peak: Weighed, total: Weighed, fell: bool) -> str:
     return f"{used}. {words.size(total.total.bytes)} were allocated in all."
 
 
-def _kicker(profile: Profile) -> str:
-    return f"hakmem heap · {heap_page.when(profile.time_ns)}"
-
-
 def _facts(process: Process, command: str) -> dict[str, str]:
     last = process.last
     facts = {
@@ -174,7 +169,7 @@ def _size(profile: Profile, fact: str) -> str:
 
 def _row(process: Process) -> tuple[str, str, str]:
     name = f"{process.program} (pid {process.pid}, {len(process.profiles)} profiles)"
-    return name, words.size(process.peak.total(IN_USE)), words.size(process.allocated)
+    return name, words.size(process.peak.total(IN_USE)), words.size(process.last.total(ALLOCATED))
 
 
 def of_two(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from hakmem import words
 from hakmem.errors import LabError
 from hakmem.heap.pprof import Location, Module, Profile
 from hakmem.process.children import output
@@ -80,9 +81,8 @@ def names(profiles: Sequence[Profile], beside: Iterable[Path]) -> Names:
     perf-PID.map, in which runtimes with generated code say what it is called."""
     every = {place for p in profiles for sample in p.samples for place in sample.stack}
     found, problems = {}, []
-    # Where in a file its places lie, and which build of it ran.
-    by_file: dict[str, dict[Location, int]] = {}
-    builds: dict[str, str] = {}
+    # By file and the build of it that ran: where in it its places lie.
+    by_file: dict[tuple[str, str], dict[Location, int]] = {}
     generated = _generated(profiles[0].pid, beside)
     for place in every:
         module = place.module
@@ -92,12 +92,11 @@ def names(profiles: Sequence[Profile], beside: Iterable[Path]) -> Names:
             )
         elif module is not None and module.file.startswith("/"):
             offset = place.address - module.start + module.offset
-            by_file.setdefault(module.file, {})[place] = offset
-            builds[module.file] = module.build_id
+            by_file.setdefault((module.file, module.build_id), {})[place] = offset
         else:
             found[place] = (_of_no_file(place, generated.at(place.address)),)
-    for file in sorted(by_file):
-        known, why = _of_file(Path(file), by_file[file], builds[file])
+    for file, build in sorted(by_file):
+        known, why = _of_file(Path(file), by_file[file, build], build)
         found |= known
         problems += [f"{file}: {why}"] if why else []
     return Names(found, problems)
@@ -190,7 +189,8 @@ def _generated(pid: int, folders: Iterable[Path]) -> _Symbols:
     """What a runtime says of the code that it generates: perf-PID.map."""
     files = (folder / f"perf-{pid}.map" for folder in folders)
     file = next((file for file in files if pid and file.is_file()), None)
-    return _Symbols(_GENERATED.findall(file.read_text(errors="replace")) if file else ())
+    listed = _GENERATED.findall(file.read_text(errors="replace")) if file else ()
+    return _Symbols((start, size, words.printable(name)) for start, size, name in listed)
 
 
 def _of_no_file(place: Location, name: str) -> Frame:

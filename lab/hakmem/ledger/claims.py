@@ -17,6 +17,7 @@ SCALES = {
     "Ki": str(2**10), "Mi": str(2**20), "Gi": str(2**30),
 }  # fmt: skip
 
+GUARD = "guard "  # before the name of a guard among a verdict's metrics
 # The `kind` of an interval that one run's series gives: it does not hold for another run.
 WITHIN = "95 % CI within the run"
 

@@ -7,7 +7,6 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Annotated, Any
 
@@ -63,13 +62,12 @@ def answer(body: Mapping[str, Any]) -> str:
     """The verdict with the ratio it is about; of many verdicts, how many of each."""
     metrics = body.get("metrics") or {}
     if "verdict" in body:
-        first = next(iter(metrics.values()), None)
-        if isinstance(first, Mapping) and "estimate" in first and "question" in body:
-            return f"{body['verdict']} {first['estimate']:.3f}"
+        own = (m for name, m in metrics.items() if not name.startswith(claims.GUARD))
+        target: Mapping[str, Any] = next(own, {})
+        if "estimate" in target and "question" in body:
+            return f"{body['verdict']} {target['estimate']:.3f}"
         return str(body["verdict"])
-    each = Counter(
-        m["verdict"] for m in metrics.values() if isinstance(m, Mapping) if m.get("verdict")
-    )
+    each = Counter(m["verdict"] for m in metrics.values() if m.get("verdict"))
     return ", ".join(f"{count} {word}" for word, count in each.most_common())
 
 
@@ -89,35 +87,25 @@ def subject(body: Mapping[str, Any]) -> str:
 def figures(metrics: Mapping[str, Any]) -> str:
     """The first figures of a record that decides nothing."""
     names = sorted(metrics, key=lambda name: name not in TELLING)
-    return ", ".join(f"{name} {short(metrics[name])}" for name in names[:3])
-
-
-def short(metric: Any) -> str:
-    """A few digits with a prefix that suits them; never an error."""
-    try:
-        return claims.for_people(metric)[0]
-    except (KeyError, TypeError, ValueError, OverflowError):
-        return "?"
+    return ", ".join(f"{name} {claims.for_people(metrics[name])[0]}" for name in names[:3])
 
 
 # ---- the index, made in memory for one question ----
 
-# `value` is a measurement's value or a verdict's estimate, `body` JSON.
-SCHEMA = """
-create table records (id primary key, host, seq, kind, time, method, ok, body);
-create table metrics (record, name, value, low, high, unit);
-"""
 COLUMNS = ("id", "host", "seq", "kind", "time", "method", "ok")
+# `body` is JSON, `value` a measurement's value or a verdict's estimate.
+SCHEMA = f"""
+create table records ({", ".join(COLUMNS)}, body);
+create view metrics as select records.id as record, m.key as name,
+    coalesce(json_extract(m.value, '$.value'), json_extract(m.value, '$.estimate')) as value,
+    json_extract(m.value, '$.low') as low, json_extract(m.value, '$.high') as high,
+    json_extract(m.value, '$.unit') as unit
+from records, json_each(body, '$.metrics') as m;
+"""
 
 
-@dataclass(frozen=True)
-class Answer:
-    columns: list[str]
-    rows: list[tuple[object, ...]]
-
-
-def query(ledger: Ledger, terms: Sequence[str]) -> Answer:
-    """One SQL query, or filters `key=value` that must all hold.
+def query(ledger: Ledger, terms: Sequence[str]) -> tuple[list[str], list[tuple[object, ...]]]:
+    """Columns and rows of one SQL query, or of filters `key=value` that must all hold.
 
     A key is a column of `records` or a dotted path into the body, such as `source.commit`.
     """
@@ -125,13 +113,13 @@ def query(ledger: Ledger, terms: Sequence[str]) -> Answer:
     sql, values = (terms[0], []) if is_sql else _filters(terms)
     with closing(sqlite3.connect(":memory:")) as database:
         database.executescript(SCHEMA)
-        for record in ledger.records():
-            _insert(database, record)
+        places = ",?" * len(COLUMNS)
+        database.executemany(f"insert into records values (?{places})", map(_row, ledger.records()))
         database.execute("pragma query_only = 1")
         try:
             cursor = database.execute(sql, values)
             columns = [column[0] for column in cursor.description or ()]
-            return Answer(columns, cursor.fetchall())
+            return columns, cursor.fetchall()
         except sqlite3.Error as error:
             raise LabError(
                 f"the query failed: {error}; tables: records ({', '.join(COLUMNS)}, body), "
@@ -156,20 +144,9 @@ def _filters(terms: Sequence[str]) -> tuple[str, list[str]]:
     return f"select {', '.join(COLUMNS)} from records where {where} order by host, seq", values
 
 
-def _insert(database: sqlite3.Connection, record: Record) -> None:
-    row = [vars(record)[name] for name in COLUMNS if name != "ok"]
-    database.execute(
-        "insert into records values (?,?,?,?,?,?,?,?)",
-        [*row, record.body.get("ok"), json.dumps(record.body, ensure_ascii=False)],
-    )
-    metrics = record.body.get("metrics")
-    for name, metric in metrics.items() if isinstance(metrics, dict) else ():
-        if isinstance(metric, dict):
-            value = metric.get("value", metric.get("estimate"))
-            ends = [metric.get(key) for key in ("low", "high", "unit")]
-            database.execute(
-                "insert into metrics values (?,?,?,?,?,?)", [record.id, name, value, *ends]
-            )
+def _row(record: Record) -> list[object]:
+    own = [vars(record).get(name, record.body.get(name)) for name in COLUMNS]
+    return [*own, json.dumps(record.body, ensure_ascii=False)]
 
 
 app = typer.Typer(help="The recorded evidence: list, show, verify, query.", no_args_is_help=True)
@@ -237,16 +214,16 @@ def query_command(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per row.")] = False,
 ) -> None:
     """Ask the index: filters that must all hold, or SQL over `records` and `metrics`."""
-    answer = query(Ledger.default(), terms)
+    columns, rows = query(Ledger.default(), terms)
     if as_json:
-        for row in answer.rows:
-            print(json.dumps(dict(zip(answer.columns, row, strict=True)), ensure_ascii=False))
+        for row in rows:
+            print(json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False))
         return
-    table = Table(*answer.columns)
-    for row in answer.rows:
+    table = Table(*columns)
+    for row in rows:
         table.add_row(*(Text("–" if cell is None else str(cell)) for cell in row))
     Console().print(table)
-    print(f"{len(answer.rows)} rows")
+    print(f"{len(rows)} rows")
 
 
 @app.command("cite")
@@ -277,11 +254,10 @@ def cite_command(
 def _list_metrics(id: str, metrics: dict[str, Any], part: str) -> None:
     chosen = {name: entry for name, entry in metrics.items() if part in name}
     if not chosen:
-        raise LabError(
-            f"none of the {len(metrics)} metrics of record {id} has {part!r} in its name"
-        )
+        named = f", none with {part!r} in its name" if metrics else ""
+        raise LabError(f"record {id} has {len(metrics)} metrics{named}")
     table = Table("metric", "value", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name, entry in chosen.items():
-        table.add_row(Text(name), Text(short(entry)))
+        table.add_row(Text(name), Text(claims.for_people(entry)[0]))
     Console().print(table)
     print(f"{len(chosen)} of {len(metrics)} metrics; hakmem ledger cite {id}/METRIC cites one")

@@ -17,11 +17,9 @@ CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 END = "# EOF\n"
 SILENT = "hakmem_export_silent_processes"
 # What hakmem writes. Anybody may answer under its name, and gets no other line through.
-ABOUT = re.compile(rf"# (?:TYPE|UNIT|HELP) ((?!{SILENT})hakmem(?:_[a-z0-9_]+)?)( .*)?")
-LABEL = r'(?!pid=|command=)[a-z_]+="[^"\\\n{}]*"'
-SAMPLE = re.compile(
-    rf"((?!{SILENT})hakmem_[a-z0-9_]+)(?:\{{({LABEL}(?:,{LABEL})*)\}})?( -?[0-9]+(?:\.[0-9]+)?)"
-)
+ABOUT = re.compile(rf"# (TYPE|UNIT|HELP) ((?!{SILENT})hakmem(?:_[a-z0-9_]+)?)(?: [ -~]*)?")
+LABEL = r'(?!pid=|command=)[a-z_]+="[^"\\{}\x00-\x1f\x7f-\x9f]*"'
+SAMPLE = re.compile(rf"((?!{SILENT})hakmem_[a-z0-9_]+)(?:\{{({LABEL})\}})?( -?[0-9]+(?:\.[0-9]+)?)")
 
 
 def escaped(value: str) -> str:
@@ -34,22 +32,17 @@ def labelled(sample: re.Match[str], process: Answer) -> str:
 
 
 def merged(processes: Iterable[Answer]) -> str:
-    """The families in the order they are first met, each described once."""
-    described: dict[str, list[str]] = {}
-    samples: dict[str, list[str]] = {}
+    """The families in the order they are first met, of each the first TYPE, UNIT and HELP."""
+    families: dict[str, tuple[dict[str, str], list[str]]] = {}
     for process in processes:
-        family, first = "", False
+        family = None
         for line in process.text.splitlines():
             if about := ABOUT.fullmatch(line):
-                if about[1] != family:
-                    family, first = about[1], about[1] not in described
-                    described.setdefault(family, [])
-                    samples.setdefault(family, [])
-                if first:
-                    described[family].append(line)
+                family = families.setdefault(about[2], ({}, []))
+                family[0].setdefault(about[1], line)
             elif family and (sample := SAMPLE.fullmatch(line)):
-                samples[family].append(labelled(sample, process))
-    lines = [line for name in described for line in (*described[name], *samples[name])]
+                family[1].append(labelled(sample, process))
+    lines = [line for about, samples in families.values() for line in (*about.values(), *samples)]
     return "".join(f"{line}\n" for line in lines) + END
 
 
@@ -81,13 +74,13 @@ def whole(answer: Answer) -> Answer | None:
 
 
 def running() -> Found[Answer]:
-    return processes.found(processes.ask_all("openmetrics"), whole)
+    return processes.found("openmetrics", whole)
 
 
 def document(found: Found[Answer]) -> str:
     """With how many gave no answer, so that nobody takes a part of them for all."""
     about = f"# TYPE {SILENT} gauge\n# HELP {SILENT} processes on hakmem that gave no answer\n"
-    page = merged(sorted(found.here, key=lambda one: one.pid)).removesuffix(END)
+    page = merged(found.here).removesuffix(END)
     return f"{page}{about}{SILENT} {found.silent}\n{END}"
 
 

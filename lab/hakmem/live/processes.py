@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from hakmem import words
 from hakmem.process import host
 
 SOCKETS = Path("/proc/net/unix")
@@ -25,8 +26,6 @@ LISTENS = "00010000"  # a flag of /proc/net/unix
 PATIENCE_S = 3.0
 MOST_BYTES = 1 << 20
 AT_ONCE = 16
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -52,6 +51,9 @@ class Process:
         return self.figures["heap"]
 
 
+T = TypeVar("T", Answer, Process)
+
+
 @dataclass(frozen=True)
 class Found(Generic[T]):
     """In the order of their numbers; and how many there are that gave no answer."""
@@ -65,9 +67,7 @@ def listening(sockets: Path = SOCKETS) -> list[str]:
     text = sockets.read_text(encoding="utf-8", errors="replace")  # a name may be any bytes
     lines = (line.split() for line in text.splitlines())
     found = {  # a set: while sockets come and go, the system's list may have one twice
-        words[7]
-        for words in lines
-        if len(words) == 8 and words[3] == LISTENS and words[7].startswith(PREFIX)
+        of[7] for of in lines if len(of) == 8 and of[3] == LISTENS and of[7].startswith(PREFIX)
     }
     return sorted(found)
 
@@ -107,12 +107,12 @@ def ask_all(form: str) -> list[Answer | None]:
 
 
 def command_of(pid: int) -> str:
-    """As the process calls itself, which may be anything, but for what a terminal would act on."""
+    """As the process calls itself, which may be anything."""
     try:
         name = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return "?"
-    return "".join(sign if sign.isprintable() else "?" for sign in name.removesuffix("\n"))
+    return words.printable(name.removesuffix("\n"))
 
 
 def page_faults_of(pid: int) -> int:
@@ -127,6 +127,8 @@ def parse(answer: Answer) -> Process | None:
         figures = json.loads(answer.text)
         figures["heap"] = counts(figures["heap"])
         figures["bands"] = {name: counts(band) for name, band in figures["bands"].items()}
+        if not all(map(str.isprintable, figures["bands"])):
+            return None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     return Process(answer.pid, answer.command, page_faults_of(answer.pid), figures)
@@ -139,12 +141,11 @@ def counts(figures: dict[str, Any]) -> defaultdict[str, int]:
     return defaultdict(int, figures)
 
 
-def found(answers: list[Answer | None], read: Callable[[Answer], T | None]) -> Found[T]:
-    read_ones = [read(answer) for answer in answers if answer is not None]
-    here = [one for one in read_ones if one is not None]
-    return Found(here, len(answers) - len(here))
+def found(form: str, read: Callable[[Answer], T | None]) -> Found[T]:
+    answers = ask_all(form)
+    here = [one for answer in answers if answer and (one := read(answer))]
+    return Found(sorted(here, key=lambda one: one.pid), len(answers) - len(here))
 
 
 def running() -> Found[Process]:
-    everybody = found(ask_all("json"), parse)
-    return Found(sorted(everybody.here, key=lambda one: one.pid), everybody.silent)
+    return found("json", parse)

@@ -17,6 +17,7 @@ from typing import Any
 
 from hakmem import __version__, project
 from hakmem.errors import LabError
+from hakmem.ledger.claims import GUARD
 from hakmem.ledger.store import Ledger, Record
 from hakmem.paired import protocol
 from hakmem.paired.blocks import Outcome, Plan, Track, sound
@@ -27,8 +28,6 @@ from hakmem.process import children, host, provenance
 from hakmem.process.library import Library
 from hakmem.process.sample import Sample
 from hakmem.stats import Interval
-
-GUARD = "guard "  # before its name among the metrics
 
 
 @dataclass(frozen=True)

@@ -89,10 +89,8 @@ def _chosen(path: str) -> str:
 
 def _virtualisation() -> str:
     if shutil.which("systemd-detect-virt"):
-        names = []
-        for flag in ("--vm", "--container"):
-            names.append(children.said(["systemd-detect-virt", flag]).stdout.strip())
-        known = [name for name in names if name and name != "none"]
+        asked = (children.said(["systemd-detect-virt", kind]) for kind in ("--vm", "--container"))
+        known = [name for done in asked if (name := done.stdout.strip()) not in ("", "none")]
         return " + ".join(known) or "none seen"
     flags = (_line("/proc/cpuinfo", "flags") or "").split()
     return "a hypervisor" if "hypervisor" in flags else "none seen"

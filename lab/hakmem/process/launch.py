@@ -145,12 +145,12 @@ def argv_for(
 ) -> list[str]:
     """The launcher's command line; the command's environment goes through a file in `folder`. A
     job's load gets the `plain` one, which has nothing of the cell's."""
-    asked: dict[str, object] = {"program": program, "watch": None}
-    asked["environment"] = dict(environment)
+    watch = None
     if job:
         words = list(job.load)
         load = (shutil.which(words[0]) or words[0], words, dict(plain)) if words else None
-        asked["watch"] = (EVERY_S, load, job.quiet_s)
+        watch = (EVERY_S, load, job.quiet_s)
+    asked = {"program": program, "environment": dict(environment), "watch": watch}
     (folder / "request").write_bytes(ascii(asked).encode())
     files = [str(folder / "account"), str(folder / "request")]
     return [sys.executable, "-I", "-S", "-c", _LAUNCHER, *files, *argv]

@@ -153,10 +153,12 @@ def verify(library: Library) -> Mapping[str, str]:
     if library.path is not None and not library.path.is_file():
         raise LabError(f"{library.name}: {library.path} does not exist")
     done = _python(_CHILD, [*ENTRY_POINTS, "memcpy", "_Znwm", "getpid"], library)
+    how = children.how_ended(done.returncode, done.stderr)
+    ended = f"{library.name}: a process under it ended: {how}"
     try:
         symbols: dict[str, str] = json.loads(done.stdout)
     except ValueError:
-        raise LabError(f"{library.name}: a process under it {_ending(done)}") from None
+        raise LabError(ended) from None
     # The C library is wherever getpid is.
     expected = str(library.path or symbols["getpid"])
     for entry in ENTRY_POINTS:
@@ -173,7 +175,7 @@ def verify(library: Library) -> Mapping[str, str]:
     if library.beside and not (copies and Path(copies).samefile(library.beside)):
         raise LabError(f"{library.name}: memcpy binds to {copies}, not to {library.beside}")
     if done.returncode != 0:
-        raise LabError(f"{library.name}: a process under it {_ending(done)}")
+        raise LabError(ended)
     return symbols
 
 
@@ -190,9 +192,3 @@ def bare_python(
         return children.said(argv, env=dict(environment), timeout=60)
     except subprocess.TimeoutExpired:
         raise LabError(f"{name}: a process under it hung for 60 s") from None
-
-
-def _ending(done: subprocess.CompletedProcess[str]) -> str:
-    if done.returncode < 0:
-        return f"died of signal {-done.returncode}: {last_line(done.stderr)}"
-    return f"ended with status {done.returncode}: {last_line(done.stderr)}"

@@ -100,10 +100,10 @@ def digest(program: Program) -> str:
 
 def _known(home: Path) -> dict[str, str]:
     try:
-        found = json.loads((home / "made.json").read_text(encoding="utf-8"))
+        found: dict[str, str] = json.loads((home / "made.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return found
 
 
 def _make(program: Program, home: Path, made: str, version: str) -> str:
@@ -161,11 +161,11 @@ def _installed(program: Program) -> str:
         wanted = program.wheel or program.package
         raise LabError(f"{name}: {command} is not here, nor could {wanted} be installed. {trouble}")
     said = _said((command, *program.version))
-    lines = (said.stdout + said.stderr).split("\n")
+    text = (said.stdout + said.stderr).strip()
     if said.returncode != 0:
-        last = next((line for line in reversed(lines) if line), "it said nothing")
+        last = children.last_line(text)
         raise LabError(f"{name}: {command} does not say its version: {last}. {trouble}")
-    return next((line.strip() for line in lines if line.strip()), "unknown")
+    return text.partition("\n")[0].strip() or "unknown"
 
 
 @functools.cache

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hakmem import project
+from hakmem import project, words
 from hakmem.errors import LabError
 from hakmem.replay import streams
 
@@ -134,7 +134,7 @@ def describe(facts: Mapping[str, Any]) -> str:
         if (program := facts.get("program")) is not None:  # a child: the command is another's
             named = f" ({program})" if program else ""
             command = f"process {facts['pid']}{named} below {command}"
-        parts.insert(0, command)
+        parts.insert(0, words.printable(command))
     if facts.get("lost"):
         why = "the file was full" if facts.get("full") else "the program was killed"
         parts.append(f"{facts['lost']} operations are missing: {why}")
