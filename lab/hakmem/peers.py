@@ -11,7 +11,7 @@ import time
 import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -62,18 +62,9 @@ class Recipe:
 
     name: str
     version: str
-    tools: tuple[str, ...]
-    env: dict[str, str]
-    build_env: dict[str, str]
-
-
-@dataclass(frozen=True)
-class Built:
-    """How building one peer ended: either a verified library, or the reason why not."""
-
-    name: str
-    library: Library | None = None
-    error: str | None = None
+    tools: Sequence[str]
+    env: Mapping[str, str] = field(default_factory=dict)
+    build_env: Mapping[str, str] = field(default_factory=dict)
 
 
 # Debian's packages of peers (tools/apt-packages.txt), by the name that the loader knows.
@@ -97,13 +88,7 @@ def recipes(root: Path | None = None) -> dict[str, Recipe]:
         peer = package.get("metadata", {}).get("peer")
         if peer is not None:
             name = manifest.parent.name
-            result[name] = Recipe(
-                name=name,
-                version=peer["version"],
-                tools=tuple(peer["tools"]),
-                env=peer.get("env", {}),
-                build_env=peer.get("build_env", {}),
-            )
+            result[name] = Recipe(name, **peer)
     return result
 
 
@@ -188,8 +173,8 @@ def _output(command: Sequence[str]) -> str:
 
 def build(
     names: Sequence[str] = (), tell: Tell = lambda name, what: None, root: Path | None = None
-) -> list[Built]:
-    """Builds and verifies the named peers, or all; one that fails does not stop the others.
+) -> dict[str, str | None]:
+    """Builds and verifies the named peers, or all; by name why one failed, which stops no other.
 
     `tell(name, what)` is called as each begins and ends.
     """
@@ -197,23 +182,23 @@ def build(
     unknown = [name for name in names if name not in known]
     if unknown:
         raise LabError(f"unknown peer: {', '.join(unknown)} (known: {', '.join(known)})")
-    results = []
+    errors: dict[str, str | None] = {}
     target = (root or project.root()) / "build" / "peers-target"
     for name in names or known:
         tell(name, "building")
         start = time.monotonic()
         try:
             with folder_lock(target):
-                result = Built(name, library=_build_one(known[name], target))
+                _build_one(known[name], target)
+            errors[name] = None
+            tell(name, f"built and verified in {time.monotonic() - start:.0f} s")
         except LabError as error:
-            result = Built(name, error=str(error))
-        took = f"built and verified in {time.monotonic() - start:.0f} s"
-        tell(name, "failed" if result.error else took)
-        results.append(result)
-    return results
+            errors[name] = str(error)
+            tell(name, "failed")
+    return errors
 
 
-def _build_one(recipe: Recipe, target: Path) -> Library:
+def _build_one(recipe: Recipe, target: Path) -> None:
     root = target.parents[1]
     cargo = shutil.which("cargo")
     if cargo is None:
@@ -244,7 +229,7 @@ def _build_one(recipe: Recipe, target: Path) -> Library:
         "compilers": _compilers(recipe),
         "sources": _sources(recipe, root / "lab" / "peers" / "Cargo.lock"),
     }
-    return _install(made, recipe, root / "build" / "peers", stated)
+    _install(made, recipe, root / "build" / "peers", stated)
 
 
 def _compilers(recipe: Recipe) -> dict[str, str]:
@@ -283,7 +268,7 @@ def _diagnosis(log: Path) -> str:
     return f"{next(errors, 'cargo failed')} (all of it: {log})"
 
 
-def _install(made: Path, recipe: Recipe, folder: Path, stated: Mapping[str, object]) -> Library:
+def _install(made: Path, recipe: Recipe, folder: Path, stated: Mapping[str, object]) -> None:
     """Puts a verified library in place by renaming: a process that has the old one keeps it.
     Beside it lies what is stated of it."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -296,7 +281,6 @@ def _install(made: Path, recipe: Recipe, folder: Path, stated: Mapping[str, obje
     finally:
         fresh.unlink(missing_ok=True)
     project.write_atomically(file.with_suffix(".json"), json.dumps(stated) + "\n")
-    return replace(library, path=file)
 
 
 # --- commands ------------------------------------------------------------------------------------
@@ -320,16 +304,16 @@ def build_command(
             if what != "building":
                 console.print(f"{name}: {what}", highlight=False)
 
-        results = build(names or (), tell)
+        errors = build(names or (), tell)
     reasons = defaultdict(list)
-    for result in results:
-        if result.error:
-            reasons[result.error].append(result.name)
+    for name, error in errors.items():
+        if error:
+            reasons[error].append(name)
     for reason, failed in reasons.items():
         said = Text(", ".join(failed), style="red").append(f": {reason}", style="default")
         console.print(said, soft_wrap=True)
-    good = sum(result.library is not None for result in results)
-    console.print(f"{good} of {len(results)} peers ready; `hakmem peers list` shows all")
+    good = sum(error is None for error in errors.values())
+    console.print(f"{good} of {len(errors)} peers ready; `hakmem peers list` shows all")
     if reasons:
         raise typer.Exit(1)
 

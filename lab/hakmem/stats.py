@@ -69,8 +69,15 @@ def lag1(values: np.ndarray) -> np.ndarray:
     return np.divide(shared, total, out=np.zeros_like(total), where=total > 0)
 
 
+def pairs(values: np.ndarray) -> np.ndarray:
+    """Means of neighbours, two by two along the last axis; an odd one at the end is left out."""
+    half = values.shape[-1] // 2
+    return cast(np.ndarray, values[..., : 2 * half].reshape(*values.shape[:-1], half, 2).mean(-1))
+
+
 def merge_neighbours(values: Sequence[float]) -> list[float]:
-    """Means of adjacent pairs where neighbours are CORRELATED; else unchanged."""
-    if len(values) < 4 or lag1(np.asarray(values, dtype=float)) <= CORRELATED:
+    """The `pairs` where neighbours are CORRELATED; else unchanged."""
+    array = np.asarray(values, dtype=float)
+    if len(values) < 4 or lag1(array) <= CORRELATED:
         return list(values)
-    return [float(np.mean(values[i : i + 2])) for i in range(0, len(values) - 1, 2)]
+    return [float(value) for value in pairs(array)]

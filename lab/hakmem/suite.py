@@ -3,7 +3,6 @@
 import fnmatch
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal
 
 from hakmem.errors import LabError
@@ -129,54 +128,44 @@ def _matches(name: str, figure: Figure) -> bool:
 _FLOORS = (Reference(NULL, arguments=("--mode=null",)), Reference(FAST, arguments=("--mode=fast",)))
 
 
-def _alone(command: Command, metric: str, what: str, **more: Any) -> tuple[Command, Figure]:
-    """A command with its one figure, which is called as it is."""
-    return command, Figure(command.name, command.name, metric, what, **more)
+def _alone(
+    name: str,
+    line: str,
+    sample: int,
+    metric: str,
+    what: str,
+    floor: str | None = None,
+    counted: str | None = None,
+    also: tuple[str, ...] = (),
+    **more: Any,
+) -> tuple[Command, Figure]:
+    """A command, given as the `line` of a program and its arguments, with its one figure, which is
+    called as it is."""
+    program, *arguments = line.split()
+    command = Command(name, f"bench_{program}", tuple(arguments), sample, **more)
+    return command, Figure(name, name, metric, what, floor, counted, also)
 
 
+# fmt: off
 def _random_mixed(slots: int, sample: int) -> tuple[Command, Figure]:
-    name, arguments = f"random_mixed_{slots}", ("{n}", str(slots), "1234567")
-    return _alone(
-        Command(name, "bench_random_mixed", arguments, sample, references=_FLOORS),
-        "cpu",
-        f"16–1039 B at random over {slots} slots, CPU above the null floor",
-        floor=NULL,
-        counted="cycles",
-    )
-
-
-def _larson(name: str, sample: int, threads: int, *more: str) -> Command:
-    arguments = (f"--threads={threads}", *more, "--ops={n}")
-    return Command(name, "bench_larson", arguments, sample, threads=threads)
+    return _alone(f"random_mixed_{slots}", f"random_mixed {{n}} {slots} 1234567", sample, "cpu",
+                  f"16–1039 B at random over {slots} slots, CPU above the null floor",
+                  floor=NULL, counted="cycles", references=_FLOORS)
 
 
 def _latency(threads: int) -> tuple[Command, Figure]:
-    arguments = (f"--threads={threads}", "--ops={n}")
-    name, often = f"latency_{threads}", 1_000_000
-    return _alone(
-        Command(name, "bench_latency", arguments, often, threads=threads, by_name=True),
-        "free_p9999",
-        "every call timed; one free in 10 000 takes longer",
-        also=tuple(other for other in LATENCIES if other != "free_p9999"),
-    )
+    return _alone(f"latency_{threads}", f"latency --threads={threads} --ops={{n}}", 1_000_000,
+                  "free_p9999", "every call timed; one free in 10 000 takes longer",
+                  also=tuple(other for other in LATENCIES if other != "free_p9999"),
+                  threads=threads, by_name=True)
 
 
 def _replay(name: str, often: int, what: str) -> tuple[Command, Figure]:
     """A real program's trace, so often that a sample has some four million operations."""
-    command = Command(
-        f"replay_{name}",
-        "bench_replay",
-        ("{trace}", "--points", "--repeat={n}"),
-        often,
-        references=_FLOORS[:1],
-        by_name=True,
-        trace=f"traces/{name}.streams",
-    )
-    return _alone(command, "cpu", f"{what}, replayed", floor=NULL, also=("held",))
+    return _alone(f"replay_{name}", "replay {trace} --points --repeat={n}", often, "cpu",
+                  f"{what}, replayed", floor=NULL, also=("held",), references=_FLOORS[:1],
+                  by_name=True, trace=f"traces/{name}.streams")
 
-
-# Quiet for so long because some give back only then.
-_peak = partial(Command, executable="bench_peak", by_name=True, seconds=20)
 
 _MIXES = (
     _random_mixed(256, 2_000_000),
@@ -186,108 +175,50 @@ _MIXES = (
 )
 
 # One thread's time is its CPU time, which the kernel counts exactly and nobody else adds to; of
-# several threads it is what the user waits for. Where an operation is long, in microseconds.
+# several threads it is what the user waits for. Where an operation is long, in microseconds. A peak
+# is quiet for so long because some give back only then.
 _OTHERS = (
-    _alone(
-        Command("batch_lifo", "bench_batch", ("--order=lifo", "--rounds={n}"), 200),
-        "cpu",
-        "20 000 blocks of 64 B allocated, then freed last first",
-    ),
-    _alone(
-        Command("batch_fifo", "bench_batch", ("--order=fifo", "--rounds={n}"), 200),
-        "cpu",
-        "20 000 blocks of 64 B allocated, then freed first first",
-    ),
-    _alone(
-        Command("prodcons", "bench_prodcons", ("--items={n}",), 2_000_000, threads=2),
-        "wall",
-        "one thread allocates, another frees",
-    ),
-    _alone(_larson("larson_1", 4_000_000, 1), "cpu", "a server's blocks replaced at random"),
-    _alone(_larson("larson_2", 6_000_000, 2), "wall", "a server's blocks replaced at random"),
-    _alone(
-        _larson("larson_16", 8_000_000, 16, "--slots=1000"),
-        "wall",
-        "a server's blocks replaced at random, more threads than processors",
-    ),
-    _alone(
-        _larson("larson_generations", 4_000_000, 2, "--generations=50"),
-        "wall",
-        "threads die and leave their blocks to their successors",
-    ),
-    _alone(
-        Command("burst", "bench_burst", ("--batches={n}",), 1500, threads=2),
-        "wall",
-        "bursts of equal blocks, freed by another thread",
-    ),
-    _alone(
-        Command("containers", "bench_containers", ("--rounds={n}",), 100_000, threads=2),
-        "wall",
-        "maps, queues, strings and vectors of C++",
-    ),
-    _alone(
-        Command("huge", "bench_huge", ("--ops={n}",), 200),
-        "cpu_us",
-        "5–25 MiB blocks replaced at random and touched",
-    ),
-    _alone(
-        Command("large", "bench_large", ("--ops={n}",), 10_000),
-        "cpu_us",
-        "40 KiB–2 MiB blocks replaced at random",
-    ),
-    _alone(
-        Command("thread_churn", "bench_thread_churn", ("--total={n}",), 2000),
-        "wall_us",
-        "short-lived threads that allocate a little",
-    ),
-    _alone(
-        Command("realloc", "bench_realloc", ("--rounds={n}",), 6),
-        "cpu_us",
-        "blocks that grow and shrink",
-    ),
-    _alone(
-        Command("aligned", "bench_aligned", ("--ops={n}",), 2_000_000),
-        "cpu",
-        "aligned blocks of mixed alignment",
-    ),
-    _alone(
-        Command(
-            "startup",
-            "bench_startup",
-            ("--count={n}",),
-            40,
-            references=(Reference(EMPTY, preload="bench_empty.so"),),
-            starts="/bin/true",
-        ),
-        "wall_us",
-        "starting a program, above an empty preloaded library",
-        floor=EMPTY,
-    ),
-    _alone(
-        Command("idle_rss", "bench_idle_rss", ()),
-        "idle",
-        "memory of a process that does nothing",
-    ),
-    _alone(
-        _peak("peak", arguments=("--wait=10",)),
-        "left",
-        "memory left when most was freed, as a share; 16–1024 B",
-    ),
-    _alone(
-        _peak("peak_large", arguments=("--wait=10", "--min=1024", "--max=32768")),
-        "left",
-        "the same; 1–32 KiB",
-    ),
-    _alone(
-        Command("cache", "bench_cache", ("--ops={n}",), 2_000_000, by_name=True, seconds=9),
-        "held",
-        "memory held over time by a cache whose sizes shift",
-    ),
-    _alone(
-        Command("threads", "bench_threads", ("--ops={n}",), 4000, by_name=True, seconds=3),
-        "held",
-        "memory held by 2000 threads with 64 KiB each in use",
-    ),
+    _alone("batch_lifo", "batch --order=lifo --rounds={n}", 200, "cpu",
+           "20 000 blocks of 64 B allocated, then freed last first"),
+    _alone("batch_fifo", "batch --order=fifo --rounds={n}", 200, "cpu",
+           "20 000 blocks of 64 B allocated, then freed first first"),
+    _alone("prodcons", "prodcons --items={n}", 2_000_000, "wall",
+           "one thread allocates, another frees", threads=2),
+    _alone("larson_1", "larson --threads=1 --ops={n}", 4_000_000, "cpu",
+           "a server's blocks replaced at random"),
+    _alone("larson_2", "larson --threads=2 --ops={n}", 6_000_000, "wall",
+           "a server's blocks replaced at random", threads=2),
+    _alone("larson_16", "larson --threads=16 --slots=1000 --ops={n}", 8_000_000, "wall",
+           "a server's blocks replaced at random, more threads than processors", threads=16),
+    _alone("larson_generations", "larson --threads=2 --generations=50 --ops={n}", 4_000_000, "wall",
+           "threads die and leave their blocks to their successors", threads=2),
+    _alone("burst", "burst --batches={n}", 1500, "wall",
+           "bursts of equal blocks, freed by another thread", threads=2),
+    _alone("containers", "containers --rounds={n}", 100_000, "wall",
+           "maps, queues, strings and vectors of C++", threads=2),
+    _alone("huge", "huge --ops={n}", 200, "cpu_us",
+           "5–25 MiB blocks replaced at random and touched"),
+    _alone("large", "large --ops={n}", 10_000, "cpu_us",
+           "40 KiB–2 MiB blocks replaced at random"),
+    _alone("thread_churn", "thread_churn --total={n}", 2000, "wall_us",
+           "short-lived threads that allocate a little"),
+    _alone("realloc", "realloc --rounds={n}", 6, "cpu_us",
+           "blocks that grow and shrink"),
+    _alone("aligned", "aligned --ops={n}", 2_000_000, "cpu",
+           "aligned blocks of mixed alignment"),
+    _alone("startup", "startup --count={n}", 40, "wall_us",
+           "starting a program, above an empty preloaded library", floor=EMPTY,
+           references=(Reference(EMPTY, preload="bench_empty.so"),), starts="/bin/true"),
+    _alone("idle_rss", "idle_rss", 1, "idle",
+           "memory of a process that does nothing"),
+    _alone("peak", "peak --wait=10", 1, "left",
+           "memory left when most was freed, as a share; 16–1024 B", by_name=True, seconds=20),
+    _alone("peak_large", "peak --wait=10 --min=1024 --max=32768", 1, "left",
+           "the same; 1–32 KiB", by_name=True, seconds=20),
+    _alone("cache", "cache --ops={n}", 2_000_000, "held",
+           "memory held over time by a cache whose sizes shift", by_name=True, seconds=9),
+    _alone("threads", "threads --ops={n}", 4000, "held",
+           "memory held by 2000 threads with 64 KiB each in use", by_name=True, seconds=3),
     _latency(1),
     _latency(2),
     _replay("jq", 42, "jq groups records"),
@@ -296,6 +227,7 @@ _OTHERS = (
     _replay("sqlite", 44, "python and sqlite fill a database"),
     _replay("xmllint", 21, "xmllint formats a document"),
 )
+# fmt: on
 
 SUITE = Suite(
     commands=tuple(command for command, _ in (*_MIXES, *_OTHERS)),

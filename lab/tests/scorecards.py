@@ -147,7 +147,11 @@ def ratio(value: float, **more: Any) -> dict[str, Any]:
 
 
 def suite(
-    time: Mapping[str, float], memory: float = 0.9, bench: str = BENCH, **more: Any
+    time: Mapping[str, float],
+    memory: float = 0.9,
+    bench: str = BENCH,
+    oracle: float | None = None,
+    **more: Any,
 ) -> dict[str, Any]:
     """A suite record of one benchmark against the rivals of `time`, with that as its part."""
 
@@ -169,6 +173,8 @@ def suite(
             "memory": {name: short(memory) for name in time},
         },
     }
+    if oracle:
+        part["ratios"]["time"]["the oracle"] = [oracle, oracle - 0.02, oracle + 0.02, 2, 20, None]
     libraries = {"hakmem": {"origin": "hakmem"}, **{name: {"origin": "given"} for name in time}}
     return {"part": part, "metrics": {}, "libraries": libraries, "argv": ["compare"], **more}
 

@@ -1,5 +1,6 @@
 """The posterior over commits and the search on it, by simulations with planted truths."""
 
+import io
 import math
 import random
 from collections import Counter
@@ -8,12 +9,22 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from hakmem.bisect import posterior as bisect_posterior, view
+from hakmem.bisect.commits import Commit
+from hakmem.bisect.course import Compared, Course, Request
 from hakmem.bisect.posterior import Measured, Posterior, information, posterior
 from hakmem.bisect.search import SURE, Search
 from hakmem.paired import protocol
-from hakmem.paired.protocol import Decision
+from hakmem.paired.blocks import Block, Outcome
+from hakmem.paired.session import Conducted
+from rich.console import Console
+from test_ab import plan
 
 RUNS = 40
+REQUEST = Request(
+    **{"most": 30, "seconds": 1.0, "seed": 1, "record": False, "argv": (), "good": "", "bad": ""},
+    **{"repository": None, "build": None, "bench": None, "command": (), "aim": "any"},
+    **{"blocks": 8, "probes": 30},
+)
 STEADY = [0.0005, -0.0005, 0.0005, -0.0005, 0.001, -0.001, 0.0005, -0.0005]
 
 
@@ -37,37 +48,29 @@ class World:
     own: float = 0.002
 
     def bisect(self, seed: int, culprit: int | None) -> tuple[str, int]:
-        """ "none", "open" or the commit that is named, as the command does it; and the probes."""
+        """ "none", "open" or the commit that is named; and the probes."""
         rng = random.Random(seed)
         own = [rng.gauss(0, self.own) for _ in range(self.count + 1)]
-        ends, gains = self._decide(rng, own, 0, self.count, culprit)
-        if max(abs(ends.target.low), abs(ends.target.high)) < protocol.NARROW:
-            return "none", 0
-        if ends.verdict == "UNDECIDED":
-            return "open", 0
-        search, probes = Search(self.count, 8), 0
-        search.tell(self.count, gains)
-        while probes < 30:
-            commit = search.next(search.posterior())
-            if commit is None:
-                break
-            search.tell(commit, self._blocks(rng, own, 0, commit, culprit, 8))
-            probes += 1
-        found = search.found(search.posterior())
-        if found is None:
-            return "open", probes
-        test, _ = self._decide(rng, own, found.before, found.commits[0], culprit)
-        return (str(found.commits[0]) if test.verdict == ends.verdict else "open"), probes
 
-    def _decide(
-        self, rng: random.Random, own: list[float], base: int, commit: int, culprit: int | None
-    ) -> tuple[Decision, list[float]]:
-        gains = self._blocks(rng, own, base, commit, culprit, protocol.LOOKS[-1])
-        for count in protocol.LOOKS:
-            found = protocol.look({"B": [gains[:count]]}, "improvement", 0.01, count == 30)["B"]
-            if found.final:
-                break
-        return found, gains[:count]
+        def compare(role: str, base: int, commit: int, most: int) -> Compared:
+            gains = self._blocks(rng, own, base, commit, culprit, most)
+            for count in protocol.looks(most):
+                shown = {"B": [gains[:count]]}
+                decision = protocol.look(shown, "improvement", 0.01, count == most)["B"]
+                if decision.final:
+                    break
+            taken = [Block("job", n, "", (), {"B": gain}) for n, gain in enumerate(gains[:count])]
+            done = Conducted(plan(), Outcome(taken, {"B": decision}), {}, 0.0)
+            course.compared.append(Compared(role, base, commit, done, None))
+            return course.compared[-1]
+
+        commits = [Commit(str(number), "", False) for number in range(self.count + 1)]
+        quiet = Console(file=io.StringIO())
+        course = Course(REQUEST, commits, None, plan().tracks[0].reading, quiet)
+        course._compare = compare
+        found = course.go()
+        named = str(found.suspect.commits[0]) if found.answer == "commit" else found.answer
+        return named, sum(one.role == "probe" for one in course.compared)
 
     def _blocks(
         self,

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from hakmem.cluster import client as cluster, slices
 from hakmem.cluster.client import Part
-from hakmem.cluster.slices import Job, Journal, Pause, Places, Refused, Request
+from hakmem.cluster.slices import Job, Journal, Pause, Places, Refused, Request, Slice
 from hakmem.errors import LabError
 from hakmem.paired import blocks
 from hakmem.paired.blocks import Trial
@@ -83,17 +83,18 @@ def test_a_host_that_is_lost_keeps_its_blocks_and_has_no_verdict(
 
 
 class Unlucky:
-    """A client whose tasks are lost."""
+    """A client whose tasks are lost, or are as they are said to be."""
 
-    def __init__(self) -> None:
+    def __init__(self, **future: object) -> None:
         self.submitted = 0
+        self.future = SimpleNamespace(**{"done": lambda: False, "cancel": lambda: None, **future})
 
     def submit(self, *arguments: object, **more: object) -> object:
         self.submitted += 1
         assert more["workers"] == ["a"]
         assert more["resources"] == {"bench": 1}
         assert more["pure"] is False
-        return SimpleNamespace(done=lambda: False, cancel=lambda: None)
+        return self.future
 
 
 def test_a_slice_that_kills_its_worker_again_and_again_is_given_up() -> None:
@@ -104,6 +105,18 @@ def test_a_slice_that_kills_its_worker_again_and_again_is_given_up() -> None:
     assert part.error == "its worker died, 3 times in the same slice"
     assert client.submitted == cluster.TRIES
     assert part.done is None
+
+
+def test_what_came_back_is_judged_at_once_and_nothing_is_handed_out_after_the_last_slice() -> None:
+    cloudpickle = pytest.importorskip("cloudpickle")
+    ready = Ready(plan(guards=1), {}, 1.0)
+    answer = cloudpickle.dumps(Slice(ready, None, sliced(ready, (0.0,)), {}, 1.0))
+    client = Unlucky(done=lambda: True, result=lambda timeout: answer)
+    part = Part("one", job(), {})
+    for _ in range(3):
+        part.step(client, "a")
+    assert client.submitted == 1
+    assert part.outcome.decisions["B"].verdict == "GO"
 
 
 def request(**more: object) -> Request:

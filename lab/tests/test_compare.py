@@ -74,12 +74,6 @@ def test_no_difference_is_the_same_and_noise_is_undecided(compare: Compare, tmp_
     assert said in done.stdout
 
 
-def test_a_rival_that_cannot_run_it_is_left_out_and_said(compare: Compare) -> None:
-    done = ran(compare("--no-record", *FIGURE, *program(90, "broken")), 1)
-    assert "✗ rival.so: sh:" in done.stdout
-    assert "less than system" in done.stdout
-
-
 def test_what_hakmem_fails_at_last_has_no_verdict_at_all(
     compare: Compare, own: Stand, tmp_path: Path
 ) -> None:
@@ -99,8 +93,12 @@ def test_what_hakmem_fails_at_last_has_no_verdict_at_all(
     assert setting.body["ok"] is False
 
 
-def test_what_a_rival_fails_spoils_no_other_verdict(compare: Compare, own: Stand) -> None:
-    ran(compare(*FIGURE, *program(90, "broken")), 1)
+def test_a_rival_that_cannot_run_it_is_left_out_and_spoils_no_other_verdict(
+    compare: Compare, own: Stand
+) -> None:
+    done = ran(compare(*FIGURE, *program(90, "broken")), 1)
+    assert "✗ rival.so: sh:" in done.stdout
+    assert "less than system" in done.stdout
     (setting,) = own.records("setting")
     assert setting.body["failures"]
     assert setting.body["ok"] is True

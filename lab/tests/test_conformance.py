@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -107,6 +108,17 @@ def test_the_table_has_marks_and_the_reasons_follow(own: Stand, tmp_path: Path) 
     assert record.body["metrics"]["system kept"] == {"value": 1, "unit": "promises"}
     assert set(record.body["cases"]) == set(scripts)
     assert "recorded: " + record.id in out
+
+
+def test_a_library_that_is_built_again_meanwhile_is_not_recorded(
+    own: Stand, rival: Path, tmp_path: Path
+) -> None:
+    library = shutil.copy(rival, tmp_path)
+    text = f"echo 'malloc is in {library}'; echo another build >>{library}"
+    with mock.patch.object(cases, "all_cases", return_value=[scripted(tmp_path, "good", text)]):
+        done = own.call("conformance", "--allocator", library)
+    refused(done, "rival.so was changed during the measurement", status=1)
+    assert not own.records()
 
 
 @pytest.mark.parametrize(("width", "named"), [(200, True), (60, False)])

@@ -26,8 +26,7 @@ def test_a_thousandth_decides(low: float, high: float, improvement: str, neutral
 
 
 def test_the_ends_are_the_farthest_of_any_two_runs() -> None:
-    counted = exact.Counted({"A": [100, 102, 101], "B": [99, 98, 97]}, "")
-    ratio = counted.ratio("B")
+    ratio = exact.ratio_of({"A": [100, 102, 101], "B": [99, 98, 97]}, "B")
     assert (ratio.low, ratio.high) == (97 / 102, 99 / 100)
 
 
@@ -77,6 +76,7 @@ def test_a_library_that_serves_nothing_is_not_counted(own: Stand, tmp_path: Path
     [
         (("--b", "X=1", "--bench", "larson_2"), "2 threads: counts are not exact"),
         (("--b", "X=1", "--bench", "batch_lifo", "--guard", "aligned"), "no guards"),
+        (("--aa", "--plant", "0.05", "--bench", "batch_lifo"), "planted work"),
         (("--b", "X=1"), "what shall they run?"),
         (("--bench", "batch_lifo"), "one cell is nothing to compare"),
     ],

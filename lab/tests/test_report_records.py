@@ -4,7 +4,6 @@ import hashlib
 import html
 import json
 import re
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -296,18 +295,3 @@ def test_a_line_without_variation_is_drawn() -> None:
     line = lines.Line("flat", np.zeros(3), "--s1")
     chart = lines.Chart("x", "flat", "M", np.array([1.0, 2.0, 3.0]), [line], 1.0, zero=True)
     assert lines.drawing(chart).count("<polyline") == 2
-
-
-def test_pages_are_whole_or_not_there(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """A page that cannot be made leaves the one that was there."""
-    world.add_verdict(ledger, "is a?", "GO", 0.9)
-    report_cli.command()
-    before = Path("out/report.html").read_text()
-    monkeypatch.setattr(report.pages, "TEMPLATES", tmp_path / "nowhere")
-    with pytest.raises(OSError, match="nowhere"):
-        report_cli.command()
-    assert Path("out/report.html").read_text() == before
-    assert [p.name for p in Path("out").iterdir()] == ["report.html"]
-    shutil.rmtree("out")

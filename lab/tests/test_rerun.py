@@ -155,26 +155,6 @@ def test_a_disagreement_is_reported_as_one(
     assert opposite is (now == 95)
 
 
-def test_which_way_is_better_is_part_of_the_record(own: Stand, cost: Cost) -> None:
-    words = list(cost(105))
-    words[words.index("--") :] = ["--better", "higher", *words[words.index("--") :]]
-    first = recorded(own, *words)
-    assert first.body["verdict"] == "GO"
-    assert own.call("rerun", first.id).returncode == 0
-    assert own.records()[-1].body["verdict"] == "GO"
-
-
-def test_a_benchmark_is_run_under_the_recorded_rules(own: Stand) -> None:
-    arguments = ("--b", "HAKMEM_X=1", "--bench", "prodcons", "--guard", "larson_2")
-    rules = ("--aim", "neutral", "--margin", "0.03")
-    first = recorded(own, "ab", *SHORT, *arguments, *rules)
-    ran(own.call("rerun", first.id))
-    again = own.records()[-1].body
-    assert (again["aim"], again["margin"]) == ("neutral", 0.03)
-    assert again["benchmarks"] == first.body["benchmarks"]
-    assert "guard larson_2" in again["metrics"]
-
-
 def test_the_settings_of_the_shell_are_replaced_by_the_recorded_ones(
     own: Stand, cost: Cost
 ) -> None:
@@ -395,8 +375,10 @@ def test_a_suite_is_measured_again_as_one(own: Stand) -> None:
     first = recorded(own, "compare", *benches, "--rival", "system", *SHORT)
     assert first.kind == "suite"
     assert "1 to measure" in own.call("rerun", first.id, "--list").stdout
-    part = own.call("rerun", first.body["inputs"][0])
-    assert f"is a comparison, a part of a result: repeat {first.id}" in part.stderr
+    comparison, setting = own.records("comparison")[0], own.records("setting")[0]
+    for part in (comparison, setting):
+        said = own.call("rerun", part.id).stderr
+        assert f"is a {part.kind}, a part of a result: repeat {first.id}" in said
     done = ran(own.call("rerun", first.id))
     assert "prodcons against system" in done.stdout
     again = own.records()[-1]

@@ -109,9 +109,7 @@ def test_an_earlier_form_of_a_suite_is_not_read(site: Site) -> None:
 
 def test_the_mean_against_the_oracle_is_a_target_of_its_own(site: Site) -> None:
     of_all(site, "time against the oracle")
-    body = suite({"a": 0.8})
-    body["part"]["ratios"]["time"]["the oracle"] = [0.9, 0.88, 0.9205, 2, 20, None]
-    site.add("suite", body)
+    site.add("suite", suite({"a": 0.8}, oracle=0.9))
     row = site.rows()["all"]
     assert row.state == "met"
     assert (row.figure.value, row.figure.low) == pytest.approx((0.9, 0.88), rel=1e-3)
@@ -136,8 +134,7 @@ def test_a_mean_is_over_the_rows_and_rivals_that_its_target_names_and_of_no_tail
     site: Site, more: str, read: str, state: str
 ) -> None:
     of_all(site, "time against the oracle", f"{more}\n")
-    body = suite({"a": 0.8, "b": 0.8})
-    body["part"]["ratios"]["time"]["the oracle"] = [0.9, 0.88, 0.92, 2, 20, None]
+    body = suite({"a": 0.8, "b": 0.8}, oracle=0.9)
     body["part"]["reading"] = read
     site.add("suite", body)
     assert states(site)["all"] == state
@@ -145,8 +142,7 @@ def test_a_mean_is_over_the_rows_and_rivals_that_its_target_names_and_of_no_tail
 
 def test_a_rival_that_failed_in_every_row_was_not_measured(site: Site) -> None:
     of_all(site, "time against the oracle", 'needs = ["a", "b"]\n')
-    body = suite({"a": 0.8, "b": 0.8})
-    body["part"]["ratios"]["time"]["the oracle"] = [0.9, 0.88, 0.92, 2, 20, None]
+    body = suite({"a": 0.8, "b": 0.8}, oracle=0.9)
     body["part"]["left_out"] = {"b": "it died"}
     del body["part"]["figures"]["b"]
     site.add("suite", body)
@@ -223,9 +219,7 @@ def test_a_benchmark_that_hakmem_failed_is_missed(site: Site) -> None:
 
 def test_a_mean_is_missed_where_hakmem_failed_one_of_its_rows(site: Site) -> None:
     def run(**more: Any) -> str:
-        body = suite({"a": 0.8, "b": 0.8}, **more)
-        body["part"]["ratios"]["time"]["the oracle"] = [0.9, 0.88, 0.92, 2, 20, None]
-        return site.add("suite", body).id
+        return site.add("suite", suite({"a": 0.8, "b": 0.8}, oracle=0.9, **more)).id
 
     run()
     failed = run(failures={"redis": "redis: killed by SIGSEGV"}, ok=False)

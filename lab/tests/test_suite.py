@@ -174,8 +174,8 @@ def test_where_more_is_better_all_ratios_are_in_one_direction(world: World) -> N
     # Nobody knows whether that is a time.
     assert "time against the oracle" not in metrics
     report = suites.suite(Asked(world.own.records("suite")[0]), world.whole())
-    assert 'class="loss"' in report.forest
-    assert 'class="win"' not in report.forest
+    assert 'class="loss"' in report["forest"]
+    assert 'class="win"' not in report["forest"]
 
 
 def test_a_suite_takes_little_room_and_its_samples_are_beside_it(world: World) -> None:
@@ -241,6 +241,8 @@ def test_what_the_shell_sets_is_said(world: World, monkeypatch: pytest.MonkeyPat
     assert "from your shell in every cell: HAKMEM_PROFILE=speed" in said
     assert "Measured with HAKMEM_PROFILE=speed." in said
     assert world.whole()["settings_of_user"] == {"HAKMEM_PROFILE": "speed"}
+    report_cli.command(out=world.folder / "page")
+    assert "Measured with HAKMEM_PROFILE=speed." in (world.folder / "page").read_text()
 
 
 def test_a_rival_that_fails_is_left_out_and_said(world: World) -> None:
@@ -502,4 +504,6 @@ def test_a_page_of_a_setting_is_headed_by_its_name(world: World) -> None:
     assert "<h2>secure against its rivals" in page
     assert '<th scope="col" class="r own">secure</th><th scope="col" class="r">hakmem</th>' in page
     assert "<h3>secure ÷ the oracle</h3>" in page
+    assert "secure needs less" in page
+    assert "hakmem needs less" not in page
     assert "Measured with HAKMEM_PROFILE=secure." in page

@@ -38,7 +38,7 @@ from hakmem.cluster.slices import (
 )
 from hakmem.errors import Interrupted, LabError
 from hakmem.paired import session, tables
-from hakmem.paired.blocks import Outcome, Plan, Sampler
+from hakmem.paired.blocks import OnLook, Outcome, Plan, Sampler, nothing
 from hakmem.paired.cells import Cell
 from hakmem.paired.protocol import Decision
 from hakmem.paired.recording import Facts
@@ -182,10 +182,11 @@ class Part:
     def ended(self) -> bool:
         return self.outcome is not None or self.error is not None
 
-    def step(self, client: Any, worker: str | None) -> None:
-        """Takes what has come back, or hands out the next slice. `worker` is the host's, if any."""
+    def step(self, client: Any, worker: str | None, on_look: OnLook = nothing) -> None:
+        """Takes and judges what has come back, or hands out the next slice. `worker` is the host's,
+        if any."""
         if self.future is not None and self.future.done():
-            self._collect()
+            self._collect(on_look)
         elif self.future is not None and self.worker != worker:
             self._let_go("its worker died")
         if self.future is None and not self.ended:
@@ -224,7 +225,7 @@ class Part:
                 self.future.cancel()
         self.future = None
 
-    def _collect(self) -> None:
+    def _collect(self, on_look: OnLook) -> None:
         future, self.future = self.future, None
         try:
             said = future.result(timeout=ANSWER_S)
@@ -238,6 +239,7 @@ class Part:
         answer = pickle.loads(said)
         if not isinstance(answer, Refused):
             self.add(answer)
+            self.outcome = outcome_of(answer.ready, self.samples, on_look)
         elif answer.for_now:
             self.state = f"waits: {answer.why}"
             self.resting_until = time.monotonic() + BUSY_S
@@ -250,10 +252,6 @@ class Part:
         self.noise.append(part.noise)
         self.seconds += part.seconds
         self.lost = 0
-
-    def judge(self, on_look: Callable[[int, Mapping[str, Decision]], None]) -> None:
-        if self.ready and not self.ended:
-            self.outcome = outcome_of(self.ready, self.samples, on_look)
 
     @cached_property
     def done(self) -> Conducted | None:
@@ -313,8 +311,7 @@ def _conduct(
                         progress.console.print(Text(f"{part.host}: {line}", style="dim"))
 
             if not part.ended:
-                part.step(cluster.client, present.get(part.host))
-                part.judge(tell)
+                part.step(cluster.client, present.get(part.host), tell)
             what = escape(f"{part.host} {part.state}")
             progress.update(bars[part.host], completed=len(part.samples), description=what)
             if part.ended:

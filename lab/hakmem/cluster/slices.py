@@ -19,7 +19,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -30,9 +30,8 @@ from hakmem import project
 from hakmem.errors import INTERRUPTED, LabError
 from hakmem.ledger.store import host_name
 from hakmem.paired import blocks as paired, cells, session
-from hakmem.paired.blocks import Outcome, Plan, Sampler, Trial
+from hakmem.paired.blocks import OnLook, Outcome, Plan, Sampler, Trial, nothing
 from hakmem.paired.cells import Cell
-from hakmem.paired.protocol import Decision
 from hakmem.paired.recording import Facts, settings_of_user
 from hakmem.paired.session import Ready
 from hakmem.process import host, provenance, scratch
@@ -146,9 +145,7 @@ class Journal:
 
 
 def outcome_of(
-    ready: Ready,
-    samples: Sequence[Sample],
-    on_look: Callable[[int, Mapping[str, Decision]], None] = lambda blocks, decisions: None,
+    ready: Ready, samples: Sequence[Sample], on_look: OnLook = nothing
 ) -> Outcome | None:
     """What the samples decide; None where the comparison needs more of them."""
     try:
@@ -160,8 +157,6 @@ def outcome_of(
 def blocks_of(ready: Ready, samples: Sequence[Sample]) -> list[paired.Block]:
     """The blocks of a comparison that was given up."""
     rounds = len({sample.round for sample in samples})
-    if rounds == 0:
-        return []
     outcome = outcome_of(replace(ready, plan=replace(ready.plan, most=rounds)), samples)
     assert outcome is not None
     return outcome.blocks

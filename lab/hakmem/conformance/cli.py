@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -22,7 +22,8 @@ from hakmem.ledger.store import Ledger, Record
 from hakmem.paired import cells
 from hakmem.paired.cells import Cell
 from hakmem.paired.cli import Record as Keep, require_ledger
-from hakmem.process import host, library, provenance
+from hakmem.paired.recording import Facts
+from hakmem.process import library, provenance
 from hakmem.process.library import Library
 from hakmem.process.provenance import NoiseMeter
 from hakmem.terminal import progress_bar
@@ -88,11 +89,13 @@ def command(
     if corruption and not profile:
         contenders = [one for found in contenders for one in _guarded(found)]
     console = Console(stderr=as_json)
-    noise = NoiseMeter()
+    sides = {one.name: one for one in contenders}
+    facts, noise = Facts.of(sides, provenance.own_argv()), NoiseMeter()
     most_s = MISUSE_S if corruption else FAST_S if fast else FULL_S
     results = _run(chosen, contenders, fast, timeout or most_s, console)
+    facts.require_unchanged(sides)
     show(results, console)
-    body = {**_body(chosen, contenders, results, fast), "noise": noise.stop()}
+    body = {**_body(chosen, sides, results, fast, facts), "noise": noise.stop()}
     if record:
         console.print(f"recorded: {_save(body, results).id}")
     if as_json:
@@ -176,7 +179,7 @@ def _run(
     return results
 
 
-def _breaks(contenders: Sequence[Cell], results: Sequence[Result]) -> int:
+def _breaks(contenders: Iterable[Cell], results: Sequence[Result]) -> int:
     """How many promises hakmem breaks, over all the ways it was tried in."""
     ours = {contender.name for contender in contenders if contender.is_hakmem}
     return sum(result.state == "broken" and result.allocator in ours for result in results)
@@ -186,20 +189,24 @@ def _breaks(contenders: Sequence[Cell], results: Sequence[Result]) -> int:
 
 
 def _body(
-    chosen: Sequence[Case], contenders: Sequence[Cell], results: Sequence[Result], fast: bool
+    chosen: Sequence[Case],
+    sides: Mapping[str, Cell],
+    results: Sequence[Result],
+    fast: bool,
+    facts: Facts,
 ) -> dict[str, object]:
-    broken = _breaks(contenders, results)
+    broken = _breaks(sides.values(), results)
     return {
-        "argv": provenance.own_argv(),
-        "what": f"{len(chosen)} promises, {len(contenders)} allocators: hakmem breaks {broken}",
+        **facts.stated(),
+        "what": f"{len(chosen)} promises, {len(sides)} allocators: hakmem breaks {broken}",
         "fast": fast,
         "corruption": all(case.is_misuse for case in chosen),
         "cases": {
             case.name: {"promise": case.promise, "definition": case.definition} for case in chosen
         },
         "binary": [
-            {**provenance.binary_of(one.library), "settings": dict(one.environment)}
-            for one in contenders
+            {**facts.binaries[name], "settings": dict(one.environment)}
+            for name, one in sides.items()
         ],
         "standings": {
             f"{result.allocator}, {result.case}": {"verdict": result.state, **result.to_dict()}
@@ -210,9 +217,6 @@ def _body(
             for name, both in tally(results).items()
             for what, value in zip(("kept", "checked"), both, strict=True)
         },
-        "source": provenance.source(project.source_dir()),
-        "host": host.facts(),
-        "ok": True,
     }
 
 

@@ -7,9 +7,9 @@ explain and guard; what a user waits for is time, which they do not replace (doc
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -32,18 +32,15 @@ MARGIN = 0.001
 KIND = f"range of {RUNS} exact counts"
 
 
-@dataclass(frozen=True)
-class Counted:
-    """Instructions per operation of each cell, a value per run, and what callgrind said."""
+# Instructions per operation by the cells' letters, a value per run.
+Counts = Mapping[str, Sequence[float]]
 
-    values: Mapping[str, Sequence[float]]
-    said: str
 
-    def ratio(self, letter: str) -> Interval:
-        """The cell ÷ A; the ends are the farthest that any two runs lie apart."""
-        mine, base = self.values[letter], self.values[BASE]
-        ends = (min(mine) / max(base), max(mine) / min(base))
-        return Interval(fmean(mine) / fmean(base), *ends, KIND)
+def ratio_of(counts: Counts, letter: str) -> Interval:
+    """The cell ÷ A; the ends are the farthest that any two runs lie apart."""
+    mine, base = counts[letter], counts[BASE]
+    ends = (min(mine) / max(base), max(mine) / min(base))
+    return Interval(fmean(mine) / fmean(base), *ends, KIND)
 
 
 def verdict(ratio: Interval, aim: Aim) -> Verdict:
@@ -65,12 +62,14 @@ def run(request: ab.Request, console: Console) -> dict[str, Verdict]:
         for cell in cells.values():
             library.verify(cell.library)
         with scratch.folder("exact") as folder:
-            counted = count(workload, cells, request.seed, folder, console)
+            counts, raw = count(workload, cells, request.seed, folder, console)
         facts.require_unchanged(cells)
-        found = {at: verdict(counted.ratio(at), request.aim) for at in cells if at != BASE}
-        console.print(table(workload.unit, cells, counted, found))
+        found = {at: verdict(ratio_of(counts, at), request.aim) for at in cells if at != BASE}
+        console.print(table(workload.unit, cells, counts, found))
         for letter, word in found.items() if request.record else ():
-            said = record(request, workload, cells, letter, counted, word, facts)
+            made = body(request, workload, cells, letter, counts, word, facts)
+            kind = "A/A" if request.twins else "verdict"
+            said = Ledger.default().append(kind, made, {"callgrind.txt": raw.encode()}).id
             console.print(f"recorded: {said}", highlight=False)
     return found
 
@@ -79,8 +78,10 @@ def workload_of(request: ab.Request) -> work.Workload:
     why = callgrind.refusal()
     if why:
         raise LabError(why)
-    if request.guards or request.floor or any(cell.bench for cell in request.cells):
-        raise LabError("exact counts take one benchmark or command: no guards, floors or bench=")
+    if request.guards or request.floor or request.plant or any(c.bench for c in request.cells):
+        raise LabError(
+            "exact counts take one benchmark or command: no guards, floors, planted work or bench="
+        )
     if len(request.cells) < 2 and not request.twins:
         raise LabError("one cell is nothing to compare: add --b, or --aa")
     if request.command:
@@ -97,8 +98,9 @@ def workload_of(request: ab.Request) -> work.Workload:
 
 def count(
     workload: work.Workload, cells: Mapping[str, Cell], seed: int, folder: Path, console: Console
-) -> Counted:
-    """Runs of all cells in turn, each the difference of two amounts of work."""
+) -> tuple[Counts, str]:
+    """Runs of all cells in turn, each the difference of two amounts of work; and what callgrind
+    said."""
     rng = random.Random(seed)
     said: list[str] = []
     meter = profile.Meter(workload, folder, rng, said)
@@ -111,44 +113,44 @@ def count(
                 figures = profile.per_op(small.figures(), large.figures(), ops)
                 values[letter].append(figures["instructions"])
                 progress.update(bar, advance=1)
-    return Counted(values, "\n".join(said))
+    return values, "\n".join(said)
 
 
 def table(
-    unit: str, cells: Mapping[str, Cell], counted: Counted, found: Mapping[str, Verdict]
+    unit: str, cells: Mapping[str, Cell], counts: Counts, found: Mapping[str, Verdict]
 ) -> Table:
     made = terminal.table("", f"instructions per {unit}", "÷ A", "range", "")
     for letter, cell in cells.items():
-        row = [f"{letter} {cell.name}", words.number(fmean(counted.values[letter]))]
+        row = [f"{letter} {cell.name}", words.number(fmean(counts[letter]))]
         if letter == BASE:
             made.add_row(*row)
             continue
-        ratio = counted.ratio(letter)
+        ratio = ratio_of(counts, letter)
         word = Text(found[letter], style=tables.STYLES[found[letter]])
         made.add_row(*row, f"{ratio.estimate:.4f}", words.ends(ratio, 4), word)
     return made
 
 
-def record(
+def body(
     request: ab.Request,
     workload: work.Workload,
     cells: Mapping[str, Cell],
     letter: str,
-    counted: Counted,
+    counts: Counts,
     word: Verdict,
     facts: recording.Facts,
-) -> str:
-    """The id of the verdict's record."""
+) -> dict[str, Any]:
+    """The record of a verdict."""
     pair = (BASE, letter)
     a, b = (cells[at].name for at in pair)
-    body = {
+    return {
         "question": f"does {b} execute fewer instructions than {a} on {workload.name}?",
         "aim": request.aim,
         "cells": [recording.cell_entry(at, cells[at]) for at in pair],
         "metrics": {
-            workload.name: {**vars(counted.ratio(letter)), "unit": "ratio", "of": "instructions"}
+            workload.name: {**vars(ratio_of(counts, letter)), "unit": "ratio", "of": "instructions"}
         },
-        "values": {at: list(counted.values[at]) for at in pair},
+        "values": {at: list(counts[at]) for at in pair},
         "verdict": word,
         "margin": MARGIN,
         "blocks": RUNS,
@@ -157,5 +159,3 @@ def record(
         "benchmarks": [workload.entry(simulated=True)],
         **facts.entry(pair),
     }
-    raw = {"callgrind.txt": counted.said.encode()}
-    return Ledger.default().append("A/A" if request.twins else "verdict", body, raw).id

@@ -121,7 +121,8 @@ def measure(request: Request, console: Console) -> Found:
         for letter, cell in request.cells.items():
             library.verify(cell.library)
             try:
-                found.code[letter] = _code(cell)
+                file = Path(provenance.binary(cell.library.path).path)
+                found.code[letter] = hotpath_code.read(project.root() / file, cell.is_hakmem)
             except LabError as error:
                 found.code[letter], found.no_code[letter] = [], str(error)
         for workload in request.workloads:
@@ -147,11 +148,6 @@ def _guarded(what: "Pass", cell: Cell, side: Side) -> None:
             side.notes.append(str(error))
         else:
             side.failure = str(error)
-
-
-def _code(cell: Cell) -> list[Code]:
-    path = Path(provenance.binary(cell.library.path).path)
-    return hotpath_code.read(project.root() / path, cell.is_hakmem)
 
 
 @dataclass(frozen=True)

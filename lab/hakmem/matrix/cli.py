@@ -17,7 +17,6 @@ from hakmem.matrix.plan import Matrix
 from hakmem.matrix.rules import Result
 from hakmem.matrix.run import PAGE, Finished
 from hakmem.paired.cli import Record, require_ledger
-from hakmem.process import provenance
 from hakmem.report import cli as report
 from hakmem.soak import session
 
@@ -80,10 +79,10 @@ def save(made: dict[str, Any], finished: Finished, path: Path) -> str:
 
 def body(asked: Matrix, finished: Finished) -> dict[str, Any]:
     """The record: definition, evidence in figures, every judgement, the verdict."""
-    state = finished.state
+    facts = finished.facts
+    binaries = {(found["name"], found["path"]): found for found in facts.binaries.values()}
     return {
         "title": asked.title,
-        "argv": provenance.own_argv(),
         "definition": asked.digest,
         "scale": asked.scale,
         "rehearsal": asked.scale < 1,
@@ -99,11 +98,9 @@ def body(asked: Matrix, finished: Finished) -> dict[str, Any]:
         "metrics": metrics(finished),
         "verdict": finished.conclusion.verdict,
         "why": finished.conclusion.why,
-        "seed": state.seed,
-        "source": dict(state.setting["source"]),
-        "binary": [dict(found) for found in finished.binaries.values()],
-        "host": dict(finished.host),
-        "ok": True,
+        "seed": finished.state.seed,
+        **facts.stated(),
+        "binary": list(binaries.values()),  # each once, of whichever modes it is
     }
 
 

@@ -20,12 +20,13 @@ from hakmem.errors import Interrupted, LabError
 from hakmem.matrix import rules, view
 from hakmem.matrix.plan import Clock, Matrix, Stage, file_name
 from hakmem.matrix.rules import Conclusion, Evidence, Result
-from hakmem.paired import cells, recording
+from hakmem.paired.cells import Cell, find
+from hakmem.paired.recording import Facts
 from hakmem.process import children, host, library, order, provenance
 from hakmem.process.library import Library
 from hakmem.process.lock import host_lock
 from hakmem.process.sample import Process, Sample, take
-from hakmem.soak import analysis as soak_analysis, epochs_csv, inside as soak, session
+from hakmem.soak import analysis as soak_analysis, inside as soak, session
 from hakmem.soak.inside import Started
 from hakmem.terminal import progress_bar
 
@@ -123,8 +124,8 @@ def evidence(state: State, stage: str, mode: str, baseline: str, rounds: int) ->
     error = next((e for e in errors if e), None)
     analysis = None
     if cell["error"] is None:
-        text = (state.folder / cell["csv"]).read_text(encoding="utf-8")
-        analysis = soak_analysis.analyze(epochs_csv.parse(text))
+        csv = state.folder / cell["csv"]
+        _, analysis = soak_analysis.read(str(csv), csv.read_bytes())
     return Evidence(error, analysis, cell["ops"], gains)
 
 
@@ -138,8 +139,7 @@ class Finished:
     results: Sequence[Result]
     conclusion: Conclusion
     state: State
-    binaries: Mapping[str, Mapping[str, object]]
-    host: Mapping[str, str]
+    facts: Facts
 
 
 class Runner:
@@ -148,14 +148,14 @@ class Runner:
     def __init__(
         self,
         matrix: Matrix,
-        libraries: Mapping[str, Library],
+        cells: Mapping[str, Cell],
+        facts: Facts,
         state: State,
         progress: Progress,
         bar: TaskID,
     ) -> None:
         self.matrix, self.state = matrix, state
-        self._libraries, self._progress, self._bar = libraries, progress, bar
-        self.binaries = {name: provenance.binary_of(lib) for name, lib in libraries.items()}
+        self._cells, self._facts, self._progress, self._bar = cells, facts, progress, bar
         self._program = program(matrix)
 
     def stage(self, stage: Stage, names: Sequence[str]) -> None:
@@ -173,7 +173,7 @@ class Runner:
                     self._keep(key, self._round(stage, self._alive(stage, names), number))
 
     def _keep(self, key: str, cell: Mapping[str, Any]) -> None:
-        recording.require_unchanged(self._libraries.values(), self.binaries.values())
+        self._facts.require_unchanged(self._cells)
         self.state.put(key, cell)
 
     @contextmanager
@@ -192,10 +192,8 @@ class Runner:
         return [n for n in names if n not in failed and soaks[n]["error"] is None]
 
     def _soak(self, stage: Stage, name: str) -> dict[str, Any]:
-        mode = self.matrix.modes[name]
-        lib = self._libraries[mode.library]
-        argv = self._argv(stage.seconds, stage.epoch_s)
-        what = Started.benchmark(argv, lib, mode.environment)
+        cell, argv = self._cells[name], self._argv(stage.seconds, stage.epoch_s)
+        what = Started.benchmark(argv, cell.library, cell.environment)
         facts = {"matrix": self.matrix.title, "stage": stage.name, "mode": name}
         path = self.state.folder / f"{file_name(stage.name)}-{file_name(name)}.csv"
         with session.Csv(path, {**facts, **session.facts_of(what)}) as csv:
@@ -232,13 +230,12 @@ class Runner:
         return {"order": run, "rates": rates, "logs": logs, "failed": failed}
 
     def _sample(self, stage: Stage, name: str, padding: int) -> Sample:
-        mode = self.matrix.modes[name]
         process = Process(
             argv=tuple(self._argv(stage.pair_s, stage.pair_s)),
-            library=self._libraries[mode.library],
+            library=self._cells[name].library,
             padding=padding,
             timeout_s=soak.WARM_UP_S + 10 * stage.pair_s,
-            environment=mode.environment,
+            environment=self._cells[name].environment,
             counted=False,
         )
         return take(Sample(self._program.name), process)
@@ -277,26 +274,25 @@ def program(matrix: Matrix) -> Path:
 # ---- before the first cell ----
 
 
-def prepare(matrix: Matrix) -> tuple[dict[str, Library], dict[str, Any]]:
-    """The libraries, and the setting. All that would spoil an hour is found here, in a second."""
+def prepare(matrix: Matrix) -> tuple[dict[str, Cell], Facts]:
+    """The modes as cells, and the facts. What would spoil an hour is found here, in a second."""
     foreign = sorted(name for name in os.environ if FOREIGN.match(name))
     if foreign:
         raise LabError(f"a mode is what the file says: unset {', '.join(foreign)} first")
     program(matrix)
-    libraries = {}
-    for mode in matrix.modes.values():
-        if mode.library not in libraries:
-            lib = libraries[mode.library] = cells.find(mode.library)
-            library.verify(lib)
-            if lib.origin == "hakmem" and lib.path is not None:
-                provenance.require_current(lib.path, project.source_dir())
-        refused = refused_settings(libraries[mode.library], mode.environment)
+    named = dict.fromkeys(mode.library for mode in matrix.modes.values())
+    libraries = {name: find(name) for name in named}
+    for lib in libraries.values():
+        library.verify(lib)
+    cells = {
+        name: Cell(name, libraries[mode.library], mode.environment)
+        for name, mode in matrix.modes.items()
+    }
+    for name, cell in cells.items():
+        refused = refused_settings(cell.library, cell.environment)
         if refused:
-            raise LabError(f"mode {mode.name} is not what it says: {'; '.join(refused)}")
-    hashes = {name: provenance.binary(lib.path).sha256 for name, lib in libraries.items()}
-    source = provenance.source(project.source_dir())
-    same = {"digest": matrix.digest, "scale": matrix.scale, "libraries": hashes, "source": source}
-    return libraries, same
+            raise LabError(f"mode {name} is not what it says: {'; '.join(refused)}")
+    return cells, Facts.of(cells, provenance.own_argv())
 
 
 def refused_settings(lib: Library, settings: Mapping[str, str]) -> list[str]:
@@ -324,16 +320,16 @@ def expected_s(matrix: Matrix) -> float:
 def run(matrix: Matrix, folder: Path, seed: int | None, console: Console) -> Finished:
     """Goes on where a run in the folder stopped. LabError where the baseline itself fails."""
     with host_lock():
-        libraries, setting = prepare(matrix)
-        there = host.facts()
-        state = State.open(folder, setting, seed)
+        cells, facts = prepare(matrix)
+        setting = {"digest": matrix.digest, "scale": matrix.scale, "source": facts.source}
+        libraries = {name: facts.binaries[name]["sha256"] for name in cells}
+        state = State.open(folder, {**setting, "libraries": libraries}, seed)
         if state.cells:
             console.print(f"goes on where it stopped: {len(state.cells)} cells are done")
         results: list[Result] = []
         with progress_bar(console, counted=False) as progress:
-            runner = Runner(
-                matrix, libraries, state, progress, progress.add_task("", total=expected_s(matrix))
-            )
+            bar = progress.add_task("", total=expected_s(matrix))
+            runner = Runner(matrix, cells, facts, state, progress, bar)
             try:
                 inside: Sequence[str] = matrix.candidates
                 for stage in matrix.stages:
@@ -350,7 +346,7 @@ def run(matrix: Matrix, folder: Path, seed: int | None, console: Console) -> Fin
                 raise Interrupted(
                     f"interrupted: {folder} keeps all finished cells, the same command goes on"
                 ) from None
-    return Finished(results, rules.conclude(matrix, results), state, runner.binaries, there)
+    return Finished(results, rules.conclude(matrix, results), state, facts)
 
 
 def judged(matrix: Matrix, stage: Stage, names: Sequence[str], state: State) -> Result:

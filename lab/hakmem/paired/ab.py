@@ -37,11 +37,6 @@ class Request(session.Asked):
     twins: bool = False
     plant: float = 0.0
 
-    @property
-    def kind(self) -> str:
-        """What it is recorded as: with something planted it says nothing of the host's noise."""
-        return "A/A" if self.twins and not self.plant else "verdict"
-
 
 def run(request: Request, console: Console, on: str | None = None) -> list[Outcome]:
     """Measures, prints and records: here, or on all hosts of a cluster, each with its margin."""
@@ -90,7 +85,9 @@ def keep(
     for letter, decision in done.outcome.decisions.items():
         asked = question(done.plan, letter, request.twins, request.plant)
         bodies[letter] = recording.verdict_body(done.plan, (BASE, letter), decision, asked, facts)
-    return recording.save(done, facts, bodies, request.kind, host)
+    # With something planted it says nothing of the host's noise.
+    kind = "A/A" if request.twins and not request.plant else "verdict"
+    return recording.save(done, facts, bodies, kind, host)
 
 
 def mark(done: session.Conducted, letter: str) -> Text:
@@ -193,7 +190,9 @@ def noise_of(record: Record, target: Track) -> stats.Interval:
 def announce(plan: Plan, console: Console) -> None:
     target, *guards = plan.tracks
     net = f", net of the {target.floor.name}" if target.floor else ""
-    console.print(Text(f"{target.name}: {figure(target)}{net}", style="bold"))
+    reading = target.reading
+    said = f"{target.name}: {reading.words}, {reading.unit}{net}"
+    console.print(Text(said, style="bold"))
     for letter, cell in plan.cells.items():
         path = cell.library.path or "the C library's own"
         console.print(Text(f"  {letter}  {cell.name}  ({path})"), soft_wrap=True)
@@ -206,10 +205,6 @@ def announce(plan: Plan, console: Console) -> None:
         f"seed {plan.seed}",
         highlight=False,
     )
-
-
-def figure(track: Track) -> str:
-    return f"{track.reading.words}, {track.reading.unit}"
 
 
 def question(plan: Plan, letter: str, twins: bool = False, plant: float = 0.0) -> str:

@@ -68,22 +68,8 @@ def mix_of(numbers: Sequence[int], span: str | None) -> Mix | None:
     return Mix(**said) if said else None
 
 
-@dataclass(frozen=True)
-class Spread:
-    """The runs of one allocator on one benchmark, in operations per second of the timed part."""
-
-    bench: str
-    allocator: str
-    rates: tuple[float, ...]
-
-    @property
-    def median(self) -> float:
-        return stats.median(self.rates)
-
-    @property
-    def variation(self) -> float:
-        """Standard deviation ÷ mean."""
-        return statistics.stdev(self.rates) / statistics.fmean(self.rates)
+# By benchmark and allocator, in operations per second of the timed part.
+Rates = Mapping[tuple[str, str], Sequence[float]]
 
 
 def run(
@@ -131,16 +117,11 @@ def aloud(plan: Plan, sampler: Sampler, console: Console) -> Sampler:
 def plan_of(mix: Mix | None, runs: int, seed: int) -> Plan:
     cells = distinct([parse("system"), parse("hakmem")])
     tracks = []
-    for found in [mix.work()] if mix else map(full, BENCHES):
+    of_suite = (replace(work.benchmark(name), amount=FULL_OPS) for name in BENCHES)
+    for found in [mix.work()] if mix else of_suite:
         reading = readings.choose("wall", found.name)
         tracks.append(Track(found.name, "target", reading, dict.fromkeys(cells, found)))
     return Plan(cells, tracks, seed, math.ceil(runs / 2), aim="neutral")
-
-
-def full(name: str) -> Work:
-    """A benchmark with all the work of a long run."""
-    found = work.benchmark(name)
-    return replace(found, amount=FULL_OPS)
 
 
 def finish(
@@ -153,7 +134,7 @@ def finish(
 ) -> None:
     """Records and prints it; where something failed, its samples without a baseline."""
     assert facts is not None
-    found = spreads(done)
+    found = rates(done)
     records = {}
     if record:
         made = {} if done.outcome.failures else {"B": body(found, done, facts, mix)}
@@ -170,20 +151,22 @@ def finish(
 def mark(done: Conducted, letter: str) -> Text:
     """An allocator's medians in a few words."""
     name = done.plan.cells[letter].name
-    mine = [spread for spread in spreads(done) if spread.allocator == name]
-    said = ", ".join(f"{s.bench} {words.number(s.median / 1e6)}" for s in mine)
+    said = ", ".join(
+        f"{bench} {words.number(stats.median(runs) / 1e6)}"
+        for (bench, allocator), runs in rates(done).items()
+        if allocator == name
+    )
     return Text(f"{said} M ops/s")
 
 
-def spreads(done: Conducted) -> list[Spread]:
-    result = []
+def rates(done: Conducted) -> Rates:
+    found = {}
     for track in done.plan.tracks:
         for letter in reversed(list(done.plan.cells)):
             samples = done.outcome.samples(track.name, letter)
-            name = done.plan.cells[letter].name
             if samples:
-                result.append(Spread(track.name, name, tuple(rate(sample) for sample in samples)))
-    return result
+                found[track.name, done.plan.cells[letter].name] = list(map(rate, samples))
+    return found
 
 
 def ratios(done: Conducted) -> dict[str, stats.Interval]:
@@ -201,36 +184,35 @@ def rate(sample: Sample) -> float:
     return float(str(sample.result["ops"])) / float(str(sample.result["seconds"]))
 
 
-def table(found: Sequence[Spread]) -> Table:
+def variation(runs: Sequence[float]) -> float:
+    """Standard deviation ÷ mean."""
+    return statistics.stdev(runs) / statistics.fmean(runs)
+
+
+def table(found: Rates) -> Table:
     titles = (">runs", ">M ops/s", ">lowest", ">highest", ">variation")
     made = terminal.table("", "allocator", *titles)
-    for spread in found:
-        made.add_row(
-            spread.bench,
-            spread.allocator,
-            str(len(spread.rates)),
-            *(words.number(x / 1e6) for x in (spread.median, min(spread.rates), max(spread.rates))),
-            f"{100 * spread.variation:.1f} %",
-        )
+    for (bench, allocator), runs in found.items():
+        figures = (stats.median(runs), min(runs), max(runs))
+        shown = (words.number(figure / 1e6) for figure in figures)
+        made.add_row(bench, allocator, str(len(runs)), *shown, f"{100 * variation(runs):.1f} %")
     return made
 
 
-def body(
-    found: Sequence[Spread], done: Conducted, facts: Facts, mix: Mix | None
-) -> Mapping[str, Any]:
+def body(found: Rates, done: Conducted, facts: Facts, mix: Mix | None) -> Mapping[str, Any]:
     """The record: medians with the range of the runs, the variation beside them, the ratios."""
     metrics: dict[str, Any] = {}
-    for spread in found:
-        name = f"{spread.bench} {spread.allocator}"
+    for (bench, allocator), runs in found.items():
+        name = f"{bench} {allocator}"
         metrics[name] = {
-            "value": spread.median,
-            "low": min(spread.rates),
-            "high": max(spread.rates),
+            "value": stats.median(runs),
+            "low": min(runs),
+            "high": max(runs),
             "unit": "ops/s",
             "kind": "range",
-            "runs": len(spread.rates),
+            "runs": len(runs),
         }
-        metrics[f"{name} variation"] = {"value": spread.variation, "unit": "share"}
+        metrics[f"{name} variation"] = {"value": variation(runs), "unit": "share"}
     for name, ratio in ratios(done).items():
         of = "throughput, hakmem ÷ system"
         metrics[f"{name} ratio"] = {**vars(ratio), "unit": "ratio", "of": of}

@@ -10,7 +10,7 @@ logarithm of the ratio. Cells that are decided, or fail, are measured no further
 
 import math
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Literal
@@ -136,13 +136,18 @@ class Outcome:
 
 
 Sampler = Callable[[Trial], Sample]
+OnLook = Callable[[int, Mapping[str, Decision]], None]
+
+
+def nothing(*_: object) -> None:
+    """For whom no sample and no look is worth a word."""
 
 
 def run(
     plan: Plan,
     sampler: Sampler,
-    on_sample: Callable[[Trial, Sample], None] = lambda trial, sample: None,
-    on_look: Callable[[int, Mapping[str, Decision]], None] = lambda blocks, decisions: None,
+    on_sample: Callable[[Trial, Sample], None] = nothing,
+    on_look: OnLook = nothing,
     failures: Mapping[str, str] | None = None,
 ) -> Outcome:
     """Blocks until every contender is decided, has failed, or `plan.most` blocks are taken.
@@ -226,7 +231,7 @@ def _block(
             failures[letter] = f"{track.name}: {sample.error}"
         taken.append((letter, sample))
         on_sample(trial, sample)
-    gains = dict(_gains(track, taken, [x for x in letters if x != BASE], failures))
+    gains = _gains(track, taken, failures)
     done = "".join(letter for letter, _ in taken)
     return Block(track.name, number, done, tuple(sample for _, sample in taken), gains)
 
@@ -245,19 +250,15 @@ def checked(sample: Sample, reading: Reading) -> Sample:
 
 
 def _gains(
-    track: Track,
-    taken: Sequence[tuple[str, Sample]],
-    contenders: Sequence[str],
-    failures: Mapping[str, str],
-) -> Iterator[tuple[str, float]]:
+    track: Track, taken: Sequence[tuple[str, Sample]], failures: Mapping[str, str]
+) -> dict[str, float]:
     """ln of the ratio, signed, of each contender that has not failed, to the base."""
-    if not sound(failures):
-        return
-    good = [(at, track.reading.value(s)) for at, s in taken if at not in failures]
-    figures = change_of({at: [v for a, v in good if a == at] for at, _ in good}, track.reading)
-    for letter in contenders:
-        if letter in figures:
-            yield letter, track.reading.sign * figures[letter]
+    values: dict[str, list[float]] = {}
+    for letter, sample in taken if sound(failures) else ():
+        if letter not in failures:
+            values.setdefault(letter, []).append(track.reading.value(sample))
+    changes = change_of(values, track.reading)
+    return {letter: track.reading.sign * change for letter, change in changes.items()}
 
 
 def change_of(values: Mapping[str, Sequence[float]], reading: Reading) -> dict[str, float]:

@@ -22,6 +22,9 @@ SAME = (
     f"= same: no difference was found, and the whole interval is within "
     f"{100 * protocol.NARROW:.0f} % of 1"
 )
+# What the table's second ratio is, and is not.
+OF_PEAKS = "memory is the peak of the largest process; it was not decided on"
+NO_PEAKS = "memory is not visible: the command is smaller than the launcher that measures it"
 # An older version of what is here: compared with where it is named.
 OF_DEBIAN = "-debian"
 
@@ -98,7 +101,8 @@ def tell(done: Conducted, records: Mapping[str, Record], console: Console) -> No
     console.print(summary(done))
     console.print(SAME, highlight=False)
     if second:
-        console.print(memory(BASE in medians(done, second)), highlight=False)
+        visible = BASE in medians(done, second)
+        console.print(OF_PEAKS if visible else NO_PEAKS, highlight=False)
     tables.print_measured(console, done, records.values())
 
 
@@ -166,13 +170,6 @@ def summary(done: Conducted) -> Text:
         blocks = max(d.blocks for d in done.outcome.decisions.values())
         parts.append(f"undecided after {blocks} blocks against {', '.join(groups['UNDECIDED'])}")
     return Text(f"{track.reading.words} of {name}: {'; '.join(parts) or 'no verdict'}")
-
-
-def memory(visible: bool) -> str:
-    """What the table's second ratio is, and is not."""
-    if visible:
-        return "memory is the peak of the largest process; it was not decided on"
-    return "memory is not visible: the command is smaller than the launcher that measures it"
 
 
 def medians(done: Conducted, reading: Reading) -> dict[str, float]:

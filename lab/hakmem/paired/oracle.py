@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from hakmem import stats
 from hakmem.lazy import np
@@ -75,10 +75,9 @@ def _merged(table: np.ndarray) -> np.ndarray:
     rivals, for blocks are drawn for all of them at once."""
     rows = [row[np.isfinite(row)] for row in table]
     lags = [float(stats.lag1(row)) for row in rows if len(row) >= FEWEST]
-    half = table.shape[1] // 2
-    if half < FEWEST or not lags or stats.median(lags) <= stats.CORRELATED:
+    if table.shape[1] < 2 * FEWEST or not lags or stats.median(lags) <= stats.CORRELATED:
         return table
-    return cast(np.ndarray, table[:, : 2 * half].reshape(len(table), half, 2).mean(axis=2))
+    return stats.pairs(table)
 
 
 def _judged(known: np.ma.MaskedArray, halves: Sequence[np.ndarray]) -> list[int]:

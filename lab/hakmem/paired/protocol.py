@@ -104,10 +104,8 @@ def ends(values: np.ndarray, alpha: float = ALPHA) -> tuple[np.ndarray, np.ndarr
     """
     low, high = _ends(values, alpha)
     joined = stats.lag1(values) > stats.CORRELATED
-    half = values.shape[1] // 2
-    if half >= 2 and joined.any():
-        pairs = values[joined, : 2 * half].reshape(-1, half, 2).mean(axis=2)
-        low[joined], high[joined] = _ends(pairs, alpha)
+    if values.shape[1] >= 4 and joined.any():
+        low[joined], high[joined] = _ends(stats.pairs(values[joined]), alpha)
     return low, high
 
 
@@ -172,22 +170,17 @@ def look(
 def _decide(
     tracks: Sequence[Sequence[float]], aim: Aim, delta: float, last: bool, alpha: float
 ) -> Decision:
-    found = [ends(np.asarray([values], dtype=float), alpha) for values in tracks]
-    low = np.array([[float(pair[0][0]) for pair in found]])
-    high = np.array([[float(pair[1][0]) for pair in found]])
-    code = int(judge(aim, low, high, delta)[0])
+    low, high = ends(np.asarray(tracks, dtype=float), alpha)
+    code = int(judge(aim, low[None], high[None], delta)[0])
     words: dict[int, Verdict] = {1: "GO", -1: "NO-GO", 0: "UNDECIDED"}
-    intervals = [
-        interval(values, float(a), float(b))
-        for values, a, b in zip(tracks, low[0], high[0], strict=True)
-    ]
+    target, *guards = map(interval, tracks, low.tolist(), high.tolist())
     return Decision(
         verdict=words[code],
-        target=intervals[0],
-        guards=tuple(intervals[1:]),
+        target=target,
+        guards=tuple(guards),
         blocks=len(tracks[0]),
         alpha=alpha,
-        final=last or code != 0 or bool(narrow(low, high)[0]),
+        final=last or code != 0 or bool(narrow(low[None], high[None])[0]),
     )
 
 

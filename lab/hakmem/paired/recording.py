@@ -25,7 +25,6 @@ from hakmem.paired.cells import Cell
 from hakmem.paired.protocol import Decision
 from hakmem.paired.session import Conducted
 from hakmem.process import children, host, provenance
-from hakmem.process.library import Library
 from hakmem.process.sample import Sample
 from hakmem.stats import Interval
 
@@ -57,8 +56,13 @@ class Facts:
         return cls(host.facts(), source, binaries, argv)
 
     def require_unchanged(self, cells: Mapping[str, Cell]) -> None:
-        libraries = [cell.library for cell in cells.values()]
-        require_unchanged(libraries, [self.binaries[at] for at in cells])
+        """LabError where a library was built again since then: nobody knows what was measured."""
+        for letter, cell in cells.items():
+            now = provenance.binary_of(cell.library)
+            if now != self.binaries[letter]:
+                file = " or ".join(map(str, cell.library.files)) or now["path"]
+                why = "was changed during the measurement: nothing of it was recorded"
+                raise LabError(f"{file} {why}", status=1)
 
     def stated(self) -> dict[str, Any]:
         """What every record states of them."""
@@ -73,17 +77,6 @@ class Facts:
     def entry(self, letters: Iterable[str]) -> dict[str, Any]:
         """The same with the libraries of these cells."""
         return {**self.stated(), "binary": [dict(self.binaries[at]) for at in letters]}
-
-
-def require_unchanged(libraries: Iterable[Library], stated: Iterable[Mapping[str, object]]) -> None:
-    """LabError where a library was built again since it was `stated`: then nobody knows what was
-    measured."""
-    for library, before in zip(libraries, stated, strict=True):
-        now = provenance.binary_of(library)
-        if now != before:
-            file = " or ".join(map(str, library.files)) or now["path"]
-            why = "was changed during the measurement: nothing of it was recorded"
-            raise LabError(f"{file} {why}", status=1)
 
 
 def verdict_body(

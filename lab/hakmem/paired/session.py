@@ -123,10 +123,10 @@ def _effective(plan: Plan, track: Track, letter: str, sample: Sample) -> object:
     cell, work = plan.cells[letter], track.works[letter]
     idle = {word for line in sample.warnings if " no effect" in line for word in line.split()}
     stated = sample.proof.settings if sample.proof else None
-    own = stated or {}
-    known = {name: value for name, value in own.items() if f"{name}={value}" not in idle}
-    others = {k: v for k, v in cell.environment.items() if stated is None or k not in own}
-    others = {k: v for k, v in others.items() if stated is None or not k.startswith("HAKMEM_")}
+    known = {k: v for k, v in (stated or {}).items() if f"{k}={v}" not in idle}
+    others = dict(cell.environment)
+    if stated is not None:
+        others = {k: v for k, v in others.items() if not k.startswith("HAKMEM_")}
     digest = provenance.binary(cell.library.path).sha256
     return digest, cell.library.beside, dict(cell.library.env), work, known, others
 

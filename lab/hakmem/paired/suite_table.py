@@ -309,27 +309,6 @@ LEFT, PANEL, GAP, TOP, ROW, RADIUS = 120.0, 410.0, 40.0, 96.0, 42.0, 3.6
 OFFSETS = (0.0, -7.0, 7.0, -14.0, 14.0)
 
 
-@dataclass(frozen=True)
-class Dot:
-    """A ratio: its place in the picture, and what a reader sees who asks."""
-
-    x: float
-    y: float
-    title: str
-    program: bool
-
-
-@dataclass(frozen=True)
-class Row:
-    """A rival in one panel."""
-
-    rival: str
-    y: float
-    dots: Sequence[Dot]
-    mean_x: float
-    mean: str
-
-
 def svg(bodies: Sequence[Mapping[str, Any]], times: Sequence[str]) -> str:
     """Of suites as suite_record.joined() has them, with the dates of their records."""
     names = sorted({name for body in bodies for name in rivals(body)})
@@ -356,25 +335,30 @@ def svg(bodies: Sequence[Mapping[str, Any]], times: Sequence[str]) -> str:
 
 def _rows(
     bodies: Sequence[Mapping[str, Any]], rivals: Iterable[str], kind: str, left: float
-) -> Iterator[Row]:
+) -> Iterator[dict[str, Any]]:
+    """Of each rival its dots, with what a reader sees who asks, and their mean."""
     axis = pages.Axis(LOW, HIGH, left, left + PANEL)
     for at, rival in enumerate(rivals):
         found = sorted(_ratios(bodies, rival, kind))
         middle = TOP + ROW * (at + 0.5)
         mean = math.exp(sum(math.log(ratio) for ratio, *_ in found) / len(found)) if found else 1.0
-        dots: list[Dot] = []
+        dots: list[dict[str, Any]] = []
         for ratio, name, program in found:
             x = axis.x(ratio)
-            y = middle + _offset(x, middle, dots)
-            dots.append(Dot(x, y, f"{name}: {words.number(ratio)} of {rival}", program))
-        yield Row(rival, middle, dots, axis.x(mean), f"{words.number(mean)} of {rival}")
+            y = _free(x, [middle + offset for offset in OFFSETS], dots)
+            title = f"{name}: {words.number(ratio)} of {rival}"
+            dots.append({"x": x, "y": y, "title": title, "program": program})
+        mark = {"mean_x": axis.x(mean), "mean": f"{words.number(mean)} of {rival}"}
+        yield {"rival": rival, "y": middle, "dots": dots, **mark}
 
 
-def _offset(x: float, middle: float, dots: Sequence[Dot]) -> float:
-    def is_free(offset: float) -> bool:
-        return all(math.hypot(dot.x - x, dot.y - middle - offset) >= 2 * RADIUS for dot in dots)
+def _free(x: float, places: Sequence[float], dots: Sequence[Mapping[str, Any]]) -> float:
+    """The first of the places where it lies on no other dot, else the last."""
 
-    return next((offset for offset in OFFSETS if is_free(offset)), OFFSETS[-1])
+    def is_free(y: float) -> bool:
+        return all(math.hypot(dot["x"] - x, dot["y"] - y) >= 2 * RADIUS for dot in dots)
+
+    return next(filter(is_free, places), places[-1])
 
 
 def _ratios(

@@ -99,12 +99,7 @@ class Sides:
     right: str
 
 
-COSTS = Sides(
-    "hakmem divided by the oracle, per benchmark", "hakmem needs less", "hakmem needs more"
-)
-
-
-def forest(drawn: Sequence[Ratio], sides: Sides = COSTS) -> str:
+def forest(drawn: Sequence[Ratio], sides: Sides) -> str:
     """Each ratio as an interval around 1, for either width; nothing where there is none."""
     return "".join(_forest(layout, drawn, sides) for layout in (WIDE, NARROW)) if drawn else ""
 

@@ -68,7 +68,7 @@ def gather(what: list[str]) -> tuple[Findings, Path]:
         if file.suffix != ".csv":
             raise LabError(f"{file} is neither a record's id nor the CSV file of a soak")
         id = f"file-{len(found.soaks)}"
-        _add_soak(found, soaks.of_file(str(file), project.read(file), id))
+        found.soaks.append(soaks.of_file(str(file), project.read(file), id))
     return found, files[0].with_suffix(".html") if files else Path("out/report.html")
 
 
@@ -102,23 +102,15 @@ def _add(found: Findings, ledger: Ledger, asked: Asked) -> None:
         found.suites.append(suites.suite(asked, _whole(ledger, asked.record)))
     elif kind == "soak":
         csv = records.raw(ledger, asked.record, "epochs.csv")
-        _add_soak(found, soaks.of_record(asked, csv))
+        found.soaks.append(soaks.of_record(asked, csv))
     elif kind == "matrix":
-        matrix = matrices.of_record(asked)
-        found.matrices.append(matrix)
-        found.charts[matrix.id] = matrices.data(matrix)
+        found.matrices.append(matrices.of_record(asked))
     else:
         found.figures.append(verdicts.figures(asked))
 
 
 def _whole(ledger: Ledger, suite: Record) -> Mapping[str, Any]:
-    parts = {*suite.body["inputs"]}
-    whole = suite_record.whole(suite, {r.id: r for r in ledger.records() if r.id in parts})
+    whole = suite_record.whole(suite, {record.id: record for record in ledger.records()})
     if whole is None:
         raise LabError(f"suite {suite.id} was measured by an earlier method: it has no table")
     return whole
-
-
-def _add_soak(found: Findings, soak: soaks.Shown) -> None:
-    found.soaks.append(soak)
-    found.charts |= soaks.data(soak)

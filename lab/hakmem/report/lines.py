@@ -191,13 +191,10 @@ def _line(chart: Chart, line: Line, box: Box) -> list[str]:
         back = list(zip(xs, least, strict=True))[::-1]
         parts.append(f'<polygon points="{points(forth + back)}" class="range" {style}/>')
     path = points(list(zip(xs, middle, strict=True)))
-    tip = f"<title>{escape(line.name)}: median {words.number(_median(line))}</title>"
+    median = words.number(float(np.nanmedian(line.values)))
+    tip = f"<title>{escape(line.name)}: median {median}</title>"
     return [*parts, f'<polyline points="{path}" class="line" {style}>{tip}</polyline>']
 
 
 def points(corners: Sequence[tuple[float, float]]) -> str:
     return " ".join(f"{x:.1f},{y:.1f}" for x, y in corners)
-
-
-def _median(line: Line) -> float:
-    return float(np.nanmedian(line.values))

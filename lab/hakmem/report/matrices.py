@@ -1,7 +1,6 @@
 """The report's part on matrices: who kept which rule in which stage, and the throughput. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from hakmem.ledger.claims import interval
@@ -15,33 +14,19 @@ from hakmem.report.records import Asked
 SIDES = Sides("Throughput of each mode divided by the baseline's", "slower", "faster")
 
 
-@dataclass(frozen=True)
-class Stage:
-    """`modes`: those that were in it. A row has what a rule judged of each, None where nothing."""
-
-    name: str
-    length: str
-    modes: Sequence[str]
-    rows: Sequence[tuple[str, Mapping[str, Mapping[str, str] | None]]]
-
-
-@dataclass(frozen=True)
-class Shown:
-    asked: Asked
-    id: str
-    modes: Sequence[str]
-    stages: Sequence[Stage]
-    standings: Mapping[str, Mapping[str, str]]
-    forest: str
-
-
-def of_record(asked: Asked) -> Shown:
-    body = asked.body
+def of_record(asked: Asked) -> dict[str, Any]:
+    """What the page shows; `id` is that of the heat map's place."""
+    body, id = asked.body, f"{asked.record.id}-heat"
     modes = in_order(body)
     stages = [_stage(stage, modes) for stage in body["stages"]]
-    id = f"{asked.record.id}-heat"
-    standings = {mode: body["standings"][mode] for mode in modes if mode in body["standings"]}
-    return Shown(asked, id, modes, stages, standings, forest(body))
+    return {
+        "asked": asked,
+        "id": id,
+        "data": {id: _heat(body["title"], modes, stages)},
+        "stages": stages,
+        "standings": {at: body["standings"][at] for at in modes if at in body["standings"]},
+        "forest": forest(body),
+    }
 
 
 def in_order(body: Mapping[str, Any]) -> list[str]:
@@ -50,7 +35,8 @@ def in_order(body: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys([body["baseline"], *named, *body["modes"]]))
 
 
-def _stage(stage: Mapping[str, Any], modes: Sequence[str]) -> Stage:
+def _stage(stage: Mapping[str, Any], modes: Sequence[str]) -> dict[str, Any]:
+    """The modes that were in it; a row has what a rule judged of each mode, None where nothing."""
     judged = {
         mode: {found["rule"]: found for found in stage["judged"].get(mode, ())} for mode in modes
     }
@@ -59,8 +45,12 @@ def _stage(stage: Mapping[str, Any], modes: Sequence[str]) -> Stage:
         for rule in RULES
         if any(rule in found for found in judged.values())
     ]
-    inside = [mode for mode in modes if judged[mode]]
-    return Stage(str(stage["stage"]["name"]), duration(stage["stage"]["seconds"]), inside, rows)
+    return {
+        "name": str(stage["stage"]["name"]),
+        "length": duration(stage["stage"]["seconds"]),
+        "modes": [mode for mode in modes if judged[mode]],
+        "rows": rows,
+    }
 
 
 def forest(body: Mapping[str, Any]) -> str:
@@ -77,10 +67,10 @@ def forest(body: Mapping[str, Any]) -> str:
     return charts.forest(drawn, SIDES)
 
 
-def data(shown: Shown) -> dict[str, Any]:
+def _heat(title: str, modes: Sequence[str], stages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The heat map for the script: a column per mode, a row per stage and rule."""
     rows = [
-        (f"{stage.name} · {rule}", found) for stage in shown.stages for rule, found in stage.rows
+        (f"{stage['name']} · {rule}", found) for stage in stages for rule, found in stage["rows"]
     ]
     cells = [
         [x, y, judged["state"], f"{MARKS[judged['state']]} {judged['words']}"]
@@ -90,8 +80,8 @@ def data(shown: Shown) -> dict[str, Any]:
     ]
     return {
         "kind": "heat",
-        "title": f"{shown.asked.body['title']}: who kept which rule",
-        "columns": list(shown.modes),
+        "title": f"{title}: who kept which rule",
+        "columns": modes,
         "rows": [name for name, _ in rows],
         "cells": cells,
     }

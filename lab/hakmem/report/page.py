@@ -17,34 +17,30 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hakmem import pages, project, words
 from hakmem.errors import LabError
 from hakmem.report import charts, lines, matrices as report_matrices, verdicts as report_verdicts
-
-if TYPE_CHECKING:
-    from hakmem.report import soaks as report_soaks
-    from hakmem.report.records import Asked
-    from hakmem.report.suites import Suite
-    from hakmem.report.verdicts import Figures, Verdict
+from hakmem.report.records import Asked
+from hakmem.soak import view as soak_view
 
 VENDOR = Path(__file__).parent / "vendor"
 
 
 @dataclass
 class Findings:
-    """What the page shows. `problems`: what it cannot show, and why. `charts`: what
-    the script draws, by the id of the place where it stands."""
+    """What the page shows, each kind as its own module makes it for the templates: of a soak or a
+    matrix with the `data` of what the script draws, by the id of the place where it stands.
+    `problems`: what cannot be shown, and why."""
 
     asked: list[Asked] = field(default_factory=list)
-    verdicts: list[Verdict] = field(default_factory=list)
-    suites: list[Suite] = field(default_factory=list)
-    soaks: list[report_soaks.Shown] = field(default_factory=list)
-    matrices: list[report_matrices.Shown] = field(default_factory=list)
-    figures: list[Figures] = field(default_factory=list)
+    verdicts: list[dict[str, Any]] = field(default_factory=list)
+    suites: list[dict[str, Any]] = field(default_factory=list)
+    soaks: list[dict[str, Any]] = field(default_factory=list)
+    matrices: list[dict[str, Any]] = field(default_factory=list)
+    figures: list[dict[str, Any]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
-    charts: dict[str, Any] = field(default_factory=dict)
 
 
 def write(path: Path, found: Findings) -> None:
@@ -55,18 +51,21 @@ def write(path: Path, found: Findings) -> None:
 def render(found: Findings) -> str:
     if not (found.asked or found.soaks):
         raise LabError("nothing to report: record something first: hakmem compare -- PROGRAM")
-    scripts = _scripts() if found.charts else []
+    drawn = (part["data"] for part in (*found.soaks, *found.matrices))
+    data = {id: for_script(chart) for charts in drawn for id, chart in charts.items()}
+    scripts = _scripts() if data else []
     return pages.render(
         "report.html.j2",
         found=found,
         verdict_forest=report_verdicts.forest(found.verdicts),
         css=pages.text("report.css"),
-        data={id: for_script(content) for id, content in found.charts.items()},
+        data=data,
         scripts=scripts,
         policy=policy(scripts),
         words=words,
         colour=charts.COLOUR,
         rule_marks=report_matrices.MARKS,
+        drift_marks=soak_view.MARKS,
         drawing=lines.drawing,
         again=shlex.join,
     )

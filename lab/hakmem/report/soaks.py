@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from hakmem.errors import LabError
 from hakmem.lazy import np
 from hakmem.report import lines as report_lines
-from hakmem.report.charts import COLOUR
 from hakmem.report.lines import Chart, Line
 from hakmem.report.records import Asked
-from hakmem.soak import analysis as soak_analysis, epochs_csv, view
+from hakmem.soak import analysis as soak_analysis, view
 from hakmem.soak.analysis import Analysis
 from hakmem.soak.epochs_csv import Soak
 from hakmem.soak.view import NAMES
@@ -31,132 +28,94 @@ MEMORY = {
 }
 
 
-@dataclass(frozen=True)
-class Shown:
-    """A soak on the page. `asked` None: read from a file, not from a record."""
-
-    id: str
-    asked: Asked | None
-    title: str
-    facts: Mapping[str, str]
-    charts: Sequence[Chart]
-    rows: Sequence[Mapping[str, str]]
-    remarks: Sequence[str]
-    absent: Sequence[str]
-
-
-def of_record(asked: Asked, csv: bytes) -> Shown:
+def of_record(asked: Asked, csv: bytes) -> dict[str, Any]:
     """The epochs as recorded, analysed as a file is."""
     body = asked.body
-    environment = body.get("environment") or {}
     title = Path(str(body["command"][0])).name
-    if environment:
-        title += " with " + " ".join(f"{k}={v}" for k, v in environment.items())
-    facts = {"command": shlex.join(body["command"])}
-    binary = body.get("binary") or {}
-    facts["library"] = f"{binary.get('name', '?')} {binary.get('version', '')}".strip()
-    soak, analysis = analysed(f"soak {asked.record.id}", csv)
-    return shown(asked, title, facts, soak, analysis, asked.record.id)
+    if body["environment"]:
+        title += " with " + " ".join(f"{k}={v}" for k, v in body["environment"].items())
+    library = f"{body['binary']['name']} {body['binary']['version']}"
+    facts = {"command": shlex.join(body["command"]), "library": library}
+    found = soak_analysis.read(f"soak {asked.record.id}", csv)
+    return shown(asked.record.id, asked, title, facts, *found)
 
 
-def of_file(name: str, csv: bytes, id: str) -> Shown:
+def of_file(name: str, csv: bytes, id: str) -> dict[str, Any]:
     """A CSV of any soak."""
-    soak, analysis = analysed(name, csv)
+    soak, analysis = soak_analysis.read(name, csv)
     known = ("command", "library", "environment", "begun", "end")
     facts = {key: soak.facts[key] for key in known if soak.facts.get(key)}
-    return shown(None, name, facts, soak, analysis, id)
-
-
-def analysed(name: str, csv: bytes) -> tuple[Soak, Analysis]:
-    try:
-        soak = epochs_csv.parse(csv.decode())
-        return soak, soak_analysis.analyze(soak)
-    except UnicodeDecodeError:
-        raise LabError(f"{name}: the epochs are not text") from None
-    except LabError as error:
-        raise LabError(f"{name}: {error}") from None
+    return shown(id, None, name, facts, soak, analysis)
 
 
 def shown(
+    id: str,
     asked: Asked | None,
     title: str,
     facts: Mapping[str, str],
     soak: Soak,
     analysis: Analysis,
-    key: str,
-) -> Shown:
+) -> dict[str, Any]:
+    """What the page shows. `asked` None: read from a file, not from a record."""
     columns = soak_analysis.with_derived(soak.columns)
-    constant = [n for n in MEMORY if n in columns and not np.nanmax(np.abs(columns[n]), initial=0)]
-    # The first epoch after the warm-up.
-    first = max(0, min(soak.epochs - analysis.used, soak.epochs - 1))
-
-    def lines(colors: Mapping[str, str]) -> list[Line]:
-        there = [name for name in colors if name in columns and name not in constant]
-        return [Line(NAMES[n][0], columns[n] * NAMES[n][2], colors[n]) for n in there]
-
-    drawn = (
-        ("throughput", *NAMES["ops_per_s"][:2], lines({"ops_per_s": "--s1"}), "ops_per_s"),
-        ("ns", *NAMES["ns_per_op"][:2], lines({"ns_per_op": "--s3"}), ""),
-        ("memory", "memory", "MiB", lines(MEMORY), "rss_kb"),
-    )
-    return Shown(
-        key,
-        asked,
-        title,
-        facts,
-        [
-            _chart(f"{key}-{what}", name, unit, found, judged, columns["t_s"], first, analysis)
-            for what, name, unit, found, judged in drawn
-            if found
-        ],
-        rows(analysis),
-        [*view.distribution_lines(analysis), *view.remarks(analysis)],
-        [f"{NAMES[name][0]}: 0 in every epoch" for name in constant],
-    )
-
-
-def _chart(
-    key: str,
-    title: str,
-    unit: str,
-    lines: Sequence[Line],
-    judged: str,
-    times: np.ndarray,
-    first: int,
-    analysis: Analysis,
-) -> Chart:
-    """With the drift line and the lasting steps of the column it is judged by, if it is."""
-    steps = tuple(change.t_s for change in analysis.changes.get(judged, ()))
-    trend: list[tuple[float, float]] = []
-    drift = analysis.drift.get(judged)
-    if drift is not None and math.isfinite(drift.per_run) and analysis.run_s > 0:
-        # A Theil-Sen line goes through both medians.
-        factor = NAMES[judged][2]
-        middle, slope = float(np.median(times[first:])), drift.per_run / analysis.run_s
-        for t in (float(times[first]), float(times[-1])):
-            trend.append((t, factor * (analysis.plateau[judged] + slope * (t - middle))))
-    name = f"drift of {NAMES[judged][0]}" if trend else ""
-    zero = title == "memory"
-    return Chart(key, title, unit, times, lines, float(times[first]), trend, name, steps, zero)
-
-
-def rows(analysis: Analysis) -> list[dict[str, str]]:
-    """The lines of the table: plateau, and drift with its margin and state where it is judged."""
-    made = []
-    for name in (name for name in NAMES if name in analysis.plateau):
-        row = {"name": NAMES[name][0], "plateau": view.shown(name, analysis.plateau[name])}
-        if drift := analysis.drift.get(name):
-            row["margin"] = view.shown(name, drift.margin, unit=False)
-            row["drift"] = view.drift_words(name, drift)
-            row["state"] = view.MARKS[drift.state].plain
-            row["css"] = COLOUR[drift.state]
-        made.append(row)
-    return made
-
-
-def data(soak: Shown) -> dict[str, Any]:
-    """Each chart for the script, by its id."""
+    empty = [n for n in MEMORY if n in columns and not np.nanmax(np.abs(columns[n]), initial=0)]
+    drawn = {name: column for name, column in columns.items() if name not in empty}
+    charts = list(_charts(id, drawn, soak.epochs - analysis.used, analysis))
     return {
-        chart.id: {**report_lines.data(chart), "group": soak.id, "last": chart is soak.charts[-1]}
-        for chart in soak.charts
+        "asked": asked,
+        "title": title,
+        "facts": facts,
+        "charts": charts,
+        "data": {
+            chart.id: {**report_lines.data(chart), "group": id, "last": chart is charts[-1]}
+            for chart in charts
+        },
+        "rows": view.levels(analysis),
+        "remarks": [
+            *view.distribution_lines(analysis),
+            *view.remarks(analysis),
+            *(f"{NAMES[name][0]}: 0 in every epoch" for name in empty),
+        ],
     }
+
+
+def _charts(
+    id: str, columns: Mapping[str, np.ndarray], begin: int, analysis: Analysis
+) -> Iterator[Chart]:
+    """Each with the drift line and the lasting steps of the column it is judged by, if it is.
+
+    `begin` is the first epoch after the warm-up.
+    """
+    times = columns["t_s"]
+    ends = float(times[begin]), float(times[-1])
+    for what, title, unit, colors, judged in (
+        ("throughput", *NAMES["ops_per_s"][:2], {"ops_per_s": "--s1"}, "ops_per_s"),
+        ("ns", *NAMES["ns_per_op"][:2], {"ns_per_op": "--s3"}, ""),
+        ("memory", "memory", "MiB", MEMORY, "rss_kb"),
+    ):
+        lines = [
+            Line(NAMES[name][0], columns[name] * NAMES[name][2], color)
+            for name, color in colors.items()
+            if name in columns
+        ]
+        if not lines:
+            continue
+        trend: list[tuple[float, float]] = []
+        drift = analysis.drift.get(judged)
+        if drift is not None and math.isfinite(drift.per_run):
+            # A Theil-Sen line goes through both medians.
+            middle, slope = float(np.median(times[begin:])), drift.per_run / analysis.run_s
+            levels = [analysis.plateau[judged] + slope * (t - middle) for t in ends]
+            trend = [(t, NAMES[judged][2] * level) for t, level in zip(ends, levels, strict=True)]
+        yield Chart(
+            id=f"{id}-{what}",
+            title=title,
+            unit=unit,
+            times=times,
+            lines=lines,
+            warm_up=ends[0],
+            trend=trend,
+            trend_name=f"drift of {NAMES[judged][0]}" if trend else "",
+            steps=[change.t_s for change in analysis.changes.get(judged, ())],
+            zero=what == "memory",
+        )

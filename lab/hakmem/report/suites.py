@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from hakmem.ledger.claims import interval
@@ -15,56 +14,34 @@ from hakmem.report.charts import Ratio, Sides
 from hakmem.report.records import Asked
 from hakmem.stats import Interval
 
-PEAKS = Sides(
-    "peak resident memory of hakmem divided by the oracle's, per benchmark",
-    "hakmem needs less",
-    "hakmem needs more",
-)
 
+def suite(asked: Asked, whole: Mapping[str, Any]) -> dict[str, Any]:
+    """`whole` is the record with its rows and metrics, as suite_record.joined makes it.
 
-@dataclass(frozen=True)
-class Suite:
-    """`subject` is the cell that is compared. `rivals` are the columns, the system's first, the
-    oracle last. `rows` are those of suite_record.joined, each with its `cells` by column, the name
-    of its `best` rival and the `verdict` against that one, which `tally` counts. `oracle` has the
-    geometric means: title, number of rows and ratio; `whole_time` says what those of times have of
-    rows above a floor."""
-
-    asked: Asked
-    whole: Mapping[str, Any]
-    subject: str
-    rivals: Sequence[str]
-    rows: Sequence[Mapping[str, Any]]
-    oracle: Sequence[tuple[str, int, Interval]]
-    whole_time: str
-    tally: Mapping[str, int]
-    forest: str
-    memory: str
-    failures: Sequence[str]
-    conditions: Sequence[str]
-
-
-def suite(asked: Asked, whole: Mapping[str, Any]) -> Suite:
-    """`whole` is the record with its rows and metrics, as suite_record.joined makes it."""
-    metrics = whole["metrics"]
+    The `rivals` are the columns, the system's first, the oracle last. Each row has its `cells` by
+    column, the name of its `best` rival and the `verdict` against that one, which `tally` counts.
+    `oracle` has the geometric means: title, number of rows and ratio.
+    """
+    metrics, subject = whole["metrics"], suite_table.subject(whole)
     rows = [_row(row, metrics) for row in suite_table.in_order(whole["rows"])]
-    means = [(title, m["rows"], interval(m)) for title, m in suite_table.means(whole).items()]
+    means = suite_table.means(whole).items()
+    peaks = f"peak resident memory of {subject} divided by the oracle's"
     counted = Counter(row["verdict"] for row in rows) + Counter(error=len(whole["failures"]))
     rivals = dict.fromkeys(name for row in rows for name in rivals_of(row))
-    return Suite(
-        asked,
-        whole,
-        suite_table.subject(whole),
-        [*sorted(rivals, key=lambda name: name != SYSTEM), ORACLE],
-        rows,
-        means,
-        suite_table.of_whole_time(whole),
-        {**dict.fromkeys(("win", "tie", "loss"), 0), **counted},
-        charts.forest(_of_oracle(rows, "time")),
-        charts.forest(_of_oracle(rows, "memory"), PEAKS),
-        list(_failures(whole)),
-        list(suite_table.conditions(whole)),
-    )
+    return {
+        "asked": asked,
+        "whole": whole,
+        "subject": subject,
+        "rivals": [*sorted(rivals, key=lambda name: name != SYSTEM), ORACLE],
+        "rows": rows,
+        "oracle": [(title, mean["rows"], interval(mean)) for title, mean in means],
+        "whole_time": suite_table.of_whole_time(whole),
+        "tally": {**dict.fromkeys(("win", "tie", "loss"), 0), **counted},
+        "forest": _forest(rows, "time", f"{subject} divided by the oracle"),
+        "memory": _forest(rows, "memory", peaks),
+        "failures": list(_failures(whole)),
+        "conditions": list(suite_table.conditions(whole)),
+    }
 
 
 def _row(row: Mapping[str, Any], metrics: Mapping[str, Any]) -> dict[str, Any]:
@@ -84,18 +61,16 @@ def _cell(metrics: Mapping[str, Any], name: str, rival: str, failure: str | None
     return found
 
 
-def _of_oracle(rows: Sequence[Mapping[str, Any]], what: str) -> list[Ratio]:
-    cells = ((row, row["cells"][ORACLE][what]) for row in rows)
-    return [
-        Ratio(
-            row["benchmark"],
-            "",
-            cell["ratio"],
-            _side(cell["ratio"], what == "time" and row["better"] == "higher"),
-        )
-        for row, cell in cells
-        if cell
-    ]
+def _forest(rows: Sequence[Mapping[str, Any]], what: str, title: str) -> str:
+    """Against the oracle, row by row."""
+    drawn = []
+    for row in rows:
+        if cell := row["cells"][ORACLE][what]:
+            side = _side(cell["ratio"], what == "time" and row["better"] == "higher")
+            drawn.append(Ratio(row["benchmark"], "", cell["ratio"], side))
+    subject = rows[0]["subject"] if rows else ""
+    sides = Sides(f"{title}, per benchmark", f"{subject} needs less", f"{subject} needs more")
+    return charts.forest(drawn, sides)
 
 
 def _side(ratio: Interval, more_is_better: bool) -> str:

@@ -18,7 +18,7 @@ from hakmem.ledger.store import Ledger, Record
 from hakmem.paired import session
 from hakmem.rerun import run as rerun, source as rerun_source
 from hakmem.rerun.run import Repetition
-from hakmem.rerun.source import Past, source
+from hakmem.rerun.source import Past
 
 STYLES = {"agrees": "green", "contradicts": "bold red", "not judged": "dim", "failed": "bold red"}
 MARKS = {"agrees": "= agrees", "contradicts": "✗ contradicts", "not judged": "–"}
@@ -77,8 +77,7 @@ def chosen(id: str | None, records: Mapping[str, Record]) -> list[Record]:
     """The record named, or all that are cited."""
     if id is not None:
         return [Ledger.default().get(id)]
-    documents = audit.documents(project.root())
-    found = cited(documents, records)
+    found = cited(audit.documents(project.root()))
     missing = [name for name in found if name not in records]
     if missing:
         raise LabError(f"cited, but not in the ledger: {', '.join(missing)}; see `hakmem audit`")
@@ -113,9 +112,8 @@ def listing(pasts: Sequence[Past], width: int) -> Table:
     for past in pasts:
         seconds = rerun.expected_s(past)
         try:
-            found = source(past)
-            here = rerun_source.is_present(past, found)
-            where = "present" if here else f"build {rerun_source.commit_of(past, found)[:8]}"
+            here = rerun_source.is_present(past)
+            where = "present" if here else f"build {rerun_source.commit_of(past)[:8]}"
         except LabError:
             where = "gone"
         took = "?" if seconds is None else session.duration(seconds)
@@ -190,17 +188,12 @@ def conclude(done: Sequence[Repetition], console: Console) -> None:
         raise typer.Exit(1)
 
 
-def cited(files: Sequence[Path], records: Mapping[str, Record]) -> list[str]:
-    """Ids by order of appearance.
-
-    A suite stands for its verdicts, so a verdict of a suite that is cited as well is left out.
-    """
+def cited(files: Sequence[Path]) -> list[str]:
+    """Ids by order of appearance."""
     found = []
     for path in files:
         text = path.read_text(encoding="utf-8")
         rest, _ = blocks.without(text)
         found += [id for block in blocks.find(text) for id in block.ids]
         found += [claim.id for claim in scanner.scan(rest).claims]
-    whole = [id for id in found if id in records and records[id].kind == "suite"]
-    inside = {part for id in whole for part in records[id].body["inputs"]}
-    return [id for id in dict.fromkeys(found) if id not in inside]
+    return list(dict.fromkeys(found))

@@ -130,22 +130,19 @@ class Repetition:
 
     @property
     def state(self) -> str:
-        if self.judgement is None:
-            return "failed"
-        return self.judgement.state
+        return self.judgement.state if self.judgement else "failed"
 
 
 def require_whole(record: Record, records: Mapping[str, Record]) -> None:
     """LabError where it is a part of a result: that can be repeated, or nothing rests on it."""
     if record.kind in PARTS:
-        rests = (r.id for r in records.values() if r.kind not in PARTS and _has(r, record))
+        of_setting = (r.id for r in records.values() if r.body.get("setting") == record.id)
+        parts = {record.id, *of_setting}
+        results = (r for r in records.values() if r.kind not in PARTS)
+        rests = (r.id for r in results if not parts.isdisjoint(r.body.get("inputs") or ()))
         whole = next(rests, None)
         hint = f"repeat {whole}, which rests on it" if whole else "nothing rests on it"
         raise LabError(f"record {record.id} is a {record.kind}, a part of a result: {hint}")
-
-
-def _has(result: Record, part: Record) -> bool:
-    return part.id in {*(result.body.get("inputs") or ()), result.body.get("setting")}
 
 
 def repeat(past: Past, console: Console) -> Repetition:
@@ -208,7 +205,7 @@ def by_command(past: Past, console: Console) -> Record:
 
 def _metric(record: Record) -> object:
     first = next(iter(record.body.get("benchmarks") or ()), None)
-    return first.get("metric") if isinstance(first, Mapping) else None
+    return first.get("metric") if first else None
 
 
 def _cells(record: Record) -> list[object]:

@@ -15,7 +15,7 @@ from hakmem.audit import citing
 from hakmem.builds import Builds
 from hakmem.errors import LabError
 from hakmem.ledger.store import Record
-from hakmem.process import host, scratch
+from hakmem.process import host
 
 
 @dataclass
@@ -53,14 +53,6 @@ class Past:
         return word
 
 
-def source(past: Past) -> Mapping[str, Any]:
-    """The source the record was measured from."""
-    own = past.body.get("source")
-    if isinstance(own, Mapping):
-        return own
-    raise LabError(f"record {past.record.id} does not say from which source it was measured")
-
-
 def binaries(body: Mapping[str, Any]) -> dict[str, str]:
     """Checksums of the libraries of a record, by name."""
     found = body.get("binary") or ()
@@ -83,25 +75,24 @@ def as_of(past: Past, console: Console) -> Iterator[None]:
 
     They are the present ones where these are the same. LabError where they cannot be had.
     """
-    found = source(past)
     builds_itself = past.record.kind == "bisect"
-    if builds_itself or is_present(past, found):
+    if builds_itself or is_present(past):
         with _settings(past, {}):
             yield
         return
-    commit = commit_of(past, found)
-    with contextlib.ExitStack() as stack:
-        builds = stack.enter_context(Builds(project.root()))
+    commit = commit_of(past)
+    # What is recorded as the source is read in a checkout, in which nothing is built.
+    with Builds(project.root()) as builds, Builds(project.root(), ["true"]) as checkouts:
         with console.status(f"building {commit[:12]}, from which it was measured"):
             built = builds.at(commit)
         past.note(f"measured with the library and benchmarks of {commit[:12]}, its own source")
-        checkout = stack.enter_context(_worktree(commit))
+        checkout = checkouts.at(commit).bench
         places = {"LAB_BUILD_DIR": str(built.library.parent), "LAB_SOURCE_DIR": str(checkout)}
-        stack.enter_context(_settings(past, places))
-        yield
+        with _settings(past, places):
+            yield
 
 
-def is_present(past: Past, found: Mapping[str, Any]) -> bool:
+def is_present(past: Past) -> bool:
     """Whether the present build is the one: by its checksum, or because the source is the same."""
     changed = changed_benchmarks(past.body)
     own = project.default_library()
@@ -111,9 +102,10 @@ def is_present(past: Past, found: Mapping[str, Any]) -> bool:
         return True
     if changed:
         past.note(f"since then the definition of {', '.join(changed)} has changed")
-    if found.get("dirty") is not False or not own.is_file():
+    source = past.body["source"]
+    if source["dirty"] is not False or not own.is_file():
         return False
-    same = git.run(project.root(), "diff", "--quiet", str(found.get("commit")), "--", *PRODUCT)
+    same = git.run(project.root(), "diff", "--quiet", str(source["commit"]), "--", *PRODUCT)
     return same.returncode == 0
 
 
@@ -128,10 +120,11 @@ def changed_benchmarks(body: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def commit_of(past: Past, found: Mapping[str, Any]) -> str:
+def commit_of(past: Past) -> str:
     """The commit in this repository; LabError where there is none to build from."""
-    commit, root = str(found.get("commit")), project.root()
-    if found.get("dirty") is not False:
+    source, root = past.body["source"], project.root()
+    commit = str(source["commit"])
+    if source["dirty"] is not False:
         raise LabError(
             f"record {past.record.id} was measured from {commit[:12]} with uncommitted changes, "
             "and the present build is not that one: its source cannot be had again"
@@ -141,25 +134,12 @@ def commit_of(past: Past, found: Mapping[str, Any]) -> str:
     # Amending a message makes another commit of the same tree.
     for line in (git.ask(root, "log", "--all", "--format=%H %T") or "").splitlines():
         same, tree = line.split()
-        if tree == found.get("tree"):
+        if tree == source.get("tree"):
             return same
     raise LabError(
         f"the commit {commit[:12]} of record {past.record.id} is not in this repository: "
         "`git fetch --all` (or --unshallow) may bring it"
     )
-
-
-@contextlib.contextmanager
-def _worktree(commit: str) -> Iterator[Path]:
-    """A checkout of the commit: what is recorded as the source is read there."""
-    root = project.root()
-    with scratch.folder("source") as folder:
-        tree = folder / "tree"
-        git.add_worktree(root, tree, commit)
-        try:
-            yield tree
-        finally:
-            git.remove_worktree(root, tree)
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ from hakmem.audit.citing import Evidence
 from hakmem.ledger import claims
 from hakmem.ledger.store import Record
 from hakmem.paired import recording, suite_record
-from hakmem.scorecard.targets import AGAINST, MARGIN, NOISE, OVERALL, SAME, VARIATION, Target
+from hakmem.scorecard.targets import AGAINST, ALONE, MARGIN, NOISE, OVERALL, SAME, VARIATION, Target
 
 # ---- when a target is met, missed or undecided ----
 
@@ -402,20 +402,16 @@ def _figures(target: Target, name: str, record: Record) -> dict[str, Figure]:
     row = _row(record, name)
     if row is None:
         return {}
-    own = row["figures"][row["subject"]]["value"]
-    if target.metric == "own":
-        return _known({HAKMEM: _number(own)})
-    if target.metric == "above system":
-        return _known({SYSTEM: _number(own) - _number(at(row, "figures.system.value"))})
+    if target.metric in ALONE:
+        value, name = _number(row["figures"][row["subject"]]["value"]), HAKMEM
+        if target.metric == "above system":
+            value, name = value - _number(at(row, "figures.system.value")), SYSTEM
+        return {name: Figure(value)} if math.isfinite(value) else {}
     chosen = [rival for rival in row["figures"] if not target.rivals or rival in target.rivals]
     kind = suite_record.TIME if target.metric == "against" else target.metric
     metrics = record.body["metrics"]
     found = {r: _figure(metrics.get(suite_record.metric_name(name, kind, r))) for r in chosen}
     return {rival: figure for rival, figure in found.items() if figure is not None}
-
-
-def _known(values: Mapping[str, float]) -> dict[str, Figure]:
-    return {name: Figure(value) for name, value in values.items() if math.isfinite(value)}
 
 
 def _row(record: Record, name: str) -> Mapping[str, Any] | None:

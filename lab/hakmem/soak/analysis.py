@@ -7,6 +7,7 @@ of long blocks of epochs are nearly independent, and the drift is judged on thos
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -16,6 +17,7 @@ from typing import Any, Literal
 from hakmem import stats
 from hakmem.errors import LabError
 from hakmem.lazy import np
+from hakmem.soak import epochs_csv
 from hakmem.soak.epochs_csv import Soak
 
 METHOD = 2  # of this analysis, for records: raised when the same CSV would be read differently
@@ -139,16 +141,20 @@ class Analysis:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON, which knows neither NaN nor infinity: what is not finite is null."""
-        result: dict[str, Any] = _finite(asdict(self))
+        written = json.dumps(asdict(self))
+        result: dict[str, Any] = json.loads(written, parse_constant=lambda name: None)
         return result
 
 
-def _finite(content: Any) -> Any:
-    if isinstance(content, dict):
-        return {key: _finite(value) for key, value in content.items()}
-    if isinstance(content, list | tuple):
-        return [_finite(value) for value in content]
-    return None if isinstance(content, float) and not math.isfinite(content) else content
+def read(name: str, data: bytes) -> tuple[Soak, Analysis]:
+    """A CSV and what it says; LabError that has its name where it is no soak's."""
+    try:
+        soak = epochs_csv.parse(data.decode())
+        return soak, analyze(soak)
+    except UnicodeDecodeError:
+        raise LabError(f"{name}: no text in UTF-8, and so no CSV of a soak") from None
+    except LabError as error:
+        raise LabError(f"{name}: {error}") from None
 
 
 def analyze(soak: Soak) -> Analysis:
@@ -173,7 +179,11 @@ def analyze(soak: Soak) -> Analysis:
         epochs=soak.epochs,
         used=used,
         run_s=run_s,
-        plateau={name: _median(column) for name, column in kept.items() if _is_level(name, column)},
+        plateau={
+            name: float(np.nanmedian(column))
+            for name, column in kept.items()
+            if _is_level(name, column)
+        },
         drift={name: drift(kept["t_s"], kept[name], run_s, MARGINS[name]) for name in judged},
         spread={name: spread(kept[name]) for name in judged},
         changes=steps,
@@ -206,10 +216,6 @@ def with_derived(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 def _is_level(name: str, column: np.ndarray) -> bool:
     return (name.endswith("_kb") or name in MARGINS) and bool(np.any(np.isfinite(column)))
-
-
-def _median(column: np.ndarray) -> float:
-    return float(np.nanmedian(column))
 
 
 def block_medians(values: np.ndarray, blocks: int) -> np.ndarray:

@@ -20,7 +20,7 @@ from hakmem.paired.cli import Record, given_to, require_ledger
 from hakmem.process import provenance
 from hakmem.process.library import verify
 from hakmem.process.lock import host_lock
-from hakmem.soak import analysis as soak_analysis, epochs_csv, inside, session, view
+from hakmem.soak import analysis as soak_analysis, inside, session, view
 from hakmem.soak.analysis import Analysis
 from hakmem.soak.inside import Ended, Started
 from hakmem.soak.session import Plan
@@ -140,14 +140,7 @@ def analyze_command(
 
     Exit status 1 if its memory drifts.
     """
-    try:
-        text = project.read(file).decode()
-    except UnicodeDecodeError as error:
-        raise LabError(f"{file}: no text in UTF-8, and so no CSV of a soak") from error
-    try:
-        analysis = soak_analysis.analyze(epochs_csv.parse(text))
-    except LabError as error:
-        raise LabError(f"{file}: {error}") from error
+    _, analysis = soak_analysis.read(str(file), project.read(file))
     if as_json:
         print(json.dumps(analysis.to_dict(), indent=2))
     else:

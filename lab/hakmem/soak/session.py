@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 from rich.console import Console
 
@@ -17,6 +17,9 @@ from hakmem.errors import Interrupted, LabError
 from hakmem.ledger.claims import WITHIN
 from hakmem.ledger.store import Ledger
 from hakmem.paired import recording
+from hakmem.paired.blocks import BASE
+from hakmem.paired.cells import Cell
+from hakmem.paired.recording import Facts
 from hakmem.process import host, provenance
 from hakmem.process.provenance import NoiseMeter
 from hakmem.soak import analysis as soak_analysis, epochs_csv, inside, view
@@ -104,7 +107,9 @@ def facts_of(what: Started) -> dict[str, str]:
 def run(plan: Plan, run_it: Runner, console: Console) -> Analysis:
     """Runs, writes, analyses, prints and records it. LabError where the program failed."""
     what = plan.what
-    stated = stated_of(what) if what else {}
+    sides = {BASE: Cell(what.library.name, what.library)} if what else {}
+    facts = Facts.of(sides, provenance.own_argv())
+    benches = benchmarks(what.argv) if what else []
     noise = NoiseMeter()
     ended = watched(plan, run_it, console)
     if ended.proof is not None:
@@ -118,8 +123,18 @@ def run(plan: Plan, run_it: Runner, console: Console) -> Analysis:
     analysis = soak_analysis.analyze(epochs_csv.parse(plan.path.read_text(encoding="utf-8")))
     view.print_analysis(console, analysis)
     if what:
-        recording.require_unchanged([what.library], [stated["binary"]])
-        body = {**stated, **record_body(ended, analysis, noise.stop())}
+        facts.require_unchanged(sides)
+        body = {
+            **facts.stated(),
+            "command": list(what.argv),
+            "environment": recording.settings_of(what.environment),
+            "benchmarks": benches,
+            "binary": facts.binaries[BASE],
+            "noise": noise.stop(),
+            "proof": ended.proof.to_dict() if ended.proof else None,
+            "metrics": metrics(analysis),
+            "analysis": analysis.to_dict(),
+        }
         record = Ledger.default().append("soak", body, {"epochs.csv": plan.path.read_bytes()})
         console.print(f"recorded: {record.id}")
     return analysis
@@ -141,32 +156,6 @@ def watched(plan: Plan, run_it: Runner, console: Console) -> Ended:
         if csv.begun:
             csv.end(ended.facts())
     return ended
-
-
-def stated_of(what: Started) -> dict[str, Any]:
-    """What the record states of the soak, taken before it starts. LabError where the library is
-    older than the source."""
-    if what.library.origin == "hakmem" and what.library.path:
-        provenance.require_current(what.library.path, project.source_dir())
-    return {
-        "argv": provenance.own_argv(),
-        "command": list(what.argv),
-        "environment": recording.settings_of(what.environment),
-        "benchmarks": benchmarks(what.argv),
-        "source": provenance.source(project.source_dir()),
-        "binary": provenance.binary_of(what.library),
-        "host": host.facts(),
-    }
-
-
-def record_body(ended: Ended, analysis: Analysis, noise: Mapping[str, object]) -> dict[str, Any]:
-    return {
-        "noise": dict(noise),
-        "proof": ended.proof.to_dict() if ended.proof else None,
-        "metrics": metrics(analysis),
-        "analysis": analysis.to_dict(),
-        "ok": True,
-    }
 
 
 def benchmarks(argv: Sequence[str]) -> list[dict[str, object]]:

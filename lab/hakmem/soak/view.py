@@ -112,15 +112,26 @@ def print_analysis(console: Console, analysis: Analysis) -> None:
         console.print(line, highlight=False)
 
 
+def levels(analysis: Analysis) -> list[dict[str, str]]:
+    """By column the plateau, and where it is judged the drift with its margin and state."""
+    made = []
+    for name in (name for name in NAMES if name in analysis.plateau):
+        row = {"name": NAMES[name][0], "plateau": shown(name, analysis.plateau[name])}
+        if drift := analysis.drift.get(name):
+            row["margin"] = shown(name, drift.margin, unit=False)
+            row |= {"drift": drift_words(name, drift), "state": drift.state}
+        made.append(row)
+    return made
+
+
 def _table(analysis: Analysis) -> Table:
     table = terminal.table("after warm-up", ">plateau", ">drift per run", "")
-    for name in (name for name in NAMES if name in analysis.plateau):
-        drift = analysis.drift.get(name)
-        row: list[Text | str] = [NAMES[name][0], shown(name, analysis.plateau[name])]
-        if drift is not None:
-            allowed = f" (margin {shown(name, drift.margin, unit=False)})"
-            row += [drift_words(name, drift), MARKS[drift.state] + Text(allowed, style="dim")]
-        table.add_row(*row)
+    for row in levels(analysis):
+        judged: list[Text | str] = []
+        if "state" in row:
+            allowed = Text(f" (margin {row['margin']})", style="dim")
+            judged = [row["drift"], MARKS[row["state"]] + allowed]
+        table.add_row(row["name"], row["plateau"], *judged)
     return table
 
 
