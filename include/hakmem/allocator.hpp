@@ -3,11 +3,13 @@
  *     std::vector<int, hakmem::allocator<int>> numbers;
  *     std::pmr::string text(hakmem::resource());
  *
- * C++17. Any thread; blocks may be freed by any other. Out of memory they throw std::bad_alloc. */
+ * C++17. Any thread; blocks may be freed by any other. Out of memory they throw std::bad_alloc; where the program has no
+ * exceptions (-fno-exceptions) it ends. */
 #ifndef HAKMEM_ALLOCATOR_HPP
 #define HAKMEM_ALLOCATOR_HPP
 
 #include <cstddef>
+#include <cstdlib>
 #include <memory_resource>
 #include <new>
 
@@ -15,11 +17,21 @@
 
 namespace hakmem {
 
+namespace detail {
+template <class Exception> [[noreturn]] inline void fail() {
+#ifdef __cpp_exceptions
+    throw Exception();
+#else
+    std::abort();
+#endif
+}
+} // namespace detail
+
 /* `bytes` aligned to `align`, a power of two; the caller owns the block until hak_free(). */
 inline void *allocate(std::size_t bytes, std::size_t align) {
     void *p = align <= 8 ? hak_malloc(bytes) : hak_aligned_alloc(align, bytes);
     if (p == nullptr)
-        throw std::bad_alloc();
+        detail::fail<std::bad_alloc>();
     return p;
 }
 
@@ -33,7 +45,7 @@ template <class T> struct allocator {
     /* Room for n objects; std::bad_array_new_length where that many cannot be. */
     [[nodiscard]] T *allocate(std::size_t n) {
         if (n > static_cast<std::size_t>(PTRDIFF_MAX) / sizeof(T))
-            throw std::bad_array_new_length();
+            detail::fail<std::bad_array_new_length>();
         return static_cast<T *>(hakmem::allocate(n * sizeof(T), alignof(T)));
     }
     void deallocate(T *p, std::size_t) noexcept { hak_free(p); }

@@ -40,12 +40,14 @@ void hak_free(void *p);
 size_t hak_usable_size(const void *p);
 
 /* Bytes from p, any address, to the end of the block that it lies in: of those that were asked for where
- * blocks are guarded (docs/security.md). SIZE_MAX where that is not known: p lies in no block of
- * hakmem's, or well inside a large one. */
+ * blocks are guarded (docs/security.md), and 0 where such a one is not in use. SIZE_MAX where that is not
+ * known: p lies in no block of hakmem's; in one of more than 32 KiB without fences, or well inside one with
+ * fences; in a sample, the guard's or a profile's; or is a guarded block of no bytes. */
 size_t hak_room(const void *p);
 
-/* Reports an overflow of the block at p, and ends the process, if n bytes from p on reach beyond its
- * end; a use after free, where blocks are guarded and the block is not in use. */
+/* Reports an overflow of the block at p, and ends the process unless HAKMEM_ON_FAULT says otherwise, if n
+ * bytes from p on reach beyond its end, as far as hak_room() knows that; a use after free, where blocks are
+ * guarded and the block is not in use. */
 void hak_check_range(const void *p, size_t n);
 
 /* "MAJOR.MINOR.PATCH"; a constant. */
@@ -56,7 +58,8 @@ const char *hak_version(void);
 int hak_is_serving(void);
 
 /* Gives everything that is free back to the system, but for what the magazines of other running threads
- * hold, as malloc_trim() does where malloc is hakmem's. 1 if anything went, else 0. Keeps errno. */
+ * hold, as malloc_trim() does where malloc is hakmem's. 1 if anything went, else 0. Keeps errno. No
+ * signal handler. */
 int hak_trim(void);
 
 /* Calls callback(wanted, context) when an allocation of `wanted` bytes is about to be refused: beyond

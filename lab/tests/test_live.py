@@ -451,6 +451,9 @@ def test_the_dashboard_asks_for_nothing_that_is_not_in_the_tables(stand: Stand) 
     assert len(asked) > 20
     assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
     known = names_of_the_tables()
+    calls = (ROOT / "src/base/calls.def").read_text()
+    for kind in re.findall(r"^HK_CALL_KIND\(\w+, (\w+)", calls, re.M):
+        assert any(f"hakmem_{kind}_total" in expression for expression in asked), kind
     for expression in asked:
         names = re.findall(r"hakmem_\w+", expression)
         assert names, expression

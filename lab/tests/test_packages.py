@@ -40,6 +40,31 @@ def test_the_headers_need_no_type_information(tmp_path: Path) -> None:
     run([*argv, "-fsyntax-only", CONSUMER / "in_cxx.cc"], tmp_path)
 
 
+FOR_C = ("hakmem/hakmem.h", "hakmem/inline.h")
+
+
+@pytest.mark.parametrize(
+    ("standards", "more", "headers"),
+    [
+        ("c99 c11 c17", [], FOR_C),
+        ("c++11 c++14 c++17 c++20", [], FOR_C),
+        ("c++17 c++20", [], ("hakmem/allocator.hpp",)),
+        ("c++17 c++20", ["-fno-exceptions", "-fno-rtti"], ("hakmem/allocator.hpp",)),
+    ],
+)
+def test_the_headers_are_of_each_standard(
+    standards: str, more: list[str], headers: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Each alone, and twice, with nothing that a compiler would warn of."""
+    strict = ["-Wall", "-Wextra", "-pedantic", "-Werror", "-fsyntax-only", *more]
+    for standard in standards.split():
+        language, compiler = ("c++", "g++") if "+" in standard else ("c", "gcc")
+        for header in headers:
+            (tmp_path / "alone").write_text(f"#include <{header}>\n" * 2)
+            argv = [compiler, f"-std={standard}", *strict, f"-I{project.root() / 'include'}"]
+            run([*argv, "-x", language, "alone"], tmp_path)
+
+
 @pytest.mark.built
 def test_pkg_config_says_how_to_link(prefix: Path, tmp_path: Path) -> None:
     link_by_pkg_config(prefix, tmp_path)

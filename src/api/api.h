@@ -19,6 +19,9 @@ extern "C" {
  * throws bad_alloc. */
 void *hk_new_failed(size_t n, size_t align, unsigned by);
 
+/* Throws bad_alloc where the C++ runtime is in the program, or returns. In the archive (shared/throw.cc); NULL elsewhere. */
+__attribute__((weak, visibility("hidden"))) void hk_throw_bad_alloc(void);
+
 /* What one of the forms that throw returns, the aligned one where the other is NULL, or hk_new_failed() where both are; NULL
  * if it throws. */
 void *hk_new_caught(void *(*form)(size_t), void *(*aligned)(size_t, size_t), size_t n, size_t align,

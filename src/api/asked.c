@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 
@@ -106,12 +107,28 @@ static void on_signal(int number) {
     hk_os_wake(&asked);
 }
 
+static hk_thread_t *of_main; /* const once there is a writer; NULL: out of memory */
+
+/* Whether threads of ours are all that is left of a process whose main thread has ended. Its record is some other thread's then,
+ * and in the end nobody's, or this one's; until then nobody looks: a sandbox may end the process for that. */
+static bool outlives_all(void) {
+    if (of_main == NULL ||
+        !(hk_load_relaxed(&of_main->heap.orphan) || of_main == hk_load_relaxed(&hk_tc)->thread))
+        return false;
+    const unsigned left = hk_os_threads_left();
+    return left != 0 && left <= hk_workers();
+}
+
+/* As the last thread of the program's would have ended it, had it been the last. */
 static void *write_when_asked(void *unused) {
+    enum { LOOK_MS = 5000 };
     HK_CALL(other, syscall(SYS_prctl, PR_SET_NAME, "hakmem-stats"));
     for (;;) {
         const uint32_t now = hk_exchange_seq(&asked, 0u);
+        if (now == 0 && outlives_all())
+            exit(EXIT_SUCCESS);
         if (now == 0)
-            hk_os_wait(&asked, 0, 0);
+            hk_os_wait(&asked, 0, LOOK_MS);
         for (unsigned i = 0; i < 2; i++)
             if ((now & 1u << i) != 0)
                 writers[i]();
@@ -133,7 +150,10 @@ static bool start_writer(int number) {
     return error == 0;
 }
 
-static void start_in_child(void) { start_writer(writers[1] != NULL ? SIGUSR2 : SIGUSR1); }
+static void start_in_child(void) {
+    of_main = hk_thread_served();
+    start_writer(writers[1] != NULL ? SIGUSR2 : SIGUSR1);
+}
 
 void hk_asked_in_children(void (*start)(void)) {
     hk_thread_served();
@@ -142,6 +162,7 @@ void hk_asked_in_children(void (*start)(void)) {
 
 static bool start(int number) {
     static bool started;
+    of_main = hk_thread_served();
     if (!started && start_writer(number)) {
         hk_asked_in_children(start_in_child);
         started = true;

@@ -48,6 +48,8 @@ void *hk_new_failed(size_t n, size_t align, unsigned by) {
         throw_bad_alloc = late<void()>("_ZSt17__throw_bad_allocv");
     if (throw_bad_alloc != nullptr)
         throw_bad_alloc();
+    if (hk_throw_bad_alloc != nullptr)
+        hk_throw_bad_alloc();
     // A runtime inside a plugin has only what is used there, but an operator that throws; if that calls ours, this is it.
     constexpr size_t never = SIZE_MAX - 41;
     if (get_handler != nullptr && n != never)

@@ -7,6 +7,7 @@
 #include "api/api.h"
 #include "api/stats.h"
 #include "backend/meta.h"
+#include "base/calls.h"
 #include "base/report.h"
 #include "config/config.h"
 #include "front/boundary.h"
@@ -28,7 +29,7 @@ static uint64_t limit_of_cgroup(void) {
     static _Atomic uint64_t last; /* atomic: any thread */
     hk_os_lines_t lines;
     const uint64_t limit = hk_os_memory_limit(HK_OS_MEMBERSHIP, HK_OS_CGROUPS);
-    if (limit != 0 || hk_os_lines_open(&lines, HK_OS_MEMBERSHIP))
+    if (limit != 0 || HK_KEEP_ERRNO(hk_os_lines_open(&lines, HK_OS_MEMBERSHIP)))
         hk_store_relaxed(&last, limit);
     if (limit == 0)
         hk_os_lines_close(&lines);

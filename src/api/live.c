@@ -28,12 +28,31 @@ static void warn(const char *problem) {
 
 /* ---- one who asks ---- */
 
+/* In a namespace of its own that does not know all users those that it does not know have the same number, one that may be
+ * somebody's elsewhere. */
+static bool is_of_one_user(uid_t uid) {
+    enum { ANY_UNKNOWN = 65534 };
+    hk_os_lines_t lines;
+    uint64_t number = 0;
+    if (uid != ANY_UNKNOWN)
+        return true;
+    hk_os_lines_open(&lines, "/proc/self/uid_map");
+    const char *s = hk_os_line(&lines); /* the first one here, that outside, how many from there */
+    for (unsigned i = 0; s != NULL && i < 3; i++) {
+        s += strspn(s, " ");
+        hk_parse(&s, &number);
+    }
+    hk_os_lines_close(&lines);
+    return number == UINT32_MAX;
+}
+
 static bool may_know(int fd) {
     struct ucred who;
     socklen_t bytes = sizeof who;
-    return HK_CALL(other, syscall(SYS_getsockopt, fd, SOL_SOCKET, SO_PEERCRED, &who, &bytes)) ==
-               0 &&
-           (who.uid == 0 || who.uid == (uid_t)HK_CALL(other, syscall(SYS_geteuid)));
+    if (HK_CALL(other, syscall(SYS_getsockopt, fd, SOL_SOCKET, SO_PEERCRED, &who, &bytes)) != 0)
+        return false;
+    const uid_t own = (uid_t)HK_CALL(other, syscall(SYS_geteuid));
+    return who.uid == 0 || (who.uid == own && is_of_one_user(own));
 }
 
 /* A word, up to the end of the line or of what is sent; none at all: JSON. */

@@ -68,20 +68,22 @@ HK_EXPORT void *hak_calloc(size_t count, size_t size) { return allocate_zeroed(c
 HK_EXPORT void *hak_realloc(void *p, size_t n) { return resize(p, n); }
 HK_EXPORT void *hak_aligned_alloc(size_t align, size_t n) { return allocate_aligned(align, n); }
 HK_EXPORT size_t hak_usable_size(const void *p) { return hk_usable(p); }
-HK_EXPORT size_t hak_room(const void *p) {
-    const void *block;
-    return hk_room(p, &block);
+/* From p to the end of the block that it lies in. */
+static size_t room_in(hk_around_t is, const void *p) {
+    const size_t bytes = is.bytes != HK_NO_SIZE ? is.bytes : 0;
+    return is.block == NULL ? SIZE_MAX
+                            : bytes - hk_min(bytes, (size_t)((const char *)p - is.block));
 }
 
+HK_EXPORT size_t hak_room(const void *p) { return room_in(hk_around(p), p); }
+
 HK_EXPORT void hak_check_range(const void *p, size_t n) {
-    const void *block;
-    const size_t room = hk_room(p, &block);
-    if (HK_LIKELY(n <= room))
+    const hk_around_t is = hk_around(p);
+    if (HK_LIKELY(n <= room_in(is, p)))
         return;
-    const size_t into = (size_t)((const char *)p - (const char *)block),
-                 bytes = hk_room(block, &block);
-    hk_guard_fault(bytes == 0 ? HK_USE_AFTER_FREE : HK_OVERFLOW, block,
-                   bytes == 0 ? HK_NO_SIZE : bytes, (ptrdiff_t)(into + n - 1));
+    const size_t into = (size_t)((const char *)p - is.block), most = (size_t)HK_NOWHERE - into;
+    hk_guard_fault(is.bytes == HK_NO_SIZE ? HK_USE_AFTER_FREE : HK_OVERFLOW, is.block, is.bytes,
+                   (ptrdiff_t)(into + hk_min(n - 1, most)));
 }
 
 HK_EXPORT const char *hak_version(void) { return HK_VERSION; }

@@ -41,12 +41,16 @@ static _Atomic uint64_t peak, bytes;
 
 /* ---- writing ---- */
 
-static int emit(int fd, const void *reason) {
+/* Apart, for its figures' sake: who allocates may have a small stack. */
+static HK_NOINLINE uint64_t live_bytes(void) {
     hak_stats_t stats;
-    const bool known = hk_stats_collect(&stats, false);
+    return hk_stats_collect(&stats, false) ? stats.allocated : UINT64_MAX;
+}
+
+static int emit(int fd, const void *reason) {
     return hk_profile_write(fd, &(hk_profile_about_t){.reason = reason,
                                                       .rss = hk_os_status("VmRSS:"),
-                                                      .live = known ? stats.allocated : 0,
+                                                      .live = live_bytes(),
                                                       .text = hk_option(prof_format) != 0});
 }
 
@@ -113,7 +117,9 @@ static bool may_wait(void **own) { return own != NULL && !hk_thread_is_inside();
 static void given(void **own, void *p, const hk_told_t *told) {
     const int saved = errno;
     const bool waits = may_wait(own);
-    if (hk_profile_given(own, p, told->n, waits) && waits && hk_option(prof) != 0) {
+    if (HK_UNLIKELY(told->resized != NULL) && told->resized->p != 0) {
+        hk_profile_put_back(told->resized, waits);
+    } else if (hk_profile_given(own, p, told->n, waits) && waits && hk_option(prof) != 0) {
         const uint64_t allocated = hk_load_relaxed(&hk_profile_allocated);
         const uint64_t in_use = hk_load_relaxed(&hk_profile_in_use);
         if (multiple_is_due(allocated) || peak_is_due(in_use))
@@ -141,8 +147,9 @@ static void clear(char *p, size_t n) {
  * of a larger block that was there before, and whose free nobody was told. */
 static void taken(void **own, void *p, const hk_told_t *told) {
     const int saved = errno;
-    const size_t n = hk_profile_may_know(p) ? hk_profile_remove(p, may_wait(own)) : 0;
-    if (n != 0 && hk_option(leaks) == LEAKS_UNREACHABLE && !told->resized)
+    const size_t n =
+        hk_profile_may_know(p) ? hk_profile_remove(p, may_wait(own), told->resized) : 0;
+    if (n != 0 && hk_option(leaks) == LEAKS_UNREACHABLE && told->resized == NULL)
         clear(p, hk_min(n, hk_usable(p)));
     errno = saved;
 }

@@ -7,11 +7,13 @@
 #include "front/thread.h"
 #include "front/watched.h"
 
-static unsigned half(const hk_told_t *told) { return told->resized ? HK_RECORD_RESIZED : 0; }
+static unsigned half(const hk_told_t *told) {
+    return told->resized != NULL ? HK_RECORD_RESIZED : 0;
+}
 
 static void given(void **own, void *p, const hk_told_t *told) {
     uint64_t where = hk_record_where(HK_RECORD_GIVEN, p, 8);
-    if (HK_UNLIKELY(told->resized || told->align != 8))
+    if (HK_UNLIKELY(told->resized != NULL || told->align != 8))
         where = hk_record_where(HK_RECORD_GIVEN | half(told), p, told->align);
     hk_record_note(own, where, told->n);
 }

@@ -25,7 +25,7 @@ static void add_counters(hak_stats_t *stats) {
 #define HK_COUNTER(name, unit, doc) stats->name = hk_counted(name);
 #define HK_HEAP_COUNTER(name, unit, doc) stats->name = hk_heap_counted(HK_HEAP_COUNT_##name);
 #include "stats/counters.def"
-    stats->faults = hk_load_relaxed(&hk_faults);
+    stats->faults = hk_faults_counted();
     uint64_t counts[HK_CALL_KINDS];
     stats->calls = hk_calls_read(counts);
 #define HK_CALL_KIND(kind, field, doc) stats->field = counts[HK_CALL_##kind];

@@ -17,14 +17,23 @@ void hk_advice_try_again(void) {
 
 void hk_advice_forked(void) { hk_store_relaxed(&refusals, 0u); }
 
-bool hk_advise(void *p, size_t bytes, hk_advice_t advice) {
-    if (hk_advice_is_disabled())
-        return false;
+HK_INLINE int ask(void *p, size_t bytes, hk_advice_t advice) {
     const int error = hk_os_advise(p, bytes, advice);
     if (error == ENOMEM)
         hk_count(madvise_enomem, 1);
     else if (error != 0)
         hk_count(madvise_other, 1);
+    return error;
+}
+
+bool hk_advise_in_use(void *p, size_t bytes, hk_advice_t advice) {
+    return ask(p, bytes, advice) == 0;
+}
+
+bool hk_advise(void *p, size_t bytes, hk_advice_t advice) {
+    if (hk_advice_is_disabled())
+        return false;
+    const int error = ask(p, bytes, advice);
     /* huge pages may be unknown to a kernel that purges very well */
     if (advice == HK_PURGE || advice == HK_RESET) {
         if (error == 0)

@@ -7,6 +7,9 @@
 /* As hk_os_advise(). False: the system has refused, or advice has been given up. */
 bool hk_advise(void *p, size_t bytes, hk_advice_t advice);
 
+/* Of what is in use: a refusal says nothing of what is free, and is only counted. */
+bool hk_advise_in_use(void *p, size_t bytes, hk_advice_t advice);
+
 /* Whether advice has been given up: hk_advise() then does nothing. */
 bool hk_advice_is_disabled(void);
 

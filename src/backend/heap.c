@@ -59,11 +59,14 @@ void hk_heap_set_orphan(hk_heap_t *heap, bool orphan) {
     hk_assert(hk_load_relaxed(&orphans) <= hk_load_relaxed(&heaps));
 }
 
+_Atomic uint64_t hk_heap_given_beside;
+
 /* Written in a forked child before it has other threads. */
 static uint64_t of_parents[HK_HEAP_COUNT_COUNT];
 
 static uint64_t counted_ever(hk_heap_counter_t counter) {
-    uint64_t sum = 0;
+    const bool remote = counter == HK_HEAP_COUNT_remote_frees;
+    uint64_t sum = remote ? hk_load_relaxed(&hk_heap_given_beside) : 0;
     for (hk_heap_t *heap = hk_load_acquire(&all); heap != NULL; heap = heap->all_next)
         sum += hk_load_relaxed(&heap->counts[counter]);
     return sum;

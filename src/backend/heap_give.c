@@ -209,5 +209,6 @@ void hk_heap_give_remote(unsigned cls, void *p) {
     giving_t g = giving_to(slab_for(p, cls));
     unsigned index = block_index(&g, p);
     set_bits(&g, index / 64, (uint64_t)1 << index % 64);
+    hk_add_relaxed(&hk_heap_given_beside, (uint64_t)1);
     hk_heap_announce(g.slab);
 }

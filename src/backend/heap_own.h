@@ -8,6 +8,9 @@ void hk_heap_count_locked(hk_heap_t *heap, hk_heap_counter_t counter, unsigned n
 /* The slab has `n` free blocks more in its local bits. The heap is locked, and owns it. */
 void hk_heap_gained(hk_heap_t *heap, hk_slab_t *slab, unsigned n);
 
+/* Blocks given back by those who take no lock, and therefore in no heap's count. atomic: any thread */
+extern _Atomic uint64_t hk_heap_given_beside;
+
 /* Sees to it that the slab's owner collects what has been freed remotely. Any thread, no lock. */
 void hk_heap_announce(hk_slab_t *slab);
 

@@ -1,10 +1,13 @@
 #include "backend/limit.h"
 
+#include "backend/region.h"
 #include "os/os.h"
 
 static _Atomic size_t limit;                                    /* atomic: any thread; 0: none */
 static _Atomic size_t held;                                     /* atomic: any thread */
 static _Atomic size_t single_blocks, single_bytes, single_kept; /* atomic: any thread */
+/* atomic: any thread; what lies beside all regions, and the most that there was together with them */
+static _Atomic size_t beside, peak;
 
 void hk_limit_set(size_t bytes) { hk_store_relaxed(&limit, bytes); }
 size_t hk_limit(void) { return hk_load_relaxed(&limit); }
@@ -16,18 +19,46 @@ void hk_held_drop(size_t bytes) {
     hk_sub_relaxed(&held, bytes);
 }
 
+/* Once more where something went or came meanwhile: it might count twice. */
+HK_NOINLINE void hk_mapped_more(void) {
+    size_t live, now, most = hk_load_relaxed(&peak);
+    do {
+        live = hk_region_live();
+        now = hk_load_seq(&beside);
+        now += live + hk_region_cached();
+    } while (live != hk_region_live());
+    while (most < now && !hk_cas_seq(&peak, &most, now))
+        continue;
+}
+
+size_t hk_mapped_peak(void) { return hk_load_relaxed(&peak); }
+
+void hk_mapped_own(size_t bytes) {
+    hk_add_seq(&beside, bytes);
+    hk_mapped_more();
+}
+
 void hk_single_comes(size_t bytes) {
     hk_add_relaxed(&single_blocks, (size_t)1);
     hk_add_relaxed(&single_bytes, bytes);
+    hk_mapped_own(bytes);
 }
 
 void hk_single_goes(size_t bytes) {
     hk_sub_relaxed(&single_blocks, (size_t)1);
     hk_sub_relaxed(&single_bytes, bytes);
+    hk_sub_relaxed(&beside, bytes);
 }
 
-void hk_single_is_kept(size_t bytes) { hk_add_relaxed(&single_kept, bytes); }
-void hk_single_is_gone(size_t bytes) { hk_sub_relaxed(&single_kept, bytes); }
+void hk_single_is_kept(size_t bytes) {
+    hk_add_relaxed(&single_kept, bytes);
+    hk_mapped_own(bytes);
+}
+
+void hk_single_is_gone(size_t bytes) {
+    hk_sub_relaxed(&single_kept, bytes);
+    hk_sub_relaxed(&beside, bytes);
+}
 
 hk_singles_t hk_singles(void) {
     return (hk_singles_t){hk_load_relaxed(&single_blocks), hk_load_relaxed(&single_bytes),

@@ -40,3 +40,9 @@ void hk_single_goes(size_t bytes);
 void hk_single_is_kept(size_t bytes);
 void hk_single_is_gone(size_t bytes);
 hk_singles_t hk_singles(void);
+
+/* The most that regions, handed out and cached, had together with all that is beside them: the allocator's own memory, singles, and
+ * what is kept of these. So much more of the allocator's own; more in regions; and the most. Any thread, any time, no lock. */
+void hk_mapped_own(size_t bytes);
+void hk_mapped_more(void);
+size_t hk_mapped_peak(void);

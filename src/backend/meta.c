@@ -90,6 +90,7 @@ void *hk_meta_alloc(size_t bytes) {
         next = (char *)(fresh + 1);
         left = chunk - sizeof *fresh;
         hk_held_add(chunk);
+        hk_mapped_own(chunk);
     }
     void *p = next;
     next += bytes;

@@ -1,5 +1,6 @@
 #include "backend/pagemap.h"
 
+#include "backend/limit.h"
 #include "backend/mappings.h"
 #include "base/calls.h"
 #include "os/os.h"
@@ -11,7 +12,7 @@ static _Atomic(hk_leaf_t *) made; /* atomic: every leaf; push only */
 _Atomic(hk_leaf_t *) hk_map_root[HK_MAP_LEAVES];
 static _Atomic uint8_t no_map[1]; /* the flat map where there is none */
 
-atomic_bool hk_map_is_limited;
+atomic_bool hk_map_is_limited, hk_map_refused;
 
 hk_flat_t hk_flat = {.bytes = no_map, .mask = 0};
 
@@ -65,6 +66,7 @@ static hk_leaf_t *leaf_add(uintptr_t a, void *memory) {
     if (!hk_cas_seq(&hk_map_root[a >> HK_LEAF_SHIFT], &seen, leaf))
         return seen;
     HK_PUSH(&made, leaf->made_next, leaf);
+    hk_mapped_own(leaf_bytes());
     return leaf;
 }
 
@@ -88,10 +90,20 @@ static bool flat_commit(hk_leaf_t *leaf, size_t slice) {
     if (hk_load_acquire(&leaf->committed) & bit)
         return true;
     uint8_t *start = (uint8_t *)hk_flat.bytes + (slice & ~(page - 1));
-    if (!hk_os_protect(start, page, HK_READ_WRITE))
+    if (!hk_os_protect(start, page, HK_READ_WRITE)) {
+        hk_store_relaxed(&hk_map_refused, true);
         return false;
-    hk_or_seq(&leaf->committed, bit);
+    }
+    if ((hk_or_seq(&leaf->committed, bit) & bit) == 0)
+        hk_mapped_own(page);
     return true;
+}
+
+/* What can be written to already takes neither memory nor a mapping. */
+bool hk_map_refuses_all(void) {
+    hk_leaf_t *leaf = hk_load_acquire(&made);
+    hk_store_relaxed(&hk_map_refused, false);
+    return leaf != NULL && !hk_os_protect(leaf, hk_os_page_size(), HK_READ_WRITE);
 }
 
 /* Whether the flat map has the slice's byte. Not where it has been given up; nor where the flat map was not there yet when

@@ -91,6 +91,14 @@ extern atomic_bool hk_map_is_limited; /* atomic: any thread */
  * lock. */
 void hk_map_init(void);
 
+/* Whether the system has refused to let a part of the flat map be written to, and would refuse all: a sandbox, say, and not for
+ * want of memory or of mappings. */
+extern atomic_bool hk_map_refused; /* atomic: any thread; it has, and nobody has asked why */
+bool hk_map_refuses_all(void);
+HK_INLINE bool hk_map_is_refused(void) {
+    return HK_UNLIKELY(hk_load_relaxed(&hk_map_refused)) && hk_map_refuses_all();
+}
+
 /* Gives up the flat map: its mask is 0 from then on, and its address space goes back but for the
  * parts that belong to addresses near ours, near the program break and below 4 GiB. Those stay, so
  * that a free which has read the old mask before, and goes on only now, finds what it looks up. The

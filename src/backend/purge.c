@@ -162,21 +162,18 @@ void hk_purge_instead(void) {
         hk_count(purge_runs, 1);
 }
 
-/* Of what is in use: a refusal says nothing of what is free, which hk_advise() would conclude. */
-static bool goes_back(char *p, size_t bytes) { return hk_os_advise(p, bytes, HK_PURGE) == 0; }
-
 size_t hk_purge_tail(char *p, size_t n, size_t dirty) {
     const size_t used = hk_align_up(n, hk_os_page_size());
     if (dirty < used + LEAST_TAIL || !hk_region_is_mostly_free() || !may_purge_at_once())
         return dirty;
-    return goes_back(p + used, dirty - used) ? used : dirty;
+    return hk_advise_in_use(p + used, dirty - used, HK_PURGE) ? used : dirty;
 }
 
 void hk_purge_clear(char *p, size_t n) {
     const size_t page = hk_os_page_size(), pages = n / page * page;
     size_t gone = 0;
     if (n >= LEAST_HOLLOW && hk_is_aligned((uintptr_t)p, page) && may_purge_at_once() &&
-        hk_huge_pages_is_hollow(p, pages) && goes_back(p, pages))
+        hk_huge_pages_is_hollow(p, pages) && hk_advise_in_use(p, pages, HK_PURGE))
         gone = pages;
     memset(p + gone, 0, n - gone);
 }

@@ -91,7 +91,6 @@ size_t hk_region_trim(void);
 /* Whether more is kept than is handed out, and than the option says: it is the process's breath, or about to go. Any thread, no lock. */
 bool hk_region_is_mostly_free(void);
 
-/* Bytes handed out now, bytes kept for reuse, and the most that both have been together. Any thread, no lock. */
+/* Bytes handed out now, and bytes kept for reuse. Any thread, no lock. */
 size_t hk_region_live(void);
 size_t hk_region_cached(void);
-size_t hk_region_peak(void);

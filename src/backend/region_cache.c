@@ -13,11 +13,11 @@
 enum { FREE_SLOTS = 256, NONE = FREE_SLOTS };
 
 static hk_lock_t lock = HK_LOCK_INIT(HK_RANK_REGION);
-/* lock: region, down to peak. Sorted by address, neighbours joined. Invariant:
+/* lock: region, down to live. Sorted by address, neighbours joined. Invariant:
  * cached == sum of their bytes. */
 static hk_range_t free_ranges[FREE_SLOTS];
 static unsigned free_count;
-static _Atomic size_t cached, live, peak; /* atomic: also read without the lock */
+static _Atomic size_t cached, live; /* atomic: also read without the lock */
 static size_t next_look = HK_REGION_FIRST_LOOK;
 static size_t most_live; /* the most that has been handed out */
 
@@ -27,7 +27,6 @@ atomic_uint hk_region_no_moves, hk_region_no_cuts;
 
 size_t hk_region_live(void) { return hk_load_relaxed(&live); }
 size_t hk_region_cached(void) { return hk_load_relaxed(&cached); }
-size_t hk_region_peak(void) { return hk_load_relaxed(&peak); }
 
 /* The equation of the cache. */
 HK_WALKER static void cache_is_valid_locked(void) {
@@ -42,14 +41,10 @@ HK_WALKER static void cache_is_valid_locked(void) {
         sum += r->bytes;
     }
     hk_assert(sum == hk_region_cached());
-    hk_assert(hk_region_live() + hk_region_cached() <= hk_region_peak());
+    hk_assert(hk_region_live() + hk_region_cached() <= hk_mapped_peak());
 }
 
 /* ---- the free ranges ---- */
-
-static void raise_peak_locked(void) {
-    hk_store_relaxed(&peak, hk_max(hk_region_peak(), hk_region_live() + hk_region_cached()));
-}
 
 static void delete_locked(unsigned i) {
     hk_assert(hk_lock_is_mine(&lock) && i < free_count);
@@ -86,7 +81,7 @@ static bool insert_locked(hk_range_t range) {
     free_count++;
     hk_add_relaxed(&cached, range.bytes);
     /* fresh memory may come here at once, where pages could not be moved into it */
-    raise_peak_locked();
+    hk_mapped_more();
     hk_walk(cache_is_valid_locked());
     return true;
 }
@@ -173,7 +168,7 @@ void hk_region_change_live(size_t less, size_t more) {
     hk_lock(&lock);
     hk_assert(less <= hk_region_live()); /* no more than was handed out */
     hk_store_relaxed(&live, hk_region_live() - less + more);
-    raise_peak_locked();
+    hk_mapped_more();
     most_live = hk_max(most_live, hk_region_live());
     const bool looks = hk_region_live() >= next_look;
     if (looks)

@@ -86,15 +86,17 @@ static _Atomic uint8_t *table_locked(void) {
 
 void hk_classes_hide(bool hidden) {
     hk_lock(&lock);
-    hk_assert(hidden == is_hidden ||
-              !hk_load_relaxed(&hk_os_settled)); /* who is guarded has all operations told */
-    for (size_t i = 0; i <= HK_MID_MAX / 8 && hidden != is_hidden; i++) {
+    const bool changes = hidden != is_hidden && settle_locked(HK_READ_WRITE);
+    for (size_t i = 0; i <= HK_MID_MAX / 8 && changes; i++) {
         if (hidden)
             hk_store_release(&hk_class_hidden[i], hk_load_relaxed(&hk_class_of_size[i]));
         hk_store_release(&hk_class_of_size[i],
                          hidden ? (uint8_t)0 : hk_load_relaxed(&hk_class_hidden[i]));
     }
-    is_hidden = hidden;
+    if (changes) {
+        is_hidden = hidden;
+        settle_locked(HK_READ);
+    }
     hk_unlock(&lock);
 }
 

@@ -243,7 +243,6 @@ HK_INLINE hk_slab_t *take_from_locked(hk_superslab_t *ss, unsigned slices, unsig
     slab->first = (uint8_t)first;
     slab->slices = (uint8_t)slices;
     slab->cls = (uint8_t)cls;
-    slab->bits = hk_class_words(c) <= HK_FEW_WORDS ? slab->few_bits : ss->wide_bits[first];
     hk_store_relaxed(&slab->free, c->blocks);
     if (cls != 0)
         hk_slab_mark_slices(slab, ss->fresh >> first, ss->lazy >> first, ss->purged >> first,
@@ -269,8 +268,37 @@ static HK_NOINLINE hk_slab_t *take_locked(unsigned slices, unsigned cls, unsigne
     return best != NULL ? take_from_locked(best, slices, cls, align) : NULL;
 }
 
-/* Makes the slices just taken into an ownerless slab. `pending` and `remote` are left alone: a
- * remote freer of the slab that was here before may still be between its two steps. */
+/* Puts the slices of a slab or a large run back; returns their bytes. */
+static size_t give(hk_slab_t *slab) {
+    hk_superslab_t *ss = hk_superslab_of(slab);
+    const unsigned cls = slab->cls, slices = slab->slices;
+    const uint64_t gone = cls != 0 ? hk_slab_gone(slab) : 0;
+    hk_map_set(slab->base, slices, HK_KIND_FREE);
+    hk_lock(&hk_pool_lock);
+    const hk_range_t empty = put_back_locked(ss, slab->first, slices, cls, gone);
+    const bool last = hk_load_relaxed(&in_slabs[cls]) == 0;
+    hk_unlock(&hk_pool_lock);
+    if (empty.bytes != 0)
+        hk_superslab_release(ss, empty);
+    if (last && cls >= HK_CLASS_FIXED)
+        hk_class_forget(cls);
+    return slices * HK_SLICE;
+}
+
+/* NULL: out of memory. */
+static HK_NOINLINE uint64_t *wide_bits_of(const hk_slab_t *slab) {
+    hk_superslab_t *ss = hk_superslab_of(slab);
+    hk_wide_bits_t *wide = hk_load_acquire(&ss->wide), *seen = NULL;
+    if (wide == NULL) {
+        wide = hk_meta_alloc(sizeof *wide);
+        if (wide != NULL && !hk_cas_seq(&ss->wide, &seen, wide))
+            wide = seen; /* the other's; ours stays unused, once in a superslab's life */
+    }
+    return wide != NULL ? wide->bits[slab->first] : NULL;
+}
+
+/* Makes the slices just taken into an ownerless slab; NULL: there is no memory for its bits. `pending` and `remote` are
+ * left alone: a remote freer of the slab that was here before may still be between its two steps. */
 static hk_slab_t *carve(hk_slab_t *slab) {
     slab->listed = false;
     hk_assert(hk_map_owner(slab->base) != NULL && hk_map_kind(slab->base) == HK_KIND_FREE);
@@ -278,6 +306,12 @@ static hk_slab_t *carve(hk_slab_t *slab) {
         hk_map_set(slab->base, 1, HK_KIND_LARGE);
         hk_map_set(slab->base + HK_SLICE, slab->slices - 1u, HK_KIND_INTERIOR);
         return slab;
+    }
+    const bool is_wide = hk_class_words(&hk_classes[slab->cls]) > HK_FEW_WORDS;
+    slab->bits = is_wide ? wide_bits_of(slab) : slab->few_bits;
+    if (HK_UNLIKELY(slab->bits == NULL)) {
+        give(slab);
+        return NULL;
     }
     hk_superslab_guard(slab);
     unsigned blocks = hk_classes[slab->cls].blocks, words = blocks / 64;
@@ -292,44 +326,37 @@ static hk_slab_t *carve(hk_slab_t *slab) {
     return slab;
 }
 
-hk_slab_t *hk_pool_take_mapped(unsigned slices, unsigned cls, unsigned align) {
+static hk_slab_t *take(unsigned slices, unsigned cls, unsigned align) {
     hk_assert(slices >= 1 && slices <= HK_SLICES && cls < HK_CLASS_COUNT);
     hk_assert(cls == 0 || slices == hk_classes[cls].slices);
     hk_assert(hk_is_pow2(align) && align < HK_SLICES && (align == 1 || cls == 0));
     hk_lock(&hk_pool_lock);
     hk_slab_t *slab = take_locked(slices, cls, align);
     hk_unlock(&hk_pool_lock);
+    return slab;
+}
+
+hk_slab_t *hk_pool_take_mapped(unsigned slices, unsigned cls, unsigned align) {
+    hk_slab_t *slab = take(slices, cls, align);
     return slab == NULL ? NULL : carve(slab);
 }
 
 hk_slab_t *hk_pool_take(unsigned slices, unsigned cls, unsigned align) {
     hk_slab_t *slab;
-    while ((slab = hk_pool_take_mapped(slices, cls, align)) == NULL &&
-           hk_superslab_add(slices, cls))
+    while ((slab = take(slices, cls, align)) == NULL && hk_superslab_add(slices, cls))
         continue; /* another thread may have emptied the new superslab already: then once more */
-    return slab;
+    return slab == NULL ? NULL : carve(slab);
 }
 
 /* ---- giving, and what is known of slabs ---- */
 
 size_t hk_pool_give(hk_slab_t *slab) {
-    hk_superslab_t *ss = hk_superslab_of(slab);
-    hk_assert(hk_load_relaxed(&slab->owner) == NULL && hk_map_owner(slab->base) == ss);
+    hk_assert(hk_load_relaxed(&slab->owner) == NULL);
+    hk_assert(hk_map_owner(slab->base) == hk_superslab_of(slab));
     hk_assert(slab->cls == 0 || hk_load_relaxed(&slab->free) == hk_classes[slab->cls].blocks);
     hk_assert(!slab->listed);
     hk_walk(no_remote_frees(slab));
-    const unsigned cls = slab->cls, slices = slab->slices;
-    const uint64_t gone = cls != 0 ? hk_slab_gone(slab) : 0;
-    hk_map_set(slab->base, slices, HK_KIND_FREE);
-    hk_lock(&hk_pool_lock);
-    const hk_range_t empty = put_back_locked(ss, slab->first, slices, cls, gone);
-    const bool last = hk_load_relaxed(&in_slabs[cls]) == 0;
-    hk_unlock(&hk_pool_lock);
-    if (empty.bytes != 0)
-        hk_superslab_release(ss, empty);
-    if (last && cls >= HK_CLASS_FIXED)
-        hk_class_forget(cls);
-    return slices * HK_SLICE;
+    return give(slab);
 }
 
 bool hk_pool_resize(hk_slab_t *slab, unsigned slices) {
@@ -357,7 +384,7 @@ bool hk_pool_resize(hk_slab_t *slab, unsigned slices) {
 size_t hk_pool_carved(unsigned cls) { return hk_load_relaxed(&in_slabs[cls]) * HK_SLICE; }
 
 _Atomic uint64_t *hk_remote_wide_bits(const hk_slab_t *slab) {
-    return hk_superslab_of(slab)->wide_remote_bits[slab->first];
+    return hk_load_acquire(&hk_superslab_of(slab)->wide)->remote[slab->first];
 }
 
 hk_slab_t *hk_slab_of(const void *p) {

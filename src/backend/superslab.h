@@ -87,7 +87,7 @@ hk_slab_t *hk_slab_of(const void *p);
  * memory. */
 hk_slab_t *hk_pool_take(unsigned slices, unsigned cls, unsigned align);
 
-/* The same, from superslabs that are there already; never calls the system. */
+/* The same, from superslabs that are there already; calls the system for the allocator's own memory at most. */
 hk_slab_t *hk_pool_take_mapped(unsigned slices, unsigned cls, unsigned align);
 
 /* Gives back a slab all of whose blocks are free, or a large run; returns its bytes. Any thread; owner is NULL. */

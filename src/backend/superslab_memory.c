@@ -285,6 +285,7 @@ hk_range_t hk_superslab_detach_locked(hk_superslab_t *ss) {
 
 /* In the cache what has no memory would count as if it had, and be brought in again unseen. */
 static HK_COLD void give_hollow(const hk_superslab_t *ss, hk_range_t range) {
+    hk_count(purge_calls, 1);
     hk_count(purge_bytes, ss->left);
     hk_count(superslabs_retired, 1);
     hk_add_relaxed(&hk_pool_retaken, range.bytes); /* as if taken again, by a mapping of its own */

@@ -11,6 +11,11 @@
  * lazy and seen are disjoint subsets of free, and purged is one too; holes and whole are disjoint; holey slices are claimed, or
  * free and neither fresh nor lazy, and gone is 0 but for them.
  * Lock: pool, for everything but slabs[]. */
+typedef struct {
+    uint64_t bits[HK_SLICES][HK_BITMAP_WORDS];
+    _Atomic uint64_t remote[HK_SLICES][HK_BITMAP_WORDS];
+} hk_wide_bits_t;
+
 struct hk_superslab {
     hk_superslab_head_t at;
     uint8_t head[HK_SLICES];            /* the first slice of each one's run */
@@ -36,9 +41,8 @@ struct hk_superslab {
     atomic_bool early; /* atomic: any thread; set once: not all of it is 0 where no slab is */
     hk_slab_t slabs[HK_SLICES];
     hk_remote_t remotes[HK_SLICES];
-    /* the bitmaps of slabs whose own are too short */
-    uint64_t wide_bits[HK_SLICES][HK_BITMAP_WORDS];
-    _Atomic uint64_t wide_remote_bits[HK_SLICES][HK_BITMAP_WORDS];
+    /* atomic: any thread, const once set. The bitmaps of slabs whose own are too short; NULL until there is one */
+    _Atomic(hk_wide_bits_t *) wide;
 };
 _Static_assert(offsetof(hk_superslab_t, remotes) - offsetof(hk_superslab_t, slabs) ==
                    HK_SLICES * sizeof(hk_slab_t),

@@ -95,9 +95,8 @@ void hk_usage_count(hak_stats_t *stats, const size_t held[HK_CLASS_COUNT]) {
     stats->cached = cached + single.kept;
     hk_meta_visit(add_bytes, &stats->metadata);
     hk_map_visit_own(add_bytes, &stats->metadata);
-    const size_t beside = stats->metadata + single.bytes + single.kept;
-    stats->mapped = shared + huge + cached + beside;
-    stats->peak_mapped = hk_max(hk_region_peak() + beside, stats->mapped);
+    stats->mapped = shared + huge + cached + stats->metadata + single.bytes + single.kept;
+    stats->peak_mapped = hk_max(hk_mapped_peak(), stats->mapped);
 }
 
 /* ---- what the system says ---- */

@@ -11,6 +11,10 @@ void hk_worker_begin(void);
  * pthread_create() says. Allocates (the C library does), so no lock may be held. */
 int hk_worker_start(void *(*run)(void *));
 
+/* How many there are, or are about to begin or to end; in a fork's child none. */
+unsigned hk_workers(void);
+void hk_workers_forked(void);
+
 /* False: the caller is the child of a vfork, in its parent's memory, or may be. */
 bool hk_is_own_memory(void);
 

@@ -122,7 +122,8 @@ static void take_from_environment(unsigned option, const char *value) {
     } else if (hk_options[option].type == HK_TYPE_TEXT) {
         set_text(option, text_of(option), value);
     } else if (hk_option_parse(option, value, &number)) {
-        set_number(option, number, HK_FROM_ENVIRONMENT);
+        if (hk_load_relaxed(&hk_origins[option]) <= HK_FROM_ENVIRONMENT)
+            set_number(option, number, HK_FROM_ENVIRONMENT); /* else hak_ctl() came first */
     } else {
         hk_line_t allowed = {0};
         hk_option_say_allowed(&allowed, option, value);

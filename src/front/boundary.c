@@ -153,9 +153,12 @@ static HK_COLD size_t reclaim(hk_thread_t *thread) {
     hk_threads_cool_orphans();
     hk_heap_collect(&thread->heap);
     hk_large_free_late();
-    if (hk_guarded())
+    size_t bytes = 0;
+    if (hk_guarded()) {
+        bytes = hk_singles().kept;
         hk_freed_trim();
-    return hk_purge_all();
+    }
+    return bytes + hk_purge_all();
 }
 
 /* The last try is made under the purge lock, so that no purge keeps out of reach what there is. */
@@ -230,7 +233,7 @@ HK_COLD void *hk_refused(void) {
 static HK_COLD void *refused(size_t n) {
     static atomic_flag said = ATOMIC_FLAG_INIT;
     /* a program that cannot even start has no words for it */
-    if (n <= HK_UNIT && hk_region_peak() == 0 && hk_limit() == 0 &&
+    if (n <= HK_UNIT && hk_counted_ever(region_maps) == 0 && hk_limit() == 0 &&
         !atomic_flag_test_and_set(&said))
         hk_say("hakmem: warning: no memory: the system refuses this process its first mapping; "
                "is RLIMIT_AS (ulimit -v) or RLIMIT_DATA (ulimit -d) too low?");
@@ -270,7 +273,7 @@ static HK_NOINLINE void *malloc_unguarded(size_t n) {
     hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
     const unsigned plan = plan_of(thread);
     if (HK_UNLIKELY(plan != 0))
-        return malloc_observed(thread, plan, n, (hk_told_t){n, 8, HK_BY_MALLOC, false});
+        return malloc_observed(thread, plan, n, (hk_told_t){n, 8, HK_BY_MALLOC, NULL});
     return HK_TIMED_VALUE(malloc_slow, hk_malloc_long(n));
 }
 
@@ -284,7 +287,7 @@ static HK_NOINLINE void *aligned_unguarded(size_t n, size_t align, hk_by_t by) {
     if (HK_UNLIKELY(up > HK_MID_MAX))
         return HK_TIMED_VALUE(malloc_slow, hk_take_block(0, n, align));
     if (HK_UNLIKELY(plan != 0))
-        return aligned_observed(plan, up, (hk_told_t){n, align, by, false});
+        return aligned_observed(plan, up, (hk_told_t){n, align, by, NULL});
     return HK_TIMED_VALUE(malloc_slow, hk_malloc_long(up));
 }
 
@@ -372,21 +375,18 @@ static size_t usable(const void *p, unsigned kind) {
 size_t hk_usable(const void *p) { return p == NULL ? 0 : usable(p, hk_map_kind(p)); }
 
 /* A large block's slices say no more than that they are inside one. */
-size_t hk_room(const void *p, const void **block) {
+hk_around_t hk_around(const void *p) {
     const unsigned kind = hk_map_kind(p);
-    *block = NULL;
-    if (!hk_kind_is_class(kind))
-        return kind == HK_KIND_FENCED ? hk_fence_room(p, block) : SIZE_MAX;
+    const hk_slab_t *slab = hk_kind_is_class(kind) ? hk_slab_of(p) : NULL;
+    if (kind == HK_KIND_FENCED)
+        return hk_fence_around(p);
+    if (HK_UNLIKELY(slab == NULL)) /* or it is beside the caller's block, and gone since */
+        return (hk_around_t){NULL, HK_NO_SIZE};
     const hk_class_t *c = &hk_classes[kind];
-    const hk_slab_t *slab = hk_slab_of(p);
-    if (HK_UNLIKELY(slab == NULL)) /* beside the caller's block, and gone since */
-        return SIZE_MAX;
     const size_t index = (size_t)((const char *)p - slab->base) / c->size;
     const char *start =
         slab->base + hk_min(index, c->blocks - 1u) * c->size; /* or behind the last one */
-    *block = start;
-    const size_t bytes = hk_guarded() ? hk_block_known(start, kind) : c->size;
-    return bytes - hk_min(bytes, (size_t)((const char *)p - start));
+    return (hk_around_t){start, hk_guarded() ? hk_block_known(start, kind) : c->size};
 }
 
 static void *resize_large(void *p, unsigned kind, size_t n) {

@@ -60,9 +60,8 @@ void *hk_realloc(void *p, size_t n);
 /* Bytes that may be used at p: at least what was asked for. 0 for NULL. */
 size_t hk_usable(const void *p);
 
-/* What lies at p, any address: the bytes from there to the end of its block, as far as is known, or
- * SIZE_MAX; and the block, NULL where there is none or it is unknown. */
-size_t hk_room(const void *p, const void **block);
+/* What lies around p, any address. */
+hk_around_t hk_around(const void *p);
 
 /* Gives back to the system all memory that is free; true if there was any. */
 bool hk_trim(void);

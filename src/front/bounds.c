@@ -26,7 +26,7 @@ HK_COLD bool hk_bounds_look(size_t wanted) {
     bool news = hk_region_look_at_bounds(wanted);
     if (news && hk_guarded())
         hk_freed_trim(); /* what waits has addresses, and what is kept memory, which others want now */
-    if (!hk_map_has_flat() || flat_map_fits(wanted))
+    if (!hk_map_has_flat() || (!hk_map_is_refused() && flat_map_fits(wanted)))
         return news;
     hk_threads_give_up_flat_map();
     return true;

@@ -12,6 +12,7 @@
 #include "backend/breath.h"
 #include "base/calls.h"
 #include "base/report.h"
+#include "base/worker.h"
 #include "config/config.h"
 #include "front/guarded.h"
 #include "front/observed.h"
@@ -105,6 +106,7 @@ static void leave_others_behind(void) {
     hk_purger_forked();
     hk_config_forked();
     hk_writing_forked();
+    hk_workers_forked();
     hk_thread_t *own = hk_load_relaxed(&hk_tc)->thread;
     if (!HK_FAST) {
         hk_profile_forked();

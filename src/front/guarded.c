@@ -490,9 +490,9 @@ void *hk_guarded_realloc(void *p, size_t n) {
     if (n > before && n >= HK_MID_MAX && n <= HK_MOST_BYTES && hk_guard->fences && !hk_sampling())
         q = hk_fence_alloc(n, 8, true, HK_BY_MALLOC); /* what has grown once will grow again */
     if (q == NULL)
-        q = n < before ? hk_take_smaller(n) : hk_malloc_unwatched(n, 8, HK_BY_MALLOC);
-    if (q == NULL && n < before) {
-        if (known && !hk_sample_has(p) && !resized(p, kind, n, false))
+        q = n <= before ? hk_take_smaller(n) : hk_malloc_unwatched(n, 8, HK_BY_MALLOC);
+    if (q == NULL && n <= before) {
+        if (known && !resized(p, kind, n, false))
             return hk_refused();
         errno = saved;
         return p;

@@ -1,5 +1,6 @@
 #include "front/thread_own.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -217,10 +218,12 @@ static hk_thread_t *attach(void) {
     hk_unlock(&hk_registry);
     hk_gate_leave(thread);
     /* Both may allocate, which works by now. If the first fails, or all keys are the program's, the record is never
-     * left to anybody: a leak of address space, not an error. */
+     * left to anybody: a leak of address space, not an error, and not what a free says. */
+    const int saved = errno;
     if (!has_key || pthread_setspecific(key, thread) != 0)
         let_go(thread);
     hk_fork_handle();
+    errno = saved;
     return thread;
 }
 
@@ -340,9 +343,13 @@ static void leave_behind(hk_thread_t *thread) {
 }
 
 /* Once the record is left no handler finds a cache: what it needs comes from the emergency heap, until
- * the record is an orphan's and the shared one serves. */
-static void thread_ends(void *record) {
-    hk_thread_t *thread = record;
+ * the record is an orphan's and the shared one serves. What is handed over is not believed: a C library in another
+ * namespace (dlmopen) counts its keys for itself, and keeps what it has in the same places. */
+static void thread_ends(void *unused) {
+    hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
+    (void)unused;
+    if (thread == NULL)
+        return;
     if (++thread->exit_rounds < DESTRUCTOR_ROUNDS && pthread_setspecific(key, thread) == 0)
         return;
     enter_for_certain(thread);

@@ -137,7 +137,7 @@ static HK_NOINLINE void *malloc_told(size_t n, size_t align, hk_by_t by) {
     void *p = take_apart(n, align);
     if (p == NULL)
         p = hk_malloc_unwatched(n, align, by);
-    tell_given(p, (hk_told_t){n, align, by, false});
+    tell_given(p, (hk_told_t){n, align, by, NULL});
     return p;
 }
 
@@ -146,7 +146,7 @@ void *hk_watched_malloc(size_t n, size_t align, hk_by_t by) {
     if (align <= 8 && goes_by_magazines(thread)) {
         void *p = hk_observed_pop(thread, HK_MAGAZINES_OBSERVED, n);
         if (p != NULL) {
-            tell(thread, p, &(hk_told_t){n, align, by, false}, true);
+            tell(thread, p, &(hk_told_t){n, align, by, NULL}, true);
             return p;
         }
     }
@@ -160,7 +160,7 @@ void *hk_watched_calloc_large(size_t n) {
     const bool told = !passes(own_thread(), n);
     void *p = hk_calloc_large_unwatched(n);
     if (told)
-        tell_given(p, (hk_told_t){n, 8, HK_BY_MALLOC, false});
+        tell_given(p, (hk_told_t){n, 8, HK_BY_MALLOC, NULL});
     return p;
 }
 
@@ -170,7 +170,7 @@ static void tell_taken(void *p, hk_told_t told) {
 }
 
 static HK_NOINLINE void free_told(void *p, hk_by_t by, size_t n) {
-    tell_taken(p, (hk_told_t){n, 8, by, false});
+    tell_taken(p, (hk_told_t){n, 8, by, NULL});
     hk_free_unwatched(p, by, n);
 }
 
@@ -199,14 +199,16 @@ static void *move_apart(void *p, size_t n) {
 }
 
 void *hk_watched_realloc(void *p, size_t n) {
-    tell_taken(p, (hk_told_t){HK_ANY_SIZE, 8, HK_BY_MALLOC, true});
+    hk_profile_block_t was = {0};
+    tell_taken(p, (hk_told_t){HK_ANY_SIZE, 8, HK_BY_MALLOC, &was});
     const unsigned faults = hk_load_relaxed(&hk_faults); /* more of them: p is no block */
     const bool told = !passes(own_thread(), n);
     void *q = told ? move_apart(p, n) : hk_realloc_unwatched(p, n);
     if (q == NULL && hk_load_relaxed(&hk_faults) == faults)
-        tell_given(p, (hk_told_t){hk_usable(p), 8, HK_BY_MALLOC, true});
-    else if (q != NULL && told)
-        tell_given(q, (hk_told_t){n, 8, HK_BY_MALLOC, true});
+        tell_given(p, (hk_told_t){hk_usable(p), 8, HK_BY_MALLOC, &was});
+    was.p = 0;
+    if (q != NULL && told)
+        tell_given(q, (hk_told_t){n, 8, HK_BY_MALLOC, &was});
     return q;
 }
 

@@ -24,7 +24,8 @@ typedef struct {
     size_t n;     /* the bytes asked for; of a free what it says, or HK_ANY_SIZE */
     size_t align; /* of what is given */
     hk_by_t by;
-    bool resized; /* half of a realloc */
+    /* half of a realloc: what the profile's watcher knew of the block, which is given as it was where that has failed; or NULL */
+    hk_profile_block_t *resized;
 } hk_told_t;
 
 /* A watcher's own for the thread, NULL at first: the thread's to use, as long as its record lives. The thread may

@@ -144,7 +144,7 @@ size_t hk_block_bytes(const void *p, unsigned cls) {
 
 size_t hk_block_known(const void *p, unsigned cls) {
     const uint16_t is = hk_load_relaxed(hk_shadow_of(p, cls));
-    return is != HK_BLOCK_FREE ? bytes_of(is, hk_classes[cls].size) : 0;
+    return is != HK_BLOCK_FREE ? bytes_of(is, hk_classes[cls].size) : HK_NO_SIZE;
 }
 
 bool hk_block_resize(void *p, unsigned cls, size_t n) {

@@ -106,7 +106,7 @@ bool hk_block_take_back_odd(void *p, unsigned cls, hk_by_t by, size_t n);
 /* The bytes that were asked for; a fault unless the block is out. */
 size_t hk_block_bytes(const void *p, unsigned cls);
 
-/* The same, but 0 where it is not out. */
+/* The same, but HK_NO_SIZE where it is not out. */
 size_t hk_block_known(const void *p, unsigned cls);
 
 /* The block that is out has n bytes now, no more than its class. False: what it had before is in

@@ -237,16 +237,14 @@ size_t hk_fence_bytes(const void *p) {
 }
 
 /* In the slice in which the block starts; further on the fence will do. */
-size_t hk_fence_room(const void *p, const void **block) {
-    if (hk_sample_has(p) || hk_nothing_has(p))
-        return SIZE_MAX;
-    const hk_header_t *header = hk_header_of(p);
+hk_around_t hk_fence_around(const void *p) {
+    const bool none = hk_sample_has(p) || hk_nothing_has(p);
+    const hk_header_t *header = none ? NULL : hk_header_of(p);
     const char *start = header != NULL ? hk_header_block(header) : NULL;
     if (start == NULL || (const char *)p < start)
-        return SIZE_MAX;
-    *block = start;
-    const size_t bytes = hk_load_relaxed(&header->state) == HK_HEADER_OUT ? header->n : 0;
-    return bytes - hk_min(bytes, (size_t)((const char *)p - start));
+        return (hk_around_t){NULL, HK_NO_SIZE};
+    const bool out = hk_load_relaxed(&header->state) == HK_HEADER_OUT;
+    return (hk_around_t){start, out ? header->n : HK_NO_SIZE};
 }
 
 /* Makes more of the mapping accessible, all but its last page. */
@@ -274,8 +272,9 @@ static void cut(hk_header_t *header, size_t before) {
 }
 
 bool hk_fence_resize(void *p, size_t n, bool half) {
-    hk_header_t *header =
-        !hk_sample_has(p) && !hk_nothing_has(p) ? in_use(p, HK_INVALID_POINTER) : NULL;
+    if (hk_sample_has(p))
+        return !half && hk_sample_cut(p, n);
+    hk_header_t *header = !hk_nothing_has(p) ? in_use(p, HK_INVALID_POINTER) : NULL;
     if (header == NULL || !edges_are_whole(header) || (half && n < header->n / 2))
         return false;
     if (n > room_of(header) && !grow(header, n))

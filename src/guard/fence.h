@@ -20,11 +20,11 @@ void hk_fence_free(void *p, hk_by_t by, size_t n);
 /* The bytes that were asked for. */
 size_t hk_fence_bytes(const void *p);
 
-/* What lies at p: see hk_room(). */
-size_t hk_fence_room(const void *p, const void **block);
+/* What lies around p, any address of that kind. */
+hk_around_t hk_fence_around(const void *p);
 
-/* The block has n bytes now; false: there is no room, or with `half` it would be less than half. One that has grown where
- * it is ends up to a page before its fence. */
+/* The block has n bytes now; false: there is no room, with `half` it would be less than half, or a sample is to grow. One that
+ * has grown where it is ends up to a page before its fence. */
 bool hk_fence_resize(void *p, size_t n, bool half);
 
 /* Says what an access at p did, if it is on a fence or in what was freed; false: it is not. In a signal handler. */

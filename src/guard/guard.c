@@ -58,12 +58,22 @@ HK_COLD void hk_guard_fault(hk_fatal_t kind, const void *p, size_t bytes, ptrdif
 }
 
 /* Whether new, new[] and malloc can be told apart: not any more once they were mixed where a loaded object, but ours and the
- * C++ library, has an operator new of its own. What that gives out, which is malloc's to us where it takes it from there, may come
- * back by an operator delete of ours, and much later. Takes the lock under which the loader walks its list of objects. */
+ * C++ library, has one of the operators of its own, in whichever form. What that gives out, which is malloc's to us where it
+ * takes it from there, may come back by an operator delete of ours, and much later; or it frees what an operator new of ours
+ * gave. Takes the lock under which the loader walks its list of objects. */
 static HK_COLD bool tells_kinds(void) {
+    static const char operators[][8] = {"_Znwm", "_Znam", "_ZdlPv", "_ZdaPv"};
+    static const char forms[][32] = {
+        "",  "RKSt9nothrow_t",  "St11align_val_t", "St11align_val_tRKSt9nothrow_t",
+        "m", "mSt11align_val_t" /* these of delete only */};
+    enum { OPERATORS = sizeof operators / sizeof *operators, FORMS = sizeof forms / sizeof *forms };
     static atomic_bool mixed; /* atomic: any thread; set once */
-    if (!hk_load_relaxed(&mixed) && hk_symbol_of_others("_Znwm", hk_is_cxx_library) != NULL)
-        hk_store_relaxed(&mixed, true);
+    for (unsigned i = 0; i < OPERATORS * FORMS && !hk_load_relaxed(&mixed); i++) {
+        hk_line_t name = {0};
+        hk_line_put(&name, "%s%s", operators[i / FORMS], forms[i % FORMS]);
+        if (hk_symbol_of_others(hk_line_text(&name), hk_is_cxx_library) != NULL)
+            hk_store_relaxed(&mixed, true);
+    }
     return !hk_load_relaxed(&mixed);
 }
 
@@ -100,15 +110,21 @@ void hk_guard_check_alignment(const void *p, size_t align) {
     hk_fault_end();
 }
 
-void hk_guard_prepare(void) {
+static bool protect(hk_access_t access) {
+    return hk_os_page_size() != sizeof hk_guard_page ||
+           hk_os_protect(&hk_guard_page, sizeof hk_guard_page, access);
+}
+
+void hk_guard_prepare(bool starts) {
     enum { SHARES = 64 }; /* there are fewer classes */
     static atomic_flag done = ATOMIC_FLAG_INIT;
-    if (atomic_flag_test_and_set(&done))
+    const bool first = !atomic_flag_test_and_set(&done);
+    if (!first && (!starts || !protect(HK_READ_WRITE)))
         return;
     *hk_guard = (hk_guard_t){
-        .secret = hk_os_random(),
-        .seals = hk_os_random(),
-        .streams = hk_os_random(),
+        .secret = first ? hk_os_random() : hk_guard->secret,
+        .seals = first ? hk_os_random() : hk_guard->seals,
+        .streams = first ? hk_os_random() : hk_guard->streams,
         .zeroed = hk_align_up(hk_option(guard_zero), 16),
         .quarantine_bytes = hk_option(guard_quarantine_kb) * HK_KIB / SHARES,
         .tail = hk_option(guard_tail) != 0,
@@ -118,12 +134,11 @@ void hk_guard_prepare(void) {
         /* without the guard what a block of a place is freed by is not told (front/boundary.c) */
         .kinds = hk_option(guard) != 0 && hk_option(guard_match) == HK_MATCH_KINDS,
     };
-    if (hk_os_page_size() == sizeof hk_guard_page)
-        hk_os_protect(&hk_guard_page, sizeof hk_guard_page, HK_READ);
+    protect(HK_READ);
 }
 
 bool hk_guard_start(void) {
-    hk_guard_prepare();
+    hk_guard_prepare(true);
     if (hk_guard->fences)
         hk_sample_handle();
     hk_meta_fence();

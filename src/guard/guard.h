@@ -7,6 +7,13 @@
 /* Who gave a block out, and who takes it back. */
 typedef enum { HK_BY_MALLOC = 1, HK_BY_NEW, HK_BY_NEW_ARRAY } hk_by_t;
 
+/* The block around an address, NULL where there is none or it is unknown, and its bytes as far as they are known; HK_NO_SIZE
+ * where it is not in use. */
+typedef struct {
+    const char *block;
+    size_t bytes;
+} hk_around_t;
+
 /* Who takes back and knows no size. */
 #define HK_ANY_SIZE SIZE_MAX
 
@@ -32,8 +39,9 @@ extern union hk_guard_page {
 extern atomic_bool hk_guard_on;
 HK_INLINE bool hk_guarded(void) { return !HK_FAST && hk_load_acquire(&hk_guard_on); }
 
-/* The settings and the secret, from the options; once. For all that the guard does. */
-void hk_guard_prepare(void);
+/* The settings and the secret, from the options; once, for all that the guard does. As the guard `starts` the options are
+ * looked at once more: samples may have been asked for before they had been read. */
+void hk_guard_prepare(bool starts);
 
 /* Guards all blocks from now on; those there are already as far as they are known. Called once, when
  * the process starts, by a thread that holds no lock and has entered its record where it has one. False: the

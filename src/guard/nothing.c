@@ -1,5 +1,6 @@
 #include "guard/nothing.h"
 
+#include "backend/limit.h"
 #include "backend/pagemap.h"
 #include "guard/guard.h"
 #include "os/os.h"
@@ -34,8 +35,10 @@ void *hk_nothing_take(uint32_t from) {
         if (free == 0)
             continue;
         const unsigned bit = (unsigned)__builtin_ctzll(free);
-        if ((hk_or_seq(&out[w], (uint64_t)1 << bit) >> bit & 1) == 0)
+        if ((hk_or_seq(&out[w], (uint64_t)1 << bit) >> bit & 1) == 0) {
+            hk_single_comes(0);
             return start + ((size_t)w * 64 + bit) * HK_NOTHING_BYTES;
+        }
     }
     return NULL;
 }
@@ -61,4 +64,6 @@ void hk_nothing_give(void *p) {
         hk_guard_fault(HK_INVALID_FREE, p, 0, HK_NOWHERE);
     else if ((hk_and_seq(&out[number / 64], ~bit) & bit) == 0)
         hk_guard_fault(HK_DOUBLE_FREE, p, 0, HK_NOWHERE);
+    else
+        hk_single_goes(0);
 }

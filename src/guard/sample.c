@@ -207,7 +207,7 @@ bool hk_sample_prepare(void) {
         hk_os_unmap(start, pages_bytes());
         return all != NULL;
     }
-    hk_guard_prepare();
+    hk_guard_prepare(false);
     hk_map_set(start, pages_bytes() / HK_SLICE, HK_KIND_FENCED);
     hk_sample_handle();
     hk_store_release(&pages, start);
@@ -284,6 +284,20 @@ static void accuse(hk_fatal_t kind, const void *p, const place_t *place, ptrdiff
     hk_fault_end();
 }
 
+/* What is wrong with a block that is nobody else's to free, and with what is said of it. */
+static void look_at(const place_t *place, hk_by_t by, size_t n) {
+    const char *p = place->block;
+    ptrdiff_t at;
+    const hk_fatal_t kind =
+        hk_edge_broken(p, place->n, room_of(place), (size_t)(p - page_at(place)), SIZE_MAX, &at);
+    if (at != HK_NOWHERE)
+        accuse(kind, p, place, at);
+    if (hk_guard_denies(p, place->n, place->by, by, n)) {
+        print_traces(place);
+        hk_fault_end();
+    }
+}
+
 void hk_sample_free(void *p, hk_by_t by, size_t n) {
     place_t *place = place_of(p);
     unsigned out = OUT;
@@ -297,15 +311,7 @@ void hk_sample_free(void *p, hk_by_t by, size_t n) {
     }
     hk_single_goes(hk_os_page_size());
     trace(&place->freed);
-    ptrdiff_t at;
-    const hk_fatal_t kind = hk_edge_broken(p, place->n, room_of(place),
-                                           (size_t)(place->block - page_at(place)), SIZE_MAX, &at);
-    if (at != HK_NOWHERE)
-        accuse(kind, p, place, at);
-    if (hk_guard_denies(p, place->n, place->by, by, n)) {
-        print_traces(place);
-        hk_fault_end();
-    }
+    look_at(place, by, n);
     if (!hk_os_close(page_at(place), hk_os_page_size()))
         hk_zero(page_at(place), hk_os_page_size()); /* as the next one expects it */
     hk_store_release(&place->state, (unsigned)FREED);
@@ -317,4 +323,17 @@ size_t hk_sample_bytes(const void *p) {
         return place->n;
     accuse(HK_INVALID_POINTER, p, place, HK_NOWHERE);
     return 0;
+}
+
+bool hk_sample_cut(void *p, size_t n) {
+    place_t *place = place_of(p);
+    hk_assert(place != NULL && hk_load_relaxed(&place->state) == OUT);
+    if (n > place->n)
+        return false;
+    look_at(place, HK_BY_MALLOC, HK_ANY_SIZE);
+    const size_t room = room_of(place), ended = hk_tail_end(place->n, room);
+    place->n = n;
+    hk_clear_between(p, hk_tail_end(n, room), ended);
+    hk_tail_write(p, n, room);
+    return true;
 }

@@ -43,3 +43,5 @@ bool hk_sample_has(const void *p);
 /* What to do with such a block; a fault where what frees it says is not so. */
 void hk_sample_free(void *p, hk_by_t by, size_t n);
 size_t hk_sample_bytes(const void *p);
+/* It is in use, and has no more than n bytes from now on; false: it has fewer. */
+bool hk_sample_cut(void *p, size_t n);

@@ -149,7 +149,10 @@ void hk_os_lines_close(hk_os_lines_t *lines);
 /* The next line, without its end, until another one is read; NULL: there is none. */
 char *hk_os_line(hk_os_lines_t *lines);
 
+/* The list of this process's mappings, opened so. Where its main thread has ended that has no memory any more, nor mappings to
+ * tell of: then it is the calling thread's. */
 #define HK_OS_MAPPINGS "/proc/self/maps"
+bool hk_os_mappings_open(hk_os_lines_t *lines);
 
 /* The lowest limit on memory, in bytes, that the cgroups of this process set (v2: memory.max and
  * memory.high, v1: memory.limit_in_bytes; from its own group up to the mount); 0: none. `membership` is the
@@ -161,6 +164,9 @@ uint64_t hk_os_memory_limit(const char *membership, const char *mount);
 /* A figure of /proc/self/status, in bytes: of the line "VmHWM:    123 kB" that of "VmHWM:", the most that has
  * been resident. 0 where that cannot be read. */
 size_t hk_os_status(const char *name);
+
+/* How many threads the process has besides its main thread, once that has ended; 0 until then, and where nobody says. */
+unsigned hk_os_threads_left(void);
 
 #if HK_DEBUG
 /* The fault-injecting double: the Nth call from now on that asks for memory fails, and all after

@@ -285,7 +285,8 @@ enum { IS_PRESENT = 1 << 3, IS_ZERO_PAGE = 1 << 5 };
 
 hk_os_look_t hk_os_look_begin(void) {
     const int flags = O_RDONLY | O_CLOEXEC;
-    return HK_KEEP_ERRNO(HK_CALL(other, open("/proc/self/pagemap", flags)));
+    /* the main thread's is closed once that has ended */
+    return HK_KEEP_ERRNO(HK_CALL(other, open("/proc/thread-self/pagemap", flags)));
 }
 
 void hk_os_look_end(hk_os_look_t *look) {

@@ -18,12 +18,22 @@ void hk_os_lines_close(hk_os_lines_t *lines) {
         HK_CALL(other, close(lines->fd));
 }
 
+/* Reads more behind what is there, if there is any. */
+static bool read_more(hk_os_lines_t *lines) {
+    const size_t room = sizeof lines->text - 1 - lines->to;
+    ssize_t n;
+    do
+        n = HK_CALL(other, read(lines->fd, lines->text + lines->to, room));
+    while (n < 0 && errno == EINTR);
+    lines->to += n > 0 ? (size_t)n : 0;
+    return n > 0;
+}
+
 char *hk_os_line(hk_os_lines_t *lines) {
-    for (ssize_t n = lines->fd >= 0 ? 1 : 0;;) {
+    for (bool more = lines->fd >= 0;;) {
         char *line = lines->text + lines->from, *all = lines->text + lines->to;
         char *end = memchr(line, '\n', (size_t)(all - line));
-        const size_t room = sizeof lines->text - 1 - (size_t)(all - line);
-        if (end == NULL && (room == 0 || n == 0))
+        if (end == NULL && ((size_t)(all - line) == sizeof lines->text - 1 || !more))
             end = all;
         if (end != NULL) {
             *end = '\0';
@@ -32,12 +42,15 @@ char *hk_os_line(hk_os_lines_t *lines) {
         }
         memmove(lines->text, line, lines->to -= lines->from);
         lines->from = 0;
-        do
-            n = HK_CALL(other, read(lines->fd, lines->text + lines->to, room));
-        while (n < 0 && errno == EINTR);
-        n = n > 0 ? n : 0;
-        lines->to += (size_t)n;
+        more = read_more(lines);
     }
+}
+
+bool hk_os_mappings_open(hk_os_lines_t *lines) {
+    if (hk_os_lines_open(lines, HK_OS_MAPPINGS) && read_more(lines))
+        return true;
+    hk_os_lines_close(lines);
+    return hk_os_lines_open(lines, "/proc/thread-self/maps");
 }
 
 /* v2 has one tree of groups for all, v1 one for each controller, in a folder of its own. */
@@ -127,10 +140,10 @@ uint64_t hk_os_memory_limit(const char *membership, const char *mount) {
     return HK_KEEP_ERRNO(lowest_limit(membership, mount));
 }
 
-static uint64_t status(const char *name) {
+static uint64_t number_in(const char *file, const char *name) {
     hk_os_lines_t lines;
     uint64_t number = 0;
-    hk_os_lines_open(&lines, "/proc/self/status");
+    hk_os_lines_open(&lines, file);
     for (const char *s; number == 0 && (s = hk_os_line(&lines)) != NULL;)
         if (strncmp(s, name, strlen(name)) == 0) {
             s += strlen(name);
@@ -141,4 +154,19 @@ static uint64_t status(const char *name) {
     return number;
 }
 
+/* In its main thread's, that is: once that has ended nothing is said there of memory. */
+#define MAIN "/proc/self/status"
+
+static uint64_t status(const char *name) {
+    const uint64_t number = number_in(MAIN, name);
+    return number != 0 ? number : number_in("/proc/thread-self/status", name);
+}
+
 size_t hk_os_status(const char *name) { return HK_KEEP_ERRNO(status(name)) * HK_KIB; }
+
+unsigned hk_os_threads_left(void) {
+    const int saved = errno;
+    const uint64_t all = number_in(MAIN, "VmRSS:") == 0 ? number_in(MAIN, "Threads:") : 0;
+    errno = saved;
+    return all != 0 ? (unsigned)all - 1 : 0;
+}

@@ -8,9 +8,6 @@
 #include <link.h>
 #include <string.h>
 #include <sys/auxv.h>
-#if __has_include(<execinfo.h>)
-#include <execinfo.h>
-#endif
 
 #include "base/calls.h"
 #include "base/report.h"
@@ -205,16 +202,21 @@ HK_NOINLINE unsigned hk_stack_read(void **frames, unsigned most) {
     return w.count;
 }
 
+/* A line each, as backtrace_symbols_fd() of the C library writes them, in which a thread may be cancelled. */
 void hk_stack_print(void *const *frames, unsigned count) {
-#if __has_include(<execinfo.h>)
     const int saved = errno;
-    const hk_held_signals_t held = hk_write_begin();
-    errno = 0;
-    backtrace_symbols_fd(frames, (int)count, hk_stderr());
-    hk_write_end(held, errno);
+    for (unsigned i = 0; i < count; i++) {
+        const uintptr_t at = (uintptr_t)frames[i];
+        hk_line_t line = {0};
+        Dl_info of;
+        if (dladdr(frames[i], &of) != 0) {
+            const bool named = of.dli_sname != NULL;
+            const void *from = named ? of.dli_saddr : of.dli_fbase;
+            hk_line_put(&line, "%s(%s+%#lx)", of.dli_fname, named ? of.dli_sname : "",
+                        at - (uintptr_t)from);
+        }
+        hk_line_put(&line, "[%#lx]", at);
+        hk_line_write(&line, hk_stderr());
+    }
     errno = saved;
-#else /* musl: what the addresses are called is for the reader to find */
-    for (unsigned i = 0; i < count; i++)
-        hk_say("%#lx", (uintptr_t)frames[i]);
-#endif
 }

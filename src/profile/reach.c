@@ -46,6 +46,9 @@ static void sort(hk_profile_block_t *b, size_t n) {
         }
 }
 
+/* Of one of no bytes the address is its own all the same. */
+static uintptr_t end_of(const hk_profile_block_t *b) { return b->p + hk_max(b->n, 1); }
+
 /* How many begin at w or before. */
 static size_t up_to(const look_t *l, uintptr_t w) {
     size_t from = 0, to = l->count;
@@ -61,13 +64,13 @@ static size_t up_to(const look_t *l, uintptr_t w) {
 
 static void scan(look_t *l, uintptr_t from, uintptr_t to) {
     const uintptr_t low = l->blocks[0].p;
-    const uintptr_t high = l->blocks[l->count - 1].p + l->blocks[l->count - 1].n;
+    const uintptr_t high = end_of(&l->blocks[l->count - 1]);
     for (from = hk_align_up(from, sizeof from); from + sizeof from <= to; from += sizeof from) {
         const uintptr_t w = *(const uintptr_t *)from;
         if (w - low >= high - low)
             continue;
         hk_profile_block_t *b = &l->blocks[up_to(l, w) - 1];
-        if (b->stack == NULL || w - b->p >= b->n)
+        if (b->stack == NULL || w >= end_of(b))
             continue;
         b->stack = NULL;
         l->work[l->todo++] = (uint32_t)(b - l->blocks);
@@ -78,7 +81,7 @@ static void scan(look_t *l, uintptr_t from, uintptr_t to) {
 static void scan_around(look_t *l, uintptr_t from, uintptr_t to) {
     while (from < to) {
         const size_t i = up_to(l, from);
-        const uintptr_t end = i == 0 ? 0 : l->blocks[i - 1].p + l->blocks[i - 1].n;
+        const uintptr_t end = i == 0 ? 0 : end_of(&l->blocks[i - 1]);
         const uintptr_t next = i < l->count ? hk_min(l->blocks[i].p, to) : to;
         if (from >= end)
             scan(l, from, next);
@@ -130,7 +133,7 @@ static void look(look_t *l) {
     hk_map_visit_own(add_own, l);
     sort(l->blocks, l->count);
     l->pagemap = HK_CALL(other, open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
-    if (!hk_os_lines_open(&l->lines, HK_OS_MAPPINGS))
+    if (!hk_os_mappings_open(&l->lines))
         _exit(1);
     const bool on_another = is_on_a_signal_stack();
     for (char *s; (s = hk_os_line(&l->lines)) != NULL;) {
@@ -147,7 +150,7 @@ static void look(look_t *l) {
 /* Without fork handlers: they take locks, and the profile forgets what it knows. Not in a sandbox that leaves nothing to read: it
  * may end a process for that, as sshd's does. */
 static pid_t copy_process(look_t *l) {
-    const bool reads = hk_os_lines_open(&l->lines, HK_OS_MAPPINGS);
+    const bool reads = hk_os_mappings_open(&l->lines);
     hk_os_lines_close(&l->lines);
     return reads ? (pid_t)HK_CALL(other, syscall(SYS_clone, 0, 0, 0, 0, 0)) : -1;
 }

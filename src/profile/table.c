@@ -235,25 +235,49 @@ static void empty_locked(sample_t *slot) {
     used--;
 }
 
+static void put_locked(const sample_t *s) {
+    *slot_of(blocks, s->p) = *s;
+    used++;
+    like_locked((const void *)s->p, 1);
+    sum_up(&s->stack->in_use, &hk_profile_in_use, s, true);
+}
+
 /* Its bytes, at least one; 0: it is none. */
-static size_t remove_locked(const void *p) {
+static size_t remove_locked(const void *p, sample_t *was) {
     sample_t *slot = blocks != NULL ? slot_of(blocks, (uintptr_t)p) : NULL;
     if (slot == NULL || slot->p == 0)
         return 0;
     const size_t n = hk_max(slot->n, 1);
+    if (was != NULL)
+        *was = *slot;
     sum_up(&slot->stack->in_use, &hk_profile_in_use, slot, false);
     empty_locked(slot);
     return n;
 }
 
-size_t hk_profile_remove(const void *p, bool waits) {
+size_t hk_profile_remove(const void *p, bool waits, hk_profile_block_t *was) {
     if (hk_load_relaxed(&stale) || !enter(waits))
         return 0;
-    const size_t n = remove_locked(p);
+    const size_t n = remove_locked(p, was);
     hk_unlock(&lock);
     if (n != 0)
         HK_PROBE("otel_memory", free, "8@%0", "r"(p));
     return n;
+}
+
+static void probe_alloc(const sample_t *s) {
+    HK_PROBE("otel_memory", alloc, "8@%0 8@%1 8@%2", "r"(s->p), "r"(s->n), "r"(bytes_for(s)));
+}
+
+void hk_profile_put_back(const hk_profile_block_t *was, bool waits) {
+    if (!enter(waits))
+        return;
+    if (has_room_locked())
+        put_locked(was);
+    else
+        add(&hk_profile_lost, 1);
+    hk_unlock(&lock);
+    probe_alloc(was);
 }
 
 /* A block that is known already was freed while nobody was told. */
@@ -262,20 +286,16 @@ void hk_profile_add(const void *p, size_t n, double chance, void *const *frames,
     sample_t sample = {(uintptr_t)p, n, chance, NULL};
     if (!enter(waits))
         return;
-    remove_locked(p);
+    remove_locked(p, NULL);
     stack_t *stack = sample.stack = stack_locked(frames, count);
     if (stack == NULL || !has_room_locked()) {
         add(&hk_profile_lost, 1);
     } else {
-        sample_t *slot = slot_of(blocks, (uintptr_t)p);
-        *slot = sample;
-        used++;
-        like_locked(p, 1);
-        sum_up(&stack->in_use, &hk_profile_in_use, slot, true);
-        sum_up(&stack->allocated, &hk_profile_allocated, slot, true);
+        put_locked(&sample);
+        sum_up(&stack->allocated, &hk_profile_allocated, &sample, true);
     }
     hk_unlock(&lock);
-    HK_PROBE("otel_memory", alloc, "8@%0 8@%1 8@%2", "r"(p), "r"(n), "r"(bytes_for(&sample)));
+    probe_alloc(&sample);
 }
 
 /* ---- what is reached ---- */
@@ -294,11 +314,8 @@ size_t hk_profile_blocks(hk_profile_block_t *to) {
     if (blocks == NULL)
         return 0;
     for (size_t i = 0; i <= blocks->mask; i++)
-        if (blocks->slots[i].p != 0) {
-            to[n] = blocks->slots[i];
-            to[n].n = hk_max(to[n].n, 1);
-            n++;
-        }
+        if (blocks->slots[i].p != 0)
+            to[n++] = blocks->slots[i];
     to[n++] = (sample_t){(uintptr_t)blocks, bytes_of(blocks->mask + 1), 1, NULL};
     return n;
 }

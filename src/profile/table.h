@@ -39,9 +39,6 @@ void hk_profile_forked(void);
 void hk_profile_add(const void *p, size_t n, double chance, void *const *frames, unsigned count,
                     bool waits);
 
-/* A block is freed. Returns its bytes; 0: it is none. */
-size_t hk_profile_remove(const void *p, bool waits);
-
 /* A block in use; the chance that its size is sampled with. */
 typedef struct {
     uintptr_t p; /* 0: none */
@@ -49,6 +46,11 @@ typedef struct {
     double chance;
     hk_profile_stack_t *stack; /* of a copy NULL: nobody's, or reached */
 } hk_profile_block_t;
+
+/* A block is freed. Returns its bytes; 0: it is none. Unless `was` is NULL that says what it was; where it is not freed after all it
+ * is put back, and has not been allocated again. */
+size_t hk_profile_remove(const void *p, bool waits, hk_profile_block_t *was);
+void hk_profile_put_back(const hk_profile_block_t *was, bool waits);
 
 /* Nothing changes between freeze, which says how many blocks there are, and thaw. False: the thread was interrupted while it
  * changes something. In between: copies them, the table's own memory as a block of

@@ -17,7 +17,13 @@ typedef struct {
     uintptr_t start, end;
 } code_t;
 
-/* All that a writer needs, in a mapping of its own; `told` is in another. */
+/* A message under construction; the longest is a sample's list of addresses. */
+typedef struct {
+    size_t len;
+    uint8_t bytes[1024];
+} message_t;
+
+/* All that a writer needs, in a mapping of its own, for who allocates may have a small stack; `told` is in another. */
 typedef struct {
     int fd, error;
     uint32_t crc, total;
@@ -28,6 +34,8 @@ typedef struct {
     size_t places, full; /* of `told`: all, and those that have one */
     hk_maps_t maps;
     hk_mapping_t mapping;
+    message_t head, message, addresses, values;
+    hk_line_t line;
     code_t code[MOST_MAPPINGS];
     uint8_t block[STORED_HEAD + BLOCK];
 } writer_t;
@@ -93,11 +101,10 @@ static void end(writer_t *w) {
 
 enum { NUMBER = 0, BYTES = 2 };
 
-/* A message under construction; the longest is a sample's list of addresses. */
-typedef struct {
-    size_t len;
-    uint8_t bytes[1024];
-} message_t;
+static message_t *anew(message_t *m) {
+    m->len = 0;
+    return m;
+}
 
 static void put_number(message_t *m, uint64_t n) {
     hk_assert(m->len + 10 <= sizeof m->bytes);
@@ -121,17 +128,17 @@ static void put_list(message_t *m, unsigned field, const message_t *list) {
 
 /* A field of the profile itself: bytes, or a number. */
 static void tell_bytes(writer_t *w, unsigned field, const void *bytes, size_t n) {
-    message_t head = {0};
-    put_number(&head, field << 3 | BYTES);
-    put_number(&head, n);
-    put(w, head.bytes, head.len);
+    message_t *head = anew(&w->head);
+    put_number(head, field << 3 | BYTES);
+    put_number(head, n);
+    put(w, head->bytes, head->len);
     put(w, bytes, n);
 }
 
 static void tell_number(writer_t *w, unsigned field, uint64_t n) {
-    message_t m = {0};
-    put_field(&m, field, n);
-    put(w, m.bytes, m.len);
+    message_t *m = anew(&w->head);
+    put_field(m, field, n);
+    put(w, m->bytes, m->len);
 }
 
 /* profile.proto */
@@ -144,10 +151,10 @@ static uint64_t tell_string(writer_t *w, const char *s) {
 }
 
 static void tell_type(writer_t *w, unsigned field, const char *type, const char *unit) {
-    message_t m = {0};
-    put_field(&m, 1, tell_string(w, type));
-    put_field(&m, 2, tell_string(w, unit));
-    tell_bytes(w, field, m.bytes, m.len);
+    message_t *m = anew(&w->message);
+    put_field(m, 1, tell_string(w, type));
+    put_field(m, 2, tell_string(w, unit));
+    tell_bytes(w, field, m->bytes, m->len);
 }
 
 /* ---- a profile ---- */
@@ -157,18 +164,18 @@ static void tell_type(writer_t *w, unsigned field, const char *type, const char 
 
 static void tell_mappings(writer_t *w) {
     hk_mapping_t *m = &w->mapping;
-    if (!hk_os_lines_open(&w->maps.lines, HK_OS_MAPPINGS))
+    if (!hk_os_mappings_open(&w->maps.lines))
         tell_number(w, COMMENT, tell_string(w, NO_MAPPINGS));
     while (w->codes < MOST_MAPPINGS && hk_maps_next(&w->maps, m)) {
-        message_t message = {0};
+        message_t *message = anew(&w->message);
         w->code[w->codes++] = (code_t){m->start, m->end};
-        put_field(&message, 1, w->codes);
-        put_field(&message, 2, m->start);
-        put_field(&message, 3, m->end);
-        put_field(&message, 4, m->offset);
-        put_field(&message, 5, tell_string(w, m->path));
-        put_field(&message, 6, tell_string(w, m->build_id));
-        tell_bytes(w, MAPPING, message.bytes, message.len);
+        put_field(message, 1, w->codes);
+        put_field(message, 2, m->start);
+        put_field(message, 3, m->end);
+        put_field(message, 4, m->offset);
+        put_field(message, 5, tell_string(w, m->path));
+        put_field(message, 6, tell_string(w, m->build_id));
+        tell_bytes(w, MAPPING, message->bytes, message->len);
     }
     hk_os_lines_close(&w->maps.lines);
 }
@@ -232,35 +239,39 @@ static uintptr_t tell_location(writer_t *w, const void *frame) {
         return pc;
     *place = pc;
     w->full++;
-    message_t m = {0};
-    put_field(&m, 1, pc);
-    put_field(&m, 2, mapping_of(w, pc));
-    put_field(&m, 3, pc);
-    tell_bytes(w, LOCATION, m.bytes, m.len);
+    message_t *m = anew(&w->message);
+    put_field(m, 1, pc);
+    put_field(m, 2, mapping_of(w, pc));
+    put_field(m, 3, pc);
+    tell_bytes(w, LOCATION, m->bytes, m->len);
     return pc;
 }
 
 static void tell_sample(writer_t *w, const hk_profile_stack_t *s) {
-    message_t places = {0}, values = {0}, m = {0};
+    message_t *places = anew(&w->addresses), *values = anew(&w->values);
     for (unsigned i = 0; i < s->count; i++)
-        put_number(&places, tell_location(w, s->frames[i]));
-    put_number(&values, hk_profile_objects(&s->in_use));
-    put_number(&values, hk_load_relaxed(&s->in_use.all_bytes));
-    put_number(&values, hk_profile_objects(&s->allocated));
-    put_number(&values, hk_load_relaxed(&s->allocated.all_bytes));
-    put_list(&m, 1, &places);
-    put_list(&m, 2, &values);
-    tell_bytes(w, SAMPLE, m.bytes, m.len);
+        put_number(places, tell_location(w, s->frames[i]));
+    put_number(values, hk_profile_objects(&s->in_use));
+    put_number(values, hk_load_relaxed(&s->in_use.all_bytes));
+    put_number(values, hk_profile_objects(&s->allocated));
+    put_number(values, hk_load_relaxed(&s->allocated.all_bytes));
+    message_t *m = anew(&w->message);
+    put_list(m, 1, places);
+    put_list(m, 2, values);
+    tell_bytes(w, SAMPLE, m->bytes, m->len);
+}
+
+static void tell_line(writer_t *w) {
+    tell_number(w, COMMENT, tell_string(w, hk_line_text(&w->line)));
+    w->line.len = 0;
 }
 
 static void tell_comment(writer_t *w, const char *what, uint64_t n) {
-    hk_line_t line = {0};
-    hk_line_put(&line, "%s %lu", what, n);
-    tell_number(w, COMMENT, tell_string(w, hk_line_text(&line)));
+    hk_line_put(&w->line, "%s %lu", what, n);
+    tell_line(w);
 }
 
 static void tell_all(writer_t *w, const hk_profile_about_t *about, const hk_profile_stack_t *s) {
-    hk_line_t reason = {0};
     tell_string(w, "");
     tell_type(w, SAMPLE_TYPE, "inuse_objects", "count");
     tell_type(w, SAMPLE_TYPE, "inuse_space", "bytes");
@@ -273,11 +284,12 @@ static void tell_all(writer_t *w, const hk_profile_about_t *about, const hk_prof
     tell_number(w, DURATION, hk_os_now_ns() - hk_profile_began());
     tell_number(w, COMMENT, tell_string(w, "hakmem " HK_VERSION));
     tell_comment(w, "pid", HK_CALL(other, getpid()));
-    hk_line_put(&reason, "reason %s", about->reason);
-    tell_number(w, COMMENT, tell_string(w, hk_line_text(&reason)));
+    hk_line_put(&w->line, "reason %s", about->reason);
+    tell_line(w);
     if (about->rss != 0) /* it is known */
         tell_comment(w, "rss_bytes", about->rss);
-    tell_comment(w, "live_bytes", about->live);
+    if (about->live != UINT64_MAX)
+        tell_comment(w, "live_bytes", about->live);
     if (hk_load_relaxed(&hk_profile_lost) != 0)
         tell_comment(w, "lost_samples", hk_load_relaxed(&hk_profile_lost));
     tell_mappings(w);
@@ -314,7 +326,7 @@ static int say_all(int fd, hk_os_lines_t *lines, const hk_profile_stack_t *newes
         if (hk_load_relaxed(&s->allocated.objects) != 0)
             say_sample(&out, s);
     hk_output_put(&out, "\nMAPPED_LIBRARIES:\n");
-    if (!hk_os_lines_open(lines, HK_OS_MAPPINGS))
+    if (!hk_os_mappings_open(lines))
         hk_output_put(&out, NO_MAPPINGS "\n");
     for (const char *s; (s = hk_os_line(lines)) != NULL; hk_output_put(&out, "\n"))
         for (; *s != '\0'; s += hk_min(strlen(s), PIECE))

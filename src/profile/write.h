@@ -7,7 +7,8 @@
 /* What is told beside the samples. */
 typedef struct {
     const char *reason; /* why it is written */
-    uint64_t rss, live; /* bytes of the process, and of blocks that are in use */
+    uint64_t rss;       /* bytes of the process; 0: not known */
+    uint64_t live;      /* of blocks that are in use; UINT64_MAX: not known */
     bool text;          /* the older form of pprof, "heap_v2" */
 } hk_profile_about_t;
 

@@ -26,5 +26,8 @@ extern uint64_t hk_counters_of_parents
 #define hk_counted_ever(name) hk_load_relaxed(&hk_counters[HK_COUNT_##name])
 #define hk_counted(name) (hk_counted_ever(name) - hk_counters_of_parents[HK_COUNT_##name])
 
+/* Lines about faults (base/report.h) that this process has said. */
+unsigned hk_faults_counted(void);
+
 /* In a fork's child, whose figures begin anew: what it counts from now on is its own. */
 void hk_counters_forked(void);

@@ -113,7 +113,7 @@ static uint64_t value_of(const table_t *table, unsigned line, const row_t *row) 
 
 static void text_of_list(hk_output_t *out, const table_t *list) {
     foreach (row, list)
-        hk_output_put(out, "  %s%-*s%16lu %-12s%s\n", list->prefix, 18 - (int)strlen(list->prefix),
+        hk_output_put(out, "  %s%-*s %15lu %-12s%s\n", list->prefix, 18 - (int)strlen(list->prefix),
                       row->name, value_of(list, 0, row), row->unit, row->doc);
 }
 
@@ -124,7 +124,7 @@ static void text_of_table(hk_output_t *out, const table_t *table) {
     for (unsigned line = 0; line < table->lines; line++) {
         hk_output_put(out, "\n  %-*s", table->width, name_of(table, line));
         foreach (row, table)
-            hk_output_put(out, "%14lu", value_of(table, line, row));
+            hk_output_put(out, " %13lu", value_of(table, line, row));
         if (table->docs != NULL)
             hk_output_put(out, "  %s", table->docs + line * sizeof section_docs[0]);
     }

@@ -65,6 +65,25 @@ static void forked(void *unused) {
     CHECK(purge_each(HK_PURGE, false) >= (HK_SLICES - 1) * HK_SLICE);
 }
 
+/* Of what is in use it is refused for its own sake: that is counted, and nothing is given up. */
+static void locked_blocks_are_cleared(void) {
+    char *p = hk_os_map(HK_UNIT, page);
+    CHECK(p != NULL);
+    if (syscall(SYS_mlock, p, HK_UNIT) != 0)
+        return;
+    const uint64_t mode = hk_option(lean_decommit), before = hk_counted_ever(madvise_other);
+    hk_store_relaxed(&hk_config.lean_decommit, (uint64_t)HK_DECOMMIT_DONTNEED);
+    enum { CLEARED = 100 };
+    for (unsigned i = 0; i < CLEARED; i++) {
+        *p = 1;
+        hk_purge_clear(p, HK_UNIT);
+        CHECK_EQ(*p, 0);
+    }
+    hk_store_relaxed(&hk_config.lean_decommit, mode);
+    CHECK_EQ(hk_counted_ever(madvise_other), before + CLEARED);
+    CHECK(!hk_advice_is_disabled() && hk_os_unmap(p, HK_UNIT));
+}
+
 /* In a child: what is given up stays so, but for a fork's child and malloc_trim. */
 static void try_and_give_up(void *unused) {
     static child_t child;
@@ -114,6 +133,7 @@ int main(void) {
     hak_free(hak_malloc(1));
     page = hk_os_page_size();
     pages_are_purged();
+    locked_blocks_are_cleared();
     refusals_are_given_up_on();
     return 0;
 }

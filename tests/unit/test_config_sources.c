@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "config_child.h"
+#include "guard/guard.h"
 #include "hakmem/hakmem.h"
 
 extern char **environ;
@@ -74,6 +75,45 @@ static void texts_are_kept(void) {
     CHECK(strstr(child.text, "yyy...: longer than can be kept; ignored\n") != NULL);
     CHECK(strstr(child.text, "HAKMEM_STATS=(none) (default)\n") != NULL);
 }
+
+/* ---- what is set before the start goes before what is read there ---- */
+
+#ifdef __GLIBC__ /* elsewhere there is nothing before the constructors */
+static void set_early(int argc, char **argv, char **envp) {
+    (void)envp;
+    if (argc != 2 || strcmp(argv[1], "early") != 0)
+        return;
+    CHECK_EQ(hak_ctl("HAKMEM_SS_MEM_LEAN_TARGET_MB", "7", NULL, 0), 0);
+    CHECK_EQ(hak_ctl("HAKMEM_SS_MEM_LEAN_DECOMMIT", "DONTNEED", NULL, 0), 0);
+    CHECK_EQ(hak_ctl("HAKMEM_GUARD_SAMPLE", "100000", NULL, 0), HK_FAST ? EPERM : 0);
+}
+__attribute__((section(".preinit_array"), used)) static void (*const preinit)(int, char **,
+                                                                              char **) = set_early;
+
+static void early(void) {
+    CHECK_EQ(hk_option(lean_target_mb), 7);
+    CHECK_EQ(hk_option_origin(lean_target_mb), HK_FROM_RUN_TIME);
+    CHECK_EQ(hk_option(lean_decommit), HK_DECOMMIT_DONTNEED);
+    CHECK_EQ(hk_option(guard), 1);
+    CHECK(HK_FAST || (hk_guarded() && hk_guard->kinds));
+}
+
+static void exec_early(void *environment) {
+    execle(self, self, "early", (char *)NULL, (char **)environment);
+    _exit(127);
+}
+
+static void set_before_the_start(void) {
+    static char *const environment[] = {"HAKMEM_SS_MEM_LEAN_TARGET_MB=5", "HAKMEM_PROFILE=secure",
+                                        "HAKMEM_SS_MEM_LEAN_DECOMMIT=FREE", NULL};
+    child_run(&child, exec_early, (void *)(uintptr_t)environment);
+    CHECK_TEXT(child.text, "");
+    CHECK(WIFEXITED(child.status) && WEXITSTATUS(child.status) == 0);
+}
+#else
+static void early(void) {}
+static void set_before_the_start(void) {}
+#endif
 
 /* ---- the cgroup's limit ---- */
 
@@ -198,6 +238,8 @@ int main(int argc, char **argv) {
             print_values();
         else if (strcmp(argv[1], "overwrite") == 0)
             overwrite_environment();
+        else if (strcmp(argv[1], "early") == 0)
+            early();
         else
             control();
         fflush(stdout);
@@ -205,6 +247,7 @@ int main(int argc, char **argv) {
     }
     confirmation();
     texts_are_kept();
+    set_before_the_start();
     limits_and_targets();
     if (!HK_HOSTILE) /* there the target is 0 by default */
         cgroup_limits();

@@ -202,6 +202,34 @@ static void sampled_without_memory(void) {
     CHECK(hak_ctl("HAKMEM_GUARD_SAMPLE", "0", NULL, 0) == 0);
 }
 
+/* What stays where it is because nothing smaller can be had is a block of so many bytes from then on. */
+static void shrinks_where_it_is(void *unused) {
+    (void)unused;
+    CHECK(hak_ctl("HAKMEM_GUARD_SAMPLE", "1", NULL, 0) == 0);
+    char *p = hak_malloc(3000), *beyond = hak_malloc(3000);
+    CHECK(hk_sample_has(p) && hk_sample_has(beyond));
+    memset(p, 'x', 3000);
+    memset(beyond, 'x', 3000);
+    hk_os_fail_after(0);
+    while (hak_malloc(1500) != NULL)
+        continue;
+    CHECK(hak_realloc(p, 1500) == p && p[1499] == 'x');
+    CHECK(hak_realloc(p, 1500) == p);
+    CHECK(hak_realloc(beyond, 1500) == beyond);
+    hk_os_fail_after(-1);
+    CHECK_EQ(hak_usable_size(p), 1500);
+    hk_delete_slow(p, HK_BY_MALLOC, 1500, 1);
+    *(char *)hidden(beyond + 1500) = 'x';
+    hak_free(beyond);
+}
+
+static void samples_shrink(void) {
+    static child_t child;
+    child_run(&child, shrinks_where_it_is, NULL);
+    CHECK(strstr(child.text, "hakmem: fatal: overflow: ") == child.text);
+    CHECK(strstr(child.text, ", a block of 1500 bytes, at byte 1500, ") != NULL);
+}
+
 /* Sampling that the system refuses takes nothing of the allocator's own memory; and a place whose pages it refuses is not to
  * blame for what happens beside it. */
 static void refused_at_first(void *unused) {
@@ -229,8 +257,33 @@ static void nothing_is_left_of_refusals(void) {
 }
 #else
 static void sampled_without_memory(void) {}
+static void samples_shrink(void) {}
 static void nothing_is_left_of_refusals(void) {}
 #endif
+
+/* ---- a thread that is to be cancelled as soon as it calls what may do so ---- */
+
+static void *free_twice(void *p) {
+    CHECK(pthread_cancel(pthread_self()) == 0);
+    hak_free(p);
+    hak_free(hidden(p));
+    return NULL;
+}
+
+static void free_twice_cancelled(void *unused) {
+    pthread_t thread;
+    (void)unused;
+    CHECK(hak_ctl("HAKMEM_GUARD_SAMPLE", "1", NULL, 0) == 0);
+    CHECK(pthread_create(&thread, NULL, free_twice, sampled_block()) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+}
+
+static void faults_end_the_process(void) {
+    static child_t child;
+    child_run(&child, free_twice_cancelled, NULL);
+    CHECK(strstr(child.text, "hakmem: fatal: double free: ") == child.text);
+    CHECK(WIFSIGNALED(child.status) && WTERMSIG(child.status) == SIGABRT);
+}
 
 /* ---- signals; each in a child of its own, as the handler is installed once ---- */
 
@@ -396,6 +449,7 @@ static void keeps_errno(void) {
 
 int main(void) {
     nothing_is_left_of_refusals();
+    faults_end_the_process();
     signals();
     keeps_errno();
     gaps_are_right();
@@ -405,6 +459,7 @@ int main(void) {
     forked_amid_a_sample();
     guard();
     few_samples();
+    samples_shrink();
     sampled_without_memory();
     sampled();
     use(NULL);

@@ -466,8 +466,10 @@ static void with_a_cgroup(void *unused) {
     struct rlimit files;
     CHECK(getrlimit(RLIMIT_NOFILE, &files) == 0);
     CHECK(setrlimit(RLIMIT_NOFILE, &(struct rlimit){0, files.rlim_max}) == 0);
+    errno = E2BIG;
     limit_mb(1000); /* no file can be opened: what they said last holds */
     CHECK_EQ(hk_limit(), 1073741824 / 100 * 50);
+    CHECK_EQ(errno, E2BIG);
     CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
     set("HAKMEM_LIMIT_PERCENT", "0");
     CHECK_EQ(hk_limit(), 1000 * HK_MIB);

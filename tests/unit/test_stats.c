@@ -6,11 +6,13 @@
 
 #include "backend/heap.h"
 #include "base/calls.h"
+#include "base/report.h"
 #include "config/config.h"
 #include "front/boundary.h"
 #include "front/thread.h"
 #include "os/os.h"
 #include "stats/counters.h"
+#include "stats/emit.h"
 #include "stats_now.h"
 
 /* ---- known blocks ---- */
@@ -134,6 +136,25 @@ static void frees_of_another(void) {
     pthread_barrier_destroy(&step);
 }
 
+/* What a thread frees that has no record, or may take no lock. */
+static void *free_two(void *unused) {
+    hak_free(left_behind[1]);
+    hak_free(left_behind[2]);
+    return unused;
+}
+
+static void frees_without_a_record(void) {
+    pthread_t thread;
+    left_behind[1] = hak_malloc(8);
+    left_behind[2] = hak_malloc(16);
+    hak_stats_t before = now();
+    CHECK(pthread_create(&thread, NULL, free_two, NULL) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    hak_stats_t after = now();
+    CHECK_EQ(after.remote_frees - before.remote_frees, 2);
+    CHECK(before.allocated - after.allocated >= 24);
+}
+
 /* ---- while threads run ---- */
 
 enum { CHURNERS = 3, LOOKS = 60, SLOTS = 256 };
@@ -225,6 +246,9 @@ static void child(const hak_stats_t *parent) {
     CHECK_EQ(s.mapped, parent->mapped);
     CHECK_EQ(s.allocated, parent->allocated);
     CHECK_EQ(s.peak_mapped, parent->peak_mapped);
+    CHECK_EQ(s.faults, 0);
+    hk_add_relaxed(&hk_faults, 1u);
+    CHECK_EQ(now().faults, 1);
 }
 
 /* A thread that the child has not may have held it. */
@@ -240,7 +264,9 @@ static void child_may_write(void) {
 }
 
 static void forked(void) {
+    hk_add_relaxed(&hk_faults, 2u); /* as if two had been said */
     hak_stats_t before = now();
+    CHECK_EQ(before.faults, 2);
     CHECK(before.calls != 0 && before.refills != 0 && before.region_maps != 0);
     pid_t pid = fork();
     CHECK(pid >= 0);
@@ -252,9 +278,26 @@ static void forked(void) {
     CHECK(waitpid(pid, &status, 0) == pid && status == 0);
     hak_stats_t after = now();
     check_counters_grow(&before, &after);
+    CHECK_EQ(after.faults, 2);
 }
 
 /* ---- the interface ---- */
+
+/* However long they are, two figures of a line are two words. */
+static void long_figures(void) {
+    enum { LINES = 64 };
+    static char text[32768];
+    hk_figures_t figures;
+    memset(&figures, 0xFF, sizeof figures);
+    FILE *file = tmpfile();
+    CHECK(file != NULL && hk_emit_stats(fileno(file), HAK_STATS_TEXT, &figures) == 0);
+    CHECK(pread(fileno(file), text, sizeof text - 1, 0) > 0);
+    fclose(file);
+    unsigned found = 0;
+    for (const char *at = text; (at = strstr(at, "18446744073709551615")) != NULL; at++, found++)
+        CHECK(at[-1] == ' ' && (at[20] == ' ' || at[20] == '\n'));
+    CHECK(found > LINES);
+}
 
 static void sizes_of_the_struct(void) {
     union {
@@ -298,11 +341,13 @@ int main(void) {
     hak_free(hak_malloc(1));
     own_frees();
     frees_of_another();
+    frees_without_a_record();
     running_threads();
     adoptions();
     forked();
     child_may_write();
     sizes_of_the_struct();
     refusals();
+    long_figures();
     return 0;
 }

@@ -1,6 +1,9 @@
 /* Statistics of memory: what is resident, dirty, given back and the most so far, with and without files to ask. */
 #include "backend/heap.h"
+#include "backend/limit.h"
+#include "backend/meta.h"
 #include "backend/region.h"
+#include "backend/superslab.h"
 #include "config/config.h"
 #include "front/boundary.h"
 #include "front/thread.h"
@@ -100,6 +103,24 @@ static void trims_are_counted(void) {
     CHECK_EQ(now().purge_runs, runs);
 }
 
+/* A superslab most of which was given back goes back whole: a call more. */
+static void hollow_superslabs(void) {
+    hk_trim();
+    hk_slab_t *first = hk_pool_take(HK_SLICES, 0, 1), *second = hk_pool_take(HK_SLICES, 0, 1);
+    CHECK(first != NULL && second != NULL && hk_pool_resize(first, 1));
+    memset(first->base, 1, HK_SLICE);
+    memset(second->base, 1, HK_UNIT);
+    hk_trim();
+    hak_stats_t before = now();
+    hk_pool_give(second);
+    hk_pool_give(first);
+    hk_pool_release_empty();
+    hak_stats_t after = now();
+    CHECK_EQ(after.superslabs_retired - before.superslabs_retired, 1);
+    CHECK_EQ(after.purge_calls - before.purge_calls, 1);
+    CHECK_EQ(after.munmap - before.munmap, 1);
+}
+
 static hak_stats_t now_without_files(void) {
     struct rlimit limit;
     CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
@@ -149,6 +170,30 @@ static void peaks(void) {
     CHECK(now().huge_failures > after.huge_failures);
 }
 
+/* It is what was there at one time, and stays: not what regions once had with what blocks beside them have now, nor with
+ * what metadata has grown by since. */
+static void peaks_of_all_together(void) {
+    hk_trim();
+    hak_stats_t before = now();
+    CHECK(before.mapped + 8 * HK_MIB < before.peak_mapped);
+    hk_single_comes(2 * HK_MIB);
+    CHECK(hk_meta_alloc(HK_MIB) != NULL);
+    hak_stats_t after = now();
+    CHECK(after.mapped >= before.mapped + 3 * HK_MIB);
+    CHECK_EQ(after.peak_mapped, before.peak_mapped);
+    hk_single_goes(2 * HK_MIB);
+    hk_single_comes(before.peak_mapped); /* a fenced block, say, which is kept and goes */
+    const uint64_t most = now().mapped;
+    CHECK_EQ(now().peak_mapped, most);
+    hk_single_goes(before.peak_mapped);
+    hk_single_is_kept(before.peak_mapped);
+    CHECK_EQ(now().peak_mapped, most);
+    hk_single_is_gone(before.peak_mapped);
+    after = now();
+    CHECK_EQ(after.peak_mapped, most);
+    check_equations(&after);
+}
+
 int main(void) {
     hk_store_relaxed(&hk_config.lean, 0); /* nobody collects or purges but this test */
     hk_store_relaxed(&hk_config.thp, 0);  /* huge pages bring memory that nobody has touched */
@@ -161,5 +206,7 @@ int main(void) {
     without_files();
     without_files_and_bounded();
     peaks();
+    peaks_of_all_together();
+    hollow_superslabs();
     return 0;
 }

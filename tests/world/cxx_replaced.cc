@@ -13,8 +13,11 @@
 #define ARRAYS 4       // those for arrays that others call
 #define ONLY_NEW 8     // by malloc, for whatever delete there is
 #define ONLY_DELETE 16 // by free
+#define NOTHROW 32     // a derived one, by malloc
+#define SIZED 64       // a derived one, by free
 #define STUBBED 0      // none; but the address of one is taken
 #define LINKED PLAIN
+#define ARCHIVED PLAIN // and the library is linked in
 
 namespace {
 
@@ -76,6 +79,12 @@ void *operator new(std::size_t n) {
 #endif
 #if REPLACES & ONLY_DELETE
 void operator delete(void *p) noexcept { deletes++, std::free(p); }
+#endif
+#if REPLACES & NOTHROW
+void *operator new(std::size_t n, const std::nothrow_t &) noexcept { return std::malloc(n); }
+#endif
+#if REPLACES & SIZED
+void operator delete(void *p, std::size_t) noexcept { std::free(p); }
 #endif
 
 namespace {

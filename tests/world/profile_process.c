@@ -6,14 +6,18 @@
 //   clean         frees all that it allocates
 //   lose          keeps 20 blocks of 100, one by one from the last; nothing leads to 30 rings of two of 200 each, nor to 40
 //                 of 300 that only freed ones lead to, nor to 15 of 50000
+//   nothing       loses 5 blocks of no bytes, and keeps one
 //   inherit       keeps a block of 500, which a child frees
 //   busy          keeps a block, while a signal comes each millisecond
 //   signal        keeps 100 blocks from what lies below a signal's stack, and ends on that; with IN_FRAME it lies on the thread's
 //   many          keeps 40 blocks of 1000 to 1039 bytes, each from a stack of its own
 //   shut          loses 30 rings, and closes stderr
+//   last          keeps 300 blocks of 10000 bytes in a thread, with which the process ends: main has ended by then
+//   small         grows in a thread with as small a stack as may be
 //   read          keeps a block and prints a word, while a thread reads from a stream to which nothing comes
 //   sparse        keeps a block; has a file's private pages beyond its end, addresses that it never writes to, and one byte of
 //                 a large block that it frees; and ends with 1 if it had much memory
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
@@ -101,6 +105,13 @@ APART static void lose_children(void) {
         free(parents[i]);
     memset(parents, 0, sizeof parents);
     __asm__ volatile("" : : "r"(parents) : "memory");
+}
+
+APART static void lose_nothing(void) {
+    for (unsigned i = 0; i < 5; i++)
+        kept[0] = malloc(0);
+    kept[0] = NULL;
+    NO_JUMP;
 }
 
 APART static void lose_large(void) {
@@ -203,6 +214,36 @@ static int read_in_a_thread(void) {
     return 0;
 }
 
+static pthread_t main_thread;
+
+static void *keep_and_exit(void *unused) {
+    pthread_join(main_thread, NULL);
+    keep_large();
+    exit(unused != NULL);
+}
+
+static int leave_to_another(void) {
+    pthread_t thread;
+    main_thread = pthread_self();
+    if (pthread_create(&thread, NULL, keep_and_exit, NULL) == 0)
+        pthread_exit(NULL);
+    return 2;
+}
+
+static void *grow_there(void *unused) {
+    grow();
+    return unused;
+}
+
+static int grow_on_a_small_stack(void) {
+    pthread_attr_t small;
+    pthread_t thread;
+    return pthread_attr_init(&small) != 0 ||
+           pthread_attr_setstacksize(&small, (size_t)PTHREAD_STACK_MIN) != 0 ||
+           pthread_create(&thread, &small, grow_there, NULL) != 0 ||
+           pthread_join(thread, NULL) != 0;
+}
+
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "";
     if (strcmp(what, "keep") == 0) {
@@ -225,6 +266,9 @@ int main(int argc, char **argv) {
         lose_large();
         lose_rings();
         lose_children();
+    } else if (strcmp(what, "nothing") == 0) {
+        lose_nothing();
+        kept[1] = malloc(0);
     } else if (strcmp(what, "inherit") == 0) {
         return free_in_child();
     } else if (strcmp(what, "busy") == 0) {
@@ -237,6 +281,10 @@ int main(int argc, char **argv) {
     } else if (strcmp(what, "shut") == 0) {
         lose_rings();
         fclose(stderr);
+    } else if (strcmp(what, "last") == 0) {
+        return leave_to_another();
+    } else if (strcmp(what, "small") == 0) {
+        return grow_on_a_small_stack();
     } else if (strcmp(what, "read") == 0) {
         return read_in_a_thread();
     } else if (strcmp(what, "sparse") == 0) {

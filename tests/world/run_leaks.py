@@ -71,6 +71,8 @@ def check_unreachable(folder: Path) -> None:
             ],
             "\n".join([profile, *lines]),
         )
+        lines = run(folder, "nothing", HAKMEM_PROFILE=profile, **exactly).splitlines()
+        expect(lines[0] == "hakmem: leaks: 0 bytes in 5 blocks, allocated by", "\n".join(lines))
         for what in "keep", "clean", "sparse", "inherit", "busy", "signal", "signal in_frame":
             said = run(
                 folder, *what.split(), HAKMEM_LEAKS_STATUS="23", HAKMEM_PROFILE=profile, **exactly

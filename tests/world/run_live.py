@@ -3,6 +3,7 @@
 Usage: run_live.py LIBHAKMEM PROGRAM [NAME]   all checks, or the one of this name
 """
 
+import ctypes
 import json
 import os
 import socket
@@ -11,10 +12,11 @@ import sys
 import time
 from pathlib import Path
 
-from checks import expect, main
+from checks import SKIPPED, expect, main
 from run_stats_process import BUSY_S, TIMEOUT_S, end, wait_for, waiting
 
 NOBODY = 65534
+CLONE_NEWUSER = 0x10000000
 LISTENS = "00010000"  # a flag of /proc/net/unix
 
 
@@ -141,6 +143,38 @@ def check_other_users(folder: Path) -> None:
         expect(json.loads(ask(number))["pid"] == number, "root has none")
 
 
+def check_unknown_users(folder: Path) -> None:
+    """In a namespace that knows no users everybody looks like everybody else."""
+    if os.geteuid() != 0:
+        print("skipped, needs root to be somebody else: check_unknown_users")
+        return
+
+    def enter() -> None:
+        if ctypes.CDLL(None).unshare(CLONE_NEWUSER) != 0:
+            os._exit(SKIPPED)
+
+    try:
+        with waiting(preexec=enter, HAKMEM_LIVE="1") as (_, number):
+            name = "\0" + socket_of(number)[1:]
+            child = os.fork()
+            if child == 0:
+                os.setuid(NOBODY - 1)
+                with socket.socket(socket.AF_UNIX) as connection:
+                    connection.settimeout(TIMEOUT_S)
+                    connection.connect(name)
+                    try:
+                        connection.sendall(b"text\n")
+                        os._exit(len(connection.recv(1)))
+                    except ConnectionError:
+                        os._exit(0)
+            _, status = os.waitpid(child, 0)
+            expect(os.waitstatus_to_exitcode(status) == 0, "another user has an answer")
+    except AssertionError as error:
+        if "the program said []" not in str(error):
+            raise
+        print("skipped, no namespaces of users here: check_unknown_users")
+
+
 def check_while_busy(folder: Path) -> None:
     """Threads allocate and fork; each answer is whole."""
     with waiting("threads", HAKMEM_LIVE="1") as (process, number):
@@ -159,6 +193,7 @@ CHECKS = (
     check_files_are_the_programs,
     check_slow_readers,
     check_other_users,
+    check_unknown_users,
     check_while_busy,
 )
 

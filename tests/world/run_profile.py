@@ -7,6 +7,7 @@ Usage: run_profile.py LIBHAKMEM PROGRAM             all checks but those that ta
 
 import gzip
 import itertools
+import json
 import re
 import resource
 import signal
@@ -266,6 +267,27 @@ def check_multiples(folder: Path) -> None:
         expect(10 * i <= allocated >> 20 <= 10 * i + 1, f"{path.name}: {allocated}")
 
 
+def check_small_stack(folder: Path) -> None:
+    """A profile is written by whoever allocates, on whatever stack."""
+    run(folder, "small", HAKMEM_PROF_EVERY_MB="10", **EXACTLY)
+    only(folder, *["bytes"] * 6, "exit")
+
+
+def check_main_has_ended(folder: Path) -> None:
+    """What the system says of a process is of its main thread, which has nothing any more."""
+    figures = folder / "figures"
+    run(folder, "last", HAKMEM_STATS=f"json:{figures}", **EXACTLY)
+    profile = decode(next(folder.glob("*.pb.gz")))
+    (places,) = profile.having(LARGE)
+    expect(profile.path_of(places[0]) == program, f"by {profile.path_of(places[0])}")
+    expect(int(profile.comments.get("rss_bytes", "0")) > 1 << 20, f"{profile.comments}")
+    heap = json.loads(figures.read_text())["heap"]
+    expect(heap["peak_resident"] > 1 << 20 and heap["mincore"] == 0, f"{heap}")
+    run(folder, "last", HAKMEM_PROF_FORMAT="text", HAKMEM_PROF_PATH="text", **EXACTLY)
+    listed = next(folder.glob("text*")).read_text().partition("\nMAPPED_LIBRARIES:\n")[2]
+    expect(program in listed, f"mappings: {listed}")
+
+
 def check_unwritable(folder: Path) -> None:
     path = f"{folder}/none/x"
     said = run(folder, "grow", HAKMEM_PROF_PATH=path, HAKMEM_PROF_PEAK="1", **EXACTLY)
@@ -452,6 +474,8 @@ CHECKS: tuple[Check, ...] = (
     check_child,
     check_peaks,
     check_multiples,
+    check_small_stack,
+    check_main_has_ended,
     check_unwritable,
     check_refused,
     check_signal,

@@ -313,6 +313,16 @@ def check_signal_while_busy(folder: Path) -> None:
 # ---- HAKMEM_SS_OS_STATS ----
 
 
+def check_main_has_ended(folder: Path) -> None:
+    """The thread that waits for signals keeps no process whose other threads have all ended."""
+    for more in ({}, {"HAKMEM_LIVE": "1"}):
+        path = folder / "out.json"
+        done = run("last", HAKMEM_STATS=f"json:{path}", HAKMEM_STATS_SIGNAL="1", **more)
+        expect(done.stderr == "", done.stderr)
+        read_pid(path)
+        path.unlink()
+
+
 def check_os_line(folder: Path) -> None:
     # Where huge pages are asked for, what they take decides how often.
     settings = {"HAKMEM_SS_OS_STATS": "1", "HAKMEM_REGION_CACHE_MB": "0", "HAKMEM_THP": "0"}
@@ -373,6 +383,7 @@ CHECKS = (
     check_signal_is_the_programs,
     check_signal_in_child,
     check_signal_while_busy,
+    check_main_has_ended,
     check_os_line,
     check_child_counts_from_its_start,
 )

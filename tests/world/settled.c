@@ -1,5 +1,5 @@
-// Nobody can write to the options and the tables of size classes of a guarded process, also after one of them
-// has changed; and they do change.
+// settled [early]: nobody can write to the options and the tables of size classes of a guarded process, also after one of
+// them has changed; and they do change. `early`: one of them before the start, which hides a table.
 #include <inttypes.h>
 
 #include "check.h"
@@ -23,6 +23,16 @@ static long read_only_pages(void) {
     fclose(maps);
     return bytes / 4096;
 }
+
+static void change_early(int argc, char **argv, char **envp) {
+    int (*ctl)(const char *, const char *, char *, size_t);
+    (void)argv, (void)envp;
+    WORLD_FIND(ctl, "hak_ctl");
+    if (argc == 2 && ctl != NULL)
+        CHECK(ctl("HAKMEM_GUARD_SAMPLE", "100000", NULL, 0) == 0, "hak_ctl before the start");
+}
+__attribute__((section(".preinit_array"),
+               used)) static void (*const preinit)(int, char **, char **) = change_early;
 
 int main(void) {
     static void *blocks[BLOCKS];

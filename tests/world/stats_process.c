@@ -11,6 +11,7 @@
 //                            all files above it, with FILE opened in their place    FILE
 //             or in a forked child, which then has no copy of it either   child
 //   leave FOLDER   ends in that one
+//   last      main ends by pthread_exit, and then the last thread
 //   huge N    allocates and frees a block of 8 MiB N times
 #include "process.h"
 #include "statistics.h"
@@ -200,6 +201,21 @@ static void shut(const char *how) {
     CHECK(atexit(shut_late) == 0, "atexit");
 }
 
+static void *end_last(void *of_main) {
+    pthread_join(*(pthread_t *)of_main, NULL);
+    free(malloc(1000));
+    return NULL;
+}
+
+static void leave_to_another(void) {
+    static pthread_t self;
+    pthread_t thread;
+    self = pthread_self();
+    CHECK(pthread_create(&thread, NULL, end_last, &self) == 0, "pthread_create");
+    pthread_detach(thread);
+    pthread_exit(NULL);
+}
+
 int main(int argc, char **argv) {
     world_begin(60);
     CHECK(argc >= 2, "a mode is missing");
@@ -213,6 +229,8 @@ int main(int argc, char **argv) {
         shut(argv[2]);
     else if (strcmp(argv[1], "leave") == 0 && argc == 3)
         CHECK(chdir(argv[2]) == 0, "chdir: %s", strerror(errno));
+    else if (strcmp(argv[1], "last") == 0)
+        leave_to_another();
     else if (strcmp(argv[1], "huge") == 0 && argc == 3)
         for (long n = strtol(argv[2], NULL, 10); n > 0; n--)
             free(memset(malloc(8 * MIB), 1, 1));

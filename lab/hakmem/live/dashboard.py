@@ -2,11 +2,12 @@
 
 import re
 from dataclasses import dataclass
+from string import ascii_uppercase
 from typing import Any
 
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 CHOSEN = '{command=~"$command",pid=~"$pid"}'
-CALLS = ("maps", "munmap", "mremap", "mprotect", "madvise", "futex", "other_calls")
+CALLS = ("maps", "munmap", "mremap", "mprotect", "madvise", "mincore", "futex", "other_calls")
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,7 @@ def _panel(number: int, panel: Panel) -> dict[str, Any]:
     }
     targets = [
         {"datasource": SOURCE, "expr": chosen(what), "legendFormat": legend, "refId": letter}
-        for letter, (legend, what) in zip("ABCDEFG", panel.asked.items(), strict=False)
+        for letter, (legend, what) in zip(ascii_uppercase, panel.asked.items(), strict=False)
     ]
     return {
         "id": number + 1,
