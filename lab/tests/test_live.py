@@ -423,8 +423,7 @@ def names_of_the_tables() -> set[str]:
     """What the emitter calls each figure of src/stats/fields.def and of what that includes."""
     rows = "HK_(BAND|GAUGE|TOTAL|COUNTER|HEAP_COUNTER)"
     text = "".join(
-        (ROOT / "src" / path).read_text()
-        for path in ("stats/fields.def", "stats/counters.def", "base/calls.def")
+        (ROOT / "src" / path).read_text() for path in ("stats/fields.def", "base/counters.def")
     ).replace("\n    ", "")
     found = re.findall(rf'^{rows}\((\w+),\s*"(\w+)"', text, re.M)
     for name in re.findall(r'^HK_BAND_BYTES\((\w+), "', text, re.M):
@@ -451,7 +450,7 @@ def test_the_dashboard_asks_for_nothing_that_is_not_in_the_tables(stand: Stand) 
     assert len(asked) > 20
     assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
     known = names_of_the_tables()
-    calls = (ROOT / "src/base/calls.def").read_text()
+    calls = (ROOT / "src/base/counters.def").read_text()
     for kind in re.findall(r"^HK_CALL_KIND\(\w+, (\w+)", calls, re.M):
         assert any(f"hakmem_{kind}_total" in expression for expression in asked), kind
     for expression in asked:

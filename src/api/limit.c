@@ -119,8 +119,8 @@ static _Noreturn void end(size_t n) {
     if (hk_stats_collect(&stats, false))
         put_who_holds_it(&line, &stats);
     hk_line_put(&line,
-                "hakmem: fatal: memory limit: %lu bytes held of %lu, "
-                "no room for a block of %lu",
+                "hakmem: fatal: memory limit: %lu bytes held of the %lu that HAKMEM_LIMIT_MB or "
+                "HAKMEM_LIMIT_PERCENT allows, no room for a block of %lu",
                 hk_held(), hk_limit(), n);
     hk_line_write(&line, hk_stderr());
     abort();

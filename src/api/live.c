@@ -26,6 +26,12 @@ static void warn(const char *problem) {
     hk_config_warn("HAKMEM_LIVE", "1", problem, "the process cannot be watched");
 }
 
+static void warn_of(const char *step, int error) {
+    hk_line_t line = {0};
+    hk_line_put(&line, "%s: %s", step, hk_error_text(error));
+    warn(hk_line_text(&line));
+}
+
 /* ---- one who asks ---- */
 
 /* In a namespace of its own that does not know all users those that it does not know have the same number, one that may be
@@ -83,18 +89,23 @@ static void answer(int fd) {
 
 /* ---- the thread ---- */
 
-/* "hakmem/PROCESS/CHANCE", which nobody else has: the number alone may be another container's too. */
-static int listen_alone(void) {
+/* "hakmem/PROCESS/CHANCE", which nobody else has: the number alone may be another container's too. -1: the call `*step`
+ * failed. */
+static int listen_alone(const char **step) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     hk_line_t name = {0};
     hk_line_put(&name, "hakmem/%lu/%#lx", HK_CALL(other, getpid()), hk_os_random());
     memcpy(address.sun_path + 1, name.text, name.len);
     const socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + name.len);
+    *step = "socket()";
     int fd = HK_CALL(other, syscall(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    if (fd >= 0 && HK_CALL(other, syscall(SYS_bind, fd, &address, bytes)) == 0 &&
-        HK_CALL(other, syscall(SYS_listen, fd, WAITING)) == 0)
-        return fd;
-    return -1;
+    if (fd < 0)
+        return -1;
+    *step = "bind()";
+    if (HK_CALL(other, syscall(SYS_bind, fd, &address, bytes)) != 0)
+        return -1;
+    *step = "listen()";
+    return HK_CALL(other, syscall(SYS_listen, fd, WAITING)) == 0 ? fd : -1;
 }
 
 static bool close_from(unsigned first, unsigned flags) {
@@ -111,9 +122,10 @@ static bool move_out(void) {
         warn("the system gives a thread no open files of its own (close_range, Linux 5.9)");
         return false;
     }
-    int fd = listen_alone();
+    const char *step;
+    int fd = listen_alone(&step);
     if (fd < 0)
-        warn(hk_error_text(errno));
+        warn_of(step, errno);
     for (int i = 0; fd >= 0 && i <= STDERR_FILENO; i++)
         if (i != fd)
             HK_CALL(other, syscall(SYS_dup3, fd, i, 0));
@@ -138,7 +150,7 @@ static void *serve(void *unused) {
 static void start_thread(void) {
     int error = hk_load_relaxed(&cannot) ? 0 : hk_worker_start(serve);
     if (error != 0)
-        warn(hk_error_text(error));
+        warn_of("no thread can be started", error);
 }
 
 void hk_live_begin(void) {

@@ -86,8 +86,7 @@ static void append_head(proof_t *proof) {
 static void write_proof(const char *path) {
     int fd = hk_open(path, O_WRONLY | O_CREAT | O_APPEND, 0666);
     if (fd < 0) {
-        hk_config_warn("HAKMEM_PROOF", path, "cannot be opened for appending",
-                       "no proof is written");
+        hk_config_warn("HAKMEM_PROOF", path, hk_error_text(errno), "no proof is written");
         return;
     }
     proof_t proof;
@@ -97,8 +96,9 @@ static void write_proof(const char *path) {
     hk_line_t end = {0};
     hk_line_str(&end, "}}\n");
     append(&proof, &end);
-    if (hk_write_all(fd, proof.text, proof.len) != 0)
-        hk_config_warn("HAKMEM_PROOF", path, "cannot be written", "the proof is not whole");
+    const int error = hk_write_all(fd, proof.text, proof.len);
+    if (error != 0)
+        hk_config_warn("HAKMEM_PROOF", path, hk_error_text(error), "the proof is not whole");
     HK_CALL(other, close(fd));
 }
 

@@ -8,10 +8,9 @@
 #include "backend/limit.h"
 #include "backend/usage.h"
 #include "base/calls.h"
-#include "base/report.h"
+#include "base/counters.h"
 #include "front/thread.h"
 #include "os/os.h"
-#include "stats/counters.h"
 
 static void add_bands(hak_stats_t *stats) {
     for (const hak_stats_band_t *band = stats->bands; band < stats->bands + HAK_STATS_BANDS;
@@ -24,12 +23,9 @@ static void add_bands(hak_stats_t *stats) {
 static void add_counters(hak_stats_t *stats) {
 #define HK_COUNTER(name, unit, doc) stats->name = hk_counted(name);
 #define HK_HEAP_COUNTER(name, unit, doc) stats->name = hk_heap_counted(HK_HEAP_COUNT_##name);
-#include "stats/counters.def"
-    stats->faults = hk_faults_counted();
-    uint64_t counts[HK_CALL_KINDS];
-    stats->calls = hk_calls_read(counts);
-#define HK_CALL_KIND(kind, field, doc) stats->field = counts[HK_CALL_##kind];
-#include "base/calls.def"
+#include "base/counters.def"
+#define HK_CALL_KIND(kind, name, doc) stats->calls += stats->name;
+#include "base/counters.def"
 }
 
 /* A fork does not wait for the end of a walk, which takes long where there is much memory. */

@@ -2,7 +2,7 @@
 
 #include <errno.h>
 
-#include "stats/counters.h"
+#include "base/counters.h"
 
 enum { REFUSALS_BEFORE_GIVING_UP = 64 };
 

@@ -1,9 +1,9 @@
 #include "backend/breath.h"
 
 #include "backend/demand.h"
+#include "base/counters.h"
 #include "base/lock.h"
 #include "os/os.h"
-#include "stats/counters.h"
 
 static hk_lock_t lock = HK_LOCK_INIT(HK_RANK_BREATH);
 static hk_demand_t demand; /* lock: breath */

@@ -6,8 +6,8 @@
 #pragma once
 
 #include "backend/stash.h"
+#include "base/counters.h"
 #include "base/lock.h"
-#include "stats/counters.h"
 
 /* Invariant: partial[c] lists exactly the slabs of class c owned by this heap with a free bit
  * set. */

@@ -28,21 +28,12 @@ bool hk_huge_pages_is_written(const char *page) {
     return i < PLACES;
 }
 
-static bool is_empty(const char *page) {
-    const uint64_t *words = (const uint64_t *)(const void *)page;
-    const size_t n = hk_os_page_size() / sizeof *words;
-    size_t i = 0;
-    while (i < n && words[i] == 0)
-        i++;
-    return i == n;
-}
-
 bool hk_huge_pages_is_hollow(const char *start, size_t bytes) {
     enum { PAGES = 8, MAY_HOLD = 1 };
     const size_t page = hk_os_page_size(), step = bytes / PAGES / page * page;
     unsigned held = 0;
     for (unsigned i = 0; i < PAGES && held <= MAY_HOLD; i++)
-        held += !is_empty(start + i * step);
+        held += !hk_is_zero(start + i * step, page);
     return held <= MAY_HOLD;
 }
 

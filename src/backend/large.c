@@ -8,9 +8,9 @@
 #include "backend/purge.h"
 #include "backend/region.h"
 #include "backend/superslab.h"
+#include "base/counters.h"
 #include "base/report.h"
 #include "config/config.h"
-#include "stats/counters.h"
 
 #define LARGE_MAX HK_UNIT
 

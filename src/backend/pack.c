@@ -4,10 +4,10 @@
 #include "backend/meta.h"
 #include "backend/pagemap.h"
 #include "backend/region.h"
+#include "base/counters.h"
 #include "base/lock.h"
 #include "base/report.h"
 #include "os/os.h"
-#include "stats/counters.h"
 
 enum { GRAINS = HK_UNIT / HK_GRAIN, LISTS = (HK_PACK_MOST + HK_PACK_ALIGN) / HK_GRAIN };
 #define LATE 0x8000u

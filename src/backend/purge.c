@@ -9,8 +9,8 @@
 #include "backend/pack.h"
 #include "backend/region.h"
 #include "backend/slab.h"
+#include "base/counters.h"
 #include "config/config.h"
-#include "stats/counters.h"
 #include "stats/sections.h"
 
 /* A process of so much is small, and for less than so much more it is not worth it. */

@@ -5,8 +5,8 @@
 #include "backend/advise.h"
 #include "backend/limit.h"
 #include "backend/mappings.h"
+#include "base/counters.h"
 #include "base/random.h"
-#include "stats/counters.h"
 #include "stats/sections.h"
 
 /* With a lower limit from the start on, every unit counts. (One of addresses refuses the flat map.) */
@@ -34,6 +34,8 @@ void hk_region_scatter(uint64_t seed) {
     hk_store_relaxed(&places, seed);
     hk_store_relaxed(&window, some_window());
 }
+
+void hk_region_forked(uint64_t seed) { hk_store_relaxed(&places, seed); }
 
 void hk_region_save_mappings(void) {
     hk_store_relaxed(&window, (uint64_t)0);

@@ -50,6 +50,9 @@ void hk_region_read_data_limit(void);
  * ours on either side. */
 void hk_region_scatter(uint64_t seed);
 
+/* In a fork's child: by this number from now on. */
+void hk_region_forked(uint64_t seed);
+
 /* Whether they do; and a number of the same chance, below `end`. */
 bool hk_region_scatters(void);
 uint32_t hk_region_chance(uint32_t end);

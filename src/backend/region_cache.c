@@ -6,9 +6,9 @@
 #include "backend/limit.h"
 #include "backend/mappings.h"
 #include "backend/region_own.h"
+#include "base/counters.h"
 #include "base/lock.h"
 #include "config/config.h"
-#include "stats/counters.h"
 
 enum { FREE_SLOTS = 256, NONE = FREE_SLOTS };
 

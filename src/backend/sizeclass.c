@@ -1,9 +1,9 @@
 #include "backend/sizeclass.h"
 
+#include "base/counters.h"
 #include "base/lock.h"
 #include "config/config.h"
 #include "os/os.h"
-#include "stats/counters.h"
 
 /* A band for each doubling, from 8 bytes on up to 1024. */
 #define BAND(size) ((size) <= 8 ? 0 : (size) > 1024 ? 8 : (uint8_t)(61 - __builtin_clzll((size)-1)))

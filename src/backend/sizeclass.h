@@ -71,7 +71,7 @@ typedef struct {
     uint32_t size;       /* bytes of a block */
     uint16_t blocks;     /* per slab */
     uint16_t magazine;   /* the most blocks a thread's magazine of this class may hold */
-    uint16_t one_way;    /* the same, of a thread that only takes or only frees */
+    uint16_t one_way;    /* the most that a refill brings, or that one gets at once */
     uint8_t slices;      /* per slab */
     uint8_t band;        /* C0 ... C7; 8 above 1024 bytes */
 } hk_class_t;

@@ -1,6 +1,6 @@
 #include "backend/slab.h"
 
-#include "stats/counters.h"
+#include "base/counters.h"
 
 HK_INLINE unsigned page_shift(void) { return (unsigned)__builtin_ctzl(hk_os_page_size()); }
 

@@ -1,8 +1,8 @@
 /* The pool: which slices are free, and the runs of them that become slabs and large blocks. */
 #include "backend/slab.h"
 #include "backend/superslab_own.h"
+#include "base/counters.h"
 #include "base/report.h"
-#include "stats/counters.h"
 
 hk_lock_t hk_pool_lock = HK_LOCK_INIT(HK_RANK_POOL);
 /* Superslabs with free slices are kept in lists by the length of their longest free run, so that

@@ -4,8 +4,8 @@
 #include "backend/hugepages.h"
 #include "backend/slab.h"
 #include "backend/superslab_own.h"
+#include "base/counters.h"
 #include "config/config.h"
-#include "stats/counters.h"
 
 static hk_stock_t stock = HK_STOCK(hk_superslab_t, kept);
 static hk_superslab_t *newest; /* lock: pool; that got its memory last, if it has not gone back */

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "base/build.h"
 
@@ -117,6 +118,38 @@ HK_INLINE void hk_zero(void *p, size_t n) {
         *(uint64_t *)(void *)to = 0;
         __asm__("" : "+r"(to));
     }
+}
+
+typedef uint64_t hk_sixteen_t __attribute__((vector_size(16)));
+
+HK_INLINE hk_sixteen_t hk_sixteen_at(const void *p) {
+    hk_sixteen_t value;
+    memcpy(&value, p, sizeof value);
+    return value;
+}
+
+/* Whether n bytes from p on, wherever they begin, are all 0. */
+HK_INLINE bool hk_is_zero(const char *p, size_t n) {
+    enum { W = sizeof(hk_sixteen_t), MANY = 16 }; /* to ask takes longer than to read */
+    const char *last = p + n - W;
+    hk_sixteen_t all = {0, 0};
+    if (n < W) {
+        size_t i = 0;
+        while (i < n && p[i] == 0)
+            i++;
+        return i == n;
+    }
+    for (; last - p >= (MANY - 1) * W; p += MANY * W) {
+        for (int i = 0; i < MANY * W; i += 4 * W)
+            all |= (hk_sixteen_at(p + i) | hk_sixteen_at(p + i + W)) |
+                   (hk_sixteen_at(p + i + 2 * W) | hk_sixteen_at(p + i + 3 * W));
+        if ((all[0] | all[1]) != 0)
+            return false;
+    }
+    for (; p < last; p += W)
+        all |= hk_sixteen_at(p);
+    all |= hk_sixteen_at(last);
+    return (all[0] | all[1]) == 0;
 }
 
 /* Atomics by order. The seq forms are the Dekker pair of the remote-free protocol

@@ -1,4 +1,4 @@
-/* How often the allocator has called the system, by kind. The list of kinds is calls.def.
+/* How often the allocator has called the system, by kind: the kinds are among its counters.
  *
  * Counted where the call is made, and so in the lowest box: os and the locks' waiting are below
  * every box that keeps statistics. What the C library calls on its own account (to start a thread,
@@ -12,20 +12,17 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/base.h"
+#include "base/counters.h"
 
-typedef enum {
-#define HK_CALL_KIND(kind, field, doc) HK_CALL_##kind,
-#include "base/calls.def"
-    HK_CALL_KINDS
-} hk_call_t;
-
-extern _Atomic uint64_t hk_calls[HK_CALL_KINDS]; /* atomic: any thread */
+enum {
+#define HK_CALL_KIND(kind, name, doc) HK_CALL_##kind = HK_COUNT_##name,
+#include "base/counters.def"
+};
 
 /* Makes a call of the system and counts it: HK_COUNTED(munmap, munmap(p, bytes)). None is made
  * otherwise. Any thread, signal handlers too. */
 #define HK_COUNTED(kind, call)                                                                     \
-    ((void)hk_add_relaxed(&hk_calls[HK_CALL_##kind], (uint64_t)1), (call))
+    ((void)hk_add_relaxed(&hk_counters[HK_CALL_##kind], (uint64_t)1), (call))
 
 /* The same by the call's number, for the loader looks up each name at each start of a process: HK_CALL(other,
  * close(fd)). By name is only what is about memory, so that who replaces that hears of it, and where the C library does
@@ -55,9 +52,3 @@ extern _Atomic uint64_t hk_calls[HK_CALL_KINDS]; /* atomic: any thread */
 enum { HK_FUTEX_WAIT = 0 | 128, HK_FUTEX_WAKE = 1 | 128, HK_FUTEX_CMP_REQUEUE = 4 | 128 };
 struct timespec;
 void hk_futex(_Atomic uint32_t *word, int what, uint32_t value, const struct timespec *most);
-
-/* Copies the counts, and returns their sum. */
-uint64_t hk_calls_read(uint64_t counts[HK_CALL_KINDS]);
-
-/* In a fork's child, which counts from its own start. */
-void hk_calls_forked(void);

@@ -80,17 +80,20 @@ bool hk_lock_is_mine(const hk_lock_t *lock) {
     return hk_load_relaxed(&lock->taken) != 0 && held[lock->rank] != 0;
 }
 
-bool hk_lock_may_take(hk_rank_t rank) {
-    unsigned count = 0;
-    for (unsigned r = rank; r < HK_RANKS; r++)
-        count += held[r];
-    return count == 0;
+/* Of the ranks from `from` on, for who takes one of this rank. But for the samples', which a handler's thread may have been
+ * at: nobody waits for that one who holds another. */
+static bool holds_any(unsigned from, hk_rank_t rank) {
+    unsigned r = from;
+    while (r < HK_RANKS && (held[r] == 0 || (r == HK_RANK_PROFILE && rank != HK_RANK_PROFILE)))
+        r++;
+    return r < HK_RANKS;
 }
+
+bool hk_lock_may_take(hk_rank_t rank) { return !holds_any(rank, rank); }
 
 void hk_lock_check(const hk_lock_t *lock, bool tried) {
     hk_assert(lock->rank < HK_RANKS); /* it has been initialised, and not overwritten */
-    for (unsigned r = lock->rank; r < HK_RANKS; r++)
-        hk_assert(held[r] == 0 || (tried && r == (unsigned)lock->rank));
+    hk_assert(!holds_any(lock->rank + (tried ? 1u : 0), lock->rank));
 }
 
 void hk_lock_note(const hk_lock_t *lock, bool taken) {

@@ -125,12 +125,6 @@ const char *hk_line_text(hk_line_t *line) {
     return line->text;
 }
 
-void hk_line_flush(hk_line_t *line, int fd) {
-    hk_assert(line->len <= sizeof line->text && fd >= 0);
-    (void)HK_KEEP_ERRNO(hk_write_all(fd, line->text, line->len));
-    line->len = 0; /* there is nobody left to tell */
-}
-
 #define LARGE ((uint64_t)1 << (SIGXFSZ - 1))
 #define UNREAD ((uint64_t)1 << (SIGPIPE - 1))
 
@@ -275,9 +269,10 @@ bool hk_line_path(hk_line_t *line, const char *pattern, bool numbered) {
 }
 
 void hk_line_write(hk_line_t *line, int fd) {
-    hk_assert(line->len < sizeof line->text); /* put() keeps this byte */
+    hk_assert(line->len < sizeof line->text && fd >= 0); /* put() keeps this byte */
     line->text[line->len++] = '\n';
-    hk_line_flush(line, fd);
+    (void)HK_KEEP_ERRNO(hk_write_all(fd, line->text, line->len));
+    line->len = 0; /* there is nobody left to tell */
 }
 
 /* ---- stderr ---- */
@@ -326,17 +321,16 @@ hk_lock_t hk_writing = HK_LOCK_INIT(HK_RANK_WRITING);
 
 void hk_writing_forked(void) { hk_writing = (hk_lock_t)HK_LOCK_INIT(HK_RANK_WRITING); }
 
-void hk_say_to(int fd, const char *format, ...) {
+void hk_say(const char *format, ...) {
     hk_line_t line = {0};
     va_list values;
     va_start(values, format);
     hk_line_put_list(&line, format, &values);
     va_end(values);
-    hk_line_write(&line, fd);
+    hk_line_write(&line, hk_stderr());
 }
 
 atomic_uint hk_on_fault;
-atomic_uint hk_faults;
 
 static void put_fault(hk_line_t *line, const char *how, hk_fatal_t kind, const void *p) {
     static const char *const names[] = {
@@ -374,7 +368,7 @@ HK_COLD void hk_fault_say(hk_fatal_t kind, const void *p, size_t bytes, ptrdiff_
     if (class_bytes != HK_NO_SIZE)
         hk_line_put(&line, ", size class %lu", class_bytes);
     hk_line_write(&line, hk_stderr());
-    hk_add_relaxed(&hk_faults, 1u);
+    hk_count(faults, 1);
 }
 
 HK_COLD void hk_fault_end(void) {

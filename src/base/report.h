@@ -24,8 +24,6 @@ void hk_line_str_most(hk_line_t *line, const char *s, size_t n);
 void hk_line_json(hk_line_t *line, const char *s);
 /* What is there, as a string; valid until the line changes. */
 const char *hk_line_text(hk_line_t *line);
-/* Writes what is there, without a newline, and empties the line: for texts longer than one. */
-void hk_line_flush(hk_line_t *line, int fd);
 /* Appends a path with each %p in it replaced by the process's number, which where there is none and it is to be `numbered`
  * comes behind it; and ends the text there. Room for a suffix remains. False: it is too long. */
 bool hk_line_path(hk_line_t *line, const char *pattern, bool numbered);
@@ -37,7 +35,7 @@ void hk_path_keep(const char *path);
 int hk_open(const char *path, int flags, unsigned mode);
 /* As strerror, but it takes no locks: that one may, to translate. */
 const char *hk_error_text(int error);
-/* Writes the line and a newline, with one write(2) unless a signal or the system cuts it; errno is kept. */
+/* Writes the line and a newline, with one write(2) unless a signal or the system cuts it, and empties it; errno is kept. */
 void hk_line_write(hk_line_t *line, int fd);
 /* Around writing: beyond a limit on the size of files, and where nobody reads any more, the system also sends a signal, by which
  * the process would end. It is held back, and taken away where errno has said so. */
@@ -74,9 +72,8 @@ void hk_stderr_forked(void);
 extern hk_lock_t hk_writing;
 void hk_writing_forked(void);
 
-/* A line of its own, and one there. */
-void hk_say_to(int fd, const char *format, ...) __attribute__((format(printf, 2, 3)));
-#define hk_say(...) hk_say_to(hk_stderr(), __VA_ARGS__)
+/* A line of its own, there. */
+void hk_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Reads decimal digits, and moves *s behind them. False: there are none, or too many. */
 bool hk_parse(const char **s, uint64_t *value);
@@ -108,6 +105,3 @@ _Noreturn void hk_fatal(hk_fatal_t kind, const void *p);
 void hk_fault_say(hk_fatal_t kind, const void *p, size_t bytes, ptrdiff_t at, size_t class_bytes,
                   const char *claim);
 void hk_fault_end(void);
-
-/* Faults said so far. */
-extern atomic_uint hk_faults;

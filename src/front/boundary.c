@@ -8,6 +8,7 @@
 #include "backend/limit.h"
 #include "backend/purge.h"
 #include "backend/region.h"
+#include "base/counters.h"
 #include "base/report.h"
 #include "config/config.h"
 #include "front/bounds.h"
@@ -20,9 +21,9 @@
 #include "front/watched.h"
 #include "guard/block.h"
 #include "guard/fence.h"
+#include "guard/foreign.h"
 #include "guard/freed.h"
 #include "policy/purger.h"
-#include "stats/counters.h"
 #include "stats/sections.h"
 
 /* ---- free ---- */
@@ -146,10 +147,10 @@ static void *take(hk_thread_t *thread, unsigned cls, size_t n, size_t align, siz
                                                  : hk_magazine_take_or_refill(thread, cls);
 }
 
-/* Gives all free memory back to the system, as far as this thread can get at it; returns the
- * bytes. */
-static HK_COLD size_t reclaim(hk_thread_t *thread) {
-    hk_thread_flush(thread);
+/* Gives all free memory back to the system, as far as this thread can get at it, or all but the small blocks that wait in
+ * quarantine; returns the bytes. */
+static HK_COLD size_t reclaim(hk_thread_t *thread, bool what_waits) {
+    hk_thread_flush(thread, what_waits);
     hk_threads_cool_orphans();
     hk_heap_collect(&thread->heap);
     hk_large_free_late();
@@ -169,7 +170,8 @@ static HK_COLD void *reclaim_and_take(hk_thread_t *thread, unsigned cls, size_t 
     void *p = hk_bounds_look(never ? 0 : n) ? take(thread, cls, n, align, dirty) : NULL;
     if (p != NULL || never || hk_limit_excludes(n, 0))
         return p;
-    reclaim(thread);
+    /* who asks for too much shall not undo that small blocks wait: they are little */
+    reclaim(thread, cls != 0);
     hk_lock(&hk_purge_lock);
     p = take(thread, cls, n, align, dirty);
     hk_unlock(&hk_purge_lock);
@@ -264,30 +266,15 @@ HK_INLINE void *malloc_observed(hk_thread_t *thread, unsigned plan, size_t up, h
     return p;
 }
 
-HK_INLINE unsigned plan_of(const hk_thread_t *thread) {
-    return thread != NULL ? hk_observed(thread) : 0;
-}
-
-/* Apart, so that what is guarded need not save what these do. Kinds are told apart there only. */
-static HK_NOINLINE void *malloc_unguarded(size_t n) {
+/* Apart, so that what is guarded need not save what this does. */
+static HK_NOINLINE void *unguarded(size_t n, size_t align, hk_by_t by) {
     hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
-    const unsigned plan = plan_of(thread);
-    if (HK_UNLIKELY(plan != 0))
-        return malloc_observed(thread, plan, n, (hk_told_t){n, 8, HK_BY_MALLOC, NULL});
-    return HK_TIMED_VALUE(malloc_slow, hk_malloc_long(n));
-}
-
-static HK_NOINLINE void *aligned_observed(unsigned plan, size_t up, hk_told_t asked) {
-    return malloc_observed(hk_load_relaxed(&hk_tc)->thread, plan, up, asked);
-}
-
-static HK_NOINLINE void *aligned_unguarded(size_t n, size_t align, hk_by_t by) {
+    const unsigned plan = thread != NULL ? hk_observed(thread) : 0;
     const size_t up = hk_size_for_alignment(n, align);
-    const unsigned plan = plan_of(hk_load_relaxed(&hk_tc)->thread);
     if (HK_UNLIKELY(up > HK_MID_MAX))
-        return HK_TIMED_VALUE(malloc_slow, hk_take_block(0, n, align));
+        return HK_TIMED_VALUE(malloc_slow, hk_take_block(0, n, hk_max(align, 16)));
     if (HK_UNLIKELY(plan != 0))
-        return aligned_observed(plan, up, (hk_told_t){n, align, by, NULL});
+        return malloc_observed(thread, plan, up, (hk_told_t){n, align, by, NULL});
     return HK_TIMED_VALUE(malloc_slow, hk_malloc_long(up));
 }
 
@@ -306,19 +293,18 @@ void *hk_take_block(unsigned cls, size_t n, size_t align) {
     return allocate(cls, n, align, &dirty);
 }
 
-void *hk_calloc_large_unwatched(size_t n) {
-    size_t dirty = n;
-    void *p;
-    if (HK_UNLIKELY(hk_guarded())) {
-        p = hk_guarded_malloc(n, HK_BY_MALLOC);
-        if (p != NULL && hk_map_kind(p) == HK_KIND_FENCED)
-            return p;
-    } else {
-        HK_TIMED(malloc_slow, p = allocate(0, n, 16, &dirty));
-    }
+void *hk_take_clear(size_t n, size_t align) {
+    size_t dirty;
+    void *p = allocate(0, n, align, &dirty);
     if (p != NULL && dirty != 0)
         hk_purge_clear(p, hk_min(n, dirty));
     return p;
+}
+
+void *hk_calloc_large_unwatched(size_t n) {
+    if (HK_UNLIKELY(hk_guarded()))
+        return hk_guarded_malloc(n, HK_BY_MALLOC); /* which reads as zero */
+    return HK_TIMED_VALUE(malloc_slow, hk_take_clear(n, 16));
 }
 
 void *hk_calloc_large(size_t n) {
@@ -328,7 +314,7 @@ void *hk_calloc_large(size_t n) {
 void *hk_malloc_unwatched(size_t n, size_t align, hk_by_t by) {
     if (HK_UNLIKELY(hk_guarded()))
         return align <= 8 ? hk_guarded_malloc(n, by) : hk_guarded_aligned(n, align, by);
-    return align <= 8 ? malloc_unguarded(n) : aligned_unguarded(n, align, by);
+    return unguarded(n, align, by);
 }
 
 void *hk_aligned_slow(size_t n, size_t align, unsigned by) {
@@ -363,7 +349,7 @@ static size_t usable(const void *p, unsigned kind) {
     case HK_KIND_FENCED:
         return hk_fence_bytes(p);
     case HK_KIND_FOREIGN:
-        return hk_guarded() && hk_guarded_disowns(p, HK_INVALID_POINTER) ? 0 : foreign_usable(p);
+        return hk_guarded() && hk_guard_disowns(p, HK_INVALID_POINTER) ? 0 : foreign_usable(p);
     default:
         if (!hk_guarded())
             hk_fatal(HK_INVALID_POINTER, p);
@@ -425,7 +411,7 @@ HK_COLD void *hk_take_smaller(size_t n) {
  * large one grows in place or by moving pages where it can, and a huge one gives back what is a unit or more. */
 void *hk_realloc_unwatched(void *p, size_t n) {
     unsigned kind = hk_map_kind(p);
-    if (kind == HK_KIND_FOREIGN && hk_guarded() && hk_guarded_disowns(p, HK_INVALID_POINTER)) {
+    if (kind == HK_KIND_FOREIGN && hk_guarded() && hk_guard_disowns(p, HK_INVALID_POINTER)) {
         errno = EINVAL;
         return NULL;
     }
@@ -461,7 +447,7 @@ bool hk_trim(void) {
     hk_thread_t *thread = hk_thread_enter();
     if (thread == NULL)
         return false;
-    size_t bytes = reclaim(thread);
+    size_t bytes = reclaim(thread, true);
     hk_thread_leave(thread);
     return bytes != 0;
 }

@@ -39,8 +39,9 @@ void hk_free_long(void *p);
 /* A block of n bytes that reads as zero, n > HK_MID_MAX: only what may be dirty is written. */
 void *hk_calloc_large(size_t n);
 
-/* A block of class cls for n bytes or, where that is 0, a large one, whatever guards it. */
+/* A block of class cls for n bytes or, where that is 0, a large one, whatever guards it; and a large one that reads as zero. */
 void *hk_take_block(unsigned cls, size_t n, size_t align);
+void *hk_take_clear(size_t n, size_t align);
 
 /* Hears of each allocation that is about to be refused for want of memory, outside of the boundary, after all that
  * is free has gone back to the system: so many bytes, tried again so many times already. True: once more. What it

@@ -117,8 +117,7 @@ static void leave_others_behind(void) {
     for (hk_thread_t *thread = hk_threads_all; thread != NULL; thread = thread->all_next) {
         if (!HK_FAST) {
             hk_observed_forget(thread);
-            if (thread != own) /* who forks in a handler that interrupted it is still at that */
-                hk_guarded_forked(thread);
+            hk_guarded_forked(thread, thread == own);
         }
         if (is_other(thread, own))
             hk_thread_orphan_locked(thread);
@@ -129,9 +128,8 @@ static void leave_others_behind(void) {
 }
 
 static void fork_child(void) {
-    hk_calls_forked();
-    hk_stderr_forked();
     hk_counters_forked();
+    hk_stderr_forked();
     hk_breath_forked();
     hk_advice_forked();
     hk_heap_counters_forked();

@@ -1,12 +1,11 @@
 #include "front/guarded.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <string.h>
-#include <sys/auxv.h>
 
 #include "backend/large.h"
 #include "backend/meta.h"
+#include "base/counters.h"
 #include "base/report.h"
 #include "config/config.h"
 #include "front/boundary.h"
@@ -16,6 +15,7 @@
 #include "front/watched.h"
 #include "guard/block.h"
 #include "guard/fence.h"
+#include "guard/foreign.h"
 #include "policy/look.h"
 
 /* ---- the start, and the thread's part ---- */
@@ -139,13 +139,18 @@ void hk_guarded_finish(void) {
 }
 
 void hk_guarded_others_left(void) {
+    if (hk_guarded())
+        hk_guard_forked();
     torn |= !hk_load_relaxed(&hk_purger_on_foot) || hk_purger_has_company();
 }
 
-void hk_guarded_forked(hk_thread_t *thread) {
+void hk_guarded_forked(hk_thread_t *thread, bool own) {
     hk_quarantine_t *q = quarantine_of(thread);
-    if (q != NULL && is_interrupted(q))
-        hk_quarantine_open(q, 1);
+    if (q == NULL)
+        return;
+    q->stream = hk_guard_stream();
+    if (!own || !is_interrupted(q))
+        hk_quarantine_open(q, 1); /* the next newcomer takes a number of that */
 }
 
 /* ---- samples ---- */
@@ -232,18 +237,18 @@ static HK_NOINLINE void *hand_out_any(hk_quarantine_t *q, uint64_t dice, hk_wait
     return is.p;
 }
 
-/* Whoever is interrupted may be about to take what is on top of the magazine: it is not for the handler. */
+/* Whoever is interrupted may be about to take what is on top, of what has waited or of the magazine: it is not for the handler. */
 static HK_NOINLINE void *of_class(size_t bytes, size_t n, size_t align, hk_by_t by) {
     const unsigned cls = hk_class_of(bytes);
     hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
     hk_quarantine_t *q = quarantine_of(thread);
     void *p = NULL;
+    if (q != NULL && HK_UNLIKELY(is_interrupted(q))) {
+        if ((p = hk_emergency_alloc(n, hk_max(align, 16))) == NULL)
+            errno = ENOMEM;
+        return p;
+    }
     if (q != NULL && (p = hk_quarantine_take(q, cls).p) == NULL) {
-        if (HK_UNLIKELY(is_interrupted(q))) {
-            if ((p = hk_emergency_alloc(n, hk_max(align, 16))) == NULL)
-                errno = ENOMEM;
-            return p;
-        }
         refill(thread, q, cls);
         p = hk_quarantine_take(q, cls).p;
     }
@@ -269,7 +274,7 @@ void *hk_guarded_aligned(size_t n, size_t align, hk_by_t by) {
     }
     if (p != NULL)
         return p;
-    return bytes <= HK_MID_MAX ? of_class(bytes, n, align, by) : hk_take_block(0, n, align);
+    return bytes <= HK_MID_MAX ? of_class(bytes, n, align, by) : hk_take_clear(n, align);
 }
 
 HK_INLINE void *unsampled(size_t n, hk_by_t by) {
@@ -278,7 +283,7 @@ HK_INLINE void *unsampled(size_t n, hk_by_t by) {
     /* the classes are multiples of 16 bytes, but for one that is too short for a window; 0 where they are hidden */
     const unsigned cls = hk_load_acquire(&hk_class_of_size[(n + 15 + hk_guard->tail) / 16 * 2]);
     hk_quarantine_t *q = quarantine_of(hk_load_relaxed(&hk_tc)->thread);
-    if (HK_LIKELY(q != NULL)) {
+    if (HK_LIKELY(q != NULL) && HK_LIKELY(!is_interrupted(q))) {
         const uint64_t dice = hk_quarantine_close(q);
         const hk_waiting_t got = hk_quarantine_take_closed(q, cls);
         if (HK_UNLIKELY(got.p != NULL && !hk_block_hand_out(q, got, cls, n, by)))
@@ -296,54 +301,6 @@ void *hk_guarded_malloc(size_t n, hk_by_t by) {
 
 void *hk_guarded_malloc_alone(size_t n) { return unsampled(n, HK_BY_MALLOC); }
 
-/* ---- pointers that are nobody's ---- */
-
-/* On the stack that it is called on: a thread's has its descriptor above, the first one's what the system put there. */
-static bool is_on_stack(const void *p) {
-    const uintptr_t here = (uintptr_t)__builtin_frame_address(0), at = (uintptr_t)p;
-    const uintptr_t thread = (uintptr_t)__builtin_thread_pointer();
-    const uintptr_t top = hk_max(getauxval(AT_RANDOM), getauxval(AT_EXECFN));
-    const size_t most = 64 * HK_MIB; /* so far away the other one is, whose stack it is not */
-    return at > here && ((at < thread && thread - here < most) || (at < top && top - here < most));
-}
-
-/* Whether the C library's allocator cannot have given p out, as a chunk of its own says; or would believe that it is a
- * mapping, and unmap what is ours. */
-static bool is_forged(const void *p) {
-#ifdef __GLIBC__
-    enum { IS_MAPPED = 2, FLAGS = 7, LEAST = 32, UNIT = 16, MOST_LOG2 = 40 };
-    const size_t *head = (const size_t *)p - 2, bytes = head[1] & ~(size_t)FLAGS;
-    const char *from = (const char *)head - head[0], *end = (const char *)head + bytes;
-    if (bytes < LEAST || bytes % UNIT != 0)
-        return true;
-    if ((head[1] & IS_MAPPED) == 0)
-        return false;
-    if ((head[0] | bytes) >> MOST_LOG2 != 0)
-        return true;
-    for (; from < end; from += HK_SLICE)
-        if (hk_map_kind(from) != HK_KIND_FOREIGN)
-            return true;
-    return hk_map_kind(end - 1) != HK_KIND_FOREIGN;
-#else
-    (void)p;
-    return false;
-#endif
-}
-
-/* What is none of ours may be the C library's own allocator's, which has two words before it and is asked no questions
- * unless it cannot be. */
-bool hk_guarded_disowns(const void *p, hk_fatal_t kind) {
-    Dl_info object;
-    const int saved = errno;
-    const bool its = hk_is_aligned((uintptr_t)p, 16) && !is_on_stack(p) &&
-                     dladdr(p, &object) == 0 && hk_os_readable((const char *)p - 16) &&
-                     !is_forged(p);
-    errno = saved;
-    if (!its)
-        hk_guard_fault(kind, p, HK_NO_SIZE, HK_NOWHERE);
-    return !its;
-}
-
 /* ---- free ---- */
 
 static HK_NOINLINE void free_other(void *p, unsigned kind, hk_by_t by, size_t n) {
@@ -357,7 +314,7 @@ static HK_NOINLINE void free_other(void *p, unsigned kind, hk_by_t by, size_t n)
                        HK_NOWHERE);
         return;
     }
-    if (kind != HK_KIND_FOREIGN || (p != NULL && !hk_guarded_disowns(p, HK_INVALID_FREE)))
+    if (kind != HK_KIND_FOREIGN || (p != NULL && !hk_guard_disowns(p, HK_INVALID_FREE)))
         hk_free_long(p);
 }
 
@@ -476,10 +433,11 @@ static bool resized(void *p, unsigned kind, size_t n, bool half) {
 
 void *hk_guarded_realloc(void *p, size_t n) {
     hk_thread_served();
-    const unsigned kind = hk_map_kind(p), faults = hk_load_relaxed(&hk_faults);
+    const unsigned kind = hk_map_kind(p);
+    const uint64_t faults = hk_counted_ever(faults);
     const bool known = kind == HK_KIND_FENCED || hk_kind_is_class(kind);
     const size_t before = hk_usable(p);
-    if (before == 0 && hk_load_relaxed(&hk_faults) != faults) { /* it is none, which was reported */
+    if (before == 0 && hk_counted_ever(faults) != faults) { /* it is none, which was reported */
         errno = EINVAL;
         return NULL;
     }

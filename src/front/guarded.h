@@ -39,9 +39,6 @@ void *hk_guarded_aligned(size_t n, size_t align, hk_by_t by);
 void hk_guarded_delete(void *p, hk_by_t by, size_t n);
 void *hk_guarded_realloc(void *p, size_t n);
 
-/* A fault of this kind, where p, which is no block of ours, cannot be one of the C library's own either. False: it may be. */
-bool hk_guarded_disowns(const void *p, hk_fatal_t kind);
-
 /* The thread's record gets what guarding needs. Under the registry's lock. */
 void hk_guarded_set_up_locked(hk_thread_t *thread);
 
@@ -58,5 +55,6 @@ void hk_guarded_finish(void);
  * is so outside the boundary too, where a fork keeps nobody. */
 void hk_guarded_others_left(void);
 
-/* The same: whatever the record's thread was about, it is not. */
-void hk_guarded_forked(hk_thread_t *thread);
+/* The same, of each record: its order is another one from now on, and whatever its thread was about, it is not, but for the one
+ * that forks: in a handler that interrupted it that is still at it. */
+void hk_guarded_forked(hk_thread_t *thread, bool own);

@@ -3,11 +3,11 @@
 #include <string.h>
 
 #include "backend/region.h"
+#include "base/counters.h"
 #include "config/config.h"
 #include "front/guarded.h"
 #include "policy/look.h"
 #include "policy/purger.h"
-#include "stats/counters.h"
 
 enum {
     SHRINK = 32,
@@ -177,9 +177,10 @@ static unsigned find_place(hk_thread_t *thread, hk_thread_rest_t *rest, unsigned
 }
 
 /* One of many threads does, but for one that comes and goes where they are not very many: a record that has served
- * several would have each of them cross the boundary for nearly every block. */
+ * several would have each of them cross the boundary for nearly every block. None that is guarded: what comes one by one is in no
+ * order of chance. */
 static bool begins_in_crowd(const hk_thread_t *thread) {
-    return hk_threads_are_many() &&
+    return hk_threads_are_many() && !hk_guarded() &&
            (hk_load_relaxed(&hk_heap_threads) > VERY_MANY || !hk_thread_comes_and_goes(thread));
 }
 

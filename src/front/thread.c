@@ -291,15 +291,16 @@ HK_COLD hk_thread_t *hk_thread_enter_after_fork(void) {
     return thread;
 }
 
-static void flush_layers(hk_thread_t *thread) {
+static void flush_layers(hk_thread_t *thread, bool what_waits) {
     if (HK_FAST)
         return;
     hk_observed_flush(thread);
-    hk_guarded_flush(thread);
+    if (what_waits)
+        hk_guarded_flush(thread);
 }
 
-void hk_thread_flush(hk_thread_t *thread) {
-    flush_layers(thread);
+void hk_thread_flush(hk_thread_t *thread, bool what_waits) {
+    flush_layers(thread, what_waits);
     hk_magazines_flush(thread);
 }
 
@@ -330,7 +331,7 @@ static void leave_behind(hk_thread_t *thread) {
     const unsigned before = hk_add_seq(&ending, 1u);
     if (hk_watched())
         hk_watched_end(thread);
-    flush_layers(thread);
+    flush_layers(thread, true);
     if (!hk_thread_comes_and_goes(thread))
         thread->served++;
     hk_stash_clear(&thread->heap.stash);

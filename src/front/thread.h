@@ -147,8 +147,8 @@ extern hk_heap_t hk_crowds[HK_CROWDS];
  * that has taken so far. */
 hk_heap_t *hk_crowd(hk_thread_t *thread);
 
-/* Gives all blocks that the thread holds back to their slabs. The thread is entered. */
-void hk_thread_flush(hk_thread_t *thread);
+/* Gives all blocks that the thread holds back to their slabs, those that wait in quarantine where they shall. The thread is entered. */
+void hk_thread_flush(hk_thread_t *thread, bool what_waits);
 
 /* The same for all records that no thread has: their magazines are as at first. The caller has entered its
  * own, and holds no lock. */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "backend/pack.h"
+#include "base/counters.h"
 #include "base/report.h"
 #include "front/boundary.h"
 #include "front/guarded.h"
@@ -201,10 +202,10 @@ static void *move_apart(void *p, size_t n) {
 void *hk_watched_realloc(void *p, size_t n) {
     hk_profile_block_t was = {0};
     tell_taken(p, (hk_told_t){HK_ANY_SIZE, 8, HK_BY_MALLOC, &was});
-    const unsigned faults = hk_load_relaxed(&hk_faults); /* more of them: p is no block */
+    const uint64_t faults = hk_counted_ever(faults); /* more of them: p is no block */
     const bool told = !passes(own_thread(), n);
     void *q = told ? move_apart(p, n) : hk_realloc_unwatched(p, n);
-    if (q == NULL && hk_load_relaxed(&hk_faults) == faults)
+    if (q == NULL && hk_counted_ever(faults) == faults)
         tell_given(p, (hk_told_t){hk_usable(p), 8, HK_BY_MALLOC, &was});
     was.p = 0;
     if (q != NULL && told)

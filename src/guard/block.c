@@ -24,13 +24,16 @@ static bool tail_is_whole(const char *p, uint16_t shadow, size_t room) {
     return hk_edges_are_whole(p, bytes_of(shadow, room), room, 0, hk_guard->zeroed);
 }
 
-static void mark(char *p, size_t n, size_t room, _Atomic uint16_t *shadow, unsigned by) {
+/* Of a block that is out, with n bytes. */
+static uint16_t shadow_for(size_t n, size_t room, unsigned by) {
     const bool exact = by != 0 && room - n <= HK_BLOCK_MOST_SLACK;
-    if (exact && hk_guard->tail != 0)
+    return exact ? (uint16_t)((room - n) << HK_BLOCK_SLACK_SHIFT | by)
+                 : (uint16_t)(by << HK_BLOCK_VAGUE_SHIFT | HK_BLOCK_VAGUE);
+}
+
+static void write_tail(char *p, size_t n, size_t room, uint16_t shadow) {
+    if (is_exact(shadow) && hk_guard->tail != 0)
         hk_tail_write(p, n, room);
-    atomic_signal_fence(memory_order_seq_cst); /* a handler may end the process */
-    hk_store_relaxed(shadow, exact ? (uint16_t)((room - n) << HK_BLOCK_SLACK_SHIFT | by)
-                                   : (uint16_t)(by << HK_BLOCK_VAGUE_SHIFT | HK_BLOCK_VAGUE));
 }
 
 /* Blocks that follow each other share their pages. */
@@ -105,8 +108,12 @@ void hk_block_look_at_all(unsigned most) {
 }
 
 void hk_block_hand_out_any(hk_waiting_t is, unsigned cls, size_t n, hk_by_t by) {
+    const size_t room = hk_classes[cls].size;
+    const uint16_t shadow = shadow_for(n, room, by);
     hk_block_look(is.p, cls);
-    mark(is.p, n, hk_classes[cls].size, is.shadow, by);
+    write_tail(is.p, n, room, shadow);
+    atomic_signal_fence(memory_order_seq_cst); /* a handler may end the process */
+    hk_store_relaxed(is.shadow, shadow);
 }
 
 HK_COLD bool hk_block_take_back_odd(void *p, unsigned cls, hk_by_t by, size_t n) {
@@ -150,13 +157,18 @@ size_t hk_block_known(const void *p, unsigned cls) {
 bool hk_block_resize(void *p, unsigned cls, size_t n) {
     const size_t room = hk_classes[cls].size;
     _Atomic uint16_t *shadow = in_use(p, cls);
-    if (shadow == NULL || !tail_is_whole(p, hk_load_relaxed(shadow), room))
+    uint16_t was = shadow != NULL ? hk_load_relaxed(shadow) : HK_BLOCK_FREE;
+    if (shadow == NULL || !tail_is_whole(p, was, room))
         return false;
-    const uint16_t was = hk_load_relaxed(shadow);
     const size_t before = bytes_of(was, room);
     if (by_of(was) != 0)
         hk_guard_check_claims(p, before, by_of(was), HK_BY_MALLOC, HK_ANY_SIZE);
-    mark(p, n, room, shadow, by_of(was) != 0 ? by_of(was) : HK_BY_MALLOC);
+    const uint16_t now = shadow_for(n, room, by_of(was) != 0 ? by_of(was) : HK_BY_MALLOC);
+    if (!hk_cas_acquire(shadow, &was, now)) { /* another thread frees it */
+        hk_guard_fault(HK_INVALID_POINTER, p, HK_NO_SIZE, HK_NOWHERE);
+        return false;
+    }
+    write_tail(p, n, room, now);
     if (n > before) /* by memset, which may be another one that asks how long the block is */
         memset((char *)p + before, 0, n - before);
     hk_clear_between(p, hk_tail_end(n, room), hk_tail_end(before, room));

@@ -9,6 +9,7 @@
 #include "backend/mappings.h"
 #include "backend/pagemap.h"
 #include "backend/region.h"
+#include "base/counters.h"
 #include "base/report.h"
 #include "config/config.h"
 #include "guard/freed.h"
@@ -17,7 +18,6 @@
 #include "guard/sample.h"
 #include "guard/tail.h"
 #include "os/os.h"
-#include "stats/counters.h"
 
 /* ---- mappings, of which a process has so many ----
  *
@@ -84,11 +84,13 @@ static void *publish(const hk_header_t *laid) {
     return given_out(header);
 }
 
-/* So that a block without fences can be had. */
+/* So that a block without fences can be had. Where memory or addresses were wanting the next one is fenced, if it fits. */
 static void let_go(void) {
     hk_freed_trim();
-    hk_store_relaxed(&patience, (unsigned)HK_PATIENCE);
     hk_mappings_let_go();
+    if (hk_mappings_to_spare() || !hk_mappings_are_short())
+        return;
+    hk_store_relaxed(&patience, (unsigned)HK_PATIENCE);
     hk_region_save_mappings();
 }
 
@@ -139,13 +141,13 @@ static bool hold(size_t bytes) {
 }
 
 void *hk_fence_alloc(size_t n, size_t align, bool grows, hk_by_t by) {
-    void *p =
-        n == 0 && align <= HK_NOTHING_BYTES ? hk_nothing_take(hk_guard_chance(HK_NOTHINGS)) : NULL;
-    if (p != NULL || !hk_mappings_may(&patience))
-        return p;
+    if (n == 0 && align <= HK_NOTHING_BYTES)
+        return hk_nothing_take(hk_guard_chance(HK_NOTHINGS));
+    if (!hk_mappings_may(&patience))
+        return NULL;
     const size_t headroom = grows && !hk_region_is_bounded() ? hk_min(n, GROWS_BY) : 0;
     const size_t bytes = mapping_for(n, align, headroom);
-    p = alloc_again(n, align, bytes, by);
+    void *p = alloc_again(n, align, bytes, by);
     if (p != NULL)
         return p;
     /* of so much the map alone would take long; and what cannot be had whatever is let go of takes nothing from others */

@@ -14,18 +14,25 @@
 union hk_guard_page hk_guard_page;
 atomic_bool hk_guard_on;
 
+static _Atomic uint64_t streams, shared; /* atomic: any thread */
+
 uint64_t hk_guard_stream(void) {
-    static _Atomic uint64_t streams;
     uint64_t start = hk_guard->streams ^ hk_add_relaxed(&streams, (uint64_t)0xD1B54A32D192ED03u);
     start ^= start >> 32;
     return start * 0xFF51AFD7ED558CCDu;
 }
 
 uint32_t hk_guard_chance(uint32_t end) {
-    static _Atomic uint64_t stream; /* atomic: any thread */
-    if (hk_load_relaxed(&stream) == 0)
-        hk_store_relaxed(&stream, hk_guard_stream());
-    return hk_random_shared(&stream, end);
+    if (hk_load_relaxed(&shared) == 0)
+        hk_store_relaxed(&shared, hk_guard_stream());
+    return hk_random_shared(&shared, end);
+}
+
+/* No two forks are made in the same nanosecond. A sandbox may not let the system be asked for chance. */
+void hk_guard_forked(void) {
+    hk_add_relaxed(&streams, hk_os_now_ns() * 0x9E3779B97F4A7C15u);
+    hk_store_relaxed(&shared, (uint64_t)0);
+    hk_region_forked(hk_guard_stream());
 }
 
 static void swap(void **blocks, unsigned i, unsigned j) {
@@ -123,6 +130,7 @@ void hk_guard_prepare(bool starts) {
         return;
     *hk_guard = (hk_guard_t){
         .secret = first ? hk_os_random() : hk_guard->secret,
+        .stirs = first ? hk_os_random() | 1 : hk_guard->stirs,
         .seals = first ? hk_os_random() : hk_guard->seals,
         .streams = first ? hk_os_random() : hk_guard->streams,
         .zeroed = hk_align_up(hk_option(guard_zero), 16),

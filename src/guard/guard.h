@@ -19,8 +19,9 @@ typedef struct {
 
 /* const once set. */
 typedef struct {
-    /* Of this process. Three, for who has read a tail has all but reckoned out its secret. */
-    uint64_t secret, seals, streams;
+    /* Of this process. Apart, for a tail can be read. It takes two, and the second is odd: of one alone, who has read the tail at
+     * one place would know those beside it. */
+    uint64_t secret, stirs, seals, streams;
     size_t zeroed; /* bytes of a freed block that are cleared, and looked at before reuse */
     size_t quarantine_bytes; /* of one class, and thread */
     uint8_t tail;            /* bytes kept free behind each block, 1 or 0 */
@@ -63,6 +64,9 @@ void hk_guard_fault(hk_fatal_t kind, const void *p, size_t bytes, ptrdiff_t at);
 
 /* Where a new stream (base/random.h) starts: different for each one, and each process. */
 uint64_t hk_guard_stream(void);
+
+/* In a fork's child: its orders and places are not its parent's, nor another child's. Tails and seals are as they were. */
+void hk_guard_forked(void);
 
 /* The next number below `end` of one that all threads share. */
 uint32_t hk_guard_chance(uint32_t end);

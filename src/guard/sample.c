@@ -6,13 +6,13 @@
 #include "backend/meta.h"
 #include "backend/pagemap.h"
 #include "base/calls.h"
+#include "base/counters.h"
 #include "base/report.h"
 #include "guard/block.h"
 #include "guard/fence.h"
 #include "guard/tail.h"
 #include "os/os.h"
 #include "os/stack.h"
-#include "stats/counters.h"
 
 enum { PLACES = 256, FRAMES = 16 };
 

@@ -10,14 +10,7 @@
 #include "guard/guard.h"
 #include "os/os.h"
 
-typedef uint64_t hk_sixteen_t __attribute__((vector_size(16)));
 enum { HK_TAIL_WINDOW = 16 };
-
-HK_INLINE hk_sixteen_t hk_sixteen_at(const void *p) {
-    hk_sixteen_t value;
-    memcpy(&value, p, sizeof value);
-    return value;
-}
 
 /* The window through which a tail from n on is seen: there, but so that it ends with the block at the latest. (Of
  * a block with less room than a window it starts before the block, where there is memory then.) What lies before n
@@ -37,8 +30,9 @@ HK_INLINE hk_tail_t hk_tail_of(const char *p, size_t n, size_t room) {
     const ptrdiff_t at = from < last ? from : last;
     hk_assert(n <= room && from - at <= HK_TAIL_WINDOW);
     const uint64_t product = (hk_guard->secret ^ (uintptr_t)p) * 0x9FB21C651E98DF25u;
-    /* a product's low bytes depend on nothing above them; each of these on half of the secret or more */
-    const uint64_t word = (product ^ product >> 32) | 0x0101010101010101u;
+    /* a product's low bytes depend on nothing above them */
+    const uint64_t stirred = (product ^ product >> 32) * hk_guard->stirs;
+    const uint64_t word = (stirred ^ stirred >> 32) | 0x0101010101010101u;
     const ptrdiff_t shown = HK_TAIL_WINDOW - (from - at);
     const hk_sixteen_t value = {word, word};
     return (hk_tail_t){at, hk_sixteen_at(edge + shown), value & hk_sixteen_at(second + shown)};
@@ -86,29 +80,6 @@ HK_INLINE size_t hk_tail_broken(const char *p, size_t n, size_t room) {
         if (wrong[i] != 0)
             return (size_t)hk_tail_of(p, n, room).at + i;
     return SIZE_MAX;
-}
-
-HK_INLINE bool hk_is_zero(const char *p, size_t n) {
-    enum { W = HK_TAIL_WINDOW, MANY = 16 }; /* to ask takes longer than to read */
-    const char *last = p + n - W;
-    hk_sixteen_t all = {0, 0};
-    if (n < W) {
-        size_t i = 0;
-        while (i < n && p[i] == 0)
-            i++;
-        return i == n;
-    }
-    for (; last - p >= (MANY - 1) * W; p += MANY * W) {
-        for (int i = 0; i < MANY * W; i += 4 * W)
-            all |= (hk_sixteen_at(p + i) | hk_sixteen_at(p + i + W)) |
-                   (hk_sixteen_at(p + i + 2 * W) | hk_sixteen_at(p + i + 3 * W));
-        if ((all[0] | all[1]) != 0)
-            return false;
-    }
-    for (; p < last; p += W)
-        all |= hk_sixteen_at(p);
-    all |= hk_sixteen_at(last);
-    return (all[0] | all[1]) == 0;
 }
 
 /* The first of n bytes that is not 0; SIZE_MAX: none. */

@@ -8,10 +8,10 @@
 #include "backend/purge.h"
 #include "backend/region.h"
 #include "backend/superslab.h"
+#include "base/counters.h"
 #include "config/config.h"
 #include "os/os.h"
 #include "policy/purger.h"
-#include "stats/counters.h"
 
 /* So much of the region cache is given back in a step. */
 #define CACHED_AT_ONCE (2 * HK_UNIT)

@@ -202,11 +202,13 @@ static void *purger(void *unused) {
     return unused;
 }
 
-static HK_COLD HK_NOINLINE void try_later(void) {
+static HK_COLD HK_NOINLINE void try_later(int error) {
     static atomic_flag said = ATOMIC_FLAG_INIT;
     if (!atomic_flag_test_and_set(&said))
-        hk_say("hakmem: warning: no thread can be started to give free memory back; "
-               "until one can, only malloc_trim() does");
+        hk_say(
+            "hakmem: warning: no thread can be started to give free memory back: %s "
+            "(TasksMax=, ulimit -u, pids.max, a sandbox?); until one can, only malloc_trim() does",
+            hk_error_text(error));
     hk_store_relaxed(&again_at, hk_os_now_ms() + AGAIN_MS);
     hk_store_seq(&hk_purger_runs, false);
     rearm();
@@ -220,8 +222,9 @@ HK_COLD void hk_purger_start_slow(void) {
     hk_assert(hk_lock_may_take(HK_RANK_CONFIG)); /* to start a thread is to allocate */
     hk_store_seq(&hk_purger_may_start, false);
     int saved = errno;
-    if (hk_worker_start(purger) != 0)
-        try_later();
+    const int error = hk_worker_start(purger);
+    if (error != 0)
+        try_later(error);
     errno = saved;
 }
 

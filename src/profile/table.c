@@ -7,7 +7,7 @@
 #include "os/os.h"
 #include "os/probe.h"
 
-enum { FIRST_SLOTS = HK_HOSTILE ? 4 : 1024, MOST_SLOTS = 1 << 26 };
+enum { FIRST_SLOTS = HK_HOSTILE ? 8 : 1024, MOST_SLOTS = 1 << 26 };
 enum { BUCKETS = HK_HOSTILE ? 4 : 1 << 14, MOST_STACKS = 1 << 18, ROOM = 1 << 18 };
 
 typedef hk_profile_stack_t stack_t;

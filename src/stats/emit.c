@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "base/calls.h"
+#include "base/counters.h"
 #include "base/report.h"
 #include "os/ticks.h"
-#include "stats/counters.h"
 
 const char hk_band_names[HAK_STATS_BANDS][6] = {"C0", "C1", "C2",  "C3",    "C4",  "C5",
                                                 "C6", "C7", "mid", "large", "huge"};
@@ -240,26 +240,24 @@ int hk_emit_stats(int fd, hak_stats_format_t format, const hk_figures_t *figures
 }
 
 void hk_emit_os_line(int fd, bool disabled) {
-    uint64_t counts[HK_CALL_KINDS];
     hk_line_t line = {0};
-    const uint64_t self = HK_CALL(other, getpid()), sum = hk_calls_read(counts);
-    /* the kinds that have no name of their own there; these are mmap_total and madvise */
-    static const char names[][16] = {
-#define HK_CALL_KIND(kind, field, doc) [HK_CALL_##kind] = #kind,
-#include "base/calls.def"
-    };
+    uint64_t calls = 0;
+    const uint64_t self = HK_CALL(other, getpid());
     hk_line_put(&line, "[SS_OS_STATS] alloc=%lu free=%lu madvise=%lu madvise_enomem=%lu",
-                hk_counted(region_maps), hk_counted(region_unmaps), counts[HK_CALL_madvise],
+                hk_counted(region_maps), hk_counted(region_unmaps), hk_counted(madvise),
                 hk_counted(madvise_enomem));
     hk_line_put(&line, " madvise_other=%lu madvise_disabled=%lu mmap_total=%lu fallback_mmap=%lu",
-                hk_counted(madvise_other), (uint64_t)disabled, counts[HK_CALL_mmap],
+                hk_counted(madvise_other), (uint64_t)disabled, hk_counted(maps),
                 hk_counted(single_maps));
     hk_line_put(&line, " huge_alloc=%lu huge_fail=%lu lean_decommit=%lu lean_retire=%lu",
                 hk_counted(huge_allocs), hk_counted(huge_failures), hk_counted(purge_runs),
                 hk_counted(superslabs_retired));
-    for (unsigned kind = 0; kind < HK_CALL_KINDS; kind++)
-        if (kind != HK_CALL_mmap && kind != HK_CALL_madvise)
-            hk_line_put(&line, " %s=%lu", names[kind], counts[kind]);
-    hk_line_put(&line, " calls=%lu pid=%lu", sum, self);
+    /* of the kinds, mmap_total and madvise are there already */
+#define HK_CALL_KIND(kind, name, doc)                                                              \
+    calls += hk_counted(name);                                                                     \
+    if (HK_CALL_##kind != HK_CALL_mmap && HK_CALL_##kind != HK_CALL_madvise)                       \
+        hk_line_put(&line, " " #kind "=%lu", hk_counted(name));
+#include "base/counters.def"
+    hk_line_put(&line, " calls=%lu pid=%lu", calls, self);
     hk_line_write(&line, fd);
 }

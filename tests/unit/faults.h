@@ -7,6 +7,7 @@
 #include "front/boundary.h"
 #include "front/guarded.h"
 #include "hakmem/hakmem.h"
+#include "os/os.h"
 
 static inline void *hidden(void *p) {
     __asm__ volatile("" : "+r"(p));
@@ -29,6 +30,14 @@ static inline void check_fault(void (*fn)(void *), void *argument, const char *s
         _exit(1);
     }
     CHECK(WIFSIGNALED(child.status) && WTERMSIG(child.status) == SIGABRT);
+}
+
+/* From now on large blocks are fenced, or are not. */
+static inline void set_fences(bool on) {
+    const bool is_kept = hk_os_page_size() == sizeof hk_guard_page;
+    CHECK(!is_kept || hk_os_protect(&hk_guard_page, sizeof hk_guard_page, HK_READ_WRITE));
+    hk_guard->fences = on;
+    CHECK(!is_kept || hk_os_protect(&hk_guard_page, sizeof hk_guard_page, HK_READ));
 }
 
 static inline void free_it(void *p) { hak_free(p); }

@@ -38,7 +38,7 @@ static inline void check_equations(const hak_stats_t *s) {
     CHECK(s->mapped <= s->peak_mapped);
     uint64_t calls = 0;
 #define HK_CALL_KIND(kind, field, doc) calls += s->field;
-#include "base/calls.def"
+#include "base/counters.def"
     CHECK_EQ(s->calls, calls);
 }
 

@@ -6,10 +6,10 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
+#include "base/counters.h"
 #include "config/config.h"
 #include "hakmem/hakmem.h"
 #include "policy/purger.h"
-#include "stats/counters.h"
 #include "superslabs.h"
 
 static size_t page;

@@ -156,7 +156,7 @@ static void block_that_moves_and_is_still_found(bool planted) {
 
 static const plant_t plants[] = {
     PLANT(lock_given_back_twice, "hk_load_relaxed(&lock->taken) == 1"),
-    PLANT(locks_in_the_wrong_order, "held[r] == 0"),
+    PLANT(locks_in_the_wrong_order, "!holds_any("),
     PLANT(worker_started_with_a_lock_held, "hk_lock_may_take(HK_RANK_WRITING)"),
     PLANT(line_too_long, "line->len < sizeof line->text"),
     PLANT(alignment_is_no_power_of_two, "hk_is_pow2(align)"),

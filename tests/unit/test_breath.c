@@ -4,9 +4,10 @@
 
 #include "backend/limit.h"
 #include "backend/region.h"
+#include "base/counters.h"
 #include "check.h"
 #include "config/config.h"
-#include "stats/counters.h"
+#include "hakmem/hakmem.h"
 
 enum { RANGES = 60, UNITS = 2 };
 #define ROUND (RANGES * UNITS * HK_UNIT)
@@ -46,6 +47,21 @@ static void kept_from_the_third_round_on(void) {
     CHECK(hk_breath_now() > BOUND && hk_breath_now() <= ROUND);
 }
 
+static void has_none(void *unused) {
+    (void)unused;
+    CHECK_EQ(hk_breath_now(), 0);
+}
+
+/* A child has shown nothing yet. */
+static void not_the_parents(void) {
+    static child_t child;
+    hak_free(hak_malloc(1)); /* from then on forks are looked after */
+    CHECK(hk_breath_now() != 0);
+    child_run(&child, has_none, NULL);
+    CHECK_TEXT(child.text, "");
+    CHECK_EQ(child.status, 0);
+}
+
 static void not_kept(void) {
     for (unsigned round = 0; round < 6; round++) {
         breathe();
@@ -79,6 +95,7 @@ static void not_near_a_limit(void) {
 int main(void) {
     hk_config.region_cache_mb = BOUND / HK_MIB;
     kept_from_the_third_round_on();
+    not_the_parents();
     not_where_nothing_comes_back();
     not_without_a_cache();
     not_near_a_limit();

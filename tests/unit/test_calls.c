@@ -5,15 +5,20 @@
 #include "check.h"
 #include "os/os.h"
 
-static uint64_t counts_before[HK_CALL_KINDS];
+static uint64_t counts_before[HK_COUNT_COUNT];
+
+static void read_all(void) { memcpy(counts_before, hk_counters, sizeof counts_before); }
 
 /* Since the last time so many calls of a kind were made, and none of another. */
-static void check_made(hk_call_t kind, uint64_t n) {
-    uint64_t counts[HK_CALL_KINDS];
-    hk_calls_read(counts);
-    for (unsigned i = 0; i < HK_CALL_KINDS; i++)
-        CHECK_EQ(counts[i] - counts_before[i], i == (unsigned)kind ? n : 0);
-    memcpy(counts_before, counts, sizeof counts);
+static void check_made(unsigned kind, uint64_t n) {
+    static const unsigned kinds[] = {
+#define HK_CALL_KIND(kind, name, doc) HK_CALL_##kind,
+#include "base/counters.def"
+    };
+    for (unsigned i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        CHECK_EQ(hk_load_relaxed(&hk_counters[kinds[i]]) - counts_before[kinds[i]],
+                 kinds[i] == kind ? n : 0);
+    read_all();
 }
 
 int main(void) {
@@ -21,7 +26,7 @@ int main(void) {
     const size_t page = hk_os_page_size();
     _Atomic uint32_t word = 1;
     unsigned char resident[1];
-    hk_calls_read(counts_before);
+    read_all();
     char *p = hk_os_map(page, page), *q = hk_os_map(page, page), *reserved = hk_os_reserve(page);
     CHECK(p != NULL && q != NULL && reserved != NULL);
     check_made(HK_CALL_mmap, 3);

@@ -213,9 +213,29 @@ static void set(void) {
     refused++;
 }
 
+/* Another thread, for which a handler waits: it is told the same, though the fork has no end before that. */
+static atomic_bool ready, lasts, told;
+
+static void *ask(void *unused) {
+    hak_stats_t stats = {.size = sizeof stats};
+    hak_free(hak_malloc(100)); /* it has a gate to be held at */
+    for (ready = true; !lasts;)
+        usleep(1000);
+    CHECK_EQ(hak_ctl(TARGET, "4", NULL, 0), EBUSY);
+    CHECK(hak_stats_get(&stats) == -1 && errno == EBUSY);
+    told = true;
+    return unused;
+}
+
+static void set_and_wait(void) {
+    set();
+    for (lasts = set_in_handlers; lasts && !told;)
+        usleep(1000);
+}
+
 static void register_early(int argc, char **argv, char **envp) {
     (void)argc, (void)argv, (void)envp;
-    pthread_atfork(set, set, set);
+    pthread_atfork(set_and_wait, set, set);
 }
 __attribute__((section(".preinit_array"),
                used)) static void (*const preinit)(int, char **, char **) = register_early;
@@ -227,11 +247,17 @@ static void count_refusals(void *unused) {
 
 static void not_in_a_fork_handler(void) {
     static child_t child;
+    pthread_t other;
+    alarm(60);
+    CHECK(pthread_create(&other, NULL, ask, NULL) == 0);
+    while (!ready)
+        usleep(1000);
     set_in_handlers = true;
     child_run(&child, count_refusals, NULL);
     set_in_handlers = false;
     CHECK_TEXT(child.text, "");
     CHECK_EQ(refused, 2);
+    CHECK(pthread_join(other, NULL) == 0);
 }
 #endif
 

@@ -2,6 +2,7 @@
  * pages that cannot be touched. */
 #include "backend/hugepages.h"
 #include "backend/limit.h"
+#include "backend/mappings.h"
 #include "backend/meta.h"
 #include "backend/superslab_own.h"
 #include "base/calls.h"
@@ -10,6 +11,7 @@
 #include "guard/header.h"
 #include "os/os.h"
 
+#include <errno.h>
 #include <unistd.h>
 
 /* ---- where things lie ---- */
@@ -168,9 +170,7 @@ static void fences_go(void) {
     CHECK_EQ(hk_singles().bytes, before.bytes);
 }
 
-static uint64_t mappings(void) {
-    return hk_load_relaxed(&hk_calls[HK_CALL_mmap]) + hk_load_relaxed(&hk_calls[HK_CALL_munmap]);
-}
+static uint64_t mappings(void) { return hk_counted_ever(maps) + hk_counted_ever(munmap); }
 
 /* So many blocks, one after the other, of up to so much less: each reads as zero. Returns how many calls of the system that took. */
 static uint64_t calls_for(unsigned blocks, size_t n, size_t less) {
@@ -278,7 +278,7 @@ static void too_much_is_refused(void) {
     hak_free(p);
 }
 
-static uint64_t protections(void) { return hk_load_relaxed(&hk_calls[HK_CALL_mprotect]); }
+static uint64_t protections(void) { return hk_counted_ever(mprotect); }
 
 /* A freed block is closed, but where that is done all the time: there can be so many closings in a row, and one for each millisecond
  * more. Each is a call, and one more to open the block's pages again. */
@@ -301,16 +301,14 @@ static void closings_are_bounded_by_time(void) {
 /* What waits has addresses: vast ones do, unless these are limited. */
 static void few_addresses(void) {
     enum { VAST = 100 * HK_MIB };
-    uint64_t before[HK_CALL_KINDS], after[HK_CALL_KINDS];
     for (unsigned bounded = 0; bounded < 2; bounded++) {
         hak_trim();
         hk_store_relaxed(&hk_region_bounded, bounded != 0);
         char *p = hak_malloc(VAST);
         CHECK(p != NULL && hk_map_kind(p) == HK_KIND_FENCED);
-        hk_calls_read(before);
+        const uint64_t before = hk_counted_ever(munmap);
         hak_free(p);
-        hk_calls_read(after);
-        CHECK_EQ(after[HK_CALL_munmap] - before[HK_CALL_munmap], bounded);
+        CHECK_EQ(hk_counted_ever(munmap) - before, bounded);
         CHECK((hk_map_kind(p) == HK_KIND_FOREIGN) == (bounded != 0));
     }
     hk_store_relaxed(&hk_region_bounded, false);
@@ -379,16 +377,67 @@ static void none_is_found_inside(void) {
 }
 
 #if HK_DEBUG
-/* Where the system refuses, a large block does without its fences, or there is none. */
-static void without_memory(void) {
-    for (long calls = 0; calls < 12; calls++) {
-        hk_os_fail_after(calls);
-        char *p = hak_malloc(300000);
-        hk_os_fail_after(-1);
-        if (p != NULL)
-            memset(p, 1, 300000);
+enum { LARGE = 300000 };
+
+/* Once there is memory again, so many blocks later; what waits then goes. */
+static void is_fenced_again(void) {
+    bool fenced = !hk_guard->fences;
+    for (unsigned i = 0; !fenced; i++) {
+        CHECK(i <= HK_PATIENCE);
+        char *p = hak_malloc(LARGE);
+        fenced = hk_map_kind(p) == HK_KIND_FENCED;
         hak_free(p);
     }
+    while (hak_trim() != 0)
+        continue;
+}
+
+static void add_bytes(const void *start, size_t bytes, void *sum) {
+    (void)start;
+    *(size_t *)sum += bytes;
+}
+
+/* Of blocks, and what is kept for them: the allocator's own memory stays. */
+static size_t held_for_blocks(void) {
+    size_t own = 0;
+    hk_meta_visit(add_bytes, &own);
+    return hk_held() - own;
+}
+
+/* Where the system refuses, a large block does without its fences, as long as there are slices, and then there is none.
+ * Nothing is lost. */
+static void without_memory(void) {
+    enum { MOST = 1000, MOST_CALLS = 24 };
+    static char *blocks[MOST];
+    size_t held = 0;
+    const bool fences = hk_guard->fences; /* not where OS pages are large */
+    set_fences(false);
+    char *in_slices = hak_malloc(LARGE); /* beside which there are more */
+    set_fences(fences);
+    CHECK(in_slices != NULL && hk_map_kind(in_slices) != HK_KIND_FENCED);
+    is_fenced_again();
+    for (long calls = MOST_CALLS; calls >= 0; calls--) {
+        unsigned n = 0, bare = 0;
+        errno = 0;
+        hk_os_fail_after(calls);
+        for (; (blocks[n] = hak_malloc(LARGE)) != NULL; n++) {
+            CHECK(n + 1 < MOST && hak_usable_size(blocks[n]) >= LARGE);
+            bare += hk_map_kind(blocks[n]) != HK_KIND_FENCED;
+            memset(blocks[n], (int)n, LARGE);
+        }
+        hk_os_fail_after(-1);
+        CHECK_EQ(errno, ENOMEM);
+        CHECK(bare != 0);
+        while (n-- > 0) {
+            CHECK_EQ((unsigned char)blocks[n][0], (unsigned char)n);
+            CHECK_EQ((unsigned char)blocks[n][LARGE - 1], (unsigned char)n);
+            hak_free(blocks[n]);
+        }
+        is_fenced_again();
+        CHECK(calls == MOST_CALLS || held_for_blocks() == held);
+        held = held_for_blocks();
+    }
+    hak_free(in_slices);
 }
 #else
 static void without_memory(void) {}

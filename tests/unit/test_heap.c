@@ -4,6 +4,7 @@
 #include "backend/heap.h"
 
 #include <limits.h>
+#include <ucontext.h>
 
 #include "backend/pagemap.h"
 #include "check.h"
@@ -347,6 +348,77 @@ static void sparse_classes_gather(void) {
     hk_store_relaxed(&hk_heap_sparse, (uint64_t)0);
 }
 
+/* ---- while a heap collects ---- */
+
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+enum { STEPPED = 2, TRAP_FLAG = 0x100 };
+static hk_slab_t *stepped[STEPPED]; /* pending, so far */
+static void *late[STEPPED];         /* a block of each that another thread frees meanwhile: */
+static unsigned left;               /* after so many changes that others see */
+static uint64_t seen;
+static volatile sig_atomic_t collected;
+
+static uint64_t seen_by_others(void) {
+    uint64_t sum = (uintptr_t)hk_load_relaxed(&a.pending);
+    for (unsigned i = 0; i < STEPPED; i++) {
+        const hk_class_t *c = &hk_classes[stepped[i]->cls];
+        sum = sum * 1000003 + hk_load_relaxed(&hk_remote_of(stepped[i])->pending);
+        sum = sum * 1000003 + hk_load_relaxed(&hk_remote_bits(stepped[i], c)[0]);
+    }
+    return sum;
+}
+
+/* Once raised it comes after each instruction. */
+static void on_step(int number, siginfo_t *info, void *context) {
+    greg_t *flags = &((ucontext_t *)context)->uc_mcontext.gregs[REG_EFL];
+    const uint64_t now = seen_by_others();
+    (void)number, (void)info;
+    left -= now != seen;
+    seen = now;
+    for (unsigned i = 0; left == 0 && i < STEPPED; i++)
+        hk_heap_give_remote(stepped[i]->cls, late[i]);
+    *flags = left != 0 && !collected ? *flags | TRAP_FLAG : *flags & ~TRAP_FLAG;
+}
+
+/* The remote-free protocol, in each order: what is freed while it is collected is collected too, or pending again. */
+static void freed_while_collected(void) {
+    static void *blocks[MOST];
+    const unsigned cls = hk_class_of(4096), n = hk_classes[cls].blocks;
+    unsigned changes = 0;
+    CHECK(n > 2 && n <= 64);
+    CHECK(sigaction(SIGTRAP, &(struct sigaction){.sa_sigaction = on_step, .sa_flags = SA_SIGINFO},
+                    NULL) == 0);
+    do {
+        take(&a, cls, blocks, STEPPED * n);
+        for (unsigned i = 0; i < STEPPED; i++) {
+            late[i] = blocks[i * n];
+            stepped[i] = hk_slab_of(late[i]);
+            hk_heap_give(&b, cls, &blocks[i * n + 1], 1);
+        }
+        left = changes++;
+        seen = seen_by_others();
+        collected = 0;
+        raise(SIGTRAP);
+        hk_heap_collect(&a);
+        collected = 1;
+        if (left != 0)
+            hk_heap_give(&b, cls, late, STEPPED);
+        for (unsigned i = 0; i < STEPPED; i++)
+            check_slab(stepped[i], n - 2);
+        hk_heap_collect(&a);
+        for (unsigned i = 0; i < STEPPED; i++) {
+            CHECK_EQ(hk_load_relaxed(&stepped[i]->free), 2);
+            check_slab(stepped[i], n - 2);
+            hk_heap_give(&a, cls, &blocks[i * n + 2], n - 2);
+        }
+        hk_heap_collect(&a);
+    } while (left == 0);
+    CHECK(changes > 1 + 2 * STEPPED); /* the list, and of each slab its place on it and its bits */
+}
+#else
+static void freed_while_collected(void) {}
+#endif
+
 int main(void) {
     hak_free(hak_malloc(1));
     hk_heap_init(&a);
@@ -358,6 +430,7 @@ int main(void) {
     retired_slabs_serve_any_class();
     orphans_are_adopted();
     sparse_classes_gather();
+    freed_while_collected();
     random_traffic();
     double_and_invalid_frees_abort();
     return 0;

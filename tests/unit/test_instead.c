@@ -1,10 +1,10 @@
 /* Memory that is there and free comes before memory that is not: slabs are cut from it, and where a large block
  * makes the process larger than it ever was, as much of it goes back. */
+#include "base/counters.h"
 #include "config/config.h"
 #include "hakmem/hakmem.h"
 #include "policy/look.h"
 #include "policy/purger.h"
-#include "stats/counters.h"
 #include "superslabs.h"
 
 static void decommit(uint64_t how) {

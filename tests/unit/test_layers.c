@@ -82,7 +82,7 @@ static void make_room(hk_heap_t *heap, hk_layer_t layer, unsigned cls) {
 static void one_layer(hk_layer_t layer) {
     hk_thread_t *thread = hk_thread_enter();
     hk_heap_t *heap = &thread->heap;
-    hk_thread_flush(thread);
+    hk_thread_flush(thread, true);
     size_t active = pool_stats().active;
     for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++)
         if (serves(layer, cls))

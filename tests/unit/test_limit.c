@@ -5,32 +5,20 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <sched.h>
-#include <sys/mount.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 
-#include "api/api.h"
-#include "backend/meta.h"
 #include "backend/pagemap.h"
 #include "backend/region.h"
+#include "base/counters.h"
 #include "check.h"
-#include "config/config.h"
 #include "hakmem/hakmem.h"
+#include "held.h"
+#include "limits.h"
 #include "os/os.h"
-#include "stats/counters.h"
 
 /* Metadata counts and is never refused. */
 #define SLACK (2 * HK_MIB)
-
-static void set(const char *name, const char *value) { CHECK_EQ(hak_ctl(name, value, NULL, 0), 0); }
-
-static void limit_mb(size_t mb) {
-    char text[24];
-    snprintf(text, sizeof text, "%zu", mb);
-    set("HAKMEM_LIMIT_MB", text);
-}
 
 static size_t held_mb(void) { return hk_held() / HK_MIB; }
 
@@ -39,18 +27,6 @@ static uint64_t refused(void) {
     CHECK_EQ(hak_stats_get(&stats), 0);
     CHECK_EQ(stats.limit, hk_limit());
     return stats.refused;
-}
-
-static void add(const void *start, size_t bytes, void *sum) {
-    CHECK(start != NULL);
-    *(size_t *)sum += bytes;
-}
-
-/* The equation. Nobody else is at work. */
-static void check_held(void) {
-    size_t metadata = 0;
-    hk_meta_visit(add, &metadata);
-    CHECK_EQ(hk_held(), hk_region_live() + hk_region_cached() + metadata);
 }
 
 /* ---- blocks that form a list inside themselves ---- */
@@ -422,74 +398,6 @@ static void aborts(void) {
     CHECK(WIFSIGNALED(child.status) && WTERMSIG(child.status) == SIGABRT);
 }
 
-/* ---- a share of the cgroup's limit, in a namespace where a file system in memory is the cgroups' ---- */
-
-static void *set_limit(void *unused) {
-    limit_mb(100);
-    return unused;
-}
-
-/* While one thread reads the cgroup's limit another one sets both options. */
-static void overtaken(void) {
-    static const char *const path = HK_OS_CGROUPS "/memory.max";
-    pthread_t other;
-    CHECK(unlink(path) == 0 && mkfifo(path, 0600) == 0);
-    hk_config.limit_percent = 50;
-    CHECK(pthread_create(&other, NULL, set_limit, NULL) == 0);
-    const int fd = open(path, O_WRONLY); /* waits until it reads */
-    CHECK(fd >= 0);
-    set("HAKMEM_LIMIT_PERCENT", "0");
-    limit_mb(200);
-    CHECK_EQ(hk_limit(), 200 * HK_MIB);
-    CHECK(close(fd) == 0 && pthread_join(other, NULL) == 0);
-    CHECK_EQ(hk_limit(), 200 * HK_MIB);
-}
-
-static void with_a_cgroup(void *unused) {
-    (void)unused;
-    hk_config.limit_percent = 50;
-    if (unshare(CLONE_NEWNS) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0)
-        _exit(UNIT_SKIPPED);
-    if (mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
-        mount("none", HK_OS_CGROUPS, "tmpfs", 0, NULL) != 0)
-        _exit(UNIT_SKIPPED);
-    hk_limit_apply(true);
-    CHECK_EQ(hk_limit(), 0);
-    int fd = open(HK_OS_CGROUPS "/memory.max", O_WRONLY | O_CREAT, 0600);
-    CHECK(fd >= 0 && write(fd, "1073741824\n", 11) == 11 && close(fd) == 0);
-    hk_limit_apply(true);
-    CHECK_EQ(hk_limit(), 1073741824 / 100 * 50);
-    limit_mb(100);
-    CHECK_EQ(hk_limit(), 100 * HK_MIB);
-    limit_mb(1000);
-    CHECK_EQ(hk_limit(), 1073741824 / 100 * 50);
-    struct rlimit files;
-    CHECK(getrlimit(RLIMIT_NOFILE, &files) == 0);
-    CHECK(setrlimit(RLIMIT_NOFILE, &(struct rlimit){0, files.rlim_max}) == 0);
-    errno = E2BIG;
-    limit_mb(1000); /* no file can be opened: what they said last holds */
-    CHECK_EQ(hk_limit(), 1073741824 / 100 * 50);
-    CHECK_EQ(errno, E2BIG);
-    CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
-    set("HAKMEM_LIMIT_PERCENT", "0");
-    CHECK_EQ(hk_limit(), 1000 * HK_MIB);
-    overtaken();
-}
-
-static void share_of_a_cgroup(void) {
-    static child_t child;
-    child_run(&child, with_a_cgroup, NULL);
-    if (WIFEXITED(child.status) && WEXITSTATUS(child.status) == UNIT_SKIPPED) {
-        puts("skipped, no mount namespace can be had here: share_of_a_cgroup");
-        return;
-    }
-    CHECK_TEXT(
-        child.text,
-        "hakmem: note: HAKMEM_LIMIT_PERCENT=50 has no effect: no cgroup limits the memory of "
-        "this process\n");
-    CHECK(WIFEXITED(child.status) && WEXITSTATUS(child.status) == 0);
-}
-
 static void in_a_child(void (*fn)(void *)) {
     static child_t child;
     child_run(&child, fn, NULL);
@@ -506,7 +414,6 @@ static void all_of_it(void *unused) {
 
 int main(void) {
     in_a_child(not_bounded_by_a_far_limit);
-    share_of_a_cgroup();
     aborts();
     in_a_child(out_of_reach);
     if (!is_emulated("limits of the emulator's own"))

@@ -51,7 +51,7 @@ static void *flush_empties(void *unused) {
     size_t active = pool_stats().active;
     hk_thread_t *thread = hk_thread_enter();
     CHECK(thread == own_record());
-    hk_thread_flush(thread);
+    hk_thread_flush(thread, true);
     hk_thread_leave(thread);
     for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++)
         CHECK_EQ(held(thread, cls), 0);
@@ -113,7 +113,7 @@ static void as_many_come_back(unsigned cls) {
     unsigned freed = 0, gave = 0, n = 0;
     for (; freed < hk_classes[cls].magazine; freed++)
         hak_free(live[freed]);
-    hk_thread_flush(own_record());
+    hk_thread_flush(own_record(), true);
     for (; gave == 0; freed++)
         gave = give_one(cls, live[freed]);
     while (held(own_record(), cls) != 0)

@@ -42,7 +42,7 @@ static unsigned holes(void) {
 
 /* ---- there, and gone ---- */
 
-static uint64_t made(hk_call_t kind) { return hk_load_relaxed(&hk_calls[kind]); }
+static uint64_t made(unsigned kind) { return hk_load_relaxed(&hk_counters[kind]); }
 
 static void there_and_gone(void) {
     const bool seen = !is_emulated("the mappings of a process");

@@ -1,4 +1,5 @@
-/* Packs against a model of them, frees that are put aside, and the stock that their descriptors come from. */
+/* Packs against a model of them, frees that are put aside, who gives their pages back, and the stock that their
+ * descriptors come from. */
 #include "backend/pack.h"
 
 #include "backend/meta.h"
@@ -6,7 +7,10 @@
 #include "backend/purge.h"
 #include "backend/region.h"
 #include "check.h"
+#include "config/config.h"
 #include "hakmem/hakmem.h"
+#include "policy/look.h"
+#include "policy/purger.h"
 
 enum { BLOCKS = 200, STEPS = 4000 };
 
@@ -133,6 +137,35 @@ static void pages_of_free_grains(void) {
     CHECK_EQ(hk_pack_stats().dirty, 0);
 }
 
+/* A look without a target leaves a share of what is in use. */
+static void look(void) {
+    hk_lock(&hk_look_lock);
+    hk_look_begin(false, false);
+    while (hk_look_step(HK_DECOMMIT_DONTNEED))
+        continue;
+    hk_unlock(&hk_look_lock);
+}
+
+static void trim(void) { hak_trim(); }
+
+/* What blocks have left in packs goes by each of the two, and what lies beside it stays. */
+static void given_back_by(void (*way)(void), size_t may_stay) {
+    enum { N = 60, BYTES = 200 * HK_GRAIN, HOLES = N / 2 * BYTES };
+    char *blocks[N];
+    CHECK_EQ(hk_pack_stats().packs, 0);
+    for (unsigned i = 0; i < N; i++)
+        memset(blocks[i] = hk_pack_alloc(BYTES, 1), 'a', BYTES);
+    for (unsigned i = 0; i < N; i += 2)
+        hk_pack_free(blocks[i]);
+    CHECK(hk_pack_stats().dirty >= HOLES);
+    way();
+    CHECK(hk_pack_stats().dirty <= may_stay);
+    for (unsigned i = 1; i < N; i += 2) {
+        CHECK(blocks[i][0] == 'a' && memcmp(blocks[i], blocks[i] + 1, BYTES - 1) == 0);
+        hk_pack_free(blocks[i]);
+    }
+}
+
 /* Of two packs the one with just enough room, though the other is newer and has more: it is found by its room, and
  * nobody walks over all packs. */
 static void just_enough_room(void) {
@@ -207,7 +240,12 @@ static void descriptors_are_used_again(void) {
 
 int main(void) {
     hak_free(hak_malloc(1)); /* which starts it all */
+    hk_store_relaxed(&hk_config.lean_decommit, (uint64_t)HK_DECOMMIT_OFF);
+    hk_store_relaxed(&hk_config.lean_target_mb, (uint64_t)0);
+    hk_policy_apply(); /* nobody else purges */
     pages_of_free_grains();
+    given_back_by(look, 2 * HK_MIB);
+    given_back_by(trim, 0);
     just_enough_room();
     aligned_holes();
     blocks_like_the_model();

@@ -231,6 +231,30 @@ static void block_before_the_flat_map(void) {
     CHECK(hk_map_kind(early) == HK_KIND_FOREIGN);
 }
 
+static void check_readable(uintptr_t address) {
+    if (address >> ADDRESS_BITS == 0)
+        CHECK(hk_os_readable((const char *)hk_flat.bytes + (address >> HK_SLICE_SHIFT)));
+}
+
+/* A free that has read the mask before may look it up only now: what lies near a block, or near the program break. */
+static void given_up(void *unused) {
+    const uintptr_t block = (uintptr_t)hak_malloc(1);
+    (void)unused;
+    hk_map_give_up_flat();
+    CHECK(!hk_map_has_flat());
+    check_readable(0);
+    check_readable(block - 4 * GIB);
+    check_readable(block + 4 * GIB);
+    check_readable((uintptr_t)sbrk(0));
+}
+
+static void near_parts_stay(void) {
+    static child_t child;
+    child_run(&child, given_up, NULL);
+    CHECK_TEXT(child.text, "");
+    CHECK_EQ(child.status, 0);
+}
+
 int main(int argc, char **argv) {
     if (argc == 2 && strcmp(argv[1], "without-flat-map") == 0) {
         without_flat_map();
@@ -243,6 +267,7 @@ int main(int argc, char **argv) {
     blocks_of_ours();
     visits_are_cut();
     is_left_out_of_cores();
+    near_parts_stay();
     without_flat_map_in_child();
     return 0;
 }

@@ -12,10 +12,10 @@
 #include <sys/wait.h>
 
 #include "backend/region.h"
+#include "base/counters.h"
 #include "check.h"
 #include "config/config.h"
 #include "hakmem/hakmem.h"
-#include "stats/counters.h"
 
 enum { CYCLES = 60, TOGGLES = 400, DEADLINE_MS = 30000, LIVE = 400 };
 

@@ -149,6 +149,7 @@ static rlim_t largest_file = RLIM_INFINITY;
 static child_t child;
 
 static void start_recorded(void *name) {
+    umask(0); /* what a program did is its owner's to read, whatever else it lets others do */
     setenv("HAKMEM_RECORD", path, 1);
     setenv("HAKMEM_RECORD_MB", most_mb, 1);
     CHECK_EQ(setrlimit(RLIMIT_FSIZE, &(struct rlimit){largest_file, RLIM_INFINITY}), 0);
@@ -193,6 +194,7 @@ static void read_file(const char *name) {
     struct stat there;
     const int fd = open(name, O_RDONLY);
     CHECK(fd >= 0 && fstat(fd, &there) == 0);
+    CHECK_EQ(there.st_mode & 0777, 0600);
     const size_t bytes = (size_t)there.st_size;
     char *file = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
     CHECK(file != MAP_FAILED);

@@ -1,20 +1,17 @@
 /* Regions: which free range serves a request, joining, the bound, gathering, growing and moving,
  * and a system that refuses. Addresses are made predictable by giving back parts of one large
  * range. */
-#include "backend/region.h"
+#include "backend/region_own.h"
 
-#include <sys/mman.h>
-#include <sys/syscall.h>
-
-#include "backend/breath.h"
-#include "backend/limit.h"
+#include "backend/mappings.h"
 #include "backend/pagemap.h"
 #include "base/calls.h"
+#include "base/counters.h"
 #include "check.h"
-#include "config/config.h"
 #include "hakmem/hakmem.h"
+#include "held.h"
 #include "os/os.h"
-#include "stats/counters.h"
+#include "regions.h"
 
 enum { UNITS = 16 };
 
@@ -27,49 +24,12 @@ static region_stats_t region_stats(void) {
                             hk_counted(region_unmaps)};
 }
 
-static bool try_take(size_t units, size_t align, hk_range_t *range, size_t *used) {
-    return hk_region_take(units * HK_UNIT, align, units >= 2 ? units * HK_UNIT : 0, range, used);
-}
-
-static hk_range_t take(size_t units, size_t *used) {
-    hk_range_t range;
-    CHECK(try_take(units, HK_UNIT, &range, used));
-    CHECK_EQ(range.bytes, units * HK_UNIT);
-    CHECK_EQ((uintptr_t)range.start % HK_UNIT, 0);
-    return range;
-}
-
-static void give(char *start, size_t units) {
-    hk_region_give((hk_range_t){.start = start, .bytes = units * HK_UNIT, .mixed = true});
-}
-
-/* Fills and checks what lies at the start of each OS page: enough to tell whose page it is. */
-static void mark(char *start, size_t bytes, unsigned char with) {
-    for (size_t i = 0; i < bytes; i += hk_os_page_size())
-        memset(start + i, with, 16);
-}
-
-static bool marked(const char *start, size_t bytes, unsigned char with) {
-    for (size_t i = 0; i < bytes; i += hk_os_page_size())
-        for (size_t j = 0; j < 16; j++)
-            if ((unsigned char)start[i + j] != with)
-                return false;
-    return true;
-}
-
 static bool is_zero(const char *start, size_t bytes) {
     const uint64_t *words = (const uint64_t *)(const void *)start;
     for (size_t i = 0; i < bytes / sizeof *words; i++)
         if (words[i] != 0)
             return false;
     return true;
-}
-
-static void start_empty(size_t limit) {
-    hk_region_trim();
-    hk_breath_forget();
-    hk_config.region_cache_mb = limit / HK_MIB;
-    CHECK_EQ(hk_region_cached(), 0);
 }
 
 static void fresh_memory(void) {
@@ -255,21 +215,32 @@ static void moving(void) {
     hk_region_give(pieces);
 }
 
+#if HK_DEBUG
+/* Moving is tried, whatever was refused before; and with mappings to spare it is not given up before it is refused. */
+static void refuse_after(long n, bool spare) {
+    hk_store_relaxed(&hk_region_no_moves, 0u);
+    CHECK(!spare || hk_mappings_to_spare());
+    hk_os_fail_after(n);
+}
+#endif
+
 /* With the system refusing from the nth call on: what fails has changed nothing that can be
  * seen. */
 static void system_refuses(void) {
 #if HK_DEBUG
     unsigned refused = 0, served = 0;
-    for (long n = 0; n < 12; n++) {
+    for (long round = 0; round < 24; round++) {
+        const long n = round / 2;
+        const bool spare = round % 2 != 0;
         start_empty(64 * HK_MIB);
         size_t used;
         hk_range_t all = take(UNITS, &used), big = {.start = NULL};
+        mark(all.start, all.bytes, 0xee);
         for (size_t i = 1; i < UNITS; i += 2)
             give(all.start + i * HK_UNIT, 1);
-        mark(all.start, HK_UNIT, 0xee);
         region_stats_t before = region_stats();
 
-        hk_os_fail_after(n);
+        refuse_after(n, spare);
         bool taken = try_take(12, HK_UNIT, &big, &used);
         hk_os_fail_after(-1);
         region_stats_t after = region_stats();
@@ -277,15 +248,15 @@ static void system_refuses(void) {
         CHECK(after.cached <= before.cached);
         *(taken ? &served : &refused) += 1;
         if (taken) {
+            CHECK(is_zero(big.start + used, big.bytes - used));
             mark(big.start, big.bytes, 0xbb);
-            CHECK(is_zero(big.start + used + 16, hk_os_page_size() - 16));
             hk_region_give(big);
         }
 
         hk_range_t r = {.start = all.start, .bytes = HK_UNIT};
         hk_map_set(r.start, r.bytes / HK_SLICE, HK_KIND_FOREIGN);
         before = region_stats();
-        hk_os_fail_after(n);
+        refuse_after(n, spare);
         bool moved = hk_region_move(&r, 4 * HK_UNIT, 4 * HK_UNIT);
         hk_os_fail_after(-1);
         CHECK(moved ? r.bytes == 4 * HK_UNIT : r.start == all.start && r.bytes == HK_UNIT);
@@ -298,7 +269,7 @@ static void system_refuses(void) {
         mark(r.start, r.bytes, 0x77);
         hk_map_set(r.start, r.bytes / HK_SLICE, HK_KIND_FOREIGN);
         before = region_stats();
-        hk_os_fail_after(n);
+        refuse_after(n, spare);
         moved = hk_region_move(&r, was.bytes + 3 * HK_UNIT, was.bytes + 4 * HK_UNIT);
         hk_os_fail_after(-1);
         CHECK_EQ(r.bytes, was.bytes + (moved ? 4 * HK_UNIT : 0));
@@ -313,6 +284,7 @@ static void system_refuses(void) {
         hk_region_give(r);
         for (size_t i = 2; i < UNITS; i += 2)
             give(all.start + i * HK_UNIT, 1);
+        check_held();
     }
     CHECK(refused >= 2 && served >= 2); /* the range of n saw both */
 #else
@@ -320,166 +292,16 @@ static void system_refuses(void) {
 #endif
 }
 
-/* Where memory is bounded a huge block ends within a slice: when it moves, that is forgotten too. */
-static void moved_to_its_end(void) {
-    hk_store_relaxed(&hk_region_bounded, true);
-    const size_t odd = HK_UNIT + HK_SLICE + HK_KIB;
-    char *blocks[64], *moved = NULL;
-    for (unsigned i = 0; i < 64; i++)
-        CHECK((blocks[i] = hak_malloc(odd)) != NULL);
-    for (unsigned i = 0; i < 64; i++) {
-        char *old = blocks[i];
-        blocks[i] = hak_realloc(old, 4 * odd);
-        CHECK(blocks[i] != NULL);
-        if (blocks[i] == old || moved != NULL)
-            continue;
-        moved = old;
-        for (size_t at = 0; at < odd; at += HK_SLICE)
-            CHECK_EQ(hk_map_kind(moved + at), HK_KIND_FOREIGN);
-    }
-    CHECK(moved != NULL);
-    for (unsigned i = 0; i < 64; i++)
-        hak_free(blocks[i]);
-    hk_store_relaxed(&hk_region_bounded, false);
-}
-
-static void check_kinds(const char *block, size_t bytes) {
-    CHECK_EQ(hk_map_kind(block), HK_KIND_HUGE);
-    for (size_t at = HK_SLICE; at < bytes; at += HK_SLICE)
-        CHECK_EQ(hk_map_kind(block + at), HK_KIND_INTERIOR);
-    /* what lies behind may be the C library's */
-    CHECK(hk_map_kind(block + hak_usable_size((void *)(uintptr_t)block)) != HK_KIND_INTERIOR);
-}
-
-/* Of a block that grows by pages and by slices, and shrinks, each slice is known at each step. */
-static void resized_in_place(void) {
-    hk_store_relaxed(&hk_region_bounded, true);
-    const size_t page = hk_os_page_size();
-    size_t n = 3 * HK_UNIT + page;
-    char *p = hak_malloc(n);
-    for (unsigned step = 0; step < 100; step++) {
-        CHECK(p != NULL);
-        check_kinds(p, n);
-        n += step % 3 == 0 ? page : step % 3 * HK_SLICE;
-        p = hak_realloc(p, n);
-    }
-    n = n / 3 / page * page;
-    p = hak_realloc(p, n);
-    CHECK(p != NULL);
-    check_kinds(p, n);
-    hak_free(p);
-    hk_store_relaxed(&hk_region_bounded, false);
-}
-
-typedef struct {
-    int resource;
-    const char *used; /* the line that says how much of it is */
-    bool flat;
-    size_t left;
-} bound_t;
-
-/* Mapped beside what is held. (A leaf of the page map may come, the mappings to spare may go.) */
-static size_t mapped_beside(const bound_t *bound) { return hk_os_status(bound->used) - hk_held(); }
-
-static bool is_near(size_t is, size_t was) { return is + HK_UNIT > was && was + HK_UNIT > is; }
-
-/* By the system's call: that of hakmem's own gives up the flat map. */
-static void be_bounded(const bound_t *bound) {
-    struct rlimit limit;
-    CHECK(getrlimit((__rlimit_resource_t)bound->resource, &limit) == 0);
-    limit.rlim_cur = hk_os_status(bound->used) + bound->left;
-    CHECK(syscall(SYS_prlimit64, 0, bound->resource, &limit, NULL) == 0);
-}
-
-/* Whether or not the system moves the block, what is held is what is mapped, now and when all went back. */
-static void moved_within_bounds(void *argument) {
-    const bound_t *bound = argument;
-    size_t used;
-    hk_range_t r;
-    start_empty(0);
-    hk_store_relaxed(&hk_region_bounded, true);
-    if (!bound->flat && hk_map_has_flat())
-        hk_map_give_up_flat();
-    const size_t page = hk_os_page_size(), live = hk_region_live();
-    CHECK(hk_region_take(30 * HK_MIB + page, HK_UNIT, 0, &r, &used));
-    mark(r.start, r.bytes, 0x33);
-    const size_t beside = mapped_beside(bound), bytes = r.bytes, more = 50 * HK_MIB + page;
-    be_bounded(bound);
-    const bool moved = hk_region_move(&r, more, more);
-    /* the difference is enough, with what aligns the block, unless old and new are addresses of two places */
-    CHECK(moved || bound->left < 26 * HK_MIB || (bound->resource == RLIMIT_AS && bound->flat));
-    CHECK_EQ(r.bytes, moved ? more : bytes);
-    CHECK_EQ(hk_region_live(), live + r.bytes);
-    CHECK_EQ(hk_region_cached(), 0);
-    CHECK(marked(r.start, bytes, 0x33));
-    CHECK(is_near(mapped_beside(bound), beside));
-    hk_map_set(r.start, hk_slices_of(r.bytes), HK_KIND_INTERIOR);
-    hk_region_give(r);
-    CHECK(is_near(mapped_beside(bound), beside));
-}
-
-static void moves_within_bounds(void) {
-    if (is_emulated("limits of the emulator's own"))
-        return;
-    for (size_t left = 10; left <= 80; left += 4) {
-        static child_t child;
-        bound_t bounds[] = {{RLIMIT_AS, "VmSize:", true, left * HK_MIB},
-                            {RLIMIT_AS, "VmSize:", false, left * HK_MIB},
-                            {RLIMIT_DATA, "VmData:", true, left * HK_MIB}};
-        for (unsigned i = 0; i < sizeof bounds / sizeof *bounds; i++) {
-            child_run(&child, moved_within_bounds, &bounds[i]);
-            CHECK_TEXT(child.text, "");
-            CHECK(WIFEXITED(child.status) && WEXITSTATUS(child.status) == 0);
-        }
-    }
-}
-
-/* A block that is several mappings and ends within a unit: no more of its last one is moved than is its own. */
-static void moved_in_parts(void) {
-    const size_t page = hk_os_page_size(), whole = 2 * HK_UNIT;
-    size_t used;
-    start_empty(64 * HK_MIB);
-    hk_range_t all = take(2, &used);
-    give(all.start, 1);
-    give(all.start + HK_UNIT, 1);
-    hk_range_t r = take(2, &used);
-    CHECK(r.mixed);
-    mark(r.start, whole, 0x44);
-    hk_store_relaxed(&hk_region_bounded, true);
-    for (size_t n = 1; n < 4; n++) {
-        char *behind = r.start + hk_align_up(r.bytes, HK_SLICE), *old = r.start;
-        const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
-        char *foreign = mmap(behind, page, PROT_READ | PROT_WRITE, flags, -1, 0);
-        if (foreign != MAP_FAILED)
-            mark(foreign, page, 0x55);
-        const size_t held = hk_held(), live = hk_region_live(), before = r.bytes;
-        hk_map_set(r.start, hk_slices_of(r.bytes), HK_KIND_FOREIGN);
-        CHECK(hk_region_move(&r, whole + n * page, whole + n * page));
-        CHECK(r.start != old && marked(r.start, whole, 0x44));
-        const size_t more = r.bytes - before; /* and perhaps some of the page map */
-        CHECK(hk_held() >= held + more && hk_held() < held + more + HK_MIB);
-        CHECK_EQ(hk_region_live(), live + more);
-        CHECK(foreign == MAP_FAILED || marked(foreign, page, 0x55));
-        if (foreign != MAP_FAILED)
-            munmap(foreign, page);
-    }
-    hk_map_set(r.start, hk_slices_of(r.bytes), HK_KIND_INTERIOR);
-    hk_region_give(r);
-    hk_store_relaxed(&hk_region_bounded, false);
-}
-
 /* What grows by little has room for more once it has moved, and keeps it while others grow as well: else it would move
  * again and again, its pages in ever more parts. */
 static void growing_keeps_its_room(void) {
     enum { BLOCKS = 2, FROM = 16 * HK_UNIT, TO = 32 * HK_UNIT, MOVES = 1 + 8 };
     char *blocks[BLOCKS] = {NULL};
-    uint64_t before[HK_CALL_KINDS], after[HK_CALL_KINDS];
-    hk_calls_read(before);
+    const uint64_t before = hk_counted_ever(mremap);
     for (size_t n = FROM; n <= TO; n += HK_SLICE)
         for (unsigned i = 0; i < BLOCKS; i++)
             CHECK((blocks[i] = hak_realloc(blocks[i], n)) != NULL);
-    hk_calls_read(after);
-    CHECK(after[HK_CALL_mremap] - before[HK_CALL_mremap] <= BLOCKS * 2 * MOVES);
+    CHECK(hk_counted_ever(mremap) - before <= BLOCKS * 2 * MOVES);
     for (unsigned i = 0; i < BLOCKS; i++) {
         CHECK(hak_usable_size(blocks[i]) >= TO);
         CHECK((blocks[i] = hak_realloc(blocks[i], TO - HK_UNIT)) != NULL);
@@ -522,15 +344,11 @@ int main(void) {
     stays_in_its_window();
     growing_keeps_its_room();
     size_t live = hk_region_live();
-    moved_to_its_end();
-    resized_in_place();
-    moves_within_bounds();
     fresh_memory();
     best_fit_and_joins();
     gathering();
     extending();
     moving();
-    moved_in_parts();
     system_refuses();
     bound_is_respected();
     CHECK_EQ(hk_region_live(), live);

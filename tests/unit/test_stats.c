@@ -6,12 +6,12 @@
 
 #include "backend/heap.h"
 #include "base/calls.h"
+#include "base/counters.h"
 #include "base/report.h"
 #include "config/config.h"
 #include "front/boundary.h"
 #include "front/thread.h"
 #include "os/os.h"
-#include "stats/counters.h"
 #include "stats/emit.h"
 #include "stats_now.h"
 
@@ -173,9 +173,7 @@ static void *churn(void *seed) {
 static void check_counters_grow(const hak_stats_t *before, const hak_stats_t *after) {
 #define HK_COUNTER(name, unit, doc) CHECK(after->name >= before->name);
 #define HK_HEAP_COUNTER HK_COUNTER
-#define HK_CALL_KIND(kind, field, doc) HK_COUNTER(field, "calls", doc)
-#include "base/calls.def"
-#include "stats/counters.def"
+#include "base/counters.def"
     CHECK(after->peak_mapped >= before->peak_mapped);
 }
 
@@ -235,11 +233,9 @@ static void adoptions(void) {
 /* ---- a forked child ---- */
 
 static void child(const hak_stats_t *parent) {
-    uint64_t counts[HK_CALL_KINDS];
-    CHECK_EQ(hk_calls_read(counts), 0);
 #define HK_COUNTER(name, unit, doc) CHECK_EQ(hk_counted(name), 0);
 #define HK_HEAP_COUNTER(name, unit, doc) CHECK_EQ(hk_heap_counted(HK_HEAP_COUNT_##name), 0);
-#include "stats/counters.def"
+#include "base/counters.def"
     hak_stats_t s = now();
     check_equations(&s);
     CHECK_EQ(s.other_calls + s.mincore, s.calls); /* what asking takes */
@@ -247,7 +243,7 @@ static void child(const hak_stats_t *parent) {
     CHECK_EQ(s.allocated, parent->allocated);
     CHECK_EQ(s.peak_mapped, parent->peak_mapped);
     CHECK_EQ(s.faults, 0);
-    hk_add_relaxed(&hk_faults, 1u);
+    hk_count(faults, 1);
     CHECK_EQ(now().faults, 1);
 }
 
@@ -264,7 +260,7 @@ static void child_may_write(void) {
 }
 
 static void forked(void) {
-    hk_add_relaxed(&hk_faults, 2u); /* as if two had been said */
+    hk_count(faults, 2); /* as if two had been said */
     hak_stats_t before = now();
     CHECK_EQ(before.faults, 2);
     CHECK(before.calls != 0 && before.refills != 0 && before.region_maps != 0);

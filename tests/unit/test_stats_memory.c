@@ -13,7 +13,7 @@
 
 static void flush_all(void) {
     hk_thread_t *self = hk_thread_enter();
-    hk_thread_flush(self);
+    hk_thread_flush(self, true);
     hk_heap_collect(&self->heap);
     hk_thread_leave(self);
 }

@@ -6,10 +6,10 @@
 #include "backend/purge.h"
 #include "backend/region.h"
 #include "backend/superslab_own.h"
+#include "base/counters.h"
 #include "check.h"
 #include "hakmem/hakmem.h"
 #include "pool_stats.h"
-#include "stats/counters.h"
 
 static hk_slab_t *take(unsigned slices) {
     hk_slab_t *run = hk_pool_take(slices, 0, 1);

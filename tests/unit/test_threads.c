@@ -231,7 +231,7 @@ static void *live_in_turn(void *alone) {
     const unsigned cls = hk_class_of(64);
     hak_free(hak_malloc(64));
     pthread_barrier_wait(&together);
-    hk_thread_flush(own_record());
+    hk_thread_flush(own_record(), true);
     hk_magazines_reset(own_record());
     hak_free(hak_malloc(64));
     *(bool *)alone = !own_record()->magazines[cls].crowd;
@@ -345,7 +345,7 @@ static void *left[LEAVERS][LEFT];
 static void *leave(void *blocks) {
     hak_free(hak_malloc(64));
     pthread_barrier_wait(&together);
-    hk_thread_flush(own_record());
+    hk_thread_flush(own_record(), true);
     hk_magazines_reset(own_record());
     for (unsigned i = 0; i < LEFT; i++)
         CHECK((((void **)blocks)[i] = hak_malloc(BYTES)) != NULL);

@@ -36,11 +36,16 @@ typedef struct {
     pid_t purger;     // 0: there is none
 } tasks_t;
 
-// What tells the purger from the threads of a test: all signals are theirs but its own faults.
-static inline bool blocks_signals(const char *status) {
+// The signals that a thread blocks, the first one's bit the lowest.
+static inline unsigned long long blocked_signals(const char *status) {
     const char *line = strstr(status, "\nSigBlk:");
     CHECK(line != NULL, "no SigBlk in %s", status);
-    unsigned long long blocked = strtoull(line + strlen("\nSigBlk:"), NULL, 16);
+    return strtoull(line + strlen("\nSigBlk:"), NULL, 16);
+}
+
+// What tells the purger from the threads of a test: all signals are theirs but its own faults.
+static inline bool blocks_signals(const char *status) {
+    const unsigned long long blocked = blocked_signals(status);
     return (blocked >> (SIGTERM - 1) & 1) != 0 && (blocked >> (SIGSEGV - 1) & 1) == 0;
 }
 

@@ -231,6 +231,16 @@ static void on_signal(int number) {
     atomic_store(&handled_by, (int)syscall(SYS_gettid));
 }
 
+// It takes those of the C library, by which all threads change their user, and who changes it waits for each.
+static void takes_the_c_librarys(pid_t purger) {
+    char path[64], status[4096];
+    snprintf(path, sizeof path, "/proc/self/task/%d/status", purger);
+    CHECK(read_file(path, status, sizeof status) != 0, "%s", path);
+    CHECK((blocked_signals(status) >> (32 - 1) & 3) == 0, "it blocks %llx",
+          blocked_signals(status));
+    CHECK(setresuid((uid_t)-1, (uid_t)-1, (uid_t)-1) == 0, "setresuid: %s", strerror(errno));
+}
+
 // Nobody but the purger could take the signals; it does not.
 static void signals(void) {
     static const int numbers[] = {SIGTERM, SIGINT, SIGALRM, SIGUSR1, SIGPROF, SIGCHLD};
@@ -239,6 +249,7 @@ static void signals(void) {
     have_company();
     heap_t heap = heap_grow(PEAK, 5);
     await_purger(true);
+    takes_the_c_librarys(tasks_now().purger);
     sigemptyset(&blocked);
     for (int i = 0; i < NUMBERS; i++) {
         CHECK(signal(numbers[i], on_signal) != SIG_ERR, "signal");

@@ -2,14 +2,15 @@
 
 Usage: run_corrupt.py LIBHAKMEM PROGRAM SOURCE [MODE]
 
-MODE is `expect` (the default profile), `secure`, `sampled`, or `checked` (secure, with
-libhakmem_check.so beside it). SOURCE begins with a comment line for each,
+MODE is `expect` (the default profile), `secure`, `sampled`, `checked` (secure, with
+libhakmem_check.so beside it), or another of SETTINGS. SOURCE begins with a comment line for each,
 `// MODE: ENDING`, where ENDING is one of
 
     REGEX           SIGABRT, and one line on standard error that matches "hakmem: fatal: REGEX"
     SIGSEGV         and nothing on standard error
     SIGSEGV REGEX   and a first line as above; the stacks follow
     caught REGEX    as one of the two, by where a sampled block lies on its page
+    SIGILL REGEX    the same, by a trap
     defused         the program got nowhere, and says so by its exit status
     survives        the program got away with it
 
@@ -33,6 +34,13 @@ SETTINGS = {
     "secure": {"HAKMEM_PROFILE": "secure"},
     "sampled": {"HAKMEM_GUARD_SAMPLE": "1"},
     "checked": {"HAKMEM_PROFILE": "secure"},
+    "sizes": {"HAKMEM_PROFILE": "secure", "HAKMEM_GUARD_MATCH": "sizes"},
+    "unmatched": {"HAKMEM_PROFILE": "secure", "HAKMEM_GUARD_MATCH": "off"},
+    "untailed": {"HAKMEM_PROFILE": "secure", "HAKMEM_GUARD_TAIL": "0"},
+    "uncleared": {"HAKMEM_PROFILE": "secure", "HAKMEM_GUARD_ZERO": "0"},
+    "partly": {"HAKMEM_PROFILE": "secure", "HAKMEM_GUARD_ZERO": "100"},
+    "unfenced": {"HAKMEM_PROFILE": "secure", "HAKMEM_GUARD_FENCES": "0"},
+    "trap": {"HAKMEM_GUARD_SAMPLE": "1", "HAKMEM_ON_FAULT": "trap"},
 }
 
 
@@ -81,7 +89,7 @@ def ending(status: int) -> str:
 def judge(expected: str, status: int, said: str, pointer: str) -> list[str]:
     """What is not as expected. Pure."""
     word, _, pattern = expected.partition(" ")
-    if word not in ("survives", "defused", "SIGSEGV", "caught"):
+    if word not in ("survives", "defused", "SIGSEGV", "SIGILL", "caught"):
         word, pattern = "SIGABRT", expected
     failures = []
     if ending(status) not in (("SIGABRT", "SIGSEGV") if word == "caught" else (word,)):

@@ -141,6 +141,8 @@ def check_other_users(folder: Path) -> None:
         _, status = os.waitpid(child, 0)
         expect(os.waitstatus_to_exitcode(status) == 0, "another user has an answer")
         expect(json.loads(ask(number))["pid"] == number, "root has none")
+    with waiting("nobody", HAKMEM_LIVE="1") as (_, number):
+        expect(json.loads(ask(number))["pid"] == number, "root has none of another user's")
 
 
 def check_unknown_users(folder: Path) -> None:

@@ -6,6 +6,7 @@
 //             further words: threads  that allocate, free and fork meanwhile
 //                            own      SIGUSR2 is the program's: it says "mine"
 //                            child    a forked child does the waiting
+//                            nobody   it is that user's from then on
 //                            shut     all files but standard input are closed at the first input
 //   shut HOW  stderr is closed as the process exits, and so are        stderr  none
 //                            all files above it, with FILE opened in their place    FILE
@@ -140,6 +141,8 @@ static void wait_for_end(int words, char **word) {
     for (int i = 0; i < words; i++) {
         if (strcmp(word[i], "own") == 0)
             signal(SIGUSR2, say_mine);
+        if (strcmp(word[i], "nobody") == 0)
+            CHECK(setuid(65534) == 0, "setuid: %s", strerror(errno));
         if (strcmp(word[i], "child") == 0) {
             pid_t child = fork();
             CHECK(child >= 0, "fork");

@@ -1,6 +1,7 @@
 // expect: hakmem: fatal: double free: PTR
 // secure: double free: PTR, a block of 200000 bytes, .*
 // sampled: double free: PTR
+// trap: SIGILL double free: PTR
 // A block of a run of its own, freed twice in a row: found at once.
 #include "corrupt.h"
 

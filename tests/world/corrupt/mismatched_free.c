@@ -1,6 +1,7 @@
 // expect: survives
 // secure: mismatched free: PTR, a block of 40 bytes, from new, freed as malloc's, in thread .*
 // sampled: survives
+// sizes: survives
 // What operator new gave out is taken back by free.
 #include "corrupt.h"
 

@@ -1,6 +1,7 @@
 // expect: survives
 // secure: SIGSEGV out of bounds: PTR, .*
 // sampled: survives
+// unfenced: survives
 // Behind a large block, on the fence: the write itself fails.
 #include "corrupt.h"
 

@@ -1,6 +1,8 @@
 // expect: survives
 // secure: write after free: PTR, a block of 160 bytes, at byte 65, .*
 // sampled: SIGSEGV use after free: PTR, a block of 128 bytes, at byte 65, .*
+// uncleared: survives
+// partly: write after free: PTR, a block of 160 bytes, at byte 65, .*
 // Writing to a freed small block: found when it is given out again.
 #include "corrupt.h"
 

@@ -1,6 +1,8 @@
 // expect: survives
 // secure: wrong size: PTR, a block of 40 bytes, freed as 64, in thread .*
 // sampled: survives
+// sizes: wrong size: PTR, a block of 40 bytes, freed as 64, in thread .*
+// unmatched: survives
 // operator delete that says another size than operator new was told.
 #include "corrupt.h"
 

@@ -5,14 +5,14 @@
 
 typedef enum {
 #define HK_COUNTER(name, unit, doc) HK_COUNT_##name,
-#include "stats/counters.def"
+#include "base/counters.def"
     HK_COUNT_COUNT
 } hk_counter_t;
 
 /* Those that each heap keeps for itself (backend/heap.h). */
 typedef enum {
 #define HK_HEAP_COUNTER(name, unit, doc) HK_HEAP_COUNT_##name,
-#include "stats/counters.def"
+#include "base/counters.def"
     HK_HEAP_COUNT_COUNT
 } hk_heap_counter_t;
 
@@ -21,13 +21,10 @@ extern _Atomic uint64_t hk_counters[HK_COUNT_COUNT]; /* atomic: any thread */
 extern uint64_t hk_counters_of_parents
     [HK_COUNT_COUNT]; /* written in a forked child before it has other threads */
 
-/* Adds n to a counter: hk_count(madvise, 1). Any thread. */
+/* Adds n to a counter: hk_count(purge_runs, 1). Any thread, signal handlers too. */
 #define hk_count(name, n) ((void)hk_add_relaxed(&hk_counters[HK_COUNT_##name], (uint64_t)(n)))
 #define hk_counted_ever(name) hk_load_relaxed(&hk_counters[HK_COUNT_##name])
 #define hk_counted(name) (hk_counted_ever(name) - hk_counters_of_parents[HK_COUNT_##name])
-
-/* Lines about faults (base/report.h) that this process has said. */
-unsigned hk_faults_counted(void);
 
 /* In a fork's child, whose figures begin anew: what it counts from now on is its own. */
 void hk_counters_forked(void);

@@ -1,0 +1,171 @@
+/* What two threads do at once to one slice, one unit or one block: one of them has done it, and the other one is told. */
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+
+#include "backend/large.h"
+#include "backend/pagemap.h"
+#include "base/report.h"
+#include "check.h"
+#include "front/thread.h"
+
+enum { ROUNDS = 20000, FREES = 5000 };
+
+static cpu_set_t processors;
+static atomic_uint arrived;
+
+/* Who waits spins, so that both go on at the same moment; and gives way where there is but one processor. */
+static void meet(unsigned times) {
+    hk_add_seq(&arrived, 1u);
+    for (unsigned i = 1; hk_load_seq(&arrived) < 2 * times; i++)
+        if (i % 1000 == 0)
+            sched_yield();
+}
+
+/* The same; but as one always hears later of it, each goes on after so many steps as chance has it. */
+static void meet_by_chance(unsigned times, uint64_t *state) {
+    volatile unsigned steps = chance_below(state, 1000);
+    meet(times);
+    while (steps != 0)
+        steps--;
+}
+
+/* Each one has its own, where there are two; else one may wait for the other's most of the time. */
+static void go_to_processor(unsigned thread) {
+    cpu_set_t own;
+    CPU_ZERO(&own);
+    unsigned at = 0, seen = 0;
+    while (at < CPU_SETSIZE && (!CPU_ISSET(at, &processors) || seen++ != thread))
+        at++;
+    CPU_SET(at, &own);
+    sched_setaffinity(0, sizeof own, &own);
+}
+
+typedef void work_t(unsigned thread);
+
+static void *run_other(void *work) {
+    go_to_processor(1);
+    (*(work_t **)work)(1);
+    return NULL;
+}
+
+static void both(work_t *work) {
+    pthread_t other;
+    hk_store_seq(&arrived, 0u);
+    CHECK(pthread_create(&other, NULL, run_other, &work) == 0);
+    go_to_processor(0);
+    work(0);
+    CHECK(pthread_join(other, NULL) == 0);
+}
+
+/* ---- the page map ---- */
+
+static char *unit;
+static atomic_uint changed, had_before;
+
+/* There and back, from round to round. */
+static void change(unsigned thread) {
+    static const unsigned kinds[] = {HK_KIND_LARGE, HK_KIND_FREE};
+    uint64_t state = thread + 1;
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        meet_by_chance(i + 1, &state);
+        if (hk_map_change(unit, kinds[i % 2], kinds[(i + 1) % 2]))
+            hk_add_seq(&changed, 1u);
+    }
+}
+
+/* One finds what both set the round before. */
+static void set_owner(unsigned thread) {
+    static char owners[ROUNDS + 1];
+    uint64_t state = thread + 1;
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        meet_by_chance(i + 1, &state);
+        if (hk_map_set_owner(unit, &owners[i + 1]) == (i == 0 ? NULL : &owners[i]))
+            hk_add_seq(&had_before, 1u);
+    }
+}
+
+static void one_changes_the_map(void) {
+    unit = (char *)(uintptr_t)0x30000000000; /* where nobody has anything */
+    CHECK(hk_map_commit(unit, HK_UNIT));
+    hk_map_set(unit, 1, HK_KIND_LARGE);
+    both(change);
+    CHECK_EQ(hk_load_seq(&changed), ROUNDS);
+    both(set_owner);
+    CHECK_EQ(hk_load_seq(&had_before), ROUNDS);
+    hk_map_set_owner(unit, NULL);
+    hk_map_set(unit, 1, HK_KIND_FOREIGN);
+}
+
+/* ---- blocks ---- */
+
+static hk_heap_t heaps[2];
+static struct {
+    void *p;
+    size_t n;
+    unsigned kind, rounds;
+} block;
+static atomic_uint freed;
+static _Thread_local sigjmp_buf told;
+
+static void on_trap(int number) {
+    (void)number;
+    siglongjmp(told, 1);
+}
+
+/* False: it is a double free, or an invalid one where the other thread has gone further. */
+static bool is_freed(unsigned thread, unsigned times, uint64_t *state) {
+    if (sigsetjmp(told, 1) != 0)
+        return false;
+    meet_by_chance(times, state);
+    hk_large_free(&heaps[thread], block.p, block.kind);
+    return true;
+}
+
+static void free_each(unsigned thread) {
+    uint64_t state = thread + 1;
+    size_t dirty;
+    for (unsigned i = 1; i <= FREES && hk_load_seq(&freed) == i - 1; i++) {
+        if (thread == 0) {
+            CHECK((block.p = hk_large_alloc(&heaps[0], block.n, 16, &dirty)) != NULL);
+            CHECK_EQ(hk_map_kind(block.p), block.kind);
+            block.rounds = i;
+        }
+        if (is_freed(thread, 2 * i - 1, &state))
+            hk_add_seq(&freed, 1u);
+        meet(2 * i);
+    }
+}
+
+/* What is said meanwhile nobody wants to read. */
+static void one_frees(size_t n, unsigned kind) {
+    const int said = dup(STDERR_FILENO), nobody = open("/dev/null", O_WRONLY);
+    CHECK(said >= 0 && dup2(nobody, STDERR_FILENO) == STDERR_FILENO);
+    block.n = n;
+    block.kind = kind;
+    hk_store_seq(&freed, 0u);
+    both(free_each);
+    CHECK(dup2(said, STDERR_FILENO) == STDERR_FILENO && close(said) == 0 && close(nobody) == 0);
+    CHECK_EQ(hk_load_seq(&freed), block.rounds);
+}
+
+static void one_frees_a_block(void) {
+    const struct sigaction action = {.sa_handler = on_trap};
+    CHECK(sigaction(SIGILL, &action, NULL) == 0 && sigaction(SIGTRAP, &action, NULL) == 0);
+    hk_store_relaxed(&hk_on_fault, (unsigned)HK_ON_FAULT_TRAP);
+    hk_heap_init(&heaps[0]);
+    hk_heap_init(&heaps[1]);
+    one_frees(3 * HK_SLICE, HK_KIND_LARGE);
+    one_frees(2 * HK_UNIT, HK_KIND_HUGE);
+}
+
+int main(void) {
+    sched_getaffinity(0, sizeof processors, &processors);
+    hk_thread_t *thread = hk_thread_enter(); /* all there is to set up */
+    if (thread != NULL)
+        hk_thread_leave(thread);
+    one_changes_the_map();
+    one_frees_a_block();
+    return 0;
+}

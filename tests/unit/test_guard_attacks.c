@@ -1,0 +1,227 @@
+/* Ways around the guard: many threads, a fork, a tail that was read, a handler in the middle of an allocation, frees of the
+ * allocator's own memory, more than can be had, more blocks of no bytes than have a place, blocks without fences. */
+#include <errno.h>
+#include <pthread.h>
+
+#include "backend/meta.h"
+#include "faults.h"
+#include "guard/quarantine.h"
+#include "guard/tail.h"
+#include "magazines.h"
+#include "os/os.h"
+
+enum { BYTES = 400 };
+
+/* ---- many threads ---- */
+
+enum { IDLE = 40, IN_A_ROW = 32 };
+static pthread_barrier_t all_there, may_go;
+
+static void *idle(void *unused) {
+    hak_free(hak_malloc(16));
+    pthread_barrier_wait(&all_there);
+    pthread_barrier_wait(&may_go);
+    return unused;
+}
+
+static void *one_of_many(void *unused) {
+    char *p[IN_A_ROW];
+    unsigned beside = 0;
+    CHECK(hk_threads_are_many());
+    for (unsigned i = 0; i < IN_A_ROW; i++)
+        p[i] = hak_malloc(BYTES);
+    for (unsigned i = 1; i < IN_A_ROW; i++)
+        beside += p[i] == p[i - 1] + hk_classes[hk_map_kind(p[i])].size;
+    CHECK(beside < IN_A_ROW / 2);
+    for (unsigned i = 0; i < IN_A_ROW; i++)
+        hak_free(p[i]);
+    return unused;
+}
+
+static void many_threads(void) {
+    pthread_t threads[IDLE], one;
+    CHECK(pthread_barrier_init(&all_there, NULL, IDLE + 1) == 0);
+    CHECK(pthread_barrier_init(&may_go, NULL, IDLE + 1) == 0);
+    for (unsigned i = 0; i < IDLE; i++)
+        CHECK(pthread_create(&threads[i], NULL, idle, NULL) == 0);
+    pthread_barrier_wait(&all_there);
+    CHECK(pthread_create(&one, NULL, one_of_many, NULL) == 0 && pthread_join(one, NULL) == 0);
+    pthread_barrier_wait(&may_go);
+    for (unsigned i = 0; i < IDLE; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+}
+
+/* ---- forks ---- */
+
+/* Of blocks that are there already. */
+static void say_order(void *unused) {
+    enum { BLOCKS = 200 };
+    uintptr_t sum = 0;
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        void *p = hak_malloc(BYTES);
+        sum = sum * 31 + (uintptr_t)p;
+        hak_free(p);
+    }
+    dprintf(STDOUT_FILENO, "%" PRIxPTR " %u", sum, hk_guard_chance(UINT32_MAX));
+    (void)unused;
+}
+
+static void children_differ(void) {
+    static child_t first, second;
+    for (unsigned i = 0; i < 1000; i++) /* from then on all is there */
+        hak_free(hak_malloc(BYTES));
+    hk_guard_chance(1);
+    child_run(&first, say_order, NULL);
+    child_run(&second, say_order, NULL);
+    CHECK(first.status == 0 && second.status == 0);
+    char *of_first = strchr(first.text, ' '), *of_second = strchr(second.text, ' ');
+    CHECK(of_first != NULL && of_second != NULL && strcmp(of_first, of_second) != 0);
+    *of_first = *of_second = '\0';
+    CHECK(strcmp(first.text, second.text) != 0);
+}
+
+/* ---- tails ---- */
+
+/* Of two places that differ in one bit, the tail at the one does not give that at the other: in how many ways it differs there. */
+static void tails_tell_nothing_of_others(void) {
+    enum { PAIRS = 4096, FROM = 4, TO = 30, LEAST = 100 };
+    for (unsigned bit = FROM; bit < TO; bit++) {
+        bool seen[256] = {false};
+        unsigned ways = 0;
+        for (uintptr_t i = 0; i < PAIRS; i++) {
+            const char *p = (const char *)(i * 0x10010),
+                       *q = (const char *)((uintptr_t)p ^ (uintptr_t)1 << bit);
+            const uint64_t differ = hk_tail_of(p, 32, 64).value[0] ^ hk_tail_of(q, 32, 64).value[0];
+            const unsigned byte = differ >> 16 & 0xff;
+            ways += !seen[byte];
+            seen[byte] = true;
+        }
+        CHECK(ways >= LEAST);
+    }
+}
+
+/* ---- handlers ---- */
+
+/* A handler that interrupts its thread at a block gets none that the thread may be about to take, and may free it. */
+static void a_handler_gets_its_own(void) {
+    hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
+    const uint64_t dice = hk_quarantine_close(thread->quarantine);
+    for (unsigned i = 0; i < 100; i++) {
+        void *p = hak_malloc(100);
+        CHECK(p != NULL && hk_map_kind(p) == HK_KIND_EMERGENCY);
+        hak_free(p);
+        CHECK_EQ(hk_load_relaxed(&thread->quarantine->dice), 0);
+    }
+    hk_quarantine_open(thread->quarantine, dice);
+    void *p = hak_malloc(100);
+    CHECK(hk_kind_is_class(hk_map_kind(p)));
+    hak_free(p);
+}
+
+/* ---- the allocator's own memory ---- */
+
+static size_t forged; /* what stands where the C library's allocator has a chunk's size */
+
+static void forge_and_free(void *p) {
+    memcpy((char *)p - sizeof forged, &forged, sizeof forged);
+    hak_free(p);
+}
+
+/* Nor is a mapping that goes on into it, as what lies before may say. */
+static void own_memory_is_no_chunk(void) {
+    const size_t page = hk_os_page_size();
+    char *own = hk_meta_alloc(HK_MIB), *fence = own - HK_CACHE_LINE - page; /* by itself */
+    void *block = hak_malloc(100);
+    forged = 48;
+    CHECK_FAULT(forge_and_free, own + 16, "invalid free", "");
+    CHECK_FAULT(ask_size, own + 16, "invalid pointer", "");
+    CHECK_FAULT(forge_and_free, (char *)hk_map_leaf(block) + 16, "invalid free", "");
+    CHECK(hk_os_protect(fence, page, HK_READ_WRITE));
+#ifdef __GLIBC__ /* another one's chunks are not known */
+    forged = (2 * page) | 2;
+    CHECK_FAULT(forge_and_free, fence + 16, "invalid free", "");
+#endif
+    CHECK(hk_os_protect(fence, page, HK_NO_ACCESS));
+    hak_free(block);
+}
+
+/* ---- what cannot be had ---- */
+
+#if HK_DEBUG
+static unsigned waiting(void) {
+    return hk_quarantine_count(hk_load_relaxed(&own_record()->quarantine), hk_class_of(BYTES + 1));
+}
+
+/* Who is refused a large block has undone no waiting, and what comes after that is fenced as before. */
+static void a_refusal_changes_nothing(void) {
+    void *live = hak_malloc(64 * HK_MIB);
+    for (unsigned i = 0; i < 4; i++)
+        hak_free(hak_malloc(BYTES));
+    const unsigned before = waiting();
+    CHECK(before != 0);
+    hk_os_fail_after(0);
+    CHECK(hak_malloc(60 * HK_MIB) == NULL && errno == ENOMEM);
+    hk_os_fail_after(-1);
+    CHECK_EQ(waiting(), before);
+    void *p = hak_malloc(100000);
+    CHECK(p != NULL && (hk_map_kind(p) == HK_KIND_FENCED) == hk_guard->fences);
+    hak_free(p);
+    hak_free(live);
+    hak_trim();
+    CHECK_EQ(waiting(), 0);
+}
+#endif
+
+/* Those that have no place are blocks of a class, for mappings are few. */
+static void blocks_of_no_bytes(void) {
+    enum { BLOCKS = 70000, LAST = BLOCKS - 1 };
+    static void *p[BLOCKS];
+    for (unsigned i = 0; i < BLOCKS; i++)
+        CHECK((p[i] = hak_malloc(0)) != NULL);
+    CHECK(hk_kind_is_class(hk_map_kind(p[LAST])) && hak_usable_size(p[LAST]) == 0);
+    CHECK(*(char *)p[LAST] != 0); /* its tail */
+    void *large = hak_malloc(100000);
+    CHECK((hk_map_kind(large) == HK_KIND_FENCED) == hk_guard->fences);
+    hak_free(large);
+    for (unsigned i = 0; i < BLOCKS; i++)
+        hak_free(p[i]);
+}
+
+/* Large blocks without fences read as zero as all do. */
+static void unfenced(void *unused) {
+    enum { LARGE = 100000, ROUNDS = 20 };
+    (void)unused;
+    set_fences(false);
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        char *p = hak_malloc(LARGE);
+        CHECK(p != NULL && hk_map_kind(p) != HK_KIND_FENCED);
+        CHECK_EQ(hk_not_zero(p, LARGE), SIZE_MAX);
+        memset(p, 1, LARGE);
+        hak_free(p);
+        p = hak_calloc(1, LARGE);
+        CHECK_EQ(hk_not_zero(p, LARGE), SIZE_MAX);
+        memset(p, 1, LARGE);
+        hak_free(p);
+    }
+}
+
+int main(void) {
+    static child_t child;
+    hak_free(hak_malloc(1));
+    guard();
+    if (!HK_HOSTILE) /* whose magazines hold too few to have an order */
+        many_threads();
+    children_differ();
+    tails_tell_nothing_of_others();
+    a_handler_gets_its_own();
+    own_memory_is_no_chunk();
+#if HK_DEBUG
+    a_refusal_changes_nothing();
+#endif
+    if (hk_guard->fences)
+        blocks_of_no_bytes();
+    child_run(&child, unfenced, NULL);
+    CHECK_TEXT(child.text, "");
+    CHECK(child.status == 0);
+    return 0;
+}
