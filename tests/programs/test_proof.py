@@ -114,4 +114,6 @@ def test_for_a_program_with_its_own_malloc_the_check_fails(
 
 def test_a_proof_that_cannot_be_written_is_said(preload: Path, tmp_path: Path) -> None:
     result = run_under(preload, [compile_c(HELLO, tmp_path)], env={"HAKMEM_PROOF": "/dev/full"})
-    assert "HAKMEM_PROOF=/dev/full: No space left on device; the proof is not whole" in result.stderr
+    assert (
+        "HAKMEM_PROOF=/dev/full: No space left on device; the proof is not whole" in result.stderr
+    )
