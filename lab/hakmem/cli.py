@@ -1,5 +1,6 @@
 """The command `hakmem`: how its failures become messages."""
 
+import ast
 import io
 import signal
 import sys
@@ -20,7 +21,7 @@ from hakmem.process import scratch
 # option of the lab would be taken for one.
 OWN_COMMAND = {"allow_interspersed_args": False}
 Library = Annotated[
-    Path | None, typer.Option("--lib", help="Library to preload (default: build/libhakmem.so).")
+    Path | None, typer.Option("--lib", help="hakmem's library (default: build/libhakmem.so).")
 ]
 MOST = 1e8  # of any number; of seconds three years
 
@@ -34,70 +35,42 @@ def bounded(value: float | None) -> float | None:
 
 of_float = partial(typer.Option, callback=bounded)
 
-# By panel and name: the first line of each command's help.
+# By panel and name, where each command is: the module, and what in it. The line of the help is the
+# first that the command says of itself.
 PANELS = {
     "Run and compare": {
-        "run": "Run a program under hakmem and say what was proven inside its processes.",
-        "heap": "Show what a program's memory is in use for: a flame graph, the functions, growth.",
-        "demo": "Show hakmem at work: real programs with proof, a short benchmark, the report.",
-        "compare": "Try hakmem on your own program, against the system's allocator and every peer "
-        "found.",
-        "ab": "Decide whether B is better than A (or no worse), by interleaved blocks, and record "
-        "it.",
-        "record": "Run a program and record its allocations, as a trace to replay under any "
-        "allocator.",
-        "replay": "Replay a trace under hakmem and every other allocator: time, peak, memory held.",
-        "advise": "Find the options of hakmem that help a trace, by measured replays; often none "
-        "does.",
-        "baseline": "What this host gives today: random_mixed under hakmem and the C library, and "
-        "its spread.",
-        "config": "Show every option: what is allowed, what is effective here, and where that "
-        "comes from.",
-        "peers": "The rival allocators: build them, list them.",
+        "run": "process.run:run_command",
+        "heap": "heap.cli:app",
+        "demo": "demo:command",
+        "compare": "paired.cli:compare_command",
+        "ab": "paired.cli:ab_command",
+        "record": "replay.cli:record_command",
+        "replay": "replay.cli:replay_command",
+        "advise": "replay.cli:advise_command",
+        "baseline": "paired.cli:baseline_command",
+        "config": "config:command",
+        "peers": "peers:app",
     },
     "Watch over time": {
-        "top": "Show every process here that runs on hakmem with HAKMEM_LIVE=1: memory, purges, "
-        "faults.",
-        "export": "Serve OpenMetrics of every process here that runs on hakmem with HAKMEM_LIVE=1.",
-        "soak": "Let a program run for long, epoch by epoch; judge its drift, spread and memory.",
-        "matrix": "Run modes through stages with pass rules, and end in GO, NO-GO or UNDECIDED.",
+        "top": "live.cli:top_command",
+        "export": "live.cli:export_command",
+        "soak": "soak.cli:app",
+        "matrix": "matrix.cli:command",
     },
     "Evidence": {
-        "report": "Make one HTML file of what was measured: verdicts, soaks, matrices, how to "
-        "repeat each.",
-        "ledger": "The recorded evidence: list, show, verify, query.",
-        "rerun": "Measure a record again, from the record alone, and show both side by side.",
-        "scorecard": "Show every target with the last figure of it that may be cited, and whether "
-        "it is met.",
-        "audit": "Check that every figure in the docs and commit messages is what a record says.",
+        "report": "report.cli:command",
+        "ledger": "ledger.cli:app",
+        "rerun": "rerun.cli:command",
+        "scorecard": "scorecard.cli:command",
+        "audit": "audit.cli:command",
     },
     "Work on an allocator": {
-        "conformance": "Hold allocators to the promises of tests/conformance: kept, broken and "
-        "why, or not checked.",
-        "hotpath": "What one operation costs: instructions, branches, misses, where, and in what "
-        "code.",
-        "bisect": "Find the commit that changed a benchmark's or a command's cost, or that none "
-        "did.",
+        "conformance": "conformance.cli:command",
+        "hotpath": "hotpath.cli:command",
+        "bisect": "bisect.cli:command",
     },
 }
-# Where a command is that is not `command` in the cli of its own folder.
-PLACES = {
-    "run": "process.run:run_command",
-    "compare": "paired.cli:compare_command",
-    "ab": "paired.cli:ab_command",
-    "record": "replay.cli:record_command",
-    "replay": "replay.cli:replay_command",
-    "advise": "replay.cli:advise_command",
-    "baseline": "paired.cli:baseline_command",
-    "config": "config:command",
-    "demo": "demo:command",
-    "top": "live.cli:top_command",
-    "export": "live.cli:export_command",
-    "peers": "peers:app",
-    "heap": "heap.cli:app",
-    "soak": "soak.cli:app",
-    "ledger": "ledger.cli:app",
-}
+PLACES = {name: place for rows in PANELS.values() for name, place in rows.items()}
 # What is about this repository: its sources, benchmarks and targets.
 OF_CHECKOUT = {
     *("replay", "advise", "demo", "baseline", "matrix", "rerun", "scorecard", "audit"),
@@ -108,7 +81,7 @@ WITH_OWN_COMMAND = ("run", "record", "compare", "ab", "hotpath")
 
 def load(name: str) -> Any:
     """The command itself, from its module."""
-    module, _, attribute = PLACES.get(name, f"{name}.cli:command").partition(":")
+    module, attribute = PLACES[name].split(":")
     found = getattr(import_module(f"hakmem.{module}"), attribute)
     alone = typer.Typer()
     if isinstance(found, typer.Typer):
@@ -117,6 +90,22 @@ def load(name: str) -> Any:
         settings = OWN_COMMAND if name in WITH_OWN_COMMAND else None
         alone.command(name, context_settings=settings)(found)
     return get_group(alone).commands[name]
+
+
+def first_line(name: str) -> str:
+    """What the command says of itself, read and not loaded: of a function its docstring, of one
+    with parts what its Typer is given as `help`."""
+    module, attribute = PLACES[name].split(":")
+    file = Path(__file__).parent.joinpath(*module.split(".")).with_suffix(".py")
+    for node in ast.parse(file.read_bytes()).body:
+        match node:
+            case ast.FunctionDef(name=found) if found == attribute:
+                return (ast.get_docstring(node) or "").partition("\n")[0]
+            case ast.Assign(targets=[ast.Name(id=found)], value=ast.Call(keywords=given)):
+                said = next((k.value for k in given if k.arg == "help"), None)
+                if found == attribute and said is not None:
+                    return str(ast.literal_eval(said)).partition("\n")[0]
+    raise AssertionError(f"{PLACES[name]} is not there, or says nothing of itself")
 
 
 def require_checkout(name: str) -> None:
@@ -129,6 +118,12 @@ def require_checkout(name: str) -> None:
 
 class Commands(TyperGroup):
     """Has stand-ins for all commands, which know enough to be listed; one is loaded when named."""
+
+    def get_command(self, ctx: Any, name: str) -> Any:
+        found = super().get_command(ctx, name)
+        if found is not None:
+            found.help = first_line(name)
+        return found
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, found, rest = super().resolve_command(ctx, args)
@@ -186,8 +181,8 @@ def _options(
 
 
 for panel, rows in PANELS.items():
-    for name, line in rows.items():
-        app.command(name, help=line, rich_help_panel=panel)(_stand_in)
+    for name in rows:
+        app.command(name, rich_help_panel=panel)(_stand_in)
 
 
 def main() -> None:

@@ -10,14 +10,16 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console, Group
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from hakmem import pages, project
+from hakmem import pages, project, terminal
+from hakmem.cli import Library
 from hakmem.errors import LabError
 from hakmem.process.children import last_line
 from hakmem.process.library import bare_python
+from hakmem.process.settings import without_settings
 
 # Loads the library as a program of the user's would, and leaves before anything is written at exit.
 _CHILD = """
@@ -75,11 +77,6 @@ def environment(assignments: Sequence[str], base: Mapping[str, str]) -> dict[str
             raise LabError(f"--env takes NAME=VALUE, not {assignment!r}")
         result[name] = value
     return result
-
-
-def without_settings(base: Mapping[str, str]) -> dict[str, str]:
-    """`base` without anything that sets an option: what a process then has are the defaults."""
-    return {name: value for name, value in base.items() if not name.startswith("HAKMEM_")}
 
 
 def ask(library: Path, base: Mapping[str, str] | None = None) -> Listing:
@@ -211,9 +208,7 @@ def check_page(page: Path, listing: Listing) -> str:
 
 
 def command(
-    lib: Annotated[
-        Path | None, typer.Option(help="Library to ask (default: build/libhakmem.so).")
-    ] = None,
+    lib: Library = None,
     env: Annotated[
         list[str] | None, typer.Option("--env", help="NAME=VALUE to set for the process asked.")
     ] = None,
@@ -241,5 +236,5 @@ def command(
     if as_json:
         print(json.dumps(listing.document, indent=1))
     else:
-        console = Console()
+        console = terminal.new_console()
         console.print(tables(listing, console.width))

@@ -10,13 +10,14 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from hakmem import project
-from hakmem.cli import of_float
+from hakmem import project, terminal
+from hakmem.cli import Library, of_float
 from hakmem.errors import INTERRUPTED, LabError
 from hakmem.paired import suite_run
-from hakmem.paired.cli import Rivals, Seed, without_seed
+from hakmem.paired.cli import Rivals, Seed
 from hakmem.paired.protocol import LOOKS
-from hakmem.process import provenance, run, scratch
+from hakmem.process import run, scratch
+from hakmem.process.argv import own_argv, without_seed
 from hakmem.process.library import SUBJECT
 from hakmem.report import cli as report
 
@@ -39,20 +40,18 @@ def command(
     budget: Annotated[
         float, of_float(min=5, help="About how many seconds the benchmark takes.")
     ] = 80,
-    lib: Annotated[
-        Path | None, typer.Option(help="hakmem's library (default: build/libhakmem.so).")
-    ] = None,
+    lib: Library = None,
     rival: Rivals = None,
     seed: Seed = None,
     out: Annotated[Path, typer.Option(help="Folder for report.html.")] = Path("out"),
 ) -> None:
     """Show hakmem at work: real programs with proof, a short benchmark, the report."""
-    console, page = Console(), project.place(out, out, folder=True) / "report.html"
+    console, page = terminal.new_console(), project.place(out, out, folder=True) / "report.html"
     library = project.library(lib)
     console.print("[bold]1. Real programs under hakmem[/]")
     show_programs(library, console)
     console.print("\n[bold]2. A short benchmark against every allocator that is here[/]")
-    asked = request(lib, rival or [], budget, seed, without_seed(provenance.own_argv()))
+    asked = request(lib, rival or [], budget, seed, without_seed(own_argv()))
     finished = suite_run.run(asked, console)
     report.write_run(page, finished.record, finished.whole, kept=False)
     console.print(Text("the report: ", style="bold").append(str(page.resolve()), style="not bold"))
@@ -77,7 +76,7 @@ def _show(program: Sequence[str], library: Path, console: Console) -> None:
     outcome = run.execute(program, library)
     if outcome.status == INTERRUPTED:  # Ctrl-C reached the program, and was meant for us all
         raise KeyboardInterrupt
-    console.print(Text(f"  {outcome.sentence}"), soft_wrap=True)
+    terminal.say(console, f"  {outcome.sentence}")
     if not outcome.proven or outcome.status != 0:
         raise LabError(
             f"a real program failed under hakmem (status {outcome.status}): no figures from it",

@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hakmem import project
+from hakmem import project, terminal
 from hakmem.cli import require_checkout
 from hakmem.errors import LabError
 from hakmem.process import children
@@ -296,13 +295,13 @@ def build_command(
 ) -> None:
     """Build the peers into build/peers/, one after the other, and verify each."""
     require_checkout("peers build")
-    console = Console()
+    console = terminal.new_console()
     with console.status("") as status:
 
         def tell(name: str, what: str) -> None:
             status.update(f"{name}: {what}")
             if what != "building":
-                console.print(f"{name}: {what}", highlight=False)
+                console.print(f"{name}: {what}")
 
         errors = build(names or (), tell)
     reasons = defaultdict(list)
@@ -335,7 +334,7 @@ def list_command() -> None:
             failures.append(str(error))
         path = library.path or "the C library"
         table.add_row(library.name, library.version, library.origin, str(path), verdict)
-    console = Console()
+    console = terminal.new_console()
     console.print(table)
     here = {library.name for library in libraries}
     if missing := [name for name in recipes() if name not in here]:
@@ -346,6 +345,6 @@ def list_command() -> None:
             how = "packages of Debian; to build the others needs a checkout of hakmem"
         console.print(f"not installed: {', '.join(missing)} ({how})")
     for failure in failures:
-        console.print(Text(failure, style="red"), soft_wrap=True)
+        terminal.say(console, failure, "red")
     if failures:
         raise typer.Exit(1)

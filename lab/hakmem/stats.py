@@ -6,6 +6,7 @@ Ratios are handled as natural logarithms, where a gain and the equal loss have t
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -32,6 +33,11 @@ class Interval:
 
 def median(values: Sequence[float]) -> float:
     return float(np.median(values))
+
+
+def variation(values: Sequence[float]) -> float:
+    """Standard deviation ÷ mean."""
+    return statistics.stdev(values) / statistics.fmean(values)
 
 
 def walsh(values: np.ndarray) -> np.ndarray:

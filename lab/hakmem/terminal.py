@@ -1,4 +1,5 @@
-"""What looks the same in every command's terminal: tables, and the bar of all that takes long."""
+"""What looks the same in every command's terminal: lines, tables, and the bar of all that takes
+long."""
 
 from typing import Any
 
@@ -13,6 +14,16 @@ from rich.progress import (
 )
 from rich.table import Table
 from rich.text import Text
+
+
+def new_console(stderr: bool = False) -> Console:
+    """In which numbers and names have no colours of their own."""
+    return Console(stderr=stderr, highlight=False)
+
+
+def say(console: Console, line: str, style: str = "") -> None:
+    """A line in which nothing is markup; it is the terminal that breaks it, if anybody does."""
+    console.print(Text(line, style=style), soft_wrap=True)
 
 
 def table(*titles: str | tuple[str, int], least: int | None = None, **more: Any) -> Table:

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
-from hakmem.paired.baseline import BENCHES, FULL_OPS, Mix, mix_of, variation
+from hakmem.paired.baseline import BENCHES, FULL_OPS, Mix, mix_of
+from hakmem.stats import variation
 from standing import Stand, ran, refused
 
 Baseline = Callable[..., subprocess.CompletedProcess[str]]

@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import pytest
+from click import Context
 from hakmem import cli as commands
 from hakmem.cli import PANELS
-from standing import SLOW_TO_LOAD, Stand, ran
+from standing import SLOW_TO_LOAD, Stand, flat, ran
+from typer.main import get_group
 from users import version
 
 NAMES = [name for rows in PANELS.values() for name in rows]
@@ -43,9 +45,19 @@ def test_help_refusals_and_short_commands_load_nothing_that_only_results_need(
 
 
 def test_what_the_help_lists_is_what_each_command_says_of_itself() -> None:
-    listed = {name: line for rows in PANELS.values() for name, line in rows.items()}
+    group = get_group(commands.app)
+    listed = {name: group.get_command(Context(group), name).help for name in NAMES}
     said = {name: inspect.cleandoc(commands.load(name).help).split("\n\n")[0] for name in NAMES}
     assert listed == said
+
+
+def test_what_a_command_says_of_itself_is_written_once() -> None:
+    """In its own module, and not in the table of all commands too."""
+    folder = Path(commands.__file__).parent
+    texts = [flat(file.read_text()).replace('" "', "") for file in folder.rglob("*.py")]
+    for name in NAMES:
+        line = commands.load(name).help.partition("\n")[0]
+        assert sum(text.count(line) for text in texts) == 1, name
 
 
 def test_the_help_has_a_panel_for_each_kind_of_command_first_what_users_need(stand: Stand) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hakmem import config, project
 from hakmem.process import proof as proofs
+from hakmem.process.settings import without_settings
 from standing import Stand, need_built, ran, refused
 
 ROOT = Path(__file__).parents[2]
@@ -23,7 +24,7 @@ def built() -> Path:
 @pytest.fixture
 def clean() -> dict[str, str]:
     """This process's environment without any option set."""
-    return config.without_settings(os.environ)
+    return without_settings(os.environ)
 
 
 def option(listing: config.Listing, name: str) -> config.Option:
@@ -129,7 +130,7 @@ def test_a_stale_page_is_found(
 
 def proof_of(library: Path, tmp_path: Path, settings: dict[str, str]) -> proofs.Proof:
     file = tmp_path / "proof"
-    environment = config.without_settings(os.environ) | settings
+    environment = without_settings(os.environ) | settings
     environment |= {"LD_PRELOAD": str(library), "HAKMEM_PROOF": str(file)}
     subprocess.run(["/bin/true"], env=environment, check=True, timeout=60)
     assert len(file.read_text().splitlines()) == 1
@@ -160,7 +161,7 @@ def test_the_proof_has_the_profile_and_all_that_is_not_default(built: Path, tmp_
 
 def test_every_option_at_once_is_still_one_line_of_json(built: Path, tmp_path: Path) -> None:
     settings = {}
-    for row in config.ask(built, config.without_settings(os.environ)).options:
+    for row in config.ask(built, without_settings(os.environ)).options:
         if row.allowed == "text":
             settings[row.name] = '/dev/null "\\' + "\t" * 500
         elif " to " in row.allowed:

@@ -246,10 +246,26 @@ def test_a_folder_of_something_else_is_left_alone(run: Run, tmp_path: Path) -> N
 # ---- what is no evidence ----
 
 
+def test_a_baseline_that_crashes_ends_the_matrix_which_is_on_record(
+    own: Stand, run: Run, tmp_path: Path
+) -> None:
+    file = written(tmp_path, {"good": ""})
+    file.write_text(file.read_text().replace('"" }', '"crash" }', 1))
+    why = "stage 1: the baseline itself failed: killed by SIGSEGV: planted crash"
+    assert f"UNDECIDED {why}" in run(file, status=1).stdout
+    (record,) = own.records()
+    body = record.body
+    assert (body["ok"], body["failures"], body["stages"]) == (False, {"base": why}, [])
+    assert (body["verdict"], body["why"]) == ("UNDECIDED", why)
+    assert {found["verdict"] for found in body["standings"].values()} == {"UNDECIDED"}
+    assert "the baseline itself failed" in page_of(tmp_path)
+    run(file, status=1)
+    assert own.records() == [record]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ('"" }', '"crash" }', "the baseline itself failed: killed by SIGSEGV"),
         (
             'name = "good"',
             'name = "good"\nlibrary = "{silent}"',

@@ -217,6 +217,25 @@ def test_a_benchmark_that_hakmem_failed_is_missed(site: Site) -> None:
     assert states(site)["time"] == "met"
 
 
+@pytest.mark.parametrize(
+    ("kind", "target", "of"),
+    [
+        ("soak", "drift", {"binary": {"origin": "hakmem"}, "environment": {}}),
+        ("matrix", "matrix", {"verdict": "UNDECIDED", "why": "the baseline itself failed"}),
+    ],
+)
+def test_a_soak_or_matrix_that_hakmem_failed_is_a_miss_until_it_does_not(
+    site: Site, kind: str, target: str, of: dict[str, Any]
+) -> None:
+    site.add(kind, {**of, "failures": {"x": "killed by SIGSEGV"}, "ok": False})
+    row = site.rows()[target]
+    assert (row.state, row.remark) == ("missed", "hakmem failed: killed by SIGSEGV")
+    drift = {"value": 0.0, "low": -1.0, "high": 1.0, "unit": "B", "margin": 2.0}
+    well = {"metrics": {"rss_drift": drift}, "analysis": {"run_s": 300}, "verdict": "GO"}
+    site.add(kind, {**of, **well})
+    assert states(site)[target] == "met"
+
+
 def test_a_mean_is_missed_where_hakmem_failed_one_of_its_rows(site: Site) -> None:
     def run(**more: Any) -> str:
         return site.add("suite", suite({"a": 0.8, "b": 0.8}, oracle=0.9, **more)).id

@@ -74,7 +74,23 @@ def test_planted_faults_are_seen(
 ) -> None:
     done = ran(quick("--env", f"HAKMEM_TEST_SOAK={planted}"), status)
     assert message in done.stdout + done.stderr
-    assert len(own.records()) == (planted in ("leak", "shaky"))
+    assert len(own.records()) == (planted != "silent")
+
+
+@pytest.mark.parametrize("lib", ["hakmem", "system"])
+def test_a_crash_is_on_record_and_shown(own: Stand, quick: Quick, tmp_path: Path, lib: str) -> None:
+    ran(quick("--lib", lib))
+    done = quick("--lib", lib, "--env", "HAKMEM_TEST_SOAK=crash")
+    refused(done, "the soak failed: killed by SIGSEGV: planted crash", status=1)
+    record = own.records("soak")[-1]
+    why = {f"soak_mixed on {lib}": "killed by SIGSEGV: planted crash"}
+    assert (record.body["ok"], record.body["failures"]) == (False, why)
+    assert (record.body["binary"]["name"], record.raw) == (lib, {})
+    ran(own.call("ledger", "verify"))
+    ran(own.call("report", record.id, "--out", tmp_path / "page"))
+    assert "killed by SIGSEGV: planted crash</li>" in (tmp_path / "page").read_text()
+    quick("--no-record", "--env", "HAKMEM_TEST_SOAK=crash")
+    assert own.records("soak")[-1] == record
 
 
 def test_a_library_that_is_built_again_meanwhile_is_not_recorded(

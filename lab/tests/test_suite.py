@@ -264,8 +264,32 @@ def test_a_benchmark_that_hakmem_fails_ends_no_run(world: World) -> None:
     assert "planted failure" in record.body["failures"]["huge"]
     assert suite_table.lines(world.whole())[-1].cells[:2] == ("huge", "failed")
     assert "batch_lifo against system" in world.whole()["metrics"]
-    with pytest.raises(LabError, match="nothing was measured"):
-        world.run(world.request("huge"))
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_where_hakmem_fails_all_rows_that_is_on_record(world: World, late: bool) -> None:
+    name, why = ("batch_lifo", "late") if late else ("huge", "planted failure")
+    world.fails = lambda trial: why if trial.letter == "A" and trial.round == 6 else None
+    good, said = world.run(world.request(name))
+    setting, record = world.ledger.records()
+    assert (good, setting.kind, record.kind) == (False, "setting", "suite")
+    assert (record.body["ok"], record.body["inputs"]) == (False, [setting.id])
+    assert why in record.body["failures"][name]
+    assert f"recorded: {record.id}" in said
+    assert "hakmem over 1 row: nothing." in said
+    whole = world.whole()
+    assert (whole["rows"], whole["of"], whole["programs"]) == ([], "hakmem", False)
+    assert suite_table.lines(whole)[0].cells[:2] == (name, "failed")
+    assert f"| {name} | failed |" in suite_table.markdown(whole, record.time)
+    report_cli.command(out=world.folder / "page")
+    assert f"{name}, hakmem: " in (world.folder / "page").read_text()
+
+
+def test_where_only_the_rivals_fail_nothing_is_said_of_hakmem(world: World) -> None:
+    world.fails = lambda trial: "planted" if trial.letter in "BC" else None
+    with pytest.raises(LabError, match="nothing was measured: batch_lifo: planted"):
+        world.run(world.request("batch_lifo"))
+    assert list(world.ledger.records()) == []
 
 
 def test_what_hakmem_or_the_floor_fails_half_way_is_not_decided(world: World) -> None:

@@ -8,7 +8,6 @@ import pytest
 from hakmem import words
 from hakmem.errors import LabError
 from hakmem.paired import (
-    cli as paired_cli,
     protocol,
     session,
     suite_record,
@@ -18,6 +17,7 @@ from hakmem.paired import (
 )
 from hakmem.paired.blocks import Track
 from hakmem.paired.readings import choose
+from hakmem.process import argv
 from hakmem.process.sample import Sample
 from hakmem.stats import Interval
 from hakmem.suite import SUITE
@@ -145,4 +145,4 @@ def test_each_benchmark_is_there_once_unless_another_figure_is_named() -> None:
 
 def test_the_command_line_is_known_without_its_seed_and_page() -> None:
     words = ["hakmem", "compare", "--resume", "--seed", "7", "--suite", "--seed=8", "--page", "x"]
-    assert paired_cli.without_seed(words) == ["hakmem", "compare", "--suite"]
+    assert argv.without_seed(words) == ["hakmem", "compare", "--suite"]

@@ -50,8 +50,9 @@ def build_consumer(folder: Path, *settings: str) -> None:
 
 def run_consumer(folder: Path) -> None:
     """Its programs, in both languages and linked in both ways, are on this version."""
-    for name in ("in_c_hakmem", "in_c_static", "in_cxx_hakmem", "in_cxx_static"):
-        assert run([folder / name], folder).stdout.strip() == version()
+    for name in ("in_c", "in_cxx", "own_operators"):
+        for form in ("hakmem", "static"):
+            assert run([folder / f"{name}_{form}"], folder).stdout.strip() == version()
 
 
 def link_by_pkg_config(prefix: Path, folder: Path) -> Path:

@@ -22,7 +22,8 @@ from hakmem.errors import LabError
 from hakmem.hotpath import sharing
 from hakmem.ledger import claims
 from hakmem.ledger.store import Record
-from hakmem.paired import recording, suite_record, suite_table
+from hakmem.paired import suite_record, suite_table
+from hakmem.process.settings import tuning
 from hakmem.scorecard import page as scorecard
 
 _BLOCK = re.compile(
@@ -138,7 +139,7 @@ def _lines(record: Record) -> Iterator[str]:
     body = record.body
     if record.kind not in OF_RATIOS or record.kind == "suite" or not body.get("metrics"):
         raise LabError(f"record {record.id} is no verdict with metrics")
-    told = recording.tuning(body.get("settings_of_user") or {})
+    told = tuning(body.get("settings_of_user") or {})
     asked = ", with ".join([str(body.get("question", "")), *(f"{n}={v}" for n, v in told.items())])
     where = f"{str(body['source']['commit'])[:10]}, {record.time[:10]}"
     for name, metric in body["metrics"].items():

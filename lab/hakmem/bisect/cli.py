@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from hakmem import complete, project
+from hakmem import complete, project, terminal
 from hakmem.bisect import commits as bisect_range, posterior, record as bisect_record, view
 from hakmem.bisect.course import Aim, Course, Request
 from hakmem.bisect.search import Finding
@@ -89,7 +89,7 @@ def command(
         argv=again(seed),
         passed=given_to(own, passed),
     )
-    if run(request, Console()).answer == "open":
+    if run(request, terminal.new_console()).answer == "open":
         raise typer.Exit(1)
 
 
@@ -110,7 +110,7 @@ def run(request: Request, console: Console) -> Finding:
     view.print_finding(console, commits, course.search, finding, reading.sign)
     kept = f"recorded: {record.id}" if record else "not recorded"
     blocks = sum(one.decision.blocks for one in course.compared)
-    console.print(f"{len(course.compared)} comparisons, {blocks} blocks; {kept}", highlight=False)
+    console.print(f"{len(course.compared)} comparisons, {blocks} blocks; {kept}")
     return finding
 
 
@@ -134,15 +134,14 @@ def announce(course: Course) -> None:
     what = request.bench or " ".join(request.command)
     course.console.print(Text(f"{what}: {course.reading.words}", style="bold"))
     for name, commit in (("good", commits[0]), ("bad", commits[-1])):
-        course.console.print(Text(f"  {name:<5}{commit}"), soft_wrap=True)
+        terminal.say(course.console, f"  {name:<5}{commit}")
     way = (
         "each commit's library under the programs that are here now: only the allocator differs"
         if request.repository is None
         else "the program of each commit, built and run in a worktree of its own"
     )
-    course.console.print(f"{len(commits) - 1} commits; {way}", highlight=False)
+    course.console.print(f"{len(commits) - 1} commits; {way}")
     course.console.print(
         f"aim: {request.aim}; {request.most} blocks at most for the ends and the test, "
         f"{request.blocks} for each of at most {request.probes} probes, seed {request.seed}",
-        highlight=False,
     )

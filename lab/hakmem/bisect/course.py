@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Literal
 
 from rich.console import Console
-from rich.text import Text
 
+from hakmem import terminal
 from hakmem.bisect import view
 from hakmem.bisect.commits import Commit
 from hakmem.bisect.search import SURE, Finding, Search, Suspect
@@ -204,12 +204,12 @@ class Course:
         ready = session.prepare(plan, self.request.seconds, self.console)
         self._require(ready.failures, base, commit)
         what = f"{role}: {cells[OTHER].name} against {cells[BASE].name}"
-        self.console.print(f"{what}, {session.expected_time(ready)}", highlight=False)
+        self.console.print(f"{what}, {session.expected_time(ready)}")
         done = session.measure(ready, self.console, session.sampler(ready.plan))
         self._require(done.outcome.failures, base, commit)
         result = Compared(role, base, commit, done, facts)
         self.compared.append(result)
-        self.console.print(f"  {difference(result)}", highlight=False)
+        self.console.print(f"  {difference(result)}")
         return result
 
     def _require(self, failures: Mapping[str, str], base: int, commit: int) -> None:
@@ -240,8 +240,7 @@ class Course:
         if error.commit in (0, self.search.count):
             raise LabError(f"{self._end(error.commit)} cannot be measured any more: {error}")
         self.search.skip(error.commit, str(error))
-        line = f"skipped: {self.commits[error.commit]}: {error}"
-        self.console.print(Text(line, style="yellow"), soft_wrap=True)
+        terminal.say(self.console, f"skipped: {self.commits[error.commit]}: {error}", "yellow")
 
     def _end(self, number: int) -> str:
         return f"the {'bad' if number else 'good'} end, {self.commits[number]},"

@@ -64,11 +64,10 @@ def print_finding(
     console.print(bars(commits, search, sign))
     hidden = len(commits) - MOST_ROWS
     if hidden > 0:
-        console.print(f"and {hidden} commits that are less likely", style="dim", highlight=False)
+        console.print(f"and {hidden} commits that are less likely", style="dim")
     if search.skipped:
         names = ", ".join(str(commits[at]) for at in sorted(search.skipped))
-        skipped = f"skipped, because they cannot be run: {names}"
-        console.print(Text(skipped, style="yellow"), soft_wrap=True)
+        terminal.say(console, f"skipped, because they cannot be run: {names}", "yellow")
     line = Text(f"{finding.verdict}: ", style=STYLES[finding.verdict])
     console.print(line.append(finding.sentence, style="default"), soft_wrap=True)
     if finding.suspect and any(commits[at].merge for at in finding.suspect.commits):

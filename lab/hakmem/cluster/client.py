@@ -34,7 +34,6 @@ from hakmem.cluster.slices import (
     measure,
     outcome_of,
     probe,
-    settings_of_user,
 )
 from hakmem.errors import Interrupted, LabError
 from hakmem.paired import session, tables
@@ -45,6 +44,7 @@ from hakmem.paired.recording import Facts
 from hakmem.paired.session import Asked, Conducted, Ready, Standing
 from hakmem.process.lock import host_lock
 from hakmem.process.sample import Sample
+from hakmem.process.settings import settings_of
 
 SCHEME = "dask://"
 RESOURCE = {"bench": 1}
@@ -123,16 +123,14 @@ def show(one: "Part", comparison: Comparison, console: Console) -> None:
     if one.done is None:
         return
     if one.done.plan.margin != comparison.job.plan.margin:
-        console.print(f"margin here: {100 * one.done.plan.margin:.1f} %", highlight=False)
+        console.print(f"margin here: {100 * one.done.plan.margin:.1f} %")
     comparison.finish(one.done, one.facts, one.host)
 
 
 def table(ended: Sequence["Part"], comparison: Comparison) -> Table:
     """A row for each host, a column for each contender."""
     plan = comparison.job.plan
-    made = terminal.table("host")
-    for letter in plan.contenders:
-        made.add_column(Text(plan.cells[letter].name))
+    made = terminal.table("host", *(plan.cells[letter].name for letter in plan.contenders))
     for one in sorted(ended, key=lambda one: one.host):
         decisions = one.done.outcome.decisions if one.done else {}
         marks = [
@@ -148,7 +146,7 @@ def table(ended: Sequence["Part"], comparison: Comparison) -> Table:
 def job(plan: Plan, asked: Asked, drop: bool = False, twins: Cell | None = None) -> Job:
     """The job with how things are here: folder, settings, and the variables that are `passed`."""
     own = {name: os.environ[name] for name in asked.passed if name in os.environ}
-    places, environment = Places(), settings_of_user() | own
+    places, environment = Places(), settings_of(os.environ) | own
     how = (asked.seconds, asked.argv, asked.record, drop, twins)
     return Job(plan, *how, places, Path.cwd(), environment)
 
@@ -279,7 +277,7 @@ def everywhere(
         cluster = Cluster(client, job, files)
         hosts = cluster.require_hosts()
         parts = [Part(name, comparison.on(name, hosts[name]), files) for name in hosts]
-        console.print(f"on {', '.join(p.host for p in parts)}: each by itself", highlight=False)
+        console.print(f"on {', '.join(p.host for p in parts)}: each by itself")
         try:
             with terminal.progress_bar(console) as progress:
                 yield from _conduct(cluster, parts, comparison.say, progress)

@@ -32,11 +32,12 @@ from hakmem.ledger.store import host_name
 from hakmem.paired import blocks as paired, cells, session
 from hakmem.paired.blocks import OnLook, Outcome, Plan, Sampler, Trial, nothing
 from hakmem.paired.cells import Cell
-from hakmem.paired.recording import Facts, settings_of_user
+from hakmem.paired.recording import Facts
 from hakmem.paired.session import Ready
 from hakmem.process import host, provenance, scratch
 from hakmem.process.lock import host_lock
 from hakmem.process.sample import Sample
+from hakmem.process.settings import settings_of
 
 # What a host says of itself may change in these while a comparison runs.
 PASSING = ("load before", "frequency")
@@ -238,7 +239,7 @@ def _require_same_files(request: Request) -> None:
 
 def _settle(job: Job) -> None:
     """The user's folder and settings."""
-    for name in settings_of_user():
+    for name in settings_of(os.environ):
         del os.environ[name]
     os.environ |= job.environment
     works = [work for track in job.plan.tracks for work in track.works.values()]

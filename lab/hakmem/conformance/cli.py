@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hakmem import config, peers, project
+from hakmem import config, peers, project, terminal
 from hakmem.cli import of_float
 from hakmem.conformance import cases as case_module, trial
 from hakmem.conformance.cases import Case
@@ -23,9 +23,11 @@ from hakmem.paired import cells
 from hakmem.paired.cells import Cell
 from hakmem.paired.cli import Record as Keep, require_ledger
 from hakmem.paired.recording import Facts
-from hakmem.process import library, provenance
+from hakmem.process import library
+from hakmem.process.argv import own_argv
 from hakmem.process.library import Library
 from hakmem.process.provenance import NoiseMeter
+from hakmem.process.settings import without_settings
 from hakmem.terminal import progress_bar
 
 PAGE = Path("docs") / "conformance.md"
@@ -88,9 +90,9 @@ def command(
     contenders = _contenders(allocator or [], profile or [])
     if corruption and not profile:
         contenders = [one for found in contenders for one in _guarded(found)]
-    console = Console(stderr=as_json)
+    console = terminal.new_console(stderr=as_json)
     sides = {one.name: one for one in contenders}
-    facts, noise = Facts.of(sides, provenance.own_argv()), NoiseMeter()
+    facts, noise = Facts.of(sides, own_argv()), NoiseMeter()
     most_s = MISUSE_S if corruption else FAST_S if fast else FULL_S
     results = _run(chosen, contenders, fast, timeout or most_s, console)
     facts.require_unchanged(sides)
@@ -136,7 +138,7 @@ def in_profiles(ours: Library, profiles: Sequence[str]) -> Iterable[Cell]:
     if not profiles:
         return [Cell(ours.name, ours)]
     assert ours.path is not None
-    listing = config.ask(ours.path, config.without_settings(os.environ))
+    listing = config.ask(ours.path, without_settings(os.environ))
     known = [profile.name for profile in listing.profiles]
     names = known if "all" in profiles else profiles
     if unknown := [name for name in names if name not in known]:

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
-from hakmem import project
+from hakmem import project, terminal
 from hakmem.cli import OWN_COMMAND, Library, RunsByDefault
 from hakmem.errors import LabError
 
@@ -130,9 +129,9 @@ def _write(page: "Page", target: Path) -> None:
     from hakmem.heap import page as heap_page, view
 
     project.write_atomically(target, heap_page.render(page))
-    console = Console()
+    console = terminal.new_console()
     view.show(page, console)
-    console.print(f"written: {target}", soft_wrap=True, highlight=False, markup=False)
+    terminal.say(console, f"written: {target}")
 
 
 def _pattern(text: str | None) -> re.Pattern[str]:

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hakmem import words
+from hakmem import terminal, words
 from hakmem.heap import page as heap_page
 from hakmem.heap.page import Page, View
 
@@ -25,7 +25,7 @@ def show(page: Page, console: Console) -> None:
         opened = next(view for view in page.views if view.id == page.first)
         console.print(_functions(opened, console.width))
     for problem in page.problems:
-        console.print(Text(problem, style="yellow"), soft_wrap=True)
+        terminal.say(console, problem, "yellow")
 
 
 def _table(

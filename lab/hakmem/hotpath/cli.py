@@ -88,10 +88,10 @@ def command(
     paired_cli.require_ledger(record)
     seed = order.fresh(seed)
     # With --json stdout is the document's alone.
-    console = Console(stderr=as_json)
+    console = terminal.new_console(stderr=as_json)
     chosen, refusals = profile.choose(method)
     for line in refusals:
-        console.print(f"not counted: {line}", style="yellow", soft_wrap=True, highlight=False)
+        terminal.say(console, f"not counted: {line}", "yellow")
     request = profile.Request(
         workloads=workloads,
         cells=distinct([parse(text) for text in lib or ["hakmem"]]),
@@ -143,10 +143,9 @@ def print_found(console: Console, request: Request, found: Found) -> None:
     if notes:
         console.print()
     for line in dict.fromkeys(notes):
-        console.print(Text(line, style="dim"), soft_wrap=True)
+        terminal.say(console, line, "dim")
     for (work, letter), why in found.failures.items():
-        line = f"✗ {work}, {request.cells[letter].name}: {why}"
-        console.print(Text(line, style="red"), soft_wrap=True)
+        terminal.say(console, f"✗ {work}, {request.cells[letter].name}: {why}", "red")
 
 
 def _print_workload(console: Console, request: Request, found: Found, workload: Workload) -> None:

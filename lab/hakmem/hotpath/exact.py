@@ -70,7 +70,7 @@ def run(request: ab.Request, console: Console) -> dict[str, Verdict]:
             made = body(request, workload, cells, letter, counts, word, facts)
             kind = "A/A" if request.twins else "verdict"
             said = Ledger.default().append(kind, made, {"callgrind.txt": raw.encode()}).id
-            console.print(f"recorded: {said}", highlight=False)
+            console.print(f"recorded: {said}")
     return found
 
 

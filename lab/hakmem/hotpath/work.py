@@ -154,7 +154,7 @@ def benchmark(name: str, given: Amounts | None = None) -> Workload:
 
 def own(argv: Sequence[str], given: Amounts | None = None, passed: Sequence[str] = ()) -> Workload:
     """The user's own command; {n} in it stands for the amount of work, which `given` must name."""
-    found = paired_work.program_of(argv)
+    found = children.program(argv[0]).resolve()
     scales = any(AMOUNT in a for a in argv)
     if scales and given is None:
         raise LabError(f"{AMOUNT} in the command needs --amounts SMALL,LARGE")

@@ -11,7 +11,6 @@ from difflib import get_close_matches
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -162,7 +161,7 @@ def list_command(
     ] = False,
 ) -> None:
     """The latest results, one line each."""
-    console = Console()
+    console = terminal.new_console()
     records = list(Ledger.default().records())
     kinds = {record.kind for record in records}
     if kind and kind not in kinds:
@@ -222,7 +221,7 @@ def query_command(
     table = Table(*columns)
     for row in rows:
         table.add_row(*(Text("–" if cell is None else str(cell)) for cell in row))
-    Console().print(table)
+    terminal.new_console().print(table)
     print(f"{len(rows)} rows")
 
 
@@ -256,8 +255,8 @@ def _list_metrics(id: str, metrics: dict[str, Any], part: str) -> None:
     if not chosen:
         named = f", none with {part!r} in its name" if metrics else ""
         raise LabError(f"record {id} has {len(metrics)} metrics{named}")
-    table = Table("metric", "value", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = terminal.table("metric", "value")
     for name, entry in chosen.items():
         table.add_row(Text(name), Text(claims.for_people(entry)[0]))
-    Console().print(table)
+    terminal.new_console().print(table)
     print(f"{len(chosen)} of {len(metrics)} metrics; hakmem ledger cite {id}/METRIC cites one")

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console, RenderableType
 
+from hakmem import terminal
 from hakmem.cli import of_float
 from hakmem.errors import LabError
 from hakmem.live import processes, view
@@ -92,7 +93,7 @@ def top_command(
 
     Ctrl-C ends it. What the columns are: docs/statistics.md.
     """
-    console = Console()
+    console = terminal.new_console()
     if json_only:
         print(as_json(only(processes.running(), pid)))
     elif once or not sys.stdout.isatty():

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
-from hakmem import project
+from hakmem import project, terminal
 from hakmem.cli import of_float
 from hakmem.errors import LabError
 from hakmem.ledger.store import Ledger
@@ -42,7 +41,7 @@ def command(
     path = matrix_plan.find(file)
     asked = matrix_plan.scaled(matrix_plan.load(path), scale)
     require_ledger(record and not plan)
-    console = Console()
+    console = terminal.new_console()
     view.print_plan(console, asked, matrix.expected_s(asked))
     if plan:
         return
@@ -57,7 +56,7 @@ def command(
             finished.state.keep(save(made, finished, path))
         console.print(f"recorded: {finished.state.record}")
     report.write_matrix(folder / PAGE, made, finished.state.record)
-    console.print(f"written: {folder / PAGE}", soft_wrap=True)
+    terminal.say(console, f"written: {folder / PAGE}")
     if finished.conclusion.verdict != "GO":
         raise typer.Exit(1)
 
@@ -79,7 +78,7 @@ def save(made: dict[str, Any], finished: Finished, path: Path) -> str:
 
 def body(asked: Matrix, finished: Finished) -> dict[str, Any]:
     """The record: definition, evidence in figures, every judgement, the verdict."""
-    facts = finished.facts
+    facts, failure = finished.facts, finished.failure
     binaries = {(found["name"], found["path"]): found for found in facts.binaries.values()}
     return {
         "title": asked.title,
@@ -100,6 +99,7 @@ def body(asked: Matrix, finished: Finished) -> dict[str, Any]:
         "why": finished.conclusion.why,
         "seed": finished.state.seed,
         **facts.stated(),
+        **({"failures": {asked.baseline: failure}, "ok": False} if failure else {}),
         "binary": list(binaries.values()),  # each once, of whichever modes it is
     }
 

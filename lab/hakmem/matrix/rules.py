@@ -288,10 +288,11 @@ def standing(name: str, results: Sequence[Result]) -> tuple[Verdict, str]:
     return "GO", "kept every rule"
 
 
-def conclude(matrix: Matrix, results: Sequence[Result]) -> Conclusion:
+def conclude(matrix: Matrix, results: Sequence[Result], failure: str | None = None) -> Conclusion:
     """GO: some candidate kept every rule to the end, and so did every mode of the fixed stages.
 
-    NO-GO: no candidate is left, or a mode of a fixed stage broke a rule. Otherwise UNDECIDED.
+    NO-GO: no candidate is left, or a mode of a fixed stage broke a rule. Otherwise UNDECIDED, and
+    also where a `failure` of the baseline has ended it: then no mode has kept its rules either.
     """
     candidates = {name: standing(name, results) for name in matrix.candidates}
     fixed = {
@@ -301,6 +302,10 @@ def conclude(matrix: Matrix, results: Sequence[Result]) -> Conclusion:
         if name not in candidates
     }
     modes = {**candidates, **fixed}
+    if failure:
+        left: tuple[Verdict, str] = ("UNDECIDED", "the matrix did not come to its end")
+        modes = {name: left if found[0] == "GO" else found for name, found in modes.items()}
+        return Conclusion("UNDECIDED", modes, failure)
     if all(verdict == "NO-GO" for verdict, _ in candidates.values()):
         return Conclusion("NO-GO", modes, "no mode kept the rules")
     broken = [name for name, (verdict, _) in fixed.items() if verdict == "NO-GO"]

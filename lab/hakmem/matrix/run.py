@@ -23,9 +23,11 @@ from hakmem.matrix.rules import Conclusion, Evidence, Result
 from hakmem.paired.cells import Cell, find
 from hakmem.paired.recording import Facts
 from hakmem.process import children, host, library, order, provenance
+from hakmem.process.argv import own_argv
 from hakmem.process.library import Library
 from hakmem.process.lock import host_lock
 from hakmem.process.sample import Process, Sample, take
+from hakmem.process.settings import tuning
 from hakmem.soak import analysis as soak_analysis, inside as soak, session
 from hakmem.soak.inside import Started
 from hakmem.terminal import progress_bar
@@ -129,17 +131,18 @@ def evidence(state: State, stage: str, mode: str, baseline: str, rounds: int) ->
     return Evidence(error, analysis, cell["ops"], gains)
 
 
-# Not the user's to set while modes are compared.
-FOREIGN = re.compile(r"HAKMEM_(?!BENCH_|PROOF)")
 REFUSED_SETTING = re.compile(r"^hakmem: warning: ((HAKMEM_\w+)=.*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Finished:
+    """A matrix at its end, or where a `failure` of its baseline has ended it."""
+
     results: Sequence[Result]
     conclusion: Conclusion
     state: State
     facts: Facts
+    failure: str | None = None
 
 
 class Runner:
@@ -276,7 +279,7 @@ def program(matrix: Matrix) -> Path:
 
 def prepare(matrix: Matrix) -> tuple[dict[str, Cell], Facts]:
     """The modes as cells, and the facts. What would spoil an hour is found here, in a second."""
-    foreign = sorted(name for name in os.environ if FOREIGN.match(name))
+    foreign = sorted(tuning(os.environ))  # not the user's to set while modes are compared
     if foreign:
         raise LabError(f"a mode is what the file says: unset {', '.join(foreign)} first")
     program(matrix)
@@ -292,7 +295,7 @@ def prepare(matrix: Matrix) -> tuple[dict[str, Cell], Facts]:
         refused = refused_settings(cell.library, cell.environment)
         if refused:
             raise LabError(f"mode {name} is not what it says: {'; '.join(refused)}")
-    return cells, Facts.of(cells, provenance.own_argv())
+    return cells, Facts.of(cells, own_argv())
 
 
 def refused_settings(lib: Library, settings: Mapping[str, str]) -> list[str]:
@@ -318,7 +321,7 @@ def expected_s(matrix: Matrix) -> float:
 
 
 def run(matrix: Matrix, folder: Path, seed: int | None, console: Console) -> Finished:
-    """Goes on where a run in the folder stopped. LabError where the baseline itself fails."""
+    """Goes on where a run in the folder stopped."""
     with host_lock():
         cells, facts = prepare(matrix)
         setting = {"digest": matrix.digest, "scale": matrix.scale, "source": facts.source}
@@ -327,6 +330,7 @@ def run(matrix: Matrix, folder: Path, seed: int | None, console: Console) -> Fin
         if state.cells:
             console.print(f"goes on where it stopped: {len(state.cells)} cells are done")
         results: list[Result] = []
+        failure = None
         with progress_bar(console, counted=False) as progress:
             bar = progress.add_task("", total=expected_s(matrix))
             runner = Runner(matrix, cells, facts, state, progress, bar)
@@ -337,7 +341,12 @@ def run(matrix: Matrix, folder: Path, seed: int | None, console: Console) -> Fin
                     if not inside:
                         break
                     runner.stage(stage, names)
-                    result = judged(matrix, stage, names, state)
+                    base = matrix.baseline
+                    seen = {n: evidence(state, stage.name, n, base, stage.rounds) for n in names}
+                    if base in seen and (why := seen[base].error):
+                        failure = f"stage {stage.name}: the baseline itself failed: {why}"
+                        break
+                    result = rules.judge(stage, matrix.clock, base, seen)
                     results.append(result)
                     view.print_stage(progress.console, result, matrix)
                     if stage.modes is None or stage is matrix.stages[0]:
@@ -346,12 +355,4 @@ def run(matrix: Matrix, folder: Path, seed: int | None, console: Console) -> Fin
                 raise Interrupted(
                     f"interrupted: {folder} keeps all finished cells, the same command goes on"
                 ) from None
-    return Finished(results, rules.conclude(matrix, results), state, facts)
-
-
-def judged(matrix: Matrix, stage: Stage, names: Sequence[str], state: State) -> Result:
-    base = matrix.baseline
-    seen = {name: evidence(state, stage.name, name, base, stage.rounds) for name in names}
-    if base in seen and seen[base].error:
-        raise LabError(f"stage {stage.name}: the baseline itself failed: {seen[base].error}")
-    return rules.judge(stage, matrix.clock, base, seen)
+    return Finished(results, rules.conclude(matrix, results, failure), state, facts, failure)

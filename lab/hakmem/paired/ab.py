@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from hakmem import stats, words
+from hakmem import stats, terminal, words
 from hakmem.cluster import client as cluster
 from hakmem.errors import LabError
 from hakmem.ledger.store import Ledger, Record, host_name
@@ -48,7 +48,7 @@ def run(request: Request, console: Console, on: str | None = None) -> list[Outco
                 said = (
                     f"the last A/A of {name} says nothing here: it is of another machine ({other})"
                 )
-                console.print(Text(said, style="yellow"), soft_wrap=True)
+                terminal.say(console, said, "yellow")
             return found
 
         plan = plan_of(request, cell_module.distinct(sides(request, folder)))
@@ -195,15 +195,14 @@ def announce(plan: Plan, console: Console) -> None:
     console.print(Text(said, style="bold"))
     for letter, cell in plan.cells.items():
         path = cell.library.path or "the C library's own"
-        console.print(Text(f"  {letter}  {cell.name}  ({path})"), soft_wrap=True)
+        terminal.say(console, f"  {letter}  {cell.name}  ({path})")
     if guards:
-        console.print(f"guards: {', '.join(track.name for track in guards)}", highlight=False)
+        console.print(f"guards: {', '.join(track.name for track in guards)}")
     if len(plan.contenders) > 1:
         console.print(f"each against A; Holm's rule over the {len(plan.contenders)} verdicts")
     console.print(
         f"aim: {plan.aim}, margin {100 * plan.margin:.1f} %, {plan.most} blocks at most, "
         f"seed {plan.seed}",
-        highlight=False,
     )
 
 

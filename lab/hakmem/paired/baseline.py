@@ -2,7 +2,6 @@
 
 import math
 import re
-import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
@@ -107,8 +106,7 @@ def aloud(plan: Plan, sampler: Sampler, console: Console) -> Sampler:
         runs[trial.track.name, name] += 1
         number = runs[trial.track.name, name]
         said = sample.error or f"{words.number(rate(sample) / 1e6)} M ops/s"
-        line = f"run {number}: {trial.track.name}, {name}: {said}"
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        terminal.say(console, f"run {number}: {trial.track.name}, {name}: {said}")
         return sample
 
     return one
@@ -140,7 +138,7 @@ def finish(
         made = {} if done.outcome.failures else {"B": body(found, done, facts, mix)}
         records = recording.save(done, facts, made, "baseline", host)
     for name in FACTS:
-        console.print(f"{name}: {facts.host[name]}", highlight=False)
+        console.print(f"{name}: {facts.host[name]}")
     console.print(table(found))
     for name, ratio in ratios(done).items():
         said = f"{ratio.estimate:.3f} {words.ends(ratio, 3)}"
@@ -184,18 +182,15 @@ def rate(sample: Sample) -> float:
     return float(str(sample.result["ops"])) / float(str(sample.result["seconds"]))
 
 
-def variation(runs: Sequence[float]) -> float:
-    """Standard deviation ÷ mean."""
-    return statistics.stdev(runs) / statistics.fmean(runs)
-
-
 def table(found: Rates) -> Table:
     titles = (">runs", ">M ops/s", ">lowest", ">highest", ">variation")
     made = terminal.table("", "allocator", *titles)
     for (bench, allocator), runs in found.items():
         figures = (stats.median(runs), min(runs), max(runs))
         shown = (words.number(figure / 1e6) for figure in figures)
-        made.add_row(bench, allocator, str(len(runs)), *shown, f"{100 * variation(runs):.1f} %")
+        made.add_row(
+            bench, allocator, str(len(runs)), *shown, f"{100 * stats.variation(runs):.1f} %"
+        )
     return made
 
 
@@ -212,7 +207,7 @@ def body(found: Rates, done: Conducted, facts: Facts, mix: Mix | None) -> Mappin
             "kind": "range",
             "runs": len(runs),
         }
-        metrics[f"{name} variation"] = {"value": variation(runs), "unit": "share"}
+        metrics[f"{name} variation"] = {"value": stats.variation(runs), "unit": "share"}
     for name, ratio in ratios(done).items():
         of = "throughput, hakmem ÷ system"
         metrics[f"{name} ratio"] = {**vars(ratio), "unit": "ratio", "of": of}

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from hakmem import complete, project
+from hakmem import complete, project, terminal
 from hakmem.cli import of_float
 from hakmem.errors import LabError
 from hakmem.ledger.store import Ledger, host_name
@@ -16,8 +15,8 @@ from hakmem.paired import ab, baseline, cells, compare, suite_run
 from hakmem.paired.blocks import Outcome
 from hakmem.paired.protocol import LOOKS, Aim, Verdict
 from hakmem.paired.readings import Better
-from hakmem.process import children, provenance
-from hakmem.process.argv import again, without
+from hakmem.process import children
+from hakmem.process.argv import again, own_argv, without_seed
 from hakmem.process.order import fresh
 from hakmem.process.sample import counters
 
@@ -95,11 +94,6 @@ def given_to(
         if "=" in name or not (on or name in os.environ):
             raise LabError(f"--pass {name}: takes the name alone, of a variable that is set here")
     return passed or []
-
-
-def without_seed(argv: Sequence[str]) -> list[str]:
-    """The command line by which a run is known again: without --seed, --resume and --page."""
-    return [word for word in without(argv, "--seed", "--page") if word != "--resume"]
 
 
 def end(*outcomes: Outcome) -> None:
@@ -202,8 +196,8 @@ def ab_command(
             raise LabError("exact counts are the same on each host: leave --on out")
         from hakmem.hotpath import exact  # here, because it stands on what is below this file
 
-        return end_with(exact.run(request, Console()).values())
-    outcomes = ab.run(request, Console(), on)
+        return end_with(exact.run(request, terminal.new_console()).values())
+    outcomes = ab.run(request, terminal.new_console(), on)
     end(*outcomes)
     return end_with(d.verdict for outcome in outcomes for d in outcome.decisions.values())
 
@@ -285,7 +279,7 @@ def compare_command(
             seed=seed,
             record=record,
             resume=resume,
-            argv=without_seed(provenance.own_argv()),
+            argv=without_seed(own_argv()),
         )
         return tables(asked, page)
     if resume or page:
@@ -309,14 +303,14 @@ def compare_command(
         passed=given_to(command, passed, on),
     )
     require_ledger(record)
-    return end(*compare.run(request, Console(), on))
+    return end(*compare.run(request, terminal.new_console(), on))
 
 
 def tables(asked: suite_run.Request, page: Path | None) -> None:
     """Over many rows, with a page if one is asked for. What failed anywhere is no success."""
     target = project.place(page, page, "--page") if page else None
     require_ledger(asked.record)
-    finished = suite_run.run(asked, Console())
+    finished = suite_run.run(asked, terminal.new_console())
     if target:
         from hakmem.report import cli as report  # here, because it stands on what is below this
 
@@ -350,4 +344,4 @@ def baseline_command(
     seed = fresh(seed)
     mix = baseline.mix_of(numbers or [], span)
     require_ledger(record)
-    end(*baseline.run(mix, runs, seed, record, again(seed), Console(), on))
+    end(*baseline.run(mix, runs, seed, record, again(seed), terminal.new_console(), on))

@@ -47,7 +47,7 @@ def run(request: ab.Request, console: Console, on: str | None = None) -> list[Ou
 
 def announce(request: ab.Request, plan: Plan, console: Console) -> None:
     others = ", ".join(plan.cells[letter].name for letter in plan.contenders)
-    console.print(Text(" ".join(request.command or ()), style="bold"), soft_wrap=True)
+    terminal.say(console, " ".join(request.command or ()), "bold")
     words = plan.tracks[0].reading.words
     console.print(Text(f"{words}: {plan.cells[BASE].name} against {others}"))
     if len(plan.contenders) > 1:
@@ -99,10 +99,10 @@ def tell(done: Conducted, records: Mapping[str, Record], console: Console) -> No
     tables.print_warnings(console, done)
     console.print(table(done, second))
     console.print(summary(done))
-    console.print(SAME, highlight=False)
+    console.print(SAME)
     if second:
         visible = BASE in medians(done, second)
-        console.print(OF_PEAKS if visible else NO_PEAKS, highlight=False)
+        console.print(OF_PEAKS if visible else NO_PEAKS)
     tables.print_measured(console, done, records.values())
 
 

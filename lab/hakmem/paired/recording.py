@@ -26,6 +26,7 @@ from hakmem.paired.protocol import Decision
 from hakmem.paired.session import Conducted
 from hakmem.process import children, host, provenance
 from hakmem.process.sample import Sample
+from hakmem.process.settings import settings_of
 from hakmem.stats import Interval
 
 
@@ -70,7 +71,7 @@ class Facts:
             "source": dict(self.source),
             "host": dict(self.host),
             "argv": list(self.argv),
-            "settings_of_user": settings_of_user(),
+            "settings_of_user": settings_of(os.environ),
             "ok": True,
         }
 
@@ -175,21 +176,6 @@ def setting_body(facts: Facts) -> dict[str, Any]:
     """What is the same for all that is measured in one go."""
     binaries = {at: dict(found) for at, found in facts.binaries.items()}
     return {**facts.stated(), "lab": __version__, "binaries": binaries}
-
-
-def settings_of_user() -> dict[str, str]:
-    """hakmem's variables in the user's shell: they reach every measured process."""
-    return settings_of(os.environ)
-
-
-def settings_of(environment: Mapping[str, str]) -> dict[str, str]:
-    """What of an environment concerns the allocator."""
-    return {name: value for name, value in environment.items() if name.startswith("HAKMEM_")}
-
-
-def tuning(settings: Mapping[str, str]) -> dict[str, str]:
-    """Those of them that change what is measured."""
-    return {n: v for n, v in settings.items() if not n.startswith(provenance.NO_SETTING)}
 
 
 def course(done: Conducted) -> dict[str, Any]:

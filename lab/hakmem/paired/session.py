@@ -16,6 +16,7 @@ from hakmem.paired.protocol import Decision
 from hakmem.paired.readings import COUNTED, MEMORY, Better
 from hakmem.process import library, provenance
 from hakmem.process.sample import Process, Sample, take, take_shown
+from hakmem.process.settings import without_settings
 from hakmem.terminal import progress_bar
 
 Standing = Callable[[Plan, int, Mapping[str, Decision]], Iterable[str]]
@@ -126,9 +127,16 @@ def _effective(plan: Plan, track: Track, letter: str, sample: Sample) -> object:
     known = {k: v for k, v in (stated or {}).items() if f"{k}={v}" not in idle}
     others = dict(cell.environment)
     if stated is not None:
-        others = {k: v for k, v in others.items() if not k.startswith("HAKMEM_")}
+        others = without_settings(others)
     digest = provenance.binary(cell.library.path).sha256
     return digest, cell.library.beside, dict(cell.library.env), work, known, others
+
+
+class SubjectFailed(LabError):
+    """What is compared failed its trial itself, which says something of it."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, status=1)
 
 
 def require_ready(
@@ -140,7 +148,8 @@ def require_ready(
         raise LabError(ready.same)
     if ready.failures and (not drop or ready.failures.keys() & {BASE, FLOOR}):
         said = "; ".join(f"{name_of(plan, at)}: {why}" for at, why in ready.failures.items())
-        raise LabError(f"nothing was measured: {said}", status=1)
+        said = f"nothing was measured: {said}"
+        raise SubjectFailed(said) if BASE in ready.failures else LabError(said, status=1)
     if len(ready.failures) == len(plan.contenders):
         raise LabError("nothing to compare with: every rival failed its trial run", status=1)
     return ready
@@ -232,7 +241,7 @@ def conduct(
     `say` makes the lines shown after a look, which shall be no later than `within_s`.
     """
     ready = require_ready(plan, seconds, console, drop, within_s)
-    console.print(f"this takes {expected_time(ready)}", highlight=False)
+    console.print(f"this takes {expected_time(ready)}")
     return measure(ready, console, take_sample or sampler(ready.plan), say)
 
 

@@ -25,6 +25,7 @@ from hakmem.paired.protocol import Decision
 from hakmem.paired.readings import Reading
 from hakmem.paired.session import Conducted
 from hakmem.process.sample import Sample
+from hakmem.process.settings import tuning
 from hakmem.suite import Figure
 from hakmem.words import TIE_BAND
 
@@ -182,10 +183,7 @@ def _changes(outcome: Outcome, reading: Reading, kind: str) -> Changes:
 
 def _spread(values: Mapping[str, Sequence[float]]) -> dict[str, float]:
     """ln of the ratio of two cells' coefficients of variation within a block, floors included."""
-    logs = {
-        at: math.log(max(statistics.stdev(mine) / statistics.fmean(mine), 1e-9))
-        for at, mine in values.items()
-    }
+    logs = {at: math.log(max(stats.variation(mine), 1e-9)) for at, mine in values.items()}
     return {at: log - logs[BASE] for at, log in logs.items() if at not in (BASE, FLOOR)}
 
 
@@ -242,11 +240,17 @@ def body(
     failures: Mapping[str, str],
     absent: Mapping[str, str],
     setting: Record,
+    *,
+    subject: str,
+    programs: bool,
+    seed: int,
 ) -> dict[str, Any]:
-    """The record over the comparisons; `failures` are rows hakmem failed, `absent` not here."""
-    bodies = [record.body for record in records]
-    first, common = bodies[0], setting.body
+    """The record over the comparisons; `failures` are rows hakmem failed, `absent` not here. Where
+    it failed all of them, it is derived from the setting alone."""
+    bodies, common = [record.body for record in records], setting.body
     return {
+        "subject": subject,
+        "programs": programs,
         "lab": __version__,
         "ok": not failures,
         "metrics": overall(bodies),
@@ -257,14 +261,17 @@ def body(
             for side in common["binaries"].values()
         },
         "benchmarks": [track for found in bodies for track in found["benchmarks"]],
-        "blocks": [min(f["blocks"][0] for f in bodies), max(f["blocks"][1] for f in bodies)],
-        "protocol": first["protocol"],
-        "seed": first["seed"],
+        "blocks": [
+            min((found["blocks"][0] for found in bodies), default=0),
+            max((found["blocks"][1] for found in bodies), default=0),
+        ],
+        "protocol": protocol.METHOD,
+        "seed": seed,
         "source": common["source"],
         "host": common["host"],
         "argv": common["argv"],
         "settings_of_user": common["settings_of_user"],
-        "inputs": [record.id for record in records],
+        "inputs": [record.id for record in records] or [setting.id],
     }
 
 
@@ -322,17 +329,19 @@ def whole(suite: Record, records: Mapping[str, Record]) -> dict[str, Any] | None
 
     So it was measured by an earlier method, whose tables nobody shows any more.
     """
-    parts = [records[id] for id in suite.body["inputs"] if id in records]
-    if len(parts) < len(suite.body["inputs"]) or {part.kind for part in parts} != {"comparison"}:
+    inputs = [records[id] for id in suite.body["inputs"] if id in records]
+    parts = [record.body for record in inputs if record.kind == "comparison"]
+    alone = [record.kind for record in inputs] == ["setting"]  # hakmem failed all rows
+    if len(inputs) < len(suite.body["inputs"]) or not (alone or len(parts) == len(inputs) > 0):
         return None
-    setting = records.get(str(parts[0].body.get("setting"))) if parts else None
+    setting = inputs[0] if alone else records.get(str(parts[0].get("setting")))
     told = _told(suite.body, setting.body if setting else {})
-    return joined({**suite.body, **told}, [part.body for part in parts])
+    return joined({**suite.body, **told}, parts)
 
 
 def _told(suite: Mapping[str, Any], setting: Mapping[str, Any]) -> dict[str, Any]:
     """The `settings` and the `of` of a whole."""
-    settings = recording.tuning(setting.get("settings_of_user", {}))
+    settings = tuning(setting.get("settings_of_user", {}))
     words = [str(word) for word in suite.get("argv", ())]
     for option, cell in pairwise([*words, ""]):
         if option == "--lib":
@@ -359,7 +368,7 @@ def joined(body: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> dict[
         for part in parts
     ]
     programs = any(row["program"] for row in rows)
-    return {**body, "rows": rows, "metrics": found, "programs": programs}
+    return {"programs": programs, **body, "rows": rows, "metrics": found}
 
 
 def rivals_of(row: Mapping[str, Any]) -> list[str]:

@@ -4,6 +4,7 @@ A row is a benchmark of ours or a real program; each ends in a record of its own
 """
 
 import math
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from hakmem import programs
+from hakmem import programs, terminal
 from hakmem.errors import Interrupted, LabError
 from hakmem.ledger.store import Ledger, Record, host_name
 from hakmem.paired import (
@@ -35,6 +36,7 @@ from hakmem.paired.recording import Facts
 from hakmem.process import children, host, order, scratch
 from hakmem.process.argv import with_seed
 from hakmem.process.lock import host_lock
+from hakmem.process.settings import settings_of
 from hakmem.suite import EMPTY, SUITE, Figure
 
 # By how much a block is longer than its timed part, over all cells: slower rivals, beginnings.
@@ -69,18 +71,14 @@ class Request:
     resume: bool = False
     budget_s: float = math.inf
 
-    def argv_with(self, seed: int) -> list[str]:
-        """The command line as it is recorded: typed again, it measures the same."""
-        return with_seed(self.argv, seed)
-
 
 @dataclass
 class Run:
     """A comparison under way; `found` has the verdicts of the benchmarks that are done.
 
-    `failures` are benchmarks that hakmem failed, or all of its rivals; `pace` is how many seconds
-    each one measured took. `setting` is recorded with the first of them. It shall be over at
-    `until`, by the monotonic clock.
+    `failures` are benchmarks that hakmem failed, or all of its rivals; one of the former makes it
+    `subject_failed`. `pace` is how many seconds each one measured took. `setting` is recorded with
+    the first of them. It shall be over at `until`, by the monotonic clock.
     """
 
     request: Request
@@ -93,6 +91,7 @@ class Run:
     found: dict[str, Record] = field(default_factory=dict)
     absent: dict[str, str] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
+    subject_failed: bool = False
     pace: list[float] = field(default_factory=list)
     until: float = math.inf
 
@@ -129,7 +128,7 @@ def run(request: Request, console: Console, sampler: Sampler | None = None) -> F
     with host_lock():
         facts = Facts.of(cells, request.argv)
         under_way = Run(request, facts, console, figures, cells, *begin(request, figures, facts))
-        under_way.facts = replace(facts, argv=request.argv_with(under_way.seed))
+        under_way.facts = replace(facts, argv=with_seed(request.argv, under_way.seed))
         tracks = dict(tracks_of(under_way))
         announce(under_way)
         under_way.until = time.monotonic() + request.budget_s
@@ -162,7 +161,7 @@ def tracks_of(run: Run) -> Iterator[tuple[str, Track]]:
                 real = work.real(programs.find([figure.name])[0])
             except LabError as error:
                 run.absent[figure.name] = str(error)
-                console.print(Text(f"left out: {error}", style="bold yellow"), soft_wrap=True)
+                terminal.say(console, f"left out: {error}", "bold yellow")
                 continue
         reading = readings.choose(request.metric, None, request.better)
         yield figure.name, Track(figure.name, "target", reading, dict.fromkeys(run.cells, real))
@@ -211,10 +210,10 @@ def _recorded(request: Request, facts: Facts) -> Iterator[tuple[Record, Record]]
             setting = settings[body["setting"]]
             if (
                 request.seed in (None, body["seed"])
-                and setting.body["argv"] == request.argv_with(body["seed"])
+                and setting.body["argv"] == with_seed(request.argv, body["seed"])
                 and setting.body["source"] == facts.source
                 and _files(setting.body["binaries"]) == _files(facts.binaries)
-                and setting.body["settings_of_user"] == recording.settings_of_user()
+                and setting.body["settings_of_user"] == settings_of(os.environ)
                 and record.host == host_name()
             ):
                 yield setting, record
@@ -240,7 +239,7 @@ def track_of(figure: Figure, cells: Mapping[str, Cell], request: Request) -> Tra
 def announce(run: Run) -> None:
     request, console = run.request, run.console
     names = f"{run.cells[BASE].name} against {', '.join(run.rivals)}"
-    console.print(Text(names, style="bold"), soft_wrap=True)
+    terminal.say(console, names, "bold")
     tables.print_settings(console)
     done, waiting = len(run.found), len(run.waiting)
     count = len(run.figures) - len(run.absent)
@@ -249,7 +248,7 @@ def announce(run: Run) -> None:
     parts += [f"{request.most} blocks at most, seed {run.seed}"]
     takes = guess(run) if waiting else ""
     parts += [f"roughly {takes}"] if takes else []
-    console.print("; ".join(parts), highlight=False)
+    console.print("; ".join(parts))
     if len(run.rivals) > 1:
         console.print("in each benchmark one error rate: Holm's rule over its verdicts")
 
@@ -278,7 +277,7 @@ def measure(figure: Figure, track: Track, run: Run, sampler: Sampler | None) -> 
     request, console = run.request, run.console
     number, started = len(run.figures) - len(run.waiting) + 1, time.monotonic()
     head = f"{number} of {len(run.figures)}: {figure.name}, {figure.what}: {track.reading.words}"
-    console.print(Text(head, style="bold"), soft_wrap=True)
+    terminal.say(console, head, "bold")
     plan = Plan(run.cells, [track], run.seed, request.most, FIRST)
     within_s = (run.until - started) / len(run.waiting)
     try:
@@ -289,10 +288,12 @@ def measure(figure: Figure, track: Track, run: Run, sampler: Sampler | None) -> 
         if error.status != 1:
             raise
         run.failures[figure.name] = str(error)
-        console.print(Text(f"✗ {error}", style="red"), soft_wrap=True)
+        run.subject_failed |= isinstance(error, session.SubjectFailed)
+        terminal.say(console, f"✗ {error}", "red")
         return
     run.facts.require_unchanged(run.cells)
     failed = {at: why for at, why in done.outcome.failures.items() if at in (BASE, FLOOR)}
+    run.subject_failed |= BASE in failed
     if failed or not done.outcome.decisions:
         failed = failed or dict(done.outcome.failures)
         run.failures[figure.name] = "; ".join(dict.fromkeys(failed.values()))
@@ -346,10 +347,20 @@ def finish(run: Run) -> Finished:
     """The record of the whole, derived from the verdicts, and its table."""
     request, console = run.request, run.console
     done = run.done()
-    if not done or run.setting is None:
+    if not done and not run.subject_failed:
         raise LabError(f"nothing was measured: {'; '.join(run.failures.values())}", status=1)
-    body = suite_record.body(done, run.failures, run.absent, run.setting)
+    run.facts.require_unchanged(run.cells)
     with ledger_of(request) as ledger:
+        run.setting = run.setting or ledger.append("setting", recording.setting_body(run.facts))
+        body = suite_record.body(
+            done,
+            run.failures,
+            run.absent,
+            run.setting,
+            subject=run.cells[BASE].name,
+            programs=request.programs,
+            seed=run.seed,
+        )
         before = [r for r in ledger.records() if r.kind == "suite"]
         same = [r for r in before if r.body["inputs"] == body["inputs"]]
         record = same[-1] if same else ledger.append("suite", body)
@@ -363,7 +374,6 @@ def finish(run: Run) -> Finished:
             f"recorded{' before' * bool(same)}: {record.id}; as a table in a document: "
             f"<!--claims:begin verdict={record.id}-->, <!--claims:end-->, "
             "then `hakmem audit --write`",
-            highlight=False,
             soft_wrap=True,
         )
     return Finished(record, shown, not run.absent and not any(suite_table.failures(shown)))

@@ -33,7 +33,7 @@ class Line:
 
 def subject(body: Mapping[str, Any]) -> str:
     """The name of the cell that is compared: hakmem, or what a setting of it was called."""
-    return str(body["rows"][0]["subject"])
+    return str(body.get("subject") or body["rows"][0]["subject"])
 
 
 def rivals(body: Mapping[str, Any]) -> set[str]:
@@ -210,7 +210,7 @@ def notes(body: Mapping[str, Any], time: str) -> Iterator[str]:
         yield f"Failed and left out: {'; '.join(' '.join(text.split()) for text in gone)}."
     yield from conditions(body)
     least, most = body["blocks"]
-    blocks = str(most) if least == most else f"{least} to {most}"
+    blocks = f", {most if least == most else f'{least} to {most}'} blocks each" if most else ""
     there = ", ".join(
         f"{name} {library['version']}"
         for name, library in sorted(body["libraries"].items())
@@ -219,7 +219,7 @@ def notes(body: Mapping[str, Any], time: str) -> Iterator[str]:
     commit = str(body["source"]["commit"])[:10]
     cpu = (body.get("host") or {}).get("cpu")
     on = f" on {cpu}" * bool(cpu)
-    yield f"Measured {time[:10]}{on} at commit {commit}, {blocks} blocks each. Rivals: {there}."
+    yield f"Measured {time[:10]}{on} at commit {commit}{blocks}. Rivals: {there}."
 
 
 def conditions(body: Mapping[str, Any]) -> Iterator[str]:

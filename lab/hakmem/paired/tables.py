@@ -1,5 +1,6 @@
 """Paired comparisons in the terminal: the tables, and what follows every result."""
 
+import os
 import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -13,6 +14,7 @@ from hakmem.ledger.store import Record
 from hakmem.paired import recording, suite_table
 from hakmem.paired.blocks import BASE, Outcome, Plan, Track
 from hakmem.paired.session import Conducted, duration, name_of
+from hakmem.process.settings import tuning
 
 STYLES = {"GO": "bold green", "NO-GO": "bold red", "UNDECIDED": "dim", "failed": "bold red reverse"}
 OF_MARK = {"▲": "green", "▼": "bold red", "?": "dim"}
@@ -83,27 +85,26 @@ def print_warnings(console: Console, done: Conducted) -> None:
         for line in sample.warnings
     )
     for line in said:
-        console.print(Text(line, style="yellow"), soft_wrap=True)
+        terminal.say(console, line, "yellow")
 
 
 def print_settings(console: Console) -> None:
     """What of the user's shell every cell has: it is measured too."""
-    told = recording.tuning(recording.settings_of_user())
+    told = tuning(os.environ)
     if told:
         said = f"from your shell in every cell: {shlex.join(f'{n}={v}' for n, v in told.items())}"
-        console.print(Text(said, style="yellow"), soft_wrap=True)
+        terminal.say(console, said, "yellow")
 
 
 def print_measured(console: Console, done: Conducted, records: Iterable[Record]) -> None:
     """What follows every paired result: failures, short samples, and where it is recorded."""
     for letter, reason in done.outcome.failures.items():
-        line = f"✗ {name_of(done.plan, letter)}: {reason}"
-        console.print(Text(line, style="red"), soft_wrap=True)
+        terminal.say(console, f"✗ {name_of(done.plan, letter)}: {reason}", "red")
     count = sum(len(block.samples) for block in done.outcome.blocks)
     ids = [record.id for record in records]
     many = f"{len(ids)} records, the last {ids[-1]}" if len(ids) > 3 else ", ".join(ids)
     kept = f"recorded: {many}" if ids else "not recorded"
-    console.print(f"{count} samples in {duration(done.seconds)}; {kept}", highlight=False)
+    console.print(f"{count} samples in {duration(done.seconds)}; {kept}")
 
 
 def rows_table(body: Mapping[str, Any], width: int) -> Table:

@@ -8,7 +8,7 @@ from hakmem import project
 from hakmem.errors import LabError
 from hakmem.paired.cells import Cell
 from hakmem.process import provenance
-from hakmem.process.command import program
+from hakmem.process.children import program
 from hakmem.process.library import system
 from hakmem.process.sample import Process, Sample
 from hakmem.programs import Program, Ready, prepare
@@ -115,12 +115,7 @@ def real(program: Program) -> Work:
     return Work(program.name, program=prepare(program))
 
 
-def program_of(argv: Sequence[str]) -> Path:
-    """The file of a command; LabError where there is none."""
-    return Path(program(argv[0])).resolve()
-
-
 def own(argv: Sequence[str], passed: Sequence[str] = ()) -> Work:
     """The user's own command, found now rather than when measuring."""
-    program_of(argv)
+    program(argv[0])
     return Work(Path(argv[0]).name, tuple(argv), passed=tuple(passed), timeout_s=3600.0)

@@ -1,8 +1,13 @@
 """Command lines of the laboratory, as they are recorded and run again: word by word, in order."""
 
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 
-from hakmem.process import provenance
+
+def own_argv() -> list[str]:
+    """The command line as the user would type it again."""
+    return [Path(sys.argv[0]).name, *sys.argv[1:]]
 
 
 def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -13,10 +18,15 @@ def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def again(seed: int) -> list[str]:
     """This command line with its seed: the same again."""
-    argv = provenance.own_argv()
-    own, _ = split(argv)
-    given = any(word == "--seed" or word.startswith("--seed=") for word in own)
+    argv = own_argv()
+    words, _ = split(argv)
+    given = any(word == "--seed" or word.startswith("--seed=") for word in words)
     return argv if given else with_seed(argv, seed)
+
+
+def without_seed(argv: Sequence[str]) -> list[str]:
+    """The command line by which a run is known again: without --seed, --resume and --page."""
+    return [word for word in without(argv, "--seed", "--page") if word != "--resume"]
 
 
 def with_seed(argv: Sequence[str], seed: int) -> list[str]:
@@ -37,5 +47,5 @@ def without(argv: Sequence[str], *options: str) -> list[str]:
 
 def with_option(argv: Sequence[str], name: str, value: str) -> list[str]:
     """With this option, in place of one that it may have."""
-    own, rest = split(argv)
-    return [*without(own, name), name, value, *rest]
+    words, rest = split(argv)
+    return [*without(words, name), name, value, *rest]

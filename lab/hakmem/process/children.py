@@ -6,6 +6,7 @@ import os
 import re
 import resource
 import select
+import shutil
 import signal
 import stat
 import subprocess
@@ -43,6 +44,18 @@ def start(argv: Sequence[str], **options: Any) -> "subprocess.Popen[Any]":
         end(child)
         raise KeyboardInterrupt
     return child
+
+
+def program(name: str) -> Path:
+    """Where a command is that somebody has asked for; LabError, with the shell's status, where it
+    is none that can be run."""
+    found = shutil.which(name)
+    if found is not None:
+        return Path(found)
+    if os.sep in name and Path(name).exists():
+        why = "it is a folder" if Path(name).is_dir() else "it is no executable file (chmod +x)"
+        raise LabError(f"cannot run {name}: {why}", status=126)
+    raise LabError(f"command not found: {name}", status=127)
 
 
 def said(argv: Sequence[str | Path], **options: Any) -> "subprocess.CompletedProcess[str]":

@@ -4,7 +4,6 @@ import hashlib
 import os
 import platform
 import re
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,17 +16,13 @@ from hakmem.errors import LabError
 from hakmem.process import children, host
 from hakmem.process.library import Library
 from hakmem.process.proof import Proof
+from hakmem.process.settings import tuning, without_settings
 from hakmem.suite import Command
 
 UNSTATED = "not stated"
 
 # What cannot change a measurement may differ from the commit: the ledger grows while one runs.
 HARMLESS = (":(exclude)evidence", ":(exclude)docs", ":(exclude)*.md")
-
-
-def own_argv() -> list[str]:
-    """The command line as the user would type it again."""
-    return [Path(sys.argv[0]).name, *sys.argv[1:]]
 
 
 # ---- source and benchmark ----
@@ -237,9 +232,8 @@ def require_intended(
     if proof.version != library.version:
         raise LabError(f"hakmem {library.version} was intended, the process ran {proof.version}")
     if proof.settings is not None:
-        for name, text in (environment or {}).items():
-            if name.startswith("HAKMEM_") and not name.startswith(NO_SETTING):
-                _require_setting(name, text, proof.settings, library)
+        for name, text in tuning(environment or {}).items():
+            _require_setting(name, text, proof.settings, library)
 
 
 def unintended(library: Library, proof: Proof | None, environment: Mapping[str, str]) -> str | None:
@@ -249,10 +243,6 @@ def unintended(library: Library, proof: Proof | None, environment: Mapping[str, 
     except LabError as error:
         return str(error)
     return None
-
-
-# Of the benchmarks, and of this very check.
-NO_SETTING = ("HAKMEM_BENCH_", "HAKMEM_PROOF")
 
 
 def _require_setting(name: str, text: str, settings: Mapping[str, str], library: Library) -> None:
@@ -272,5 +262,5 @@ def _defaults(library: Path | None) -> dict[str, str]:
     """The default of each option of the library, by environment name."""
     if library is None:
         return {}
-    listing = config.ask(library, config.without_settings(os.environ))
+    listing = config.ask(library, without_settings(os.environ))
     return {row.name: row.default or "" for row in listing.options}

@@ -17,7 +17,7 @@ import typer
 from hakmem import project
 from hakmem.cli import Library
 from hakmem.errors import LabError
-from hakmem.process import command as commands, proof as proofs, scratch
+from hakmem.process import children, proof as proofs, scratch
 from hakmem.process.library import preloadable
 
 NOT_PROVEN = 3
@@ -85,13 +85,13 @@ def execute(
     command: Sequence[str], library: Path, settings: Mapping[str, str] = MappingProxyType({})
 ) -> Outcome:
     """Runs the command to its end with inherited stdio and reads its proof."""
-    program = commands.program(command[0])
+    program = children.program(command[0])
     with scratch.folder("run") as folder:
         file = folder / "proof.jsonl"
         environment = {**preloaded(library, os.environ), **settings, "HAKMEM_PROOF": str(file)}
         pid, status = _run(command, environment)
         found = proofs.read(file)
-        sentence, proven = describe(found, pid, Path(program))
+        sentence, proven = describe(found, pid, program)
     if not proven:
         sentence += f"; the command itself ended with status {status}"
     programs = {proof.pid: proof.program for proof in found}
@@ -119,10 +119,10 @@ def _run(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, i
 def describe(found: Sequence[proofs.Proof], pid: int, program: Path) -> tuple[str, bool]:
     """One sentence about the proof, and whether the command's own process is proven."""
     own = [p for p in found if p.pid == pid]
-    children = {p.pid for p in found if p.pid != pid and p.serving}
+    below = {p.pid for p in found if p.pid != pid and p.serving}
     tail = ""
-    if children:
-        tail = f", and in {len(children)} child process{'es' if len(children) > 1 else ''}"
+    if below:
+        tail = f", and in {len(below)} child process{'es' if len(below) > 1 else ''}"
     if own and own[-1].serving:
         last = own[-1]
         return f"hakmem {last.version} served malloc in {last.program} (pid {pid}){tail}", True

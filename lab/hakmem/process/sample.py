@@ -13,6 +13,7 @@ from hakmem.process import children, host, launch, perf, proof as proofs, proven
 from hakmem.process.launch import Account, Job
 from hakmem.process.library import Library
 from hakmem.process.proof import Proof
+from hakmem.process.settings import tuning
 
 KEPT_OF_OUTPUT = 1 << 14  # characters
 PASSED_ON = ("PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH")
@@ -108,10 +109,7 @@ def counters() -> str | None:
 
 def clean_environment(process: Process) -> dict[str, str]:
     """A small known environment: what the user's shell carries must not decide a benchmark."""
-    environment = plain_environment(process.passed)
-    for key, value in os.environ.items():
-        if key.startswith("HAKMEM_") and not key.startswith(provenance.NO_SETTING):
-            environment[key] = value
+    environment = plain_environment(process.passed) | tuning(os.environ)
     environment["LAB_PADDING"] = "x" * process.padding
     return {**process.library.environment(environment), **process.environment}
 

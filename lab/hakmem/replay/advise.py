@@ -103,7 +103,7 @@ def tell(done: Replayed, console: Console) -> None:
     console.print(
         Text("ratios to hakmem as it is, with intervals: ▲ better, ▼ worse, = within 1 %, ? open")
     )
-    console.print(Text(sentence(advices(done)), style="bold"), soft_wrap=True)
+    terminal.say(console, sentence(advices(done)), "bold")
 
 
 def table(done: Replayed) -> Table:

@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-from rich.console import Console
 
-from hakmem import complete, project
+from hakmem import complete, project, terminal
 from hakmem.cli import Library
 from hakmem.errors import LabError
 from hakmem.paired import cells, compare
@@ -107,7 +106,7 @@ def replay_command(
     seed = fresh(seed)
     argv = again(seed) if record else None
     asked = measure.Request(found, chosen, touch, max_blocks, min_seconds, seed, pace, argv)
-    console = Console()
+    console = terminal.new_console()
     done = measure.run(asked, console)
     measure.tell(done, console)
     if target:
@@ -131,7 +130,7 @@ def advise_command(
 ) -> None:
     """Find the options of hakmem that help a trace, by measured replays; often none does."""
     found = trace.read(path)
-    console = Console()
+    console = terminal.new_console()
     asked = measure.Request(
         found, advise.cells_of(setting or []), touch, max_blocks, min_seconds, fresh(seed)
     )

@@ -148,7 +148,7 @@ def tell(done: Replayed, console: Console) -> None:
         tables.print_warnings(console, conducted)
         console.print(compare.table(conducted, second))
         console.print(compare.summary(conducted))
-        console.print(compare.SAME, highlight=False)
+        console.print(compare.SAME)
         tables.print_measured(console, conducted, records.values())
 
 

@@ -100,7 +100,7 @@ def _add(found: Findings, ledger: Ledger, asked: Asked) -> None:
         found.verdicts.append(verdicts.verdict(asked))
     elif kind == "suite":
         found.suites.append(suites.suite(asked, _whole(ledger, asked.record)))
-    elif kind == "soak":
+    elif kind == "soak" and "analysis" in asked.body:
         csv = records.raw(ledger, asked.record, "epochs.csv")
         found.soaks.append(soaks.of_record(asked, csv))
     elif kind == "matrix":

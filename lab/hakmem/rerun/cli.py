@@ -1,6 +1,5 @@
 """The command line `hakmem rerun`, and its tables."""
 
-import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -32,9 +31,6 @@ def command(
     only_list: Annotated[
         bool, typer.Option("--list", help="Only say what would be measured, and how long.")
     ] = False,
-    limit: Annotated[
-        int | None, typer.Option(min=1, help="Measure only so many, drawn by lot.")
-    ] = None,
     lib: Annotated[
         list[str] | None,
         typer.Option("--lib", help="NAME=PATH: the file of a library that is gone from its place."),
@@ -47,17 +43,14 @@ def command(
     """
     if (id is None) is not all_claims:
         raise LabError("rerun what? an id of `hakmem ledger list`, or --all-claims")
-    console = Console()
+    console = terminal.new_console()
     records = {record.id: record for record in Ledger.default().records()}
     given = files(lib or [])
     wanted = chosen(id, records)
     for record in wanted:
         rerun.require_whole(record, records)
     pasts = [Past(record, records, given) for record in wanted]
-    total = len(pasts)
-    if limit is not None and limit < total:
-        pasts = random.SystemRandom().sample(pasts, limit)
-    announce(pasts, total, console)
+    announce(pasts, console)
     if only_list:
         console.print(listing(pasts, console.width))
         return
@@ -97,12 +90,12 @@ def files(texts: Sequence[str]) -> dict[str, Path]:
     return found
 
 
-def announce(pasts: Sequence[Past], total: int, console: Console) -> None:
+def announce(pasts: Sequence[Past], console: Console) -> None:
     known = [seconds for past in pasts if (seconds := rerun.expected_s(past)) is not None]
-    parts = [f"{len(pasts)} of {total} to measure" if len(pasts) < total else f"{total} to measure"]
+    parts = [f"{len(pasts)} to measure"]
     parts += [f"about {session.duration(sum(known))} as they took"] if known else []
     parts += [f"{len(pasts) - len(known)} do not tell how long"] if len(known) < len(pasts) else []
-    console.print(", ".join(parts), highlight=False)
+    console.print(", ".join(parts))
 
 
 def listing(pasts: Sequence[Past], width: int) -> Table:
@@ -127,9 +120,9 @@ def one(past: Past, number: int, count: int, console: Console) -> Repetition:
         console.rule(f"{number} of {count}", style="dim")
     repetition = rerun.repeat(past, console)
     for note in past.notes:
-        console.print(Text(f"note: {note}", style="yellow"), soft_wrap=True)
+        terminal.say(console, f"note: {note}", "yellow")
     if repetition.failure is not None:
-        console.print(Text(f"✗ {repetition.failure}", style="bold red"), soft_wrap=True)
+        terminal.say(console, f"✗ {repetition.failure}", "bold red")
     else:
         show(repetition, console)
     return repetition
@@ -183,7 +176,7 @@ def conclude(done: Sequence[Repetition], console: Console) -> None:
     console.print(Text(rerun.MEANING, style="dim"))
     states = [repetition.state for repetition in done]
     said = ", ".join(f"{states.count(state)} {state}" for state in STYLES if state in states)
-    console.print(f"{len(done)} repeated: {said}", highlight=False)
+    console.print(f"{len(done)} repeated: {said}")
     if "contradicts" in states or "failed" in states:
         raise typer.Exit(1)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rich.console import Console
-from rich.text import Text
 
+from hakmem import terminal
 from hakmem.errors import Interrupted, LabError
 from hakmem.ledger import claims, store as ledger
 from hakmem.ledger.store import PARTS, Ledger, Record
@@ -148,7 +148,7 @@ def require_whole(record: Record, records: Mapping[str, Record]) -> None:
 def repeat(past: Past, console: Console) -> Repetition:
     """One record measured again; where it cannot be, that is part of the answer."""
     record = past.record
-    console.print(Text(f"{record.id}: {record.title}", style="bold"), soft_wrap=True)
+    terminal.say(console, f"{record.id}: {record.title}", "bold")
     try:
         with source.as_of(past, console), ledger.repeating(record.id):
             again = by_command(past, console)
@@ -183,7 +183,7 @@ def by_command(past: Past, console: Console) -> Record:
     kind, before = past.record.kind, {r.id for r in Ledger.default().records()}
     folder = Path("out") / f"rerun-{past.record.id}"
     argv = command_line(past, folder)
-    console.print(Text(" ".join(argv)), soft_wrap=True)
+    terminal.say(console, " ".join(argv))
     run_own(argv)
     new = [r for r in Ledger.default().records() if r.id not in before and r.kind == kind]
     # Of several verdicts that one command recorded, the one of the same cells for the same metric;

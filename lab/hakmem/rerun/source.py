@@ -16,6 +16,7 @@ from hakmem.builds import Builds
 from hakmem.errors import LabError
 from hakmem.ledger.store import Record
 from hakmem.process import host
+from hakmem.process.settings import settings_of
 
 
 @dataclass
@@ -146,12 +147,11 @@ def commit_of(past: Past) -> str:
 def _settings(past: Past, places: Mapping[str, str]) -> Iterator[None]:
     """The record's own settings of the allocator in place of those of the user's shell."""
     before = dict(os.environ)
-    for name in before:
-        if name.startswith("HAKMEM_"):
-            past.note(f"{name} of your shell was not used: the record's own settings were")
-            del os.environ[name]
+    for name in settings_of(before):
+        past.note(f"{name} of your shell was not used: the record's own settings were")
+        del os.environ[name]
     own = {**past.settings(), **(past.body.get("environment") or {})}
-    os.environ.update({k: v for k, v in own.items() if k.startswith("HAKMEM_")})
+    os.environ.update(settings_of(own))
     os.environ.update(places)
     try:
         yield

@@ -1,8 +1,6 @@
 """`hakmem scorecard`: the targets against the last recorded results."""
 
-from rich.console import Console
-
-from hakmem import project
+from hakmem import project, terminal
 from hakmem.errors import LabError
 from hakmem.ledger.store import Ledger
 from hakmem.ledger.verify import verify
@@ -16,7 +14,7 @@ def command() -> None:
     if checked.problems:
         raise LabError(f"the ledger does not verify: {checked.problems[0]}", status=1)
     found = scorecard.rows(project.root(), checked.records)
-    console = Console()
+    console = terminal.new_console()
     scorecard.show(found, console)
     for line in scorecard.remarks(found):
-        console.print(line, style="dim", highlight=False)
+        console.print(line, style="dim")

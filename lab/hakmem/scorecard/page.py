@@ -129,7 +129,7 @@ def _shown(target: Target, value: float, with_unit: bool) -> str:
 
 def show(found: Sequence[Row], console: Console) -> None:
     """The tally first; then a table for each area."""
-    console.print(f"[bold]{tally(found)}[/]", highlight=False)
+    console.print(f"[bold]{tally(found)}[/]")
     for area, lines in groups(found):
         console.print()
         console.print(_table(area, lines, console.width))

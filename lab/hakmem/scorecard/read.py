@@ -2,8 +2,8 @@
 
 The last is that of the newest source and, of one source, the newest: an old commit that is measured
 again stays old. Only records count that the audit would let a document cite. Where all that is left
-is stale, it is shown, and as stale. A benchmark or program that hakmem itself failed is a target
-missed, and so is the mean it belongs to, until a later record.
+is stale, it is shown, and as stale. A benchmark, a program, a soak or a matrix that hakmem itself
+failed is a target missed, and so is the mean it belongs to, until a later record.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from typing import Any, Literal
 from hakmem.audit.citing import Evidence
 from hakmem.ledger import claims
 from hakmem.ledger.store import Record
-from hakmem.paired import recording, suite_record
+from hakmem.paired import suite_record
+from hakmem.process.settings import tuning
 from hakmem.scorecard.targets import AGAINST, ALONE, MARGIN, NOISE, OVERALL, SAME, VARIATION, Target
 
 # ---- when a target is met, missed or undecided ----
@@ -175,14 +176,15 @@ def _fits(record: Record, target: Target) -> bool:
         return False
     if target.kind == "suite" and target.metric in OVERALL and not _is_whole(body, target):
         return False
-    told = recording.tuning(body.get("settings_of_user") or {}) if target.kind != "suite" else {}
+    told = tuning(body.get("settings_of_user") or {}) if target.kind != "suite" else {}
     if told and not any(path.startswith("settings_of_user") for path in target.where):
         return False
     if not all(at(body, path) == wanted for path, wanted in target.where.items()):
         return False
-    # Of a suite that hakmem failed the failure counts, however few rows are left.
-    failed = target.kind == "suite" and bool(body.get("failures"))
-    return failed or all(_number(at(body, path)) >= n for path, n in target.least.items())
+    # Of what hakmem failed the failure counts, however little there is of it.
+    return bool(body.get("failures")) or all(
+        _number(at(body, path)) >= n for path, n in target.least.items()
+    )
 
 
 def _natural(body: Mapping[str, Any], target: Target) -> bool:
@@ -241,7 +243,7 @@ def _of_record(target: Target, ledger: _Records) -> Row:
     own = {NOISE: _noise, VARIATION: _of_all_rivals}.get(target.metric)
     read = own or (_verdict if target.side == "is" else _metric)
     record, stale = ledger.last(target, lambda r: read(target, r) is not None)
-    missed = _failed(target, target.benchmarks, ledger, record) if target.kind == "suite" else None
+    missed = _failed(target, target.benchmarks, ledger, record)
     if missed:
         return missed
     if record is None:

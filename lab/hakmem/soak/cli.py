@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from hakmem import complete, config, project
+from hakmem import complete, config, project, terminal
 from hakmem.cli import OWN_COMMAND, RunsByDefault, of_float
 from hakmem.errors import LabError
 from hakmem.paired import cells, work
@@ -76,11 +75,11 @@ def run_command(
         work.own(command)
         given_to(command)
     path = project.place(out, Path("out") / f"soak-{stamp}.csv")
-    console = Console()
+    console = terminal.new_console()
     if pid is not None:
         # Never recorded: whose allocator serves a process that runs already cannot be proven.
         said = inside.mapped_allocator(pid)
-        console.print(f"process {pid}: {said}; not recorded", soft_wrap=True)
+        terminal.say(console, f"process {pid}: {said}; not recorded")
         plan = Plan(f"process {pid}", {"process": f"{pid}, {said}"}, None, seconds, path)
 
         def sampled(on_epoch: inside.OnEpoch) -> Ended:
@@ -94,7 +93,7 @@ def run_command(
     require_ledger(record)
     if command:
         name, argv, log = shlex.join(command), command, path.with_suffix(".csv.log")
-        console.print(f"what it prints goes into {log}", soft_wrap=True)
+        terminal.say(console, f"what it prints goes into {log}")
         own = {**library.environment(os.environ), **inside.OS_STATS_ON, **settings}
         what = Started(argv, library, own, settings)
     else:
@@ -144,5 +143,5 @@ def analyze_command(
     if as_json:
         print(json.dumps(analysis.to_dict(), indent=2))
     else:
-        view.print_analysis(Console(), analysis)
+        view.print_analysis(terminal.new_console(), analysis)
     finish(analysis)

@@ -12,16 +12,17 @@ from typing import TextIO
 
 from rich.console import Console
 
-from hakmem import __version__, project
+from hakmem import __version__, project, terminal
 from hakmem.errors import Interrupted, LabError
 from hakmem.ledger.claims import WITHIN
 from hakmem.ledger.store import Ledger
-from hakmem.paired import recording
 from hakmem.paired.blocks import BASE
 from hakmem.paired.cells import Cell
 from hakmem.paired.recording import Facts
 from hakmem.process import host, provenance
+from hakmem.process.argv import own_argv
 from hakmem.process.provenance import NoiseMeter
+from hakmem.process.settings import settings_of
 from hakmem.soak import analysis as soak_analysis, epochs_csv, inside, view
 from hakmem.soak.analysis import Analysis, metric_name
 from hakmem.soak.inside import Ended, OnEpoch, Started
@@ -91,7 +92,7 @@ class Csv(contextlib.AbstractContextManager["Csv"]):
 def facts_of(what: Started) -> dict[str, str]:
     """What the CSV's header says of the soak."""
     library = what.library
-    variables = recording.settings_of(what.environment)
+    variables = settings_of(what.environment)
     return {
         "command": shlex.join(what.argv),
         "library": f"{library.name} {library.version}",
@@ -105,38 +106,41 @@ def facts_of(what: Started) -> dict[str, str]:
 
 
 def run(plan: Plan, run_it: Runner, console: Console) -> Analysis:
-    """Runs, writes, analyses, prints and records it. LabError where the program failed."""
+    """Runs, writes, analyses, prints and records it. LabError where the program failed; that it
+    crashed, or had to be killed, is recorded, for a failure is a result too."""
     what = plan.what
     sides = {BASE: Cell(what.library.name, what.library)} if what else {}
-    facts = Facts.of(sides, provenance.own_argv())
+    facts = Facts.of(sides, own_argv())
     benches = benchmarks(what.argv) if what else []
     noise = NoiseMeter()
     ended = watched(plan, run_it, console)
     if ended.proof is not None:
         console.print(f"hakmem {ended.proof.version} served malloc (pid {ended.proof.pid})")
     if ended.epochs:
-        console.print(f"written: {plan.path}", soft_wrap=True)
-    if ended.error is not None:
-        raise LabError(f"the soak failed: {ended.error}", status=1)
-    if not ended.epochs:  # gone so soon that nothing of it was read
-        raise LabError(f"{plan.title} ended before its first epoch")
-    analysis = soak_analysis.analyze(epochs_csv.parse(plan.path.read_text(encoding="utf-8")))
-    view.print_analysis(console, analysis)
-    if what:
+        terminal.say(console, f"written: {plan.path}")
+    found: dict[str, object] = {"failures": {plan.title: ended.error}, "ok": False}
+    if ended.error is None:
+        if not ended.epochs:  # gone so soon that nothing of it was read
+            raise LabError(f"{plan.title} ended before its first epoch")
+        analysis = soak_analysis.analyze(epochs_csv.parse(plan.path.read_text(encoding="utf-8")))
+        view.print_analysis(console, analysis)
+        found = {"metrics": metrics(analysis), "analysis": analysis.to_dict()}
+    if what and (ended.error is None or ended.status):
         facts.require_unchanged(sides)
         body = {
             **facts.stated(),
             "command": list(what.argv),
-            "environment": recording.settings_of(what.environment),
+            "environment": settings_of(what.environment),
             "benchmarks": benches,
             "binary": facts.binaries[BASE],
             "noise": noise.stop(),
             "proof": ended.proof.to_dict() if ended.proof else None,
-            "metrics": metrics(analysis),
-            "analysis": analysis.to_dict(),
+            **found,
         }
-        record = Ledger.default().append("soak", body, {"epochs.csv": plan.path.read_bytes()})
-        console.print(f"recorded: {record.id}")
+        csv = {"epochs.csv": plan.path.read_bytes()} if ended.epochs else {}
+        console.print(f"recorded: {Ledger.default().append('soak', body, csv).id}")
+    if ended.error is not None:
+        raise LabError(f"the soak failed: {ended.error}", status=1)
     return analysis
 
 

@@ -107,9 +107,9 @@ def print_analysis(console: Console, analysis: Analysis) -> None:
     console.print(_table(analysis))
     if analysis.distributions:
         console.print(_distributions(analysis))
-        console.print(*not_carried(analysis), highlight=False)
+        console.print(*not_carried(analysis))
     for line in remarks(analysis):
-        console.print(line, highlight=False)
+        console.print(line)
 
 
 def levels(analysis: Analysis) -> list[dict[str, str]]:
