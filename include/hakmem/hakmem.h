@@ -79,7 +79,7 @@ int hak_limit_on_reached(hak_limit_callback_t callback, void *context);
  * and the profile. Any thread, but no signal handler. Keeps errno. Returns 0; or ENOENT: there is
  * no such option; EPERM: it is read when the process starts and cannot be changed; EINVAL: the
  * value is not allowed, or `name` is NULL; ERANGE: `out` is too small, and nothing has changed; ENOMEM: there is
- * no memory to keep the value in; EBUSY: a fork handler asks, while the other threads are held, or the fork of another
+ * no memory to keep the value in, or for the samples of HAKMEM_GUARD_SAMPLE, and nothing has changed; EBUSY: a fork handler asks, while the other threads are held, or the fork of another
  * thread has taken more than a second: ask again, for if that has begun in between some threads have not heard of the change. */
 int hak_ctl(const char *name, const char *value, char *out, size_t out_bytes);
 

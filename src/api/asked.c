@@ -142,35 +142,39 @@ static void warn(int number, const char *problem) {
                    profile ? "SIGUSR1 writes no profile" : "SIGUSR2 writes no statistics");
 }
 
-static bool start_writer(int number) {
-    hk_store_seq(&asked, 0u);
-    int error = hk_worker_start(write_when_asked);
-    if (error != 0)
-        warn(number, hk_error_text(error));
-    return error == 0;
-}
-
-static void start_in_child(void) {
-    of_main = hk_thread_served();
-    start_writer(writers[1] != NULL ? SIGUSR2 : SIGUSR1);
-}
-
 void hk_asked_in_children(void (*start)(void)) {
     hk_thread_served();
     pthread_atfork(NULL, NULL, start);
 }
 
-static bool start(int number) {
-    static bool started;
+static bool runs; /* the thread is this process's */
+static void forget(void) { runs = false; }
+
+int hk_asked_watch(void) {
+    static bool in_children;
+    if (!in_children)
+        hk_asked_in_children(forget); /* before whatever starts it there */
+    in_children = true;
     of_main = hk_thread_served();
-    if (!started && start_writer(number)) {
-        hk_asked_in_children(start_in_child);
-        started = true;
-    }
-    return started;
+    if (runs)
+        return 0;
+    hk_store_seq(&asked, 0u);
+    const int error = hk_worker_start(write_when_asked);
+    runs = error == 0;
+    return error;
 }
 
+static bool start(int number) {
+    const int error = hk_asked_watch();
+    if (error != 0)
+        warn(number, hk_error_text(error));
+    return error == 0;
+}
+
+static void start_in_child(void) { start(writers[1] != NULL ? SIGUSR2 : SIGUSR1); }
+
 void hk_asked_listen(int number, void (*write)(void)) {
+    static bool in_children;
     struct sigaction now, ours = {.sa_handler = on_signal, .sa_flags = SA_RESTART | SA_ONSTACK};
     if (HK_COUNTED(other, sigaction(number, NULL, &now)) != 0 || now.sa_handler != SIG_DFL) {
         warn(number, number == SIGUSR1 ? "SIGUSR1 is ignored or handled already"
@@ -178,6 +182,10 @@ void hk_asked_listen(int number, void (*write)(void)) {
         return;
     }
     writers[writer_of(number)] = write;
-    if (start(number))
-        HK_COUNTED(other, sigaction(number, &ours, NULL));
+    if (!start(number))
+        return;
+    if (!in_children)
+        hk_asked_in_children(start_in_child);
+    in_children = true;
+    HK_COUNTED(other, sigaction(number, &ours, NULL));
 }

@@ -27,6 +27,10 @@ int hk_asked_file(const hk_line_t *path, hk_emit_t *emit, const void *what);
  * program's own handler stays, whether it was there before or comes later. */
 void hk_asked_listen(int number, void (*write)(void));
 
+/* Starts that thread, if this process has none: it also ends the process once threads of ours are all that is left of it.
+ * 0, or what pthread_create() says. */
+int hk_asked_watch(void);
+
 /* What the options ask for when the process starts, once they have been read, and when it ends, after the program's own
  * handlers of that (api/start.c). */
 void hk_live_begin(void);

@@ -6,26 +6,40 @@
 #include "api/asked.h"
 #include "config/config.h"
 #include "config/listing.h"
+#include "config/table.h"
 #include "front/boundary.h"
 #include "front/thread.h"
+#include "guard/sample.h"
 #include "hakmem/hakmem.h"
 #include "policy/purger.h"
 #include "stats/emit.h"
 
-/* Whether other threads can be told of a change now. */
-static bool can_tell_others(void) {
+static bool asks_for_samples(const char *name, const char *value) {
+    const unsigned option = hk_option_find(name, strlen(name));
+    uint64_t every;
+    return option == HK_OPTION_guard_sample && hk_option_built(option) &&
+           hk_option_parse(option, value, &every) && every != 0;
+}
+
+/* 0; EBUSY: other threads cannot be told of a change now; ENOMEM: there is no room for samples, and the option stays
+ * what it was. */
+static int prepare(const char *name, const char *value) {
     hk_thread_t *thread = hk_thread_enter_patiently();
-    if (thread != NULL)
-        hk_thread_leave(thread);
-    return thread != NULL;
+    if (thread == NULL)
+        return EBUSY;
+    const bool can = !asks_for_samples(name, value) || hk_sample_prepare();
+    hk_thread_leave(thread);
+    return can ? 0 : ENOMEM;
 }
 
 HK_EXPORT int hak_ctl(const char *name, const char *value, char *out, size_t out_bytes) {
     if (name == NULL)
         return EINVAL;
-    if (hk_fork_is_mine() || (value != NULL && !can_tell_others()))
+    if (hk_fork_is_mine())
         return EBUSY;
-    int problem = hk_config_control(name, value, out, out_bytes);
+    int problem = value != NULL ? prepare(name, value) : 0;
+    if (problem == 0)
+        problem = hk_config_control(name, value, out, out_bytes);
     if (problem == 0 && value != NULL) {
         problem = hk_front_apply() ? 0 : EBUSY;
         /* entered, or a fork in a signal handler would wait for what its own thread holds */

@@ -25,22 +25,24 @@ static _Atomic(handler_t *) handler; /* atomic: any thread */
 /* ---- the limit ---- */
 
 /* Where its files cannot be read any more (no file number is left, a sandbox) what they said last holds. */
-static uint64_t limit_of_cgroup(void) {
+static uint64_t limit_of_cgroup(int *unread) {
     static _Atomic uint64_t last; /* atomic: any thread */
-    hk_os_lines_t lines;
-    const uint64_t limit = hk_os_memory_limit(HK_OS_MEMBERSHIP, HK_OS_CGROUPS);
-    if (limit != 0 || HK_KEEP_ERRNO(hk_os_lines_open(&lines, HK_OS_MEMBERSHIP)))
+    const uint64_t limit = hk_os_memory_limit(HK_OS_MEMBERSHIP, HK_OS_CGROUPS, unread);
+    if (limit != 0 || *unread == 0)
         hk_store_relaxed(&last, limit);
-    if (limit == 0)
-        hk_os_lines_close(&lines);
     return hk_load_relaxed(&last);
 }
 
 static size_t share_of_cgroup(uint64_t percent, bool says) {
     if (percent == 0)
         return 0;
-    const uint64_t limit = limit_of_cgroup();
-    if (limit == 0 && says)
+    int unread;
+    const uint64_t limit = limit_of_cgroup(&unread);
+    if (limit == 0 && says && unread != 0)
+        hk_say("hakmem: warning: HAKMEM_LIMIT_PERCENT=%lu has no effect: "
+               "what the cgroups of this process say of its memory cannot be read: %s",
+               percent, hk_error_text(unread));
+    else if (limit == 0 && says)
         hk_say("hakmem: note: HAKMEM_LIMIT_PERCENT=%lu has no effect: "
                "no cgroup limits the memory of this process",
                percent);

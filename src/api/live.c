@@ -3,7 +3,8 @@
  * A thread of ours, which exists only where asked for, listens at a socket in the abstract namespace: it has no
  * file, and is gone with the process however that ends. The thread has a table of open files of its own,
  * with nothing but the socket in it, so that the program can neither close it nor meet it, and what the program
- * closes is closed. A forked child starts a thread of its own. */
+ * closes is closed. So it cannot end a process of which it is all that is left, whose streams are to be flushed: the
+ * thread that does (api/asked.h) comes with it. A forked child starts threads of its own. */
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -148,7 +149,11 @@ static void *serve(void *unused) {
 }
 
 static void start_thread(void) {
-    int error = hk_load_relaxed(&cannot) ? 0 : hk_worker_start(serve);
+    if (hk_load_relaxed(&cannot))
+        return;
+    int error = hk_asked_watch();
+    if (error == 0)
+        error = hk_worker_start(serve);
     if (error != 0)
         warn_of("no thread can be started", error);
 }

@@ -68,28 +68,34 @@ static bool dumps(void) {
     return !HK_FAST && where != NULL && *where != '\0' && strcmp(where, "0") != 0;
 }
 
+/* For appending, so that a forked child does not overwrite its parent's lines. */
+static int dump_to(const char *where, const hk_metrics_sum_t *sum) {
+    hk_line_t path = {0};
+    if (strcmp(where, "1") == 0)
+        return hk_metrics_write(sum, hk_stderr());
+    if (!hk_line_path(&path, where, false))
+        return ENAMETOOLONG;
+    const int fd = hk_open(path.text, O_WRONLY | O_CREAT | O_APPEND, 0666);
+    if (fd < 0)
+        return errno;
+    const int error = hk_metrics_write(sum, fd);
+    HK_CALL(other, close(fd));
+    return error;
+}
+
 static void dump(void) {
     const char *where = hk_option(front_dump), *problem = NULL;
     if (!dumps())
         return;
     hk_metrics_sum_t sum;
-    hk_line_t path = {0};
-    const bool opens = strcmp(where, "1") != 0;
-    int fd = opens ? -1 : hk_stderr();
-    /* For appending, so that a forked child does not overwrite its parent's lines. */
-    if (!hk_front_metrics(&sum))
+    if (!hk_front_metrics(&sum)) {
         problem = "a signal handler ended the process inside the allocator";
-    else if (opens && hk_line_path(&path, where, false))
-        fd = hk_open(path.text, O_WRONLY | O_CREAT | O_APPEND, 0666);
-    if (problem == NULL && fd < 0)
-        problem = "cannot be opened for appending";
-    const int error = problem == NULL ? hk_metrics_write(&sum, fd) : 0;
-    if (error != 0)
-        problem = hk_error_text(error);
+    } else {
+        const int error = dump_to(where, &sum);
+        problem = error != 0 ? hk_error_text(error) : NULL;
+    }
     if (problem != NULL)
         hk_config_warn("HAKMEM_TINY_FRONT_DUMP", where, problem, "no front metrics are written");
-    if (opens && fd >= 0)
-        HK_CALL(other, close(fd));
 }
 
 /* ---- the process's beginning and end ---- */

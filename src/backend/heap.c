@@ -23,10 +23,14 @@
  *
  * That orphans keep their slabs (owner stays the orphaned heap) makes a thread's end and start
  * independent of how many slabs it has, and lets remote frees go on as before: they queue up on the
- * orphan's pending list and are collected by whoever takes it over or adopts from it. */
+ * orphan's pending list and are collected by whoever takes it over or adopts from it.
+ *
+ * In a fork's child a thread is missing that may have been between FREE and the end of ANNOUNCE: as nobody else is at anything
+ * there, the lists are made anew of the slabs that have remote bits (hk_heap_forked()). */
 #include "backend/heap_own.h"
 #include "backend/slab.h"
 #include "base/report.h"
+#include "base/worker.h"
 #include "stats/sections.h"
 
 enum {
@@ -223,6 +227,41 @@ void hk_heap_announce(hk_slab_t *slab) {
     if (hk_load_seq(&hk_remote_of(slab)->pending) == 0 &&
         hk_exchange_seq(&hk_remote_of(slab)->pending, 1u) == 0)
         announce(slab);
+}
+
+/* Whoever had set `pending`, or was about to, is not there, and the lists are empty. */
+static void queue_anew(hk_slab_t *slab, bool carved) {
+    if (hk_load_relaxed(&hk_remote_of(slab)->pending) != 0)
+        hk_store_relaxed(&hk_remote_of(slab)->pending, 0u);
+    if (!carved)
+        return;
+    const hk_class_t *c = &hk_classes[slab->cls];
+    const _Atomic uint64_t *remote = hk_remote_bits(slab, c);
+    for (unsigned w = 0; w < hk_class_words(c); w++)
+        if (hk_load_relaxed(&remote[w]) != 0) {
+            hk_heap_announce(slab);
+            return;
+        }
+}
+
+/* All lists are made anew: which slabs are on none does not show. No signal handler frees meanwhile. */
+static HK_COLD HK_NOINLINE void queue_all_anew(void) {
+    const uint64_t before = hk_signals_block(HK_SIGNALS_FROM_OUTSIDE);
+    for (hk_heap_t *heap = hk_load_acquire(&all); heap != NULL; heap = heap->all_next)
+        hk_store_relaxed(&heap->pending, NULL);
+    hk_pool_visit_descriptors(queue_anew);
+    hk_signals_block(before);
+}
+
+/* What another thread had done by the time of the fork is there up to some step, and nothing behind it: so where it had set a bit
+ * it is counted. Who forks in a handler that has interrupted such a free goes on with it in the child, and nothing is changed. */
+void hk_heap_forked(void) {
+    const unsigned own = hk_heap_own_giving;
+    if (HK_LIKELY(hk_load_relaxed(&hk_heap_giving) == own))
+        return;
+    hk_store_relaxed(&hk_heap_giving, own);
+    if (own == 0)
+        queue_all_anew();
 }
 
 /* Takes the remote bits into the local ones. Heap locked, slab owned. */

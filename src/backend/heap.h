@@ -94,3 +94,7 @@ uint64_t hk_heap_counted(hk_heap_counter_t counter);
 
 /* In a fork's child, which counts from its own start. */
 void hk_heap_counters_forked(void);
+
+/* In a fork's child, where all other threads were outside the boundary or took no lock: what such a thread has freed and not
+ * queued yet is queued. */
+void hk_heap_forked(void);

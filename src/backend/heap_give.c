@@ -204,11 +204,18 @@ void hk_heap_give(hk_heap_t *heap, unsigned cls, void **blocks, unsigned n) {
     hk_heap_give_some(heap, cls, blocks, n, n);
 }
 
+atomic_uint hk_heap_giving;
+_Thread_local unsigned hk_heap_own_giving;
+
 void hk_heap_give_remote(unsigned cls, void *p) {
     hk_assert(cls != 0 && cls < HK_CLASS_COUNT);
     giving_t g = giving_to(slab_for(p, cls));
     unsigned index = block_index(&g, p);
+    hk_heap_own_giving++;
+    hk_add_seq(&hk_heap_giving, 1u);
     set_bits(&g, index / 64, (uint64_t)1 << index % 64);
     hk_add_relaxed(&hk_heap_given_beside, (uint64_t)1);
     hk_heap_announce(g.slab);
+    hk_add_seq(&hk_heap_giving, -1u);
+    hk_heap_own_giving--;
 }

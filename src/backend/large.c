@@ -79,14 +79,16 @@ static _Atomic size_t latest_bytes; /* atomic: as above; of another one for a mo
 static void forget(char *start) { hk_cas_seq(&latest, &start, NULL); }
 
 /* What of a block of n bytes huge pages are asked for, where blocks are written to all over: the units that it fills, or nearly. That makes two
- * mappings of it, of which a process has so many; so in one that has many such blocks, all of it. */
+ * mappings of it, of which a process has so many; so in one that has many such blocks, all of it, unless that were much more, and then in one
+ * that has very many. */
 static size_t dense_bytes(size_t n) {
-    enum { FEW_BLOCKS = 8 };
+    enum { FEW_BLOCKS = 8, MANY_BLOCKS = 4096, MUCH = 8 };
     const size_t bytes = huge_bytes(n);
     if (bytes < HK_HUGE_PAGES_FROM || hk_option(thp) == 0 || !hk_huge_pages_fill(bytes) ||
         !hk_huge_pages_pay())
         return 0;
-    return hk_large_huge_blocks() < FEW_BLOCKS ? (n + HK_UNIT / 8) / HK_UNIT * HK_UNIT : bytes;
+    const size_t most = bytes - n > bytes / MUCH ? MANY_BLOCKS : FEW_BLOCKS;
+    return hk_large_huge_blocks() < most ? (n + HK_UNIT / 8) / HK_UNIT * HK_UNIT : bytes;
 }
 
 /* Before fresh memory is taken for a block that the cache does not hold, what other threads have
@@ -307,7 +309,8 @@ static void *huge_grow(huge_t *huge, size_t bytes) {
     return moved ? huge->range.start : NULL;
 }
 
-static void huge_shrink(huge_t *huge, size_t bytes) {
+/* To `bytes` that n of are in use. */
+static void huge_shrink(huge_t *huge, size_t n, size_t bytes) {
     hk_assert(bytes != 0 && bytes < huge->range.bytes);
     if (huge->range.bytes % HK_UNIT != 0) {
         hk_region_extend(&huge->range, bytes);
@@ -317,6 +320,7 @@ static void huge_shrink(huge_t *huge, size_t bytes) {
     bytes = hk_align_up(bytes, HK_UNIT);
     hk_assert(bytes <= huge->range.bytes); /* rounded up it is no more than all of it */
     forget(huge->range.start);
+    hk_purge_cut(huge->range.start, n, bytes);
     hk_range_t tail = {huge->range.start + bytes, huge->range.bytes - bytes, huge->range.mixed};
     if (tail.bytes == 0)
         return;
@@ -326,7 +330,7 @@ static void huge_shrink(huge_t *huge, size_t bytes) {
 }
 
 /* What has been put on top for growth stays until less is wanted than before. */
-static void *huge_resize(void *p, size_t bytes) {
+static void *huge_resize(void *p, size_t n, size_t bytes) {
     huge_t *huge = huge_at(p, HK_INVALID_POINTER);
     const size_t before = huge->range.bytes;
     void *q = p;
@@ -334,7 +338,7 @@ static void *huge_resize(void *p, size_t bytes) {
     if (bytes > before)
         q = huge_grow(huge, bytes);
     else if (bytes < huge->wanted && (before - bytes >= HK_UNIT || before / 2 > bytes))
-        huge_shrink(huge, bytes);
+        huge_shrink(huge, n, bytes);
     if (q != NULL)
         huge->wanted = bytes;
     return q;
@@ -360,8 +364,8 @@ void *hk_large_resize(hk_heap_t *heap, void *p, unsigned kind, size_t n) {
     if (kind == HK_KIND_PACKED)
         return n <= HK_PACK_MOST && hk_pack_resize(p, n) ? p : NULL;
     if (n <= LARGE_MAX / 2 && !hk_region_is_bounded()) {
-        huge_resize(p, HK_UNIT); /* of which a copy needs a part only */
+        huge_resize(p, HK_UNIT, HK_UNIT); /* of which a copy needs a part only */
         return NULL;
     }
-    return huge_resize(p, huge_bytes(n));
+    return huge_resize(p, n, huge_bytes(n));
 }

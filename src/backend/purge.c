@@ -162,11 +162,15 @@ void hk_purge_instead(void) {
         hk_count(purge_runs, 1);
 }
 
-size_t hk_purge_tail(char *p, size_t n, size_t dirty) {
+size_t hk_purge_cut(char *p, size_t n, size_t dirty) {
     const size_t used = hk_align_up(n, hk_os_page_size());
-    if (dirty < used + LEAST_TAIL || !hk_region_is_mostly_free() || !may_purge_at_once())
+    if (dirty < used + LEAST_TAIL || !may_purge_at_once())
         return dirty;
     return hk_advise_in_use(p + used, dirty - used, HK_PURGE) ? used : dirty;
+}
+
+size_t hk_purge_tail(char *p, size_t n, size_t dirty) {
+    return hk_region_is_mostly_free() ? hk_purge_cut(p, n, dirty) : dirty;
 }
 
 void hk_purge_clear(char *p, size_t n) {

@@ -30,6 +30,9 @@ void hk_purge_found(size_t bytes);
  * back. Returns what is left of `dirty`. */
 size_t hk_purge_tail(char *p, size_t n, size_t dirty);
 
+/* The same of a block that has become shorter, whatever the process keeps: it may stay as it is now. */
+size_t hk_purge_cut(char *p, size_t n, size_t dirty);
+
 /* Makes the first n bytes at p, of a large block that is the caller's, read as zero. They may hold old data; where that
  * is hardly any, as of tables that are mostly empty, it goes back, for to write all of them would bring all of them in. */
 void hk_purge_clear(char *p, size_t n);

@@ -19,15 +19,15 @@ atomic_bool hk_region_bounded;
 /* Where ranges lie by chance: in every other unit of a window, which lies by chance too, as does the next one
  * where this is full. One that is small next to the address space keeps the tables few, the page map's and the
  * processor's. 46 bits of addresses is what processes have at least; where there are fewer the system places them
- * as it likes. */
+ * as it likes. Lower addresses are what programs with a heap of their own (CLISP) and sanitizers want for themselves. */
 #define WINDOW ((uint64_t)1 << 36)
 #define ADDRESSES ((uint64_t)1 << 46)
 static _Atomic uint64_t window; /* atomic: any thread; 0: nothing is scattered */
 static _Atomic uint64_t places; /* atomic: any thread */
 
 static uint64_t some_window(void) {
-    const uint64_t room = ADDRESSES / 2 - WINDOW; /* the second quarter of it, and the third */
-    return ADDRESSES / 4 + (uint64_t)hk_region_chance((uint32_t)(room / HK_UNIT)) * HK_UNIT;
+    const uint64_t room = ADDRESSES / 4 - WINDOW; /* the third quarter of it */
+    return ADDRESSES / 2 + (uint64_t)hk_region_chance((uint32_t)(room / HK_UNIT)) * HK_UNIT;
 }
 
 void hk_region_scatter(uint64_t seed) {
@@ -398,8 +398,10 @@ static bool move_to_fence(const hk_range_t *range, size_t new_bytes, hk_range_t 
     *to = (hk_range_t){start, new_bytes, false};
     size_t hole = 0;
     if (to->start != NULL && hk_os_protect(to->start, hk_os_page_size(), HK_READ_WRITE) &&
-        move_marked(range->start, range->bytes, to->start, new_bytes, &hole))
+        move_marked(range->start, range->bytes, to->start, new_bytes, &hole)) {
+        hk_count(region_maps, 1);
         return true;
+    }
     if (to->start != NULL && hole == 0)
         hk_os_unmap(to->start, new_bytes);
     hk_held_drop(new_bytes - hole);
@@ -425,6 +427,7 @@ static bool move_anywhere(const hk_range_t *range, size_t new_bytes, hk_range_t 
         hk_held_drop(room - range->bytes);
         return false;
     }
+    hk_count(region_maps, 1);
     *to = (hk_range_t){(char *)hk_align_up((uintptr_t)start, HK_UNIT), new_bytes, false};
     if (to->start != start)
         memmove(to->start, start, range->bytes);

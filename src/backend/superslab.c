@@ -251,16 +251,17 @@ HK_INLINE hk_slab_t *take_from_locked(hk_superslab_t *ss, unsigned slices, unsig
     return slab;
 }
 
-/* From the superslab whose longest run is the shortest that is long enough; for a slab rather from one that
- * has memory for it, of those that are first on their lists. Large runs would cut up more for that than it saves. */
+/* From the superslab whose longest run is the shortest that is long enough; for a slab, or a single slice, rather from one that
+ * has memory for it, of those that are first on their lists. Longer runs would cut up more for that than it saves. */
 static HK_NOINLINE hk_slab_t *take_locked(unsigned slices, unsigned cls, unsigned align) {
+    const bool warm = cls != 0 || (slices == 1 && align == 1);
     hk_superslab_t *best = NULL;
     for (uint64_t left = not_empty >> slices << slices; left != 0; left &= left - 1) {
         hk_superslab_t *ss = lists[__builtin_ctzll(left)];
-        const uint32_t in = cls != 0 ? hk_superslab_dirty(ss) : ss->free;
-        const bool any = cls == 0 && align == 1;
+        const uint32_t in = warm ? hk_superslab_dirty(ss) : ss->free;
+        const bool any = !warm && align == 1;
         const bool fits = any || (run_starts(in, slices) & aligned(align)) != 0;
-        if (fits || (best == NULL && cls != 0))
+        if (fits || (best == NULL && warm))
             best = ss;
         if (fits)
             break;

@@ -199,3 +199,6 @@ bool hk_pool_add_free(hk_superslab_t **at, hk_pool_free_t *sum);
  * time. The fields that a heap's lock guards may be changing meanwhile. */
 typedef void hk_slab_visitor_t(const hk_slab_t *slab, void *argument);
 void hk_pool_visit(hk_slab_visitor_t *visit, void *argument);
+
+/* Calls `visit` for every descriptor of a slab there is, and whether it is a carved slab's, while no other thread runs. */
+void hk_pool_visit_descriptors(void (*visit)(hk_slab_t *slab, bool carved));

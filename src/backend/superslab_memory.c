@@ -24,6 +24,19 @@ hk_superslab_t *hk_superslab_next_locked(const hk_superslab_t *ss) {
     return next;
 }
 
+void hk_pool_visit_descriptors(void (*visit)(hk_slab_t *slab, bool carved)) {
+    for (hk_superslab_t *ss = hk_load_acquire(&stock.all); ss != NULL; ss = ss->kept.next) {
+        uint32_t carved = ss->base != NULL ? ss->whole & ~(ss->free | ss->claimed) : 0;
+        for (unsigned i = 0; i < HK_SLICES; i++) {
+            hk_slab_t *slab = &ss->slabs[i];
+            const bool starts = (carved >> i & 1) != 0;
+            if (starts)
+                carved &= ~hk_slice_mask(i, slab->slices);
+            visit(slab, starts && slab->cls != 0);
+        }
+    }
+}
+
 /* ---- shadows ---- */
 
 /* First the shadows of slabs with up to 256 blocks, then up to 1024, then all: those of a kind close together. */
@@ -117,9 +130,8 @@ static uint32_t dig_holes(const hk_range_t *range, unsigned cls, bool used) {
 /* Of the newest superslabs, and of older ones; and of pages of the newest's large runs how many hold something, and of their
  * last slices, each of which a block may use a part of. */
 typedef struct {
-    size_t bytes, settled, fresh, untouched, carved, active, last, old, old_fresh;
-    unsigned pages, written, last_pages, last_written;
-    bool of_runs;
+    size_t bytes, settled, fresh, untouched, carved, active, old, old_fresh;
+    unsigned runs, pages, written, last_pages, last_written;
 } sample_t;
 
 /* Of two pages, of that part which a block there has for certain; and of one of its last slice, for each run another. */
@@ -147,8 +159,14 @@ static void add_to_sample(const hk_slab_t *slab, void *argument) {
     sample->untouched += small ? hk_slab_clean_bytes(slab) : bytes;
     sample->carved += bytes;
     sample->active += slab->cls == 0 ? bytes : in_use * c->size;
-    sample->last += slab->cls == 0 ? HK_SLICE : 0;
-    if (slab->cls == 0 && sample->of_runs && sample->pages < MOST_PAGES)
+    sample->runs += slab->cls == 0;
+}
+
+/* Each look is a call to the system: no more of them than will do, nor once too many pages hold nothing. */
+static void look_into_run(const hk_slab_t *slab, void *argument) {
+    sample_t *sample = argument;
+    if (slab->cls == 0 && sample->pages < MOST_PAGES &&
+        sample->pages - sample->written <= MOST_PAGES / 8)
         look_into(slab, sample);
 }
 
@@ -163,13 +181,23 @@ static size_t never_carved(const sample_t *s) {
 }
 
 /* Whether a superslab for runs as the others have would be touched, but for an eighth: that is, what is never carved, and what
- * blocks leave of their last slices. */
+ * blocks leave of their last slices; and that without a look into them. */
 static bool is_filled(const sample_t *s) {
-    if (s->pages < MOST_PAGES / 2 || s->settled == 0)
-        return false;
-    const size_t last = s->last / s->last_pages * (s->last_pages - s->last_written);
-    return s->written >= s->pages / 8 * 7 && s->active >= s->carved / 8 * 7 &&
+    const size_t each = s->pages != 0 ? s->runs * HK_SLICE / s->last_pages : 0;
+    const size_t last = each * (s->last_pages - s->last_written);
+    return s->written * 8 >= s->pages * 7 && s->settled != 0 && s->active >= s->carved / 8 * 7 &&
            never_carved(s) + last <= s->bytes / 8;
+}
+
+/* The same with a look into the runs of the newest, of as many as were counted. */
+static bool is_written_locked(sample_t *s) {
+    const hk_superslab_t *ss = newest;
+    for (size_t bytes = 0; is_filled(s) && bytes < s->bytes; ss = ss->kept.next)
+        if (ss->base != NULL) {
+            hk_superslab_visit_locked(ss, look_into_run, s);
+            bytes += HK_UNIT;
+        }
+    return s->pages >= MOST_PAGES / 2 && is_filled(s);
 }
 
 /* Whether a huge page for a new superslab is likely to be touched all over, so that it saves faults and
@@ -179,7 +207,9 @@ static bool is_filled(const sample_t *s) {
  * newest is in use, and written to. */
 static bool is_dense(unsigned cls) {
     enum { FILLING = 2, LOOKS = 64, SHARE = 32, SHARE_OF_NEWEST = 4, LEAST = 4 };
-    sample_t s = {.of_runs = cls == 0 && hk_pool_mapped() >= LEAST * HK_UNIT};
+    sample_t s = {0};
+    if (cls == 0 && hk_pool_mapped() < LEAST * HK_UNIT)
+        return false;
     hk_lock(&hk_pool_lock);
     const hk_superslab_t *ss = newest;
     for (unsigned looks = 0;
@@ -200,9 +230,10 @@ static bool is_dense(unsigned cls) {
         }
         hk_superslab_visit_locked(ss, add_to_sample, &s);
     }
+    const bool written = cls == 0 && is_written_locked(&s);
     hk_unlock(&hk_pool_lock);
     if (cls == 0)
-        return is_filled(&s);
+        return written;
     s.untouched += s.fresh;
     return s.untouched < s.bytes / SHARE_OF_NEWEST &&
            s.untouched + HK_UNIT <= hk_pool_mapped() / SHARE;

@@ -28,11 +28,18 @@ uint64_t hk_signals_block(uint64_t which) {
     return before;
 }
 
-/* For the C library a child of vfork has its parent's number still, which is in the number of its clock. */
-bool hk_is_own_memory(void) {
+/* That it has for the C library is in the number of its clock. */
+bool hk_has_own_number(void) {
     clockid_t clock;
     return pthread_getcpuclockid(pthread_self(), &clock) != 0 ||
            ~(clock >> 3) == HK_KEEP_ERRNO(HK_CALL(other, syscall(SYS_gettid)));
+}
+
+/* Of those that have not, the child of vfork has its parent's memory, one made past the C library's fork its own. */
+bool hk_is_own_memory(void) {
+    enum { MEMORY = 1 }; /* KCMP_VM of <linux/kcmp.h>, which not all C libraries can include */
+    return hk_has_own_number() ||
+           HK_KEEP_ERRNO(HK_CALL(other, syscall(SYS_kcmp, getpid(), getppid(), MEMORY, 0, 0))) > 0;
 }
 
 static bool has_real_time_priority;

@@ -15,7 +15,11 @@ int hk_worker_start(void *(*run)(void *));
 unsigned hk_workers(void);
 void hk_workers_forked(void);
 
-/* False: the caller is the child of a vfork, in its parent's memory, or may be. */
+/* False: the caller has its parent's number for the C library: it is the child of a vfork, or was made past the C library's
+ * fork. */
+bool hk_has_own_number(void);
+
+/* False: the caller is in its parent's memory, or may be. */
 bool hk_is_own_memory(void);
 
 /* Has the calling thread block these signals, a bit for each, and returns which it did before: all from outside, or what

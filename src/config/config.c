@@ -100,7 +100,8 @@ static void look_at_limits(void) {
         hk_option_origin(lean_decommit) == HK_FROM_DEFAULT ||
         hk_option_origin(lean_target_mb) != HK_FROM_DEFAULT)
         return;
-    uint64_t limit = hk_os_memory_limit(HK_OS_MEMBERSHIP, HK_OS_CGROUPS);
+    int unread;
+    uint64_t limit = hk_os_memory_limit(HK_OS_MEMBERSHIP, HK_OS_CGROUPS, &unread);
     hk_lock(&lock);
     if (limit != 0 && hk_option_origin(lean_target_mb) == HK_FROM_DEFAULT &&
         settle_locked(HK_READ_WRITE)) {

@@ -358,7 +358,16 @@ static size_t usable(const void *p, unsigned kind) {
     }
 }
 
-size_t hk_usable(const void *p) { return p == NULL ? 0 : usable(p, hk_map_kind(p)); }
+size_t hk_usable_slow(const void *p) { return p == NULL ? 0 : usable(p, hk_map_kind(p)); }
+
+/* A hit too, or nearly: some programs ask with each allocation and free. */
+size_t hk_usable(const void *p) {
+    const hk_tcache_t *tc = hk_load_relaxed(&hk_tc);
+    const unsigned kind = hk_kind_within(&tc->mask, tc->map, p);
+    if (HK_LIKELY(hk_kind_is_class(kind)))
+        return hk_classes[kind].size;
+    return hk_guarded() ? hk_guarded_usable(p) : hk_usable_slow(p);
+}
 
 /* A large block's slices say no more than that they are inside one. */
 hk_around_t hk_around(const void *p) {
@@ -410,7 +419,7 @@ HK_COLD void *hk_take_smaller(size_t n) {
 /* A block stays where it is as long as at least half of it is used, or where nothing smaller is to be had; a
  * large one grows in place or by moving pages where it can, and a huge one gives back what is a unit or more. */
 void *hk_realloc_unwatched(void *p, size_t n) {
-    unsigned kind = hk_map_kind(p);
+    const unsigned kind = hk_map_kind(p);
     if (kind == HK_KIND_FOREIGN && hk_guarded() && hk_guard_disowns(p, HK_INVALID_POINTER)) {
         errno = EINVAL;
         return NULL;

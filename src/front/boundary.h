@@ -60,6 +60,7 @@ void *hk_realloc(void *p, size_t n);
 
 /* Bytes that may be used at p: at least what was asked for. 0 for NULL. */
 size_t hk_usable(const void *p);
+size_t hk_usable_slow(const void *p); /* where it is no hit */
 
 /* What lies around p, any address. */
 hk_around_t hk_around(const void *p);

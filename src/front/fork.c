@@ -10,6 +10,7 @@
 
 #include "backend/advise.h"
 #include "backend/breath.h"
+#include "backend/heap.h"
 #include "base/calls.h"
 #include "base/report.h"
 #include "base/worker.h"
@@ -107,6 +108,7 @@ static void leave_others_behind(void) {
     hk_config_forked();
     hk_writing_forked();
     hk_workers_forked();
+    hk_heap_forked();
     hk_thread_t *own = hk_load_relaxed(&hk_tc)->thread;
     if (!HK_FAST) {
         hk_profile_forked();

@@ -121,6 +121,24 @@ static void flush(hk_thread_t *thread, bool ends, bool alone) {
 
 void hk_guarded_flush(hk_thread_t *thread) { flush(thread, false, false); }
 
+/* A handler may have ended the thread at a block: what is in quarantine is whole all the same. */
+size_t hk_guarded_end(hk_thread_t *thread) {
+    hk_quarantine_t *q = quarantine_of(thread);
+    void *blocks[HK_QUARANTINE_MOST + HK_QUARANTINE_OUT];
+    size_t bytes = 0;
+    if (q == NULL)
+        return 0;
+    const uint64_t dice = hk_quarantine_close(q);
+    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++) {
+        const unsigned n = hk_quarantine_list(q, cls, blocks);
+        bytes += n * (size_t)hk_classes[cls].size;
+        for (unsigned i = 0; i < n; i++)
+            hk_block_look(blocks[i], cls);
+    }
+    hk_quarantine_open(q, dice != 0 ? dice : 1);
+    return bytes;
+}
+
 void hk_guarded_finish(void) {
     enum { BLOCKS_IN_A_MS = 1 << 16 };
     hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread != NULL ? hk_thread_enter() : NULL;
@@ -416,6 +434,12 @@ void hk_guarded_free(void *p) { release(p, HK_BY_MALLOC, HK_ANY_SIZE); }
 void hk_guarded_delete(void *p, hk_by_t by, size_t n) { release(p, by, n); }
 
 /* ---- realloc and the like ---- */
+
+size_t hk_guarded_usable(const void *p) {
+    const unsigned cls = hk_kind_within(&hk_flat.mask, hk_flat.bytes, p);
+    const size_t bytes = HK_LIKELY(may_be_guarded(cls)) ? hk_block_asked(p, cls) : HK_NO_SIZE;
+    return HK_LIKELY(bytes != HK_NO_SIZE) ? bytes : hk_usable_slow(p);
+}
 
 /* A block stays where it is as long as so much of it is used, half or nothing. */
 static bool resized(void *p, unsigned kind, size_t n, bool half) {

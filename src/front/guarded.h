@@ -38,6 +38,7 @@ void *hk_guarded_malloc(size_t n, hk_by_t by);
 void *hk_guarded_aligned(size_t n, size_t align, hk_by_t by);
 void hk_guarded_delete(void *p, hk_by_t by, size_t n);
 void *hk_guarded_realloc(void *p, size_t n);
+size_t hk_guarded_usable(const void *p);
 
 /* The thread's record gets what guarding needs. Under the registry's lock. */
 void hk_guarded_set_up_locked(hk_thread_t *thread);
@@ -48,7 +49,10 @@ void hk_guarded_refilled(hk_thread_t *thread, unsigned cls, void **blocks, unsig
 /* What the thread has in quarantine goes to its heap, having been looked at. The thread is entered. */
 void hk_guarded_flush(hk_thread_t *thread);
 
-/* The process ends: the same, of the calling thread. */
+/* The thread ends: the same, but it all stays where it is, for the next thread that has the record; returns its bytes. */
+size_t hk_guarded_end(hk_thread_t *thread);
+
+/* The process ends: hk_guarded_flush() of the calling thread, and what else can be looked at. */
 void hk_guarded_finish(void);
 
 /* In a fork's child, before anything else is done about it: whether the process had other threads. What is guarded

@@ -76,6 +76,14 @@ HK_INLINE size_t hk_hit_kind(const hk_tcache_t *tc, const void *p) {
     return hk_kind_under(&tc->mask, tc, p);
 }
 
+/* The same of any address whatever, by that map or the flat one; 0 beyond it, too. */
+HK_INLINE unsigned hk_kind_within(const _Atomic uintptr_t *mask, const _Atomic uint8_t *map,
+                                  const void *p) {
+    const uintptr_t slice = (uintptr_t)p >> HK_SLICE_SHIFT;
+    const bool within = HK_LIKELY(slice <= hk_load_relaxed(mask));
+    return within ? hk_load_relaxed(&map[slice]) : HK_KIND_FOREIGN;
+}
+
 /* The block on top of the bin of class cls, or NULL: to the boundary. */
 HK_INLINE void *hk_hit_pop_class(hk_tcache_t *tc, size_t cls) {
     void **top = hk_load_relaxed(&tc->top[cls]);

@@ -28,6 +28,8 @@ enum { MOST_TRIES = 20000 };
 enum { FEW_ORPHANS = 8 };
 #define WARM_BYTES (256 * HK_KIB)
 #define ALL_WARM_BYTES (8 * WARM_BYTES)
+/* Where blocks wait in quarantines, these stay with records whatever they are of, and count. */
+#define ALL_GUARDED_BYTES (4 * ALL_WARM_BYTES)
 
 #define ALL_UNUSED                                                                                 \
     { [0 ... HK_KIND_COUNT - 1] = hk_unused_bin }
@@ -44,7 +46,7 @@ static bool has_key;         /* const once set: the program may have taken all t
 static hk_thread_t *orphans; /* lock: registry; last in, first out: its memory is the warmest */
 static atomic_uint ending;   /* atomic: threads that have begun to end and are no orphans yet */
 static unsigned unnoticed;   /* lock: registry; threads whose end nobody will hear of */
-static _Atomic size_t warm_bytes; /* atomic: what warm orphans have, and those about to be */
+static _Atomic size_t warm_bytes; /* atomic: what orphans have, and those about to be */
 
 hk_heap_t hk_crowds[HK_CROWDS];
 
@@ -291,16 +293,11 @@ HK_COLD hk_thread_t *hk_thread_enter_after_fork(void) {
     return thread;
 }
 
-static void flush_layers(hk_thread_t *thread, bool what_waits) {
-    if (HK_FAST)
-        return;
-    hk_observed_flush(thread);
-    if (what_waits)
-        hk_guarded_flush(thread);
-}
-
 void hk_thread_flush(hk_thread_t *thread, bool what_waits) {
-    flush_layers(thread, what_waits);
+    if (!HK_FAST)
+        hk_observed_flush(thread);
+    if (!HK_FAST && what_waits)
+        hk_guarded_flush(thread);
     hk_magazines_flush(thread);
 }
 
@@ -313,17 +310,30 @@ void hk_thread_orphan_locked(hk_thread_t *thread) {
     serve_locked(-1);
 }
 
+/* An ending thread leaves so many bytes more to the next one, unless that would be too much. */
+static bool leaves(hk_thread_t *thread, size_t bytes) {
+    const size_t most = hk_guarded() ? ALL_GUARDED_BYTES : ALL_WARM_BYTES;
+    if (hk_add_relaxed(&warm_bytes, bytes) + bytes > most) {
+        hk_sub_relaxed(&warm_bytes, bytes);
+        return false;
+    }
+    thread->warm += bytes;
+    return true;
+}
+
 static bool stays_warm(hk_thread_t *thread) {
     if (!hk_thread_comes_and_goes(thread))
         return false;
     const size_t held = hk_magazines_bytes(thread);
-    if (held > WARM_BYTES)
-        return false;
-    thread->warm = held;
-    if (hk_add_relaxed(&warm_bytes, held) + held <= ALL_WARM_BYTES)
-        return true;
-    cool(thread);
-    return false;
+    return held <= WARM_BYTES && leaves(thread, held);
+}
+
+static void leave_layers(hk_thread_t *thread) {
+    if (HK_FAST)
+        return;
+    hk_observed_flush(thread);
+    if (HK_UNLIKELY(hk_guarded()) && !leaves(thread, hk_guarded_end(thread)))
+        hk_guarded_flush(thread);
 }
 
 /* What an ending thread has in its magazines goes back, but for a little. Others may end meanwhile. */
@@ -331,7 +341,7 @@ static void leave_behind(hk_thread_t *thread) {
     const unsigned before = hk_add_seq(&ending, 1u);
     if (hk_watched())
         hk_watched_end(thread);
-    flush_layers(thread, true);
+    leave_layers(thread);
     if (!hk_thread_comes_and_goes(thread))
         thread->served++;
     hk_stash_clear(&thread->heap.stash);

@@ -2,7 +2,7 @@
  *
  * Records are type-stable. A thread's end leaves the record, heap and slabs included, to the next
  * thread that starts; meanwhile running threads adopt its slabs. Its magazines are emptied, unless threads come and go
- * and they hold little. */
+ * and they hold little; what waits in quarantine waits on. */
 #pragma once
 
 #include "backend/heap.h"
@@ -67,7 +67,7 @@ struct hk_thread {
     unsigned counts_since;     /* owner: which change its countdown is of (front/watched.c) */
     atomic_bool telling;       /* owner: a watcher hears of something (front/watched.h) */
     size_t allotted;           /* owner: bytes that magazines have room for */
-    size_t warm;               /* owner: bytes in magazines, as it is a warm orphan's */
+    size_t warm;               /* owner: bytes in magazines and quarantine, as it is an orphan's */
     size_t unnoted;            /* owner: bytes given back that the purger has not heard of */
     hk_magazine_t magazines[HK_CLASS_COUNT]; /* owner */
     hk_thread_t *all_next;                   /* const once set; lock: registry */

@@ -106,6 +106,14 @@ bool hk_block_take_back_odd(void *p, unsigned cls, hk_by_t by, size_t n);
 /* The bytes that were asked for; a fault unless the block is out. */
 size_t hk_block_bytes(const void *p, unsigned cls);
 
+/* The same of what is in a slab of a class but the first, where it is as nearly always; else HK_NO_SIZE. */
+HK_INLINE size_t hk_block_asked(const void *p, unsigned cls) {
+    _Atomic uint16_t *shadow = hk_shadow_in(p, cls, true);
+    const uint16_t is = HK_LIKELY(shadow != NULL) ? hk_load_relaxed(shadow) : HK_BLOCK_FREE;
+    const bool exact = HK_LIKELY((is & HK_BLOCK_BY) != 0);
+    return exact ? hk_classes[cls].size - (is >> HK_BLOCK_SLACK_SHIFT) : HK_NO_SIZE;
+}
+
 /* The same, but HK_NO_SIZE where it is not out. */
 size_t hk_block_known(const void *p, unsigned cls);
 

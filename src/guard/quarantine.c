@@ -24,6 +24,17 @@ unsigned hk_quarantine_count(hk_quarantine_t *q, unsigned cls) {
     return (unsigned)(top - out) - below + hk_load_relaxed(&q->wait[cls]);
 }
 
+unsigned hk_quarantine_list(const hk_quarantine_t *q, unsigned cls,
+                            void *blocks[HK_QUARANTINE_MOST + HK_QUARANTINE_OUT]) {
+    unsigned n = 0;
+    for (const hk_waiting_t *is = hk_load_relaxed(&q->top[cls]); is->p != NULL; is--)
+        blocks[n++] = is->p;
+    for (unsigned i = 0; i <= q->last[cls]; i++)
+        if (q->blocks[cls].waits[i].p != NULL)
+            blocks[n++] = q->blocks[cls].waits[i].p;
+    return n;
+}
+
 void hk_quarantine_begin(hk_quarantine_t *q) {
     q->stream = hk_guard_stream();
     hk_store_relaxed(&q->dice, (uint64_t)1);

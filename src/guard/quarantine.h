@@ -46,6 +46,10 @@ unsigned hk_quarantine_out(unsigned cls);
 /* How many there are of either. Any thread. */
 unsigned hk_quarantine_count(hk_quarantine_t *quarantine, unsigned cls);
 
+/* The blocks of a class of either, without taking them out; returns how many. Owner. */
+unsigned hk_quarantine_list(const hk_quarantine_t *quarantine, unsigned cls,
+                            void *blocks[HK_QUARANTINE_MOST + HK_QUARANTINE_OUT]);
+
 /* Of one that is zero. */
 void hk_quarantine_begin(hk_quarantine_t *quarantine);
 

@@ -132,6 +132,9 @@ HK_INLINE hk_fatal_t hk_edge_broken(const char *p, size_t n, size_t room, size_t
 HK_INLINE bool hk_edges_are_whole(const char *p, size_t n, size_t room, size_t before,
                                   size_t zeroed) {
     ptrdiff_t at;
+    if (HK_LIKELY(before == 0 && hk_tail_is_whole(p, n, room) &&
+                  hk_is_zero_behind(p, n, room, zeroed)))
+        return true;
     const hk_fatal_t kind = hk_edge_broken(p, n, room, before, zeroed, &at);
     if (HK_UNLIKELY(at != HK_NOWHERE))
         hk_guard_fault(kind, p, n, at);

@@ -140,6 +140,7 @@ HK_INLINE uint64_t hk_os_now_ms(void) { return hk_os_now_ns() / 1000000; }
  * `text`, which has room for a path and more, comes in pieces. Changes errno. */
 typedef struct {
     int fd;
+    int error;       /* why it could not be opened, or read on, as errno says it; 0 */
     size_t from, to; /* in `text`: what has been read and not been used yet */
     char text[4096 + 256];
 } hk_os_lines_t;
@@ -156,10 +157,11 @@ bool hk_os_mappings_open(hk_os_lines_t *lines);
 
 /* The lowest limit on memory, in bytes, that the cgroups of this process set (v2: memory.max and
  * memory.high, v1: memory.limit_in_bytes; from its own group up to the mount); 0: none. `membership` is the
- * process's list of groups, `mount` where their folders are. Opens files. */
+ * process's list of groups, `mount` where their folders are. *unread: 0, or why one of the files, if it is there,
+ * could not be read, as errno says it. Opens files. */
 #define HK_OS_MEMBERSHIP "/proc/self/cgroup"
 #define HK_OS_CGROUPS "/sys/fs/cgroup"
-uint64_t hk_os_memory_limit(const char *membership, const char *mount);
+uint64_t hk_os_memory_limit(const char *membership, const char *mount, int *unread);
 
 /* A figure of /proc/self/status, in bytes: of the line "VmHWM:    123 kB" that of "VmHWM:", the most that has
  * been resident. 0 where that cannot be read. */

@@ -10,6 +10,7 @@ enum { LONGEST_PATH = 2048 };
 bool hk_os_lines_open(hk_os_lines_t *lines, const char *path) {
     lines->from = lines->to = 0;
     lines->fd = HK_CALL(other, open(path, O_RDONLY | O_CLOEXEC));
+    lines->error = lines->fd < 0 ? errno : 0;
     return lines->fd >= 0;
 }
 
@@ -25,6 +26,8 @@ static bool read_more(hk_os_lines_t *lines) {
     do
         n = HK_CALL(other, read(lines->fd, lines->text + lines->to, room));
     while (n < 0 && errno == EINTR);
+    if (n < 0)
+        lines->error = errno;
     lines->to += n > 0 ? (size_t)n : 0;
     return n > 0;
 }
@@ -65,7 +68,8 @@ enum { TREES = sizeof trees / sizeof *trees, LONGEST_NAME = 32 };
 
 /* The number in the file `name` of the group's folder path[0..len); UINT64_MAX for "max", which v1 writes as a number that no
  * system has, no number or no file. */
-static uint64_t read_limit(hk_os_lines_t *lines, char *path, size_t len, const char *name) {
+static uint64_t read_limit(hk_os_lines_t *lines, char *path, size_t len, const char *name,
+                           int *unread) {
     const uint64_t none = (uint64_t)1 << 62;
     uint64_t bytes;
     hk_assert(strlen(name) < LONGEST_NAME);
@@ -73,6 +77,8 @@ static uint64_t read_limit(hk_os_lines_t *lines, char *path, size_t len, const c
     hk_os_lines_open(lines, path);
     const char *s = hk_os_line(lines);
     hk_os_lines_close(lines);
+    if (lines->error != 0 && lines->error != ENOENT)
+        *unread = lines->error;
     return s != NULL && hk_parse(&s, &bytes) && bytes < none ? bytes : UINT64_MAX;
 }
 
@@ -102,13 +108,17 @@ static const char *group_in(hk_os_lines_t *lines, const char *controller) {
 
 /* In a container the group's name may be the host's and its folder not there: the walk then finds
  * the container's own limit in the mount itself. */
-static uint64_t lowest_in(const tree_t *tree, const char *membership, const char *mount) {
+static uint64_t lowest_in(const tree_t *tree, const char *membership, const char *mount,
+                          int *unread) {
     hk_os_lines_t lines;
     char path[2 * LONGEST_PATH];
-    if (!hk_os_lines_open(&lines, membership))
-        return UINT64_MAX;
+    hk_os_lines_open(&lines, membership);
     const char *group = group_in(&lines, tree->controller);
     hk_os_lines_close(&lines);
+    if (lines.error != 0) {
+        *unread = lines.error;
+        return UINT64_MAX;
+    }
     const size_t root = strlen(mount), top = root + strlen(tree->folder);
     size_t len = top + strlen(group);
     if (len >= sizeof path - LONGEST_NAME)
@@ -121,7 +131,7 @@ static uint64_t lowest_in(const tree_t *tree, const char *membership, const char
         while (len > top && path[len - 1] == '/')
             len--;
         for (unsigned i = 0; i < 2 && tree->files[i] != NULL; i++)
-            lowest = hk_min(lowest, read_limit(&lines, path, len, tree->files[i]));
+            lowest = hk_min(lowest, read_limit(&lines, path, len, tree->files[i], unread));
         if (len == top)
             return lowest;
         while (path[len - 1] != '/')
@@ -129,15 +139,16 @@ static uint64_t lowest_in(const tree_t *tree, const char *membership, const char
     }
 }
 
-static uint64_t lowest_limit(const char *membership, const char *mount) {
+static uint64_t lowest_limit(const char *membership, const char *mount, int *unread) {
     uint64_t lowest = UINT64_MAX;
+    *unread = 0;
     for (unsigned i = 0; i < TREES; i++)
-        lowest = hk_min(lowest, lowest_in(&trees[i], membership, mount));
+        lowest = hk_min(lowest, lowest_in(&trees[i], membership, mount, unread));
     return lowest == UINT64_MAX ? 0 : lowest;
 }
 
-uint64_t hk_os_memory_limit(const char *membership, const char *mount) {
-    return HK_KEEP_ERRNO(lowest_limit(membership, mount));
+uint64_t hk_os_memory_limit(const char *membership, const char *mount, int *unread) {
+    return HK_KEEP_ERRNO(lowest_limit(membership, mount, unread));
 }
 
 static uint64_t number_in(const char *file, const char *name) {

@@ -205,10 +205,11 @@ static void *purger(void *unused) {
 static HK_COLD HK_NOINLINE void try_later(int error) {
     static atomic_flag said = ATOMIC_FLAG_INIT;
     if (!atomic_flag_test_and_set(&said))
-        hk_say(
-            "hakmem: warning: no thread can be started to give free memory back: %s "
-            "(TasksMax=, ulimit -u, pids.max, a sandbox?); until one can, only malloc_trim() does",
-            hk_error_text(error));
+        hk_say("hakmem: warning: no thread can be started to give free memory back: %s "
+               "(TasksMax=, ulimit -u, pids.max, a sandbox?); until one can, it goes back as more "
+               "is freed, or "
+               "by malloc_trim()",
+               hk_error_text(error));
     hk_store_relaxed(&again_at, hk_os_now_ms() + AGAIN_MS);
     hk_store_seq(&hk_purger_runs, false);
     rearm();
@@ -216,7 +217,7 @@ static HK_COLD HK_NOINLINE void try_later(int error) {
 
 HK_COLD void hk_purger_start_slow(void) {
     const uint64_t again = hk_load_relaxed(&again_at); /* a limit on threads may have gone since */
-    if (hk_look_is_small() || (again != 0 && hk_os_now_ms() < again) || !hk_is_own_memory() ||
+    if (hk_look_is_small() || (again != 0 && hk_os_now_ms() < again) || !hk_has_own_number() ||
         hk_exchange_seq(&hk_purger_runs, true))
         return;
     hk_assert(hk_lock_may_take(HK_RANK_CONFIG)); /* to start a thread is to allocate */

@@ -216,7 +216,8 @@ static void read_limits(fuzz_input_t *in) {
     snprintf(path, sizeof path, "%s", in_root("membership"));
     write_file(path, in);
     errno = ECHILD;
-    const uint64_t limit = hk_os_memory_limit(path, root);
+    int unread;
+    const uint64_t limit = hk_os_memory_limit(path, root, &unread);
     FUZZ_CHECK(errno == ECHILD, "errno is %d", errno);
     const uint64_t target = hk_config_target_mb(limit);
     FUZZ_CHECK(target >= 1 && target <= 64, "%llu", (unsigned long long)target);

@@ -52,7 +52,8 @@ static inline expected_t defaults(void) {
 static inline void expect_the_limit(expected_t *all) {
     bool purging = strcmp(all->value[HK_OPTION_lean], "0") != 0 &&
                    strcmp(all->value[HK_OPTION_lean_decommit], "0") != 0;
-    uint64_t limit = hk_os_memory_limit(HK_OS_MEMBERSHIP, HK_OS_CGROUPS);
+    int unread;
+    uint64_t limit = hk_os_memory_limit(HK_OS_MEMBERSHIP, HK_OS_CGROUPS, &unread);
     if (purging && limit != 0 && all->origin[HK_OPTION_lean_target_mb] == HK_FROM_DEFAULT)
         expect(all, HK_OPTION_lean_target_mb, hk_config_target_mb(limit), HK_FROM_CGROUP);
 }

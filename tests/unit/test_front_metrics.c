@@ -341,8 +341,11 @@ static void dumps(void) {
     child = dump("0", "1");
     CHECK(strchr(child->text, ',') == NULL);
     child = dump("/nonexistent/x", "1");
-    CHECK(strstr(child->text, "hakmem: warning: HAKMEM_TINY_FRONT_DUMP=/nonexistent/x: cannot be "
-                              "opened for appending; no front metrics are written\n") != NULL);
+    CHECK(strstr(child->text,
+                 "hakmem: warning: HAKMEM_TINY_FRONT_DUMP=/nonexistent/x: No such file or "
+                 "directory; no front metrics are written\n") != NULL);
+    child = dump("/tmp", "1");
+    CHECK(strstr(child->text, "=/tmp: Is a directory; no front metrics are written\n") != NULL);
 }
 
 int main(int argc, char **argv) {

@@ -1,16 +1,17 @@
-/* Ways around the guard: many threads, a fork, a tail that was read, a handler in the middle of an allocation, frees of the
- * allocator's own memory, more than can be had, more blocks of no bytes than have a place, blocks without fences. */
+/* Ways around the guard: many threads, threads that end, a fork, a tail that was read, a handler in the middle of an allocation, frees of the
+ * allocator's own memory, a free in the middle of a realloc, more than can be had, more blocks of no bytes than have a place, blocks without fences. */
 #include <errno.h>
 #include <pthread.h>
 
 #include "backend/meta.h"
 #include "faults.h"
+#include "guard/block.h"
 #include "guard/quarantine.h"
 #include "guard/tail.h"
 #include "magazines.h"
 #include "os/os.h"
 
-enum { BYTES = 400 };
+enum { BYTES = 400, RACED = 20001 };
 
 /* ---- many threads ---- */
 
@@ -49,6 +50,95 @@ static void many_threads(void) {
     pthread_barrier_wait(&may_go);
     for (unsigned i = 0; i < IDLE; i++)
         CHECK(pthread_join(threads[i], NULL) == 0);
+}
+
+/* ---- threads that end ---- */
+
+static void *frees_one(void *unused) {
+    char *p = hak_malloc(BYTES);
+    (void)unused;
+    hak_free(p);
+    return p;
+}
+
+static void *takes_many(void *old) {
+    enum { MANY = 200 };
+    void *p[MANY];
+    for (unsigned i = 0; i < MANY; i++)
+        CHECK((p[i] = hak_malloc(BYTES)) != old);
+    for (unsigned i = 0; i < MANY; i++)
+        hak_free(p[i]);
+    return NULL;
+}
+
+/* What a thread has freed waits on when it has ended, for the next one as well: a server has a thread for each connection. */
+static void what_waits_outlives_its_thread(void) {
+    pthread_t one;
+    void *old;
+    CHECK(pthread_create(&one, NULL, frees_one, NULL) == 0 && pthread_join(one, &old) == 0);
+    CHECK(pthread_create(&one, NULL, takes_many, old) == 0 && pthread_join(one, NULL) == 0);
+}
+
+/* Of others: what the C library asks for when it starts them is its own. */
+static void add_waiting(hk_thread_t *thread, void *sum) {
+    hk_quarantine_t *q = thread != own_record() ? hk_load_relaxed(&thread->quarantine) : NULL;
+    for (unsigned cls = 1; cls < HK_CLASS_COUNT && q != NULL; cls++)
+        *(size_t *)sum += hk_quarantine_count(q, cls) * (size_t)hk_classes[cls].size;
+}
+
+static void *frees_long_ones(void *unused) {
+    enum { EACH = 12, FROM = 8192 };
+    void *p[EACH];
+    for (size_t n = FROM; n < HK_MID_MAX; n += n / 4) {
+        for (unsigned i = 0; i < EACH; i++)
+            CHECK((p[i] = hak_malloc(n - 1)) != NULL);
+        for (unsigned i = 0; i < EACH; i++)
+            hak_free(p[i]);
+    }
+    pthread_barrier_wait(&all_there);
+    return unused;
+}
+
+/* But not without bound. */
+static void threads_leave_so_much(void) {
+    enum { THREADS = 24 };
+    const size_t least = 2 * HK_MIB, most = 8 * HK_MIB;
+    size_t before = 0, waits = 0;
+    pthread_t threads[THREADS];
+    hak_trim();
+    CHECK(hk_threads_visit(add_waiting, &before));
+    CHECK_EQ(before, 0);
+    CHECK(pthread_barrier_init(&all_there, NULL, THREADS) == 0);
+    for (unsigned i = 0; i < THREADS; i++)
+        CHECK(pthread_create(&threads[i], NULL, frees_long_ones, NULL) == 0);
+    for (unsigned i = 0; i < THREADS; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    CHECK(hk_threads_visit(add_waiting, &waits));
+    CHECK(least <= waits && waits <= most);
+    hak_trim();
+    waits = 0;
+    CHECK(hk_threads_visit(add_waiting, &waits));
+    CHECK_EQ(waits, 0);
+}
+
+/* A handler that ends its thread in the middle of an allocation leaves the next one what it needs. */
+static void *ends_at_a_block(void *unused) {
+    hak_free(hak_malloc(BYTES));
+    hk_quarantine_close(hk_load_relaxed(&own_record()->quarantine));
+    return unused;
+}
+
+static void *is_as_all(void *unused) {
+    void *p = hak_malloc(BYTES);
+    CHECK(hk_kind_is_class(hk_map_kind(p)));
+    hak_free(p);
+    return unused;
+}
+
+static void a_thread_ends_at_a_block(void) {
+    pthread_t one;
+    CHECK(pthread_create(&one, NULL, ends_at_a_block, NULL) == 0 && pthread_join(one, NULL) == 0);
+    CHECK(pthread_create(&one, NULL, is_as_all, NULL) == 0 && pthread_join(one, NULL) == 0);
 }
 
 /* ---- forks ---- */
@@ -188,6 +278,42 @@ static void blocks_of_no_bytes(void) {
 }
 
 /* Large blocks without fences read as zero as all do. */
+static char *raced;
+
+static char *page_of(char *p) { return p - (uintptr_t)p % hk_os_page_size(); }
+
+/* Its tail is about to be looked at: what its shadow says has been read, and is to be written. */
+static void begin_to_free(int number) {
+    const unsigned cls = hk_map_kind(raced);
+    _Atomic uint16_t *shadow = hk_shadow_of(raced, cls);
+    (void)number;
+    CHECK(hk_block_set_free(shadow, hk_load_relaxed(shadow)));
+    CHECK(hk_os_protect(page_of(raced + RACED - 1), hk_os_page_size(), HK_READ_WRITE));
+}
+
+/* Another thread's free of a block has said so, and cleared nothing yet, just as this one makes it shorter where it is. */
+static void resize_what_is_freed(void *unused) {
+    (void)unused;
+    raced = hak_malloc(RACED);
+    CHECK(sigaction(SIGSEGV, &(struct sigaction){.sa_handler = begin_to_free}, NULL) == 0);
+    CHECK(hk_os_protect(page_of(raced + RACED - 1), hk_os_page_size(), HK_NO_ACCESS));
+    dprintf(STDERR_FILENO, "%p\n", (void *)raced);
+    hidden(hak_realloc(raced, RACED - 8));
+}
+
+static void resizes_nothing_that_is_freed(void) {
+    static child_t child;
+    char expected[160];
+    child_run(&child, resize_what_is_freed, NULL);
+    char *said = strchr(child.text, '\n');
+    CHECK(said != NULL);
+    *said++ = '\0';
+    snprintf(expected, sizeof expected, "hakmem: fatal: invalid pointer: %.20s, in thread ",
+             child.text);
+    CHECK(strstr(said, expected) == said);
+    CHECK(WIFSIGNALED(child.status) && WTERMSIG(child.status) == SIGABRT);
+}
+
 static void unfenced(void *unused) {
     enum { LARGE = 100000, ROUNDS = 20 };
     (void)unused;
@@ -211,10 +337,14 @@ int main(void) {
     guard();
     if (!HK_HOSTILE) /* whose magazines hold too few to have an order */
         many_threads();
+    what_waits_outlives_its_thread();
+    threads_leave_so_much();
+    a_thread_ends_at_a_block();
     children_differ();
     tails_tell_nothing_of_others();
     a_handler_gets_its_own();
     own_memory_is_no_chunk();
+    resizes_nothing_that_is_freed();
 #if HK_DEBUG
     a_refusal_changes_nothing();
 #endif

@@ -439,8 +439,31 @@ static void without_memory(void) {
     }
     hak_free(in_slices);
 }
+/* Of a mapping that is refused half-way nothing stays, by what the process has of addresses. */
+static void no_mapping_is_lost(void) {
+    enum { ROUNDS = 20, MOST_CALLS = 8 };
+    size_t before = 0;
+    for (unsigned round = 0; round <= ROUNDS; round++) {
+        unsigned refused = 0;
+        for (long calls = 0; calls <= MOST_CALLS; calls++) {
+            is_fenced_again();
+            hk_os_fail_after(calls);
+            void *p = hk_fence_alloc(LARGE, 16, false, HK_BY_MALLOC);
+            hk_os_fail_after(-1);
+            refused += p == NULL;
+            if (p != NULL)
+                hak_free(p);
+        }
+        CHECK(refused >= 3); /* the mapping, its header's page, its block's */
+        is_fenced_again();
+        if (round == 0)
+            before = hk_os_status("VmSize:");
+    }
+    CHECK(hk_os_status("VmSize:") < before + ROUNDS / 2 * LARGE);
+}
 #else
 static void without_memory(void) {}
+static void no_mapping_is_lost(void) {}
 #endif
 
 /* ---- what checked copying asks ---- */
@@ -488,4 +511,6 @@ int main(void) {
     }
     checked_ranges();
     without_memory();
+    if (hk_guard->fences)
+        no_mapping_is_lost();
 }

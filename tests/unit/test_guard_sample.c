@@ -255,10 +255,34 @@ static void nothing_is_left_of_refusals(void) {
     child_run(&child, refused_at_first, NULL);
     CHECK(strstr(child.text, "hakmem: fatal: out of bounds: ") == child.text);
 }
+
+/* Who asks for samples is told that there are none, and finds the option as it was. */
+static void asked_in_vain(void *unused) {
+    char now[8];
+    (void)unused;
+    hk_os_fail_after(0);
+    CHECK_EQ(hak_ctl("HAKMEM_GUARD_SAMPLE", "100", NULL, 0), ENOMEM);
+    CHECK_EQ(hak_ctl("HAKMEM_GUARD_SAMPLE", NULL, now, sizeof now), 0);
+    CHECK_TEXT(now, "0");
+    CHECK_EQ(hk_option_origin(guard_sample), HK_FROM_DEFAULT);
+    CHECK_EQ(hak_ctl("HAKMEM_GUARD_SAMPLE", "many", NULL, 0), EINVAL);
+    CHECK_EQ(hak_ctl("HAKMEM_GUARD_SAMPLE", "0", NULL, 0), 0);
+    hk_os_fail_after(-1);
+    CHECK_EQ(hak_ctl("HAKMEM_GUARD_SAMPLE", "100", NULL, 0), 0);
+    CHECK(hk_sampling());
+}
+
+static void says_that_there_are_none(void) {
+    static child_t child;
+    child_run(&child, asked_in_vain, NULL);
+    CHECK_TEXT(child.text, "");
+    CHECK_EQ(child.status, 0);
+}
 #else
 static void sampled_without_memory(void) {}
 static void samples_shrink(void) {}
 static void nothing_is_left_of_refusals(void) {}
+static void says_that_there_are_none(void) {}
 #endif
 
 /* ---- a thread that is to be cancelled as soon as it calls what may do so ---- */
@@ -449,6 +473,7 @@ static void keeps_errno(void) {
 
 int main(void) {
     nothing_is_left_of_refusals();
+    says_that_there_are_none();
     faults_end_the_process();
     signals();
     keeps_errno();

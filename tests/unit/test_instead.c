@@ -1,4 +1,4 @@
-/* Memory that is there and free comes before memory that is not: slabs are cut from it, and where a large block
+/* Memory that is there and free comes before memory that is not: slabs and single slices are cut from it, and where a large block
  * makes the process larger than it ever was, as much of it goes back. */
 #include "base/counters.h"
 #include "config/config.h"
@@ -12,19 +12,21 @@ static void decommit(uint64_t how) {
     hk_policy_apply();
 }
 
-/* The one that fits best has no memory. A large run goes there all the same. */
-static void slabs_take_what_is_there(void) {
+/* The one that fits best has no memory. A run of more than a slice goes there all the same. */
+static void takes_what_is_there(void) {
     hk_slab_t *fresh = own_superslab(true), *used = own_superslab(false);
-    hk_slab_t *most = take_in(fresh, HK_SLICES - 2, 0);
+    hk_slab_t *most = take_in(fresh, HK_SLICES - 3, 0);
     clear_the_way();
     for (unsigned cls = 1; hk_classes[cls].slices == 1; cls++) {
         hk_slab_t *slab = hk_pool_take(1, cls, 1);
         CHECK(!slab->zeroed && hk_load_relaxed(&slab->clean) == 0);
         hk_pool_give(slab);
     }
-    hk_slab_t *run = hk_pool_take(1, 0, 1);
-    CHECK(hk_map_owner(run->base) != hk_map_owner(used->base));
-    hk_pool_give(run);
+    for (unsigned slices = 1; slices <= 2; slices++) {
+        hk_slab_t *run = hk_pool_take(slices, 0, 1);
+        CHECK(run->zeroed == (slices != 1));
+        hk_pool_give(run);
+    }
     hk_pool_give(most);
     hk_pool_give(fresh);
     hk_pool_give(used);
@@ -87,7 +89,7 @@ int main(void) {
     hak_free(hak_malloc(1));
     hk_store_relaxed(&hk_config.region_cache_mb, (uint64_t)64);
     decommit(HK_DECOMMIT_OFF);
-    slabs_take_what_is_there();
+    takes_what_is_there();
     more_goes_than_came();
     a_large_block_takes_their_place();
     return 0;

@@ -65,8 +65,22 @@ static void with_a_cgroup(void *unused) {
     overtaken();
 }
 
+static void without_files(void *unused) {
+    (void)unused;
+    hk_config.limit_percent = 50;
+    CHECK(setrlimit(RLIMIT_NOFILE, &(struct rlimit){0, 0}) == 0);
+    hk_limit_apply(true);
+    CHECK_EQ(hk_limit(), 0);
+    limit_mb(100); /* says nothing */
+}
+
 int main(void) {
     static child_t child;
+    child_run(&child, without_files, NULL);
+    CHECK_TEXT(child.text,
+               "hakmem: warning: HAKMEM_LIMIT_PERCENT=50 has no effect: what the cgroups of this "
+               "process say of its memory cannot be read: Too many open files\n");
+    CHECK(WIFEXITED(child.status) && WEXITSTATUS(child.status) == 0);
     child_run(&child, with_a_cgroup, NULL);
     if (WIFEXITED(child.status) && WEXITSTATUS(child.status) == UNIT_SKIPPED)
         return unit_skip("no mount namespace can be had here");

@@ -22,12 +22,14 @@ static void put(const char *name, const char *text) {
     CHECK(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text) && close(fd) == 0);
 }
 
+static int unread;
+
 static uint64_t limit_of(const char *membership) {
     char file[256];
     put("membership", membership);
     snprintf(file, sizeof file, "%s", in_root("membership"));
     errno = E2BIG;
-    uint64_t limit = hk_os_memory_limit(file, in_root("mount"));
+    uint64_t limit = hk_os_memory_limit(file, in_root("mount"), &unread);
     CHECK(errno == E2BIG);
     return limit;
 }
@@ -83,7 +85,7 @@ static void groups_that_cannot_be_seen(void) {
     CHECK_EQ(limit_of(""), 0);
     CHECK_EQ(limit_of("nonsense"), 0);
     CHECK_EQ(limit_of("0::"), 0);
-    CHECK_EQ(hk_os_memory_limit(in_root("no-such-file"), "/"), 0);
+    CHECK_EQ(unread, 0);
     /* as in a container: the name is the host's, the mount is the group's own folder */
     put("mount/memory.max", "600");
     CHECK_EQ(limit_of("0::/host/name/of/it\n"), 600);
@@ -91,6 +93,20 @@ static void groups_that_cannot_be_seen(void) {
     CHECK_EQ(limit_of("0::/a\n"), 600);
     CHECK_EQ(limit_of("0::/ab\n"), 7);
     CHECK(unlink(in_root("mount/memory.max")) == 0);
+}
+
+/* Why is told, and what could be read holds. */
+static void files_that_cannot_be_read(void) {
+    CHECK_EQ(hk_os_memory_limit(in_root("no-such-file"), "/", &unread), 0);
+    CHECK_EQ(unread, ENOENT);
+    CHECK_EQ(hk_os_memory_limit(in_root("mount"), "/", &unread), 0); /* opens, and is a folder */
+    CHECK_EQ(unread, EISDIR);
+    CHECK_EQ(limit_of("0::/a\n"), 1000000000);
+    CHECK_EQ(unread, 0);
+    CHECK(mkdir(in_root("mount/a/b/c/d"), 0700) == 0);
+    CHECK(mkdir(in_root("mount/a/b/c/d/memory.max"), 0700) == 0);
+    CHECK_EQ(limit_of("0::/a/b/c/d\n"), 800000000);
+    CHECK_EQ(unread, EISDIR);
 }
 
 static void numbers_that_are_none(void) {
@@ -116,7 +132,7 @@ static void names_as_long_as_can_be(void) {
     for (unsigned i = 4; i < sizeof line - 1; i += 2)
         line[i] = '/';
     CHECK_EQ(limit_of(line), 0);
-    CHECK_EQ(hk_os_memory_limit(in_root("membership"), line), 0);
+    CHECK_EQ(hk_os_memory_limit(in_root("membership"), line, &unread), 0);
 }
 
 /* The process's groups stand before what it has. Who may not join any has few. */
@@ -139,6 +155,7 @@ int main(void) {
     the_lowest_on_the_way_up();
     the_older_tree();
     groups_that_cannot_be_seen();
+    files_that_cannot_be_read();
     numbers_that_are_none();
     names_as_long_as_can_be();
     remove_tree();

@@ -7,6 +7,7 @@
 
 #include "backend/limit.h"
 #include "backend/pagemap.h"
+#include "base/counters.h"
 #include "check.h"
 #include "hakmem/hakmem.h"
 #include "os/os.h"
@@ -96,8 +97,10 @@ static void moved_within_bounds(void *argument) {
     CHECK(hk_region_take(30 * HK_MIB + page, HK_UNIT, 0, &r, &used));
     mark(r.start, r.bytes, 0x33);
     const size_t beside = mapped_beside(bound), bytes = r.bytes, more = 50 * HK_MIB + page;
+    const uint64_t maps = hk_counted(region_maps);
     be_bounded(bound);
     const bool moved = hk_region_move(&r, more, more);
+    CHECK(!moved || hk_counted(region_maps) > maps);
     /* the difference is enough, with what aligns the block, unless old and new are addresses of two places */
     CHECK(moved || bound->left < 26 * HK_MIB || (bound->resource == RLIMIT_AS && bound->flat));
     CHECK_EQ(r.bytes, moved ? more : bytes);

@@ -1,7 +1,7 @@
 // limit_self: a process that lowers the limit on its own address space has what it would have with the C library: its
-// own mappings and threads fit beside the heap, whichever function sets the limit, with other threads at work and in a
-// fork's child. A limit far away changes nothing; what is refused is refused as by the system.
-// limit_self first|few: the same where that is the first thing it does, or nearly.
+// own mappings and threads fit beside the heap, whichever function sets the limit, with other threads at work and in the
+// child of a fork, or of a clone that the C library knows nothing of. A limit far away changes nothing; what is refused is refused as by the system.
+// limit_self first|few|cloned: the same where that is the first thing it does, or nearly.
 #include "process.h"
 
 #include <pthread.h>
@@ -286,7 +286,23 @@ static int be_few(void) {
     return 0;
 }
 
+// The C library takes the child for its parent, as it does that of vfork.
+static int be_cloned(void) {
+    free(malloc(100));
+    const pid_t child = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+    CHECK(child >= 0, "clone");
+    if (child == 0) {
+        limit_to(by_setrlimit, 200 * MIB);
+        void *p = mmap(NULL, 100 * MIB, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        _exit(p == MAP_FAILED ? 1 : 0);
+    }
+    CHECK_CHILD_OK(child, "a clone");
+    return 0;
+}
+
 int main(int argc, char **argv) {
+    if (argc == 2 && strcmp(argv[1], "cloned") == 0)
+        return be_cloned();
     if (argc == 2)
         return strcmp(argv[1], "first") == 0 ? be_first() : be_few();
     world_begin(60);
@@ -305,5 +321,6 @@ int main(int argc, char **argv) {
     in_child(be_refused, "refusals");
     run_again(argv, "first");
     run_again(argv, "few");
+    run_again(argv, "cloned");
     return 0;
 }

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from checks import SKIPPED, expect, main
-from run_stats_process import BUSY_S, TIMEOUT_S, end, wait_for, waiting
+from run_stats_process import BUSY_S, TIMEOUT_S, end, run, wait_for, waiting
 
 NOBODY = 65534
 CLONE_NEWUSER = 0x10000000
@@ -187,6 +187,12 @@ def check_while_busy(folder: Path) -> None:
     expect(err == "", err)
 
 
+def check_main_has_ended(folder: Path) -> None:
+    """Nobody is kept who has ended, and what was not written yet is."""
+    done = run("last", HAKMEM_LIVE="1")
+    expect((done.stdout, done.stderr) == ("last", ""), f"{done}")
+
+
 CHECKS = (
     check_formats,
     check_unasked,
@@ -197,6 +203,7 @@ CHECKS = (
     check_other_users,
     check_unknown_users,
     check_while_busy,
+    check_main_has_ended,
 )
 
 if __name__ == "__main__":

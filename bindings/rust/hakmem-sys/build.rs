@@ -4,6 +4,7 @@ use std::env;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Whose calls the compiler may not drop, merge or invent: these functions are what is built here.
 const NOT_BUILT_IN: [&str; 7] = [
@@ -43,12 +44,32 @@ fn main() {
     let status = linker.args(&objects).status();
     let joined = status.expect("the C compiler starts").success();
     assert!(joined, "the objects could not be joined into one");
+    if whole_process {
+        weaken_operators(&c, &whole);
+    }
     cc::Build::new().object(&whole).compile("hakmem");
 
     println!("cargo:include={}", root.join("include").display());
     println!("cargo:rerun-if-changed=build.rs");
     for folder in ["src", "include"] {
         println!("cargo:rerun-if-changed={}", root.join(folder).display());
+    }
+}
+
+/// A program may have any of C++'s operators of its own, which would be there twice. Where the compiler has no objcopy it may not.
+fn weaken_operators(c: &cc::Build, object: &Path) {
+    let mut ask = c.get_compiler().to_command();
+    let asked = ask.arg("-print-prog-name=objcopy").output();
+    let said = asked.map_or(String::new(), |o| String::from_utf8_lossy(&o.stdout).into());
+    let objcopy = Some(said.trim())
+        .filter(|s| !s.is_empty())
+        .unwrap_or("objcopy");
+    let status = Command::new(objcopy)
+        .args(["--wildcard", "--weaken-symbol=_Zn*", "--weaken-symbol=_Zd*"])
+        .arg(object)
+        .status();
+    if !status.is_ok_and(|s| s.success()) {
+        println!("cargo:warning=without objcopy no operator new or delete can be replaced");
     }
 }
 
