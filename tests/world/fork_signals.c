@@ -58,6 +58,10 @@ int main(int argc, char **argv) {
         if (is_child)
             _exit(0);
     }
+    // The last one may have come since then, and its child be here.
+    CHECK(signal(SIGUSR1, SIG_IGN) != SIG_ERR, "signal: %s", strerror(errno));
+    if (is_child)
+        _exit(0);
     CHECK(kill(sender, SIGKILL) == 0, "kill: %s", strerror(errno));
     process_wait(sender);
 }
