@@ -58,7 +58,7 @@ const char *hak_version(void);
 int hak_is_serving(void);
 
 /* Gives everything that is free back to the system, but for what the magazines of other running threads
- * hold, as malloc_trim() does where malloc is hakmem's. 1 if anything went, else 0. Keeps errno. No
+ * hold, and their quarantines, as malloc_trim() does where malloc is hakmem's. 1 if anything went, else 0. Keeps errno. No
  * signal handler. */
 int hak_trim(void);
 
@@ -66,7 +66,7 @@ int hak_trim(void);
  * HAKMEM_LIMIT_MB, or because the system has no more. All that is free has gone back to the system by then, but not for more
  * than could be had at all. It may free and allocate, on the thread that allocates, while others allocate and may call it at
  * the same time; the allocation is then tried once more, and refused (NULL and ENOMEM) if there is still no room. What it
- * allocates itself is refused at once. It must return, by no jump or exception; and what it changes of the program's is best
+ * allocates itself may be refused, without another call. It must return, by no jump or exception; and what it changes of the program's is best
  * volatile or atomic, because compilers take it for granted that malloc calls nobody back. One for the process, its forked children
  * included, instead of the one before; NULL: none. Each call keeps some bytes for good. 0, or -1 and ENOMEM. */
 typedef void (*hak_limit_callback_t)(size_t wanted, void *context);
