@@ -286,8 +286,14 @@ static int be_few(void) {
     return 0;
 }
 
-// The C library takes the child for its parent, as it does that of vfork.
+// The C library takes the child for its parent, as it does that of vfork. Where the system may not be asked whose memory it
+// has (a container's filter), hakmem keeps what it has, as the pages say.
 static int be_cloned(void) {
+    enum { MEMORY = 1 };
+    if (syscall(SYS_kcmp, getpid(), getpid(), MEMORY, 0, 0) < 0) {
+        world_say("kcmp: %s: no clone was tried", strerror(errno));
+        return 0;
+    }
     free(malloc(100));
     const pid_t child = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
     CHECK(child >= 0, "clone");
