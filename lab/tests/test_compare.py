@@ -96,7 +96,7 @@ def test_what_hakmem_fails_at_last_has_no_verdict_at_all(
 def test_a_rival_that_cannot_run_it_is_left_out_and_spoils_no_other_verdict(
     compare: Compare, own: Stand
 ) -> None:
-    done = ran(compare(*FIGURE, *program(90, "broken")), 1)
+    done = ran(compare(*FIGURE, *program(90, "broken")))
     assert "✗ rival.so: sh:" in done.stdout
     assert "less than system" in done.stdout
     (setting,) = own.records("setting")

@@ -13,8 +13,8 @@ import pytest
 from hakmem.audit import blocks, citing, scanner
 from hakmem.errors import LabError
 from hakmem.ledger.store import Ledger, Record, canonical
-from hakmem.paired import suite_record, suite_run, suite_table
-from hakmem.paired.blocks import FLOOR, Trial
+from hakmem.paired import session, suite_record, suite_run, suite_table
+from hakmem.paired.blocks import FLOOR, Plan, Trial
 from hakmem.paired.suite_run import Request
 from hakmem.process import host, lock, provenance
 from hakmem.process.sample import Sample
@@ -248,12 +248,43 @@ def test_what_the_shell_sets_is_said(world: World, monkeypatch: pytest.MonkeyPat
 def test_a_rival_that_fails_is_left_out_and_said(world: World) -> None:
     world.fails = lambda trial: "planted" if trial.letter == "C" else None
     good, said = world.run(world.request("batch_lifo"))
-    assert not good
+    assert good
     (record,) = world.own.records("suite")
     assert record.body["ok"]
     row = world.whole()["rows"][0]
     assert row["left_out"]["rival.so"] == "batch_lifo: planted"
     assert "Failed and left out: batch_lifo: rival.so (batch_lifo: planted)" in said
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_row_that_only_rivals_fail_is_no_failure_of_hakmems(
+    world: World, monkeypatch: pytest.MonkeyPatch, late: bool
+) -> None:
+    def planted(trial: Trial) -> str | None:
+        here = trial.track.name == "aligned" and trial.letter in "BC"
+        return f"{trial.letter} died" if here and trial.round == (6 if late else -1) else None
+
+    def first(plan: Plan, trial: Trial) -> Sample:
+        return replace(take(plan, trial), error=planted(trial))
+
+    take, world.fails = session._trial, planted
+    monkeypatch.setattr(session, "_trial", first)
+    good, said = world.run(world.request("batch_lifo", "aligned"))
+    assert good
+    (record,) = world.own.records("suite")
+    assert (record.body["ok"], record.body["failures"]) == (True, {})
+    whys = record.body["left_out"]["aligned"]
+    assert {name: why[-6:] for name, why in whys.items()} == {
+        "system": "B died",
+        "rival.so": "C died",
+    }
+    assert "aligned: rival.so (aligned: C died)" in said
+    assert suite_table.lines(world.whole())[-1].cells[:3] == ("aligned", "–", "failed")
+    report_cli.command(out=world.folder / "page")
+    page = (world.folder / "page").read_text()
+    assert "aligned, rival.so: aligned: C died" in page
+    assert page.count('<span class="failed">✗ failed</span>') == 2
+    assert "✗ error" not in page
 
 
 def test_a_benchmark_that_hakmem_fails_ends_no_run(world: World) -> None:

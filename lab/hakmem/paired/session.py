@@ -132,26 +132,26 @@ def _effective(plan: Plan, track: Track, letter: str, sample: Sample) -> object:
     return digest, cell.library.beside, dict(cell.library.env), work, known, others
 
 
-class SubjectFailed(LabError):
-    """What is compared failed its trial itself, which says something of it."""
+class CellsFailed(LabError):
+    """The cells that failed their trial, with the reasons, leave nothing to measure."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message, status=1)
+    def __init__(self, said: str, plan: Plan, failures: Mapping[str, str]) -> None:
+        whys = "; ".join(f"{name_of(plan, at)}: {why}" for at, why in failures.items())
+        super().__init__(f"{said}: {whys}", status=1)
+        self.failures = failures
 
 
 def require_ready(
     plan: Plan, seconds: float, console: Console, drop: bool = False, within_s: float = math.inf
 ) -> Ready:
-    """The prepared plan; LabError where what failed its trial leaves nothing to measure."""
+    """The prepared plan; CellsFailed where what failed its trial leaves nothing to measure."""
     ready = prepare(plan, seconds, console, within_s)
     if ready.same:
         raise LabError(ready.same)
-    if ready.failures and (not drop or ready.failures.keys() & {BASE, FLOOR}):
-        said = "; ".join(f"{name_of(plan, at)}: {why}" for at, why in ready.failures.items())
-        said = f"nothing was measured: {said}"
-        raise SubjectFailed(said) if BASE in ready.failures else LabError(said, status=1)
+    if ready.failures and not (drop and paired.sound(ready.failures)):
+        raise CellsFailed("nothing was measured", plan, ready.failures)
     if len(ready.failures) == len(plan.contenders):
-        raise LabError("nothing to compare with: every rival failed its trial run", status=1)
+        raise CellsFailed("nothing to compare with", plan, ready.failures)
     return ready
 
 

@@ -238,6 +238,7 @@ def _rounded(entry: Mapping[str, Any]) -> dict[str, Any]:
 def body(
     records: Sequence[Record],
     failures: Mapping[str, str],
+    left_out: Mapping[str, Mapping[str, str]],
     absent: Mapping[str, str],
     setting: Record,
     *,
@@ -245,8 +246,9 @@ def body(
     programs: bool,
     seed: int,
 ) -> dict[str, Any]:
-    """The record over the comparisons; `failures` are rows hakmem failed, `absent` not here. Where
-    it failed all of them, it is derived from the setting alone."""
+    """The record over the comparisons; `failures` are rows hakmem failed, `left_out` those that all
+    rivals did, `absent` not here. Where there are no others, it is derived from the setting alone.
+    """
     bodies, common = [record.body for record in records], setting.body
     return {
         "subject": subject,
@@ -255,6 +257,7 @@ def body(
         "ok": not failures,
         "metrics": overall(bodies),
         "failures": dict(failures),
+        "left_out": {name: dict(whys) for name, whys in left_out.items()},
         "absent": dict(absent),
         "libraries": {
             side["name"]: {key: side[key] for key in STATED if key in side}

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 from rich.console import Console
@@ -76,9 +77,10 @@ class Request:
 class Run:
     """A comparison under way; `found` has the verdicts of the benchmarks that are done.
 
-    `failures` are benchmarks that hakmem failed, or all of its rivals; one of the former makes it
-    `subject_failed`. `pace` is how many seconds each one measured took. `setting` is recorded with
-    the first of them. It shall be over at `until`, by the monotonic clock.
+    `failures` are benchmarks that hakmem, or the floor, failed; one of the former makes it
+    `subject_failed`. `left_out` are those that all rivals failed, with each one's reason. `pace` is
+    how many seconds each one measured took. `setting` is recorded with the first of them. It shall
+    be over at `until`, by the monotonic clock.
     """
 
     request: Request
@@ -91,6 +93,7 @@ class Run:
     found: dict[str, Record] = field(default_factory=dict)
     absent: dict[str, str] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
+    left_out: dict[str, dict[str, str]] = field(default_factory=dict)
     subject_failed: bool = False
     pace: list[float] = field(default_factory=list)
     until: float = math.inf
@@ -101,9 +104,8 @@ class Run:
 
     @property
     def waiting(self) -> list[Figure]:
-        return [
-            f for f in self.figures if f.name not in {*self.found, *self.failures, *self.absent}
-        ]
+        done = {*self.found, *self.failures, *self.left_out, *self.absent}
+        return [f for f in self.figures if f.name not in done]
 
     def done(self) -> list[Record]:
         return [self.found[f.name] for f in self.figures if f.name in self.found]
@@ -112,7 +114,7 @@ class Run:
 @dataclass(frozen=True)
 class Finished:
     """A comparison at its end: the record over all rows, which has a place in the ledger or in
-    none, the same with its rows and ratios, and whether every cell could do all of it."""
+    none, the same with its rows and ratios, and whether hakmem could do all of it."""
 
     record: Record
     whole: Mapping[str, Any]
@@ -273,7 +275,7 @@ def guess(run: Run) -> str:
 
 
 def measure(figure: Figure, track: Track, run: Run, sampler: Sampler | None) -> None:
-    """One benchmark, recorded at once. One that hakmem fails is a failure of it, and no end."""
+    """One benchmark, recorded at once. One that hakmem or all rivals fail is no end."""
     request, console = run.request, run.console
     number, started = len(run.figures) - len(run.waiting) + 1, time.monotonic()
     head = f"{number} of {len(run.figures)}: {figure.name}, {figure.what}: {track.reading.words}"
@@ -284,19 +286,13 @@ def measure(figure: Figure, track: Track, run: Run, sampler: Sampler | None) -> 
         done = session.conduct(
             plan, request.seconds, console, sampler, drop=True, within_s=within_s
         )
-    except LabError as error:
-        if error.status != 1:
-            raise
-        run.failures[figure.name] = str(error)
-        run.subject_failed |= isinstance(error, session.SubjectFailed)
+    except session.CellsFailed as error:
+        note_failed(figure, error.failures, run)
         terminal.say(console, f"✗ {error}", "red")
         return
     run.facts.require_unchanged(run.cells)
-    failed = {at: why for at, why in done.outcome.failures.items() if at in (BASE, FLOOR)}
-    run.subject_failed |= BASE in failed
-    if failed or not done.outcome.decisions:
-        failed = failed or dict(done.outcome.failures)
-        run.failures[figure.name] = "; ".join(dict.fromkeys(failed.values()))
+    if not done.outcome.decisions:
+        note_failed(figure, done.outcome.failures, run)
     else:
         record = keep(done, figure, run)
         run.found[figure.name] = record
@@ -305,12 +301,22 @@ def measure(figure: Figure, track: Track, run: Run, sampler: Sampler | None) -> 
         )
     tables.print_warnings(console, done)
     tables.print_measured(
-        console, done, [run.found[figure.name]] if request.record and not failed else []
+        console, done, [r for r in [run.found.get(figure.name)] if r and request.record]
     )
     run.pace.append(time.monotonic() - started)
     if run.waiting:
         left = len(run.waiting) * sum(run.pace) / len(run.pace)
         console.print(f"about {session.duration(left)} left at this pace", style="dim")
+
+
+def note_failed(figure: Figure, failures: Mapping[str, str], run: Run) -> None:
+    """That a row has no verdict: by hakmem's failure or the floor's, else by that of all rivals."""
+    run.subject_failed |= BASE in failures
+    own = [why for at, why in failures.items() if at in (BASE, FLOOR)]
+    if own:
+        run.failures[figure.name] = "; ".join(dict.fromkeys(own))
+    else:
+        run.left_out[figure.name] = {run.cells[at].name: why for at, why in failures.items()}
 
 
 def keep(done: session.Conducted, figure: Figure, run: Run) -> Record:
@@ -348,13 +354,16 @@ def finish(run: Run) -> Finished:
     request, console = run.request, run.console
     done = run.done()
     if not done and not run.subject_failed:
-        raise LabError(f"nothing was measured: {'; '.join(run.failures.values())}", status=1)
+        by_rivals = chain.from_iterable(whys.values() for whys in run.left_out.values())
+        said = "; ".join(dict.fromkeys((*run.failures.values(), *by_rivals)))
+        raise LabError(f"nothing was measured: {said}", status=1)
     run.facts.require_unchanged(run.cells)
     with ledger_of(request) as ledger:
         run.setting = run.setting or ledger.append("setting", recording.setting_body(run.facts))
         body = suite_record.body(
             done,
             run.failures,
+            run.left_out,
             run.absent,
             run.setting,
             subject=run.cells[BASE].name,
@@ -376,4 +385,4 @@ def finish(run: Run) -> Finished:
             "then `hakmem audit --write`",
             soft_wrap=True,
         )
-    return Finished(record, shown, not run.absent and not any(suite_table.failures(shown)))
+    return Finished(record, shown, not run.absent and not run.failures)

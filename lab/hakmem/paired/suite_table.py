@@ -8,6 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from hakmem import pages, suite, words
@@ -36,14 +37,21 @@ def subject(body: Mapping[str, Any]) -> str:
     return str(body.get("subject") or body["rows"][0]["subject"])
 
 
-def rivals(body: Mapping[str, Any]) -> set[str]:
-    return {name for row in body["rows"] for name in rivals_of(row)}
+def rivals(body: Mapping[str, Any]) -> list[str]:
+    """Of all rows, in their order."""
+    of_rows = [*map(rivals_of, body["rows"]), *left_out(body).values()]
+    return list(dict.fromkeys(chain.from_iterable(of_rows)))
+
+
+def left_out(body: Mapping[str, Any]) -> Mapping[str, Mapping[str, str]]:
+    """The rows that all rivals failed, with each one's reason; older records have none."""
+    return body.get("left_out") or {}
 
 
 def sole_rival(body: Mapping[str, Any]) -> str | None:
     """Where there is just one: then the heads name it, and no row."""
     names = rivals(body)
-    return names.pop() if len(names) == 1 else None
+    return names[0] if len(names) == 1 else None
 
 
 def titles(body: Mapping[str, Any]) -> tuple[str, ...]:
@@ -55,11 +63,12 @@ def titles(body: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def lines(body: Mapping[str, Any]) -> list[Line]:
-    """All benchmarks in the order of their names; those that hakmem failed last."""
+    """All benchmarks in the order of their names; those that all rivals or hakmem failed last."""
     rows = in_order(body["rows"])
     made = [_line(row, body["metrics"], sole_rival(body) is not None) for row in rows]
-    gaps = (NONE,) * (len(titles(body)) - 2)
-    return made + [Line((name, "failed", *gaps), None, None) for name in body["failures"]]
+    gaps = (NONE,) * (len(titles(body)) - 3)
+    made += [Line((name, NONE, "failed", *gaps), None, None) for name in left_out(body)]
+    return made + [Line((name, "failed", NONE, *gaps), None, None) for name in body["failures"]]
 
 
 def in_order(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -236,9 +245,10 @@ def failures(body: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     """Benchmark, whose failure, and why: of what is compared, then of its rivals."""
     for benchmark, why in body["failures"].items():
         yield benchmark, subject(body), why
-    for row in body["rows"]:
-        for rival, why in row["left_out"].items():
-            yield row["benchmark"], rival, why
+    by_row = {row["benchmark"]: row["left_out"] for row in body["rows"]} | {**left_out(body)}
+    for benchmark, whys in by_row.items():
+        for rival, why in whys.items():
+            yield benchmark, rival, why
 
 
 def means(body: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

@@ -27,12 +27,13 @@ def suite(asked: Asked, whole: Mapping[str, Any]) -> dict[str, Any]:
     means = suite_table.means(whole).items()
     peaks = f"peak resident memory of {subject} divided by the oracle's"
     counted = Counter(row["verdict"] for row in rows) + Counter(error=len(whole["failures"]))
-    rivals = dict.fromkeys(name for row in rows for name in rivals_of(row))
+    rivals = sorted(suite_table.rivals(whole), key=lambda name: name != SYSTEM)
     return {
         "asked": asked,
         "whole": whole,
+        "left_out": suite_table.left_out(whole),
         "subject": subject,
-        "rivals": [*sorted(rivals, key=lambda name: name != SYSTEM), ORACLE],
+        "rivals": [*rivals, ORACLE],
         "rows": rows,
         "oracle": [(title, mean["rows"], interval(mean)) for title, mean in means],
         "whole_time": suite_table.of_whole_time(whole),
