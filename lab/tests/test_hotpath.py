@@ -115,8 +115,25 @@ def test_a_library_that_does_not_serve_is_refused(planted: Stand, tmp_path: Path
     )  # fmt: skip
     assert done.returncode == 1
     assert "the process did not say that it was loaded" in done.stdout
-    assert "not recorded, because a program failed" in done.stdout
-    assert not (tmp_path / "x").exists()
+    assert "\nrecorded: " in done.stdout
+
+
+@pytest.mark.parametrize("lib", ["hakmem", "system"])
+def test_a_benchmark_that_hakmem_fails_is_on_record(
+    planted: Stand, tmp_path: Path, lib: str
+) -> None:
+    own = planted.under(LAB_LEDGER=tmp_path / "x", PATH=tmp_path)  # no tool is needed
+    fails = f"lib={lib} PLANTED_FAILURE=1 name={lib}"
+    both = ("--lib", fails, "--lib", "lib=system name=other")
+    done = ran(own.call("hotpath", *both, "--repeat", 1, "--bench", "batch_fifo"), 1)
+    assert f"✗ batch_fifo, {lib}: status 9: planted failure" in done.stdout
+    if lib == "system":
+        assert own.records() == []
+        return
+    (record,) = own.records("hotpath")
+    why = {"batch_fifo": "status 9: planted failure"}
+    assert (record.body["ok"], record.body["failures"]) == (False, why)
+    assert "batch_fifo page faults per operation of other" in record.body["metrics"]
 
 
 def test_code_in_sections_beside_text_is_the_librarys_too(planted: Stand, tmp_path: Path) -> None:
@@ -143,7 +160,7 @@ def test_the_tools_own_proof_is_not_the_programs(planted: Stand, tmp_path: Path)
 @pytest.mark.parametrize(
     ("how", "said"), [("crash", "killed by SIGABRT"), ("give up", "status 9: planted failure")]
 )
-def test_a_program_that_fails_is_named_and_nothing_is_recorded(
+def test_a_program_of_ones_own_that_fails_is_named_and_not_recorded(
     planted: Stand, tmp_path: Path, how: str, said: str
 ) -> None:
     need("valgrind")

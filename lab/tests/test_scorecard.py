@@ -222,17 +222,21 @@ def test_a_benchmark_that_hakmem_failed_is_missed(site: Site) -> None:
     [
         ("soak", "drift", {"binary": {"origin": "hakmem"}, "environment": {}}),
         ("matrix", "matrix", {"verdict": "UNDECIDED", "why": "the baseline itself failed"}),
+        ("hotpath", "hit", {}),
     ],
 )
-def test_a_soak_or_matrix_that_hakmem_failed_is_a_miss_until_it_does_not(
+def test_a_soak_matrix_or_hot_path_that_hakmem_failed_is_a_miss_until_it_does_not(
     site: Site, kind: str, target: str, of: dict[str, Any]
 ) -> None:
     site.add(kind, {**of, "failures": {"x": "killed by SIGSEGV"}, "ok": False})
     row = site.rows()[target]
     assert (row.state, row.remark) == ("missed", "hakmem failed: killed by SIGSEGV")
     drift = {"value": 0.0, "low": -1.0, "high": 1.0, "unit": "B", "margin": 2.0}
-    well = {"metrics": {"rss_drift": drift}, "analysis": {"run_s": 300}, "verdict": "GO"}
-    site.add(kind, {**of, **well})
+    metrics = {
+        "rss_drift": drift,
+        "malloc hit path instructions": {"value": 16, "unit": "instructions"},
+    }
+    site.add(kind, {**of, "metrics": metrics, "analysis": {"run_s": 300}, "verdict": "GO"})
     assert states(site)[target] == "met"
 
 

@@ -22,11 +22,12 @@ from hakmem.errors import LabError
 from hakmem.hotpath import callgrind, code as hotpath_code, sections as hotpath_sections, sharing
 from hakmem.hotpath.code import Code
 from hakmem.hotpath.sections import Section
-from hakmem.hotpath.work import Ran, Workload, difference, metric, run
+from hakmem.hotpath.work import ProgramFailed, Ran, Workload, difference, metric, run
 from hakmem.paired import recording
 from hakmem.paired.cells import Cell
 from hakmem.paired.recording import Facts
 from hakmem.process import library, order, perf, provenance, sample, scratch
+from hakmem.process.library import SUBJECT
 from hakmem.terminal import progress_bar
 
 Method = Literal["perf", "callgrind", "emulated"]
@@ -67,7 +68,8 @@ class Spent:
 
 @dataclass
 class Side:
-    """What one cell gave on one workload; each figure by repetition. `failure` ends it."""
+    """What one cell gave on one workload; each figure by repetition. `failure` ends it; `faulty`:
+    it is hakmem's own, for a benchmark of ours failed under it."""
 
     figures: dict[str, list[float]] = field(default_factory=dict)
     functions: list[Spent] = field(default_factory=list)
@@ -77,6 +79,7 @@ class Side:
     notes: list[str] = field(default_factory=list)
     caches: Sequence[str] = ()
     failure: str | None = None
+    faulty: bool = False
 
 
 @dataclass
@@ -134,13 +137,13 @@ def measure(request: Request, console: Console) -> Found:
                 for what, letter in steps:
                     cell, side = request.cells[letter], found.sides[workload.name, letter]
                     if side.failure is None:
-                        _guarded(what, cell, side)
+                        _guarded(what, cell, side, workload)
                     said = f"{workload.name}: {cell.name}: {what.words}"
                     progress.update(bar, advance=1, description=said)
     return found
 
 
-def _guarded(what: "Pass", cell: Cell, side: Side) -> None:
+def _guarded(what: "Pass", cell: Cell, side: Side, workload: Workload) -> None:
     try:
         what.take(cell, side)
     except LabError as error:
@@ -148,6 +151,8 @@ def _guarded(what: "Pass", cell: Cell, side: Side) -> None:
             side.notes.append(str(error))
         else:
             side.failure = str(error)
+            ours = workload.work.command is not None and cell.is_hakmem
+            side.faulty = ours and isinstance(error, ProgramFailed)
 
 
 @dataclass(frozen=True)
@@ -255,7 +260,7 @@ class Meter:
             process = self._work.process(cell, amount, amounts, padding)
             taken = sample.take(sample.Sample(self._work.name), process)
             if taken.error is not None:
-                raise LabError(taken.error, status=1)
+                raise ProgramFailed(taken.error)
             ops = (taken.result or {}).get("ops", amount)
             return int(str(ops)), taken.minflt + taken.majflt
 
@@ -357,7 +362,14 @@ def _add(side: Side, values: Mapping[str, float]) -> None:
 def body(
     request: Request, found: Found, facts: Facts, noise: Mapping[str, object], began: float
 ) -> dict[str, Any]:
-    """What is recorded, and what --json prints."""
+    """What is recorded, and what --json prints. `failures` are benchmarks that hakmem as built
+    failed, `left_out` what another cell did, or a program of the user's own."""
+    failures, left_out = {}, {}
+    for (work, at), why in found.failures.items():
+        if found.sides[work, at].faulty and request.cells[at].name == SUBJECT:
+            failures[work] = why
+        else:
+            left_out[f"{work}, {request.cells[at].name}"] = why
     return {
         "metrics": metrics(request, found),
         "method": request.method or "none",
@@ -372,7 +384,8 @@ def body(
         "simulated_caches": next((list(s.caches) for s in found.sides.values() if s.caches), []),
         "code": {at: [asdict(c) for c in rows] for at, rows in found.code.items()},
         "notes": _of_sides(found, lambda s: list(s.notes)),
-        "failures": {f"{work}, {at}": why for (work, at), why in found.failures.items()},
+        "failures": failures,
+        "left_out": left_out,
         "cells": [recording.cell_entry(at, cell) for at, cell in request.cells.items()],
         "benchmarks": [w.entry(request.by_emulation) for w in request.workloads],
         **facts.entry(request.cells),

@@ -185,6 +185,13 @@ def metric(subject: str, what: str, cell: str) -> str:
     return f"{subject} {what}{whose}".replace("/", "-")
 
 
+class ProgramFailed(LabError):
+    """The measured program failed, or another allocator served it; no tool's failure."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, status=1)
+
+
 @dataclass(frozen=True)
 class Ran:
     """A process that ended well. `ops` are the operations it timed, `output` all that it wrote."""
@@ -204,8 +211,8 @@ def run(
     folder: Path,
     more: Mapping[str, str] | None = None,
 ) -> Ran:
-    """Runs it under the tool that `prefix` starts. LabError where it failed, or where its malloc
-    was not the intended one. `more` is environment that this measurement itself needs."""
+    """Runs it under the tool that `prefix` starts. ProgramFailed where it failed, or where its
+    malloc was not the intended one. `more` is environment that this measurement itself needs."""
     process = workload.process(cell, amount, amounts, padding)
     proof_file = folder / "proof.jsonl"
     proof_file.unlink(missing_ok=True)
@@ -216,13 +223,15 @@ def run(
     except OSError as refusal:
         raise LabError(f"cannot start {argv[0]}: {refusal.strerror}", status=1) from None
     if ended.status is None:
-        raise LabError(f"still running after {most_s:g} s, killed: {shlex.join(argv)}", status=1)
+        raise ProgramFailed(f"still running after {most_s:g} s, killed: {shlex.join(argv)}")
     if ended.status != 0:
-        raise LabError(children.how_ended(ended.status, ended.err, ended.out), status=1)
+        raise ProgramFailed(children.how_ended(ended.status, ended.err, ended.out))
     found = proof.read(proof_file)
     # The tool itself is started with the same preload; only the program's own word counts.
     own = next((p for p in reversed(found) if p.program == workload.program), None)
-    provenance.require_intended(cell.library, own, cell.environment)
+    wrong = provenance.unintended(cell.library, own, cell.environment)
+    if wrong:
+        raise ProgramFailed(wrong)
     ops = _ops(workload, amount, ended.out)
     return Ran(ended.pid, ops, ended.out + ended.err)
 

@@ -28,7 +28,7 @@ int main(int argc, char **argv) {
     if (argc > 2 && strcmp(argv[2], "crash") == 0) {
         abort();
     }
-    if (argc > 2 && strcmp(argv[2], "give up") == 0) {
+    if ((argc > 2 && strcmp(argv[2], "give up") == 0) || getenv("PLANTED_FAILURE") != NULL) {
         fprintf(stderr, "planted failure\n");
         return 9;
     }
