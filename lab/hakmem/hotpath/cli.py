@@ -119,7 +119,7 @@ def command(
 
 
 def _record(body: dict[str, object], found: profile.Found, record: bool, console: Console) -> None:
-    """What hakmem itself failed is a result too; of what else failed it is not known whose it is."""
+    """What hakmem itself failed is a result too; whose another failure is, nobody knows."""
     failed = [side for side in found.sides.values() if side.failure]
     if not record or (failed and not any(side.faulty for side in failed)):
         console.print("not recorded" if not record else "not recorded, because a program failed")
