@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 SKIPPED = 77
@@ -28,11 +28,12 @@ def environment(**options: str) -> dict[str, str]:
     return kept | {"LD_PRELOAD": library, "HK_WORLD_EXPECT": "hakmem"} | options
 
 
-def main(checks: Sequence[Check], with_tools: Mapping[Check, str] | None = None) -> int:
-    """Each in a folder of its own. `with_tools`: what is checked only where it is asked for by
-    name, and the tool that it takes."""
+def main(with_tools: Mapping[Check, str] | None = None) -> int:
+    """What the program calls check_NAME, each in a folder of its own. `with_tools`: what is checked
+    only where it is asked for by name, and the tool that it takes."""
     tools = with_tools or {}
-    known = {check.__name__.removeprefix("check_"): check for check in (*checks, *tools)}
+    own = vars(sys.modules["__main__"]).items()
+    known = {n.removeprefix("check_"): check for n, check in own if n.startswith("check_")}
     names = sys.argv[3:] or [name for name, check in known.items() if check not in tools]
     if unknown := [name for name in names if name not in known]:
         print(f"no such check: {', '.join(unknown)}; known: {', '.join(known)}")

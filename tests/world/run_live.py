@@ -193,18 +193,5 @@ def check_main_has_ended(folder: Path) -> None:
     expect((done.stdout, done.stderr) == ("last", ""), f"{done}")
 
 
-CHECKS = (
-    check_formats,
-    check_unasked,
-    check_killed,
-    check_children,
-    check_files_are_the_programs,
-    check_slow_readers,
-    check_other_users,
-    check_unknown_users,
-    check_while_busy,
-    check_main_has_ended,
-)
-
 if __name__ == "__main__":
-    sys.exit(main(CHECKS))
+    sys.exit(main())

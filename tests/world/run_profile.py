@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from checks import Check, environment, expect, library, main, program
+from checks import environment, expect, library, main, program
 
 TIMEOUT_S = 60
 TYPES = [
@@ -466,28 +466,8 @@ def check_traced(folder: Path) -> None:
     expect(counts.get("free 1", 0) >= 1000, f"{counts.get('free 1')} frees")
 
 
-CHECKS: tuple[Check, ...] = (
-    check_exact,
-    check_build_id,
-    check_sampled,
-    check_names,
-    check_child,
-    check_peaks,
-    check_multiples,
-    check_small_stack,
-    check_main_has_ended,
-    check_unwritable,
-    check_refused,
-    check_signal,
-    check_off,
-    check_secure,
-    check_without_unwinder,
-    check_python,
-)
-
-
 WITH_TOOLS = {check_pprof: "go", check_probes: "readelf", check_traced: "gdb"}
 
 
 if __name__ == "__main__":
-    sys.exit(main(CHECKS, WITH_TOOLS))
+    sys.exit(main(WITH_TOOLS))

@@ -369,25 +369,5 @@ def check_child_counts_from_its_start(folder: Path) -> None:
         expect(heaps[child][name] == heaps[parent][name], f"{name} is not as it was")
 
 
-CHECKS = (
-    check_stderr,
-    check_stderr_that_is_closed,
-    check_numbered,
-    check_unnumbered,
-    check_special,
-    check_behind_its_output,
-    check_folder_that_is_left,
-    check_bad,
-    check_signal,
-    check_signal_unasked,
-    check_signal_is_the_programs,
-    check_signal_in_child,
-    check_signal_while_busy,
-    check_main_has_ended,
-    check_os_line,
-    check_child_counts_from_its_start,
-)
-
-
 if __name__ == "__main__":
-    sys.exit(main(CHECKS))
+    sys.exit(main())
