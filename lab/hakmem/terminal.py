@@ -1,9 +1,11 @@
 """What looks the same in every command's terminal: lines, tables, and the bar of all that takes
 long."""
 
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -37,6 +39,20 @@ def table(*titles: str | tuple[str, int], least: int | None = None, **more: Any)
         shown = Text(title.removeprefix(">"))  # of which nothing is markup
         made.add_column(shown, justify=side, no_wrap=True, min_width=width)
     return made
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """The first of several tables that has room, else the last; each with a line below it."""
+
+    forms: Callable[[], Iterator[tuple[Table, Text | None]]]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        unbounded = options.update(width=10_000)
+        for shown in self.forms():
+            if console.measure(shown[0], options=unbounded).maximum <= options.max_width:
+                break
+        yield from filter(None, shown)
 
 
 def progress_bar(console: Console, counted: bool = True) -> Progress:

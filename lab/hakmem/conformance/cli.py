@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -263,13 +263,14 @@ def table(results: Sequence[Result], numbered: bool = False) -> Table:
 
 def show(results: Sequence[Result], console: Console) -> None:
     """The table, with numbers for names where the console is too narrow for them."""
-    wide = table(results)
-    unbounded = console.options.update(width=10_000)
-    numbered = console.measure(wide, options=unbounded).maximum > console.width
-    console.print(table(results, numbered=True) if numbered else wide)
-    for number, (allocator, (kept, checked)) in enumerate(tally(results).items(), 1):
-        if numbered:
-            console.print(Text(f"{number:>3} {allocator}: {kept}/{checked}"))
+
+    def forms() -> Iterator[tuple[Table, Text | None]]:
+        yield table(results), None
+        sums = (f"{name}: {kept}/{checked}" for name, (kept, checked) in tally(results).items())
+        named = "\n".join(f"{number:>3} {said}" for number, said in enumerate(sums, 1))
+        yield table(results, numbered=True), Text(named)
+
+    console.print(terminal.Fitting(forms))
     for state in ("broken", "not checked"):
         for result in results:
             if result.state == state:

@@ -1,13 +1,13 @@
 """Processes in the terminal."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from hakmem import words
+from hakmem import terminal, words
 from hakmem.live.processes import Process
 
 
@@ -78,20 +78,6 @@ def silent(count: int) -> list[Text]:
     return [Text(f"{count} {what}", style="dim")] if count else []
 
 
-@dataclass(frozen=True)
-class Fitting:
-    """The first of several tables that has room, else the last; each with a line below it."""
-
-    forms: Callable[[], Iterator[tuple[Table, Text | None]]]
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        unbounded = options.update(width=10_000)
-        for shown in self.forms():
-            if console.measure(shown[0], options=unbounded).maximum <= options.max_width:
-                break
-        yield from filter(None, shown)
-
-
 def table(rows: Sequence[Row], others: int, rates: bool) -> RenderableType:
     """With fewer columns where there is no room for all: no figure is cut."""
     if not rows:
@@ -102,20 +88,18 @@ def table(rows: Sequence[Row], others: int, rates: bool) -> RenderableType:
         for count in range(len(LEAST_FIRST) + 1):
             yield _table(rows, rates, LEAST_FIRST[:count], "\n")
 
-    return Group(Fitting(forms), *silent(others))
+    return Group(terminal.Fitting(forms), *silent(others))
 
 
 def _table(
     rows: Sequence[Row], rates: bool, without: Sequence[str], between: str
 ) -> tuple[Table, Text]:
     """Text, not markup: a process may call itself whatever it likes."""
-    shown = Table(box=None, pad_edge=False, header_style="bold")
-    shown.add_column("pid", justify="right", vertical="bottom")
-    shown.add_column("command")
     chosen = [name for name in COLUMNS if name not in without]
-    for name in chosen:
-        title = name + "/s" * (rates and name in WORK)
-        shown.add_column(title.replace(" ", between), justify="right")
+    titles = (name + "/s" * (rates and name in WORK) for name in chosen)
+    wrapped = (f">{title.replace(' ', between)}" for title in titles)
+    shown = terminal.table(">pid", "command", *wrapped)
+    shown.columns[0].vertical = "bottom"
     for one in rows:
         cells = _cells(one)
         shown.add_row(str(one.pid), Text(one.command), *(cells[name] for name in chosen))
@@ -137,11 +121,9 @@ def _cells(one: Row) -> dict[str, Text]:
 
 def _heap(process: Process, across: int) -> Table:
     """So many figures in a line."""
-    heap = Table(box=None, pad_edge=False, show_header=False)
-    for _ in range(across):
-        heap.add_column()
-        heap.add_column(justify="right")
-        heap.add_column(style="dim")
+    heap = terminal.table(*["", ">", ""] * across, show_header=False)
+    for column in heap.columns[2::3]:
+        column.style = "dim"
     cells = [
         cell
         for name, of in HEAP
@@ -158,11 +140,8 @@ def _heap(process: Process, across: int) -> Table:
 
 def detail(process: Process, row: Row, rates: bool) -> RenderableType:
     """One process: its line, what its heap holds, and that by band."""
-    heap = Fitting(lambda: ((_heap(process, across), None) for across in (3, 2, 1)))
-    bands = Table(box=None, pad_edge=False, header_style="bold")
-    bands.add_column("band")
-    for name in ("blocks", *BAND):
-        bands.add_column(name, justify="right")
+    heap = terminal.Fitting(lambda: ((_heap(process, across), None) for across in (3, 2, 1)))
+    bands = terminal.table("band", *(f">{name}" for name in ("blocks", *BAND)))
     for name, band in process.figures["bands"].items():
         style = "" if band["carved"] or band["blocks"] else "dim"
         bands.add_row(
