@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import time
-import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -83,7 +82,7 @@ def recipes(root: Path | None = None) -> dict[str, Recipe]:
     """Every peer with a build recipe, by name."""
     result = {}
     for manifest in sorted(((root or project.root()) / "lab" / "peers").glob("*/Cargo.toml")):
-        package = tomllib.loads(manifest.read_text(encoding="utf-8"))["package"]
+        package = project.toml(manifest)["package"]
         peer = package.get("metadata", {}).get("peer")
         if peer is not None:
             name = manifest.parent.name
@@ -245,7 +244,7 @@ def _sources(recipe: Recipe, lock: Path) -> dict[str, str]:
     """The checksum of each crate that the peer stands on, as cargo held it to when it built."""
     if not lock.is_file():
         return {}
-    packages = tomllib.loads(lock.read_text(encoding="utf-8"))["package"]
+    packages = project.toml(lock)["package"]
     own = f"peer-{recipe.name}"
     # Each is "name", or "name version" where there are several.
     wanted = {d for p in packages if p["name"] == own for d in p.get("dependencies", ())}

@@ -2,7 +2,9 @@
 
 import os
 import tempfile
+import tomllib
 from pathlib import Path
+from typing import Any
 
 from hakmem.errors import LabError
 
@@ -66,6 +68,14 @@ def read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise LabError(f"cannot read {path}: {error.strerror}") from error
+
+
+def toml(path: Path) -> dict[str, Any]:
+    """What a TOML file says; LabError where it cannot be read, or is none."""
+    try:
+        return tomllib.loads(read(path).decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise LabError(f"{path} is not TOML: {error}") from error
 
 
 def library(path: Path | None) -> Path:

@@ -1,10 +1,9 @@
 """What the audit is told: evidence/audit.toml."""
 
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from hakmem import project
 from hakmem.errors import LabError
 
 
@@ -40,8 +39,8 @@ class Settings:
     @classmethod
     def load(cls, root: Path) -> "Settings":
         path = root / "evidence" / "audit.toml"
+        row = project.toml(path)
         try:
-            row: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
             history = row.get("history", [])
             if not isinstance(history, list) or not all(isinstance(g, str) for g in history):
                 raise ValueError("history is a list of globs")
@@ -52,7 +51,7 @@ class Settings:
                 excused={str(k): str(v) for k, v in row.get("excused", {}).items()},
                 history=tuple(history),
             )
-        except (OSError, ValueError, KeyError) as error:
+        except (ValueError, KeyError) as error:
             raise LabError(
                 f"{path}: {error}; it needs floor, stale-after and messages-from"
             ) from None

@@ -1,9 +1,7 @@
 """What a matrix file says: modes, stages and their rules; checked when read, shrunk by a scale."""
 
-import hashlib
 import math
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -11,6 +9,7 @@ from typing import Any, Literal
 
 from hakmem import project
 from hakmem.errors import LabError
+from hakmem.process import host
 
 SHIPPED = Path(__file__).parent / "shipped"
 
@@ -120,13 +119,9 @@ def shipped() -> dict[str, str]:
 
 
 def load(path: Path) -> Matrix:
-    data = project.read(path)
+    content = project.toml(path)
     try:
-        content = tomllib.loads(data.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise LabError(f"{path} is not TOML: {error}") from error
-    try:
-        matrix = _matrix(content, hashlib.sha256(data).hexdigest())
+        matrix = _matrix(content, host.sha256(path))
         _check(matrix)
     except LabError as error:
         raise LabError(f"{path}: {error}") from None

@@ -1,13 +1,13 @@
 """The targets of the scorecard: evidence/targets.toml, read and checked entry by entry."""
 
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from hakmem import project
 from hakmem.errors import LabError
 from hakmem.ledger import claims
 from hakmem.paired.oracle import ORACLE
@@ -93,12 +93,7 @@ class Target:
 
 def load(path: Path) -> list[Target]:
     """All targets of the file; LabError at the first that is not right."""
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise LabError(f"cannot read the targets {path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise LabError(f"{path}: {error}") from None
+    content = project.toml(path)
     entries = content.pop("target", [])
     if content or not isinstance(entries, list) or not entries:
         said = f"unknown: {', '.join(content)}" if content else "no target in it"
