@@ -61,7 +61,7 @@ PANELS = {
         "report": "report.cli:command",
         "ledger": "ledger.cli:app",
         "rerun": "rerun.cli:command",
-        "scorecard": "scorecard.cli:command",
+        "scorecard": "scorecard.page:command",
         "audit": "audit.cli:command",
     },
     "Work on an allocator": {

@@ -12,7 +12,7 @@ from hakmem.errors import LabError
 from hakmem.ledger import claims
 from hakmem.ledger.store import Ledger
 from hakmem.process import provenance
-from hakmem.scorecard import cli as scorecard_cli, targets as scorecard_targets
+from hakmem.scorecard import page as scorecard, targets as scorecard_targets
 from hakmem.soak import session
 from hakmem.soak.analysis import Analysis, Drift
 from scorecards import BENCH, TARGETS, Site, ratio, soak, states, suite
@@ -230,7 +230,7 @@ def test_a_ratio_of_a_matrix_may_be_cited_with_its_verdict(site: Site) -> None:
 def test_the_command_shows_the_last_record(here: Site, capsys: pytest.CaptureFixture[str]) -> None:
     here.add("soak", soak())
     here.add("soak", soak(low=2, high=3))
-    scorecard_cli.command()
+    scorecard.command()
     said = capsys.readouterr().out
     assert said.startswith("8 targets: 1 met, 1 missed, 6 not measured")
 
@@ -240,7 +240,7 @@ def test_in_a_narrow_terminal_names_are_words(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     here.add("suite", suite({"mimalloc2-debian": 0.9}))
-    scorecard_cli.command()
+    scorecard.command()
     said = capsys.readouterr().out
     assert BENCH in said
     assert min(len(line.strip()) for line in said.splitlines() if line.strip()) > 3
@@ -266,4 +266,4 @@ def test_an_edited_ledger_is_no_evidence(here: Site) -> None:
     path = here.ledger.files()[0]
     path.write_text(path.read_text().replace("95.0", "96.0"))
     with pytest.raises(LabError, match="does not verify"):
-        scorecard_cli.command()
+        scorecard.command()

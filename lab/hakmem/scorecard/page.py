@@ -1,4 +1,4 @@
-"""The scorecard: the targets against the ledger, as a page and in the terminal."""
+"""`hakmem scorecard`: the targets against the ledger, as a page and in the terminal."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hakmem import pages, terminal, words
+from hakmem import pages, project, terminal, words
 from hakmem.audit.citing import Evidence
 from hakmem.audit.settings import Settings
+from hakmem.errors import LabError
 from hakmem.ledger import claims
-from hakmem.ledger.store import Record
+from hakmem.ledger.store import Ledger, Record
+from hakmem.ledger.verify import verify
 from hakmem.scorecard import read, targets as scorecard_targets
 from hakmem.scorecard.read import STATES, Row
 from hakmem.scorecard.targets import FILE, MARGIN, Target
@@ -158,3 +160,15 @@ def remarks(found: Sequence[Row]) -> Iterator[str]:
     for row in found:
         if row.remark:
             yield f"{name(row)}: {' '.join(row.remark.split())}"
+
+
+def command() -> None:
+    """Show every target with the last figure of it that may be cited, and whether it is met."""
+    checked = verify(Ledger.default())
+    if checked.problems:
+        raise LabError(f"the ledger does not verify: {checked.problems[0]}", status=1)
+    found = rows(project.root(), checked.records)
+    console = terminal.new_console()
+    show(found, console)
+    for line in remarks(found):
+        console.print(line, style="dim")
