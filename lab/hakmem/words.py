@@ -33,12 +33,17 @@ def count(value: float, decimals: int = 0) -> str:
     return f"{value:,.{decimals}f}".replace(",", "\u202f").replace("-", "−")
 
 
+def unit(count: float) -> tuple[int, str]:
+    """The power of two, and its name, in which so many bytes have the fewest digits."""
+    known = ((30, "GiB"), (20, "MiB"), (10, "KiB"))
+    return next((each for each in known if abs(count) >= 1 << each[0]), (0, "B"))
+
+
 def size(count: float) -> str:
-    """Bytes, in the unit that leaves the fewest digits."""
-    for unit, power in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
-        if abs(count) >= 1 << power:
-            return f"{number(count / (1 << power))} {unit}"
-    return f"{count:.0f} B".replace("-", "−")
+    """Bytes, in the unit that suits them."""
+    power, name = unit(count)
+    shown = number(count / (1 << power)) if power else f"{count:.0f}".replace("-", "−")
+    return f"{shown} {name}"
 
 
 def ratio(interval: Interval) -> str:

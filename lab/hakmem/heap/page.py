@@ -74,7 +74,7 @@ def render(page: Page) -> str:
         },
         modules={module: css for module, css in colours.items() if module},
         growth=growth_drawing(page.growth) if page.growth else "",
-        unit=unit_of(page.growth)[1] if page.growth else "",
+        unit=words.unit(page.growth.highest)[1] if page.growth else "",
         shown=min(len(page.changes), ROWS),
         data=report.for_script(data),
         script=script,
@@ -106,19 +106,11 @@ def when(ns: int) -> str:
 # ---- growth ----
 
 
-UNITS = ((30, "GiB"), (20, "MiB"), (10, "KiB"), (0, "bytes"))
-
-
-def unit_of(growth: Growth) -> tuple[int, str]:
-    """The power of two, and its name, in which the highest of all has few digits."""
-    return next(((p, unit) for p, unit in UNITS if growth.highest >= 1 << p), UNITS[-1])
-
-
 def growth_drawing(growth: Growth) -> str:
     """Areas on each other, the heaviest function at the bottom; both widths."""
     import numpy as np
 
-    power, unit = unit_of(growth)
+    power, unit = words.unit(growth.highest)
     times = np.array(growth.seconds)
     chart = lines.Chart("growth", "in use over time", unit, times, (), 0.0)
     span = float(times[0]), float(times[-1])
@@ -129,7 +121,7 @@ def growth_drawing(growth: Growth) -> str:
 
 def _areas(growth: Growth, chart: lines.Chart, box: lines.Box) -> str:
     parts = lines.axes(chart, box)
-    unit = 1 << unit_of(growth)[0]
+    unit = 1 << words.unit(growth.highest)[0]
     below = [box.y(0.0)] * len(growth.seconds)
     heights = [0] * len(growth.seconds)
     across = [box.x(t) for t in growth.seconds]
