@@ -140,7 +140,7 @@ class Builds(contextlib.AbstractContextManager["Builds"]):
         tree = folder / "tree"
         # From inside where it is there: what a killed process left may be another repository's.
         inside = tree if (tree / ".git").is_file() else self.root
-        git.remove_worktree(inside, tree)
+        git.run(inside, "worktree", "remove", "--force", "--force", str(tree))
         shutil.rmtree(tree, ignore_errors=True)
 
 

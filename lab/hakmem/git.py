@@ -46,10 +46,6 @@ def add_worktree(root: Path, tree: Path, commit: str) -> None:
         raise LabError(f"git cannot check out {commit[:12]} in a worktree: {said}")
 
 
-def remove_worktree(root: Path, tree: Path) -> None:
-    run(root, "worktree", "remove", "--force", "--force", str(tree))
-
-
 def is_shallow(root: Path) -> bool:
     """Whether this checkout has the last commits only."""
     return ask(root, "rev-parse", "--is-shallow-repository") == "true"

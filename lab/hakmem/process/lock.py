@@ -9,15 +9,11 @@ from pathlib import Path
 from hakmem.errors import LabError
 
 
-def lock_file() -> Path:
-    """The same file for every user of the host, so it does not follow TMPDIR."""
-    return Path(os.environ.get("LAB_LOCK_FILE", "/tmp/hakmem-bench.lock"))
-
-
 @contextlib.contextmanager
 def host_lock() -> Iterator[None]:
     """Holds the host's benchmark lock; refuses at once if another holds it."""
-    path = lock_file()
+    # The same file for every user of the host, so it does not follow TMPDIR.
+    path = Path(os.environ.get("LAB_LOCK_FILE", "/tmp/hakmem-bench.lock"))
     with contextlib.suppress(FileExistsError):
         # Sticky folders refuse O_CREAT on another user's file, so create and open are apart.
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
