@@ -216,6 +216,8 @@ BOTH(char *, stpncpy, (char *to, const char *from, size_t n), (check(to, n), str
      (to, from, n), to)
 BOTH(char *, strncat, (char *to, const char *from, size_t n),
      check(to, strlen(to) + strnlen(from, n) + 1), (to, from, n), to)
+CHECKED(char *, strdup, (const char *s), strlen(s), (s), NULL)
+CHECKED(char *, strndup, (const char *s, size_t n), strnlen(s, n), (s, n), NULL)
 /* What strlcpy() does. */
 static size_t copied_short(char *to, const char *from, size_t n) {
     const size_t length = strlen(from);
@@ -255,6 +257,8 @@ BOTH(wchar_t *, wcpncpy, (wchar_t * to, const wchar_t *from, size_t n),
      (check(to, wide(n)), wcsnlen(from, n)), (to, from, n), to)
 BOTH(wchar_t *, wcsncat, (wchar_t * to, const wchar_t *from, size_t n),
      check(to, wide(wcslen(to) + wcsnlen(from, n) + 1)), (to, from, n), to)
+
+CHECKED(wchar_t *, wcsdup, (const wchar_t *s), wcslen(s), (s), NULL)
 
 /* Between the two, at most so many; the source is measured in the other kind. */
 BOTH(size_t, mbstowcs, (wchar_t * to, source_t from, size_t n), check(to, wide(n)), (to, from, n),
@@ -344,7 +348,8 @@ CHECKED(char *, strerror_r, (int error, char *to, size_t n), check(to, n), (erro
 #endif
 
 /* With the stream's lock and without it. */
-#define STREAM(fread, __fread_chk, fgets, __fgets_chk, fwrite)                                     \
+#define STREAM(fread, __fread_chk, fgets, __fgets_chk, fwrite, fputs)                              \
+    CHECKED(int, fputs, (const char *s, stream_t *stream), strlen(s), (s, stream), -1)             \
     CHECKED(size_t, fwrite, (source_t from, size_t size, size_t n, stream_t * stream),             \
             check(from, times(size, n)), (from, size, n, stream), 0)                               \
     CHECKED(size_t, fread, (void *to, size_t size, size_t n, stream_t *stream),                    \
@@ -355,15 +360,18 @@ CHECKED(char *, strerror_r, (int error, char *to, size_t n), check(to, n), (erro
             (to, n, stream), NULL)                                                                 \
     CHECKED(char *, __fgets_chk, (char *to, size_t room, int n, stream_t *stream),                 \
             check(to, not_below_0(n)), (to, room, n, stream), NULL)
-#define WIDE_STREAM(fgetws, __fgetws_chk)                                                          \
+#define WIDE_STREAM(fgetws, __fgetws_chk, fputws)                                                  \
+    CHECKED(int, fputws, (const wchar_t *s, stream_t *stream), wcslen(s), (s, stream), -1)         \
     CHECKED(wchar_t *, fgetws, (wchar_t * to, int n, stream_t *stream),                            \
             check(to, wide(not_below_0(n))), (to, n, stream), NULL)                                \
     CHECKED(wchar_t *, __fgetws_chk, (wchar_t * to, size_t room, int n, stream_t *stream),         \
             check(to, wide(not_below_0(n))), (to, room, n, stream), NULL)
-STREAM(fread, __fread_chk, fgets, __fgets_chk, fwrite)
-STREAM(fread_unlocked, __fread_unlocked_chk, fgets_unlocked, __fgets_unlocked_chk, fwrite_unlocked)
-WIDE_STREAM(fgetws, __fgetws_chk)
-WIDE_STREAM(fgetws_unlocked, __fgetws_unlocked_chk)
+STREAM(fread, __fread_chk, fgets, __fgets_chk, fwrite, fputs)
+STREAM(fread_unlocked, __fread_unlocked_chk, fgets_unlocked, __fgets_unlocked_chk, fwrite_unlocked,
+       fputs_unlocked)
+WIDE_STREAM(fgetws, __fgetws_chk, fputws)
+WIDE_STREAM(fgetws_unlocked, __fgetws_unlocked_chk, fputws_unlocked)
+CHECKED(int, puts, (const char *s), strlen(s), (s), -1)
 
 /* ---- printing: how long the text is only printing tells ---- */
 

@@ -51,7 +51,7 @@ bool hk_asked_path(hk_line_t *path, const char *pattern) {
 
 /* ---- files ---- */
 
-static int emit_into(int fd, hk_emit_t *emit, const void *what) {
+int hk_asked_emit(int fd, hk_emit_t *emit, const void *what) {
     if (fd < 0)
         return errno;
     int error = emit(fd, what);
@@ -66,7 +66,7 @@ static int emit_beside(const char *path, hk_emit_t *emit, const void *what) {
     const int stream = find(path, 0, &there) ? stream_to(&there) : -1;
     if (stream >= 0)
         return emit(stream, what);
-    return emit_into(hk_open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666), emit, what);
+    return hk_asked_emit(hk_open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666), emit, what);
 }
 
 /* It is a mount, or the folder is not for who may write the file. */
@@ -84,14 +84,14 @@ int hk_asked_file(const hk_line_t *path, hk_emit_t *emit, const void *what) {
     hk_line_text(&part);
     HK_CALL(other, unlink(part.text)); /* whoever put it there, and wherever it leads */
     const int fd = hk_open(part.text, O_WRONLY | O_CREAT | O_EXCL, 0666);
-    int refused = fd < 0 ? errno : 0, error = emit_into(fd, emit, what);
+    int refused = fd < 0 ? errno : 0, error = hk_asked_emit(fd, emit, what);
     if (error == 0 &&
         HK_CALL(other, syscall(SYS_renameat, AT_FDCWD, part.text, AT_FDCWD, path->text)) != 0)
         error = refused = errno;
     if (error != 0)
         HK_CALL(other, unlink(part.text));
     if (is_there && keeps_its_place(refused))
-        error = emit_into(hk_open(path->text, O_WRONLY | O_TRUNC | O_NOFOLLOW, 0), emit, what);
+        error = hk_asked_emit(hk_open(path->text, O_WRONLY | O_TRUNC | O_NOFOLLOW, 0), emit, what);
     return error;
 }
 
@@ -116,11 +116,11 @@ static bool outlives_all(void) {
         !(hk_load_relaxed(&of_main->heap.orphan) || of_main == hk_load_relaxed(&hk_tc)->thread))
         return false;
     const unsigned left = hk_os_threads_left();
-    return left != 0 && left <= hk_workers();
+    return left != 0 && left <= hk_load_relaxed(&hk_workers);
 }
 
 /* As the last thread of the program's would have ended it, had it been the last. */
-static void *write_when_asked(void *unused) {
+static void write_when_asked(void) {
     enum { LOOK_MS = 5000 };
     HK_CALL(other, syscall(SYS_prctl, PR_SET_NAME, "hakmem-stats"));
     for (;;) {
@@ -133,7 +133,6 @@ static void *write_when_asked(void *unused) {
             if ((now & 1u << i) != 0)
                 writers[i]();
     }
-    return unused;
 }
 
 static void warn(int number, const char *problem) {

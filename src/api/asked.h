@@ -23,6 +23,9 @@ bool hk_asked_path(hk_line_t *path, const char *pattern);
 typedef int hk_emit_t(int fd, const void *what);
 int hk_asked_file(const hk_line_t *path, hk_emit_t *emit, const void *what);
 
+/* The same to what has been opened as fd, and is closed; or errno, where it could not be. */
+int hk_asked_emit(int fd, hk_emit_t *emit, const void *what);
+
 /* From now on `write` is called whenever SIGUSR1 or SIGUSR2 comes; one line says so where it cannot be. A
  * program's own handler stays, whether it was there before or comes later. */
 void hk_asked_listen(int number, void (*write)(void));

@@ -1,9 +1,7 @@
 /* The options for the program that runs on hakmem: read, changed while it runs, listed. */
-#include <errno.h>
-#include <string.h>
-
 #include "api/api.h"
 #include "api/asked.h"
+#include "base/calls.h"
 #include "config/config.h"
 #include "config/listing.h"
 #include "config/table.h"
@@ -54,14 +52,11 @@ HK_EXPORT int hak_ctl(const char *name, const char *value, char *out, size_t out
 }
 
 HK_EXPORT int hak_options_print(int fd, const char *format) {
-    int saved = errno;
     if (format == NULL)
         return EINVAL;
     hak_stats_format_t how;
     if (!hk_emit_format(format, strlen(format), &how) || how == HAK_STATS_OPENMETRICS)
         return EINVAL;
-    const int problem =
-        how == HAK_STATS_TEXT ? hk_config_print_text(fd, "") : hk_config_print_json(fd);
-    errno = saved;
-    return problem;
+    return HK_KEEP_ERRNO(how == HAK_STATS_TEXT ? hk_config_print_text(fd, "")
+                                               : hk_config_print_json(fd));
 }

@@ -5,7 +5,6 @@
  * with nothing but the socket in it, so that the program can neither close it nor meet it, and what the program
  * closes is closed. So it cannot end a process of which it is all that is left, whose streams are to be flushed: the
  * thread that does (api/asked.h) comes with it. A forked child starts threads of its own. */
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -133,10 +132,10 @@ static bool move_out(void) {
     return fd >= 0 && close_from(STDERR_FILENO + 1, 0);
 }
 
-static void *serve(void *unused) {
+static void serve(void) {
     HK_CALL(other, syscall(SYS_prctl, PR_SET_NAME, "hakmem-live"));
     if (!move_out())
-        return unused;
+        return;
     for (_Atomic uint32_t never = 0;;) {
         int fd = HK_CALL(other, syscall(SYS_accept4, 0, NULL, NULL, SOCK_CLOEXEC));
         if (fd < 0) { /* the system has no more files for now, say */

@@ -3,7 +3,6 @@
  *
  * Each has an address of its own, and so its own copy of the hit: tools that tell who allocated and
  * who freed by the function called (valgrind and debuggers) would take one alias for another. */
-#include <string.h>
 
 #include "api/api.h"
 #include "base/calls.h"
@@ -192,7 +191,7 @@ static HK_NOINLINE void *derived_nothrow_slow(size_t n, size_t align, hk_by_t by
     if (HK_LIKELY(p != NULL))
         return p;
     return hk_new_caught(ours ? NULL : calls, ours ? NULL : aligned, n, align, by,
-                         by == HK_BY_NEW_ARRAY);
+                         by == HK_BY_NEW_ARRAY || by == HK_BY_ALIGNED_NEW_ARRAY);
 }
 
 /* Two, for one that served both would cost the hit of a sized delete an instruction. */
@@ -243,7 +242,7 @@ HK_EXPORT void *_Znwm(size_t n) {
 
 HK_EXPORT void *_ZnwmSt11align_val_t(size_t n, size_t align) {
     void *p = hk_hit_pop_aligned(n, align);
-    return HK_LIKELY(p != NULL) ? p : new_slow(n, align, HK_BY_NEW);
+    return HK_LIKELY(p != NULL) ? p : new_slow(n, align, HK_BY_ALIGNED_NEW);
 }
 
 HK_EXPORT void _ZdlPv(void *p) {
@@ -253,16 +252,16 @@ HK_EXPORT void _ZdlPv(void *p) {
 
 HK_EXPORT void _ZdlPvSt11align_val_t(void *p, size_t align) {
     if (HK_UNLIKELY(!hk_hit_push(p)))
-        delete_slow(p, HK_BY_NEW, align);
+        delete_slow(p, HK_BY_ALIGNED_NEW, align);
 }
 
 NEW(_Znam, derived_new_slow, HK_BY_NEW_ARRAY, _Znwm)
 NEW(_ZnwmRKSt9nothrow_t, derived_nothrow_slow, HK_BY_NEW, _Znwm, const nothrow_t *tag)
 NEW(_ZnamRKSt9nothrow_t, derived_nothrow_slow, HK_BY_NEW_ARRAY, _Znam, const nothrow_t *tag)
-NEW_ALIGNED(_ZnamSt11align_val_t, derived_new_slow, HK_BY_NEW_ARRAY, _ZnwmSt11align_val_t)
-NEW_ALIGNED(_ZnwmSt11align_val_tRKSt9nothrow_t, derived_nothrow_slow, HK_BY_NEW,
+NEW_ALIGNED(_ZnamSt11align_val_t, derived_new_slow, HK_BY_ALIGNED_NEW_ARRAY, _ZnwmSt11align_val_t)
+NEW_ALIGNED(_ZnwmSt11align_val_tRKSt9nothrow_t, derived_nothrow_slow, HK_BY_ALIGNED_NEW,
             _ZnwmSt11align_val_t, const nothrow_t *tag)
-NEW_ALIGNED(_ZnamSt11align_val_tRKSt9nothrow_t, derived_nothrow_slow, HK_BY_NEW_ARRAY,
+NEW_ALIGNED(_ZnamSt11align_val_tRKSt9nothrow_t, derived_nothrow_slow, HK_BY_ALIGNED_NEW_ARRAY,
             _ZnamSt11align_val_t, const nothrow_t *tag)
 
 DELETE(_ZdaPv, HK_BY_NEW_ARRAY, HK_ANY_SIZE, _ZdlPv)
@@ -270,14 +269,15 @@ DELETE(_ZdlPvm, HK_BY_NEW, n, _ZdlPv, size_t n)
 DELETE(_ZdaPvm, HK_BY_NEW_ARRAY, n, _ZdaPv, size_t n)
 DELETE(_ZdlPvRKSt9nothrow_t, HK_BY_NEW, HK_ANY_SIZE, _ZdlPv, const nothrow_t *tag)
 DELETE(_ZdaPvRKSt9nothrow_t, HK_BY_NEW_ARRAY, HK_ANY_SIZE, _ZdaPv, const nothrow_t *tag)
-DELETE_ALIGNED(_ZdaPvSt11align_val_t, HK_BY_NEW_ARRAY, HK_ANY_SIZE, _ZdlPvSt11align_val_t,
+DELETE_ALIGNED(_ZdaPvSt11align_val_t, HK_BY_ALIGNED_NEW_ARRAY, HK_ANY_SIZE, _ZdlPvSt11align_val_t,
                size_t align)
-DELETE_ALIGNED(_ZdlPvmSt11align_val_t, HK_BY_NEW, n, _ZdlPvSt11align_val_t, size_t n, size_t align)
-DELETE_ALIGNED(_ZdaPvmSt11align_val_t, HK_BY_NEW_ARRAY, n, _ZdaPvSt11align_val_t, size_t n,
+DELETE_ALIGNED(_ZdlPvmSt11align_val_t, HK_BY_ALIGNED_NEW, n, _ZdlPvSt11align_val_t, size_t n,
                size_t align)
-DELETE_ALIGNED(_ZdlPvSt11align_val_tRKSt9nothrow_t, HK_BY_NEW, HK_ANY_SIZE, _ZdlPvSt11align_val_t,
-               size_t align, const nothrow_t *tag)
-DELETE_ALIGNED(_ZdaPvSt11align_val_tRKSt9nothrow_t, HK_BY_NEW_ARRAY, HK_ANY_SIZE,
+DELETE_ALIGNED(_ZdaPvmSt11align_val_t, HK_BY_ALIGNED_NEW_ARRAY, n, _ZdaPvSt11align_val_t, size_t n,
+               size_t align)
+DELETE_ALIGNED(_ZdlPvSt11align_val_tRKSt9nothrow_t, HK_BY_ALIGNED_NEW, HK_ANY_SIZE,
+               _ZdlPvSt11align_val_t, size_t align, const nothrow_t *tag)
+DELETE_ALIGNED(_ZdaPvSt11align_val_tRKSt9nothrow_t, HK_BY_ALIGNED_NEW_ARRAY, HK_ANY_SIZE,
                _ZdaPvSt11align_val_t, size_t align, const nothrow_t *tag)
 
 #define OWN(name, result, ...) result hk_own##name(__VA_ARGS__) __attribute__((alias(#name)));

@@ -7,7 +7,6 @@
 
 #include <signal.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "api/api.h"
 #include "api/stats.h"
@@ -243,11 +242,10 @@ static void flush_one(FILE *stream) {
 
 static _Atomic uint32_t flushed; /* atomic: any thread */
 
-static void *flush_all(void *unused) {
+static void flush_all(void) {
     fflush(NULL);
     hk_store_seq(&flushed, 1u);
     hk_os_wake(&flushed);
-    return unused;
 }
 
 /* As exit() would after us, which takes no locks: another thread may have a stream for as long as it reads from it. Then only

@@ -20,10 +20,7 @@ typedef int resource_t;
 
 /* Also the number of one of its threads. */
 static bool is_of_this_process(pid_t pid) {
-    const int saved = errno;
-    const bool own = pid == 0 || HK_CALL(other, syscall(SYS_tgkill, getpid(), pid, 0)) == 0;
-    errno = saved;
-    return own;
+    return pid == 0 || HK_KEEP_ERRNO(HK_CALL(other, syscall(SYS_tgkill, getpid(), pid, 0))) == 0;
 }
 
 /* The program's call, and so not one that is counted. How far the limit goes the system is asked for: `limit`

@@ -1,7 +1,6 @@
 /* What happens once per process: the options are read, and it is written down whether we are
  * serving. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "api/api.h"
 #include "api/asked.h"
@@ -136,9 +135,7 @@ __attribute__((constructor(101))) static void start(void) {
 
 /* A recording ends late, for other destructors free what is theirs; what is still in quarantine has been looked at when
  * leaks are reported, which may end the process. */
-__attribute__((destructor(101))) static void finish(void) {
-    if (!hk_option(asked))
-        return;
+static HK_COLD void end(void) {
     hk_stats_end();
     if (hk_option(record) != NULL)
         hk_record_end();
@@ -146,4 +143,10 @@ __attribute__((destructor(101))) static void finish(void) {
         hk_guarded_finish();
     if (hk_watched())
         hk_profile_end();
+}
+
+__attribute__((destructor(101))) static void finish(void) {
+    if (hk_option(asked))
+        end();
+    hk_thread_finish();
 }

@@ -1,8 +1,6 @@
 /* hak_stats_*: the figures of all boxes put together. */
 #include "api/stats.h"
 
-#include <string.h>
-
 #include "api/api.h"
 #include "backend/heap.h"
 #include "backend/limit.h"

@@ -1,7 +1,6 @@
 /* HAKMEM_STATS, HAKMEM_SS_OS_STATS and HAKMEM_TINY_FRONT_DUMP: what is written at exit and, where HAKMEM_STATS_SIGNAL
  * asks for it, on SIGUSR2. */
 #include <signal.h>
-#include <string.h>
 
 #include "api/asked.h"
 #include "api/stats.h"
@@ -68,6 +67,8 @@ static bool dumps(void) {
     return !HK_FAST && where != NULL && *where != '\0' && strcmp(where, "0") != 0;
 }
 
+static int emit_metrics(int fd, const void *sum) { return hk_metrics_write(sum, fd); }
+
 /* For appending, so that a forked child does not overwrite its parent's lines. */
 static int dump_to(const char *where, const hk_metrics_sum_t *sum) {
     hk_line_t path = {0};
@@ -75,12 +76,8 @@ static int dump_to(const char *where, const hk_metrics_sum_t *sum) {
         return hk_metrics_write(sum, hk_stderr());
     if (!hk_line_path(&path, where, false))
         return ENAMETOOLONG;
-    const int fd = hk_open(path.text, O_WRONLY | O_CREAT | O_APPEND, 0666);
-    if (fd < 0)
-        return errno;
-    const int error = hk_metrics_write(sum, fd);
-    HK_CALL(other, close(fd));
-    return error;
+    return hk_asked_emit(hk_open(path.text, O_WRONLY | O_CREAT | O_APPEND, 0666), emit_metrics,
+                         sum);
 }
 
 static void dump(void) {

@@ -43,9 +43,8 @@ enum {
 
 static _Atomic(hk_heap_t *) all; /* push only */
 static atomic_uint heaps;        /* how many there are */
-static atomic_uint orphans;      /* how many of them are */
 _Atomic uint64_t hk_heap_sparse;
-atomic_uint hk_heap_threads;
+atomic_uint hk_heap_threads, hk_heap_orphans;
 _Static_assert(HK_CLASS_COUNT <= 64, "a bit for each class");
 
 void hk_heap_init(hk_heap_t *heap) {
@@ -59,8 +58,8 @@ void hk_heap_init(hk_heap_t *heap) {
 void hk_heap_set_orphan(hk_heap_t *heap, bool orphan) {
     hk_assert(hk_load_relaxed(&heap->orphan) != orphan); /* or it would be counted twice */
     hk_store_release(&heap->orphan, orphan);
-    hk_add_relaxed(&orphans, orphan ? 1u : -1u);
-    hk_assert(hk_load_relaxed(&orphans) <= hk_load_relaxed(&heaps));
+    hk_add_relaxed(&hk_heap_orphans, orphan ? 1u : -1u);
+    hk_assert(hk_load_relaxed(&hk_heap_orphans) <= hk_load_relaxed(&heaps));
 }
 
 _Atomic uint64_t hk_heap_given_beside;
@@ -90,8 +89,6 @@ void hk_heap_count_locked(hk_heap_t *heap, hk_heap_counter_t counter, unsigned n
     hk_assert(hk_lock_is_mine(&heap->lock));
     hk_store_relaxed(count, hk_load_relaxed(count) + n);
 }
-
-unsigned hk_heap_orphans(void) { return hk_load_relaxed(&orphans); }
 
 /* ---- the list of a class ---- */
 
@@ -340,7 +337,7 @@ static bool adopt_from(hk_heap_t *heap, hk_heap_t *orphan, unsigned cls) {
 /* Tries a few orphans, fewer where others' frees are to be collected first; the next search goes on where this one ends. */
 static bool adopt(hk_heap_t *heap, unsigned cls) {
     static _Atomic(hk_heap_t *) cursor;
-    if (hk_load_relaxed(&orphans) == 0)
+    if (hk_load_relaxed(&hk_heap_orphans) == 0)
         return false;
     bool found = false;
     hk_lock(&heap->lock);
@@ -361,18 +358,22 @@ static bool adopt(hk_heap_t *heap, unsigned cls) {
     return found;
 }
 
-/* Sees to it that the heap has a slab with free blocks: an orphan's, free slices, what others have
- * freed for a third, or new memory, in this order. */
+hk_slab_t *hk_heap_take_slices(hk_heap_t *heap, unsigned slices, unsigned cls, unsigned align) {
+    hk_stash_clear(&heap->stash);
+    hk_slab_t *slab = hk_pool_take_mapped(slices, cls, align);
+    if (slab == NULL) {
+        hk_heap_collect_pending();
+        slab = hk_pool_take(slices, cls, align);
+    }
+    return slab;
+}
+
+/* Sees to it that the heap has a slab with free blocks: an orphan's, or a new one. */
 static HK_NOINLINE bool find_slab(hk_heap_t *heap, unsigned cls) {
     if (adopt(heap, cls))
         return true;
-    unsigned slices = hk_classes[cls].slices;
-    hk_stash_clear(&heap->stash); /* its memory is there */
-    hk_slab_t *slab = hk_pool_take_mapped(slices, cls, 1);
-    if (slab == NULL) {
-        hk_heap_collect_pending();
-        slab = hk_pool_take(slices, cls, 1);
-    }
+    const unsigned slices = hk_classes[cls].slices;
+    hk_slab_t *slab = hk_heap_take_slices(heap, slices, cls, 1);
     if (slab == NULL)
         return false;
     if (HK_UNLIKELY(hk_heap_is_sparse(cls)))
@@ -385,7 +386,7 @@ static HK_NOINLINE bool find_slab(hk_heap_t *heap, unsigned cls) {
     heap->grown += hk_load_relaxed(&slab->clean) != 0 ? slices * HK_SLICE : 0;
     hk_unlock(&heap->lock);
     /* each heap has begun one, at least, that may be nearly empty; an orphan's would have been adopted */
-    const size_t serving = hk_minus(hk_load_relaxed(&heaps), hk_load_relaxed(&orphans));
+    const size_t serving = hk_minus(hk_load_relaxed(&heaps), hk_load_relaxed(&hk_heap_orphans));
     const size_t begun = serving * slices * HK_SLICE;
     hk_class_note(cls, heap->wanted, hk_minus(hk_pool_carved(cls), begun));
     return true;

@@ -71,6 +71,10 @@ void hk_heap_collect_all(bool empties, void (*visit)(hk_stash_t *stash));
  * call goes on where this one ends. */
 void hk_heap_collect_pending(void);
 
+/* hk_pool_take() for the heap: what lies on its stash, whose memory is there, and what others have freed comes before new
+ * memory. */
+hk_slab_t *hk_heap_take_slices(hk_heap_t *heap, unsigned slices, unsigned cls, unsigned align);
+
 /* The heap that owns the slab, locked; NULL where none does. */
 hk_heap_t *hk_heap_lock_owner(const hk_slab_t *slab);
 
@@ -84,7 +88,7 @@ void hk_heap_unclaim(hk_slab_t *slab, uint64_t pages, bool purged, bool lazily);
 void hk_heap_set_orphan(hk_heap_t *heap, bool orphan);
 
 /* How many heaps no thread serves. */
-unsigned hk_heap_orphans(void);
+extern atomic_uint hk_heap_orphans; /* atomic: any thread */
 
 /* How many threads have a heap. Written by the front under the registry's lock. */
 extern atomic_uint hk_heap_threads; /* atomic: any thread */

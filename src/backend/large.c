@@ -1,10 +1,8 @@
 #include "backend/large.h"
 
-#include "backend/heap.h"
 #include "backend/hugepages.h"
 #include "backend/meta.h"
 #include "backend/pack.h"
-#include "backend/pagemap.h"
 #include "backend/purge.h"
 #include "backend/region.h"
 #include "backend/superslab.h"
@@ -150,14 +148,8 @@ static void *run_alloc(hk_heap_t *heap, size_t n, size_t align, bool mapped, siz
         return run->base;
     }
     run = hk_pool_take_mapped(slices, 0, at);
-    if (run == NULL && !mapped) {
-        hk_stash_clear(&heap->stash);
-        run = hk_pool_take_mapped(slices, 0, at);
-    }
-    if (run == NULL && !mapped) {
-        hk_heap_collect_pending();
-        run = hk_pool_take(slices, 0, at);
-    }
+    if (run == NULL && !mapped)
+        run = hk_heap_take_slices(heap, slices, 0, at);
     if (run == NULL)
         return NULL;
     if (run->zeroed && !mapped) {

@@ -7,7 +7,6 @@
 #include "base/counters.h"
 #include "base/lock.h"
 #include "base/report.h"
-#include "os/os.h"
 
 enum { GRAINS = HK_UNIT / HK_GRAIN, LISTS = (HK_PACK_MOST + HK_PACK_ALIGN) / HK_GRAIN };
 #define LATE 0x8000u

@@ -1,7 +1,5 @@
 #include "backend/purge.h"
 
-#include <string.h>
-
 #include "backend/advise.h"
 #include "backend/heap.h"
 #include "backend/hugepages.h"

@@ -1,7 +1,5 @@
 #include "backend/region_own.h"
 
-#include <string.h>
-
 #include "backend/advise.h"
 #include "backend/limit.h"
 #include "backend/mappings.h"

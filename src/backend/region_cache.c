@@ -1,5 +1,4 @@
 /* The cache of freed ranges, and how ranges leave it for the system. */
-#include <string.h>
 
 #include "backend/advise.h"
 #include "backend/breath.h"

@@ -88,6 +88,7 @@ HK_WALKER static void is_valid_locked(const hk_superslab_t *ss) {
     hk_assert(ss->base != NULL || not_carved == 0);
     hk_assert((not_carved & ~ss->whole) == 0 && (ss->whole & ss->holes) == 0);
     hk_assert(((ss->fresh | ss->lazy | ss->seen | ss->purged) & ~ss->free) == 0);
+    hk_assert((ss->wiped & ~not_carved) == 0);
     hk_assert((ss->fresh & ss->lazy) == 0 && (ss->seen & (ss->fresh | ss->lazy)) == 0);
     hk_assert((ss->holey & ~(hk_superslab_dirty(ss) | ss->claimed)) == 0);
     for (unsigned i = 0; i < HK_SLICES; i++)
@@ -176,6 +177,7 @@ static void use_locked(hk_superslab_t *ss, unsigned head, unsigned first, unsign
     ss->fresh &= ~mask;
     ss->lazy &= ~mask;
     ss->seen &= ~mask;
+    ss->wiped &= ~mask;
     if (slab->cls == 0 && (ss->purged & mask) != 0)
         hk_add_relaxed(&hk_pool_retaken, (uint64_t)hk_ones(ss->purged & mask) * HK_SLICE);
     ss->purged &= ~mask;
@@ -203,12 +205,14 @@ static HK_COLD void note_gone_locked(hk_superslab_t *ss, unsigned first, unsigne
 /* Puts slices of a class back, some of whose pages may be gone. If the superslab is now wholly free and another one is too, its
  * memory is returned for release: one is kept so that a slab that comes and goes does not take the superslab with it. */
 static hk_range_t put_back_locked(hk_superslab_t *ss, unsigned first, unsigned slices, unsigned cls,
-                                  uint64_t gone) {
+                                  uint64_t gone, bool wiped) {
     const uint32_t mask = hk_slice_mask(first, slices);
     if (HK_UNLIKELY((ss->free & mask) != 0)) /* two threads freed the same large block at once */
         hk_fatal(HK_DOUBLE_FREE, ss->base + first * HK_SLICE);
     hk_store_relaxed(&in_slabs[cls], hk_load_relaxed(&in_slabs[cls]) - slices);
     ss->free |= mask;
+    if (wiped)
+        ss->wiped |= mask;
     if (HK_UNLIKELY(gone != 0))
         note_gone_locked(ss, first, slices, gone);
     hk_range_t range = {0};
@@ -238,7 +242,7 @@ HK_INLINE hk_slab_t *take_from_locked(hk_superslab_t *ss, unsigned slices, unsig
     const hk_class_t *c = &hk_classes[cls];
     hk_slab_t *slab = &ss->slabs[first];
     hk_assert(hk_load_relaxed(&slab->owner) == NULL); /* who had the slices has let go of them */
-    slab->zeroed = (ss->fresh & mask) == mask;
+    slab->zeroed = ((ss->fresh | (cls != 0 ? ss->wiped : 0)) & mask) == mask;
     slab->base = ss->base + first * HK_SLICE;
     slab->first = (uint8_t)first;
     slab->slices = (uint8_t)slices;
@@ -274,9 +278,10 @@ static size_t give(hk_slab_t *slab) {
     hk_superslab_t *ss = hk_superslab_of(slab);
     const unsigned cls = slab->cls, slices = slab->slices;
     const uint64_t gone = cls != 0 ? hk_slab_gone(slab) : 0;
+    const bool wiped = hk_superslab_is_wiped(slab);
     hk_map_set(slab->base, slices, HK_KIND_FREE);
     hk_lock(&hk_pool_lock);
-    const hk_range_t empty = put_back_locked(ss, slab->first, slices, cls, gone);
+    const hk_range_t empty = put_back_locked(ss, slab->first, slices, cls, gone, wiped);
     const bool last = hk_load_relaxed(&in_slabs[cls]) == 0;
     hk_unlock(&hk_pool_lock);
     if (empty.bytes != 0)
@@ -311,6 +316,7 @@ static hk_slab_t *carve(hk_slab_t *slab) {
     const bool is_wide = hk_class_words(&hk_classes[slab->cls]) > HK_FEW_WORDS;
     slab->bits = is_wide ? wide_bits_of(slab) : slab->few_bits;
     if (HK_UNLIKELY(slab->bits == NULL)) {
+        slab->zeroed = false; /* nobody has seen to it */
         give(slab);
         return NULL;
     }
@@ -373,7 +379,7 @@ bool hk_pool_resize(hk_slab_t *slab, unsigned slices) {
     const bool ok = slices < old || (ss->free & mask) == mask;
     if (slices < old) {
         slab->slices = (uint8_t)slices;
-        put_back_locked(ss, first + slices, old - slices, 0, 0);
+        put_back_locked(ss, first + slices, old - slices, 0, 0, false);
     } else if (ok) {
         use_locked(ss, first, first + old, slices - old);
     }

@@ -108,8 +108,9 @@ size_t hk_pool_carved(unsigned cls);
 
 /* From now on every superslab has a shadow; those there are get one. Each block of a slab is `early` in it, and 0 in slabs
  * carved after hk_pool_all_guarded(), which waits for nobody: other threads, where there are any, may hand out what nobody marks.
- * False: out of memory. Called once, while the process starts. */
-bool hk_pool_add_shadows(uint16_t early);
+ * `wiped`: of a slab without early blocks all that is free reads as zero. False: out of memory. Called once, while the process
+ * starts. */
+bool hk_pool_add_shadows(uint16_t early, bool wiped);
 void hk_pool_all_guarded(void);
 
 /* What a superslab's descriptor begins with: all that finding a block's bits takes. Of each slice, set before
@@ -152,6 +153,7 @@ typedef struct {
     hk_superslab_t *superslab;
     char *base;
     uint32_t lazy;   /* free slices whose memory the system may take, or has */
+    uint32_t wiped;  /* others, which slabs have left reading as zero, as they still should */
     bool huge_pages; /* it may have some */
     unsigned count;
     hk_slab_t *slabs[HK_SLICES];

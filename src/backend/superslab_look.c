@@ -38,6 +38,7 @@ bool hk_pool_next(hk_pool_cursor_t *cursor) {
     if (ss != NULL) {
         cursor->base = ss->base;
         cursor->lazy = ss->lazy;
+        cursor->wiped = ss->wiped & hk_superslab_dirty(ss);
         cursor->huge_pages = !ss->no_huge_pages;
         hk_superslab_visit_locked(ss, collect_slab, cursor);
     }

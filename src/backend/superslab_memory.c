@@ -11,6 +11,7 @@ static hk_stock_t stock = HK_STOCK(hk_superslab_t, kept);
 static hk_superslab_t *newest; /* lock: pool; that got its memory last, if it has not gone back */
 static _Atomic size_t mapped;  /* written under the pool's lock; any thread reads; bytes */
 static atomic_bool shadows;    /* set under the pool's lock; whether a superslab gets one */
+static atomic_bool wipes; /* atomic: any thread; set once; whether what is free reads as zero */
 static _Atomic uint16_t early; /* atomic: any thread; what blocks of a new slab are at first */
 
 size_t hk_pool_mapped(void) { return hk_load_relaxed(&mapped); }
@@ -82,6 +83,18 @@ void hk_superslab_guard(hk_slab_t *slab) {
     slab->zeroed = true;
 }
 
+/* What was free already when the guard came was not cleared, and is marked still. */
+bool hk_superslab_is_wiped(const hk_slab_t *slab) {
+    const hk_superslab_t *ss = hk_superslab_of(slab);
+    if (slab->cls == 0 || !slab->zeroed || !hk_load_relaxed(&wipes) || !hk_load_acquire(&shadows))
+        return false;
+    const _Atomic uint16_t *shadow = ss->at.slices[slab->first].shadow;
+    for (unsigned i = 0; hk_load_relaxed(&ss->early) && i < hk_classes[slab->cls].blocks; i++)
+        if (hk_load_relaxed(&shadow[i]) != 0)
+            return false;
+    return true;
+}
+
 static void shadow_early(const hk_slab_t *slab, void *unused) {
     (void)unused;
     if (slab->cls != 0)
@@ -89,8 +102,9 @@ static void shadow_early(const hk_slab_t *slab, void *unused) {
 }
 
 /* Other threads may be there already, and carve slabs as soon as the lock is free. */
-bool hk_pool_add_shadows(uint16_t as) {
+bool hk_pool_add_shadows(uint16_t as, bool wiped) {
     hk_store_relaxed(&early, as);
+    hk_store_relaxed(&wipes, wiped);
     hk_lock(&hk_pool_lock);
     hk_superslab_t *ss = NULL;
     while ((ss = hk_superslab_next_locked(ss)) != NULL && (ss->base == NULL || add_shadow(ss)))
@@ -307,7 +321,7 @@ hk_range_t hk_superslab_detach_locked(hk_superslab_t *ss) {
     ss->hollow = hk_ones(ss->purged & ss->fresh) * HK_SLICE + pages > range.bytes / 2;
     ss->base = NULL;
     ss->whole = ss->holes = 0;
-    ss->free = ss->fresh = ss->lazy = ss->seen = ss->purged = 0;
+    ss->free = ss->fresh = ss->lazy = ss->seen = ss->purged = ss->wiped = 0;
     hk_superslab_forget_gone_locked(ss, UINT32_MAX);
     hk_store_relaxed(&mapped, hk_pool_mapped() - range.bytes);
     hk_pool_relist_locked(ss);

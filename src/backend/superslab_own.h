@@ -8,8 +8,8 @@
 #include "base/lock.h"
 
 /* Equation: free, claimed and the runs of the carved slabs partition the slices of whole; fresh,
- * lazy and seen are disjoint subsets of free, and purged is one too; holes and whole are disjoint; holey slices are claimed, or
- * free and neither fresh nor lazy, and gone is 0 but for them.
+ * lazy and seen are disjoint subsets of free, and purged is one too; wiped is one of free and claimed; holes and whole are
+ * disjoint; holey slices are claimed, or free and neither fresh nor lazy, and gone is 0 but for them.
  * Lock: pool, for everything but slabs[]. */
 typedef struct {
     uint64_t bits[HK_SLICES][HK_BITMAP_WORDS];
@@ -28,6 +28,7 @@ struct hk_superslab {
     uint32_t seen;    /* 1: the slice was free and had memory at the last look */
     uint32_t claimed; /* 1: the slice is being purged */
     uint32_t purged;  /* 1: the slice has been, and nobody had it since */
+    uint32_t wiped;   /* 1: a slab has left the slice reading as zero, as it still should */
     uint32_t holey; /* 1: OS pages of the slice are gone: the slab that was there gave them back */
     uint16_t gone[HK_SLICES]; /* of each slice; 1: the page is */
     bool no_huge_pages;       /* they have been ruled out for the superslab, or never asked for */
@@ -88,8 +89,12 @@ bool hk_superslab_add(unsigned slices, unsigned cls);
 hk_range_t hk_superslab_detach_locked(hk_superslab_t *ss);
 void hk_superslab_release(hk_superslab_t *ss, hk_range_t range);
 
-/* Where the bits of a slab's blocks are, if somebody guards the heap; its memory reads as zero then. */
+/* Where the bits of a slab's blocks are, if somebody guards the heap; its memory reads as zero then, but for what
+ * somebody wrote to whose memory it is not. */
 void hk_superslab_guard(hk_slab_t *slab);
+
+/* Whether a slab all of whose blocks are free reads as zero. */
+bool hk_superslab_is_wiped(const hk_slab_t *slab);
 
 /* ---- looks; with the pool locked ---- */
 

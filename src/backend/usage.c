@@ -1,7 +1,5 @@
 #include "backend/usage.h"
 
-#include <string.h>
-
 #include "backend/heap.h"
 #include "backend/large.h"
 #include "backend/limit.h"

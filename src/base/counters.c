@@ -1,7 +1,5 @@
 #include "base/counters.h"
 
-#include <string.h>
-
 _Atomic uint64_t hk_counters[HK_COUNT_COUNT];
 uint64_t hk_counters_of_parents[HK_COUNT_COUNT];
 

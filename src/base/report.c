@@ -3,7 +3,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -301,11 +300,10 @@ int hk_stderr(void) {
     const int copy = hk_load_relaxed(&kept_stderr);
     if (HK_LIKELY(copy < 0))
         return STDERR_FILENO;
-    const int saved = errno;
-    const bool closed = HK_CALL(other, syscall(SYS_fcntl, STDERR_FILENO, F_GETFD)) < 0;
-    const int fd = closed && hk_is_file(copy, &kept_file) ? copy : STDERR_FILENO;
-    errno = saved;
-    return fd;
+    const bool kept =
+        HK_KEEP_ERRNO(HK_CALL(other, syscall(SYS_fcntl, STDERR_FILENO, F_GETFD)) < 0 &&
+                      hk_is_file(copy, &kept_file));
+    return kept ? copy : STDERR_FILENO;
 }
 
 void hk_stderr_forked(void) {

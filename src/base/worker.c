@@ -50,22 +50,19 @@ void hk_worker_begin(void) {
         has_real_time_priority = true;
 }
 
-static atomic_uint workers; /* atomic: any thread */
+atomic_uint hk_workers;
 
-unsigned hk_workers(void) { return hk_load_relaxed(&workers); }
-void hk_workers_forked(void) { hk_store_relaxed(&workers, 0u); }
-
-typedef void *run_t(void *unused);
+typedef void run_t(void);
 
 static void *work(void *run) {
-    ((run_t *)run)(NULL);
-    hk_sub_relaxed(&workers, 1u);
+    ((run_t *)run)();
+    hk_sub_relaxed(&hk_workers, 1u);
     return NULL;
 }
 
 /* A small stack has no room for a program's thread-local storage where that is large; then the
  * usual one is taken. */
-int hk_worker_start(void *(*run)(void *)) {
+int hk_worker_start(run_t *run) {
     pthread_attr_t attributes;
     pthread_t thread;
     hk_assert(run != NULL && hk_lock_may_take(HK_RANK_WRITING)); /* that is, holds none at all */
@@ -74,14 +71,14 @@ int hk_worker_start(void *(*run)(void *)) {
     if (has_real_time_priority)
         pthread_attr_setinheritsched(&attributes, PTHREAD_EXPLICIT_SCHED);
     pthread_attr_setstacksize(&attributes, STACK_BYTES);
-    hk_add_relaxed(&workers, 1u);
+    hk_add_relaxed(&hk_workers, 1u);
     int error = HK_COUNTED(other, pthread_create(&thread, &attributes, work, (void *)run));
     if (error == EINVAL || error == EPERM)
         error = HK_COUNTED(other, pthread_create(&thread, NULL, work, (void *)run));
     if (error == 0)
         pthread_detach(thread);
     else
-        hk_sub_relaxed(&workers, 1u);
+        hk_sub_relaxed(&hk_workers, 1u);
     pthread_attr_destroy(&attributes);
     hk_signals_block(before);
     return error;

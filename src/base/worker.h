@@ -7,13 +7,12 @@
  * on to workers. Only there may they need a call about scheduling, which a sandbox may end the process for. */
 void hk_worker_begin(void);
 
-/* Starts run(NULL) on a small stack, detached and with all signals blocked. 0, or what
+/* Starts run() on a small stack, detached and with all signals blocked. 0, or what
  * pthread_create() says. Allocates (the C library does), so no lock may be held. */
-int hk_worker_start(void *(*run)(void *));
+int hk_worker_start(void (*run)(void));
 
 /* How many there are, or are about to begin or to end; in a fork's child none. */
-unsigned hk_workers(void);
-void hk_workers_forked(void);
+extern atomic_uint hk_workers; /* atomic: any thread */
 
 /* False: the caller has its parent's number for the C library: it is the child of a vfork, or was made past the C library's
  * fork. */

@@ -1,7 +1,6 @@
 #include "config/config.h"
 
 #include <errno.h>
-#include <string.h>
 #include <sys/auxv.h>
 #include <unistd.h>
 

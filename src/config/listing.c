@@ -1,6 +1,5 @@
 #include "config/listing.h"
 
-#include <string.h>
 #include <unistd.h>
 
 #include "config/table.h"

@@ -1,7 +1,5 @@
 #include "config/table.h"
 
-#include <string.h>
-
 const hk_option_row_t hk_options[HK_OPTION_COUNT] = {
 #define AT(field) (uint16_t) offsetof(hk_config_t, field)
 #define HK_UINT(field, env, value, least, most, unit, level, when, doc)                            \

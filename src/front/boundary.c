@@ -2,7 +2,6 @@
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <string.h>
 
 #include "backend/large.h"
 #include "backend/limit.h"

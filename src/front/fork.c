@@ -11,7 +11,6 @@
 #include "backend/advise.h"
 #include "backend/breath.h"
 #include "backend/heap.h"
-#include "base/calls.h"
 #include "base/report.h"
 #include "base/worker.h"
 #include "config/config.h"
@@ -107,7 +106,7 @@ static void leave_others_behind(void) {
     hk_purger_forked();
     hk_config_forked();
     hk_writing_forked();
-    hk_workers_forked();
+    hk_store_relaxed(&hk_workers, 0u);
     hk_heap_forked();
     hk_thread_t *own = hk_load_relaxed(&hk_tc)->thread;
     if (!HK_FAST) {

@@ -441,43 +441,51 @@ size_t hk_guarded_usable(const void *p) {
     return HK_LIKELY(bytes != HK_NO_SIZE) ? bytes : hk_usable_slow(p);
 }
 
-/* A block stays where it is as long as so much of it is used, half or nothing. */
+/* A block stays where it is as long as so much of it is used, half or nothing; half is no less than its shadow can tell. */
 static bool resized(void *p, unsigned kind, size_t n, bool half) {
+    const bool fenced = kind == HK_KIND_FENCED;
+    const size_t room = fenced ? SIZE_MAX : hk_classes[kind].size;
+    const size_t least = fenced ? 0 : hk_max(room / 2 + 1, hk_minus(room, HK_BLOCK_MOST_SLACK));
+    if (n > room || with_tail(n) > room || (half && n < least))
+        return false;
     hk_quarantine_t *q = quarantine_of(hk_load_relaxed(&hk_tc)->thread);
     const uint64_t dice = q != NULL ? hk_quarantine_close(q) : 0;
-    const size_t room = kind == HK_KIND_FENCED ? 0 : hk_classes[kind].size;
-    const bool done = kind == HK_KIND_FENCED
-                          ? hk_fence_resize(p, n, half)
-                          : n <= room && with_tail(n) <= room && (n > room / 2 || !half) &&
-                                hk_block_resize(p, kind, n);
+    const bool done = fenced ? hk_fence_resize(p, n, half) : hk_block_resize(p, kind, n);
     if (q != NULL)
         hk_quarantine_open(q, dice);
     return done;
 }
 
+/* Of a block that is out, as nearly all are, its shadow is looked up once. */
 void *hk_guarded_realloc(void *p, size_t n) {
     hk_thread_served();
-    const unsigned kind = hk_map_kind(p);
+    const unsigned cls = hk_kind_within(&hk_flat.mask, hk_flat.bytes, p);
+    const size_t asked = HK_LIKELY(may_be_guarded(cls)) ? hk_block_asked(p, cls) : HK_NO_SIZE;
+    const bool is_out = HK_LIKELY(asked != HK_NO_SIZE);
+    const unsigned kind = is_out ? cls : hk_map_kind(p);
     const uint64_t faults = hk_counted_ever(faults);
     const bool known = kind == HK_KIND_FENCED || hk_kind_is_class(kind);
-    const size_t before = hk_usable(p);
+    const size_t before = is_out ? asked : hk_usable(p);
     if (before == 0 && hk_counted_ever(faults) != faults) { /* it is none, which was reported */
         errno = EINVAL;
         return NULL;
     }
     if (known && resized(p, kind, n, true))
         return p;
-    const int saved = errno;
     void *q = NULL;
     if (n > before && n >= HK_MID_MAX && n <= HK_MOST_BYTES && hk_guard->fences && !hk_sampling())
         q = hk_fence_alloc(n, 8, true, HK_BY_MALLOC); /* what has grown once will grow again */
-    if (q == NULL)
-        q = n <= before ? hk_take_smaller(n) : hk_malloc_unwatched(n, 8, HK_BY_MALLOC);
-    if (q == NULL && n <= before) {
-        if (known && !resized(p, kind, n, false))
+    if (q == NULL && n > before)
+        q = hk_malloc_unwatched(n, 8, HK_BY_MALLOC); /* a sample need not be among guarded ones */
+    if (n <= before) {
+        const int saved = errno;
+        q = hk_take_smaller(n);
+        if (q == NULL && known && !resized(p, kind, n, false))
             return hk_refused();
-        errno = saved;
-        return p;
+        if (q == NULL) {
+            errno = saved;
+            return p;
+        }
     }
     if (q == NULL)
         return NULL;

@@ -1,10 +1,7 @@
 #include "front/magazine.h"
 
-#include <string.h>
-
 #include "backend/region.h"
 #include "base/counters.h"
-#include "config/config.h"
 #include "front/guarded.h"
 #include "policy/look.h"
 #include "policy/purger.h"

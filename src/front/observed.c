@@ -1,15 +1,11 @@
 #include "front/observed.h"
 
-#include <string.h>
-
 #include "backend/large.h"
 #include "backend/meta.h"
 #include "config/config.h"
 #include "front/boundary.h"
 #include "front/guarded.h"
-#include "front/magazine.h"
 #include "front/watched.h"
-#include "observe/layers.h"
 #include "policy/purger.h"
 #include "stats/sections.h"
 

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <string.h>
 
 #include "backend/meta.h"
 #include "backend/pagemap.h"
@@ -301,6 +300,16 @@ void hk_thread_flush(hk_thread_t *thread, bool what_waits) {
     hk_magazines_flush(thread);
 }
 
+void hk_thread_finish(void) {
+    const bool looks = hk_load_relaxed(&hk_purger_on_foot) && !hk_guarded();
+    hk_thread_t *thread =
+        looks && hk_load_relaxed(&hk_tc)->thread != NULL ? hk_thread_enter() : NULL;
+    if (thread == NULL)
+        return;
+    hk_magazines_flush(thread);
+    hk_thread_leave(thread);
+}
+
 void hk_thread_orphan_locked(hk_thread_t *thread) {
     unnoticed -= thread->tc == NULL; /* let go, in a parent of this process */
     thread->tc = NULL;
@@ -348,7 +357,7 @@ static void leave_behind(hk_thread_t *thread) {
     if (stays_warm(thread))
         return;
     hk_magazines_flush(thread);
-    if (before + hk_heap_orphans() >= FEW_ORPHANS + hk_load_relaxed(&idle_crowds))
+    if (before + hk_load_relaxed(&hk_heap_orphans) >= FEW_ORPHANS + hk_load_relaxed(&idle_crowds))
         hk_heap_collect(&thread->heap);
     hk_magazines_reset(thread);
 }

@@ -150,6 +150,10 @@ hk_heap_t *hk_crowd(hk_thread_t *thread);
 /* Gives all blocks that the thread holds back to their slabs, those that wait in quarantine where they shall. The thread is entered. */
 void hk_thread_flush(hk_thread_t *thread, bool what_waits);
 
+/* The process ends: of a single thread's the magazines go back, by which a block is found that is in them twice, or is none. Beside
+ * others nothing does: in a child that was made past the fork handlers one that is not there may have a lock. */
+void hk_thread_finish(void);
+
 /* The same for all records that no thread has: their magazines are as at first. The caller has entered its
  * own, and holds no lock. */
 void hk_threads_cool_orphans(void);

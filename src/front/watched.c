@@ -1,10 +1,7 @@
 #include "front/watched.h"
 
-#include <string.h>
-
 #include "backend/pack.h"
 #include "base/counters.h"
-#include "base/report.h"
 #include "front/boundary.h"
 #include "front/guarded.h"
 #include "front/observed.h"

@@ -100,11 +100,22 @@ static void look_at_blocks_of(const hk_slab_t *slab, unsigned *left) {
         hk_guard_fault(HK_OVERFLOW, p - c->size, HK_NO_SIZE, (ptrdiff_t)(c->size + at));
 }
 
+/* What slabs have left behind whose blocks were all free. */
+static void look_at_slice(const char *slice, unsigned *left) {
+    const size_t at = *left != 0 ? hk_not_zero(slice, HK_SLICE) : SIZE_MAX;
+    if (at != SIZE_MAX)
+        hk_guard_fault(HK_WRITE_AFTER_FREE, slice + at, HK_NO_SIZE, HK_NOWHERE);
+    *left = (unsigned)hk_minus(*left, HK_SLICE / HK_KIB);
+}
+
 void hk_block_look_at_all(unsigned most) {
     hk_pool_cursor_t at = {0};
-    while (most != 0 && hk_pool_next(&at))
+    while (most != 0 && hk_pool_next(&at)) {
         for (unsigned i = 0; i < at.count; i++)
             look_at_blocks_of(at.slabs[i], &most);
+        for (uint32_t wiped = at.wiped; wiped != 0; wiped &= wiped - 1)
+            look_at_slice(at.base + (size_t)__builtin_ctz(wiped) * HK_SLICE, &most);
+    }
 }
 
 void hk_block_hand_out_any(hk_waiting_t is, unsigned cls, size_t n, hk_by_t by) {

@@ -18,17 +18,17 @@
 #include "guard/tail.h"
 #include "policy/purger.h"
 
-/* What a shadow says. 0: free. Of a block that is out, in the lowest two bits, by whom it was given out, and above them
+/* What a shadow says. 0: free. Of a block that is out, in the lowest three bits, by whom it was given out, and above them
  * how much longer than asked for it is. Where that is too much, or nothing is known of a block because it was there
- * before the guard, in use or free, it has no tail, and the lowest two bits are 0. */
+ * before the guard, in use or free, it has no tail, and the lowest three bits are 0. */
 enum {
     HK_BLOCK_FREE = 0,
-    HK_BLOCK_BY = 3,
-    HK_BLOCK_SLACK_SHIFT = 2,
+    HK_BLOCK_BY = 7,
+    HK_BLOCK_SLACK_SHIFT = 3,
     HK_BLOCK_MOST_SLACK = UINT16_MAX >> HK_BLOCK_SLACK_SHIFT,
-    HK_BLOCK_EARLY = 4,
-    HK_BLOCK_VAGUE = 8, /* and above, by whom */
-    HK_BLOCK_VAGUE_SHIFT = 4
+    HK_BLOCK_EARLY = 8,
+    HK_BLOCK_VAGUE = 16, /* and above, by whom */
+    HK_BLOCK_VAGUE_SHIFT = 5
 };
 
 /* Brings in the pages that handing out these blocks will look at, by a write that changes nothing: a look would

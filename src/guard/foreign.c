@@ -37,17 +37,17 @@ static bool is_own(const char *from, const char *end) {
     return range.is_met;
 }
 
-/* Whether the C library's allocator cannot have given p out, as a chunk of its own says; or would believe that it is a
- * mapping, and unmap what is ours. */
+/* Whether the C library's allocator cannot have given p out, as a chunk of its own says, and the next one, which says that
+ * this one is in use; or would believe that it is a mapping, and unmap what is ours. */
 static bool is_forged(const void *p) {
 #ifdef __GLIBC__
-    enum { IS_MAPPED = 2, FLAGS = 7, LEAST = 32, UNIT = 16, MOST_LOG2 = 40 };
+    enum { USED_BEFORE = 1, IS_MAPPED = 2, FLAGS = 7, LEAST = 32, UNIT = 16, MOST_LOG2 = 40 };
     const size_t *head = (const size_t *)p - 2, bytes = head[1] & ~(size_t)FLAGS;
-    const char *from = (const char *)head - head[0], *end = (const char *)head + bytes;
+    const char *from = (const char *)head - head[0], *end = (const char *)((uintptr_t)head + bytes);
     if (bytes < LEAST || bytes % UNIT != 0)
         return true;
     if ((head[1] & IS_MAPPED) == 0)
-        return false;
+        return !hk_os_readable(end) || (((const size_t *)(const void *)end)[1] & USED_BEFORE) == 0;
     if ((head[0] | bytes) >> MOST_LOG2 != 0 || is_own(from, end))
         return true;
     for (; from < end; from += HK_SLICE)

@@ -111,19 +111,32 @@ static void keep(hk_header_t *header) {
     keep_at(hk_guard_chance(KEPT), is);
 }
 
-/* Of such a body and mapping; or else of a little larger ones, so that the block starts in the same slice all the same. */
+/* By so much a body may be larger than what is wanted of it, so that the block starts in the same slice all the same. */
+static size_t may_be_larger_by(size_t body_bytes) {
+    return hk_min(body_bytes / 8, HK_SLICE - KEEPS_BELOW);
+}
+
+/* Whether what is kept with the shape `has` can be made to fit: its mapping is no smaller, nor twice as large, and if its body is smaller there
+ * is room for the rest behind it, wherever in its slice it starts. */
+static bool can_fit(uintptr_t has, size_t body_bytes, size_t bytes) {
+    const size_t body = has / MOST_MORE * hk_os_page_size();
+    const size_t mapping = hk_align_up(body, HK_SLICE) + has % MOST_MORE * HK_SLICE;
+    return mapping < 2 * bytes && (body >= body_bytes ? mapping >= bytes : mapping > bytes);
+}
+
+/* Of such a body and mapping, or else the one that has the nearest body of those that can be made to fit: where hardly two blocks have
+ * the same size there would be none. */
 static hk_header_t *kept_one(size_t body_bytes, size_t bytes) {
     const uintptr_t shape = shape_of(body_bytes, bytes);
-    const size_t larger = hk_min(body_bytes / 8, HK_SLICE - KEEPS_BELOW) / hk_os_page_size();
-    const uintptr_t most = shape + larger * MOST_MORE;
     for (unsigned best = KEPT;; best = KEPT) {
-        uintptr_t is = 0;
+        uintptr_t is = 0, nearest = UINTPTR_MAX;
         for (unsigned i = 0; i < KEPT && shape != 0 && is % HK_SLICE != shape; i++) {
             const uintptr_t one = hk_load_relaxed(&kept[i]), has = one % HK_SLICE;
-            const bool serves = has > shape && has <= most && has % MOST_MORE == shape % MOST_MORE;
-            if (has == shape || (serves && best == KEPT)) {
+            const uintptr_t off = hk_max(has, shape) - hk_min(has, shape);
+            if (off < nearest && can_fit(has, body_bytes, bytes)) {
                 best = i;
                 is = one;
+                nearest = off;
             }
         }
         if (best == KEPT)
@@ -133,24 +146,37 @@ static hk_header_t *kept_one(size_t body_bytes, size_t bytes) {
     }
 }
 
+/* The body is what is wanted, or a little larger: what it has beyond becomes a part of the fence, without memory, and what it wants of the
+ * fence becomes accessible. So it does all over, unless it is `open` already, and is zero. */
+static bool fit(hk_header_t *header, bool open, size_t wanted) {
+    char *body = hk_header_body(header);
+    const size_t had = header->body_bytes, most = wanted + may_be_larger_by(wanted);
+    const size_t has = had < wanted || had > most ? wanted : had, stays = hk_min(has, had);
+    const size_t opened = open ? stays : 0;
+    if (has < had && !hk_os_close(body + has, had - has))
+        return false;
+    if (has > opened && !hk_os_protect(body + opened, has - opened, HK_READ_WRITE))
+        return false;
+    if (!open)
+        hk_zero_written(body, stays);
+    keeps_no_more(header);
+    header->body_bytes = has;
+    return true;
+}
+
 hk_header_t *hk_freed_take(size_t body_bytes, size_t bytes) {
     hk_header_t *header = kept_one(body_bytes, bytes);
     if (header == NULL || !is_whole(header))
         return NULL;
-    char *body = hk_header_body(header);
-    body_bytes = header->body_bytes;
-    if (header->open) {
+    const bool open = header->open;
+    if (open)
         hk_freed_look(header);
-        header->open = false; /* before all else: a handler may end the process */
-        atomic_signal_fence(memory_order_seq_cst);
-    } else if (hk_os_protect(body, body_bytes, HK_READ_WRITE)) {
-        hk_zero_written(body, body_bytes);
-    } else {
-        unmap(header);
-        return NULL;
-    }
-    keeps_no_more(header);
-    return header;
+    header->open = false; /* before all else: a handler may end the process */
+    atomic_signal_fence(memory_order_seq_cst);
+    if (fit(header, open, body_bytes))
+        return header;
+    unmap(header);
+    return NULL;
 }
 
 static bool keeps_too_much(void) { return hk_load_relaxed(&kept_bytes) > keeps_in_all(); }

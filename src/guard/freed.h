@@ -7,7 +7,7 @@
 /* A block in use has so many bytes now instead of so many: who has more in use keeps more. */
 void hk_freed_note(size_t now, size_t before);
 
-/* One with such a body, or a little larger, in such a mapping. It can be written to, reads as zero and is held; what it has besides
+/* One with such a body, or a little larger, in such a mapping or a larger one. It can be written to, reads as zero and is held; what it has besides
  * is the caller's to say and to seal. NULL: there is none. */
 hk_header_t *hk_freed_take(size_t body_bytes, size_t bytes);
 

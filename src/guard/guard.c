@@ -64,7 +64,7 @@ HK_COLD void hk_guard_fault(hk_fatal_t kind, const void *p, size_t bytes, ptrdif
     hk_fault_end();
 }
 
-/* Whether new, new[] and malloc can be told apart: not any more once they were mixed where a loaded object, but ours and the
+/* Whether new, new[], their aligned forms and malloc can be told apart: not any more once they were mixed where a loaded object, but ours and the
  * C++ library, has one of the operators of its own, in whichever form. What that gives out, which is malloc's to us where it
  * takes it from there, may come back by an operator delete of ours, and much later; or it frees what an operator new of ours
  * gave. Takes the lock under which the loader walks its list of objects. */
@@ -94,8 +94,11 @@ static HK_COLD void deny(hk_fatal_t kind, const void *p, size_t bytes, const cha
 }
 
 bool hk_guard_denies(const void *p, size_t bytes, hk_by_t was, hk_by_t by, size_t n) {
-    static const char *const names[] = {
-        [HK_BY_MALLOC] = "malloc", [HK_BY_NEW] = "new", [HK_BY_NEW_ARRAY] = "new[]"};
+    static const char *const names[] = {[HK_BY_MALLOC] = "malloc",
+                                        [HK_BY_NEW] = "new",
+                                        [HK_BY_NEW_ARRAY] = "new[]",
+                                        [HK_BY_ALIGNED_NEW] = "aligned new",
+                                        [HK_BY_ALIGNED_NEW_ARRAY] = "aligned new[]"};
     if (HK_UNLIKELY(by != was && hk_guard->kinds && tells_kinds()))
         deny(HK_MISMATCH, p, bytes, ", from %s, freed as %s's", names[was], names[by]);
     else if (HK_UNLIKELY(n != bytes && n != HK_ANY_SIZE && hk_guard->sizes))
@@ -151,7 +154,7 @@ bool hk_guard_start(void) {
         hk_sample_handle();
     hk_meta_fence();
     hk_region_scatter(hk_os_random());
-    if (!hk_pool_add_shadows(HK_BLOCK_EARLY))
+    if (!hk_pool_add_shadows(HK_BLOCK_EARLY, hk_guard->zeroed >= HK_MID_MAX))
         return false;
     hk_config_settle();
     hk_classes_settle();

@@ -5,7 +5,13 @@
 #include "base/report.h"
 
 /* Who gave a block out, and who takes it back. */
-typedef enum { HK_BY_MALLOC = 1, HK_BY_NEW, HK_BY_NEW_ARRAY } hk_by_t;
+typedef enum {
+    HK_BY_MALLOC = 1,
+    HK_BY_NEW,
+    HK_BY_NEW_ARRAY,
+    HK_BY_ALIGNED_NEW,
+    HK_BY_ALIGNED_NEW_ARRAY
+} hk_by_t;
 
 /* The block around an address, NULL where there is none or it is unknown, and its bytes as far as they are known; HK_NO_SIZE
  * where it is not in use. */

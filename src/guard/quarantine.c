@@ -53,8 +53,10 @@ static void prepare(hk_quarantine_t *q, unsigned cls) {
     hk_store_relaxed(&q->top[cls], q->end[cls] - hk_quarantine_out(cls));
 }
 
-static uint64_t thrown(hk_quarantine_t *q) {
+HK_NOINLINE uint64_t hk_quarantine_throw(hk_quarantine_t *q) {
     enum { BITS = 30 }; /* twice, and ten times six */
+    if (hk_guard->quarantine_bytes == 0)
+        return 1;
     const uint64_t number = hk_random_below(&q->stream, 1u << BITS);
     return (uint64_t)1 << 2 * BITS | number << BITS | hk_random_below(&q->stream, 1u << BITS);
 }
@@ -73,9 +75,9 @@ bool hk_quarantine_put_out(hk_quarantine_t *q, unsigned cls, hk_waiting_t one) {
 void *hk_quarantine_put_slow(hk_quarantine_t *q, unsigned cls, hk_waiting_t in) {
     uint64_t dice = hk_quarantine_close(q);
     hk_waiting_t out = in;
-    if (dice != 0 && hk_guard->quarantine_bytes != 0) {
-        if (dice == 1)
-            dice = thrown(q);
+    if (dice == 1)
+        dice = hk_quarantine_throw(q);
+    if (dice > 1) {
         hk_waiting_t *place = &q->blocks[cls].waits[dice & q->last[cls]];
         out = *place;
         *place = in;

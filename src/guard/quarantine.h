@@ -90,9 +90,14 @@ HK_INLINE hk_waiting_t hk_quarantine_take(hk_quarantine_t *q, unsigned cls) {
     return got;
 }
 
+/* A new number, where the old one is used up; still 1 where none shall wait. It is closed. */
+uint64_t hk_quarantine_throw(hk_quarantine_t *quarantine);
+
 /* Puts a block in, and opens what was closed. False: not that easy. */
 HK_INLINE bool hk_quarantine_put(hk_quarantine_t *q, uint64_t dice, unsigned cls, hk_waiting_t in) {
     hk_waiting_t *top = hk_load_relaxed(&q->top[cls]), *end = q->end[cls];
+    if (HK_UNLIKELY(dice == 1))
+        dice = hk_quarantine_throw(q);
     if (HK_UNLIKELY(dice <= 1 || top == end)) {
         hk_quarantine_open(q, dice);
         return false;

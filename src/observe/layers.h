@@ -3,8 +3,6 @@
  * HEAPV2, are the front's own and not here. */
 #pragma once
 
-#include <string.h>
-
 #include "backend/heap.h"
 #include "observe/plan.h"
 

@@ -2,7 +2,6 @@
 
 #include <limits.h>
 #include <sched.h>
-#include <string.h>
 #include <sys/auxv.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -264,10 +263,7 @@ _Static_assert(HK_NO_DUMP == MADV_DONTDUMP, "and this");
 /* The call that takes many ranges at once (process_madvise) is new, and a sandbox that kills on what it does not know would
  * kill the process at its first purge. */
 int hk_os_advise(void *p, size_t bytes, hk_advice_t advice) {
-    const int saved = errno;
-    const int error = HK_COUNTED(madvise, madvise(p, bytes, (int)advice)) == 0 ? 0 : errno;
-    errno = saved;
-    return error;
+    return HK_KEEP_ERRNO(HK_COUNTED(madvise, madvise(p, bytes, (int)advice)) == 0 ? 0 : errno);
 }
 
 /* ---- what is resident ---- */

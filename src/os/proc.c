@@ -1,5 +1,4 @@
 /* What the system says of the process in files: line by line, its groups' limits on memory, and how much it has. */
-#include <string.h>
 
 #include "base/calls.h"
 #include "base/report.h"

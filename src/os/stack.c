@@ -6,7 +6,6 @@
 
 #include <dlfcn.h>
 #include <link.h>
-#include <string.h>
 #include <sys/auxv.h>
 
 #include "base/calls.h"

@@ -1,7 +1,5 @@
 #include "os/symbols.h"
 
-#include <string.h>
-
 /* What an object says to the loader, as far as it matters here. */
 typedef struct {
     uintptr_t base;

@@ -181,7 +181,7 @@ static void sleep_since(uint32_t before, unsigned ms) {
     hk_store_seq(&asleep, false);
 }
 
-static void *purger(void *unused) {
+static void purger(void) {
     unsigned idle_looks = 0;
     bool breathes;
     for (uint64_t mode; (mode = hk_look_mode()) != HK_DECOMMIT_OFF && !hk_load_seq(&stopping);) {
@@ -199,7 +199,6 @@ static void *purger(void *unused) {
     hk_store_seq(&stopping, false);
     hk_store_seq(&hk_purger_runs, false);
     rearm();
-    return unused;
 }
 
 static HK_COLD HK_NOINLINE void try_later(int error) {

@@ -1,7 +1,6 @@
 #include "profile/leaks.h"
 
 #include <dlfcn.h>
-#include <string.h>
 
 #include "base/report.h"
 #include "os/stack.h"

@@ -3,9 +3,7 @@
 #include <elf.h>
 #include <link.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/calls.h"
 #include "base/report.h"
 #include "os/stack.h"
 

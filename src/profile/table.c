@@ -1,7 +1,5 @@
 #include "profile/table.h"
 
-#include <string.h>
-
 #include "base/lock.h"
 #include "base/worker.h"
 #include "os/os.h"

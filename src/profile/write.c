@@ -2,8 +2,6 @@
  * smaller packs them again. */
 #include "profile/write.h"
 
-#include <string.h>
-
 #include "base/calls.h"
 #include "base/report.h"
 #include "os/os.h"

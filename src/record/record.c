@@ -1,6 +1,5 @@
 #include "record/record.h"
 
-#include <string.h>
 #include <sys/stat.h>
 
 #include "base/calls.h"

@@ -1,7 +1,5 @@
 #include "stats/emit.h"
 
-#include <string.h>
-
 #include "base/calls.h"
 #include "base/counters.h"
 #include "base/report.h"
@@ -44,12 +42,10 @@ static const row_t timing_rows[] = {
 #include "stats/sections.def"
 };
 
-static const char section_names[][24] = {
-#define HK_SECTION(name, doc) #name,
-#include "stats/sections.def"
-};
-static const char section_docs[][144] = {
-#define HK_SECTION(name, doc) doc,
+static const struct {
+    char name[24], doc[144];
+} section_rows[] = {
+#define HK_SECTION(name, doc) {#name, doc},
 #include "stats/sections.def"
 };
 
@@ -68,7 +64,7 @@ typedef struct {
     const char *of; /* what the lines of a table are; NULL: a list, of one line without a name */
     int width;      /* of the lines' names, in the text */
     unsigned lines, columns;
-    size_t name_bytes, bytes;           /* of a line's name, and of its figures */
+    size_t name_bytes, bytes; /* from a line's name to the next one's, and of its figures */
     const char *names, *docs, *figures; /* the first line's; NULL: no docs */
     const row_t *rows;                  /* what the columns are */
 } table_t;
@@ -82,16 +78,16 @@ typedef struct {
 
 static tables_t tables_of(const hk_figures_t *figures) {
     const hk_sections_sum_t *sections = &figures->sections;
-#define NAMES(name) .names = (name)[0], .name_bytes = sizeof(name)[0]
 #define FIGURES(of, table) .columns = ROWS(of), .rows = (of), .figures = (const char *)(table)
     return (tables_t){
         {[HEAP] = {"", NULL, .lines = 1, FIGURES(heap_rows, &figures->stats)},
-         [BANDS] = {"band_", "band", 6, HAK_STATS_BANDS, NAMES(hk_band_names),
-                    .bytes = sizeof(hak_stats_band_t), FIGURES(band_rows, figures->stats.bands)},
+         [BANDS] = {"band_", "band", 6, HAK_STATS_BANDS, .names = hk_band_names[0],
+                    .name_bytes = sizeof hk_band_names[0], .bytes = sizeof(hak_stats_band_t),
+                    FIGURES(band_rows, figures->stats.bands)},
          [SAMPLING] = {"sections_", NULL, .lines = 1, FIGURES(sampling_rows, sections)},
-         [SECTIONS] = {"section_", "section", 13, HK_SECTION_COUNT, NAMES(section_names),
-                       .bytes = sizeof sections->of[0], .docs = section_docs[0],
-                       FIGURES(timing_rows, sections->of)}},
+         [SECTIONS] = {"section_", "section", 13, HK_SECTION_COUNT, .names = section_rows->name,
+                       .docs = section_rows->doc, .name_bytes = sizeof *section_rows,
+                       .bytes = sizeof sections->of[0], FIGURES(timing_rows, sections->of)}},
         sections->overhead != 0 ? TABLES : SAMPLING,
     };
 }
@@ -126,7 +122,7 @@ static void text_of_table(hk_output_t *out, const table_t *table) {
         foreach (row, table)
             hk_output_put(out, " %13lu", value_of(table, line, row));
         if (table->docs != NULL)
-            hk_output_put(out, "  %s", table->docs + line * sizeof section_docs[0]);
+            hk_output_put(out, "  %s", table->docs + line * table->name_bytes);
     }
     hk_output_put(out, "\n");
 }

@@ -1,7 +1,5 @@
 #include "stats/sections.h"
 
-#include <string.h>
-
 #include "os/os.h"
 #include "os/ticks.h"
 

@@ -30,7 +30,7 @@ static void locks_in_the_wrong_order(bool planted) {
     hk_unlock(&outer);
 }
 
-static void *returns(void *unused) { return unused; }
+static void returns(void) {}
 
 static void worker_started_with_a_lock_held(bool planted) {
     hk_lock_t lock = HK_LOCK_INIT(HK_RANK_CONFIG);

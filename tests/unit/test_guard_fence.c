@@ -202,6 +202,25 @@ static void fences_are_used_again(void) {
     CHECK(calls_for(1, 102400, 1) > 0);
 }
 
+/* Where hardly two blocks have the same size what has waited is cut, or grows, to fit: the block is zero all over, and ends at its fence. */
+static void sizes_may_differ(void) {
+    enum { BLOCKS = 600, LEAST = 100000, RANGE = 400000 };
+    const size_t page = hk_os_page_size();
+    hak_trim();
+    const uint64_t before = hk_counted_ever(munmap);
+    for (unsigned i = 0, state = 1; i < BLOCKS; i++) {
+        state = state * 1103515245 + 12345;
+        const size_t n = LEAST + state / 65536 * 7 % RANGE;
+        char *p = hak_malloc(n);
+        CHECK(p != NULL && hk_map_kind(p) == HK_KIND_FENCED && hk_is_zero(p, n / 8 * 8));
+        CHECK(!hk_os_readable((char *)hk_align_up((uintptr_t)p + n, page)));
+        memset(p, 0xa5, n);
+        hak_free(p);
+    }
+    CHECK(hk_counted_ever(munmap) - before < BLOCKS / 3);
+    hak_trim();
+}
+
 /* Who has much in use, and replaces a part of it again and again, keeps more than who has nothing. */
 static void more_in_use_keeps_more(void) {
     enum { USED = 200, REPLACED = 60, ROUNDS = 8, BYTES = 500000 };
@@ -499,6 +518,7 @@ int main(void) {
     fences_go();
     if (hk_guard->fences) {
         fences_are_used_again();
+        sizes_may_differ();
         more_in_use_keeps_more();
         what_is_kept_is_held();
         the_limit_comes_before();

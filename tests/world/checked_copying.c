@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <malloc.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -62,6 +63,14 @@ __attribute__((format(printf, 2, 0))) static void printed_to(char *to, const cha
     va_start(arguments, format);
     vsnprintf(to, 2 * BYTES, format, arguments);
     va_end(arguments);
+}
+
+/* Makes a block a text that fills it, wide or not; one that is shorter than it should be is not ended. */
+static void *texted(char *to) {
+    memset(to, 'y', sizeof(wchar_t));
+    if (malloc_usable_size(to) >= BYTES)
+        memset(to + BYTES - sizeof(wchar_t), 0, sizeof(wchar_t));
+    return to;
 }
 
 /* A terminal of our own. */
@@ -176,7 +185,15 @@ static const struct tm when = {.tm_year = 126, .tm_mday = 1};
     F(sendmsg, struct iovec part = {to COMMA BYTES};                                               \
       sendmsg(sink(), &(struct msghdr){.msg_iov = &part COMMA.msg_iovlen = 1}, 0))                 \
     F(fwrite, fwrite(to, 2, BYTES / 2, fopen("/dev/null", "w")))                                   \
-    F(fwrite_unlocked, fwrite_unlocked(to, 2, BYTES / 2, fopen("/dev/null", "w")))
+    F(fwrite_unlocked, fwrite_unlocked(to, 2, BYTES / 2, fopen("/dev/null", "w")))                 \
+    F(fputs, fputs(texted(to), fopen("/dev/null", "w")))                                           \
+    F(fputs_unlocked, fputs_unlocked(texted(to), fopen("/dev/null", "w")))                         \
+    F(fputws, fputws(texted(to), fopen("/dev/null", "w")))                                         \
+    F(fputws_unlocked, fputws_unlocked(texted(to), fopen("/dev/null", "w")))                       \
+    F(puts, puts(texted(to)))                                                                      \
+    F(strdup, free(strdup(texted(to))))                                                            \
+    F(strndup, free(strndup(texted(to), 2 * BYTES)))                                               \
+    F(wcsdup, free(wcsdup(texted(to))))
 #define COMMA ,
 #define FILLING(name, call)                                                                        \
     static void fill_##name(char *to) {                                                            \

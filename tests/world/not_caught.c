@@ -40,10 +40,22 @@ static void second_free_hits_the_new_owner(void) {
     CHECK(again == owned, "in use: %p; handed out: %p", owned, again);
 }
 
-// The caches of threads that run on are not emptied when the process ends.
+static void *use_and_wait(void *barrier) {
+    free(malloc(64));
+    pthread_barrier_wait(barrier);
+    pause();
+    return NULL;
+}
+
+// Beside other threads the caches are not emptied when the process ends.
 static void exit_looks_at_nothing(void) {
     pid_t pid = fork();
     if (pid == 0) {
+        pthread_t id;
+        pthread_barrier_t barrier;
+        pthread_barrier_init(&barrier, NULL, 2);
+        CHECK(pthread_create(&id, NULL, use_and_wait, &barrier) == 0, "pthread_create");
+        pthread_barrier_wait(&barrier);
         void *p = malloc(64);
         free(p);
         free(at_offset(p, 0));

@@ -1,4 +1,4 @@
-// expect: survives
+// expect: invalid free: PTR
 // secure: invalid pointer: PTR, .*
 // sampled: invalid pointer: PTR, .*
 // realloc of an address inside a small block.

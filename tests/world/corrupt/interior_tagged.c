@@ -1,4 +1,4 @@
-// expect: survives
+// expect: invalid free: PTR
 // secure: invalid free: PTR, in thread [0-9]+
 // sampled: SIGSEGV
 // A block's address with something in the bits that no address has.

@@ -1,6 +1,6 @@
-// expect: survives
+// expect: double free: 0x[0-9a-f]+
 // secure: invalid free: 0x[0-9a-f]+, a block of 0 bytes, .*
-// sampled: survives
+// sampled: double free: 0x[0-9a-f]+
 // Inside what a block of no bytes has for its own.
 #include "corrupt.h"
 

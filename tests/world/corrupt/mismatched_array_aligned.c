@@ -1,5 +1,5 @@
 // expect: survives
-// secure: mismatched free: PTR, a block of 40 bytes, from new\[], freed as new's, in thread .*
+// secure: mismatched free: PTR, a block of 40 bytes, from aligned new\[], freed as aligned new's, in thread .*
 // sampled: survives
 // What an aligned operator new[] gave out is taken back by an aligned operator delete.
 #include "corrupt.h"

@@ -1,5 +1,5 @@
 // expect: survives
-// secure: mismatched free: PTR, a block of 128 bytes, from malloc, freed as new's, in thread .*
+// secure: mismatched free: PTR, a block of 128 bytes, from malloc, freed as aligned new's, in thread .*
 // sampled: survives
 // What aligned_alloc gave out is taken back by an aligned operator delete.
 #include "corrupt.h"

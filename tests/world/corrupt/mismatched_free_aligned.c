@@ -1,5 +1,5 @@
 // expect: survives
-// secure: mismatched free: PTR, a block of 40 bytes, from new, freed as malloc's, in thread .*
+// secure: mismatched free: PTR, a block of 40 bytes, from aligned new, freed as malloc's, in thread .*
 // sampled: survives
 // What an aligned operator new gave out is taken back by free.
 #include "corrupt.h"
