@@ -37,6 +37,17 @@ static inline char *behind(size_t n) {
     return spares[0];
 }
 
+// One of many blocks of n bytes, all of which were freed: those of its slab with it.
+static inline char *freed_with_its_slab(size_t n) {
+    enum { BLOCKS = 9000 };
+    static char *blocks[BLOCKS];
+    for (int i = 0; i < BLOCKS; i++)
+        blocks[i] = malloc(n);
+    for (int i = 0; i < BLOCKS; i++)
+        free(blocks[i]);
+    return blocks[BLOCKS / 2];
+}
+
 // The address offset bytes behind p, in a way that hides the crime from the compiler.
 static inline void *at_offset(void *p, size_t offset) {
     char *hidden = p;

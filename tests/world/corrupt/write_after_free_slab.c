@@ -6,21 +6,10 @@
 
 #include <unistd.h>
 
-enum { BYTES = 100, BLOCKS = 9000 };
-static char *blocks[BLOCKS];
-
-static char *freed_with_all(void) {
-    for (int i = 0; i < BLOCKS; i++)
-        blocks[i] = malloc(BYTES);
-    for (int i = 0; i < BLOCKS; i++)
-        free(blocks[i]);
-    return at_offset(blocks[BLOCKS / 2], 0);
-}
-
 int main(void) {
-    char *p = announce(freed_with_all());
+    char *p = announce(at_offset(freed_with_its_slab(100), 0));
     *p = 'x';
-    for (int i = 0; i < BLOCKS; i++)
-        blocks[i] = malloc(3 * BYTES);
+    for (int i = 0; i < 9000; i++)
+        at_offset(malloc(300), 0);
     _exit(0);
 }

@@ -4,18 +4,7 @@
 // Writing to a block that was freed with all others of its slab: found when the process ends.
 #include "corrupt.h"
 
-enum { BYTES = 100, BLOCKS = 9000 };
-static char *blocks[BLOCKS];
-
-static char *freed_with_all(void) {
-    for (int i = 0; i < BLOCKS; i++)
-        blocks[i] = malloc(BYTES);
-    for (int i = 0; i < BLOCKS; i++)
-        free(blocks[i]);
-    return at_offset(blocks[BLOCKS / 2], 0);
-}
-
 int main(void) {
-    char *p = announce(freed_with_all());
+    char *p = announce(at_offset(freed_with_its_slab(100), 0));
     *p = 'x';
 }
