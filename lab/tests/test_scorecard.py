@@ -1,5 +1,6 @@
 """The scorecard reads targets off records: what is met, missed, undecided, stale."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -115,6 +116,35 @@ def test_the_mean_against_the_oracle_is_a_target_of_its_own(site: Site) -> None:
     assert (row.figure.value, row.figure.low) == pytest.approx((0.9, 0.88), rel=1e-3)
     of_all(site, "time against the oracle", 'except = ["larson_1"]\n')
     with pytest.raises(LabError, match="belong to figures of single benchmarks"):
+        site.rows()
+
+
+def test_means_of_two_suites_are_one_over_all_of_their_rows(site: Site) -> None:
+    more = 'id = "{}"\narea = "All"\nwhat = "w"\nfrom = "f"\nkind = "suite"\nat_most = 1\n'
+    second = more.format("programs") + "where = { programs = true }\n"
+    both = more.format("both") + 'together = ["all", "programs"]\n'
+    same = 'metric = "time against the oracle"\n'
+    of_all(site, "time against the oracle", f"[[target]]\n{second}{same}[[target]]\n{both}{same}")
+    alone = site.add("suite", suite({"a": 0.8}, oracle=0.9))
+    assert states(site)["both"] == "not measured"
+    other = site.add("suite", suite({"a": 0.8}, oracle=1.1, programs=True))
+    rows = site.rows()
+    of_one, of_two, row = rows["all"].figure, rows["programs"].figure, rows["both"]
+    # As heavy as each other: one row each. Of independent errors the squares add up.
+    above = math.hypot(*(math.log(part.high / part.value) / 2 for part in (of_one, of_two)))
+    assert row.figure.value == pytest.approx(math.sqrt(0.9 * 1.1), rel=1e-3)
+    assert row.figure.high == pytest.approx(row.figure.value * math.exp(above))
+    assert row.figure.low < row.figure.value
+    assert (row.state, row.record.id, row.remark) == ("undecided", alone.id, f"with {other.id}")
+    body = suite({"a": 0.8}, oracle=0.9, programs=True, failures={"redis": "it died"}, ok=False)
+    site.add("suite", body)
+    assert (site.rows()["both"].state, site.rows()["both"].figure) == ("missed", None)
+    site.add("suite", suite({"a": 0.8}, oracle=0.9, programs=True))
+    assert states(site)["both"] == "met"
+    site.age()
+    assert states(site)["both"] == states(site)["all"]
+    of_all(site, "time against the oracle", 'together = ["time"]\n')
+    with pytest.raises(LabError, match="earlier targets that are means of a suite"):
         site.rows()
 
 

@@ -113,9 +113,11 @@ class Row:
 def rows(targets: Sequence[Target], evidence: Evidence) -> list[Row]:
     """A line per target, in their order; of one on the suite, a line per benchmark."""
     ledger = _Records(evidence)
-    found = []
+    found: list[Row] = []
     for target in targets:
-        if target.kind == "suite" and target.metric not in OVERALL:
+        if target.together:
+            found.append(_together(target, [r for r in found if r.target.id in target.together]))
+        elif target.kind == "suite" and target.metric not in OVERALL:
             found += [_of_suite(target, name, ledger) for name in target.benchmarks]
         else:
             found.append(_of_record(target, ledger))
@@ -315,6 +317,33 @@ def _figure(metric: object) -> Figure | None:
     if claims.is_range(metric) or not (math.isfinite(low) and math.isfinite(high)):
         return Figure(value)
     return Figure(value, low, high)
+
+
+def _together(target: Target, parts: Sequence[Row]) -> Row:
+    """The geometric mean over all rows of several suites, each row as heavy as any other.
+
+    Each suite is a run of its own, so the errors of their means are independent: what an interval
+    is wide to either side, in logarithms, adds up as squares.
+    """
+    bound = _stated(target)
+    assert bound is not None
+    logs, weights, ids = [], [], []
+    for part in parts:
+        if part.record is None or part.figure is None or part.figure.ends is None:
+            return replace(part, target=target, bound=bound, figure=None)
+        logs.append([math.log(end) for end in (part.figure.value, *part.figure.ends)])
+        weights.append(_number(at(part.record.body, f"metrics.{part.target.metric}.rows")))
+        ids.append(part.record.id)
+    shares = [weight / sum(weights) for weight in weights]
+    mean = sum(share * value for share, (value, _, _) in zip(shares, logs, strict=True))
+    below, above = (
+        math.hypot(*(share * (log[end] - log[0]) for share, log in zip(shares, logs, strict=True)))
+        for end in (1, 2)
+    )
+    figure = Figure(*(math.exp(log) for log in (mean, mean - below, mean + above)))
+    state: State = "stale" if any(p.state == "stale" for p in parts) else judge(figure, bound)
+    said = f"with {', '.join(ids[1:])}"
+    return Row(target, "", state, figure, bound, record=parts[0].record, remark=said)
 
 
 # ---- A/A ----

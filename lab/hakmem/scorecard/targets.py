@@ -21,7 +21,7 @@ MARGIN = "margin"  # a bound that the recorded figure carries itself
 REQUIRED = ("id", "area", "what", "from", "kind", "metric")
 BOUNDS = ("at_most", "at_least", "is")
 OPTIONAL = ("tie", "per", "unit", "scale", "interval", "why", "where", "least", "benchmarks",
-            "except", "rivals", "needs")  # fmt: skip
+            "except", "rivals", "needs", "together")  # fmt: skip
 OF_SUITE = ("benchmarks", "except", "rivals", "needs")
 
 BENCHMARKS = tuple(figure.name for figure in SUITE.figures)
@@ -89,6 +89,7 @@ class Target:
     benchmarks: Sequence[str] = ()
     rivals: Sequence[str] = ()
     needs: Sequence[str] = ()
+    together: Sequence[str] = ()
 
 
 def load(path: Path) -> list[Target]:
@@ -107,6 +108,9 @@ def load(path: Path) -> list[Target]:
             raise LabError(f"{where}: {error}") from None
         if any(target.id == other.id for other in targets):
             raise LabError(f"{where}: the id is taken by an earlier target")
+        means = {other.id for other in targets if other.metric in OVERALL and not other.together}
+        if set(target.together) - means:
+            raise LabError(f"{where}: together names earlier targets that are means of a suite")
         targets.append(target)
     return targets
 
@@ -146,6 +150,7 @@ def _target(entry: Mapping[str, Any]) -> Target:
         benchmarks=benchmarks,
         rivals=_names(entry, "rivals"),
         needs=_names(entry, "needs") or _names(entry, "rivals"),
+        together=_names(entry, "together"),
     )
 
 
