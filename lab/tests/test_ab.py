@@ -286,12 +286,6 @@ def test_planted_work_is_found_and_says_nothing_of_the_noise(ab: Ab, own: Stand)
     assert (record.kind, record.body["verdict"]) == ("verdict", "NO-GO")
     assert record.body["metrics"]["prodcons"]["estimate"] == pytest.approx(1.05)
     assert record.body["question"].startswith("planted: is 5 % more work")
-    assert "--plant is for --aa" in ab("--b", "X=1", "--plant", "0.1", "--bench", "burst").stderr
-
-
-def test_too_few_blocks_for_so_many_cells_are_refused(ab: Ab) -> None:
-    done = ab(*SHORT, *("--b", "X=1", "--b", "X=2", "--b", "X=3"), "--bench", "prodcons")
-    refused(done, "8 blocks can decide nothing over 3 cells", "--max-blocks 9 or more")
 
 
 def test_three_cells_are_judged_together_and_without_a_record(ab: Ab, own: Stand) -> None:
@@ -332,35 +326,6 @@ def test_the_noise_floor_of_a_host_becomes_the_margin(ab: Ab, own: Stand) -> Non
     own.ledger.append("A/A", body)
     assert "margin 5.0 %" in ab(*SHORT, "--b", "X=1", "--bench", "prodcons").stdout
     assert "margin 1.0 %" in ab(*SHORT, "--b", "X=1", "--bench", "larson_1").stdout
-
-
-WRONG = [
-    (("--bench", "prodcons"), "one cell is nothing to compare"),
-    (("--b", "X=1"), "what shall they run?"),
-    (("--b", "X=1", "--bench", "nope"), "unknown benchmark: nope; known: aligned"),
-    (("--b", "X=1", "--bench", "larson"), "names 4 benchmarks, choose one"),
-    (
-        ("--b", "nope", "--bench", "prodcons"),
-        "unknown library: nope; known: hakmem, hakmem-checked, system",
-    ),
-    (("--b", "LD_PRELOAD=x", "--bench", "prodcons"), "LD_PRELOAD is the lab's own"),
-    (("--b", "X='", "--bench", "prodcons"), "No closing quotation"),
-    (("--aa", "--b", "X=1", "--bench", "prodcons"), "leave --b out"),
-    (("--b", "X=1", "--bench", "prodcons", "--metric", "x"), "unknown metric: x; known here: user"),
-    (("--b", "X=1", "--bench", "prodcons", "--floor", "null"), "prodcons has no null floor"),
-    (("--b", "X=1", "--bench", "prodcons", "--floor", "x"), "unknown floor: x"),
-    (("--b", "X=1", "--bench", "prodcons", "--guard", "prodcons"), "a guard is the target"),
-    (("--b", "X=1", "--metric", "regex:(", "--", "true"), "not a regular expression: '('"),
-    (("--b", "X=1", "--", "no-such-program"), "command not found: no-such-program"),
-]
-
-
-@pytest.mark.parametrize(("arguments", "message"), WRONG)
-def test_what_cannot_be_is_one_clear_line(
-    ab: Ab, own: Stand, arguments: tuple[str, ...], message: str
-) -> None:
-    refused(ab(*arguments), message, status=127 if "no-such-program" in arguments else 2)
-    assert not own.evidence.exists()
 
 
 NOTHING = ("-shared", "-x", "c")  # of /dev/null: a library without any function

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 from hakmem.paired.baseline import BENCHES, FULL_OPS, Mix, mix_of
 from hakmem.stats import variation
-from standing import Stand, ran, refused
+from standing import Stand, ran
 
 Baseline = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -68,24 +68,6 @@ def test_what_is_not_said_of_a_mix_is_as_in_the_suite(
     assert mix_of([5, 300], None) == Mix(ops=5, slots=300)
     assert Mix(slots=300).work().amount == FULL_OPS
     assert Mix(ops=5).work().command.argv(1)[1:] == ("5", "8192", "1234567", "16", "1040")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("1", "2", "3", "4"), "OPS SLOTS SEED are expected, not 4 numbers"),
-        (("5", "0"), "must be at least 1: slots 0"),
-        (("--range", "64-32"), "--range is MIN-MAX in bytes, such as 16-1040, not '64-32'"),
-        (("--range", "64"), "not '64'"),
-        (("--range", "0-64"), "not '0-64'"),
-    ],
-)
-def test_what_is_no_mix_is_one_line(
-    baseline: Baseline, arguments: tuple[str, ...], message: str
-) -> None:
-    done = baseline(*arguments)
-    refused(done, message)
-    assert done.stdout == ""
 
 
 def test_no_record_and_fewer_than_three_runs(baseline: Baseline, own: Stand) -> None:

@@ -10,7 +10,7 @@ from hakmem.bisect import commits as bisect_range
 from hakmem.errors import LabError
 from hakmem.ledger.store import Record
 from hakmem.ledger.verify import verify
-from standing import INTERRUPTED, PROGRAMS, Stand, compile_c, ran, refused
+from standing import INTERRUPTED, PROGRAMS, Stand, compile_c, ran
 from test_builds import CMAKE, Repository
 
 # Its cost is a figure it prints: what it was built with, times noise by how often it was run.
@@ -227,19 +227,6 @@ def test_an_interrupt_leaves_one_line_no_record_and_no_worktree(world: World) ->
     assert (done.returncode, done.stderr) == (130, INTERRUPTED)
     assert not world.stand.evidence.exists()
     assert world.worktrees() == 1
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ([], "what shall run?"),
-        (["--bench", "larson_1", "--", "true"], "what shall run?"),
-        (["--build", "make", "--", "true"], "name it with --repo"),
-        (["--repo", ".", "--bench", "larson_1"], "has its own program"),
-    ],
-)
-def test_what_to_run_must_be_said(stand: Stand, arguments: list[str], message: str) -> None:
-    refused(stand.call("bisect", "HEAD~1", "HEAD", *arguments), message)
 
 
 @pytest.mark.parametrize("what", [("--bench", "nosuch"), ("--", "no-such-program")])

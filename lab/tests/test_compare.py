@@ -166,18 +166,3 @@ def test_times_and_memory_need_no_option(compare: Compare) -> None:
     done = ran(compare("--no-record", "--max-blocks", 8, "--", sys.executable, "-I", "-c", script))
     assert "CPU time" in done.stdout
     assert "memory is the peak of the largest process" in flat(done.stdout)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "status", "message"),
-    [
-        ((), 2, "which program?"),
-        (("--", "no-such-program"), 127, "command not found"),
-        (("--metric", "idle", "--", "true"), 2, "unknown metric: idle"),
-        (("--rival", "nope", "--", "true"), 2, "unknown library: nope"),
-    ],
-)
-def test_mistakes_are_one_clear_line(
-    compare: Compare, arguments: tuple[str, ...], status: int, message: str
-) -> None:
-    refused(compare(*arguments), message, status=status)

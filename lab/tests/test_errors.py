@@ -49,21 +49,6 @@ def test_what_an_encoding_has_not_is_shown_as_its_number(own: Stand, encoding: s
     assert done.stderr == ""
 
 
-MISSING = [
-    ("run", "--lib", "/no/such.so", "--", "true"),
-    ("config", "--lib", "/no/such.so"),
-    ("demo", "--lib", "/no/such.so"),
-    ("ab", "--b", "lib=/no/such.so", "--bench", "prodcons"),
-    ("compare", "--lib", "/no/such.so", "--", "true"),
-    ("soak", "--lib", "/no/such.so"),
-]
-
-
-@pytest.mark.parametrize("arguments", MISSING)
-def test_a_missing_library_is_named(own: Stand, arguments: tuple[str, ...]) -> None:
-    refused(own.call(*arguments), "not found: /no/such.so (check the path)")
-
-
 @pytest.mark.parametrize("arguments", [("run", "--", "true"), ("compare", "--", "true"), ("soak",)])
 def test_a_library_that_was_never_built_says_how(
     own: Stand, tmp_path: Path, arguments: tuple[str, ...]
@@ -107,25 +92,6 @@ def test_what_is_on_standard_input_is_not_dropped_unsaid(
     done = own.run(*arguments, "--", "touch", tmp_path / "ran", within=within)
     refused(done, "there is something on standard input", "sh -c 'touch … <FILE'", "</dev/null")
     assert not (tmp_path / "ran").exists()
-
-
-@pytest.mark.parametrize(
-    ("name", "rest", "said"),
-    [
-        ("LAB_NONE", ("compare", "--", "true"), "takes the name alone"),
-        ("PATH=/bin", ("ab", "--b", "X=1", "--", "true"), "takes the name alone"),
-        ("PATH", ("ab", "--b", "X=1", "--bench", "burst"), "is for a command of yours"),
-        ("PATH", ("compare", "--bench", "burst"), "is for a command of yours"),
-        ("PATH", ("compare", "--programs", "jq"), "is for a command of yours"),
-        ("PATH", ("hotpath",), "is for a command of yours"),
-        ("PATH", ("bisect", "--bench", "burst", "HEAD~1", "HEAD"), "is for a command of yours"),
-    ],
-)
-def test_what_pass_cannot_pass_on_is_refused(
-    own: Stand, name: str, rest: tuple[str, ...], said: str
-) -> None:
-    command, *words = rest
-    refused(own.call(command, "--pass", name, *words), f"--pass {name}", said)
 
 
 # ---- the ledger ----

@@ -197,28 +197,9 @@ def test_sections_of_a_process_that_states_them(planted: Stand, tmp_path: Path) 
 # ---- what is asked wrongly ----
 
 
-@pytest.mark.parametrize(
-    ("arguments", "status", "said"),
-    [
-        (["--bench", "nothing"], 2, "unknown benchmark: nothing"),
-        (["--bench", "larson"], 2, "larson names 4 benchmarks"),
-        (["--bench", "startup"], 2, "no operations in its own process"),
-        (["--bench", "idle_rss"], 2, "no operations in its own process"),
-        (["--bench", "random_mixed 64-16"], 2, "smallest size is above the largest"),
-        (["--bench", "burst", "--", "true"], 2, "choose one"),
-        (["--amounts", "5,3"], 2, "0 < SMALL < LARGE"),
-        (["--amounts", "many"], 2, "such as 1000,5000"),
-        (["--", "true", "{n}"], 2, "needs --amounts"),
-        (["--amounts", "1,2", "--", "true"], 2, "--amounts needs {n}"),
-        (["--", "no-such-program"], 127, "command not found"),
-        (["--lib", "no-such-library"], 2, "unknown library"),
-        (["--method", "perf"], 1, "perf counts nothing here"),
-    ],
-)
-def test_each_mistake_has_one_message(
-    planted: Stand, arguments: list[str], status: int, said: str
-) -> None:
-    refused(planted.call("hotpath", "--no-record", *arguments), said, status=status)
+def test_a_method_that_cannot_be_used_here_is_refused_where_it_is_named(planted: Stand) -> None:
+    done = planted.call("hotpath", "--no-record", "--method", "perf")
+    refused(done, "perf counts nothing here", status=1)
 
 
 def test_an_unknown_method_names_those_that_are_there(planted: Stand) -> None:

@@ -264,10 +264,6 @@ def test_one_look_where_nobody_watches_and_all_figures_as_json(stand: Stand) -> 
     assert own[0]["page_faults"] > 0
 
 
-def test_a_process_that_is_not_there_is_one_line(stand: Stand) -> None:
-    refused(stand.call("top", 1 << 22), "hakmem: process 4194304 gives no statistics: ")
-
-
 # ---- what is served ----
 
 

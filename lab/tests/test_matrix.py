@@ -291,7 +291,3 @@ def test_the_users_own_settings_are_not_mixed_in(own: Stand, tmp_path: Path) -> 
     file = written(tmp_path, {"good": ""})
     done = own.call("matrix", file, "--out", tmp_path / "run", HAKMEM_THP="0")
     refused(done, "hakmem: a mode is what the file says: unset HAKMEM_THP first\n")
-
-
-def test_an_unknown_file_names_those_that_are_there(own: Stand) -> None:
-    refused(own.call("matrix", "fat"), "lean")

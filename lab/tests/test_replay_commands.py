@@ -21,30 +21,12 @@ from hakmem.rerun.source import Past
 from hakmem.stats import Interval
 from replay_world import REAL, built, small_trace
 from rich.console import Console
-from standing import Stand, flat, ran, refused
+from standing import Stand, flat, ran
 
 
 @pytest.fixture
 def small(tmp_path: Path) -> trace.Trace:
     return small_trace(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "status", "message"),
-    [
-        (("record",), 2, "which program? hakmem record -- COMMAND"),
-        (("record", "--raw", "/no/such"), 2, "the recording not found: /no/such"),
-        (("record", "--raw", __file__), 2, "is no recording of this version"),
-        (("record", "--", "no-such-program"), 127, "command not found"),
-        (("record", "--", "true"), 3, "nothing was recorded: hakmem 0.0-stub served malloc in"),
-        (("replay", "/no/such.hktrace"), 2, "cannot read /no/such.hktrace: No such file"),
-        (("advise", "/no/such.hktrace"), 2, "cannot read /no/such.hktrace: No such file"),
-    ],
-)
-def test_mistakes_are_one_clear_line(
-    stand: Stand, arguments: tuple[str, ...], status: int, message: str
-) -> None:
-    refused(stand.call(*arguments), message, status=status)
 
 
 @pytest.fixture

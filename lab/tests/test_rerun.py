@@ -223,9 +223,6 @@ def test_a_library_that_is_gone_is_named_and_may_be_given(
 
 
 WRONG = [
-    ((), "rerun what? an id of `hakmem ledger list`, or --all-claims"),
-    (("abc", "--all-claims"), "rerun what?"),
-    (("abc",), "no record abc in"),
     (("{setting}",), "is a setting, a part of a result: repeat {verdict}"),
     (("{verdict}", "--lib", "x"), "--lib takes NAME=PATH, not 'x'"),
     (("{verdict}", "--lib", "x=/no/such.so"), "library x not found: /no/such.so"),

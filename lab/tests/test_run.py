@@ -73,11 +73,6 @@ def test_death_by_signal_is_the_shells_status(stand: Stand) -> None:
     assert stand.run("run", "--", "sh", "-c", "kill -9 $$").returncode == 137
 
 
-def test_a_program_that_is_not_there_is_named(stand: Stand) -> None:
-    done = stand.run("run", "--", "no-such-program")
-    refused(done, "command not found: no-such-program", status=127)
-
-
 @pytest.mark.parametrize("command", ["run", "compare"])
 def test_what_is_there_and_no_program_is_not_said_to_be_missing(
     stand: Stand, tmp_path: Path, command: str

@@ -491,25 +491,6 @@ def test_a_suite_is_cited_like_a_verdict(recorded: Record) -> None:
     assert citing.differences(claim, recorded) != []
 
 
-@pytest.mark.usefixtures("ledger")
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--bench", "nope"), "unknown benchmark: nope"),
-        (("--bench", "latency_*"), "latency_*: by its whole name only: latency_1, latency_2"),
-        (("--resume",), "--resume is for tables"),
-        ((), "--suite or --programs"),
-        (("--suite", "--resume", "--rival", "system"), "nothing to resume"),
-        (("--suite", "--programs"), "two tables"),
-        (("--page", "x.html", "--", "true"), "--page is for tables"),
-        (("--programs", "nope"), "nope"),
-        (("--programs", "jq", "--rival", "system"), "put --rival in front of jq"),
-    ],
-)
-def test_mistakes_are_one_clear_line(own: Stand, arguments: tuple[str, ...], message: str) -> None:
-    refused(own.call("compare", *arguments), message)
-
-
 def test_only_one_measurement_at_a_time(ledger: Ledger, stand: Stand) -> None:
     with lock.host_lock():
         done = stand.run("compare", "--bench", "prodcons", "--rival", "system")

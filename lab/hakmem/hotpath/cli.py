@@ -86,6 +86,7 @@ def command(
         names = dict.fromkeys(bench_names or hotpath_work.CLASSIC)
         workloads = [hotpath_work.benchmark(name, given) for name in names]
     paired_cli.require_ledger(record)
+    cells = distinct([parse(text) for text in lib or ["hakmem"]])
     seed = order.fresh(seed)
     # With --json stdout is the document's alone.
     console = terminal.new_console(stderr=as_json)
@@ -94,7 +95,7 @@ def command(
         terminal.say(console, f"not counted: {line}", "yellow")
     request = profile.Request(
         workloads=workloads,
-        cells=distinct([parse(text) for text in lib or ["hakmem"]]),
+        cells=cells,
         method=chosen,
         repeat=repeat,
         seed=seed,
