@@ -374,7 +374,9 @@ def test_an_archive_is_no_checkout_even_inside_one(site: Site) -> None:
 
 def test_settings_that_lack_something_are_refused(tmp_path: Path) -> None:
     (tmp_path / "evidence").mkdir()
-    for text in ("", "floor = 1\nstale-after = 2", "floor = "):
+    whole = 'floor = 1\nstale-after = 2\nmessages-from = ""\n'
+    wrong = (whole + "excused = 1", whole.replace("1", "[]"), whole.replace("2", '"x"'))
+    for text in ("", "floor = 1\nstale-after = 2", "floor = ", *wrong):
         (tmp_path / "evidence" / "audit.toml").write_text(text)
         with pytest.raises(LabError, match=r"audit\.toml"):
             Settings.load(tmp_path)

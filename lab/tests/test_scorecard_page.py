@@ -56,6 +56,7 @@ def changed(tmp_path: Path, old: str, new: str) -> list[scorecard_targets.Target
         ('id = "time"\n', "", "target 1: needs id"),
         ("[[target]]", "[[targets]]", "unknown: targets"),
         ("[[target]]", "[[target", "targets.toml is not TOML: "),
+        ('per = "throughput"', "per = 1", "target tail: per must be a text, not 1"),
     ],
 )
 def test_a_wrong_target_gets_one_line(tmp_path: Path, old: str, new: str, said: str) -> None:
@@ -67,9 +68,13 @@ def test_a_wrong_target_gets_one_line(tmp_path: Path, old: str, new: str, said: 
     assert "\n" not in message
 
 
-def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_or_has_no_target_is_said(tmp_path: Path) -> None:
     with pytest.raises(LabError, match="cannot read"):
         scorecard_targets.load(tmp_path / "none.toml")
+    for text in ("", "target = 1", "target = [1]"):
+        (tmp_path / "none.toml").write_text(text)
+        with pytest.raises(LabError, match="no target in it"):
+            scorecard_targets.load(tmp_path / "none.toml")
 
 
 def test_the_projects_own_targets_are_right() -> None:

@@ -44,14 +44,17 @@ class Settings:
             history = row.get("history", [])
             if not isinstance(history, list) or not all(isinstance(g, str) for g in history):
                 raise ValueError("history is a list of globs")
+            excused = row.get("excused", {})
+            if not isinstance(excused, dict):
+                raise ValueError("excused is a table of commits, each with a reason")
             return cls(
                 floor=int(row["floor"]),
                 stale_after=int(row["stale-after"]),
                 messages_from=str(row["messages-from"]),
-                excused={str(k): str(v) for k, v in row.get("excused", {}).items()},
+                excused={str(k): str(v) for k, v in excused.items()},
                 history=tuple(history),
             )
-        except (ValueError, KeyError) as error:
+        except (ValueError, KeyError, TypeError) as error:
             raise LabError(
                 f"{path}: {error}; it needs floor, stale-after and messages-from"
             ) from None

@@ -96,7 +96,8 @@ def load(path: Path) -> list[Target]:
     """All targets of the file; LabError at the first that is not right."""
     content = project.toml(path)
     entries = content.pop("target", [])
-    if content or not isinstance(entries, list) or not entries:
+    tables = isinstance(entries, list) and all(isinstance(entry, dict) for entry in entries)
+    if content or not tables or not entries:
         said = f"unknown: {', '.join(content)}" if content else "no target in it"
         raise LabError(f"{path}: {said}; it is a list of [[target]]")
     targets: list[Target] = []
@@ -129,7 +130,8 @@ def _target(entry: Mapping[str, Any]) -> Target:
     kind, metric = entry["kind"], entry["metric"]
     if kind not in METRICS:
         raise _WrongError(f"unknown kind of record: {kind}; known: {', '.join(METRICS)}")
-    for name in (metric, entry.get("per", metric)):
+    per = _text(entry, "per") or None
+    for name in (metric, per or metric):
         if not re.fullmatch(METRICS[kind], name):
             raise _WrongError(f"unknown metric: no {kind} record has {name!r}")
     side, bound = _bound(entry)
@@ -140,7 +142,7 @@ def _target(entry: Mapping[str, Any]) -> Target:
         side=side,
         bound=bound,
         tie=_number(entry, "tie"),
-        per=entry.get("per"),
+        per=per,
         unit=_text(entry, "unit") or "ratio",
         scale=_scale(entry),
         plain=_plain(entry),
