@@ -24,14 +24,18 @@ INTERRUPTED = "hakmem: interrupted: nothing more was recorded, no file left half
 # A matrix of two modes of the soak benchmark.
 MATRIX = """
 title = "t"
-baseline = "a"
+baseline = "base"
 command = ["soak_mixed"]
-mode = [{ name = "a" }, { name = "b", environment = { X = "1" } }]
+[[mode]]
+name = "base"
+[[mode]]
+name = "x"
+environment = { HAKMEM_X = 1 }
 [[stage]]
 name = "1"
 seconds = 60
-modes = ["a", "b"]
-pairs = { rounds = 16, seconds = 0.5 }
+modes = ["base", "x"]
+pairs = { rounds = 14, seconds = 0.5 }
 rules = { throughput_floor = -0.2 }
 """
 SLOW_TO_LOAD = {"numpy", "scipy", "ruptures", "jinja2", "plotext", "distributed"}

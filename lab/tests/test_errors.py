@@ -358,4 +358,4 @@ def test_ctrl_c_is_one_line_and_leaves_no_half(hanging: Stand, tmp_path: Path, n
     assert not hanging.evidence.exists()
     assert not (tmp_path / "page.html").exists()
     left = [p for p in (tmp_path / "out").rglob("*") if p.is_file()]
-    assert {p.name for p in left} <= {"state.json", "a.csv", "1-a.csv", "1-b.csv"}
+    assert {p.name for p in left} <= {"state.json", "a.csv", "1-base.csv", "1-x.csv"}

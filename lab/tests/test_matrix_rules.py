@@ -16,6 +16,7 @@ from hakmem.soak import analysis
 from hakmem.soak.analysis import Analysis
 from hakmem.soak.epochs_csv import Soak
 from scipy.stats import wilcoxon
+from standing import MATRIX
 
 
 def soak(
@@ -248,23 +249,6 @@ def test_the_fixed_modes_of_a_last_stage_count_too(state: str, verdict: str) -> 
 
 # ---- the file ----
 
-FILE = """
-title = "t"
-baseline = "base"
-command = ["soak_mixed"]
-[[mode]]
-name = "base"
-[[mode]]
-name = "x"
-environment = { HAKMEM_X = 1 }
-[[stage]]
-name = "1"
-seconds = 60
-modes = ["base", "x"]
-pairs = { rounds = 14, seconds = 5 }
-rules = { throughput_floor = -0.2 }
-"""
-
 
 def load(tmp_path: Path, text: str) -> Matrix:
     file = tmp_path / "m.toml"
@@ -273,7 +257,7 @@ def load(tmp_path: Path, text: str) -> Matrix:
 
 
 def test_a_file_is_read(tmp_path: Path) -> None:
-    found = load(tmp_path, FILE)
+    found = load(tmp_path, MATRIX)
     assert found.modes["x"].environment == {"HAKMEM_X": "1"}
     assert found.candidates == ("x",)
     assert found.stages[0].rules == Rules(throughput_floor=-0.2)
@@ -309,9 +293,9 @@ def test_a_file_is_read(tmp_path: Path) -> None:
     ],
 )
 def test_what_a_file_must_not_say(tmp_path: Path, old: str, new: str, message: str) -> None:
-    assert old in FILE
+    assert old in MATRIX
     with pytest.raises(LabError, match=message):
-        load(tmp_path, FILE.replace(old, new, 1))
+        load(tmp_path, MATRIX.replace(old, new, 1))
 
 
 def test_scaling_keeps_what_the_rules_need() -> None:

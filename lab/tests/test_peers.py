@@ -65,25 +65,25 @@ def test_a_complete_allocator_is_proven(tmp_path: Path) -> None:
     assert symbols.get("_Znwm") != symbols["malloc"]
 
 
-def test_a_library_without_malloc_is_refused(tmp_path: Path) -> None:
-    planted = shared_library(tmp_path, "int unrelated(void) { return 1; }")
-    with pytest.raises(LabError, match=r"planted: malloc binds to .*libc.*planted\.so"):
-        library.verify(planted)
+NO_MALLOC = "int unrelated(void) { return 1; }"
+HOLED = BUMP_ALLOCATOR.replace("int posix_memalign", "int other_memalign")
+DIRTY = BUMP_ALLOCATOR.replace(
+    "return take(16, count * size);",
+    "void *p = take(16, count * size); if (p && count == 10) memset(p, 1, size); return p;",
+)
 
 
-def test_an_allocator_that_lacks_one_entry_is_refused(tmp_path: Path) -> None:
-    holed = BUMP_ALLOCATOR.replace("int posix_memalign", "int other_memalign")
-    with pytest.raises(LabError, match=r"posix_memalign binds to .*libc"):
-        library.verify(shared_library(tmp_path, holed))
-
-
-def test_an_allocator_that_returns_dirty_calloc_blocks_is_refused(tmp_path: Path) -> None:
-    dirty = BUMP_ALLOCATOR.replace(
-        "return take(16, count * size);",
-        "void *p = take(16, count * size); if (p && count == 10) memset(p, 1, size); return p;",
-    )
-    with pytest.raises(LabError, match="calloc's block is not zero"):
-        library.verify(shared_library(tmp_path, dirty))
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        (NO_MALLOC, r"planted: malloc binds to .*libc.*planted\.so"),
+        (HOLED, r"posix_memalign binds to .*libc"),
+        (DIRTY, "calloc's block is not zero"),
+    ],
+)
+def test_what_is_no_whole_allocator_is_refused(tmp_path: Path, source: str, why: str) -> None:
+    with pytest.raises(LabError, match=why):
+        library.verify(shared_library(tmp_path, source))
 
 
 def test_a_file_that_is_no_library_is_refused(tmp_path: Path) -> None:
@@ -99,9 +99,8 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 def test_hakmem_must_be_hakmem(tmp_path: Path) -> None:
-    planted = shared_library(tmp_path, "int unrelated(void) { return 1; }")
     with pytest.raises(LabError, match="is not hakmem"):
-        library.hakmem(planted.path)
+        library.hakmem(shared_library(tmp_path, NO_MALLOC).path)
     with pytest.raises(LabError, match=r"hakmem's library not found: .*gone\.so"):
         library.hakmem(tmp_path / "gone.so")
 
@@ -242,15 +241,8 @@ def test_a_users_flags_build_no_other_peer_and_what_built_it_is_stated(
     folder = workspace(tmp_path, tools='["cc"]')
     (tmp_path / "lab" / "peers" / "Cargo.lock").write_text(LOCK)
     made = shared_library(tmp_path, BUMP_ALLOCATOR).path
-    flags = (
-        "CFLAGS",
-        "CXXFLAGS",
-        "CPPFLAGS",
-        "LDFLAGS",
-        "RUSTFLAGS",
-        "CFLAGS_x86_64",
-        "HOST_CFLAGS",
-    )
+    plain = [f"{of}FLAGS" for of in ("C", "CXX", "CPP", "LD", "RUST")]
+    flags = [*plain, "CFLAGS_x86_64", "HOST_CFLAGS"]
     of_cargo = ("BUILD_RUSTFLAGS", "ENCODED_RUSTFLAGS", "TARGET_X_RUSTFLAGS", "PROFILE_RELEASE_LTO")
     for name in (*flags, *(f"CARGO_{name}" for name in of_cargo)):
         monkeypatch.setenv(name, "planted")
@@ -273,7 +265,7 @@ def test_only_a_verified_library_is_put_in_place(
     tmp_path: Path, cargo: Callable[[str], Path], complete: bool
 ) -> None:
     folder = workspace(tmp_path)
-    source = BUMP_ALLOCATOR if complete else "int unrelated(void) { return 1; }"
+    source = BUMP_ALLOCATOR if complete else NO_MALLOC
     made = shared_library(tmp_path, source).path
     # Stands for cargo: puts the library where cargo would and keeps what it was asked.
     target = '"$CARGO_TARGET_DIR/release"'
@@ -320,7 +312,7 @@ def test_build_says_a_shared_reason_once_and_fails(monkeypatch: pytest.MonkeyPat
 def test_list_shows_what_is_proven(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, good: bool
 ) -> None:
-    source = BUMP_ALLOCATOR if good else "int unrelated(void) { return 1; }"
+    source = BUMP_ALLOCATOR if good else NO_MALLOC
     planted = shared_library(tmp_path, source)
     monkeypatch.setattr(peers, "found", lambda: [library.system(), planted])
     monkeypatch.setattr(peers.project, "default_library", lambda: tmp_path / "gone.so")

@@ -358,7 +358,7 @@ def test_a_baseline_and_a_matrix_are_run_again(
     first = recorded(own, "matrix", file, "--out", tmp_path / "m")
     file.unlink()  # the record holds what it said
     for _ in range(2):
-        assert "GO kept every rule: b" in flat(ran(own.call("rerun", first.id)).stdout)
+        assert "GO kept every rule: x" in flat(ran(own.call("rerun", first.id)).stdout)
     matrices = own.records("matrix")
     assert [r.body.get("repeats") for r in matrices] == [None, first.id, first.id]
     assert {r.body["definition"] for r in matrices} == {first.body["definition"]}
