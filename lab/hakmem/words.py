@@ -1,13 +1,33 @@
 """How numbers and verdicts are written, the same in the terminal and in the report."""
 
+from typing import NamedTuple
+
 from hakmem.stats import Interval
 
-MARKS = {
-    "win": "▲ win",
-    "tie": "= tie",
-    "loss": "▼ loss",
-    "undecided": "? open",
-    "error": "✗ error",
+
+class Look(NamedTuple):
+    """Of a state, whatever it is one of: its sign, and its colour in a page and in a terminal."""
+
+    sign: str
+    colour: str
+    style: str
+
+
+LOOKS = {
+    state: Look(*look)
+    for look, states in {
+        ("▲", "win", "green"): ("win", "better"),
+        ("✓", "win", "green"): ("kept", "none", "met"),
+        ("✓", "win", "bold green"): ("GO",),
+        ("=", "", ""): ("tie", "same", "agrees"),
+        ("▼", "loss", "bold red"): ("loss", "worse"),
+        ("✗", "loss", "bold red"): ("NO-GO", "broken", "drifts", "missed", "contradicts", "failed"),
+        ("✗", "error", "bold red"): ("error",),
+        ("?", "undecided", "yellow"): ("UNDECIDED", "undecided", "open"),
+        ("~", "", "magenta"): ("stale",),
+        ("–", "", "dim"): ("not checked", "not judged", "not measured"),
+    }.items()
+    for state in states
 }
 TIE_BAND = 0.05  # a tie of many rows: the whole interval so near to 1
 TIE = f"= : no difference was found, and the whole interval is within {100 * TIE_BAND:.0f} % of 1."
@@ -61,6 +81,19 @@ def _decimals(ratio: Interval) -> int:
     return 2 if ratio.estimate >= SMALL else 3
 
 
-def mark(verdict: str) -> str:
-    """The sign of a verdict alone, for where there is no room for its word."""
-    return MARKS[verdict][0]
+def mark(state: str) -> str:
+    """Its sign alone, for where there is no room for its word."""
+    return LOOKS[state].sign
+
+
+def marked(state: str) -> str:
+    """With its word; one that is not known by its word alone."""
+    return f"{LOOKS[state].sign} {state}" if state in LOOKS else state
+
+
+def style(state: str) -> str:
+    return LOOKS[state].style
+
+
+def colour(state: str) -> str:
+    return LOOKS[state].colour if state in LOOKS else "undecided"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hakmem import pages, project
+from hakmem import pages, project, words
 from hakmem.errors import LabError
 from hakmem.ledger.store import Ledger, Record
 from hakmem.process import host
@@ -80,7 +80,6 @@ def chosen(names: Sequence[str], corruption: bool = False) -> list[Case]:
 # ---- the tables of docs/conformance.md and docs/security.md ----
 
 FAULT = re.compile(r'^HK_FAULT\(\w+, "(.+?)", "(.+?)"\)$', re.MULTILINE)
-MARKS = {"kept": "✓", "broken": "✗", "not checked": "–"}
 
 
 def promises() -> str:
@@ -121,7 +120,7 @@ def corruption(record: Record) -> str:
     known = {case.name: case.promise for case in misuses()}
     rows = []
     for name in record.body["cases"]:
-        marks = [MARKS[standings[f"{allocator}, {name}"]["verdict"]] for allocator in names]
+        marks = [words.mark(standings[f"{allocator}, {name}"]["verdict"]) for allocator in names]
         rows.append((f"`{name}`: {known.get(name, '')}", *marks))
     sums = [
         sum(row["verdict"] == "kept" for row in standings.values() if row["allocator"] == allocator)

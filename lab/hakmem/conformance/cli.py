@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hakmem import config, peers, project, terminal
+from hakmem import config, peers, project, terminal, words
 from hakmem.cli import of_float
 from hakmem.conformance import cases as case_module, trial
 from hakmem.conformance.cases import Case
@@ -231,11 +231,8 @@ def _save(body: dict[str, object], results: Sequence[Result]) -> Record:
     return Ledger.default().append("conformance", body, {"stderr.txt": raw.encode()})
 
 
-STYLES = {"kept": "green", "broken": "bold red", "not checked": "dim"}
-
-
 def mark(state: str) -> Text:
-    return Text(case_module.MARKS[state], style=STYLES[state])
+    return Text(words.mark(state), style=words.style(state))
 
 
 def tally(results: Sequence[Result]) -> dict[str, tuple[int, int]]:

@@ -126,7 +126,7 @@ def table(
             made.add_row(*row)
             continue
         ratio = ratio_of(counts, letter)
-        word = Text(found[letter], style=tables.STYLES[found[letter]])
+        word = Text(found[letter], style=words.style(found[letter]))
         made.add_row(*row, f"{ratio.estimate:.4f}", words.ends(ratio, 4), word)
     return made
 

@@ -8,16 +8,6 @@ from hakmem.matrix.plan import Clock, Matrix
 from hakmem.matrix.rules import OF_CLOCK, RULES, Conclusion, Judgement, Result
 from hakmem.paired.session import duration
 
-MARKS: dict[str, str] = {"kept": "✓", "broken": "✗", "open": "?"}
-STYLES: dict[str, str] = {
-    "kept": "green",
-    "broken": "bold red",
-    "open": "yellow",
-    "GO": "bold green",
-    "NO-GO": "bold red",
-    "UNDECIDED": "bold yellow",
-}
-
 
 def print_plan(console: Console, matrix: Matrix, seconds: float) -> None:
     console.print(matrix.title, markup=False)
@@ -76,12 +66,12 @@ def _speed(result: Result, name: str, clock: Clock) -> tuple[str, str]:
 def _cell(judgement: Judgement | None) -> Text:
     if judgement is None:
         return Text("")
-    return Text(f"{MARKS[judgement.state]} {judgement.words}", style=STYLES[judgement.state])
+    look = words.LOOKS[judgement.state]
+    return Text(f"{look.sign} {judgement.words}", style=look.style)
 
 
 def print_conclusion(console: Console, matrix: Matrix, conclusion: Conclusion) -> None:
     for name, (verdict, why) in conclusion.modes.items():
-        console.print(Text(f"{name}: "), Text(verdict, style=STYLES[verdict]), f"({why})", end="")
-        console.print()
+        console.print(Text(f"{name}: "), Text(verdict, style=words.style(verdict)), f"({why})")
     say_rehearsal(console, matrix)
-    console.print(Text(conclusion.verdict, style=STYLES[conclusion.verdict]), conclusion.why)
+    console.print(Text(conclusion.verdict, style=words.style(conclusion.verdict)), conclusion.why)

@@ -95,7 +95,7 @@ def mark(done: session.Conducted, letter: str) -> Text:
     decision = done.outcome.decisions[letter]
     ratio = recording.ratio(done.plan.tracks[0], decision.target)
     said = f"{decision.verdict} {tables.change(ratio.estimate)} {words.ends(ratio, 3)}"
-    return Text(said, style=tables.STYLES[decision.verdict])
+    return Text(said, style=words.style(decision.verdict))
 
 
 def plan_of(request: Request, cells: Mapping[str, Cell]) -> Plan:
@@ -230,7 +230,7 @@ def tell(done: session.Conducted, records: Mapping[str, Record], console: Consol
     for letter in plan.contenders:
         decision = outcome.decisions.get(letter)
         if decision is not None:
-            line = Text(f"{decision.verdict}: ", style=tables.STYLES[decision.verdict])
+            line = Text(f"{decision.verdict}: ", style=words.style(decision.verdict))
             console.print(line.append(sentence(plan, letter, decision), style="default"))
             if plan.tracks[0].floor and plan.tracks[0].floor.name == FAST:
                 console.print(Text(way_to_floor(plan, letter, decision)))

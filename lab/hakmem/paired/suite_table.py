@@ -18,6 +18,7 @@ from hakmem.paired.suite_record import CPU, MEMORY, TIME, TITLES as TITLE_OF, me
 from hakmem.process.library import SYSTEM
 
 NONE = "–"
+JUDGED = ("win", "tie", "loss", "undecided")
 FROM_BEST = {"win": 0, "tie": 1, "undecided": 1, "loss": 2}
 OF_GROSS = (ORACLE, SYSTEM)  # with whom the rows above a floor are compared in all of their time
 ALL = "the system's allocator · the least of all rivals, whichever that is there"
@@ -297,7 +298,7 @@ def tally(body: Mapping[str, Any]) -> str:
 
     def count(found: list[str]) -> str:
         number = Counter(found)
-        return ", ".join(f"{number[w]} {words.mark(w)}" for w in words.MARKS if number[w])
+        return ", ".join(f"{number[w]} {words.mark(w)}" for w in JUDGED if number[w])
 
     time = count([line.time for line in shown if line.time])
     memory = count([line.memory for line in shown if line.memory])

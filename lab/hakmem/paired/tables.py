@@ -16,8 +16,7 @@ from hakmem.paired.blocks import BASE, Outcome, Plan, Track
 from hakmem.paired.session import Conducted, duration, name_of
 from hakmem.process.settings import tuning
 
-STYLES = {"GO": "bold green", "NO-GO": "bold red", "UNDECIDED": "dim", "failed": "bold red reverse"}
-OF_MARK = {"▲": "green", "▼": "bold red", "?": "dim"}
+OF_SIGN = {look.sign: look.style for look in words.LOOKS.values()}
 
 # Columns of a table of many rows; where there is not room for all, what is told of time and memory.
 ROOMY = 132
@@ -43,7 +42,7 @@ def result_table(plan: Plan, outcome: Outcome, width: int) -> Table:
                 continue
             gain = (decision.target, *decision.guards)[number]
             shown = recording.ratio(track, gain)
-            verdict = Text(decision.verdict, style=STYLES[decision.verdict])
+            verdict = Text(decision.verdict, style=words.style(decision.verdict))
             table.add_row(
                 *row,
                 f"{shown.estimate:.3f}",
@@ -56,7 +55,7 @@ def result_table(plan: Plan, outcome: Outcome, width: int) -> Table:
 
 def no_verdict(outcome: Outcome, letter: str) -> Text:
     """Of a cell that failed, or of one that was held against a base or a floor that did."""
-    return Text("failed", style=STYLES["failed"]) if letter in outcome.failures else Text("–")
+    return Text("failed", style=words.style("failed")) if letter in outcome.failures else Text("–")
 
 
 def typical(track: Track, outcome: Outcome, letter: str) -> str:
@@ -119,5 +118,5 @@ def rows_table(body: Mapping[str, Any], width: int) -> Table:
         table.add_column(titles[number], min_width=least, no_wrap=number == 0)
     for line in lines:
         cells = (line.cells[n] for n in shown)
-        table.add_row(*(Text(cell, style=OF_MARK.get(cell[:1], "")) for cell in cells))
+        table.add_row(*(Text(cell, style=OF_SIGN.get(cell[:1], "")) for cell in cells))
     return table

@@ -116,14 +116,6 @@ def table(done: Replayed) -> Table:
     return made
 
 
-MARKS: Mapping[Side, tuple[str, str]] = {
-    "better": ("▲", "green"),
-    "worse": ("▼", "bold red"),
-    "same": ("=", ""),
-    "open": ("?", "dim"),
-}
-
-
 def _cell(done: Conducted, letter: str) -> Text:
     """The default's own figure, or a set's ratio to it."""
     track = done.plan.tracks[0]
@@ -131,7 +123,7 @@ def _cell(done: Conducted, letter: str) -> Text:
         return Text(tables.typical(track, done.outcome, BASE))
     decision = done.outcome.decisions.get(letter)
     if decision is None:
-        return Text("failed", style=tables.STYLES["failed"])
+        return Text("failed", style=words.style("failed"))
     ratio = recording.ratio(track, decision.target)
-    mark, style = MARKS[side(decision)]
-    return Text(f"{ratio.estimate:.3f} {words.ends(ratio, 3)} {mark}", style=style)
+    found = words.LOOKS[side(decision)]
+    return Text(f"{ratio.estimate:.3f} {words.ends(ratio, 3)} {found.sign}", style=found.style)

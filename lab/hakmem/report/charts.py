@@ -38,12 +38,6 @@ class Layout:
         return TOP + self.row * (index + (0.2 if self.stacked else 0.5))
 
 
-# The colour of what was found: of verdicts, of rules, of drifts.
-COLOUR = {
-    **dict.fromkeys(("GO", "kept", "none"), "win"),
-    **dict.fromkeys(("NO-GO", "broken", "drifts"), "loss"),
-    **dict.fromkeys(("UNDECIDED", "open"), "undecided"),
-}
 BOLD, SMALL = 8.4, 7.1  # a letter of a label and of small print, in the widest usual font
 TOP = 44
 BOTTOM = 18

@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hakmem import words
 from hakmem.ledger.claims import interval
 from hakmem.matrix.rules import RULES
-from hakmem.matrix.view import MARKS
 from hakmem.paired.session import duration
 from hakmem.report import charts
-from hakmem.report.charts import COLOUR, Ratio, Sides
+from hakmem.report.charts import Ratio, Sides
 from hakmem.report.records import Asked
 
 SIDES = Sides("Throughput of each mode divided by the baseline's", "slower", "faster")
@@ -63,7 +63,7 @@ def forest(body: Mapping[str, Any]) -> str:
             metric = body["metrics"].get(f"stage {name}/{mode}/throughput")
             if metric and "low" in metric:
                 state = next((j["state"] for j in judged if j["rule"] == "throughput"), "open")
-                drawn.append(Ratio(f"{name}: {mode}", "", interval(metric), COLOUR[state]))
+                drawn.append(Ratio(f"{name}: {mode}", "", interval(metric), words.colour(state)))
     return charts.forest(drawn, SIDES)
 
 
@@ -73,7 +73,7 @@ def _heat(title: str, modes: Sequence[str], stages: Sequence[Mapping[str, Any]])
         (f"{stage['name']} · {rule}", found) for stage in stages for rule, found in stage["rows"]
     ]
     cells = [
-        [x, y, judged["state"], f"{MARKS[judged['state']]} {judged['words']}"]
+        [x, y, judged["state"], f"{words.mark(judged['state'])} {judged['words']}"]
         for y, (_, found) in enumerate(rows)
         for x, judged in enumerate(found.values())
         if judged

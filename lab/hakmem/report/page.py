@@ -21,9 +21,8 @@ from typing import Any
 
 from hakmem import pages, project, words
 from hakmem.errors import LabError
-from hakmem.report import charts, lines, matrices as report_matrices, verdicts as report_verdicts
+from hakmem.report import lines, verdicts as report_verdicts
 from hakmem.report.records import Asked
-from hakmem.soak import view as soak_view
 
 VENDOR = Path(__file__).parent / "vendor"
 
@@ -63,9 +62,6 @@ def render(found: Findings) -> str:
         scripts=scripts,
         policy=policy(scripts),
         words=words,
-        colour=charts.COLOUR,
-        rule_marks=report_matrices.MARKS,
-        drift_marks=soak_view.MARKS,
         drawing=lines.drawing,
         again=shlex.join,
     )

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hakmem import words
 from hakmem.ledger import claims
 from hakmem.paired import recording
 from hakmem.report import charts
@@ -16,7 +17,7 @@ def verdict(asked: Asked) -> dict[str, Any]:
     """The pair of cells; of the target and of each guard name, ratio B ÷ A, and what it says of the
     question."""
     body = asked.body
-    state = charts.COLOUR.get(str(body["verdict"]), "undecided")
+    state = words.colour(str(body["verdict"]))
     # A record's keys are sorted: which is the target is in their names.
     metrics = sorted(body["metrics"].items(), key=lambda item: item[0].startswith(recording.GUARD))
     target, *guards = (

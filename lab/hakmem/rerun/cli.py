@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hakmem import project, terminal
+from hakmem import project, terminal, words
 from hakmem.audit import blocks, check as audit, scanner
 from hakmem.errors import LabError
 from hakmem.ledger import claims, cli as ledger_list
@@ -19,8 +19,7 @@ from hakmem.rerun import run as rerun, source as rerun_source
 from hakmem.rerun.run import Repetition
 from hakmem.rerun.source import Past
 
-STYLES = {"agrees": "green", "contradicts": "bold red", "not judged": "dim", "failed": "bold red"}
-MARKS = {"agrees": "= agrees", "contradicts": "✗ contradicts", "not judged": "–"}
+STATES = ("agrees", "contradicts", "not judged", "failed")
 
 
 def command(
@@ -143,7 +142,7 @@ def show(repetition: Repetition, console: Console) -> None:
     for name, (said, says, state) in judgement.words.items():
         made.add_row(Text(name), said, says, mark(state))
     console.print(made)
-    verdict = Text(judgement.state, style=STYLES[judgement.state])
+    verdict = Text(judgement.state, style=words.style(judgement.state))
     console.print(verdict.append(f": {before.id} against {again.id}", style="default"))
 
 
@@ -157,7 +156,7 @@ def shown(metric: Mapping[str, Any] | None) -> str:
 
 
 def mark(state: str) -> Text:
-    return Text(MARKS[state], style=STYLES[state])
+    return Text(words.marked(state), style=words.style(state))
 
 
 def overview(done: Sequence[Repetition], width: int) -> Table:
@@ -166,7 +165,7 @@ def overview(done: Sequence[Repetition], width: int) -> Table:
     made.add_column("what", no_wrap=True, overflow="ellipsis", max_width=max(20, width - 48))
     for repetition in done:
         again = repetition.again.id if repetition.again else "–"
-        state = Text(repetition.state, style=STYLES[repetition.state])
+        state = Text(repetition.state, style=words.style(repetition.state))
         what = Text(repetition.failure or ledger_list.summary(repetition.past.record))
         made.add_row(repetition.past.record.id, again, state, what)
     return made
@@ -175,7 +174,7 @@ def overview(done: Sequence[Repetition], width: int) -> Table:
 def conclude(done: Sequence[Repetition], console: Console) -> None:
     console.print(Text(rerun.MEANING, style="dim"))
     states = [repetition.state for repetition in done]
-    said = ", ".join(f"{states.count(state)} {state}" for state in STYLES if state in states)
+    said = ", ".join(f"{states.count(state)} {state}" for state in STATES if state in states)
     console.print(f"{len(done)} repeated: {said}")
     if "contradicts" in states or "failed" in states:
         raise typer.Exit(1)

@@ -21,15 +21,6 @@ from hakmem.scorecard import read, targets as scorecard_targets
 from hakmem.scorecard.read import STATES, Row
 from hakmem.scorecard.targets import FILE, MARGIN, Target
 
-# The sign of each state, and its colour in the terminal.
-OF_STATE = {
-    "met": ("✓", "green"),
-    "missed": ("✗", "bold red"),
-    "undecided": ("?", "yellow"),
-    "stale": ("~", "magenta"),
-    "not measured": ("–", "dim"),
-}
-
 
 def rows(root: Path, records: Mapping[str, Record]) -> list[Row]:
     """The lines of the scorecard of a checkout. `records` are those that verify."""
@@ -72,7 +63,7 @@ def _line(row: Row) -> str:
         commit = str(record.body["source"]["commit"])[:10]
         measured = f"{commit}, {record.time[:10]}, {record.host}"
     remark = f" ({' '.join(row.remark.split())})" if row.remark.split() else ""
-    state = f"{OF_STATE[row.state][0]} {row.state}{remark}"
+    state = f"{words.marked(row.state)}{remark}"
     return pages.row((name(row), bound(row), last(row), interval(row), state, measured, link))
 
 
@@ -146,8 +137,7 @@ def _table(area: str, found: Sequence[Row], width: int) -> Table:
     first.ratio, first.overflow, first.no_wrap, first.min_width = 1, "fold", False, 10
     for row in found:
         id = Text(row.record.id if row.record else "", style="dim")
-        sign, style = OF_STATE[row.state]
-        state = Text(f"{sign} {row.state}", style=style)
+        state = Text(words.marked(row.state), style=words.style(row.state))
         inner = [interval(row)] if middle else []
         table.add_row(
             Text(name(row)), bound(row), last(row), *inner, state, *([id] if record else [])

@@ -28,11 +28,6 @@ NAMES = {
     "committed_kb": ("committed", "MiB", 1 / 1024),
     "ns_per_op": ("time per operation", "ns", 1),
 }
-MARKS = {
-    "none": Text("✓ none", style="green"),
-    "drifts": Text("✗ drifts", style="bold red"),
-    "open": Text("? open", style="dim"),
-}
 
 
 def shown(name: str, value: float | None, unit: bool = True) -> str:
@@ -130,7 +125,8 @@ def _table(analysis: Analysis) -> Table:
         judged: list[Text | str] = []
         if "state" in row:
             allowed = Text(f" (margin {row['margin']})", style="dim")
-            judged = [row["drift"], MARKS[row["state"]] + allowed]
+            state = Text(words.marked(row["state"]), style=words.style(row["state"]))
+            judged = [row["drift"], state + allowed]
         table.add_row(row["name"], row["plateau"], *judged)
     return table
 
