@@ -167,7 +167,7 @@ def test_any_command_is_sampled_from_outside(own: Stand, out: Path) -> None:
     assert out.with_suffix(".log").read_text() == "of its own\n"
     found = epochs_csv.parse(out.read_text())
     assert "ops_per_s" not in found.columns
-    assert found.columns["rss_kb"][-1] > 9000
+    assert found.columns["rss_kb"].max() > 9000  # at the last epoch it may be on its way out
     assert found.facts["end"].endswith("status 0")
 
 
