@@ -40,7 +40,20 @@ bool hk_huge_pages_is_hollow(const char *start, size_t bytes) {
 /* atomic: any thread; so large a block has been filled; 0: none has */
 static _Atomic size_t trusted;
 
-bool hk_huge_pages_fill(size_t bytes) { return bytes / 4 <= hk_load_relaxed(&trusted); }
+/* atomic: any thread; so large a block was far from filled when the next one came, and none like it has been since; SIZE_MAX: none */
+static _Atomic size_t doubted = SIZE_MAX;
+
+bool hk_huge_pages_fill(size_t bytes) {
+    return bytes / 4 <= hk_load_relaxed(&trusted) && bytes - HK_UNIT < hk_load_relaxed(&doubted);
+}
+
+static void trust(size_t bytes) {
+    hk_store_relaxed(&trusted, hk_max(hk_load_relaxed(&trusted), bytes));
+    if (bytes >= hk_load_relaxed(&doubted))
+        hk_store_relaxed(&doubted, SIZE_MAX);
+}
+
+void hk_huge_pages_distrust(void) { hk_store_relaxed(&trusted, (size_t)0); }
 
 /* By pages all over it, first a few: some may be zero by intent. */
 bool hk_huge_pages_learn(const char *start, size_t bytes, bool ends) {
@@ -56,9 +69,11 @@ bool hk_huge_pages_learn(const char *start, size_t bytes, bool ends) {
         hollow = i + 1 == FIRST && empty >= FIRST - 1;
     }
     if (i == PAGES && empty <= MAY_BE_ZERO)
-        hk_store_relaxed(&trusted, hk_max(hk_load_relaxed(&trusted), bytes));
+        trust(bytes);
+    else if (!ends && i <= FIRST)
+        hk_store_relaxed(&doubted, hk_min(hk_load_relaxed(&doubted), bytes));
     else if (ends && (hollow || empty >= TOO_MANY))
-        hk_store_relaxed(&trusted, (size_t)0);
+        hk_huge_pages_distrust();
     return hollow;
 }
 

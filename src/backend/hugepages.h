@@ -17,12 +17,16 @@ bool hk_huge_pages_is_written(const char *page);
 bool hk_huge_pages_is_hollow(const char *start, size_t bytes);
 
 /* Whether a huge block of so many bytes is likely to be written to all over, so that huge pages waste little: one that was has
- * been seen, of a quarter of its size at least, and none since that was not. */
+ * been seen, of a quarter of its size at least, and none since that was not; nor has one of its size or less, larger than
+ * those, been far from filled when the next one came. */
 bool hk_huge_pages_fill(size_t bytes);
 
 /* A huge block that has so many bytes at least, and took fresh memory: how much of it holds something? `ends`: that is all, for
  * it is freed or grows; where more may come, what is empty says nothing. True: hardly anything does. */
 bool hk_huge_pages_learn(const char *start, size_t bytes, bool ends);
+
+/* One has been seen that was not. */
+void hk_huge_pages_distrust(void);
 
 /* So much fresh memory does without. */
 void hk_huge_pages_pass(size_t bytes);

@@ -6,6 +6,7 @@
 #include "backend/purge.h"
 #include "backend/region.h"
 #include "backend/superslab.h"
+#include "backend/written.h"
 #include "base/counters.h"
 #include "base/report.h"
 #include "config/config.h"
@@ -16,7 +17,7 @@
 typedef struct {
     hk_range_t range; /* range.start is the block */
     size_t wanted;    /* bytes that the last request took; what is above them is for its growth */
-    bool fresh;       /* some of it had no memory before; until the block has been looked at */
+    size_t clean;     /* behind so many bytes it had no memory before; SIZE_MAX: nobody knows */
     hk_stocked_t kept;
 } huge_t;
 
@@ -89,9 +90,17 @@ static size_t dense_bytes(size_t n) {
     return hk_large_huge_blocks() < most ? (n + HK_UNIT / 8) / HK_UNIT * HK_UNIT : bytes;
 }
 
+/* What of a huge block that takes so many bytes will probably be written to. */
+static size_t front_of(size_t bytes) {
+    if (bytes % HK_UNIT != 0)
+        return bytes;
+    hk_written_asked(bytes);
+    return hk_written_usually(bytes);
+}
+
 /* Before fresh memory is taken for a block that the cache does not hold, what other threads have
  * freed is collected: the superslabs that empty go to the cache. */
-static bool take_range(size_t n, size_t align, hk_range_t *range, size_t *dirty) {
+static bool take_range(size_t n, size_t align, size_t front, hk_range_t *range, size_t *dirty) {
     const size_t bytes = huge_bytes(n);
     hk_assert(hk_is_aligned(bytes, HK_SLICE) && hk_is_aligned(align, HK_UNIT));
     if (hk_region_cached() < bytes)
@@ -101,8 +110,8 @@ static bool take_range(size_t n, size_t align, hk_range_t *range, size_t *dirty)
     const hk_range_t last = {hk_load_relaxed(&latest), hk_load_relaxed(&latest_bytes), false};
     if (last.start != NULL)
         learn(&last, false);
-    const size_t dense = dense_bytes(n);
-    if (!hk_region_take(bytes, align, dense, range, dirty))
+    const size_t dense = hk_min(dense_bytes(n), front);
+    if (!hk_region_take_front(bytes, align, dense, front, range, dirty))
         return false;
     if (*dirty != 0)
         return true;
@@ -117,21 +126,22 @@ static bool take_range(size_t n, size_t align, hk_range_t *range, size_t *dirty)
 
 static void *huge_alloc(size_t n, size_t align, size_t *dirty) {
     huge_t *huge = hk_stock_take(&stock);
-    if (huge == NULL || !take_range(n, align, &huge->range, dirty)) {
+    const size_t front = front_of(huge_bytes(n));
+    if (huge == NULL || !take_range(n, align, front, &huge->range, dirty)) {
         if (huge != NULL)
             hk_stock_put(&stock, huge);
         hk_count(huge_failures, 1);
         return NULL;
     }
-    huge->fresh = *dirty != huge->range.bytes;
+    huge->clean = *dirty;
     huge->wanted = huge->range.bytes;
     publish(huge);
     hk_add_relaxed(&live, (size_t)1);
     hk_count(huge_allocs, 1);
-    hk_count(touched, huge->range.bytes - *dirty);
-    if (*dirty != huge->range.bytes)
+    hk_count(touched, hk_minus(front, *dirty));
+    if (*dirty < front)
         hk_purge_instead();
-    else
+    else if (*dirty == huge->range.bytes)
         *dirty = hk_purge_tail(huge->range.start, n, *dirty);
     return huge->range.start;
 }
@@ -212,17 +222,37 @@ static huge_t *claim_huge(void *p) {
     return huge;
 }
 
+/* What of a freed block the next one has use for: pages, not addresses without any. */
+static size_t worth_keeping(const huge_t *huge) {
+    enum { MUCH = 32 * HK_MIB, HARDLY_ANY = 16, FILLED = 4 };
+    const size_t bytes = huge->range.bytes;
+    if (bytes % HK_UNIT != 0 || huge->clean >= bytes)
+        return bytes;
+    const size_t written = hk_written_of(huge->range.start, bytes, huge->clean);
+    if (written == bytes)
+        learn(&huge->range, true);
+    else if (bytes - written >= bytes / FILLED)
+        hk_huge_pages_distrust();
+    /* moving the pages of a cached range to another one takes longer than a fresh one if there are hardly any */
+    if (bytes >= MUCH && written <= hk_align_up(bytes / HARDLY_ANY, HK_UNIT))
+        return 0;
+    return hk_written_usually(bytes) != bytes ? written : bytes;
+}
+
+static void give_range(const hk_range_t *range, size_t kept) {
+    if (kept != range->bytes)
+        hk_region_return((hk_range_t){range->start + kept, range->bytes - kept, range->mixed});
+    if (kept != 0)
+        hk_region_give((hk_range_t){range->start, kept, range->mixed});
+}
+
 static size_t free_huge(huge_t *huge) {
     size_t bytes = huge->range.bytes;
     hk_assert(hk_load_relaxed(&live) != 0);
     hk_assert(hk_map_owner(huge->range.start) != huge); /* it has been claimed */
     hk_sub_relaxed(&live, (size_t)1);
     forget(huge->range.start);
-    /* moving the pages of a cached range to another one takes longer than a fresh one if there are hardly any */
-    if (huge->fresh && learn(&huge->range, true) && bytes >= 32 * HK_MIB)
-        hk_region_return(huge->range);
-    else
-        hk_region_give(huge->range);
+    give_range(&huge->range, worth_keeping(huge));
     hk_stock_put(&stock, huge);
     return bytes;
 }
@@ -285,9 +315,9 @@ static void *huge_grow(huge_t *huge, size_t bytes) {
     hk_assert(bytes > huge->range.bytes);
     char *old = huge->range.start;
     const size_t before = huge->range.bytes;
-    if (huge->fresh)
+    if (huge->clean < before)
         learn(&huge->range, true);
-    huge->fresh = false;
+    huge->clean = SIZE_MAX;
     if (hk_region_extend(&huge->range, bytes)) {
         publish_tail(huge, before);
         return old;

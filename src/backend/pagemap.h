@@ -62,11 +62,6 @@ HK_INLINE size_t hk_map_slice(const void *p) {
     return ((uintptr_t)p >> HK_SLICE_SHIFT) & (HK_LEAF_SLICES - 1);
 }
 
-/* The start of the slice that the byte before p lies in. */
-HK_INLINE void *hk_slice_before(const void *p) {
-    return (void *)(((uintptr_t)p - 1) & ~(uintptr_t)(HK_SLICE - 1));
-}
-
 HK_INLINE size_t hk_map_unit(const void *p) {
     return ((uintptr_t)p >> HK_UNIT_SHIFT) & (HK_LEAF_UNITS - 1);
 }

@@ -201,15 +201,16 @@ static bool map_filled(size_t bytes, size_t align, size_t dense, size_t at,
     return false;
 }
 
-static bool take(size_t bytes, size_t align, size_t dense, hk_range_t *range, size_t *used) {
+static bool take(size_t bytes, size_t align, size_t dense, size_t front, hk_range_t *range,
+                 size_t *used) {
     const bool exact = bytes % HK_UNIT != 0; /* which the cache has none of */
     hk_assert(bytes != 0 && bytes % hk_os_page_size() == 0);
     hk_assert(align % HK_UNIT == 0 && hk_is_pow2(align));
     hk_range_t gathered[HK_REGION_GATHERED];
     unsigned n = 0;
-    const bool fits = !exact && hk_region_fit(bytes, align, range);
+    const bool fits = !exact && front == bytes && hk_region_fit(bytes, align, range);
     if (!fits && !exact && hk_mappings_may(&hk_region_no_moves))
-        n = hk_region_gather(bytes, gathered);
+        n = hk_region_gather(front, gathered);
     *used = fits ? bytes : bytes_of(gathered, n);
     if (!fits && !map_filled(bytes, align, dense, 0, gathered, n, range)) {
         *used = 0;
@@ -224,7 +225,13 @@ static bool take(size_t bytes, size_t align, size_t dense, hk_range_t *range, si
 }
 
 bool hk_region_take(size_t bytes, size_t align, size_t dense, hk_range_t *range, size_t *used) {
-    return HK_TIMED_VALUE(region_take, take(bytes, align, dense, range, used));
+    return HK_TIMED_VALUE(region_take, take(bytes, align, dense, bytes, range, used));
+}
+
+bool hk_region_take_front(size_t bytes, size_t align, size_t dense, size_t front, hk_range_t *range,
+                          size_t *used) {
+    hk_assert(front != 0 && front <= bytes && front % HK_UNIT == 0);
+    return HK_TIMED_VALUE(region_take, take(bytes, align, dense, front, range, used));
 }
 
 /* Read at the start, for later a sandbox may kill for asking, and when the process has set it itself. */

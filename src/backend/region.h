@@ -35,6 +35,11 @@ typedef struct {
  * set. False: out of memory, nothing taken. */
 bool hk_region_take(size_t bytes, size_t align, size_t dense, hk_range_t *range, size_t *used);
 
+/* The same where probably only the first `front` bytes, whole units, will be touched: as many of cached pages are moved there, and
+ * none lie behind them. */
+bool hk_region_take_front(size_t bytes, size_t align, size_t dense, size_t front, hk_range_t *range,
+                          size_t *used);
+
 /* Whether memory is bounded for this process. Once so, always so. */
 extern atomic_bool hk_region_bounded;
 HK_INLINE bool hk_region_is_bounded(void) { return hk_load_relaxed(&hk_region_bounded); }

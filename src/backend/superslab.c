@@ -303,7 +303,7 @@ static HK_NOINLINE uint64_t *wide_bits_of(const hk_slab_t *slab) {
     return wide != NULL ? wide->bits[slab->first] : NULL;
 }
 
-/* Makes the slices just taken into an ownerless slab; NULL: there is no memory for its bits. `pending` and `remote` are
+/* Makes the slices just taken into an ownerless slab; NULL: there is no memory for its bits, or its shadow. `pending` and `remote` are
  * left alone: a remote freer of the slab that was here before may still be between its two steps. */
 static hk_slab_t *carve(hk_slab_t *slab) {
     slab->listed = false;
@@ -315,12 +315,11 @@ static hk_slab_t *carve(hk_slab_t *slab) {
     }
     const bool is_wide = hk_class_words(&hk_classes[slab->cls]) > HK_FEW_WORDS;
     slab->bits = is_wide ? wide_bits_of(slab) : slab->few_bits;
-    if (HK_UNLIKELY(slab->bits == NULL)) {
+    if (HK_UNLIKELY(slab->bits == NULL) || HK_UNLIKELY(!hk_superslab_guard(slab))) {
         slab->zeroed = false; /* nobody has seen to it */
         give(slab);
         return NULL;
     }
-    hk_superslab_guard(slab);
     unsigned blocks = hk_classes[slab->cls].blocks, words = blocks / 64;
     for (unsigned w = 0; w < words; w++)
         slab->bits[w] = UINT64_MAX;

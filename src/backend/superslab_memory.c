@@ -40,29 +40,93 @@ void hk_pool_visit_descriptors(void (*visit)(hk_slab_t *slab, bool carved)) {
 
 /* ---- shadows ---- */
 
-/* First the shadows of slabs with up to 256 blocks, then up to 1024, then all: those of a kind close together. */
-enum { SHADOW_FEW = 256, SHADOW_MORE = 4, SHADOWS = HK_SLICES * (256 + 1024 + HK_SLAB_MAX_BLOCKS) };
+/* All lie close together, each as long as its blocks take: far apart, those of a superslab would want a dozen pages for what fills
+ * a few, and each operation on a block that is not in the processor's caches would wait for one more page table. */
+/* Behind the last block's there is one more (hk_shadow_in), and a link: apart from what a free that comes too late may write. */
+#define SHADOW_LINES(blocks)                                                                       \
+    ((((blocks) + 1) * sizeof(uint16_t) + sizeof(void *) + HK_CACHE_LINE - 1) / HK_CACHE_LINE)
 
-static bool add_shadow(hk_superslab_t *ss) {
-    if (ss->shadow == NULL)
-        ss->shadow = hk_meta_alloc(SHADOWS * sizeof *ss->shadow);
-    return ss->shadow != NULL;
+/* Apart from the library's variables, whose pages others have as well. lock: pool */
+static struct {
+    char *next;
+    size_t left; /* bytes, from there on */
+    /* of so many lines each: no slab has them, and all of them is 0 but the link */
+    _Atomic uint16_t *unused[SHADOW_LINES(HK_SLAB_MAX_BLOCKS) + 1];
+} * room; /* const once set; NULL where nobody guards the heap */
+
+static _Atomic uint16_t **link_of(hk_shadow_t shadow) {
+    return (_Atomic uint16_t **)(uintptr_t)((char *)shadow.at + shadow.lines * HK_CACHE_LINE) - 1;
 }
 
-/* Each block is `as` now: so it is anyway, but where slabs were before whose blocks were something else. */
-static void place_shadow(const hk_slab_t *slab, uint16_t as) {
+/* What is left of the last piece is not worth keeping track of. */
+static _Atomic uint16_t *fresh_shadow_locked(size_t bytes) {
+    enum { PIECE = 64 * HK_KIB };
+    if (bytes > room->left) {
+        char *piece = hk_meta_alloc(PIECE);
+        if (piece == NULL)
+            return NULL;
+        room->next = piece;
+        room->left = PIECE;
+    }
+    char *p = room->next;
+    room->next += bytes;
+    room->left -= bytes;
+    return (void *)p;
+}
+
+static bool take_shadow_locked(hk_shadow_t *shadow, unsigned lines) {
+    hk_shadow_t got = {room->unused[lines], lines};
+    if (got.at != NULL) {
+        room->unused[lines] = *link_of(got);
+        *link_of(got) = NULL;
+    } else if ((got.at = fresh_shadow_locked(lines * HK_CACHE_LINE)) == NULL) {
+        return false;
+    }
+    *shadow = got;
+    return true;
+}
+
+static void give_shadow_locked(hk_shadow_t shadow, bool zero) {
+    if (!zero)
+        hk_zero((void *)(uintptr_t)shadow.at, shadow.lines * HK_CACHE_LINE);
+    *link_of(shadow) = room->unused[shadow.lines];
+    room->unused[shadow.lines] = shadow.at;
+}
+
+/* The slab's, as long as its class wants it: it is there already where one of such a class was before. */
+static _Atomic uint16_t *shadow_for_locked(const hk_slab_t *slab) {
+    hk_superslab_t *ss = hk_superslab_of(slab);
+    hk_shadow_t *has = &ss->shadows[slab->first], before = *has;
+    const unsigned lines = (unsigned)SHADOW_LINES(hk_classes[slab->cls].blocks);
+    if (has->lines != lines) {
+        if (!take_shadow_locked(has, lines))
+            return NULL;
+        if (before.lines != 0)
+            give_shadow_locked(before, !hk_load_relaxed(&ss->early));
+    }
+    return has->at;
+}
+
+static bool add_shadow(hk_superslab_t *ss) {
+    if (ss->shadows == NULL)
+        ss->shadows = hk_meta_alloc(HK_SLICES * sizeof *ss->shadows);
+    return ss->shadows != NULL;
+}
+
+/* Each block is `as` now: so it is anyway, but where slabs were before whose blocks were something else. False: out of memory. */
+static bool place_shadow_locked(const hk_slab_t *slab, uint16_t as) {
     hk_superslab_t *ss = hk_superslab_of(slab);
     const unsigned blocks = hk_classes[slab->cls].blocks;
-    size_t start = 0, room = SHADOW_FEW;
-    for (; room < blocks; room *= SHADOW_MORE)
-        start += room * HK_SLICES;
-    _Atomic uint16_t *shadow = ss->shadow + start + slab->first * room;
+    _Atomic uint16_t *shadow = shadow_for_locked(slab);
+    if (shadow == NULL)
+        return false;
     for (unsigned i = slab->first; i < slab->first + slab->slices; i++)
         ss->at.slices[i].shadow = shadow, ss->at.slices[i].base = slab->base;
     if (as != 0)
         hk_store_relaxed(&ss->early, true);
-    for (size_t i = 0; hk_load_relaxed(&ss->early) && i < slab->slices * room; i++)
+    for (unsigned i = 0; hk_load_relaxed(&ss->early) && i <= blocks; i++)
         hk_store_relaxed(&shadow[i], i < blocks ? as : (uint16_t)0);
+    return true;
 }
 
 /* But for pages without memory, which do. */
@@ -74,13 +138,18 @@ static HK_COLD void clear(const hk_slab_t *slab) {
             hk_zero(slab->base + i * page, page);
 }
 
-void hk_superslab_guard(hk_slab_t *slab) {
+bool hk_superslab_guard(hk_slab_t *slab) {
     if (HK_LIKELY(!hk_load_acquire(&shadows)))
-        return;
-    place_shadow(slab, hk_load_relaxed(&early));
+        return true;
+    hk_lock(&hk_pool_lock);
+    const bool placed = place_shadow_locked(slab, hk_load_relaxed(&early));
+    hk_unlock(&hk_pool_lock);
+    if (!placed)
+        return false;
     if (!slab->zeroed)
         clear(slab);
     slab->zeroed = true;
+    return true;
 }
 
 /* What was free already when the guard came was not cleared, and is marked still. */
@@ -95,10 +164,9 @@ bool hk_superslab_is_wiped(const hk_slab_t *slab) {
     return true;
 }
 
-static void shadow_early(const hk_slab_t *slab, void *unused) {
-    (void)unused;
-    if (slab->cls != 0)
-        place_shadow(slab, hk_load_relaxed(&early));
+static void shadow_early_locked(const hk_slab_t *slab, void *all) {
+    if (slab->cls != 0 && !place_shadow_locked(slab, hk_load_relaxed(&early)))
+        *(bool *)all = false;
 }
 
 /* Other threads may be there already, and carve slabs as soon as the lock is free. */
@@ -107,11 +175,15 @@ bool hk_pool_add_shadows(uint16_t as, bool wiped) {
     hk_store_relaxed(&wipes, wiped);
     hk_lock(&hk_pool_lock);
     hk_superslab_t *ss = NULL;
-    while ((ss = hk_superslab_next_locked(ss)) != NULL && (ss->base == NULL || add_shadow(ss)))
-        hk_superslab_visit_locked(ss, shadow_early, NULL);
-    hk_store_release(&shadows, ss == NULL);
+    bool all = (room = hk_meta_alloc(sizeof *room)) != NULL;
+    while (all && (ss = hk_superslab_next_locked(ss)) != NULL) {
+        all = ss->base == NULL || add_shadow(ss);
+        if (all)
+            hk_superslab_visit_locked(ss, shadow_early_locked, &all);
+    }
+    hk_store_release(&shadows, all);
     hk_unlock(&hk_pool_lock);
-    return ss == NULL;
+    return all;
 }
 
 void hk_pool_all_guarded(void) { hk_store_relaxed(&early, (uint16_t)0); }

@@ -16,6 +16,12 @@ typedef struct {
     _Atomic uint64_t remote[HK_SLICES][HK_BITMAP_WORDS];
 } hk_wide_bits_t;
 
+/* Room for a slab's shadow, which the slabs that start at a slice have one after the other. */
+typedef struct {
+    _Atomic uint16_t *at;
+    unsigned lines; /* of the processor's cache; 0: none yet */
+} hk_shadow_t;
+
 struct hk_superslab {
     hk_superslab_head_t at;
     uint8_t head[HK_SLICES];            /* the first slice of each one's run */
@@ -38,8 +44,8 @@ struct hk_superslab {
     uint32_t left;            /* without base: bytes that had memory to the end */
     hk_superslab_t *next, **link; /* on that list; *link is this one */
     hk_stocked_t kept;
-    _Atomic uint16_t *shadow; /* const once set; NULL where nobody guards the heap */
-    atomic_bool early; /* atomic: any thread; set once: not all of it is 0 where no slab is */
+    hk_shadow_t *shadows; /* const once set; of each slice; NULL where nobody guards the heap */
+    atomic_bool early;    /* atomic: any thread; set once: not all of it is 0 where no slab is */
     hk_slab_t slabs[HK_SLICES];
     hk_remote_t remotes[HK_SLICES];
     /* atomic: any thread, const once set. The bitmaps of slabs whose own are too short; NULL until there is one */
@@ -90,8 +96,8 @@ hk_range_t hk_superslab_detach_locked(hk_superslab_t *ss);
 void hk_superslab_release(hk_superslab_t *ss, hk_range_t range);
 
 /* Where the bits of a slab's blocks are, if somebody guards the heap; its memory reads as zero then, but for what
- * somebody wrote to whose memory it is not. */
-void hk_superslab_guard(hk_slab_t *slab);
+ * somebody wrote to whose memory it is not. False: there is no memory for the bits. */
+bool hk_superslab_guard(hk_slab_t *slab);
 
 /* Whether a slab all of whose blocks are free reads as zero. */
 bool hk_superslab_is_wiped(const hk_slab_t *slab);

@@ -24,6 +24,11 @@ static hk_quarantine_t *quarantine_of(hk_thread_t *thread) {
     return thread != NULL ? hk_load_acquire(&thread->quarantine) : NULL;
 }
 
+/* The calling thread's, by the shortest way; NULL: there may be one all the same. */
+HK_INLINE hk_quarantine_t *quarantine_at_hand(void) {
+    return hk_load_acquire(&hk_load_relaxed(&hk_tc)->quarantine);
+}
+
 void hk_guarded_start(void) {
     const bool has_record = hk_load_relaxed(&hk_tc)->thread != NULL;
     hk_thread_t *thread = has_record ? hk_thread_enter_patiently() : NULL;
@@ -61,6 +66,7 @@ void hk_guarded_set_up_locked(hk_thread_t *thread) {
         return;
     hk_quarantine_begin(quarantine);
     hk_store_release(&thread->quarantine, quarantine);
+    hk_store_release(&rest->trap.quarantine, quarantine);
 }
 
 /* A signal handler has interrupted its thread while that was at a block. */
@@ -300,9 +306,9 @@ HK_INLINE void *unsampled(size_t n, hk_by_t by) {
         return hk_guarded_aligned(n, 8, by);
     /* the classes are multiples of 16 bytes, but for one that is too short for a window; 0 where they are hidden */
     const unsigned cls = hk_load_acquire(&hk_class_of_size[(n + 15 + hk_guard->tail) / 16 * 2]);
-    hk_quarantine_t *q = quarantine_of(hk_load_relaxed(&hk_tc)->thread);
-    if (HK_LIKELY(q != NULL) && HK_LIKELY(!is_interrupted(q))) {
-        const uint64_t dice = hk_quarantine_close(q);
+    hk_quarantine_t *q = quarantine_at_hand();
+    const uint64_t dice = HK_LIKELY(q != NULL) ? hk_quarantine_close(q) : 0;
+    if (HK_LIKELY(dice != 0)) { /* else it is interrupted */
         const hk_waiting_t got = hk_quarantine_take_closed(q, cls);
         if (HK_UNLIKELY(got.p != NULL && !hk_block_hand_out(q, got, cls, n, by)))
             return hand_out_any(q, dice, got, cls, n, by);
@@ -388,7 +394,7 @@ static HK_NOINLINE void free_longer(hk_quarantine_t *q, hk_waiting_t is, unsigne
 }
 
 HK_INLINE void free_small(void *p, unsigned cls, hk_by_t by, size_t n) {
-    hk_quarantine_t *q = quarantine_of(hk_load_relaxed(&hk_tc)->thread);
+    hk_quarantine_t *q = quarantine_at_hand();
     if (HK_UNLIKELY(q == NULL)) {
         free_odd(p, cls, by, n);
         return;
@@ -421,7 +427,9 @@ static HK_NOINLINE void free_by_map(void *p, hk_by_t by, size_t n) {
         free_other(p, kind, by, n);
 }
 
+/* The block is written to at once, and comes while its shadow does. */
 HK_INLINE void release(void *p, hk_by_t by, size_t n) {
+    __builtin_prefetch(p, 1);
     const unsigned cls =
         hk_load_relaxed(&hk_flat.bytes[hk_masked((uintptr_t)p >> HK_SLICE_SHIFT, &hk_flat.mask)]);
     if (HK_LIKELY(may_be_guarded(cls)))

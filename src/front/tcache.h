@@ -34,6 +34,8 @@ typedef struct {
                                             are no class */
     hk_thread_t *thread;             /* const: whose cache this is; NULL: nobody's */
     void *watchers[HK_WATCH_PLACES]; /* owner: what each keeps of the thread; NULL in a trap */
+    /* atomic: const once set; the thread's, in a trap, where operations are guarded: else NULL */
+    _Atomic(struct hk_quarantine *) quarantine;
 } hk_tcache_t;
 
 /* The calling thread's cache: the 8 bytes of static TLS that hakmem uses. Never NULL. (The name it

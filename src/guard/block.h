@@ -83,7 +83,8 @@ HK_INLINE bool hk_block_take_back(const hk_quarantine_t *q, hk_waiting_t is, uns
     const size_t bytes = room - (was >> HK_BLOCK_SLACK_SHIFT);
     const size_t ends = (bytes + HK_CLEAR_STEP) / HK_CLEAR_STEP; /* the tail's rest goes with it */
     const size_t steps = hk_min(ends, q->looks[cls]);
-    if (HK_UNLIKELY(room == 0 || by != (was & HK_BLOCK_BY) || (n != bytes && n != HK_ANY_SIZE)) ||
+    if (HK_UNLIKELY((longer && room == 0) || by != (was & HK_BLOCK_BY) ||
+                    (n != bytes && n != HK_ANY_SIZE)) ||
         HK_UNLIKELY(!hk_block_set_free(is.shadow, was)))
         return false;
     if (HK_LIKELY(hk_guard->tail != 0) &&

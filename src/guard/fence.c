@@ -14,6 +14,7 @@
 #include "config/config.h"
 #include "guard/freed.h"
 #include "guard/header.h"
+#include "guard/hoard.h"
 #include "guard/nothing.h"
 #include "guard/sample.h"
 #include "guard/tail.h"
@@ -34,11 +35,11 @@ static hk_header_t laid_out(char *start, size_t bytes, size_t body_bytes, size_t
     const size_t page = hk_os_page_size();
     hk_header_t header = {.start = start, .bytes = bytes, .body_bytes = body_bytes, .n = n};
     if (align > page) {
-        header.body = hk_align_up((uintptr_t)start + 2 * page, align) - (uintptr_t)start;
+        header.body = hk_align_up((uintptr_t)start + page, align) - (uintptr_t)start;
         return header;
     }
-    const size_t left = (bytes - body_bytes) / page - 3; /* the header, a page before, one behind */
-    header.body = (2 + hk_guard_chance((uint32_t)hk_min(left, FENCE_PAGES - 1) + 1)) * page;
+    const size_t left = (bytes - body_bytes) / page - 2; /* a page before, one behind */
+    header.body = (1 + hk_guard_chance((uint32_t)hk_min(left, FENCE_PAGES - 1) + 1)) * page;
     header.block = body_bytes - hk_align_up(n, hk_max(align, 16));
     return header;
 }
@@ -71,12 +72,14 @@ static void *given_out(hk_header_t *header) {
     return block;
 }
 
-static void *publish(const hk_header_t *laid) {
+/* The first `dirty` bytes of the body may hold old data. */
+static void *publish(const hk_header_t *laid, size_t dirty) {
     const char *block = hk_header_block(laid);
-    hk_header_t *header = hk_slice_before(block);
-    if (!hk_os_protect(header, hk_os_page_size(), HK_READ_WRITE) ||
-        !hk_os_protect(hk_header_body(laid), laid->body_bytes, HK_READ_WRITE))
+    hk_header_t *header = hk_header_make(block);
+    if (header == NULL || !hk_os_protect(hk_header_body(laid), laid->body_bytes, HK_READ_WRITE))
         return NULL;
+    if (dirty != 0)
+        hk_hoard_learn(dirty, hk_zero_written(hk_header_body(laid), dirty));
     *header = *laid;
     ask_for_huge_pages(laid);
     hk_map_set(laid->start, laid->bytes / HK_SLICE, HK_KIND_INTERIOR);
@@ -102,7 +105,7 @@ static size_t body_for(size_t n) { return hk_align_up(hk_max(n, 1), hk_os_page_s
 
 static size_t mapping_for(size_t n, size_t align, size_t headroom) {
     const size_t page = hk_os_page_size();
-    return hk_align_up(body_for(n) + headroom + 3 * page + (align > page ? align : 0), HK_SLICE);
+    return hk_align_up(body_for(n) + headroom + 2 * page + (align > page ? align : 0), HK_SLICE);
 }
 
 static void *alloc(size_t n, size_t align, size_t bytes, hk_by_t by) {
@@ -113,7 +116,13 @@ static void *alloc(size_t n, size_t align, size_t bytes, hk_by_t by) {
         return NULL;
     hk_header_t header = laid_out(start, bytes, body, n, align);
     header.by = by;
-    void *p = publish(&header);
+    size_t dirty;
+    if (!hk_hoard_hand_out(hk_header_body(&header), body, &dirty)) {
+        hk_os_unmap(start, header.body); /* what was between may be somebody else's by now */
+        hk_os_unmap(start + header.body + body, bytes - header.body - body);
+        return NULL;
+    }
+    void *p = publish(&header, dirty);
     if (p == NULL)
         hk_os_unmap(start, bytes);
     return p;

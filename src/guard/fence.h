@@ -2,7 +2,7 @@
  * page that nobody can read or write; before it, at some distance, lies another one. What becomes of a freed one:
  * guard/freed.h. No lock is taken.
  *
- *   | header | fence, 1 to 8 pages | body ........... block | tail | fence |
+ *   | fence, 1 to 8 pages | body ........... block | tail | fence |
  *
  * Blocks of no bytes are of guard/nothing.h. */
 #pragma once

@@ -3,6 +3,7 @@
 #include "backend/limit.h"
 #include "backend/pagemap.h"
 #include "backend/region.h"
+#include "guard/hoard.h"
 #include "guard/tail.h"
 #include "os/os.h"
 
@@ -23,7 +24,9 @@ void hk_freed_note(size_t now, size_t before) {
     hk_add_relaxed(&used_bytes, more - less); /* or less, by as much */
 }
 
-bool hk_freed_any(void) { return hk_load_relaxed(&kept_bytes) != 0; }
+static size_t kept_in_all(void) { return hk_load_relaxed(&kept_bytes) + hk_hoard_bytes(); }
+
+bool hk_freed_any(void) { return kept_in_all() != 0; }
 
 void hk_freed_look(const hk_header_t *header) {
     char *body = hk_header_body(header);
@@ -48,7 +51,7 @@ static bool is_whole(const hk_header_t *header) {
     return whole;
 }
 
-static void unmap(const hk_header_t *header) {
+static void unmap(hk_header_t *header) {
     if (!is_whole(header))
         return;
     const hk_header_t h = *header;
@@ -58,8 +61,10 @@ static void unmap(const hk_header_t *header) {
         keeps_no_more(&h);
         hk_held_drop(h.bytes);
     }
+    header->seal++; /* whatever the next one there makes of it, which may be at once */
     hk_map_set(h.start, h.bytes / HK_SLICE, HK_KIND_FOREIGN);
-    hk_os_unmap(h.start, h.bytes);
+    if (!hk_os_unmap(h.start, h.bytes)) /* so it is addresses that stay, and no memory */
+        hk_os_close(h.start, h.bytes);
 }
 
 /* Freed ones wait here, so many at most and of so much address space each, less where that is limited; not where mappings are
@@ -69,7 +74,7 @@ static void unmap(const hk_header_t *header) {
 #define KEEPS_BELOW (HK_SLICE / 4 * 3) /* where the body starts in its slice */
 enum { PLACES = 32, KEPT = 128 };
 static _Atomic(hk_header_t *) waiting[PLACES]; /* atomic: any thread */
-/* atomic: any thread; headers, which start slices, and in the bits below something of what body and mapping they have. 0: none */
+/* atomic: any thread; the slices in which blocks start, and in the bits below something of what body and mapping they have. 0: none */
 static _Atomic uintptr_t kept[KEPT];
 enum { MOST_MORE = 64 };
 _Static_assert(KEEPS_UP_TO / HK_SLICE + 1 < MOST_MORE, "it is in the low bits");
@@ -87,7 +92,7 @@ static uintptr_t shape_of(size_t body_bytes, size_t bytes) {
 static void keep_at(unsigned i, uintptr_t is) {
     const uintptr_t was = hk_exchange_seq(&kept[i], is);
     if (was != 0)
-        unmap((hk_header_t *)(was & ~(uintptr_t)(HK_SLICE - 1)));
+        unmap(hk_header_at((void *)was));
 }
 
 void hk_freed_trim(void) {
@@ -98,11 +103,13 @@ void hk_freed_trim(void) {
     }
     for (unsigned i = 0; i < KEPT; i++)
         keep_at(i, 0);
+    hk_hoard_trim();
 }
 
 /* Where there is no place, one that chance finds goes. */
 static void keep(hk_header_t *header) {
-    const uintptr_t is = (uintptr_t)header | shape_of(header->body_bytes, header->bytes);
+    const uintptr_t slice = (uintptr_t)hk_header_block(header) & ~(uintptr_t)(HK_SLICE - 1);
+    const uintptr_t is = slice | shape_of(header->body_bytes, header->bytes);
     for (unsigned i = 0; i < KEPT; i++) {
         uintptr_t none = 0;
         if (hk_load_relaxed(&kept[i]) == 0 && hk_cas_seq(&kept[i], &none, is))
@@ -124,16 +131,23 @@ static bool can_fit(uintptr_t has, size_t body_bytes, size_t bytes) {
     return mapping < 2 * bytes && (body >= body_bytes ? mapping >= bytes : mapping > bytes);
 }
 
+static bool fits_as_it_is(uintptr_t has, size_t body_bytes) {
+    const size_t body = has / MOST_MORE * hk_os_page_size();
+    return body >= body_bytes && body <= body_bytes + may_be_larger_by(body_bytes);
+}
+
 /* Of such a body and mapping, or else the one that has the nearest body of those that can be made to fit: where hardly two blocks have
  * the same size there would be none. */
 static hk_header_t *kept_one(size_t body_bytes, size_t bytes) {
     const uintptr_t shape = shape_of(body_bytes, bytes);
+    const bool as_it_is = body_bytes >= HK_HOARD_FROM && hk_hoard_bytes() != 0;
     for (unsigned best = KEPT;; best = KEPT) {
         uintptr_t is = 0, nearest = UINTPTR_MAX;
         for (unsigned i = 0; i < KEPT && shape != 0 && is % HK_SLICE != shape; i++) {
             const uintptr_t one = hk_load_relaxed(&kept[i]), has = one % HK_SLICE;
             const uintptr_t off = hk_max(has, shape) - hk_min(has, shape);
-            if (off < nearest && can_fit(has, body_bytes, bytes)) {
+            if (off < nearest && can_fit(has, body_bytes, bytes) &&
+                (!as_it_is || fits_as_it_is(has, body_bytes))) {
                 best = i;
                 is = one;
                 nearest = off;
@@ -142,7 +156,7 @@ static hk_header_t *kept_one(size_t body_bytes, size_t bytes) {
         if (best == KEPT)
             return NULL;
         if (hk_cas_seq(&kept[best], &is, (uintptr_t)0))
-            return (hk_header_t *)(is - is % HK_SLICE);
+            return hk_header_at((void *)is);
     }
 }
 
@@ -164,7 +178,26 @@ static bool fit(hk_header_t *header, bool open, size_t wanted) {
     return true;
 }
 
+enum { ASKED = 16 };
+static _Atomic size_t asked[ASKED]; /* atomic: any thread; the bodies that were asked for last */
+
+static void note_asked(size_t body_bytes) {
+    static atomic_uint next; /* atomic: any thread */
+    if (body_bytes >= HK_HOARD_FROM)
+        hk_store_relaxed(&asked[hk_add_relaxed(&next, 1u) % ASKED], body_bytes);
+}
+
+static unsigned times_asked(size_t least, size_t most) {
+    unsigned times = 0;
+    for (unsigned i = 0; i < ASKED; i++) {
+        const size_t bytes = hk_load_relaxed(&asked[i]);
+        times += bytes >= least && bytes <= most;
+    }
+    return times;
+}
+
 hk_header_t *hk_freed_take(size_t body_bytes, size_t bytes) {
+    note_asked(body_bytes);
     hk_header_t *header = kept_one(body_bytes, bytes);
     if (header == NULL || !is_whole(header))
         return NULL;
@@ -179,7 +212,8 @@ hk_header_t *hk_freed_take(size_t body_bytes, size_t bytes) {
     return NULL;
 }
 
-static bool keeps_too_much(void) { return hk_load_relaxed(&kept_bytes) > keeps_in_all(); }
+static bool has_room(size_t bytes) { return kept_in_all() + bytes <= keeps_in_all(); }
+static bool keeps_too_much(void) { return !has_room(0); }
 
 static bool keeps_one_more(const hk_header_t *header) {
     hk_single_is_kept(header->bytes);
@@ -190,15 +224,45 @@ static bool keeps_one_more(const hk_header_t *header) {
     return fits;
 }
 
-/* Nobody may want what is kept: the next one from a place of chance on makes room for others. False: there is none. */
+/* Nobody may want what is kept: the next one from a place of chance on makes room for others, of those that are more. False: there is none. */
 static bool let_go_of_any(void) {
+    if (hk_hoard_bytes() > hk_load_relaxed(&kept_bytes) && hk_hoard_let_go())
+        return true;
     const unsigned from = hk_guard_chance(KEPT);
     unsigned i = 0;
     while (i < KEPT && hk_load_relaxed(&kept[(from + i) % KEPT]) == 0)
         i++;
     if (i < KEPT)
         keep_at((from + i) % KEPT, 0);
-    return i < KEPT;
+    return i < KEPT || hk_hoard_let_go();
+}
+
+/* ---- memory apart from addresses (guard/hoard.h) ----
+ *
+ * A body that waits with its memory serves the next one of its size without a call of the system, but until then nobody. So where sizes do not
+ * come again the memory is moved away at once; that takes a few calls, and less than faults for so many pages. So it is with what is too large
+ * for some to wait with their memory, once a few have been asked for: who needs one or two in all would only keep them. */
+
+/* The block itself may be among those that were asked for. */
+static bool is_for_hoard(size_t body_bytes) {
+    enum { TRIED_ONCE_IN = 16, AGAIN = 2, OFTEN = 4 };
+    if (body_bytes < HK_HOARD_FROM || body_bytes > keeps_in_all() || hk_region_is_bounded())
+        return false;
+    const bool moves = body_bytes > KEEPS_UP_TO ? times_asked(KEEPS_UP_TO + 1, SIZE_MAX) >= OFTEN
+                                                : times_asked(body_bytes, body_bytes) < AGAIN;
+    return moves && (hk_hoard_pays() || hk_guard_chance(TRIED_ONCE_IN) == 0);
+}
+
+/* As close_body(). */
+static bool hoard(const hk_header_t *header) {
+    char *body = hk_header_body(header);
+    const size_t bytes = header->body_bytes;
+    while (!has_room(bytes) && let_go_of_any())
+        continue;
+    if (!has_room(bytes) || !hk_os_protect(body, bytes, HK_NO_ACCESS) ||
+        !hk_hoard_take_in(body, bytes))
+        return hk_os_close(body, bytes);
+    return true;
 }
 
 /* To close a body and open it again takes two calls, each of which stops the process's other threads: where buffers come and
@@ -219,6 +283,8 @@ static bool may_be_open(void) {
 static bool close_body(hk_header_t *header) {
     char *body = hk_header_body(header);
     const size_t bytes = header->body_bytes;
+    if (is_for_hoard(bytes))
+        return hoard(header);
     const bool may = shape_of(bytes, header->bytes) != 0 && header->body < KEEPS_BELOW &&
                      !hk_region_is_bounded();
     bool keeps = may && keeps_one_more(header);

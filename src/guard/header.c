@@ -27,30 +27,76 @@ static bool describes(const hk_header_t *header, const void *p) {
     return hk_header_is_sealed(header) && (size_t)((const char *)p - header->start) < header->bytes;
 }
 
-/* What is there may be anything, and inaccessible. */
-static bool is_there(const char *slice, const void *p) {
-    return hk_os_readable(slice) && describes((const void *)slice, p);
+/* ---- where they are ----
+ *
+ * A table can be read all over, and written to where a block has been; so can a list of all of them. None goes back. */
+
+#define TABLE_BYTES (HK_LEAF_SLICES * sizeof(hk_header_t))
+typedef _Atomic(char *) hk_tables_t[HK_MAP_LEAVES]; /* atomic: any thread */
+static _Atomic(hk_tables_t *) all;                  /* atomic: any thread */
+
+static size_t leaf_of(const void *p) { return (uintptr_t)p >> HK_LEAF_SHIFT; }
+
+static hk_header_t *in_table(char *table, const void *p) {
+    return table != NULL ? (hk_header_t *)(void *)table + hk_map_slice(p) : NULL;
 }
 
-/* Of an address inside a freed block that begins a slice, reading that is a fault, which the handler tells. */
-hk_header_t *hk_header_of(const void *p) {
-    char *own = (char *)((uintptr_t)p & ~(uintptr_t)(HK_SLICE - 1)), *before = own - HK_SLICE;
-    if (HK_LIKELY(own != p) && HK_LIKELY(describes((hk_header_t *)(void *)own, p)))
-        return (hk_header_t *)(void *)own;
-    return hk_map_kind(before) == HK_KIND_INTERIOR && is_there(before, p)
-               ? (hk_header_t *)(void *)before
+hk_header_t *hk_header_at(const void *p) {
+    hk_tables_t *tables = hk_load_acquire(&all);
+    return tables != NULL && leaf_of(p) < HK_MAP_LEAVES
+               ? in_table(hk_load_acquire(&(*tables)[leaf_of(p)]), p)
                : NULL;
 }
 
-/* It lies where the first slice that is no interior says or, of a block that begins a slice, in the one before; of such
- * a block, what is before it is in the header's own. */
+static hk_tables_t *all_tables(void) {
+    hk_tables_t *is = hk_load_acquire(&all);
+    if (HK_LIKELY(is != NULL))
+        return is;
+    hk_tables_t *made = hk_os_map(sizeof *made, hk_os_page_size());
+    if (made != NULL && hk_cas_seq(&all, &is, made))
+        return made;
+    if (made != NULL)
+        hk_os_unmap(made, sizeof *made);
+    return is;
+}
+
+/* With a page before it and behind it that is never written to. */
+static char *table_for(const void *p) {
+    const size_t page = hk_os_page_size(), bytes = hk_align_up(TABLE_BYTES, page) + 2 * page;
+    hk_tables_t *tables = all_tables();
+    char *is = tables != NULL ? hk_load_acquire(&(*tables)[leaf_of(p)]) : NULL;
+    if (HK_LIKELY(is != NULL) || tables == NULL)
+        return is;
+    char *made = hk_os_reserve(bytes);
+    if (made != NULL && hk_cas_seq(&(*tables)[leaf_of(p)], &is, made + page))
+        return made + page;
+    if (made != NULL)
+        hk_os_unmap(made, bytes);
+    return is;
+}
+
+hk_header_t *hk_header_make(const void *p) {
+    hk_header_t *header = in_table(table_for(p), p);
+    const size_t page = hk_os_page_size();
+    char *from = (char *)((uintptr_t)header & ~(page - 1));
+    char *to = (char *)hk_align_up((uintptr_t)(header + 1), page);
+    return header != NULL && hk_os_protect(from, (size_t)(to - from), HK_READ_WRITE) ? header
+                                                                                     : NULL;
+}
+
+/* What describes p in that slice; NULL: nothing does. */
+static hk_header_t *described_at(const char *slice, const void *p) {
+    hk_header_t *header = hk_header_at(slice);
+    return header != NULL && describes(header, p) ? header : NULL;
+}
+
+hk_header_t *hk_header_of(const void *p) { return described_at(p, p); }
+
+/* The block starts in the first slice before that is no interior; before a block that begins a slice lies the one that p is in. */
 const hk_header_t *hk_header_around(const void *p) {
     const char *own = (const char *)((uintptr_t)p & ~(uintptr_t)(HK_SLICE - 1)), *first = own;
     while (hk_map_kind(first) == HK_KIND_INTERIOR)
         first -= HK_SLICE;
-    const char *at = is_there(first, p)              ? first
-                     : is_there(first - HK_SLICE, p) ? first - HK_SLICE
-                     : is_there(own, p)              ? own
-                                                     : NULL;
-    return (const void *)at;
+    const hk_header_t *header = described_at(first, p);
+    return header != NULL ? header : described_at(own + HK_SLICE, p);
 }

@@ -1,6 +1,6 @@
-/* What describes a fenced block. It lies in memory that can be written to, before the block and some inaccessible pages, at
- * the start of the slice in which the block starts or, where the block is at that start, of the slice before. So it is
- * sealed: none is believed that somebody else has written, or written to. */
+/* What describes a fenced block. It lies apart, in a table of one for each slice of 4 GiB of addresses: that of the slice in which the block
+ * starts. A page before the block would take two mappings, a fault and a call of the system, and each fork copies them. All the same it is sealed:
+ * none is believed that somebody else has written, or written to. No lock is taken. */
 #pragma once
 
 #include "guard/guard.h"
@@ -26,6 +26,12 @@ HK_INLINE char *hk_header_body(const hk_header_t *header) { return header->start
 HK_INLINE char *hk_header_block(const hk_header_t *header) {
     return hk_header_body(header) + header->block;
 }
+
+/* Of the slice that p lies in, where it may be written to; NULL: refused. */
+hk_header_t *hk_header_make(const void *p);
+
+/* The same of one that was made. */
+hk_header_t *hk_header_at(const void *p);
 
 /* After each change of what is sealed. */
 void hk_header_seal(hk_header_t *header);

@@ -41,6 +41,7 @@ void hk_quarantine_begin(hk_quarantine_t *q) {
     for (unsigned cls = 0; cls < HK_CLASS_COUNT; cls++) {
         q->end[cls] = q->blocks[cls].out;
         hk_store_relaxed(&q->top[cls], q->end[cls]);
+        q->looks[cls] = HK_CLEAR_STEPS + 1;
     }
 }
 

@@ -21,7 +21,7 @@ typedef struct {
 } hk_waiting_t;
 
 /* All of it is the owning thread's, and of signal handlers that interrupt it. */
-typedef struct {
+typedef struct hk_quarantine {
     uint64_t stream;
     /* A number of it, of which each newcomer takes a few bits; 1: used up, as always where none shall wait and what is
      * put is taken next. 0: it is closed, and nothing is driven out. */
@@ -30,8 +30,9 @@ typedef struct {
     _Atomic(hk_waiting_t *) top[HK_CLASS_COUNT];
     /* the last place for it; out[0] until the first block is put */
     hk_waiting_t *end[HK_CLASS_COUNT];
+    /* how much of a block is cleared: hk_clear_steps(); until then more than has a way in */
+    uint8_t looks[HK_CLASS_COUNT];
     uint16_t room[HK_CLASS_COUNT];     /* bytes of a block; from here on: 0 until then */
-    uint8_t looks[HK_CLASS_COUNT];     /* how much of one is cleared: hk_clear_steps() */
     uint8_t last[HK_CLASS_COUNT];      /* the last place to wait in */
     atomic_uchar wait[HK_CLASS_COUNT]; /* any thread reads; so many do */
     struct {

@@ -17,15 +17,15 @@ enum { HK_TAIL_WINDOW = 16 };
  * is masked, so that no branch depends on the tail's length, which is chance. */
 typedef struct {
     ptrdiff_t at;
-    hk_sixteen_t mask, value;
+    hk_sixteen_t mask, value; /* which is 0 where the mask is */
 } hk_tail_t;
 
 HK_INLINE hk_tail_t hk_tail_of(const char *p, size_t n, size_t room) {
-    static const uint8_t edge[2 * HK_TAIL_WINDOW] = {[HK_TAIL_WINDOW... 2 * HK_TAIL_WINDOW - 1] =
-                                                         UINT8_MAX};
-    static const uint8_t second[2 * HK_TAIL_WINDOW] = {
-        [0 ... HK_TAIL_WINDOW] = UINT8_MAX,
-        [HK_TAIL_WINDOW + 2 ... 2 * HK_TAIL_WINDOW - 1] = UINT8_MAX};
+    static const struct {
+        uint8_t mask[2 * HK_TAIL_WINDOW], value[2 * HK_TAIL_WINDOW];
+    } edge = {.mask = {[HK_TAIL_WINDOW... 2 * HK_TAIL_WINDOW - 1] = UINT8_MAX},
+              .value = {[HK_TAIL_WINDOW] = UINT8_MAX,
+                        [HK_TAIL_WINDOW + 2 ... 2 * HK_TAIL_WINDOW - 1] = UINT8_MAX}};
     const ptrdiff_t last = (ptrdiff_t)room - HK_TAIL_WINDOW, from = (ptrdiff_t)n;
     const ptrdiff_t at = from < last ? from : last;
     hk_assert(n <= room && from - at <= HK_TAIL_WINDOW);
@@ -35,7 +35,8 @@ HK_INLINE hk_tail_t hk_tail_of(const char *p, size_t n, size_t room) {
     const uint64_t word = (stirred ^ stirred >> 32) | 0x0101010101010101u;
     const ptrdiff_t shown = HK_TAIL_WINDOW - (from - at);
     const hk_sixteen_t value = {word, word};
-    return (hk_tail_t){at, hk_sixteen_at(edge + shown), value & hk_sixteen_at(second + shown)};
+    return (hk_tail_t){at, hk_sixteen_at(edge.mask + shown),
+                       value & hk_sixteen_at(edge.value + shown)};
 }
 
 /* Where it ends. What lies behind that nobody may write to either. */
@@ -43,16 +44,14 @@ HK_INLINE size_t hk_tail_end(size_t n, size_t room) { return hk_min(n + HK_TAIL_
 
 HK_INLINE void hk_tail_write(char *p, size_t n, size_t room) {
     const hk_tail_t tail = hk_tail_of(p, n, room);
-    const hk_sixteen_t now = hk_sixteen_at(p + tail.at),
-                       then = now ^ ((now ^ tail.value) & tail.mask);
+    const hk_sixteen_t then = (hk_sixteen_at(p + tail.at) & ~tail.mask) | tail.value;
     memcpy(p + tail.at, &then, sizeof then);
 }
 
 /* Of a block that holds nothing yet, and is no shorter than the window: what is before the tail reads as zero. */
 HK_INLINE void hk_tail_begin(char *p, size_t n, size_t room) {
     const hk_tail_t tail = hk_tail_of(p, n, room);
-    const hk_sixteen_t then = tail.value & tail.mask;
-    memcpy(p + tail.at, &then, sizeof then);
+    memcpy(p + tail.at, &tail.value, sizeof tail.value);
 }
 
 /* Of a block that is free, and no shorter than the window. */
@@ -63,7 +62,7 @@ HK_INLINE void hk_tail_clear(char *p, size_t n, size_t room) {
 
 HK_INLINE hk_sixteen_t hk_tail_wrong(const char *p, size_t n, size_t room) {
     const hk_tail_t tail = hk_tail_of(p, n, room);
-    return (hk_sixteen_at(p + tail.at) ^ tail.value) & tail.mask;
+    return (hk_sixteen_at(p + tail.at) & tail.mask) ^ tail.value;
 }
 
 HK_INLINE bool hk_tail_is_whole(const char *p, size_t n, size_t room) {
@@ -90,14 +89,19 @@ HK_INLINE size_t hk_not_zero(const char *p, size_t n) {
     return at < n ? at : SIZE_MAX;
 }
 
-/* hk_zero(), but pages that nobody has written to stay without memory: whoever asks for several may use little of them. */
-HK_INLINE void hk_zero_written(char *p, size_t n) {
+/* hk_zero(), but pages that nobody has written to stay without memory: whoever asks for several may use little of them. Returns how
+ * many bytes the others have. */
+HK_INLINE size_t hk_zero_written(char *p, size_t n) {
     const size_t page = hk_os_page_size();
+    size_t written = 0;
     for (size_t at = 0, part; at < n; at += part) {
         part = hk_min(page - ((uintptr_t)p + at) % page, n - at);
-        if (!hk_is_zero(p + at, part))
+        if (!hk_is_zero(p + at, part)) {
             hk_zero(p + at, part);
+            written += part;
+        }
     }
+    return written;
 }
 
 /* Clears what lies from one tail's end on up to another one's. */
@@ -162,7 +166,7 @@ HK_INLINE size_t hk_clear_steps(size_t n) {
     HK_CLEAR_4(step, 32)                                                                           \
     HK_CLEAR_4(step, 24) HK_CLEAR_4(step, 16) HK_CLEAR_4(step, 8) HK_CLEAR_4(step, 0)
 
-/* In so many steps; false too where there is no such way. */
+/* In so many steps as hk_clear_steps() says; false too where there is no such way. */
 HK_INLINE bool hk_is_clear(const char *p, size_t steps) {
     const hk_clear_t *at = (const void *)p;
     hk_clear_t all = {0, 0}, other = {0, 0}; /* which need not wait for each other */
@@ -178,8 +182,10 @@ HK_INLINE bool hk_is_clear(const char *p, size_t steps) {
 #undef LOOK
     case 0:
         break;
-    default:
+    case HK_CLEAR_STEPS + 1:
         return false;
+    default:
+        __builtin_unreachable();
     }
     all |= other;
     return (all[0] | all[1]) == 0;

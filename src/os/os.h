@@ -111,6 +111,10 @@ void *hk_os_remap(void *p, size_t bytes, size_t new_bytes, bool may_move);
  * target may have been unmapped: the caller finds out (hk_os_is()), or gives it up. */
 bool hk_os_move(void *from, size_t bytes, void *to, size_t new_bytes);
 
+/* Moves what is in these pages, which are a part of one mapping, to a place that the system chooses, where as much may be done with it; here
+ * they stay mapped as they are, and read as zero. NULL: refused, by Linux before 5.7 too. */
+void *hk_os_move_away(void *p, size_t bytes);
+
 /* A look at which OS pages have memory, of one thread, from begin to end. Holds a file open where
  * the system can tell (Linux 6.7) the zero page from memory; elsewhere a page that was only ever
  * read counts as resident. */

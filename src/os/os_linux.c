@@ -254,6 +254,17 @@ bool hk_os_move(void *from, size_t bytes, void *to, size_t new_bytes) {
                MAP_FAILED;
 }
 
+void *hk_os_move_away(void *p, size_t bytes) {
+    enum { DONT_UNMAP = 4 }; /* MREMAP_DONTUNMAP, which not all headers have */
+    hk_walk(are_pages(p, bytes));
+    if (!may_ask())
+        return NULL;
+    /* the place is the system's to choose, which reads it all the same */
+    void *now = HK_KEEP_ERRNO(
+        HK_COUNTED(mremap, mremap(p, bytes, bytes, MREMAP_MAYMOVE | DONT_UNMAP, (void *)NULL)));
+    return now == MAP_FAILED ? NULL : now;
+}
+
 /* ---- advice ---- */
 
 _Static_assert(HK_PURGE == MADV_DONTNEED && HK_RESET == MADV_FREE, "as the system calls them");

@@ -70,6 +70,8 @@ void hk_purger_stop(void) {
     hk_os_wake(&noted);
 }
 
+bool hk_purger_is_ending(void) { return hk_load_seq(&stopping) && hk_load_seq(&hk_purger_runs); }
+
 /* A look takes its time for each superslab, however little of it is in use. */
 static size_t much_of_what_is_in_use(void) {
     return hk_max(hk_look_in_use(), hk_region_live() / 16) / NOTED_SHARE;

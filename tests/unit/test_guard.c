@@ -8,6 +8,7 @@
 #include "front/magazine.h"
 #include "guard/quarantine.h"
 #include "guard/tail.h"
+#include "stats_now.h"
 
 /* ---- sizes ---- */
 
@@ -436,6 +437,44 @@ static void early_slabs_are_forgotten(void *early) {
     hak_free(p);
 }
 
+enum { DENSE_SLABS = 2 * HK_SLICES };
+
+/* Carves slabs of the class of so many bytes, and gives them back: where their shadows are. */
+static void shadows_of(size_t bytes, uintptr_t shadows[DENSE_SLABS]) {
+    const unsigned cls = hk_class_of(bytes), blocks = hk_classes[cls].blocks;
+    hk_slab_t *slabs[DENSE_SLABS];
+    for (unsigned i = 0; i < DENSE_SLABS; i++) {
+        CHECK((slabs[i] = hk_pool_take(hk_classes[cls].slices, cls, 1)) != NULL);
+        for (unsigned k = 0; k < blocks; k++)
+            CHECK_EQ(hk_load_relaxed(hk_shadow_of(slabs[i]->base + k * bytes, cls)), 0);
+        CHECK_EQ(hk_load_relaxed(hk_shadow_of(slabs[i]->base, cls) + blocks), 0);
+        shadows[i] = (uintptr_t)hk_shadow_of(slabs[i]->base, cls);
+    }
+    for (unsigned i = 0; i < DENSE_SLABS; i++)
+        hk_pool_give(slabs[i]);
+}
+
+static size_t reach_of(const uintptr_t shadows[DENSE_SLABS]) {
+    uintptr_t first = shadows[0], last = first;
+    for (unsigned i = 1; i < DENSE_SLABS; i++) {
+        first = hk_min(first, shadows[i]);
+        last = hk_max(last, shadows[i]);
+    }
+    return last - first;
+}
+
+/* Two superslabs' shadows of a few blocks each fill a page, and where slabs of other classes take turns they serve again. */
+static void shadows_lie_close(void) {
+    enum { LONG = 8192, SHORT = 64, TURNS = 64 };
+    const size_t before = now().metadata;
+    uintptr_t shadows[DENSE_SLABS];
+    shadows_of(LONG, shadows);
+    CHECK(reach_of(shadows) <= 2 * DENSE_SLABS * HK_CACHE_LINE);
+    for (unsigned i = 0; i < TURNS; i++)
+        shadows_of(i % 2 == 0 ? SHORT : LONG, shadows);
+    CHECK(now().metadata - before <= HK_MIB);
+}
+
 int main(void) {
     static child_t child;
     hak_free(hak_malloc(1));
@@ -450,6 +489,7 @@ int main(void) {
     hak_free(early_free);
     guard();
     early_slabs_are_forgotten(early_slab);
+    shadows_lie_close();
     hak_free(early);
     CHECK_FAULT(free_it, early, "double free", "");
     CHECK(hak_usable_size(early_large) >= 100000);

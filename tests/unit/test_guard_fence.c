@@ -12,6 +12,7 @@
 #include "os/os.h"
 
 #include <errno.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 /* ---- where things lie ---- */
@@ -170,6 +171,33 @@ static void fences_go(void) {
     CHECK_EQ(hk_singles().bytes, before.bytes);
 }
 
+static unsigned mappings_there(void) {
+    static hk_os_lines_t lines;
+    unsigned n = 0;
+    CHECK(hk_os_mappings_open(&lines));
+    while (hk_os_line(&lines) != NULL)
+        n++;
+    hk_os_lines_close(&lines);
+    return n;
+}
+
+/* A block takes two mappings, its own and a fence, which is the next block's as well: a fork copies all of them. */
+static void fences_are_shared(void) {
+    enum { BLOCKS = 300, BYTES = 40000 };
+    static char *blocks[BLOCKS];
+    hak_trim();
+    const unsigned before = mappings_there();
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        blocks[i] = hak_malloc(BYTES);
+        CHECK_EQ(hk_map_kind(blocks[i]), HK_KIND_FENCED);
+        blocks[i][0] = 1;
+    }
+    CHECK(mappings_there() < before + BLOCKS * 5 / 2);
+    for (unsigned i = 0; i < BLOCKS; i++)
+        hak_free(blocks[i]);
+    hak_trim();
+}
+
 static uint64_t mappings(void) { return hk_counted_ever(maps) + hk_counted_ever(munmap); }
 
 /* So many blocks, one after the other, of up to so much less: each reads as zero. Returns how many calls of the system that took. */
@@ -221,6 +249,73 @@ static void sizes_may_differ(void) {
     hak_trim();
 }
 
+static long faults_so_far(void) {
+    struct rusage usage;
+    CHECK_EQ(getrusage(RUSAGE_SELF, &usage), 0);
+    return usage.ru_minflt;
+}
+
+static bool can_move_away(void) {
+    const size_t page = hk_os_page_size();
+    char *from = hk_os_map(page, page), *to = hk_os_move_away(from, page);
+    hk_os_unmap(from, page);
+    if (to != NULL)
+        hk_os_unmap(to, page);
+    return to != NULL;
+}
+
+/* What large blocks had serves the next ones, whatever their sizes: few pages are brought in anew. Their addresses do not, and cannot be touched for a
+ * while; what is got reads as zero. */
+static void memory_serves_elsewhere(void) {
+    static const struct {
+        size_t least, range;
+    } sizes[] = {{3 * HK_MIB, 1}, {600 * HK_KIB, 700 * HK_KIB}, {3 * HK_MIB, 4 * HK_MIB}};
+    enum { BLOCKS = 128, LATE = 3 };
+    const size_t page = hk_os_page_size();
+    for (unsigned k = 0; k < sizeof sizes / sizeof sizes[0] && can_move_away(); k++) {
+        char *freed[BLOCKS] = {NULL};
+        size_t pages = 0;
+        hak_trim();
+        const long before = faults_so_far();
+        for (unsigned i = 0, state = 1; i < BLOCKS; i++) {
+            state = state * 1103515245 + 12345;
+            const size_t n = sizes[k].least + state / 65536 * 67 % sizes[k].range;
+            char *p = hak_malloc(n);
+            CHECK(p != NULL && hk_map_kind(p) == HK_KIND_FENCED && hk_is_zero(p, n / 16 * 16));
+            CHECK(!hk_os_readable((char *)hk_align_up((uintptr_t)p + n, page)));
+            memset(p, 0xa5, n);
+            pages += n / page;
+            freed[i] = p;
+            hak_free(p);
+            for (unsigned late = 0; late < LATE && late <= i; late++)
+                CHECK(!hk_os_readable(freed[i - late]) || hk_map_kind(p) != HK_KIND_FENCED);
+        }
+#if !defined(__SANITIZE_THREAD__) &&                                                               \
+    !defined(__SANITIZE_ADDRESS__) /* which have memory for each address */
+        CHECK((size_t)(faults_so_far() - before) < pages / 2);
+#else
+        (void)before;
+#endif
+    }
+    hak_trim();
+}
+
+/* What is moved is bounded as what is kept is: as many bytes in all. */
+static void what_is_moved_is_bounded(void) {
+    enum { BLOCKS = 20, BYTES = 3 * HK_MIB, MOST = 13 * HK_MIB };
+    static void *blocks[BLOCKS];
+    hak_trim();
+    const size_t kept = hk_singles().kept;
+    for (unsigned i = 0; i < BLOCKS; i++)
+        blocks[i] = hak_malloc(BYTES);
+    for (unsigned i = 0; i < BLOCKS; i++)
+        hak_free(blocks[i]);
+    CHECK(!can_move_away() || hk_singles().kept >= kept + BYTES);
+    CHECK(hk_singles().kept <= kept + MOST);
+    hak_trim();
+    CHECK_EQ(hk_singles().kept, kept);
+}
+
 /* Who has much in use, and replaces a part of it again and again, keeps more than who has nothing. */
 static void more_in_use_keeps_more(void) {
     enum { USED = 200, REPLACED = 60, ROUNDS = 8, BYTES = 500000 };
@@ -247,7 +342,7 @@ static void more_in_use_keeps_more(void) {
 
 /* Memory that is kept counts as held, and as cached; what only waits does not. */
 static void what_is_kept_is_held(void) {
-    enum { BYTES = 100000, NO_MORE = 3 * HK_MIB };
+    enum { BYTES = 100000, NO_MORE = 100 * HK_MIB };
     hak_stats_t stats = {.size = sizeof stats};
     while (hak_trim() != 0)
         continue;
@@ -366,14 +461,14 @@ static void let_go(void *unused) {
 /* What describes a block can be written to, and is believed no more then. */
 static void headers_are_sealed(void) {
     char *p = hak_malloc(100000), *other = hak_malloc(100000);
-    hk_header_t *header = (hk_header_t *)hk_slice_before(hidden(p));
+    hk_header_t *header = hk_header_at(p);
     CHECK(hk_header_block(header) == p && hk_header_of(p + 10) == header);
     header->start += HK_SLICE;
     CHECK(hk_header_of(p) == NULL);
     CHECK_FAULT(free_it, p, "invalid free", "");
     CHECK_FAULT(ask_size, p, "invalid pointer", "");
     header->start -= HK_SLICE;
-    *(hk_header_t *)hk_slice_before(hidden(other)) = *header; /* of another place */
+    *hk_header_at(other) = *header; /* of another place */
     CHECK_FAULT(free_it, other, "invalid free", "");
     hak_free(p);
     header->bytes += HK_SLICE;
@@ -388,9 +483,9 @@ static void none_is_found_inside(void) {
     for (size_t at = 1; at < 65536; at += 1000)
         CHECK(hak_room(p + at) == 131072 - at && hk_fence_around(p + at).block == p);
     hk_header_t *forged = (hk_header_t *)(void *)p;
-    *forged = *(hk_header_t *)hk_slice_before(p);
+    *forged = *hk_header_at(p);
     forged->block += 4096;
-    CHECK(hk_header_of(p + 4096) == (hk_header_t *)hk_slice_before(p));
+    CHECK(hk_header_of(p + 4096) == hk_header_at(p));
     CHECK_FAULT(free_it, p + 4096, "invalid free", "");
     hak_free(p);
 }
@@ -517,8 +612,11 @@ int main(void) {
     own_memory_is_fenced();
     fences_go();
     if (hk_guard->fences) {
+        fences_are_shared();
         fences_are_used_again();
         sizes_may_differ();
+        memory_serves_elsewhere();
+        what_is_moved_is_bounded();
         more_in_use_keeps_more();
         what_is_kept_is_held();
         the_limit_comes_before();

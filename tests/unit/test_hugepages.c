@@ -159,10 +159,25 @@ static void learns(void) {
     hk_os_unmap(hollow, 4 * HK_UNIT);
 }
 
+/* Blocks that are larger than what was filled are not believed to be once one lives on that is not; until one is. */
+static void doubts(void) {
+    char *full = filled_to(4, 16), *larger = filled_to(8, 16), *reserved = filled_to(8, 1);
+    hk_huge_pages_learn(full, 4 * HK_UNIT, false);
+    CHECK(hk_huge_pages_fill(9 * HK_UNIT));
+    hk_huge_pages_learn(reserved, 8 * HK_UNIT, false);
+    CHECK(!hk_huge_pages_fill(9 * HK_UNIT) && hk_huge_pages_fill(8 * HK_UNIT));
+    hk_huge_pages_learn(larger, 8 * HK_UNIT, false);
+    CHECK(hk_huge_pages_fill(9 * HK_UNIT));
+    hk_os_unmap(full, 4 * HK_UNIT);
+    hk_os_unmap(larger, 8 * HK_UNIT);
+    hk_os_unmap(reserved, 8 * HK_UNIT);
+}
+
 int main(void) {
     written();
     hollow();
     learns();
+    doubts();
     prices();
     tries();
     return 0;

@@ -1,0 +1,92 @@
+/* How much of huge blocks is written to: from what was freed the next ones are judged, by their size; and where blocks are filled
+ * in part, pages go from block to block and do not stay where nobody writes. */
+#include "backend/written.h"
+
+#include "backend/advise.h"
+#include "check.h"
+#include "hakmem/hakmem.h"
+#include "os/os.h"
+#include "stats_now.h"
+
+enum { UNITS = 4 };
+#define BYTES (UNITS * HK_UNIT)
+
+/* What the freed block that is written to so far is taken for. */
+static size_t seen(size_t units, size_t written, size_t clean) {
+    char *block = hk_os_map(units * HK_UNIT, HK_UNIT);
+    CHECK(block != NULL);
+    hk_advise(block, units * HK_UNIT, HK_NO_HUGE_PAGES);
+    for (size_t at = 0; at < written; at += hk_os_page_size())
+        block[at] = 1;
+    const size_t bytes = hk_written_of(block, units * HK_UNIT, clean);
+    hk_os_unmap(block, units * HK_UNIT);
+    return bytes;
+}
+
+static void what_is_seen(void) {
+    CHECK_EQ(seen(UNITS, BYTES, 0), BYTES);
+    CHECK_EQ(seen(UNITS, BYTES, HK_UNIT), BYTES);
+    CHECK_EQ(seen(UNITS, HK_MIB, 0), HK_UNIT);
+    CHECK_EQ(seen(UNITS, 5 * HK_MIB, 0), 3 * HK_UNIT);
+    CHECK_EQ(seen(UNITS, HK_MIB, 2 * HK_UNIT), 2 * HK_UNIT); /* of what had memory nobody knows */
+    CHECK_EQ(seen(UNITS, 5 * HK_MIB, 2 * HK_UNIT), 3 * HK_UNIT);
+    CHECK_EQ(seen(17, 0, 16 * HK_UNIT), 17 * HK_UNIT); /* less than a sixteenth was to be seen */
+}
+
+static void what_is_expected(void) {
+    const size_t other = 7 * HK_UNIT; /* of which nothing has been noted yet */
+    CHECK_EQ(hk_written_usually(other), other);
+    seen(7, HK_MIB, 0);
+    CHECK_EQ(hk_written_usually(other), other);
+    seen(7, HK_MIB, 0);
+    CHECK_EQ(hk_written_usually(other), HK_UNIT);
+    seen(7, other, 0); /* believed at once */
+    CHECK_EQ(hk_written_usually(other), other);
+    for (unsigned i = 0; i < 12; i++)
+        seen(7, HK_MIB, 0);
+    CHECK_EQ(hk_written_usually(other), other);
+    for (unsigned i = 0; i < 8; i++) /* and forgotten late */
+        seen(7, HK_MIB, 0);
+    CHECK_EQ(hk_written_usually(other), HK_UNIT);
+    for (unsigned i = 0; i < 16; i++)
+        seen(7, hk_os_page_size(), 0);
+    CHECK_EQ(hk_written_usually(other), other); /* so little is not worth moving */
+}
+
+static void one_size(void) {
+    seen(9, HK_MIB, 0);
+    seen(9, HK_MIB, 0);
+    CHECK_EQ(hk_written_usually(9 * HK_UNIT), HK_UNIT);
+    for (unsigned i = 0; i < 9; i++)
+        hk_written_asked(9 * HK_UNIT);
+    CHECK_EQ(hk_written_usually(9 * HK_UNIT),
+             9 * HK_UNIT); /* the range of the one before will do */
+    hk_written_asked(3 * HK_UNIT);
+    CHECK_EQ(hk_written_usually(9 * HK_UNIT), HK_UNIT);
+}
+
+/* Blocks of 2 to 10 MiB replaced by chance, a MiB of each written: with all pages of what was free they had three times as much. */
+static void a_process(void) {
+    enum { BLOCKS = 60, STEPS = 2000 };
+    static char *blocks[BLOCKS];
+    for (uint32_t i = 0, x = 1; i < STEPS; i++) {
+        x = x * 1664525u + 1013904223u;
+        char **block = &blocks[(x >> 8) % BLOCKS];
+        hak_free(*block);
+        *block = hak_malloc(HK_UNIT + 1 + (x >> 4) * 2654435761u % (8 * HK_MIB));
+        CHECK(*block != NULL);
+        for (size_t at = 0; at < HK_MIB; at += hk_os_page_size())
+            (*block)[at] = 1;
+    }
+    CHECK(now().resident <= BLOCKS * HK_MIB * 3 / 2);
+    for (unsigned i = 0; i < BLOCKS; i++)
+        hak_free(blocks[i]);
+}
+
+int main(void) {
+    a_process(); /* first, for the others tell of blocks that are none of it */
+    what_is_seen();
+    what_is_expected();
+    one_size();
+    return 0;
+}

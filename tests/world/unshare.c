@@ -1,0 +1,68 @@
+// unshare: what the system grants only to a process of one thread a program gets whose own threads have ended, though one of
+// hakmem's may be there; beside a thread of the program's it is refused.
+#include "lean.h"
+
+#include <sched.h>
+
+static void *grow(void *unused) {
+    heap_t heap = heap_grow(20 * MIB, 1);
+    CHECK_OURS(tasks_now().threads == 2 || tasks_now().purger != 0, "no second thread");
+    heap_free(&heap);
+    return unused;
+}
+
+static void have_had_company(void) {
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, grow, NULL) == 0, "pthread_create");
+    CHECK(pthread_join(thread, NULL) == 0, "pthread_join");
+}
+
+static int in_child(int what) {
+    pid_t child = fork();
+    CHECK(child >= 0, "fork: %s", strerror(errno));
+    if (child == 0)
+        _exit(unshare(what) == 0 ? 0 : 1);
+    return process_wait(child);
+}
+
+int main(void) {
+    enum { WHAT = CLONE_NEWUSER | CLONE_NEWNS, ODD = 12345 };
+    world_begin(60);
+    if (in_child(WHAT) != 0)
+        world_skip("no user namespace may be made here");
+
+    // Before there is any thread, and with nothing that can be granted.
+    errno = ODD;
+    CHECK(unshare(0) == 0 && errno == ODD, "unshare(0): %s", strerror(errno));
+    CHECK(unshare(1) == -1 && errno == EINVAL, "unshare(1): %s", strerror(errno));
+    CHECK(setns(-1, CLONE_NEWNS) == -1 && errno == EBADF, "setns(-1): %s", strerror(errno));
+
+    // Memory that stays in use keeps the thread there.
+    heap_t heap = heap_grow(40 * MIB, 2);
+    have_had_company();
+    CHECK_OURS(tasks_now().purger != 0, "no purger");
+    CHECK(unshare(1) == -1 && errno == EINVAL, "unshare(1): %s", strerror(errno));
+    have_had_company();
+    errno = ODD;
+    CHECK(unshare(WHAT) == 0 && errno == ODD, "unshare: %s", strerror(errno));
+
+    have_had_company();
+    const int fd = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
+    CHECK(fd >= 0, "/proc/self/ns/mnt: %s", strerror(errno));
+    errno = ODD;
+    CHECK(setns(fd, CLONE_NEWNS) == 0 && errno == ODD, "setns: %s", strerror(errno));
+    close(fd);
+
+    have_company();
+    heap_t more = heap_grow(20 * MIB, 3);
+    CHECK(unshare(CLONE_NEWUSER) == -1 && errno == EINVAL, "beside a thread: %s", strerror(errno));
+    heap_free(&more);
+    more = heap_grow(20 * MIB, 4);
+    if (world_on_hakmem())
+        await_purger(true);
+    heap_check(&heap);
+    heap_check(&more);
+    heap_free(&heap);
+    heap_free(&more);
+    return 0;
+}
