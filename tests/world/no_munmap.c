@@ -1,12 +1,7 @@
 // In a sandbox that has no munmap what is freed keeps its addresses, and no memory; the process does not run out of mappings.
 #include "pattern.h"
 #include "process.h"
-
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <stddef.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
+#include "sandbox.h"
 
 enum {
     BLOCKS = 200,
@@ -15,19 +10,6 @@ enum {
     MOST_LARGE = 6000000,
     MOST_MAPPINGS = 8000
 };
-
-static void enter_sandbox(void) {
-    struct sock_filter rules[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_munmap, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog program = {sizeof rules / sizeof *rules, rules};
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
-        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
-        world_skip("seccomp filters are not permitted here");
-}
 
 static size_t mappings(void) {
     static char text[1 << 22];
@@ -56,7 +38,7 @@ static void replace(size_t rounds, size_t most) {
 
 int main(void) {
     world_begin(120);
-    enter_sandbox();
+    sandbox_without(SYS_munmap);
     const size_t before = process_rss();
     replace(ROUNDS, MOST_BYTES);
     const size_t small = process_rss();
