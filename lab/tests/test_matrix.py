@@ -259,6 +259,8 @@ def test_a_baseline_that_crashes_ends_the_matrix_which_is_on_record(
     assert (body["verdict"], body["why"]) == ("UNDECIDED", why)
     assert {found["verdict"] for found in body["standings"].values()} == {"UNDECIDED"}
     assert "the baseline itself failed" in page_of(tmp_path)
+    state = json.loads((tmp_path / "run" / "state.json").read_text())
+    assert state["cells"]["stage 1, round 0"]["order"] == [], "nothing is left to compare with"
     run(file, status=1)
     assert own.records() == [record]
 

@@ -4,8 +4,8 @@ A rule is kept, broken or open. Broken is final, whatever comes later; open mean
 does not tell, and a later stage must settle it.
 
 Throughput is compared between paired fresh processes, never between the soaks: the epochs of one
-process are not samples. A round runs every mode twice, in a random order and back again, and gives
-one value per mode: its mean logarithm less the baseline's.
+process are not samples. A round is a block of a comparison: it runs every mode twice, in a random
+order and back again, and gives one value per mode, the logarithm of the ratio to the baseline.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """`hakmem matrix`: runs the stages of a matrix, cell by cell, to its verdict."""
 
 import json
-import math
 import os
 import random
 import re
@@ -18,21 +17,25 @@ from rich.progress import Progress, TaskID
 from hakmem import project
 from hakmem.errors import Interrupted, LabError
 from hakmem.matrix import rules, view
-from hakmem.matrix.plan import Clock, Matrix, Stage, file_name
+from hakmem.matrix.plan import Matrix, Stage, file_name
 from hakmem.matrix.rules import Conclusion, Evidence, Result
-from hakmem.paired.cells import Cell, find
+from hakmem.paired import blocks, readings
+from hakmem.paired.blocks import Plan, Track
+from hakmem.paired.cells import Cell, distinct, find
 from hakmem.paired.recording import Facts
+from hakmem.paired.session import sampler
+from hakmem.paired.work import Work
 from hakmem.process import children, host, library, order, provenance
 from hakmem.process.argv import own_argv
 from hakmem.process.library import Library
 from hakmem.process.lock import host_lock
-from hakmem.process.sample import Process, Sample, take
 from hakmem.process.settings import tuning
 from hakmem.soak import analysis as soak_analysis, inside as soak, session
 from hakmem.soak.inside import Started
+from hakmem.suite import Command
 from hakmem.terminal import progress_bar
 
-FORMAT = 1
+FORMAT = 2
 NAME = "state.json"
 PAGE = "matrix.html"
 
@@ -112,23 +115,27 @@ def round_key(stage: str, number: int) -> str:
     return f"stage {stage}, round {number}"
 
 
-def evidence(state: State, stage: str, mode: str, baseline: str, rounds: int) -> Evidence:
+def rounds_of(state: State, stage: Stage) -> list[Mapping[str, Any]]:
+    """Those that are done."""
+    keys = (round_key(stage.name, number) for number in range(stage.rounds))
+    return [state.cells[key] for key in keys if key in state.cells]
+
+
+def failure_of(state: State, stage: Stage, mode: str) -> str | None:
+    """How the first process of a mode failed that did."""
+    errors = [found["failed"].get(mode) for found in rounds_of(state, stage)]
+    return next(filter(None, [state.cells[soak_key(stage.name, mode)]["error"], *errors]), None)
+
+
+def evidence(state: State, stage: Stage, mode: str) -> Evidence:
     """All that the cells of a stage say of a mode."""
-    cell = state.cells[soak_key(stage, mode)]
-    errors = [cell["error"]]
-    gains = []
-    for number in range(rounds):
-        done = state.cells.get(round_key(stage, number), {})
-        errors.append(done.get("failed", {}).get(mode))
-        found = done.get("logs", {})
-        if mode in found and baseline in found:
-            gains.append(found[mode] - found[baseline])
-    error = next((e for e in errors if e), None)
-    analysis = None
+    cell, analysis = state.cells[soak_key(stage.name, mode)], None
+    found = (done["gains"] for done in rounds_of(state, stage))
+    gains = [each[mode] for each in found if mode in each]
     if cell["error"] is None:
         csv = state.folder / cell["csv"]
         _, analysis = soak_analysis.read(str(csv), csv.read_bytes())
-    return Evidence(error, analysis, cell["ops"], gains)
+    return Evidence(failure_of(state, stage, mode), analysis, cell["ops"], gains)
 
 
 REFUSED_SETTING = re.compile(r"^hakmem: warning: ((HAKMEM_\w+)=.*)$", re.MULTILINE)
@@ -160,6 +167,8 @@ class Runner:
         self.matrix, self.state = matrix, state
         self._cells, self._facts, self._progress, self._bar = cells, facts, progress, bar
         self._program = program(matrix)
+        others = (cell for name, cell in cells.items() if name != matrix.baseline)
+        self._sides = distinct([cells[matrix.baseline], *others])
 
     def stage(self, stage: Stage, names: Sequence[str]) -> None:
         """The soaks in a random order, then the rounds of pairs, each in a random order."""
@@ -188,11 +197,9 @@ class Runner:
         self._progress.update(self._bar, completed=before + seconds)
 
     def _alive(self, stage: Stage, names: Sequence[str]) -> list[str]:
-        """Modes of which no process has failed in this stage."""
-        done = [c for k, c in self.state.cells.items() if k.startswith(f"stage {stage.name}, r")]
-        failed = {name for cell in done for name in cell["failed"]}
-        soaks = {name: self.state.cells[soak_key(stage.name, name)] for name in names}
-        return [n for n in names if n not in failed and soaks[n]["error"] is None]
+        """Modes of which no process has failed in this stage; none where the baseline's has."""
+        found = [name for name in names if failure_of(self.state, stage, name) is None]
+        return found if self.matrix.baseline in found else []
 
     def _soak(self, stage: Stage, name: str) -> dict[str, Any]:
         cell, argv = self._cells[name], self._argv(stage.seconds, stage.epoch_s)
@@ -212,36 +219,32 @@ class Runner:
         return {**found, "proof": ended.proof.to_dict() if ended.proof else None}
 
     def _round(self, stage: Stage, names: Sequence[str], number: int) -> dict[str, Any]:
-        """Each mode twice, there and back: the mean logarithm of its two rates."""
-        rng = random.Random(f"{self.state.seed}/{stage.name}/{number}")
-        run = order.palindrome(names, rng)
-        rates: dict[str, list[float]] = {name: [] for name in names}
+        """A block of a comparison, in which each mode runs twice, there and back."""
+        program, *words = self._argv(stage.pair_s, stage.pair_s)
+        plain = (word.replace("{", "{{").replace("}", "}}") for word in words)
+        command = Command(self._program.name, program, tuple(plain))
+        work = Work(command.name, command=command, timeout_s=soak.WARM_UP_S + 10 * stage.pair_s)
+        reading = readings.choose(self.matrix.clock, command.name)
+        track = Track(command.name, "target", reading, dict.fromkeys(self._sides, work))
+        taken = blocks.block(
+            track,
+            [at for at, cell in self._sides.items() if cell.name in names],
+            number,
+            random.Random(f"{self.state.seed}/{stage.name}/{number}"),
+            sampler(Plan(self._sides, [track], self.state.seed)),
+            lambda *_: self._progress.advance(self._bar, stage.pair_s),
+            {},
+        )
+        run = [self._sides[letter].name for letter in taken.order]
+        figures: dict[str, list[float]] = {name: [] for name in run}
         failed: dict[str, str] = {}
-        for name in run:
-            if name in failed:
-                continue
-            sample = self._sample(stage, name, order.padding(rng))
-            error = _crash_only(name, sample.status, sample.error)
-            if error is not None:
+        for name, sample in zip(run, taken.samples, strict=True):
+            if error := _crash_only(name, sample.status, sample.error):
                 failed[name] = error
             else:
-                rates[name].append(rate(sample, self.matrix.clock))
-            self._progress.advance(self._bar, stage.pair_s)
-        logs = {
-            name: sum(map(math.log, found)) / 2 for name, found in rates.items() if len(found) == 2
-        }
-        return {"order": run, "rates": rates, "logs": logs, "failed": failed}
-
-    def _sample(self, stage: Stage, name: str, padding: int) -> Sample:
-        process = Process(
-            argv=tuple(self._argv(stage.pair_s, stage.pair_s)),
-            library=self._cells[name].library,
-            padding=padding,
-            timeout_s=soak.WARM_UP_S + 10 * stage.pair_s,
-            environment=self._cells[name].environment,
-            counted=False,
-        )
-        return take(Sample(self._program.name), process)
+                figures[name].append(reading.value(sample))
+        gains = {self._sides[letter].name: gain for letter, gain in taken.gains.items()}
+        return {"order": run, "figures": figures, "gains": gains, "failed": failed}
 
     def _argv(self, seconds: float, epoch_s: float) -> list[str]:
         work = self.matrix.command[1:]
@@ -253,17 +256,6 @@ def _crash_only(mode: str, status: int | None, error: str | None) -> str | None:
     if error is not None and status == 0:
         raise LabError(f"mode {mode}: {error}")
     return error
-
-
-def rate(sample: Sample, clock: Clock) -> float:
-    """Operations per second of the timed part, by the wall's clock or the process's own time."""
-    result: Mapping[str, Any] = sample.result or {}
-    names = ("seconds",) if clock == "wall" else ("user_s", "sys_s")
-    try:
-        seconds = math.fsum(float(result[name]) for name in names)
-        return float(result["ops"]) / seconds
-    except (KeyError, TypeError, ValueError, ZeroDivisionError):
-        raise LabError(f"{sample.command} printed no usable ops and seconds: {result}") from None
 
 
 def program(matrix: Matrix) -> Path:
@@ -341,8 +333,7 @@ def run(matrix: Matrix, folder: Path, seed: int | None, console: Console) -> Fin
                     if not inside:
                         break
                     runner.stage(stage, names)
-                    base = matrix.baseline
-                    seen = {n: evidence(state, stage.name, n, base, stage.rounds) for n in names}
+                    base, seen = matrix.baseline, {n: evidence(state, stage, n) for n in names}
                     if base in seen and (why := seen[base].error):
                         failure = f"stage {stage.name}: the baseline itself failed: {why}"
                         break

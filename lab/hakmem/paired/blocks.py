@@ -162,7 +162,7 @@ def run(
             letters = [BASE, *_open(plan, outcome)]
             if len(letters) > 1:
                 outcome.blocks.append(
-                    _block(track, letters, number, rng, sampler, on_sample, outcome.failures)
+                    block(track, letters, number, rng, sampler, on_sample, outcome.failures)
                 )
         if number + 1 in plan.looks:
             outcome.failures |= _at_floor(plan, outcome)
@@ -209,7 +209,7 @@ def _look(plan: Plan, outcome: Outcome, waiting: Sequence[str], last: bool) -> d
     return protocol.look(gains, plan.aim, plan.margin, last, len(waiting) + len(given_up))
 
 
-def _block(
+def block(
     track: Track,
     letters: Sequence[str],
     number: int,
@@ -218,7 +218,8 @@ def _block(
     on_sample: Callable[[Trial, Sample], None],
     failures: dict[str, str],
 ) -> Block:
-    """Takes the block's samples. A cell that fails leaves it, and leaves no gain."""
+    """Takes the block's samples. A cell that fails leaves it, and leaves no gain; why, is added to
+    the failures."""
     taken: list[tuple[str, Sample]] = []
     sides = [*letters, *([FLOOR] if track.floor else [])]
     row = "".join(at for _ in range(track.turns) for at in order.palindrome(sides, rng))
