@@ -22,18 +22,20 @@ from hakmem.errors import LabError
 from hakmem.hotpath import callgrind, code as hotpath_code, sections as hotpath_sections, sharing
 from hakmem.hotpath.code import Code
 from hakmem.hotpath.sections import Section
-from hakmem.hotpath.work import ProgramFailed, Ran, Workload, difference, metric, run
+from hakmem.hotpath.work import ProgramFailed, Workload, difference, metric, run
 from hakmem.paired import recording
 from hakmem.paired.cells import Cell
 from hakmem.paired.recording import Facts
-from hakmem.process import library, order, perf, provenance, sample, scratch
+from hakmem.process import library, order, perf, provenance, scratch
 from hakmem.process.library import SUBJECT
+from hakmem.process.sample import Sample
 from hakmem.terminal import progress_bar
 
 Method = Literal["perf", "callgrind", "emulated"]
 Choice = Literal["auto", "perf", "callgrind", "emulated"]
 TOP = 40  # functions kept in a record
 FAULTS = "page faults"
+ENV = "/usr/bin/env"  # wherever PATH leads
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -199,7 +201,7 @@ class Meter:
         """What callgrind, started as `tool`, says of the pair; LabError where the operations ran
         no code of the library under test."""
 
-        def profile(ran: Ran) -> callgrind.Profile:
+        def profile(ran: Sample) -> callgrind.Profile:
             text = _taken(callgrind.profile_of(self._folder, ran.pid))
             self._raw.append(callgrind.summary_lines(text))
             return profile_of(text, cell)
@@ -257,12 +259,8 @@ class Meter:
         padding = order.padding(self._rng)
 
         def one(amount: int) -> tuple[int, int]:
-            process = self._work.process(cell, amount, amounts, padding)
-            taken = sample.take(sample.Sample(self._work.name), process)
-            if taken.error is not None:
-                raise ProgramFailed(taken.error)
-            ops = (taken.result or {}).get("ops", amount)
-            return int(str(ops)), taken.minflt + taken.majflt
+            ops, taken = run([], self._work, cell, amount, amounts, padding)
+            return ops, taken.minflt + taken.majflt
 
         ops, before, after = difference(amounts, one, 0)
         _add(side, {FAULTS: (after - before) / ops})
@@ -283,10 +281,9 @@ class Meter:
         out = self._folder / "statistics.json"
         ops, small, large = self._pair(
             cell,
-            [],
+            [ENV, f"{hotpath_sections.OPTION}={every}", f"HAKMEM_STATS=json:{out}"],
             lambda _: hotpath_sections.parse(self._kept(out), every),
             hotpath_sections.NOTHING,
-            more={hotpath_sections.OPTION: str(every), "HAKMEM_STATS": f"json:{out}"},
         )
         side.sections = hotpath_sections.between(small, large, ops)
         side.timing = hotpath_sections.about(large)
@@ -301,19 +298,18 @@ class Meter:
         self,
         cell: Cell,
         tool: Sequence[str],
-        read: Callable[[Ran], T],
+        read: Callable[[Sample], T],
         nothing: T,
         simulated: bool = False,
-        more: Mapping[str, str] | None = None,
     ) -> tuple[int, T, T]:
         """What `difference` says of two of the workload's processes under the tool."""
         padding = order.padding(self._rng)
         amounts = self._work.amounts(simulated)
 
         def one(amount: int) -> tuple[int, T]:
-            ran = run(tool, self._work, cell, amount, amounts, padding, self._folder, more)
+            ops, ran = run(tool, self._work, cell, amount, amounts, padding)
             self._raw.append(f"== {self._work.name}, {cell.name}, amount {amount}\n{ran.output}")
-            return ran.ops, read(ran)
+            return ops, read(ran)
 
         return difference(amounts, one, nothing)
 

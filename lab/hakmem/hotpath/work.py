@@ -8,11 +8,8 @@ given the same pass by --warmup, so that it drops out too.
 """
 
 import re
-import shlex
-import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TypeVar
 
 from hakmem import project
@@ -20,8 +17,8 @@ from hakmem.errors import LabError
 from hakmem.paired import work as paired_work
 from hakmem.paired.cells import Cell
 from hakmem.paired.work import Work
-from hakmem.process import children, proof, provenance
-from hakmem.process.sample import Process, clean_environment, last_json_line
+from hakmem.process import children, provenance
+from hakmem.process.sample import Process, Sample, take
 from hakmem.suite import SUITE
 
 CLASSIC = ("random_mixed 16-1024", "random_mixed 129-1024")
@@ -79,13 +76,6 @@ class Workload:
     @property
     def unit(self) -> str:
         return "run" if self.whole else "operation"
-
-    @property
-    def program(self) -> str:
-        """The name of the file that must say who served its malloc."""
-        command = self.work.command
-        file = command.executable if command else self.work.arguments[0]
-        return Path(shutil.which(file) or file).resolve().name
 
     def amounts(self, simulated: bool) -> Amounts | None:
         """A simulated processor is about fifty times slower, so it gets less to do. None where
@@ -192,48 +182,26 @@ class ProgramFailed(LabError):
         super().__init__(message, status=1)
 
 
-@dataclass(frozen=True)
-class Ran:
-    """A process that ended well. `ops` are the operations it timed, `output` all that it wrote."""
-
-    pid: int
-    ops: int
-    output: str
-
-
 def run(
-    prefix: Sequence[str],
+    tool: Sequence[str],
     workload: Workload,
     cell: Cell,
     amount: int,
     amounts: Amounts | None,
     padding: int,
-    folder: Path,
-    more: Mapping[str, str] | None = None,
-) -> Ran:
-    """Runs it under the tool that `prefix` starts. ProgramFailed where it failed, or where its
-    malloc was not the intended one. `more` is environment that this measurement itself needs."""
-    process = workload.process(cell, amount, amounts, padding)
-    proof_file = folder / "proof.jsonl"
-    proof_file.unlink(missing_ok=True)
-    environment = {**clean_environment(process), "HAKMEM_PROOF": str(proof_file), **(more or {})}
-    argv, most_s = [*prefix, *process.argv], process.timeout_s
-    try:
-        ended = children.finished(argv, folder, most_s, env=environment)
-    except OSError as refusal:
-        raise LabError(f"cannot start {argv[0]}: {refusal.strerror}", status=1) from None
-    if ended.status is None:
-        raise ProgramFailed(f"still running after {most_s:g} s, killed: {shlex.join(argv)}")
-    if ended.status != 0:
-        raise ProgramFailed(children.how_ended(ended.status, ended.err, ended.out))
-    found = proof.read(proof_file)
-    # The tool itself is started with the same preload; only the program's own word counts.
-    own = next((p for p in reversed(found) if p.program == workload.program), None)
-    wrong = provenance.unintended(cell.library, own, cell.environment)
-    if wrong:
-        raise ProgramFailed(wrong)
-    ops = _ops(workload, amount, ended.out)
-    return Ran(ended.pid, ops, ended.out + ended.err)
+) -> tuple[int, Sample]:
+    """One process under a tool, or alone, and how many operations it timed. ProgramFailed where it
+    failed, or where its malloc was not the intended one."""
+    process = replace(workload.process(cell, amount, amounts, padding), tool=tuple(tool))
+    taken = take(Sample(workload.name), process)
+    if taken.error is not None:
+        raise ProgramFailed(taken.error)
+    if workload.work.command is None:
+        return amount, taken
+    ops = taken.stated("ops")
+    if not isinstance(ops, int) or ops <= 0:
+        raise LabError(f"{workload.name} did not say how many operations it timed", status=1)
+    return ops, taken
 
 
 def difference(
@@ -248,14 +216,3 @@ def difference(
     if many <= few:
         raise LabError(f"more work did not do more operations: {few}, then {many}", status=1)
     return many - few, small, large
-
-
-def _ops(workload: Workload, amount: int, out: str) -> int:
-    if workload.whole:
-        return 1
-    if workload.work.command is None:
-        return amount
-    ops = (last_json_line(out) or {}).get("ops")
-    if not isinstance(ops, int) or ops <= 0:
-        raise LabError(f"{workload.name} did not say how many operations it timed", status=1)
-    return ops

@@ -25,9 +25,9 @@ class Sample:
 
     `max_rss_kb` is what the benchmark read from its own VmHWM, or what a launcher saw of a user's
     command: the kernel starts its own figure at the size of the process that forked, the lab's.
-    `output` is all it wrote, stdout first; no part of the record. Of a job it is what it wrote on
-    stderr: the rest was its result, and has been looked at. What a pattern has found in it is
-    `matched`: once it is read, `shortened` keeps the end.
+    `pid` is that of what was started. `output` is all it wrote, stdout first, and is not recorded.
+    Of a job it is what it wrote on stderr: the rest was its result, and has been looked at. What a
+    pattern has found in it is `matched`: once it is read, `shortened` keeps the end.
 
     Of a job alone: `memory_mb_s` is resident memory over time (10^6 bytes times seconds) of the
     program and its descendants, `sum_peak_kb` the most they held together, `quiet_kb` what a server
@@ -53,6 +53,7 @@ class Sample:
     cycles: int | None = None
     instructions: int | None = None
     status: int | None = None
+    pid: int | None = None
     result: dict[str, object] | None = None
     proof: Proof | None = None
     error: str | None = None
@@ -86,7 +87,8 @@ class Process:
 
     `environment` comes on top of the small known one, `passed` are further names let through from
     the user's. A process without an `own_account`, a JSON line, is a user's command. `counted` asks
-    for user cycles where perf can count them. One with a `job` is a real program.
+    for user cycles where perf can count them. One with a `job` is a real program. A `tool`, words
+    that its own follow, starts it and watches it from inside: then nothing else does.
     """
 
     argv: tuple[str, ...]
@@ -99,6 +101,12 @@ class Process:
     own_account: bool = True
     counted: bool = True
     job: Job | None = None
+    tool: tuple[str, ...] = ()
+
+    @property
+    def launched(self) -> bool:
+        """Whether it is measured from outside, by a launcher."""
+        return not (self.own_account or self.tool)
 
 
 @cache
@@ -151,18 +159,19 @@ def _own_proof(found: list[Proof], process: Process, pid: int | None) -> Proof |
         return min(workers, key=lambda p: p.serving, default=None)
     if pid is not None:
         return next((p for p in reversed(found) if p.pid == pid), None)
-    names = [Path(program).resolve().name for program in (process.argv[0], process.starts)]
+    files = (shutil.which(name) or name for name in (process.argv[0], process.starts))
+    names = [Path(file).resolve().name for file in files]
     return next((p for p in found if p.program in names), None)
 
 
 def _measure(blank: Sample, process: Process, folder: Path) -> Sample:
     proof_file, counts_file = folder / "proof.jsonl", folder / "perf.csv"
     environment = {**clean_environment(process), "HAKMEM_PROOF": str(proof_file)}
-    argv = list(process.argv)
+    argv = [*process.tool, *process.argv]
     home = _home(process.job, folder) if process.job else None
     if process.counted and counters() is None:
         argv = [*perf.stat_argv(counts_file, perf.NEEDED), *argv]
-    if not process.own_account:
+    if process.launched:
         program = shutil.which(argv[0], path=environment.get("PATH")) or argv[0]
         plain = plain_environment()
         argv = launch.argv_for(program, argv, environment, folder, process.job, plain)
@@ -171,7 +180,7 @@ def _measure(blank: Sample, process: Process, folder: Path) -> Sample:
         ended = children.finished(argv, folder, process.timeout_s, env=environment, cwd=home)
     except OSError as refusal:
         return replace(blank, error=f"cannot start: {refusal.strerror}")
-    account = None if process.own_account else launch.read(folder)
+    account = launch.read(folder) if process.launched else None
     pid = account.pid if account else None
     counts = perf.parse_stat(host.read(str(counts_file)) or "", perf.NEEDED).counted
     sample = replace(
@@ -185,6 +194,7 @@ def _measure(blank: Sample, process: Process, folder: Path) -> Sample:
         cycles=counts.get("cycles:u"),
         instructions=counts.get("instructions:u"),
         status=ended.status,
+        pid=ended.pid,
         proof=_own_proof(proofs.read(proof_file), process, pid),
         output=ended.err if process.job else ended.out + ended.err,
     )
@@ -196,7 +206,7 @@ def _measure(blank: Sample, process: Process, folder: Path) -> Sample:
     if ended.status is None:
         error = f"still running after {process.timeout_s:g} s: killed"
     elif sample.status:
-        error = children.how_ended(sample.status, ended.err)
+        error = children.how_ended(sample.status, ended.err, "" if process.job else ended.out)
     elif process.job and home:
         error = _undone(process.job, home, account, folder, ended.err)
     return replace(sample, error=error)
