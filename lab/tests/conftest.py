@@ -8,9 +8,11 @@ import hakmem
 import pytest
 from browser_world import Browser
 from hakmem import project
+from hakmem.process import provenance
 from hakmem.suite import SUITE
 from scorecards import TARGETS, Site
 from standing import Stand, commit, compile_c, unset
+from suite_world import World
 
 # A shell that starts the tests in the background has SIGINT ignored, and children inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -59,6 +61,17 @@ def rival(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A library that is not hakmem, in a folder of its own."""
     flags = ("-shared", "-fPIC", "-DSILENT", "-Dhak_version=other_version")
     return compile_c("stub_library.c", tmp_path_factory.mktemp("rival") / "rival.so", *flags)
+
+
+@pytest.fixture
+def world(own: Stand, rival: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """Over the stand-in build, of a source that no commit of somebody else changes meanwhile."""
+    for name, value in own.environment.items():
+        monkeypatch.setenv(name, value)
+    source = {"commit": "c" * 40, "tree": "d" * 40, "dirty": False}
+    monkeypatch.setattr(provenance, "source", lambda root: source)
+    shutil.copy(rival, tmp_path / "rival.so")
+    return World(own, tmp_path)
 
 
 @pytest.fixture(scope="session")

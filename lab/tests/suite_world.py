@@ -1,0 +1,66 @@
+"""A comparison over benchmarks whose samples nobody takes: what each cell is said to need."""
+
+import io
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hakmem.paired import suite_record, suite_run
+from hakmem.paired.blocks import FLOOR, Trial
+from hakmem.paired.suite_run import Request
+from hakmem.process.sample import Sample
+from hakmem.suite import LATENCIES
+from rich.console import Console
+from standing import Stand
+
+# Seconds and KiB of hakmem, the system's allocator and the third, who are faster or leaner.
+TIMES = {"A": 1.0, "B": 2.0, "C": 0.8, FLOOR: 0.2}
+PEAKS = {"A": 2000, "B": 1000, "C": 4000, FLOOR: 900}
+
+
+class World:
+    """A sampler that never runs anything, and what it was asked."""
+
+    def __init__(self, own: Stand, folder: Path) -> None:
+        self.own, self.ledger, self.folder = own, own.ledger, folder
+        self.trials: list[Trial] = []
+        self.fails: Callable[[Trial], str | None] = lambda trial: None
+
+    def sampler(self, trial: Trial) -> Sample:
+        self.trials.append(trial)
+        seconds = TIMES[trial.letter]
+        result = {"bench": "x", "ops": 10**9, "seconds": seconds, "user_s": seconds, "sys_s": 0.0}
+        result |= {f"{name}_ns": 10 * seconds for name in LATENCIES}
+        result |= {"peak_kb": 1000, "after_kb": 200 * seconds, "after_lazy_kb": 100 * seconds}
+        return Sample(
+            *(trial.track.name, trial.round, trial.position, trial.letter),
+            argv=("bench", "1"),
+            wall_s=seconds,
+            max_rss_kb=PEAKS[trial.letter],
+            result=result,
+            output=f'"seconds": {seconds}',
+            error=self.fails(trial),
+        )
+
+    def request(self, *names: str, **more: Any) -> Request:
+        asked = Request(
+            names=names,
+            library="hakmem",
+            rivals=["system", str(self.folder / "rival.so")],
+            most=8,
+            seconds=0.5,
+            seed=5,
+            argv=["hakmem", "compare", *names],
+        )
+        return replace(asked, **more)
+
+    def run(self, asked: Request) -> tuple[bool, str]:
+        out = io.StringIO()
+        finished = suite_run.run(asked, Console(file=out, width=200), self.sampler)
+        return finished.good, " ".join(out.getvalue().split())
+
+    def whole(self) -> dict[str, Any]:
+        """The one suite with its rows and metrics."""
+        (record,) = self.own.records("suite")
+        return suite_record.whole(record, {r.id: r for r in self.ledger.records()})
