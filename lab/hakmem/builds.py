@@ -119,15 +119,10 @@ class Builds(contextlib.AbstractContextManager["Builds"]):
         """One step of a build, its output kept: the last words of a failed one are in the error."""
         environment = {k: v for k, v in os.environ.items() if not k.startswith(HIDDEN)}
         log = self._log(commit)
-        with log.open("ab") as out:
-            try:
-                child = children.start(argv, cwd=tree, env=environment, stdout=out, stderr=out)
-            except OSError as error:
-                raise LabError(f"cannot build: {argv[0]}: {error.strerror}") from None
-            try:
-                status = child.wait()
-            finally:
-                children.end(child)
+        try:
+            status = children.logged(argv, log, "ab", cwd=tree, env=environment)
+        except OSError as error:
+            raise LabError(f"cannot build: {argv[0]}: {error.strerror}") from None
         if status != 0:
             raise BuildFailed(f"{commit[:12]} does not build: {last_words(log)} (all of it: {log})")
 

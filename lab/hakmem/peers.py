@@ -5,7 +5,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 import time
 from collections import defaultdict
@@ -209,17 +208,7 @@ def _build_one(recipe: Recipe, target: Path) -> None:
     command = [cargo, "build", "--release", "--locked", "-p", f"peer-{recipe.name}"]
     plain = {name: value for name, value in os.environ.items() if not FLAGS.search(name)}
     environment = {**plain, **recipe.build_env, "CARGO_TARGET_DIR": str(target)}
-    with log.open("w", encoding="utf-8") as out:
-        done = subprocess.run(
-            command,
-            cwd=root / "lab" / "peers",
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            check=False,
-        )
-    if done.returncode != 0:
+    if children.logged(command, log, cwd=root / "lab" / "peers", env=environment) != 0:
         raise LabError(_diagnosis(log))
     made = target / "release" / f"libpeer_{recipe.name.replace('-', '_')}.so"
     stated = {

@@ -116,6 +116,19 @@ def end(child: "subprocess.Popen[Any]") -> None:
     child.wait()
 
 
+def logged(argv: Sequence[str], log: Path, mode: str = "wb", **options: Any) -> int:
+    """Runs it to its end, all that it says going into the log; its status. `options` are start's.
+
+    Nothing that it started in its group outlives it.
+    """
+    with log.open(mode) as out:
+        child = start(argv, stdout=out, stderr=out, **options)
+        try:
+            return child.wait()
+        finally:
+            end(child)
+
+
 @dataclass(frozen=True)
 class Ended:
     """A child that was run to its end; `status` None: it was killed, because it took too long.
