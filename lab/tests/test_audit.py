@@ -400,8 +400,8 @@ def test_history_names_documents_that_are_there(tmp_path: Path) -> None:
         ('["docs/*.txt"]', "matches no document"),
         ('["/etc/*.md"]', "'/etc/"),
         ('[""]', "''"),
-        ('"docs/*.md"', "a list of globs"),
-        ("[1]", "a list of globs"),
+        ('"docs/*.md"', "a list of names"),
+        ("[1]", "a list of names"),
     ):
         with pytest.raises(LabError, match=why):
             dated(f"history = {globs}")

@@ -277,7 +277,7 @@ def test_a_file_is_read(tmp_path: Path) -> None:
         ('["base", "x"]', '["base"]', "no mode besides the baseline"),
         ('name = "x"', 'name = "base"', "same name"),
         ("rules = {", 'rules = { rss = "none",', 'rss is "baseline"'),
-        ("rules = {", "rules = { rss = { per_live = 1 },", "plus_mib must be"),
+        ("rules = {", "rules = { rss = { per_live = 1 },", "plus_mib is missing"),
         *(
             ("rules = {", f"rules = {{ rss_below = {size},", "rss_below is a size with its unit")
             for size in ('"15"', "15", '"15 mb"', '"15 Mb"', '"-1 MB"', '"0 MB"', '"15 MB "', '""')
@@ -288,7 +288,7 @@ def test_a_file_is_read(tmp_path: Path) -> None:
         ("command =", 'epoch_s = "x"\ncommand =', "epoch_s must be a number"),
         ("rules = {", 'rules = { cv = "x",', "cv must be a number"),
         ("rules = {", "rules = { drift = 1,", "drift is a list"),
-        ("{ HAKMEM_X = 1 }", "1", "environment is a table"),
+        ("{ HAKMEM_X = 1 }", "1", "environment must be a table"),
         ('name = "x"', 'name = "a b"\n[[mode]]\nname = "a/b"', "same name"),
     ],
 )

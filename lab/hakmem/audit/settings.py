@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hakmem import project
+from hakmem.entry import Entry
 from hakmem.errors import LabError
 
 
@@ -39,22 +40,11 @@ class Settings:
     @classmethod
     def load(cls, root: Path) -> "Settings":
         path = root / "evidence" / "audit.toml"
-        row = project.toml(path)
-        try:
-            history = row.get("history", [])
-            if not isinstance(history, list) or not all(isinstance(g, str) for g in history):
-                raise ValueError("history is a list of globs")
-            excused = row.get("excused", {})
-            if not isinstance(excused, dict):
-                raise ValueError("excused is a table of commits, each with a reason")
-            return cls(
-                floor=int(row["floor"]),
-                stale_after=int(row["stale-after"]),
-                messages_from=str(row["messages-from"]),
-                excused={str(k): str(v) for k, v in excused.items()},
-                history=tuple(history),
-            )
-        except (ValueError, KeyError, TypeError) as error:
-            raise LabError(
-                f"{path}: {error}; it needs floor, stale-after and messages-from"
-            ) from None
+        row = Entry(project.toml(path), str(path))
+        return cls(
+            floor=int(row.number("floor")),
+            stale_after=int(row.number("stale-after")),
+            messages_from=row.of(str, "a text", "messages-from"),
+            excused={str(k): str(v) for k, v in row.table("excused").items()},
+            history=row.names("history"),
+        )

@@ -5,9 +5,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from hakmem import project
+from hakmem.entry import Entry
 from hakmem.errors import LabError
 from hakmem.process import host
 
@@ -158,115 +159,71 @@ def memory_bytes(text: str) -> float:
 
 def _matrix(content: Mapping[str, Any], digest: str) -> Matrix:
     known = ("title", "baseline", "command", "clock", "epoch_s", "mode", "stage")
-    _only(content, known, "the file")
-    clock = content.get("clock", "wall")
+    file = Entry(content, "the file", known)
+    clock = file.text("clock", "wall")
     if clock not in ("wall", "cpu"):
         raise LabError(f'clock is "wall" or "cpu", not {clock!r}')
-    modes = [_mode(entry) for entry in _list(content, "mode")]
+    modes = [_mode(entry) for entry in file.rows("mode")]
     _check_names([mode.name for mode in modes], "mode")
-    epoch_s = _number(content, "epoch_s", "the file") if "epoch_s" in content else 1.0
+    epoch_s = file.positive("epoch_s", 1.0)
     return Matrix(
-        title=_text(content, "title", "the file"),
-        baseline=_text(content, "baseline", "the file"),
-        command=tuple(str(word) for word in _list(content, "command")),
-        clock=clock,
+        title=file.text("title"),
+        baseline=file.text("baseline"),
+        command=tuple(map(str, file.rows("command"))),
+        clock=cast(Clock, clock),
         modes={mode.name: mode for mode in modes},
-        stages=tuple(_stage(entry, epoch_s) for entry in _list(content, "stage")),
+        stages=tuple(_stage(entry, epoch_s) for entry in file.rows("stage")),
         digest=digest,
     )
 
 
-def _mode(entry: Mapping[str, Any]) -> Mode:
-    name = _text(entry, "name", "a mode")
-    _only(entry, ("name", "environment", "library"), f"mode {name}")
-    environment = entry.get("environment", {})
-    if not isinstance(environment, dict):
-        raise LabError(f"mode {name}: environment is a table of variables")
-    settings = {str(k): str(v) for k, v in environment.items()}
-    return Mode(name, settings, str(entry.get("library", "hakmem")))
+def _mode(entry: object) -> Mode:
+    name = Entry(entry, "a mode").text("name")
+    mode = Entry(entry, f"mode {name}", ("name", "environment", "library"))
+    settings = {str(k): str(v) for k, v in mode.table("environment").items()}
+    return Mode(name, settings, mode.text("library", "hakmem"))
 
 
-def _stage(entry: Mapping[str, Any], epoch_s: float) -> Stage:
-    name = _text(entry, "name", "a stage")
+def _stage(entry: object, epoch_s: float) -> Stage:
+    name = Entry(entry, "a stage").text("name")
     where = f"stage {name}"
-    _only(entry, ("name", "seconds", "modes", "keep", "pairs", "rules"), where)
-    pairs = entry.get("pairs", {})
-    _only(pairs, ("rounds", "seconds"), f"{where}, pairs")
-    modes = entry.get("modes")
+    stage = Entry(entry, where, ("name", "seconds", "modes", "keep", "pairs", "rules"))
+    pairs = Entry(stage.table("pairs"), f"{where}, pairs", ("rounds", "seconds"))
+    modes = stage.content.get("modes")
     if modes != "survivors" and not isinstance(modes, list):
-        raise LabError(f'{where}: modes is a list of names or "survivors"')
+        raise stage.wrong('modes is a list of names or "survivors"')
     return Stage(
         name=name,
-        seconds=_number(entry, "seconds", where),
+        seconds=stage.positive("seconds"),
         epoch_s=epoch_s,
-        modes=None if modes == "survivors" else tuple(str(mode) for mode in modes),
-        keep=int(_number(entry, "keep", where)) if "keep" in entry else None,
-        rounds=int(_number(pairs, "rounds", where)) if "rounds" in pairs else 0,
-        pair_s=_number(pairs, "seconds", where) if "seconds" in pairs else LEAST_PAIR_S,
-        rules=_rules(entry.get("rules", {}), where),
+        modes=None if modes == "survivors" else tuple(map(str, modes)),
+        keep=int(stage.positive("keep")) if "keep" in stage else None,
+        rounds=int(pairs.positive("rounds")) if "rounds" in pairs else 0,
+        pair_s=pairs.positive("seconds", LEAST_PAIR_S),
+        rules=_rules(stage.table("rules"), where),
     )
 
 
-def _rules(entry: Mapping[str, Any], where: str) -> Rules:
-    _only(entry, [f.name for f in fields(Rules)], f"{where}, rules")
-    rss = entry.get("rss")
+def _rules(entry: object, where: str) -> Rules:
+    rules = Entry(entry, f"{where}, rules", [f.name for f in fields(Rules)])
+    rss, below = rules.content.get("rss"), rules.content.get("rss_below")
     if isinstance(rss, dict):
-        inside = f"{where}, rss"
-        _only(rss, ("per_live", "plus_mib"), inside)
-        rss = RssBound(_number(rss, "per_live", inside), _number(rss, "plus_mib", inside))
+        inside = Entry(rss, f"{where}, rss", ("per_live", "plus_mib"))
+        rss = RssBound(inside.positive("per_live"), inside.positive("plus_mib"))
     elif rss not in (None, "baseline"):
-        raise LabError(f'{where}: rss is "baseline" or {{ per_live = …, plus_mib = … }}')
-    below = entry.get("rss_below")
+        raise rules.wrong('rss is "baseline" or { per_live = …, plus_mib = … }')
     try:
         if below is not None:
             memory_bytes(below)
     except (TypeError, ValueError):
-        known = ", ".join(MEMORY_UNITS)
-        wanted = f'a size with its unit ({known}), such as "15 MB"'
-        raise LabError(f"{where}: rss_below is {wanted}, not {below!r}") from None
-    drift = entry.get("drift", [])
+        wanted = f'a size with its unit ({", ".join(MEMORY_UNITS)}), such as "15 MB"'
+        raise rules.wrong(f"rss_below is {wanted}, not {below!r}") from None
+    drift = rules.content.get("drift", [])
     if not isinstance(drift, list) or not all(name in ("rss", "throughput") for name in drift):
-        raise LabError(f'{where}: drift is a list of "rss" and "throughput"')
+        raise rules.wrong('drift is a list of "rss" and "throughput"')
     names = ("throughput_floor", "cv", "calls_per_op")
-    numbers = {key: _real(entry, key, where) if key in entry else None for key in names}
+    numbers = {key: rules.number(key) if key in rules else None for key in names}
     return Rules(rss=rss, rss_below=below, drift=tuple(drift), **numbers)
-
-
-def _only(entry: object, known: Sequence[str], where: str) -> None:
-    """A misspelt rule that nobody reads would be a rule waived."""
-    if not isinstance(entry, dict):
-        raise LabError(f"{where}: a table is expected")
-    unknown = [key for key in entry if key not in known]
-    if unknown:
-        raise LabError(f"{where}: unknown: {', '.join(unknown)}; known: {', '.join(known)}")
-
-
-def _text(entry: object, key: str, where: str) -> str:
-    if not isinstance(entry, dict):
-        raise LabError(f"{where}: a table is expected")
-    if not isinstance(entry.get(key), str) or not entry[key]:
-        raise LabError(f"{where}: {key} is missing")
-    return str(entry[key])
-
-
-def _real(entry: Mapping[str, Any], key: str, where: str) -> float:
-    value = entry.get(key)
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        raise LabError(f"{where}: {key} must be a number, not {value!r}")
-    return float(value)
-
-
-def _number(entry: Mapping[str, Any], key: str, where: str) -> float:
-    value = _real(entry, key, where)
-    if value <= 0:
-        raise LabError(f"{where}: {key} must be a number above 0")
-    return value
-
-
-def _list(content: Mapping[str, Any], key: str) -> list[Any]:
-    if not isinstance(content.get(key), list) or not content[key]:
-        raise LabError(f"{key} is missing")
-    return list(content[key])
 
 
 # ---- what cannot work is said before the first hour ----

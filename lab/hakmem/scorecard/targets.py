@@ -3,11 +3,11 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from hakmem import project
+from hakmem.entry import Entry
 from hakmem.errors import LabError
 from hakmem.ledger import claims
 from hakmem.paired.oracle import ORACLE
@@ -101,126 +101,100 @@ def load(path: Path) -> list[Target]:
         said = f"unknown: {', '.join(content)}" if content else "no target in it"
         raise LabError(f"{path}: {said}; it is a list of [[target]]")
     targets: list[Target] = []
-    for number, entry in enumerate(entries, start=1):
-        where = f"{path}: target {entry.get('id') or number}"
-        try:
-            target = _target(entry)
-        except _WrongError as error:
-            raise LabError(f"{where}: {error}") from None
+    for number, row in enumerate(entries, start=1):
+        where = f"{path}: target {row.get('id') or number}"
+        entry = Entry(row, where, (*REQUIRED, *BOUNDS, *OPTIONAL))
+        target = _target(entry)
         if any(target.id == other.id for other in targets):
-            raise LabError(f"{where}: the id is taken by an earlier target")
+            raise entry.wrong("the id is taken by an earlier target")
         means = {other.id for other in targets if other.metric in OVERALL and not other.together}
         if set(target.together) - means:
-            raise LabError(f"{where}: together names earlier targets that are means of a suite")
+            raise entry.wrong("together names earlier targets that are means of a suite")
         targets.append(target)
     return targets
 
 
-class _WrongError(Exception):
-    """What is wrong with an entry."""
-
-
-def _target(entry: Mapping[str, Any]) -> Target:
-    missing = [key for key in REQUIRED if not isinstance(entry.get(key), str) or not entry[key]]
-    if missing:
-        raise _WrongError(f"needs {', '.join(missing)}")
-    unknown = entry.keys() - {*REQUIRED, *BOUNDS, *OPTIONAL}
-    if unknown:
-        raise _WrongError(f"unknown key: {', '.join(sorted(unknown))}")
-    kind, metric = entry["kind"], entry["metric"]
+def _target(entry: Entry) -> Target:
+    said = {key: entry.text(key) for key in REQUIRED}
+    kind, metric = said["kind"], said["metric"]
     if kind not in METRICS:
-        raise _WrongError(f"unknown kind of record: {kind}; known: {', '.join(METRICS)}")
-    per = _text(entry, "per") or None
+        raise entry.wrong(f"unknown kind of record: {kind}; known: {', '.join(METRICS)}")
+    per = entry.text("per", "") or None
     for name in (metric, per or metric):
         if not re.fullmatch(METRICS[kind], name):
-            raise _WrongError(f"unknown metric: no {kind} record has {name!r}")
+            raise entry.wrong(f"unknown metric: no {kind} record has {name!r}")
     side, bound = _bound(entry)
-    benchmarks = _benchmarks(entry)
     return Target(
-        **{key: entry[key] for key in ("id", "area", "what", "kind", "metric")},
-        source=entry["from"],
+        source=said.pop("from"),
+        **said,
         side=side,
         bound=bound,
-        tie=_number(entry, "tie"),
+        tie=entry.number("tie", 0.0),
         per=per,
-        unit=_text(entry, "unit") or "ratio",
+        unit=entry.text("unit", "") or "ratio",
         scale=_scale(entry),
         plain=_plain(entry),
-        why=_text(entry, "why"),
-        where=_table(entry, "where"),
-        least=_table(entry, "least"),
-        benchmarks=benchmarks,
+        why=entry.text("why", ""),
+        where=entry.table("where"),
+        least=entry.table("least"),
+        benchmarks=_benchmarks(entry),
         rivals=_names(entry, "rivals"),
         needs=_names(entry, "needs") or _names(entry, "rivals"),
         together=_names(entry, "together"),
     )
 
 
-def _bound(entry: Mapping[str, Any]) -> tuple[Literal["at most", "at least", "is"], Any]:
+def _bound(entry: Entry) -> tuple[Literal["at most", "at least", "is"], Any]:
     given = [key for key in BOUNDS if key in entry]
     if len(given) != 1:
-        raise _WrongError(f"needs one bound: {', '.join(BOUNDS)}")
-    key, bound = given[0], entry[given[0]]
-    if (key == "is") != (entry["metric"] == "verdict") or (key == "is" and bound != "GO"):
-        raise _WrongError('a verdict has the bound is = "GO", and nothing else has')
+        raise entry.wrong(f"needs one bound: {', '.join(BOUNDS)}")
+    key, bound, metric = given[0], entry.content[given[0]], entry.text("metric")
+    if (key == "is") != (metric == "verdict") or (key == "is" and bound != "GO"):
+        raise entry.wrong('a verdict has the bound is = "GO", and nothing else has')
     if key == "is":
         return "is", bound
     side: Literal["at most", "at least"] = "at most" if key == "at_most" else "at least"
     if bound == MARGIN:
-        if not entry["metric"].endswith("_drift"):
-            raise _WrongError(f"only a drift has a margin of its own, {entry['metric']} has not")
+        if not metric.endswith("_drift"):
+            raise entry.wrong(f"only a drift has a margin of its own, {metric} has not")
         return side, None
-    return side, _number(entry, key)
+    return side, entry.number(key)
 
 
-def _of(kind: type, what: str, entry: Mapping[str, Any], key: str) -> Any:
-    """The key's value, or what is empty of its kind; an integer is a number too."""
-    found = entry.get(key, kind())
-    if isinstance(found, bool) or not isinstance(found, (kind, int) if kind is float else kind):
-        raise _WrongError(f"{key} must be {what}, not {found!r}")
-    return kind(found)
-
-
-_number = partial(_of, float, "a number")
-_text = partial(_of, str, "a text")
-_table = partial(_of, dict, "a table of paths into the record's body")
-
-
-def _scale(entry: Mapping[str, Any]) -> str | None:
-    scale = _text(entry, "scale") or None
+def _scale(entry: Entry) -> str | None:
+    scale = entry.text("scale", "") or None
     try:
-        claims.scaled(0, _text(entry, "unit") or "ratio", scale)
+        claims.scaled(0, entry.text("unit", "") or "ratio", scale)
     except LabError as error:
-        raise _WrongError(str(error)) from None
+        raise entry.wrong(str(error)) from None
     return scale
 
 
-def _plain(entry: Mapping[str, Any]) -> bool:
+def _plain(entry: Entry) -> bool:
     if "interval" not in entry:
         return False
-    if entry["interval"] is not False or not _text(entry, "why"):
-        raise _WrongError("interval can only be false, with the reason as `why`")
+    if entry.content["interval"] is not False or not entry.text("why", ""):
+        raise entry.wrong("interval can only be false, with the reason as `why`")
     return True
 
 
-def _names(entry: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    found = entry.get(key, [])
-    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
-        raise _WrongError(f"{key} must be a list of names")
+def _names(entry: Entry, key: str) -> tuple[str, ...]:
+    found = entry.names(key)
     if key in entry and not found:
-        raise _WrongError(f"{key} names at least one")
-    return tuple(found)
+        raise entry.wrong(f"{key} names at least one")
+    return found
 
 
-def _benchmarks(entry: Mapping[str, Any]) -> tuple[str, ...]:
-    if entry["kind"] != "suite" or entry["metric"] in OVERALL:
-        single = OF_SUITE if entry["kind"] != "suite" else ("except",)
-        if any(key in entry for key in single):
-            raise _WrongError(f"{', '.join(single)} belong to figures of single benchmarks")
+def _benchmarks(entry: Entry) -> tuple[str, ...]:
+    single = entry.text("kind") == "suite"
+    if not single or entry.text("metric") in OVERALL:
+        others = ("except",) if single else OF_SUITE
+        if any(key in entry for key in others):
+            raise entry.wrong(f"{', '.join(others)} belong to figures of single benchmarks")
         # Of all rows, these at least; a real program is one too.
         return _names(entry, "benchmarks")
     chosen, left = _names(entry, "benchmarks"), _names(entry, "except")
     unknown = {*chosen, *left} - set(BENCHMARKS)
     if unknown:
-        raise _WrongError(f"unknown benchmark: {', '.join(sorted(unknown))}")
+        raise entry.wrong(f"unknown benchmark: {', '.join(sorted(unknown))}")
     return tuple(name for name in chosen or BENCHMARKS if name not in left)
