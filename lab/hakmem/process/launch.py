@@ -9,8 +9,9 @@ import ast
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 # Only modules that a bare interpreter holds anyway: each further one raises the lowest peak seen.
 # Memory is that of the command and its descendants: where these share pages, once for each.
@@ -43,14 +44,14 @@ def pages(pid):
 def watched():
     page = os.sysconf("SC_PAGE_SIZE") // 1024
     loading = start(*load) if load else None
-    seen = {"kb_s": 0.0, "sum_peak_kb": 0}
+    seen = {"memory_mb_s": 0.0, "sum_peak_kb": 0}
     last, held, until = begin, 0, None
     while True:
         _signal.sigtimedwait({_signal.SIGCHLD}, every)
         gone, status, usage = os.wait4(pid, os.WNOHANG)
         now = time.perf_counter()
         before, held = held, held if gone else pages(pid) * page
-        seen["kb_s"] += (now - last) * (before + held) / 2
+        seen["memory_mb_s"] += (now - last) * (before + held) / 2 * 1024e-6
         seen["sum_peak_kb"] = max(seen["sum_peak_kb"], held)
         last = now
         if loading and "load_status" not in seen:
@@ -79,9 +80,10 @@ else:
     seen = {"wall_s": time.perf_counter() - begin}
 with open("/proc/self/status") as file:
     own = next(int(line.split()[1]) for line in file if line.startswith("VmHWM"))
+peak = usage.ru_maxrss
 seen.update(
     user_s=usage.ru_utime, sys_s=usage.ru_stime, minflt=usage.ru_minflt, majflt=usage.ru_majflt,
-    involuntary_switches=usage.ru_nivcsw, peak_kb=usage.ru_maxrss, floor_kb=own,
+    involuntary_switches=usage.ru_nivcsw, max_rss_kb=peak if peak > own else None,
     status=os.waitstatus_to_exitcode(status), pid=pid)
 with open(out, "w") as file:
     print(seen, file=file)
@@ -109,32 +111,6 @@ class Job:
     quiet_s: float = 0.0
 
 
-@dataclass(frozen=True)
-class Account:
-    """What the command cost, seconds and counts of the whole process and its children.
-
-    `peak_kb` None: not above `floor_kb`, the launcher's own size, so not visible. The rest only
-    where it was watched: `kb_s` is the integral of resident memory, `sum_peak_kb` the most that all
-    processes held together; pages that they share count in each. A server's `wall_s` ends with its
-    load, `quiet_kb` is its memory when it was told to end.
-    """
-
-    wall_s: float
-    user_s: float
-    sys_s: float
-    minflt: int
-    majflt: int
-    involuntary_switches: int
-    peak_kb: int | None
-    floor_kb: int
-    status: int
-    pid: int
-    kb_s: float | None = None
-    sum_peak_kb: int | None = None
-    quiet_kb: int | None = None
-    load_status: int | None = None
-
-
 def argv_for(
     program: str,
     argv: Sequence[str],
@@ -156,11 +132,16 @@ def argv_for(
     return [sys.executable, "-I", "-S", "-c", _LAUNCHER, *files, *argv]
 
 
-def read(folder: Path) -> Account | None:
-    """The account, or None where the launcher was stopped before it wrote it whole."""
+def read(folder: Path) -> dict[str, Any] | None:
+    """What was seen of the command, by the names that a sample has for it, and how a load ended
+    (`load_status`); None where the launcher was stopped before it wrote it whole.
+
+    Seconds and counts are of the whole process and its children. A peak that is not above the
+    launcher's own size is None, not visible. Pages that processes share count in each of them. A
+    server's `wall_s` ends with its load, `quiet_kb` is its memory when it was told to end.
+    """
     try:
-        account = Account(**ast.literal_eval((folder / "account").read_text()))
+        found: dict[str, Any] = ast.literal_eval((folder / "account").read_text())
     except (FileNotFoundError, SyntaxError):
         return None
-    assert account.peak_kb is not None
-    return account if account.peak_kb > account.floor_kb else replace(account, peak_kb=None)
+    return found

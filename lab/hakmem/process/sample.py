@@ -5,12 +5,12 @@ import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
 from hakmem.process import children, host, launch, perf, proof as proofs, provenance, scratch
-from hakmem.process.launch import Account, Job
+from hakmem.process.launch import Job
 from hakmem.process.library import Library
 from hakmem.process.proof import Proof
 from hakmem.process.settings import tuning
@@ -180,8 +180,9 @@ def _measure(blank: Sample, process: Process, folder: Path) -> Sample:
         ended = children.finished(argv, folder, process.timeout_s, env=environment, cwd=home)
     except OSError as refusal:
         return replace(blank, error=f"cannot start: {refusal.strerror}")
-    account = launch.read(folder) if process.launched else None
-    pid = account.pid if account else None
+    # Without it the command ended badly.
+    account = (launch.read(folder) if process.launched else None) or {}
+    load_status = account.pop("load_status", 0)
     counts = perf.parse_stat(host.read(str(counts_file)) or "", perf.NEEDED).counted
     sample = replace(
         blank,
@@ -195,20 +196,17 @@ def _measure(blank: Sample, process: Process, folder: Path) -> Sample:
         instructions=counts.get("instructions:u"),
         status=ended.status,
         pid=ended.pid,
-        proof=_own_proof(proofs.read(proof_file), process, pid),
+        proof=_own_proof(proofs.read(proof_file), process, account.get("pid")),
         output=ended.err if process.job else ended.out + ended.err,
     )
-    if process.own_account:
-        sample = _own_account(sample, ended.out)
-    elif account:  # without it the command ended badly
-        sample = _seen(sample, account)
+    sample = _own_account(sample, ended.out) if process.own_account else replace(sample, **account)
     error = None
     if ended.status is None:
         error = f"still running after {process.timeout_s:g} s: killed"
     elif sample.status:
         error = children.how_ended(sample.status, ended.err, "" if process.job else ended.out)
     elif process.job and home:
-        error = _undone(process.job, home, account, folder, ended.err)
+        error = _undone(process.job, home, load_status, folder, ended.err)
     return replace(sample, error=error)
 
 
@@ -219,10 +217,10 @@ def _home(job: Job, folder: Path) -> Path:
     return home
 
 
-def _undone(job: Job, home: Path, account: Account | None, folder: Path, stderr: str) -> str | None:
+def _undone(job: Job, home: Path, load_status: int, folder: Path, stderr: str) -> str | None:
     """Why a job that ended well is not done after all."""
-    if account and account.load_status:
-        return f"its load ended: {children.how_ended(account.load_status, stderr)}"
+    if load_status:
+        return f"its load ended: {children.how_ended(load_status, stderr)}"
     try:
         return job.wrong(home, (folder / "stdout").read_bytes())
     except OSError as error:
@@ -234,14 +232,6 @@ def _own_account(sample: Sample, text: str) -> Sample:
     rss = result.get("max_rss_kb") if result else None
     peak = int(rss) if isinstance(rss, int | float) else None
     return replace(sample, result=result, max_rss_kb=peak)
-
-
-def _seen(sample: Sample, account: Account) -> Sample:
-    """What the launcher saw of the command itself."""
-    names = {field.name for field in fields(Account)} & {field.name for field in fields(Sample)}
-    integral = None if account.kb_s is None else account.kb_s * 1024 / 1e6
-    same = {name: getattr(account, name) for name in names}
-    return replace(sample, **same, max_rss_kb=account.peak_kb, memory_mb_s=integral)
 
 
 def last_json_line(text: str) -> dict[str, object] | None:
