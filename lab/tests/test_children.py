@@ -41,6 +41,12 @@ def test_the_whole_group_ends(tmp_path: Path) -> None:
     assert until(lambda: ended(grandchild))
 
 
+def test_what_is_logged_leaves_nothing_behind(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    assert children.logged(("sh", "-c", "sleep 60 & echo $!; exit 3"), log) == 3
+    assert until(lambda: ended(int(log.read_text())))
+
+
 def test_how_a_program_ended_has_a_word_for_every_signal() -> None:
     assert children.how_ended(-signal.SIGSEGV, "") == "killed by SIGSEGV"
     assert children.how_ended(-40, "at last\n") == "killed by signal 40: at last"
