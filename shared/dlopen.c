@@ -2,10 +2,10 @@
  * so frees by the C library's free what hakmem gave out (docs/decisions/0034-unwinders-and-deep-binding.md). */
 #include <dlfcn.h>
 
+#include "api/api.h"
 #include "base/base.h"
 #include "base/calls.h"
 #include "config/config.h"
-#include "hakmem/hakmem.h"
 
 #if defined(__GLIBC__) && !HK_NO_OVERRIDE && (defined(__x86_64__) || defined(__aarch64__))
 
@@ -36,7 +36,7 @@ call_t hk_dlopen_as(unsigned flags) {
     }
     if (HK_UNLIKELY((flags & RTLD_DEEPBIND) != 0)) {
         if (hk_load_relaxed(&takes) == 0)
-            hk_store_relaxed(&takes, HK_KEEP_ERRNO(hak_is_serving()) == 1 ? 1 : -1);
+            hk_store_relaxed(&takes, HK_KEEP_ERRNO(hk_is_serving()) ? 1 : -1);
         if (hk_load_relaxed(&takes) == 1 && hk_option(deepbind) == 0)
             flags &= ~(unsigned)RTLD_DEEPBIND;
     }

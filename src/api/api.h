@@ -32,6 +32,9 @@ void *hk_aligned_slow(size_t n, size_t align, unsigned by);
 bool hk_is_cxx_library(const char *object);
 void *hk_symbol_of_others(const char *name, bool (*skips)(const char *object));
 
+/* Whether malloc, as the program has it, is this library's. */
+bool hk_is_serving(void);
+
 /* This library's malloc, where it exports one: `malloc` means that which serves the process. */
 void *hk_own_malloc(size_t n);
 

@@ -84,7 +84,7 @@ HK_EXPORT int malloc_info(int options, FILE *stream) {
     return fputs(hk_line_text(&line), stream) == EOF || failed ? -1 : 0;
 }
 
-HK_EXPORT void malloc_stats(void) { hak_stats_print(STDERR_FILENO, HAK_STATS_TEXT); }
+HK_EXPORT void malloc_stats(void) { hk_stats_print(STDERR_FILENO, HAK_STATS_TEXT); }
 
 /* Everything free goes back; a pad to keep makes no sense where nothing is at the top of a heap. */
 HK_EXPORT int malloc_trim(size_t pad) {

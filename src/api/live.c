@@ -45,7 +45,8 @@ static bool is_of_one_user(uid_t uid) {
     hk_os_lines_open(&lines, "/proc/self/uid_map");
     const char *s = hk_os_line(&lines); /* the first one here, that outside, how many from there */
     for (unsigned i = 0; s != NULL && i < 3; i++) {
-        s += strspn(s, " ");
+        while (*s == ' ')
+            s++;
         hk_parse(&s, &number);
     }
     hk_os_lines_close(&lines);

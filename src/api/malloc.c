@@ -80,9 +80,11 @@ HK_EXPORT void hak_check_range(const void *p, size_t n) {
     const hk_around_t is = hk_around(p);
     if (HK_LIKELY(n <= room_in(is, p)))
         return;
-    const size_t into = (size_t)((const char *)p - is.block), most = (size_t)HK_NOWHERE - into;
-    hk_guard_fault(is.bytes == HK_NO_SIZE ? HK_USE_AFTER_FREE : HK_OVERFLOW, is.block, is.bytes,
-                   (ptrdiff_t)(into + hk_min(n - 1, most)));
+    const size_t into = (size_t)((const char *)p - is.block);
+    if (is.bytes == HK_NO_SIZE)
+        hk_guard_fault(HK_USE_AFTER_FREE, is.block, is.bytes, (ptrdiff_t)into);
+    else /* at the first byte beyond */
+        hk_guard_fault(HK_OVERFLOW, is.block, is.bytes, (ptrdiff_t)hk_max(into, is.bytes));
 }
 
 HK_EXPORT const char *hak_version(void) { return HK_VERSION; }

@@ -20,7 +20,8 @@ typedef int resource_t;
 
 /* Also the number of one of its threads. */
 static bool is_of_this_process(pid_t pid) {
-    return pid == 0 || HK_KEEP_ERRNO(HK_CALL(other, syscall(SYS_tgkill, getpid(), pid, 0))) == 0;
+    const uint64_t own = HK_CALL(other, getpid());
+    return pid == 0 || HK_KEEP_ERRNO(HK_CALL(other, syscall(SYS_tgkill, own, pid, 0))) == 0;
 }
 
 /* The program's call, and so not one that is counted. How far the limit goes the system is asked for: `limit`

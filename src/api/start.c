@@ -23,16 +23,18 @@
 /* malloc is referenced as any program refers to it. Its address alone cannot say no: in a program
  * that is not position independent it is that of a stub. Then the page map says whose a block of it
  * is. What another one gave out is left to it: not every free is ready before main. */
-HK_EXPORT int hak_is_serving(void) {
+bool hk_is_serving(void) {
     void *(*volatile serving)(size_t) = malloc;
     if (!HK_NO_OVERRIDE && serving == hk_own_malloc)
-        return 1;
+        return true;
     void *p = serving(1);
-    const int ours = hk_map_kind(p) != HK_KIND_FOREIGN;
+    const bool ours = hk_map_kind(p) != HK_KIND_FOREIGN;
     if (ours)
         free(p);
     return ours;
 }
+
+HK_EXPORT int hak_is_serving(void) { return hk_is_serving(); }
 
 /* A line longer than hk_line_t that is still written by one write, so that the processes of a tree
  * can share the file. Holds the settings of all options at their longest. */
@@ -72,8 +74,8 @@ static void append_head(proof_t *proof) {
                 HK_CALL(other, getpid()));
     hk_line_json(&line, exe);
     hk_line_put(&line, "\",\"serving\":%s,\"profile\":\"",
-                hak_is_serving() ? "true,\"allocator\":\"hakmem\""
-                                 : "false,\"allocator\":\"another\"");
+                hk_is_serving() ? "true,\"allocator\":\"hakmem\""
+                                : "false,\"allocator\":\"another\"");
     if (hk_option_origin(profile) == HK_FROM_DEFAULT)
         hk_line_str(&line, HK_PROFILE_DEFAULT);
     else

@@ -83,7 +83,7 @@ HK_EXPORT int hak_stats_get(hak_stats_t *stats) {
     return 0;
 }
 
-HK_EXPORT int hak_stats_print(int fd, hak_stats_format_t format) {
+int hk_stats_print(int fd, hak_stats_format_t format) {
     hk_figures_t figures;
     if (format != HAK_STATS_TEXT && format != HAK_STATS_JSON && format != HAK_STATS_OPENMETRICS)
         return refused(EINVAL);
@@ -91,4 +91,8 @@ HK_EXPORT int hak_stats_print(int fd, hak_stats_format_t format) {
         return refused(EBUSY);
     int error = hk_emit_stats(fd, format, &figures);
     return error == 0 ? 0 : refused(error);
+}
+
+HK_EXPORT int hak_stats_print(int fd, hak_stats_format_t format) {
+    return hk_stats_print(fd, format);
 }

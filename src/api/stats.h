@@ -12,3 +12,6 @@ bool hk_stats_collect(hak_stats_t *stats, bool measure);
 
 /* The same, all measured, and the sections: what is written. */
 bool hk_figures_collect(hk_figures_t *figures);
+
+/* As hak_stats_print, for our own. */
+int hk_stats_print(int fd, hak_stats_format_t format);

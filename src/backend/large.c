@@ -90,12 +90,10 @@ static size_t dense_bytes(size_t n) {
     return hk_large_huge_blocks() < most ? (n + HK_UNIT / 8) / HK_UNIT * HK_UNIT : bytes;
 }
 
-/* What of a huge block that takes so many bytes will probably be written to. */
+/* What of a huge block that takes so many bytes is worth memory that was there before: what will probably be written to; or
+ * all of it, where a range is of use only as a whole. */
 static size_t front_of(size_t bytes) {
-    if (bytes % HK_UNIT != 0)
-        return bytes;
-    hk_written_asked(bytes);
-    return hk_written_usually(bytes);
+    return bytes % HK_UNIT == 0 && hk_region_moves() ? hk_written_usually(bytes) : bytes;
 }
 
 /* Before fresh memory is taken for a block that the cache does not hold, what other threads have
@@ -126,7 +124,10 @@ static bool take_range(size_t n, size_t align, size_t front, hk_range_t *range, 
 
 static void *huge_alloc(size_t n, size_t align, size_t *dirty) {
     huge_t *huge = hk_stock_take(&stock);
-    const size_t front = front_of(huge_bytes(n));
+    const size_t bytes = huge_bytes(n);
+    if (bytes % HK_UNIT == 0)
+        hk_written_asked(bytes);
+    const size_t front = front_of(bytes);
     if (huge == NULL || !take_range(n, align, front, &huge->range, dirty)) {
         if (huge != NULL)
             hk_stock_put(&stock, huge);
@@ -236,7 +237,7 @@ static size_t worth_keeping(const huge_t *huge) {
     /* moving the pages of a cached range to another one takes longer than a fresh one if there are hardly any */
     if (bytes >= MUCH && written <= hk_align_up(bytes / HARDLY_ANY, HK_UNIT))
         return 0;
-    return hk_written_usually(bytes) != bytes ? written : bytes;
+    return front_of(bytes) != bytes ? written : bytes;
 }
 
 static void give_range(const hk_range_t *range, size_t kept) {

@@ -80,13 +80,18 @@ static hk_leaf_t *leaf_make(uintptr_t a) {
     return leaf;
 }
 
+/* The bit of the OS page of a leaf's part of the flat map that has the slice's byte. */
+static unsigned page_bit(size_t slice, size_t page) {
+    return 1u << ((slice & (HK_LEAF_SLICES - 1)) >> __builtin_ctzll(page));
+}
+
 /* Makes the OS page of the flat map that holds slice number `slice` writable. Two threads may do so
  * at once: it is idempotent. */
 static bool flat_commit(hk_leaf_t *leaf, size_t slice) {
     size_t page = hk_os_page_size();
     hk_assert(HK_LEAF_SLICES / page <= 32); /* `committed` has a bit for each */
     hk_assert(slice >> (HK_LEAF_SHIFT - HK_SLICE_SHIFT) == leaf->first >> HK_LEAF_SHIFT);
-    unsigned bit = 1u << ((slice & (HK_LEAF_SLICES - 1)) / page);
+    const unsigned bit = page_bit(slice, page);
     if (hk_load_acquire(&leaf->committed) & bit)
         return true;
     uint8_t *start = (uint8_t *)hk_flat.bytes + (slice & ~(page - 1));
@@ -109,8 +114,7 @@ bool hk_map_refuses_all(void) {
 /* Whether the flat map has the slice's byte. Not where it has been given up; nor where the flat map was not there yet when
  * the leaf was prepared, which is so if a signal handler had interrupted the process's first allocation. */
 static bool is_flat(const hk_leaf_t *leaf, size_t slice, size_t page) {
-    const unsigned number = (unsigned)(slice & (HK_LEAF_SLICES - 1)) >> __builtin_ctzll(page);
-    return hk_map_has_flat() && (hk_load_acquire(&leaf->committed) >> number & 1);
+    return hk_map_has_flat() && (hk_load_acquire(&leaf->committed) & page_bit(slice, page)) != 0;
 }
 
 void hk_map_is_valid(const void *p, size_t slices) {
@@ -159,8 +163,9 @@ void *hk_map_committed(void *p, size_t bytes) {
     return NULL;
 }
 
+typedef _Atomic uint64_t __attribute__((may_alias)) word_t; /* several kinds */
+
 static HK_NOINLINE void fill(_Atomic uint8_t *at, size_t n, uint8_t kind) {
-    typedef _Atomic uint64_t __attribute__((may_alias)) word_t;
     const uint64_t word = kind * (UINT64_MAX / UINT8_MAX);
     _Atomic uint8_t *const end = at + n;
     for (; at < end && !hk_is_aligned((uintptr_t)at, sizeof word); at++)
@@ -179,6 +184,8 @@ void hk_map_set(const void *p, size_t slices, unsigned kind) {
                    page - (at & (page - 1))); /* of one leaf, and of one page of the flat map */
         hk_leaf_t *leaf = hk_map_leaf((const void *)(at << HK_SLICE_SHIFT));
         hk_assert(leaf != NULL && leaf->first >> HK_SLICE_SHIFT == (at & ~(HK_LEAF_SLICES - 1)));
+        if ((hk_load_relaxed(&leaf->written) & page_bit(at, page)) == 0)
+            hk_or_seq(&leaf->written, page_bit(at, page));
         fill(&leaf->kind[at & (HK_LEAF_SLICES - 1)], n, (uint8_t)kind);
         if (is_flat(leaf, at, page))
             fill(&hk_flat.bytes[at], n, (uint8_t)kind);
@@ -214,17 +221,32 @@ void *hk_map_owner(const void *p) {
 
 /* ---- visiting ---- */
 
-void hk_map_visit(hk_map_visitor_t *visit, void *argument) {
-    const size_t per_unit = HK_UNIT / HK_SLICE;
-    for (hk_leaf_t *leaf = hk_load_acquire(&made); leaf != NULL; leaf = leaf->made_next)
-        for (size_t i = 0, n; i < HK_LEAF_SLICES; i += hk_max(n, 1)) {
-            const _Atomic uint8_t *kinds = &leaf->kind[i];
-            for (n = 0;
-                 n < per_unit - i % per_unit && hk_load_relaxed(&kinds[n]) != HK_KIND_FOREIGN;)
-                n++;
-            if (n != 0)
-                visit((const char *)leaf->first + i * HK_SLICE, n, kinds, argument);
+/* Those of n slices from the i-th on. Most are foreign, so several are passed over at once. */
+static void visit_slices(const hk_leaf_t *leaf, size_t i, size_t n, hk_map_visitor_t *visit,
+                         void *argument) {
+    const size_t per_unit = HK_UNIT / HK_SLICE, end = i + n;
+    _Static_assert(HK_KIND_FOREIGN == 0, "a word of such is 0");
+    while (i < end) {
+        const _Atomic uint8_t *kinds = &leaf->kind[i];
+        if (i % sizeof(word_t) == 0 && hk_load_relaxed((const word_t *)(const void *)kinds) == 0) {
+            i += sizeof(word_t);
+            continue;
         }
+        for (n = 0; n < per_unit - i % per_unit && hk_load_relaxed(&kinds[n]) != HK_KIND_FOREIGN;)
+            n++;
+        if (n != 0)
+            visit((const char *)leaf->first + i * HK_SLICE, n, kinds, argument);
+        i += hk_max(n, 1);
+    }
+}
+
+/* What was never written to is not even read, which would be a fault for each page of it. */
+void hk_map_visit(hk_map_visitor_t *visit, void *argument) {
+    const size_t page = hk_os_page_size();
+    for (hk_leaf_t *leaf = hk_load_acquire(&made); leaf != NULL; leaf = leaf->made_next)
+        for (size_t i = 0; i < HK_LEAF_SLICES; i += page)
+            if ((hk_load_relaxed(&leaf->written) & page_bit(i, page)) != 0)
+                visit_slices(leaf, i, hk_min(page, HK_LEAF_SLICES - i), visit, argument);
 }
 
 void hk_map_visit_own(void (*visit)(const void *start, size_t bytes, void *argument),

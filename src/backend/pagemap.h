@@ -44,6 +44,7 @@ typedef struct hk_leaf {
     _Atomic(void *) owner[HK_LEAF_UNITS]; /* atomic: any thread */
     _Atomic uint8_t kind[HK_LEAF_SLICES]; /* atomic: any thread */
     atomic_uint committed;     /* atomic: bit i: the flat map's i-th OS page here is writable */
+    atomic_uint written;       /* atomic: bit i: as many kinds as that page has may be set */
     uintptr_t first;           /* const: the first address */
     struct hk_leaf *made_next; /* const once set */
 } hk_leaf_t;

@@ -40,6 +40,9 @@ bool hk_region_take(size_t bytes, size_t align, size_t dense, hk_range_t *range,
 bool hk_region_take_front(size_t bytes, size_t align, size_t dense, size_t front, hk_range_t *range,
                           size_t *used);
 
+/* Whether pages are moved; where they are not, whole ranges are what a later request can use. Any thread, no lock. */
+bool hk_region_moves(void);
+
 /* Whether memory is bounded for this process. Once so, always so. */
 extern atomic_bool hk_region_bounded;
 HK_INLINE bool hk_region_is_bounded(void) { return hk_load_relaxed(&hk_region_bounded); }

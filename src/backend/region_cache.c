@@ -24,6 +24,7 @@ atomic_bool hk_region_look_is_due;
 
 atomic_uint hk_region_no_moves, hk_region_no_cuts;
 
+bool hk_region_moves(void) { return hk_load_relaxed(&hk_region_no_moves) == 0; }
 size_t hk_region_live(void) { return hk_load_relaxed(&live); }
 size_t hk_region_cached(void) { return hk_load_relaxed(&cached); }
 

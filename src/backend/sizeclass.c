@@ -34,8 +34,9 @@ _Static_assert(HK_CLASS_COUNT <= UINT8_MAX, "the tables' entries");
     {                                                                                              \
         .reciprocal = ((1ull << 40) + (bytes)-1) / (bytes), .size = (bytes),                       \
         .blocks = (uint16_t)HK_CLAMP((n)*65536 / (bytes), 1, HK_SLAB_MAX_BLOCKS),                  \
-        .magazine = (uint16_t)HK_MAGAZINE(bytes), .one_way = (uint16_t)HK_MAGAZINE_ONE_WAY(bytes), \
-        .slices = (uint8_t)(n), .band = BAND(bytes),                                               \
+        .magazine = (uint16_t)HK_MAGAZINE(bytes), .narrow = (uint16_t)HK_MAGAZINE_NARROW(bytes),   \
+        .one_way = (uint16_t)HK_MAGAZINE_ONE_WAY(bytes), .slices = (uint8_t)(n),                   \
+        .band = BAND(bytes),                                                                       \
     }
 #define ENTRY(cls, bytes, before, n) [cls] = ROW(bytes, n),
 hk_class_t hk_classes[HK_CLASS_COUNT] = {HK_CLASSES(ENTRY)};
@@ -153,11 +154,8 @@ static uint32_t dominant_locked(unsigned cls) {
     return 0;
 }
 
-static void learn_locked(unsigned cls, size_t slab_bytes) {
-    const uint32_t size = dominant_locked(cls), of = hk_classes[cls].size;
-    const size_t saved = slab_bytes / of * (of - size);
-    if (size == 0 || saved < slab_bytes / LEAST_SHARE || saved < LEAST_SAVED)
-        return;
+/* That size of class `cls` gets a class of its own, and what that serves. */
+static HK_COLD void split_locked(unsigned cls, uint32_t size) {
     const size_t before = before_locked(cls);
     if (size <= before || !settle_locked(HK_READ_WRITE))
         return;
@@ -168,6 +166,13 @@ static void learn_locked(unsigned cls, size_t slab_bytes) {
         hk_count(classes_learned, 1);
     }
     settle_locked(HK_READ);
+}
+
+static void learn_locked(unsigned cls, size_t slab_bytes) {
+    const uint32_t size = dominant_locked(cls), of = hk_classes[cls].size;
+    const size_t saved = slab_bytes / of * (of - size);
+    if (size != 0 && saved >= slab_bytes / LEAST_SHARE && saved >= LEAST_SAVED)
+        split_locked(cls, size);
 }
 
 void hk_class_note(unsigned cls, size_t n, size_t slab_bytes) {

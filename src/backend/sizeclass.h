@@ -38,12 +38,12 @@
     HK_DOUBLED(X, 34, 8192, 2)                                                                     \
     HK_DOUBLED(X, 38, 16384, 4)
 
-/* The most blocks of a class that a thread's magazine may hold: 2000, at most 128 KiB of them, but
- * never fewer than 8; and of a thread that so far only takes blocks, or only frees them, 256, and
- * at most 64 KiB of those up to 1 KiB. All magazines of a thread together are bounded by its budget
- * (front/thread.h). */
+/* The most blocks of a class that a thread's magazine may hold: 2000, at most 256 KiB of them, but never fewer than 8; of
+ * a thread that so far only takes blocks, or only frees them, 128, at most 64 KiB, but never fewer than 4. And how many
+ * one refill brings at most. All magazines of a thread together are bounded by its budget (front/thread.h). */
 #define HK_CLAMP(x, lo, hi) ((x) < (lo) ? (lo) : (x) > (hi) ? (hi) : (x))
-#define HK_MAGAZINE(size) (HK_HOSTILE ? 2 : HK_CLAMP(131072 / (size), 8, 2000))
+#define HK_MAGAZINE(size) (HK_HOSTILE ? 2 : HK_CLAMP(262144 / (size), 8, 2000))
+#define HK_MAGAZINE_NARROW(size) (HK_HOSTILE ? 1 : HK_CLAMP(65536 / (size), 4, 128))
 #define HK_MAGAZINE_ONE_WAY(size)                                                                  \
     (HK_HOSTILE ? 2 : HK_CLAMP(((size) <= 1024 ? 65536 : 131072) / (size), 8, 256))
 
@@ -71,6 +71,7 @@ typedef struct {
     uint32_t size;       /* bytes of a block */
     uint16_t blocks;     /* per slab */
     uint16_t magazine;   /* the most blocks a thread's magazine of this class may hold */
+    uint16_t narrow;     /* the same while the thread only takes blocks, or only frees them */
     uint16_t one_way;    /* the most that a refill brings, or that one gets at once */
     uint8_t slices;      /* per slab */
     uint8_t band;        /* C0 ... C7; 8 above 1024 bytes */

@@ -116,26 +116,32 @@ void hk_pool_all_guarded(void);
 /* What a superslab's descriptor begins with: all that finding a block's bits takes. Of each slice, set before
  * its blocks are seen, and only where somebody guards the heap: where the bits of its slab are, and where it starts. */
 typedef struct {
-    struct {
-        _Atomic uint16_t *shadow;
-        const char *base;
-    } slices[HK_SLICES];
+    _Atomic uint16_t *shadow;
+    const char *base;
+} hk_shadows_t;
+typedef struct {
+    hk_shadows_t slices[HK_SLICES];
 } hk_superslab_head_t;
 
-/* The bits of the block of class cls that starts at p, an address in a slab of that class; NULL where none starts
- * there. `quick`, where the class is not 1: behind the slab's last block there are some as well, that are 0. */
-HK_INLINE _Atomic uint16_t *hk_shadow_in(const void *p, unsigned cls, bool quick) {
-    /* the flat map takes addresses modulo its own; what is no multiple of the class's size then ends below */
+/* Of the slice that p lies in, an address in a slab. */
+HK_INLINE const hk_shadows_t *hk_shadows_at(const void *p) {
+    /* the flat map takes addresses modulo its own; what is no multiple of the class's size then ends in hk_shadow_in() */
     const size_t root = ((uintptr_t)p >> HK_LEAF_SHIFT) % HK_MAP_LEAVES;
     const hk_leaf_t *leaf = hk_load_acquire(&hk_map_root[root]);
     const hk_superslab_head_t *ss = (const void *)hk_load_acquire(&leaf->owner[hk_map_unit(p)]);
+    return &ss->slices[((uintptr_t)p >> HK_SLICE_SHIFT) & (HK_SLICES - 1)];
+}
+
+/* The bits of the block of class cls that starts at p, an address in a slab of that class; NULL where none starts
+ * there. `quick`, where the class is not 1: behind the slab's last block there are some as well, that are 0. */
+HK_INLINE _Atomic uint16_t *hk_shadow_in(const void *p, size_t cls, bool quick) {
+    const hk_shadows_t *slice = hk_shadows_at(p);
     const hk_class_t *c = &hk_classes[cls];
-    const size_t slice = ((uintptr_t)p >> HK_SLICE_SHIFT) & (HK_SLICES - 1);
-    const size_t offset = (size_t)((const char *)p - ss->slices[slice].base);
+    const size_t offset = (size_t)((const char *)p - slice->base);
     const unsigned index = hk_class_index(c, offset);
     if (HK_UNLIKELY((size_t)index * c->size != offset || (!quick && index >= c->blocks)))
         return NULL;
-    _Atomic uint16_t *shadow = ss->slices[slice].shadow + index;
+    _Atomic uint16_t *shadow = slice->shadow + index;
     if (shadow == NULL)
         __builtin_unreachable(); /* there is no need to ask */
     return shadow;

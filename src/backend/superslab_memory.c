@@ -86,8 +86,16 @@ static bool take_shadow_locked(hk_shadow_t *shadow, unsigned lines) {
     return true;
 }
 
+/* But for those of slabs from before the guard, blocks that are given back leave nothing behind, nor does a link. */
+HK_WALKER static void is_zero(hk_shadow_t shadow) {
+    for (size_t i = 0; i < shadow.lines * HK_CACHE_LINE / sizeof *shadow.at; i++)
+        hk_assert(hk_load_relaxed(&shadow.at[i]) == 0);
+}
+
 static void give_shadow_locked(hk_shadow_t shadow, bool zero) {
-    if (!zero)
+    if (zero)
+        hk_walk(is_zero(shadow));
+    else
         hk_zero((void *)(uintptr_t)shadow.at, shadow.lines * HK_CACHE_LINE);
     *link_of(shadow) = room->unused[shadow.lines];
     room->unused[shadow.lines] = shadow.at;
@@ -190,25 +198,37 @@ void hk_pool_all_guarded(void) { hk_store_relaxed(&early, (uint16_t)0); }
 
 /* ---- holes ---- */
 
+/* A mark is no mapping of its own, and takes the memory with it. */
+static bool dig_hole(char *hole, bool used, bool *marked) {
+    if (!hk_region_is_bounded() && hk_os_marks() && hk_os_mark(hole, HK_SLICE))
+        return *marked = true;
+    if (used)
+        hk_advise(hole, HK_SLICE, HK_PURGE);
+    return hk_os_protect(hole, HK_SLICE, HK_NO_ACCESS);
+}
+
 /* Between the holes there is room for any slab. They can be done without: once the system refuses one there are no
  * more of them, and a huge page with a hole is none any more, but keeps the hole's memory. */
-static uint32_t dig_holes(const hk_range_t *range, unsigned cls, bool used) {
+static HK_COLD uint32_t dig_holes(const hk_range_t *range, unsigned cls, bool used, bool *marked) {
     enum { EVERY = 8 };
     uint32_t holes = 0;
-    if (HK_LIKELY(!hk_region_scatters()) || cls == 0 || range->bytes != HK_UNIT)
+    if (cls == 0 || range->bytes != HK_UNIT)
         return 0;
     for (unsigned i = 0; i < HK_SLICES; i += EVERY) {
         const unsigned at = i + hk_region_chance(EVERY);
         char *hole = range->start + at * HK_SLICE;
-        if (used)
-            hk_advise(hole, HK_SLICE, HK_PURGE);
-        if (!hk_os_protect(hole, HK_SLICE, HK_NO_ACCESS)) {
+        if (!dig_hole(hole, used, marked)) {
             hk_region_save_mappings();
             break;
         }
         holes |= hk_slice_mask(at, 1);
     }
     return holes;
+}
+
+static HK_COLD bool fill_holes(const hk_superslab_t *ss, const hk_range_t *range) {
+    return hk_os_protect(range->start, range->bytes, HK_READ_WRITE) &&
+           (!ss->marked || hk_os_unmark(range->start, range->bytes));
 }
 
 /* ---- huge pages ---- */
@@ -362,13 +382,16 @@ bool hk_superslab_add(unsigned slices, unsigned cls) {
     void *before = hk_map_set_owner(range.start, ss);
     hk_assert(before == NULL); /* nobody else has the unit */
     const unsigned count = (unsigned)(range.bytes / HK_SLICE);
-    const uint32_t holes = filled ? 0 : dig_holes(&range, cls, used != 0);
+    bool marked = false;
+    const bool may_have = HK_UNLIKELY(hk_region_scatters()) && !filled;
+    const uint32_t holes = may_have ? dig_holes(&range, cls, used != 0, &marked) : 0;
     hk_map_set(range.start, count, HK_KIND_FREE);
     hk_lock(&hk_pool_lock);
     hk_assert(ss->base == NULL && ss->list == 0 && ss->claimed == 0);
     newest = ss;
     ss->base = range.start;
     ss->holes = holes;
+    ss->marked = marked;
     /* guarding may have begun since the shadow was asked for: without one nothing can be carved */
     const bool can = HK_LIKELY(!hk_load_relaxed(&shadows)) || add_shadow(ss);
     ss->whole = hk_slice_mask(0, count) & ~holes;
@@ -385,7 +408,7 @@ bool hk_superslab_add(unsigned slices, unsigned cls) {
 hk_range_t hk_superslab_detach_locked(hk_superslab_t *ss) {
     const hk_range_t range = {ss->base, hk_superslab_bytes(ss), ss->holes != 0};
     hk_assert(ss->free == ss->whole);
-    if (ss->holes != 0 && !hk_os_protect(range.start, range.bytes, HK_READ_WRITE))
+    if (HK_UNLIKELY(ss->holes != 0) && !fill_holes(ss, &range))
         return (hk_range_t){0};
     const uint32_t dirty = hk_superslab_dirty(ss);
     const size_t pages = hk_superslab_gone(ss, dirty);

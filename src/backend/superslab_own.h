@@ -46,6 +46,7 @@ struct hk_superslab {
     hk_stocked_t kept;
     hk_shadow_t *shadows; /* const once set; of each slice; NULL where nobody guards the heap */
     atomic_bool early;    /* atomic: any thread; set once: not all of it is 0 where no slab is */
+    bool marked;          /* const while mapped; some of the holes are marks in the page tables */
     hk_slab_t slabs[HK_SLICES];
     hk_remote_t remotes[HK_SLICES];
     /* atomic: any thread, const once set. The bitmaps of slabs whose own are too short; NULL until there is one */

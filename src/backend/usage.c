@@ -1,6 +1,7 @@
 #include "backend/usage.h"
 
 #include "backend/heap.h"
+#include "backend/hoard.h"
 #include "backend/large.h"
 #include "backend/limit.h"
 #include "backend/meta.h"
@@ -229,6 +230,7 @@ bool hk_usage_measure(hak_stats_t *stats, bool (*goes_on)(void *), void *argumen
     stats->dirty = free - stats->lazy;
     hk_map_visit_own(measure_own, &walk);
     hk_meta_visit(measure_own, &walk);
+    hk_hoard_visit(measure_own, &walk);
     hk_os_look_end(&walk.look);
     stats->resident = hk_min(walk.resident, stats->mapped);
     stats->retained = stats->mapped - stats->resident;

@@ -222,11 +222,13 @@ int hk_open(const char *path, int flags, unsigned mode) {
     return above;
 }
 
-/* glibc has it from 2.32 on; another C library's strerror takes no locks. */
-extern const char *strerrordesc_np(int error) __attribute__((weak));
+/* glibc's strerror may take locks; it has the other from 2.32 on. */
+#if defined __GLIBC__ && __GLIBC_PREREQ(2, 32)
+#define strerror strerrordesc_np
+#endif
 
 const char *hk_error_text(int error) {
-    const char *text = strerrordesc_np != NULL ? strerrordesc_np(error) : strerror(error);
+    const char *text = strerror(error);
     return text != NULL ? text : "an unknown error";
 }
 

@@ -38,8 +38,11 @@ bool hk_has_own_number(void) {
 /* Of those that have not, the child of vfork has its parent's memory, one made past the C library's fork its own. */
 bool hk_is_own_memory(void) {
     enum { MEMORY = 1 }; /* KCMP_VM of <linux/kcmp.h>, which not all C libraries can include */
-    return hk_has_own_number() ||
-           HK_KEEP_ERRNO(HK_CALL(other, syscall(SYS_kcmp, getpid(), getppid(), MEMORY, 0, 0))) > 0;
+    if (hk_has_own_number())
+        return true;
+    const uint64_t own = HK_CALL(other, getpid());
+    const int parent = HK_CALL(other, syscall(SYS_getppid));
+    return HK_KEEP_ERRNO(HK_CALL(other, syscall(SYS_kcmp, own, parent, MEMORY, 0, 0))) > 0;
 }
 
 static bool has_real_time_priority;

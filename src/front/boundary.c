@@ -16,6 +16,7 @@
 #include "front/magazine.h"
 #include "front/observed.h"
 #include "front/prewarm.h"
+#include "front/sampled.h"
 #include "front/thread.h"
 #include "front/watched.h"
 #include "guard/block.h"
@@ -80,8 +81,11 @@ HK_INLINE void free_unguarded(void *p) {
 }
 
 void hk_free_slow(void *p) {
-    if (hk_load_relaxed(&hk_guarded_alone))
+    const signed char alone = hk_load_relaxed(&hk_alone);
+    if (alone > 0)
         hk_guarded_free(p);
+    else if (alone < 0)
+        hk_counted_free(p);
     else
         hk_delete_slow(p, HK_BY_MALLOC, HK_ANY_SIZE, 1);
 }
@@ -269,7 +273,7 @@ HK_INLINE void *malloc_observed(hk_thread_t *thread, unsigned plan, size_t up, h
 static HK_NOINLINE void *unguarded(size_t n, size_t align, hk_by_t by) {
     hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
     const unsigned plan = thread != NULL ? hk_observed(thread) : 0;
-    const size_t up = hk_size_for_alignment(n, align);
+    const size_t up = align <= 8 ? n : hk_size_for_alignment(n, align);
     if (HK_UNLIKELY(up > HK_MID_MAX))
         return HK_TIMED_VALUE(malloc_slow, hk_take_block(0, n, hk_max(align, 16)));
     if (HK_UNLIKELY(plan != 0))
@@ -278,9 +282,10 @@ static HK_NOINLINE void *unguarded(size_t n, size_t align, hk_by_t by) {
 }
 
 void *hk_malloc_slow(size_t n) {
-    if (hk_load_relaxed(&hk_guarded_alone))
+    const signed char alone = hk_load_relaxed(&hk_alone);
+    if (alone > 0)
         return hk_guarded_malloc_alone(n);
-    return hk_aligned_slow(n, 8, HK_BY_MALLOC);
+    return alone < 0 ? hk_counted_malloc(n) : hk_aligned_slow(n, 8, HK_BY_MALLOC);
 }
 
 HK_NOINLINE void *hk_malloc_long(size_t n) {

@@ -1,4 +1,4 @@
-#include "front/guarded.h"
+#include "front/guarded_own.h"
 
 #include <errno.h>
 #include <string.h>
@@ -11,18 +11,15 @@
 #include "front/boundary.h"
 #include "front/emergency.h"
 #include "front/magazine.h"
+#include "front/observed.h"
+#include "front/sampled.h"
 #include "front/thread_own.h"
 #include "front/watched.h"
 #include "guard/block.h"
 #include "guard/fence.h"
 #include "guard/foreign.h"
-#include "policy/look.h"
 
 /* ---- the start, and the thread's part ---- */
-
-static hk_quarantine_t *quarantine_of(hk_thread_t *thread) {
-    return thread != NULL ? hk_load_acquire(&thread->quarantine) : NULL;
-}
 
 /* The calling thread's, by the shortest way; NULL: there may be one all the same. */
 HK_INLINE hk_quarantine_t *quarantine_at_hand(void) {
@@ -37,20 +34,24 @@ void hk_guarded_start(void) {
                        "nothing is checked");
     if (thread != NULL)
         hk_thread_leave(thread);
-    hk_guarded_look_about();
+    hk_alone_look();
 }
 
-atomic_bool hk_guarded_alone;
+_Atomic signed char hk_alone;
 
-static bool is_alone(void) {
-    return hk_guarded() && !hk_sampling() && hk_watched() == HK_WATCHED_NOT;
+static signed char alone(void) {
+    if (HK_FAST || hk_sampling() || hk_watched() != HK_WATCHED_NOT)
+        return HK_ALONE_NOT;
+    if (hk_guarded())
+        return HK_ALONE_GUARDED;
+    return hk_plan_from_options() == HK_MAGAZINES_COUNTED ? HK_ALONE_COUNTED : HK_ALONE_NOT;
 }
 
 /* Once more where it has changed meanwhile, as in hk_watched_apply(). */
-void hk_guarded_look_about(void) {
+void hk_alone_look(void) {
     do
-        hk_store_seq(&hk_guarded_alone, is_alone());
-    while (hk_load_seq(&hk_guarded_alone) != is_alone());
+        hk_store_seq(&hk_alone, alone());
+    while (hk_load_seq(&hk_alone) != alone());
 }
 
 void hk_guarded_set_up_locked(hk_thread_t *thread) {
@@ -59,9 +60,9 @@ void hk_guarded_set_up_locked(hk_thread_t *thread) {
         return;
     if (hk_sampling())
         hk_store_relaxed(&rest->until_sample, hk_sample_gap());
-    if (!hk_guarded() || quarantine_of(thread) != NULL)
+    if (!hk_guarded() || hk_quarantine_of(thread) != NULL)
         return;
-    hk_quarantine_t *quarantine = hk_meta_alloc(sizeof *quarantine);
+    hk_quarantine_t *quarantine = hk_meta_alloc(hk_quarantine_bytes());
     if (quarantine == NULL)
         return;
     hk_quarantine_begin(quarantine);
@@ -69,167 +70,11 @@ void hk_guarded_set_up_locked(hk_thread_t *thread) {
     hk_store_release(&rest->trap.quarantine, quarantine);
 }
 
-/* A signal handler has interrupted its thread while that was at a block. */
-static bool is_interrupted(const hk_quarantine_t *q) { return hk_load_relaxed(&q->dice) == 0; }
-
 void hk_guarded_refilled(hk_thread_t *thread, unsigned cls, void **blocks, unsigned n) {
-    hk_quarantine_t *q = quarantine_of(thread);
+    hk_quarantine_t *q = hk_quarantine_of(thread);
     uint64_t other = q == NULL ? hk_guard_stream() : 0; /* a new thread has none yet */
     hk_block_touch(blocks, n, cls);
     hk_guard_shuffle(q != NULL ? &q->stream : &other, blocks, n);
-}
-
-/* No other thread is at the heap, or was when the process was made by a fork: what that was about lies half done. */
-static bool torn; /* written in a forked child before it has other threads */
-static bool was_alone(void) { return hk_load_relaxed(&hk_purger_on_foot) && !torn; }
-
-static void let_others_in(void) {
-    hk_unlock(&hk_look_lock);
-    hk_unlock(&hk_registry);
-    hk_unlock(&hk_shared_lock);
-}
-
-/* Whether nobody else is at the heap. Nobody comes until they are let in: a thread that has no record yet waits for the
- * registry, one past its end for the shared record, which a fork has while it waits for who is inside. Not waited for for
- * ever: in a child that was made past the fork handlers a thread that is not there may have the registry. */
-static bool keep_others_out(void) {
-    enum { MOST_TRIES = 1000 };
-    if (!was_alone() || !hk_lock_try(&hk_shared_lock))
-        return false;
-    const bool has_registry = hk_lock_patiently(&hk_registry, MOST_TRIES);
-    /* the purger has no record, and gives back what is looked at */
-    if (has_registry && was_alone() && hk_lock_patiently(&hk_look_lock, MOST_TRIES))
-        return true;
-    if (has_registry)
-        hk_unlock(&hk_registry);
-    hk_unlock(&hk_shared_lock);
-    return false;
-}
-
-/* At the process's end what the magazines have is looked at as well, and where nobody else is there what lies beside and
- * what is still in use, as far as that takes no more than milliseconds. */
-static void flush(hk_thread_t *thread, bool ends, bool alone) {
-    hk_quarantine_t *q = quarantine_of(thread);
-    void *p;
-    if (q == NULL || is_interrupted(q)) /* by a handler that is short of memory, or trims */
-        return;
-    const uint64_t dice = hk_quarantine_close(q);
-    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
-        while ((p = hk_quarantine_drain(q, cls)) != NULL ||
-               (ends && (p = hk_magazine_take(thread, cls)) != NULL)) {
-            hk_block_look(p, cls);
-            if (alone)
-                hk_block_look_beside(p, cls);
-            hk_heap_give(&thread->heap, cls, &p, 1);
-        }
-    hk_quarantine_open(q, dice);
-}
-
-void hk_guarded_flush(hk_thread_t *thread) { flush(thread, false, false); }
-
-/* A handler may have ended the thread at a block: what is in quarantine is whole all the same. */
-size_t hk_guarded_end(hk_thread_t *thread) {
-    hk_quarantine_t *q = quarantine_of(thread);
-    void *blocks[HK_QUARANTINE_MOST + HK_QUARANTINE_OUT];
-    size_t bytes = 0;
-    if (q == NULL)
-        return 0;
-    const uint64_t dice = hk_quarantine_close(q);
-    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++) {
-        const unsigned n = hk_quarantine_list(q, cls, blocks);
-        bytes += n * (size_t)hk_classes[cls].size;
-        for (unsigned i = 0; i < n; i++)
-            hk_block_look(blocks[i], cls);
-    }
-    hk_quarantine_open(q, dice != 0 ? dice : 1);
-    return bytes;
-}
-
-void hk_guarded_finish(void) {
-    enum { BLOCKS_IN_A_MS = 1 << 16 };
-    hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread != NULL ? hk_thread_enter() : NULL;
-    if (thread == NULL)
-        return;
-    const bool interrupted = quarantine_of(thread) != NULL && is_interrupted(quarantine_of(thread));
-    const bool alone = !interrupted && keep_others_out();
-    if (!interrupted)
-        flush(thread, true, alone);
-    if (alone) {
-        hk_block_look_at_all(BLOCKS_IN_A_MS);
-        hk_fence_finish();
-        let_others_in();
-    }
-    hk_thread_leave(thread);
-}
-
-void hk_guarded_others_left(void) {
-    if (hk_guarded())
-        hk_guard_forked();
-    torn |= !hk_load_relaxed(&hk_purger_on_foot) || hk_purger_has_company();
-}
-
-void hk_guarded_forked(hk_thread_t *thread, bool own) {
-    hk_quarantine_t *q = quarantine_of(thread);
-    if (q == NULL)
-        return;
-    q->stream = hk_guard_stream();
-    if (!own || !is_interrupted(q))
-        hk_quarantine_open(q, 1); /* the next newcomer takes a number of that */
-}
-
-/* ---- samples ---- */
-
-static bool can_sample(void) {
-    /* entered, or a fork might find that memory's lock taken */
-    hk_thread_t *thread = hk_thread_enter_patiently();
-    const bool can = thread != NULL && hk_sample_prepare();
-    if (thread != NULL)
-        hk_thread_leave(thread);
-    return can;
-}
-
-void hk_guarded_apply(void) {
-    static atomic_uint changes; /* atomic: who comes later sees what others stored */
-    unsigned every;
-    do { /* once more where it has changed meanwhile: two threads may do this at the same time */
-        every = (unsigned)hk_option(guard_sample);
-        if (every != 0 && !can_sample()) {
-            hk_config_warn("HAKMEM_GUARD_SAMPLE", "",
-                           "there is no memory for it, or a fork is under way", "nothing changes");
-            break;
-        }
-        hk_sample_start(every);
-        hk_add_seq(&changes, 1u);
-    } while (every != hk_option(guard_sample));
-    hk_guarded_look_about();
-}
-
-/* Reading the stack may allocate: then it is not its turn. */
-static HK_COLD void *sample(hk_thread_rest_t *rest, size_t n, size_t align, hk_by_t by) {
-    hk_store_relaxed(&rest->until_sample, UINT32_MAX);
-    void *p = hk_sample_alloc(n, align, by);
-    hk_store_relaxed(&rest->until_sample, hk_sample_gap());
-    return p;
-}
-
-void *hk_sampled_malloc(hk_thread_t *thread, size_t n, size_t align, hk_by_t by) {
-    hk_thread_rest_t *rest = thread != NULL ? hk_load_relaxed(&thread->rest) : NULL;
-    if (HK_UNLIKELY(rest == NULL))
-        return NULL;
-    const unsigned left = hk_load_relaxed(&rest->until_sample);
-    hk_store_relaxed(&rest->until_sample, left != 0 ? left - 1 : hk_sample_gap());
-    if (HK_LIKELY(left != 1))
-        return NULL;
-    return sample(rest, n, align, by);
-}
-
-/* A thread's first allocation finds nothing to count down. */
-void *hk_guarded_sample(void **left, size_t n, size_t align, hk_by_t by) {
-    const bool first = *left == NULL;
-    *left = HK_TAKING_SAMPLE;
-    void *p = !first && hk_sample_is_chosen(n) ? hk_sample_alloc(n, align, by) : NULL;
-    *left = (void *)hk_sample_gap_bytes();
-    return p;
 }
 
 /* ---- malloc ---- */
@@ -237,19 +82,33 @@ void *hk_guarded_sample(void **left, size_t n, size_t align, hk_by_t by) {
 /* A block has room for its tail, and for a window to look at that (guard/tail.h). */
 static size_t with_tail(size_t n) { return hk_max(n + hk_guard->tail, HK_TAIL_WINDOW); }
 
-/* A few of the magazine's, where none has waited; taken in the magazine's order, which is memory's but for a few: who
- * comes back to the blocks in the order in which they were asked for waits for memory where that runs backwards. */
-static void refill(hk_thread_t *thread, hk_quarantine_t *q, unsigned cls) {
-    enum { BLOCKS = 8 };
-    void *blocks[BLOCKS];
-    unsigned n = 0;
+/* Where there are many threads a class has few places until it has turned out that its thread frees much of it. */
+static void grow(hk_thread_t *thread, hk_quarantine_t *q, unsigned cls, bool frees) {
+    const bool may = hk_quarantine_is_small(q, cls) && !hk_quarantine_is_busy(q) &&
+                     (!hk_threads_are_many() || (frees && hk_quarantine_visited_often(q, cls)));
+    if (HK_LIKELY(!may) || !hk_gate_enter(thread))
+        return;
     const uint64_t dice = hk_quarantine_close(q);
-    while (n < BLOCKS && (blocks[n] = hk_magazine_take(thread, cls)) != NULL)
-        n++;
-    while (n-- > 0)
-        hk_quarantine_put_out(q, cls,
-                              (hk_waiting_t){blocks[n], hk_shadow_in(blocks[n], cls, true)});
+    hk_quarantine_grow(q, cls);
     hk_quarantine_open(q, dice);
+    hk_gate_leave(thread);
+}
+
+/* A few of the magazine's, where none has waited; taken in the magazine's order, which is memory's but for a few: who
+ * comes back to the blocks in the order in which they were asked for waits for memory where that runs backwards. Returns how
+ * many. */
+static unsigned refill(hk_thread_t *thread, hk_quarantine_t *q, unsigned cls) {
+    void *blocks[HK_QUARANTINE_FRESH];
+    unsigned n = 0;
+    grow(thread, q, cls, false);
+    const unsigned most = (unsigned)hk_min(hk_quarantine_most_out(q, cls), HK_QUARANTINE_FRESH);
+    const uint64_t dice = hk_quarantine_close(q);
+    while (n < most && (blocks[n] = hk_magazine_take(thread, cls)) != NULL)
+        n++;
+    if (n != 0)
+        hk_quarantine_put_fresh(q, cls, blocks, n);
+    hk_quarantine_open(q, dice);
+    return n;
 }
 
 /* What was closed is opened. */
@@ -265,17 +124,15 @@ static HK_NOINLINE void *hand_out_any(hk_quarantine_t *q, uint64_t dice, hk_wait
 static HK_NOINLINE void *of_class(size_t bytes, size_t n, size_t align, hk_by_t by) {
     const unsigned cls = hk_class_of(bytes);
     hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
-    hk_quarantine_t *q = quarantine_of(thread);
+    hk_quarantine_t *q = hk_quarantine_of(thread);
     void *p = NULL;
-    if (q != NULL && HK_UNLIKELY(is_interrupted(q))) {
+    if (q != NULL && HK_UNLIKELY(hk_quarantine_is_busy(q))) {
         if ((p = hk_emergency_alloc(n, hk_max(align, 16))) == NULL)
             errno = ENOMEM;
         return p;
     }
-    if (q != NULL && (p = hk_quarantine_take(q, cls).p) == NULL) {
-        refill(thread, q, cls);
+    if (q != NULL && (p = hk_quarantine_take(q, cls).p) == NULL && refill(thread, q, cls) != 0)
         p = hk_quarantine_take(q, cls).p;
-    }
     if (p == NULL)
         p = hk_take_block(cls, bytes, align);
     if (p == NULL || hk_map_kind(p) != cls) /* none, or the emergency heap's */
@@ -301,6 +158,15 @@ void *hk_guarded_aligned(size_t n, size_t align, hk_by_t by) {
     return bytes <= HK_MID_MAX ? of_class(bytes, n, align, by) : hk_take_clear(n, align);
 }
 
+/* Where none has waited: by the short way again once a few of the magazine's are ready, as it mostly has some. */
+static HK_NOINLINE void *unsampled_refilled(unsigned cls, size_t n, hk_by_t by) {
+    hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
+    hk_quarantine_t *q = hk_quarantine_of(thread);
+    const bool may = q != NULL && !hk_quarantine_is_busy(q);
+    return may && refill(thread, q, cls) != 0 ? hk_guarded_malloc(n, by)
+                                              : of_class(with_tail(n), n, 8, by);
+}
+
 HK_INLINE void *unsampled(size_t n, hk_by_t by) {
     if (HK_UNLIKELY(n - 1 >= HK_MID_MAX - 1))
         return hk_guarded_aligned(n, 8, by);
@@ -316,7 +182,7 @@ HK_INLINE void *unsampled(size_t n, hk_by_t by) {
         if (HK_LIKELY(got.p != NULL))
             return got.p;
     }
-    return of_class(with_tail(n), n, 8, by);
+    return unsampled_refilled(cls, n, by);
 }
 
 void *hk_guarded_malloc(size_t n, hk_by_t by) {
@@ -351,15 +217,29 @@ static void give_back(hk_thread_t *thread, hk_quarantine_t *q, unsigned cls, voi
         hk_free_long(p);
 }
 
+/* Half of those that have waited go to the magazine, or to their slabs where that has no room. */
+static void make_room(hk_thread_t *thread, hk_quarantine_t *q, unsigned cls) {
+    uint64_t dice = hk_quarantine_close(q);
+    void *p;
+    for (unsigned i = hk_quarantine_most_out(q, cls) / 2;
+         i > 0 && (p = hk_quarantine_take_closed(q, cls).p) != NULL; i--)
+        if (HK_UNLIKELY(!hk_magazine_give(thread, cls, p))) {
+            hk_quarantine_open(q, dice);
+            hk_free_long(p);
+            dice = hk_quarantine_close(q);
+        }
+    hk_quarantine_open(q, dice);
+}
+
 /* Puts a block that was taken back into quarantine, having made room where those are too many that have waited. */
 static HK_NOINLINE void retire(unsigned cls, hk_waiting_t in) {
     hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
-    hk_quarantine_t *q = quarantine_of(thread);
+    hk_quarantine_t *q = hk_quarantine_of(thread);
     void *p;
-    if (q != NULL && hk_load_relaxed(&q->top[cls]) == q->end[cls] && hk_load_relaxed(&q->dice) != 0)
-        for (unsigned i = hk_quarantine_out(cls) / 2;
-             i > 0 && (p = hk_quarantine_take(q, cls).p) != NULL; i--)
-            give_back(thread, q, cls, p);
+    if (q != NULL)
+        grow(thread, q, cls, true);
+    if (q != NULL && hk_quarantine_is_full(q, cls) && !hk_quarantine_is_busy(q))
+        make_room(thread, q, cls);
     p = q != NULL ? hk_quarantine_put_slow(q, cls, in) : in.p;
     if (p != NULL)
         give_back(thread, q, cls, p);
@@ -368,7 +248,7 @@ static HK_NOINLINE void retire(unsigned cls, hk_waiting_t in) {
 static HK_COLD void free_odd(void *p, unsigned cls, hk_by_t by, size_t n) {
     /* who frees before it ever allocates counts as a second thread too (hk_block_set_free) */
     hk_thread_t *thread = hk_thread_served();
-    hk_quarantine_t *q = quarantine_of(thread);
+    hk_quarantine_t *q = hk_quarantine_of(thread);
     const uint64_t dice = q != NULL ? hk_quarantine_close(q) : 0;
     const bool taken = hk_block_take_back_odd(p, cls, by, n);
     if (q != NULL)
@@ -393,28 +273,28 @@ static HK_NOINLINE void free_longer(hk_quarantine_t *q, hk_waiting_t is, unsigne
     }
 }
 
-HK_INLINE void free_small(void *p, unsigned cls, hk_by_t by, size_t n) {
+HK_INLINE void free_small(void *p, size_t cls, hk_by_t by, size_t n) {
     hk_quarantine_t *q = quarantine_at_hand();
     if (HK_UNLIKELY(q == NULL)) {
-        free_odd(p, cls, by, n);
+        free_odd(p, (unsigned)cls, by, n);
         return;
     }
     const hk_waiting_t is = {p, hk_shadow_in(p, cls, true)};
     if (HK_UNLIKELY(q->looks[cls] > HK_CLEAR_STEPS)) {
-        free_longer(q, is, cls, by, n);
+        free_longer(q, is, (unsigned)cls, by, n);
         return;
     }
     const uint64_t dice = hk_quarantine_close(q);
     if (HK_UNLIKELY(!hk_block_take_back(q, is, cls, by, n, false))) {
         hk_quarantine_open(q, dice);
-        free_odd(p, cls, by, n);
+        free_odd(p, (unsigned)cls, by, n);
     } else if (HK_UNLIKELY(!hk_quarantine_put(q, dice, cls, is))) {
-        retire(cls, is);
+        retire((unsigned)cls, is);
     }
 }
 
 /* Of class 1 no block is guarded. */
-HK_INLINE bool may_be_guarded(unsigned kind) { return kind - 2 < HK_CLASS_COUNT - 2; }
+HK_INLINE bool may_be_guarded(size_t kind) { return kind - 2 < HK_CLASS_COUNT - 2; }
 
 /* Whatever the flat map says, where there is one. */
 static HK_NOINLINE void free_by_map(void *p, hk_by_t by, size_t n) {
@@ -430,7 +310,7 @@ static HK_NOINLINE void free_by_map(void *p, hk_by_t by, size_t n) {
 /* The block is written to at once, and comes while its shadow does. */
 HK_INLINE void release(void *p, hk_by_t by, size_t n) {
     __builtin_prefetch(p, 1);
-    const unsigned cls =
+    const size_t cls =
         hk_load_relaxed(&hk_flat.bytes[hk_masked((uintptr_t)p >> HK_SLICE_SHIFT, &hk_flat.mask)]);
     if (HK_LIKELY(may_be_guarded(cls)))
         free_small(p, cls, by, n);
@@ -456,7 +336,7 @@ static bool resized(void *p, unsigned kind, size_t n, bool half) {
     const size_t least = fenced ? 0 : hk_max(room / 2 + 1, hk_minus(room, HK_BLOCK_MOST_SLACK));
     if (n > room || with_tail(n) > room || (half && n < least))
         return false;
-    hk_quarantine_t *q = quarantine_of(hk_load_relaxed(&hk_tc)->thread);
+    hk_quarantine_t *q = hk_quarantine_of(hk_load_relaxed(&hk_tc)->thread);
     const uint64_t dice = q != NULL ? hk_quarantine_close(q) : 0;
     const bool done = fenced ? hk_fence_resize(p, n, half) : hk_block_resize(p, kind, n);
     if (q != NULL)
@@ -497,7 +377,10 @@ void *hk_guarded_realloc(void *p, size_t n) {
     }
     if (q == NULL)
         return NULL;
-    memcpy(q, p, hk_min(before, n));
+    if (kind == HK_KIND_FENCED)
+        hk_copy_written(q, p, hk_min(before, n));
+    else
+        memcpy(q, p, hk_min(before, n));
     hk_free_unwatched(p, HK_BY_MALLOC, HK_ANY_SIZE);
     return q;
 }

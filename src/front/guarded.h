@@ -14,24 +14,15 @@
 /* Guards from now on. Called once, when the process starts. */
 void hk_guarded_start(void);
 
-/* As many allocations are sampled as the options say now. */
-void hk_guarded_apply(void);
-
-/* The thread's next allocation as a sampled one, if it is its turn; else NULL. */
-void *hk_sampled_malloc(hk_thread_t *thread, size_t n, size_t align, hk_by_t by);
-
-/* Where samples are few and nothing else asks for a thread's trap: the same, *left bytes having been counted down, which
- * begin anew. Meanwhile *left is HK_TAKING_SAMPLE. */
-#define HK_TAKING_SAMPLE ((void *)INTPTR_MAX)
-void *hk_guarded_sample(void **left, size_t n, size_t align, hk_by_t by);
-
-/* Operations are guarded, none are sampled, and nobody hears of them: so it is nearly always. */
-extern atomic_bool hk_guarded_alone;
+/* Operations are guarded, or those of observed threads counted, by the commonest plan, and that is all: none are sampled, and
+ * nobody hears of them. */
+typedef enum { HK_ALONE_COUNTED = -1, HK_ALONE_NOT, HK_ALONE_GUARDED } hk_alone_t;
+extern _Atomic signed char hk_alone; /* atomic: any thread; a hk_alone_t */
 
 /* The one or the other may have changed. */
-void hk_guarded_look_about(void);
+void hk_alone_look(void);
 
-/* What the entry points do; the first two are the shortest ways, the first of who is alone. */
+/* What the entry points do; the first two are the shortest ways, the first of HK_ALONE_GUARDED. */
 void *hk_guarded_malloc_alone(size_t n);
 void hk_guarded_free(void *p);
 void *hk_guarded_malloc(size_t n, hk_by_t by);

@@ -18,11 +18,10 @@ enum {
     FEW_AT_ONCE = 4,
     MORE_AT_ONCE = 32,
     OFTEN = 24,
-    NARROW = 128, /* blocks, and half the bytes of a wide one */
-    SPARSE = 8,   /* blocks of a sparse class (backend/heap.h) */
-    SURE = 3,     /* a thread that has only freed between so many flushes does nothing else */
-    SLACK = 256,  /* slots that may lie unused between magazines' */
-    SMALL = 512   /* bytes of which a thread in a crowd may have a few */
+    SPARSE = 8,  /* blocks of a sparse class (backend/heap.h) */
+    SURE = 3,    /* a thread that has only freed between so many flushes does nothing else */
+    SLACK = 256, /* slots that may lie unused between magazines' */
+    SMALL = 512  /* bytes of which a thread in a crowd may have a few */
 };
 
 /* Threads that have so little each, on average, and are so many, share their slabs for long. */
@@ -174,10 +173,9 @@ static unsigned find_place(hk_thread_t *thread, hk_thread_rest_t *rest, unsigned
 }
 
 /* One of many threads does, but for one that comes and goes where they are not very many: a record that has served
- * several would have each of them cross the boundary for nearly every block. None that is guarded: what comes one by one is in no
- * order of chance. */
+ * several would have each of them cross the boundary for nearly every block. */
 static bool begins_in_crowd(const hk_thread_t *thread) {
-    return hk_threads_are_many() && !hk_guarded() &&
+    return hk_threads_are_many() &&
            (hk_load_relaxed(&hk_heap_threads) > VERY_MANY || !hk_thread_comes_and_goes(thread));
 }
 
@@ -241,11 +239,14 @@ static bool take_from_largest(hk_thread_t *thread, unsigned cls) {
     return victim != 0;
 }
 
+/* What one in a crowd takes at a time: a guarded one as many as are shuffled, for what comes one by one is in no order of chance. */
+static unsigned taken_in_crowd(void) { return HK_UNLIKELY(hk_guarded()) ? HK_SHUFFLED : 1; }
+
 /* How many blocks more a magazine should have room for. The first few need no memory of their own;
  * where there is that already, from an earlier thread, they are left out. */
 static unsigned growth(const hk_thread_t *thread, size_t size, unsigned now) {
     if (now == 0 && begins_in_crowd(thread))
-        return size <= SMALL ? HK_FEW : 1;
+        return (unsigned)hk_max(size <= SMALL ? HK_FEW : 1, taken_in_crowd());
     if (now == 0 && hk_load_relaxed(&thread->rest) == NULL)
         return HK_FEW;
     return now < HK_SOME ? HK_SOME - now : now;
@@ -262,10 +263,11 @@ static void enlarge(hk_thread_t *thread, unsigned cls, unsigned most, size_t par
         more = most = (unsigned)hk_max(most, c->one_way);
     more = (unsigned)hk_min(more, (size_t)(most - now));
     if (HK_UNLIKELY(thread->allotted + (size_t)more * c->size > part)) {
+        const unsigned least = now == 0 ? taken_in_crowd() : 0;
         take_from_idle(thread, cls);
         while (now == 0 && hk_magazines_left(thread) < c->size && take_from_largest(thread, cls))
             continue;
-        more = (unsigned)hk_min(more, hk_max(hk_minus(part, thread->allotted) / c->size, now == 0));
+        more = (unsigned)hk_min(more, hk_max(hk_minus(part, thread->allotted) / c->size, least));
     }
     if (more != 0)
         set_capacity(thread, cls, now + more);
@@ -313,8 +315,6 @@ static bool is_in_crowd(hk_magazine_t *mag) {
     return mag->crowd;
 }
 
-static unsigned narrow(const hk_class_t *c) { return (unsigned)hk_min(c->magazine / 2u, NARROW); }
-
 /* Whether what is freed of the class is to go back to its slab soon: not of a thread that only frees. */
 HK_INLINE bool is_sparse(const hk_magazine_t *mag, unsigned cls) {
     return HK_UNLIKELY(hk_heap_is_sparse(cls)) && mag->streak < SURE;
@@ -325,7 +325,7 @@ HK_INLINE bool is_sparse(const hk_magazine_t *mag, unsigned cls) {
 static hk_magazine_t *visit(hk_thread_t *thread, unsigned cls, bool frees) {
     hk_magazine_t *mag = &thread->magazines[cls];
     const hk_class_t *c = &hk_classes[cls];
-    const unsigned most = frees != mag->frees ? c->magazine : narrow(c);
+    const unsigned most = frees != mag->frees ? c->magazine : c->narrow;
     const bool grows = mag->capacity < HK_SOME || (uint16_t)(thread->visits - mag->visited) < OFTEN;
     mag->frees = frees;
     if (!frees)
@@ -375,14 +375,15 @@ unsigned hk_magazine_refill(hk_thread_t *thread, unsigned cls) {
     void **slots = hk_magazine_slots(thread, cls);
     const hk_class_t *c = &hk_classes[cls];
     hk_assert(hk_magazine_held(thread, cls) == 0);
-    const bool whole = mag->flushed == 0 && mag->capacity >= narrow(c);
+    const bool whole = mag->flushed == 0 && mag->capacity >= c->narrow;
     const unsigned part = whole ? mag->capacity : (mag->capacity + 1u) / 2;
     unsigned want = (unsigned)hk_min(part, c->one_way), got; /* no malloc shall take long */
     if (mag->flushed != 0 && at_once(cls) == MORE_AT_ONCE)
         want = (unsigned)hk_min(want, hk_max(mag->flushed, MORE_AT_ONCE));
     mag->flushed = 0;
     if (HK_UNLIKELY(mag->crowd))
-        got = hk_heap_take(hk_crowd(thread), cls, slots + 1, 1);
+        got = hk_heap_take(hk_crowd(thread), cls, slots + 1,
+                           (unsigned)hk_min(mag->capacity, taken_in_crowd()));
     else
         got = hk_heap_take(&thread->heap, cls, slots + 1, want);
     if (HK_UNLIKELY(hk_guarded()))

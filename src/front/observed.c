@@ -5,9 +5,30 @@
 #include "config/config.h"
 #include "front/boundary.h"
 #include "front/guarded.h"
+#include "front/sampled.h"
 #include "front/watched.h"
 #include "policy/purger.h"
 #include "stats/sections.h"
+
+/* ---- hits of who is counted, and nothing else ---- */
+
+/* NULL: it has no record, or not acted on that plan yet. */
+HK_INLINE hk_thread_t *counted(void) {
+    hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
+    return thread != NULL && hk_observed(thread) == HK_MAGAZINES_COUNTED ? thread : NULL;
+}
+
+void *hk_counted_malloc(size_t n) {
+    hk_thread_t *thread = counted();
+    void *p = thread != NULL ? hk_observed_pop(thread, HK_MAGAZINES_COUNTED, n) : NULL;
+    return HK_LIKELY(p != NULL) ? p : hk_aligned_slow(n, 8, HK_BY_MALLOC);
+}
+
+void hk_counted_free(void *p) {
+    hk_thread_t *thread = counted();
+    if (HK_UNLIKELY(thread == NULL) || !hk_observed_push(thread, HK_MAGAZINES_COUNTED, p))
+        hk_delete_slow(p, HK_BY_MALLOC, HK_ANY_SIZE, 1);
+}
 
 #if !HK_FAST
 
@@ -257,7 +278,7 @@ bool hk_front_apply(void) {
     do /* once more where it has changed meanwhile: two threads may do this at the same time */
         hk_sections_sample(hk_option(sections_sample));
     while (hk_load_seq(&hk_sections_every) != hk_option(sections_sample));
-    hk_guarded_apply();
+    hk_sampled_apply();
     const bool watched = hk_watched_apply();
     /* where others are, one may be past the question whether anything is guarded, and hand out what nobody marks */
     const bool alone = hk_load_relaxed(&hk_purger_on_foot) && !hk_purger_has_company();

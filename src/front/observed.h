@@ -62,6 +62,10 @@ HK_INLINE bool hk_observed_push(hk_thread_t *thread, unsigned plan, void *p) {
     return true;
 }
 
+/* The whole operation where all that is done besides is to count by that plan (HK_ALONE_COUNTED, front/guarded.h). */
+void *hk_counted_malloc(size_t n);
+void hk_counted_free(void *p);
+
 /* Gives the blocks of the thread's research layers to the heap. The thread is entered. */
 void hk_observed_flush(hk_thread_t *thread);
 

@@ -5,6 +5,7 @@
 #include "front/boundary.h"
 #include "front/guarded.h"
 #include "front/observed.h"
+#include "front/sampled.h"
 #include "front/thread_own.h"
 #include "observe/plan.h"
 
@@ -39,7 +40,7 @@ bool hk_watched_apply(void) {
         hk_classes_hide(counts_down());
         hk_add_seq(&changes, 1u);
     } while (hk_load_seq(&hk_watched_how) != how_now());
-    hk_guarded_look_about();
+    hk_alone_look();
     hk_thread_leave(own);
     return true;
 }
@@ -107,7 +108,7 @@ static HK_NOINLINE void *guard(size_t n, size_t align, hk_by_t by) {
     hk_thread_t *thread = own_thread();
     if (hk_watched() != HK_WATCHED_GUARDS || thread == NULL)
         return NULL;
-    return hk_guarded_sample(countdown(thread), n, align, by);
+    return hk_sampled_by_bytes(countdown(thread), n, align, by);
 }
 
 /* Not told: of a small block that lies among others the free may be a hit. */

@@ -87,8 +87,9 @@ static void look_at_blocks_of(const hk_slab_t *slab, unsigned *left) {
     const hk_class_t *c = &hk_classes[slab->cls];
     const size_t over = slab->slices * HK_SLICE - (size_t)c->blocks * c->size;
     char *p = slab->base;
+    _Atomic uint16_t *shadow = hk_shadows_at(p)->shadow;
     for (unsigned i = 0; i < c->blocks && *left != 0; i++, p += c->size) {
-        const uint16_t is = hk_load_relaxed(hk_shadow_of(p, slab->cls));
+        const uint16_t is = hk_load_relaxed(&shadow[i]);
         if (is == HK_BLOCK_FREE)
             hk_block_look(p, slab->cls);
         else

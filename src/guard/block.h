@@ -76,21 +76,21 @@ void hk_block_clear_long(char *p, size_t n);
 
 /* Whatever is in a slab of class cls, and its shadow if it has one, is freed, by somebody who may know its size. False:
  * something is odd, and nothing has changed. `longer`: more may have to be cleared than has a way in. */
-HK_INLINE bool hk_block_take_back(const hk_quarantine_t *q, hk_waiting_t is, unsigned cls,
-                                  hk_by_t by, size_t n, bool longer) {
+HK_INLINE bool hk_block_take_back(const hk_quarantine_t *q, hk_waiting_t is, size_t cls, hk_by_t by,
+                                  size_t n, bool longer) {
     const size_t room = q->room[cls];
-    const uint16_t was = HK_LIKELY(is.shadow != NULL) ? hk_load_relaxed(is.shadow) : HK_BLOCK_FREE;
+    const size_t was = HK_LIKELY(is.shadow != NULL) ? hk_load_relaxed(is.shadow) : HK_BLOCK_FREE;
     const size_t bytes = room - (was >> HK_BLOCK_SLACK_SHIFT);
     const size_t ends = (bytes + HK_CLEAR_STEP) / HK_CLEAR_STEP; /* the tail's rest goes with it */
     const size_t steps = hk_min(ends, q->looks[cls]);
     if (HK_UNLIKELY((longer && room == 0) || by != (was & HK_BLOCK_BY) ||
                     (n != bytes && n != HK_ANY_SIZE)) ||
-        HK_UNLIKELY(!hk_block_set_free(is.shadow, was)))
+        HK_UNLIKELY(!hk_block_set_free(is.shadow, (uint16_t)was)))
         return false;
     if (HK_LIKELY(hk_guard->tail != 0) &&
         HK_UNLIKELY(!hk_tail_is_whole(is.p, bytes, room) ||
                     (longer && !hk_is_zero_behind(is.p, bytes, room, hk_guard->zeroed)))) {
-        hk_store_relaxed(is.shadow, was); /* for who says what is odd */
+        hk_store_relaxed(is.shadow, (uint16_t)was); /* for who says what is odd */
         return false;
     }
     hk_tail_clear(is.p, bytes, room);

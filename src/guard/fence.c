@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "backend/advise.h"
+#include "backend/hoard.h"
 #include "backend/hugepages.h"
 #include "backend/large.h"
 #include "backend/limit.h"
@@ -14,7 +15,6 @@
 #include "config/config.h"
 #include "guard/freed.h"
 #include "guard/header.h"
-#include "guard/hoard.h"
 #include "guard/nothing.h"
 #include "guard/sample.h"
 #include "guard/tail.h"
@@ -72,11 +72,20 @@ static void *given_out(hk_header_t *header) {
     return block;
 }
 
+/* What was moved there is closed, marks or not. */
+static bool open_body(const hk_header_t *laid, bool moved) {
+    char *body = hk_header_body(laid), *end = body + laid->body_bytes;
+    if (laid->marked && (!hk_os_mark(laid->start, laid->body) ||
+                         !hk_os_mark(end, laid->bytes - laid->body - laid->body_bytes)))
+        return false;
+    return (laid->marked && !moved) || hk_os_protect(body, laid->body_bytes, HK_READ_WRITE);
+}
+
 /* The first `dirty` bytes of the body may hold old data. */
 static void *publish(const hk_header_t *laid, size_t dirty) {
     const char *block = hk_header_block(laid);
     hk_header_t *header = hk_header_make(block);
-    if (header == NULL || !hk_os_protect(hk_header_body(laid), laid->body_bytes, HK_READ_WRITE))
+    if (header == NULL || !open_body(laid, dirty != 0))
         return NULL;
     if (dirty != 0)
         hk_hoard_learn(dirty, hk_zero_written(hk_header_body(laid), dirty));
@@ -108,14 +117,24 @@ static size_t mapping_for(size_t n, size_t align, size_t headroom) {
     return hk_align_up(body_for(n) + headroom + 2 * page + (align > page ? align : 0), HK_SLICE);
 }
 
+/* Marks take a word for each page, and memory that is accounted for. */
+static bool fences_by_marks(size_t fences) {
+    enum { MOST = 256 * HK_KIB };
+    return fences <= MOST && !hk_region_is_bounded() && hk_os_marks();
+}
+
 static void *alloc(size_t n, size_t align, size_t bytes, hk_by_t by) {
     const size_t body = body_for(n);
-    char *fence = hk_mappings_to_spare() ? hk_os_fence(bytes, HK_SLICE) : NULL;
+    const bool marked = fences_by_marks(bytes - body);
+    char *fence = NULL;
+    if (hk_mappings_to_spare())
+        fence = marked ? hk_os_map(bytes, HK_SLICE) : hk_os_fence(bytes, HK_SLICE);
     char *start = hk_map_committed(fence, bytes);
     if (start == NULL)
         return NULL;
     hk_header_t header = laid_out(start, bytes, body, n, align);
     header.by = by;
+    header.marked = marked;
     size_t dirty;
     if (!hk_hoard_hand_out(hk_header_body(&header), body, &dirty)) {
         hk_os_unmap(start, header.body); /* what was between may be somebody else's by now */
@@ -125,7 +144,7 @@ static void *alloc(size_t n, size_t align, size_t bytes, hk_by_t by) {
     void *p = publish(&header, dirty);
     if (p == NULL)
         hk_os_unmap(start, bytes);
-    return p;
+    return p == NULL && marked && !hk_os_marks() ? alloc(n, align, bytes, by) : p;
 }
 
 /* In the same pages as one that has waited; NULL: there is none. */
@@ -265,7 +284,7 @@ static bool grow(hk_header_t *header, size_t n) {
     if (n > header->bytes - page - header->body - header->block)
         return false;
     const size_t more = hk_align_up(n - room_of(header), page);
-    if (!hk_os_protect(end, more, HK_READ_WRITE))
+    if (!(header->marked ? hk_os_unmark(end, more) : hk_os_protect(end, more, HK_READ_WRITE)))
         return false;
     header->body_bytes += more;
     return true;
@@ -276,7 +295,7 @@ static void cut(hk_header_t *header, size_t before) {
     char *block = hk_header_block(header), *end = hk_header_body(header) + header->body_bytes;
     char *last = (char *)hk_align_up((uintptr_t)block + header->n, hk_os_page_size());
     const size_t ended = hk_tail_end(before, room_of(header));
-    if (last < end && hk_os_close(last, (size_t)(end - last)))
+    if (last < end && hk_header_close(header, last, (size_t)(end - last)))
         header->body_bytes -= (size_t)(end - last);
     const size_t room = room_of(header);
     hk_clear_between(block, hk_tail_end(header->n, room), hk_min(ended, room));
@@ -303,9 +322,17 @@ bool hk_fence_resize(void *p, size_t n, bool half) {
     return true;
 }
 
+/* The block of no bytes that an access at p was meant for: the one there or, where that is none, and is not just begun, the one behind. */
+static const char *nothing_near(const char *p) {
+    const size_t into = (uintptr_t)p % HK_NOTHING_BYTES;
+    const char *own = p - into, *next = own + HK_NOTHING_BYTES;
+    const bool before = into != 0 && !hk_nothing_is_out(own) && hk_nothing_has(next);
+    return before && hk_nothing_is_out(next) ? next : own;
+}
+
 bool hk_fence_report(const void *p) {
     if (hk_nothing_has(p)) {
-        const char *block = (const char *)p - (uintptr_t)p % HK_NOTHING_BYTES;
+        const char *block = nothing_near(p);
         hk_fault_say(hk_nothing_is_out(block) ? HK_OUT_OF_BOUNDS : HK_USE_AFTER_FREE, block, 0,
                      (const char *)p - block, HK_NO_SIZE, "");
         return true;

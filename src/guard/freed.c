@@ -1,9 +1,9 @@
 #include "guard/freed.h"
 
+#include "backend/hoard.h"
 #include "backend/limit.h"
 #include "backend/pagemap.h"
 #include "backend/region.h"
-#include "guard/hoard.h"
 #include "guard/tail.h"
 #include "os/os.h"
 
@@ -61,7 +61,7 @@ static void unmap(hk_header_t *header) {
         keeps_no_more(&h);
         hk_held_drop(h.bytes);
     }
-    header->seal++; /* whatever the next one there makes of it, which may be at once */
+    hk_header_leave(header);
     hk_map_set(h.start, h.bytes / HK_SLICE, HK_KIND_FOREIGN);
     if (!hk_os_unmap(h.start, h.bytes)) /* so it is addresses that stay, and no memory */
         hk_os_close(h.start, h.bytes);
@@ -160,16 +160,26 @@ static hk_header_t *kept_one(size_t body_bytes, size_t bytes) {
     }
 }
 
+/* Its body, unless it is `open`, can be written to again, and so can what it `has` of the fence behind now. Where the fence is marks all of the
+ * body was closed by its protection, whatever has become fence since. */
+static bool reopen(const hk_header_t *header, bool open, size_t has) {
+    char *body = hk_header_body(header);
+    const size_t had = header->body_bytes, opened = open ? hk_min(had, has) : 0;
+    if (!header->marked)
+        return has == opened || hk_os_protect(body + opened, has - opened, HK_READ_WRITE);
+    return (open || hk_os_protect(body, had, HK_READ_WRITE)) &&
+           (has <= had || hk_os_unmark(body + had, has - had));
+}
+
 /* The body is what is wanted, or a little larger: what it has beyond becomes a part of the fence, without memory, and what it wants of the
  * fence becomes accessible. So it does all over, unless it is `open` already, and is zero. */
 static bool fit(hk_header_t *header, bool open, size_t wanted) {
     char *body = hk_header_body(header);
     const size_t had = header->body_bytes, most = wanted + may_be_larger_by(wanted);
     const size_t has = had < wanted || had > most ? wanted : had, stays = hk_min(has, had);
-    const size_t opened = open ? stays : 0;
-    if (has < had && !hk_os_close(body + has, had - has))
+    if (has < had && !hk_header_close(header, body + has, had - has))
         return false;
-    if (has > opened && !hk_os_protect(body + opened, has - opened, HK_READ_WRITE))
+    if (!reopen(header, open, has))
         return false;
     if (!open)
         hk_zero_written(body, stays);
@@ -237,7 +247,7 @@ static bool let_go_of_any(void) {
     return i < KEPT || hk_hoard_let_go();
 }
 
-/* ---- memory apart from addresses (guard/hoard.h) ----
+/* ---- memory apart from addresses (backend/hoard.h) ----
  *
  * A body that waits with its memory serves the next one of its size without a call of the system, but until then nobody. So where sizes do not
  * come again the memory is moved away at once; that takes a few calls, and less than faults for so many pages. So it is with what is too large
@@ -298,7 +308,7 @@ static bool close_body(hk_header_t *header) {
     header->keeps = keeps && (open || hk_os_protect(body, bytes, HK_NO_ACCESS));
     if (keeps && !header->keeps)
         keeps_no_more(header);
-    return header->keeps || hk_os_close(body, bytes);
+    return header->keeps || hk_header_close(header, body, bytes) || hk_os_close(body, bytes);
 }
 
 /* In how many places it may wait. */

@@ -77,5 +77,6 @@ void hk_guard_forked(void);
 /* The next number below `end` of one that all threads share. */
 uint32_t hk_guard_chance(uint32_t end);
 
-/* Puts the blocks into another order, though none far from where it was. */
+/* Puts the blocks into another order, though none far from where it was: so many at a time. */
+enum { HK_SHUFFLED = 4 };
 void hk_guard_shuffle(uint64_t *stream, void **blocks, unsigned n);

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "backend/pagemap.h"
-#include "os/os.h"
 
 enum { WORDS = offsetof(hk_header_t, seal) / sizeof(uint64_t) };
 
@@ -80,8 +79,15 @@ hk_header_t *hk_header_make(const void *p) {
     const size_t page = hk_os_page_size();
     char *from = (char *)((uintptr_t)header & ~(page - 1));
     char *to = (char *)hk_align_up((uintptr_t)(header + 1), page);
-    return header != NULL && hk_os_protect(from, (size_t)(to - from), HK_READ_WRITE) ? header
-                                                                                     : NULL;
+    if (header == NULL || !hk_os_protect(from, (size_t)(to - from), HK_READ_WRITE))
+        return NULL;
+    (void)hk_load_acquire(&header->state); /* whoever had it before has left it */
+    return header;
+}
+
+void hk_header_leave(hk_header_t *header) {
+    header->seal++;
+    hk_store_release(&header->state, (unsigned)HK_HEADER_FREE);
 }
 
 /* What describes p in that slice; NULL: nothing does. */

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "guard/guard.h"
+#include "os/os.h"
 
 enum { HK_HEADER_FREE, HK_HEADER_OUT };
 
@@ -17,6 +18,7 @@ typedef struct {
     size_t by; /* a hk_by_t */
     /* of all before, of where it is, and of the secret: const while the block is out, and being freed */
     uint64_t seal;
+    bool marked;       /* the mapping can be written to, and its fences are marks */
     bool keeps;        /* its memory while it is free */
     bool open;         /* it is cleared while it is free, and anybody can write to it */
     atomic_uint state; /* atomic: whoever frees */
@@ -27,11 +29,19 @@ HK_INLINE char *hk_header_block(const hk_header_t *header) {
     return hk_header_body(header) + header->block;
 }
 
+/* Makes a part of its mapping one of its fences. */
+HK_INLINE bool hk_header_close(const hk_header_t *header, char *p, size_t bytes) {
+    return header->marked ? hk_os_mark(p, bytes) : hk_os_close(p, bytes);
+}
+
 /* Of the slice that p lies in, where it may be written to; NULL: refused. */
 hk_header_t *hk_header_make(const void *p);
 
 /* The same of one that was made. */
 hk_header_t *hk_header_at(const void *p);
+
+/* Before its mapping goes: it describes nothing more, and is the next one's there, which may be at once. */
+void hk_header_leave(hk_header_t *header);
 
 /* After each change of what is sealed. */
 void hk_header_seal(hk_header_t *header);

@@ -1,60 +1,100 @@
 #include "guard/quarantine.h"
 
+#include <string.h>
+
+#include "backend/superslab.h"
+
 /* Blocks of so many bytes, as hk_class_index() divides. */
 static size_t blocks_of(size_t bytes, unsigned cls) {
     return bytes * hk_classes[cls].reciprocal >> 40;
 }
 
 unsigned hk_quarantine_room(unsigned cls) {
-    enum { FEW = 4 }; /* of the longest blocks as well: one would come back with the second free */
+    /* of the longest blocks a few as well: one would come back with the second free */
     const size_t blocks = blocks_of(hk_guard->quarantine_bytes, cls);
-    const unsigned most = (unsigned)HK_CLAMP(blocks, FEW, HK_QUARANTINE_MOST);
+    const unsigned most = (unsigned)HK_CLAMP(blocks, HK_QUARANTINE_FEW, HK_QUARANTINE_MOST);
     return 1u << (31 - __builtin_clz(most));
 }
 
 unsigned hk_quarantine_out(unsigned cls) {
-    enum { FEW = 8 }; /* as many come from the magazine at a time */
-    return (unsigned)HK_CLAMP(blocks_of(2 * hk_guard->quarantine_bytes, cls), FEW,
+    return (unsigned)HK_CLAMP(blocks_of(2 * hk_guard->quarantine_bytes, cls), HK_QUARANTINE_FRESH,
                               HK_QUARANTINE_OUT);
 }
 
+/* As of some moment: while the class gets more places, not all of them. */
 unsigned hk_quarantine_count(hk_quarantine_t *q, unsigned cls) {
-    const hk_waiting_t *out = q->blocks[cls].out, *top = hk_load_relaxed(&q->top[cls]);
-    const unsigned below = top != out ? HK_QUARANTINE_OUT - hk_quarantine_out(cls) : 0;
-    return (unsigned)(top - out) - below + hk_load_relaxed(&q->wait[cls]);
+    const hk_waiting_t *top = hk_load_relaxed(&q->top[cls]);
+    const size_t out = (size_t)(top - hk_load_relaxed(&q->none[cls]));
+    return (out <= HK_QUARANTINE_OUT ? (unsigned)out : 0) + hk_load_relaxed(&q->wait[cls]);
 }
 
 unsigned hk_quarantine_list(const hk_quarantine_t *q, unsigned cls,
                             void *blocks[HK_QUARANTINE_MOST + HK_QUARANTINE_OUT]) {
+    const hk_waiting_t *waits = q->waits[cls];
     unsigned n = 0;
     for (const hk_waiting_t *is = hk_load_relaxed(&q->top[cls]); is->p != NULL; is--)
         blocks[n++] = is->p;
     for (unsigned i = 0; i <= q->last[cls]; i++)
-        if (q->blocks[cls].waits[i].p != NULL)
-            blocks[n++] = q->blocks[cls].waits[i].p;
+        if (waits[i].p != NULL)
+            blocks[n++] = waits[i].p;
     return n;
+}
+
+/* One that is never filled, those that have waited, those that wait. A class whose size is not known yet (backend/sizeclass.h)
+ * may have the most. */
+static size_t places_for(unsigned cls) {
+    return cls < HK_CLASS_FIXED ? 1 + hk_quarantine_out(cls) + hk_quarantine_room(cls)
+                                : 1 + HK_QUARANTINE_OUT + HK_QUARANTINE_MOST;
+}
+enum { FEW_PLACES = 1 + HK_QUARANTINE_FEW + HK_QUARANTINE_FEW };
+
+size_t hk_quarantine_bytes(void) {
+    size_t places = 0;
+    for (unsigned cls = 0; cls < HK_CLASS_COUNT; cls++)
+        places += FEW_PLACES + places_for(cls);
+    return sizeof(hk_quarantine_t) + places * sizeof(hk_waiting_t);
+}
+
+/* The class's places are from there on, where what it has lies already. */
+static void place(hk_quarantine_t *q, unsigned cls, hk_waiting_t *at, unsigned out, unsigned waits,
+                  unsigned have) {
+    q->waits[cls] = at + 1 + out;
+    hk_store_relaxed(&q->none[cls], at);
+    hk_store_relaxed(&q->top[cls], at + have);
+    q->last[cls] = (uint8_t)(waits - 1);
 }
 
 void hk_quarantine_begin(hk_quarantine_t *q) {
     q->stream = hk_guard_stream();
     hk_store_relaxed(&q->dice, (uint64_t)1);
-    for (unsigned cls = 0; cls < HK_CLASS_COUNT; cls++) {
-        q->end[cls] = q->blocks[cls].out;
-        hk_store_relaxed(&q->top[cls], q->end[cls]);
+    q->unused = q->places;
+    for (unsigned cls = 0; cls < HK_CLASS_COUNT; cls++, q->unused += FEW_PLACES) {
+        place(q, cls, q->unused, HK_QUARANTINE_FEW, HK_QUARANTINE_FEW, 0);
         q->looks[cls] = HK_CLEAR_STEPS + 1;
     }
 }
 
-/* A class has its size once there is a block of it. */
+void hk_quarantine_grow(hk_quarantine_t *q, unsigned cls) {
+    hk_waiting_t *waits = q->waits[cls], *out = waits - HK_QUARANTINE_FEW;
+    const size_t have = (size_t)(hk_load_relaxed(&q->top[cls]) + 1 - out);
+    const unsigned most = hk_quarantine_out(cls);
+    hk_waiting_t *at = q->unused;
+    memcpy(at + 1, out, have * sizeof *at);
+    memcpy(at + 1 + most, waits, HK_QUARANTINE_FEW * sizeof *at);
+    q->unused += places_for(cls);
+    place(q, cls, at, most, hk_quarantine_room(cls), (unsigned)have);
+    q->small -= q->room[cls] != 0;
+    q->visits[cls] = HK_QUARANTINE_ALL;
+}
+
+/* The size of a class is known once there is a block of it. */
 static void prepare(hk_quarantine_t *q, unsigned cls) {
     q->room[cls] = (uint16_t)hk_classes[cls].size;
     q->looks[cls] = (uint8_t)hk_clear_steps(q->room[cls]);
-    q->last[cls] = (uint8_t)(hk_quarantine_room(cls) - 1);
-    q->end[cls] = q->blocks[cls].out + HK_QUARANTINE_OUT;
-    hk_store_relaxed(&q->top[cls], q->end[cls] - hk_quarantine_out(cls));
+    q->small += hk_quarantine_is_small(q, cls);
 }
 
-HK_NOINLINE uint64_t hk_quarantine_throw(hk_quarantine_t *q) {
+static uint64_t new_number(hk_quarantine_t *q) {
     enum { BITS = 30 }; /* twice, and ten times six */
     if (hk_guard->quarantine_bytes == 0)
         return 1;
@@ -62,24 +102,47 @@ HK_NOINLINE uint64_t hk_quarantine_throw(hk_quarantine_t *q) {
     return (uint64_t)1 << 2 * BITS | number << BITS | hk_random_below(&q->stream, 1u << BITS);
 }
 
+HK_NOINLINE uint64_t hk_quarantine_throw(hk_quarantine_t *q) {
+    enum { VISIT = 8 };
+    return q->small != 0 && ++q->throws % VISIT == 0 ? 1 : new_number(q);
+}
+
 bool hk_quarantine_put_out(hk_quarantine_t *q, unsigned cls, hk_waiting_t one) {
     if (q->room[cls] == 0)
         prepare(q, cls);
     hk_waiting_t *top = hk_load_relaxed(&q->top[cls]);
-    if (top == q->end[cls])
+    if (hk_quarantine_is_full(q, cls))
         return false;
     top[1] = one;
     hk_store_relaxed(&q->top[cls], top + 1);
     return true;
 }
 
+/* They mostly lie in one slice. */
+void hk_quarantine_put_fresh(hk_quarantine_t *q, unsigned cls, void *const *blocks, unsigned n) {
+    const hk_class_t *c = &hk_classes[cls];
+    const hk_shadows_t *shadows = NULL;
+    if (q->room[cls] == 0)
+        prepare(q, cls);
+    hk_waiting_t *top = hk_load_relaxed(&q->top[cls]);
+    hk_assert(top + n < q->waits[cls]);
+    for (const char *p, *before = NULL; n-- > 0; before = p) {
+        p = blocks[n];
+        if (shadows == NULL || ((uintptr_t)p ^ (uintptr_t)before) >= HK_SLICE)
+            shadows = hk_shadows_at(p);
+        const unsigned index = hk_class_index(c, (size_t)(p - shadows->base));
+        *++top = (hk_waiting_t){blocks[n], shadows->shadow + index};
+    }
+    hk_store_relaxed(&q->top[cls], top);
+}
+
 void *hk_quarantine_put_slow(hk_quarantine_t *q, unsigned cls, hk_waiting_t in) {
     uint64_t dice = hk_quarantine_close(q);
     hk_waiting_t out = in;
     if (dice == 1)
-        dice = hk_quarantine_throw(q);
+        dice = new_number(q);
     if (dice > 1) {
-        hk_waiting_t *place = &q->blocks[cls].waits[dice & q->last[cls]];
+        hk_waiting_t *place = q->waits[cls] + (dice & q->last[cls]);
         out = *place;
         *place = in;
         hk_quarantine_waits(q, cls, out.p == NULL);
@@ -92,10 +155,11 @@ void *hk_quarantine_put_slow(hk_quarantine_t *q, unsigned cls, hk_waiting_t in) 
 
 void *hk_quarantine_drain(hk_quarantine_t *q, unsigned cls) {
     void *p = hk_quarantine_take(q, cls).p;
+    hk_waiting_t *waits = q->waits[cls];
     for (unsigned i = 0; p == NULL && i <= q->last[cls]; i++) {
-        if ((p = q->blocks[cls].waits[i].p) == NULL)
+        if ((p = waits[i].p) == NULL)
             continue;
-        q->blocks[cls].waits[i].p = NULL;
+        waits[i].p = NULL;
         if (hk_load_relaxed(&q->wait[cls]) !=
             0) /* a fork may have come between the block and its count */
             hk_quarantine_waits(q, cls, -1);

@@ -12,8 +12,11 @@
 #include "guard/guard.h"
 #include "guard/tail.h"
 
-/* Blocks of a class that may wait, and that may have waited. */
+/* Blocks of a class that may wait, and that may have waited; and how many of either until the class has all of its places: one of
+ * many threads that hardly frees anything would hold more in quarantine than in use. */
 enum { HK_QUARANTINE_MOST = 64, HK_QUARANTINE_OUT = 32, HK_QUARANTINE_BITS = 6 };
+enum { HK_QUARANTINE_FEW = 4 };
+enum { HK_QUARANTINE_FRESH = 8 }; /* that come from the magazine at a time */
 
 typedef struct {
     void *p;
@@ -28,21 +31,48 @@ typedef struct hk_quarantine {
     _Atomic uint64_t dice;
     /* any thread reads; the one to take next; below the first, nobody: none */
     _Atomic(hk_waiting_t *) top[HK_CLASS_COUNT];
-    /* the last place for it; out[0] until the first block is put */
-    hk_waiting_t *end[HK_CLASS_COUNT];
-    /* how much of a block is cleared: hk_clear_steps(); until then more than has a way in */
+    /* the places to wait in, which lie behind those of what has waited */
+    hk_waiting_t *waits[HK_CLASS_COUNT];
+    /* any thread reads; the one below the first of these, which is never filled */
+    _Atomic(hk_waiting_t *) none[HK_CLASS_COUNT];
+    /* how much of a block is cleared: hk_clear_steps(); until the first is put more than has a way in */
     uint8_t looks[HK_CLASS_COUNT];
-    uint16_t room[HK_CLASS_COUNT];     /* bytes of a block; from here on: 0 until then */
+    uint16_t room[HK_CLASS_COUNT];     /* bytes of a block; 0 until then */
     uint8_t last[HK_CLASS_COUNT];      /* the last place to wait in */
     atomic_uchar wait[HK_CLASS_COUNT]; /* any thread reads; so many do */
-    struct {
-        hk_waiting_t waits[HK_QUARANTINE_MOST], out[1 + HK_QUARANTINE_OUT];
-    } blocks[HK_CLASS_COUNT];
+    /* how often a block took the long way in while there were few places; HK_QUARANTINE_ALL: it has all */
+    uint8_t visits[HK_CLASS_COUNT];
+    unsigned throws, small; /* numbers that were thrown; classes in use that have few places */
+    hk_waiting_t *unused;   /* the first place that is no class's */
+    hk_waiting_t places[];
 } hk_quarantine_t;
 
 /* How many blocks of a class may wait, where any may: a power of two; and how many may have waited. */
 unsigned hk_quarantine_room(unsigned cls);
 unsigned hk_quarantine_out(unsigned cls);
+
+/* What a quarantine takes, all that its classes may come to have included. */
+size_t hk_quarantine_bytes(void);
+
+/* Whether the class has few places as yet, and whether its thread frees much of it all the same; counts a visit. */
+enum { HK_QUARANTINE_OFTEN = 32, HK_QUARANTINE_ALL = UINT8_MAX };
+HK_INLINE bool hk_quarantine_is_small(const hk_quarantine_t *q, unsigned cls) {
+    return q->visits[cls] != HK_QUARANTINE_ALL;
+}
+HK_INLINE bool hk_quarantine_visited_often(hk_quarantine_t *q, unsigned cls) {
+    return q->visits[cls] == HK_QUARANTINE_OFTEN || ++q->visits[cls] == HK_QUARANTINE_OFTEN;
+}
+
+/* Gives the class all of its places. It is small, and closed; the thread is entered, for a fork must not find it half done. */
+void hk_quarantine_grow(hk_quarantine_t *quarantine, unsigned cls);
+
+/* How many of the class may have waited as it is now, and whether there are so many. */
+HK_INLINE unsigned hk_quarantine_most_out(const hk_quarantine_t *q, unsigned cls) {
+    return (unsigned)(q->waits[cls] - hk_load_relaxed(&q->none[cls]) - 1);
+}
+HK_INLINE bool hk_quarantine_is_full(const hk_quarantine_t *q, unsigned cls) {
+    return hk_load_relaxed(&q->top[cls]) + 1 == q->waits[cls];
+}
 
 /* How many there are of either. Any thread. */
 unsigned hk_quarantine_count(hk_quarantine_t *quarantine, unsigned cls);
@@ -70,7 +100,7 @@ HK_INLINE void hk_quarantine_open(hk_quarantine_t *q, uint64_t dice) {
 }
 
 /* So many more wait. */
-HK_INLINE void hk_quarantine_waits(hk_quarantine_t *q, unsigned cls, int more) {
+HK_INLINE void hk_quarantine_waits(hk_quarantine_t *q, size_t cls, int more) {
     hk_store_relaxed(&q->wait[cls], (unsigned char)(hk_load_relaxed(&q->wait[cls]) + more));
 }
 
@@ -91,30 +121,37 @@ HK_INLINE hk_waiting_t hk_quarantine_take(hk_quarantine_t *q, unsigned cls) {
     return got;
 }
 
-/* A new number, where the old one is used up; still 1 where none shall wait. It is closed. */
+/* A new number, where the old one is used up; still 1 where none shall wait, and now and then while any class has few places, for
+ * who takes and frees in turn would never come the long way. It is closed. */
 uint64_t hk_quarantine_throw(hk_quarantine_t *quarantine);
 
 /* Puts a block in, and opens what was closed. False: not that easy. */
-HK_INLINE bool hk_quarantine_put(hk_quarantine_t *q, uint64_t dice, unsigned cls, hk_waiting_t in) {
-    hk_waiting_t *top = hk_load_relaxed(&q->top[cls]), *end = q->end[cls];
-    if (HK_UNLIKELY(dice == 1))
+HK_INLINE bool hk_quarantine_put(hk_quarantine_t *q, uint64_t dice, size_t cls, hk_waiting_t in) {
+    hk_waiting_t *next = hk_load_relaxed(&q->top[cls]) + 1;
+    hk_waiting_t *waits = q->waits[cls];
+    if (HK_UNLIKELY(dice <= 1) && dice != 0)
         dice = hk_quarantine_throw(q);
-    if (HK_UNLIKELY(dice <= 1 || top == end)) {
+    if (HK_UNLIKELY(dice <= 1 || next == waits)) {
         hk_quarantine_open(q, dice);
         return false;
     }
-    hk_waiting_t *place = end - (HK_QUARANTINE_OUT + HK_QUARANTINE_MOST) + (dice & q->last[cls]);
+    hk_waiting_t *place = waits + (dice & q->last[cls]);
     const hk_waiting_t out = *place;
     *place = in;
     if (HK_LIKELY(out.p != NULL)) {
-        top[1] = out;
-        hk_store_relaxed(&q->top[cls], top + 1);
+        *next = out;
+        hk_store_relaxed(&q->top[cls], next);
     } else {
         hk_quarantine_waits(q, cls, 1);
     }
     hk_quarantine_open(q, dice >> HK_QUARANTINE_BITS);
     return true;
 }
+
+/* Puts those in that come from slabs and are ready to be given out, the first one next; no more than may have waited, and where no
+ * other is ready. It is closed. */
+void hk_quarantine_put_fresh(hk_quarantine_t *quarantine, unsigned cls, void *const *blocks,
+                             unsigned n);
 
 /* Puts one in that is ready to be given out; false: there is no room. It is closed. */
 bool hk_quarantine_put_out(hk_quarantine_t *quarantine, unsigned cls, hk_waiting_t one);

@@ -143,12 +143,11 @@ static void end_by(int number, bool sent) {
 }
 
 static void call(const struct sigaction *action, int number, siginfo_t *info, void *context) {
-    if ((action->sa_flags & SA_NODEFER) != 0 && sigismember(&action->sa_mask, number) == 0) {
-        sigset_t own;
-        sigemptyset(&own);
-        sigaddset(&own, number);
-        HK_COUNTED(other, pthread_sigmask(SIG_UNBLOCK, &own, NULL));
-    }
+    const uint64_t own = (uint64_t)1 << (number - 1);
+    uint64_t blocked; /* the system's part of the C library's set */
+    memcpy(&blocked, &action->sa_mask, sizeof blocked);
+    if ((action->sa_flags & SA_NODEFER) != 0 && (blocked & own) == 0)
+        HK_CALL(other, syscall(SYS_rt_sigprocmask, SIG_UNBLOCK, &own, NULL, sizeof own));
     if ((action->sa_flags & SA_SIGINFO) != 0)
         action->sa_sigaction(number, info, context);
     else

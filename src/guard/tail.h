@@ -104,6 +104,15 @@ HK_INLINE size_t hk_zero_written(char *p, size_t n) {
     return written;
 }
 
+/* memcpy() of a block to another one, but where both read as zero nothing is written: pages that nobody has written to stay without memory. */
+HK_INLINE void hk_copy_written(char *to, const char *from, size_t n) {
+    const size_t page = hk_os_page_size(), whole = n - n % page;
+    for (size_t at = 0; at < whole; at += page)
+        if (!hk_is_zero(from + at, page) || !hk_is_zero(to + at, page))
+            memcpy(to + at, from + at, page);
+    memcpy(to + whole, from + whole, n - whole);
+}
+
 /* Clears what lies from one tail's end on up to another one's. */
 HK_INLINE void hk_clear_between(char *p, size_t from, size_t to) {
     for (; from < to && from % 8 != 0; from++)

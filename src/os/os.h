@@ -59,6 +59,12 @@ bool hk_os_protect(void *p, size_t bytes, hk_access_t access);
 /* Takes the pages' memory, and all access to them. */
 bool hk_os_close(void *p, size_t bytes);
 
+/* The same by marks in the page tables (Linux 6.13), which cut no mapping and stay through a fork; and takes them off: the pages read as
+ * zero then. Of memory that can be written to and is not locked. hk_os_marks: whether the system has them; false once it has refused one. */
+bool hk_os_marks(void);
+bool hk_os_mark(void *p, size_t bytes);
+bool hk_os_unmark(void *p, size_t bytes);
+
 /* Whether the 8 bytes at p can be read. In a signal handler, too. */
 bool hk_os_readable(const void *p);
 
@@ -153,6 +159,7 @@ void hk_os_lines_close(hk_os_lines_t *lines);
 
 /* The next line, without its end, until another one is read; NULL: there is none. */
 char *hk_os_line(hk_os_lines_t *lines);
+bool hk_os_line_has(const char *line, const char *part);
 
 /* The list of this process's mappings, opened so. Where its main thread has ended that has no memory any more, nor mappings to
  * tell of: then it is the calling thread's. */

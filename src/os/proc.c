@@ -48,6 +48,10 @@ char *hk_os_line(hk_os_lines_t *lines) {
     }
 }
 
+bool hk_os_line_has(const char *line, const char *part) {
+    return memmem(line, strlen(line), part, strlen(part)) != NULL;
+}
+
 bool hk_os_mappings_open(hk_os_lines_t *lines) {
     if (hk_os_lines_open(lines, HK_OS_MAPPINGS) && read_more(lines))
         return true;
@@ -98,9 +102,10 @@ static bool is_listed(const char *list, const char *end, const char *one) {
  * this process can see. */
 static const char *group_in(hk_os_lines_t *lines, const char *controller) {
     for (const char *line; (line = hk_os_line(lines)) != NULL;) {
-        const char *list = strchr(line, ':'), *end = list != NULL ? strchr(list + 1, ':') : NULL;
+        const char *list = memchr(line, ':', strlen(line));
+        const char *end = list != NULL ? memchr(list + 1, ':', strlen(list + 1)) : NULL;
         if (end != NULL && end[1] == '/' && is_listed(list + 1, end, controller))
-            return strstr(end, "/..") != NULL ? "" : end + 1;
+            return hk_os_line_has(end, "/..") ? "" : end + 1;
     }
     return "";
 }
@@ -157,7 +162,8 @@ static uint64_t number_in(const char *file, const char *name) {
     for (const char *s; number == 0 && (s = hk_os_line(&lines)) != NULL;)
         if (strncmp(s, name, strlen(name)) == 0) {
             s += strlen(name);
-            s += strspn(s, " \t");
+            while (*s == ' ' || *s == '\t')
+                s++;
             hk_parse(&s, &number);
         }
     hk_os_lines_close(&lines);

@@ -83,7 +83,8 @@ bool hk_maps_next(hk_maps_t *maps, hk_mapping_t *mapping) {
         if (!executable)
             continue;
         mapping->build_id[0] = '\0';
-        if (maps->bytes != 0 && inode == maps->inode && strstr(mapping->path, "[vsyscall]") == NULL)
+        if (maps->bytes != 0 && inode == maps->inode &&
+            !hk_os_line_has(mapping->path, "[vsyscall]"))
             read_build_id(maps, mapping->build_id);
         return true;
     }

@@ -26,10 +26,15 @@ typedef struct {
     hk_profile_block_t blocks[];
 } look_t;
 
+static _Noreturn void leave(int status) {
+    for (;;)
+        HK_CALL(other, syscall(SYS_exit_group, status));
+}
+
 static void add_own(const void *start, size_t bytes, void *argument) {
     look_t *l = argument;
     if (l->count == l->most)
-        _exit(1);
+        leave(1);
     l->blocks[l->count++] = (hk_profile_block_t){.p = (uintptr_t)start, .n = bytes};
 }
 
@@ -90,6 +95,17 @@ static void scan_around(look_t *l, uintptr_t from, uintptr_t to) {
 
 typedef void scan_t(look_t *l, uintptr_t from, uintptr_t to);
 
+/* A page that has a mark (hk_os_mark, and the C library's below its stacks) cannot be read, and the system tells of it as of one that is
+ * swapped out. */
+static void scan_readable(look_t *l, uintptr_t from, uintptr_t to, scan_t *how) {
+    const size_t page = hk_os_page_size();
+    for (uintptr_t end; from < to; from = end) {
+        end = hk_min(to, (from / page + 1) * page);
+        if (hk_os_readable((const void *)(from / page * page)))
+            how(l, from, end);
+    }
+}
+
 /* Calls `how` for what lies on pages that the process has written to. The others are zero, or a file's, which may have ended
  * before them: then they cannot be read. Where the system does not tell, for all of it. */
 static void scan_written(look_t *l, uintptr_t from, uintptr_t to, scan_t *how) {
@@ -99,14 +115,16 @@ static void scan_written(look_t *l, uintptr_t from, uintptr_t to, scan_t *how) {
         const size_t first = from / page, n = hk_min((to - 1) / page + 1 - first, PAGES_AT_ONCE);
         const size_t bytes = n * sizeof *l->pages, at = first * sizeof *l->pages;
         if (HK_CALL(other, syscall(SYS_pread64, l->pagemap, l->pages, bytes, at)) != (long)bytes) {
-            how(l, from, to);
+            scan_readable(l, from, to, how);
             return;
         }
         for (size_t i = 0; i < n; i++) {
             const uintptr_t end = hk_min(to, (first + i + 1) * page);
-            const bool has = (l->pages[i] >> PRESENT | l->pages[i] >> SWAPPED) & 1;
-            if (has && !(l->pages[i] >> OF_FILE & 1))
+            const bool of_file = l->pages[i] >> OF_FILE & 1;
+            if (l->pages[i] >> PRESENT & 1 && !of_file)
                 how(l, from, end);
+            else if (l->pages[i] >> SWAPPED & 1 && !of_file)
+                scan_readable(l, from, end, how);
             from = end;
         }
     }
@@ -122,7 +140,8 @@ static void scan_block(look_t *l, const hk_profile_block_t *b) {
 
 static bool is_on_a_signal_stack(void) {
     stack_t own;
-    return sigaltstack(NULL, &own) == 0 && (own.ss_flags & SS_ONSTACK) != 0;
+    return HK_CALL(other, syscall(SYS_sigaltstack, NULL, &own)) == 0 &&
+           (own.ss_flags & SS_ONSTACK) != 0;
 }
 
 /* START-END rw-p ... Of the main thread's stack alone it is known that there is nothing else in it; a signal's may lie on
@@ -133,12 +152,12 @@ static void look(look_t *l) {
     sort(l->blocks, l->count);
     l->pagemap = HK_CALL(other, open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
     if (!hk_os_mappings_open(&l->lines))
-        _exit(1);
+        leave(1);
     const bool on_another = is_on_a_signal_stack();
     for (char *s; (s = hk_os_line(&l->lines)) != NULL;) {
         const uintptr_t start = strtoull(s, &s, 16), end = strtoull(s + 1, &s, 16);
         const bool is_stack =
-            start <= l->sp && l->sp < end && strstr(s, "[stack]") != NULL && !on_another;
+            start <= l->sp && l->sp < end && hk_os_line_has(s, "[stack]") && !on_another;
         if (s[1] == 'r' && s[2] == 'w' && s[4] == 'p')
             scan_written(l, is_stack ? l->sp : start, end, scan_around);
     }
@@ -160,10 +179,10 @@ static _Noreturn void look_and_exit(look_t *l) {
     const struct sigaction usual = {.sa_handler = SIG_DFL};
     sigaction(SIGSEGV, &usual, NULL);
     sigaction(SIGBUS, &usual, NULL);
-    setrlimit(RLIMIT_CPU, &seconds);
-    setrlimit(RLIMIT_CORE, &none);
+    HK_CALL(other, syscall(SYS_prlimit64, 0, RLIMIT_CPU, &seconds, NULL));
+    HK_CALL(other, syscall(SYS_prlimit64, 0, RLIMIT_CORE, &none, NULL));
     look(l);
-    _exit(0);
+    leave(0);
 }
 
 static bool look_at(size_t known, uintptr_t sp) {

@@ -5,8 +5,6 @@
 
 #include "backend/superslab_own.h"
 #include "faults.h"
-#include "front/magazine.h"
-#include "guard/quarantine.h"
 #include "guard/tail.h"
 #include "stats_now.h"
 
@@ -237,174 +235,7 @@ static void no_tail_is_left(void) {
         CHECK(memcmp((char *)hidden(blocks[i]) + 1500, nothing, sizeof nothing) == 0);
 }
 
-/* ---- late, and by chance ---- */
-
-static void reuse_is_late(void) {
-    enum { TRIES = 400 };
-    unsigned soon = 0;
-    for (unsigned i = 0; i < TRIES; i++) {
-        void *p = hak_malloc(100), *held[8];
-        hak_free(p);
-        for (unsigned j = 0; j < 8; j++) {
-            held[j] = hak_malloc(100);
-            soon += held[j] == p;
-        }
-        for (unsigned j = 0; j < 8; j++)
-            hak_free(held[j]);
-    }
-    CHECK(soon < TRIES / 2);
-}
-
-static void order_is_chance(void) {
-    enum { BLOCKS = 512 };
-    char *blocks[BLOCKS];
-    unsigned up = 0;
-    for (unsigned i = 0; i < BLOCKS; i++)
-        blocks[i] = hak_malloc(700);
-    for (unsigned i = 1; i < BLOCKS; i++)
-        up += blocks[i] > blocks[i - 1];
-    if (!HK_HOSTILE) /* whose magazines have no two blocks to shuffle */
-        CHECK(up > BLOCKS / 4 && up < BLOCKS / 4 * 3);
-    for (unsigned i = 0; i < BLOCKS; i++)
-        hak_free(blocks[i]);
-}
-
-/* Blocks that a thread begins with as well. */
-static void prewarmed_order_is_chance(void) {
-    hk_thread_t *thread = hk_thread_enter();
-    const unsigned cls = hk_class_of(1300);
-    hk_magazine_fill(thread, cls, 64);
-    void **slots = hk_magazine_slots(thread, cls);
-    unsigned up = 0;
-    const unsigned blocks = hk_magazine_count(thread, cls);
-    for (unsigned i = 2; i <= blocks; i++)
-        up += slots[i] > slots[i - 1];
-    hk_thread_leave(thread);
-    CHECK(up != 0 && up + 1 < blocks);
-}
-
-/* Every block that waits can be the next to go; what has gone is taken, the latest first, and once. */
-static void every_place_is_left(void) {
-    static hk_quarantine_t quarantine;
-    static char blocks[HK_QUARANTINE_MOST + 4000];
-    const unsigned room = hk_quarantine_room(2);
-    unsigned left[sizeof blocks] = {0}, gone = 0;
-    CHECK(room > 16 && room <= HK_QUARANTINE_MOST);
-    CHECK(hk_quarantine_room(hk_class_of(HK_MID_MAX)) > 1);
-    hk_quarantine_begin(&quarantine);
-    for (unsigned i = 0; i < sizeof blocks; i++) {
-        const hk_waiting_t one = {&blocks[i], NULL};
-        if (!hk_quarantine_put(&quarantine, hk_quarantine_close(&quarantine), 2, one))
-            CHECK(hk_quarantine_put_slow(&quarantine, 2, one) == NULL);
-        char *out = hk_quarantine_take(&quarantine, 2).p;
-        CHECK(out == NULL || (out >= blocks && out < &blocks[i]));
-        if (out != NULL)
-            left[out - blocks]++;
-    }
-    for (unsigned i = 0; i < sizeof blocks; i++) {
-        CHECK(left[i] <= 1);
-        gone += left[i];
-        CHECK(left[i] == 1 || i > 2000);
-    }
-    CHECK_EQ(gone, sizeof blocks - room);
-    CHECK_EQ(hk_quarantine_count(&quarantine, 2), room);
-    while (hk_quarantine_drain(&quarantine, 2) != NULL)
-        gone++;
-    CHECK_EQ(gone, sizeof blocks);
-    CHECK_EQ(hk_quarantine_count(&quarantine, 2), 0);
-}
-
-/* Of long blocks fewer may have waited than of short ones. */
-static void long_ones_are_few(void) {
-    static hk_quarantine_t quarantine;
-    const unsigned classes[] = {hk_class_of(100), hk_class_of(HK_MID_MAX)};
-    unsigned out[2] = {0, 0};
-    hk_quarantine_begin(&quarantine);
-    for (unsigned i = 0; i < 2; i++) {
-        while (hk_quarantine_put_out(&quarantine, classes[i], (hk_waiting_t){&out[i], NULL}))
-            out[i]++;
-        CHECK_EQ(hk_quarantine_count(&quarantine, classes[i]), out[i]);
-    }
-    CHECK(out[0] == HK_QUARANTINE_OUT && out[1] == HK_QUARANTINE_OUT / 4);
-}
-
-static void use_some(unsigned blocks) {
-    void *p[64];
-    for (unsigned i = 0; i < blocks; i++)
-        p[i] = hak_malloc(3000);
-    for (unsigned i = 0; i < blocks; i++)
-        hak_free(p[i]);
-}
-
-/* To statistics what waits is as what is in magazines. */
-static void what_waits_is_not_allocated(void) {
-    hak_stats_t before = {.size = sizeof before}, after = before;
-    CHECK(hak_stats_get(&before) == 0);
-    use_some(40);
-    CHECK(hak_stats_get(&after) == 0);
-    CHECK_EQ(after.allocated, before.allocated);
-}
-
-static atomic_bool waits, may_end;
-
-static void *use_and_wait(void *unused) {
-    use_some(40);
-    hk_store_seq(&waits, true);
-    while (!hk_load_seq(&may_end))
-        sched_yield();
-    return unused;
-}
-
-static void nothing_is_held(void *unused) {
-    (void)unused;
-    size_t held[HK_CLASS_COUNT];
-    hak_trim();
-    hk_threads_held(held);
-    CHECK_EQ(held[hk_class_of(3001)], 0);
-    _exit(0);
-}
-
-/* What a thread had waiting that a fork has left behind goes back as well. */
-static void a_forks_orphans_let_go(void) {
-    static child_t child;
-    pthread_t thread;
-    CHECK(pthread_create(&thread, NULL, use_and_wait, NULL) == 0);
-    while (!hk_load_seq(&waits))
-        sched_yield();
-    child_run(&child, nothing_is_held, NULL);
-    CHECK_TEXT(child.text, "");
-    CHECK_EQ(child.status, 0);
-    hk_store_seq(&may_end, true);
-    CHECK(pthread_join(thread, NULL) == 0);
-}
-
-/* Where nothing waits, what is freed is given out next; and a handler that interrupts its thread at a magazine gets nothing
- * from there. */
-static void nothing_waits(void *unused) {
-    (void)unused;
-    hk_store_relaxed(&hk_config.guard_quarantine_kb, 0u);
-    guard();
-    void *p = hak_malloc(100);
-    for (unsigned i = 0; i < 200; i++) {
-        hak_free(p);
-        void *q = hak_malloc(100);
-        CHECK(q == p);
-    }
-    hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
-    const uint64_t dice = hk_quarantine_close(thread->quarantine);
-    void *of_handler = hak_malloc(3000);
-    CHECK_EQ(hk_map_kind(of_handler), HK_KIND_EMERGENCY);
-    hak_free(of_handler);
-#if HK_DEBUG
-    hk_os_fail_after(0);
-    errno = 0;
-    CHECK(hidden(hak_malloc(3000)) == NULL && errno == ENOMEM);
-    hk_os_fail_after(-1);
-#endif
-    hk_quarantine_open(thread->quarantine, dice);
-    hak_free(p);
-    _exit(0);
-}
+/* ---- what was there before, and shadows ---- */
 
 /* Between the guard's start and its own trap a thread goes on as before, also with slabs that are carved meanwhile. */
 static void begins_beside_others(void *unused) {
@@ -478,9 +309,6 @@ static void shadows_lie_close(void) {
 int main(void) {
     static child_t child;
     hak_free(hak_malloc(1));
-    child_run(&child, nothing_waits, NULL);
-    CHECK_TEXT(child.text, "");
-    CHECK(WIFEXITED(child.status) && WEXITSTATUS(child.status) == 0);
     child_run(&child, begins_beside_others, NULL);
     CHECK_TEXT(child.text, "");
     CHECK(WIFEXITED(child.status) && WEXITSTATUS(child.status) == 0);
@@ -503,12 +331,4 @@ int main(void) {
     found_before_reuse();
     reports_and_goes_on();
     no_tail_is_left();
-    reuse_is_late();
-    order_is_chance();
-    if (!HK_HOSTILE)
-        prewarmed_order_is_chance();
-    every_place_is_left();
-    long_ones_are_few();
-    what_waits_is_not_allocated();
-    a_forks_orphans_let_go();
 }

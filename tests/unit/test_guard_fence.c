@@ -1,10 +1,8 @@
-/* Where the memory of a guarded process lies: superslabs apart and with holes, the allocator's own and large blocks between
- * pages that cannot be touched. */
-#include "backend/hugepages.h"
+/* Large blocks of a guarded process: between pages that cannot be touched, described apart, used again, and bounded. */
 #include "backend/limit.h"
 #include "backend/mappings.h"
 #include "backend/meta.h"
-#include "backend/superslab_own.h"
+#include "backend/region.h"
 #include "base/calls.h"
 #include "faults.h"
 #include "guard/fence.h"
@@ -12,139 +10,11 @@
 #include "os/os.h"
 
 #include <errno.h>
-#include <sys/resource.h>
 #include <unistd.h>
-
-/* ---- where things lie ---- */
 
 static child_t child;
 
-/* Superslabs of a guarded process: apart, and each time elsewhere. */
-static void superslabs_lie_apart(void) {
-#ifdef __SANITIZE_THREAD__
-    return; /* it allows no mappings at most addresses, and says so by another place */
-#endif
-    enum { UNITS = 12, BYTES = 30000, BLOCKS = UNITS * (int)(HK_UNIT / BYTES) };
-    static void *blocks[BLOCKS];
-    uintptr_t seen[2 * UNITS], least = UINTPTR_MAX, most = 0;
-    unsigned count = 0;
-    for (unsigned i = 0; i < BLOCKS; i++) {
-        blocks[i] = hak_malloc(BYTES);
-        const uintptr_t unit = (uintptr_t)blocks[i] >> HK_UNIT_SHIFT;
-        bool known = (uintptr_t)blocks[i] >> 46 != 0; /* from before, where the system put it */
-        for (unsigned k = 0; k < count; k++) {
-            known |= seen[k] == unit;
-            CHECK(seen[k] == unit || (seen[k] != unit + 1 && unit != seen[k] + 1));
-        }
-        if (!known && count < 2 * UNITS)
-            seen[count++] = unit;
-    }
-    for (unsigned k = 0; k < count; k++) {
-        least = hk_min(least, seen[k]);
-        most = hk_max(most, seen[k]);
-    }
-    CHECK(count >= UNITS / 2);
-    CHECK(most - least > 100 * count); /* of 32 768 places: one run in 10^8 fails */
-    for (unsigned i = 0; i < BLOCKS; i++)
-        hak_free(blocks[i]);
-}
-
 static void write_there(void *p) { *(volatile char *)p = 1; }
-
-static void read_there(void *p) { (void)*(volatile const char *)p; }
-
-/* The last access of a child: beside a slab. */
-static void says_out_of_bounds(void) {
-    CHECK(child.status != 0); /* SIGSEGV, or what a sanitizer makes of it */
-    CHECK(strstr(child.text, "hakmem: fatal: out of bounds: ") == child.text);
-}
-
-/* One in eight slices of a superslab for slabs cannot be touched, each time another; the others can. */
-static void superslabs_have_holes(void) {
-#ifdef __SANITIZE_THREAD__
-    return; /* as above */
-#endif
-    enum { BYTES = 30000, BLOCKS = 400, UNITS = 32 };
-    static char *blocks[BLOCKS], *units[UNITS];
-    static bool used[UNITS][HK_UNIT / HK_SLICE];
-    unsigned count = 0, holes = 0;
-    for (unsigned i = 0; i < BLOCKS; i++) {
-        blocks[i] = hak_malloc(BYTES);
-        blocks[i][BYTES - 1] = 1;
-        if ((uintptr_t)blocks[i] >> 46 != 0)
-            continue; /* in a superslab from before */
-        char *unit = (char *)((uintptr_t)blocks[i] & ~(HK_UNIT - 1));
-        unsigned at = 0;
-        while (at < count && units[at] != unit)
-            at++;
-        CHECK(at < UNITS);
-        units[at] = unit;
-        count = (unsigned)hk_max(count, at + 1);
-        used[at][(size_t)(blocks[i] - unit) / HK_SLICE] = true;
-    }
-    for (unsigned at = 0; at < count; at++)
-        for (unsigned slice = 0; slice < HK_UNIT / HK_SLICE; slice++) {
-            child_run(&child, read_there, units[at] + slice * HK_SLICE);
-            holes += child.status != 0;
-            CHECK(child.status == 0 || !used[at][slice]);
-            const bool beside = slice != 0 && used[at][slice - 1];
-            if (child.status != 0 && beside && hk_guard->fences)
-                says_out_of_bounds();
-        }
-    for (unsigned at = 0; at < count && hk_guard->fences; at++)
-        if (used[at][0]) {
-            child_run(&child, write_there, units[at] - 8);
-            says_out_of_bounds();
-        }
-    CHECK(count >= 2);
-    if (hk_guard->fences)
-        CHECK_EQ(holes, 4 * count);
-    else /* slabs may be cut from large blocks' superslabs, which have none */
-        CHECK(holes >= 4);
-    for (unsigned i = 0; i < BLOCKS; i++)
-        hak_free(blocks[i]);
-}
-
-/* A superslab that has got a huge page has none: the page would be one no more, and keep what is in them. */
-static void huge_pages_have_no_holes(void) {
-    enum { BYTES = 8000, BLOCKS = 50 * (int)(HK_UNIT / BYTES) };
-    static char *blocks[BLOCKS];
-    unsigned filled = 0;
-    uint32_t holes = 0;
-    for (unsigned i = 0; i < BLOCKS; i++) {
-        for (unsigned again = 0; !hk_huge_pages_pay(); again++) { /* whatever they take here */
-            CHECK(again < 100);
-            hk_huge_pages_note(1000, false);
-            hk_huge_pages_note(100000, true);
-        }
-        blocks[i] = hak_malloc(BYTES);
-        memset(blocks[i], 1, BYTES);
-    }
-    hk_lock(&hk_pool_lock);
-    for (hk_superslab_t *ss = NULL; (ss = hk_superslab_next_locked(ss)) != NULL;) {
-        filled += ss->filled;
-        holes |= ss->filled ? ss->holes : 0;
-    }
-    hk_unlock(&hk_pool_lock);
-    CHECK_EQ(holes, 0);
-    CHECK(filled > 0 || hk_option(thp) == 0);
-    for (unsigned i = 0; i < BLOCKS; i++)
-        hak_free(blocks[i]);
-}
-
-/* The pages before and behind a chunk of the allocator's own memory. */
-static void own_memory_is_fenced(void) {
-    static const size_t chunk = 512 * HK_KIB; /* more than what is left of the last one */
-    char *p = hk_meta_alloc(chunk);
-    CHECK(p != NULL);
-    write_there(p + chunk - 1);
-    char *first = (char *)((uintptr_t)p & ~(hk_os_page_size() - 1));
-    child_run(&child, write_there, first - 1);
-    CHECK(child.status != 0); /* SIGSEGV, or what a sanitizer makes of it */
-    char *behind = (char *)hk_align_up((uintptr_t)p + chunk, hk_os_page_size());
-    child_run(&child, write_there, behind);
-    CHECK(child.status != 0); /* SIGSEGV, or what a sanitizer makes of it */
-}
 
 /* ---- fences ---- */
 
@@ -183,6 +53,9 @@ static unsigned mappings_there(void) {
 
 /* A block takes two mappings, its own and a fence, which is the next block's as well: a fork copies all of them. */
 static void fences_are_shared(void) {
+#ifdef __SANITIZE_THREAD__
+    return; /* it has mappings of its own for each of them */
+#endif
     enum { BLOCKS = 300, BYTES = 40000 };
     static char *blocks[BLOCKS];
     hak_trim();
@@ -247,73 +120,6 @@ static void sizes_may_differ(void) {
     }
     CHECK(hk_counted_ever(munmap) - before < BLOCKS / 3);
     hak_trim();
-}
-
-static long faults_so_far(void) {
-    struct rusage usage;
-    CHECK_EQ(getrusage(RUSAGE_SELF, &usage), 0);
-    return usage.ru_minflt;
-}
-
-static bool can_move_away(void) {
-    const size_t page = hk_os_page_size();
-    char *from = hk_os_map(page, page), *to = hk_os_move_away(from, page);
-    hk_os_unmap(from, page);
-    if (to != NULL)
-        hk_os_unmap(to, page);
-    return to != NULL;
-}
-
-/* What large blocks had serves the next ones, whatever their sizes: few pages are brought in anew. Their addresses do not, and cannot be touched for a
- * while; what is got reads as zero. */
-static void memory_serves_elsewhere(void) {
-    static const struct {
-        size_t least, range;
-    } sizes[] = {{3 * HK_MIB, 1}, {600 * HK_KIB, 700 * HK_KIB}, {3 * HK_MIB, 4 * HK_MIB}};
-    enum { BLOCKS = 128, LATE = 3 };
-    const size_t page = hk_os_page_size();
-    for (unsigned k = 0; k < sizeof sizes / sizeof sizes[0] && can_move_away(); k++) {
-        char *freed[BLOCKS] = {NULL};
-        size_t pages = 0;
-        hak_trim();
-        const long before = faults_so_far();
-        for (unsigned i = 0, state = 1; i < BLOCKS; i++) {
-            state = state * 1103515245 + 12345;
-            const size_t n = sizes[k].least + state / 65536 * 67 % sizes[k].range;
-            char *p = hak_malloc(n);
-            CHECK(p != NULL && hk_map_kind(p) == HK_KIND_FENCED && hk_is_zero(p, n / 16 * 16));
-            CHECK(!hk_os_readable((char *)hk_align_up((uintptr_t)p + n, page)));
-            memset(p, 0xa5, n);
-            pages += n / page;
-            freed[i] = p;
-            hak_free(p);
-            for (unsigned late = 0; late < LATE && late <= i; late++)
-                CHECK(!hk_os_readable(freed[i - late]) || hk_map_kind(p) != HK_KIND_FENCED);
-        }
-#if !defined(__SANITIZE_THREAD__) &&                                                               \
-    !defined(__SANITIZE_ADDRESS__) /* which have memory for each address */
-        CHECK((size_t)(faults_so_far() - before) < pages / 2);
-#else
-        (void)before;
-#endif
-    }
-    hak_trim();
-}
-
-/* What is moved is bounded as what is kept is: as many bytes in all. */
-static void what_is_moved_is_bounded(void) {
-    enum { BLOCKS = 20, BYTES = 3 * HK_MIB, MOST = 13 * HK_MIB };
-    static void *blocks[BLOCKS];
-    hak_trim();
-    const size_t kept = hk_singles().kept;
-    for (unsigned i = 0; i < BLOCKS; i++)
-        blocks[i] = hak_malloc(BYTES);
-    for (unsigned i = 0; i < BLOCKS; i++)
-        hak_free(blocks[i]);
-    CHECK(!can_move_away() || hk_singles().kept >= kept + BYTES);
-    CHECK(hk_singles().kept <= kept + MOST);
-    hak_trim();
-    CHECK_EQ(hk_singles().kept, kept);
 }
 
 /* Who has much in use, and replaces a part of it again and again, keeps more than who has nothing. */
@@ -580,10 +386,31 @@ static void without_memory(void) {}
 static void no_mapping_is_lost(void) {}
 #endif
 
+/* ---- blocks of no bytes ---- */
+
+static void read_there(void *p) { (void)*(volatile const char *)p; }
+
+/* An access before one is its own, not that of another one which nobody has; one where nobody has any is to what was freed. */
+static void before_nothing(void) {
+    char line[160], *p = hak_malloc(0);
+    for (int at = -1; at >= -9; at -= 8) {
+        child_run(&child, read_there, p + at);
+        snprintf(line, sizeof line,
+                 "hakmem: fatal: out of bounds: %p, a block of 0 bytes, at byte %d,", (void *)p,
+                 at);
+        CHECK(child.status != 0 && strstr(child.text, line) == child.text);
+    }
+    hak_free(p);
+    child_run(&child, read_there, p);
+    CHECK(strstr(child.text, "hakmem: fatal: use after free: ") == child.text);
+}
+
 /* ---- what checked copying asks ---- */
 
 static void look_at_one(void *p) { hak_check_range(p, 1); }
 static void look_at_all(void *p) { hak_check_range(p, SIZE_MAX); }
+static void look_at_many(void *p) { hak_check_range(p, 1000); }
+static void look_beyond(void *p) { hak_check_range((char *)p + 43, 1); }
 static void look_at_much(void *p) { hak_check_range(p, (size_t)PTRDIFF_MAX + 1); }
 
 /* What is to be copied may be more than anything has, and a block of no bytes is one that is in use. */
@@ -593,8 +420,10 @@ static void checked_ranges(void) {
     hak_check_range(p + 39, 1);
     CHECK_EQ(hak_room(p + 8), 32);
     CHECK_EQ(hak_room(nothing), 0);
-    CHECK_FAULT(look_at_all, p, "overflow", ", a block of 40 bytes");
-    CHECK_FAULT(look_at_much, p, "overflow", ", a block of 40 bytes");
+    CHECK_FAULT(look_at_all, p, "overflow", ", a block of 40 bytes, at byte 40");
+    CHECK_FAULT(look_at_much, p, "overflow", ", a block of 40 bytes, at byte 40");
+    CHECK_FAULT(look_at_many, p, "overflow", ", a block of 40 bytes, at byte 40");
+    CHECK_FAULT(look_beyond, p, "overflow", ", a block of 40 bytes, at byte 43");
     CHECK_FAULT(look_at_one, nothing, "overflow", ", a block of 0 bytes, at byte 0");
     hak_free(nothing);
     hak_free(p);
@@ -604,19 +433,11 @@ static void checked_ranges(void) {
 
 int main(void) {
     guard();
-    if (!is_emulated("mappings at addresses of chance")) {
-        superslabs_lie_apart();
-        superslabs_have_holes();
-        huge_pages_have_no_holes();
-    }
-    own_memory_is_fenced();
     fences_go();
     if (hk_guard->fences) {
         fences_are_shared();
         fences_are_used_again();
         sizes_may_differ();
-        memory_serves_elsewhere();
-        what_is_moved_is_bounded();
         more_in_use_keeps_more();
         what_is_kept_is_held();
         the_limit_comes_before();
@@ -626,6 +447,7 @@ int main(void) {
         grows_where_it_is();
         headers_are_sealed();
         none_is_found_inside();
+        before_nothing();
     }
     checked_ranges();
     without_memory();

@@ -8,6 +8,7 @@
 #include "faults.h"
 #include "front/boundary.h"
 #include "front/guarded.h"
+#include "front/sampled.h"
 #include "front/thread.h"
 #include "front/watched.h"
 #include "guard/sample.h"

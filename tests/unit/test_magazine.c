@@ -162,25 +162,51 @@ static void *few_at_a_time(void *unused) {
     return unused;
 }
 
+/* Where blocks of many sizes are replaced at random, some hundreds of each class, magazines come to have room for what those
+ * of a class go up and down by, and nearly every call is a hit. */
+static void *replaced_at_random(void *unused) {
+    enum { ROUNDS = 500 * 1000, VISITS = 24 };
+    uint32_t x = 1;
+    unsigned visits = 0;
+    for (unsigned i = 0; i < LIVE; i++)
+        live[i] = hak_malloc(16 + (x = x * 1664525u + 1013904223u) / 65536 % 1024);
+    for (unsigned round = 0; round < 2 * ROUNDS; round++) {
+        if (round == ROUNDS)
+            visits = own_record()->visits;
+        const unsigned k = (x = x * 1664525u + 1013904223u) / 65536 % LIVE;
+        hak_free(live[k]);
+        live[k] = hak_malloc(16 + (x = x * 1664525u + 1013904223u) / 65536 % 1024);
+    }
+    visits = (uint16_t)(own_record()->visits - visits);
+    dprintf(STDOUT_FILENO, "%u visits in %u rounds\n", visits, (unsigned)ROUNDS);
+    CHECK(HK_HOSTILE || visits <= VISITS);
+    for (unsigned i = 0; i < LIVE; i++)
+        hak_free(live[i]);
+    return unused;
+}
+
 /* ---- wide magazines ---- */
 
 enum { ONE_WAY = 8192, NARROW = HK_HOSTILE ? 1 : 128 };
 
+/* The most for one way, of small blocks and of larger ones. */
+static const struct { unsigned size, most; } narrow[] = {{64, NARROW}, {1024, HK_HOSTILE ? 1 : 64}};
+
 /* A thread that only takes, or only frees what others took, gets a narrow magazine, and no wide one; one that does
  * both in turn does. */
 static void *only_takes(void *blocks) {
-    const unsigned cls = hk_class_of(64);
     for (unsigned i = 0; i < ONE_WAY; i++)
-        ((void **)blocks)[i] = hak_malloc(64);
-    CHECK_EQ(own_record()->magazines[cls].capacity, NARROW);
+        ((void **)blocks)[i] = hak_malloc(narrow[i % 2].size);
+    for (unsigned k = 0; k < 2; k++)
+        CHECK_EQ(own_record()->magazines[hk_class_of(narrow[k].size)].capacity, narrow[k].most);
     return blocks;
 }
 
 static void *only_frees(void *blocks) {
-    const unsigned cls = hk_class_of(64);
     for (unsigned i = 0; i < ONE_WAY; i++)
         hak_free(((void **)blocks)[i]);
-    CHECK_EQ(own_record()->magazines[cls].capacity, NARROW);
+    for (unsigned k = 0; k < 2; k++)
+        CHECK_EQ(own_record()->magazines[hk_class_of(narrow[k].size)].capacity, narrow[k].most);
     return blocks;
 }
 
@@ -274,8 +300,8 @@ static void lowered(void *unused) {
 }
 
 int main(int argc, char **argv) {
-    void *(*orders[])(void *) = {small_first,   large_first,   one_class,
-                                 flush_empties, growth_sweeps, few_at_a_time};
+    void *(*orders[])(void *) = {small_first,   large_first,   one_class,         flush_empties,
+                                 growth_sweeps, few_at_a_time, replaced_at_random};
     if (argc == 2) { /* run by exec_with_option: the main thread's budget, and a later one's */
         CHECK_EQ(hk_option(tcache_kb), strtoull(argv[1], NULL, 10));
         small_first(NULL);

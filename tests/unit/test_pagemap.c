@@ -188,6 +188,25 @@ static void visits_are_cut(void) {
     hk_map_set(p, 4 * in_unit, HK_KIND_FOREIGN);
 }
 
+/* One slice among foreign ones, wherever it is; parts of the map in which there is none are not read. */
+static void lone_slices_are_visited(void) {
+    const size_t slices[] = {3, HK_LEAF_SLICES / 2 + 1, HK_LEAF_SLICES - 1};
+    char *p = at(NOWHERE + 64 * GIB);
+    visits_t visits = {p, p + 4 * GIB, 0, 0};
+    unsigned written = 0;
+    CHECK(hk_map_commit(p, 4 * GIB));
+    for (unsigned i = 0; i < 3; i++) {
+        hk_map_set(p + slices[i] * HK_SLICE, 1, HK_KIND_FREE);
+        written |= 1u << slices[i] / hk_os_page_size();
+    }
+    CHECK_EQ(hk_load_relaxed(&hk_map_leaf(p)->written), written);
+    hk_map_visit(note_visit, &visits);
+    CHECK_EQ(visits.runs, 3);
+    CHECK_EQ(visits.slices, 3);
+    for (unsigned i = 0; i < 3; i++)
+        hk_map_set(p + slices[i] * HK_SLICE, 1, HK_KIND_FOREIGN);
+}
+
 /* The system's flags of the mapping in which p lies. */
 static void flags_of(const void *p, char *flags, size_t bytes) {
     uintptr_t start = 0, end = 0;
@@ -266,6 +285,7 @@ int main(int argc, char **argv) {
     owners();
     blocks_of_ours();
     visits_are_cut();
+    lone_slices_are_visited();
     is_left_out_of_cores();
     near_parts_stay();
     without_flat_map_in_child();

@@ -3,6 +3,8 @@
 #include "backend/written.h"
 
 #include "backend/advise.h"
+#include "backend/region_own.h"
+#include "base/counters.h"
 #include "check.h"
 #include "hakmem/hakmem.h"
 #include "os/os.h"
@@ -83,10 +85,37 @@ static void a_process(void) {
         hak_free(blocks[i]);
 }
 
+/* Blocks of two sizes in turn, a MiB of each written to. Returns how many ranges were fresh. */
+static uint64_t mapped_in_turn(unsigned times) {
+    const uint64_t before = hk_counted(region_maps);
+    for (unsigned i = 0; i < times; i++) {
+        char *block = hak_malloc((i % 2 == 0 ? 11 : 13) * HK_UNIT);
+        CHECK(block != NULL);
+        memset(block, 1, HK_MIB);
+        hak_free(block);
+    }
+    return hk_counted(region_maps) - before;
+}
+
+/* Where no pages are moved a range serves again whole, and is kept so. */
+static void where_nothing_moves(void) {
+    enum { TIMES = 20, CALLS = 1000000 };
+    for (size_t units = 11; units <= 13; units += 2)
+        seen(units, HK_MIB, 0), seen(units, HK_MIB, 0);
+    if (HK_HOSTILE)
+        return; /* its cache is smaller than these blocks */
+    hak_trim();
+    CHECK_EQ(mapped_in_turn(TIMES), TIMES); /* to which what was written to is moved */
+    hk_store_relaxed(&hk_region_no_moves, (unsigned)CALLS);
+    CHECK(mapped_in_turn(TIMES) <= 2); /* the first of each size */
+    hk_store_relaxed(&hk_region_no_moves, 0u);
+}
+
 int main(void) {
     a_process(); /* first, for the others tell of blocks that are none of it */
     what_is_seen();
     what_is_expected();
     one_size();
+    where_nothing_moves();
     return 0;
 }

@@ -25,6 +25,15 @@ static int in_child(int what) {
     return process_wait(child);
 }
 
+// Made past the C library's fork, a child has none of its parent's threads, though it may have their memory of them.
+static int in_raw_child(int what) {
+    const pid_t child = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+    CHECK(child >= 0, "clone: %s", strerror(errno));
+    if (child == 0)
+        _exit(unshare(what) == 0 ? 0 : errno);
+    return WEXITSTATUS(process_wait(child));
+}
+
 int main(void) {
     enum { WHAT = CLONE_NEWUSER | CLONE_NEWNS, ODD = 12345 };
     world_begin(60);
@@ -43,6 +52,8 @@ int main(void) {
     CHECK_OURS(tasks_now().purger != 0, "no purger");
     CHECK(unshare(1) == -1 && errno == EINVAL, "unshare(1): %s", strerror(errno));
     have_had_company();
+    CHECK(in_raw_child(1) == EINVAL, "what is refused was granted to a child past fork");
+    CHECK(in_raw_child(WHAT) == 0, "what is granted was refused to a child past fork");
     errno = ODD;
     CHECK(unshare(WHAT) == 0 && errno == ODD, "unshare: %s", strerror(errno));
 

@@ -1,6 +1,6 @@
 // expect: survives
 // secure: overflow: PTR, a block of 8 bytes, at byte 8, .*
-// checked: overflow: PTR, a block of 8 bytes, at byte 63, .*
+// checked: overflow: PTR, a block of 8 bytes, at byte 8, .*
 // sampled: caught (overflow|out of bounds): PTR, .*
 // A date longer than its block, by strftime with a bound that is not the block's.
 #include "corrupt.h"

@@ -1,6 +1,6 @@
 // expect: survives
 // secure: survives
-// checked: overflow: PTR, a block of 100 bytes, at byte 199, .*
+// checked: overflow: PTR, a block of 100 bytes, at byte 100, .*
 // sampled: caught (overflow|out of bounds): PTR, .*
 // Copying more out of a block than it holds, as to send it to somebody.
 #include "corrupt.h"

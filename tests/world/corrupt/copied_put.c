@@ -1,6 +1,6 @@
 // expect: survives
 // secure: survives
-// checked: overflow: PTR, a block of 100 bytes, at byte 101, .*
+// checked: overflow: PTR, a block of 100 bytes, at byte 100, .*
 // sampled: survives
 // A text that does not end in its block is put into a stream.
 #include "corrupt.h"

@@ -1,6 +1,6 @@
 // expect: survives
 // secure: survives
-// checked: overflow: PTR, a block of 100 bytes, at byte 199, .*
+// checked: overflow: PTR, a block of 100 bytes, at byte 100, .*
 // sampled: survives
 // Sending more of a block than it holds.
 #include "corrupt.h"

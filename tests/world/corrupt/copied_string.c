@@ -1,6 +1,6 @@
 // expect: survives
 // secure: overflow: PTR, a block of 16 bytes, at byte 16, .*
-// checked: overflow: PTR, a block of 16 bytes, at byte 20, .*
+// checked: overflow: PTR, a block of 16 bytes, at byte 16, .*
 // sampled: caught (overflow|out of bounds): PTR, .*
 // A string longer than its block, by strcpy.
 #include "corrupt.h"

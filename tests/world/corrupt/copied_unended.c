@@ -1,6 +1,6 @@
 // expect: survives
 // secure: defused
-// checked: overflow: PTR, a block of 16 bytes, at byte 17, .*
+// checked: overflow: PTR, a block of 16 bytes, at byte 16, .*
 // sampled: survives
 // A text that does not end in its block: measuring it, and what follows it says.
 #include "corrupt.h"

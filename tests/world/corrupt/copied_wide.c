@@ -1,6 +1,6 @@
 // expect: survives
 // secure: overflow: PTR, a block of 24 bytes, at byte 24, .*
-// checked: overflow: PTR, a block of 24 bytes, at byte 95, .*
+// checked: overflow: PTR, a block of 24 bytes, at byte 24, .*
 // sampled: caught (overflow|out of bounds): PTR, .*
 // The length of a block in bytes, given to mbstowcs as its length in characters.
 #include "corrupt.h"

@@ -1,4 +1,4 @@
-#include "guard/hoard.h"
+#include "backend/hoard.h"
 
 #include "backend/limit.h"
 #include "backend/mappings.h"
@@ -125,6 +125,15 @@ void hk_hoard_learn(size_t dirty, size_t written) {
 bool hk_hoard_pays(void) { return hk_load_relaxed(&empty) < WHOLE / 8 * 7; }
 
 size_t hk_hoard_bytes(void) { return hk_load_relaxed(&hoarded); }
+
+void hk_hoard_visit(void (*visit)(const void *start, size_t bytes, void *argument),
+                    void *argument) {
+    for (unsigned i = 0; i < PIECES; i++) {
+        const uint64_t piece = hk_load_relaxed(&pieces[i]);
+        if (piece != 0)
+            visit(start_of(piece), bytes_of(piece), argument);
+    }
+}
 
 void hk_hoard_trim(void) {
     while (hk_hoard_let_go())

@@ -21,6 +21,9 @@ bool hk_hoard_pays(void);
 /* How many bytes there are. They are held, and kept (backend/limit.h). */
 size_t hk_hoard_bytes(void);
 
+/* Where it lies; by the time it is visited it may have gone. */
+void hk_hoard_visit(void (*visit)(const void *start, size_t bytes, void *argument), void *argument);
+
 /* Lets go of the smallest part; false: there is none. */
 bool hk_hoard_let_go(void);
 

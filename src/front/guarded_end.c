@@ -1,0 +1,107 @@
+/* What becomes of what is guarded at the end of a thread and of the process, and in a fork's child. */
+#include "front/guarded_own.h"
+
+#include "front/magazine.h"
+#include "front/thread_own.h"
+#include "guard/block.h"
+#include "guard/fence.h"
+#include "policy/look.h"
+
+/* No other thread is at the heap, or was when the process was made by a fork: what that was about lies half done. */
+static bool torn; /* written in a forked child before it has other threads */
+static bool was_alone(void) { return hk_load_relaxed(&hk_purger_on_foot) && !torn; }
+
+static void let_others_in(void) {
+    hk_unlock(&hk_look_lock);
+    hk_unlock(&hk_registry);
+    hk_unlock(&hk_shared_lock);
+}
+
+/* Whether nobody else is at the heap. Nobody comes until they are let in: a thread that has no record yet waits for the
+ * registry, one past its end for the shared record, which a fork has while it waits for who is inside. Not waited for for
+ * ever: in a child that was made past the fork handlers a thread that is not there may have the registry. */
+static bool keep_others_out(void) {
+    enum { MOST_TRIES = 1000 };
+    if (!was_alone() || !hk_lock_try(&hk_shared_lock))
+        return false;
+    const bool has_registry = hk_lock_patiently(&hk_registry, MOST_TRIES);
+    /* the purger has no record, and gives back what is looked at */
+    if (has_registry && was_alone() && hk_lock_patiently(&hk_look_lock, MOST_TRIES))
+        return true;
+    if (has_registry)
+        hk_unlock(&hk_registry);
+    hk_unlock(&hk_shared_lock);
+    return false;
+}
+
+/* At the process's end what the magazines have is looked at as well, and where nobody else is there what lies beside and
+ * what is still in use, as far as that takes no more than milliseconds. */
+static void flush(hk_thread_t *thread, bool ends, bool alone) {
+    hk_quarantine_t *q = hk_quarantine_of(thread);
+    void *p;
+    if (q == NULL || hk_quarantine_is_busy(q)) /* by a handler that is short of memory, or trims */
+        return;
+    const uint64_t dice = hk_quarantine_close(q);
+    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
+        while ((p = hk_quarantine_drain(q, cls)) != NULL ||
+               (ends && (p = hk_magazine_take(thread, cls)) != NULL)) {
+            hk_block_look(p, cls);
+            if (alone)
+                hk_block_look_beside(p, cls);
+            hk_heap_give(&thread->heap, cls, &p, 1);
+        }
+    hk_quarantine_open(q, dice);
+}
+
+void hk_guarded_flush(hk_thread_t *thread) { flush(thread, false, false); }
+
+/* A handler may have ended the thread at a block: what is in quarantine is whole all the same. */
+size_t hk_guarded_end(hk_thread_t *thread) {
+    hk_quarantine_t *q = hk_quarantine_of(thread);
+    void *blocks[HK_QUARANTINE_MOST + HK_QUARANTINE_OUT];
+    size_t bytes = 0;
+    if (q == NULL)
+        return 0;
+    const uint64_t dice = hk_quarantine_close(q);
+    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++) {
+        const unsigned n = hk_quarantine_list(q, cls, blocks);
+        bytes += n * (size_t)hk_classes[cls].size;
+        for (unsigned i = 0; i < n; i++)
+            hk_block_look(blocks[i], cls);
+    }
+    hk_quarantine_open(q, dice != 0 ? dice : 1);
+    return bytes;
+}
+
+void hk_guarded_finish(void) {
+    enum { BLOCKS_IN_A_MS = 1 << 16 };
+    hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread != NULL ? hk_thread_enter() : NULL;
+    if (thread == NULL)
+        return;
+    const bool interrupted =
+        hk_quarantine_of(thread) != NULL && hk_quarantine_is_busy(hk_quarantine_of(thread));
+    const bool alone = !interrupted && keep_others_out();
+    if (!interrupted)
+        flush(thread, true, alone);
+    if (alone) {
+        hk_block_look_at_all(BLOCKS_IN_A_MS);
+        hk_fence_finish();
+        let_others_in();
+    }
+    hk_thread_leave(thread);
+}
+
+void hk_guarded_others_left(void) {
+    if (hk_guarded())
+        hk_guard_forked();
+    torn |= !hk_load_relaxed(&hk_purger_on_foot) || hk_purger_has_company();
+}
+
+void hk_guarded_forked(hk_thread_t *thread, bool own) {
+    hk_quarantine_t *q = hk_quarantine_of(thread);
+    if (q == NULL)
+        return;
+    q->stream = hk_guard_stream();
+    if (!own || !hk_quarantine_is_busy(q))
+        hk_quarantine_open(q, 1); /* the next newcomer takes a number of that */
+}

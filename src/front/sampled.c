@@ -1,0 +1,58 @@
+#include "front/sampled.h"
+
+#include "config/config.h"
+#include "front/guarded.h"
+#include "front/thread_own.h"
+
+static bool can_sample(void) {
+    /* entered, or a fork might find that memory's lock taken */
+    hk_thread_t *thread = hk_thread_enter_patiently();
+    const bool can = thread != NULL && hk_sample_prepare();
+    if (thread != NULL)
+        hk_thread_leave(thread);
+    return can;
+}
+
+void hk_sampled_apply(void) {
+    static atomic_uint changes; /* atomic: who comes later sees what others stored */
+    unsigned every;
+    do { /* once more where it has changed meanwhile: two threads may do this at the same time */
+        every = (unsigned)hk_option(guard_sample);
+        if (every != 0 && !can_sample()) {
+            hk_config_warn("HAKMEM_GUARD_SAMPLE", "",
+                           "there is no memory for it, or a fork is under way", "nothing changes");
+            break;
+        }
+        hk_sample_start(every);
+        hk_add_seq(&changes, 1u);
+    } while (every != hk_option(guard_sample));
+    hk_alone_look();
+}
+
+/* Reading the stack may allocate: then it is not its turn. */
+static HK_COLD void *sample(hk_thread_rest_t *rest, size_t n, size_t align, hk_by_t by) {
+    hk_store_relaxed(&rest->until_sample, UINT32_MAX);
+    void *p = hk_sample_alloc(n, align, by);
+    hk_store_relaxed(&rest->until_sample, hk_sample_gap());
+    return p;
+}
+
+void *hk_sampled_malloc(hk_thread_t *thread, size_t n, size_t align, hk_by_t by) {
+    hk_thread_rest_t *rest = thread != NULL ? hk_load_relaxed(&thread->rest) : NULL;
+    if (HK_UNLIKELY(rest == NULL))
+        return NULL;
+    const unsigned left = hk_load_relaxed(&rest->until_sample);
+    hk_store_relaxed(&rest->until_sample, left != 0 ? left - 1 : hk_sample_gap());
+    if (HK_LIKELY(left != 1))
+        return NULL;
+    return sample(rest, n, align, by);
+}
+
+/* A thread's first allocation finds nothing to count down. */
+void *hk_sampled_by_bytes(void **left, size_t n, size_t align, hk_by_t by) {
+    const bool first = *left == NULL;
+    *left = HK_TAKING_SAMPLE;
+    void *p = !first && hk_sample_is_chosen(n) ? hk_sample_alloc(n, align, by) : NULL;
+    *left = (void *)hk_sample_gap_bytes();
+    return p;
+}

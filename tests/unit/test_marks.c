@@ -1,0 +1,153 @@
+/* Marks in the page tables (Linux 6.13): fences and holes that cut no mapping. Where the system has none all is done by protection, as
+ * before, and half of this is left out. */
+#include "backend/region.h"
+#include "backend/superslab_own.h"
+#include "faults.h"
+#include "guard/fence.h"
+#include "guard/header.h"
+#include "os/os.h"
+
+/* Of ten blocks so many mappings. */
+enum { WITH_MARKS = 2, WITHOUT = 25 };
+
+enum { BLOCKS = 300, BYTES = 40000 };
+static child_t child;
+static char *blocks[BLOCKS];
+
+static void write_there(void *p) { *(volatile char *)p = 1; }
+
+static int mappings_there(void) {
+    static hk_os_lines_t lines;
+    int n = 0;
+    CHECK(hk_os_mappings_open(&lines));
+    while (hk_os_line(&lines) != NULL)
+        n++;
+    hk_os_lines_close(&lines);
+    return n;
+}
+
+/* Nobody reads or writes what has a mark, here or in a child; once it has none it reads as zero. */
+static void marks_hold(void) {
+    const size_t page = hk_os_page_size();
+    char *p = hk_os_map(3 * page, page);
+    memset(p, 1, 3 * page);
+    CHECK(hk_os_mark(p + page, page));
+    CHECK(hk_os_readable(p) && !hk_os_readable(p + page) && hk_os_readable(p + 2 * page));
+    child_run(&child, write_there, p + page);
+    CHECK(child.status != 0);
+    CHECK(hk_os_unmark(p, 3 * page));
+    CHECK(p[page - 1] == 1 && p[page] == 0 && p[2 * page - 1] == 0 && p[2 * page] == 1);
+    hk_os_unmap(p, 3 * page);
+}
+
+static bool is_fenced(const char *p, size_t n) {
+    const size_t page = hk_os_page_size();
+    const hk_header_t *header = hk_header_of(p);
+    return header != NULL && !hk_os_readable(hk_header_body(header) - page) && hk_os_readable(p) &&
+           hk_os_readable((const char *)(((uintptr_t)p + n - 1) & ~(uintptr_t)7)) &&
+           !hk_os_readable((const char *)hk_align_up((uintptr_t)p + n, page));
+}
+
+/* Returns how many mappings more there are than before; a sanitizer may have fewer. */
+static int take_blocks(void) {
+    hak_trim();
+    const int before = mappings_there();
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        blocks[i] = hak_malloc(BYTES);
+        blocks[i][0] = 1;
+        CHECK(hk_map_kind(blocks[i]) == HK_KIND_FENCED && is_fenced(blocks[i], BYTES));
+    }
+    return mappings_there() - before;
+}
+
+static void free_blocks(void) {
+    for (unsigned i = 0; i < BLOCKS; i++)
+        hak_free(blocks[i]);
+    hak_trim();
+}
+
+/* One that is made longer and shorter where it is, and what serves again cut to fit: the fences are where the body ends. */
+static void fences_move(void) {
+    for (unsigned i = 0, state = 1; i < BLOCKS; i++) {
+        state = state * 1103515245 + 12345;
+        const size_t n = 50000 + state / 65536 % 50000;
+        char *p = hak_malloc(n);
+        CHECK(is_fenced(p, n) && hk_is_zero(p, n / 8 * 8));
+        memset(p, 1, n);
+        for (size_t more = n; more < n + 12000; more += 3000) {
+            p = hak_realloc(p, more);
+            CHECK(!hk_os_readable(hk_header_body(hk_header_of(p)) + hk_header_of(p)->body_bytes));
+            p[more - 1] = 1;
+        }
+        p = hak_realloc(p, n / 4 * 3);
+        CHECK(!hk_os_readable((char *)hk_align_up((uintptr_t)p + n / 4 * 3, hk_os_page_size())));
+        hak_free(p);
+    }
+}
+
+/* How many superslabs have holes, and how many have them by marks; each hole is one. */
+static unsigned holes(unsigned *marked) {
+    unsigned n = 0;
+    *marked = 0;
+    hk_lock(&hk_pool_lock);
+    for (hk_superslab_t *ss = NULL; (ss = hk_superslab_next_locked(ss)) != NULL;) {
+        n += ss->holes != 0;
+        *marked += ss->marked;
+        for (uint32_t left = ss->holes; left != 0; left &= left - 1)
+            CHECK(!hk_os_readable(ss->base + (size_t)__builtin_ctz(left) * HK_SLICE));
+    }
+    hk_unlock(&hk_pool_lock);
+    return n;
+}
+
+/* Superslabs come and go: in the next one nothing of the last one's holes is left. */
+static void holes_come_and_go(bool marks) {
+#ifdef __SANITIZE_THREAD__
+    return; /* it allows no mappings at most addresses */
+#endif
+    enum { SMALL = 30000, MANY = 12 * (int)(HK_UNIT / SMALL) };
+    static char *small[MANY];
+    unsigned marked, with;
+    for (unsigned round = 0; round < 3; round++) {
+        for (unsigned i = 0; i < MANY; i++) {
+            small[i] = hak_malloc(SMALL);
+            memset(small[i], 1, SMALL);
+        }
+        with = holes(&marked);
+        CHECK(hk_region_scatters() && with != 0);
+        CHECK(marks ? marked != 0 : round == 0 || marked < with);
+        for (unsigned i = 0; i < MANY; i++)
+            hak_free(small[i]);
+        hak_trim();
+    }
+}
+
+/* Of memory that is not there, as of memory that is locked; there are none from then on. */
+static void refuse_marks(void) {
+    const size_t page = hk_os_page_size();
+    char *p = hk_os_map(page, page);
+    hk_os_unmap(p, page);
+    CHECK(!hk_os_mark(p, page) && !hk_os_marks());
+}
+
+int main(void) {
+    guard();
+    if (!hk_guard->fences || is_emulated("mappings"))
+        return 0;
+    const bool marks = hk_os_marks();
+    if (marks) {
+        marks_hold();
+        fences_move();
+        holes_come_and_go(true);
+        CHECK(take_blocks() < BLOCKS * WITH_MARKS / 10);
+    } else {
+        CHECK(take_blocks() < BLOCKS * WITHOUT / 10);
+    }
+    refuse_marks(); /* those that are there have theirs to the end */
+    fences_move();
+    free_blocks();
+    CHECK(take_blocks() < BLOCKS * WITHOUT / 10);
+    fences_move();
+    free_blocks();
+    holes_come_and_go(false);
+}
