@@ -33,8 +33,9 @@ def command(
     Without an argument: of each question the ledger's newest answer. The file needs no network,
     and no script to be read.
     """
-    found, beside = gather(what or [])
-    target = project.place(out, beside)
+    asked = what or []
+    target = project.place(out, usual_place(asked))
+    found = gather(asked)
     page.write(target, found)
     print(f"written: {target}")
     for problem in found.problems:
@@ -56,11 +57,17 @@ def write_matrix(path: Path, body: Mapping[str, Any], id: str | None) -> None:
     page.write(path, find(Ledger.default(), [Asked(record, kept=id is not None)]))
 
 
-def gather(what: list[str]) -> tuple[Findings, Path]:
-    """What is to be shown, and where the page belongs."""
+def usual_place(what: list[str]) -> Path:
+    """Beside the first file that is to be shown, else where `make run` puts its page."""
+    files = [Path(text) for text in what if is_file(text)]
+    return files[0].with_suffix(".html") if files else Path("out/report.html")
+
+
+def gather(what: list[str]) -> Findings:
+    """What is to be shown; where the ledger is long it takes a minute to read."""
     ledger = Ledger.default()
     if not what:
-        return find(ledger, records.newest(ledger.records())), Path("out/report.html")
+        return find(ledger, records.newest(ledger.records()))
     files = [Path(text) for text in what if is_file(text)]
     ids = [text for text in what if not is_file(text)]
     found = find(ledger, records.chosen(ledger, ids) if ids else [])
@@ -69,7 +76,7 @@ def gather(what: list[str]) -> tuple[Findings, Path]:
             raise LabError(f"{file} is neither a record's id nor the CSV file of a soak")
         id = f"file-{len(found.soaks)}"
         found.soaks.append(soaks.of_file(str(file), project.read(file), id))
-    return found, files[0].with_suffix(".html") if files else Path("out/report.html")
+    return found
 
 
 def is_file(text: str) -> bool:
