@@ -105,6 +105,17 @@ def test_a_suite_shows_losses_failures_and_memory(ledger: Ledger) -> None:
     assert "peak resident memory of hakmem divided by the oracle&#x27;s" in page
 
 
+def test_however_many_suites_the_ledger_is_read_once(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = records.chosen(ledger, [world.add_suite(ledger) for _ in range(3)])
+    read = []
+    of_disk = Ledger.records
+    monkeypatch.setattr(Ledger, "records", lambda self: read.append(self) or of_disk(self))
+    assert len(report_cli.find(ledger, chosen).suites) == 3
+    assert read == [ledger]
+
+
 def test_the_page_needs_nothing_from_anywhere(ledger: Ledger) -> None:
     world.add_suite(ledger)
     page = page_of(ledger)

@@ -1,7 +1,8 @@
 """`hakmem report`: what is to be shown, each kind of record by its own module, and where."""
 
+import functools
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -64,7 +65,7 @@ def usual_place(what: list[str]) -> Path:
 
 
 def gather(what: list[str]) -> Findings:
-    """What is to be shown; where the ledger is long it takes a minute to read."""
+    """What is to be shown."""
     ledger = Ledger.default()
     if not what:
         return find(ledger, records.newest(ledger.records()))
@@ -87,10 +88,12 @@ def is_file(text: str) -> bool:
 def find(ledger: Ledger, chosen: Iterable[Asked]) -> Findings:
     """Sorts the records by what they are; one that cannot be shown becomes a problem."""
     found = Findings()
+    # Read where a suite needs it, and then once: in a long ledger that is most of the work.
+    recorded = functools.cache(lambda: {record.id: record for record in ledger.records()})
     for asked in chosen:
         found.asked.append(asked)
         try:
-            _add(found, ledger, asked)
+            _add(found, ledger, asked, recorded)
         except LabError as error:
             found.problems.append(str(error))
         except (KeyError, TypeError, ValueError, AttributeError):
@@ -101,12 +104,14 @@ def find(ledger: Ledger, chosen: Iterable[Asked]) -> Findings:
     return found
 
 
-def _add(found: Findings, ledger: Ledger, asked: Asked) -> None:
+def _add(
+    found: Findings, ledger: Ledger, asked: Asked, recorded: Callable[[], Mapping[str, Record]]
+) -> None:
     kind = asked.record.kind
     if kind in ("verdict", "A/A"):
         found.verdicts.append(verdicts.verdict(asked))
     elif kind == "suite":
-        found.suites.append(suites.suite(asked, _whole(ledger, asked.record)))
+        found.suites.append(suites.suite(asked, _whole(asked.record, recorded())))
     elif kind == "soak" and "analysis" in asked.body:
         csv = records.raw(ledger, asked.record, "epochs.csv")
         found.soaks.append(soaks.of_record(asked, csv))
@@ -116,8 +121,8 @@ def _add(found: Findings, ledger: Ledger, asked: Asked) -> None:
         found.figures.append(verdicts.figures(asked))
 
 
-def _whole(ledger: Ledger, suite: Record) -> Mapping[str, Any]:
-    whole = suite_record.whole(suite, {record.id: record for record in ledger.records()})
+def _whole(suite: Record, recorded: Mapping[str, Record]) -> Mapping[str, Any]:
+    whole = suite_record.whole(suite, recorded)
     if whole is None:
         raise LabError(f"suite {suite.id} was measured by an earlier method: it has no table")
     return whole
