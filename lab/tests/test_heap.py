@@ -156,6 +156,18 @@ def test_only_of_one_process_in_time_it_says_what_was_allocated_between(
         assert sorted(data(page)["views"]) == ["grew", "shrank"]
 
 
+def test_a_diff_of_two_programs_names_both(shown: Shown, tmp_path: Path) -> None:
+    def of(program: str) -> Path:
+        module = world.Mapped(0x1000, 0x2000, 0, f"/none/{program}")
+        return replace(FIRST, modules=[module]).write(tmp_path / f"{program}.pb.gz")
+
+    page, said = shown("diff", of("one"), of("two"))
+    assert "The heap of one before, of two after: " in said
+    assert "<h1>The heap of one before, of two after</h1>" in page.read_text()
+    _, said = shown("diff", of("one"), of("one"))
+    assert "The heap of one, before and after: " in said
+
+
 def test_what_is_not_as_it_should_be_is_on_the_page_and_in_the_terminal(
     shown: Shown, tmp_path: Path
 ) -> None:

@@ -212,8 +212,11 @@ def of_two(
         for name, value in _facts(Process(profile.pid, [profile]), "").items()
         if name in ("program", "process", "written", "sampled", "resident memory")
     }
+    old, new = (Process(profile.pid, [profile]).program for profile in (before, after))
     return Page(
-        title=f"The heap of {Process(after.pid, [after]).program}, before and after",
+        title=f"The heap of {new}, before and after"
+        if old == new
+        else f"The heap of {old} before, of {new} after",
         kicker=f"hakmem heap · {before.name} → {after.name}",
         lede=lede,
         views=views,
