@@ -90,14 +90,14 @@ def place(out: Path | None, otherwise: Path, option: str = "--out", folder: bool
     replaced, and not the link; a device, a pipe or a socket is not.
     """
     found = out or otherwise
-    if found.is_dir() and not folder:
-        raise LabError(f"{option} {found}: that is a folder: name a file")
-    if found.exists() and not found.is_file() and not found.is_dir():
-        raise LabError(f"{option} {found}: that is no ordinary file: name one")
-    found = found.resolve() if found.is_symlink() else found
-    if out is not None and not found.parent.is_dir():
-        raise LabError(f"{option} {out}: there is no folder {found.parent}: make it first")
-    try:
+    try:  # all of it: of what lies in a closed folder not even its kind can be known
+        if found.is_dir() and not folder:
+            raise LabError(f"{option} {found}: that is a folder: name a file")
+        if found.exists() and not found.is_file() and not found.is_dir():
+            raise LabError(f"{option} {found}: that is no ordinary file: name one")
+        found = found.resolve() if found.is_symlink() else found
+        if out is not None and not found.parent.is_dir():
+            raise LabError(f"{option} {out}: there is no folder {found.parent}: make it first")
         found.parent.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=found if found.is_dir() else found.parent).close()
     except OSError as error:

@@ -131,7 +131,11 @@ def test_results_go_into_a_folder_that_is_there(
 
 @pytest.mark.parametrize(
     ("where", "said"),
-    [("/proc/x", "nothing can be written there: "), ("{tmp}", "that is a folder")],
+    [
+        ("/proc/x", "nothing can be written there: "),
+        ("{tmp}", "that is a folder"),
+        ("{tmp}/" + 300 * "x", "nothing can be written there: File name too long"),
+    ],
 )
 @pytest.mark.parametrize("name", ["soak", "record", "heap"])
 def test_no_program_runs_whose_results_could_not_be_kept(
