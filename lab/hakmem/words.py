@@ -1,5 +1,6 @@
 """How numbers and verdicts are written, the same in the terminal and in the report."""
 
+import math
 from typing import NamedTuple
 
 from hakmem.stats import Interval
@@ -35,12 +36,21 @@ SMALL = 0.1  # a ratio below it has three decimals
 
 
 def number(value: float | None) -> str:
-    """Three significant digits, more where the integer part needs them; never an exponent."""
+    """Three significant digits, fewer below one, more where the integer part needs them; never an
+    exponent."""
     if value is None:
         return "–"
     size = abs(value)
     decimals = 0 if size >= 100 else 1 if size >= 10 else 2
     return count(value, decimals)
+
+
+def precise(value: float) -> str:
+    """The same, with three of them below one too: such figures may differ in the third decimal."""
+    size = abs(value)
+    if not 1e-6 < size < 1:
+        return number(value)
+    return count(value, 2 - math.floor(math.log10(size)))
 
 
 def printable(text: str) -> str:

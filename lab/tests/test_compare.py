@@ -50,6 +50,14 @@ def test_win_and_loss_stand_in_one_table(compare: Compare, own: Stand) -> None:
     assert sorted(ratios) == pytest.approx([0.9, 1.125])
 
 
+def test_short_times_are_told_apart(compare: Compare) -> None:
+    done = ran(compare("--no-record", *FIGURE, *program(0.0123, 0.0119, 0.912)))
+    figures = {
+        line.split()[0]: line.split()[1] for line in done.stdout.splitlines() if " 0." in line
+    }
+    assert figures == {"hakmem": "0.0123", "system": "0.912", "rival.so": "0.0119"}
+
+
 def test_more_can_be_better_and_a_name_is_no_markup(compare: Compare) -> None:
     named = ("--lib", "hakmem name=[/h]", "--rival", "system name=[/s]")
     done = compare("--no-record", *FIGURE, *named, "--better", "higher", *program(90, 80))

@@ -60,7 +60,7 @@ def no_verdict(outcome: Outcome, letter: str) -> Text:
 
 def typical(track: Track, outcome: Outcome, letter: str) -> str:
     """The cell's figure over all its samples, net of the floor's."""
-    return words.number(outcome.net(track, letter)) if outcome.values(track, letter) else "–"
+    return words.precise(outcome.net(track, letter)) if outcome.values(track, letter) else "–"
 
 
 def held(gain: stats.Interval, margin: float) -> Text:
