@@ -4,11 +4,13 @@ import json
 import os
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hakmem import peers
 from hakmem.errors import LabError
+from hakmem.paired import cells, compare
 from hakmem.process import library
 from hakmem.process.library import Library
 from standing import PROGRAMS, Stand, compile_c, flat, ran, refused, script
@@ -152,6 +154,32 @@ def test_installed_peers_are_found_by_the_loaders_cache(
     monkeypatch.setenv("PATH", f"{bin_folder}")
     monkeypatch.setattr(peers, "DEBIAN", {"planted": "libplanted.so.4"})
     assert peers.found(tmp_path)[1:] == [Library("planted", real, "4.5.6", "debian")]
+
+
+def test_where_there_are_no_rivals_it_is_said_how_to_get_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    alone = [library.system()]
+    monkeypatch.setattr(peers, "found", lambda: alone)
+    assert [cell.library for cell in compare.rivals([])] == alone
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "no rival is here but the system's allocator: `hakmem peers list` says how" in said
+    compare.rivals(["system"])
+    monkeypatch.setattr(peers, "found", lambda: [*alone, replace(alone[0], name="rpmalloc")])
+    compare.rivals([])
+    assert capsys.readouterr().err == ""
+
+
+def test_a_rival_that_is_known_and_not_here_is_no_unknown_library(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(peers, "found", lambda: [library.system()])
+    for name in ("jemalloc-debian", "rpmalloc"):
+        with pytest.raises(LabError, match=f"^{name} is not here: `hakmem peers list` says how"):
+            cells.find(name)
+    with pytest.raises(LabError, match=r"^unknown library: nope; known: "):
+        cells.find("nope")
 
 
 def test_the_real_workspace_is_read() -> None:

@@ -83,6 +83,8 @@ def find(text: str) -> Library:
     known = {lib.name: lib for lib in peers.found()}
     if text in known:
         return known[text]
+    if text in peers.DEBIAN or text in peers.recipes():
+        raise LabError(f"{text} is not here: `hakmem peers list` says how to get it")
     names = ", ".join([SUBJECT, CHECKED, *known])
     raise LabError(f"unknown library: {text}; known: {names}, or a path; {GRAMMAR}")
 

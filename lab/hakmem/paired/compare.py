@@ -1,5 +1,6 @@
 """`hakmem compare -- command`: the user's own program under hakmem and every other allocator."""
 
+import sys
 from collections.abc import Mapping, Sequence
 
 from rich.console import Console
@@ -74,10 +75,18 @@ def keep(
 
 
 def rivals(names: Sequence[str]) -> list[Cell]:
-    """The named ones, or the system's allocator and all peers found but the hardened builds."""
+    """The named ones, or the system's allocator and all peers found but the hardened builds.
+
+    Where there are none of these a line says so.
+    """
     if names:
         return [cell_module.parse(name) for name in names]
     found = [lib for lib in peers.found() if not lib.name.endswith(HARDENED)]
+    if len(found) == 1:
+        said = (
+            "no rival is here but the system's allocator: `hakmem peers list` says how to get some"
+        )
+        print(f"hakmem: note: {said}", file=sys.stderr)
     newest = {lib.name for lib in found if not lib.name.endswith(OF_DEBIAN)}
     return [
         Cell(lib.name, lib)
