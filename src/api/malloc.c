@@ -8,6 +8,8 @@
 #include "base/calls.h"
 #include "base/report.h"
 #include "front/boundary.h"
+#include "front/guarded.h"
+#include "front/observed.h"
 #include "front/operators.h"
 #include "front/tcache.h"
 #include "guard/guard.h"
@@ -165,14 +167,27 @@ HK_EXPORT void free_aligned_sized(void *p, size_t align, size_t n) { release_siz
 /* Where the program has some of its own, ours are as the C library's: it may free by the one what it got by the other. */
 static hk_by_t known(hk_by_t by) { return HK_LIKELY(hk_operators_are_ours()) ? by : HK_BY_MALLOC; }
 
+/* Where all that is done besides is to count, as for malloc and free: by whom is nothing to anybody then. */
+HK_INLINE void *new_counted(size_t n, size_t align) {
+    return hk_load_relaxed(&hk_alone) < 0 && align == 8 ? hk_counted_take(n) : NULL;
+}
+
+HK_INLINE bool delete_counted(void *p) {
+    return hk_load_relaxed(&hk_alone) < 0 && hk_counted_give(p);
+}
+
 static HK_NOINLINE void *new_slow(size_t n, size_t align, hk_by_t by) {
+    void *p = new_counted(n, align);
+    if (p != NULL)
+        return p;
     by = known(by);
-    void *p = hk_is_pow2(align) ? hk_aligned_slow(n, align, by) : NULL;
+    p = hk_is_pow2(align) ? hk_aligned_slow(n, align, by) : NULL;
     return HK_LIKELY(p != NULL) ? p : hk_new_failed(n, align, by);
 }
 
 static HK_NOINLINE void delete_slow(void *p, hk_by_t by, size_t align) {
-    hk_delete_slow(p, known(by), HK_ANY_SIZE, align);
+    if (!delete_counted(p))
+        hk_delete_slow(p, known(by), HK_ANY_SIZE, align);
 }
 
 /* The same for derived forms (front/operators.h). `calls` or `aligned` is the form that the C++ library's would call. */
@@ -189,7 +204,9 @@ static HK_NOINLINE void *derived_new_slow(size_t n, size_t align, hk_by_t by, ne
 static HK_NOINLINE void *derived_nothrow_slow(size_t n, size_t align, hk_by_t by, new_t *calls,
                                               new_aligned_t *aligned) {
     const bool ours = hk_operators_are_ours();
-    void *p = ours && hk_is_pow2(align) ? hk_aligned_slow(n, align, by) : NULL;
+    void *p = ours ? new_counted(n, align) : NULL;
+    if (p == NULL && ours && hk_is_pow2(align))
+        p = hk_aligned_slow(n, align, by);
     if (HK_LIKELY(p != NULL))
         return p;
     return hk_new_caught(ours ? NULL : calls, ours ? NULL : aligned, n, align, by,
@@ -198,18 +215,18 @@ static HK_NOINLINE void *derived_nothrow_slow(size_t n, size_t align, hk_by_t by
 
 /* Two, for one that served both would cost the hit of a sized delete an instruction. */
 static HK_NOINLINE void derived_delete_slow(void *p, hk_by_t by, size_t n, void calls(void *p)) {
-    if (HK_LIKELY(hk_operators_are_ours()))
-        hk_delete_slow(p, by, n, 1);
-    else
+    if (HK_UNLIKELY(!hk_operators_are_ours()))
         calls(p);
+    else if (!delete_counted(p))
+        hk_delete_slow(p, by, n, 1);
 }
 
 static HK_NOINLINE void derived_delete_aligned_slow(void *p, hk_by_t by, size_t n, size_t align,
                                                     void calls(void *p, size_t align)) {
-    if (HK_LIKELY(hk_operators_are_ours()))
-        hk_delete_slow(p, by, n, align);
-    else
+    if (HK_UNLIKELY(!hk_operators_are_ours()))
         calls(p, align);
+    else if (!delete_counted(p))
+        hk_delete_slow(p, by, n, align);
 }
 
 typedef struct nothrow nothrow_t;

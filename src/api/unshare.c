@@ -11,21 +11,23 @@
 
 #if !HK_NO_OVERRIDE
 
-/* The program's call, and so not one that is counted. What is refused for another reason is so again, a little later. A
- * thread whose work is done is one of the process until the system has put it away, on a busy machine some milliseconds. A
- * child that was made past the C library's fork waits for none: it has not got its parent's threads. And nobody waits for
- * ever: a signal handler may have interrupted what that thread waits for itself. */
+/* The program's call, and so not one that is counted. What is refused for another reason is so again, once that thread is
+ * gone: it is one of the process until the system has put it away, on a busy machine some milliseconds after its work is
+ * done. A child that was made past the C library's fork waits for none: it has not got its parent's threads. And nobody
+ * waits for ever: a signal handler may have interrupted what that thread waits for itself. */
 static int ask(long call, int first, int second) {
-    enum { PUT_AWAY_MS = 100, LONG_MS = 5000 };
+    enum { LONG_MS = 5000 };
     _Atomic uint32_t nobody_wakes = 0; /* atomic: is waited on */
     const int saved = errno;
     int result = (int)syscall(call, first, second);
-    if (result == 0 || errno != EINVAL || !hk_load_seq(&hk_purger_runs) || !hk_has_own_number())
+    if (result == 0 || errno != EINVAL ||
+        !(hk_load_seq(&hk_purger_runs) || hk_purger_is_ending()) || !hk_has_own_number())
         return result;
     hk_purger_stop();
-    for (unsigned ms = 0; result != 0 && errno == EINVAL && ms < LONG_MS;
-         ms += hk_purger_is_ending() ? 1 : LONG_MS / PUT_AWAY_MS) {
+    bool ending = true;
+    for (unsigned ms = 0; ending && result != 0 && errno == EINVAL && ms < LONG_MS; ms++) {
         hk_os_wait(&nobody_wakes, 0, 1);
+        ending = hk_purger_is_ending();
         result = (int)syscall(call, first, second);
     }
     if (result == 0)

@@ -19,8 +19,6 @@ struct hk_heap {
     _Atomic uint64_t empties;
     /* lock: heap; by next, of no owner: for the pool, once the heap is unlocked */
     hk_slab_t *retired;
-    /* lock: heap; among so many blocks that come back it pays to look for one slab's */
-    uint8_t seen;
     size_t grown;  /* owner: bytes of slabs whose memory was not there yet, since the last sweep */
     size_t wanted; /* owner: the bytes that somebody asked for last and came here for */
     /* atomic: slabs with remote frees to collect */
@@ -38,13 +36,12 @@ void hk_heap_init(hk_heap_t *heap);
  * heap's thread. */
 unsigned hk_heap_take(hk_heap_t *heap, unsigned cls, void **out, unsigned n);
 
-/* Gives n blocks of class `cls` back to the slabs they came from, whoever owns those; `blocks` is used up.
- * Aborts on a double or invalid free. Called by the heap's thread. */
-void hk_heap_give(hk_heap_t *heap, unsigned cls, void **blocks, unsigned n);
+/* Gives n blocks of class `cls` back to the slabs they came from, whoever owns those. Aborts on a double or
+ * invalid free. Called by the heap's thread. */
+void hk_heap_give(hk_heap_t *heap, unsigned cls, void *const *blocks, unsigned n);
 
-/* The same, but only so many at least, and those that lie with them in their slabs. Returns how many it
- * gave; the others lie behind these then. */
-unsigned hk_heap_give_some(hk_heap_t *heap, unsigned cls, void **blocks, unsigned n,
+/* The same, but only so many at least, and those behind them that lie in the last one's slab. Returns how many it gave. */
+unsigned hk_heap_give_some(hk_heap_t *heap, unsigned cls, void *const *blocks, unsigned n,
                            unsigned least);
 
 /* Gives one block of class `cls` back as another thread would, whoever owns its slab. Takes no

@@ -93,12 +93,13 @@ HK_INLINE bool lies_in(const giving_t *g, const char *p) {
     return (size_t)(p - g->base) < (size_t)g->c->slices * HK_SLICE;
 }
 
-/* Gives blocks of the slab: those in a row whose bits lie in one word, by one write. */
-static HK_NOINLINE void give_these(const giving_t *g, void *const *blocks, unsigned n) {
-    unsigned word = 0;
+/* Gives the first block, and those behind it up to one that does not lie in the slab; returns how many. What was taken
+ * together is mostly freed together: those in a row whose bits lie in one word go by one write. */
+static HK_NOINLINE unsigned give_together(const giving_t *g, void *const *blocks, unsigned n) {
+    unsigned given = 0, word = 0;
     uint64_t mask = 0;
-    for (unsigned i = 0; i < n; i++) {
-        const unsigned index = block_index(g, blocks[i]);
+    for (; given < n && lies_in(g, blocks[given]); given++) {
+        const unsigned index = block_index(g, blocks[given]);
         const uint64_t bit = (uint64_t)1 << index % 64;
         if (index / 64 != word || (mask & bit) != 0) {
             if (mask != 0)
@@ -108,54 +109,18 @@ static HK_NOINLINE void give_these(const giving_t *g, void *const *blocks, unsig
         }
         mask |= bit;
     }
-    if (mask != 0)
-        set_bits(g, word, mask);
-}
-
-/* Gives the first block, and those behind it up to one that does not lie in the slab; returns how many. What was taken
- * together is mostly freed together. */
-static unsigned give_first(const giving_t *g, void *const *blocks, unsigned n) {
-    unsigned given = 1;
-    while (given < n && lies_in(g, blocks[given]))
-        given++;
-    give_these(g, blocks, given);
+    hk_assert(mask != 0); /* the first lies there */
+    set_bits(g, word, mask);
     return given;
 }
 
-enum { MOST_SEEN = 64 };
-
-/* Gives those of the blocks that lie in the slab; the others are then behind them. Where a block lies
- * cannot be foretold, so there is no branch for it. Returns how many it gave. */
-static unsigned give_scattered(const giving_t *g, void **blocks, unsigned n) {
-    void *mine[MOST_SEEN];
-    unsigned others = n, count = 0;
-    hk_assert(n <= MOST_SEEN);
-    for (unsigned i = others; i-- != 0;) {
-        void *p = blocks[i];
-        const bool in = lies_in(g, p);
-        mine[count] = p;
-        count += in;
-        blocks[others - 1] = p;
-        others -= !in;
-    }
-    give_these(g, mine, count);
-    return count;
-}
-
-/* Gives back the first of blocks[0..n), and others of its slab; returns how many. What is left lies behind them. *seen: how
- * many are looked at behind those that lie together, the more the more often there was one. */
-static unsigned give_to_slab(hk_heap_t *heap, unsigned cls, void **blocks, unsigned n,
-                             unsigned *seen) {
+/* Gives back the first of blocks[0..n), and those that lie with it in its slab; returns how many. */
+static unsigned give_to_slab(hk_heap_t *heap, unsigned cls, void *const *blocks, unsigned n) {
     giving_t g = giving_to(slab_for(blocks[0], cls));
     g.own = hk_load_relaxed(&g.slab->owner) == heap;
     unsigned given = give_in_order(&g, blocks, n);
-    if (given == 0) {
-        given = give_first(&g, blocks, n);
-        const unsigned more =
-            give_scattered(&g, blocks + given, (unsigned)hk_min(n - given, *seen));
-        *seen = more != 0 ? (unsigned)hk_min(2 * *seen, MOST_SEEN) : (*seen + 1) / 2;
-        given += more;
-    }
+    if (given == 0)
+        given = give_together(&g, blocks, n);
     if (g.own) {
         hk_heap_gained(heap, g.slab, given);
     } else {
@@ -180,27 +145,24 @@ static void fetch(const hk_heap_t *heap, void *const *blocks, unsigned n, unsign
             __builtin_prefetch(hk_remote_of(slabs[i]), 1);
 }
 
-/* Where the blocks are of many slabs it does not pay to look for those of one. */
-static HK_NOINLINE unsigned give(hk_heap_t *heap, unsigned cls, void **blocks, unsigned n,
+static HK_NOINLINE unsigned give(hk_heap_t *heap, unsigned cls, void *const *blocks, unsigned n,
                                  unsigned least) {
     hk_assert(cls != 0 && cls < HK_CLASS_COUNT);
     unsigned given = 0;
     fetch(heap, blocks, n, cls);
     hk_lock(&heap->lock);
-    unsigned seen = heap->seen + 1u;
     while (given < least)
-        given += give_to_slab(heap, cls, blocks + given, n - given, &seen);
-    heap->seen = (uint8_t)hk_min(seen, MOST_SEEN - 1);
+        given += give_to_slab(heap, cls, blocks + given, n - given);
     hk_heap_leave(heap);
     return given;
 }
 
-unsigned hk_heap_give_some(hk_heap_t *heap, unsigned cls, void **blocks, unsigned n,
+unsigned hk_heap_give_some(hk_heap_t *heap, unsigned cls, void *const *blocks, unsigned n,
                            unsigned least) {
     return HK_TIMED_VALUE(flush, give(heap, cls, blocks, n, least));
 }
 
-void hk_heap_give(hk_heap_t *heap, unsigned cls, void **blocks, unsigned n) {
+void hk_heap_give(hk_heap_t *heap, unsigned cls, void *const *blocks, unsigned n) {
     hk_heap_give_some(heap, cls, blocks, n, n);
 }
 

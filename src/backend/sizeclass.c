@@ -24,7 +24,7 @@ HK_CLASSES(SIZES)
     _Static_assert((n) >= 1 && (n)*HK_SLICE / 4096 <= 64, "one word has a bit for each page");     \
     _Static_assert((n)*HK_SLICE / (bytes) >= 1, "a slab holds a block");                           \
     _Static_assert((n)*HK_SLICE * (bytes) < (1ull << 40), "the reciprocal is exact");              \
-    _Static_assert(HK_MAGAZINE_ONE_WAY(bytes) >= 1 && HK_MAGAZINE(bytes) <= 2000, "a magazine");
+    _Static_assert(HK_MAGAZINE_REFILL(bytes) >= 1 && HK_MAGAZINE(bytes) <= 2000, "a magazine");
 HK_CLASSES(FITS)
 _Static_assert(HK_SLAB_MAX_BLOCKS == 64 * 64, "one summary word for all bitmap words");
 _Static_assert(HK_SLOT_COUNT <= UINT16_MAX, "a magazine's place");
@@ -35,7 +35,7 @@ _Static_assert(HK_CLASS_COUNT <= UINT8_MAX, "the tables' entries");
         .reciprocal = ((1ull << 40) + (bytes)-1) / (bytes), .size = (bytes),                       \
         .blocks = (uint16_t)HK_CLAMP((n)*65536 / (bytes), 1, HK_SLAB_MAX_BLOCKS),                  \
         .magazine = (uint16_t)HK_MAGAZINE(bytes), .narrow = (uint16_t)HK_MAGAZINE_NARROW(bytes),   \
-        .one_way = (uint16_t)HK_MAGAZINE_ONE_WAY(bytes), .slices = (uint8_t)(n),                   \
+        .refill = (uint16_t)HK_MAGAZINE_REFILL(bytes), .slices = (uint8_t)(n),                     \
         .band = BAND(bytes),                                                                       \
     }
 #define ENTRY(cls, bytes, before, n) [cls] = ROW(bytes, n),

@@ -44,7 +44,7 @@
 #define HK_CLAMP(x, lo, hi) ((x) < (lo) ? (lo) : (x) > (hi) ? (hi) : (x))
 #define HK_MAGAZINE(size) (HK_HOSTILE ? 2 : HK_CLAMP(262144 / (size), 8, 2000))
 #define HK_MAGAZINE_NARROW(size) (HK_HOSTILE ? 1 : HK_CLAMP(65536 / (size), 4, 128))
-#define HK_MAGAZINE_ONE_WAY(size)                                                                  \
+#define HK_MAGAZINE_REFILL(size)                                                                   \
     (HK_HOSTILE ? 2 : HK_CLAMP(((size) <= 1024 ? 65536 : 131072) / (size), 8, 256))
 
 enum {
@@ -72,7 +72,7 @@ typedef struct {
     uint16_t blocks;     /* per slab */
     uint16_t magazine;   /* the most blocks a thread's magazine of this class may hold */
     uint16_t narrow;     /* the same while the thread only takes blocks, or only frees them */
-    uint16_t one_way;    /* the most that a refill brings, or that one gets at once */
+    uint16_t refill;     /* the most that a refill brings, or that one gets at once */
     uint8_t slices;      /* per slab */
     uint8_t band;        /* C0 ... C7; 8 above 1024 bytes */
 } hk_class_t;

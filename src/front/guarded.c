@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "backend/heap.h"
 #include "backend/large.h"
 #include "backend/meta.h"
 #include "base/counters.h"
@@ -82,27 +83,31 @@ void hk_guarded_refilled(hk_thread_t *thread, unsigned cls, void **blocks, unsig
 /* A block has room for its tail, and for a window to look at that (guard/tail.h). */
 static size_t with_tail(size_t n) { return hk_max(n + hk_guard->tail, HK_TAIL_WINDOW); }
 
-/* Where there are many threads a class has few places until it has turned out that its thread frees much of it. */
+/* Where there are many threads a class has few places until it has turned out that its thread frees much of it. A signal handler may have
+ * done so since it was asked. */
 static void grow(hk_thread_t *thread, hk_quarantine_t *q, unsigned cls, bool frees) {
     const bool may = hk_quarantine_is_small(q, cls) && !hk_quarantine_is_busy(q) &&
                      (!hk_threads_are_many() || (frees && hk_quarantine_visited_often(q, cls)));
     if (HK_LIKELY(!may) || !hk_gate_enter(thread))
         return;
     const uint64_t dice = hk_quarantine_close(q);
-    hk_quarantine_grow(q, cls);
+    if (HK_LIKELY(hk_quarantine_is_small(q, cls)))
+        hk_quarantine_grow(q, cls);
     hk_quarantine_open(q, dice);
     hk_gate_leave(thread);
 }
 
-/* A few of the magazine's, where none has waited; taken in the magazine's order, which is memory's but for a few: who
- * comes back to the blocks in the order in which they were asked for waits for memory where that runs backwards. Returns how
- * many. */
+/* A few of the magazine's, where none has waited, or only what a signal handler has left there since; taken in the magazine's order,
+ * which is memory's but for a few: who comes back to the blocks in the order in which they were asked for waits for memory where that
+ * runs backwards. Returns how many. */
 static unsigned refill(hk_thread_t *thread, hk_quarantine_t *q, unsigned cls) {
     void *blocks[HK_QUARANTINE_FRESH];
     unsigned n = 0;
+    if (HK_UNLIKELY(hk_load_relaxed(&thread->gate) == HK_INSIDE))
+        return 0; /* a handler's: its thread may be about to take what is on top of the magazine */
     grow(thread, q, cls, false);
-    const unsigned most = (unsigned)hk_min(hk_quarantine_most_out(q, cls), HK_QUARANTINE_FRESH);
     const uint64_t dice = hk_quarantine_close(q);
+    const unsigned most = (unsigned)hk_min(hk_quarantine_out_left(q, cls), HK_QUARANTINE_FRESH);
     while (n < most && (blocks[n] = hk_magazine_take(thread, cls)) != NULL)
         n++;
     if (n != 0)
@@ -231,14 +236,19 @@ static void make_room(hk_thread_t *thread, hk_quarantine_t *q, unsigned cls) {
     hk_quarantine_open(q, dice);
 }
 
-/* Puts a block that was taken back into quarantine, having made room where those are too many that have waited. */
+/* Puts a block that was taken back into quarantine, having made room where those are too many that have waited. What a handler frees
+ * that has interrupted its thread at a block goes to its slab as another thread's would: nothing is put where that takes or puts some. */
 static HK_NOINLINE void retire(unsigned cls, hk_waiting_t in) {
     hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
     hk_quarantine_t *q = hk_quarantine_of(thread);
     void *p;
+    if (q != NULL && HK_UNLIKELY(hk_quarantine_is_busy(q))) {
+        hk_heap_give_remote(cls, in.p);
+        return;
+    }
     if (q != NULL)
         grow(thread, q, cls, true);
-    if (q != NULL && hk_quarantine_is_full(q, cls) && !hk_quarantine_is_busy(q))
+    if (q != NULL && hk_quarantine_is_full(q, cls))
         make_room(thread, q, cls);
     p = q != NULL ? hk_quarantine_put_slow(q, cls, in) : in.p;
     if (p != NULL)

@@ -260,7 +260,7 @@ static void enlarge(hk_thread_t *thread, unsigned cls, unsigned most, size_t par
     const unsigned now = thread->magazines[cls].capacity;
     unsigned more = growth(thread, c->size, now);
     if (HK_UNLIKELY(hk_option(tcache_adaptive) == 0))
-        more = most = (unsigned)hk_max(most, c->one_way);
+        more = most = (unsigned)hk_max(most, c->refill);
     more = (unsigned)hk_min(more, (size_t)(most - now));
     if (HK_UNLIKELY(thread->allotted + (size_t)more * c->size > part)) {
         const unsigned least = now == 0 ? taken_in_crowd() : 0;
@@ -275,7 +275,7 @@ static void enlarge(hk_thread_t *thread, unsigned cls, unsigned most, size_t par
 
 unsigned hk_magazine_more(unsigned cls, unsigned now, unsigned wanted, size_t budget) {
     const hk_class_t *c = &hk_classes[cls];
-    wanted = (unsigned)hk_min(wanted, c->one_way);
+    wanted = (unsigned)hk_min(wanted, c->refill);
     return wanted > now ? (unsigned)hk_min(wanted - now, budget / c->size) : 0;
 }
 
@@ -377,7 +377,7 @@ unsigned hk_magazine_refill(hk_thread_t *thread, unsigned cls) {
     hk_assert(hk_magazine_held(thread, cls) == 0);
     const bool whole = mag->flushed == 0 && mag->capacity >= c->narrow;
     const unsigned part = whole ? mag->capacity : (mag->capacity + 1u) / 2;
-    unsigned want = (unsigned)hk_min(part, c->one_way), got; /* no malloc shall take long */
+    unsigned want = (unsigned)hk_min(part, c->refill), got; /* no malloc shall take long */
     if (mag->flushed != 0 && at_once(cls) == MORE_AT_ONCE)
         want = (unsigned)hk_min(want, hk_max(mag->flushed, MORE_AT_ONCE));
     mag->flushed = 0;

@@ -30,6 +30,16 @@ void hk_counted_free(void *p) {
         hk_delete_slow(p, HK_BY_MALLOC, HK_ANY_SIZE, 1);
 }
 
+void *hk_counted_take(size_t n) {
+    hk_thread_t *thread = counted();
+    return thread != NULL ? hk_observed_pop(thread, HK_MAGAZINES_COUNTED, n) : NULL;
+}
+
+bool hk_counted_give(void *p) {
+    hk_thread_t *thread = counted();
+    return thread != NULL && hk_observed_push(thread, HK_MAGAZINES_COUNTED, p);
+}
+
 #if !HK_FAST
 
 /* ---- the route: what the plan means for a class ---- */
@@ -166,7 +176,7 @@ static void bind_c7(hk_thread_t *thread, hk_observed_t *o, unsigned plan) {
     for (unsigned cls = HK_C7_FIRST; cls <= HK_C7_LAST; cls++) {
         unsigned moved;
         if ((plan & HK_LAYER_BIT(HK_LAYER_HEAPV2)) != 0)
-            hk_magazine_reserve(thread, cls, hk_classes[cls].one_way);
+            hk_magazine_reserve(thread, cls, hk_classes[cls].refill);
         if ((plan & HK_PLAN_C7_EARLY) == 0 || hk_layers_count(&o->layers, cls) != 0)
             continue;
         void *p = refill_layer(thread, o, HK_LAYER_C7_HOT, cls, &moved);

@@ -66,6 +66,10 @@ HK_INLINE bool hk_observed_push(hk_thread_t *thread, unsigned plan, void *p) {
 void *hk_counted_malloc(size_t n);
 void hk_counted_free(void *p);
 
+/* The early exit alone, for C++'s operators. NULL or false: nothing is done. */
+void *hk_counted_take(size_t n);
+bool hk_counted_give(void *p);
+
 /* Gives the blocks of the thread's research layers to the heap. The thread is entered. */
 void hk_observed_flush(hk_thread_t *thread);
 

@@ -25,7 +25,7 @@ void hk_prewarm(hk_thread_t *thread) {
     for (unsigned cls = 1; cls < CLASSES && hk_option(lean) == 0; cls++)
         hk_magazine_fill(thread, cls, wanted(cls));
     for (unsigned cls = 1; cls < CLASSES && hk_option(tiny_profile) != 0; cls++)
-        hk_magazine_reserve(thread, cls, hk_classes[cls].one_way);
+        hk_magazine_reserve(thread, cls, hk_classes[cls].refill);
 }
 
 /* ---- what cannot be had ---- */
@@ -48,7 +48,7 @@ static void warn_if_short(unsigned option) {
         if (source(c->band) != option || blocks >= wanted(cls))
             continue;
         bool first = !magazine && !budget;
-        *(blocks == c->one_way ? &magazine : &budget) = true;
+        *(blocks == c->refill ? &magazine : &budget) = true;
         hk_line_put(&instead, first ? "a thread has %lu blocks of %lu bytes" : ", %lu of %lu",
                     (uint64_t)blocks, (uint64_t)c->size);
     }

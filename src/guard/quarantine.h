@@ -66,9 +66,12 @@ HK_INLINE bool hk_quarantine_visited_often(hk_quarantine_t *q, unsigned cls) {
 /* Gives the class all of its places. It is small, and closed; the thread is entered, for a fork must not find it half done. */
 void hk_quarantine_grow(hk_quarantine_t *quarantine, unsigned cls);
 
-/* How many of the class may have waited as it is now, and whether there are so many. */
+/* How many of the class may have waited as it is now, how many more there may be, and whether there are so many. */
 HK_INLINE unsigned hk_quarantine_most_out(const hk_quarantine_t *q, unsigned cls) {
     return (unsigned)(q->waits[cls] - hk_load_relaxed(&q->none[cls]) - 1);
+}
+HK_INLINE unsigned hk_quarantine_out_left(const hk_quarantine_t *q, unsigned cls) {
+    return (unsigned)(q->waits[cls] - hk_load_relaxed(&q->top[cls]) - 1);
 }
 HK_INLINE bool hk_quarantine_is_full(const hk_quarantine_t *q, unsigned cls) {
     return hk_load_relaxed(&q->top[cls]) + 1 == q->waits[cls];
@@ -84,9 +87,8 @@ unsigned hk_quarantine_list(const hk_quarantine_t *quarantine, unsigned cls,
 /* Of one that is zero. */
 void hk_quarantine_begin(hk_quarantine_t *quarantine);
 
-/* The thread is at a block, or moves some. What a signal handler frees meanwhile that it has just allocated goes back to where
- * it was, so that the thread finds all as it was; if it ends the process nothing is looked at, for a block may be half
- * given out, or half cleared. Returns what to tell open. */
+/* The thread is at a block, or moves some. A signal handler puts nothing in meanwhile, nor takes anything, so that the thread finds all as it
+ * was; if it ends the process nothing is looked at, for a block may be half given out, or half cleared. Returns what to tell open. */
 HK_INLINE uint64_t hk_quarantine_close(hk_quarantine_t *q) {
     const uint64_t dice = hk_load_relaxed(&q->dice);
     hk_store_relaxed(&q->dice, (uint64_t)0);
@@ -148,8 +150,8 @@ HK_INLINE bool hk_quarantine_put(hk_quarantine_t *q, uint64_t dice, size_t cls, 
     return true;
 }
 
-/* Puts those in that come from slabs and are ready to be given out, the first one next; no more than may have waited, and where no
- * other is ready. It is closed. */
+/* Puts those in that come from slabs and are ready to be given out, the first one next; no more than there is room for. It is
+ * closed. */
 void hk_quarantine_put_fresh(hk_quarantine_t *quarantine, unsigned cls, void *const *blocks,
                              unsigned n);
 

@@ -159,6 +159,8 @@ void hk_os_lines_close(hk_os_lines_t *lines);
 
 /* The next line, without its end, until another one is read; NULL: there is none. */
 char *hk_os_line(hk_os_lines_t *lines);
+
+/* Whether `part` is somewhere in the line; of any two texts that end with a 0. */
 bool hk_os_line_has(const char *line, const char *part);
 
 /* The list of this process's mappings, opened so. Where its main thread has ended that has no memory any more, nor mappings to

@@ -273,36 +273,29 @@ bool hk_os_unmap(void *p, size_t bytes) {
     return HK_KEEP_ERRNO(HK_COUNTED(munmap, munmap(p, bytes)) == 0);
 }
 
-void *hk_os_remap(void *p, size_t bytes, size_t new_bytes, bool may_move) {
-    const int flags = may_move ? MREMAP_MAYMOVE : 0;
-    hk_walk(are_pages(p, bytes));
-    hk_walk(are_pages(p, new_bytes));
-    if (new_bytes > bytes && !may_ask())
+static void *remap(void *from, size_t bytes, size_t new_bytes, int flags, void *to) {
+    hk_walk(are_pages(from, bytes));
+    hk_walk(are_pages(to, new_bytes));
+    if (new_bytes >= bytes && !may_ask())
         return NULL;
-    void *now = HK_KEEP_ERRNO(HK_COUNTED(mremap, mremap(p, bytes, new_bytes, flags)));
+    void *now = HK_KEEP_ERRNO(HK_COUNTED(mremap, mremap(from, bytes, new_bytes, flags, to)));
     return now == MAP_FAILED ? NULL : now;
 }
 
+void *hk_os_remap(void *p, size_t bytes, size_t new_bytes, bool may_move) {
+    return remap(p, bytes, new_bytes, may_move ? MREMAP_MAYMOVE : 0, NULL);
+}
+
 bool hk_os_move(void *from, size_t bytes, void *to, size_t new_bytes) {
-    hk_walk(are_pages(from, bytes));
-    hk_walk(are_pages(to, new_bytes));
     /* the system refuses what overlaps, having unmapped some of it */
     hk_assert((char *)from + bytes <= (char *)to || (char *)to + new_bytes <= (char *)from);
-    const int flags = MREMAP_MAYMOVE | MREMAP_FIXED;
-    return may_ask() &&
-           HK_KEEP_ERRNO(HK_COUNTED(mremap, mremap(from, bytes, new_bytes, flags, to))) !=
-               MAP_FAILED;
+    hk_assert(new_bytes >= bytes);
+    return remap(from, bytes, new_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to) != NULL;
 }
 
 void *hk_os_move_away(void *p, size_t bytes) {
     enum { DONT_UNMAP = 4 }; /* MREMAP_DONTUNMAP, which not all headers have */
-    hk_walk(are_pages(p, bytes));
-    if (!may_ask())
-        return NULL;
-    /* the place is the system's to choose, which reads it all the same */
-    void *now = HK_KEEP_ERRNO(
-        HK_COUNTED(mremap, mremap(p, bytes, bytes, MREMAP_MAYMOVE | DONT_UNMAP, (void *)NULL)));
-    return now == MAP_FAILED ? NULL : now;
+    return remap(p, bytes, bytes, MREMAP_MAYMOVE | DONT_UNMAP, NULL);
 }
 
 /* ---- advice ---- */

@@ -75,13 +75,16 @@ bool hk_stack_prepare(void) {
 
 /* The unwinder interprets tables for each frame. What it found last is kept, for a few threads: once it comes to a
  * frame that was there then, those further out are the same as long as their return addresses stand where they
- * stood. */
-enum { DEEPEST = 64, KEPT = 16 };
+ * stood. Our own are among them, so that who comes from the same place again is known by the first frame. */
+enum { DEEPEST = 64, OWN = 8, KEPT = 16 };
+typedef struct {
+    unsigned count, own; /* how many there are; of them our own functions, which come first */
+    void *frames[OWN + DEEPEST];
+    uintptr_t sp[OWN + DEEPEST]; /* of each */
+} found_t;
 typedef struct {
     atomic_bool busy; /* atomic: somebody is at it; or was, when the process forked */
-    unsigned count;
-    void *frames[DEEPEST];
-    uintptr_t sp[DEEPEST]; /* of each */
+    found_t found;
 } kept_t;
 static kept_t kept[KEPT];
 
@@ -90,18 +93,24 @@ typedef struct {
     unsigned count, most;
     bool skipping;        /* our own functions, which come first */
     uintptr_t pc, sp, fp; /* of the frame looked at last */
-    kept_t *last;         /* NULL: not to be had */
+    const found_t *last;  /* NULL: not to be had */
     unsigned at;          /* of `last`: what lies further in has been passed */
-    uintptr_t sps[DEEPEST];
+    found_t now;          /* for the next one */
 } walk_t;
 
 static void note(walk_t *w, uintptr_t pc) {
+    found_t *now = &w->now;
     w->skipping = w->skipping && is_in_our_file(pc);
-    if (w->skipping || w->count == w->most)
+    if (w->count == w->most)
         return;
-    if (w->last != NULL)
-        w->sps[w->count] = w->sp;
-    w->frames[w->count++] = (void *)pc;
+    if (w->last != NULL && now->count < OWN + DEEPEST) {
+        now->sp[now->count] = w->sp;
+        now->frames[now->count++] = (void *)pc;
+    }
+    if (w->skipping)
+        now->own++;
+    else
+        w->frames[w->count++] = (void *)pc;
 }
 
 bool hk_os_peek(void *to, uintptr_t from, size_t n) {
@@ -115,23 +124,30 @@ bool hk_os_peek(void *to, uintptr_t from, size_t n) {
 
 /* Adds the frame looked at and all further out, where they are the same as last time. */
 static bool knows_the_rest(walk_t *w) {
-    kept_t *last = w->last;
+    const found_t *last = w->last;
+    found_t *now = &w->now;
     uintptr_t known = 0; /* a page that can be read */
     while (w->at < last->count && last->sp[w->at] < w->sp)
         w->at++;
-    const unsigned n = (unsigned)hk_min(last->count - w->at, w->most - w->count);
-    if (n == 0 || last->sp[w->at] != w->sp || last->frames[w->at] != (void *)w->pc)
+    const unsigned from = w->at, left = last->count - from;
+    const unsigned own = from < last->own ? last->own - from : 0;
+    const unsigned n = own + (unsigned)hk_min(left - own, w->most - w->count);
+    if (left == 0 || n > OWN + DEEPEST - now->count || last->sp[from] != w->sp ||
+        last->frames[from] != (void *)w->pc || (own != 0) != (w->skipping && is_in_our_file(w->pc)))
         return false;
-    for (unsigned i = w->at; i < w->at + n; i++) {
+    for (unsigned i = from; i < from + n; i++) {
         void *const *returns = (void *const *)last->sp[i] - 1;
         const uintptr_t page = (uintptr_t)returns / hk_os_page_size();
         if ((page != known && !hk_os_readable(returns)) || *returns != last->frames[i])
             return false;
         known = page;
     }
-    memcpy(w->frames + w->count, last->frames + w->at, n * sizeof *w->frames);
-    memcpy(w->sps + w->count, last->sp + w->at, n * sizeof *w->sps);
-    w->count += n;
+    memcpy(w->frames + w->count, last->frames + from + own, (n - own) * sizeof *w->frames);
+    memcpy(now->frames + now->count, last->frames + from, n * sizeof *now->frames);
+    memcpy(now->sp + now->count, last->sp + from, n * sizeof *now->sp);
+    now->count += n;
+    now->own += own;
+    w->count += n - own;
     w->pc = 0;
     return true;
 }
@@ -181,21 +197,29 @@ static void follow_frame_pointers(walk_t *w) {
 }
 
 HK_NOINLINE unsigned hk_stack_read(void **frames, unsigned most) {
-    walk_t w = {.frames = frames, .most = most, .skipping = skips};
+    walk_t w;
+    w.frames = frames;
+    w.count = 0;
+    w.most = most;
+    w.skipping = skips;
+    w.pc = w.sp = w.fp = 0;
+    w.at = w.now.count = w.now.own = 0;
     if (!hk_load_acquire(&ready))
         return 0;
     const uintptr_t here = (uintptr_t)__builtin_frame_address(0);
     kept_t *last = &kept[here / (8 * HK_MIB) % KEPT]; /* a thread's stack has as much room */
     const bool keeps =
         RETURN_IS_BELOW && most <= DEEPEST && !hk_exchange_acquire(&last->busy, true);
-    w.last = keeps ? last : NULL;
+    w.last = keeps ? &last->found : NULL;
     unwinder.walk(look, &w);
     if (w.pc != 0)
         follow_frame_pointers(&w);
     if (keeps) {
-        last->count = w.count < most ? w.count : 0; /* a part would be taken for all */
-        memcpy(last->frames, frames, last->count * sizeof *frames);
-        memcpy(last->sp, w.sps, last->count * sizeof *w.sps);
+        const unsigned n = w.count < most && w.now.count < OWN + DEEPEST ? w.now.count : 0;
+        last->found.count = n; /* a part would be taken for all */
+        last->found.own = w.now.own;
+        memcpy(last->found.frames, w.now.frames, n * sizeof *w.now.frames);
+        memcpy(last->found.sp, w.now.sp, n * sizeof *w.now.sp);
         hk_store_release(&last->busy, false);
     }
     return w.count;

@@ -5,6 +5,7 @@
 #include "backend/demand.h"
 #include "backend/heap.h"
 #include "backend/region.h"
+#include "base/calls.h"
 #include "base/lock.h"
 #include "base/report.h"
 #include "base/worker.h"
@@ -32,7 +33,7 @@ atomic_bool hk_purger_on_foot = true;
 atomic_bool hk_purger_in_child;
 
 static _Atomic uint32_t noted;  /* atomic: rises when something happens; the purger sleeps on it */
-static atomic_bool stopping;    /* atomic: it is to end */
+static atomic_bool stopping;    /* atomic: it is to end, until the next one starts */
 static atomic_bool asleep;      /* atomic: until woken, not only for an interval */
 static atomic_size_t unnoted;   /* atomic: bytes freed that have not raised `noted` yet */
 static atomic_size_t freed;     /* atomic: bytes freed that a step on foot is for */
@@ -41,6 +42,8 @@ static atomic_bool much;        /* atomic: it was much, and has not been looked 
 static _Atomic uint64_t old_at; /* atomic: milliseconds; when to look on foot for what is old */
 static unsigned old_interval;   /* lock: look; milliseconds between two such looks */
 static _Atomic uint64_t again_at; /* atomic: milliseconds; when to try again for a thread; 0: not */
+/* atomic: the number that the system gave its thread, the last one's; 0: that has been put away */
+static atomic_int number;
 
 static bool may_start(void) {
     return hk_look_mode() != HK_DECOMMIT_OFF && !hk_load_seq(&hk_purger_runs);
@@ -70,7 +73,18 @@ void hk_purger_stop(void) {
     hk_os_wake(&noted);
 }
 
-bool hk_purger_is_ending(void) { return hk_load_seq(&stopping) && hk_load_seq(&hk_purger_runs); }
+bool hk_purger_is_ending(void) {
+    if (hk_load_seq(&hk_purger_runs))
+        return hk_load_seq(&stopping);
+    int its = hk_load_seq(&number);
+    if (its == 0)
+        return false;
+    const uint64_t own = HK_CALL(other, getpid());
+    if (HK_KEEP_ERRNO(HK_CALL(other, syscall(SYS_tgkill, own, its, 0))) == 0)
+        return true;
+    (void)hk_cas_seq(&number, &its, 0);
+    return false;
+}
 
 /* A look takes its time for each superslab, however little of it is in use. */
 static size_t much_of_what_is_in_use(void) {
@@ -186,6 +200,7 @@ static void sleep_since(uint32_t before, unsigned ms) {
 static void purger(void) {
     unsigned idle_looks = 0;
     bool breathes;
+    hk_store_seq(&number, HK_CALL(other, syscall(SYS_gettid)));
     for (uint64_t mode; (mode = hk_look_mode()) != HK_DECOMMIT_OFF && !hk_load_seq(&stopping);) {
         rest(mode == HK_DECOMMIT_DONTNEED && idle_looks == 0 ? SHORT_INTERVAL_MS : INTERVAL_MS);
         const uint32_t before = hk_load_seq(&noted);
@@ -198,7 +213,6 @@ static void purger(void) {
         idle_looks = 0;
     }
     hk_assert(hk_load_relaxed(&hk_purger_runs)); /* so that there was no second one */
-    hk_store_seq(&stopping, false);
     hk_store_seq(&hk_purger_runs, false);
     rearm();
 }
@@ -222,6 +236,7 @@ HK_COLD void hk_purger_start_slow(void) {
         hk_exchange_seq(&hk_purger_runs, true))
         return;
     hk_assert(hk_lock_may_take(HK_RANK_CONFIG)); /* to start a thread is to allocate */
+    hk_store_seq(&stopping, false);
     hk_store_seq(&hk_purger_may_start, false);
     int saved = errno;
     const int error = hk_worker_start(purger);
@@ -235,6 +250,7 @@ void hk_purger_forked(void) {
     hk_look_forked();
     hk_store_relaxed(&hk_purger_in_child, true);
     hk_store_seq(&stopping, false);
+    hk_store_seq(&number, 0);
     hk_store_seq(&hk_purger_runs, false);
     hk_store_seq(&asleep, false);
     rearm();

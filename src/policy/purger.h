@@ -63,7 +63,7 @@ void hk_policy_apply(void);
 /* The purger ends, until an allocation starts it again: the last thread of the program that allocates has ended,
  * and a process lives as long as any of its threads; or the program wants what only a process of one thread gets. */
 void hk_purger_stop(void);
-bool hk_purger_is_ending(void); /* it was told so, and has not got that far */
+bool hk_purger_is_ending(void); /* it was told so, and the system has not put its thread away */
 
 /* In the child of a fork, before which hk_look_lock was taken: there is no purger. */
 void hk_purger_forked(void);

@@ -26,8 +26,8 @@ static void table_is_whole(void) {
         CHECK(c->size % 16 == 0 && c->size > HK_LEARNED_FROM && c->size < HK_MID_MAX);
         CHECK((size_t)c->blocks * c->size <= slab && slab < (size_t)(c->blocks + 1) * c->size);
         CHECK((slab - (size_t)c->blocks * c->size) * 6 <= slab);
-        CHECK(c->one_way >= 1 && c->one_way <= HK_MAGAZINE_ONE_WAY(HK_LEARNED_FROM));
-        CHECK(c->magazine >= c->one_way && c->magazine <= HK_MAGAZINE(HK_LEARNED_FROM));
+        CHECK(c->refill >= 1 && c->refill <= HK_MAGAZINE_REFILL(HK_LEARNED_FROM));
+        CHECK(c->magazine >= c->refill && c->magazine <= HK_MAGAZINE(HK_LEARNED_FROM));
         for (size_t offset = 0; offset < slab; offset += 8)
             CHECK_EQ(hk_class_index(c, offset), offset / c->size);
     }

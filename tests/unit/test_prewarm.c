@@ -41,7 +41,7 @@ static void has_what_was_asked_for(void) {
     for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++) {
         const hk_class_t *c = &hk_classes[cls];
         unsigned blocks = c->band < BANDS ? expected[c->band] : 0;
-        blocks = (unsigned)hk_min(hk_min(blocks, c->one_way), budget / c->size);
+        blocks = (unsigned)hk_min(hk_min(blocks, c->refill), budget / c->size);
         budget -= (size_t)blocks * c->size;
         CHECK_EQ(hk_magazine_count(thread, cls), blocks);
     }
@@ -85,7 +85,7 @@ static unsigned capacity(unsigned cls) { return own_record()->magazines[cls].cap
 
 static void full_from_start(void) {
     for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++)
-        CHECK_EQ(capacity(cls), hk_classes[cls].band < BANDS ? hk_classes[cls].one_way : 0);
+        CHECK_EQ(capacity(cls), hk_classes[cls].band < BANDS ? hk_classes[cls].refill : 0);
 }
 
 static void within_budget(void) {
@@ -102,7 +102,7 @@ static void full_at_first_use(void) {
     for (unsigned cls = 1; cls <= 21; cls++) {
         CHECK_EQ(capacity(cls), 0);
         hak_free(hak_malloc(hk_classes[cls].size));
-        CHECK_EQ(capacity(cls), hk_classes[cls].one_way);
+        CHECK_EQ(capacity(cls), hk_classes[cls].refill);
     }
 }
 

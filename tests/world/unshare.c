@@ -1,10 +1,16 @@
 // unshare: what the system grants only to a process of one thread a program gets whose own threads have ended, though one of
 // hakmem's may be there; beside a thread of the program's it is refused.
 #include "lean.h"
+#include "sandbox.h"
 
 #include <sched.h>
+#include <signal.h>
+#include <ucontext.h>
+
+static pid_t grower;
 
 static void *grow(void *unused) {
+    grower = (pid_t)syscall(SYS_gettid);
     heap_t heap = heap_grow(20 * MIB, 1);
     CHECK_OURS(tasks_now().threads == 2 || tasks_now().purger != 0, "no second thread");
     heap_free(&heap);
@@ -15,6 +21,8 @@ static void have_had_company(void) {
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, grow, NULL) == 0, "pthread_create");
     CHECK(pthread_join(thread, NULL) == 0, "pthread_join");
+    while (syscall(SYS_tgkill, getpid(), grower, 0) == 0)
+        sched_yield(); // joined, it may be one of the process for a little longer
 }
 
 static int in_child(int what) {
@@ -34,6 +42,34 @@ static int in_raw_child(int what) {
     return WEXITSTATUS(process_wait(child));
 }
 
+// Each call of the system in vain, and those that no thread of hakmem's can have been the reason for.
+static unsigned asked, asked_alone;
+
+static void on_unshare(int number, siginfo_t *info, void *context) {
+    (void)number, (void)info;
+    asked++;
+    asked_alone += tasks_now().purger == 0;
+    ucontext_t *is = context;
+#ifdef __x86_64__
+    is->uc_mcontext.gregs[REG_RAX] = -EINVAL;
+#else
+    is->uc_mcontext.regs[0] = (unsigned long long)-EINVAL;
+#endif
+}
+
+// What the system refuses whatever threads there are is asked for no longer than a thread of hakmem's is there, and once more.
+static int refused_beside_a_purger(void) {
+    struct sigaction action = {.sa_sigaction = on_unshare, .sa_flags = SA_SIGINFO};
+    have_had_company();
+    CHECK_OURS(tasks_now().purger != 0, "no purger");
+    CHECK(sigaction(SIGSYS, &action, NULL) == 0, "sigaction");
+    sandbox_answers(SYS_unshare, SECCOMP_RET_TRAP);
+    CHECK(unshare(1) == -1 && errno == EINVAL, "unshare(1): %s", strerror(errno));
+    CHECK_OURS(asked_alone >= 1, "the purger has not ended after %u calls", asked);
+    CHECK(asked_alone <= 2, "%u calls of %u after the purger has ended", asked_alone, asked);
+    return 0;
+}
+
 int main(void) {
     enum { WHAT = CLONE_NEWUSER | CLONE_NEWNS, ODD = 12345 };
     world_begin(60);
@@ -51,6 +87,11 @@ int main(void) {
     have_had_company();
     CHECK_OURS(tasks_now().purger != 0, "no purger");
     CHECK(unshare(1) == -1 && errno == EINVAL, "unshare(1): %s", strerror(errno));
+    const pid_t child = fork();
+    CHECK(child >= 0, "fork: %s", strerror(errno));
+    if (child == 0)
+        _exit(refused_beside_a_purger());
+    CHECK(process_wait(child) == 0, "of what is refused in any case");
     have_had_company();
     CHECK(in_raw_child(1) == EINVAL, "what is refused was granted to a child past fork");
     CHECK(in_raw_child(WHAT) == 0, "what is granted was refused to a child past fork");

@@ -1,0 +1,115 @@
+/* Signal handlers that interrupt a guarded malloc at each of its instructions, and take and free blocks of the same class
+ * there: what they change is seen by whom they have interrupted, and no block has two owners. */
+#include <ucontext.h>
+
+#include "backend/superslab.h"
+#include "faults.h"
+#include "front/magazine.h"
+#include "guard/quarantine.h"
+
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+
+enum { TRAP_FLAG = 0x100, SIZE = 700, HELD = 128, MORE = 32, TAKEN = 20, AFTERWARDS = 300 };
+enum { INSTRUCTIONS = 400, ONCE_REFILLED = 60 };
+
+typedef struct {
+    unsigned after; /* so many instructions */
+    bool waits;     /* once the magazine has a block */
+    void (*does)(void);
+} interruption_t;
+
+static interruption_t how;
+static volatile sig_atomic_t is_over;
+static char *held[HELD + MORE];
+static unsigned count; /* of those */
+
+static hk_thread_t *own_thread(void) { return hk_load_relaxed(&hk_tc)->thread; }
+
+/* Once raised it comes after each instruction. */
+static void on_step(int number, siginfo_t *info, void *context) {
+    greg_t *flags = &((ucontext_t *)context)->uc_mcontext.gregs[REG_EFL];
+    (void)number, (void)info;
+    how.waits =
+        how.waits && *hk_load_relaxed(&own_thread()->cache.top[hk_class_of(SIZE + 1)]) == NULL;
+    if (!how.waits && how.after-- == 0 && !is_over) {
+        how.does();
+        is_over = 1;
+    }
+    *flags = is_over ? *flags & ~TRAP_FLAG : *flags | TRAP_FLAG;
+}
+
+static void take_and_free(void) {
+    for (unsigned i = 0; i < TAKEN; i++) {
+        char *p = hidden(hak_malloc(SIZE));
+        CHECK(p != NULL);
+        memset(p, 1, SIZE);
+        hak_free(p);
+    }
+}
+
+/* More than may wait, and than may have waited; how many of those there are in the end depends on how many. */
+static void free_what_is_held(void) {
+    for (unsigned i = 0; i < count; i++)
+        hak_free(held[i]);
+}
+
+/* The next one comes from the magazine, which has enough. */
+static void hold(void) {
+    count = HELD + how.after % MORE;
+    for (unsigned i = 0; i < count; i++)
+        held[i] = hak_malloc(SIZE);
+    const unsigned cls = hk_class_of(SIZE + 1);
+    hk_quarantine_t *q = hk_load_relaxed(&own_thread()->quarantine);
+    while (hk_quarantine_count(q, cls) != 0 ||
+           hk_magazine_held(own_thread(), cls) < HK_QUARANTINE_FRESH)
+        hidden(hak_malloc(SIZE));
+}
+
+static void interrupt(void *argument) {
+    static char *blocks[AFTERWARDS];
+    how = *(const interruption_t *)argument;
+    if (how.does == free_what_is_held)
+        hold();
+    raise(SIGTRAP);
+    blocks[0] = hak_malloc(SIZE);
+    is_over = 1;
+    for (unsigned i = 1; i < AFTERWARDS; i++)
+        blocks[i] = hak_malloc(SIZE);
+    for (unsigned i = 0; i < AFTERWARDS; i++) {
+        CHECK(blocks[i] != NULL && hk_is_zero(blocks[i], SIZE / 8 * 8)); /* nobody else's */
+        memset(blocks[i], 1, SIZE);
+    }
+    for (unsigned i = 0; i < AFTERWARDS; i++)
+        hak_free(blocks[i]);
+    hk_guarded_finish();
+}
+
+static void interrupt_at_each(unsigned instructions, interruption_t one) {
+    static child_t child;
+    for (; one.after < instructions; one.after++) {
+        child_run(&child, interrupt, &one);
+        if (child.status != 0)
+            dprintf(STDERR_FILENO, "after %u: %s", one.after, child.text);
+        CHECK_EQ(child.status, 0);
+    }
+}
+
+int main(void) {
+    guard();
+    hak_free(hidden(hak_malloc(16)));
+    CHECK(
+        sigaction(SIGTRAP,
+                  &(struct sigaction){.sa_sigaction = on_step, .sa_flags = SA_SIGINFO | SA_NODEFER},
+                  NULL) == 0);
+    /* the class gets its places; a block that is on top of the magazine is taken; there is room for a few */
+    interrupt_at_each(INSTRUCTIONS, (interruption_t){.does = take_and_free});
+    interrupt_at_each(ONCE_REFILLED, (interruption_t){.waits = true, .does = take_and_free});
+    if (!HK_HOSTILE) /* whose magazines never have as many as come at a time */
+        interrupt_at_each(INSTRUCTIONS, (interruption_t){.does = free_what_is_held});
+}
+
+#else
+
+int main(void) { return 0; }
+
+#endif
