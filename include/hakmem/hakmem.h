@@ -120,7 +120,7 @@ typedef struct {
     /* sums over the bands */
     uint64_t allocated, magazines, active, free, remote, carved;
 
-    uint64_t metadata;      /* mapped for descriptors, headers, thread records and the page map */
+    uint64_t metadata;      /* mapped for descriptors, thread records and the page map */
     uint64_t cached;        /* freed address space kept for reuse */
     uint64_t mapped;        /* all address space: what blocks lie in, cached, metadata */
     uint64_t resident;      /* of mapped: has memory, as the system says */

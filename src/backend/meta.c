@@ -3,7 +3,6 @@
 #include "backend/limit.h"
 #include "backend/mappings.h"
 #include "backend/region.h"
-#include "backend/sidetable.h"
 #include "base/lock.h"
 #include "os/os.h"
 
@@ -127,5 +126,4 @@ void hk_stock_put(hk_stock_t *stock, void *descriptor) {
 void hk_meta_visit(void (*visit)(const void *start, size_t bytes, void *argument), void *argument) {
     for (chunk_t *chunk = hk_load_acquire(&newest); chunk != NULL; chunk = chunk->before)
         visit(chunk, chunk->bytes, argument);
-    hk_side_visit(visit, argument);
 }

@@ -27,6 +27,5 @@ void hk_stock_put(hk_stock_t *stock, void *descriptor);
 /* From now on what is handed out lies between inaccessible pages. Called once. */
 void hk_meta_fence(void);
 
-/* Calls `visit` for each range mapped for metadata, the side table's (backend/sidetable.h) too. Nothing is locked: also in a
- * signal handler. */
+/* Calls `visit` for each range mapped for metadata. Nothing is locked: also in a signal handler. */
 void hk_meta_visit(void (*visit)(const void *start, size_t bytes, void *argument), void *argument);

@@ -1,4 +1,4 @@
-/* What describes a fenced block. It lies apart, in the side table (backend/sidetable.h): that of the slice in which the block
+/* What describes a fenced block. It lies apart, in a table of one for each slice of 4 GiB of addresses: that of the slice in which the block
  * starts. A page before the block would take two mappings, a fault and a call of the system, and each fork copies them. All the same it is sealed:
  * none is believed that somebody else has written, or written to. No lock is taken. */
 #pragma once

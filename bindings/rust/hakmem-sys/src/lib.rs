@@ -55,7 +55,7 @@ pub struct hak_stats_t {
     pub remote: u64,
     /// Slabs, and blocks that are none's.
     pub carved: u64,
-    /// Mapped for descriptors, headers, thread records and the page map.
+    /// Mapped for descriptors, thread records and the page map.
     pub metadata: u64,
     /// Freed address space kept for reuse.
     pub cached: u64,
