@@ -88,17 +88,17 @@ static void tries(void) {
     hk_huge_pages_try(early, HK_UNIT);
     CHECK(!is_touched(early)); /* the process has only begun */
     CHECK(hk_region_take(4 * HK_UNIT, HK_UNIT, 0, &live, &used));
-    for (unsigned i = 0; i < 4; i++) /* the last was dear */
+    for (unsigned i = 0; i < 50; i++) /* so dear that no touch here is that of a huge page */
+        hk_huge_pages_note(UINT32_MAX, false);
+    for (unsigned i = 0; i < 4; i++) /* the last huge one was dear */
         CHECK(is_tried());
     char *crooked = fresh(3);
     hk_huge_pages_try(crooked + HK_SLICE, 2 * HK_UNIT);
     CHECK(!is_touched(crooked + HK_SLICE) && is_touched(crooked + HK_UNIT));
     hk_os_unmap(crooked, 3 * HK_UNIT);
     for (unsigned i = 0; i < 10; i++) /* all is forgotten */
-        hk_huge_pages_note(2 * as_small(), true);
+        hk_huge_pages_note(16 * (uint64_t)UINT32_MAX, true);
     CHECK_EQ(pause_now(), 0);
-    for (unsigned i = 0; i < 50; i++) /* so dear that no touch here is that of a huge page */
-        hk_huge_pages_note(UINT32_MAX, false);
     for (unsigned i = 1; i <= 48; i++)
         CHECK_EQ(is_tried(), i % 16 == 0);
     hk_region_give(live);
