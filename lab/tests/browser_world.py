@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from standing import PATIENCE_S
 
 LIGHT, NIGHT = (0xFB, 0xFA, 0xF7), (0x14, 0x17, 0x1A)
 windows = pytest.mark.parametrize(
@@ -34,7 +35,11 @@ class Browser:
     def _run(self, page: Path, *flags: str) -> subprocess.CompletedProcess[str]:
         argv = [self.program, *FLAGS.split(), f"--user-data-dir={self.folder / 'profile'}"]
         return subprocess.run(
-            [*argv, *flags, page.as_uri()], capture_output=True, text=True, timeout=120, check=True
+            [*argv, *flags, page.as_uri()],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=True,
         )
 
     def dom(self, page: Path) -> str:

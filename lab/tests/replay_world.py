@@ -13,7 +13,7 @@ from hakmem import project
 from hakmem.process.children import said
 from hakmem.replay import raw, streams, trace
 from hakmem.replay.raw import GIVEN, TAKEN
-from standing import Stand, ran, unset
+from standing import PATIENCE_S, Stand, ran, unset
 
 BUILD = project.root() / "build"
 LIBRARY = BUILD / "libhakmem.so"
@@ -65,7 +65,7 @@ def record(folder: Path, *command: object, status: int = 0, **more: str) -> trac
     """As a user would, with the product."""
     separator = [] if "--" in command else ["--"]
     asked = REAL.command("record", "--lib", LIBRARY, "--out", "a.hktrace", *separator, *command)
-    done = ran(said(asked, cwd=folder, env=REAL.environment | more, timeout=120), status)
+    done = ran(said(asked, cwd=folder, env=REAL.environment | more, timeout=PATIENCE_S), status)
     assert "written: a.hktrace: " in done.stderr
     return trace.read(folder / "a.hktrace")
 
@@ -82,7 +82,7 @@ def recorded(folder: Path, *command: object, **more: str) -> Path:
 def replayed(found: trace.Trace, *arguments: str) -> dict[str, Any]:
     streams_ = found.path.with_suffix(".streams")
     trace.unpack(found, streams_)
-    done = ran(said([REPLAYER, streams_, *arguments], timeout=120))
+    done = ran(said([REPLAYER, streams_, *arguments], timeout=PATIENCE_S))
     return json.loads(done.stdout.splitlines()[-1])
 
 

@@ -392,7 +392,7 @@ def test_interrupt_leaves_no_record_and_no_process(own: Stand, tmp_path: Path) -
     )
     assert (done.returncode, done.stderr) == (130, INTERRUPTED)
     assert not own.evidence.exists()
-    assert until(lambda: ended(int(mark.read_text())), 30)
+    assert until(lambda: ended(int(mark.read_text())))
 
 
 @pytest.fixture

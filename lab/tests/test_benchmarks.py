@@ -8,7 +8,7 @@ from hakmem.errors import LabError
 from hakmem.process.children import said
 from hakmem.process.sample import last_json_line
 from hakmem.suite import SUITE
-from standing import need_built, ran
+from standing import PATIENCE_S, need_built, ran
 
 
 def test_every_entry_of_the_suite_is_built() -> None:
@@ -23,7 +23,7 @@ def test_every_entry_of_the_suite_is_built() -> None:
 def test_the_real_benchmark_knows_its_options(command: object) -> None:
     program = project.root() / "build" / "bench" / command.executable
     need_built(program)
-    ran(said([program, *command.argv(1)[1:], "--help"], timeout=60))
+    ran(said([program, *command.argv(1)[1:], "--help"], timeout=PATIENCE_S))
 
 
 def test_families_patterns_and_figures_select() -> None:

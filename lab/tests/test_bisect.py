@@ -222,7 +222,7 @@ def test_an_interrupt_leaves_one_line_no_record_and_no_worktree(world: World) ->
     done = world.stand.interrupted(
         (world.folder / "started").exists,
         *("bisect", "HEAD~1", "HEAD", "--repo", world.root, "--build", BUILD),
-        *("--", "sh", "-c", "touch $0; sleep 30", world.folder / "started"),
+        *("--", "sh", "-c", "touch $0; sleep 600", world.folder / "started"),
     )
     assert (done.returncode, done.stderr) == (130, INTERRUPTED)
     assert not world.stand.evidence.exists()

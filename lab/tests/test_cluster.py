@@ -22,10 +22,9 @@ from hakmem.ledger.store import Ledger
 from hakmem.ledger.verify import verify
 from hakmem.paired.blocks import Outcome
 from hakmem.paired.protocol import KIND
-from standing import Stand, compile_c, ended, ran, refused, until
+from standing import PATIENCE_S, Stand, compile_c, ended, ran, refused, until
 
 HOSTS = ("one", "two")
-PATIENCE_S = 60.0
 
 # Notes that it began, holds while told to, and cries where another one is at it on its host.
 SCRIPT = """
@@ -128,8 +127,9 @@ def asked(farm: Farm, *sides: object) -> list[object]:
 
 
 @pytest.fixture
-def lab(own: Stand, notes: Notes) -> Stand:
+def lab(own: Stand, notes: Notes, monkeypatch: pytest.MonkeyPatch) -> Stand:
     """The user's own; the script knows where to note."""
+    monkeypatch.setattr(cluster, "ANSWER_S", PATIENCE_S)
     return own.under(NOTES=notes.folder)
 
 

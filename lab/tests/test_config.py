@@ -9,7 +9,7 @@ import pytest
 from hakmem import config, project
 from hakmem.process import proof as proofs
 from hakmem.process.settings import without_settings
-from standing import Stand, need_built, ran, refused
+from standing import PATIENCE_S, Stand, need_built, ran, refused
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "options.md"
@@ -132,7 +132,7 @@ def proof_of(library: Path, tmp_path: Path, settings: dict[str, str]) -> proofs.
     file = tmp_path / "proof"
     environment = without_settings(os.environ) | settings
     environment |= {"LD_PRELOAD": str(library), "HAKMEM_PROOF": str(file)}
-    subprocess.run(["/bin/true"], env=environment, check=True, timeout=60)
+    subprocess.run(["/bin/true"], env=environment, check=True, timeout=PATIENCE_S)
     assert len(file.read_text().splitlines()) == 1
     [proof] = proofs.read(file)
     assert proof.serving

@@ -359,7 +359,7 @@ def test_ctrl_c_is_one_line_and_leaves_no_half(hanging: Stand, tmp_path: Path, n
     assert "Traceback" not in said
     assert said.count("\n") == len(lines) == 1, said
     assert lines[0].startswith("hakmem: interrupted"), said
-    assert until(lambda: all(map(ended, marked(tmp_path))), 10)
+    assert until(lambda: all(map(ended, marked(tmp_path))))
     assert not hanging.evidence.exists()
     assert not (tmp_path / "page.html").exists()
     left = [p for p in (tmp_path / "out").rglob("*") if p.is_file()]

@@ -8,7 +8,7 @@ from hakmem.errors import LabError
 from hakmem.hotpath import code as hotpath_code
 from hakmem.hotpath.code import Instruction
 from hakmem.process.children import said as said_by
-from standing import need, need_built
+from standing import PATIENCE_S, need, need_built
 
 LISTING = """
 0000000000001000 <malloc>:
@@ -112,7 +112,9 @@ def test_the_hit_path_of_the_build_is_what_its_own_test_counts() -> None:
     need_built(library)
     if os.uname().machine != "x86_64":
         pytest.skip("SKIPPED: not x86-64: the hit path is NOT compared with tests/unit/hit_path")
-    done = said_by(["python3", root / "tests" / "unit" / "hit_path.py", library], timeout=60)
+    done = said_by(
+        ["python3", root / "tests" / "unit" / "hit_path.py", library], timeout=PATIENCE_S
+    )
     said = {c.function: c.hit.instructions for c in hotpath_code.read(library, True) if c.hit}
     counted = {line.partition(",")[0] for line in done.stdout.splitlines()}
     assert said.keys() == {"malloc", "free"}

@@ -10,7 +10,7 @@ from hakmem.errors import LabError
 from hakmem.hotpath import sharing, work as hotpath_work
 from hakmem.hotpath.work import Amounts
 from hakmem.paired.cells import Cell, parse
-from standing import PROGRAMS, compile_c
+from standing import PATIENCE_S, PROGRAMS, compile_c
 
 TURNS = 200
 
@@ -30,7 +30,7 @@ def counts(known: Path, *arguments: str, library: str = "libknown.so") -> dict[s
     out.unlink(missing_ok=True)
     plugged = f"{sharing.plugin()},library={library},out={out}"
     emulator = [sharing.EMULATOR, "-plugin", plugged]
-    subprocess.run([*emulator, str(known / "turns"), *arguments], check=True, timeout=120)
+    subprocess.run([*emulator, str(known / "turns"), *arguments], check=True, timeout=PATIENCE_S)
     return sharing.parse(out.read_text(), cell())
 
 

@@ -13,7 +13,7 @@ from hakmem.errors import LabError
 from hakmem.ledger import claims, cli as ledger_index
 from hakmem.ledger.store import Ledger
 from hakmem.ledger.verify import verify
-from standing import Stand, commit, refused
+from standing import PATIENCE_S, Stand, commit, refused
 
 WRITER = """
 import sys
@@ -81,7 +81,7 @@ def test_what_is_no_json_is_refused(ledger: Ledger, bad: object) -> None:
 
 def test_two_writers_at_once_lose_nothing(ledger: Ledger) -> None:
     writers = [writer(ledger, 100, size) for size in (10, 20_000)]
-    said = {id for process in writers for id in process.communicate(timeout=60)[0].split()}
+    said = {id for process in writers for id in process.communicate(timeout=PATIENCE_S)[0].split()}
     assert len(said) == 200
     assert {record.id for record in ledger.records()} == said
     assert [record.seq for record in ledger.records()] == list(range(1, 201))
@@ -96,7 +96,7 @@ def test_a_killed_writer_loses_nothing_it_said_it_had_written(ledger: Ledger) ->
         time.sleep(0.003 * turn)
         process.send_signal(signal.SIGKILL)
         # A torn last word was printed by a record that is there, but cannot be looked up.
-        rest = process.communicate(timeout=60)[0]
+        rest = process.communicate(timeout=PATIENCE_S)[0]
         said += [line.strip() for line in rest.splitlines(keepends=True) if line.endswith("\n")]
     last = ledger.append("sample", {"after": "the kills"})
     assert len(said) >= 6

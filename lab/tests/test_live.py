@@ -19,7 +19,7 @@ from hakmem import project, words
 from hakmem.live import cli, export, processes, view
 from hakmem.live.processes import Answer, Process
 from rich.console import Console
-from standing import Stand, need_built, refused
+from standing import PATIENCE_S, Stand, need_built, refused
 
 ROOT = Path(__file__).parents[2]
 HEAP = {
@@ -325,7 +325,7 @@ def served() -> Iterator[str]:
 
 
 def test_the_page_is_served_and_nothing_else(served: str) -> None:
-    with urllib.request.urlopen(f"{served}/metrics?x=1", timeout=60) as answer:
+    with urllib.request.urlopen(f"{served}/metrics?x=1", timeout=PATIENCE_S) as answer:
         assert answer.headers["Content-Type"] == export.CONTENT_TYPE
         text = answer.read().decode()
     assert re.search(rf'^hakmem_free_bytes{{pid="{os.getpid()}",command=".*"}} 30$', text, re.M)
@@ -336,7 +336,7 @@ def test_the_page_is_served_and_nothing_else(served: str) -> None:
         assert connection.makefile("rb").read().endswith(b"\r\n\r\n")
     for path in ("/", "/metrics/x", "/../etc/passwd"):
         with pytest.raises(urllib.error.HTTPError, match="404"):
-            urllib.request.urlopen(served + path, timeout=60)
+            urllib.request.urlopen(served + path, timeout=PATIENCE_S)
 
 
 def test_who_hangs_up_is_no_traceback(capfd: pytest.CaptureFixture[str]) -> None:

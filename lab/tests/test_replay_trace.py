@@ -12,7 +12,7 @@ from hakmem.errors import LabError
 from hakmem.process import children
 from hakmem.replay import streams, trace
 from replay_world import REPLAYER, built, damaged, small_trace
-from standing import Stand, refused
+from standing import PATIENCE_S, Stand, refused
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_the_replayer_refuses_damaged_streams_or_replays_them(
     whole, ends = good.read_bytes(), {0: 0, 1: 0}
     for _ in range(60):
         path.write_bytes(damaged(whole, rng))
-        done = children.said([REPLAYER, path], timeout=20)
+        done = children.said([REPLAYER, path], timeout=PATIENCE_S)
         assert done.returncode in ends, done.stderr
         ends[done.returncode] += 1
         if done.returncode:
@@ -111,7 +111,7 @@ def said_of(path: Path, threads: Sequence[Sequence[int]], slots: int = 1) -> str
     """What the replayer says of streams in these words."""
     made = streams.Streams([array("I", words) for words in threads], slots)
     path.write_bytes(made.to_bytes())
-    done = children.said([REPLAYER, path], timeout=20)
+    done = children.said([REPLAYER, path], timeout=PATIENCE_S)
     return done.stderr.partition("replayed: ")[2].strip() if done.returncode == 1 else ""
 
 

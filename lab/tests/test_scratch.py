@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from hakmem.process import scratch
-from standing import Stand, refused
+from standing import PATIENCE_S, Stand, refused
 
 HOLDS = """
 import time
@@ -17,7 +17,7 @@ from hakmem.process import scratch
 with scratch.folder("test") as folder:
     (folder / "file").write_text("x")
     print(folder, flush=True)
-    time.sleep(60)
+    time.sleep(600)
 """
 
 
@@ -101,4 +101,4 @@ def test_a_hangup_that_nohup_ignores_stays_ignored() -> None:
     program = "import atexit, signal; from hakmem.cli import main; "
     program += "atexit.register(lambda: print(signal.getsignal(signal.SIGHUP).name)); main()"
     argv = ["nohup", sys.executable, "-c", program, "--version"]
-    assert subprocess.check_output(argv, text=True, timeout=60).endswith("\nSIG_IGN\n")
+    assert subprocess.check_output(argv, text=True, timeout=PATIENCE_S).endswith("\nSIG_IGN\n")

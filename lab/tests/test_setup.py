@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hakmem import project
 from hakmem.process.children import said
-from standing import ran, script
+from standing import PATIENCE_S, ran, script
 
 PACKAGES = """
 # a comment
@@ -41,7 +41,7 @@ def tree(tmp_path: Path) -> Path:
 
 def setup(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     own = {**os.environ, "PATH": f"{tree / 'bin'}:/usr/bin:/bin"}
-    return said([tree / "tools" / "setup", *arguments], env=own, timeout=60)
+    return said([tree / "tools" / "setup", *arguments], env=own, timeout=PATIENCE_S)
 
 
 def asked(tree: Path) -> list[str]:
