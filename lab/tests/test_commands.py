@@ -1,6 +1,8 @@
 """The commands as a whole: what the help lists and loads, and what the shell is offered."""
 
 import inspect
+import json
+import sys
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -8,7 +10,8 @@ import pytest
 from click import Context
 from hakmem import cli as commands
 from hakmem.cli import PANELS
-from standing import SLOW_TO_LOAD, Stand, flat, ran
+from hakmem.process.children import said
+from standing import PATIENCE_S, SLOW_TO_LOAD, Stand, flat, ran
 from typer.main import get_group
 from users import version
 
@@ -24,7 +27,7 @@ SHORT = ["run -- true", "ledger list"]
 def modules(stand: Stand, command: str) -> set[str]:
     """What Python says it loaded for it."""
     done = stand.run(*command.split(), PYTHONPROFILEIMPORTTIME="1")
-    ran(done, 2 if command in REFUSED else 0)
+    ran(done)
     return {line.rpartition("|")[2].strip() for line in done.stderr.split("\n") if "|" in line}
 
 
@@ -37,8 +40,40 @@ def test_the_help_loads_no_command_and_of_rich_only_what_prints_it(stand: Stand)
     assert "rich.console" in loaded  # planted: what is loaded is seen
 
 
-@pytest.mark.parametrize("command", [*(f"{name} --help" for name in NAMES), *REFUSED, *SHORT])
-def test_help_refusals_and_short_commands_load_nothing_that_only_results_need(
+# Runs commands one after the other; a file says how each ended and what was loaded by then.
+ONE_BY_ONE = """
+import json, sys
+from hakmem.cli import main
+file, *commands = sys.argv[1:]
+seen = []
+for command in commands:
+    sys.argv = ["hakmem", *command.split()]
+    try:
+        status = main() or 0
+    except SystemExit as end:
+        status = end.code or 0
+    seen.append((command, status, list(sys.modules)))
+with open(file, "w") as out:
+    json.dump(seen, out)
+"""
+
+
+def test_help_and_refusals_load_nothing_that_only_results_need(
+    stand: Stand, tmp_path: Path
+) -> None:
+    commands = [*(f"{name} --help" for name in NAMES), *REFUSED]
+    argv = [sys.executable, "-c", ONE_BY_ONE, tmp_path / "seen", *commands]
+    done = said(argv, env=stand.environment | {"LAB_LEDGER": str(tmp_path)}, timeout=PATIENCE_S)
+    ran(done)
+    seen = json.loads((tmp_path / "seen").read_text())
+    assert [command for command, _, _ in seen] == commands
+    for command, status, loaded in seen:
+        assert status == (2 if command in REFUSED else 0), command
+        assert not SLOW_TO_LOAD & set(loaded), command
+
+
+@pytest.mark.parametrize("command", SHORT)
+def test_short_commands_load_nothing_that_only_results_need(
     stand: Stand, tmp_path: Path, command: str
 ) -> None:
     assert not modules(stand.under(LAB_LEDGER=tmp_path), command) & SLOW_TO_LOAD
