@@ -111,8 +111,8 @@ def test_the_version_is_the_trees_wherever_it_is_asked_for(stand: Stand) -> None
 def offered(stand: Stand, words: str) -> list[str]:
     """What bash is offered for the last of the words."""
     count = len(words.split(" ")) - 1
-    done = ran(stand.run(_HAKMEM_COMPLETE="complete_bash", COMP_WORDS=words, COMP_CWORD=str(count)))
-    return done.stdout.split()
+    asked = {"COMP_WORDS": words, "COMP_CWORD": str(count)}
+    return ran(stand.call(_HAKMEM_COMPLETE="complete_bash", **asked)).stdout.split()
 
 
 def test_the_shell_completes_commands_options_and_their_values(stand: Stand) -> None:
@@ -140,7 +140,7 @@ def test_no_help_is_taken_for_markup() -> None:
 def test_what_is_no_number_to_wait_for_is_refused(
     stand: Stand, command: str, option: str, text: str
 ) -> None:
-    done = ran(stand.run(command, option, text), 2)
+    done = ran(stand.call(command, option, text), 2)
     assert f"Invalid value for '{option}'" in done.stderr
 
 
