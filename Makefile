@@ -34,7 +34,7 @@ test: install-for-test build $(addprefix test-,release $(CHECKED)) pytest ## eve
 
 pytest: build $(READY) ## the tests of the laboratory, and real programs on hakmem
 	@tools/setup --or-without browser packaging programs
-	.venv/bin/pytest -c lab/pyproject.toml --rootdir . -n auto $(PYTEST_ARGS) lab/tests tests/programs
+	.venv/bin/pytest -c lab/pyproject.toml --rootdir . -n auto --dist worksteal $(PYTEST_ARGS) lab/tests tests/programs
 
 bench: build $(READY) ## the benchmarks, not recorded; results in out/
 	@mkdir -p out

@@ -48,3 +48,8 @@ def need_program(name: str) -> Path:
         return Path(path) if path else None
 
     return need(name, find)
+
+
+def binary(tool: str) -> str:
+    """The name of the executable that runs as `tool`, which may be a link to it."""
+    return need_program(tool).resolve().name
