@@ -18,7 +18,8 @@ from hakmem.ledger.store import Ledger
 from hakmem.ledger.verify import verify
 from standing import MATRIX, Stand, ended, need, ran, refused, script, until
 
-COST = ("--metric", "regex:cost=([0-9.]+)", "--", "sh", "-c", "echo cost=${COST:-100}")
+SHORT = ("--max-blocks", 8, "--min-seconds", 0)
+COST = (*SHORT, "--metric", "regex:cost=([0-9.]+)", "--", "sh", "-c", "echo cost=${COST:-100}")
 
 
 def whole(folder: Path) -> None:
@@ -279,7 +280,7 @@ def test_a_ledger_that_may_not_grow_keeps_what_it_had(own: Stand) -> None:
 
 def test_a_page_that_may_not_be_written_whole_is_not_there(own: Stand, tmp_path: Path) -> None:
     need("prlimit")
-    short = ("--rival", "system", "--max-blocks", 8, "--min-seconds", 0, "--no-record")
+    short = (*SHORT, "--rival", "system", "--no-record")
     arguments = ("compare", "--bench", "prodcons", *short, "--page", tmp_path / "report.html")
     done = own.run(*arguments, within=("prlimit", "--fsize=6500"))
     refused(done, "cannot write", "File too large")
