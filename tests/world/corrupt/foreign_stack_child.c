@@ -7,8 +7,8 @@
 static void misuse(void *p) { free(p); }
 
 static void *fork_here(void *unused) {
-    char block[64];
-    end_as_child(misuse, announce(at_offset(block, 16)));
+    volatile char block[64] = {0};
+    end_as_child(misuse, announce(at_offset((void *)(uintptr_t)block, 16)));
     return unused;
 }
 
