@@ -12,12 +12,18 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-enum { DEADLINE_MS = 20000, POLL_MS = 20 };
+enum { DEADLINE_MS = 200000, POLL_MS = 20 };
 
 static inline void sleep_ms(long ms) {
     struct timespec left = {ms / 1000, ms % 1000 * 1000000};
     while (nanosleep(&left, &left) != 0 && errno == EINTR)
         continue;
+}
+
+static inline long long now_ms(void) {
+    struct timespec now;
+    CHECK(clock_gettime(CLOCK_MONOTONIC, &now) == 0, "clock_gettime");
+    return (long long)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
 // Bytes that are resident and not lazily freed.
