@@ -59,8 +59,9 @@ static void *free_thirds(void *unused) {
 
 // Both at a time when the purger gave nothing back between them.
 static size_t rss_beside(hak_stats_t *now) {
-    enum { TRIES = 100 };
+    enum { TRIES = 2000 };
     for (int i = 0; i < TRIES; i++) {
+        usleep(i == 0 ? 0 : 20000);
         const hak_stats_t first = statistics();
         const size_t rss = smaps_rollup("Rss:");
         *now = statistics();
