@@ -100,7 +100,7 @@ static inline pid_t child(void) {
     NEED(pid >= 0, "fork");
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        alarm(30);
+        alarm(300);
     }
     return pid;
 }

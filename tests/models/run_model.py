@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 SKIPPED = 77
-SECONDS = 300
+SECONDS = 1800
 COMPILE = ("gcc", "-O2", "-w", "-DSAFETY", "-DCOLLAPSE", "-DVECTORSZ=4096", "-DMEMLIM=3000")
 
 

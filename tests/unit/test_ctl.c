@@ -172,7 +172,7 @@ static void overtaken(void) {
 /* A child of a process that forks amid changes can make its own. */
 static void child_changes(void *unused) {
     (void)unused;
-    alarm(20);
+    alarm(200);
     CHECK_EQ(hak_ctl(TARGET, "3", NULL, 0), 0);
     CHECK_TEXT(value_of(TARGET), "3");
 }
@@ -248,7 +248,7 @@ static void count_refusals(void *unused) {
 static void not_in_a_fork_handler(void) {
     static child_t child;
     pthread_t other;
-    alarm(60);
+    alarm(600);
     CHECK(pthread_create(&other, NULL, ask, NULL) == 0);
     while (!ready)
         usleep(1000);

@@ -317,7 +317,7 @@ static void send(int number) { CHECK(kill(getpid(), number) == 0); }
 static void fail(void) { *(volatile int *)hidden((void *)16) = 1; }
 
 static void take_over(int number, void (*handler)(int), int flags) {
-    enum { HANGS_S = 20 };
+    enum { HANGS_S = 200 };
     struct sigaction action = {.sa_handler = handler, .sa_flags = flags};
     sigaddset(&action.sa_mask, SIGUSR1);
     CHECK(sigaction(number, &action, NULL) == 0);

@@ -83,7 +83,7 @@ static void lock_taken(void *unused) {
 
 static void in_child(void (*part)(void *)) {
     static child_t child;
-    alarm(60);
+    alarm(600);
     child_run(&child, part, NULL);
     CHECK_TEXT(child.text, "");
     CHECK(WIFEXITED(child.status) && WEXITSTATUS(child.status) == 0);

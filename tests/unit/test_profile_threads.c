@@ -77,7 +77,7 @@ static void on_fault(int number) {
 /* The sums are the first thing that is written there. */
 static void in_interrupted_child(void *unused) {
     (void)unused;
-    alarm(20);
+    alarm(200);
     signal(SIGSEGV, on_fault);
     signal(SIGUSR2, allocate);
     CHECK(mprotect(page_of_a_stack, hk_os_page_size(), PROT_READ) == 0);
@@ -229,7 +229,7 @@ static void *hold_samples(void *unused) {
     const uint64_t begun = hk_os_now_ms();
     CHECK(hk_profile_freeze(&count));
     atomic_store(&held, true);
-    while (!atomic_load(&let_go) && hk_os_now_ms() - begun < 10000)
+    while (!atomic_load(&let_go) && hk_os_now_ms() - begun < 100000)
         usleep(1000);
     hk_profile_thaw();
     return atomic_load(&let_go) ? unused : (void *)&let_go;

@@ -17,7 +17,7 @@
 #include "config/config.h"
 #include "hakmem/hakmem.h"
 
-enum { CYCLES = 60, TOGGLES = 400, DEADLINE_MS = 30000, LIVE = 400 };
+enum { CYCLES = 60, TOGGLES = 400, DEADLINE_MS = 300000, LIVE = 400 };
 
 static void set(uint64_t lean, uint64_t decommit, uint64_t target_mb) {
     hk_store_relaxed(&hk_config.lean, lean);

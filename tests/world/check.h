@@ -71,13 +71,16 @@ static inline bool world_on_hakmem(void) {
     return serving != NULL && serving() == 1;
 }
 
-// First line of every main: a test that silently ran on another allocator proves nothing, and a
-// deadlock must end as a failure (SIGALRM), not as a hung build.
+// A deadlock must end as a failure (SIGALRM), not as a hung build. The seconds are what a quiet machine never needs; one
+// that is slow, or busy with much else, may take ten times as long.
+static inline void watchdog(unsigned seconds) { alarm(10 * seconds); }
+
+// First line of every main: a test that silently ran on another allocator proves nothing.
 static inline void world_begin(unsigned watchdog_seconds) {
     const char *want = getenv("HK_WORLD_EXPECT");
     if (want != NULL && strcmp(want, "hakmem") == 0)
         CHECK(world_on_hakmem(), "HK_WORLD_EXPECT=hakmem, but malloc is not hakmem's");
-    alarm(watchdog_seconds);
+    watchdog(watchdog_seconds);
 }
 
 __attribute__((noreturn)) static inline void world_skip(const char *why) {

@@ -51,7 +51,7 @@ void *run(void *) {
 }
 
 [[noreturn]] void be_child(int fd) {
-    alarm(20);
+    watchdog(20);
     report_fd = fd;
     for (int i = 0; i < 1000; i++)
         early_map[i] = std::string(static_cast<std::size_t>(i), 'm');

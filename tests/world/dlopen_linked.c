@@ -37,7 +37,7 @@ static int check_tls(struct dl_phdr_info *info, size_t size, void *found) {
 }
 
 int main(int argc, char **argv) {
-    alarm(60); // no world_begin: this process must run on the C library's allocator
+    watchdog(60); // no world_begin: this process must run on the C library's allocator
     CHECK(argc == 2, "usage: dlopen_linked PLUGIN");
     CHECK(!world_on_hakmem(), "start this test without hakmem");
     pthread_t ids[THREADS];

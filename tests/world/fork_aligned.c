@@ -18,7 +18,7 @@ static void *forks(void *unused) {
         const pid_t child = fork();
         CHECK(child >= 0, "fork: %s", strerror(errno));
         if (child == 0) {
-            alarm(20);
+            watchdog(20);
             char *p = malloc(3 << 20);
             *p = 1;
             _exit(0);

@@ -60,7 +60,7 @@ static void by_thread(void) {
     pid_t child = fork();
     CHECK(child >= 0, "fork: %s", strerror(errno));
     if (child == 0) {
-        alarm(20);
+        watchdog(20);
         pthread_t id;
         churn_start(1);
         CHECK(pthread_create(&id, NULL, exec_in_thread, NULL) == 0, "pthread_create");

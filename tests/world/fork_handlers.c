@@ -43,7 +43,7 @@ int main(int argc, char **argv) {
         pid_t pid = fork();
         CHECK(pid >= 0, "fork: %s", strerror(errno));
         if (pid == 0) {
-            alarm(20);
+            watchdog(20);
             CHECK(calls[0] == i && calls[2] == 1, "handlers: %d %d", calls[0], calls[2]);
             churn_free_slots();
             exit(0);

@@ -43,7 +43,7 @@ static void run_threads(pthread_t *ids, void *(*work)(void *)) {
 }
 
 static void run_child(void) {
-    alarm(20); // fork clears the parent's watchdog
+    watchdog(20); // fork clears the parent's watchdog
     pthread_t ids[THREADS];
     pthread_barrier_init(&filled, NULL, THREADS);
     run_threads(ids, fill_and_check); // they take over what the churning threads left

@@ -22,7 +22,7 @@ static void *thread_of_child(void *unused) {
 static void exit_handler(void) { block_delete(block_new(5000, 5)); }
 
 static void run_child(uint64_t seed) {
-    alarm(20); // fork clears the parent's watchdog
+    watchdog(20); // fork clears the parent's watchdog
     work(seed);
     for (size_t i = 0; i < INHERITED; i++)
         block_delete(inherited[i]);

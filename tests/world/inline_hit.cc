@@ -86,7 +86,7 @@ void threads() {
 } // namespace
 
 int main(int argc, char **) {
-    alarm(60);
+    watchdog(60);
     CHECK(hak_is_serving() == 1, "malloc of this program is not hakmem's");
     hits_and_misses();
     if (argc == 1)

@@ -6,7 +6,7 @@
 enum { PEAK = 48 << 20, PARENTS = 3, FORKS = 40, THREADS = 2 };
 
 static void child_uses_memory(heap_t *heap) {
-    alarm(60); // fork clears the parent's watchdog
+    watchdog(60); // fork clears the parent's watchdog
     heap_check(heap);
     CHECK(tasks_now().threads == 1, "%u threads in the child", tasks_now().threads);
     heap_free(heap);
@@ -54,7 +54,7 @@ static void *grow_and_thin(void *unused) {
 }
 
 static void child_of_torture(uint64_t seed) {
-    alarm(60);
+    watchdog(60);
     uint64_t rng = seed + 1;
     for (int i = 0; i < 300; i++)
         churn_step(&rng);

@@ -38,7 +38,7 @@ static void allocate_at_exit(void) {
 
 static void run(unsigned way) {
     pthread_t starters[STARTERS];
-    alarm(30);
+    watchdog(30);
     CHECK(atexit(allocate_at_exit) == 0, "atexit");
     CHECK(pthread_barrier_init(&barrier, NULL, STARTERS + 1) == 0, "pthread_barrier_init");
     for (uintptr_t i = 0; i < STARTERS; i++)

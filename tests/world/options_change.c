@@ -40,7 +40,7 @@ static void fork_once(uint64_t *rng) {
     pid_t pid = fork();
     CHECK(pid >= 0, "fork");
     if (pid == 0) {
-        alarm(30);
+        watchdog(30);
         for (int i = 0; i < 10; i++) {
             change(rng);
             churn_step(rng);

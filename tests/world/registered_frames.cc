@@ -95,7 +95,7 @@ static void forks() {
     allocate();
     const pid_t child = fork();
     if (child == 0) {
-        alarm(5);
+        watchdog(20);
         allocate();
         _exit(0);
     }
@@ -107,7 +107,7 @@ static void forks() {
 
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "";
-    world_begin(5);
+    world_begin(60);
     page = (size_t)sysconf(_SC_PAGESIZE);
     table = (unsigned char *)mmap(nullptr, page, PROT_READ | PROT_WRITE,
                                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -26,7 +26,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-TIMEOUT_S = 20
+TIMEOUT_S = 200
 DEFUSED = 7
 FATAL = "hakmem: fatal: "
 SETTINGS = {

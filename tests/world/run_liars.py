@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-TIMEOUT_S = 60
+TIMEOUT_S = 600
 SKIPPED = 77
 
 TORTURE = "torture 1 20000 20000"

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from checks import environment, expect, library, main, program
 
-TIMEOUT_S = 60
+TIMEOUT_S = 600
 TYPES = [
     ("inuse_objects", "count"),
     ("inuse_space", "bytes"),

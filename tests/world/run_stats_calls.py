@@ -29,7 +29,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-TIMEOUT_S = 100
+TIMEOUT_S = 1000
 SKIPPED = 77
 
 # As the line calls each kind, and as strace does.

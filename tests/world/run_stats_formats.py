@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-TIMEOUT_S = 60
+TIMEOUT_S = 600
 BANDS = ("C0", "C1", "C2", "C3", "C4", "C5", "C6", "C7", "mid", "large", "huge")
 SECTIONS = 12
 # Of the whole process, and so not quiet; and the calls that asking takes.

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 
-TIMEOUT_S = 110
+TIMEOUT_S = 1100
 SKIPPED = 77
 FOUND_SOMETHING = 99
 NOTHING = re.compile(r"ERROR SUMMARY: 0 errors from 0 contexts")

@@ -31,7 +31,7 @@ static void *run(void *unused) {
 }
 
 int main(void) {
-    alarm(60);
+    watchdog(60);
     CHECK(hak_is_serving() == 1, "malloc of this program is not hakmem's");
     CHECK(hak_version()[0] >= '0' && hak_version()[0] <= '9', "version %s", hak_version());
     char *copy = strdup("from inside the C library");

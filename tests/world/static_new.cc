@@ -25,7 +25,7 @@ static bool throws() {
 }
 
 int main() {
-    alarm(60);
+    watchdog(60);
     CHECK(hak_is_serving() == 1, "not on hakmem");
     CHECK(throws() && throws(), "no bad_alloc");
     CHECK(operator new[](much, std::nothrow) == nullptr, "nothrow");
