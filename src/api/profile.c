@@ -172,7 +172,8 @@ static const hk_watcher_t watcher = {given, taken, NULL, forked};
 static void begin_locked(bool reads_stacks) {
     hk_profile_start(hk_option(prof_sample_kb) * HK_KIB, hk_os_random());
     if (!reads_stacks)
-        hk_config_warn("HAKMEM_PROF", "1", "libgcc_s.so.1 cannot be loaded",
+        hk_config_warn("HAKMEM_PROF", "1",
+                       "no libgcc_s.so.1, or a static program linked without --eh-frame-hdr",
                        "all stacks are empty");
     begin_anew();
     hk_watch(HK_WATCH_PROFILE, &watcher);

@@ -8,6 +8,7 @@ static _Atomic size_t held;                                     /* atomic: any t
 static _Atomic size_t single_blocks, single_bytes, single_kept; /* atomic: any thread */
 /* atomic: any thread; what lies beside all regions, and the most that there was together with them */
 static _Atomic size_t beside, peak;
+static _Atomic size_t own_written; /* atomic: any thread */
 
 void hk_limit_set(size_t bytes) { hk_store_relaxed(&limit, bytes); }
 size_t hk_limit(void) { return hk_load_relaxed(&limit); }
@@ -37,6 +38,14 @@ void hk_mapped_own(size_t bytes) {
     hk_add_seq(&beside, bytes);
     hk_mapped_more();
 }
+
+void hk_own_is_written(size_t bytes) {
+    hk_add_relaxed(&own_written, bytes);
+    hk_held_add(bytes);
+    hk_mapped_own(bytes);
+}
+
+size_t hk_own_written(void) { return hk_load_relaxed(&own_written); }
 
 void hk_single_comes(size_t bytes) {
     hk_add_relaxed(&single_blocks, (size_t)1);

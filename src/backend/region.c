@@ -189,12 +189,14 @@ static size_t bytes_of(const hk_range_t *ranges, unsigned n) {
     return bytes;
 }
 
-/* A fresh mapping with the n gathered ranges at `at`, behind what will be moved there. They are used up in any
- * case. */
-static bool map_filled(size_t bytes, size_t align, size_t dense, size_t at,
-                       const hk_range_t *gathered, unsigned n, hk_range_t *range) {
-    if ((n == 0 || hk_mappings_may_be_taken()) &&
-        map_fresh(bytes, align, dense, at + bytes_of(gathered, n), range))
+/* A fresh mapping with what the cache has of `wanted` bytes at `at`, behind what will be moved there; *used receives how much
+ * that is. Apart, for the list of ranges takes much of a small stack: who finds the cache empty does without. */
+static HK_NOINLINE bool map_filled(size_t bytes, size_t align, size_t dense, size_t at,
+                                   size_t wanted, hk_range_t *range, size_t *used) {
+    hk_range_t gathered[HK_REGION_GATHERED];
+    const unsigned n = hk_region_gather(wanted, gathered);
+    *used = bytes_of(gathered, n);
+    if ((n == 0 || hk_mappings_may_be_taken()) && map_fresh(bytes, align, dense, at + *used, range))
         return n == 0 || fill(range, at, gathered, n) != 0;
     for (unsigned i = 0; i < n; i++)
         hk_region_keep(gathered[i]);
@@ -206,15 +208,13 @@ static bool take(size_t bytes, size_t align, size_t dense, size_t front, hk_rang
     const bool exact = bytes % HK_UNIT != 0; /* which the cache has none of */
     hk_assert(bytes != 0 && bytes % hk_os_page_size() == 0);
     hk_assert(align % HK_UNIT == 0 && hk_is_pow2(align));
-    hk_range_t gathered[HK_REGION_GATHERED];
-    unsigned n = 0;
-    const bool fits = !exact && front == bytes && hk_region_fit(bytes, align, range);
-    if (!fits && !exact && hk_mappings_may(&hk_region_no_moves))
-        n = hk_region_gather(front, gathered);
-    *used = fits ? bytes : bytes_of(gathered, n);
-    if (!fits && !map_filled(bytes, align, dense, 0, gathered, n, range)) {
+    bool taken = !exact && front == bytes && hk_region_fit(bytes, align, range);
+    *used = taken ? bytes : 0;
+    if (!taken && !exact && hk_mappings_may(&hk_region_no_moves) && hk_region_cached() != 0)
+        taken = map_filled(bytes, align, dense, 0, front, range, used);
+    if (!taken) {
         *used = 0;
-        if (n == 0 || !map_fresh(bytes, align, dense, 0, range))
+        if (!map_fresh(bytes, align, dense, 0, range))
             return false;
     }
     hk_walk(hk_range_is_valid(*range));
@@ -461,15 +461,17 @@ bool hk_region_move(hk_range_t *range, size_t wanted, size_t new_bytes) {
     hk_assert(wanted > range->bytes);
     /* else a free in another thread would still find the block while its pages move */
     hk_assert(hk_map_kind(range->start) == HK_KIND_FOREIGN);
-    hk_range_t to, gathered[HK_REGION_GATHERED];
-    unsigned n = 0;
+    const size_t more = wanted - range->bytes;
+    const bool units = !hk_range_is_exact(range) && wanted % HK_UNIT == 0;
+    size_t used = 0;
+    hk_range_t to;
     if (!hk_mappings_may(&hk_region_no_moves) || !hk_mappings_may_be_taken())
         return false;
-    if (!hk_range_is_exact(range) && wanted % HK_UNIT == 0)
-        n = hk_region_gather(wanted - range->bytes, gathered);
-    const bool filled = map_filled(new_bytes, HK_UNIT, 0, range->bytes, gathered, n, &to);
+    const bool filled = units && hk_region_cached() != 0
+                            ? map_filled(new_bytes, HK_UNIT, 0, range->bytes, more, &to, &used)
+                            : map_fresh(new_bytes, HK_UNIT, 0, range->bytes, &to);
     if (!filled || !move_block(range, &to)) {
-        n = 0;
+        used = 0;
         if (!move_with_little(range, wanted, &to)) {
             if (filled)
                 hk_store_relaxed(&hk_region_no_moves, (unsigned)HK_PATIENCE);
@@ -477,7 +479,7 @@ bool hk_region_move(hk_range_t *range, size_t wanted, size_t new_bytes) {
         }
     }
     hk_region_change_live(0, to.bytes - range->bytes);
-    hk_count(touched, to.bytes - range->bytes - bytes_of(gathered, n));
+    hk_count(touched, to.bytes - range->bytes - used);
     *range = to;
     return true;
 }

@@ -94,6 +94,7 @@ void hk_usage_count(hak_stats_t *stats, const size_t held[HK_CLASS_COUNT]) {
     stats->cached = cached + single.kept;
     hk_meta_visit(add_bytes, &stats->metadata);
     hk_map_visit_own(add_bytes, &stats->metadata);
+    stats->metadata += hk_own_written();
     stats->mapped = shared + huge + cached + stats->metadata + single.bytes + single.kept;
     stats->peak_mapped = hk_max(hk_mapped_peak(), stats->mapped);
 }
@@ -232,6 +233,7 @@ bool hk_usage_measure(hak_stats_t *stats, bool (*goes_on)(void *), void *argumen
     hk_meta_visit(measure_own, &walk);
     hk_hoard_visit(measure_own, &walk);
     hk_os_look_end(&walk.look);
+    walk.resident += hk_own_written();
     stats->resident = hk_min(walk.resident, stats->mapped);
     stats->retained = stats->mapped - stats->resident;
     return true;

@@ -62,20 +62,28 @@ static void note(hk_thread_t *thread, size_t bytes) {
     thread->unnoted = 0;
 }
 
-/* While blocks of it go back it is empty, and full: for a signal handler that interrupts that. Returns how many it held, which
- * a handler may have changed since somebody counted. */
+/* While blocks of it go back, or it moves, it is empty, and full: for a signal handler that interrupts that. Returns how many it held, which
+ * a handler may have changed since somebody counted. What one frees between two of these steps may be lost, but has a slot that is the
+ * magazine's: the limit alone would keep nobody from a slot behind it. */
 static unsigned shut(hk_thread_t *thread, unsigned cls, void **slots) {
+    const unsigned held = (unsigned)(hk_load_relaxed(&thread->cache.top[cls]) - slots);
+    hk_store_relaxed(&thread->cache.top[cls], slots);
+    atomic_signal_fence(memory_order_seq_cst);
     thread->cache.limit[cls] = slots;
     atomic_signal_fence(memory_order_seq_cst);
-    const unsigned held = (unsigned)(hk_load_relaxed(&thread->cache.top[cls]) - slots);
     hk_store_relaxed(&thread->cache.top[cls], slots);
     atomic_signal_fence(memory_order_seq_cst);
     return held;
 }
 
-static void open_again(hk_thread_t *thread, unsigned cls, void **slots) {
+/* There, with so many blocks. release: who counts sees the old place and none, or the new one, or that it moves. */
+static void open_again(hk_thread_t *thread, unsigned cls, void **slots, unsigned held) {
+    atomic_signal_fence(memory_order_seq_cst);
+    hk_store_release(&thread->cache.top[cls], slots);
     atomic_signal_fence(memory_order_seq_cst);
     thread->cache.limit[cls] = slots + thread->magazines[cls].capacity;
+    atomic_signal_fence(memory_order_seq_cst);
+    hk_store_release(&thread->cache.top[cls], slots + held);
 }
 
 /* Of the oldest n so many go back at least; returns how many. Where that is few, as many of the newest take
@@ -91,8 +99,7 @@ static unsigned give_oldest(hk_thread_t *thread, unsigned cls, unsigned n, unsig
         memcpy(slots + 1, slots + 1 + left, n * sizeof *slots);
     else
         memmove(slots + 1, slots + 1 + n, left * sizeof *slots);
-    hk_store_relaxed(&thread->cache.top[cls], slots + left);
-    open_again(thread, cls, slots);
+    open_again(thread, cls, slots, left);
     return n;
 }
 
@@ -126,18 +133,21 @@ size_t hk_magazines_bytes(const hk_thread_t *thread) {
     return bytes;
 }
 
-/* Its slots lie there from now on, with what it holds. release: who counts sees the old place and the old top,
- * or the new ones, or that it moves. */
+/* Its slots lie there from now on, with what it holds; but for what a signal handler has freed since there was room for all of that. */
 static void move(hk_thread_t *thread, unsigned cls, unsigned capacity, unsigned place) {
-    const unsigned held = hk_magazine_held(thread, cls);
+    void **slots = hk_magazine_slots(thread, cls);
+    unsigned held = shut(thread, cls, slots);
     hk_thread_rest_t *rest = capacity > HK_FEW ? hk_load_relaxed(&thread->rest) : NULL;
     void **to = rest != NULL ? rest->slots + place : thread->few[cls];
-    memmove(to, hk_magazine_slots(thread, cls), (held + 1) * sizeof *to);
+    if (HK_UNLIKELY(held > capacity)) {
+        hk_heap_give(&thread->heap, cls, slots + 1 + capacity, held - capacity);
+        held = capacity;
+    }
+    memmove(to, slots, (held + 1) * sizeof *to);
     if (rest != NULL)
         hk_store_relaxed(&rest->place[cls], (uint16_t)HK_SLOT_COUNT);
-    hk_store_release(&thread->cache.top[cls], to + held);
-    thread->cache.limit[cls] = to + capacity;
     thread->magazines[cls].capacity = capacity & 2047;
+    open_again(thread, cls, to, held);
     if (rest != NULL)
         hk_store_release(&rest->place[cls], (uint16_t)place);
 }
@@ -263,10 +273,11 @@ static void enlarge(hk_thread_t *thread, unsigned cls, unsigned most, size_t par
         more = most = (unsigned)hk_max(most, c->refill);
     more = (unsigned)hk_min(more, (size_t)(most - now));
     if (HK_UNLIKELY(thread->allotted + (size_t)more * c->size > part)) {
-        const unsigned least = now == 0 ? taken_in_crowd() : 0;
         take_from_idle(thread, cls);
         while (now == 0 && hk_magazines_left(thread) < c->size && take_from_largest(thread, cls))
             continue;
+        const size_t fit = hk_magazines_left(thread) / c->size;
+        const size_t least = now == 0 ? HK_CLAMP(fit, 1, taken_in_crowd()) : 0;
         more = (unsigned)hk_min(more, hk_max(hk_minus(part, thread->allotted) / c->size, least));
     }
     if (more != 0)

@@ -36,18 +36,24 @@ static void write_tail(char *p, size_t n, size_t room, uint16_t shadow) {
         hk_tail_write(p, n, room);
 }
 
-/* Blocks that follow each other share their pages. */
+/* Blocks that follow each other share their pages. Of a long one, of which little may be used, the first and the last: the others
+ * stay without memory until somebody writes to them. */
 void hk_block_touch(void **blocks, unsigned n, unsigned cls) {
+    enum { LONG = 16 * HK_KIB };
     const size_t bytes = hk_min(hk_classes[cls].size, hk_guard->zeroed), page = hk_os_page_size();
-    for (uintptr_t i = 0, before = 0; i < n && bytes != 0; i++)
-        for (unsigned end = 0; end < 2; end++) {
-            const uintptr_t word = (uintptr_t)blocks[i] + end * (bytes - sizeof(uint64_t));
+    uintptr_t before = 0;
+    for (unsigned i = 0; i < n; i++) {
+        const uintptr_t end = (uintptr_t)blocks[i] + bytes, last = (end - 1) & ~(page - 1);
+        for (uintptr_t word = (uintptr_t)blocks[i]; word < end;) {
             uint64_t zero = 0;
-            if ((word ^ before) < page)
-                continue;
-            hk_cas_acquire((_Atomic uint64_t *)word, &zero, (uint64_t)0);
+            if ((word ^ before) >= page)
+                hk_cas_acquire((_Atomic uint64_t *)word, &zero, (uint64_t)0);
             before = word;
+            word = (word | (page - 1)) + 1;
+            if (bytes > LONG)
+                word = hk_max(word, last);
         }
+    }
 }
 
 void hk_block_clear_long(char *p, size_t n) {

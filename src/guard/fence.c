@@ -123,9 +123,8 @@ static bool fences_by_marks(size_t fences) {
     return fences <= MOST && !hk_region_is_bounded() && hk_os_marks();
 }
 
-static void *alloc(size_t n, size_t align, size_t bytes, hk_by_t by) {
+static void *alloc(size_t n, size_t align, size_t bytes, hk_by_t by, bool marked) {
     const size_t body = body_for(n);
-    const bool marked = fences_by_marks(bytes - body);
     char *fence = NULL;
     if (hk_mappings_to_spare())
         fence = marked ? hk_os_map(bytes, HK_SLICE) : hk_os_fence(bytes, HK_SLICE);
@@ -144,7 +143,7 @@ static void *alloc(size_t n, size_t align, size_t bytes, hk_by_t by) {
     void *p = publish(&header, dirty);
     if (p == NULL)
         hk_os_unmap(start, bytes);
-    return p == NULL && marked && !hk_os_marks() ? alloc(n, align, bytes, by) : p;
+    return p == NULL && marked ? alloc(n, align, bytes, by, false) : p;
 }
 
 /* In the same pages as one that has waited; NULL: there is none. */
@@ -183,7 +182,7 @@ void *hk_fence_alloc(size_t n, size_t align, bool grows, hk_by_t by) {
         return NULL;
     if (HK_UNLIKELY(!hold(bytes)))
         return NULL; /* without fences it may fit */
-    p = alloc(n, align, bytes, by);
+    p = alloc(n, align, bytes, by, fences_by_marks(bytes - body_for(n)));
     if (HK_UNLIKELY(p == NULL)) {
         hk_held_drop(bytes);
         if (!hk_limit_excludes(bytes, 0))

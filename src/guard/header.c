@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "backend/limit.h"
 #include "backend/pagemap.h"
 
 enum { WORDS = offsetof(hk_header_t, seal) / sizeof(uint64_t) };
@@ -31,8 +32,13 @@ static bool describes(const hk_header_t *header, const void *p) {
  * A table can be read all over, and written to where a block has been; so can a list of all of them. None goes back. */
 
 #define TABLE_BYTES (HK_LEAF_SLICES * sizeof(hk_header_t))
-typedef _Atomic(char *) hk_tables_t[HK_MAP_LEAVES]; /* atomic: any thread */
-static _Atomic(hk_tables_t *) all;                  /* atomic: any thread */
+enum { LEAST_PAGE = 4096, PAGE_WORDS = (TABLE_BYTES / LEAST_PAGE + 63) / 64 };
+typedef struct {
+    _Atomic(char *) at;                /* atomic: any thread; NULL until then */
+    _Atomic uint64_t open[PAGE_WORDS]; /* atomic: any thread; its pages that can be written to */
+} hk_table_t;
+typedef hk_table_t hk_tables_t[HK_MAP_LEAVES];
+static _Atomic(hk_tables_t *) all; /* atomic: any thread */
 
 static size_t leaf_of(const void *p) { return (uintptr_t)p >> HK_LEAF_SHIFT; }
 
@@ -43,7 +49,7 @@ static hk_header_t *in_table(char *table, const void *p) {
 hk_header_t *hk_header_at(const void *p) {
     hk_tables_t *tables = hk_load_acquire(&all);
     return tables != NULL && leaf_of(p) < HK_MAP_LEAVES
-               ? in_table(hk_load_acquire(&(*tables)[leaf_of(p)]), p)
+               ? in_table(hk_load_acquire(&(*tables)[leaf_of(p)].at), p)
                : NULL;
 }
 
@@ -60,27 +66,44 @@ static hk_tables_t *all_tables(void) {
 }
 
 /* With a page before it and behind it that is never written to. */
-static char *table_for(const void *p) {
+static hk_table_t *table_for(const void *p) {
     const size_t page = hk_os_page_size(), bytes = hk_align_up(TABLE_BYTES, page) + 2 * page;
     hk_tables_t *tables = all_tables();
-    char *is = tables != NULL ? hk_load_acquire(&(*tables)[leaf_of(p)]) : NULL;
-    if (HK_LIKELY(is != NULL) || tables == NULL)
-        return is;
+    if (tables == NULL)
+        return NULL;
+    hk_table_t *table = &(*tables)[leaf_of(p)];
+    char *is = hk_load_acquire(&table->at);
+    if (HK_LIKELY(is != NULL))
+        return table;
     char *made = hk_os_reserve(bytes);
-    if (made != NULL && hk_cas_seq(&(*tables)[leaf_of(p)], &is, made + page))
-        return made + page;
+    if (made != NULL && hk_cas_seq(&table->at, &is, made + page))
+        return table;
     if (made != NULL)
         hk_os_unmap(made, bytes);
-    return is;
+    return is != NULL ? table : NULL;
+}
+
+/* It never goes back, and is counted once. */
+static bool open_page(hk_table_t *table, size_t number) {
+    const size_t page = hk_os_page_size();
+    const uint64_t bit = (uint64_t)1 << number % 64;
+    _Atomic uint64_t *word = &table->open[number / 64];
+    if ((hk_load_acquire(word) & bit) != 0)
+        return true;
+    if (!hk_os_protect(hk_load_acquire(&table->at) + number * page, page, HK_READ_WRITE))
+        return false;
+    if ((hk_or_seq(word, bit) & bit) == 0)
+        hk_own_is_written(page);
+    return true;
 }
 
 hk_header_t *hk_header_make(const void *p) {
-    hk_header_t *header = in_table(table_for(p), p);
-    const size_t page = hk_os_page_size();
-    char *from = (char *)((uintptr_t)header & ~(page - 1));
-    char *to = (char *)hk_align_up((uintptr_t)(header + 1), page);
-    if (header == NULL || !hk_os_protect(from, (size_t)(to - from), HK_READ_WRITE))
+    const size_t page = hk_os_page_size(), begins = hk_map_slice(p) * sizeof(hk_header_t);
+    const size_t first = begins / page, last = (begins + sizeof(hk_header_t) - 1) / page;
+    hk_table_t *table = table_for(p);
+    if (table == NULL || !open_page(table, first) || (last != first && !open_page(table, last)))
         return NULL;
+    hk_header_t *header = hk_header_at(p);
     (void)hk_load_acquire(&header->state); /* whoever had it before has left it */
     return header;
 }

@@ -60,7 +60,8 @@ bool hk_os_protect(void *p, size_t bytes, hk_access_t access);
 bool hk_os_close(void *p, size_t bytes);
 
 /* The same by marks in the page tables (Linux 6.13), which cut no mapping and stay through a fork; and takes them off: the pages read as
- * zero then. Of memory that can be written to and is not locked. hk_os_marks: whether the system has them; false once it has refused one. */
+ * zero then. Of memory that can be written to and is not locked. hk_os_marks: whether the system has them; false once it has refused one,
+ * unless for want of memory. */
 bool hk_os_marks(void);
 bool hk_os_mark(void *p, size_t bytes);
 bool hk_os_unmark(void *p, size_t bytes);

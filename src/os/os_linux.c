@@ -169,38 +169,35 @@ enum { GUARD_INSTALL = 102, GUARD_REMOVE = 103 }; /* MADV_, which not all header
 enum { NOT_ASKED, MARKS, NO_MARKS };
 static atomic_uint marks; /* atomic: any thread; one of these */
 
+/* Where memory was wanting, or the range is not there, that says nothing of others. */
 static bool advises(void *p, size_t bytes, int advice) {
     hk_walk(are_pages(p, bytes));
-    return may_ask() && HK_KEEP_ERRNO(HK_COUNTED(madvise, madvise(p, bytes, advice))) == 0;
+    const int why = may_ask() ? hk_os_advise(p, bytes, (hk_advice_t)advice) : ENOMEM;
+    if (HK_UNLIKELY(why != 0 && why != ENOMEM && why != EAGAIN))
+        hk_store_relaxed(&marks, (unsigned)NO_MARKS);
+    return why == 0;
 }
 
 /* An emulator may take any advice and do nothing: what was written goes with a mark that is there. */
-static bool marks_work(void) {
+static HK_COLD void ask_for_marks(void) {
     const size_t page = hk_os_page_size();
     volatile char *p = map(NULL, page, PROT_READ | PROT_WRITE, 0);
     if (p == NULL)
-        return false;
+        return; /* another time */
     *p = 1;
     void *start = (void *)(uintptr_t)p;
-    const bool work =
-        advises(start, page, GUARD_INSTALL) && advises(start, page, GUARD_REMOVE) && *p == 0;
+    if (advises(start, page, GUARD_INSTALL) && advises(start, page, GUARD_REMOVE))
+        hk_store_relaxed(&marks, (unsigned)(*p == 0 ? MARKS : NO_MARKS));
     hk_os_unmap(start, page);
-    return work;
 }
 
 bool hk_os_marks(void) {
     if (HK_UNLIKELY(hk_load_relaxed(&marks) == NOT_ASKED))
-        hk_store_relaxed(&marks, (unsigned)(marks_work() ? MARKS : NO_MARKS));
+        ask_for_marks();
     return hk_load_relaxed(&marks) == MARKS;
 }
 
-bool hk_os_mark(void *p, size_t bytes) {
-    const bool done = advises(p, bytes, GUARD_INSTALL);
-    if (HK_UNLIKELY(!done))
-        hk_store_relaxed(&marks, (unsigned)NO_MARKS);
-    return done;
-}
-
+bool hk_os_mark(void *p, size_t bytes) { return advises(p, bytes, GUARD_INSTALL); }
 bool hk_os_unmark(void *p, size_t bytes) { return advises(p, bytes, GUARD_REMOVE); }
 
 /* The system reads the set, if there is one, before it finds that there is no such thing to do with it. */

@@ -30,14 +30,18 @@ extern const char file[] __asm__("__ehdr_start") __attribute__((visibility("hidd
 static size_t file_bytes; /* const once ready */
 static bool skips;        /* const once ready: we are not the program */
 
-static size_t measure_file(void) {
+/* False: an unwinder does not find its tables, and ends the process. So it is with gcc's -static, in programs whose
+ * start has not registered them with the one unwinder that they have. */
+static bool measure_file(void) {
     const ElfW(Ehdr) *head = (const void *)file;
     const ElfW(Phdr) *part = (const void *)(file + head->e_phoff);
-    size_t end = 0;
-    for (unsigned i = 0; i < head->e_phnum; i++)
+    bool finds_tables = false;
+    for (unsigned i = 0; i < head->e_phnum; i++) {
         if (part[i].p_type == PT_LOAD)
-            end = hk_max(end, part[i].p_vaddr + part[i].p_memsz);
-    return end;
+            file_bytes = hk_max(file_bytes, part[i].p_vaddr + part[i].p_memsz);
+        finds_tables = finds_tables || part[i].p_type == PT_GNU_EH_FRAME;
+    }
+    return finds_tables;
 }
 
 static bool is_in_our_file(uintptr_t pc) { return pc - (uintptr_t)file < file_bytes; }
@@ -64,9 +68,8 @@ bool hk_stack_prepare(void) {
         load_unwinder();
     *(void **)&unwinder.object = dlsym(RTLD_DEFAULT, "_dl_find_object");
     errno = saved;
-    if (unwinder.walk == NULL)
+    if (unwinder.walk == NULL || !measure_file())
         return false;
-    file_bytes = measure_file();
     skips = !is_in_our_file(getauxval(AT_PHDR));
     hk_store_release(&ready, true);
     hk_stack_read(&frame, 1); /* what it does the first time, it has done */

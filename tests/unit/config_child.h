@@ -97,7 +97,7 @@ static inline void run_with(char *const *environment) {
     CHECK(WIFEXITED(child.status) && WEXITSTATUS(child.status) == 0);
     if (HK_HOSTILE) /* whose magazines hold nothing of what a profile wants */
         drop_lines(": a magazine holds no more; ");
-    drop_lines(": libgcc_s.so.1 cannot be loaded; "); /* there may be none for this C library */
+    drop_lines(": no libgcc_s.so.1, or "); /* there may be none for this C library */
     drop_lines(": Not a directory; nothing is recorded");
     if (hk_os_page_size() == HK_SLICE)
         drop_lines(": the OS pages of this system are larger than its chunks; ");

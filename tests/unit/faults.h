@@ -1,6 +1,7 @@
 /* A guarded process, and children that end by what the guard finds. */
 #pragma once
 
+#include "backend/limit.h"
 #include "base/report.h"
 #include "check.h"
 #include "config/config.h"
@@ -51,3 +52,6 @@ static inline void resize_it(void *p) { hidden(hak_realloc(p, 5000)); }
                  (uintptr_t)(p), rest);                                                            \
         check_fault(fn, p, line);                                                                  \
     } while (0)
+
+/* What is held but for headers of fenced blocks, which stay. */
+static inline size_t held_but_headers(void) { return hk_held() - hk_own_written(); }

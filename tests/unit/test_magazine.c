@@ -5,6 +5,7 @@
 #include "check.h"
 #include "config/config.h"
 #include "config/table.h"
+#include "faults.h"
 #include "front/boundary.h"
 #include "magazines.h"
 #include "pool_stats.h"
@@ -299,6 +300,24 @@ static void lowered(void *unused) {
     small_first(NULL);
 }
 
+/* One of many threads whose blocks are shuffled gets several at a time, as far as its budget goes. */
+static void *visits_all(void *unused) {
+    for (unsigned cls = HK_CLASS_FIXED - 1; cls >= 1; cls--) {
+        hak_free(hidden(hak_malloc(hk_classes[cls].size - 1)));
+        CHECK(pinned(own_record()) <= hk_option(tcache_kb) * HK_KIB);
+    }
+    return unused;
+}
+
+static void guarded_in_crowd(void *unused) {
+    void *(*fn)(void *) = visits_all;
+    (void)unused;
+    guard();
+    hk_store_relaxed(&hk_config.tcache_kb, hk_options[HK_OPTION_tcache_kb].least);
+    hk_store_relaxed(&hk_heap_threads, HK_MANY_THREADS + 1u);
+    in_new_thread(&fn);
+}
+
 int main(int argc, char **argv) {
     void *(*orders[])(void *) = {small_first,   large_first,   one_class,         flush_empties,
                                  growth_sweeps, few_at_a_time, replaced_at_random};
@@ -312,6 +331,7 @@ int main(int argc, char **argv) {
         check_passes(in_new_thread, &orders[i]);
     check_passes(lowered, NULL);
     check_passes(wide, NULL);
+    check_passes(guarded_in_crowd, NULL);
     const uint64_t budgets[] = {1000, 16384, hk_options[HK_OPTION_tcache_kb].least};
     for (unsigned i = 0; i < 3; i++) {
         char kib[24];

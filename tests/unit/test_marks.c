@@ -1,5 +1,9 @@
 /* Marks in the page tables (Linux 6.13): fences and holes that cut no mapping. Where the system has none all is done by protection, as
  * before, and half of this is left out. */
+#include <dlfcn.h>
+#include <errno.h>
+#include <sys/mman.h>
+
 #include "backend/region.h"
 #include "backend/superslab_own.h"
 #include "faults.h"
@@ -13,6 +17,21 @@ enum { WITH_MARKS = 2, WITHOUT = 25 };
 enum { BLOCKS = 300, BYTES = 40000 };
 static child_t child;
 static char *blocks[BLOCKS];
+
+/* The next mark is refused, and says this. */
+static int next_refusal;
+
+int madvise(void *p, size_t n, int advice) {
+    enum { GUARD_INSTALL = 102 };
+    if (advice == GUARD_INSTALL && next_refusal != 0) {
+        errno = next_refusal;
+        next_refusal = 0;
+        return -1;
+    }
+    int (*real)(void *, size_t, int);
+    *(void **)&real = dlsym(RTLD_NEXT, "madvise");
+    return real(p, n, advice);
+}
 
 static void write_there(void *p) { *(volatile char *)p = 1; }
 
@@ -123,12 +142,30 @@ static void holes_come_and_go(bool marks) {
     }
 }
 
-/* Of memory that is not there, as of memory that is locked; there are none from then on. */
-static void refuse_marks(void) {
+/* Where memory was wanting, or is not there, that says nothing of others: a block has its fences all the same, and the next ones
+ * have marks. */
+static void refuse_one(void) {
     const size_t page = hk_os_page_size();
     char *p = hk_os_map(page, page);
     hk_os_unmap(p, page);
+    CHECK(!hk_os_mark(p, page) && hk_os_marks());
+    p = hak_malloc(BYTES);
+    hak_trim(); /* or one that has waited might serve */
+    next_refusal = ENOMEM;
+    char *q = hak_malloc(BYTES), *r = hak_malloc(BYTES);
+    CHECK(next_refusal == 0 && hk_os_marks());
+    CHECK(is_fenced(q, BYTES) && !hk_header_of(q)->marked);
+    CHECK(is_fenced(r, BYTES) && hk_header_of(r)->marked);
+    hak_free(p), hak_free(q), hak_free(r);
+}
+
+/* Of memory that is locked, as where the system has no such advice; there are none from then on. */
+static void refuse_marks(void) {
+    const size_t page = hk_os_page_size();
+    char *p = hk_os_map(page, page);
+    next_refusal = EINVAL;
     CHECK(!hk_os_mark(p, page) && !hk_os_marks());
+    hk_os_unmap(p, page);
 }
 
 int main(void) {
@@ -140,6 +177,7 @@ int main(void) {
         marks_hold();
         fences_move();
         holes_come_and_go(true);
+        refuse_one();
         CHECK(take_blocks() < BLOCKS * WITH_MARKS / 10);
     } else {
         CHECK(take_blocks() < BLOCKS * WITHOUT / 10);
