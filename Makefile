@@ -5,7 +5,7 @@
 .PHONY: help setup build run test pytest bench conformance fuzz portability deb release site lint clean install-for-test
 
 # Builds besides the product whose unit tests `make test` runs; e.g. `make test CHECKED=debug`.
-CHECKED ?= debug asan ubsan tsan hostile
+CHECKED ?= debug asan tsan hostile
 JOBS ?= $(shell nproc)
 PYTEST_ARGS ?=
 # Of each fuzz target in each profile.

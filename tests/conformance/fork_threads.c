@@ -5,7 +5,7 @@ int main(int argc, char **argv) {
     begin(argc, argv);
     for (uintptr_t i = 1; i <= 8; i++)
         start(churn_forever, (void *)i);
-    for (long i = 0; i < scaled(10000, 300); i++) {
+    for (long i = 0; i < scaled(10000, 120); i++) {
         pid_t pid = child();
         if (pid == 0) {
             churn(100, 128 * KIB, (uint64_t)i + 1);

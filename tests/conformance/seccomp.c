@@ -49,7 +49,7 @@ static void caught(int number, siginfo_t *info, void *context) {
 }
 
 static void *work(void *seed) {
-    churn(scaled(20000, 2000), 16 * MIB, (uint64_t)(uintptr_t)seed);
+    churn(scaled(20000, 800), 16 * MIB, (uint64_t)(uintptr_t)seed);
     return NULL;
 }
 

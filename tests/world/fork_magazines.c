@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <stdint.h>
 
-enum { FORKS = 600, BYTES = 1024, CHURNED = 400, CHECKED = 1500, THREADS = 2 };
+enum { FORKS = 200, BYTES = 1024, CHURNED = 400, CHECKED = 1500, THREADS = 2 };
 
 static volatile bool stop;
 

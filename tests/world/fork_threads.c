@@ -3,7 +3,7 @@
 #include "churn.h"
 #include "process.h"
 
-enum { FORKS = 400, THREADS = 3, INHERITED = 300 };
+enum { FORKS = 150, THREADS = 3, INHERITED = 300 };
 
 static block_t *inherited[INHERITED];
 

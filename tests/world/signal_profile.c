@@ -7,7 +7,7 @@
 #include <signal.h>
 #include <sys/time.h>
 
-enum { THREADS = 2, SIGNALS = 600 };
+enum { THREADS = 2, SIGNALS = 200 };
 
 static atomic_int handled;
 static bool allocating;
