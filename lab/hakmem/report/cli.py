@@ -111,7 +111,11 @@ def _add(
     if kind in ("verdict", "A/A"):
         found.verdicts.append(verdicts.verdict(asked))
     elif kind == "suite":
-        found.suites.append(suites.suite(asked, _whole(asked.record, recorded())))
+        whole = suite_record.whole(asked.record, recorded())
+        if whole is None:
+            said = f"suite {asked.record.id} was measured by an earlier method: it has no table"
+            raise LabError(said)
+        found.suites.append(suites.suite(asked, whole))
     elif kind == "soak" and "analysis" in asked.body:
         csv = records.raw(ledger, asked.record, "epochs.csv")
         found.soaks.append(soaks.of_record(asked, csv))
@@ -119,10 +123,3 @@ def _add(
         found.matrices.append(matrices.of_record(asked))
     else:
         found.figures.append(verdicts.figures(asked))
-
-
-def _whole(suite: Record, recorded: Mapping[str, Record]) -> Mapping[str, Any]:
-    whole = suite_record.whole(suite, recorded)
-    if whole is None:
-        raise LabError(f"suite {suite.id} was measured by an earlier method: it has no table")
-    return whole
