@@ -91,4 +91,3 @@ def test_the_mean_over_rows_is_geometric_and_narrower_than_a_row() -> None:
     assert found["value"] == pytest.approx(1.0)
     assert found["rows"] == 2
     assert math.log(found["high"] / found["low"]) < math.log(1.1 / 0.9)
-    assert oracle.mean([]) is None

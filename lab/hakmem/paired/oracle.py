@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 from hakmem import stats
@@ -96,13 +97,10 @@ def _crossed(known: np.ma.MaskedArray, one: np.ndarray, other: np.ndarray) -> np
     return (scores[0] + scores[1]) / 2
 
 
-def mean(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+def mean(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The geometric mean over rows of such metrics, the rows being what they are; with its ends."""
-    if not entries:
-        return None
     logs = [math.log(entry["value"]) for entry in entries]
     errors = [math.log(entry["high"] / entry["low"]) / (2 * WIDE) for entry in entries]
-    error = math.sqrt(sum(e * e for e in errors)) / len(entries)
-    found = Score(sum(logs) / len(logs), error).interval
+    found = Score(fmean(logs), math.hypot(*errors) / len(entries)).interval
     ends = {"value": found.estimate, "low": found.low, "high": found.high}
     return {**ends, "unit": "ratio", "kind": KIND, "rows": len(entries)}

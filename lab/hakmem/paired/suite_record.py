@@ -283,25 +283,20 @@ def overall(bodies: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
     Where time is CPU time, it is both. Which rows a mean has, and as what, says `in_mean`.
     """
-    found = {}
-    for rival in sorted({name for one in bodies for name in one["ratios"].get(VARIATION, ())}):
+    entered: dict[str, list[dict[str, Any]]] = {}
+    for one in bodies:
+        known = metrics(one)
         # Of a single benchmark it is mostly the machine's; of all it says something.
-        rows = [metrics(one).get(metric_name(one["suite"], VARIATION, rival)) for one in bodies]
-        mean = oracle.mean([row for row in rows if row and row["kind"] == protocol.KIND])
-        if mean:
-            found[metric_name(VARIATION, TIME, rival)] = _rounded(mean)
-    for kind, title in TITLES.items():
-        entered = [(one, in_mean(kind, one)) for one in bodies]
-        mean = oracle.mean(
-            [
-                metrics(one)[metric_name(one["suite"], own, ORACLE)]
-                for one, own in entered
-                if own and ORACLE in one["ratios"][own]
-            ]
-        )
-        if mean:
-            found[metric_name(title, TIME, ORACLE)] = _rounded(mean)
-    return found
+        for rival in one["ratios"].get(VARIATION, ()):
+            entry = known[metric_name(one["suite"], VARIATION, rival)]
+            if entry["kind"] == protocol.KIND:
+                entered.setdefault(metric_name(VARIATION, TIME, rival), []).append(entry)
+        for kind, title in TITLES.items():
+            own = in_mean(kind, one)
+            if own and ORACLE in one["ratios"][own]:
+                entry = known[metric_name(one["suite"], own, ORACLE)]
+                entered.setdefault(metric_name(title, TIME, ORACLE), []).append(entry)
+    return {name: _rounded(oracle.mean(entries)) for name, entries in entered.items()}
 
 
 def in_mean(kind: str, part: Mapping[str, Any]) -> str | None:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from statistics import geometric_mean
 from typing import Any
 
 from hakmem import pages, suite, words
@@ -352,7 +353,7 @@ def _rows(
     for at, rival in enumerate(rivals):
         found = sorted(_ratios(bodies, rival, kind))
         middle = TOP + ROW * (at + 0.5)
-        mean = math.exp(sum(math.log(ratio) for ratio, *_ in found) / len(found)) if found else 1.0
+        mean = geometric_mean(ratio for ratio, *_ in found) if found else 1.0
         dots: list[dict[str, Any]] = []
         for ratio, name, program in found:
             x = axis.x(ratio)
