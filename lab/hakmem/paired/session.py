@@ -157,20 +157,14 @@ def require_ready(
 
 def unproven(cells: Mapping[str, Cell]) -> dict[str, str]:
     """The cells whose library does not serve malloc at all, with the reason."""
-    failures: dict[str, str] = {}
-    seen: dict[str, str | None] = {}
-    for letter, cell in cells.items():
-        key = str(cell.library.files)
-        if key not in seen:
-            try:
-                library.verify(cell.library)
-                seen[key] = None
-            except LabError as error:
-                seen[key] = str(error)
-        reason = seen[key]
-        if reason is not None:
-            failures[letter] = reason
-    return failures
+    reasons: dict[str, str] = {}
+    for files, lib in {str(cell.library.files): cell.library for cell in cells.values()}.items():
+        try:
+            library.verify(lib)
+        except LabError as error:
+            reasons[files] = str(error)
+    found = {letter: reasons.get(str(cell.library.files)) for letter, cell in cells.items()}
+    return {letter: why for letter, why in found.items() if why}
 
 
 def _trial(plan: Plan, trial: Trial) -> Sample:

@@ -291,18 +291,16 @@ def measure(figure: Figure, track: Track, run: Run, sampler: Sampler | None) -> 
         terminal.say(console, f"✗ {error}", "red")
         return
     run.facts.require_unchanged(run.cells)
+    kept = []
     if not done.outcome.decisions:
         note_failed(figure, done.outcome.failures, run)
     else:
-        record = keep(done, figure, run)
-        run.found[figure.name] = record
-        console.print(
-            tables.rows_table(suite_record.joined({"failures": {}}, [record.body]), console.width)
-        )
+        record = run.found[figure.name] = keep(done, figure, run)
+        shown = suite_record.joined({"failures": {}}, [record.body])
+        console.print(tables.rows_table(shown, console.width))
+        kept = [record] if request.record else []
     tables.print_warnings(console, done)
-    tables.print_measured(
-        console, done, [r for r in [run.found.get(figure.name)] if r and request.record]
-    )
+    tables.print_measured(console, done, kept)
     run.pace.append(time.monotonic() - started)
     if run.waiting:
         left = len(run.waiting) * sum(run.pace) / len(run.pace)

@@ -39,10 +39,10 @@ class Work:
 
     def nominal(self, sample: Sample) -> Sample:
         """The sample as if what was planted had not been asked for: it only took longer."""
-        if not self.planted or sample.result is None:
+        ops = sample.stated("ops")
+        if not self.planted or sample.result is None or ops is None:
             return sample
-        ops = float(str(sample.result["ops"])) / (1 + self.planted)
-        return replace(sample, result={**sample.result, "ops": ops})
+        return replace(sample, result={**sample.result, "ops": ops / (1 + self.planted)})
 
     def process(self, cell: Cell | Reference, padding: int, counted: bool) -> Process:
         """One process of it under a cell, or as one of the benchmark's references."""
