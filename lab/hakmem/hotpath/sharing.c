@@ -51,8 +51,6 @@ void qemu_plugin_register_vcpu_syscall_cb(plugin_id id,
                                           void (*cb)(plugin_id, unsigned, int64_t, uint64_t,
                                                      uint64_t, uint64_t, uint64_t, uint64_t,
                                                      uint64_t, uint64_t, uint64_t));
-void qemu_plugin_register_vcpu_syscall_ret_cb(plugin_id id,
-                                              void (*cb)(plugin_id, unsigned, int64_t, int64_t));
 void qemu_plugin_register_atexit_cb(plugin_id id, void (*cb)(plugin_id, void *), void *data);
 
 /* ---- threads, in step ---- */
@@ -109,16 +107,13 @@ static void on_own_block(unsigned cpu, void *insns) {
     thread_of[cpu % THREADS].inside = true;
 }
 
+/* When it has returned, the next block joins in. */
 static void on_syscall(plugin_id id, unsigned cpu, int64_t number, uint64_t a, uint64_t b,
                        uint64_t c, uint64_t d, uint64_t e, uint64_t f, uint64_t g, uint64_t h) {
     (void)id, (void)a, (void)b, (void)c, (void)d, (void)e, (void)f, (void)g, (void)h;
     if (number == SYS_futex)
         atomic_fetch_add(&futexes, 1);
     atomic_store(&thread_of[cpu % THREADS].clock, IDLE);
-}
-
-static void on_return(plugin_id id, unsigned cpu, int64_t number, int64_t result) {
-    (void)id, (void)cpu, (void)number, (void)result; /* its next block joins in */
 }
 
 static void on_exit_of(plugin_id id, unsigned cpu) {
@@ -258,7 +253,6 @@ int qemu_plugin_install(plugin_id id, const qemu_info_t *info, int argc, char **
         return -1;
     qemu_plugin_register_vcpu_tb_trans_cb(id, translate);
     qemu_plugin_register_vcpu_syscall_cb(id, on_syscall);
-    qemu_plugin_register_vcpu_syscall_ret_cb(id, on_return);
     qemu_plugin_register_vcpu_exit_cb(id, on_exit_of);
     qemu_plugin_register_atexit_cb(id, write_counts, NULL);
     return 0;
