@@ -41,27 +41,17 @@ class Request(session.Asked):
 def run(request: Request, console: Console, on: str | None = None) -> list[Outcome]:
     """Measures, prints and records: here, or on all hosts of a cluster, each with its margin."""
     with scratch.folder("aa") as folder:
-
-        def margin(target: Track, name: str, facts: Mapping[str, str]) -> float:
-            found, other = known_margin(target, name, facts)
-            if other:
-                said = (
-                    f"the last A/A of {name} says nothing here: it is of another machine ({other})"
-                )
-                terminal.say(console, said, "yellow")
-            return found
-
-        plan = plan_of(request, cell_module.distinct(sides(request, folder)))
+        plan, margin = plan_of(request, cell_module.distinct(sides(request, folder))), None
         if request.margin is None:
-            here = margin(plan.tracks[0], host_name(), host.facts())
-            plan = replace(plan, margin=here)
+            margin = partial(known_margin, console, plan.tracks[0])
+            plan = replace(plan, margin=margin(host_name(), host.facts()))
         announce(plan, console)
 
         comparison = cluster.Comparison(
             job=cluster.job(plan, request, twins=request.cells[0] if request.twins else None),
             finish=lambda done, facts, host: tell(done, keep(request, done, facts, host), console),
             mark=mark,
-            margin=None if request.margin is not None else partial(margin, plan.tracks[0]),
+            margin=margin,
             say=standing,
         )
         return cluster.run(on, comparison, console)
@@ -156,11 +146,10 @@ def _floor(name: str | None, found: work.Work, required: bool) -> work.Reference
     return reference
 
 
-def known_margin(target: Track, name: str, facts: Mapping[str, str]) -> tuple[float, str]:
+def known_margin(console: Console, target: Track, name: str, facts: Mapping[str, str]) -> float:
     """δ from the host's last A/A of this benchmark and metric in the ledger, else 1 %. One that had
-    too few blocks for an interval says nothing.
-
-    Nor does one of another machine of that name: in what that differs is told too, else "".
+    too few blocks for an interval says nothing, nor does one of another machine of that name: in
+    what that differs is printed.
     """
     found, other = None, ""
     records = Ledger.default().records() if target.works[BASE].command else ()
@@ -170,7 +159,10 @@ def known_margin(target: Track, name: str, facts: Mapping[str, str]) -> tuple[fl
             if noise.kind == protocol.KIND:
                 other = host.other_machine(record.body["host"], facts)
                 found = None if other else noise
-    return protocol.margin(found), other
+    if other:
+        said = f"the last A/A of {name} says nothing here: it is of another machine ({other})"
+        terminal.say(console, said, "yellow")
+    return protocol.margin(found)
 
 
 def _same_figure(record: Record, target: Track) -> bool:
