@@ -411,7 +411,7 @@ def checked(stand: Stand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     return compile_c(source, tmp_path / "libhakmem_check.so", "-shared", "-fPIC")
 
 
-def test_checked_copying_is_a_cell_of_its_own(checked: Path, stand: Stand) -> None:
+def test_checked_copying_is_a_cell_of_its_own(checked: Path) -> None:
     cell = cells.parse("hakmem-checked A=1")
     assert (cell.name, cell.is_hakmem) == ("hakmem-checked A=1", True)
     preloaded = cell.library.environment({})["LD_PRELOAD"]
@@ -422,7 +422,7 @@ def test_checked_copying_is_a_cell_of_its_own(checked: Path, stand: Stand) -> No
     assert library.verify(cell.library)["memcpy"] == str(checked)
 
 
-def test_checked_copying_that_does_not_copy_is_refused(checked: Path, stand: Stand) -> None:
+def test_checked_copying_that_does_not_copy_is_refused(checked: Path) -> None:
     compile_c("/dev/null", checked, *NOTHING)
     with pytest.raises(LabError, match=r"hakmem-checked: memcpy binds to .*, not to .*_check\.so"):
         library.verify(cells.parse("hakmem-checked").library)

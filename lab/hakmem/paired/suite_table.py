@@ -335,7 +335,6 @@ def svg(bodies: Sequence[Mapping[str, Any]], times: Sequence[str]) -> str:
         panels=panels,
         ticks=[(words.number(tick), pages.Axis(LOW, HIGH, 0, PANEL).x(tick)) for tick in TICKS],
         width=LEFT + 2 * PANEL + GAP + 20,
-        panel=PANEL,
         top=TOP,
         end=TOP + ROW * len(names),
         radius=RADIUS,
