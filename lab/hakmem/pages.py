@@ -19,7 +19,8 @@ def text(name: str) -> str:
 
 
 def render(template: str, **values: object) -> str:
-    """Escapes by itself; a name that a template uses and nobody gave is an error."""
+    """Escapes by itself; a name that a template uses and nobody gave is an error. So is, as JSON in
+    a page, what is no number."""
     # Here, because most commands make no page.
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -30,6 +31,7 @@ def render(template: str, **values: object) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
     return environment.get_template(template).render(**values)
 
 

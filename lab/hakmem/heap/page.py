@@ -76,7 +76,7 @@ def render(page: Page) -> str:
         growth=growth_drawing(page.growth) if page.growth else "",
         unit=words.unit(page.growth.highest)[1] if page.growth else "",
         shown=min(len(page.changes), ROWS),
-        data=report.for_script(data),
+        data=data,
         script=script,
         policy=report.policy([script]),
         words=words,

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
-import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -51,7 +49,7 @@ def render(found: Findings) -> str:
     if not (found.asked or found.soaks):
         raise LabError("nothing to report: record something first: hakmem compare -- PROGRAM")
     drawn = (part["data"] for part in (*found.soaks, *found.matrices))
-    data = {id: for_script(chart) for charts in drawn for id, chart in charts.items()}
+    data = {id: chart for charts in drawn for id, chart in charts.items()}
     scripts = _scripts() if data else []
     return pages.render(
         "report.html.j2",
@@ -65,12 +63,6 @@ def render(found: Findings) -> str:
         drawing=lines.drawing,
         again=shlex.join,
     )
-
-
-def for_script(content: object) -> str:
-    """JSON that no text in it can end: as data in a page, `<` is written as an escape."""
-    text = json.dumps(content, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    return re.sub(r"[<>&]", lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 @cache
