@@ -5,9 +5,7 @@ whatever machine this is. The plugin (`sharing.c`) says how it keeps the threads
 """
 
 import json
-import os
 import shutil
-import tempfile
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -17,6 +15,7 @@ from hakmem import pages, project, words
 from hakmem.errors import LabError
 from hakmem.hotpath.work import metric
 from hakmem.paired.cells import Cell
+from hakmem.process import scratch
 from hakmem.process.children import last_line, tool
 
 WHAT = "counted in an emulated processor for each thread; only the allocator's own instructions"
@@ -47,13 +46,13 @@ def plugin() -> Path:
     if made.exists() and made.stat().st_mtime > SOURCE.stat().st_mtime:
         return made
     made.parent.mkdir(parents=True, exist_ok=True)
-    handle, new = tempfile.mkstemp(dir=made.parent, suffix=".so")
-    os.close(handle)
-    done = tool(["gcc", "-O2", "-Wall", "-shared", "-fPIC", "-o", new, str(SOURCE)])
-    if done.returncode != 0:
-        Path(new).unlink()
-        raise LabError(f"{SOURCE.name} cannot be compiled: {last_line(done.stderr)}", status=1)
-    return Path(new).replace(made)
+    with scratch.folder("plugin") as folder:
+        new = folder / made.name
+        done = tool(["gcc", "-O2", "-Wall", "-shared", "-fPIC", "-o", str(new), str(SOURCE)])
+        if done.returncode != 0:
+            raise LabError(f"{SOURCE.name} cannot be compiled: {last_line(done.stderr)}", status=1)
+        project.replace(made, new.read_bytes(), made.parent, f".{made.name}.")
+    return made
 
 
 def argv(cell: Cell, out: Path) -> list[str]:
