@@ -7,14 +7,7 @@ from typing import Any
 import pytest
 from hakmem import words
 from hakmem.errors import LabError
-from hakmem.paired import (
-    protocol,
-    session,
-    suite_record,
-    suite_run,
-    suite_table,
-    work,
-)
+from hakmem.paired import protocol, session, suite_record, suite_run, suite_table, work
 from hakmem.paired.blocks import Track
 from hakmem.paired.readings import choose
 from hakmem.process import argv

@@ -1,7 +1,7 @@
 """The command line `hakmem matrix`, and the record of a finished one."""
 
-import dataclasses
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -88,7 +88,7 @@ def body(asked: Matrix, finished: Finished) -> dict[str, Any]:
         "clock": asked.clock,
         "baseline": asked.baseline,
         "benchmarks": session.benchmarks([str(matrix.program(asked)), *asked.command[1:]]),
-        "modes": {name: dataclasses.asdict(mode) for name, mode in asked.modes.items()},
+        "modes": {name: asdict(mode) for name, mode in asked.modes.items()},
         "stages": [_stage(result) for result in finished.results],
         "standings": {
             name: {"verdict": verdict, "why": why}
@@ -106,11 +106,8 @@ def body(asked: Matrix, finished: Finished) -> dict[str, Any]:
 
 def _stage(result: Result) -> dict[str, Any]:
     return {
-        "stage": dataclasses.asdict(result.stage),
-        "judged": {
-            name: [dataclasses.asdict(judgement) for judgement in found]
-            for name, found in result.judged.items()
-        },
+        "stage": asdict(result.stage),
+        "judged": {name: [*map(asdict, found)] for name, found in result.judged.items()},
         "going": list(result.going),
         "left_out": dict(result.left_out),
     }
