@@ -48,7 +48,7 @@ def add_verdict(ledger: Ledger, question: str, verdict: str, ratio: float) -> st
         "verdict": verdict,
         "cells": [{"name": "old"}, {"name": "new"}],
         # whose name comes behind its guard's, as a record has them
-        "metrics": {"guard fifo": entry(1.003), "random_mixed": entry(ratio)},
+        "metrics": {"guard fifo": {**entry(1.003), "kind": "range"}, "random_mixed": entry(ratio)},
         "margin": 0.01,
         "blocks": 8,
     }

@@ -78,7 +78,7 @@ def test_a_verdict_is_said_with_its_interval_guards_and_how_to_repeat_it(ledger:
     text = text_of(page)
     assert "✗ NO-GO" in text
     assert "1.200 [1.190–1.210]" in text
-    assert "guard fifo 1.003" in text
+    assert "guard fifo 1.003 [0.993–1.013] range" in text
     assert f"hakmem rerun {id}" in text
     assert page.count('class="whisker"') == 2 * 2 * 3  # wide and narrow, target and guard
     assert "✓ GO" not in text
