@@ -28,9 +28,16 @@ bool hk_huge_pages_is_written(const char *page) {
     return i < PLACES;
 }
 
+/* An odd number of pages from one look to the next: what a program writes in steps of a power of two is not met each time. */
+static size_t step_for(size_t bytes, unsigned looks) {
+    const size_t page = hk_os_page_size(), pages = bytes / looks / page;
+    hk_assert(pages != 0);
+    return ((pages - 1) | 1) * page;
+}
+
 bool hk_huge_pages_is_hollow(const char *start, size_t bytes) {
     enum { PAGES = 8, MAY_HOLD = 1 };
-    const size_t page = hk_os_page_size(), step = bytes / PAGES / page * page;
+    const size_t page = hk_os_page_size(), step = step_for(bytes, PAGES);
     unsigned held = 0;
     for (unsigned i = 0; i < PAGES && held <= MAY_HOLD; i++)
         held += !hk_is_zero(start + i * step, page);
@@ -58,7 +65,7 @@ void hk_huge_pages_distrust(void) { hk_store_relaxed(&trusted, (size_t)0); }
 /* By pages all over it, first a few: some may be zero by intent. */
 bool hk_huge_pages_learn(const char *start, size_t bytes, bool ends) {
     enum { PAGES = 16, FIRST = 4, MAY_BE_ZERO = 1, TOO_MANY = 4 };
-    const size_t page = hk_os_page_size(), step = bytes / PAGES / page * page;
+    const size_t step = step_for(bytes, PAGES);
     unsigned empty = 0, i = 0;
     bool hollow = false;
     if (!ends && bytes <= hk_load_relaxed(&trusted))

@@ -89,10 +89,11 @@ bool hk_limit_excludes(size_t bytes, size_t counted) {
 bool hk_held_take(size_t bytes, size_t moving) {
     const size_t most = hk_limit() != 0 ? hk_limit() : SIZE_MAX;
     size_t now = hk_held();
+    hk_assert(moving <= bytes);
     do {
-        const size_t others = hk_minus(now, moving);
-        if (others > most || bytes > most - others)
+        hk_assert(moving <= now); /* it was taken */
+        if (now - moving > most || bytes > most - (now - moving))
             return false;
-    } while (!hk_cas_seq(&held, &now, now + bytes));
+    } while (!hk_cas_seq(&held, &now, now - moving + bytes));
     return true;
 }

@@ -20,8 +20,8 @@ bool hk_limit_is_near(void);
  * they are served, or have a wrong length. */
 bool hk_limit_excludes(size_t bytes, size_t counted);
 
-/* Before so many bytes are mapped; `moving` others will be unmapped at once, because their pages move there.
- * False: that would be beyond the limit. Any thread, any time, no lock; as the two below. */
+/* Before so many bytes are mapped; `moving` others, no more than these, count no longer, for their pages move there at once: where they
+ * stay after all they are added again. False: that would be beyond the limit. Any thread, any time, no lock; as the two below. */
 bool hk_held_take(size_t bytes, size_t moving);
 
 /* The same for what is never refused; and what is there no more. */

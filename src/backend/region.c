@@ -103,14 +103,14 @@ static bool make_room(size_t bytes, size_t counted) {
 }
 
 /* What is wanting may be mappings; or else the cache is given up before the request is. */
-static char *map_or_make_room(size_t bytes, size_t align) {
+static char *map_or_make_room(size_t bytes, size_t align, size_t counted) {
     char *start = map_and_commit(bytes, align);
     if (start == NULL && hk_mappings_let_go()) {
         start = map_and_commit(bytes, align);
         if (!hk_mappings_to_spare() && hk_mappings_are_short())
             hk_region_save_mappings();
     }
-    return start == NULL && make_room(bytes, bytes) ? map_and_commit(bytes, align) : start;
+    return start == NULL && make_room(bytes, counted) ? map_and_commit(bytes, align) : start;
 }
 
 /* So many bytes of pages are about to be moved here. */
@@ -118,9 +118,9 @@ static bool map_fresh(size_t bytes, size_t align, size_t dense, size_t moving, h
     if (!hk_held_take(bytes, moving) &&
         (!make_room(hk_minus(bytes, moving), 0) || !hk_held_take(bytes, moving)))
         return false;
-    char *start = map_or_make_room(bytes, align);
+    char *start = map_or_make_room(bytes, align, bytes - moving);
     if (start == NULL) {
-        hk_held_drop(bytes);
+        hk_held_drop(bytes - moving);
         return false;
     }
     hk_count(region_maps, 1);
@@ -147,8 +147,9 @@ static size_t move_free(hk_range_t from, char *to) {
     size_t step = from.mixed ? HK_UNIT : from.bytes;
     for (size_t at = 0; at < from.bytes; at += step) {
         bool moved = hk_os_move(from.start + at, step, to + at, step);
-        hk_held_drop(step); /* the old place, or the hole */
         if (!moved) {
+            hk_held_drop(step); /* the hole */
+            hk_held_add(from.bytes - at);
             hk_store_relaxed(&hk_region_no_moves, (unsigned)HK_PATIENCE);
             hk_region_keep((hk_range_t){from.start + at, from.bytes - at, from.mixed});
             return at;
@@ -159,34 +160,36 @@ static size_t move_free(hk_range_t from, char *to) {
 
 /* ---- taking and giving ---- */
 
+static size_t bytes_of(const hk_range_t *ranges, unsigned n) {
+    size_t bytes = 0;
+    while (n != 0)
+        bytes += ranges[--n].bytes;
+    return bytes;
+}
+
 /* Moves the n gathered ranges to range->start + at, one behind the other; they are used up in any case.
  * Returns where they end; 0: there is a hole now, and all but that went back. */
 static size_t fill(hk_range_t *range, size_t at, const hk_range_t *gathered, unsigned n) {
+    const size_t block = at;
     range->mixed |= n != 0;
     for (unsigned i = 0; i < n; i++) {
         size_t moved = move_free(gathered[i], range->start + at);
         at += moved;
         if (moved == gathered[i].bytes)
             continue;
-        /* what lies before and behind the hole goes back; so do the ranges not come to */
+        /* what lies before and behind the hole goes back, of which a part may want huge pages; so do the ranges not come to */
         size_t hole = gathered[i].mixed ? HK_UNIT : gathered[i].bytes;
         size_t behind = at + hole;
+        hk_held_add(block + bytes_of(gathered + i + 1, n - i - 1));
         if (at != 0)
             hk_region_keep((hk_range_t){range->start, at, true});
         if (behind != range->bytes)
-            hk_region_keep((hk_range_t){range->start + behind, range->bytes - behind, false});
+            hk_region_keep((hk_range_t){range->start + behind, range->bytes - behind, true});
         while (++i < n)
             hk_region_keep(gathered[i]);
         return 0;
     }
     return at;
-}
-
-static size_t bytes_of(const hk_range_t *ranges, unsigned n) {
-    size_t bytes = 0;
-    while (n != 0)
-        bytes += ranges[--n].bytes;
-    return bytes;
 }
 
 /* A fresh mapping with what the cache has of `wanted` bytes at `at`, behind what will be moved there; *used receives how much
@@ -336,7 +339,7 @@ static bool move_marked(char *from, size_t bytes, char *to, size_t new_bytes, si
         *word = mark;
     const bool moved = hk_os_move(from, bytes, to, new_bytes);
     *hole = moved || (marks && hk_os_is(word, mark)) ? 0 : new_bytes;
-    hk_held_drop(moved ? bytes : *hole);
+    hk_held_drop(*hole);
     return moved;
 }
 
@@ -357,15 +360,17 @@ static bool move_units(hk_range_t *from, hk_range_t *to, size_t *hole) {
     hk_range_t third;
     size_t at = 0;
     *hole = 0;
-    if (!map_fresh(to->bytes, HK_UNIT, 0, to->bytes + from->bytes, &third))
+    if (!map_fresh(to->bytes, HK_UNIT, 0, to->bytes, &third))
         return false;
     for (size_t step; at < from->bytes; at += step) {
         step = hk_min(HK_UNIT, from->bytes - at);
         if (!move_marked(from->start + at, step, to->start + at, step, hole))
             break;
     }
+    hk_held_add(third.bytes);
     if (at != 0 && at < from->bytes) {
         const size_t behind = at + *hole;
+        hk_held_add(from->bytes - at);
         memcpy(third.start, to->start, at);
         memcpy(third.start + at, from->start + at, from->bytes - at);
         hk_region_keep((hk_range_t){to->start, at, true});
@@ -387,6 +392,7 @@ static bool move_block(hk_range_t *from, hk_range_t *to) {
     if (from->mixed ? move_units(from, to, &hole)
                     : move_marked(from->start, from->bytes, to->start, with, &hole))
         return true;
+    hk_held_add(from->bytes);
     const hk_range_t rest = {to->start + hole, to->bytes - hole, true};
     if (to->mixed)
         leave(rest);
@@ -409,6 +415,7 @@ static bool move_to_fence(const hk_range_t *range, size_t new_bytes, hk_range_t 
     }
     if (to->start != NULL && hole == 0)
         hk_os_unmap(to->start, new_bytes);
+    hk_held_add(range->bytes);
     hk_held_drop(new_bytes - hole);
     return false;
 }

@@ -106,7 +106,7 @@ size_t hk_pool_carved(unsigned cls);
  *
  * Where there are shadows a slab reads as zero when it is carved. */
 
-/* From now on every superslab has a shadow; those there are get one. Each block of a slab is `early` in it, and 0 in slabs
+/* From now on every slab has a shadow; those there are get one. Each block of a slab is `early` in it, and 0 in slabs
  * carved after hk_pool_all_guarded(), which waits for nobody: other threads, where there are any, may hand out what nobody marks.
  * `wiped`: of a slab without early blocks all that is free reads as zero. False: out of memory. Called once, while the process
  * starts. */

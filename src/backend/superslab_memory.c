@@ -10,7 +10,7 @@
 static hk_stock_t stock = HK_STOCK(hk_superslab_t, kept);
 static hk_superslab_t *newest; /* lock: pool; that got its memory last, if it has not gone back */
 static _Atomic size_t mapped;  /* written under the pool's lock; any thread reads; bytes */
-static atomic_bool shadows;    /* set under the pool's lock; whether a superslab gets one */
+static atomic_bool shadows;    /* set under the pool's lock; whether a slab gets one */
 static atomic_bool wipes; /* atomic: any thread; set once; whether what is free reads as zero */
 static _Atomic uint16_t early; /* atomic: any thread; what blocks of a new slab are at first */
 
@@ -104,6 +104,9 @@ static void give_shadow_locked(hk_shadow_t shadow, bool zero) {
 /* The slab's, as long as its class wants it: it is there already where one of such a class was before. */
 static _Atomic uint16_t *shadow_for_locked(const hk_slab_t *slab) {
     hk_superslab_t *ss = hk_superslab_of(slab);
+    if (ss->shadows == NULL &&
+        (ss->shadows = hk_meta_alloc(HK_SLICES * sizeof *ss->shadows)) == NULL)
+        return NULL;
     hk_shadow_t *has = &ss->shadows[slab->first], before = *has;
     const unsigned lines = (unsigned)SHADOW_LINES(hk_classes[slab->cls].blocks);
     if (has->lines != lines) {
@@ -113,12 +116,6 @@ static _Atomic uint16_t *shadow_for_locked(const hk_slab_t *slab) {
             give_shadow_locked(before, !hk_load_relaxed(&ss->early));
     }
     return has->at;
-}
-
-static bool add_shadow(hk_superslab_t *ss) {
-    if (ss->shadows == NULL)
-        ss->shadows = hk_meta_alloc(HK_SLICES * sizeof *ss->shadows);
-    return ss->shadows != NULL;
 }
 
 /* Each block is `as` now: so it is anyway, but where slabs were before whose blocks were something else. False: out of memory. */
@@ -184,11 +181,9 @@ bool hk_pool_add_shadows(uint16_t as, bool wiped) {
     hk_lock(&hk_pool_lock);
     hk_superslab_t *ss = NULL;
     bool all = (room = hk_meta_alloc(sizeof *room)) != NULL;
-    while (all && (ss = hk_superslab_next_locked(ss)) != NULL) {
-        all = ss->base == NULL || add_shadow(ss);
-        if (all)
+    while (all && (ss = hk_superslab_next_locked(ss)) != NULL)
+        if (ss->base != NULL)
             hk_superslab_visit_locked(ss, shadow_early_locked, &all);
-    }
     hk_store_release(&shadows, all);
     hk_unlock(&hk_pool_lock);
     return all;
@@ -374,8 +369,7 @@ bool hk_superslab_add(unsigned slices, unsigned cls) {
     bool filled;
     if (ss == NULL)
         return false;
-    if ((HK_UNLIKELY(hk_load_relaxed(&shadows)) && !add_shadow(ss)) ||
-        !take_memory(slices * HK_SLICE, cls, &range, &used, &filled)) {
+    if (!take_memory(slices * HK_SLICE, cls, &range, &used, &filled)) {
         hk_stock_put(&stock, ss);
         return false;
     }
@@ -392,10 +386,7 @@ bool hk_superslab_add(unsigned slices, unsigned cls) {
     ss->base = range.start;
     ss->holes = holes;
     ss->marked = marked;
-    /* guarding may have begun since the shadow was asked for: without one nothing can be carved */
-    const bool can = HK_LIKELY(!hk_load_relaxed(&shadows)) || add_shadow(ss);
-    ss->whole = hk_slice_mask(0, count) & ~holes;
-    ss->free = can ? ss->whole : 0;
+    ss->whole = ss->free = hk_slice_mask(0, count) & ~holes;
     ss->fresh = used == 0 ? ss->free : 0;
     ss->no_huge_pages = !filled && used == 0;
     ss->filled = filled;

@@ -44,7 +44,7 @@ struct hk_superslab {
     uint32_t left;            /* without base: bytes that had memory to the end */
     hk_superslab_t *next, **link; /* on that list; *link is this one */
     hk_stocked_t kept;
-    hk_shadow_t *shadows; /* const once set; of each slice; NULL where nobody guards the heap */
+    hk_shadow_t *shadows; /* const once set; of each slice; NULL until a slab has one */
     atomic_bool early;    /* atomic: any thread; set once: not all of it is 0 where no slab is */
     bool marked;          /* const while mapped; some of the holes are marks in the page tables */
     hk_slab_t slabs[HK_SLICES];

@@ -5,6 +5,7 @@
 
 #include "backend/large.h"
 #include "backend/limit.h"
+#include "backend/pack.h"
 #include "backend/purge.h"
 #include "backend/region.h"
 #include "base/counters.h"
@@ -177,6 +178,9 @@ static HK_COLD void *reclaim_and_take(hk_thread_t *thread, unsigned cls, size_t 
     reclaim(thread, cls != 0);
     hk_lock(&hk_purge_lock);
     p = take(thread, cls, n, align, dirty);
+    /* no slab can be had, but packs may have room that only few of their blocks keep from going back */
+    if (p == NULL && cls != 0 && !hk_guarded() && hk_region_is_bounded() && align <= HK_PACK_ALIGN)
+        p = hk_pack_alloc(hk_max(n, 1), hk_max(align, HK_GRAIN));
     hk_unlock(&hk_purge_lock);
     return p;
 }

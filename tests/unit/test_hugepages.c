@@ -120,13 +120,20 @@ static void written(void) {
     CHECK(!hk_huge_pages_is_written(block));
 }
 
-/* One byte of a page that is looked at is enough, and one page is not. */
+/* One byte of a page that is looked at is enough, and one page is not; nor is what lies in even steps, as programs like them. */
 static void hollow(void) {
+    const size_t page = hk_os_page_size();
     char *block = fresh(1);
     CHECK(hk_huge_pages_is_hollow(block, HK_UNIT));
-    block[0] = 1;
-    CHECK(hk_huge_pages_is_hollow(block, HK_UNIT));
-    block[HK_UNIT / 2 + hk_os_page_size() - 1] = 1;
+    for (size_t step = HK_UNIT; step >= 8 * page; step /= 2) {
+        for (size_t at = 0; at < HK_UNIT; at += step)
+            block[at] = 1;
+        CHECK(hk_huge_pages_is_hollow(block, HK_UNIT));
+    }
+    for (size_t at = 0; at < HK_UNIT; at += page)
+        block[at] = 0;
+    for (size_t at = HK_UNIT / 2; at < HK_UNIT; at += page)
+        block[at + page - 1] = 1;
     CHECK(!hk_huge_pages_is_hollow(block, HK_UNIT));
     hk_os_unmap(block, HK_UNIT);
 }
@@ -159,6 +166,19 @@ static void learns(void) {
     hk_os_unmap(hollow, 4 * HK_UNIT);
 }
 
+/* What begins each of a block's units, and nothing else, does not fill it. */
+static void learns_in_even_steps(void) {
+    char *full = filled_to(4, 16), *sparse = fresh(16);
+    for (size_t at = 0; at < 16 * HK_UNIT; at += HK_UNIT)
+        sparse[at] = 1;
+    hk_huge_pages_learn(full, 4 * HK_UNIT, true);
+    CHECK(hk_huge_pages_fill(16 * HK_UNIT));
+    CHECK(hk_huge_pages_learn(sparse, 16 * HK_UNIT, true));
+    CHECK(!hk_huge_pages_fill(16 * HK_UNIT));
+    hk_os_unmap(full, 4 * HK_UNIT);
+    hk_os_unmap(sparse, 16 * HK_UNIT);
+}
+
 /* Blocks that are larger than what was filled are not believed to be once one lives on that is not; until one is. */
 static void doubts(void) {
     char *full = filled_to(4, 16), *larger = filled_to(8, 16), *reserved = filled_to(8, 1);
@@ -177,6 +197,7 @@ int main(void) {
     written();
     hollow();
     learns();
+    learns_in_even_steps();
     doubts();
     prices();
     tries();

@@ -3,6 +3,11 @@
  * range. */
 #include "backend/region_own.h"
 
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <sys/mman.h>
+
 #include "backend/mappings.h"
 #include "backend/pagemap.h"
 #include "base/calls.h"
@@ -292,6 +297,96 @@ static void system_refuses(void) {
 #endif
 }
 
+typedef void *remap_t(void *from, size_t bytes, size_t new_bytes, int flags, ...);
+static uint32_t moves_left = UINT32_MAX;
+static size_t most_held; /* while pages moved */
+
+/* The one that hakmem's calls come to. */
+__attribute__((visibility("default"))) void *mremap(void *from, size_t bytes, size_t new_bytes,
+                                                    int flags, ...) {
+    static remap_t *next;
+    va_list rest;
+    va_start(rest, flags);
+    void *to = va_arg(rest, void *);
+    va_end(rest);
+    if (next == NULL)
+        *(void **)&next = dlsym(RTLD_NEXT, "mremap");
+    most_held = hk_max(most_held, hk_held());
+    errno = ENOMEM;
+    if (moves_left == 0)
+        return MAP_FAILED;
+    moves_left--;
+    return next(from, bytes, new_bytes, flags, to);
+}
+
+/* What lies behind pages that could not be moved there is two mappings, where huge pages were asked for in a part of it. */
+static void what_is_left_may_be_two(void) {
+    start_empty(64 * HK_MIB);
+    size_t used;
+    hk_range_t cached = take(1, &used), beside = take(1, &used), range, left;
+    hk_store_relaxed(&hk_region_no_moves, 0u);
+    hk_region_give(cached);
+    moves_left = 0;
+    CHECK(hk_region_take(8 * HK_UNIT, HK_UNIT, 6 * HK_UNIT, &range, &used) && used == 0);
+    moves_left = UINT32_MAX;
+    left = take(7, &used);
+    CHECK(used == 7 * HK_UNIT && left.mixed);
+    hk_region_give(left);
+    hk_region_give(range);
+    hk_region_give(beside);
+}
+
+/* More than before is held by so many units then, for whoever asks. */
+static void grows_elsewhere(hk_range_t *range, size_t units) {
+    const size_t before = hk_held(), bytes = range->bytes + units * HK_UNIT;
+    hk_map_set(range->start, range->bytes / HK_SLICE, HK_KIND_FOREIGN);
+    most_held = 0;
+    CHECK(hk_region_move(range, bytes, bytes));
+    CHECK_EQ(most_held, before + units * HK_UNIT);
+    check_held();
+}
+
+static void moving_pages_count_once(void) {
+    start_empty(64 * HK_MIB);
+    size_t used;
+    hk_range_t cached = take(4, &used), one = take(1, &used), several;
+    hk_store_relaxed(&hk_region_no_moves, 0u);
+    hk_region_give(cached);
+    const size_t before = hk_held();
+    most_held = 0;
+    CHECK(hk_region_take(8 * HK_UNIT, HK_UNIT, 0, &several, &used) && used == 4 * HK_UNIT);
+    CHECK_EQ(most_held, before + 4 * HK_UNIT);
+    grows_elsewhere(&one, 2);
+    grows_elsewhere(&several, 2); /* which moves unit by unit */
+    hk_region_give(one);
+    hk_region_give(several);
+}
+
+/* A move that stops anywhere leaves what is held as it says: so many pieces are moved before it does. */
+static void stops_half_way(void) {
+    enum { PIECES = 16 };
+    for (unsigned piece = 0; piece < PIECES; piece++) {
+        start_empty(64 * HK_MIB);
+        size_t used;
+        hk_range_t range, ahead = take(3, &used), beside = take(1, &used);
+        hk_range_t more = take(4, &used), between = take(1, &used);
+        hk_store_relaxed(&hk_region_no_moves, 0u);
+        hk_region_give(ahead);
+        CHECK(hk_region_take(6 * HK_UNIT, HK_UNIT, 0, &range, &used) && range.mixed);
+        mark(range.start, range.bytes, 0x77);
+        hk_region_give(more);
+        hk_map_set(range.start, range.bytes / HK_SLICE, HK_KIND_FOREIGN);
+        moves_left = piece;
+        hk_region_move(&range, 12 * HK_UNIT, 12 * HK_UNIT);
+        moves_left = UINT32_MAX;
+        CHECK(marked(range.start, 6 * HK_UNIT, 0x77));
+        check_held();
+        hk_region_give(range);
+        hk_region_give(beside);
+        hk_region_give(between);
+    }
+}
+
 /* What grows by little has room for more once it has moved, and keeps it while others grow as well: else it would move
  * again and again, its pages in ever more parts. */
 static void growing_keeps_its_room(void) {
@@ -350,6 +445,9 @@ int main(void) {
     extending();
     moving();
     system_refuses();
+    what_is_left_may_be_two();
+    moving_pages_count_once();
+    stops_half_way();
     bound_is_respected();
     CHECK_EQ(hk_region_live(), live);
     return 0;

@@ -184,7 +184,7 @@ static void breathes_in_huge_blocks(void) {
 
 // A table that is mostly empty has no more memory than that takes, though what it is made of had been filled; and it is empty.
 static void empty_tables(void) {
-    enum { BYTES = 8 * MIB + 100, STEP = 1 << 20, ROUNDS = 10 };
+    enum { BYTES = 8 * MIB + 100, STEP = 1 << 20, ROUNDS = 20 };
     const size_t before = kept_bytes();
     for (int round = 0; round < ROUNDS; round++) {
         char *filled = round % 5 == 0 ? malloc(BYTES) : NULL;
@@ -195,7 +195,7 @@ static void empty_tables(void) {
         for (size_t i = 0; i < BYTES; i++)
             CHECK(table[i] == 0, "byte %zu in round %d", i, round);
         table[round] = table[BYTES - 1] = 1;
-        for (size_t i = STEP / 2; i < BYTES; i += STEP)
+        for (size_t i = round < ROUNDS / 2 ? STEP / 2 : STEP; i < BYTES; i += STEP)
             table[i] = 1;
         // the first one behind a block that was filled is written over
         CHECK(round % 5 == 0 || kept_bytes() < before + 4 * MIB, "%zu MiB in round %d",

@@ -2,6 +2,7 @@
 // answers NULL and ENOMEM when the limit is reached, and works again when blocks were freed.
 // limit_memory grow: a large block grows to a size that is no room for beside the old one.
 // limit_memory aligned: blocks that are aligned share mappings, of which the system allows so many.
+// limit_memory sparse: where few large blocks are left among free memory, that serves small ones.
 // limit_memory sweep: the smallest limits end in a clean refusal, never in a crash.
 #include "pattern.h"
 #include "process.h"
@@ -85,6 +86,26 @@ static int be_limited(size_t at_least) {
     void *last = malloc(at_least / 3);
     CHECK_OURS(last != NULL, "%zu MiB after everything was freed", at_least / 3 / MIB);
     free(last);
+    return 0;
+}
+
+static int be_sparse(void) {
+    size_t count, small;
+    node_t *kept = NULL, *next;
+    for (node_t *node = exhaust(100000, &count); node != NULL; node = next) {
+        next = node->next;
+        if (node->seed % 20 == 0) {
+            node->next = kept;
+            kept = node;
+        } else {
+            free(node);
+        }
+    }
+    node_t *list = exhaust(4000, &small);
+    CHECK_OURS(small * 4000 >= count * 100000 / 2,
+               "%zu blocks of 4000 bytes where %zu of 100000 were", small, count);
+    release(list, 1);
+    release(kept, 1);
     return 0;
 }
 
@@ -184,7 +205,7 @@ static void sweep(int resource, size_t from, size_t to, size_t step) {
 
 int main(int argc, char **argv) {
     world_begin(60);
-    CHECK(argc == 2, "usage: limit_memory as|data|grow|aligned|sweep");
+    CHECK(argc == 2, "usage: limit_memory as|data|grow|aligned|sparse|sweep");
     CHECK(readlink("/proc/self/exe", self, sizeof self - 1) > 0, "/proc/self/exe");
     const char *mode = argv[1];
     if (strcmp(mode, "tiny") == 0)
@@ -193,6 +214,8 @@ int main(int argc, char **argv) {
         return be_growing();
     if (strcmp(mode, "be-aligned") == 0)
         return be_aligned();
+    if (strcmp(mode, "be-sparse") == 0)
+        return be_sparse();
     if (strcmp(mode, "limited-as") == 0)
         return be_limited(300 * MIB);
     if (strcmp(mode, "limited-data") == 0)
@@ -206,6 +229,8 @@ int main(int argc, char **argv) {
         CHECK_CHILD_OK(start_limited(RLIMIT_DATA, 260 * MIB, "growing"), "ulimit -d");
     } else if (strcmp(mode, "aligned") == 0)
         CHECK_CHILD_OK(start_limited(RLIMIT_AS, 1024 * MIB, "be-aligned"), "ulimit -v");
+    else if (strcmp(mode, "sparse") == 0)
+        CHECK_CHILD_OK(start_limited(RLIMIT_AS, 64 * MIB, "be-sparse"), "ulimit -v");
     else
         sweep(RLIMIT_AS, 4 * MIB, 80 * MIB, MIB), sweep(RLIMIT_DATA, MIB / 4, 8 * MIB, MIB / 4);
     return 0;

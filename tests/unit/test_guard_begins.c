@@ -1,0 +1,63 @@
+/* Guarding begins while a superslab is on its way to another thread, and there is no memory for what guards it: it serves
+ * as soon as there is. */
+#include <dlfcn.h>
+#include <errno.h>
+#include <sys/mman.h>
+
+#include "backend/meta.h"
+#include "backend/purge.h"
+#include "backend/superslab.h"
+#include "check.h"
+
+#if !defined(__SANITIZE_THREAD__) /* which maps what it needs before anything may run */
+
+static bool waits, refuses;
+
+static void begin(void) {
+    CHECK(hk_pool_add_shadows(1, false));
+    refuses = true;
+    while (hk_meta_alloc(HK_CACHE_LINE) != NULL)
+        continue;
+}
+
+typedef void *map_t(void *hint, size_t bytes, int protection, int flags, int fd, off_t offset);
+
+/* The one that hakmem's calls come to. */
+__attribute__((visibility("default"))) void *mmap(void *hint, size_t bytes, int protection,
+                                                  int flags, int fd, off_t offset) {
+    static map_t *next;
+    if (next == NULL)
+        *(void **)&next = dlsym(RTLD_NEXT, "mmap");
+    if (refuses)
+        errno = ENOMEM;
+    void *p = refuses ? MAP_FAILED : next(hint, bytes, protection, flags, fd, offset);
+    if (waits && bytes == HK_UNIT && hk_is_aligned((uintptr_t)p, HK_UNIT)) {
+        waits = false; /* no lock is held now */
+        begin();
+    }
+    return p;
+}
+
+int main(void) {
+    enum { SIZE = 64 };
+    const unsigned cls = hk_class_of(SIZE);
+    hk_slab_t *slab = NULL, *beside = hk_pool_take(HK_SLICES, 0, 1);
+    CHECK(beside != NULL); /* the page map knows the place */
+    hk_purge_all();        /* nothing is cached */
+    waits = true;
+    while (waits && (slab = hk_pool_take(1, cls, 1)) != NULL)
+        continue;
+    CHECK(!waits && slab == NULL);
+    const size_t before = hk_pool_mapped();
+    refuses = false;
+    hk_purge_all();
+    slab = hk_pool_take(1, cls, 1);
+    CHECK(slab != NULL && hk_pool_mapped() == before);
+    hk_pool_give(slab);
+}
+
+#else
+
+int main(void) { return 0; }
+
+#endif
