@@ -77,10 +77,10 @@ Tell = Callable[[str, str], None]
 # --- finding -------------------------------------------------------------------------------------
 
 
-def recipes(root: Path | None = None) -> dict[str, Recipe]:
+def recipes() -> dict[str, Recipe]:
     """Every peer with a build recipe, by name."""
     result = {}
-    for manifest in sorted(((root or project.root()) / "lab" / "peers").glob("*/Cargo.toml")):
+    for manifest in sorted((project.root() / "lab" / "peers").glob("*/Cargo.toml")):
         package = project.toml(manifest)["package"]
         peer = package.get("metadata", {}).get("peer")
         if peer is not None:
@@ -89,11 +89,11 @@ def recipes(root: Path | None = None) -> dict[str, Recipe]:
     return result
 
 
-def found(root: Path | None = None) -> list[Library]:
+def found() -> list[Library]:
     """The system's allocator and, by name, every peer that is here right now."""
     peers = [
         Library(recipe.name, file, _recorded_version(file), "cargo", recipe.env)
-        for recipe, file in _built(root)
+        for recipe, file in _built()
     ]
     peers += [
         Library(name, file, _package_version(file), "debian")
@@ -102,14 +102,14 @@ def found(root: Path | None = None) -> list[Library]:
     return [system(), *sorted(peers, key=lambda library: library.name)]
 
 
-def names(root: Path | None = None) -> list[str]:
+def names() -> list[str]:
     """The names of the peers that are here, without the versions, which take long to find."""
-    return sorted([*(recipe.name for recipe, _ in _built(root)), *_debian_files()])
+    return sorted([*(recipe.name for recipe, _ in _built()), *_debian_files()])
 
 
-def _built(root: Path | None) -> list[tuple[Recipe, Path]]:
-    folder = (root or project.root()) / "build" / "peers"
-    known = [(recipe, folder / f"{recipe.name}.so") for recipe in recipes(root).values()]
+def _built() -> list[tuple[Recipe, Path]]:
+    folder = project.root() / "build" / "peers"
+    known = [(recipe, folder / f"{recipe.name}.so") for recipe in recipes().values()]
     return [(recipe, file) for recipe, file in known if file.is_file()]
 
 
@@ -168,19 +168,17 @@ def _output(command: Sequence[str]) -> str:
 # --- building ------------------------------------------------------------------------------------
 
 
-def build(
-    names: Sequence[str] = (), tell: Tell = lambda name, what: None, root: Path | None = None
-) -> dict[str, str | None]:
+def build(names: Sequence[str] = (), tell: Tell = lambda name, what: None) -> dict[str, str | None]:
     """Builds and verifies the named peers, or all; by name why one failed, which stops no other.
 
     `tell(name, what)` is called as each begins and ends.
     """
-    known = recipes(root)
+    known = recipes()
     unknown = [name for name in names if name not in known]
     if unknown:
         raise LabError(f"unknown peer: {', '.join(unknown)} (known: {', '.join(known)})")
     errors: dict[str, str | None] = {}
-    target = (root or project.root()) / "build" / "peers-target"
+    target = project.root() / "build" / "peers-target"
     for name in names or known:
         tell(name, "building")
         start = time.monotonic()
@@ -196,7 +194,7 @@ def build(
 
 
 def _build_one(recipe: Recipe, target: Path) -> None:
-    root = target.parents[1]
+    root = project.root()
     cargo = shutil.which("cargo")
     if cargo is None:
         raise LabError(NO_CARGO)

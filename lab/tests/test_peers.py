@@ -26,8 +26,15 @@ def shared_library(folder: Path, source: str) -> Library:
     return Library("planted", made, "1", "cargo")
 
 
-def workspace(root: Path, name: str = "tiny", tools: str = "[]") -> Path:
-    """A tree with one peer's recipe; returns the folder where built peers belong."""
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty tree in place of this project."""
+    monkeypatch.setattr(peers.project, "root", lambda: tmp_path)
+    return tmp_path
+
+
+def add_recipe(root: Path, name: str = "tiny", tools: str = "[]") -> Path:
+    """Returns the folder where built peers belong."""
     manifest = root / "lab" / "peers" / name / "Cargo.toml"
     manifest.parent.mkdir(parents=True)
     manifest.write_text(
@@ -126,34 +133,34 @@ def test_the_environment_holds_this_library_alone() -> None:
 
 
 @pytest.mark.usefixtures("no_debian")
-def test_found_tells_what_was_built_and_not_what_the_recipe_says_now(tmp_path: Path) -> None:
-    folder = workspace(tmp_path)
-    assert peers.found(tmp_path) == [library.system()]
+def test_found_tells_what_was_built_and_not_what_the_recipe_says_now(root: Path) -> None:
+    folder = add_recipe(root)
+    assert peers.found() == [library.system()]
     folder.mkdir(parents=True)
     (folder / "tiny.so").touch()
-    assert peers.found(tmp_path)[1].version == "unknown"
+    assert peers.found()[1].version == "unknown"
     (folder / "tiny.json").write_text(json.dumps({"version": "7.0"}))
     expected = Library("tiny", folder / "tiny.so", "7.0", "cargo", {"TINY_MODE": "fast"})
-    assert peers.found(tmp_path) == [library.system(), expected]
+    assert peers.found() == [library.system(), expected]
 
 
 def test_installed_peers_are_found_by_the_loaders_cache(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    planted = shared_library(tmp_path, BUMP_ALLOCATOR)
-    real = tmp_path / "libplanted.so.4.5.6"
+    planted = shared_library(root, BUMP_ALLOCATOR)
+    real = root / "libplanted.so.4.5.6"
     planted.path.rename(real)
-    foreign = tmp_path / "libforeign.so.4"
+    foreign = root / "libforeign.so.4"
     foreign.write_bytes(b"\x7fELF\x01\x01" + bytes(12) + b"\x03\x00")
     lines = [
         f"\tlibplanted.so.4 (libc6) => {foreign}",
         f"\tlibplanted.so.4 (libc6,x86-64) => {real}",
     ]
-    bin_folder = tmp_path / "bin"
+    bin_folder = root / "bin"
     script(bin_folder / "ldconfig", "printf '%s\\n' " + " ".join(f"'{line}'" for line in lines))
     monkeypatch.setenv("PATH", f"{bin_folder}")
     monkeypatch.setattr(peers, "DEBIAN", {"planted": "libplanted.so.4"})
-    assert peers.found(tmp_path)[1:] == [Library("planted", real, "4.5.6", "debian")]
+    assert peers.found()[1:] == [Library("planted", real, "4.5.6", "debian")]
 
 
 def test_where_there_are_no_rivals_it_is_said_how_to_get_them(
@@ -198,25 +205,25 @@ def test_an_unknown_peer_is_answered_with_the_known_ones() -> None:
 
 
 def test_no_cargo_is_said_for_each_peer_and_stops_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    workspace(tmp_path, "one")
-    workspace(tmp_path, "two")
-    monkeypatch.setenv("PATH", str(tmp_path))
+    add_recipe(root, "one")
+    add_recipe(root, "two")
+    monkeypatch.setenv("PATH", str(root))
     told: list[tuple[str, str]] = []
-    errors = peers.build(tell=lambda name, what: told.append((name, what)), root=tmp_path)
+    errors = peers.build(tell=lambda name, what: told.append((name, what)))
     assert list(errors) == ["one", "two"]
     assert all("cargo not found: install Rust" in str(error) for error in errors.values())
     assert told == [("one", "building"), ("one", "failed"), ("two", "building"), ("two", "failed")]
 
 
 def test_a_missing_tool_is_named_with_its_package(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    workspace(tmp_path, tools='["cmake"]')
-    script(tmp_path / "bin" / "cargo", "exit 0")
-    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    (error,) = peers.build(root=tmp_path).values()
+    add_recipe(root, tools='["cmake"]')
+    script(root / "bin" / "cargo", "exit 0")
+    monkeypatch.setenv("PATH", str(root / "bin"))
+    (error,) = peers.build().values()
     assert error == "cmake not found: `apt-get install cmake`"
 
 
@@ -231,11 +238,11 @@ def test_a_missing_tool_is_named_with_its_package(
     ],
 )
 def test_cargos_failures_become_one_line(
-    tmp_path: Path, cargo: Callable[[str], Path], said: str, expected: str
+    root: Path, cargo: Callable[[str], Path], said: str, expected: str
 ) -> None:
-    workspace(tmp_path)
+    add_recipe(root)
     cargo(f"printf '%s\\n' '{said}' >&2\nexit 101")
-    (error,) = peers.build(root=tmp_path).values()
+    (error,) = peers.build().values()
     assert len(str(error).splitlines()) == 1
     assert re.search(expected, str(error))
 
@@ -264,23 +271,23 @@ version = "0.1"
 
 
 def test_a_users_flags_build_no_other_peer_and_what_built_it_is_stated(
-    tmp_path: Path, cargo: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+    root: Path, cargo: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = workspace(tmp_path, tools='["cc"]')
-    (tmp_path / "lab" / "peers" / "Cargo.lock").write_text(LOCK)
-    made = shared_library(tmp_path, BUMP_ALLOCATOR).path
+    folder = add_recipe(root, tools='["cc"]')
+    (root / "lab" / "peers" / "Cargo.lock").write_text(LOCK)
+    made = shared_library(root, BUMP_ALLOCATOR).path
     plain = [f"{of}FLAGS" for of in ("C", "CXX", "CPP", "LD", "RUST")]
     flags = [*plain, "CFLAGS_x86_64", "HOST_CFLAGS"]
     of_cargo = ("BUILD_RUSTFLAGS", "ENCODED_RUSTFLAGS", "TARGET_X_RUSTFLAGS", "PROFILE_RELEASE_LTO")
     for name in (*flags, *(f"CARGO_{name}" for name in of_cargo)):
         monkeypatch.setenv(name, "planted")
     monkeypatch.setenv("KEPT", "planted")
-    script(tmp_path / "bin" / "compiler", "echo planted compiler 1; echo more")
+    script(root / "bin" / "compiler", "echo planted compiler 1; echo more")
     monkeypatch.setenv("CC", "compiler -m64")
     target = '"$CARGO_TARGET_DIR/release"'
-    cargo(f"env > {tmp_path}/seen; mkdir -p {target}; cp {made} {target}/libpeer_tiny.so")
-    assert peers.build(["tiny"], root=tmp_path) == {"tiny": None}
-    seen = (tmp_path / "seen").read_text().splitlines()
+    cargo(f"env > {root}/seen; mkdir -p {target}; cp {made} {target}/libpeer_tiny.so")
+    assert peers.build(["tiny"]) == {"tiny": None}
+    seen = (root / "seen").read_text().splitlines()
     assert [line for line in seen if line.endswith("=planted")] == ["KEPT=planted"]
     stated = json.loads((folder / "tiny.json").read_text())
     assert stated["version"] == "7.1"
@@ -290,23 +297,23 @@ def test_a_users_flags_build_no_other_peer_and_what_built_it_is_stated(
 
 @pytest.mark.parametrize("complete", [True, False])
 def test_only_a_verified_library_is_put_in_place(
-    tmp_path: Path, cargo: Callable[[str], Path], complete: bool
+    root: Path, cargo: Callable[[str], Path], complete: bool
 ) -> None:
-    folder = workspace(tmp_path)
+    folder = add_recipe(root)
     source = BUMP_ALLOCATOR if complete else NO_MALLOC
-    made = shared_library(tmp_path, source).path
+    made = shared_library(root, source).path
     # Stands for cargo: puts the library where cargo would and keeps what it was asked.
     target = '"$CARGO_TARGET_DIR/release"'
     alone = 'flock -n "$CARGO_TARGET_DIR/lock" true || echo alone'
     cargo(
-        f'(echo "$@"; {alone}) > {tmp_path}/asked; '
+        f'(echo "$@"; {alone}) > {root}/asked; '
         f"mkdir -p {target}; cp {made} {target}/libpeer_tiny.so"
     )
-    error = peers.build(["tiny"], root=tmp_path)["tiny"]
-    assert (tmp_path / "asked").read_text() == "build --release --locked -p peer-tiny\nalone\n"
+    error = peers.build(["tiny"])["tiny"]
+    assert (root / "asked").read_text() == "build --release --locked -p peer-tiny\nalone\n"
     if complete:
         assert error is None
-        assert peers.found(tmp_path)[-1].path == folder / "tiny.so"
+        assert peers.found()[-1].path == folder / "tiny.so"
         assert sorted(file.name for file in folder.iterdir()) == ["tiny.json", "tiny.so"]
     else:
         assert "malloc binds to" in str(error)
@@ -317,11 +324,10 @@ def test_only_a_verified_library_is_put_in_place(
 
 
 def test_advice_with_brackets_is_shown_whole(
-    tmp_path: Path, cargo: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+    root: Path, cargo: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    workspace(tmp_path)
+    add_recipe(root)
     cargo("echo 'anonymous version tag cannot be combined' >&2\nexit 101")
-    monkeypatch.setattr(peers.project, "root", lambda: tmp_path)
     done = CliRunner().invoke(peers.app, ["build", "tiny"])
     assert "tiny: its linker is GNU ld" in done.output
     assert "under [build] in" in done.output
