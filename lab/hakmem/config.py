@@ -61,7 +61,6 @@ class Profile:
 class Listing:
     """What one process answered; `said` is what it wrote on stderr: warnings, notes."""
 
-    version: str
     options: Sequence[Option]
     profiles: Sequence[Profile]
     document: Mapping[str, Any]
@@ -97,7 +96,6 @@ def parse(document: Mapping[str, Any], said: str = "") -> Listing:
     profiles = [Profile(**row) for row in document["profiles"]]
     older = {alias for profile in profiles for alias in profile.aliases}
     return Listing(
-        version=document["hakmem"],
         options=[_option(row, older) for row in document["options"]],
         profiles=profiles,
         document=document,

@@ -21,7 +21,6 @@ class Claim:
     """A figure in a text and the address of the metric it is said to be."""
 
     line: int
-    text: str
     number: str
     unit: str
     low: str | None
@@ -89,7 +88,7 @@ def _take_claims(rest: str, block: str, line: int, brackets: str, found: Found) 
         lower = re.search(rf"{NUMBER}\s?(?:[–…-]|to|and|or)\s?$", rest[: match.start()])
         if lower:
             found.faults.append((at, f"{lower.group().strip()} … has no record of its own"))
-        found.claims.append(Claim(line=at, text=match.group(), block=block, **part))
+        found.claims.append(Claim(line=at, block=block, **part))
         return spaces(match)
 
     rest = re.sub(pattern, take, rest)

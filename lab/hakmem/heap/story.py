@@ -84,7 +84,7 @@ def of_process(
     others: Sequence[Process],
     beside: Iterable[Path],
     wrappers: re.Pattern[str],
-    command: str = "",
+    command: str,
 ) -> Page:
     names = symbols.names(process.profiles, [*beside, PERF_MAPS])
     at = [weigh.weigh(profile, IN_USE, names.of) for profile in process.profiles]

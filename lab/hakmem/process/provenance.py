@@ -212,9 +212,7 @@ def _ticks() -> dict[str, float]:
 # ---- the allocator that was really there ----
 
 
-def require_intended(
-    library: Library, proof: Proof | None, environment: Mapping[str, str] | None = None
-) -> None:
+def require_intended(library: Library, proof: Proof | None, environment: Mapping[str, str]) -> None:
     """LabError where the allocator of a finished process is not the one intended.
 
     `environment` is the process's: each option set in it must be in effect, where the process
@@ -232,7 +230,7 @@ def require_intended(
     if proof.version != library.version:
         raise LabError(f"hakmem {library.version} was intended, the process ran {proof.version}")
     if proof.settings is not None:
-        for name, text in tuning(environment or {}).items():
+        for name, text in tuning(environment).items():
             _require_setting(name, text, proof.settings, library)
 
 

@@ -67,13 +67,12 @@ METRICS = {
 
 @dataclass(frozen=True)
 class Target:
-    """One entry. `bound` None: the recorded figure carries it. `source` is the key `from`: who
-    set the target, and where. `where` and `least` are what the record must say to be counted."""
+    """One entry. `bound` None: the recorded figure carries it. `where` and `least` are what the
+    record must say to be counted."""
 
     id: str
     area: str
     what: str
-    source: str
     kind: str
     metric: str
     side: Literal["at most", "at least", "is"]
@@ -83,7 +82,6 @@ class Target:
     unit: str = "ratio"
     scale: str | None = None
     plain: bool = False
-    why: str = ""
     where: Mapping[str, Any] = field(default_factory=dict)
     least: Mapping[str, float] = field(default_factory=dict)
     benchmarks: Sequence[str] = ()
@@ -116,6 +114,7 @@ def load(path: Path) -> list[Target]:
 
 def _target(entry: Entry) -> Target:
     said = {key: entry.text(key) for key in REQUIRED}
+    del said["from"]  # who set it, and where: for the reader of the file
     kind, metric = said["kind"], said["metric"]
     if kind not in METRICS:
         raise entry.wrong(f"unknown kind of record: {kind}; known: {', '.join(METRICS)}")
@@ -125,7 +124,6 @@ def _target(entry: Entry) -> Target:
             raise entry.wrong(f"unknown metric: no {kind} record has {name!r}")
     side, bound = _bound(entry)
     return Target(
-        source=said.pop("from"),
         **said,
         side=side,
         bound=bound,
@@ -134,7 +132,6 @@ def _target(entry: Entry) -> Target:
         unit=entry.text("unit", "") or "ratio",
         scale=_scale(entry),
         plain=_plain(entry),
-        why=entry.text("why", ""),
         where=entry.table("where"),
         least=entry.table("least"),
         benchmarks=_benchmarks(entry),
@@ -171,9 +168,10 @@ def _scale(entry: Entry) -> str | None:
 
 
 def _plain(entry: Entry) -> bool:
+    why = entry.text("why", "")
     if "interval" not in entry:
         return False
-    if entry.content["interval"] is not False or not entry.text("why", ""):
+    if entry.content["interval"] is not False or not why:
         raise entry.wrong("interval can only be false, with the reason as `why`")
     return True
 
