@@ -390,7 +390,7 @@ def test_who_gave_no_answer_is_told_with_the_page(stand: Stand) -> None:
 
 
 def test_where_nobody_answers_once_says_so(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "ask_all", lambda form: [])
+    monkeypatch.setattr(processes, "listening", list)
     done = stand.call("export", "--once")
     assert done.stderr == f"hakmem: {view.NOBODY}\n"
     assert f"{export.SILENT} 0\n" in done.stdout

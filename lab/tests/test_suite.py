@@ -103,7 +103,7 @@ def test_where_more_is_better_all_ratios_are_in_one_direction(world: World) -> N
 def test_a_suite_takes_little_room_and_its_samples_are_beside_it(world: World) -> None:
     world.run(world.request("prodcons"))
     (part,) = world.own.records("comparison")
-    assert len(canonical(part.to_dict())) < 3000
+    assert len(canonical(vars(part))) < 3000
     text = lzma.decompress(world.ledger.raw_path(part.raw["samples.tsv.xz"]).read_bytes()).decode()
     head, *rows = (line.split("\t") for line in text.splitlines())
     assert len(rows) == len(world.trials)

@@ -181,7 +181,7 @@ def show_command(id: Annotated[str, typer.Argument(help="A record's id.")]) -> N
     """One record, whole, and where its raw output lies."""
     ledger = Ledger.default()
     record = ledger.get(id)
-    print(json.dumps(record.to_dict(), indent=2, ensure_ascii=False))
+    print(json.dumps(vars(record), indent=2, ensure_ascii=False))
     for name, digest in record.raw.items():
         print(f"{name}: {ledger.raw_path(digest)}", file=sys.stderr)
 

@@ -64,9 +64,6 @@ class Record:
         """The command line that made it, or its kind where it states none."""
         return " ".join(map(str, self.body.get("argv") or [self.kind]))
 
-    def to_dict(self) -> dict[str, Any]:
-        return dict(vars(self))
-
 
 def canonical(content: object) -> bytes:
     """The one way to write a value as JSON: sorted keys, no spaces, ASCII; no NaN, no infinity."""

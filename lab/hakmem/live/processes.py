@@ -101,11 +101,6 @@ def _read(connection: socket.socket) -> bytes:
     return bytes(found)
 
 
-def ask_all(form: str) -> list[Answer | None]:
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        return list(pool.map(lambda name: ask(name, form), listening()))
-
-
 def command_of(pid: int) -> str:
     """As the process calls itself, which may be anything."""
     try:
@@ -142,7 +137,8 @@ def counts(figures: dict[str, Any]) -> defaultdict[str, int]:
 
 
 def found(form: str, read: Callable[[Answer], T | None]) -> Found[T]:
-    answers = ask_all(form)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        answers = list(pool.map(lambda name: ask(name, form), listening()))
     here = [one for answer in answers if answer and (one := read(answer))]
     return Found(sorted(here, key=lambda one: one.pid), len(answers) - len(here))
 
