@@ -102,9 +102,9 @@ def commit(folder: Path, message: str = "x") -> str:
     return git(folder, "rev-parse", "HEAD")
 
 
-def until(what: Callable[[], object], seconds: float = PATIENCE_S) -> bool:
+def until(what: Callable[[], object]) -> bool:
     """Waits for it; no test is decided by how long that takes."""
-    give_up = time.monotonic() + seconds
+    give_up = time.monotonic() + PATIENCE_S
     while not (found := bool(what())) and time.monotonic() < give_up:
         time.sleep(0.02)
     return found

@@ -46,7 +46,7 @@ def test_what_was_written_is_read(tmp_path: Path, level: int, unpacked: bool) ->
     assert (one.bytes, one.objects) == ({IN_USE: 100, ALLOCATED: 300}, {IN_USE: 1, ALLOCATED: 3})
     assert other.bytes == {IN_USE: 0, ALLOCATED: 1 << 40}
     assert other.objects == {IN_USE: 0, ALLOCATED: 2}
-    module = pprof.Module(0x1000, 0x3000, 0x400, "/bin/program", "ab12")
+    module = pprof.Module(0x1000, 0x400, "/bin/program", "ab12")
     assert [place.module for s in found.samples for place in s.stack] == [module] * 3 + [None]
     assert (found.pid, found.interval, found.duration_ns) == (4711, 524288, 5)
     assert found.facts == {"hakmem": "0.0-made", "pid": "4711", "reason": "exit"}

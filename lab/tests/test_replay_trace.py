@@ -107,9 +107,9 @@ def test_the_replayer_refuses_damaged_streams_or_replays_them(
     assert all(ends.values())
 
 
-def said_of(path: Path, threads: Sequence[Sequence[int]], slots: int = 1) -> str:
-    """What the replayer says of streams in these words."""
-    made = streams.Streams([array("I", words) for words in threads], slots)
+def said_of(path: Path, threads: Sequence[Sequence[int]]) -> str:
+    """What the replayer says of streams in these words, for one slot."""
+    made = streams.Streams([array("I", words) for words in threads], 1)
     path.write_bytes(made.to_bytes())
     done = children.said([REPLAYER, path], timeout=PATIENCE_S)
     return done.stderr.partition("replayed: ")[2].strip() if done.returncode == 1 else ""

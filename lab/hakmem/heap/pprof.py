@@ -26,7 +26,6 @@ class Module:
     """A file that the process had mapped, and where."""
 
     start: int
-    limit: int
     offset: int
     file: str
     build_id: str
@@ -147,8 +146,8 @@ def _sample(one: Message, places: Mapping[int, Location], types: Sequence[str]) 
 
 
 def _module(one: Message, strings: Sequence[str]) -> Module:
-    start, limit, offset, file, build_id = (one.number(field) for field in range(2, 7))
-    return Module(start, limit, offset, strings[file], strings[build_id])
+    start, _, offset, file, build_id = (one.number(field) for field in range(2, 7))
+    return Module(start, offset, strings[file], strings[build_id])
 
 
 def _named(line: Message, functions: Mapping[int, Message], strings: Sequence[str]) -> Named:
