@@ -7,6 +7,8 @@
 # Builds besides the product whose unit tests `make test` runs; e.g. `make test CHECKED=debug`.
 CHECKED ?= debug asan tsan hostile
 JOBS ?= $(shell nproc)
+# Many of them wait more than they compute.
+TESTS_AT_ONCE ?= $(shell expr $(JOBS) + 2)
 PYTEST_ARGS ?=
 # Of each fuzz target in each profile.
 FUZZ_SECONDS ?= 60
@@ -100,7 +102,7 @@ build-%:
 
 test-%: build-%
 	@$(if $(filter test,$(MAKECMDGOALS)),,tools/setup --or-without test)
-	ctest --preset $* --parallel $(JOBS)
+	ctest --preset $* --parallel $(TESTS_AT_ONCE)
 
 $(READY): lab/pyproject.toml
 	@tools/setup lab venv

@@ -91,9 +91,6 @@ static unsigned mappings_there(void) {
 
 /* A block takes two mappings, its own and a fence, which is the next block's as well: a fork copies all of them. */
 static void fences_are_shared(void) {
-#ifdef __SANITIZE_THREAD__
-    return; /* it has mappings of its own for each of them */
-#endif
     enum { BLOCKS = 300, BYTES = 40000 };
     static char *blocks[BLOCKS];
     hak_trim();

@@ -10,9 +10,6 @@ static child_t child;
 
 /* Superslabs of a guarded process: apart, and each time elsewhere. */
 static void superslabs_lie_apart(void) {
-#ifdef __SANITIZE_THREAD__
-    return; /* it allows no mappings at most addresses, and says so by another place */
-#endif
     enum { UNITS = 12, BYTES = 30000, BLOCKS = UNITS * (int)(HK_UNIT / BYTES) };
     static void *blocks[BLOCKS];
     uintptr_t seen[2 * UNITS], least = UINTPTR_MAX, most = 0;
@@ -50,9 +47,6 @@ static void says_out_of_bounds(void) {
 
 /* One in eight slices of a superslab for slabs cannot be touched, each time another; the others can. */
 static void superslabs_have_holes(void) {
-#ifdef __SANITIZE_THREAD__
-    return; /* as above */
-#endif
     enum { BYTES = 30000, BLOCKS = 400, UNITS = 32 };
     static char *blocks[BLOCKS], *units[UNITS];
     static bool used[UNITS][HK_UNIT / HK_SLICE];

@@ -7,7 +7,7 @@
 #include "front/magazine.h"
 #include "guard/quarantine.h"
 
-#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__)
 
 enum { TRAP_FLAG = 0x100, SIZE = 700, HELD = 128, MORE = 32, TAKEN = 20, AFTERWARDS = 300 };
 enum { INSTRUCTIONS = 400, ONCE_REFILLED = 60 };

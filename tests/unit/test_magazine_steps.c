@@ -9,7 +9,7 @@
 #include "magazines.h"
 #include "pool_stats.h"
 
-#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__)
 
 enum { TRAP_FLAG = 0x100, SIZE = 500, OTHER = 1000, HELD = 1200 };
 

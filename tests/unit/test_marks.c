@@ -121,9 +121,6 @@ static unsigned holes(unsigned *marked) {
 
 /* Superslabs come and go: in the next one nothing of the last one's holes is left. */
 static void holes_come_and_go(bool marks) {
-#ifdef __SANITIZE_THREAD__
-    return; /* it allows no mappings at most addresses */
-#endif
     enum { SMALL = 30000, MANY = 12 * (int)(HK_UNIT / SMALL) };
     static char *small[MANY];
     unsigned marked, with;

@@ -10,12 +10,7 @@
 #include "policy/purger.h"
 #include "superslabs.h"
 
-#ifdef __SANITIZE_THREAD__
-enum { STEPS = 25 };
-#else
-enum { STEPS = 160 };
-#endif
-enum { MOST_PAGES = 64, SEEDS = 2 };
+enum { STEPS = 160, MOST_PAGES = 64, SEEDS = 2 };
 
 static size_t page;
 

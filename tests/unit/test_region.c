@@ -424,9 +424,6 @@ static void scattered(void *unused) {
 
 static void stays_in_its_window(void) {
     static child_t child;
-#ifdef __SANITIZE_THREAD__
-    return; /* it allows no mappings at most addresses */
-#endif
     if (is_emulated("mappings at addresses of chance"))
         return;
     child_run(&child, scattered, NULL);
