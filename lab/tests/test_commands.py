@@ -2,13 +2,15 @@
 
 import inspect
 import json
+import re
+import shlex
 import sys
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import pytest
 from click import Context
-from hakmem import cli as commands
+from hakmem import cli as commands, project
 from hakmem.cli import PANELS
 from hakmem.process.children import said
 from standing import PATIENCE_S, SLOW_TO_LOAD, Stand, flat, ran
@@ -123,6 +125,20 @@ def test_the_shell_completes_commands_options_and_their_values(stand: Stand) -> 
     assert offered(stand, "hakmem compare --rival sy") == ["system"]
     assert "--max-blocks" in offered(stand, "hakmem compare --max")
     assert offered(stand, "hakmem compare --rival no-such") == []
+
+
+def test_in_the_docs_the_options_of_a_table_stand_before_its_names() -> None:
+    """Behind them they are refused."""
+    root = project.root()
+    texts = [file.read_text() for file in (*root.glob("*.md"), *(root / "docs").rglob("*.md"))]
+    rows = re.compile(r"hakmem compare (--(?:programs|suite|bench)\b.*?)(?:[`,;]|  +#|$)", re.M)
+    found = [
+        line for text in [*texts, commands.load("compare").help] for line in rows.findall(text)
+    ]
+    assert len(found) > 10
+    for line in found:
+        read = commands.load("compare").make_context("compare", shlex.split(line))
+        assert not [name for name in read.params["command"] or () if name.startswith("-")], line
 
 
 def test_no_help_is_taken_for_markup() -> None:
