@@ -291,7 +291,7 @@ def test_without_distributed_it_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     done = stand.call("ab", "--on", "dask://x:1", "--b", "X=1", "--bench", "prodcons")
-    refused(done, "pip install './lab[cluster]'")
+    refused(done, "pip install -e './lab[cluster]'")
 
 
 HERE = {"cpu": "a", "architecture": "b", "kernel": "c", "libc": "d"}

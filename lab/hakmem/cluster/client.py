@@ -326,7 +326,8 @@ def connected(address: str) -> Iterator[Any]:
         from distributed import Client
     except ImportError:
         raise LabError(
-            "--on needs Dask's distributed, which is not installed: pip install './lab[cluster]'"
+            "--on needs Dask's distributed, which is not installed: in the checkout, "
+            "pip install -e './lab[cluster]'"
         ) from None
     if not address.startswith(SCHEME) or address == SCHEME:
         raise LabError(f"--on takes {SCHEME}HOST:PORT, not {address}")
