@@ -1,6 +1,7 @@
 """`hakmem soak` from the outside, on a stand-in program that may do everything wrong."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -11,8 +12,9 @@ from typing import Any
 
 import pytest
 from hakmem import project
+from hakmem.process.library import system
 from hakmem.soak import epochs_csv, inside
-from standing import MATRIX, Stand, need_built, ran, refused
+from standing import MATRIX, Stand, need_built, ran, refused, until
 from users import run
 
 QUICK = ("--seconds", "30", "--epoch-sec", "0.5")
@@ -142,9 +144,13 @@ def test_a_soak_that_failed_before_its_first_epoch_leaves_no_file(
     for arguments, status in ((silent, 1), (("--", program), 126), (("--", "true"), 2)):
         ran(quick(*arguments), status)
         assert list(tmp_path.iterdir()) == [program]
-    out.write_text("an older one\n")
+    log = out.with_name("a.csv.log")
+    for file in (out, log):
+        file.write_text("an older one\n")
     ran(quick(*silent), 1)
-    assert out.read_text() == "an older one\n"
+    ran(quick("--", "echo", "a newer one"), 2)
+    assert {out.read_text(), log.read_text()} == {"an older one\n"}
+    assert {*tmp_path.iterdir()} == {program, out, log}
 
 
 def test_a_hanging_program_is_killed(quick: Quick, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,6 +187,35 @@ def test_a_commands_failure_is_told_and_its_length_can_be_cut(own: Stand, out: P
     cut = ("--epoch-sec", "0.05", "--seconds", "0.5", "--no-record")
     ran(own.call("soak", *cut, "--out", out, "--", *long))
     assert epochs_csv.parse(out.read_text()).epochs == 10
+
+
+DIES = """
+import os, signal
+def died(*_):
+    signal.signal({0}, signal.SIG_DFL)
+    os.kill(os.getpid(), {0})
+signal.signal(signal.SIGTERM, died)
+print("ready", flush=True)
+signal.pause()
+"""
+
+
+@pytest.mark.parametrize("number", ["SIGSEGV", "SIGABRT", "SIGHUP"])
+def test_a_crash_of_what_was_asked_to_end_is_one(tmp_path: Path, number: str) -> None:
+    def is_ready(*_: object) -> None:
+        assert until(lambda: log.read_text() == "ready\n")
+
+    argv, log = [sys.executable, "-c", DIES.format(f"signal.{number}")], tmp_path / "log"
+    what = inside.Started(argv, system(), os.environ, {})
+    found = inside.run(what, 0.05, 0.1, log, is_ready)
+    assert found.epochs == 2
+    assert found.error == (None if number == "SIGHUP" else f"killed by {number}: ready")
+
+
+def test_two_soaks_in_a_folder_have_a_log_each(own: Stand, tmp_path: Path) -> None:
+    for name in ("run.a", "run.b"):
+        own.call("soak", "--no-record", "--out", tmp_path / name, "--", "echo", name)
+        assert (tmp_path / f"{name}.log").read_text() == f"{name}\n"
 
 
 def test_a_process_that_runs_already_is_sampled_and_left_alone(own: Stand, out: Path) -> None:

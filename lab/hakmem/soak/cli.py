@@ -92,7 +92,7 @@ def run_command(
     verify(library)
     require_ledger(record)
     if command:
-        name, argv, log = shlex.join(command), command, path.with_suffix(".csv.log")
+        name, argv, log = shlex.join(command), command, path.with_name(f"{path.name}.log")
         terminal.say(console, f"what it prints goes into {log}")
         own = {**library.environment(os.environ), **inside.OS_STATS_ON, **settings}
         what = Started(argv, library, own, settings)

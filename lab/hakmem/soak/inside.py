@@ -187,6 +187,11 @@ ROLLUP = {
     "anonhuge_kb": "AnonHugePages",
 }
 GRACE_S = 5.0  # between asking a program to end and killing it
+# By which no program ends that was only asked to.
+CRASHES = {
+    *(signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE),
+    *(signal.SIGTRAP, signal.SIGSYS),
+}
 
 
 def _counts(pid: int) -> tuple[int, Row] | None:
@@ -253,13 +258,18 @@ def run(
 ) -> Ended:
     """Starts a command and samples it; what it prints goes into `log`.
 
-    After `seconds` it is asked to end, and killed if it does not: that is no failure. Without
-    them it runs to its own end.
+    After `seconds` it is asked to end, and killed if it does not: that is no failure, but a crash
+    on the way is. Without them it runs to its own end.
     """
-    with scratch.folder("soak") as folder, _output(log) as out:
+    with scratch.folder("soak") as folder, _output(log) as (out, older):
         proof_file = folder / "proof.jsonl"
+
+        def seen(row: Row, line: str) -> None:
+            older.unlink(missing_ok=True)
+            on_epoch(row, line)
+
         with started(what, proof_file, out, out) as child:
-            epochs = sample(child.pid, epoch_s, seconds, on_epoch)
+            epochs = sample(child.pid, epoch_s, seconds, seen)
             # It may also have vanished for sampling a moment before it can be waited for.
             alive = child.poll() is None and _counts(child.pid) is not None
             stopped = seconds is not None and alive
@@ -271,18 +281,25 @@ def run(
                 child.wait()
         proof = proofs.own(proof_file, child.pid)
         said = log.read_text(encoding="utf-8", errors="replace")
-    status = 0 if stopped else child.returncode
+    crashed = -child.returncode in CRASHES
+    status = 0 if stopped and not crashed else child.returncode
     return ended(what, status, said, proof, epochs)
 
 
 @contextlib.contextmanager
-def _output(log: Path) -> Iterator[IO[bytes]]:
-    """The file for what a program prints; a silent one leaves none."""
+def _output(log: Path) -> Iterator[tuple[IO[bytes], Path]]:
+    """The file for what a program prints, and where an older one waits: unless that is removed, it
+    comes back in the end. A silent program leaves none."""
+    older = log.with_name(f".{log.name}.older")
+    if log.is_file():
+        log.rename(older)
     try:
         with log.open("wb") as out:
-            yield out
+            yield out, older
     finally:
-        if log.is_file() and log.stat().st_size == 0:
+        if older.exists():
+            older.replace(log)
+        elif log.is_file() and log.stat().st_size == 0:
             log.unlink()
 
 
