@@ -5,8 +5,9 @@ Stand-ins run here, so that no package is needed.
 
 import random
 import re
+import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,8 +19,8 @@ from hakmem.paired.blocks import Track
 from hakmem.paired.cells import Cell
 from hakmem.process.library import Library, hakmem, system
 from hakmem.process.sample import Process, Sample, take, take_shown
-from hakmem.programs import PROGRAMS, Program, Ready, find, inputs, prepare
-from hakmem.programs.catalogue import PYTHON, Maker
+from hakmem.programs import PROGRAMS, Program, Ready, find, inputs, prepare, ready as ready_module
+from hakmem.programs.catalogue import PYTHON, WHEELS, Maker
 from hakmem.programs.ready import make_inputs
 from standing import Stand
 
@@ -117,6 +118,26 @@ def test_what_cannot_be_installed_is_left_out_with_the_reason(
     monkeypatch.setattr("hakmem.programs.ready._install_packages", lambda: "no network")
     with pytest.raises(LabError, match=r"toy: no-such is not here, nor could nosuch .* no network"):
         toy(argv=("no-such",), package="nosuch")
+
+
+def test_a_wheel_that_is_not_there_is_not_compiled_and_said(
+    toy: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def said(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        asked.append(argv)
+        failed = "install" in argv
+        why = "Not found (from versions: 1, 2)\nNo match\n" * failed
+        return subprocess.CompletedProcess(argv, int(failed), "1.9", why)
+
+    asked: list[Sequence[str]] = []
+    monkeypatch.setattr(ready_module, "inputs_dir", lambda: tmp_path)
+    monkeypatch.setattr(ready_module, "_said", said)
+    why = (
+        r"toy: none-such==2\.0 could not .* a wheel .* Python 3\.\d+\? .* said: Not found No match"
+    )
+    with pytest.raises(LabError, match=why):
+        toy(wheel="none-such==2.0", command=WHEELS)
+    assert "--only-binary=:all:" in asked[-1]
 
 
 def test_the_system_is_the_c_librarys_allocator_whatever_a_program_is_linked_with(toy: Toy) -> None:

@@ -4,6 +4,7 @@ import functools
 import hashlib
 import json
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -153,12 +154,12 @@ def _installed(program: Program) -> str:
     name = program.name
     (command,) = _words((program.command or program.argv[0],))
     trouble = ""
-    if program.wheel:
-        trouble = _install_wheel(program.wheel)
-    elif shutil.which(command) is None:
+    if program.wheel and (trouble := _install_wheel(program.wheel)):
+        raise LabError(f"{name}: {program.wheel} could not be installed. {trouble}")
+    if shutil.which(command) is None:
         trouble = _install_packages()
     if shutil.which(command) is None:
-        wanted = program.wheel or program.package
+        wanted = program.package
         raise LabError(f"{name}: {command} is not here, nor could {wanted} be installed. {trouble}")
     said = _said((command, *program.version))
     text = (said.stdout + said.stderr).strip()
@@ -180,7 +181,8 @@ def _install_packages() -> str:
 
 @functools.cache
 def _install_wheel(wheel: str) -> str:
-    """An environment of its own for what pip brings; "" or what went wrong."""
+    """An environment of its own for what pip brings; "" or what went wrong. Nothing is compiled: of
+    a pinned version that a newer Python has no wheel of that would take half an hour, or fail."""
     python = _wheels_python()
     try:
         if not python.exists():
@@ -190,7 +192,12 @@ def _install_wheel(wheel: str) -> str:
         if _said((str(python), "-c", asks)).stdout.strip() == wheel.partition("==")[2]:
             return ""
         pip = (str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-        done = _said((*pip, wheel))
+        done = _said((*pip, "--only-binary=:all:", wheel))
     except (OSError, subprocess.SubprocessError) as error:
         return f"pip install {wheel}: {error}"
-    return "" if done.returncode == 0 else " ".join(done.stderr.split())[-300:]
+    if done.returncode == 0:
+        return ""
+    own = ".".join(map(str, sys.version_info[:2]))
+    # Of the hundreds of other versions only that there are none tells something: no network.
+    said = re.sub(r" \(from versions: (?!none).*?\)", "", " ".join(done.stderr.split()))[-300:]
+    return f"Is there a wheel of it for Python {own}? pip compiles nothing, and said: {said}"
