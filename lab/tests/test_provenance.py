@@ -95,6 +95,40 @@ def test_a_library_older_than_its_source_is_refused(tmp_path: Path) -> None:
     provenance.require_current(built, tmp_path / "src")
 
 
+@pytest.mark.parametrize(
+    ("changed", "refused"),
+    [
+        ("src/api/cxx.cc", "lib.so"),
+        ("shared/dlopen.c", "lib.so"),
+        ("tools/order.ld", "lib.so"),
+        ("CMakeLists.txt", "build.ninja"),
+        # Nothing would be built again after these.
+        ("shared/unwinder.c", None),
+        ("shared/throw.cc", None),
+        ("tools/lint", None),
+    ],
+)
+def test_a_library_is_older_than_what_a_build_renews_it_for(
+    tmp_path: Path, changed: str, refused: str | None
+) -> None:
+    names = "src/api/cxx.cc CMakeLists.txt shared/dlopen.c shared/unwinder.c shared/throw.cc"
+    built, rules = (tmp_path / "build" / name for name in ("lib.so", "build.ninja"))
+    for path in (*(tmp_path / n for n in (*names.split(), "tools/order.ld", "tools/lint")), built):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        os.utime(path, (2, 2))
+    # A compiler without an unwinder to link in.
+    rules.write_text("build lib.so: LINK /r/shared/dlopen.c | /r/tools/order.ld\n")
+    os.utime(rules, (2, 2))
+    provenance.require_current(built, tmp_path)
+    os.utime(tmp_path / changed, (3, 3))
+    if refused:
+        with pytest.raises(LabError, match=f"{refused} is older than .*{changed}"):
+            provenance.require_current(built, tmp_path)
+    else:
+        provenance.require_current(built, tmp_path)
+
+
 def test_a_benchmark_older_than_its_source_is_refused(tmp_path: Path) -> None:
     program = tmp_path / "build" / "bench_batch"
     for path in (program, *(tmp_path / "bench" / name for name in ("batch_work.cc", "batch.c"))):

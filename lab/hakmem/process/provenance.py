@@ -21,6 +21,10 @@ from hakmem.suite import Command
 
 UNSTATED = "not stated"
 
+# What the shared library is made from; the files where compiler and linker have what they need.
+# (shared/throw.cc is the archive's alone.)
+OF_LIBRARY = ("src", "include", "shared/dlopen.c", "shared/unwinder.c", "tools/order.ld")
+
 # What cannot change a measurement may differ from the commit: the ledger grows while one runs.
 HARMLESS = (":(exclude)evidence", ":(exclude)docs", ":(exclude)*.md")
 
@@ -129,11 +133,23 @@ def c_library() -> Path:
     return Path(found.group(1))
 
 
-def require_current(library: Path, root: Path, folders: Sequence[str] = ("src", "include")) -> None:
-    """LabError where a library that was built in `root` is older than the source there."""
-    if library.resolve().is_relative_to(root.resolve()):
-        found = (path for folder in folders for path in (root / folder).rglob("*.*"))
-        _require_newer(library, (path for path in found if path.suffix in (".c", ".h", ".def")))
+def require_current(library: Path, root: Path, sources: Sequence[str] = OF_LIBRARY) -> None:
+    """LabError where a library that was built in `root` is older than the source there.
+
+    Only what a build renews is asked for: a file by its name where the build's rules have it, and
+    of CMakeLists.txt that the rules are newer, for a comment in it changes no library.
+    """
+    if not library.resolve().is_relative_to(root.resolve()):
+        return
+    rules = library.parent / "build.ninja"
+    said = rules.read_text(encoding="utf-8") if rules.is_file() else ""
+    if said:
+        _require_newer(rules, [root / "CMakeLists.txt"])
+    named = (root / name for name in sources if f"/{name}" in said)
+    inside = (path for name in sources for path in (root / name).rglob("*.*"))
+    kept = (".c", ".cc", ".h", ".def")
+    _require_newer(library, (path for path in inside if path.suffix in kept))
+    _require_newer(library, (path for path in named if path.is_file()))
 
 
 def require_program(file: Path, root: Path) -> Path:
