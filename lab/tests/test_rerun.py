@@ -297,6 +297,14 @@ def test_another_source_is_checked_out_and_built(own: Stand, repository: Path) -
     # The present source is measured by the present build.
     new = recorded(now, "ab", *SHORT, "--b", "X=1", "--bench", "prodcons")
     assert "present" in now.call("rerun", new.id, "--list").stdout
+    # So it is by another compiler, but not from another source of what is linked in besides.
+    with now.library.open("ab") as library:
+        library.write(b"another build")
+    assert "present" in now.call("rerun", new.id, "--list").stdout
+    (repository / "shared").mkdir()
+    (repository / "shared" / "more.c").touch()
+    commit(repository)
+    assert "present" not in now.call("rerun", new.id, "--list").stdout
 
 
 def test_a_changed_benchmark_is_said_and_the_commits_own_is_run(

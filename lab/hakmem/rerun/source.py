@@ -67,7 +67,10 @@ def binaries(body: Mapping[str, Any]) -> dict[str, str]:
 
 
 # What a build is made of; the rest of a commit changes no figure.
-PRODUCT = ("src", "include", "bench", "CMakeLists.txt", ":(exclude)*.md")
+PRODUCT = (
+    *("src", "include", "shared", "check", "bench", "CMakeLists.txt", "tools/order.ld"),
+    ":(exclude)*.md",
+)
 
 
 @contextlib.contextmanager
