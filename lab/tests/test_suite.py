@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hakmem import project
 from hakmem.errors import LabError
 from hakmem.ledger.store import canonical
 from hakmem.paired import session, suite_record, suite_table
@@ -313,6 +314,19 @@ def test_an_interrupted_run_goes_on_where_it_was(world: World) -> None:
     idle.run(replace(asked, seed=None, resume=True))
     assert idle.trials == []
     assert len(world.own.records("suite")) == 1
+
+
+def test_a_run_with_paths_inside_the_checkout_goes_on(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are recorded from its root on."""
+    inside = project.root() / "out" / "x"
+    argv = ["hakmem", "compare", "--lib", f"{inside}.so", "batch_lifo"]
+    monkeypatch.setenv("HAKMEM_PROF_PATH", str(inside))
+    asked = world.request("batch_lifo", argv=argv)
+    world.run(asked)
+    _, said = world.run(replace(asked, seed=None, resume=True))
+    assert "1 of them recorded before" in said
 
 
 def test_interrupted_before_anything_was_recorded(world: World) -> None:

@@ -77,6 +77,12 @@ def host_name() -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:64] or "host"
 
 
+def stored(value: object) -> object:
+    """The value as a record has it: paths inside the project from its root on, because a record is
+    read elsewhere."""
+    return _without(f"{project.root()}/", value)
+
+
 def _without(prefix: str, value: object) -> object:
     """The value with the prefix taken off every string in it."""
     if isinstance(value, str):
@@ -243,7 +249,6 @@ class Batch:
     ) -> Record:
         """The record as it will be read once the batch is added.
 
-        Paths inside the project are stored from its root on, because a record is read elsewhere.
         Raw outputs are stored at once, which adds no line. LabError where the body is not JSON (NaN
         and infinity are not).
         """
@@ -254,7 +259,7 @@ class Batch:
         raw = {name: data.replace(here.encode(), b"") for name, data in (raw or {}).items()}
         content: dict[str, object] = {
             "kind": kind,
-            "body": _without(here, body),
+            "body": stored(body),
             "raw": {name: hashlib.sha256(data).hexdigest() for name, data in raw.items()},
             "method": METHOD,
             "host": self._host,

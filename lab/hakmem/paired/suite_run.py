@@ -17,7 +17,7 @@ from rich.text import Text
 
 from hakmem import programs, terminal
 from hakmem.errors import Interrupted, LabError
-from hakmem.ledger.store import Ledger, Record, host_name
+from hakmem.ledger.store import Ledger, Record, host_name, stored
 from hakmem.paired import (
     cells as cell_module,
     compare,
@@ -212,10 +212,10 @@ def _recorded(request: Request, facts: Facts) -> Iterator[tuple[Record, Record]]
             setting = settings[body["setting"]]
             if (
                 request.seed in (None, body["seed"])
-                and setting.body["argv"] == with_seed(request.argv, body["seed"])
+                and setting.body["argv"] == stored(with_seed(request.argv, body["seed"]))
                 and setting.body["source"] == facts.source
                 and _files(setting.body["binaries"]) == _files(facts.binaries)
-                and setting.body["settings_of_user"] == settings_of(os.environ)
+                and setting.body["settings_of_user"] == stored(settings_of(os.environ))
                 and record.host == host_name()
             ):
                 yield setting, record
