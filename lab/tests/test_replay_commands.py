@@ -5,6 +5,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hakmem import project
@@ -12,6 +13,7 @@ from hakmem.audit import citing
 from hakmem.errors import LabError
 from hakmem.ledger.store import Ledger, Record
 from hakmem.paired import protocol
+from hakmem.paired.blocks import Outcome
 from hakmem.paired.protocol import Decision
 from hakmem.process import provenance
 from hakmem.replay import advise, measure, trace
@@ -91,6 +93,25 @@ def test_only_a_replay_that_is_to_be_recorded_says_how_to_repeat_it(
             stand.call("replay", small.path, "--allocator", "system", "--seed", 7, *more)
     argv = ["hakmem", "replay", str(small.path), "--allocator", "system", "--seed", "7"]
     assert [request.argv for request in asked] == [argv, None]
+
+
+@pytest.mark.parametrize(
+    ("failed", "status"), [({}, 0), ({"C": "a rival died"}, 0), ({"A": "hakmem died"}, 1)]
+)
+def test_a_rival_that_fails_is_no_failure_of_a_replay(
+    stand: Stand,
+    small: trace.Trace,
+    monkeypatch: pytest.MonkeyPatch,
+    failed: dict[str, str],
+    status: int,
+) -> None:
+    decided = {} if "A" in failed else {"B": decision(0.1, 0.2, "GO")}
+    part = SimpleNamespace(outcome=Outcome(decisions=decided, failures=failed))
+    found = SimpleNamespace(time=part, memory=part)
+    monkeypatch.setattr(measure, "run", lambda request, console: found)
+    monkeypatch.setattr(measure, "tell", lambda done, console: None)
+    asked = ("--allocator", "system", "--no-record")
+    ran(stand.call("replay", small.path, *asked), status)
 
 
 @built

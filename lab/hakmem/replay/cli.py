@@ -10,7 +10,7 @@ from hakmem import complete, project, terminal
 from hakmem.cli import Library
 from hakmem.errors import LabError
 from hakmem.paired import cells, compare
-from hakmem.paired.cli import Most, Record, Seconds, Seed, end, require_ledger
+from hakmem.paired.cli import Most, Record, Seconds, Seed, end, end_of_table, require_ledger
 from hakmem.paired.protocol import LOOKS
 from hakmem.process.argv import again
 from hakmem.process.order import fresh
@@ -97,7 +97,10 @@ def replay_command(
     seed: Seed = None,
     record: Record = True,
 ) -> None:
-    """Replay a trace under hakmem and every other allocator: time, peak, memory held."""
+    """Replay a trace under hakmem and every other allocator: time, peak, memory held.
+
+    Ends as `hakmem compare` does: a rival that fails is left out, and is no failure.
+    """
     found = trace.read(path)
     target = project.place(page, page, "--page") if page else None
     rivals = compare.rivals(allocator or [])
@@ -114,7 +117,7 @@ def replay_command(
 
         project.write_atomically(target, pages.render(done))
         print(f"written: {target}")
-    end(done.time.outcome, done.memory.outcome)
+    end_of_table([done.time.outcome, done.memory.outcome])
 
 
 def advise_command(
