@@ -26,8 +26,10 @@ def tree(tmp_path: Path) -> Path:
     packages = PACKAGES.format(folder=tmp_path)
     (tmp_path / "tools" / "apt-packages.txt").write_text(packages)
     (tmp_path / "refused").write_text("nothing\n")
+    (tmp_path / "CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.25)\n")
     tools = tmp_path / "bin"
     tools.mkdir()
+    script(tools / "cmake", "echo cmake version 3.25.1; echo; echo more")
     script(tools / "id", "echo 0")
     script(
         tools / "apt-get",
@@ -79,6 +81,15 @@ def test_who_may_not_install_is_told_the_command(tree: Path) -> None:
     assert "Run as root: apt-get install tool-a tool-b" in done.stderr
     done = ran(setup(tree, "--or-without", "peers"))
     assert "GOING ON WITHOUT: tool-c" in done.stderr
+
+
+@pytest.mark.parametrize(("version", "status"), [("3.22.1", 1), ("3.9", 1), ("3.100.0-rc1", 0)])
+def test_a_cmake_that_is_too_old_is_said(tree: Path, version: str, status: int) -> None:
+    script(tree / "bin" / "cmake", f"echo cmake version {version}")
+    done = ran(setup(tree, "build"), status)
+    said = f"setup: cmake {version} is too old: CMake 3.25 or newer is needed"
+    assert (said in done.stderr) == bool(status)
+    assert setup(tree, "lint").returncode == 0
 
 
 def test_an_unknown_group_is_refused(tree: Path) -> None:
