@@ -76,7 +76,7 @@ def test_no_difference_is_the_same_and_noise_is_undecided(compare: Compare, tmp_
     done = ran(compare("--no-record", *FIGURE, *program(100, noisy(tmp_path))))
     assert "= same" in done.stdout
     assert "? open" in done.stdout
-    said = "the same (=) as system; undecided after 12 blocks against rival.so"
+    said = "the same (=) as system; undecided after 20 blocks against rival.so"
     assert said in flat(done.stdout)
     said = "= same: no difference was found, and the whole interval is within 1 % of 1\n"
     assert said in done.stdout

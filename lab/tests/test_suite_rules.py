@@ -33,7 +33,7 @@ def test_words(verdict: Any, low: float, high: float, kind: str, word: str) -> N
 
 
 def test_the_best_rival_has_beaten_hakmem_or_comes_nearest_to_it() -> None:
-    told = {"a": (0.9, "win"), "b": (0.8, "undecided"), "c": (0.98, "tie"), "d": (0.97, "loss")}
+    told = {"a": (0.8, "undecided"), "b": (0.9, "win"), "c": (0.98, "tie"), "d": (0.97, "loss")}
     found = {f"x against {name}": {"value": v, "verdict": word} for name, (v, word) in told.items()}
     for best in "dcba":
         row = {"benchmark": "x", "better": "lower"}
@@ -81,6 +81,10 @@ def test_so_few_blocks_that_nothing_could_be_decided_are_refused() -> None:
     protocol.require_decidable(8, 10)
     with pytest.raises(LabError, match="--max-blocks 10 or more"):
         protocol.require_decidable(8, 9)
+    assert protocol.thin(8, 20) == ""
+    assert protocol.thin(8, 19).endswith(
+        "19 of them decide nothing over 8 cells: --max-blocks 20 would"
+    )
 
 
 def of_batches(metric: str) -> Track:

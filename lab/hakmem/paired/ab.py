@@ -196,6 +196,8 @@ def announce(plan: Plan, console: Console) -> None:
         f"aim: {plan.aim}, margin {100 * plan.margin:.1f} %, {plan.most} blocks at most, "
         f"seed {plan.seed}",
     )
+    if thin := protocol.thin(len(plan.contenders), plan.most):
+        terminal.say(console, thin)
 
 
 def question(plan: Plan, letter: str, twins: bool = False, plant: float = 0.0) -> str:

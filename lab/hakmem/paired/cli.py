@@ -237,7 +237,7 @@ def compare_command(
     max_blocks: Annotated[
         int | None,
         typer.Option(
-            min=LOOKS[0], max=LOOKS[-1], help="Blocks at most (default: 12; of benchmarks 30)."
+            min=LOOKS[0], max=LOOKS[-1], help="Blocks at most (default: 20; of benchmarks 30)."
         ),
     ] = None,
     min_seconds: Annotated[
@@ -283,7 +283,7 @@ def compare_command(
             rivals=rival or [],
             metric=metric,
             better=better,
-            most=max_blocks or (LOOKS[1] if programs else LOOKS[3]),
+            most=max_blocks or LOOKS[2 if programs else 3],
             seconds=0.2 if min_seconds is None else min_seconds,
             seed=seed,
             record=record,
@@ -304,7 +304,7 @@ def compare_command(
         command=command,
         metric=metric,
         better=better,
-        most=max_blocks or LOOKS[1],
+        most=max_blocks or LOOKS[2],
         seconds=1.0 if min_seconds is None else min_seconds,
         seed=seed,
         record=record,

@@ -53,6 +53,8 @@ def announce(request: ab.Request, plan: Plan, console: Console) -> None:
     console.print(Text(f"{words}: {plan.cells[BASE].name} against {others}"))
     if len(plan.contenders) > 1:
         console.print("one table, one error rate: Holm's rule over all its verdicts")
+    if thin := protocol.thin(len(plan.contenders), plan.most):
+        terminal.say(console, thin)
 
 
 def keep(

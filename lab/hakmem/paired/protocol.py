@@ -91,6 +91,18 @@ def require_decidable(contenders: int, most: int) -> None:
         )
 
 
+def thin(contenders: int, most: int) -> str:
+    """What to tell where so many blocks decide nothing once they are merged in pairs, as those that
+    resemble their neighbours are; "" where they do."""
+    need = min(2 * least_blocks(contenders), LOOKS[-1])
+    if most >= need:
+        return ""
+    return (
+        f"where blocks resemble their neighbours {most} of them decide nothing over {contenders} "
+        f"cells: --max-blocks {need} would"
+    )
+
+
 def half_width(interval: stats.Interval) -> float:
     return (interval.high - interval.low) / 2
 

@@ -253,6 +253,8 @@ def announce(run: Run) -> None:
     console.print("; ".join(parts))
     if len(run.rivals) > 1:
         console.print("in each benchmark one error rate: Holm's rule over its verdicts")
+    if thin := protocol.thin(len(run.rivals), request.most):
+        terminal.say(console, thin)
 
 
 def guess(run: Run) -> str:

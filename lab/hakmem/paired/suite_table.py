@@ -20,7 +20,6 @@ from hakmem.process.library import SYSTEM
 
 NONE = "–"
 JUDGED = ("win", "tie", "loss", "undecided")
-FROM_BEST = {"win": 0, "tie": 1, "undecided": 1, "loss": 2}
 OF_GROSS = (ORACLE, SYSTEM)  # with whom the rows above a floor are compared in all of their time
 ALL = "the system's allocator · the least of all rivals, whichever that is there"
 
@@ -85,13 +84,13 @@ def in_order(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 def best_rival(row: Mapping[str, Any], metrics: Mapping[str, Any], kind: str = TIME) -> str | None:
     """The one that hakmem does worst against, by the paired ratios: of those that have beaten it,
-    else of those that it has not beaten, else of all. (The mean of one that was decided early is
-    of another stretch of time.) None where there is none."""
+    else of all. (The mean of one that was decided early is of another stretch of time.) None
+    where there is none."""
     more = kind == TIME and row["better"] == "higher"
     names = ((name, metric_name(row["benchmark"], kind, name)) for name in row["figures"])
     found = {rival: metrics.get(name) for rival, name in names}
     worst = {
-        rival: (FROM_BEST[entry["verdict"]], -value(entry) if more else value(entry))
+        rival: (entry["verdict"] == "loss", -value(entry) if more else value(entry))
         for rival, entry in found.items()
         if entry
     }

@@ -89,7 +89,7 @@ def replay_command(
             "--pace", help="Read the memory at the recorded pace: what comes back in pauses."
         ),
     ] = False,
-    max_blocks: Most = LOOKS[1],
+    max_blocks: Most = LOOKS[2],
     min_seconds: Seconds = 0.2,
     page: Annotated[
         Path | None, typer.Option(help="Write tables and memory curves as an HTML page too.")
