@@ -14,6 +14,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/types.h>
 #include <sys/uio.h>
@@ -25,12 +27,17 @@
 #define EXPORT __attribute__((visibility("default")))
 
 typedef struct _IO_FILE stream_t;
+typedef struct {
+    int fd;
+    short asked, told;
+} polled_t;
 #ifdef __GLIBC__
-typedef int flags_t; /* of recvmmsg() */
+typedef int flags_t; /* of recvmmsg() and sendmmsg() */
 #else
 typedef unsigned flags_t;
 #undef preadv64 /* musl has it, but as another word for preadv */
 #undef pwrite64
+#undef pwritev64
 #endif
 void *memchr(const void *s, int c, size_t n);
 
@@ -50,16 +57,43 @@ static size_t times(size_t n, size_t size) {
 
 static size_t wide(size_t n) { return times(n, sizeof(wchar_t)); }
 static size_t at_most(size_t a, size_t b) { return a < b ? a : b; }
-static size_t not_below_0(int n) { return n > 0 ? (size_t)n : 0; }
+static size_t not_below_0(ssize_t n) { return n > 0 ? (size_t)n : 0; }
 
-static void check_parts(const struct iovec *parts, int n) {
-    for (int i = 0; i < n; i++)
+/* What says where the bytes are is read here first. Nowhere, or more parts than it takes, the system refuses without a look. */
+static void check_parts(const struct iovec *parts, size_t n) {
+    if (parts == NULL || n > IOV_MAX)
+        return;
+    check(parts, n * sizeof *parts);
+    for (size_t i = 0; i < n; i++)
         check(parts[i].iov_base, parts[i].iov_len);
 }
 
-static void check_messages(const struct mmsghdr *messages, unsigned n) {
-    for (unsigned i = 0; i < n; i++)
-        check_parts(messages[i].msg_hdr.msg_iov, (int)messages[i].msg_hdr.msg_iovlen);
+static void check_message(const struct msghdr *message) {
+    if (message == NULL)
+        return;
+    check(message->msg_name, message->msg_namelen);
+    check(message->msg_control, message->msg_controllen);
+    check_parts(message->msg_iov, (size_t)message->msg_iovlen);
+}
+
+/* Of more messages than that it takes the first. */
+static void check_messages(const struct mmsghdr *messages, size_t n) {
+    const size_t taken = messages != NULL ? at_most(n, IOV_MAX) : 0;
+    check(messages, taken * sizeof *messages);
+    for (size_t i = 0; i < taken; i++)
+        check_message(&messages[i].msg_hdr);
+}
+
+/* What the system tells, and cuts to the length that is there before it says its own. */
+static void check_told(const void *to, const socklen_t *length) {
+    if (to != NULL && length != NULL)
+        check(to, *length);
+}
+
+/* What is left of a text that is converted, or of the room for it. */
+static void check_left(char *const *at, const size_t *left) {
+    if (at != NULL && *at != NULL)
+        check(*at, *left);
 }
 
 /* So many bytes memccpy() copies. */
@@ -68,7 +102,15 @@ static size_t up_to(const char *from, int c, size_t n) {
     return end != NULL ? (size_t)(end - from) + 1 : n;
 }
 
-/* A function that is stood before, in a section of all of them. NULL: not found yet, or nowhere. */
+/* A function that is stood before, in a section of all of them. NULL: not found yet, or nowhere. The section has pages of its own:
+ * it begins with one, and what comes last in it fills up the last. */
+#define PAGE 4096
+#define ALIGN(subsection)                                                                          \
+    __asm__(".pushsection hk_next, " #subsection ", \"aw\", %progbits\n"                           \
+            ".balign 4096\n"                                                                       \
+            ".popsection");
+ALIGN(0)
+ALIGN(1)
 typedef struct {
     const char *name;
     _Atomic(void *) found; /* atomic: every thread finds the same */
@@ -76,17 +118,23 @@ typedef struct {
 extern next_t first[] __asm__("__start_hk_next") __attribute__((visibility("hidden")));
 extern next_t last[] __asm__("__stop_hk_next") __attribute__((visibility("hidden")));
 
-static atomic_bool started; /* atomic: set once, with all of them found */
+static atomic_bool started;  /* atomic: set once, with all of them found */
+static atomic_uint searches; /* atomic: threads that may write to one that they look for */
 static _Thread_local bool searching __attribute__((tls_model("initial-exec")));
 
 /* NULL while a search is under way on this thread. */
 static __attribute__((noinline, cold)) void *search(next_t *next) {
+    void *function = NULL;
     if (searching || started)
         return NULL;
-    searching = true;
-    void *function = dlsym(RTLD_NEXT, next->name);
-    searching = false;
-    next->found = function;
+    searches++;
+    if (!started) {
+        searching = true;
+        function = dlsym(RTLD_NEXT, next->name);
+        searching = false;
+        next->found = function;
+    }
+    searches--;
     return function;
 }
 
@@ -95,11 +143,20 @@ static void *next_of(next_t *next) {
     return function != NULL ? function : search(next);
 }
 
+/* Nobody writes to them any more, unless a thread that was there before is still at it. On a page that is not all theirs somebody
+ * else's words may be. */
+static void protect(void) {
+    const size_t bytes = (size_t)((char *)last - (char *)first) / PAGE * PAGE;
+    if (searches == 0 && bytes != 0 && (uintptr_t)first % PAGE == 0 && getauxval(AT_PAGESZ) == PAGE)
+        mprotect(first, bytes, PROT_READ);
+}
+
 /* Not every C library has them all; that is no error of the program's. */
 __attribute__((constructor)) static void start(void) {
-    for (next_t *next = first; next < last; next++)
+    for (next_t *next = first; next < last && next->name != NULL; next++)
         next_of(next);
     started = true;
+    protect();
     dlerror();
 }
 
@@ -157,17 +214,19 @@ static void *filled(char *to, int c, size_t n) {
 
 /* The same of one that not every C library has: it is not looked for, which in vain takes memory, and a program with a malloc of
  * its own may not be ready for that before it has begun. */
-#define OWN(type, name, parameters, checks, result)                                                \
-    EXPORT type name parameters {                                                                  \
-        checks;                                                                                    \
-        return result;                                                                             \
-    }                                                                                              \
+#define OWN_CHK(type, name, parameters, checks, result)                                            \
     EXPORT type __##name##_chk(ALL parameters, size_t room) {                                      \
         if (n > room)                                                                              \
             __chk_fail != NULL ? __chk_fail() : __builtin_trap();                                  \
         checks;                                                                                    \
         return result;                                                                             \
     }
+#define OWN(type, name, parameters, checks, result)                                                \
+    EXPORT type name parameters {                                                                  \
+        checks;                                                                                    \
+        return result;                                                                             \
+    }                                                                                              \
+    OWN_CHK(type, name, parameters, checks, result)
 
 /* What a C library does who finds a length that the compiler knew to be too long. */
 extern __attribute__((noreturn, weak)) void __chk_fail(void);
@@ -260,6 +319,25 @@ BOTH(wchar_t *, wcsncat, (wchar_t * to, const wchar_t *from, size_t n),
 
 CHECKED(wchar_t *, wcsdup, (const wchar_t *s), wcslen(s), (s), NULL)
 
+/* What wcslcpy() does. */
+static size_t copied_short_wide(wchar_t *to, const wchar_t *from, size_t n) {
+    const size_t length = wcslen(from);
+    if (n != 0)
+        *wmempcpy(to, from, at_most(length, n - 1)) = 0;
+    return length;
+}
+
+static size_t appended_short_wide(wchar_t *to, const wchar_t *from, size_t n) {
+    const size_t before = wcsnlen(to, n);
+    return before + copied_short_wide(to + before, from, n - before);
+}
+
+OWN(size_t, wcslcpy, (wchar_t * to, const wchar_t *from, size_t n),
+    check(to, wide(at_most(wcslen(from) + 1, n))), copied_short_wide(to, from, n))
+OWN(size_t, wcslcat, (wchar_t * to, const wchar_t *from, size_t n),
+    check(to, wide(at_most(wcsnlen(to, n) + wcslen(from) + 1, n))),
+    appended_short_wide(to, from, n))
+
 /* Between the two, at most so many; the source is measured in the other kind. */
 BOTH(size_t, mbstowcs, (wchar_t * to, source_t from, size_t n), check(to, wide(n)), (to, from, n),
      0)
@@ -272,14 +350,40 @@ BOTH(size_t, mbsnrtowcs, (wchar_t * to, source_t *from, size_t most, size_t n, v
      check(to, wide(n)), (to, from, most, n, state), 0)
 BOTH(size_t, wcsnrtombs, (char *to, source_t *from, size_t most, size_t n, void *state),
      check(to, n), (to, from, most, n, state), 0)
+CHECKED(size_t, iconv, (void *how, char **from, size_t *unread, char **to, size_t *room),
+        (check_left(from, unread), check_left(to, room)), (how, from, unread, to, room), (size_t)-1)
+
+/* One character takes what it takes, whatever the longest one would: it is converted aside, and copied. */
+#define CHARACTER(type, name, parameters, call)                                                    \
+    EXPORT type name parameters {                                                                  \
+        char bytes[MB_LEN_MAX], *aside = to != NULL ? bytes : NULL;                                \
+        __typeof__(&name) next = NEXT(name);                                                       \
+        const type n = next != NULL ? next call : (type)-1;                                        \
+        if (aside != NULL && n != (type)-1)                                                        \
+            memcpy(to, bytes, (size_t)n);                                                          \
+        return n;                                                                                  \
+    }
+CHARACTER(size_t, wcrtomb, (char *to, wchar_t c, void *state), (aside, c, state))
+CHARACTER(size_t, __wcrtomb_chk, (char *to, wchar_t c, void *state, size_t room),
+          (aside, c, state, room))
+CHARACTER(int, wctomb, (char *to, wchar_t c), (aside, c))
+CHARACTER(int, __wctomb_chk, (char *to, wchar_t c, size_t room), (aside, c, room))
 
 EXPORT void bcopy(source_t from, void *to, size_t n) { memmove(to, from, n); }
 EXPORT void bzero(void *to, size_t n) { memset(to, 0, n); }
 EXPORT void explicit_bzero(void *to, size_t n) { memset(to, 0, n); }
 EXPORT void __explicit_bzero_chk(void *to, size_t n, size_t room) { __memset_chk(to, 0, n, room); }
 
+static size_t even(ssize_t n) { return not_below_0(n) & ~(size_t)1; }
+EXPORT void swab(source_t from, void *to, ssize_t n) {
+    check(to, even(n)), check(from, even(n));
+    __typeof__(&swab) next = NEXT(swab);
+    if (next != NULL)
+        next(from, to, n);
+}
+
 BOTH(ssize_t, read, (int fd, void *to, size_t n), check(to, n), (fd, to, n), -1)
-CHECKED(ssize_t, readv, (int fd, const struct iovec *parts, int n), check_parts(parts, n),
+CHECKED(ssize_t, readv, (int fd, const struct iovec *parts, int n), check_parts(parts, (size_t)n),
         (fd, parts, n), -1)
 CHECKED(ssize_t, recv, (int fd, void *to, size_t n, int flags), check(to, n), (fd, to, n, flags),
         -1)
@@ -287,43 +391,67 @@ CHECKED(ssize_t, __recv_chk, (int fd, void *to, size_t n, size_t room, int flags
         (fd, to, n, room, flags), -1)
 CHECKED(ssize_t, recvfrom,
         (int fd, void *to, size_t n, int flags, struct sockaddr *who, socklen_t *length),
-        check(to, n), (fd, to, n, flags, who, length), -1)
+        (check(to, n), check_told(who, length)), (fd, to, n, flags, who, length), -1)
 CHECKED(ssize_t, __recvfrom_chk,
         (int fd, void *to, size_t n, size_t room, int flags, struct sockaddr *who,
          socklen_t *length),
-        check(to, n), (fd, to, n, room, flags, who, length), -1)
-CHECKED(ssize_t, recvmsg, (int fd, struct msghdr *message, int flags),
-        check_parts(message->msg_iov, (int)message->msg_iovlen), (fd, message, flags), -1)
+        (check(to, n), check_told(who, length)), (fd, to, n, room, flags, who, length), -1)
+CHECKED(ssize_t, recvmsg, (int fd, struct msghdr *message, int flags), check_message(message),
+        (fd, message, flags), -1)
 
 BOTH(ssize_t, pread, (int fd, void *to, size_t n, off_t at), check(to, n), (fd, to, n, at), -1)
 BOTH(ssize_t, pread64, (int fd, void *to, size_t n, off_t at), check(to, n), (fd, to, n, at), -1)
 
 CHECKED(ssize_t, preadv, (int fd, const struct iovec *parts, int n, off_t at),
-        check_parts(parts, n), (fd, parts, n, at), -1)
+        check_parts(parts, (size_t)n), (fd, parts, n, at), -1)
 CHECKED(ssize_t, preadv64, (int fd, const struct iovec *parts, int n, off_t at),
-        check_parts(parts, n), (fd, parts, n, at), -1)
+        check_parts(parts, (size_t)n), (fd, parts, n, at), -1)
 CHECKED(ssize_t, preadv2, (int fd, const struct iovec *parts, int n, off_t at, int flags),
-        check_parts(parts, n), (fd, parts, n, at, flags), -1)
+        check_parts(parts, (size_t)n), (fd, parts, n, at, flags), -1)
 CHECKED(ssize_t, preadv64v2, (int fd, const struct iovec *parts, int n, off_t at, int flags),
-        check_parts(parts, n), (fd, parts, n, at, flags), -1)
+        check_parts(parts, (size_t)n), (fd, parts, n, at, flags), -1)
 CHECKED(int, recvmmsg,
         (int fd, struct mmsghdr *messages, unsigned n, flags_t flags, struct timespec *timeout),
         check_messages(messages, n), (fd, messages, n, flags, timeout), -1)
+BOTH(int, poll, (polled_t * of, size_t n, int timeout), check(of, times(n, sizeof *of)),
+     (of, n, timeout), -1)
+BOTH(int, ppoll, (polled_t * of, size_t n, source_t timeout, source_t mask),
+     check(of, times(n, sizeof *of)), (of, n, timeout, mask), -1)
+CHECKED(int, accept, (int fd, struct sockaddr *who, socklen_t *length), check_told(who, length),
+        (fd, who, length), -1)
+CHECKED(int, accept4, (int fd, struct sockaddr *who, socklen_t *length, int flags),
+        check_told(who, length), (fd, who, length, flags), -1)
+CHECKED(int, getsockname, (int fd, struct sockaddr *who, socklen_t *length),
+        check_told(who, length), (fd, who, length), -1)
+CHECKED(int, getpeername, (int fd, struct sockaddr *who, socklen_t *length),
+        check_told(who, length), (fd, who, length), -1)
+CHECKED(int, getsockopt, (int fd, int level, int name, void *to, socklen_t *length),
+        check_told(to, length), (fd, level, name, to, length), -1)
 /* What goes out is read: beyond a block it is somebody else's. */
 CHECKED(ssize_t, write, (int fd, source_t from, size_t n), check(from, n), (fd, from, n), -1)
-CHECKED(ssize_t, writev, (int fd, const struct iovec *parts, int n), check_parts(parts, n),
+CHECKED(ssize_t, writev, (int fd, const struct iovec *parts, int n), check_parts(parts, (size_t)n),
         (fd, parts, n), -1)
 CHECKED(ssize_t, pwrite, (int fd, source_t from, size_t n, off_t at), check(from, n),
         (fd, from, n, at), -1)
 CHECKED(ssize_t, pwrite64, (int fd, source_t from, size_t n, off_t at), check(from, n),
         (fd, from, n, at), -1)
+CHECKED(ssize_t, pwritev, (int fd, const struct iovec *parts, int n, off_t at),
+        check_parts(parts, (size_t)n), (fd, parts, n, at), -1)
+CHECKED(ssize_t, pwritev64, (int fd, const struct iovec *parts, int n, off_t at),
+        check_parts(parts, (size_t)n), (fd, parts, n, at), -1)
+CHECKED(ssize_t, pwritev2, (int fd, const struct iovec *parts, int n, off_t at, int flags),
+        check_parts(parts, (size_t)n), (fd, parts, n, at, flags), -1)
+CHECKED(ssize_t, pwritev64v2, (int fd, const struct iovec *parts, int n, off_t at, int flags),
+        check_parts(parts, (size_t)n), (fd, parts, n, at, flags), -1)
 CHECKED(ssize_t, send, (int fd, source_t from, size_t n, int flags), check(from, n),
         (fd, from, n, flags), -1)
 CHECKED(ssize_t, sendto,
         (int fd, source_t from, size_t n, int flags, const struct sockaddr *whom, socklen_t length),
-        check(from, n), (fd, from, n, flags, whom, length), -1)
-CHECKED(ssize_t, sendmsg, (int fd, const struct msghdr *message, int flags),
-        check_parts(message->msg_iov, (int)message->msg_iovlen), (fd, message, flags), -1)
+        (check(from, n), check(whom, length)), (fd, from, n, flags, whom, length), -1)
+CHECKED(ssize_t, sendmsg, (int fd, const struct msghdr *message, int flags), check_message(message),
+        (fd, message, flags), -1)
+CHECKED(int, sendmmsg, (int fd, struct mmsghdr *messages, unsigned n, flags_t flags),
+        check_messages(messages, n), (fd, messages, n, flags), -1)
 
 CHECKED(ssize_t, getrandom, (void *to, size_t n, unsigned flags), check(to, n), (to, n, flags), -1)
 CHECKED(int, getentropy, (void *to, size_t n), check(to, n), (to, n), -1)
@@ -335,13 +463,38 @@ BOTH(ssize_t, readlink, (const char *path, char *to, size_t n), check(to, n), (p
 BOTH(ssize_t, readlinkat, (int folder, const char *path, char *to, size_t n), check(to, n),
      (folder, path, to, n), -1)
 BOTH(int, gethostname, (char *to, size_t n), check(to, n), (to, n), -1)
+BOTH(int, getdomainname, (char *to, size_t n), check(to, n), (to, n), -1)
+BOTH(int, getlogin_r, (char *to, size_t n), check(to, n), (to, n), -1)
 BOTH(int, ttyname_r, (int fd, char *to, size_t n), check(to, n), (fd, to, n), -1)
+BOTH(int, ptsname_r, (int fd, char *to, size_t n), check(to, n), (fd, to, n), -1)
+BOTH(size_t, confstr, (int name, char *to, size_t n), check(to, n), (name, to, n), 0)
+BOTH(int, getgroups, (int n, gid_t *to), check(to, times(not_below_0(n), sizeof *to)), (n, to), -1)
 CHECKED(const char *, inet_ntop, (int family, source_t from, char *to, socklen_t n), check(to, n),
         (family, from, to, n), NULL)
+OWN_CHK(const char *, inet_ntop, (int family, source_t from, char *to, socklen_t n), (void)0,
+        inet_ntop(family, from, to, n))
 CHECKED(size_t, strftime, (char *to, size_t n, const char *format, source_t when), check(to, n),
         (to, n, format, when), 0)
 CHECKED(size_t, wcsftime, (wchar_t * to, size_t n, const wchar_t *format, source_t when),
         check(to, wide(n)), (to, n, format, when), 0)
+CHECKED(size_t, strxfrm, (char *to, const char *from, size_t n), (check(to, n), strlen(from)),
+        (to, from, n), 0)
+CHECKED(size_t, wcsxfrm, (wchar_t * to, const wchar_t *from, size_t n),
+        (check(to, wide(n)), wcslen(from)), (to, from, n), 0)
+/* By another locale than the thread's; the C++ library calls them by their older names. */
+#define BY_LOCALE(strftime_l, wcsftime_l, strxfrm_l, wcsxfrm_l)                                    \
+    CHECKED(size_t, strftime_l,                                                                    \
+            (char *to, size_t n, const char *format, source_t when, void *locale), check(to, n),   \
+            (to, n, format, when, locale), 0)                                                      \
+    CHECKED(size_t, wcsftime_l,                                                                    \
+            (wchar_t * to, size_t n, const wchar_t *format, source_t when, void *locale),          \
+            check(to, wide(n)), (to, n, format, when, locale), 0)                                  \
+    CHECKED(size_t, strxfrm_l, (char *to, const char *from, size_t n, void *locale),               \
+            (check(to, n), strlen(from)), (to, from, n, locale), 0)                                \
+    CHECKED(size_t, wcsxfrm_l, (wchar_t * to, const wchar_t *from, size_t n, void *locale),        \
+            (check(to, wide(n)), wcslen(from)), (to, from, n, locale), 0)
+BY_LOCALE(strftime_l, wcsftime_l, strxfrm_l, wcsxfrm_l)
+BY_LOCALE(__strftime_l, __wcsftime_l, __strxfrm_l, __wcsxfrm_l)
 CHECKED(int, __xpg_strerror_r, (int error, char *to, size_t n), check(to, n), (error, to, n), -1)
 #ifdef __GLIBC__ /* elsewhere it is the one above */
 CHECKED(char *, strerror_r, (int error, char *to, size_t n), check(to, n), (error, to, n), to)

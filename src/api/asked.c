@@ -66,7 +66,7 @@ static int emit_beside(const char *path, hk_emit_t *emit, const void *what) {
     const int stream = find(path, 0, &there) ? stream_to(&there) : -1;
     if (stream >= 0)
         return emit(stream, what);
-    return hk_asked_emit(hk_open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666), emit, what);
+    return hk_asked_emit(hk_open(path, O_WRONLY | O_CREAT | O_TRUNC, HK_FOR_ALL), emit, what);
 }
 
 /* It is a mount, or the folder is not for who may write the file. */
@@ -74,23 +74,23 @@ static bool keeps_its_place(int error) {
     return error == EBUSY || error == EACCES || error == EPERM || error == EROFS || error == EXDEV;
 }
 
-int hk_asked_file(const hk_line_t *path, hk_emit_t *emit, const void *what) {
+int hk_asked_file(const hk_line_t *path, unsigned mode, hk_emit_t *emit, const void *what) {
     struct stat there;
-    const bool is_there = find(path->text, AT_SYMLINK_NOFOLLOW, &there);
-    if (is_there && !S_ISREG(there.st_mode))
+    const bool may_stay = mode == HK_FOR_ALL && find(path->text, AT_SYMLINK_NOFOLLOW, &there);
+    if (may_stay && !S_ISREG(there.st_mode))
         return emit_beside(path->text, emit, what);
     hk_line_t part = *path;
     hk_line_put(&part, ".%lu.tmp", HK_CALL(other, getpid()));
     hk_line_text(&part);
     HK_CALL(other, unlink(part.text)); /* whoever put it there, and wherever it leads */
-    const int fd = hk_open(part.text, O_WRONLY | O_CREAT | O_EXCL, 0666);
+    const int fd = hk_open(part.text, O_WRONLY | O_CREAT | O_EXCL, mode);
     int refused = fd < 0 ? errno : 0, error = hk_asked_emit(fd, emit, what);
     if (error == 0 &&
         HK_CALL(other, syscall(SYS_renameat, AT_FDCWD, part.text, AT_FDCWD, path->text)) != 0)
         error = refused = errno;
     if (error != 0)
         HK_CALL(other, unlink(part.text));
-    if (is_there && keeps_its_place(refused))
+    if (may_stay && keeps_its_place(refused))
         error = hk_asked_emit(hk_open(path->text, O_WRONLY | O_TRUNC | O_NOFOLLOW, 0), emit, what);
     return error;
 }
@@ -119,16 +119,20 @@ static bool outlives_all(void) {
     return left != 0 && left <= hk_load_relaxed(&hk_workers);
 }
 
-/* As the last thread of the program's would have ended it, had it been the last. */
+/* As the last thread of the program's would have ended it, had it been the last. A thread of ours may begin or end during a
+ * look, so it takes two in a row that say so. */
 static void write_when_asked(void) {
     enum { LOOK_MS = 5000 };
     HK_CALL(other, syscall(SYS_prctl, PR_SET_NAME, "hakmem-stats"));
-    for (;;) {
+    for (bool alone = false;;) {
         const uint32_t now = hk_exchange_seq(&asked, 0u);
-        if (now == 0 && outlives_all())
-            exit(EXIT_SUCCESS);
-        if (now == 0)
+        if (now == 0) {
+            const bool before = alone;
+            alone = outlives_all();
+            if (alone && before)
+                exit(EXIT_SUCCESS);
             hk_os_wait(&asked, 0, LOOK_MS);
+        }
         for (unsigned i = 0; i < 2; i++)
             if ((now & 1u << i) != 0)
                 writers[i]();

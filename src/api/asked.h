@@ -17,11 +17,15 @@ void hk_asked_in_children(void (*start)(void));
  * own at the end: it must not overwrite what its parent writes. False: it is too long. */
 bool hk_asked_path(hk_line_t *path, const char *pattern);
 
+/* Who may read a file: anybody, as far as the umask leaves that; or the process's user only, for it shows where code lies. */
+enum { HK_FOR_ALL = 0644, HK_FOR_THE_USER = 0600 };
+
 /* Has `emit` write `what` to a file of this name; it says 0, or what is wrong as errno does, and so does this. Readers
  * see the old file or the whole new one. What is there and no regular file (a device, a pipe, a link) is written
- * to, not replaced; so is a file that the system lets nobody replace but us write. */
+ * to, not replaced; so is a file that the system lets nobody replace but us write. What is for the user only
+ * goes to nothing that is there: that is replaced, or it is an error. */
 typedef int hk_emit_t(int fd, const void *what);
-int hk_asked_file(const hk_line_t *path, hk_emit_t *emit, const void *what);
+int hk_asked_file(const hk_line_t *path, unsigned mode, hk_emit_t *emit, const void *what);
 
 /* The same to what has been opened as fd, and is closed; or errno, where it could not be. */
 int hk_asked_emit(int fd, hk_emit_t *emit, const void *what);
@@ -44,5 +48,5 @@ void hk_profile_begin(void);
 /* It may end the process. */
 void hk_profile_end(void);
 
-/* Samples are taken from now on, or no more, as the options say now. Allocates. */
-void hk_profile_apply(void);
+/* Samples are taken from now on, or no more, as the options say now. Allocates. False: as hk_watch(). */
+bool hk_profile_apply(void);

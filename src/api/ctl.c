@@ -45,7 +45,7 @@ HK_EXPORT int hak_ctl(const char *name, const char *value, char *out, size_t out
         hk_policy_apply();
         if (thread != NULL)
             hk_thread_leave(thread);
-        hk_profile_apply();
+        problem = hk_profile_apply() ? problem : EBUSY;
         hk_limit_apply(false);
     }
     return problem;

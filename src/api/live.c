@@ -161,6 +161,6 @@ static void start_thread(void) {
 void hk_live_begin(void) {
     if (hk_option(live) == 0)
         return;
-    hk_asked_in_children(start_thread);
     start_thread();
+    hk_asked_in_children(start_thread); /* behind what that has children do first */
 }

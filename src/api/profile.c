@@ -32,7 +32,8 @@ enum { LEAKS_UNREACHABLE = 2 }; /* HAKMEM_LEAKS */
 #define FIRST_PEAK HK_MIB
 
 /* Lock: hk_writing. A forked child begins anew. */
-static atomic_bool on; /* atomic: written under the lock */
+static atomic_bool on;     /* atomic: written under the lock; samples are taken */
+static atomic_bool untold; /* atomic: the same; not all threads have heard of the last change */
 static bool warned;
 static unsigned files; /* written so far */
 /* atomic: any thread reads. In use at the highest peak that was written; allocated when the last multiple was. */
@@ -73,7 +74,7 @@ static void write_locked(const char *reason) {
     hk_line_t path = {0};
     files++;
     const bool named = put_name(&path, prefix(), reason);
-    const int error = named ? hk_asked_file(&path, emit, reason) : ENAMETOOLONG;
+    const int error = named ? hk_asked_file(&path, HK_FOR_THE_USER, emit, reason) : ENAMETOOLONG;
     if (error != 0 && !warned)
         hk_config_warn("HAKMEM_PROF_PATH", named ? path.text : prefix(), hk_error_text(error),
                        "no profile is written");
@@ -116,8 +117,9 @@ static bool may_wait(void **own) { return own != NULL && !hk_thread_is_inside();
 static void given(void **own, void *p, const hk_told_t *told) {
     const int saved = errno;
     const bool waits = may_wait(own);
-    if (HK_UNLIKELY(told->resized != NULL) && told->resized->p != 0) {
-        hk_profile_put_back(told->resized, waits);
+    if (HK_UNLIKELY(told->resized != NULL) && told->resized->again) {
+        if (told->resized->was.p != 0)
+            hk_profile_put_back(&told->resized->was, waits);
     } else if (hk_profile_given(own, p, told->n, waits) && waits && hk_option(prof) != 0) {
         const uint64_t allocated = hk_load_relaxed(&hk_profile_allocated);
         const uint64_t in_use = hk_load_relaxed(&hk_profile_in_use);
@@ -146,8 +148,8 @@ static void clear(char *p, size_t n) {
  * of a larger block that was there before, and whose free nobody was told. */
 static void taken(void **own, void *p, const hk_told_t *told) {
     const int saved = errno;
-    const size_t n =
-        hk_profile_may_know(p) ? hk_profile_remove(p, may_wait(own), told->resized) : 0;
+    hk_profile_block_t *was = told->resized != NULL ? &told->resized->was : NULL;
+    const size_t n = hk_profile_may_know(p) ? hk_profile_remove(p, may_wait(own), was) : 0;
     if (n != 0 && hk_option(leaks) == LEAKS_UNREACHABLE && told->resized == NULL)
         clear(p, hk_min(n, hk_usable(p)));
     errno = saved;
@@ -168,49 +170,56 @@ static void forked(void **own) {
 static const hk_watcher_t watcher = {given, taken, NULL, forked};
 
 /* What a thread that was about to tell of the last time adds before the watcher is set is cleared: its free may go
- * untold. */
-static void begin_locked(bool reads_stacks) {
+ * untold. False: as hk_watch(). */
+static bool begin_locked(bool reads_stacks) {
     hk_profile_start(hk_option(prof_sample_kb) * HK_KIB, hk_os_random());
+    begin_anew();
+    if (!hk_watch(HK_WATCH_PROFILE, &watcher))
+        return false;
     if (!reads_stacks)
         hk_config_warn("HAKMEM_PROF", "1",
                        "no libgcc_s.so.1, or a static program linked without --eh-frame-hdr",
                        "all stacks are empty");
-    begin_anew();
-    hk_watch(HK_WATCH_PROFILE, &watcher);
     hk_profile_clear();
+    return true;
 }
 
 static bool is_wanted(void) {
     return !HK_FAST && (hk_load_seq(&hk_config.prof) != 0 || hk_option(leaks) != 0);
 }
 
+static bool changes(bool wanted) { return hk_load_seq(&untold) || wanted != hk_load_seq(&on); }
+
 /* Once more where it has changed meanwhile: two threads may do this at the same time. Signals are blocked as above. */
-void hk_profile_apply(void) {
+bool hk_profile_apply(void) {
+    bool told = true;
     if (!HK_FAST &&
         (hk_option(prof) != 0 || hk_option(prof_signal) != 0 || hk_option(prof_path) != NULL))
         hk_path_keep(prefix());
-    while (is_wanted() != hk_load_seq(&on)) {
+    while (told && changes(is_wanted())) {
         /* before that lock: it takes the loader's, whose holder may be about to come here */
         const bool reads_stacks = hk_stack_prepare();
         const uint64_t before = hk_signals_block(HK_SIGNALS_FROM_OUTSIDE);
         hk_lock(&hk_writing);
         const bool wanted = is_wanted();
-        if (wanted && !hk_load_relaxed(&on))
-            begin_locked(reads_stacks);
-        else if (!wanted)
-            hk_watch(HK_WATCH_PROFILE, NULL);
-        hk_store_seq(&on, wanted);
+        if (changes(wanted))
+            told = wanted ? begin_locked(reads_stacks) : hk_watch(HK_WATCH_PROFILE, NULL);
+        hk_store_seq(&untold, !told);
+        hk_store_seq(&on, wanted && told);
         hk_unlock(&hk_writing);
         hk_signals_block(before);
     }
+    return told;
 }
 
 /* ---- asked for ---- */
 
+/* The first one begins, however long a fork keeps it from that. */
 static void on_signal(void) {
-    if (hk_option(prof) == 0) {
+    if (hk_option(prof) == 0 || changes(true)) {
         hk_config_control("HAKMEM_PROF", "1", NULL, 0);
-        hk_profile_apply();
+        while (!hk_profile_apply())
+            ;
         return;
     }
     hk_lock(&hk_writing);

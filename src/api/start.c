@@ -85,7 +85,7 @@ static void append_head(proof_t *proof) {
 }
 
 static void write_proof(const char *path) {
-    int fd = hk_open(path, O_WRONLY | O_CREAT | O_APPEND, 0666);
+    int fd = hk_open(path, O_WRONLY | O_CREAT | O_APPEND, HK_FOR_ALL);
     if (fd < 0) {
         hk_config_warn("HAKMEM_PROOF", path, hk_error_text(errno), "no proof is written");
         return;
@@ -103,14 +103,22 @@ static void write_proof(const char *path) {
     HK_CALL(other, close(fd));
 }
 
+/* Not where only files are written: a line about one that failed is not worth it that whoever reads a closed stderr waits for
+ * the process's end. */
+static bool reports_on_stderr(void) {
+    const char *stats = hk_option(stats), *dump = hk_option(front_dump);
+    return (stats != NULL && stats[strcspn(stats, ":")] == '\0') ||
+           (dump != NULL && strcmp(dump, "1") == 0) || hk_option(os_stats) != 0 ||
+           hk_option(leaks) != 0;
+}
+
 /* What few processes ask for. */
 static HK_COLD void begin(void) {
     const int saved = errno;
     if (hk_option(proof) != NULL)
         write_proof(hk_option(proof));
     if (hk_option(asked)) {
-        if (hk_option(stats) != NULL || hk_option(os_stats) != 0 || hk_option(front_dump) != NULL ||
-            hk_option(prof) != 0 || hk_option(leaks) != 0) {
+        if (reports_on_stderr()) {
             hk_stderr_keep();
             hk_thread_served(); /* a forked child is to have no copy */
         }

@@ -26,16 +26,6 @@ static void add_counters(hak_stats_t *stats) {
 #include "base/counters.def"
 }
 
-/* A fork does not wait for the end of a walk, which takes long where there is much memory. */
-static bool make_way(void *of) {
-    hk_thread_t **thread = of;
-    if (HK_UNLIKELY(hk_load_relaxed(&hk_fork_waits))) {
-        hk_thread_leave(*thread);
-        *thread = hk_thread_enter_patiently();
-    }
-    return *thread != NULL;
-}
-
 bool hk_stats_collect(hak_stats_t *stats, bool measure) {
     memset(stats, 0, sizeof *stats);
     hk_thread_t *thread = hk_thread_enter_patiently();
@@ -45,7 +35,7 @@ bool hk_stats_collect(hak_stats_t *stats, bool measure) {
     hk_threads_held(held);
     hk_usage_count(stats, held);
     add_bands(stats);
-    if (measure && !hk_usage_measure(stats, make_way, &thread)) {
+    if (measure && !hk_usage_measure(stats, hk_thread_makes_way, &thread)) {
         if (thread != NULL)
             hk_thread_leave(thread);
         return false;

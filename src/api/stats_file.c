@@ -43,7 +43,8 @@ static int emit_to_target(void) {
         return EBUSY;
     if (target.path == NULL)
         return hk_emit_stats(hk_stderr(), target.format, &figures);
-    return hk_asked_path(&path, target.path) ? hk_asked_file(&path, emit, &figures) : ENAMETOOLONG;
+    return hk_asked_path(&path, target.path) ? hk_asked_file(&path, HK_FOR_ALL, emit, &figures)
+                                             : ENAMETOOLONG;
 }
 
 /* One warning, however often it fails. */
@@ -76,8 +77,8 @@ static int dump_to(const char *where, const hk_metrics_sum_t *sum) {
         return hk_metrics_write(sum, hk_stderr());
     if (!hk_line_path(&path, where, false))
         return ENAMETOOLONG;
-    return hk_asked_emit(hk_open(path.text, O_WRONLY | O_CREAT | O_APPEND, 0666), emit_metrics,
-                         sum);
+    return hk_asked_emit(hk_open(path.text, O_WRONLY | O_CREAT | O_APPEND, HK_FOR_ALL),
+                         emit_metrics, sum);
 }
 
 static void dump(void) {

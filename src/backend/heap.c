@@ -536,7 +536,7 @@ uint64_t hk_heap_claim(hk_slab_t *slab, hk_claim_t which, bool *seen) {
 }
 
 /* A slab with claimed blocks is not empty, so it has an owner, if not always the same. */
-void hk_heap_unclaim(hk_slab_t *slab, uint64_t pages, bool purged, bool lazily) {
+void hk_heap_unclaim(hk_slab_t *slab, uint64_t pages, uint64_t purged, bool lazily) {
     hk_heap_t *owner = hk_heap_lock_owner(slab);
     hk_assert(owner != NULL);
     hk_heap_gained(owner, slab, hk_slab_unclaim(slab, pages, purged, lazily));

@@ -79,7 +79,7 @@ hk_heap_t *hk_heap_lock_owner(const hk_slab_t *slab);
  * of whatever heap owns the slab then. The caller holds no heap's lock. *seen is set where more
  * pages will be old enough next time. */
 uint64_t hk_heap_claim(hk_slab_t *slab, hk_claim_t which, bool *seen);
-void hk_heap_unclaim(hk_slab_t *slab, uint64_t pages, bool purged, bool lazily);
+void hk_heap_unclaim(hk_slab_t *slab, uint64_t pages, uint64_t purged, bool lazily);
 
 /* Whether a thread serves the heap, or many do. Called under the registry lock. */
 void hk_heap_set_orphan(hk_heap_t *heap, bool orphan);

@@ -8,6 +8,7 @@
 #include "backend/region.h"
 #include "backend/slab.h"
 #include "base/counters.h"
+#include "base/report.h"
 #include "config/config.h"
 #include "stats/sections.h"
 
@@ -21,71 +22,99 @@
 
 hk_lock_t hk_purge_lock = HK_LOCK_INIT(HK_RANK_PURGE);
 
-/* Claimed ranges go back, up to the first that the system refuses; returns how many. */
-static unsigned advise_locked(const hk_os_range_t *ranges, unsigned n, hk_advice_t how) {
-    unsigned done = 0;
+/* Claimed ranges go back, but for those that the system refuses, as of locked memory; returns a bit for each that went. */
+static uint32_t advise_locked(const hk_os_range_t *ranges, unsigned n, hk_advice_t how) {
+    uint32_t gone = 0;
     hk_assert(hk_lock_is_mine(&hk_purge_lock));
     hk_assert(hk_lock_may_take(HK_RANK_HEAP)); /* "without any such lock" */
-    for (; done < n && !hk_advice_is_disabled(); done++) {
+    for (unsigned i = 0; i < n && !hk_advice_is_disabled(); i++) {
         hk_count(purge_calls, 1);
-        if (!hk_advise(ranges[done].start, ranges[done].bytes, how))
-            break;
+        if (hk_advise(ranges[i].start, ranges[i].bytes, how))
+            gone |= 1u << i;
     }
-    return done;
+    return gone;
 }
 
-/* The same of a superslab: huge pages first, by which the system would bring the memory in again. */
-static unsigned give_back_locked(const hk_pool_cursor_t *cursor, const hk_os_range_t *ranges,
-                                 unsigned n, hk_advice_t how) {
+/* The same of a superslab: huge pages first, by which the system would bring the memory in again. Returns a bit for each so many
+ * bytes from `base` on that have gone. */
+static uint64_t give_back_locked(const hk_pool_cursor_t *cursor, const hk_os_range_t *ranges,
+                                 unsigned n, hk_advice_t how, const char *base, size_t step) {
     hk_os_range_t whole;
+    uint64_t bits = 0;
     if (n != 0 && cursor->huge_pages && hk_pool_rule_out_huge_pages(cursor->superslab, &whole))
         advise_locked(&whole, 1, HK_NO_HUGE_PAGES);
-    return advise_locked(ranges, n, how);
+    for (uint32_t gone = advise_locked(ranges, n, how); gone != 0; gone &= gone - 1) {
+        const hk_os_range_t *range = &ranges[__builtin_ctz(gone)];
+        bits |= hk_bits((unsigned)((size_t)((const char *)range->start - base) / step),
+                        (unsigned)(range->bytes / step));
+    }
+    return bits;
 }
 
-/* Free slices; false: the system has refused. */
-static bool purge_slices_locked(const hk_pool_cursor_t *cursor, hk_advice_t how, hk_claim_t which,
-                                bool *seen, size_t *bytes) {
+/* What a purge has to tell. */
+typedef struct {
+    bool seen;          /* there is more that will be old enough at the next look */
+    size_t bytes;       /* given back */
+    hk_spoilt_t spoilt; /* the first that was found */
+} purged_t;
+
+static void note(purged_t *purged, hk_spoilt_t spoilt) {
+    if (HK_UNLIKELY(spoilt.at != NULL) && purged->spoilt.at == NULL)
+        purged->spoilt = spoilt;
+}
+
+/* Where all that is free is cleared, what has been written to since would go unseen with its page. */
+static HK_COLD void tell(hk_spoilt_t spoilt) {
+    const ptrdiff_t at = spoilt.bytes != HK_NO_SIZE ? spoilt.at - spoilt.block : HK_NOWHERE;
+    hk_fault_say(HK_WRITE_AFTER_FREE, spoilt.block, spoilt.bytes, at, spoilt.bytes, "");
+    hk_fault_end();
+}
+
+/* Free slices. Apart from what comes next, for its ranges take much of a small stack. */
+static HK_NOINLINE void purge_slices_locked(const hk_pool_cursor_t *cursor, hk_advice_t how,
+                                            hk_claim_t which, purged_t *all) {
     hk_os_range_t ranges[HK_SLICES / 2];
     unsigned n;
-    uint64_t purged = 0;
     const uint32_t claimed = hk_pool_claim(cursor->superslab, which, ranges, &n);
-    const unsigned done = give_back_locked(cursor, ranges, n, how);
-    for (unsigned i = 0; i < done; i++)
-        purged |= hk_bits((unsigned)((uintptr_t)ranges[i].start % HK_UNIT / HK_SLICE),
-                          (unsigned)(ranges[i].bytes / HK_SLICE));
-    *bytes += hk_pool_unclaim(cursor->superslab, claimed, (uint32_t)purged, how == HK_RESET, seen);
-    return done == n;
+    note(all, hk_pool_look(cursor->superslab, claimed));
+    /* its memory may be another one than where the cursor saw it */
+    const char *base = (const char *)ranges[0].start - (uintptr_t)ranges[0].start % HK_UNIT;
+    const uint64_t gone = n != 0 ? give_back_locked(cursor, ranges, n, how, base, HK_SLICE) : 0;
+    all->bytes +=
+        hk_pool_unclaim(cursor->superslab, claimed, (uint32_t)gone, how == HK_RESET, &all->seen);
 }
 
 /* Pages of a slab that was the superslab's, and may be another one there by now, or nobody's. */
-static bool purge_slab_locked(const hk_pool_cursor_t *cursor, hk_slab_t *slab, hk_advice_t how,
-                              hk_claim_t which, bool *seen, size_t *bytes) {
+static HK_NOINLINE void purge_slab_locked(const hk_pool_cursor_t *cursor, hk_slab_t *slab,
+                                          hk_advice_t how, hk_claim_t which, purged_t *all) {
     hk_os_range_t ranges[HK_SLICES];
-    const uint64_t pages = hk_heap_claim(slab, which, seen);
+    const uint64_t pages = hk_heap_claim(slab, which, &all->seen);
     if (pages == 0)
-        return true;
+        return;
     hk_assert(hk_map_owner(slab->base) == cursor->superslab); /* which stays, as does the slab */
-    const unsigned n = hk_mask_ranges(slab->base, pages, hk_os_page_size(), ranges);
-    const unsigned done = give_back_locked(cursor, ranges, n, how);
-    hk_heap_unclaim(slab, pages, done == n, how == HK_RESET);
-    for (unsigned i = 0; i < done; i++)
-        *bytes += ranges[i].bytes;
-    return done == n;
+    note(all, hk_pool_look_at_pages(slab, pages));
+    const size_t page = hk_os_page_size();
+    const unsigned n = hk_mask_ranges(slab->base, pages, page, ranges);
+    const uint64_t gone = give_back_locked(cursor, ranges, n, how, slab->base, page);
+    hk_heap_unclaim(slab, pages, gone, how == HK_RESET);
+    all->bytes += hk_ones(gone) * page;
 }
 
 static size_t purge(const hk_pool_cursor_t *cursor, hk_advice_t how, bool aged, bool *seen) {
     const hk_claim_t which = aged              ? HK_CLAIM_AGED
                              : how == HK_PURGE ? HK_CLAIM_LAZY_TOO
                                                : HK_CLAIM_DIRTY;
-    size_t bytes = 0;
+    purged_t all = {0};
     hk_lock(&hk_purge_lock);
-    bool goes_on = purge_slices_locked(cursor, how, which, seen, &bytes);
-    for (unsigned i = 0; i < cursor->count && goes_on; i++)
-        goes_on = purge_slab_locked(cursor, cursor->slabs[i], how, which, seen, &bytes);
-    hk_count(purge_bytes, bytes);
+    purge_slices_locked(cursor, how, which, &all);
+    for (unsigned i = 0; i < cursor->count && !hk_advice_is_disabled(); i++)
+        purge_slab_locked(cursor, cursor->slabs[i], how, which, &all);
+    hk_count(purge_bytes, all.bytes);
     hk_unlock(&hk_purge_lock);
-    return bytes;
+    if (HK_UNLIKELY(all.spoilt.at != NULL))
+        tell(all.spoilt);
+    *seen |= all.seen;
+    return all.bytes;
 }
 
 size_t hk_purge_superslab(const hk_pool_cursor_t *cursor, hk_advice_t how, bool aged, bool *seen) {
@@ -106,10 +135,10 @@ bool hk_purge_pack(void **at, hk_advice_t how, bool aged, bool *seen, size_t *by
     hk_assert(hk_lock_may_take(HK_RANK_PURGE));
     hk_lock(&hk_purge_lock);
     const bool more = hk_pack_claim(at, aged, seen, &claim);
-    const unsigned done = advise_locked(claim.ranges, claim.count, how);
+    const uint32_t purged = advise_locked(claim.ranges, claim.count, how);
     for (unsigned i = 0; i < claim.count; i++) {
-        gone += i < done ? claim.ranges[i].bytes : 0;
-        hk_pack_give(claim.ranges[i].start, i < done);
+        gone += (purged >> i & 1) != 0 ? claim.ranges[i].bytes : 0;
+        hk_pack_give(claim.ranges[i].start, (purged >> i & 1) != 0);
     }
     hk_unlock(&hk_purge_lock);
     *bytes = hk_min(gone, claim.dirty);
@@ -191,16 +220,16 @@ size_t hk_purge_cached(size_t most) {
     return bytes;
 }
 
-size_t hk_purge_all(void) {
+size_t hk_purge_all(bool (*goes_on)(void *), void *argument) {
     size_t bytes = 0;
     bool seen = false;
     hk_assert(hk_lock_may_take(HK_RANK_PURGE));
     hk_heap_collect_all(true, hk_stash_clear);
     hk_advice_try_again();
-    for (hk_pool_cursor_t cursor = {0}; hk_pool_next(&cursor);)
+    for (hk_pool_cursor_t cursor = {0}; goes_on(argument) && hk_pool_next(&cursor);)
         bytes += hk_purge_superslab(&cursor, HK_PURGE, false, &seen);
     void *at = NULL;
-    for (size_t of_pack; hk_purge_pack(&at, HK_PURGE, false, &seen, &of_pack);)
+    for (size_t of_pack; goes_on(argument) && hk_purge_pack(&at, HK_PURGE, false, &seen, &of_pack);)
         bytes += of_pack;
     hk_pool_release_empty();
     bytes += hk_purge_cached(SIZE_MAX);

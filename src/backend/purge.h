@@ -11,7 +11,8 @@
 
 /* Purges the superslab at which the cursor stands, by HK_PURGE or HK_RESET; `aged`: only what was free at the last look
  * too. *seen is set where there is more that will be old
- * enough at the next look. Returns the bytes given back. The caller holds no lock. */
+ * enough at the next look. Returns the bytes given back. Where what is free should read as zero, and does not, that is a fault. The
+ * caller holds no lock. */
 size_t hk_purge_superslab(const hk_pool_cursor_t *cursor, hk_advice_t how, bool aged, bool *seen);
 
 /* The same of the next pack behind *at (NULL: the first one) that has anything to purge; false: there is none. */
@@ -41,8 +42,8 @@ void hk_purge_clear(char *p, size_t n);
 size_t hk_purge_cached(size_t most);
 
 /* Gives back everything that is free outside of magazines, as one run; returns the bytes. Where advice has been given up it is tried
- * once more. */
-size_t hk_purge_all(void);
+ * once more. Between any two superslabs `goes_on` is asked, with no lock held; false: that was all. */
+size_t hk_purge_all(bool (*goes_on)(void *), void *argument);
 
 /* Nothing is claimed while the lock is held: for statistics, and the last try of an allocation. */
 extern hk_lock_t hk_purge_lock;

@@ -283,14 +283,13 @@ uint64_t hk_slab_claim(hk_slab_t *slab, hk_claim_t which) {
     return pages;
 }
 
-unsigned hk_slab_unclaim(hk_slab_t *slab, uint64_t pages, bool purged, bool lazily) {
+unsigned hk_slab_unclaim(hk_slab_t *slab, uint64_t pages, uint64_t purged, bool lazily) {
     hk_walk(is_claimed(slab, pages));
-    if (purged) {
-        hk_store_relaxed(&slab->clean, hk_load_relaxed(&slab->clean) | pages);
-        slab->purged |= pages;
-        if (lazily)
-            hk_store_relaxed(&slab->lazy, hk_load_relaxed(&slab->lazy) | pages);
-    }
+    hk_assert((purged & ~pages) == 0);
+    hk_store_relaxed(&slab->clean, hk_load_relaxed(&slab->clean) | purged);
+    slab->purged |= purged;
+    if (lazily)
+        hk_store_relaxed(&slab->lazy, hk_load_relaxed(&slab->lazy) | purged);
     note_marks(slab);
     return put_pages(slab, pages, true);
 }

@@ -23,9 +23,9 @@ uint64_t hk_slab_free_pages(const hk_slab_t *slab, const uint64_t *bits);
 uint64_t hk_slab_claim(hk_slab_t *slab, hk_claim_t which);
 
 /* Puts the blocks of claimed pages back; returns how many, which are not yet counted in `free`.
- * `purged` says that the pages are clean now, `lazily` that the system takes their memory when it
+ * `purged` says which of them are clean now, `lazily` that the system takes their memory when it
  * likes. */
-unsigned hk_slab_unclaim(hk_slab_t *slab, uint64_t pages, bool purged, bool lazily);
+unsigned hk_slab_unclaim(hk_slab_t *slab, uint64_t pages, uint64_t purged, bool lazily);
 
 /* The pages of a slab that has just been carved: one bit per slice says whether it has no memory,
  * one whether what it has may be taken, one whether either is since it was given back, and a bit for each page of the other

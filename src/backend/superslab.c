@@ -278,7 +278,7 @@ static size_t give(hk_slab_t *slab) {
     hk_superslab_t *ss = hk_superslab_of(slab);
     const unsigned cls = slab->cls, slices = slab->slices;
     const uint64_t gone = cls != 0 ? hk_slab_gone(slab) : 0;
-    const bool wiped = hk_superslab_is_wiped(slab);
+    const bool wiped = hk_superslab_is_wiped(slab, 0, slices * HK_SLICE);
     hk_map_set(slab->base, slices, HK_KIND_FREE);
     hk_lock(&hk_pool_lock);
     const hk_range_t empty = put_back_locked(ss, slab->first, slices, cls, gone, wiped);

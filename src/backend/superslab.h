@@ -182,6 +182,15 @@ uint32_t hk_pool_claim(hk_superslab_t *superslab, hk_claim_t which, hk_os_range_
 size_t hk_pool_unclaim(hk_superslab_t *superslab, uint32_t claimed, uint32_t purged, bool lazily,
                        bool *seen);
 
+/* What is free and claimed, and was to read as zero, but does not: a write after free. The first such byte, and of a slab the block
+ * that it is in and the bytes of that. NULL: there is none, or nobody guards the heap. What was written to is cleared. */
+typedef struct {
+    const char *at, *block;
+    size_t bytes;
+} hk_spoilt_t;
+hk_spoilt_t hk_pool_look(hk_superslab_t *superslab, uint32_t claimed);
+hk_spoilt_t hk_pool_look_at_pages(const hk_slab_t *slab, uint64_t claimed);
+
 /* All of the superslab, where huge pages have not been ruled out for it yet; they are from now
  * on. */
 bool hk_pool_rule_out_huge_pages(hk_superslab_t *superslab, hk_os_range_t *range);
@@ -189,8 +198,9 @@ bool hk_pool_rule_out_huge_pages(hk_superslab_t *superslab, hk_os_range_t *range
 /* Gives wholly free superslabs to the region cache, or back where most of them has gone, the one that is kept for reuse included. */
 void hk_pool_release_empty(void);
 
-/* Bytes of all superslabs. Any thread. */
+/* Bytes of all superslabs, and the most that there have been. Any thread. */
 size_t hk_pool_mapped(void);
+size_t hk_pool_mapped_most(void);
 
 /* What is free of some superslabs, in bytes. */
 typedef struct {

@@ -1,6 +1,7 @@
 /* Looks at superslabs: visits and figures, and what is claimed of them for a purge. */
 #include "backend/slab.h"
 #include "backend/superslab_own.h"
+#include "base/report.h"
 
 /* ---- visits ---- */
 
@@ -116,6 +117,56 @@ size_t hk_pool_unclaim(hk_superslab_t *ss, uint32_t claimed, uint32_t purged, bo
     if (range.bytes != 0)
         hk_superslab_release(ss, range);
     return bytes;
+}
+
+/* ---- what should be zero ---- */
+
+/* Nobody has anything on the page. Returns the first byte that is not 0; NULL: there is none. */
+static char *look_at_page(char *page) {
+    const size_t bytes = hk_os_page_size(), at = hk_not_zero(page, bytes);
+    if (HK_LIKELY(at == SIZE_MAX))
+        return NULL;
+    hk_zero(page, bytes);
+    return page + at;
+}
+
+/* What slabs have left there. Pages that are gone would only be brought in. */
+hk_spoilt_t hk_pool_look(hk_superslab_t *ss, uint32_t claimed) {
+    const unsigned pages = (unsigned)(HK_SLICE / hk_os_page_size());
+    uint16_t gone[HK_SLICES];
+    if (HK_LIKELY(!hk_superslab_wipes()))
+        return (hk_spoilt_t){0};
+    hk_lock(&hk_pool_lock);
+    uint32_t left = claimed & ss->wiped;
+    memcpy(gone, ss->gone, sizeof gone);
+    hk_unlock(&hk_pool_lock);
+    char *first = NULL;
+    for (; left != 0; left &= left - 1) {
+        const unsigned slice = (unsigned)__builtin_ctz(left);
+        for (unsigned i = 0; i < pages; i++) {
+            char *page = ss->base + slice * HK_SLICE + i * hk_os_page_size();
+            char *at = (gone[slice] >> i & 1) == 0 ? look_at_page(page) : NULL;
+            first = first == NULL ? at : first;
+        }
+    }
+    return (hk_spoilt_t){first, first, HK_NO_SIZE};
+}
+
+hk_spoilt_t hk_pool_look_at_pages(const hk_slab_t *slab, uint64_t claimed) {
+    const size_t bytes = hk_os_page_size();
+    const hk_class_t *c = &hk_classes[slab->cls];
+    char *first = NULL;
+    for (; claimed != 0 && hk_superslab_wipes(); claimed &= claimed - 1) {
+        const size_t from = (size_t)__builtin_ctzll(claimed) * bytes;
+        if (!hk_superslab_is_wiped(slab, from, bytes))
+            continue;
+        char *at = look_at_page(slab->base + from);
+        first = first == NULL ? at : first;
+    }
+    if (HK_LIKELY(first == NULL))
+        return (hk_spoilt_t){0};
+    const size_t index = hk_class_index(c, (size_t)(first - slab->base));
+    return (hk_spoilt_t){first, slab->base + index * c->size, c->size};
 }
 
 bool hk_pool_rule_out_huge_pages(hk_superslab_t *ss, hk_os_range_t *range) {

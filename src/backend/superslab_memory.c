@@ -9,12 +9,14 @@
 
 static hk_stock_t stock = HK_STOCK(hk_superslab_t, kept);
 static hk_superslab_t *newest; /* lock: pool; that got its memory last, if it has not gone back */
-static _Atomic size_t mapped;  /* written under the pool's lock; any thread reads; bytes */
-static atomic_bool shadows;    /* set under the pool's lock; whether a slab gets one */
-static atomic_bool wipes; /* atomic: any thread; set once; whether what is free reads as zero */
+/* written under the pool's lock; any thread reads; bytes, and the most that there were */
+static _Atomic size_t mapped, mapped_most;
+static atomic_bool shadows; /* set under the pool's lock; whether a slab gets one */
+static atomic_bool wipes;   /* atomic: any thread; set once; whether what is free reads as zero */
 static _Atomic uint16_t early; /* atomic: any thread; what blocks of a new slab are at first */
 
 size_t hk_pool_mapped(void) { return hk_load_relaxed(&mapped); }
+size_t hk_pool_mapped_most(void) { return hk_load_relaxed(&mapped_most); }
 
 hk_superslab_t *hk_superslab_next_locked(const hk_superslab_t *ss) {
     hk_assert(hk_lock_is_mine(&hk_pool_lock));
@@ -157,13 +159,19 @@ bool hk_superslab_guard(hk_slab_t *slab) {
     return true;
 }
 
+bool hk_superslab_wipes(void) { return hk_load_relaxed(&wipes) && hk_load_acquire(&shadows); }
+
 /* What was free already when the guard came was not cleared, and is marked still. */
-bool hk_superslab_is_wiped(const hk_slab_t *slab) {
+bool hk_superslab_is_wiped(const hk_slab_t *slab, size_t from, size_t bytes) {
     const hk_superslab_t *ss = hk_superslab_of(slab);
-    if (slab->cls == 0 || !slab->zeroed || !hk_load_relaxed(&wipes) || !hk_load_acquire(&shadows))
+    if (slab->cls == 0 || !slab->zeroed || !hk_superslab_wipes())
         return false;
+    if (HK_LIKELY(!hk_load_relaxed(&ss->early)))
+        return true;
     const _Atomic uint16_t *shadow = ss->at.slices[slab->first].shadow;
-    for (unsigned i = 0; hk_load_relaxed(&ss->early) && i < hk_classes[slab->cls].blocks; i++)
+    const hk_class_t *c = &hk_classes[slab->cls];
+    const size_t end = hk_min(hk_class_index(c, from + bytes - 1), c->blocks - 1u);
+    for (size_t i = hk_class_index(c, from); i <= end; i++)
         if (hk_load_relaxed(&shadow[i]) != 0)
             return false;
     return true;
@@ -391,6 +399,7 @@ bool hk_superslab_add(unsigned slices, unsigned cls) {
     ss->no_huge_pages = !filled && used == 0;
     ss->filled = filled;
     hk_store_relaxed(&mapped, hk_pool_mapped() + range.bytes);
+    hk_store_relaxed(&mapped_most, hk_max(hk_pool_mapped_most(), hk_pool_mapped()));
     hk_pool_relist_locked(ss);
     hk_unlock(&hk_pool_lock);
     return true;

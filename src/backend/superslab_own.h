@@ -100,8 +100,11 @@ void hk_superslab_release(hk_superslab_t *ss, hk_range_t range);
  * somebody wrote to whose memory it is not. False: there is no memory for the bits. */
 bool hk_superslab_guard(hk_slab_t *slab);
 
-/* Whether a slab all of whose blocks are free reads as zero. */
-bool hk_superslab_is_wiped(const hk_slab_t *slab);
+/* Whether what is free of a slab reads as zero at all, but for blocks from before the guard. */
+bool hk_superslab_wipes(void);
+
+/* Whether what of the slab lies in so many bytes from there on reads as zero, if all blocks that it is of are free. */
+bool hk_superslab_is_wiped(const hk_slab_t *slab, size_t from, size_t bytes);
 
 /* ---- looks; with the pool locked ---- */
 

@@ -152,6 +152,14 @@ HK_INLINE bool hk_is_zero(const char *p, size_t n) {
     return (all[0] | all[1]) == 0;
 }
 
+/* The first of n bytes that is not 0; SIZE_MAX: none. */
+HK_INLINE size_t hk_not_zero(const char *p, size_t n) {
+    size_t at = hk_is_zero(p, n) ? n : 0;
+    while (at < n && p[at] == 0)
+        at++;
+    return at < n ? at : SIZE_MAX;
+}
+
 /* Atomics by order. The seq forms are the Dekker pair of the remote-free protocol
  * (backend/heap.c). */
 #define hk_load_relaxed(p) atomic_load_explicit((p), memory_order_relaxed)

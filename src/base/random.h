@@ -3,13 +3,18 @@
 
 #include "base/base.h"
 
+/* Both halves of a product in one: no bit of it depends on a few bits of either factor. */
+HK_INLINE uint64_t hk_folded(uint64_t a, uint64_t b) {
+    __extension__ typedef unsigned __int128 wide_t;
+    const wide_t product = (wide_t)a * b;
+    return (uint64_t)(product >> 64) ^ (uint64_t)product;
+}
+
 /* The next number of a stream, uniformly spread below `end`. A small multiplicative generator: fast, and
  * not meant to withstand who can read the allocator's own memory. */
 HK_INLINE uint32_t hk_random_below(uint64_t *stream, uint32_t end) {
     *stream += 0x9E3779B97F4A7C15u;
-    __extension__ typedef unsigned __int128 wide_t;
-    const wide_t product = (wide_t)*stream * (*stream ^ 0xE7037ED1A0B428DBu);
-    return (uint32_t)((((uint64_t)(product >> 64) ^ (uint64_t)product) >> 32) * end >> 32);
+    return (uint32_t)((hk_folded(*stream, *stream ^ 0xE7037ED1A0B428DBu) >> 32) * end >> 32);
 }
 
 /* The same of a stream that threads share; two of them may get the same number. */

@@ -58,6 +58,7 @@ atomic_uint hk_workers;
 typedef void run_t(void);
 
 static void *work(void *run) {
+    hk_add_relaxed(&hk_workers, 1u);
     ((run_t *)run)();
     hk_sub_relaxed(&hk_workers, 1u);
     return NULL;
@@ -74,14 +75,11 @@ int hk_worker_start(run_t *run) {
     if (has_real_time_priority)
         pthread_attr_setinheritsched(&attributes, PTHREAD_EXPLICIT_SCHED);
     pthread_attr_setstacksize(&attributes, STACK_BYTES);
-    hk_add_relaxed(&hk_workers, 1u);
     int error = HK_COUNTED(other, pthread_create(&thread, &attributes, work, (void *)run));
     if (error == EINVAL || error == EPERM)
         error = HK_COUNTED(other, pthread_create(&thread, NULL, work, (void *)run));
     if (error == 0)
         pthread_detach(thread);
-    else
-        hk_sub_relaxed(&hk_workers, 1u);
     pthread_attr_destroy(&attributes);
     hk_signals_block(before);
     return error;

@@ -11,7 +11,7 @@ void hk_worker_begin(void);
  * pthread_create() says. Allocates (the C library does), so no lock may be held. */
 int hk_worker_start(void (*run)(void));
 
-/* How many there are, or are about to begin or to end; in a fork's child none. */
+/* How many are at work. There may be more of them, about to begin or to end, but never fewer; in a fork's child none. */
 extern atomic_uint hk_workers; /* atomic: any thread */
 
 /* False: the caller has its parent's number for the C library: it is the child of a vfork, or was made past the C library's

@@ -125,7 +125,7 @@ HK_NOINLINE void hk_free_long(void *p) {
         return;
     }
     const bool once = kind < HK_CLASS_COUNT && hk_thread_frees_for_once();
-    hk_thread_t *thread = once ? NULL : hk_thread_enter();
+    hk_thread_t *thread = once ? NULL : hk_thread_enter_to_free();
     if (HK_UNLIKELY(thread == NULL)) {
         free_without_locks(p, kind);
         return;
@@ -152,43 +152,60 @@ static void *take(hk_thread_t *thread, unsigned cls, size_t n, size_t align, siz
 }
 
 /* Gives all free memory back to the system, as far as this thread can get at it, or all but the small blocks that wait in
- * quarantine; returns the bytes. */
-static HK_COLD size_t reclaim(hk_thread_t *thread, bool what_waits) {
-    hk_thread_flush(thread, what_waits);
+ * quarantine; returns the bytes. The thread makes way for a fork, and may be NULL after it. */
+static HK_COLD size_t reclaim(hk_thread_t **thread, bool what_waits) {
+    hk_thread_flush(*thread, what_waits);
     hk_threads_cool_orphans();
-    hk_heap_collect(&thread->heap);
+    hk_heap_collect(&(*thread)->heap);
     hk_large_free_late();
     size_t bytes = 0;
     if (hk_guarded()) {
         bytes = hk_singles().kept;
         hk_freed_trim();
     }
-    return bytes + hk_purge_all();
+    return bytes + hk_purge_all(hk_thread_makes_way, thread);
 }
 
-/* The last try is made under the purge lock, so that no purge keeps out of reach what there is. */
-static HK_COLD void *reclaim_and_take(hk_thread_t *thread, unsigned cls, size_t n, size_t align,
+/* A block of the class is aligned to so much, for which its size was chosen. */
+static size_t alignment_of(unsigned cls) {
+    const size_t size = cls != 0 ? hk_classes[cls].size : 1;
+    return size & -size;
+}
+
+static void *take_packed(unsigned cls, size_t n, size_t align) {
+    const size_t most = hk_max(hk_max(align, alignment_of(cls)), HK_GRAIN);
+    return most <= HK_PACK_ALIGN ? hk_pack_alloc(hk_max(n, 1), most) : NULL;
+}
+
+/* The last try is made under the purge lock, so that no purge keeps out of reach what there is. Where no slab can be had packs may
+ * have room that only few of their blocks keep from going back: once all had to go back to find that, they are asked first. */
+static HK_COLD void *reclaim_and_take(hk_thread_t **thread, unsigned cls, size_t n, size_t align,
                                       size_t *dirty) {
+    static atomic_bool packs_first; /* atomic: any thread */
     /* what cannot be had, whatever is given up for it, says nothing of how much is left for others */
     const bool never = hk_limit_excludes(hk_minus(n, HK_MAP_BYTES), 0);
-    void *p = hk_bounds_look(never ? 0 : n) ? take(thread, cls, n, align, dirty) : NULL;
+    void *p = hk_bounds_look(never ? 0 : n) ? take(*thread, cls, n, align, dirty) : NULL;
     if (p != NULL || never || hk_limit_excludes(n, 0))
+        return p;
+    const bool packs = cls != 0 && !hk_guarded() && hk_region_is_bounded();
+    if (packs && hk_load_relaxed(&packs_first) && (p = take_packed(cls, n, align)) != NULL)
         return p;
     /* who asks for too much shall not undo that small blocks wait: they are little */
     reclaim(thread, cls != 0);
+    if (*thread == NULL)
+        return NULL;
     hk_lock(&hk_purge_lock);
-    p = take(thread, cls, n, align, dirty);
-    /* no slab can be had, but packs may have room that only few of their blocks keep from going back */
-    if (p == NULL && cls != 0 && !hk_guarded() && hk_region_is_bounded() && align <= HK_PACK_ALIGN)
-        p = hk_pack_alloc(hk_max(n, 1), hk_max(align, HK_GRAIN));
+    p = take(*thread, cls, n, align, dirty);
+    if (p == NULL && packs)
+        p = take_packed(cls, n, align);
     hk_unlock(&hk_purge_lock);
+    if (packs)
+        hk_store_relaxed(&packs_first, p != NULL && hk_map_kind(p) != cls);
     return p;
 }
 
-/* Aligned as a block of the class is, whose size was chosen for that. */
 static HK_COLD void *alloc_without_locks(unsigned cls, size_t n, size_t align) {
-    const size_t size = cls != 0 ? hk_classes[cls].size : 1;
-    return hk_emergency_alloc(n, hk_max(align, size & -size));
+    return hk_emergency_alloc(n, hk_max(align, alignment_of(cls)));
 }
 
 static void *try_to_allocate(unsigned cls, size_t n, size_t align, size_t *dirty) {
@@ -204,9 +221,11 @@ static void *try_to_allocate(unsigned cls, size_t n, size_t align, size_t *dirty
     }
     void *p = take(thread, cls, n, align, dirty);
     if (HK_UNLIKELY(p == NULL))
-        p = reclaim_and_take(thread, cls, n, align, dirty);
+        p = reclaim_and_take(&thread, cls, n, align, dirty);
     else if (HK_UNLIKELY(hk_load_relaxed(&hk_region_look_is_due)))
         hk_bounds_look(0);
+    if (HK_UNLIKELY(thread == NULL))
+        return NULL;
     const bool ended = thread->shared;
     hk_thread_leave(thread);
     if (!ended)
@@ -332,16 +351,19 @@ void *hk_aligned_slow(size_t n, size_t align, unsigned by) {
 
 /* ---- realloc and the like ---- */
 
-/* dlsym may allocate; by now that works. */
+/* dlsym may allocate; by now that works. Where there is a guard what it finds is not kept, or who can write anywhere would have it
+ * call anything. */
 static HK_COLD size_t foreign_usable(const void *p) {
     typedef size_t usable_fn(void *);
     static _Atomic(usable_fn *) next;
-    usable_fn *fn = hk_load_relaxed(&next);
+    const bool keeps = hk_guard->stirs == 0; /* which cannot be written to */
+    usable_fn *fn = keeps ? hk_load_relaxed(&next) : NULL;
     if (fn == NULL) {
         *(void **)&fn = dlsym(RTLD_NEXT, "malloc_usable_size");
         if (fn == NULL)
             hk_fatal(HK_INVALID_POINTER, p);
-        hk_store_relaxed(&next, fn);
+        if (keeps)
+            hk_store_relaxed(&next, fn);
     }
     return fn((void *)(uintptr_t)p);
 }
@@ -464,8 +486,9 @@ bool hk_trim(void) {
     hk_thread_t *thread = hk_thread_enter();
     if (thread == NULL)
         return false;
-    size_t bytes = reclaim(thread, true);
-    hk_thread_leave(thread);
+    size_t bytes = reclaim(&thread, true);
+    if (thread != NULL)
+        hk_thread_leave(thread);
     return bytes != 0;
 }
 

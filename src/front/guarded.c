@@ -198,10 +198,23 @@ void *hk_guarded_malloc_alone(size_t n) { return unsampled(n, HK_BY_MALLOC); }
 
 /* ---- free ---- */
 
+/* Who frees before it ever allocates counts as a second thread too (hk_block_set_free). But who is past its end, and has no record,
+ * frees under the shared one's lock, which keeps a look at all blocks out (front/guarded_end.c). NULL: it has one, or none can be had. */
+static hk_thread_t *enter_past_end(void) {
+    hk_thread_t *own = hk_load_relaxed(&hk_tc)->thread;
+    hk_thread_t *thread = own == NULL ? hk_thread_enter_to_free() : NULL;
+    if (thread == NULL || thread->shared)
+        return thread;
+    hk_thread_leave(thread);
+    return NULL;
+}
+
 static HK_NOINLINE void free_other(void *p, unsigned kind, hk_by_t by, size_t n) {
     if (kind == HK_KIND_FENCED) {
-        hk_thread_served();
+        hk_thread_t *past_end = enter_past_end();
         hk_fence_free(p, by, n);
+        if (past_end != NULL)
+            hk_thread_leave(past_end);
         return;
     }
     if (kind == HK_KIND_FREE || kind == HK_KIND_INTERIOR) {
@@ -256,25 +269,27 @@ static HK_NOINLINE void retire(unsigned cls, hk_waiting_t in) {
 }
 
 static HK_COLD void free_odd(void *p, unsigned cls, hk_by_t by, size_t n) {
-    /* who frees before it ever allocates counts as a second thread too (hk_block_set_free) */
-    hk_thread_t *thread = hk_thread_served();
+    hk_thread_t *past_end = enter_past_end(), *thread = hk_load_relaxed(&hk_tc)->thread;
     hk_quarantine_t *q = hk_quarantine_of(thread);
     const uint64_t dice = q != NULL ? hk_quarantine_close(q) : 0;
     const bool taken = hk_block_take_back_odd(p, cls, by, n);
     if (q != NULL)
         hk_quarantine_open(q, dice);
-    if (!taken)
-        return;
-    if (thread != NULL)
+    if (taken && past_end != NULL)
+        hk_magazine_give_or_flush(past_end, cls, p);
+    else if (taken && thread != NULL)
         retire(cls, (hk_waiting_t){p, hk_shadow_of(p, cls)});
-    else
+    else if (taken)
         hk_free_long(p);
+    if (past_end != NULL)
+        hk_thread_leave(past_end);
 }
 
-/* What has no way in of its own. */
+/* What has no way in of its own, and the first of each class. */
 static HK_NOINLINE void free_longer(hk_quarantine_t *q, hk_waiting_t is, unsigned cls, hk_by_t by,
                                     size_t n) {
     const uint64_t dice = hk_quarantine_close(q);
+    hk_quarantine_use(q, cls);
     if (!hk_block_take_back(q, is, cls, by, n, true)) {
         hk_quarantine_open(q, dice);
         free_odd(is.p, cls, by, n);

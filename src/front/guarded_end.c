@@ -55,7 +55,8 @@ static void flush(hk_thread_t *thread, bool ends, bool alone) {
 
 void hk_guarded_flush(hk_thread_t *thread) { flush(thread, false, false); }
 
-/* A handler may have ended the thread at a block: what is in quarantine is whole all the same. */
+/* A handler may have ended the thread at a block: what is in quarantine is whole all the same. What a thread before has left, of
+ * classes that this one has not used, has been looked at: where each of many threads does a little it would be most of that. */
 size_t hk_guarded_end(hk_thread_t *thread) {
     hk_quarantine_t *q = hk_quarantine_of(thread);
     void *blocks[HK_QUARANTINE_MOST + HK_QUARANTINE_OUT];
@@ -64,11 +65,14 @@ size_t hk_guarded_end(hk_thread_t *thread) {
         return 0;
     const uint64_t dice = hk_quarantine_close(q);
     for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++) {
+        bytes += hk_quarantine_count(q, cls) * (size_t)hk_classes[cls].size;
+        if ((q->used >> cls & 1) == 0)
+            continue;
         const unsigned n = hk_quarantine_list(q, cls, blocks);
-        bytes += n * (size_t)hk_classes[cls].size;
         for (unsigned i = 0; i < n; i++)
             hk_block_look(blocks[i], cls);
     }
+    hk_quarantine_leave(q);
     hk_quarantine_open(q, dice != 0 ? dice : 1);
     return bytes;
 }

@@ -228,12 +228,13 @@ static hk_thread_t *attach(void) {
     return thread;
 }
 
-static HK_COLD hk_thread_t *enter_outside(void) {
+static HK_COLD hk_thread_t *enter_outside(bool frees) {
     if (hk_load_relaxed(&outside.inside) || hk_fork_is_mine())
         return NULL;
     hk_store_relaxed(&outside.inside, true);
     atomic_signal_fence(memory_order_seq_cst);
-    hk_thread_t *thread = outside.ended ? NULL : attach();
+    const bool over = outside.ended || (frees && hk_os_thread_ends());
+    hk_thread_t *thread = over ? NULL : attach();
     if (thread == NULL && hk_lock_unless(&hk_shared_lock, &hk_forking))
         return &hk_shared_record;
     atomic_signal_fence(memory_order_seq_cst);
@@ -241,15 +242,18 @@ static HK_COLD hk_thread_t *enter_outside(void) {
     return thread;
 }
 
-hk_thread_t *hk_thread_enter(void) {
+HK_INLINE hk_thread_t *enter(bool frees) {
     hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
     if (HK_UNLIKELY(thread == NULL)) {
-        thread = enter_outside();
+        thread = enter_outside(frees);
         if (thread == NULL || thread->shared)
             return thread;
     }
     return HK_LIKELY(hk_gate_enter(thread)) ? thread : NULL;
 }
+
+hk_thread_t *hk_thread_enter(void) { return enter(false); }
+hk_thread_t *hk_thread_enter_to_free(void) { return enter(true); }
 
 void hk_thread_leave(hk_thread_t *thread) {
     if (HK_LIKELY(!thread->shared)) {
@@ -279,6 +283,15 @@ hk_thread_t *hk_thread_enter_patiently(void) {
         if (thread != NULL || tries >= MOST_TRIES || hk_thread_is_inside())
             return thread;
     }
+}
+
+bool hk_thread_makes_way(void *of) {
+    hk_thread_t **thread = of;
+    if (HK_UNLIKELY(hk_load_relaxed(&hk_fork_waits)) && *thread != NULL) {
+        hk_thread_leave(*thread);
+        *thread = hk_thread_enter_patiently();
+    }
+    return *thread != NULL;
 }
 
 HK_COLD hk_thread_t *hk_thread_enter_after_fork(void) {

@@ -94,6 +94,10 @@ HK_INLINE bool hk_thread_frees_for_once(void) {
     return HK_UNLIKELY(hk_load_relaxed(&hk_tc)->thread == NULL) && hk_frees_first();
 }
 
+/* hk_thread_enter() for who frees: a thread without a record that has run all destructors gets none any more, which it would leave
+ * to nobody, but works on the shared one. */
+hk_thread_t *hk_thread_enter_to_free(void);
+
 /* The calling thread's record, made if there is none yet; forks are handled from then on. NULL: it can have none. */
 hk_thread_t *hk_thread_served(void);
 
@@ -104,6 +108,10 @@ hk_thread_t *hk_thread_enter_patiently(void);
 
 /* The same, but once that has taken too long, as in the child of a fork past the C library's, nobody waits any more. */
 hk_thread_t *hk_thread_enter_after_fork(void);
+
+/* `of` points to who has entered: where a fork waits it leaves, and enters patiently again. False: it could not, and is NULL now. For
+ * what takes long where there is much memory. No lock is held. */
+bool hk_thread_makes_way(void *of);
 
 /* A fork waits for those who are inside: nobody else enters meanwhile, or a thread that hardly does anything
  * but enter would keep it waiting for ever. atomic: set and cleared by the thread that forks. */

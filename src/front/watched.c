@@ -45,9 +45,13 @@ bool hk_watched_apply(void) {
     return true;
 }
 
-void hk_watch(hk_watch_place_t place, const hk_watcher_t *watcher) {
-    hk_store_seq(&watchers[place], watcher);
-    hk_front_apply();
+/* As long as samples may lie apart somebody hears of them, and counts down to the next one. */
+bool hk_watch(hk_watch_place_t place, const hk_watcher_t *watcher) {
+    const hk_watcher_t *before = hk_exchange_seq(&watchers[place], watcher);
+    const bool told = hk_front_apply();
+    if (!told && watcher == NULL)
+        hk_store_seq(&watchers[place], before);
+    return told;
 }
 
 /* Begun anew where it has counted down for something else. */
@@ -198,16 +202,16 @@ static void *move_apart(void *p, size_t n) {
 }
 
 void *hk_watched_realloc(void *p, size_t n) {
-    hk_profile_block_t was = {0};
-    tell_taken(p, (hk_told_t){HK_ANY_SIZE, 8, HK_BY_MALLOC, &was});
+    hk_resized_t resized = {0};
+    tell_taken(p, (hk_told_t){HK_ANY_SIZE, 8, HK_BY_MALLOC, &resized});
     const uint64_t faults = hk_counted_ever(faults); /* more of them: p is no block */
     const bool told = !passes(own_thread(), n);
     void *q = told ? move_apart(p, n) : hk_realloc_unwatched(p, n);
+    resized.again = q == NULL;
     if (q == NULL && hk_counted_ever(faults) == faults)
-        tell_given(p, (hk_told_t){hk_usable(p), 8, HK_BY_MALLOC, &was});
-    was.p = 0;
+        tell_given(p, (hk_told_t){hk_usable(p), 8, HK_BY_MALLOC, &resized});
     if (q != NULL && told)
-        tell_given(q, (hk_told_t){n, 8, HK_BY_MALLOC, &was});
+        tell_given(q, (hk_told_t){n, 8, HK_BY_MALLOC, &resized});
     return q;
 }
 

@@ -19,13 +19,18 @@
 #include "guard/guard.h"
 #include "profile/sample.h"
 
+/* Of a realloc what its two halves share. */
+typedef struct {
+    hk_profile_block_t was; /* what the profile's watcher knew of the block */
+    bool again;             /* it has failed, and the block is given as it was */
+} hk_resized_t;
+
 /* What was done. */
 typedef struct {
     size_t n;     /* the bytes asked for; of a free what it says, or HK_ANY_SIZE */
     size_t align; /* of what is given */
     hk_by_t by;
-    /* half of a realloc: what the profile's watcher knew of the block, which is given as it was where that has failed; or NULL */
-    hk_profile_block_t *resized;
+    hk_resized_t *resized; /* half of a realloc; or NULL */
 } hk_told_t;
 
 /* A watcher's own for the thread, NULL at first: the thread's to use, as long as its record lives. The thread may
@@ -51,8 +56,9 @@ HK_INLINE hk_watched_t hk_watched(void) {
 
 /* From now on `watcher` hears of the operations of all threads, in this place; NULL: nobody. Alone in the profile's
  * place, where samples are few, it hears only of what may be a sample or may have been one (profile/sample.h), of which
- * `own` is the countdown. Operations that are under way may still be told to the one before. Any thread, outside of signal handlers. */
-void hk_watch(hk_watch_place_t place, const hk_watcher_t *watcher);
+ * `own` is the countdown. Operations that are under way may still be told to the one before. Any thread, outside of signal handlers.
+ * False: a fork is under way, and not all threads have been told: to be said again; until then who heard before may go on to. */
+bool hk_watch(hk_watch_place_t place, const hk_watcher_t *watcher);
 
 /* After the options have changed as well. False: a fork is under way, and nobody has been told. */
 bool hk_watched_apply(void);

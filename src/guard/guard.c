@@ -133,6 +133,7 @@ void hk_guard_prepare(bool starts) {
         return;
     *hk_guard = (hk_guard_t){
         .secret = first ? hk_os_random() : hk_guard->secret,
+        .mixes = first ? hk_os_random() | 1 : hk_guard->mixes,
         .stirs = first ? hk_os_random() | 1 : hk_guard->stirs,
         .seals = first ? hk_os_random() : hk_guard->seals,
         .streams = first ? hk_os_random() : hk_guard->streams,
@@ -156,6 +157,7 @@ bool hk_guard_start(void) {
     hk_region_scatter(hk_os_random());
     if (!hk_pool_add_shadows(HK_BLOCK_EARLY, hk_guard->zeroed >= HK_MID_MAX))
         return false;
+    hk_os_settle_clock();
     hk_config_settle();
     hk_classes_settle();
     hk_store_release(&hk_guard_on, true);

@@ -25,9 +25,9 @@ typedef struct {
 
 /* const once set. */
 typedef struct {
-    /* Of this process. Apart, for a tail can be read. It takes two, and the second is odd: of one alone, who has read the tail at
-     * one place would know those beside it. */
-    uint64_t secret, stirs, seals, streams;
+    /* Of this process. Apart, for a tail can be read. That takes the first three, of which it multiplies by two, odd ones: of
+     * one alone, who has read the tail at one place would know those beside it. */
+    uint64_t secret, mixes, stirs, seals, streams;
     size_t zeroed; /* bytes of a freed block that are cleared, and looked at before reuse */
     size_t quarantine_bytes; /* of one class, and thread */
     uint8_t tail;            /* bytes kept free behind each block, 1 or 0 */

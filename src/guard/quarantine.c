@@ -68,10 +68,9 @@ void hk_quarantine_begin(hk_quarantine_t *q) {
     q->stream = hk_guard_stream();
     hk_store_relaxed(&q->dice, (uint64_t)1);
     q->unused = q->places;
-    for (unsigned cls = 0; cls < HK_CLASS_COUNT; cls++, q->unused += FEW_PLACES) {
+    for (unsigned cls = 0; cls < HK_CLASS_COUNT; cls++, q->unused += FEW_PLACES)
         place(q, cls, q->unused, HK_QUARANTINE_FEW, HK_QUARANTINE_FEW, 0);
-        q->looks[cls] = HK_CLEAR_STEPS + 1;
-    }
+    hk_quarantine_leave(q);
 }
 
 void hk_quarantine_grow(hk_quarantine_t *q, unsigned cls) {
@@ -87,11 +86,19 @@ void hk_quarantine_grow(hk_quarantine_t *q, unsigned cls) {
     q->visits[cls] = HK_QUARANTINE_ALL;
 }
 
+_Static_assert(HK_CLASS_COUNT <= 64, "a bit for each class");
+
 /* The size of a class is known once there is a block of it. */
-static void prepare(hk_quarantine_t *q, unsigned cls) {
+HK_COLD void hk_quarantine_use_first(hk_quarantine_t *q, unsigned cls) {
+    q->small += q->room[cls] == 0 && hk_quarantine_is_small(q, cls);
     q->room[cls] = (uint16_t)hk_classes[cls].size;
     q->looks[cls] = (uint8_t)hk_clear_steps(q->room[cls]);
-    q->small += hk_quarantine_is_small(q, cls);
+    q->used |= (uint64_t)1 << cls;
+}
+
+void hk_quarantine_leave(hk_quarantine_t *q) {
+    memset(q->looks, HK_CLEAR_STEPS + 1, sizeof q->looks);
+    q->used = 0;
 }
 
 static uint64_t new_number(hk_quarantine_t *q) {
@@ -108,8 +115,7 @@ HK_NOINLINE uint64_t hk_quarantine_throw(hk_quarantine_t *q) {
 }
 
 bool hk_quarantine_put_out(hk_quarantine_t *q, unsigned cls, hk_waiting_t one) {
-    if (q->room[cls] == 0)
-        prepare(q, cls);
+    hk_quarantine_use(q, cls);
     hk_waiting_t *top = hk_load_relaxed(&q->top[cls]);
     if (hk_quarantine_is_full(q, cls))
         return false;
@@ -122,8 +128,7 @@ bool hk_quarantine_put_out(hk_quarantine_t *q, unsigned cls, hk_waiting_t one) {
 void hk_quarantine_put_fresh(hk_quarantine_t *q, unsigned cls, void *const *blocks, unsigned n) {
     const hk_class_t *c = &hk_classes[cls];
     const hk_shadows_t *shadows = NULL;
-    if (q->room[cls] == 0)
-        prepare(q, cls);
+    hk_quarantine_use(q, cls);
     hk_waiting_t *top = hk_load_relaxed(&q->top[cls]);
     hk_assert(top + n < q->waits[cls]);
     for (const char *p, *before = NULL; n-- > 0; before = p) {
@@ -139,6 +144,7 @@ void hk_quarantine_put_fresh(hk_quarantine_t *q, unsigned cls, void *const *bloc
 void *hk_quarantine_put_slow(hk_quarantine_t *q, unsigned cls, hk_waiting_t in) {
     uint64_t dice = hk_quarantine_close(q);
     hk_waiting_t out = in;
+    hk_quarantine_use(q, cls);
     if (dice == 1)
         dice = new_number(q);
     if (dice > 1) {

@@ -35,7 +35,7 @@ typedef struct hk_quarantine {
     hk_waiting_t *waits[HK_CLASS_COUNT];
     /* any thread reads; the one below the first of these, which is never filled */
     _Atomic(hk_waiting_t *) none[HK_CLASS_COUNT];
-    /* how much of a block is cleared: hk_clear_steps(); until the first is put more than has a way in */
+    /* how much of a block is cleared: hk_clear_steps(); until the class is used more than has a way in */
     uint8_t looks[HK_CLASS_COUNT];
     uint16_t room[HK_CLASS_COUNT];     /* bytes of a block; 0 until then */
     uint8_t last[HK_CLASS_COUNT];      /* the last place to wait in */
@@ -43,6 +43,7 @@ typedef struct hk_quarantine {
     /* how often a block took the long way in while there were few places; HK_QUARANTINE_ALL: it has all */
     uint8_t visits[HK_CLASS_COUNT];
     unsigned throws, small; /* numbers that were thrown; classes in use that have few places */
+    uint64_t used;          /* a bit for each class of which its thread of now has put any */
     hk_waiting_t *unused;   /* the first place that is no class's */
     hk_waiting_t places[];
 } hk_quarantine_t;
@@ -76,6 +77,17 @@ HK_INLINE unsigned hk_quarantine_out_left(const hk_quarantine_t *q, unsigned cls
 HK_INLINE bool hk_quarantine_is_full(const hk_quarantine_t *q, unsigned cls) {
     return hk_load_relaxed(&q->top[cls]) + 1 == q->waits[cls];
 }
+
+/* The thread that has it now puts a block of the class in: from the first one on that goes the short ways, as those do that it takes.
+ * It is closed. */
+void hk_quarantine_use_first(hk_quarantine_t *quarantine, unsigned cls);
+HK_INLINE void hk_quarantine_use(hk_quarantine_t *q, unsigned cls) {
+    if (HK_UNLIKELY((q->used >> cls & 1) == 0))
+        hk_quarantine_use_first(q, cls);
+}
+
+/* Its thread has ended: the next one has used none. */
+void hk_quarantine_leave(hk_quarantine_t *quarantine);
 
 /* How many there are of either. Any thread. */
 unsigned hk_quarantine_count(hk_quarantine_t *quarantine, unsigned cls);

@@ -1,12 +1,13 @@
 /* What is looked for in a guarded block that is given back or out.
  *
  * The tail of a block, from its last byte in use on: up to 16 bytes, which nobody may write to. Their value
- * depends on where they are and on the process's secret, and none is 0 but the second, at which a text ends that was
+ * depends on where they are and on the process's secrets, and none is 0 but the second, at which a text ends that was
  * not ended: what it says goes no further. */
 #pragma once
 
 #include <string.h>
 
+#include "base/random.h"
 #include "guard/guard.h"
 #include "os/os.h"
 
@@ -29,10 +30,10 @@ HK_INLINE hk_tail_t hk_tail_of(const char *p, size_t n, size_t room) {
     const ptrdiff_t last = (ptrdiff_t)room - HK_TAIL_WINDOW, from = (ptrdiff_t)n;
     const ptrdiff_t at = from < last ? from : last;
     hk_assert(n <= room && from - at <= HK_TAIL_WINDOW);
-    const uint64_t product = (hk_guard->secret ^ (uintptr_t)p) * 0x9FB21C651E98DF25u;
-    /* a product's low bytes depend on nothing above them */
-    const uint64_t stirred = (product ^ product >> 32) * hk_guard->stirs;
-    const uint64_t word = (stirred ^ stirred >> 32) | 0x0101010101010101u;
+    /* a product's low bytes depend on nothing above them: they are the high ones of the second, of which both halves are folded */
+    const uint64_t product = (hk_guard->secret ^ (uintptr_t)p) * hk_guard->mixes;
+    const uint64_t word =
+        hk_folded(__builtin_bswap64(product), hk_guard->stirs) | 0x0101010101010101u;
     const ptrdiff_t shown = HK_TAIL_WINDOW - (from - at);
     const hk_sixteen_t value = {word, word};
     return (hk_tail_t){at, hk_sixteen_at(edge.mask + shown),
@@ -70,23 +71,18 @@ HK_INLINE bool hk_tail_is_whole(const char *p, size_t n, size_t room) {
     return (wrong[0] | wrong[1]) == 0;
 }
 
-/* The first byte of the tail that was written to; SIZE_MAX: none. */
+/* The first byte of the tail that was written to; SIZE_MAX: none. Where there is no tail nothing is read: the program may have
+ * made the block's last page such that nobody can. */
 HK_INLINE size_t hk_tail_broken(const char *p, size_t n, size_t room) {
     uint8_t wrong[HK_TAIL_WINDOW];
+    if (n == room)
+        return SIZE_MAX;
     const hk_sixteen_t all = hk_tail_wrong(p, n, room);
     memcpy(wrong, &all, sizeof all);
     for (size_t i = 0; i < HK_TAIL_WINDOW; i++)
         if (wrong[i] != 0)
             return (size_t)hk_tail_of(p, n, room).at + i;
     return SIZE_MAX;
-}
-
-/* The first of n bytes that is not 0; SIZE_MAX: none. */
-HK_INLINE size_t hk_not_zero(const char *p, size_t n) {
-    size_t at = hk_is_zero(p, n) ? n : 0;
-    while (at < n && p[at] == 0)
-        at++;
-    return at < n ? at : SIZE_MAX;
 }
 
 /* hk_zero(), but pages that nobody has written to stay without memory: whoever asks for several may use little of them. Returns how
@@ -145,7 +141,7 @@ HK_INLINE hk_fatal_t hk_edge_broken(const char *p, size_t n, size_t room, size_t
 HK_INLINE bool hk_edges_are_whole(const char *p, size_t n, size_t room, size_t before,
                                   size_t zeroed) {
     ptrdiff_t at;
-    if (HK_LIKELY(before == 0 && hk_tail_is_whole(p, n, room) &&
+    if (HK_LIKELY(before == 0 && (n == room || hk_tail_is_whole(p, n, room)) &&
                   hk_is_zero_behind(p, n, room, zeroed)))
         return true;
     const hk_fatal_t kind = hk_edge_broken(p, n, room, before, zeroed, &at);

@@ -52,6 +52,10 @@ int hk_os_map_file(void *p, size_t bytes, int fd, uint64_t offset);
 /* What nobody can read or write, `align`ed to a power of two. Costs no memory. */
 void *hk_os_fence(size_t bytes, size_t align);
 
+/* Whether the C library makes or ends the calling thread: then signals are blocked that no program can block. (glibc before 2.35
+ * blocks none as it ends one.) */
+bool hk_os_thread_ends(void);
+
 /* What may be done with pages from now on. */
 typedef enum { HK_NO_ACCESS = 0, HK_READ = 1, HK_READ_WRITE = 3 } hk_access_t;
 bool hk_os_protect(void *p, size_t bytes, hk_access_t access);
@@ -145,6 +149,10 @@ int hk_os_cpu(void);
  * of a function that others may stand before. */
 uint64_t hk_os_now_ns(void);
 uint64_t hk_os_date_ns(void);
+
+/* Finds the clock, and puts it on a page of what hk_os_settle() lets nobody write to, where there are such. Before that is called,
+ * by a process that calls it. */
+void hk_os_settle_clock(void);
 HK_INLINE uint64_t hk_os_now_ms(void) { return hk_os_now_ns() / 1000000; }
 
 /* A file, read line by line by one thread, from open to close; one that cannot be opened has no lines. What is longer than

@@ -2,6 +2,7 @@
 
 #include <limits.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/auxv.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -111,12 +112,19 @@ void *hk_os_reserve(size_t bytes) {
     return map(NULL, bytes, PROT_READ, MAP_NORESERVE);
 }
 
+/* Other refusals, as for want of a file, which shared memory takes, say nothing of how much is left. EAGAIN is that of locked memory. */
 static bool grants(size_t bytes, int flags) {
-    void *p = map(NULL, bytes, PROT_NONE, flags);
-    return p != NULL && hk_os_unmap(p, bytes);
+    const int saved = errno;
+    errno = ENOMEM;
+    void *p = may_ask()
+                  ? HK_COUNTED(mmap, mmap(NULL, bytes, PROT_NONE, MAP_ANONYMOUS | flags, -1, 0))
+                  : MAP_FAILED;
+    const bool is_much = p == MAP_FAILED && (errno == ENOMEM || errno == EAGAIN);
+    errno = saved;
+    return !is_much && (p == MAP_FAILED || hk_os_unmap(p, bytes));
 }
 
-bool hk_os_grants_addresses(size_t bytes) { return grants(bytes, MAP_NORESERVE); }
+bool hk_os_grants_addresses(size_t bytes) { return grants(bytes, MAP_PRIVATE | MAP_NORESERVE); }
 
 /* Shared memory is accounted for when it is mapped, whatever its protection; MAP_NORESERVE exempts
  * it, unless accounting is strict. */
@@ -208,6 +216,16 @@ bool hk_os_readable(const void *p) {
     const bool readable = p != NULL && errno != EFAULT;
     errno = saved;
     return readable;
+}
+
+/* The first of its own real-time signals, by which glibc cancels threads. */
+bool hk_os_thread_ends(void) {
+    enum { CANCEL = 32, SET_BYTES = 8 };
+    uint64_t blocked = 0;
+    const int saved = errno;
+    (void)HK_CALL(other, syscall(SYS_rt_sigprocmask, SIG_BLOCK, NULL, &blocked, SET_BYTES));
+    errno = saved;
+    return (blocked >> (CANCEL - 1) & 1) != 0;
 }
 
 /* Who wants no waiter woken or moved asks only whether the word is the expected one: 0, or else why not. */
@@ -392,6 +410,9 @@ int hk_os_cpu(void) { return HK_KEEP_ERRNO(sched_getcpu()); }
 #endif
 typedef int now_t(clockid_t clock, struct timespec *now);
 static _Atomic(now_t *) known_clock; /* atomic: every thread finds the same */
+/* The same, of a process that settles, which goes by this one: the others' own page would be written to for it. */
+static _Atomic(now_t *) settled_clock
+    __attribute__((section(".data.hk_settled"))); /* const once set */
 
 static int ask_system(clockid_t clock, struct timespec *now) {
     return HK_KEEP_ERRNO(HK_CALL(other, syscall(SYS_clock_gettime, clock, now)));
@@ -406,16 +427,28 @@ static HK_COLD now_t *find_clock(void) {
     now_t *found = NULL;
     if (parts != NULL && parts->p_vaddr == 0)
         *(void **)&found = hk_symbol_in(file, parts, head->e_phnum, CLOCK_OF_SYSTEM, NULL);
-    found = found != NULL ? found : ask_system;
+    return found != NULL ? found : ask_system;
+}
+
+static HK_COLD now_t *find_known_clock(void) {
+    now_t *found = find_clock();
     hk_store_relaxed(&known_clock, found);
     return found;
 }
 
+/* Another thread may be at the clock meanwhile, and keep what it finds: nobody goes by that any more. */
+void hk_os_settle_clock(void) {
+    if (hk_load_relaxed(&settled_clock) != NULL)
+        return;
+    hk_store_relaxed(&settled_clock, find_clock());
+    hk_store_relaxed(&known_clock, NULL);
+}
+
 static uint64_t clock_ns(clockid_t clock) {
     struct timespec now = {0};
-    now_t *ask = hk_load_relaxed(&known_clock);
-    if (HK_UNLIKELY(ask == NULL))
-        ask = find_clock();
+    now_t *ask = hk_load_relaxed(&settled_clock);
+    if (ask == NULL && HK_UNLIKELY((ask = hk_load_relaxed(&known_clock)) == NULL))
+        ask = find_known_clock();
     ask(clock, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }

@@ -5,6 +5,7 @@
 #include "backend/demand.h"
 #include "backend/heap.h"
 #include "backend/region.h"
+#include "backend/superslab.h"
 #include "base/calls.h"
 #include "base/lock.h"
 #include "base/report.h"
@@ -91,12 +92,17 @@ static size_t much_of_what_is_in_use(void) {
     return hk_max(hk_look_in_use(), hk_region_live() / 16) / NOTED_SHARE;
 }
 
+/* Or no thread can be started: then who frees does it, beside others. */
+static bool is_on_foot(void) {
+    return hk_load_relaxed(&hk_purger_on_foot) || hk_load_relaxed(&again_at) != 0;
+}
+
 /* Much has been freed, or it is time to look for what has been free for long. */
 static bool is_due_on_foot(size_t bytes) {
     const size_t sum = hk_add_relaxed(&gathered, bytes) + bytes;
     if (hk_look_is_small())
         hk_store_relaxed(&hk_heap_sparse, (uint64_t)0); /* no look would say so */
-    if (!hk_load_relaxed(&hk_purger_on_foot) || hk_look_is_small())
+    if (!is_on_foot() || hk_look_is_small())
         return false;
     if (sum < hk_max(much_of_what_is_in_use(), hk_look_worth()))
         return hk_os_now_ms() >= hk_load_relaxed(&old_at);
@@ -128,9 +134,10 @@ static void rest(unsigned ms) { hk_os_wait(&noted, hk_load_relaxed(&noted), ms);
 /* ---- on foot ---- */
 
 /* When to look next for what is old: a large heap more seldom, because that takes some microseconds for
- * each superslab; and each time more seldom while there is none, or no more than may stay. */
+ * each superslab, and some tenths for each that there was; and each time more seldom while there is none, or no more than may stay. */
 static void set_old_at(void) {
-    const size_t least = hk_max(OLD_INTERVAL_MS, hk_region_live() / (16 * HK_UNIT));
+    const size_t units = hk_max(hk_region_live(), hk_pool_mapped_most() / 8) / HK_UNIT;
+    const size_t least = hk_max(OLD_INTERVAL_MS, units / 16);
     const size_t most = hk_look_was_in_vain()  ? LONGEST_INTERVAL_MS
                         : hk_look_had_effect() ? least
                                                : hk_min(8 * least, LONGEST_INTERVAL_MS);
@@ -147,8 +154,7 @@ HK_COLD void hk_purger_step(void) {
     const uint64_t now = hk_os_now_ns(), until = now + hk_max(mebibytes, 1) * ON_FOOT_NS;
     hk_store_relaxed(&freed, (size_t)0);
     hk_store_relaxed(&hk_purger_is_due, false);
-    if (!hk_load_relaxed(&hk_purger_on_foot) || hk_load_seq(&hk_purger_runs) ||
-        !hk_lock_try(&hk_look_lock))
+    if (!is_on_foot() || hk_load_seq(&hk_purger_runs) || !hk_lock_try(&hk_look_lock))
         return;
     bool more = hk_look_is_under_way();
     if (!more && !hk_look_is_small()) {
@@ -202,7 +208,9 @@ static void purger(void) {
     bool breathes;
     hk_store_seq(&number, HK_CALL(other, syscall(SYS_gettid)));
     for (uint64_t mode; (mode = hk_look_mode()) != HK_DECOMMIT_OFF && !hk_load_seq(&stopping);) {
-        rest(mode == HK_DECOMMIT_DONTNEED && idle_looks == 0 ? SHORT_INTERVAL_MS : INTERVAL_MS);
+        const unsigned ms =
+            mode == HK_DECOMMIT_DONTNEED && idle_looks == 0 ? SHORT_INTERVAL_MS : INTERVAL_MS;
+        rest((unsigned)hk_max(ms, hk_pool_mapped_most() / (64 * HK_UNIT)));
         const uint32_t before = hk_load_seq(&noted);
         idle_looks = look(mode, &breathes) ? 0 : idle_looks + 1;
         if (idle_looks < IDLE_LOOKS || hk_look_mode() != mode || hk_load_seq(&stopping))
@@ -242,6 +250,8 @@ HK_COLD void hk_purger_start_slow(void) {
     const int error = hk_worker_start(purger);
     if (error != 0)
         try_later(error);
+    else if (again != 0)
+        hk_store_relaxed(&again_at, (uint64_t)0);
     errno = saved;
 }
 
@@ -251,6 +261,7 @@ void hk_purger_forked(void) {
     hk_store_relaxed(&hk_purger_in_child, true);
     hk_store_seq(&stopping, false);
     hk_store_seq(&number, 0);
+    hk_store_relaxed(&again_at, (uint64_t)0);
     hk_store_seq(&hk_purger_runs, false);
     hk_store_seq(&asleep, false);
     rearm();

@@ -4,10 +4,10 @@
 #define UNIT_SUPERSLABS_H
 
 #include "backend/pagemap.h"
-#include "backend/purge.h"
 #include "backend/superslab.h"
 #include "check.h"
 #include "os/os.h"
+#include "purge_all.h"
 
 static inline bool reads_as(const char *p, size_t bytes, char value) {
     return p[0] == value && memcmp(p, p + 1, bytes - 1) == 0;
@@ -21,7 +21,7 @@ static unsigned in_the_way_count;
  * with `fresh`, never; and no huge page backs them. */
 static inline hk_slab_t *own_superslab(bool fresh) {
     if (fresh)
-        hk_purge_all(); /* nothing is left in the region's cache, which would be dirty */
+        purge_all(); /* nothing is left in the region's cache, which would be dirty */
     hk_slab_t *run = hk_pool_take(HK_SLICES, 0, 1);
     CHECK(run != NULL && run->base != NULL);
     CHECK_EQ(hk_os_advise(run->base, HK_UNIT, HK_NO_HUGE_PAGES), 0);
@@ -31,7 +31,7 @@ static inline hk_slab_t *own_superslab(bool fresh) {
         memset(run->base, 0x5a, HK_UNIT);
     CHECK(hk_pool_resize(run, 1));
     if (fresh) /* a slice that was in use counts as dirty */
-        hk_purge_all();
+        purge_all();
     return run;
 }
 

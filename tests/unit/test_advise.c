@@ -84,6 +84,23 @@ static void locked_blocks_are_cleared(void) {
     CHECK(!hk_advice_is_disabled() && hk_os_unmap(p, HK_UNIT));
 }
 
+/* What lies behind locked memory goes all the same, and is counted once. */
+static void locked_slices_stay(void) {
+    const hk_slab_t *run = own_superslab(false);
+    hk_slab_t *locked = take_in(run, 1, 0), *between = take_in(run, 1, 0);
+    CHECK(between->base == locked->base + HK_SLICE);
+    if (syscall(SYS_mlock, locked->base, HK_SLICE) != 0)
+        return;
+    char *base = locked->base;
+    hk_pool_give(locked);
+    const size_t bytes = purge_each(HK_PURGE, false);
+    CHECK(bytes >= (HK_SLICES - 3) * HK_SLICE && *base == 0x5a);
+    CHECK_EQ(purge_each(HK_PURGE, false), 0);
+    CHECK_EQ(syscall(SYS_munlock, base, HK_SLICE), 0);
+    CHECK_EQ(purge_each(HK_PURGE, false), HK_SLICE);
+    hk_pool_give(between);
+}
+
 /* In a child: what is given up stays so, but for a fork's child and malloc_trim. */
 static void try_and_give_up(void *unused) {
     static child_t child;
@@ -104,7 +121,7 @@ static void try_and_give_up(void *unused) {
             CHECK(good_is_done());
         CHECK(!hk_advice_is_disabled());
     }
-    hk_purge_all();
+    purge_all();
     own_superslab(false); /* free slices that have memory */
     give_up();
     child_run(&child, forked, NULL);
@@ -113,7 +130,7 @@ static void try_and_give_up(void *unused) {
     CHECK(hk_advice_is_disabled());
     hk_advice_try_again(); /* once */
     CHECK(odd_is_refused(HK_PURGE) && hk_advice_is_disabled());
-    CHECK(hk_purge_all() >= (HK_SLICES - 1) * HK_SLICE && !hk_advice_is_disabled());
+    CHECK(purge_all() >= (HK_SLICES - 1) * HK_SLICE && !hk_advice_is_disabled());
     hk_advice_try_again();
     CHECK(odd_is_refused(HK_PURGE) && !hk_advice_is_disabled());
 }
@@ -134,6 +151,7 @@ int main(void) {
     page = hk_os_page_size();
     pages_are_purged();
     locked_blocks_are_cleared();
+    locked_slices_stay();
     refusals_are_given_up_on();
     return 0;
 }

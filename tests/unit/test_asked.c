@@ -55,11 +55,15 @@ static void run(void (*fn)(void *)) {
 
 static int emit(int fd, const void *text) { return hk_write_all(fd, text, strlen(text)); }
 
-static int write_file(const char *path, const char *text) {
+static int write_file_for(unsigned mode, const char *path, const char *text) {
     hk_line_t line = {0};
     hk_line_str(&line, path);
     hk_line_text(&line);
-    return hk_asked_file(&line, emit, text);
+    return hk_asked_file(&line, mode, emit, text);
+}
+
+static int write_file(const char *path, const char *text) {
+    return write_file_for(HK_FOR_ALL, path, text);
 }
 
 /* ---- in whose place ---- */
@@ -97,6 +101,35 @@ static void writes_in_place(void *unused) {
     CHECK_EQ(number_of(path), number);
     CHECK_EQ(files_in(folder), 1);
     CHECK_EQ(write_file(in_folder("none"), "new"), EACCES);
+    CHECK_EQ(write_file_for(HK_FOR_THE_USER, in_folder("file"), "newer"), EACCES);
+    check_file(in_folder("file"), "new");
+}
+
+static void check_mode(const char *path, mode_t expected) {
+    struct stat file;
+    CHECK(lstat(path, &file) == 0);
+    CHECK_EQ(file.st_mode, S_IFREG | expected);
+}
+
+/* Of a file that is the user's only a link is no way to another one. */
+static void has_its_mode(void *unused) {
+    (void)unused;
+    umask(0);
+    unlink(in_folder("file"));
+    CHECK(symlink("other", in_folder("file")) == 0);
+    CHECK_EQ(write_file(in_folder("file"), "new"), 0);
+    check_mode(in_folder("other"), 0644);
+    CHECK_EQ(write_file_for(HK_FOR_THE_USER, in_folder("file"), "newer"), 0);
+    check_mode(in_folder("file"), 0600);
+    check_file(in_folder("file"), "newer");
+    check_file(in_folder("other"), "new");
+    CHECK_EQ(write_file(in_folder("file"), "for all"), 0);
+    check_mode(in_folder("file"), 0644);
+    CHECK(unlink(in_folder("other")) == 0);
+    CHECK(mkfifo(in_folder("pipe"), 0666) == 0);
+    CHECK_EQ(write_file_for(HK_FOR_THE_USER, in_folder("pipe"), "new"), 0);
+    check_mode(in_folder("pipe"), 0600);
+    CHECK(unlink(in_folder("pipe")) == 0);
 }
 
 static void writes_to_a_mount(void *unused) {
@@ -119,6 +152,7 @@ static void in_whose_place(void) {
     run(replaces);
     run(writes_in_place);
     CHECK(chmod(folder, 0755) == 0);
+    run(has_its_mode);
     child_run(&child, writes_to_a_mount, NULL);
     CHECK(child.status == 0);
     if (child.text[0] != '\0')
@@ -141,13 +175,13 @@ static void leaves_numbers_alone(void *unused) {
     for (int fd = 0; fd <= STDERR_FILENO; fd++)
         close(fd);
     for (unsigned i = 0; i < 2; i++)
-        if (hk_asked_file(&line, emit_above, "new") != 0)
+        if (hk_asked_file(&line, HK_FOR_ALL, emit_above, "new") != 0)
             _exit(2);
     for (int fd = 0; fd <= STDERR_FILENO; fd++)
         if (fcntl(fd, F_GETFD) >= 0)
             _exit(3);
     setrlimit(RLIMIT_NOFILE, &(struct rlimit){3, 3}); /* no others are to be had */
-    if (hk_asked_file(&line, emit_above, "newer") == 0 || fcntl(0, F_GETFD) >= 0)
+    if (hk_asked_file(&line, HK_FOR_ALL, emit_above, "newer") == 0 || fcntl(0, F_GETFD) >= 0)
         _exit(4);
 }
 

@@ -139,7 +139,7 @@ static void *begin_profile(void *lock) {
     while (lock != NULL && !hk_lock_is_taken(lock))
         usleep(1000);
     CHECK_EQ(hk_config_control("HAKMEM_PROF", "1", NULL, 0), 0);
-    hk_profile_apply();
+    CHECK(hk_profile_apply());
     return NULL;
 }
 
@@ -166,6 +166,32 @@ static void overtaken(void) {
     begin_profile(NULL);
     CHECK(hk_watched() != 0);
     CHECK_EQ(hak_ctl("HAKMEM_PROF", "0", NULL, 0), 0);
+    CHECK_EQ(hk_watched(), 0);
+}
+
+/* An end that cannot be told is told later. Until then somebody counts down to the next sample, or each block would be one, and
+ * lie apart. */
+static void ends_later(void) {
+    enum { BLOCKS = 100 };
+    void *blocks[BLOCKS];
+    unsigned among_others = 0;
+    if (HK_FAST)
+        return;
+    begin_profile(NULL);
+    CHECK_EQ(hk_watched(), HK_WATCHED_SAMPLES);
+    hk_store_relaxed(&hk_fork_waits, true); /* nobody can enter */
+    CHECK_EQ(hk_config_control("HAKMEM_PROF", "0", NULL, 0), 0);
+    CHECK(!hk_profile_apply());
+    hk_store_relaxed(&hk_fork_waits, false);
+    CHECK_EQ(hk_watched(), HK_WATCHED_SAMPLES);
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        blocks[i] = hak_malloc(100);
+        among_others += hk_kind_is_class(hk_map_kind(blocks[i]));
+    }
+    for (unsigned i = 0; i < BLOCKS; i++)
+        hak_free(blocks[i]);
+    CHECK(among_others > BLOCKS / 2);
+    CHECK(hk_profile_apply());
     CHECK_EQ(hk_watched(), 0);
 }
 
@@ -223,6 +249,10 @@ static void *ask(void *unused) {
         usleep(1000);
     CHECK_EQ(hak_ctl(TARGET, "4", NULL, 0), EBUSY);
     CHECK(hak_stats_get(&stats) == -1 && errno == EBUSY);
+    if (!HK_FAST) {
+        CHECK_EQ(hk_config_control("HAKMEM_PROF", "1", NULL, 0), 0);
+        CHECK(!hk_profile_apply());
+    }
     told = true;
     return unused;
 }
@@ -258,6 +288,12 @@ static void not_in_a_fork_handler(void) {
     CHECK_TEXT(child.text, "");
     CHECK_EQ(refused, 2);
     CHECK(pthread_join(other, NULL) == 0);
+    if (HK_FAST)
+        return;
+    begin_profile(NULL); /* which could not be told meanwhile */
+    CHECK(hk_watched() != 0);
+    CHECK_EQ(hak_ctl("HAKMEM_PROF", "0", NULL, 0), 0);
+    CHECK_EQ(hk_watched(), 0);
 }
 #endif
 
@@ -268,6 +304,7 @@ int main(void) {
     bad_arguments();
     two_threads();
     overtaken();
+    ends_later();
     forks_amid_changes();
 #ifdef __GLIBC__
     not_in_a_fork_handler();

@@ -11,7 +11,7 @@
 #include "magazines.h"
 #include "os/os.h"
 
-enum { BYTES = 400, RACED = 20001 };
+enum { BYTES = 400, LONGER = 5000, RACED = 20001 };
 
 /* ---- many threads ---- */
 
@@ -121,6 +121,37 @@ static void threads_leave_so_much(void) {
     CHECK_EQ(waits, 0);
 }
 
+/* What a thread has left in quarantine is looked at by the next one's end only where that has used the class. */
+static char *freed;
+
+static void *frees_two_sizes(void *unused) {
+    char *p = hak_malloc(LONGER);
+    hak_free(hak_malloc(BYTES));
+    hak_free(p);
+    freed = hidden(p);
+    return unused;
+}
+
+static void *uses_one_size(void *bytes) {
+    hak_free(hak_malloc((uintptr_t)bytes));
+    return NULL;
+}
+
+static void write_between_threads(void *bytes) {
+    pthread_t one;
+    CHECK(pthread_create(&one, NULL, frees_two_sizes, NULL) == 0 && pthread_join(one, NULL) == 0);
+    freed[8] = 1;
+    CHECK(pthread_create(&one, NULL, uses_one_size, bytes) == 0 && pthread_join(one, NULL) == 0);
+}
+
+static void ends_look_at_what_was_used(void) {
+    static child_t child;
+    child_run(&child, write_between_threads, (void *)BYTES);
+    CHECK_TEXT(child.text, "");
+    CHECK_EQ(child.status, 0);
+    check_fault(write_between_threads, (void *)LONGER, "hakmem: fatal: write after free: 0x");
+}
+
 /* A handler that ends its thread in the middle of an allocation leaves the next one what it needs. */
 static void *ends_at_a_block(void *unused) {
     hak_free(hak_malloc(BYTES));
@@ -188,6 +219,49 @@ static void tails_tell_nothing_of_others(void) {
         }
         CHECK(ways >= LEAST);
     }
+}
+
+static void set_guard(const hk_guard_t *settings) {
+    const bool is_kept = hk_os_page_size() == sizeof hk_guard_page;
+    CHECK(!is_kept || hk_os_protect(&hk_guard_page, sizeof hk_guard_page, HK_READ_WRITE));
+    *hk_guard = *settings;
+    CHECK(!is_kept || hk_os_protect(&hk_guard_page, sizeof hk_guard_page, HK_READ));
+}
+
+/* No part of a tail depends on only some bits of a secret, or those could be guessed by themselves: each byte, and what each two
+ * differ by, changes with any bit, whatever the secrets are. */
+static void tails_take_all_of_the_secrets(void) {
+    enum { DRAWS = 32, PLACES = 32, BYTES_OF_A_WORD = 8, LEAST = DRAWS * PLACES / 16 };
+    static unsigned changed[3][64][BYTES_OF_A_WORD][BYTES_OF_A_WORD];
+    const hk_guard_t before = *hk_guard;
+    for (unsigned draw = 0; draw < DRAWS; draw++) {
+        hk_guard_t drawn = before, other;
+        uint64_t was[PLACES], *const secrets[] = {&other.secret, &other.mixes, &other.stirs};
+        drawn.secret = hk_os_random();
+        drawn.mixes = hk_os_random() | 1;
+        drawn.stirs = hk_os_random() | 1;
+        set_guard(&drawn);
+        for (uintptr_t i = 0; i < PLACES; i++)
+            was[i] = hk_tail_of((const char *)(i * 0x10010), 32, 64).value[1];
+        for (unsigned at = 0; at < 3 * 64; at++) {
+            other = drawn;
+            *secrets[at / 64] ^= (uint64_t)1 << at % 64;
+            set_guard(&other);
+            for (uintptr_t i = 0; i < PLACES; i++) {
+                const hk_tail_t tail = hk_tail_of((const char *)(i * 0x10010), 32, 64);
+                const uint64_t differs = was[i] ^ tail.value[1];
+                for (unsigned a = 0; a < BYTES_OF_A_WORD; a++)
+                    for (unsigned b = 0; b <= a; b++)
+                        changed[at / 64][at % 64][a][b] +=
+                            (uint8_t)(differs >> 8 * a ^ (b < a ? differs >> 8 * b : 0)) != 0;
+            }
+        }
+    }
+    set_guard(&before);
+    for (unsigned at = 0; at < 3 * 64; at++)
+        for (unsigned a = 0; a < BYTES_OF_A_WORD; a++)
+            for (unsigned b = 0; b <= a; b++)
+                CHECK(changed[at / 64][at % 64][a][b] >= LEAST);
 }
 
 /* ---- handlers ---- */
@@ -339,9 +413,11 @@ int main(void) {
         many_threads();
     what_waits_outlives_its_thread();
     threads_leave_so_much();
+    ends_look_at_what_was_used();
     a_thread_ends_at_a_block();
     children_differ();
     tails_tell_nothing_of_others();
+    tails_take_all_of_the_secrets();
     a_handler_gets_its_own();
     own_memory_is_no_chunk();
     resizes_nothing_that_is_freed();

@@ -5,9 +5,9 @@
 #include <sys/mman.h>
 
 #include "backend/meta.h"
-#include "backend/purge.h"
 #include "backend/superslab.h"
 #include "check.h"
+#include "purge_all.h"
 
 static bool waits, refuses;
 
@@ -41,14 +41,14 @@ int main(void) {
     const unsigned cls = hk_class_of(SIZE);
     hk_slab_t *slab = NULL, *beside = hk_pool_take(HK_SLICES, 0, 1);
     CHECK(beside != NULL); /* the page map knows the place */
-    hk_purge_all();        /* nothing is cached */
+    purge_all();           /* nothing is cached */
     waits = true;
     while (waits && (slab = hk_pool_take(1, cls, 1)) != NULL)
         continue;
     CHECK(!waits && slab == NULL);
     const size_t before = hk_pool_mapped();
     refuses = false;
-    hk_purge_all();
+    purge_all();
     slab = hk_pool_take(1, cls, 1);
     CHECK(slab != NULL && hk_pool_mapped() == before);
     hk_pool_give(slab);

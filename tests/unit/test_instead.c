@@ -42,7 +42,7 @@ static void more_goes_than_came(void) {
             CHECK((runs[n] = hak_malloc(BYTES)) != NULL);
         for (unsigned n = 0; n < RUNS; n++)
             hak_free(runs[n]);
-        hk_purge_all();
+        purge_all();
     }
     CHECK(hk_counted(purge_bytes) - gone > hk_counted(touched) - came + 128 * HK_MIB);
     hk_lock(&hk_look_lock);
@@ -71,7 +71,7 @@ static void a_large_block_takes_their_place(void) {
     void *more = hak_malloc(64 * HK_MIB);
     CHECK(more != NULL && hk_counted(purge_bytes) >= before + dirty);
     hak_free(more);
-    hk_purge_all(); /* what is cached is not fresh */
+    purge_all(); /* what is cached is not fresh */
     hk_slab_t *again = take_in(whole, HK_SLICES / 2, 0);
     CHECK(again->zeroed && reads_as(again->base, dirty, 0));
     memset(again->base, 0x5a, dirty);

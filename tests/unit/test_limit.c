@@ -12,6 +12,7 @@
 #include "backend/region.h"
 #include "base/counters.h"
 #include "check.h"
+#include "front/magazine.h"
 #include "hakmem/hakmem.h"
 #include "held.h"
 #include "limits.h"
@@ -366,6 +367,41 @@ static void becomes_smaller(void *unused) {
     CHECK_EQ(hk_counted(refused), refused);
 }
 
+/* Where packs have room and no slab can be had small blocks get places there; for that all that is free goes back once, and
+ * what magazines have is not given up for each. */
+static void packs_serve_small(void *unused) {
+    const unsigned cls = hk_class_of(64);
+    void *p, *small[8];
+    (void)unused;
+    for (unsigned i = 0; i < 8; i++)
+        CHECK((small[i] = hak_malloc(64)) != NULL);
+    limit_mb(held_mb() + 64);
+    node_t *list = fill(NULL, 100000), *next;
+    for (; list != NULL; list = next) {
+        next = list->next;
+        if (list->number % 20 != 0)
+            hak_free(list);
+    }
+    do
+        CHECK((p = hak_malloc(4000)) != NULL);
+    while (hk_kind_is_class(hk_map_kind(p)));
+    for (unsigned i = 0; i < 8; i++)
+        hak_free(small[i]);
+    hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
+    const unsigned held = hk_magazine_count(thread, cls);
+    CHECK(held != 0);
+    CHECK((p = hak_malloc(4000)) != NULL && !hk_kind_is_class(hk_map_kind(p)));
+    CHECK_EQ(hk_magazine_count(thread, cls), held);
+    unsigned packed = 0;
+    for (size_t align = 2048; align <= 16384; align *= 2)
+        for (unsigned i = 0; i < 20; i++) {
+            CHECK((p = hak_aligned_alloc(align, 300)) != NULL &&
+                  hk_is_aligned((uintptr_t)p, align));
+            packed += !hk_kind_is_class(hk_map_kind(p));
+        }
+    CHECK(packed > 20);
+}
+
 /* ---- the end ---- */
 
 static void go_beyond(void *packets) {
@@ -416,6 +452,7 @@ int main(void) {
     in_a_child(not_bounded_by_a_far_limit);
     aborts();
     in_a_child(out_of_reach);
+    in_a_child(packs_serve_small);
     if (!is_emulated("limits of the emulator's own"))
         in_a_child(out_of_all_reach);
     in_a_child(becomes_smaller);

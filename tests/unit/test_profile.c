@@ -86,6 +86,19 @@ static void test_realloc(void) {
     expect_exactly(false, 0, 0);
 }
 
+/* A block from before the profile, which could not be resized, is still none of it. */
+static void test_refused_realloc(void) {
+    static const size_t sizes[] = {100, 100000, 5000000};
+    for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        void *p = take(sizes[i]);
+        sample_one_in(0);
+        CHECK(take_again(p, SIZE_MAX / 2) == NULL);
+        expect_exactly(false, 0, 0);
+        expect_exactly(true, 0, 0);
+        hak_free(p);
+    }
+}
+
 /* ---- stacks ---- */
 
 COUNTED static void *take_deep(unsigned depth) {
@@ -245,6 +258,7 @@ static void test_all(void) {
     test_weights();
     test_exact();
     test_realloc();
+    test_refused_realloc();
     test_stacks();
     test_same_place();
     test_made_code();

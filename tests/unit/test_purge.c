@@ -217,27 +217,26 @@ static uint64_t step_claim(hk_claim_t which) {
     return pages;
 }
 
-static void step_unclaim(uint64_t pages, bool purged, bool lazily) {
+static void step_unclaim(uint64_t pages, uint64_t purged, bool lazily) {
     unsigned claimed = count_of(CLAIMED);
     CHECK_EQ(hk_slab_unclaim(m.slab, pages, purged, lazily), claimed);
     hk_store_relaxed(&m.slab->free, (uint16_t)(hk_load_relaxed(&m.slab->free) + claimed));
     for (unsigned b = 0; b < m.blocks; b++)
         m.block[b] = m.block[b] == CLAIMED ? FREE : m.block[b];
     for (unsigned n = 0; n < m.pages; n++) {
-        m.clean[n] |= purged && (pages >> n & 1);
-        m.purged[n] |= purged && (pages >> n & 1);
-        m.lazy[n] |= purged && lazily && (pages >> n & 1);
+        m.clean[n] |= purged >> n & 1;
+        m.purged[n] |= purged >> n & 1;
+        m.lazy[n] |= lazily && (purged >> n & 1);
     }
     check_against_model();
 }
 
-/* A purge, while others take and free blocks of the slab. */
+/* A purge, of which some is refused, while others take and free blocks of the slab. */
 static void step_purge(uint64_t *rng) {
     hk_os_range_t ranges[MOST_PAGES / 2];
     const hk_claim_t which = (hk_claim_t)chance_below(rng, 3);
-    const bool refused = chance_below(rng, 4) == 0;
     const hk_advice_t how = chance_below(rng, 3) == 0 ? HK_RESET : HK_PURGE;
-    uint64_t pages = step_claim(which);
+    uint64_t pages = step_claim(which), purged = 0;
     unsigned count = hk_mask_ranges(m.slab->base, pages, hk_os_page_size(), ranges);
     check_ranges(pages, ranges, count);
     if (which != HK_CLAIM_AGED)
@@ -246,13 +245,18 @@ static void step_purge(uint64_t *rng) {
         step_take(chance_below(rng, m.blocks), rng);
         step_free(30, rng);
     }
-    if (!refused)
-        advise_each(ranges, count, how);
+    for (unsigned i = 0; i < count; i++)
+        if (chance_below(rng, 4) != 0) {
+            advise_each(&ranges[i], 1, how);
+            purged |=
+                hk_bits((unsigned)((size_t)((const char *)ranges[i].start - m.slab->base) / page),
+                        (unsigned)(ranges[i].bytes / page));
+        }
     check_contents();
-    for (unsigned n = 0; !refused && how == HK_PURGE && n < m.pages; n++)
-        if (pages >> n & 1)
+    for (unsigned n = 0; how == HK_PURGE && n < m.pages; n++)
+        if (purged >> n & 1)
             CHECK(!is_resident(m.slab->base + n * page));
-    step_unclaim(pages, !refused, how == HK_RESET);
+    step_unclaim(pages, purged, how == HK_RESET);
 }
 
 /* Every page without memory is marked so, and stays without until a block on it is written. */
@@ -285,8 +289,8 @@ static void model_is_followed(unsigned cls, uint64_t seed) {
     }
     step_free(100, &rng);
     uint64_t left = step_claim(false);
-    step_unclaim(left, false, false);
-    step_unclaim(step_claim(false), false, false); /* refused: no block lost, all still dirty */
+    step_unclaim(left, 0, false);
+    step_unclaim(step_claim(false), 0, false); /* refused: no block lost, all still dirty */
     for (unsigned b = 0; b < m.blocks; b++)
         free_block(b); /* the pool takes back whole slabs only */
     hk_pool_give(slab);
@@ -337,7 +341,7 @@ static hk_slab_t *purged_slab(const hk_slab_t *whole, bool again) {
     const uint64_t pages = step_claim(false);
     const unsigned count = hk_mask_ranges(slab->base, pages, page, ranges);
     advise_each(ranges, count, HK_PURGE);
-    step_unclaim(pages, true, false);
+    step_unclaim(pages, pages, false);
     if (again)
         step_take(1, &rng);
     free_block(0);

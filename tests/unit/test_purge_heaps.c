@@ -93,7 +93,7 @@ static void what_a_cursor_knows_may_have_changed(void) {
             cursors[count++] = cursor;
     give_some(&a, cls, n, 100, &rng);
     hk_heap_collect(&a);
-    hk_purge_all();
+    purge_all();
     for (unsigned i = 0; i < count; i++) {
         gone += hk_map_owner(cursors[i].base) != cursors[i].superslab;
         hk_purge_superslab(&cursors[i], HK_PURGE, false, &seen);
@@ -129,7 +129,7 @@ static void owners_change_meanwhile(void) {
     while (hk_load_relaxed(&slab->owner) != &b) /* the search begins anywhere */
         CHECK_EQ(hk_heap_take(&b, cls, one, 1), 1);
     hk_heap_set_orphan(&a, false);
-    hk_heap_unclaim(slab, pages, true, false);
+    hk_heap_unclaim(slab, pages, pages, false);
     CHECK_EQ(hk_load_relaxed(&slab->clean), pages);
     CHECK(hk_load_relaxed(&slab->owner) == &b && b.partial[cls] != NULL);
     check_held(cls, n);
@@ -334,7 +334,7 @@ static void claims_do_not_exhaust_memory(void) {
     CHECK(pthread_create(&thread, NULL, purge_again_and_again, NULL) == 0);
     while (!atomic_load(&has_begun))
         sched_yield();
-    hk_purge_all(); /* nothing is cached */
+    purge_all(); /* nothing is cached */
     hk_pool_give(run);
     hk_os_fail_after(0);
     for (unsigned i = 0; i < ROUNDS; i++) {

@@ -156,12 +156,12 @@ static void what_is_retaken_is_counted(void) {
 static void the_rest_of_a_huge_page_goes_back(void) {
     enum { RUNS = 16 };
     hk_slab_t *runs[RUNS];
-    hk_purge_all(); /* nothing else is there to go */
+    purge_all(); /* nothing else is there to go */
     for (unsigned i = 0; i < RUNS; i++) {
         CHECK((runs[i] = hk_pool_take(HK_SLICES - 1, 0, 1)) != NULL);
         memset(runs[i]->base, 1, (HK_SLICES - 1) * HK_SLICE);
     }
-    CHECK(hk_purge_all() >= HK_SLICE);
+    CHECK(purge_all() >= HK_SLICE);
     for (unsigned i = 0; i < RUNS; i++)
         hk_pool_give(runs[i]);
 }

@@ -5,11 +5,11 @@
 #include <pthread.h>
 
 #include "backend/heap.h"
-#include "backend/purge.h"
 #include "check.h"
 #include "front/boundary.h"
 #include "hakmem/hakmem.h"
 #include "in_use.h"
+#include "purge_all.h"
 
 #if defined(__SANITIZE_THREAD__)
 enum { STEPS = 14000 };
@@ -162,7 +162,7 @@ static atomic_bool trimming;
 
 static void *trim(void *unused) {
     while (atomic_load(&trimming))
-        hk_purge_all();
+        purge_all();
     return unused;
 }
 

@@ -10,6 +10,7 @@
 #include "check.h"
 #include "hakmem/hakmem.h"
 #include "pool_stats.h"
+#include "purge_all.h"
 
 static hk_slab_t *take(unsigned slices) {
     hk_slab_t *run = hk_pool_take(slices, 0, 1);
@@ -174,13 +175,33 @@ static void empty_superslabs_go_back(void) {
         CHECK(hk_map_kind(bases[i]) == HK_KIND_FREE || hk_map_kind(bases[i]) == HK_KIND_FOREIGN);
     }
     CHECK_EQ(known, 3 - gone);
-    hk_purge_all();
+    purge_all();
     for (unsigned i = 0; i < 3; i++)
         CHECK(hk_slab_of(bases[i]) == NULL);
 }
 
+/* Between any two superslabs and packs it is asked whether that goes on. */
+static void all_is_purged_in_steps(void) {
+    hk_slab_t *runs[3];
+    for (unsigned i = 0; i < 3; i++)
+        runs[i] = dirty_superslab();
+    unsigned left = 0;
+    CHECK(hk_purge_all(goes_on, &left) < HK_UNIT / 2);
+    CHECK(pool_stats().free_dirty >= 3 * (HK_SLICES - 1) * HK_SLICE);
+    left = 1;
+    hk_purge_all(goes_on, &left);
+    const size_t dirty = pool_stats().free_dirty;
+    CHECK(dirty >= 2 * (HK_SLICES - 1) * HK_SLICE);
+    left = UINT32_MAX;
+    hk_purge_all(goes_on, &left);
+    CHECK_EQ(pool_stats().free_dirty, 0);
+    CHECK(UINT32_MAX - left > 3);
+    for (unsigned i = 0; i < 3; i++)
+        hk_pool_give(runs[i]);
+}
+
 static void zeroed_is_truthful(void) {
-    hk_purge_all();
+    purge_all();
     hk_region_trim();
     hk_slab_t *fresh = take(HK_SLICES);
     CHECK(fresh->zeroed && reads_as_zero(fresh->base, HK_UNIT));
@@ -195,7 +216,7 @@ static void zeroed_is_truthful(void) {
 
     size_t dirty = pool_stats().free_dirty;
     CHECK(dirty >= (HK_SLICES - 1) * HK_SLICE);
-    CHECK(hk_purge_all() >= (HK_SLICES - 1) * HK_SLICE);
+    CHECK(purge_all() >= (HK_SLICES - 1) * HK_SLICE);
     CHECK_EQ(pool_stats().free_dirty, 0);
     CHECK(*(unsigned char *)first->base == 0xaa); /* what is in use stays */
     run = take(1);
@@ -208,7 +229,7 @@ static void zeroed_is_truthful(void) {
     hk_pool_give(run);
 
     /* a slice that was grown over is dirty when it comes back */
-    hk_purge_all();
+    purge_all();
     CHECK(hk_pool_resize(first, 2));
     memset(second, 0xaa, HK_SLICE);
     CHECK(hk_pool_resize(first, 1));
@@ -218,7 +239,7 @@ static void zeroed_is_truthful(void) {
     hk_pool_give(first);
 
     /* a superslab that comes back out of the region's cache as well */
-    hk_purge_all();
+    purge_all();
     hk_slab_t *again = take(HK_SLICES);
     CHECK(!again->zeroed || reads_as_zero(again->base, HK_UNIT));
     hk_pool_give(again);
@@ -348,6 +369,7 @@ int main(void) {
     resizing();
     growth_is_counted();
     empty_superslabs_go_back();
+    all_is_purged_in_steps();
     zeroed_is_truthful();
     carving_keeps_the_protocol_words();
     aligned_runs();

@@ -122,7 +122,7 @@ static void pages_that_are_not_claimed(bool planted) {
     uint64_t pages = hk_slab_claim(slab, false);
     if (planted)
         slab->bits[0] |= 1;
-    CHECK_EQ(hk_slab_unclaim(slab, pages, true, false), BLOCKS);
+    CHECK_EQ(hk_slab_unclaim(slab, pages, pages, false), BLOCKS);
 }
 
 /* ---- heaps ---- */

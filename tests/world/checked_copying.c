@@ -3,15 +3,20 @@
 // calls which knows how large a target is, here with the least that it may know.
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <iconv.h>
 #include <limits.h>
+#include <locale.h>
 #include <malloc.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <sys/un.h>
 #include <time.h>
 #include <wchar.h>
 
@@ -21,13 +26,20 @@
 #define WIDE (BYTES / sizeof(wchar_t))
 static const char text[BYTES] = "as many bytes as the block has and no w";
 static const char longer[] = "more bytes than the block has, which is cut";
-static const wchar_t wide[WIDE] = L"in words.";
+static const wchar_t wide[WIDE] = L"in words.", wider[] = L"in more words than it has";
+static wchar_t elsewhere[WIDE];
 
 /* Not every C library has them: then these are libhakmem_check.so's own. */
 __attribute__((weak)) size_t strlcpy(char *to, const char *from, size_t n);
 __attribute__((weak)) size_t strlcat(char *to, const char *from, size_t n);
 __attribute__((weak)) size_t __strlcpy_chk(char *to, const char *from, size_t n, size_t room);
 __attribute__((weak)) size_t __strlcat_chk(char *to, const char *from, size_t n, size_t room);
+__attribute__((weak)) size_t wcslcpy(wchar_t *to, const wchar_t *from, size_t n);
+__attribute__((weak)) size_t wcslcat(wchar_t *to, const wchar_t *from, size_t n);
+__attribute__((weak)) size_t __wcslcpy_chk(wchar_t *to, const wchar_t *from, size_t n, size_t room);
+__attribute__((weak)) size_t __wcslcat_chk(wchar_t *to, const wchar_t *from, size_t n, size_t room);
+__attribute__((weak)) const char *__inet_ntop_chk(int family, const void *from, char *to,
+                                                  socklen_t n, size_t room);
 
 /* A descriptor from which the text can be read. */
 static int source(void) {
@@ -42,6 +54,18 @@ static int sink(void) {
     int ends[2];
     CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0, "socketpair: %s", strerror(errno));
     return ends[1];
+}
+
+/* One where somebody waits to be let in. */
+static int asked(void) {
+    const int here = socket(AF_UNIX, SOCK_STREAM, 0), there = socket(AF_UNIX, SOCK_STREAM, 0);
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    socklen_t length = sizeof name;
+    CHECK(bind(here, (void *)&name, sizeof name.sun_family) == 0 && listen(here, 1) == 0 &&
+              getsockname(here, (void *)&name, &length) == 0 &&
+              connect(there, (void *)&name, length) == 0,
+          "connect: %s", strerror(errno));
+    return here;
 }
 
 static int file(void) {
@@ -73,10 +97,23 @@ static void *texted(char *to) {
     return to;
 }
 
+static iconv_t converter(void) {
+    const iconv_t how = iconv_open("UTF-8", "ASCII");
+    CHECK(how != (iconv_t)-1, "iconv_open: %s", strerror(errno));
+    return how;
+}
+
+static locale_t plain(void) { return newlocale(LC_ALL_MASK, "C", (locale_t)0); }
+
 /* A terminal of our own. */
-static int terminal(void) {
+static int terminal_master(void) {
     const int master = posix_openpt(O_RDWR | O_NOCTTY);
     CHECK(master >= 0 && unlockpt(master) == 0, "posix_openpt: %s", strerror(errno));
+    return master;
+}
+
+static int terminal(void) {
+    const int master = terminal_master();
     const int slave = open(ptsname(master), O_RDWR | O_NOCTTY);
     CHECK(slave >= 0, "open: %s", strerror(errno));
     return slave;
@@ -120,7 +157,13 @@ static const struct tm when = {.tm_year = 126, .tm_mday = 1};
     F(readlink, "/proc/self/exe", to, BYTES)                                                       \
     F(readlinkat, AT_FDCWD, "/proc/self/exe", to, BYTES)                                           \
     F(gethostname, to, BYTES)                                                                      \
-    F(ttyname_r, terminal(), to, BYTES)
+    F(ttyname_r, terminal(), to, BYTES)                                                            \
+    F(ptsname_r, terminal_master(), to, BYTES)                                                     \
+    F(confstr, _CS_PATH, to, BYTES)                                                                \
+    F(poll, (void *)to, BYTES / sizeof(struct pollfd), 0)                                          \
+    F(ppoll, (void *)to, BYTES / sizeof(struct pollfd), &(struct timespec){0}, NULL)               \
+    F(wcrtomb, to + BYTES - 1, L'x', &(mbstate_t){0})                                              \
+    F(wctomb, to + BYTES - 1, L'x')
 /* Those without a second form, or with another one. */
 #define EACH(F)                                                                                    \
     F(bcopy, bcopy(text, to, BYTES))                                                               \
@@ -133,6 +176,15 @@ static const struct tm when = {.tm_year = 126, .tm_mday = 1};
     F(strlcat_cut, strlcat(to, longer, BYTES))                                                     \
     F(strlcpy_chk, __strlcpy_chk(to, text, 2 * BYTES, SIZE_MAX))                                   \
     F(strlcat_chk, __strlcat_chk(to, text, 2 * BYTES, SIZE_MAX))                                   \
+    F(wcslcpy, wcslcpy(words, wide, 2 * WIDE))                                                     \
+    F(wcslcpy_cut, wcslcpy(words, wider, WIDE))                                                    \
+    F(wcslcat, wcslcat(words, wide, 2 * WIDE))                                                     \
+    F(wcslcat_cut, wcslcat(words, wider, WIDE))                                                    \
+    F(wcslcpy_chk, __wcslcpy_chk(words, wide, 2 * WIDE, SIZE_MAX))                                 \
+    F(wcslcat_chk, __wcslcat_chk(words, wide, 2 * WIDE, SIZE_MAX))                                 \
+    F(swab, swab(text, to, BYTES))                                                                 \
+    F(iconv, iconv(converter(), &(char *){(char *)text}, &(size_t){BYTES}, &(char *){to},          \
+                   &(size_t){BYTES}))                                                              \
     F(readv, readv(source(), &(struct iovec){to, BYTES}, 1))                                       \
     F(preadv, preadv(file(), &(struct iovec){to, BYTES}, 1, 0))                                    \
     F(preadv64, preadv64(file(), &(struct iovec){to, BYTES}, 1, 0))                                \
@@ -147,11 +199,27 @@ static const struct tm when = {.tm_year = 126, .tm_mday = 1};
     F(recvmmsg, struct iovec part = {to COMMA BYTES};                                              \
       struct mmsghdr message = {{.msg_iov = &part COMMA.msg_iovlen = 1}};                          \
       recvmmsg(source(), &message, 1, 0, NULL))                                                    \
+    F(accept, accept(asked(), (void *)to, &(socklen_t){BYTES}))                                    \
+    F(accept4, accept4(asked(), (void *)to, &(socklen_t){BYTES}, SOCK_CLOEXEC))                    \
+    F(getsockname, getsockname(sink(), (void *)to, &(socklen_t){BYTES}))                           \
+    F(getpeername, getpeername(sink(), (void *)to, &(socklen_t){BYTES}))                           \
+    F(getsockopt, getsockopt(sink(), SOL_SOCKET, SO_TYPE, to, &(socklen_t){BYTES}))                \
     F(getrandom, getrandom(to, BYTES, 0))                                                          \
     F(getentropy, getentropy(to, BYTES))                                                           \
     F(inet_ntop, inet_ntop(AF_INET, "abcd", to, BYTES))                                            \
+    F(inet_ntop_chk, __inet_ntop_chk(AF_INET, "abcd", to, BYTES, SIZE_MAX))                        \
     F(strftime, strftime(to, BYTES, "%F", &when))                                                  \
     F(wcsftime, wcsftime(words, WIDE, L"%Y", &when))                                               \
+    F(strxfrm, strxfrm(to, text, BYTES))                                                           \
+    F(wcsxfrm, wcsxfrm(words, wide, WIDE))                                                         \
+    F(strftime_l, strftime_l(to, BYTES, "%F", &when, plain()))                                     \
+    F(wcsftime_l, wcsftime_l(words, WIDE, L"%Y", &when, plain()))                                  \
+    F(strxfrm_l, strxfrm_l(to, text, BYTES, plain()))                                              \
+    F(wcsxfrm_l, wcsxfrm_l(words, wide, WIDE, plain()))                                            \
+    F(strftime_l_older, __strftime_l(to, BYTES, "%F", &when, plain()))                             \
+    F(wcsftime_l_older, __wcsftime_l(words, WIDE, L"%Y", &when, plain()))                          \
+    F(strxfrm_l_older, __strxfrm_l(to, text, BYTES, plain()))                                      \
+    F(wcsxfrm_l_older, __wcsxfrm_l(words, wide, WIDE, plain()))                                    \
     F(strerror_r, strerror_r(12345, to, BYTES))                                                    \
     F(xpg_strerror_r, __xpg_strerror_r(12345, to, BYTES))                                          \
     F(fread, fread(to, 2, BYTES / 2, fdopen(file(), "r")))                                         \
@@ -174,16 +242,47 @@ static const struct tm when = {.tm_year = 126, .tm_mday = 1};
     F(vsnprintf, printed_to(to, "%s", from))                                                       \
     F(swprintf, swprintf(words, WIDE, L"%ls", wide))                                               \
     F(swprintf_chk, __swprintf_chk(words, WIDE, 0, SIZE_MAX, L"%ls", wide))
-/* Those that only read it. */
+/* Those that only read it, or may have nothing to write. */
 #define SENDING(F)                                                                                 \
     F(write, write(sink(), to, BYTES))                                                             \
     F(writev, writev(sink(), &(struct iovec){to, BYTES}, 1))                                       \
     F(pwrite, pwrite(open("/dev/null", O_WRONLY), to, BYTES, 0))                                   \
     F(pwrite64, pwrite64(open("/dev/null", O_WRONLY), to, BYTES, 0))                               \
+    F(pwritev, pwritev(file(), &(struct iovec){to, BYTES}, 1, 0))                                  \
+    F(pwritev64, pwritev64(file(), &(struct iovec){to, BYTES}, 1, 0))                              \
+    F(pwritev2, pwritev2(file(), &(struct iovec){to, BYTES}, 1, 0, 0))                             \
+    F(pwritev64v2, pwritev64v2(file(), &(struct iovec){to, BYTES}, 1, 0, 0))                       \
+    F(readv_parts, readv(source(), memset(to + 8, 0, BYTES - 9), 2))                               \
     F(send, send(sink(), to, BYTES, 0))                                                            \
     F(sendto, sendto(sink(), to, BYTES, 0, NULL, 0))                                               \
+    F(sendto_whom, sendto(sink(), text, 1, 0, (void *)to, BYTES))                                  \
     F(sendmsg, struct iovec part = {to COMMA BYTES};                                               \
       sendmsg(sink(), &(struct msghdr){.msg_iov = &part COMMA.msg_iovlen = 1}, 0))                 \
+    F(sendmsg_whom, sendmsg(sink(), &(struct msghdr){.msg_name = to, .msg_namelen = BYTES}, 0))    \
+    F(sendmsg_control,                                                                             \
+      sendmsg(sink(), &(struct msghdr){.msg_control = to, .msg_controllen = BYTES}, 0))            \
+    F(sendmmsg, struct iovec part = {to COMMA BYTES};                                              \
+      struct mmsghdr message = {{.msg_iov = &part COMMA.msg_iovlen = 1}};                          \
+      sendmmsg(sink(), &message, 1, 0))                                                            \
+    F(recvfrom_whom, recvfrom(source(), elsewhere, 1, 0, (void *)to, &(socklen_t){BYTES}))         \
+    F(recvfrom_whom_chk,                                                                           \
+      __recvfrom_chk(source(), elsewhere, 1, SIZE_MAX, 0, to, &(socklen_t){BYTES}))                \
+    F(recvmsg_whom, recvmsg(source(), &(struct msghdr){.msg_name = to, .msg_namelen = BYTES}, 0))  \
+    F(recvmsg_control,                                                                             \
+      recvmsg(source(), &(struct msghdr){.msg_control = to, .msg_controllen = BYTES}, 0))          \
+    F(getgroups, getgroups((int)(BYTES / sizeof(gid_t)), (void *)to))                              \
+    F(getgroups_chk, __getgroups_chk((int)(BYTES / sizeof(gid_t)), to, SIZE_MAX))                  \
+    F(getlogin_r, getlogin_r(to, BYTES))                                                           \
+    F(getlogin_r_chk, __getlogin_r_chk(to, BYTES, SIZE_MAX))                                       \
+    F(getdomainname, getdomainname(to, BYTES))                                                     \
+    F(getdomainname_chk, __getdomainname_chk(to, BYTES, SIZE_MAX))                                 \
+    F(swab_from, swab(to, elsewhere, BYTES))                                                       \
+    F(iconv_from, iconv(converter(), &(char *){to}, &(size_t){BYTES},                              \
+                        &(char *){(char *)elsewhere}, &(size_t){BYTES}))                           \
+    F(strxfrm_from, strxfrm((char *)elsewhere, texted(to), BYTES))                                 \
+    F(wcsxfrm_from, wcsxfrm(elsewhere, texted(to), WIDE))                                          \
+    F(strxfrm_l_from, strxfrm_l((char *)elsewhere, texted(to), BYTES, plain()))                    \
+    F(wcsxfrm_l_from, wcsxfrm_l(elsewhere, texted(to), WIDE, plain()))                             \
     F(fwrite, fwrite(to, 2, BYTES / 2, fopen("/dev/null", "w")))                                   \
     F(fwrite_unlocked, fwrite_unlocked(to, 2, BYTES / 2, fopen("/dev/null", "w")))                 \
     F(fputs, fputs(texted(to), fopen("/dev/null", "w")))                                           \
@@ -208,7 +307,9 @@ static const struct tm when = {.tm_year = 126, .tm_mday = 1};
     FILLING(name##_chk, __##name##_chk(__VA_ARGS__, SIZE_MAX))
 /* No header says what they are, and what they return does not matter. */
 long __recv_chk(), __recvfrom_chk(), __fread_chk(), __fread_unlocked_chk(), __fgets_chk(),
-    __fgets_unlocked_chk(), __fgetws_chk(), __fgetws_unlocked_chk(), __realpath_chk();
+    __fgets_unlocked_chk(), __fgetws_chk(), __fgetws_unlocked_chk(), __realpath_chk(),
+    __getgroups_chk(), __getlogin_r_chk(), __getdomainname_chk(), __strftime_l(), __wcsftime_l(),
+    __strxfrm_l(), __wcsxfrm_l();
 int __xpg_strerror_r(), __sprintf_chk(char *to, int flag, size_t room, const char *format, ...),
     __snprintf_chk(char *to, size_t n, int flag, size_t room, const char *format, ...),
     __swprintf_chk(wchar_t *to, size_t n, int flag, size_t room, const wchar_t *format, ...);
@@ -217,19 +318,22 @@ SENDING(FILLING)
 BOTH(FILLING_BOTH)
 FILLING(realpath, realpath("/proc/self", to))
 FILLING(realpath_chk, __realpath_chk("/proc/self", to, SIZE_MAX))
+FILLING(messages, sendmmsg(sink(), memset(to, 0, sizeof(struct mmsghdr) - 1), 1, 0))
 
 #define ROW(name, call) {#name, fill_##name, BYTES},
-#define SENDER(name, call) fill_##name,
 #define ROW_BOTH(name, ...) ROW(name, ) ROW(name##_chk, )
-static const struct {
+typedef struct {
     const char *name;
     void (*fill)(char *to);
     size_t bytes;
-} functions[] = {
+} row_t;
+static const row_t functions[] = {
     EACH(ROW) BOTH(ROW_BOTH){"realpath", fill_realpath, PATH_MAX},
     {"realpath_chk", fill_realpath_chk, PATH_MAX},
 };
-static void (*const senders[])(char *) = {SENDING(SENDER)};
+static const row_t senders[] = {
+    SENDING(ROW){"messages", fill_messages, sizeof(struct mmsghdr)},
+};
 
 /* What it begins with is an empty string, wide or not. */
 static char *block(size_t n) { return memset(memset(malloc(n), 'y', n), 0, sizeof(wchar_t)); }
@@ -271,6 +375,16 @@ static void overflow_the_stack(char *unused) {
     __snprintf_chk(to, 2 * sizeof place, 1, sizeof place, "%s", text);
 }
 
+static void tell_the_stack(char *unused) {
+    char place[8];
+    __inet_ntop_chk(AF_INET, "abcd", place, 2 * sizeof place, sizeof place);
+}
+
+static void convert_to_the_stack(char *unused) {
+    char place[1];
+    __wcrtomb_chk(place, L'x', &(mbstate_t){0}, 0);
+}
+
 /* Nor what it makes of a format that writes, and could be the attacker's: before anything is measured by it. */
 static void print_what_writes(char *to) {
     static int count;
@@ -299,6 +413,88 @@ static void keep_the_error(void) {
           "the first call of a function lost the error: %s", error);
 }
 
+/* So many bytes behind which nothing is. */
+static void *before_nothing(size_t n) {
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = (n + page - 1) / page * page;
+    char *at = mmap(NULL, bytes + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(at != MAP_FAILED && mprotect(at + bytes, page, PROT_NONE) == 0, "mmap");
+    return at + bytes - n;
+}
+
+/* What the system refuses, or cuts, before it looks at it is not looked at for it either. */
+static void fail_as_ever(void) {
+#define FAILS(error, call)                                                                         \
+    CHECK((call) == -1 && errno == (error), "not %s but %s", #error, strerror(errno))
+    enum { TOO_MANY = 2000, MOST = 1024 };
+    const int fd = sink();
+    struct iovec *part = before_nothing(sizeof *part);
+    struct msghdr nowhere = {.msg_iovlen = 1}, many = {.msg_iov = part, .msg_iovlen = TOO_MANY};
+    struct mmsghdr *messages = before_nothing(MOST * sizeof *messages);
+    FAILS(EFAULT, readv(fd, NULL, 1));
+    FAILS(EINVAL, readv(fd, part, TOO_MANY));
+    FAILS(EINVAL, readv(fd, part, -1));
+    FAILS(EFAULT, writev(fd, NULL, 1));
+    FAILS(EINVAL, writev(fd, part, TOO_MANY));
+    FAILS(EFAULT, preadv(file(), NULL, 1, 0));
+    FAILS(EINVAL, pwritev(file(), part, TOO_MANY, 0));
+    FAILS(EFAULT, recvmsg(fd, NULL, 0));
+    FAILS(EFAULT, recvmsg(fd, &nowhere, 0));
+    FAILS(EMSGSIZE, recvmsg(fd, &many, 0));
+    FAILS(EFAULT, sendmsg(fd, NULL, 0));
+    FAILS(EFAULT, sendmsg(fd, &nowhere, 0));
+    FAILS(EMSGSIZE, sendmsg(fd, &many, 0));
+    FAILS(EFAULT, recvmmsg(fd, NULL, 1, 0, NULL));
+    FAILS(EAGAIN, recvmmsg(fd, messages, TOO_MANY, MSG_DONTWAIT, NULL));
+    FAILS(EFAULT, sendmmsg(fd, NULL, 1, 0));
+    CHECK(sendmmsg(fd, messages, TOO_MANY, 0) == MOST, "sendmmsg: %s", strerror(errno));
+    FAILS(EFAULT, poll(NULL, 1, 0));
+    FAILS(EFAULT, accept(asked(), (void *)part, NULL));
+}
+
+/* A target that is nowhere, and a length that nobody asks. */
+static void ask_for_nothing(void) {
+    CHECK(poll(NULL, 0, 0) == 0 && getgroups(0, NULL) >= 0, "nothing is asked for");
+    CHECK(getgroups(-1, NULL) == -1 && errno == EINVAL, "less than nothing is asked for");
+    CHECK(confstr(_CS_PATH, NULL, 0) > 0, "confstr measures");
+    CHECK(strxfrm(NULL, text, 0) == BYTES - 1, "strxfrm measures");
+    CHECK(wctomb(NULL, 0) == 0 && wcrtomb(NULL, L'x', NULL) == 1, "no character is asked for");
+    CHECK(iconv(converter(), NULL, NULL, NULL, NULL) == 0, "iconv begins anew");
+    CHECK(accept(asked(), NULL, NULL) >= 0, "accept: %s", strerror(errno));
+    CHECK(recvfrom(source(), elsewhere, 1, 0, NULL, (socklen_t *)1) == 1, "recvfrom tells nobody");
+    char *p = block(BYTES);
+    swab(text, p, -1);
+    swab("abc", p, 3);
+    CHECK(memcmp(p, "ba\0", 3) == 0, "swab leaves the odd byte");
+    free(p);
+}
+
+/* It takes no more than it does, though others of its locale do. */
+static void write_characters(void) {
+    CHECK(setlocale(LC_CTYPE, "C.UTF-8") != NULL && MB_CUR_MAX > 3, "no UTF-8");
+    char *p = malloc(3);
+    mbstate_t state = {0};
+    CHECK(wctomb(p, L'\u20ac') == 3 && memcmp(p, "\xe2\x82\xac", 3) == 0, "wctomb");
+    memset(p, 0, 3);
+    CHECK(wcrtomb(p, L'\u20ac', &state) == 3 && memcmp(p, "\xe2\x82\xac", 3) == 0, "wcrtomb");
+    CHECK(wcrtomb(p, 0, &state) == 1 && *p == 0 && p[1] == '\x82', "the end of a text");
+    CHECK(wcrtomb(p, (wchar_t)0xd800, &state) == (size_t)-1 && errno == EILSEQ, "no character");
+    CHECK(wctomb(p, (wchar_t)0xd800) == -1 && p[1] == '\x82', "it wrote what is none");
+    free(p);
+}
+
+/* As strlcpy and strlcat, with words. */
+static void cut_words(void) {
+    wchar_t *words = malloc(4 * sizeof *words);
+    CHECK(wcslcpy(words, L"one", 4) == 3 && wcscmp(words, L"one") == 0, "it fits");
+    CHECK(wcslcat(words, L"two", 4) == 6 && wcscmp(words, L"one") == 0, "it is full");
+    CHECK(wcslcpy(words, wide, 4) == 9 && wcscmp(words, L"in ") == 0, "it is cut");
+    CHECK(wcslcat(words, L"two", 2) == 5 && wcscmp(words, L"in ") == 0, "it ends later");
+    CHECK(wcslcpy(words, wide, 0) == 9 && wcscmp(words, L"in ") == 0, "it is only measured");
+    wcscpy(words, L"a");
+    CHECK(wcslcat(words, L"two", 4) == 4 && wcscmp(words, L"atw") == 0, "the rest is cut");
+    free(words);
+}
+
 int main(void) {
     world_begin(60);
     if (getenv("HAKMEM_ON_FAULT") != NULL) {
@@ -318,13 +514,16 @@ int main(void) {
               functions[i].name);
     }
     for (size_t i = 0; i < sizeof senders / sizeof senders[0]; i++) {
-        char *p = block(BYTES);
-        senders[i](p);
+        char *p = block(senders[i].bytes);
+        senders[i].fill(p);
         free(p);
-        CHECK(is_refused(senders[i], BYTES), "sender %zu sends more than there is", i);
+        CHECK(is_refused(senders[i].fill, senders[i].bytes), "%s goes beyond what there is",
+              senders[i].name);
     }
 #ifdef __GLIBC__
     CHECK(is_refused(overflow_the_stack, BYTES), "a fortified snprintf overflows");
+    CHECK(is_refused(tell_the_stack, BYTES), "a fortified inet_ntop does");
+    CHECK(is_refused(convert_to_the_stack, BYTES), "a fortified wcrtomb does");
     CHECK(is_refused(print_what_writes, BYTES), "a fortified sprintf writes by its format");
 #endif
     char *p = block(BYTES); // it may read what it writes to
@@ -343,4 +542,8 @@ int main(void) {
     free(p);
     CHECK(mbstowcs(NULL, text, 0) == BYTES - 1, "mbstowcs measures");
     CHECK(strlcpy(block(8), text, 8) == BYTES - 1, "strlcpy says what it had to cut");
+    fail_as_ever();
+    ask_for_nothing();
+    cut_words();
+    write_characters();
 }

@@ -3,6 +3,7 @@
 //   keep [FORKS]  keeps 300 blocks of 10000 bytes and 200 of 40, frees 1000 of 500; with FORKS a child keeps 100 of 7000
 //   grow          keeps 64 blocks of 1 MiB, one after the other, and frees them
 //   wait          says "ready", keeps what it reads lines for: one block of 3000 bytes each
+//   forks         says "forks" in a fork, which goes on for ten seconds after a byte has come; then as wait
 //   clean         frees all that it allocates
 //   lose          keeps 20 blocks of 100, one by one from the last; nothing leads to 30 rings of two of 200 each, nor to 40
 //                 of 300 that only freed ones lead to, nor to 15 of 50000
@@ -20,6 +21,7 @@
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,6 +77,35 @@ APART static void keep_lines(void) {
         kept[used++] = malloc(3000);
         write(STDOUT_FILENO, "kept\n", 5);
     }
+}
+
+static bool takes_long;
+
+static void wait_in_fork(void) {
+    char byte;
+    if (!takes_long)
+        return;
+    write(STDOUT_FILENO, "forks\n", 6);
+    read(STDIN_FILENO, &byte, 1);
+    sleep(10);
+}
+
+// Before the allocator's own handler: where this one runs that holds the other threads already.
+static void register_early(int argc, char **argv, char **envp) {
+    (void)envp;
+    if (argc == 2 && strcmp(argv[1], "forks") == 0)
+        pthread_atfork(wait_in_fork, NULL, NULL);
+}
+__attribute__((section(".preinit_array"),
+               used)) static void (*const preinit)(int, char **, char **) = register_early;
+
+static int fork_for_long(void) {
+    int status = -1;
+    takes_long = true;
+    const pid_t child = fork();
+    if (child == 0)
+        _exit(0);
+    return waitpid(child, &status, 0) != child || status != 0;
 }
 
 APART static void keep_chain(void) {
@@ -260,6 +291,10 @@ int main(int argc, char **argv) {
         grow();
     } else if (strcmp(what, "wait") == 0) {
         write(STDOUT_FILENO, "ready\n", 6);
+        keep_lines();
+    } else if (strcmp(what, "forks") == 0) {
+        if (fork_for_long() != 0)
+            return 1;
         keep_lines();
     } else if (strcmp(what, "lose") == 0) {
         keep_chain();

@@ -189,8 +189,9 @@ def check_while_busy(folder: Path) -> None:
 
 def check_main_has_ended(folder: Path) -> None:
     """Nobody is kept who has ended, and what was not written yet is."""
-    done = run("last", HAKMEM_LIVE="1")
-    expect((done.stdout, done.stderr) == ("last", ""), f"{done}")
+    for where in ([], ["child"]):
+        done = run("last", *where, HAKMEM_LIVE="1")
+        expect((done.stdout, done.stderr) == ("last", ""), f"{done}")
 
 
 if __name__ == "__main__":

@@ -346,6 +346,39 @@ def check_signal(folder: Path) -> None:
     expect(after <= blocks <= between + after, f"{blocks}: {before}, {between}, {after}")
 
 
+def check_signal_in_fork(folder: Path) -> None:
+    """The first one comes while a fork holds all threads, for longer than others wait for that."""
+    process = subprocess.Popen(
+        [program, "forks"],
+        env=environment(HAKMEM_PROF_SIGNAL="1", HAKMEM_PROF_SAMPLE_KB="0"),
+        cwd=folder,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        expect(process.stdout.readline() == b"forks\n", "no fork")
+        process.send_signal(signal.SIGUSR1)
+        process.stdin.write(b"x")
+        path = folder / f"hakmem.{process.pid}.0001.signal.pb.gz"
+        has_begun = False
+        while not has_begun:
+            expect(process.poll() is None, "it has ended")
+            process.send_signal(signal.SIGUSR1)
+            has_begun = path.exists()
+            process.stdin.write(b"x")
+            process.stdin.flush()
+            expect(process.stdout.readline() == b"kept\n", "not kept")
+    finally:
+        process.stdin.close()
+        status = process.wait(TIMEOUT_S)
+    expect(status == 0, f"it ended with {status}")
+    at_exit = decode(max(folder.iterdir()))
+    kept = [of[0] for _, of in at_exit.samples if of[0] != 0 and of[1] == 3000 * of[0]]
+    expect(kept != [], "nothing is sampled")
+
+
 def check_off(folder: Path) -> None:
     said = run(folder, "keep", HAKMEM_PROF_PATH="x", HAKMEM_PROF_SAMPLE_KB="1")
     note = "hakmem: note: HAKMEM_PROF_SAMPLE_KB=1, HAKMEM_PROF_PATH=x have no effect: "

@@ -6,6 +6,7 @@ Usage: run_stats_process.py LIBHAKMEM PROGRAM [NAME]   all checks, or the one of
 import json
 import os
 import re
+import select
 import signal
 import stat
 import subprocess
@@ -120,6 +121,45 @@ def check_stderr_that_is_closed(folder: Path) -> None:
             other.read_bytes() == b"", f"written to somebody else's file: {other.read_bytes()!r}"
         )
         other.unlink()
+
+
+def check_stderr_that_nothing_goes_to(folder: Path) -> None:
+    """Where files are written no copy is kept: once it is closed whoever reads it is told so."""
+    front = {"HAKMEM_TINY_FRONT_METRICS": "1", "HAKMEM_TINY_FRONT_DUMP": f"{folder}/front"}
+    prof = {"HAKMEM_PROF": "1", "HAKMEM_PROF_PATH": f"{folder}/prof"}
+    for options in ({"HAKMEM_STATS": f"json:{folder}/stats"}, front, prof):
+        with waiting("silent", **options) as (process, _):
+            assert process.stdin is not None
+            assert process.stderr is not None
+            process.stdin.write("\n")
+            process.stdin.flush()
+            ready, _, _ = select.select([process.stderr], [], [], TIMEOUT_S)
+            expect(ready != [] and process.stderr.read() == "", f"it is held open: {options}")
+            process.stdin.close()
+            expect(process.wait(TIMEOUT_S) == 0, f"{options}: {process.returncode}")
+
+
+def check_modes(folder: Path) -> None:
+    """Without a umask. A profile is its user's alone, and goes where no link of its name leads."""
+    (folder / "x.0001.exit.pb.gz").symlink_to("elsewhere")
+    (folder / "stats").symlink_to("real")
+    options = {"HAKMEM_STATS": "json:stats", "HAKMEM_PROF": "1", "HAKMEM_PROF_PATH": "x"}
+    options |= {"HAKMEM_TINY_FRONT_DUMP": "front", "HAKMEM_TINY_FRONT_METRICS": "1"}
+    for names in ["x.0001.exit.pb.gz", "real", "front", "proof"], ["x.0001.exit.pb.gz", "stats"]:
+        subprocess.run(
+            [program, "huge", "1"],
+            env=environment(HAKMEM_PROOF="proof", **options),
+            cwd=folder,
+            umask=0,
+            timeout=TIMEOUT_S,
+            check=True,
+        )
+        for name in names:
+            mode = stat.filemode((folder / name).lstat().st_mode)
+            expected = "-rw-------" if name.startswith("x") else "-rw-r--r--"
+            expect(mode == expected, f"{name} is {mode}")
+        (folder / "stats").unlink()
+    only(folder, "x.0001.exit.pb.gz", "real", "front", "proof")
 
 
 def check_numbered(folder: Path) -> None:

@@ -8,11 +8,13 @@
 //                            child    a forked child does the waiting
 //                            nobody   it is that user's from then on
 //                            shut     all files but standard input are closed at the first input
+//                            silent   stderr is, then
 //   shut HOW  stderr is closed as the process exits, and so are        stderr  none
 //                            all files above it, with FILE opened in their place    FILE
 //             or in a forked child, which then has no copy of it either   child
 //   leave FOLDER   ends in that one
 //   last      main ends by pthread_exit, and then the last thread
+//   last child   the same in a forked child
 //   huge N    allocates and frees a block of 8 MiB N times
 #include "process.h"
 #include "statistics.h"
@@ -157,12 +159,15 @@ static void wait_for_end(int words, char **word) {
         CHECK(pthread_create(&threads[i], NULL, i == 0 ? fork_often : churn, NULL) == 0, "thread");
     dprintf(STDOUT_FILENO, "ready %d\n", (int)getpid());
     const bool shuts = words == 1 && strcmp(word[0], "shut") == 0;
+    const bool is_silent = words == 1 && strcmp(word[0], "silent") == 0;
     char text[64];
     ssize_t n;
     do {
         n = read(STDIN_FILENO, text, sizeof text);
         for (int fd = 1; shuts && fd < 1024; fd++)
             close(fd);
+        if (is_silent)
+            close(STDERR_FILENO);
     } while (n > 0 || (n < 0 && errno == EINTR));
     atomic_store(&stop, true);
     for (size_t i = 0; busy && i < 3; i++)
@@ -220,6 +225,16 @@ static void leave_to_another(void) {
     pthread_exit(NULL);
 }
 
+static void leave_to_another_in_child(void) {
+    const pid_t child = fork();
+    CHECK(child >= 0, "fork");
+    if (child == 0) {
+        watchdog(20);
+        leave_to_another();
+    }
+    CHECK_CHILD_OK(child, "last");
+}
+
 int main(int argc, char **argv) {
     world_begin(60);
     CHECK(argc >= 2, "a mode is missing");
@@ -233,8 +248,10 @@ int main(int argc, char **argv) {
         shut(argv[2]);
     else if (strcmp(argv[1], "leave") == 0 && argc == 3)
         CHECK(chdir(argv[2]) == 0, "chdir: %s", strerror(errno));
-    else if (strcmp(argv[1], "last") == 0)
+    else if (strcmp(argv[1], "last") == 0 && argc == 2)
         leave_to_another();
+    else if (strcmp(argv[1], "last") == 0 && strcmp(argv[2], "child") == 0)
+        leave_to_another_in_child();
     else if (strcmp(argv[1], "huge") == 0 && argc == 3)
         for (long n = strtol(argv[2], NULL, 10); n > 0; n--)
             free(memset(malloc(8 * MIB), 1, 1));
