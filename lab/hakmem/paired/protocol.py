@@ -99,7 +99,7 @@ def thin(contenders: int, most: int) -> str:
         return ""
     return (
         f"where blocks resemble their neighbours {most} of them decide nothing over {contenders} "
-        f"cells: --max-blocks {need} would"
+        f"cell{'s' * (contenders != 1)}: --max-blocks {need} would"
     )
 
 
