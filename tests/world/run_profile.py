@@ -306,15 +306,20 @@ def check_refused(folder: Path) -> None:
     run(folder, "keep", file_bytes=0, HAKMEM_PROOF="proof")
 
 
-def check_signal(folder: Path) -> None:
-    """Nothing is sampled at first: one signal begins, the next one writes."""
-    process = subprocess.Popen(
-        [program, "wait"],
+def listening(folder: Path, mode: str) -> "subprocess.Popen[bytes]":
+    """A program that profiles every block once it gets a signal, and talks by pipes."""
+    return subprocess.Popen(
+        [program, mode],
         env=environment(HAKMEM_PROF_SIGNAL="1", HAKMEM_PROF_SAMPLE_KB="0"),
         cwd=folder,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
+
+
+def check_signal(folder: Path) -> None:
+    """Nothing is sampled at first: one signal begins, the next one writes."""
+    process = listening(folder, "wait")
     assert process.stdin is not None
     assert process.stdout is not None
     try:
@@ -348,13 +353,7 @@ def check_signal(folder: Path) -> None:
 
 def check_signal_in_fork(folder: Path) -> None:
     """The first one comes while a fork holds all threads, for longer than others wait for that."""
-    process = subprocess.Popen(
-        [program, "forks"],
-        env=environment(HAKMEM_PROF_SIGNAL="1", HAKMEM_PROF_SAMPLE_KB="0"),
-        cwd=folder,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
+    process = listening(folder, "forks")
     assert process.stdin is not None
     assert process.stdout is not None
     try:
