@@ -36,7 +36,7 @@ from hakmem.matrix import plan as matrix_plan
 from hakmem.process import provenance
 from hakmem.suite import SUITE, Command
 
-SOURCE, BENCHES = ("src", "include"), ("bench", ":(exclude)*.md")
+SOURCE, BENCHES = provenance.OF_LIBRARY, ("bench", ":(exclude)*.md")
 DIGITS = 3  # of a ratio and its ends
 OF_RATIOS = ("verdict", "A/A", "suite", "bisect", "matrix")
 PROGRAMS = {command.executable for command in SUITE.commands} | {"soak_mixed"}
