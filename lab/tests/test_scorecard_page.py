@@ -189,6 +189,18 @@ def test_a_users_command_has_no_definition(soaked: Site, argv: list[str], state:
     assert states(soaked)["drift"] == state
 
 
+def test_a_soak_states_the_benchmark_of_the_source_that_its_build_is_of(
+    soaked: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a repetition of an older one has it."""
+    argv = [str(project.bench_dir() / "soak_mixed")]
+    present = session.benchmarks(argv)
+    (tmp_path / "old/bench").mkdir(parents=True)
+    (tmp_path / "old/bench/soak_mixed.c").write_text("int older;\n")
+    monkeypatch.setenv("LAB_SOURCE_DIR", str(tmp_path / "old"))
+    assert session.benchmarks(argv) != present
+
+
 def test_a_program_without_source_states_nothing(soaked: Site) -> None:
     assert session.benchmarks([str(project.bench_dir() / "gone")]) == []
 

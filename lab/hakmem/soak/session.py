@@ -174,7 +174,7 @@ def benchmarks(argv: Sequence[str]) -> list[dict[str, object]]:
     if ours:
         command = Command(name, name, tuple(argv[1:]))
         try:
-            definition = provenance.definition(command, project.root())
+            definition = provenance.definition(command, project.source_dir())
         except LabError:
             return []
         entry = {"executable": name, "arguments": list(argv[1:]), "definition": definition}
