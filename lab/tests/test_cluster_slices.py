@@ -13,8 +13,8 @@ from hakmem.cluster.client import Part
 from hakmem.cluster.slices import Job, Journal, Pause, Places, Refused, Request, Slice
 from hakmem.errors import LabError
 from hakmem.paired import blocks
-from hakmem.paired.blocks import Trial
-from hakmem.paired.session import Ready
+from hakmem.paired.blocks import Outcome, Trial
+from hakmem.paired.session import Conducted, Ready
 from hakmem.process.lock import host_lock
 from hakmem.process.sample import Sample
 from test_ab import plan
@@ -60,6 +60,14 @@ def test_a_slice_ends_between_rounds_and_takes_at_least_one() -> None:
     with pytest.raises(Pause):
         blocks.run(plan(guards=1), journal)
     assert [sample.round for sample in journal.fresh] == [0] * 8
+
+
+@pytest.mark.parametrize(("failed", "said"), [("A", "–"), ("B", "failed")])
+def test_only_what_failed_on_a_host_is_said_to_have(failed: str, said: str) -> None:
+    done = Conducted(job().plan, Outcome(failures={failed: "it died"}), {}, 1.0)
+    there = [SimpleNamespace(host="one", done=done), SimpleNamespace(host="two", done=None)]
+    table = cluster.table(there, SimpleNamespace(job=job()))
+    assert [cell.plain for cell in table.columns[1].cells] == [said, "failed"]
 
 
 def test_samples_of_another_comparison_do_not_continue_this_one() -> None:

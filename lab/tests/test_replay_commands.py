@@ -15,6 +15,7 @@ from hakmem.ledger.store import Ledger, Record
 from hakmem.paired import protocol
 from hakmem.paired.blocks import Outcome
 from hakmem.paired.protocol import Decision
+from hakmem.paired.session import Conducted
 from hakmem.process import provenance
 from hakmem.replay import advise, measure, trace
 from hakmem.replay.advise import Advice
@@ -24,6 +25,7 @@ from hakmem.stats import Interval
 from replay_world import REAL, built, small_trace
 from rich.console import Console
 from standing import Stand, flat, ran
+from test_ab import plan
 
 
 @pytest.fixture
@@ -139,6 +141,16 @@ def test_only_a_verdict_is_a_side() -> None:
     assert advise.side(decision(0.004, 0.006, "GO")) == "same"
     assert advise.side(decision(0.004, 0.02, "GO")) == "open"
     assert advise.side(None) == "open"
+
+
+@pytest.mark.parametrize(("failed", "said"), [("A", "–"), ("B", "failed")])
+def test_of_a_replay_that_hakmem_failed_no_set_is_said_to_have_failed(
+    failed: str, said: str
+) -> None:
+    done = Conducted(plan(), Outcome(failures={failed: "it died"}), {}, 1.0)
+    parts, request = [(done, None)], SimpleNamespace(cells=done.plan.cells)
+    table = advise.table(SimpleNamespace(parts=parts, request=request))
+    assert [cell.plain for cell in table.columns[1].cells] == ["–", said]
 
 
 @pytest.mark.parametrize("text", ["", "lean", "system", "HAKMEM_THP=0 jemalloc", "name=a"])

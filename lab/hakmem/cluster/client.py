@@ -132,11 +132,11 @@ def table(ended: Sequence["Part"], comparison: Comparison) -> Table:
     plan = comparison.job.plan
     made = terminal.table("host", *(plan.cells[letter].name for letter in plan.contenders))
     for one in sorted(ended, key=lambda one: one.host):
-        decisions = one.done.outcome.decisions if one.done else {}
+        outcome = one.done.outcome if one.done else Outcome(failures=dict.fromkeys(plan.cells, ""))
         marks = [
             comparison.mark(one.done, letter)
-            if one.done and letter in decisions
-            else Text("failed", style="bold red")
+            if one.done and letter in outcome.decisions
+            else tables.no_verdict(outcome, letter)
             for letter in plan.contenders
         ]
         made.add_row(Text(one.host), *marks)

@@ -123,7 +123,7 @@ def _cell(done: Conducted, letter: str) -> Text:
         return Text(tables.typical(track, done.outcome, BASE))
     decision = done.outcome.decisions.get(letter)
     if decision is None:
-        return Text("failed", style=words.style("failed"))
+        return tables.no_verdict(done.outcome, letter)
     ratio = recording.ratio(track, decision.target)
     found = words.LOOKS[side(decision)]
     return Text(f"{ratio.estimate:.3f} {words.ends(ratio, 3)} {found.sign}", style=found.style)
