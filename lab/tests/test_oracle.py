@@ -85,9 +85,9 @@ def test_too_few_blocks_or_no_rival_have_no_score() -> None:
 
 
 def test_the_mean_over_rows_is_geometric_and_narrower_than_a_row() -> None:
-    ends = {"low": 0.9, "high": 1.1, "unit": "ratio"}
+    ends = {"low": 0.9, "high": 1.1, "unit": "ratio", "kind": "95 % CI over all looks"}
     rows = [{"value": 0.5, **ends}, {"value": 2.0, **ends}]
     found = oracle.mean(rows)
     assert found["value"] == pytest.approx(1.0)
-    assert found["rows"] == 2
+    assert (found["rows"], found["kind"]) == (2, "95 % CI over all looks")
     assert math.log(found["high"] / found["low"]) < math.log(1.1 / 0.9)

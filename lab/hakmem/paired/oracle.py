@@ -98,9 +98,10 @@ def _crossed(known: np.ma.MaskedArray, one: np.ndarray, other: np.ndarray) -> np
 
 
 def mean(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The geometric mean over rows of such metrics, the rows being what they are; with its ends."""
+    """The geometric mean over rows of metrics of one kind, the rows being what they are; with its
+    ends."""
     logs = [math.log(entry["value"]) for entry in entries]
     errors = [math.log(entry["high"] / entry["low"]) / (2 * WIDE) for entry in entries]
     found = Score(fmean(logs), math.hypot(*errors) / len(entries)).interval
     ends = {"value": found.estimate, "low": found.low, "high": found.high}
-    return {**ends, "unit": "ratio", "kind": KIND, "rows": len(entries)}
+    return {**ends, "unit": "ratio", "kind": entries[0]["kind"], "rows": len(entries)}
