@@ -11,7 +11,8 @@ import pytest
 import report_world as world
 from hakmem.errors import LabError
 from hakmem.ledger.store import Ledger
-from hakmem.report import cli as report_cli, lines, page as report, records
+from hakmem.report import charts, cli as report_cli, lines, page as report, records
+from hakmem.stats import Interval
 from standing import Stand, refused
 
 
@@ -82,6 +83,12 @@ def test_a_verdict_is_said_with_its_interval_guards_and_how_to_repeat_it(ledger:
     assert f"hakmem rerun {id}" in text
     assert page.count('class="whisker"') == 2 * 2 * 3  # wide and narrow, target and guard
     assert "✓ GO" not in text
+
+
+def test_an_interval_has_an_arrow_on_each_side_where_it_leaves_the_drawing() -> None:
+    wide = charts.Ratio("x", "", Interval(1.0, 0.05, 20.0, "CI"), "")
+    drawn = charts.forest([wide], charts.Sides("x", "less", "more"))
+    assert re.findall(r'class="beyond"[^>]*>(.)', drawn) == ["◂", "▸"] * 2
 
 
 def test_a_suite_shows_losses_failures_and_memory(ledger: Ledger) -> None:

@@ -117,14 +117,15 @@ def _forest(layout: Layout, drawn: Sequence[Ratio], sides: Sides) -> str:
 
 
 def _interval(axis: Axis, y: float, ratio: Ratio) -> list[str]:
-    """The diamond on its whisker; an arrow where the whisker leaves the drawing."""
+    """The diamond on its whisker; an arrow on each side where the whisker leaves the drawing."""
     found = ratio.interval
     parts = [f'<g class="{escape(ratio.css)}">']
     if ratio.tip:
         parts.append(f"<title>{escape(ratio.tip)}</title>")
-    if found.low < axis.low or found.high > axis.high:
-        edge, sign = (axis.end, "▸") if found.high > axis.high else (axis.start, "◂")
-        parts.append(text(edge, y, sign, "beyond", "middle"))
+    if found.low < axis.low:
+        parts.append(text(axis.start, y, "◂", "beyond", "middle"))
+    if found.high > axis.high:
+        parts.append(text(axis.end, y, "▸", "beyond", "middle"))
     parts.append(line(axis.x(found.low), y, axis.x(found.high), y, "whisker"))
     for end in (found.low, found.high):
         parts.append(line(axis.x(end), y - 5, axis.x(end), y + 5, "whisker"))
