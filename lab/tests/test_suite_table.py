@@ -7,7 +7,7 @@ import pytest
 from hakmem.audit import blocks, citing, scanner
 from hakmem.errors import LabError
 from hakmem.ledger.store import Record
-from hakmem.paired import suite_run, suite_table
+from hakmem.paired import suite_run, suite_table, tables
 from hakmem.paired.suite_run import Request
 from hakmem.report import cli as report_cli
 from rich.console import Console
@@ -65,6 +65,9 @@ def test_a_table_of_a_setting_and_one_rival_is_headed_by_their_names(world: Worl
     assert "Rivals: hakmem " in made
     assert "in each cell **secure** · hakmem.\n" in made
     assert f"| latency_1 |{' **10.0** · 20.0 |' * len(suite_table.LATENCIES)}\n" in made
+    narrow = tables.rows_table(world.whole(), 100).columns
+    heads = ["benchmark", "secure", "hakmem", "÷ hakmem", "memory ÷ hakmem"]
+    assert [column.header for column in narrow] == heads
 
 
 def test_a_suite_is_cited_like_a_verdict(recorded: Record) -> None:

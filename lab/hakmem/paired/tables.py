@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -107,9 +107,13 @@ def print_measured(console: Console, done: Conducted, records: Iterable[Record])
 
 
 def rows_table(body: Mapping[str, Any], width: int) -> Table:
-    """What suite_record.joined says, as in a document; a narrow table has fewer columns."""
-    titles = suite_table.titles(body)
-    shown = range(len(titles)) if width >= ROOMY else NARROW
+    """What suite_record.joined says, as in a document; a narrow table has fewer columns, of which
+    the last says that it is of memory: what stands before it there is left out."""
+    titles = list(suite_table.titles(body))
+    shown: Sequence[int] = range(len(titles))
+    if width < ROOMY:
+        shown = NARROW
+        titles[shown[-1]] = f"memory {titles[shown[-1]]}"
     table = terminal.table()
     lines = suite_table.lines(body)
     for number in shown:
