@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from hakmem.errors import LabError
 from hakmem.ledger.verify import verify
-from hakmem.paired import blocks, cells, readings
+from hakmem.paired import ab as ab_module, blocks, cells, protocol, readings
 from hakmem.paired.blocks import Outcome, Plan, Track, Trial
 from hakmem.paired.work import Work
 from hakmem.process import host, library, provenance
@@ -151,6 +151,21 @@ def test_decided_cells_are_measured_no_further() -> None:
     assert (outcome.decisions["B"].verdict, blocks_of(outcome)) == ("GO", 8)
     assert (outcome.decisions["C"].verdict, blocks_of(outcome, "C")) == ("UNDECIDED", 30)
     assert max(t.round for t in sampler.trials if t.letter == "B") == 7
+
+
+@pytest.mark.parametrize(
+    ("gains", "said"),
+    [
+        ([0.0, 0.07, 0.0, 0.07, 0.0, 0.07, 0.0, 0.07], "job is known to ±3.5 %"),
+        # Neighbours resemble each other and are merged: there are four.
+        ([0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07], "job is known from too few blocks"),
+    ],
+)
+def test_what_is_open_is_said_with_how_exactly_it_is_known(gains: list[float], said: str) -> None:
+    tracks = [gains, [0.01, -0.02] * 4]
+    decision = protocol.look({"B": tracks}, "improvement", 0.01, last=True)["B"]
+    sentence = ab_module.sentence(plan(guards=1), "B", decision)
+    assert sentence.startswith(f"still open after 8 blocks: job, guard0 ({said}")
 
 
 def test_a_failing_cell_leaves_and_the_others_go_on() -> None:

@@ -115,8 +115,7 @@ class Course:
         if protocol.near(gain):
             return Finding("none", "NO-GO", f"no commit changed it: {what} less than 1 %")
         if ends.decision.verdict == "UNDECIDED":
-            wide = 100 * protocol.half_width(gain)
-            why = f"the ends cannot be told apart: {what} {said}, known to ±{wide:.1f} %"
+            why = f"the ends cannot be told apart: {what} {said}, {protocol.known(gain)}"
             return Finding("open", "UNDECIDED", f"{why}; more blocks or longer samples narrow it")
         found = "better" if gain.estimate > 0 else "worse"
         if self.request.aim not in ("any", found):

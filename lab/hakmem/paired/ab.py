@@ -262,11 +262,10 @@ def sentence(plan: Plan, letter: str, decision: Decision) -> str:
     if protocol.same(decision) and plan.aim == "improvement":
         return f"{b} and {a} differ by less than {100 * protocol.NARROW:.0f} % on {target.name}"
     if decision.verdict == "UNDECIDED":
-        wide = 100 * protocol.half_width(decision.target)
         return (
-            f"after {decision.blocks} blocks {', '.join(still_open(plan, decision))} is open "
-            f"({target.name} is known to ±{wide:.1f} %): nothing may be claimed, and repeating "
-            "it until it says yes is no answer"
+            f"still open after {decision.blocks} blocks: {', '.join(still_open(plan, decision))} "
+            f"({target.name} is {protocol.known(decision.target)}); nothing may be claimed, and "
+            "repeating it until it says yes is no answer"
         )
     if plan.aim == "neutral":
         if decision.verdict == "GO":

@@ -107,6 +107,13 @@ def half_width(interval: stats.Interval) -> float:
     return (interval.high - interval.low) / 2
 
 
+def known(gain: stats.Interval) -> str:
+    """How exactly, in words; a plain range says nothing of it."""
+    if gain.kind == "range":
+        return "known from too few blocks for an interval"
+    return f"known to ±{100 * half_width(gain):.1f} %"
+
+
 def ends(values: np.ndarray, alpha: float = ALPHA) -> tuple[np.ndarray, np.ndarray]:
     """Wilcoxon's interval of each row of block values, correlated neighbours merged.
 
