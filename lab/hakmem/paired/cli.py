@@ -36,7 +36,7 @@ Metric = Annotated[
     str | None,
     typer.Option(
         help="cpu, cycles, instructions, wall, user, rss, idle, left or regex:PATTERN; "
-        "without it CPU time, of a benchmark per operation.",
+        "without it CPU time, of a benchmark per operation; in a table each row's own.",
         autocompletion=complete.metrics,
     ),
 ]
@@ -225,14 +225,7 @@ def compare_command(
     ] = False,
     lib: Annotated[str, complete.of_library(help="The cell that is compared.")] = "hakmem",
     rival: Rivals = None,
-    metric: Annotated[
-        str | None,
-        typer.Option(
-            help="cpu (default), user, cycles, wall, rss or regex:PATTERN; "
-            "without it a benchmark has its own.",
-            autocompletion=complete.metrics,
-        ),
-    ] = None,
+    metric: Metric = None,
     better: BetterIs = "lower",
     max_blocks: Annotated[
         int | None,
