@@ -1,6 +1,5 @@
 """`hakmem rerun`: measures again what a record says, and holds the two against each other."""
 
-import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -100,7 +99,7 @@ def of_figure(
     ends, their_ends = claims.ends(one), claims.ends(other)
     if not NOT_JUDGED.isdisjoint((one.get("kind"), other.get("kind"))):
         return "not judged"
-    if ends is None or their_ends is None or not all(map(math.isfinite, (*ends, *their_ends))):
+    if ends is None or their_ends is None:
         return "not judged"
     overlap = ends[0] <= their_ends[1] and their_ends[0] <= ends[1]
     return "agrees" if overlap else "contradicts"

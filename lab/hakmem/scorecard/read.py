@@ -306,17 +306,12 @@ def _metric(target: Target, record: Record) -> Row | None:
     return Row(target, "", judge(figure, bound, target.plain), figure, bound, record=record)
 
 
-def _figure(metric: object) -> Figure | None:
+def _figure(metric: Mapping[str, Any] | None) -> Figure | None:
     """A recorded metric's value with its interval; a mere range of runs is none."""
-    if not isinstance(metric, Mapping):
+    if metric is None:
         return None
-    value = _number(metric.get("value", metric.get("estimate")))
-    low, high = _number(metric.get("low")), _number(metric.get("high"))
-    if not math.isfinite(value):
-        return None
-    if claims.is_range(metric) or not (math.isfinite(low) and math.isfinite(high)):
-        return Figure(value)
-    return Figure(value, low, high)
+    ends = None if claims.is_range(metric) else claims.ends(metric)
+    return Figure(claims.value(metric), *(ends or ()))
 
 
 def _together(target: Target, parts: Sequence[Row]) -> Row:
