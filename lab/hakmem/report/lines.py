@@ -57,7 +57,6 @@ def data(chart: Chart) -> dict[str, Any]:
     """For the script; what is not a number is null."""
     by, name = chart.time_unit
     return {
-        "kind": "lines",
         "title": chart.title,
         "unit": chart.unit,
         "timeUnit": name,

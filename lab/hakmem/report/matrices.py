@@ -15,15 +15,12 @@ SIDES = Sides("Throughput of each mode divided by the baseline's", "slower", "fa
 
 
 def of_record(asked: Asked) -> dict[str, Any]:
-    """What the page shows; `id` is that of the heat map's place."""
-    body, id = asked.body, f"{asked.record.id}-heat"
+    """What the page shows."""
+    body = asked.body
     modes = in_order(body)
-    stages = [_stage(stage, modes) for stage in body["stages"]]
     return {
         "asked": asked,
-        "id": id,
-        "data": {id: _heat(body["title"], modes, stages)},
-        "stages": stages,
+        "stages": [_stage(stage, modes) for stage in body["stages"]],
         "standings": {at: body["standings"][at] for at in modes if at in body["standings"]},
         "forest": forest(body),
     }
@@ -65,23 +62,3 @@ def forest(body: Mapping[str, Any]) -> str:
                 state = next((j["state"] for j in judged if j["rule"] == "throughput"), "open")
                 drawn.append(Ratio(f"{name}: {mode}", "", interval(metric), words.colour(state)))
     return charts.forest(drawn, SIDES)
-
-
-def _heat(title: str, modes: Sequence[str], stages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The heat map for the script: a column per mode, a row per stage and rule."""
-    rows = [
-        (f"{stage['name']} · {rule}", found) for stage in stages for rule, found in stage["rows"]
-    ]
-    cells = [
-        [x, y, judged["state"], f"{words.mark(judged['state'])} {judged['words']}"]
-        for y, (_, found) in enumerate(rows)
-        for x, judged in enumerate(found.values())
-        if judged
-    ]
-    return {
-        "kind": "heat",
-        "title": f"{title}: who kept which rule",
-        "columns": modes,
-        "rows": [name for name, _ in rows],
-        "cells": cells,
-    }

@@ -27,9 +27,9 @@ VENDOR = Path(__file__).parent / "vendor"
 
 @dataclass
 class Findings:
-    """What the page shows, each kind as its own module makes it for the templates: of a soak or a
-    matrix with the `data` of what the script draws, by the id of the place where it stands.
-    `problems`: what cannot be shown, and why."""
+    """What the page shows, each kind as its own module makes it for the templates: a soak with the
+    `data` of what the script draws, by the id of the place where it stands. `problems`: what cannot
+    be shown, and why."""
 
     asked: list[Asked] = field(default_factory=list)
     verdicts: list[dict[str, Any]] = field(default_factory=list)
@@ -48,8 +48,7 @@ def write(path: Path, found: Findings) -> None:
 def render(found: Findings) -> str:
     if not (found.asked or found.soaks):
         raise LabError("nothing to report: record something first: hakmem compare -- PROGRAM")
-    drawn = (part["data"] for part in (*found.soaks, *found.matrices))
-    data = {id: chart for charts in drawn for id, chart in charts.items()}
+    data = {id: chart for soak in found.soaks for id, chart in soak["data"].items()}
     scripts = _scripts() if data else []
     return pages.render(
         "report.html.j2",

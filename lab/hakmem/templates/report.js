@@ -92,55 +92,16 @@
     };
   }
 
-  const STATES = ["kept", "open", "broken"];
-
-  function heat(data, width) {
-    const narrow = width < 760;
-    const hue = { kept: ["--win-bg", "--win"], open: ["--open-bg", "--open"], broken: ["--loss-bg", "--loss"] };
-    const label = { color: css("--ink"), fontSize: 12 };
-    const words = (cell) => cell.data.said;
-    return {
-      ...base(data.title),
-      grid: { left: narrow ? 132 : 190, right: 4, top: narrow ? 92 : 34, bottom: 40 },
-      tooltip: { ...tooltip(), formatter: (cell) =>
-        `${escape(data.columns[cell.value[0]])}<br>${escape(data.rows[cell.value[1]])}<br><b>${escape(words(cell))}</b>` },
-      xAxis: { type: "category", data: data.columns, position: "top", axisTick: { show: false },
-        axisLine: { show: false }, axisLabel: { ...label, interval: 0, rotate: narrow ? 60 : 0 } },
-      yAxis: { type: "category", data: data.rows, inverse: true, axisTick: { show: false },
-        axisLine: { show: false }, axisLabel: { ...label, fontSize: narrow ? 11 : 12, width: narrow ? 124 : 180, overflow: "truncate" } },
-      visualMap: { type: "piecewise", orient: "horizontal", left: 0, bottom: 0, dimension: 2,
-        textStyle: { color: css("--soft") }, itemWidth: 16, itemHeight: 12,
-        pieces: STATES.map((state, value) => ({ value, label: state, color: css(hue[state][0]) })) },
-      series: [{
-        type: "heatmap",
-        name: data.title,
-        data: data.cells.map(([x, y, state, said]) => ({
-          value: [x, y, STATES.indexOf(state)],
-          said,
-          label: { color: css(hue[state][1]) },
-        })),
-        label: { show: true, fontSize: narrow ? 12 : 11, overflow: "truncate",
-          formatter: (cell) => (narrow ? words(cell).slice(0, 1) : words(cell)),
-          width: narrow ? undefined : (width - 200) / data.columns.length - 14 },
-        itemStyle: { borderColor: css("--paper"), borderWidth: 3, borderRadius: 5 },
-        emphasis: { itemStyle: { borderColor: css("--ink"), borderWidth: 1 } },
-      }],
-    };
-  }
-
-  const makers = { lines, heat };
-  const heightOf = (data) => (data.kind === "heat" ? 110 + 30 * data.rows.length : data.last ? 300 : 268);
-
   for (const script of document.querySelectorAll("script.chart-data")) {
     const figure = document.getElementById(script.dataset.for);
     const fixed = figure.querySelector(".static");
     const live = figure.querySelector(".live");
     const data = JSON.parse(script.textContent);
-    live.style.height = `${heightOf(data)}px`;
+    live.style.height = `${data.last ? 300 : 268}px`;
     live.hidden = false;
     try {
       const chart = echarts.init(live, null, { renderer: "svg" });
-      const draw = () => chart.setOption(makers[data.kind](data, live.clientWidth), { notMerge: true });
+      const draw = () => chart.setOption(lines(data, live.clientWidth), { notMerge: true });
       draw();
       let width = live.clientWidth;
       new ResizeObserver(() => {
@@ -150,16 +111,13 @@
         draw();
       }).observe(live);
       dark.addEventListener("change", draw);
-      if (data.group) {
-        chart.group = data.group;
-        echarts.connect(data.group); // one cursor and one zoom for all charts of a soak
-      }
+      chart.group = data.group;
+      echarts.connect(data.group); // one cursor and one zoom for all charts of a soak
       // What was really drawn, for whoever looks at the page by a program.
       const drawn = chart.getModel().getSeries();
       figure.dataset.series = drawn.length;
       figure.dataset.points = drawn.map((one) => one.getData().count()).join(" ");
-      if (fixed.tagName === "DETAILS") fixed.open = false;
-      else fixed.hidden = true;
+      fixed.hidden = true;
     } catch (error) {
       live.hidden = true;
       console.error(error);
