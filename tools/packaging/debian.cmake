@@ -31,7 +31,7 @@ list(JOIN notice "\n" notice)
 file(READ ${vendor}/echarts.LICENSE-d3 d3)
 file(READ ${made}/copyright ours)
 file(WRITE ${made}/copyright-command "${ours}
-${python}/hakmem/report/vendor/echarts.min.js is another's:
+${python}/hakmem/report/vendor/echarts.common.min.js is another's:
 
 ${notice}
 

@@ -66,7 +66,7 @@ def render(found: Findings) -> str:
 
 @cache
 def _scripts() -> list[str]:
-    echarts = (VENDOR / "echarts.min.js").read_text(encoding="utf-8")
+    echarts = (VENDOR / "echarts.common.min.js").read_text(encoding="utf-8")
     return [echarts, pages.text("report.js")]
 
 
