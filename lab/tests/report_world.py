@@ -29,7 +29,7 @@ def add_soak(ledger: Ledger, name: str = "soak_mixed") -> str:
     body = {
         **COMMON,
         "command": [name, "--seconds=120"],
-        "environment": {"HAKMEM_X": "1"},
+        "environment": {"HAKMEM_SS_OS_STATS": "1", "HAKMEM_X": "1"},
         "binary": {"name": "hakmem", "version": "0.1.0"},
         "metrics": {},
         "analysis": analysis,

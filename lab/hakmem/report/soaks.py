@@ -15,6 +15,7 @@ from hakmem.report.records import Asked
 from hakmem.soak import analysis as soak_analysis, view
 from hakmem.soak.analysis import Analysis
 from hakmem.soak.epochs_csv import Soak
+from hakmem.soak.inside import OS_STATS_ON
 from hakmem.soak.view import NAMES
 
 # The split of memory, in the order in which it is drawn.
@@ -32,8 +33,9 @@ def of_record(asked: Asked, csv: bytes) -> dict[str, Any]:
     """The epochs as recorded, analysed as a file is."""
     body = asked.body
     title = Path(str(body["command"][0])).name
-    if body["environment"]:
-        title += " with " + " ".join(f"{k}={v}" for k, v in body["environment"].items())
+    # What the lab itself sets in each soak is no word on this one.
+    told = [f"{k}={v}" for k, v in body["environment"].items() if k not in OS_STATS_ON]
+    title += f" with {' '.join(told)}" if told else ""
     library = f"{body['binary']['name']} {body['binary']['version']}"
     facts = {"command": shlex.join(body["command"]), "library": library}
     found = soak_analysis.read(f"soak {asked.record.id}", csv)
