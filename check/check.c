@@ -163,12 +163,14 @@ __attribute__((constructor)) static void start(void) {
 /* Or the loops below would become calls of memcpy and the like. */
 #define ONE_BY_ONE __asm__ volatile("" ::: "memory")
 
-static void *copied_down(char *to, const char *from, size_t n) {
+static void *copied_down(void *target, const void *source, size_t n) {
+    char *to = target;
+    const char *from = source;
     for (size_t i = 0; i < n; i++) {
         to[i] = from[i];
         ONE_BY_ONE;
     }
-    return to;
+    return target;
 }
 
 static void *copied(char *to, const char *from, size_t n) {
@@ -263,37 +265,45 @@ BOTH(void *, mempcpy, (void *to, source_t from, size_t n), (check(to, n), check(
 BOTH(void *, memmove, (void *to, source_t from, size_t n), (check(to, n), check(from, n)),
      (to, from, n), copied(to, from, n))
 BOTH(void *, memset, (void *to, int c, size_t n), check(to, n), (to, c, n), filled(to, c, n))
-BOTH(char *, strcpy, (char *to, const char *from), check(to, strlen(from) + 1), (to, from),
-     copied_down(to, from, strlen(from) + 1))
-BOTH(char *, stpcpy, (char *to, const char *from), check(to, strlen(from) + 1), (to, from),
-     (char *)copied_down(to, from, strlen(from) + 1) + strlen(from))
-BOTH(char *, strcat, (char *to, const char *from), check(to, strlen(to) + strlen(from) + 1),
-     (to, from), (copied_down(to + strlen(to), from, strlen(from) + 1), to))
-BOTH(char *, strncpy, (char *to, const char *from, size_t n), (check(to, n), strnlen(from, n)),
-     (to, from, n), to)
-BOTH(char *, stpncpy, (char *to, const char *from, size_t n), (check(to, n), strnlen(from, n)),
-     (to, from, n), to)
-BOTH(char *, strncat, (char *to, const char *from, size_t n),
-     check(to, strlen(to) + strnlen(from, n) + 1), (to, from, n), to)
-CHECKED(char *, strdup, (const char *s), strlen(s), (s), NULL)
+
+/* Texts of bytes, and of wide characters. What strlcpy() and strlcat() do is our own. */
+#define SO_MANY(n) times(n, sizeof *to)
+#define TEXTS(char_t, strlen, strnlen, strcpy, stpcpy, strcat, strncpy, stpncpy, strncat, strdup,  \
+              strlcpy, strlcat)                                                                    \
+    BOTH(char_t *, strcpy, (char_t * to, const char_t *from),                                      \
+         check(to, SO_MANY(strlen(from) + 1)), (to, from),                                         \
+         copied_down(to, from, SO_MANY(strlen(from) + 1)))                                         \
+    BOTH(char_t *, stpcpy, (char_t * to, const char_t *from),                                      \
+         check(to, SO_MANY(strlen(from) + 1)), (to, from),                                         \
+         (char_t *)copied_down(to, from, SO_MANY(strlen(from) + 1)) + strlen(from))                \
+    BOTH(char_t *, strcat, (char_t * to, const char_t *from),                                      \
+         check(to, SO_MANY(strlen(to) + strlen(from) + 1)), (to, from),                            \
+         (copied_down(to + strlen(to), from, SO_MANY(strlen(from) + 1)), to))                      \
+    BOTH(char_t *, strncpy, (char_t * to, const char_t *from, size_t n),                           \
+         (check(to, SO_MANY(n)), strnlen(from, n)), (to, from, n), to)                             \
+    BOTH(char_t *, stpncpy, (char_t * to, const char_t *from, size_t n),                           \
+         (check(to, SO_MANY(n)), strnlen(from, n)), (to, from, n), to)                             \
+    BOTH(char_t *, strncat, (char_t * to, const char_t *from, size_t n),                           \
+         check(to, SO_MANY(strlen(to) + strnlen(from, n) + 1)), (to, from, n), to)                 \
+    CHECKED(char_t *, strdup, (const char_t *s), strlen(s), (s), NULL)                             \
+    static size_t own_##strlcpy(char_t *to, const char_t *from, size_t n) {                        \
+        const size_t length = strlen(from), copied = n != 0 ? at_most(length, n - 1) : 0;          \
+        memcpy(to, from, SO_MANY(copied));                                                         \
+        if (n != 0)                                                                                \
+            to[copied] = 0;                                                                        \
+        return length;                                                                             \
+    }                                                                                              \
+    OWN(size_t, strlcpy, (char_t * to, const char_t *from, size_t n),                              \
+        check(to, SO_MANY(at_most(strlen(from) + 1, n))), own_##strlcpy(to, from, n))              \
+    OWN(size_t, strlcat, (char_t * to, const char_t *from, size_t n),                              \
+        const size_t before = strnlen(to, n);                                                      \
+        check(to, SO_MANY(at_most(before + strlen(from) + 1, n))),                                 \
+        before + own_##strlcpy(to + before, from, n - before))
+TEXTS(char, strlen, strnlen, strcpy, stpcpy, strcat, strncpy, stpncpy, strncat, strdup, strlcpy,
+      strlcat)
+TEXTS(wchar_t, wcslen, wcsnlen, wcscpy, wcpcpy, wcscat, wcsncpy, wcpncpy, wcsncat, wcsdup, wcslcpy,
+      wcslcat)
 CHECKED(char *, strndup, (const char *s, size_t n), strnlen(s, n), (s, n), NULL)
-/* What strlcpy() does. */
-static size_t copied_short(char *to, const char *from, size_t n) {
-    const size_t length = strlen(from);
-    if (n != 0)
-        *((char *)mempcpy(to, from, at_most(length, n - 1))) = 0;
-    return length;
-}
-
-static size_t appended_short(char *to, const char *from, size_t n) {
-    const size_t before = strnlen(to, n);
-    return before + copied_short(to + before, from, n - before);
-}
-
-OWN(size_t, strlcpy, (char *to, const char *from, size_t n),
-    check(to, at_most(strlen(from) + 1, n)), copied_short(to, from, n))
-OWN(size_t, strlcat, (char *to, const char *from, size_t n),
-    check(to, at_most(strnlen(to, n) + strlen(from) + 1, n)), appended_short(to, from, n))
 CHECKED(void *, memccpy, (void *to, source_t from, int c, size_t n),
         (check(to, up_to(from, c, n)), check(from, up_to(from, c, n))), (to, from, c, n), to)
 
@@ -304,39 +314,6 @@ BOTH(wchar_t *, wmempcpy, (wchar_t * to, const wchar_t *from, size_t n),
 BOTH(wchar_t *, wmemmove, (wchar_t * to, const wchar_t *from, size_t n),
      (check(to, wide(n)), check(from, wide(n))), (to, from, n), to)
 BOTH(wchar_t *, wmemset, (wchar_t * to, wchar_t c, size_t n), check(to, wide(n)), (to, c, n), to)
-BOTH(wchar_t *, wcscpy, (wchar_t * to, const wchar_t *from), check(to, wide(wcslen(from) + 1)),
-     (to, from), to)
-BOTH(wchar_t *, wcpcpy, (wchar_t * to, const wchar_t *from), check(to, wide(wcslen(from) + 1)),
-     (to, from), to)
-BOTH(wchar_t *, wcscat, (wchar_t * to, const wchar_t *from),
-     check(to, wide(wcslen(to) + wcslen(from) + 1)), (to, from), to)
-BOTH(wchar_t *, wcsncpy, (wchar_t * to, const wchar_t *from, size_t n),
-     (check(to, wide(n)), wcsnlen(from, n)), (to, from, n), to)
-BOTH(wchar_t *, wcpncpy, (wchar_t * to, const wchar_t *from, size_t n),
-     (check(to, wide(n)), wcsnlen(from, n)), (to, from, n), to)
-BOTH(wchar_t *, wcsncat, (wchar_t * to, const wchar_t *from, size_t n),
-     check(to, wide(wcslen(to) + wcsnlen(from, n) + 1)), (to, from, n), to)
-
-CHECKED(wchar_t *, wcsdup, (const wchar_t *s), wcslen(s), (s), NULL)
-
-/* What wcslcpy() does. */
-static size_t copied_short_wide(wchar_t *to, const wchar_t *from, size_t n) {
-    const size_t length = wcslen(from);
-    if (n != 0)
-        *wmempcpy(to, from, at_most(length, n - 1)) = 0;
-    return length;
-}
-
-static size_t appended_short_wide(wchar_t *to, const wchar_t *from, size_t n) {
-    const size_t before = wcsnlen(to, n);
-    return before + copied_short_wide(to + before, from, n - before);
-}
-
-OWN(size_t, wcslcpy, (wchar_t * to, const wchar_t *from, size_t n),
-    check(to, wide(at_most(wcslen(from) + 1, n))), copied_short_wide(to, from, n))
-OWN(size_t, wcslcat, (wchar_t * to, const wchar_t *from, size_t n),
-    check(to, wide(at_most(wcsnlen(to, n) + wcslen(from) + 1, n))),
-    appended_short_wide(to, from, n))
 
 /* Between the two, at most so many; the source is measured in the other kind. */
 BOTH(size_t, mbstowcs, (wchar_t * to, source_t from, size_t n), check(to, wide(n)), (to, from, n),
@@ -382,9 +359,22 @@ EXPORT void swab(source_t from, void *to, ssize_t n) {
         next(from, to, n);
 }
 
+/* To or from several parts: what else is told, and passed on. */
+#define PARTS(name, told, ...)                                                                     \
+    CHECKED(ssize_t, name, (int fd, const struct iovec *parts, int n ALL told),                    \
+            check_parts(parts, (size_t)n), (fd, parts, n, ##__VA_ARGS__), -1)
+PARTS(readv, ())
+PARTS(writev, ())
+PARTS(preadv, (, off_t at), at)
+PARTS(preadv64, (, off_t at), at)
+PARTS(pwritev, (, off_t at), at)
+PARTS(pwritev64, (, off_t at), at)
+PARTS(preadv2, (, off_t at, int flags), at, flags)
+PARTS(preadv64v2, (, off_t at, int flags), at, flags)
+PARTS(pwritev2, (, off_t at, int flags), at, flags)
+PARTS(pwritev64v2, (, off_t at, int flags), at, flags)
+
 BOTH(ssize_t, read, (int fd, void *to, size_t n), check(to, n), (fd, to, n), -1)
-CHECKED(ssize_t, readv, (int fd, const struct iovec *parts, int n), check_parts(parts, (size_t)n),
-        (fd, parts, n), -1)
 CHECKED(ssize_t, recv, (int fd, void *to, size_t n, int flags), check(to, n), (fd, to, n, flags),
         -1)
 CHECKED(ssize_t, __recv_chk, (int fd, void *to, size_t n, size_t room, int flags), check(to, n),
@@ -402,14 +392,6 @@ CHECKED(ssize_t, recvmsg, (int fd, struct msghdr *message, int flags), check_mes
 BOTH(ssize_t, pread, (int fd, void *to, size_t n, off_t at), check(to, n), (fd, to, n, at), -1)
 BOTH(ssize_t, pread64, (int fd, void *to, size_t n, off_t at), check(to, n), (fd, to, n, at), -1)
 
-CHECKED(ssize_t, preadv, (int fd, const struct iovec *parts, int n, off_t at),
-        check_parts(parts, (size_t)n), (fd, parts, n, at), -1)
-CHECKED(ssize_t, preadv64, (int fd, const struct iovec *parts, int n, off_t at),
-        check_parts(parts, (size_t)n), (fd, parts, n, at), -1)
-CHECKED(ssize_t, preadv2, (int fd, const struct iovec *parts, int n, off_t at, int flags),
-        check_parts(parts, (size_t)n), (fd, parts, n, at, flags), -1)
-CHECKED(ssize_t, preadv64v2, (int fd, const struct iovec *parts, int n, off_t at, int flags),
-        check_parts(parts, (size_t)n), (fd, parts, n, at, flags), -1)
 CHECKED(int, recvmmsg,
         (int fd, struct mmsghdr *messages, unsigned n, flags_t flags, struct timespec *timeout),
         check_messages(messages, n), (fd, messages, n, flags, timeout), -1)
@@ -429,20 +411,10 @@ CHECKED(int, getsockopt, (int fd, int level, int name, void *to, socklen_t *leng
         check_told(to, length), (fd, level, name, to, length), -1)
 /* What goes out is read: beyond a block it is somebody else's. */
 CHECKED(ssize_t, write, (int fd, source_t from, size_t n), check(from, n), (fd, from, n), -1)
-CHECKED(ssize_t, writev, (int fd, const struct iovec *parts, int n), check_parts(parts, (size_t)n),
-        (fd, parts, n), -1)
 CHECKED(ssize_t, pwrite, (int fd, source_t from, size_t n, off_t at), check(from, n),
         (fd, from, n, at), -1)
 CHECKED(ssize_t, pwrite64, (int fd, source_t from, size_t n, off_t at), check(from, n),
         (fd, from, n, at), -1)
-CHECKED(ssize_t, pwritev, (int fd, const struct iovec *parts, int n, off_t at),
-        check_parts(parts, (size_t)n), (fd, parts, n, at), -1)
-CHECKED(ssize_t, pwritev64, (int fd, const struct iovec *parts, int n, off_t at),
-        check_parts(parts, (size_t)n), (fd, parts, n, at), -1)
-CHECKED(ssize_t, pwritev2, (int fd, const struct iovec *parts, int n, off_t at, int flags),
-        check_parts(parts, (size_t)n), (fd, parts, n, at, flags), -1)
-CHECKED(ssize_t, pwritev64v2, (int fd, const struct iovec *parts, int n, off_t at, int flags),
-        check_parts(parts, (size_t)n), (fd, parts, n, at, flags), -1)
 CHECKED(ssize_t, send, (int fd, source_t from, size_t n, int flags), check(from, n),
         (fd, from, n, flags), -1)
 CHECKED(ssize_t, sendto,

@@ -35,7 +35,7 @@ HK_INLINE void *allocate_zeroed(size_t count, size_t size) {
     if (n > HK_MID_MAX)
         return hk_calloc_large(n);
     void *p = allocate(n);
-    return p == NULL ? NULL : memset(p, 0, n);
+    return p == NULL ? NULL : memset(p, 0, hk_usable(p));
 }
 
 HK_INLINE void *resize(void *p, size_t n) {

@@ -11,8 +11,7 @@
 /* No block and no alignment is larger: no address space is. */
 #define HK_MOST_BYTES ((size_t)1 << 48)
 
-/* Huge pages are asked for from this size on, where the last one wastes at most a quarter of the
- * block. */
+/* Blocks that take less ask for no huge pages. */
 #define HK_HUGE_PAGES_FROM (4 * HK_MIB)
 
 /* A heap is that of the calling thread: what it knows of is looked at first (backend/stash.h). */

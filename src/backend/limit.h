@@ -44,10 +44,10 @@ hk_singles_t hk_singles(void);
 /* The most that regions, handed out and cached, had together with all that is beside them: the allocator's own memory, singles, and
  * what is kept of these. So much more of the allocator's own; more in regions; and the most. Any thread, any time, no lock. */
 void hk_mapped_own(size_t bytes);
+void hk_mapped_more(void);
+size_t hk_mapped_peak(void);
 
 /* Of metadata that lies in reservations of its own (guard/header.h) counts what can be written to, and has been, which it stays: so much more, held
  * and mapped; and all of it. Any thread, any time, no lock. */
 void hk_own_is_written(size_t bytes);
 size_t hk_own_written(void);
-void hk_mapped_more(void);
-size_t hk_mapped_peak(void);

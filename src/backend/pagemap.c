@@ -31,7 +31,8 @@ void hk_map_init(void) {
     hk_store_relaxed(&hk_flat.mask, HK_MAP_BYTES - 1);
 }
 
-/* With the map given up first: whose leaf is not seen here sees that (hk_map_commit). Whether the part of the flat map for the 4 GiB with this number stays when it is given up. */
+/* Whether the part of the flat map for the 4 GiB with this number stays when it is given up. Its mask is 0 by then: whose leaf is
+ * not seen here sees that (hk_map_commit). */
 static bool stays(size_t i, size_t at_break) {
     enum { NEAR = 4 };
     const size_t first = hk_minus(i, NEAR), last = hk_min(i + NEAR, HK_MAP_LEAVES - 1);

@@ -40,6 +40,7 @@ HK_INLINE bool hk_kind_is_class(unsigned kind) { return kind - 1 < HK_CLASS_COUN
 #define HK_LEAF_SLICES ((size_t)1 << (HK_LEAF_SHIFT - HK_SLICE_SHIFT))
 #define HK_LEAF_UNITS ((size_t)1 << (HK_LEAF_SHIFT - HK_UNIT_SHIFT))
 
+enum { HK_LEAF_HEADER_WORDS = 18 }; /* as guard/header.c holds them to */
 typedef struct hk_leaf {
     _Atomic(void *) owner[HK_LEAF_UNITS]; /* atomic: any thread */
     _Atomic uint8_t kind[HK_LEAF_SLICES]; /* atomic: any thread */
@@ -47,6 +48,10 @@ typedef struct hk_leaf {
     atomic_uint written;       /* atomic: bit i: as many kinds as that page has may be set */
     uintptr_t first;           /* const: the first address */
     struct hk_leaf *made_next; /* const once set */
+    /* atomic: any thread; guard/header.c's table for these addresses, NULL until then, and a bit for each of its pages
+     * that can be written to */
+    _Atomic(char *) headers;
+    _Atomic uint64_t headers_open[HK_LEAF_HEADER_WORDS];
 } hk_leaf_t;
 
 extern _Atomic(hk_leaf_t *) hk_map_root[HK_MAP_LEAVES];

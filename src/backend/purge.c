@@ -148,8 +148,7 @@ bool hk_purge_pack(void **at, hk_advice_t how, bool aged, bool *seen, size_t *by
 }
 
 static bool may_purge_at_once(void) {
-    return hk_option(lean) != 0 && hk_option(lean_decommit) == HK_DECOMMIT_DONTNEED &&
-           !hk_advice_is_disabled();
+    return hk_lean_mode() == HK_DECOMMIT_DONTNEED && !hk_advice_is_disabled();
 }
 
 /* atomic: any thread; what the last look found beyond what had come less what had gone, modulo 2^64. Of cached ranges what goes is
@@ -162,8 +161,7 @@ static uint64_t came_less_gone(void) {
 
 void hk_purge_found(size_t bytes) { hk_store_relaxed(&found_beyond, bytes - came_less_gone()); }
 
-/* What the process has of memory, at most. */
-static size_t memory(void) {
+size_t hk_purge_memory(void) {
     const int64_t bytes = (int64_t)(came_less_gone() + hk_load_relaxed(&found_beyond));
     return bytes < 0 ? 0 : hk_min((size_t)bytes, hk_held());
 }
@@ -172,7 +170,7 @@ void hk_purge_instead(void) {
     enum { LOOKS = 8 };
     static _Atomic size_t most = SMALL;     /* atomic: any thread; the most that it had, or that */
     static _Atomic(hk_superslab_t *) place; /* atomic: any thread; where the next look goes on */
-    const size_t now = memory(), before = hk_load_relaxed(&most);
+    const size_t now = hk_purge_memory(), before = hk_load_relaxed(&most);
     if (now < before + INSTEAD_OF || !may_purge_at_once())
         return;
     if (hk_lock_is_taken(&hk_purge_lock)) /* by a purge; or the caller, whose last try it is */

@@ -23,8 +23,9 @@ bool hk_purge_pack(void **at, hk_advice_t how, bool aged, bool *seen, size_t *by
  * grown. The caller holds no lock. */
 void hk_purge_instead(void);
 
-/* A look has found that the process has so much of memory: from there on that is counted. Any thread. */
+/* A look has found that the process has so much of memory: from there on that is counted. What it has, at most. Any thread. */
 void hk_purge_found(size_t bytes);
+size_t hk_purge_memory(void);
 
 /* A huge block of n bytes at p has been made of `dirty` bytes that have memory. Where the process keeps much of such memory, because
  * it comes and goes by it, what the block does not reach of its last unit would stay with each one, a mebibyte in the mean: it goes

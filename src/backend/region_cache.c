@@ -12,7 +12,7 @@
 enum { FREE_SLOTS = 256, NONE = FREE_SLOTS };
 
 static hk_lock_t lock = HK_LOCK_INIT(HK_RANK_REGION);
-/* lock: region, down to live. Sorted by address, neighbours joined. Invariant:
+/* lock: region, down to most_live. Sorted by address, neighbours joined. Invariant:
  * cached == sum of their bytes. */
 static hk_range_t free_ranges[FREE_SLOTS];
 static unsigned free_count;
@@ -212,9 +212,7 @@ bool hk_region_is_mostly_free(void) {
 static size_t less_than_once_locked(void) { return (most_live - hk_region_live()) / 16 * 15; }
 
 /* Whether somebody gives back what is free, so that nothing stays for ever that is kept now. */
-static bool is_looked_at(void) {
-    return hk_option(lean) != 0 && hk_option(lean_decommit) != HK_DECOMMIT_OFF;
-}
+static bool is_looked_at(void) { return hk_lean_mode() != HK_DECOMMIT_OFF; }
 
 /* More may stay only where the process has once had as much in use. Where addresses are bounded others want them. */
 static bool may_breathe_locked(void) {

@@ -129,26 +129,24 @@ static void set_locked(hk_class_t *c, uint32_t size) {
     *c = (hk_class_t)ROW(size, best);
 }
 
-/* A learned class of that size, or a spare one that gets it; 0: there is none left. */
-static unsigned class_locked(uint32_t size) {
+/* A learned class of that size, or the next spare one; HK_CLASS_COUNT: there is none left. */
+static unsigned class_for(uint32_t size) {
     const unsigned end = hk_class_end();
-    for (unsigned cls = HK_CLASS_FIXED; cls < end; cls++)
-        if (hk_classes[cls].size == size)
-            return cls;
-    if (end == HK_CLASS_COUNT)
-        return 0;
-    set_locked(&hk_classes[end], size);
-    hk_store_release(&learned, end + 1 - HK_CLASS_FIXED);
-    return end;
+    unsigned cls = HK_CLASS_FIXED;
+    while (cls < end && hk_classes[cls].size != size)
+        cls++;
+    return cls;
 }
 
-/* The size that most of the slabs noted for class `cls` were asked for with; 0: there is none. */
+/* The size that most of the slabs noted for class `cls` were asked for with; 0: there is none. Of small classes, each of which
+ * has two sizes, all of them: by chance one of two is soon that of most. */
 static uint32_t dominant_locked(unsigned cls) {
-    for (unsigned i = 0; i <= SAMPLES - LEAST_SERVED; i++) {
+    const unsigned least = hk_classes[cls].size <= 2 * HK_LEARNED_FROM ? SAMPLES : LEAST_SERVED;
+    for (unsigned i = 0; i <= SAMPLES - least; i++) {
         unsigned same = 0;
         for (unsigned k = 0; k < SAMPLES; k++)
             same += samples[cls].size[k] == samples[cls].size[i];
-        if (same >= LEAST_SERVED)
+        if (same >= least)
             return samples[cls].size[i] * (uint32_t)SIXTEENS;
     }
     return 0;
@@ -157,14 +155,16 @@ static uint32_t dominant_locked(unsigned cls) {
 /* That size of class `cls` gets a class of its own, and what that serves. */
 static HK_COLD void split_locked(unsigned cls, uint32_t size) {
     const size_t before = before_locked(cls);
-    if (size <= before || !settle_locked(HK_READ_WRITE))
+    const unsigned own = class_for(size);
+    if (size <= before || own == HK_CLASS_COUNT || !settle_locked(HK_READ_WRITE))
         return;
-    const unsigned own = class_locked(size);
-    if (own != 0) {
-        lead_locked(before, size, own);
-        samples[cls].count = samples[own].count = 0;
-        hk_count(classes_learned, 1);
+    if (own == hk_class_end()) {
+        set_locked(&hk_classes[own], size);
+        hk_store_release(&learned, own + 1 - HK_CLASS_FIXED);
     }
+    lead_locked(before, size, own);
+    samples[cls].count = samples[own].count = 0;
+    hk_count(classes_learned, 1);
     settle_locked(HK_READ);
 }
 

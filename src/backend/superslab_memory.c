@@ -354,7 +354,7 @@ static bool is_dense(unsigned cls) {
  * much of it may hold old data, *filled whether a huge page has brought in all of it. */
 static bool take_memory(size_t least, unsigned cls, hk_range_t *range, size_t *used, bool *filled) {
     const bool dense =
-        hk_option(thp) != 0 && hk_region_cached() < HK_UNIT && is_dense(cls) && hk_huge_pages_pay();
+        hk_option(thp) != 0 && hk_region_cached() < HK_UNIT && hk_huge_pages_pay() && is_dense(cls);
     if (hk_region_take(HK_UNIT, HK_UNIT, dense ? HK_UNIT : 0, range, used)) {
         if (*used == 0) {
             hk_huge_pages_touch(range->start, dense);

@@ -7,10 +7,6 @@
 #include "backend/superslab.h"
 #include "base/lock.h"
 
-/* Equation: free, claimed and the runs of the carved slabs partition the slices of whole; fresh,
- * lazy and seen are disjoint subsets of free, and purged is one too; wiped is one of free and claimed; holes and whole are
- * disjoint; holey slices are claimed, or free and neither fresh nor lazy, and gone is 0 but for them.
- * Lock: pool, for everything but slabs[]. */
 typedef struct {
     uint64_t bits[HK_SLICES][HK_BITMAP_WORDS];
     _Atomic uint64_t remote[HK_SLICES][HK_BITMAP_WORDS];
@@ -22,6 +18,10 @@ typedef struct {
     unsigned lines; /* of the processor's cache; 0: none yet */
 } hk_shadow_t;
 
+/* Equation: free, claimed and the runs of the carved slabs partition the slices of whole; fresh,
+ * lazy and seen are disjoint subsets of free, and purged is one too; wiped is one of free and claimed; holes and whole are
+ * disjoint; holey slices are claimed, or free and neither fresh nor lazy, and gone is 0 but for them.
+ * Lock: pool, for everything but slabs[]. */
 struct hk_superslab {
     hk_superslab_head_t at;
     uint8_t head[HK_SLICES];            /* the first slice of each one's run */

@@ -1,5 +1,5 @@
 /* Every compile-time switch of the allocator, and nothing else. The default build sets none of
- * them. At most ten may exist; the layer check counts them. */
+ * them. At most ten may exist; tools/check_switches.py counts them. */
 #pragma once
 
 /* 1: assertions and the walkers that check each struct's equation at every transition. */

@@ -95,8 +95,7 @@ uint64_t hk_config_target_mb(uint64_t limit) { return hk_min(hk_max(limit / 64 /
 
 /* Where an option says that memory is to go back, and none how much may stay. Opens files. */
 static void look_at_limits(void) {
-    if (hk_option(lean) == 0 || hk_option(lean_decommit) == HK_DECOMMIT_OFF ||
-        hk_option_origin(lean_decommit) == HK_FROM_DEFAULT ||
+    if (hk_lean_mode() == HK_DECOMMIT_OFF || hk_option_origin(lean_decommit) == HK_FROM_DEFAULT ||
         hk_option_origin(lean_target_mb) != HK_FROM_DEFAULT)
         return;
     int unread;

@@ -56,6 +56,11 @@ extern hk_config_t hk_config;
 extern _Atomic uint8_t hk_origins[HK_OPTION_COUNT]; /* atomic: any thread; an hk_origin_t each */
 #define hk_option_origin(field) ((hk_origin_t)hk_load_relaxed(&hk_origins[HK_OPTION_##field]))
 
+/* What lean does with free memory. */
+HK_INLINE uint64_t hk_lean_mode(void) {
+    return hk_option(lean) != 0 ? hk_option(lean_decommit) : HK_DECOMMIT_OFF;
+}
+
 /* Reads the environment and applies the profile. A value that cannot be used gets one line on
  * stderr and is ignored; so is an unknown HAKMEM_* name, with the nearest known one. So says what
  * has no effect, and, where HAKMEM_CONFIRM asks for it, all values. Ignores the environment of a

@@ -239,20 +239,20 @@ _Atomic(hk_refusal_t *) hk_refusal;
 static HK_COLD bool somebody_frees(size_t n, unsigned tries) {
     hk_refusal_t *hear = hk_load_acquire(&hk_refusal);
     hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
-    if (hear == NULL || thread == NULL || thread->refused ||
+    if (hear == NULL || thread == NULL || thread->refusals != HK_REFUSALS_HEARD ||
         hk_load_relaxed(&thread->gate) == HK_INSIDE)
         return false;
-    thread->refused = true;
+    thread->refusals = HK_REFUSALS_UNHEARD;
     atomic_signal_fence(memory_order_seq_cst);
     const bool again = hear(n, tries);
     atomic_signal_fence(memory_order_seq_cst);
-    thread->refused = false;
+    thread->refusals = HK_REFUSALS_HEARD;
     return again;
 }
 
 HK_COLD void *hk_refused(void) {
     const hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
-    if (thread == NULL || !thread->does_without)
+    if (thread == NULL || thread->refusals != HK_REFUSALS_NONE)
         hk_count(refused, 1);
     errno = ENOMEM;
     return NULL;
@@ -261,8 +261,8 @@ HK_COLD void *hk_refused(void) {
 static HK_COLD void *refused(size_t n) {
     static atomic_flag said = ATOMIC_FLAG_INIT;
     /* a program that cannot even start has no words for it */
-    if (n <= HK_UNIT && hk_counted_ever(region_maps) == 0 && hk_limit() == 0 &&
-        !atomic_flag_test_and_set(&said))
+    if (n <= HK_UNIT && hk_counted_ever(region_maps) == 0 && hk_counted_ever(guard_fences) == 0 &&
+        hk_limit() == 0 && !atomic_flag_test_and_set(&said))
         hk_say("hakmem: warning: no memory: the system refuses this process its first mapping; "
                "is RLIMIT_AS (ulimit -v) or RLIMIT_DATA (ulimit -d) too low?");
     return hk_refused();
@@ -324,7 +324,7 @@ void *hk_take_clear(size_t n, size_t align) {
     size_t dirty;
     void *p = allocate(0, n, align, &dirty);
     if (p != NULL && dirty != 0)
-        hk_purge_clear(p, hk_min(n, dirty));
+        hk_purge_clear(p, dirty < n ? dirty : hk_usable(p));
     return p;
 }
 
@@ -429,18 +429,15 @@ static void *resize_large(void *p, unsigned kind, size_t n) {
 
 HK_COLD void *hk_take_smaller(size_t n) {
     hk_thread_t *thread = hk_thread_served();
-    const bool hears = thread != NULL && thread->refused;
-    const bool does_without = thread != NULL && thread->does_without;
+    const unsigned char before = thread != NULL ? thread->refusals : 0;
     const int saved = errno;
     if (thread != NULL)
-        thread->refused = thread->does_without = true;
+        thread->refusals = HK_REFUSALS_NONE;
     atomic_signal_fence(memory_order_seq_cst);
     void *p = hk_malloc_unwatched(n, 8, HK_BY_MALLOC);
     atomic_signal_fence(memory_order_seq_cst);
-    if (thread != NULL) {
-        thread->refused = hears;
-        thread->does_without = does_without;
-    }
+    if (thread != NULL)
+        thread->refusals = before;
     if (p == NULL)
         errno = saved;
     return p;

@@ -25,12 +25,12 @@
 
 atomic_bool hk_forking, hk_fork_waits;
 
-/* Where the calling thread is between the two halves of a fork: from prepare on it holds the others or
- * nobody. That is so where its signal handler has interrupted the allocator: whom we waited for might wait
- * for what the interrupted frame holds. POSIX lets the child do little before exec. */
-static _Thread_local enum { FORKS_NOT, FORKS_AND_HOLDS, FORKS_INSIDE } fork_state;
+/* Whether the calling thread is between the two halves of a fork and holds the others. It holds nobody where its signal
+ * handler has interrupted the allocator: whom we waited for might wait for what the interrupted frame holds. POSIX lets
+ * the child do little before exec. */
+static _Thread_local bool holds;
 
-bool hk_fork_is_mine(void) { return fork_state == FORKS_AND_HOLDS; }
+bool hk_fork_is_mine(void) { return holds; }
 
 /* An orphan has no thread, and whoever takes its record sets the gate: to write there would copy a page of it. */
 static bool is_other(const hk_thread_t *thread, const hk_thread_t *own) {
@@ -66,8 +66,8 @@ static _Thread_local unsigned depth;
 static void fork_prepare(void) {
     if (depth++ != 0)
         return;
-    fork_state = hk_thread_is_inside() ? FORKS_INSIDE : FORKS_AND_HOLDS;
-    if (fork_state == FORKS_INSIDE)
+    holds = !hk_thread_is_inside();
+    if (!holds)
         return;
     hk_lock(&hk_shared_lock);
     hk_store_seq(&hk_forking, true);
@@ -85,7 +85,7 @@ static void fork_prepare(void) {
 /* Last: who forks, or asks for the registry, in a signal handler before that must not wait for what this one holds. */
 static void end(void) {
     if (depth == 1)
-        fork_state = FORKS_NOT;
+        holds = false;
     depth--;
 }
 
@@ -101,25 +101,20 @@ static void fork_parent(void) {
  * as they are for the record's next thread; a push or pop that the fork interrupted loses at most
  * the one block it was about. */
 static void leave_others_behind(void) {
-    if (!HK_FAST)
-        hk_guarded_others_left();
+    hk_guarded_others_left();
     hk_purger_forked();
     hk_config_forked();
     hk_writing_forked();
     hk_store_relaxed(&hk_workers, 0u);
     hk_heap_forked();
     hk_thread_t *own = hk_load_relaxed(&hk_tc)->thread;
-    if (!HK_FAST) {
-        hk_profile_forked();
-        hk_observed_forget(&hk_shared_record);
-        hk_sections_forget();
-        hk_watched_forked();
-    }
+    hk_profile_forked();
+    hk_observed_forget(&hk_shared_record);
+    hk_sections_forget();
+    hk_watched_forked();
     for (hk_thread_t *thread = hk_threads_all; thread != NULL; thread = thread->all_next) {
-        if (!HK_FAST) {
-            hk_observed_forget(thread);
-            hk_guarded_forked(thread, thread == own);
-        }
+        hk_observed_forget(thread);
+        hk_guarded_forked(thread, thread == own);
         if (is_other(thread, own))
             hk_thread_orphan_locked(thread);
     }

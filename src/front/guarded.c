@@ -97,6 +97,23 @@ static void grow(hk_thread_t *thread, hk_quarantine_t *q, unsigned cls, bool fre
     hk_gate_leave(thread);
 }
 
+/* Whether the process has, and had, no other thread, if the C library says so: then nobody is at a block meanwhile. */
+static bool has_one_thread(void) {
+    return &__libc_single_threaded != NULL && __libc_single_threaded != 0;
+}
+
+/* What was written over is found when it is freed, or serves again; the blocks that came from slabs last are looked at sooner, each time
+ * that a thread comes the long way while it has hardly done so, and now and then later. It is closed. */
+static void look_again(hk_quarantine_t *q) {
+    enum { HARDLY = 16, NOW_AND_THEN = 256 };
+    const unsigned visits = ++q->visits_of_all;
+    if (HK_LIKELY(visits > HARDLY && visits % NOW_AND_THEN != 0) || !has_one_thread())
+        return;
+    for (unsigned i = 0; i < HK_QUARANTINE_RECENT; i++)
+        if (q->recent[i] != NULL && HK_UNLIKELY(!hk_block_look_around(q->recent[i])))
+            q->recent[i] = NULL; /* it has been said */
+}
+
 /* A few of the magazine's, where none has waited, or only what a signal handler has left there since; taken in the magazine's order,
  * which is memory's but for a few: who comes back to the blocks in the order in which they were asked for waits for memory where that
  * runs backwards. Returns how many. */
@@ -107,6 +124,7 @@ static unsigned refill(hk_thread_t *thread, hk_quarantine_t *q, unsigned cls) {
         return 0; /* a handler's: its thread may be about to take what is on top of the magazine */
     grow(thread, q, cls, false);
     const uint64_t dice = hk_quarantine_close(q);
+    look_again(q);
     const unsigned most = (unsigned)hk_min(hk_quarantine_out_left(q, cls), HK_QUARANTINE_FRESH);
     while (n < most && (blocks[n] = hk_magazine_take(thread, cls)) != NULL)
         n++;
@@ -132,9 +150,8 @@ static HK_NOINLINE void *of_class(size_t bytes, size_t n, size_t align, hk_by_t 
     hk_quarantine_t *q = hk_quarantine_of(thread);
     void *p = NULL;
     if (q != NULL && HK_UNLIKELY(hk_quarantine_is_busy(q))) {
-        if ((p = hk_emergency_alloc(n, hk_max(align, 16))) == NULL)
-            errno = ENOMEM;
-        return p;
+        p = hk_emergency_alloc(n, hk_max(align, 16));
+        return p != NULL ? p : hk_refused();
     }
     if (q != NULL && (p = hk_quarantine_take(q, cls).p) == NULL && refill(thread, q, cls) != 0)
         p = hk_quarantine_take(q, cls).p;
@@ -142,8 +159,10 @@ static HK_NOINLINE void *of_class(size_t bytes, size_t n, size_t align, hk_by_t 
         p = hk_take_block(cls, bytes, align);
     if (p == NULL || hk_map_kind(p) != cls) /* none, or the emergency heap's */
         return p;
-    return hand_out_any(q, q != NULL ? hk_quarantine_close(q) : 0,
-                        (hk_waiting_t){p, hk_shadow_of(p, cls)}, cls, n, by);
+    const uint64_t dice = q != NULL ? hk_quarantine_close(q) : 0;
+    if (q != NULL)
+        hk_quarantine_note(q, p);
+    return hand_out_any(q, dice, (hk_waiting_t){p, hk_shadow_of(p, cls)}, cls, n, by);
 }
 
 void *hk_guarded_aligned(size_t n, size_t align, hk_by_t by) {

@@ -18,18 +18,6 @@ HK_INLINE hk_thread_t *counted(void) {
     return thread != NULL && hk_observed(thread) == HK_MAGAZINES_COUNTED ? thread : NULL;
 }
 
-void *hk_counted_malloc(size_t n) {
-    hk_thread_t *thread = counted();
-    void *p = thread != NULL ? hk_observed_pop(thread, HK_MAGAZINES_COUNTED, n) : NULL;
-    return HK_LIKELY(p != NULL) ? p : hk_aligned_slow(n, 8, HK_BY_MALLOC);
-}
-
-void hk_counted_free(void *p) {
-    hk_thread_t *thread = counted();
-    if (HK_UNLIKELY(thread == NULL) || !hk_observed_push(thread, HK_MAGAZINES_COUNTED, p))
-        hk_delete_slow(p, HK_BY_MALLOC, HK_ANY_SIZE, 1);
-}
-
 void *hk_counted_take(size_t n) {
     hk_thread_t *thread = counted();
     return thread != NULL ? hk_observed_pop(thread, HK_MAGAZINES_COUNTED, n) : NULL;
@@ -40,7 +28,15 @@ bool hk_counted_give(void *p) {
     return thread != NULL && hk_observed_push(thread, HK_MAGAZINES_COUNTED, p);
 }
 
-#if !HK_FAST
+void *hk_counted_malloc(size_t n) {
+    void *p = hk_counted_take(n);
+    return HK_LIKELY(p != NULL) ? p : hk_aligned_slow(n, 8, HK_BY_MALLOC);
+}
+
+void hk_counted_free(void *p) {
+    if (HK_UNLIKELY(!hk_counted_give(p)))
+        hk_delete_slow(p, HK_BY_MALLOC, HK_ANY_SIZE, 1);
+}
 
 /* ---- the route: what the plan means for a class ---- */
 
@@ -217,10 +213,13 @@ static HK_COLD unsigned settle(hk_thread_t *thread) {
 
 /* ---- operations ---- */
 
+HK_INLINE unsigned plan_of(hk_thread_t *thread) {
+    const unsigned plan = hk_load_relaxed(&thread->plan);
+    return HK_UNLIKELY((plan & HK_PLAN_NEW) != 0) ? settle(thread) : plan;
+}
+
 void *hk_observed_take(hk_thread_t *thread, unsigned cls) {
-    unsigned plan = hk_load_relaxed(&thread->plan);
-    if (HK_UNLIKELY((plan & HK_PLAN_NEW) != 0))
-        plan = settle(thread);
+    const unsigned plan = plan_of(thread);
     if (plan == 0)
         return hk_magazine_take_or_refill(thread, cls);
     hk_observed_t *o = hk_load_relaxed(&thread->observed);
@@ -229,9 +228,7 @@ void *hk_observed_take(hk_thread_t *thread, unsigned cls) {
 }
 
 void hk_observed_give(hk_thread_t *thread, unsigned cls, void *p) {
-    unsigned plan = hk_load_relaxed(&thread->plan);
-    if (HK_UNLIKELY((plan & HK_PLAN_NEW) != 0))
-        plan = settle(thread);
+    const unsigned plan = plan_of(thread);
     hk_observed_t *o = hk_load_relaxed(&thread->observed);
     if (plan == 0)
         hk_magazine_give_or_flush(thread, cls, p);
@@ -290,6 +287,7 @@ bool hk_front_apply(void) {
     while (hk_load_seq(&hk_sections_every) != hk_option(sections_sample));
     hk_sampled_apply();
     const bool watched = hk_watched_apply();
+    hk_alone_look();
     /* where others are, one may be past the question whether anything is guarded, and hand out what nobody marks */
     const bool alone = hk_load_relaxed(&hk_purger_on_foot) && !hk_purger_has_company();
     const bool told = hk_threads_visit(apply, NULL);
@@ -308,11 +306,3 @@ bool hk_front_metrics(hk_metrics_sum_t *sum) {
     memset(sum, 0, sizeof *sum);
     return hk_threads_visit(add_metrics, sum);
 }
-
-#else
-
-bool hk_front_apply(void) {
-    return true;
-} /* the options that ask for more have been refused already */
-
-#endif

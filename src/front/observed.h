@@ -25,8 +25,8 @@ struct hk_observed {
 #define HK_MAGAZINES_COUNTED (HK_MAGAZINES_OBSERVED | HK_PLAN_METRICS)
 #define HK_MAGAZINES_WATCHED (HK_MAGAZINES_OBSERVED | HK_PLAN_WATCHED)
 
-/* The thread's plan: 0 unless it is observed, or was and has not put things in order since. Nothing
- * else of this file exists in a FAST build. */
+/* The thread's plan: 0 unless it is observed, or was and has not put things in order since. In a FAST build it always is,
+ * and what the boundary does by it is left out. */
 HK_INLINE unsigned hk_observed(const hk_thread_t *thread) {
     return HK_FAST ? 0 : hk_load_relaxed(&thread->plan);
 }

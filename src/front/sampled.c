@@ -1,8 +1,8 @@
 #include "front/sampled.h"
 
 #include "config/config.h"
-#include "front/guarded.h"
 #include "front/thread_own.h"
+#include "os/stack.h"
 
 static bool can_sample(void) {
     /* entered, or a fork might find that memory's lock taken */
@@ -14,19 +14,11 @@ static bool can_sample(void) {
 }
 
 void hk_sampled_apply(void) {
-    static atomic_uint changes; /* atomic: who comes later sees what others stored */
-    unsigned every;
-    do { /* once more where it has changed meanwhile: two threads may do this at the same time */
-        every = (unsigned)hk_option(guard_sample);
-        if (every != 0 && !can_sample()) {
-            hk_config_warn("HAKMEM_GUARD_SAMPLE", "",
-                           "there is no memory for it, or a fork is under way", "nothing changes");
-            break;
-        }
-        hk_sample_start(every);
-        hk_add_seq(&changes, 1u);
-    } while (every != hk_option(guard_sample));
-    hk_alone_look();
+    if (hk_sampling() && can_sample())
+        hk_stack_prepare();
+    else if (hk_sampling())
+        hk_config_warn("HAKMEM_GUARD_SAMPLE", "",
+                       "there is no memory for it, or a fork is under way", "nothing is sampled");
 }
 
 /* Reading the stack may allocate: then it is not its turn. */

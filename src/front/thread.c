@@ -209,7 +209,7 @@ static hk_thread_t *attach(void) {
     if (thread == NULL)
         return NULL;
     thread->exit_rounds = 0;
-    thread->refused = thread->does_without = false;
+    thread->refusals = HK_REFUSALS_HEARD;
     hk_prewarm(thread);
     hk_store_relaxed(&hk_tc, &thread->cache);
     hk_lock(&hk_registry);
@@ -306,9 +306,8 @@ HK_COLD hk_thread_t *hk_thread_enter_after_fork(void) {
 }
 
 void hk_thread_flush(hk_thread_t *thread, bool what_waits) {
-    if (!HK_FAST)
-        hk_observed_flush(thread);
-    if (!HK_FAST && what_waits)
+    hk_observed_flush(thread);
+    if (what_waits)
         hk_guarded_flush(thread);
     hk_magazines_flush(thread);
 }
@@ -351,8 +350,6 @@ static bool stays_warm(hk_thread_t *thread) {
 }
 
 static void leave_layers(hk_thread_t *thread) {
-    if (HK_FAST)
-        return;
     hk_observed_flush(thread);
     if (HK_UNLIKELY(hk_guarded()) && !leaves(thread, hk_guarded_end(thread)))
         hk_guarded_flush(thread);
@@ -407,8 +404,7 @@ void hk_threads_cool_orphans(void) {
         return; /* another time */
     hk_lock(&hk_registry);
     for (hk_thread_t *thread = orphans; thread != NULL; thread = thread->orphan_next) {
-        if (!HK_FAST)
-            hk_guarded_flush(thread); /* of a thread that a fork left behind */
+        hk_guarded_flush(thread); /* of a thread that a fork left behind */
         hk_magazines_flush(thread);
         hk_magazines_reset(thread);
         cool(thread);
@@ -419,8 +415,6 @@ void hk_threads_cool_orphans(void) {
 /* ---- all threads ---- */
 
 void hk_thread_plan_locked(hk_thread_t *thread) {
-    if (HK_FAST)
-        return;
     unsigned plan = hk_plan_from_options();
     if (plan == 0 && hk_sampling() && hk_watched() != HK_WATCHED_GUARDS)
         plan = HK_MAGAZINES_OBSERVED;
@@ -482,9 +476,8 @@ void hk_threads_give_up_flat_map(void) {
 static void add_held(hk_thread_t *thread, void *blocks) {
     for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++) {
         ((size_t *)blocks)[cls] += hk_magazine_count(thread, cls);
-        if (!HK_FAST)
-            ((size_t *)blocks)[cls] += hk_observed_count(thread, cls);
-        hk_quarantine_t *quarantine = HK_FAST ? NULL : hk_load_acquire(&thread->quarantine);
+        ((size_t *)blocks)[cls] += hk_observed_count(thread, cls);
+        hk_quarantine_t *quarantine = hk_load_acquire(&thread->quarantine);
         if (quarantine != NULL)
             ((size_t *)blocks)[cls] += hk_quarantine_count(quarantine, cls);
     }

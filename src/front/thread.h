@@ -33,6 +33,10 @@ typedef enum {
     HK_HELD     /* outside, and kept there while another thread forks */
 } hk_gate_t;
 
+/* Whether somebody hears that an allocation is about to be refused: not while one is told of that, nor of one that can be
+ * done without, which is no refusal. */
+typedef enum { HK_REFUSALS_HEARD, HK_REFUSALS_UNHEARD, HK_REFUSALS_NONE } hk_refusals_t;
+
 /* So many blocks' slots a thread has for each class from the start, and for so many a magazine gets room in
  * its rest then. */
 enum { HK_FEW = HK_HOSTILE ? 1 : 2, HK_SOME = HK_HOSTILE ? 1 : 16 };
@@ -52,12 +56,11 @@ typedef struct {
 /* Invariant: allotted == sum over classes of capacity * size; *tc is &cache or
  * &rest->trap, the latter while the thread is observed. */
 struct hk_thread {
-    hk_tcache_t cache; /* owner */
-    atomic_uint gate;  /* atomic: hk_gate_t */
-    bool shared;       /* const: the record of threads that have none */
-    atomic_uint plan;  /* atomic: how the thread is observed (observe/plan.h); 0: not */
-    bool refused; /* owner: somebody hears that an allocation is about to be, or nobody is to */
-    bool does_without;         /* owner: and it is none */
+    hk_tcache_t cache;         /* owner */
+    atomic_uint gate;          /* atomic: hk_gate_t */
+    bool shared;               /* const: the record of threads that have none */
+    atomic_uint plan;          /* atomic: how the thread is observed (observe/plan.h); 0: not */
+    unsigned char refusals;    /* owner: hk_refusals_t */
     unsigned char exit_rounds; /* owner: rounds of destructors seen */
     unsigned char served;      /* owner: threads that it has seen the end of, up to a few */
     uint16_t visits;           /* owner: to the boundary, modulo 2^16 */

@@ -3,7 +3,6 @@
 #include "backend/pack.h"
 #include "base/counters.h"
 #include "front/boundary.h"
-#include "front/guarded.h"
 #include "front/observed.h"
 #include "front/sampled.h"
 #include "front/thread_own.h"
@@ -22,7 +21,7 @@ static unsigned how_now(void) {
     const bool untrapped = hk_plan_from_options() == 0;
     const bool alone = untrapped && hk_watched() != HK_WATCHED_ALL && !hk_sampling();
     const bool samples = alone && hk_profile_mean() >= HK_PROFILE_APART_FROM;
-    const bool guards = untrapped && hk_load_relaxed(&hk_sample_every) >= HK_SAMPLE_FEW_FROM;
+    const bool guards = untrapped && hk_option(guard_sample) >= HK_SAMPLE_FEW_FROM;
     unsigned how = guards ? HK_WATCHED_GUARDS : HK_WATCHED_NOT;
     for (unsigned i = 0; i < HK_WATCH_PLACES; i++) /* the profile's comes first */
         if (hk_load_seq(&watchers[i]) != NULL)
@@ -40,7 +39,6 @@ bool hk_watched_apply(void) {
         hk_classes_hide(counts_down());
         hk_add_seq(&changes, 1u);
     } while (hk_load_seq(&hk_watched_how) != how_now());
-    hk_alone_look();
     hk_thread_leave(own);
     return true;
 }
@@ -183,7 +181,7 @@ void hk_watched_free(void *p, hk_by_t by, size_t n) {
         free_told(p, by, n);
         return;
     }
-    hk_told_t told = {n, 8, by, false}; /* read again: fewer registers to be saved */
+    hk_told_t told = {n, 8, by, NULL}; /* read again: fewer registers to be saved */
     tell(thread, p, &told, false);
     if (HK_UNLIKELY(!hk_observed_push(thread, HK_MAGAZINES_OBSERVED, p)))
         hk_free_unwatched(p, told.by, told.n);

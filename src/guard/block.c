@@ -64,27 +64,53 @@ void hk_block_clear_long(char *p, size_t n) {
         hk_zero_written(p, end);
 }
 
-/* Who freed it early did not clear it. */
-void hk_block_look(void *p, unsigned cls) {
+/* Who freed it early did not clear it. False: a fault was reported. */
+static bool is_clear(void *p, unsigned cls) {
     const size_t room = hk_classes[cls].size;
     const size_t at = hk_not_zero(p, hk_min(room, hk_guard->zeroed));
     if (HK_LIKELY(at == SIZE_MAX))
-        return;
-    if (hk_load_relaxed(hk_shadow_of(p, cls)) != HK_BLOCK_EARLY)
+        return true;
+    const bool early = hk_load_relaxed(hk_shadow_of(p, cls)) == HK_BLOCK_EARLY;
+    if (!early)
         hk_guard_fault(HK_WRITE_AFTER_FREE, p, room, (ptrdiff_t)at);
     hk_zero(p, room);
+    return early;
+}
+
+void hk_block_look(void *p, unsigned cls) { (void)is_clear(p, cls); }
+
+/* True as well where p is no block of the class, or a handler frees it meanwhile. */
+static bool is_as_left(char *p, unsigned cls) {
+    const size_t room = hk_classes[cls].size;
+    _Atomic uint16_t *shadow = hk_map_kind(p) == cls ? hk_shadow_of(p, cls) : NULL;
+    const uint16_t is = shadow != NULL ? hk_load_relaxed(shadow) : HK_BLOCK_EARLY;
+    if (is == HK_BLOCK_FREE)
+        return is_clear(p, cls);
+    const size_t bytes = bytes_of(is, room);
+    const bool whole =
+        hk_guard->tail == 0 || !is_exact(is) ||
+        (hk_tail_is_whole(p, bytes, room) && hk_is_zero_behind(p, bytes, room, hk_guard->zeroed));
+    atomic_signal_fence(memory_order_seq_cst);
+    return HK_LIKELY(whole) || hk_load_relaxed(shadow) != is || tail_is_whole(p, is, room);
 }
 
 void hk_block_look_beside(char *p, unsigned cls) {
     const size_t room = hk_classes[cls].size;
-    for (char *other = p - room; other <= p + room; other += 2 * room) {
-        _Atomic uint16_t *shadow = hk_map_kind(other) == cls ? hk_shadow_of(other, cls) : NULL;
-        const uint16_t is = shadow != NULL ? hk_load_relaxed(shadow) : HK_BLOCK_EARLY;
-        if (is == HK_BLOCK_FREE)
-            hk_block_look(other, cls);
-        else
-            tail_is_whole(other, is, room);
-    }
+    is_as_left(p - room, cls);
+    is_as_left(p + room, cls);
+}
+
+bool hk_block_look_around(char *p) {
+    enum { LONG = 16 * HK_KIB, AROUND = 64 };
+    const unsigned cls = hk_map_kind(p);
+    const size_t room = hk_kind_is_class(cls) ? hk_classes[cls].size : 0;
+    bool whole = true;
+    if (room - 1 >= LONG)
+        return true;
+    const size_t around = hk_max(AROUND / room, 1) * room;
+    for (char *is = p - around; is <= p + around; is += room)
+        whole &= is_as_left(is, cls);
+    return whole;
 }
 
 /* Counts what it sees, in use or free, off `left`, a longer block as several. What is left over behind the last one is nobody's: who

@@ -41,6 +41,10 @@ void hk_block_look(void *p, unsigned cls);
 /* The blocks on either side of it, while no other thread allocates: the tail of one that is out too. */
 void hk_block_look_beside(char *p, unsigned cls);
 
+/* The same of what lies around p, if that is a block, and of the block itself; not where it is so long that what is free of it may
+ * have no memory. False: something was written over, and a fault reported. */
+bool hk_block_look_around(char *p);
+
 /* All others, and the tails of blocks that are out, while no other thread allocates: of so many blocks at most. */
 void hk_block_look_at_all(unsigned most);
 

@@ -140,7 +140,7 @@ void hk_guard_prepare(bool starts) {
         .zeroed = hk_align_up(hk_option(guard_zero), 16),
         .quarantine_bytes = hk_option(guard_quarantine_kb) * HK_KIB / SHARES,
         .tail = hk_option(guard_tail) != 0,
-        /* a page for what describes the block, and some before it, are in one slice */
+        /* a slice has room for some pages before the block, and for the block's own */
         .fences = hk_option(guard_fences) != 0 && hk_os_page_size() * 16 <= HK_SLICE,
         .sizes = hk_option(guard_match) != HK_MATCH_OFF,
         /* without the guard what a block of a place is freed by is not told (front/boundary.c) */

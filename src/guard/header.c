@@ -29,68 +29,40 @@ static bool describes(const hk_header_t *header, const void *p) {
 
 /* ---- where they are ----
  *
- * A table can be read all over, and written to where a block has been; so can a list of all of them. None goes back. */
+ * A table can be read all over, and written to where a block has been. The page map knows it; none goes back. */
 
 #define TABLE_BYTES (HK_LEAF_SLICES * sizeof(hk_header_t))
-enum { LEAST_PAGE = 4096, PAGE_WORDS = (TABLE_BYTES / LEAST_PAGE + 63) / 64 };
-typedef struct {
-    _Atomic(char *) at;                /* atomic: any thread; NULL until then */
-    _Atomic uint64_t open[PAGE_WORDS]; /* atomic: any thread; its pages that can be written to */
-} hk_table_t;
-typedef hk_table_t hk_tables_t[HK_MAP_LEAVES];
-static _Atomic(hk_tables_t *) all; /* atomic: any thread */
+enum { LEAST_PAGE = 4096 };
+_Static_assert(TABLE_BYTES / LEAST_PAGE <= 64 * HK_LEAF_HEADER_WORDS, "a bit for each page");
 
-static size_t leaf_of(const void *p) { return (uintptr_t)p >> HK_LEAF_SHIFT; }
-
-static hk_header_t *in_table(char *table, const void *p) {
+hk_header_t *hk_header_at(const void *p) {
+    hk_leaf_t *leaf = hk_map_leaf(p);
+    char *table = leaf != NULL ? hk_load_acquire(&leaf->headers) : NULL;
     return table != NULL ? (hk_header_t *)(void *)table + hk_map_slice(p) : NULL;
 }
 
-hk_header_t *hk_header_at(const void *p) {
-    hk_tables_t *tables = hk_load_acquire(&all);
-    return tables != NULL && leaf_of(p) < HK_MAP_LEAVES
-               ? in_table(hk_load_acquire(&(*tables)[leaf_of(p)].at), p)
-               : NULL;
-}
-
-static hk_tables_t *all_tables(void) {
-    hk_tables_t *is = hk_load_acquire(&all);
-    if (HK_LIKELY(is != NULL))
-        return is;
-    hk_tables_t *made = hk_os_map(sizeof *made, hk_os_page_size());
-    if (made != NULL && hk_cas_seq(&all, &is, made))
-        return made;
-    if (made != NULL)
-        hk_os_unmap(made, sizeof *made);
-    return is;
-}
-
-/* With a page before it and behind it that is never written to. */
-static hk_table_t *table_for(const void *p) {
+/* With a page before it and behind it that is never written to. False: refused. */
+static bool has_table(hk_leaf_t *leaf) {
     const size_t page = hk_os_page_size(), bytes = hk_align_up(TABLE_BYTES, page) + 2 * page;
-    hk_tables_t *tables = all_tables();
-    if (tables == NULL)
-        return NULL;
-    hk_table_t *table = &(*tables)[leaf_of(p)];
-    char *is = hk_load_acquire(&table->at);
+    char *is = hk_load_acquire(&leaf->headers);
     if (HK_LIKELY(is != NULL))
-        return table;
+        return true;
     char *made = hk_os_reserve(bytes);
-    if (made != NULL && hk_cas_seq(&table->at, &is, made + page))
-        return table;
+    if (made != NULL && hk_cas_seq(&leaf->headers, &is, made + page))
+        return true;
     if (made != NULL)
         hk_os_unmap(made, bytes);
-    return is != NULL ? table : NULL;
+    return is != NULL;
 }
 
 /* It never goes back, and is counted once. */
-static bool open_page(hk_table_t *table, size_t number) {
+static bool open_page(hk_leaf_t *leaf, size_t number) {
     const size_t page = hk_os_page_size();
     const uint64_t bit = (uint64_t)1 << number % 64;
-    _Atomic uint64_t *word = &table->open[number / 64];
+    _Atomic uint64_t *word = &leaf->headers_open[number / 64];
     if ((hk_load_acquire(word) & bit) != 0)
         return true;
-    if (!hk_os_protect(hk_load_acquire(&table->at) + number * page, page, HK_READ_WRITE))
+    if (!hk_os_protect(hk_load_acquire(&leaf->headers) + number * page, page, HK_READ_WRITE))
         return false;
     if ((hk_or_seq(word, bit) & bit) == 0)
         hk_own_is_written(page);
@@ -100,8 +72,8 @@ static bool open_page(hk_table_t *table, size_t number) {
 hk_header_t *hk_header_make(const void *p) {
     const size_t page = hk_os_page_size(), begins = hk_map_slice(p) * sizeof(hk_header_t);
     const size_t first = begins / page, last = (begins + sizeof(hk_header_t) - 1) / page;
-    hk_table_t *table = table_for(p);
-    if (table == NULL || !open_page(table, first) || (last != first && !open_page(table, last)))
+    hk_leaf_t *leaf = hk_map_leaf(p);
+    if (!has_table(leaf) || !open_page(leaf, first) || (last != first && !open_page(leaf, last)))
         return NULL;
     hk_header_t *header = hk_header_at(p);
     (void)hk_load_acquire(&header->state); /* whoever had it before has left it */

@@ -137,6 +137,7 @@ void hk_quarantine_put_fresh(hk_quarantine_t *q, unsigned cls, void *const *bloc
             shadows = hk_shadows_at(p);
         const unsigned index = hk_class_index(c, (size_t)(p - shadows->base));
         *++top = (hk_waiting_t){blocks[n], shadows->shadow + index};
+        hk_quarantine_note(q, blocks[n]);
     }
     hk_store_relaxed(&q->top[cls], top);
 }

@@ -17,6 +17,7 @@
 enum { HK_QUARANTINE_MOST = 64, HK_QUARANTINE_OUT = 32, HK_QUARANTINE_BITS = 6 };
 enum { HK_QUARANTINE_FEW = 4 };
 enum { HK_QUARANTINE_FRESH = 8 }; /* that come from the magazine at a time */
+enum { HK_QUARANTINE_RECENT = 16 };
 
 typedef struct {
     void *p;
@@ -45,6 +46,9 @@ typedef struct hk_quarantine {
     unsigned throws, small; /* numbers that were thrown; classes in use that have few places */
     uint64_t used;          /* a bit for each class of which its thread of now has put any */
     hk_waiting_t *unused;   /* the first place that is no class's */
+    /* the blocks that came from slabs last, and how many have; how often its threads have come the long way */
+    void *recent[HK_QUARANTINE_RECENT];
+    unsigned came, visits_of_all;
     hk_waiting_t places[];
 } hk_quarantine_t;
 
@@ -160,6 +164,11 @@ HK_INLINE bool hk_quarantine_put(hk_quarantine_t *q, uint64_t dice, size_t cls, 
     }
     hk_quarantine_open(q, dice >> HK_QUARANTINE_BITS);
     return true;
+}
+
+/* A block has come from a slab. It is closed. */
+HK_INLINE void hk_quarantine_note(hk_quarantine_t *q, void *p) {
+    q->recent[q->came++ % HK_QUARANTINE_RECENT] = p;
 }
 
 /* Puts those in that come from slabs and are ready to be given out, the first one next; no more than there is room for. It is

@@ -33,7 +33,6 @@ typedef struct {
     trace_t taken, freed;
 } place_t;
 
-atomic_uint hk_sample_every;
 static _Atomic(char *) pages;     /* atomic: made once; the fence before the first place */
 static _Atomic(place_t *) places; /* atomic: made once, before `pages`; of the same thread */
 static atomic_uint next;          /* atomic: the place to try first */
@@ -48,7 +47,7 @@ bool hk_sample_has(const void *p) {
 }
 
 unsigned hk_sample_gap(void) {
-    const unsigned every = hk_load_relaxed(&hk_sample_every);
+    const unsigned every = (unsigned)hk_option(guard_sample);
     return every == 0 ? UINT32_MAX : 1 + hk_guard_chance(2 * every - 1);
 }
 
@@ -211,12 +210,6 @@ bool hk_sample_prepare(void) {
     hk_sample_handle();
     hk_store_release(&pages, start);
     return true;
-}
-
-void hk_sample_start(unsigned every) {
-    if (every != 0)
-        hk_stack_prepare();
-    hk_store_relaxed(&hk_sample_every, every);
 }
 
 /* The one that was taken longest ago, if it is free; the caller's to change. */

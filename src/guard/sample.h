@@ -6,11 +6,11 @@
  *   | fence | place 0 | fence | place 1 | fence | ... */
 #pragma once
 
+#include "config/config.h"
 #include "guard/guard.h"
 
-/* One in so many allocations; 0: none. */
-extern atomic_uint hk_sample_every;
-HK_INLINE bool hk_sampling(void) { return !HK_FAST && hk_load_relaxed(&hk_sample_every) != 0; }
+/* Whether any are sampled: one in so many allocations as the option says. */
+HK_INLINE bool hk_sampling(void) { return !HK_FAST && hk_option(guard_sample) != 0; }
 
 /* From so many on, samples are so few that bytes may be counted down instead of allocations (front/watched.c). */
 enum { HK_SAMPLE_FEW_FROM = 4096 };
@@ -18,9 +18,6 @@ enum { HK_SAMPLE_FEW_FROM = 4096 };
 /* Makes the places, and the first time installs a handler for SIGSEGV and SIGBUS, which hands on what is not about a sampled
  * block. False: the system refuses memory. The caller has entered its record. */
 bool hk_sample_prepare(void);
-
-/* From now on one in `every`; 0: none. Allocates. */
-void hk_sample_start(unsigned every);
 
 /* Installs that handler, once: it tells what a fence was touched for too. */
 void hk_sample_handle(void);

@@ -53,20 +53,9 @@ static hk_credit_t credit;   /* lock: look; for what is old */
 static size_t cached_before; /* lock: look; bytes in the region cache when it was last looked at */
 static uint64_t cached_at;   /* lock: look; milliseconds; when that was */
 
-uint64_t hk_look_mode(void) {
-    hk_assert(hk_option(lean_decommit) <= HK_DECOMMIT_DONTNEED);
-    return hk_option(lean) != 0 ? hk_option(lean_decommit) : HK_DECOMMIT_OFF;
-}
-
 static size_t target(void) { return hk_option(lean_target_mb) * HK_MIB; }
-/* atomic: written under the lock; what was in use or had memory at the last look, and what had been brought in by then, in all */
-static atomic_size_t looked_at;
-static _Atomic uint64_t touched_then;
 
-size_t hk_look_in_use(void) {
-    const uint64_t since = hk_counted_ever(touched) - hk_load_relaxed(&touched_then);
-    return (size_t)hk_min(hk_region_live(), hk_load_relaxed(&looked_at) + since);
-}
+size_t hk_look_in_use(void) { return hk_min(hk_region_live(), hk_purge_memory()); }
 
 bool hk_look_is_small(void) { return hk_region_live() + hk_region_cached() <= target(); }
 
@@ -141,8 +130,6 @@ static bool decide(void) {
     const size_t always = target() + in_use / (only_much ? SHARE_ON_FOOT : SHARE);
     const uint64_t now = hk_os_now_ms();
     const size_t allowed = hk_breath_allows(always);
-    hk_store_relaxed(&touched_then, hk_counted_ever(touched));
-    hk_store_relaxed(&looked_at, in_use + dirty);
     hk_purge_found(in_use + dirty);
     refused -= refused != 0;
     const bool ripe = pass.seen; /* what the pass before saw is old enough now */

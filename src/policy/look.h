@@ -5,10 +5,7 @@
 
 #include "base/lock.h"
 
-/* What the options say: HK_DECOMMIT_OFF unless lean gives memory back. */
-uint64_t hk_look_mode(void);
-
-/* Bytes of addresses handed out that may be in use, by what the last look found and what has been brought in since. Any thread. */
+/* Bytes of addresses handed out that may be in use, by what the process has of memory. Any thread. */
 size_t hk_look_in_use(void);
 
 /* No more in use than the target, so that there is never more to give back. */

@@ -27,7 +27,6 @@ enum {
     AGAIN_MS = 5 * INTERVAL_MS,
 };
 
-atomic_bool hk_purger_may_start = true; /* as the options' defaults say */
 atomic_bool hk_purger_runs;
 atomic_bool hk_purger_is_due;
 atomic_bool hk_purger_on_foot = true;
@@ -46,32 +45,22 @@ static _Atomic uint64_t again_at; /* atomic: milliseconds; when to try again for
 /* atomic: the number that the system gave its thread, the last one's; 0: that has been put away */
 static atomic_int number;
 
-static bool may_start(void) {
-    return hk_look_mode() != HK_DECOMMIT_OFF && !hk_load_seq(&hk_purger_runs);
-}
-
-/* Once more where it has changed meanwhile: two threads may do this at the same time. */
-static void rearm(void) {
-    do
-        hk_store_seq(&hk_purger_may_start, may_start());
-    while (hk_load_seq(&hk_purger_may_start) != may_start());
+static void wake(void) {
+    hk_add_seq(&noted, 1u);
+    hk_os_wake(&noted);
 }
 
 void hk_policy_apply(void) {
     hk_look_forget();
-    rearm();
-    if (!hk_load_seq(&hk_purger_runs))
-        return;
-    hk_add_seq(&noted, 1u);
-    hk_os_wake(&noted);
+    if (hk_load_seq(&hk_purger_runs))
+        wake();
 }
 
 void hk_purger_stop(void) {
     if (!hk_load_seq(&hk_purger_runs))
         return;
     hk_store_seq(&stopping, true);
-    hk_add_seq(&noted, 1u);
-    hk_os_wake(&noted);
+    wake();
 }
 
 bool hk_purger_is_ending(void) {
@@ -150,7 +139,7 @@ static void set_old_at(void) {
  * that is: on a busy machine all the time may pass while others run. */
 HK_COLD void hk_purger_step(void) {
     const size_t mebibytes = hk_load_relaxed(&freed) / HK_MIB;
-    const uint64_t mode = hk_look_mode();
+    const uint64_t mode = hk_lean_mode();
     const uint64_t now = hk_os_now_ns(), until = now + hk_max(mebibytes, 1) * ON_FOOT_NS;
     hk_store_relaxed(&freed, (size_t)0);
     hk_store_relaxed(&hk_purger_is_due, false);
@@ -207,13 +196,13 @@ static void purger(void) {
     unsigned idle_looks = 0;
     bool breathes;
     hk_store_seq(&number, HK_CALL(other, syscall(SYS_gettid)));
-    for (uint64_t mode; (mode = hk_look_mode()) != HK_DECOMMIT_OFF && !hk_load_seq(&stopping);) {
+    for (uint64_t mode; (mode = hk_lean_mode()) != HK_DECOMMIT_OFF && !hk_load_seq(&stopping);) {
         const unsigned ms =
             mode == HK_DECOMMIT_DONTNEED && idle_looks == 0 ? SHORT_INTERVAL_MS : INTERVAL_MS;
         rest((unsigned)hk_max(ms, hk_pool_mapped_most() / (64 * HK_UNIT)));
         const uint32_t before = hk_load_seq(&noted);
         idle_looks = look(mode, &breathes) ? 0 : idle_looks + 1;
-        if (idle_looks < IDLE_LOOKS || hk_look_mode() != mode || hk_load_seq(&stopping))
+        if (idle_looks < IDLE_LOOKS || hk_lean_mode() != mode || hk_load_seq(&stopping))
             continue; /* what was said during the rest has raised `noted` already */
         if (hk_look_is_small())
             break;
@@ -222,7 +211,6 @@ static void purger(void) {
     }
     hk_assert(hk_load_relaxed(&hk_purger_runs)); /* so that there was no second one */
     hk_store_seq(&hk_purger_runs, false);
-    rearm();
 }
 
 static HK_COLD HK_NOINLINE void try_later(int error) {
@@ -235,7 +223,6 @@ static HK_COLD HK_NOINLINE void try_later(int error) {
                hk_error_text(error));
     hk_store_relaxed(&again_at, hk_os_now_ms() + AGAIN_MS);
     hk_store_seq(&hk_purger_runs, false);
-    rearm();
 }
 
 HK_COLD void hk_purger_start_slow(void) {
@@ -245,7 +232,6 @@ HK_COLD void hk_purger_start_slow(void) {
         return;
     hk_assert(hk_lock_may_take(HK_RANK_CONFIG)); /* to start a thread is to allocate */
     hk_store_seq(&stopping, false);
-    hk_store_seq(&hk_purger_may_start, false);
     int saved = errno;
     const int error = hk_worker_start(purger);
     if (error != 0)
@@ -264,5 +250,4 @@ void hk_purger_forked(void) {
     hk_store_relaxed(&again_at, (uint64_t)0);
     hk_store_seq(&hk_purger_runs, false);
     hk_store_seq(&asleep, false);
-    rearm();
 }

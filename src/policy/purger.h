@@ -15,10 +15,9 @@
  * free at the look before too (DONTNEED: what is free now) until that is met. */
 #pragma once
 
-#include "base/base.h"
+#include "config/config.h"
 
-extern atomic_bool hk_purger_may_start; /* whether hk_purger_start() may have something to do */
-extern atomic_bool hk_purger_runs;      /* a purger exists or is being started */
+extern atomic_bool hk_purger_runs; /* a purger exists or is being started */
 /* Whether at most one thread allocates. Written by the front under the registry's lock. */
 extern atomic_bool hk_purger_on_foot;
 
@@ -35,7 +34,7 @@ HK_INLINE bool hk_purger_has_company(void) {
  * boundary, with no lock held: starting a thread allocates. */
 void hk_purger_start_slow(void);
 HK_INLINE void hk_purger_start(void) {
-    if (hk_load_relaxed(&hk_purger_may_start) &&
+    if (!hk_load_relaxed(&hk_purger_runs) && hk_lean_mode() != HK_DECOMMIT_OFF &&
         (!hk_load_relaxed(&hk_purger_on_foot) || hk_purger_has_company()))
         hk_purger_start_slow();
 }
@@ -44,7 +43,7 @@ HK_INLINE void hk_purger_start(void) {
  * ours. */
 void hk_purger_note_slow(size_t bytes);
 HK_INLINE void hk_purger_note(size_t bytes) {
-    if (bytes != 0 && (hk_load_relaxed(&hk_purger_may_start) || hk_load_relaxed(&hk_purger_runs)))
+    if (bytes != 0 && hk_lean_mode() != HK_DECOMMIT_OFF)
         hk_purger_note_slow(bytes);
 }
 

@@ -16,10 +16,10 @@
 
 static void gaps_are_right(void) {
     double sum = 0;
-    hk_store_relaxed(&hk_sample_every, 1000u);
+    hk_store_relaxed(&hk_config.guard_sample, (uint64_t)1000);
     for (unsigned i = 0; i < 100000; i++)
         sum += hk_sample_gap();
-    hk_store_relaxed(&hk_sample_every, 0u);
+    hk_store_relaxed(&hk_config.guard_sample, (uint64_t)0);
     CHECK(sum / 100000 > 980 && sum / 100000 < 1020);
 }
 

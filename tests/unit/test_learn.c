@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include "backend/sizeclass.h"
+#include "base/random.h"
 #include "check.h"
 #include "config/config.h"
 #include "front/boundary.h"
@@ -123,6 +124,20 @@ static void what_is_not_worth_it(void) {
     free_all();
 }
 
+/* Of two sizes that come alike one is that of most of some slabs in a row. */
+static void two_sizes_alike(void) {
+    const unsigned end = hk_class_end();
+    uint64_t chance = 1;
+    if (HK_HOSTILE)
+        return; /* there, two slabs are enough */
+    for (unsigned round = 0; round < 4; round++) {
+        for (unsigned i = 0; i < MOST; i++)
+            hold(hk_random_below(&chance, 2) != 0 ? 144 : 160, 1);
+        free_all();
+    }
+    CHECK_EQ(hk_class_end(), end);
+}
+
 static void classes_are_bounded(void) {
     for (size_t n = 144; n < HK_MID_MAX; n += n / 5 / 16 * 16 + 16)
         if (hk_classes[hk_fixed_class_of(n)].size - n >= n / 12) {
@@ -239,6 +254,7 @@ int main(void) {
     there_is_a_way_back();
     hidden();
     what_is_not_worth_it();
+    two_sizes_alike();
     off();
     threads_learn();
     classes_are_bounded();

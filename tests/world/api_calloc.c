@@ -1,4 +1,5 @@
-// calloc: zero contents, above all on memory that was dirty before, and products that overflow.
+// calloc: zero contents, above all on memory that was dirty before, up to what malloc_usable_size says, as with the C library: programs
+// that make a block larger clear what lies beyond that. And products that overflow.
 #include "process.h"
 
 #include <malloc.h>
@@ -19,8 +20,9 @@ static size_t first_nonzero(const unsigned char *bytes, size_t n) {
 
 static void check_zero(unsigned char *block, size_t n, const char *how) {
     CHECK(block != NULL, "%s of %zu bytes failed", how, n);
-    size_t at = first_nonzero(block, n);
-    CHECK(at == n, "%s of %zu bytes: byte %zu is 0x%02x", how, n, at, block[at]);
+    size_t usable = malloc_usable_size(block), at = first_nonzero(block, usable);
+    CHECK(usable >= n && at == usable, "%s of %zu bytes: byte %zu of %zu is 0x%02x", how, n, at,
+          usable, block[at]);
 }
 
 // Each round frees dirty blocks, so the next round's calloc gets used memory back.

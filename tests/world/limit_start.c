@@ -35,6 +35,15 @@ static int have_room(void) {
     return 0;
 }
 
+// It has blocks, if only large ones, which under secure are no regions.
+static int use_up(void) {
+    unsigned served = 0;
+    for (char *p; (p = malloc(50000)) != NULL; served++)
+        *p = 1;
+    CHECK(served > 100, "%u blocks were served", served);
+    return 0;
+}
+
 // This program again, with its addresses limited; what it says on stderr.
 static const char *start(const char *what, rlim_t limit) {
     static char text[4096];
@@ -61,12 +70,17 @@ static const char *start(const char *what, rlim_t limit) {
 
 int main(int argc, char **argv) {
     if (argc == 2)
-        return strcmp(argv[1], "refused") == 0 ? be_refused() : have_room();
+        return strcmp(argv[1], "refused") == 0   ? be_refused()
+               : strcmp(argv[1], "used up") == 0 ? use_up()
+                                                 : have_room();
     world_begin(20);
     const char *text = start("refused", RLIM_INFINITY), *line = strstr(text, said);
     CHECK_OURS(line == text, "it says: %s", text);
     CHECK_OURS(strstr(text + 1, said) == NULL, "it says so twice: %s", text);
     text = start("room", 2300 * MIB);
+    CHECK(text[0] == '\0', "it says: %s", text);
+    setenv("HAKMEM_PROFILE", "secure", 1);
+    text = start("used up", 300 * MIB);
     CHECK(text[0] == '\0', "it says: %s", text);
     return 0;
 }
