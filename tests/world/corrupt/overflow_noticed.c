@@ -1,7 +1,7 @@
 // expect: survives
 // secure: overflow: PTR, a block of 1000 bytes, at byte 1000, .*
 // sampled: survives
-// Nobody frees it: what comes next from a slab is when it is looked at again.
+// A byte behind a block that nobody frees: what comes next from a slab is when it is looked at again.
 #include "corrupt.h"
 
 #include <unistd.h>

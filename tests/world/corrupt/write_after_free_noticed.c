@@ -1,7 +1,7 @@
 // expect: survives
 // secure: write after free: PTR, a block of 1024 bytes, at byte 24, .*
 // sampled: SIGSEGV use after free: PTR, a block of 1000 bytes, at byte 24, .*
-// Nobody is given it again: what comes next from a slab is when it is looked at.
+// Writing to a freed block that nobody is given again: what comes next from a slab is when it is looked at.
 #include "corrupt.h"
 
 #include <unistd.h>
