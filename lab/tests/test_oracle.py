@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hakmem.paired import oracle
+from hakmem.paired import oracle, protocol
 
 
 def equal_rivals(seed: int, rivals: int = 8, blocks: int = 20) -> np.ndarray:
@@ -91,3 +91,27 @@ def test_the_mean_over_rows_is_geometric_and_narrower_than_a_row() -> None:
     assert found["value"] == pytest.approx(1.0)
     assert (found["rows"], found["kind"]) == (2, "95 % CI over all looks")
     assert math.log(found["high"] / found["low"]) < math.log(1.1 / 0.9)
+
+
+@pytest.mark.parametrize(("rows", "blocks"), [(1, 12), (6, 10), (18, 20)])
+def test_a_mean_of_intervals_over_several_looks_covers_as_often_as_it_says(
+    rows: int, blocks: int
+) -> None:
+    """Planted: from the intervals alone, which hold over all looks and eight rivals, it covers
+    always, and is twice as wide."""
+    covered, wider = [], []
+    for seed in range(200):
+        entries = []
+        for gains in np.random.default_rng(seed).normal(0, 0.5, (rows, blocks)).tolist():
+            found = protocol.look({"B": [gains]}, "neutral", 0.01, last=True, family=8)
+            entry = vars(found["B"].target.exp())
+            if entry["kind"] == protocol.KIND:
+                entries.append({"value": entry["estimate"], "error": oracle.error(gains), **entry})
+        if entries:
+            mean = oracle.mean(entries)
+            older = oracle.mean([{k: e[k] for k in e if k != "error"} for e in entries])
+            assert (mean["kind"], older["kind"]) == ("95 % CI", protocol.KIND)
+            covered.append(mean["low"] <= 1 <= mean["high"])
+            wider.append(math.log(older["high"] / older["low"], mean["high"] / mean["low"]))
+    assert 0.93 <= np.mean(covered) <= 0.985
+    assert 1.6 < np.mean(wider) < 2.4

@@ -1,21 +1,26 @@
 """`hakmem compare --bench`: verdicts over benchmarks, their record, its table, and going on."""
 
+import io
 import lzma
+import math
 import os
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from hakmem import project
 from hakmem.errors import LabError
 from hakmem.ledger.store import canonical
-from hakmem.paired import session, suite_record, suite_table
+from hakmem.paired import protocol, session, suite_record, suite_run, suite_table
 from hakmem.paired.blocks import FLOOR, Plan, Trial
 from hakmem.process import host, lock, provenance
 from hakmem.process.sample import Sample
 from hakmem.report import cli as report_cli, suites
 from hakmem.report.records import Asked
+from rich.console import Console
 from standing import refused
 from suite_world import PEAKS, World
 
@@ -65,6 +70,32 @@ def test_wins_and_losses_of_time_and_memory_are_recorded(world: World) -> None:
     assert [row["figures"][name]["memory_kb"] for name in ("hakmem", "system")] == [2000, 1000]
     assert "hakmem over 2 rows: against the best rival 2 ▼; in peak memory" in said
     assert record.id in said
+
+
+def test_a_mean_of_variations_knows_the_errors_of_its_rows(world: World) -> None:
+    """A verdict's interval holds over all looks, and is wider; older records have only that."""
+    rng = np.random.default_rng(1)
+
+    def noisy(trial: Trial) -> Sample:
+        sample = world.sampler(trial)
+        spread = rng.lognormal(0, 0.02)
+        result = {name: value * spread for name, value in sample.result.items() if name != "bench"}
+        return replace(sample, result={"bench": "x", **result, "ops": 10**9})
+
+    asked = world.request("prodcons", "batch_lifo", most=12, seconds=10.0)
+    finished = suite_run.run(asked, Console(file=io.StringIO()), noisy)
+    assert finished.good
+    (record,) = world.own.records("suite")
+    parts = [part.body for part in world.own.records("comparison")]
+    older = deepcopy(parts)
+    for entry in (e for part in older for e in part["ratios"]["variation"].values()):
+        del entry[6:]
+    name = "variation against system"
+    now, before = (suite_record.overall(found)[name] for found in (parts, older))
+    assert record.body["metrics"][name] == now
+    assert (now["kind"], before["kind"]) == ("95 % CI", protocol.KIND)
+    assert (now["value"], now["rows"]) == (before["value"], before["rows"])
+    assert math.log(before["high"] / before["low"], now["high"] / now["low"]) > 1.2
 
 
 def test_a_row_above_a_floor_whose_whole_time_was_not_recorded_is_in_no_mean(world: World) -> None:

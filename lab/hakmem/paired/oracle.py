@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import Any
 
 from hakmem import stats
@@ -51,8 +51,6 @@ def score(costs: Sequence[Sequence[float]]) -> Score | None:
     again; widened for what so few blocks hide, by n ÷ (n − 1) of a half as in a sample's variance,
     and by Student's t over the normal quantile. None where there is no rival or are too few blocks.
     """
-    from scipy.stats import t  # here, because every command would wait a second for it
-
     table = np.asarray(costs, dtype=float)
     if table.ndim != 2 or table.shape[0] == 0 or table.shape[1] < FEWEST:
         return None
@@ -67,8 +65,22 @@ def score(costs: Sequence[Sequence[float]]) -> Score | None:
     judged = _judged(known, halves)
     if min(judged) < 2:
         return None
-    few = math.sqrt(min(judged) / (min(judged) - 1)) * t.ppf(0.975, sum(judged) - 2) / WIDE
+    few = math.sqrt(min(judged) / (min(judged) - 1)) * _few(sum(judged) - 2)
     return Score(float(log), float(few * again.std(ddof=1)))
+
+
+def error(logs: Sequence[float]) -> float:
+    """The standard error of a row's mean over its blocks, NaN where one has none; neighbours merged
+    as for its interval, and widened for few of them as above."""
+    values = stats.merge_neighbours([log for log in logs if math.isfinite(log)])
+    return _few(len(values) - 1) * stdev(values) / math.sqrt(len(values))
+
+
+def _few(free: int) -> float:
+    """Student's t with so many degrees of freedom over the normal quantile."""
+    from scipy.stats import t  # here, because every command would wait a second for it
+
+    return float(t.ppf(0.975, free)) / WIDE
 
 
 def _merged(table: np.ndarray) -> np.ndarray:
@@ -99,9 +111,11 @@ def _crossed(known: np.ma.MaskedArray, one: np.ndarray, other: np.ndarray) -> np
 
 def mean(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The geometric mean over rows of metrics of one kind, the rows being what they are; with its
-    ends."""
+    ends. Of an interval over several looks and rivals, which is wider, the `error` counts; older
+    records do not have it, and their widths are taken as they stand."""
     logs = [math.log(entry["value"]) for entry in entries]
-    errors = [math.log(entry["high"] / entry["low"]) / (2 * WIDE) for entry in entries]
+    errors = [e.get("error", math.log(e["high"] / e["low"]) / (2 * WIDE)) for e in entries]
     found = Score(fmean(logs), math.hypot(*errors) / len(entries)).interval
     ends = {"value": found.estimate, "low": found.low, "high": found.high}
-    return {**ends, "unit": "ratio", "kind": entries[0]["kind"], "rows": len(entries)}
+    kind = "95 % CI" if all("error" in entry for entry in entries) else entries[0]["kind"]
+    return {**ends, "unit": "ratio", "kind": kind, "rows": len(entries)}

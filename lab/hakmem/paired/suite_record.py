@@ -87,6 +87,9 @@ def comparison(
             for letter, decision in found.items()
             if (mine := protocol.swapped(decision))
         }
+        for letter, decision in found.items() if kind == VARIATION else ():
+            if decision.target.kind == protocol.KIND:  # else it is in no mean
+                ratios[kind][names[letter]].append(round(oracle.error(changes[letter]), DIGITS))
         costs = [[reading.sign * c for c in changes[at]] for at in found if at in changes]
         score = oracle.score(costs) if kind in TITLES else None
         if score:
@@ -209,7 +212,8 @@ def cell_figures(
 
 
 def _short(ratio: stats.Interval, blocks: int, said: str | None) -> list[Any]:
-    """A ratio as it is recorded, four dozen times in a comparison; `ratios` reads it."""
+    """A ratio as it is recorded, four dozen times in a comparison; `metrics` reads it. After
+    that follows, of a variation with an interval, its standard error."""
     numbers = (float(f"{x:.{DIGITS}g}") for x in (ratio.estimate, ratio.low, ratio.high))
     return [*numbers, KINDS.index(ratio.kind), blocks, said]
 
@@ -218,9 +222,10 @@ def metrics(part: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """The ratios of a comparison as metrics that can be cited."""
     found = {}
     for kind, by_rival in part["ratios"].items():
-        for rival, (value, low, high, sort, blocks, said) in by_rival.items():
+        for rival, (value, low, high, sort, blocks, said, *error) in by_rival.items():
             entry = {"value": value, "low": low, "high": high, "kind": KINDS[sort]}
             entry |= {"unit": "ratio", "blocks": blocks} | ({"verdict": said} if said else {})
+            entry |= {"error": error[0]} if error else {}
             found[metric_name(part["suite"], kind, rival)] = entry
     return found
 
