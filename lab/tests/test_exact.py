@@ -75,8 +75,10 @@ def test_a_library_that_serves_nothing_is_not_counted(own: Stand, tmp_path: Path
     ("words", "said"),
     [
         (("--b", "X=1", "--bench", "larson_2"), "2 threads: counts are not exact"),
-        (("--b", "X=1", "--bench", "batch_lifo", "--guard", "aligned"), "no guards"),
+        (("--b", "X=1", "--bench", "batch_lifo", "--guard", "aligned"), "guards"),
         (("--aa", "--plant", "0.05", "--bench", "batch_lifo"), "planted work"),
+        (("--b", "X=1", "--bench", "batch_lifo", "--margin", "0.1"), "no margin"),
+        (("--b", "X=1", "--bench", "batch_lifo", "--", "true"), "one benchmark or one command"),
         (("--b", "X=1"), "what shall they run?"),
         (("--bench", "batch_lifo"), "one cell is nothing to compare"),
     ],
@@ -84,4 +86,4 @@ def test_a_library_that_serves_nothing_is_not_counted(own: Stand, tmp_path: Path
 def test_what_cannot_be_counted_is_one_clear_line(
     stand: Stand, words: tuple[str, ...], said: str
 ) -> None:
-    refused(stand.call("ab", "--metric", "instructions", *words), said)
+    refused(stand.call("ab", "--metric", "instructions", "--no-record", *words), said)

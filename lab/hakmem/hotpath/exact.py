@@ -78,9 +78,12 @@ def workload_of(request: ab.Request) -> work.Workload:
     why = callgrind.refusal()
     if why:
         raise LabError(why)
-    if request.guards or request.floor or request.plant or any(c.bench for c in request.cells):
+    margin = request.margin is not None and not request.twins  # of copies it is set anyway
+    two = (request.command and request.bench) or any(cell.bench for cell in request.cells)
+    if two or margin or request.guards or request.floor or request.plant:
         raise LabError(
-            "exact counts take one benchmark or command: no guards, floors, planted work or bench="
+            "exact counts take one benchmark or one command: no margin, guards, floors, planted "
+            "work or bench="
         )
     if len(request.cells) < 2 and not request.twins:
         raise LabError("one cell is nothing to compare: add --b, or --aa")
