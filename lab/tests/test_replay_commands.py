@@ -116,6 +116,14 @@ def test_a_rival_that_fails_is_no_failure_of_a_replay(
     ran(stand.call("replay", small.path, *asked), status)
 
 
+def test_no_part_of_a_replay_takes_more_blocks_than_were_asked_for(
+    small: trace.Trace, tmp_path: Path
+) -> None:
+    asked = measure.Request(small, dict.fromkeys("AB"), "pages", 8, 0, 1)
+    plans = (measure.plan_of(asked, tmp_path, points) for points in (False, True))
+    assert [plan.most for plan in plans] == [8, 8]
+
+
 @built
 def test_advise_measures_each_set_and_ends_in_a_sentence(
     real: Stand, small: trace.Trace, monkeypatch: pytest.MonkeyPatch

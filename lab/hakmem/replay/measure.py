@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hakmem import project
+from hakmem import project, terminal
 from hakmem.ledger.store import Record
 from hakmem.paired import compare, protocol, readings, session, tables
 from hakmem.paired.blocks import Plan, Track
@@ -91,6 +91,8 @@ def run(request: Request, console: Console) -> Replayed:
     project.require_file(project.bench_dir() / PROGRAM, "the replayer")
     protocol.require_decidable(len(request.cells) - 1, request.most)
     console.print(Text(f"{request.trace.name}: {trace.describe(request.trace.facts)}"))
+    if thin := protocol.thin(len(request.cells) - 1, request.most):
+        terminal.say(console, thin)
     with host_lock(), scratch.folder("replay") as folder:
         file = folder / "streams"
         trace.unpack(request.trace, file)
@@ -103,17 +105,15 @@ def run(request: Request, console: Console) -> Replayed:
 
 
 def plan_of(request: Request, file: Path, points: bool) -> Plan:
-    """By time per operation, of one thread its CPU time above the null floor; or by memory, of
-    which a few blocks more cost little: where it hardly varies neighbours are alike, and merged."""
+    """By time per operation, of one thread its CPU time above the null floor; or by memory."""
     work = work_of(request, file, points)
-    floor, reading, most = None, HELD, max(request.most, protocol.LOOKS[2])
+    floor, reading = None, HELD
     if not points:
-        most = request.most
         reading = readings.choose("cpu" if request.trace.threads == 1 else "wall", "replay")
         floor = next(iter(work.command.references), None) if work.command else None
     works = dict.fromkeys(request.cells, work)
     track = Track(request.trace.name, "target", reading, works, floor)
-    return Plan(request.cells, [track], request.seed, most)
+    return Plan(request.cells, [track], request.seed, request.most)
 
 
 def work_of(request: Request, file: Path, points: bool) -> Work:
