@@ -5,14 +5,18 @@ import math
 import shutil
 import subprocess
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hakmem import project
 from hakmem.ledger.claims import WITHIN
 from hakmem.ledger.store import Ledger, Record
 from hakmem.ledger.verify import verify
-from hakmem.rerun.run import judge
+from hakmem.matrix import plan
+from hakmem.rerun.run import expected_s, judge
+from hakmem.rerun.source import Past
 from standing import (
     INTERRUPTED,
     MATRIX,
@@ -370,6 +374,16 @@ def test_a_baseline_and_a_matrix_are_run_again(
     matrices = own.records("matrix")
     assert [r.body.get("repeats") for r in matrices] == [None, first.id, first.id]
     assert {r.body["definition"] for r in matrices} == {first.body["definition"]}
+
+
+def test_pairs_that_no_rule_asks_for_are_no_part_of_a_matrixs_time(tmp_path: Path) -> None:
+    """They are not run."""
+    file = tmp_path / "m.toml"
+    for rule, seconds in (("throughput_floor = -0.2", 2 * (60 + 14)), ("cv = 0.05", 2 * 60)):
+        file.write_text(MATRIX.replace("throughput_floor = -0.2", rule))
+        (stage,) = plan.load(file).stages
+        body = {"stages": [{"stage": asdict(stage), "judged": {"base": [], "x": []}}]}
+        assert expected_s(Past(SimpleNamespace(kind="matrix", body=body), {})) == seconds
 
 
 # ---- all of them ----

@@ -189,6 +189,8 @@ def _stage(entry: object, epoch_s: float) -> Stage:
     where = f"stage {name}"
     stage = Entry(entry, where, ("name", "seconds", "modes", "keep", "pairs", "rules"))
     pairs = Entry(stage.table("pairs"), f"{where}, pairs", ("rounds", "seconds"))
+    rules = _rules(stage.table("rules"), where)
+    rounds = int(pairs.positive("rounds")) if "rounds" in pairs else 0
     modes = stage.content.get("modes")
     if modes != "survivors" and not isinstance(modes, list):
         raise stage.wrong('modes is a list of names or "survivors"')
@@ -198,9 +200,9 @@ def _stage(entry: object, epoch_s: float) -> Stage:
         epoch_s=epoch_s,
         modes=None if modes == "survivors" else tuple(map(str, modes)),
         keep=int(stage.positive("keep")) if "keep" in stage else None,
-        rounds=int(pairs.positive("rounds")) if "rounds" in pairs else 0,
+        rounds=0 if rules.throughput_floor is None else rounds,  # nobody asks for their pairs
         pair_s=pairs.positive("seconds", LEAST_PAIR_S),
-        rules=_rules(stage.table("rules"), where),
+        rules=rules,
     )
 
 

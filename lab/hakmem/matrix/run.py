@@ -178,7 +178,7 @@ class Runner:
             with self._cell(key, stage.seconds):
                 if not self.state.has(key):
                     self._keep(key, self._soak(stage, name))
-        for number in range(stage.rounds if stage.rules.throughput_floor is not None else 0):
+        for number in range(stage.rounds):
             key = round_key(stage.name, number)
             with self._cell(key, 2 * len(names) * stage.pair_s):
                 if not self.state.has(key):
@@ -303,8 +303,7 @@ def expected_s(matrix: Matrix) -> float:
     inside: Sequence[str] = matrix.candidates
     for stage in matrix.stages:
         names = matrix.modes_of(stage, inside)
-        rounds = stage.rounds if stage.rules.throughput_floor is not None else 0
-        total += len(names) * (stage.seconds + 2 * rounds * stage.pair_s)
+        total += len(names) * (stage.seconds + 2 * stage.rounds * stage.pair_s)
         inside = inside[: stage.keep]
     return total
 

@@ -14,9 +14,7 @@ def print_plan(console: Console, matrix: Matrix, seconds: float) -> None:
     for stage in matrix.stages:
         who = "those still in" if stage.modes is None else ", ".join(stage.modes)
         keep = f"; at most {stage.keep} go on" if stage.keep else ""
-        pairs = ""
-        if stage.rules.throughput_floor is not None:
-            pairs = f" and {stage.rounds} rounds of pairs of {stage.pair_s:g} s"
+        pairs = f" and {stage.rounds} rounds of pairs of {stage.pair_s:g} s" if stage.rounds else ""
         said = f"  stage {stage.name}: {who}: {duration(stage.seconds)}{pairs}{keep}"
         console.print(said, markup=False)
     console.print(f"about {duration(seconds)} if as many go on as there is room for")
