@@ -133,7 +133,7 @@ def _table(title: str, options: Sequence[Option], roomy: bool) -> Table:
         table.add_column("allowed", width=18)
         table.add_column("default", justify="right", width=9)
     table.add_column("effective", justify="right", width=14, overflow="fold")
-    table.add_column("from", width=11)
+    table.add_column("from", width=11, overflow="fold")
     if roomy:
         table.add_column("what it is", ratio=1)
     for option in options:

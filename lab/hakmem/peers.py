@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from hakmem import project, terminal
@@ -309,7 +308,7 @@ def list_command() -> None:
     libraries = found()
     if project.default_library().is_file():
         libraries.append(hakmem())
-    table = Table("name", "version", "origin", "path", "verified")
+    table = terminal.table("name", "version", "origin", "path", "verified")
     failures = []
     for library in libraries:
         try:

@@ -32,6 +32,7 @@ LOOKS = {
 }
 TIE_BAND = 0.05  # a tie of many rows: the whole interval so near to 1
 TIE = f"= : no difference was found, and the whole interval is within {100 * TIE_BAND:.0f} % of 1."
+NAME = 48  # characters of one in a table
 SMALL = 0.1  # a ratio below it has three decimals
 
 
@@ -89,6 +90,11 @@ def ends(interval: Interval, decimals: int | None = None) -> str:
 
 def _decimals(ratio: Interval) -> int:
     return 2 if ratio.estimate >= SMALL else 3
+
+
+def short(name: str) -> str:
+    """Of a function, which may be long beyond all measure."""
+    return name if len(name) <= NAME else name[: NAME - 1] + "…"
 
 
 def mark(state: str) -> str:

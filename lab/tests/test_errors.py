@@ -45,7 +45,8 @@ def test_an_unknown_command_names_the_nearest(
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_what_an_encoding_has_not_is_shown_as_its_number(own: Stand, encoding: str) -> None:
-    done = ran(own.run("peers", "list", COLUMNS="60", PYTHONIOENCODING=encoding))
+    own.ledger.append("matrix", {"title": "modes " * 30})
+    done = ran(own.run("ledger", "list", COLUMNS="80", PYTHONIOENCODING=encoding))
     assert "\\u2026" in done.stdout
     assert done.stderr == ""
 

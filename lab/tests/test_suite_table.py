@@ -67,7 +67,7 @@ def test_a_table_of_a_setting_and_one_rival_is_headed_by_their_names(world: Worl
     assert f"| latency_1 |{' **10.0** · 20.0 |' * len(suite_table.LATENCIES)}\n" in made
     narrow = tables.rows_table(world.whole(), 100).columns
     heads = ["benchmark", "secure", "hakmem", "÷ hakmem", "memory ÷ hakmem"]
-    assert [column.header for column in narrow] == heads
+    assert [str(column.header) for column in narrow] == heads
 
 
 def test_a_suite_is_cited_like_a_verdict(recorded: Record) -> None:

@@ -25,9 +25,8 @@ def bars(commits: Sequence[Commit], search: Search, sign: int) -> Table:
     """
     now, measured = search.posterior(), search.measured()
     ranked = sorted(range(len(now.chances)), key=lambda at: -now.chances[at])
-    table = terminal.table(("", 10), ("", BAR), (">", 7), show_header=False)
-    table.add_column(justify="right", style="dim", no_wrap=True, min_width=8)
-    table.add_column(overflow="ellipsis", no_wrap=True, ratio=1)
+    table = terminal.table("", "", ">", ">", rest="", show_header=False)
+    table.columns[3].style = "dim"
     for at in sorted(ranked[:MOST_ROWS]):
         seen = "skipped" if at in search.skipped else ""
         if at in measured:

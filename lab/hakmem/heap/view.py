@@ -12,7 +12,6 @@ from hakmem.heap import page as heap_page
 from hakmem.heap.page import Page, View
 
 ROWS = 12
-NAME = 12  # so much of a name is left
 
 
 def show(page: Page, console: Console) -> None:
@@ -20,44 +19,25 @@ def show(page: Page, console: Console) -> None:
     title = Text(page.title, style="bold")
     console.print(title.append(f": {page.lede}", style="not bold"), soft_wrap=True)
     if page.changes:
-        console.print(_changes(page, console.width))
+        console.print(_changes(page))
     else:
         opened = next(view for view in page.views if view.id == page.first)
-        console.print(_functions(opened, console.width))
+        console.print(_functions(opened))
     for problem in page.problems:
         terminal.say(console, problem, "yellow")
 
 
 def _table(
-    title: str,
-    columns: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    width: int,
-    styles: Iterable[str] = repeat(""),
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], styles: Iterable[str]
 ) -> Table:
-    """Where the terminal is narrow names give way, then whole columns from the right: no figure is
-    cut."""
-    figures = [
-        max(map(len, column)) for column in zip(columns, *(row[1:] for row in rows), strict=True)
-    ]
-    while len(figures) > 1 and _least(figures) > width:
-        figures.pop()
-    most = max(NAME, width - _least(figures) + NAME)
-    made = Table(title=title, title_justify="left", title_style="dim")
-    made.add_column("function", no_wrap=True, max_width=most, overflow="ellipsis")
-    for column, least in zip(columns, figures, strict=False):
-        made.add_column(column, justify="right", no_wrap=True, min_width=least)
+    titles = ("function", *(f">{column}" for column in columns))
+    made = terminal.table(*titles, title=title, title_justify="left", title_style="dim")
     for (name, *cells), style in zip(rows, styles, strict=False):
-        made.add_row(Text(name), *cells[: len(figures)], style=style)
+        made.add_row(Text(words.short(name)), *cells, style=style)
     return made
 
 
-def _least(figures: Sequence[int]) -> int:
-    """How wide a table is whose names are short, lines and blanks included."""
-    return NAME + sum(figures) + 3 * len(figures) + 4
-
-
-def _functions(view: View, width: int) -> Table:
+def _functions(view: View) -> Table:
     rows = [
         (
             row.frame.name,
@@ -70,10 +50,10 @@ def _functions(view: View, width: int) -> Table:
         for row in view.by_own[:ROWS]
     ]
     columns = ("self", "", "±, 95 %", "objects", "with callees")
-    return _table(view.name.lower(), columns, rows, width)
+    return _table(view.name.lower(), columns, rows, repeat(""))
 
 
-def _changes(page: Page, width: int) -> Table:
+def _changes(page: Page) -> Table:
     rows = [
         (
             row.frame.name,
@@ -86,4 +66,4 @@ def _changes(page: Page, width: int) -> Table:
     ]
     title = "in use; dim: no more than chance can make"
     styles = ("" if row.is_clear else "dim" for row in page.changes)
-    return _table(title, ("change", "±, 95 %", "before", "after"), rows, width, styles)
+    return _table(title, ("change", "±, 95 %", "before", "after"), rows, styles)

@@ -129,7 +129,6 @@ def _record(body: dict[str, object], found: profile.Found, record: bool, console
     console.print(f"recorded: {Ledger.default().append('hotpath', body, raw).id}")
 
 
-LABEL, COLUMN = 28, 19
 WORDS = {
     "perf": f"perf: {perf.WHAT}",
     "callgrind": f"callgrind: {callgrind.WHAT}",
@@ -157,16 +156,11 @@ def _print_workload(console: Console, request: Request, found: Found, workload: 
     console.print(Text(f"{workload.name}, per {workload.unit}", style="bold"))
     for line in (WORDS[request.method], _way(request, workload)):
         console.print(Text(line, style="dim"))
-    letters = list(sides)
-    column = max(COLUMN, *(len(cell.name) + 2 for cell in request.cells.values()))
-    wide = max(1, (console.width - LABEL) // column)
-    for start in range(0, len(letters), wide):
-        part = {at: sides[at] for at in letters[start : start + wide]}
-        console.print(figures_table(part, request.cells))
+    console.print(figures_table(sides, request.cells))
     for letter, side in sides.items():
         if side.functions:
             console.print()
-            console.print(functions_table(side, request, request.cells[letter], console.width))
+            console.print(functions_table(side, request, request.cells[letter]))
         if side.sections:
             console.print()
             console.print(sections_table(side, request.cells[letter], workload.unit))
@@ -193,22 +187,17 @@ def figures_table(sides: Mapping[str, Side], cells: Mapping[str, Cell]) -> Table
     return table
 
 
-def functions_table(side: Side, request: Request, cell: Cell, width: int) -> Table:
+def functions_table(side: Side, request: Request, cell: Cell) -> Table:
     """By what was spent in the function itself; perf does not say what it called."""
     of_perf = request.method == "perf"
     what = "cycles" if of_perf else "instructions"
-    most = max(20, width - 54)
-    titles = [_short(f"{what} of {cell.name}", most), "in", ">itself", ">share"]
+    titles = (f"{what} of {cell.name}", "in", ">itself", ">share")
     table = terminal.table(*titles, *([] if of_perf else [">with callees"]))
     total = sum(spent.own for spent in side.functions)
     for spent in side.functions[:SHOWN]:
-        row = [
-            _short(spent.function, most),
-            _short(Path(spent.object).name or "?", 20),
-            number(spent.own),
-            f"{100 * spent.own / total:.1f} %",
-        ]
-        table.add_row(*row, *([] if of_perf else [number(spent.inclusive)]))
+        names = Text(words.short(spent.function)), Text(Path(spent.object).name or "?")
+        row = [number(spent.own), f"{100 * spent.own / total:.1f} %"]
+        table.add_row(*names, *row, *([] if of_perf else [number(spent.inclusive)]))
     return table
 
 
@@ -233,7 +222,7 @@ def _print_code(console: Console, cells: Mapping[str, Cell], found: Found) -> No
     table = terminal.table("code", "of", "", *(f">{title}" for title in titles))
     for letter, rows in found.code.items():
         for code in rows:
-            of = _short(cells[letter].name, max(10, console.width - 70))
+            of = Text(cells[letter].name)
             table.add_row(code.function, of, "whole", str(code.size), *_tally(code.whole))
             if code.hit is not None:
                 table.add_row("", "", "hit", "", *_tally(code.hit))
@@ -295,7 +284,3 @@ def number(value: float | None) -> str:
         return "<0.0001"
     decimals = 0 if size >= 1000 else 1 if size >= 100 else 2 if size >= 0.99995 else 4
     return words.count(value, decimals)
-
-
-def _short(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"

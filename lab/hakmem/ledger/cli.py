@@ -37,8 +37,7 @@ def choose(records: Sequence[Record], kind: str | None, whole: bool = False) -> 
 def table(records: Sequence[Record], width: int) -> Table:
     """A line for each record; what does not fit in `width` ends in dots."""
     roomy = width >= ROOMY
-    made = terminal.table("id", "kind", "time (UTC)", *(["host"] * roomy), expand=True)
-    made.add_column("what", no_wrap=True, overflow="ellipsis", ratio=1)
+    made = terminal.table("id", "kind", "time (UTC)", *(["host"] * roomy), rest="what")
     for record in records:
         refused = record.body.get("ok") is False
         what = Text("NOT ok ", style="bold red") if refused else Text()
@@ -218,7 +217,7 @@ def query_command(
         for row in rows:
             print(json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False))
         return
-    table = Table(*columns)
+    table = terminal.table(*columns)
     for row in rows:
         table.add_row(*(Text("–" if cell is None else str(cell)) for cell in row))
     terminal.new_console().print(table)

@@ -35,9 +35,8 @@ def print_stage(console: Console, result: Result, matrix: Matrix) -> None:
     rules = [rule for rule in RULES if rule in seen]
     title = Text(f"stage {result.stage.name}, {duration(result.stage.seconds)}")
     speed = ">M ops/s" + "\nby CPU" * (matrix.clock == "cpu")
-    table = terminal.table("mode", speed, ">its CV", title=title, title_justify="left")
-    for rule in (*rules, ""):
-        table.add_column(rule)
+    titles = ("mode", speed, ">its CV", *rules, "")
+    table = terminal.table(*titles, title=title, title_justify="left")
     for name, found in result.judged.items():
         by_rule = {judgement.rule: judgement for judgement in found}
         cells = [_cell(by_rule.get(rule)) for rule in rules]

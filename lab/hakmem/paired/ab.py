@@ -220,7 +220,7 @@ def tell(done: session.Conducted, records: Mapping[str, Record], console: Consol
     """The table, one sentence for each contender, and where it is recorded."""
     plan, outcome = done.plan, done.outcome
     tables.print_warnings(console, done)
-    console.print(tables.result_table(plan, outcome, console.width))
+    console.print(tables.result_table(plan, outcome))
     for letter in plan.contenders:
         decision = outcome.decisions.get(letter)
         if decision is not None:

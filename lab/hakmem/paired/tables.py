@@ -23,20 +23,17 @@ ROOMY = 132
 NARROW = (0, 1, 2, 3, 8)
 
 
-def result_table(plan: Plan, outcome: Outcome, width: int) -> Table:
+def result_table(plan: Plan, outcome: Outcome) -> Table:
     """Per contender and track: both figures, the ratio with its interval, and what follows."""
-    roomy = width >= 110
     figures = (">A", ">B" if len(plan.contenders) == 1 else ">other", ">÷ A")
-    unit, wide = ["unit"] if roomy else [], [(title, 5) for title in figures]
-    table = terminal.table(("", 12), *unit, *wide, ("interval", 13), (">change", 7), ("", 9))
+    table = terminal.table("", "unit", *figures, "interval", ">change", "")
     for letter in plan.contenders:
         decision = outcome.decisions.get(letter)
         for number, track in enumerate(plan.tracks):
             name = "guard " * (track.role == "guard") + track.name
             name = name if len(plan.contenders) == 1 else f"{letter} {name}"
-            row: list[str | Text] = [Text(name)]
-            row += [Text(track.reading.unit, style="dim")] if roomy else []
-            row += [typical(track, outcome, at) for at in (BASE, letter)]
+            row = [Text(name), Text(track.reading.unit, style="dim")]
+            row += [Text(typical(track, outcome, at)) for at in (BASE, letter)]
             if decision is None:
                 table.add_row(*row, "–", "", "", no_verdict(outcome, letter))
                 continue
@@ -114,13 +111,8 @@ def rows_table(body: Mapping[str, Any], width: int) -> Table:
     if width < ROOMY:
         shown = NARROW
         titles[shown[-1]] = f"memory {titles[shown[-1]]}"
-    table = terminal.table()
-    lines = suite_table.lines(body)
-    for number in shown:
-        # Where it is too narrow, figures break into lines; the names stay whole.
-        least = max(len(line.cells[0]) for line in lines) if number == 0 else None
-        table.add_column(titles[number], min_width=least, no_wrap=number == 0)
-    for line in lines:
+    table = terminal.table(*(titles[number] for number in shown))
+    for line in suite_table.lines(body):
         cells = (line.cells[n] for n in shown)
         table.add_row(*(Text(cell, style=OF_SIGN.get(cell[:1], "")) for cell in cells))
     return table

@@ -51,7 +51,7 @@ def command(
     pasts = [Past(record, records, given) for record in wanted]
     announce(pasts, console)
     if only_list:
-        console.print(listing(pasts, console.width))
+        console.print(listing(pasts))
         return
     done: list[Repetition] = []
     for past in pasts:
@@ -61,7 +61,7 @@ def command(
             before = f"; {len(done)} of {len(pasts)} were repeated before" if done else ""
             raise LabError(f"{error}{before}", error.status) from None
     if len(done) > 1:
-        console.print(overview(done, console.width))
+        console.print(overview(done))
     conclude(done, console)
 
 
@@ -97,10 +97,9 @@ def announce(pasts: Sequence[Past], console: Console) -> None:
     console.print(", ".join(parts))
 
 
-def listing(pasts: Sequence[Past], width: int) -> Table:
+def listing(pasts: Sequence[Past]) -> Table:
     """What would be measured: each with its time, and whether its commit must be built."""
-    made = terminal.table("id", "kind", "took", "source", least=8)
-    made.add_column("what", no_wrap=True, overflow="ellipsis", max_width=max(20, width - 54))
+    made = terminal.table("id", "kind", "took", "source", rest="what")
     for past in pasts:
         seconds = rerun.expected_s(past)
         try:
@@ -134,7 +133,7 @@ def show(repetition: Repetition, console: Console) -> None:
     assert again is not None
     before = repetition.past.record
     recorded = f"recorded {before.time[:10]}"
-    made = terminal.table(("", 12), (recorded, 20), ("measured now", 20), ("", 8))
+    made = terminal.table("", recorded, "measured now", "")
     for figure in judgement.figures:
         made.add_row(
             Text(figure.name), shown(figure.recorded), shown(figure.repeated), mark(figure.state)
@@ -159,10 +158,9 @@ def mark(state: str) -> Text:
     return Text(words.marked(state), style=words.style(state))
 
 
-def overview(done: Sequence[Repetition], width: int) -> Table:
+def overview(done: Sequence[Repetition]) -> Table:
     """One line for each record."""
-    made = terminal.table("record", "again", "result", least=12)
-    made.add_column("what", no_wrap=True, overflow="ellipsis", max_width=max(20, width - 48))
+    made = terminal.table("record", "again", "result", rest="what")
     for repetition in done:
         again = repetition.again.id if repetition.again else "–"
         state = Text(repetition.state, style=words.style(repetition.state))

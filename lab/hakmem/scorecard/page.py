@@ -129,19 +129,13 @@ def show(found: Sequence[Row], console: Console) -> None:
 
 
 def _table(area: str, found: Sequence[Row], width: int) -> Table:
-    """With the intervals where there is room for them, and with the records where there is more."""
-    middle = ["interval"] if width >= 76 else []
-    record = ["record"] if width >= 120 else []
-    table = terminal.table(area, ">bound", ">last", *middle, "state", *record)
-    first = table.columns[0]
-    first.ratio, first.overflow, first.no_wrap, first.min_width = 1, "fold", False, 10
+    """With the records where there is room for them."""
+    record = ["record"] * (width >= 120)
+    table = terminal.table(area, ">bound", ">last", "interval", "state", *record)
     for row in found:
-        id = Text(row.record.id if row.record else "", style="dim")
         state = Text(words.marked(row.state), style=words.style(row.state))
-        inner = [interval(row)] if middle else []
-        table.add_row(
-            Text(name(row)), bound(row), last(row), *inner, state, *([id] if record else [])
-        )
+        ids = [Text(row.record.id if row.record else "", style="dim")] * len(record)
+        table.add_row(Text(name(row)), bound(row), last(row), interval(row), state, *ids)
     return table
 
 
