@@ -132,18 +132,27 @@ HK_INLINE const hk_shadows_t *hk_shadows_at(const void *p) {
     return &ss->slices[((uintptr_t)p >> HK_SLICE_SHIFT) & (HK_SLICES - 1)];
 }
 
-/* The bits of the block of class cls that starts at p, an address in a slab of that class; NULL where none starts
- * there. `quick`, where the class is not 1: behind the slab's last block there are some as well, that are 0. */
-HK_INLINE _Atomic uint16_t *hk_shadow_in(const void *p, size_t cls, bool quick) {
+/* The bits of the block that starts at p, an address in a slab of blocks of `size` bytes, NULL where none starts there; behind the
+ * slab's last block there are some as well, that are 0. */
+HK_INLINE _Atomic uint16_t *hk_shadow_by(const void *p, uint64_t reciprocal, size_t size) {
     const hk_shadows_t *slice = hk_shadows_at(p);
-    const hk_class_t *c = &hk_classes[cls];
     const size_t offset = (size_t)((const char *)p - slice->base);
-    const unsigned index = hk_class_index(c, offset);
-    if (HK_UNLIKELY((size_t)index * c->size != offset || (!quick && index >= c->blocks)))
+    const size_t index = (offset * reciprocal) >> 40; /* hk_class_index() */
+    if (HK_UNLIKELY(index * size != offset))
         return NULL;
     _Atomic uint16_t *shadow = slice->shadow + index;
     if (shadow == NULL)
         __builtin_unreachable(); /* there is no need to ask */
+    return shadow;
+}
+
+/* The bits of the block of class cls that starts at p, an address in a slab of that class; NULL where none starts
+ * there. `quick`, where the class is not 1: behind the slab's last block there are some as well, that are 0. */
+HK_INLINE _Atomic uint16_t *hk_shadow_in(const void *p, size_t cls, bool quick) {
+    const hk_class_t *c = &hk_classes[cls];
+    _Atomic uint16_t *shadow = hk_shadow_by(p, c->reciprocal, c->size);
+    if (!quick && shadow != NULL && (size_t)(shadow - hk_shadows_at(p)->shadow) >= c->blocks)
+        return NULL;
     return shadow;
 }
 

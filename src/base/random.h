@@ -5,9 +5,15 @@
 
 /* Both halves of a product in one: no bit of it depends on a few bits of either factor. */
 HK_INLINE uint64_t hk_folded(uint64_t a, uint64_t b) {
+#if defined(__x86_64__)
+    uint64_t high; /* compilers may take the product through memory */
+    __asm__("mulq %2" : "+a"(a), "=d"(high) : "rm"(b) : "cc");
+    return high ^ a;
+#else
     __extension__ typedef unsigned __int128 wide_t;
     const wide_t product = (wide_t)a * b;
     return (uint64_t)(product >> 64) ^ (uint64_t)product;
+#endif
 }
 
 /* The next number of a stream, uniformly spread below `end`. A small multiplicative generator: fast, and

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <threads.h>
 #include <time.h>
 
 #include "base/calls.h"
@@ -58,29 +59,56 @@ atomic_uint hk_workers;
 typedef void run_t(void);
 
 static void *work(void *run) {
+    const struct sched_param none = {0};
     hk_add_relaxed(&hk_workers, 1u);
+    if (has_real_time_priority)
+        (void)HK_CALL(other, syscall(SYS_sched_setscheduler, 0, SCHED_OTHER, &none));
     ((run_t *)run)();
     hk_sub_relaxed(&hk_workers, 1u);
     return NULL;
 }
 
+static int work_as_c11_has_it(void *run) {
+    work(run);
+    return 0;
+}
+
+/* Whether pthread_create() is not the C library's, but the program's or a preloaded tool's. Its locks may be held where we are, for
+ * the C library allocates as it makes a thread. Its own lies near its other function that makes one. */
+static bool is_replaced(void) {
+    enum { NEAR = 64 * HK_KIB };
+    return !HK_NO_OVERRIDE && (uintptr_t)pthread_create - (uintptr_t)thrd_create + NEAR > 2 * NEAR;
+}
+
 /* A small stack has no room for a program's thread-local storage where that is large; then the
- * usual one is taken. */
+ * usual one is taken. What is said of the thread has nothing to be destroyed, and a name less is looked up. */
+static int create(run_t *run) {
+    int error = EINVAL;
+    for (unsigned usual = 0; usual < 2 && error == EINVAL; usual++) {
+        pthread_attr_t attributes;
+        pthread_attr_init(&attributes);
+        pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+        if (usual == 0)
+            pthread_attr_setstacksize(&attributes, STACK_BYTES);
+        pthread_t thread;
+        error = HK_COUNTED(other, pthread_create(&thread, &attributes, work, (void *)run));
+    }
+    return error;
+}
+
+/* Hardly anybody replaces these; but the stack is the usual one always. */
+static int create_past_others(run_t *run) {
+    thrd_t thread;
+    if (HK_COUNTED(other, thrd_create(&thread, work_as_c11_has_it, (void *)run)) != thrd_success)
+        return EAGAIN;
+    thrd_detach(thread);
+    return 0;
+}
+
 int hk_worker_start(run_t *run) {
-    pthread_attr_t attributes;
-    pthread_t thread;
     hk_assert(run != NULL && hk_lock_may_take(HK_RANK_WRITING)); /* that is, holds none at all */
     const uint64_t before = hk_signals_block(HK_SIGNALS_FROM_OUTSIDE);
-    pthread_attr_init(&attributes);
-    if (has_real_time_priority)
-        pthread_attr_setinheritsched(&attributes, PTHREAD_EXPLICIT_SCHED);
-    pthread_attr_setstacksize(&attributes, STACK_BYTES);
-    int error = HK_COUNTED(other, pthread_create(&thread, &attributes, work, (void *)run));
-    if (error == EINVAL || error == EPERM)
-        error = HK_COUNTED(other, pthread_create(&thread, NULL, work, (void *)run));
-    if (error == 0)
-        pthread_detach(thread);
-    pthread_attr_destroy(&attributes);
+    const int error = is_replaced() ? create_past_others(run) : create(run);
     hk_signals_block(before);
     return error;
 }

@@ -12,6 +12,7 @@
 #include "base/report.h"
 #include "config/config.h"
 #include "front/bounds.h"
+#include "front/crowd.h"
 #include "front/emergency.h"
 #include "front/guarded.h"
 #include "front/magazine.h"
@@ -156,6 +157,7 @@ static void *take(hk_thread_t *thread, unsigned cls, size_t n, size_t align, siz
 static HK_COLD size_t reclaim(hk_thread_t **thread, bool what_waits) {
     hk_thread_flush(*thread, what_waits);
     hk_threads_cool_orphans();
+    hk_crowds_clear();
     hk_heap_collect(&(*thread)->heap);
     hk_large_free_late();
     size_t bytes = 0;
@@ -320,11 +322,14 @@ void *hk_take_block(unsigned cls, size_t n, size_t align) {
     return allocate(cls, n, align, &dirty);
 }
 
+/* Up to the end of a page: what is usable behind that may have no memory, and would get some. */
 void *hk_take_clear(size_t n, size_t align) {
     size_t dirty;
     void *p = allocate(0, n, align, &dirty);
-    if (p != NULL && dirty != 0)
-        hk_purge_clear(p, dirty < n ? dirty : hk_usable(p));
+    if (p != NULL && dirty != 0) {
+        const size_t pages = hk_align_up((uintptr_t)p + n, hk_os_page_size()) - (uintptr_t)p;
+        hk_purge_clear(p, dirty < n ? dirty : hk_min(pages, hk_usable(p)));
+    }
     return p;
 }
 

@@ -102,10 +102,13 @@ static bool has_one_thread(void) {
     return &__libc_single_threaded != NULL && __libc_single_threaded != 0;
 }
 
+/* So often a thread has come the long way that does but a little. */
+enum { HARDLY = 16 };
+
 /* What was written over is found when it is freed, or serves again; the blocks that came from slabs last are looked at sooner, each time
  * that a thread comes the long way while it has hardly done so, and now and then later. It is closed. */
 static void look_again(hk_quarantine_t *q) {
-    enum { HARDLY = 16, NOW_AND_THEN = 256 };
+    enum { NOW_AND_THEN = 128 };
     const unsigned visits = ++q->visits_of_all;
     if (HK_LIKELY(visits > HARDLY && visits % NOW_AND_THEN != 0) || !has_one_thread())
         return;
@@ -118,28 +121,28 @@ static void look_again(hk_quarantine_t *q) {
  * which is memory's but for a few: who comes back to the blocks in the order in which they were asked for waits for memory where that
  * runs backwards. Returns how many. */
 static unsigned refill(hk_thread_t *thread, hk_quarantine_t *q, unsigned cls) {
-    void *blocks[HK_QUARANTINE_FRESH];
-    unsigned n = 0;
+    void *blocks[HK_QUARANTINE_MORE_FRESH];
     if (HK_UNLIKELY(hk_load_relaxed(&thread->gate) == HK_INSIDE))
         return 0; /* a handler's: its thread may be about to take what is on top of the magazine */
     grow(thread, q, cls, false);
     const uint64_t dice = hk_quarantine_close(q);
     look_again(q);
-    const unsigned most = (unsigned)hk_min(hk_quarantine_out_left(q, cls), HK_QUARANTINE_FRESH);
-    while (n < most && (blocks[n] = hk_magazine_take(thread, cls)) != NULL)
-        n++;
+    const unsigned fresh =
+        q->visits_of_all <= HARDLY ? HK_QUARANTINE_FRESH : HK_QUARANTINE_MORE_FRESH;
+    const unsigned most = (unsigned)hk_min(hk_quarantine_out_left(q, cls), fresh);
+    const unsigned n = hk_magazine_take_some(thread, cls, blocks, most);
     if (n != 0)
         hk_quarantine_put_fresh(q, cls, blocks, n);
     hk_quarantine_open(q, dice);
     return n;
 }
 
-/* What was closed is opened. */
-static HK_NOINLINE void *hand_out_any(hk_quarantine_t *q, uint64_t dice, hk_waiting_t is,
-                                      unsigned cls, size_t n, hk_by_t by) {
+/* The block that was just taken, whatever it is. What was closed is opened. */
+static HK_NOINLINE void *hand_out_any(hk_quarantine_t *q, uint64_t dice, unsigned cls, size_t n,
+                                      hk_by_t by) {
+    const hk_waiting_t is = hk_load_relaxed(&q->bays[cls].top)[1];
     hk_block_hand_out_any(is, cls, n, by);
-    if (q != NULL)
-        hk_quarantine_open(q, dice);
+    hk_quarantine_open(q, dice);
     return is.p;
 }
 
@@ -162,7 +165,10 @@ static HK_NOINLINE void *of_class(size_t bytes, size_t n, size_t align, hk_by_t 
     const uint64_t dice = q != NULL ? hk_quarantine_close(q) : 0;
     if (q != NULL)
         hk_quarantine_note(q, p);
-    return hand_out_any(q, dice, (hk_waiting_t){p, hk_shadow_of(p, cls)}, cls, n, by);
+    hk_block_hand_out_any((hk_waiting_t){p, hk_shadow_of(p, cls)}, cls, n, by);
+    if (q != NULL)
+        hk_quarantine_open(q, dice);
+    return p;
 }
 
 void *hk_guarded_aligned(size_t n, size_t align, hk_by_t by) {
@@ -199,12 +205,17 @@ HK_INLINE void *unsampled(size_t n, hk_by_t by) {
     hk_quarantine_t *q = quarantine_at_hand();
     const uint64_t dice = HK_LIKELY(q != NULL) ? hk_quarantine_close(q) : 0;
     if (HK_LIKELY(dice != 0)) { /* else it is interrupted */
-        const hk_waiting_t got = hk_quarantine_take_closed(q, cls);
-        if (HK_UNLIKELY(got.p != NULL && !hk_block_hand_out(q, got, cls, n, by)))
-            return hand_out_any(q, dice, got, cls, n, by);
+        hk_bay_t *bay = hk_quarantine_bay(q, cls);
+        const hk_waiting_t *got = hk_quarantine_take_closed(bay);
+        if (HK_LIKELY(got != NULL)) {
+            void *p = got->p;
+            hk_assert(bay->room == hk_classes[cls].size);
+            if (HK_UNLIKELY(!hk_block_hand_out(bay, got, n, by)))
+                return hand_out_any(q, dice, cls, n, by);
+            hk_quarantine_open(q, dice);
+            return p;
+        }
         hk_quarantine_open(q, dice);
-        if (HK_LIKELY(got.p != NULL))
-            return got.p;
     }
     return unsampled_refilled(cls, n, by);
 }
@@ -257,14 +268,16 @@ static void give_back(hk_thread_t *thread, hk_quarantine_t *q, unsigned cls, voi
 /* Half of those that have waited go to the magazine, or to their slabs where that has no room. */
 static void make_room(hk_thread_t *thread, hk_quarantine_t *q, unsigned cls) {
     uint64_t dice = hk_quarantine_close(q);
-    void *p;
+    const hk_waiting_t *place;
     for (unsigned i = hk_quarantine_most_out(q, cls) / 2;
-         i > 0 && (p = hk_quarantine_take_closed(q, cls).p) != NULL; i--)
+         i > 0 && (place = hk_quarantine_take_closed(&q->bays[cls])) != NULL; i--) {
+        void *p = place->p;
         if (HK_UNLIKELY(!hk_magazine_give(thread, cls, p))) {
             hk_quarantine_open(q, dice);
             hk_free_long(p);
             dice = hk_quarantine_close(q);
         }
+    }
     hk_quarantine_open(q, dice);
 }
 
@@ -305,14 +318,16 @@ static HK_COLD void free_odd(void *p, unsigned cls, hk_by_t by, size_t n) {
 }
 
 /* What has no way in of its own, and the first of each class. */
-static HK_NOINLINE void free_longer(hk_quarantine_t *q, hk_waiting_t is, unsigned cls, hk_by_t by,
+static HK_NOINLINE void free_longer(hk_quarantine_t *q, void *p, unsigned cls, hk_by_t by,
                                     size_t n) {
+    const hk_waiting_t is = {p, hk_shadow_in(p, cls, true)};
+    hk_bay_t *bay = hk_quarantine_bay(q, cls);
     const uint64_t dice = hk_quarantine_close(q);
     hk_quarantine_use(q, cls);
-    if (!hk_block_take_back(q, is, cls, by, n, true)) {
+    if (!hk_block_take_back(bay, is, by, n, true)) {
         hk_quarantine_open(q, dice);
-        free_odd(is.p, cls, by, n);
-    } else if (!hk_quarantine_put(q, dice, cls, is)) {
+        free_odd(p, cls, by, n);
+    } else if (!hk_quarantine_put(q, dice, bay, is)) {
         retire(cls, is);
     }
 }
@@ -323,17 +338,18 @@ HK_INLINE void free_small(void *p, size_t cls, hk_by_t by, size_t n) {
         free_odd(p, (unsigned)cls, by, n);
         return;
     }
-    const hk_waiting_t is = {p, hk_shadow_in(p, cls, true)};
-    if (HK_UNLIKELY(q->looks[cls] > HK_CLEAR_STEPS)) {
-        free_longer(q, is, (unsigned)cls, by, n);
+    hk_bay_t *bay = hk_quarantine_bay(q, cls);
+    if (HK_UNLIKELY(bay->looks > HK_CLEAR_STEPS)) {
+        free_longer(q, p, (unsigned)cls, by, n);
         return;
     }
+    const hk_waiting_t is = {p, hk_shadow_by(p, bay->reciprocal, bay->room)};
     const uint64_t dice = hk_quarantine_close(q);
-    if (HK_UNLIKELY(!hk_block_take_back(q, is, cls, by, n, false))) {
+    if (HK_UNLIKELY(!hk_block_take_back(bay, is, by, n, false))) {
         hk_quarantine_open(q, dice);
-        free_odd(p, (unsigned)cls, by, n);
-    } else if (HK_UNLIKELY(!hk_quarantine_put(q, dice, cls, is))) {
-        retire((unsigned)cls, is);
+        free_odd(p, hk_quarantine_class(q, bay), by, n);
+    } else if (HK_UNLIKELY(!hk_quarantine_put(q, dice, bay, is))) {
+        retire(hk_quarantine_class(q, bay), is);
     }
 }
 

@@ -2,14 +2,13 @@
 
 #include "backend/region.h"
 #include "base/counters.h"
+#include "front/crowd.h"
 #include "front/guarded.h"
 #include "policy/look.h"
 #include "policy/purger.h"
 
 enum {
     SHRINK = 32,
-    CROWD_VISITS = 32,
-    BUSY_VISITS = 30 * CROWD_VISITS,
     IDLE_VISITS = 256,
     LOOKS = 8,
     PREFETCHED = 4,
@@ -23,10 +22,6 @@ enum {
     SLACK = 256, /* slots that may lie unused between magazines' */
     SMALL = 512  /* bytes of which a thread in a crowd may have a few */
 };
-
-/* Threads that have so little each, on average, and are so many, share their slabs for long. */
-enum { VERY_MANY = HK_HOSTILE ? 4 : 96 };
-#define LITTLE_EACH HK_MIB
 
 #define NOTED_AT_ONCE (64 * HK_KIB)
 
@@ -182,20 +177,13 @@ static unsigned find_place(hk_thread_t *thread, hk_thread_rest_t *rest, unsigned
     return rest->used - n;
 }
 
-/* One of many threads does, but for one that comes and goes where they are not very many: a record that has served
- * several would have each of them cross the boundary for nearly every block. */
-static bool begins_in_crowd(const hk_thread_t *thread) {
-    return hk_threads_are_many() &&
-           (hk_load_relaxed(&hk_heap_threads) > VERY_MANY || !hk_thread_comes_and_goes(thread));
-}
-
 static void set_capacity(hk_thread_t *thread, unsigned cls, unsigned capacity) {
     hk_magazine_t *mag = &thread->magazines[cls];
     hk_thread_rest_t *rest = capacity > HK_FEW ? hk_thread_rest(thread) : NULL;
     if (rest == NULL)
         capacity = (unsigned)hk_min(capacity, HK_FEW);
     if (mag->capacity == 0)
-        mag->crowd = begins_in_crowd(thread);
+        mag->crowd = hk_crowd_begins(thread);
     thread->allotted -= (size_t)mag->capacity * hk_classes[cls].size;
     thread->allotted += (size_t)capacity * hk_classes[cls].size;
     unsigned place = rest != NULL ? hk_load_relaxed(&rest->place[cls]) : 0;
@@ -255,7 +243,7 @@ static unsigned taken_in_crowd(void) { return HK_UNLIKELY(hk_guarded()) ? HK_SHU
 /* How many blocks more a magazine should have room for. The first few need no memory of their own;
  * where there is that already, from an earlier thread, they are left out. */
 static unsigned growth(const hk_thread_t *thread, size_t size, unsigned now) {
-    if (now == 0 && begins_in_crowd(thread))
+    if (now == 0 && hk_crowd_begins(thread))
         return (unsigned)hk_max(size <= SMALL ? HK_FEW : 1, taken_in_crowd());
     if (now == 0 && hk_load_relaxed(&thread->rest) == NULL)
         return HK_FEW;
@@ -311,21 +299,6 @@ void hk_magazine_fill(hk_thread_t *thread, unsigned cls, unsigned blocks) {
     }
 }
 
-/* Whether there are very many threads that have little each. */
-static HK_COLD bool are_very_many(void) {
-    const size_t threads = hk_load_relaxed(&hk_heap_threads);
-    return threads > VERY_MANY && hk_look_in_use() / threads < LITTLE_EACH;
-}
-
-/* One of many threads takes its blocks one by one from slabs that it shares and has room for few of them, since
- * pages of its own for each class are more than all else it has. So many visits end that, and where there are
- * very many threads that have little each, once it has turned out to be busy. */
-static bool is_in_crowd(hk_magazine_t *mag) {
-    if (++mag->crowd_visits % CROWD_VISITS == 0)
-        mag->crowd = mag->crowd_visits < BUSY_VISITS && are_very_many();
-    return mag->crowd;
-}
-
 /* Whether what is freed of the class is to go back to its slab soon: not of a thread that only frees. */
 HK_INLINE bool is_sparse(const hk_magazine_t *mag, unsigned cls) {
     return HK_UNLIKELY(hk_heap_is_sparse(cls)) && mag->streak < SURE;
@@ -333,7 +306,7 @@ HK_INLINE bool is_sparse(const hk_magazine_t *mag, unsigned cls) {
 
 /* Only a thread that takes and frees in turn gets a wide magazine, and only one that it comes to often, of all its
  * visits, grows beyond a few slots. */
-static hk_magazine_t *visit(hk_thread_t *thread, unsigned cls, bool frees) {
+static void visit(hk_thread_t *thread, unsigned cls, bool frees) {
     hk_magazine_t *mag = &thread->magazines[cls];
     const hk_class_t *c = &hk_classes[cls];
     const unsigned most = frees != mag->frees ? c->magazine : c->narrow;
@@ -342,8 +315,8 @@ static hk_magazine_t *visit(hk_thread_t *thread, unsigned cls, bool frees) {
     if (!frees)
         mag->streak = 0;
     mag->visited = ++thread->visits;
-    if (mag->crowd && mag->capacity != 0 && is_in_crowd(mag))
-        return mag;
+    if (mag->crowd && mag->capacity != 0 && hk_crowd_stays(mag))
+        return;
     const size_t part = hk_magazines_part();
     if (HK_UNLIKELY(thread->allotted > part)) /* there are more threads now */
         take_from_largest(thread, cls);
@@ -353,7 +326,6 @@ static hk_magazine_t *visit(hk_thread_t *thread, unsigned cls, bool frees) {
     } else if (grows && mag->capacity < most) {
         enlarge(thread, cls, most, part);
     }
-    return mag;
 }
 
 /* Where the heap has grown: what lies in magazines that nobody has come to since it did so last, and keeps slabs from
@@ -380,9 +352,37 @@ static unsigned at_once(unsigned cls) {
     return hk_pool_carved(cls) <= FEW_SLABS * HK_SLICE ? MORE_AT_ONCE : FEW_AT_ONCE;
 }
 
+/* One of many threads takes its blocks one by one from slabs that it shares and has room for few of them, since
+ * pages of its own for each class are more than all else it has. */
+HK_INLINE bool is_served_by_crowd(hk_magazine_t *mag) {
+    return HK_UNLIKELY(mag->crowd) && mag->capacity != 0 && !hk_guarded() && hk_crowd_stays(mag);
+}
+
+static unsigned refill_from_crowd(hk_thread_t *thread, unsigned cls) {
+    void **slots = hk_magazine_slots(thread, cls);
+    slots[1] = hk_crowd_take(thread, cls);
+    hk_store_relaxed(&thread->cache.top[cls], slots + (slots[1] != NULL));
+    return slots[1] != NULL;
+}
+
+static unsigned flush_to_crowd(hk_thread_t *thread, unsigned cls) {
+    void **slots = hk_magazine_slots(thread, cls);
+    const unsigned held = shut(thread, cls, slots);
+    void *oldest = slots[1];
+    if (held > 1)
+        memmove(slots + 1, slots + 2, (held - 1) * sizeof *slots);
+    open_again(thread, cls, slots, held - (held != 0));
+    if (held != 0)
+        note(thread, (size_t)hk_crowd_give(thread, cls, oldest) * hk_classes[cls].size);
+    return held != 0;
+}
+
 /* Half of the magazine, so that misses in a row ask for more each time as it grows, and all of one that does so no more. */
 unsigned hk_magazine_refill(hk_thread_t *thread, unsigned cls) {
-    hk_magazine_t *mag = visit(thread, cls, false);
+    hk_magazine_t *mag = &thread->magazines[cls];
+    if (is_served_by_crowd(mag))
+        return refill_from_crowd(thread, cls);
+    visit(thread, cls, false);
     void **slots = hk_magazine_slots(thread, cls);
     const hk_class_t *c = &hk_classes[cls];
     hk_assert(hk_magazine_held(thread, cls) == 0);
@@ -425,7 +425,10 @@ static bool only_frees(hk_thread_t *thread, unsigned cls, unsigned held) {
  * as many each time. Where the visit has enlarged the magazine there is room already. */
 unsigned hk_magazine_flush(hk_thread_t *thread, unsigned cls) {
     enum { MOST = 9 };
-    hk_magazine_t *mag = visit(thread, cls, true);
+    hk_magazine_t *mag = &thread->magazines[cls];
+    if (is_served_by_crowd(mag))
+        return flush_to_crowd(thread, cls);
+    visit(thread, cls, true);
     unsigned held = hk_magazine_held(thread, cls);
     if (held < mag->capacity)
         return 0;

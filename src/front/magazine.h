@@ -44,6 +44,17 @@ HK_INLINE void *hk_magazine_take(hk_thread_t *thread, unsigned cls) {
     return hk_hit_pop_class(&thread->cache, cls);
 }
 
+/* Takes up to so many of those on top, which stay in their order; returns how many. */
+HK_INLINE unsigned hk_magazine_take_some(hk_thread_t *thread, unsigned cls, void **blocks,
+                                         unsigned most) {
+    void **top = hk_load_relaxed(&thread->cache.top[cls]);
+    const unsigned n = (unsigned)hk_min(hk_magazine_held(thread, cls), most);
+    for (unsigned i = 0; i < n; i++)
+        blocks[i] = top[(ptrdiff_t)i + 1 - (ptrdiff_t)n];
+    hk_store_relaxed(&thread->cache.top[cls], top - n);
+    return n;
+}
+
 /* Puts p on top; false: the magazine is full. */
 HK_INLINE bool hk_magazine_give(hk_thread_t *thread, unsigned cls, void *p) {
     return hk_hit_push_kind(&thread->cache, cls, p);

@@ -6,6 +6,7 @@
 #include "backend/meta.h"
 #include "backend/pagemap.h"
 #include "backend/region.h"
+#include "front/crowd.h"
 #include "front/guarded.h"
 #include "front/magazine.h"
 #include "front/observed.h"
@@ -47,8 +48,6 @@ static atomic_uint ending;   /* atomic: threads that have begun to end and are n
 static unsigned unnoticed;   /* lock: registry; threads whose end nobody will hear of */
 static _Atomic size_t warm_bytes; /* atomic: what orphans have, and those about to be */
 
-hk_heap_t hk_crowds[HK_CROWDS];
-
 hk_lock_t hk_shared_lock = HK_LOCK_INIT(HK_RANK_SHARED);
 hk_thread_t hk_shared_record; /* untouched pages until a thread needs it */
 
@@ -69,7 +68,7 @@ HK_COLD bool hk_frees_first(void) {
 bool hk_thread_is_inside(void) {
     const hk_thread_t *own = hk_load_relaxed(&hk_tc)->thread;
     return own != NULL ? hk_load_relaxed(&own->gate) == HK_INSIDE
-                       : hk_load_relaxed(&outside.inside);
+                       : hk_load_relaxed(&outside.inside) || hk_is_purger;
 }
 
 /* Under the registry lock, so that no heap appears while a fork holds them all. */
@@ -97,39 +96,14 @@ hk_thread_rest_t *hk_thread_rest(hk_thread_t *thread) {
     return rest;
 }
 
-static atomic_uint idle_crowds; /* atomic: written under the registry lock; of the orphans */
-
-/* Not before there are many threads: most processes never touch these pages. Once they are few again anybody may have
- * the slabs. */
-static HK_COLD void gather_crowds_locked(bool many) {
-    static bool gathered; /* lock: registry */
-    for (unsigned i = 0; i < HK_CROWDS && !gathered; i++)
-        hk_heap_init(&hk_crowds[i]);
-    for (unsigned i = 0; i < HK_CROWDS && gathered; i++)
-        hk_heap_set_orphan(&hk_crowds[i], !many);
-    hk_store_relaxed(&idle_crowds, many ? 0u : (unsigned)HK_CROWDS);
-    gathered = true;
-}
-
 /* So many threads more have a record. */
 static void serve_locked(int more) {
     static bool many; /* lock: registry */
     const unsigned now = hk_load_relaxed(&hk_heap_threads) + (unsigned)more;
     if (HK_UNLIKELY(many != (now > HK_MANY_THREADS)))
-        gather_crowds_locked(many = !many);
+        hk_crowds_gather_locked(many = !many);
     hk_store_release(&hk_heap_threads, now);
     hk_store_relaxed(&hk_purger_on_foot, now <= 1);
-}
-
-hk_heap_t *hk_crowd(hk_thread_t *thread) {
-    static atomic_uint more; /* atomic: any thread; but for the first, how many are in use */
-    const unsigned last = hk_load_relaxed(&more);
-    unsigned looks = 0;
-    for (; looks <= last && hk_lock_is_taken(&hk_crowds[thread->crowd].lock); looks++)
-        thread->crowd = thread->crowd < last ? thread->crowd + 1 : 0;
-    if (looks > last && last + 1 < HK_CROWDS)
-        hk_store_relaxed(&more, thread->crowd = last + 1);
-    return &hk_crowds[thread->crowd];
 }
 
 static void thread_ends(void *record);
@@ -229,7 +203,7 @@ static hk_thread_t *attach(void) {
 }
 
 static HK_COLD hk_thread_t *enter_outside(bool frees) {
-    if (hk_load_relaxed(&outside.inside) || hk_fork_is_mine())
+    if (hk_load_relaxed(&outside.inside) || hk_is_purger || hk_fork_is_mine())
         return NULL;
     hk_store_relaxed(&outside.inside, true);
     atomic_signal_fence(memory_order_seq_cst);
@@ -367,7 +341,8 @@ static void leave_behind(hk_thread_t *thread) {
     if (stays_warm(thread))
         return;
     hk_magazines_flush(thread);
-    if (before + hk_load_relaxed(&hk_heap_orphans) >= FEW_ORPHANS + hk_load_relaxed(&idle_crowds))
+    if (before + hk_load_relaxed(&hk_heap_orphans) >=
+        FEW_ORPHANS + hk_load_relaxed(&hk_crowds_idle))
         hk_heap_collect(&thread->heap);
     hk_magazines_reset(thread);
 }
@@ -389,6 +364,8 @@ static void thread_ends(void *unused) {
     hk_lock(&hk_registry);
     hk_store_relaxed(&hk_tc, (hk_tcache_t *)&no_cache);
     hk_thread_orphan_locked(thread);
+    if (hk_load_relaxed(&hk_heap_threads) == HK_MANY_THREADS)
+        hk_crowds_clear();
     hk_add_seq(&ending, -1u);
     hk_gate_leave(thread);
     bool last = hk_load_relaxed(&hk_heap_threads) <= unnoticed;
@@ -414,6 +391,17 @@ void hk_threads_cool_orphans(void) {
 
 /* ---- all threads ---- */
 
+/* Whether the thread whose record it is has left by the system's call alone, past all destructors: where its cache was found is not mapped
+ * any more, or is another thread's. */
+static bool has_gone(const hk_thread_t *thread, const hk_thread_rest_t *rest) {
+    if (thread->tc == &hk_tc)
+        return false;
+    if (!hk_os_readable(thread->tc))
+        return true;
+    const hk_tcache_t *tc = hk_load_relaxed(thread->tc);
+    return tc != &thread->cache && (rest == NULL || tc != &rest->trap);
+}
+
 void hk_thread_plan_locked(hk_thread_t *thread) {
     unsigned plan = hk_plan_from_options();
     if (plan == 0 && hk_sampling() && hk_watched() != HK_WATCHED_GUARDS)
@@ -424,6 +412,10 @@ void hk_thread_plan_locked(hk_thread_t *thread) {
         hk_store_relaxed(&thread->plan, plan | HK_PLAN_NEW);
     if (thread->tc == NULL)
         return;
+    if (has_gone(thread, hk_load_acquire(&thread->rest))) {
+        hk_thread_orphan_locked(thread);
+        return;
+    }
     /* without memory for a trap only what comes to the boundary anyway is observed */
     hk_thread_rest_t *rest = plan != 0 ? hk_thread_rest(thread) : NULL;
     if (rest != NULL && rest->trap.thread == NULL) {
@@ -486,4 +478,5 @@ static void add_held(hk_thread_t *thread, void *blocks) {
 void hk_threads_held(size_t blocks[HK_CLASS_COUNT]) {
     memset(blocks, 0, HK_CLASS_COUNT * sizeof *blocks);
     visit_all(add_held, blocks);
+    hk_crowds_add_held(blocks);
 }

@@ -146,18 +146,11 @@ HK_INLINE bool hk_thread_comes_and_goes(const hk_thread_t *thread) {
 }
 
 /* Whether there are so many threads that one which needs few blocks gets no slab of its own for
- * them; and the heaps that it shares with the others. */
+ * them (front/crowd.h). */
 enum { HK_MANY_THREADS = HK_HOSTILE ? 2 : 32 };
 HK_INLINE bool hk_threads_are_many(void) {
     return hk_load_acquire(&hk_heap_threads) > HK_MANY_THREADS;
 }
-enum { HK_CROWDS = 16 };
-extern hk_heap_t hk_crowds[HK_CROWDS];
-
-/* One of those that nobody is at, or seems to be: the last one, or from there on. Only as many are in use as
- * that has taken so far. */
-hk_heap_t *hk_crowd(hk_thread_t *thread);
-
 /* Gives all blocks that the thread holds back to their slabs, those that wait in quarantine where they shall. The thread is entered. */
 void hk_thread_flush(hk_thread_t *thread, bool what_waits);
 

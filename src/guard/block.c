@@ -43,8 +43,11 @@ void hk_block_touch(void **blocks, unsigned n, unsigned cls) {
     const size_t bytes = hk_min(hk_classes[cls].size, hk_guard->zeroed), page = hk_os_page_size();
     uintptr_t before = 0;
     for (unsigned i = 0; i < n; i++) {
-        const uintptr_t end = (uintptr_t)blocks[i] + bytes, last = (end - 1) & ~(page - 1);
-        for (uintptr_t word = (uintptr_t)blocks[i]; word < end;) {
+        const uintptr_t start = (uintptr_t)blocks[i], end = start + bytes;
+        const uintptr_t last = (end - 1) & ~(page - 1);
+        if (HK_LIKELY(((start ^ before) | (last ^ before)) < page))
+            continue;
+        for (uintptr_t word = start; word < end;) {
             uint64_t zero = 0;
             if ((word ^ before) >= page)
                 hk_cas_acquire((_Atomic uint64_t *)word, &zero, (uint64_t)0);

@@ -53,16 +53,16 @@ void hk_block_hand_out_any(hk_waiting_t is, unsigned cls, size_t n, hk_by_t by);
 
 /* The block that has waited, free and of class cls, is somebody's now: n bytes of it, not much less than it has. False: it does
  * not read as zero, and nothing has changed. */
-HK_INLINE bool hk_block_hand_out(const hk_quarantine_t *q, hk_waiting_t is, unsigned cls, size_t n,
+HK_INLINE bool hk_block_hand_out(const hk_bay_t *bay, const hk_waiting_t *is, size_t n,
                                  hk_by_t by) {
-    const size_t room = q->room[cls];
-    char *p = is.p;
-    hk_assert(room == hk_classes[cls].size && n <= room && room - n <= HK_BLOCK_MOST_SLACK);
-    if (HK_UNLIKELY(!hk_is_clear(p, q->looks[cls])))
+    const size_t room = bay->room;
+    char *p = is->p;
+    hk_assert(n <= room && room - n <= HK_BLOCK_MOST_SLACK);
+    if (HK_UNLIKELY(!hk_is_clear(p, bay->looks)))
         return false;
     if (HK_LIKELY(hk_guard->tail != 0))
         hk_tail_begin(p, n, room);
-    hk_store_relaxed(is.shadow, (uint16_t)((room - n) << HK_BLOCK_SLACK_SHIFT | by));
+    hk_store_relaxed(is->shadow, (uint16_t)((room - n) << HK_BLOCK_SLACK_SHIFT | by));
     return true;
 }
 
@@ -80,13 +80,13 @@ void hk_block_clear_long(char *p, size_t n);
 
 /* Whatever is in a slab of class cls, and its shadow if it has one, is freed, by somebody who may know its size. False:
  * something is odd, and nothing has changed. `longer`: more may have to be cleared than has a way in. */
-HK_INLINE bool hk_block_take_back(const hk_quarantine_t *q, hk_waiting_t is, size_t cls, hk_by_t by,
-                                  size_t n, bool longer) {
-    const size_t room = q->room[cls];
+HK_INLINE bool hk_block_take_back(const hk_bay_t *bay, hk_waiting_t is, hk_by_t by, size_t n,
+                                  bool longer) {
+    const size_t room = bay->room;
     const size_t was = HK_LIKELY(is.shadow != NULL) ? hk_load_relaxed(is.shadow) : HK_BLOCK_FREE;
     const size_t bytes = room - (was >> HK_BLOCK_SLACK_SHIFT);
     const size_t ends = (bytes + HK_CLEAR_STEP) / HK_CLEAR_STEP; /* the tail's rest goes with it */
-    const size_t steps = hk_min(ends, q->looks[cls]);
+    const size_t steps = hk_min(ends, bay->looks);
     if (HK_UNLIKELY((longer && room == 0) || by != (was & HK_BLOCK_BY) ||
                     (n != bytes && n != HK_ANY_SIZE)) ||
         HK_UNLIKELY(!hk_block_set_free(is.shadow, (uint16_t)was)))

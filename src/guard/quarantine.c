@@ -23,18 +23,18 @@ unsigned hk_quarantine_out(unsigned cls) {
 
 /* As of some moment: while the class gets more places, not all of them. */
 unsigned hk_quarantine_count(hk_quarantine_t *q, unsigned cls) {
-    const hk_waiting_t *top = hk_load_relaxed(&q->top[cls]);
+    const hk_waiting_t *top = hk_load_relaxed(&q->bays[cls].top);
     const size_t out = (size_t)(top - hk_load_relaxed(&q->none[cls]));
-    return (out <= HK_QUARANTINE_OUT ? (unsigned)out : 0) + hk_load_relaxed(&q->wait[cls]);
+    return (out <= HK_QUARANTINE_OUT ? (unsigned)out : 0) + hk_load_relaxed(&q->bays[cls].wait);
 }
 
 unsigned hk_quarantine_list(const hk_quarantine_t *q, unsigned cls,
                             void *blocks[HK_QUARANTINE_MOST + HK_QUARANTINE_OUT]) {
-    const hk_waiting_t *waits = q->waits[cls];
+    const hk_waiting_t *waits = q->bays[cls].waits;
     unsigned n = 0;
-    for (const hk_waiting_t *is = hk_load_relaxed(&q->top[cls]); is->p != NULL; is--)
+    for (const hk_waiting_t *is = hk_load_relaxed(&q->bays[cls].top); is->p != NULL; is--)
         blocks[n++] = is->p;
-    for (unsigned i = 0; i <= q->last[cls]; i++)
+    for (unsigned i = 0; i <= q->bays[cls].last; i++)
         if (waits[i].p != NULL)
             blocks[n++] = waits[i].p;
     return n;
@@ -58,10 +58,10 @@ size_t hk_quarantine_bytes(void) {
 /* The class's places are from there on, where what it has lies already. */
 static void place(hk_quarantine_t *q, unsigned cls, hk_waiting_t *at, unsigned out, unsigned waits,
                   unsigned have) {
-    q->waits[cls] = at + 1 + out;
+    q->bays[cls].waits = at + 1 + out;
     hk_store_relaxed(&q->none[cls], at);
-    hk_store_relaxed(&q->top[cls], at + have);
-    q->last[cls] = (uint8_t)(waits - 1);
+    hk_store_relaxed(&q->bays[cls].top, at + have);
+    q->bays[cls].last = (uint8_t)(waits - 1);
 }
 
 void hk_quarantine_begin(hk_quarantine_t *q) {
@@ -74,30 +74,32 @@ void hk_quarantine_begin(hk_quarantine_t *q) {
 }
 
 void hk_quarantine_grow(hk_quarantine_t *q, unsigned cls) {
-    hk_waiting_t *waits = q->waits[cls], *out = waits - HK_QUARANTINE_FEW;
-    const size_t have = (size_t)(hk_load_relaxed(&q->top[cls]) + 1 - out);
+    hk_waiting_t *waits = q->bays[cls].waits, *out = waits - HK_QUARANTINE_FEW;
+    const size_t have = (size_t)(hk_load_relaxed(&q->bays[cls].top) + 1 - out);
     const unsigned most = hk_quarantine_out(cls);
     hk_waiting_t *at = q->unused;
     memcpy(at + 1, out, have * sizeof *at);
     memcpy(at + 1 + most, waits, HK_QUARANTINE_FEW * sizeof *at);
     q->unused += places_for(cls);
     place(q, cls, at, most, hk_quarantine_room(cls), (unsigned)have);
-    q->small -= q->room[cls] != 0;
-    q->visits[cls] = HK_QUARANTINE_ALL;
+    q->small -= q->bays[cls].room != 0;
+    q->bays[cls].visits = HK_QUARANTINE_ALL;
 }
 
 _Static_assert(HK_CLASS_COUNT <= 64, "a bit for each class");
 
 /* The size of a class is known once there is a block of it. */
 HK_COLD void hk_quarantine_use_first(hk_quarantine_t *q, unsigned cls) {
-    q->small += q->room[cls] == 0 && hk_quarantine_is_small(q, cls);
-    q->room[cls] = (uint16_t)hk_classes[cls].size;
-    q->looks[cls] = (uint8_t)hk_clear_steps(q->room[cls]);
+    q->small += q->bays[cls].room == 0 && hk_quarantine_is_small(q, cls);
+    q->bays[cls].room = (uint16_t)hk_classes[cls].size;
+    q->bays[cls].looks = (uint8_t)hk_clear_steps(q->bays[cls].room);
+    q->bays[cls].reciprocal = hk_classes[cls].reciprocal;
     q->used |= (uint64_t)1 << cls;
 }
 
 void hk_quarantine_leave(hk_quarantine_t *q) {
-    memset(q->looks, HK_CLEAR_STEPS + 1, sizeof q->looks);
+    for (unsigned cls = 0; cls < HK_CLASS_COUNT; cls++)
+        q->bays[cls].looks = HK_CLEAR_STEPS + 1;
     q->used = 0;
 }
 
@@ -116,30 +118,33 @@ HK_NOINLINE uint64_t hk_quarantine_throw(hk_quarantine_t *q) {
 
 bool hk_quarantine_put_out(hk_quarantine_t *q, unsigned cls, hk_waiting_t one) {
     hk_quarantine_use(q, cls);
-    hk_waiting_t *top = hk_load_relaxed(&q->top[cls]);
+    hk_waiting_t *top = hk_load_relaxed(&q->bays[cls].top);
     if (hk_quarantine_is_full(q, cls))
         return false;
     top[1] = one;
-    hk_store_relaxed(&q->top[cls], top + 1);
+    hk_store_relaxed(&q->bays[cls].top, top + 1);
     return true;
 }
 
 /* They mostly lie in one slice. */
 void hk_quarantine_put_fresh(hk_quarantine_t *q, unsigned cls, void *const *blocks, unsigned n) {
     const hk_class_t *c = &hk_classes[cls];
-    const hk_shadows_t *shadows = NULL;
+    hk_shadows_t slab = {NULL, NULL};
+    uintptr_t slice = 0;
     hk_quarantine_use(q, cls);
-    hk_waiting_t *top = hk_load_relaxed(&q->top[cls]);
-    hk_assert(top + n < q->waits[cls]);
-    for (const char *p, *before = NULL; n-- > 0; before = p) {
-        p = blocks[n];
-        if (shadows == NULL || ((uintptr_t)p ^ (uintptr_t)before) >= HK_SLICE)
-            shadows = hk_shadows_at(p);
-        const unsigned index = hk_class_index(c, (size_t)(p - shadows->base));
-        *++top = (hk_waiting_t){blocks[n], shadows->shadow + index};
-        hk_quarantine_note(q, blocks[n]);
+    hk_waiting_t *top = hk_load_relaxed(&q->bays[cls].top);
+    hk_assert(top + n < q->bays[cls].waits);
+    for (unsigned i = 0; i < n; i++) {
+        char *p = blocks[i];
+        if ((uintptr_t)p - slice >= HK_SLICE) {
+            slab = *hk_shadows_at(p);
+            slice = (uintptr_t)p & ~(uintptr_t)(HK_SLICE - 1);
+        }
+        top[i + 1] = (hk_waiting_t){p, slab.shadow + hk_class_index(c, (size_t)(p - slab.base))};
+        q->recent[(q->came + i) % HK_QUARANTINE_RECENT] = p;
     }
-    hk_store_relaxed(&q->top[cls], top);
+    q->came += n;
+    hk_store_relaxed(&q->bays[cls].top, top + n);
 }
 
 void *hk_quarantine_put_slow(hk_quarantine_t *q, unsigned cls, hk_waiting_t in) {
@@ -149,10 +154,10 @@ void *hk_quarantine_put_slow(hk_quarantine_t *q, unsigned cls, hk_waiting_t in) 
     if (dice == 1)
         dice = new_number(q);
     if (dice > 1) {
-        hk_waiting_t *place = q->waits[cls] + (dice & q->last[cls]);
+        hk_waiting_t *place = q->bays[cls].waits + (dice & q->bays[cls].last);
         out = *place;
         *place = in;
-        hk_quarantine_waits(q, cls, out.p == NULL);
+        hk_quarantine_waits(&q->bays[cls], out.p == NULL);
         dice >>= HK_QUARANTINE_BITS;
     }
     const bool gone = out.p == NULL || hk_quarantine_put_out(q, cls, out);
@@ -162,14 +167,14 @@ void *hk_quarantine_put_slow(hk_quarantine_t *q, unsigned cls, hk_waiting_t in) 
 
 void *hk_quarantine_drain(hk_quarantine_t *q, unsigned cls) {
     void *p = hk_quarantine_take(q, cls).p;
-    hk_waiting_t *waits = q->waits[cls];
-    for (unsigned i = 0; p == NULL && i <= q->last[cls]; i++) {
+    hk_waiting_t *waits = q->bays[cls].waits;
+    for (unsigned i = 0; p == NULL && i <= q->bays[cls].last; i++) {
         if ((p = waits[i].p) == NULL)
             continue;
         waits[i].p = NULL;
-        if (hk_load_relaxed(&q->wait[cls]) !=
+        if (hk_load_relaxed(&q->bays[cls].wait) !=
             0) /* a fork may have come between the block and its count */
-            hk_quarantine_waits(q, cls, -1);
+            hk_quarantine_waits(&q->bays[cls], -1);
     }
     return p;
 }

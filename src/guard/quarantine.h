@@ -16,7 +16,9 @@
  * many threads that hardly frees anything would hold more in quarantine than in use. */
 enum { HK_QUARANTINE_MOST = 64, HK_QUARANTINE_OUT = 32, HK_QUARANTINE_BITS = 6 };
 enum { HK_QUARANTINE_FEW = 4 };
-enum { HK_QUARANTINE_FRESH = 8 }; /* that come from the magazine at a time */
+/* That come from the magazine at a time, as far as there is room: at first, and of a thread that does more than a little. Of any class
+ * there is room for the first. */
+enum { HK_QUARANTINE_FRESH = 8, HK_QUARANTINE_MORE_FRESH = 16 };
 enum { HK_QUARANTINE_RECENT = 16 };
 
 typedef struct {
@@ -24,33 +26,49 @@ typedef struct {
     _Atomic uint16_t *shadow;
 } hk_waiting_t;
 
+/* What it has of a class, side by side: a malloc or free that finds all of it in one cache line waits for one. */
+typedef struct {
+    /* any thread reads; the one to take next; below the first, nobody: none */
+    _Atomic(hk_waiting_t *) top;
+    hk_waiting_t *waits; /* the places to wait in, which lie behind those of what has waited */
+    uint64_t reciprocal; /* the class's; 0 until it is used */
+    uint16_t room;       /* bytes of a block; 0 until then */
+    /* how much of a block is cleared: hk_clear_steps(); until the class is used more than has a way in */
+    uint8_t looks;
+    uint8_t last;      /* the last place to wait in */
+    atomic_uchar wait; /* any thread reads; so many do */
+    /* how often a block took the long way in while there were few places; HK_QUARANTINE_ALL: it has all */
+    uint8_t visits;
+} hk_bay_t;
+_Static_assert(sizeof(hk_bay_t) == 32, "two to a cache line");
+
 /* All of it is the owning thread's, and of signal handlers that interrupt it. */
 typedef struct hk_quarantine {
-    uint64_t stream;
     /* A number of it, of which each newcomer takes a few bits; 1: used up, as always where none shall wait and what is
      * put is taken next. 0: it is closed, and nothing is driven out. */
-    _Atomic uint64_t dice;
-    /* any thread reads; the one to take next; below the first, nobody: none */
-    _Atomic(hk_waiting_t *) top[HK_CLASS_COUNT];
-    /* the places to wait in, which lie behind those of what has waited */
-    hk_waiting_t *waits[HK_CLASS_COUNT];
-    /* any thread reads; the one below the first of these, which is never filled */
-    _Atomic(hk_waiting_t *) none[HK_CLASS_COUNT];
-    /* how much of a block is cleared: hk_clear_steps(); until the class is used more than has a way in */
-    uint8_t looks[HK_CLASS_COUNT];
-    uint16_t room[HK_CLASS_COUNT];     /* bytes of a block; 0 until then */
-    uint8_t last[HK_CLASS_COUNT];      /* the last place to wait in */
-    atomic_uchar wait[HK_CLASS_COUNT]; /* any thread reads; so many do */
-    /* how often a block took the long way in while there were few places; HK_QUARANTINE_ALL: it has all */
-    uint8_t visits[HK_CLASS_COUNT];
+    _Alignas(HK_CACHE_LINE) _Atomic uint64_t dice;
+    uint64_t stream;
     unsigned throws, small; /* numbers that were thrown; classes in use that have few places */
     uint64_t used;          /* a bit for each class of which its thread of now has put any */
     hk_waiting_t *unused;   /* the first place that is no class's */
-    /* the blocks that came from slabs last, and how many have; how often its threads have come the long way */
-    void *recent[HK_QUARANTINE_RECENT];
-    unsigned came, visits_of_all;
+    unsigned came;          /* blocks from slabs */
+    unsigned visits_of_all; /* how often its threads have come the long way */
+    _Alignas(HK_CACHE_LINE) hk_bay_t bays[HK_CLASS_COUNT];
+    /* any thread reads; the place below the first of these that have waited, which is never filled */
+    _Atomic(hk_waiting_t *) none[HK_CLASS_COUNT];
+    void *recent[HK_QUARANTINE_RECENT]; /* the blocks that came from slabs last */
     hk_waiting_t places[];
 } hk_quarantine_t;
+
+/* Worked out once: compilers do so anew for each of what it has. */
+HK_INLINE hk_bay_t *hk_quarantine_bay(hk_quarantine_t *q, size_t cls) {
+    hk_bay_t *bay = &q->bays[cls];
+    __asm__("" : "+r"(bay));
+    return bay;
+}
+HK_INLINE unsigned hk_quarantine_class(const hk_quarantine_t *q, const hk_bay_t *bay) {
+    return (unsigned)(bay - q->bays);
+}
 
 /* How many blocks of a class may wait, where any may: a power of two; and how many may have waited. */
 unsigned hk_quarantine_room(unsigned cls);
@@ -62,10 +80,11 @@ size_t hk_quarantine_bytes(void);
 /* Whether the class has few places as yet, and whether its thread frees much of it all the same; counts a visit. */
 enum { HK_QUARANTINE_OFTEN = 32, HK_QUARANTINE_ALL = UINT8_MAX };
 HK_INLINE bool hk_quarantine_is_small(const hk_quarantine_t *q, unsigned cls) {
-    return q->visits[cls] != HK_QUARANTINE_ALL;
+    return q->bays[cls].visits != HK_QUARANTINE_ALL;
 }
 HK_INLINE bool hk_quarantine_visited_often(hk_quarantine_t *q, unsigned cls) {
-    return q->visits[cls] == HK_QUARANTINE_OFTEN || ++q->visits[cls] == HK_QUARANTINE_OFTEN;
+    return q->bays[cls].visits == HK_QUARANTINE_OFTEN ||
+           ++q->bays[cls].visits == HK_QUARANTINE_OFTEN;
 }
 
 /* Gives the class all of its places. It is small, and closed; the thread is entered, for a fork must not find it half done. */
@@ -73,13 +92,13 @@ void hk_quarantine_grow(hk_quarantine_t *quarantine, unsigned cls);
 
 /* How many of the class may have waited as it is now, how many more there may be, and whether there are so many. */
 HK_INLINE unsigned hk_quarantine_most_out(const hk_quarantine_t *q, unsigned cls) {
-    return (unsigned)(q->waits[cls] - hk_load_relaxed(&q->none[cls]) - 1);
+    return (unsigned)(q->bays[cls].waits - hk_load_relaxed(&q->none[cls]) - 1);
 }
 HK_INLINE unsigned hk_quarantine_out_left(const hk_quarantine_t *q, unsigned cls) {
-    return (unsigned)(q->waits[cls] - hk_load_relaxed(&q->top[cls]) - 1);
+    return (unsigned)(q->bays[cls].waits - hk_load_relaxed(&q->bays[cls].top) - 1);
 }
 HK_INLINE bool hk_quarantine_is_full(const hk_quarantine_t *q, unsigned cls) {
-    return hk_load_relaxed(&q->top[cls]) + 1 == q->waits[cls];
+    return hk_load_relaxed(&q->bays[cls].top) + 1 == q->bays[cls].waits;
 }
 
 /* The thread that has it now puts a block of the class in: from the first one on that goes the short ways, as those do that it takes.
@@ -118,23 +137,24 @@ HK_INLINE void hk_quarantine_open(hk_quarantine_t *q, uint64_t dice) {
 }
 
 /* So many more wait. */
-HK_INLINE void hk_quarantine_waits(hk_quarantine_t *q, size_t cls, int more) {
-    hk_store_relaxed(&q->wait[cls], (unsigned char)(hk_load_relaxed(&q->wait[cls]) + more));
+HK_INLINE void hk_quarantine_waits(hk_bay_t *bay, int more) {
+    hk_store_relaxed(&bay->wait, (unsigned char)(hk_load_relaxed(&bay->wait) + more));
 }
 
-/* One that has waited; NULL: there is none. It is closed. */
-HK_INLINE hk_waiting_t hk_quarantine_take_closed(hk_quarantine_t *q, unsigned cls) {
-    hk_waiting_t *top = hk_load_relaxed(&q->top[cls]);
-    const hk_waiting_t got = *top;
-    if (HK_LIKELY(got.p != NULL))
-        hk_store_relaxed(&q->top[cls], top - 1);
+/* Takes one that has waited; NULL: there is none. It is closed, and until it is opened the place says what it did. */
+HK_INLINE const hk_waiting_t *hk_quarantine_take_closed(hk_bay_t *bay) {
+    hk_waiting_t *top = hk_load_relaxed(&bay->top);
+    if (HK_UNLIKELY(top->p == NULL))
+        return NULL;
+    hk_store_relaxed(&bay->top, top - 1);
     atomic_signal_fence(memory_order_seq_cst); /* before anything is done with it */
-    return got;
+    return top;
 }
 
 HK_INLINE hk_waiting_t hk_quarantine_take(hk_quarantine_t *q, unsigned cls) {
     const uint64_t dice = hk_quarantine_close(q);
-    const hk_waiting_t got = hk_quarantine_take_closed(q, cls);
+    const hk_waiting_t *place = hk_quarantine_take_closed(&q->bays[cls]);
+    const hk_waiting_t got = place != NULL ? *place : (hk_waiting_t){NULL, NULL};
     hk_quarantine_open(q, dice);
     return got;
 }
@@ -144,23 +164,24 @@ HK_INLINE hk_waiting_t hk_quarantine_take(hk_quarantine_t *q, unsigned cls) {
 uint64_t hk_quarantine_throw(hk_quarantine_t *quarantine);
 
 /* Puts a block in, and opens what was closed. False: not that easy. */
-HK_INLINE bool hk_quarantine_put(hk_quarantine_t *q, uint64_t dice, size_t cls, hk_waiting_t in) {
-    hk_waiting_t *next = hk_load_relaxed(&q->top[cls]) + 1;
-    hk_waiting_t *waits = q->waits[cls];
+HK_INLINE bool hk_quarantine_put(hk_quarantine_t *q, uint64_t dice, hk_bay_t *bay,
+                                 hk_waiting_t in) {
     if (HK_UNLIKELY(dice <= 1) && dice != 0)
         dice = hk_quarantine_throw(q);
+    hk_waiting_t *next = hk_load_relaxed(&bay->top) + 1;
+    hk_waiting_t *waits = bay->waits;
     if (HK_UNLIKELY(dice <= 1 || next == waits)) {
         hk_quarantine_open(q, dice);
         return false;
     }
-    hk_waiting_t *place = waits + (dice & q->last[cls]);
+    hk_waiting_t *place = waits + (dice & bay->last);
     const hk_waiting_t out = *place;
     *place = in;
     if (HK_LIKELY(out.p != NULL)) {
         *next = out;
-        hk_store_relaxed(&q->top[cls], next);
+        hk_store_relaxed(&bay->top, next);
     } else {
-        hk_quarantine_waits(q, cls, 1);
+        hk_quarantine_waits(bay, 1);
     }
     hk_quarantine_open(q, dice >> HK_QUARANTINE_BITS);
     return true;
@@ -171,7 +192,7 @@ HK_INLINE void hk_quarantine_note(hk_quarantine_t *q, void *p) {
     q->recent[q->came++ % HK_QUARANTINE_RECENT] = p;
 }
 
-/* Puts those in that come from slabs and are ready to be given out, the first one next; no more than there is room for. It is
+/* Puts those in that come from slabs and are ready to be given out, the last one next; no more than there is room for. It is
  * closed. */
 void hk_quarantine_put_fresh(hk_quarantine_t *quarantine, unsigned cls, void *const *blocks,
                              unsigned n);

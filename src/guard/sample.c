@@ -103,6 +103,10 @@ static place_t *place_near(const char *p) {
 
 static void report(const char *p) {
     place_t *place = place_near(p);
+    if (place->block == NULL) { /* none has been there: it is not known beyond which one */
+        hk_fault_say(HK_OUT_OF_BOUNDS, p, HK_NO_SIZE, HK_NOWHERE, HK_NO_SIZE, "");
+        return;
+    }
     const bool out = hk_load_relaxed(&place->state) == OUT;
     hk_fault_say(out ? HK_OUT_OF_BOUNDS : HK_USE_AFTER_FREE, place->block, place->n,
                  p - place->block, HK_NO_SIZE, "");

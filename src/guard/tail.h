@@ -23,7 +23,8 @@ typedef struct {
 
 HK_INLINE hk_tail_t hk_tail_of(const char *p, size_t n, size_t room) {
     static const struct {
-        uint8_t mask[2 * HK_TAIL_WINDOW], value[2 * HK_TAIL_WINDOW];
+        _Alignas(HK_CACHE_LINE) uint8_t mask[2 * HK_TAIL_WINDOW];
+        uint8_t value[2 * HK_TAIL_WINDOW];
     } edge = {.mask = {[HK_TAIL_WINDOW... 2 * HK_TAIL_WINDOW - 1] = UINT8_MAX},
               .value = {[HK_TAIL_WINDOW] = UINT8_MAX,
                         [HK_TAIL_WINDOW + 2 ... 2 * HK_TAIL_WINDOW - 1] = UINT8_MAX}};
@@ -152,8 +153,9 @@ HK_INLINE bool hk_edges_are_whole(const char *p, size_t n, size_t room, size_t b
 
 /* ---- clearing blocks, and looking whether they are clear ----
  *
- * p and n are multiples of 16. Up to a KiB by a way in for each length, whose steps are an instruction each: a loop
- * could not be foretold either, as lengths are chance. Not by memset, see hk_zero(). */
+ * p and n are multiples of 16. Up to a KiB in steps of 16 bytes, as many from the front as from the end: so only the power of two
+ * below the length is to be foretold, for lengths are chance, and a wrong guess takes longer than a few steps more.
+ * Not by memset, see hk_zero(). */
 
 typedef uint64_t hk_clear_t __attribute__((vector_size(16), may_alias));
 enum { HK_CLEAR_STEP = sizeof(hk_clear_t), HK_CLEAR_STEPS = 64 };
@@ -163,57 +165,46 @@ HK_INLINE size_t hk_clear_steps(size_t n) {
     return hk_min(hk_min(n, hk_guard->zeroed) / HK_CLEAR_STEP, HK_CLEAR_STEPS + 1);
 }
 
-#define HK_CLEAR_4(step, i) step(i + 6) step(i + 4) step(i + 2) step(i)
-#define HK_CLEAR_EACH(step) /* two at a time */                                                    \
-    HK_CLEAR_4(step, 56)                                                                           \
-    HK_CLEAR_4(step, 48)                                                                           \
-    HK_CLEAR_4(step, 40)                                                                           \
-    HK_CLEAR_4(step, 32)                                                                           \
-    HK_CLEAR_4(step, 24) HK_CLEAR_4(step, 16) HK_CLEAR_4(step, 8) HK_CLEAR_4(step, 0)
+#define HK_CLEAR_EACH(n) _Pragma("GCC unroll 16") for (unsigned i = 0; i < (n); i++)
 
 /* In so many steps as hk_clear_steps() says; false too where there is no such way. */
 HK_INLINE bool hk_is_clear(const char *p, size_t steps) {
-    const hk_clear_t *at = (const void *)p;
+    const hk_clear_t *at = (const void *)p, *end = at + steps;
     hk_clear_t all = {0, 0}, other = {0, 0}; /* which need not wait for each other */
-    switch (steps) {
-#define LOOK(i)                                                                                    \
-    case (i) + 2:                                                                                  \
-        other |= at[(i) + 1];                                                                      \
-        __attribute__((fallthrough));                                                              \
-    case (i) + 1:                                                                                  \
-        all |= at[i];                                                                              \
-        __attribute__((fallthrough));
-        HK_CLEAR_EACH(LOOK)
-#undef LOOK
-    case 0:
-        break;
-    case HK_CLEAR_STEPS + 1:
+    if (HK_LIKELY(steps - 1 < 4)) {
+        all = at[0] | end[-1];
+        other = at[steps / 2] | at[(steps - 1) / 2];
+    } else if (HK_LIKELY(steps - 1 < 8)) {
+        HK_CLEAR_EACH(4) { all |= at[i], other |= end[-4 + (int)i]; }
+    } else if (HK_LIKELY(steps - 1 < 16)) {
+        HK_CLEAR_EACH(8) { all |= at[i], other |= end[-8 + (int)i]; }
+    } else if (HK_LIKELY(steps - 1 < HK_CLEAR_STEPS)) {
+        for (; end - at > 16; at += 16)
+            HK_CLEAR_EACH(8) { all |= at[2 * i], other |= at[2 * i + 1]; }
+        HK_CLEAR_EACH(8) { all |= end[-16 + 2 * (int)i], other |= end[-15 + 2 * (int)i]; }
+    } else if (steps != 0) {
         return false;
-    default:
-        __builtin_unreachable();
     }
     all |= other;
     return (all[0] | all[1]) == 0;
 }
 
 HK_INLINE void hk_clear(char *p, size_t steps) {
-    hk_clear_t *at = (void *)p, zero = {0, 0};
+    hk_clear_t *at = (void *)p, *end = at + steps, zero = {0, 0};
 #if defined(__x86_64__)
-    __asm__("" : "+x"(zero)); /* or each step would make its own */
+    __asm__("" : "+x"(zero)); /* or each step would make its own, or all of them a memset */
+#else
+    __asm__("" : "+m"(zero));
 #endif
-    switch (steps) {
-#define CLEAR(i)                                                                                   \
-    case (i) + 2:                                                                                  \
-        at[(i) + 1] = zero;                                                                        \
-        __attribute__((fallthrough));                                                              \
-    case (i) + 1:                                                                                  \
-        at[i] = zero;                                                                              \
-        __attribute__((fallthrough));
-        HK_CLEAR_EACH(CLEAR)
-#undef CLEAR
-    case 0:
-        break;
-    default:
-        __builtin_unreachable();
+    if (HK_LIKELY(steps - 1 < 4)) {
+        at[0] = end[-1] = at[steps / 2] = at[(steps - 1) / 2] = zero;
+    } else if (HK_LIKELY(steps - 1 < 8)) {
+        HK_CLEAR_EACH(4) { at[i] = end[-4 + (int)i] = zero; }
+    } else if (HK_LIKELY(steps - 1 < 16)) {
+        HK_CLEAR_EACH(8) { at[i] = end[-8 + (int)i] = zero; }
+    } else if (HK_LIKELY(steps != 0)) {
+        for (; end - at > 16; at += 16)
+            HK_CLEAR_EACH(16) { at[i] = zero; }
+        HK_CLEAR_EACH(16) { end[-16 + (int)i] = zero; }
     }
 }

@@ -64,8 +64,8 @@ bool hk_os_protect(void *p, size_t bytes, hk_access_t access);
 bool hk_os_close(void *p, size_t bytes);
 
 /* The same by marks in the page tables (Linux 6.13), which cut no mapping and stay through a fork; and takes them off: the pages read as
- * zero then. Of memory that can be written to and is not locked. hk_os_marks: whether the system has them; false once it has refused one,
- * unless for want of memory. */
+ * zero then. Of memory that can be written to and is not locked; where one is refused there are none, but some of the memory may have
+ * gone. hk_os_marks: whether the system has them; false once it has refused one, unless for want of memory. */
 bool hk_os_marks(void);
 bool hk_os_mark(void *p, size_t bytes);
 bool hk_os_unmark(void *p, size_t bytes);
@@ -117,9 +117,8 @@ int hk_os_advise(void *p, size_t bytes, hk_advice_t advice);
 void *hk_os_remap(void *p, size_t bytes, size_t new_bytes, bool may_move);
 
 /* Moves the pages of [from, from+bytes) to [to, to+new_bytes), replacing the mapping there; what is
- * beyond `bytes` reads as zero, and `from` is unmapped. On refusal `from` is untouched (but on Linux 6.17
- * and later, where it is several mappings and both lengths are the same, of which some may have moved) but the
- * target may have been unmapped: the caller finds out (hk_os_is()), or gives it up. */
+ * beyond `bytes` reads as zero, and `from` is unmapped. On refusal `from` is as it was, but
+ * the target may have been unmapped: the caller finds out (hk_os_is()), or gives it up. */
 bool hk_os_move(void *from, size_t bytes, void *to, size_t new_bytes);
 
 /* Moves what is in these pages, which are a part of one mapping, to a place that the system chooses, where as much may be done with it; here

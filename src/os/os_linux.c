@@ -205,7 +205,13 @@ bool hk_os_marks(void) {
     return hk_load_relaxed(&marks) == MARKS;
 }
 
-bool hk_os_mark(void *p, size_t bytes) { return advises(p, bytes, GUARD_INSTALL); }
+/* Of several mappings it may refuse one, as one that is locked, when those before have theirs. */
+bool hk_os_mark(void *p, size_t bytes) {
+    if (HK_LIKELY(advises(p, bytes, GUARD_INSTALL)))
+        return true;
+    (void)hk_os_advise(p, bytes, (hk_advice_t)GUARD_REMOVE);
+    return false;
+}
 bool hk_os_unmark(void *p, size_t bytes) { return advises(p, bytes, GUARD_REMOVE); }
 
 /* The system reads the set, if there is one, before it finds that there is no such thing to do with it. */
@@ -288,13 +294,41 @@ bool hk_os_unmap(void *p, size_t bytes) {
     return HK_KEEP_ERRNO(HK_COUNTED(munmap, munmap(p, bytes)) == 0);
 }
 
+static bool is_mapped(char *page) {
+    unsigned char unused;
+    return HK_COUNTED(mincore, mincore(page, 1, &unused)) == 0 || errno != ENOMEM;
+}
+
+/* From Linux 6.17 on one call moves several mappings, if they keep their length, and stops at one that it cannot move so, as where
+ * userfaultfd listens. Those before it have gone by then, and are brought back to where nobody else has got a mapping meanwhile.
+ * (What moves away leaves mappings behind.) */
+static HK_COLD void bring_back(char *from, size_t bytes, char *to) {
+    const size_t page = hk_os_page_size();
+    size_t gone = 0, least = bytes; /* so much has, and so much at most */
+    while (gone < least) {
+        const size_t half = hk_align_up((least - gone) / 2, page), at = gone + half - page;
+        if (is_mapped(from + at))
+            least = at;
+        else
+            gone = at + page;
+    }
+    if (gone != 0 && map_there((uintptr_t)from, gone, PROT_NONE, MAP_NORESERVE) != NULL)
+        HK_COUNTED(mremap, mremap(to, gone, gone, MREMAP_MAYMOVE | MREMAP_FIXED, from));
+}
+
 static void *remap(void *from, size_t bytes, size_t new_bytes, int flags, void *to) {
     hk_walk(are_pages(from, bytes));
     hk_walk(are_pages(to, new_bytes));
     if (new_bytes >= bytes && !may_ask())
         return NULL;
-    void *now = HK_KEEP_ERRNO(HK_COUNTED(mremap, mremap(from, bytes, new_bytes, flags, to)));
-    return now == MAP_FAILED ? NULL : now;
+    const int saved = errno;
+    void *now = HK_COUNTED(mremap, mremap(from, bytes, new_bytes, flags, to));
+    if (HK_LIKELY(now != MAP_FAILED))
+        return now;
+    if (errno == EFAULT && to != NULL && bytes == new_bytes && !is_mapped(from))
+        bring_back(from, bytes, to);
+    errno = saved;
+    return NULL;
 }
 
 void *hk_os_remap(void *p, size_t bytes, size_t new_bytes, bool may_move) {

@@ -192,9 +192,12 @@ static void sleep_since(uint32_t before, unsigned ms) {
     hk_store_seq(&asleep, false);
 }
 
+_Thread_local bool hk_is_purger;
+
 static void purger(void) {
     unsigned idle_looks = 0;
     bool breathes;
+    hk_is_purger = true;
     hk_store_seq(&number, HK_CALL(other, syscall(SYS_gettid)));
     for (uint64_t mode; (mode = hk_lean_mode()) != HK_DECOMMIT_OFF && !hk_load_seq(&stopping);) {
         const unsigned ms =

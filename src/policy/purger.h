@@ -30,6 +30,10 @@ HK_INLINE bool hk_purger_has_company(void) {
            !hk_load_relaxed(&hk_purger_in_child);
 }
 
+/* The calling thread is the purger's. Who replaces one of its calls, munmap() for instance, and allocates there, is served without
+ * locks, for it may hold some; and it gets no record, whose end nobody would notice. */
+extern _Thread_local bool hk_is_purger;
+
 /* Starts the purger if the process has become large enough. Called by an allocation outside the
  * boundary, with no lock held: starting a thread allocates. */
 void hk_purger_start_slow(void);

@@ -61,7 +61,7 @@ static void hold(void) {
     const unsigned cls = hk_class_of(SIZE + 1);
     hk_quarantine_t *q = hk_load_relaxed(&own_thread()->quarantine);
     while (hk_quarantine_count(q, cls) != 0 ||
-           hk_magazine_held(own_thread(), cls) < HK_QUARANTINE_FRESH)
+           hk_magazine_held(own_thread(), cls) < HK_QUARANTINE_MORE_FRESH)
         hidden(hak_malloc(SIZE));
 }
 

@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "backend/region.h"
 #include "backend/superslab_own.h"
@@ -165,6 +167,32 @@ static void refuse_marks(void) {
     hk_os_unmap(p, page);
 }
 
+/* Where the system stops half-way, at what is locked, nothing has a mark. From then on there are none. */
+static void one_is_locked(void) {
+    const size_t page = hk_os_page_size();
+    char *p = hk_os_map(3 * page, page);
+    memset(p, 1, 3 * page);
+    if (syscall(SYS_mlock, p + page, page) == 0) {
+        CHECK(!hk_os_mark(p, 3 * page));
+        CHECK(hk_os_readable(p) && hk_os_readable(p + page) && hk_os_readable(p + 2 * page));
+    }
+    hk_os_unmap(p, 3 * page);
+}
+
+/* A page of a block is locked when that is made shorter, and it can be made longer again. */
+static void locked_blocks_are_cut(void) {
+    const size_t page = hk_os_page_size(), n = 40 * page;
+    char *p = hak_malloc(n);
+    memset(p, 1, n);
+    if (syscall(SYS_mlock, hk_align_up((uintptr_t)p + n / 8 * 7, page), page) == 0) {
+        p = hak_realloc(p, n / 8 * 5);
+        CHECK(p[0] == 1 && p[n / 8 * 5 - 1] == 1);
+        p = hak_realloc(p, n);
+        memset(p + n / 8 * 5, 1, n - n / 8 * 5);
+    }
+    hak_free(p);
+}
+
 int main(void) {
     guard();
     if (!hk_guard->fences || is_emulated("mappings"))
@@ -176,6 +204,8 @@ int main(void) {
         holes_come_and_go(true);
         refuse_one();
         CHECK(take_blocks() < BLOCKS * WITH_MARKS / 10);
+        locked_blocks_are_cut();
+        one_is_locked();
     } else {
         CHECK(take_blocks() < BLOCKS * WITHOUT / 10);
     }

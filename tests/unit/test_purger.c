@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
+#include <threads.h>
 
 #include "backend/region.h"
 #include "base/counters.h"
@@ -168,6 +169,12 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*
                    void *argument) {
     __typeof__(&pthread_create) next = (__typeof__(&pthread_create))dlsym(RTLD_NEXT, __func__);
     return atomic_load(&refuses) ? EAGAIN : next(thread, attributes, run, argument);
+}
+
+/* Beside it, as in the C library: or the allocator would go past the one above. */
+int thrd_create(thrd_t *thread, thrd_start_t run, void *argument) {
+    (void)thread, (void)run, (void)argument;
+    return thrd_error;
 }
 
 /* Meanwhile who frees gives back what is free, from inside slabs too, although there are other threads. */

@@ -7,15 +7,18 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 static hk_quarantine_t *new_quarantine(void) {
-    hk_quarantine_t *q = calloc(1, hk_quarantine_bytes());
+    const size_t bytes = hk_align_up(hk_quarantine_bytes(), HK_CACHE_LINE);
+    hk_quarantine_t *q = aligned_alloc(HK_CACHE_LINE, bytes);
     CHECK(q != NULL);
+    memset(q, 0, bytes);
     hk_quarantine_begin(q);
     return q;
 }
 
-/* What comes from slabs is given out in its order, wherever each lies, and by the shadow that it has. */
+/* What comes from slabs is given out in its order, the last one first, wherever each lies, and by the shadow that it has. */
 static void fresh_ones_come_in_order(void) {
     enum { EACH = 40, ALL = EACH * HK_QUARANTINE_FRESH };
     hk_quarantine_t *q = new_quarantine();
@@ -27,7 +30,7 @@ static void fresh_ones_come_in_order(void) {
         blocks[i] = all[i / 2 * 2 * EACH + i % 2]; /* two and two in a slice, nearly */
     hk_quarantine_grow(q, cls);
     hk_quarantine_put_fresh(q, cls, blocks, HK_QUARANTINE_FRESH);
-    for (unsigned i = 0; i < HK_QUARANTINE_FRESH; i++) {
+    for (unsigned i = HK_QUARANTINE_FRESH; i-- > 0;) {
         const hk_waiting_t got = hk_quarantine_take(q, cls);
         CHECK(got.p == blocks[i] && got.shadow == hk_shadow_of(got.p, cls));
     }
@@ -71,7 +74,7 @@ static void who_frees_much_gets_all(void) {
     CHECK(hk_quarantine_put_out(q, 2, one) && hk_quarantine_take(q, 2).p == &block);
     for (bool busy = false; !busy; frees++) {
         CHECK(frees < 100 * HK_QUARANTINE_OFTEN);
-        if (!hk_quarantine_put(q, hk_quarantine_close(q), 2, one)) {
+        if (!hk_quarantine_put(q, hk_quarantine_close(q), &q->bays[2], one)) {
             busy = hk_quarantine_visited_often(q, 2);
             CHECK(hk_quarantine_put_slow(q, 2, one) == NULL);
         }
@@ -80,7 +83,7 @@ static void who_frees_much_gets_all(void) {
     CHECK(frees > 10 * HK_QUARANTINE_OFTEN);
     hk_quarantine_grow(q, 2);
     for (unsigned i = 0; i < frees; i++, hk_quarantine_take(q, 2)) /* nor from then on */
-        if (!hk_quarantine_put(q, hk_quarantine_close(q), 2, one))
+        if (!hk_quarantine_put(q, hk_quarantine_close(q), &q->bays[2], one))
             CHECK(i == 0);
     free(q);
 }
@@ -96,7 +99,7 @@ static void every_place_is_left(void) {
     hk_quarantine_grow(q, 2);
     for (unsigned i = 0; i < sizeof blocks; i++) {
         const hk_waiting_t one = {&blocks[i], NULL};
-        if (!hk_quarantine_put(q, hk_quarantine_close(q), 2, one))
+        if (!hk_quarantine_put(q, hk_quarantine_close(q), &q->bays[2], one))
             CHECK(hk_quarantine_put_slow(q, 2, one) == NULL);
         char *out = hk_quarantine_take(q, 2).p;
         CHECK(out == NULL || (out >= blocks && out < &blocks[i]));
@@ -197,7 +200,7 @@ static void *is_busy(void *unused) {
     for (unsigned i = 0; i < 200 * HK_QUARANTINE_OFTEN; i++)
         hak_free(hak_malloc(BYTES));
     CHECK(!hk_quarantine_is_small(own_quarantine(), cls()));
-    CHECK_EQ(own_quarantine()->last[cls()] + 1u, hk_quarantine_room(cls()));
+    CHECK_EQ(own_quarantine()->bays[cls()].last + 1u, hk_quarantine_room(cls()));
     return unused;
 }
 

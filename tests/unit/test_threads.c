@@ -9,6 +9,7 @@
 #include "backend/slab.h"
 #include "check.h"
 #include "front/boundary.h"
+#include "front/crowd.h"
 #include "magazines.h"
 #include "pool_stats.h"
 
@@ -181,6 +182,60 @@ static void crowds(void *unused) {
     CHECK(any >= hk_crowds && any < hk_crowds + HK_CROWDS);
 }
 
+/* ---- shelves ---- */
+
+static unsigned on_shelves(unsigned cls) {
+    size_t blocks[HK_CLASS_COUNT] = {0};
+    hk_crowds_add_held(blocks);
+    return (unsigned)blocks[cls];
+}
+
+static void take_all(hk_thread_t *thread, unsigned cls, void **blocks, unsigned n) {
+    for (unsigned i = 0; i < n; i++) {
+        CHECK((blocks[i] = hk_crowd_take(thread, cls)) != NULL);
+        memset(blocks[i], 1, hk_classes[cls].size);
+    }
+}
+
+static unsigned give_all(hk_thread_t *thread, unsigned cls, void **blocks, unsigned n) {
+    unsigned to_slabs = 0;
+    for (unsigned i = 0; i < n; i++)
+        to_slabs += hk_crowd_give(thread, cls, blocks[i]);
+    return to_slabs;
+}
+
+/* What a crowd's thread frees serves who comes next, up to so much: the rest goes to its slab, as all does in a sparse
+ * class, of a large one, and where it is asked for. */
+static void shelves(void *unused) {
+    enum { N = 100, MOST = 16 };
+    static void *blocks[N];
+    (void)unused;
+    hak_free(hak_malloc(64));
+    hk_thread_t *thread = own_record();
+    const unsigned cls = hk_class_of(64), large = hk_class_of(5000);
+    hk_crowds_gather_locked(true);
+    take_all(thread, cls, blocks, N);
+    const unsigned before = on_shelves(cls);
+    CHECK(before <= MOST);
+    const unsigned to_slabs = give_all(thread, cls, blocks, N), there = on_shelves(cls);
+    CHECK(there != 0 && there <= MOST && there + to_slabs == N + before);
+    const uint64_t refills = hk_heap_counted(HK_HEAP_COUNT_refills);
+    take_all(thread, cls, blocks, there);
+    CHECK_EQ(hk_heap_counted(HK_HEAP_COUNT_refills), refills);
+    CHECK_EQ(on_shelves(cls), 0);
+    CHECK_EQ(give_all(thread, cls, blocks, there), 0);
+    hk_crowds_clear();
+    CHECK_EQ(on_shelves(cls), 0);
+    take_all(thread, large, blocks, 3);
+    CHECK_EQ(give_all(thread, large, blocks, 3), 3);
+    CHECK_EQ(on_shelves(large), 0);
+    take_all(thread, cls, blocks, N);
+    hk_crowds_clear();
+    hk_store_relaxed(&hk_heap_sparse, (uint64_t)1 << cls);
+    CHECK_EQ(give_all(thread, cls, blocks, N), N);
+    CHECK_EQ(on_shelves(cls), 0);
+}
+
 /* ---- many threads ---- */
 
 enum { THREADS = 64 };
@@ -335,6 +390,8 @@ static void very_many(void *unused) {
                              i + 1 == VERY_MANY ? threads : NULL) == 0);
     for (unsigned i = 0; i < VERY_MANY; i++)
         CHECK(pthread_join(threads[i], NULL) == 0);
+    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
+        CHECK_EQ(on_shelves(cls), 0); /* since they became few */
 }
 
 /* ---- what many threads leave ---- */
@@ -388,6 +445,7 @@ int main(void) {
     check_passes(free_only, NULL);
     check_passes(left_behind, NULL);
     check_passes(crowds, NULL);
+    check_passes(shelves, NULL);
     check_passes(many, NULL);
     check_passes(in_turn, NULL);
     check_passes(very_many, NULL);

@@ -1,5 +1,6 @@
 // calloc: zero contents, above all on memory that was dirty before, up to what malloc_usable_size says, as with the C library: programs
-// that make a block larger clear what lies beyond that. And products that overflow.
+// that make a block larger clear what lies beyond that. Of blocks above 32 KiB only to the end of a page, and what lies behind that
+// gets no memory. And products that overflow.
 #include "process.h"
 
 #include <malloc.h>
@@ -20,9 +21,12 @@ static size_t first_nonzero(const unsigned char *bytes, size_t n) {
 
 static void check_zero(unsigned char *block, size_t n, const char *how) {
     CHECK(block != NULL, "%s of %zu bytes failed", how, n);
-    size_t usable = malloc_usable_size(block), at = first_nonzero(block, usable);
-    CHECK(usable >= n && at == usable, "%s of %zu bytes: byte %zu of %zu is 0x%02x", how, n, at,
-          usable, block[at]);
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), usable = malloc_usable_size(block);
+    const size_t pages = (((uintptr_t)block + n + page - 1) & ~(page - 1)) - (uintptr_t)block;
+    const size_t zero = usable > 32768 && pages < usable ? pages : usable;
+    const size_t at = first_nonzero(block, zero);
+    CHECK(usable >= n && at == zero, "%s of %zu bytes: byte %zu of %zu is 0x%02x", how, n, at, zero,
+          block[at]);
 }
 
 // Each round frees dirty blocks, so the next round's calloc gets used memory back.
@@ -58,6 +62,24 @@ static void dirty_runs_are_cut_up(void) {
     }
 }
 
+static void nothing_behind_gets_memory(void) {
+    enum { BYTES = 33000, MANY = 200 };
+    static char *blocks[MANY];
+    for (int i = 0; i < MANY; i++) {
+        CHECK((blocks[i] = malloc(BYTES)) != NULL, "malloc");
+        memset(blocks[i], 1, BYTES);
+    }
+    const size_t before = process_rss();
+    for (int i = 0; i < MANY; i++)
+        free(blocks[i]);
+    for (int i = 0; i < MANY; i++)
+        CHECK((blocks[i] = calloc(1, BYTES)) != NULL, "calloc");
+    const size_t now = process_rss();
+    CHECK(now <= before + MIB, "%zu KiB more in the same memory", (now - before) >> 10);
+    for (int i = 0; i < MANY; i++)
+        free(blocks[i]);
+}
+
 static void overflow_is_refused(void) {
     static const size_t pairs[][2] = {
         {SIZE_MAX, SIZE_MAX},    {SIZE_MAX / 2, 3},
@@ -86,6 +108,7 @@ static void zero_products_are_unique(void) {
 
 int main(void) {
     world_begin(60);
+    nothing_behind_gets_memory();
     overflow_is_refused();
     zero_products_are_unique();
     for (size_t i = 0; i < SIZES; i++)

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <threads.h>
 
 enum { TWO_LOOKS_S = 11, BLOCKS = 64 };
 
@@ -11,16 +12,16 @@ static atomic_bool begun, slow;
 static bool was_slow, done;
 static pthread_t of_main;
 
-int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
-                   void *argument) {
-    int (*create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
-    void *found = dlsym(RTLD_NEXT, "pthread_create");
+// Where this and pthread_create are not both the C library's, the allocator starts its thread by this.
+int thrd_create(thrd_t *thread, thrd_start_t run, void *argument) {
+    int (*create)(thrd_t *, thrd_start_t, void *);
+    void *found = dlsym(RTLD_NEXT, "thrd_create");
     memcpy(&create, &found, sizeof found);
     if (atomic_exchange(&slow, false)) {
         sleep(TWO_LOOKS_S);
         was_slow = true;
     }
-    return create(thread, attributes, run, argument);
+    return create(thread, run, argument);
 }
 
 static void *work(void *unused) {

@@ -5,7 +5,7 @@
 #include <malloc.h>
 #include <pthread.h>
 
-enum { SLOTS = 1500, MAX_THREADS = 16 };
+enum { SLOTS = 1500, MAX_THREADS = 200 };
 
 typedef struct {
     pthread_mutex_t lock;
