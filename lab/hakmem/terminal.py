@@ -2,10 +2,12 @@
 long."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderResult
+from rich.measure import Measurement, measure_renderables
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -30,16 +32,36 @@ def say(console: Console, line: str, style: str = "") -> None:
     console.print(Text(line, style=style), soft_wrap=True)
 
 
+def level_widths(sizes: list[Measurement], room: int) -> list[int] | None:
+    """All as wide as they can be, the widest alike, and no word that need not be is broken; None:
+    there is no room."""
+    if sum(min(WORD, least) for least, _ in sizes) > room:
+        return None
+    for level in range(room, -1, -1):
+        widths = [max(least * (least <= WORD), min(most, level)) for least, most in sizes]
+        if sum(widths) <= room:
+            break
+    return widths
+
+
 class Cells(Table):
     """Where it is too wide it breaks into words, and where there is no room for these side by side
     each row is a paragraph of its cells, behind their titles."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         cells = [[column.header, *column.cells] for column in self.columns]
-        words = (max(console.measure(cell).minimum for cell in column) for column in cells)
-        least = (WORD if c.flexible else w for c, w in zip(self.columns, words, strict=True))
-        if sum(2 + min(WORD, width) for width in least) - 2 <= options.max_width:
-            yield from super().__rich_console__(console, options)
+        sizes = [
+            Measurement(WORD, WORD) if c.flexible else measure_renderables(console, options, column)
+            for c, column in zip(self.columns, cells, strict=True)
+        ]
+        room = options.max_width - 2 * (len(cells) - 1)
+        if (widths := level_widths(sizes, room)) is not None:
+            fitted = copy(self)  # for rich makes the widest narrower, whatever their words
+            fitted.columns = [
+                column if column.flexible else replace(column, width=width)
+                for column, width in zip(self.columns, widths, strict=True)
+            ]
+            yield from Table.__rich_console__(fitted, console, options)
             return
         titles, *rows = zip(*cells, strict=True)
         if head := self.title or titles[0]:

@@ -51,3 +51,13 @@ def test_a_column_that_has_the_rest_is_cut_off_where_it_is_a_table() -> None:
     assert [len(line) for line in printed(made, 80).splitlines()] == [80, 80]
     assert "what compare compare" in (narrow := printed(made, 40))
     assert "to the end" in " ".join(narrow.split())
+
+
+@pytest.mark.parametrize("width", range(60, 100))
+def test_no_word_is_broken_where_others_could_be_narrower(width: int) -> None:
+    made = terminal.table("what", ">nanoseconds_per_op", ">resident-memory-peak", "in words")
+    made.add_row("random_mixed", "12", "34567", "a few short words " * 9)
+    said = printed(made, width).split()
+    assert {"nanoseconds_per_op", "resident-memory-peak", "random_mixed", "34567"} <= set(said)
+    assert set(said[4:]) >= {"few", "short", "words"}
+    assert max(map(len, printed(made, width).splitlines())) <= width
