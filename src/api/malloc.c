@@ -8,6 +8,7 @@
 #include "base/calls.h"
 #include "base/report.h"
 #include "front/boundary.h"
+#include "front/crowd.h"
 #include "front/guarded.h"
 #include "front/observed.h"
 #include "front/operators.h"
@@ -167,17 +168,21 @@ HK_EXPORT void free_aligned_sized(void *p, size_t align, size_t n) { release_siz
 /* Where the program has some of its own, ours are as the C library's: it may free by the one what it got by the other. */
 static hk_by_t known(hk_by_t by) { return HK_LIKELY(hk_operators_are_ours()) ? by : HK_BY_MALLOC; }
 
-/* Where all that is done besides is to count, as for malloc and free: by whom is nothing to anybody then. */
-HK_INLINE void *new_counted(size_t n, size_t align) {
-    return hk_load_relaxed(&hk_alone) < 0 && align == 8 ? hk_counted_take(n) : NULL;
+/* Where all that is done besides is to count, or to share, as for malloc and free: by whom is nothing to anybody then. */
+HK_INLINE void *new_shortly(size_t n, size_t align) {
+    const signed char alone = hk_load_relaxed(&hk_alone);
+    if (alone >= 0 || align != 8)
+        return NULL;
+    return alone == HK_ALONE_CROWD ? hk_crowd_pop(n) : hk_counted_take(n);
 }
 
-HK_INLINE bool delete_counted(void *p) {
-    return hk_load_relaxed(&hk_alone) < 0 && hk_counted_give(p);
+HK_INLINE bool delete_shortly(void *p) {
+    const signed char alone = hk_load_relaxed(&hk_alone);
+    return alone < 0 && (alone == HK_ALONE_CROWD ? hk_crowd_push(p) : hk_counted_give(p));
 }
 
 static HK_NOINLINE void *new_slow(size_t n, size_t align, hk_by_t by) {
-    void *p = new_counted(n, align);
+    void *p = new_shortly(n, align);
     if (p != NULL)
         return p;
     by = known(by);
@@ -186,7 +191,7 @@ static HK_NOINLINE void *new_slow(size_t n, size_t align, hk_by_t by) {
 }
 
 static HK_NOINLINE void delete_slow(void *p, hk_by_t by, size_t align) {
-    if (!delete_counted(p))
+    if (!delete_shortly(p))
         hk_delete_slow(p, known(by), HK_ANY_SIZE, align);
 }
 
@@ -204,7 +209,7 @@ static HK_NOINLINE void *derived_new_slow(size_t n, size_t align, hk_by_t by, ne
 static HK_NOINLINE void *derived_nothrow_slow(size_t n, size_t align, hk_by_t by, new_t *calls,
                                               new_aligned_t *aligned) {
     const bool ours = hk_operators_are_ours();
-    void *p = ours ? new_counted(n, align) : NULL;
+    void *p = ours ? new_shortly(n, align) : NULL;
     if (p == NULL && ours && hk_is_pow2(align))
         p = hk_aligned_slow(n, align, by);
     if (HK_LIKELY(p != NULL))
@@ -217,7 +222,7 @@ static HK_NOINLINE void *derived_nothrow_slow(size_t n, size_t align, hk_by_t by
 static HK_NOINLINE void derived_delete_slow(void *p, hk_by_t by, size_t n, void calls(void *p)) {
     if (HK_UNLIKELY(!hk_operators_are_ours()))
         calls(p);
-    else if (!delete_counted(p))
+    else if (!delete_shortly(p))
         hk_delete_slow(p, by, n, 1);
 }
 
@@ -225,7 +230,7 @@ static HK_NOINLINE void derived_delete_aligned_slow(void *p, hk_by_t by, size_t 
                                                     void calls(void *p, size_t align)) {
     if (HK_UNLIKELY(!hk_operators_are_ours()))
         calls(p, align);
-    else if (!delete_counted(p))
+    else if (!delete_shortly(p))
         hk_delete_slow(p, by, n, align);
 }
 

@@ -136,7 +136,7 @@ static void clear(char *p, size_t n) {
     const size_t page = hk_os_page_size();
     char *from = (char *)hk_align_up((uintptr_t)p, page), *end = p + n;
     char *to = (char *)((uintptr_t)end & ~(page - 1));
-    if (from < to && n >= HK_SLICE && hk_advise(from, (size_t)(to - from), HK_PURGE)) {
+    if (from < to && n >= HK_SLICE && hk_advise_in_use(from, (size_t)(to - from), HK_PURGE)) {
         hk_zero(p, (size_t)(from - p));
         hk_zero(to, (size_t)(end - to));
     } else {

@@ -70,12 +70,15 @@ static bool learn(const hk_range_t *range, bool ends) {
            hk_option(thp) != 0 && hk_huge_pages_learn(range->start, range->bytes - HK_UNIT, ends);
 }
 
-/* The latest one that took fresh memory, wherever it is by now. */
-static _Atomic(char *) latest;      /* atomic: any thread */
-static _Atomic size_t latest_bytes; /* atomic: as above; of another one for a moment */
+/* The thread's latest one that took fresh memory. No other thread's: to look at a page is to wait for it, which a thread that fills
+ * the block's missing pages (userfaultfd) must not. */
+static _Thread_local hk_range_t latest;
 
-/* It is freed or moves: what lies there is somebody else's then. */
-static void forget(char *start) { hk_cas_seq(&latest, &start, NULL); }
+/* It is freed or moves: what lies there is somebody else's then. Where another thread does so the page map tells. */
+static void forget(const char *start) {
+    if (latest.start == start)
+        latest.start = NULL;
+}
 
 /* What of a block of n bytes huge pages are asked for, where blocks are written to all over: the units that it fills, or nearly. That makes two
  * mappings of it, of which a process has so many; so in one that has many such blocks, all of it, unless that were much more, and then in one
@@ -105,16 +108,14 @@ static bool take_range(size_t n, size_t align, size_t front, hk_range_t *range, 
         hk_heap_collect_pending();
     if (bytes % HK_UNIT != 0)
         return hk_region_take(bytes, align, 0, range, dirty);
-    const hk_range_t last = {hk_load_relaxed(&latest), hk_load_relaxed(&latest_bytes), false};
-    if (last.start != NULL)
-        learn(&last, false);
+    if (latest.start != NULL && hk_map_kind(latest.start) == HK_KIND_HUGE)
+        learn(&latest, false);
     const size_t dense = hk_min(dense_bytes(n), front);
     if (!hk_region_take_front(bytes, align, dense, front, range, dirty))
         return false;
     if (*dirty != 0)
         return true;
-    hk_store_relaxed(&latest_bytes, range->bytes);
-    hk_store_relaxed(&latest, range->start);
+    latest = *range;
     if (dense != 0)
         hk_huge_pages_try(range->start, dense);
     else
@@ -149,12 +150,20 @@ static void *huge_alloc(size_t n, size_t align, size_t *dirty) {
 
 size_t hk_large_huge_blocks(void) { return hk_load_relaxed(&live); }
 
+/* What is fresh has no memory in its tail, though it counts as if it had. */
+HK_INLINE void set_tail(hk_slab_t *run, size_t n) {
+    const unsigned tail = (uint16_t)-n & ~(unsigned)HK_TAIL_FLAGS;
+    hk_assert(run->slices == slices_for(n));
+    hk_store_relaxed(&run->free, (uint16_t)(tail | (run->zeroed ? HK_TAIL_CLEAN : 0)));
+}
+
 /* With `mapped`, from superslabs that are there already. */
-static void *run_alloc(hk_heap_t *heap, size_t n, size_t align, bool mapped, size_t *dirty) {
+HK_INLINE void *run_alloc(hk_heap_t *heap, size_t n, size_t align, bool mapped, size_t *dirty) {
     const unsigned slices = slices_for(n), at = slices_for(align);
     hk_slab_t *run = mapped || at != 1 ? NULL : hk_stash_take(&heap->stash, slices);
     if (run != NULL) {
-        hk_map_set(run->base, 1, HK_KIND_LARGE);
+        set_tail(run, n);
+        hk_map_set(run->base, 1, HK_KIND_LARGE); /* from now on it may be held */
         *dirty = n;
         return run->base;
     }
@@ -163,6 +172,7 @@ static void *run_alloc(hk_heap_t *heap, size_t n, size_t align, bool mapped, siz
         run = hk_heap_take_slices(heap, slices, 0, at);
     if (run == NULL)
         return NULL;
+    set_tail(run, n);
     if (run->zeroed && !mapped) {
         hk_stash_clear(&heap->stash);
         hk_purge_instead();
@@ -258,28 +268,45 @@ static size_t free_huge(huge_t *huge) {
     return bytes;
 }
 
-size_t hk_large_free(hk_heap_t *heap, void *p, unsigned kind) {
-    hk_assert(hk_large_is(kind));
-    if (kind == HK_KIND_LARGE && hk_region_is_bounded())
-        return hk_pool_give(claim_run(p));
-    if (kind == HK_KIND_LARGE)
-        return hk_stash_put(&heap->stash, claim_run(p));
-    return kind == HK_KIND_PACKED ? hk_pack_free(p) : free_huge(claim_huge(p));
-}
-
-/* ---- put aside: linked through the descriptors' fields for lists ---- */
-
 static _Atomic(hk_slab_t *) late_runs; /* atomic: any thread */
 static _Atomic(void *) late_huge;      /* atomic: any thread */
 atomic_bool hk_large_aside;            /* atomic: any thread; set behind a push */
+
+/* Linked through the descriptor's field for lists. */
+static HK_COLD void put_run_aside(hk_slab_t *run) {
+    HK_PUSH(&late_runs, run->next, run);
+    hk_store_seq(&hk_large_aside, true);
+}
+
+/* What of it is gone is not known on a stash. */
+static HK_COLD size_t free_purged(hk_slab_t *run) {
+    if (!hk_tail_is_held(run))
+        return hk_pool_give(run);
+    put_run_aside(run);
+    return 0;
+}
+
+static size_t free_run(hk_heap_t *heap, hk_slab_t *run) {
+    if (HK_UNLIKELY((hk_load_seq(&run->free) & (HK_TAIL_HELD | HK_TAIL_GONE)) != 0))
+        return free_purged(run);
+    return hk_region_is_bounded() ? hk_pool_give(run) : hk_stash_put(&heap->stash, run);
+}
+
+size_t hk_large_free(hk_heap_t *heap, void *p, unsigned kind) {
+    hk_assert(hk_large_is(kind));
+    if (kind == HK_KIND_LARGE)
+        return free_run(heap, claim_run(p));
+    return kind == HK_KIND_PACKED ? hk_pack_free(p) : free_huge(claim_huge(p));
+}
+
+/* ---- put aside ---- */
 
 void hk_large_put_aside(void *p, unsigned kind) {
     hk_assert(hk_large_is(kind));
     if (kind == HK_KIND_PACKED) {
         hk_pack_put_aside(p);
     } else if (kind == HK_KIND_LARGE) {
-        hk_slab_t *run = claim_run(p);
-        HK_PUSH(&late_runs, run->next, run);
+        put_run_aside(claim_run(p));
     } else {
         huge_t *huge = claim_huge(p);
         hk_map_set(p, 1, HK_KIND_FREE);
@@ -294,7 +321,10 @@ size_t hk_large_free_late(void) {
     size_t bytes = hk_pack_free_late();
     for (hk_slab_t *run = hk_exchange_seq(&late_runs, NULL), *next; run != NULL; run = next) {
         next = run->next;
-        bytes += hk_pool_give(run);
+        if (hk_tail_is_held(run))
+            put_run_aside(run);
+        else
+            bytes += hk_pool_give(run);
     }
     for (huge_t *huge = hk_exchange_seq(&late_huge, NULL), *next; huge != NULL; huge = next) {
         next = huge->kept.unused_next;
@@ -305,8 +335,10 @@ size_t hk_large_free_late(void) {
 
 size_t hk_large_usable(const void *p, unsigned kind) {
     hk_assert(hk_large_is(kind));
-    if (kind == HK_KIND_LARGE)
-        return run_at(p, HK_INVALID_POINTER)->slices * HK_SLICE;
+    if (kind == HK_KIND_LARGE) {
+        const hk_slab_t *run = run_at(p, HK_INVALID_POINTER);
+        return run->slices * HK_SLICE - hk_tail_bytes(hk_load_relaxed(&run->free));
+    }
     return kind == HK_KIND_PACKED ? hk_pack_usable(p) : huge_at(p, HK_INVALID_POINTER)->range.bytes;
 }
 
@@ -372,10 +404,17 @@ static void *run_resize(hk_heap_t *heap, void *p, size_t n) {
     hk_slab_t *run = run_at(p, HK_INVALID_POINTER);
     if (n > LARGE_MAX)
         return NULL;
-    if (hk_pool_resize(run, slices_for(n)))
-        return p;
-    hk_stash_clear(&heap->stash);
-    return hk_pool_resize(run, slices_for(n)) ? p : NULL;
+    const unsigned slices = slices_for(n), before = run->slices;
+    if (!hk_pool_resize(run, slices)) {
+        hk_stash_clear(&heap->stash);
+        if (!hk_pool_resize(run, slices))
+            return NULL;
+    }
+    if (slices < before) { /* else it will probably grow again */
+        run->zeroed = false;
+        set_tail(run, n);
+    }
+    return p;
 }
 
 void *hk_large_resize(hk_heap_t *heap, void *p, unsigned kind, size_t n) {

@@ -166,6 +166,7 @@ void *hk_map_committed(void *p, size_t bytes) {
 
 typedef _Atomic uint64_t __attribute__((may_alias)) word_t; /* several kinds */
 
+/* Of a single slice by a release: who sees that a large block starts there sees what its descriptor says. */
 static HK_NOINLINE void fill(_Atomic uint8_t *at, size_t n, uint8_t kind) {
     const uint64_t word = kind * (UINT64_MAX / UINT8_MAX);
     _Atomic uint8_t *const end = at + n;
@@ -174,7 +175,7 @@ static HK_NOINLINE void fill(_Atomic uint8_t *at, size_t n, uint8_t kind) {
     for (; (size_t)(end - at) >= sizeof word; at += sizeof word)
         hk_store_relaxed((word_t *)(void *)at, word);
     for (; at < end; at++)
-        hk_store_relaxed(at, kind);
+        hk_store_release(at, kind);
 }
 
 void hk_map_set(const void *p, size_t slices, unsigned kind) {
@@ -208,6 +209,10 @@ bool hk_map_change(const void *p, unsigned from, unsigned to) {
 unsigned hk_map_kind(const void *p) {
     hk_leaf_t *leaf = hk_map_leaf(p);
     return leaf == NULL ? HK_KIND_FOREIGN : hk_load_relaxed(&leaf->kind[hk_map_slice(p)]);
+}
+
+bool hk_map_has_large(const void *p) {
+    return hk_load_seq(&hk_map_leaf(p)->kind[hk_map_slice(p)]) == HK_KIND_LARGE;
 }
 
 void *hk_map_set_owner(const void *p, void *descriptor) {

@@ -125,6 +125,9 @@ void hk_map_set(const void *p, size_t slices, unsigned kind);
 /* Sets that of the slice at p, one of ours, if it is `from`. False: it is not; of several callers one succeeds. */
 bool hk_map_change(const void *p, unsigned from, unsigned to);
 
+/* Whether a large block starts at p, in a superslab. Of this and a hk_map_change() the later one sees the other's thread's writes. */
+bool hk_map_has_large(const void *p);
+
 /* The kind at any address whatever. */
 unsigned hk_map_kind(const void *p);
 

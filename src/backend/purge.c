@@ -35,14 +35,19 @@ static uint32_t advise_locked(const hk_os_range_t *ranges, unsigned n, hk_advice
     return gone;
 }
 
-/* The same of a superslab: huge pages first, by which the system would bring the memory in again. Returns a bit for each so many
- * bytes from `base` on that have gone. */
+/* Before anything of it goes: by huge pages the system would bring the memory in again. */
+static void rule_out_huge_pages_locked(const hk_pool_cursor_t *cursor) {
+    hk_os_range_t whole;
+    if (cursor->huge_pages && hk_pool_rule_out_huge_pages(cursor->superslab, &whole))
+        advise_locked(&whole, 1, HK_NO_HUGE_PAGES);
+}
+
+/* The same of a superslab. Returns a bit for each so many bytes from `base` on that have gone. */
 static uint64_t give_back_locked(const hk_pool_cursor_t *cursor, const hk_os_range_t *ranges,
                                  unsigned n, hk_advice_t how, const char *base, size_t step) {
-    hk_os_range_t whole;
     uint64_t bits = 0;
-    if (n != 0 && cursor->huge_pages && hk_pool_rule_out_huge_pages(cursor->superslab, &whole))
-        advise_locked(&whole, 1, HK_NO_HUGE_PAGES);
+    if (n != 0)
+        rule_out_huge_pages_locked(cursor);
     for (uint32_t gone = advise_locked(ranges, n, how); gone != 0; gone &= gone - 1) {
         const hk_os_range_t *range = &ranges[__builtin_ctz(gone)];
         bits |= hk_bits((unsigned)((size_t)((const char *)range->start - base) / step),
@@ -124,6 +129,37 @@ size_t hk_purge_superslab(const hk_pool_cursor_t *cursor, hk_advice_t how, bool 
         return 0;
     const uint64_t began = hk_os_now_ns();
     const size_t bytes = HK_TIMED_VALUE(purge, purge(cursor, how, aged, seen));
+    hk_count(purge_ns, hk_os_now_ns() - began);
+    return bytes;
+}
+
+/* They are in use: a refusal says nothing of what is free. */
+static size_t purge_tails_locked(const hk_pool_cursor_t *cursor, hk_advice_t how, bool aged) {
+    hk_os_range_t ranges[HK_SLICES];
+    size_t bytes = 0;
+    uint32_t gone = 0;
+    unsigned n;
+    const uint32_t claimed = hk_pool_claim_tails(cursor->superslab, aged, ranges, &n);
+    if (n != 0)
+        rule_out_huge_pages_locked(cursor);
+    for (unsigned i = 0; i < n; i++) {
+        hk_count(purge_calls, 1);
+        if (!hk_advise_in_use(ranges[i].start, ranges[i].bytes, how))
+            continue;
+        gone |= 1u << i;
+        bytes += ranges[i].bytes;
+    }
+    hk_pool_unclaim_tails(cursor->superslab, claimed, gone, how == HK_RESET);
+    return bytes;
+}
+
+size_t hk_purge_tails(const hk_pool_cursor_t *cursor, hk_advice_t how, bool aged) {
+    const uint64_t began = hk_os_now_ns();
+    hk_assert(hk_lock_may_take(HK_RANK_PURGE));
+    hk_lock(&hk_purge_lock);
+    const size_t bytes = purge_tails_locked(cursor, how, aged);
+    hk_unlock(&hk_purge_lock);
+    hk_count(purge_bytes, bytes);
     hk_count(purge_ns, hk_os_now_ns() - began);
     return bytes;
 }
@@ -224,8 +260,10 @@ size_t hk_purge_all(bool (*goes_on)(void *), void *argument) {
     hk_assert(hk_lock_may_take(HK_RANK_PURGE));
     hk_heap_collect_all(true, hk_stash_clear);
     hk_advice_try_again();
-    for (hk_pool_cursor_t cursor = {0}; goes_on(argument) && hk_pool_next(&cursor);)
+    for (hk_pool_cursor_t cursor = {0}; goes_on(argument) && hk_pool_next(&cursor);) {
         bytes += hk_purge_superslab(&cursor, HK_PURGE, false, &seen);
+        bytes += hk_purge_tails(&cursor, HK_PURGE, false);
+    }
     void *at = NULL;
     for (size_t of_pack; goes_on(argument) && hk_purge_pack(&at, HK_PURGE, false, &seen, &of_pack);)
         bytes += of_pack;

@@ -1,5 +1,5 @@
-/* Giving free memory back to the system: free slices, and the OS pages inside slabs and packs on which no
- * block lives.
+/* Giving free memory back to the system: free slices, the OS pages inside slabs and packs on which no
+ * block lives, and those of large blocks that nobody may use.
  *
  * What is to be purged is claimed first, that is, put out of everybody's reach under the lock that
  * guards it; then the system is called without any such lock; then the claim is put back. One
@@ -14,6 +14,9 @@
  * enough at the next look. Returns the bytes given back. Where what is free should read as zero, and does not, that is a fault. The
  * caller holds no lock. */
 size_t hk_purge_superslab(const hk_pool_cursor_t *cursor, hk_advice_t how, bool aged, bool *seen);
+
+/* The same of the tails of its large blocks (backend/superslab.h); `aged`: of those that are marked. */
+size_t hk_purge_tails(const hk_pool_cursor_t *cursor, hk_advice_t how, bool aged);
 
 /* The same of the next pack behind *at (NULL: the first one) that has anything to purge; false: there is none. */
 bool hk_purge_pack(void **at, hk_advice_t how, bool aged, bool *seen, size_t *bytes);

@@ -202,6 +202,13 @@ static HK_COLD void note_gone_locked(hk_superslab_t *ss, unsigned first, unsigne
     }
 }
 
+/* The same of a large run's tail. */
+static HK_COLD void note_tail_locked(const hk_slab_t *run) {
+    const size_t page = hk_os_page_size(), bytes = hk_tail_bytes(hk_load_relaxed(&run->free));
+    const uint64_t pages = hk_bits((unsigned)((HK_SLICE - bytes) / page), (unsigned)(bytes / page));
+    note_gone_locked(hk_superslab_of(run), run->first + run->slices - 1u, 1, pages);
+}
+
 /* Puts slices of a class back, some of whose pages may be gone. If the superslab is now wholly free and another one is too, its
  * memory is returned for release: one is kept so that a slab that comes and goes does not take the superslab with it. */
 static hk_range_t put_back_locked(hk_superslab_t *ss, unsigned first, unsigned slices, unsigned cls,
@@ -281,6 +288,9 @@ static size_t give(hk_slab_t *slab) {
     const bool wiped = hk_superslab_is_wiped(slab, 0, slices * HK_SLICE);
     hk_map_set(slab->base, slices, HK_KIND_FREE);
     hk_lock(&hk_pool_lock);
+    hk_assert(cls != 0 || !hk_tail_is_held(slab));
+    if (HK_UNLIKELY(cls == 0 && (hk_load_relaxed(&slab->free) & HK_TAIL_GONE) != 0))
+        note_tail_locked(slab);
     const hk_range_t empty = put_back_locked(ss, slab->first, slices, cls, gone, wiped);
     const bool last = hk_load_relaxed(&in_slabs[cls]) == 0;
     hk_unlock(&hk_pool_lock);
@@ -365,11 +375,27 @@ size_t hk_pool_give(hk_slab_t *slab) {
     return give(slab);
 }
 
+/* Its memory is brought in as it is used. */
+static bool drop_tail(hk_slab_t *run) {
+    uint16_t tail = hk_load_relaxed(&run->free);
+    do {
+        if ((tail & HK_TAIL_HELD) != 0)
+            return false;
+    } while (!hk_cas_seq(&run->free, &tail, 0));
+    if ((tail & HK_TAIL_GONE) != 0) {
+        hk_count(touched, hk_tail_bytes(tail));
+        hk_add_relaxed(&hk_pool_retaken, hk_tail_bytes(tail));
+    }
+    return true;
+}
+
 bool hk_pool_resize(hk_slab_t *slab, unsigned slices) {
     hk_superslab_t *ss = hk_superslab_of(slab);
     const unsigned old = slab->slices, first = slab->first, kept = slices < old ? slices : old;
     char *behind = slab->base + kept * HK_SLICE;
     hk_assert(slab->cls == 0 && slices >= 1 && slices <= HK_SLICES);
+    if (!drop_tail(slab))
+        return false;
     if (slices == old || first + slices > HK_SLICES)
         return slices == old;
     const uint32_t mask = hk_slice_mask(first + kept, slices + old - 2 * kept);

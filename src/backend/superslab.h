@@ -34,7 +34,7 @@ struct hk_slab {
     char *base;                      /* first block, or the large block itself */
     uint64_t summary;                /* owner */
     hk_slab_t *next, *prev;          /* owner: the heap's list of its class */
-    _Atomic uint16_t free;           /* owner writes; statistics read */
+    _Atomic uint16_t free;           /* owner writes; statistics read; of a large run its tail */
     uint8_t cls;                     /* const while carved; 0 for a large run */
     uint8_t slices;                  /* const while carved */
     uint8_t first;                   /* const while carved: number of the first slice */
@@ -93,8 +93,29 @@ hk_slab_t *hk_pool_take_mapped(unsigned slices, unsigned cls, unsigned align);
 /* Gives back a slab all of whose blocks are free, or a large run; returns its bytes. Any thread; owner is NULL. */
 size_t hk_pool_give(hk_slab_t *slab);
 
-/* Large runs: changes the number of slices without moving. Growing needs free slices behind. */
+/* Large runs: changes the number of slices without moving, and leaves no tail. Growing needs free slices behind; false, too, while a
+ * tail is held. */
 bool hk_pool_resize(hk_slab_t *slab, unsigned slices);
+
+/* A large run's tail: the OS pages behind the one in which what was asked for ends. They are nobody's to use, and what lives
+ * long gives their memory back: bytes, and below these what is known of them. The block's owner writes, or, while it is held,
+ * whoever purges it: until then the run stays carved, and its size as it is. It is held first and the block's kind looked at
+ * then; a free changes the kind first and looks at the tail then. */
+enum {
+    HK_TAIL_HELD = 1,  /* it is being purged */
+    HK_TAIL_SEEN = 2,  /* it is marked: it was there at a look */
+    HK_TAIL_CLEAN = 4, /* it has no memory, or what it has may be taken, or is refused */
+    HK_TAIL_GONE = 8,  /* its memory was given back */
+    HK_TAIL_FLAGS = 15
+};
+HK_INLINE size_t hk_tail_bytes(unsigned tail) {
+    return tail &
+           -hk_load_relaxed(&hk_os_page_bytes); /* which has been read where there is a run */
+}
+
+HK_INLINE bool hk_tail_is_held(const hk_slab_t *run) {
+    return (hk_load_seq(&run->free) & HK_TAIL_HELD) != 0;
+}
 
 /* Bytes that purges gave back and that were handed out again since. Any thread. */
 extern _Atomic uint64_t hk_pool_retaken;
@@ -191,6 +212,15 @@ uint32_t hk_pool_claim(hk_superslab_t *superslab, hk_claim_t which, hk_os_range_
 size_t hk_pool_unclaim(hk_superslab_t *superslab, uint32_t claimed, uint32_t purged, bool lazily,
                        bool *seen);
 
+/* Holds tails of large blocks while they are purged, `aged`: those that are marked; returns the first slices of their runs as a mask. Their address ranges, at most
+ * 32, in the same order, are written to `ranges`. */
+uint32_t hk_pool_claim_tails(hk_superslab_t *superslab, bool aged, hk_os_range_t *ranges,
+                             unsigned *count);
+
+/* Lets go of them. A bit of `purged` for each range says which have no memory now or, with `lazily`, that the system may take it. */
+void hk_pool_unclaim_tails(hk_superslab_t *superslab, uint32_t claimed, uint32_t purged,
+                           bool lazily);
+
 /* What is free and claimed, and was to read as zero, but does not: a write after free. The first such byte, and of a slab the block
  * that it is in and the bytes of that. NULL: there is none, or nobody guards the heap. What was written to is cleared. */
 typedef struct {
@@ -217,6 +247,9 @@ typedef struct {
     size_t likely; /* of that, on whole OS pages, if those are free that chance would have */
     size_t slices; /* of that, slices */
     size_t clean;  /* slices and OS pages that have no memory, or may lose it */
+    size_t
+        tails; /* of large blocks, those that are marked; not in dirty, though they may have memory */
+    bool marks; /* given: all of them are to be marked, and old from the next time on */
     size_t of_class[HK_CLASS_COUNT]; /* of dirty, in slabs of each class */
 } hk_pool_free_t;
 /* Adds what is free of the next superslab, from NULL to the first; false: there is none. */

@@ -47,10 +47,22 @@ bool hk_pool_next(hk_pool_cursor_t *cursor) {
     return ss != NULL;
 }
 
+static void add_tail(const hk_slab_t *run, hk_pool_free_t *sum) {
+    uint16_t tail = hk_load_relaxed(&run->free);
+    if ((tail & HK_TAIL_CLEAN) != 0)
+        sum->clean += hk_tail_bytes(tail);
+    else if (sum->marks || (tail & HK_TAIL_SEEN) != 0)
+        sum->tails += hk_tail_bytes(tail);
+    if (sum->marks && hk_tail_bytes(tail) != 0) /* or it has just changed, and is new */
+        hk_cas_seq(&((hk_slab_t *)(uintptr_t)run)->free, &tail, (uint16_t)(tail | HK_TAIL_SEEN));
+}
+
 static void add_free(const hk_slab_t *slab, void *argument) {
     hk_pool_free_t *sum = argument;
-    if (slab->cls == 0)
+    if (slab->cls == 0) {
+        add_tail(slab, sum);
         return;
+    }
     const size_t dirty = hk_slab_dirty_bytes(slab);
     sum->dirty += dirty;
     sum->of_class[slab->cls] += dirty;
@@ -117,6 +129,75 @@ size_t hk_pool_unclaim(hk_superslab_t *ss, uint32_t claimed, uint32_t purged, bo
     if (range.bytes != 0)
         hk_superslab_release(ss, range);
     return bytes;
+}
+
+/* ---- tails ---- */
+
+typedef struct {
+    bool aged;
+    size_t bytes; /* of all there are */
+    hk_os_range_t *ranges;
+    unsigned *count;
+    uint32_t claimed;
+} tails_t;
+
+static bool may_purge(const hk_slab_t *run, bool aged, uint16_t *tail) {
+    if (run->cls != 0)
+        return false;
+    *tail = hk_load_relaxed(&run->free);
+    return hk_tail_bytes(*tail) != 0 && (*tail & HK_TAIL_CLEAN) == 0 &&
+           (!aged || (*tail & HK_TAIL_SEEN) != 0);
+}
+
+/* False as well where it is held no more: then it was another block's, of a stash. */
+static bool hold(hk_slab_t *run, uint16_t tail) {
+    uint16_t held = (uint16_t)(tail | HK_TAIL_HELD);
+    if (!hk_cas_seq(&run->free, &tail, held))
+        return false;
+    if (hk_map_has_large(run->base) && hk_tail_is_held(run))
+        return true;
+    hk_cas_seq(&run->free, &held, tail);
+    return false;
+}
+
+static void add_to_tails(const hk_slab_t *slab, void *argument) {
+    tails_t *tails = argument;
+    uint16_t tail;
+    tails->bytes += may_purge(slab, tails->aged, &tail) ? hk_tail_bytes(tail) : 0;
+}
+
+static void claim_tail(const hk_slab_t *slab, void *argument) {
+    tails_t *tails = argument;
+    uint16_t tail;
+    if (!may_purge(slab, tails->aged, &tail) || !hold((hk_slab_t *)(uintptr_t)slab, tail))
+        return;
+    char *end = slab->base + slab->slices * HK_SLICE;
+    tails->claimed |= hk_slice_mask(slab->first, 1);
+    tails->ranges[(*tails->count)++] =
+        (hk_os_range_t){end - hk_tail_bytes(tail), hk_tail_bytes(tail)};
+}
+
+/* For less than an eighth of it no huge page is broken. */
+uint32_t hk_pool_claim_tails(hk_superslab_t *ss, bool aged, hk_os_range_t *ranges,
+                             unsigned *count) {
+    tails_t tails = {.aged = aged, .ranges = ranges, .count = count};
+    *count = 0;
+    hk_lock(&hk_pool_lock);
+    hk_superslab_visit_locked(ss, add_to_tails, &tails);
+    if (tails.bytes >= (ss->no_huge_pages ? 1 : HK_UNIT / 8))
+        hk_superslab_visit_locked(ss, claim_tail, &tails);
+    hk_unlock(&hk_pool_lock);
+    return tails.claimed;
+}
+
+void hk_pool_unclaim_tails(hk_superslab_t *ss, uint32_t claimed, uint32_t purged, bool lazily) {
+    for (; claimed != 0; claimed &= claimed - 1, purged >>= 1) {
+        hk_slab_t *run = &ss->slabs[__builtin_ctz(claimed)];
+        const size_t bytes = hk_tail_bytes(hk_load_relaxed(&run->free));
+        /* what is refused is not tried again with each look */
+        const unsigned gone = (purged & 1) != 0 && !lazily ? HK_TAIL_GONE : 0;
+        hk_store_release(&run->free, (uint16_t)(bytes | HK_TAIL_CLEAN | gone));
+    }
 }
 
 /* ---- what should be zero ---- */

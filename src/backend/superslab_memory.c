@@ -236,27 +236,28 @@ static HK_COLD bool fill_holes(const hk_superslab_t *ss, const hk_range_t *range
 
 /* ---- huge pages ---- */
 
+enum { RUNS = 8, PAGES = 2 }; /* so many are looked into, and so many pages of each */
+
 /* Of the newest superslabs, and of older ones; and of pages of the newest's large runs how many hold something, and of their
  * last slices, each of which a block may use a part of. */
 typedef struct {
     size_t bytes, settled, fresh, untouched, carved, active, old, old_fresh;
     unsigned runs, pages, written, last_pages, last_written;
+    hk_os_range_t newest[RUNS]; /* runs, as they were when the pool was locked */
 } sample_t;
 
 /* Of two pages, of that part which a block there has for certain; and of one of its last slice, for each run another. */
-static void look_into(const hk_slab_t *run, sample_t *sample) {
-    const size_t page = hk_os_page_size();
-    const size_t last =
-        (run->slices - 1) * HK_SLICE + (2 * (sample->last_pages % 4) + 1) * HK_SLICE / 8;
+static void look_into(const hk_os_range_t *run, sample_t *sample) {
+    const char *base = run->start;
+    const size_t page = hk_os_page_size(), before = run->bytes - HK_SLICE;
+    const size_t last = before + (2 * (sample->last_pages % 4) + 1) * HK_SLICE / 8;
     sample->last_pages++;
-    sample->last_written += hk_huge_pages_is_written(run->base + last / page * page);
-    const size_t bytes = run->slices > 1 ? (run->slices - 1) * HK_SLICE : HK_SLICE / 2;
-    const size_t at[] = {bytes / 3, bytes / 6 * 5};
-    for (unsigned i = 0; i < 2; i++, sample->pages++)
-        sample->written += hk_huge_pages_is_written(run->base + at[i] / page * page);
+    sample->last_written += hk_huge_pages_is_written(base + last / page * page);
+    const size_t bytes = before != 0 ? before : HK_SLICE / 2;
+    const size_t at[PAGES] = {bytes / 3, bytes / 6 * 5};
+    for (unsigned i = 0; i < PAGES; i++, sample->pages++)
+        sample->written += hk_huge_pages_is_written(base + at[i] / page * page);
 }
-
-enum { MOST_PAGES = 16 };
 
 /* Pages of a slab may never have been touched that nobody was given, and all of blocks of several
  * pages, of which buffers use but the first. */
@@ -268,15 +269,8 @@ static void add_to_sample(const hk_slab_t *slab, void *argument) {
     sample->untouched += small ? hk_slab_clean_bytes(slab) : bytes;
     sample->carved += bytes;
     sample->active += slab->cls == 0 ? bytes : in_use * c->size;
-    sample->runs += slab->cls == 0;
-}
-
-/* Each look is a call to the system: no more of them than will do, nor once too many pages hold nothing. */
-static void look_into_run(const hk_slab_t *slab, void *argument) {
-    sample_t *sample = argument;
-    if (slab->cls == 0 && sample->pages < MOST_PAGES &&
-        sample->pages - sample->written <= MOST_PAGES / 8)
-        look_into(slab, sample);
+    if (slab->cls == 0 && sample->runs++ < RUNS)
+        sample->newest[sample->runs - 1] = (hk_os_range_t){slab->base, bytes};
 }
 
 enum { SAMPLE = 8 }; /* superslabs */
@@ -298,14 +292,14 @@ static bool is_filled(const sample_t *s) {
            never_carved(s) + last <= s->bytes / 8;
 }
 
-/* The same with a look into the runs of the newest, of as many as were counted. */
-static bool is_written_locked(sample_t *s) {
-    const hk_superslab_t *ss = newest;
-    for (size_t bytes = 0; is_filled(s) && bytes < s->bytes; ss = ss->kept.next)
-        if (ss->base != NULL) {
-            hk_superslab_visit_locked(ss, look_into_run, s);
-            bytes += HK_UNIT;
-        }
+/* The same with a look into runs of the newest. Without the lock, for whoever fills a page (userfaultfd) or swaps it in may take his
+ * time, and need it: they may be somebody else's by now. Each look is a call to the system: no more of them than will do, nor once too
+ * many pages hold nothing. */
+static bool is_written(sample_t *s) {
+    enum { MOST_PAGES = PAGES * RUNS };
+    const size_t runs = hk_min(s->runs, RUNS);
+    for (size_t i = 0; i < runs && s->pages - s->written <= MOST_PAGES / 8 && is_filled(s); i++)
+        look_into(&s->newest[i], s);
     return s->pages >= MOST_PAGES / 2 && is_filled(s);
 }
 
@@ -339,10 +333,9 @@ static bool is_dense(unsigned cls) {
         }
         hk_superslab_visit_locked(ss, add_to_sample, &s);
     }
-    const bool written = cls == 0 && is_written_locked(&s);
     hk_unlock(&hk_pool_lock);
     if (cls == 0)
-        return written;
+        return is_written(&s);
     s.untouched += s.fresh;
     return s.untouched < s.bytes / SHARE_OF_NEWEST &&
            s.untouched + HK_UNIT <= hk_pool_mapped() / SHARE;

@@ -55,7 +55,7 @@ void *hk_refused(void);
 /* hk_malloc_unwatched() for who can do without: nobody is asked to free something for it, and it is not refused. */
 void *hk_take_smaller(size_t n);
 
-/* Changes the size of p (not NULL) to n (not 0). On failure NULL and ENOMEM; p is untouched. */
+/* Sizes (front/resize.c). Changes the size of p (not NULL) to n (not 0). On failure NULL and ENOMEM; p is untouched. */
 void *hk_realloc(void *p, size_t n);
 
 /* Bytes that may be used at p: at least what was asked for. 0 for NULL. */

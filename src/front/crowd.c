@@ -1,24 +1,39 @@
 #include "front/crowd.h"
 
+#include "backend/meta.h"
+#include "config/config.h"
+#include "os/os.h"
 #include "policy/look.h"
 
-/* A crowd's thread has another look at whether it belongs there after so many visits to a class, and is busy after that many. */
-enum { CROWD_VISITS = 32, BUSY_VISITS = 30 * CROWD_VISITS };
-
-/* Threads that have so little each, on average, and are so many, share their slabs for long. */
-enum { VERY_MANY = HK_HOSTILE ? 4 : 96 };
+/* Where very many threads have so little each, on average, and are so many for each processor that few can be busy at once, all are of the
+ * crowd. */
 #define LITTLE_EACH HK_MIB
+enum { MANY_EACH = 2 };
 
 /* So many blocks of a class lie on a shelf at most, and so many bytes; none of a larger one. */
-enum { SLOTS = HK_HOSTILE ? 2 : 16 };
-#define SHELF_BYTES (8 * HK_KIB)
+enum { SLOTS = HK_HOSTILE ? 2 : 31 };
+#define SHELF_BYTES (16 * HK_KIB)
 #define LARGEST (4 * HK_KIB)
+
+/* What has been freed and waits for who comes next. The slots are the truth. How many of them are full is a hint, by which these are the
+ * first ones: who has read it may go on when others have changed both. */
+typedef struct {
+    atomic_ushort full, room;    /* atomic: any thread; slots, the latter as of the last visit */
+    _Atomic(void *) slot[SLOTS]; /* atomic: any thread; a block, or NULL */
+} shelf_t;
+
+/* Processors so far apart share theirs; and after so many times a thread asks where it is. */
+enum { PROCESSORS = 256, TURNS = 16 };
+
+struct hk_shelves {
+    shelf_t of[HK_CLASS_COUNT];
+};
 
 hk_heap_t hk_crowds[HK_CROWDS];
 atomic_uint hk_crowds_idle;
 
-/* atomic: any thread; a block, or NULL. Untouched pages until there are many threads */
-static _Alignas(HK_CACHE_LINE) _Atomic(void *) shelves[HK_CROWDS][HK_CLASS_COUNT][SLOTS];
+static _Atomic(hk_shelves_t *) shelves[PROCESSORS]; /* atomic: const once set, by any thread */
+static atomic_uint processors;                      /* atomic: any thread; that have shelves */
 static atomic_uint more;     /* atomic: any thread; but for the first, how many are in use */
 static atomic_bool gathered; /* atomic: written under the registry lock; there were many once */
 
@@ -44,70 +59,134 @@ hk_heap_t *hk_crowd(hk_thread_t *thread) {
     return &hk_crowds[thread->crowd];
 }
 
-static unsigned in_use(void) { return hk_load_acquire(&gathered) ? hk_load_relaxed(&more) + 1 : 0; }
-
 /* ---- who is one of it ---- */
 
 /* One of many threads does, but for one that comes and goes where they are not very many: a record that has served
  * several would have each of them cross the boundary for nearly every block. */
 bool hk_crowd_begins(const hk_thread_t *thread) {
     return hk_threads_are_many() &&
-           (hk_load_relaxed(&hk_heap_threads) > VERY_MANY || !hk_thread_comes_and_goes(thread));
+           (hk_threads_are_very_many() || !hk_thread_comes_and_goes(thread));
 }
 
-/* Whether there are very many threads that have little each. */
-static HK_COLD bool are_very_many(void) {
+/* Not where somebody has said how much each thread's magazines may hold. */
+static HK_COLD bool is_for_all(void) {
     const size_t threads = hk_load_relaxed(&hk_heap_threads);
-    return threads > VERY_MANY && hk_look_in_use() / threads < LITTLE_EACH;
+    return hk_threads_are_very_many() && hk_option_origin(tcache_kb) == HK_FROM_DEFAULT &&
+           threads > (size_t)MANY_EACH * hk_load_relaxed(&processors) &&
+           hk_look_in_use() / threads < LITTLE_EACH;
 }
 
-/* So many visits end it, and where there are very many threads that have little each, once it has turned out to be busy. */
+/* Under a guard, where it takes a lock each time, who has come so often is busy. */
 bool hk_crowd_stays(hk_magazine_t *magazine) {
-    if (++magazine->crowd_visits % CROWD_VISITS == 0)
-        magazine->crowd = magazine->crowd_visits < BUSY_VISITS && are_very_many();
+    if (++magazine->crowd_visits == 0)
+        magazine->crowd = is_for_all() && !hk_guarded();
     return magazine->crowd;
 }
 
+bool hk_crowd_calls(void) { return hk_threads_are_very_many() && is_for_all(); }
+
 /* ---- shelves ---- */
 
-typedef _Atomic(void *) slot_t;
+/* Those of the processor that the thread was on a moment ago; NULL: none were made yet. */
+HK_INLINE hk_shelves_t *at_hand(hk_thread_t *thread) {
+    if (HK_UNLIKELY(thread->turns++ % TURNS == 0))
+        thread->shelves = hk_load_acquire(&shelves[(unsigned)hk_os_cpu() % PROCESSORS]);
+    return thread->shelves;
+}
 
-static unsigned slots_for(unsigned cls) {
+/* The same, made if need be: two threads may do so at the same time, and what the second one has made is lost, for once. NULL: out of
+ * memory. */
+static hk_shelves_t *at_hand_for_certain(hk_thread_t *thread) {
+    if (HK_LIKELY(at_hand(thread) != NULL))
+        return thread->shelves;
+    _Atomic(hk_shelves_t *) *place = &shelves[(unsigned)hk_os_cpu() % PROCESSORS];
+    hk_shelves_t *there = hk_load_acquire(place), *made;
+    if (there == NULL && (made = hk_meta_alloc(sizeof *made)) != NULL &&
+        hk_cas_seq(place, &there, made)) {
+        hk_add_relaxed(&processors, 1u);
+        there = made;
+    }
+    return thread->shelves = there;
+}
+
+/* How many blocks of the class the shelf has room for from now on. */
+static unsigned look_for_room(shelf_t *shelf, unsigned cls) {
     const size_t size = hk_classes[cls].size;
-    return size > LARGEST || hk_heap_is_sparse(cls) ? 0
-                                                    : (unsigned)hk_min(SHELF_BYTES / size, SLOTS);
+    const bool none = size > LARGEST || hk_heap_is_sparse(cls);
+    const unsigned slots = none ? 0 : (unsigned)hk_min(SHELF_BYTES / size, SLOTS);
+    if (hk_load_relaxed(&shelf->room) != slots)
+        hk_store_relaxed(&shelf->room, (unsigned short)slots);
+    return slots;
 }
 
-static void *take_from(slot_t *shelf) {
-    for (unsigned i = 0; i < SLOTS; i++) {
-        void *p = hk_load_relaxed(&shelf[i]);
-        if (p != NULL && (p = hk_exchange_acquire(&shelf[i], NULL)) != NULL)
-            return p;
-    }
-    return NULL;
+HK_INLINE void *take_from(shelf_t *shelf) {
+    const unsigned full = hk_load_relaxed(&shelf->full);
+    void *p = full != 0 ? hk_exchange_acquire(&shelf->slot[full - 1], NULL) : NULL;
+    if (HK_LIKELY(p != NULL))
+        hk_store_relaxed(&shelf->full, (unsigned short)(full - 1));
+    return p;
 }
 
-static bool put_on(slot_t *shelf, unsigned slots, void *p) {
-    for (unsigned i = 0; i < slots; i++) {
-        void *none = NULL;
-        if (hk_load_relaxed(&shelf[i]) == NULL && hk_cas_seq(&shelf[i], &none, p))
-            return true;
-    }
+HK_INLINE bool put_on(shelf_t *shelf, void *p) {
+    const unsigned full = hk_load_relaxed(&shelf->full);
+    void *none = NULL;
+    if (HK_UNLIKELY(full >= hk_load_relaxed(&shelf->room)) ||
+        !hk_cas_seq(&shelf->slot[full], &none, p))
+        return false;
+    hk_store_relaxed(&shelf->full, (unsigned short)(full + 1));
+    return true;
+}
+
+/* Whether the long way is taken: by who is not of the crowd, or has another look at whether it stays there. */
+HK_INLINE bool is_due(hk_magazine_t *magazine) {
+    if (!magazine->crowd || magazine->crowd_visits == HK_CROWD_VISITS - 1)
+        return true;
+    magazine->crowd_visits++;
     return false;
+}
+
+void *hk_crowd_pop(size_t n) {
+    hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
+    if (HK_UNLIKELY(thread == NULL || n > HK_MID_MAX))
+        return NULL;
+    const unsigned cls = hk_class_of(n);
+    hk_shelves_t *own = is_due(&thread->magazines[cls]) ? NULL : at_hand(thread);
+    return HK_LIKELY(own != NULL) ? take_from(&own->of[cls]) : NULL;
+}
+
+bool hk_crowd_push(void *p) {
+    hk_tcache_t *tc = hk_load_relaxed(&hk_tc);
+    const unsigned cls = (unsigned)hk_hit_kind(tc, p);
+    if (HK_UNLIKELY(!hk_kind_is_class(cls)) || is_due(&tc->thread->magazines[cls]))
+        return false;
+    hk_shelves_t *own = at_hand(tc->thread);
+    return HK_LIKELY(own != NULL) && put_on(&own->of[cls], p);
+}
+
+/* All that lies there, whatever the hint says; how many. */
+static unsigned empty(shelf_t *shelf, void **blocks, unsigned most) {
+    unsigned n = 0;
+    for (unsigned i = SLOTS; i-- != 0 && n < most;)
+        if (hk_load_relaxed(&shelf->slot[i]) != NULL &&
+            (blocks[n] = hk_exchange_acquire(&shelf->slot[i], NULL)) != NULL) {
+            hk_store_relaxed(&shelf->full, (unsigned short)i);
+            n++;
+        }
+    return n;
 }
 
 /* Where the shelf is empty half of one is fetched. */
 void *hk_crowd_take(hk_thread_t *thread, unsigned cls) {
-    void *few[SLOTS], *p = take_from(shelves[thread->crowd][cls]);
-    if (p != NULL)
-        return p;
-    const unsigned slots = slots_for(cls);
+    void *few[SLOTS];
+    hk_shelves_t *own = at_hand_for_certain(thread);
+    shelf_t *shelf = own != NULL ? &own->of[cls] : NULL;
+    const unsigned slots = shelf != NULL ? look_for_room(shelf, cls) : 0;
+    if (shelf != NULL && empty(shelf, few, 1) != 0)
+        return few[0];
     hk_heap_t *heap = hk_crowd(thread);
     unsigned left = hk_heap_take(heap, cls, few, (unsigned)hk_max(slots / 2, 1));
-    if (left == 0)
-        return NULL;
-    p = few[--left];
-    while (left != 0 && put_on(shelves[thread->crowd][cls], slots, few[left - 1]))
+    void *p = left != 0 ? few[--left] : NULL;
+    while (left != 0 && put_on(shelf, few[left - 1]))
         left--;
     if (left != 0)
         hk_heap_give(heap, cls, few, left);
@@ -116,33 +195,34 @@ void *hk_crowd_take(hk_thread_t *thread, unsigned cls) {
 
 /* Where the shelf is full it goes to its slab, with half of what lies there. */
 unsigned hk_crowd_give(hk_thread_t *thread, unsigned cls, void *p) {
-    slot_t *shelf = shelves[thread->crowd][cls];
-    const unsigned slots = slots_for(cls);
-    if (put_on(shelf, slots, p))
+    void *few[1 + SLOTS] = {p};
+    hk_shelves_t *own = at_hand_for_certain(thread);
+    shelf_t *shelf = own != NULL ? &own->of[cls] : NULL;
+    const unsigned slots = shelf != NULL ? look_for_room(shelf, cls) : 0;
+    if (shelf != NULL && put_on(shelf, p))
         return 0;
-    void *few[SLOTS] = {p};
-    unsigned n = 1;
-    while (n <= slots / 2 && (few[n] = take_from(shelf)) != NULL)
-        n++;
+    const unsigned n = 1 + (shelf != NULL ? empty(shelf, few + 1, (slots + 1) / 2) : 0);
     hk_heap_give(hk_crowd(thread), cls, few, n);
     return n;
 }
 
 void hk_crowds_clear(void) {
     void *few[SLOTS];
-    for (unsigned i = 0; i < in_use(); i++)
-        for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++) {
-            unsigned n = 0;
-            while (n < SLOTS && (few[n] = take_from(shelves[i][cls])) != NULL)
-                n++;
+    for (unsigned i = 0; i < PROCESSORS; i++) {
+        hk_shelves_t *all = hk_load_acquire(&shelves[i]);
+        for (unsigned cls = 1; all != NULL && cls < HK_CLASS_COUNT; cls++) {
+            const unsigned n = empty(&all->of[cls], few, SLOTS);
             if (n != 0)
-                hk_heap_give(&hk_crowds[i], cls, few, n);
+                hk_heap_give(&hk_crowds[0], cls, few, n);
         }
+    }
 }
 
 void hk_crowds_add_held(size_t blocks[HK_CLASS_COUNT]) {
-    for (unsigned i = 0; i < in_use(); i++)
-        for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
+    for (unsigned i = 0; i < PROCESSORS; i++) {
+        hk_shelves_t *all = hk_load_acquire(&shelves[i]);
+        for (unsigned cls = 1; all != NULL && cls < HK_CLASS_COUNT; cls++)
             for (unsigned slot = 0; slot < SLOTS; slot++)
-                blocks[cls] += hk_load_relaxed(&shelves[i][cls][slot]) != NULL;
+                blocks[cls] += hk_load_relaxed(&all->of[cls].slot[slot]) != NULL;
+    }
 }

@@ -41,11 +41,14 @@ void hk_guarded_start(void) {
 _Atomic signed char hk_alone;
 
 static signed char alone(void) {
-    if (HK_FAST || hk_sampling() || hk_watched() != HK_WATCHED_NOT)
+    const unsigned plan = HK_FAST ? 0 : hk_plan_from_options();
+    if (hk_sampling() || hk_watched() != HK_WATCHED_NOT)
         return HK_ALONE_NOT;
     if (hk_guarded())
         return HK_ALONE_GUARDED;
-    return hk_plan_from_options() == HK_MAGAZINES_COUNTED ? HK_ALONE_COUNTED : HK_ALONE_NOT;
+    if (plan == 0 && hk_threads_are_many())
+        return HK_ALONE_CROWD;
+    return plan == HK_MAGAZINES_COUNTED ? HK_ALONE_COUNTED : HK_ALONE_NOT;
 }
 
 /* Once more where it has changed meanwhile, as in hk_watched_apply(). */

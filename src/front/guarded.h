@@ -14,9 +14,9 @@
 /* Guards from now on. Called once, when the process starts. */
 void hk_guarded_start(void);
 
-/* Operations are guarded, or those of observed threads counted, by the commonest plan, and that is all: none are sampled, and
- * nobody hears of them. */
-typedef enum { HK_ALONE_COUNTED = -1, HK_ALONE_NOT, HK_ALONE_GUARDED } hk_alone_t;
+/* Operations are guarded, or those of observed threads counted, by the commonest plan, or there are many threads, and that is all:
+ * none are sampled, and nobody hears of them. */
+typedef enum { HK_ALONE_CROWD = -2, HK_ALONE_COUNTED, HK_ALONE_NOT, HK_ALONE_GUARDED } hk_alone_t;
 extern _Atomic signed char hk_alone; /* atomic: any thread; a hk_alone_t */
 
 /* The one or the other may have changed. */

@@ -17,10 +17,9 @@ enum {
     FEW_AT_ONCE = 4,
     MORE_AT_ONCE = 32,
     OFTEN = 24,
-    SPARSE = 8,  /* blocks of a sparse class (backend/heap.h) */
-    SURE = 3,    /* a thread that has only freed between so many flushes does nothing else */
-    SLACK = 256, /* slots that may lie unused between magazines' */
-    SMALL = 512  /* bytes of which a thread in a crowd may have a few */
+    SPARSE = 8, /* blocks of a sparse class (backend/heap.h) */
+    SURE = 3,   /* a thread that has only freed between so many flushes does nothing else */
+    SLACK = 256 /* slots that may lie unused between magazines' */
 };
 
 #define NOTED_AT_ONCE (64 * HK_KIB)
@@ -182,8 +181,6 @@ static void set_capacity(hk_thread_t *thread, unsigned cls, unsigned capacity) {
     hk_thread_rest_t *rest = capacity > HK_FEW ? hk_thread_rest(thread) : NULL;
     if (rest == NULL)
         capacity = (unsigned)hk_min(capacity, HK_FEW);
-    if (mag->capacity == 0)
-        mag->crowd = hk_crowd_begins(thread);
     thread->allotted -= (size_t)mag->capacity * hk_classes[cls].size;
     thread->allotted += (size_t)capacity * hk_classes[cls].size;
     unsigned place = rest != NULL ? hk_load_relaxed(&rest->place[cls]) : 0;
@@ -237,14 +234,15 @@ static bool take_from_largest(hk_thread_t *thread, unsigned cls) {
     return victim != 0;
 }
 
-/* What one in a crowd takes at a time: a guarded one as many as are shuffled, for what comes one by one is in no order of chance. */
-static unsigned taken_in_crowd(void) { return HK_UNLIKELY(hk_guarded()) ? HK_SHUFFLED : 1; }
+/* How many blocks each magazine may have, whatever the budget says: under a guard as many as are shuffled, for what comes one by one is
+ * in no order of chance. */
+static unsigned least(void) { return HK_UNLIKELY(hk_guarded()) ? HK_SHUFFLED : 1; }
 
 /* How many blocks more a magazine should have room for. The first few need no memory of their own;
  * where there is that already, from an earlier thread, they are left out. */
-static unsigned growth(const hk_thread_t *thread, size_t size, unsigned now) {
-    if (now == 0 && hk_crowd_begins(thread))
-        return (unsigned)hk_max(size <= SMALL ? HK_FEW : 1, taken_in_crowd());
+static unsigned growth(const hk_thread_t *thread, unsigned cls, unsigned now) {
+    if (now == 0 && thread->magazines[cls].crowd) /* under a guard, or it has none */
+        return HK_SHUFFLED;
     if (now == 0 && hk_load_relaxed(&thread->rest) == NULL)
         return HK_FEW;
     return now < HK_SOME ? HK_SOME - now : now;
@@ -256,7 +254,7 @@ static unsigned growth(const hk_thread_t *thread, size_t size, unsigned now) {
 static void enlarge(hk_thread_t *thread, unsigned cls, unsigned most, size_t part) {
     const hk_class_t *c = &hk_classes[cls];
     const unsigned now = thread->magazines[cls].capacity;
-    unsigned more = growth(thread, c->size, now);
+    unsigned more = growth(thread, cls, now);
     if (HK_UNLIKELY(hk_option(tcache_adaptive) == 0))
         more = most = (unsigned)hk_max(most, c->refill);
     more = (unsigned)hk_min(more, (size_t)(most - now));
@@ -265,8 +263,9 @@ static void enlarge(hk_thread_t *thread, unsigned cls, unsigned most, size_t par
         while (now == 0 && hk_magazines_left(thread) < c->size && take_from_largest(thread, cls))
             continue;
         const size_t fit = hk_magazines_left(thread) / c->size;
-        const size_t least = now == 0 ? HK_CLAMP(fit, 1, taken_in_crowd()) : 0;
-        more = (unsigned)hk_min(more, hk_max(hk_minus(part, thread->allotted) / c->size, least));
+        const size_t most_now = hk_minus(part, thread->allotted) / c->size;
+        more = (unsigned)hk_min(more,
+                                now != 0 ? most_now : hk_max(most_now, HK_CLAMP(fit, 1, least())));
     }
     if (more != 0)
         set_capacity(thread, cls, now + more);
@@ -304,6 +303,13 @@ HK_INLINE bool is_sparse(const hk_magazine_t *mag, unsigned cls) {
     return HK_UNLIKELY(hk_heap_is_sparse(cls)) && mag->streak < SURE;
 }
 
+/* Whether a guarded thread's magazine stays as it is, filled from slabs that many threads share. */
+static bool is_shared_as_is(hk_thread_t *thread, hk_magazine_t *mag) {
+    if (mag->capacity == 0)
+        mag->crowd = hk_crowd_begins(thread);
+    return mag->crowd && mag->capacity != 0 && hk_crowd_stays(mag);
+}
+
 /* Only a thread that takes and frees in turn gets a wide magazine, and only one that it comes to often, of all its
  * visits, grows beyond a few slots. */
 static void visit(hk_thread_t *thread, unsigned cls, bool frees) {
@@ -315,7 +321,7 @@ static void visit(hk_thread_t *thread, unsigned cls, bool frees) {
     if (!frees)
         mag->streak = 0;
     mag->visited = ++thread->visits;
-    if (mag->crowd && mag->capacity != 0 && hk_crowd_stays(mag))
+    if (HK_UNLIKELY(hk_guarded()) && is_shared_as_is(thread, mag))
         return;
     const size_t part = hk_magazines_part();
     if (HK_UNLIKELY(thread->allotted > part)) /* there are more threads now */
@@ -352,36 +358,9 @@ static unsigned at_once(unsigned cls) {
     return hk_pool_carved(cls) <= FEW_SLABS * HK_SLICE ? MORE_AT_ONCE : FEW_AT_ONCE;
 }
 
-/* One of many threads takes its blocks one by one from slabs that it shares and has room for few of them, since
- * pages of its own for each class are more than all else it has. */
-HK_INLINE bool is_served_by_crowd(hk_magazine_t *mag) {
-    return HK_UNLIKELY(mag->crowd) && mag->capacity != 0 && !hk_guarded() && hk_crowd_stays(mag);
-}
-
-static unsigned refill_from_crowd(hk_thread_t *thread, unsigned cls) {
-    void **slots = hk_magazine_slots(thread, cls);
-    slots[1] = hk_crowd_take(thread, cls);
-    hk_store_relaxed(&thread->cache.top[cls], slots + (slots[1] != NULL));
-    return slots[1] != NULL;
-}
-
-static unsigned flush_to_crowd(hk_thread_t *thread, unsigned cls) {
-    void **slots = hk_magazine_slots(thread, cls);
-    const unsigned held = shut(thread, cls, slots);
-    void *oldest = slots[1];
-    if (held > 1)
-        memmove(slots + 1, slots + 2, (held - 1) * sizeof *slots);
-    open_again(thread, cls, slots, held - (held != 0));
-    if (held != 0)
-        note(thread, (size_t)hk_crowd_give(thread, cls, oldest) * hk_classes[cls].size);
-    return held != 0;
-}
-
 /* Half of the magazine, so that misses in a row ask for more each time as it grows, and all of one that does so no more. */
-unsigned hk_magazine_refill(hk_thread_t *thread, unsigned cls) {
+static unsigned refill_from_heap(hk_thread_t *thread, unsigned cls) {
     hk_magazine_t *mag = &thread->magazines[cls];
-    if (is_served_by_crowd(mag))
-        return refill_from_crowd(thread, cls);
     visit(thread, cls, false);
     void **slots = hk_magazine_slots(thread, cls);
     const hk_class_t *c = &hk_classes[cls];
@@ -392,9 +371,9 @@ unsigned hk_magazine_refill(hk_thread_t *thread, unsigned cls) {
     if (mag->flushed != 0 && at_once(cls) == MORE_AT_ONCE)
         want = (unsigned)hk_min(want, hk_max(mag->flushed, MORE_AT_ONCE));
     mag->flushed = 0;
-    if (HK_UNLIKELY(mag->crowd))
+    if (HK_UNLIKELY(mag->crowd)) /* of a guarded thread */
         got = hk_heap_take(hk_crowd(thread), cls, slots + 1,
-                           (unsigned)hk_min(mag->capacity, taken_in_crowd()));
+                           (unsigned)hk_min(mag->capacity, HK_SHUFFLED));
     else
         got = hk_heap_take(&thread->heap, cls, slots + 1, want);
     if (HK_UNLIKELY(hk_guarded()))
@@ -423,11 +402,9 @@ static bool only_frees(hk_thread_t *thread, unsigned cls, unsigned held) {
 
 /* A few of the older half go back, so that no free takes long. Of a thread that only frees, in the end twice
  * as many each time. Where the visit has enlarged the magazine there is room already. */
-unsigned hk_magazine_flush(hk_thread_t *thread, unsigned cls) {
+static unsigned flush_to_heap(hk_thread_t *thread, unsigned cls) {
     enum { MOST = 9 };
     hk_magazine_t *mag = &thread->magazines[cls];
-    if (is_served_by_crowd(mag))
-        return flush_to_crowd(thread, cls);
     visit(thread, cls, true);
     unsigned held = hk_magazine_held(thread, cls);
     if (held < mag->capacity)
@@ -442,4 +419,48 @@ unsigned hk_magazine_flush(hk_thread_t *thread, unsigned cls) {
     mag->flushed = n & 2047;
     mag->left = known_by(*hk_load_relaxed(&thread->cache.top[cls])) & KNOWN;
     return n;
+}
+
+/* ---- or one of many threads, which has no magazine ---- */
+
+static HK_COLD void give_up(hk_thread_t *thread, unsigned cls) {
+    const unsigned held = hk_magazine_held(thread, cls);
+    if (held != 0)
+        give_oldest(thread, cls, held, held);
+    set_capacity(thread, cls, 0);
+}
+
+/* Whether this visit is one of a crowd's thread: who begins there, stays, or is called back and gives its magazine up. */
+static HK_COLD bool is_of_crowd(hk_thread_t *thread, unsigned cls) {
+    hk_magazine_t *mag = &thread->magazines[cls];
+    if (hk_guarded())
+        return false; /* and has one all the same */
+    if (mag->crowd)
+        return hk_crowd_stays(mag);
+    if (mag->capacity == 0)
+        return (mag->crowd = hk_crowd_begins(thread));
+    if (!hk_crowd_calls())
+        return false;
+    give_up(thread, cls);
+    return (mag->crowd = true);
+}
+
+void *hk_magazine_refill_and_take(hk_thread_t *thread, unsigned cls, unsigned *moved) {
+    *moved = 1;
+    if (HK_UNLIKELY(hk_threads_are_many()) && is_of_crowd(thread, cls))
+        return hk_crowd_take(thread, cls);
+    *moved = refill_from_heap(thread, cls);
+    return hk_magazine_take(thread, cls);
+}
+
+unsigned hk_magazine_flush_and_give(hk_thread_t *thread, unsigned cls, void *p) {
+    unsigned moved;
+    if (HK_UNLIKELY(hk_threads_are_many()) && is_of_crowd(thread, cls)) {
+        moved = hk_crowd_give(thread, cls, p);
+        note(thread, (size_t)moved * hk_classes[cls].size);
+        return moved;
+    }
+    moved = flush_to_heap(thread, cls);
+    hk_magazine_give(thread, cls, p);
+    return moved;
 }

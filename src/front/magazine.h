@@ -81,24 +81,19 @@ void hk_magazine_reserve(hk_thread_t *thread, unsigned cls, unsigned capacity);
 /* The same, and fills it up to so many blocks. */
 void hk_magazine_fill(hk_thread_t *thread, unsigned cls, unsigned blocks);
 
-/* Fills the empty magazine from the heap; returns the blocks, 0 when out of memory. */
-unsigned hk_magazine_refill(hk_thread_t *thread, unsigned cls);
-
-/* Makes room in the full magazine; returns how many blocks went back to the heap for that, 0 where
- * it was enlarged. */
-unsigned hk_magazine_flush(hk_thread_t *thread, unsigned cls);
+/* A block where the magazine is empty, filled from the heap, and its way back where it is full and makes room; or by a
+ * crowd's shelf (front/crowd.h). NULL: out of memory. How many blocks came, or went back to slabs, for that: 0 where the magazine was enlarged. */
+void *hk_magazine_refill_and_take(hk_thread_t *thread, unsigned cls, unsigned *moved);
+unsigned hk_magazine_flush_and_give(hk_thread_t *thread, unsigned cls, void *p);
 
 /* The product's way: a block, NULL when out of memory; and its way back. */
 HK_INLINE void *hk_magazine_take_or_refill(hk_thread_t *thread, unsigned cls) {
     void *p = hk_magazine_take(thread, cls);
-    if (p == NULL && HK_LIKELY(hk_magazine_refill(thread, cls) != 0))
-        p = hk_magazine_take(thread, cls);
-    return p;
+    unsigned moved;
+    return p != NULL ? p : hk_magazine_refill_and_take(thread, cls, &moved);
 }
 
 HK_INLINE void hk_magazine_give_or_flush(hk_thread_t *thread, unsigned cls, void *p) {
-    if (hk_magazine_give(thread, cls, p))
-        return;
-    hk_magazine_flush(thread, cls);
-    hk_magazine_give(thread, cls, p);
+    if (!hk_magazine_give(thread, cls, p))
+        hk_magazine_flush_and_give(thread, cls, p);
 }

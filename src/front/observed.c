@@ -92,8 +92,8 @@ static HK_NOINLINE void *take_from_heap(hk_thread_t *thread, hk_observed_t *o, r
         hk_heap_take(&thread->heap, cls, &p, 1);
     } else if (home == HK_LAYER_HEAPV2) {
         p = hk_magazine_take(thread, cls); /* where it was not asked: the plan has changed */
-        if (p == NULL && (moved = hk_magazine_refill(thread, cls)) != 0)
-            p = hk_magazine_take(thread, cls);
+        if (p == NULL)
+            p = hk_magazine_refill_and_take(thread, cls, &moved);
     } else {
         p = refill_layer(thread, o, home, cls, &moved);
     }
@@ -114,8 +114,7 @@ static HK_NOINLINE void give_to_heap(hk_thread_t *thread, hk_observed_t *o, rout
     if (home == HK_LAYER_HEAP) {
         hk_heap_give(&thread->heap, cls, &p, 1);
     } else if (home == HK_LAYER_HEAPV2) {
-        moved = hk_magazine_flush(thread, cls);
-        kept = hk_magazine_give(thread, cls, p);
+        moved = hk_magazine_flush_and_give(thread, cls, p);
     } else {
         moved = hk_layer_make_room(&o->layers, home, &thread->heap, cls);
         kept = hk_layer_give(&o->layers, home, cls, p);

@@ -102,7 +102,10 @@ static void serve_locked(int more) {
     const unsigned now = hk_load_relaxed(&hk_heap_threads) + (unsigned)more;
     if (HK_UNLIKELY(many != (now > HK_MANY_THREADS)))
         hk_crowds_gather_locked(many = !many);
+    const bool before = hk_threads_are_many();
     hk_store_release(&hk_heap_threads, now);
+    if (HK_UNLIKELY(before != hk_threads_are_many()))
+        hk_alone_look();
     hk_store_relaxed(&hk_purger_on_foot, now <= 1);
 }
 

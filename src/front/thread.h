@@ -13,17 +13,21 @@
 typedef struct {
     uint64_t capacity : 11; /* blocks; 0 until the bin is first used */
     uint64_t flushed : 11;  /* blocks that the last visit gave back; 0: it was a refill */
-    uint64_t crowd : 1;     /* filled from slabs that threads share; its thread is one of many */
-    uint64_t crowd_visits : 10; /* so many while it was */
-    uint64_t frees : 1;         /* the last visit was a flush */
-    uint64_t streak : 4;        /* flushes of a thread that has only freed between them */
+    uint64_t
+        crowd : 1; /* its thread is one of many, and what it has comes from slabs that they share */
+    uint64_t crowd_visits : 7; /* so many since it had its last look at that */
+    uint64_t frees : 1;        /* the last visit was a flush */
+    uint64_t streak : 4;       /* flushes of a thread that has only freed between them */
     uint64_t left : 10;    /* of what lay on top after the last flush: enough to know it again */
     uint64_t visited : 16; /* the thread's count of visits at the last one */
 } hk_magazine_t;
 
+enum { HK_CROWD_VISITS = 128 };
+
 _Static_assert(sizeof(hk_magazine_t) == 8, "each thread has one for each class");
 
 typedef struct hk_observed hk_observed_t; /* front/observed.c */
+typedef struct hk_shelves hk_shelves_t;   /* front/crowd.c */
 
 /* Where a thread is, as far as others must know. Its own entry and a fork's hold exclude each
  * other; a signal handler that finds HK_INSIDE has interrupted its own thread there. */
@@ -67,11 +71,13 @@ struct hk_thread {
     uint16_t swept;            /* owner: what that was when the heap had grown last */
     uint16_t idle_at;          /* owner: the magazine looked at last for whether it is idle */
     unsigned crowd;            /* owner: the shared heap used last */
+    unsigned turns;            /* owner: how often it has used a shelf (front/crowd.h) */
     unsigned counts_since;     /* owner: which change its countdown is of (front/watched.c) */
     atomic_bool telling;       /* owner: a watcher hears of something (front/watched.h) */
     size_t allotted;           /* owner: bytes that magazines have room for */
     size_t warm;               /* owner: bytes in magazines and quarantine, as it is an orphan's */
     size_t unnoted;            /* owner: bytes given back that the purger has not heard of */
+    hk_shelves_t *shelves;     /* owner: those of the processor it was on; NULL: not known */
     hk_magazine_t magazines[HK_CLASS_COUNT]; /* owner */
     hk_thread_t *all_next;                   /* const once set; lock: registry */
     hk_thread_t *orphan_next;                /* lock: registry */
@@ -146,11 +152,15 @@ HK_INLINE bool hk_thread_comes_and_goes(const hk_thread_t *thread) {
 }
 
 /* Whether there are so many threads that one which needs few blocks gets no slab of its own for
- * them (front/crowd.h). */
-enum { HK_MANY_THREADS = HK_HOSTILE ? 2 : 32 };
+ * them (front/crowd.h); and so many that most of them cannot be busy. */
+enum { HK_MANY_THREADS = HK_HOSTILE ? 2 : 32, HK_VERY_MANY_THREADS = HK_HOSTILE ? 12 : 96 };
 HK_INLINE bool hk_threads_are_many(void) {
     return hk_load_acquire(&hk_heap_threads) > HK_MANY_THREADS;
 }
+HK_INLINE bool hk_threads_are_very_many(void) {
+    return hk_load_relaxed(&hk_heap_threads) > HK_VERY_MANY_THREADS;
+}
+
 /* Gives all blocks that the thread holds back to their slabs, those that wait in quarantine where they shall. The thread is entered. */
 void hk_thread_flush(hk_thread_t *thread, bool what_waits);
 

@@ -329,11 +329,18 @@ static const char *nothing_near(const char *p) {
     return before && hk_nothing_is_out(next) ? next : own;
 }
 
+static void report_nothing(const char *p) {
+    const char *block = nothing_near(p);
+    if (!hk_nothing_was_out(block)) /* it is not known beyond which one */
+        hk_fault_say(HK_OUT_OF_BOUNDS, p, HK_NO_SIZE, HK_NOWHERE, HK_NO_SIZE, "");
+    else
+        hk_fault_say(hk_nothing_is_out(block) ? HK_OUT_OF_BOUNDS : HK_USE_AFTER_FREE, block, 0,
+                     p - block, HK_NO_SIZE, "");
+}
+
 bool hk_fence_report(const void *p) {
     if (hk_nothing_has(p)) {
-        const char *block = nothing_near(p);
-        hk_fault_say(hk_nothing_is_out(block) ? HK_OUT_OF_BOUNDS : HK_USE_AFTER_FREE, block, 0,
-                     (const char *)p - block, HK_NO_SIZE, "");
+        report_nothing(p);
         return true;
     }
     const unsigned kind = hk_map_kind(p);

@@ -9,6 +9,7 @@
 
 static _Atomic(char *) pages;                  /* atomic: made once, by any thread */
 static _Atomic uint64_t out[HK_NOTHINGS / 64]; /* atomic: 1 is given out */
+static _Atomic uint64_t had[HK_NOTHINGS / 64]; /* atomic: 1 has ever been */
 
 /* The map says what they are before anybody can get one. */
 static char *made(void) {
@@ -36,6 +37,7 @@ void *hk_nothing_take(uint32_t from) {
             continue;
         const unsigned bit = (unsigned)__builtin_ctzll(free);
         if ((hk_or_seq(&out[w], (uint64_t)1 << bit) >> bit & 1) == 0) {
+            hk_or_seq(&had[w], (uint64_t)1 << bit);
             hk_single_comes(0);
             return start + ((size_t)w * 64 + bit) * HK_NOTHING_BYTES;
         }
@@ -51,16 +53,19 @@ bool hk_nothing_has(const void *p) {
     return hk_load_acquire(&pages) != NULL && number_of(p) < HK_NOTHINGS;
 }
 
-bool hk_nothing_is_out(const void *p) {
+static bool is_in(_Atomic uint64_t *set, const void *p) {
     const size_t number = number_of(p);
     return hk_is_aligned((uintptr_t)p, HK_NOTHING_BYTES) &&
-           (hk_load_relaxed(&out[number / 64]) >> number % 64 & 1) != 0;
+           (hk_load_relaxed(&set[number / 64]) >> number % 64 & 1) != 0;
 }
+
+bool hk_nothing_is_out(const void *p) { return is_in(out, p); }
+bool hk_nothing_was_out(const void *p) { return is_in(had, p); }
 
 void hk_nothing_give(void *p) {
     const size_t number = number_of(p);
     const uint64_t bit = (uint64_t)1 << number % 64;
-    if (!hk_is_aligned((uintptr_t)p, HK_NOTHING_BYTES))
+    if (!hk_nothing_was_out(p))
         hk_guard_fault(HK_INVALID_FREE, p, 0, HK_NOWHERE);
     else if ((hk_and_seq(&out[number / 64], ~bit) & bit) == 0)
         hk_guard_fault(HK_DOUBLE_FREE, p, 0, HK_NOWHERE);

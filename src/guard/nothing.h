@@ -12,8 +12,9 @@ void *hk_nothing_take(uint32_t from);
 /* Whether p lies on that range. What follows is of such addresses only. */
 bool hk_nothing_has(const void *p);
 
-/* Whether p is one that is in use. */
+/* Whether p is one that is in use; and whether it is one that is, or was. */
 bool hk_nothing_is_out(const void *p);
+bool hk_nothing_was_out(const void *p);
 
 /* Takes it back; a fault where it is none, or free. */
 void hk_nothing_give(void *p);

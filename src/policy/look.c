@@ -23,6 +23,7 @@ enum { SPARSE_SHARE = 5 };
 /* Of what is in use such a share may be free, and so much more may gather before a pass. */
 enum { SHARE = 16, SHARE_ON_FOOT = 4 };
 enum { CACHED_MS = HK_HOSTILE ? 1 : 100 }; /* cached ranges are old later than pages of slabs */
+enum { TAILS_MS = HK_HOSTILE ? 1 : 1000 }; /* and tails of large blocks where these stay */
 enum { LOOKS_WITHOUT_CACHE = 64, MORE_SHARE = 32, MORE_SHARE_ON_FOOT = 2 };
 
 hk_lock_t hk_look_lock = HK_LOCK_INIT(HK_RANK_LOOK);
@@ -35,6 +36,7 @@ static struct pass {
     hk_pool_cursor_t cursor;
     void *pack;       /* purged last */
     bool packs;       /* there may be more of them */
+    bool tails;       /* those that were marked may go */
     size_t most;      /* bytes to give back */
     size_t cached;    /* of them at most so many cached ones */
     size_t purged;    /* so far */
@@ -52,6 +54,8 @@ static unsigned refused;     /* lock: look; so many looks do without the region 
 static hk_credit_t credit;   /* lock: look; for what is old */
 static size_t cached_before; /* lock: look; bytes in the region cache when it was last looked at */
 static uint64_t cached_at;   /* lock: look; milliseconds; when that was */
+static uint64_t tails_at; /* lock: look; milliseconds; when tails were marked; 0: they are to be */
+static bool tails_wait;   /* lock: look; enough of them to give them back once they are old */
 
 static size_t target(void) { return hk_option(lean_target_mb) * HK_MIB; }
 
@@ -78,6 +82,8 @@ void hk_look_begin(bool aged, bool on_foot) {
     hk_heap_collect_all(false, hk_stash_look);
     pass = (struct pass){
         .stage = LOOKS, .cursor = pass.cursor, .seen = pass.seen, .aged = aged, .on_foot = on_foot};
+    pass.free.marks = tails_at == 0 && (aged || !on_foot);
+    pass.tails = tails_at != 0 && (aged || !on_foot) && hk_os_now_ms() - tails_at >= TAILS_MS;
 }
 
 /* Whether a pass could find so much more than the one before that it is worth its while. What is
@@ -118,6 +124,12 @@ static void find_sparse(void) {
 /* All has been looked at. */
 static bool decide(void) {
     find_sparse();
+    if (pass.tails) {
+        pass.free.dirty += pass.free.tails;
+        pass.free.likely += pass.free.tails;
+    }
+    if (pass.free.marks)
+        tails_at = hk_os_now_ms();
     const hk_pack_stats_t packs = hk_pack_stats();
     const size_t cached = refused == 0 ? hk_region_cached() : 0;
     const size_t dirty = cached + pass.free.dirty + packs.dirty;
@@ -140,12 +152,15 @@ static bool decide(void) {
     if (only_much) /* what is freed is in use no more, and counts twice */
         hk_store_relaxed(&worth, short_of / 2);
     pass.most = hk_minus(dirty, allowed);
+    tails_wait = pass.free.marks ? dirty + pass.free.tails > allowed + LEAST_MORE
+                                 : tails_wait && !pass.tails;
     if (for_old)
         pass.most =
             hk_min(pass.most, hk_credit_allows(&credit, hk_load_relaxed(&hk_pool_retaken), now));
     const bool worth_it = for_old || ripe || is_worth_it(dirty, cached, in_use);
     if (short_of != 0 || pass.most == 0 || !worth_it || hk_advice_is_disabled()) {
         pass.stage = NONE;
+        tails_at = pass.tails ? 0 : tails_at; /* by now there may be more of them */
         return false;
     }
     if (!for_old) {
@@ -174,9 +189,13 @@ static bool purge(uint64_t mode) {
     } else if (pass.packs) {
         pass.packs = hk_purge_pack(&pass.pack, how, pass.aged, &pass.seen, &bytes);
     } else {
-        if (!hk_pool_next(&pass.cursor))
+        if (!hk_pool_next(&pass.cursor)) {
+            tails_at = pass.tails ? 0 : tails_at;
             return false;
+        }
         bytes = hk_purge_superslab(&pass.cursor, how, pass.aged, &pass.seen);
+        if (pass.tails)
+            bytes += hk_purge_tails(&pass.cursor, how, true);
     }
     pass.purged += bytes;
     pass.most = hk_minus(pass.most, bytes);
@@ -230,7 +249,9 @@ bool hk_look_step(uint64_t mode) {
     return false;
 }
 
-bool hk_look_had_effect(void) { return pass.purged != 0 || (pass.aged && pass.seen); }
+bool hk_look_had_effect(void) {
+    return pass.purged != 0 || (pass.aged && pass.seen) || (!pass.on_foot && tails_wait);
+}
 
 bool hk_look_breathes(void) {
     hk_assert(hk_lock_is_mine(&hk_look_lock));

@@ -7,6 +7,7 @@
 #include "faults.h"
 #include "guard/fence.h"
 #include "guard/header.h"
+#include "guard/nothing.h"
 #include "os/os.h"
 #include "stats_now.h"
 
@@ -438,6 +439,21 @@ static void before_nothing(void) {
     CHECK(strstr(child.text, "hakmem: fatal: use after free: ") == child.text);
 }
 
+/* What lies apart from all that anybody had is no freed block. */
+static void beside_nothing(void) {
+    char said[160], *p = hak_malloc(0);
+    while (!hk_nothing_has(p - 48) || !hk_nothing_has(p + 48)) /* at an end of where they lie */
+        p = hak_malloc(0);
+    for (int at = -40; at <= 40; at += 80) {
+        child_run(&child, read_there, p + at);
+        snprintf(said, sizeof said, "hakmem: fatal: out of bounds: %p, in thread ",
+                 (void *)(p + at));
+        CHECK(child.status != 0 && strstr(child.text, said) == child.text);
+    }
+    CHECK_FAULT(free_it, p + 48, "invalid free", ", a block of 0 bytes");
+    hak_free(p);
+}
+
 /* ---- what checked copying asks ---- */
 
 static void look_at_one(void *p) { hak_check_range(p, 1); }
@@ -466,8 +482,10 @@ static void checked_ranges(void) {
 
 int main(void) {
     guard();
-    if (hk_guard->fences)
+    if (hk_guard->fences) {
         headers_count(); /* before any other has been there */
+        beside_nothing();
+    }
     fences_go();
     if (hk_guard->fences) {
         fences_are_shared();

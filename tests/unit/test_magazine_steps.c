@@ -92,7 +92,8 @@ static void free_one(void) {
 static void take_one(void) { one = hidden(hak_malloc(SIZE)); }
 static void visit_other(void) {
     hk_thread_t *thread = hk_thread_enter();
-    hk_magazine_flush(thread, hk_class_of(OTHER));
+    const unsigned other = hk_class_of(OTHER);
+    hk_magazine_flush_and_give(thread, other, hk_magazine_take_or_refill(thread, other));
     hk_thread_leave(thread);
 }
 static void flush(void) {

@@ -114,6 +114,36 @@ static void old(void) {
     CHECK(tasks_now().threads == 1, "a thread has been started");
 }
 
+// Blocks that fill a page of their last 64 KiB, and stay where longer ones were: the rest of these comes back while the program goes on.
+static void tails(void) {
+    enum { BLOCKS = 400, FULL = 128 << 10, KEPT = (64 << 10) + 300 };
+    static char *blocks[BLOCKS];
+    const size_t before = kept_bytes();
+    for (int i = 0; i < BLOCKS; i++)
+        CHECK((blocks[i] = malloc(FULL)) != NULL && memset(blocks[i], i, FULL), "malloc");
+    for (int i = 0; i < BLOCKS; i++) {
+        free(blocks[i]);
+        CHECK((blocks[i] = malloc(KEPT)) != NULL, "malloc");
+        memset(blocks[i], i, malloc_usable_size(blocks[i]));
+    }
+    for (long ms = 0; kept_bytes() > before + (size_t)BLOCKS * KEPT / 2 * 3; ms += POLL_MS) {
+        CHECK(ms < DEADLINE_MS, "%zu MiB are kept", (kept_bytes() - before) / MIB);
+        grow_and_shrink(SMALL);
+        sleep_ms(POLL_MS);
+    }
+    for (int i = 0; i < BLOCKS; i++) {
+        const size_t usable = malloc_usable_size(blocks[i]);
+        CHECK(usable >= KEPT && blocks[i][0] == (char)i && blocks[i][usable - 1] == (char)i &&
+                  memcmp(blocks[i], blocks[i] + 1, usable - 1) == 0,
+              "block %d", i);
+    }
+}
+
+static void tails_beside(void) {
+    have_company();
+    tails();
+}
+
 // What comes and goes more slowly than this is forgotten in between: rounds that have taken so long show nothing.
 enum { FORGOTTEN_MS = 10000 };
 
@@ -405,6 +435,8 @@ int main(int argc, char **argv) {
                  {"small", small},
                  {"ends", ends},
                  {"old", old},
+                 {"tails", tails},
+                 {"tails_beside", tails_beside},
                  {"alone", alone},
                  {"scattered", scattered},
                  {"beside", beside},

@@ -18,6 +18,7 @@
 //   read          keeps a block and prints a word, while a thread reads from a stream to which nothing comes
 //   sparse        keeps a block; has a file's private pages beyond its end, addresses that it never writes to, and one byte of
 //                 a large block that it frees; and ends with 1 if it had much memory
+//   locked        frees 100 blocks of 200000, in each of which it has locked pages, as far as it may
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
@@ -275,6 +276,16 @@ static int grow_on_a_small_stack(void) {
            pthread_join(thread, NULL) != 0;
 }
 
+static void free_locked(void) {
+    enum { BLOCK = 200000, LOCKED = 16384 };
+    for (unsigned i = 0; i < 100; i++) {
+        char *p = malloc(BLOCK);
+        memset(p, 1, BLOCK);
+        mlock(p + BLOCK / 2, LOCKED);
+        free(p);
+    }
+}
+
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "";
     if (strcmp(what, "keep") == 0) {
@@ -324,6 +335,8 @@ int main(int argc, char **argv) {
         return read_in_a_thread();
     } else if (strcmp(what, "sparse") == 0) {
         return be_sparse();
+    } else if (strcmp(what, "locked") == 0) {
+        free_locked();
     } else if (strcmp(what, "clean") == 0) {
         use_for_a_while();
         printf("done\n"); // whose buffer stays

@@ -83,6 +83,13 @@ def check_unreachable(folder: Path) -> None:
     expect(any("(" in line or line.startswith("0x") for line in lines), "no frames: " + str(lines))
 
 
+def check_locked(folder: Path) -> None:
+    """That pages of what is freed are locked is no reason to give none back any more."""
+    exactly = {"HAKMEM_LEAKS": "unreachable", "HAKMEM_PROF_SAMPLE_KB": "0"}
+    said = run(folder, "locked", HAKMEM_SS_OS_STATS="1", **exactly)
+    expect(" madvise_disabled=0 " in said, said)
+
+
 def check_refused(folder: Path) -> None:
     """Where the report cannot be written the process ends as it would have."""
     exactly = {"HAKMEM_LEAKS": "1", "HAKMEM_PROF_SAMPLE_KB": "0"}
