@@ -24,12 +24,11 @@ class BuildFailed(LabError):
 
 @dataclass(frozen=True)
 class Built:
-    """A built commit, by its full hash: the library and the folder of benchmark programs.
+    """What a commit was built to: the library and the folder of benchmark programs.
 
     Of a build with the caller's own command both are the checkout it was built in.
     """
 
-    commit: str
     library: Path
     bench: Path
 
@@ -77,7 +76,7 @@ class Builds(contextlib.AbstractContextManager["Builds"]):
             except BaseException:
                 self._clear(folder)  # before the lock is gone: then another one may build here
                 raise
-        return Built(commit, out / "libhakmem.so", out / "bench")
+        return Built(out / "libhakmem.so", out / "bench")
 
     def _make(self, commit: str, folder: Path, out: Path) -> None:
         tree = self._checked_out(commit, folder)
@@ -101,7 +100,7 @@ class Builds(contextlib.AbstractContextManager["Builds"]):
         self._folders.append(folder)  # known before it is there: an interrupt must not leave it
         tree = self._checked_out(commit, folder)
         self._run(self.command, tree, commit)
-        return Built(commit, tree, tree)
+        return Built(tree, tree)
 
     def _checked_out(self, commit: str, folder: Path) -> Path:
         """A fresh worktree in the commit's folder."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -48,15 +48,6 @@ class Axis:
         inside = min(max(value, self.low), self.high)
         share = math.log(inside / self.low) / math.log(self.high / self.low)
         return self.start + share * (self.end - self.start)
-
-    def ticks(self, candidates: Sequence[float], gap: float, first: float) -> list[float]:
-        """The candidates that fit without crowding; `first` always stays where it is inside."""
-        chosen = [first] if self.low <= first <= self.high else []
-        for tick in candidates:
-            free = all(abs(self.x(tick) - self.x(other)) >= gap for other in chosen)
-            if self.low <= tick <= self.high and free:
-                chosen.append(tick)
-        return sorted(chosen)
 
 
 def row(cells: Iterable[str]) -> str:

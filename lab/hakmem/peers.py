@@ -8,7 +8,7 @@ import shutil
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -69,9 +69,6 @@ DEBIAN = {
     "jemalloc-debian": "libjemalloc.so.2",
     "mimalloc2-debian": "libmimalloc.so.2",
 }
-
-Tell = Callable[[str, str], None]
-
 
 # --- finding -------------------------------------------------------------------------------------
 
@@ -167,31 +164,6 @@ def _output(command: Sequence[str]) -> str:
 # --- building ------------------------------------------------------------------------------------
 
 
-def build(names: Sequence[str] = (), tell: Tell = lambda name, what: None) -> dict[str, str | None]:
-    """Builds and verifies the named peers, or all; by name why one failed, which stops no other.
-
-    `tell(name, what)` is called as each begins and ends.
-    """
-    known = recipes()
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        raise LabError(f"unknown peer: {', '.join(unknown)} (known: {', '.join(known)})")
-    errors: dict[str, str | None] = {}
-    target = project.root() / "build" / "peers-target"
-    for name in names or known:
-        tell(name, "building")
-        start = time.monotonic()
-        try:
-            with folder_lock(target):
-                _build_one(known[name], target)
-            errors[name] = None
-            tell(name, f"built and verified in {time.monotonic() - start:.0f} s")
-        except LabError as error:
-            errors[name] = str(error)
-            tell(name, "failed")
-    return errors
-
-
 def _build_one(recipe: Recipe, target: Path) -> None:
     root = project.root()
     cargo = shutil.which("cargo")
@@ -280,25 +252,30 @@ def build_command(
 ) -> None:
     """Build the peers into build/peers/, one after the other, and verify each."""
     require_checkout("peers build")
+    known = recipes()
+    chosen = dict.fromkeys(names or known)
+    if unknown := [name for name in chosen if name not in known]:
+        raise LabError(f"unknown peer: {', '.join(unknown)} (known: {', '.join(known)})")
+    target = project.root() / "build" / "peers-target"
+    failed = defaultdict(list)  # by the reason, which stops no other
     console = terminal.new_console()
     with console.status("") as status:
-
-        def tell(name: str, what: str) -> None:
-            status.update(f"{name}: {what}")
-            if what != "building":
-                console.print(f"{name}: {what}")
-
-        errors = build(names or (), tell)
-    reasons = defaultdict(list)
-    for name, error in errors.items():
-        if error:
-            reasons[error].append(name)
-    for reason, failed in reasons.items():
-        said = Text(", ".join(failed), style="red").append(f": {reason}", style="default")
+        for name in chosen:
+            status.update(f"{name}: building")
+            start = time.monotonic()
+            try:
+                with folder_lock(target):
+                    _build_one(known[name], target)
+                console.print(f"{name}: built and verified in {time.monotonic() - start:.0f} s")
+            except LabError as error:
+                failed[str(error)].append(name)
+                console.print(f"{name}: failed")
+    for reason, these in failed.items():
+        said = Text(", ".join(these), style="red").append(f": {reason}", style="default")
         console.print(said, soft_wrap=True)
-    good = sum(error is None for error in errors.values())
-    console.print(f"{good} of {len(errors)} peers ready; `hakmem peers list` shows all")
-    if reasons:
+    good = len(chosen) - sum(map(len, failed.values()))
+    console.print(f"{good} of {len(chosen)} peers ready; `hakmem peers list` shows all")
+    if failed:
         raise typer.Exit(1)
 
 

@@ -31,10 +31,6 @@ class Interval:
         return Interval(math.exp(self.estimate), math.exp(self.low), math.exp(self.high), self.kind)
 
 
-def median(values: Sequence[float]) -> float:
-    return float(np.median(values))
-
-
 def variation(values: Sequence[float]) -> float:
     """Standard deviation ÷ mean."""
     return statistics.stdev(values) / statistics.fmean(values)

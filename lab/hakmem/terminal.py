@@ -19,6 +19,8 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from hakmem import words
+
 WORD = 30  # a longer one may be broken
 
 
@@ -30,6 +32,11 @@ def new_console(stderr: bool = False) -> Console:
 def say(console: Console, line: str, style: str = "") -> None:
     """A line in which nothing is markup; it is the terminal that breaks it, if anybody does."""
     console.print(Text(line, style=style), soft_wrap=True)
+
+
+def state(word: str, said: str | None = None) -> Text:
+    """It, or what is `said` of it, as a state of that word looks."""
+    return Text(word if said is None else said, style=words.style(word))
 
 
 def level_widths(sizes: list[Measurement], room: int) -> list[int] | None:

@@ -455,6 +455,8 @@ def test_cells_are_parsed_as_they_are_written(
     both = cells.parse(f"lib={stand.library} env A=1 B='x y' bench=burst")
     assert (both.bench, both.environment) == ("burst", {"A": "1", "B": "x y"})
     assert both.name == "libhakmem.so A=1 B=x y on burst"
+    legitimate = {"LD_AUDIT": "/x/a.so", "http_proxy": "none", "OLD": "/x/a.so", "_x": "1"}
+    assert cells.parse(" ".join(map("=".join, legitimate.items()))).environment == legitimate
     assert cells.parse("system name=old").name == "old"
     assert not cells.parse("system").is_hakmem
     same = cells.distinct([empty, empty])

@@ -28,8 +28,7 @@ def counts(known: Path, *arguments: str, library: str = "libknown.so") -> dict[s
     """Of the program `turns`, as the emulator counts it in that library."""
     out = known / "counts.json"
     out.unlink(missing_ok=True)
-    plugged = f"{sharing.plugin()},library={library},out={out}"
-    emulator = [sharing.EMULATOR, "-plugin", plugged]
+    emulator = sharing.emulated(library, out)
     subprocess.run([*emulator, str(known / "turns"), *arguments], check=True, timeout=PATIENCE_S)
     return sharing.parse(out.read_text(), cell())
 
@@ -48,6 +47,16 @@ def test_locked_instructions_are_counted_exactly(known: Path) -> None:
 def test_a_line_changes_hands_at_each_turn_or_not_at_all(known: Path, how: str) -> None:
     assert counts(known, how, "same", str(TURNS))["lines taken over"] == 2 * TURNS - 1
     assert counts(known, how, "apart", str(TURNS))["lines taken over"] == 0
+
+
+def test_each_thread_has_a_processor_of_its_own(tmp_path: Path) -> None:
+    program = compile_c("processors.c", tmp_path / "processors", "-O2", "-pthread")
+    emulator = sharing.emulated("libc.so.6", tmp_path / "counts.json")
+    done = subprocess.run([*emulator, program], check=True, capture_output=True, text=True)
+    main, *together, later = map(int, done.stdout.split())
+    assert main == 0
+    assert sorted(together) == [1, 2, 3]
+    assert later in together
 
 
 def test_without_the_library_nothing_is_counted(known: Path) -> None:

@@ -16,6 +16,13 @@ MISTAKES = """
 2 | ab --b X=1 --bench larson | names 4 benchmarks, choose one
 2 | ab --b nope --bench prodcons | unknown library: nope; known: hakmem, hakmem-checked, system
 2 | ab --b LD_PRELOAD=x --bench prodcons | LD_PRELOAD is the lab's own
+2 | ab --b x=/old/lib.so | a library's file is named by lib=/old/lib.so name=x
+2 | ab --a B=/old/lib.so.1 --b '' | is named by lib=/old/lib.so.1 name=B
+2 | ab --b LIB=/old/lib.so | is named by lib=/old/lib.so
+2 | ab --b LIB=system | LIB is no variable, and none of lib, bench, name; a cell is
+2 | ab --b before=system | before is no variable, and none of lib, bench, name
+2 | ab --b 'system hakmem' | lib is given twice: system, hakmem
+2 | ab --b 'name=x name=y' | name is given twice: x, y
 2 | ab --b "X='" --bench prodcons | No closing quotation
 2 | ab --aa --b X=1 --bench prodcons | leave --b out
 2 | ab --b X=1 --plant 0.1 --bench burst | --plant is for --aa
@@ -45,6 +52,7 @@ MISTAKES = """
 127 | compare -- no-such-program | command not found
 2 | compare --metric idle -- true | unknown metric: idle
 2 | compare --rival nope -- true | unknown library: nope
+2 | compare --lib x=/no/such.so -- no-such-program | a library's file is named by lib=
 2 | compare --lib /no/such.so -- true | not found: /no/such.so (check the path)
 2 | compare --pass LAB_NONE -- true | --pass LAB_NONE: takes the name alone
 2 | compare --pass PATH --bench burst | --pass PATH is for a command of yours

@@ -87,7 +87,7 @@ def test_a_verdict_is_said_with_its_interval_guards_and_how_to_repeat_it(ledger:
 
 def test_an_interval_has_an_arrow_on_each_side_where_it_leaves_the_drawing() -> None:
     wide = charts.Ratio("x", "", Interval(1.0, 0.05, 20.0, "CI"), "")
-    drawn = charts.forest([wide], charts.Sides("x", "less", "more"))
+    drawn = charts.forest([wide], "x", "less", "more")
     assert re.findall(r'class="beyond"[^>]*>(.)', drawn) == ["◂", "▸"] * 2
 
 

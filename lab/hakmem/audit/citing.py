@@ -200,15 +200,15 @@ def differences(claim: Claim, record: Record) -> list[str]:
         if _plain(claim.unit) not in accepted:
             found.append(f"shows the unit {claim.unit!r}, the record's is {expected_unit!r}")
         if claim.low is not None and claim.high is not None:
-            shown = [claim.low.translate(NUMERALS), claim.high.translate(NUMERALS)]
+            ends = (claim.low, claim.high)
+            shown = [end.translate(NUMERALS) for end in ends]
+            right = [
+                _show(value, unit, scale, end)
+                for value, end in zip(interval or (), ends, strict=False)
+            ]
             if interval is None:
                 found.append("shows an interval, the record has none")
-            elif shown != (
-                right := [
-                    _show(v, unit, scale, s)
-                    for v, s in zip(interval, (claim.low, claim.high), strict=True)
-                ]
-            ):
+            elif shown != right:
                 found.append(f"shows the interval {shown}, the record says {right}")
     except LabError as error:
         return [f"metric {name} cannot be shown so: {error}"]

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hakmem import terminal, words
+from hakmem import terminal
 from hakmem.bisect.commits import Commit
 from hakmem.bisect.posterior import Posterior
 from hakmem.bisect.search import Finding, Search
@@ -67,7 +67,7 @@ def print_finding(
     if search.skipped:
         names = ", ".join(str(commits[at]) for at in sorted(search.skipped))
         terminal.say(console, f"skipped, because they cannot be run: {names}", "yellow")
-    line = Text(f"{finding.verdict}: ", style=words.style(finding.verdict))
+    line = terminal.state(finding.verdict, f"{finding.verdict}: ")
     console.print(line.append(finding.sentence, style="default"), soft_wrap=True)
     if finding.suspect and any(commits[at].merge for at in finding.suspect.commits):
         console.print(

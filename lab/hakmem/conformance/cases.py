@@ -66,7 +66,7 @@ def promise(source: Path) -> str:
     return text
 
 
-def chosen(names: Sequence[str], corruption: bool = False) -> list[Case]:
+def chosen(names: Sequence[str], corruption: bool) -> list[Case]:
     """The named cases, or all; those whose programs are not built are an error."""
     known = {case.name: case for case in (misuses() if corruption else all_cases())}
     if unknown := [name for name in names if name not in known]:

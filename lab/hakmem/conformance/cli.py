@@ -231,10 +231,6 @@ def _save(body: dict[str, object], results: Sequence[Result]) -> Record:
     return Ledger.default().append("conformance", body, {"stderr.txt": raw.encode()})
 
 
-def mark(state: str) -> Text:
-    return Text(words.mark(state), style=words.style(state))
-
-
 def tally(results: Sequence[Result]) -> dict[str, tuple[int, int]]:
     """How many promises each allocator keeps, and of how many that could be checked."""
     states: dict[str, list[str]] = {}
@@ -246,7 +242,7 @@ def tally(results: Sequence[Result]) -> dict[str, tuple[int, int]]:
 def table(results: Sequence[Result], numbered: bool = False) -> Table:
     """One row for each promise, one column for each allocator: its name and sum, or a number."""
     cases = dict.fromkeys(result.case for result in results)
-    marks = {(result.case, result.allocator): mark(result.state) for result in results}
+    states = {(result.case, result.allocator): result.state for result in results}
     made = Table(show_footer=not numbered, pad_edge=not numbered, padding=(0, 0 if numbered else 1))
     made.add_column("promise", footer="kept, of those checked", no_wrap=True)
     told = tally(results)
@@ -254,7 +250,8 @@ def table(results: Sequence[Result], numbered: bool = False) -> Table:
         heading, sums = str(number) if numbered else allocator, f"{kept}/{checked}"
         made.add_column(Text(heading), footer=sums, justify="center", no_wrap=True)
     for case in cases:
-        made.add_row(case, *(marks[case, allocator] for allocator in told))
+        row = (states[case, allocator] for allocator in told)
+        made.add_row(case, *(terminal.state(state, words.mark(state)) for state in row))
     return made
 
 
@@ -271,7 +268,7 @@ def show(results: Sequence[Result], console: Console) -> None:
     for state in ("broken", "not checked"):
         for result in results:
             if result.state == state:
-                line = mark(state)
+                line = terminal.state(state, words.mark(state))
                 line.append(f" {result.allocator}, {result.case}: ", style="bold")
                 console.print(line.append(result.reason, style="not bold"), soft_wrap=True)
     ours = "✓ kept   ✗ broken   – not checked here"

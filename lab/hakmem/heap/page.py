@@ -14,6 +14,7 @@ from datetime import datetime
 from hakmem import pages, words
 from hakmem.heap import flame, weigh
 from hakmem.heap.weigh import Change, Function, Growth, Weighed
+from hakmem.lazy import np
 from hakmem.report import charts, lines, page as report
 
 ROWS = 20  # of a table of functions
@@ -108,8 +109,6 @@ def when(ns: int) -> str:
 
 def growth_drawing(growth: Growth) -> str:
     """Areas on each other, the heaviest function at the bottom; both widths."""
-    import numpy as np
-
     power, unit = words.unit(growth.highest)
     times = np.array(growth.seconds)
     chart = lines.Chart("growth", "in use over time", unit, times, (), 0.0)
@@ -128,9 +127,8 @@ def _areas(growth: Growth, chart: lines.Chart, box: lines.Box) -> str:
     for number, layer in enumerate(growth.layers, 1):
         heights = [height + bytes for height, bytes in zip(heights, layer, strict=True)]
         above = [box.y(height / unit) for height in heights]
-        forth = list(zip(across, above, strict=True))
-        back = list(zip(across, below, strict=True))[::-1]
         css = f"c{number}" if number < len(growth.layers) else "c6"
-        parts.append(f'<polygon points="{lines.points(forth + back)}" class="area {css}"/>')
+        area = lines.between(across, above, below)
+        parts.append(f'<polygon points="{area}" class="area {css}"/>')
         below = above
     return charts.svg(box.name, box.width, box.height, f"{chart.title}, {chart.unit}", parts)

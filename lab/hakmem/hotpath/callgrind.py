@@ -94,7 +94,10 @@ def profile_of(folder: Path, pid: object) -> Path:
 
 def parse(text: str) -> Profile:
     """A profile as callgrind writes it. LabError where it is none, or not whole."""
-    header, events = _header(text)
+    named = re.search(r"^events: (.+)$", text, re.MULTILINE)
+    events = named[1].split() if named else []
+    if "Ir" not in events:
+        raise LabError("not a callgrind profile: it names no events", status=1)
     functions = _functions(text, len(events), events.index("Ir"))
     totals = [line.split() for line in re.findall(r"^totals: (.+)$", text, re.MULTILINE)]
     if len(totals) != 1 or len(totals[0]) > len(events):
@@ -107,7 +110,8 @@ def parse(text: str) -> Profile:
             f"its totals {found['Ir']}",
             status=1,
         )
-    return Profile(found, functions, header)
+    caches = re.findall(r"^desc: (\w+ cache: .+)$", text, re.MULTILINE)
+    return Profile(found, functions, caches)
 
 
 def placed(profile: Profile, library: Path, names: Container[str]) -> Profile:
@@ -125,13 +129,6 @@ def summary_lines(text: str) -> str:
     """What of a profile is kept as raw output: who wrote it, of what, and the sums."""
     kept = ("version:", "creator:", "cmd:", "desc:", "events:", "summary:", "totals:")
     return "\n".join(line for line in text.splitlines() if line.startswith(kept))
-
-
-def _header(text: str) -> tuple[list[str], list[str]]:
-    events = re.search(r"^events: (.+)$", text, re.MULTILINE)
-    if events is None or "Ir" not in events[1].split():
-        raise LabError("not a callgrind profile: it names no events", status=1)
-    return re.findall(r"^desc: (\w+ cache: .+)$", text, re.MULTILINE), events[1].split()
 
 
 def _functions(text: str, most: int, instructions: int) -> dict[tuple[str, str], Function]:

@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Annotated
 
 import typer
@@ -12,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hakmem import complete, stats, terminal, words
+from hakmem import complete, terminal, words
 from hakmem.errors import LabError
 from hakmem.hotpath import (
     callgrind,
@@ -265,7 +266,7 @@ def with_spread(values: Sequence[float] | None) -> str:
     """The median and half the range, in the figure's own unit where it is near zero."""
     if not values:
         return "–"
-    middle, half = stats.median(values), (max(values) - min(values)) / 2
+    middle, half = median(values), (max(values) - min(values)) / 2
     if len(values) == 1:
         return number(middle)
     if abs(middle) < 0.01:

@@ -13,7 +13,6 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from hakmem import terminal, words
 from hakmem.errors import LabError
@@ -129,7 +128,7 @@ def table(
             made.add_row(*row)
             continue
         ratio = ratio_of(counts, letter)
-        word = Text(found[letter], style=words.style(found[letter]))
+        word = terminal.state(found[letter])
         made.add_row(*row, f"{ratio.estimate:.4f}", words.ends(ratio, 4), word)
     return made
 

@@ -13,11 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Any, Literal, TypeVar
 
 from rich.console import Console
 
-from hakmem import project, stats
+from hakmem import project
 from hakmem.errors import LabError
 from hakmem.hotpath import callgrind, code as hotpath_code, sections as hotpath_sections, sharing
 from hakmem.hotpath.code import Code
@@ -412,7 +413,7 @@ def metrics(request: Request, found: Found) -> dict[str, dict[str, object]]:
                 ratio = name == "instructions per cycle"
                 what = name if ratio else f"{name} per {per}"
                 made[metric(workload.name, what, cell.name)] = {
-                    "value": stats.median(values),
+                    "value": median(values),
                     "low": min(values),
                     "high": max(values),
                     "kind": "range",

@@ -1,7 +1,8 @@
 """What threads do to each other inside the allocator: qemu's emulation, with a plugin of ours.
 
 Counts, no times: they are those of as many processors as there are threads, with endless caches,
-whatever machine this is. The plugin (`sharing.c`) says how it keeps the threads in step.
+whatever machine this is. The plugin (`sharing.c`) says how it keeps the threads in step; a library
+(`processor.c`) tells each thread that it is on a processor of its own.
 """
 
 import json
@@ -20,7 +21,6 @@ from hakmem.process.children import last_line, tool
 
 WHAT = "counted in an emulated processor for each thread; only the allocator's own instructions"
 EMULATOR = "qemu-x86_64"
-SOURCE = Path(__file__).with_name("sharing.c")
 
 # Our names for what the plugin writes.
 FIGURES: Mapping[str, str] = {
@@ -40,29 +40,34 @@ def refusal() -> str | None:
 
 
 @cache
-def plugin() -> Path:
-    """Compiled where other builds are, unless it is there and newer than its source."""
-    made = project.build_dir() / "sharing.so"
-    if made.exists() and made.stat().st_mtime > SOURCE.stat().st_mtime:
+def compiled(source: str) -> Path:
+    """A shared object where other builds are, unless it is there and newer than its source."""
+    path = Path(__file__).with_name(source)
+    made = project.build_dir() / path.with_suffix(".so").name
+    if made.exists() and made.stat().st_mtime > path.stat().st_mtime:
         return made
     made.parent.mkdir(parents=True, exist_ok=True)
-    with scratch.folder("plugin") as folder:
+    with scratch.folder("compiled") as folder:
         new = folder / made.name
-        done = tool(["gcc", "-O2", "-Wall", "-shared", "-fPIC", "-o", str(new), str(SOURCE)])
+        done = tool(["gcc", "-O2", "-Wall", "-shared", "-fPIC", "-o", str(new), str(path)])
         if done.returncode != 0:
-            raise LabError(f"{SOURCE.name} cannot be compiled: {last_line(done.stderr)}", status=1)
+            raise LabError(f"{source} cannot be compiled: {last_line(done.stderr)}", status=1)
         project.replace(made, new.read_bytes(), made.parent, f".{made.name}.")
     return made
 
 
+def emulated(library: str, out: Path, *preloaded: Path) -> list[str]:
+    """What runs a program in the emulator; the emulator itself does without the allocator."""
+    files = ":".join(map(str, [compiled("processor.c"), *preloaded]))
+    plugged = f"{compiled('sharing.c')},library={library},out={out}"
+    return [EMULATOR, "-E", f"LD_PRELOAD={files}", "-plugin", plugged]
+
+
 def argv(cell: Cell, out: Path) -> list[str]:
-    """What runs a program under a cell; the emulator itself does without the allocator."""
+    """What runs a program under a cell."""
     library = cell.library.path
     name = library.resolve().name if library else "libc.so.6"
-    files = ":".join(map(str, cell.library.files))
-    preload = ["-E", f"LD_PRELOAD={files}"] if library else []
-    plugged = f"{plugin()},library={name},out={out}"
-    return ["env", "-u", "LD_PRELOAD", EMULATOR, *preload, "-plugin", plugged]
+    return ["env", "-u", "LD_PRELOAD", *emulated(name, out, *cell.library.files)]
 
 
 def parse(text: str, cell: Cell) -> dict[str, float]:

@@ -24,7 +24,7 @@ ROOMY = 110
 TELLING = ("throughput", "resident")
 
 
-def choose(records: Sequence[Record], kind: str | None, whole: bool = False) -> list[Record]:
+def choose(records: Sequence[Record], kind: str | None, whole: bool) -> list[Record]:
     """The results, in the order of time; all records, or all of one kind, where asked for."""
     found = [
         record

@@ -53,7 +53,8 @@ def command(
     made = body(asked, finished)
     if record:
         if finished.state.record is None:
-            finished.state.keep(save(made, finished, path))
+            finished.state.record = save(made, finished, path)
+            finished.state.save()
         console.print(f"recorded: {finished.state.record}")
     report.write_matrix(folder / PAGE, made, finished.state.record)
     terminal.say(console, f"written: {folder / PAGE}")

@@ -62,7 +62,7 @@ class State:
             text = (folder / NAME).read_text(encoding="utf-8")
         except FileNotFoundError:
             state = cls(folder, setting, order.fresh(seed))
-            state._save()
+            state.save()
             return state
         except OSError as error:
             raise LabError(f"cannot read {folder / NAME}: {error.strerror}") from error
@@ -83,14 +83,6 @@ class State:
             raise LabError(f"the run in {folder} has seed {state.seed}: --fresh, or no --seed")
         return state
 
-    def put(self, key: str, cell: Mapping[str, Any]) -> None:
-        self.cells[key] = dict(cell)
-        self._save()
-
-    def keep(self, record: str) -> None:
-        self.record = record
-        self._save()
-
     def has(self, key: str) -> bool:
         """Also false where a soak's CSV is no longer the one that was written."""
         cell = self.cells.get(key)
@@ -103,7 +95,7 @@ class State:
         content = {key: value for key, value in vars(self).items() if key != "folder"}
         return json.dumps({"format": FORMAT, **content}, indent=1, ensure_ascii=False) + "\n"
 
-    def _save(self) -> None:
+    def save(self) -> None:
         project.write_atomically(self.folder / NAME, self.dump())
 
 
@@ -186,7 +178,8 @@ class Runner:
 
     def _keep(self, key: str, cell: Mapping[str, Any]) -> None:
         self._facts.require_unchanged(self._cells)
-        self.state.put(key, cell)
+        self.state.cells[key] = cell
+        self.state.save()
 
     @contextmanager
     def _cell(self, key: str, seconds: float) -> Iterator[None]:

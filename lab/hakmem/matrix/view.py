@@ -69,6 +69,6 @@ def _cell(judgement: Judgement | None) -> Text:
 
 def print_conclusion(console: Console, matrix: Matrix, conclusion: Conclusion) -> None:
     for name, (verdict, why) in conclusion.modes.items():
-        console.print(Text(f"{name}: "), Text(verdict, style=words.style(verdict)), f"({why})")
+        console.print(Text(f"{name}: "), terminal.state(verdict), f"({why})")
     say_rehearsal(console, matrix)
-    console.print(Text(conclusion.verdict, style=words.style(conclusion.verdict)), conclusion.why)
+    console.print(terminal.state(conclusion.verdict), conclusion.why)

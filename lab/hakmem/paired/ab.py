@@ -38,7 +38,7 @@ class Request(session.Asked):
     plant: float = 0.0
 
 
-def run(request: Request, console: Console, on: str | None = None) -> list[Outcome]:
+def run(request: Request, console: Console, on: str | None) -> list[Outcome]:
     """Measures, prints and records: here, or on all hosts of a cluster, each with its margin."""
     with scratch.folder("aa") as folder:
         plan, margin = plan_of(request, cell_module.distinct(sides(request, folder))), None
@@ -66,7 +66,7 @@ def keep(
     request: Request,
     done: session.Conducted,
     facts: recording.Facts | None,
-    host: str | None = None,
+    host: str | None,
 ) -> Mapping[str, Record]:
     """Records it, with a verdict on each contender that has one; nothing without facts."""
     if facts is None:
@@ -85,7 +85,7 @@ def mark(done: session.Conducted, letter: str) -> Text:
     decision = done.outcome.decisions[letter]
     ratio = recording.ratio(done.plan.tracks[0], decision.target)
     said = f"{decision.verdict} {tables.change(ratio.estimate)} {words.ends(ratio, 3)}"
-    return Text(said, style=words.style(decision.verdict))
+    return terminal.state(decision.verdict, said)
 
 
 def plan_of(request: Request, cells: Mapping[str, Cell]) -> Plan:
@@ -224,7 +224,7 @@ def tell(done: session.Conducted, records: Mapping[str, Record], console: Consol
     for letter in plan.contenders:
         decision = outcome.decisions.get(letter)
         if decision is not None:
-            line = Text(f"{decision.verdict}: ", style=words.style(decision.verdict))
+            line = terminal.state(decision.verdict, f"{decision.verdict}: ")
             console.print(line.append(sentence(plan, letter, decision), style="default"))
             if plan.tracks[0].floor and plan.tracks[0].floor.name == FAST:
                 console.print(Text(way_to_floor(plan, letter, decision)))

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
 from functools import partial
+from statistics import median
 from typing import Any
 
 from rich.console import Console
@@ -78,7 +79,7 @@ def run(
     record: bool,
     argv: Sequence[str],
     console: Console,
-    on: str | None = None,
+    on: str | None,
 ) -> list[Outcome]:
     """At least `runs` runs of each, two by two in blocks; prints each, a table, and records it.
 
@@ -150,7 +151,7 @@ def mark(done: Conducted, letter: str) -> Text:
     """An allocator's medians in a few words."""
     name = done.plan.cells[letter].name
     said = ", ".join(
-        f"{bench} {words.number(stats.median(runs) / 1e6)}"
+        f"{bench} {words.number(median(runs) / 1e6)}"
         for (bench, allocator), runs in rates(done).items()
         if allocator == name
     )
@@ -186,7 +187,7 @@ def table(found: Rates) -> Table:
     titles = (">runs", ">M ops/s", ">lowest", ">highest", ">variation")
     made = terminal.table("", "allocator", *titles)
     for (bench, allocator), runs in found.items():
-        figures = (stats.median(runs), min(runs), max(runs))
+        figures = (median(runs), min(runs), max(runs))
         shown = (words.number(figure / 1e6) for figure in figures)
         made.add_row(
             bench, allocator, str(len(runs)), *shown, f"{100 * stats.variation(runs):.1f} %"
@@ -200,7 +201,7 @@ def body(found: Rates, done: Conducted, facts: Facts, mix: Mix | None) -> Mappin
     for (bench, allocator), runs in found.items():
         name = f"{bench} {allocator}"
         metrics[name] = {
-            "value": stats.median(runs),
+            "value": median(runs),
             "low": min(runs),
             "high": max(runs),
             "unit": "ops/s",

@@ -14,6 +14,7 @@ from hakmem.process.library import CHECKED, SUBJECT, SYSTEM, Library
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
+KEYS = ("lib", "bench", "name")
 GRAMMAR = "a cell is written [lib=]NAME-or-PATH, bench=NAME, name=LABEL and VARIABLE=VALUE"
 
 
@@ -39,6 +40,8 @@ def parse(text: str) -> Cell:
     """A cell from its specification; the empty one is hakmem as built, with nothing set."""
     try:
         named, environment = _read(text)
+        for key, value in environment.items():
+            _require_variable(key, value)
     except ValueError as error:
         raise LabError(f"cell {text!r}: {error}") from None
     for key in ("LD_PRELOAD", "HAKMEM_PROOF"):
@@ -59,15 +62,32 @@ def environment_of(text: str) -> dict[str, str]:
 
 
 def _read(text: str) -> tuple[dict[str, str], dict[str, str]]:
-    """What a specification names (lib, bench, name), and what it sets. ValueError: no words."""
+    """What a specification names by KEYS, and what it sets. ValueError: it says neither."""
     named: dict[str, str] = {}
     environment: dict[str, str] = {}
     for word in shlex.split(text):
+        if word == "env":
+            continue
         found = _VARIABLE.fullmatch(word)
         key, value = (found[1], found[2]) if found else ("lib", word)
-        if word != "env":
-            (named if key in ("lib", "bench", "name") else environment)[key] = value
+        if key in named:
+            raise ValueError(f"{key} is given twice: {named[key]}, {value}")
+        (named if key in KEYS else environment)[key] = value
     return named, environment
+
+
+def _require_variable(key: str, value: str) -> None:
+    """ValueError for what would be set, silently, where a library or another key was meant.
+
+    Variables of programs are upper-case but for a few, and these have a `_` (http_proxy). A file of
+    a library can be a variable's value (LD_AUDIT), but hardly that of one named as cells are (A).
+    """
+    of_library = key.upper() == "LIB"
+    if "/" in value and ".so" in value and (of_library or len(key) == 1 or not key.isupper()):
+        meant = f"lib={shlex.quote(value)}" + ("" if of_library else f" name={key}")
+        raise ValueError(f"{key} would be a variable; a library's file is named by {meant}")
+    if of_library or (key.islower() and "_" not in key):
+        raise ValueError(f"{key} is no variable, and none of {', '.join(KEYS)}; {GRAMMAR}")
 
 
 def find(text: str) -> Library:

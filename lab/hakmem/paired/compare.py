@@ -2,12 +2,13 @@
 
 import sys
 from collections.abc import Mapping, Sequence
+from statistics import median
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hakmem import peers, stats, terminal, words
+from hakmem import peers, terminal, words
 from hakmem.cluster import client as cluster
 from hakmem.ledger.store import Record
 from hakmem.paired import ab, cells as cell_module, protocol, readings, recording, tables
@@ -30,7 +31,7 @@ NO_PEAKS = "memory is not visible: the command is smaller than the launcher that
 OF_DEBIAN = "-debian"
 
 
-def run(request: ab.Request, console: Console, on: str | None = None) -> list[Outcome]:
+def run(request: ab.Request, console: Console, on: str | None) -> list[Outcome]:
     """Measures, prints and records: here, or on all hosts of a cluster.
 
     A rival that cannot run the program is left out, and said.
@@ -190,5 +191,5 @@ def medians(done: Conducted, reading: Reading) -> dict[str, float]:
         samples = done.outcome.samples(done.plan.tracks[0].name, at)
         values = [value for s in samples if (value := reading.of(s)) is not None]
         if values and len(values) == len(samples):  # the lowest are those that do not show it
-            found[at] = stats.median(values)
+            found[at] = median(values)
     return found

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, stdev
+from statistics import fmean, median, stdev
 from typing import Any
 
 from hakmem import stats
@@ -88,7 +88,7 @@ def _merged(table: np.ndarray) -> np.ndarray:
     rivals, for blocks are drawn for all of them at once."""
     rows = [row[np.isfinite(row)] for row in table]
     lags = [float(stats.lag1(row)) for row in rows if len(row) >= FEWEST]
-    if table.shape[1] < 2 * FEWEST or not lags or stats.median(lags) <= stats.CORRELATED:
+    if table.shape[1] < 2 * FEWEST or not lags or median(lags) <= stats.CORRELATED:
         return table
     return stats.pairs(table)
 

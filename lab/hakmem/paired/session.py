@@ -142,7 +142,7 @@ class CellsFailed(LabError):
 
 
 def require_ready(
-    plan: Plan, seconds: float, console: Console, drop: bool = False, within_s: float = math.inf
+    plan: Plan, seconds: float, console: Console, drop: bool, within_s: float = math.inf
 ) -> Ready:
     """The prepared plan; CellsFailed where what failed its trial leaves nothing to measure."""
     ready = prepare(plan, seconds, console, within_s)
@@ -174,7 +174,7 @@ def _trial(plan: Plan, trial: Trial) -> Sample:
 
 
 def sized(
-    track: Track, found: Mapping[str, Sample], seconds: float, most_s: float = math.inf
+    track: Track, found: Mapping[str, Sample], seconds: float, most_s: float
 ) -> tuple[Track, float]:
     """The track with its samples chosen, and how many seconds a block of it takes.
 

@@ -191,7 +191,7 @@ def _spread(values: Mapping[str, Sequence[float]]) -> dict[str, float]:
 
 
 def cell_figures(
-    track: Track, outcome: Outcome, letter: str, also: Sequence[str] = ()
+    track: Track, outcome: Outcome, letter: str, also: Sequence[str]
 ) -> dict[str, Any]:
     """A cell's figure over all its samples, net of its floor, its mean peak, and the means of what
     is `also` read off them; of a program, of all that is."""

@@ -39,20 +39,19 @@ def result_table(plan: Plan, outcome: Outcome) -> Table:
                 continue
             gain = (decision.target, *decision.guards)[number]
             shown = recording.ratio(track, gain)
-            verdict = Text(decision.verdict, style=words.style(decision.verdict))
             table.add_row(
                 *row,
                 f"{shown.estimate:.3f}",
                 words.ends(shown, 3),
                 change(shown.estimate),
-                verdict if number == 0 else held(gain, plan.margin),
+                terminal.state(decision.verdict) if number == 0 else held(gain, plan.margin),
             )
     return table
 
 
 def no_verdict(outcome: Outcome, letter: str) -> Text:
     """Of a cell that failed, or of one that was held against a base or a floor that did."""
-    return Text("failed", style=words.style("failed")) if letter in outcome.failures else Text("–")
+    return terminal.state("failed") if letter in outcome.failures else Text("–")
 
 
 def typical(track: Track, outcome: Outcome, letter: str) -> str:

@@ -14,7 +14,7 @@ from hakmem.paired.cli import Most, Record, Seconds, Seed, end, end_of_table, re
 from hakmem.paired.protocol import LOOKS
 from hakmem.process.argv import again
 from hakmem.process.order import fresh
-from hakmem.replay import advise, measure, trace
+from hakmem.replay import advise, measure, page as pages, record as recording, trace
 
 Path_ = Annotated[Path, typer.Argument(help="A file that `hakmem record` has written.")]
 
@@ -54,17 +54,16 @@ def record_command(
     """Run a program and record its allocations, as a trace to replay under any allocator."""
     if bool(command) == bool(raw):
         raise LabError("which program? hakmem record -- COMMAND …, or --raw FILE")
-    from hakmem.replay import record  # here, because the other commands do without it
-
     if raw:
         target = project.place(out, Path(raw.name + trace.SUFFIX))
-        made = record.convert(project.require_file(raw, "the recording"), target)
+        made = recording.convert(project.require_file(raw, "the recording"), target)
         print(f"written: {made.path}: {trace.describe(made.facts)}", file=sys.stderr)
         return
     assert command
     library = project.library(lib)
     target = project.place(out, Path(Path(command[0]).name + trace.SUFFIX))
-    found = record.record(command, library, target, record.most_mb(megabytes), all_)
+    most_mb = recording.most_mb(megabytes)
+    found = recording.record(command, library, target, most_mb, all_)
     for written in found.traces:
         print(f"written: {written.path}: {trace.describe(written.facts)}", file=sys.stderr)
     if found.others:
@@ -113,8 +112,6 @@ def replay_command(
     done = measure.run(asked, console)
     measure.tell(done, console)
     if target:
-        from hakmem.replay import page as pages  # here, because it loads what is slow to load
-
         project.write_atomically(target, pages.render(done))
         print(f"written: {target}")
     end_of_table([done.time.outcome, done.memory.outcome])

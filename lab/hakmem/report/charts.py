@@ -12,6 +12,7 @@ from hakmem import words
 from hakmem.pages import Axis
 from hakmem.stats import Interval
 
+CROWDED = 38  # two ticks that are nearer than this
 RATIO_TICKS = (0.1, 0.2, 0.33, 0.5, 0.67, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 2, 3, 5, 10)
 
 
@@ -25,10 +26,6 @@ class Layout:
     row: int
     stacked: bool
     name: str
-
-    @property
-    def plot(self) -> tuple[int, int]:
-        return self.left, self.width - self.right
 
     def mark_y(self, index: int) -> float:
         """Where the marks of a row are: lower in the narrow layout, below their label."""
@@ -84,36 +81,39 @@ class Ratio:
     tip: str = ""
 
 
-@dataclass(frozen=True)
-class Sides:
-    """What an interval plot shows, and what lies left and right of 1."""
-
-    title: str
-    left: str
-    right: str
+def forest(drawn: Sequence[Ratio], title: str, left: str, right: str) -> str:
+    """Each ratio as an interval around 1, for either width; nothing where there is none. `left` and
+    `right` say what lies on that side of 1."""
+    said = (title, left, right)
+    return "".join(_forest(layout, drawn, *said) for layout in (WIDE, NARROW)) if drawn else ""
 
 
-def forest(drawn: Sequence[Ratio], sides: Sides) -> str:
-    """Each ratio as an interval around 1, for either width; nothing where there is none."""
-    return "".join(_forest(layout, drawn, sides) for layout in (WIDE, NARROW)) if drawn else ""
-
-
-def _forest(layout: Layout, drawn: Sequence[Ratio], sides: Sides) -> str:
+def _forest(layout: Layout, drawn: Sequence[Ratio], title: str, left: str, right: str) -> str:
     low = max(0.1, min(0.78, *(r.interval.low / 1.08 for r in drawn)))
     high = min(10.0, max(1.28, *(r.interval.high * 1.08 for r in drawn)))
-    axis = Axis(low, high, *layout.plot)
+    axis = Axis(low, high, layout.left, layout.width - layout.right)
     bottom = TOP + layout.row * len(drawn)
     parts = []
-    for tick in axis.ticks(RATIO_TICKS, 38, first=1):
+    for tick in _ticks(axis):
         css = "unity" if tick == 1 else "grid"
         parts.append(line(axis.x(tick), TOP - 8, axis.x(tick), bottom + 4, css))
         parts.append(text(axis.x(tick), TOP - 18, f"{tick:g}", "tick", "middle"))
-    parts.append(text(axis.start, 9, f"◂ {sides.left}", "side"))
-    parts.append(text(axis.end, 9, f"{sides.right} ▸", "side", "end"))
+    parts.append(text(axis.start, 9, f"◂ {left}", "side"))
+    parts.append(text(axis.end, 9, f"{right} ▸", "side", "end"))
     for index, ratio in enumerate(drawn):
         parts += _label(layout, index, ratio)
         parts += _interval(axis, layout.mark_y(index), ratio)
-    return svg(layout.name, layout.width, bottom + BOTTOM, sides.title, parts)
+    return svg(layout.name, layout.width, bottom + BOTTOM, title, parts)
+
+
+def _ticks(axis: Axis) -> list[float]:
+    """Those that fit without crowding; 1 always does."""
+    chosen = [1.0]
+    for tick in RATIO_TICKS:
+        free = all(abs(axis.x(tick) - axis.x(other)) >= CROWDED for other in chosen)
+        if axis.low <= tick <= axis.high and free:
+            chosen.append(tick)
+    return sorted(chosen)
 
 
 def _interval(axis: Axis, y: float, ratio: Ratio) -> list[str]:

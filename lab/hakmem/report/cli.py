@@ -34,9 +34,11 @@ def command(
     Without an argument: of each question the ledger's newest answer. The file needs no network,
     and no script to be read.
     """
-    asked = what or []
-    target = project.place(out, usual_place(asked))
-    found = gather(asked)
+    files = [Path(text) for text in what or () if is_file(text)]
+    # Beside the first file that is to be shown, else where `make run` puts its page.
+    usual = files[0].with_suffix(".html") if files else Path("out/report.html")
+    target = project.place(out, usual)
+    found = gather(files, [text for text in what or () if not is_file(text)])
     page.write(target, found)
     print(f"written: {target}")
     for problem in found.problems:
@@ -58,19 +60,11 @@ def write_matrix(path: Path, body: Mapping[str, Any], id: str | None) -> None:
     page.write(path, find(Ledger.default(), [Asked(record, kept=id is not None)]))
 
 
-def usual_place(what: list[str]) -> Path:
-    """Beside the first file that is to be shown, else where `make run` puts its page."""
-    files = [Path(text) for text in what if is_file(text)]
-    return files[0].with_suffix(".html") if files else Path("out/report.html")
-
-
-def gather(what: list[str]) -> Findings:
-    """What is to be shown."""
+def gather(files: list[Path], ids: list[str]) -> Findings:
+    """What is to be shown: these, or where none is named of each question the newest answer."""
     ledger = Ledger.default()
-    if not what:
+    if not (files or ids):
         return find(ledger, records.newest(ledger.records()))
-    files = [Path(text) for text in what if is_file(text)]
-    ids = [text for text in what if not is_file(text)]
     found = find(ledger, records.chosen(ledger, ids) if ids else [])
     for file in files:
         if file.suffix != ".csv":

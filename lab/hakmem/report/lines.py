@@ -186,14 +186,19 @@ def _line(chart: Chart, line: Line, box: Box) -> list[str]:
     style = f'style="--hue:var({escape(line.color)})"'
     parts = []
     if size > 1:
-        forth = list(zip(xs, most, strict=True))
-        back = list(zip(xs, least, strict=True))[::-1]
-        parts.append(f'<polygon points="{points(forth + back)}" class="range" {style}/>')
-    path = points(list(zip(xs, middle, strict=True)))
+        parts.append(f'<polygon points="{between(xs, most, least)}" class="range" {style}/>')
     median = words.number(float(np.nanmedian(line.values)))
     tip = f"<title>{escape(line.name)}: median {median}</title>"
-    return [*parts, f'<polyline points="{path}" class="line" {style}>{tip}</polyline>']
+    return [
+        *parts,
+        f'<polyline points="{points(xs, middle)}" class="line" {style}>{tip}</polyline>',
+    ]
 
 
-def points(corners: Sequence[tuple[float, float]]) -> str:
-    return " ".join(f"{x:.1f},{y:.1f}" for x, y in corners)
+def points(xs: Sequence[float], ys: Sequence[float]) -> str:
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in zip(xs, ys, strict=True))
+
+
+def between(xs: Sequence[float], one: Sequence[float], other: Sequence[float]) -> str:
+    """The area between two lines: along the one and back along the other."""
+    return points([*xs, *reversed(xs)], [*one, *reversed(other)])

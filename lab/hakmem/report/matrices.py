@@ -8,10 +8,8 @@ from hakmem.ledger.claims import interval
 from hakmem.matrix.rules import RULES
 from hakmem.paired.session import duration
 from hakmem.report import charts
-from hakmem.report.charts import Ratio, Sides
+from hakmem.report.charts import Ratio
 from hakmem.report.records import Asked
-
-SIDES = Sides("Throughput of each mode divided by the baseline's", "slower", "faster")
 
 
 def of_record(asked: Asked) -> dict[str, Any]:
@@ -61,4 +59,5 @@ def forest(body: Mapping[str, Any]) -> str:
             if metric and "low" in metric:
                 state = next((j["state"] for j in judged if j["rule"] == "throughput"), "open")
                 drawn.append(Ratio(f"{name}: {mode}", "", interval(metric), words.colour(state)))
-    return charts.forest(drawn, SIDES)
+    title = "Throughput of each mode divided by the baseline's"
+    return charts.forest(drawn, title, "slower", "faster")

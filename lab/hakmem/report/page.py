@@ -13,7 +13,6 @@ import hashlib
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +48,10 @@ def render(found: Findings) -> str:
     if not (found.asked or found.soaks):
         raise LabError("nothing to report: record something first: hakmem compare -- PROGRAM")
     data = {id: chart for soak in found.soaks for id, chart in soak["data"].items()}
-    scripts = _scripts() if data else []
+    scripts = []
+    if data:
+        echarts = (VENDOR / "echarts.common.min.js").read_text(encoding="utf-8")
+        scripts = [echarts, pages.text("report.js")]
     return pages.render(
         "report.html.j2",
         found=found,
@@ -62,12 +64,6 @@ def render(found: Findings) -> str:
         drawing=lines.drawing,
         again=shlex.join,
     )
-
-
-@cache
-def _scripts() -> list[str]:
-    echarts = (VENDOR / "echarts.common.min.js").read_text(encoding="utf-8")
-    return [echarts, pages.text("report.js")]
 
 
 def policy(scripts: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ from hakmem.paired.oracle import ORACLE
 from hakmem.paired.suite_record import MEMORY, TIME, metric_name, rivals_of
 from hakmem.process.library import SYSTEM
 from hakmem.report import charts
-from hakmem.report.charts import Ratio, Sides
+from hakmem.report.charts import Ratio
 from hakmem.report.records import Asked
 from hakmem.stats import Interval
 
@@ -70,8 +70,8 @@ def _forest(rows: Sequence[Mapping[str, Any]], what: str, title: str) -> str:
             side = _side(cell["ratio"], what == "time" and row["better"] == "higher")
             drawn.append(Ratio(row["benchmark"], "", cell["ratio"], side))
     subject = rows[0]["subject"] if rows else ""
-    sides = Sides(f"{title}, per benchmark", f"{subject} needs less", f"{subject} needs more")
-    return charts.forest(drawn, sides)
+    sides = (f"{subject} needs less", f"{subject} needs more")
+    return charts.forest(drawn, f"{title}, per benchmark", *sides)
 
 
 def _side(ratio: Interval, more_is_better: bool) -> str:

@@ -7,10 +7,8 @@ from hakmem import words
 from hakmem.ledger import claims
 from hakmem.paired import recording
 from hakmem.report import charts
-from hakmem.report.charts import Ratio, Sides
+from hakmem.report.charts import Ratio
 from hakmem.report.records import Asked
-
-SIDES = Sides("Every ratio with its interval", "B has less", "B has more")
 
 
 def verdict(asked: Asked) -> dict[str, Any]:
@@ -46,7 +44,7 @@ def forest(verdicts: Sequence[Mapping[str, Any]]) -> str:
         for found in verdicts
         for track in (found["target"], *found["guards"])
     ]
-    return charts.forest(drawn, SIDES)
+    return charts.forest(drawn, "Every ratio with its interval", "B has less", "B has more")
 
 
 # ---- anything else that has metrics ----

@@ -135,13 +135,13 @@ def show(repetition: Repetition, console: Console) -> None:
     recorded = f"recorded {before.time[:10]}"
     made = terminal.table("", recorded, "measured now", "")
     for figure in judgement.figures:
-        made.add_row(
-            Text(figure.name), shown(figure.recorded), shown(figure.repeated), mark(figure.state)
-        )
-    for name, (said, says, state) in judgement.words.items():
-        made.add_row(Text(name), said, says, mark(state))
+        both = (shown(metric) for metric in (figure.recorded, figure.repeated))
+        state = terminal.state(figure.state, words.marked(figure.state))
+        made.add_row(Text(figure.name), *both, state)
+    for name, (said, says, word) in judgement.words.items():
+        made.add_row(Text(name), said, says, terminal.state(word, words.marked(word)))
     console.print(made)
-    verdict = Text(judgement.state, style=words.style(judgement.state))
+    verdict = terminal.state(judgement.state)
     console.print(verdict.append(f": {before.id} against {again.id}", style="default"))
 
 
@@ -154,16 +154,12 @@ def shown(metric: Mapping[str, Any] | None) -> str:
     return f"{value} [{ends}]" if ends else value
 
 
-def mark(state: str) -> Text:
-    return Text(words.marked(state), style=words.style(state))
-
-
 def overview(done: Sequence[Repetition]) -> Table:
     """One line for each record."""
     made = terminal.table("record", "again", "result", rest="what")
     for repetition in done:
         again = repetition.again.id if repetition.again else "–"
-        state = Text(repetition.state, style=words.style(repetition.state))
+        state = terminal.state(repetition.state)
         what = Text(repetition.failure or ledger_list.summary(repetition.past.record))
         made.add_row(repetition.past.record.id, again, state, what)
     return made

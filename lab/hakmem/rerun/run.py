@@ -1,8 +1,8 @@
 """`hakmem rerun`: measures again what a record says, and holds the two against each other."""
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -247,16 +247,10 @@ def run_own(argv: Sequence[str]) -> None:
     """A command of the lab inside this process; its exit status is its verdict, and not ours."""
     from hakmem.cli import app  # here, because it registers the command that comes here
 
-    with _argv(argv), suppress(SystemExit):
-        app(list(argv[1:]), prog_name="hakmem")
-
-
-@contextmanager
-def _argv(argv: Sequence[str]) -> Iterator[None]:
-    """What is recorded as the command line is the one that was repeated."""
-    before, sys.argv = sys.argv, list(argv)
+    before, sys.argv = sys.argv, list(argv)  # what is recorded is the one that was repeated
     try:
-        yield
+        with suppress(SystemExit):
+            app(sys.argv[1:], prog_name="hakmem")
     finally:
         sys.argv = before
 

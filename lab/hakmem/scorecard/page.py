@@ -133,7 +133,7 @@ def _table(area: str, found: Sequence[Row], width: int) -> Table:
     record = ["record"] * (width >= 120)
     table = terminal.table(area, ">bound", ">last", "interval", "state", *record)
     for row in found:
-        state = Text(words.marked(row.state), style=words.style(row.state))
+        state = terminal.state(row.state, words.marked(row.state))
         ids = [Text(row.record.id if row.record else "", style="dim")] * len(record)
         table.add_row(Text(name(row)), bound(row), last(row), interval(row), state, *ids)
     return table

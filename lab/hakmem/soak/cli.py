@@ -6,6 +6,7 @@ import os
 import shlex
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -96,6 +97,7 @@ def run_command(
         terminal.say(console, f"what it prints goes into {log}")
         own = {**library.environment(os.environ), **inside.OS_STATS_ON, **settings}
         what = Started(argv, library, own, settings)
+        soaked: session.Runner = partial(inside.run, what, epoch_s, seconds, log)
     else:
         program = project.bench_dir() / "soak_mixed"
         provenance.require_program(program, project.source_dir())
@@ -104,14 +106,9 @@ def run_command(
         blocks = (f"--ws={ws}", f"--min={least}", f"--max={most}", f"--seed={seed}")
         argv = [str(program), *length, *blocks]
         what = Started.benchmark(argv, library, settings)
+        soaked = partial(inside.run_epochs, what, epoch_s)
     title = f"{name} on {library.name}"
     plan = Plan(title, session.facts_of(what), what if record else None, seconds, path)
-
-    def soaked(on_epoch: inside.OnEpoch) -> Ended:
-        if command:
-            return inside.run(what, epoch_s, seconds, log, on_epoch)
-        return inside.run_epochs(what, epoch_s, on_epoch)
-
     with host_lock() if record or not command else contextlib.nullcontext():
         finish(session.run(plan, soaked, console))
 

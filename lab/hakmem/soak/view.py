@@ -125,7 +125,7 @@ def _table(analysis: Analysis) -> Table:
         judged: list[Text | str] = []
         if "state" in row:
             allowed = Text(f" (margin {row['margin']})", style="dim")
-            state = Text(words.marked(row["state"]), style=words.style(row["state"]))
+            state = terminal.state(row["state"], words.marked(row["state"]))
             judged = [row["drift"], state + allowed]
         table.add_row(row["name"], row["plateau"], *judged)
     return table
