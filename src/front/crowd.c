@@ -19,12 +19,14 @@ enum { SLOTS = HK_HOSTILE ? 2 : 31 };
  * first ones: who has read it may go on when others have changed both. */
 typedef struct {
     atomic_ushort full, room;    /* atomic: any thread; slots, the latter as of the last visit */
+    atomic_bool used;            /* atomic: any thread; somebody has come since it was cleared */
     _Atomic(void *) slot[SLOTS]; /* atomic: any thread; a block, or NULL */
 } shelf_t;
 
 /* Processors so far apart share theirs; and after so many times a thread asks where it is. */
 enum { PROCESSORS = 256, TURNS = 16 };
 
+/* Class 0 has none, and says whether any other is used. */
 struct hk_shelves {
     shelf_t of[HK_CLASS_COUNT];
 };
@@ -36,6 +38,7 @@ static _Atomic(hk_shelves_t *) shelves[PROCESSORS]; /* atomic: const once set, b
 static atomic_uint processors;                      /* atomic: any thread; that have shelves */
 static atomic_uint more;     /* atomic: any thread; but for the first, how many are in use */
 static atomic_bool gathered; /* atomic: written under the registry lock; there were many once */
+static atomic_bool stocked;  /* atomic: any thread; and what they put on shelves may lie there */
 
 /* Not before there are many threads: most processes never touch these pages. Once they are few again anybody may have
  * the slabs. */
@@ -46,6 +49,8 @@ HK_COLD void hk_crowds_gather_locked(bool many) {
     for (unsigned i = 0; i < HK_CROWDS && before; i++)
         hk_heap_set_orphan(&hk_crowds[i], !many);
     hk_store_relaxed(&hk_crowds_idle, many ? 0u : (unsigned)HK_CROWDS);
+    if (many)
+        hk_store_relaxed(&stocked, true);
     hk_store_release(&gathered, true);
 }
 
@@ -109,11 +114,25 @@ static hk_shelves_t *at_hand_for_certain(hk_thread_t *thread) {
     return thread->shelves = there;
 }
 
+static void set_used(shelf_t *shelf) {
+    if (!hk_load_seq(&shelf->used))
+        hk_store_seq(&shelf->used, true);
+}
+
+/* The one at hand; NULL: the class has none, or there is no memory for it. */
+static shelf_t *shelf_for(hk_thread_t *thread, unsigned cls) {
+    hk_shelves_t *own = at_hand_for_certain(thread);
+    if (own == NULL || hk_classes[cls].size > LARGEST)
+        return NULL;
+    set_used(&own->of[cls]);
+    set_used(&own->of[0]);
+    return &own->of[cls];
+}
+
 /* How many blocks of the class the shelf has room for from now on. */
 static unsigned look_for_room(shelf_t *shelf, unsigned cls) {
-    const size_t size = hk_classes[cls].size;
-    const bool none = size > LARGEST || hk_heap_is_sparse(cls);
-    const unsigned slots = none ? 0 : (unsigned)hk_min(SHELF_BYTES / size, SLOTS);
+    const size_t most = SHELF_BYTES / hk_classes[cls].size;
+    const unsigned slots = hk_heap_is_sparse(cls) ? 0 : (unsigned)hk_min(most, SLOTS);
     if (hk_load_relaxed(&shelf->room) != slots)
         hk_store_relaxed(&shelf->room, (unsigned short)slots);
     return slots;
@@ -163,23 +182,23 @@ bool hk_crowd_push(void *p) {
     return HK_LIKELY(own != NULL) && put_on(&own->of[cls], p);
 }
 
-/* All that lies there, whatever the hint says; how many. */
+/* What lies there, up to so many, whatever the hint says, which is right again after that: one who was stopped before storing it has it point
+ * at slots that others have emptied meanwhile. How many. */
 static unsigned empty(shelf_t *shelf, void **blocks, unsigned most) {
-    unsigned n = 0;
-    for (unsigned i = SLOTS; i-- != 0 && n < most;)
-        if (hk_load_relaxed(&shelf->slot[i]) != NULL &&
-            (blocks[n] = hk_exchange_acquire(&shelf->slot[i], NULL)) != NULL) {
-            hk_store_relaxed(&shelf->full, (unsigned short)i);
+    unsigned n = 0, i = SLOTS;
+    while (i != 0 && n < most)
+        if (hk_load_relaxed(&shelf->slot[--i]) != NULL &&
+            (blocks[n] = hk_exchange_acquire(&shelf->slot[i], NULL)) != NULL)
             n++;
-        }
+    if (hk_load_relaxed(&shelf->full) != i)
+        hk_store_relaxed(&shelf->full, (unsigned short)i);
     return n;
 }
 
 /* Where the shelf is empty half of one is fetched. */
 void *hk_crowd_take(hk_thread_t *thread, unsigned cls) {
     void *few[SLOTS];
-    hk_shelves_t *own = at_hand_for_certain(thread);
-    shelf_t *shelf = own != NULL ? &own->of[cls] : NULL;
+    shelf_t *shelf = shelf_for(thread, cls);
     const unsigned slots = shelf != NULL ? look_for_room(shelf, cls) : 0;
     if (shelf != NULL && empty(shelf, few, 1) != 0)
         return few[0];
@@ -193,29 +212,45 @@ void *hk_crowd_take(hk_thread_t *thread, unsigned cls) {
     return p;
 }
 
-/* Where the shelf is full it goes to its slab, with half of what lies there. */
+/* Where the shelf is full it goes to its slab, with half of what lies there; or all, where there is to be none. */
 unsigned hk_crowd_give(hk_thread_t *thread, unsigned cls, void *p) {
     void *few[1 + SLOTS] = {p};
-    hk_shelves_t *own = at_hand_for_certain(thread);
-    shelf_t *shelf = own != NULL ? &own->of[cls] : NULL;
+    shelf_t *shelf = shelf_for(thread, cls);
     const unsigned slots = shelf != NULL ? look_for_room(shelf, cls) : 0;
     if (shelf != NULL && put_on(shelf, p))
         return 0;
-    const unsigned n = 1 + (shelf != NULL ? empty(shelf, few + 1, (slots + 1) / 2) : 0);
+    const unsigned most = slots != 0 ? (slots + 1) / 2 : SLOTS;
+    const unsigned n = 1 + (shelf != NULL ? empty(shelf, few + 1, most) : 0);
     hk_heap_give(hk_crowd(thread), cls, few, n);
     return n;
 }
 
-void hk_crowds_clear(void) {
+/* From here on there is no room before somebody comes to the boundary: who is stopped on the way there leaves a block behind at most, until
+ * the shelf is used again. */
+static void clear(shelf_t *shelf, unsigned cls) {
     void *few[SLOTS];
+    hk_store_relaxed(&shelf->room, (unsigned short)0);
+    const unsigned n = empty(shelf, few, SLOTS);
+    if (n != 0)
+        hk_heap_give(&hk_crowds[0], cls, few, n);
+}
+
+/* Those that nobody has used are passed over: threads may be many and few again with each that comes and goes. */
+void hk_crowds_clear(void) {
     for (unsigned i = 0; i < PROCESSORS; i++) {
         hk_shelves_t *all = hk_load_acquire(&shelves[i]);
-        for (unsigned cls = 1; all != NULL && cls < HK_CLASS_COUNT; cls++) {
-            const unsigned n = empty(&all->of[cls], few, SLOTS);
-            if (n != 0)
-                hk_heap_give(&hk_crowds[0], cls, few, n);
-        }
+        if (all == NULL || !hk_exchange_seq(&all->of[0].used, false))
+            continue;
+        for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
+            if (hk_load_seq(&all->of[cls].used) && hk_exchange_seq(&all->of[cls].used, false))
+                clear(&all->of[cls], cls);
     }
+}
+
+void hk_crowds_clear_of_few(size_t threads) {
+    if (HK_UNLIKELY(hk_load_relaxed(&stocked)) && threads <= HK_MANY_THREADS * 3 / 4 &&
+        hk_exchange_acquire(&stocked, false))
+        hk_crowds_clear();
 }
 
 void hk_crowds_add_held(size_t blocks[HK_CLASS_COUNT]) {

@@ -23,9 +23,12 @@ extern atomic_uint hk_crowds_idle; /* atomic: written under the registry lock */
 /* Whether there are many threads from now on. The registry is locked. */
 void hk_crowds_gather_locked(bool many);
 
-/* What lies on the shelves goes back to its slabs: when the threads become few, but in a fork's child, which it would cost pages, and
- * when all is to go back. The caller has entered its record. */
+/* What lies on the shelves goes back to its slabs: when all is to go back. The caller has entered its record. */
 void hk_crowds_clear(void);
+
+/* The same as a thread ends, if no more than so many are left, and that is few: by a quarter fewer than what is many, for where threads come
+ * and go around that, each of them would look through all shelves. */
+void hk_crowds_clear_of_few(size_t threads);
 
 /* Adds the blocks of each class that lie on the shelves. Any thread. */
 void hk_crowds_add_held(size_t blocks[HK_CLASS_COUNT]);

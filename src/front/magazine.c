@@ -47,6 +47,11 @@ void hk_magazines_reset(hk_thread_t *thread) {
     thread->allotted = 0;
 }
 
+void hk_magazines_leave_crowd(hk_thread_t *thread) {
+    for (unsigned cls = 1; cls < HK_CLASS_COUNT && !hk_guarded(); cls++)
+        thread->magazines[cls].crowd = false;
+}
+
 /* The purger hears of what went back once it is much: its count is one line for all threads. */
 static void note(hk_thread_t *thread, size_t bytes) {
     thread->unnoted += bytes;
@@ -78,6 +83,14 @@ static void open_again(hk_thread_t *thread, unsigned cls, void **slots, unsigned
     thread->cache.limit[cls] = slots + thread->magazines[cls].capacity;
     atomic_signal_fence(memory_order_seq_cst);
     hk_store_release(&thread->cache.top[cls], slots + held);
+}
+
+void hk_magazine_close_ranks(hk_thread_t *thread, unsigned cls, unsigned emptied) {
+    void **slots = hk_magazine_slots(thread, cls);
+    const unsigned left = (unsigned)hk_minus(shut(thread, cls, slots), emptied);
+    memmove(slots + 1, slots + 1 + emptied, left * sizeof *slots);
+    thread->magazines[cls].flushed = 0; /* nothing lies where it lay */
+    open_again(thread, cls, slots, left);
 }
 
 /* Of the oldest n so many go back at least; returns how many. Where that is few, as many of the newest take
@@ -303,8 +316,11 @@ HK_INLINE bool is_sparse(const hk_magazine_t *mag, unsigned cls) {
     return HK_UNLIKELY(hk_heap_is_sparse(cls)) && mag->streak < SURE;
 }
 
-/* Whether a guarded thread's magazine stays as it is, filled from slabs that many threads share. */
+/* Whether the magazine stays as it is, filled from slabs that many threads share: a guarded thread's. Any other that comes here is of no
+ * crowd, or no more. */
 static bool is_shared_as_is(hk_thread_t *thread, hk_magazine_t *mag) {
+    if (HK_LIKELY(!hk_guarded()))
+        return (mag->crowd = false);
     if (mag->capacity == 0)
         mag->crowd = hk_crowd_begins(thread);
     return mag->crowd && mag->capacity != 0 && hk_crowd_stays(mag);
@@ -321,7 +337,7 @@ static void visit(hk_thread_t *thread, unsigned cls, bool frees) {
     if (!frees)
         mag->streak = 0;
     mag->visited = ++thread->visits;
-    if (HK_UNLIKELY(hk_guarded()) && is_shared_as_is(thread, mag))
+    if (HK_UNLIKELY(is_shared_as_is(thread, mag)))
         return;
     const size_t part = hk_magazines_part();
     if (HK_UNLIKELY(thread->allotted > part)) /* there are more threads now */

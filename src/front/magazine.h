@@ -11,6 +11,9 @@ extern void *hk_unused_bin[1];
 /* All bins unused. Blocks that were in them are forgotten. */
 void hk_magazines_reset(hk_thread_t *thread);
 
+/* Whoever has them next is of no crowd before he has come to one; but under a guard, where they were filled by one. */
+void hk_magazines_leave_crowd(hk_thread_t *thread);
+
 /* Gives all blocks back to their slabs. */
 void hk_magazines_flush(hk_thread_t *thread);
 
@@ -30,14 +33,18 @@ HK_INLINE unsigned hk_magazine_count(const hk_thread_t *thread, unsigned cls) {
     hk_thread_rest_t *rest = hk_load_acquire(&thread->rest);
     const unsigned place = rest != NULL ? hk_load_acquire(&rest->place[cls]) : 0;
     void **top = hk_load_acquire(&thread->cache.top[cls]);
+    const unsigned taken = rest != NULL ? hk_load_relaxed(&rest->taken_of[cls]) : 0;
     size_t among_few = ((uintptr_t)top - (uintptr_t)thread->few[cls]) / sizeof *top;
     if (among_few <= HK_FEW)
-        return (unsigned)among_few;
+        return (unsigned)hk_minus(among_few, taken);
     if (top == hk_unused_bin || rest == NULL || place == HK_SLOT_COUNT ||
         hk_load_relaxed(&rest->place[cls]) != place)
         return 0;
-    return (unsigned)(top - rest->slots) - place;
+    return (unsigned)hk_minus((size_t)(top - rest->slots), place + taken);
 }
+
+/* Its lowest slots, so many, have been emptied while the thread was idle. */
+void hk_magazine_close_ranks(hk_thread_t *thread, unsigned cls, unsigned emptied);
 
 /* The block on top, or NULL. */
 HK_INLINE void *hk_magazine_take(hk_thread_t *thread, unsigned cls) {

@@ -28,6 +28,13 @@ void hk_prewarm(hk_thread_t *thread) {
         hk_magazine_reserve(thread, cls, hk_classes[cls].refill);
 }
 
+bool hk_prewarm_is_wanted(void) {
+    bool wants = hk_option(tiny_profile) != 0;
+    for (unsigned cls = 1; cls < CLASSES && hk_option(lean) == 0; cls++)
+        wants |= wanted(cls) != 0;
+    return wants;
+}
+
 /* ---- what cannot be had ---- */
 
 static void say_why(hk_line_t *line, bool magazine, bool budget) {

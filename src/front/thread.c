@@ -19,9 +19,6 @@
  * for more rounds have the shared record then: each round costs every thread half a thousand instructions. */
 enum { DESTRUCTOR_ROUNDS = 2 };
 
-/* Of somebody who does not wait for ever; all but the first sleep for 50 us. */
-enum { MOST_TRIES = 20000 };
-
 /* So many orphans may keep an empty slab for each class, for the next thread's sake. Where threads come and
  * go they are *warm*, however many they are: they keep their magazines' blocks as well, if each has no more than
  * so much, and all together no more than eight times that. */
@@ -91,6 +88,8 @@ hk_thread_rest_t *hk_thread_rest(hk_thread_t *thread) {
     rest = hk_meta_alloc(sizeof *rest);
     if (rest == NULL)
         return NULL;
+    memcpy(&rest->trap, &no_cache, sizeof no_cache);
+    rest->trap.thread = thread;
     if (!hk_cas_seq(&thread->rest, &seen, rest))
         rest = seen;
     return rest;
@@ -219,6 +218,19 @@ static HK_COLD hk_thread_t *enter_outside(bool frees) {
     return thread;
 }
 
+/* Who is held because it seems idle waits for the end of that, and for a fork's nobody. */
+static HK_COLD hk_thread_t *enter_late(hk_thread_t *thread) {
+    enum { TRIES = 200 };
+    for (unsigned tries = 0;
+         tries < TRIES && hk_load_relaxed(&thread->gate) == HK_HELD && !hk_load_seq(&hk_forking);
+         tries++) {
+        hk_lock_pause(tries);
+        if (hk_gate_enter(thread))
+            return thread;
+    }
+    return NULL;
+}
+
 HK_INLINE hk_thread_t *enter(bool frees) {
     hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
     if (HK_UNLIKELY(thread == NULL)) {
@@ -226,7 +238,7 @@ HK_INLINE hk_thread_t *enter(bool frees) {
         if (thread == NULL || thread->shared)
             return thread;
     }
-    return HK_LIKELY(hk_gate_enter(thread)) ? thread : NULL;
+    return HK_LIKELY(hk_gate_enter(thread)) ? thread : enter_late(thread);
 }
 
 hk_thread_t *hk_thread_enter(void) { return enter(false); }
@@ -257,7 +269,7 @@ hk_thread_t *hk_thread_enter_patiently(void) {
     for (unsigned tries = 0;; tries += hk_lock_pause(tries)) {
         hk_thread_t *thread = hk_thread_enter();
         /* a handler that has interrupted its own thread inside is what the fork waits for */
-        if (thread != NULL || tries >= MOST_TRIES || hk_thread_is_inside())
+        if (thread != NULL || tries >= HK_MOST_TRIES || hk_thread_is_inside())
             return thread;
     }
 }
@@ -302,6 +314,8 @@ void hk_thread_finish(void) {
 void hk_thread_orphan_locked(hk_thread_t *thread) {
     unnoticed -= thread->tc == NULL; /* let go, in a parent of this process */
     thread->tc = NULL;
+    if (hk_load_relaxed(&thread->idle) != HK_AWAKE)
+        hk_idle_over(thread); /* for who has the record next */
     hk_heap_set_orphan(&thread->heap, true);
     thread->orphan_next = orphans;
     orphans = thread;
@@ -341,8 +355,10 @@ static void leave_behind(hk_thread_t *thread) {
     if (!hk_thread_comes_and_goes(thread))
         thread->served++;
     hk_stash_clear(&thread->heap.stash);
-    if (stays_warm(thread))
+    if (stays_warm(thread)) {
+        hk_magazines_leave_crowd(thread);
         return;
+    }
     hk_magazines_flush(thread);
     if (before + hk_load_relaxed(&hk_heap_orphans) >=
         FEW_ORPHANS + hk_load_relaxed(&hk_crowds_idle))
@@ -367,8 +383,7 @@ static void thread_ends(void *unused) {
     hk_lock(&hk_registry);
     hk_store_relaxed(&hk_tc, (hk_tcache_t *)&no_cache);
     hk_thread_orphan_locked(thread);
-    if (hk_load_relaxed(&hk_heap_threads) == HK_MANY_THREADS)
-        hk_crowds_clear();
+    hk_crowds_clear_of_few(hk_load_relaxed(&hk_heap_threads));
     hk_add_seq(&ending, -1u);
     hk_gate_leave(thread);
     bool last = hk_load_relaxed(&hk_heap_threads) <= unnoticed;
@@ -405,6 +420,10 @@ static bool has_gone(const hk_thread_t *thread, const hk_thread_rest_t *rest) {
     return tc != &thread->cache && (rest == NULL || tc != &rest->trap);
 }
 
+bool hk_is_there_locked(const hk_thread_t *thread) {
+    return thread->tc != NULL && !has_gone(thread, hk_load_acquire(&thread->rest));
+}
+
 void hk_thread_plan_locked(hk_thread_t *thread) {
     unsigned plan = hk_plan_from_options();
     if (plan == 0 && hk_sampling() && hk_watched() != HK_WATCHED_GUARDS)
@@ -417,69 +436,13 @@ void hk_thread_plan_locked(hk_thread_t *thread) {
         return;
     if (has_gone(thread, hk_load_acquire(&thread->rest))) {
         hk_thread_orphan_locked(thread);
+        hk_crowds_clear_of_few(hk_load_relaxed(&hk_heap_threads));
         return;
     }
     /* without memory for a trap only what comes to the boundary anyway is observed */
     hk_thread_rest_t *rest = plan != 0 ? hk_thread_rest(thread) : NULL;
-    if (rest != NULL && rest->trap.thread == NULL) {
-        memcpy(&rest->trap, &no_cache, sizeof no_cache);
-        rest->trap.thread = thread;
-    }
     if (rest != NULL)
         hk_guarded_set_up_locked(thread);
     /* release: the thread's hits look into it, and take no lock */
     hk_store_release(thread->tc, rest != NULL ? &rest->trap : &thread->cache);
-}
-
-static void visit_all(hk_thread_visitor_t *visit, void *argument) {
-    hk_lock(&hk_registry);
-    if (hk_shared_record.shared)
-        visit(&hk_shared_record, argument);
-    for (hk_thread_t *thread = hk_threads_all; thread != NULL; thread = thread->all_next)
-        visit(thread, argument);
-    hk_unlock(&hk_registry);
-}
-
-bool hk_threads_visit(hk_thread_visitor_t *visit, void *argument) {
-    hk_thread_t *own = hk_thread_enter_patiently();
-    if (own == NULL)
-        return false;
-    visit_all(visit, argument);
-    hk_thread_leave(own);
-    return true;
-}
-
-static void forget_flat(hk_thread_t *thread) {
-    hk_store_relaxed(&thread->cache.mask, (uintptr_t)0);
-    hk_store_relaxed(&thread->cache.mask_derived, (uintptr_t)0);
-}
-
-/* Records set up later find no flat map either: both happen under the registry lock. That is not waited for for ever: in
- * a child that was made past the fork handlers (clone, _Fork) a thread that is not there may have it. */
-void hk_threads_give_up_flat_map(void) {
-    if (hk_fork_is_mine() || !hk_lock_patiently(&hk_registry, MOST_TRIES))
-        return; /* another time */
-    if (hk_map_has_flat()) {
-        forget_flat(&hk_shared_record);
-        for (hk_thread_t *thread = hk_threads_all; thread != NULL; thread = thread->all_next)
-            forget_flat(thread);
-        hk_map_give_up_flat();
-    }
-    hk_unlock(&hk_registry);
-}
-
-static void add_held(hk_thread_t *thread, void *blocks) {
-    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++) {
-        ((size_t *)blocks)[cls] += hk_magazine_count(thread, cls);
-        ((size_t *)blocks)[cls] += hk_observed_count(thread, cls);
-        hk_quarantine_t *quarantine = hk_load_acquire(&thread->quarantine);
-        if (quarantine != NULL)
-            ((size_t *)blocks)[cls] += hk_quarantine_count(quarantine, cls);
-    }
-}
-
-void hk_threads_held(size_t blocks[HK_CLASS_COUNT]) {
-    memset(blocks, 0, HK_CLASS_COUNT * sizeof *blocks);
-    visit_all(add_held, blocks);
-    hk_crowds_add_held(blocks);
 }

@@ -9,17 +9,20 @@
 #include "front/tcache.h"
 #include "guard/quarantine.h"
 
-/* What the boundary keeps about a bin, apart from what hits touch. */
+/* What the boundary keeps about a bin, apart from what hits touch. Of a crowd's thread a shelf's visitor counts outside of it, where a
+ * signal handler may have gone to the boundary in between: that is a memory location of its own. */
 typedef struct {
-    uint64_t capacity : 11; /* blocks; 0 until the bin is first used */
-    uint64_t flushed : 11;  /* blocks that the last visit gave back; 0: it was a refill */
-    uint64_t
-        crowd : 1; /* its thread is one of many, and what it has comes from slabs that they share */
-    uint64_t crowd_visits : 7; /* so many since it had its last look at that */
-    uint64_t frees : 1;        /* the last visit was a flush */
-    uint64_t streak : 4;       /* flushes of a thread that has only freed between them */
-    uint64_t left : 10;    /* of what lay on top after the last flush: enough to know it again */
-    uint64_t visited : 16; /* the thread's count of visits at the last one */
+    uint32_t capacity : 11; /* blocks; 0 until the bin is first used */
+    uint32_t flushed : 11;  /* blocks that the last visit gave back; 0: it was a refill */
+    uint32_t left : 10;     /* of what lay on top after the last flush: enough to know it again */
+    uint16_t visited;       /* the thread's count of visits at the last one */
+    uint8_t frees : 1;      /* the last visit was a flush */
+    uint8_t streak : 4;     /* flushes of a thread that has only freed between them */
+    struct {
+        uint8_t
+            crowd : 1; /* its thread is one of many, and what it has comes from slabs that they share */
+        uint8_t crowd_visits : 7; /* so many since it had its last look at that */
+    };
 } hk_magazine_t;
 
 enum { HK_CROWD_VISITS = 128 };
@@ -34,8 +37,15 @@ typedef struct hk_shelves hk_shelves_t;   /* front/crowd.c */
 typedef enum {
     HK_OUTSIDE, /* of the boundary: hits, or none of our code */
     HK_INSIDE,  /* changing its record, and shared structures under their locks */
-    HK_HELD     /* outside, and kept there while another thread forks */
+    HK_HELD     /* outside, and kept there while another thread forks, or sees whether it is idle */
 } hk_gate_t;
+
+/* Whether the thread has done anything lately, as far as the purger has looked (front/idle.c). */
+typedef enum {
+    HK_AWAKE,
+    HK_TRAPPED, /* its next operation shows that it is not idle */
+    HK_ROBBED   /* it was, and most of what lay in its magazines is gone */
+} hk_idle_t;
 
 /* Whether somebody hears that an allocation is about to be refused: not while one is told of that, nor of one that can be
  * done without, which is no refusal. */
@@ -51,17 +61,20 @@ typedef struct {
     unsigned used;                          /* owner: slots up to the end of the last magazine's */
     unsigned taken;                         /* owner: of these, magazines' */
     _Atomic uint16_t place[HK_CLASS_COUNT]; /* owner writes, any reads: slot 0 of a magazine */
+    _Atomic uint16_t taken_of
+        [HK_CLASS_COUNT]; /* who holds it outside writes, any reads: slots that were emptied */
+    hk_tcache_t trap;     /* const: all bins unused, so all comes to the boundary */
     void *slots[HK_SLOT_COUNT]; /* owner: of magazines with room for more than a few blocks */
-    hk_tcache_t trap;           /* const once made: all bins unused, so all comes to the boundary */
     atomic_uint
         until_sample; /* atomic: the owner, and who changes the rate: allocations up to the next sampled one */
 } hk_thread_rest_t;
 
 /* Invariant: allotted == sum over classes of capacity * size; *tc is &cache or
- * &rest->trap, the latter while the thread is observed. */
+ * &rest->trap, the latter while the thread is observed, or may be idle. */
 struct hk_thread {
     hk_tcache_t cache;         /* owner */
     atomic_uint gate;          /* atomic: hk_gate_t */
+    atomic_uchar idle;         /* owner, inside, and who holds it outside: hk_idle_t */
     bool shared;               /* const: the record of threads that have none */
     atomic_uint plan;          /* atomic: how the thread is observed (observe/plan.h); 0: not */
     unsigned char refusals;    /* owner: hk_refusals_t */
@@ -130,11 +143,18 @@ extern atomic_bool hk_fork_waits;
  * program's. The child of such a handler may have locks that a thread had which is not there. */
 bool hk_fork_is_mine(void);
 
+/* The owner, inside, was thought to be idle. */
+void hk_idle_over(hk_thread_t *thread);
+
 /* What entering is for a thread whose record is at hand. */
 HK_INLINE bool hk_gate_enter(hk_thread_t *thread) {
     unsigned outside = HK_OUTSIDE;
-    return !hk_load_relaxed(&hk_fork_waits) &&
-           hk_cas_acquire(&thread->gate, &outside, (unsigned)HK_INSIDE);
+    if (hk_load_relaxed(&hk_fork_waits) ||
+        !hk_cas_acquire(&thread->gate, &outside, (unsigned)HK_INSIDE))
+        return false;
+    if (HK_UNLIKELY(hk_load_relaxed(&thread->idle) != HK_AWAKE))
+        hk_idle_over(thread);
+    return true;
 }
 
 /* release: a fork that holds the thread sees its magazines as they are now */

@@ -34,9 +34,10 @@ static struct pass {
     hk_superslab_t *at;  /* looked at last */
     hk_pool_free_t free; /* of those looked at */
     hk_pool_cursor_t cursor;
-    void *pack;       /* purged last */
-    bool packs;       /* there may be more of them */
-    bool tails;       /* those that were marked may go */
+    void *pack; /* purged last */
+    bool packs; /* there may be more of them */
+    bool tails; /* those that were marked may go */
+    size_t tails_gone;
     size_t most;      /* bytes to give back */
     size_t cached;    /* of them at most so many cached ones */
     size_t purged;    /* so far */
@@ -56,6 +57,7 @@ static size_t cached_before; /* lock: look; bytes in the region cache when it wa
 static uint64_t cached_at;   /* lock: look; milliseconds; when that was */
 static uint64_t tails_at; /* lock: look; milliseconds; when tails were marked; 0: they are to be */
 static bool tails_wait;   /* lock: look; enough of them to give them back once they are old */
+static size_t tails_left; /* lock: look; bytes; those that the last pass left */
 
 static size_t target(void) { return hk_option(lean_target_mb) * HK_MIB; }
 
@@ -121,6 +123,19 @@ static void find_sparse(void) {
     hk_store_relaxed(&hk_heap_sparse, sparse);
 }
 
+/* Whether it is worth while to wait until those that are marked are old: not for those that were left the last time, which may be so for
+ * ever, nor for other memory that is. */
+static bool tails_are_many(size_t dirty, size_t allowed) {
+    const size_t tails = pass.free.tails;
+    tails_left = hk_min(tails_left, tails);
+    return tails >= tails_left + LEAST_MORE && dirty + tails > allowed + LEAST_MORE;
+}
+
+static void end_with_tails(void) {
+    tails_at = 0; /* by now there may be more of them */
+    tails_left = hk_minus(pass.free.tails, pass.tails_gone);
+}
+
 /* All has been looked at. */
 static bool decide(void) {
     find_sparse();
@@ -152,15 +167,15 @@ static bool decide(void) {
     if (only_much) /* what is freed is in use no more, and counts twice */
         hk_store_relaxed(&worth, short_of / 2);
     pass.most = hk_minus(dirty, allowed);
-    tails_wait = pass.free.marks ? dirty + pass.free.tails > allowed + LEAST_MORE
-                                 : tails_wait && !pass.tails;
+    tails_wait = pass.free.marks ? tails_are_many(dirty, allowed) : tails_wait && !pass.tails;
     if (for_old)
         pass.most =
             hk_min(pass.most, hk_credit_allows(&credit, hk_load_relaxed(&hk_pool_retaken), now));
     const bool worth_it = for_old || ripe || is_worth_it(dirty, cached, in_use);
     if (short_of != 0 || pass.most == 0 || !worth_it || hk_advice_is_disabled()) {
         pass.stage = NONE;
-        tails_at = pass.tails ? 0 : tails_at; /* by now there may be more of them */
+        if (pass.tails)
+            end_with_tails();
         return false;
     }
     if (!for_old) {
@@ -190,12 +205,14 @@ static bool purge(uint64_t mode) {
         pass.packs = hk_purge_pack(&pass.pack, how, pass.aged, &pass.seen, &bytes);
     } else {
         if (!hk_pool_next(&pass.cursor)) {
-            tails_at = pass.tails ? 0 : tails_at;
+            if (pass.tails)
+                end_with_tails();
             return false;
         }
         bytes = hk_purge_superslab(&pass.cursor, how, pass.aged, &pass.seen);
-        if (pass.tails)
-            bytes += hk_purge_tails(&pass.cursor, how, true);
+        const size_t tails = pass.tails ? hk_purge_tails(&pass.cursor, how, true) : 0;
+        pass.tails_gone += tails;
+        bytes += tails;
     }
     pass.purged += bytes;
     pass.most = hk_minus(pass.most, bytes);

@@ -192,10 +192,16 @@ static void sleep_since(uint32_t before, unsigned ms) {
     hk_store_seq(&asleep, false);
 }
 
+/* 0: never. */
+static unsigned soonest(unsigned a, unsigned b) {
+    return a == 0 || b == 0 ? a + b : (unsigned)hk_min(a, b);
+}
+
 _Thread_local bool hk_is_purger;
 
 static void purger(void) {
     unsigned idle_looks = 0;
+    uint32_t before = 0;
     bool breathes;
     hk_is_purger = true;
     hk_store_seq(&number, HK_CALL(other, syscall(SYS_gettid)));
@@ -203,13 +209,15 @@ static void purger(void) {
         const unsigned ms =
             mode == HK_DECOMMIT_DONTNEED && idle_looks == 0 ? SHORT_INTERVAL_MS : INTERVAL_MS;
         rest((unsigned)hk_max(ms, hk_pool_mapped_most() / (64 * HK_UNIT)));
-        const uint32_t before = hk_load_seq(&noted);
+        const uint32_t last = before;
+        before = hk_load_seq(&noted);
+        const unsigned wait = hk_idle_look(before != last, hk_os_now_ms());
         idle_looks = look(mode, &breathes) ? 0 : idle_looks + 1;
         if (idle_looks < IDLE_LOOKS || hk_lean_mode() != mode || hk_load_seq(&stopping))
             continue; /* what was said during the rest has raised `noted` already */
         if (hk_look_is_small())
             break;
-        sleep_since(before, breathes ? HK_DEMAND_MS : 0);
+        sleep_since(before, soonest(wait, breathes ? HK_DEMAND_MS : 0));
         idle_looks = 0;
     }
     hk_assert(hk_load_relaxed(&hk_purger_runs)); /* so that there was no second one */

@@ -60,6 +60,11 @@ HK_INLINE void hk_purger_go_on(void) {
         hk_purger_step();
 }
 
+/* The front's part of it, before each look: idle threads lose most of what their magazines hold (front/idle.c). `freed`: something has been
+ * freed since the last call; now: milliseconds. Returns after how many the next call is worth it, whatever happens; 0: none is. For the
+ * purger's thread, or who else holds no lock and is outside the boundary. */
+unsigned hk_idle_look(bool freed, uint64_t now);
+
 /* Reads the options again. At the start of the process, and after one has changed. */
 void hk_policy_apply(void);
 

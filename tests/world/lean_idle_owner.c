@@ -1,10 +1,11 @@
-// lean_idle_owner another|exits|realloc: one thread allocates and sleeps, another frees: the memory
-// comes back although its owner does nothing. So does what a thread leaves in its caches when it
-// ends, and what realloc cuts off.
+// lean_idle_owner another|sleeps|exits|realloc: one thread allocates and sleeps, another frees: the
+// memory comes back although its owner does nothing. So does what threads have in their caches when
+// they sleep, or end, and what realloc cuts off.
 #include "lean.h"
 
 enum { BYTES = 128 << 20, HUGE_BYTES = 60 << 20 };
 enum { THREADS = 32, PER_SIZE = 128 << 10, STEP = 512 };
+enum { SLEEPERS = 16, EACH_BYTES = 16 << 20 };
 enum { QUIET_MS = 1600 }; // the purger has gone to sleep by then, if it ever does
 
 static heap_t heap;
@@ -28,6 +29,41 @@ static void another_frees(void) {
     await_kept(before + grown / 10, "freed by another thread");
     pthread_barrier_wait(&barrier);
     CHECK(pthread_join(owner, NULL) == 0, "pthread_join");
+}
+
+// In random order: what a thread's cache keeps then lies anywhere.
+static void *use_and_sleep(void *unused) {
+    uint64_t seed = 5;
+    heap_t own = heap_grow(EACH_BYTES, 4);
+    for (size_t i = own.count; i-- > 1;) {
+        const size_t j = rng_below(&seed, i + 1);
+        block_t *block = own.blocks[i];
+        own.blocks[i] = own.blocks[j];
+        own.blocks[j] = block;
+    }
+    pthread_barrier_wait(&barrier);
+    pthread_barrier_wait(&barrier); // the peak has been measured
+    heap_free(&own);
+    pthread_barrier_wait(&barrier); // until the memory has come back
+    own = heap_grow(EACH_BYTES / 8, 6);
+    heap_check(&own);
+    heap_free(&own);
+    return unused;
+}
+
+static void all_sleep(void) {
+    pthread_t threads[SLEEPERS];
+    CHECK(pthread_barrier_init(&barrier, NULL, SLEEPERS + 1) == 0, "pthread_barrier_init");
+    size_t before = kept_bytes();
+    for (int i = 0; i < SLEEPERS; i++)
+        CHECK(pthread_create(&threads[i], NULL, use_and_sleep, NULL) == 0, "pthread_create");
+    pthread_barrier_wait(&barrier);
+    size_t grown = kept_bytes() - before;
+    pthread_barrier_wait(&barrier);
+    await_kept(before + grown / 10, "in the caches of threads that sleep");
+    pthread_barrier_wait(&barrier);
+    for (int i = 0; i < SLEEPERS; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0, "pthread_join");
 }
 
 // Of each size as much as a thread's cache keeps.
@@ -78,12 +114,15 @@ int main(int argc, char **argv) {
     static const struct {
         const char *name;
         void (*run)(void);
-    } cases[] = {{"another", another_frees}, {"exits", threads_end}, {"realloc", realloc_cuts_off}};
+    } cases[] = {{"another", another_frees},
+                 {"sleeps", all_sleep},
+                 {"exits", threads_end},
+                 {"realloc", realloc_cuts_off}};
     world_begin(100);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         if (argc == 2 && strcmp(argv[1], cases[i].name) == 0) {
             cases[i].run();
             return 0;
         }
-    CHECK(false, "usage: lean_idle_owner another|exits|realloc");
+    CHECK(false, "usage: lean_idle_owner another|sleeps|exits|realloc");
 }
