@@ -5,6 +5,7 @@
 #include "base/report.h"
 
 hk_lock_t hk_pool_lock = HK_LOCK_INIT(HK_RANK_POOL);
+static hk_lock_t adding = HK_LOCK_INIT(HK_RANK_ADDING);
 /* Superslabs with free slices are kept in lists by the length of their longest free run, so that
  * the first list that is long enough serves a request without a search. */
 static hk_superslab_t *lists[HK_SLICES + 1]; /* lock: pool; [n]: the longest free run is n slices */
@@ -357,10 +358,26 @@ hk_slab_t *hk_pool_take_mapped(unsigned slices, unsigned cls, unsigned align) {
     return slab == NULL ? NULL : carve(slab);
 }
 
+/* Not for ever: who adds may wait for the page's contents, and who has these (userfaultfd) be the one that waits here. */
+static HK_COLD HK_NOINLINE bool wait_to_add(void) {
+    enum { MOST_TRIES = 2000 };
+    return hk_lock_patiently(&adding, MOST_TRIES);
+}
+
+/* One thread after the other: a huge page takes long to bring in, and all who find nothing meanwhile would bring in one each. */
+static bool take_or_add(unsigned slices, unsigned cls, unsigned align, hk_slab_t **slab) {
+    const bool alone = hk_lock_try(&adding) || wait_to_add();
+    *slab = take(slices, cls, align);
+    const bool more = *slab == NULL && hk_superslab_add(slices, cls);
+    if (alone)
+        hk_unlock(&adding);
+    return more;
+}
+
 hk_slab_t *hk_pool_take(unsigned slices, unsigned cls, unsigned align) {
-    hk_slab_t *slab;
-    while ((slab = take(slices, cls, align)) == NULL && hk_superslab_add(slices, cls))
-        continue; /* another thread may have emptied the new superslab already: then once more */
+    hk_slab_t *slab = take(slices, cls, align);
+    while (slab == NULL && take_or_add(slices, cls, align, &slab))
+        continue; /* another thread may empty the new superslab before this one comes: then once more */
     return slab == NULL ? NULL : carve(slab);
 }
 

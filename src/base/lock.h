@@ -18,6 +18,7 @@ typedef enum {
     HK_RANK_LOOK,     /* policy/look.c: somebody looks for what may go back */
     HK_RANK_PURGE,    /* backend/purge.c: blocks and slices are claimed for a purge */
     HK_RANK_HEAP,     /* backend/heap.c: one per heap */
+    HK_RANK_ADDING,   /* backend/superslab.c: a superslab is being added */
     HK_RANK_POOL,     /* backend/superslab.c: free slices */
     HK_RANK_PACK,     /* backend/pack.c: blocks that share slices */
     HK_RANK_REGION,   /* backend/region_cache.c: cached address ranges */
