@@ -358,7 +358,7 @@ hk_slab_t *hk_pool_take_mapped(unsigned slices, unsigned cls, unsigned align) {
     return slab == NULL ? NULL : carve(slab);
 }
 
-/* Not for ever: who adds may wait for the page's contents, and who has these (userfaultfd) be the one that waits here. */
+/* For another thread to have added one. Not for ever: that may wait until the page is filled (userfaultfd), by the thread that waits here. */
 static HK_COLD HK_NOINLINE bool wait_to_add(void) {
     enum { MOST_TRIES = 2000 };
     return hk_lock_patiently(&adding, MOST_TRIES);

@@ -48,7 +48,7 @@ static unsigned take_most(hk_thread_t *thread, unsigned cls) {
 
 static void rob(hk_thread_t *thread, hk_thread_rest_t *rest) {
     for (unsigned cls = 1, end = hk_class_end(); cls < end; cls++)
-        hk_store_relaxed(&rest->taken_of[cls], (uint16_t)take_most(thread, cls));
+        hk_store_relaxed(&rest->emptied[cls], (uint16_t)take_most(thread, cls));
     hk_store_relaxed(&thread->idle, (unsigned char)HK_ROBBED);
 }
 
@@ -106,8 +106,8 @@ HK_COLD void hk_idle_over(hk_thread_t *thread) {
     hk_thread_rest_t *rest = hk_load_relaxed(&thread->rest);
     if (hk_load_relaxed(&thread->idle) == HK_ROBBED)
         for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++) {
-            const unsigned taken = hk_load_relaxed(&rest->taken_of[cls]);
-            hk_store_relaxed(&rest->taken_of[cls], (uint16_t)0);
+            const unsigned taken = hk_load_relaxed(&rest->emptied[cls]);
+            hk_store_relaxed(&rest->emptied[cls], (uint16_t)0);
             if (taken != 0)
                 hk_magazine_close_ranks(thread, cls, taken);
         }

@@ -33,7 +33,7 @@ HK_INLINE unsigned hk_magazine_count(const hk_thread_t *thread, unsigned cls) {
     hk_thread_rest_t *rest = hk_load_acquire(&thread->rest);
     const unsigned place = rest != NULL ? hk_load_acquire(&rest->place[cls]) : 0;
     void **top = hk_load_acquire(&thread->cache.top[cls]);
-    const unsigned taken = rest != NULL ? hk_load_relaxed(&rest->taken_of[cls]) : 0;
+    const unsigned taken = rest != NULL ? hk_load_relaxed(&rest->emptied[cls]) : 0;
     size_t among_few = ((uintptr_t)top - (uintptr_t)thread->few[cls]) / sizeof *top;
     if (among_few <= HK_FEW)
         return (unsigned)hk_minus(among_few, taken);

@@ -61,7 +61,7 @@ typedef struct {
     unsigned used;                          /* owner: slots up to the end of the last magazine's */
     unsigned taken;                         /* owner: of these, magazines' */
     _Atomic uint16_t place[HK_CLASS_COUNT]; /* owner writes, any reads: slot 0 of a magazine */
-    _Atomic uint16_t taken_of
+    _Atomic uint16_t emptied
         [HK_CLASS_COUNT]; /* who holds it outside writes, any reads: slots that were emptied */
     hk_tcache_t trap;     /* const: all bins unused, so all comes to the boundary */
     void *slots[HK_SLOT_COUNT]; /* owner: of magazines with room for more than a few blocks */

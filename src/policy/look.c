@@ -34,16 +34,16 @@ static struct pass {
     hk_superslab_t *at;  /* looked at last */
     hk_pool_free_t free; /* of those looked at */
     hk_pool_cursor_t cursor;
-    void *pack; /* purged last */
-    bool packs; /* there may be more of them */
-    bool tails; /* those that were marked may go */
-    size_t tails_gone;
-    size_t most;      /* bytes to give back */
-    size_t cached;    /* of them at most so many cached ones */
-    size_t purged;    /* so far */
-    size_t spared;    /* of what was to go, as much as the process has grown by meanwhile */
-    uint64_t touched; /* what had been brought in by then, in all */
-    bool given;       /* the demand knows of it */
+    void *pack;        /* purged last */
+    bool packs;        /* there may be more of them */
+    bool tails;        /* those that were marked may go */
+    size_t tails_gone; /* bytes of these that went */
+    size_t most;       /* bytes to give back */
+    size_t cached;     /* of them at most so many cached ones */
+    size_t purged;     /* so far */
+    size_t spared;     /* of what was to go, as much as the process has grown by meanwhile */
+    uint64_t touched;  /* what had been brought in by then, in all */
+    bool given;        /* the demand knows of it */
     bool aged, on_foot, tried, seen;
 } pass;
 
